@@ -59,16 +59,17 @@ func runProgram(s *site, c portCase, path string,
 	cmd := exec.CommandContext(ctx, path, a...)
 	cmd.Env = append(append(os.Environ(), "HOME="+s.dir), env...)
 	cmd.Dir = s.dir
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	cmd.Stdin = bytes.NewReader(bytes.Repeat(s.block, c.mib))
-	var out, words bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &words
+	out := &returned{want: s.block}
+	var words bytes.Buffer
+	cmd.Stdout, cmd.Stderr = out, &words
 	err := cmd.Run()
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 3 ||
 		!strings.Contains(words.String(), "words\n") {
 		return fmt.Errorf("%v: %s", err, short(words.Bytes()))
 	}
-	return s.differ(out.Bytes(), c.mib)
+	return out.all(c.mib)
 }
 
 // script returns a peer that handles all cases in one process: see testdata. Its arguments are
@@ -455,13 +456,15 @@ func curl(t *testing.T, s *site, run []portCase, report func(portCase, error)) {
 	path := opensshd.Find(t, "curl")
 	for _, c := range run {
 		report(c, func() error {
-			local, remote := s.file("local"), s.file("remote")
-			want := bytes.Repeat(s.block, c.mib)
+			sent, remote, fetched := s.file("sent"), s.file("remote"), s.file("fetched")
 			os.Remove(remote)
-			must(t, os.WriteFile(local, want, 0o600))
+			os.Remove(fetched)
+			must(t, os.WriteFile(sent, bytes.Repeat(s.block, c.mib), 0o600))
 			url := fmt.Sprintf("sftp://127.0.0.1:%d%s", c.port, remote)
-			for _, way := range [][]string{{"-T", local}, {"-o", local}} {
-				args := append([]string{"-sS", "-k", "-m", "120", url}, way...)
+			for _, way := range []struct{ flag, file, written string }{
+				{"-T", sent, remote}, {"-o", fetched, fetched},
+			} {
+				args := []string{"-sS", "-k", "-m", "120", url, way.flag, way.file}
 				if c.login == "password" {
 					args = append(args, "-u", user+":"+secret)
 				} else {
@@ -473,14 +476,15 @@ func curl(t *testing.T, s *site, run []portCase, report func(portCase, error)) {
 				if out, err := cmd.CombinedOutput(); err != nil {
 					return fmt.Errorf("%v: %s", err, short(out))
 				}
-				got, err := os.ReadFile(remote)
-				if err == nil {
-					err = s.differ(got, c.mib)
-				}
+				got, err := os.ReadFile(way.written)
 				if err != nil {
 					return err
 				}
-				os.Remove(local)
+				out := &returned{want: s.block}
+				out.Write(got)
+				if err := out.all(c.mib); err != nil {
+					return fmt.Errorf("curl %s: %w", way.flag, err)
+				}
 			}
 			return nil
 		}())

@@ -162,13 +162,33 @@ func cases(ours, theirs lists, logins []string, large int) (all []peerCase) {
 	return append(all, peerCase{fmt.Sprintf("rekey/%d MiB", large), logins[0], large})
 }
 
-// differ describes how the returned data differs from n blocks.
-func (s *site) differ(got []byte, n int) error {
-	want := bytes.Repeat(s.block, n)
-	if bytes.Equal(got, want) {
-		return nil
+// returned checks what a program prints as it comes: nothing here may depend on how fast a buffer
+// of all of it grows.
+type returned struct {
+	want []byte // over and over
+	size int64
+	err  error
+}
+
+func (r *returned) Write(p []byte) (int, error) {
+	for q := p; len(q) > 0 && r.err == nil; {
+		at := int(r.size % int64(len(r.want)))
+		n := min(len(q), len(r.want)-at)
+		if !bytes.Equal(q[:n], r.want[at:at+n]) {
+			r.err = fmt.Errorf("what came back differs near byte %d", r.size)
+		}
+		r.size += int64(n)
+		q = q[n:]
 	}
-	return fmt.Errorf("%d bytes came back of %d, or others", len(got), len(want))
+	return len(p), nil
+}
+
+// all returns an error unless exactly n blocks came back.
+func (r *returned) all(n int) error {
+	if want := int64(n) * blockSize; r.err == nil && r.size != want {
+		return fmt.Errorf("%d bytes came back of %d", r.size, want)
+	}
+	return r.err
 }
 
 // scripted returns a peer that is our own program using a library: see testdata.
