@@ -30,23 +30,27 @@ const (
 	// swapped is how far the requests of a program that reads in order may be out of order: the
 	// kernel sends several at once.
 	swapped = 1 << 20
+	// nearReads is how many times their own size the first requests may be apart to be in order.
+	nearReads = 8
 )
 
 // A reader reads ahead in one open file. It watches the kernel's requests, which come several at a
 // time and slightly out of order, and requests the next chunks from the host, as many at once as
 // fill the link.
 type reader struct {
-	mu     sync.Mutex
-	next   int64 // where the furthest request ended
-	run    int64 // bytes read in order so far
-	chunks map[int64]*chunk
-	window *flow.Window
-	began  time.Time
-	used   time.Time
-	all    *readMemory
+	mu      sync.Mutex
+	next    int64 // where the furthest request ended
+	run     int64 // bytes read in order so far
+	chunks  map[int64]*chunk
+	waiting int // calls that wait for chunks
+	window  *flow.Window
+	began   time.Time
+	used    time.Time
+	all     *readMemory
 }
 
-// readMemory is how much memory all readers use for what they read ahead.
+// readMemory is how much memory all readers use for what they read ahead, including chunks that were
+// dropped before their answers arrived.
 type readMemory struct {
 	bytes atomic.Int64
 	swept atomic.Int64 // when idle readers were last dropped, in Unix nanoseconds
@@ -66,13 +70,13 @@ func (f *FS) makeRoom() {
 	}
 }
 
-// dropIdle is drop for a reader that was not used since a time.
+// dropIdle is drop for a reader that was not used since a time. A program that waits for the host
+// is using it.
 func (r *reader) dropIdle(since time.Time) {
 	r.mu.Lock()
-	idle := r.chunks != nil && r.used.Before(since)
-	r.mu.Unlock()
-	if idle {
-		r.drop()
+	defer r.mu.Unlock()
+	if r.waiting == 0 && r.used.Before(since) {
+		r.forget()
 	}
 }
 
@@ -82,6 +86,9 @@ type chunk struct {
 	done chan struct{} // closed when the answer has arrived
 	n    int
 	err  error
+
+	// The reader's lock guards these. A chunk holds memory until both are true.
+	arrived, dropped bool
 }
 
 func (r *reader) reset(all *readMemory) { r.began, r.all = time.Now(), all }
@@ -90,6 +97,11 @@ func (r *reader) reset(all *readMemory) { r.began, r.all = time.Now(), all }
 func (r *reader) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.forget()
+}
+
+// forget is drop for callers that hold the lock.
+func (r *reader) forget() {
 	r.discard(0, 0)
 	r.chunks, r.run, r.window = nil, 0, nil
 }
@@ -134,6 +146,7 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	}
 	if chunks := h.reader.plan(remote, off, len(p), h.file.node); chunks != nil {
 		n, err := collect(ctx, chunks, p, off)
+		h.reader.collected(chunks)
 		if n == len(p) || err != nil {
 			return n, err
 		}
@@ -145,7 +158,7 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 }
 
 // plan returns the chunks that hold a range if the file is read in order, after requesting them and
-// those that come next. Otherwise it returns nil.
+// those that come next; collected must be called after waiting for them. Otherwise plan returns nil.
 func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int64]*chunk {
 	node.mu.Lock()
 	size := int64(node.attrs.size)
@@ -154,7 +167,11 @@ func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int6
 	defer r.mu.Unlock()
 	r.used = time.Now()
 	end := off + int64(n)
-	inOrder := off <= r.next+swapped && end > r.next-swapped && r.next > 0
+	near := int64(swapped)
+	if len(r.chunks) == 0 { // random reads can be that near to each other by chance
+		near = min(near, nearReads*int64(n))
+	}
+	inOrder := off <= r.next+near && end > r.next-near && r.next > 0
 	if !inOrder {
 		r.next, r.run = end, 0
 		r.discard(0, 0)
@@ -181,41 +198,68 @@ func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int6
 		if c == nil {
 			c = r.ask(remote, at)
 			r.chunks[at] = c
-			r.all.bytes.Add(chunkSize)
 		}
 		if at*chunkSize < end {
 			wanted[at] = c
 		}
 	}
 	r.discard(r.next-swapped, r.next+2*mostAhead)
+	r.waiting++
 	return wanted
+}
+
+// collected says that a call has what it needs of the chunks that plan returned, or has given up.
+func (r *reader) collected(chunks map[int64]*chunk) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting--
+	r.used = time.Now()
+	for at, c := range chunks { // the program may try again what failed
+		if c.failed() && r.chunks[at] == c {
+			r.discardOne(at, c)
+		}
+	}
 }
 
 // discard drops chunks outside a range. The caller holds the lock.
 func (r *reader) discard(from, to int64) {
-	for at := range r.chunks {
+	for at, c := range r.chunks {
 		if (at+1)*chunkSize <= from || at*chunkSize >= to {
-			delete(r.chunks, at)
-			r.all.bytes.Add(-chunkSize)
+			r.discardOne(at, c)
 		}
+	}
+}
+
+func (r *reader) discardOne(at int64, c *chunk) {
+	delete(r.chunks, at)
+	c.dropped = true
+	if c.arrived {
+		r.all.bytes.Add(-chunkSize)
 	}
 }
 
 // ask requests a chunk. The caller holds the lock.
 func (r *reader) ask(remote *usftp.File, at int64) *chunk {
 	c := &chunk{data: make([]byte, chunkSize), done: make(chan struct{})}
+	r.all.bytes.Add(chunkSize)
 	window := r.window
 	stamp := window.Sent(time.Since(r.began), chunkSize)
 	pending := remote.Async().ReadAt(c.data, at*chunkSize)
 	go func() {
 		c.n, c.err = pending.Wait()
-		close(c.done)
+		defer close(c.done)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		window.Settled(time.Since(r.began), stamp, chunkSize, c.n)
+		if c.arrived = true; c.dropped {
+			r.all.bytes.Add(-chunkSize)
+		}
 	}()
 	return c
 }
+
+// failed reports whether the answer is here and is an error. The caller holds the reader's lock.
+func (c *chunk) failed() bool { return c.arrived && c.err != nil && !errors.Is(c.err, io.EOF) }
 
 // collect copies a range out of chunks. It stops at the first gap.
 func collect(ctx context.Context, chunks map[int64]*chunk, p []byte, off int64) (n int, err error) {

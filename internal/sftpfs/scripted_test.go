@@ -97,8 +97,10 @@ func (o *opened) write(off int, data string) {
 
 func (o *opened) sync() fuse.Status { return o.Fsync(nil, &fuse.FsyncIn{InHeader: o.header, Fh: o.fh}) }
 
-func (o *opened) read(size int) (string, fuse.Status) {
-	in := fuse.ReadIn{InHeader: o.header, Fh: o.fh, Size: uint32(size)}
+func (o *opened) read(size int) (string, fuse.Status) { return o.readAt(0, size) }
+
+func (o *opened) readAt(off, size int) (string, fuse.Status) {
+	in := fuse.ReadIn{InHeader: o.header, Fh: o.fh, Offset: uint64(off), Size: uint32(size)}
 	result, status := o.Read(nil, &in, make([]byte, size))
 	if status != fuse.OK {
 		return "", status
