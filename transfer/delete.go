@@ -73,7 +73,7 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	s, t := x.sync, d.tree
 	batch := []string{d.rel}
 	err := s.dst.entries(d, func() {}, func(name string, f *facts) error {
-		if s.ignores(d, name, f.mode.IsDir()) || !extra(name) {
+		if s.filter.excludes(d, name, f.mode.IsDir()) || !extra(name) {
 			return nil
 		}
 		if err := localfs.CheckForeignName(name); err != nil {

@@ -398,16 +398,64 @@ func (g *ignoreRules) excludes(rel string, dir bool) bool {
 	return false
 }
 
+// A syncFilter decides what a sync leaves out on both sides.
+type syncFilter struct {
+	tree       *tree
+	rules      []rule
+	ignoreFile string // SyncOptions.IgnoreFile
+	backupDir  string // relative to the target, or ""
+
+	// allIncluded says that there are no rules but those of ignore files.
+	allIncluded bool
+}
+
+func newSyncFilter(t *tree, rules []rule, o *SyncOptions) syncFilter {
+	return syncFilter{tree: t, rules: rules, ignoreFile: o.IgnoreFile, backupDir: o.BackupDir,
+		allIncluded: len(rules)+len(o.Include)+len(o.Exclude) == 0 && o.BackupDir == ""}
+}
+
+// excludes reports whether an entry is left out.
+func (f *syncFilter) excludes(in *directory, name string, dir bool) bool {
+	if in.rel == "." && name == LockName {
+		return true
+	}
+	if f.allIncluded && in.ignore == nil {
+		return false // and no path is made for each of a million names
+	}
+	rel := path.Join(in.rel, name)
+	return excluded(f.rules, rel, dir) || in.ignore.excludes(rel, dir) ||
+		f.backupDir != "" && rel == f.backupDir || !f.tree.filter.wants(rel, dir)
+}
+
+// excludesPath is excludes for a path that may lie in an excluded directory.
+func (f *syncFilter) excludesPath(rel string, dir bool) bool {
+	src := f.tree.src
+	in := &directory{tree: f.tree, rel: ".", source: f.tree.root.source}
+	for rest := rel; rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		if f.ignoreFile != "" && (src.lstat(in.source) != nil || f.readIgnore(in) != nil) {
+			return true // its rules are gone
+		}
+		if f.excludes(in, name, dir || rest != "") {
+			return true
+		}
+		in = &directory{tree: f.tree, parent: in, rel: path.Join(in.rel, name),
+			source: src.join(in.source, name)}
+	}
+	return false
+}
+
 // readIgnore reads a directory's ignore file, and adds its rules to those of the directory above.
-func (s *syncing) readIgnore(d *directory) error {
+func (f *syncFilter) readIgnore(d *directory) error {
 	if d.parent != nil {
 		d.ignore = d.parent.ignore
 	}
-	if s.options.IgnoreFile == "" || d.extra {
+	if f.ignoreFile == "" || d.extra {
 		return nil
 	}
-	name := s.tree.src.join(d.source, s.options.IgnoreFile)
-	text, err := s.tree.src.readSmall(name, longestIgnore)
+	name := f.tree.src.join(d.source, f.ignoreFile)
+	text, err := f.tree.src.readSmall(name, longestIgnore)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,10 +32,6 @@ type SyncOptions struct {
 	// ModifyWindow is how much times may differ and still count as equal. Times are compared in
 	// whole seconds, since SFTP has no others.
 	ModifyWindow time.Duration
-
-	Update         bool // leave files that are newer at the target
-	Existing       bool // copy only what already exists at the target
-	IgnoreExisting bool // leave whatever already exists at the target
 
 	// Only selects the files to copy. Other files still count as part of the source, so they are not
 	// deleted from the target.
@@ -80,10 +75,15 @@ type SyncOptions struct {
 	LockOwner string
 }
 
-// SyncOnly selects files of these sizes, modified since Newer. 0 means no limit.
+// SyncOnly selects files of these sizes, modified since Newer. 0 means no limit. Existing and
+// IgnoreExisting select directories and links, too.
 type SyncOnly struct {
 	MinSize, MaxSize int64
 	Newer            time.Time
+
+	Update         bool // leave files that are newer at the target
+	Existing       bool // copy only what already exists at the target
+	IgnoreExisting bool // leave whatever already exists at the target
 }
 
 // SyncWithin describes what may have changed in the source.
@@ -198,11 +198,9 @@ type syncing struct {
 	tree    *tree
 	options SyncOptions
 	dst     mirror
-	rules   []rule
+	filter  syncFilter
 	within  *reach // nil means everything
-
-	// allIncluded says that there are no rules but those of ignore files.
-	allIncluded bool
+	backups backups
 
 	// big is held by the walker that has a large inventory: only one may at a time.
 	big sync.Mutex
@@ -210,7 +208,6 @@ type syncing struct {
 	listed   atomic.Int64 // entries seen at the target
 	met      atomic.Int64 // entries seen in the source
 	extras   extras
-	backups  sync.Map // of a directory's path, what makes its backup directory and returns its path
 	lock     *lock
 	reported sync.Once // reports once that files are read because the host does not hash them
 }
@@ -236,16 +233,17 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	if options.BackupDir == "." {
 		options.BackupDir = ""
 	}
-	s := &syncing{tree: t, options: options, dst: dst.mirror(), rules: rules, within: newReach(options.Within),
-		allIncluded: len(rules)+len(options.Include)+len(options.Exclude) == 0 && options.BackupDir == ""}
-	s.extras.sync = s
+	s := &syncing{tree: t, options: options, dst: dst.mirror(), within: newReach(options.Within),
+		filter:  newSyncFilter(t, rules, &options),
+		backups: backups{dir: options.BackupDir}}
+	s.extras.sync, s.backups.sync = s, s
 	return s, nil
 }
 
 // start makes the target and takes the lock.
 func (s *syncing) start() error {
 	root := s.tree.root
-	if err := s.checkBackup(); err != nil {
+	if err := s.backups.check(); err != nil {
 		return err
 	}
 	if s.tree.options.DryRun {
@@ -266,38 +264,6 @@ func (s *syncing) start() error {
 		s.rename()
 	}
 	return err
-}
-
-// checkBackup refuses a backup directory into which nothing can be moved, before anything is copied.
-// A link is not followed: it could lead out of the target.
-func (s *syncing) checkBackup() error {
-	if s.options.BackupDir == "" {
-		return nil
-	}
-	t, d := s.tree, s.tree.root
-	for name := range strings.SplitSeq(s.options.BackupDir, "/") {
-		found, err := s.dst.lookAt(d, name)
-		d = s.place(path.Join(d.rel, name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil // it will be made
-		case err != nil:
-			return err
-		case !found.mode.IsDir():
-			what := "not a directory"
-			if found.mode&fs.ModeSymlink != 0 {
-				what = "a symbolic link, which is not followed"
-			}
-			return fmt.Errorf("files cannot be moved to the backup directory %s: %s is %s", s.options.BackupDir,
-				d.target, what)
-		}
-	}
-	here, there := t.dst.fileSystem(t.root.target), t.dst.fileSystem(d.target)
-	if unknown := [2]uint64{}; here != unknown && there != unknown && here != there {
-		return fmt.Errorf("files cannot be moved to the backup directory %s: it is on another file system than %s",
-			s.options.BackupDir, t.root.target)
-	}
-	return nil
 }
 
 // walkers returns how many directories to list at once: a listing takes a few round trips.
@@ -324,7 +290,7 @@ func (s *syncing) rename() {
 			continue
 		}
 		now, err := src.look(src.join(root.source, to))
-		if err != nil || s.ignoresPath(from, now.mode.IsDir()) || s.ignoresPath(to, now.mode.IsDir()) {
+		if err != nil || s.filter.excludesPath(from, now.mode.IsDir()) || s.filter.excludesPath(to, now.mode.IsDir()) {
 			continue
 		}
 		in := s.place(path.Dir(from))
@@ -349,7 +315,7 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		d.inventory = nil
 		d.big.Store(false)
 	}
-	if err := s.readIgnore(d); err != nil {
+	if err := s.filter.readIgnore(d); err != nil {
 		return release, err
 	}
 	if d.fresh {
@@ -368,7 +334,7 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		v.reset()
 	}
 	err = s.dst.entries(d, startOver, func(name string, f *facts) error {
-		if s.ignores(d, name, f.mode.IsDir()) {
+		if s.filter.excludes(d, name, f.mode.IsDir()) {
 			return nil
 		}
 		if n := s.listed.Add(1); s.tree.tooMany(n) {
@@ -422,41 +388,10 @@ func (s *syncing) open(d *directory) {
 	})
 }
 
-// ignores reports whether an entry is excluded from the sync on both sides.
-func (s *syncing) ignores(in *directory, name string, dir bool) bool {
-	if in.rel == "." && name == LockName {
-		return true
-	}
-	if s.allIncluded && in.ignore == nil {
-		return false // and no path is made for each of a million names
-	}
-	rel := path.Join(in.rel, name)
-	return excluded(s.rules, rel, dir) || in.ignore.excludes(rel, dir) || s.options.BackupDir != "" && rel == s.options.BackupDir ||
-		!s.tree.filter.wants(rel, dir)
-}
-
-// ignoresPath is ignores for a path that may lie in an excluded directory.
-func (s *syncing) ignoresPath(rel string, dir bool) bool {
-	src := s.tree.src
-	in := &directory{tree: s.tree, rel: ".", source: s.tree.root.source}
-	for rest := rel; rest != ""; {
-		var name string
-		name, rest, _ = strings.Cut(rest, "/")
-		if s.options.IgnoreFile != "" && (src.lstat(in.source) != nil || s.readIgnore(in) != nil) {
-			return true // its rules are gone
-		}
-		if s.ignores(in, name, dir || rest != "") {
-			return true
-		}
-		in = &directory{tree: s.tree, parent: in, rel: path.Join(in.rel, name), source: src.join(in.source, name)}
-	}
-	return false
-}
-
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
 // excluded.
 func (s *syncing) found(e *entry) bool {
-	if s.ignores(e.dir, e.name, e.facts.mode.IsDir()) {
+	if s.filter.excludes(e.dir, e.name, e.facts.mode.IsDir()) {
 		return false
 	}
 	s.met.Add(1)
@@ -466,9 +401,9 @@ func (s *syncing) found(e *entry) bool {
 
 // enters decides whether to enter a directory, and removes whatever is in its way.
 func (s *syncing) enters(d *directory, e *entry) bool {
-	t := s.tree
+	t, o := s.tree, &s.options.Only
 	switch {
-	case !e.present && s.options.Existing, e.present && s.options.IgnoreExisting && e.there.kind() != kindDir:
+	case !e.present && o.Existing, e.present && o.IgnoreExisting && e.there.kind() != kindDir:
 		t.counts.skipped.Add(1)
 		return false
 	case e.present && e.there.kind() == kindDir:
@@ -497,13 +432,13 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 
 // wants decides whether a file or a link needs work.
 func (s *syncing) wants(e *entry) bool {
-	o, f, there := &s.options, &e.facts, e.there
+	o, only, f, there := &s.options, &s.options.Only, &e.facts, e.there
 	regular := f.mode.IsRegular()
 	old := there.kind()
 	switch {
-	case regular && (f.size < o.Only.MinSize || o.Only.MaxSize > 0 && f.size > o.Only.MaxSize ||
-		!o.Only.Newer.IsZero() && f.mtime.Before(o.Only.Newer)),
-		!e.present && o.Existing, e.present && o.IgnoreExisting:
+	case regular && (f.size < only.MinSize || only.MaxSize > 0 && f.size > only.MaxSize ||
+		!only.Newer.IsZero() && f.mtime.Before(only.Newer)),
+		!e.present && only.Existing, e.present && only.IgnoreExisting:
 		s.tree.counts.skipped.Add(1)
 		return false
 	case !e.present:
@@ -521,7 +456,7 @@ func (s *syncing) wants(e *entry) bool {
 		}
 		return true
 	}
-	if age, known := there.age(f); regular && o.Update && known && age < -o.ModifyWindow {
+	if age, known := there.age(f); regular && only.Update && known && age < -o.ModifyWindow {
 		s.tree.counts.skipped.Add(1)
 		return false
 	}
@@ -769,61 +704,10 @@ func (s *syncing) holds(in *directory, name string) (found bool) {
 
 // clear removes an entry, or moves a file to the backup directory.
 func (s *syncing) clear(d *directory, name string, dir bool) error {
-	if s.options.BackupDir == "" || dir {
+	if s.backups.dir == "" || dir {
 		return s.dst.remove(d, name, dir)
 	}
-	in, err := s.backupOf(d.rel)
-	if err != nil {
-		return err
-	}
-	for n := 0; ; n++ { // keep what earlier runs moved there
-		err := s.dst.move(d, name, path.Join(in, backupName(name, n)))
-		if !errors.Is(err, fs.ErrExist) || n == mostBackups {
-			return err
-		}
-	}
-}
-
-// mostBackups is how many names are tried for one backup.
-const mostBackups = 1000
-
-func backupName(name string, n int) string {
-	if n > 0 {
-		name += ".~" + strconv.Itoa(n) + "~"
-	}
-	return name
-}
-
-// backupOf returns where files of a directory are moved, below the target.
-func (s *syncing) backupOf(rel string) (string, error) {
-	made, _ := s.backups.LoadOrStore(rel, sync.OnceValues(func() (string, error) { return s.makeBackup(rel) }))
-	return made.(func() (string, error))()
-}
-
-// makeBackup makes the directory that backupOf returns. Anything else of that name, such as a link
-// that an earlier run has moved there, is neither followed nor replaced: the directory gets another
-// name.
-func (s *syncing) makeBackup(rel string) (string, error) {
-	if rel == "." {
-		return s.options.BackupDir, s.dst.makeAll(s.options.BackupDir)
-	}
-	in, err := s.backupOf(path.Dir(rel))
-	if err != nil {
-		return "", err
-	}
-	for n := 0; ; n++ {
-		name := backupName(path.Base(rel), n)
-		to := path.Join(in, name)
-		found, err := s.dst.lookAt(s.place(in), name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return to, s.dst.makeAll(to)
-		case err != nil, found.mode.IsDir():
-			return to, err
-		case n == mostBackups:
-			return to, fs.ErrExist
-		}
-	}
+	return s.backups.move(d, name)
 }
 
 // conclude deletes the extras, and copies what waits for that.

@@ -72,10 +72,10 @@ func randomSync(rng *rand.Rand, ignoreExisting bool) (o transfer.SyncOptions, fl
 		o.MaxDelete = 1 << 30
 		flags = append(flags, "--delete-after")
 	}
-	o.Update = with("--update")
+	o.Only.Update = with("--update")
 	o.Checksum = with("--checksum")
-	if o.Existing = with("--existing"); !o.Existing && ignoreExisting {
-		o.IgnoreExisting = with("--ignore-existing")
+	if o.Only.Existing = with("--existing"); !o.Only.Existing && ignoreExisting {
+		o.Only.IgnoreExisting = with("--ignore-existing")
 	}
 	if with("--min-size=1000") {
 		o.Only.MinSize = 1000
@@ -83,7 +83,7 @@ func randomSync(rng *rand.Rand, ignoreExisting bool) (o transfer.SyncOptions, fl
 	if with("--max-size=2000") {
 		o.Only.MaxSize = 2000
 	}
-	if !o.Update && with("--modify-window=10000000") { // with both, rsync leaves the modes of equal files
+	if !o.Only.Update && with("--modify-window=10000000") { // with both, rsync leaves the modes of equal files
 		o.ModifyWindow = 10_000_000 * time.Second
 	}
 	for rng.IntN(3) == 0 {

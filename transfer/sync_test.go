@@ -302,11 +302,13 @@ func TestSyncOptions(t *testing.T) {
 		"checksum": {options: transfer.SyncOptions{Checksum: true}, want: map[string]transfer.Reason{
 			"new": "new", "newer": "touch", "older": "touch", "second": "touch", "large": "size",
 			"secret": "hash"}},
-		"update": {options: transfer.SyncOptions{Update: true}, want: map[string]transfer.Reason{
-			"new": "new", "newer": "time", "second": "time", "large": "size"}},
-		"existing": {options: transfer.SyncOptions{Existing: true}, want: map[string]transfer.Reason{
-			"newer": "time", "older": "time", "second": "time", "large": "size"}},
-		"ignore existing": {options: transfer.SyncOptions{IgnoreExisting: true},
+		"update": {options: transfer.SyncOptions{Only: transfer.SyncOnly{Update: true}},
+			want: map[string]transfer.Reason{
+				"new": "new", "newer": "time", "second": "time", "large": "size"}},
+		"existing": {options: transfer.SyncOptions{Only: transfer.SyncOnly{Existing: true}},
+			want: map[string]transfer.Reason{
+				"newer": "time", "older": "time", "second": "time", "large": "size"}},
+		"ignore existing": {options: transfer.SyncOptions{Only: transfer.SyncOnly{IgnoreExisting: true}},
 			want: map[string]transfer.Reason{"new": "new"}},
 		"small": {options: transfer.SyncOptions{Only: transfer.SyncOnly{MaxSize: 4}}, want: map[string]transfer.Reason{
 			"new": "new", "newer": "time", "older": "time", "second": "time"}},

@@ -105,9 +105,10 @@ func (c *flags) check(set func(name string) bool) error {
 
 func (c *flags) syncOptions() transfer.SyncOptions {
 	o := transfer.SyncOptions{TreeOptions: c.TreeOptions(), Checksum: c.checksum,
-		ModifyWindow: time.Duration(c.window) * time.Second, Update: c.update,
-		Existing: c.existing, IgnoreExisting: c.ignoreExisting, Only: transfer.SyncOnly{
-			MinSize: int64(c.minSize), MaxSize: int64(c.maxSize), Newer: c.newer.Time},
+		ModifyWindow: time.Duration(c.window) * time.Second,
+		Only: transfer.SyncOnly{
+			MinSize: int64(c.minSize), MaxSize: int64(c.maxSize), Newer: c.newer.Time,
+			Update: c.update, Existing: c.existing, IgnoreExisting: c.ignoreExisting},
 		Delete: c.delete, MaxDelete: c.maxDelete, BackupDir: c.backupDir, NoLock: c.noLock,
 		Filter: c.filter, IgnoreFile: c.ignoreFile}
 	o.Options = c.TransferOptions()
