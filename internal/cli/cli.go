@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +34,8 @@ func execute(ctx context.Context, a *ui.App, args []string) int {
 	root := commandLine(a)
 	a.Args = args
 	root.SetArgs(files.Historical(args))
-	err := root.ExecuteContext(ctx)
-	code := exitCode(ctx, a, err)
+	cmd, err := root.ExecuteContextC(ctx)
+	code := exitCode(ctx, a, cmd, err)
 	if errors.Is(err, serve.ErrEnded) {
 		return ui.ExitOK
 	}
@@ -49,7 +50,7 @@ func execute(ctx context.Context, a *ui.App, args []string) int {
 }
 
 // exitCode reports a command's error, unless that was done, and returns the exit code.
-func exitCode(ctx context.Context, a *ui.App, err error) int {
+func exitCode(ctx context.Context, a *ui.App, cmd *cobra.Command, err error) int {
 	if signal := ui.Interrupted(ctx); signal != nil {
 		return signal.Code()
 	}
@@ -62,7 +63,8 @@ func exitCode(ctx context.Context, a *ui.App, err error) int {
 		a.Console.Say(err.Error())
 		var usage *ui.UsageError
 		if errors.As(err, &usage) {
-			fmt.Fprintf(a.Console, "Try `%s --help` for more information.\n", usage.Command)
+			fmt.Fprintf(a.Console, "Try `%s --help` for more information.\n",
+				cmp.Or(usage.Command, cmd.CommandPath()))
 		}
 	}
 	return code
@@ -79,9 +81,9 @@ func commandLine(a *ui.App) *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("unknown command %q; `usftp cp` copies files", args[0])}
+				return &ui.UsageError{Err: fmt.Errorf("unknown command %q; `usftp cp` copies files", args[0])}
 			} else if len(args) > 0 {
-				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("unknown command %q", args[0])}
+				return &ui.UsageError{Err: fmt.Errorf("unknown command %q", args[0])}
 			}
 			return nil
 		},
@@ -90,7 +92,7 @@ func commandLine(a *ui.App) *cobra.Command {
 	root.SetErr(a.Console)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &ui.UsageError{Command: cmd.CommandPath(), Err: flagError(err)}
+		return &ui.UsageError{Err: flagError(err)}
 	})
 	// Not cobra's own version flag, which uses a template: linking text/template makes the linker
 	// keep all methods, which costs 4.7 MB.

@@ -26,7 +26,7 @@ func healthCommand() *cobra.Command {
 		Hidden: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &ui.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("health takes one address:port")}
+				return &ui.UsageError{Err: fmt.Errorf("health takes one address:port")}
 			}
 			return nil
 		},

@@ -42,7 +42,7 @@ func completionCommand() *cobra.Command {
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || shells[args[0]] == nil {
-				return &ui.UsageError{Command: cmd.CommandPath(), Err: errors.New("completion needs a shell: bash, zsh or fish")}
+				return &ui.UsageError{Err: errors.New("completion needs a shell: bash, zsh or fish")}
 			}
 			return shells[args[0]](cmd.Root(), cmd.OutOrStdout())
 		},

@@ -58,11 +58,10 @@ func (c *flags) check(set func(name string) bool) error {
 func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
-		Use:                   "check [flags] LIST DIR",
-		Short:                 "compare files with a list of hashes",
-		Long:                  long,
-		Example:               examples,
-		DisableFlagsInUseLine: true,
+		Use:     "check [flags] LIST DIR",
+		Short:   "compare files with a list of hashes",
+		Long:    long,
+		Example: examples,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := flags.check(cmd.Flags().Changed)
 			var dir connect.Place
@@ -70,7 +69,7 @@ func Command(a *ui.App) *cobra.Command {
 				dir, err = parseCheckPlaces(args)
 			}
 			if err != nil {
-				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+				return &ui.UsageError{Err: err}
 			}
 			return run(cmd.Context(), a, &flags, args[0], dir)
 		},

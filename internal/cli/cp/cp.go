@@ -25,11 +25,10 @@ import (
 func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
-		Use:                   "cp [flags] SRC... DST",
-		Short:                 "copy files to, from and between hosts",
-		Long:                  long,
-		Example:               examples,
-		DisableFlagsInUseLine: true,
+		Use:     "cp [flags] SRC... DST",
+		Short:   "copy files to, from and between hosts",
+		Long:    long,
+		Example: examples,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.check(cmd); err != nil {
 				return err
@@ -51,7 +50,7 @@ func Command(a *ui.App) *cobra.Command {
 				err = errors.New("--dry-run cannot be used with -")
 			}
 			if err != nil {
-				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+				return &ui.UsageError{Err: err}
 			}
 			return run(cmd.Context(), a, &flags, sources, target)
 		},

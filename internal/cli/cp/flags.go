@@ -116,7 +116,7 @@ func (c *flags) check(cmd *cobra.Command) error {
 		}
 	}
 	if err != nil {
-		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+		return &ui.UsageError{Err: err}
 	}
 	return nil
 }

@@ -13,12 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/internal/localfs"
-	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -40,7 +38,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 	ctx := cmd.Context()
 	m := &manyCopy{flags: flags, operands: operands}
 	if err := m.check(); err != nil {
-		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+		return &ui.UsageError{Err: err}
 	}
 	run, err := flags.hosts.New(a, &flags.Report, "cp", operands)
 	if err != nil {
@@ -169,7 +167,7 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	c.askAhead(sources, target)
 	host, err := c.Host(place(sources, target))
 	if err == nil && !m.download {
-		go startSmall(ctx, host.Client)
+		go hosts.StartSmall(ctx, host.Client)
 	}
 	if loggedIn(); err == nil && branch != nil {
 		m.awaitLogins(ctx, a)
@@ -185,18 +183,6 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	finish()
 	result.Code, result.Resumable = c.Code, c.goesOn
 	return result, nil
-}
-
-// shortTrip is the round trip below which a link holds next to nothing.
-const shortTrip = 2 * time.Millisecond
-
-// startSmall keeps uploads small that share this machine's processors and a short link with others:
-// as much in flight as a long link needs would cost the hosts more time than the copy itself.
-func startSmall(ctx context.Context, client *usftp.Client) {
-	began := time.Now()
-	if client.Ping(ctx) == nil && time.Since(began) < shortTrip {
-		private.OfClient(client).StartSmall()
-	}
 }
 
 // place returns a place on the host.

@@ -109,18 +109,17 @@ func newCommand(a *ui.App, make func() *spec) (*command, *cobra.Command) {
 	s := make()
 	c := &command{spec: s, make: make, app: a}
 	cmd := &cobra.Command{
-		Use:                   s.use,
-		Short:                 s.short,
-		Long:                  s.long,
-		Example:               s.examples,
-		Annotations:           map[string]string{opt.OwnPage: cmp.Or(s.exits, usualExits)},
-		DisableFlagsInUseLine: true,
-		DisableFlagParsing:    s.rawArguments,
+		Use:                s.use,
+		Short:              s.short,
+		Long:               s.long,
+		Example:            s.examples,
+		Annotations:        map[string]string{opt.OwnPage: cmp.Or(s.exits, usualExits)},
+		DisableFlagParsing: s.rawArguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var usage *verb.UsageError
 			err := c.execute(cmd, args)
 			if errors.As(err, &usage) {
-				return &ui.UsageError{Command: cmd.CommandPath(), Err: usage.Err}
+				return &ui.UsageError{Err: usage.Err}
 			}
 			return err
 		},
@@ -181,7 +180,7 @@ func (c *command) execute(cmd *cobra.Command, args []string) error {
 		groups, err = c.parse(args)
 	}
 	if err != nil {
-		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+		return &ui.UsageError{Err: err}
 	}
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)

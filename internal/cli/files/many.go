@@ -17,7 +17,7 @@ import (
 // host gets a command of its own, which reads the same arguments. typed are the arguments given to
 // take, and operands what it left.
 func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
-	wrong := func(err error) error { return &ui.UsageError{Command: cmd.CommandPath(), Err: err} }
+	wrong := func(err error) error { return &ui.UsageError{Err: err} }
 	if err := c.checkEach(cmd, operands); err != nil {
 		return wrong(err)
 	}

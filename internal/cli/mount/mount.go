@@ -83,12 +83,11 @@ func (c *flags) check(f *pflag.FlagSet) error {
 func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
-		Use:                   "mount [flags] HOST:[DIR] MOUNTPOINT",
-		Short:                 "make a host's directory a local one",
-		Long:                  long,
-		Example:               examples,
-		Annotations:           map[string]string{opt.OwnPage: exitCodes},
-		DisableFlagsInUseLine: true,
+		Use:         "mount [flags] HOST:[DIR] MOUNTPOINT",
+		Short:       "make a host's directory a local one",
+		Long:        long,
+		Example:     examples,
+		Annotations: map[string]string{opt.OwnPage: exitCodes},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := flags.check(cmd.Flags())
 			var from connect.Place
@@ -96,7 +95,7 @@ func Command(a *ui.App) *cobra.Command {
 				from, err = parsePlaces(args)
 			}
 			if err != nil {
-				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+				return &ui.UsageError{Err: err}
 			}
 			at, err := filepath.Abs(args[1])
 			if err != nil {
@@ -125,14 +124,13 @@ func parsePlaces(args []string) (from connect.Place, err error) {
 func UmountCommand(a *ui.App) *cobra.Command {
 	var lazy bool
 	cmd := &cobra.Command{
-		Use:                   "umount [-z] MOUNTPOINT...",
-		Short:                 "unmount what mount has mounted",
-		Long:                  umountLong,
-		Annotations:           map[string]string{opt.OwnPage: umountExitCodes},
-		DisableFlagsInUseLine: true,
+		Use:         "umount [-z] MOUNTPOINT...",
+		Short:       "unmount what mount has mounted",
+		Long:        umountLong,
+		Annotations: map[string]string{opt.OwnPage: umountExitCodes},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &ui.UsageError{Command: cmd.CommandPath(), Err: errors.New("umount needs a mount point")}
+				return &ui.UsageError{Err: errors.New("umount needs a mount point")}
 			}
 			var failed error
 			for _, at := range args {

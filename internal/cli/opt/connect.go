@@ -135,22 +135,23 @@ var optionWords = []string{"AddressFamily=", "BatchMode=", "BindAddress=", "Bind
 	"ServerAliveCountMax=", "ServerAliveInterval=", "StrictHostKeyChecking=", "TCPKeepAlive=",
 	"User=", "UserKnownHostsFile="}
 
-// Check checks the flags; set reports whether one was given.
+// Check checks the flags; set reports whether one was given. Errors name flags in full, since some
+// commands give the letters to other flags: ls -F is --classify.
 func (c *Connect) Check(set func(name string) bool) error {
 	if err := c.configMissing(); err != nil {
-		return fmt.Errorf("-F %s: %s", c.configFile, ui.ReasonOf(err))
+		return fmt.Errorf("--config %s: %s", c.configFile, ui.ReasonOf(err))
 	}
 	switch {
 	case c.ipv4 && c.ipv6:
-		return errors.New("-4 and -6 cannot be combined")
+		return errors.New("--ipv4 and --ipv6 cannot be combined")
 	case c.program != "" && c.ssh != "" && c.program != c.ssh:
-		return errors.New("-S and --ssh name different programs")
+		return errors.New("--program and --ssh name different programs")
 	case c.server != "" && (c.ssh != "" || c.program != ""):
-		return errors.New("-D replaces the connection and cannot be combined with -S or --ssh")
+		return errors.New("--server replaces the connection and cannot be combined with --program or --ssh")
 	case set("server") && strings.TrimSpace(c.server) == "":
-		return errors.New("-D needs a program")
+		return errors.New("--server needs a program")
 	case set("port") && (c.port < 1 || c.port > 65535):
-		return fmt.Errorf("-P %d: a port must be from 1 to 65535", c.port)
+		return fmt.Errorf("--port %d: a port must be from 1 to 65535", c.port)
 	case c.retries < 0, c.retryFor <= 0:
 		return errors.New("--retries must not be negative, and --retry-for must be a time such as 90s or 2h")
 	case set("connections") && (c.connections < 1 || c.connections > 64),
@@ -160,7 +161,7 @@ func (c *Connect) Check(set func(name string) bool) error {
 		return fmt.Errorf("--buffer must be at least %d KiB", leastBuffer>>10)
 	case set("ssh") && strings.TrimSpace(c.ssh) == "",
 		set("program") && strings.TrimSpace(c.program) == "":
-		return errors.New("--ssh and -S need a program")
+		return errors.New("--ssh and --program need a program")
 	}
 	return nil
 }

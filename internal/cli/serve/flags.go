@@ -99,7 +99,7 @@ var onlyFor = map[string][]string{
 // check checks the command line.
 func (s *flags) check(cmd *cobra.Command, args []string) error {
 	if err := s.wrong(cmd, args); err != nil {
-		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+		return &ui.UsageError{Err: err}
 	}
 	return nil
 }

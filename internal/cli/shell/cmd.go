@@ -43,12 +43,11 @@ func (c *flags) register(f *pflag.FlagSet) {
 func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
-		Use:                   "shell [flags] HOST[:DIR]",
-		Short:                 "work on a host as with sftp, or run a batch of its commands",
-		Long:                  long + "\n\n" + commandList(),
-		Example:               examples,
-		DisableFlagsInUseLine: true,
-		Annotations:           map[string]string{opt.OwnPage: exits},
+		Use:         "shell [flags] HOST[:DIR]",
+		Short:       "work on a host as with sftp, or run a batch of its commands",
+		Long:        long + "\n\n" + commandList(),
+		Example:     examples,
+		Annotations: map[string]string{opt.OwnPage: exits},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set := cmd.Flags().Changed
 			err := flags.Connect.Check(set)
@@ -63,7 +62,7 @@ func Command(a *ui.App) *cobra.Command {
 				err = errors.New("--json is not for sessions; use usftp cp and the other commands")
 			}
 			if err != nil {
-				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+				return &ui.UsageError{Err: err}
 			}
 			if flags.batch != "" {
 				cmd.Flags().Set("batch", "true")

@@ -15,7 +15,7 @@ import (
 func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error {
 	download, err := hosts.Direction(operands)
 	if err != nil {
-		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+		return &ui.UsageError{Err: err}
 	}
 	run, err := flags.hosts.New(a, &flags.Report, "sync", operands)
 	if err != nil {
@@ -23,7 +23,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 	}
 	common, err := hosts.Common(operands, true)
 	if err != nil {
-		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+		return &ui.UsageError{Err: err}
 	}
 	sources, err := hosts.NewSources(cmd.Context(), a, flags.Config(a, &flags.Report), common)
 	if err != nil {
@@ -46,12 +46,15 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 			result.Counting(report.NewSync(a, &flags.Report, flags.DryRun)))
 		defer t.Hosts.Close()
 		sources.Lend(t)
+		askAhead(t, src, dst)
 		if download {
 			if _, err = t.Host(src); err == nil {
 				if dst.Typed, err = h.Download(dst.Typed, flags.DryRun); err != nil {
 					t.Fail(err)
 				}
 			}
+		} else if host, failed := t.Host(dst); failed == nil {
+			go hosts.StartSmall(ctx, host.Client)
 		}
 		if err == nil {
 			syncTrees(t, flags, src, dst, sources.Open)

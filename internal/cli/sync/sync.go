@@ -21,12 +21,11 @@ import (
 func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
-		Use:                   "sync [flags] SRC DST",
-		Short:                 "make a directory equal to another",
-		Long:                  long,
-		Example:               examples,
-		Annotations:           map[string]string{opt.OwnPage: exits},
-		DisableFlagsInUseLine: true,
+		Use:         "sync [flags] SRC DST",
+		Short:       "make a directory equal to another",
+		Long:        long,
+		Example:     examples,
+		Annotations: map[string]string{opt.OwnPage: exits},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			src, dst, err := parsePlaces(args)
 			if err == nil {
@@ -36,7 +35,7 @@ func Command(a *ui.App) *cobra.Command {
 				err = errors.New("--watch needs a local SRC: hosts do not report changes")
 			}
 			if err != nil {
-				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+				return &ui.UsageError{Err: err}
 			}
 			if flags.hosts.Given() {
 				return many(cmd, a, &flags, args)

@@ -112,10 +112,11 @@ func (c *Console) Hide() {
 	c.lines, c.drawn = nil, 0
 }
 
-// Say writes one line.
+// Say writes one line. Errors about connections begin with the host's name, which is not repeated.
 func (c *Console) Say(text string) {
 	if c.row != nil {
-		c.row.board.console.Say(c.row.label + ": " + text)
+		label := c.row.label + ": "
+		c.row.board.console.Say(label + strings.TrimPrefix(text, label))
 		return
 	}
 	fmt.Fprintf(c, "usftp: %s\n", Printable(text))

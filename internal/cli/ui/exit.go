@@ -45,7 +45,7 @@ var ExitCodes = []struct{ Code, Meaning string }{
 
 // A UsageError is an invalid command line.
 type UsageError struct {
-	Command string // whose help says more
+	Command string // whose help says more; "" for the command that failed
 	Err     error
 }
 
@@ -106,7 +106,7 @@ func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) 
 // NoArgs refuses operands.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return &UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("%s takes no arguments, got %q", cmd.Name(), args[0])}
+		return &UsageError{Err: fmt.Errorf("%s takes no arguments, got %q", cmd.Name(), args[0])}
 	}
 	return nil
 }
