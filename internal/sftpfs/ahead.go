@@ -24,6 +24,7 @@ type scout struct {
 	names   int                     // in lists
 	running int
 	window  int // how many lists there may be
+	expired time.Time
 	idle    *time.Timer
 }
 
@@ -180,8 +181,12 @@ func (s *scout) drop(path string) {
 	}
 }
 
-// expire drops lists that were not read in time. The caller holds the lock.
+// expire drops lists that were not read in time, now and then. The caller holds the lock.
 func (s *scout) expire() {
+	if time.Since(s.expired) < s.cache/8 {
+		return
+	}
+	s.expired = time.Now()
 	late := false
 	for path, l := range s.lists {
 		select {

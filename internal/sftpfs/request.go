@@ -15,6 +15,10 @@ import (
 // again after EINTR, which fails if the first call was carried out: hence also while the link is down.
 const interruptGrace = 2 * time.Second
 
+// brief is how long a call may take before it can be interrupted. A goroutine for each call, to wait
+// for a signal, would cost as much as a call that is answered from memory.
+const brief = 10 * time.Millisecond
+
 // request returns the context of one call by the kernel. The caller must call stop when the call is
 // over.
 func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context.Context, stop func()) {
@@ -23,7 +27,7 @@ func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context
 		return ctx, func() { end(nil) }
 	}
 	pid := header.Pid
-	go func() {
+	watch := time.AfterFunc(brief, func() {
 		select {
 		case <-ctx.Done():
 			return
@@ -37,6 +41,9 @@ func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context
 			}
 		}
 		end(errInterrupted)
-	}()
-	return ctx, func() { end(nil) }
+	})
+	return ctx, func() {
+		watch.Stop()
+		end(nil)
+	}
 }

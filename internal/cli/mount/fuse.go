@@ -155,6 +155,9 @@ func mountOptions(flags *flags, from connect.Place, logger *slog.Logger) *fuse.M
 	return &fuse.MountOptions{
 		AllowOther: o.allowOther, Options: kernel, FsName: name, Name: "usftp",
 		MaxBackground: 64, MaxWrite: maxWrite, DisableXAttrs: true,
+		// What is read comes from memory. go-fuse would try for each READ to pass it on through a
+		// pipe, which takes five system calls before it finds that this works for files only.
+		DisableSplice:     true,
 		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC,
 		Logger:            log.New(logWriter{logger}, "", 0),
 	}

@@ -1,0 +1,38 @@
+package sftpfs
+
+import (
+	"context"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// A signal interrupts a call also if it came while the call was new; a call that has ended waits for
+// none, and leaves nothing behind.
+func TestInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &FS{ctx: t.Context()}
+		header := &fuse.InHeader{Caller: fuse.Caller{Pid: uint32(os.Getpid())}}
+		cancel := make(chan struct{})
+		ctx, stop := f.request(cancel, header)
+		defer stop()
+		other, stopOther := f.request(cancel, header)
+		close(cancel)
+		stopOther()
+		if context.Cause(other) != context.Canceled {
+			t.Errorf("the call that has ended: %v", context.Cause(other))
+		}
+		time.Sleep(brief + interruptGrace - time.Millisecond)
+		if ctx.Err() != nil {
+			t.Errorf("the program handles the signal, but its call ended early: %v", context.Cause(ctx))
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		if context.Cause(ctx) != errInterrupted {
+			t.Errorf("interrupted: %v", context.Cause(ctx))
+		}
+	})
+}
