@@ -47,21 +47,28 @@ const (
 	allStreams = 0 // as many as allowed
 )
 
-// scale opens connections while the transfer runs, and adds them to it.
-func (s *striper) scale(ctx context.Context) {
-	g := newGauge(s)
-	defer g.ticker.Stop()
+// An autoscaler decides how many connections a transfer should have.
+type autoscaler struct {
+	s    *striper
+	pool *pool.Pool
+	g    *gauge
+}
+
+// autoscale opens connections while the transfer runs, and adds them to it.
+func autoscale(ctx context.Context, s *striper) {
+	a := &autoscaler{s: s, pool: s.session.host.Pool, g: newGauge(s)}
+	defer a.g.ticker.Stop()
 	joins := sync.OnceFunc(func() { s.work.Go(func() { s.join(ctx) }) })
-	if sessions, _ := s.pool.Sessions(); len(sessions) > 0 {
+	if sessions, _ := a.pool.Sessions(); len(sessions) > 0 {
 		joins() // another file has found that they help
 	}
-	switch limit, rate := s.await(ctx, g); limit {
+	switch limit, rate := a.await(ctx); limit {
 	case windowLimits:
 		joins()
-		s.autoscale(ctx, g)
+		a.byWindows(ctx)
 	case heldDown:
 		joins()
-		s.explore(ctx, g, rate)
+		a.explore(ctx, rate)
 	}
 }
 
@@ -191,7 +198,8 @@ const (
 // flow, a server that gives each connection one processor. Only a trial can tell these from a link
 // that is simply full. A trial is worth a login if the transfer lasts long enough, and if it waits
 // for the other end while this machine has processor time to spare.
-func (s *striper) await(ctx context.Context, g *gauge) (limit, float64) {
+func (a *autoscaler) await(ctx context.Context) (limit, float64) {
+	s, g := a.s, a.g
 	trip, worth := s.session.trip, flow.WorthStriping(s.size-s.from, s.session.trip)
 	if worth && trip > flow.StripeAtOnce {
 		return windowLimits, 0
@@ -212,7 +220,7 @@ func (s *striper) await(ctx context.Context, g *gauge) (limit, float64) {
 		// The rate of a transfer's first requests goes up and down. Compared with a low one, any
 		// later rate would seem a gain.
 		steady := rate < growing*last && last < growing*rate
-		if waits.Seconds() > mostly*took.Seconds() && spare && steady && s.lasts(g) {
+		if waits.Seconds() > mostly*took.Seconds() && spare && steady && a.lasts() {
 			return heldDown, (rate + last) / 2
 		}
 		last = rate
@@ -223,18 +231,19 @@ func (s *striper) await(ctx context.Context, g *gauge) (limit, float64) {
 
 // lasts reports whether more connections are allowed, and enough is left to find out whether they
 // help.
-func (s *striper) lasts(g *gauge) bool {
-	_, have, most := s.pool.Settled()
-	return have < most && g.lasts(exploreFor) && g.left() > 4*steadyBytes
+func (a *autoscaler) lasts() bool {
+	_, have, most := a.pool.Settled()
+	return have < most && a.g.lasts(exploreFor) && a.g.left() > 4*steadyBytes
 }
 
 // explore doubles the number of connections as long as that raises the rate, and quadruples it
 // where each has shown a rate of its own. It closes those that do not help.
-func (s *striper) explore(ctx context.Context, g *gauge, rate float64) {
-	for doublings := 1; s.lasts(g); {
-		_, have, most := s.pool.Settled()
+func (a *autoscaler) explore(ctx context.Context, rate float64) {
+	g := a.g
+	for doublings := 1; a.lasts(); {
+		_, have, most := a.pool.Settled()
 		wanted := min(have<<doublings, most)
-		if !s.widen(ctx, g, wanted) {
+		if !a.widen(ctx, wanted) {
 			return
 		}
 		before, ok := rate, false
@@ -248,8 +257,8 @@ func (s *striper) explore(ctx context.Context, g *gauge, rate float64) {
 		}
 		wrong := rate > tooMuch*more*before // the rate before was not all that was possible
 		// the last doubling must have helped, too
-		if rate < growing*before*max(1, more/2) || wrong && g.lasts(testFor) && s.test(ctx, g) {
-			for g.lasts(testFor) && s.test(ctx, g) {
+		if rate < growing*before*max(1, more/2) || wrong && g.lasts(testFor) && a.test(ctx) {
+			for g.lasts(testFor) && a.test(ctx) {
 			}
 			return
 		}
@@ -261,15 +270,16 @@ func (s *striper) explore(ctx context.Context, g *gauge, rate float64) {
 
 // widen asks for connections, and waits until they have joined. Joining waits behind what is in
 // flight, since the first handle is asked about its file. It returns false if none has joined.
-func (s *striper) widen(ctx context.Context, g *gauge, connections int) bool {
-	s.pool.Want(connections, oneStream)
+func (a *autoscaler) widen(ctx context.Context, connections int) bool {
+	s, g := a.s, a.g
+	a.pool.Want(connections, oneStream)
 	began := s.count()
 	lanes := began
 	for still := 0; still < drainsFor; still++ {
 		if !g.wait(ctx) {
 			return false
 		}
-		settled, have, _ := s.pool.Settled()
+		settled, have, _ := a.pool.Settled()
 		if now := s.count(); !settled || lanes != now {
 			lanes, still = now, 0
 		} else if now >= have-1 {
@@ -279,17 +289,18 @@ func (s *striper) widen(ctx context.Context, g *gauge, connections int) bool {
 	return lanes > began
 }
 
-// autoscale asks for connections: first for as many as the window makes worthwhile, then for twice
+// byWindows asks for connections: first for as many as the window makes worthwhile, then for twice
 // as many each time, while the windows limit the rate and enough is left. It also goes on where the
 // windows do not limit, as long as each doubling raises the rate enough: on a lossy link each
 // connection has a rate of its own far below its window. Otherwise it closes those that add
 // nothing.
-func (s *striper) autoscale(ctx context.Context, g *gauge) {
+func (a *autoscaler) byWindows(ctx context.Context) {
+	s, g := a.s, a.g
 	wanted := flow.FirstConnections(s.size-s.from, s.session.trip)
-	s.pool.Want(wanted, allStreams)
+	a.pool.Want(wanted, allStreams)
 	lanes, still, base, tested := 0, 0, 0.0, false
 	for g.wait(ctx) {
-		settled, _, most := s.pool.Settled()
+		settled, _, most := a.pool.Settled()
 		if still++; !settled || lanes != s.count() {
 			lanes, still = s.count(), 0
 		}
@@ -300,9 +311,9 @@ func (s *striper) autoscale(ctx context.Context, g *gauge) {
 			wanted < most && g.lasts(exploreFor) && still >= settleFor && g.rate() > growing*base:
 			base = g.rate()
 			wanted *= 2
-			s.pool.Want(wanted, allStreams)
+			a.pool.Want(wanted, allStreams)
 		case !tested && g.lasts(testFor) && still >= settleFor && g.rate() < few*windows:
-			tested = !s.test(ctx, g)
+			tested = !a.test(ctx)
 			still = 0
 		}
 	}
@@ -310,7 +321,8 @@ func (s *striper) autoscale(ctx context.Context, g *gauge) {
 
 // test rests the younger half of the further connections, and closes them if the others keep up the
 // rate. It reports whether they did.
-func (s *striper) test(ctx context.Context, g *gauge) bool {
+func (a *autoscaler) test(ctx context.Context) bool {
+	s, g := a.s, a.g
 	half := s.youngerHalf()
 	if len(half) == 0 {
 		return false
@@ -337,7 +349,7 @@ func (s *striper) test(ctx context.Context, g *gauge) bool {
 		return false
 	}
 	s.leave(half)
-	s.pool.Drop(half)
+	a.pool.Drop(half)
 	return true
 }
 
@@ -354,7 +366,7 @@ func (s *striper) youngerHalf() []*pool.Session {
 	defer s.mu.Unlock()
 	var all []*pool.Session
 	for _, l := range s.lanes {
-		if !isOn(all, l) && !s.pool.IsFirst(l.on) {
+		if !isOn(all, l) && !s.session.host.Pool.IsFirst(l.on) {
 			all = append(all, l.on)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path"
 	"strings"
@@ -103,88 +102,11 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	}
 	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
 	// opening the target itself yields an error with the name the user knows.
-	o.file, err = o.openDirect(c, in, perm)
+	o.file, err = inPlace{o, c, source, perm}.open()
 	if err == nil && denied {
 		o.end.nameRefused(c, o.info == nil)
 	}
 	return o.session.explainWrite(err, path.Dir(o.name))
-}
-
-// openDirect opens the target itself. Version 3 has no flag that stops OPEN from following links
-// (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the host
-// could still put a link in the file's place; the source cannot.
-func (o *remoteOutput) openDirect(c *fileCopy, in input, perm fs.FileMode) (*usftp.File, error) {
-	client, old, flags := o.session.client, o.info, os.O_WRONLY|os.O_CREATE
-	if c.entry != nil {
-		info, err := client.Lstat(o.name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			old, flags = nil, flags|os.O_EXCL
-		case err != nil:
-			return nil, err
-		case info.Mode()&fs.ModeSymlink != 0:
-			if err := client.Remove(o.name); err != nil {
-				return nil, err
-			}
-			old, flags = nil, flags|os.O_EXCL
-		case !info.Mode().IsRegular():
-			return nil, inTheWay(o.name, info.Mode())
-		default:
-			old = info
-		}
-	}
-	switch {
-	case old == nil:
-		return client.OpenFile(o.name, flags|os.O_TRUNC, perm)
-	case !old.Mode().IsRegular():
-		return client.OpenFile(o.name, flags, perm)
-	}
-	return o.openOver(c, in.facts(), old, perm)
-}
-
-// openOver opens an existing file to write over it. It does not empty the file, which may be the
-// source: the host may be this machine, and a file can have several names. seal cuts it to its new
-// size. On hosts that take only whole files, it is emptied if it is certainly not the source.
-func (o *remoteOutput) openOver(c *fileCopy, source *facts, old fs.FileInfo,
-	perm fs.FileMode) (f *usftp.File, err error) {
-	client, quirks, flags := o.session.client, o.end.placement.quirks, os.O_WRONLY|os.O_CREATE
-	other := c.tries.once || isOther(source, old) // what can be read only once is no file
-	if !other || !quirks.WholeFiles.Load() {
-		if f, err = client.OpenFile(o.name, flags, perm); err == nil {
-			o.over = sizeOf(old)
-		}
-		if !other || !refused(err) {
-			return f, err
-		}
-	}
-	f, truncErr := client.OpenFile(o.name, flags|os.O_TRUNC, perm)
-	if err == nil {
-		return f, truncErr
-	}
-	if truncErr != nil {
-		return nil, err
-	}
-	quirks.WholeFiles.Store(true)
-	return f, nil
-}
-
-// isOther reports whether a file on a host is certainly not the source.
-func isOther(source *facts, target fs.FileInfo) bool {
-	stat, ok := target.Sys().(*usftp.FileStat)
-	if !ok {
-		return false
-	}
-	return source.hasMode && !source.mode.IsRegular() ||
-		source.size >= 0 && stat.HasSize() && uint64(source.size) != stat.Size ||
-		source.hasTimes && stat.HasTimes() && uint32(source.mtime.Unix()) != stat.Mtime
-}
-
-// sizeOf returns the size of a file on a host, or the largest possible if the host did not tell.
-func sizeOf(info fs.FileInfo) int64 {
-	if stat, ok := info.Sys().(*usftp.FileStat); ok && stat.HasSize() && int64(stat.Size) >= 0 {
-		return int64(stat.Size)
-	}
-	return math.MaxInt64
 }
 
 // left reports whether an earlier run for this target may have left a file of this name.
@@ -351,7 +273,7 @@ func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, e
 	if same, err := in.whole(c, data); err != nil || !same {
 		return nil, ofSource(err)
 	}
-	set, err := o.attrs(c, in)
+	set, err := sealing{o, c, in}.attrs()
 	if err != nil {
 		return nil, err
 	}
@@ -359,160 +281,11 @@ func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, e
 	return private.OfFile(o.file).StartWriteClose(data[:size], set), nil
 }
 
-// attrs returns the attributes to set on the target.
-func (o *remoteOutput) attrs(c *fileCopy, in input) (set usftp.NewAttrs, err error) {
-	source := in.facts()
-	atime, mtime := source.times()
-	seconds := mtime.Unix()
-	if source.hasTimes && (c.options.Preserve ||
-		c.entry != nil && seconds >= 0 && seconds <= math.MaxUint32) {
-		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
-	}
-	if c.options.Preserve && source.hasMode {
-		// without setuid and setgid: the copy would run as the user who made it
-		set.SetMode, set.Mode = true, source.mode.Perm()
-	} else if o.info != nil && o.temp != "" {
-		set.SetMode, set.Mode = true, o.keptMode(c)
-	}
-	err = c.options.chown(source.owner, func(uid, gid int) error {
-		set.SetOwner, set.UID, set.GID = true, uid, gid
-		// its new owner may never have agreed to that
-		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
-		return nil
-	})
-	return set, err
-}
-
-// keptMode returns a replaced file's mode for the new one. The setuid and setgid bits stay only if
-// owner and group do.
-func (o *remoteOutput) keptMode(c *fileCopy) fs.FileMode {
-	mode := o.info.Mode()
-	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
-		return mode
-	}
-	old, _ := o.info.Sys().(*usftp.FileStat)
-	fresh := new(usftp.FileStat)
-	if info, err := o.file.Stat(); err == nil {
-		fresh = info.Sys().(*usftp.FileStat)
-	}
-	known := old != nil && old.HasOwner() && fresh.HasOwner()
-	kept := mode
-	if !known || old.UID != fresh.UID {
-		kept &^= fs.ModeSetuid
-	}
-	if !known || old.GID != fresh.GID {
-		kept &^= fs.ModeSetgid
-	}
-	if kept != mode {
-		c.warn("the new file has another owner than the one it replaces, and so not its setuid and setgid bits")
-	}
-	return kept
-}
-
-// seal proves that the file is whole if several handles wrote it, cuts off what is left of an old
-// file, sets its attributes, and closes it. On a host that works in order everything is sent at once
-// and takes one round trip, in which the other handles are closed too.
 func (o *remoteOutput) seal(c *fileCopy, in input) error {
 	if o.sealed {
 		return nil
 	}
-	var steps []step
-	if s := o.striper; s != nil {
-		// first, since each connection answers in an order of its own
-		if err := s.prove(); err != nil {
-			return err
-		}
-		steps = append(steps, s.part)
-		o.striper = nil
-	}
-	set, err := o.attrs(c, in)
-	if err != nil {
-		return err
-	}
-	f := o.file
-	if n := c.result.Bytes; n < o.over {
-		steps = append(steps, func() func() error {
-			cut := waits(c.ctx, f.Async().Truncate(n))
-			return func() error { return o.cutRefused(cut()) }
-		}, func() func() error { // some servers say yes and do nothing
-			looked := f.Async().Stat()
-			return func() error {
-				stat, err := looked.WaitContext(c.ctx)
-				if err == nil && stat.HasSize() && int64(stat.Size) > n {
-					o.end.placement.quirks.WholeFiles.Store(true)
-					return errNotCut
-				}
-				return nil
-			}
-		})
-	}
-	if set != (usftp.NewAttrs{}) {
-		steps = append(steps, func() func() error {
-			given := waits(c.ctx, f.Async().SetAttrs(set))
-			return func() error { return o.attrsRefused(c, given()) }
-		})
-	}
-	if c.options.Sync || c.options.Verify && o.session.syncs(c) {
-		steps = append(steps, func() func() error { return waits(c.ctx, f.Async().Sync()) })
-	}
-	steps = append(steps, func() func() error {
-		closed := waits(c.ctx, f.Async().Close())
-		return func() error { return o.session.explainWrite(closed(), path.Dir(o.name)) }
-	})
-	return take(steps, private.OfClient(o.session.client).WorksInOrder())
-}
-
-// errNotCut reports that the rest of a longer old file is still there.
-var errNotCut = errors.New("the host does not cut files, and the old one was longer")
-
-func (o *remoteOutput) cutRefused(err error) error {
-	if !refused(err) {
-		return err
-	}
-	o.end.placement.quirks.WholeFiles.Store(true)
-	return fmt.Errorf("%w: %w", errNotCut, err)
-}
-
-// attrsRefused returns err unless the attributes are optional and were merely refused.
-func (o *remoteOutput) attrsRefused(c *fileCopy, err error) error {
-	if err == nil || c.options.Preserve || c.options.Owners || !refused(err) {
-		return err
-	}
-	if o.info != nil {
-		c.warn("the server does not let the new file have the permissions of the one it replaces: " + err.Error())
-	}
-	return nil
-}
-
-// A step sends a request to the host and returns a function that waits for the answer.
-type step func() (wait func() error)
-
-// waits returns the second half of a step.
-func waits[T any](ctx context.Context, asked *usftp.Pending[T]) func() error {
-	return func() error {
-		_, err := asked.WaitContext(ctx)
-		return err
-	}
-}
-
-// take runs the steps one after the other until one fails, or all at once. It returns the first
-// error.
-func take(steps []step, atOnce bool) (first error) {
-	var waiting []func() error
-	for _, ask := range steps {
-		wait := ask()
-		if atOnce {
-			waiting = append(waiting, wait)
-		} else if err := wait(); err != nil {
-			return err
-		}
-	}
-	for _, wait := range waiting {
-		if err := wait(); err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
+	return sealing{o, c, in}.run()
 }
 
 // cut truncates what was written to the contiguous part. If the connection is lost the next run

@@ -20,22 +20,20 @@ import (
 type striper struct {
 	ctx     context.Context
 	session *session
-	pool    *pool.Pool
 	stripes private.Stripes
 	first   *usftp.File
 	flag    int
-	from    int64 // where the transfer began
+	from    int64 // where the transfer begins
 	size    int64
-	over    int64 // size of an old file that is written over; 0 if there is none
+	end     int64 // of what was there before the transfer
+	proof   fileProof
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	mu     sync.Mutex
 	lanes  []lane
-	known  *usftp.FileStat // the first handle's attributes, nil before they were asked for
-	broken error           // the first failure of a handle that took part
-	moved  bool            // a handle of a source showed another time, and nothing else that differed
-	cut    bool            // the connection of one was lost
+	broken error // the first failure of a handle that took part
+	cut    bool  // the connection of one was lost
 }
 
 // lane is a further handle of the file.
@@ -45,15 +43,16 @@ type lane struct {
 	release func()
 }
 
-// stripe starts to open handles for a transfer over the striper's stripes. stop ends that and
-// closes what was opened.
+// stripe starts to open handles for a transfer over the striper's stripes. It begins at from, and
+// over is the size of an old file that is written over. stop ends that and closes what was opened.
 func (s *session) stripe(c *fileCopy, first *usftp.File, flag int, from, size,
 	over int64) *striper {
-	st := &striper{ctx: c.ctx, session: s, pool: s.host.Pool, stripes: private.NewStripes(first),
-		first: first, flag: flag, from: from, size: size, over: over}
+	st := &striper{ctx: c.ctx, session: s, stripes: private.NewStripes(first), first: first,
+		flag: flag, from: from, size: size, end: max(from, over),
+		proof: fileProof{first: first, source: flag == os.O_RDONLY, whole: max(size, over)}}
 	ctx, cancel := context.WithCancel(c.ctx)
 	st.cancel = cancel
-	st.work.Go(func() { st.scale(ctx) })
+	st.work.Go(func() { autoscale(ctx, st) })
 	return st
 }
 
@@ -125,10 +124,10 @@ func (s *striper) prove() error {
 	case err != nil && !refused(err):
 		return err
 	case s.flag == os.O_RDONLY:
-		return s.proveSource(stat, named, err)
-	case int64(stat.Size) != s.whole():
-		return notJoined(int64(stat.Size), s.whole())
-	case named != nil && !s.same(named, true):
+		return s.proof.ofSource(stat, named, err)
+	case int64(stat.Size) != s.proof.whole:
+		return notJoined(int64(stat.Size), s.proof.whole)
+	case named != nil && !s.proof.same(named, true):
 		return errReplaced
 	}
 	if _, syncs := s.first.Client().HasExtension("fsync@openssh.com"); s.cut && syncs {
@@ -139,33 +138,6 @@ func (s *striper) prove() error {
 	return nil
 }
 
-// proveSource compares what the first handle and the path show at the end with what the handle
-// showed at first. Where even its own time has changed, times tell files apart no longer. What was
-// read must then be compared with the contents, and the error is errTouched.
-func (s *striper) proveSource(first, named *usftp.FileStat, err error) error {
-	switch {
-	case !s.same(first, true) || !s.same(named, true):
-		return replaced(err)
-	case !s.touched(first) && (s.moved || s.touched(named)):
-		return replaced(nil)
-	case s.touched(first):
-		return errTouched
-	}
-	return nil
-}
-
-// replaced returns the error for a source that was replaced while it was read over several handles.
-func replaced(err error) error {
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return changedf("another file has taken its place")
-	}
-	return err
-}
-
-// whole returns the size that a file has once it is written. Only then is the rest of an old file
-// cut off.
-func (s *striper) whole() int64 { return max(s.size, s.over) }
-
 // proveLanes asks each handle for its file's attributes, and notes those that refer to another
 // file. complete is whether the file should be complete.
 func (s *striper) proveLanes(lanes []lane, complete bool) {
@@ -173,77 +145,22 @@ func (s *striper) proveLanes(lanes []lane, complete bool) {
 	for _, l := range lanes {
 		asking.Go(func() {
 			stat, err := l.file.Async().Stat().WaitContext(s.ctx)
-			switch {
-			case err != nil:
-			case s.same(stat, complete):
-				if s.touched(stat) {
-					s.mu.Lock()
-					s.moved = true
-					s.mu.Unlock()
-				}
-				return
-			case s.flag == os.O_RDONLY:
-				err = replaced(nil)
-			default:
-				err = notJoined(int64(stat.Size), s.whole())
+			if err == nil {
+				err = s.proof.ofHandle(stat, complete)
 			}
-			s.note(l, err)
+			if err != nil {
+				s.note(l, err)
+			}
 		})
 	}
 	asking.Wait()
-}
-
-// same reports whether a handle's attributes match those of the first one, except for times; see
-// touched. While a file is written its size and time change; there, handles of one file are
-// recognized by seeing each other's data. Once complete, its size must match.
-func (s *striper) same(stat *usftp.FileStat, complete bool) bool {
-	s.mu.Lock()
-	known := s.known
-	s.mu.Unlock()
-	if known == nil || stat == nil ||
-		known.HasOwner() && stat.HasOwner() && (known.UID != stat.UID || known.GID != stat.GID) ||
-		known.HasMode() && stat.HasMode() && known.Mode != stat.Mode {
-		return false
-	}
-	if s.flag != os.O_RDONLY {
-		return !complete || int64(stat.Size) == s.whole()
-	}
-	return known.HasSize() && stat.HasSize() && known.HasTimes() && stat.HasTimes() &&
-		known.Size == stat.Size
-}
-
-// touched reports whether a source's time differs from the one that the first handle showed.
-func (s *striper) touched(stat *usftp.FileStat) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.flag == os.O_RDONLY && s.known.Mtime != stat.Mtime
-}
-
-// know asks for the first handle's attributes, once.
-func (s *striper) know(ctx context.Context) bool {
-	s.mu.Lock()
-	known := s.known != nil
-	s.mu.Unlock()
-	if known {
-		return true
-	}
-	stat, err := s.first.Async().Stat().WaitContext(ctx)
-	if err != nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known == nil {
-		s.known = stat
-	}
-	return true
 }
 
 // join opens the file on each session that exists or is added.
 func (s *striper) join(ctx context.Context) {
 	known := make(map[*pool.Session]bool)
 	for ctx.Err() == nil {
-		sessions, changed := s.pool.Sessions()
+		sessions, changed := s.session.host.Pool.Sessions()
 		for _, on := range sessions {
 			if !known[on] {
 				known[on] = true
@@ -266,31 +183,19 @@ func (s *striper) joinOne(ctx context.Context, on *pool.Session) {
 		return // the host may not allow opening it twice
 	}
 	f = f.WithContext(s.ctx)
-	if !s.isSame(ctx, f) || s.flag != os.O_RDONLY && !s.sees(ctx, f) || !s.stripes.Join(f) {
+	if !s.proof.isSame(ctx, f) || s.flag != os.O_RDONLY && !s.sees(ctx, f) || !s.stripes.Join(f) {
 		f.Close()
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lanes = append(s.lanes, lane{f, on, s.pool.Use(on)})
-}
-
-// isSame compares the attributes of a handle with those of the first one. It asks by handle, since
-// the path may refer to another file by now.
-func (s *striper) isSame(ctx context.Context, f *usftp.File) bool {
-	looking := f.Async().Stat()
-	if !s.know(ctx) {
-		return false
-	}
-	stat, err := looking.WaitContext(ctx)
-	return err == nil && s.same(stat, false) && !s.touched(stat)
+	s.lanes = append(s.lanes, lane{f, on, s.session.host.Pool.Use(on)})
 }
 
 // sees waits until another handle has written something beyond the end of what was there, and
 // reports whether this handle sees it. Servers in front of object stores keep each handle's writes
 // apart.
 func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
-	end := max(s.from, s.over)
 	const most = 8 // questions per round trip, so that a "not yet" costs no whole round trip
 	ticker := time.NewTicker(max(s.session.trip/most, 10*time.Millisecond))
 	defer ticker.Stop()
@@ -301,8 +206,8 @@ func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 			moved := s.stripes.Moved()
 			f.Async().Stat().Then(func(info *usftp.FileStat, err error) {
 				<-asked
-				seen := err == nil && int64(info.Size) > end
-				if err == nil && s.from+moved <= end && !seen {
+				seen := err == nil && int64(info.Size) > s.end
+				if err == nil && s.from+moved <= s.end && !seen {
 					return
 				}
 				if err == nil && !seen {
@@ -323,6 +228,114 @@ func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 			return false
 		}
 	}
+}
+
+// A fileProof recognizes the handles of one file by their attributes.
+type fileProof struct {
+	first  *usftp.File
+	source bool  // the file is read, otherwise it is written
+	whole  int64 // its size once written; only then is the rest of an old file cut off
+
+	mu    sync.Mutex
+	known *usftp.FileStat // the first handle's attributes, nil before they were asked for
+	moved bool            // a handle of a source showed another time, and nothing else that differed
+}
+
+// isSame compares the attributes of a handle with those of the first one. It asks by handle, since
+// the path may refer to another file by now.
+func (p *fileProof) isSame(ctx context.Context, f *usftp.File) bool {
+	looking := f.Async().Stat()
+	if !p.know(ctx) {
+		return false
+	}
+	stat, err := looking.WaitContext(ctx)
+	return err == nil && p.same(stat, false) && !p.touched(stat)
+}
+
+// same reports whether a handle's attributes match those of the first one, except for times; see
+// touched. While a file is written its size and time change; there, handles of one file are
+// recognized by seeing each other's data. Once complete, its size must match.
+func (p *fileProof) same(stat *usftp.FileStat, complete bool) bool {
+	p.mu.Lock()
+	known := p.known
+	p.mu.Unlock()
+	if known == nil || stat == nil ||
+		known.HasOwner() && stat.HasOwner() && (known.UID != stat.UID || known.GID != stat.GID) ||
+		known.HasMode() && stat.HasMode() && known.Mode != stat.Mode {
+		return false
+	}
+	if !p.source {
+		return !complete || int64(stat.Size) == p.whole
+	}
+	return known.HasSize() && stat.HasSize() && known.HasTimes() && stat.HasTimes() &&
+		known.Size == stat.Size
+}
+
+// touched reports whether a source's time differs from the one that the first handle showed.
+func (p *fileProof) touched(stat *usftp.FileStat) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.source && p.known.Mtime != stat.Mtime
+}
+
+// know asks for the first handle's attributes, once.
+func (p *fileProof) know(ctx context.Context) bool {
+	p.mu.Lock()
+	known := p.known != nil
+	p.mu.Unlock()
+	if known {
+		return true
+	}
+	stat, err := p.first.Async().Stat().WaitContext(ctx)
+	if err != nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil {
+		p.known = stat
+	}
+	return true
+}
+
+// ofHandle returns an error if the attributes are those of another file than the first handle's.
+// complete is whether the file should be complete.
+func (p *fileProof) ofHandle(stat *usftp.FileStat, complete bool) error {
+	switch {
+	case p.same(stat, complete):
+		if p.touched(stat) {
+			p.mu.Lock()
+			p.moved = true
+			p.mu.Unlock()
+		}
+		return nil
+	case p.source:
+		return replaced(nil)
+	}
+	return notJoined(int64(stat.Size), p.whole)
+}
+
+// ofSource compares what the first handle and the path show at the end with what the handle
+// showed at first. Where even its own time has changed, times tell files apart no longer. What was
+// read must then be compared with the contents, and the error is errTouched.
+func (p *fileProof) ofSource(first, named *usftp.FileStat, err error) error {
+	switch {
+	case !p.same(first, true) || !p.same(named, true):
+		return replaced(err)
+	case !p.touched(first) && (p.moved || p.touched(named)):
+		return replaced(nil)
+	case p.touched(first):
+		return errTouched
+	}
+	return nil
+}
+
+// replaced returns the error for a source that was replaced while it was read over several handles.
+func replaced(err error) error {
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return changedf("another file has taken its place")
+	}
+	return err
 }
 
 // errNotJoined reports that a file written over several handles is incomplete.
