@@ -14,9 +14,9 @@ import (
 
 // CheckOptions configure a [Check]. The zero CheckOptions are valid.
 //
-// Of Options, only Retry, RateLimit, Events and ProgressEvery are used. Include and Exclude select
-// the files to compare, including those that are only in the list. With LinksFollow, linked
-// directories are searched for unlisted files.
+// Of Options, only Retry, RateLimit and Events are used. Include and Exclude select the files to
+// compare, including those that are only in the list. With LinksFollow, linked directories are
+// searched for unlisted files.
 type CheckOptions struct {
 	TreeOptions
 
@@ -66,7 +66,7 @@ func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	o := options.TreeOptions
 	o.DryRun = false
 	o.Options = Options{List: list, RateLimit: o.RateLimit, Retry: o.Retry, Events: o.Events,
-		ProgressEvery: o.ProgressEvery}
+		progressEvery: o.progressEvery}
 	if dir.path == "" {
 		dir.path = "."
 	}

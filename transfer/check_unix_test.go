@@ -398,7 +398,7 @@ func TestCheckEnds(t *testing.T) {
 	writeList(t, path, checksum.SHA256, "large")
 	ctx, cancel := context.WithCancel(t.Context())
 	c := checkJob{Dir: dir, List: openList(t, path, checksum.SHA256)}
-	c.Options.ProgressEvery = time.Millisecond
+	c.Options.SetProgressEvery(time.Millisecond)
 	c.Options.Events = func(e transfer.Event) {
 		if e.Kind == transfer.Progress && e.Bytes > 0 {
 			cancel()

@@ -322,7 +322,8 @@ func TestInterruptedDelta(t *testing.T) {
 				j := copyJob{Host: host, Direction: direction, Source: source, Target: target}
 				always(&j)
 				j.Options.Journal, j.Options.Resume = filepath.Join(t.TempDir(), "journal"), resume
-				j.Options.RateLimit, j.Options.ProgressEvery = 4<<20, 1e6
+				j.Options.RateLimit = 4 << 20
+				j.Options.SetProgressEvery(1e6)
 				j.Options.Events = func(e transfer.Event) {
 					if e.Kind == transfer.Progress && e.Bytes > 7<<20 {
 						cancel(stop)

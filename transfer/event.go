@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -182,7 +183,7 @@ func (r *fileReport) report(position func() int64) (stop func()) {
 	if c.listener == nil {
 		return func() {}
 	}
-	return every(c.options.progressEvery(), func() {
+	return every(c.options.progressInterval(), func() {
 		c.tell(&Event{Kind: Progress, Size: c.size, Position: r.at(position())})
 	})
 }
@@ -202,7 +203,7 @@ func (r *fileReport) finishing() (stop func()) {
 		return c.tree.finishes(c)
 	}
 	bytes := c.result.Bytes
-	return every(c.options.progressEvery(), func() {
+	return every(c.options.progressInterval(), func() {
 		e := &Event{Kind: Progress, Size: c.size, Position: r.at(bytes)}
 		e.Finishing = true
 		if position := r.checked.Load(); position != nil {
@@ -219,11 +220,8 @@ func (r *fileReport) checks(position func() int64) (done func()) {
 	return func() { r.checked.Store(nil) }
 }
 
-func (o *Options) progressEvery() time.Duration {
-	if o.ProgressEvery <= 0 {
-		return 200 * time.Millisecond
-	}
-	return o.ProgressEvery
+func (o *Options) progressInterval() time.Duration {
+	return cmp.Or(o.progressEvery, 200*time.Millisecond)
 }
 
 // every calls f at intervals until stop is called, which waits for f to return.

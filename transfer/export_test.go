@@ -1,6 +1,9 @@
 package transfer
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // Held returns how many bytes a Shared's blocks hold.
 func (s *Shared) Held() int64 { return s.pool.Out() }
@@ -18,3 +21,6 @@ func SetSpare(t *testing.T, spare bool) {
 	newSpare = func() func() bool { return func() bool { return spare } }
 	t.Cleanup(func() { newSpare = was })
 }
+
+// SetProgressEvery sets the time between Progress events.
+func (o *Options) SetProgressEvery(interval time.Duration) { o.progressEvery = interval }

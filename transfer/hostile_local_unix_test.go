@@ -92,7 +92,8 @@ func TestJournalOfAnother(t *testing.T) {
 			tree := treeJob{Host: b.host, Direction: direction, Source: source,
 				Target: target}
 			tree.Options.Journal, tree.Options.Resume = journal, true
-			tree.Options.Events, tree.Options.ProgressEvery = func(transfer.Event) { spoil() }, time.Microsecond
+			tree.Options.Events = func(transfer.Event) { spoil() }
+			tree.Options.SetProgressEvery(time.Microsecond)
 			if _, err := tree.Run(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -75,12 +75,13 @@ func TestLocalStopped(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	j := copyJob{Direction: local, Source: source, Target: target,
 		Options: transfer.Options{
-			RateLimit: 1 << 20, ProgressEvery: time.Millisecond,
+			RateLimit: 1 << 20,
 			Events: func(e transfer.Event) {
 				if e.Kind == transfer.Progress && e.Bytes > 0 {
 					cancel(stop)
 				}
 			}}}
+	j.Options.SetProgressEvery(time.Millisecond)
 	result, err := j.Run(ctx)
 	if !errors.Is(err, stop) || result.LeftBehind != "" {
 		t.Errorf("%+v, %v", result, err)
@@ -100,12 +101,13 @@ func TestLocalSourceChanges(t *testing.T) {
 	}
 	j := copyJob{Direction: local, Source: source, Target: target,
 		Options: transfer.Options{
-			RateLimit: 16 << 20, ProgressEvery: time.Millisecond,
+			RateLimit: 16 << 20,
 			Events: func(e transfer.Event) {
 				if e.Kind == transfer.Progress && e.Bytes > 0 {
 					os.Truncate(source, 5<<20)
 				}
 			}}}
+	j.Options.SetProgressEvery(time.Millisecond)
 	_, err := j.Run(context.Background())
 	if _, statErr := os.Lstat(target); !errors.Is(err, transfer.ErrSourceChanged) ||
 		!os.IsNotExist(statErr) {

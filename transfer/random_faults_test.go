@@ -241,7 +241,7 @@ func TestPanicOfTheReader(t *testing.T) {
 			defer func() { recover() }()
 			b.job(upload, "-", "/target", func(j *copyJob) {
 				j.Reader = io.MultiReader(nil) // calls a method on nil
-				j.Options.ProgressEvery = time.Millisecond
+				j.Options.SetProgressEvery(time.Millisecond)
 				j.Options.Events = func(transfer.Event) { told <- struct{}{} }
 			})
 			t.Error("the panic was swallowed")

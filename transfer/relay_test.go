@@ -169,7 +169,8 @@ func TestRelayResumes(t *testing.T) {
 	b := newRelayBench(t, sftptest.Script{}, script, sftptest.LinkConfig{})
 	data := random(4_000_000)
 	b.from.server.Files.WriteFile("/a", data)
-	options := transfer.Options{Journal: t.TempDir(), Resume: true, ProgressEvery: time.Millisecond}
+	options := transfer.Options{Journal: t.TempDir(), Resume: true}
+	options.SetProgressEvery(time.Millisecond)
 	options.Events = func(e transfer.Event) {
 		if e.Kind == transfer.Progress && e.Bytes > 1_000_000 {
 			cancel()
@@ -368,7 +369,8 @@ func TestRelayGoesOn(t *testing.T) {
 						ToClient: 10e6})
 					return pool.Host{Client: again, Name: which}, nil
 				}
-				options := b.options(transfer.Options{Retry: pool.Retry{Retries: 2}, ProgressEvery: time.Millisecond})
+				options := b.options(transfer.Options{Retry: pool.Retry{Retries: 2}})
+				options.SetProgressEvery(time.Millisecond)
 				tell := options.Events
 				options.Events = func(e transfer.Event) {
 					tell(e)

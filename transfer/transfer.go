@@ -109,8 +109,7 @@ type Options struct {
 	// it. If it panics, the copy ends, removes its temporary files, and panics with the same value.
 	Events func(Event)
 
-	// ProgressEvery is the time between Progress events. 0 means 200 ms.
-	ProgressEvery time.Duration
+	progressEvery time.Duration // between Progress events; 0 means 200 ms. Only tests set it.
 }
 
 // Verification says how a file was verified.

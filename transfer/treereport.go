@@ -174,7 +174,7 @@ func (r *treeReport) reportTotals() (stop func()) {
 		return func() {}
 	}
 	r.tellTotals(&Event{Kind: Started, Size: -1, Totals: &Totals{}})
-	return every(t.options.progressEvery(), func() {
+	return every(t.options.progressInterval(), func() {
 		totals := r.totals()
 		r.tellTotals(&Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
 			Position: Position{Bytes: totals.Bytes, Elapsed: time.Since(t.began)}})
