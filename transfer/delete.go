@@ -409,19 +409,28 @@ func (t remoteMirror) unmovedOn(client *usftp.Client, d *directory) error {
 	if d.rel == "." {
 		return nil
 	}
+	_, err := t.lookUnmoved(client, d)
+	return err
+}
+
+// lookUnmoved looks at a directory, and fails if it is no longer where it was.
+func (t *remoteTarget) lookUnmoved(client *usftp.Client, d *directory) (fs.FileInfo, error) {
+	if d.rel == "." {
+		return client.Stat(d.target) // the user named the target, so links in it are followed
+	}
 	root, err := t.real.of(client, t.job.tree.root.target)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	real, err := client.RealPath(d.target)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	info, err := client.Lstat(d.target)
 	if err == nil && (real != path.Join(root, d.rel) || !info.IsDir()) {
 		err = errLinkInWay
 	}
-	return err
+	return info, err
 }
 
 // realRoot caches the target's real path.

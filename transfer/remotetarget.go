@@ -177,7 +177,34 @@ func (t *remoteTarget) finishDir(d *directory) error {
 		return err
 	}
 	set.Atime, set.Mtime = d.facts.times()
-	return t.over(d.source, func(client *usftp.Client, _ bool) error { return client.SetAttrs(d.target, set) })
+	return t.over(d.source, func(client *usftp.Client, _ bool) error {
+		if d.parent == nil || d.there == nil { // the user named it, or it was made just now
+			return client.SetAttrs(d.target, set)
+		}
+		if _, err := t.lookUnmoved(client, d); err != nil {
+			return err
+		}
+		return setUnfollowed(client, d.target, set, fs.FileMode.IsDir)
+	})
+}
+
+// setUnfollowed sets attributes, but follows no link in the last element. On servers without
+// lsetstat@openssh.com, and on those that cannot carry it out (a chroot without /proc), it checks
+// immediately before.
+func setUnfollowed(client *usftp.Client, name string, set usftp.NewAttrs,
+	is func(fs.FileMode) bool) error {
+	err := client.LsetAttrs(name, set)
+	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, usftp.ErrSSHFxFailure) {
+		return err
+	}
+	info, err := client.Lstat(name)
+	if err == nil && !is(info.Mode()) {
+		err = &fs.PathError{Op: "setstat", Path: name, Err: errReplaced}
+	}
+	if err == nil {
+		err = client.SetAttrs(name, set)
+	}
+	return err
 }
 
 func (t *remoteTarget) makeLink(e *entry, to string) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -322,7 +323,9 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		return release, nil
 	}
 	if d.there != nil && d.there.perm()&0o500 != 0o500 {
-		s.open(d) // it could not even be listed
+		if err := s.open(d); err != nil { // it could not even be listed
+			return release, err
+		}
 	}
 	locked := false
 	for above := d.parent; above != nil && !locked; above = above.parent {
@@ -368,24 +371,25 @@ const bigInventory = 64 << 10
 
 // open gives the owner of a target directory all permissions, since something in it is about to
 // change. The directory gets the source's permissions when everything in it is done. If that is
-// refused, what is about to be done fails and says why.
-func (s *syncing) open(d *directory) {
+// refused, what is about to be done fails and says why. The error says that the directory is no
+// longer where it was: nothing must be done in it.
+func (s *syncing) open(d *directory) error {
 	if s.tree.options.DryRun || d.fresh || s.lock != nil && d.parent == nil {
-		return // the lock could be made in the target itself
+		return nil // the lock could be made in the target itself
 	}
 	d.opened.Do(func() {
-		there := d.there
-		if there == nil && d.parent == nil {
-			if top, err := s.dst.lookAt(d, "."); err == nil && top.hasMode {
-				h := newHeld(&top)
-				there = &h
-			}
+		if there := d.there; there != nil && there.perm()&0o700 == 0o700 || there == nil && d.parent != nil {
+			return
 		}
-		if there != nil && there.perm()&0o700 != 0o700 {
+		changed, err := s.dst.openDir(d)
+		if changed {
 			d.touched.Store(true)
-			s.dst.setDirMode(d, there.perm()|0o700)
+		}
+		if errors.Is(err, errLinkInWay) || errors.Is(err, errReplaced) {
+			d.moved = err
 		}
 	})
+	return d.moved
 }
 
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
@@ -420,7 +424,10 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 		return true
 	}
 	e.dir.touched.Store(true)
-	s.open(e.dir)
+	if err := s.open(e.dir); err != nil {
+		t.fail("", d.source, d.target, err)
+		return false
+	}
 	if e.present {
 		if err := s.clear(e.dir, e.name, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.fail("", d.source, d.target, err)
@@ -521,7 +528,7 @@ func (s *syncing) copied(e *entry) (done bool) {
 		}
 	}
 	if !done && err == nil {
-		s.open(e.dir)
+		err = s.open(e.dir)
 	}
 	if !done && err == nil && e.reason == ReasonType {
 		err = s.makeWay(e)
@@ -770,7 +777,10 @@ type mirror interface {
 	lookAt(d *directory, name string) (facts, error) // follows no link
 	readLink(e *entry) (string, error)
 	setAttrs(e *entry, set usftp.NewAttrs) error
-	setDirMode(d *directory, mode fs.FileMode) error
+
+	// openDir adds all permissions of the owner to a directory's mode, if it is still where it was.
+	// changed may be true even if it failed.
+	openDir(d *directory) (changed bool, err error)
 
 	// remove removes a file or an empty directory. It follows no link.
 	remove(d *directory, name string, dir bool) error
@@ -869,13 +879,47 @@ func (t localMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 	return err
 }
 
-func (t localMirror) setDirMode(d *directory, mode fs.FileMode) error {
+// openDir changes the mode through a handle, which no link can lead elsewhere. Where a directory that
+// cannot be read has no handle, os.Root keeps the change inside the target.
+func (t localMirror) openDir(d *directory) (changed bool, err error) {
 	in, name, release, err := t.above(d)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer release()
-	return in.Chmod(name, mode)
+	info, err := in.Lstat(name)
+	switch {
+	case err != nil:
+		return false, err
+	case !info.IsDir():
+		return false, errLinkInWay
+	}
+	mode, open := writable(info.Mode())
+	if open {
+		return false, nil
+	}
+	f, err := in.Open(name)
+	if err == nil {
+		defer f.Close()
+		var held fs.FileInfo
+		if held, err = f.Stat(); err == nil && !os.SameFile(info, held) {
+			err = errLinkInWay
+		}
+		if err == nil {
+			err = f.Chmod(mode)
+		}
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		err = in.Chmod(name, mode)
+	}
+	return true, err
+}
+
+// writable returns the mode of a directory in which something can be changed, and whether the
+// directory has it already.
+func writable(mode fs.FileMode) (with fs.FileMode, already bool) {
+	with = mode | 0o700
+	return with &^ fs.ModeType, with == mode
 }
 
 func (t localMirror) remove(d *directory, name string, _ bool) error {
@@ -938,28 +982,31 @@ func (t remoteMirror) readLink(e *entry) (to string, err error) {
 	return to, err
 }
 
-// setAttrs follows no link on servers with lsetstat@openssh.com; on others it checks immediately
-// before.
 func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
-	name := e.target()
-	return t.over(name, func(client *usftp.Client, _ bool) error {
-		err := client.LsetAttrs(name, set)
-		if !errors.Is(err, errors.ErrUnsupported) {
-			return err
-		}
-		info, err := client.Lstat(name)
-		if err == nil && !info.Mode().IsRegular() {
-			err = &fs.PathError{Op: "setstat", Path: name, Err: errReplaced}
-		}
-		if err == nil {
-			err = client.SetAttrs(name, set)
-		}
-		return err
+	return t.over(e.target(), func(client *usftp.Client, _ bool) error {
+		return setUnfollowed(client, e.target(), set, fs.FileMode.IsRegular)
 	})
 }
 
-func (t remoteMirror) setDirMode(d *directory, mode fs.FileMode) error {
-	return t.over(d.target, func(client *usftp.Client, _ bool) error { return client.Chmod(d.target, mode) })
+// openDir looks for links in the directory's path immediately before. Its last element is not
+// followed in the meantime either on servers with lsetstat@openssh.com.
+func (t remoteMirror) openDir(d *directory) (changed bool, err error) {
+	err = t.over(d.target, func(client *usftp.Client, _ bool) error {
+		info, err := t.lookUnmoved(client, d)
+		if err != nil || !info.Sys().(*usftp.FileStat).HasMode() {
+			return err
+		}
+		mode, open := writable(info.Mode())
+		if open {
+			return nil
+		}
+		changed = true
+		if d.parent == nil {
+			return client.Chmod(d.target, mode) // the user named the target, so links in it are followed
+		}
+		return setUnfollowed(client, d.target, usftp.NewAttrs{SetMode: true, Mode: mode}, fs.FileMode.IsDir)
+	})
+	return changed, err
 }
 
 func (t remoteMirror) asSource() source { return &remoteSource{t.remoteEnd} }
