@@ -130,7 +130,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	c := &Client{session: s, ctx: context.Background()}
 	ahead := o.ahead != nil && s.inOrder
 	if ahead {
-		s.askLimits() // which a server that has none refuses
+		s.askLimits() // which a server without this extension refuses
 		o.ahead(c)
 	}
 	timeout := o.conn.StallTimeout

@@ -76,7 +76,7 @@
 // file is io.EOF, unwrapped.
 //
 // An error matches another if errors.Is reports so. Use errors.Is with fs.ErrNotExist, fs.ErrExist,
-// fs.ErrPermission and errors.ErrUnsupported: os.IsNotExist and the like do not see through wrapped
+// fs.ErrPermission and errors.ErrUnsupported: os.IsNotExist and its siblings do not see through wrapped
 // errors. Version 3 of the protocol has few codes, and most refusals are FAILURE. If it matters
 // whether a name exists (Mkdir, O_EXCL, Rename, links), the package finds out, so fs.ErrExist can
 // be relied on.

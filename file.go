@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// File is a remote file, open or closed. [Client.Open] and the like return open files.
+// File is a remote file, open or closed. [Client.Open] and its siblings return open files.
 // [Client.ReadDir] returns closed ones that carry their attributes, and [NewFile] makes one from a
 // name. A closed File can be opened, and an open one closed, any number of times.
 //

@@ -218,8 +218,8 @@ func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
 		}
 		return d.ownLogin(&login{ctx: ctx, d: d, s: d.s, flight: flight{session: session}})
 	}
-	// One connection goes through the master. Further ones are for speed, and must do without a
-	// person.
+	// One connection goes through the master. Further ones are for speed, and must not ask a
+	// person for anything.
 	if cannot == nil {
 		c, err := d.ownLogin(&login{ctx: ctx, d: d, s: d.s.beside(), alone: true,
 			flight: flight{session: session}})

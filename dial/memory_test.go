@@ -47,7 +47,7 @@ func TestMemory(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Errorf("left are %v, %v", left, err)
 	}
-	// Where it cannot be written, and where there is none, a login goes on.
+	// Where it cannot be written, and where there is none, a login continues.
 	os.Remove(m.file)
 	if err := os.Mkdir(m.file, 0o700); err != nil {
 		t.Fatal(err)

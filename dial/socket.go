@@ -43,8 +43,8 @@ func (s *socket) Close() error {
 	return s.Conn.Close()
 }
 
-// reset closes the socket and drops what the kernel has not sent. The kernel would go on sending it
-// for minutes otherwise, and a WRITE that arrives after a new connection has written to the same
+// reset closes the socket and drops what the kernel has not sent. Otherwise the kernel would keep
+// sending it for minutes, and a WRITE that arrives after a new connection has written to the same
 // place overwrites newer data.
 func (s *socket) reset() {
 	if tcp, ok := s.Conn.(interface{ SetLinger(seconds int) error }); ok {

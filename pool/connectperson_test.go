@@ -112,7 +112,7 @@ func TestLoginsThatNeedAPerson(t *testing.T) {
 			}
 			host := login.Host()
 			if (host.Redial == nil) != test.needs {
-				t.Errorf("it can be made anew: %v", host.Redial != nil)
+				t.Errorf("it can be replaced: %v", host.Redial != nil)
 			}
 			<-logins
 			host.Pool.Expect(1<<40, time.Second) // more than one connection should carry

@@ -151,7 +151,7 @@ func (t *tree) unlisted(e *entry) bool {
 // mostSought is how many names of the list are looked up at once.
 const mostSought = 256
 
-// lookForMissing looks up the listed names that the walk has not met: they lie behind links, or are
+// lookForMissing looks up the listed names that the walk has not met: they are below links, or
 // missing.
 func (w *walk) lookForMissing() {
 	t := w.tree

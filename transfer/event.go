@@ -246,7 +246,7 @@ func every(interval time.Duration, f func()) (stop func()) {
 	}
 }
 
-var errListener = errors.New("the Events function has panicked")
+var errListener = errors.New("the Events function panicked")
 
 // A listener calls the user's Events function on behalf of many goroutines, one event at a time. It
 // does so on its own goroutine while the caller waits, so that a deep call does not grow the stacks

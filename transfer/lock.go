@@ -140,7 +140,7 @@ func newLock(t *tree, files lockFiles, owner string) (*lock, error) {
 		}
 		holder, data, written, readErr := l.read(LockName)
 		if readErr != nil { // it has been released, or cannot be created
-			failed = fmt.Errorf("no lock file can be created in the target (--no-lock does without): %w", err)
+			failed = fmt.Errorf("no lock file can be created in the target (--no-lock turns it off): %w", err)
 			continue
 		}
 		if holder.ID == l.holder.ID {

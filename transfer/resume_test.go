@@ -84,7 +84,7 @@ func TestResume(t *testing.T) {
 						t.Fatalf("%+v, %v", first, err)
 					}
 					if !strings.Contains(err.Error(), "--resume continues from there") {
-						t.Errorf("it does not say how to go on: %v", err)
+						t.Errorf("it does not say how to continue: %v", err)
 					}
 					if test.between != nil {
 						test.between(b, local, first.LeftBehind)

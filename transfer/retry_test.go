@@ -65,7 +65,7 @@ func TestRetry(t *testing.T) {
 						t.Fatalf("%+v, %v", r, err)
 					}
 					if test.lose && r.Resumed == 0 {
-						t.Error("it began anew")
+						t.Error("it started over")
 					}
 					if took := time.Since(began); took > 25*time.Second {
 						t.Errorf("it took %v", took)

@@ -122,7 +122,7 @@ func TestSharedHostTree(t *testing.T) {
 	})
 }
 
-// TestSharedHostTargetDies: if the copy that asks the source for all of them ends, another goes on.
+// TestSharedHostTargetDies: if the copy that asks the source for all of them ends, another continues.
 func TestSharedHostTargetDies(t *testing.T) {
 	data := random(8<<20 + 12345)
 	size := int64(len(data))

@@ -74,7 +74,7 @@ func TestEveryReplySpoiled(t *testing.T) {
 	}
 }
 
-// spoilEach goes on until there is no further reply.
+// spoilEach continues until there is no further reply.
 func spoilEach(t *testing.T, side string, retries int, inOrder bool) {
 	for i, more := 0, true; more; i++ {
 		more = false

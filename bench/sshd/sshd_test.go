@@ -75,7 +75,7 @@ func TestProcessorCountsSessions(t *testing.T) {
 }
 
 // TestProcessorCountsWhatOutlivesItsSession: sshd's process for a connection ends as soon as the
-// client goes, without having waited for the command, which goes on.
+// client goes, without having waited for the command, which keeps running.
 func TestProcessorCountsWhatOutlivesItsSession(t *testing.T) {
 	server := start(t, Config{})
 	before, err := server.Processor()

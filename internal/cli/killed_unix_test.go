@@ -67,7 +67,7 @@ func TestKilled(t *testing.T) {
 				t.Error("the target differs")
 			}
 			if now, err := os.Stat(target); err != nil || !os.SameFile(now, begun) {
-				t.Errorf("it has begun anew: %v", err)
+				t.Errorf("it started over: %v", err)
 			}
 			if marks, _ := os.ReadDir(journal); len(marks) != 0 {
 				t.Errorf("%d marks are left", len(marks))

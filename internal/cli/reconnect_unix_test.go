@@ -102,7 +102,7 @@ func TestVerbsReconnect(t *testing.T) {
 	})
 }
 
-// TestTailReconnects: tail -f goes on with what was added to the file meanwhile.
+// TestTailReconnects: tail -f continues with what was added to the file in the meantime.
 func TestTailReconnects(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})

@@ -96,7 +96,7 @@ func TestServeBehindHAProxy(t *testing.T) {
 	lost.cmd.Process.Kill()
 	<-lost.ended
 	if _, err := f.WriteAt(data[3_000_000:], 3_000_000); err == nil {
-		t.Fatal("the instance is gone, and writing goes on")
+		t.Fatal("the instance is gone, and the client still writes")
 	}
 	again := *other
 	again.port = port
@@ -107,7 +107,7 @@ func TestServeBehindHAProxy(t *testing.T) {
 	same(t, data, filepath.Join(home, "alice", "big"))
 	line := other.wait("file closed", func(f map[string]any) bool { return f["path"] == "/big" })
 	if line["written"] != float64(len(data)-3_000_000) {
-		t.Errorf("the client has not carried on, but begun anew: %v", line)
+		t.Errorf("the client has started over instead of continuing: %v", line)
 	}
 	// HAProxy's health checks are logged at debug level only, and count against nobody.
 	other.wait("login failed", func(f map[string]any) bool { return f["level"] == "DEBUG" })

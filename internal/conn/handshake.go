@@ -94,7 +94,7 @@ const (
 )
 
 // notSFTP reads the text that has arrived and returns the error that shows it. After a login
-// script's output a server may go on to speak SFTP quite well.
+// script's output a server may speak SFTP properly.
 func (c *Conn) notSFTP() error {
 	var mu sync.Mutex
 	said, more := text(c.in.buf[c.in.start:c.in.end])

@@ -15,7 +15,7 @@ import (
 type scout struct {
 	list  func(ctx context.Context, path string) (*listing, error)
 	ctx   context.Context
-	cache time.Duration // how long a list is believed
+	cache time.Duration // how long a list may be used
 
 	mu      sync.Mutex
 	next    []string                // what may be read next, the likeliest last

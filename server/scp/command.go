@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Command is what a client of the old protocol asks for: the arguments of the scp that it believes
-// it starts.
+// Command is what a client of the old protocol asks for: the arguments of the scp that it expects
+// to start.
 type Command struct {
 	Source      bool // -f: files go to the client
 	Sink        bool // -t: files come from the client

@@ -112,7 +112,7 @@ func (s *session) receiveOne(target string, isDir bool, head *header, depth int)
 
 func (s *session) receiveDirectory(name string, head *header, depth int) error {
 	if depth == maxDepth {
-		return s.giveUp("directories are nested too deep")
+		return s.giveUp("directories are nested too deeply")
 	}
 	info, err := s.view.Stat(s.ctx, name)
 	made := errors.Is(err, fs.ErrNotExist)

@@ -68,7 +68,7 @@ func (s *session) sendTimes(attrs *wire.Attrs) (ok bool, err error) {
 
 func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error {
 	if depth == maxDepth {
-		return s.fail(name, errors.New("directories are nested too deep"))
+		return s.fail(name, errors.New("directories are nested too deeply"))
 	}
 	attrs := server.AttrsOf(info)
 	if ok, err := s.sendTimes(&attrs); !ok {

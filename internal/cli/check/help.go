@@ -13,7 +13,7 @@ list are counted at the end; -v and --strict list them, and --strict counts them
 failures. A name in the list may lead through symbolic links; other links are
 ignored. A list with a name that leads out of DIR (absolute, or with ..) is refused.
 
-Control characters in names are shown as \x1b and the like.`
+Control characters in names are escaped, as in \x1b.`
 
 const examples = `  usftp check SHA256SUMS host:photos
   usftp check --strict SHA256SUMS user@host:/srv/www

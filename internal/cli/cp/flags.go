@@ -69,7 +69,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVar(&c.fsync, "fsync", false,
 		"flush data to the target's disk before renaming")
 	c.hosts.Register(f)
-	f.DurationVar(&c.patience, "patience", transfer.DefaultPatience, "with --hosts and a stream as the source: give up a host for which the others had to wait this `time`")
+	f.DurationVar(&c.patience, "patience", transfer.DefaultPatience, "with --hosts and a stream as the source: give up a host once the others have waited this `time` for it")
 	c.Report.Register(f)
 	f.BoolVarP(&c.through, "through", "3", false, "copy between two hosts through this machine, which is always done; names with a colon are then remote even if such a local file exists")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false,

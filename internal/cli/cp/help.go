@@ -45,16 +45,16 @@ system can (btrfs, XFS). A single interrupted local copy starts over.
 Holes in local files are not sent, and stay holes. SFTP does not show holes in
 remote files; --sparse turns blocks of zeros into holes.
 
-With --hosts or --hosts-file, the same is done on several hosts at once. Operands that
-begin with a colon are paths on each host; FILE :dir uploads, and each file, local or
-HOST:FILE, is read once for all; :FILE DIR downloads to DIR/HOST. A stream goes to all at
-the pace of the slowest, up to --patience. Each line shown has its host in front, a
-table at the end sums up, and the exit code is the worst. The same command with
+With --hosts or --hosts-file, the command runs on several hosts at once. Operands that
+begin with a colon are paths on each host. FILE :dir uploads; each file, local or
+HOST:FILE, is read once for all hosts. :FILE DIR downloads to DIR/HOST. A stream goes to
+all hosts at the pace of the slowest, within --patience. Each line begins with its host,
+a table at the end sums up, and the exit code is the worst. The same command with
 --retry-failed works on the hosts on which the last run failed.
 
 Connections use your ssh_config, known_hosts, agent and keys, as ssh does. Flags that
-scp has keep scp's letter and meaning, but for -T, which is that of cp and mv. They
-may stand anywhere; -- ends them.`
+scp has keep scp's letter and meaning, except -T, which is that of cp and mv. Flags may
+stand anywhere; -- ends them.`
 
 const examples = `  usftp cp big.iso host:
   usftp cp 'user@host:/var/log/*.gz' logs/

@@ -25,7 +25,7 @@ stat's give "?".`,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Follow, "dereference", "L", false, "follow links")
 			f.StringVarP(&o.Format, "format", "c", "", "print this `format` and a line break for each")
-			f.StringVar(&printf, "printf", "", "like -c, without the line break, and with \\n and the like")
+			f.StringVar(&printf, "printf", "", "like -c, without the line break, and with escapes such as \\n")
 		},
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			if printf != "" {

@@ -104,15 +104,15 @@ func tail() *spec {
 their ends. "-5" is short for "-n 5".
 
 SFTP cannot wait for a change: with -f usftp asks for the sizes of all files once a
-second, in one round trip. It goes on until it is interrupted. -F also notices when
-another file has the name, as after a rotation; without inodes it tells so by size,
+second, in one round trip, until it is interrupted. -F also notices when the name
+belongs to another file, as after a rotation. As SFTP has no inodes, it compares size,
 time and owner, and misses a file that has the same ones.`,
 		examples: `  usftp tail -f host:/var/log/syslog
   usftp tail -n 100 'host:logs/*.log'`,
 		least: 1,
 		register: func(f *pflag.FlagSet) {
 			n.register(f, &o.HeadOptions, "print `n` lines; -n +K from line K on", "print `n` bytes; -c +K from byte K on")
-			f.BoolVarP(&o.Follow, "follow", "f", false, "go on as the files grow")
+			f.BoolVarP(&o.Follow, "follow", "f", false, "print what is added to the files as they grow")
 			f.BoolVarP(&o.Retry, "follow-name", "F", false, "like -f, through rotations and absences")
 			f.Float64VarP(&seconds, "sleep-interval", "s", 1, "with -f: `seconds` between looks at the files")
 		},

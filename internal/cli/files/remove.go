@@ -37,7 +37,7 @@ const removeLong = `Removes files on hosts, as rm does. Symbolic links are remov
 empty path, and whatever ends in "." or ".." are refused, with -f too.
 
 Unlike rm, usftp asks only with -i, and not about files that are write-protected. It
-removes many files at once; what cannot be removed is told, and the rest goes on.
+removes many files at once; it reports what it cannot remove, and removes the rest.
 
 If somebody replaces a directory by a link while it is being removed, SFTP cannot
 keep the server from following it.`

@@ -30,7 +30,7 @@ type Flags struct {
 
 // Register adds the flags to a verb's.
 func (f *Flags) Register(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&f.list, "hosts", nil, "do this on each host of `list`, separated by commas; operands that begin with a colon are paths on each (:dir); may be repeated")
+	fs.StringSliceVar(&f.list, "hosts", nil, "run on each host of `list`, separated by commas; operands that begin with a colon are paths on each (:dir); may be repeated")
 	fs.StringVar(&f.file, "hosts-file", "",
 		"like --hosts, with the hosts in `file`, one to a line; # begins a comment")
 	fs.IntVar(&f.parallel, "parallel", 32, "with --hosts: work on at most `n` hosts at once")

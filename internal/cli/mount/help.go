@@ -1,19 +1,20 @@
 package mount
 
 const long = `Mounts a host's directory at MOUNTPOINT, an empty local directory, with FUSE, for
-programs that know nothing of hosts. Needs no root, but fusermount3 (Debian: fuse3). It
-logs in first, and then goes on in the background.
+programs that know nothing about hosts. It needs fusermount3 (Debian: fuse3), but not
+root. It logs in first, and then continues in the background.
 
 While the host cannot be reached, calls wait for --timeout and then fail with EIO;
 Ctrl-C ends them at once. It reconnects by itself for as long as it is mounted. Open
-files are opened again; one that is another file by then fails with ESTALE.
+files are reopened; calls on one that is a different file by then fail with ESTALE.
 
-Writes are collected here. fsync and close return when the host has everything, and say
+Writes are buffered here. fsync and close return when the host has everything, and fail
 if it does not: data that could not be written is then kept in a local file that the
 log names.
 
-Names and attributes are believed for --cache, 1 s. Locks hold on this machine only.
-Files belong to whom the host says; with -o idmap=user the host's user is you.
+Names and attributes are cached for --cache, 1 s. Locks hold on this machine only.
+Files belong to the owners that the host reports; with -o idmap=user, those of the user
+you log in as are yours.
 
 Unmount with usftp umount, or with fusermount3 -u.
 
@@ -27,8 +28,8 @@ const examples = `  usftp mount host: ~/host
   usftp mount --cache 1m host:src ~/src
   usftp umount ~/host`
 
-const umountLong = `Unmounts what usftp mount has mounted. Works whatever the host does. What is written
-but not on the host yet is sent first, for up to the --timeout of the mount.`
+const umountLong = `Unmounts what usftp mount has mounted, even if the host does not answer. Data that was
+written but is not on the host yet is sent first, for up to the --timeout of the mount.`
 
 const exitCodes = `0 if it is mounted, or was unmounted in the foreground with all data on the host; 1 if it
 cannot be mounted, or data could not be written; 2 if the command line is wrong; 255 if the

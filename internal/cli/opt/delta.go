@@ -26,7 +26,7 @@ func (d *Delta) RegisterOptional(f *pflag.FlagSet) {
 }
 
 func (d *Delta) register(f *pflag.FlagSet) {
-	f.BoolVar(&d.noHelper, "no-helper", false, "never run usftp on the host, which a host with another server needs to have only changes sent")
+	f.BoolVar(&d.noHelper, "no-helper", false, "never run usftp on the host; if the host has another server, files are then copied whole")
 }
 
 // Mode returns how files are copied.

@@ -53,7 +53,7 @@ func (s *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringArrayVar(&s.listen, "listen", nil, "listen on `address`:port ("+defaultListen+" when not given; port 0 takes a free one, :2022 is every address of the machine); may be repeated")
 	f.StringVar(&s.user, "user", "", "the user `name` to log in with (default: your own)")
-	f.StringVar(&s.authorizedKeys, "authorized-keys", "", "accept the keys in `file`, in sshd's authorized_keys format; \"none\" makes a one-time password (default ~/.ssh/authorized_keys if it has keys, else none)")
+	f.StringVar(&s.authorizedKeys, "authorized-keys", "", "accept the keys in `file`, in sshd's authorized_keys format; \"none\" makes and prints a password (default ~/.ssh/authorized_keys if it has keys, else none)")
 	f.StringArrayVar(&s.hostKeys, "host-key", nil, "use the private host key in `file`, and create it if missing; may be repeated")
 	f.BoolVarP(&s.readOnly, "read-only", "R", false, "refuse all changes")
 	f.StringSliceVarP(&s.allow, "allow", "p", nil,

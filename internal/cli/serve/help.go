@@ -5,7 +5,7 @@ get no shell, no commands and no forwarding, and no path or link leads out of th
 directory.
 
 Who may log in: the owners of the keys in --authorized-keys, or in your own
-~/.ssh/authorized_keys. If there are none, a one-time password is printed at startup.
+~/.ssh/authorized_keys. If there are none, a password is made and printed at startup.
 The host key is created at the first start and kept in your configuration directory
 (~/.config/usftp/host_ed25519_key), so that clients recognize the server.
 

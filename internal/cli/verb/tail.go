@@ -17,7 +17,7 @@ import (
 // TailOptions are the options of tail.
 type TailOptions struct {
 	HeadOptions
-	Follow   bool          // -f: go on as the file grows
+	Follow   bool          // -f: print what is added as the file grows
 	Retry    bool          // -F: follow the name, even if the file is rotated or missing
 	Interval time.Duration // -s: between checks of the files; 0 means a second
 }
@@ -255,8 +255,8 @@ func (t *tail) follow() {
 	}
 }
 
-// renew goes on over another connection if the last one was lost, with what was added to the files
-// meanwhile.
+// renew continues over another connection if the last one was lost, with what was added to the files
+// in the meantime.
 func (t *tail) renew() bool {
 	if t.Renew == nil || t.ctx.Err() != nil || !errors.Is(t.err, net.ErrClosed) {
 		return false

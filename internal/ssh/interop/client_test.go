@@ -167,7 +167,7 @@ func (s *site) session(ctx context.Context, client *ssh.Conn, mib int,
 			return fmt.Errorf("byte %d: %w", at, err)
 		}
 		if !bytes.Equal(got, want) {
-			return fmt.Errorf("what came back differs behind byte %d", at)
+			return fmt.Errorf("what came back differs after byte %d", at)
 		}
 	}
 	if simple {
