@@ -175,7 +175,8 @@ func (t *localTarget) close() {
 	}
 }
 
-var errDoubleName = errors.New("its name differs only in case from that of another entry, and this system treats them as the same name")
+var errDoubleName = errors.New("its name differs only in case from that of another entry, " +
+	"and this system treats them as the same name")
 
 func (t *localTarget) check(d *directory, name string) error {
 	if err := localfs.CheckName(name); err != nil {

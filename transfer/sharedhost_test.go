@@ -122,7 +122,8 @@ func TestSharedHostTree(t *testing.T) {
 	})
 }
 
-// TestSharedHostTargetDies: if the copy that asks the source for all of them ends, another continues.
+// TestSharedHostTargetDies: if the copy that asks the source for all of them ends, another takes
+// over.
 func TestSharedHostTargetDies(t *testing.T) {
 	data := random(8<<20 + 12345)
 	size := int64(len(data))

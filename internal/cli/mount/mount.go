@@ -36,7 +36,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second,
 		"while the host cannot be reached, calls wait for this `time` and then fail")
 	f.DurationVar(&c.cache, "cache", time.Second,
-		"cache names and attributes for this `time`; make it longer if nobody else changes the files")
+		"cache names and attributes for this `time`; longer if nobody else changes the files")
 	f.StringVar(&c.log, "log", "", "log to `file` in the background (default: mount.log in the state directory)")
 	c.Connect.Register(f)
 	f.Lookup("option").Usage = "set a mount option or an ssh_config option, `option`[,option...]; may be repeated"

@@ -255,8 +255,8 @@ func (t *tail) follow() {
 	}
 }
 
-// renew continues over another connection if the last one was lost, with what was added to the files
-// in the meantime.
+// renew continues over another connection if the last one was lost, with what was added to the
+// files in the meantime.
 func (t *tail) renew() bool {
 	if t.Renew == nil || t.ctx.Err() != nil || !errors.Is(t.err, net.ErrClosed) {
 		return false
