@@ -316,9 +316,9 @@ func (p *Pool) leave(l *link) {
 	p.work.Go(func() { l.conn.Close() })
 }
 
-// Survivor returns a live session to take the place of the first, whose connection was lost, or nil
+// survivor returns a live session to take the place of the first, whose connection was lost, or nil
 // if there is none. From then on it is the first session.
-func (p *Pool) Survivor() *usftp.Client {
+func (p *Pool) survivor() *usftp.Client {
 	if p == nil {
 		return nil
 	}

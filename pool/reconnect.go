@@ -222,7 +222,7 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 		c.slow.width = 1
 	}
 	c.mu.Unlock()
-	if other := host.Pool.Survivor(); other != nil {
+	if other := host.Pool.survivor(); other != nil {
 		tell(Attempt{Err: lost,
 			Message: fmt.Sprintf("%v; continuing over another connection to %s", lost, host.Name)})
 		host.Client = other.WithContext(c.ctx)

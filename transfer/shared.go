@@ -35,16 +35,15 @@ type Shared struct {
 	ahead  map[blockKey]*sharedAhead // streams of files on hosts, by the block that is next
 }
 
-// DefaultSharedMemory is the default size of a [Shared]'s buffer.
-const DefaultSharedMemory = 64 << 20
+const defaultSharedMemory = 64 << 20
 
 // sharedBlockSize is how much of a large file, or of a stream, one block holds.
 const sharedBlockSize = buffer.Large
 
-// NewShared returns a buffer of memory bytes; 0 means [DefaultSharedMemory]. Each copy may hold
-// another block of 256 KiB. Call Close once the copies are over.
+// NewShared returns a buffer of memory bytes; 0 means 64 MiB. Each copy may hold another block of
+// 256 KiB. Call Close once the copies are over.
 func NewShared(memory int64) *Shared {
-	return &Shared{memory: max(cmp.Or(memory, DefaultSharedMemory), 2*sharedBlockSize),
+	return &Shared{memory: max(cmp.Or(memory, defaultSharedMemory), 2*sharedBlockSize),
 		blocks: make(map[blockKey]*sharedBlock), ahead: make(map[blockKey]*sharedAhead)}
 }
 
