@@ -51,7 +51,7 @@ func TestInterruptedAtAPipe(t *testing.T) {
 				if !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%v, company %v: %v", direction, company, err)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("%v, company %v: it does not end", direction, company)
 			}
 			if left := b.temporaries(); len(left) > 0 || b.server.Files.Exists("/target") {

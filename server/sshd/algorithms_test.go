@@ -30,7 +30,7 @@ func offered(t *testing.T, s *Server) [][]string {
 	go s.ServeConn(address{theirs})
 	ours := newEager(client)
 	defer ours.Close()
-	ours.SetDeadline(time.Now().Add(10 * time.Second))
+	ours.SetDeadline(time.Now().Add(time.Minute))
 	ours.Write([]byte("SSH-2.0-test\r\n"))
 	var heard []byte
 	buf := make([]byte, 4096)
