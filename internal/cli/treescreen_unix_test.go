@@ -21,16 +21,16 @@ func TestTreeOnScreen(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "tree", "deep"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, "tree", "deep", "big\x1b[31m"), randomData(8<<20))
+	writeFile(t, filepath.Join(dir, "tree", "deep", "big\x1b[31m"), randomData(1<<20))
 	for _, name := range []string{"a", "b", "c"} {
 		writeFile(t, filepath.Join(dir, "tree", name), randomData(1000))
 	}
 	target := "testhost:" + filepath.Join(dir, "copy")
 	for _, columns := range []uint16{100, 40, 12} {
 		s := onScreen(t, columns, command(t, dir, "cp", "-r", "-F", server.ConfigFile, "-l",
-			"40000", "tree", target+string(rune('0'+columns%10))))
+			"4000", "tree", target+string(rune('0'+columns%10))))
 		if columns == 100 {
-			s.await(`tree +\d of 4\+? files +\d+% .* of 8\.39 MB .*[kM]B/s +00:0\d left`)
+			s.await(`tree +\d of 4\+? files +\d+% .* of 1\.05 MB .*[kM]B/s +00:0\d left`)
 			s.await(`\n  deep/big\\x1b\[31m`)
 		}
 		if code := s.End(); code != 0 {
