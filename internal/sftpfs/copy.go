@@ -52,14 +52,16 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 		if _, ok := c.HasExtension(extCopyData); !ok {
 			return errors.ErrUnsupported
 		}
-		source, err := from.openNow(ctx)
+		source, done, err := from.use(ctx)
 		if err != nil {
 			return err
 		}
-		target, err := to.openNow(ctx)
+		defer done()
+		target, done, err := to.use(ctx)
 		if err != nil {
 			return err
 		}
+		defer done()
 		n, err = source.WithContext(ctx).CopyRange(int64(in.OffIn), length, target, int64(in.OffOut))
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = nil

@@ -4,10 +4,12 @@ package sftpfs
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"io/fs"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,9 +25,10 @@ type handle struct {
 	file  *file
 	flags int // of package os: the access mode and O_APPEND
 
-	gate   gate        // held while the file is reopened or appended to
-	remote *usftp.File // nil if it is not open on the host; guarded by the gate
-	end    int64       // where the last append ended, if known; guarded by the gate
+	gate   gate         // held while the file is reopened or appended to
+	remote *usftp.File  // nil if it is not open on the host; guarded by the gate
+	end    int64        // where the last append ended, if known; guarded by the gate
+	users  atomic.Int32 // calls that are using remote; only one that holds the gate adds to it
 
 	reader reader
 
@@ -308,7 +311,7 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 			if err = h.isSame(c, path, a); err != nil {
 				remote.Async().Close().Forget()
 			}
-			if err != nil && !lost(err) {
+			if err != nil && !lost(err) && !errors.Is(err, errInterrupted) {
 				f.options.Logger.Warn("an open file is another one now", "file", path, "error", err)
 			}
 			return err
@@ -331,13 +334,19 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 // clockError is how many seconds a time that we set may be ahead of the host's clock.
 const clockError = 2
 
-// openNow is open for callers that do not hold the gate.
-func (h *handle) openNow(ctx context.Context) (*usftp.File, error) {
+// use is open for callers that do not hold the gate. Until they call done, a flush does not close
+// the file: the kernel flushes whenever any process closes the descriptor, such as a child between
+// fork and exec, while its parent may be in the middle of another call.
+func (h *handle) use(ctx context.Context) (remote *usftp.File, done func(), err error) {
 	if err := h.gate.lock(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer h.gate.unlock()
-	return h.open(ctx)
+	if remote, err = h.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	h.users.Add(1)
+	return remote, func() { h.users.Add(-1) }, nil
 }
 
 // isSame returns an error unless a reopened file is the one that was open. If we have not written
@@ -368,13 +377,15 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 		return nil
 	}
 	remote, err := c.Open(path)
-	if err != nil {
+	if lost(err) || errors.Is(err, errInterrupted) {
+		return err
+	} else if err != nil {
 		return nil // the file may be write-only
 	}
 	defer remote.Close()
 	for _, p := range proofs {
 		data := make([]byte, p.size)
-		if n, err := remote.ReadAt(data, p.off); lost(err) {
+		if n, err := remote.ReadAt(data, p.off); lost(err) || errors.Is(err, errInterrupted) {
 			return err
 		} else if n < len(data) || maphash.Bytes(seed, data) != p.sum {
 			return syscall.ESTALE

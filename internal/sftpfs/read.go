@@ -135,10 +135,11 @@ func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 
 // readAt reads once, over the present connection.
 func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
-	remote, err := h.openNow(ctx)
+	remote, done, err := h.use(ctx)
 	if err != nil {
 		return 0, err
 	}
+	defer done()
 	// The kernel asks for whole pages. Asking the host for more than the file has would cost
 	// another round trip, in which the host says that there is no more.
 	if size := int64(h.file.node.sizeThere()); off < size {

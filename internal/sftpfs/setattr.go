@@ -315,10 +315,11 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 			if !byHandle {
 				return c.Truncate(path, int64(size))
 			}
-			remote, err := h.openNow(ctx)
+			remote, done, err := h.use(ctx)
 			if err != nil {
 				return err
 			}
+			defer done()
 			return remote.WithContext(ctx).Truncate(int64(size))
 		})
 	})

@@ -557,8 +557,8 @@ func (h *handle) close(ctx context.Context) error {
 	}
 	defer h.gate.unlock()
 	remote := h.remote
-	if remote == nil {
-		return nil
+	if remote == nil || h.users.Load() > 0 {
+		return nil // Release closes what others still use
 	}
 	h.remote = nil
 	_, err := remote.Async().Close().WaitContext(ctx)
@@ -576,7 +576,8 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		return true, err
 	}
 	defer h.gate.unlock()
-	if h.remote == nil || !private.OfClient(h.remote.Client()).WorksInOrder() {
+	if h.remote == nil || h.users.Load() > 0 ||
+		!private.OfClient(h.remote.Client()).WorksInOrder() {
 		return false, nil
 	}
 	f.mu.Lock()
@@ -694,10 +695,11 @@ func (h *handle) sync(ctx context.Context) error {
 		return err
 	}
 	err := h.file.fs.link.do(ctx, func(*usftp.Client, bool) error {
-		remote, err := h.openNow(ctx)
+		remote, done, err := h.use(ctx)
 		if err != nil {
 			return err
 		}
+		defer done()
 		return remote.WithContext(ctx).Sync()
 	})
 	if errors.Is(err, errors.ErrUnsupported) {
