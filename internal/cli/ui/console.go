@@ -22,6 +22,8 @@ type Console struct {
 	lines func(width int) []string // the lines to redraw; nil if there are none
 	drawn int                      // how many of them are on the screen
 	stop  chan struct{}            // ends the redrawing
+
+	question string // the last line of one that waits for its answer: nothing is redrawn meanwhile
 }
 
 func newConsole(f *os.File) *Console { return &Console{file: f} }
@@ -51,16 +53,43 @@ func (c *Console) redraw(text []byte) error {
 	if c.drawn > 0 {
 		fmt.Fprintf(&b, "\r\x1b[%dA\x1b[J", c.drawn)
 	}
-	b.Write(text)
 	c.drawn = 0
-	if c.lines != nil {
+	switch {
+	case c.question != "" && len(text) > 0:
+		b.WriteString("\n" + string(text) + c.question)
+	case c.question == "":
+		b.Write(text)
+	}
+	if c.lines != nil && c.question == "" {
 		for _, line := range c.lines(c.width()) {
 			b.WriteString(line + "\n")
 			c.drawn++
 		}
 	}
+	if b.Len() == 0 {
+		return nil
+	}
 	_, err := c.file.Write(b.Bytes())
 	return err
+}
+
+// ask keeps the screen for a question until answered is called: of several hosts, one may ask for a
+// password while others show their progress. Messages are written above the question.
+func (c *Console) ask(question string) (answered func()) {
+	if c.row != nil {
+		return c.row.board.console.ask(question)
+	}
+	if !c.Terminal() {
+		return func() {}
+	}
+	set := func(line string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.question = line
+		c.redraw(nil)
+	}
+	set(question[strings.LastIndexByte(question, '\n')+1:])
+	return func() { set("") }
 }
 
 func (c *Console) width() int { return Width(c.file) }

@@ -43,8 +43,10 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 	if err != nil {
 		return "", errors.New("cannot open the terminal")
 	}
+	question := printableLines(p.Text)
+	defer a.Console.ask(question)()
 	if p.Echo {
-		io.WriteString(tty.out, printableLines(p.Text))
+		io.WriteString(tty.out, question)
 		return await(ctx, tty, func() (string, error) { return ReadLine(tty.in) })
 	}
 	// Fd makes the file's reads block, which is what readHidden needs.
@@ -64,7 +66,7 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		tty.close()
 		return "", fmt.Errorf("cannot turn off echo: %w", err)
 	}
-	io.WriteString(tty.out, printableLines(p.Text))
+	io.WriteString(tty.out, question)
 	return await(ctx, tty, func() (string, error) {
 		answer, err := readHidden(tty.in)
 		restored()
