@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -44,6 +45,10 @@ func (n *amounts) register(f *pflag.FlagSet, o *verb.HeadOptions, lines, bytes s
 	f.BoolVar(&o.Verbose, "headings", false, "headings for a single file too")
 }
 
+// units are the multipliers of head and tail.
+var units = map[string]int64{"": 1, "b": 512, "kB": 1e3, "k": 1 << 10, "K": 1 << 10, "KiB": 1 << 10,
+	"MB": 1e6, "M": 1 << 20, "MiB": 1 << 20, "GB": 1e9, "G": 1 << 30, "GiB": 1 << 30}
+
 // set reads the amounts. other is the sign that inverts the meaning.
 func (n *amounts) set(o *verb.HeadOptions, other, same string) error {
 	flag, text := "-n", n.lines
@@ -54,18 +59,10 @@ func (n *amounts) set(o *verb.HeadOptions, other, same string) error {
 	number, found := strings.CutPrefix(text, other)
 	o.Other = found
 	number = strings.TrimPrefix(number, same)
-	scale := int64(1)
-	for i, unit := range []string{"k", "M", "G"} {
-		if cut, ok := strings.CutSuffix(number, unit); ok || strings.HasSuffix(number, strings.ToUpper(unit)) {
-			if !ok {
-				cut = number[:len(number)-1]
-			}
-			number, scale = cut, 1<<(10*(i+1))
-			break
-		}
-	}
-	count, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || count < 0 || count > 1<<62/scale {
+	digits := strings.TrimRightFunc(number, unicode.IsLetter)
+	scale, known := units[number[len(digits):]]
+	count, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !known || count < 0 || count > 1<<62/scale {
 		return fmt.Errorf("%s %s: not a number", flag, text)
 	}
 	o.Count = count * scale

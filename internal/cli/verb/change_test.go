@@ -1,6 +1,7 @@
 package verb
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,7 @@ func TestChangesAreTheirs(t *testing.T) {
 		run  func(r *rig) error
 	}{
 		{"mv f new", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "new"}) }},
+		{"mv f f", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "f"}) }},
 		{"mv f g", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g"}) }},
 		{"mv f g d", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g", "d"}) }},
 		{"mv g dlink", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"g", "dlink"}) }},
@@ -107,6 +109,15 @@ func TestChangesAreTheirs(t *testing.T) {
 		{"chown :daemon f missing", func(r *rig) error {
 			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: ":daemon"}, []string{"f", "missing"})
 		}},
+		{"chown +12:+34 f", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "+12:+34"}, []string{"f"})
+		}},
+		{"chown 7 broken f", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "7"}, []string{"broken", "f"})
+		}},
+		{"chmod 600 broken f", func(r *rig) error {
+			return ChangeMode(t.Context(), r.Env, ChangeModeOptions{Mode: "600"}, []string{"broken", "f"})
+		}},
 		{"chown -h 7 broken", func(r *rig) error {
 			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "7", NoFollow: true}, []string{"broken"})
 		}},
@@ -139,6 +150,20 @@ func TestChangesAreTheirs(t *testing.T) {
 				t.Errorf("there is\n%s\nwant\n%s\nsaid %q", got, want, said)
 			}
 		})
+	}
+}
+
+// TestOwnerNumbers: a number that means "no change" to the system is refused, and so is a sign
+// before a name.
+func TestOwnerNumbers(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/f", "")
+	r := newRig(startServer(t, dir))
+	for _, owner := range []string{"4294967295", ":4294967295", "+4294967295", "4294967295:0", "+root", "+"} {
+		err := ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: owner}, []string{"f"})
+		if !errors.As(err, new(*UsageError)) {
+			t.Errorf("%q: %v", owner, err)
+		}
 	}
 }
 

@@ -101,14 +101,22 @@ func (j *job) number(name string, group bool) (uint32, error) {
 	if group {
 		what = "group"
 	}
-	if n, err := strconv.ParseUint(name, 10, 32); err == nil {
+	digits, plain := strings.CutPrefix(name, "+") // never a name
+	n, err := strconv.ParseUint(digits, 10, 32)
+	switch {
+	case err == nil && n != noOwner:
 		return uint32(n), nil
+	case err == nil || plain:
+		return 0, fmt.Errorf("%s is not the number of a %s", name, what)
 	}
 	if !tellsOwners(j.client) {
 		return 0, fmt.Errorf("cannot find the %s %s: the server does not report names; use a number", what, name)
 	}
 	return j.find(what, name, group)
 }
+
+// noOwner means "no change" to the system's chown.
+const noOwner = 1<<32 - 1
 
 // highestOwner is the highest number searched for a name. Directory services with higher numbers
 // have too many to try.

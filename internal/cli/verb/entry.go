@@ -48,13 +48,12 @@ func below(dir, name string) string {
 type follow int
 
 const (
-	followNever follow = iota
-	followToDir        // only if the target is a directory
-	followAlways
+	followNever  follow = iota
+	followToDir         // only if the target is a directory
+	followAlways        // and it is an error if there is none
 )
 
-// lookup asks for the attributes of operands, all at once. A link that leads nowhere stands for
-// itself.
+// lookup asks for the attributes of operands, all at once.
 func (j *job) lookup(names []string, f follow, failed func(name string, err error)) []*entry {
 	var ops pipeline
 	var found []*entry
@@ -72,6 +71,10 @@ func (j *job) lookup(names []string, f follow, failed func(name string, err erro
 			}
 			if target != nil {
 				to, err := target.Wait()
+				if err != nil && f == followAlways {
+					failed(name, err)
+					return
+				}
 				if err == nil && (f == followAlways || to.IsDir()) {
 					info = to
 				}

@@ -82,7 +82,7 @@ func (f *finder) find(names []string) {
 // lookUpNewer asks for the times of the files named by -newer.
 func (f *finder) lookUpNewer() {
 	f.newer = make(map[string]time.Time)
-	for _, e := range f.lookup(f.e.newer, followAlways, func(name string, err error) {
+	for _, e := range f.lookup(f.e.newer, followNever, func(name string, err error) {
 		f.fail("access", name, err)
 	}) {
 		f.newer[e.name] = e.stat.ModTime()

@@ -81,6 +81,10 @@ func (m *mover) move(names []string) {
 			continue
 		}
 		from, to := m.at(source), m.at(target)
+		if from == to && !m.o.NoClobber {
+			m.fail("move", source, errors.New("source and target are the same"))
+			continue
+		}
 		var pending *usftp.Pending[struct{}]
 		if m.o.NoClobber || !m.client.HasPosixRename() {
 			pending = m.client.Async().Rename(from, to)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/usftp/usftp"
@@ -61,12 +62,15 @@ func removable(name string) error {
 
 func (r *remover) remove(names []string) {
 	var good []string
+	slash := make(map[string]bool) // names with a slash at the end, which stand for directories only
 	for _, name := range names {
 		if err := removable(name); err != nil {
 			r.fail("remove", name, err)
 			continue
 		}
-		good = append(good, strings.TrimRight(name, "/")) // it would follow a link
+		trimmed := strings.TrimRight(name, "/") // the slash would follow a link
+		slash[trimmed] = trimmed != name
+		good = append(good, trimmed)
 	}
 	found := r.lookup(good, followNever, func(name string, err error) {
 		if !r.mayBeGone(name) || !errors.Is(err, fs.ErrNotExist) {
@@ -76,6 +80,15 @@ func (r *remover) remove(names []string) {
 	if r.over() {
 		return
 	}
+	found = slices.DeleteFunc(found, func(e *entry) bool {
+		if !slash[e.name] || e.isDir() || !e.stat.HasMode() {
+			return false
+		}
+		if !r.o.Force { // as in GNU's rm: with -f there is no such directory, which is no failure
+			r.fail("remove", e.name+"/", errors.New("it is not a directory"))
+		}
+		return true
+	})
 	w := &walk{job: r.job, each: r.each, leave: r.leave,
 		descend: func(*dir) bool { return r.o.Recursive }}
 	if err := w.run(found); err != nil && r.err == nil {

@@ -37,12 +37,44 @@ func TestRemoveFollowsNoLink(t *testing.T) {
 	ok(t, os.Symlink(dir+"/keep", dir+"/d/e/link"))
 	ok(t, os.Symlink(dir+"/keep", dir+"/top"))
 	r := newRig(startServer(t, dir))
-	ok(t, Remove(t.Context(), r.Env, RemoveOptions{Recursive: true}, []string{"d", "top/"}))
+	ok(t, Remove(t.Context(), r.Env, RemoveOptions{Recursive: true}, []string{"d", "top"}))
 	if _, err := os.Stat(dir + "/keep/f"); err != nil {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(dir + "/*"); len(left) != 1 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// TestRemoveSlash: a name that ends in a slash stands for a directory only, as in rm. What is
+// something else stays, and is no failure with -f. Through a link nothing is removed, while GNU's
+// rm -r empties the directory that it leads to.
+func TestRemoveSlash(t *testing.T) {
+	for _, args := range []string{"-r dir/", "-r link/", "-rf link/", "link/", "file/", "-f file/", "-r file/ file2", "missing/"} {
+		ours, theirs := t.TempDir(), t.TempDir()
+		for _, dir := range []string{ours, theirs} {
+			writeFile(t, dir+"/dir/f", "x")
+			writeFile(t, dir+"/file", "x")
+			writeFile(t, dir+"/file2", "x")
+			ok(t, os.Symlink("dir", dir+"/link"))
+		}
+		flags, names := "", strings.Fields(args)
+		if strings.HasPrefix(args, "-") {
+			flags, names = names[0], names[1:]
+		}
+		_, code := tool(t, theirs, "rm", strings.Fields(args)...)
+		r := newRig(startServer(t, ours))
+		err := Remove(t.Context(), r.Env, RemoveOptions{Recursive: strings.Contains(flags, "r"),
+			Force: strings.Contains(flags, "f")}, names)
+		_, said := r.take()
+		left, _ := tool(t, ours, "find", ".")
+		if strings.Contains(flags, "r") && names[0] == "link/" {
+			writeFile(t, theirs+"/dir/f", "x")
+		}
+		want, _ := tool(t, theirs, "find", ".")
+		if codeOf(err) != code || (said != "") != (code != 0) || sortedLines(left) != sortedLines(want) {
+			t.Errorf("rm %s: %v, want code %d; said %q; left\n%s\nwant\n%s", args, err, code, said, left, want)
+		}
 	}
 }
 

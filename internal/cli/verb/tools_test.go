@@ -212,7 +212,13 @@ func TestStatusIsStat(t *testing.T) {
 			t.Errorf("stat --printf %q\n%s\nwant\n%s", format, got, want)
 		}
 	}
-	err := Status(t.Context(), r.Env, StatusOptions{}, append(list, "missing"))
+	ok(t, os.Symlink("nowhere", dir+"/broken"))
+	_, code := tool(t, dir, "stat", "-L", "broken", list[0])
+	err := Status(t.Context(), r.Env, StatusOptions{Follow: true}, []string{"broken", list[0]})
+	if _, said := r.take(); codeOf(err) != code || !strings.Contains(said, "broken: no such file") {
+		t.Errorf("stat -L of a broken link: %v, want code %d; %q", err, code, said)
+	}
+	err = Status(t.Context(), r.Env, StatusOptions{}, append(list, "missing"))
 	if out, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "missing: no such file") || !strings.Contains(out, "Modify: 2023-11-14 2") {
 		t.Errorf("%v %q %q", err, out, said)
 	}
