@@ -24,11 +24,12 @@ const (
 	drainsFor   = 80 // the longest wait for what is in flight on a lane
 	averageOver = 4
 
-	growing  = 1.25 // the rate is growing, or has grown from the last step
-	near     = 0.5  // of a window per round trip and lane: the windows limit the rate
-	few      = 0.25 // likewise: the windows do not, and fewer lanes may do
-	kept     = 0.9  // fewer connections have kept up the rate
-	limiting = 0.8  // of a window per round trip: it limits a single lane
+	growing   = 1.25 // the rate is growing, or has grown from the last step
+	near      = 0.5  // of a window per round trip and lane: the windows limit the rate
+	few       = 0.25 // likewise: the windows do not, and fewer lanes may do
+	kept      = 0.9  // fewer connections have kept up the rate
+	recovered = 1.1  // the rate has grown with fewer connections: the one before was too low
+	limiting  = 0.8  // of a window per round trip: it limits a single lane
 )
 
 // How rates are compared.
@@ -255,15 +256,25 @@ func (a *autoscaler) explore(ctx context.Context, rate float64) {
 		}); !ok {
 			return
 		}
+		// The last doubling must have helped, too.
+		low := rate < growing*before*max(1, more/2)
 		wrong := rate > tooMuch*more*before // the rate before was not all that was possible
-		// the last doubling must have helped, too
-		if rate < growing*before*max(1, more/2) || wrong && g.lasts(testFor) && a.test(ctx) {
-			for g.lasts(testFor) && a.test(ctx) {
+		switch {
+		case (low || wrong) && g.lasts(testFor):
+			closed, with, without := a.test(ctx)
+			for more := closed; more && g.lasts(testFor); {
+				more, _, _ = a.test(ctx)
 			}
+			if closed || with < growing*without {
+				return
+			}
+			rate, doublings = with, 1
+		case low:
 			return
-		}
-		if doublings = 1; rate > independent*before && !wrong {
+		case !wrong && rate > independent*before:
 			doublings = 2
+		default:
+			doublings = 1
 		}
 	}
 }
@@ -313,44 +324,53 @@ func (a *autoscaler) byWindows(ctx context.Context) {
 			wanted *= 2
 			a.pool.Want(wanted, allStreams)
 		case !tested && g.lasts(testFor) && still >= settleFor && g.rate() < few*windows:
-			tested = !a.test(ctx)
+			closed, _, _ := a.test(ctx)
+			tested = !closed
 			still = 0
 		}
 	}
 }
 
 // test rests the younger half of the further connections, and closes them if the others keep up the
-// rate. It reports whether they did.
-func (a *autoscaler) test(ctx context.Context) bool {
+// rate. It reports whether they did, and the rates with that half and without.
+func (a *autoscaler) test(ctx context.Context) (closed bool, with, without float64) {
 	s, g := a.s, a.g
 	half := s.youngerHalf()
 	if len(half) == 0 {
-		return false
+		return false, 0, 0
 	}
-	before, ok := g.measure(ctx)
-	if !ok {
-		return false
-	}
-	s.rest(half, true)
-	for range drainsFor {
-		if !g.wait(ctx) {
-			return false
+	for again := false; ; again = true {
+		var ok bool
+		if with, ok = g.measure(ctx); !ok {
+			return false, 0, 0
 		}
-		if s.idle(half) {
+		s.rest(half, true)
+		for range drainsFor {
+			if !g.wait(ctx) {
+				return false, 0, 0
+			}
+			if s.idle(half) {
+				break
+			}
+		}
+		if without, ok = g.measure(ctx); !ok {
+			return false, 0, 0
+		}
+		if without < kept*with || !s.idle(half) {
+			s.rest(half, false)
+			return false, with, without
+		}
+		// Connections that start together overflow the link's queue together, and their rate may
+		// take several hundred milliseconds to recover. Fewer connections are then faster, which
+		// says nothing about how many the link has room for.
+		if without < recovered*with || again || !g.lasts(testFor) {
 			break
 		}
-	}
-	after, ok := g.measure(ctx)
-	if !ok {
-		return false
-	}
-	if after < kept*before || !s.idle(half) {
 		s.rest(half, false)
-		return false
 	}
 	s.leave(half)
 	a.pool.Drop(half)
-	return true
+	return true, with, without
 }
 
 func (s *striper) count() int {

@@ -21,19 +21,21 @@ func TestCappedConnections(t *testing.T) {
 		name   string
 		size   int // MiB
 		trip   time.Duration
-		each   int64   // bytes per second of one connection, 0 for no limit
-		shared float64 // and of all together
-		busy   bool    // this machine has no processor time to spare
+		each   int64         // bytes per second of one connection, 0 for no limit
+		shared float64       // and of all together
+		losses time.Duration // how long all together carry a quarter of that once all have joined
+		busy   bool          // this machine has no processor time to spare
 		most   time.Duration
 		kept   int // further connections at the end
 	}{
-		{"each has a rate of its own", 32, 2 * time.Millisecond, rate, 0, false, 3500 * time.Millisecond, 7},
-		{"no delay at all", 32, 0, rate, 0, false, 3500 * time.Millisecond, 7},
-		{"over a longer way", 32, 10 * time.Millisecond, rate, 0, false, 3500 * time.Millisecond, 7},
-		{"over a long way", 32, 30 * time.Millisecond, rate, 0, false, 4 * time.Second, 7},
-		{"the link carries no five", 96, 2 * time.Millisecond, rate, 3.5 * rate, false, 10 * time.Second, 3},
-		{"the link is full", 32, 2 * time.Millisecond, 0, rate, false, 9 * time.Second, 0},
-		{"this machine is busy", 32, 2 * time.Millisecond, rate, 0, true, 9 * time.Second, 0},
+		{"each has a rate of its own", 32, 2 * time.Millisecond, rate, 0, 0, false, 3500 * time.Millisecond, 7},
+		{"no delay at all", 32, 0, rate, 0, 0, false, 3500 * time.Millisecond, 7},
+		{"over a longer way", 32, 10 * time.Millisecond, rate, 0, 0, false, 3500 * time.Millisecond, 7},
+		{"over a long way", 32, 30 * time.Millisecond, rate, 0, 0, false, 4 * time.Second, 7},
+		{"the link carries no five", 96, 2 * time.Millisecond, rate, 3.5 * rate, 0, false, 10 * time.Second, 3},
+		{"they lose packets together", 96, 2 * time.Millisecond, rate, 8 * rate, 2 * time.Second, false, 8 * time.Second, 7},
+		{"the link is full", 32, 2 * time.Millisecond, 0, rate, 0, false, 9 * time.Second, 0},
+		{"this machine is busy", 32, 2 * time.Millisecond, rate, 0, 0, true, 9 * time.Second, 0},
 	} {
 		for _, direction := range []way{download, upload} {
 			t.Run(fmt.Sprintf("%s, %v", test.name, direction), func(t *testing.T) {
@@ -41,7 +43,8 @@ func TestCappedConnections(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
 						link: sftptest.LinkConfig{ToServer: test.trip / 2, ToClient: test.trip / 2,
-							Window: 2 << 20, RateBytesPerSec: test.each}}
+							Window: 2 << 20, RateBytesPerSec: test.each},
+						losses: test.losses}
 					if test.shared > 0 {
 						h.down = &bottleneck{rate: test.shared}
 						h.up = &bottleneck{rate: test.shared}

@@ -19,8 +19,18 @@ import (
 type bottleneck struct {
 	rate float64
 
-	mu   sync.Mutex
-	free time.Time
+	mu    sync.Mutex
+	free  time.Time
+	worse time.Time // until then it carries only a part
+}
+
+// partLeft is the part of a bottleneck's rate that is left while it is worse.
+const partLeft = 0.25
+
+func (b *bottleneck) worsen(d time.Duration) {
+	b.mu.Lock()
+	b.worse = time.Now().Add(d)
+	b.mu.Unlock()
 }
 
 func (b *bottleneck) carry(n int) {
@@ -31,7 +41,11 @@ func (b *bottleneck) carry(n int) {
 	if now := time.Now(); b.free.Before(now) {
 		b.free = now
 	}
-	b.free = b.free.Add(time.Duration(float64(n) / b.rate * float64(time.Second)))
+	rate := b.rate
+	if b.free.Before(b.worse) {
+		rate *= partLeft
+	}
+	b.free = b.free.Add(time.Duration(float64(n) / rate * float64(time.Second)))
 	until := b.free
 	b.mu.Unlock()
 	time.Sleep(time.Until(until)) // simulates the link

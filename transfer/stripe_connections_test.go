@@ -39,6 +39,10 @@ type farHost struct {
 
 	down, up *bottleneck // shared by all connections, nil for none
 
+	// how long the bottlenecks carry only a part when the last of seven further connections has
+	// logged in, as if all lost packets together
+	losses time.Duration
+
 	version string // "" is OpenSSH's
 	oneEach bool   // each connection allows one session
 	denied  int    // sessions
@@ -100,6 +104,12 @@ func (h *farHost) connect(ctx context.Context) (pool.Connection, error) {
 	if refused {
 		return nil, errors.New("too many connections")
 	}
+	h.mu.Lock()
+	if h.conns == 7 && h.losses > 0 {
+		h.down.worsen(h.losses)
+		h.up.worsen(h.losses)
+	}
+	h.mu.Unlock()
 	return farConn{h, new(atomic.Int32)}, nil
 }
 
