@@ -205,8 +205,8 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 	if worth && trip > flow.StripeAtOnce {
 		return windowLimits, 0
 	}
-	file, hasSpare := private.OfFile(s.first), newSpare()
-	at, waited, last := g.at, file.Waited(), 0.0
+	file, hasSpare := private.OfFile(s.first), newSpare(trip)
+	at, waited, last, hadSpare := g.at, file.Waited(), 0.0, false
 	for g.wait(ctx) {
 		if worth && g.rate() > limiting*g.windows(1) {
 			return windowLimits, 0
@@ -221,10 +221,11 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 		// The rate of a transfer's first requests goes up and down. Compared with a low one, any
 		// later rate would seem a gain.
 		steady := rate < growing*last && last < growing*rate
-		if waits.Seconds() > mostly*took.Seconds() && spare && steady && a.lasts() {
+		waiting := waits.Seconds() > mostly*took.Seconds()
+		if waiting && spare && hadSpare && steady && a.lasts() {
 			return heldDown, (rate + last) / 2
 		}
-		last = rate
+		last, hadSpare = rate, spare
 		g.begin()
 	}
 	return noLimit, 0

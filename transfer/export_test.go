@@ -18,7 +18,7 @@ func SetMostNames(t *testing.T, most int64) {
 // SetSpare makes this machine appear to have processor time to spare, or none, during a test.
 func SetSpare(t *testing.T, spare bool) {
 	was := newSpare
-	newSpare = func() func() bool { return func() bool { return spare } }
+	newSpare = func(time.Duration) func() bool { return func() bool { return spare } }
 	t.Cleanup(func() { newSpare = was })
 }
 

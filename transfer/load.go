@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// A load measures whether this machine has processor time to spare for further connections. The
-// other end may run on this very machine and use more than we do, so where the system reports it
-// the whole machine's load counts.
+// A load is how busy this machine is. The other end may run on this very machine and use more than
+// we do, so where the system reports it the whole machine's load counts.
 type load struct {
 	at      time.Time
 	own     time.Duration // processor time used by this process
@@ -18,28 +17,40 @@ type load struct {
 type machineTime struct{ busy, total uint64 }
 
 const (
-	idleProcess = 0.25 // of one processor: below it, there is time to spare anywhere
-	busyMachine = 0.75 // of all processors: above it, a trial would not pay
+	idleProcess = 0.25 // of one processor: a transfer that waits for a host elsewhere uses no more
+	busyProcess = 0.75 // of the processors that this process may use: it limits the rate itself
+	spareLeast  = 0.5  // of one processor: with less, further connections share what there is
+
+	// nearBy is the round trip below which the other end may be this machine.
+	nearBy = time.Millisecond
 )
 
 func readLoad() load { return load{time.Now(), processorTime(), readMachineTime()} }
 
 // newSpare returns a function that reports whether there was processor time to spare since the last
-// call. Tests replace it.
-var newSpare = func() func() bool {
-	l := readLoad()
-	return l.spare
+// call, for a transfer with a host that is a round trip away. Tests replace it.
+var newSpare = func(trip time.Duration) func() bool {
+	last := readLoad()
+	return func() bool {
+		now := readLoad()
+		defer func() { last = now }()
+		return last.spare(now, trip, runtime.NumCPU(), runtime.GOMAXPROCS(0))
+	}
 }
 
-func (l *load) spare() bool {
-	now := readLoad()
-	took := now.at.Sub(l.at).Seconds()
-	own := (now.own - l.own).Seconds() / took
-	machine := own / float64(runtime.NumCPU())
-	if total := now.machine.total - l.machine.total; now.machine.total > 0 && total > 0 {
-		machine = float64(now.machine.busy-l.machine.busy) / float64(total)
+// spare reports whether there was processor time to spare until now, on a machine with so many
+// processors, of which this process uses at most some. If both ends run on a busy machine the
+// process uses little, since it waits for the other end to get a processor; that must not look like
+// a host elsewhere that holds the transfer down.
+func (l load) spare(now load, trip time.Duration, processors, usable int) bool {
+	own := (now.own - l.own).Seconds() / now.at.Sub(l.at).Seconds()
+	total := now.machine.total - l.machine.total
+	switch {
+	case own >= busyProcess*float64(usable):
+		return false
+	case now.machine.total == 0 || total == 0, own < idleProcess && trip >= nearBy:
+		return true
 	}
-	*l = now
-	return own < idleProcess ||
-		machine < busyMachine && own < busyMachine*float64(runtime.GOMAXPROCS(0))
+	busy := float64(now.machine.busy-l.machine.busy) / float64(total)
+	return (1-busy)*float64(processors) >= spareLeast
 }
