@@ -266,7 +266,7 @@ func (a *autoscaler) explore(ctx context.Context, rate float64) {
 			for more := closed; more && g.lasts(testFor); {
 				more, _, _ = a.test(ctx)
 			}
-			if closed || with < growing*without {
+			if closed || with <= growing*without { // or nothing was measured
 				return
 			}
 			rate, doublings = with, 1
