@@ -76,10 +76,10 @@
 // file is io.EOF, unwrapped.
 //
 // An error matches another if errors.Is reports so. Use errors.Is with fs.ErrNotExist, fs.ErrExist,
-// fs.ErrPermission and errors.ErrUnsupported: os.IsNotExist and its siblings do not see through wrapped
-// errors. Version 3 of the protocol has few codes, and most refusals are FAILURE. If it matters
-// whether a name exists (Mkdir, O_EXCL, Rename, links), the package finds out, so fs.ErrExist can
-// be relied on.
+// fs.ErrPermission and errors.ErrUnsupported: os.IsNotExist, os.IsExist and os.IsPermission do not
+// see through wrapped errors. Version 3 of the protocol has few codes, and most refusals are
+// FAILURE. If it matters whether a name exists (Mkdir, O_EXCL, Rename, links), the package finds
+// out, so fs.ErrExist can be relied on.
 //
 // After an error of ReadFrom the count says how many bytes are safe on the server, without a gap.
 //

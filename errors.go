@@ -99,8 +99,8 @@ func connError(err error) error {
 //	OP_UNSUPPORTED (8)                           errors.ErrUnsupported
 //
 // It also matches the ErrSSHFx value of its code. Version 3 has no code for most failures, so
-// servers answer FAILURE (4); the message may say more. os.IsNotExist and its siblings do not see
-// through wrapped errors: use errors.Is.
+// servers answer FAILURE (4); the message may say more. os.IsNotExist and similar functions do not
+// see through wrapped errors: use errors.Is.
 type StatusError struct {
 	Code     uint32
 	Message  string // the server's own words; may be empty

@@ -164,17 +164,15 @@ func getSealed(b *testing.B, s *sealed, source, target string, batch []byte, par
 			}
 			have += got
 		}
-		for i := range sealedBatch {
-			if !aes {
-				break
-			}
+		for i := 0; aes && i < sealedBatch; i++ {
 			if err := s.open(batch[i*sealedWhole:(i+1)*sealedWhole], n+i); err != nil {
 				b.Fatal(err)
 			}
 		}
 		if file {
-			if _, err := unix.Writev(int(out.Fd()), parts); err != nil {
-				b.Fatal(err)
+			n, err := unix.Writev(int(out.Fd()), parts)
+			if err != nil || n != sealedBatch*sealedData {
+				b.Fatalf("%d bytes written: %v", n, err)
 			}
 		}
 	}
@@ -191,8 +189,9 @@ func putSealed(b *testing.B, s *sealed, source string, batch []byte, parts [][]b
 	defer in.Close()
 	for n := 0; n < sealedSize/sealedData; n += sealedBatch {
 		if file {
-			if _, err := unix.Readv(int(in.Fd()), parts); err != nil {
-				b.Fatal(err)
+			n, err := unix.Readv(int(in.Fd()), parts)
+			if err != nil || n != sealedBatch*sealedData {
+				b.Fatalf("%d bytes read: %v", n, err)
 			}
 		}
 		for i := range sealedBatch {

@@ -28,7 +28,7 @@ const (
 	near      = 0.5  // of a window per round trip and lane: the windows limit the rate
 	few       = 0.25 // likewise: the windows do not, and fewer lanes may do
 	kept      = 0.9  // fewer connections have kept up the rate
-	recovered = 1.1  // the rate has grown with fewer connections: the one before was too low
+	recovered = 1.1  // fewer connections are this much faster: the rate with more was measured too early
 	limiting  = 0.8  // of a window per round trip: it limits a single lane
 )
 
@@ -222,6 +222,7 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 		// later rate would seem a gain.
 		steady := rate < growing*last && last < growing*rate
 		waiting := waits.Seconds() > mostly*took.Seconds()
+		// Both measurements must show spare time: one covers only a few of the system's clock ticks.
 		if waiting && spare && hadSpare && steady && a.lasts() {
 			return heldDown, (rate + last) / 2
 		}
@@ -263,8 +264,8 @@ func (a *autoscaler) explore(ctx context.Context, rate float64) {
 		switch {
 		case (low || wrong) && g.lasts(testFor):
 			closed, with, without := a.test(ctx)
-			for more := closed; more && g.lasts(testFor); {
-				more, _, _ = a.test(ctx)
+			for again := closed; again && g.lasts(testFor); {
+				again, _, _ = a.test(ctx)
 			}
 			if closed || with <= growing*without { // or nothing was measured
 				return
@@ -302,7 +303,7 @@ func (a *autoscaler) widen(ctx context.Context, connections int) bool {
 }
 
 // byWindows asks for connections: first for as many as the window makes worthwhile, then for twice
-// as many each time, while the windows limit the rate and enough is left. It also goes on where the
+// as many each time, while the windows limit the rate and enough is left. It also continues where the
 // windows do not limit, as long as each doubling raises the rate enough: on a lossy link each
 // connection has a rate of its own far below its window. Otherwise it closes those that add
 // nothing.
@@ -333,7 +334,7 @@ func (a *autoscaler) byWindows(ctx context.Context) {
 }
 
 // test rests the younger half of the further connections, and closes them if the others keep up the
-// rate. It reports whether they did, and the rates with that half and without.
+// rate. It returns whether it closed them, and the rates with and without them; 0 if not measured.
 func (a *autoscaler) test(ctx context.Context) (closed bool, with, without float64) {
 	s, g := a.s, a.g
 	half := s.youngerHalf()

@@ -38,10 +38,10 @@ var newSpare = func(trip time.Duration) func() bool {
 	}
 }
 
-// spare reports whether there was processor time to spare until now, on a machine with so many
-// processors, of which this process uses at most some. If both ends run on a busy machine the
-// process uses little, since it waits for the other end to get a processor; that must not look like
-// a host elsewhere that holds the transfer down.
+// spare reports whether there was processor time to spare between l and now. processors is how many
+// the machine has, and usable how many of them this process may use. If both ends run on this
+// machine and it is busy, this process uses little, because it waits for the other end to get a
+// processor. That must not look like a host elsewhere that holds the transfer down.
 func (l load) spare(now load, trip time.Duration, processors, usable int) bool {
 	own := (now.own - l.own).Seconds() / now.at.Sub(l.at).Seconds()
 	total := now.machine.total - l.machine.total

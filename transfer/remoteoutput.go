@@ -216,9 +216,10 @@ func (o *remoteOutput) fill(c *fileCopy, in input) error {
 // enlarge adds a byte to an old file of the source's size that is written over in place, until seal
 // cuts it. Otherwise the file that an interruption leaves could pass for a finished copy: its size
 // would be right, and its mtime too if the source has just been modified. The request goes out
-// ahead of the data, which does not wait for it. If the host refuses it, nothing is lost but this.
+// ahead of the data, which does not wait for it. If the host refuses it, the copy is not marked.
 func (o *remoteOutput) enlarge(c *fileCopy, in input) {
-	if source := in.facts(); o.other && source.regular() && o.over == source.size && o.over > 0 && !c.tries.once {
+	source := in.facts()
+	if o.other && source.regular() && o.over == source.size && o.over > 0 && !c.tries.once {
 		o.enlarged = waits(c.ctx, o.file.Async().Truncate(o.over+1))
 	}
 }
@@ -295,6 +296,7 @@ func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, e
 	return private.OfFile(o.file).StartWriteClose(data[:size], set), nil
 }
 
+// seal finishes the file, unless fillSmall has done so; see [sealing.run].
 func (o *remoteOutput) seal(c *fileCopy, in input) error {
 	if o.sealed {
 		return nil

@@ -316,7 +316,7 @@ func (p *fileProof) ofHandle(stat *usftp.FileStat, complete bool) error {
 }
 
 // ofSource compares what the first handle and the path show at the end with what the handle
-// showed at first. Where even its own time has changed, times tell files apart no longer. What was
+// showed at first. If even its own time has changed, times no longer tell files apart. What was
 // read must then be compared with the contents, and the error is errTouched.
 func (p *fileProof) ofSource(first, named *usftp.FileStat, err error) error {
 	switch {

@@ -370,15 +370,16 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 const bigInventory = 64 << 10
 
 // open gives the owner of a target directory all permissions, since something in it is about to
-// change. The directory gets the source's permissions when everything in it is done. If that is
-// refused, what is about to be done fails and says why. The error says that the directory is no
-// longer where it was: nothing must be done in it.
+// change. The directory gets the source's permissions when everything in it is done. If the host
+// refuses the change, open returns nil: what is about to be done then fails and says why. It returns
+// an error only if something else is in the directory's place, and nothing must be done in it.
 func (s *syncing) open(d *directory) error {
 	if s.tree.options.DryRun || d.fresh || s.lock != nil && d.parent == nil {
 		return nil // the lock could be made in the target itself
 	}
 	d.opened.Do(func() {
-		if there := d.there; there != nil && there.perm()&0o700 == 0o700 || there == nil && d.parent != nil {
+		there := d.there
+		if there == nil && d.parent != nil || there != nil && there.perm()&0o700 == 0o700 {
 			return
 		}
 		changed, err := s.dst.openDir(d)
@@ -879,8 +880,8 @@ func (t localMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 	return err
 }
 
-// openDir changes the mode through a handle, which no link can lead elsewhere. Where a directory that
-// cannot be read has no handle, os.Root keeps the change inside the target.
+// openDir changes the mode through a handle, which no link can lead elsewhere. A directory that
+// cannot be read has no handle; os.Root then keeps the change inside the target.
 func (t localMirror) openDir(d *directory) (changed bool, err error) {
 	in, name, release, err := t.above(d)
 	if err != nil {
@@ -988,8 +989,8 @@ func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 	})
 }
 
-// openDir looks for links in the directory's path immediately before. Its last element is not
-// followed in the meantime either on servers with lsetstat@openssh.com.
+// openDir checks the directory's path for links immediately before. On servers with
+// lsetstat@openssh.com, no link that takes the directory's place after that is followed either.
 func (t remoteMirror) openDir(d *directory) (changed bool, err error) {
 	err = t.over(d.target, func(client *usftp.Client, _ bool) error {
 		info, err := t.lookUnmoved(client, d)

@@ -44,7 +44,7 @@ type syncedDir struct {
 	there     *held       // the existing directory at the target; nil if none is known
 	touched   atomic.Bool // something in it changes, and with that its mtime
 	opened    sync.Once   // syncing.open has been called for it
-	moved     error       // what opened found: something else is in its place
+	moved     error       // set by syncing.open if something else is in its place
 	inventory *inventory  // of the target's directory, while both are listed
 	big       atomic.Bool // inventory is large; this or an ancestor holds syncing.big
 	extra     bool        // the source does not have it

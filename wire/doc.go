@@ -20,7 +20,7 @@
 //
 // [ParseHeader] splits a packet into its type and what follows. What follows the request id is a
 // message's body, and each message has a Parse method for it. Every length is checked before it is
-// believed; a packet that ends too early is [ErrShort]. Byte slices in a parsed message alias the
+// trusted; a packet that ends too early is [ErrShort]. Byte slices in a parsed message alias the
 // body, strings are copies. Bytes after the last field are ignored, as OpenSSH ignores them: some
 // servers append fields of their own.
 package wire

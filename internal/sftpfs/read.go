@@ -30,7 +30,8 @@ const (
 	// swapped is how far the requests of a program that reads in order may be out of order: the
 	// kernel sends several at once.
 	swapped = 1 << 20
-	// nearReads is how many times their own size the first requests may be apart to be in order.
+	// nearReads is how far apart the first requests may be, in multiples of their size, and still
+	// count as reading in order.
 	nearReads = 8
 )
 

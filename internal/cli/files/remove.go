@@ -33,9 +33,9 @@ func remove() *spec {
 	}
 }
 
-const removeLong = `Removes files on hosts, as rm does. Symbolic links are removed, never followed; with a
-slash at the end they are refused. "/", an empty path, and whatever ends in "." or
-".." are refused, with -f too.
+const removeLong = `Removes files on hosts, as rm does. Symbolic links are removed, never followed. A name
+that ends in a slash must be a directory's; anything else of that name stays. "/", an
+empty path, and whatever ends in "." or ".." are refused, with -f too.
 
 Unlike rm, usftp asks only with -i, and not about files that are write-protected. It
 removes many files at once; it reports what it cannot remove, and removes the rest.

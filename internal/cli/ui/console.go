@@ -23,7 +23,9 @@ type Console struct {
 	drawn int                      // how many of them are on the screen
 	stop  chan struct{}            // ends the redrawing
 
-	question string // the last line of one that waits for its answer: nothing is redrawn meanwhile
+	// question is the last line of a question that waits for its answer. Nothing is redrawn until
+	// then.
+	question string
 }
 
 func newConsole(f *os.File) *Console { return &Console{file: f} }

@@ -3,6 +3,7 @@
 package ui
 
 import (
+	"io"
 	"testing"
 
 	"github.com/creack/pty"
@@ -20,8 +21,8 @@ func TestQuestionKeepsTheScreen(t *testing.T) {
 	c := newConsole(tty)
 	shows := func(what, want string) {
 		t.Helper()
-		buf := make([]byte, 1000)
-		n, err := master.Read(buf)
+		buf := make([]byte, len(want))
+		n, err := io.ReadFull(master, buf) // the kernel may pass it on in pieces
 		if got := string(buf[:n]); err != nil || got != want {
 			t.Errorf("%s: the terminal gets %q, %v, not %q", what, got, err, want)
 		}

@@ -107,7 +107,7 @@ func (j *job) number(name string, group bool) (uint32, error) {
 	case err == nil && n != noOwner:
 		return uint32(n), nil
 	case err == nil || plain:
-		return 0, fmt.Errorf("%s is not the number of a %s", name, what)
+		return 0, fmt.Errorf("invalid %s number: %s", what, name)
 	}
 	if !tellsOwners(j.client) {
 		return 0, fmt.Errorf("cannot find the %s %s: the server does not report names; use a number", what, name)

@@ -62,14 +62,15 @@ func removable(name string) error {
 
 func (r *remover) remove(names []string) {
 	var good []string
-	slash := make(map[string]bool) // names with a slash at the end, which stand for directories only
+	slash := make(map[string]bool) // names only given with a slash: they must be directories
 	for _, name := range names {
 		if err := removable(name); err != nil {
 			r.fail("remove", name, err)
 			continue
 		}
 		trimmed := strings.TrimRight(name, "/") // the slash would follow a link
-		slash[trimmed] = trimmed != name
+		before, again := slash[trimmed]
+		slash[trimmed] = trimmed != name && (before || !again)
 		good = append(good, trimmed)
 	}
 	found := r.lookup(good, followNever, func(name string, err error) {
