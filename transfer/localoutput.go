@@ -251,9 +251,7 @@ func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
 
 // openedOver looks at the file that was opened to be written in place. An old file is emptied only
 // if the source is a file of this machine and another one. The source on a host may be this very
-// file: then it must keep its contents, and seal cuts it to its new size. Until then a file of the
-// source's size that is certainly another one is a byte longer: what an interruption leaves could
-// pass for a finished copy if the source has just been modified.
+// file: then it must keep its contents, and seal cuts it to its new size.
 func (o *localOutput) openedOver(source *facts) error {
 	now, err := o.file.Stat()
 	switch {
@@ -265,10 +263,6 @@ func (o *localOutput) openedOver(source *facts) error {
 		return o.file.Truncate(0)
 	}
 	o.over = now.Mode().IsRegular() && now.Size() > 0
-	if o.over && source.regular() && now.Size() == source.size && source.hasTimes &&
-		now.ModTime().Unix() != source.mtime.Unix() {
-		return o.file.Truncate(source.size + 1)
-	}
 	return nil
 }
 

@@ -59,7 +59,7 @@ func (p inPlace) over(old fs.FileInfo) (f *usftp.File, err error) {
 	other := p.c.tries.once || isOther(p.source, old) // what can be read only once is no file
 	if !other || !quirks.WholeFiles.Load() {
 		if f, err = client.OpenFile(o.name, flags, p.perm); err == nil {
-			o.over, o.other = sizeOf(old), other
+			o.over = sizeOf(old)
 		}
 		if !other || !refused(err) {
 			return f, err

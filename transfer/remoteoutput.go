@@ -24,9 +24,6 @@ type remoteOutput struct {
 	striper *striper // until seal
 	sealed  bool
 	over    int64 // size of the old file that is written over in place; 0 if there is none
-	other   bool  // that file is certainly not the source
-
-	enlarged func() error // waits for what enlarge has requested; nil if nothing
 }
 
 func (o *remoteOutput) close() {
@@ -206,22 +203,10 @@ func (o *remoteOutput) fill(c *fileCopy, in input) error {
 		}
 		c.sized(in)
 	}
-	o.enlarge(c, in)
 	c.hashing.start(c, in.reopen(c))
 	n, err := o.send(c, in)
 	c.result.Bytes = c.result.Resumed + n
 	return o.session.explainWrite(err, dir)
-}
-
-// enlarge adds a byte to an old file of the source's size that is written over in place, until seal
-// cuts it. Otherwise the file that an interruption leaves could pass for a finished copy: its size
-// would be right, and its mtime too if the source has just been modified. The request goes out
-// ahead of the data, which does not wait for it. If the host refuses it, the copy is not marked.
-func (o *remoteOutput) enlarge(c *fileCopy, in input) {
-	source := in.facts()
-	if o.other && source.regular() && o.over == source.size && o.over > 0 && !c.tries.once {
-		o.enlarged = waits(c.ctx, o.file.Async().Truncate(o.over+1))
-	}
 }
 
 func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {

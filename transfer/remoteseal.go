@@ -38,9 +38,6 @@ func (s sealing) run() error {
 		return err
 	}
 	f := o.file
-	if o.enlarged != nil && o.enlarged() == nil {
-		o.over++
-	}
 	if n := c.result.Bytes; n < o.over {
 		steps = append(steps, func() func() error {
 			cut := waits(c.ctx, f.Async().Truncate(n))
