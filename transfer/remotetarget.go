@@ -178,11 +178,13 @@ func (t *remoteTarget) finishDir(d *directory) error {
 	}
 	set.Atime, set.Mtime = d.facts.times()
 	return t.over(d.source, func(client *usftp.Client, _ bool) error {
-		if d.parent == nil || d.there == nil { // the user named it, or it was made just now
+		switch {
+		case d.parent == nil || d.fresh: // the user named it, or it was made just now
 			return client.SetAttrs(d.target, set)
-		}
-		if _, err := t.lookUnmoved(client, d); err != nil {
-			return err
+		case t.job.tree.sync != nil: // long after it was looked at, perhaps after all deletions
+			if _, err := t.lookUnmoved(client, d); err != nil {
+				return err
+			}
 		}
 		return setUnfollowed(client, d.target, set, fs.FileMode.IsDir)
 	})

@@ -108,6 +108,45 @@ func TestSyncKeepsTheModesOtherBits(t *testing.T) {
 	})
 }
 
+// A link that replaces a directory after something in it was deleted gets no attributes of the
+// source, and neither does what it leads to.
+func TestSyncFinishesNoDirectoryThroughALink(t *testing.T) {
+	var h *attrsHost
+	host, dir := hostOf(t, func(files *osfs.FS) server.FS {
+		h = &attrsHost{FS: files}
+		return h
+	}, nil)
+	src, dst, outside := t.TempDir(), filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
+	fill(t, src, "a/d/kept")
+	fill(t, dst, "a/d/kept", "a/d/old")
+	fill(t, outside, "d/file")
+	if err := os.Chmod(filepath.Join(outside, "d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	swapped := false
+	h.before = func(request, name string) {
+		_, err := os.Lstat(filepath.Join(dst, "a/d/old"))
+		if swapped || name != "/dst/a/d" || err == nil {
+			return
+		}
+		swapped = true
+		if err := os.Rename(filepath.Join(dst, "a/d"), filepath.Join(dir, "aside")); err != nil {
+			t.Error(err)
+		}
+		if err := os.Symlink("../../outside/d", filepath.Join(dst, "a/d")); err != nil {
+			t.Error(err)
+		}
+	}
+	j := &syncJob{direction: upload, far: host, src: src, dst: "/dst"}
+	j.options.Delete = true
+	if _, err := j.run(t); err == nil || !swapped {
+		t.Errorf("swapped %v, ended with %v", swapped, err)
+	}
+	if info, err := os.Stat(filepath.Join(outside, "d")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("outside of the target: %v, %v", info.Mode(), err)
+	}
+}
+
 // A link that replaces a read-only directory does not make a sync change the mode of what it leads
 // to, however late it appears.
 func TestSyncOpensNoDirectoryThroughALink(t *testing.T) {
@@ -132,6 +171,12 @@ func TestSyncOpensNoDirectoryThroughALink(t *testing.T) {
 			fill(t, src, "a/d/file")
 			fill(t, dst, "a/d/old")
 			fill(t, outside, "d/old")
+			top := dir
+			t.Cleanup(func() { // so that it can be removed
+				for _, dir := range []string{"outside/d", "dst/a/d", "aside", "aside/d"} {
+					os.Chmod(filepath.Join(top, dir), 0o755)
+				}
+			})
 			closed := []string{filepath.Join(outside, "d"), filepath.Join(dst, "a/d")}
 			for _, dir := range closed {
 				if err := os.Chmod(dir, 0o555); err != nil {

@@ -409,14 +409,23 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 		remote := h.remote
 		h.remote = nil
 		h.gate.unlock()
+		var closing *usftp.Pending[struct{}]
 		if remote != nil {
-			remote.Async().Close().Forget()
+			closing = remote.Async().Close()
 		}
 		last := f.detach(h)
 		if n := h.file.node; last && f.tree.isRemoved(n) {
 			f.removeHidden(n)
 		}
 		f.tree.let(h.file.node)
+		if closing == nil {
+			return
+		}
+		// Some servers say only now that they cannot store what was written.
+		_, err := closing.WaitContext(f.ctx)
+		if err != nil && h.writes() && !lost(err) && f.ctx.Err() == nil {
+			f.options.Logger.Error("a file could not be closed on the host", "error", err)
+		}
 	})
 }
 

@@ -56,6 +56,7 @@ func TestWaitingIsNotIdle(t *testing.T) {
 	}()
 	gate.Wait(2) // what is waited for, and what is read ahead
 	before := o.reader().requested()
+	gate.Wait(len(before))
 	o.reader().dropIdle(time.Now().Add(time.Hour))
 	if after := o.reader().requested(); len(after) != len(before) || len(after) < 2 {
 		t.Errorf("%d of %d chunks are left", len(after), len(before))

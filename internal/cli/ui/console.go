@@ -139,6 +139,7 @@ func (c *Console) Hide() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.stop)
+	c.question = ""
 	c.redraw(nil)
 	c.lines, c.drawn = nil, 0
 }
