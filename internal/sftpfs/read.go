@@ -107,6 +107,18 @@ func (r *reader) forget() {
 	r.chunks, r.run, r.window = nil, 0, nil
 }
 
+// dropOld discards what may have been read before an extent arrived. Until then a program that reads
+// next to what was written has the host's old contents read ahead.
+func (r *reader) dropOld(e *extent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for at, c := range r.chunks {
+		if e.appends || at*chunkSize < e.end() && e.off < (at+1)*chunkSize {
+			r.discardOne(at, c)
+		}
+	}
+}
+
 // Read implements fuse.RawFileSystem.
 func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	h := f.files.get(in.Fh)

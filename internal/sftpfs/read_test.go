@@ -106,6 +106,18 @@ func TestDroppedReadsCount(t *testing.T) {
 	}
 }
 
+// What was read ahead while written data was still on its way does not hide that data.
+func TestReadAheadBesideWrites(t *testing.T) {
+	o, data := openLarge(t)
+	o.wantRead(data, 0)
+	o.wantRead(data, page)
+	const at = 3*page + 1000
+	o.write(at, "new")
+	copy(data[at:], "new")
+	o.wantRead(data, 2*page) // and reads ahead over it
+	o.wantRead(data, 3*page)
+}
+
 // A failure of what was read ahead is reported once: when the program tries again, the host is
 // asked again.
 func TestReadAheadFailsOnce(t *testing.T) {

@@ -380,6 +380,9 @@ func (f *file) answered(e *extent, err error) {
 		if !e.appends {
 			f.proofs = append(f.proofs, proof{e.off, len(e.data), maphash.Bytes(seed, e.data)})
 		}
+		for _, r := range f.readers() {
+			r.dropOld(e)
+		}
 	}
 	e.over = true
 	f.remove(e)
