@@ -28,7 +28,7 @@ const (
 	near      = 0.5  // of a window per round trip and lane: the windows limit the rate
 	few       = 0.25 // likewise: the windows do not, and fewer lanes may do
 	kept      = 0.9  // fewer connections have kept up the rate
-	recovered = 1.1  // fewer connections are this much faster: the rate with more was measured too early
+	recovered = 1.1  // with fewer connections: the rate with more was measured too early
 	limiting  = 0.8  // of a window per round trip: it limits a single lane
 )
 
@@ -222,7 +222,7 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 		// later rate would seem a gain.
 		steady := rate < growing*last && last < growing*rate
 		waiting := waits.Seconds() > mostly*took.Seconds()
-		// Both measurements must show spare time: one covers only a few of the system's clock ticks.
+		// Both measurements must show spare time: one covers only a few ticks of the system's clock.
 		if waiting && spare && hadSpare && steady && a.lasts() {
 			return heldDown, (rate + last) / 2
 		}

@@ -116,7 +116,8 @@ func (s sealing) keptMode() fs.FileMode {
 		kept &^= fs.ModeSetgid
 	}
 	if kept != mode {
-		s.c.warn("the new file has another owner than the one it replaces, and so not its setuid and setgid bits")
+		s.c.warn("the new file does not keep the old one's setuid and setgid bits, " +
+			"since its owner or group differs")
 	}
 	return kept
 }
@@ -139,7 +140,8 @@ func (s sealing) attrsRefused(err error) error {
 		return err
 	}
 	if s.o.info != nil {
-		c.warn("the server does not let the new file have the permissions of the one it replaces: " + err.Error())
+		c.warn("the server does not let the new file have the permissions of the one it replaces: " +
+			err.Error())
 	}
 	return nil
 }

@@ -291,7 +291,8 @@ func (s *syncing) rename() {
 			continue
 		}
 		now, err := src.look(src.join(root.source, to))
-		if err != nil || s.filter.excludesPath(from, now.mode.IsDir()) || s.filter.excludesPath(to, now.mode.IsDir()) {
+		dir := now.mode.IsDir()
+		if err != nil || s.filter.excludesPath(from, dir) || s.filter.excludesPath(to, dir) {
 			continue
 		}
 		in := s.place(path.Dir(from))

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/transfer"
@@ -51,6 +52,26 @@ func (h *attrsHost) RealPath(ctx context.Context, name string) (string, error) {
 	return h.FS.RealPath(ctx, name)
 }
 
+// attrsHostOf is [hostOf] with an attrsHost.
+func attrsHostOf(t *testing.T, denied []string) (h *attrsHost, host pool.Host, dir string) {
+	host, dir = hostOf(t, func(files *osfs.FS) server.FS {
+		h = &attrsHost{FS: files}
+		return h
+	}, denied)
+	return h, host, dir
+}
+
+// swapForLink moves what has a name to aside, and makes a link in its place.
+func swapForLink(t *testing.T, name, aside, to string) {
+	t.Helper()
+	if err := os.Rename(name, aside); err != nil {
+		t.Error(err)
+	}
+	if err := os.Symlink(to, name); err != nil {
+		t.Error(err)
+	}
+}
+
 // attrsHosts are hosts by the requests with which a client sets attributes there.
 var attrsHosts = map[string][]string{
 	"lsetstat": nil,
@@ -61,11 +82,7 @@ var attrsHosts = map[string][]string{
 func TestSyncKeepsTheModesOtherBits(t *testing.T) {
 	for request, denied := range attrsHosts {
 		t.Run(request, func(t *testing.T) {
-			var h *attrsHost
-			host, dir := hostOf(t, func(files *osfs.FS) server.FS {
-				h = &attrsHost{FS: files}
-				return h
-			}, denied)
+			h, host, dir := attrsHostOf(t, denied)
 			src, dst := t.TempDir(), filepath.Join(dir, "dst")
 			fill(t, src, "d/file")
 			fill(t, dst, "d/old")
@@ -111,11 +128,7 @@ func TestSyncKeepsTheModesOtherBits(t *testing.T) {
 // A link that replaces a directory after something in it was deleted gets no attributes of the
 // source, and neither does what it leads to.
 func TestSyncFinishesNoDirectoryThroughALink(t *testing.T) {
-	var h *attrsHost
-	host, dir := hostOf(t, func(files *osfs.FS) server.FS {
-		h = &attrsHost{FS: files}
-		return h
-	}, nil)
+	h, host, dir := attrsHostOf(t, nil)
 	src, dst, outside := t.TempDir(), filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
 	fill(t, src, "a/d/kept")
 	fill(t, dst, "a/d/kept", "a/d/old")
@@ -130,12 +143,7 @@ func TestSyncFinishesNoDirectoryThroughALink(t *testing.T) {
 			return
 		}
 		swapped = true
-		if err := os.Rename(filepath.Join(dst, "a/d"), filepath.Join(dir, "aside")); err != nil {
-			t.Error(err)
-		}
-		if err := os.Symlink("../../outside/d", filepath.Join(dst, "a/d")); err != nil {
-			t.Error(err)
-		}
+		swapForLink(t, filepath.Join(dst, "a/d"), filepath.Join(dir, "aside"), "../../outside/d")
 	}
 	j := &syncJob{direction: upload, far: host, src: src, dst: "/dst"}
 	j.options.Delete = true
@@ -162,19 +170,14 @@ func TestSyncOpensNoDirectoryThroughALink(t *testing.T) {
 		"setstat, above":  {[]string{"lsetstat"}, "realpath", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var h *attrsHost
-			host, dir := hostOf(t, func(files *osfs.FS) server.FS {
-				h = &attrsHost{FS: files}
-				return h
-			}, test.denied)
+			h, host, dir := attrsHostOf(t, test.denied)
 			src, dst, outside := t.TempDir(), filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
 			fill(t, src, "a/d/file")
 			fill(t, dst, "a/d/old")
 			fill(t, outside, "d/old")
-			top := dir
 			t.Cleanup(func() { // so that it can be removed
-				for _, dir := range []string{"outside/d", "dst/a/d", "aside", "aside/d"} {
-					os.Chmod(filepath.Join(top, dir), 0o755)
+				for _, closed := range []string{"outside/d", "dst/a/d", "aside", "aside/d"} {
+					os.Chmod(filepath.Join(dir, closed), 0o755)
 				}
 			})
 			closed := []string{filepath.Join(outside, "d"), filepath.Join(dst, "a/d")}
@@ -193,13 +196,7 @@ func TestSyncOpensNoDirectoryThroughALink(t *testing.T) {
 				if test.deep {
 					replaced, link = "a", "../outside"
 				}
-				replaced = filepath.Join(dst, replaced)
-				if err := os.Rename(replaced, filepath.Join(dir, "aside")); err != nil {
-					t.Error(err)
-				}
-				if err := os.Symlink(link, replaced); err != nil {
-					t.Error(err)
-				}
+				swapForLink(t, filepath.Join(dst, replaced), filepath.Join(dir, "aside"), link)
 			}
 			_, err := (&syncJob{direction: upload, far: host, src: src, dst: "/dst"}).run(t)
 			if err == nil || !swapped {

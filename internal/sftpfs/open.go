@@ -311,7 +311,7 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 			if err = h.isSame(c, path, a); err != nil {
 				remote.Async().Close().Forget()
 			}
-			if err != nil && !lost(err) && !errors.Is(err, errInterrupted) {
+			if err != nil && !undecided(err) {
 				f.options.Logger.Warn("an open file is another one now", "file", path, "error", err)
 			}
 			return err
@@ -377,7 +377,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 		return nil
 	}
 	remote, err := c.Open(path)
-	if lost(err) || errors.Is(err, errInterrupted) {
+	if undecided(err) {
 		return err
 	} else if err != nil {
 		return nil // the file may be write-only
@@ -385,7 +385,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	defer remote.Close()
 	for _, p := range proofs {
 		data := make([]byte, p.size)
-		if n, err := remote.ReadAt(data, p.off); lost(err) || errors.Is(err, errInterrupted) {
+		if n, err := remote.ReadAt(data, p.off); undecided(err) {
 			return err
 		} else if n < len(data) || maphash.Bytes(seed, data) != p.sum {
 			return syscall.ESTALE
@@ -393,6 +393,9 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	}
 	return nil
 }
+
+// undecided reports whether an error leaves open which file it was.
+func undecided(err error) bool { return lost(err) || errors.Is(err, errInterrupted) }
 
 // Release implements fuse.RawFileSystem. Nobody waits for it: Flush has already reported errors.
 func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {

@@ -47,8 +47,9 @@ var rclone = func() *client {
 		list:     func(s *site, dir string) string { return do(s, "lsf", remote(s, dir)) },
 		rename:   func(s *site, a, b string) { do(s, "moveto", remote(s, a), remote(s, b)) },
 		cannot: map[string]string{
-			"resume put": "rclone starts over", "resume get": "rclone begins anew", "symlink": "rclone makes no links by SFTP",
-			"link": "rclone makes no links by SFTP", "chmod": "rclone sends times and no modes",
+			"resume put": "rclone starts over", "resume get": "rclone starts over",
+			"symlink": "rclone makes no links by SFTP",
+			"link":    "rclone makes no links by SFTP", "chmod": "rclone sends times and no modes",
 			"copy": "rclone has the server copy by a shell's cp only",
 		},
 	}

@@ -49,6 +49,9 @@ func (n *amounts) register(f *pflag.FlagSet, o *verb.HeadOptions, lines, bytes s
 var units = map[string]int64{"": 1, "b": 512, "kB": 1e3, "k": 1 << 10, "K": 1 << 10, "KiB": 1 << 10,
 	"MB": 1e6, "M": 1 << 20, "MiB": 1 << 20, "GB": 1e9, "G": 1 << 30, "GiB": 1 << 30}
 
+const unitsLong = `Numbers may end in b (512), k, K or KiB (1024), kB (1000), and likewise M, MiB, MB, G,
+GiB and GB.`
+
 // set reads the amounts. other is the sign that inverts the meaning.
 func (n *amounts) set(o *verb.HeadOptions, other, same string) error {
 	flag, text := "-n", n.lines
@@ -75,7 +78,9 @@ func head() *spec {
 	return &spec{
 		reads: true, use: "head [flags] HOST:PATH...", short: "print the beginnings of files",
 		long: `Prints the first lines of files on hosts, as head does. Only what is printed is fetched,
-in pieces of 32 KiB and more. "-5" is short for "-n 5".`,
+in pieces of 32 KiB and more. "-5" is short for "-n 5".
+
+` + unitsLong,
 		examples: `  usftp head -n 3 'host:/etc/*.conf'
   usftp head -c 1M host:disk.img | file -`,
 		least: 1,
@@ -99,6 +104,8 @@ func tail() *spec {
 		reads: true, use: "tail [flags] HOST:PATH...", short: "print the ends of files",
 		long: `Prints the last lines of files on hosts, as tail does. Files are read backwards from
 their ends. "-5" is short for "-n 5".
+
+` + unitsLong + `
 
 SFTP cannot wait for a change: with -f usftp asks for the sizes of all files once a
 second, in one round trip, until it is interrupted. -F also notices when the name

@@ -56,14 +56,15 @@ func (c *Console) redraw(text []byte) error {
 		fmt.Fprintf(&b, "\r\x1b[%dA\x1b[J", c.drawn)
 	}
 	c.drawn = 0
-	switch {
-	case c.question != "" && len(text) > 0:
-		b.WriteString("\n" + string(text) + c.question)
-	case c.question == "":
-		b.Write(text)
+	lines := c.lines
+	if c.question != "" {
+		if lines = nil; len(text) > 0 {
+			text = []byte("\n" + string(text) + c.question)
+		}
 	}
-	if c.lines != nil && c.question == "" {
-		for _, line := range c.lines(c.width()) {
+	b.Write(text)
+	if lines != nil {
+		for _, line := range lines(c.width()) {
 			b.WriteString(line + "\n")
 			c.drawn++
 		}

@@ -62,15 +62,16 @@ func removable(name string) error {
 
 func (r *remover) remove(names []string) {
 	var good []string
-	slash := make(map[string]bool) // names only given with a slash: they must be directories
+	plain := make(map[string]bool) // without a slash at the end; others must be directories
 	for _, name := range names {
 		if err := removable(name); err != nil {
 			r.fail("remove", name, err)
 			continue
 		}
 		trimmed := strings.TrimRight(name, "/") // the slash would follow a link
-		before, again := slash[trimmed]
-		slash[trimmed] = trimmed != name && (before || !again)
+		if trimmed == name {
+			plain[name] = true
+		}
 		good = append(good, trimmed)
 	}
 	found := r.lookup(good, followNever, func(name string, err error) {
@@ -82,7 +83,7 @@ func (r *remover) remove(names []string) {
 		return
 	}
 	found = slices.DeleteFunc(found, func(e *entry) bool {
-		if !slash[e.name] || e.isDir() || !e.stat.HasMode() {
+		if plain[e.name] || e.isDir() || !e.stat.HasMode() {
 			return false
 		}
 		if !r.o.Force { // as in GNU's rm: with -f there is no such directory, which is no failure
