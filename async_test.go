@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,7 +25,7 @@ func TestTenThousandPending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{}, rtt)
 		r.server.Files.WriteFile("/f", []byte("12345"))
-		before := runtime.NumGoroutine()
+		before := goroutines()
 		async := r.Async()
 		pending := make([]*usftp.Pending[fs.FileInfo], n)
 		took := trips(rtt, func() {
@@ -34,7 +33,7 @@ func TestTenThousandPending(t *testing.T) {
 				pending[i] = async.Stat("/f")
 			}
 			synctest.Wait()
-			if after := runtime.NumGoroutine(); after > before+1 {
+			if after := goroutines(); after > before+1 {
 				t.Errorf("%d goroutines for %d pending operations", after-before, n)
 			}
 			for _, p := range pending {
@@ -132,12 +131,12 @@ func TestThen(t *testing.T) {
 			t.Error(order)
 		}
 		synctest.Wait()
-		before := runtime.NumGoroutine()
+		before := goroutines()
 		r.Async().Stat("/f").Then(func(fs.FileInfo, error) {
 			must[fs.FileInfo](t)(r.Stat("/f")) // a function may ask and wait
 		})
 		synctest.Wait()
-		if after := runtime.NumGoroutine(); after > before {
+		if after := goroutines(); after > before {
 			t.Errorf("%d goroutines stay behind", after-before)
 		}
 	})

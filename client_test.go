@@ -35,7 +35,7 @@ func TestIdleClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{}, 0, usftp.WithWriteBehind(1<<20))
 		synctest.Wait()
-		before := runtime.NumGoroutine()
+		before := goroutines()
 		f := must[*usftp.File](t)(r.Create("/f"))
 		must[int64](t)(f.ReadFrom(bytes.NewReader(noise(5 << 20))))
 		must[int](t)(f.Write(noise(1 << 20)))
@@ -47,7 +47,7 @@ func TestIdleClient(t *testing.T) {
 		r.Async().Remove("/f").Forget()
 		time.Sleep(10 * time.Second) // of the bubble's clock
 		synctest.Wait()
-		if after := runtime.NumGoroutine(); after > before {
+		if after := goroutines(); after > before {
 			buf := make([]byte, 1<<16)
 			t.Errorf("%d goroutines more\n%s", after-before, buf[:runtime.Stack(buf, true)])
 		}
