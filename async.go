@@ -458,10 +458,11 @@ func (a AsyncFile) Truncate(size int64) *Pending[struct{}] {
 	return startChange(startOnFile(a, a.file.fsetstat("truncate", toSize(size))), a.file.Name())
 }
 
-// CopyData has the server copy length bytes at an offset of the file to an offset of another, in one
-// request (copy-data); see [File.CopyRange]. Nothing passes through the client, and length is at most
-// 64 MiB. If the two files are not of one client, or the server lacks copy-data, the error matches
-// [errors.ErrUnsupported]; io.EOF means that the file ends early, after whatever was copied.
+// CopyData has the server copy length bytes at an offset of the file to an offset of another, in
+// one request (copy-data); see [File.CopyRange]. Nothing passes through the client, and length is
+// at most 64 MiB. If the two files are not of one client, or the server lacks copy-data, the error
+// matches [errors.ErrUnsupported]; io.EOF means that the file ends early, after whatever was
+// copied.
 func (a AsyncFile) CopyData(off, length int64, to *File, at int64) *Pending[struct{}] {
 	source, err := a.file.opening("copy")
 	op := operation[none]{name: "copy", path: a.file.Name(), err: err}

@@ -16,8 +16,9 @@ import (
 )
 
 // File is a remote file, open or closed. [Client.Open], [Client.Create] and [Client.OpenFile]
-// return open files. [Client.ReadDir] returns closed ones that carry their attributes, and [NewFile]
-// makes one from a name. A closed File can be opened, and an open one closed, any number of times.
+// return open files. [Client.ReadDir] returns closed ones that carry their attributes, and
+// [NewFile] makes one from a name. A closed File can be opened, and an open one closed, any number
+// of times.
 //
 // Its methods may be called concurrently. Those that use the file's offset (Read, Write, Seek,
 // ReadFrom, WriteTo) take turns; ReadAt and WriteAt run concurrently.

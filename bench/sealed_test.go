@@ -62,7 +62,8 @@ func contents(batch []byte) (parts [][]byte) {
 	return parts
 }
 
-// beside runs cat with one end of a connection on loopback, and returns the other end, which blocks.
+// beside runs cat with one end of a connection on loopback, and returns the other end, which
+// blocks.
 func beside(tb testing.TB, attach func(cat *exec.Cmd, end *os.File)) (fd int, stop func()) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,8 +96,8 @@ func beside(tb testing.TB, attach func(cat *exec.Cmd, end *os.File)) (fd int, st
 	}
 }
 
-// BenchmarkSealed reports the processor seconds that such a client takes for each GiB, step by step:
-// the socket alone, with the encryption, and with a new file on tmpfs. The peer is cat.
+// BenchmarkSealed reports the processor seconds that such a client takes for each GiB, step by
+// step: the socket alone, with the encryption, and with a new file on tmpfs. The peer is cat.
 func BenchmarkSealed(b *testing.B) {
 	dir, err := os.MkdirTemp("/dev/shm", "usftp-sealed-")
 	if err != nil {

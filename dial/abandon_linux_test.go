@@ -11,8 +11,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// A heldConn reads nothing while it is held, like the far end of a link that is down, and says nothing
-// afterwards: an answer to a socket that is closed would make its kernel reset the connection.
+// A heldConn reads nothing while it is held, like the far end of a link that is down, and says
+// nothing afterwards: an answer to a socket that is closed would make its kernel reset the
+// connection.
 type heldConn struct {
 	net.Conn
 	mu    sync.Mutex

@@ -118,15 +118,15 @@ func (l *login) find(is func(*credential) bool) int {
 	return slices.IndexFunc(l.credentials, func(c *credential) bool { return c.alone() && is(c) })
 }
 
-// takesFlight reports whether a server is known to keep what follows a login request until the login
-// is done. OpenSSH for Windows has not been tested.
+// takesFlight reports whether a server is known to keep what follows a login request until the
+// login is done. OpenSSH for Windows has not been tested.
 func takesFlight(version []byte) bool {
 	v := string(version)
 	return strings.HasPrefix(v, "SSH-2.0-OpenSSH_") && !strings.Contains(v, "OpenSSH_for_Windows")
 }
 
-// refused is called after each refusal. An RSA key may have signed with an algorithm that the server
-// does not support, which it had no chance to say: such a key is offered again.
+// refused is called after each refusal. An RSA key may have signed with an algorithm that the
+// server does not support, which it had no chance to say: such a key is offered again.
 func (l *login) refused(c *own.AuthContext) {
 	if l.begun || l.flight.key == nil {
 		return

@@ -276,8 +276,8 @@ func readPublic(path string) (ssh.PublicKey, error) {
 	return key, err
 }
 
-// load reads one identity. If the file does not exist, or the private key is elsewhere (in an agent),
-// there may still be a file with its public half.
+// load reads one identity. If the file does not exist, or the private key is elsewhere (in an
+// agent), there may still be a file with its public half.
 func (k *keyring) load(id identityFile) (keyFile, bool) {
 	f := keyFile{identityFile: id}
 	text, fi, err := readSmall(id.path)

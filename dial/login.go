@@ -270,8 +270,8 @@ func (l *login) explain(err error, sniff *sniffer) error {
 }
 
 // next chooses what to try next. The transport calls it when "none" or the flight has been refused,
-// and after each further refusal or partial success. partial lists the methods that succeeded, tried
-// those that failed.
+// and after each further refusal or partial success. partial lists the methods that succeeded,
+// tried those that failed.
 func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	if l.failure != nil {
 		return nil, l.failure
@@ -323,8 +323,8 @@ func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	return nil, l.failure
 }
 
-// nextReplay offers only what worked before: further connections must neither count as failed logins
-// (sshd's MaxStartups and PerSourcePenalties) nor ask a person again.
+// nextReplay offers only what worked before: further connections must neither count as failed
+// logins (sshd's MaxStartups and PerSourcePenalties) nor ask a person again.
 func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 	if len(l.done) < len(l.replay) && !slices.Contains(tried, l.replay[len(l.done)].method) {
 		switch r := l.replay[len(l.done)]; r.method {

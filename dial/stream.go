@@ -73,8 +73,9 @@ func (s *Stream) Abandon() error {
 // breaks.
 func (s *Stream) Stderr() string { return s.stderr.text() }
 
-// Window returns how many bytes the server may have on their way to us. It starts at 2 MiB and grows
-// if the link carries more in a round trip. With a transport other than our own it stays 2 MiB.
+// Window returns how many bytes the server may have on their way to us. It starts at 2 MiB and
+// grows if the link carries more in a round trip. With a transport other than our own it stays 2
+// MiB.
 func (s *Stream) Window() int {
 	if own, ok := s.write.(ownChannel); ok {
 		return int(own.Channel.Window())
@@ -102,8 +103,8 @@ func (s *Stream) setStatus(n int) {
 	s.status = n
 }
 
-// openChannel opens a session and asks for a command to be run in it, or for SFTP if that is "": RFC
-// 4254, sections 6.1 and 6.5.
+// openChannel opens a session and asks for a command to be run in it, or for SFTP if that is "":
+// RFC 4254, sections 6.1 and 6.5.
 func openChannel(ctx context.Context, c *Conn, command string) (*Stream, error) {
 	ch, err := c.transport.session(ctx)
 	if err != nil {

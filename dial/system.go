@@ -51,8 +51,8 @@ func newSystemSSH(t Target, c *Config) (*systemSSH, error) {
 	return s, nil
 }
 
-// args returns the arguments that scp gives to ssh, and the subsystem, or the command if there is one:
-// nothing is forwarded, and no command from the configuration runs.
+// args returns the arguments that scp gives to ssh, and the subsystem, or the command if there is
+// one: nothing is forwarded, and no command from the configuration runs.
 func (s *systemSSH) args(command string) []string {
 	if s.local {
 		return s.command[1:]

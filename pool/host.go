@@ -71,8 +71,8 @@ type Clock struct {
 // ownClock is a file of the server's process that nobody else looks at.
 const ownClock = "/proc/self/mountstats"
 
-// Ask asks the host, without waiting for the answer, unless it has been asked already. A stale stamp
-// makes the clock look further behind than it is, which is safe.
+// Ask asks the host, without waiting for the answer, unless it has been asked already. A stale
+// stamp makes the clock look further behind than it is, which is safe.
 func (k *Clock) Ask(c *usftp.Client) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -120,8 +120,8 @@ func (g *gauge) rate() (sum float64) {
 // begin starts a measurement for average.
 func (g *gauge) begin() { g.since.at, g.since.moved = time.Now(), g.s.stripes.Moved() }
 
-// average returns the rate since begin, and whether that is enough to compare it with another, or is
-// one of several parts of enough.
+// average returns the rate since begin, and whether that is enough to compare it with another, or
+// is one of several parts of enough.
 func (g *gauge) average(parts int) (rate float64, enough bool) {
 	took, moved := g.at.Sub(g.since.at), g.moved-g.since.moved
 	lanes := int64(1 + g.s.count())
@@ -222,7 +222,8 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 		// later rate would seem a gain.
 		steady := rate < growing*last && last < growing*rate
 		waiting := waits.Seconds() > mostly*took.Seconds()
-		// Both measurements must show spare time: one covers only a few ticks of the system's clock.
+		// Both measurements must show spare time: one covers only a few ticks of the system's
+		// clock.
 		if waiting && spare && hadSpare && steady && a.lasts() {
 			return heldDown, (rate + last) / 2
 		}
@@ -303,8 +304,8 @@ func (a *autoscaler) widen(ctx context.Context, connections int) bool {
 }
 
 // byWindows asks for connections: first for as many as the window makes worthwhile, then for twice
-// as many each time, while the windows limit the rate and enough is left. It also continues where the
-// windows do not limit, as long as each doubling raises the rate enough: on a lossy link each
+// as many each time, while the windows limit the rate and enough is left. It also continues where
+// the windows do not limit, as long as each doubling raises the rate enough: on a lossy link each
 // connection has a rate of its own far below its window. Otherwise it closes those that add
 // nothing.
 func (a *autoscaler) byWindows(ctx context.Context) {

@@ -46,8 +46,8 @@ func (s *swapper) RenameBeneath(ctx context.Context, top, from, to string) error
 	return s.FS.RenameBeneath(ctx, top, from, to)
 }
 
-// On our server nothing outside of the target is deleted or moved away, whatever links are swapped in
-// and when.
+// On our server nothing outside of the target is deleted or moved away, whatever links are swapped
+// in and when.
 func TestSyncDeletesBeneathTheTarget(t *testing.T) {
 	for name, o := range map[string]transfer.SyncOptions{
 		"deleted":    {Delete: true},

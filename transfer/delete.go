@@ -379,9 +379,9 @@ func (t remoteMirror) ready() {
 	})
 }
 
-// unmoved asks the host for the directory's real path, unless the host has beneath@usftp and follows
-// no link when it deletes. Plain SFTP cannot ask for that, so if a link replaces the directory between
-// this check and the deletion, the deletion follows it.
+// unmoved asks the host for the directory's real path, unless the host has beneath@usftp and
+// follows no link when it deletes. Plain SFTP cannot ask for that, so if a link replaces the
+// directory between this check and the deletion, the deletion follows it.
 func (t remoteMirror) unmoved(d *directory) error {
 	return t.over(d.target, func(client *usftp.Client, _ bool) error {
 		if private.OfClient(client).RemovesBeneath() {

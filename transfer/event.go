@@ -63,9 +63,9 @@ type Event struct {
 type Position struct {
 	Bytes   int64 `json:"bytes"`
 	Resumed int64 `json:"resumed,omitempty"` // of Bytes, those left by an earlier copy
-	// Finishing means, in Progress, that all bytes have arrived but are still being hashed, verified
-	// or synced, or that the source is being read again because it had just been written to. Checked
-	// is how far that has come, 0 if unknown.
+	// Finishing means, in Progress, that all bytes have arrived but are still being hashed,
+	// verified or synced, or that the source is being read again because it had just been written
+	// to. Checked is how far that has come, 0 if unknown.
 	Finishing bool          `json:"finishing,omitempty"`
 	Checked   int64         `json:"checked,omitempty"`
 	Elapsed   time.Duration `json:"elapsed_ns,omitempty"`

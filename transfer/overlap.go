@@ -19,7 +19,8 @@ var (
 	errNested     = errors.New("source and target are the same directory, or one is inside the other")
 )
 
-// overlap finds out whether the source and the target of a tree are one, or one is inside the other.
+// overlap finds out whether the source and the target of a tree are one, or one is inside the
+// other.
 type overlap struct {
 	t      *tree
 	marks  bool   // the copy is marked, since it may lie in the source
@@ -102,9 +103,9 @@ func (o *overlap) check(dir string) error {
 
 // If one end sees less of a machine than the other, because of a chroot or a bind mount, paths
 // prove nothing. So if both ends report the same file system number, a file whose name contains
-// this run's token lies in the copy until everything is listed. A walk looks for it in each directory
-// before anything there is copied. One that meets the token, there or in a temporary name, is inside
-// its own copy.
+// this run's token lies in the copy until everything is listed. A walk looks for it in each
+// directory before anything there is copied. One that meets the token, there or in a temporary
+// name, is inside its own copy.
 
 // near reports whether both ends may be on the same file system. It takes one round trip.
 func (o *overlap) near() bool {

@@ -152,7 +152,8 @@ func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
 	return m.Bytes, err
 }
 
-// proveRemote proves that what is in the file is the beginning of the source, and cuts off the rest.
+// proveRemote proves that what is in the file is the beginning of the source, and cuts off the
+// rest.
 func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 	info, err := f.Stat()
 	if err != nil {

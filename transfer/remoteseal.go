@@ -20,8 +20,8 @@ type sealing struct {
 }
 
 // run proves that the file is whole if several handles wrote it, cuts off what is left of an old
-// file, sets its attributes, and closes it. On a host that works in order everything is sent at once
-// and takes one round trip, in which the other handles are closed too.
+// file, sets its attributes, and closes it. On a host that works in order everything is sent at
+// once and takes one round trip, in which the other handles are closed too.
 func (s sealing) run() error {
 	o, c := s.o, s.c
 	var steps []step

@@ -238,8 +238,9 @@ func (j *journal) noteAside(c *fileCopy, p *placing) {
 	j.write(c, m)
 }
 
-// mayContinue reports whether anybody could continue from what a try leaves: a later run, which finds
-// it in the journal, or the next try of this one. Small files of a tree start over in any case.
+// mayContinue reports whether anybody could continue from what a try leaves: a later run, which
+// finds it in the journal, or the next try of this one. Small files of a tree start over in any
+// case.
 func (j *journal) mayContinue(c *fileCopy) bool {
 	renews := slices.ContainsFunc(c.conns(), (*pool.Conn).Renews)
 	return !c.isSmall() && j.provable(c) && (j.markName(c) != "" || c.ctx.Err() == nil && renews)

@@ -34,8 +34,8 @@ type SyncOptions struct {
 	// whole seconds, since SFTP has no others.
 	ModifyWindow time.Duration
 
-	// Only selects the files to copy. Other files still count as part of the source, so they are not
-	// deleted from the target.
+	// Only selects the files to copy. Other files still count as part of the source, so they are
+	// not deleted from the target.
 	Only SyncOnly
 
 	// Delete deletes from the target what the source does not have, once everything else is done
@@ -372,8 +372,9 @@ const bigInventory = 64 << 10
 
 // open gives the owner of a target directory all permissions, since something in it is about to
 // change. The directory gets the source's permissions when everything in it is done. If the host
-// refuses the change, open returns nil: what is about to be done then fails and says why. It returns
-// an error only if something else is in the directory's place, and nothing must be done in it.
+// refuses the change, open returns nil: what is about to be done then fails and says why. It
+// returns an error only if something else is in the directory's place, and nothing must be done in
+// it.
 func (s *syncing) open(d *directory) error {
 	if s.tree.options.DryRun || d.fresh || s.lock != nil && d.parent == nil {
 		return nil // the lock could be made in the target itself

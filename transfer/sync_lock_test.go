@@ -62,8 +62,8 @@ func TestSyncLock(t *testing.T) {
 	})
 }
 
-// The lock of a killed run is void once it is old, whatever it contains, or at once if its process is
-// known to have ended.
+// The lock of a killed run is void once it is old, whatever it contains, or at once if its process
+// is known to have ended.
 func TestSyncVoidLock(t *testing.T) {
 	gone := exec.Command(os.Args[0], "-test.run=^$")
 	if err := gone.Run(); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// An attrsHost records the modes that a client gives to directories, and calls before when a request
-// arrives that sets attributes or asks for a real path.
+// An attrsHost records the modes that a client gives to directories, and calls before when a
+// request arrives that sets attributes or asks for a real path.
 type attrsHost struct {
 	*osfs.FS
 	mu     sync.Mutex

@@ -104,8 +104,8 @@ func inTheWay(dirs []string, src, dst string) bool {
 	})
 }
 
-// census lists everything in a tree, with what a sync makes equal: the times of files only, if others
-// need not be equal, and rsync leaves what they have become.
+// census lists everything in a tree, with what a sync makes equal: the times of files only, if
+// others need not be equal, and rsync leaves what they have become.
 func census(t *testing.T, root string, all bool) (lines []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {

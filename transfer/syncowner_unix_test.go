@@ -14,8 +14,8 @@ import (
 
 // With Owners, files, directories and links get the numbers of the source's owner and group. If
 // nothing else differs, the owner is given as the reason and nothing is copied. Without Owners they
-// are left alone. Only root can give files away, so for others the test ends after a second run that
-// does nothing.
+// are left alone. Only root can give files away, so for others the test ends after a second run
+// that does nothing.
 func TestSyncOwners(t *testing.T) {
 	root := os.Getuid() == 0
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {

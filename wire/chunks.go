@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// ExtChunks is an extension of our own, version "1": a server lists the content-defined chunks of an
-// open file, so that a client can find what two versions of a file have in common. docs/chunks.md
-// describes it. The answer is [ChunksReply].
+// ExtChunks is an extension of our own, version "1": a server lists the content-defined chunks of
+// an open file, so that a client can find what two versions of a file have in common.
+// docs/chunks.md describes it. The answer is [ChunksReply].
 const ExtChunks = "chunks@usftp"
 
 // ChunkSumSize is how many bytes of a chunk's hash travel. They find chunks; they prove nothing.

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// MountTools are the programs that mount a directory of a host, by the names that `bench mount` knows.
+// MountTools are the programs that mount a directory of a host, by the names that `bench mount`
+// knows.
 var MountTools = []string{"sshfs", "rclone mount", "usftp mount"}
 
 // mountJob is what is done on a mounted directory.
@@ -40,8 +41,8 @@ var mountJobs = []mountJob{
 	{"random", "2,000 random reads of 4 KiB, 16 at once, in 256 MB", false, 256e6, 0, always(1)},
 }
 
-// mountRows are jobs on a mounted directory, each over links with three delays. They are smaller than
-// what usftp's bars name, so that all of them run in minutes.
+// mountRows are jobs on a mounted directory, each over links with three delays. They are smaller
+// than what usftp's bars name, so that all of them run in minutes.
 func mountRows() []Row {
 	var all []Row
 	for _, job := range mountJobs {

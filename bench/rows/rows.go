@@ -249,8 +249,8 @@ func rateRows(upload bool) []Row {
 	}
 }
 
-// hostsRow sends a part of the file to eight hosts, and all of it to one: as many bytes either way. The
-// hosts are eight names of one server, which has a process for each.
+// hostsRow sends a part of the file to eight hosts, and all of it to one: as many bytes either way.
+// The hosts are eight names of one server, which has a process for each.
 func hostsRow() Row {
 	const eight = "usftp cp --hosts"
 	return Row{

@@ -19,8 +19,8 @@ const (
 	// segmentHeader is IPv4 and TCP with time stamps: what each segment of a run will carry on a
 	// wire.
 	segmentHeader = 20 + 32
-	// mostPackets bounds the packets on their way in one direction, or of one connection where these
-	// have rates of their own, beside the bytes that the queue bounds.
+	// mostPackets bounds the packets on their way in one direction, or of one connection where
+	// these have rates of their own, beside the bytes that the queue bounds.
 	mostPackets = 1 << 16
 )
 

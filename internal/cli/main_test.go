@@ -22,7 +22,8 @@ import (
 
 // The test binary is also the command, if started as "usftp", which is in PATH for the tests.
 func TestMain(m *testing.M) {
-	// The tests wait far more than they compute: for logins, cut connections, and time that must pass.
+	// The tests wait far more than they compute: for logins, cut connections, and time that must
+	// pass.
 	flag.Set("test.parallel", "8")
 	if filepath.Base(os.Args[0]) == "sftp-server" {
 		os.Exit(Main(os.Args[1:]))

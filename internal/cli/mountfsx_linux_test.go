@@ -31,8 +31,8 @@ func runFSX(t *testing.T, name string, operations, round int, may ...syscall.Err
 	return err == nil
 }
 
-// A file on a mount holds what was written to it, by whatever mixture of calls: for a minute, or for
-// the time that USFTP_FSX_TIME says.
+// A file on a mount holds what was written to it, by whatever mixture of calls: for a minute, or
+// for the time that USFTP_FSX_TIME says.
 func TestMountFSX(t *testing.T) {
 	if os.Getenv("USFTP_FSX") == "" {
 		t.Skip("USFTP_FSX does not name fsx")

@@ -85,9 +85,9 @@ func (p *Proxy) Restore() {
 }
 
 // Hold holds back the bytes of the connections that are open, and lets new ones pass: when a link
-// comes back, TCP may take minutes to send again on a connection from before. release lets pass what
-// their senders still want to send, and nothing of those that have reset them: the last of it before
-// the end, so that a server answers. It returns when they have ended.
+// comes back, TCP may take minutes to send again on a connection from before. release lets pass
+// what their senders still want to send, and nothing of those that have reset them: the last of it
+// before the end, so that a server answers. It returns when they have ended.
 func (p *Proxy) Hold() (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

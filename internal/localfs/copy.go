@@ -1,5 +1,6 @@
-// Package localfs is what only a local file system has: owners, links, locks, holes, temporary names,
-// and the cheapest way to copy one file to another, hashing it on the way; see [Copy] and [Choose].
+// Package localfs is what only a local file system has: owners, links, locks, holes, temporary
+// names, and the cheapest way to copy one file to another, hashing it on the way; see [Copy] and
+// [Choose].
 package localfs
 
 import (

@@ -164,8 +164,8 @@ func (f *FS) stat(ctx context.Context, n *node) (attrs, time.Duration, error) {
 	return a, 0, nil // somebody keeps writing
 }
 
-// overtaken reports whether an open file was changed here after a request, whose answer may not know
-// of it, and the size that the file has had since.
+// overtaken reports whether an open file was changed here after a request, whose answer may not
+// know of it, and the size that the file has had since.
 func (n *node) overtaken(asked time.Time) (size uint64, overtaken bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

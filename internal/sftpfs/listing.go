@@ -146,10 +146,12 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 	return l.entries, nil
 }
 
-// mostEntries is how many names a directory may have to be listed at all. Some server may never end.
+// mostEntries is how many names a directory may have to be listed at all. Some server may never
+// end.
 const mostEntries = 2_000_000
 
-// listPath asks for the names in a directory, and gives up beyond a number of them; 0 is mostEntries.
+// listPath asks for the names in a directory, and gives up beyond a number of them; 0 is
+// mostEntries.
 func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, error) {
 	if most == 0 {
 		most = mostEntries
@@ -242,7 +244,8 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 	return a, asked, exists, known
 }
 
-// useAhead takes over the list of a directory that was made ahead, and reports whether there is one.
+// useAhead takes over the list of a directory that was made ahead, and reports whether there is
+// one.
 func (f *FS) useAhead(ctx context.Context, dir *node) bool {
 	path, ok := f.tree.path(dir)
 	if !ok || !f.scout.has(path) {

@@ -227,8 +227,8 @@ const longestTarget = 4095
 
 // contained reports whether a link stays below the root of the mount, whatever a hostile host makes
 // of the other names: the kernel resolves links here, so one that leads out makes programs read and
-// write local files (CVE-2026-47187 was this in sshfs). A link may go up as far as the root. Behind a
-// name ".." is refused, because that name may be a link itself.
+// write local files (CVE-2026-47187 was this in sshfs). A link may go up as far as the root. Behind
+// a name ".." is refused, because that name may be a link itself.
 func contained(target string, depth int) bool {
 	if path.IsAbs(target) {
 		return false

@@ -50,8 +50,8 @@ type reader struct {
 	all     *readMemory
 }
 
-// readMemory is how much memory all readers use for what they read ahead, including chunks that were
-// dropped before their answers arrived.
+// readMemory is how much memory all readers use for what they read ahead, including chunks that
+// were dropped before their answers arrived.
 type readMemory struct {
 	bytes atomic.Int64
 	swept atomic.Int64 // when idle readers were last dropped, in Unix nanoseconds
@@ -107,8 +107,8 @@ func (r *reader) forget() {
 	r.chunks, r.run, r.window = nil, 0, nil
 }
 
-// dropOld discards what may have been read before an extent arrived. Until then a program that reads
-// next to what was written has the host's old contents read ahead.
+// dropOld discards what may have been read before an extent arrived. Until then a program that
+// reads next to what was written has the host's old contents read ahead.
 func (r *reader) dropOld(e *extent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,8 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 }
 
 // plan returns the chunks that hold a range if the file is read in order, after requesting them and
-// those that come next; collected must be called after waiting for them. Otherwise plan returns nil.
+// those that come next; collected must be called after waiting for them. Otherwise plan returns
+// nil.
 func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int64]*chunk {
 	node.mu.Lock()
 	size := int64(node.attrs.size)

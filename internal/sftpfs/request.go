@@ -12,11 +12,12 @@ import (
 // interruptGrace is how long a request may still run after a signal that does not end the program.
 // The kernel tells a file system of every signal, including SIGCHLD and timers, and programs do not
 // expect those to interrupt stat or mkdir. Go's runtime sends itself signals, too, and calls rmdir
-// again after EINTR, which fails if the first call was carried out: hence also while the link is down.
+// again after EINTR, which fails if the first call was carried out: hence also while the link is
+// down.
 const interruptGrace = 2 * time.Second
 
-// brief is how long a call may take before it can be interrupted. A goroutine for each call, to wait
-// for a signal, would cost as much as a call that is answered from memory.
+// brief is how long a call may take before it can be interrupted. A goroutine for each call, to
+// wait for a signal, would cost as much as a call that is answered from memory.
 const brief = 10 * time.Millisecond
 
 // request returns the context of one call by the kernel. The caller must call stop when the call is

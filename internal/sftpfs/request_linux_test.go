@@ -10,8 +10,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// A signal also interrupts a call that had only just begun when it came. A call that has ended waits
-// for no signal and leaves nothing behind.
+// A signal also interrupts a call that had only just begun when it came. A call that has ended
+// waits for no signal and leaves nothing behind.
 func TestInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &FS{ctx: t.Context()}

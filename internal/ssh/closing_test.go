@@ -11,8 +11,8 @@ import (
 )
 
 // TestNothingFollowsClose: while one side closes channels, its answers to requests and its window
-// adjustments are under way. None may follow CLOSE: the peer has forgotten the channel, and ends the
-// connection, as ours does here.
+// adjustments are under way. None may follow CLOSE: the peer has forgotten the channel, and ends
+// the connection, as ours does here.
 func TestNothingFollowsClose(t *testing.T) {
 	const rounds, requests = 100, 10
 	user := signer(t, "ed25519")
@@ -73,7 +73,8 @@ func TestNothingFollowsClose(t *testing.T) {
 	serving.Wait()
 }
 
-// TestAnswerAfterClose: a request that is answered only after the channel was closed gets no answer.
+// TestAnswerAfterClose: a request that is answered only after the channel was closed gets no
+// answer.
 func TestAnswerAfterClose(t *testing.T) {
 	user := signer(t, "ed25519")
 	client, server := connect(t, clientConfig(user), serverConfig(t, user.PublicKey()))

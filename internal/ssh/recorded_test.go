@@ -210,7 +210,8 @@ func sftpAsk(t *testing.T, ch *ssh.Channel, packet []byte) {
 	must(t, err)
 }
 
-// playServer lets a client in, reads what it sends to its program, exchanges keys, and sends it back.
+// playServer lets a client in, reads what it sends to its program, exchanges keys, and sends it
+// back.
 func playServer(t *testing.T, s *recordedSession, conn net.Conn) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

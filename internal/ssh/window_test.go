@@ -35,7 +35,8 @@ func (d *delayed) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// overLongLink joins a client and a server (see echo) over a link of 100 ms. It must run under synctest.
+// overLongLink joins a client and a server (see echo) over a link of 100 ms. It must run under
+// synctest.
 func overLongLink(t *testing.T, cc *ssh.ClientConfig, sc *ssh.ServerConfig) (c, s *ssh.Conn) {
 	t.Helper()
 	a, b := memPipe()

@@ -294,7 +294,8 @@ func (l *lazy) Read(p []byte) (int, error) {
 	return copy(p, text), nil
 }
 
-// TestFileOntoItself: a client that reads, a piece at a time, the file that it writes finds it whole.
+// TestFileOntoItself: a client that reads, a piece at a time, the file that it writes finds it
+// whole.
 func TestFileOntoItself(t *testing.T) {
 	const size = 300_000
 	for _, was := range []int{size, size + 5000} {

@@ -101,8 +101,8 @@ func (l *login) program(request *transport.Request) program {
 }
 
 // sftp serves SFTP to the end of the channel, which comes after all that had arrived when the
-// connection ended: a client that hung up within a packet is told from one that was done. That takes
-// no time; work for a client that is gone is given up.
+// connection ended: a client that hung up within a packet is told from one that was done. That
+// takes no time; work for a client that is gone is given up.
 func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 	ctx, cancel := context.WithCancel(l.server.ctx)
 	defer cancel()

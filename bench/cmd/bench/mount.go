@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// mountCommands mount $FAR, a directory of the host, at $AT, and return when it is there. rclone has
-// no cache of contents, so that its close waits for the host as that of the others does.
+// mountCommands mount $FAR, a directory of the host, at $AT, and return when it is there. rclone
+// has no cache of contents, so that its close waits for the host as that of the others does.
 var mountCommands = map[string]string{
 	"sshfs": `sshfs -F "$CONFIG" "host:$FAR" "$AT"`,
 	"rclone mount": `rclone --config /dev/null mount --daemon ":sftp,host=$ADDRESS,port=$PORT,user=$USER,` +
@@ -49,8 +49,8 @@ var mountedJobs = map[string]mountedJob{
 	"random":   {direct: func(at string) error { return readRandomly(filepath.Join(at, "source")) }},
 }
 
-// mountMain mounts the directory of $SRC, does a job there, and writes how long it took to $TOOK. The
-// login, mounting and unmounting do not count.
+// mountMain mounts the directory of $SRC, does a job there, and writes how long it took to $TOOK.
+// The login, mounting and unmounting do not count.
 func mountMain(arguments []string) (err error) {
 	if len(arguments) != 2 {
 		return errors.New("usage: bench mount TOOL JOB")

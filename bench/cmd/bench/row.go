@@ -106,7 +106,8 @@ func runRow(ctx context.Context, o options, row rows.Row,
 // known.
 //
 // Each round has an order of its own, the same in every session. Some contestants keep the machine
-// busy after their end, for example while what scp -r made is removed; whoever is next pays for that.
+// busy after their end, for example while what scp -r made is removed; whoever is next pays for
+// that.
 func takeTurns[C any](ctx context.Context, rounds int, contestants []C,
 	run func(C, int) (result.Run, error), keep func(result.Run) error) (runs []result.Run, err error) {
 	for round := 1; round <= rounds; round++ {

@@ -26,7 +26,8 @@ type usftpServer struct {
 	cmd    *exec.Cmd
 }
 
-// startUsftp starts usftp serve beside an sshd, at the far end of a link or, with none, on loopback.
+// startUsftp starts usftp serve beside an sshd, at the far end of a link or, with none, on
+// loopback.
 func startUsftp(program string, beside *sshd.Server, far *wan.Side) (s *usftpServer, err error) {
 	port, start := usftpPort, (*exec.Cmd).Start
 	await := func() error { return awaitListener(net.JoinHostPort(beside.Address, port)) }

@@ -1,5 +1,5 @@
-// Report turns the raw results of the benchmarks into BENCHMARKS.md, its chart, and the details behind
-// both. Run it in the module's directory.
+// Report turns the raw results of the benchmarks into BENCHMARKS.md, its chart, and the details
+// behind both. Run it in the module's directory.
 //
 //	go run ./cmd/report
 package main

@@ -51,8 +51,8 @@ func (f figures) median(of func(result.Run) float64) float64 {
 	return result.Median(values)
 }
 
-// serverCell shows sshd's processor time, except from runs that could miss the time of processes that
-// outlived their session.
+// serverCell shows sshd's processor time, except from runs that could miss the time of processes
+// that outlived their session.
 func (f figures) serverCell(factor float64) string {
 	for _, run := range f.rounds {
 		if !run.ServerWhole {

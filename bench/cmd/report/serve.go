@@ -15,8 +15,8 @@ type servedRow struct {
 	measuredRow
 }
 
-// The goals of the server: faster than SFTPGo, with a part of its processor time, and no slower than
-// OpenSSH.
+// The goals of the server: faster than SFTPGo, with a part of its processor time, and no slower
+// than OpenSSH.
 var processorGoal = map[string]float64{"SFTP": 0.7, "SCP": 0.6}
 
 // full is the share of its time from which a core counts as full. The rest is the login, and what
@@ -151,8 +151,8 @@ func (s served) cell(name, format string, of func(result.Run) float64) string {
 	return fmt.Sprintf(format, f.median(of))
 }
 
-// serverCell shows the server's processor time for each GiB. Only sshd has children that an older run
-// could miss; the other servers are single processes, or HAProxy and two of them.
+// serverCell shows the server's processor time for each GiB. Only sshd has children that an older
+// run could miss; the other servers are single processes, or HAProxy and two of them.
 func (s served) serverCell(name string) string {
 	if f := s.servers[name]; name == rows.OpenSSH && len(f.rounds) > 0 {
 		return f.serverCell(float64(1<<30) / float64(f.bytes))

@@ -25,8 +25,8 @@ type hostReader struct {
 }
 
 // Hosts returns the hosts that ssh knows by name: those of Host lines in config or, if that is
-// empty, in the user's and the system's ssh_config, with what they include, and those of known_hosts
-// files that are not hashed, those with a port as "host:2222". They are sorted.
+// empty, in the user's and the system's ssh_config, with what they include, and those of
+// known_hosts files that are not hashed, those with a port as "host:2222". They are sorted.
 func Hosts(config string) []string {
 	home, _ := os.UserHomeDir()
 	r := &hostReader{home: home, names: make(map[string]bool), read: make(map[string]bool)}

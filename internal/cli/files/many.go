@@ -56,7 +56,8 @@ func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
 	})
 }
 
-// checkEach refuses operands that are not paths on each host, and questions from many hosts at once.
+// checkEach refuses operands that are not paths on each host, and questions from many hosts at
+// once.
 func (c *command) checkEach(cmd *cobra.Command, operands []string) error {
 	if cmd.Flags().Changed("interactive") {
 		return errors.New("-i cannot be used with --hosts")

@@ -64,7 +64,8 @@ func (h *history) rewrite(lines []string) error {
 }
 
 // wants reports whether a line should be kept: one that begins with a space should not, nor the
-// same line twice in a row. The editor shows lines as they are, so none may have control characters.
+// same line twice in a row. The editor shows lines as they are, so none may have control
+// characters.
 func (h *history) wants(line string) bool {
 	return strings.TrimSpace(line) != "" && line[0] != ' ' && line != h.last &&
 		ui.Printable(line) == line

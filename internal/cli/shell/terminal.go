@@ -133,7 +133,8 @@ func (t *terminal) ask(ctx context.Context, question string) (yes bool, err erro
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y"), err
 }
 
-// readLine reads a line. The error is io.EOF, liner.ErrPromptAborted for Ctrl-C, or the cause of ctx.
+// readLine reads a line. The error is io.EOF, liner.ErrPromptAborted for Ctrl-C, or the cause of
+// ctx.
 func (t *terminal) readLine(ctx context.Context, prompt string) (string, error) {
 	if ctx.Err() != nil { // the editor may still be reading for the last caller
 		return "", context.Cause(ctx)

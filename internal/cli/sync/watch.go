@@ -99,10 +99,10 @@ func (w *watcher) startOver() error {
 	return w.add(w.root)
 }
 
-// watchMoved watches what has lost its watch by a move. A directory in one that was moved is watched
-// under its old name until the move is reported, and cannot be watched under the new one as well.
-// When the move is reported the watch ends, even if the directory was found under its new name
-// before that.
+// watchMoved watches what has lost its watch by a move. A directory in one that was moved is
+// watched under its old name until the move is reported, and cannot be watched under the new one as
+// well. When the move is reported the watch ends, even if the directory was found under its new
+// name before that.
 func (w *watcher) watchMoved() error {
 	w.moved = false
 	before := make(map[string]bool)

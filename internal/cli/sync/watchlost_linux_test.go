@@ -25,9 +25,9 @@ import (
 )
 
 // A thousand random changes, during which ten connections are lost, the last one together with the
-// last change: 5 s after it both trees are equal. The files, the changes and the system's reports of
-// them are real. The link of 10 ms, the logins and the clock are simulated, so that the 5 s are what
-// the watcher, the retries and the link take, however busy the machine is.
+// last change: 5 s after it both trees are equal. The files, the changes and the system's reports
+// of them are real. The link of 10 ms, the logins and the clock are simulated, so that the 5 s are
+// what the watcher, the retries and the link take, however busy the machine is.
 func TestWatchWhileConnectionsAreLost(t *testing.T) {
 	for seed := range uint64(soak.Runs(1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

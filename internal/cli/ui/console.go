@@ -13,7 +13,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A Console is standard error: messages and, on a terminal, a few lines below them that are redrawn.
+// A Console is standard error: messages and, on a terminal, a few lines below them that are
+// redrawn.
 type Console struct {
 	file *os.File
 	row  *row // of one host among several, which writes to the board's console

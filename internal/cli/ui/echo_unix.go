@@ -17,8 +17,8 @@ func echoOff(fd int) error {
 	})
 }
 
-// readHidden reads a line after echoOff. term.ReadPassword would turn the echo off again, which may be
-// after a signal has restored the terminal, and just before the program ends.
+// readHidden reads a line after echoOff. term.ReadPassword would turn the echo off again, which may
+// be after a signal has restored the terminal, and just before the program ends.
 func readHidden(f *os.File) (string, error) { return ReadLine(f) }
 
 // SignalsOff has a terminal give Ctrl-C and Ctrl-Z as keys.

@@ -299,8 +299,8 @@ func sizeTest(argument string) (expressionTest, error) {
 	})
 }
 
-// timeTest is -mtime, -mmin and the like. As in GNU's find, "-mtime n" is from n up to n+1 days ago,
-// "-mtime +n" at least n+1 days, and "-mmin n" from n-1 up to n minutes.
+// timeTest is -mtime, -mmin and the like. As in GNU's find, "-mtime n" is from n up to n+1 days
+// ago, "-mtime +n" at least n+1 days, and "-mmin n" from n-1 up to n minutes.
 func timeTest(argument string, unit time.Duration, access bool) (expressionTest, error) {
 	sign, number := compare(argument)
 	n, err := strconv.ParseFloat(number, 64)

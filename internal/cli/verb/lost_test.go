@@ -185,7 +185,8 @@ func TestRemoveMissing(t *testing.T) {
 	}
 }
 
-// TestInterruptedAgain: Ctrl-C during another run is what ended the verb, not that less was printed.
+// TestInterruptedAgain: Ctrl-C during another run is what ended the verb, not that less was
+// printed.
 func TestInterruptedAgain(t *testing.T) {
 	t.Parallel()
 	l := newLossy(t)

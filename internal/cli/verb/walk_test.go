@@ -109,8 +109,8 @@ func listing(t *testing.T, entries int, end []sftptest.Action) (r *rig, opened f
 	return newRig(client), func() int { client.RealPath("/"); return openings }
 }
 
-// TestListingBreaksOff: where a listing fails after some parts of it were visited, nothing is visited
-// again, and the failure is told once.
+// TestListingBreaksOff: where a listing fails after some parts of it were visited, nothing is
+// visited again, and the failure is told once.
 func TestListingBreaksOff(t *testing.T) {
 	for name, code := range map[string]wire.Code{"failure": wire.Failure, "permission": wire.PermissionDenied} {
 		t.Run(name, func(t *testing.T) {
