@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp/internal/localfs"
@@ -24,45 +25,49 @@ func TestFailedRunForgetsNothing(t *testing.T) {
 		"refused": sftptest.Refuse(wire.NoSpaceOnFilesystem, ""), "lost": sftptest.Hangup()} {
 		for _, resume := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, resume %v", name, resume), func(t *testing.T) {
-				var run atomic.Int64
-				b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-					switch {
-					case r.Type != wire.TypeWrite || r.Offset < 1<<20:
-					case run.Load() == 1:
-						return []sftptest.Action{sftptest.Hangup()}
-					case run.Load() == 2:
-						return []sftptest.Action{second}
+				synctest.Test(t, func(t *testing.T) {
+					// What was answered before a connection is cut off has arrived.
+					link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}
+					var run atomic.Int64
+					b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+						switch {
+						case r.Type != wire.TypeWrite || r.Offset < 1<<20:
+						case run.Load() == 1:
+							return []sftptest.Action{sftptest.Hangup()}
+						case run.Load() == 2:
+							return []sftptest.Action{second}
+						}
+						return nil
+					}}, link)
+					data := random(3 << 20)
+					source, journal := b.local("source", data), filepath.Join(b.dir, "journal")
+					next := func(resume bool) (transfer.Result, error) {
+						run.Add(1)
+						b.redials(link, nil)
+						return b.job(upload, source, "/target", func(j *copyJob) {
+							j.Options.Journal, j.Options.Resume = journal, resume
+						})
 					}
-					return nil
-				}}, sftptest.LinkConfig{})
-				data := random(3 << 20)
-				source, journal := b.local("source", data), filepath.Join(b.dir, "journal")
-				next := func(resume bool) (transfer.Result, error) {
-					run.Add(1)
-					b.redials(sftptest.LinkConfig{}, nil)
-					return b.job(upload, source, "/target", func(j *copyJob) {
-						j.Options.Journal, j.Options.Resume = journal, resume
-					})
-				}
-				if result, err := next(false); err == nil || result.LeftBehind == "" {
-					t.Fatalf("the first run: %+v, %v", result, err)
-				}
-				if _, err := next(false); err == nil {
-					t.Fatal("the second run succeeded")
-				}
-				if notes, err := os.ReadDir(journal); len(notes) != 1 {
-					t.Errorf("%d notes are in the journal, %v", len(notes), err)
-				}
-				result, err := next(resume)
-				if err != nil || !bytes.Equal(b.remote("/target"), data) || resume != (result.Resumed > 0) {
-					t.Errorf("%+v, %v", result, err)
-				}
-				if left := b.temporaries(); len(left) > 0 {
-					t.Errorf("left behind: %q", left)
-				}
-				if notes, _ := os.ReadDir(journal); len(notes) > 0 {
-					t.Errorf("%d notes are left in the journal", len(notes))
-				}
+					if result, err := next(false); err == nil || result.LeftBehind == "" {
+						t.Fatalf("the first run: %+v, %v", result, err)
+					}
+					if _, err := next(false); err == nil {
+						t.Fatal("the second run succeeded")
+					}
+					if notes, err := os.ReadDir(journal); len(notes) != 1 {
+						t.Errorf("%d notes are in the journal, %v", len(notes), err)
+					}
+					result, err := next(resume)
+					if err != nil || !bytes.Equal(b.remote("/target"), data) || resume != (result.Resumed > 0) {
+						t.Errorf("%+v, %v", result, err)
+					}
+					if left := b.temporaries(); len(left) > 0 {
+						t.Errorf("left behind: %q", left)
+					}
+					if notes, _ := os.ReadDir(journal); len(notes) > 0 {
+						t.Errorf("%d notes are left in the journal", len(notes))
+					}
+				})
 			})
 		}
 	}
