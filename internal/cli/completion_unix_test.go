@@ -207,6 +207,9 @@ func TestCompletionThroughMaster(t *testing.T) {
 		t.Fatalf("ssh -M: %v: %s", err, out)
 	}
 	t.Cleanup(func() { exec.Command(ssh, "-F", sshd.ConfigFile, "-O", "exit", "testhost").Run() })
+	if out, err := exec.Command(ssh, "-F", sshd.ConfigFile, "testhost", "true").CombinedOutput(); err != nil {
+		t.Fatalf("ssh: %v: %s", err, out) // a channel: the master's login is in the log now
+	}
 	logins := strings.Count(sshd.Log(), "Accepted")
 	wantCompleted(t, completed(t, "", "ls", "--config", sshd.ConfigFile, "testhost:"+root+"/alph"), "testhost:"+root+"/alpha.txt")
 	if now := strings.Count(sshd.Log(), "Accepted"); now != logins {

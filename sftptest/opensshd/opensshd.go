@@ -4,8 +4,6 @@
 package opensshd
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -14,7 +12,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -55,15 +52,17 @@ type Server struct {
 	AuthorizedKeys string // a file to add keys to
 	HostKeys       []string
 
-	log    syncBuffer
-	exited chan struct{}
+	log string // the name of its log
 }
 
 // Addr is Host and Port.
 func (s *Server) Addr() string { return net.JoinHostPort(s.Host, fmt.Sprint(s.Port)) }
 
-// Log returns what sshd has logged so far.
-func (s *Server) Log() string { return s.log.String() }
+// Log returns what sshd has logged so far. It has logged a login before it opens a channel.
+func (s *Server) Log() string {
+	text, _ := os.ReadFile(s.log)
+	return string(text)
+}
 
 // Find returns the path of one of OpenSSH's programs. If it is missing the test is skipped with an
 // explanation, or fails if [RequireEnv] is set.
@@ -188,38 +187,45 @@ func (s *Server) run(t testing.TB, sshd, sftp string, o Options) {
 	}
 }
 
-// launch starts sshd and waits until it listens.
+// launch starts sshd and waits until it listens. Its log is a file, which has a line as soon as sshd
+// has written it, and which nobody waits for at the end while a session has it open.
 func (s *Server) launch(t testing.TB, sshd, config string) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, sshd, "-D", "-e", "-f", config)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 2 * time.Second
-	s.log.reset("Server listening")
-	cmd.Stdout, cmd.Stderr = &s.log, &s.log
-	if err := cmd.Start(); err != nil {
-		cancel()
+	s.log = filepath.Join(s.Dir, "log")
+	log, err := os.Create(s.log)
+	if err != nil {
 		t.Fatal(err)
 	}
-	s.exited = make(chan struct{})
-	exited := s.exited
+	defer log.Close()
+	cmd := exec.Command(sshd, "-D", "-e", "-f", config)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan struct{})
 	go func() {
 		cmd.Wait()
 		close(exited)
 	}()
 	stop := func() {
-		cancel()
+		cmd.Process.Signal(os.Interrupt)
 		<-exited
 	}
-	select {
-	case <-s.log.seen:
-		t.Cleanup(stop)
-		return nil
-	case <-exited:
-		cancel()
-		return errors.New("it ended")
-	case <-time.After(20 * time.Second):
-		stop()
-		return errors.New("it does not listen after 20 s")
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	limit := time.After(20 * time.Second)
+	for {
+		select {
+		case <-look.C:
+			if strings.Contains(s.Log(), "Server listening") {
+				t.Cleanup(stop)
+				return nil
+			}
+		case <-exited:
+			return errors.New("it ended")
+		case <-limit:
+			stop()
+			return errors.New("it does not listen after 20 s")
+		}
 	}
 }
 
@@ -271,36 +277,4 @@ func read(t testing.TB, file string) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// A syncBuffer holds a log, and signals when a text appears.
-type syncBuffer struct {
-	mu   sync.Mutex
-	buf  bytes.Buffer
-	want string
-	seen chan struct{}
-}
-
-func (b *syncBuffer) reset(want string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.buf.Reset()
-	b.want, b.seen = want, make(chan struct{})
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.buf.Write(p)
-	if b.want != "" && strings.Contains(b.buf.String(), b.want) {
-		b.want = ""
-		close(b.seen)
-	}
-	return len(p), nil
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
