@@ -63,6 +63,9 @@ func (n *node) learnAttrs(a attrs, asked time.Time) {
 	if n.fetched.After(asked) || n.changed.After(asked) {
 		return // something newer is known
 	}
+	if n.touched.After(asked) {
+		a.mtime = max(a.mtime, n.attrs.mtime)
+	}
 	n.attrs, n.fetched = a, asked
 	n.learnVersion(asked)
 }
@@ -124,7 +127,7 @@ func (f *FS) touched(dir *node) {
 	now := f.now()
 	dir.mu.Lock()
 	defer dir.mu.Unlock()
-	dir.changed = time.Now()
+	dir.touched = time.Now()
 	dir.attrs.mtime = max(dir.attrs.mtime, now)
 }
 
@@ -142,19 +145,12 @@ func (f *FS) stat(ctx context.Context, n *node) (attrs, time.Duration, error) {
 		return a, left, nil
 	}
 	var a attrs
-	var asked time.Time
 	for range 3 {
-		err := f.onPath(n, func(path string) error {
-			return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-				asked = time.Now()
-				a, err = f.look(c, path)
-				return err
-			})
-		})
-		if err != nil {
+		var asked time.Time
+		var err error
+		if a, asked, err = f.renew(ctx, n); err != nil {
 			return attrs{}, 0, err
 		}
-		n.learnAttrs(a, asked)
 		size, overtaken := n.overtaken(asked)
 		if !overtaken {
 			return a, f.options.Cache, nil
@@ -162,6 +158,21 @@ func (f *FS) stat(ctx context.Context, n *node) (attrs, time.Duration, error) {
 		a.size = max(a.size, size)
 	}
 	return a, 0, nil // somebody keeps writing
+}
+
+// renew requests a node's attributes.
+func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err error) {
+	err = f.onPath(n, func(path string) error {
+		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
+			asked = time.Now()
+			a, err = f.look(c, path)
+			return err
+		})
+	})
+	if err == nil {
+		n.learnAttrs(a, asked)
+	}
+	return a, asked, err
 }
 
 // overtaken reports whether an open file was changed here after a request, whose answer may not

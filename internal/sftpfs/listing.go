@@ -222,8 +222,8 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 	}
 	d.used++
 	// Programs such as tar and git look up one name after the other, to see whether a file exists
-	// before they make it. The list is kept fresh for them, so that only the first lookup asks the
-	// host.
+	// before they make it. The list and the directory's attributes are kept fresh for them, so that
+	// only the first lookup asks the host.
 	refresh := d.reading == 0 && len(d.listed) <= mostRefreshed && d.used > 2 &&
 		age > f.options.Cache/2
 	n.mu.Unlock()
@@ -231,6 +231,9 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 		go func() {
 			ctx, cancel := context.WithTimeout(f.ctx, f.options.Cache+f.options.Timeout)
 			defer cancel()
+			var renewing sync.WaitGroup
+			defer renewing.Wait()
+			renewing.Go(func() { f.renew(ctx, n) })
 			entries, err := f.readNames(ctx, n, mostRefreshed)
 			if err != nil {
 				n.mu.Lock()

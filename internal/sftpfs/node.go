@@ -28,6 +28,7 @@ type node struct {
 	attrs   attrs     // as the server last said
 	fetched time.Time // when attrs were requested; zero if they are not known
 	changed time.Time // when the file was last changed here
+	touched time.Time // of a directory: when a name in it was last changed here
 	ctime   uint32    // status change, by the host's clock; the protocol has no such time
 	version version   // of the contents that the kernel may have cached
 	since   time.Time // when that version was first seen

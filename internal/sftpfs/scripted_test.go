@@ -19,7 +19,9 @@ import (
 // scripted is a file system of a scripted server, without a kernel: tests make its calls.
 type scripted struct {
 	*FS
-	server *sftptest.Scripted
+	server  *sftptest.Scripted
+	link    sftptest.LinkConfig
+	version string // of the server
 
 	mu  sync.Mutex
 	end *sftptest.End
@@ -28,6 +30,22 @@ type scripted struct {
 func mountScripted(t *testing.T, cache time.Duration, script sftptest.Script) *scripted {
 	t.Helper()
 	s := &scripted{server: sftptest.NewServer(t, script)}
+	s.mount(t, cache)
+	return s
+}
+
+// mountOpenSSH mounts a directory of a server that is known to work in order, over a link with a
+// delay.
+func mountOpenSSH(t *testing.T, roundTrip, cache time.Duration) *scripted {
+	t.Helper()
+	s := &scripted{server: sftptest.NewServer(t, sftptest.Script{}), version: "SSH-2.0-OpenSSH_10.0",
+		link: sftptest.LinkConfig{ToServer: roundTrip / 2, ToClient: roundTrip / 2}}
+	s.mount(t, cache)
+	return s
+}
+
+func (s *scripted) mount(t *testing.T, cache time.Duration) {
+	t.Helper()
 	host, err := s.dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -43,16 +61,15 @@ func mountScripted(t *testing.T, cache time.Duration, script sftptest.Script) *s
 		}
 		s.cut()
 	})
-	return s
 }
 
 // dial connects to the server.
 func (s *scripted) dial(context.Context) (pool.Host, error) {
-	end := s.server.Dial(sftptest.LinkConfig{})
+	end := s.server.Dial(s.link)
 	s.mu.Lock()
 	s.end = end
 	s.mu.Unlock()
-	client, err := usftp.NewClientPipe(end, end)
+	client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion(s.version))
 	return pool.Host{Client: client, Redial: s.dial}, err
 }
 
