@@ -102,7 +102,7 @@ func flagForm(f *pflag.Flag) (form, text string) {
 // column writes a term and, starting at a column, its meaning.
 func column(w io.Writer, width int, term, text string) {
 	line := fmt.Sprintf("  %-*s", width, term)
-	if len(term) >= width {
+	if term != "" && len(term) >= width {
 		fmt.Fprintln(w, line)
 		line = strings.Repeat(" ", width+2)
 	}

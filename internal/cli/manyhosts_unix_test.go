@@ -344,7 +344,7 @@ func TestManyVerbs(t *testing.T) {
 		{"chmod", []string{"chmod", "600", ":f"}, ""},
 		{"mv", []string{"mv", ":f", ":a/g"}, ""},
 		{"find", []string{"find", ":a", "-type", "f"}, each("HOST: a/g")},
-		{"rm -v", []string{"rm", "-rv", ":a/g"}, each("HOST: removed a/g")},
+		{"rm -v", []string{"rm", "-rv", ":a/g"}, each("HOST: removed 'a/g'")},
 		{"patterns", []string{"ls", "-d", ":a*"}, each("HOST: a")},
 	} {
 		got := on(test.args...)
@@ -372,13 +372,16 @@ func TestManyVerbs(t *testing.T) {
 	if failed != 1 || !strings.Contains(got.stderr, "usftp: web2: cannot access web2:a") {
 		t.Errorf("%d failed: %s", failed, got.stderr)
 	}
-	for _, test := range []struct{ args, says string }{
-		{"rm -i :f", "-i cannot be used with --hosts"},
-		{"ls c:f", "c:f names one host"},
-		{"ls f", "needs a path on each host"},
-		{"ls", "missing operand"},
+	for _, test := range []struct {
+		args, says string
+		code       int
+	}{
+		{"rm -i :f", "-i cannot be used with --hosts", 1},
+		{"ls c:f", "c:f names one host", 2},
+		{"ls f", "needs a path on each host", 2},
+		{"ls", "missing operand", 2},
 	} {
-		if got := on(strings.Fields(test.args)...); got.code != 2 || !strings.Contains(got.stderr, test.says) {
+		if got := on(strings.Fields(test.args)...); got.code != test.code || !strings.Contains(got.stderr, test.says) {
 			t.Errorf("%s: %+v", test.args, got)
 		}
 	}

@@ -45,7 +45,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories and everything in them")
 	f.BoolVarP(&c.exactly, "no-target-directory", "T", false, "DST is the copy itself, even if it is a directory: with -r, merge with it instead of copying into it")
-	f.StringVar(&c.Links, "links", "preserve", "with -r: `preserve`, follow or skip symbolic links")
+	f.StringVar(&c.Links, "links", "preserve", "with -r: `how` to treat symbolic links: preserve, follow or skip")
 	opt.Values(f, "links", "preserve", "follow", "skip")
 	f.StringArrayVar(&c.Exclude, "exclude", nil, "with -r: skip what matches `pattern`, and everything below it; may be repeated")
 	f.StringArrayVar(&c.Include, "include", nil,

@@ -27,9 +27,9 @@ SFTP cannot move between file systems: copy with usftp cp -r and remove with usf
 		least: 2, acts: true, literal: lastLiteral, oneHost: true,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&force, "force", "f", false, "do not ask (the default)")
-			f.BoolVarP(&o.Interactive, "interactive", "i", false, "ask before something is replaced")
-			f.BoolVarP(&o.NoClobber, "no-clobber", "n", false, "keep what exists")
-			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false, "DST is the new name, even if it is a directory")
+			f.BoolVarP(&o.Interactive, "interactive", "i", false, "ask before replacing an existing file")
+			f.BoolVarP(&o.NoClobber, "no-clobber", "n", false, "do not replace an existing file")
+			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false, "treat DST as the new name, even if it is a directory")
 		},
 		run: func(ctx context.Context, env *verb.Env, names []string) error {
 			o.Interactive = o.Interactive && !force
@@ -47,8 +47,14 @@ func makeDirectory() *spec {
 		least:    1, acts: true, literal: allLiteral, directories: true,
 		again: func() (ok, changes bool) { return o.Parents, true },
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Parents, "parents", "p", false, "missing parents too; what exists is no error")
-			f.StringVarP(&o.Mode, "mode", "m", "", "set this `mode`, as for chmod")
+			f.BoolVarP(&o.Parents, "parents", "p", false, "make missing parents too; existing directories are no error")
+			f.StringVarP(&o.Mode, "mode", "m", "", "set this `mode`, as chmod does")
+		},
+		take: func(f *pflag.FlagSet, args []string) (_ []string, err error) {
+			if f.Changed("mode") {
+				err = verb.CheckMode(o.Mode)
+			}
+			return args, err
 		},
 		run: func(ctx context.Context, env *verb.Env, names []string) error {
 			return verb.MakeDirectory(ctx, env, o, names)
@@ -64,7 +70,7 @@ func removeDirectory() *spec {
 		examples: `  usftp rmdir host:old`,
 		least:    1, acts: true, directories: true,
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Parents, "parents", "p", false, "the parents in PATH too")
+			f.BoolVarP(&o.Parents, "parents", "p", false, "remove the parents named in PATH too")
 		},
 		run: func(ctx context.Context, env *verb.Env, names []string) error {
 			return verb.RemoveDirectory(ctx, env, o, names)
@@ -78,18 +84,18 @@ func link() *spec {
 		use: "ln [flags] HOST:TARGET... HOST:LINK", short: "make links",
 		long: `Makes links on a host, as ln does: LINK, or a link to each TARGET in the directory LINK.
 
-With -s a TARGET is text and need not exist; "host:" in front of it is left out. A
-relative one starts at the link's directory. Hard links need a server that offers
-hardlink@openssh.com.`,
+With -s, TARGET is the text of the link and need not exist; "host:" in front of it is
+left out. A relative TARGET starts at the link's directory. Hard links need a server
+that offers hardlink@openssh.com.`,
 		examples: `  usftp ln -s releases/42 host:current
   usftp ln -sfn releases/43 host:current
   usftp ln host:a host:b`,
 		least: 2, acts: true, literal: allLiteral, oneHost: true,
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Symbolic, "symbolic", "s", false, "make symbolic links")
+			f.BoolVarP(&o.Symbolic, "symbolic", "s", false, "make symbolic links instead of hard links")
 			f.BoolVarP(&o.Force, "force", "f", false, "replace an existing LINK")
-			f.BoolVarP(&o.NoFollow, "no-dereference", "n", false, "LINK is the link itself, if it is a link to a directory")
-			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false, "LINK is the link, even if it is a directory")
+			f.BoolVarP(&o.NoFollow, "no-dereference", "n", false, "treat LINK as the new name if it is a link to a directory")
+			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false, "treat LINK as the new name, even if it is a directory")
 		},
 		run: func(ctx context.Context, env *verb.Env, names []string) error {
 			return verb.Link(ctx, env, o, names)
@@ -114,23 +120,23 @@ func changeMode() *spec {
 	return &spec{
 		use: "chmod [flags] MODE HOST:PATH...", short: "change permissions",
 		long: `Changes permissions of files on hosts, as chmod does. MODE is octal, or symbolic such as
-u+rwX,go-w. Where nobody is named ("+w"), this machine's umask applies: SFTP does not
-tell the host's.
+u+rwX,go-w. Where no class is named, as in "+w", this machine's umask applies: SFTP does
+not reveal the host's.
 
-Symbolic links that are named are followed, and those below a directory left alone. A
-MODE that begins with - goes behind "--".`,
+A symbolic link given as an operand is followed; those below a directory are left alone.
+Put "--" in front of a MODE that begins with "-".`,
 		examples: `  usftp chmod 640 host:secret.txt
   usftp chmod -R u+rwX,go= host:private`,
 		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) { return verb.Settles(o.Mode), true },
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Recursive, "recursive", "R", false, "what lies in directories too")
+			f.BoolVarP(&o.Recursive, "recursive", "R", false, "change directories and everything below them")
 		},
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			if len(args) < 2 {
 				return nil, errors.New("missing operand: chmod needs a mode and a file, such as host:path")
 			}
 			o.Mode = args[0]
-			return args[1:], nil
+			return args[1:], verb.CheckMode(o.Mode)
 		},
 		run: func(ctx context.Context, env *verb.Env, names []string) error {
 			return verb.ChangeMode(ctx, env, o, names)
@@ -145,16 +151,16 @@ func changeOwner() *spec {
 		long: `Changes the owner and group of files on hosts, as chown does. ":GROUP" changes only the
 group.
 
-SFTP has owners by number. Names work if the server tells the names of numbers
-(users-groups-by-id@openssh.com, which OpenSSH 8.9 and newer have): the host's
-/etc/passwd and /etc/group are asked first, then all numbers below 65536. Elsewhere
-use numbers.`,
+SFTP sets owners by number. Names work if the server translates numbers to names
+(users-groups-by-id@openssh.com, which OpenSSH 8.9 and newer have). The numbers tried
+first are those in the host's /etc/passwd or /etc/group and on this machine, then all
+below 65536, for two seconds at most. Otherwise use numbers.`,
 		examples: `  usftp chown www-data:www-data host:/srv/www
   usftp chown -R 1000:1000 host:/srv/data`,
 		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) { return true, true },
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Recursive, "recursive", "R", false, "what lies in directories too")
-			f.BoolVarP(&o.NoFollow, "no-dereference", "h", false, "change links that are named, not what they lead to")
+			f.BoolVarP(&o.Recursive, "recursive", "R", false, "change directories and everything below them")
+			f.BoolVarP(&o.NoFollow, "no-dereference", "h", false, "change links given as operands, not what they point to")
 		},
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			if len(args) < 2 {
@@ -173,18 +179,19 @@ func touch() *spec {
 	var o verb.TouchOptions
 	var date, stamp string
 	return &spec{
-		use: "touch [flags] HOST:PATH...", short: "make files and set their times",
-		long: `Makes files that are missing and sets the times of others, as touch does. Times are
-whole seconds, and "now" is by this machine's clock: SFTP does not set the server's.`,
+		use: "touch [flags] HOST:PATH...", short: "set times of files, and create files",
+		long: `Sets the times of files on hosts to now, or to the time given, and creates files that do
+not exist, as touch does. Times are whole seconds, and "now" is the time of this machine:
+SFTP cannot have the server use its own.`,
 		examples: `  usftp touch host:ready
   usftp touch -d '2026-01-31 12:00' host:report.pdf`,
 		least: 1, acts: true, again: func() (ok, changes bool) { return true, true },
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.NoCreate, "no-create", "c", false, "do not make files")
-			f.BoolVarP(&o.Access, "access", "a", false, "only the time of access")
-			f.BoolVarP(&o.Modify, "modify", "m", false, "only the time of modification")
-			f.StringVarP(&date, "date", "d", "", "set this `time`: 2026-01-31, 2026-01-31 12:00:00, RFC 3339 or @seconds")
-			f.StringVarP(&stamp, "stamp", "t", "", "set this time, `[[CC]YY]MMDDhhmm[.ss]`")
+			f.BoolVarP(&o.NoCreate, "no-create", "c", false, "do not create files")
+			f.BoolVarP(&o.Access, "access", "a", false, "set only the access time")
+			f.BoolVarP(&o.Modify, "modify", "m", false, "set only the modification time")
+			f.StringVarP(&date, "date", "d", "", "use this `time` instead of now: 2026-01-31, 2026-01-31 12:00:00, RFC 3339 or @seconds")
+			f.StringVarP(&stamp, "stamp", "t", "", "use this time instead of now: `[[CC]YY]MMDDhhmm[.ss]`")
 		},
 		take: func(_ *pflag.FlagSet, args []string) (_ []string, err error) {
 			switch {

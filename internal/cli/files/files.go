@@ -43,14 +43,15 @@ func Commands(a *ui.App) []*cobra.Command {
 }
 
 // usualExits describes the exit codes of most commands.
-const usualExits = `0 if all went well, 1 if something failed, which was told while the rest went on, 2 for
-wrong usage, 255 if there is no connection to a host, and 128 plus the number of a
+const usualExits = `0 if all went well, 1 for wrong usage, or if something failed, which was reported while
+the rest went on, 255 if there is no connection to a host, and 128 plus the number of a
 signal that ended it.`
 
 // A spec is one command.
 type spec struct {
 	use, short, long, examples string
 	exits                      string // describes the exit codes, if not usualExits
+	usageCode                  int    // for wrong usage, as the tool has it; 0 means 1
 
 	register func(f *pflag.FlagSet) // its own flags
 	acts     bool                   // it changes files, and -v reports what it does
@@ -69,8 +70,9 @@ type spec struct {
 
 	rawArguments bool // take parses the flags too
 
-	least int // operands that name files
-	lead  int // operands before them that are not files
+	least int         // operands that name files
+	none  func() bool // reports whether there may be none: nothing is done. Nil means no.
+	lead  int         // operands before them that are not files
 
 	directories bool // completion offers directories only
 
@@ -116,14 +118,12 @@ func newCommand(a *ui.App, make func() *spec) (*command, *cobra.Command) {
 		Annotations:        map[string]string{opt.OwnPage: cmp.Or(s.exits, usualExits)},
 		DisableFlagParsing: s.rawArguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var usage *verb.UsageError
-			err := c.execute(cmd, args)
-			if errors.As(err, &usage) {
-				return &ui.UsageError{Err: usage.Err}
-			}
-			return err
+			return c.execute(cmd, args)
 		},
 	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return c.wrongUsage(cmd.Parent().FlagErrorFunc()(cmd, err))
+	})
 	c.name = cmd.Name()
 	cmd.ValidArgsFunction = complete.Places{Connect: &c.flags.Connect, Directories: s.directories}.Operands(s.lead)
 	if s.rawArguments {
@@ -180,12 +180,18 @@ func (c *command) execute(cmd *cobra.Command, args []string) error {
 		groups, err = c.parse(args)
 	}
 	if err != nil {
-		return &ui.UsageError{Err: err}
+		return c.wrongUsage(err)
 	}
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	c.app.Out.StopWhenLost(cancel)
 	return c.runAll(ctx, groups)
+}
+
+// wrongUsage returns the error for a command line that was refused, with the exit code of the tool
+// of the same name.
+func (c *command) wrongUsage(err error) error {
+	return &ui.UsageError{Code: cmp.Or(c.usageCode, ui.ExitFailed), Err: err}
 }
 
 // anyHost is the host of operands that are text; no real host has this name.
@@ -199,6 +205,9 @@ type group struct {
 
 // parse reads the operands and groups them by host.
 func (c *command) parse(args []string) ([]*group, error) {
+	if len(args) == 0 && c.none != nil && c.none() {
+		return nil, nil
+	}
 	if len(args) < c.least {
 		needs := "a file"
 		if c.least > 1 {
@@ -270,10 +279,11 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 		}
 		err = c.runOne(t, env, g)
 		var failed *ui.ExitError
+		var usage *verb.UsageError
 		switch {
 		case err == nil:
-		case errors.As(err, new(*verb.UsageError)):
-			return err
+		case errors.As(err, &usage):
+			return c.wrongUsage(usage.Err)
 		case errors.As(err, &failed):
 			if t.Code == ui.ExitOK {
 				t.Code = failed.Code

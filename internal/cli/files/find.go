@@ -18,8 +18,8 @@ import (
 func find() *spec {
 	var expression *verb.Expression
 	return &spec{
-		use: "find HOST:PATH... [expression]", short: "find files",
-		long: `Finds files below directories on hosts, as GNU's find does. The expression may have
+		use: "find HOST:PATH... [expression]", short: "search for files",
+		long: `Searches directory trees on hosts, as GNU find does. The expression may use
 
   -name -iname PATTERN    -path -ipath PATTERN    -type f,d,l,p,s,b,c
   -size [+-]N[cwbkMG]     -empty                  -perm [-/]MODE
@@ -29,13 +29,13 @@ func find() *spec {
   -maxdepth N -mindepth N -depth
   ( EXPR )   ! EXPR   EXPR -a EXPR   EXPR -o EXPR
 
-with the meanings that GNU's find gives them. Without an action, files are printed.
-Directories are visited in the order of their names; links are not followed. usftp's
-own flags begin with two dashes.
+which mean what they mean to GNU find. If the expression has no action, the files for
+which it is true are printed. The entries of a directory come sorted by name; links are
+not followed. usftp's own flags begin with two dashes.
 
-Ages are by this machine's clock, and times whole seconds. SFTP has no times of change,
-inodes, link counts or blocks, so there are no tests for them. -user and -group know
-names if the server tells them.`,
+Ages are by this machine's clock, in whole seconds. SFTP has no change times, inodes,
+link counts or blocks, so there are no tests for them. -user and -group accept numbers,
+and names if the server sends names.`,
 		examples: `  usftp find host:logs -name '*.gz' -mtime +30 -delete
   usftp find host: -type f -size +100M`,
 		least: 1, rawArguments: true,

@@ -24,24 +24,24 @@ plus the number of a signal that ended it.`,
 		examples: `  usftp ls host:
   usftp ls -lh 'host:/var/log/*.gz'
   usftp ls -lRt user@host:/srv/www`,
-		least: 1,
+		usageCode: 2, least: 1,
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Long, "long", "l", false, "print modes, owners, sizes and times")
-			f.BoolVarP(&o.All, "all", "a", false, "names that begin with a dot too, \".\" and \"..\"")
-			f.BoolVarP(&o.AlmostAll, "almost-all", "A", false, "names that begin with a dot too")
-			f.BoolVarP(&o.Recursive, "recursive", "R", false, "what lies in directories too")
-			f.BoolVarP(&o.Human, "human-readable", "h", false, "with -l: sizes such as 1.5M")
+			f.BoolVarP(&o.Long, "long", "l", false, "print mode, owner, size and time of each file")
+			f.BoolVarP(&o.All, "all", "a", false, "list names that begin with a dot too, and . and ..")
+			f.BoolVarP(&o.AlmostAll, "almost-all", "A", false, "list names that begin with a dot too, but not . and ..")
+			f.BoolVarP(&o.Recursive, "recursive", "R", false, "list subdirectories recursively")
+			f.BoolVarP(&o.Human, "human-readable", "h", false, "with -l, print sizes such as 1.5M")
 			f.BoolVarP(&byTime, "time", "t", false, "sort by time, newest first")
 			f.BoolVarP(&bySize, "size", "S", false, "sort by size, largest first")
 			f.BoolVarP(&unsorted, "unsorted", "U", false, "do not sort")
-			f.BoolVarP(&o.Reverse, "reverse", "r", false, "sort the other way round")
-			f.BoolVarP(&o.Directory, "directory", "d", false, "directories themselves, not what they hold")
-			f.BoolVarP(&o.Numeric, "numeric-uid-gid", "n", false, "like -l, with numbers of owners")
-			f.BoolVarP(&o.Classify, "classify", "F", false, "append one of */=@| to names")
+			f.BoolVarP(&o.Reverse, "reverse", "r", false, "reverse the order")
+			f.BoolVarP(&o.Directory, "directory", "d", false, "list directories themselves, not their contents")
+			f.BoolVarP(&o.Numeric, "numeric-uid-gid", "n", false, "like -l, with numeric user and group IDs")
+			f.BoolVarP(&o.Classify, "classify", "F", false, "append one of */=@| to names, depending on their type")
 			f.BoolVarP(&o.Slash, "slash", "p", false, "append / to directories")
-			f.BoolVarP(&one, "one", "1", false, "one name a line; the default if standard output is not a terminal")
-			f.BoolVarP(&columns, "columns", "C", false, "names in columns; the default on a terminal")
-			f.StringVar(&color, "color", "auto", "`when` to use colours: always, auto or never")
+			f.BoolVarP(&one, "one", "1", false, "list one name per line; the default unless standard output is a terminal")
+			f.BoolVarP(&columns, "columns", "C", false, "list names in columns; the default on a terminal")
+			f.StringVar(&color, "color", "auto", "use colours `when`: always, auto or never")
 			f.Lookup("color").NoOptDefVal = "always"
 			opt.Values(f, "color", "always", "auto", "never")
 		},
@@ -71,9 +71,9 @@ plus the number of a signal that ended it.`,
 
 const listLong = `Lists directories on hosts, as ls does. Names are sorted by their bytes, and times are
 in this machine's time zone. On a terminal names are printed in columns, with the
-colours of LS_COLORS unless NO_COLOR is set, and control characters as \x1b and the
-like.
+colours of LS_COLORS unless NO_COLOR is set; control characters are shown as \x1b and
+the like.
 
-SFTP has no link counts (a "?" is printed), no numbers of blocks (there is no
-"total") and no inodes. Names of owners are printed if the server tells them
-(OpenSSH 8.9 and newer do), otherwise their numbers.`
+SFTP has no link counts ("?" is printed instead), block counts (so there is no "total"
+line) or inode numbers. Owners are printed by name if the server sends names (OpenSSH
+8.9 and newer do), and by number otherwise.`

@@ -13,19 +13,19 @@ func status() *spec {
 	var o verb.StatusOptions
 	var printf string
 	return &spec{
-		use: "stat [flags] HOST:PATH...", short: "print what is known of files",
+		use: "stat [flags] HOST:PATH...", short: "print attributes of files",
 		long: `Prints the attributes of files on hosts, as stat does.
 
-SFTP has no inodes, devices, link counts, blocks, times of birth or of change. The
-letters of -c are %n %N %s %a %A %f %F %u %g %U %G %x %X %y %Y and %%; all others of
-stat's give "?".`,
+SFTP has no inodes, devices, link counts, blocks, birth times or change times. -c
+knows %n %N %s %a %A %f %F %u %g %U %G %x %X %y %Y and %%; stat's other letters print
+"?".`,
 		examples: `  usftp stat host:file
   usftp stat -c '%a %U %n' 'host:*'`,
 		least: 1,
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Follow, "dereference", "L", false, "follow links")
-			f.StringVarP(&o.Format, "format", "c", "", "print this `format` and a line break for each")
-			f.StringVar(&printf, "printf", "", "like -c, without the line break, and with escapes such as \\n")
+			f.BoolVarP(&o.Follow, "dereference", "L", false, "follow symbolic links")
+			f.StringVarP(&o.Format, "format", "c", "", "print in this `format`, with a line break after each file")
+			f.StringVar(&printf, "printf", "", "like -c, with escapes in `format` such as \\n, and no line break after each file")
 		},
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			if printf != "" {
@@ -46,14 +46,14 @@ func space() *spec {
 	var o verb.SpaceOptions
 	return &spec{
 		use: "df [flags] HOST:PATH...", short: "print the free space of file systems",
-		long: `Prints how much space the file systems of files on hosts have, as df does. It needs a
-server that offers statvfs@openssh.com. That tells neither the device nor where it is
-mounted, so the host and the operand are printed instead.`,
+		long: `Prints the size of the file systems that hold files on hosts, and how much of it is
+used and free, as df does. The server must offer statvfs@openssh.com, which reports
+neither the device nor the mount point: the host and the operand are printed instead.`,
 		examples: `  usftp df -h host: host:/srv`,
 		least:    1,
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Human, "human-readable", "h", false, "sizes such as 1.5G")
-			f.BoolVarP(&o.Inodes, "inodes", "i", false, "inodes instead of space")
+			f.BoolVarP(&o.Human, "human-readable", "h", false, "print sizes such as 1.5G")
+			f.BoolVarP(&o.Inodes, "inodes", "i", false, "print numbers of inodes instead of space")
 		},
 		run: func(ctx context.Context, env *verb.Env, names []string) error {
 			return verb.Space(ctx, env, o, names)
@@ -65,21 +65,22 @@ func diskUsage() *spec {
 	o := verb.DiskUsageOptions{}
 	return &spec{
 		use: "du [flags] HOST:PATH...", short: "print the sizes of trees",
-		long: `Prints the sizes of directories on hosts with all they hold, as du --apparent-size does:
-in units of 1024 bytes, rounded up.
+		long: `Prints the size of each directory on hosts, with everything below it, as du
+--apparent-size does: in units of 1024 bytes, rounded up.
 
-SFTP has no numbers of blocks, so holes count and small files take no whole block, and
-no inodes, so a file with several names counts for each.`,
+SFTP has no block counts, so holes count in full, and small files do not fill a block. It
+has no inode numbers, so a file with several names counts once for each.`,
 		examples: `  usftp du -sh host:photos host:/var/log
   usftp du -h -d 1 host: | sort -h`,
 		least: 1,
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Summarize, "summarize", "s", false, "only a total for each operand")
-			f.BoolVarP(&o.Human, "human-readable", "h", false, "sizes such as 1.5M")
-			f.BoolVarP(&o.All, "all", "a", false, "files too, not only directories")
-			f.BoolVarP(&o.Bytes, "bytes", "b", false, "sizes in bytes")
-			f.BoolVarP(&o.Total, "total", "c", false, "a grand total at the end")
-			f.IntVarP(&o.Depth, "max-depth", "d", -1, "print directories down to `n` levels")
+			f.BoolVarP(&o.Summarize, "summarize", "s", false, "print only a total for each operand")
+			f.BoolVarP(&o.Human, "human-readable", "h", false, "print sizes such as 1.5M")
+			f.BoolVarP(&o.All, "all", "a", false, "print files too, not only directories")
+			f.BoolVarP(&o.Bytes, "bytes", "b", false, "print sizes in bytes")
+			f.BoolVarP(&o.Total, "total", "c", false, "print a grand total at the end")
+			f.Bool("apparent-size", false, "accepted for scripts; it is always so")
+			f.IntVarP(&o.Depth, "max-depth", "d", -1, "print only what is at most `n` levels below an operand")
 		},
 		take: func(f *pflag.FlagSet, args []string) ([]string, error) {
 			switch {

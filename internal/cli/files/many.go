@@ -10,16 +10,14 @@ import (
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/ui"
-	"github.com/usftp/usftp/internal/cli/verb"
 )
 
 // onEach runs the command on several hosts at once. A verb keeps and changes its options, so each
 // host gets a command of its own, which reads the same arguments. typed are the arguments given to
 // take, and operands what it left.
 func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
-	wrong := func(err error) error { return &ui.UsageError{Err: err} }
 	if err := c.checkEach(cmd, operands); err != nil {
-		return wrong(err)
+		return c.wrongUsage(err)
 	}
 	run, err := c.flags.hosts.New(c.app, c.report(), c.name, typed)
 	if err != nil {
@@ -31,28 +29,23 @@ func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
 		args := typed
 		if !c.rawArguments {
 			if err := ownCmd.ParseFlags(a.Args[slices.Index(a.Args, c.name)+1:]); err != nil {
-				return result, wrong(err)
+				return result, c.wrongUsage(err)
 			}
 			args = ownCmd.Flags().Args()
 		}
 		if own.take != nil {
 			if args, err = own.take(ownCmd.Flags(), args); err != nil {
-				return result, wrong(err)
+				return result, c.wrongUsage(err)
 			}
 		}
 		groups, err := own.parse(h.Operands(args))
 		if err != nil {
-			return result, wrong(err)
+			return result, c.wrongUsage(err)
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		a.Out.StopWhenLost(cancel)
-		err = own.runAll(ctx, groups)
-		var usage *verb.UsageError
-		if errors.As(err, &usage) {
-			err = wrong(usage.Err)
-		}
-		return result, err
+		return result, own.runAll(ctx, groups)
 	})
 }
 

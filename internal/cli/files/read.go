@@ -27,7 +27,7 @@ With --json, each line of text is an object; "base64" has those that are not UTF
   usftp cat 'host:logs/*.log' | grep error`,
 		least: 1,
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Number, "number", "n", false, "number all lines")
+			f.BoolVarP(&o.Number, "number", "n", false, "number all output lines")
 		},
 		run: func(ctx context.Context, env *verb.Env, names []string) error {
 			return verb.Concatenate(ctx, env, o, names)
@@ -41,8 +41,8 @@ type amounts struct{ lines, bytes string }
 func (n *amounts) register(f *pflag.FlagSet, o *verb.HeadOptions, lines, bytes string) {
 	f.StringVarP(&n.lines, "lines", "n", "10", lines)
 	f.StringVarP(&n.bytes, "bytes", "c", "", bytes)
-	f.BoolVarP(&o.Quiet, "quiet", "q", false, "no headings, banner or notes")
-	f.BoolVar(&o.Verbose, "headings", false, "headings for a single file too")
+	f.BoolVarP(&o.Quiet, "quiet", "q", false, "print no headings, banner or notes")
+	f.BoolVar(&o.Verbose, "headings", false, "print a heading for a single file too")
 }
 
 // units are the multipliers of head and tail.
@@ -85,7 +85,7 @@ in pieces of 32 KiB and more. "-5" is short for "-n 5".
   usftp head -c 1M host:disk.img | file -`,
 		least: 1,
 		register: func(f *pflag.FlagSet) {
-			n.register(f, &o, "print `n` lines; -n -K all but the last K", "print `n` bytes; -c -K all but the last K")
+			n.register(f, &o, "print the first `n` lines (default 10); with -n -K, all but the last K", "print the first `n` bytes; with -c -K, all but the last K")
 		},
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			return args, n.set(&o, "-", "+")
@@ -110,15 +110,15 @@ their ends. "-5" is short for "-n 5".
 SFTP cannot wait for a change: with -f usftp asks for the sizes of all files once a
 second, in one round trip, until it is interrupted. -F also notices when the name
 belongs to another file, as after a rotation. As SFTP has no inodes, it compares size,
-time and owner, and misses a file that has the same ones.`,
+time and owner, and cannot see that a file is another one if these are the same.`,
 		examples: `  usftp tail -f host:/var/log/syslog
   usftp tail -n 100 'host:logs/*.log'`,
 		least: 1,
 		register: func(f *pflag.FlagSet) {
-			n.register(f, &o.HeadOptions, "print `n` lines; -n +K from line K on", "print `n` bytes; -c +K from byte K on")
-			f.BoolVarP(&o.Follow, "follow", "f", false, "print what is added to the files as they grow")
-			f.BoolVarP(&o.Retry, "follow-name", "F", false, "like -f, through rotations and absences")
-			f.Float64VarP(&seconds, "sleep-interval", "s", 1, "with -f: `seconds` between looks at the files")
+			n.register(f, &o.HeadOptions, "print the last `n` lines (default 10); with -n +K, those from line K on", "print the last `n` bytes; with -c +K, those from byte K on")
+			f.BoolVarP(&o.Follow, "follow", "f", false, "go on and print what is appended to the files")
+			f.BoolVarP(&o.Retry, "follow-name", "F", false, "like -f, and open a file again if it is rotated or missing for a while")
+			f.Float64VarP(&seconds, "sleep-interval", "s", 1, "with -f, wait this many `seconds` between looks at the files")
 		},
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			if !(seconds >= 0.01 && seconds < 1e6) {

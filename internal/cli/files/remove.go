@@ -18,11 +18,12 @@ func remove() *spec {
   usftp rm -r host:old-photos`,
 		least: 1, acts: true,
 		again: func() (ok, changes bool) { return !o.Interactive, true },
+		none:  func() bool { return o.Force },
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Recursive, "recursive", "r", false, "remove directories and all they hold; -R is the same")
+			f.BoolVarP(&o.Recursive, "recursive", "r", false, "remove directories and their contents; -R is the same")
 			f.BoolVarP(&upper, "R", "R", false, "")
 			f.Lookup("R").Hidden = true
-			f.BoolVarP(&o.Force, "force", "f", false, "ignore files that do not exist, and do not ask")
+			f.BoolVarP(&o.Force, "force", "f", false, "ignore files that do not exist, and never ask")
 			f.BoolVarP(&o.Interactive, "interactive", "i", false, "ask before each removal")
 			f.BoolVarP(&o.Directories, "dir", "d", false, "remove empty directories")
 		},
@@ -33,12 +34,12 @@ func remove() *spec {
 	}
 }
 
-const removeLong = `Removes files on hosts, as rm does. Symbolic links are removed, never followed. A name
-that ends in a slash must be a directory's; anything else of that name stays. "/", an
-empty path, and whatever ends in "." or ".." are refused, with -f too.
+const removeLong = `Removes files on hosts, as rm does. Symbolic links are removed, never followed. A path
+that ends in a slash must be a directory; anything else of that name stays. "/", an empty
+path, and paths that end in "." or ".." are refused, even with -f.
 
 Unlike rm, usftp asks only with -i, and not about files that are write-protected. It
 removes many files at once; it reports what it cannot remove, and removes the rest.
 
-If somebody replaces a directory by a link while it is being removed, SFTP cannot
-keep the server from following it.`
+If a directory is replaced by a link while it is being removed, SFTP has no way to keep
+the server from following the link.`

@@ -57,7 +57,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.backupDir, "backup-dir", "", "move files to `directory`, a path in DST and no link, instead of deleting them")
 	f.BoolVar(&c.watch, "watch", false, "after the first run, copy what changes in SRC, which must be local, as it changes")
 	f.BoolVar(&c.noLock, "no-lock", false, "do not use a lock file to keep other runs out of DST")
-	f.StringVar(&c.Links, "links", "preserve", "`preserve`, follow or skip symbolic links")
+	f.StringVar(&c.Links, "links", "preserve", "`how` to treat symbolic links: preserve, follow or skip")
 	opt.Values(f, "links", "preserve", "follow", "skip")
 	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if that is refused")
 	c.delta.Register(f)

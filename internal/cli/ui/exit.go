@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +31,8 @@ const (
 
 // ExitCodes is the table for help and the man page.
 var ExitCodes = []struct{ Code, Meaning string }{
-	{"0", "success: everything was copied, or matches the list"},
-	{"1", "a file could not be copied, or does not match the list; others may be fine"},
+	{"0", "success"},
+	{"1", "something failed, such as copying a file, or check found a difference; the rest may be fine"},
 	{"2", "wrong usage; nothing was done"},
 	{"23", "sync: some entries could not be copied or deleted; the rest is done"},
 	{"24", "sync: files vanished from the source during the run; everything else is done"},
@@ -46,6 +47,7 @@ var ExitCodes = []struct{ Code, Meaning string }{
 // A UsageError is an invalid command line.
 type UsageError struct {
 	Command string // whose help says more; "" for the command that failed
+	Code    int    // the exit code; 0 means 2
 	Err     error
 }
 
@@ -80,7 +82,7 @@ func CodeOf(err error) int {
 	case err == nil:
 		return ExitOK
 	case errors.As(err, &usage):
-		return exitUsage
+		return cmp.Or(usage.Code, exitUsage)
 	case errors.As(err, &signal):
 		return signal.Code()
 	case ReaderGone(err):

@@ -238,9 +238,16 @@ func newHeadings(j *job, o HeadOptions, names []string) *headings {
 	return &headings{job: j, on: !j.JSON && !o.Quiet && (len(names) > 1 || o.Verbose)}
 }
 
-// print prints the heading of a file, unless it was the last one printed.
+// more prints the heading of a file that has grown, unless the last output was that file's.
+func (h *headings) more(name string) {
+	if h.count == 0 || h.last != name {
+		h.print(name)
+	}
+}
+
+// print prints the heading of a file.
 func (h *headings) print(name string) {
-	if !h.on || h.count > 0 && h.last == name {
+	if !h.on {
 		return
 	}
 	if h.count > 0 {
@@ -266,6 +273,9 @@ func Head(ctx context.Context, env *Env, o HeadOptions, names []string) error {
 	h := newHeadings(j, o, names)
 	for f := range j.readAhead(names, headAhead) {
 		if f.err != nil {
+			if f.err == errIsDirectory { // which could be opened, to the tools
+				h.print(f.name)
+			}
 			j.fail("read", f.name, f.err)
 			continue
 		}

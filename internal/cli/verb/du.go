@@ -2,7 +2,6 @@ package verb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 )
@@ -219,5 +218,3 @@ func (j *job) table(rows [][]string) {
 		j.line(line, " ", row[len(row)-1])
 	}
 }
-
-var errIsDirectory = errors.New("it is a directory")

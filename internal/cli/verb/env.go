@@ -131,6 +131,11 @@ func (j *job) over() bool { return j.err != nil || j.ctx.Err() != nil }
 func (j *job) fail(what, name string, err error) { j.failCode(1, what, name, err) }
 
 func (j *job) failCode(code int, what, name string, err error) {
+	j.failed(code, what+" "+j.title(name), name, err)
+}
+
+// failed is failCode for a failure that concerns more than one file.
+func (j *job) failed(code int, what, name string, err error) {
 	switch {
 	case err == nil || j.err != nil:
 	case j.ctx.Err() != nil:
@@ -143,7 +148,7 @@ func (j *job) failCode(code int, what, name string, err error) {
 		if j.JSON && !j.earlier.has("error", name+"\x00"+reason) {
 			j.print(errorLine{header{1, "error", j.Host}, name, reason})
 		}
-		j.say(fmt.Sprintf("cannot %s %s: %s", what, j.title(name), reason))
+		j.say(fmt.Sprintf("cannot %s: %s", what, reason))
 	}
 }
 
@@ -176,6 +181,9 @@ func (j *job) shown(name string) string {
 	return name
 }
 
+// quoted returns a path as -v and the like print it.
+func (j *job) quoted(name string) string { return quoted(j.Prefix + name) }
+
 // line prints one line.
 func (j *job) line(parts ...string) {
 	for _, part := range parts {
@@ -186,15 +194,52 @@ func (j *job) line(parts ...string) {
 	}
 }
 
-// done reports that something was done, for -v and --json.
+// done reports that something was done, for --json and -v. Names in the text for -v are quoted.
 func (j *job) done(kind, name, text string) {
 	switch {
 	case j.earlier.has(kind, name):
 	case j.JSON:
 		j.print(doneLine{header{1, kind, j.Host}, name, ""})
 	case j.Verbose:
-		j.line(j.shown(text))
+		j.line(text)
 	}
+}
+
+// Reasons that version 3 has no status for; verbs find them out once something has failed.
+var (
+	errIsDirectory  = errors.New("is a directory")
+	errNotDirectory = errors.New("not a directory")
+	errNotEmpty     = errors.New("directory not empty")
+)
+
+// whyMissing returns why a name could not be found or made. Servers answer "no such file" too if
+// what the path leads through is not a directory.
+func (j *job) whyMissing(name string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	above := prefixes(name)
+	var ops pipeline
+	for _, parent := range above[:len(above)-1] {
+		pending := j.client.Async().Stat(j.at(parent))
+		ops.add(func() {
+			if info, statErr := pending.Wait(); statErr == nil && !info.IsDir() {
+				err = errNotDirectory
+			}
+		})
+	}
+	ops.drain()
+	return err
+}
+
+// prefixes returns the directories above a path, as it names them, the highest first, and the path.
+func prefixes(name string) (list []string) {
+	for i := 1; i < len(strings.TrimRight(name, "/")); i++ {
+		if name[i] == '/' && name[i-1] != '/' {
+			list = append(list, name[:i])
+		}
+	}
+	return append(list, name)
 }
 
 // reasonOf describes why something failed in a few words, using the server's if they say more than

@@ -17,20 +17,26 @@ func modeString(s *usftp.FileStat) string {
 	}
 	kinds := map[uint32]byte{typeFIFO: 'p', typeChar: 'c', typeDir: 'd', typeBlock: 'b',
 		typeFile: '-', typeLink: 'l', typeSocket: 's'}
-	text := []byte("?rwxrwxrwx")
-	if kind, ok := kinds[s.Mode&typeMask]; ok {
-		text[0] = kind
+	kind, ok := kinds[s.Mode&typeMask]
+	if !ok {
+		kind = '?'
 	}
-	for i := range 9 {
-		if s.Mode&(1<<(8-i)) == 0 {
-			text[1+i] = '-'
+	return string(kind) + permissions(s.Mode)
+}
+
+// permissions returns a mode's permissions in nine letters.
+func permissions(mode uint32) string {
+	text := []byte("rwxrwxrwx")
+	for i := range text {
+		if mode&(1<<(8-i)) == 0 {
+			text[i] = '-'
 		}
 	}
 	for i, special := range []byte("sst") {
-		if s.Mode&(0o4000>>i) == 0 {
+		if mode&(0o4000>>i) == 0 {
 			continue
 		}
-		at := 3 * (i + 1)
+		at := 3*i + 2
 		if text[at] == '-' {
 			special -= 'a' - 'A'
 		}

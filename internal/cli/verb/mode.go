@@ -195,6 +195,11 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 	c := &changer{job: j, recursive: o.Recursive, follow: followAlways}
 	c.change = func(e *entry, name string) {
 		if e.isLink() && !c.named {
+			if j.Verbose && !j.JSON {
+				c.ops.add(func() {
+					j.line("neither symbolic link ", j.quoted(name), " nor referent has been changed")
+				})
+			}
 			return
 		}
 		was := e.stat.Mode & allModeBits
@@ -209,12 +214,28 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 				j.fail("change the mode of", name, err)
 				return
 			}
-			j.done("changed", name, fmt.Sprintf("mode of %s changed from %s to %s", j.Prefix+name,
-				octal(was), octal(to)))
+			text := "mode of " + j.quoted(name)
+			if was == to {
+				text += " retained as " + modeText(to)
+			} else {
+				text += " changed from " + modeText(was) + " to " + modeText(to)
+			}
+			j.done("changed", name, text)
 		})
 	}
 	c.run(names)
 	return j.end()
+}
+
+// modeText returns a mode as chmod -v prints it.
+func modeText(mode uint32) string {
+	return octal(mode) + " (" + permissions(mode) + ")"
+}
+
+// CheckMode reports what is wrong with a mode for chmod or mkdir -m.
+func CheckMode(mode string) error {
+	_, err := parseMode(mode)
+	return err
 }
 
 // A changer changes the attributes of files and of everything below directories. A directory is
@@ -223,6 +244,7 @@ type changer struct {
 	*job
 	recursive bool
 	follow    follow
+	owners    bool // change needs the names of owners
 	change    func(e *entry, name string)
 	named     bool // the file being changed is an operand
 	ops       pipeline
@@ -235,7 +257,12 @@ func (c *changer) run(names []string) {
 	if c.over() {
 		return
 	}
-	w := &walk{job: c.job, descend: func(*dir) bool { return c.recursive }, again: c.ops.drain,
+	var prepare func(*dir, []*entry)
+	if c.owners {
+		c.names.learn(c.ctx, c.client, found)
+		prepare = func(_ *dir, entries []*entry) { c.names.learn(c.ctx, c.client, entries) }
+	}
+	w := &walk{job: c.job, prepare: prepare, descend: func(*dir) bool { return c.recursive }, again: c.ops.drain,
 		each: func(in *dir, e *entry, below *dir) error {
 			c.named = in == nil
 			c.change(e, pathIn(in, e))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"net"
 	"path"
 	"strconv"
 	"strings"
@@ -47,7 +48,7 @@ func (j *job) into(names []string, noDirectory bool) (sources, targets []string,
 		isDir = err == nil && info.IsDir()
 	}
 	if len(sources) > 1 && !isDir {
-		j.fail("use as a target for several files", last, errors.New("it is not a directory"))
+		j.fail("use as a target for several files", last, errNotDirectory)
 		return nil, nil, false
 	}
 	taken := make(map[string]bool)
@@ -95,16 +96,56 @@ func (m *mover) move(names []string) {
 			_, err := pending.Wait()
 			switch {
 			case err == nil:
-				m.did("moved", source, target, "renamed %s -> %s")
+				m.did("moved", source, target, "renamed "+m.quoted(source)+" -> "+m.quoted(target))
 			case m.o.NoClobber && errors.Is(err, fs.ErrExist):
-			case errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrExist):
-				m.fail("move", source, fmt.Errorf("%s (SFTP cannot move between file systems; usftp cp and rm do)", reasonOf(err)))
 			default:
-				m.fail("move", source, err)
+				m.notMoved(source, target, err)
 			}
 		})
 	}
 	ops.drain()
+}
+
+// notMoved reports why a file could not be moved. Version 3 tells little, so both names are looked
+// at: one round trip, and two more if only a directory that is not empty explains it.
+func (m *mover) notMoved(source, target string, err error) {
+	if m.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+		m.fail("move", source, err)
+		return
+	}
+	async := m.client.Async()
+	askFrom, askTo := async.Lstat(m.at(source)), async.Lstat(m.at(target))
+	from, fromErr := askFrom.Wait()
+	to, toErr := askTo.Wait()
+	inside := func(name string) string { return strings.TrimRight(m.at(name), "/") + "/" }
+	switch {
+	case fromErr != nil:
+		m.fail("move", source, fromErr)
+		return
+	case from.IsDir() && strings.HasPrefix(inside(target), inside(source)):
+		err = errors.New("a directory cannot be moved into itself")
+	case toErr != nil:
+		err = m.whyMissing(target, err)
+	case errors.Is(err, fs.ErrPermission):
+	case to.IsDir() && !from.IsDir():
+		err = errors.New("cannot overwrite a directory with a non-directory")
+	case from.IsDir() && !to.IsDir():
+		err = errors.New("cannot overwrite a non-directory with a directory")
+	case from.IsDir() && m.holds(target):
+		err = errNotEmpty
+	}
+	if errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("%s (SFTP cannot move between file systems; usftp cp and rm do)", reasonOf(err))
+	}
+	m.failed(1, "move "+m.title(source)+" to "+m.title(target), source, err)
+}
+
+// holds reports whether a directory holds anything.
+func (j *job) holds(name string) bool {
+	for _, err := range j.client.Entries(j.at(name)) {
+		return err == nil
+	}
+	return false
 }
 
 // keeps reports whether an existing target must be kept, asking if necessary.
@@ -133,11 +174,11 @@ func (j *job) confirm(question, name string) bool {
 }
 
 // did reports an operation on two names, for -v and --json.
-func (j *job) did(kind, name, target, format string) {
+func (j *job) did(kind, name, target, text string) {
 	if j.JSON {
 		j.print(doneLine{header{1, kind, j.Host}, name, target})
 	} else if j.Verbose {
-		j.line(j.shown(fmt.Sprintf(format, j.Prefix+name, j.Prefix+target)))
+		j.line(text)
 	}
 }
 
@@ -185,11 +226,26 @@ func (j *job) link(o LinkOptions, source, target string) {
 	if o.Force && errors.Is(err, fs.ErrExist) {
 		err = j.replaceBy(at, make)
 	}
-	if err != nil {
-		j.fail("make a link", target, err)
-		return
+	switch {
+	case err != nil:
+		j.notLinked(o, source, target, err)
+	case o.Symbolic:
+		j.did("linked", target, source, j.quoted(target)+" -> "+quoted(source))
+	default:
+		j.did("linked", target, source, j.quoted(target)+" => "+j.quoted(source))
 	}
-	j.did("linked", target, source, "%s -> %s")
+}
+
+// notLinked reports why a link could not be made. Servers do not say that a directory cannot have
+// another hard link.
+func (j *job) notLinked(o LinkOptions, source, target string, err error) {
+	err = j.whyMissing(target, err)
+	if !o.Symbolic && errors.Is(err, fs.ErrPermission) {
+		if info, statErr := j.client.Lstat(j.at(source)); statErr == nil && info.IsDir() {
+			err = errors.New("hard link not allowed for directory")
+		}
+	}
+	j.failed(1, "make a link "+j.title(target)+" to "+source, target, err)
 }
 
 // replaceBy makes something under a temporary name and renames it over the existing name.
@@ -262,24 +318,49 @@ func MakeDirectory(ctx context.Context, env *Env, o MakeDirectoryOptions, names 
 		if j.over() {
 			break
 		}
-		made, err := true, error(nil)
-		if o.Parents {
-			_, statErr := j.client.Stat(j.at(name))
-			made = errors.Is(statErr, fs.ErrNotExist)
-			err = j.client.MkdirAll(j.at(name))
-		} else {
-			err = j.client.Mkdir(j.at(name))
-		}
-		if err == nil && mode != nil && made {
+		made, err := j.makeDirectory(name, o.Parents)
+		if err == nil && mode != nil && len(made) > 0 {
 			err = j.client.Chmod(j.at(name), fileMode(mode.apply(0o777, true)))
 		}
+		for _, name := range made {
+			j.done("made", name, "mkdir: created directory "+j.quoted(name))
+		}
 		if err != nil {
-			j.fail("make directory", name, err)
-		} else if made {
-			j.done("made", name, "created directory "+j.Prefix+name)
+			j.fail("make directory", name, j.whyMissing(name, err))
 		}
 	}
 	return j.end()
+}
+
+// makeDirectory makes a directory, with missing parents if parents is set, and returns what it has
+// made, also if it fails.
+func (j *job) makeDirectory(name string, parents bool) (made []string, err error) {
+	if !parents {
+		if err := j.client.Mkdir(j.at(name)); err != nil {
+			return nil, err
+		}
+		return []string{name}, nil
+	}
+	missing := j.missing(prefixes(name))
+	if err = j.client.MkdirAll(j.at(name)); err != nil {
+		missing = missing[:len(missing)-len(j.missing(missing))]
+	}
+	return missing, err
+}
+
+// missing returns those of the names that do not exist: one round trip.
+func (j *job) missing(names []string) (missing []string) {
+	var ops pipeline
+	for _, name := range names {
+		pending := j.client.Async().Stat(j.at(name))
+		ops.add(func() {
+			if _, err := pending.Wait(); errors.Is(err, fs.ErrNotExist) {
+				missing = append(missing, name)
+			}
+		})
+	}
+	ops.drain()
+	return missing
 }
 
 // RemoveDirectoryOptions are the options of rmdir.
@@ -298,11 +379,8 @@ func RemoveDirectory(ctx context.Context, env *Env, o RemoveDirectoryOptions, na
 		}
 		pending := j.client.Async().RemoveDirectory(j.at(name))
 		ops.add(func() {
-			if _, err := pending.Wait(); err != nil {
-				j.fail("remove directory", name, j.whyNotRemoved(name, err))
-				return
-			}
-			j.done("removed", name, "removed directory "+j.Prefix+name)
+			_, err := pending.Wait()
+			j.directoryRemoved(name, err)
 		})
 	}
 	ops.drain()
@@ -312,11 +390,10 @@ func RemoveDirectory(ctx context.Context, env *Env, o RemoveDirectoryOptions, na
 // removeChain removes a directory and then its parents.
 func (j *job) removeChain(name string) {
 	for name = strings.TrimRight(name, "/"); name != "" && name != "." && !j.over(); {
-		if err := j.client.RemoveDirectory(j.at(name)); err != nil {
-			j.fail("remove directory", name, j.whyNotRemoved(name, err))
+		err := j.client.RemoveDirectory(j.at(name))
+		if j.directoryRemoved(name, err); err != nil {
 			return
 		}
-		j.done("removed", name, "removed directory "+j.Prefix+name)
 		i := strings.LastIndexByte(name, '/')
 		if i < 0 {
 			return
@@ -325,9 +402,23 @@ func (j *job) removeChain(name string) {
 	}
 }
 
+// directoryRemoved reports the outcome of rmdir for a directory. GNU's rmdir -v names it before it
+// tries, so it is named in any case.
+func (j *job) directoryRemoved(name string, err error) {
+	text := "rmdir: removing directory, " + j.quoted(name)
+	if err == nil {
+		j.done("removed", name, text)
+		return
+	}
+	if j.Verbose && !j.JSON {
+		j.line(text)
+	}
+	j.fail("remove directory", name, j.whyNotRemoved(name, err))
+}
+
 // whyNotRemoved investigates a refusal without a reason.
 func (j *job) whyNotRemoved(name string, err error) error {
-	if !errors.Is(err, usftp.ErrSSHFxFailure) {
+	if !errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	info, statErr := j.client.Lstat(j.at(name))
@@ -335,10 +426,10 @@ func (j *job) whyNotRemoved(name string, err error) error {
 	case statErr != nil:
 		return err
 	case !info.IsDir():
-		return errors.New("it is not a directory")
+		return errNotDirectory
 	}
-	for range j.client.Entries(j.at(name)) {
-		return errors.New("it is not empty")
+	if j.holds(name) {
+		return errNotEmpty
 	}
 	return err
 }

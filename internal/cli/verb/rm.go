@@ -3,7 +3,6 @@ package verb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -87,7 +86,7 @@ func (r *remover) remove(names []string) {
 			return false
 		}
 		if !r.o.Force { // as in GNU's rm: with -f there is no such directory, which is no failure
-			r.fail("remove", e.name+"/", errors.New("it is not a directory"))
+			r.fail("remove", e.name+"/", errNotDirectory)
 		}
 		return true
 	})
@@ -149,7 +148,7 @@ func pathIn(in *dir, e *entry) string {
 func (r *remover) enterDirectory(d *dir, name string) error {
 	switch {
 	case !r.o.Recursive && !r.o.Directories:
-		r.fail("remove", name, errors.New("it is a directory (-r removes directories)"))
+		r.fail("remove", name, errors.New("is a directory (-r removes directories)"))
 		d.failed = true
 	case r.o.Recursive && !r.ask("descend into directory", name):
 		d.failed = true
@@ -204,7 +203,7 @@ func (r *remover) start(in *dir, name string, begin func() *usftp.Pending[struct
 	pending := begin()
 	r.ops.add(func() {
 		_, err := pending.Wait()
-		r.removed(in, name, err)
+		r.removed(in, name, "removed ", err)
 		r.settle(in)
 	})
 }
@@ -231,7 +230,7 @@ func (r *remover) startDirectory(d *dir) {
 			// Some servers skip names if others are removed while they list.
 			err = r.client.RemoveAll(r.at(d.path))
 		}
-		r.removed(d.parent, d.path, err)
+		r.removed(d.parent, d.path, "removed directory ", err)
 		r.settle(d.parent)
 	})
 }
@@ -246,8 +245,8 @@ func (r *remover) settle(in *dir) {
 	}
 }
 
-// removed reports the outcome for a file.
-func (r *remover) removed(in *dir, name string, err error) {
+// removed reports the outcome for a file. done is what -v says before its name.
+func (r *remover) removed(in *dir, name, done string, err error) {
 	if err != nil && errors.Is(err, fs.ErrNotExist) && (in != nil || r.mayBeGone(name)) {
 		return // something else has removed it
 	}
@@ -256,5 +255,5 @@ func (r *remover) removed(in *dir, name string, err error) {
 		r.fail("remove", name, r.whyNotRemoved(name, err))
 		return
 	}
-	r.done("removed", name, fmt.Sprintf("removed %s", r.Prefix+name))
+	r.done("removed", name, done+r.quoted(name))
 }

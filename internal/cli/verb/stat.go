@@ -144,9 +144,9 @@ func (j *job) field(e *entry, letter byte) string {
 	case 'n':
 		return j.shown(j.Prefix + e.name)
 	case 'N':
-		name := "'" + j.shown(j.Prefix+e.name) + "'"
+		name := j.quoted(e.name)
 		if e.target != "" {
-			name += " -> '" + j.shown(e.target) + "'"
+			name += " -> " + quoted(e.target)
 		}
 		return name
 	case 's':
@@ -179,8 +179,38 @@ func (j *job) field(e *entry, letter byte) string {
 	return "?"
 }
 
-// unescape replaces printf's escapes.
+// unescape replaces printf's escapes. As in GNU's stat, octal numbers have up to three digits and
+// hexadecimal ones up to two, and other characters stand for themselves.
 func unescape(format string) string {
-	return strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\\`, `\`, `\"`, `"`, `\0`, "\x00",
-		`\r`, "\r").Replace(format)
+	var b strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '\\' || i+1 == len(format) {
+			b.WriteByte(format[i])
+			continue
+		}
+		i++
+		number := func(digits string, most, base int) {
+			from := i
+			for i < len(format) && i < from+most && strings.IndexByte(digits, format[i]) >= 0 {
+				i++
+			}
+			n, _ := strconv.ParseUint(format[from:i], base, 16)
+			b.WriteByte(byte(n))
+			i--
+		}
+		const hexadecimal = "0123456789abcdefABCDEF"
+		switch c := format[i]; {
+		case '0' <= c && c <= '7':
+			number("01234567", 3, 8)
+		case c == 'x' && i+1 < len(format) && strings.IndexByte(hexadecimal, format[i+1]) >= 0:
+			i++
+			number(hexadecimal, 2, 16)
+		default:
+			if at := strings.IndexByte("abefnrtv", c); at >= 0 {
+				c = "\a\b\x1b\f\n\r\t\v"[at]
+			}
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }

@@ -69,7 +69,10 @@ func (t *tail) first(name string) {
 		err = t.printEnd(f)
 	}
 	if err != nil {
-		t.readFailed(name, t.whyNotOpened(name, err))
+		if err = t.whyNotOpened(name, err); err == errIsDirectory {
+			t.headings.print(name)
+		}
+		t.readFailed(name, err)
 		if !t.o.Retry || t.over() {
 			if file != nil {
 				file.Close()
@@ -368,7 +371,7 @@ func (t *tail) grown(f *followed, size int64) error {
 	if size == f.offset {
 		return nil
 	}
-	t.headings.print(f.name)
+	t.headings.more(f.name)
 	w, end := t.writerFor(f.name)
 	defer end()
 	return t.copyFrom(f, w)
@@ -403,7 +406,7 @@ func (t *tail) reopen(f *followed) {
 		return
 	}
 	f.file, f.gone, f.offset = file, false, 0
-	t.headings.print(f.name)
+	t.headings.more(f.name)
 	w, end := t.writerFor(f.name)
 	defer end()
 	if err := t.copyFrom(f, w); err != nil {

@@ -31,9 +31,9 @@ func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error 
 			break
 		}
 		if err := j.touch(o, name, t); err != nil {
-			j.fail("touch", name, err)
+			j.fail("touch", name, j.whyMissing(name, err))
 		} else {
-			j.done("touched", name, "touched "+j.Prefix+name)
+			j.done("touched", name, "touched "+j.quoted(name))
 		}
 	}
 	return j.end()
