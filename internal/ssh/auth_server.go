@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -41,6 +42,14 @@ func (e *ServerAuthError) Unwrap() error { return e.Err }
 // for keys may each be costly to answer.
 const serverAttempts = 128
 
+// What a client has sent is held while it waits, or while a callback decides, so it is limited: a
+// user name, and a password or the answers to questions. Some services take long tokens as
+// passwords.
+const (
+	maxUser   = 1 << 10
+	maxSecret = 8 << 10
+)
+
 // serverLogin is the server's side of RFC 4252.
 type serverLogin struct {
 	*transport
@@ -52,9 +61,10 @@ type serverLogin struct {
 	partial   bool // some method has already succeeded
 	errs      []error
 	pending   []byte // a request that came instead of answers
-	// The last key and the callback's result: clients ask about a key, and then sign with it.
-	key  []byte
+	// The last key's hash and the callback's result: clients ask about a key, and then sign with it.
+	key  [sha256.Size]byte
 	user string
+	know bool // about that key and user
 	perm *xssh.Permissions
 	err  error
 }
@@ -137,6 +147,9 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 	if l.partial && a.user != l.conn.user {
 		return nil, false, &ProtocolError{"the client changed the user in the middle of a login"}
 	}
+	if len(a.user) > maxUser {
+		return nil, false, l.disconnect(reasonProtocolError, "a user name that is too long")
+	}
 	l.conn.setUser(a.user)
 	if first && l.config.Banner != nil {
 		if err := l.banner(l.config.Banner(l.conn)); err != nil {
@@ -173,7 +186,7 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 	}
 	if isPartial {
 		l.partial, l.callbacks = true, partial.Next
-		l.key = nil // the next callback may decide otherwise
+		l.know = false // the next callback may decide otherwise
 	} else if l.counts(a.method) {
 		l.failures++
 		if most := l.config.MaxAuthTries; most > 0 && l.failures >= most {
@@ -222,6 +235,9 @@ func (l *serverLogin) banner(text string) error {
 // errKeyWouldDo is the result of a query, which does not count as an attempt.
 var errKeyWouldDo = errors.New("ssh: the key would be accepted")
 
+// errLongSecret is the result of an attempt with more than maxSecret bytes.
+var errLongSecret = errors.New("ssh: the password is too long")
+
 // errAbandoned reports that a client sent another request instead of an answer.
 var errAbandoned = errors.New("ssh: the client did not answer")
 
@@ -246,6 +262,9 @@ func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, er
 		}
 		if change {
 			return nil, errors.New("ssh: passwords cannot be changed here"), nil
+		}
+		if len(password) > maxSecret {
+			return nil, errLongSecret, nil
 		}
 		perm, authErr = l.callbacks.PasswordCallback(l.conn, slices.Clone(password))
 		return perm, authErr, nil
@@ -295,6 +314,9 @@ func (l *serverLogin) ask(q *infoRequest) ([]string, error) {
 		l.pending = slices.Clone(p)
 		return nil, errAbandoned
 	}
+	if len(p) > maxSecret {
+		return nil, errLongSecret
+	}
 	answers, err := parseInfoResponse(p)
 	if err != nil {
 		return nil, err
@@ -320,8 +342,8 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	if key.Type() != keyTypeOf(k.algo) {
 		return nil, fmt.Errorf("ssh: a key of type %.64q for the algorithm %s", key.Type(), k.algo), nil
 	}
-	if l.key == nil || string(l.key) != string(k.key) || l.user != a.user {
-		l.key, l.user = slices.Clone(k.key), a.user
+	if sum := sha256.Sum256(k.key); !l.know || l.key != sum || l.user != a.user {
+		l.know, l.key, l.user = true, sum, a.user
 		l.perm, l.err = l.callbacks.PublicKeyCallback(l.conn, key)
 		var partial *xssh.PartialSuccessError
 		if l.err == nil || errors.As(l.err, &partial) {

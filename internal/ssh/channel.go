@@ -391,8 +391,12 @@ func (c *Channel) answer(ok bool) error {
 	return c.inform(appendUint32([]byte{number}, c.peer))
 }
 
-// waitingRequests limits the requests that wait for NextRequest. More are refused.
-const waitingRequests = 16
+// waitingRequests and waitingBytes limit the requests that wait for NextRequest. More are refused.
+// A single request may be as long as a packet.
+const (
+	waitingRequests = 16
+	waitingBytes    = maxPacketLength
+)
 
 // requested takes a request from the reading goroutine.
 func (c *Channel) requested(q *channelRequest) error {
@@ -416,7 +420,11 @@ func (c *Channel) taken(q *channelRequest) bool {
 		r, _ := body(append([]byte{0}, q.extra...), 0)
 		c.exit = ExitStatus{Known: true, Signal: string(cut(r.Bytes(), 64))}
 	default:
-		if !c.refuse && len(c.requests) < waitingRequests {
+		bytes := len(q.extra)
+		for _, r := range c.requests {
+			bytes += len(r.Payload)
+		}
+		if !c.refuse && len(c.requests) < waitingRequests && bytes <= waitingBytes {
 			c.requests = append(c.requests, &Request{Type: q.kind, Payload: q.extra,
 				WantReply: q.wantReply, channel: c})
 			c.change.Broadcast()

@@ -39,13 +39,17 @@ func appendMPInt(p, magnitude []byte) []byte {
 	return appendString(p, magnitude)
 }
 
+// mostNames limits how many names of a list are told apart. What follows is one more name, which
+// nobody knows.
+const mostNames = 500
+
 // readNames reads a name-list, which is at most as long as its packet.
 func readNames(r *wire.Reader) []string {
 	list := r.String()
 	if list == "" {
 		return nil
 	}
-	return strings.Split(list, ",")
+	return strings.SplitN(list, ",", mostNames+1)
 }
 
 func readBool(r *wire.Reader) bool { return r.Byte() != 0 }

@@ -1,5 +1,11 @@
 package ssh
 
+import (
+	"net"
+
+	xssh "golang.org/x/crypto/ssh"
+)
+
 // Grown returns by how much a connection's windows have grown.
 func Grown(c *Conn) int64 {
 	c.mux.growth.mu.Lock()
@@ -17,4 +23,48 @@ func RekeyAndGoOn(c *Conn) error {
 	o.startKex()
 	o.kexing = false
 	return o.flushLocked()
+}
+
+const (
+	MaxUser   = maxUser
+	MaxSecret = maxSecret
+)
+
+// FirstWords is what a client sends first: its version, and its KEXINIT, to which more is added as a
+// key exchange.
+func FirstWords(more string) []byte {
+	k := Supported().kexInit(true, true)
+	k.kex = append(k.kex, more)
+	return append([]byte("SSH-2.0-x\r\n"), framed(k.append(nil))...)
+}
+
+// FramedLogin is a login without encryption: each request comes as a user and a method with its own
+// part.
+func FramedLogin(requests ...[3]string) []byte {
+	messages := [][]byte{appendString([]byte{msgServiceRequest}, serviceUserAuth)}
+	for _, r := range requests {
+		messages = append(messages, (&authRequest{r[0], serviceConnection, r[1], []byte(r[2])}).append(nil))
+	}
+	return framed(messages...)
+}
+
+// KeyQuery is the part of the method publickey that asks about a key.
+func KeyQuery(key xssh.PublicKey) string {
+	return string((&keyRequest{false, key.Type(), key.Marshal(), nil}).append(nil))
+}
+
+// PasswordAttempt is the part of the method password.
+func PasswordAttempt(password string) string {
+	return string(appendString(appendBool(nil, false), password))
+}
+
+// LoginOver lets a client log in without encryption. A password is handed to check.
+func LoginOver(conn net.Conn, key xssh.PublicKey, check func(password []byte) error) error {
+	l := loginServerOn(conn, key)
+	l.callbacks.PasswordCallback = func(_ xssh.ConnMetadata, p []byte) (*xssh.Permissions, error) {
+		return nil, check(p)
+	}
+	_, err := l.run()
+	l.end(ErrClosed)
+	return err
 }

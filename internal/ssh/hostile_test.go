@@ -63,6 +63,26 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 	}
 }
 
+// TestRequestsAreBounded: a peer sends requests about a channel, and nobody takes them.
+func TestRequestsAreBounded(t *testing.T) {
+	for _, c := range []struct{ size, kept int }{{10, waitingRequests}, {100_000, 2}, {200_000, 1}} {
+		tr := newTransport(capture{}, nil, Supported(), 1<<50)
+		m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
+		ch := newChannel(m)
+		close(ch.opened)
+		m.add(ch)
+		request := (&channelRequest{ch.id, "env", false, make([]byte, c.size)}).append(nil)
+		for range 100 {
+			if err := m.handle(request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(ch.requests); n != c.kept {
+			t.Errorf("of 100 requests of %d bytes %d are kept, not %d", c.size, n, c.kept)
+		}
+	}
+}
+
 // TestQueueIsBounded: a peer sends packets of one byte, or packets that each hold a block, and
 // nobody reads. What is kept is about as large as the window.
 func TestQueueIsBounded(t *testing.T) {

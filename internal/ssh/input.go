@@ -85,6 +85,7 @@ func (in *input) read() ([]byte, error) {
 		if in.err != nil {
 			return nil, in.err
 		}
+		clear(in.queue) // it must not keep memory that has been replaced
 		in.queue, in.next = in.queue[:0], 0
 		if err := in.frame(); err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"crypto"
 	_ "crypto/sha256" // the hashes of kexSpecs
 	_ "crypto/sha512"
+	"hash"
 	"slices"
 )
 
@@ -58,23 +59,20 @@ func kexNamed(name string) *kexSpec {
 	return &kexSpecs[i]
 }
 
-// exchanged is everything that the exchange hash covers except the method's part: RFC 4253, section
-// 8.
-type exchanged struct {
-	clientVersion, serverVersion []byte
-	clientInit, serverInit       []byte
+// exchangeHash is H of an exchange: RFC 4253, section 8. It keeps no copies of the messages, since a
+// peer may wait between them.
+type exchangeHash struct{ hash.Hash }
+
+func (h exchangeHash) add(part []byte) {
+	h.Write(appendUint32(nil, uint32(len(part))))
+	h.Write(part)
 }
 
-// digest fills in H.
-func (e *exchanged) digest(hash crypto.Hash, hostKey []byte, result *kexResult) {
-	var p []byte
-	for _, part := range [][]byte{e.clientVersion, e.serverVersion, e.clientInit, e.serverInit,
-		hostKey} {
-		p = appendString(p, part)
-	}
-	p = append(append(p, result.public...), result.secret...)
-	h := hash.New()
-	h.Write(p)
+// finish fills in H.
+func (h exchangeHash) finish(hostKey []byte, result *kexResult) {
+	h.add(hostKey)
+	h.Write(result.public)
+	h.Write(result.secret)
 	result.hash = h.Sum(nil)
 }
 

@@ -142,7 +142,7 @@ func negotiate(client, server *kexInit, isClient bool) (Negotiated, error) {
 		c, s = algorithms(c), algorithms(s)
 		for _, name := range c {
 			if slices.Contains(s, name) {
-				return name
+				return strings.Clone(name) // not the whole list's memory
 			}
 		}
 		if failed == nil {

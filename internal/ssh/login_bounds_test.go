@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 
 	xssh "golang.org/x/crypto/ssh"
@@ -21,8 +22,10 @@ func framed(messages ...[]byte) (all []byte) {
 }
 
 // loginServer is the server's side of a login on an unencrypted connection. It accepts key.
-func loginServer(p []byte, key xssh.PublicKey) *serverLogin {
-	tr := newTransport(feedOf(p), nil, Supported(), 0)
+func loginServer(p []byte, key xssh.PublicKey) *serverLogin { return loginServerOn(feedOf(p), key) }
+
+func loginServerOn(conn net.Conn, key xssh.PublicKey) *serverLogin {
+	tr := newTransport(conn, nil, Supported(), 0)
 	tr.session = []byte("session")
 	refuse := errors.New("no")
 	return &serverLogin{transport: tr, conn: newConn(tr, 0),
@@ -80,6 +83,59 @@ func TestBoundsBeforeLogin(t *testing.T) {
 			}
 			if int(l.in.packets) > c.most || l.in.total > loginBytes+maxFirstPacket+idleSize {
 				t.Errorf("%d packets and %d bytes were read", l.in.packets, l.in.total)
+			}
+		})
+	}
+}
+
+// TestLongSecrets: the callbacks are not asked about names, passwords and answers that are too long.
+func TestLongSecrets(t *testing.T) {
+	user := func(n int) string { return strings.Repeat("u", n) }
+	password := func(n int) []byte {
+		return appendString(appendBool(nil, false), make([]byte, n))
+	}
+	service := appendString([]byte{msgServiceRequest}, serviceUserAuth)
+	for _, c := range []struct {
+		name     string
+		messages [][]byte
+		asked    int
+	}{
+		{"a name", [][]byte{(&authRequest{user(maxUser), serviceConnection, "password",
+			password(1)}).append(nil)}, 1},
+		{"too long a name", [][]byte{(&authRequest{user(maxUser + 1), serviceConnection, "password",
+			password(1)}).append(nil)}, 0},
+		{"a password", [][]byte{(&authRequest{"u", serviceConnection, "password",
+			password(maxSecret)}).append(nil)}, maxSecret},
+		{"too long a password", [][]byte{(&authRequest{"u", serviceConnection, "password",
+			password(maxSecret + 1)}).append(nil)}, 0},
+		{"an answer", [][]byte{(&authRequest{"u", serviceConnection, "keyboard-interactive",
+			make([]byte, 8)}).append(nil), appendInfoResponse(nil, []string{user(8000)})}, 8000},
+		{"too long an answer", [][]byte{(&authRequest{"u", serviceConnection, "keyboard-interactive",
+			make([]byte, 8)}).append(nil), appendInfoResponse(nil, []string{user(maxSecret)})}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := loginServer(framed(append([][]byte{service}, c.messages...)...), fuzzKey.PublicKey())
+			defer l.end(ErrClosed)
+			asked := 0
+			refuse := errors.New("no")
+			l.callbacks.PasswordCallback = func(_ xssh.ConnMetadata, p []byte) (*xssh.Permissions, error) {
+				asked = len(p)
+				return nil, refuse
+			}
+			l.callbacks.KeyboardInteractiveCallback = func(_ xssh.ConnMetadata,
+				ask xssh.KeyboardInteractiveChallenge) (*xssh.Permissions, error) {
+				answers, err := ask("", "", []string{"1"}, []bool{false})
+				if err != nil {
+					return nil, err
+				}
+				asked = len(answers[0])
+				return nil, refuse
+			}
+			if _, err := l.run(); err == nil {
+				t.Fatal("nobody logged in")
+			}
+			if asked != c.asked {
+				t.Errorf("the callback got %d bytes, not %d", asked, c.asked)
 			}
 		})
 	}

@@ -4,9 +4,14 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
+
+	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/ssh"
 )
@@ -98,4 +103,83 @@ func TestMemoryBeforeLogin(t *testing.T) {
 			<-ended
 		}
 	})
+	// The client sends what makes the server keep most, and half of one more packet.
+	half := append(binary.BigEndian.AppendUint32(nil, 34996), make([]byte, 34000)...)
+	long := strings.Repeat("x", 30_000)
+	cert := certify(t, key, xssh.UserCert, long).PublicKey()
+	for _, c := range []struct {
+		name  string
+		first []byte
+		kex   bool // a whole connection, rather than a login without encryption
+	}{
+		{"a long KEXINIT", append(ssh.FirstWords(long), half...), true},
+		{"a KEXINIT of many names", append(ssh.FirstWords(strings.Repeat(",", 30_000)), half...), true},
+		{"a long name and a long key", append(ssh.FramedLogin(
+			[3]string{"ann", "publickey", ssh.KeyQuery(cert)}, [3]string{long[:ssh.MaxUser], "none"}),
+			half...), false},
+		{"a long password", ssh.FramedLogin([3]string{"ann", "password",
+			ssh.PasswordAttempt(long[:ssh.MaxSecret])}), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := inUse()
+			waiting, leave, ended := make(chan bool), make(chan bool), make(chan error, clients)
+			for range clients {
+				conn := &script{rest: c.first, waiting: waiting, leave: leave}
+				go func() {
+					if c.kex {
+						_, err := ssh.Server(conn, sc)
+						ended <- err
+						return
+					}
+					ended <- ssh.LoginOver(conn, cert, func(p []byte) error {
+						waiting <- true
+						<-leave
+						return errors.New("no")
+					})
+				}()
+			}
+			for range clients {
+				<-waiting
+			}
+			if each := (inUse() - before) / clients; each > bound {
+				t.Errorf("the server holds %d bytes", each)
+			} else {
+				t.Logf("the server holds %d bytes", each)
+			}
+			close(leave)
+			for range clients {
+				if <-ended == nil {
+					t.Error("somebody logged in")
+				}
+			}
+		})
+	}
 }
+
+// script is a connection whose peer sends something, and then waits.
+type script struct {
+	net.Conn
+	rest    []byte
+	waiting chan<- bool
+	leave   <-chan bool
+}
+
+func (s *script) Read(p []byte) (int, error) {
+	if len(s.rest) == 0 {
+		select {
+		case s.waiting <- true:
+			<-s.leave
+		case <-s.leave:
+		}
+		return 0, io.EOF
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+func (*script) Write(p []byte) (int, error)      { return len(p), nil }
+func (*script) Close() error                     { return nil }
+func (*script) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (*script) SetDeadline(time.Time) error      { return nil }
+func (*script) SetWriteDeadline(time.Time) error { return nil }

@@ -229,6 +229,7 @@ func (m *mux) handle(p []byte) error {
 	case msgChannelClose:
 		m.remove(c)
 		c.mu.Lock()
+		c.gotEOF = true // its window grows no more
 		m.growth.give(c.window.size - firstWindow)
 		c.mu.Unlock()
 		o := m.t.out

@@ -340,7 +340,7 @@ func (t *transport) firstKexInit() ([]byte, error) {
 // exchange runs one key exchange, from the peer's KEXINIT to its NEWKEYS.
 func (t *transport) exchange(payload []byte) error {
 	theirInit := slices.Clone(payload)
-	var theirs, ours kexInit
+	theirs, ours := new(kexInit), new(kexInit)
 	if err := theirs.parse(theirInit); err != nil {
 		return err
 	}
@@ -376,24 +376,28 @@ func (t *transport) exchange(payload []byte) error {
 		return err
 	}
 
-	clientInit, serverInit := &ours, &theirs
-	e := exchanged{t.ours, t.theirs, ourInit, theirInit}
+	clientInit, serverInit := ours, theirs
+	heads := [][]byte{t.ours, t.theirs, ourInit, theirInit}
 	if !t.client {
-		clientInit, serverInit = serverInit, clientInit
-		e = exchanged{t.theirs, t.ours, theirInit, ourInit}
+		clientInit, serverInit = theirs, ours
+		heads = [][]byte{t.theirs, t.ours, theirInit, ourInit}
 	}
 	n, err := negotiate(clientInit, serverInit, t.client)
 	if err != nil {
 		return err
 	}
-	if guessedWrong(&ours, &theirs) {
-		if _, err := t.in.read(); err != nil {
-			return err
-		}
-	}
 	spec := kexNamed(n.KeyExchange)
 	if spec == nil {
 		return fmt.Errorf("ssh: the key exchange %s is not implemented", n.KeyExchange)
+	}
+	h := exchangeHash{spec.hash.New()}
+	for _, part := range heads {
+		h.add(part)
+	}
+	if guessedWrong(ours, theirs) {
+		if _, err := t.in.read(); err != nil {
+			return err
+		}
 	}
 	var result *kexResult
 	var follow [][]byte
@@ -404,7 +408,7 @@ func (t *transport) exchange(payload []byte) error {
 			return err
 		}
 		t.sawTrip(time.Since(began))
-		e.digest(spec.hash, reply.hostKey, result)
+		h.finish(reply.hostKey, result)
 		if err := t.checkHostKey(reply, result, n.HostKey); err != nil {
 			return err
 		}
@@ -415,7 +419,7 @@ func (t *transport) exchange(payload []byte) error {
 				return nil, fmt.Errorf("ssh: no host key for %s", n.HostKey)
 			}
 			reply := &kexReply{hostKey: signer.PublicKey().Marshal()}
-			e.digest(spec.hash, reply.hostKey, result)
+			h.finish(reply.hostKey, result)
 			s, err := sign(signer, result.hash, n.HostKey)
 			if err != nil {
 				return nil, err
