@@ -77,6 +77,7 @@ func TestFileOntoItself(t *testing.T) {
 			for _, size := range []int{0, 5, 300 << 10, 5<<20 + 7} {
 				for _, names := range []int{1, 2} {
 					t.Run(fmt.Sprintf("%s, %v, %d bytes, %d names", name, placement, size, names), func(t *testing.T) {
+						t.Parallel() // some wait until the second of the file's time is over
 						o, data := newOntoItself(t), random(size)
 						target := "f"
 						o.write(t, "f", data)
@@ -148,6 +149,7 @@ func TestFileOntoItselfByStream(t *testing.T) {
 func TestTreeOfLinksOntoItself(t *testing.T) {
 	for name, over := range ontoItselfWays {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			o := newOntoItself(t)
 			files := map[string][]byte{"zero": nil, "small": random(4 << 10), "medium": random(300 << 10),
 				"large": random(5 << 20)}
@@ -200,6 +202,7 @@ func TestFileOntoItselfIsCutOff(t *testing.T) {
 	for name, over := range ontoItselfWays {
 		for _, after := range []int64{2 << 10, 100 << 10, 1 << 20, 2 << 20, 4 << 20} {
 			t.Run(fmt.Sprintf("%s, after %d bytes", name, after), func(t *testing.T) {
+				t.Parallel()
 				o, data := newOntoItself(t), random(2<<20+7)
 				o.write(t, "f", data)
 				o.link(t, "f", "g")

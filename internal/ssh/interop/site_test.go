@@ -11,6 +11,7 @@ import (
 
 	xssh "golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -139,10 +140,9 @@ type peerCase struct {
 	mib   int    // how much is sent each way
 }
 
-const (
-	smallMiB = 3 // crosses the limit for new keys three times, or nearly
-	largeMiB = 64
-)
+const smallMiB = 3 // crosses the limit for new keys three times, or nearly
+
+var largeMiB = soak.Runs(16, 64)
 
 // cases returns the cases for a peer that offers these algorithms: each that we support too, each
 // login, and one long session.
