@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
 )
 
@@ -101,10 +102,7 @@ const sftpServer = "/usr/lib/openssh/sftp-server"
 func startServer(t testing.TB, opts ...usftp.ClientOption) *usftp.Client {
 	t.Helper()
 	if _, err := os.Stat(sftpServer); err != nil {
-		if os.Getenv("USFTP_REQUIRE") != "" {
-			t.Fatalf("OpenSSH's sftp-server is needed: %v", err)
-		}
-		t.Skip("OpenSSH's sftp-server is not installed")
+		testenv.Unavailable(t, err)
 	}
 	cmd := exec.Command(sftpServer, "-e")
 	w, err := cmd.StdinPipe()

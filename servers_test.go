@@ -20,6 +20,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/server/osfs"
@@ -148,10 +149,7 @@ func python(t *testing.T, module string) string {
 		name = "python3"
 	}
 	if err := exec.Command(name, "-c", "import "+module).Run(); err != nil {
-		if os.Getenv("USFTP_REQUIRE") != "" {
-			t.Fatalf("%s has no module %s", name, module)
-		}
-		t.Skipf("%s has no module %s, whose server this test is about", name, module)
+		testenv.Unavailable(t, name+" has no module "+module)
 	}
 	return name
 }

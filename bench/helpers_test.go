@@ -12,7 +12,7 @@ import (
 
 	"github.com/usftp/usftp/bench/library"
 	"github.com/usftp/usftp/bench/pipes"
-	"github.com/usftp/usftp/bench/testenv"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 const transferSize = 10 << 20

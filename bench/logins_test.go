@@ -10,9 +10,9 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/bench/sshd"
-	"github.com/usftp/usftp/bench/testenv"
 	"github.com/usftp/usftp/bench/turns"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // TestRoundTripsOfALogin pins what each step from nothing to a file's first bytes costs on the

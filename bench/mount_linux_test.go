@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/bench/pipes"
-	"github.com/usftp/usftp/bench/testenv"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // mountMemory is how much memory a mount may take.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/usftp/usftp/bench/floor"
 	"github.com/usftp/usftp/bench/pipes"
-	"github.com/usftp/usftp/bench/testenv"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // servedSize is what a server is asked to move at a time.

@@ -9,7 +9,7 @@ import (
 	"github.com/usftp/usftp/bench/library"
 	"github.com/usftp/usftp/bench/pipes"
 	"github.com/usftp/usftp/bench/sshd"
-	"github.com/usftp/usftp/bench/testenv"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // sweep is every combination of pkg/sftp's settings that could be its best.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/bench/pipes"
-	"github.com/usftp/usftp/bench/testenv"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // A sync of a million files that are all there already, in one directory or spread over a tree,

@@ -14,18 +14,8 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/testenv"
 )
-
-// needProgram skips a test, or fails it if programs are required.
-func needProgram(t *testing.T, name string) {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("USFTP_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skipf("%s is not installed", name)
-	}
-}
 
 // writeList writes a list of files that contain their own names.
 func writeList(t *testing.T, path string, a checksum.Algorithm, names ...string) {
@@ -89,7 +79,7 @@ func TestManifestComesBack(t *testing.T) {
 
 // sha256sum accepts the list, and makes the same one from the same files.
 func TestManifestIsThatOfSHA256Sum(t *testing.T) {
-	needProgram(t, "sha256sum")
+	testenv.Program(t, "sha256sum")
 	dir := t.TempDir()
 	for _, name := range oddNames {
 		path := filepath.Join(dir, name)

@@ -1,62 +1,25 @@
 package server_test
 
 import (
-	"bytes"
-	"errors"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
 )
 
-// mountVariable names the directory on which this binary, run again in its own mount namespace,
-// mounts a small disk.
-const mountVariable = "USFTP_TEST_MOUNT"
-
 // TestDiskThatFills has one client fill a disk on which another has files: the writer gets an
 // error, at once and for good, and the other client continues.
 func TestDiskThatFills(t *testing.T) {
-	if dir := os.Getenv(mountVariable); dir != "" {
-		fillDisk(t, dir)
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDiskThatFills$", "-test.v")
-	cmd.Env = append(os.Environ(), mountVariable+"="+t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
-	if uid := os.Getuid(); uid != 0 {
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(),
-			Size: 1}}
-	}
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case err != nil && !errors.As(err, &exit) && os.Getenv("USFTP_REQUIRE") != "1":
-		t.Skipf("no mount namespace can be had here: %v", err)
-	case err != nil:
-		t.Fatalf("%v\n%s", err, out)
-	case !bytes.Contains(out, []byte("--- PASS: TestDiskThatFills")):
-		t.Fatalf("the test has not run there:\n%s", out)
-	}
+	testenv.Mounted(t, "size=2m", fillDisk)
 }
 
 func fillDisk(t *testing.T, dir string) {
 	const size = 2 << 20
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
-		t.Fatal(err)
-	}
 	backend, err := osfs.New(dir)
 	if err != nil {
 		t.Fatal(err)

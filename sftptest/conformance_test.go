@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -51,10 +52,7 @@ func TestOpenSSHConforms(t *testing.T) {
 func opensshServer(t *testing.T) string {
 	const program = "/usr/lib/openssh/sftp-server"
 	if _, err := os.Stat(program); err != nil {
-		if os.Getenv("USFTP_REQUIRE") == "1" {
-			t.Fatalf("OpenSSH's sftp-server is missing: %v", err)
-		}
-		t.Skipf("OpenSSH's sftp-server is not installed: %v", err)
+		testenv.Unavailable(t, err)
 	}
 	return program
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/sftptest/opensshd"
@@ -392,7 +393,7 @@ func TestCheckEnds(t *testing.T) {
 	dir := t.TempDir()
 	large := filepath.Join(dir, "large")
 	if err := errors.Join(os.WriteFile(large, nil, 0o644), os.Truncate(large, 1<<40)); err != nil {
-		t.Skip(err)
+		testenv.Unavailable(t, err)
 	}
 	path := filepath.Join(t.TempDir(), "list")
 	writeList(t, path, checksum.SHA256, "large")

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -249,7 +250,7 @@ func TestTargetsThatAreWrittenInPlace(t *testing.T) {
 	b.server.Files.WriteFile("/source", []byte("new"))
 	target := b.local("target", []byte("old"))
 	if err := os.Link(target, filepath.Join(b.dir, "second")); err != nil {
-		t.Skipf("this file system has no hard links: %v", err)
+		testenv.Unavailable(t, err)
 	}
 	result, err := b.job(download, "/source", target)
 	if err != nil || !result.InPlace || string(b.read("second")) != "new" || len(b.notes()) != 1 {

@@ -20,6 +20,7 @@ import (
 	"testing/synctest"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -385,13 +386,7 @@ func TestDeltaSendsWhatHasChanged(t *testing.T) {
 // rsyncSends returns how many bytes rsync sends in both directions.
 func rsyncSends(t *testing.T, old, fresh []byte) int64 {
 	t.Helper()
-	path, err := exec.LookPath("rsync")
-	if err != nil {
-		if os.Getenv("USFTP_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("rsync is not installed")
-	}
+	path := testenv.Program(t, "rsync")
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
 	for name, data := range map[string][]byte{from: fresh, to: old} {

@@ -1,61 +1,26 @@
 package transfer_test
 
 import (
-	"bytes"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 )
 
-// mountVariable names the directory on which this binary, run again in its own mount namespace,
-// mounts a file system with room for two files.
-const mountVariable = "USFTP_TEST_MOUNT"
-
 // TestFullFileSystemKeepsTheTarget: if there is no room for a temporary file, the target is not
 // written in place, which would overwrite some of it and then fail for the same reason.
 func TestFullFileSystemKeepsTheTarget(t *testing.T) {
-	if dir := os.Getenv(mountVariable); dir != "" {
-		fullFileSystem(t, dir)
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), mountVariable+"="+t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
-	if uid := os.Getuid(); uid != 0 {
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(),
-			Size: 1}}
-	}
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case err != nil && !errors.As(err, &exit) && os.Getenv("USFTP_REQUIRE") != "1":
-		t.Skipf("no mount namespace can be had here: %v", err)
-	case err != nil:
-		t.Fatalf("%v\n%s", err, out)
-	case !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
-		t.Fatalf("the test has not run there:\n%s", out)
-	}
+	// one inode is the root directory's
+	testenv.Mounted(t, "size=64k,nr_inodes=3", fullFileSystem)
 }
 
 func fullFileSystem(t *testing.T, dir string) {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		t.Fatal(err)
-	}
-	// one inode is the root directory's
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,nr_inodes=3"); err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range []string{"big", "small"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("old"), 0o644); err != nil {
 			t.Fatal(err)

@@ -14,22 +14,10 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/internal/soak"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
-
-// need returns a program's path. If programs are required, a missing one is a failure.
-func need(t *testing.T, program string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		if os.Getenv("USFTP_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	return path
-}
 
 // ask runs a program in a directory and returns its output.
 func ask(t *testing.T, dir string, args ...string) string {
@@ -97,7 +85,7 @@ func shrubPattern(rng *rand.Rand) string {
 
 // Filters decide as rsync's do, on the same trees and patterns.
 func TestSyncFiltersAsRsync(t *testing.T) {
-	rsync := need(t, "rsync")
+	rsync := testenv.Program(t, "rsync")
 	excluding := 0
 	runs := soak.Runs(12, 60)
 	for seed := range uint64(runs) {
@@ -136,7 +124,7 @@ func TestSyncFiltersAsRsync(t *testing.T) {
 
 // Ignore files decide as git's do.
 func TestSyncIgnoresAsGit(t *testing.T) {
-	git := need(t, "git")
+	git := testenv.Program(t, "git")
 	for seed := range uint64(soak.Runs(8, 40)) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		dir := t.TempDir()

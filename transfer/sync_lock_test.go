@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
@@ -95,7 +96,7 @@ func TestSyncVoidLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.skip {
-				t.Skip("the system does not say where process numbers are valid")
+				testenv.Unavailable(t, "a system that says where process numbers are valid")
 			}
 			everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 				dir := t.TempDir()

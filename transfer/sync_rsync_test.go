@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/soak"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
@@ -23,7 +24,7 @@ import (
 // A sync leaves what rsync leaves, with the same options, in a target that differs from the source
 // at random.
 func TestSyncAsRsync(t *testing.T) {
-	rsync := need(t, "rsync")
+	rsync := testenv.Program(t, "rsync")
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		for seed := range uint64(soak.Runs(4, 15)) {
 			seed += 1000 * uint64(len(direction.String()))

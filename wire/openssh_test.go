@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // sftpServer is OpenSSH's sftp-server on two pipes, asked one thing at a time.
@@ -33,10 +35,7 @@ func startServer(t *testing.T) *sftpServer {
 		}
 	}
 	if path == "" {
-		if os.Getenv("USFTP_REQUIRE") == "1" {
-			t.Fatal("OpenSSH's sftp-server is not installed, and USFTP_REQUIRE asks for it")
-		}
-		t.Skip("OpenSSH's sftp-server is not installed")
+		testenv.Unavailable(t, "OpenSSH's sftp-server")
 	}
 	// as the server, which knows no other name of it, will say it
 	dir, err := filepath.EvalSymlinks(t.TempDir())

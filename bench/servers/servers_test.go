@@ -10,7 +10,7 @@ import (
 
 	"github.com/usftp/usftp/bench/rows"
 	"github.com/usftp/usftp/bench/sshd"
-	"github.com/usftp/usftp/bench/testenv"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // TestServersServe has the same client fetch a file, and bring one, by both protocols at every

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/bench/pipes"
-	"github.com/usftp/usftp/bench/testenv"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 func start(t *testing.T, config Config) *Server {

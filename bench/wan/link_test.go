@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usftp/usftp/bench/testenv"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // playVariable makes the test binary play a program that uses links, for the tests of its end.

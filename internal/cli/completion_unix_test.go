@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -262,13 +263,7 @@ complete -C "usftp ls --config $CONF $WORD"
 	} {
 		t.Run(shell.name, func(t *testing.T) {
 			t.Parallel()
-			program, err := exec.LookPath(shell.name)
-			if err != nil {
-				if os.Getenv(opensshd.RequireEnv) == "1" {
-					t.Fatal(err)
-				}
-				t.Skip(err)
-			}
+			program := testenv.Program(t, shell.name)
 			dir := t.TempDir()
 			script := run(t, dir, "completion", shell.name)
 			file := filepath.Join(dir, "completion")

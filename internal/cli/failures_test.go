@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -231,10 +232,7 @@ func mountTmpfs(t *testing.T, options string) string {
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "none",
 		dir).CombinedOutput(); err != nil {
-		if os.Getenv("USFTP_REQUIRE") == "1" {
-			t.Fatalf("mount: %s", out)
-		}
-		t.Skipf("this test mounts a file system, which is not possible here: %s", out)
+		testenv.Unavailable(t, "mounting a file system: "+string(out))
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
@@ -470,8 +468,7 @@ func TestOddTargets(t *testing.T) {
 				closed, open = exec.Command("chattr", "+i", far), exec.Command("chattr", "-i", far)
 			}
 			if out, err := closed.CombinedOutput(); err != nil {
-				t.Skipf("this test makes a directory immutable, which is not possible here: %s",
-					out)
+				testenv.Unavailable(t, "an immutable directory: "+string(out))
 			}
 			defer open.Run()
 			args := []string{big, "testhost:" + target}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -27,25 +28,9 @@ func needFUSE(t *testing.T) {
 		f.Close()
 		_, err = exec.LookPath("fusermount3")
 	}
-	if err == nil {
-		return
+	if err != nil {
+		testenv.Unavailable(t, err)
 	}
-	if os.Getenv(opensshd.RequireEnv) != "" {
-		t.Fatalf("this test mounts: %v", err)
-	}
-	t.Skipf("nothing can be mounted here: %v", err)
-}
-
-// needProgram is needFUSE for a program.
-func needProgram(t *testing.T, name string) {
-	t.Helper()
-	if _, err := exec.LookPath(name); err == nil {
-		return
-	}
-	if os.Getenv(opensshd.RequireEnv) != "" {
-		t.Fatalf("this test needs %s, which is not installed here", name)
-	}
-	t.Skipf("this test needs %s, which is not installed here", name)
 }
 
 // A mounted directory.
@@ -530,7 +515,7 @@ func TestMountPrograms(t *testing.T) {
 			dd if=a of=e bs=7777 status=none; cmp a e; dd if=/dev/zero of=a bs=1 seek=1000 count=10 conv=notrunc status=none; ! cmp -s a b`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			needProgram(t, test.program)
+			testenv.Program(t, test.program)
 			dir := m.path(strings.ReplaceAll(name, " ", "-"))
 			must(t, os.Mkdir(dir, 0o755))
 			cmd := exec.Command("sh", "-ec", test.script)

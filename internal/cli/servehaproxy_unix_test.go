@@ -12,19 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
 // startHAProxy runs the documentation's example in front of two instances and returns its port.
 func startHAProxy(t *testing.T, one, two *served) (port string) {
 	t.Helper()
-	program, err := exec.LookPath("haproxy")
-	if err != nil {
-		if os.Getenv(opensshd.RequireEnv) == "1" {
-			t.Fatal("this test needs haproxy, which is not installed here")
-		}
-		t.Skip("this test needs haproxy, which is not installed here")
-	}
+	program := testenv.Program(t, "haproxy")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // holey makes a file with a hole in front, in between and at the end, and returns what it holds.
@@ -27,7 +28,7 @@ func holey(t *testing.T) (*os.File, []byte) {
 		t.Fatal(err)
 	}
 	if stored(t, f) > 1<<20 {
-		t.Skip("this file system keeps no holes")
+		testenv.Unavailable(t, "a file system that keeps holes")
 	}
 	return f, data
 }
@@ -118,7 +119,7 @@ func TestExtents(t *testing.T) {
 func TestProc(t *testing.T) {
 	want, err := os.ReadFile("/proc/version")
 	if err != nil {
-		t.Skip(err)
+		testenv.Unavailable(t, err)
 	}
 	src, err := os.Open("/proc/version")
 	if err != nil {
@@ -136,7 +137,7 @@ func TestProc(t *testing.T) {
 func TestAcross(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "usftp-test-")
 	if err != nil {
-		t.Skip(err)
+		testenv.Unavailable(t, err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	data := random(3<<20 + 1)

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/server/sshd"
 )
@@ -31,21 +32,11 @@ type site struct {
 	env           []string // added to the programs' environment
 }
 
-// missing skips a test because something is missing, or fails if USFTP_REQUIRE=1 says that it must
-// be installed.
-func missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("USFTP_REQUIRE") == "1" {
-		t.Fatalf("%s is not installed", what)
-	}
-	t.Skipf("%s is not installed", what)
-}
-
 func require(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {
-			missing(t, program)
+			testenv.Unavailable(t, program)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package clients_test
 import (
 	"os/exec"
 	"path/filepath"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // ssh2 is the npm package, driven by a program in testdata; NODE_PATH names its directory.
@@ -22,7 +24,7 @@ var ssh2 = func() *client {
 		programs: []string{"node"},
 		prepare: func(s *site) {
 			if exec.Command("node", "-e", "require('ssh2')").Run() != nil {
-				missing(s.t, "ssh2 of npm")
+				testenv.Unavailable(s.t, "ssh2 of npm")
 			}
 		},
 		put: do("put"), get: do("get"), rename: do("rename"), symlink: do("symlink"),

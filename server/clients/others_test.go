@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 var lftp = func() *client {
@@ -71,7 +73,7 @@ var curl = func() *client {
 		programs: []string{"curl"},
 		prepare: func(s *site) {
 			if !strings.Contains(s.run("curl", "--version"), "sftp") {
-				missing(s.t, "a curl that speaks SFTP")
+				testenv.Unavailable(s.t, "a curl that speaks SFTP")
 			}
 		},
 		put:       func(s *site, from, to string) { do(s, to, "-T", from) },

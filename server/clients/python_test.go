@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // python is a client library driven by a program in testdata. USFTP_PYTHON names an interpreter
@@ -23,7 +25,7 @@ func python(library string) *client {
 		programs: []string{interpreter},
 		prepare: func(s *site) {
 			if exec.Command(interpreter, "-c", "import "+library).Run() != nil {
-				missing(s.t, library)
+				testenv.Unavailable(s.t, library)
 			}
 		},
 		put: do("put"), get: do("get"), putTree: do("put-tree"), getTree: do("get-tree"),

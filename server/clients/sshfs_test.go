@@ -2,9 +2,12 @@ package clients_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // sshfs mounts the server, so its operations are system calls.
@@ -55,7 +58,7 @@ var sshfs = func() *client {
 			args := append(s.sshOptions()[2:], "-p", s.port, "u@127.0.0.1:/", mnt)
 			args = append([]string{"-o", "IdentityFile=" + s.key}, args[2:]...)
 			if out, err := exec.Command("sshfs", args...).CombinedOutput(); err != nil {
-				s.t.Skipf("nothing can be mounted here: %v\n%s", err, out)
+				testenv.Unavailable(s.t, fmt.Sprintf("nothing can be mounted: %v: %s", err, out))
 			}
 			s.t.Cleanup(func() { exec.Command("fusermount3", "-u", mnt).Run() })
 		},

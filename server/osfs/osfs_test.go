@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
@@ -45,7 +46,7 @@ func write(t *testing.T, name, text string) {
 func link(t *testing.T, target, name string) {
 	t.Helper()
 	if err := os.Symlink(target, name); err != nil {
-		t.Skipf("links cannot be made here: %v", err)
+		testenv.Unavailable(t, err)
 	}
 }
 

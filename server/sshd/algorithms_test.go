@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -19,6 +18,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -157,12 +157,7 @@ func TestOfferedAlgorithms(t *testing.T) {
 
 // TestOfferedSignatures: OpenSSH's client learns which signatures a user may make.
 func TestOfferedSignatures(t *testing.T) {
-	if _, err := exec.LookPath("ssh"); err != nil {
-		if os.Getenv("USFTP_REQUIRE") == "1" {
-			t.Fatal("ssh is not installed")
-		}
-		t.Skip("ssh is not installed")
-	}
+	testenv.Program(t, "ssh")
 	dir := makeKeys(t, "key")
 	config := onlyPassword(&Access{FS: memfs.New(0)})
 	config.PublicKey = func(ssh.ConnMetadata, ssh.PublicKey) (*Access, error) {

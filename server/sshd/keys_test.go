@@ -11,18 +11,14 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // keygen runs ssh-keygen in a directory.
 func keygen(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	if _, err := exec.LookPath("ssh-keygen"); err != nil {
-		if os.Getenv("USFTP_REQUIRE") == "1" {
-			t.Fatal("ssh-keygen is not installed")
-		}
-		t.Skip("ssh-keygen is not installed")
-	}
-	cmd := exec.Command("ssh-keygen", args...)
+	cmd := exec.Command(testenv.Program(t, "ssh-keygen"), args...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("ssh-keygen %q: %v\n%s", args, err, out)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,16 +13,12 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/memfs"
 )
 
 func TestCipherOfOpenSSH(t *testing.T) {
-	if _, err := exec.LookPath("sftp"); err != nil {
-		if os.Getenv("USFTP_REQUIRE") == "1" {
-			t.Fatal("sftp is not installed")
-		}
-		t.Skip("sftp is not installed")
-	}
+	testenv.Program(t, "sftp")
 	dir := makeKeys(t, "key")
 	keys, err := ReadAuthorizedKeys(filepath.Join(dir, "key.pub"))
 	if err != nil {

@@ -14,26 +14,15 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// require skips the test if program is missing, or fails if USFTP_REQUIRE=1 says that it must be
-// installed.
-func require(t *testing.T, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		if os.Getenv("USFTP_REQUIRE") == "1" {
-			t.Fatalf("%s is not installed", program)
-		}
-		t.Skipf("%s is not installed", program)
-	}
-}
-
 // serve serves dir to the holder of a new key, and returns the port and the key's file.
 func serve(t *testing.T, dir string) (port int, keyFile string) {
 	t.Helper()
-	require(t, "ssh-keygen")
+	testenv.Program(t, "ssh-keygen")
 	keyFile = filepath.Join(t.TempDir(), "key")
 	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
 		keyFile).CombinedOutput(); err != nil {
@@ -80,7 +69,7 @@ func serve(t *testing.T, dir string) (port int, keyFile string) {
 func run(t *testing.T, port int, key string, stdin string, program string,
 	args ...string) (string, error) {
 	t.Helper()
-	require(t, program)
+	testenv.Program(t, program)
 	options := []string{"-P", fmt.Sprint(port), "-i", key, "-F", "none", "-o",
 		"StrictHostKeyChecking=no",
 		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/stdio"
 )
 
@@ -38,12 +39,7 @@ func TestMain(m *testing.M) {
 // sftp runs OpenSSH's client with a batch of commands on a server of this package.
 func sftp(t *testing.T, config stdio.Config, batch ...string) (output string, err error) {
 	t.Helper()
-	if _, err := exec.LookPath("sftp"); err != nil {
-		if os.Getenv("USFTP_REQUIRE") == "1" {
-			t.Fatal("sftp is not installed")
-		}
-		t.Skip("sftp is not installed")
-	}
+	testenv.Program(t, "sftp")
 	text, err := json.Marshal(config)
 	if err != nil {
 		t.Fatal(err)

@@ -14,11 +14,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// RequireEnv is the environment variable that, set to "1", turns a skip because OpenSSH is missing
-// into a failure.
-const RequireEnv = "USFTP_REQUIRE"
+	"github.com/usftp/usftp/internal/testenv"
+)
 
 // Options for [Start]. The zero value is valid.
 type Options struct {
@@ -65,7 +63,7 @@ func (s *Server) Log() string {
 }
 
 // Find returns the path of one of OpenSSH's programs. If it is missing the test is skipped with an
-// explanation, or fails if [RequireEnv] is set.
+// explanation, or fails if USFTP_REQUIRE=1 is in the environment.
 func Find(t testing.TB, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {
@@ -78,11 +76,7 @@ func Find(t testing.TB, name string) string {
 			return path
 		}
 	}
-	text := fmt.Sprintf("this test needs OpenSSH's %s, which is not installed here", name)
-	if os.Getenv(RequireEnv) == "1" {
-		t.Fatal(text)
-	}
-	t.Skip(text)
+	testenv.Unavailable(t, "OpenSSH's "+name)
 	return ""
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/bench/result"
 	"github.com/usftp/usftp/bench/rows"
 	"github.com/usftp/usftp/bench/sshd"
-	"github.com/usftp/usftp/bench/testenv"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // The rows start this program again, as a meter or to log in.

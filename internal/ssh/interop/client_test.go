@@ -19,6 +19,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -225,7 +226,7 @@ func (s *site) accounts(t *testing.T) []string {
 	const library = "libnss_wrapper.so"
 	found, _ := filepath.Glob("/usr/lib/*/" + library)
 	if len(found) == 0 {
-		missing(t, "libnss-wrapper")
+		testenv.Unavailable(t, "libnss-wrapper")
 	}
 	// sshd drops its privileges to "sshd". The hash is of "secret".
 	const hash = "$6$usftpusftp$" +
@@ -314,7 +315,7 @@ func (s *site) sshd(t *testing.T, argv []string, options ...string) string {
 func openssh10(t *testing.T, s *site) string {
 	root := os.Getenv("USFTP_OPENSSH10")
 	if root == "" {
-		missing(t, "OpenSSH 10 ($USFTP_OPENSSH10)")
+		testenv.Unavailable(t, "OpenSSH 10 ($USFTP_OPENSSH10)")
 	}
 	wrapper := func(program string) string {
 		file := s.file(filepath.Base(program))
@@ -352,7 +353,7 @@ func dropbear(t *testing.T, s *site) string {
 func libssh(t *testing.T, s *site) string {
 	program := os.Getenv("USFTP_LIBSSH")
 	if program == "" {
-		missing(t, "libssh's example server ($USFTP_LIBSSH)")
+		testenv.Unavailable(t, "libssh's example server ($USFTP_LIBSSH)")
 	}
 	port := freePort(t)
 	return daemon(t, []string{program, "-p", fmt.Sprint(port), "-k", s.file("host_ed25519"),

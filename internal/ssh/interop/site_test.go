@@ -12,6 +12,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/soak"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -77,17 +78,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// missing skips a test because something is missing, or fails it if USFTP_REQUIRE=1 says that the
-// machine has everything that tests need.
-func missing(t testing.TB, what string) {
-	t.Helper()
-	text := "this test needs " + what + ", which is not installed here"
-	if os.Getenv(opensshd.RequireEnv) == "1" {
-		t.Fatal(text)
-	}
-	t.Skip(text)
-}
-
 // interpreter returns the Python that has a library: USFTP_PYTHON names one, as in server/clients.
 func interpreter(t testing.TB, library string) string {
 	t.Helper()
@@ -96,7 +86,7 @@ func interpreter(t testing.TB, library string) string {
 		python = "/usr/bin/python3"
 	}
 	if exec.Command(python, "-c", "import "+library).Run() != nil {
-		missing(t, "Python's "+library)
+		testenv.Unavailable(t, "Python's "+library)
 	}
 	return python
 }
@@ -106,7 +96,7 @@ func node(t testing.TB) []string {
 	t.Helper()
 	program := opensshd.Find(t, "node")
 	if exec.Command(program, "-e", "require('ssh2')").Run() != nil {
-		missing(t, "npm's ssh2 ($NODE_PATH)")
+		testenv.Unavailable(t, "npm's ssh2 ($NODE_PATH)")
 	}
 	return []string{program, scripted("ssh2_peer.js")}
 }
