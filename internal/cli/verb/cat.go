@@ -45,13 +45,18 @@ func Concatenate(ctx context.Context, env *Env, o ConcatenateOptions, names []st
 
 // readFailed reports why a file could not be read completely. A failed write ends the verb.
 func (j *job) readFailed(name string, err error) {
-	if err != nil {
-		if _, lost := j.out.Write(nil); lost != nil && j.err == nil {
-			j.err = lost
-			return
-		}
+	if err == nil || !j.outputLost() {
+		j.fail("read", name, err)
 	}
-	j.fail("read", name, err)
+}
+
+// outputLost reports whether a write has failed, which ends the verb.
+func (j *job) outputLost() bool {
+	if _, lost := j.out.Write(nil); lost != nil && j.err == nil {
+		j.err = lost
+		return true
+	}
+	return false
 }
 
 // A beginning is an open file whose first bytes have been read.

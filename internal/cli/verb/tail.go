@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -40,7 +39,9 @@ func Tail(ctx context.Context, env *Env, o TailOptions, names []string) error {
 		t.follow()
 	}
 	for _, f := range t.files {
-		f.file.Close()
+		if f.file != nil {
+			f.file.Close()
+		}
 	}
 	return j.end()
 }
@@ -58,6 +59,7 @@ type followed struct {
 	file   *usftp.File // closed or nil while the name is missing
 	offset int64
 	gone   bool
+	why    string // why it is gone or cannot be read, as reported; "" if it can be read
 }
 
 // first prints the end of a file.
@@ -73,14 +75,13 @@ func (t *tail) first(name string) {
 			t.headings.print(name)
 		}
 		t.readFailed(name, err)
+		if file != nil {
+			file.Close()
+		}
 		if !t.o.Retry || t.over() {
-			if file != nil {
-				file.Close()
-			}
 			return
 		}
-		f.gone = true
-		f.file = usftp.NewFile(t.client, t.at(name))
+		f.gone, f.why = true, reasonOf(err)
 	}
 	t.files = append(t.files, f)
 }
@@ -331,33 +332,43 @@ func (t *tail) took(f *followed, l look) bool {
 		if err == nil {
 			err = t.grown(f, int64(stat.Size))
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+			f.why = ""
+		case t.o.Retry:
+			t.failOnce(f, err)
+		default:
 			t.readFailed(f.name, err)
-			if t.over() {
-				return true // renew opens it again
-			}
-			if !t.o.Retry {
-				f.file.Close()
-				return false
-			}
+		}
+		switch {
+		case err == nil:
+		case t.over():
+			return true // renew opens it again
+		case !t.o.Retry:
+			f.file.Close()
+			return false
 		}
 	}
 	if !t.o.Retry || t.over() {
 		return true
 	}
 	info, err := l.name.Wait()
+	if err == nil && info.IsDir() {
+		err = errIsDirectory
+	}
 	switch {
-	case err != nil && !f.gone:
-		t.drop(f)
-		t.fail("follow", f.name, err)
-	case err == nil && (f.gone || replaced(l, statOf(info))):
+	case err != nil:
 		if !f.gone {
 			t.drop(f)
-			t.say(fmt.Sprintf("%s was replaced; following the new file", t.title(f.name)))
-		} else {
-			t.say(fmt.Sprintf("%s has appeared; following it", t.title(f.name)))
 		}
-		t.reopen(f)
+		t.failOnce(f, err)
+	case f.gone || replaced(l, statOf(info)):
+		if !f.gone {
+			t.drop(f)
+			t.reopen(f, "was replaced; following the new file")
+		} else {
+			t.reopen(f, "has appeared; following it")
+		}
 	}
 	return true
 }
@@ -396,16 +407,26 @@ func (t *tail) drop(f *followed) {
 	f.gone = true
 }
 
-// reopen prints the file that now has the name, from its beginning.
-func (t *tail) reopen(f *followed) {
-	file, err := t.client.Open(t.at(f.name))
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			t.fail("follow", f.name, err)
-		}
+// failOnce reports that a file cannot be followed at present, unless that was the last report.
+func (t *tail) failOnce(f *followed, err error) {
+	if t.outputLost() {
 		return
 	}
-	f.file, f.gone, f.offset = file, false, 0
+	if why := reasonOf(err); t.over() || errors.Is(err, net.ErrClosed) || why != f.why {
+		t.fail("follow", f.name, err)
+		f.why = why
+	}
+}
+
+// reopen prints the file that now has the name, from its beginning, after saying why.
+func (t *tail) reopen(f *followed, why string) {
+	file, err := t.client.Open(t.at(f.name))
+	if err != nil {
+		t.failOnce(f, err)
+		return
+	}
+	t.say(t.title(f.name) + " " + why)
+	f.file, f.gone, f.why, f.offset = file, false, "", 0
 	t.headings.more(f.name)
 	w, end := t.writerFor(f.name)
 	defer end()

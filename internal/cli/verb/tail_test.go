@@ -122,6 +122,45 @@ func TestTailFollowsNames(t *testing.T) {
 	}
 }
 
+// TestTailReportsOnce: what tail -F cannot follow is reported once, and not at each look; what takes
+// its place is followed.
+func TestTailReportsOnce(t *testing.T) {
+	dir := t.TempDir()
+	log := dir + "/log"
+	ok(t, os.Mkdir(log, 0o755))
+	writeFile(t, dir+"/clock", "")
+	s, stop := startTail(t, dir, TailOptions{Retry: true, HeadOptions: HeadOptions{Quiet: true}}, "log", "clock")
+	want := "! cannot read log: is a directory\n"
+	tick := func(text string) { // at least one more look at both files
+		t.Helper()
+		appendTo(t, dir+"/clock", text)
+		want += text
+		s.await(t, want)
+	}
+	s.await(t, want)
+	tick("1\n")
+	tick("2\n")
+	ok(t, os.Remove(log))
+	want += "! cannot follow log: no such file or directory\n"
+	s.await(t, want)
+	tick("3\n")
+	ok(t, os.WriteFile(dir+"/new", []byte("a\n"), 0o644))
+	ok(t, os.Rename(dir+"/new", log))
+	want += "! log has appeared; following it\na\n"
+	s.await(t, want)
+	ok(t, os.Rename(log, dir+"/old"))
+	want += "! cannot follow log: no such file or directory\n"
+	s.await(t, want)
+	ok(t, os.Mkdir(log, 0o755))
+	want += "! cannot follow log: is a directory\n"
+	s.await(t, want)
+	tick("4\n")
+	tick("5\n")
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 // TestTailEndsWithTheConnection: without a connection nothing more can arrive, so Tail must return.
 func TestTailEndsWithTheConnection(t *testing.T) {
 	dir := t.TempDir()
