@@ -259,7 +259,8 @@ func (c *command) report() *opt.Report {
 
 // runAll runs the verb on each host in turn.
 func (c *command) runAll(ctx context.Context, groups []*group) error {
-	t := connect.NewTask(ctx, c.app, c.flags.Config(c.app, c.report()), &reporter{c})
+	report := &reporter{command: c}
+	t := connect.NewTask(ctx, c.app, c.flags.Config(c.app, c.report()), report)
 	defer t.Hosts.Close()
 	if len(groups) > 1 {
 		var targets []dial.Target
@@ -269,6 +270,7 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 		t.Hosts.ConnectAll(ctx, targets...)
 	}
 	for _, g := range groups {
+		report.host = g.host.UserHost()
 		host, err := t.Host(connect.Place{Remote: true, Target: g.host})
 		if err != nil {
 			continue
@@ -401,5 +403,8 @@ func (c *command) expand(t *connect.Task, env *verb.Env, p connect.Place,
 	return []string{name}, nil
 }
 
-// reporter reports hosts that cannot be reached.
-type reporter struct{ *command }
+// reporter reports failures that concern a host and not a file.
+type reporter struct {
+	*command
+	host string // whose turn it is
+}

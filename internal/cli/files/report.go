@@ -21,8 +21,9 @@ func (r *reporter) Failed(err error) {
 		line, _ := json.Marshal(struct {
 			Version int    `json:"v"`
 			Kind    string `json:"kind"`
+			Host    string `json:"host,omitempty"`
 			Message string `json:"message"`
-		}{1, "error", err.Error()})
+		}{1, "error", r.host, err.Error()})
 		r.app.Out.Write(append(ui.EscapeC1(line), '\n'))
 	}
 }

@@ -31,6 +31,9 @@ func ChangeOwner(ctx context.Context, env *Env, o ChangeOwnerOptions, names []st
 			j.err = err
 			return j.end()
 		}
+		if j.Host != "" && !errors.As(err, new(*UsageError)) {
+			err = fmt.Errorf("%s: %w", j.Host, err)
+		}
 		return err
 	}
 	c := &changer{job: j, recursive: o.Recursive, follow: followAlways, owners: j.Verbose && !j.JSON}

@@ -1,6 +1,9 @@
 package verb
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -10,7 +13,9 @@ func TestJSONLines(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/f", "text\n\xff\nend")
 	r := newRig(startServer(t, dir))
-	r.JSON, r.Host = true, "h"
+	ok(t, os.Mkdir(dir+"/m", 0o755))
+	writeFile(t, dir+"/m/x", "")
+	r.JSON, r.Host, r.Verbose = true, "h", true
 	for name, run := range map[string]func() error{
 		"cat":  func() error { return Concatenate(t.Context(), r.Env, ConcatenateOptions{}, []string{"f", "missing"}) },
 		"head": func() error { return Head(t.Context(), r.Env, HeadOptions{Count: 1}, []string{"f"}) },
@@ -33,15 +38,43 @@ func TestJSONLines(t *testing.T) {
 		"ln": func() error {
 			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true}, []string{"f", "l"})
 		},
+		"chown": func() error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: fmt.Sprint(os.Getuid())}, []string{"f", "missing"})
+		},
+		"mv": func() error {
+			writeFile(t, dir+"/moves", "")
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"moves", "missing", "m"})
+		},
+		"rmdir": func() error {
+			ok(t, os.MkdirAll(dir+"/gone", 0o755))
+			return RemoveDirectory(t.Context(), r.Env, RemoveDirectoryOptions{}, []string{"gone", "m"})
+		},
+		"rm": func() error {
+			writeFile(t, dir+"/goes/x", "")
+			return Remove(t.Context(), r.Env, RemoveOptions{Recursive: true}, []string{"goes", "missing"})
+		},
+		"find": func() error {
+			e, err := ParseExpression(strings.Fields("-name f -print -print0"))
+			ok(t, err)
+			return Find(t.Context(), r.Env, e, []string{".", "missing"})
+		},
 	} {
-		run()
-		out, _ := r.take()
+		err := run()
+		out, said := r.take()
+		if failed := strings.Contains(out, `"kind":"error"`); failed != (err != nil) || failed != (said != "") {
+			t.Errorf("%s: %v, said %q and printed %s", name, err, said, out)
+		}
 		if out == "" {
 			t.Errorf("%s printed nothing", name)
 		}
 		for line := range strings.Lines(out) {
-			if !strings.HasPrefix(line, `{"v":1,"kind":"`) || !strings.HasSuffix(line, "}\n") || !strings.Contains(line, `"host":"h"`) {
-				t.Errorf("%s: %q", name, line)
+			var object struct {
+				Version          int `json:"v"`
+				Kind, Host, Path string
+			}
+			if err := json.Unmarshal([]byte(line), &object); err != nil || !strings.HasSuffix(line, "}\n") || object.Version != 1 ||
+				object.Kind == "" || object.Host != "h" || object.Path == "" {
+				t.Errorf("%s: %q: %v", name, line, err)
 			}
 		}
 	}
