@@ -24,8 +24,8 @@ type Ciphers struct {
 }
 
 // ServeContestant is a client at a server. The shell runs its command for each stream, with these
-// variables beside those of a
-// [Contestant]: $i, the stream's number; $HERE and $THERE, what the names of files begin with here and at the server.
+// variables beside those of a [Contestant]: $i, the stream's number; $HERE and $THERE, what the
+// names of files begin with here and at the server.
 type ServeContestant struct {
 	Server, Client string
 	Command        string

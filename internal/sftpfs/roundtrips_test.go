@@ -50,8 +50,8 @@ func (s *scripted) extract(t *testing.T, dir uint64, name string) {
 	s.Release(nil, &fuse.ReleaseIn{InHeader: o.header, Fh: o.fh})
 }
 
-// A small file of `tar x` takes two round trips: one to open it, one to write and close it. The list
-// of the directory and its attributes are kept fresh meanwhile.
+// A small file of `tar x` takes two round trips: one to open it, one to write and close it. The
+// list of the directory and its attributes are kept fresh meanwhile.
 func TestRoundTripsOfTar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip, files = 50 * time.Millisecond, 500

@@ -262,20 +262,6 @@ func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
 	}
 }
 
-type noneMethod struct{}
-
-// None attempts a login without credentials.
-func None() AuthMethod { return noneMethod{} }
-
-func (noneMethod) name() string { return "none" }
-
-func (noneMethod) attempt(l *clientLogin) (decision, error) {
-	if err := l.send(l.request("none", nil)); err != nil {
-		return decision{}, err
-	}
-	return l.decide(nil)
-}
-
 type passwordMethod struct{ ask func() (string, error) }
 
 // Password logs in with a password, which is asked for only when needed.

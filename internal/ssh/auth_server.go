@@ -61,7 +61,8 @@ type serverLogin struct {
 	partial   bool // some method has already succeeded
 	errs      []error
 	pending   []byte // a request that came instead of answers
-	// The last key's hash and the callback's result: clients ask about a key, and then sign with it.
+	// The last key's hash and the callback's result: clients ask about a key, and then sign with
+	// it.
 	key  [sha256.Size]byte
 	user string
 	know bool // about that key and user

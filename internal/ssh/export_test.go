@@ -30,8 +30,8 @@ const (
 	MaxSecret = maxSecret
 )
 
-// FirstWords is what a client sends first: its version, and its KEXINIT, to which more is added as a
-// key exchange.
+// FirstWords is what a client sends first: its version, and its KEXINIT, to which more is added as
+// a key exchange.
 func FirstWords(more string) []byte {
 	k := Supported().kexInit(true, true)
 	k.kex = append(k.kex, more)

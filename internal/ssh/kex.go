@@ -59,8 +59,8 @@ func kexNamed(name string) *kexSpec {
 	return &kexSpecs[i]
 }
 
-// exchangeHash is H of an exchange: RFC 4253, section 8. It keeps no copies of the messages, since a
-// peer may wait between them.
+// exchangeHash is H of an exchange: RFC 4253, section 8. It keeps no copies of the messages, since
+// a peer may wait between them.
 type exchangeHash struct{ hash.Hash }
 
 func (h exchangeHash) add(part []byte) {

@@ -88,7 +88,8 @@ func TestBoundsBeforeLogin(t *testing.T) {
 	}
 }
 
-// TestLongSecrets: the callbacks are not asked about names, passwords and answers that are too long.
+// TestLongSecrets: the callbacks are not asked about names, passwords and answers that are too
+// long.
 func TestLongSecrets(t *testing.T) {
 	user := func(n int) string { return strings.Repeat("u", n) }
 	password := func(n int) []byte {

@@ -172,8 +172,8 @@ const noOwner = 1<<32 - 1
 
 // find searches for a name. The protocol can only translate numbers to names, so find asks first
 // about the numbers that the host's /etc/passwd or /etc/group gives, if that can be read, and that
-// this machine has for the name: the file may belong to a chroot and the machines may differ, so the
-// server has the last word. Then it asks about all numbers, but not for long.
+// this machine has for the name: the file may belong to a chroot and the machines may differ, so
+// the server has the last word. Then it asks about all numbers, but not for long.
 func (j *job) find(what, name string, group bool) (uint32, error) {
 	file, number := "/etc/passwd", localUser
 	if group {

@@ -122,8 +122,8 @@ func TestTailFollowsNames(t *testing.T) {
 	}
 }
 
-// TestTailReportsOnce: what tail -F cannot follow is reported once, and not at each look; what takes
-// its place is followed.
+// TestTailReportsOnce: what tail -F cannot follow is reported once, and not at each look; what
+// takes its place is followed.
 func TestTailReportsOnce(t *testing.T) {
 	dir := t.TempDir()
 	log := dir + "/log"
