@@ -77,6 +77,7 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 		args = append([]string{"."}, args...)
 	}
 	if !s.rawArguments {
+		args = Historical(append([]string{c.Name}, args...))[1:]
 		if err := f.Parse(args); err != nil {
 			return &verb.UsageError{Err: err}
 		}
