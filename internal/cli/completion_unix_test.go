@@ -89,6 +89,7 @@ func TestCompletesFlags(t *testing.T) {
 	wantCompleted(t, completed(t, "", "find", "h:x", "-na"), "-name")
 	wantCompleted(t, completed(t, "", "chmod", ""))
 	wantCompleted(t, completed(t, "", "chm"), "chmod\tchange permissions")
+	wantCompleted(t, completed(t, "", "help", "chm"), "chmod\tchange permissions")
 }
 
 // completionTree is what the tests complete.
