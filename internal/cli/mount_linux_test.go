@@ -82,7 +82,18 @@ func (m *mounted) path(name string) string { return filepath.Join(m.at, name) }
 // isMounted reports whether something is mounted at a directory.
 func isMounted(t *testing.T, at string) bool {
 	t.Helper()
-	return strings.Contains(string(readFile(t, "/proc/self/mountinfo")), " "+at+" ")
+	return mountLine(t, at) != ""
+}
+
+// mountLine returns what the kernel says of the mount at a directory, or "" if there is none.
+func mountLine(t *testing.T, at string) string {
+	t.Helper()
+	for line := range strings.Lines(string(readFile(t, "/proc/self/mountinfo"))) {
+		if strings.Contains(line, " "+at+" ") {
+			return line
+		}
+	}
+	return ""
 }
 
 // eventually waits for a condition that something else brings about.
@@ -664,6 +675,19 @@ func TestMountOptions(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
+	t.Run("the kernel's", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			t.Skip("only root may have allow_other everywhere")
+		}
+		m := mountFar(t, "-o", "noexec,noatime,allow_other", "-o", "fsname=somewhere")
+		line := mountLine(t, m.at)
+		for _, option := range []string{"noexec", "noatime", "allow_other", "default_permissions",
+			" fuse.usftp somewhere "} {
+			if !strings.Contains(line, option) {
+				t.Errorf("no %s: %s", option, line)
+			}
+		}
+	})
 	for option, reason := range map[string]string{
 		"suid": "not supported", "sshfs_sync": "not supported", "nonsense": "not known", "uid=x": "valid number",
 	} {
@@ -678,13 +702,10 @@ func TestMountOptions(t *testing.T) {
 			t.Skip("only root's mounts have them all")
 		}
 		m := mountFar(t)
-		for line := range strings.Lines(string(readFile(t, "/proc/self/mountinfo"))) {
-			if strings.Contains(line, " "+m.at+" ") {
-				for _, option := range []string{"nosuid", "nodev", "default_permissions"} {
-					if !strings.Contains(line, option) {
-						t.Errorf("no %s: %s", option, line)
-					}
-				}
+		line := mountLine(t, m.at)
+		for _, option := range []string{"nosuid", "nodev", "default_permissions"} {
+			if !strings.Contains(line, option) {
+				t.Errorf("no %s: %s", option, line)
 			}
 		}
 	})
