@@ -1,11 +1,11 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"math/bits"
 	"os"
@@ -19,7 +19,6 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
-	"github.com/usftp/usftp/internal/cdc"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/wire"
@@ -62,11 +61,6 @@ const (
 )
 
 const (
-	// mostChunks bounds the memory for each of the two lists, at 32 bytes per chunk. Files with
-	// more chunks are processed in windows.
-	mostChunks  = 1 << 18
-	deltaWindow = mostChunks / 2 * wire.MaxChunk
-
 	// copiedAtOnce is how much the host copies per request, so that a copy can be interrupted.
 	// copiesAhead is how many requests are in flight.
 	copiedAtOnce = 16 << 20
@@ -75,12 +69,6 @@ const (
 	// fetchedAtOnce and fetchesAhead are the same for the reads of a download.
 	fetchedAtOnce = 256 << 10
 	fetchesAhead  = 64
-
-	// Where the lists differ, the difference is listed again in shorter chunks, at up to
-	// refinements places at a time. refinable is the shortest part of a file worth that.
-	fineChunk   = wire.MinChunk
-	refinable   = 4 * fineChunk
-	refinements = 64
 )
 
 // errNoDelta reports that the copy must be made without a delta.
@@ -97,9 +85,11 @@ type delta struct {
 	algorithm checksum.Algorithm
 	shortest  int
 	files     []*usftp.File // to be closed
+	closing   []*usftp.Pending[struct{}]
+	proof     *proof // of what is on the host
 
 	base   atomic.Int64 // start of the window
-	common int64        // bytes taken from the old file
+	common atomic.Int64 // bytes taken from the old file
 	moved  coverage     // what is done of the window; of a file on the host, what the host copies
 }
 
@@ -176,294 +166,97 @@ func (d *delta) path(name string) string {
 	return name
 }
 
-// open opens a file on the host, and makes sure that it is the file that the host's own server
-// described: a helper may see another file tree.
-func (d *delta) open(name string, flag int, like os.FileInfo) (*usftp.File, error) {
-	client := d.side.client
-	f, err := client.OpenFile(name, flag, 0)
-	if err != nil {
-		return nil, err
-	}
-	d.files = append(d.files, f)
-	if like == nil {
-		return f, nil
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	ours, known := like.Sys().(*usftp.FileStat)
-	theirs := info.Sys().(*usftp.FileStat)
-	if !known || ours.Size != theirs.Size || ours.Mtime != theirs.Mtime || ours.Mode != theirs.Mode ||
-		ours.UID != theirs.UID || ours.GID != theirs.GID {
-		return nil, errReplaced
-	}
-	return f, nil
+// An opening says how to open a file on the host. like is what the host's own server says of it.
+type opening struct {
+	name string
+	flag int
+	like func() (*usftp.FileStat, error)
 }
 
-// close closes all files. The error is that of any file that could not be stored.
-func (d *delta) close() (err error) {
-	for _, f := range d.files {
-		_, closeErr := f.Async().Close().WaitContext(d.copy.ctx)
+// open opens files on the host in two round trips, and makes sure that they are those that the
+// host's own server described: a helper may see another file tree.
+func (d *delta) open(files ...opening) (opened []*usftp.File, err error) {
+	asked := make([]*usftp.Pending[*usftp.File], len(files))
+	for i, f := range files {
+		asked[i] = d.side.client.Async().OpenFile(f.name, f.flag, 0)
+	}
+	for _, a := range asked {
+		f, openErr := a.Wait()
+		if openErr == nil {
+			d.files = append(d.files, f)
+		}
+		opened, err = append(opened, f), errors.Join(err, openErr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	looked := make([]*usftp.Pending[*usftp.FileStat], len(files))
+	for i, f := range opened {
+		looked[i] = f.Async().Stat()
+	}
+	for i, f := range files {
+		theirs, err := looked[i].Wait()
+		if err != nil {
+			return nil, err
+		}
+		ours, err := f.like()
+		if err != nil {
+			return nil, err
+		}
+		if ours.Size != theirs.Size || ours.Mtime != theirs.Mtime || ours.Mode != theirs.Mode ||
+			ours.UID != theirs.UID || ours.GID != theirs.GID {
+			return nil, errReplaced
+		}
+	}
+	return opened, nil
+}
+
+// described returns what a host's own server said of a file.
+func described(info os.FileInfo) func() (*usftp.FileStat, error) {
+	return func() (*usftp.FileStat, error) {
+		if stat, known := info.Sys().(*usftp.FileStat); known {
+			return stat, nil
+		}
+		return nil, errReplaced
+	}
+}
+
+// closeFiles starts to close files, all that are still open if none are given.
+func (d *delta) closeFiles(files ...*usftp.File) {
+	if len(files) == 0 {
+		files = d.files
+	}
+	for _, f := range files {
+		d.closing = append(d.closing, f.Async().Close())
+	}
+	d.files = slices.DeleteFunc(slices.Clone(d.files), func(f *usftp.File) bool {
+		return slices.Contains(files, f)
+	})
+}
+
+// closed waits until the host has closed the files. The error is that of any file that could not be
+// stored.
+func (d *delta) closed() (err error) {
+	for _, c := range d.closing {
+		_, closeErr := c.WaitContext(d.copy.ctx)
 		err = errors.Join(err, closeErr)
 	}
-	d.files = nil
+	d.closing = nil
 	return err
+}
+
+// close ends the delta. A nil delta has nothing to end.
+func (d *delta) close() {
+	if d == nil {
+		return
+	}
+	d.proof.stop()
+	d.closeFiles()
+	d.closed()
 }
 
 // windowEnd returns the end of the window that starts at from.
 func windowEnd(from, size int64) int64 { return min(from+deltaWindow, size) }
-
-// A chunk is part of a file, identified by its hash.
-type chunk struct {
-	off    int64
-	length int32
-	sum    [wire.ChunkSumSize]byte
-}
-
-// A lister yields the chunks in a part of a file, in order.
-type lister func(ctx context.Context, shortest int, from, to int64) iter.Seq2[chunk, error]
-
-// remote lists the chunks of a file on the host.
-func (d *delta) remote(f *usftp.File) lister {
-	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[chunk, error] {
-		return func(yield func(chunk, error) bool) {
-			if from >= to {
-				return
-			}
-			for c, err := range f.WithContext(ctx).Chunks(usftp.ListChunks{
-				Algorithm: hostName(d.algorithm), Shortest: shortest, Offset: from, Length: to - from}) {
-				if !yield(chunk{c.Offset, int32(c.Length), c.Sum}, err) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// local lists the chunks of a file on this machine.
-func (d *delta) local(file io.ReaderAt) lister {
-	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[chunk, error] {
-		return func(yield func(chunk, error) bool) {
-			at := from
-			cutter, err := cdc.NewCutter(interruptibleReader{ctx,
-				io.NewSectionReader(file, from, math.MaxInt64-from)}, shortest,
-				d.algorithm.New(), make([]byte, 16*shortest))
-			for err == nil && at < to {
-				var c wire.Chunk
-				if c, err = cutter.Next(); err == nil {
-					if !yield(chunk{at, int32(c.Length), c.Sum}, nil) {
-						return
-					}
-					at += int64(c.Length)
-				}
-			}
-			if err != nil && err != io.EOF {
-				yield(chunk{}, err)
-			}
-		}
-	}
-}
-
-// list collects chunks. It sends the first ones to sample, and closes it.
-func (d *delta) list(ctx context.Context, what lister, from, to int64,
-	sample chan<- []chunk) (all []chunk, err error) {
-	defer close(sample)
-	all = make([]chunk, 0, min(mostChunks, (to-from)/int64(d.shortest)+16))
-	for c, err := range what(ctx, d.shortest, from, to) {
-		if err != nil {
-			return nil, err
-		}
-		if len(all) == mostChunks {
-			return nil, errNotWorth
-		}
-		if all = append(all, c); len(all) == sampleChunks {
-			sample <- slices.Clone(all)
-		}
-	}
-	return all, nil
-}
-
-// An extent is a part of the new file, with its offset in the old one if that has it.
-type extent struct {
-	off, length int64
-	old         int64 // -1 if it must be sent
-}
-
-func (e *extent) end() int64 { return e.off + e.length }
-
-// plan finds out which parts of the new file between from and to occur in the old one near there.
-// The error is errNotWorth if they are too few.
-func (d *delta) plan(from, to int64, fresh, old lister, oldSize int64) ([]extent, error) {
-	ctx, cancel := context.WithCancelCause(d.copy.ctx)
-	defer cancel(nil)
-	var lists [2][]chunk
-	var errs [2]error
-	var work sync.WaitGroup
-	var samples [2]chan []chunk
-	oldTo := min(from+deltaWindow, oldSize)
-	for i, what := range []lister{fresh, old} {
-		end := []int64{to, oldTo}[i]
-		samples[i] = make(chan []chunk, 1)
-		work.Go(func() {
-			if lists[i], errs[i] = d.list(ctx, what, from, end, samples[i]); errs[i] != nil {
-				cancel(errs[i])
-			}
-		})
-	}
-	if d.copy.options.Delta != DeltaAlways && !alike(<-samples[0], <-samples[1]) {
-		cancel(errNotWorth)
-	}
-	work.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
-	extents, common := match(lists[0], lists[1], from, to)
-	if d.copy.options.Delta != DeltaAlways && common < (to-from)/leastCommon {
-		return nil, errNotWorth
-	}
-	lists[0], lists[1] = nil, nil
-	if d.shortest > fineChunk && common > 0 {
-		extents = d.refine(ctx, extents, fresh, old, from, oldTo)
-	}
-	for i := range extents {
-		if extents[i].old >= 0 {
-			d.common += extents[i].length
-		}
-	}
-	return extents, context.Cause(ctx)
-}
-
-// refine looks again, in shorter chunks, at what the old file does not have, comparing it with what
-// lies at the same place there, between its neighbours. If a place cannot be listed, its extent
-// stays as it is.
-func (d *delta) refine(ctx context.Context, plan []extent, fresh, old lister,
-	oldFrom, oldTo int64) []extent {
-	finer := make(map[int][]extent)
-	var mu sync.Mutex
-	var work errgroup.Group
-	work.SetLimit(refinements)
-	for i, e := range plan {
-		from, to := oldFrom, oldTo
-		if i > 0 {
-			from = plan[i-1].old + plan[i-1].length
-		}
-		if i < len(plan)-1 {
-			to = plan[i+1].old
-		}
-		if e.old >= 0 || e.length < refinable || to-from < refinable || (to-from)/4 > e.length {
-			continue
-		}
-		work.Go(func() error {
-			var lists [2][]chunk
-			var listing sync.WaitGroup
-			for j, what := range []lister{fresh, old} {
-				within := [2]extent{e, {off: from, length: to - from}}[j]
-				listing.Go(func() {
-					for c, err := range what(ctx, fineChunk, within.off, within.end()) {
-						if err != nil || len(lists[j]) == mostChunks/refinements {
-							return // what has been listed is still of use
-						}
-						lists[j] = append(lists[j], c)
-					}
-				})
-			}
-			listing.Wait()
-			parts, _ := match(lists[0], lists[1], e.off, e.end())
-			mu.Lock()
-			defer mu.Unlock()
-			finer[i] = parts
-			return nil
-		})
-	}
-	work.Wait()
-	if len(finer) == 0 {
-		return plan
-	}
-	var all []extent
-	for i, e := range plan {
-		if parts, looked := finer[i]; looked {
-			all = append(all, parts...)
-		} else {
-			all = append(all, e)
-		}
-	}
-	return all
-}
-
-// alike reports whether enough of the new file's first chunks are among the old file's; true if
-// either file has only few.
-func alike(fresh, old []chunk) bool {
-	if fresh == nil || old == nil {
-		return true
-	}
-	sums := make(map[[wire.ChunkSumSize]byte]struct{}, len(old))
-	for i := range old {
-		sums[old[i].sum] = struct{}{}
-	}
-	found := 0
-	for i := range fresh {
-		if _, there := sums[fresh[i].sum]; there {
-			found++
-		}
-	}
-	return found >= len(fresh)/leastCommon
-}
-
-// match builds the plan from the chunks that both files have.
-func match(fresh, old []chunk, from, to int64) (plan []extent, common int64) {
-	bySum := make([]int32, len(old))
-	for i := range bySum {
-		bySum[i] = int32(i)
-	}
-	slices.SortFunc(bySum, func(a, b int32) int {
-		return compareSums(&old[a].sum, &old[b].sum)
-	})
-	find := func(c *chunk) int {
-		i, found := slices.BinarySearchFunc(bySum, &c.sum,
-			func(i int32, sum *[wire.ChunkSumSize]byte) int { return compareSums(&old[i].sum, sum) })
-		if !found || old[bySum[i]].length != c.length {
-			return -1
-		}
-		return int(bySum[i])
-	}
-	add := func(e extent) {
-		if e.length = min(e.length, to-e.off); e.length <= 0 {
-			return
-		}
-		if e.old >= 0 {
-			common += e.length
-		}
-		if n := len(plan); n > 0 {
-			last := &plan[n-1]
-			if e.old < 0 && last.old < 0 || last.old >= 0 && e.old == last.old+last.length {
-				last.length += e.length
-				return
-			}
-		}
-		plan = append(plan, e)
-	}
-	at, next := from, -1 // the chunk after the last match in the old file
-	for i := range fresh {
-		c := &fresh[i]
-		if next < 0 || next >= len(old) || old[next].sum != c.sum || old[next].length != c.length {
-			next = find(c)
-		}
-		e := extent{off: at, length: int64(c.length), old: -1}
-		if next >= 0 {
-			e.old = old[next].off
-			next++
-		}
-		add(e)
-		at += int64(c.length)
-	}
-	add(extent{off: at, length: to - at, old: -1}) // it has grown since it was listed
-	return plan, common
-}
-
-func compareSums(a, b *[wire.ChunkSumSize]byte) int {
-	return slices.Compare(a[:], b[:])
-}
 
 // coverage tracks how far a file is complete, while its parts are finished in any order.
 type coverage struct {
@@ -492,29 +285,6 @@ func (c *coverage) add(off, length int64) {
 	}
 }
 
-// pieces yields the extents that the old file has, or those it lacks, in pieces of at most most
-// bytes.
-func pieces(plan []extent, inOld bool, most int64) iter.Seq[extent] {
-	return func(yield func(extent) bool) {
-		for _, e := range plan {
-			if (e.old >= 0) != inOld {
-				continue
-			}
-			for e.length > 0 {
-				piece := e
-				piece.length = min(e.length, most)
-				if !yield(piece) {
-					return
-				}
-				e.off, e.length = e.off+piece.length, e.length-piece.length
-				if inOld {
-					e.old += piece.length
-				}
-			}
-		}
-	}
-}
-
 // failed returns the error to fail with after a delta: errNoDelta, which has the file copied whole,
 // unless the copy was interrupted.
 func (d *delta) failed(err error) error {
@@ -526,17 +296,103 @@ func (d *delta) failed(err error) error {
 }
 
 // begin records that the file is being assembled, and starts hashing it. local rereads the file on
-// this machine.
-func (d *delta) begin(local reopen) {
+// this machine. The host's file, of which f is a handle, is hashed as soon as it is complete: up to
+// what complete returns, and as a whole after d.proof.filled.
+func (d *delta) begin(local reopen, name string, f *usftp.File, complete func() int64) {
 	d.copy.delta, d.copy.tries.delta = d, true
 	d.copy.hashing.start(d.copy, local)
+	d.proof = d.prove(name, f, complete)
+}
+
+// A proof is the hashes of a file on a host. The host takes them piece by piece, while the rest of
+// the file is still being copied.
+type proof struct {
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	whole  chan struct{} // closed when the file is complete
+	sums   [][]byte      // nil where the host has told none
+}
+
+const (
+	// provenAtOnce is how many pieces the host is asked for at a time.
+	provenAtOnce = 4
+
+	// proofInterval is how often the next piece is asked for if that is complete.
+	proofInterval = 20 * time.Millisecond
+)
+
+// prove starts a proof with the pieces that the source is hashed in. If the handle is the delta's, it
+// is closed at the end.
+func (d *delta) prove(name string, f *usftp.File, complete func() int64) *proof {
+	c := d.copy
+	ctx, cancel := context.WithCancel(c.ctx)
+	size, piece := c.size, c.hashing.pipe.digests.check().Piece
+	if piece == 0 {
+		piece = size
+	}
+	p := &proof{cancel: cancel, whole: make(chan struct{}),
+		sums: make([][]byte, (size+piece-1)/piece)}
+	i := slices.Index(d.files, f)
+	if i >= 0 {
+		d.files = slices.Delete(d.files, i, i+1)
+	}
+	own, handle := i >= 0, f.WithContext(ctx)
+	p.work.Go(func() {
+		if own {
+			defer func() { f.Async().Close().WaitContext(c.ctx) }()
+		}
+		var asked errgroup.Group
+		asked.SetLimit(provenAtOnce)
+		for i := range p.sums {
+			off := int64(i) * piece
+			what := usftp.CheckFile{Algorithms: []string{hostName(d.algorithm)}, Offset: off, Length: piece}
+			if i == len(p.sums)-1 {
+				what.Length = 0 // a longer file differs
+			}
+			if !p.await(ctx, complete, min(off+piece, size)) {
+				break
+			}
+			asked.Go(func() error {
+				if hashes := d.side.hashes(name, handle, what); hashes != nil {
+					p.sums[i] = hashes.Hashes[0]
+				}
+				return nil
+			})
+		}
+		asked.Wait()
+	})
+	return p
+}
+
+// await waits until the file is complete up to an offset. It returns false if ctx is done.
+func (p *proof) await(ctx context.Context, complete func() int64, to int64) bool {
+	tick := time.NewTicker(proofInterval)
+	defer tick.Stop()
+	for complete() < to {
+		select {
+		case <-p.whole:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}
+
+// stop ends a proof, of which nil has nothing to end.
+func (p *proof) stop() {
+	if p != nil {
+		p.cancel()
+		p.work.Wait()
+	}
 }
 
 // verify compares the hash of the host's file with that of the source.
-func (d *delta) verify(name string) error {
+func (d *delta) verify() error {
 	c := d.copy
-	same, told := d.side.holds(c.hashing.digests, d.path(name), nil)
-	if !told || !same {
+	d.proof.work.Wait()
+	if !slices.EqualFunc(d.proof.sums, c.hashing.digests.check().Sums, bytes.Equal) {
 		return d.failed(ErrVerify)
 	}
 	c.hashing.verified = VerifiedByHash
@@ -555,11 +411,17 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	if d == nil {
 		return 0, false, nil
 	}
-	defer d.close()
-	old, to, err := d.openTarget(o)
+	o.delta = d // until the file is closed
+	defer func() {
+		if !done || err != nil {
+			d.close()
+		}
+	}()
+	old, to, written, err := d.openTarget(o)
 	if err != nil {
 		return 0, false, o.session.lostWith(err)
 	}
+	position := d.position(o.file)
 	for at := resumed; at < size; {
 		end := windowEnd(at, size)
 		plan, err := d.plan(at, end, d.local(source), d.remote(old), o.info.Size())
@@ -567,42 +429,48 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 			if err != nil {
 				return 0, false, o.session.lostWith(err)
 			}
-			d.begin(in.reopen(c))
+			d.base.Store(at)
+			d.moved.begin(at)
+			d.begin(in.reopen(c), d.path(o.temp), written, position)
 			c.hashing.pipe.grown(size)
-			defer c.watch(d.position(o.file))()
+			defer c.watch(position)()
 		}
 		if errors.Is(err, errNotWorth) {
-			plan, err = []extent{{at, end - at, -1}}, nil
+			plan, err = wholePlan(at, end), nil
 		}
 		if err == nil {
 			at, err = d.send(o, in, old, to, plan, at, end)
+			plan.stop()
 		}
 		if err != nil {
 			return at - resumed, true, d.failed(err)
 		}
 	}
-	if err := d.close(); err != nil {
-		return size - resumed, true, d.failed(err)
-	}
-	info, err := o.file.Stat()
-	if err == nil && info.Size() != size {
+	close(d.proof.whole)
+	stat := o.file.Async().Stat()
+	d.closeFiles(old, to)
+	info, err := stat.WaitContext(c.ctx)
+	if err == nil && int64(info.Size) != size {
 		err = errNoDelta
 	}
-	c.result.Reused = d.common
-	return size - resumed, true, d.failed(err)
+	if err := errors.Join(err, d.closed()); err != nil {
+		return size - resumed, true, d.failed(err)
+	}
+	c.result.Reused = d.common.Load()
+	return size - resumed, true, nil
 }
 
-// openTarget opens the file being replaced, and the temporary file once more.
-func (d *delta) openTarget(o *remoteOutput) (old, to *usftp.File, err error) {
-	written, err := o.file.Stat()
+// openTarget opens the file being replaced, and the temporary file once more, to copy to it and to
+// hash it.
+func (d *delta) openTarget(o *remoteOutput) (old, to, written *usftp.File, err error) {
+	looked := o.file.Async().Stat()
+	files, err := d.open(opening{d.path(o.name), os.O_RDONLY, described(o.info)},
+		opening{d.path(o.temp), os.O_WRONLY, looked.Wait},
+		opening{d.path(o.temp), os.O_RDONLY, looked.Wait})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	if old, err = d.open(d.path(o.name), os.O_RDONLY, o.info); err != nil {
-		return nil, nil, err
-	}
-	to, err = d.open(d.path(o.temp), os.O_WRONLY, written)
-	return old, to, err
+	return files[0], files[1], files[2], nil
 }
 
 // lostWith returns err if the connection is lost, otherwise nil: then err only means that there is
@@ -626,51 +494,61 @@ func (d *delta) position(f *usftp.File) func() int64 {
 }
 
 // send sends one window. It returns how far the file is complete.
-func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan []extent,
+func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan *plan,
 	from, end int64) (int64, error) {
 	c := d.copy
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
 	d.moved.begin(from)
 	d.base.Store(from)
-	for _, e := range plan {
-		if e.old < 0 {
-			d.moved.add(e.off, e.length) // the file's own progress counts these
-		}
+	fail := func(err error) {
+		cancel(err)
+		plan.cancel(err)
 	}
-	copied := make(chan error, 1)
-	go func() {
-		err := d.copyData(ctx, old.WithContext(ctx), to, plan)
-		if err != nil {
-			cancel(err)
-		}
-		copied <- err
-	}()
+	var copying sync.WaitGroup
+	copying.Go(func() { d.copyData(ctx, fail, old.WithContext(ctx), to, plan) })
 	source := &changes{copy: c, file: in.contents(), holes: findHoles(c, in), plan: plan, end: end}
 	n, err := private.NewStripes(o.file.WithContext(ctx)).ReadFromAt(source)
 	if err != nil {
-		cancel(err)
+		fail(err)
 	}
-	if copyErr := <-copied; copyErr != nil {
+	if copying.Wait(); ctx.Err() != nil {
 		err = context.Cause(ctx) // whichever came first
 	}
 	return min(from+n, d.moved.mark.Load()), err
 }
 
-// copyData lets the host copy what the old file has.
-func (d *delta) copyData(ctx context.Context, old, to *usftp.File, plan []extent) error {
-	var failed error
-	for r := range usftp.Batch(pieces(plan, true, copiedAtOnce), copiesAhead,
-		func(e extent) *usftp.Pending[struct{}] {
-			return old.Async().CopyData(e.old, e.length, to, e.off)
-		}) {
-		if r.Err != nil {
-			failed = r.Err
-			break
+// copyData lets the host copy what the old file has. The rest counts as done here: the transfer of
+// the changes has its own progress.
+func (d *delta) copyData(ctx context.Context, fail func(error), old, to *usftp.File, plan *plan) {
+	var copies errgroup.Group
+	copies.SetLimit(copiesAhead)
+	err := plan.each(func(e extent) bool {
+		if e.old < 0 {
+			d.moved.add(e.off, e.length)
+			return true
 		}
-		d.moved.add(r.Item.off, r.Item.length)
+		for e := range e.pieces(copiedAtOnce) {
+			if ctx.Err() != nil {
+				return false
+			}
+			copies.Go(func() error {
+				_, err := old.Async().CopyData(e.old, e.length, to, e.off).Wait()
+				if err != nil {
+					fail(err)
+					return err
+				}
+				d.common.Add(e.length)
+				d.moved.add(e.off, e.length)
+				return nil
+			})
+		}
+		return true
+	})
+	if err != nil {
+		fail(err)
 	}
-	return failed
+	copies.Wait()
 }
 
 // changes is the source as sent to the host: without what its old file has, and without holes.
@@ -678,22 +556,18 @@ type changes struct {
 	copy  *fileCopy
 	file  io.ReaderAt
 	holes *sparseSource // nil if there are none
-	plan  []extent
+	plan  *plan
 	end   int64
+	err   error // the plan's
 }
 
 // Extent implements private.SparseReaderAt.
 func (s *changes) Extent(off int64) (to int64, hole bool) {
-	i, _ := slices.BinarySearchFunc(s.plan, off, func(e extent, off int64) int {
-		if e.end() <= off {
-			return -1
-		}
-		return 1
-	})
-	if i == len(s.plan) {
+	e, found, err := s.plan.at(off)
+	if !found {
+		s.err = err
 		return math.MaxInt64, false
 	}
-	e := &s.plan[i]
 	if e.old >= 0 {
 		return e.end(), true
 	}
@@ -705,6 +579,9 @@ func (s *changes) Extent(off int64) (to int64, hole bool) {
 }
 
 func (s *changes) ReadAt(p []byte, off int64) (n int, err error) {
+	if s.err != nil {
+		return 0, s.err
+	}
 	if off >= s.end {
 		return 0, io.EOF
 	}
@@ -738,12 +615,19 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 	if d == nil {
 		return 0, false, nil
 	}
-	defer d.close()
+	in.delta = d // until the source is closed
+	defer func() {
+		if !done || err != nil {
+			d.close()
+		}
+	}()
 	listed := in.file
 	if d.side.client != d.main {
-		if listed, err = d.open(d.path(in.path), os.O_RDONLY, in.file.Info()); err != nil {
+		files, err := d.open(opening{d.path(in.path), os.O_RDONLY, described(in.file.Info())})
+		if err != nil {
 			return 0, false, in.session.lostWith(err)
 		}
+		listed = files[0]
 	}
 	for at := resumed; at < size; {
 		end := windowEnd(at, size)
@@ -752,84 +636,98 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 			if err != nil {
 				return 0, false, in.session.lostWith(err)
 			}
-			d.begin(to.reread)
+			d.begin(to.reread, d.path(in.path), listed, func() int64 { return size })
 			defer c.watch(d.moved.mark.Load)()
 			if err := to.file.Truncate(size); err != nil {
+				plan.stop()
 				return 0, true, err
 			}
 		}
 		if errors.Is(err, errNotWorth) {
-			plan, err = []extent{{at, end - at, -1}}, nil
+			plan, err = wholePlan(at, end), nil
 		}
 		if err == nil {
 			err = d.fetch(in.file, to.file, old, plan, at)
+			plan.stop()
 			at = d.moved.mark.Load()
 		}
 		if err != nil {
 			return at - resumed, true, d.failed(err)
 		}
 	}
-	c.result.Reused = d.common
+	c.result.Reused = d.common.Load()
 	return size - resumed, true, nil
 }
 
 // fetch fetches one window.
-func (d *delta) fetch(f *usftp.File, to, old *os.File, plan []extent, from int64) error {
+func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *plan, from int64) error {
 	c := d.copy
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
 	d.moved.begin(from)
+	fail := func(err error) {
+		cancel(err)
+		plan.cancel(err)
+	}
 	var copying sync.WaitGroup
 	copying.Go(func() {
-		for e := range pieces(plan, true, copiedAtOnce) {
-			n, err := localfs.Copy(ctx, to, old, localfs.Options{From: e.old, To: e.off,
-				Length: e.length, Zeros: c.options.Sparse})
-			if err == nil && n < e.length {
-				err = errNoDelta // it has shrunk
+		plan.each(func(e extent) bool {
+			if e.old < 0 {
+				return true
 			}
-			if err != nil {
-				cancel(err)
-				return
+			for e := range e.pieces(copiedAtOnce) {
+				n, err := localfs.Copy(ctx, to, old, localfs.Options{From: e.old, To: e.off,
+					Length: e.length, Zeros: c.options.Sparse})
+				if err == nil && n < e.length {
+					err = errNoDelta // it has shrunk
+				}
+				if err != nil {
+					fail(err)
+					return false
+				}
+				d.common.Add(e.length)
+				d.done(e)
 			}
-			d.done(e)
-		}
+			return true
+		})
 	})
-	defer copying.Wait()
-	type fetched struct {
-		extent
-		data []byte
-	}
-	var idle [][]byte
-	items := func(yield func(fetched) bool) {
-		for e := range pieces(plan, false, fetchedAtOnce) {
-			if len(idle) == 0 {
-				idle = append(idle, make([]byte, fetchedAtOnce))
-			}
-			last := len(idle) - 1
-			data := idle[last]
-			if idle = idle[:last]; !yield(fetched{e, data[:e.length]}) {
-				return
-			}
-		}
-	}
+	buffers := sync.Pool{New: func() any { return new([fetchedAtOnce]byte) }}
+	var fetches errgroup.Group
+	fetches.SetLimit(fetchesAhead)
 	f = f.WithContext(ctx)
-	for r := range usftp.Batch(items, fetchesAhead, func(e fetched) *usftp.Pending[int] {
-		return f.Async().ReadAt(e.data, e.off)
-	}) {
-		err := r.Err
-		if err == nil {
-			err = c.limiter.wait(len(r.Item.data))
+	err := plan.each(func(e extent) bool {
+		if e.old >= 0 {
+			return true
 		}
-		if err == nil {
-			err = d.store(to, r.Item.data, r.Item.off)
+		for e := range e.pieces(fetchedAtOnce) {
+			if err := c.limiter.wait(int(e.length)); err != nil {
+				fail(err)
+			}
+			if ctx.Err() != nil {
+				return false
+			}
+			fetches.Go(func() error {
+				buffer := buffers.Get().(*[fetchedAtOnce]byte)
+				defer buffers.Put(buffer)
+				data := buffer[:e.length]
+				_, err := f.Async().ReadAt(data, e.off).Wait()
+				if err == nil {
+					err = d.store(to, data, e.off)
+				}
+				if err != nil {
+					fail(err)
+					return err
+				}
+				d.done(e)
+				return nil
+			})
 		}
-		if err != nil {
-			cancel(err)
-			break
-		}
-		d.done(r.Item.extent)
-		idle = append(idle, r.Item.data[:fetchedAtOnce])
+		return true
+	})
+	if err != nil {
+		fail(err)
 	}
+	fetches.Wait()
 	copying.Wait()
 	return context.Cause(ctx)
 }

@@ -133,8 +133,8 @@ func TestDeltaIsTheSameAsACopy(t *testing.T) {
 }
 
 // deltaHost is package server over a directory, on a stream that counts, whose replies pass through
-// change.
-func deltaHost(t *testing.T, change func(packet []byte) []byte) (pool.Host, *sftptest.Counter,
+// change, which returns what arrives instead of each.
+func deltaHost(t *testing.T, change func(packet []byte) [][]byte) (pool.Host, *sftptest.Counter,
 	string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -173,7 +173,7 @@ type changed struct {
 }
 
 // passReplies forwards packets through change.
-func passReplies(w *io.PipeWriter, r io.Reader, change func(packet []byte) []byte) {
+func passReplies(w *io.PipeWriter, r io.Reader, change func(packet []byte) [][]byte) {
 	for {
 		header := make([]byte, wire.LengthSize)
 		_, err := io.ReadFull(r, header)
@@ -185,18 +185,19 @@ func passReplies(w *io.PipeWriter, r io.Reader, change func(packet []byte) []byt
 			w.CloseWithError(err)
 			return
 		}
-		packet = change(packet)
-		w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(packet))), packet...))
+		for _, p := range change(packet) {
+			w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(p))), p...))
+		}
 	}
 }
 
 // changeLists changes the lists of chunks in replies.
-func changeLists(change func(list []wire.Chunk)) func(packet []byte) []byte {
-	return func(packet []byte) []byte {
+func changeLists(change func(list []wire.Chunk)) func(packet []byte) [][]byte {
+	return func(packet []byte) [][]byte {
 		kind, id, body, err := wire.ParseHeader(packet)
 		var reply wire.ChunksReply
 		if err != nil || kind != wire.TypeExtendedReply || reply.Parse(body) != nil || reply.Len() < 2 {
-			return packet
+			return [][]byte{packet}
 		}
 		list := slices.Collect(reply.All())
 		change(list)
@@ -204,7 +205,7 @@ func changeLists(change func(list []wire.Chunk)) func(packet []byte) []byte {
 		for _, c := range list {
 			reply.List = wire.AppendChunk(reply.List, c)
 		}
-		return reply.Append(nil, id)[wire.LengthSize:]
+		return [][]byte{reply.Append(nil, id)[wire.LengthSize:]}
 	}
 }
 

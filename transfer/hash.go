@@ -61,7 +61,7 @@ func newDigests(c *fileCopy, size int64) (all digests) {
 	}
 	algorithm, piece := s.checkAlgorithm(wanted), int64(hashPiece)
 	if c.delta != nil {
-		algorithm, piece = c.delta.algorithm, wholePiece
+		algorithm = c.delta.algorithm
 	}
 	if wanted == algorithm {
 		piece = wholePiece

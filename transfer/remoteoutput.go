@@ -22,6 +22,7 @@ type remoteOutput struct {
 	session *session
 	file    *usftp.File
 	striper *striper // until seal
+	delta   *delta   // nil if the whole file is sent
 	sealed  bool
 	over    int64 // size of the old file that is written over in place; 0 if there is none
 }
@@ -31,6 +32,7 @@ func (o *remoteOutput) close() {
 		o.striper.stop()
 		o.striper = nil
 	}
+	o.delta.close()
 }
 
 func (o *remoteOutput) rereads(c *fileCopy, in input) reopen { return in.reopen(c) }
@@ -41,7 +43,7 @@ func (o *remoteOutput) holds(c *fileCopy, in input) (same, told bool) {
 
 func (o *remoteOutput) verify(c *fileCopy, in input) error {
 	if c.delta != nil {
-		return c.delta.verify(o.written())
+		return c.delta.verify()
 	}
 	return o.session.verify(c, o.written(), nil, in.reopen(c))
 }

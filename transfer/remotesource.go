@@ -174,6 +174,7 @@ type remoteInput struct {
 	data     []byte // of a small file held in memory
 	free     func() // of data
 	original bool   // it is being copied, rather than read again
+	delta    *delta // nil if all of it is fetched
 	remoteReader
 }
 
@@ -508,7 +509,7 @@ func (in *remoteInput) inherit(c *fileCopy, m *mark) {
 
 func (in *remoteInput) verify(c *fileCopy, target reopen) error {
 	if c.delta != nil {
-		return c.delta.verify(in.path)
+		return c.delta.verify()
 	}
 	return in.session.verify(c, in.path, in.file, target)
 }
@@ -543,6 +544,7 @@ func (in *remoteInput) release() {
 
 func (in *remoteInput) close() {
 	in.release()
+	in.delta.close()
 	in.end()
 	if in.file != nil {
 		in.file.Close()
