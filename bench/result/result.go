@@ -64,6 +64,9 @@ type Run struct {
 	// RoundTrips and Connections come from the rows that count on the wire.
 	RoundTrips  int `json:"round_trips,omitempty"`
 	Connections int `json:"connections,omitempty"`
+	// Carried is how many bytes a long link carried in both directions, with the headers of IP and
+	// TCP.
+	Carried int64 `json:"carried,omitempty"`
 	// Sessions is how many there were in the rows of sessions, where PeakKiB is what the server's
 	// memory grew by at most, EndKiB by how much it was larger in the end, and Goroutines how many
 	// more it had then, where it reports them.

@@ -99,6 +99,7 @@ const (
 	Processor
 	PeakMemory
 	RoundTrips
+	Carried // over a long link, in both directions
 )
 
 const (

@@ -42,7 +42,8 @@ func syncRows() []Row {
 			Link:        &Link{RTT: 50 * time.Millisecond, Rate: 100e6},
 			Apart:       map[string]Apart{delta.Name: {AtUsftp: true}},
 			Contestants: []Contestant{rsync(true), delta},
-			Targets:     []Target{{Against: "rsync", Bound: 1}},
+			Targets: []Target{{Against: "rsync", Bound: 1},
+				{Against: "rsync", Figure: Carried, Bound: 1.5}},
 		})
 	}
 	return all

@@ -139,6 +139,9 @@ func TestLinkKeepsContent(t *testing.T) {
 			if err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%d of %d bytes arrived (%v)", len(got), len(want), err)
 			}
+			if carried := link.Carried(); carried < int64(len(want)) {
+				t.Errorf("%d bytes were carried, want %d at least", carried, len(want))
+			}
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,8 +31,8 @@ type packet struct {
 }
 
 // relay carries packets of one direction from src to dst until src fails, which is how closing the
-// device ends it.
-func relay(src io.Reader, dst io.Writer, s *shaper) {
+// device ends it. It counts in carried the bytes that it puts on the wire.
+func relay(src io.Reader, dst io.Writer, s *shaper, carried *atomic.Int64) {
 	small, large := newBuffers(smallPacket), newBuffers(largestPacket)
 	deliver := func(onTheWay <-chan packet) {
 		for p := range onTheWay {
@@ -72,10 +73,12 @@ func relay(src io.Reader, dst io.Writer, s *shaper) {
 			flows[key] = f
 			deliveries.Go(func() { deliver(f.onTheWay) })
 		}
-		arrival, ok := s.admit(time.Now(), wireBytes(buffer[:n]), &f.idle)
+		size := wireBytes(buffer[:n])
+		arrival, ok := s.admit(time.Now(), size, &f.idle)
 		if !ok || len(f.onTheWay) == cap(f.onTheWay) {
 			continue
 		}
+		carried.Add(int64(size))
 		data := buffer[:n]
 		if n <= smallPacket {
 			data = small.get()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,7 +68,7 @@ func TestRelayKeepsOrderTimeAndContent(t *testing.T) {
 			}
 			received++
 		}}
-		relay(source, sink, &shaper{delay: delay, rate: rate, queue: 1 << 30, random: random})
+		relay(source, sink, &shaper{delay: delay, rate: rate, queue: 1 << 30, random: random}, new(atomic.Int64))
 		if received != len(sent) {
 			t.Errorf("%d of %d packets arrived", received, len(sent))
 		}

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -60,6 +61,7 @@ type Link struct {
 	Client, Server *Side
 
 	devices []*os.File
+	carried atomic.Int64
 	relays  sync.WaitGroup
 }
 
@@ -103,8 +105,12 @@ func (l *Link) start(config Config, from, to int) {
 		// The same losses in each run, so that two contestants meet the same link.
 		random: rand.New(rand.NewPCG(uint64(from), 99)),
 	}
-	l.relays.Go(func() { relay(l.devices[from], l.devices[to], s) })
+	l.relays.Go(func() { relay(l.devices[from], l.devices[to], s, &l.carried) })
 }
+
+// Carried returns how many bytes the link has carried so far in both directions, with the headers of
+// IP and TCP.
+func (l *Link) Carried() int64 { return l.carried.Load() }
 
 // Close takes the link down and kills the commands started on its sides.
 func (l *Link) Close() error {

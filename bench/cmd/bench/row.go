@@ -44,7 +44,8 @@ type job struct {
 	part   string // of a tree, for who copies no more
 	old    string // an older version of the source, if the row has one
 	target string
-	far    *wan.Side // of a long link, nil without one
+	link   *wan.Link // nil for the loopback
+	far    *wan.Side // of the link
 	server *sshd.Server
 	ours   *usftpServer // nil where no contestant needs it
 	meter  measure.Runner
@@ -81,7 +82,7 @@ func runRow(ctx context.Context, o options, row rows.Row,
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, link.Close()) }()
-		j.far = link.Server
+		j.link, j.far = link, link.Server
 		config.Address, config.Port, config.Start = wan.ServerAddress.String(), longPort, link.Server.Start
 		j.meter.Start = link.Client.Start
 	}
@@ -197,7 +198,9 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 	if j.meter.Environment, err = j.environment(access); err != nil {
 		return run, err
 	}
+	carried := j.carried()
 	figures, err := j.meter.Run(contestant.Command)
+	run.Carried = j.carried() - carried
 	if proxy != nil {
 		level, count := proxy.Level(), proxy.Close()
 		run.RoundTrips, run.Connections = count.RoundTrips, count.Connections
@@ -226,6 +229,14 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 		}
 	}
 	return run, nil
+}
+
+// carried returns how many bytes the row's link has carried so far.
+func (j *job) carried() int64 {
+	if j.link == nil {
+		return 0
+	}
+	return j.link.Carried()
 }
 
 // took is where a command tells how long its job took.

@@ -23,6 +23,9 @@ func (m measuredRow) scale(figure rows.Figure) scale {
 	switch {
 	case figure == rows.RoundTrips:
 		return scale{roundTrips, true, number("%.0f"), "round trips"}
+	case figure == rows.Carried:
+		return scale{func(r result.Run) float64 { return carried(r) / 1e6 }, true,
+			number("%.1f MB"), ""}
 	case figure == rows.PeakMemory:
 		return scale{func(r result.Run) float64 { return peak(r) / 1024 }, true,
 			number("%.1f MiB"), ""}

@@ -44,6 +44,8 @@ var sections = []section{
 	{"Long links", "", rows.Throughput, func(r rows.Row) bool {
 		return r.Kind == rows.Rate && r.Link != nil && r.Files == 0
 	}},
+	{"Bytes for what has changed", "What the link carried in both directions.", rows.Carried,
+		func(r rows.Row) bool { return r.Old == rows.Places || r.Old == rows.Front }},
 	{"Many small files", "", rows.Throughput, func(r rows.Row) bool {
 		return r.Kind == rows.Rate && r.Files > 0
 	}},
@@ -109,7 +111,7 @@ func (r *report) table(s section) string {
 	ceiling := false
 	for _, m := range r.rows {
 		ours, _, top := m.sides(s.figure, m.figures())
-		if s.holds(m.row) && len(ours.rounds) > 0 {
+		if s.holds(m.row) && len(ours.rounds) > 0 && ours.median(m.scale(s.figure).of) > 0 {
 			measured = append(measured, m)
 			ceiling = ceiling || len(top.rounds) > 0
 		}

@@ -67,6 +67,7 @@ func processor(r result.Run) float64  { return r.User + r.System }
 func server(r result.Run) float64     { return r.Server }
 func peak(r result.Run) float64       { return float64(r.PeakKiB) }
 func roundTrips(r result.Run) float64 { return float64(r.RoundTrips) }
+func carried(r result.Run) float64    { return float64(r.Carried) }
 func rate(r result.Run) float64       { return float64(r.Bytes) / r.Seconds / 1e6 }
 
 // ratio is the median, over the rounds that both ran, of one's figure over the other's.
@@ -197,10 +198,12 @@ func (m measuredRow) targets(all []figures) string {
 
 var figureOf = map[rows.Figure]func(result.Run) float64{
 	rows.Throughput: rate, rows.Processor: processor, rows.PeakMemory: peak, rows.RoundTrips: roundTrips,
+	rows.Carried: carried,
 }
 
 var figureWords = map[rows.Figure]string{
 	rows.Throughput: "rate", rows.Processor: "processor seconds", rows.PeakMemory: "peak memory", rows.RoundTrips: "round trips",
+	rows.Carried: "bytes",
 }
 
 // absolute shows the bound of a target that is not a ratio.
