@@ -12,6 +12,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -201,7 +202,7 @@ func (s *Server) launch(t testing.TB, sshd, config string) error {
 		close(exited)
 	}()
 	stop := func() {
-		cmd.Process.Signal(os.Interrupt)
+		cmd.Process.Signal(syscall.SIGTERM) // not SIGINT, which it may have inherited as ignored
 		<-exited
 	}
 	look := time.NewTicker(time.Millisecond)
