@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -25,7 +26,7 @@ func TestTenThousandPending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{}, rtt)
 		r.server.Files.WriteFile("/f", []byte("12345"))
-		before := goroutines()
+		before := testenv.Goroutines()
 		async := r.Async()
 		pending := make([]*usftp.Pending[fs.FileInfo], n)
 		took := trips(rtt, func() {
@@ -33,7 +34,7 @@ func TestTenThousandPending(t *testing.T) {
 				pending[i] = async.Stat("/f")
 			}
 			synctest.Wait()
-			if after := goroutines(); after > before+1 {
+			if after := testenv.Goroutines(); after > before+1 {
 				t.Errorf("%d goroutines for %d pending operations", after-before, n)
 			}
 			for _, p := range pending {
@@ -131,12 +132,12 @@ func TestThen(t *testing.T) {
 			t.Error(order)
 		}
 		synctest.Wait()
-		before := goroutines()
+		before := testenv.Goroutines()
 		r.Async().Stat("/f").Then(func(fs.FileInfo, error) {
 			must[fs.FileInfo](t)(r.Stat("/f")) // a function may ask and wait
 		})
 		synctest.Wait()
-		if after := goroutines(); after > before {
+		if after := testenv.Goroutines(); after > before {
 			t.Errorf("%d goroutines stay behind", after-before)
 		}
 	})

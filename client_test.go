@@ -12,6 +12,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -35,7 +36,7 @@ func TestIdleClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{}, 0, usftp.WithWriteBehind(1<<20))
 		synctest.Wait()
-		before := goroutines()
+		before := testenv.Goroutines()
 		f := must[*usftp.File](t)(r.Create("/f"))
 		must[int64](t)(f.ReadFrom(bytes.NewReader(noise(5 << 20))))
 		must[int](t)(f.Write(noise(1 << 20)))
@@ -47,7 +48,7 @@ func TestIdleClient(t *testing.T) {
 		r.Async().Remove("/f").Forget()
 		time.Sleep(10 * time.Second) // of the bubble's clock
 		synctest.Wait()
-		if after := goroutines(); after > before {
+		if after := testenv.Goroutines(); after > before {
 			buf := make([]byte, 1<<16)
 			t.Errorf("%d goroutines more\n%s", after-before, buf[:runtime.Stack(buf, true)])
 		}

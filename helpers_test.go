@@ -1,12 +1,10 @@
 package usftp_test
 
 import (
-	"bytes"
 	"math/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -53,13 +51,6 @@ func newRig(t testing.TB, script sftptest.Script, rtt time.Duration,
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
-}
-
-// goroutines returns how many there are. runtime.NumGoroutine still counts, for a moment, one that
-// has ended.
-func goroutines() int {
-	buf := make([]byte, 1<<20)
-	return bytes.Count(buf[:runtime.Stack(buf, true)], []byte("\n\ngoroutine ")) + 1
 }
 
 // trips runs f and returns how many round trips it took, by the clock of the bubble.

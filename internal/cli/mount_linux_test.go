@@ -677,7 +677,7 @@ func TestMountOptions(t *testing.T) {
 	})
 	t.Run("the kernel's", func(t *testing.T) {
 		if os.Geteuid() != 0 {
-			t.Skip("only root may have allow_other everywhere")
+			testenv.Unavailable(t, "root, who may have allow_other everywhere")
 		}
 		m := mountFar(t, "-o", "noexec,noatime,allow_other", "-o", "fsname=somewhere")
 		line := mountLine(t, m.at)
@@ -699,7 +699,7 @@ func TestMountOptions(t *testing.T) {
 	}
 	t.Run("root's mounts", func(t *testing.T) {
 		if os.Geteuid() != 0 {
-			t.Skip("only root's mounts have them all")
+			testenv.Unavailable(t, "root, whose mounts have them all")
 		}
 		m := mountFar(t)
 		line := mountLine(t, m.at)

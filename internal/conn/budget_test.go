@@ -1,15 +1,14 @@
 package conn_test
 
 import (
-	"bytes"
 	"context"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -130,25 +129,18 @@ func TestBudgetBoundsWhatIsInFlight(t *testing.T) {
 	})
 }
 
-// goroutines returns how many there are. runtime.NumGoroutine still counts, for a moment, one that
-// has ended.
-func goroutines() int {
-	buf := make([]byte, 1<<20)
-	return bytes.Count(buf[:runtime.Stack(buf, true)], []byte("\n\ngoroutine ")) + 1
-}
-
 // TestThousandsOfCalls has more calls than there may be requests in flight. Each costs no
 // goroutine; the one too many waits.
 func TestThousandsOfCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{})
 		q := conn.NewQueue()
-		before := goroutines()
+		before := testenv.Goroutines()
 		const most = 1 << 15
 		for range most {
 			start(t, c, q, stat(c))
 		}
-		if after := goroutines(); after > before {
+		if after := testenv.Goroutines(); after > before {
 			t.Errorf("%d goroutines became %d", before, after)
 		}
 		if ok, err := c.TryStart(stat(c), false); ok || err != nil {

@@ -1,4 +1,4 @@
-// Package soak decides how often randomized tests repeat.
+// Package soak decides how much randomized and long tests do.
 package soak
 
 import "os"

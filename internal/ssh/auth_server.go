@@ -149,7 +149,7 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 		return nil, false, &ProtocolError{"the client changed the user in the middle of a login"}
 	}
 	if len(a.user) > maxUser {
-		return nil, false, l.disconnect(reasonProtocolError, "a user name that is too long")
+		return nil, false, l.disconnect(reasonProtocolError, "the user name is too long")
 	}
 	l.conn.setUser(a.user)
 	if first && l.config.Banner != nil {

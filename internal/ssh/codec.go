@@ -39,9 +39,9 @@ func appendMPInt(p, magnitude []byte) []byte {
 	return appendString(p, magnitude)
 }
 
-// mostNames limits how many names of a list are told apart. What follows is one more name, which
+// maxNames limits how many names of a list are told apart. What follows is one more name, which
 // nobody knows.
-const mostNames = 500
+const maxNames = 500
 
 // readNames reads a name-list, which is at most as long as its packet.
 func readNames(r *wire.Reader) []string {
@@ -49,7 +49,7 @@ func readNames(r *wire.Reader) []string {
 	if list == "" {
 		return nil
 	}
-	return strings.SplitN(list, ",", mostNames+1)
+	return strings.SplitN(list, ",", maxNames+1)
 }
 
 func readBool(r *wire.Reader) bool { return r.Byte() != 0 }

@@ -15,12 +15,15 @@ import (
 const mountVariable = "USFTP_TEST_MOUNT"
 
 // Mounted runs a top-level test again in a mount namespace, with a tmpfs of these options mounted
-// on dir. There it needs no privileges for that, and nobody else sees it.
+// on dir. That needs no privileges, and no other process sees the mount.
 func Mounted(t *testing.T, options string, test func(t *testing.T, dir string)) {
 	t.Helper()
 	if dir := os.Getenv(mountVariable); dir != "" {
-		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-			unix.Mount("tmpfs", dir, "tmpfs", 0, options)); err != nil {
+		// Otherwise the second mount would appear outside the namespace as well.
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
 			t.Fatal(err)
 		}
 		test(t, dir)

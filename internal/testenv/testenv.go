@@ -1,4 +1,4 @@
-// Package testenv is how tests treat what a machine lacks.
+// Package testenv is what tests ask about the machine and the process that they run in.
 package testenv
 
 import (
@@ -12,12 +12,12 @@ import (
 func Unavailable(tb testing.TB, reason any) {
 	tb.Helper()
 	if os.Getenv("USFTP_REQUIRE") == "1" {
-		tb.Fatal(reason)
+		tb.Fatal("USFTP_REQUIRE=1, but not on this machine:", reason)
 	}
-	tb.Skip("not on this machine: ", reason)
+	tb.Skip("not on this machine:", reason)
 }
 
-// Program returns the path of a program; a test that needs a missing one is [Unavailable].
+// Program returns the path of a program. Without the program the test cannot run: see [Unavailable].
 func Program(tb testing.TB, name string) string {
 	tb.Helper()
 	path, err := exec.LookPath(name)

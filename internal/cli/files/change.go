@@ -94,8 +94,8 @@ that offers hardlink@openssh.com.`,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Symbolic, "symbolic", "s", false, "make symbolic links instead of hard links")
 			f.BoolVarP(&o.Force, "force", "f", false, "replace an existing LINK")
-			f.BoolVarP(&o.NoFollow, "no-dereference", "n", false, "treat LINK as the new name if it is a link to a directory")
-			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false, "treat LINK as the new name, even if it is a directory")
+			f.BoolVarP(&o.NoFollow, "no-dereference", "n", false, "if LINK is a symbolic link to a directory, treat it as a file")
+			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false, "treat LINK as a file, even if it is a directory")
 		},
 		run: func(ctx context.Context, env *verb.Env, names []string) error {
 			return verb.Link(ctx, env, o, names)
@@ -154,7 +154,8 @@ group.
 SFTP sets owners by number. Names work if the server translates numbers to names
 (users-groups-by-id@openssh.com, which OpenSSH 8.9 and newer have). The numbers tried
 first are those in the host's /etc/passwd or /etc/group and on this machine, then all
-below 65536, for two seconds at most. Otherwise use numbers.`,
+below 65536, for two seconds at most. If no number is found, or the server does not
+translate, use numbers.`,
 		examples: `  usftp chown www-data:www-data host:/srv/www
   usftp chown -R 1000:1000 host:/srv/data`,
 		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) { return true, true },

@@ -43,9 +43,9 @@ func Commands(a *ui.App) []*cobra.Command {
 }
 
 // usualExits describes the exit codes of most commands.
-const usualExits = `0 if all went well, 1 for wrong usage, or if something failed, which was reported while
-the rest went on, 255 if there is no connection to a host, and 128 plus the number of a
-signal that ended it.`
+const usualExits = `0 on success; 1 for wrong usage, or if something failed (it was reported, and the rest
+was done); 255 if a host could not be reached; 128 plus the number of the signal that
+ended usftp.`
 
 // A spec is one command.
 type spec struct {
@@ -117,9 +117,7 @@ func newCommand(a *ui.App, make func() *spec) (*command, *cobra.Command) {
 		Example:            s.examples,
 		Annotations:        map[string]string{opt.OwnPage: cmp.Or(s.exits, usualExits)},
 		DisableFlagParsing: s.rawArguments,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.execute(cmd, args)
-		},
+		RunE:               c.execute,
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return c.wrongUsage(cmd.Parent().FlagErrorFunc()(cmd, err))

@@ -41,7 +41,7 @@ plus the number of a signal that ended it.`,
 			f.BoolVarP(&o.Slash, "slash", "p", false, "append / to directories")
 			f.BoolVarP(&one, "one", "1", false, "list one name per line; the default unless standard output is a terminal")
 			f.BoolVarP(&columns, "columns", "C", false, "list names in columns; the default on a terminal")
-			f.StringVar(&color, "color", "auto", "use colours `when`: always, auto or never")
+			f.StringVar(&color, "color", "auto", "colour names: `when` is always, auto or never")
 			f.Lookup("color").NoOptDefVal = "always"
 			opt.Values(f, "color", "always", "auto", "never")
 		},

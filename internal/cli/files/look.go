@@ -79,7 +79,7 @@ has no inode numbers, so a file with several names counts once for each.`,
 			f.BoolVarP(&o.All, "all", "a", false, "print files too, not only directories")
 			f.BoolVarP(&o.Bytes, "bytes", "b", false, "print sizes in bytes")
 			f.BoolVarP(&o.Total, "total", "c", false, "print a grand total at the end")
-			f.Bool("apparent-size", false, "accepted for scripts; it is always so")
+			f.Bool("apparent-size", false, "accepted for compatibility with du; usftp always\nprints apparent sizes")
 			f.IntVarP(&o.Depth, "max-depth", "d", -1, "print only what is at most `n` levels below an operand")
 		},
 		take: func(f *pflag.FlagSet, args []string) ([]string, error) {

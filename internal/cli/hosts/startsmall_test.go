@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestStartSmall: an upload over a short link starts with little in flight, and one over a long link
-// with what that holds.
+// TestStartSmall: an upload over a short link starts with little in flight, and one over a long
+// link with as much as the link holds.
 func TestStartSmall(t *testing.T) {
 	const window = 2 << 20
 	for name, test := range map[string]struct {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -124,7 +125,7 @@ func TestChangesAreTheirs(t *testing.T) {
 	} {
 		t.Run(test.tool, func(t *testing.T) {
 			if strings.HasPrefix(test.tool, "chown") && os.Getuid() != 0 {
-				t.Skip("only root changes owners")
+				testenv.Unavailable(t, "root, who may change owners")
 			}
 			ours, theirs := t.TempDir(), t.TempDir()
 			seed(ours)

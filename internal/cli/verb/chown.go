@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os/user"
 	"strconv"
 	"strings"
@@ -170,18 +169,17 @@ func (j *job) number(name string, group bool) (uint32, error) {
 // noOwner means "no change" to the system's chown.
 const noOwner = 1<<32 - 1
 
-// find searches for a name. The protocol can only translate numbers to names, so find asks first
-// about the numbers that the host's /etc/passwd or /etc/group gives, if that can be read, and that
-// this machine has for the name: the file may belong to a chroot and the machines may differ, so
-// the server has the last word. Then it asks about all numbers, but not for long.
+// find searches for a name. The protocol can only translate numbers to names. So find first asks
+// about the likely numbers: those that the host's /etc/passwd or /etc/group and this machine have
+// for the name. The file may belong to a chroot, and machines differ, so the server has the last
+// word. Then find asks about all numbers, but not for long.
 func (j *job) find(what, name string, group bool) (uint32, error) {
 	file, number := "/etc/passwd", localUser
 	if group {
 		file, number = "/etc/group", localGroup
 	}
-	lines, readErr := j.database(file)
 	likely := map[string]bool{number(name): true}
-	for _, fields := range lines {
+	for _, fields := range j.database(file) {
 		if fields[0] == name {
 			likely[fields[2]] = true
 		}
@@ -201,12 +199,8 @@ func (j *job) find(what, name string, group bool) (uint32, error) {
 	if ok || err != nil {
 		return id, err
 	}
-	inFile := "which " + file + " does not have"
-	if readErr != nil {
-		inFile = "and " + file + " cannot be read"
-	}
-	return 0, fmt.Errorf("invalid %s: %s: the host has no number below %d for this name, %s; use a number",
-		what, quoted(name), asked, inFile)
+	return 0, fmt.Errorf("invalid %s: %s: no number below %d has this name on the host; use a number",
+		what, quoted(name), asked)
 }
 
 // localUser and localGroup return the numbers that names have on this machine.
@@ -289,30 +283,27 @@ func (q question) has(name string) (id uint32, ok bool, err error) {
 // mostDatabase limits how much of /etc/passwd is read.
 const mostDatabase = 1 << 20
 
-// database returns the lines with at least four fields of a file such as /etc/passwd.
-func (j *job) database(file string) (lines [][]string, err error) {
+// database returns the lines with at least four fields of a file such as /etc/passwd; none if it
+// cannot be read.
+func (j *job) database(file string) (lines [][]string) {
 	f, err := j.client.Open(file)
 	if err != nil {
-		return nil, err
+		return nil
 	}
 	defer f.Close()
 	data := make([]byte, mostDatabase)
-	n, err := f.ReadAt(data, 0)
-	if err != nil && err != io.EOF {
-		return nil, err
-	}
+	n, _ := f.ReadAt(data, 0)
 	for line := range bytes.Lines(data[:n]) {
 		if fields := strings.Split(strings.TrimSpace(string(line)), ":"); len(fields) >= 4 {
 			lines = append(lines, fields)
 		}
 	}
-	return lines, nil
+	return lines
 }
 
 // loginGroup returns a user's group, which only /etc/passwd contains.
 func (j *job) loginGroup(uid uint32) (uint32, error) {
-	lines, _ := j.database("/etc/passwd")
-	for _, fields := range lines {
+	for _, fields := range j.database("/etc/passwd") {
 		if fields[2] == strconv.FormatUint(uint64(uid), 10) {
 			if gid, err := strconv.ParseUint(fields[3], 10, 32); err == nil {
 				return uint32(gid), nil

@@ -333,7 +333,7 @@ func MakeDirectory(ctx context.Context, env *Env, o MakeDirectoryOptions, names 
 }
 
 // makeDirectory makes a directory, with missing parents if parents is set, and returns what it has
-// made, also if it fails.
+// made, even if it fails.
 func (j *job) makeDirectory(name string, parents bool) (made []string, err error) {
 	if !parents {
 		if err := j.client.Mkdir(j.at(name)); err != nil {
@@ -341,26 +341,31 @@ func (j *job) makeDirectory(name string, parents bool) (made []string, err error
 		}
 		return []string{name}, nil
 	}
-	missing := j.missing(prefixes(name))
+	_, missing := j.present(prefixes(name))
 	if err = j.client.MkdirAll(j.at(name)); err != nil {
-		missing = missing[:len(missing)-len(j.missing(missing))]
+		made, _ = j.present(missing)
+		return made, err
 	}
-	return missing, err
+	return missing, nil
 }
 
-// missing returns those of the names that do not exist: one round trip.
-func (j *job) missing(names []string) (missing []string) {
+// present returns which names exist and which do not, after one round trip. Those about which the
+// server cannot be asked, as when the connection is lost, are neither.
+func (j *job) present(names []string) (there, missing []string) {
 	var ops pipeline
 	for _, name := range names {
 		pending := j.client.Async().Stat(j.at(name))
 		ops.add(func() {
-			if _, err := pending.Wait(); errors.Is(err, fs.ErrNotExist) {
+			switch _, err := pending.Wait(); {
+			case err == nil:
+				there = append(there, name)
+			case errors.Is(err, fs.ErrNotExist):
 				missing = append(missing, name)
 			}
 		})
 	}
 	ops.drain()
-	return missing
+	return there, missing
 }
 
 // RemoveDirectoryOptions are the options of rmdir.

@@ -339,18 +339,14 @@ func (t *tail) took(f *followed, l look) bool {
 			t.failOnce(f, err)
 		default:
 			t.readFailed(f.name, err)
-		}
-		switch {
-		case err == nil:
-		case t.over():
-			return true // renew opens it again
-		case !t.o.Retry:
-			f.file.Close()
-			return false
+			if !t.over() {
+				f.file.Close()
+				return false
+			}
 		}
 	}
 	if !t.o.Retry || t.over() {
-		return true
+		return true // if the connection is lost, renew opens the file again
 	}
 	info, err := l.name.Wait()
 	if err == nil && info.IsDir() {
@@ -407,7 +403,8 @@ func (t *tail) drop(f *followed) {
 	f.gone = true
 }
 
-// failOnce reports that a file cannot be followed at present, unless that was the last report.
+// failOnce reports why a file cannot be followed, unless that was the last thing reported about it.
+// What ends the verb always goes to fail.
 func (t *tail) failOnce(f *followed, err error) {
 	if t.outputLost() {
 		return
@@ -418,14 +415,14 @@ func (t *tail) failOnce(f *followed, err error) {
 	}
 }
 
-// reopen prints the file that now has the name, from its beginning, after saying why.
-func (t *tail) reopen(f *followed, why string) {
+// reopen says what has happened, and prints the file that now has the name from its beginning.
+func (t *tail) reopen(f *followed, what string) {
 	file, err := t.client.Open(t.at(f.name))
 	if err != nil {
 		t.failOnce(f, err)
 		return
 	}
-	t.say(t.title(f.name) + " " + why)
+	t.say(t.title(f.name) + " " + what)
 	f.file, f.gone, f.why, f.offset = file, false, "", 0
 	t.headings.more(f.name)
 	w, end := t.writerFor(f.name)

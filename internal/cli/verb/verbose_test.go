@@ -2,10 +2,16 @@ package verb
 
 import (
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // TestVerboseIsTheirs compares what -v prints, and why something failed, with the tools of the same
@@ -78,7 +84,7 @@ func TestVerboseIsTheirs(t *testing.T) {
 	} {
 		t.Run(test.tool, func(t *testing.T) {
 			if strings.HasPrefix(test.tool, "chown") && os.Getuid() != 0 {
-				t.Skip("only root changes owners")
+				testenv.Unavailable(t, "root, who may change owners")
 			}
 			ours, theirs := t.TempDir(), t.TempDir()
 			for _, dir := range []string{ours, theirs} {
@@ -129,8 +135,8 @@ func TestNoUserIsSoonKnown(t *testing.T) {
 		return now
 	}
 	for owner, want := range map[string]string{
-		"no such user":   "invalid user: 'no such user': the host has no number below 1536 for this name, which /etc/passwd does not have; use a number",
-		":no such group": "invalid group: 'no such group': the host has no number below 1536 for this name, which /etc/group does not have; use a number",
+		"no such user":   "invalid user: 'no such user': no number below 1536 has this name on the host; use a number",
+		":no such group": "invalid group: 'no such group': no number below 1536 has this name on the host; use a number",
 	} {
 		looks = 0
 		err := ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: owner}, []string{"f"})
@@ -180,5 +186,24 @@ func TestPrintfEscapes(t *testing.T) {
 		if got, _ := r.take(); got != want {
 			t.Errorf("%s: %q, want %q", format, got, want)
 		}
+	}
+}
+
+// TestMkdirLost: directories are not reported as made if the connection is lost before they are.
+func TestMkdirLost(t *testing.T) {
+	server := sftptest.NewServer(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeMkdir {
+			return []sftptest.Action{sftptest.Hangup()}
+		}
+		return nil
+	}})
+	stream := server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(stream, stream)
+	ok(t, err)
+	r := newRig(client)
+	r.Verbose = true
+	err = MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true}, []string{"n/m"})
+	if out, _ := r.take(); out != "" || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("printed %q, %v", out, err)
 	}
 }
