@@ -222,11 +222,15 @@ func (f *FS) onPath(n *node, ask func(path string) error) error {
 // fill converts attributes to what programs see, including what was written here and has not
 // arrived at the server.
 func (f *FS) fill(n *node, a attrs, out *fuse.Attr) {
-	if file := f.fileOf(n); file != nil {
+	file := f.fileOf(n)
+	if file != nil {
 		file.adjust(&a)
 	}
 	n.mu.Lock()
 	ctime := n.ctime
+	if file != nil {
+		a.size = max(a.size, n.attrs.size) // what has arrived since a was learned is in neither
+	}
 	n.mu.Unlock()
 	out.Ino = n.ino
 	out.Size = a.size

@@ -47,3 +47,25 @@ func TestFlushDuringSync(t *testing.T) {
 		t.Errorf("the host has %q, %v", got, err)
 	}
 }
+
+// A file does not look shorter than what was written to it because the last of that arrives while
+// its attributes are being answered. The kernel would take the rest for gone.
+func TestSizeWhileWritesArrive(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("old"))
+	o := s.open(t, "file")
+	o.write(0, "longer")
+	n := s.tree.get(o.header.NodeId)
+	a, _, ok := s.known(n)
+	if !ok || a.size != 3 {
+		t.Fatalf("before: %+v, %v", a, ok)
+	}
+	if status := o.sync(); status != fuse.OK {
+		t.Fatal(status)
+	}
+	var out fuse.Attr
+	s.fill(n, a, &out)
+	if out.Size != 6 {
+		t.Errorf("%d bytes, want 6", out.Size)
+	}
+}
