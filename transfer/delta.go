@@ -2,12 +2,14 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/bits"
+	"net"
 	"os"
 	"path"
 	"slices"
@@ -21,6 +23,7 @@ import (
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -122,7 +125,8 @@ func shortestChunk(size int64) int {
 // worthDelta reports whether to look for common parts of the old and the new file.
 func (s *session) worthDelta(c *fileCopy, size, old int64) bool {
 	switch {
-	case c.options.Delta == DeltaNever || size <= 0 || old <= 0 || private.OfClient(s.client).ReadsOnce():
+	case c.options.Delta == DeltaNever || size <= c.result.Resumed || old <= 0 ||
+		private.OfClient(s.client).ReadsOnce():
 		return false
 	case c.options.Delta == DeltaAlways:
 		return true
@@ -393,6 +397,12 @@ func (d *delta) verify() error {
 	c := d.copy
 	d.proof.work.Wait()
 	if !slices.EqualFunc(d.proof.sums, c.hashing.digests.check().Sums, bytes.Equal) {
+		switch { // the host may not have told them
+		case c.ctx.Err() != nil:
+			return context.Cause(c.ctx)
+		case pool.Lost(d.main):
+			return cmp.Or(d.main.Wait(), error(net.ErrClosed))
+		}
 		return d.failed(ErrVerify)
 	}
 	c.hashing.verified = VerifiedByHash
@@ -445,6 +455,9 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 		if err != nil {
 			return at - resumed, true, d.failed(err)
 		}
+		if at < end { // the source has shrunk
+			return at - resumed, true, ofSource(in.unchanged(c, at, in.reopen(c)))
+		}
 	}
 	close(d.proof.whole)
 	stat := o.file.Async().Stat()
@@ -485,11 +498,12 @@ func (s *session) lostWith(err error) error {
 // position returns how far a file on a host is complete.
 func (d *delta) position(f *usftp.File) func() int64 {
 	return func() int64 {
+		base := d.base.Load() // first: progress begins again with each window
 		sent := f.Progress()
 		if sent == deltaWindow { // left over from the previous window
 			sent = 0
 		}
-		return min(d.base.Load()+sent, d.moved.mark.Load())
+		return min(base+sent, d.moved.mark.Load())
 	}
 }
 

@@ -1,0 +1,94 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestDeltaResumedAtItsEnd: a copy that is interrupted while the host hashes it has all its bytes.
+// It fails with the reason, and the next run takes it over.
+func TestDeltaResumedAtItsEnd(t *testing.T) {
+	for _, hash := range []checksum.Algorithm{"", checksum.SHA256, checksum.BLAKE3} {
+		for _, direction := range []way{upload, download} {
+			t.Run(fmt.Sprintf("%v, hash %q", direction, hash), func(t *testing.T) {
+				stop := errors.New("enough")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				var finishing, lost atomic.Bool
+				host, _, far := deltaHost(t, func(packet []byte) [][]byte {
+					kind, _, body, err := wire.ParseHeader(packet)
+					var list wire.ChunksReply
+					hashed := bytes.HasPrefix(body[min(len(body), 4):], []byte("sha256")) ||
+						bytes.HasPrefix(body[min(len(body), 4):], []byte("blake3"))
+					if err == nil && kind == wire.TypeExtendedReply && hashed &&
+						list.Parse(body) != nil && !lost.Swap(true) {
+						return nil // the answer to the only check-file
+					}
+					return [][]byte{packet}
+				})
+				old := random(2 << 20)
+				fresh := bytes.Clone(old)
+				copy(fresh[1<<20:], noiseOf(3, 50_000))
+				source, target, stored := deltaFiles(t, direction, far, fresh, old)
+				j := copyJob{Host: host, Direction: direction, Source: source, Target: target}
+				always(&j)
+				j.Options.Hash = hash
+				j.Options.SetProgressEvery(1e6)
+				j.Options.Journal, j.Options.Resume = filepath.Join(t.TempDir(), "journal"), true
+				j.Options.Events = func(e transfer.Event) {
+					if e.Finishing && !finishing.Swap(true) {
+						cancel(stop)
+					}
+				}
+				if _, err := j.Run(ctx); !errors.Is(err, stop) || errors.Is(err, transfer.ErrVerify) {
+					t.Errorf("it ended with: %v", err)
+				}
+				j.Options.Events = nil
+				result, err := j.Run(t.Context())
+				if got, _ := os.ReadFile(stored); err != nil || !bytes.Equal(got, fresh) {
+					t.Errorf("what arrived is not the source: %v", err)
+				}
+				if result.Resumed != int64(len(fresh)) || (hash != "") != (len(result.Hash.Sum) > 0) {
+					t.Errorf("%+v", result)
+				}
+			})
+		}
+	}
+}
+
+// TestDeltaOfSourceThatShrinks: the copy fails, instead of waiting for bytes that never come.
+func TestDeltaOfSourceThatShrinks(t *testing.T) {
+	host, _, far := deltaHost(t, nil)
+	old := random(12 << 20)
+	fresh := append(bytes.Clone(old[:2<<20]), noiseOf(3, 10<<20)...)
+	source, target, stored := deltaFiles(t, upload, far, fresh, old)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	j := copyJob{Host: host, Direction: upload, Source: source, Target: target}
+	always(&j)
+	j.Options.RateLimit = 4 << 20
+	j.Options.SetProgressEvery(1e6)
+	var cut atomic.Bool
+	j.Options.Events = func(e transfer.Event) {
+		if e.Kind == transfer.Progress && e.Bytes > 5<<20 && !cut.Swap(true) {
+			os.Truncate(source, 6<<20)
+		}
+	}
+	if _, err := j.Run(ctx); !errors.Is(err, transfer.ErrSourceChanged) {
+		t.Errorf("it ended with: %v", err)
+	}
+	if got, _ := os.ReadFile(stored); !bytes.Equal(got, old) {
+		t.Error("the old file has changed")
+	}
+}
