@@ -40,7 +40,13 @@ func entry(name string, mode uint32) wire.Name {
 // readRoot reads the root as the kernel does, with plus or without, in pieces of a page.
 func readRoot(t *testing.T, f *FS, plus bool) (names []string, nodes []uint64, status fuse.Status) {
 	t.Helper()
-	header := fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}
+	return readDir(t, f, fuse.FUSE_ROOT_ID, plus)
+}
+
+// readDir is readRoot for any directory.
+func readDir(t *testing.T, f *FS, id uint64, plus bool) (names []string, nodes []uint64, status fuse.Status) {
+	t.Helper()
+	header := fuse.InHeader{NodeId: id}
 	var opened fuse.OpenOut
 	if status := f.OpenDir(nil, &fuse.OpenIn{InHeader: header}, &opened); status != fuse.OK {
 		t.Fatal(status)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,7 +21,8 @@ import (
 type names struct {
 	listed  map[string]attrs // what the server listed, with changes made here since
 	asked   time.Time        // when the list was requested
-	used    int              // lookups since then
+	expired int              // how many names it had, if it was dropped since it expired
+	used    int              // lookups since it was requested
 	reading int              // listings that are in progress
 	// changes made here while a listing is in progress, which it may or may not include
 	since map[string]change
@@ -73,10 +75,24 @@ func (d *names) apply(name string, c change) {
 func (f *FS) noteChanged(dir *node, name string) { f.note(dir, name, change{exists: true}) }
 
 // empty notes that a directory was just made.
-func (n *node) empty() {
+func (f *FS) empty(n *node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.names.listed, n.names.asked, n.names.used = make(map[string]attrs), time.Now(), 0
+	f.setList(n, make(map[string]attrs), time.Now())
+}
+
+// setList sets the list of a directory, and has it dropped when it expires: a program may walk any
+// number of directories, and the kernel remembers them long after. The caller holds the node's lock.
+func (f *FS) setList(n *node, listed map[string]attrs, asked time.Time) {
+	n.names.listed, n.names.asked, n.names.expired, n.names.used = listed, asked, 0, 0
+	time.AfterFunc(time.Until(asked.Add(f.options.Cache)), func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		d := &n.names
+		if d.listed != nil && time.Since(d.asked) >= f.options.Cache { // else it was renewed
+			d.listed, d.expired = nil, len(d.listed)
+		}
+	})
 }
 
 // list returns the names in a directory: those that are known, or those that the server lists now,
@@ -135,10 +151,11 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 		return nil, err
 	}
 	if l.asked.After(d.asked) && len(l.entries) <= mostNames {
-		d.listed, d.asked, d.used = make(map[string]attrs, len(l.entries)), l.asked, 0
+		listed := make(map[string]attrs, len(l.entries))
 		for i := range l.entries {
-			d.listed[l.entries[i].name] = l.entries[i].attrs
+			listed[l.entries[i].name] = l.entries[i].attrs
 		}
+		f.setList(n, listed, l.asked)
 		for name, c := range since {
 			d.apply(name, c)
 		}
@@ -167,7 +184,7 @@ func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, err
 			if f.options.FollowSymlinks && a.isLink() {
 				a.complete = false // LOOKUP asks where it leads
 			}
-			name := file.BaseName()
+			name := strings.Clone(file.BaseName()) // which would keep the whole path in memory
 			if len(name) > longestName {
 				return fmt.Errorf("the host lists a name of %d bytes", len(name))
 			}
@@ -224,7 +241,7 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 	// Programs such as tar and git look up one name after the other, to see whether a file exists
 	// before they make it. The list and the directory's attributes are kept fresh for them, so that
 	// only the first lookup asks the host.
-	refresh := d.reading == 0 && len(d.listed) <= mostRefreshed && d.used > 2 &&
+	refresh := d.reading == 0 && len(d.listed)+d.expired <= mostRefreshed && d.used > 2 &&
 		age > f.options.Cache/2
 	n.mu.Unlock()
 	if refresh {

@@ -98,7 +98,7 @@ func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *f
 	if err != nil {
 		return statusOf(err)
 	}
-	f.made(dir, name, a, asked, out).empty()
+	f.empty(f.made(dir, name, a, asked, out))
 	return fuse.OK
 }
 

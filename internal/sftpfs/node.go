@@ -19,7 +19,7 @@ type node struct {
 
 	// The tree's lock guards these.
 	places   []place
-	children map[string]*node // of a directory: those that the kernel knows
+	children map[string]*node // of a directory: those that the kernel knows; nil if there are none
 	lookups  uint64           // how many times the kernel was given the id
 	opens    int              // open files, which keep a node after the kernel forgot it
 	removed  bool             // only the hidden name is left
@@ -55,7 +55,7 @@ type tree struct {
 
 func newTree(host string) *tree {
 	t := &tree{host: host, byID: make(map[uint64]*node), inos: make(map[uint64]int), last: 1}
-	t.root = &node{id: fuse.FUSE_ROOT_ID, ino: 1, lookups: 1, children: make(map[string]*node)}
+	t.root = &node{id: fuse.FUSE_ROOT_ID, ino: 1, lookups: 1}
 	t.byID[t.root.id] = t.root
 	return t
 }
@@ -152,11 +152,18 @@ func (n *node) sameType(a *attrs) bool {
 // add makes a node. The caller holds the lock.
 func (t *tree) add(dir *node, name string) *node {
 	t.last++
-	n := &node{id: t.last, ino: t.newIno(dir, name), places: []place{{dir, name}},
-		children: make(map[string]*node)}
+	n := &node{id: t.last, ino: t.newIno(dir, name), places: []place{{dir, name}}}
 	t.byID[n.id] = n
-	dir.children[name] = n
+	dir.setChild(name, n)
 	return n
+}
+
+// setChild sets the node of a name. The caller holds the tree's lock.
+func (n *node) setChild(name string, child *node) {
+	if n.children == nil {
+		n.children = make(map[string]*node)
+	}
+	n.children[name] = child
 }
 
 // inoOf returns the inode number of a name. It is derived from the path, so that it stays the same
@@ -247,7 +254,7 @@ func (t *tree) addPlace(n *node, dir *node, name string) {
 		t.removePlace(old, place{dir, name})
 	}
 	n.places = append(n.places, place{dir, name})
-	dir.children[name] = n
+	dir.setChild(name, n)
 	n.lookups++
 }
 
@@ -296,7 +303,7 @@ func (t *tree) renamed(from, to place) {
 	}
 	t.removePlace(n, from)
 	n.places = append(n.places, to)
-	to.dir.children[to.name] = n
+	to.dir.setChild(to.name, n)
 }
 
 // links returns how many names a node has.
