@@ -28,6 +28,14 @@ type names struct {
 	since map[string]change
 }
 
+// known returns what is known about the names in a directory. The caller holds the lock.
+func (n *node) known() *names {
+	if n.names == nil {
+		n.names = new(names)
+	}
+	return n.names
+}
+
 // A change is what happened to a name.
 type change struct {
 	exists bool
@@ -51,7 +59,7 @@ func (f *FS) note(dir *node, name string, c change) {
 func (n *node) note(name string, c change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := &n.names
+	d := n.known()
 	if d.reading > 0 {
 		if d.since == nil {
 			d.since = make(map[string]change)
@@ -82,13 +90,14 @@ func (f *FS) empty(n *node) {
 }
 
 // setList sets the list of a directory, and has it dropped when it expires: a program may walk any
-// number of directories, and the kernel remembers them long after. The caller holds the node's lock.
+// number of directories, and the kernel remembers them long after. The caller holds the node's
+// lock.
 func (f *FS) setList(n *node, listed map[string]attrs, asked time.Time) {
-	n.names.listed, n.names.asked, n.names.expired, n.names.used = listed, asked, 0, 0
+	d := n.known()
+	d.listed, d.asked, d.expired, d.used = listed, asked, 0, 0
 	time.AfterFunc(time.Until(asked.Add(f.options.Cache)), func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		d := &n.names
 		if d.listed != nil && time.Since(d.asked) >= f.options.Cache { // else it was renewed
 			d.listed, d.expired = nil, len(d.listed)
 		}
@@ -115,7 +124,7 @@ type fileEntry struct {
 func (f *FS) listKnown(n *node) []fileEntry {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := &n.names
+	d := n.known()
 	if d.listed == nil || time.Since(d.asked) >= f.options.Cache {
 		return nil
 	}
@@ -130,7 +139,7 @@ func (f *FS) listKnown(n *node) []fileEntry {
 // readNames reads a directory. It gives up if there are more than most names, unless most is 0.
 func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEntry, err error) {
 	n.mu.Lock()
-	n.names.reading++
+	n.known().reading++
 	n.mu.Unlock()
 	var l *listing
 	err = f.onPath(n, func(path string) (err error) {
@@ -141,7 +150,7 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := &n.names
+	d := n.known()
 	d.reading--
 	since := d.since
 	if d.reading == 0 {
@@ -221,7 +230,8 @@ func (f *FS) hasList(n *node) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.names.listed != nil && time.Since(n.names.asked) < f.options.Cache
+	d := n.known()
+	return d.listed != nil && time.Since(d.asked) < f.options.Cache
 }
 
 // errTooMany says that a directory is too large to be listed for lookups.
@@ -231,7 +241,7 @@ var errTooMany = syscall.E2BIG
 // answer.
 func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists, known bool) {
 	n.mu.Lock()
-	d := &n.names
+	d := n.known()
 	age := time.Since(d.asked)
 	if d.listed != nil && age < f.options.Cache {
 		a, exists = d.listed[name]
@@ -255,7 +265,7 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 			if err != nil {
 				n.mu.Lock()
 				defer n.mu.Unlock()
-				n.names.used = -1000 // not again soon
+				d.used = -1000 // not again soon
 				return
 			}
 			f.expectBelow(n, entries)

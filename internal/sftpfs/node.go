@@ -12,7 +12,8 @@ import (
 )
 
 // A node is a file or directory that the kernel knows. It has one name, several if hard links were
-// made here (the protocol does not report others), or none after it was removed.
+// made here (the protocol does not report others), or none after it was removed. The kernel may know
+// hundreds of thousands, so what few of them need is apart.
 type node struct {
 	id  uint64 // by which the kernel knows it
 	ino uint64 // which programs see
@@ -21,7 +22,7 @@ type node struct {
 	places   []place
 	children map[string]*node // of a directory: those that the kernel knows; nil if there are none
 	lookups  uint64           // how many times the kernel was given the id
-	opens    int              // open files, which keep a node after the kernel forgot it
+	opens    int32            // open files, which keep a node after the kernel forgot it
 	removed  bool             // only the hidden name is left
 
 	mu      sync.Mutex
@@ -32,8 +33,8 @@ type node struct {
 	ctime   uint32    // status change, by the host's clock; the protocol has no such time
 	version version   // of the contents that the kernel may have cached
 	since   time.Time // when that version was first seen
-	read    reading   // what the kernel may have in its page cache
-	names   names     // of a directory
+	read    *reading  // what the kernel may have in its page cache; nil if it was never opened
+	names   *names    // of a directory: see known
 	file    *file     // set while the file is open or has data to write
 }
 

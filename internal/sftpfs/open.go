@@ -214,11 +214,11 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 func (n *node) keepsPages() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	same := n.read.version == n.version && !n.read.at.IsZero()
-	sure := n.read.at.After(n.since.Add(settled)) ||
+	same := n.read != nil && n.read.version == n.version
+	sure := same && n.read.at.After(n.since.Add(settled)) ||
 		time.Since(time.Unix(int64(n.version.mtime), 0)) > ancient
 	if !same || !sure {
-		n.read = reading{n.version, time.Now()}
+		n.read = &reading{n.version, time.Now()}
 		return false
 	}
 	return true
