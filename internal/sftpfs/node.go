@@ -12,8 +12,8 @@ import (
 )
 
 // A node is a file or directory that the kernel knows. It has one name, several if hard links were
-// made here (the protocol does not report others), or none after it was removed. The kernel may know
-// hundreds of thousands, so what few of them need is apart.
+// made here (the protocol does not report others), or none after it was removed. The kernel may
+// know hundreds of thousands, so what few of them need is behind pointers.
 type node struct {
 	id  uint64 // by which the kernel knows it
 	ino uint64 // which programs see
