@@ -39,7 +39,7 @@ func appendMPInt(p, magnitude []byte) []byte {
 	return appendString(p, magnitude)
 }
 
-// maxNames limits how many names of a list are told apart. What follows is one more name, which
+// maxNames limits how many names of a list are split off. The rest counts as one name, which
 // nobody knows.
 const maxNames = 500
 

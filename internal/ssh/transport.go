@@ -390,6 +390,7 @@ func (t *transport) exchange(payload []byte) error {
 	if spec == nil {
 		return fmt.Errorf("ssh: the key exchange %s is not implemented", n.KeyExchange)
 	}
+	// From here on only the hash is kept: a peer may make us wait, and its KEXINIT may be long.
 	h := exchangeHash{spec.hash.New()}
 	for _, part := range heads {
 		h.add(part)

@@ -35,9 +35,7 @@ type site struct {
 func require(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, program := range programs {
-		if _, err := exec.LookPath(program); err != nil {
-			testenv.Unavailable(t, program)
-		}
+		testenv.Program(t, program)
 	}
 }
 

@@ -212,8 +212,8 @@ var (
 	errNotEmpty     = errors.New("directory not empty")
 )
 
-// whyMissing returns why a name could not be found or made. Servers answer "no such file" too if
-// what the path leads through is not a directory.
+// whyMissing returns why a name could not be found or made. Servers also answer "no such file" if
+// a parent is not a directory.
 func (j *job) whyMissing(name string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
