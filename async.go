@@ -233,7 +233,9 @@ func (s *session) report(err error) {
 	if f := s.options.errorFunc; f != nil {
 		s.dispatcher.run(func() { f(err) })
 	} else if logger := s.options.conn.Logger; logger != nil && !errors.Is(err, ErrClosed) {
-		s.dispatcher.run(func() { logger.Info("error of an operation that nobody waits for", "error", err) })
+		s.dispatcher.run(func() {
+			logger.Info("error of an operation that nobody waits for", "error", err)
+		})
 	}
 }
 

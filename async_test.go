@@ -109,7 +109,11 @@ func TestThen(t *testing.T) {
 		r.server.Files.WriteFile("/f", nil)
 		block, entered := make(chan struct{}), make(chan struct{})
 		var order []int
-		r.Async().Stat("/f").Then(func(fs.FileInfo, error) { close(entered); <-block; order = append(order, 0) })
+		r.Async().Stat("/f").Then(func(fs.FileInfo, error) {
+			close(entered)
+			<-block
+			order = append(order, 0)
+		})
 		<-entered
 		var last *usftp.Pending[fs.FileInfo]
 		for i := 1; i <= 5; i++ {

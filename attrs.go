@@ -74,7 +74,8 @@ func (s *FileStat) AccessTime() time.Time {
 
 func newFileStat(a *wire.Attrs) FileStat {
 	s := FileStat{
-		Size: a.Size, Mode: a.Permissions, Mtime: a.MTime, Atime: a.ATime, UID: a.UID, GID: a.GID, present: a.Flags,
+		Size: a.Size, Mode: a.Permissions, Mtime: a.MTime, Atime: a.ATime, UID: a.UID, GID: a.GID,
+		present: a.Flags,
 	}
 	if len(a.Extended) > 0 {
 		s.Extended = make([]StatExtended, 0, len(a.Extended))

@@ -15,8 +15,9 @@ func (c privateClient) RemoveBeneath(top, name string, directory bool) error {
 	if directory {
 		op, request = "rmdir", wire.TypeRmdir
 	}
-	_, err := run(c.ctx, c.command(op, path.Join(top, name), wire.Beneath{Request: request, Top: top,
-		Path: name}).needs(wire.ExtBeneath))
+	_, err := run(c.ctx, c.command(op, path.Join(top, name),
+		wire.Beneath{Request: request, Top: top,
+			Path: name}).needs(wire.ExtBeneath))
 	return err
 }
 

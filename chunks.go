@@ -32,7 +32,8 @@ type ListChunks struct {
 	// KiB to 64 KiB. Most chunks are little longer, and none is longer than three times that.
 	Shortest int
 	Offset   int64 // where the first chunk begins
-	Length   int64 // the last chunk is the first to end there or beyond; 0 means the end of the file
+	// the last chunk is the first to end there or beyond; 0 means the end of the file
+	Length int64
 }
 
 // HasChunks reports whether the server lists the chunks of files, as usftp's own does.
@@ -183,14 +184,16 @@ func (l *chunkLister) ask(from, to int64) *Pending[chunkList] {
 // take rejects a list that no correct server can have made.
 func (l *chunkLister) take(reply *wire.ChunksReply, from, to int64) (list chunkList, err error) {
 	if reply.Algorithm != l.what.Algorithm {
-		return list, &ProtocolError{What: fmt.Sprintf("chunks hashed by %q, which was not requested",
-			reply.Algorithm)}
+		return list, &ProtocolError{
+			What: fmt.Sprintf("chunks hashed by %q, which was not requested",
+				reply.Algorithm)}
 	}
 	list = chunkList{chunks: make([]Chunk, 0, reply.Len()), end: reply.End}
 	at := from
 	for c := range reply.All() {
 		last := reply.End && len(list.chunks) == reply.Len()-1
-		if length := int64(c.Length); length == 0 || length > int64(wire.LongestChunk*l.what.Shortest) ||
+		if length := int64(c.Length); length == 0 ||
+			length > int64(wire.LongestChunk*l.what.Shortest) ||
 			length < int64(l.what.Shortest) && !last || length > math.MaxInt64-at {
 			return list, &ProtocolError{What: fmt.Sprintf("a chunk of %d bytes", c.Length)}
 		}

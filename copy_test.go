@@ -65,7 +65,8 @@ func TestCopyFileOntoItself(t *testing.T) {
 				if c.refused && !errors.Is(err, fs.ErrInvalid) {
 					t.Errorf("the error is %v", err)
 				}
-				if got := must[[]byte](t)(r.server.Files.ReadFile("/d/f")); !bytes.Equal(got, data) {
+				if got := must[[]byte](t)(r.server.Files.ReadFile("/d/f")); !bytes.Equal(got,
+					data) {
 					t.Errorf("the file has %d bytes now, and had %d (%v)", len(got), len(data), err)
 				}
 			})
@@ -176,7 +177,8 @@ func TestCopyRangeWithinAFile(t *testing.T) {
 						copy(want, data)
 						copy(want[c.at:], data[c.off:][:length])
 					}
-					if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); !bytes.Equal(got, want) {
+					if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); !bytes.Equal(got,
+						want) {
 						t.Errorf("the file is wrong: %d bytes, want %d", len(got), len(want))
 					}
 				})

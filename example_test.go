@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"log"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +20,8 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -140,7 +144,8 @@ func ExampleClient_CopyFile() {
 }
 
 func ExampleClient_CheckFile() {
-	server := sftptest.NewScripted(sftptest.Script{Extensions: []wire.ExtensionPair{{Name: wire.ExtCheckFileName}}})
+	server := sftptest.NewScripted(
+		sftptest.Script{Extensions: []wire.ExtensionPair{{Name: wire.ExtCheckFileName}}})
 	defer server.Close()
 	server.Files.WriteFile("/f", []byte("abc"))
 	stream := server.Dial(sftptest.LinkConfig{})
@@ -658,4 +663,73 @@ func ExampleFile_CopyRange() {
 	// Output:
 	// 5 <nil>
 	// 23456 <nil>
+}
+
+func ExampleClient_RemoveAllIn() {
+	client, done := connect(map[string]string{"cache/a": "", "cache/d/b": ""})
+	defer done()
+	fmt.Println(client.RemoveAllIn("cache"))
+	files, err := client.ReadDir("cache")
+	fmt.Println(len(files), err)
+	// Output:
+	// <nil>
+	// 0 <nil>
+}
+
+// OpenRead returns the size along with the open file, and Progress how much of it has been copied.
+func ExampleClient_OpenRead() {
+	client, done := connect(map[string]string{"a": "0123456789"})
+	defer done()
+	f, err := client.OpenRead("a")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteTo(io.Discard); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d of %d bytes\n", f.Progress(), f.Size())
+	// Output: 10 of 10 bytes
+}
+
+// Two files are compared without reading either: the server cuts them into chunks at places that
+// their contents decide, so what was inserted at the beginning changes only the first chunks.
+func ExampleFile_Chunks() {
+	near, far := net.Pipe()
+	go server.Serve(context.Background(), far, memfs.New(64<<20), nil)
+	client, err := usftp.NewClientPipe(near, near)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	old := make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{}).Read(old)
+	chunks := func(name string, contents []byte) map[[wire.ChunkSumSize]byte]int {
+		if err := client.WriteFile(name, contents, 0o644); err != nil {
+			log.Fatal(err)
+		}
+		f, err := client.Open(name)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer f.Close()
+		found := map[[wire.ChunkSumSize]byte]int{}
+		for chunk, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Shortest: 4 << 10}) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			found[chunk.Sum] = chunk.Length
+		}
+		return found
+	}
+	before := chunks("before", old)
+	after := chunks("after", append([]byte("a new beginning"), old...))
+	common := 0
+	for sum, length := range after {
+		if before[sum] == length {
+			common += length
+		}
+	}
+	fmt.Println("nearly everything is the same:", common > len(old)-64<<10)
+	// Output: nearly everything is the same: true
 }

@@ -17,13 +17,6 @@ func (c *Client) Extended(name string, payload []byte) ([]byte, error) {
 	return run(c.ctx, c.extended(wire.TypeExtendedReply, name, payload))
 }
 
-// ExtendedReply is Extended for extensions answered by a packet of another type, such as
-// wire.TypeName. It returns the packet's body, which the types of package wire parse. An answer of
-// yet another type breaks the protocol and ends the connection.
-func (c *Client) ExtendedReply(name string, payload []byte, expect wire.Type) ([]byte, error) {
-	return run(c.ctx, c.extended(expect, name, payload))
-}
-
 // Extensions returns the names of the extensions that the server offers, with their versions or
 // other data. The map is the caller's.
 func (c *Client) Extensions() map[string]string { return maps.Clone(c.offers) }
@@ -126,7 +119,9 @@ func (r Raw) Fsetstat(handle []byte, attrs wire.Attrs) *Pending[struct{}] {
 		wire.Fsetstat{Handle: handle, Attrs: attrs}))
 }
 
-// Extended is [Client.ExtendedReply].
+// Extended is [Client.Extended] for extensions answered by a packet of another type, such as
+// wire.TypeName. It returns the packet's body, which the types of package wire parse. An answer of
+// yet another type breaks the protocol and ends the connection.
 func (r Raw) Extended(name string, payload []byte, expect wire.Type) *Pending[[]byte] {
 	return start(r.ctx, r.session, r.session.extended(expect, name, payload))
 }

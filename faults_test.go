@@ -477,7 +477,9 @@ func TestCutAfterEveryByte(t *testing.T) {
 			count := sftptest.NewCounter(clientEnd)
 			client, err := usftp.NewClientPipe(count, count, usftp.WithMaxPacket(512),
 				usftp.WithServerVersion(openSSH),
-				usftp.WithKeepalive(func(context.Context) error { return errors.New("nobody there") }))
+				usftp.WithKeepalive(func(context.Context) error {
+					return errors.New("nobody there")
+				}))
 			done := 0
 			if err == nil {
 				done, err = shortSession(client, old, fresh)
@@ -525,8 +527,12 @@ func TestCutAfterEveryByte(t *testing.T) {
 					nil)
 			}
 		},
-		func(n int64) func(_, _ *sftptest.End) { return func(_, s *sftptest.End) { s.SilenceAfter(n) } },
-		func(n int64) func(_, _ *sftptest.End) { return func(c, _ *sftptest.End) { c.SilenceAfter(n) } },
+		func(n int64) func(_, _ *sftptest.End) {
+			return func(_, s *sftptest.End) { s.SilenceAfter(n) }
+		},
+		func(n int64) func(_, _ *sftptest.End) {
+			return func(c, _ *sftptest.End) { c.SilenceAfter(n) }
+		},
 	}
 	for way, cut := range ways {
 		total := []int64{toServer, toClient, toClient, toServer}[way]

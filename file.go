@@ -294,7 +294,8 @@ func (s *session) create(ctx context.Context, name string) operation[*File] {
 		next.refused = refusal
 		result := next.result
 		next.result = func(call *conn.Call) (*File, error) {
-			s.differs(&s.noReadWrite, "it refuses to open files for both reading and writing; creating them for writing only")
+			s.differs(&s.noReadWrite,
+				"it refuses to open files for both reading and writing; creating them for writing only")
 			return result(call)
 		}
 		return &next

@@ -105,7 +105,8 @@ func TestListingWithoutEnd(t *testing.T) {
 func TestTreeWithoutBottom(t *testing.T) {
 	t.Run("RemoveAll", func(t *testing.T) {
 		r := newRig(t, hostile(deeper), 0)
-		if err := r.RemoveAll("/d"); err == nil || !strings.Contains(err.Error(), "path longer than") {
+		if err := r.RemoveAll("/d"); err == nil ||
+			!strings.Contains(err.Error(), "path longer than") {
 			t.Errorf("the error is %.200v", err)
 		}
 	})

@@ -253,7 +253,8 @@ func (l *listing) entry() (*File, error) {
 			return nil, parse(err)
 		}
 		if l.cycle.repeats(name) {
-			return nil, &ProtocolError{What: "the server starts a listing again instead of ending it"}
+			return nil, &ProtocolError{
+				What: "the server starts a listing again instead of ending it"}
 		}
 		if len(name) == 1 && name[0] == '.' || len(name) == 2 && name[0] == '.' && name[1] == '.' {
 			continue

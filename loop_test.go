@@ -274,7 +274,8 @@ func transferWith(t *testing.T, seed uint64) {
 	f.Close()
 
 	source := map[uint64]io.Reader{
-		0: bytes.NewReader(data), 1: iotest.HalfReader(bytes.NewReader(data)), 2: iotest.DataErrReader(bytes.NewReader(data)),
+		0: bytes.NewReader(data), 1: iotest.HalfReader(bytes.NewReader(data)),
+		2: iotest.DataErrReader(bytes.NewReader(data)),
 	}[seed%3]
 	g, err := client.Create("/target")
 	if err != nil {
@@ -498,12 +499,13 @@ func TestReorderIsBounded(t *testing.T) {
 	for _, ahead := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			gate := new(sftptest.Gate)
-			client, server := scripted(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-				if r.Type == wire.TypeRead && r.Offset == 0 {
-					return []sftptest.Action{sftptest.Hold(gate)}
-				}
-				return nil
-			}}, sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond})
+			client, server := scripted(t,
+				sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeRead && r.Offset == 0 {
+						return []sftptest.Action{sftptest.Hold(gate)}
+					}
+					return nil
+				}}, sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond})
 			server.Files.WriteFile("/file", data)
 			f, err := client.Open("/file")
 			if err != nil {

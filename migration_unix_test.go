@@ -58,7 +58,9 @@ func h(err error) bool { return os.IsNotExist(err) }
 		t.Fatalf("%v: %s", err, out)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if len(lines) != 6 || slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(line, "// finds") }) {
+	if len(lines) != 6 || slices.ContainsFunc(lines, func(line string) bool {
+		return !strings.Contains(line, "// finds")
+	}) {
 		t.Errorf("it finds:\n%s", out)
 	}
 }

@@ -73,8 +73,9 @@ func WithWriteBehind(bytes int64) ClientOption {
 
 // WithStallTimeout sets how long bytes of a read or write may be overdue before the connection is
 // given up with a [StallError]. Other requests may take any time while the transport answers
-// keepalives, if it can be asked (see [WithKeepalive]). The default is 60 seconds; a negative value
-// means forever.
+// keepalives, if it can be asked (see [WithKeepalive]): the first is sent after a quarter of the
+// timeout without a sign of life, and must be answered within the rest of it. The default is 60
+// seconds; a negative value means forever.
 func WithStallTimeout(d time.Duration) ClientOption {
 	return func(o *options) { o.conn.StallTimeout = d }
 }

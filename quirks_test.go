@@ -111,7 +111,10 @@ func workout(t *testing.T, c *usftp.Client, dir string, lacks ...string) {
 		check("chtimes", c.Chtimes(name("renamed"), time.Unix(1e9, 0), time.Unix(1e9, 0)))
 	}
 	n := 0
-	check("walk", c.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error { n++; return err }))
+	check("walk", c.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error {
+		n++
+		return err
+	}))
 	if n < 4 {
 		t.Errorf("the walk has seen %d entries", n)
 	}
@@ -156,10 +159,11 @@ func TestServersThatDiffer(t *testing.T) {
 		"one large listing":       {sftptest.Script{ReaddirNames: 1 << 20}, nil},
 		"one name a packet":       {sftptest.Script{ReaddirNames: 1}, nil},
 		"no sizes":                {sftptest.Script{HideAttrs: wire.AttrSize}, []string{"stat"}},
-		"no times, no owners":     {sftptest.Script{HideAttrs: wire.AttrACModTime | wire.AttrUIDGID}, nil},
-		"links as in the draft":   {sftptest.Script{DraftSymlink: true}, nil},
-		"an upload for a handle":  {sftptest.Script{UploadPerHandle: true}, nil},
-		"long handles":            {sftptest.Script{HandleSize: 256}, nil},
+		"no times, no owners": {
+			sftptest.Script{HideAttrs: wire.AttrACModTime | wire.AttrUIDGID}, nil},
+		"links as in the draft":  {sftptest.Script{DraftSymlink: true}, nil},
+		"an upload for a handle": {sftptest.Script{UploadPerHandle: true}, nil},
+		"long handles":           {sftptest.Script{HandleSize: 256}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, test.script, 0)

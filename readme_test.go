@@ -18,12 +18,14 @@ func upload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	login, err := pool.Connect(ctx, target, pool.ConnectConfig{}) // as ssh does, with your ssh_config
+	// as ssh does, with your ssh_config
+	login, err := pool.Connect(ctx, target, pool.ConnectConfig{})
 	if err != nil {
 		return err
 	}
 	defer login.Close()
-	_, err = transfer.CopyTree(ctx, transfer.Remote(login.Host(), "backup"), transfer.Local("photos"),
+	_, err = transfer.CopyTree(ctx, transfer.Remote(login.Host(), "backup"),
+		transfer.Local("photos"),
 		transfer.TreeOptions{Options: transfer.Options{Events: func(e transfer.Event) {
 			if e.Totals != nil {
 				log.Println(e.Kind, e.Totals.Files, "of", e.Totals.PlannedFiles, "files")

@@ -47,7 +47,9 @@ func TestOurServer(t *testing.T) {
 				for i := 0; i < 3000 && yield(i); i++ {
 				}
 			}
-			for result := range usftp.Batch(items, 100, func(i int) *usftp.Pending[*usftp.File] { return c.Async().Create(fmt.Sprintf("/d/%d", i)) }) {
+			for result := range usftp.Batch(items, 100, func(i int) *usftp.Pending[*usftp.File] {
+				return c.Async().Create(fmt.Sprintf("/d/%d", i))
+			}) {
 				ok(t, result.Err)
 				ok(t, result.Value.Close())
 			}
@@ -179,7 +181,8 @@ func startPython(t *testing.T, module, script string) *usftp.Client {
 	port, err := bufio.NewReader(out).ReadString('\n')
 	ok(t, err)
 	conn, err := ssh.Dial("tcp", "127.0.0.1:"+strings.TrimSpace(port), &ssh.ClientConfig{
-		User: "me", Auth: []ssh.AuthMethod{ssh.Password("secret")}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		User: "me", Auth: []ssh.AuthMethod{ssh.Password("secret")},
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	})
 	ok(t, err)
 	t.Cleanup(func() { conn.Close() })
@@ -307,7 +310,8 @@ func TestOverSSH(t *testing.T) {
 	public, _, _, _, err := ssh.ParseAuthorizedKey(hostKey)
 	ok(t, err)
 	conn, err := ssh.Dial("tcp", fmt.Sprintf("%s:%d", server.Host, server.Port), &ssh.ClientConfig{
-		User: server.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.FixedHostKey(public),
+		User: server.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		HostKeyCallback: ssh.FixedHostKey(public),
 	})
 	ok(t, err)
 	defer conn.Close()

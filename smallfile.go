@@ -38,6 +38,9 @@ func (c privateClient) Touches() bool {
 	return strings.HasPrefix(c.options.serverVersion, "SSH-2.0-rclone/")
 }
 
+// Heard implements private.Client.
+func (c privateClient) Heard() time.Time { return c.conn.Heard() }
+
 // DataSizes implements private.Client.
 func (c privateClient) DataSizes() (read, write int, err error) {
 	if err := c.awaitLimits(c.ctx); err != nil {
@@ -238,7 +241,8 @@ func (f privateFile) ReadClose(size int, memory func() []byte) (after *FileStat,
 	reads := []*conn.Call{s.readCall(b.open.handle, int64(size), 1)}
 	tags := []int{burstEnd}
 	if size > 0 {
-		reads, tags = []*conn.Call{s.readCall(b.open.handle, 0, size), reads[0]}, []int{burstData, burstEnd}
+		reads, tags = []*conn.Call{s.readCall(b.open.handle, 0, size), reads[0]},
+			[]int{burstData, burstEnd}
 	}
 	for i, call := range reads {
 		if err := b.send(tags[i], call); err != nil {

@@ -28,7 +28,8 @@ func smallFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		if got, want := private.OfClient(client).WorksInOrder(), version != "SSH-2.0-Go"; got != want {
+		if got, want := private.OfClient(client).WorksInOrder(),
+			version != "SSH-2.0-Go"; got != want {
 			t.Fatalf("%s: in order: %v", version, got)
 		}
 		for _, size := range []int{0, 1, 4096} {
@@ -40,14 +41,16 @@ func smallFiles(t *testing.T) {
 			}
 			counter.Reset()
 			given := bytes.Clone(data)
-			wait := private.OfFile(f).StartWriteClose(given, usftp.NewAttrs{SetMode: true, Mode: 0o640,
-				SetTimes: true, Atime: stamp, Mtime: stamp})
+			wait := private.OfFile(f).StartWriteClose(given,
+				usftp.NewAttrs{SetMode: true, Mode: 0o640,
+					SetTimes: true, Atime: stamp, Mtime: stamp})
 			clear(given) // the caller may reuse it
 			refused, err := wait()
 			if refused != nil || err != nil {
 				t.Fatal(refused, err)
 			}
-			if trips := counter.Counts().RoundTrips; private.OfClient(client).WorksInOrder() && trips != 1 {
+			if trips := counter.Counts().RoundTrips; private.OfClient(client).WorksInOrder() &&
+				trips != 1 {
 				t.Errorf("%s: %d bytes: written in %d round trips", version, size, trips)
 			}
 			info, err := client.Stat("/small")
@@ -73,7 +76,8 @@ func smallFiles(t *testing.T) {
 			if err != nil || !bytes.Equal(got, data) || after == nil || after.Size != uint64(size) {
 				t.Errorf("%s: %d bytes read back: %v, %v", version, size, after, err)
 			}
-			if trips := counter.Counts().RoundTrips; private.OfClient(client).WorksInOrder() && trips != 1 {
+			if trips := counter.Counts().RoundTrips; private.OfClient(client).WorksInOrder() &&
+				trips != 1 {
 				t.Errorf("%s: %d bytes: read in %d round trips", version, size, trips)
 			}
 		}

@@ -100,23 +100,14 @@ func (s *StatVFS) FreeSpace() uint64 { return s.Frsize * s.Bfree }
 // AvailableSpace returns the free space available to other users than root, in bytes.
 func (s *StatVFS) AvailableSpace() uint64 { return s.Frsize * s.Bavail }
 
-// HasStatVFS reports whether the server offers statvfs@openssh.com.
-func (c *Client) HasStatVFS() bool { return c.offered(wire.ExtStatVFS) }
-
 // StatVFS describes the file system that holds name. It needs statvfs@openssh.com; without it the
 // error matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) StatVFS(name string) (*StatVFS, error) {
-	stat := new(StatVFS)
-	if err := c.StatVFSInto(name, stat); err != nil {
+	stat, err := run(c.ctx, c.statVFS(name))
+	if err != nil {
 		return nil, err
 	}
-	return stat, nil
-}
-
-// StatVFSInto is StatVFS into a struct that the caller provides.
-func (c *Client) StatVFSInto(name string, stat *StatVFS) (err error) {
-	*stat, err = run(c.ctx, c.statVFS(name))
-	return err
+	return &stat, nil
 }
 
 func (s *session) statVFS(name string) operation[StatVFS] {
@@ -173,7 +164,8 @@ func (s *session) usersGroups(uids, gids []uint32) operation[wire.UsersGroupsRep
 				return wire.UsersGroupsReply{}, parse(err)
 			}
 			if len(r.Users) != len(uids) || len(r.Groups) != len(gids) {
-				return wire.UsersGroupsReply{}, &ProtocolError{What: "not as many names as IDs in the reply"}
+				return wire.UsersGroupsReply{},
+					&ProtocolError{What: "not as many names as IDs in the reply"}
 			}
 			return r, nil
 		}).needs(wire.ExtUsersGroupsByID)

@@ -121,8 +121,9 @@ func TestWalkWithoutAttributes(t *testing.T) {
 		sftptest.Script{Intercept: func(request sftptest.Request) []sftptest.Action {
 			if names := listed[request.Path]; request.Type == wire.TypeReaddir && names != nil {
 				delete(listed, request.Path)
-				return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil,
-					request.ID)))}
+				return []sftptest.Action{
+					sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil,
+						request.ID)))}
 			}
 			if request.Type == wire.TypeReaddir {
 				return []sftptest.Action{sftptest.Refuse(wire.EOF, "")}

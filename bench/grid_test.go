@@ -34,7 +34,9 @@ var gridOps = []struct {
 			}
 		}
 	}},
-	{"WriteTo", true, func(f library.File, _, _ []byte) (int64, error) { return f.WriteTo(&discard{}) }},
+	{"WriteTo", true, func(f library.File, _, _ []byte) (int64, error) {
+		return f.WriteTo(&discard{})
+	}},
 	{"Write", false, func(f library.File, content, buffer []byte) (int64, error) {
 		var n int64
 		for n < int64(len(content)) {

@@ -131,7 +131,8 @@ func BenchmarkSealed(b *testing.B) {
 			before := processorTime(b)
 			for b.Loop() {
 				if test.get {
-					getSealed(b, s, name, filepath.Join(dir, "copy"), batch, parts, test.aes, test.file)
+					getSealed(b, s, name, filepath.Join(dir, "copy"), batch, parts, test.aes,
+						test.file)
 				} else {
 					putSealed(b, s, plain, batch, parts, test.aes, test.file)
 				}

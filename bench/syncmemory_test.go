@@ -35,7 +35,8 @@ func TestSyncMemory(t *testing.T) {
 		testenv.Unavailable(t, err)
 	}
 	usftp := filepath.Join(t.TempDir(), "usftp")
-	if out, err := exec.Command("go", "build", "-C", "..", "-o", usftp, "./cmd/usftp").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "..", "-o", usftp,
+		"./cmd/usftp").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for _, shape := range []struct {
@@ -53,7 +54,8 @@ func TestSyncMemory(t *testing.T) {
 				peak := syncPeak(t, usftp, server, all, files, upload, "")
 				t.Logf("upload %v: %d files take %.1f MiB", upload, files, float64(peak)/(1<<20))
 				if peak > bound {
-					t.Errorf("upload %v: %d files take %d bytes, more than %d", upload, files, peak, bound)
+					t.Errorf("upload %v: %d files take %d bytes, more than %d", upload, files, peak,
+						bound)
 				}
 				if long {
 					continue
@@ -61,9 +63,11 @@ func TestSyncMemory(t *testing.T) {
 				// an eager collector leaves little garbage
 				more := syncPeak(t, usftp, server, all, files, upload, "GOGC=10") -
 					syncPeak(t, usftp, server, some, files/10, upload, "GOGC=10")
-				t.Logf("upload %v: ten times as many take %.1f MiB more", upload, float64(more)/(1<<20))
+				t.Logf("upload %v: ten times as many take %.1f MiB more", upload,
+					float64(more)/(1<<20))
 				if most := shape.each*int64(files-files/10) + 6<<20; more > most {
-					t.Errorf("upload %v: ten times as many take %d bytes more, more than %d", upload, more, most)
+					t.Errorf("upload %v: ten times as many take %d bytes more, more than %d",
+						upload, more, most)
 				}
 			}
 		})
@@ -107,7 +111,8 @@ func plant(t *testing.T, root string, files, inEach int) {
 						continue
 					}
 					first = name
-					if err := errors.Join(os.WriteFile(name, nil, 0o644), os.Chtimes(name, when, when)); err != nil {
+					if err := errors.Join(os.WriteFile(name, nil, 0o644),
+						os.Chtimes(name, when, when)); err != nil {
 						t.Error(err)
 						return
 					}
@@ -129,7 +134,8 @@ func syncPeak(t *testing.T, usftp, server, root string, files int, upload bool, 
 	} else {
 		src = "host:" + src
 	}
-	cmd := exec.CommandContext(t.Context(), usftp, "sync", "-vv", "--delete", "-D", server, src, dst)
+	cmd := exec.CommandContext(t.Context(), usftp, "sync", "-vv", "--delete", "-D", server, src,
+		dst)
 	cmd.Env = append(os.Environ(), "HOME="+root, "XDG_STATE_HOME="+root, env)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), fmt.Sprintf("; %d equal", files)) {

@@ -25,8 +25,8 @@ const (
 	BLAKE3 Algorithm = "blake3"
 )
 
-// Size is the length of a hash in bytes.
-const Size = 32
+// hashSize is the length of a hash in bytes.
+const hashSize = 32
 
 // ParseAlgorithm returns the algorithm with the given name.
 func ParseAlgorithm(name string) (Algorithm, error) {

@@ -64,7 +64,8 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer list.Close()
-	for _, file := range []struct{ name, text string }{{"one", "1"}, {"two", "not 2"}, {"four", "4"}} {
+	for _, file := range []struct{ name, text string }{{"one", "1"}, {"two", "not 2"},
+		{"four", "4"}} {
 		listed, err := list.Check(file.name, sumOf(file.text))
 		fmt.Println(file.name, listed, errors.Is(err, checksum.ErrMismatch))
 	}
@@ -76,4 +77,33 @@ func ExampleOpen() {
 	// two true true
 	// four false false
 	// missing: three
+}
+
+// Find which files a list lacks, and which it has besides, without hashing any.
+func ExampleList_Find() {
+	name := filepath.Join(os.TempDir(), "usftp-example-names")
+	os.WriteFile(name, []byte(sumOf("1").String()[len("sha256:"):]+"  one\n"+
+		sumOf("2").String()[len("sha256:"):]+"  two\n"), 0o644)
+	defer os.Remove(name)
+	list, err := checksum.Open(name, checksum.SHA256)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer list.Close()
+	for _, dir := range [][]string{{"one", "three"}, {"one", "two"}} {
+		for _, file := range dir {
+			if listed, _, err := list.Find(file); err != nil {
+				log.Fatal(err)
+			} else if !listed {
+				fmt.Println("not listed:", file)
+			}
+		}
+		for name := range list.Missing() {
+			fmt.Println("missing:", name)
+		}
+		list.Reset() // for the next directory
+	}
+	// Output:
+	// not listed: three
+	// missing: two
 }

@@ -10,7 +10,7 @@ import (
 // A line that is accepted has a name that stays below the directory, and survives writing and
 // reading again.
 func FuzzListLine(f *testing.F) {
-	sum := strings.Repeat("0a", Size)
+	sum := strings.Repeat("0a", hashSize)
 	for _, line := range []string{sum + "  name", sum + " *name", `\` + sum + `  a\nb\\c\rd`,
 		"SHA256 (a (b) = c) = " + sum, `\SHA256 (a\nb) = ` + sum,
 		sum + "  ../x", sum + "  /x", sum + "  a/./b//c", sum + "  \x00", sum + "  -", "", "#"} {
@@ -25,7 +25,7 @@ func FuzzListLine(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if len(got) != Size || strings.HasPrefix(name, "/") ||
+			if len(got) != hashSize || strings.HasPrefix(name, "/") ||
 				strings.IndexByte(name, 0) >= 0 ||
 				filepath.Separator == '/' && !filepath.IsLocal(name) {
 				t.Fatalf("%q has the name %q and the hash %x", line, name, got)

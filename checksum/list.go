@@ -251,17 +251,17 @@ func parseLine(line []byte, algorithm Algorithm) (sum []byte, name string, err e
 	line, escaped := bytes.CutPrefix(line, []byte(`\`))
 	digits, rest, tagged := cutTag(line)
 	if !tagged {
-		if len(line) < 2*Size+3 || line[2*Size] != ' ' ||
-			line[2*Size+1] != ' ' && line[2*Size+1] != '*' {
+		if len(line) < 2*hashSize+3 || line[2*hashSize] != ' ' ||
+			line[2*hashSize+1] != ' ' && line[2*hashSize+1] != '*' {
 			return nil, "", errNoLine
 		}
-		digits, rest = line[:2*Size], line[2*Size+2:]
+		digits, rest = line[:2*hashSize], line[2*hashSize+2:]
 	} else if tag := line[:bytes.IndexByte(line, ' ')]; !strings.EqualFold(string(tag),
 		string(algorithm)) {
 		return nil, "", errOtherSum
 	}
-	sum = make([]byte, Size)
-	if n, err := hex.Decode(sum, digits); err != nil || n != Size {
+	sum = make([]byte, hashSize)
+	if n, err := hex.Decode(sum, digits); err != nil || n != hashSize {
 		return nil, "", errNoLine
 	}
 	name = string(rest)
@@ -277,7 +277,7 @@ func parseLine(line []byte, algorithm Algorithm) (sum []byte, name string, err e
 // cutTag splits "ALGORITHM (name) = hash".
 func cutTag(line []byte) (digits, name []byte, ok bool) {
 	open := bytes.Index(line, []byte(" ("))
-	end := len(line) - 2*Size
+	end := len(line) - 2*hashSize
 	if open < 1 || bytes.IndexByte(line[:open], ' ') >= 0 || end < open+6 ||
 		string(line[end-4:end]) != ") = " {
 		return nil, nil, false

@@ -41,7 +41,7 @@ type entry struct {
 	name      string
 	number    int64 // order of Add: the last entry of a name counts
 	algorithm Algorithm
-	sum       [Size]byte
+	sum       [hashSize]byte
 }
 
 func (e *entry) compare(other *entry) int {
@@ -97,7 +97,7 @@ func (w *Writer) Add(name string, h Hash) error {
 	switch {
 	case w.err != nil:
 		return w.err
-	case err == nil && len(h.Sum) != Size:
+	case err == nil && len(h.Sum) != hashSize:
 		err = errors.New("it has no hash")
 	}
 	if err != nil {
@@ -105,7 +105,7 @@ func (w *Writer) Add(name string, h Hash) error {
 		return w.err
 	}
 	w.added++
-	w.entries = append(w.entries, entry{clean, w.added, h.Algorithm, [Size]byte(h.Sum)})
+	w.entries = append(w.entries, entry{clean, w.added, h.Algorithm, [hashSize]byte(h.Sum)})
 	w.size += len(clean) + entryMemory
 	if w.size >= memory {
 		w.err = w.spill()
@@ -175,11 +175,11 @@ func (r *run) next() error {
 	if err != nil {
 		return io.ErrUnexpectedEOF
 	}
-	rest := make([]byte, 1+Size+length)
+	rest := make([]byte, 1+hashSize+length)
 	if _, err := io.ReadFull(r.in, rest); err != nil {
 		return io.ErrUnexpectedEOF
 	}
-	r.number, r.algorithm, r.name = int64(number), SHA256, string(rest[1+Size:])
+	r.number, r.algorithm, r.name = int64(number), SHA256, string(rest[1+hashSize:])
 	if rest[0] == BLAKE3[0] {
 		r.algorithm = BLAKE3
 	}

@@ -38,7 +38,8 @@ var plainHostKeys = []string{
 }
 
 var certHostKeys = []string{
-	ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01,
+	ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01,
+	ssh.CertAlgoECDSA521v01,
 	ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
 }
 
@@ -143,27 +144,11 @@ func unique(names []string) []string {
 	return out
 }
 
-const certSuffix = "-cert-v01@openssh.com"
-
-// baseAlgo returns the signature algorithm that a certificate algorithm is based on.
-func baseAlgo(algo string) string {
-	base, cert := strings.CutSuffix(algo, certSuffix)
-	if cert && strings.HasPrefix(base, "sk-") {
-		return base + "@openssh.com"
-	}
-	return base
-}
-
-// certAlgo is baseAlgo's inverse.
-func certAlgo(base string) string {
-	return strings.TrimSuffix(base, "@openssh.com") + certSuffix
-}
-
-func isCertAlgo(algo string) bool { return strings.HasSuffix(algo, certSuffix) }
+func isCertAlgo(algo string) bool { return own.BaseAlgo(algo) != algo }
 
 // keyType returns the type of key that signs with algo.
 func keyType(algo string) string {
-	switch base := baseAlgo(algo); base {
+	switch base := own.BaseAlgo(algo); base {
 	case ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512:
 		return ssh.KeyAlgoRSA
 	default:
@@ -175,7 +160,7 @@ func keyType(algo string) string {
 func withCerts(algos []string) []string {
 	out := slices.Clone(algos)
 	for _, a := range algos {
-		out = append(out, certAlgo(a))
+		out = append(out, own.CertAlgo(a))
 	}
 	return out
 }

@@ -63,7 +63,8 @@ func newConn(d *Dialer, t transport, w *way, key ssh.PublicKey) *Conn {
 	c.work.Go(func() {
 		c.cancel(lost(t.wait()))
 	})
-	if _, shared := t.(*masterTransport); d.s.aliveInterval > 0 && !shared { // a master does so itself
+	if _, shared := t.(*masterTransport); d.s.aliveInterval > 0 &&
+		!shared { // a master does so itself
 		c.work.Go(c.stayAlive)
 	}
 	return c
@@ -92,7 +93,7 @@ func lost(err error) error {
 }
 
 // Host returns the target's name for messages: "user@host".
-func (c *Conn) Host() string { return c.d.Host() }
+func (c *Conn) Host() string { return c.d.host() }
 
 // SSH returns what the SSH connection says about itself, or nil with the system's ssh. Through an
 // OpenSSH master the session's id, the versions and the user are not known.
@@ -123,9 +124,9 @@ func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
 // Err returns why the connection ended, or nil while it lives.
 func (c *Conn) Err() error { return context.Cause(c.ctx) }
 
-// Heard returns when anything was last received from the peer, or the zero Time with the system's
+// heard returns when anything was last received from the peer, or the zero Time with the system's
 // ssh.
-func (c *Conn) Heard() time.Time {
+func (c *Conn) heard() time.Time {
 	if c.way == nil {
 		return time.Time{}
 	}
@@ -178,7 +179,7 @@ func (c *Conn) stayAlive() {
 		case <-c.ctx.Done():
 			return
 		}
-		if silent := time.Since(c.Heard()); silent < interval {
+		if silent := time.Since(c.heard()); silent < interval {
 			missed = 0
 			timer.Reset(interval - silent)
 			continue
@@ -190,11 +191,11 @@ func (c *Conn) stayAlive() {
 			missed = 0
 		} else if missed++; missed >= count {
 			c.cancel(&timeoutError{"waiting for a sign of life",
-				time.Since(c.Heard()).Round(time.Second)})
+				time.Since(c.heard()).Round(time.Second)})
 			c.way.cut()
 			return
 		}
-		timer.Reset(max(0, interval-time.Since(c.Heard())))
+		timer.Reset(max(0, interval-time.Since(c.heard())))
 	}
 }
 

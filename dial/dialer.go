@@ -168,8 +168,8 @@ func jumpError(hop string, err error) error {
 	return &JumpError{Hop: hop, Err: err}
 }
 
-// Host returns the target's name for messages: "user@host" as it was given.
-func (d *Dialer) Host() string { return d.target.UserHost() }
+// host returns the target's name for messages: "user@host" as it was given.
+func (d *Dialer) host() string { return d.target.UserHost() }
 
 // NeedsPerson reports whether each login needs a person, to touch a token or type a one-time code,
 // so that one connection must do. It is known once a first [Dialer.Dial] has succeeded. The
@@ -201,7 +201,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	}
 	c, err := d.dial(ctx, true)
 	if err != nil {
-		return nil, &Error{Host: d.Host(), Err: causeOf(ctx, err)}
+		return nil, &Error{Host: d.host(), Err: causeOf(ctx, err)}
 	}
 	return c, nil
 }
@@ -381,7 +381,7 @@ func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
 func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) {
 	jump, err := d.hop.dial(ctx, false)
 	if err != nil {
-		return nil, jumpError(d.hop.Host(), causeOf(ctx, err))
+		return nil, jumpError(d.hop.host(), causeOf(ctx, err))
 	}
 	limit, cancel := ctx, context.CancelFunc(func() {})
 	if d.s.connectTimeout > 0 {
@@ -400,7 +400,7 @@ func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) 
 		if errors.Is(err, os.ErrDeadlineExceeded) || limit.Err() != nil {
 			err = causeOf(limit, err)
 		}
-		return nil, jumpError(d.hop.Host(), err)
+		return nil, jumpError(d.hop.host(), err)
 	}
 	return &way{conn: newSocket(conn, sniff), jump: jump}, nil
 }

@@ -38,7 +38,8 @@ func sentence(err error) string {
 	var family *net.AddrError
 	var jump *JumpError
 	switch {
-	case errors.As(err, &jump): // which names the hop: its cause alone would be taken for the host's
+	// which names the hop: its cause alone would be taken for the host's
+	case errors.As(err, &jump):
 		return jump.Error()
 	case errors.As(err, &family) && family.Err == "no suitable address found":
 		return fmt.Sprintf("%s has no address of the family that was asked for (-4, -6, AddressFamily)", family.Addr)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 
 	"github.com/usftp/usftp/dial"
 )
@@ -49,4 +50,31 @@ func ExampleNew() {
 	}
 	defer stream.Close()
 	// stream is an io.ReadWriteCloser that speaks SFTP.
+}
+
+// A Prompter asks a person; whoever asks nobody leaves it out.
+func ExamplePrompterFunc() {
+	ask := func(_ context.Context, p dial.Prompt) (string, error) {
+		if p.Kind == dial.AskPassword {
+			return os.Getenv("PASSWORD"), nil
+		}
+		return "", errors.New("nobody is here to answer")
+	}
+	target, err := dial.ParseHost("me@example.com")
+	if err != nil {
+		log.Fatal(err)
+	}
+	d, err := dial.New(context.Background(), target, &dial.Config{Prompter: dial.PrompterFunc(ask)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn, err := d.Dial(context.Background())
+	var refused *dial.AuthError
+	if errors.As(err, &refused) {
+		log.Fatalf("tried %v; the server takes %v", refused.Tried, refused.Allowed)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
 }

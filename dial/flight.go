@@ -90,7 +90,9 @@ func (l *login) sign() *own.Flight {
 func (l *login) likely() int {
 	if l.replay != nil {
 		if r := l.replay[0]; r.method == "publickey" && !r.person {
-			return l.find(func(c *credential) bool { return bytes.Equal(c.public.Marshal(), r.key) })
+			return l.find(func(c *credential) bool {
+				return bytes.Equal(c.public.Marshal(), r.key)
+			})
 		}
 		return -1
 	}

@@ -47,7 +47,8 @@ func logsIn(t *testing.T, srv *testServer, c Config) []string {
 func TestTheOnlyKeyIsSignedWithAtOnce(t *testing.T) {
 	srv := newTestServer(t)
 	dir := t.TempDir()
-	right, other, locked := filepath.Join(dir, "right"), filepath.Join(dir, "other"), filepath.Join(dir, "locked")
+	right, other, locked := filepath.Join(dir, "right"), filepath.Join(dir, "other"),
+		filepath.Join(dir, "locked")
 	takesKeys(srv, writeKey(t, right, ""), writeKey(t, locked, "phrase"))
 	writeKey(t, other, "")
 	for _, c := range []struct {
@@ -181,8 +182,10 @@ func TestServerThatTakesNoFlight(t *testing.T) {
 					began := time.Now()
 					logsIn(t, srv, Config{Identities: []string{key}, StateDir: state})
 					if took := time.Since(began); srv.conns != want ||
-						i == 0 && (took < c.took || took > c.took+time.Second) || i > 0 && took > time.Second {
-						t.Errorf("login %d took %d connections, want %d, and %v", i+1, srv.conns, want, took)
+						i == 0 && (took < c.took || took > c.took+time.Second) ||
+						i > 0 && took > time.Second {
+						t.Errorf("login %d took %d connections, want %d, and %v", i+1, srv.conns,
+							want, took)
 					}
 				}
 			})
@@ -194,7 +197,8 @@ func TestServerThatTakesNoFlight(t *testing.T) {
 // all the same.
 func TestNoSessions(t *testing.T) {
 	jump := opensshd.Start(t, opensshd.Options{Alias: "jump", Config: []string{"MaxSessions 0"}})
-	_, err := connect(t, Target{Host: "jump"}, &Config{ConfigFile: jump.ConfigFile}).Open(testContext(t))
+	_, err := connect(t, Target{Host: "jump"}, &Config{ConfigFile: jump.ConfigFile}).Open(
+		testContext(t))
 	if err == nil || !strings.Contains(err.Error(), "opens no further channel: open failed (") {
 		t.Errorf("got %v", err)
 	}
@@ -204,8 +208,10 @@ func TestNoSessions(t *testing.T) {
 
 // TestFlightWithoutSFTP: a subsystem that is refused along with the login.
 func TestFlightWithoutSFTP(t *testing.T) {
-	srv := opensshd.Start(t, opensshd.Options{Config: []string{"Subsystem sftpx /bin/true", "#Subsystem sftp"}})
-	_, err := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile}).Open(testContext(t))
+	srv := opensshd.Start(t,
+		opensshd.Options{Config: []string{"Subsystem sftpx /bin/true", "#Subsystem sftp"}})
+	_, err := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile}).Open(
+		testContext(t))
 	var sub *SubsystemError
 	if !errors.As(err, &sub) || !sub.refused {
 		t.Errorf("got %v", err)

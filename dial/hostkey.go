@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	own "github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/internal/sshpattern"
 )
 
@@ -209,7 +210,7 @@ func rsaBits(key ssh.PublicKey) int {
 
 // keyTypeName is what OpenSSH calls a type of key: ED25519, ECDSA, RSA.
 func keyTypeName(key ssh.PublicKey) string {
-	t := baseAlgo(key.Type())
+	t := own.BaseAlgo(key.Type())
 	switch {
 	case t == ssh.KeyAlgoRSA:
 		return "RSA"

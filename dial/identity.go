@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
+
+	own "github.com/usftp/usftp/internal/ssh"
 )
 
 // A credential is one key to offer. It is a signer that asks for a passphrase only when it has to
@@ -209,7 +211,7 @@ func (k *keyring) algorithms(key ssh.PublicKey) []string {
 	var algos []string
 	for _, a := range k.s.pubkeyAlgos {
 		if isCertAlgo(a) == isCertAlgo(t) && keyType(a) == keyType(t) {
-			algos = append(algos, baseAlgo(a))
+			algos = append(algos, own.BaseAlgo(a))
 		}
 	}
 	return algos

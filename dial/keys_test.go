@@ -114,7 +114,8 @@ func TestAgent(t *testing.T) {
 		"2048"), opensshd.Keygen(t, filepath.Join(dir, "other"))
 	allow(t, srv, rsa+".pub", "")
 	socket := startAgent(t, other, rsa)
-	conf := writeFile(t, filepath.Join(dir, "conf"), fmt.Sprintf("HostName %s\nPort %d\nUser %s\nUserKnownHostsFile %s\nIdentityAgent %s\nIdentityFile %s/nothing\n", srv.Host, srv.Port, srv.User, srv.KnownHosts, socket, dir))
+	conf := writeFile(t, filepath.Join(dir, "conf"),
+		fmt.Sprintf("HostName %s\nPort %d\nUser %s\nUserKnownHostsFile %s\nIdentityAgent %s\nIdentityFile %s/nothing\n", srv.Host, srv.Port, srv.User, srv.KnownHosts, socket, dir))
 	d, err := New(testContext(t), Target{Host: "x"}, &Config{ConfigFile: conf})
 	if err != nil {
 		t.Fatal(err)

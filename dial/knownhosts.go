@@ -111,10 +111,11 @@ func matchHosts(hosts, name string) bool {
 	if strings.HasPrefix(hosts, "|") {
 		return matchHashed(hosts, name)
 	}
-	return sshpattern.MatchList(strings.Split(hosts, ","), func(item string) (matches, negated bool) {
-		pattern, negated := strings.CutPrefix(item, "!")
-		return pattern != "" && sshpattern.Match(strings.ToLower(pattern), name), negated
-	})
+	return sshpattern.MatchList(strings.Split(hosts, ","),
+		func(item string) (matches, negated bool) {
+			pattern, negated := strings.CutPrefix(item, "!")
+			return pattern != "" && sshpattern.Match(strings.ToLower(pattern), name), negated
+		})
 }
 
 // matchHashed checks "|1|salt|hash", HMAC-SHA1 of the name (OpenSSH's hostfile.c).

@@ -68,7 +68,8 @@ func checkerFor(t testing.TB, s *settings, text string, p Prompter) *hostKeyChec
 }
 
 func TestKnownHosts(t *testing.T) {
-	key, other, rsaLine := newSigner(t).PublicKey(), newSigner(t).PublicKey(), "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQC7nope"
+	key, other, rsaLine := newSigner(t).PublicKey(), newSigner(t).PublicKey(),
+		"ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQC7nope"
 	line, otherLine := authorizedLine(key), authorizedLine(other)
 	hashed, hashed2222 := knownhosts.HashHostname("h"), knownhosts.HashHostname("[h]:2222")
 	for _, c := range []struct {
@@ -161,8 +162,12 @@ func TestHostCertificates(t *testing.T) {
 			c.ValidPrincipals = []string{"a",
 				"?"}
 		}), 0},
-		{"other host", authority, issue(func(c *ssh.Certificate) { c.ValidPrincipals = []string{"other"} }), HostKeyUnknown},
-		{"expired", authority, issue(func(c *ssh.Certificate) { c.ValidBefore = uint64(time.Now().Add(-time.Hour).Unix()) }), HostKeyUnknown},
+		{"other host", authority, issue(func(c *ssh.Certificate) {
+			c.ValidPrincipals = []string{"other"}
+		}), HostKeyUnknown},
+		{"expired", authority, issue(func(c *ssh.Certificate) {
+			c.ValidBefore = uint64(time.Now().Add(-time.Hour).Unix())
+		}), HostKeyUnknown},
 		{"a user's", authority, issue(func(c *ssh.Certificate) { c.CertType = ssh.UserCert }),
 			HostKeyUnknown},
 		{"critical option", authority,

@@ -110,7 +110,8 @@ func TestLoginsBesideOneThatFailsOfferNothing(t *testing.T) {
 // A one-time code is nothing that a login could have another time.
 func TestLoginsBesideOneThatNeedsItsPerson(t *testing.T) {
 	srv := newTestServer(t)
-	srv.KeyboardInteractiveCallback = func(_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+	srv.KeyboardInteractiveCallback = func(_ ssh.ConnMetadata,
+		ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
 		answers, err := ask("", "", []string{"Code: "}, []bool{true})
 		if err != nil || len(answers) != 1 || answers[0] != "123456" {
 			return nil, errors.New("wrong")
@@ -151,7 +152,8 @@ func TestNearlyIsToldWhereAKeyIsThere(t *testing.T) {
 		srv := newTestServer(t)
 		key := filepath.Join(t.TempDir(), "id")
 		public := writeKey(t, key, passphrase)
-		srv.PublicKeyCallback = func(_ ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
+		srv.PublicKeyCallback = func(_ ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions,
+			error) {
 			if !sameKey(k, public) {
 				return nil, errors.New("unknown")
 			}

@@ -126,9 +126,11 @@ func (l *login) runOwn(w *way, hostKeys []string,
 		Algorithms: own.Algorithms{KeyExchanges: l.s.kexes, HostKeys: hostKeys,
 			Ciphers: l.s.ciphers, MACs: l.s.macs},
 		Buffers: &l.d.buffers,
-		HostKey: func(remote net.Addr, key ssh.PublicKey, _ string) error { return check(remote, key) },
-		Banner:  l.banner,
-		Flight:  l.fly,
+		HostKey: func(remote net.Addr, key ssh.PublicKey, _ string) error {
+			return check(remote, key)
+		},
+		Banner: l.banner,
+		Flight: l.fly,
 		Auth: func(c *own.AuthContext) (own.AuthMethod, error) {
 			l.refused(c)
 			a, err := l.next(c.Allowed, c.Partial, c.Tried)
@@ -394,7 +396,9 @@ func (l *login) load() {
 		l.loaded = true
 		l.credentials = l.ring.credentials()
 		if l.alone {
-			l.credentials = slices.DeleteFunc(l.credentials, func(c *credential) bool { return !c.alone() })
+			l.credentials = slices.DeleteFunc(l.credentials, func(c *credential) bool {
+				return !c.alone()
+			})
 		}
 	}
 }

@@ -124,7 +124,8 @@ func TestPersonLeaves(t *testing.T) {
 
 // asks makes a server that asks keyboard-interactive questions.
 func asks(s *testServer, questions []string, echos []bool, want []string) {
-	s.KeyboardInteractiveCallback = func(_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+	s.KeyboardInteractiveCallback = func(_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (
+		*ssh.Permissions, error) {
 		got, err := ask("name", "do as told", questions, echos)
 		if err != nil || !slices.Equal(got, want) {
 			return nil, errors.New("wrong")
@@ -187,7 +188,8 @@ func TestTwoSteps(t *testing.T) {
 	srv := newTestServer(t)
 	key := filepath.Join(t.TempDir(), "id")
 	public := writeKey(t, key, "phrase")
-	then := ssh.ServerAuthCallbacks{PasswordCallback: func(_ ssh.ConnMetadata, got []byte) (*ssh.Permissions, error) {
+	then := ssh.ServerAuthCallbacks{PasswordCallback: func(_ ssh.ConnMetadata,
+		got []byte) (*ssh.Permissions, error) {
 		if string(got) != "secret" {
 			return nil, errors.New("wrong")
 		}
@@ -249,7 +251,9 @@ func TestPassphraseOnlyWhenWanted(t *testing.T) {
 // TestUnusableKeys: what kept a key from being offered is part of the error.
 func TestUnusableKeys(t *testing.T) {
 	srv := newTestServer(t)
-	srv.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, errors.New("no") }
+	srv.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
+		return nil, errors.New("no")
+	}
 	dir := t.TempDir()
 	missing, garbage := filepath.Join(dir, "missing"), writeFile(t, filepath.Join(dir, "garbage"),
 		"garbage")
@@ -344,8 +348,10 @@ func TestSubsystemRefused(t *testing.T) {
 	defer c.Close()
 	_, err = c.Open(testContext(t))
 	var sub *SubsystemError
-	if !errors.As(err, &sub) || sub.ExitStatus != 7 || sub.Text != "no sftp? here; ask your admin" ||
-		!strings.HasSuffix(err.Error(), "; whoever runs it can add \"Subsystem sftp internal-sftp\" to its sshd_config, and `scp -O` copies without SFTP") {
+	if !errors.As(err, &sub) || sub.ExitStatus != 7 ||
+		sub.Text != "no sftp? here; ask your admin" ||
+		!strings.HasSuffix(err.Error(),
+			"; whoever runs it can add \"Subsystem sftp internal-sftp\" to its sshd_config, and `scp -O` copies without SFTP") {
 		t.Errorf("got %v (%+v)", err, sub)
 	}
 }
@@ -353,7 +359,8 @@ func TestSubsystemRefused(t *testing.T) {
 // TestKeyboardInteractiveWithoutQuestions: tried once.
 func TestKeyboardInteractiveWithoutQuestions(t *testing.T) {
 	srv := newTestServer(t)
-	srv.KeyboardInteractiveCallback = func(ssh.ConnMetadata, ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+	srv.KeyboardInteractiveCallback = func(ssh.ConnMetadata, ssh.KeyboardInteractiveChallenge) (
+		*ssh.Permissions, error) {
 		return nil, errors.New("no")
 	}
 	if _, err := srv.dialer(t, &Config{Prompter: &script{}}).Dial(testContext(t)); err == nil {

@@ -59,7 +59,8 @@ func (d *Dialer) dialMaster(ctx context.Context, path string, session bool) (*Co
 		return nil, err
 	}
 	raw.SetDeadline(time.Time{})
-	t := &masterTransport{xcryptoTransport: xcryptoTransport{ssh.NewClient(conn, channels, requests)}}
+	t := &masterTransport{xcryptoTransport: xcryptoTransport{ssh.NewClient(conn, channels,
+		requests)}}
 	c := newConn(d, t, &way{conn: socket}, nil)
 	if session {
 		limit := time.AfterFunc(sessionLimit, func() { raw.Close() })
@@ -106,7 +107,9 @@ func (t *masterTransport) session(ctx context.Context) (channel, error) {
 	go func() {
 		c.ended()
 		t.mu.Lock()
-		t.channels = slices.DeleteFunc(t.channels, func(other *xcryptoChannel) bool { return other == c })
+		t.channels = slices.DeleteFunc(t.channels, func(other *xcryptoChannel) bool {
+			return other == c
+		})
 		t.mu.Unlock()
 	}()
 	return c, nil

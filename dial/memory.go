@@ -80,7 +80,9 @@ func (m *memory) refuses(host ssh.PublicKey) bool {
 	return m.find(noteSlowly, about("", 0, host)) != ""
 }
 
-func (m *memory) noteRefusal(host ssh.PublicKey) { m.put(note{noteSlowly, about("", 0, host), "-"}) }
+func (m *memory) noteRefusal(host ssh.PublicKey) {
+	m.put(note{noteSlowly, about("", 0, host), "-"})
+}
 
 func (m *memory) find(kind, about string) string {
 	for _, n := range m.read() {

@@ -64,7 +64,8 @@ func TestMemory(t *testing.T) {
 
 func FuzzMemory(f *testing.F) {
 	note := strings.Repeat("A", 43)
-	f.Add([]byte(memoryFormat + "\nkey " + note + " SHA256:" + note + "\nstepwise " + note + " -\n"))
+	f.Add([]byte(memoryFormat + "\nkey " + note + " SHA256:" + note + "\nstepwise " + note +
+		" -\n"))
 	f.Add([]byte(memoryFormat + "\nkey\n\nkey  \nkey x SHA256:y\nelse " + note + " -\n"))
 	f.Add([]byte("usftp logins 2\nkey " + note + " SHA256:" + note + "\n"))
 	f.Add([]byte(fmt.Sprint(memoryFormat, "\n", strings.Repeat("x", maxMemoryFile))))

@@ -102,8 +102,8 @@ func TestNative(t *testing.T) {
 	var streams []*Stream
 	for range 3 {
 		s := open(t, conn)
-		if s.Window() != 2<<20 || s.Host() != srv.Alias || s.Conn() != conn {
-			t.Errorf("stream: window %d, host %q", s.Window(), s.Host())
+		if s.Window() != 2<<20 || conn.Host() != srv.Alias || s.conn != conn {
+			t.Errorf("stream: window %d, host %q", s.Window(), conn.Host())
 		}
 		streams = append(streams, s)
 	}
@@ -150,7 +150,8 @@ func TestNative(t *testing.T) {
 // TestPackets sends pieces of all sizes around those at which packets are split, and expects the
 // same bytes back, through key exchanges.
 func TestPackets(t *testing.T) {
-	srv := opensshd.Start(t, opensshd.Options{Config: []string{"Subsystem sftp " + opensshd.Find(t, "cat")}})
+	srv := opensshd.Start(t,
+		opensshd.Options{Config: []string{"Subsystem sftp " + opensshd.Find(t, "cat")}})
 	for _, cipher := range []string{"aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com",
 		"aes128-ctr"} {
 		conn := connect(t, Target{Host: srv.Alias},
@@ -223,7 +224,8 @@ func TestManyStreams(t *testing.T) {
 }
 
 func TestNoSubsystem(t *testing.T) {
-	srv := opensshd.Start(t, opensshd.Options{Config: []string{"Subsystem sftp /nonexistent/sftp-server"}})
+	srv := opensshd.Start(t,
+		opensshd.Options{Config: []string{"Subsystem sftp /nonexistent/sftp-server"}})
 	conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile})
 	s, err := conn.Open(testContext(t))
 	var sub *SubsystemError
@@ -263,7 +265,8 @@ func TestHostCertificateOnTheWire(t *testing.T) {
 	if kind := conn.HostKey().Type(); kind != ssh.KeyAlgoED25519 {
 		t.Errorf("the host's key is of type %s, and should be what the certificate certifies", kind)
 	}
-	writeFile(t, srv.KnownHosts, "@cert-authority 127.0.0.* "+string(line)+"@revoked * "+string(line))
+	writeFile(t, srv.KnownHosts, "@cert-authority 127.0.0.* "+string(line)+"@revoked * "+
+		string(line))
 	var bad *HostKeyError
 	if err := dialError(t, Target{Host: srv.Alias},
 		&Config{ConfigFile: srv.ConfigFile}); !errors.As(err, &bad) ||

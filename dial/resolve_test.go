@@ -192,9 +192,12 @@ func TestRefusedWords(t *testing.T) {
 		}
 	}
 	for _, harmless := range []string{
-		"BindInterface none\n", "ProxyUseFdpass yes\n", "ControlPath /x\nControlMaster auto\n", "VerifyHostKeyDNS no\n",
-		"Tunnel yes\n", "RemoteCommand ls\n", "LocalForward 1 a:2\n", "ForwardAgent yes\n", "Compression yes\n", "CheckHostIP yes\n",
-		"GSSAPIAuthentication yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n", "CanonicalizeHostname no\n",
+		"BindInterface none\n", "ProxyUseFdpass yes\n", "ControlPath /x\nControlMaster auto\n",
+		"VerifyHostKeyDNS no\n",
+		"Tunnel yes\n", "RemoteCommand ls\n", "LocalForward 1 a:2\n", "ForwardAgent yes\n",
+		"Compression yes\n", "CheckHostIP yes\n",
+		"GSSAPIAuthentication yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n",
+		"CanonicalizeHostname no\n",
 	} {
 		home := t.TempDir()
 		c := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), harmless),
@@ -337,7 +340,8 @@ func TestAlgorithmPreference(t *testing.T) {
 func TestResolveList(t *testing.T) {
 	def := []string{"a", "b@x", "c1", "c2"}
 	for in, want := range map[string]string{
-		"": "a b@x c1 c2", "z,a": "z a", "+z,a": "a b@x c1 c2 z", "-c*,a": "b@x", "^c2,z": "c2 z a b@x c1", "a,a": "a",
+		"": "a b@x c1 c2", "z,a": "z a", "+z,a": "a b@x c1 c2 z", "-c*,a": "b@x",
+		"^c2,z": "c2 z a b@x c1", "a,a": "a",
 	} {
 		if got := strings.Join(resolveList(in, def), " "); got != want {
 			t.Errorf("resolveList(%q) = %q, want %q", in, got, want)
@@ -373,7 +377,8 @@ func TestExpander(t *testing.T) {
 		env: func(k string) (string, bool) { return "v%h", k == "V" }}
 	x := s.tokens()
 	for in, want := range map[string]string{
-		"~/k": "/home/50%/k", "~": "/home/50%", "%d/x": "/home/50%/x", "%h-%n-%p-%r-%%": "h-a-5-r-%", "${V}/x": "vh/x", "plain": "plain",
+		"~/k": "/home/50%/k", "~": "/home/50%", "%d/x": "/home/50%/x",
+		"%h-%n-%p-%r-%%": "h-a-5-r-%", "${V}/x": "vh/x", "plain": "plain",
 		"~no-such-user-here/x": "~no-such-user-here/x",
 	} {
 		if got, err := x.file(in); err != nil || (in != "~" && got != want) {

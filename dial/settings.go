@@ -207,7 +207,8 @@ func readSettings(t Target, w words, c *Config) (*settings, error) {
 	case "xcrypto":
 		s.xcrypto = true
 	default:
-		return nil, fmt.Errorf("the environment variable %s is %q; the only valid value is xcrypto", stackEnv, stack)
+		return nil, fmt.Errorf("the environment variable %s is %q; the only valid value is xcrypto",
+			stackEnv, stack)
 	}
 	if s.host == "" {
 		s.host = t.Host

@@ -103,7 +103,9 @@ func TestHangingAgent(t *testing.T) {
 	}
 	defer l.Close()
 	srv := newTestServer(t)
-	srv.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, errors.New("no") }
+	srv.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
+		return nil, errors.New("no")
+	}
 	ctx, cancel := context.WithCancel(testContext(t))
 	go func() {
 		c, err := l.Accept()
@@ -301,11 +303,13 @@ func TestCloseOfDeadStream(t *testing.T) {
 		began := time.Now()
 		s.Close()
 		_, err = s.Read(make([]byte, 1))
-		if own := err == io.EOF && time.Since(began) == 0; !own && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if own := err == io.EOF && time.Since(began) == 0; !own && !errors.Is(err,
+			os.ErrDeadlineExceeded) {
 			t.Errorf("the stream ended with %v after %v", err, time.Since(began))
 		}
 		<-c.Done()
-		if took := time.Since(began); !errors.Is(c.Err(), os.ErrDeadlineExceeded) || took < endLimit ||
+		if took := time.Since(began); !errors.Is(c.Err(), os.ErrDeadlineExceeded) ||
+			took < endLimit ||
 			took > 2*endLimit {
 			t.Errorf("the connection ended with %v after %v", c.Err(), took)
 		}

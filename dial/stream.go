@@ -61,7 +61,7 @@ const aliveWithin = time.Second
 // what a new connection sends.
 func (s *Stream) Abandon() error {
 	c := s.conn
-	if c.way != nil && time.Since(c.Heard()) > aliveWithin {
+	if c.way != nil && time.Since(c.heard()) > aliveWithin {
 		c.cancel(&describedError{"the connection was given up because a stream on it had stalled",
 			os.ErrDeadlineExceeded})
 		c.way.cut()
@@ -82,12 +82,6 @@ func (s *Stream) Window() int {
 	}
 	return channelWindow
 }
-
-// Host returns the server's name for messages.
-func (s *Stream) Host() string { return s.conn.Host() }
-
-// Conn returns the connection that the stream belongs to.
-func (s *Stream) Conn() *Conn { return s.conn }
 
 // ExitStatus returns the exit status of the remote program, or of ssh itself. ok is false while the
 // program runs and if no status arrived.
@@ -181,7 +175,7 @@ func (s *Stream) awaitEnd(ended <-chan struct{}, since time.Time) {
 	case <-ended:
 	case <-s.conn.ctx.Done():
 	case <-timer.C:
-		if !s.conn.Heard().After(since) {
+		if !s.conn.heard().After(since) {
 			s.conn.cancel(&timeoutError{"closing a channel", endLimit})
 			s.conn.way.cut()
 		}

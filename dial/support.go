@@ -63,12 +63,17 @@ var told = []struct {
 
 // used are the keywords that readSettings acts on.
 var used = []string{
-	"addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile", "ciphers",
-	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile", "hashknownhosts", "hostkeyalgorithms",
-	"hostkeyalias", "hostname", "identitiesonly", "identityagent", "identityfile", "kbdinteractiveauthentication",
-	"kexalgorithms", "macs", "nohostauthenticationforlocalhost", "numberofpasswordprompts", "passwordauthentication",
+	"addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile",
+	"ciphers",
+	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile",
+	"hashknownhosts", "hostkeyalgorithms",
+	"hostkeyalias", "hostname", "identitiesonly", "identityagent", "identityfile",
+	"kbdinteractiveauthentication",
+	"kexalgorithms", "macs", "nohostauthenticationforlocalhost", "numberofpasswordprompts",
+	"passwordauthentication",
 	"port", "preferredauthentications", "proxycommand", "proxyjump", "pubkeyacceptedalgorithms",
-	"pubkeyauthentication", "rekeylimit", "requiredrsasize", "serveralivecountmax", "serveraliveinterval",
+	"pubkeyauthentication", "rekeylimit", "requiredrsasize", "serveralivecountmax",
+	"serveraliveinterval",
 	"stricthostkeychecking", "tcpkeepalive", "user", "userknownhostsfile",
 	"canonicalizehostname", "refuseconnection",
 }

@@ -58,7 +58,8 @@ func (s *systemSSH) args(command string) []string {
 		return s.command[1:]
 	}
 	args := append(s.command[1:len(s.command):len(s.command)],
-		"-x", "-a", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no", "-oRemoteCommand=none", "-oRequestTTY=no")
+		"-x", "-a", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no", "-oRemoteCommand=none",
+		"-oRequestTTY=no")
 	args = append(args, s.config.sshArgs(s.t)...)
 	if command != "" {
 		return append(args, "--", s.t.Host, command)
@@ -130,7 +131,7 @@ func (o *sshOutput) Read(b []byte) (int, error) {
 	if code == 0 {
 		return 0, io.EOF
 	}
-	return 0, &Error{Host: o.s.Host(), Err: &SubsystemError{
+	return 0, &Error{Host: o.s.conn.Host(), Err: &SubsystemError{
 		Reason: o.s.conn.d.system.name() + " ended", ExitStatus: code, Text: o.p.stderr.line(),
 		noLogin: code == sshFailed && !o.s.conn.d.system.local,
 	}}

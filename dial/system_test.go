@@ -72,7 +72,8 @@ func TestSystemFails(t *testing.T) {
 
 func TestSplitCommand(t *testing.T) {
 	for in, want := range map[string]string{
-		"ssh": "ssh", " ssh  -v ": "ssh|-v", `'/a b/ssh' -o "X=a b"`: "/a b/ssh|-o|X=a b", `a'b'c ""`: "abc|",
+		"ssh": "ssh", " ssh  -v ": "ssh|-v", `'/a b/ssh' -o "X=a b"`: "/a b/ssh|-o|X=a b",
+		`a'b'c ""`: "abc|",
 	} {
 		got, err := splitCommand(in)
 		if err != nil || strings.Join(got, "|") != want {

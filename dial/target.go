@@ -49,7 +49,8 @@ func ParseTarget(s string) (t Target, remote bool, err error) {
 		t, err = parseURL(s, scheme)
 		return t, true, err
 	default:
-		return Target{}, true, fmt.Errorf("%q: %s:// addresses are not supported; use host:path, sftp://host/path or scp://host/path", s, scheme)
+		return Target{}, true, fmt.Errorf(
+			"%q: %s:// addresses are not supported; use host:path, sftp://host/path or scp://host/path", s, scheme)
 	}
 	colon := scpColon(s)
 	if colon < 0 || isDrive(s, colon) {
@@ -198,7 +199,9 @@ func parseURL(s, scheme string) (Target, error) {
 		t.User = u.User.Username()
 		if _, has := u.User.Password(); has {
 			// The password is not repeated on the screen.
-			return Target{}, fmt.Errorf("an %s:// address must hold no password: every user of this machine could read it", scheme)
+			return Target{}, fmt.Errorf(
+				"an %s:// address must hold no password: every user of this machine could read it",
+				scheme)
 		}
 		// RFC 3986 lets parameters follow: "user;fingerprint=...". ssh refuses what it does not
 		// know too.
@@ -289,7 +292,8 @@ func (t Target) check() error {
 var dashAfterSpace = regexp.MustCompile(`[\s\p{Z}]-`)
 
 func badInHost(r rune) bool {
-	return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune("'`\"$\\;&<>|(){}[],/@", r)
+	return unicode.IsSpace(r) || unicode.IsControl(r) ||
+		strings.ContainsRune("'`\"$\\;&<>|(){}[],/@", r)
 }
 
 func badInUser(r rune) bool {

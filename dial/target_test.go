@@ -99,7 +99,8 @@ func TestParseTargetRefuses(t *testing.T) {
 	} {
 		got, _, err := ParseTarget(c.in)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("ParseTarget(%q) = %+v, %v; want an error that says %q", c.in, got, err, c.says)
+			t.Errorf("ParseTarget(%q) = %+v, %v; want an error that says %q", c.in, got, err,
+				c.says)
 		}
 	}
 	_, _, err := ParseTarget("sftp://me:hunter2@host/x")
@@ -132,7 +133,8 @@ func TestParseHost(t *testing.T) {
 }
 
 func FuzzParseTarget(f *testing.F) {
-	for _, s := range []string{"host:path", "me@[::1]:/x", "sftp://me@h:22/~/x", "a/b:c", "C:x", "sftp://%2d@h/", "[:]:"} {
+	for _, s := range []string{"host:path", "me@[::1]:/x", "sftp://me@h:22/~/x", "a/b:c", "C:x",
+		"sftp://%2d@h/", "[:]:"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -151,10 +153,12 @@ func FuzzParseTarget(f *testing.F) {
 		}
 		// What is printed means the same. A '%' or a '~' of a path has a meaning of its
 		// own in one of the forms.
-		if !strings.ContainsAny(got.Path, "~") && !strings.ContainsAny(got.Host+got.User, "%[]") && got.Path != "" {
+		if !strings.ContainsAny(got.Path, "~") && !strings.ContainsAny(got.Host+got.User, "%[]") &&
+			got.Path != "" {
 			again, remote, err := ParseTarget(got.String())
 			if err != nil || !remote || again != got {
-				t.Fatalf("%q printed as %q, which reads as %+v, %v, %v", s, got.String(), again, remote, err)
+				t.Fatalf("%q printed as %q, which reads as %+v, %v, %v", s, got.String(), again,
+					remote, err)
 			}
 		}
 	})

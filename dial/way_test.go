@@ -191,8 +191,9 @@ func TestProxyCommand(t *testing.T) {
 	}
 	// One that ignores its end is killed, and Close still takes bounded time.
 	ctx, cancel := context.WithCancel(testContext(t))
-	d, err := New(ctx, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Options: []string{"ProxyCommand=sh -c 'trap \"\" TERM HUP PIPE; echo up >&2; while :; do sleep 0.1; done'"},
-		Logger: slog.New(&lineHandler{on: "up", do: func() { cancel() }})})
+	d, err := New(ctx, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile,
+		Options: []string{"ProxyCommand=sh -c 'trap \"\" TERM HUP PIPE; echo up >&2; while :; do sleep 0.1; done'"},
+		Logger:  slog.New(&lineHandler{on: "up", do: func() { cancel() }})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func (l *Login) login(ctx context.Context) (err error) {
 	var pool *Pool
 	nearly := config.Nearly
 	config.Nearly = func(d *dial.Dialer, roundTrip time.Duration) {
-		pool.Expect(l.config.Expected, roundTrip)
+		privatePool{pool}.Expect(l.config.Expected, roundTrip)
 		if nearly != nil {
 			nearly(d, roundTrip)
 		}

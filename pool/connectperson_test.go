@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 )
@@ -30,7 +31,8 @@ func askingServer(t *testing.T, questions []string, answers []string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &ssh.ServerConfig{KeyboardInteractiveCallback: func(_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+	config := &ssh.ServerConfig{KeyboardInteractiveCallback: func(_ ssh.ConnMetadata,
+		ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
 		got, err := ask("", "", questions, make([]bool, len(questions)))
 		if err != nil || !slices.Equal(got, answers) {
 			return nil, errors.New("no")
@@ -115,7 +117,7 @@ func TestLoginsThatNeedAPerson(t *testing.T) {
 				t.Errorf("it can be replaced: %v", host.Redial != nil)
 			}
 			<-logins
-			host.Pool.Expect(1<<40, time.Second) // more than one connection should carry
+			pools.OfPool(host.Pool).Expect(1<<40, time.Second) // more than one should carry
 			if !test.needs {
 				for range 7 {
 					<-logins

@@ -47,7 +47,7 @@ func ExampleNew() {
 	// <nil>
 }
 
-// Work of many goroutines spreads over the pool's sessions.
+// Work of many goroutines spreads over the pool's sessions, as they are opened.
 func ExamplePool_Acquire() {
 	ctx := context.Background()
 	first := memoryConnection{memfs.New(1 << 20)}
@@ -58,6 +58,7 @@ func ExamplePool_Acquire() {
 	defer client.Close()
 	further := pool.New(pool.Config{First: first})
 	defer further.Close()
+	further.Want(1, 0) // as many sessions on the first connection as allowed
 
 	session, release := further.Acquire()
 	defer release()

@@ -3,11 +3,11 @@ package pool
 import (
 	"context"
 	"io/fs"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/quirks"
 )
 
 // A Host is a server to copy from or to. Only Client is required; [Connect] fills in the rest.
@@ -32,91 +32,23 @@ type Host struct {
 	// alone.
 	Pool *Pool
 
-	// Quirks holds what is known about the host's behaviour. Nil means that each copy finds out for
+	// Quirks is what is known about the host's behaviour. Nil means that each copy finds out for
 	// itself.
 	Quirks *Quirks
 
 	first *firstRequest // nil if no request was sent along with the login
 }
 
-// ID returns the host's Identity, or its Name if it has none.
-func (h *Host) ID() string {
-	if h.Identity == "" {
-		return h.Name
-	}
-	return h.Identity
-}
+// Quirks is what a host has shown about its behaviour since the login, on any connection, so that
+// thousands of files need not each discover and report it. Only copies use it: the zero Quirks,
+// which knows nothing yet, is shared by setting [Host.Quirks].
+type Quirks struct{ known quirks.Quirks }
 
-// Quirks is what a host has shown since the login, on any connection, so that thousands of files
-// need not each discover and report it.
-type Quirks struct {
-	Separate    atomic.Bool // one handle does not see what another one wrote
-	Touches     atomic.Bool // a file being read shows the current time as its mtime
-	NoTemporary atomic.Bool // temporary names are refused where the target's own name is not
-	NoRename    atomic.Bool // files cannot be renamed
-	Reported    atomic.Bool // the user has been told of one of the last two
-	WholeFiles  atomic.Bool // existing files are written only if they are emptied first
-	Clock       Clock
-}
+// privateHost has the methods for package transfer; package pools documents them.
+type privateHost struct{ *Host }
 
-// A Clock measures how far a host's clock is behind ours. SFTP does not tell the time, but Linux
-// stamps a file in /proc when it is first looked up, and each SFTP session is a process of its own.
-type Clock struct {
-	mu     sync.Mutex
-	asked  chan struct{} // closed when the host has answered, or the connection was lost; nil before
-	behind time.Duration
-	known  bool
-}
-
-// ownClock is a file of the server's process that nobody else looks at.
-const ownClock = "/proc/self/mountstats"
-
-// Ask asks the host, without waiting for the answer, unless it has been asked already. A stale
-// stamp makes the clock look further behind than it is, which is safe.
-func (k *Clock) Ask(c *usftp.Client) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.asked != nil {
-		return
-	}
-	asked := make(chan struct{})
-	k.asked = asked
-	go func() {
-		defer close(asked)
-		info, err := c.Lstat(ownClock)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		switch {
-		case err == nil && info.Sys().(*usftp.FileStat).HasTimes():
-			k.behind, k.known = time.Since(info.ModTime()), true
-		case err != nil && Lost(c):
-			k.asked = nil // ask again on the next connection
-		}
-	}()
-}
-
-// Behind waits for the answer. known is false if the host was not asked, was lost, or has no /proc.
-// The error is the cause of ctx.
-func (k *Clock) Behind(ctx context.Context) (behind time.Duration, known bool, err error) {
-	k.mu.Lock()
-	asked := k.asked
-	k.mu.Unlock()
-	if asked == nil {
-		return 0, false, nil
-	}
-	select {
-	case <-asked:
-	default:
-		select {
-		case <-asked:
-		case <-ctx.Done():
-			return 0, false, context.Cause(ctx)
-		}
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.behind, k.known, nil
-}
+// Quirks implements pools.Host.
+func (h privateHost) Quirks() *quirks.Quirks { return &h.Host.Quirks.known }
 
 // A firstRequest is sent along with the session's first packet because the first copy will need its
 // answer. That saves a round trip.
@@ -162,18 +94,16 @@ func (h *Host) take(ctx context.Context, path string, opens bool) *firstRequest 
 	}
 }
 
-// LoginTrip returns the round trip measured during the login if the first request's answer was
-// used, otherwise 0.
-func (h *Host) LoginTrip() time.Duration {
+// LoginTrip implements pools.Host.
+func (h privateHost) LoginTrip() time.Duration {
 	if r := h.first; r != nil && r.taken.Load() {
 		return r.trip
 	}
 	return 0
 }
 
-// OpenRead opens a file for reading together with its attributes, and returns how long the round
-// trip took.
-func (h *Host) OpenRead(ctx context.Context,
+// OpenRead implements pools.Host.
+func (h privateHost) OpenRead(ctx context.Context,
 	path string) (f *usftp.File, trip time.Duration, err error) {
 	if r := h.take(ctx, path, true); r != nil {
 		if r.err != nil {
@@ -186,17 +116,16 @@ func (h *Host) OpenRead(ctx context.Context,
 	return f, time.Since(began), err
 }
 
-// Stat returns what a path refers to, following symbolic links.
-func (h *Host) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
+// Stat implements pools.Host.
+func (h privateHost) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
 	if r := h.take(ctx, path, false); r != nil {
 		return r.info, r.err
 	}
 	return h.Client.WithContext(ctx).Stat(path)
 }
 
-// Look reports in one round trip what a path refers to and whether the path itself is a symbolic
-// link, and how long that took.
-func (h *Host) Look(ctx context.Context,
+// Look implements pools.Host.
+func (h privateHost) Look(ctx context.Context,
 	path string) (info fs.FileInfo, link bool, trip time.Duration, err error) {
 	if r := h.take(ctx, path, false); r != nil {
 		return r.info, r.link, r.trip, r.err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/private/pools"
 )
 
 // A Pool holds further connections to one host and further SFTP sessions on them. They are opened
@@ -31,8 +32,8 @@ type Pool struct {
 
 	mu        sync.Mutex
 	links     []*link    // links[0] belongs to the caller
-	sessions  []*Session // besides the first
-	first     *Session   // stands for the first session; Client is set once that was lost
+	sessions  []*session // besides the first
+	first     *session   // stands for the first session; client is set once that was lost
 	wanted    int        // connections, including the first; 0 before the first Want
 	each      int        // sessions wanted on each connection
 	opening   int        // further connections logging in
@@ -42,6 +43,15 @@ type Pool struct {
 	changed   chan struct{} // closed and replaced when a session is added or will not be
 }
 
+func init() {
+	pools.OfConn = func(c any) pools.Conn { return privateConn{c.(*Conn)} }
+	pools.OfPool = func(p any) pools.Pool { return privatePool{p.(*Pool)} }
+	pools.OfHost = func(h any) pools.Host { return privateHost{h.(*Host)} }
+}
+
+// privatePool has the methods for package transfer; package pools documents them.
+type privatePool struct{ *Pool }
+
 // link is one connection.
 type link struct {
 	conn     Connection
@@ -50,12 +60,18 @@ type link struct {
 	users    int  // files in progress on its sessions
 }
 
-// A Session is an SFTP session of a Pool.
-type Session struct {
-	*usftp.Client
-	link *link
-	lent int // how many callers of Acquire hold it
+// session is an SFTP session of a Pool.
+type session struct {
+	client *usftp.Client
+	link   *link
+	lent   int // how many callers of Acquire hold it
 }
+
+// Client implements pools.Session.
+func (s *session) Client() *usftp.Client { return s.client }
+
+// Shares implements pools.Session.
+func (s *session) Shares(other pools.Session) bool { return s.link == other.(*session).link }
 
 // A Connection is a connection to a host on which SFTP sessions can be opened.
 type Connection interface {
@@ -105,7 +121,7 @@ func New(config Config) *Pool {
 	p := &Pool{config: config, changed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.links = []*link{{conn: config.First, sessions: 1}}
-	p.first = &Session{link: p.links[0]}
+	p.first = &session{link: p.links[0]}
 	return p
 }
 
@@ -140,7 +156,7 @@ func (p *Pool) Close() error {
 	p.mu.Unlock()
 	p.cancel()
 	for _, s := range sessions {
-		p.work.Go(func() { s.Close() })
+		p.work.Go(func() { s.client.Close() })
 	}
 	for _, l := range links {
 		p.work.Go(func() { l.conn.Close() })
@@ -149,9 +165,8 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// Expect opens connections early if a file of this size is worth it at this round trip: they log in
-// while the first connection still does.
-func (p *Pool) Expect(size int64, trip time.Duration) {
+// Expect implements pools.Pool.
+func (p privatePool) Expect(size int64, trip time.Duration) {
 	if p.Size() > 1 && trip > flow.StripeAtOnce && flow.WorthStriping(size, trip) {
 		p.awaitFirst()
 		p.Want(flow.FirstConnections(size, trip), 0)
@@ -179,9 +194,9 @@ func (p *Pool) awaitFirst() {
 	})
 }
 
-// Size returns the maximum number of sessions, including the first.
-func (p *Pool) Size() int {
-	if p == nil {
+// Size implements pools.Pool.
+func (p privatePool) Size() int {
+	if p.Pool == nil {
 		return 1
 	}
 	p.mu.Lock()
@@ -245,7 +260,7 @@ func (p *Pool) openSession(l *link) {
 	case p.closed || l.sessions == 0: // its connection was closed while this was opening
 		p.work.Go(func() { client.Close() })
 	default:
-		s := &Session{Client: client, link: l}
+		s := &session{client: client, link: l}
 		p.sessions = append(p.sessions, s)
 		p.work.Go(func() { p.watch(s) })
 		p.wake()
@@ -282,9 +297,9 @@ func (p *Pool) limit(connections int) {
 
 // watch replaces a session that ends, if it is still wanted. Users of other sessions notice
 // nothing.
-func (p *Pool) watch(s *Session) {
+func (p *Pool) watch(s *session) {
 	select {
-	case <-s.Done():
+	case <-s.client.Done():
 	case <-p.ctx.Done():
 		return
 	}
@@ -294,9 +309,9 @@ func (p *Pool) watch(s *Session) {
 	if p.closed || at < 0 { // it was closed on purpose
 		return
 	}
-	p.config.Logger.Info("lost one of several connections: " + s.Wait().Error())
+	p.config.Logger.Info("lost one of several connections: " + s.client.Wait().Error())
 	p.sessions = slices.Delete(p.sessions, at, at+1)
-	p.work.Go(func() { s.Close() })
+	p.work.Go(func() { s.client.Close() })
 	s.link.full = true // most likely the whole connection is lost
 	p.leave(s.link)
 	p.open()
@@ -327,35 +342,34 @@ func (p *Pool) survivor() *usftp.Client {
 	if p.closed {
 		return nil
 	}
-	if p.first.Client != nil && !Lost(p.first.Client) {
-		return p.first.Client
+	if p.first.client != nil && !Lost(p.first.client) {
+		return p.first.client
 	}
 	for _, s := range p.sessions {
-		if !Lost(s.Client) {
-			p.first = &Session{Client: s.Client, link: s.link}
+		if !Lost(s.client) {
+			p.first = &session{client: s.client, link: s.link}
 			s.link.users++ // it stays open for good
-			return s.Client
+			return s.client
 		}
 	}
 	return nil
 }
 
-// Drop closes the connections of sessions that turned out to add nothing, unless they are in use,
-// and allows no more connections than remain.
-func (p *Pool) Drop(useless []*Session) {
+// Drop implements pools.Pool.
+func (p privatePool) Drop(useless []pools.Session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range useless {
-		l := s.link
+		l := s.(*session).link
 		at := slices.Index(p.links, l)
 		if at <= 0 || l.users > 0 || p.closed {
 			continue
 		}
 		p.links = slices.Delete(p.links, at, at+1)
 		l.sessions, l.full = 0, true
-		p.sessions = slices.DeleteFunc(p.sessions, func(s *Session) bool {
+		p.sessions = slices.DeleteFunc(p.sessions, func(s *session) bool {
 			if s.link == l {
-				p.work.Go(func() { s.Close() })
+				p.work.Go(func() { s.client.Close() })
 			}
 			return s.link == l
 		})
@@ -365,9 +379,8 @@ func (p *Pool) Drop(useless []*Session) {
 	p.config.Logger.Info("closed connections that added nothing", "connections", len(p.links))
 }
 
-// Settled reports whether nothing is being opened, how many connections there are, and how many
-// there can be.
-func (p *Pool) Settled() (settled bool, have, most int) {
+// Settled implements pools.Pool.
+func (p privatePool) Settled() (settled bool, have, most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.opening == 0 && len(p.links) >= p.wanted, len(p.links), p.config.Connections
@@ -379,39 +392,36 @@ func (p *Pool) wake() {
 	p.changed = make(chan struct{})
 }
 
-// Sessions returns the live sessions besides the first, and a channel that is closed when that may
-// have changed.
-func (p *Pool) Sessions() (sessions []*Session, changed <-chan struct{}) {
+// Sessions implements pools.Pool.
+func (p privatePool) Sessions() (sessions []pools.Session, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.sessions {
-		if s.Client != p.first.Client && !Lost(s.Client) {
+		if s.client != p.first.client && !Lost(s.client) {
 			sessions = append(sessions, s)
 		}
 	}
 	return sessions, p.changed
 }
 
-// Use keeps the session's connection open until release is called.
-func (p *Pool) Use(s *Session) (release func()) {
+// Use implements pools.Pool.
+func (p privatePool) Use(on pools.Session) (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.link.users++
+	l := on.(*session).link
+	l.users++
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		s.link.users--
+		l.users--
 	}
 }
 
-// SameConnection reports whether two sessions share a connection.
-func SameConnection(a, b *Session) bool { return a.link == b.link }
-
-// IsFirst reports whether a session is on the first connection.
-func (p *Pool) IsFirst(s *Session) bool {
+// IsFirst implements pools.Pool.
+func (p privatePool) IsFirst(on pools.Session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.links) > 0 && p.links[0] == s.link
+	return len(p.links) > 0 && p.links[0] == on.(*session).link
 }
 
 // Acquire returns the session with the fewest holders, nil for the first one, and keeps its
@@ -424,12 +434,12 @@ func (p *Pool) Acquire() (client *usftp.Client, release func()) {
 	defer p.mu.Unlock()
 	least := p.first
 	for _, s := range p.sessions {
-		if s.Client != p.first.Client && !Lost(s.Client) && s.lent < least.lent {
+		if s.client != p.first.client && !Lost(s.client) && s.lent < least.lent {
 			least = s
 		}
 	}
 	if least != p.first {
-		client = least.Client
+		client = least.client
 	}
 	least.lent++
 	least.link.users++

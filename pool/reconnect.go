@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private/pools"
 )
 
 // Retry configures how a lost connection is replaced. The zero Retry never replaces one.
@@ -56,10 +57,13 @@ type Conn struct {
 	reached  int64         // arrived at the first of the tries
 	since    time.Time     // the first of the tries
 	gaveUp   error
-	files    map[*Progress]func() int64 // large files in progress
+	files    map[*pools.Progress]func() int64 // large files in progress
 	slow     slowStart
 	rate     float64
 }
+
+// privateConn has the methods for package transfer; package pools documents them.
+type privateConn struct{ *Conn }
 
 // NewConn returns a connection that is used until ctx ends.
 func NewConn(ctx context.Context, host Host, retry Retry) *Conn {
@@ -79,15 +83,15 @@ func (c *Conn) Host() Host {
 	return c.host
 }
 
-// NoteRate records the rate, in bytes per second, at which a large file was copied.
-func (c *Conn) NoteRate(rate float64) {
+// NoteRate implements pools.Conn.
+func (c privateConn) NoteRate(rate float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rate = max(rate, c.rate/2) // one slow file may have been held up by something else
 }
 
-// Rate returns the rate of recent large files in bytes per second, or 0 if there were none.
-func (c *Conn) Rate() float64 {
+// Rate implements pools.Conn.
+func (c privateConn) Rate() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rate
@@ -103,11 +107,11 @@ func Lost(client *usftp.Client) bool {
 	}
 }
 
-// Renews reports whether a lost connection is replaced.
-func (c *Conn) Renews() bool { return c.Host().Redial != nil && c.retry.Retries > 0 }
+// Renews implements pools.Conn.
+func (c privateConn) Renews() bool { return c.Host().Redial != nil && c.retry.Retries > 0 }
 
-// Ended reports whether the connection is lost for good.
-func (c *Conn) Ended() bool {
+// Ended implements pools.Conn.
+func (c privateConn) Ended() bool {
 	host := c.Host()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,15 +131,12 @@ func (c *Conn) progress() {
 	c.slow.widen()
 }
 
-// Progress records how far a file has come over all connections, in bytes from its beginning.
-type Progress struct{ reached int64 }
-
-// Follow counts a file's progress until stop is called. position returns the contiguous part.
-func (c *Conn) Follow(p *Progress, position func() int64) (stop func()) {
+// Follow implements pools.Conn.
+func (c privateConn) Follow(p *pools.Progress, position func() int64) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.files == nil {
-		c.files = make(map[*Progress]func() int64)
+		c.files = make(map[*pools.Progress]func() int64)
 	}
 	c.files[p] = position
 	return func() {
@@ -147,9 +148,9 @@ func (c *Conn) Follow(p *Progress, position func() int64) (stop func()) {
 }
 
 // count records progress beyond what any earlier connection had reached. The caller holds the lock.
-func (c *Conn) count(p *Progress, reached int64) {
-	if reached > p.reached {
-		p.reached = reached
+func (c *Conn) count(p *pools.Progress, reached int64) {
+	if reached > p.Reached {
+		p.Reached = reached
 		c.progress()
 	}
 }
@@ -326,8 +327,8 @@ func (s *slowStart) widen() {
 	s.wider.Broadcast()
 }
 
-// Enter waits until a file may start, or everything ends.
-func (c *Conn) Enter(large bool) (leave func()) {
+// Enter implements pools.Conn.
+func (c privateConn) Enter(large bool) (leave func()) {
 	kind := 0
 	if large {
 		kind = 1

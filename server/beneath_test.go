@@ -80,7 +80,8 @@ func TestBeneath(t *testing.T) {
 			want(t, c.status(renameBeneath(top, "f", name+"g")), wire.PermissionDenied)
 		}
 		want(t, c.status(rmdirBeneath(top, "in/e")), wire.PermissionDenied)
-		for _, bad := range []string{"", ".", "..", "../other/f", "d/../f", "./f", "/f", "d//f", "f/", "d/e/.."} {
+		for _, bad := range []string{"", ".", "..", "../other/f", "d/../f", "./f", "/f", "d//f",
+			"f/", "d/e/.."} {
 			want(t, c.status(removeBeneath(top, bad)), wire.BadMessage)
 			want(t, c.status(renameBeneath(top, "f", bad)), wire.BadMessage)
 		}
@@ -91,7 +92,8 @@ func TestBeneath(t *testing.T) {
 		want(t, c.status(removeBeneath(top, "d")), wire.Failure)
 		want(t, c.status(rmdirBeneath(top, "d/e")), wire.Failure)
 		want(t, c.status(renameBeneath(top, "f", "d/f")), wire.Failure)
-		want(t, c.status(wire.Beneath{Request: wire.TypeMkdir, Top: top, Path: "x"}), wire.OpUnsupported)
+		want(t, c.status(wire.Beneath{Request: wire.TypeMkdir, Top: top, Path: "x"}),
+			wire.OpUnsupported)
 		for _, name := range []string{"top/f", "top/d/f", "top/d/e/f", "other/f"} {
 			want(t, there(name), true)
 		}
@@ -116,13 +118,20 @@ func TestBeneathObeysPolicy(t *testing.T) {
 		code    wire.Code
 		offered bool
 	}{
-		"remove denied": {server.Policy{Denied: []string{"remove"}}, removeBeneath("/", "d/f"), wire.PermissionDenied, true},
-		"rmdir denied":  {server.Policy{Denied: []string{"rmdir"}}, rmdirBeneath("/", "d/e"), wire.PermissionDenied, true},
-		"rename denied": {server.Policy{Denied: []string{"rename"}}, renameBeneath("/", "d/f", "g"), wire.PermissionDenied, true},
-		"read-only":     {server.Policy{ReadOnly: true}, removeBeneath("/", "d/f"), wire.PermissionDenied, false},
-		"denied":        {server.Policy{Denied: []string{"beneath"}}, removeBeneath("/", "d/f"), wire.PermissionDenied, false},
-		"not allowed":   {server.Policy{Allowed: []string{"remove"}}, removeBeneath("/", "d/f"), wire.PermissionDenied, false},
-		"allowed":       {server.Policy{Allowed: []string{"remove", "beneath"}}, removeBeneath("/", "d/f"), wire.OK, true},
+		"remove denied": {server.Policy{Denied: []string{"remove"}}, removeBeneath("/", "d/f"),
+			wire.PermissionDenied, true},
+		"rmdir denied": {server.Policy{Denied: []string{"rmdir"}}, rmdirBeneath("/", "d/e"),
+			wire.PermissionDenied, true},
+		"rename denied": {server.Policy{Denied: []string{"rename"}}, renameBeneath("/", "d/f", "g"),
+			wire.PermissionDenied, true},
+		"read-only": {server.Policy{ReadOnly: true}, removeBeneath("/", "d/f"),
+			wire.PermissionDenied, false},
+		"denied": {server.Policy{Denied: []string{"beneath"}}, removeBeneath("/", "d/f"),
+			wire.PermissionDenied, false},
+		"not allowed": {server.Policy{Allowed: []string{"remove"}}, removeBeneath("/", "d/f"),
+			wire.PermissionDenied, false},
+		"allowed": {server.Policy{Allowed: []string{"remove", "beneath"}},
+			removeBeneath("/", "d/f"), wire.OK, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -158,7 +167,8 @@ func TestBeneathObeysPolicy(t *testing.T) {
 		c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d/e"})
 		c.ok(renameBeneath("/", "d/e", "e"))
 		c.over()
-		for _, line := range []string{"request=remove path=/d/f", "request=rename path=/d/e to=/e"} {
+		for _, line := range []string{"request=remove path=/d/f",
+			"request=rename path=/d/e to=/e"} {
 			if !strings.Contains(log.String(), line) {
 				t.Errorf("the log does not say %q:\n%s", line, log.String())
 			}

@@ -118,7 +118,8 @@ func TestDotsAreListed(t *testing.T) {
 	}
 	defer backend.Close()
 	c := start(t, backend, nil)
-	for path, modes := range map[string][2]uint32{"/": {0o40750, 0o40750}, "/d": {0o40751, 0o40750}} {
+	for path, modes := range map[string][2]uint32{"/": {0o40750, 0o40750},
+		"/d": {0o40751, 0o40750}} {
 		var names []string
 		for _, n := range c.listAll(path) {
 			names = append(names, n.Filename)

@@ -111,8 +111,10 @@ func want[T any](t *testing.T, got, want T) {
 
 func testOffers(t *testing.T, c *raw) {
 	for name, version := range map[string]string{
-		wire.ExtPosixRename: "1", wire.ExtStatVFS: "2", wire.ExtFstatVFS: "2", wire.ExtHardlink: "1", wire.ExtFsync: "1",
-		wire.ExtLsetstat: "1", wire.ExtLimits: "1", wire.ExtExpandPath: "1", wire.ExtCopyData: "1", wire.ExtHomeDirectory: "1",
+		wire.ExtPosixRename: "1", wire.ExtStatVFS: "2", wire.ExtFstatVFS: "2",
+		wire.ExtHardlink: "1", wire.ExtFsync: "1",
+		wire.ExtLsetstat: "1", wire.ExtLimits: "1", wire.ExtExpandPath: "1", wire.ExtCopyData: "1",
+		wire.ExtHomeDirectory:   "1",
 		wire.ExtCheckFileHandle: "1", wire.ExtCheckFileName: "1", wire.ExtChunks: "1",
 	} {
 		if c.offers[name] != version {
@@ -337,9 +339,10 @@ func testCheckFile(t *testing.T, c *raw) {
 	h := c.open("/f", wire.OpenRead)
 	blake := blake3.Sum256(data[10:500])
 	reply = hash(wire.CheckFile{
-		Name: wire.ExtCheckFileHandle, Target: h, Algorithms: server.AlgorithmBLAKE3, Offset: 10, Length: 490,
+		Name: wire.ExtCheckFileHandle, Target: h, Algorithms: wire.HashBLAKE3, Offset: 10,
+		Length: 490,
 	})
-	want(t, reply.Algorithm, server.AlgorithmBLAKE3)
+	want(t, reply.Algorithm, wire.HashBLAKE3)
 	want(t, reply.Hashes, blake[:])
 	var blocks []byte
 	for rest := data; len(rest) > 0; rest = rest[min(len(rest), 4096):] {
@@ -426,7 +429,8 @@ func testChunks(t *testing.T, c *raw) {
 	want(t, c.status(wire.Chunks{Handle: []byte("gone"), Algorithms: "md5", Shortest: 4 << 10}),
 		wire.Failure)
 	write := c.open("/f", wire.OpenWrite)
-	want(t, c.status(wire.Chunks{Handle: write, Algorithms: "md5", Shortest: 4 << 10}), wire.Failure)
+	want(t, c.status(wire.Chunks{Handle: write, Algorithms: "md5", Shortest: 4 << 10}),
+		wire.Failure)
 	c.close(write)
 	c.close(h)
 }

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 
+	"github.com/usftp/usftp/server/internal/shown"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -68,9 +68,6 @@ var (
 // noSuchFile is what OpenSSH's server says.
 const noSuchFile = "No such file"
 
-// maxMessage limits the message of a status, since errors of backends may be long.
-const maxMessage = 256
-
 // statusOf translates an error.
 func statusOf(err error) wire.Status {
 	if err == nil {
@@ -81,7 +78,7 @@ func statusOf(err error) wire.Status {
 		status.Message = wire.EOF.String()
 		return status
 	}
-	status.Message = ErrorMessage(err)
+	status.Message = shown.Message(err)
 	if status.Code == wire.NoSuchFile && !errors.As(err, new(*StatusError)) {
 		// Clients look for these words.
 		if errors.Is(err, fs.ErrNotExist) {
@@ -117,29 +114,4 @@ func isEscape(err error) bool {
 	var pathError *fs.PathError
 	return errors.As(err, &pathError) && pathError.Err != nil &&
 		pathError.Err.Error() == "path escapes from parent"
-}
-
-// ErrorMessage returns an error's text for a client: without operation and path.
-func ErrorMessage(err error) string {
-	message := messageOf(err)
-	if len(message) > maxMessage {
-		message = message[:maxMessage]
-	}
-	return message
-}
-
-func messageOf(err error) string {
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) && pathError.Err != nil {
-		return messageOf(pathError.Err)
-	}
-	var linkError *os.LinkError
-	if errors.As(err, &linkError) && linkError.Err != nil {
-		return messageOf(linkError.Err)
-	}
-	var syscallError *os.SyscallError
-	if errors.As(err, &syscallError) && syscallError.Err != nil {
-		return messageOf(syscallError.Err)
-	}
-	return err.Error()
 }

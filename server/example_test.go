@@ -2,10 +2,13 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -97,4 +100,63 @@ func ExamplePolicy() {
 	})
 	fmt.Println(err)
 	// Output: <nil>
+}
+
+// A view is for protocols of your own: it applies a policy and logs what is changed.
+func ExampleNewView() {
+	view, err := server.NewView(memfs.New(0), &server.Policy{Denied: []string{"remove"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	view = view.Logged(slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	})))
+	ctx := context.Background()
+	report := view.Path("report")
+	f, err := view.Create(ctx, report, wire.Attrs{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = f.WriteAt([]byte("42\n"), 0)
+	fmt.Println(err, f.Close())
+	fmt.Println(view.PosixRename(ctx, report, "/yesterday"))
+	fmt.Println(view.Remove(ctx, "/yesterday"))
+	// Output:
+	// <nil> <nil>
+	// level=INFO msg="tree changed" request=posix-rename path=/report to=/yesterday
+	// <nil>
+	// the operation is not allowed here
+}
+
+// A quota is shared by all sessions that may write to a directory.
+func ExampleQuota() {
+	ctx := context.Background()
+	quota := server.NewQuota(1<<10, 0)
+	view, err := server.NewView(memfs.New(0), &server.Policy{Quota: quota})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	f, err := view.Create(ctx, "/f", wire.Attrs{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer f.Close()
+	_, err = f.WriteAt(make([]byte, 1000), 0)
+	fmt.Println(err)
+	_, err = f.WriteAt(make([]byte, 1000), 1000)
+	fmt.Println(errors.Is(err, server.ErrQuota))
+	fmt.Println(quota.Usage())
+	// Output:
+	// <nil>
+	// true
+	// 1000 1
 }

@@ -50,7 +50,8 @@ func addSessions(f *testing.F) {
 	add(wire.Symlink{First: "../x", Second: "/l"}, wire.Rename{OldPath: "/l", NewPath: "/l/l"},
 		wire.PathAttrs{Type: wire.TypeMkdir, Path: "/l/../d"}, wire.Hardlink{OldPath: "/d",
 			NewPath: "/e"},
-		wire.UsersGroupsByID{UIDs: []uint32{0}}, wire.Limits{}, wire.ExtendedPath{Name: wire.ExtExpandPath, Path: "~/"})
+		wire.UsersGroupsByID{UIDs: []uint32{0}}, wire.Limits{},
+		wire.ExtendedPath{Name: wire.ExtExpandPath, Path: "~/"})
 	add(wire.Open{Path: "/f", Flags: create,
 		Attrs: wire.Attrs{Flags: wire.AttrSize, Size: 1 << 19}},
 		wire.Hardlink{OldPath: "/f", NewPath: "/g"}, wire.PosixRename{OldPath: "/f",

@@ -15,9 +15,6 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// AlgorithmBLAKE3 is our name for BLAKE3 with 32 bytes of hash in check-file; the draft has none.
-const AlgorithmBLAKE3 = wire.HashBLAKE3
-
 // hashes are the algorithms of check-file (draft-ietf-secsh-filexfer-extensions-00, section 3,
 // except BLAKE3). The draft's md5 and sha1 are for clients that know nothing else; they do not
 // protect against attackers.
@@ -25,7 +22,7 @@ var hashes = [...]struct {
 	name string
 	make func() hash.Hash
 }{
-	{AlgorithmBLAKE3, func() hash.Hash { return blake3.New() }},
+	{wire.HashBLAKE3, func() hash.Hash { return blake3.New() }},
 	{"sha256", sha256.New},
 	{"sha512", sha512.New},
 	{"sha384", sha512.New384},

@@ -5,9 +5,9 @@ import (
 	"io/fs"
 	"iter"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/usftp/usftp/server/internal/shown"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -50,7 +50,7 @@ func (l *listing) peek() {
 			l.done, l.err = true, err
 			return
 		}
-		if Listable(info.Name()) || l.dots && isDots(info) {
+		if shown.Name(info.Name()) || l.dots && isDots(info) {
 			l.entry, l.pending = info, true
 			return
 		}
@@ -62,15 +62,12 @@ const (
 	// requires every client to accept.
 	maxNames = 32000
 
-	// maxName is the longest name that is listed; file systems allow 255 bytes.
-	maxName = 1024
-
 	// maxOwner is the longest owner name that is listed.
 	maxOwner = 64
 )
 
 // A reply that is one entry past maxNames must still fit into its buffer.
-var _ [smallBuffer - maxNames - 3*maxName]struct{}
+var _ [smallBuffer - maxNames - 3*shown.MaxName]struct{}
 
 // readdir answers READDIR with as many entries as fit, at least one.
 func (w *worker) readdir(s *session, r *request) {
@@ -131,13 +128,6 @@ func (l *listing) lookUp(s *session, uid, gid uint32) {
 	if err == nil && len(groups) == 1 && groups[0] != "" && len(groups[0]) <= maxOwner {
 		l.group = groups[0]
 	}
-}
-
-// Listable reports whether a name may be listed: a single path element other than "." and "..".
-// Other names are left out of listings, since no client could use them.
-func Listable(name string) bool {
-	return name != "" && name != "." && name != ".." && len(name) <= maxName &&
-		!strings.ContainsAny(name, "/\x00")
 }
 
 // appendLongName appends a line as ls -l prints it: draft-02, section 7, suggests that form, and

@@ -121,7 +121,7 @@ func (s *session) logTransfer(h *handle, err error) {
 		"transfer", transfer,
 		"read", read,
 		"written", written,
-		"seconds", RoundSeconds(time.Since(h.opened)),
+		"seconds", time.Since(h.opened).Round(time.Millisecond).Seconds(),
 	}
 	if err != nil {
 		s.log.Warn("file closed badly", append(args, "error", err)...)
@@ -129,6 +129,3 @@ func (s *session) logTransfer(h *handle, err error) {
 	}
 	s.log.Info("file closed", args...)
 }
-
-// RoundSeconds returns a duration in seconds, rounded to the millisecond, for the log.
-func RoundSeconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }

@@ -169,7 +169,8 @@ func TestChangesAreLogged(t *testing.T) {
 		wire.Symlink{First: "h", Second: "/l"},
 		wire.PathAttrs{Type: wire.TypeSetstat, Path: "/h", Attrs: wire.Attrs{
 			Flags: wire.AttrPermissions, Permissions: 0o600}},
-		wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o644}},
+		wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrPermissions,
+			Permissions: 0o644}},
 		wire.PathAttrs{Type: wire.TypeSetstat, Path: "/h", Attrs: wire.Attrs{
 			Flags: wire.AttrACModTime}},
 		wire.PathRequest{Type: wire.TypeRemove, Path: "/i"},

@@ -40,7 +40,8 @@ func TestBadBodies(t *testing.T) {
 	want(t, c.receive().status(t).Code, wire.BadMessage)
 	for _, name := range []string{wire.ExtCopyData, wire.ExtCheckFileHandle, wire.ExtCheckFileName,
 		wire.ExtLsetstat,
-		wire.ExtPosixRename, wire.ExtHardlink, wire.ExtFsync, wire.ExtStatVFS, wire.ExtFstatVFS, wire.ExtExpandPath} {
+		wire.ExtPosixRename, wire.ExtHardlink, wire.ExtFsync, wire.ExtStatVFS, wire.ExtFstatVFS,
+		wire.ExtExpandPath} {
 		want(t, c.status(wire.Extended{Name: name, Payload: []byte{0, 0, 1}}), wire.BadMessage)
 	}
 	want(t, c.get("/f"), "kept")

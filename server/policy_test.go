@@ -97,8 +97,14 @@ func TestViewFileAsksThePolicy(t *testing.T) {
 	start(t, backend, nil).put("/f", "text")
 	mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}
 	for denied, try := range map[string]func(f *server.ViewFile) error{
-		"read":     func(f *server.ViewFile) error { _, err := f.ReadAt(make([]byte, 1), 0); return err },
-		"write":    func(f *server.ViewFile) error { _, err := f.WriteAt([]byte("x"), 0); return err },
+		"read": func(f *server.ViewFile) error {
+			_, err := f.ReadAt(make([]byte, 1), 0)
+			return err
+		},
+		"write": func(f *server.ViewFile) error {
+			_, err := f.WriteAt([]byte("x"), 0)
+			return err
+		},
 		"fstat":    func(f *server.ViewFile) error { _, err := f.Stat(); return err },
 		"setstat":  func(f *server.ViewFile) error { return f.Setstat(mode) },
 		"fsetstat": func(f *server.ViewFile) error { return f.Setstat(mode) },
@@ -109,7 +115,8 @@ func TestViewFileAsksThePolicy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				f, err := view.Open(context.Background(), "/f", wire.OpenRead|wire.OpenWrite, wire.Attrs{})
+				f, err := view.Open(context.Background(), "/f", wire.OpenRead|wire.OpenWrite,
+					wire.Attrs{})
 				if err != nil {
 					t.Fatal(err)
 				}

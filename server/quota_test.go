@@ -273,7 +273,9 @@ func TestQuotaKeepsCountOfOpenFiles(t *testing.T) {
 							h := handles[random.IntN(len(handles))]
 							c.do(wire.Write{Handle: h, Offset: uint64(random.IntN(500)),
 								Data: []byte(path() + path())})
-							c.do(wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: uint32(random.IntN(2)) * wire.AttrSize, Size: uint64(random.IntN(500))}})
+							c.do(wire.Fsetstat{Handle: h,
+								Attrs: wire.Attrs{Flags: uint32(random.IntN(2)) * wire.AttrSize,
+									Size: uint64(random.IntN(500))}})
 						}
 					}
 					for _, h := range handles {
@@ -373,7 +375,8 @@ func TestWriteUnderWayWhileTruncated(t *testing.T) {
 			return f.(server.FileSetstater).Setstat(wire.Attrs{Flags: wire.AttrSize})
 		},
 		"by opening": func(view *server.View, _ server.File) error {
-			f, err := view.Open(context.Background(), "/f", wire.OpenWrite|wire.OpenTruncate, wire.Attrs{})
+			f, err := view.Open(context.Background(), "/f", wire.OpenWrite|wire.OpenTruncate,
+				wire.Attrs{})
 			if err == nil {
 				err = f.Close()
 			}
@@ -407,7 +410,8 @@ func TestWriteUnderWayWhileTruncated(t *testing.T) {
 					}
 					info, err := backend.Stat(t.Context(), "/f")
 					if err != nil || usage(q)[0] < info.Size() {
-						t.Errorf("%d bytes count, and %d are there, %v", usage(q)[0], info.Size(), err)
+						t.Errorf("%d bytes count, and %d are there, %v", usage(q)[0], info.Size(),
+							err)
 					}
 					// what ended before does not count any longer
 					if err := cut(view, f); err != nil || usage(q)[0] != 0 {

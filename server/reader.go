@@ -274,7 +274,8 @@ func (s *session) attach(r *request) error {
 	s.seq++
 	r.seq = s.seq
 	switch r.op {
-	case opClose, opRead, opWrite, opFstat, opFsetstat, opReaddir, opFstatVFS, opFsync, opCheckFileHandle,
+	case opClose, opRead, opWrite, opFstat, opFsetstat, opReaddir, opFstatVFS, opFsync,
+		opCheckFileHandle,
 		opChunks:
 		r.handle = s.findHandle(r.key)
 	case opCopyData:

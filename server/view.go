@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/usftp/usftp/server/internal/turn"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -43,7 +44,7 @@ func NewView(backend FS, policy *Policy) (*View, error) {
 		return nil, err
 	}
 	_, walks := backend.(PathWalker)
-	_, turns := backend.(TurnTaker)
+	_, turns := backend.(turn.Taker)
 	v := &View{
 		fs:        backend,
 		walks:     walks,
@@ -149,6 +150,15 @@ func (v *View) masked(attrs wire.Attrs, mode uint32) wire.Attrs {
 	return attrs
 }
 
+// method returns the backend as the interface that an operation needs, if the policy allows it.
+func method[T any](v *View, o operation) (backend T, err error) {
+	backend, ok := v.fs.(T)
+	if err = v.permit(o); err == nil && !ok {
+		err = errUnsupported
+	}
+	return backend, err
+}
+
 // Stat describes a file, following links.
 func (v *View) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
 	if err := v.permit(opStat); err != nil {
@@ -231,118 +241,92 @@ func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error
 
 // Lsetstat changes attributes of a file or link.
 func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) error {
-	if err := v.permit(opLsetstat); err != nil {
+	setstater, err := method[Lsetstater](v, opLsetstat)
+	if err != nil {
 		return err
-	}
-	setstater, ok := v.fs.(Lsetstater)
-	if !ok {
-		return errUnsupported
 	}
 	return v.changed(setstater.Lsetstat(ctx, name, attrs), opLsetstat, name, "", &attrs)
 }
 
 // Rename renames a file. The new name must not exist.
 func (v *View) Rename(ctx context.Context, oldName, newName string) error {
-	if err := v.permit(opRename); err != nil {
+	renamer, err := method[Renamer](v, opRename)
+	if err != nil {
 		return err
 	}
-	renamer, ok := v.fs.(Renamer)
-	if !ok {
-		return errUnsupported
-	}
-	err := v.quotaReplace(ctx, oldName, newName,
+	err = v.quotaReplace(ctx, oldName, newName,
 		func() error { return renamer.Rename(ctx, oldName, newName) })
 	return v.changed(err, opRename, oldName, newName, nil)
 }
 
 // PosixRename renames a file, replacing an existing one.
 func (v *View) PosixRename(ctx context.Context, oldName, newName string) error {
-	if err := v.permit(opPosixRename); err != nil {
+	renamer, err := method[PosixRenamer](v, opPosixRename)
+	if err != nil {
 		return err
 	}
-	renamer, ok := v.fs.(PosixRenamer)
-	if !ok {
-		return errUnsupported
-	}
-	err := v.quotaReplace(ctx, oldName, newName,
+	err = v.quotaReplace(ctx, oldName, newName,
 		func() error { return renamer.PosixRename(ctx, oldName, newName) })
 	return v.changed(err, opPosixRename, oldName, newName, nil)
 }
 
 // Remove removes a file or link.
 func (v *View) Remove(ctx context.Context, name string) error {
-	if err := v.permit(opRemove); err != nil {
+	remover, err := method[Remover](v, opRemove)
+	if err != nil {
 		return err
 	}
-	remover, ok := v.fs.(Remover)
-	if !ok {
-		return errUnsupported
-	}
-	err := v.quotaRemove(ctx, name, func() error { return remover.Remove(ctx, name) })
+	err = v.quotaRemove(ctx, name, func() error { return remover.Remove(ctx, name) })
 	return v.changed(err, opRemove, name, "", nil)
 }
 
 // Rmdir removes an empty directory.
 func (v *View) Rmdir(ctx context.Context, name string) error {
-	if err := v.permit(opRmdir); err != nil {
+	remover, err := method[Rmdirer](v, opRmdir)
+	if err != nil {
 		return err
 	}
-	remover, ok := v.fs.(Rmdirer)
-	if !ok {
-		return errUnsupported
-	}
-	err := v.quotaRemove(ctx, name, func() error { return remover.Rmdir(ctx, name) })
+	err = v.quotaRemove(ctx, name, func() error { return remover.Rmdir(ctx, name) })
 	return v.changed(err, opRmdir, name, "", nil)
 }
 
 // Mkdir makes a directory.
 func (v *View) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
-	if err := v.permit(opMkdir); err != nil {
+	mkdirer, err := method[Mkdirer](v, opMkdir)
+	if err != nil {
 		return err
 	}
-	mkdirer, ok := v.fs.(Mkdirer)
-	if !ok {
-		return errUnsupported
-	}
 	attrs = v.masked(attrs, 0o777)
-	err := v.quotaMake(ctx, func() error { return mkdirer.Mkdir(ctx, name, attrs) })
+	err = v.quotaMake(ctx, func() error { return mkdirer.Mkdir(ctx, name, attrs) })
 	return v.changed(err, opMkdir, name, "", &attrs)
 }
 
 // Symlink makes a symbolic link at name.
 func (v *View) Symlink(ctx context.Context, target, name string) error {
-	if err := v.permit(opSymlink); err != nil {
+	symlinker, err := method[Symlinker](v, opSymlink)
+	if err != nil {
 		return err
 	}
-	symlinker, ok := v.fs.(Symlinker)
-	if !ok {
-		return errUnsupported
-	}
-	err := v.quotaMake(ctx, func() error { return symlinker.Symlink(ctx, target, name) })
+	err = v.quotaMake(ctx, func() error { return symlinker.Symlink(ctx, target, name) })
 	return v.changed(err, opSymlink, name, target, nil)
 }
 
 // Readlink reads a symbolic link.
 func (v *View) Readlink(ctx context.Context, name string) (string, error) {
-	if err := v.permit(opReadlink); err != nil {
+	readlinker, err := method[Readlinker](v, opReadlink)
+	if err != nil {
 		return "", err
 	}
-	if readlinker, ok := v.fs.(Readlinker); ok {
-		return readlinker.Readlink(ctx, name)
-	}
-	return "", errUnsupported
+	return readlinker.Readlink(ctx, name)
 }
 
 // Link makes another name for a file.
 func (v *View) Link(ctx context.Context, oldName, newName string) error {
-	if err := v.permit(opHardlink); err != nil {
+	linker, err := method[Linker](v, opHardlink)
+	if err != nil {
 		return err
 	}
-	linker, ok := v.fs.(Linker)
-	if !ok {
-		return errUnsupported
-	}
-	err := v.quotaMake(ctx, func() error { return linker.Link(ctx, oldName, newName) })
+	err = v.quotaMake(ctx, func() error { return linker.Link(ctx, oldName, newName) })
 	return v.changed(err, opHardlink, oldName, newName, nil)
 }
 

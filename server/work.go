@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/usftp/usftp/server/internal/turn"
 )
 
 // Work limits operations that take much processor time, over all sessions that share it: hashing,
@@ -77,41 +79,15 @@ func (w *Work) end() {
 	close(turn)
 }
 
-// workKey is the key of a context's user of Work.
-type workKey struct{}
-
-type workUser struct {
-	work *Work
-	user string
-}
-
 // WithWork returns a context with which the backend waits for turns at w on behalf of the view's
-// user, if it takes turns; see [TurnTaker].
+// user, when something takes it long.
 func (v *View) WithWork(ctx context.Context, w *Work) context.Context {
 	if !v.turns {
 		return ctx
 	}
-	return context.WithValue(ctx, workKey{}, workUser{w, v.user})
-}
-
-// A TurnTaker is a backend that calls [TakeTurn] when resolving a path takes long, as only it can
-// tell: links can make any path long. For other backends the session goes by a path's length.
-type TurnTaker interface {
-	TakesTurns()
-}
-
-// TakeTurn waits until the session whose context it is given may do work that takes long, and
-// returns a function that ends the turn. Until then the caller must wait for nothing else, in
-// particular for no second turn. The error is that of the context. See [TurnTaker].
-func TakeTurn(ctx context.Context) (end func(), err error) {
-	by, ok := ctx.Value(workKey{}).(workUser)
-	if !ok {
-		return func() {}, ctx.Err()
-	}
-	if err := by.work.begin(ctx, by.user); err != nil {
-		return nil, err
-	}
-	return by.work.end, nil
+	return turn.With(ctx, func(ctx context.Context) (func(), error) {
+		return w.end, w.begin(ctx, v.user)
+	})
 }
 
 // longPath is the number of elements from which resolving a path counts as expensive.

@@ -61,7 +61,8 @@ const maxPending = 1 << 20
 // at 9 bytes of each packet, and remembers the id of each request in flight.
 func NewCounter(stream io.ReadWriteCloser) *Counter {
 	c := &Counter{stream: stream, pending: make(map[uint32]int)}
-	c.counts.PacketsSent, c.counts.PacketsReceived = make(map[wire.Type]int), make(map[wire.Type]int)
+	c.counts.PacketsSent, c.counts.PacketsReceived = make(map[wire.Type]int),
+		make(map[wire.Type]int)
 	c.perWrite, c.perRead = c.packetSent, c.packetReceived
 	return c
 }
@@ -103,7 +104,8 @@ func (c *Counter) Counts() Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	counts := c.counts
-	counts.PacketsSent, counts.PacketsReceived = maps.Clone(counts.PacketsSent), maps.Clone(counts.PacketsReceived)
+	counts.PacketsSent, counts.PacketsReceived = maps.Clone(counts.PacketsSent),
+		maps.Clone(counts.PacketsReceived)
 	return counts
 }
 

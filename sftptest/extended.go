@@ -93,7 +93,8 @@ func (s *session) statvfs(c *call, code wire.Code) {
 	const blocks = 1 << 40 / 4096
 	reply := wire.StatVFSReply{BlockSize: 4096, FragmentSize: 4096,
 		Blocks: blocks, BlocksFree: blocks / 2, BlocksAvailable: blocks / 2,
-		Files: 1 << 20, FilesFree: 1 << 19, FilesAvailable: 1 << 19, FSID: s.server.fsid, NameMax: 255}
+		Files: 1 << 20, FilesFree: 1 << 19, FilesAvailable: 1 << 19, FSID: s.server.fsid,
+		NameMax: 255}
 	if s.server.isFull() {
 		reply.BlocksFree, reply.BlocksAvailable = 0, 0
 	}

@@ -255,7 +255,8 @@ func TestRecipes(t *testing.T) {
 		`Limits: &wire.LimitsReply{MaxRead: 5}, ShortReads: 7, Refuse: []wire.Type{wire.TypeFstat, wire.Type(77)}, NoMessages: true, `+
 		`Work: 1000000000, Faults: []sftptest.Fault{{On: wire.TypeExtendedReply, Path: "/a b", Skip: 3, Do: sftptest.Truncate(10)}, `+
 		`{Do: sftptest.Hold(gate)}}}`)
-	want(t, "fault", Fault{On: wire.TypeRead, Do: Refuse(wire.EOF, "")}, `sftptest.Fault{On: wire.TypeRead, Do: sftptest.Refuse(wire.Code(1 /* end of file */), "")}`)
+	want(t, "fault", Fault{On: wire.TypeRead, Do: Refuse(wire.EOF, "")},
+		`sftptest.Fault{On: wire.TypeRead, Do: sftptest.Refuse(wire.Code(1 /* end of file */), "")}`)
 	var length [4]byte
 	binary.BigEndian.PutUint32(length[:], 1)
 	want(t, "bytes", ReplyBytes(string(length[:])), `sftptest.ReplyBytes("\x00\x00\x00\x01")`)

@@ -60,7 +60,8 @@ func (n *node) touch() { n.mtime = uint32(time.Now().Unix()) }
 func (n *node) attrs() wire.Attrs {
 	a := wire.Attrs{
 		Flags: wire.AttrSize | wire.AttrUIDGID | wire.AttrPermissions | wire.AttrACModTime,
-		Size:  n.size(), UID: n.uid, GID: n.gid, Permissions: n.mode, ATime: n.atime, MTime: n.mtime,
+		Size:  n.size(), UID: n.uid, GID: n.gid, Permissions: n.mode, ATime: n.atime,
+		MTime: n.mtime,
 	}
 	if len(n.extended) > 0 {
 		a.Flags |= wire.AttrExtended

@@ -81,7 +81,8 @@ func RandomFault(seed uint64) Fault {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	types := []wire.Type{wire.TypeOpen, wire.TypeClose, wire.TypeRead, wire.TypeWrite,
 		wire.TypeFstat, wire.TypeStat,
-		wire.TypeLstat, wire.TypeOpendir, wire.TypeReaddir, wire.TypeFsetstat, wire.TypeRename, wire.TypeExtended, 0}
+		wire.TypeLstat, wire.TypeOpendir, wire.TypeReaddir, wire.TypeFsetstat, wire.TypeRename,
+		wire.TypeExtended, 0}
 	f := Fault{On: types[rng.IntN(len(types))], Times: 1 + rng.IntN(2)}
 	if rng.IntN(2) == 0 {
 		f.Skip = rng.IntN(20)

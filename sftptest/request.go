@@ -96,8 +96,10 @@ func parse(packet []byte, draftSymlink bool) (*call, error) {
 	case wire.TypeWrite:
 		var m wire.Write
 		err = m.Parse(body)
-		c.Handle, c.Offset, c.Length, c.data = string(m.Handle), m.Offset, uint64(len(m.Data)), m.Data
-	case wire.TypeLstat, wire.TypeStat, wire.TypeOpendir, wire.TypeRemove, wire.TypeRmdir, wire.TypeRealpath, wire.TypeReadlink:
+		c.Handle, c.Offset, c.Length, c.data = string(m.Handle), m.Offset, uint64(len(m.Data)),
+			m.Data
+	case wire.TypeLstat, wire.TypeStat, wire.TypeOpendir, wire.TypeRemove, wire.TypeRmdir,
+		wire.TypeRealpath, wire.TypeReadlink:
 		var m wire.PathRequest
 		err = m.Parse(body)
 		c.Path = m.Path
@@ -155,7 +157,8 @@ func (c *call) parseExtended() (err error) {
 	case wire.ExtCopyData:
 		var m wire.CopyData
 		err = m.Parse(c.payload)
-		c.Handle, c.Offset, c.Length, c.handle2 = string(m.FromHandle), m.FromOffset, m.Length, string(m.ToHandle)
+		c.Handle, c.Offset, c.Length, c.handle2 = string(m.FromHandle), m.FromOffset, m.Length,
+			string(m.ToHandle)
 	case wire.ExtCheckFileHandle, wire.ExtCheckFile, wire.ExtCheckFileName:
 		var m wire.CheckFile
 		err = m.Parse(c.payload)

@@ -228,7 +228,8 @@ func TestScriptAnswers(t *testing.T) {
 		{Script{}, "\x00\x00\x00\x04\x00\x00\x00\x07failure\x00\x00\x00\x00"},
 		{Script{NoMessages: true}, "\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00"},
 		{Script{BareStatus: true}, "\x00\x00\x00\x04"},
-		{Script{RichCodes: true}, "\x00\x00\x00\x0b\x00\x00\x00\x13file already exists\x00\x00\x00\x00"},
+		{Script{RichCodes: true},
+			"\x00\x00\x00\x0b\x00\x00\x00\x13file already exists\x00\x00\x00\x00"},
 	} {
 		scripted(t, c.script, func(_ *Scripted, k *kit) {
 			if r := k.ask(mkdir("/file")); string(r.Body) != c.body {

@@ -196,7 +196,8 @@ func (s *session) carryOut(c *call) {
 // isHandleType is for requests with an empty handle, which is never valid.
 func isHandleType(t wire.Type) bool {
 	switch t {
-	case wire.TypeClose, wire.TypeRead, wire.TypeWrite, wire.TypeFstat, wire.TypeFsetstat, wire.TypeReaddir:
+	case wire.TypeClose, wire.TypeRead, wire.TypeWrite, wire.TypeFstat, wire.TypeFsetstat,
+		wire.TypeReaddir:
 		return true
 	}
 	return false

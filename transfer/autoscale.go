@@ -8,7 +8,7 @@ import (
 
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private"
-	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/internal/private/pools"
 )
 
 // How a striped transfer determines how many connections it should have. All times are in round
@@ -51,13 +51,13 @@ const (
 // An autoscaler decides how many connections a transfer should have.
 type autoscaler struct {
 	s    *striper
-	pool *pool.Pool
+	pool pools.Pool
 	g    *gauge
 }
 
 // autoscale opens connections while the transfer runs, and adds them to it.
 func autoscale(ctx context.Context, s *striper) {
-	a := &autoscaler{s: s, pool: s.session.host.Pool, g: newGauge(s)}
+	a := &autoscaler{s: s, pool: pools.OfPool(s.session.host.Pool), g: newGauge(s)}
 	defer a.g.ticker.Stop()
 	joins := sync.OnceFunc(func() { s.work.Go(func() { s.join(ctx) }) })
 	if sessions, _ := a.pool.Sessions(); len(sessions) > 0 {
@@ -384,12 +384,12 @@ func (s *striper) count() int {
 
 // youngerHalf returns one session on each connection of the younger half, rounded up, not counting
 // the first connection.
-func (s *striper) youngerHalf() []*pool.Session {
+func (s *striper) youngerHalf() []pools.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []*pool.Session
+	var all []pools.Session
 	for _, l := range s.lanes {
-		if !isOn(all, l) && !s.session.host.Pool.IsFirst(l.on) {
+		if !isOn(all, l) && !pools.OfPool(s.session.host.Pool).IsFirst(l.on) {
 			all = append(all, l.on)
 		}
 	}
@@ -397,12 +397,12 @@ func (s *striper) youngerHalf() []*pool.Session {
 }
 
 // isOn reports whether a lane is on one of the sessions' connections.
-func isOn(sessions []*pool.Session, l lane) bool {
+func isOn(sessions []pools.Session, l lane) bool {
 	return slices.ContainsFunc(sessions,
-		func(s *pool.Session) bool { return pool.SameConnection(s, l.on) })
+		func(s pools.Session) bool { return s.Shares(l.on) })
 }
 
-func (s *striper) rest(half []*pool.Session, rest bool) {
+func (s *striper) rest(half []pools.Session, rest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.lanes {
@@ -413,7 +413,7 @@ func (s *striper) rest(half []*pool.Session, rest bool) {
 }
 
 // idle reports whether nothing is in flight on resting connections.
-func (s *striper) idle(half []*pool.Session) bool {
+func (s *striper) idle(half []pools.Session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !slices.ContainsFunc(s.lanes, func(l lane) bool {
@@ -422,7 +422,7 @@ func (s *striper) idle(half []*pool.Session) bool {
 }
 
 // leave closes the resting lanes, and waits for what the host has to say about them.
-func (s *striper) leave(half []*pool.Session) {
+func (s *striper) leave(half []pools.Session) {
 	var left []lane
 	s.mu.Lock()
 	s.lanes = slices.DeleteFunc(s.lanes, func(l lane) bool {

@@ -28,12 +28,16 @@ func TestCappedConnections(t *testing.T) {
 		most   time.Duration
 		kept   int // further connections at the end
 	}{
-		{"each has a rate of its own", 32, 2 * time.Millisecond, rate, 0, 0, false, 3500 * time.Millisecond, 7},
+		{"each has a rate of its own", 32, 2 * time.Millisecond, rate, 0, 0, false,
+			3500 * time.Millisecond, 7},
 		{"no delay at all", 32, 0, rate, 0, 0, false, 3500 * time.Millisecond, 7},
-		{"over a longer way", 32, 10 * time.Millisecond, rate, 0, 0, false, 3500 * time.Millisecond, 7},
+		{"over a longer way", 32, 10 * time.Millisecond, rate, 0, 0, false, 3500 * time.Millisecond,
+			7},
 		{"over a long way", 32, 30 * time.Millisecond, rate, 0, 0, false, 4 * time.Second, 7},
-		{"the link carries no five", 96, 2 * time.Millisecond, rate, 3.5 * rate, 0, false, 10 * time.Second, 3},
-		{"they lose packets together", 96, 2 * time.Millisecond, rate, 8 * rate, 2 * time.Second, false, 8 * time.Second, 7},
+		{"the link carries no five", 96, 2 * time.Millisecond, rate, 3.5 * rate, 0, false,
+			10 * time.Second, 3},
+		{"they lose packets together", 96, 2 * time.Millisecond, rate, 8 * rate, 2 * time.Second,
+			false, 8 * time.Second, 7},
 		{"the link is full", 32, 2 * time.Millisecond, 0, rate, 0, false, 9 * time.Second, 0},
 		{"this machine is busy", 32, 2 * time.Millisecond, rate, 0, 0, true, 9 * time.Second, 0},
 	} {
@@ -76,7 +80,8 @@ func TestCappedConnections(t *testing.T) {
 					h.mu.Lock()
 					defer h.mu.Unlock()
 					if kept := h.conns - h.closed; kept != test.kept {
-						t.Errorf("%d connections were made and %d closed; %d should be left", h.conns,
+						t.Errorf("%d connections were made and %d closed; %d should be left",
+							h.conns,
 							h.closed, test.kept)
 					}
 					if test.busy && h.conns > 0 || h.conns > 7 {

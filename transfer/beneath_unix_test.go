@@ -66,7 +66,8 @@ func TestSyncDeletesBeneathTheTarget(t *testing.T) {
 			fill(t, outside, "extra")
 			fill(t, filepath.Join(dst, "d"), "deep/extra")
 			s.swap = func() {
-				if err := os.Rename(filepath.Join(dst, "d/deep"), filepath.Join(dir, "aside")); err != nil {
+				if err := os.Rename(filepath.Join(dst, "d/deep"),
+					filepath.Join(dir, "aside")); err != nil {
 					t.Error(err)
 				}
 				if err := os.Symlink("../../outside", filepath.Join(dst, "d/deep")); err != nil {
@@ -119,16 +120,20 @@ func TestSyncLosesTheServerThatDeletesBeneath(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
-			host := pool.Host{Client: client, Name: "ours", Redial: func(context.Context) (pool.Host, error) {
-				return hostOver(t, dir, func(files *osfs.FS) server.FS { return files }, []string{"beneath"}), nil
-			}}
+			host := pool.Host{Client: client, Name: "ours",
+				Redial: func(context.Context) (pool.Host, error) {
+					return hostOver(t, dir, func(files *osfs.FS) server.FS {
+						return files
+					}, []string{"beneath"}), nil
+				}}
 			dst, outside := filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
 			src := t.TempDir()
 			fill(t, src, "kept", "d/kept")
 			fill(t, dst, "kept", "d/kept", "d/deep/extra")
 			fill(t, outside, "extra")
 			first.swap = func() {
-				if err := os.Rename(filepath.Join(dst, "d/deep"), filepath.Join(dir, "aside")); err != nil {
+				if err := os.Rename(filepath.Join(dst, "d/deep"),
+					filepath.Join(dir, "aside")); err != nil {
 					t.Error(err)
 				}
 				if err := os.Symlink("../../outside", filepath.Join(dst, "d/deep")); err != nil {

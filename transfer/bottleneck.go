@@ -9,16 +9,17 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
 )
 
 // Bottleneck names what limited the rate of a copy.
 type Bottleneck string
 
-// "" means unknown: the copy was too short to tell, or nothing stood out.
+// The zero Bottleneck means unknown: the copy was too short to tell, or nothing stood out.
 const (
-	BottleneckWindow    Bottleneck = "link window" // SSH's windows: more connections would have helped
-	BottleneckLink      Bottleneck = "link"        // the link, or the connections' own flow control
-	BottleneckServer    Bottleneck = "server"      // requests waited while its transport answered at once
+	BottleneckWindow    Bottleneck = "link window" // SSH's: more connections would have helped
+	BottleneckLink      Bottleneck = "link"        // or the connections' own flow control
+	BottleneckServer    Bottleneck = "server"      // it took long to answer requests
 	BottleneckProcessor Bottleneck = "processor"   // this machine's
 	BottleneckDisk      Bottleneck = "disk"        // the local file, Reader or Writer
 	BottleneckRateLimit Bottleneck = "limit"       // Options.RateLimit
@@ -162,7 +163,7 @@ func (s *session) judge(c *fileCopy, f *usftp.File,
 	w.windows = float64(lanes) * flow.SSHWindow / max(s.trip, 1).Seconds()
 	c.result.Bottleneck = w.end(n)
 	if n >= leastDelta {
-		s.conn.NoteRate(float64(n) / w.elapsed.Seconds())
+		pools.OfConn(s.conn).NoteRate(float64(n) / w.elapsed.Seconds())
 	}
 	return n, nil
 }

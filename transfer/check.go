@@ -28,7 +28,8 @@ type CheckOptions struct {
 var ErrUnlisted = errors.New("it is not in the list of hashes")
 
 var (
-	errMissing   = &checkError{"it is in the list, and not there", []error{checksum.ErrMismatch, fs.ErrNotExist}}
+	errMissing = &checkError{"it is in the list, and not there",
+		[]error{checksum.ErrMismatch, fs.ErrNotExist}}
 	errChanging  = errors.New("it is being written to: its size or time changed while it was read")
 	errEmptyList = &checkError{"the list is empty", []error{checksum.ErrMismatch}}
 )
@@ -104,15 +105,23 @@ func (n nowhere) begin(source facts, _ string, _ func() error) (string, error) {
 	return "", nil
 }
 
-func (nowhere) limits() (limits, error) { return limits{handles: 1 << 20, small: largestSmall}, nil }
+func (nowhere) limits() (limits, error) {
+	return limits{handles: 1 << 20, small: largestSmall}, nil
+}
 
-func (nowhere) conn() *pool.Conn                                   { return nil }
-func (nowhere) join(dir, name string) string                       { return "" }
-func (nowhere) identity(string) (host, path string, ok bool)       { return "", "", false }
-func (nowhere) place(*fileCopy, input) (output, error)             { return nil, errors.ErrUnsupported }
-func (nowhere) realPath(string) (string, error)                    { return "", errors.ErrUnsupported }
-func (nowhere) lstat(string) error                                 { return errors.ErrUnsupported }
-func (nowhere) touch(string) (func() error, error)                 { return nil, errors.ErrUnsupported }
+func (nowhere) conn() *pool.Conn                             { return nil }
+func (nowhere) join(dir, name string) string                 { return "" }
+func (nowhere) identity(string) (host, path string, ok bool) { return "", "", false }
+func (nowhere) place(*fileCopy, input) (output, error) {
+	return nil, errors.ErrUnsupported
+}
+func (nowhere) realPath(string) (string, error) {
+	return "", errors.ErrUnsupported
+}
+func (nowhere) lstat(string) error { return errors.ErrUnsupported }
+func (nowhere) touch(string) (func() error, error) {
+	return nil, errors.ErrUnsupported
+}
 func (nowhere) fileSystem(string) [2]uint64                        { return [2]uint64{} }
 func (nowhere) dispose(string) bool                                { return false }
 func (nowhere) tidy(string, string, func(string, bool) bool) error { return nil }

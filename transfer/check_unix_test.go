@@ -208,7 +208,8 @@ func TestCheck(t *testing.T) {
 				said.compare(t, want.with(test.how))
 
 				// Only what is selected is compared, and looked up from the list.
-				c.TreeOptions.Include, c.TreeOptions.Exclude = []string{"*small"}, []string{"linked/"}
+				c.TreeOptions.Include, c.TreeOptions.Exclude = []string{"*small"},
+					[]string{"linked/"}
 				said, _, err := checked(t, c)
 				said.compare(t, outcomes{"small": string(test.how), "deep/small": string(test.how)})
 				if err != nil {
@@ -221,7 +222,9 @@ func TestCheck(t *testing.T) {
 					Exclude: []string{"broken"}}
 				said, _, _ = checked(t, c)
 				delete(want, "broken")
-				want["linked/extra"], want["linked/large"], want["linked/differs"] = "unlisted, failed", "unlisted, failed", "unlisted, failed"
+				want["linked/extra"], want["linked/large"],
+					want["linked/differs"] = "unlisted, failed", "unlisted, failed",
+					"unlisted, failed"
 				said.compare(t, want.with(test.how))
 			})
 		}

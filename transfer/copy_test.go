@@ -226,7 +226,8 @@ func TestLinksAreFollowedAndKept(t *testing.T) {
 	if err != nil || string(b.remote("/real")) != "new" || result.Target != "/real" {
 		t.Errorf("through a link: %+v, %v", result, err)
 	}
-	if attrs, _ := b.server.Files.Lstat("/link"); wire.FileMode(attrs.Permissions)&fs.ModeSymlink == 0 {
+	if attrs, _ := b.server.Files.Lstat("/link"); wire.FileMode(
+		attrs.Permissions)&fs.ModeSymlink == 0 {
 		t.Error("the remote link is gone")
 	}
 	b.local("here", []byte("old"))
@@ -303,7 +304,8 @@ func TestServerWithoutPosixRename(t *testing.T) {
 
 func TestRenameThatFailsKeepsTheData(t *testing.T) {
 	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{
-		On: wire.TypeExtended, Extension: wire.ExtPosixRename, Do: sftptest.Refuse(wire.PermissionDenied, ""),
+		On: wire.TypeExtended, Extension: wire.ExtPosixRename,
+		Do: sftptest.Refuse(wire.PermissionDenied, ""),
 	}}}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/target", []byte("old"))
 	result, err := b.job(upload, b.local("source", []byte("new")), "/target")
@@ -370,7 +372,9 @@ func TestLimitedProgress(t *testing.T) {
 		for _, direction := range []way{upload, download} {
 			for _, tree := range []bool{false, true} {
 				t.Run(fmt.Sprint(rate, " ", direction, " tree ", tree), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { limitedProgress(t, rate, direction, tree) })
+					synctest.Test(t, func(t *testing.T) {
+						limitedProgress(t, rate, direction, tree)
+					})
 				})
 			}
 		}
@@ -401,7 +405,8 @@ func limitedProgress(t *testing.T, rate int64, direction way, tree bool) {
 	var err error
 	if tree {
 		var s transfer.Summary
-		job := treeJob{Host: b.host, Direction: direction, Options: o, Source: source, Target: target}
+		job := treeJob{Host: b.host, Direction: direction, Options: o, Source: source,
+			Target: target}
 		s, err = job.Run(t.Context())
 		took = s.Elapsed
 	} else {
@@ -466,7 +471,8 @@ func TestSecondReadIsShown(t *testing.T) {
 								t.Errorf("it finishes with %d bytes", e.Bytes)
 							}
 						}
-						if e.Bytes != before.Bytes || e.Checked != before.Checked || tree && e.Finishing {
+						if e.Bytes != before.Bytes || e.Checked != before.Checked ||
+							tree && e.Finishing {
 							silent = max(silent, e.Elapsed-said)
 							said = e.Elapsed
 						}
@@ -476,8 +482,10 @@ func TestSecondReadIsShown(t *testing.T) {
 						checked = max(checked, e.Checked)
 						before = e
 					}
-					job := treeJob{Host: b.host, Direction: test.direction, Source: source, Target: target,
-						Options: transfer.Options{RateLimit: rate, Verify: test.verify, Events: event}}
+					job := treeJob{Host: b.host, Direction: test.direction, Source: source,
+						Target: target,
+						Options: transfer.Options{RateLimit: rate, Verify: test.verify,
+							Events: event}}
 					began := time.Now()
 					if _, err := job.Run(t.Context()); err != nil {
 						t.Fatal(err)
@@ -490,7 +498,8 @@ func TestSecondReadIsShown(t *testing.T) {
 						t.Errorf("for %v there was no news", silent)
 					}
 					if finishing < 25 || !tree && checked < size*3/4 {
-						t.Errorf("it was told %d times that it is checked, up to %d of %d bytes", finishing,
+						t.Errorf("it was told %d times that it is checked, up to %d of %d bytes",
+							finishing,
 							checked, size)
 					}
 				})

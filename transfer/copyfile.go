@@ -10,7 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/quirks"
 )
 
 // A fileCopy copies one file, alone or as part of a tree.
@@ -55,7 +56,7 @@ type tries struct {
 	found    int64    // where the first attempt continued from
 	poured   *facts   // the source as it was when the Writer was given data
 	delta    bool     // some of it came from the old file, so it must be verified
-	progress [2]pool.Progress
+	progress [2]pools.Progress
 	doubt    *doubt  // about a source on a host
 	again    reread  // for verifying and checking
 	passed   *passed // everything that was read, nil unless needed
@@ -329,7 +330,8 @@ func (c *fileCopy) isSmall() bool {
 // kept reports whether the target is already up to date.
 func (c *fileCopy) kept(in input, out output) bool {
 	before := out.at().info
-	if c.tree == nil || c.tree.sync != nil || !c.options.Resume || before == nil || !before.Mode().IsRegular() {
+	if c.tree == nil || c.tree.sync != nil || !c.options.Resume || before == nil ||
+		!before.Mode().IsRegular() {
 		return false
 	}
 	return sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
@@ -345,7 +347,7 @@ func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
 
 // placement decides whether a target is written under a temporary name and renamed, or in place. It
 // remembers what the target refuses, so that thousands of files need not each find out.
-type placement struct{ quirks *pool.Quirks }
+type placement struct{ quirks *quirks.Quirks }
 
 // atomic reports whether to try a temporary name, given what is known about the target and the
 // directory. PlaceAtomic always tries.

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,21 +23,21 @@ import (
 // because its source is empty. Everything was copied.
 var ErrDeletionRefused = errors.New("nothing was deleted")
 
-// ReasonExtra says why Sync deletes an entry: the source does not have it.
-const ReasonExtra Reason = "extra"
-
 // extras are entries that the target has and the source does not. They are found while the tree is
 // walked, and deleted when everything else is done. If there are many, the list is kept on disk.
 type extras struct {
 	sync    *syncing
 	files   spill // records: a directory's path below the target, then names in it
 	touched spill // records: path and attributes of a directory that loses something
+	opened  spill // records: path and earlier mode of a directory that had to be opened
 	found   atomic.Int64
 	held    atomic.Int64 // files and links at the target, extra or not
+	began   bool         // deleting was not refused
 
-	mu   sync.Mutex
-	dirs []*spill // paths of extra directories, by depth
-	late []*entry // waiting until the directory in their way is gone
+	mu    sync.Mutex
+	dirs  []*spill        // paths of extra directories, by depth
+	late  []*entry        // waiting until the directory in their way is gone
+	stays map[string]bool // paths of those that a dry run knows will not be empty
 }
 
 const (
@@ -53,6 +54,7 @@ const (
 func (x *extras) close() {
 	x.files.close()
 	x.touched.close()
+	x.opened.close()
 	for _, s := range x.dirs {
 		s.close()
 	}
@@ -73,7 +75,11 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	s, t := x.sync, d.tree
 	batch := []string{d.rel}
 	err := s.dst.entries(d, func() {}, func(name string, f *facts) error {
-		if s.filter.excludes(d, name, f.mode.IsDir()) || !extra(name) {
+		if s.filter.excludes(d, name, f.mode.IsDir()) {
+			x.stay(d)
+			return nil
+		}
+		if !extra(name) {
 			return nil
 		}
 		if err := localfs.CheckForeignName(name); err != nil {
@@ -105,6 +111,22 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	}
 }
 
+// stay records that an extra directory contains something excluded, so that a dry run does not
+// announce its deletion.
+func (x *extras) stay(d *directory) {
+	if !x.sync.tree.options.DryRun {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.stays == nil {
+		x.stays = make(map[string]bool)
+	}
+	for ; d != nil && d.extra && !x.stays[d.rel]; d = d.parent {
+		x.stays[d.rel] = true
+	}
+}
+
 // addDir records an extra directory and queues it for listing.
 func (x *extras) addDir(in *directory, name string) error {
 	t := in.tree
@@ -133,7 +155,7 @@ func (x *extras) postpone(e *entry) {
 	if err == nil && len(x.late) == mostLate {
 		err = errDirectoryInWay
 	}
-	if err == nil && !t.options.DryRun {
+	if err == nil {
 		e.dir.pending.Add(1)
 		x.late = append(x.late, e)
 	}
@@ -147,9 +169,6 @@ func (x *extras) postpone(e *entry) {
 		t.counts.planned.bytes.Add(max(0, e.facts.size))
 	}
 	e.handed = true
-	if t.options.DryRun {
-		t.plan(e)
-	}
 }
 
 // mayDelete returns an error if deleting is refused.
@@ -166,7 +185,8 @@ func (x *extras) mayDelete() error {
 	case most > 0 && n > most:
 		return refuse("%d files would be, more than the %d that --max-delete allows", n, most)
 	case most <= 0 && n > fewDeleted && 2*n > held:
-		return refuse("%d of its %d files would be, more than half; --max-delete %d allows it", n, held, n)
+		return refuse("%d of its %d files would be, more than half; --max-delete %d allows it", n,
+			held, n)
 	}
 	return nil
 }
@@ -181,26 +201,29 @@ func (x *extras) delete() bool {
 		return true
 	}
 	if t.failed() {
-		t.warn(t.route.Source, t.root.target, "nothing was deleted, because not everything was read and copied")
+		t.warn(t.route.Source, t.root.target,
+			"nothing was deleted, because not everything was read and copied")
 		return false
 	}
 	if err := x.mayDelete(); err != nil {
 		t.failFirst(err)
 		return false
 	}
+	x.began = true
 	s.dst.ready()
 	x.each(&x.files, deleteDirs, func(fields []string) {
 		d := s.place(fields[0])
-		defer t.dst.leave(d)
+		defer d.leave()
 		var work errgroup.Group
 		work.SetLimit(deleteFiles)
+		open := x.opener(d)
 		if !x.plan(d, fields[1:]) {
 			if err := s.dst.unmoved(d); err != nil {
 				t.failDeleting(d.target, err)
 				return
 			}
 			for _, name := range fields[1:] {
-				work.Go(func() error { x.remove(d, name, false); return nil })
+				work.Go(func() error { x.remove(d, name, false, open); return nil })
 			}
 		}
 		work.Wait()
@@ -208,19 +231,21 @@ func (x *extras) delete() bool {
 	for depth := len(x.dirs) - 1; depth >= 0; depth-- {
 		x.each(x.dirs[depth], deleteDirs*deleteFiles, func(fields []string) {
 			d := s.place(path.Dir(fields[0]))
-			defer t.dst.leave(d)
+			defer d.leave()
 			if names := []string{path.Base(fields[0])}; !x.plan(d, names) {
 				err := s.dst.unmoved(d)
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
 					t.failDeleting(d.target, err)
 				} else if err == nil {
-					x.remove(d, names[0], true)
+					x.remove(d, names[0], true, x.opener(d))
 				}
 			}
 		})
 	}
 	return !t.failed()
 }
+
+const directoryStays = "the directory is not deleted: it contains excluded or new files"
 
 // each calls do for each record, up to most at once.
 func (x *extras) each(records *spill, most int, do func(fields []string)) {
@@ -247,39 +272,72 @@ func (x *extras) plan(d *directory, names []string) bool {
 		return false
 	}
 	for _, name := range names {
+		target := t.dst.join(d.target, name)
+		if x.stays[path.Join(d.rel, name)] {
+			t.warn("", target, directoryStays)
+			continue
+		}
 		t.counts.sync.deleted.Add(1)
-		t.tell(&Event{Kind: Planned, Route: Route{Target: t.dst.join(d.target, name)}, Size: -1,
-			Reason: ReasonExtra})
+		t.tell(&Event{Kind: Planned, Route: Route{Target: target}, Size: -1, Reason: ReasonExtra})
 	}
 	return true
 }
 
-// remove deletes a file or an emptied directory, or moves a file to the backup directory.
-func (x *extras) remove(d *directory, name string, dir bool) {
+// opener returns a function that gives the owner of a directory all permissions, once. A directory
+// that stays gets its mode back, or the source's, from finishTouched.
+func (x *extras) opener(d *directory) func() error {
+	return sync.OnceValue(func() error {
+		was, changed, err := x.sync.dst.openDir(d)
+		if changed && d.parent != nil {
+			x.opened.add(d.rel, fmt.Sprint(uint32(was)))
+		}
+		return err
+	})
+}
+
+// remove deletes a file or an emptied directory, or moves a file to the backup directory. If that
+// is refused it opens the directory they are in, which may be read-only.
+func (x *extras) remove(d *directory, name string, dir bool, open func() error) {
 	s, t := x.sync, d.tree
 	if t.ctx.Err() != nil {
 		return
 	}
 	target := t.dst.join(d.target, name)
 	err := s.clear(d, name, dir)
+	if errors.Is(err, fs.ErrPermission) && open() == nil {
+		err = s.clear(d, name, dir)
+	}
 	switch {
 	case err == nil:
 		t.counts.sync.deleted.Add(1)
 		t.tell(&Event{Kind: Deleted, Route: Route{Target: target}, Size: -1, Reason: ReasonExtra})
 	case errors.Is(err, fs.ErrNotExist): // something else was faster
 	case dir && s.holds(d, name):
-		t.warn("", target, "the directory is not deleted: it contains excluded or new files")
+		t.warn("", target, directoryStays)
 	default:
 		t.failDeleting(target, err)
 	}
 }
 
-// finishTouched restores the times of directories that lost entries.
+// finishTouched restores the permissions of directories that were opened, then the source's times
+// and permissions of those that lost entries.
 func (x *extras) finishTouched() {
 	s, t := x.sync, x.sync.tree
+	x.each(&x.opened, deleteDirs, func(fields []string) {
+		d := s.place(fields[0])
+		defer d.leave()
+		var was uint32
+		if _, err := fmt.Sscan(fields[1], &was); err != nil {
+			return
+		}
+		if err := s.dst.restoreDir(d, fs.FileMode(was)); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
+			t.fail("", d.source, d.target, err)
+		}
+	})
 	x.each(&x.touched, deleteDirs, func(fields []string) {
 		d := s.place(fields[0])
-		defer t.dst.leave(d)
+		defer d.leave()
 		if d == t.root {
 			d.touched.Store(true)
 			if s.lock != nil { // the last thing to go; a read-only directory would keep it
@@ -303,7 +361,8 @@ func (r *treeReport) failDeleting(target string, err error) {
 
 // packFacts encodes a directory's attributes as text.
 func packFacts(f *facts) string {
-	return fmt.Sprintln(uint32(f.mode), f.hasMode, f.mtime.UnixNano(), f.atime.UnixNano(), f.hasTimes,
+	return fmt.Sprintln(uint32(f.mode), f.hasMode, f.mtime.UnixNano(), f.atime.UnixNano(),
+		f.hasTimes,
 		f.owner.UID, f.owner.GID, f.owner.Known)
 }
 
@@ -322,7 +381,7 @@ func unpackFacts(text string, f *facts) error {
 func (t localMirror) ready() {}
 
 func (t localMirror) unmoved(d *directory) error {
-	in, release, err := t.roots.use(d, t.within(d))
+	in, release, err := t.use(d)
 	if err != nil {
 		return err
 	}
@@ -422,32 +481,25 @@ func (t *remoteTarget) lookUnmoved(client *usftp.Client, d *directory) (fs.FileI
 	if err != nil {
 		return nil, err
 	}
-	real, err := client.RealPath(d.target)
-	if err != nil {
-		return nil, err
-	}
-	info, err := client.Lstat(d.target)
-	if err == nil && (real != path.Join(root, d.rel) || !info.IsDir()) {
+	looked := client.Async().Lstat(d.target)
+	real, realErr := client.RealPath(d.target)
+	info, err := looked.Wait()
+	if err = cmp.Or(realErr, err); err == nil && (real != path.Join(root, d.rel) || !info.IsDir()) {
 		err = errLinkInWay
 	}
 	return info, err
 }
 
 // realRoot caches the target's real path.
-type realRoot struct {
-	mu   sync.Mutex
-	path string
-}
+type realRoot struct{ path atomic.Pointer[string] }
 
 func (r *realRoot) of(client *usftp.Client, root string) (string, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.path != "" {
-		return r.path, nil
+	if known := r.path.Load(); known != nil {
+		return *known, nil
 	}
 	real, err := client.RealPath(root)
 	if err == nil {
-		r.path = real
+		r.path.Store(&real)
 	}
 	return real, err
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/wire"
 )
@@ -75,7 +76,8 @@ const (
 )
 
 // errNoDelta reports that the copy must be made without a delta.
-var errNoDelta = errors.New("the file assembled from the old one and the changes differs from the source")
+var errNoDelta = errors.New(
+	"the file assembled from the old one and the changes differs from the source")
 
 // errNotWorth ends the search for common parts.
 var errNotWorth = errors.New("the old and the new file have too little in common")
@@ -133,7 +135,7 @@ func (s *session) worthDelta(c *fileCopy, size, old int64) bool {
 	case size < leastDelta || old < size/leastCommon:
 		return false
 	}
-	rate := s.conn.Rate()
+	rate := pools.OfConn(s.conn).Rate()
 	if limit := c.options.RateLimit; limit > 0 && (rate == 0 || float64(limit) < rate) {
 		rate = float64(limit)
 	}
@@ -349,7 +351,8 @@ func (d *delta) prove(name string, f *usftp.File, complete func() int64) *proof 
 		asked.SetLimit(provenAtOnce)
 		for i := range p.sums {
 			off := int64(i) * piece
-			what := usftp.CheckFile{Algorithms: []string{hostName(d.algorithm)}, Offset: off, Length: piece}
+			what := usftp.CheckFile{Algorithms: []string{hostName(d.algorithm)}, Offset: off,
+				Length: piece}
 			if i == len(p.sums)-1 {
 				what.Length = 0 // a longer file differs
 			}
@@ -489,7 +492,7 @@ func (d *delta) openTarget(o *remoteOutput) (old, to, written *usftp.File, err e
 // lostWith returns err if the connection is lost, otherwise nil: then err only means that there is
 // no delta.
 func (s *session) lostWith(err error) error {
-	if s.lost() || s.conn == nil {
+	if s.lost() {
 		return err
 	}
 	return nil

@@ -56,8 +56,12 @@ var edits = map[string]func(r *rand.Rand, data []byte) []byte{
 		}
 		return data
 	},
-	"truncate": func(r *rand.Rand, data []byte) []byte { return data[:len(data)-1-r.Intn(len(data)/2)] },
-	"append":   func(r *rand.Rand, data []byte) []byte { return append(data, random(1+r.Intn(1<<20))...) },
+	"truncate": func(r *rand.Rand, data []byte) []byte {
+		return data[:len(data)-1-r.Intn(len(data)/2)]
+	},
+	"append": func(r *rand.Rand, data []byte) []byte {
+		return append(data, random(1+r.Intn(1<<20))...)
+	},
 	"swap halves": func(_ *rand.Rand, data []byte) []byte {
 		return append(bytes.Clone(data[len(data)/2:]), data[:len(data)/2]...)
 	},
@@ -118,7 +122,8 @@ func TestDeltaIsTheSameAsACopy(t *testing.T) {
 						t.Fatalf("%d bytes arrived, which are not the source's %d: %v", len(got),
 							len(fresh), err)
 					}
-					if result.Bytes != int64(len(fresh)) || result.Verified != transfer.VerifiedByHash {
+					if result.Bytes != int64(len(fresh)) ||
+						result.Verified != transfer.VerifiedByHash {
 						t.Errorf("%+v", result)
 					}
 					if name == "nothing" && result.Reused != int64(len(fresh)) ||
@@ -196,7 +201,8 @@ func changeLists(change func(list []wire.Chunk)) func(packet []byte) [][]byte {
 	return func(packet []byte) [][]byte {
 		kind, id, body, err := wire.ParseHeader(packet)
 		var reply wire.ChunksReply
-		if err != nil || kind != wire.TypeExtendedReply || reply.Parse(body) != nil || reply.Len() < 2 {
+		if err != nil || kind != wire.TypeExtendedReply || reply.Parse(body) != nil ||
+			reply.Len() < 2 {
 			return [][]byte{packet}
 		}
 		list := slices.Collect(reply.All())
@@ -395,13 +401,16 @@ func rsyncSends(t *testing.T, old, fresh []byte) int64 {
 			t.Fatal(err)
 		}
 	}
-	out, err := exec.Command(path, "--no-whole-file", "--ignore-times", "--stats", from, to).CombinedOutput()
+	out, err := exec.Command(path, "--no-whole-file", "--ignore-times", "--stats", from,
+		to).CombinedOutput()
 	if err != nil {
 		t.Fatalf("rsync: %v: %s", err, out)
 	}
 	sum := int64(0)
-	for _, m := range regexp.MustCompile(`Total bytes (?:sent|received): ([0-9,.]+)`).FindAllSubmatch(out, -1) {
-		n, err := strconv.ParseInt(strings.NewReplacer(",", "", ".", "").Replace(string(m[1])), 10, 64)
+	for _, m := range regexp.MustCompile(
+		`Total bytes (?:sent|received): ([0-9,.]+)`).FindAllSubmatch(out, -1) {
+		n, err := strconv.ParseInt(strings.NewReplacer(",", "", ".", "").Replace(string(m[1])), 10,
+			64)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
 )
@@ -25,15 +27,15 @@ func TestDeltaResumedAtItsEnd(t *testing.T) {
 				stop := errors.New("enough")
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				var finishing, lost atomic.Bool
+				var finishing, lost, again atomic.Bool
 				host, _, far := deltaHost(t, func(packet []byte) [][]byte {
 					kind, _, body, err := wire.ParseHeader(packet)
 					var list wire.ChunksReply
 					hashed := bytes.HasPrefix(body[min(len(body), 4):], []byte("sha256")) ||
 						bytes.HasPrefix(body[min(len(body), 4):], []byte("blake3"))
 					if err == nil && kind == wire.TypeExtendedReply && hashed &&
-						list.Parse(body) != nil && !lost.Swap(true) {
-						return nil // the answer to the only check-file
+						list.Parse(body) != nil && !again.Load() && !lost.Swap(true) {
+						return nil // the answer to the only check-file of the first run
 					}
 					return [][]byte{packet}
 				})
@@ -51,15 +53,18 @@ func TestDeltaResumedAtItsEnd(t *testing.T) {
 						cancel(stop)
 					}
 				}
-				if _, err := j.Run(ctx); !errors.Is(err, stop) || errors.Is(err, transfer.ErrVerify) {
+				if _, err := j.Run(ctx); !errors.Is(err, stop) ||
+					errors.Is(err, transfer.ErrVerify) {
 					t.Errorf("it ended with: %v", err)
 				}
+				again.Store(true) // the first run may have ended before it asked
 				j.Options.Events = nil
 				result, err := j.Run(t.Context())
 				if got, _ := os.ReadFile(stored); err != nil || !bytes.Equal(got, fresh) {
 					t.Errorf("what arrived is not the source: %v", err)
 				}
-				if result.Resumed != int64(len(fresh)) || (hash != "") != (len(result.Hash.Sum) > 0) {
+				if result.Resumed != int64(len(fresh)) ||
+					(hash != "") != (len(result.Hash.Sum) > 0) {
 					t.Errorf("%+v", result)
 				}
 			})
@@ -90,5 +95,55 @@ func TestDeltaOfSourceThatShrinks(t *testing.T) {
 	}
 	if got, _ := os.ReadFile(stored); !bytes.Equal(got, old) {
 		t.Error("the old file has changed")
+	}
+}
+
+// TestDeltaIsContinuedByHashOnly: a run that finds what a delta left, but a host that no longer
+// hashes, starts over. The end of what is there proves nothing about parts of the old file.
+func TestDeltaIsContinuedByHashOnly(t *testing.T) {
+	for _, direction := range []way{upload, download} {
+		t.Run(fmt.Sprint(direction), func(t *testing.T) {
+			host, far := ourHost(t)
+			old := random(12 << 20)
+			fresh := append(bytes.Clone(old[:6<<20]), noiseOf(3, 6<<20)...)
+			source, target, stored := deltaFiles(t, direction, far, fresh, old)
+			stop := errors.New("enough")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			j := copyJob{Host: host, Direction: direction, Source: source, Target: target}
+			always(&j)
+			j.Options.Journal, j.Options.Resume = filepath.Join(t.TempDir(), "journal"), true
+			j.Options.RateLimit = 4 << 20
+			j.Options.SetProgressEvery(1e6)
+			j.Options.Events = func(e transfer.Event) {
+				if e.Kind == transfer.Progress && e.Bytes > 7<<20 {
+					cancel(stop)
+				}
+			}
+			result, err := j.Run(ctx)
+			if !errors.Is(err, stop) || result.LeftBehind == "" {
+				t.Fatalf("it left %q behind and ended with %v", result.LeftBehind, err)
+			}
+			left := filepath.Join(filepath.Dir(stored), filepath.Base(result.LeftBehind))
+			f, err := os.OpenFile(left, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.WriteAt([]byte("wrong"), 1<<20); err != nil {
+				t.Fatal(err)
+			}
+			f.Close()
+			j.Options.RateLimit, j.Options.Events = 0, nil
+			j.Host = hostOver(t, far, func(files *osfs.FS) server.FS { return files },
+				[]string{"check-file-handle", "check-file-name"})
+			result, err = j.Run(t.Context())
+			if got, _ := os.ReadFile(stored); err != nil || !bytes.Equal(got, fresh) {
+				t.Errorf("what arrived is not the source: %v", err)
+			}
+			if result.Resumed != 0 {
+				t.Errorf("it went on from %d", result.Resumed)
+			}
+			nothingIn(t, "litter", filepath.Dir(stored), "old", "new")
+		})
 	}
 }

@@ -51,7 +51,8 @@ func (d *delta) remote(f *usftp.File) lister {
 				return
 			}
 			for c, err := range f.WithContext(ctx).Chunks(usftp.ListChunks{
-				Algorithm: hostName(d.algorithm), Shortest: shortest, Offset: from, Length: to - from}) {
+				Algorithm: hostName(d.algorithm), Shortest: shortest, Offset: from,
+				Length: to - from}) {
 				if !yield(chunk{c.Offset, int32(c.Length), c.Sum}, err) {
 					return
 				}
@@ -133,21 +134,18 @@ func (l *listing) fill(chunks iter.Seq2[chunk, error]) (err error) {
 }
 
 // wait waits until the chunks reach an offset and are at least so many, or until the list has
-// ended. ended is set if there will be no more.
-func (l *listing) wait(to int64, count int) (chunks []chunk, ended bool, err error) {
+// ended.
+func (l *listing) wait(to int64, count int) ([]chunk, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !l.ended && (l.to < to || len(l.chunks) < count) {
 		l.changed.Wait()
 	}
-	return l.chunks, l.ended, l.err
+	return l.chunks, l.err
 }
 
 // all waits for the end.
-func (l *listing) all() ([]chunk, error) {
-	chunks, _, err := l.wait(math.MaxInt64, math.MaxInt)
-	return chunks, err
-}
+func (l *listing) all() ([]chunk, error) { return l.wait(math.MaxInt64, math.MaxInt) }
 
 // A plan is the extents of the new file, in order and without gaps. Copying begins while it is
 // still being made.
@@ -269,7 +267,8 @@ func (d *delta) plan(from, to int64, fresh, old lister, oldSize int64) (*plan, e
 	p := newPlan(cancel)
 	m := &matcher{d: d, ctx: ctx, plan: p, lister: [2]lister{fresh, old}, from: from, to: to,
 		oldFrom: from, oldTo: max(from, min(from+deltaWindow, oldSize)),
-		ready: make(chan (<-chan []extent), refinements), refining: make(chan struct{}, refinements)}
+		ready:    make(chan (<-chan []extent), refinements),
+		refining: make(chan struct{}, refinements)}
 	for i, end := range []int64{to, m.oldTo} {
 		l := newListing(int(min(mostChunks, max(0, end-from)/int64(d.shortest)+16)))
 		m.lists[i] = l
@@ -324,11 +323,11 @@ func (m *matcher) match() error {
 	fresh, old := m.lists[0], m.lists[1]
 	always := m.d.copy.options.Delta == DeltaAlways
 	if !always {
-		first, _, err := fresh.wait(0, sampleChunks)
+		first, err := fresh.wait(0, sampleChunks)
 		if err != nil {
 			return err
 		}
-		others, _, err := old.wait(0, sampleChunks)
+		others, err := old.wait(0, sampleChunks)
 		if err != nil {
 			return err
 		}
@@ -342,11 +341,11 @@ func (m *matcher) match() error {
 	taken := 0        // chunks of the new file
 	for at := m.from; at < m.to; {
 		end := min(at+step, m.to)
-		chunks, _, err := fresh.wait(end, 0)
+		chunks, err := fresh.wait(end, 0)
 		if err != nil {
 			return err
 		}
-		others, _, err := old.wait(min(end+shift+step, m.oldTo), 0)
+		others, err := old.wait(min(end+shift+step, m.oldTo), 0)
 		if err != nil {
 			return err
 		}

@@ -21,11 +21,12 @@ func TestDeltaFindsWhatMoved(t *testing.T) {
 		fresh []byte
 		sent  int // at most, besides what is around each change
 	}{
-		"halves swapped":     {slices.Concat(old[size/2:], old[:size/2]), 0},
-		"most cut off":       {old[3*size/4:], 0},
-		"half inserted":      {slices.Concat(noiseOf(12, size/2), old), size / 2},
-		"the last in front":  {slices.Concat(old[size-200_000:], old), 200_000},
-		"the middle is gone": {slices.Concat(old[:size/2], noiseOf(13, size/4), old[3*size/4:]), size / 4},
+		"halves swapped":    {slices.Concat(old[size/2:], old[:size/2]), 0},
+		"most cut off":      {old[3*size/4:], 0},
+		"half inserted":     {slices.Concat(noiseOf(12, size/2), old), size / 2},
+		"the last in front": {slices.Concat(old[size-200_000:], old), 200_000},
+		"the middle is gone": {slices.Concat(old[:size/2], noiseOf(13, size/4), old[3*size/4:]),
+			size / 4},
 	} {
 		for _, direction := range []way{upload, download} {
 			t.Run(fmt.Sprintf("%s, %v", name, direction), func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/private"
-	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/quirks"
 )
 
 // doubt concerns a source on a host that was written to just before it was read. SFTP's times are
@@ -28,7 +29,7 @@ import (
 // shows neither (or is behind by more than mostBehind).
 type doubt struct {
 	first   *usftp.FileStat // as first seen
-	clock   *pool.Clock     // the host's; nil if it does not matter or cannot be known
+	clock   *quirks.Clock   // the host's; nil if it does not matter or cannot be known
 	suspect bool            // the second of its mtime may not be over
 	shared  bool            // other copies may have read parts of it
 	began   time.Time
@@ -66,7 +67,7 @@ func newDoubt(s *session, stat *usftp.FileStat) *doubt {
 	d := &doubt{first: stat, began: now, suspect: !stat.ModTime().Before(now.Add(-doubtFor))}
 	d.bound.Store(math.MaxInt64)
 	if !d.suspect && d.young() && private.OfClient(s.client).WorksInOrder() { // as OpenSSH's does
-		d.clock = &s.host.Quirks.Clock
+		d.clock = &s.quirks().Clock
 		d.clock.Ask(s.client)
 	}
 	return d
@@ -133,7 +134,7 @@ func (d *doubt) watch(ends *ends, position func() int64) (stop func()) {
 		for _, s := range ends.all() {
 			ahead += mostAsked
 			if s.host.Pool != nil {
-				others, _ := s.host.Pool.Sessions()
+				others, _ := pools.OfPool(s.host.Pool).Sessions()
 				ahead += int64(len(others)) * mostAsked
 			}
 		}

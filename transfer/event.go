@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -19,7 +20,7 @@ const (
 	Progress Kind = "progress" // Bytes have arrived so far
 	Retried  Kind = "retried"  // the lost connection will be replaced after Wait; Err, Message
 	Note     Kind = "note"     // Message says how it is done, where that may surprise
-	Warning  Kind = "warning"  // Message says what is wrong or was left behind, though nothing failed
+	Warning  Kind = "warning"  // Message says what is wrong or is left, though nothing failed
 	Done     Kind = "done"     // Bytes, Elapsed and the Outcome are final
 	Failed   Kind = "failed"   // Err and Message say why; LeftBehind
 
@@ -96,10 +97,11 @@ func (j *job) tell(e *Event) {
 // fileReport tells the user what becomes of one file.
 type fileReport struct {
 	c        *fileCopy
-	activity *activity                    // of a large file in a tree, nil before its first sign
-	checked  atomic.Pointer[func() int64] // how far it has been checked, nil if it is not being checked
-	mu       sync.Mutex                   // held while an event is passed on; guards started
-	started  bool                         // reported as started
+	activity *activity // of a large file in a tree, nil before its first sign
+	// how far it has been checked, nil if it is not being checked
+	checked atomic.Pointer[func() int64]
+	mu      sync.Mutex // held while an event is passed on; guards started
+	started bool       // reported as started
 }
 
 // tell reports an event of the file.
@@ -155,7 +157,8 @@ func (r *fileReport) tellEnd(err error) {
 
 //go:noinline
 func (r *fileReport) tellKept() {
-	r.c.tell(&Event{Kind: Kept, Size: r.c.entry.facts.size, Outcome: Outcome{Hash: r.c.hashing.hash}})
+	r.c.tell(&Event{Kind: Kept, Size: r.c.entry.facts.size,
+		Outcome: Outcome{Hash: r.c.hashing.hash}})
 }
 
 // watch reports progress, counts it for reconnecting, and records it in the journal until stop is
@@ -165,7 +168,7 @@ func (r *fileReport) watch(position func() int64) (stop func()) {
 	stops := []func(){c.journal.markProgress(c, position), r.report(position),
 		c.tries.doubt.watch(&c.ends, position)}
 	for i, s := range c.ends.all() {
-		stops = append(stops, s.conn.Follow(&c.tries.progress[i], position))
+		stops = append(stops, pools.OfConn(s.conn).Follow(&c.tries.progress[i], position))
 	}
 	return func() {
 		for _, stop := range stops {
@@ -190,7 +193,8 @@ func (r *fileReport) report(position func() int64) (stop func()) {
 
 // at returns the file's position after bytes bytes.
 func (r *fileReport) at(bytes int64) Position {
-	return Position{Bytes: bytes, Resumed: min(r.c.tries.found, bytes), Elapsed: time.Since(r.c.began)}
+	return Position{Bytes: bytes, Resumed: min(r.c.tries.found, bytes),
+		Elapsed: time.Since(r.c.began)}
 }
 
 // finishing reports progress after all bytes have arrived, until stop is called.

@@ -376,3 +376,43 @@ func ExampleCheck() {
 	// two differs
 	// 1 of 3 match: true
 }
+
+// Filters have rsync's syntax; the first rule that matches decides. What they exclude is neither
+// copied nor deleted.
+func ExampleAppendFilter() {
+	host, disconnect := exampleHost("host")
+	defer disconnect()
+	dir := exampleDir()
+	defer os.RemoveAll(dir)
+	var rules []transfer.FilterRule
+	rules = transfer.AppendFilter(rules, "+ /one", false)
+	rules = transfer.AppendFilter(rules, "*", false)
+	summary, err := transfer.Sync(context.Background(), transfer.Remote(host, "/site"),
+		transfer.Local(filepath.Join(dir, "data")), transfer.SyncOptions{Filter: rules})
+	fmt.Println(summary.Files, err)
+	// Output: 1 <nil>
+}
+
+// A program that is told what changes, by inotify for example, need not compare the whole tree.
+func ExampleSyncWithin() {
+	host, disconnect := exampleHost("host")
+	defer disconnect()
+	dir := exampleDir()
+	defer os.RemoveAll(dir)
+	sync := func(within *transfer.SyncWithin) {
+		_, err := transfer.Sync(context.Background(), transfer.Remote(host, "/site"),
+			transfer.Local(dir), transfer.SyncOptions{Within: within})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	sync(nil)
+	os.Rename(filepath.Join(dir, "data"), filepath.Join(dir, "archive"))
+	os.WriteFile(filepath.Join(dir, "new"), []byte("new"), 0o644)
+	sync(&transfer.SyncWithin{
+		Dirs:    map[string]bool{".": true},
+		Renames: []transfer.SyncRename{{From: "data", To: "archive"}},
+	})
+	fmt.Println(host.Client.Glob("/site/*"))
+	// Output: [/site/archive /site/new] <nil>
+}

@@ -5,6 +5,13 @@ import (
 	"time"
 )
 
+// LockName is the name of the lock's file, and LockStale is how long a lock that is not renewed
+// keeps others out.
+const (
+	LockName  = lockName
+	LockStale = lockStale
+)
+
 // Held returns how many bytes a Shared's blocks hold.
 func (s *Shared) Held() int64 { return s.pool.Out() }
 

@@ -40,7 +40,8 @@ func (f *facts) told(stat *usftp.FileStat) {
 	if stat == nil {
 		return
 	}
-	f.hasMode, f.hasTimes, f.mtime, f.atime = stat.HasMode(), stat.HasTimes(), stat.ModTime(), stat.AccessTime()
+	f.hasMode, f.hasTimes, f.mtime, f.atime = stat.HasMode(), stat.HasTimes(), stat.ModTime(),
+		stat.AccessTime()
 	f.owner = localfs.Owner{UID: int(stat.UID), GID: int(stat.GID), Known: stat.HasOwner()}
 	if stat.HasMode() {
 		f.mode = stat.FileMode()
@@ -86,6 +87,11 @@ func (f *facts) times() (atime, mtime time.Time) {
 		return t
 	}
 	return past(f.atime), past(f.mtime)
+}
+
+// nearest returns the time closest to t that SFTP has.
+func nearest(t time.Time) time.Time {
+	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)
 }
 
 // unchanged compares a source as it was before reading with what it is afterwards, and with how

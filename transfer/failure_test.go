@@ -56,7 +56,8 @@ func TestFailures(t *testing.T) {
 			is:     syscall.ENOSPC, says: "no space left on far"},
 		"write refused": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite,
 			Skip: 2, Do: sftptest.Refuse(wire.PermissionDenied, "quota")}}},
-			direction: up, source: "source", target: "/target", is: fs.ErrPermission, says: `on far: permission denied (the server says "quota")`},
+			direction: up, source: "source", target: "/target", is: fs.ErrPermission,
+			says: `on far: permission denied (the server says "quota")`},
 		"close fails": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeClose,
 			Do: sftptest.Fail(wire.Failure, "object store is away")}}},
 			direction: up, source: "source", target: "/target", says: "object store is away"},
@@ -65,7 +66,8 @@ func TestFailures(t *testing.T) {
 			direction: down, source: "/source", target: "target", says: "I/O error"},
 		"read with no data": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead,
 			Skip: 2, Do: sftptest.ZeroData()}}},
-			direction: down, source: "/source", target: "target", says: "answered READ with no data"},
+			direction: down, source: "/source", target: "target",
+			says: "answered READ with no data"},
 		"shrinks up": {direction: up, source: "shrinking", target: "/target",
 			is: transfer.ErrSourceChanged, says: "it shrank"},
 		"grows up": {direction: up, source: "growing", target: "/target",
@@ -76,7 +78,8 @@ func TestFailures(t *testing.T) {
 			is: transfer.ErrSourceChanged, says: "it grew"},
 		"closes midway": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead,
 			Do: sftptest.Hangup()}}},
-			direction: down, source: "/source", target: "target", says: "the server closed the SFTP connection"},
+			direction: down, source: "/source", target: "target",
+			says: "the server closed the SFTP connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, test.script, sftptest.LinkConfig{})

@@ -34,7 +34,8 @@ func newPatterns(texts []string) (all []pattern, err error) {
 			case err != nil || element == "":
 				return nil, fmt.Errorf("%q is not a valid pattern", text)
 			case element == "." || element == "..": // else everything would be copied
-				return nil, fmt.Errorf("%q matches nothing: paths in the tree have no %q", text, element)
+				return nil, fmt.Errorf("%q matches nothing: paths in the tree have no %q", text,
+					element)
 			}
 		}
 		all = append(all, p)

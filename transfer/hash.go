@@ -340,6 +340,9 @@ func newHashPipe(all digests, present int64, open reopen, pool *sync.Pool) *hash
 // ordered reports whether pieces must be fed in order.
 func (p *hashPipe) ordered() bool { return p != nil && p.open == nil }
 
+// feedAt is feed if the local file is complete up to the end of data.
+func (p *hashPipe) feedAt(data []byte, off int64) { p.feed(data, off, off+int64(len(data))) }
+
 // feed hands over what was copied at an offset. The local file, if there is one, is complete up to
 // safe. feed does not retain data. Only one goroutine may feed.
 func (p *hashPipe) feed(data []byte, off, safe int64) {
@@ -587,7 +590,7 @@ func (p *hashPipe) writer(w io.Writer, at int64) io.Writer {
 	if p == nil {
 		return w
 	}
-	return &fedWriter{Writer: w, pipe: p, at: at}
+	return &feedingWriter{w, p.feedAt, at}
 }
 
 // writerAt is for a file that arrives in any order; safe returns how far it is complete.
@@ -607,7 +610,7 @@ type fedReader struct {
 func (r *fedReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
 	if n > 0 && n <= len(b) { // otherwise the reader is broken, which the transfer detects
-		r.pipe.feed(b[:n], r.at, r.at+int64(n))
+		r.pipe.feedAt(b[:n], r.at)
 		r.at += int64(n)
 	}
 	return n, err
@@ -637,21 +640,22 @@ type fedReaderAt struct {
 
 func (r fedReaderAt) ReadAt(b []byte, off int64) (int, error) {
 	n, err := r.ReaderAt.ReadAt(b, off)
-	r.pipe.feed(b[:n], off, off+int64(n))
+	r.pipe.feedAt(b[:n], off)
 	return n, err
 }
 
-type fedWriter struct {
+// feedingWriter feeds what its Writer takes, from an offset on.
+type feedingWriter struct {
 	io.Writer
-	pipe *hashPipe
-	at   int64
+	feed func(data []byte, off int64)
+	off  int64
 }
 
-func (w *fedWriter) Write(b []byte) (int, error) {
-	n, err := w.Writer.Write(b)
-	if n > 0 && n <= len(b) {
-		w.pipe.feed(b[:n], w.at, w.at+int64(n))
-		w.at += int64(n)
+func (w *feedingWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if n > 0 && n <= len(p) { // otherwise the writer is broken, which the transfer detects
+		w.feed(p[:n], w.off)
+		w.off += int64(n)
 	}
 	return n, err
 }

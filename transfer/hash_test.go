@@ -73,7 +73,8 @@ func TestHashInPassing(t *testing.T) {
 				}
 				up, err = b.job(upload, "", "/stream", withHash(a), limited,
 					func(j *copyJob) {
-						j.Reader, j.Options.Verify = io.LimitReader(bytes.NewReader(data), 1<<40), true
+						j.Reader, j.Options.Verify = io.LimitReader(bytes.NewReader(data), 1<<40),
+							true
 					})
 				if err != nil || !up.Hash.Equal(want) || up.Verified != transfer.VerifiedByReading {
 					t.Errorf("%s from a reader: %+v, %v", name, up, err)
@@ -242,7 +243,8 @@ func TestVerifyChoosesHash(t *testing.T) {
 		"both, BLAKE3 is wanted": {offer: says(wire.HashBLAKE3 + ",sha256"),
 			hash: checksum.BLAKE3, reads: true},
 		"SHA-256 alone, BLAKE3 is wanted": {offer: says("sha256,md5"), hash: checksum.BLAKE3},
-		"by handle":                       {offer: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle, Data: "1"}}},
+		"by handle": {
+			offer: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle, Data: "1"}}},
 		"by handle, as Paramiko": {offer: []wire.ExtensionPair{{Name: wire.ExtCheckFile,
 			Data: "md5,sha256"}}},
 		"no hashes":                    {reads: true},

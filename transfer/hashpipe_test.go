@@ -54,7 +54,7 @@ func (f *readerAtFor) WriteAt(p []byte, off int64) (int, error) {
 func TestHashPipeInAnyOrder(t *testing.T) {
 	pool := new(sync.Pool)
 	all := noise(6 << 20) // more than the pipe has buffers for
-	for seed := range uint64(soak.Runs(20, 200)) {
+	for seed := range uint64(soak.Pick(20, 200)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			hashInAnyOrder(t, rand.New(rand.NewPCG(seed, 1)), all, pool)
@@ -95,7 +95,8 @@ func hashInAnyOrder(t *testing.T, random *rand.Rand, all []byte, pool *sync.Pool
 	file := &readerAtFor{data: make([]byte, len(data))}
 	copy(file.data, data[:present])
 	pieceSize := int64(1 + random.IntN(1<<20))
-	p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0), checksum.NewDigest(checksum.BLAKE3, pieceSize)}, int64(present),
+	p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0),
+		checksum.NewDigest(checksum.BLAKE3, pieceSize)}, int64(present),
 		func() (io.ReaderAt, func(), error) { return file, func() {}, nil }, pool)
 	arrived := make([]bool, len(pieces))
 	mark := func() int64 { // how far the file is complete
@@ -201,7 +202,9 @@ func TestHashPipeFails(t *testing.T) {
 			return nil, nil,
 				broken
 		}, func(p *hashPipe) { p.feed([]byte("x"), 1, 0) }, 2, broken},
-		"a file that is short": {func() (io.ReaderAt, func(), error) { return strings.NewReader("x"), func() {}, nil },
+		"a file that is short": {func() (io.ReaderAt, func(), error) {
+			return strings.NewReader("x"), func() {}, nil
+		},
 			func(p *hashPipe) { p.feed([]byte("x"), 1, 0) }, 2, io.ErrUnexpectedEOF},
 	} {
 		p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0)}, 0, test.open, nil)

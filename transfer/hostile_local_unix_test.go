@@ -43,15 +43,16 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var tree, secret string
 			replaced := false
-			b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-				if r.Type == test.on && strings.HasPrefix(r.Path, test.remote) && !replaced {
-					replaced = true
-					if err := test.replace(tree, secret); err != nil {
-						t.Error(err)
+			b := newTreeBench(t, sftptest.Script{
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == test.on && strings.HasPrefix(r.Path, test.remote) && !replaced {
+						replaced = true
+						if err := test.replace(tree, secret); err != nil {
+							t.Error(err)
+						}
 					}
-				}
-				return nil
-			}}, sftptest.LinkConfig{})
+					return nil
+				}}, sftptest.LinkConfig{})
 			tree, secret = filepath.Join(b.dir, "tree"), filepath.Join(b.dir, "secret")
 			os.MkdirAll(filepath.Join(tree, "dir"), 0o755)
 			os.Mkdir(secret, 0o700)

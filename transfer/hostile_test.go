@@ -35,7 +35,9 @@ func TestFileWithoutEnd(t *testing.T) {
 		if reads.Add(1) > 500 {
 			return []sftptest.Action{sftptest.Hangup()}
 		}
-		return []sftptest.Action{sftptest.ReplyBytes(string(wire.Data{Data: bytes.Repeat([]byte("x"), int(r.Length))}.Append(nil, r.ID)))}
+		return []sftptest.Action{
+			sftptest.ReplyBytes(string(wire.Data{Data: bytes.Repeat([]byte("x"),
+				int(r.Length))}.Append(nil, r.ID)))}
 	}}
 	for name, options := range map[string]transfer.Options{"plain": {}, "sparse": {Sparse: true},
 		"hashed": {Hash: checksum.SHA256}} {
@@ -214,7 +216,8 @@ func TestServersOfFewHandles(t *testing.T) {
 	for _, most := range []uint64{2, 3, 5, 17} {
 		for _, verify := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				b := newTreeBench(t, sftptest.Script{Limits: &wire.LimitsReply{MaxOpenHandles: most}}, sftptest.LinkConfig{})
+				b := newTreeBench(t, sftptest.Script{
+					Limits: &wire.LimitsReply{MaxOpenHandles: most}}, sftptest.LinkConfig{})
 				for i := range 30 {
 					b.server.Files.WriteFile(fmt.Sprintf("/source/%d/%d", i%7, i), random(i*10_000))
 				}
@@ -265,15 +268,16 @@ func TestServerThatLosesUploads(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var renames atomic.Int32
 			var b *bench
-			b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-				if r.Extension != wire.ExtPosixRename {
-					return nil
-				}
-				if renames.Add(1); gone {
-					b.server.Files.Remove(r.Path)
-				}
-				return []sftptest.Action{sftptest.Hangup()}
-			}}, sftptest.LinkConfig{})
+			b = newTreeBench(t, sftptest.Script{
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Extension != wire.ExtPosixRename {
+						return nil
+					}
+					if renames.Add(1); gone {
+						b.server.Files.Remove(r.Path)
+					}
+					return []sftptest.Action{sftptest.Hangup()}
+				}}, sftptest.LinkConfig{})
 			b.redials(sftptest.LinkConfig{}, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()

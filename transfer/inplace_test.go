@@ -55,9 +55,11 @@ func TestOverAnOldFile(t *testing.T) {
 				continue // nothing is written on a host
 			}
 			t.Run(fmt.Sprintf("%v, %s", direction, name), func(t *testing.T) {
-				for _, sizes := range [][2]int{{5, 0}, {0, 5}, {9, 5}, {5, 5}, {700e3, 5}, {3e6, 3e6},
+				for _, sizes := range [][2]int{{5, 0}, {0, 5}, {9, 5}, {5, 5}, {700e3, 5},
+					{3e6, 3e6},
 					{5e6, 3e6}, {3e6, 5e6}} {
-					b := newTreeBench(t, sftptest.Script{Intercept: intercept}, sftptest.LinkConfig{})
+					b := newTreeBench(t, sftptest.Script{Intercept: intercept},
+						sftptest.LinkConfig{})
 					from := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 					old, data := bytes.Repeat([]byte("o"), sizes[0]), random(sizes[1])
 					source, target := b.local("source", data), "/target"
@@ -79,7 +81,8 @@ func TestOverAnOldFile(t *testing.T) {
 						got = b.read("target")
 					}
 					if err != nil || !result.InPlace || !bytes.Equal(got, data) {
-						t.Errorf("%d bytes over %d: %+v, %v, %d are there", sizes[1], sizes[0], result, err, len(got))
+						t.Errorf("%d bytes over %d: %+v, %v, %d are there", sizes[1], sizes[0],
+							result, err, len(got))
 					}
 				}
 			})
@@ -105,7 +108,8 @@ func TestTreeOverOldFiles(t *testing.T) {
 					b.server.Files.Mkdir("/" + dir)
 					from.server.Files.Mkdir("/" + dir)
 				}
-				for _, sizes := range [][2]int{{5, 0}, {0, 5}, {9, 5}, {5, 5}, {700e3, 5}, {5, 700e3}, {5e6, 3e6}} {
+				for _, sizes := range [][2]int{{5, 0}, {0, 5}, {9, 5}, {5, 5}, {700e3, 5},
+					{5, 700e3}, {5e6, 3e6}} {
 					name := fmt.Sprint(sizes)
 					files[name] = random(sizes[1])
 					old := bytes.Repeat([]byte("o"), sizes[0])
@@ -158,7 +162,8 @@ func TestStreamOverAnOldFile(t *testing.T) {
 				j.Reader, j.Options.Placement = strings.NewReader("new"), transfer.PlaceDirect
 			})
 			got := string(b.remote("/target"))
-			if cuts := name == "as it should be" || name == "only whole files"; cuts && (err != nil || got != "new") ||
+			if cuts := name == "as it should be" || name == "only whole files"; cuts &&
+				(err != nil || got != "new") ||
 				!cuts && (err == nil || !strings.Contains(err.Error(), "does not cut")) {
 				t.Errorf("it holds %q, %v", got, err)
 			}
@@ -184,7 +189,8 @@ func TestTargetIsNotEmptiedFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	var did []string
-	for _, r := range b.server.Requests(wire.TypeOpen, wire.TypeWrite, wire.TypeFsetstat, wire.TypeClose) {
+	for _, r := range b.server.Requests(wire.TypeOpen, wire.TypeWrite, wire.TypeFsetstat,
+		wire.TypeClose) {
 		switch {
 		case r.Type == wire.TypeOpen && r.Flags&wire.OpenTruncate != 0:
 			did = append(did, "empty")
@@ -194,7 +200,8 @@ func TestTargetIsNotEmptiedFirst(t *testing.T) {
 			did = append(did, r.Type.String())
 		}
 	}
-	if got, want := strings.Join(did, ", "), fmt.Sprint(wire.TypeOpen, ", ", wire.TypeWrite, ", cut to 3, ",
+	if got, want := strings.Join(did, ", "), fmt.Sprint(wire.TypeOpen, ", ", wire.TypeWrite,
+		", cut to 3, ",
 		wire.TypeFsetstat, ", ", wire.TypeClose); got != want {
 		t.Errorf("it did %s, want %s", got, want)
 	}
@@ -265,13 +272,16 @@ func TestRetriedOverAnOldFile(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lost := false
 				link := sftptest.LinkConfig{RateBytesPerSec: 1 << 20, Window: 256 << 10}
-				b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-					if (r.Type == wire.TypeWrite || r.Type == wire.TypeRead) && r.Offset > 1<<20 && !lost {
-						lost = true
-						return []sftptest.Action{sftptest.Hangup()}
-					}
-					return nil
-				}}, link)
+				b := newBench(t, sftptest.Script{
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						if (r.Type == wire.TypeWrite || r.Type == wire.TypeRead) &&
+							r.Offset > 1<<20 &&
+							!lost {
+							lost = true
+							return []sftptest.Action{sftptest.Hangup()}
+						}
+						return nil
+					}}, link)
 				b.redials(link, nil)
 				data, old := random(3<<20), bytes.Repeat([]byte("o"), 4<<20)
 				source, target := b.local("source", data), "/target"
@@ -282,7 +292,9 @@ func TestRetriedOverAnOldFile(t *testing.T) {
 				}
 				result, err := b.job(direction, source, target, func(j *copyJob) {
 					j.Options.Placement = transfer.PlaceDirect
-					j.Options.Retry = pool.Retry{Retries: 3, Backoff: func(int) time.Duration { return 0 }}
+					j.Options.Retry = pool.Retry{Retries: 3, Backoff: func(int) time.Duration {
+						return 0
+					}}
 				})
 				if !lost || err != nil || !bytes.Equal(b.arrived(direction), data) {
 					t.Errorf("%+v, %v", result, err)

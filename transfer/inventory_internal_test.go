@@ -34,16 +34,19 @@ func TestInventoryOfAMillion(t *testing.T) {
 		t.Errorf("it takes %d bytes", took)
 	}
 	for i := range n {
-		f := facts{mode: 0o640, size: int64(i), mtime: at.Add(time.Duration(i) * time.Second), hasTimes: true}
+		f := facts{mode: 0o640, size: int64(i), mtime: at.Add(time.Duration(i) * time.Second),
+			hasTimes: true}
 		if i%1000 == 0 {
 			continue
 		}
 		h, ok := v.take(name(i))
-		if !ok || !h.sameSize(&f) || !h.sameTime(&f, 0) || h.perm() != 0o640 || h.kind() != kindFile {
+		if !ok || !h.sameSize(&f) || !h.sameTime(&f, 0) || h.perm() != 0o640 ||
+			h.kind() != kindFile {
 			t.Fatalf("entry %d is %+v, %v", i, h, ok)
 		}
 	}
-	if _, ok := v.take("another"); ok || v.unseen != n/1000 || !v.extra("name1000") || v.extra("name1") ||
+	if _, ok := v.take("another"); ok || v.unseen != n/1000 || !v.extra("name1000") ||
+		v.extra("name1") ||
 		v.extra("another") {
 		t.Errorf("%d entries are left", v.unseen)
 	}
@@ -60,7 +63,8 @@ func TestHeld(t *testing.T) {
 	}
 	later := f
 	later.mtime = at.Add(2 * time.Second) // beyond what the protocol can express
-	if age, known := h.age(&later); !known || age != 2*time.Second || h.sameTime(&later, time.Second) ||
+	if age, known := h.age(&later); !known || age != 2*time.Second ||
+		h.sameTime(&later, time.Second) ||
 		!h.sameTime(&later, 2*time.Second) {
 		t.Errorf("it is %v later", age)
 	}
@@ -68,7 +72,8 @@ func TestHeld(t *testing.T) {
 	if timeless := newHeld(&f); timeless.sameTime(&later, time.Hour) {
 		t.Error("an unknown time is the same as another")
 	}
-	for mode, kind := range map[fs.FileMode]uint64{0: kindFile, fs.ModeSymlink: kindLink, fs.ModeNamedPipe: kindOthers, fs.ModeSocket: kindOthers} {
+	for mode, kind := range map[fs.FileMode]uint64{0: kindFile, fs.ModeSymlink: kindLink,
+		fs.ModeNamedPipe: kindOthers, fs.ModeSocket: kindOthers} {
 		if got := newHeld(&facts{mode: mode}).kind(); got != kind {
 			t.Errorf("%v is of the kind %d", mode, got)
 		}

@@ -171,10 +171,12 @@ func TestNoTargetDirectory(t *testing.T) {
 						}
 					}
 				})
-				if err != nil || filepath.ToSlash(s.Target) != path.Join(filepath.ToSlash(to), step.below) {
+				if err != nil || filepath.ToSlash(s.Target) != path.Join(filepath.ToSlash(to),
+					step.below) {
 					t.Errorf("%s: %s, %v", step.name, s.Target, err)
 				}
-				if told := strings.Contains(strings.Join(said, "\n"), "under the same name"); told != (step.below != "") {
+				if told := strings.Contains(strings.Join(said, "\n"),
+					"under the same name"); told != (step.below != "") {
 					t.Errorf("%s: said %q", step.name, said)
 				}
 			}

@@ -91,7 +91,8 @@ func TestLinksKeepOwnersAndTimes(t *testing.T) {
 			copyTree := func(direction way, from, to, at string) {
 				t.Helper()
 				tree := treeJob{Host: test.host, Direction: direction, Source: from,
-					Target: to, Options: transfer.Options{Attributes: transfer.Attributes{Preserve: true, Owners: true}}}
+					Target: to, Options: transfer.Options{
+						Attributes: transfer.Attributes{Preserve: true, Owners: true}}}
 				if direction == relay {
 					tree.From = test.host
 				}

@@ -28,8 +28,9 @@ type litter struct {
 	own   *runNote                              // nil without a journal
 	dead  []*runNote                            // of runs that have ended
 	roots map[string]map[localfs.TempToken]bool // their targets, with their tokens
-	marks map[string]string                     // marks of dead runs' files, by their temporary files
-	root  string                                // this run's target, as notes name it
+	// marks of dead runs' files, by their temporary files
+	marks map[string]string
+	root  string // this run's target, as notes name it
 
 	some   atomic.Bool  // this run has left something, or may have
 	unseen atomic.Bool  // not everything that dead runs left was found and removed
@@ -93,7 +94,8 @@ func (t *tree) openLitter() {
 		}
 		if n := openRunNote(name); n != nil {
 			json.NewDecoder(io.LimitReader(n.file, longestMark)).Decode(n)
-			n.token = localfs.TempToken(strings.TrimSuffix(strings.TrimPrefix(name, prefix), runSuffix))
+			n.token = localfs.TempToken(strings.TrimSuffix(strings.TrimPrefix(name, prefix),
+				runSuffix))
 			l.dead = append(l.dead, n)
 		}
 	}

@@ -28,18 +28,20 @@ func TestFailedRunForgetsNothing(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, resume %v", name, resume), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					// What was answered before a connection is cut off has arrived.
-					link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}
+					link := sftptest.LinkConfig{ToServer: time.Millisecond,
+						ToClient: time.Millisecond}
 					var run atomic.Int64
-					b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-						switch {
-						case r.Type != wire.TypeWrite || r.Offset < 1<<20:
-						case run.Load() == 1:
-							return []sftptest.Action{sftptest.Hangup()}
-						case run.Load() == 2:
-							return []sftptest.Action{second}
-						}
-						return nil
-					}}, link)
+					b := newBench(t, sftptest.Script{
+						Intercept: func(r sftptest.Request) []sftptest.Action {
+							switch {
+							case r.Type != wire.TypeWrite || r.Offset < 1<<20:
+							case run.Load() == 1:
+								return []sftptest.Action{sftptest.Hangup()}
+							case run.Load() == 2:
+								return []sftptest.Action{second}
+							}
+							return nil
+						}}, link)
 					data := random(3 << 20)
 					source, journal := b.local("source", data), filepath.Join(b.dir, "journal")
 					next := func(resume bool) (transfer.Result, error) {
@@ -59,7 +61,8 @@ func TestFailedRunForgetsNothing(t *testing.T) {
 						t.Errorf("%d notes are in the journal, %v", len(notes), err)
 					}
 					result, err := next(resume)
-					if err != nil || !bytes.Equal(b.remote("/target"), data) || resume != (result.Resumed > 0) {
+					if err != nil || !bytes.Equal(b.remote("/target"), data) ||
+						resume != (result.Resumed > 0) {
 						t.Errorf("%+v, %v", result, err)
 					}
 					if left := b.temporaries(); len(left) > 0 {
@@ -78,57 +81,66 @@ func TestFailedRunForgetsNothing(t *testing.T) {
 // new one has its name. Whenever the connection breaks, the next run of the same copy finds it, and
 // if that run fails the old file has its name back.
 func TestOldFileThatSteppedAside(t *testing.T) {
-	for _, cut := range []string{"before it steps aside", "after it stepped aside", "before the new one has the name",
+	for _, cut := range []string{"before it steps aside", "after it stepped aside",
+		"before the new one has the name",
 		"after the new one has the name"} {
 		for _, resume := range []bool{false, true} {
 			for _, fails := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, resume %v, fails %v", cut, resume, fails), func(t *testing.T) {
-					var run atomic.Int64
-					b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
-						Intercept: func(r sftptest.Request) []sftptest.Action {
-							aside := r.Path == "/target"
-							lost := []sftptest.Action{sftptest.Hangup()}
-							if strings.HasPrefix(cut, "after") {
-								lost = []sftptest.Action{sftptest.LastReply(), sftptest.Drop()}
-							}
-							switch {
-							case run.Load() == 2 && fails && (r.Type == wire.TypeWrite || r.Type == wire.TypeRename && r.Path2 == "/target" && !isOld(r.Path)):
-								return []sftptest.Action{sftptest.Refuse(wire.NoSpaceOnFilesystem, "")}
-							case run.Load() != 1 || r.Type != wire.TypeRename,
-								aside != strings.HasSuffix(cut, "aside"):
-								return nil
-							}
-							return lost
-						}}, sftptest.LinkConfig{})
-					b.server.Files.WriteFile("/target", []byte("old"))
-					source, journal := b.local("source", random(1<<20)), filepath.Join(b.dir, "journal")
-					next := func(resume bool) error {
-						run.Add(1)
-						b.redials(sftptest.LinkConfig{}, nil)
-						_, err := b.job(upload, source, "/target", func(j *copyJob) {
-							j.Options.Journal, j.Options.Resume = journal, resume
-						})
-						return err
-					}
-					if next(false) == nil {
-						t.Fatal("the first run succeeded")
-					}
-					err := next(resume)
-					got := b.remote("/target")
-					if whole := bytes.Equal(got, random(1<<20)); !whole && (!fails || string(got) != "old") ||
-						err == nil && !whole || err != nil && !fails {
-						t.Errorf("%d bytes are there, %v", len(got), err)
-					}
-					if err := next(resume); err != nil || !bytes.Equal(b.remote("/target"), random(1<<20)) {
-						t.Error(err)
-					}
-					if left := b.temporaries(); len(left) > 0 {
-						t.Errorf("left behind: %q", left)
-					}
-					if notes, _ := os.ReadDir(journal); len(notes) > 0 {
-						t.Errorf("%d notes are left in the journal", len(notes))
-					}
-				})
+				t.Run(fmt.Sprintf("%s, resume %v, fails %v", cut, resume, fails),
+					func(t *testing.T) {
+						var run atomic.Int64
+						b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+							Intercept: func(r sftptest.Request) []sftptest.Action {
+								aside := r.Path == "/target"
+								lost := []sftptest.Action{sftptest.Hangup()}
+								if strings.HasPrefix(cut, "after") {
+									lost = []sftptest.Action{sftptest.LastReply(), sftptest.Drop()}
+								}
+								switch {
+								case run.Load() == 2 && fails && (r.Type == wire.TypeWrite ||
+									r.Type == wire.TypeRename && r.Path2 == "/target" &&
+										!isOld(r.Path)):
+									return []sftptest.Action{
+										sftptest.Refuse(wire.NoSpaceOnFilesystem,
+											"")}
+								case run.Load() != 1 || r.Type != wire.TypeRename,
+									aside != strings.HasSuffix(cut, "aside"):
+									return nil
+								}
+								return lost
+							}}, sftptest.LinkConfig{})
+						b.server.Files.WriteFile("/target", []byte("old"))
+						source, journal := b.local("source", random(1<<20)),
+							filepath.Join(b.dir, "journal")
+						next := func(resume bool) error {
+							run.Add(1)
+							b.redials(sftptest.LinkConfig{}, nil)
+							_, err := b.job(upload, source, "/target", func(j *copyJob) {
+								j.Options.Journal, j.Options.Resume = journal, resume
+							})
+							return err
+						}
+						if next(false) == nil {
+							t.Fatal("the first run succeeded")
+						}
+						err := next(resume)
+						got := b.remote("/target")
+						if whole := bytes.Equal(got, random(1<<20)); !whole && (!fails ||
+							string(got) != "old") ||
+							err == nil && !whole || err != nil && !fails {
+							t.Errorf("%d bytes are there, %v", len(got), err)
+						}
+						if err := next(resume); err != nil || !bytes.Equal(b.remote("/target"),
+							random(1<<20)) {
+							t.Error(err)
+						}
+						if left := b.temporaries(); len(left) > 0 {
+							t.Errorf("left behind: %q", left)
+						}
+						if notes, _ := os.ReadDir(journal); len(notes) > 0 {
+							t.Errorf("%d notes are left in the journal", len(notes))
+						}
+					})
 			}
 		}
 	}
@@ -185,7 +197,8 @@ func TestLinkThatCannotReplace(t *testing.T) {
 					if old == "file" && linkErr != nil {
 						kept = string(b.remote("/copy/link")) == "old"
 					}
-					if refused := name == "refused"; refused != (err != nil) || refused && !kept || !refused && to != "new" {
+					if refused := name == "refused"; refused != (err != nil) || refused && !kept ||
+						!refused && to != "new" {
 						t.Errorf("it leads to %q (%v), kept: %v; %v", to, linkErr, kept, err)
 					}
 					if left := b.temporaries(); len(left) > 0 {

@@ -54,12 +54,13 @@ func TestLostOpenIsRemovedByTheNextRun(t *testing.T) {
 		for _, tries := range []int{0, 2} {
 			t.Run(fmt.Sprintf("resume %v, %d retries", resume, tries), func(t *testing.T) {
 				var healthy atomic.Bool
-				b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-					if r.Type == wire.TypeOpen && !healthy.Load() {
-						return []sftptest.Action{sftptest.LastReply(), sftptest.Drop()}
-					}
-					return nil
-				}}, sftptest.LinkConfig{})
+				b := newBench(t, sftptest.Script{
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						if r.Type == wire.TypeOpen && !healthy.Load() {
+							return []sftptest.Action{sftptest.LastReply(), sftptest.Drop()}
+						}
+						return nil
+					}}, sftptest.LinkConfig{})
 				b.redials(sftptest.LinkConfig{}, nil)
 				source := b.local("source", random(1<<20))
 				options := func(j *copyJob) {

@@ -21,7 +21,7 @@ import (
 // next run of the same copy removes it all, whether it resumes, goes into the directory that the
 // first one made, or starts over in it.
 func TestTreeThatGivesUpIsTidied(t *testing.T) {
-	for seed := range uint64(soak.Runs(4, 20)) {
+	for seed := range uint64(soak.Pick(1, 20)) {
 		for _, direction := range []way{upload, download, relay} {
 			for _, next := range []string{"resume", "again", "exactly"} {
 				if direction != upload && seed%4 != 0 {
@@ -57,7 +57,8 @@ func giveUpAndTidy(t *testing.T, direction way, next string, seed uint64) {
 	case relay:
 		job.Source = "/source"
 		from := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-		if _, err := uploadTree(t.Context(), from.host, local, "/source", transfer.Options{}); err != nil {
+		if _, err := uploadTree(t.Context(), from.host, local, "/source",
+			transfer.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		job.From = from.host
@@ -145,12 +146,15 @@ func TestLitterWhereTheSourceIsNoMore(t *testing.T) {
 				journal := filepath.Join(b.dir, "journal")
 				run := func(exclude []string, event func(transfer.Event)) {
 					t.Helper()
-					dst, src := direction.endpoints(b.host, from, source.root, target.root, nil, nil)
-					o := transfer.TreeOptions{Exclude: exclude, Options: transfer.Options{Journal: journal,
-						Events: event, NoTargetDirectory: true}}
+					dst, src := direction.endpoints(b.host, from, source.root, target.root, nil,
+						nil)
+					o := transfer.TreeOptions{Exclude: exclude,
+						Options: transfer.Options{Journal: journal,
+							Events: event, NoTargetDirectory: true}}
 					var err error
 					if sync {
-						_, err = transfer.Sync(t.Context(), dst, src, transfer.SyncOptions{TreeOptions: o})
+						_, err = transfer.Sync(t.Context(), dst, src,
+							transfer.SyncOptions{TreeOptions: o})
 					} else {
 						_, err = transfer.CopyTree(t.Context(), dst, src, o)
 					}
@@ -162,7 +166,8 @@ func TestLitterWhereTheSourceIsNoMore(t *testing.T) {
 				var note string
 				var noted []byte
 				run(nil, func(transfer.Event) {
-					if names, _ := filepath.Glob(filepath.Join(journal, "*.run.json")); len(names) == 1 {
+					if names, _ := filepath.Glob(filepath.Join(journal, "*.run.json")); len(
+						names) == 1 {
 						note = names[0]
 						noted, _ = os.ReadFile(note)
 					}
@@ -229,9 +234,12 @@ func newSweptTree(t *testing.T, link sftptest.LinkConfig) *sweptTree {
 	return s
 }
 
-func (s *sweptTree) sync(exclude []string, within *transfer.SyncWithin, event func(transfer.Event)) error {
-	o := transfer.TreeOptions{Exclude: exclude, Options: transfer.Options{Journal: s.journal, Events: event}}
-	_, err := transfer.Sync(context.Background(), transfer.Remote(s.host, "/tree"), transfer.Local(s.source),
+func (s *sweptTree) sync(exclude []string, within *transfer.SyncWithin,
+	event func(transfer.Event)) error {
+	o := transfer.TreeOptions{Exclude: exclude, Options: transfer.Options{Journal: s.journal,
+		Events: event}}
+	_, err := transfer.Sync(context.Background(), transfer.Remote(s.host, "/tree"),
+		transfer.Local(s.source),
 		transfer.SyncOptions{TreeOptions: o, Within: within})
 	return err
 }
@@ -270,7 +278,8 @@ func TestExcludedDirectoriesAreSweptTogether(t *testing.T) {
 func TestSyncOfAPartSweepsNothingElse(t *testing.T) {
 	s := newSweptTree(t, sftptest.LinkConfig{})
 	s.server.ForgetRequests()
-	if err := s.sync(nil, &transfer.SyncWithin{Dirs: map[string]bool{"kept": true}}, nil); err != nil {
+	if err := s.sync(nil, &transfer.SyncWithin{Dirs: map[string]bool{"kept": true}},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	s.check(sweptDirs)

@@ -38,7 +38,8 @@ func TestSpareProcessorTime(t *testing.T) {
 			}
 			now := load{began.Add(took), time.Duration(test.own * float64(took)),
 				machineTime{before.machine.busy + test.busy, before.machine.total + test.total}}
-			if spare := before.spare(now, test.trip, test.processors, test.usable); spare != test.spare {
+			if spare := before.spare(now, test.trip, test.processors,
+				test.usable); spare != test.spare {
 				t.Errorf("spare is %v", spare)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"runtime"
 
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -17,7 +18,7 @@ func Local(path string) Endpoint {
 	return Endpoint{path: path,
 		newSource: func(j *job) (source, error) { return &localSource{localEnd{j}}, nil },
 		newTarget: func(j *job) (target, error) {
-			return &localTarget{localEnd: localEnd{j}, placement: placement{new(pool.Quirks)},
+			return &localTarget{localEnd: localEnd{j}, placement: placement{new(quirks.Quirks)},
 				root: path}, nil
 		}}
 }

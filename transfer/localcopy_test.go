@@ -24,8 +24,10 @@ func TestLocal(t *testing.T) {
 		if err := os.Chtimes(source, when, when); err != nil {
 			t.Fatal(err)
 		}
-		for _, options := range []transfer.Options{{}, {Attributes: transfer.Attributes{Preserve: true}},
-			{Placement: transfer.PlaceDirect}, {Placement: transfer.PlaceAtomic, Sync: true}, {Verify: true},
+		for _, options := range []transfer.Options{{},
+			{Attributes: transfer.Attributes{Preserve: true}},
+			{Placement: transfer.PlaceDirect}, {Placement: transfer.PlaceAtomic, Sync: true},
+			{Verify: true},
 			{Sparse: true}, {RateLimit: 1 << 32}} {
 			var last transfer.Event
 			options.Events = func(e transfer.Event) { last = e }
@@ -127,7 +129,8 @@ func TestLocalTree(t *testing.T) {
 		t.Fatalf("%+v, %v", summary, err)
 	}
 	sameTrees(t, source, target)
-	tree.Source, tree.Options = source+string(filepath.Separator)+".", transfer.Options{Resume: true}
+	tree.Source, tree.Options = source+string(filepath.Separator)+".",
+		transfer.Options{Resume: true}
 	again, err := tree.Run(context.Background())
 	if err != nil || again.Kept != summary.Files || again.Files != 0 {
 		t.Errorf("again: %+v, %v", again, err)

@@ -39,7 +39,7 @@ func (o *localOutput) open() (err error) {
 		return nil
 	}
 	if o.entry != nil {
-		o.root, o.release, err = o.end.roots.use(o.entry.dir, o.end.within(o.entry.dir))
+		o.root, o.release, err = o.end.use(o.entry.dir)
 		return err
 	}
 	if o.root, err = os.OpenRoot(filepath.Dir(o.name)); err == nil {
@@ -61,13 +61,16 @@ func (o *localOutput) close() {
 	}
 }
 
-// lookBelow examines a path below the target of a tree.
+// lookBelow examines a path below the target of a tree. A file with other names (hard links) is
+// written in place, as a copy of a single file is. A sync replaces it: the source may have other
+// contents under another of these names, and the names outside the target belong to somebody else,
+// often to a snapshot of it.
 func (o *localOutput) lookBelow() error {
 	if err := o.open(); err != nil {
 		return err
 	}
 	err := o.look(o.root.Lstat(o.base))
-	o.direct = o.info != nil && localfs.Links(o.info) > 1
+	o.direct = o.entry.dir.tree.sync == nil && o.info != nil && localfs.Links(o.info) > 1
 	return err
 }
 
@@ -323,6 +326,8 @@ func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, er
 		return 0, errDiffers
 	case told:
 		return m.Bytes, nil
+	case m.Delta:
+		return 0, errUnprovable
 	case m.Synced:
 		offset = m.Bytes - tail
 	case m.Boot != localfs.BootID():

@@ -25,7 +25,8 @@ type localTarget struct {
 	roots roots
 }
 
-var errLinkInWay = errors.New("a symbolic link is in the way, and links below the target are not followed")
+var errLinkInWay = errors.New(
+	"a symbolic link is in the way, and links below the target are not followed")
 
 // dispose removes one of our temporary files on this machine.
 func (t *localTarget) dispose(temporary string) bool {
@@ -191,12 +192,17 @@ func (t *localTarget) check(d *directory, name string) error {
 // within returns a directory's path in top.
 func (t *localTarget) within(d *directory) string { return path.Join(t.base, d.rel) }
 
+// use returns an open directory, which release gives back.
+func (t *localTarget) use(d *directory) (root *os.Root, release func(), err error) {
+	return t.roots.use(d, t.within(d))
+}
+
 // above returns the directory's parent and its name there.
 func (t *localTarget) above(d *directory) (in *os.Root, name string, release func(), err error) {
 	if d.parent == nil {
 		return t.top, t.base, func() {}, nil
 	}
-	in, release, err = t.roots.use(d.parent, t.within(d.parent))
+	in, release, err = t.use(d.parent)
 	return in, path.Base(d.rel), release, err
 }
 
@@ -238,15 +244,39 @@ func (t *localTarget) finishDir(d *directory) error {
 		return err
 	}
 	defer release()
+	info, err := in.Lstat(name)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return errLinkInWay
+	}
 	if set.SetOwner {
-		err = in.Chown(name, set.UID, set.GID)
+		err = in.Lchown(name, set.UID, set.GID)
 	}
 	if err == nil && set.SetMode {
-		err = in.Chmod(name, set.Mode.Perm())
+		err = chmodDir(in, name, set.Mode.Perm())
 	}
 	if err == nil && set.SetTimes {
 		atime, mtime := d.facts.times()
-		err = in.Chtimes(name, atime, mtime)
+		if err = localfs.Lchtimes(in, name, atime, mtime); errors.Is(err, errors.ErrUnsupported) {
+			err = in.Chtimes(name, atime, mtime)
+		}
+	}
+	return err
+}
+
+// chmodDir sets the mode of a directory, not that of one to which a link that has taken its place
+// leads. A directory that cannot be opened gets its mode by its name; os.Root then keeps the change
+// inside.
+func chmodDir(in *os.Root, name string, mode fs.FileMode) error {
+	dir, err := openUnfollowed(in, name)
+	if err == nil {
+		defer dir.Close()
+		err = dir.Chmod(".", mode)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		err = in.Chmod(name, mode)
 	}
 	return err
 }
@@ -254,7 +284,7 @@ func (t *localTarget) finishDir(d *directory) error {
 func (t *localTarget) leave(d *directory) { t.roots.leave(d) }
 
 func (t *localTarget) makeLink(e *entry, to string) error {
-	in, release, err := t.roots.use(e.dir, t.within(e.dir))
+	in, release, err := t.use(e.dir)
 	if err != nil {
 		return err
 	}
@@ -281,7 +311,7 @@ func (t *localTarget) makeLink(e *entry, to string) error {
 }
 
 func (t *localTarget) finishLink(e *entry, set usftp.NewAttrs) error {
-	in, release, err := t.roots.use(e.dir, t.within(e.dir))
+	in, release, err := t.use(e.dir)
 	if err != nil {
 		return err
 	}
@@ -328,28 +358,18 @@ type openRoot struct {
 
 const mostRoots = 64
 
-// use opens a directory, which stays open at least until release is called.
+// use opens a directory, which stays open at least until release is called. No link in its path is
+// followed, even if it leads to somewhere else in the target.
 func (r *roots) use(d *directory, within string) (root *os.Root, release func(), err error) {
 	if within == "." {
 		return r.top, func() {}, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := r.open[d]
-	if o == nil {
-		opened, err := r.top.OpenRoot(within)
-		if err != nil {
-			return nil, nil, err
-		}
-		if r.open == nil {
-			r.open = make(map[*directory]*openRoot)
-		}
-		r.evict()
-		o = &openRoot{Root: opened}
-		r.open[d] = o
+	o, err := r.hold(d, within)
+	if err != nil {
+		return nil, nil, err
 	}
-	r.tick++
-	o.used = r.tick
 	o.users++
 	return o.Root, func() {
 		r.mu.Lock()
@@ -360,18 +380,68 @@ func (r *roots) use(d *directory, within string) (root *os.Root, release func(),
 	}, nil
 }
 
-// evict closes the directory least recently used if there are too many. The caller holds the lock.
-func (r *roots) evict() {
-	if len(r.open) < mostRoots {
-		return
+// hold opens a directory from the one above. The caller holds the lock.
+func (r *roots) hold(d *directory, within string) (*openRoot, error) {
+	o := r.open[d]
+	if o == nil {
+		in, name := r.top, within
+		if dir := path.Dir(within); d.parent != nil && dir != "." {
+			above, err := r.hold(d.parent, dir)
+			if err != nil {
+				return nil, err
+			}
+			above.users++ // so that it is not evicted
+			defer func() { above.users-- }()
+			in, name = above.Root, path.Base(within)
+		}
+		opened, err := openUnfollowed(in, name)
+		if err != nil {
+			return nil, err
+		}
+		if r.open == nil {
+			r.open = make(map[*directory]*openRoot)
+		}
+		r.evict()
+		o = &openRoot{Root: opened}
+		r.open[d] = o
 	}
-	var oldest *directory
-	for d, o := range r.open {
-		if o.users == 0 && (oldest == nil || o.used < r.open[oldest].used) {
-			oldest = d
+	r.tick++
+	o.used = r.tick
+	return o, nil
+}
+
+// openUnfollowed opens a directory in another, but not through a link.
+func openUnfollowed(in *os.Root, name string) (*os.Root, error) {
+	dir, err := in.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := dir.Stat(".")
+	if err == nil {
+		var listed fs.FileInfo
+		if listed, err = in.Lstat(name); err == nil && !os.SameFile(opened, listed) {
+			err = errLinkInWay
 		}
 	}
-	if oldest != nil {
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// evict closes the directories least recently used if there are too many. The caller holds the lock.
+func (r *roots) evict() {
+	for len(r.open) >= mostRoots {
+		var oldest *directory
+		for d, o := range r.open {
+			if o.users == 0 && (oldest == nil || o.used < r.open[oldest].used) {
+				oldest = d
+			}
+		}
+		if oldest == nil {
+			return
+		}
 		r.open[oldest].Close()
 		delete(r.open, oldest)
 	}

@@ -26,12 +26,13 @@ import (
 // target's, since clocks disagree.
 
 const (
-	// LockName is the name of the file in the target that keeps out other Syncs.
-	LockName = ".usftp-sync.lock"
+	// lockName is the name of the file in the target that keeps out other Syncs.
+	lockName = ".usftp-sync.lock"
 
-	// LockStale is how long a lock that is not renewed keeps others out. It is renewed every
-	// minute. A lock whose process is known to have ended keeps nobody out.
-	LockStale = 10 * time.Minute
+	// lockStale is how long a lock that is not renewed keeps others out. One whose process is known
+	// to have ended keeps nobody out, nor does one that is dated so far in the future, by a clock
+	// that has been set back since.
+	lockStale = 10 * time.Minute
 
 	lockRenewed = time.Minute
 	longestLock = 4 << 10
@@ -49,7 +50,8 @@ var (
 	// ErrLocked reports that another Sync to the same target is in progress.
 	ErrLocked = errors.New("another sync to it is running")
 
-	errLockLost = errors.New("another sync has taken over the lock of the target, because this one could not renew it in time")
+	errLockLost = errors.New(
+		"another sync has taken over the lock of the target, because this one could not renew it in time")
 
 	// errRepeated is one error of a request that was repeated over another connection: the first
 	// one may have been executed.
@@ -66,9 +68,10 @@ func (e *LockedError) Error() string {
 	h := &e.Holder
 	who := "somebody"
 	if h.Host != "" {
-		who = fmt.Sprintf("process %d on %s, since %s", h.PID, h.Host, h.Started.Format(time.RFC3339))
+		who = fmt.Sprintf("process %d on %s, since %s", h.PID, h.Host,
+			h.Started.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%v: %s; it was last seen %v ago. Wait until it is done; the lock (%s) of a run that was killed is void after %v; --no-lock ignores it", ErrLocked, who, e.Age.Round(time.Second), LockName, LockStale)
+	return fmt.Sprintf("%v: %s; it was last seen %v ago. Wait until it is done; the lock (%s) of a run that was killed is void after %v; --no-lock ignores it", ErrLocked, who, e.Age.Round(time.Second), lockName, lockStale)
 }
 
 func (e *LockedError) Unwrap() error { return ErrLocked }
@@ -127,19 +130,23 @@ type lock struct {
 func newLock(t *tree, files lockFiles, owner string) (*lock, error) {
 	host, _ := os.Hostname()
 	l := &lock{tree: t, files: files, holder: Holder{Host: host, PID: os.Getpid(),
-		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: owner, Machine: machine()}}
+		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: owner,
+		Machine: machine()}}
 	var failed error
 	mayBeEmpty := lockWritten
 	for range 3 {
 		began := time.Now()
-		err := files.createFile(LockName, l.text())
+		err := files.createFile(lockName, l.text())
 		if err == nil && failed == nil && time.Since(began) < lockWritten {
 			return l.begin(), nil
 		} else if err == nil { // while it was empty, somebody may have taken it away
 			break
 		}
-		holder, data, written, readErr := l.read(LockName)
+		holder, data, written, readErr := l.read(lockName)
 		if readErr != nil { // it has been released, or cannot be created
+			if !errors.Is(readErr, fs.ErrNotExist) {
+				err = readErr // it says what is there instead
+			}
 			failed = fmt.Errorf("no lock file can be created in the target (--no-lock turns it off): %w", err)
 			continue
 		}
@@ -150,8 +157,8 @@ func newLock(t *tree, files lockFiles, owner string) (*lock, error) {
 		if nowErr != nil {
 			return nil, nowErr
 		}
-		locked := &LockedError{Holder: holder, Age: now.Sub(written)}
-		void := locked.Age >= LockStale || holder.over() || owner != "" && holder.Owner == owner
+		locked := &LockedError{Holder: holder, Age: now.Sub(written).Abs()}
+		void := locked.Age >= lockStale || holder.over() || owner != "" && holder.Owner == owner
 		if len(data) == 0 && !void {
 			if errors.Is(err, errRepeated) {
 				mayBeEmpty = lockRepeated
@@ -168,7 +175,7 @@ func newLock(t *tree, files lockFiles, owner string) (*lock, error) {
 		}
 		failed = locked
 	}
-	switch holder, _, _, err := l.read(LockName); {
+	switch holder, _, _, err := l.read(lockName); {
 	case err != nil && failed != nil:
 		return nil, failed
 	case err != nil || holder.ID != l.holder.ID:
@@ -207,7 +214,7 @@ func (l *lock) read(name string) (holder Holder, data []byte, written time.Time,
 
 // now returns the time on the target's clock.
 func (l *lock) now() (time.Time, error) {
-	name := localfs.TempName(LockName)
+	name := localfs.TempName(lockName)
 	if err := l.files.createFile(name, nil); err != nil {
 		return time.Time{}, err
 	}
@@ -219,12 +226,12 @@ func (l *lock) now() (time.Time, error) {
 // takeAway removes a stale lock. Another run may have done so already and hold the lock by now, so
 // it is first moved aside, and put back if its contents have changed.
 func (l *lock) takeAway(void []byte) bool {
-	aside := localfs.TempName(LockName)
-	if l.files.renameFile(LockName, aside) != nil {
+	aside := localfs.TempName(lockName)
+	if l.files.renameFile(lockName, aside) != nil {
 		return false
 	}
 	if _, data, _, err := l.read(aside); err == nil && !bytes.Equal(data, void) {
-		l.files.renameFile(aside, LockName)
+		l.files.renameFile(aside, lockName)
 		return false
 	}
 	l.files.removeFile(l.tree.ctx, aside)
@@ -233,13 +240,13 @@ func (l *lock) takeAway(void []byte) bool {
 
 // renew shows that this run is still alive.
 func (l *lock) renew() {
-	holder, _, _, err := l.read(LockName)
+	holder, _, _, err := l.read(lockName)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && holder.ID != l.holder.ID && holder.ID != "" {
 		l.tree.failFirst(errLockLost)
 		l.tree.cancel(errLockLost)
 		return
 	}
-	l.files.writeFile(LockName, l.text())
+	l.files.writeFile(lockName, l.text())
 }
 
 // release removes the lock.
@@ -248,12 +255,16 @@ func (l *lock) release() {
 	ctx, cancel := cleanupContext(l.tree.ctx)
 	defer cancel()
 	if context.Cause(l.tree.ctx) != errLockLost {
-		l.files.removeFile(ctx, LockName)
+		l.files.removeFile(ctx, lockName)
 	}
 }
 
 func (t localMirror) createFile(name string, data []byte) error {
-	f, err := t.top.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	return t.fillFile(name, data, os.O_CREATE|os.O_EXCL)
+}
+
+func (t localMirror) fillFile(name string, data []byte, flags int) error {
+	f, err := t.top.OpenFile(name, os.O_WRONLY|flags, 0o644)
 	if err != nil {
 		return err
 	}
@@ -279,12 +290,7 @@ func (t localMirror) readFile(name string) ([]byte, time.Time, error) {
 }
 
 func (t localMirror) writeFile(name string, data []byte) error {
-	f, err := t.top.OpenFile(name, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
+	return t.fillFile(name, data, 0)
 }
 
 func (t localMirror) renameFile(from, to string) error { return t.top.Rename(from, to) }

@@ -22,16 +22,18 @@ import (
 // lasts, in a bubble.
 func slowSync(t *testing.T, during func(server *sftptest.Scripted, dial func() pool.Host)) error {
 	t.Helper()
-	server := sftptest.NewServer(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-		if r.Type == wire.TypeOpen && r.Stream == 1 && strings.Contains(r.Path, "slow") {
-			return []sftptest.Action{sftptest.Delay(time.Hour)}
-		}
-		return nil
-	}})
+	server := sftptest.NewServer(t,
+		sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeOpen && r.Stream == 1 && strings.Contains(r.Path, "slow") {
+				return []sftptest.Action{sftptest.Delay(time.Hour)}
+			}
+			return nil
+		}})
 	dial := func() pool.Host {
 		t.Helper()
 		stream := server.Dial(sftptest.LinkConfig{})
-		client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
+		client, err := usftp.NewClientPipe(stream, stream,
+			usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +47,8 @@ func slowSync(t *testing.T, during func(server *sftptest.Scripted, dial func() p
 	host := dial()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src), transfer.SyncOptions{})
+		_, err := transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src),
+			transfer.SyncOptions{})
 		ended <- err
 	}()
 	during(server, dial)
@@ -65,11 +68,14 @@ func TestSyncLockIsRenewed(t *testing.T) {
 				if err == nil {
 					err = json.Unmarshal(data, &holder)
 				}
-				if err != nil || !holder.Renewed.After(before) || time.Since(holder.Renewed) > 2*time.Minute {
-					t.Errorf("the lock was renewed at %v, and now it is %v: %v", holder.Renewed, time.Now(), err)
+				if err != nil || !holder.Renewed.After(before) ||
+					time.Since(holder.Renewed) > 2*time.Minute {
+					t.Errorf("the lock was renewed at %v, and now it is %v: %v", holder.Renewed,
+						time.Now(), err)
 				}
 				before = holder.Renewed
-				_, err = transfer.Sync(t.Context(), transfer.Remote(other, "/dst"), transfer.Local(src), transfer.SyncOptions{})
+				_, err = transfer.Sync(t.Context(), transfer.Remote(other, "/dst"),
+					transfer.Local(src), transfer.SyncOptions{})
 				var locked *transfer.LockedError
 				if !errors.As(err, &locked) || locked.Age > 2*time.Minute {
 					t.Errorf("a second run: %v", err)
@@ -100,7 +106,8 @@ func TestSyncLockIsLost(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Minute {
 			t.Errorf("it went on for %v", took)
 		}
-		if data, err := server.Files.ReadFile("/dst/" + transfer.LockName); err != nil || string(data) != other {
+		if data, err := server.Files.ReadFile("/dst/" + transfer.LockName); err != nil ||
+			string(data) != other {
 			t.Errorf("the other's lock is %q, %v", data, err)
 		}
 		if server.Files.Exists("/dst/slow") {
@@ -116,12 +123,14 @@ func TestSyncLockIsCutOff(t *testing.T) {
 		t.Run(on.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Bool
-				b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-					if r.Type == on && r.Path == "/dst/"+transfer.LockName && !asked.Swap(true) {
-						return []sftptest.Action{sftptest.LastReply(), sftptest.Hangup()}
-					}
-					return nil
-				}}, sftptest.LinkConfig{})
+				b := newTreeBench(t, sftptest.Script{
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						if r.Type == on && r.Path == "/dst/"+
+							transfer.LockName && !asked.Swap(true) {
+							return []sftptest.Action{sftptest.LastReply(), sftptest.Hangup()}
+						}
+						return nil
+					}}, sftptest.LinkConfig{})
 				b.redials(sftptest.LinkConfig{}, nil)
 				src := filepath.Join(b.dir, "src")
 				fill(t, src, "file")
@@ -152,7 +161,9 @@ func TestSyncEmptyLock(t *testing.T) {
 				b.server.Files.WriteFile(lock, nil)
 				b.server.Files.SetModTime(lock, time.Now())
 				if written {
-					time.AfterFunc(time.Second, func() { b.server.Files.Append(lock, []byte(`{"id":"other"}`)) })
+					time.AfterFunc(time.Second, func() {
+						b.server.Files.Append(lock, []byte(`{"id":"other"}`))
+					})
 				}
 				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
 				began := time.Now()

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 )
@@ -33,7 +34,7 @@ func TestExpect(t *testing.T) {
 						Window: 2 << 20}}
 				further := pool.New(pool.Config{First: farConn{farHost: h},
 					Connect: h.connect, Connections: test.most})
-				further.Expect(test.size, test.trip)
+				pools.OfPool(further).Expect(test.size, test.trip)
 				synctest.Wait()
 				h.mu.Lock()
 				if h.logins != min(test.want, 4) {

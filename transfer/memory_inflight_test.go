@@ -30,7 +30,8 @@ func TestMemoryOfFilesInFlight(t *testing.T) {
 	}{
 		"upload, open":  {upload, sftptest.Fault{On: wire.TypeOpen}, 1, 6000},
 		"upload, close": {upload, sftptest.Fault{On: wire.TypeClose}, 1, 10_000 + size},
-		"upload, rename": {upload, sftptest.Fault{On: wire.TypeExtended, Extension: wire.ExtPosixRename}, 1,
+		"upload, rename": {upload, sftptest.Fault{On: wire.TypeExtended,
+			Extension: wire.ExtPosixRename}, 1,
 			10_000 + size},
 		"download, open": {download, sftptest.Fault{On: wire.TypeOpen}, 1, 6000},
 		"download, read": {download, sftptest.Fault{On: wire.TypeRead}, 2, 8000 + size},

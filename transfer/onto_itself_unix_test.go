@@ -76,23 +76,24 @@ func TestFileOntoItself(t *testing.T) {
 		for _, placement := range []transfer.Placement{transfer.PlaceAuto, transfer.PlaceDirect} {
 			for _, size := range []int{0, 5, 300 << 10, 5<<20 + 7} {
 				for _, names := range []int{1, 2} {
-					t.Run(fmt.Sprintf("%s, %v, %d bytes, %d names", name, placement, size, names), func(t *testing.T) {
-						t.Parallel() // some wait until the second of the file's time is over
-						o, data := newOntoItself(t), random(size)
-						target := "f"
-						o.write(t, "f", data)
-						if names == 2 {
-							target = "g"
-							o.link(t, "f", "g")
-						}
-						j := copyJob{Host: o.hosts[0], From: o.hosts[over.from],
-							Direction: over.direction,
-							Source:    o.path(over.direction == upload, "f"),
-							Target:    o.path(over.direction == download, target),
-							Options:   transfer.Options{Placement: placement}}
-						_, err := j.Run(t.Context())
-						o.check(t, err, data, "f", target)
-					})
+					t.Run(fmt.Sprintf("%s, %v, %d bytes, %d names", name, placement, size, names),
+						func(t *testing.T) {
+							t.Parallel() // some wait until the second of the file's time is over
+							o, data := newOntoItself(t), random(size)
+							target := "f"
+							o.write(t, "f", data)
+							if names == 2 {
+								target = "g"
+								o.link(t, "f", "g")
+							}
+							j := copyJob{Host: o.hosts[0], From: o.hosts[over.from],
+								Direction: over.direction,
+								Source:    o.path(over.direction == upload, "f"),
+								Target:    o.path(over.direction == download, target),
+								Options:   transfer.Options{Placement: placement}}
+							_, err := j.Run(t.Context())
+							o.check(t, err, data, "f", target)
+						})
 				}
 			}
 		}
@@ -121,8 +122,10 @@ func (o *ontoItself) link(t *testing.T, name, link string) {
 func (o *ontoItself) check(t *testing.T, err error, data []byte, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if got, err := os.ReadFile(filepath.Join(o.dir, name)); err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%s has %d bytes, which differ from its %d: %v", name, len(got), len(data), err)
+		if got, err := os.ReadFile(filepath.Join(o.dir, name)); err != nil ||
+			!bytes.Equal(got, data) {
+			t.Errorf("%s has %d bytes, which differ from its %d: %v", name, len(got), len(data),
+				err)
 		}
 	}
 	if err != nil && !strings.Contains(err.Error(), "same file") &&
@@ -151,8 +154,9 @@ func TestTreeOfLinksOntoItself(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := newOntoItself(t)
-			files := map[string][]byte{"zero": nil, "small": random(4 << 10), "medium": random(300 << 10),
-				"large": random(5 << 20)}
+			files := map[string][]byte{"zero": nil, "small": random(4 << 10),
+				"medium": random(300 << 10),
+				"large":  random(5 << 20)}
 			for name, data := range files {
 				o.write(t, "a/"+name, data)
 				o.link(t, "a/"+name, "b/"+name)

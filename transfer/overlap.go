@@ -16,7 +16,8 @@ import (
 
 var (
 	errIntoItself = errors.New("a directory cannot be copied into itself")
-	errNested     = errors.New("source and target are the same directory, or one is inside the other")
+	errNested     = errors.New(
+		"source and target are the same directory, or one is inside the other")
 )
 
 // overlap finds out whether the source and the target of a tree are one, or one is inside the
@@ -85,7 +86,8 @@ func (o *overlap) check(dir string) error {
 	probe := ""
 	for ; err != nil; dir = path.Dir(dir) {
 		probe = path.Join(dir, t.token.Name("probe"))
-		if remove, err = t.dst.touch(probe); !errors.Is(err, fs.ErrNotExist) || dir == path.Dir(dir) {
+		if remove, err = t.dst.touch(probe); !errors.Is(err, fs.ErrNotExist) ||
+			dir == path.Dir(dir) {
 			break
 		}
 	}

@@ -55,7 +55,9 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 			}
 			tree := treeJob{Host: b.host, Source: source + "/.", Target: "/tree",
 				TreeOptions: transfer.TreeOptions{MaxFiles: atATime},
-				Options:     transfer.Options{Events: func(e transfer.Event) { b.events = append(b.events, e) }}}
+				Options: transfer.Options{Events: func(e transfer.Event) {
+					b.events = append(b.events, e)
+				}}}
 			summary, err := tree.Run(t.Context())
 			if n := refused.Load(); n == 0 || n > atATime {
 				t.Errorf("%d requests were refused, and %d files are under way at a time", n,

@@ -26,7 +26,7 @@ import (
 // interrupted at any moment. The target is the old file or the new one, unless an event says that
 // it is written in place; every leftover is named; and the copy ends soon.
 func TestRandomMisfortune(t *testing.T) {
-	for seed := range uint64(soak.Runs(30, 150)) {
+	for seed := range uint64(soak.Pick(30, 150)) {
 		rng := rand.New(rand.NewPCG(seed, 30))
 		script, link := sftptest.RandomScript(seed), sftptest.RandomLink(seed)
 		for range rng.IntN(3) {
@@ -105,7 +105,8 @@ func misfortune(t *testing.T, seed uint64, rng *rand.Rand, script sftptest.Scrip
 	switch {
 	case err == nil && !bytes.Equal(got, fresh):
 		wrong("it has succeeded, and the target has %d bytes, %v", len(got), readErr)
-	case err != nil && there && readErr != nil && strings.Contains(err.Error(), "the file that it replaces may be"): // without posix-rename
+	case err != nil && there && readErr != nil && strings.Contains(err.Error(),
+		"the file that it replaces may be"): // without posix-rename
 	case err != nil && !there && readErr != nil, there &&
 		bytes.Equal(got, old), bytes.Equal(got, fresh):
 	case !result.InPlace || !strings.Contains(err.Error(), "in place"):

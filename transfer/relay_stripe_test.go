@@ -16,7 +16,8 @@ import (
 
 // relayed copies files from one far host to another, with a pool of connections to each, and
 // returns how long that took.
-func relayed(t *testing.T, connections int, version string, files map[string][]byte, copyAll func(ctx context.Context, from, to pool.Host) error) (took time.Duration, opened int) {
+func relayed(t *testing.T, connections int, version string, files map[string][]byte,
+	copyAll func(ctx context.Context, from, to pool.Host) error) (took time.Duration, opened int) {
 	t.Helper()
 	const trip = 400 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {

@@ -63,7 +63,8 @@ func TestRelayFile(t *testing.T) {
 			if err := b.from.host.Client.Chtimes("/a", oldTime, oldTime); err != nil {
 				t.Fatal(err)
 			}
-			result, err := b.copy("/a", "/b", transfer.Options{Attributes: transfer.Attributes{Preserve: true}, Verify: verify})
+			result, err := b.copy("/a", "/b",
+				transfer.Options{Attributes: transfer.Attributes{Preserve: true}, Verify: verify})
 			if err != nil || result.Bytes != int64(size) || result.Target != "/b" {
 				t.Fatalf("%d: %+v, %v", size, result, err)
 			}
@@ -316,9 +317,14 @@ func TestRelayFromHostileSource(t *testing.T) {
 					switch {
 					case r.Type == wire.TypeReaddir && !listed[r.Path]:
 						listed[r.Path] = true
-						return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: entries}.Append(nil, r.ID)))}
+						return []sftptest.Action{
+							sftptest.ReplyBytes(string(wire.Names{Names: entries}.Append(nil,
+								r.ID)))}
 					case r.Type == wire.TypeReadlink:
-						return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: []wire.Name{{Filename: "/out/x"}}}.Append(nil, r.ID)))}
+						return []sftptest.Action{
+							sftptest.ReplyBytes(string(
+								wire.Names{Names: []wire.Name{{Filename: "/out/x"}}}.Append(nil,
+									r.ID)))}
 					}
 					return nil
 				}}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -53,11 +55,12 @@ func newRemoteEnd(j *job, host pool.Host, root string) (*remoteEnd, error) {
 	return e, nil
 }
 
-func (e *remoteEnd) quirks() *pool.Quirks {
+func (e *remoteEnd) quirks() *quirks.Quirks {
 	if e == nil {
 		return nil
 	}
-	return e.link.Host().Quirks
+	host := e.link.Host()
+	return pools.OfHost(&host).Quirks()
 }
 
 func (e *remoteEnd) conn() *pool.Conn { return e.link }
@@ -66,7 +69,11 @@ func (e *remoteEnd) join(dir, name string) string { return path.Join(dir, name) 
 
 func (e *remoteEnd) identity(name string) (host, path string, ok bool) {
 	h := e.link.Host()
-	return "host " + h.ID(), name, true
+	id := h.Identity
+	if id == "" {
+		id = h.Name
+	}
+	return "host " + id, name, true
 }
 
 // over calls do for an entry of a tree, and again over a new connection if the connection was lost.
@@ -83,7 +90,7 @@ func (e *remoteEnd) stat(name string) (info fs.FileInfo, err error) {
 	began := time.Now()
 	err = e.over(name, func(*usftp.Client, bool) error {
 		host := e.link.Host()
-		info, err = host.Stat(e.job.ctx, name)
+		info, err = pools.OfHost(&host).Stat(e.job.ctx, name)
 		return err
 	})
 	if name == e.root {
@@ -172,6 +179,6 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 		return err
 	})
 	host := e.link.Host()
-	l.trip = max(e.trip, host.LoginTrip())
+	l.trip = max(e.trip, pools.OfHost(&host).LoginTrip())
 	return l, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"strings"
@@ -13,9 +14,11 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
 )
 
-// remoteOutput is a file on a host being written.
+// remoteOutput is a file on a host being written: created under a temporary name or opened in place,
+// filled, sealed, and given its name.
 type remoteOutput struct {
 	location
 	end     *remoteTarget
@@ -111,6 +114,92 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	return o.session.explainWrite(err, path.Dir(o.name))
 }
 
+// inPlace opens a target on a host that is written in place.
+type inPlace struct {
+	o      *remoteOutput
+	c      *fileCopy
+	source *facts
+	perm   fs.FileMode // of a new file
+}
+
+// open opens the target itself. Version 3 has no flag that stops OPEN from following links
+// (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the host
+// could still put a link in the file's place; the source cannot.
+func (p inPlace) open() (*usftp.File, error) {
+	o, c := p.o, p.c
+	client, old, flags := o.session.client, o.info, os.O_WRONLY|os.O_CREATE
+	if c.entry != nil {
+		info, err := client.Lstat(o.name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			old, flags = nil, flags|os.O_EXCL
+		case err != nil:
+			return nil, err
+		case info.Mode()&fs.ModeSymlink != 0:
+			if err := client.Remove(o.name); err != nil {
+				return nil, err
+			}
+			old, flags = nil, flags|os.O_EXCL
+		case !info.Mode().IsRegular():
+			return nil, inTheWay(o.name, info.Mode())
+		default:
+			old = info
+		}
+	}
+	switch {
+	case old == nil:
+		return client.OpenFile(o.name, flags|os.O_TRUNC, p.perm)
+	case !old.Mode().IsRegular():
+		return client.OpenFile(o.name, flags, p.perm)
+	}
+	return p.over(old)
+}
+
+// over opens an existing file to write over it. It does not empty the file, which may be the
+// source: the host may be this machine, and a file can have several names. seal cuts it to its new
+// size. On hosts that take only whole files, it is emptied if it is certainly not the source.
+func (p inPlace) over(old fs.FileInfo) (f *usftp.File, err error) {
+	o := p.o
+	client, quirks, flags := o.session.client, o.end.placement.quirks, os.O_WRONLY|os.O_CREATE
+	other := p.c.tries.once || isOther(p.source, old) // what can be read only once is no file
+	if !other || !quirks.WholeFiles.Load() {
+		if f, err = client.OpenFile(o.name, flags, p.perm); err == nil {
+			o.over = sizeOf(old)
+		}
+		if !other || !refused(err) {
+			return f, err
+		}
+	}
+	f, truncErr := client.OpenFile(o.name, flags|os.O_TRUNC, p.perm)
+	if err == nil {
+		return f, truncErr
+	}
+	if truncErr != nil {
+		return nil, err
+	}
+	quirks.WholeFiles.Store(true)
+	return f, nil
+}
+
+// isOther reports whether a file on a host is certainly not the source.
+func isOther(source *facts, target fs.FileInfo) bool {
+	stat, ok := target.Sys().(*usftp.FileStat)
+	if !ok {
+		return false
+	}
+	return source.hasMode && !source.mode.IsRegular() ||
+		source.size >= 0 && stat.HasSize() && uint64(source.size) != stat.Size ||
+		source.hasTimes && stat.HasTimes() && uint32(source.mtime.Unix()) != stat.Mtime
+}
+
+// sizeOf returns the size of a file on a host, or the largest possible if the host did not tell.
+func sizeOf(info fs.FileInfo) int64 {
+	if stat, ok := info.Sys().(*usftp.FileStat); ok && stat.HasSize() && int64(stat.Size) >= 0 {
+		return int64(stat.Size)
+	}
+	return math.MaxInt64
+}
+
 // left reports whether an earlier run for this target may have left a file of this name.
 func (o *remoteOutput) left(name string) bool {
 	return path.Dir(name) == path.Dir(o.name) &&
@@ -139,6 +228,9 @@ func (o *remoteOutput) restore(c *fileCopy, aside string) {
 // resume opens what an earlier run left, and proves it by the host's hash or by reading back its
 // end.
 func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
+	if m.SourceDoubt > 0 && m != c.journal.left {
+		return 0, errors.New("the source was being written to when it was begun")
+	}
 	f, err := o.session.client.OpenFile(m.Temporary, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, err
@@ -175,6 +267,9 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 		}
 		return nil
 	}
+	if m.Delta {
+		return errUnprovable
+	}
 	length := int64(tail)
 	switch {
 	case m == c.journal.left:
@@ -186,7 +281,7 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 	if _, err := f.Seek(off, io.SeekStart); err != nil {
 		return err
 	}
-	_, err = f.WriteTo(&comparer{at: in.contents(), size: m.Bytes, off: off})
+	_, err = f.WriteTo(io.NewOffsetWriter(&comparer{at: in.contents(), size: m.Bytes}, off))
 	return err
 }
 
@@ -269,7 +364,8 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
 // startSmall reads a small file and starts writing it. It frees the memory for that before it
 // returns, since the client holds what is in flight. wait is nil if the file is no longer as
 // listed.
-func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, err error), err error) {
+func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, err error),
+	err error) {
 	size := int(c.entry.facts.size)
 	data, release := c.tree.budget.buffers.get(size + 1)
 	defer release()
@@ -290,6 +386,369 @@ func (o *remoteOutput) seal(c *fileCopy, in input) error {
 		return nil
 	}
 	return sealing{o, c, in}.run()
+}
+
+// sealing is what happens to a file on a host between its contents and its name.
+type sealing struct {
+	o  *remoteOutput
+	c  *fileCopy
+	in input
+}
+
+// run proves that the file is whole if several handles wrote it, cuts off what is left of an old
+// file, sets its attributes, and closes it. On a host that works in order everything is sent at
+// once and takes one round trip, in which the other handles are closed too.
+func (s sealing) run() error {
+	o, c := s.o, s.c
+	var steps []step
+	if striper := o.striper; striper != nil {
+		// first, since each connection answers in an order of its own
+		if err := striper.prove(); err != nil {
+			return err
+		}
+		steps = append(steps, striper.part)
+		o.striper = nil
+	}
+	set, err := s.attrs()
+	if err != nil {
+		return err
+	}
+	f := o.file
+	if n := c.result.Bytes; n < o.over {
+		steps = append(steps, func() func() error {
+			cut := waits(c.ctx, f.Async().Truncate(n))
+			return func() error { return s.cutRefused(cut()) }
+		}, func() func() error { // some servers say yes and do nothing
+			looked := f.Async().Stat()
+			return func() error {
+				stat, err := looked.WaitContext(c.ctx)
+				if err == nil && stat.HasSize() && int64(stat.Size) > n {
+					o.end.placement.quirks.WholeFiles.Store(true)
+					return errNotCut
+				}
+				return nil
+			}
+		})
+	}
+	if set != (usftp.NewAttrs{}) {
+		steps = append(steps, func() func() error {
+			given := waits(c.ctx, f.Async().SetAttrs(set))
+			return func() error { return s.attrsRefused(given()) }
+		})
+	}
+	if c.options.Sync || c.options.Verify && o.session.syncs(c) {
+		steps = append(steps, func() func() error { return waits(c.ctx, f.Async().Sync()) })
+	}
+	steps = append(steps, func() func() error {
+		closed := waits(c.ctx, f.Async().Close())
+		return func() error { return o.session.explainWrite(closed(), path.Dir(o.name)) }
+	})
+	return take(steps, private.OfClient(o.session.client).WorksInOrder())
+}
+
+// attrs returns the attributes to set on the target.
+func (s sealing) attrs() (set usftp.NewAttrs, err error) {
+	o, c, source := s.o, s.c, s.in.facts()
+	atime, mtime := source.times()
+	seconds := mtime.Unix()
+	if source.hasTimes && (c.options.Preserve ||
+		c.entry != nil && seconds >= 0 && seconds <= math.MaxUint32) {
+		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
+		if c.tree != nil {
+			c.tree.sync.settable(&set)
+		}
+	}
+	if c.options.Preserve && source.hasMode {
+		// without setuid and setgid: the copy would run as the user who made it
+		set.SetMode, set.Mode = true, source.mode.Perm()
+	} else if o.info != nil && o.temp != "" {
+		set.SetMode, set.Mode = true, s.keptMode()
+	}
+	err = c.options.chown(source.owner, func(uid, gid int) error {
+		set.SetOwner, set.UID, set.GID = true, uid, gid
+		// its new owner may never have agreed to that
+		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
+		return nil
+	})
+	return set, err
+}
+
+// keptMode returns a replaced file's mode for the new one. The setuid and setgid bits stay only if
+// owner and group do.
+func (s sealing) keptMode() fs.FileMode {
+	o := s.o
+	mode := o.info.Mode()
+	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
+		return mode
+	}
+	old, _ := o.info.Sys().(*usftp.FileStat)
+	fresh := new(usftp.FileStat)
+	if info, err := o.file.Stat(); err == nil {
+		fresh = info.Sys().(*usftp.FileStat)
+	}
+	known := old != nil && old.HasOwner() && fresh.HasOwner()
+	kept := mode
+	if !known || old.UID != fresh.UID {
+		kept &^= fs.ModeSetuid
+	}
+	if !known || old.GID != fresh.GID {
+		kept &^= fs.ModeSetgid
+	}
+	if kept != mode {
+		s.c.warn("the new file does not keep the old one's setuid and setgid bits, " +
+			"since its owner or group differs")
+	}
+	return kept
+}
+
+// errNotCut reports that the rest of a longer old file is still there.
+var errNotCut = errors.New("the host does not cut files, and the old one was longer")
+
+func (s sealing) cutRefused(err error) error {
+	if !refused(err) {
+		return err
+	}
+	s.o.end.placement.quirks.WholeFiles.Store(true)
+	return fmt.Errorf("%w: %w", errNotCut, err)
+}
+
+// attrsRefused returns err unless the attributes are optional and were merely refused.
+func (s sealing) attrsRefused(err error) error {
+	c := s.c
+	if err == nil || c.options.Preserve || c.options.Owners || !refused(err) {
+		return err
+	}
+	if s.o.info != nil {
+		c.warn("the server does not let the new file have the permissions of the one it replaces: " +
+			err.Error())
+	}
+	return nil
+}
+
+// A step sends a request to the host and returns a function that waits for the answer.
+type step func() (wait func() error)
+
+// waits returns the second half of a step.
+func waits[T any](ctx context.Context, asked *usftp.Pending[T]) func() error {
+	return func() error {
+		_, err := asked.WaitContext(ctx)
+		return err
+	}
+}
+
+// take runs the steps one after the other until one fails, or all at once. It returns the first
+// error.
+func take(steps []step, atOnce bool) (first error) {
+	var waiting []func() error
+	for _, ask := range steps {
+		wait := ask()
+		if atOnce {
+			waiting = append(waiting, wait)
+		} else if err := wait(); err != nil {
+			return err
+		}
+	}
+	for _, wait := range waiting {
+		if err := wait(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// placing is the last step of a copy to a host. If a lost connection swallows its replies, the next
+// attempt finds out what was done before it does any of it again.
+type placing struct {
+	temporary string // complete, and a name that nobody else knows
+	aside     string // the old file's name during the exchange; "" if it keeps its own
+	size      int64
+}
+
+// commit gives the temporary file the target's name.
+func (o *remoteOutput) commit(c *fileCopy, _ input) error {
+	if o.temp == "" {
+		return nil
+	}
+	if c.tries.placing == nil {
+		c.tries.placing = &placing{temporary: o.temp, size: c.result.Bytes}
+		// count it once: a server that loses everything when asked gets no endless attempts
+		if !c.tries.arrived {
+			c.tries.arrived = true
+			o.session.conn.Arrived() // whatever becomes of the name
+		}
+	}
+	err := c.tries.placing.rename(c, o)
+	if err != nil && !refused(err) {
+		c.journal.keep(c, false)
+	}
+	return err
+}
+
+// rename renames the temporary file, replacing an existing target.
+func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
+	ctx, cancel := lateContext(c.ctx)
+	defer cancel()
+	client := o.session.client.WithContext(ctx)
+	var err error
+	switch {
+	case client.HasPosixRename():
+		err = client.PosixRename(p.temporary, o.name)
+	case o.info == nil && p.aside == "":
+		err = client.Rename(p.temporary, o.name)
+	default:
+		err = p.replace(c, o, client)
+	}
+	if err == nil {
+		c.tries.placing = nil
+		return nil
+	}
+	c.result.LeftBehind = p.temporary
+	c.detail = "all of the data is in " + c.shown(p.temporary)
+	if !refused(err) {
+		c.detail += ", or has its name already"
+	}
+	if p.aside != "" {
+		c.detail += "; the file that it replaces may be " + c.shown(p.aside)
+	}
+	if refused(err) {
+		if p.aside == "" {
+			c.tries.placing = nil
+		}
+		o.end.renameRefused(c, err, o.info == nil)
+		c.detail += "; --inplace writes the target itself"
+		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
+			c.result.LeftBehind = ""
+			c.detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
+		}
+	}
+	return err
+}
+
+// replace stands in for posix-rename on servers without it: RENAME fails if the name exists
+// (draft-ietf-secsh-filexfer-02, section 6.5), so the old file is moved aside until the new one is
+// in place. It continues what an earlier attempt began.
+func (p *placing) replace(c *fileCopy, o *remoteOutput, client *usftp.Client) error {
+	stepped := false
+	if p.aside == "" {
+		p.aside = path.Join(path.Dir(o.name), c.token.OldName(path.Base(o.name)))
+	} else if _, err := client.Lstat(p.aside); err == nil {
+		stepped = true
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if !stepped {
+		c.journal.noteAside(c, p)
+		err := client.Rename(o.name, p.aside)
+		if refused(err) {
+			p.aside = ""
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := client.Rename(p.temporary, o.name); err != nil {
+		if client.Rename(p.aside, o.name) == nil {
+			p.aside = ""
+		}
+		return err
+	}
+	return p.removeAside(c, o, client)
+}
+
+// removeAside removes the replaced file.
+func (p *placing) removeAside(c *fileCopy, o *remoteOutput, client *usftp.Client) error {
+	if p.aside == "" {
+		return nil
+	}
+	err := client.Remove(p.aside)
+	switch {
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		return nil
+	case o.session.lost() && pools.OfConn(o.session.conn).Renews():
+		return err // the next attempt will look at it again
+	}
+	c.warn(fmt.Sprintf("the file that was replaced could not be removed: it is %s", p.aside))
+	return nil
+}
+
+// settle finds out how far a commit came whose connection was lost, and completes it. It returns
+// false if the copy must be done again.
+//
+// If the temporary name is gone, the rename was done, since nobody else knows that name; the target
+// must then have the right size.
+func (o *remoteOutput) settle(c *fileCopy) (done bool, err error) {
+	t, client := &c.tries, o.session.client
+	if t.retried && t.made != "" && (t.placing == nil || t.placing.temporary != t.made) &&
+		(c.journal.left == nil || c.journal.left.Temporary != t.made) {
+		t.strays = append(t.strays, t.made)
+		t.made = ""
+	}
+	p := t.placing
+	if p == nil {
+		return false, nil
+	}
+	left, err := client.Lstat(p.temporary)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		there, err := client.Lstat(o.name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		if err != nil || there.Size() != p.size {
+			return false, p.giveUp(c, o)
+		}
+		if err := p.removeAside(c, o, client); err != nil {
+			return false, err
+		}
+		t.placing = nil
+	case err != nil:
+		return false, err
+	case left.Size() != p.size:
+		t.strays = append(t.strays, p.temporary)
+		return false, p.giveUp(c, o)
+	default:
+		t.made = p.temporary
+		err := p.rename(c, o)
+		if refused(err) { // the old connection's request may have been executed only now
+			return p.wasRenamed(c, o, err)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	c.result.Bytes = p.size
+	return true, nil
+}
+
+// giveUp ends a commit that cannot be completed, and gives the old file its name back.
+func (p *placing) giveUp(c *fileCopy, o *remoteOutput) error {
+	if p.aside != "" {
+		if err := takeBack(o.session.client, p.aside, o.name); err != nil {
+			return err
+		}
+		info, err := o.session.client.Lstat(o.name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil {
+			o.info = info
+		}
+	}
+	c.tries.placing = nil
+	return nil
+}
+
+// wasRenamed checks whether a rename was refused because it had already been done.
+func (p *placing) wasRenamed(c *fileCopy, o *remoteOutput, refusal error) (done bool, err error) {
+	if _, err := o.session.client.Lstat(p.temporary); !errors.Is(err, fs.ErrNotExist) {
+		return false, refusal
+	}
+	there, err := o.session.client.Lstat(o.name)
+	if err != nil || there.Size() != p.size {
+		return false, refusal
+	}
+	c.result, c.detail = Result{Target: o.name, Bytes: p.size}, ""
+	return true, nil
 }
 
 // cut truncates what was written to the contiguous part. If the connection is lost the next run

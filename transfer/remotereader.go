@@ -34,22 +34,7 @@ func (r *remoteReader) writer(w io.Writer, off int64) io.Writer {
 	if r.doubt == nil && r.passed == nil {
 		return w
 	}
-	return &feedingWriter{w, r, off}
-}
-
-type feedingWriter struct {
-	io.Writer
-	of  *remoteReader
-	off int64
-}
-
-func (w *feedingWriter) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	if n > 0 && n <= len(p) {
-		w.of.feed(p[:n], w.off)
-		w.off += int64(n)
-	}
-	return n, err
+	return &feedingWriter{w, r.feed, off}
 }
 
 func (r *remoteReader) Read(p []byte) (int, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -117,7 +118,8 @@ func (s *remoteSource) sum(c *fileCopy) error {
 	wanted := c.options.Hash
 	known := c.from.client.CheckFileAlgorithms()
 	if known == nil || slices.Contains(known, hostName(wanted)) {
-		theirs := c.from.hashes(c.source, nil, usftp.CheckFile{Algorithms: []string{hostName(wanted)}})
+		theirs := c.from.hashes(c.source, nil,
+			usftp.CheckFile{Algorithms: []string{hostName(wanted)}})
 		if theirs != nil && len(theirs.Hashes) == 1 {
 			c.hashing.hash = checksum.Hash{Algorithm: wanted, Sum: theirs.Hashes[0]}
 			c.hashing.verified = VerifiedByHash
@@ -195,7 +197,7 @@ func (in *remoteInput) ready(c *fileCopy) error {
 }
 
 func (in *remoteInput) open(c *fileCopy) error {
-	f, trip, err := in.session.host.OpenRead(c.ctx, in.path)
+	f, trip, err := pools.OfHost(&in.session.host).OpenRead(c.ctx, in.path)
 	if err != nil {
 		return err
 	}
@@ -232,7 +234,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 // change the times of files being read: at the end only the contents show whether the file is
 // unchanged.
 func (in *remoteInput) rememberAll(c *fileCopy) {
-	if c.tries.passed == nil && (in.session.host.Quirks.Touches.Load() ||
+	if c.tries.passed == nil && (in.session.quirks().Touches.Load() ||
 		private.OfClient(in.session.client).Touches()) {
 		c.tries.passed = new(passed)
 	}
@@ -286,7 +288,9 @@ func (in *remoteInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 	if err := f.OpenRead(); err != nil {
 		return false, err
 	}
-	now, err := private.OfFile(f).ReadClose(len(data)-1, func() []byte { return data[:len(data)-1] })
+	now, err := private.OfFile(f).ReadClose(len(data)-1, func() []byte {
+		return data[:len(data)-1]
+	})
 	if errors.Is(err, private.ErrOtherSize) {
 		return false, nil
 	}
@@ -363,7 +367,8 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 	if at == nil || pipe.ordered() || in.doubt != nil || in.passed != nil || !in.known.regular() ||
 		!in.session.worthStriping(c, c.size-resumed, true) {
 		n, err = in.session.judge(c, f, func() (int64, int, error) {
-			n, err := f.WriteTo(&guarded{pipe.writer(in.writer(c.limiter.writer(w), resumed), resumed),
+			n, err := f.WriteTo(&guarded{pipe.writer(in.writer(c.limiter.writer(w), resumed),
+				resumed),
 				resumed, bound})
 			return n, 1, err
 		})
@@ -448,12 +453,13 @@ func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
 	if c.entry != nil && c.entry.facts.hasTimes { // restore the time from before it was read
 		in.known.mtime, in.known.atime = c.entry.facts.mtime, c.entry.facts.atime
 	}
-	if !in.session.host.Quirks.Touches.Swap(true) {
+	if !in.session.quirks().Touches.Swap(true) {
 		why := "some servers report the current time for files that are read"
 		if c.result.InPlace {
 			why += ", or the target is the source itself, under another name"
 		}
-		c.note("the time of the source changed while it was copied, and its contents did not: " + why + " (reported once for all files of the host)")
+		c.note("the time of the source changed while it was copied, and its contents did not: " +
+			why + " (reported once for all files of the host)")
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/pool"
 )
 
 // remoteTarget is a path on a host as a target.
@@ -20,7 +21,8 @@ type remoteTarget struct {
 	there bool // a tree's target existed before anything was made
 	real  realRoot
 
-	trusting atomic.Bool // a directory was not looked at before deleting, since the host follows no links
+	// a directory was not looked at before deleting, since the host follows no links
+	trusting atomic.Bool
 }
 
 func (t *remoteTarget) close()           {}
@@ -177,6 +179,7 @@ func (t *remoteTarget) finishDir(d *directory) error {
 		return err
 	}
 	set.Atime, set.Mtime = d.facts.times()
+	t.job.tree.sync.settable(&set)
 	return t.over(d.source, func(client *usftp.Client, _ bool) error {
 		switch {
 		case d.parent == nil || d.fresh: // the user named it, or it was made just now
@@ -212,7 +215,7 @@ func setUnfollowed(client *usftp.Client, name string, set usftp.NewAttrs,
 func (t *remoteTarget) makeLink(e *entry, to string) error {
 	temporary := path.Join(e.dir.target, t.job.token.Name(e.name))
 	aside := path.Join(e.dir.target, t.job.token.OldName(e.name))
-	return t.over(e.source(), func(client *usftp.Client, again bool) error {
+	err := t.over(e.source(), func(client *usftp.Client, again bool) error {
 		if again {
 			client.Remove(temporary)
 			if err := takeBack(client, aside, e.target()); err != nil && !refused(err) {
@@ -224,6 +227,10 @@ func (t *remoteTarget) makeLink(e *entry, to string) error {
 		}
 		return makeRemoteLink(client, e, to, temporary, aside)
 	})
+	if err != nil && pool.Lost(t.link.Host().Client) {
+		t.job.tree.litter.leaves(false)
+	}
+	return err
 }
 
 // makeRemoteLink makes a link, under a temporary name if something has to be replaced, which keeps
@@ -278,6 +285,7 @@ func takeBack(client *usftp.Client, aside, target string) error {
 
 // finishLink takes a round trip and needs lsetstat@openssh.com (OpenSSH PROTOCOL, section 4.7).
 func (t *remoteTarget) finishLink(e *entry, set usftp.NewAttrs) error {
+	t.job.tree.sync.settable(&set)
 	return t.over(e.source(),
 		func(client *usftp.Client, _ bool) error { return client.LsetAttrs(e.target(), set) })
 }

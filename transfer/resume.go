@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -30,6 +31,10 @@ type mark struct {
 	SourceTime time.Time `json:"source_time"`
 	SourceID   string    `json:"source_id"` // of a local file
 
+	// Delta is set if parts came from the old file. Only a hash of all of it can then show that it
+	// is the beginning of the source.
+	Delta bool `json:"delta,omitempty"`
+
 	// SourceDoubt is how far the source may have been written to while it was read; see doubt.
 	SourceDoubt int64 `json:"source_doubt,omitempty"`
 	// Strays are temporary files of earlier attempts and runs that were not removed.
@@ -39,6 +44,10 @@ type mark struct {
 	// that in one step.
 	Aside string `json:"aside,omitempty"`
 }
+
+// errUnprovable reports that what a delta left cannot be continued.
+var errUnprovable = errors.New(
+	"parts of it came from the old file, and the host does not hash it to prove that they are right")
 
 const (
 	// markAge is how long marks are kept. A copy not continued by then never will be.
@@ -110,7 +119,8 @@ func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left 
 // the source. It returns the offset to continue from, 0 if there is nothing.
 func (j *journal) resume(c *fileCopy, in input, out output) int64 {
 	f := in.facts()
-	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() || out.at().direct ||
+	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() ||
+		out.at().direct ||
 		!f.regular() || !f.hasTimes {
 		return 0
 	}
@@ -132,8 +142,6 @@ func (j *journal) resume(c *fileCopy, in input, out output) int64 {
 		why = errors.New("the source has changed since")
 	case !ours:
 		why = errors.New("it is somewhere else")
-	case c.to != nil && m.SourceDoubt > 0 && m != j.left:
-		why = errors.New("the source was being written to when it was begun")
 	default:
 		var offset int64
 		if offset, why = out.resume(c, in, m); why == nil {
@@ -242,13 +250,17 @@ func (j *journal) noteAside(c *fileCopy, p *placing) {
 // finds it in the journal, or the next try of this one. Small files of a tree start over in any
 // case.
 func (j *journal) mayContinue(c *fileCopy) bool {
-	renews := slices.ContainsFunc(c.conns(), (*pool.Conn).Renews)
+	renews := slices.ContainsFunc(c.conns(), func(conn *pool.Conn) bool {
+		return pools.OfConn(conn).Renews()
+	})
 	return !c.isSmall() && j.provable(c) && (j.markName(c) != "" || c.ctx.Err() == nil && renews)
 }
 
 // provable reports whether it can be told later that what a try leaves is the beginning of the
 // source. What came from an old file is proved by a hash only.
-func (j *journal) provable(c *fileCopy) bool { return !c.tries.delta || c.main().client.HasCheckFile() }
+func (j *journal) provable(c *fileCopy) bool {
+	return !c.tries.delta || c.main().client.HasCheckFile()
+}
 
 // keep records what an attempt has left.
 func (j *journal) keep(c *fileCopy, synced bool) {
@@ -256,7 +268,7 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 		return
 	}
 	m := *j.mark
-	m.Bytes, m.Synced = c.result.Bytes, synced
+	m.Bytes, m.Synced, m.Delta = c.result.Bytes, synced, c.tries.delta
 	j.left = &m
 	if j.write(c, m) {
 		j.resumable = true
@@ -298,6 +310,7 @@ func (j *journal) write(c *fileCopy, m mark) bool {
 	if !m.Synced {
 		m.Boot = localfs.BootID()
 	}
+	m.Delta = c.tries.delta
 	if d := c.tries.doubt; d.certain(c.ctx) {
 		m.SourceDoubt = min(m.Bytes, d.bound.Load())
 	}
@@ -426,7 +439,9 @@ func sweepJournal(journal string) {
 	if len(complete) < mostComplete {
 		return
 	}
-	slices.SortFunc(complete, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	slices.SortFunc(complete, func(a, b fs.FileInfo) int {
+		return a.ModTime().Compare(b.ModTime())
+	})
 	for _, info := range complete[:len(complete)-mostComplete+1] { // leaves room for one more
 		os.Remove(filepath.Join(journal, info.Name()))
 	}

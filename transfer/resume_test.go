@@ -52,7 +52,10 @@ func TestResume(t *testing.T) {
 		}},
 		"what is left has changed": {again: true,
 			between: func(b *bench, _, left string) { b.spoil(left) }},
-		"what is left is gone": {again: true, between: func(b *bench, _, left string) { b.server.Files.Remove(left); os.Remove(left) }},
+		"what is left is gone": {again: true, between: func(b *bench, _, left string) {
+			b.server.Files.Remove(left)
+			os.Remove(left)
+		}},
 	} {
 		for _, direction := range []way{upload, download} {
 			t.Run(name+" "+direction.String(), func(t *testing.T) {
@@ -105,7 +108,8 @@ func TestResume(t *testing.T) {
 								e.Resumed, second.Resumed)
 						}
 					}
-					if moved := int64(time.Since(began).Seconds() * float64(link.RateBytesPerSec)); !test.again && moved > test.sends {
+					if moved := int64(time.Since(began).Seconds() * float64(
+						link.RateBytesPerSec)); !test.again && moved > test.sends {
 						t.Errorf("about %d bytes travelled again, of %d", moved, size)
 					}
 					if !bytes.Equal(b.arrived(direction), data) {

@@ -16,8 +16,10 @@ import (
 // after the first few, is given up: each connection may bring progress, but not forever.
 func TestServerThatAlwaysBreaksOff(t *testing.T) {
 	for _, on := range []sftptest.Fault{
-		{On: wire.TypeOpen}, {On: wire.TypeClose}, {On: wire.TypeRead}, {On: wire.TypeWrite}, {On: wire.TypeLstat}, {On: wire.TypeStat}, {On: wire.TypeFstat},
-		{On: wire.TypeFsetstat}, {On: wire.TypeSetstat}, {On: wire.TypeOpendir}, {On: wire.TypeReaddir}, {On: wire.TypeRemove}, {On: wire.TypeMkdir},
+		{On: wire.TypeOpen}, {On: wire.TypeClose}, {On: wire.TypeRead}, {On: wire.TypeWrite},
+		{On: wire.TypeLstat}, {On: wire.TypeStat}, {On: wire.TypeFstat},
+		{On: wire.TypeFsetstat}, {On: wire.TypeSetstat}, {On: wire.TypeOpendir},
+		{On: wire.TypeReaddir}, {On: wire.TypeRemove}, {On: wire.TypeMkdir},
 		{On: wire.TypeRename}, {On: wire.TypeSymlink}, {On: wire.TypeReadlink},
 		{On: wire.TypeExtended, Extension: wire.ExtPosixRename}, {On: wire.TypeExtended,
 			Extension: wire.ExtFsync}, {On: wire.TypeExtended, Extension: wire.ExtLimits},

@@ -26,10 +26,14 @@ func TestRetry(t *testing.T) {
 		lose   bool // while data flows
 		dials  int  // that fail first
 	}{
-		"once":                   {lose: true},
-		"with nobody there":      {lose: true, dials: 3},
-		"rename not answered":    {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtPosixRename, Times: 1, Do: sftptest.Truncate(3)}}}},
-		"rename not carried out": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtPosixRename, Times: 1, Do: sftptest.Hangup()}}}},
+		"once":              {lose: true},
+		"with nobody there": {lose: true, dials: 3},
+		"rename not answered": {
+			script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended,
+				Extension: wire.ExtPosixRename, Times: 1, Do: sftptest.Truncate(3)}}}},
+		"rename not carried out": {
+			script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended,
+				Extension: wire.ExtPosixRename, Times: 1, Do: sftptest.Hangup()}}}},
 	} {
 		for _, direction := range []way{upload, download} {
 			t.Run(name+" "+direction.String(), func(t *testing.T) {

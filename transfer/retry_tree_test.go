@@ -36,7 +36,9 @@ func (b *bench) redials(link sftptest.LinkConfig,
 		}
 		*count++
 		client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"),
-			usftp.WithKeepalive(func(context.Context) error { return errors.New("nobody is there") }))
+			usftp.WithKeepalive(func(context.Context) error {
+				return errors.New("nobody is there")
+			}))
 		if err == nil {
 			b.t.Cleanup(func() { client.Close() })
 		}
@@ -154,7 +156,8 @@ func treeCut(t *testing.T, seed uint64, direction way) {
 				done[e.Source]++
 			case e.Kind == transfer.Retried:
 				lost = append(lost, e.Message)
-				if e.Source == "" || e.SourceHost+e.TargetHost != "far" || e.Err == nil || e.Wait <= 0 || !e.Tree {
+				if e.Source == "" || e.SourceHost+e.TargetHost != "far" || e.Err == nil ||
+					e.Wait <= 0 || !e.Tree {
 					t.Errorf("the event is %+v", e)
 				}
 			}
@@ -288,7 +291,8 @@ func TestReplyLost(t *testing.T) {
 				}
 				b := newTreeBench(t, sftptest.Script{Extensions: posix}, sftptest.LinkConfig{})
 				if test.plain {
-					b = newTreeBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{{Name: wire.ExtLimits, Data: "1"}}}, sftptest.LinkConfig{})
+					b = newTreeBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{
+						{Name: wire.ExtLimits, Data: "1"}}}, sftptest.LinkConfig{})
 				}
 				source := b.sample("source")
 				if test.there {
@@ -428,7 +432,9 @@ func TestTreeGivenUp(t *testing.T) {
 				b.redials(sftptest.LinkConfig{ToServer: time.Millisecond,
 					ToClient: time.Millisecond},
 					func(_ int, end *sftptest.End) { end.CutAfter(500_000, nil) })
-				b.host.Redial = func(context.Context) (pool.Host, error) { return pool.Host{}, errors.New("nobody is there") }
+				b.host.Redial = func(context.Context) (pool.Host, error) {
+					return pool.Host{}, errors.New("nobody is there")
+				}
 				began := time.Now()
 				s, err := b.tree(upload, source, "/target",
 					func(tree *treeJob) { test.change(&tree.Options) })

@@ -97,8 +97,10 @@ func newRules(filter []FilterRule) (rules []rule, err error) {
 		if wild {
 			expression = rsyncExpression(text)
 		}
-		if r.match, err = regexp.Compile(`(?s)\A` + before + `(?:` + expression + `)\z`); err != nil {
-			return nil, fmt.Errorf("the filter pattern %q is too long or too complicated", f.Pattern)
+		if r.match, err = regexp.Compile(`(?s)\A` + before + `(?:` + expression +
+			`)\z`); err != nil {
+			return nil, fmt.Errorf("the filter pattern %q is too long or too complicated",
+				f.Pattern)
 		}
 		rules = append(rules, r)
 	}
@@ -416,7 +418,7 @@ func newSyncFilter(t *tree, rules []rule, o *SyncOptions) syncFilter {
 
 // excludes reports whether an entry is left out.
 func (f *syncFilter) excludes(in *directory, name string, dir bool) bool {
-	if in.rel == "." && name == LockName {
+	if in.rel == "." && name == lockName {
 		return true
 	}
 	if f.allIncluded && in.ignore == nil {
@@ -460,7 +462,8 @@ func (f *syncFilter) readIgnore(d *directory) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err == nil && len(text) == longestIgnore:
-		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("it is too large for an ignore file")}
+		err = &fs.PathError{Op: "read", Path: name,
+			Err: errors.New("it is too large for an ignore file")}
 	}
 	if err == nil {
 		d.ignore, err = newIgnoreRules(d.ignore, d.rel, text)

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"time"
@@ -8,6 +9,8 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -31,9 +34,12 @@ func (s *session) why(err error) error {
 	return s.conn.Why(err)
 }
 
-// look is pool.Host.Look. It also keeps the time that took as the round trip.
+// quirks returns what the host has shown.
+func (s *session) quirks() *quirks.Quirks { return pools.OfHost(&s.host).Quirks() }
+
+// look is pools.Host.Look. It also keeps the time that took as the round trip.
 func (s *session) look(ctx context.Context, name string) (info fs.FileInfo, link bool, err error) {
-	info, link, s.trip, err = s.host.Look(ctx, name)
+	info, link, s.trip, err = pools.OfHost(&s.host).Look(ctx, name)
 	return info, link, err
 }
 
@@ -44,7 +50,8 @@ const doubtful = 50 * time.Millisecond
 // handshake: a proxy or satellite accelerator near us may have answered the handshake, while only
 // the host itself answers a ping.
 func (s *session) measure(ctx context.Context, size int64) {
-	if s.trip >= flow.StripeTrip || s.host.LoginTrip() == 0 || !flow.WorthStriping(size, doubtful) {
+	if s.trip >= flow.StripeTrip || pools.OfHost(&s.host).LoginTrip() == 0 ||
+		!flow.WorthStriping(size, doubtful) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -71,9 +78,9 @@ func (s *session) measure(ctx context.Context, size int64) {
 // handles would seem to have different files. On hosts where handles do not see each other's writes
 // it is written through one.
 func (s *session) worthStriping(c *fileCopy, size int64, reads bool) bool {
-	if s == nil || s.host.Pool.Size() < 2 || c.limiter != nil || c.tree.spreads() ||
+	if s == nil || pools.OfPool(s.host.Pool).Size() < 2 || c.limiter != nil || c.tree.spreads() ||
 		reads && (private.OfClient(s.client).ReadsOnce() || private.OfClient(s.client).Touches() ||
-			s.host.Quirks.Touches.Load()) || !reads && s.host.Quirks.Separate.Load() {
+			s.quirks().Touches.Load()) || !reads && s.quirks().Separate.Load() {
 		return false
 	}
 	s.measure(c.ctx, size)
@@ -96,7 +103,7 @@ func (e *ends) connect(c *fileCopy) (release func()) {
 	}
 	leave := func() {}
 	if s := e.main(); s != nil {
-		leave = s.conn.Enter(!c.isSmall())
+		leave = pools.OfConn(s.conn).Enter(!c.isSmall())
 	}
 	return func() {
 		for _, s := range e.all() {
@@ -127,23 +134,22 @@ func newSession(c *fileCopy, conn *pool.Conn) *session {
 	return s
 }
 
-func (e *ends) all() (all []*session) {
-	if e.to != nil {
-		all = append(all, e.to)
+func (e *ends) all() []*session { return present(e.to, e.from) }
+
+// present returns the target's and the source's connection, as far as there are any, and a common
+// one once.
+func present[T any](to, from *T) (all []*T) {
+	if to != nil {
+		all = append(all, to)
 	}
-	if e.from != nil && e.from != e.to {
-		all = append(all, e.from)
+	if from != nil && from != to {
+		all = append(all, from)
 	}
 	return all
 }
 
 // main returns the connection to the target's host, else the source's, else nil.
-func (e *ends) main() *session {
-	if e.to != nil {
-		return e.to
-	}
-	return e.from
-}
+func (e *ends) main() *session { return cmp.Or(e.to, e.from) }
 
 // lost reports whether either connection has ended.
 func (e *ends) lost() bool { return e.from.lost() || e.to.lost() }
@@ -155,7 +161,8 @@ func (e *ends) renew(c *fileCopy, err error) (renewed bool) {
 			continue
 		}
 		if !s.conn.Renew(s.client, err, func(a pool.Attempt) {
-			c.tell(retried(a, c.doing()+" "+c.source, &Event{Size: c.size, Position: Position{Bytes: c.result.Bytes}}))
+			c.tell(retried(a, c.doing()+" "+c.source,
+				&Event{Size: c.size, Position: Position{Bytes: c.result.Bytes}}))
 		}) {
 			return false
 		}

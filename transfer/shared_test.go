@@ -189,7 +189,8 @@ func TestSharedFileChanges(t *testing.T) {
 	shared := transfer.NewShared(0)
 	defer shared.Close()
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-	for i, data := range [][]byte{random(300_000), random(400_000), bytes.Repeat([]byte("x"), 400_000)} {
+	for i, data := range [][]byte{random(300_000), random(400_000),
+		bytes.Repeat([]byte("x"), 400_000)} {
 		source := b.local("source", data)
 		when := time.Unix(1_700_000_000+int64(i), 0)
 		os.Chtimes(source, when, when)

@@ -219,7 +219,8 @@ func TestSharedHostRewritten(t *testing.T) {
 					version++
 					data[size/2] ^= version
 					source.server.Files.WriteFile("/tree/source", data)
-					if err := source.server.Files.SetTimes("/tree/source", written, written); err != nil {
+					if err := source.server.Files.SetTimes("/tree/source", written,
+						written); err != nil {
 						t.Fatal(err)
 					}
 					return data
@@ -237,7 +238,8 @@ func TestSharedHostRewritten(t *testing.T) {
 							return b, err
 						}
 						b.server.Files.Mkdir(name)
-						_, err := transfer.Copy(t.Context(), transfer.Remote(b.host, name+"/source"),
+						_, err := transfer.Copy(t.Context(),
+							transfer.Remote(b.host, name+"/source"),
 							from.Remote("/tree/source"), transfer.Options{})
 						return b, err
 					}

@@ -39,20 +39,22 @@ func TestSourceRewrittenInItsSecond(t *testing.T) {
 								t.Error("it has no times")
 							}
 						}
-						b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-							if r.Type == wire.TypeRead && r.Offset >= size/4 &&
-								!rewritten.Swap(true) {
-								b.server.Files.Resize("/source", size/8)
-								b.server.Files.Resize("/source", size)
-								stamp()
-							}
-							return nil
-						}}, link)
+						b = newBench(t, sftptest.Script{
+							Intercept: func(r sftptest.Request) []sftptest.Action {
+								if r.Type == wire.TypeRead && r.Offset >= size/4 &&
+									!rewritten.Swap(true) {
+									b.server.Files.Resize("/source", size/8)
+									b.server.Files.Resize("/source", size)
+									stamp()
+								}
+								return nil
+							}}, link)
 						b.server.Files.WriteFile("/source", old)
 						b.server.Files.SetTimes("/source", oldTime, time.Now().Add(-behind))
 						began := time.Now()
 						got, err := b.fetch(way, "/source")
-						if !rewritten.Load() || name == "long" && time.Since(began) < 2*time.Second {
+						if !rewritten.Load() || name == "long" &&
+							time.Since(began) < 2*time.Second {
 							t.Fatalf("rewritten: %v, after %v", rewritten.Load(), time.Since(began))
 						}
 						if err == nil && !bytes.Equal(got, old) && !bytes.Equal(got, fresh) {
@@ -149,14 +151,16 @@ func TestClockThatIsBehind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var rewritten atomic.Bool
 				var b *bench
-				b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-					if r.Type == wire.TypeRead && r.Offset >= size*3/4 && !rewritten.Swap(true) {
-						b.server.Files.Resize("/source", size/2)
-						b.server.Files.Resize("/source", size)
-						b.server.Files.SetTimes("/source", oldTime, time.Now().Add(-time.Hour))
-					}
-					return nil
-				}}, sftptest.LinkConfig{})
+				b = newTreeBench(t, sftptest.Script{
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						if r.Type == wire.TypeRead && r.Offset >= size*3/4 &&
+							!rewritten.Swap(true) {
+							b.server.Files.Resize("/source", size/2)
+							b.server.Files.Resize("/source", size)
+							b.server.Files.SetTimes("/source", oldTime, time.Now().Add(-time.Hour))
+						}
+						return nil
+					}}, sftptest.LinkConfig{})
 				behind := time.Now().Add(-time.Hour)
 				b.server.Files.Mkdir("/proc")
 				b.server.Files.Mkdir("/proc/self")

@@ -27,10 +27,12 @@ func TestServerThatTouchesWhatIsRead(t *testing.T) {
 		extensions []wire.ExtensionPair
 		rewrite    bool
 	}{
-		"read again":             {},
-		"hashed":                 {extensions: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle, Data: "sha256"}}},
+		"read again": {},
+		"hashed": {extensions: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle,
+			Data: "sha256"}}},
 		"written to, read again": {rewrite: true},
-		"written to, hashed":     {extensions: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle, Data: "sha256"}}, rewrite: true},
+		"written to, hashed": {extensions: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle,
+			Data: "sha256"}}, rewrite: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b *bench
@@ -55,7 +57,8 @@ func TestServerThatTouchesWhatIsRead(t *testing.T) {
 				}}
 			b = newBench(t, script, sftptest.LinkConfig{})
 			b.server.Files.Mkdir("/tree")
-			files := map[string][]byte{"large": large, "small": random(3000), "medium": random(300 << 10)}
+			files := map[string][]byte{"large": large, "small": random(3000),
+				"medium": random(300 << 10)}
 			for name, data := range files {
 				b.server.Files.WriteFile("/tree/"+name, data)
 				b.server.Files.SetModTime("/tree/"+name, oldTime)
@@ -115,13 +118,15 @@ func TestTouchedSourceOfAStream(t *testing.T) {
 		rewrite bool
 		fails   bool
 	}{
-		"relay":                  {relay: true},
-		"relay, written to":      {relay: true, rewrite: true, fails: true},
-		"relay of rclone's":      {relay: true, version: "SSH-2.0-rclone/v1.60.1-DEV"},
-		"stream":                 {fails: true},
-		"stream of rclone's":     {version: "SSH-2.0-rclone/v1.60.1-DEV"},
-		"rclone's, written to":   {version: "SSH-2.0-rclone/v1.60.1-DEV", rewrite: true, fails: true},
-		"rclone's, by the relay": {version: "SSH-2.0-rclone/v1.60.1-DEV", relay: true, rewrite: true, fails: true},
+		"relay":              {relay: true},
+		"relay, written to":  {relay: true, rewrite: true, fails: true},
+		"relay of rclone's":  {relay: true, version: "SSH-2.0-rclone/v1.60.1-DEV"},
+		"stream":             {fails: true},
+		"stream of rclone's": {version: "SSH-2.0-rclone/v1.60.1-DEV"},
+		"rclone's, written to": {version: "SSH-2.0-rclone/v1.60.1-DEV", rewrite: true,
+			fails: true},
+		"rclone's, by the relay": {version: "SSH-2.0-rclone/v1.60.1-DEV", relay: true,
+			rewrite: true, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b *bench
@@ -136,14 +141,16 @@ func TestTouchedSourceOfAStream(t *testing.T) {
 				defer mu.Unlock()
 				if reads++; test.rewrite && r.Offset >= 2<<20 && r.Offset < 3<<20 {
 					b.server.Files.Resize(r.Path, 1<<20)
-					b.server.Files.WriteFile(r.Path, append(data[:1<<20:1<<20], random(2<<20 + reads)[reads:]...))
+					b.server.Files.WriteFile(r.Path,
+						append(data[:1<<20:1<<20], random(2<<20 + reads)[reads:]...))
 				}
 				clock = clock.Add(time.Second)
 				b.server.Files.SetModTime(r.Path, clock)
 				return nil
 			}}, sftptest.LinkConfig{})
 			stream := b.server.Dial(sftptest.LinkConfig{})
-			client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(test.version))
+			client, err := usftp.NewClientPipe(stream, stream,
+				usftp.WithServerVersion(test.version))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,7 +195,8 @@ func TestTouchedSourceOverSeveralConnections(t *testing.T) {
 				var clock time.Time
 				written := false
 				touch := func(r sftptest.Request) []sftptest.Action {
-					if r.Type != wire.TypeRead || r.Offset < 40<<20 { // all handles have joined by then
+					if r.Type != wire.TypeRead ||
+						r.Offset < 40<<20 { // all handles have joined by then
 						return nil
 					}
 					mu.Lock()

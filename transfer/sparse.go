@@ -94,7 +94,7 @@ func (s *sparseSource) extent(off int64) (to int64, hole bool) {
 
 func (s *sparseSource) ReadAt(p []byte, off int64) (int, error) {
 	n, err := s.data.ReadAt(p, off)
-	s.copy.hashing.pipe.feed(p[:n], off, off+int64(n)) // the pipe reads holes by itself
+	s.copy.hashing.pipe.feedAt(p[:n], off) // the pipe reads holes by itself
 	if waitErr := s.copy.limiter.wait(n); waitErr != nil {
 		return 0, waitErr
 	}
@@ -146,17 +146,10 @@ func (o *remoteOutput) sendParts(c *fileCopy, s *sparseSource) (n int64, err err
 // sparseFile is a local file in which blocks of zeros become holes.
 type sparseFile struct {
 	file *os.File
-	off  int64 // of the next Write
-	over bool  // it was not empty from there on
+	over bool // it was not empty
 }
 
-func (s *sparseFile) Write(p []byte) (int, error) {
-	n, err := s.WriteAt(p, s.off)
-	s.off += int64(n)
-	return n, err
-}
-
-func (s *sparseFile) WriteAt(p []byte, off int64) (int, error) {
+func (s sparseFile) WriteAt(p []byte, off int64) (int, error) {
 	if s.over {
 		return localfs.WriteSparseOver(s.file, p, off)
 	}
@@ -189,8 +182,8 @@ func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
 			return nil, nil, err
 		}
 	}
-	sparse := &sparseFile{s.file, c.result.Resumed, s.over}
-	return sparse, sparse, nil
+	sparse := sparseFile{s.file, s.over}
+	return io.NewOffsetWriter(sparse, c.result.Resumed), sparse, nil
 }
 
 // end sets the file's size, since it may end in a hole. An old file that is longer is cut only when
@@ -213,8 +206,7 @@ func (s sink) small(c *fileCopy, data []byte) error {
 		_, err := s.Write(data)
 		return err
 	}
-	sparse := &sparseFile{s.file, 0, s.over}
-	if _, err := sparse.Write(data); err != nil {
+	if _, err := (sparseFile{s.file, s.over}).WriteAt(data, 0); err != nil {
 		return err
 	}
 	return s.end(c, int64(len(data)))

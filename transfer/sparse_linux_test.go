@@ -105,7 +105,9 @@ func TestHolesAreNotSent(t *testing.T) {
 				t.Errorf("%d bytes were sent, and %d would have done", sent, most)
 			}
 			for _, change := range []func(*copyJob){
-				func(*copyJob) {}, func(j *copyJob) { j.Options.RateLimit = 1 << 32 }, func(j *copyJob) { j.Options.Placement = transfer.PlaceDirect },
+				func(*copyJob) {}, func(j *copyJob) {
+					j.Options.RateLimit = 1 << 32
+				}, func(j *copyJob) { j.Options.Placement = transfer.PlaceDirect },
 			} {
 				result, err = b.job(download, "/target", filepath.Join(b.dir, "back"),
 					change, hashed, func(j *copyJob) { j.Options.Sparse = true })
@@ -275,7 +277,8 @@ func TestLimitedProgressOfSparseFile(t *testing.T) {
 		const rate = 20 << 10
 		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{
 			ToServer: 20 * time.Millisecond, ToClient: 20 * time.Millisecond})
-		source, data := b.holeyFile("source", 100<<20, extents{{0, 10 * rate}, {64 << 20, 10 * rate}})
+		source, data := b.holeyFile("source", 100<<20,
+			extents{{0, 10 * rate}, {64 << 20, 10 * rate}})
 		var gaps progressGaps
 		r, err := uploadFile(t.Context(), b.host, source, "/target",
 			transfer.Options{RateLimit: rate, Events: gaps.event(t)})

@@ -92,7 +92,7 @@ func spoilEach(t *testing.T, side string, retries int, inOrder bool) {
 }
 
 // sweepEvery selects one case in so many. All of them take a minute, too long for every day.
-var sweepEvery = soak.Runs(41, 11)
+var sweepEvery = soak.Pick(41, 11)
 
 // spoiledFiles are what is copied: files in one piece, without any, and in several.
 var spoiledFiles = map[string][]byte{"a/small": random(3000), "a/empty": nil,
@@ -125,7 +125,9 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 		dial := func() *usftp.Client {
 			end := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond,
 				ToClient: time.Millisecond})
-			options := []usftp.ClientOption{usftp.WithKeepalive(func(context.Context) error { return errors.New("nobody is there") })}
+			options := []usftp.ClientOption{usftp.WithKeepalive(func(context.Context) error {
+				return errors.New("nobody is there")
+			})}
 			if inOrder {
 				options = append(options, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
 			}

@@ -58,13 +58,17 @@ func (streamEnd) fileSystem(string) [2]uint64     { return [2]uint64{} }
 
 func (streamEnd) touch(string) (remove func() error, err error) { return nil, errStream }
 
-func (s *readerSource) sum(*fileCopy) error                             { return errStream }
-func (s *readerSource) base(string) (string, error)                     { return "", errStream }
-func (s *readerSource) look(string) (facts, error)                      { return facts{}, errStream }
+func (s *readerSource) sum(*fileCopy) error         { return errStream }
+func (s *readerSource) base(string) (string, error) { return "", errStream }
+func (s *readerSource) look(string) (facts, error) {
+	return facts{}, errStream
+}
 func (s *readerSource) list(*directory, func(*entry, error) bool) error { return errStream }
-func (s *readerSource) readSmall(string, int64) ([]byte, error)         { return nil, errors.ErrUnsupported }
-func (s *readerSource) readLink(string) (string, error)                 { return "", errStream }
-func (s *readerSource) loops(*directory) string                         { return "" }
+func (s *readerSource) readSmall(string, int64) ([]byte, error) {
+	return nil, errors.ErrUnsupported
+}
+func (s *readerSource) readLink(string) (string, error) { return "", errStream }
+func (s *readerSource) loops(*directory) string         { return "" }
 
 func (s *readerSource) facts() *facts                            { return &facts{size: -1} }
 func (s *readerSource) ready(*fileCopy) error                    { return nil }
@@ -108,11 +112,13 @@ func (t *writerTarget) dispose(string) bool                                { ret
 func (t *writerTarget) tidy(string, string, func(string, bool) bool) error { return errStream }
 func (t *writerTarget) begin(facts, string, func() error) (string, error)  { return "-", errStream }
 func (t *writerTarget) check(*directory, string) error                     { return errStream }
-func (t *writerTarget) makeDir(*directory) (fresh bool, err error)         { return false, errStream }
-func (t *writerTarget) finishDir(*directory) error                         { return errStream }
-func (t *writerTarget) leave(*directory)                                   {}
-func (t *writerTarget) makeLink(*entry, string) error                      { return errStream }
-func (t *writerTarget) finishLink(*entry, usftp.NewAttrs) error            { return errStream }
+func (t *writerTarget) makeDir(*directory) (fresh bool, err error) {
+	return false, errStream
+}
+func (t *writerTarget) finishDir(*directory) error              { return errStream }
+func (t *writerTarget) leave(*directory)                        {}
+func (t *writerTarget) makeLink(*entry, string) error           { return errStream }
+func (t *writerTarget) finishLink(*entry, usftp.NewAttrs) error { return errStream }
 
 func (t *writerTarget) place(c *fileCopy, in input) (output, error) {
 	if base, err := c.src.base(c.source); err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -39,7 +40,7 @@ type striper struct {
 // lane is a further handle of the file.
 type lane struct {
 	file    *usftp.File
-	on      *pool.Session
+	on      pools.Session
 	release func()
 }
 
@@ -158,9 +159,9 @@ func (s *striper) proveLanes(lanes []lane, complete bool) {
 
 // join opens the file on each session that exists or is added.
 func (s *striper) join(ctx context.Context) {
-	known := make(map[*pool.Session]bool)
+	known := make(map[pools.Session]bool)
 	for ctx.Err() == nil {
-		sessions, changed := s.session.host.Pool.Sessions()
+		sessions, changed := pools.OfPool(s.session.host.Pool).Sessions()
 		for _, on := range sessions {
 			if !known[on] {
 				known[on] = true
@@ -176,9 +177,9 @@ func (s *striper) join(ctx context.Context) {
 
 // joinOne opens the file once more, makes sure that it is the same file, and adds the handle to the
 // transfer.
-func (s *striper) joinOne(ctx context.Context, on *pool.Session) {
+func (s *striper) joinOne(ctx context.Context, on pools.Session) {
 	// without O_CREATE and O_TRUNC
-	f, err := on.WithContext(ctx).OpenFile(s.first.Name(), s.flag, 0)
+	f, err := on.Client().WithContext(ctx).OpenFile(s.first.Name(), s.flag, 0)
 	if err != nil {
 		return // the host may not allow opening it twice
 	}
@@ -189,7 +190,7 @@ func (s *striper) joinOne(ctx context.Context, on *pool.Session) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lanes = append(s.lanes, lane{f, on, s.session.host.Pool.Use(on)})
+	s.lanes = append(s.lanes, lane{f, on, pools.OfPool(s.session.host.Pool).Use(on)})
 }
 
 // sees waits until another handle has written something beyond the end of what was there, and
@@ -211,7 +212,7 @@ func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 					return
 				}
 				if err == nil && !seen {
-					s.session.host.Quirks.Separate.Store(true)
+					s.session.quirks().Separate.Store(true)
 				}
 				select {
 				case decided <- seen:
@@ -238,7 +239,8 @@ type fileProof struct {
 
 	mu    sync.Mutex
 	known *usftp.FileStat // the first handle's attributes, nil before they were asked for
-	moved bool            // a handle of a source showed another time, and nothing else that differed
+	// a handle of a source showed another time, and nothing else that differed
+	moved bool
 }
 
 // isSame compares the attributes of a handle with those of the first one. It asks by handle, since

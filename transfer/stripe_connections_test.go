@@ -293,7 +293,9 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 						Connect: h.connect, Connections: 3, Streams: 1})
 					defer further.Close()
 					host := pool.Host{Client: first, Name: "far", Pool: further,
-						Redial: func(context.Context) (pool.Host, error) { return pool.Host{}, errors.New("nobody is there") }}
+						Redial: func(context.Context) (pool.Host, error) {
+							return pool.Host{}, errors.New("nobody is there")
+						}}
 					b := &bench{t: t, server: h.server, host: host, dir: t.TempDir()}
 					source, target := b.local("source", data), "/target"
 					if direction == download {

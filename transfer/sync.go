@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"math"
 	"path"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
@@ -66,8 +68,9 @@ type SyncOptions struct {
 	// Within limits the sync to what may have changed; nil means everything.
 	Within *SyncWithin
 
-	// NoLock takes no lock on the target. The lock is a file there, [LockName], and takes a few
-	// round trips. While another run holds it, Sync fails with a [*LockedError].
+	// NoLock takes no lock on the target. The lock is a file there, ".usftp-sync.lock", and takes a
+	// few round trips. While another run holds it, Sync fails with a [*LockedError]. It is renewed
+	// every minute, and void once that has not happened for ten.
 	NoLock bool
 
 	// LockOwner, if not "", is for callers that sync again and again, but not twice at once: a lock
@@ -145,7 +148,7 @@ func (r *reach) has(rel string) bool {
 	return false
 }
 
-// Reason says why Sync copies or changes an entry.
+// Reason says why Sync copies, changes or deletes an entry.
 type Reason string
 
 const (
@@ -158,6 +161,7 @@ const (
 	ReasonMode  Reason = "mode"  // only the permissions differ
 	ReasonOwner Reason = "owner" // only the owners differ
 	ReasonTouch Reason = "touch" // only the times differ: the contents were compared
+	ReasonExtra Reason = "extra" // deleted: the source does not have it
 )
 
 // ErrVanished reports that files were removed from the source before they could be copied.
@@ -211,6 +215,7 @@ type syncing struct {
 	extras   extras
 	lock     *lock
 	reported sync.Once // reports once that files are read because the host does not hash them
+	times    sync.Once // reports once that times cannot be set
 }
 
 var errNotPath = errors.New("a stream cannot be synced")
@@ -224,11 +229,13 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name := options.IgnoreFile; name != "" && (strings.ContainsAny(name, `/\`) || !filepath.IsLocal(name)) {
+	if name := options.IgnoreFile; name != "" && (strings.ContainsAny(name, `/\`) ||
+		!filepath.IsLocal(name)) {
 		return nil, fmt.Errorf("%q is not the name of an ignore file", name)
 	}
 	if options.BackupDir != "" && !localDirectory(options.BackupDir) {
-		return nil, fmt.Errorf("the backup directory %q is not a path in the target", options.BackupDir)
+		return nil, fmt.Errorf("the backup directory %q is not a path in the target",
+			options.BackupDir)
 	}
 	options.BackupDir = path.Clean(filepath.ToSlash(options.BackupDir))
 	if options.BackupDir == "." {
@@ -278,34 +285,91 @@ func (s *syncing) walkers(from, to limits) int {
 	return max(1, min(from.listings, to.listings)/2) // they may be the same host
 }
 
-// rename repeats the source's renames. What cannot be renamed is copied and deleted later.
+// rename repeats the source's renames, in order as far as that matters. What cannot be renamed is
+// copied and deleted later.
 func (s *syncing) rename() {
 	if s.options.Within == nil {
 		return
 	}
-	src, root := s.tree.src, s.tree.root
-	for _, r := range s.options.Within.Renames {
-		from, to := path.Clean(r.From), path.Clean(r.To)
-		if !localDirectory(from) || !localDirectory(to) ||
-			!errors.Is(src.lstat(src.join(root.source, from)), fs.ErrNotExist) {
-			continue
+	renames := s.options.Within.Renames
+	if len(renames) > 0 {
+		s.dst.ready()
+	}
+	for len(renames) > 0 && s.tree.ctx.Err() == nil {
+		n := unrelated(renames)
+		var work errgroup.Group
+		work.SetLimit(renamesAtOnce)
+		for _, r := range renames[:n] {
+			work.Go(func() error { s.renameOne(r); return nil })
 		}
-		now, err := src.look(src.join(root.source, to))
-		dir := now.mode.IsDir()
-		if err != nil || s.filter.excludesPath(from, dir) || s.filter.excludesPath(to, dir) {
-			continue
+		work.Wait()
+		renames = renames[n:]
+	}
+}
+
+// renamesAtOnce is how many renames are made at once: each takes a few round trips.
+const renamesAtOnce = 64
+
+// unrelated returns how many of the first renames may be made in any order: none of their paths
+// is another's, or lies in it.
+func unrelated(renames []SyncRename) int {
+	met := make(map[string]bool)   // paths
+	above := make(map[string]bool) // all directories above them
+	for i, r := range renames[:min(len(renames), renamesAtOnce)] {
+		for _, name := range []string{r.From, r.To} {
+			name = path.Clean(name)
+			if above[name] {
+				return i
+			}
+			for at := name; at != "." && at != "/"; at = path.Dir(at) {
+				if met[at] {
+					return i
+				}
+			}
 		}
-		in := s.place(path.Dir(from))
-		if s.dst.unmoved(in) != nil || s.dst.unmoved(s.place(path.Dir(to))) != nil {
-			continue
+		for _, name := range []string{r.From, r.To} {
+			name = path.Clean(name)
+			met[name] = true
+			for name != "." && name != "/" {
+				name = path.Dir(name)
+				above[name] = true
+			}
 		}
-		old, err := s.dst.lookAt(in, path.Base(from))
-		there := newHeld(&old)
-		if err == nil && there.kind() == heldKindOf(now.mode) && (now.mode.IsDir() ||
-			now.mode.IsRegular() && there.sameSize(&now) && there.sameTime(&now, s.options.ModifyWindow)) {
-			s.dst.move(in, path.Base(from), to)
-		}
-		s.tree.dst.leave(in)
+	}
+	return min(len(renames), renamesAtOnce)
+}
+
+func (s *syncing) renameOne(r SyncRename) {
+	src := s.tree.src
+	from, to := path.Clean(r.From), path.Clean(r.To)
+	if !localDirectory(from) || !localDirectory(to) ||
+		!errors.Is(src.lstat(src.join(s.tree.root.source, from)), fs.ErrNotExist) {
+		return
+	}
+	now, err := src.look(src.join(s.tree.root.source, to))
+	dir := now.mode.IsDir()
+	if err != nil || s.filter.excludesPath(from, dir) || s.filter.excludesPath(to, dir) {
+		return
+	}
+	in, into := s.place(path.Dir(from)), s.place(path.Dir(to))
+	defer in.leave()
+	defer into.leave()
+	var old facts
+	var looks errgroup.Group
+	looks.Go(func() error { return s.dst.unmoved(in) })
+	looks.Go(func() error { return s.dst.unmoved(into) })
+	looks.Go(func() (err error) {
+		old, err = s.dst.lookAt(in, path.Base(from))
+		return err
+	})
+	if looks.Wait() != nil {
+		return
+	}
+	there := newHeld(&old)
+	if there.kind() == heldKindOf(now.mode) && (now.mode.IsDir() ||
+		now.mode.IsRegular() && there.sameSize(&now) && there.sameTime(s.asStored(&now),
+			s.options.ModifyWindow)) {
+		s.dst.move(in, path.Base(from), to)
 	}
 }
 
@@ -384,7 +448,7 @@ func (s *syncing) open(d *directory) error {
 		if there == nil && d.parent != nil || there != nil && there.perm()&0o700 == 0o700 {
 			return
 		}
-		changed, err := s.dst.openDir(d)
+		_, changed, err := s.dst.openDir(d)
 		if changed {
 			d.touched.Store(true)
 		}
@@ -466,11 +530,12 @@ func (s *syncing) wants(e *entry) bool {
 		}
 		return true
 	}
-	if age, known := there.age(f); regular && only.Update && known && age < -o.ModifyWindow {
+	stored := s.asStored(f)
+	if age, known := there.age(stored); regular && only.Update && known && age < -o.ModifyWindow {
 		s.tree.counts.skipped.Add(1)
 		return false
 	}
-	sameTime := there.sameTime(f, o.ModifyWindow)
+	sameTime := there.sameTime(stored, o.ModifyWindow)
 	switch {
 	case !regular: // listings do not say where links lead
 		e.reason, e.probe = ReasonLink, true
@@ -478,7 +543,8 @@ func (s *syncing) wants(e *entry) bool {
 		e.reason = ReasonSize
 	case o.Checksum:
 		e.reason, e.probe = ReasonHash, true
-	case !sameTime, !o.Since.IsZero() && !f.mtime.Before(o.Since) && f.mtime.Before(time.Now().Add(time.Second)):
+	case !sameTime, !o.Since.IsZero() && !f.mtime.Before(o.Since) &&
+		f.mtime.Before(time.Now().Add(time.Second)):
 		e.reason = ReasonTime
 	case there.perm() != f.mode.Perm() && f.hasMode:
 		e.reason = ReasonMode
@@ -524,10 +590,16 @@ func (s *syncing) copied(e *entry) (done bool) {
 		return true
 	}
 	if !done && err == nil && e.reason.onlyAttrs() {
-		if done, err = true, s.dst.setAttrs(e, s.attrs(e)); err == nil {
+		switch err = s.dst.setAttrs(e, s.attrs(e)); {
+		case errors.Is(err, errOtherNames):
+			err = nil // copied
+		case err == nil:
 			s.equal(e)
 			t.counts.sync.attrs.Add(1)
 			t.tell(&Event{Kind: Done, Route: e.route(), Size: e.facts.size, Reason: e.reason})
+			fallthrough
+		default:
+			done = true
 		}
 	}
 	if !done && err == nil {
@@ -562,6 +634,37 @@ func (s *syncing) attrs(e *entry) (set usftp.NewAttrs) {
 	return set
 }
 
+// asStored returns what the target shows of a source that has been copied.
+func (s *syncing) asStored(f *facts) *facts {
+	_, mtime := f.times()
+	at := s.dst.storable(mtime)
+	if at.Equal(mtime) {
+		return f
+	}
+	stored := *f
+	stored.mtime = at
+	return &stored
+}
+
+// settable replaces times that a host cannot be given by the nearest that SFTP has, from 1970 to
+// 2106. Otherwise a file with such a time would never get into the target, and nothing would ever
+// be deleted.
+func (s *syncing) settable(set *usftp.NewAttrs) {
+	if s == nil || !set.SetTimes {
+		return
+	}
+	atime, mtime := nearest(set.Atime), nearest(set.Mtime)
+	if mtime.Unix() != set.Mtime.Unix() {
+		s.times.Do(func() {
+			s.tree.warn(s.tree.route.Source, s.tree.root.target,
+				"times before 1970 or after 2106 cannot be set on a host: it gets the nearest")
+		})
+	}
+	set.Atime, set.Mtime = atime, mtime
+}
+
+var errOtherNames = errors.New("the file has other names (hard links)")
+
 var errDirectoryInWay = fmt.Errorf("%w with contents, and would have to be deleted", ErrIsDirectory)
 
 // makeWay removes an existing entry that a rename would not replace.
@@ -594,7 +697,7 @@ func (s *syncing) probe(e *entry) (done bool, err error) {
 	}
 	o := &s.options
 	switch {
-	case !e.there.sameTime(&e.facts, o.ModifyWindow):
+	case !e.there.sameTime(s.asStored(&e.facts), o.ModifyWindow):
 		e.reason = ReasonTouch
 	case e.facts.mode.IsRegular() && e.there.perm() != e.facts.mode.Perm():
 		e.reason = ReasonMode
@@ -646,8 +749,7 @@ func (s *syncing) sameContents(e *entry) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return theirs.err == nil && ours.Algorithm == theirs.hash.Algorithm &&
-		string(ours.Sum) == string(theirs.hash.Sum), nil
+	return theirs.err == nil && ours.Equal(theirs.hash), nil
 }
 
 // hash lets one side hash a file, or reads it.
@@ -665,7 +767,9 @@ func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error
 	c.freeHandle()
 	if conn := side.conn(); err == nil && conn != nil && c.hashing.verified == VerifiedByReading {
 		s.reported.Do(func() {
-			s.tree.note(s.tree.route.Source, s.tree.root.target, fmt.Sprintf("%s does not hash files: they are read to compare them", conn.Host().Name))
+			s.tree.note(s.tree.route.Source, s.tree.root.target,
+				fmt.Sprintf("%s does not hash files: they are read to compare them",
+					conn.Host().Name))
 		})
 	}
 	return c.hashing.hash, err
@@ -673,7 +777,8 @@ func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error
 
 // sameDirectory reports whether a target directory already has all the attributes it should.
 func (s *syncing) sameDirectory(d *directory) bool {
-	return d.there != nil && !d.touched.Load() && d.there.sameTime(&d.facts, s.options.ModifyWindow) &&
+	return d.there != nil && !d.touched.Load() && d.there.sameTime(s.asStored(&d.facts),
+		s.options.ModifyWindow) &&
 		(!d.facts.hasMode || d.there.perm() == d.facts.mode.Perm()) &&
 		(!s.options.Owners || d.there.sameOwner(&d.facts))
 }
@@ -701,10 +806,17 @@ func (s *syncing) place(rel string) *directory {
 		source: s.tree.src.join(root.source, rel), target: s.tree.dst.join(root.target, rel)}
 }
 
+// leave closes a directory that place returned, and those above it, which nobody else uses.
+func (d *directory) leave() {
+	for ; d.parent != nil; d = d.parent {
+		d.tree.dst.leave(d)
+	}
+}
+
 // holds reports whether a directory contains anything.
 func (s *syncing) holds(in *directory, name string) (found bool) {
 	d := s.place(path.Join(in.rel, name))
-	defer s.tree.dst.leave(d)
+	defer d.leave()
 	s.dst.entries(d, func() {}, func(string, *facts) error {
 		found = true
 		return errKept
@@ -726,7 +838,7 @@ func (s *syncing) conclude() {
 	t.walk.finishing.Wait()
 	deleted := x.delete()
 	for _, e := range x.late {
-		if deleted {
+		if deleted && !x.stays[e.rel()] {
 			t.walk.copy(e)
 		} else {
 			t.fail("", e.source(), e.target(), errDirectoryInWay)
@@ -734,7 +846,7 @@ func (s *syncing) conclude() {
 		t.walk.done(e.dir)
 	}
 	t.walk.finishing.Wait()
-	if deleted && !t.options.DryRun {
+	if x.began && !t.options.DryRun {
 		x.finishTouched()
 	}
 	if s.lock != nil {
@@ -748,7 +860,7 @@ func (s *syncing) conclude() {
 // plan reports what would be done with an entry.
 func (t *tree) plan(e *entry) {
 	route, size := e.route(), e.facts.size
-	if e.reason.onlyAttrs() {
+	if e.reason.onlyAttrs() && !t.sync.dst.otherNames(e) {
 		t.sync.equal(e)
 		t.counts.sync.attrs.Add(1)
 	}
@@ -777,13 +889,22 @@ type mirror interface {
 	// entries lists a directory. It calls reset when the listing starts over.
 	entries(d *directory, reset func(), yield func(name string, f *facts) error) error
 
+	// storable returns the time closest to t that the target can hold.
+	storable(t time.Time) time.Time
+
 	lookAt(d *directory, name string) (facts, error) // follows no link
 	readLink(e *entry) (string, error)
+
+	// setAttrs fails with errOtherNames if the file is known to have other names, which would
+	// change with it.
+	otherNames(e *entry) bool
 	setAttrs(e *entry, set usftp.NewAttrs) error
 
-	// openDir adds all permissions of the owner to a directory's mode, if it is still where it was.
-	// changed may be true even if it failed.
-	openDir(d *directory) (changed bool, err error)
+	// openDir adds all permissions of the owner to a directory's mode, if it is still where it was,
+	// and returns the mode that the directory had. changed may be true even if it failed.
+	// restoreDir gives that mode back.
+	openDir(d *directory) (was fs.FileMode, changed bool, err error)
+	restoreDir(d *directory, mode fs.FileMode) error
 
 	// remove removes a file or an empty directory. It follows no link.
 	remove(d *directory, name string, dir bool) error
@@ -816,7 +937,7 @@ func (t localMirror) entries(d *directory, _ func(),
 	if t.top == nil { // a dry run without a target
 		return fs.ErrNotExist
 	}
-	in, release, err := t.roots.use(d, t.within(d))
+	in, release, err := t.use(d)
 	if err != nil {
 		return err
 	}
@@ -852,7 +973,7 @@ func (t localMirror) lookAt(d *directory, name string) (facts, error) {
 }
 
 func (t localMirror) readLink(e *entry) (string, error) {
-	in, release, err := t.roots.use(e.dir, t.within(e.dir))
+	in, release, err := t.use(e.dir)
 	if err != nil {
 		return "", err
 	}
@@ -860,8 +981,20 @@ func (t localMirror) readLink(e *entry) (string, error) {
 	return in.Readlink(e.name)
 }
 
-func (t localMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
+func (localMirror) storable(t time.Time) time.Time { return t }
+
+func (t localMirror) otherNames(e *entry) bool {
 	in, release, err := t.roots.use(e.dir, t.within(e.dir))
+	if err != nil {
+		return false
+	}
+	defer release()
+	info, err := in.Lstat(e.name)
+	return err == nil && localfs.Links(info) > 1
+}
+
+func (t localMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
+	in, release, err := t.use(e.dir)
 	if err != nil {
 		return err
 	}
@@ -869,6 +1002,9 @@ func (t localMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 	info, err := in.Lstat(e.name)
 	if err == nil && !info.Mode().IsRegular() {
 		err = &fs.PathError{Op: "chmod", Path: e.target(), Err: errReplaced}
+	}
+	if err == nil && localfs.Links(info) > 1 {
+		err = errOtherNames
 	}
 	if err == nil && set.SetOwner {
 		err = in.Lchown(e.name, set.UID, set.GID)
@@ -882,40 +1018,33 @@ func (t localMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 	return err
 }
 
-// openDir changes the mode through a handle, which no link can lead elsewhere. A directory that
-// cannot be read has no handle; os.Root then keeps the change inside the target.
-func (t localMirror) openDir(d *directory) (changed bool, err error) {
+func (t localMirror) openDir(d *directory) (was fs.FileMode, changed bool, err error) {
 	in, name, release, err := t.above(d)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	defer release()
 	info, err := in.Lstat(name)
 	switch {
 	case err != nil:
-		return false, err
+		return 0, false, err
 	case !info.IsDir():
-		return false, errLinkInWay
+		return 0, false, errLinkInWay
 	}
 	mode, open := writable(info.Mode())
 	if open {
-		return false, nil
+		return 0, false, nil
 	}
-	f, err := in.Open(name)
-	if err == nil {
-		defer f.Close()
-		var held fs.FileInfo
-		if held, err = f.Stat(); err == nil && !os.SameFile(info, held) {
-			err = errLinkInWay
-		}
-		if err == nil {
-			err = f.Chmod(mode)
-		}
+	return info.Mode(), true, chmodDir(in, name, mode)
+}
+
+func (t localMirror) restoreDir(d *directory, mode fs.FileMode) error {
+	in, name, release, err := t.above(d)
+	if err != nil {
+		return err
 	}
-	if errors.Is(err, fs.ErrPermission) {
-		err = in.Chmod(name, mode)
-	}
-	return true, err
+	defer release()
+	return chmodDir(in, name, mode&^fs.ModeType)
 }
 
 // writable returns the mode of a directory in which something can be changed, and whether the
@@ -926,7 +1055,7 @@ func writable(mode fs.FileMode) (with fs.FileMode, already bool) {
 }
 
 func (t localMirror) remove(d *directory, name string, _ bool) error {
-	in, release, err := t.roots.use(d, t.within(d))
+	in, release, err := t.use(d)
 	if err != nil {
 		return err
 	}
@@ -985,7 +1114,17 @@ func (t remoteMirror) readLink(e *entry) (to string, err error) {
 	return to, err
 }
 
+func (remoteMirror) storable(t time.Time) time.Time {
+	if t.Unix() >= 0 && t.Unix() <= math.MaxUint32 {
+		return t
+	}
+	return nearest(t)
+}
+
+func (remoteMirror) otherNames(*entry) bool { return false } // hosts do not say
+
 func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
+	t.job.tree.sync.settable(&set)
 	return t.over(e.target(), func(client *usftp.Client, _ bool) error {
 		return setUnfollowed(client, e.target(), set, fs.FileMode.IsRegular)
 	})
@@ -993,7 +1132,7 @@ func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 
 // openDir checks the directory's path for links immediately before. On servers with
 // lsetstat@openssh.com, no link that takes the directory's place after that is followed either.
-func (t remoteMirror) openDir(d *directory) (changed bool, err error) {
+func (t remoteMirror) openDir(d *directory) (was fs.FileMode, changed bool, err error) {
 	err = t.over(d.target, func(client *usftp.Client, _ bool) error {
 		info, err := t.lookUnmoved(client, d)
 		if err != nil || !info.Sys().(*usftp.FileStat).HasMode() {
@@ -1003,13 +1142,27 @@ func (t remoteMirror) openDir(d *directory) (changed bool, err error) {
 		if open {
 			return nil
 		}
-		changed = true
-		if d.parent == nil {
-			return client.Chmod(d.target, mode) // the user named the target, so links in it are followed
+		if !changed { // otherwise it was by the request that was lost
+			was, changed = info.Mode(), true
 		}
-		return setUnfollowed(client, d.target, usftp.NewAttrs{SetMode: true, Mode: mode}, fs.FileMode.IsDir)
+		if d.parent == nil {
+			// the user named the target, so links in it are followed
+			return client.Chmod(d.target, mode)
+		}
+		return setUnfollowed(client, d.target, usftp.NewAttrs{SetMode: true, Mode: mode},
+			fs.FileMode.IsDir)
 	})
-	return changed, err
+	return was, changed, err
+}
+
+func (t remoteMirror) restoreDir(d *directory, mode fs.FileMode) error {
+	return t.over(d.target, func(client *usftp.Client, _ bool) error {
+		if _, err := t.lookUnmoved(client, d); err != nil {
+			return err
+		}
+		return setUnfollowed(client, d.target,
+			usftp.NewAttrs{SetMode: true, Mode: mode &^ fs.ModeType}, fs.FileMode.IsDir)
+	})
 }
 
 func (t remoteMirror) asSource() source { return &remoteSource{t.remoteEnd} }

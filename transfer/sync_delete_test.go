@@ -23,7 +23,8 @@ func fill(t *testing.T, root string, names ...string) {
 	for _, name := range names {
 		name := filepath.Join(root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
-			os.WriteFile(name, []byte(name), 0o644), os.Chtimes(name, oldTime, oldTime)); err != nil {
+			os.WriteFile(name, []byte(name), 0o644),
+			os.Chtimes(name, oldTime, oldTime)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,22 +55,25 @@ func TestSyncDeletes(t *testing.T) {
 		for seed := range uint64(4) {
 			dir := t.TempDir()
 			g := newGrove(t, seed, filepath.Join(dir, "src"))
-			j := &syncJob{direction: direction, far: far, src: g.root, dst: filepath.Join(dir, "dst"),
+			j := &syncJob{direction: direction, far: far, src: g.root,
+				dst:     filepath.Join(dir, "dst"),
 				options: transfer.SyncOptions{Delete: true, MaxDelete: 1000}}
 			for round := range 8 {
 				j.options.DryRun = true
 				planned := j.must(t)
-				plan := j.told(transfer.Planned)
+				plan := j.doings(transfer.Planned)
 				j.options.DryRun = false
 				done := j.must(t)
 				sameTrees(t, j.src, j.dst)
-				if planned.Deleted != done.Deleted || planned.PlannedFiles-planned.Kept != done.Files {
-					t.Errorf("seed %d, round %d: planned %+v, done %+v", seed, round, planned.Totals,
+				if planned.Deleted != done.Deleted ||
+					planned.PlannedFiles-planned.Kept != done.Files {
+					t.Errorf("seed %d, round %d: planned %+v, done %+v", seed, round,
+						planned.Totals,
 						done.Totals)
 				}
-				for name, reason := range j.told(transfer.Deleted) {
-					if plan[name] != reason {
-						t.Errorf("%q was deleted and is not in the plan", name)
+				for _, did := range j.doings(transfer.Deleted) {
+					if !slices.Contains(plan, did) {
+						t.Errorf("%q was deleted and is not in the plan", did.name)
 					}
 				}
 				if again := j.must(t); again.Files+again.Deleted+again.Attrs > 0 {
@@ -93,15 +97,23 @@ func TestSyncDeletesNothing(t *testing.T) {
 		deleted        int64
 		refused        bool
 	}{
-		"by default":       {source: many, target: slices.Concat(many, few)},
-		"as many as half":  {source: many, target: slices.Concat(many, numbered("x", 30)), options: transfer.SyncOptions{Delete: true}, deleted: 30},
-		"more than half":   {source: many, target: slices.Concat(many, numbered("x", 31)), options: transfer.SyncOptions{Delete: true}, refused: true},
-		"no more than few": {source: few[:1], target: slices.Concat(few[:1], numbered("x", 10)), options: transfer.SyncOptions{Delete: true}, deleted: 10},
-		"more than few":    {source: few[:1], target: slices.Concat(few[:1], numbered("x", 11)), options: transfer.SyncOptions{Delete: true}, refused: true},
-		"in directories":   {source: few[:1], target: slices.Concat(few[:1], numbered("x/y/z", 11)), options: transfer.SyncOptions{Delete: true}, refused: true},
-		"allowed":          {source: few[:1], target: slices.Concat(few[:1], numbered("x/y/z", 11)), options: transfer.SyncOptions{Delete: true, MaxDelete: 11}, deleted: 13},
-		"over the limit":   {source: many, target: slices.Concat(many, numbered("x", 3)), options: transfer.SyncOptions{Delete: true, MaxDelete: 2}, refused: true},
-		"empty source":     {source: nil, target: few[:1], options: transfer.SyncOptions{Delete: true, MaxDelete: 100}, refused: true},
+		"by default": {source: many, target: slices.Concat(many, few)},
+		"as many as half": {source: many, target: slices.Concat(many, numbered("x", 30)),
+			options: transfer.SyncOptions{Delete: true}, deleted: 30},
+		"more than half": {source: many, target: slices.Concat(many, numbered("x", 31)),
+			options: transfer.SyncOptions{Delete: true}, refused: true},
+		"no more than few": {source: few[:1], target: slices.Concat(few[:1], numbered("x", 10)),
+			options: transfer.SyncOptions{Delete: true}, deleted: 10},
+		"more than few": {source: few[:1], target: slices.Concat(few[:1], numbered("x", 11)),
+			options: transfer.SyncOptions{Delete: true}, refused: true},
+		"in directories": {source: few[:1], target: slices.Concat(few[:1], numbered("x/y/z", 11)),
+			options: transfer.SyncOptions{Delete: true}, refused: true},
+		"allowed": {source: few[:1], target: slices.Concat(few[:1], numbered("x/y/z", 11)),
+			options: transfer.SyncOptions{Delete: true, MaxDelete: 11}, deleted: 13},
+		"over the limit": {source: many, target: slices.Concat(many, numbered("x", 3)),
+			options: transfer.SyncOptions{Delete: true, MaxDelete: 2}, refused: true},
+		"empty source": {source: nil, target: few[:1],
+			options: transfer.SyncOptions{Delete: true, MaxDelete: 100}, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			everyWay(t, func(t *testing.T, direction way, far pool.Host) {
@@ -110,9 +122,11 @@ func TestSyncDeletesNothing(t *testing.T) {
 				os.Mkdir(src, 0o755)
 				fill(t, src, test.source...)
 				fill(t, dst, test.target...)
-				j := &syncJob{direction: direction, far: far, src: src, dst: dst, options: test.options}
+				j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+					options: test.options}
 				s, err := j.run(t)
-				if refused := errors.Is(err, transfer.ErrDeletionRefused); refused != test.refused ||
+				if refused := errors.Is(err,
+					transfer.ErrDeletionRefused); refused != test.refused ||
 					(err != nil) != test.refused {
 					t.Error(err)
 				}
@@ -148,12 +162,13 @@ func TestSyncSourceFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-				if fault(r) {
-					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "no")}
-				}
-				return nil
-			}}, sftptest.LinkConfig{})
+			b := newTreeBench(t, sftptest.Script{
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if fault(r) {
+						return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "no")}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
 			b.server.Files.WriteFile("/src/a", []byte("data"))
 			b.server.Files.WriteFile("/src/d/b", []byte("data"))
 			dst := filepath.Join(b.dir, "dst")
@@ -204,12 +219,17 @@ func TestSyncBackup(t *testing.T) {
 func TestSyncBackupRefused(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		for name, hinder := range map[string]func(dst, outside string) error{
-			"is a symbolic link": func(dst, outside string) error { return os.Symlink(outside, filepath.Join(dst, ".old")) },
-			"is not a directory": func(dst, _ string) error { return os.WriteFile(filepath.Join(dst, ".old"), nil, 0o644) },
+			"is a symbolic link": func(dst, outside string) error {
+				return os.Symlink(outside, filepath.Join(dst, ".old"))
+			},
+			"is not a directory": func(dst, _ string) error {
+				return os.WriteFile(filepath.Join(dst, ".old"), nil, 0o644)
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				dir := t.TempDir()
-				src, dst, outside := filepath.Join(dir, "src"), filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
+				src, dst, outside := filepath.Join(dir, "src"), filepath.Join(dir, "dst"),
+					filepath.Join(dir, "outside")
 				fill(t, src, "new")
 				fill(t, dst, "extra")
 				if err := errors.Join(os.Mkdir(outside, 0o755), hinder(dst, outside)); err != nil {
@@ -219,11 +239,13 @@ func TestSyncBackupRefused(t *testing.T) {
 					options: transfer.SyncOptions{Delete: true, BackupDir: ".old/today"}}
 				for _, dry := range []bool{true, false} {
 					j.options.DryRun = dry
-					if _, err := j.run(t); err == nil || !strings.Contains(err.Error(), filepath.Join(dst, ".old")+" "+name) {
+					if _, err := j.run(t); err == nil ||
+						!strings.Contains(err.Error(), filepath.Join(dst, ".old")+" "+name) {
 						t.Errorf("dry run %v: %v", dry, err)
 					}
 				}
-				if got := filesIn(dst); !slices.Equal(got, []string{".old", "extra"}) || len(filesIn(outside)) > 0 {
+				if got := filesIn(dst); !slices.Equal(got, []string{".old", "extra"}) ||
+					len(filesIn(outside)) > 0 {
 					t.Errorf("there are %q, and outside %q", got, filesIn(outside))
 				}
 			})
@@ -236,10 +258,12 @@ func TestSyncBackupRefused(t *testing.T) {
 func TestSyncBackupOfWhatWasNoDirectory(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()
-		src, dst, outside := filepath.Join(dir, "src"), filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
+		src, dst, outside := filepath.Join(dir, "src"), filepath.Join(dir, "dst"),
+			filepath.Join(dir, "outside")
 		fill(t, src, "kept")
 		fill(t, dst, "kept", "file")
-		if err := errors.Join(os.Mkdir(outside, 0o755), os.Symlink(outside, filepath.Join(dst, "link"))); err != nil {
+		if err := errors.Join(os.Mkdir(outside, 0o755),
+			os.Symlink(outside, filepath.Join(dst, "link"))); err != nil {
 			t.Fatal(err)
 		}
 		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
@@ -247,7 +271,8 @@ func TestSyncBackupOfWhatWasNoDirectory(t *testing.T) {
 		j.must(t)
 		fill(t, dst, "file/a/b", "link/c")
 		j.must(t)
-		want := []string{".old", ".old/file", ".old/file.~1~", ".old/file.~1~/a", ".old/file.~1~/a/b",
+		want := []string{".old", ".old/file", ".old/file.~1~", ".old/file.~1~/a",
+			".old/file.~1~/a/b",
 			".old/link", ".old/link.~1~", ".old/link.~1~/c", "kept"}
 		if got := filesIn(dst); !slices.Equal(got, want) {
 			t.Errorf("there are %q, want %q", got, want)
@@ -262,19 +287,21 @@ func TestSyncBackupOfWhatWasNoDirectory(t *testing.T) {
 // more than half of them would be deleted.
 func TestSyncDeletesNothingAfterARelisting(t *testing.T) {
 	var asked atomic.Int64
-	b := newTreeBench(t, sftptest.Script{ReaddirNames: 10, Intercept: func(r sftptest.Request) []sftptest.Action {
-		if r.Type == wire.TypeReaddir && asked.Add(1) == 8 {
-			return []sftptest.Action{sftptest.Hangup()}
-		}
-		return nil
-	}}, sftptest.LinkConfig{})
+	b := newTreeBench(t, sftptest.Script{ReaddirNames: 10,
+		Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeReaddir && asked.Add(1) == 8 {
+				return []sftptest.Action{sftptest.Hangup()}
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
 	connections := b.redials(sftptest.LinkConfig{}, nil)
 	src := filepath.Join(b.dir, "src")
 	fill(t, src, numbered("kept", 40)...)
 	for _, name := range slices.Concat(numbered("kept", 40), numbered("extra", 60)) {
 		b.server.Files.WriteFile("/dst/"+name, nil)
 	}
-	j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst", options: transfer.SyncOptions{Delete: true}}
+	j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+		options: transfer.SyncOptions{Delete: true}}
 	j.options.Retries = 3
 	s, err := j.run(t)
 	if !errors.Is(err, transfer.ErrDeletionRefused) || s.Deleted > 0 || *connections != 2 {
@@ -287,7 +314,8 @@ func TestSyncDeletesNothingAfterARelisting(t *testing.T) {
 func TestSyncDeletesInNoLink(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()
-		src, dst, outside := filepath.Join(dir, "src"), filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
+		src, dst, outside := filepath.Join(dir, "src"), filepath.Join(dir, "dst"),
+			filepath.Join(dir, "outside")
 		fill(t, src, "d/kept", "late")
 		fill(t, dst, "d/kept", "d/extra", "d/deep/extra")
 		fill(t, outside, "extra", "deep/extra", "kept")
@@ -361,7 +389,37 @@ func TestSyncHostileTarget(t *testing.T) {
 	fill(t, src, "a")
 	j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
 		options: transfer.SyncOptions{Delete: true}}
-	if s, err := j.run(t); err == nil || s.Deleted > 0 || !strings.Contains(err.Error(), "invalid file name") {
+	if s, err := j.run(t); err == nil || s.Deleted > 0 ||
+		!strings.Contains(err.Error(), "invalid file name") {
 		t.Errorf("%+v, %v", s.Totals, err)
 	}
+}
+
+// A dry run announces no deletion of a directory that will not be empty, and no file in its place.
+func TestSyncDryRunOfExcludedInExtra(t *testing.T) {
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		j := &syncJob{direction: direction, far: far, src: filepath.Join(dir, "src"),
+			dst: filepath.Join(dir, "dst"), options: transfer.SyncOptions{Delete: true,
+				Filter: []transfer.FilterRule{{Pattern: "*.o"}}}}
+		fill(t, j.src, "file", "stays", "goes")
+		fill(t, j.dst, "sub/a.o", "sub/b", "deep/sub/c.o", "deep/empty/d", "stays/e.o", "goes/f")
+		j.options.DryRun = true
+		planned, planErr := j.run(t)
+		plan, warned := j.doings(transfer.Planned), j.doings(transfer.Warning)
+		j.options.DryRun = false
+		done, err := j.run(t)
+		if planErr == nil || err == nil || planErr.Error() != err.Error() {
+			t.Errorf("planned %v, done %v", planErr, err)
+		}
+		if planned.Deleted != done.Deleted || planned.Failed != done.Failed {
+			t.Errorf("planned %+v, done %+v", planned.Totals, done.Totals)
+		}
+		if did := j.doings(transfer.Deleted, transfer.Done); !slices.Equal(plan, did) {
+			t.Errorf("planned %v, did %v", plan, did)
+		}
+		if now := j.doings(transfer.Warning); !slices.Equal(warned, now) || len(now) == 0 {
+			t.Errorf("the dry run warns of %v, the run of %v", warned, now)
+		}
+	})
 }

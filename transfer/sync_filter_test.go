@@ -24,7 +24,8 @@ func ask(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "HOME="+dir, "GIT_CONFIG_NOSYSTEM=1", "XDG_CONFIG_HOME="+dir)
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "HOME="+dir, "GIT_CONFIG_NOSYSTEM=1",
+		"XDG_CONFIG_HOME="+dir)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -63,13 +64,16 @@ func shrub(t *testing.T, rng *rand.Rand, root string) {
 	}
 }
 
-var shrubNames = []string{"a", "b", "c", "ab", "abc", "a.c", "ba", "a b", "*", "[a]", `a\b`, "é", "x.o",
+var shrubNames = []string{"a", "b", "c", "ab", "abc", "a.c", "ba", "a b", "*", "[a]", `a\b`, "é",
+	"x.o",
 	".hidden", "B", "-", "]", "a!", "#a", "0"}
 
 // shrubPattern makes a random pattern from meaningful pieces, or nearly so.
 func shrubPattern(rng *rand.Rand) string {
-	pieces := []string{"a", "b", "c", "*", "**", "?", "/", "/", "[ab]", "[!a]", "[^b]", "[a-c]", "[]a]",
-		"[[:alpha:]]", "[[:digit:][:upper:]]", `\*`, `\`, ".", "***", "[", "ab", "é", "-", "!", " ", "[a-]", `[\]]`, "[z-a]", "#", "*.o", ".*"}
+	pieces := []string{"a", "b", "c", "*", "**", "?", "/", "/", "[ab]", "[!a]", "[^b]", "[a-c]",
+		"[]a]",
+		"[[:alpha:]]", "[[:digit:][:upper:]]", `\*`, `\`, ".", "***", "[", "ab", "é", "-", "!", " ",
+		"[a-]", `[\]]`, "[z-a]", "#", "*.o", ".*"}
 	var b strings.Builder
 	if rng.IntN(4) == 0 {
 		b.WriteByte('/')
@@ -87,7 +91,7 @@ func shrubPattern(rng *rand.Rand) string {
 func TestSyncFiltersAsRsync(t *testing.T) {
 	rsync := testenv.Program(t, "rsync")
 	excluding := 0
-	runs := soak.Runs(12, 60)
+	runs := soak.Pick(12, 60)
 	for seed := range uint64(runs) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
@@ -111,8 +115,10 @@ func TestSyncFiltersAsRsync(t *testing.T) {
 		ask(t, dir, append(args, "src/", "theirs")...)
 		j := &syncJob{direction: local, src: src, dst: filepath.Join(dir, "ours"), options: o}
 		j.must(t)
-		if ours, theirs := filesIn(j.dst), filesIn(filepath.Join(dir, "theirs")); !slices.Equal(ours, theirs) {
-			t.Errorf("seed %d: %q: ours are\n%q\nrsync's\n%q\nof\n%q", seed, args[2:], ours, theirs, filesIn(src))
+		if ours, theirs := filesIn(j.dst),
+			filesIn(filepath.Join(dir, "theirs")); !slices.Equal(ours, theirs) {
+			t.Errorf("seed %d: %q: ours are\n%q\nrsync's\n%q\nof\n%q", seed, args[2:], ours, theirs,
+				filesIn(src))
 		} else if len(ours) < len(filesIn(src)) {
 			excluding++
 		}
@@ -125,7 +131,7 @@ func TestSyncFiltersAsRsync(t *testing.T) {
 // Ignore files decide as git's do.
 func TestSyncIgnoresAsGit(t *testing.T) {
 	git := testenv.Program(t, "git")
-	for seed := range uint64(soak.Runs(8, 40)) {
+	for seed := range uint64(soak.Pick(8, 40)) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		dir := t.TempDir()
 		src := filepath.Join(dir, "src")
@@ -147,9 +153,11 @@ func TestSyncIgnoresAsGit(t *testing.T) {
 			return os.WriteFile(filepath.Join(name, ".gitignore"), []byte(b.String()), 0o644)
 		})
 		ask(t, src, git, "init", "-q")
-		theirs := strings.Split(strings.Trim(ask(t, src, git, "ls-files", "-o", "-z", "--exclude-per-directory=.gitignore"), "\x00"), "\x00")
+		theirs := strings.Split(strings.Trim(ask(t, src, git, "ls-files", "-o", "-z",
+			"--exclude-per-directory=.gitignore"), "\x00"), "\x00")
 		j := &syncJob{direction: local, src: src, dst: filepath.Join(dir, "ours"),
-			options: transfer.SyncOptions{IgnoreFile: ".gitignore", Filter: []transfer.FilterRule{{Pattern: "/.git/"}}}}
+			options: transfer.SyncOptions{IgnoreFile: ".gitignore",
+				Filter: []transfer.FilterRule{{Pattern: "/.git/"}}}}
 		j.must(t)
 		ours := slices.DeleteFunc(filesIn(j.dst), func(name string) bool {
 			info, err := os.Lstat(filepath.Join(j.dst, name))
@@ -157,8 +165,11 @@ func TestSyncIgnoresAsGit(t *testing.T) {
 		})
 		slices.Sort(theirs)
 		slices.Sort(ours)
-		if theirs = slices.DeleteFunc(theirs, func(s string) bool { return s == "" }); !slices.Equal(ours, theirs) {
-			t.Errorf("seed %d: %s\nours are\n%q\ngit's\n%q\nof\n%q", seed, strings.Join(texts, "\n"), ours, theirs, filesIn(src))
+		if theirs = slices.DeleteFunc(theirs, func(s string) bool {
+			return s == ""
+		}); !slices.Equal(ours, theirs) {
+			t.Errorf("seed %d: %s\nours are\n%q\ngit's\n%q\nof\n%q", seed,
+				strings.Join(texts, "\n"), ours, theirs, filesIn(src))
 		}
 	}
 }
@@ -175,7 +186,8 @@ func TestSyncExcludedStays(t *testing.T) {
 			options: transfer.SyncOptions{Delete: true, IgnoreFile: ".gitignore",
 				Filter: []transfer.FilterRule{{Pattern: "*.o"}}}}
 		j.must(t)
-		want := []string{"a", "d", "d/.gitignore", "d/c", "d/e", "d/e/x.log", "d/x.log", "gone", "gone/x.o", "x.o"}
+		want := []string{"a", "d", "d/.gitignore", "d/c", "d/e", "d/e/x.log", "d/x.log", "gone",
+			"gone/x.o", "x.o"}
 		if got := filesIn(dst); !slices.Equal(got, want) {
 			t.Errorf("there are %q, want %q", got, want)
 		}
@@ -183,8 +195,10 @@ func TestSyncExcludedStays(t *testing.T) {
 }
 
 func TestReadFilter(t *testing.T) {
-	rules, err := transfer.ReadFilter(nil, strings.NewReader("# a comment\n; another\n\nlost\n!\n*.o\r\n+ keep\n- a b\n"), false)
-	want := []transfer.FilterRule{{Pattern: "*.o"}, {Pattern: "keep", Include: true}, {Pattern: "a b"}}
+	rules, err := transfer.ReadFilter(nil,
+		strings.NewReader("# a comment\n; another\n\nlost\n!\n*.o\r\n+ keep\n- a b\n"), false)
+	want := []transfer.FilterRule{{Pattern: "*.o"}, {Pattern: "keep", Include: true},
+		{Pattern: "a b"}}
 	if err != nil || !slices.Equal(rules, want) {
 		t.Errorf("%+v, %v, want %+v", rules, err, want)
 	}

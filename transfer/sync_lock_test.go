@@ -41,10 +41,12 @@ func TestSyncLock(t *testing.T) {
 			to, from := direction.endpoints(other, other, src, dst, nil, nil)
 			_, err := transfer.Sync(t.Context(), to, from, transfer.SyncOptions{})
 			var locked *transfer.LockedError
-			if !errors.As(err, &locked) || !errors.Is(err, transfer.ErrLocked) || locked.Holder.PID != os.Getpid() {
+			if !errors.As(err, &locked) || !errors.Is(err, transfer.ErrLocked) ||
+				locked.Holder.PID != os.Getpid() {
 				t.Errorf("the second run: %v", err)
 			}
-			if _, err := transfer.Sync(t.Context(), to, from, transfer.SyncOptions{NoLock: true}); err != nil {
+			if _, err := transfer.Sync(t.Context(), to, from,
+				transfer.SyncOptions{NoLock: true}); err != nil {
 				t.Errorf("without a lock: %v", err)
 			}
 			dry := transfer.SyncOptions{}
@@ -74,7 +76,8 @@ func TestSyncVoidLock(t *testing.T) {
 	space, err := os.Readlink("/proc/self/ns/pid")
 	here := strings.TrimSpace(string(boot)) + " " + space
 	holder := func(pid int, machine string) string {
-		data, _ := json.Marshal(transfer.Holder{Host: "alpha", PID: pid, Started: time.Now(), ID: "x",
+		data, _ := json.Marshal(transfer.Holder{Host: "alpha", PID: pid, Started: time.Now(),
+			ID:      "x",
 			Machine: machine})
 		return string(data)
 	}
@@ -84,15 +87,19 @@ func TestSyncVoidLock(t *testing.T) {
 		held bool
 		skip bool
 	}{
-		"fresh":                        {text: holder(1, "elsewhere"), held: true},
-		"nearly void":                  {text: holder(1, "elsewhere"), age: transfer.LockStale - time.Minute, held: true},
-		"old":                          {text: holder(1, "elsewhere"), age: transfer.LockStale + time.Minute},
+		"fresh": {text: holder(1, "elsewhere"), held: true},
+		"nearly void": {text: holder(1, "elsewhere"),
+			age: transfer.LockStale - time.Minute, held: true},
+		"old": {text: holder(1, "elsewhere"), age: transfer.LockStale +
+			time.Minute},
 		"its process is gone":          {text: holder(gone.Process.Pid, here), skip: err != nil},
 		"its process is there":         {text: holder(os.Getpid(), here), held: true},
 		"gone, and on another machine": {text: holder(gone.Process.Pid, "elsewhere"), held: true},
 		"empty":                        {age: 10 * time.Second},
 		"empty and old":                {age: time.Hour},
 		"nonsense and old":             {text: "{{{", age: time.Hour},
+		"by a clock set back":          {text: holder(1, "elsewhere"), age: -time.Hour},
+		"by a clock a bit ahead":       {text: holder(1, "elsewhere"), age: -time.Minute, held: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.skip {
@@ -110,7 +117,8 @@ func TestSyncVoidLock(t *testing.T) {
 				j := &syncJob{direction: direction, far: far, src: src, dst: dst,
 					options: transfer.SyncOptions{Delete: true}}
 				_, err := j.run(t)
-				if held := errors.Is(err, transfer.ErrLocked); held != test.held || !held && err != nil {
+				if held := errors.Is(err, transfer.ErrLocked); held != test.held ||
+					!held && err != nil {
 					t.Fatal(err)
 				}
 				if !test.held {
@@ -121,4 +129,21 @@ func TestSyncVoidLock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Something else of the lock's name is left alone, and the error says what it is.
+func TestSyncLockThatIsNoFile(t *testing.T) {
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "a")
+		fill(t, filepath.Join(dst, transfer.LockName), "file")
+		_, err := (&syncJob{direction: direction, far: far, src: src, dst: dst}).run(t)
+		if err == nil || !strings.Contains(err.Error(), transfer.LockName+" is not a regular file") {
+			t.Error(err)
+		}
+		if _, err := os.Stat(filepath.Join(dst, transfer.LockName, "file")); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -86,7 +86,8 @@ func TestSyncKeepsTheModesOtherBits(t *testing.T) {
 			src, dst := t.TempDir(), filepath.Join(dir, "dst")
 			fill(t, src, "d/file")
 			fill(t, dst, "d/old")
-			if err := os.Chmod(filepath.Join(dst, "d"), 0o555|fs.ModeSetgid|fs.ModeSticky); err != nil {
+			if err := os.Chmod(filepath.Join(dst, "d"),
+				0o555|fs.ModeSetgid|fs.ModeSticky); err != nil {
 				t.Fatal(err)
 			}
 			asked := ""
@@ -112,11 +113,13 @@ func TestSyncKeepsTheModesOtherBits(t *testing.T) {
 		var seen fs.FileMode
 		o := transfer.SyncOptions{}
 		o.Events = func(e transfer.Event) {
-			if info, err := os.Stat(filepath.Join(dst, "d")); err == nil && e.Kind == transfer.Done && seen == 0 {
+			if info, err := os.Stat(filepath.Join(dst, "d")); err == nil &&
+				e.Kind == transfer.Done && seen == 0 {
 				seen = info.Mode()
 			}
 		}
-		if _, err := transfer.Sync(t.Context(), transfer.Local(dst), transfer.Local(src), o); err != nil {
+		if _, err := transfer.Sync(t.Context(), transfer.Local(dst), transfer.Local(src),
+			o); err != nil {
 			t.Fatal(err)
 		}
 		if want := fs.ModeDir | fs.ModeSetgid | fs.ModeSticky | 0o755; seen != want {
@@ -150,7 +153,8 @@ func TestSyncFinishesNoDirectoryThroughALink(t *testing.T) {
 	if _, err := j.run(t); err == nil || !swapped {
 		t.Errorf("swapped %v, ended with %v", swapped, err)
 	}
-	if info, err := os.Stat(filepath.Join(outside, "d")); err != nil || info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(filepath.Join(outside, "d")); err != nil ||
+		info.Mode().Perm() != 0o700 {
 		t.Errorf("outside of the target: %v, %v", info.Mode(), err)
 	}
 }
@@ -171,7 +175,8 @@ func TestSyncOpensNoDirectoryThroughALink(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, host, dir := attrsHostOf(t, test.denied)
-			src, dst, outside := t.TempDir(), filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
+			src, dst, outside := t.TempDir(), filepath.Join(dir, "dst"),
+				filepath.Join(dir, "outside")
 			fill(t, src, "a/d/file")
 			fill(t, dst, "a/d/old")
 			fill(t, outside, "d/old")

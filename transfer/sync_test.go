@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -89,6 +90,27 @@ func (j *syncJob) told(kind transfer.Kind) map[string]transfer.Reason {
 			all[strings.TrimPrefix(e.Target, j.dst+"/")] = e.Reason
 		}
 	}
+	return all
+}
+
+// A doing is what one event reports: a path below the target, and the reason. A path that is
+// deleted and made again has two.
+type doing struct {
+	name   string
+	reason transfer.Reason
+}
+
+// doings returns what the events of these kinds report, sorted.
+func (j *syncJob) doings(kinds ...transfer.Kind) (all []doing) {
+	for _, e := range j.events {
+		if slices.Contains(kinds, e.Kind) && e.Totals == nil {
+			all = append(all, doing{strings.TrimPrefix(e.Target, j.dst+"/"), e.Reason})
+		}
+	}
+	slices.SortFunc(all, func(a, b doing) int {
+		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(string(a.reason),
+			string(b.reason)))
+	})
 	return all
 }
 
@@ -215,14 +237,17 @@ func TestSyncMakesEqual(t *testing.T) {
 		for seed := range uint64(4) {
 			dir := t.TempDir()
 			g := newGrove(t, seed, filepath.Join(dir, "src"))
-			j := &syncJob{direction: direction, far: far, src: g.root, dst: filepath.Join(dir, "dst")}
+			j := &syncJob{direction: direction, far: far, src: g.root,
+				dst: filepath.Join(dir, "dst")}
 			for round := range 6 {
 				s := j.must(t)
 				sameTrees(t, j.src, j.dst)
 				again := j.must(t)
 				sameTrees(t, j.src, j.dst)
-				if again.Files > 0 || again.Attrs > 0 || again.Links > 0 || again.Kept != s.Files+s.Kept {
-					t.Errorf("seed %d, round %d: first %+v, again %+v", seed, round, s.Totals, again.Totals)
+				if again.Files > 0 || again.Attrs > 0 || again.Links > 0 || again.Kept != s.Files+
+					s.Kept {
+					t.Errorf("seed %d, round %d: first %+v, again %+v", seed, round, s.Totals,
+						again.Totals)
 				}
 				for range 10 {
 					g.change(false)
@@ -238,7 +263,8 @@ func TestSyncDryRun(t *testing.T) {
 		for seed := range uint64(3) {
 			dir := t.TempDir()
 			g := newGrove(t, seed, filepath.Join(dir, "src"))
-			j := &syncJob{direction: direction, far: far, src: g.root, dst: filepath.Join(dir, "dst")}
+			j := &syncJob{direction: direction, far: far, src: g.root,
+				dst: filepath.Join(dir, "dst")}
 			for range 4 {
 				before := fmt.Sprint(sftptestTree(t, dir))
 				j.options.DryRun = true
@@ -251,7 +277,8 @@ func TestSyncDryRun(t *testing.T) {
 				done := j.must(t)
 				for name, reason := range j.told(transfer.Done) {
 					if plan[name] != reason {
-						t.Errorf("%q was done because of %q and planned because of %q", name, reason,
+						t.Errorf("%q was done because of %q and planned because of %q", name,
+							reason,
 							plan[name])
 					}
 				}
@@ -298,23 +325,30 @@ func TestSyncOptions(t *testing.T) {
 		"none": {want: map[string]transfer.Reason{"new": "new", "newer": "time", "older": "time",
 			"second": "time", "large": "size"}},
 		"window": {options: transfer.SyncOptions{ModifyWindow: time.Second},
-			want: map[string]transfer.Reason{"new": "new", "newer": "time", "older": "time", "large": "size"}},
-		"checksum": {options: transfer.SyncOptions{Checksum: true}, want: map[string]transfer.Reason{
-			"new": "new", "newer": "touch", "older": "touch", "second": "touch", "large": "size",
-			"secret": "hash"}},
+			want: map[string]transfer.Reason{"new": "new", "newer": "time", "older": "time",
+				"large": "size"}},
+		"checksum": {options: transfer.SyncOptions{Checksum: true},
+			want: map[string]transfer.Reason{
+				"new": "new", "newer": "touch", "older": "touch", "second": "touch",
+				"large":  "size",
+				"secret": "hash"}},
 		"update": {options: transfer.SyncOptions{Only: transfer.SyncOnly{Update: true}},
 			want: map[string]transfer.Reason{
 				"new": "new", "newer": "time", "second": "time", "large": "size"}},
 		"existing": {options: transfer.SyncOptions{Only: transfer.SyncOnly{Existing: true}},
 			want: map[string]transfer.Reason{
 				"newer": "time", "older": "time", "second": "time", "large": "size"}},
-		"ignore existing": {options: transfer.SyncOptions{Only: transfer.SyncOnly{IgnoreExisting: true}},
+		"ignore existing": {options: transfer.SyncOptions{
+			Only: transfer.SyncOnly{IgnoreExisting: true}},
 			want: map[string]transfer.Reason{"new": "new"}},
-		"small": {options: transfer.SyncOptions{Only: transfer.SyncOnly{MaxSize: 4}}, want: map[string]transfer.Reason{
-			"new": "new", "newer": "time", "older": "time", "second": "time"}},
-		"large": {options: transfer.SyncOptions{Only: transfer.SyncOnly{MinSize: 5}}, want: map[string]transfer.Reason{
-			"large": "size"}},
-		"recent": {options: transfer.SyncOptions{Only: transfer.SyncOnly{Newer: t0.Add(time.Minute)}},
+		"small": {options: transfer.SyncOptions{Only: transfer.SyncOnly{MaxSize: 4}},
+			want: map[string]transfer.Reason{
+				"new": "new", "newer": "time", "older": "time", "second": "time"}},
+		"large": {options: transfer.SyncOptions{Only: transfer.SyncOnly{MinSize: 5}},
+			want: map[string]transfer.Reason{
+				"large": "size"}},
+		"recent": {options: transfer.SyncOptions{
+			Only: transfer.SyncOnly{Newer: t0.Add(time.Minute)}},
 			want: map[string]transfer.Reason{"newer": "time"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -335,7 +369,8 @@ func TestSyncOptions(t *testing.T) {
 				put(t, dst, "secret", "efgh", t0)
 				put(t, src, "large", "larger", t0)
 				put(t, dst, "large", "large", t0)
-				j := &syncJob{direction: direction, far: far, src: src, dst: dst, options: test.options}
+				j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+					options: test.options}
 				j.must(t)
 				if got := j.told(transfer.Done); fmt.Sprint(got) != fmt.Sprint(test.want) {
 					t.Errorf("done is %v, want %v", got, test.want)
@@ -372,7 +407,8 @@ func TestSyncRefuses(t *testing.T) {
 		}
 		for _, pair := range [][2]string{{src, src}, {src, filepath.Join(src, "below")},
 			{src, filepath.Join(src, "fresh")}, {filepath.Join(src, "below"), src}} {
-			if err := run(pair[0], pair[1]); err == nil || !strings.Contains(err.Error(), "is inside the other") {
+			if err := run(pair[0], pair[1]); err == nil ||
+				!strings.Contains(err.Error(), "is inside the other") {
 				t.Errorf("%s to %s: %v", pair[0], pair[1], err)
 			}
 		}
@@ -392,7 +428,9 @@ func TestSyncVanished(t *testing.T) {
 	var b *bench
 	b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 		if r.Type == wire.TypeOpen && r.Path == "/src/gone" {
-			return []sftptest.Action{sftptest.Call("vanish", func(sftptest.Request) { b.server.Files.Remove("/src/gone") })}
+			return []sftptest.Action{sftptest.Call("vanish", func(sftptest.Request) {
+				b.server.Files.Remove("/src/gone")
+			})}
 		}
 		return nil
 	}}, sftptest.LinkConfig{})
@@ -409,7 +447,8 @@ func TestSyncVanished(t *testing.T) {
 // directories and the packets of names.
 func TestSyncRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := sftptest.LinkConfig{ToServer: 25 * time.Millisecond, ToClient: 25 * time.Millisecond}
+		link := sftptest.LinkConfig{ToServer: 25 * time.Millisecond,
+			ToClient: 25 * time.Millisecond}
 		server := sftptest.NewServer(t, sftptest.Script{})
 		end := server.Dial(link)
 		counter := sftptest.NewCounter(end)
@@ -442,7 +481,8 @@ func TestSyncRoundTrips(t *testing.T) {
 			sent += n
 		}
 		if most := 10*dirs + 20; sent > most {
-			t.Errorf("%d requests for %d files in %d directories, want at most %d", sent, dirs*files,
+			t.Errorf("%d requests for %d files in %d directories, want at most %d", sent,
+				dirs*files,
 				dirs, most)
 		}
 		if counts.RoundTrips > 16 {

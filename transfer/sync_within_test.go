@@ -24,29 +24,36 @@ func TestSyncRenames(t *testing.T) {
 		options  transfer.SyncOptions
 		gone     bool // the directory "to" is all that "from" was
 	}{
-		"a directory":                        {from: "old", to: "new", gone: true},
-		"one in another":                     {from: "old", to: "sub/new", gone: true},
-		"an excluded one":                    {from: "old", to: "new", options: exclude("old/")},
-		"to an excluded name":                {from: "old", to: "new", options: exclude("new/")},
-		"out of an excluded one":             {from: "build/old", to: "new", options: exclude("build/")},
-		"into an excluded one":               {from: "old", to: "sub/new", options: exclude("/sub")},
-		"excluded otherwise":                 {from: "old", to: "new", options: exclude("*.o"), gone: true},
-		"excluded by an ignore file":         {from: "old", to: "new", options: ignored},
-		"excluded by one that is gone":       {from: "late/old", to: "new", options: ignored},
-		"of another name by the ignore file": {from: "other", to: "new", options: ignored, gone: true},
+		"a directory":         {from: "old", to: "new", gone: true},
+		"one in another":      {from: "old", to: "sub/new", gone: true},
+		"an excluded one":     {from: "old", to: "new", options: exclude("old/")},
+		"to an excluded name": {from: "old", to: "new", options: exclude("new/")},
+		"out of an excluded one": {from: "build/old", to: "new",
+			options: exclude("build/")},
+		"into an excluded one": {from: "old", to: "sub/new",
+			options: exclude("/sub")},
+		"excluded otherwise": {from: "old", to: "new", options: exclude("*.o"),
+			gone: true},
+		"excluded by an ignore file":   {from: "old", to: "new", options: ignored},
+		"excluded by one that is gone": {from: "late/old", to: "new", options: ignored},
+		"of another name by the ignore file": {from: "other", to: "new", options: ignored,
+			gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 				dir := t.TempDir()
 				src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 				fill(t, src, "sub/file", "build/file")
-				if err := os.WriteFile(filepath.Join(src, ".gitignore"), []byte("old/\n"), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(src, ".gitignore"), []byte("old/\n"),
+					0o644); err != nil {
 					t.Fatal(err)
 				}
 				fill(t, dst, "sub/file", filepath.Join(test.from, "own"))
 				fill(t, src, filepath.Join(test.to, "file"))
-				j := &syncJob{direction: direction, far: far, src: src, dst: dst, options: test.options}
-				j.options.Within = &transfer.SyncWithin{Dirs: map[string]bool{".": true}, Trees: []string{test.to},
+				j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+					options: test.options}
+				j.options.Within = &transfer.SyncWithin{Dirs: map[string]bool{".": true},
+					Trees:   []string{test.to},
 					Renames: []transfer.SyncRename{{From: test.from, To: test.to}}}
 				j.must(t)
 				left := filesIn(dst)
@@ -74,17 +81,23 @@ func TestSyncWithin(t *testing.T) {
 			within transfer.SyncWithin
 			want   []string
 		}{
-			"nothing":            {transfer.SyncWithin{}, []string{"a"}},
-			"the top":            {transfer.SyncWithin{Dirs: map[string]bool{".": true}}, []string{"a"}},
-			"a deep directory":   {transfer.SyncWithin{Dirs: map[string]bool{"b/d": true}}, []string{"a", "b/c", "b/d/e"}},
-			"a tree":             {transfer.SyncWithin{Trees: []string{"b"}}, []string{"a", "b/c", "b/d/e", "b/d/f/g"}},
-			"a tree in a tree":   {transfer.SyncWithin{Trees: []string{"h/j"}}, []string{"a", "h/i", "h/j/k"}},
-			"all":                {transfer.SyncWithin{Trees: []string{"."}}, names},
-			"a name that begins": {transfer.SyncWithin{Trees: []string{"b/d/f"}, Dirs: map[string]bool{"h2": true}}, []string{"a", "b/c", "b/d/e", "b/d/f/g"}},
+			"nothing": {transfer.SyncWithin{}, []string{"a"}},
+			"the top": {transfer.SyncWithin{Dirs: map[string]bool{".": true}},
+				[]string{"a"}},
+			"a deep directory": {transfer.SyncWithin{Dirs: map[string]bool{"b/d": true}},
+				[]string{"a", "b/c", "b/d/e"}},
+			"a tree": {transfer.SyncWithin{Trees: []string{"b"}},
+				[]string{"a", "b/c", "b/d/e", "b/d/f/g"}},
+			"a tree in a tree": {transfer.SyncWithin{Trees: []string{"h/j"}},
+				[]string{"a", "h/i", "h/j/k"}},
+			"all": {transfer.SyncWithin{Trees: []string{"."}}, names},
+			"a name that begins": {transfer.SyncWithin{Trees: []string{"b/d/f"},
+				Dirs: map[string]bool{"h2": true}}, []string{"a", "b/c", "b/d/e", "b/d/f/g"}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				for _, name := range names { // what DST has is older
-					if err := os.MkdirAll(filepath.Dir(filepath.Join(dst, name)), 0o755); err != nil {
+					if err := os.MkdirAll(filepath.Dir(filepath.Join(dst, name)),
+						0o755); err != nil {
 						t.Fatal(err)
 					}
 					if err := os.WriteFile(filepath.Join(dst, name), nil, 0o644); err != nil {

@@ -47,7 +47,8 @@ func TestSyncOwners(t *testing.T) {
 				must(err)
 				ours, theirs := a.Sys().(*syscall.Stat_t), b.Sys().(*syscall.Stat_t)
 				if ours.Uid != theirs.Uid || ours.Gid != theirs.Gid {
-					t.Errorf("%s belongs to %d:%d, want %d:%d", name, theirs.Uid, theirs.Gid, ours.Uid, ours.Gid)
+					t.Errorf("%s belongs to %d:%d, want %d:%d", name, theirs.Uid, theirs.Gid,
+						ours.Uid, ours.Gid)
 				}
 			}
 		}
@@ -70,7 +71,8 @@ func TestSyncOwners(t *testing.T) {
 		j.options.Owners = true
 		s := j.must(t)
 		told := j.told(transfer.Done)
-		if s.Files > 0 || s.Attrs != 2 || told["file"] != transfer.ReasonOwner || told["deep/file"] != transfer.ReasonOwner {
+		if s.Files > 0 || s.Attrs != 2 || told["file"] != transfer.ReasonOwner ||
+			told["deep/file"] != transfer.ReasonOwner {
 			t.Errorf("%+v, told %v", s.Totals, told)
 		}
 		same()

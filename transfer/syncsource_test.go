@@ -23,14 +23,15 @@ func TestSyncSourceChanges(t *testing.T) {
 			data := random(size)
 			var changed atomic.Bool
 			var b *bench
-			b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-				if r.Type == wire.TypeRead && r.Path == "/src/changes" && !changed.Swap(true) {
-					return []sftptest.Action{sftptest.Call("append", func(sftptest.Request) {
-						b.server.Files.Append("/src/changes", []byte("more"))
-					})}
-				}
-				return nil
-			}}, sftptest.LinkConfig{})
+			b = newTreeBench(t, sftptest.Script{
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeRead && r.Path == "/src/changes" && !changed.Swap(true) {
+						return []sftptest.Action{sftptest.Call("append", func(sftptest.Request) {
+							b.server.Files.Append("/src/changes", []byte("more"))
+						})}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
 			b.server.Files.WriteFile("/src/changes", data)
 			b.server.Files.WriteFile("/src/other", []byte("other"))
 			dst := filepath.Join(b.dir, "dst")
@@ -40,7 +41,8 @@ func TestSyncSourceChanges(t *testing.T) {
 				options: transfer.SyncOptions{Delete: true}}
 			s, err := j.run(t)
 			if size < 10_000 && err == nil { // it was read in one piece, after the change
-				if got, _ := os.ReadFile(filepath.Join(dst, "changes")); string(got) != string(data)+"more" {
+				if got, _ := os.ReadFile(filepath.Join(dst, "changes")); string(got) != string(
+					data)+"more" {
 					t.Error("the target is not what the source is now")
 				}
 				return
@@ -57,7 +59,8 @@ func TestSyncSourceChanges(t *testing.T) {
 			if s, err := j.run(t); err != nil || s.Files != 1 || s.Deleted != 1 {
 				t.Errorf("again: %+v, %v", s.Totals, err)
 			}
-			if got, _ := os.ReadFile(filepath.Join(dst, "changes")); string(got) != string(data)+"more" {
+			if got, _ := os.ReadFile(filepath.Join(dst, "changes")); string(got) != string(data)+
+				"more" {
 				t.Error("again: the target is not the source")
 			}
 		})
@@ -67,7 +70,8 @@ func TestSyncSourceChanges(t *testing.T) {
 // With Checksum, hosts that hash files are asked for the hashes, and no contents are sent. On other
 // hosts the files are read, and a Note says so. If the contents are equal, only the time is set.
 func TestSyncChecksum(t *testing.T) {
-	for name, hashes := range map[string]bool{"a host that hashes": true, "one that does not": false} {
+	for name, hashes := range map[string]bool{"a host that hashes": true,
+		"one that does not": false} {
 		for _, direction := range []way{upload, download} {
 			t.Run(name+", "+direction.String(), func(t *testing.T) {
 				var host pool.Host
@@ -76,7 +80,9 @@ func TestSyncChecksum(t *testing.T) {
 				if hashes {
 					host, count, far = deltaHost(t, nil)
 				} else {
-					host, far = hostOf(t, func(files *osfs.FS) server.FS { return files }, []string{"check-file-handle", "check-file-name"})
+					host, far = hostOf(t, func(files *osfs.FS) server.FS {
+						return files
+					}, []string{"check-file-handle", "check-file-name"})
 				}
 				near := t.TempDir()
 				src, dst := filepath.Join(near, "tree"), filepath.Join(far, "tree")
@@ -93,7 +99,8 @@ func TestSyncChecksum(t *testing.T) {
 					os.WriteFile(filepath.Join(dst, name), data, 0o644)
 					os.Chtimes(filepath.Join(dst, name), oldTime, oldTime)
 				}
-				os.Chtimes(filepath.Join(dst, "sub/touched"), oldTime.AddDate(1, 0, 0), oldTime.AddDate(1, 0, 0))
+				os.Chtimes(filepath.Join(dst, "sub/touched"), oldTime.AddDate(1, 0, 0),
+					oldTime.AddDate(1, 0, 0))
 				data, _ := os.ReadFile(filepath.Join(dst, "differs"))
 				data[0] ^= 1
 				os.WriteFile(filepath.Join(dst, "differs"), data, 0o644)
@@ -101,12 +108,14 @@ func TestSyncChecksum(t *testing.T) {
 				j.options.DryRun = true // only compares
 				j.must(t)
 				plan := j.told(transfer.Planned)
-				if len(plan) != 2 || plan["differs"] != transfer.ReasonHash || plan["sub/touched"] != transfer.ReasonTouch {
+				if len(plan) != 2 || plan["differs"] != transfer.ReasonHash ||
+					plan["sub/touched"] != transfer.ReasonTouch {
 					t.Errorf("planned is %v", plan)
 				}
 				said := false
 				for _, e := range j.events {
-					said = said || e.Kind == transfer.Note && strings.Contains(e.Message, "does not hash files")
+					said = said || e.Kind == transfer.Note && strings.Contains(e.Message,
+						"does not hash files")
 				}
 				if said == hashes {
 					t.Errorf("whether files are read was announced: %v", said)
@@ -136,7 +145,8 @@ func TestSyncBackupOfAnotherType(t *testing.T) {
 		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
 			options: transfer.SyncOptions{Delete: true, BackupDir: ".old"}}
 		j.must(t)
-		if got, err := os.ReadFile(filepath.Join(dst, ".old/name")); err != nil || !strings.HasSuffix(string(got), "name") {
+		if got, err := os.ReadFile(filepath.Join(dst, ".old/name")); err != nil ||
+			!strings.HasSuffix(string(got), "name") {
 			t.Errorf("the backup is %q, %v", got, err)
 		}
 		if _, err := os.Stat(filepath.Join(dst, "name/file")); err != nil {

@@ -194,7 +194,8 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		options.Hash = options.List.Algorithm()
 	}
 	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
-		token: localfs.NewTempToken(), listener: l, once: (*fileCopy).copyOnce, limiter: newLimiter(ctx, options.RateLimit),
+		token: localfs.NewTempToken(), listener: l, once: (*fileCopy).copyOnce,
+		limiter: newLimiter(ctx, options.RateLimit),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
 			Target: dst.path}}
 	if j.src, err = src.from(j); err == nil {
@@ -204,16 +205,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 }
 
 // conns returns the job's connections, the target's first.
-func (j *job) conns() (all []*pool.Conn) {
-	to, from := j.dst.conn(), j.src.conn()
-	if to != nil {
-		all = append(all, to)
-	}
-	if from != nil && from != to {
-		all = append(all, from)
-	}
-	return all
-}
+func (j *job) conns() []*pool.Conn { return present(j.dst.conn(), j.src.conn()) }
 
 // doing returns what the job does, for messages.
 func (j *job) doing() string {

@@ -83,7 +83,8 @@ func (e *TreeError) Error() string {
 	case e.Failed <= 1:
 		return e.First.Error()
 	case e.checking:
-		return fmt.Sprintf("%d entries differ from the list or could not be read; the first: %v", e.Failed, e.First)
+		return fmt.Sprintf("%d entries differ from the list or could not be read; the first: %v",
+			e.Failed, e.First)
 	}
 	return fmt.Sprintf("%d entries could not be copied; the first: %v", e.Failed, e.First)
 }
@@ -232,11 +233,15 @@ func (t *tree) prepare() (err error) {
 	root := &directory{tree: t, source: t.route.Source, rel: ".", facts: found}
 	root.pending.Store(1)
 	inside, near := make(chan string, 1), make(chan bool, 1)
-	go func() { inside <- t.overlap.inside() }() // at the same time as the other requests to the hosts
+	go func() {
+		inside <- t.overlap.inside()
+	}() // at the same time as the other requests to the hosts
 	go func() { near <- t.overlap.near() }()
 	root.target, err = t.dst.begin(found, t.base, func() error {
 		dir := <-inside
-		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool { return pool.Lost(c.Host().Client) }) {
+		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool {
+			return pool.Lost(c.Host().Client)
+		}) {
 			dir = t.overlap.inside()
 		}
 		return t.overlap.check(dir)
@@ -253,7 +258,8 @@ func (t *tree) prepare() (err error) {
 		t.below = t.base
 	}
 	if nested && path.Base(path.Dir(filepath.ToSlash(root.target))) == t.base {
-		t.note(t.route.Source, root.target, fmt.Sprintf("the target is a directory called %q already, and the copy goes into it under the same name (-T makes the target itself the copy)", t.base))
+		t.note(t.route.Source, root.target,
+			fmt.Sprintf("the target is a directory called %q already, and the copy goes into it under the same name (-T makes the target itself the copy)", t.base))
 	}
 	t.root = root
 	t.overlap.marks = <-near && !t.options.DryRun
@@ -286,7 +292,8 @@ func (t *tree) single() (Summary, error) {
 	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
 	err := c.copy()
 	c.tellEnd(err)
-	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true}, Bytes: c.result.Bytes},
+	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true},
+		Bytes: c.result.Bytes},
 		Target: c.result.Target, Elapsed: c.result.Elapsed, Bottleneck: c.result.Bottleneck}
 	if err != nil {
 		s.Failed = 1

@@ -111,7 +111,8 @@ func TestTreeIntoItselfUnderAnotherPath(t *testing.T) {
 					t.Fatal(err)
 				}
 				inner := hostIn(t, filepath.Join(tree, "sub"))
-				if err := os.WriteFile(filepath.Join(tree, "file"), []byte("data"), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(tree, "file"), []byte("data"),
+					0o644); err != nil {
 					t.Fatal(err)
 				}
 				j := treeJob{Host: inner, From: outer, Direction: way, Source: tree, Target: "/new"}

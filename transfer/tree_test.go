@@ -75,7 +75,8 @@ func (b *bench) sample(name string) string {
 	}
 	for file, size := range map[string]int{"zero": 0, "one": 1, "deep/er/small": 4096,
 		"deep/packet": 261120, "deep/er/and/large": 700_000,
-		"deep/er/and/deeper/last": 77, "private/secret": 5, "read-only/file": 6, "strange \xff\x01 name\n": 9} {
+		"deep/er/and/deeper/last": 77, "private/secret": 5, "read-only/file": 6,
+		"strange \xff\x01 name\n": 9} {
 		check(os.WriteFile(filepath.Join(root, file), random(size), 0o644))
 		check(os.Chtimes(filepath.Join(root, file), oldTime, oldTime))
 	}
@@ -130,7 +131,8 @@ func sameTrees(t *testing.T, a, b string) {
 // A tree is copied to a host and back unchanged, whatever is in it, with a server that works in
 // order and one that does not, to an empty target and to one that has it all already.
 func TestTreeThereAndBack(t *testing.T) {
-	for name, open := range map[string]func(*testing.T, sftptest.Script, sftptest.LinkConfig) *bench{"in order": newTreeBench, "unknown": newBench} {
+	for name, open := range map[string]func(*testing.T, sftptest.Script,
+		sftptest.LinkConfig) *bench{"in order": newTreeBench, "unknown": newBench} {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, sftptest.Script{}, sftptest.LinkConfig{})
 			source := b.sample("source")
@@ -348,7 +350,8 @@ func TestTreeOfAHostileServer(t *testing.T) {
 			}
 			evil := wire.Name{Filename: name, Attrs: wire.Attrs{Flags: wire.AttrPermissions,
 				Permissions: wire.PermissionBits(0o644) | 0o100000}}
-			return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: []wire.Name{evil}}.Append(nil, r.ID)))}
+			return []sftptest.Action{
+				sftptest.ReplyBytes(string(wire.Names{Names: []wire.Name{evil}}.Append(nil, r.ID)))}
 		}}, sftptest.LinkConfig{})
 		b.server.Files.Mkdir("/tree/good")
 		if _, err := b.tree(download, "/tree", filepath.Join(b.dir, "out")); err == nil {
@@ -367,9 +370,12 @@ func TestTreeFilters(t *testing.T) {
 		b.server.Files.WriteFile("/tree/"+name, []byte(name))
 	}
 	for want, options := range map[string]transfer.TreeOptions{
-		"a.txt cache/e.txt dir/c.txt x/f.txt x/y/z/f.txt":               {Include: []string{"*.txt"}},
-		"a.txt b.log dir/c.txt dir/cache dir/d.log x/f.txt x/y/z/f.txt": {Exclude: []string{"cache/"}},
-		"a.txt cache/e.txt dir/c.txt dir/cache x/f.txt x/y/z/f.txt":     {Exclude: []string{"*.log"}},
+		"a.txt cache/e.txt dir/c.txt x/f.txt x/y/z/f.txt": {
+			Include: []string{"*.txt"}},
+		"a.txt b.log dir/c.txt dir/cache dir/d.log x/f.txt x/y/z/f.txt": {
+			Exclude: []string{"cache/"}},
+		"a.txt cache/e.txt dir/c.txt dir/cache x/f.txt x/y/z/f.txt": {
+			Exclude: []string{"*.log"}},
 		"a.txt dir/c.txt":     {Include: []string{"*.txt"}, Exclude: []string{"/x", "cache"}},
 		"x/f.txt x/y/z/f.txt": {Include: []string{"x/**/f.txt"}},
 	} {

@@ -167,7 +167,8 @@ func TestAttributesRefused(t *testing.T) {
 			{On: wire.TypeSetstat, Do: sftptest.Refuse(code, "no")}, {On: wire.TypeFsetstat,
 				Do: sftptest.Refuse(code, "no")},
 		}}
-		for _, open := range []func(*testing.T, sftptest.Script, sftptest.LinkConfig) *bench{newTreeBench, newBench} {
+		for _, open := range []func(*testing.T, sftptest.Script, sftptest.LinkConfig) *bench{
+			newTreeBench, newBench} {
 			b := open(t, script, sftptest.LinkConfig{})
 			os.MkdirAll(filepath.Join(b.dir, "tree", "dir"), 0o755)
 			for name, size := range map[string]int{"tree/small": 10, "tree/dir/large": 1 << 20} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -32,7 +33,7 @@ type Totals struct {
 	SyncTotals
 
 	Active    []string `json:"active,omitempty"`    // sources of a few large files in progress
-	Finishing int64    `json:"finishing,omitempty"` // large files of which all has arrived; see Position
+	Finishing int64    `json:"finishing,omitempty"` // large files in that state; see Position
 }
 
 // PlannedTotals are what has been found so far. They grow until Complete.
@@ -44,7 +45,8 @@ type PlannedTotals struct {
 
 // SyncTotals are the totals that only a Sync has.
 type SyncTotals struct {
-	Attrs    int64 `json:"attrs,omitempty"`    // entries that only got attributes; files are in Kept too
+	// Attrs counts entries that only got attributes; such files are in Kept too.
+	Attrs    int64 `json:"attrs,omitempty"`
 	Deleted  int64 `json:"deleted,omitempty"`  // files and links deleted or moved away
 	Vanished int64 `json:"vanished,omitempty"` // entries that vanished from the source
 }
@@ -117,7 +119,8 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 	if first == nil && s.Vanished > 0 {
 		first = newError(t.job, t.route.Source, t.root.target, ErrVanished)
 	}
-	e := &Event{Kind: Ended, Size: s.PlannedBytes, Position: Position{Bytes: s.Bytes, Elapsed: s.Elapsed},
+	e := &Event{Kind: Ended, Size: s.PlannedBytes, Position: Position{Bytes: s.Bytes,
+		Elapsed: s.Elapsed},
 		Outcome: Outcome{Bottleneck: s.Bottleneck}, Totals: &s.Totals}
 	if first != nil {
 		left := t.leftBehind()
@@ -223,7 +226,9 @@ func (r *treeReport) settled(c *fileCopy, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts.bytes.Add(bytes)
-	r.active = slices.DeleteFunc(r.active, func(other *activity) bool { return other == c.activity })
+	r.active = slices.DeleteFunc(r.active, func(other *activity) bool {
+		return other == c.activity
+	})
 }
 
 // fail counts an entry that failed. name is its name in a list, if it has one.
@@ -249,7 +254,7 @@ func (r *treeReport) ending(err error) bool {
 		return true
 	}
 	conns := t.conns()
-	if !slices.ContainsFunc(conns, (*pool.Conn).Ended) {
+	if !slices.ContainsFunc(conns, func(c *pool.Conn) bool { return pools.OfConn(c).Ended() }) {
 		return false
 	}
 	for i := len(conns) - 1; i >= 0; i-- {
@@ -287,10 +292,13 @@ func (r *treeReport) skip(source, why string) {
 
 func (r *treeReport) note(source, target, message string) { r.say(Note, source, target, message) }
 
-func (r *treeReport) warn(source, target, message string) { r.say(Warning, source, target, message) }
+func (r *treeReport) warn(source, target, message string) {
+	r.say(Warning, source, target, message)
+}
 
 func (r *treeReport) say(kind Kind, source, target, message string) {
-	r.t.tell(&Event{Kind: kind, Route: Route{Source: source, Target: target}, Size: -1, Message: message})
+	r.t.tell(&Event{Kind: kind, Route: Route{Source: source, Target: target}, Size: -1,
+		Message: message})
 }
 
 // failed reports whether anything has gone wrong.

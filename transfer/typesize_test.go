@@ -23,7 +23,8 @@ func TestTypeSizes(t *testing.T) {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil,
+				parser.SkipObjectResolution)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,13 +13,16 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/private"
-	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/internal/private/pools"
 )
 
 var (
-	errReadOnce = fmt.Errorf("%w: it cannot be verified: the host does not hash files and counts every read", errors.ErrUnsupported)
-	errNoReread = fmt.Errorf("%w: it cannot be verified: only files can be read again", errors.ErrUnsupported)
-	errDiffers  = errors.New("it differs from the source")
+	errReadOnce = fmt.Errorf(
+		"%w: it cannot be verified: the host does not hash files and counts every read",
+		errors.ErrUnsupported)
+	errNoReread = fmt.Errorf("%w: it cannot be verified: only files can be read again",
+		errors.ErrUnsupported)
+	errDiffers = errors.New("it differs from the source")
 )
 
 // verifiable fails, before anything is copied, if nothing can be verified on the host.
@@ -72,7 +75,8 @@ func (s *session) holds(ours digests, name string, f *usftp.File) (same, told bo
 }
 
 // hashes returns the host's hashes of a file, nil if it has none.
-func (s *session) hashes(name string, f *usftp.File, what usftp.CheckFile) (theirs *usftp.FileHashes) {
+func (s *session) hashes(name string, f *usftp.File,
+	what usftp.CheckFile) (theirs *usftp.FileHashes) {
 	if !s.client.HasCheckFile() {
 		return nil
 	}
@@ -168,7 +172,7 @@ type reread struct {
 	name     string           // what was read; the next attempt must mean the same
 	done     int64            // bytes from the beginning
 	sum      *checksum.Digest // of these bytes, nil if they are compared instead
-	progress pool.Progress
+	progress pools.Progress
 }
 
 // of starts rereading name, or continues it, and returns its digest.
@@ -185,7 +189,7 @@ func (r *reread) read(c *fileCopy, s *session,
 	pipe := newHashPipe(digests{r.sum}, 0, nil, c.pipeBuffers())
 	from := r.done
 	position := func() int64 { return from + pipe.progress() }
-	defer s.conn.Follow(&r.progress, position)()
+	defer pools.OfConn(s.conn).Follow(&r.progress, position)()
 	defer c.checks(position)()
 	_, err := copy(pipe.writer(c.limiter.writer(io.Discard), 0), from)
 	r.done += pipe.drain()
@@ -253,7 +257,7 @@ func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, l
 	}
 	from := r.done
 	position := func() int64 { return from + f.Progress() }
-	defer s.conn.Follow(&r.progress, position)()
+	defer pools.OfConn(s.conn).Follow(&r.progress, position)()
 	defer c.checks(position)()
 	stripes := s.stripe(c, f, os.O_RDONLY, from, size, 0)
 	defer stripes.stop()
@@ -273,7 +277,8 @@ func compareLocal(c *fileCopy, source io.ReaderAt, size, copied int64, target re
 	defer free()
 	var compared atomic.Int64
 	defer c.checks(compared.Load)()
-	n, err := io.CopyBuffer(counting{&comparer{at: source, size: size}, &compared},
+	comparing := io.NewOffsetWriter(&comparer{at: source, size: size}, 0)
+	n, err := io.CopyBuffer(counting{comparing, &compared},
 		interruptibleReader{c.ctx, io.NewSectionReader(stored, 0, math.MaxInt64)},
 		make([]byte, 256<<10))
 	if errors.Is(err, errDiffers) || err == nil && n != copied {
@@ -299,14 +304,7 @@ func (a *atMost) Write(p []byte) (int, error) {
 type comparer struct {
 	at     io.ReaderAt
 	size   int64
-	off    int64 // of the next Write
 	buffer []byte
-}
-
-func (c *comparer) Write(p []byte) (int, error) {
-	n, err := c.WriteAt(p, c.off)
-	c.off += int64(n)
-	return n, err
 }
 
 func (c *comparer) WriteAt(p []byte, off int64) (int, error) {

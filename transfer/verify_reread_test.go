@@ -81,13 +81,17 @@ func TestSecondReadIsContinued(t *testing.T) {
 				count := b.breaks(link, carried)
 				b.server.Files.WriteFile("/source", data)
 				b.server.Files.SetModTime("/source", time.Now().Add(-test.age))
-				source, target, got := "/source", "/target", func() []byte { return b.remote("/target") }
+				source, target, got := "/source", "/target", func() []byte {
+					return b.remote("/target")
+				}
 				j := copyJob{Host: b.host, Direction: test.way, Options: test.options}
 				switch test.way {
 				case upload:
 					source = b.local("source", data)
 				case download:
-					target, got = filepath.Join(b.dir, "target"), func() []byte { return b.read("target") }
+					target, got = filepath.Join(b.dir, "target"), func() []byte {
+						return b.read("target")
+					}
 				case relay:
 					to := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 					j.From, j.Host = b.host, to.host
@@ -114,7 +118,8 @@ func TestSecondReadIsContinued(t *testing.T) {
 			hash := checksum.SHA256.New()
 			hash.Write(data)
 			name := filepath.Join(b.dir, "list")
-			line := checksum.Hash{Algorithm: checksum.SHA256, Sum: hash.Sum(nil)}.String()[len("sha256:"):]
+			line := checksum.Hash{Algorithm: checksum.SHA256,
+				Sum: hash.Sum(nil)}.String()[len("sha256:"):]
 			if err := os.WriteFile(name, []byte(line+"  file\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -101,7 +101,8 @@ func TestVerifyReadOnce(t *testing.T) {
 		errors.ErrUnsupported) {
 		t.Error(err)
 	}
-	if reads, opens := server.Requests(wire.TypeRead), server.Requests(wire.TypeOpen); len(reads)+len(opens) > 0 {
+	if reads, opens := server.Requests(wire.TypeRead), server.Requests(wire.TypeOpen); len(reads)+
+		len(opens) > 0 {
 		t.Errorf("%d reads and %d opens", len(reads), len(opens))
 	}
 }

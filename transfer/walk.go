@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -216,7 +217,8 @@ func (w *walk) visit(d *directory) {
 		t.sync.extras.collect(d, func(string) bool { return true })
 		return
 	}
-	if t.overlap.marker != "" && d.parent != nil && t.src.lstat(t.src.join(d.source, t.overlap.marker)) == nil {
+	if t.overlap.marker != "" && d.parent != nil &&
+		t.src.lstat(t.src.join(d.source, t.overlap.marker)) == nil {
 		t.overlap.met()
 		return
 	}
@@ -492,9 +494,6 @@ func (w *walk) copyLink(e *entry) {
 		err = w.finishLink(e)
 	}
 	if err != nil {
-		if conn := t.dst.conn(); conn != nil && pool.Lost(conn.Host().Client) {
-			t.litter.leaves(false)
-		}
 		t.fail("", e.source(), e.target(), err)
 		return
 	}
@@ -523,7 +522,8 @@ func (w *walk) finishLink(e *entry) error {
 	err := t.dst.finishLink(e, set)
 	if errors.Is(err, errors.ErrUnsupported) {
 		w.plainLinks.Do(func() {
-			t.warn(t.route.Source, t.root.target, "symbolic links do not get the owners and times of their sources: the target cannot set them")
+			t.warn(t.route.Source, t.root.target,
+				"symbolic links do not get the owners and times of their sources: the target cannot set them")
 		})
 		return nil
 	}
@@ -552,7 +552,8 @@ func (w *walk) finish(d *directory) {
 			if t.options.Preserve {
 				t.fail("", d.source, d.target, err)
 			} else if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {
-				t.warn(d.source, d.target, "the directory cannot have the attributes of its source: "+err.Error())
+				t.warn(d.source, d.target,
+					"the directory cannot have the attributes of its source: "+err.Error())
 			}
 		}
 	})
@@ -586,7 +587,7 @@ func (s *spread) share(w *walk, size int64) {
 	}
 	for _, conn := range t.conns() {
 		pool := conn.Host().Pool
-		if pool.Size() < 2 {
+		if pools.OfPool(pool).Size() < 2 {
 			continue
 		}
 		pool.Want(flow.FirstConnections(bytes, t.budget.trip), 0)
@@ -600,7 +601,7 @@ func (s *spread) share(w *walk, size int64) {
 // one.
 func (w *walk) hireLarge(pool *pool.Pool) {
 	for workers := 0; ; {
-		sessions, changed := pool.Sessions()
+		sessions, changed := pools.OfPool(pool).Sessions()
 		for ; workers < perSession*len(sessions); workers++ {
 			w.working.Go(w.workLarge)
 		}

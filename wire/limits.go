@@ -34,7 +34,8 @@ func (m LimitsReply) Append(b []byte, id uint32) []byte {
 // Parse parses the payload.
 func (m *LimitsReply) Parse(payload []byte) error {
 	r := NewReader(payload)
-	m.MaxPacket, m.MaxRead, m.MaxWrite, m.MaxOpenHandles = r.Uint64(), r.Uint64(), r.Uint64(), r.Uint64()
+	m.MaxPacket, m.MaxRead, m.MaxWrite, m.MaxOpenHandles = r.Uint64(), r.Uint64(), r.Uint64(),
+		r.Uint64()
 	return r.err
 }
 

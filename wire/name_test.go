@@ -44,7 +44,8 @@ func TestCodeNames(t *testing.T) {
 	// Some that are easily taken for another (draft-02, section 7; draft-13, section 9.1).
 	for c, want := range map[Code]string{0: "success", 1: "end of file", 2: "no such file",
 		3: "permission denied", 4: "failure",
-		8: "operation unsupported", 11: "file already exists", 14: "no space on filesystem", 18: "directory not empty",
+		8: "operation unsupported", 11: "file already exists", 14: "no space on filesystem",
+		18: "directory not empty",
 		23: "invalid parameter", 31: "no such byte range lock"} {
 		if got := c.String(); got != want {
 			t.Errorf("code %d is called %q, want %q", c, got, want)

@@ -10,9 +10,11 @@ func attrsPackets() []packetCase {
 			00 00 00 00`,
 			message: &AttrsReply{}},
 
-		{name: "ATTRS with SIZE", packet: `00 00 00 11 69 01 02 03 04 00 00 00 01 01 23 45 67 89 ab cd ef`,
+		{name: "ATTRS with SIZE",
+			packet:  `00 00 00 11 69 01 02 03 04 00 00 00 01 01 23 45 67 89 ab cd ef`,
 			message: &AttrsReply{Attrs{Flags: AttrSize, Size: 0x0123456789abcdef}}},
-		{name: "ATTRS with UIDGID", packet: `00 00 00 11 69 01 02 03 04 00 00 00 02 00 00 03 e8 ff ff ff fe`,
+		{name: "ATTRS with UIDGID",
+			packet:  `00 00 00 11 69 01 02 03 04 00 00 00 02 00 00 03 e8 ff ff ff fe`,
 			message: &AttrsReply{Attrs{Flags: AttrUIDGID, UID: 1000, GID: 0xfffffffe}}},
 		{name: "ATTRS with PERMISSIONS",
 			packet:  `00 00 00 0d 69 01 02 03 04 00 00 00 04 00 00 41 ed`,
@@ -50,8 +52,9 @@ func attrsPackets() []packetCase {
 			00 00 00 01              # extended_count
 			00 00 00 01 "x"
 			00 00 00 01 "y"`,
-			message: &AttrsReply{Attrs{Flags: AttrSize | AttrUIDGID | AttrPermissions | AttrACModTime | AttrExtended,
-				Size: 42, UID: 1, GID: 2, Permissions: 0o100644, ATime: 3, MTime: 4,
+			message: &AttrsReply{Attrs{
+				Flags: AttrSize | AttrUIDGID | AttrPermissions | AttrACModTime | AttrExtended,
+				Size:  42, UID: 1, GID: 2, Permissions: 0o100644, ATime: 3, MTime: 4,
 				Extended: []ExtensionPair{{"x", "y"}}}}},
 
 		{name: "ATTRS with a flag that nobody defined",

@@ -36,7 +36,8 @@ func requestPackets() []packetCase {
 			00 00 00 3e  # pflags: WRITE APPEND CREAT TRUNC EXCL
 			00 00 00 04  # attrs: PERMISSIONS
 			00 00 01 a4  # 0644`,
-			message: &Open{Path: "/a0", Flags: OpenWrite | OpenAppend | OpenCreate | OpenTruncate | OpenExclusive,
+			message: &Open{Path: "/a0",
+				Flags: OpenWrite | OpenAppend | OpenCreate | OpenTruncate | OpenExclusive,
 				Attrs: Attrs{Flags: AttrPermissions, Permissions: 0o644}}},
 
 		{name: "CLOSE", packet: `

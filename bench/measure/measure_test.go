@@ -49,7 +49,8 @@ func holding(t *testing.T, mebibytes, processes int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := fmt.Sprintf("'%s' %s %d %d '%s' & ", self, holdArgument, mebibytes, processes, t.TempDir())
+	one := fmt.Sprintf("'%s' %s %d %d '%s' & ", self, holdArgument, mebibytes, processes,
+		t.TempDir())
 	return strings.Repeat(one, processes) + "wait"
 }
 

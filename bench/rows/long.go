@@ -129,7 +129,8 @@ func windowRow() Row {
 		Name: "long-scp-put", Title: "put of 500 MB by scp over 1 Gbit/s and 100 ms", Upload: true,
 		Bytes: 500e6, Cipher: fastCipher, Ours: ours.Name,
 		Link:  &Link{RTT: 100 * time.Millisecond, Rate: 1e9},
-		Apart: map[string]Apart{ours.Name: {AtUsftp: true}}, Contestants: []Contestant{scpPut, ours},
+		Apart: map[string]Apart{ours.Name: {AtUsftp: true}}, Contestants: []Contestant{scpPut,
+			ours},
 		Targets: []Target{{Against: scpPut.Name, Bound: 2}},
 	}
 }
@@ -163,7 +164,8 @@ func loginRow() Row {
 // mailRow is a file of the size that people send each other.
 func mailRow() Row {
 	return Row{
-		Name: "mail-put", Title: "put of 5 MB over 100 Mbit/s and 140 ms", Upload: true, Bytes: 5e6, Cipher: fastCipher, Ours: usftpPut.Name,
+		Name: "mail-put", Title: "put of 5 MB over 100 Mbit/s and 140 ms", Upload: true, Bytes: 5e6,
+		Cipher: fastCipher, Ours: usftpPut.Name,
 		Link:        &Link{RTT: 140 * time.Millisecond, Rate: 100e6},
 		Contestants: []Contestant{sftpPut, scpPut, rsync(true), usftpPut},
 		Targets: []Target{{Against: sftpPut.Name, Bound: 1},
@@ -183,7 +185,8 @@ func treeContestants(upload bool) (tar, rsync, scp, ours Contestant) {
 				` "$SRC" "$USER@$ADDRESS:$DST"`, UsftpProgram}
 	}
 	return Contestant{"tar | ssh tar",
-			`mkdir "$DST" && ssh -F "$CONFIG" host "tar -C $SRC -cf - ." | tar -C "$DST" -xf -`, "tar"},
+			`mkdir "$DST" && ssh -F "$CONFIG" host "tar -C $SRC -cf - ." | tar -C "$DST" -xf -`,
+			"tar"},
 		Contestant{"rsync -a", rsyncSSH + `"host:$SRC/" "$DST"`, "rsync"},
 		Contestant{"scp -r", `scp -q -r -F "$CONFIG" "host:$SRC" "$DST"`, "scp"},
 		Contestant{"usftp cp -r", `"$USFTP" cp -r ` + usftpFlags + ` "$USER@$ADDRESS:$SRC" "$DST"`,
@@ -206,7 +209,8 @@ func treeRows(upload bool) []Row {
 	}
 	return []Row{
 		{
-			Name: "small-" + name, Title: name + " of 10,000 files of 4 KiB on loopback", Upload: upload, Files: 10_000, Bytes: 4 << 10,
+			Name: "small-" + name, Title: name + " of 10,000 files of 4 KiB on loopback",
+			Upload: upload, Files: 10_000, Bytes: 4 << 10,
 			Cipher: fastCipher, Ours: ours.Name, Contestants: []Contestant{tar, rsync, scp, ours},
 			Targets: []Target{{Against: rsync.Name, Bound: againstRsync},
 				{Against: scp.Name, Bound: 4}},
@@ -214,7 +218,8 @@ func treeRows(upload bool) []Row {
 		{
 			Name: "small-" + name + "-50ms", Title: name +
 				" of 2,000 files of 4 KiB over 1 Gbit/s and 50 ms", Upload: upload,
-			Files: 2000, Bytes: 4 << 10, Cipher: fastCipher, Ours: ours.Name, Link: &Link{RTT: 50 * time.Millisecond, Rate: 1e9},
+			Files: 2000, Bytes: 4 << 10, Cipher: fastCipher, Ours: ours.Name,
+			Link:        &Link{RTT: 50 * time.Millisecond, Rate: 1e9},
 			Apart:       map[string]Apart{part.Name: {Files: scpPart}},
 			Contestants: []Contestant{tar, rsync, part, ours},
 			Targets: []Target{{Against: tar.Name, Bound: againstTar},
@@ -223,13 +228,16 @@ func treeRows(upload bool) []Row {
 		{
 			Name: "memory-" + name + "-tree", Title: name +
 				" of a tree of 200,000 files", Kind: Memory, Upload: upload,
-			Files: 200_000, Bytes: 16, Cipher: fastCipher, Ours: ours.Name, Contestants: []Contestant{rsync, ours},
-			Targets: []Target{{Figure: PeakMemory, Absolute: 48 << 10}}, // 32 MiB, and 16 in flight
+			Files: 200_000, Bytes: 16, Cipher: fastCipher, Ours: ours.Name,
+			Contestants: []Contestant{rsync, ours},
+			// 32 MiB, and 16 in flight
+			Targets: []Target{{Figure: PeakMemory, Absolute: 48 << 10}},
 		},
 		{
 			Name: "memory-" + name + "-20GB", Title: name +
 				" of a file of 20 GB", Kind: Memory, Upload: upload,
-			Bytes: 20e9, Sparse: !upload /* whose holes would not travel */, Cipher: fastCipher, Ours: usftpGet.Name,
+			Bytes: 20e9, Sparse: !upload /* whose holes would not travel */, Cipher: fastCipher,
+			Ours: usftpGet.Name,
 			Contestants: []Contestant{pick(upload, scpGet, scpPut),
 				pick(upload, usftpGet, usftpPut)},
 			Targets: []Target{{Figure: PeakMemory, Absolute: 32 << 10}},

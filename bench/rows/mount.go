@@ -42,33 +42,47 @@ var mountJobs = []mountJob{
 }
 
 // mountRows are jobs on a mounted directory, each over links with three delays. They are smaller
-// than what usftp's bars name, so that all of them run in minutes.
+// than what usftp's bars name, so that all of them run in minutes. Without a delay cat and cp fill
+// a link of 1 Gbit/s whatever the program, so that they run over one without a limit too.
 func mountRows() []Row {
 	var all []Row
 	for _, job := range mountJobs {
 		for _, trip := range []int{0, 10, 50} {
-			row := Row{
-				Name:   fmt.Sprintf("mount-%s-%dms", job.name, trip),
-				Title:  fmt.Sprintf("%s, on a mount over 1 Gbit/s and %d ms", job.title, trip),
-				Upload: job.upload, Bytes: job.bytes, Files: job.files, Cipher: fastCipher,
-				Link:     &Link{RTT: time.Duration(trip) * time.Millisecond, Rate: 1e9},
-				Ours:     "usftp mount",
-				TellsOwn: true, Apart: make(map[string]Apart),
-				Targets: []Target{{Against: "sshfs", Bound: job.least(trip)}},
-			}
-			for _, tool := range MountTools {
-				program := tool
-				if tool == "usftp mount" {
-					program = UsftpProgram
-				} else if tool == "rclone mount" {
-					program = "rclone"
-				}
-				row.Contestants = append(row.Contestants, Contestant{tool,
-					fmt.Sprintf(`"$BENCH" mount %q %s`, tool, job.name), program})
-				row.Apart[tool] = Apart{NoFile: !job.upload}
-			}
-			all = append(all, row)
+			all = append(all, mountRow(job, trip, 1e9))
+		}
+		if job.files == 0 && job.name != "random" {
+			all = append(all, mountRow(job, 0, 0))
 		}
 	}
 	return all
+}
+
+// mountRow is a job over a link with a round trip in milliseconds and a rate in bits per second, or
+// without a limit if that is 0.
+func mountRow(job mountJob, trip int, rate float64) Row {
+	name, link := fmt.Sprintf("mount-%s-%dms", job.name, trip), "1 Gbit/s"
+	if rate == 0 {
+		name, link = name+"-unlimited", "a link without limit"
+	}
+	row := Row{
+		Name:   name,
+		Title:  fmt.Sprintf("%s, on a mount over %s and %d ms", job.title, link, trip),
+		Upload: job.upload, Bytes: job.bytes, Files: job.files, Cipher: fastCipher,
+		Link:     &Link{RTT: time.Duration(trip) * time.Millisecond, Rate: rate},
+		Ours:     "usftp mount",
+		TellsOwn: true, Apart: make(map[string]Apart),
+		Targets: []Target{{Against: "sshfs", Bound: job.least(trip)}},
+	}
+	for _, tool := range MountTools {
+		program := tool
+		if tool == "usftp mount" {
+			program = UsftpProgram
+		} else if tool == "rclone mount" {
+			program = "rclone"
+		}
+		row.Contestants = append(row.Contestants, Contestant{tool,
+			fmt.Sprintf(`"$BENCH" mount %q %s`, tool, job.name), program})
+		row.Apart[tool] = Apart{NoFile: !job.upload}
+	}
+	return row
 }

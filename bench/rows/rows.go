@@ -160,10 +160,12 @@ func lftp(upload bool) Contestant {
 
 func commands(upload bool) []Contestant {
 	if upload {
-		return []Contestant{sshCatPut, scpPut, scpOldPut, sftpPut, rclone("rclone", rcloneRemote, true),
+		return []Contestant{sshCatPut, scpPut, scpOldPut, sftpPut,
+			rclone("rclone", rcloneRemote, true),
 			rclone("rclone tuned", rcloneTuned, true), lftp(true), usftpPut}
 	}
-	return []Contestant{sshCatGet, scpGet, scpOldGet, sftpGet, rclone("rclone", rcloneRemote, false),
+	return []Contestant{sshCatGet, scpGet, scpOldGet, sftpGet,
+		rclone("rclone", rcloneRemote, false),
 		rclone("rclone tuned", rcloneTuned, false), lftp(false), usftpGet}
 }
 
@@ -174,7 +176,8 @@ func libraries(upload bool) []Contestant {
 	}
 	var all []Contestant
 	for _, name := range []string{"pkgsftp-default", "pkgsftp-best", "usftp"} {
-		all = append(all, Contestant{name, fmt.Sprintf(`"$BENCH" library %s %s "$SRC" "$DST"`, name, direction), BenchProgram})
+		all = append(all, Contestant{name, fmt.Sprintf(`"$BENCH" library %s %s "$SRC" "$DST"`, name,
+			direction), BenchProgram})
 	}
 	return all
 }
@@ -205,7 +208,8 @@ func All() []Row {
 
 // Transport are the names of the rows that measure the SSH transport, of [All] and of [Serve].
 func Transport() []string {
-	return []string{"login", "first-byte-get", "first-byte-put", "tiny-put", "get", "put", "both-get",
+	return []string{"login", "first-byte-get", "first-byte-put", "tiny-put", "get", "put",
+		"both-get",
 		"both-put", "long-get", "long-put", "long-scp-put", "capped-get", "capped-put",
 		"small-put-50ms", "memory-get-8GiB", ServeName("SCP", "gcm", false, 1)}
 }
@@ -225,8 +229,9 @@ func rateRows(upload bool) []Row {
 	}
 	return []Row{
 		{
-			Name: name, Title: name + " of 1 GiB, " + fastCipher, Upload: upload, Bytes: gibibyte, Cipher: fastCipher,
-			Ours: "usftp cp", Contestants: commands(upload), Targets: []Target{
+			Name: name, Title: name + " of 1 GiB, " + fastCipher, Upload: upload, Bytes: gibibyte,
+			Cipher: fastCipher,
+			Ours:   "usftp cp", Contestants: commands(upload), Targets: []Target{
 				{Against: "ssh cat", Bound: 1.05},
 				{Against: "scp", Bound: 1.2, OrAgainst: "ssh cat", OrBound: 0.95},
 				{Against: "scp -O", Bound: 1},
@@ -234,7 +239,8 @@ func rateRows(upload bool) []Row {
 			},
 		},
 		{
-			Name: name + "-default", Title: name + " of 1 GiB, each tool's default cipher", Upload: upload, Bytes: gibibyte,
+			Name: name + "-default", Title: name + " of 1 GiB, each tool's default cipher",
+			Upload: upload, Bytes: gibibyte,
 			Ours: "usftp cp", Contestants: commands(upload), Targets: []Target{
 				{Against: "ssh cat", Bound: 0.95},
 				{Against: "scp", Bound: 1.2, OrAgainst: "ssh cat", OrBound: 0.95},
@@ -242,9 +248,11 @@ func rateRows(upload bool) []Row {
 			},
 		},
 		{
-			Name: "library-" + name, Title: name + " of 1 GiB by libraries over x/crypto/ssh, " + fastCipher,
+			Name: "library-" + name, Title: name + " of 1 GiB by libraries over x/crypto/ssh, " +
+				fastCipher,
 			Upload: upload, Bytes: gibibyte, Cipher: fastCipher,
-			Ours: "usftp", Contestants: libraries(upload), Targets: []Target{{Against: "pkgsftp-best", Bound: 1.5}},
+			Ours: "usftp", Contestants: libraries(upload),
+			Targets: []Target{{Against: "pkgsftp-best", Bound: 1.5}},
 		},
 		bothRow(upload),
 	}
@@ -257,8 +265,9 @@ func hostsRow() Row {
 	return Row{
 		Name: "eight-hosts", Title: "800 MiB: a stream of 100 MiB to eight hosts, or one file to one", Upload: true,
 		Bytes: 800 * mebibyte, Cipher: fastCipher, Ours: eight,
-		Contestants: []Contestant{usftpPut, {eight, fmt.Sprintf(`head -c %d "$SRC" | "$USFTP" cp -q -F "$CONFIG" `+
-			`--hosts h1,h2,h3,h4,h5,h6,h7,h8 - ":$DST"`, 100*mebibyte), UsftpProgram}},
+		Contestants: []Contestant{usftpPut,
+			{eight, fmt.Sprintf(`head -c %d "$SRC" | "$USFTP" cp -q -F "$CONFIG" `+
+				`--hosts h1,h2,h3,h4,h5,h6,h7,h8 - ":$DST"`, 100*mebibyte), UsftpProgram}},
 		Apart:   map[string]Apart{eight: {NoFile: true}},
 		Targets: []Target{{Against: "usftp cp", Bound: 1 / 1.1}},
 	}
@@ -277,14 +286,18 @@ func memoryRows(upload bool) []Row {
 		if !upload && size.bytes == 8*gibibyte {
 			most = 20
 		}
-		contestants := []Contestant{sshCatGet, scpGet, sftpGet, rclone("rclone", rcloneRemote, false), usftpGet}
+		contestants := []Contestant{sshCatGet, scpGet, sftpGet,
+			rclone("rclone", rcloneRemote, false), usftpGet}
 		if upload {
-			contestants = []Contestant{sshCatPut, scpPut, sftpPut, rclone("rclone", rcloneRemote, true), usftpPut}
+			contestants = []Contestant{sshCatPut, scpPut, sftpPut,
+				rclone("rclone", rcloneRemote, true), usftpPut}
 		}
 		all = append(all, Row{
-			Name: "memory-" + name + "-" + size.name, Title: name + " of " + size.title, Kind: Memory,
+			Name: "memory-" + name + "-" + size.name, Title: name + " of " + size.title,
+			Kind:   Memory,
 			Upload: upload, Bytes: size.bytes, Sparse: true, Cipher: fastCipher, Ours: "usftp cp",
-			Contestants: contestants, Targets: []Target{{Figure: PeakMemory, Absolute: most * 1024}},
+			Contestants: contestants,
+			Targets:     []Target{{Figure: PeakMemory, Absolute: most * 1024}},
 		})
 	}
 	return all

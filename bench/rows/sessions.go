@@ -45,7 +45,9 @@ func Sessions() []SessionRow {
 		{Name: "sessions-idle", Title: "100 sessions that have listed a directory and are idle",
 			Work: Idles, Sessions: 100, Together: 100,
 			MostKiB: 256},
-		{Name: "sessions-visits", Title: "1,000 sessions that come, list a directory and leave, 100 at a time", Work: Visits, Sessions: 1000,
+		{Name: "sessions-visits",
+			Title: "1,000 sessions that come, list a directory and leave, 100 at a time",
+			Work:  Visits, Sessions: 1000,
 			Together: 100},
 	}
 }

@@ -19,7 +19,8 @@ const (
 // syncRows are what a target has already, or nearly.
 func syncRows() []Row {
 	tree, ours := Contestant{"rsync -a", rsyncSSH + `"$SRC/" "host:$DST/"`, "rsync"},
-		Contestant{"usftp sync", `"$USFTP" sync ` + usftpFlags + ` "$SRC" "$USER@$ADDRESS:$DST"`, UsftpProgram}
+		Contestant{"usftp sync", `"$USFTP" sync ` + usftpFlags + ` "$SRC" "$USER@$ADDRESS:$DST"`,
+			UsftpProgram}
 	unchanged := Row{
 		Name: "sync-unchanged", Title: "sync of 200,000 files that are there already",
 		Upload: true, Bytes: 100, Files: 200_000, Old: Equal, Cipher: fastCipher, Ours: ours.Name,
@@ -35,9 +36,11 @@ func syncRows() []Row {
 	for _, change := range []struct {
 		name, title string
 		old         Old
-	}{{"places", "1 % changed in 100 places", Places}, {"front", "1 MiB inserted in front", Front}} {
+	}{{"places", "1 % changed in 100 places", Places}, {"front", "1 MiB inserted in front",
+		Front}} {
 		all = append(all, Row{
-			Name: "delta-" + change.name, Title: "put of 1 GiB with " + change.title + ", over 100 Mbit/s and 50 ms",
+			Name: "delta-" + change.name, Title: "put of 1 GiB with " + change.title +
+				", over 100 Mbit/s and 50 ms",
 			Upload: true, Bytes: gibibyte, Old: change.old, Cipher: fastCipher, Ours: delta.Name,
 			Link:        &Link{RTT: 50 * time.Millisecond, Rate: 100e6},
 			Apart:       map[string]Apart{delta.Name: {AtUsftp: true}},

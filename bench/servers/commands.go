@@ -49,7 +49,8 @@ func (r *Rig) startUsftp(s *Server, address string) error {
 	s.Metrics = net.JoinHostPort(loopback, metrics)
 	return r.run(s, banner(address), r.config.Usftp, "serve", "--listen", address, "--host-key",
 		r.openssh.HostKey,
-		"--authorized-keys", r.openssh.AuthorizedKeys, "--user", r.openssh.User, "--metrics="+s.Metrics, r.config.Dir)
+		"--authorized-keys", r.openssh.AuthorizedKeys, "--user", r.openssh.User, "--metrics="+
+			s.Metrics, r.config.Dir)
 }
 
 // startBalanced runs HAProxy, as docs/haproxy.cfg has it, before two instances.

@@ -68,7 +68,8 @@ func TestRelayKeepsOrderTimeAndContent(t *testing.T) {
 			}
 			received++
 		}}
-		relay(source, sink, &shaper{delay: delay, rate: rate, queue: 1 << 30, random: random}, new(atomic.Int64))
+		relay(source, sink, &shaper{delay: delay, rate: rate, queue: 1 << 30, random: random},
+			new(atomic.Int64))
 		if received != len(sent) {
 			t.Errorf("%d of %d packets arrived", received, len(sent))
 		}

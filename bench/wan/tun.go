@@ -64,7 +64,10 @@ func configure(device string, address netip.Addr, mtu int) error {
 		set(device, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(ip[:]) }),
 		set(device, unix.SIOCSIFNETMASK,
 			func(r *unix.Ifreq) error { return r.SetInet4Addr(netmask[:]) }),
-		set(device, unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(uint32(mtu)); return nil }),
+		set(device, unix.SIOCSIFMTU, func(r *unix.Ifreq) error {
+			r.SetUint32(uint32(mtu))
+			return nil
+		}),
 		setTransmitQueue(device, transmitQueue),
 		bringUp(device),
 		bringUp("lo"),

@@ -52,7 +52,8 @@ func TestBoundariesDoNotChange(t *testing.T) {
 	for _, c := range cut(t, bytes.NewReader(noise(1, 100_000)), 8<<10, most(8<<10)) {
 		lengths = append(lengths, c.Length)
 	}
-	if want := []uint32{12184, 9132, 9077, 9911, 14488, 8803, 9592, 17368, 9445}; !slices.Equal(lengths, want) {
+	if want := []uint32{12184, 9132, 9077, 9911, 14488, 8803, 9592, 17368,
+		9445}; !slices.Equal(lengths, want) {
 		t.Errorf("the chunks have %d bytes, want %d", lengths, want)
 	}
 }
@@ -70,7 +71,8 @@ func TestChunksAreTheContents(t *testing.T) {
 			for i, c := range chunks {
 				if int(c.Length) > most(shortest) || int(c.Length) > len(rest) || c.Length == 0 ||
 					int(c.Length) < shortest && i < len(chunks)-1 {
-					t.Fatalf("shortest %d: chunk %d of %d has %d bytes, of %d", shortest, i, len(chunks),
+					t.Fatalf("shortest %d: chunk %d of %d has %d bytes, of %d", shortest, i,
+						len(chunks),
 						c.Length, len(rest))
 				}
 				sum := sha256.Sum256(rest[:c.Length])
@@ -124,7 +126,8 @@ func TestInsertionMovesBoundariesNearbyOnly(t *testing.T) {
 }
 
 func TestWhatCannotBeCut(t *testing.T) {
-	for _, shortest := range []int{-1, 0, 1, wire.MinChunk / 2, wire.MinChunk + 1, wire.MaxChunk * 2} {
+	for _, shortest := range []int{-1, 0, 1, wire.MinChunk / 2, wire.MinChunk + 1,
+		wire.MaxChunk * 2} {
 		if _, err := NewCutter(bytes.NewReader(nil), shortest, sha256.New(),
 			make([]byte, 1<<20)); err == nil {
 			t.Errorf("an shortest of %d is accepted", shortest)

@@ -81,7 +81,8 @@ func commandLine(a *ui.App) *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return &ui.UsageError{Err: fmt.Errorf("unknown command %q; `usftp cp` copies files", args[0])}
+				return &ui.UsageError{Err: fmt.Errorf("unknown command %q; `usftp cp` copies files",
+					args[0])}
 			} else if len(args) > 0 {
 				return &ui.UsageError{Err: fmt.Errorf("unknown command %q", args[0])}
 			}

@@ -53,12 +53,16 @@ func TestCompletesHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	writeFile(t, ssh+"/config", []byte("Include conf.d/* ~/elsewhere/extra config\nHost zalpha \"zbeta\" z* !zno zg?mma\n\tHostName x\nhost=zdelta # zcomment\nUserKnownHostsFile ~/elsewhere/known\n"))
+	writeFile(t, ssh+"/config",
+		[]byte("Include conf.d/* ~/elsewhere/extra config\nHost zalpha \"zbeta\" z* !zno zg?mma\n\tHostName x\nhost=zdelta # zcomment\nUserKnownHostsFile ~/elsewhere/known\n"))
 	writeFile(t, ssh+"/conf.d/one", []byte("Host zone\n"))
 	writeFile(t, home+"/elsewhere/extra", []byte("Host zextra\nMatch host zmatch\n"))
-	writeFile(t, home+"/elsewhere/known", []byte("zknown,192.0.2.7 ssh-ed25519 AAAA\n|1|zhash|zhash ssh-ed25519 AAAA\n"))
-	writeFile(t, ssh+"/known_hosts", []byte("zother ssh-ed25519 AAAA\n[zport]:2222,[192.0.2.9]:2222 ssh-ed25519 AAAA\n2001:db8::7,[2001:db8::8]:2222 ssh-ed25519 AAAA\n@cert-authority *.zca ssh-ed25519 AAAA\n@revoked zrevoked ssh-ed25519 AAAA\nzshort\n#zcomment a b\nz$(evil) ssh-ed25519 AAAA\n"))
-	wantCompleted(t, completed(t, home, "ls", "z"), "zalpha:", "zbeta:", "zdelta:", "zextra:", "zknown:", "zone:", "zother:", "zrevoked:")
+	writeFile(t, home+"/elsewhere/known",
+		[]byte("zknown,192.0.2.7 ssh-ed25519 AAAA\n|1|zhash|zhash ssh-ed25519 AAAA\n"))
+	writeFile(t, ssh+"/known_hosts",
+		[]byte("zother ssh-ed25519 AAAA\n[zport]:2222,[192.0.2.9]:2222 ssh-ed25519 AAAA\n2001:db8::7,[2001:db8::8]:2222 ssh-ed25519 AAAA\n@cert-authority *.zca ssh-ed25519 AAAA\n@revoked zrevoked ssh-ed25519 AAAA\nzshort\n#zcomment a b\nz$(evil) ssh-ed25519 AAAA\n"))
+	wantCompleted(t, completed(t, home, "ls", "z"), "zalpha:", "zbeta:", "zdelta:", "zextra:",
+		"zknown:", "zone:", "zother:", "zrevoked:")
 	wantCompleted(t, completed(t, home, "cp", "me@ze"), "me@zextra:")
 	// hosts that are known with a port
 	wantCompleted(t, completed(t, home, "ls", "zp"))
@@ -71,7 +75,8 @@ func TestCompletesHosts(t *testing.T) {
 	wantCompleted(t, completed(t, home, "ls", "--hosts", "zone,zp"), "zone,zport:2222")
 	wantCompleted(t, completed(t, home, "cp", "-J", "zp"), "zport:2222")
 	wantCompleted(t, completed(t, home, "ls", "[2001:db8::7"), "[2001:db8::7]:")
-	wantCompleted(t, completed(t, home, "ls", "--hosts", "[2001"), "[2001:db8::7]", "[2001:db8::8]:2222")
+	wantCompleted(t, completed(t, home, "ls", "--hosts", "[2001"), "[2001:db8::7]",
+		"[2001:db8::8]:2222")
 	wantCompleted(t, completed(t, home, "cp", "-J", "zone,zal"), "zone,zalpha")
 	writeFile(t, home+"/own", []byte("Host zmine\n"))
 	wantCompleted(t, completed(t, home, "rm", "--config", home+"/own", "zm"), "zmine:")
@@ -85,7 +90,8 @@ func TestCompletesFlags(t *testing.T) {
 	wantCompleted(t, completed(t, "", "check", "--hash", ""), "sha256", "blake3")
 	wantCompleted(t, completed(t, "", "cp", "-c", "chacha"), "chacha20-poly1305@openssh.com")
 	wantCompleted(t, completed(t, "", "ls", "--option", "StrictH"), "StrictHostKeyChecking=")
-	wantCompleted(t, completed(t, "", "find", "h:x", "-type", ""), "f", "d", "l", "p", "s", "b", "c")
+	wantCompleted(t, completed(t, "", "find", "h:x", "-type", ""), "f", "d", "l", "p", "s", "b",
+		"c")
 	wantCompleted(t, completed(t, "", "find", "h:x", "-na"), "-name")
 	wantCompleted(t, completed(t, "", "chmod", ""))
 	wantCompleted(t, completed(t, "", "chm"), "chmod\tchange permissions")
@@ -96,7 +102,8 @@ func TestCompletesFlags(t *testing.T) {
 func completionTree(t *testing.T) (root string) {
 	t.Helper()
 	root = t.TempDir()
-	for _, name := range []string{"alpha.txt", "alps/x", "sp ace.txt", "st*r", ".hidden", "quo'te", "bad\nname"} {
+	for _, name := range []string{"alpha.txt", "alps/x", "sp ace.txt", "st*r", ".hidden", "quo'te",
+		"bad\nname"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -116,9 +123,11 @@ func TestCompletesPaths(t *testing.T) {
 	at := "testhost:" + root + "/"
 	conf := []string{"--config", sshd.ConfigFile}
 	for _, verb := range []string{"ls", "cat", "rm", "du", "cp", "stat"} {
-		wantCompleted(t, completed(t, "", append([]string{verb}, append(conf, at+"al")...)...), at+"alink/", at+"alpha.txt", at+"alps/")
+		wantCompleted(t, completed(t, "", append([]string{verb}, append(conf, at+"al")...)...),
+			at+"alink/", at+"alpha.txt", at+"alps/")
 	}
-	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at), at+"alink/", at+"alpha.txt", at+"alps/", at+"quo'te", at+"sp ace.txt", at+`st\*r`)
+	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at), at+"alink/", at+"alpha.txt",
+		at+"alps/", at+"quo'te", at+"sp ace.txt", at+`st\*r`)
 	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at+"."), at+".hidden")
 	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at+`st\*`), at+`st\*r`)
 	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at+"alps/"), at+"alps/x")
@@ -128,7 +137,8 @@ func TestCompletesPaths(t *testing.T) {
 	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at+"none/"))
 	// addresses with a port
 	url := fmt.Sprintf("sftp://%s@%s:%d", sshd.User, sshd.Host, sshd.Port)
-	key := []string{"--identity", sshd.IdentityFile, "--option", "UserKnownHostsFile=" + sshd.KnownHosts}
+	key := []string{"--identity", sshd.IdentityFile, "--option", "UserKnownHostsFile=" +
+		sshd.KnownHosts}
 	for _, typed := range []string{root + "/al", root + "/sp%20", root + `/st%5C%2A`} {
 		dir, want := root+"/", []string{"alink/", "alpha.txt", "alps/"}
 		switch {
@@ -140,7 +150,8 @@ func TestCompletesPaths(t *testing.T) {
 		for i := range want {
 			want[i] = url + dir + want[i]
 		}
-		wantCompleted(t, completed(t, "", append(append([]string{"ls"}, key...), url+typed)...), want...)
+		wantCompleted(t, completed(t, "", append(append([]string{"ls"}, key...), url+typed)...),
+			want...)
 	}
 	// homes, and relative paths
 	home, err := os.UserHomeDir()
@@ -151,7 +162,8 @@ func TestCompletesPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, typed := range []string{"testhost:" + below + "/", "testhost:~/" + below + "/", "testhost:~" + sshd.User + "/" + below + "/",
+	for _, typed := range []string{"testhost:" + below + "/", "testhost:~/" + below + "/",
+		"testhost:~" + sshd.User + "/" + below + "/",
 		"sftp://testhost/~/" + below + "/"} {
 		wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], typed+"alph"), typed+"alpha.txt")
 	}
@@ -162,8 +174,10 @@ func TestCompletesPaths(t *testing.T) {
 func TestCompletionIsUnattended(t *testing.T) {
 	t.Parallel()
 	unknown := opensshd.Start(t, opensshd.Options{NoKnownHosts: true})
-	for _, how := range [][]string{nil, {"-o", "StrictHostKeyChecking=no"}, {"--ssh"}, {"--ssh", "-o", "StrictHostKeyChecking=no"}} {
-		wantCompleted(t, completed(t, "", append(append([]string{"cp", "-F", unknown.ConfigFile}, how...), "testhost:/")...))
+	for _, how := range [][]string{nil, {"-o", "StrictHostKeyChecking=no"}, {"--ssh"},
+		{"--ssh", "-o", "StrictHostKeyChecking=no"}} {
+		wantCompleted(t, completed(t, "",
+			append(append([]string{"cp", "-F", unknown.ConfigFile}, how...), "testhost:/")...))
 	}
 	if known := readFile(t, unknown.KnownHosts); len(known) != 0 {
 		t.Errorf("known_hosts is %q", known)
@@ -172,7 +186,9 @@ func TestCompletionIsUnattended(t *testing.T) {
 		t.Errorf("it has logged in:\n%s", unknown.Log())
 	}
 
-	locked := opensshd.Start(t, opensshd.Options{Config: []string{"PasswordAuthentication yes", "KbdInteractiveAuthentication yes"}})
+	locked := opensshd.Start(t,
+		opensshd.Options{Config: []string{"PasswordAuthentication yes",
+			"KbdInteractiveAuthentication yes"}})
 	if err := os.Remove(locked.AuthorizedKeys); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +201,8 @@ func TestCompletionIsUnattended(t *testing.T) {
 	defer silent.Close()
 	began := time.Now()
 	_, port, _ := net.SplitHostPort(silent.Addr().String())
-	if got := run(t, t.TempDir(), "__complete", "cp", "-F", "none", "-P", port, "127.0.0.1:/"); got.code != 0 || got.stdout != ":4\n" {
+	if got := run(t, t.TempDir(), "__complete", "cp", "-F", "none", "-P", port,
+		"127.0.0.1:/"); got.code != 0 || got.stdout != ":4\n" {
 		t.Errorf("%+v", got)
 	}
 	if took := time.Since(began); took > 20*time.Second { // logins take 60 s or more to time out
@@ -201,19 +218,23 @@ func TestCompletionThroughMaster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	sshd := opensshd.Start(t, opensshd.Options{ClientConfig: []string{"Host testhost", "\tControlPath " + dir + "/s"}})
+	sshd := opensshd.Start(t,
+		opensshd.Options{ClientConfig: []string{"Host testhost", "\tControlPath " + dir + "/s"}})
 	root := completionTree(t)
 	ssh := opensshd.Find(t, "ssh")
 	// -f goes to the background once the master listens.
-	if out, err := exec.Command(ssh, "-F", sshd.ConfigFile, "-M", "-N", "-f", "-o", "ControlPersist=yes", "testhost").CombinedOutput(); err != nil {
+	if out, err := exec.Command(ssh, "-F", sshd.ConfigFile, "-M", "-N", "-f", "-o",
+		"ControlPersist=yes", "testhost").CombinedOutput(); err != nil {
 		t.Fatalf("ssh -M: %v: %s", err, out)
 	}
 	t.Cleanup(func() { exec.Command(ssh, "-F", sshd.ConfigFile, "-O", "exit", "testhost").Run() })
-	if out, err := exec.Command(ssh, "-F", sshd.ConfigFile, "testhost", "true").CombinedOutput(); err != nil {
+	if out, err := exec.Command(ssh, "-F", sshd.ConfigFile, "testhost",
+		"true").CombinedOutput(); err != nil {
 		t.Fatalf("ssh: %v: %s", err, out) // a channel: the master's login is in the log now
 	}
 	logins := strings.Count(sshd.Log(), "Accepted")
-	wantCompleted(t, completed(t, "", "ls", "--config", sshd.ConfigFile, "testhost:"+root+"/alph"), "testhost:"+root+"/alpha.txt")
+	wantCompleted(t, completed(t, "", "ls", "--config", sshd.ConfigFile, "testhost:"+root+"/alph"),
+		"testhost:"+root+"/alpha.txt")
 	if now := strings.Count(sshd.Log(), "Accepted"); now != logins {
 		t.Errorf("%d logins, want the master's %d", now, logins)
 	}
@@ -272,14 +293,16 @@ complete -C "usftp ls --config $CONF $WORD"
 			ask := func(word string) []string {
 				cmd := exec.Command(program, "-c", shell.program)
 				cmd.Dir = dir
-				cmd.Env = append(os.Environ(), "HOME="+dir, "SSH_AUTH_SOCK=", patient, "SCRIPT="+file, "CONF="+sshd.ConfigFile, "WORD="+word)
+				cmd.Env = append(os.Environ(), "HOME="+dir, "SSH_AUTH_SOCK=", patient, "SCRIPT="+
+					file, "CONF="+sshd.ConfigFile, "WORD="+word)
 				out, err := cmd.Output()
 				if err != nil {
 					t.Fatalf("%v: %s", err, out)
 				}
 				var lines []string
 				for line := range strings.Lines(string(out)) {
-					lines = append(lines, strings.ReplaceAll(strings.TrimRight(line, " \n"), `\:`, ":"))
+					lines = append(lines, strings.ReplaceAll(strings.TrimRight(line, " \n"), `\:`,
+						":"))
 				}
 				return lines
 			}

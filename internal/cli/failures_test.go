@@ -33,7 +33,8 @@ func (o outcome) says(t *testing.T, code int, sentence string) {
 }
 
 // jargon matches how Go's packages speak to programmers.
-var jargon = regexp.MustCompile(`(^usftp|: )(open|l?stat|read|write|close|rename|mkdir|openat) \S+: |(dial|read|write) tcp|\b(ssh|sftp|transfer): |<nil>|\bEOF\b|%!|goroutine|context`)
+var jargon = regexp.MustCompile(
+	`(^usftp|: )(open|l?stat|read|write|close|rename|mkdir|openat) \S+: |(dial|read|write) tcp|\b(ssh|sftp|transfer): |<nil>|\bEOF\b|%!|goroutine|context`)
 
 // unchanged fails if a file has changed, or if its directory has other files.
 func unchanged(t *testing.T, file, want string) {
@@ -100,14 +101,16 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 			`nowhere\.invalid: the name nowhere\.invalid does not resolve`},
 		{"refuses", "-P " + closed + " a 127.0.0.1:",
 			`127\.0\.0\.1: the connection to 127\.0\.0\.1:\d+ was refused`},
-		{"has no such address", "-6 a 127.0.0.1:", `127\.0\.0\.1: 127\.0\.0\.1 has no address of the family that was asked for \(-4, -6, AddressFamily\)`},
+		{"has no such address", "-6 a 127.0.0.1:",
+			`127\.0\.0\.1: 127\.0\.0\.1 has no address of the family that was asked for \(-4, -6, AddressFamily\)`},
 		{"transport is missing", "-S /none/ssh a 127.0.0.1:",
 			`127\.0\.0\.1: /none/ssh could not be started: no such file or directory`},
 		{"times out", "-P " + silent + " -o ConnectTimeout=1 a 127.0.0.1:",
 			`127\.0\.0\.1: no answer within 1s while connecting`},
 		{"hangs up", "-P " + hangsUp + " a 127.0.0.1:",
 			`127\.0\.0\.1: the server closed the connection before it said anything.*`},
-		{"is no SSH server", "-P " + mail + " a 127.0.0.1:", `127\.0\.0\.1: the server answers with something else than SSH: "220 mail.example ESMTP.*`},
+		{"is no SSH server", "-P " + mail + " a 127.0.0.1:",
+			`127\.0\.0\.1: the server answers with something else than SSH: "220 mail.example ESMTP.*`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -205,7 +208,8 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 			`cannot copy L/new to testhost:R/none/x: the target directory does not exist`},
 		{"local directory is missing", "testhost:R/dir/file L/none/x",
 			`cannot copy testhost:R/dir/file to L/none/x: the target directory does not exist`},
-		{"remote file as a directory", "L/new testhost:R/dir/file/", `cannot copy L/new to testhost:R/dir/file/: (it is not a directory|the target directory does not exist)`},
+		{"remote file as a directory", "L/new testhost:R/dir/file/",
+			`cannot copy L/new to testhost:R/dir/file/: (it is not a directory|the target directory does not exist)`},
 		{"remote target's place is a directory", "L/sub testhost:R/dir",
 			`cannot copy L/sub to testhost:R/dir/sub: it is a directory`},
 	} {
@@ -278,7 +282,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 				source, args = args[1], args[:1]
 			}
 			args = append([]string{"cp", "-F", sshd.ConfigFile}, args...)
-			run(t, dir, append(args, source, "testhost:"+filepath.Join(far, "b"))...).says(t, ui.ExitFailed,
+			run(t, dir, append(args, source, "testhost:"+filepath.Join(far, "b"))...).says(t,
+				ui.ExitFailed,
 				`cannot copy (a|\.) to testhost:.*/b: the file system on testhost is read-only`)
 		})
 	}
@@ -358,7 +363,8 @@ func TestConnectionLostMidway(t *testing.T) {
 			alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
 			got := run(t, dir, "cp", "--retries=0", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o",
 				alias, from, to)
-			got.says(t, ui.ExitNoHost, c.sentence+`\nusftp: to continue: usftp cp --resume --retries=0 -F .*big.*target`)
+			got.says(t, ui.ExitNoHost, c.sentence+
+				`\nusftp: to continue: usftp cp --resume --retries=0 -F .*big.*target`)
 			if old := string(readFile(t, target)); old != "old" {
 				t.Errorf("the target has changed: %.40q", old)
 			}
@@ -421,8 +427,10 @@ func TestOddTargets(t *testing.T) {
 		if info, err := os.Stat("/dev/null"); err != nil || info.Mode()&os.ModeCharDevice == 0 {
 			t.Fatalf("/dev/null has been replaced: %v, %v", info, err)
 		}
-		cp(t, "--atomic", "testhost:"+big, "/dev/null").says(t, ui.ExitFailed, `cannot copy testhost:.* to /dev/null: it is not a regular file with one name and can only be written in place`)
-		cp(t, "--atomic", big, "testhost:/dev/null").says(t, ui.ExitFailed, `cannot copy .* to testhost:/dev/null: it is not a regular file and can only be written in place`)
+		cp(t, "--atomic", "testhost:"+big, "/dev/null").says(t, ui.ExitFailed,
+			`cannot copy testhost:.* to /dev/null: it is not a regular file with one name and can only be written in place`)
+		cp(t, "--atomic", big, "testhost:/dev/null").says(t, ui.ExitFailed,
+			`cannot copy .* to testhost:/dev/null: it is not a regular file and can only be written in place`)
 	})
 	t.Run("links", func(t *testing.T) {
 		for _, way := range []string{"up", "down"} {
@@ -479,7 +487,8 @@ func TestOddTargets(t *testing.T) {
 				t.Errorf("%s: --atomic gives %v", way, got)
 			}
 			unchanged(t, target, "old")
-			cp(t, args...).says(t, ui.ExitOK, `.*target: no temporary file can be created beside the target: it is written in place`)
+			cp(t, args...).says(t, ui.ExitOK,
+				`.*target: no temporary file can be created beside the target: it is written in place`)
 			unchanged(t, target, string(data))
 		}
 	})

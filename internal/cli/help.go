@@ -19,7 +19,8 @@ func helpCommand() *cobra.Command {
 			cobra.ShellCompDirective) {
 			var names []string
 			for _, sub := range cmd.Root().Commands() {
-				if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), word) && len(args) == 0 {
+				if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), word) &&
+					len(args) == 0 {
 					names = append(names, sub.Name()+"\t"+sub.Short)
 				}
 			}
@@ -28,7 +29,8 @@ func helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("unknown command %q", args[0])}
+				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("unknown command %q",
+					args[0])}
 			}
 			return about.Help()
 		},
@@ -53,7 +55,8 @@ func completionCommand() *cobra.Command {
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || shells[args[0]] == nil {
-				return &ui.UsageError{Err: errors.New("completion needs a shell: bash, zsh or fish")}
+				return &ui.UsageError{Err: errors.New(
+					"completion needs a shell: bash, zsh or fish")}
 			}
 			return shells[args[0]](cmd.Root(), cmd.OutOrStdout())
 		},

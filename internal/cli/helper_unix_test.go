@@ -30,12 +30,17 @@ func TestHelperOnTheHost(t *testing.T) {
 		started bool // usftp is run on the host
 		helps   bool
 	}{
-		"on the PATH":        {config: []string{"SetEnv PATH=%s:" + os.Getenv("PATH")}, started: true, helps: true},
-		"not on the PATH":    {config: []string{"SetEnv PATH=/usr/bin:/bin"}},
-		"forbidden":          {config: []string{"SetEnv PATH=%s:" + os.Getenv("PATH")}, flags: []string{"--no-helper"}},
-		"not wanted":         {config: []string{"SetEnv PATH=%s:" + os.Getenv("PATH")}, flags: []string{"--whole-file"}},
-		"only sftp":          {config: []string{"ForceCommand internal-sftp", "Subsystem sftp internal-sftp"}},
-		"only sftp, or else": {config: []string{"ForceCommand if [ \"$SSH_ORIGINAL_COMMAND\" = internal-sftp ]; then exec %s/sftp-server; else echo no shell for you; exit 1; fi", "Subsystem sftp internal-sftp"}},
+		"on the PATH": {config: []string{"SetEnv PATH=%s:" + os.Getenv("PATH")},
+			started: true, helps: true},
+		"not on the PATH": {config: []string{"SetEnv PATH=/usr/bin:/bin"}},
+		"forbidden": {config: []string{"SetEnv PATH=%s:" + os.Getenv("PATH")},
+			flags: []string{"--no-helper"}},
+		"not wanted": {config: []string{"SetEnv PATH=%s:" + os.Getenv("PATH")},
+			flags: []string{"--whole-file"}},
+		"only sftp": {config: []string{"ForceCommand internal-sftp",
+			"Subsystem sftp internal-sftp"}},
+		"only sftp, or else": {config: []string{
+			"ForceCommand if [ \"$SSH_ORIGINAL_COMMAND\" = internal-sftp ]; then exec %s/sftp-server; else echo no shell for you; exit 1; fi", "Subsystem sftp internal-sftp"}},
 	} {
 		for _, direction := range []string{"upload", "download"} {
 			t.Run(name+"/"+direction, func(t *testing.T) {
@@ -43,10 +48,12 @@ func TestHelperOnTheHost(t *testing.T) {
 				bin := t.TempDir()
 				marker := filepath.Join(bin, "started")
 				script := fmt.Sprintf("#!/bin/sh\n: >%q\nexec %q \"$@\"\n", marker, usftp)
-				if err := os.WriteFile(filepath.Join(bin, "usftp"), []byte(script), 0o755); err != nil {
+				if err := os.WriteFile(filepath.Join(bin, "usftp"), []byte(script),
+					0o755); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.Symlink(opensshd.Find(t, "sftp-server"), filepath.Join(bin, "sftp-server")); err != nil {
+				if err := os.Symlink(opensshd.Find(t, "sftp-server"),
+					filepath.Join(bin, "sftp-server")); err != nil {
 					t.Fatal(err)
 				}
 				options := opensshd.Options{}
@@ -66,14 +73,16 @@ func TestHelperOnTheHost(t *testing.T) {
 				if direction == "download" {
 					from, to = "testhost:"+src, dst
 				}
-				args := append([]string{"sync", "--json", "--limit", "2MB", "-F", sshd.ConfigFile}, test.flags...)
+				args := append([]string{"sync", "--json", "--limit", "2MB", "-F", sshd.ConfigFile},
+					test.flags...)
 				o := run(t, dir, append(args, from, to)...)
 				if o.code != 0 || o.stderr != "" {
 					t.Fatalf("it ended with %d, and said %q", o.code, o.stderr)
 				}
 				same(t, fresh, filepath.Join(dst, "big"))
 				reused := reusedBytes(t, o.stdout)
-				if helped := reused > int64(len(old)/2); helped != test.helps || !helped && reused != 0 {
+				if helped := reused > int64(len(old)/2); helped != test.helps ||
+					!helped && reused != 0 {
 					t.Errorf("%d bytes were taken from the old file", reused)
 				}
 				if _, err := os.Stat(marker); (err == nil) != test.started {

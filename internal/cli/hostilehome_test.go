@@ -21,13 +21,15 @@ import (
 // every home directory.
 func serveHostileHome() {
 	home := os.Args[1]
-	s := sftptest.NewScripted(sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-		if r.Extension != wire.ExtExpandPath {
-			return nil
-		}
-		reply := wire.Names{Names: []wire.Name{{Filename: home, LongName: home}}}.Append(nil, r.ID)
-		return []sftptest.Action{sftptest.ReplyBytes(string(reply))}
-	}})
+	s := sftptest.NewScripted(
+		sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Extension != wire.ExtExpandPath {
+				return nil
+			}
+			reply := wire.Names{Names: []wire.Name{{Filename: home, LongName: home}}}.Append(nil,
+				r.ID)
+			return []sftptest.Action{sftptest.ReplyBytes(string(reply))}
+		}})
 	for _, name := range []string{"/srv/.bashrc", "/srv/.ssh/authorized_keys", "/srv/a/f1",
 		"/srv/[x]/f1", "/srv/[x]/f2", "/srv/x/f1", "/srv/x/evil"} {
 		s.Files.WriteFile(name, []byte("from "+name))
@@ -52,12 +54,14 @@ func TestHomeOfAHostileServer(t *testing.T) {
 		want       map[string]string // files below the directory of the copy
 	}{
 		{"a file for a home", "/srv/.bashrc", []string{"testhost:~bob", "."}, ui.ExitFailed, nil},
-		{"a file for a home, and a slash", "/srv/.bashrc", []string{"testhost:~bob/", "."}, ui.ExitFailed, nil},
+		{"a file for a home, and a slash", "/srv/.bashrc", []string{"testhost:~bob/", "."},
+			ui.ExitFailed, nil},
 		{"a tree", "/srv/.ssh", []string{"-r", "testhost:~bob", "."}, ui.ExitOK,
 			map[string]string{"bob/authorized_keys": "from /srv/.ssh/authorized_keys"}},
 		{"a tree, and a slash", "/srv/.ssh", []string{"-r", "testhost:~bob/", "."}, ui.ExitOK,
 			map[string]string{"bob/authorized_keys": "from /srv/.ssh/authorized_keys"}},
-		{"a tree to a new directory", "/srv/.ssh", []string{"-r", "testhost:~bob", "new"}, ui.ExitOK,
+		{"a tree to a new directory", "/srv/.ssh", []string{"-r", "testhost:~bob", "new"},
+			ui.ExitOK,
 			map[string]string{"new/authorized_keys": "from /srv/.ssh/authorized_keys"}},
 		{"a pattern for a home", "/srv/.*", []string{"testhost:~bob", "."}, ui.ExitFailed, nil},
 		{"a pattern above a file", "/srv/?", []string{"testhost:~bob/f1", "."}, ui.ExitFailed, nil},
@@ -79,7 +83,8 @@ func TestHomeOfAHostileServer(t *testing.T) {
 				t.Errorf("exit code %d, want %d:\n%s", o.code, c.code, o.stderr)
 			}
 			var got []string
-			err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+			err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry,
+				err error) error {
 				if !d.IsDir() {
 					got = append(got, name)
 				}

@@ -55,7 +55,8 @@ func command(t *testing.T, dir string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "usftp", args...)
-	cmd.WaitDelay = time.Minute // processes that other tests are starting hold its output open for a moment
+	// processes that other tests are starting hold its output open for a moment
+	cmd.WaitDelay = time.Minute
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "SSH_AUTH_SOCK=")
 	noTerminal(cmd)

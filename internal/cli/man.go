@@ -132,7 +132,8 @@ func writeMan(w io.Writer, root *cobra.Command) {
 	paragraphs(w, filesLong)
 	for _, cmd := range commands {
 		if hasPage(cmd) {
-			fmt.Fprintf(w, ".TP\n.B %s\n%s; see usftp\\-%s(1)\n", roff("usftp "+cmd.Name()), roff(cmd.Short), roff(cmd.Name()))
+			fmt.Fprintf(w, ".TP\n.B %s\n%s; see usftp\\-%s(1)\n", roff("usftp "+cmd.Name()),
+				roff(cmd.Short), roff(cmd.Name()))
 		}
 	}
 	fmt.Fprintln(w, ".SH EXIT STATUS")

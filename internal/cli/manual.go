@@ -102,8 +102,11 @@ right.
 
 The events of a file have host, direction ("upload", "download", "relay", "local" or "check"),
 source and target (paths, without the host), of a relay source_host, size (-1 where it is not known), bytes, and
-elapsed_ns (nanoseconds since its start). Bytes of a name that are no UTF-8
-appear as U+FFFD.
+elapsed_ns (nanoseconds since its start).
+
+Names need not be UTF-8, but JSON must be: other bytes appear as U+FFFD. For a field that
+has any, the object also has one with "_base64" after its name, such as
+"source_base64", which has all of the bytes.
 
 With -r, "tree" is true in all of them, and the tree's own started, progress and
 ended events have "totals": planned_files and planned_bytes (which grow until

@@ -148,7 +148,8 @@ func TestManyUploads(t *testing.T) {
 			writeFile(t, filepath.Join(dir, name), []byte(name))
 		}
 		writeFile(t, filepath.Join(dir, "tree", "big"), data)
-		got := run(t, dir, "cp", "-r", "-v", "-F", f.config, "--hosts", f.list, "--verify", "tree", ":")
+		got := run(t, dir, "cp", "-r", "-v", "-F", f.config, "--hosts", f.list, "--verify", "tree",
+			":")
 		if got.code != ui.ExitOK || !read.MatchString(got.stderr) {
 			t.Errorf("%+v", got)
 		}
@@ -182,7 +183,8 @@ func TestManyFromHost(t *testing.T) {
 	data := randomData(5 << 20)
 	on := f.dirs["web1"]
 	old := time.Now().Add(-time.Hour)
-	for name, data := range map[string][]byte{"file": data, "tree/big": data, "tree/deep/small": []byte("small")} {
+	for name, data := range map[string][]byte{"file": data, "tree/big": data,
+		"tree/deep/small": []byte("small")} {
 		name = filepath.Join(on, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
@@ -217,9 +219,13 @@ func TestManyFromHost(t *testing.T) {
 	}
 	f.has(t, "file", data, f.names...)
 
-	nobody := f.also(t, "Host nobody", "\tHostName 127.0.0.1", "\tPort "+listen(t, func(c net.Conn) { c.Close() }))
+	nobody := f.also(t, "Host nobody", "\tHostName 127.0.0.1", "\tPort "+
+		listen(t, func(c net.Conn) {
+			c.Close()
+		}))
 	got = run(t, dir, "cp", "-F", nobody, "--hosts", "web2,web3", "nobody:file", ":")
-	if got.code != ui.ExitNoHost || strings.Count(got.stderr, "\n") != 1 || !strings.Contains(got.stderr, "nobody") {
+	if got.code != ui.ExitNoHost || strings.Count(got.stderr, "\n") != 1 ||
+		!strings.Contains(got.stderr, "nobody") {
 		t.Errorf("%+v", got)
 	}
 	writeFile(t, filepath.Join(dir, "web1:file"), nil)
@@ -254,7 +260,8 @@ func TestManyDownloads(t *testing.T) {
 	if got.code != ui.ExitOK {
 		t.Fatalf("%+v", got)
 	}
-	if data := readFile(t, filepath.Join(dir, "trees", "web2", "a.log")); string(data) != "a of web2" {
+	if data := readFile(t, filepath.Join(dir, "trees", "web2", "a.log")); string(
+		data) != "a of web2" {
 		t.Errorf("it holds %q", data)
 	}
 }
@@ -284,7 +291,8 @@ func TestManySync(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "site", "index"), []byte("hello again"))
 	got = sync("--json", "site", ":www")
 	lines := onLines(t, got.stdout)
-	if last := lines[len(lines)-1]; got.code != ui.ExitOK || last.Kind != "hosts" || last.Files != 2 {
+	if last := lines[len(lines)-1]; got.code != ui.ExitOK || last.Kind != "hosts" ||
+		last.Files != 2 {
 		t.Errorf("in the end %+v: %+v", last, got)
 	}
 	f.has(t, "www/index", []byte("hello again"), f.names...)
@@ -303,7 +311,8 @@ func TestManySync(t *testing.T) {
 			t.Errorf("%s came back changed", name)
 		}
 	}
-	if got = sync("site", "c:www"); got.code != 2 || !strings.Contains(got.stderr, "c:www names one host") {
+	if got = sync("site", "c:www"); got.code != 2 ||
+		!strings.Contains(got.stderr, "c:www names one host") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -381,7 +390,8 @@ func TestManyVerbs(t *testing.T) {
 		{"ls f", "needs a path on each host", 2},
 		{"ls", "missing operand", 2},
 	} {
-		if got := on(strings.Fields(test.args)...); got.code != test.code || !strings.Contains(got.stderr, test.says) {
+		if got := on(strings.Fields(test.args)...); got.code != test.code ||
+			!strings.Contains(got.stderr, test.says) {
 			t.Errorf("%s: %+v", test.args, got)
 		}
 	}
@@ -418,7 +428,8 @@ func TestManyFailures(t *testing.T) {
 		t.Errorf("exit code %d: %s", got.code, got.stderr)
 	}
 	f.has(t, "dir/file", data, "web1")
-	for _, want := range []string{`(?m)^usftp: web2: cannot copy file to web2:.*: it is a directory`,
+	for _, want := range []string{
+		`(?m)^usftp: web2: cannot copy file to web2:.*: it is a directory`,
 		`(?m)^usftp: dead: the server closed `, `(?m)^web1 +ok +1 `, `(?m)^web2 +failed +0 `,
 		`(?m)^dead +no connection +0 `, `(?m)^3 hosts +2 failed +1 `,
 		`(?m)^usftp: 2 of 3 hosts failed; to run again on those: usftp cp --retry-failed -F \S+ --hosts web1,web2,dead file :dir$`} {
@@ -430,7 +441,8 @@ func TestManyFailures(t *testing.T) {
 	// now web2 is fixed, and only it and the dead host are tried again
 	os.RemoveAll(filepath.Join(f.dirs["web2"], "dir", "file"))
 	os.Remove(filepath.Join(f.dirs["web1"], "dir", "file"))
-	retry := []string{"cp", "--json", "--retry-failed", "-F", bad, "--hosts", "web1,web2,dead", "file", ":dir"}
+	retry := []string{"cp", "--json", "--retry-failed", "-F", bad, "--hosts", "web1,web2,dead",
+		"file", ":dir"}
 	got = in(retry...)
 	lines := onLines(t, got.stdout)
 	last := lines[len(lines)-1]
@@ -517,7 +529,8 @@ func TestManySlow(t *testing.T) {
 		go io.Copy(client, server)
 	})
 	cmd := command(t, dir, "cp", "--json", "-F", f.also(t, "Host web2", "\tPort "+port,
-		fmt.Sprintf("\tHostKeyAlias [127.0.0.1]:%d", f.ports["web2"])), "--hosts", f.list, "file", ":")
+		fmt.Sprintf("\tHostKeyAlias [127.0.0.1]:%d", f.ports["web2"])), "--hosts", f.list, "file",
+		":")
 	events, stderr := started(t, cmd)
 	done := make(map[string]bool)
 	for events.Scan() {
@@ -593,8 +606,10 @@ func TestManyUsage(t *testing.T) {
 		says       string
 	}{
 		{"no path on each", "--hosts a,b file dir", 2, `--hosts needs a path on each host`},
-		{"one host named", "--hosts a,b file c:dir", 2, `c:dir names one host: with --hosts, write :path`},
-		{"mixed sources", "--hosts a,b file :x dir", 2, `either all sources are paths on each host`},
+		{"one host named", "--hosts a,b file c:dir", 2,
+			`c:dir names one host: with --hosts, write :path`},
+		{"mixed sources", "--hosts a,b file :x dir", 2,
+			`either all sources are paths on each host`},
 		{"download to a stream", "--hosts a,b :x -", 2, `--hosts cannot copy to -`},
 		{"stream among others", "--hosts a,b - file :x", 2, `standard input \(-\) has no name`},
 		{"a path in the list", "--hosts a,b:x file :x", 1, `"b:x": a host of --hosts has no path`},
@@ -609,11 +624,13 @@ func TestManyUsage(t *testing.T) {
 		{"a pipe among others", "--hosts a,b pipe file :x", 1, `pipe can be read only once`},
 		{"a list of hashes", "--hosts a,b --manifest m file :x", 2, `--manifest writes one list`},
 		{"no impatience", "--hosts a,b --patience 0s - :x", 2, `--patience must be`},
-		{"nothing failed", "--hosts a,b --retry-failed file :x", 1, `no host failed in the last run`},
+		{"nothing failed", "--hosts a,b --retry-failed file :x", 1,
+			`no host failed in the last run`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := run(t, dir, append([]string{"cp", "-F", "none"}, strings.Fields(test.args)...)...)
+			got := run(t, dir, append([]string{"cp", "-F", "none"},
+				strings.Fields(test.args)...)...)
 			if got.code != test.code || !regexp.MustCompile(test.says).MatchString(got.stderr) {
 				t.Errorf("exit code %d: %s", got.code, got.stderr)
 			}

@@ -17,7 +17,8 @@ import (
 
 // cutLink is how to reach a server over connections of which the first ones break after so many
 // bytes each.
-func cutLink(t *testing.T, server *opensshd.Server, breaks ...int64) (flags []string, proxy *cutproxy.Proxy) {
+func cutLink(t *testing.T, server *opensshd.Server, breaks ...int64) (flags []string,
+	proxy *cutproxy.Proxy) {
 	t.Helper()
 	proxy = cutproxy.Start(t, server.Addr(), breaks...)
 	return []string{"--config", server.ConfigFile, "--port", strconv.Itoa(proxy.Port), "--option",
@@ -33,7 +34,8 @@ func TestVerbsReconnect(t *testing.T) {
 		t.Helper()
 		root = filepath.Join(t.TempDir(), "tree")
 		for i := range 1500 {
-			name := filepath.Join(root, fmt.Sprintf("dir%02d", i%30), fmt.Sprintf("a file with a name %04d", i))
+			name := filepath.Join(root, fmt.Sprintf("dir%02d", i%30),
+				fmt.Sprintf("a file with a name %04d", i))
 			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +67,8 @@ func TestVerbsReconnect(t *testing.T) {
 		t.Parallel()
 		root := make(t)
 		flags, proxy := cutLink(t, server, 40_000, 80_000)
-		got := run(t, t.TempDir(), append([]string{"chmod", "-R", "o+w", "testhost:" + root}, flags...)...)
+		got := run(t, t.TempDir(), append([]string{"chmod", "-R", "o+w", "testhost:" + root},
+			flags...)...)
 		if got.code != ui.ExitOK || proxy.Connections() != 3 {
 			t.Errorf("%d connections: %+v", proxy.Connections(), got)
 		}
@@ -109,7 +112,8 @@ func TestTailReconnects(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	writeFile(t, file, []byte("one\n"))
 	flags, proxy := cutLink(t, server)
-	cmd := command(t, t.TempDir(), append([]string{"tail", "-f", "-s", "0.1", "testhost:" + file}, flags...)...)
+	cmd := command(t, t.TempDir(), append([]string{"tail", "-f", "-s", "0.1", "testhost:" + file},
+		flags...)...)
 	lines, stderr := started(t, cmd)
 	add := func(text string) {
 		t.Helper()

@@ -173,10 +173,12 @@ func TestProgressLine(t *testing.T) {
 				t.Error("the name's own escape sequence has reached the terminal")
 			}
 			last := s.lines()[len(s.lines())-1]
-			if columns == 50 && !regexp.MustCompile(` 100% 4\.19 MB of 4\.19 MB .*MB/s in 00:0\d$`).MatchString(last) {
+			if columns == 50 && !regexp.MustCompile(
+				` 100% 4\.19 MB of 4\.19 MB .*MB/s in 00:0\d$`).MatchString(last) {
 				t.Errorf("the last line is %q", last)
 			}
-			if columns == 100 && !regexp.MustCompile(`^a name that.*\\x1b\[31m.* 100% +4\.19 MB of 4\.19 MB .*MB/s +in 00:0\d$`).MatchString(last) {
+			if columns == 100 && !regexp.MustCompile(
+				`^a name that.*\\x1b\[31m.* 100% +4\.19 MB of 4\.19 MB .*MB/s +in 00:0\d$`).MatchString(last) {
 				t.Errorf("in the end it shows %q", last)
 			}
 		})
@@ -203,7 +205,8 @@ func TestCtrlC(t *testing.T) {
 		t.Errorf("exit code %d, want 130", code)
 	}
 	s.await(`big .* stopped`)
-	if lines := s.picture(); !slices.ContainsFunc(lines, regexp.MustCompile(`^big +\d+% .* stopped$`).MatchString) ||
+	if lines := s.picture(); !slices.ContainsFunc(lines,
+		regexp.MustCompile(`^big +\d+% .* stopped$`).MatchString) ||
 		slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "^C") }) {
 		t.Errorf("the screen shows:\n%s", strings.Join(lines, "\n"))
 	}
@@ -222,7 +225,8 @@ func passwordServer(t *testing.T) (dir, port string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { files.Close() })
-	server, err := sshd.New(sshd.Config{Password: func(_ ssh.ConnMetadata, password string) (*sshd.Access, error) {
+	server, err := sshd.New(sshd.Config{Password: func(_ ssh.ConnMetadata,
+		password string) (*sshd.Access, error) {
 		if password != secret {
 			return nil, errors.New("no")
 		}
@@ -310,7 +314,8 @@ func TestEchoComesBack(t *testing.T) {
 	_, port := passwordServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 	defer cancel()
-	script := `usftp cp -F none -P ` + port + ` -o UserKnownHostsFile=none -o StrictHostKeyChecking=no x me@127.0.0.1:; echo "code $?"; stty -a | grep -o -- '-\?\becho\b'`
+	script := `usftp cp -F none -P ` + port +
+		` -o UserKnownHostsFile=none -o StrictHostKeyChecking=no x me@127.0.0.1:; echo "code $?"; stty -a | grep -o -- '-\?\becho\b'`
 	cmd := exec.CommandContext(ctx, "sh", "-c", "trap : INT; "+script)
 	cmd.Dir, cmd.WaitDelay = t.TempDir(), time.Second
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "SSH_AUTH_SOCK=")

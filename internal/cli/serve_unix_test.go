@@ -208,7 +208,8 @@ func TestServeMetrics(t *testing.T) {
 	stranger := opensshd.Keygen(t, filepath.Join(home, "stranger"))
 	s.sftp("u", stranger, "pwd\n")
 	s.sftp("u", key, "mkdir d\n") // denied
-	want := regexp.MustCompile(`(?s)usftp_files_total\{protocol="sftp"\} 2\n.*usftp_logins_failed_total 1\n.*usftp_logins_total 2\n.*usftp_read_bytes_total 5000\n.*usftp_requests_denied_total 1\n.*usftp_written_bytes_total 5000\n.*\ngo_goroutines \d`)
+	want := regexp.MustCompile(
+		`(?s)usftp_files_total\{protocol="sftp"\} 2\n.*usftp_logins_failed_total 1\n.*usftp_logins_total 2\n.*usftp_read_bytes_total 5000\n.*usftp_requests_denied_total 1\n.*usftp_written_bytes_total 5000\n.*\ngo_goroutines \d`)
 	for began := time.Now(); ; { // the client is gone before the server has counted
 		response, err := http.Get(url)
 		if err != nil {

@@ -167,7 +167,8 @@ func loginOn(t *testing.T, conn net.Conn, key string) (*ssh.Client, error) {
 		t.Fatal(err)
 	}
 	secure, channels, requests, err := ssh.NewClientConn(conn, "", &ssh.ClientConfig{
-		User: "alice", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		User: "alice", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	})
 	if err != nil {
 		return nil, err
@@ -205,7 +206,9 @@ func TestServeBansBehindProxy(t *testing.T) {
 	if login("192.0.2.7", key) == nil {
 		t.Error("a banned address was let in")
 	}
-	s.wait("login failed", func(f map[string]any) bool { return f["error"] == "the address is banned" })
+	s.wait("login failed", func(f map[string]any) bool {
+		return f["error"] == "the address is banned"
+	})
 	if err := login("192.0.2.8", key); err != nil {
 		t.Errorf("another client of the same balancer: %v", err)
 	}

@@ -87,7 +87,9 @@ func TestServeBehindHAProxy(t *testing.T) {
 	if !strings.Contains(one.log.String(), `"logged in"`) {
 		lost, other = two, one
 	}
-	lost.wait("logged in", func(f map[string]any) bool { return f["remote"] == conn.LocalAddr().String() })
+	lost.wait("logged in", func(f map[string]any) bool {
+		return f["remote"] == conn.LocalAddr().String()
+	})
 	lost.cmd.Process.Kill()
 	<-lost.ended
 	if _, err := f.WriteAt(data[3_000_000:], 3_000_000); err == nil {

@@ -78,7 +78,8 @@ func TestShell(t *testing.T) {
 	s.await(`put 'a long name\.txt' `)
 	s.await(`100%.*in 00:0\d`)
 	s.await(`> $`)
-	if got := string(readFile(t, filepath.Join(remote, "directory", "a long name.txt"))); got != "one" {
+	if got := string(readFile(t, filepath.Join(remote, "directory",
+		"a long name.txt"))); got != "one" {
 		t.Errorf("it has %q", got)
 	}
 	s.typed("!echo $((6*7))\r")
@@ -100,7 +101,8 @@ func TestShell(t *testing.T) {
 		}
 	}
 	history := string(readFile(t, filepath.Join(home, ".local/state/usftp/shell_history")))
-	if !regexp.MustCompile(`(?m)^cd directory/$`).MatchString(history) || strings.Contains(history, "nonsense") {
+	if !regexp.MustCompile(`(?m)^cd directory/$`).MatchString(history) ||
+		strings.Contains(history, "nonsense") {
 		t.Errorf("the history is %q", history)
 	}
 }
@@ -255,7 +257,8 @@ func TestShellPlainTerminal(t *testing.T) {
 	server := opensshd.Start(t, opensshd.Options{})
 	for name, columns := range map[string]uint16{"dumb": 80, "xterm": 12} {
 		t.Run(name, func(t *testing.T) {
-			cmd := command(t, t.TempDir(), "shell", "-q", "-F", server.ConfigFile, "testhost:"+t.TempDir())
+			cmd := command(t, t.TempDir(), "shell", "-q", "-F", server.ConfigFile, "testhost:"+
+				t.TempDir())
 			cmd.Env = append(cmd.Env, "SHELL=/bin/sh", "TERM="+name)
 			s := onScreen(t, columns, cmd)
 			s.await(`> $`)

@@ -63,10 +63,14 @@ func TestSignal(t *testing.T) {
 		code     int
 		sentence string
 	}{
-		{"Ctrl-C, upload", true, syscall.SIGINT, 130, `usftp: cannot copy .*/big to testhost:.*/target: interrupted; (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume continues from there`},
-		{"Ctrl-C, download", false, syscall.SIGINT, 130, `usftp: cannot copy testhost:.*/big to .*/target: interrupted; (\d+) bytes of it are left in ([^\s;]+); the same with --resume continues from there`},
-		{"TERM", true, syscall.SIGTERM, 143, `usftp: cannot copy .*/big to testhost:.*/target: killed by a signal \(terminated\); (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume continues from there`},
-		{"HUP", false, syscall.SIGHUP, 129, `usftp: cannot copy testhost:.*/big to .*/target: killed by a signal \(hangup\); (\d+) bytes of it are left in ([^\s;]+); the same with --resume continues from there`},
+		{"Ctrl-C, upload", true, syscall.SIGINT, 130,
+			`usftp: cannot copy .*/big to testhost:.*/target: interrupted; (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume continues from there`},
+		{"Ctrl-C, download", false, syscall.SIGINT, 130,
+			`usftp: cannot copy testhost:.*/big to .*/target: interrupted; (\d+) bytes of it are left in ([^\s;]+); the same with --resume continues from there`},
+		{"TERM", true, syscall.SIGTERM, 143,
+			`usftp: cannot copy .*/big to testhost:.*/target: killed by a signal \(terminated\); (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume continues from there`},
+		{"HUP", false, syscall.SIGHUP, 129,
+			`usftp: cannot copy testhost:.*/big to .*/target: killed by a signal \(hangup\); (\d+) bytes of it are left in ([^\s;]+); the same with --resume continues from there`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -90,7 +94,8 @@ func TestSignal(t *testing.T) {
 			if code := cmd.ProcessState.ExitCode(); code != c.code || exit.Code != c.code {
 				t.Errorf("exit code %d (%d in the last event), want %d", code, exit.Code, c.code)
 			}
-			if !regexp.MustCompile(`^` + c.sentence + `\nusftp: to continue: usftp cp --resume -F .* --json -l 40000 .*big.* .*target\n$`).MatchString(stderr.String()) {
+			if !regexp.MustCompile(`^` + c.sentence +
+				`\nusftp: to continue: usftp cp --resume -F .* --json -l 40000 .*big.* .*target\n$`).MatchString(stderr.String()) {
 				t.Errorf("it says:\n%s", stderr)
 			}
 			if old := string(readFile(t, target)); old != "old" {
@@ -115,7 +120,8 @@ func TestSignal(t *testing.T) {
 			cmd.Process.Signal(c.signal)
 			until(t, events, "exit", 0)
 			cmd.Wait()
-			if again := regexp.MustCompile(c.sentence).FindStringSubmatch(stderr.String()); again == nil || again[2] != m[2] {
+			if again := regexp.MustCompile(c.sentence).FindStringSubmatch(
+				stderr.String()); again == nil || again[2] != m[2] {
 				t.Errorf("the second time it says:\n%s", stderr)
 			}
 		})
@@ -380,7 +386,8 @@ func TestIgnoredSignals(t *testing.T) {
 			exit := until(t, events, "exit", 0)
 			cmd.Wait()
 			if code := cmd.ProcessState.ExitCode(); code != c.code || exit.Code != c.code {
-				t.Errorf("exit code %d (%d in the last event), want %d:\n%s", code, exit.Code, c.code,
+				t.Errorf("exit code %d (%d in the last event), want %d:\n%s", code, exit.Code,
+					c.code,
 					stderr)
 			}
 			if c.code == ui.ExitOK && !bytes.Equal(readFile(t, target), data) {

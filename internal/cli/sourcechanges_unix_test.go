@@ -55,7 +55,8 @@ func TestSourceThatChanges(t *testing.T) {
 			until(t, events, "exit", 0)
 			cmd.Wait()
 			o := outcome{code: cmd.ProcessState.ExitCode(), stderr: stderr.String()}
-			o.says(t, ui.ExitFailed, `cannot copy .*big to .*target: the source changed while it was copied: `+c.says)
+			o.says(t, ui.ExitFailed,
+				`cannot copy .*big to .*target: the source changed while it was copied: `+c.says)
 			unchanged(t, target, "old")
 		})
 	}

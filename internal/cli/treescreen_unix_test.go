@@ -43,7 +43,8 @@ func TestTreeOnScreen(t *testing.T) {
 			}
 		}
 		last := strings.Join(lines[max(0, len(lines)-2):], "\n")
-		if columns == 100 && !regexp.MustCompile(`^tree +4 of 4 files 100% .* in 00:0\d\nusftp: tree: 4 files, 2 directories, .*, limited by --limit$`).MatchString(last) {
+		if columns == 100 && !regexp.MustCompile(
+			`^tree +4 of 4 files 100% .* in 00:0\d\nusftp: tree: 4 files, 2 directories, .*, limited by --limit$`).MatchString(last) {
 			t.Errorf("in the end it shows %q", last)
 		}
 	}

@@ -50,7 +50,8 @@ func TestTwoLogins(t *testing.T) {
 		fmt.Sprintf("sftp://from@127.0.0.1:%s/file",
 			fromPort), fmt.Sprintf("sftp://to@127.0.0.1:%s/copy", toPort)))
 	s.await(`(from|to)@127\.0\.0\.1.*(?i:password): $`)
-	first := regexp.MustCompile(`(from|to)@127\.0\.0\.1.*(?i:password): $`).FindStringSubmatch(s.shown.String())[1]
+	first := regexp.MustCompile(`(from|to)@127\.0\.0\.1.*(?i:password): $`).FindStringSubmatch(
+		s.shown.String())[1]
 	second := map[string]string{"from": "to", "to": "from"}[first]
 	s.typed("wrong\n")
 	s.await(`Permission denied[^:]*` + first + `@127\.0\.0\.1.*(?i:password): $`)

@@ -22,7 +22,8 @@ func TestVersionOf(t *testing.T) {
 		{"nothing recorded", "(devel)", nil, "(no version, unknown commit)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			info := &debug.BuildInfo{Main: debug.Module{Version: test.version}, Settings: test.settings}
+			info := &debug.BuildInfo{Main: debug.Module{Version: test.version},
+				Settings: test.settings}
 			if got := versionOf(info); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}

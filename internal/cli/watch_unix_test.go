@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -70,7 +71,9 @@ func startWatch(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy, args
 			t.Log(w.out)
 		}
 	})
-	w.until("the first run to end", func() bool { return strings.Contains(w.out.String(), "watching ") })
+	w.until("the first run to end", func() bool {
+		return strings.Contains(w.out.String(), "watching ")
+	})
 	return w
 }
 
@@ -162,7 +165,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A thousand random changes while ten connections are lost: in the end both sides are equal, and
+// A thousand random changes (or two hundred) while every hundredth loses the connection: in the end both sides are equal, and
 // after the last change at most 5 s go into waiting to try again. The time of the work itself, on a
 // busy machine, does not count.
 func TestWatchOverABadLink(t *testing.T) {
@@ -182,9 +185,11 @@ func TestWatchOverABadLink(t *testing.T) {
 	}
 	pick := func(all []string) string { return all[rng.IntN(len(all))] }
 	lost := 0
-	for i := range 1000 {
+	for i := range soak.Pick(200, 1000) {
 		if i%100 == 99 {
-			w.until("the connection to be replaced", func() bool { return proxy.Connections() > lost })
+			w.until("the connection to be replaced", func() bool {
+				return proxy.Connections() > lost
+			})
 			proxy.Cut()
 			lost++
 		}
@@ -222,7 +227,8 @@ func TestWatchOverABadLink(t *testing.T) {
 	said := len(w.out.String())
 	took := w.until("the trees to be equal", w.equal)
 	waits := time.Duration(0)
-	for _, m := range regexp.MustCompile(`(?:comparing everything again|reconnecting to testhost) in ([0-9.a-z]+)`).FindAllStringSubmatch(w.out.String()[said:], -1) {
+	for _, m := range regexp.MustCompile(
+		`(?:comparing everything again|trying again|reconnecting to testhost) in ([0-9.a-z]+)`).FindAllStringSubmatch(w.out.String()[said:], -1) {
 		wait, err := time.ParseDuration(m[1])
 		if err != nil {
 			t.Fatal(err)

@@ -30,12 +30,13 @@ type Config struct {
 	// Shared, where it is not nil, bounds what several connections have in flight together.
 	Shared *Shared
 
-	// StallTimeout is how long bytes of a READ or WRITE may be overdue, and how long anything else
-	// may go unanswered before Keepalive is asked. 0 means DefaultStallTimeout, below 0 forever.
+	// StallTimeout is how long data of a READ or WRITE may be overdue. While anything else is owed,
+	// it is how long the peer may be silent: no bytes, and no answer to Keepalive. 0 means
+	// DefaultStallTimeout, below 0 forever.
 	StallTimeout time.Duration
 
 	// Keepalive asks the transport whether the peer lives, and returns nil when it has answered in
-	// any way. Where it is nil nobody can be asked, and requests without data may take for ever.
+	// any way. Without it nobody can be asked, and requests without data may take any time.
 	Keepalive KeepaliveFunc
 
 	// Error turns an error of this package into the one that callers are to see. nil leaves them as

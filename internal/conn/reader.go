@@ -346,7 +346,8 @@ func (c *Conn) deliver(call *Call, r reply) {
 	if r.short { // thousands may be here before anybody looks: a block for each would be megabytes
 		r.body, r.block = call.hold(r.body, &c.pool)
 	}
-	call.Type, call.Status, call.Body, call.Reply, call.Err = r.kind, r.status, r.body, r.block, r.err
+	call.Type, call.Status, call.Body, call.Reply, call.Err = r.kind, r.status, r.body, r.block,
+		r.err
 	call.replied = true
 	if call.depth > c.stats.roundTrips.Load() {
 		c.stats.roundTrips.Store(call.depth)

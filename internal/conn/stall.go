@@ -14,7 +14,8 @@ const looks = 8
 
 // stall finds a peer that owes something for too long. Data that READs asked for and
 // acknowledgements of WRITEs must keep coming; any other request may take its time as long as the
-// transport lives.
+// transport lives. The transport is asked early, so that a peer from which nothing comes at all is
+// given up after the stall timeout whatever it owes.
 //
 // Nothing is done for each packet but to count: a timer runs while calls are in flight and looks
 // whether the counts have moved. All but the counts is guarded by Conn.mu.
@@ -25,8 +26,8 @@ type stall struct {
 
 	timer   *time.Timer
 	armed   bool
-	asking  bool      // a keepalive is on its way
-	askedAt time.Time // since when
+	asking  bool      // Keepalive is running
+	askedAt time.Time // when it was called, since the last sign of life
 	calls   int
 	data    int // of them READs and WRITEs
 
@@ -49,7 +50,10 @@ func (s *stall) started(c *Conn, call *Call) {
 	}
 	now := time.Now()
 	if first {
-		s.heardAt = now
+		s.heardSeen, s.heardAt = s.heard.Load(), now
+		if !s.asking {
+			s.askedAt = time.Time{}
+		}
 	}
 	if firstData {
 		s.movedAt = now
@@ -74,6 +78,34 @@ func (s *stall) finished(call *Call) {
 	}
 }
 
+// askAfter is after how long a silence the transport is asked. It has the rest of the stall timeout
+// to answer.
+func (c *Conn) askAfter() time.Duration { return c.config.StallTimeout / 4 }
+
+// hears notes whether anything has arrived since it was last called. The caller holds Conn.mu.
+func (s *stall) hears(now time.Time) {
+	heard := s.heard.Load()
+	if heard == s.heardSeen {
+		return
+	}
+	s.heardSeen, s.heardAt = heard, now
+	if !s.asking {
+		s.askedAt = time.Time{}
+	}
+}
+
+// Heard returns when the peer last gave a sign of life, late by an eighth of the stall timeout at
+// most. While nothing is in flight nobody looks, and the time may be too early; the start of the next
+// call counts as a sign of life.
+func (c *Conn) Heard() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stall.calls > 0 && c.err == nil {
+		c.stall.hears(time.Now())
+	}
+	return c.stall.heardAt
+}
+
 func (s *stall) stop() {
 	if s.timer != nil {
 		s.timer.Stop()
@@ -93,15 +125,12 @@ func (c *Conn) checkStall() {
 	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 {
 		s.movedSeen, s.movedAt = moved, now
 	}
-	heard := s.heard.Load()
-	if heard != s.heardSeen {
-		s.heardSeen, s.heardAt = heard, now
-	}
-	silent := s.asking && s.calls > s.data && now.Sub(s.askedAt) >= timeout &&
-		now.Sub(s.heardAt) >= timeout
+	s.hears(now)
+	quiet, owes := now.Sub(s.heardAt), s.calls > s.data
+	asked := !s.askedAt.IsZero()
+	silent := owes && asked && quiet >= timeout && now.Sub(s.askedAt) >= timeout-c.askAfter()
 	overdue := s.data > 0 && now.Sub(s.movedAt) >= timeout
-	ask := s.calls > s.data && now.Sub(s.heardAt) >= timeout && c.config.Keepalive != nil &&
-		!s.asking
+	ask := owes && !asked && quiet >= c.askAfter() && c.config.Keepalive != nil
 	if ask {
 		s.asking, s.askedAt = true, now
 		c.idle.Add(1)
@@ -116,28 +145,24 @@ func (c *Conn) checkStall() {
 		c.end(&StallError{After: timeout})
 	}
 	if ask {
-		go c.askKeepalive(heard)
+		go c.askKeepalive()
 	}
 }
 
-// askKeepalive ends the connection unless the transport says, within the stall timeout, that the
-// peer lives, or the stream does: heard is what had been heard of it before. A Keepalive that does
-// not listen to its context is left to checkStall.
-func (c *Conn) askKeepalive(heard int64) {
+// askKeepalive asks the transport whether the peer lives. If nothing says so, checkStall ends the
+// connection when the stall timeout is over.
+func (c *Conn) askKeepalive() {
 	defer c.idle.Done()
-	ctx, cancel := context.WithTimeout(c.life, c.config.StallTimeout)
+	ctx, cancel := context.WithTimeout(c.life, c.config.StallTimeout-c.askAfter())
 	defer cancel()
 	err := c.config.Keepalive(ctx)
 	s := &c.stall
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	s.asking = false
-	lives := err == nil || s.heard.Load() != heard
-	if lives {
-		s.heardAt = time.Now()
-	}
-	owes := s.calls > s.data
-	c.mu.Unlock()
-	if !lives && owes {
-		c.end(&StallError{After: c.config.StallTimeout})
+	now := time.Now()
+	s.hears(now)
+	if err == nil {
+		s.heardAt, s.askedAt = now, time.Time{}
 	}
 }

@@ -162,11 +162,20 @@ func TestSlowRename(t *testing.T) {
 		stalls bool
 	}{
 		{"nobody can be asked", nil, false},
-		{"the transport answers", func(context.Context) error { time.Sleep(patience / 2); return nil }, false},
-		{"the transport is silent", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, true},
+		{"the transport answers", func(context.Context) error {
+			time.Sleep(patience / 2)
+			return nil
+		}, false},
+		{"the transport is silent", func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, true},
 		{"the transport is silent and does not listen",
 			func(context.Context) error { time.Sleep(100 * patience); return errors.New("late") },
 			true},
+		{"the transport cannot be asked", func(context.Context) error {
+			return errors.ErrUnsupported
+		}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -176,14 +185,7 @@ func TestSlowRename(t *testing.T) {
 				start(t, c, q, stat(c))
 				r := p.next()
 				if test.stalls {
-					// the question goes out when one timeout has passed, and a second one later the
-					// peer is dead
-					began := time.Now()
-					err := ended[*conn.StallError](t, c)
-					if took := time.Since(began); err.Data || took < 2*patience ||
-						took > 2*patience+patience/4 {
-						t.Errorf("%v after %v", err, took)
-					}
+					stalls(t, c, time.Now(), false)
 					c.Recycle(take(t, q))
 					c.Close()
 					time.Sleep(100 * patience)
@@ -217,7 +219,7 @@ func TestRepliesStandForKeepalives(t *testing.T) {
 		for range 10 {
 			start(t, c, q, stat(c))
 			// long enough to be asked for, not for the answer to be overdue
-			time.Sleep(patience * 3 / 2)
+			time.Sleep(patience / 2)
 			p.status(p.next().id, wire.OK)
 			c.Recycle(take(t, q))
 		}
@@ -227,6 +229,32 @@ func TestRepliesStandForKeepalives(t *testing.T) {
 		p.status(slow.id, wire.OK)
 		c.Recycle(take(t, q))
 		time.Sleep(10 * patience)
+		finish(t, c)
+	})
+}
+
+// A keepalive that fails says nothing about the peer, even if something came while it waited.
+func TestFailedKeepalive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience,
+			Keepalive: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
+		q := conn.NewQueue()
+		start(t, c, q, stat(c))
+		start(t, c, q, stat(c))
+		first := p.next()
+		p.next()
+		time.Sleep(patience/4 + time.Second) // it is being asked
+		p.status(first.id, wire.OK)
+		c.Recycle(take(t, q))
+		last := time.Now()
+		ended[*conn.StallError](t, c)
+		if took := time.Since(last); took < patience || took > patience*5/4 {
+			t.Errorf("the connection ended %v after the last reply", took)
+		}
+		if heard := c.Heard().Sub(last); heard.Abs() > patience/8 {
+			t.Errorf("the last sign of life is %v after the last reply", heard)
+		}
+		c.Recycle(take(t, q))
 		finish(t, c)
 	})
 }

@@ -192,8 +192,9 @@ type line struct {
 	wait  func() (held bool)
 	both  [2]net.Conn
 	heard chan struct{} // closed when the server has sent something after it was held
-	hold  chan struct{} // closed when bytes may pass, nil if they always may; the proxy's lock guards it
-	over  chan struct{} // closed when all has passed that will
+	// closed when bytes may pass, nil if they always may; the proxy's lock guards it
+	hold chan struct{}
+	over chan struct{} // closed when all has passed that will
 
 	once sync.Once
 	late bool // a client's bytes have passed after the hold

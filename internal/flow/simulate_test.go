@@ -165,7 +165,9 @@ func simulate(t *testing.T, r recipe, d dice) {
 		}
 		at := d(len(out))
 		if r.inOrderServer {
-			at = slices.IndexFunc(out, func(o outstanding) bool { return o.stream == out[at].stream })
+			at = slices.IndexFunc(out, func(o outstanding) bool {
+				return o.stream == out[at].stream
+			})
 		}
 		o := out[at]
 		out = slices.Delete(out, at, at+1)

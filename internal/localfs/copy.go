@@ -97,8 +97,10 @@ type copier struct {
 // look gathers the facts for the choice.
 func (c *copier) look() Facts {
 	return Facts{
-		Size: min(c.size, c.end) - c.From, Hash: c.Hash != nil, Whole: c.whole(), Processors: runtime.GOMAXPROCS(0),
-		NoKernel: c.Zeros || c.size == 0, // the files of /proc have no size, and something in them
+		Size: min(c.size, c.end) - c.From, Hash: c.Hash != nil, Whole: c.whole(),
+		Processors: runtime.GOMAXPROCS(0),
+		// the files of /proc have no size, and something in them
+		NoKernel: c.Zeros || c.size == 0,
 		Remote:   remote(c.dst),
 	}
 }

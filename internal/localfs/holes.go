@@ -95,7 +95,7 @@ func writeSparse(w io.WriterAt, p []byte, off int64,
 	leaveOut func(off, n int64) error) (int, error) {
 	done := 0
 	for done < len(p) {
-		zeros := leadingZeros(p[done:], off+int64(done))
+		zeros := leading(p[done:], off+int64(done), true)
 		if zeros > 0 {
 			if err := leaveOut(off+int64(done), int64(zeros)); err != nil {
 				return done, err
@@ -104,7 +104,7 @@ func writeSparse(w io.WriterAt, p []byte, off int64,
 		if done += zeros; done == len(p) {
 			break
 		}
-		n := leadingData(p[done:], off+int64(done))
+		n := leading(p[done:], off+int64(done), false)
 		wrote, err := w.WriteAt(p[done:done+n], off+int64(done))
 		if done += wrote; err != nil {
 			return done, err
@@ -113,25 +113,12 @@ func writeSparse(w io.WriterAt, p []byte, off int64,
 	return done, nil
 }
 
-// leadingZeros returns how much of p's beginning consists of blocks of the file that hold only
-// zeros.
-func leadingZeros(p []byte, off int64) (n int) {
+// leading returns how much of p's beginning consists of blocks of the file that hold only zeros, or
+// of blocks that do not.
+func leading(p []byte, off int64, zeros bool) (n int) {
 	for n < len(p) {
 		next := toBlock(p[n:], off+int64(n))
-		if !bytes.Equal(p[n:n+next], nothing[:next]) {
-			break
-		}
-		n += next
-	}
-	return n
-}
-
-// leadingData returns how much of p's beginning consists of blocks of the file that do not hold
-// only zeros.
-func leadingData(p []byte, off int64) (n int) {
-	for n < len(p) {
-		next := toBlock(p[n:], off+int64(n))
-		if bytes.Equal(p[n:n+next], nothing[:next]) {
+		if bytes.Equal(p[n:n+next], nothing[:next]) != zeros {
 			break
 		}
 		n += next

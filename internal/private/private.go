@@ -36,6 +36,9 @@ type Client interface {
 	// RenameBeneath is Rename for two paths from top on; no symbolic link is followed on the way to
 	// either.
 	RenameBeneath(top, oldName, newName string) error
+	// Heard returns when the server last gave a sign of life: when it sent anything or answered a
+	// keepalive. It is exact to an eighth of the stall timeout, as long as requests are in flight.
+	Heard() time.Time
 	// DataSizes returns how many bytes one READ and one WRITE may carry. It waits for the server's
 	// limits if they have not arrived yet.
 	DataSizes() (read, write int, err error)

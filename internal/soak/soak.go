@@ -1,12 +1,20 @@
-// Package soak decides how much randomized and long tests do.
+// Package soak decides how much long tests do. By default they run a small share of their cases;
+// with USFTP_SOAK set, as .ci/run sets it, all of them.
 package soak
 
 import "os"
 
-// Runs returns many if USFTP_SOAK is set, as .ci/run does, otherwise few.
-func Runs(few, many int) int {
-	if os.Getenv("USFTP_SOAK") != "" {
-		return many
+// Enabled reports whether USFTP_SOAK is set.
+func Enabled() bool { return os.Getenv("USFTP_SOAK") != "" }
+
+// Pick returns full if USFTP_SOAK is set, otherwise brief.
+func Pick[T any](brief, full T) T {
+	if Enabled() {
+		return full
 	}
-	return few
+	return brief
 }
+
+// Share reports whether to run case i of a table: every case if USFTP_SOAK is set, otherwise one in
+// n.
+func Share(i, n int) bool { return Enabled() || i%n == 0 }

@@ -28,7 +28,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 			ch.window = window{size: 1 << 50, left: 1 << 50}
 			close(ch.opened)
 			m.add(ch)
-			tr.login, tr.in.batch, tr.in.limit, tr.in.idle = false, true, maxPacketLength, m.tellReaders
+			tr.login, tr.in.batch, tr.in.limit, tr.in.idle = false, true, maxPacketLength,
+				m.tellReaders
 			tr.in.maxKept.Store(1 << 20)
 			go func() {
 				for {

@@ -112,7 +112,7 @@ func (l *clientLogin) algos(signer xssh.Signer) []string {
 	}
 	known := func(algo string) bool {
 		return slices.Contains(l.ext.serverSigAlgs, algo) ||
-			slices.Contains(l.ext.serverSigAlgs, baseAlgo(algo))
+			slices.Contains(l.ext.serverSigAlgs, BaseAlgo(algo))
 	}
 	if some := slices.DeleteFunc(slices.Clone(algos),
 		func(a string) bool { return !known(a) }); len(some) > 0 {
@@ -150,7 +150,8 @@ func (l *clientLogin) run() error {
 			return l.refused(local.err)
 		case l.flight == nil:
 			return err
-		case errors.As(err, &said) && strings.Contains(strings.ToLower(said.Text), "authentication fail"):
+		case errors.As(err, &said) && strings.Contains(strings.ToLower(said.Text),
+			"authentication fail"):
 			l.failed(l.first, decision{}) // a server that allows only one attempt
 			return l.refused(err)
 		case l.flight.Subsystem != "":

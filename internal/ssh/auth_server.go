@@ -63,11 +63,11 @@ type serverLogin struct {
 	pending   []byte // a request that came instead of answers
 	// The last key's hash and the callback's result: clients ask about a key, and then sign with
 	// it.
-	key  [sha256.Size]byte
-	user string
-	know bool // about that key and user
-	perm *xssh.Permissions
-	err  error
+	key   [sha256.Size]byte
+	user  string
+	asked bool // the callback was asked about that key and user
+	perm  *xssh.Permissions
+	err   error
 }
 
 // run lets the client log in.
@@ -187,7 +187,7 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 	}
 	if isPartial {
 		l.partial, l.callbacks = true, partial.Next
-		l.know = false // the next callback may decide otherwise
+		l.asked = false // the next callback may decide otherwise
 	} else if l.counts(a.method) {
 		l.failures++
 		if most := l.config.MaxAuthTries; most > 0 && l.failures >= most {
@@ -333,7 +333,7 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	if err := k.parse(a.rest); err != nil {
 		return nil, nil, err
 	}
-	if !slices.Contains(userKeyAlgos, baseAlgo(k.algo)) {
+	if !slices.Contains(userKeyAlgos, BaseAlgo(k.algo)) {
 		return nil, fmt.Errorf("ssh: the algorithm %.64q is not accepted", k.algo), nil
 	}
 	key, err := xssh.ParsePublicKey(k.key)
@@ -341,10 +341,11 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 		return nil, errors.New("ssh: a key that cannot be read"), nil
 	}
 	if key.Type() != keyTypeOf(k.algo) {
-		return nil, fmt.Errorf("ssh: a key of type %.64q for the algorithm %s", key.Type(), k.algo), nil
+		return nil, fmt.Errorf("ssh: a key of type %.64q for the algorithm %s", key.Type(), k.algo),
+			nil
 	}
-	if sum := sha256.Sum256(k.key); !l.know || l.key != sum || l.user != a.user {
-		l.know, l.key, l.user = true, sum, a.user
+	if sum := sha256.Sum256(k.key); !l.asked || l.key != sum || l.user != a.user {
+		l.asked, l.key, l.user = true, sum, a.user
 		l.perm, l.err = l.callbacks.PublicKeyCallback(l.conn, key)
 		var partial *xssh.PartialSuccessError
 		if l.err == nil || errors.As(l.err, &partial) {

@@ -31,11 +31,13 @@ func TestKeys(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				cc, sc := clientConfig(key), serverConfig(t, key.PublicKey())
 				client, server := connect(t, cc, sc)
-				if got := server.Permissions().Extensions["who"]; got != "ann" || server.User() != "ann" {
+				if got := server.Permissions().Extensions["who"]; got != "ann" ||
+					server.User() != "ann" {
 					t.Errorf("%q logged in with the permissions of %q", server.User(), got)
 				}
 				go echo(server)
-				if ch, ok, err := client.FlightChannel(context.Background()); ch != nil || ok || err != nil {
+				if ch, ok, err := client.FlightChannel(context.Background()); ch != nil || ok ||
+					err != nil {
 					t.Errorf("a flight that nobody asked for: %v %v", ok, err)
 				}
 				roundTrip(t, client, pattern(100))
@@ -74,7 +76,8 @@ func (offered) Sign(io.Reader, []byte) (*xssh.Signature, error) {
 func TestPermissionsOfTheKeyThatSigned(t *testing.T) {
 	admin, own := signer(t, "ed25519"), signer(t, "ed25519")
 	cc, sc := clientConfig(own), serverConfig(t, own.PublicKey())
-	sc.Auth.PublicKeyCallback = func(_ xssh.ConnMetadata, key xssh.PublicKey) (*xssh.Permissions, error) {
+	sc.Auth.PublicKeyCallback = func(_ xssh.ConnMetadata, key xssh.PublicKey) (*xssh.Permissions,
+		error) {
 		who := "own"
 		if bytes.Equal(key.Marshal(), admin.PublicKey().Marshal()) {
 			who = "admin"
@@ -110,7 +113,8 @@ func TestHostKeys(t *testing.T) {
 					t.Error("another key was shown")
 				}
 				must(t, client.Rekey())
-				if _, _, err := client.SendRequest(context.Background(), "ask", true, nil); err != nil {
+				if _, _, err := client.SendRequest(context.Background(), "ask", true,
+					nil); err != nil {
 					t.Errorf("behind an exchange of keys: %v", err)
 				}
 			})
@@ -206,8 +210,10 @@ func TestMethods(t *testing.T) {
 		PasswordCallback: func(_ xssh.ConnMetadata, p []byte) (*xssh.Permissions, error) {
 			return nil, check(string(p))
 		},
-		KeyboardInteractiveCallback: func(_ xssh.ConnMetadata, ask xssh.KeyboardInteractiveChallenge) (*xssh.Permissions, error) {
-			answers, err := ask("name", "instruction", []string{"Password: ", "Code: "}, []bool{false, true})
+		KeyboardInteractiveCallback: func(_ xssh.ConnMetadata,
+			ask xssh.KeyboardInteractiveChallenge) (*xssh.Permissions, error) {
+			answers, err := ask("name", "instruction", []string{"Password: ", "Code: "},
+				[]bool{false, true})
 			if err != nil {
 				return nil, err
 			}
@@ -218,7 +224,8 @@ func TestMethods(t *testing.T) {
 		},
 	}
 	answer := func(secret string) ssh.AuthMethod {
-		return ssh.KeyboardInteractive(func(name, instruction string, questions []string, echos []bool) ([]string, error) {
+		return ssh.KeyboardInteractive(func(name, instruction string, questions []string,
+			echos []bool) ([]string, error) {
 			if name != "name" || instruction != "instruction" || len(questions) != 2 || echos[0] ||
 				!echos[1] {
 				return nil, errors.New("other questions than were asked")
@@ -261,8 +268,10 @@ func TestMethods(t *testing.T) {
 			fails: "no other way"},
 		{name: "password not before the key", server: partial,
 			with: []ssh.AuthMethod{askFor("secret")}, fails: "the server takes publickey"},
-		{name: "nothing", server: callbacks, fails: "the server takes password,keyboard-interactive"},
-		{name: "wrong key", server: partial, with: []ssh.AuthMethod{ssh.PublicKey(signer(t, "rsa"))},
+		{name: "nothing", server: callbacks,
+			fails: "the server takes password,keyboard-interactive"},
+		{name: "wrong key", server: partial,
+			with:  []ssh.AuthMethod{ssh.PublicKey(signer(t, "rsa"))},
 			fails: "tried publickey"},
 		{name: "too often", server: callbacks, with: []ssh.AuthMethod{askFor("1"), askFor("2"),
 			askFor("3"), askFor("4"), askFor("5"), askFor("6"), askFor("secret")},

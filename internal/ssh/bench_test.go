@@ -116,7 +116,8 @@ func BenchmarkOpen(b *testing.B) {
 				ch.window = window{size: 1 << 50, left: 1 << 50}
 				close(ch.opened)
 				m.add(ch)
-				t.login, t.in.batch, t.in.limit, t.in.idle = false, true, maxPacketLength, m.tellReaders
+				t.login, t.in.batch, t.in.limit, t.in.idle = false, true, maxPacketLength,
+					m.tellReaders
 				t.in.maxKept.Store(1 << 20)
 				done := make(chan int)
 				go func() {

@@ -143,7 +143,8 @@ func (w *window) consumed(n int, m *mux) (grant int64) {
 	// A window that is used up in less than two round trips limits the rate, or soon will. But one
 	// larger than the link needs costs OpenSSH's programs dearly, since they move everything they
 	// have queued with every packet.
-	if trip := time.Duration(m.t.trip.Load()); trip > 0 && took < 2*trip*time.Duration(w.credit)/time.Duration(w.size) {
+	if trip := time.Duration(m.t.trip.Load()); trip > 0 && took < 2*trip*time.Duration(
+		w.credit)/time.Duration(w.size) {
 		more := m.growth.take(w.size)
 		w.size += more
 		grant += more

@@ -49,7 +49,8 @@ func (c *channelConfirm) parse(payload []byte) error {
 	return parsed(&r, msgChannelOpenConfirm)
 }
 
-func appendOpenFailure(p []byte, recipient uint32, reason xssh.RejectionReason, text string) []byte {
+func appendOpenFailure(p []byte, recipient uint32, reason xssh.RejectionReason,
+	text string) []byte {
 	p = appendUint32(appendUint32(append(p, msgChannelOpenFailure), recipient), uint32(reason))
 	return appendString(appendString(p, text), "")
 }

@@ -139,11 +139,12 @@ func (l login) theirs(conn net.Conn, r *transcript) (diffClient, error) {
 		cc.Auth = append(cc.Auth, xssh.PublicKeys(l.keys...))
 	}
 	if passwords := l.passwords; len(passwords) > 0 {
-		cc.Auth = append(cc.Auth, xssh.RetryableAuthMethod(xssh.PasswordCallback(func() (string, error) {
-			p := passwords[0]
-			passwords = passwords[1:]
-			return p, nil
-		}), len(passwords)))
+		cc.Auth = append(cc.Auth,
+			xssh.RetryableAuthMethod(xssh.PasswordCallback(func() (string, error) {
+				p := passwords[0]
+				passwords = passwords[1:]
+				return p, nil
+			}), len(passwords)))
 	}
 	if answers, at := l.answers, -1; len(answers) > 0 {
 		cc.Auth = append(cc.Auth, xssh.RetryableAuthMethod(xssh.KeyboardInteractive(
@@ -208,8 +209,9 @@ func attempts(r *transcript) func(xssh.ConnMetadata, string, error) {
 
 // serveOurs and serveTheirs serve one connection.
 func serveOurs(conn net.Conn, host xssh.Signer, auth xssh.ServerAuthCallbacks, r *transcript) {
-	c, err := ssh.Server(conn, &ssh.ServerConfig{Version: "SSH-2.0-test", HostKeys: []xssh.Signer{host},
-		Auth: auth, AuthLog: attempts(r), MaxAuthTries: 4,
+	c, err := ssh.Server(conn, &ssh.ServerConfig{Version: "SSH-2.0-test",
+		HostKeys: []xssh.Signer{host},
+		Auth:     auth, AuthLog: attempts(r), MaxAuthTries: 4,
 		Banner: func(xssh.ConnMetadata) string { return "welcome\n" }})
 	r.note("server: login %v", err == nil)
 	if err != nil {
@@ -407,11 +409,14 @@ func TestDifferential(t *testing.T) {
 		{login{name: "answers", answers: []string{"secret"}}, "", nil},
 		{login{name: "second answers", answers: []string{"no", "secret"}}, "", nil},
 		{login{name: "wrong answers", answers: []string{"no"}}, "", nil},
-		{login{name: "wrong key, password", keys: []xssh.Signer{wrong}, passwords: []string{"secret"}},
+		{login{name: "wrong key, password", keys: []xssh.Signer{wrong},
+			passwords: []string{"secret"}},
 			"", nil},
-		{login{name: "partial", keys: []xssh.Signer{second}, passwords: []string{"secret"}}, "", nil},
+		{login{name: "partial", keys: []xssh.Signer{second}, passwords: []string{"secret"}}, "",
+			nil},
 		{login{name: "partial and no more", keys: []xssh.Signer{second}}, "", nil},
-		{login{name: "partial and wrong", keys: []xssh.Signer{second}, passwords: []string{"no"}}, "",
+		{login{name: "partial and wrong", keys: []xssh.Signer{second}, passwords: []string{"no"}},
+			"",
 			nil},
 		{right, "echo", exec("echo", "hello")},
 		{right, "echo of nothing", exec("echo", "")},

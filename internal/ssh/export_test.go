@@ -43,7 +43,8 @@ func FirstWords(more string) []byte {
 func FramedLogin(requests ...[3]string) []byte {
 	messages := [][]byte{appendString([]byte{msgServiceRequest}, serviceUserAuth)}
 	for _, r := range requests {
-		messages = append(messages, (&authRequest{r[0], serviceConnection, r[1], []byte(r[2])}).append(nil))
+		messages = append(messages,
+			(&authRequest{r[0], serviceConnection, r[1], []byte(r[2])}).append(nil))
 	}
 	return framed(messages...)
 }

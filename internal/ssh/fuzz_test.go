@@ -138,7 +138,8 @@ func FuzzKexInit(f *testing.F) {
 // FuzzMessages parses arbitrary bytes as each message, then writes and parses the result again.
 func FuzzMessages(f *testing.F) {
 	f.Add((&authRequest{"u", serviceConnection, "publickey",
-		(&keyRequest{true, "ssh-ed25519", []byte("k"), appendString(nil, "s")}).append(nil)}).append(nil))
+		(&keyRequest{true, "ssh-ed25519", []byte("k"), appendString(nil, "s")}).append(
+			nil)}).append(nil))
 	f.Add((&authFailure{[]string{"a", "b"}, true}).append(nil))
 	f.Add((&infoRequest{"n", "i", []string{"q"}, []bool{true}}).append(nil))
 	f.Add(appendInfoResponse(nil, []string{"a"}))
@@ -152,7 +153,8 @@ func FuzzMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, p []byte) {
 		var a, a2 authRequest
 		if a.parse(p) == nil {
-			if a2.parse(a.append(nil)) != nil || a2.user != a.user || !bytes.Equal(a.rest, a2.rest) {
+			if a2.parse(a.append(nil)) != nil || a2.user != a.user ||
+				!bytes.Equal(a.rest, a2.rest) {
 				t.Fatal("USERAUTH_REQUEST")
 			}
 			var k keyRequest
@@ -181,7 +183,8 @@ func FuzzMessages(f *testing.F) {
 		parseGroup(p)
 		parseKexReply(p, msgKexReply)
 		var open, open2 channelOpen
-		if open.parse(p) == nil && (open2.parse(open.append(nil)) != nil || open.kind != open2.kind) {
+		if open.parse(p) == nil && (open2.parse(open.append(nil)) != nil ||
+			open.kind != open2.kind) {
 			t.Fatal("CHANNEL_OPEN")
 		}
 		var confirm, confirm2 channelConfirm
@@ -279,7 +282,8 @@ func FuzzHandshake(f *testing.F) {
 		return append(append(p, payload...), make([]byte, pad)...)
 	}
 	f.Add(false, slices.Concat([]byte("SSH-2.0-x\r\n"), packet(init),
-		packet(appendString([]byte{msgKexInitial}, make([]byte, 1216))), packet([]byte{msgNewKeys})))
+		packet(appendString([]byte{msgKexInitial}, make([]byte, 1216))),
+		packet([]byte{msgNewKeys})))
 	f.Add(true, slices.Concat([]byte("hello\nSSH-2.0-x\r\n"), packet(init),
 		packet(appendKexReply(nil, msgKexReply, &kexReply{fuzzKey.PublicKey().Marshal(),
 			[]byte("signature")}, make([]byte, 32)))))
@@ -287,7 +291,9 @@ func FuzzHandshake(f *testing.F) {
 		var err error
 		if client {
 			_, err = Client(context.Background(), feedOf(p), &ClientConfig{User: "u",
-				Version: "SSH-2.0-c", HostKey: func(net.Addr, xssh.PublicKey, string) error { return nil }})
+				Version: "SSH-2.0-c", HostKey: func(net.Addr, xssh.PublicKey, string) error {
+					return nil
+				}})
 		} else {
 			_, err = Server(feedOf(p), &ServerConfig{Version: "SSH-2.0-s",
 				HostKeys: []xssh.Signer{fuzzKey},

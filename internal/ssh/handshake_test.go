@@ -203,7 +203,8 @@ func TestEveryFieldOfTheHandshake(t *testing.T) {
 	}
 	add("KEXINIT without the server's strict", one(unchanged),
 		one(alterList(0, without("kex-strict-s-v00@openssh.com"))))
-	add("KEXINIT without strict on both ways", one(alterList(0, without("kex-strict-c-v00@openssh.com"))),
+	add("KEXINIT without strict on both ways",
+		one(alterList(0, without("kex-strict-c-v00@openssh.com"))),
 		one(alterList(0, without("kex-strict-s-v00@openssh.com"))))
 	each("KEXINIT, the guess", one(on(kexInit, func(p []byte) [][]byte {
 		p[len(p)-5] ^= 1
@@ -245,8 +246,9 @@ func TestEveryFieldOfTheHandshake(t *testing.T) {
 				return strings.HasPrefix(m.name, "NEWKEYS empty")
 			})
 		}
-		for name, m := range map[string][]byte{"IGNORE": {2, 0, 0, 0, 0}, "UNIMPLEMENTED": {3, 0, 0, 0, 0},
-			"DEBUG": {4, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "SERVICE_REQUEST": {5, 0, 0, 0, 0},
+		for name, m := range map[string][]byte{"IGNORE": {2, 0, 0, 0, 0},
+			"UNIMPLEMENTED": {3, 0, 0, 0, 0},
+			"DEBUG":         {4, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "SERVICE_REQUEST": {5, 0, 0, 0, 0},
 			"EXT_INFO": {7, 0, 0, 0, 0}, "NEWKEYS": {newKeys}, "USERAUTH_SUCCESS": {52},
 			"GLOBAL_REQUEST": {80, 0, 0, 0, 0, 0}, "PING": {192, 0, 0, 0, 0}, "something": {250}} {
 			with("behind "+name, one(on(k.kind, before(m...))))
@@ -258,15 +260,17 @@ func TestEveryFieldOfTheHandshake(t *testing.T) {
 	add("another host key", one(unchanged),
 		one(alterString(kexReply, 3, 0, another.PublicKey().Marshal())))
 	add("no host key", one(unchanged), one(alterString(kexReply, 3, 0, nil)))
-	add("another signature", one(unchanged), one(alterString(kexReply, 3, 2, xssh.Marshal(signature))))
+	add("another signature", one(unchanged),
+		one(alterString(kexReply, 3, 2, xssh.Marshal(signature))))
 	add("no signature", one(unchanged), one(alterString(kexReply, 3, 2, nil)))
 	add("a signature of another algorithm", one(unchanged), one(alterString(kexReply, 3, 2,
 		xssh.Marshal(&xssh.Signature{Format: "ssh-rsa", Blob: signature.Blob}))))
-	add("host key and signature of another", one(unchanged), one(on(kexReply, func(p []byte) [][]byte {
-		parts, rest := fields(p, 1, 3)
-		parts[0], parts[2] = another.PublicKey().Marshal(), xssh.Marshal(signature)
-		return [][]byte{join(p[:1], parts, rest)}
-	})))
+	add("host key and signature of another", one(unchanged),
+		one(on(kexReply, func(p []byte) [][]byte {
+			parts, rest := fields(p, 1, 3)
+			parts[0], parts[2] = another.PublicKey().Marshal(), xssh.Marshal(signature)
+			return [][]byte{join(p[:1], parts, rest)}
+		})))
 	for _, m := range all {
 		t.Run(m.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -299,7 +303,8 @@ func TestEveryFieldOfTheHandshake(t *testing.T) {
 func several(t *testing.T) (*ssh.ClientConfig, *ssh.ServerConfig) {
 	user := signer(t, "ed25519")
 	cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
-	cc.Algorithms = ssh.Algorithms{KeyExchanges: []string{"curve25519-sha256", "ecdh-sha2-nistp256"},
+	cc.Algorithms = ssh.Algorithms{KeyExchanges: []string{"curve25519-sha256",
+		"ecdh-sha2-nistp256"},
 		Ciphers: []string{"aes128-gcm@openssh.com", "aes128-ctr"},
 		MACs:    []string{"hmac-sha2-256", "hmac-sha2-512"}}
 	sc.Algorithms = cc.Algorithms
@@ -341,8 +346,9 @@ func TestPublicValues(t *testing.T) {
 	low := slices.Concat([]byte{0xec}, bytes.Repeat([]byte{0xff}, 30), []byte{0x7f})
 	point := func(n int) []byte { return append([]byte{4}, zeros(n-1)...) }
 	for kex, values := range map[string]map[string][]byte{
-		"curve25519-sha256": {"zero": zeros(32), "one": one(32), "low order": low, "short": zeros(31),
-			"long": zeros(33), "empty": nil},
+		"curve25519-sha256": {"zero": zeros(32), "one": one(32), "low order": low,
+			"short": zeros(31),
+			"long":  zeros(33), "empty": nil},
 		"ecdh-sha2-nistp256": {"off the curve": point(65), "infinity": {0}, "short": point(64),
 			"compressed": append([]byte{2}, zeros(32)...), "empty": nil},
 		"ecdh-sha2-nistp384": {"off the curve": point(97), "infinity": {0}},
@@ -382,7 +388,8 @@ func TestPublicValues(t *testing.T) {
 							who = err
 						}
 						var protocol *ssh.ProtocolError
-						if !errors.As(who, &protocol) || !strings.Contains(who.Error(), "not valid") {
+						if !errors.As(who, &protocol) ||
+							!strings.Contains(who.Error(), "not valid") {
 							t.Errorf("it was refused with: %v", who)
 						}
 					})

@@ -59,8 +59,9 @@ var rsaKey = sync.OnceValues(func() (*rsa.PrivateKey, error) {
 // certify makes a certificate for a key.
 func certify(t testing.TB, key xssh.Signer, kind uint32, principal string) xssh.Signer {
 	t.Helper()
-	cert := &xssh.Certificate{Key: key.PublicKey(), CertType: kind, ValidPrincipals: []string{principal},
-		ValidBefore: xssh.CertTimeInfinity}
+	cert := &xssh.Certificate{Key: key.PublicKey(), CertType: kind,
+		ValidPrincipals: []string{principal},
+		ValidBefore:     xssh.CertTimeInfinity}
 	must(t, cert.SignCert(rand.Reader, signer(t, "ed25519")))
 	s, err := xssh.NewCertSigner(cert, key)
 	must(t, err)

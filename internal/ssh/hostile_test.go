@@ -28,7 +28,8 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 		kexing bool
 		asks   []byte
 	}{
-		{"global requests", false, (&globalRequest{"keepalive@openssh.com", true, nil}).append(nil)},
+		{"global requests", false, (&globalRequest{"keepalive@openssh.com", true, nil}).append(
+			nil)},
 		{"global requests in an exchange", true, (&globalRequest{"k", true, nil}).append(nil)},
 		{"channels", true, (&channelOpen{"x11", 1, 1, 1 << 15, nil}).append(nil)},
 		{"unknown messages", true, []byte{200}},
@@ -65,7 +66,8 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 
 // TestRequestsAreBounded: a peer sends requests about a channel, and nobody takes them.
 func TestRequestsAreBounded(t *testing.T) {
-	for _, c := range []struct{ size, kept int }{{10, waitingRequests}, {100_000, 2}, {200_000, 1}} {
+	for _, c := range []struct{ size, kept int }{{10, waitingRequests}, {100_000, 2},
+		{200_000, 1}} {
 		tr := newTransport(capture{}, nil, Supported(), 1<<50)
 		m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
 		ch := newChannel(m)

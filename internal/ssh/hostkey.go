@@ -27,15 +27,16 @@ var userKeyAlgos = plainAlgos
 
 func certAlgosOf(plain []string) (certs []string) {
 	for _, algo := range plain {
-		certs = append(certs, certAlgo(algo))
+		certs = append(certs, CertAlgo(algo))
 	}
 	return certs
 }
 
-func certAlgo(base string) string { return strings.TrimSuffix(base, "@openssh.com") + certSuffix }
+// CertAlgo returns the certificate's algorithm for a signature algorithm.
+func CertAlgo(base string) string { return strings.TrimSuffix(base, "@openssh.com") + certSuffix }
 
-// baseAlgo returns the signature algorithm behind a certificate's algorithm.
-func baseAlgo(algo string) string {
+// BaseAlgo returns the signature algorithm behind a certificate's algorithm.
+func BaseAlgo(algo string) string {
 	base, cert := strings.CutSuffix(algo, certSuffix)
 	if cert && strings.HasPrefix(base, "sk-") {
 		return base + "@openssh.com"
@@ -60,14 +61,15 @@ func signatureAlgos(signer xssh.Signer) []string {
 	var can []string // nil means all
 	if m, ok := signer.(xssh.MultiAlgorithmSigner); ok {
 		can = m.Algorithms()
-	} else if _, ok := signer.(xssh.AlgorithmSigner); !ok && strings.HasPrefix(key.Type(), "ssh-rsa") {
+	} else if _, ok := signer.(xssh.AlgorithmSigner); !ok && strings.HasPrefix(key.Type(),
+		"ssh-rsa") {
 		return nil // it signs only with SHA-1
 	}
 	var algos []string
 	for _, base := range plainAlgos {
 		algo := base
 		if strings.HasSuffix(key.Type(), certSuffix) {
-			algo = certAlgo(base)
+			algo = CertAlgo(base)
 		}
 		if keyTypeOf(algo) == key.Type() && (can == nil || slices.Contains(can, base)) {
 			algos = append(algos, algo)
@@ -81,12 +83,12 @@ func sign(signer xssh.Signer, data []byte, algo string) (*xssh.Signature, error)
 	var s *xssh.Signature
 	var err error
 	if a, ok := signer.(xssh.AlgorithmSigner); ok {
-		s, err = a.SignWithAlgorithm(rand.Reader, data, baseAlgo(algo))
+		s, err = a.SignWithAlgorithm(rand.Reader, data, BaseAlgo(algo))
 	} else {
 		s, err = signer.Sign(rand.Reader, data)
 	}
-	if err == nil && s.Format != baseAlgo(algo) {
-		err = fmt.Errorf("the key signed with %s, not %s", s.Format, baseAlgo(algo))
+	if err == nil && s.Format != BaseAlgo(algo) {
+		err = fmt.Errorf("the key signed with %s, not %s", s.Format, BaseAlgo(algo))
 	}
 	return s, err
 }
@@ -120,7 +122,7 @@ func verify(key xssh.PublicKey, algo string, data, signature []byte) error {
 	if key.Type() != keyTypeOf(algo) {
 		return fmt.Errorf("a key of type %.64q where %s was agreed upon", key.Type(), algo)
 	}
-	if s.Format != baseAlgo(algo) {
+	if s.Format != BaseAlgo(algo) {
 		return fmt.Errorf("a signature of type %.64q where %s was agreed upon", s.Format, algo)
 	}
 	return key.Verify(data, s)

@@ -87,7 +87,8 @@ func (a Algorithms) withDefaults() (Algorithms, error) {
 		what      string
 		list, all *[]string
 	}{
-		{"key exchange", &a.KeyExchanges, &all.KeyExchanges}, {"host key", &a.HostKeys, &all.HostKeys},
+		{"key exchange", &a.KeyExchanges, &all.KeyExchanges},
+		{"host key", &a.HostKeys, &all.HostKeys},
 		{"cipher", &a.Ciphers, &all.Ciphers}, {"MAC", &a.MACs, &all.MACs},
 	} {
 		if len(*l.list) == 0 {

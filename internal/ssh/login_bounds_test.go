@@ -33,7 +33,8 @@ func loginServerOn(conn net.Conn, key xssh.PublicKey) *serverLogin {
 			PasswordCallback: func(xssh.ConnMetadata, []byte) (*xssh.Permissions, error) {
 				return nil, refuse
 			},
-			PublicKeyCallback: func(_ xssh.ConnMetadata, k xssh.PublicKey) (*xssh.Permissions, error) {
+			PublicKeyCallback: func(_ xssh.ConnMetadata, k xssh.PublicKey) (*xssh.Permissions,
+				error) {
 				if bytes.Equal(k.Marshal(), key.Marshal()) {
 					return nil, nil
 				}
@@ -62,9 +63,11 @@ func TestBoundsBeforeLogin(t *testing.T) {
 		messages [][]byte
 		most     int // packets that are read
 	}{
-		{"packets of nothing", slices.Repeat([][]byte{{msgIgnore, 0, 0, 0, 0}}, 5000), loginPackets + 1},
+		{"packets of nothing", slices.Repeat([][]byte{{msgIgnore, 0, 0, 0, 0}}, 5000),
+			loginPackets + 1},
 		{"pings", slices.Repeat([][]byte{{msgPing, 0, 0, 0, 0}}, 5000), loginPackets + 1},
-		{"bytes", slices.Repeat([][]byte{appendString([]byte{msgIgnore}, make([]byte, 32000))}, 200),
+		{"bytes", slices.Repeat([][]byte{appendString([]byte{msgIgnore}, make([]byte, 32000))},
+			200),
 			loginBytes/32000 + 3},
 		{"failed passwords", append([][]byte{service}, slices.Repeat([][]byte{ask("password",
 			appendString(appendBool(nil, false), "x"))}, 5000)...), maxAuthTries + 1},
@@ -73,7 +76,8 @@ func TestBoundsBeforeLogin(t *testing.T) {
 		{"queries for a key that would do", append([][]byte{service}, slices.Repeat([][]byte{query},
 			5000)...), serverAttempts + 1},
 		{"channels", append([][]byte{service}, slices.Repeat([][]byte{
-			(&channelOpen{"session", 0, 1, 1 << 15, nil}).append(nil)}, 5000)...), serverAttempts + 1},
+			(&channelOpen{"session", 0, 1, 1 << 15, nil}).append(nil)}, 5000)...), serverAttempts +
+			1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := loginServer(framed(c.messages...), key)
@@ -111,15 +115,19 @@ func TestLongSecrets(t *testing.T) {
 			password(maxSecret + 1)}).append(nil)}, 0},
 		{"an answer", [][]byte{(&authRequest{"u", serviceConnection, "keyboard-interactive",
 			make([]byte, 8)}).append(nil), appendInfoResponse(nil, []string{user(8000)})}, 8000},
-		{"too long an answer", [][]byte{(&authRequest{"u", serviceConnection, "keyboard-interactive",
-			make([]byte, 8)}).append(nil), appendInfoResponse(nil, []string{user(maxSecret)})}, 0},
+		{"too long an answer", [][]byte{
+			(&authRequest{"u", serviceConnection, "keyboard-interactive",
+				make([]byte, 8)}).append(nil), appendInfoResponse(nil, []string{user(maxSecret)})},
+			0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := loginServer(framed(append([][]byte{service}, c.messages...)...), fuzzKey.PublicKey())
+			l := loginServer(framed(append([][]byte{service}, c.messages...)...),
+				fuzzKey.PublicKey())
 			defer l.end(ErrClosed)
 			asked := 0
 			refuse := errors.New("no")
-			l.callbacks.PasswordCallback = func(_ xssh.ConnMetadata, p []byte) (*xssh.Permissions, error) {
+			l.callbacks.PasswordCallback = func(_ xssh.ConnMetadata, p []byte) (*xssh.Permissions,
+				error) {
 				asked = len(p)
 				return nil, refuse
 			}
@@ -166,7 +174,8 @@ func FuzzLogin(f *testing.F) {
 	f.Add(false, script(service, ask("keyboard-interactive", make([]byte, 8)),
 		appendInfoResponse(nil, []string{"a", "b"})))
 	accept := appendString([]byte{msgServiceAccept}, serviceUserAuth)
-	failure := (&authFailure{[]string{"publickey", "password", "keyboard-interactive"}, false}).append(nil)
+	failure := (&authFailure{[]string{"publickey", "password", "keyboard-interactive"},
+		false}).append(nil)
 	ok := appendString(appendString([]byte{msgUserAuthPubKeyOK}, "ssh-ed25519"), blob)
 	f.Add(true, script(accept, failure, ok, []byte{msgUserAuthSuccess}))
 	f.Add(true, script(accept, failure, failure, failure, (&infoRequest{"n", "i", []string{"q"},
@@ -192,7 +201,9 @@ func FuzzLogin(f *testing.F) {
 			return
 		}
 		l.client = true
-		methods := []AuthMethod{PublicKey(fuzzKey), Password(func() (string, error) { return "x", nil }),
+		methods := []AuthMethod{PublicKey(fuzzKey), Password(func() (string, error) {
+			return "x", nil
+		}),
 			KeyboardInteractive(func(_, _ string, asked []string, _ []bool) ([]string, error) {
 				return make([]string, len(asked)), nil
 			})}

@@ -113,9 +113,11 @@ func TestMemoryBeforeLogin(t *testing.T) {
 		kex   bool // a whole connection, rather than a login without encryption
 	}{
 		{"a long KEXINIT", append(ssh.FirstWords(long), half...), true},
-		{"a KEXINIT of many names", append(ssh.FirstWords(strings.Repeat(",", 30_000)), half...), true},
+		{"a KEXINIT of many names", append(ssh.FirstWords(strings.Repeat(",", 30_000)), half...),
+			true},
 		{"a long name and a long key", append(ssh.FramedLogin(
-			[3]string{"ann", "publickey", ssh.KeyQuery(cert)}, [3]string{long[:ssh.MaxUser], "none"}),
+			[3]string{"ann", "publickey", ssh.KeyQuery(cert)},
+			[3]string{long[:ssh.MaxUser], "none"}),
 			half...), false},
 		{"a long password", ssh.FramedLogin([3]string{"ann", "password",
 			ssh.PasswordAttempt(long[:ssh.MaxSecret])}), false},

@@ -103,8 +103,11 @@ func (h *half) deadline(which *time.Time, t time.Time) {
 	}
 }
 
-func (c *memConn) SetReadDeadline(t time.Time) error  { c.in.deadline(&c.in.read, t); return nil }
-func (c *memConn) SetWriteDeadline(t time.Time) error { c.out.deadline(&c.out.write, t); return nil }
+func (c *memConn) SetReadDeadline(t time.Time) error { c.in.deadline(&c.in.read, t); return nil }
+func (c *memConn) SetWriteDeadline(t time.Time) error {
+	c.out.deadline(&c.out.write, t)
+	return nil
+}
 func (c *memConn) SetDeadline(t time.Time) error {
 	c.SetReadDeadline(t)
 	return c.SetWriteDeadline(t)

@@ -72,7 +72,8 @@ func BenchmarkWithOpenSSH(b *testing.B) {
 			move(b, way, func() channel {
 				ch, err := c.Open(context.Background(), "session", nil)
 				must(b, err)
-				_, err = ch.SendRequest("exec", true, xssh.Marshal(struct{ S string }{commands[way]}))
+				_, err = ch.SendRequest("exec", true,
+					xssh.Marshal(struct{ S string }{commands[way]}))
 				must(b, err)
 				return ch
 			})
@@ -81,7 +82,8 @@ func BenchmarkWithOpenSSH(b *testing.B) {
 			_, key := userOf(b, s)
 			conn, err := net.Dial("tcp", s.Addr())
 			must(b, err)
-			config := &xssh.ClientConfig{User: s.User, Auth: []xssh.AuthMethod{xssh.PublicKeys(key)},
+			config := &xssh.ClientConfig{User: s.User,
+				Auth:            []xssh.AuthMethod{xssh.PublicKeys(key)},
 				HostKeyCallback: xssh.InsecureIgnoreHostKey()}
 			config.Ciphers = []string{"aes128-gcm@openssh.com"}
 			c, chans, reqs, err := xssh.NewClientConn(conn, "", config)
@@ -92,7 +94,8 @@ func BenchmarkWithOpenSSH(b *testing.B) {
 				ch, requests, err := client.OpenChannel("session", nil)
 				must(b, err)
 				go xssh.DiscardRequests(requests)
-				_, err = ch.SendRequest("exec", true, xssh.Marshal(struct{ S string }{commands[way]}))
+				_, err = ch.SendRequest("exec", true,
+					xssh.Marshal(struct{ S string }{commands[way]}))
 				must(b, err)
 				return ch
 			})

@@ -16,6 +16,7 @@ import (
 
 	xssh "golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
@@ -95,7 +96,11 @@ func TestClientWithOpenSSH(t *testing.T) {
 			"MaxSessions 20"},
 	})
 	opensshKex := string(output(t, "ssh", "-Q", "kex"))
+	tried := 0
 	try := func(name string, a ssh.Algorithms) {
+		if tried++; !soak.Share(tried, 5) {
+			return
+		}
 		t.Run(name, func(t *testing.T) {
 			cc, _ := userOf(t, s)
 			cc.Algorithms = a
@@ -147,7 +152,9 @@ func TestFlightToOpenSSH(t *testing.T) {
 	t.Run("granted", func(t *testing.T) {
 		cc, key := userOf(t, s)
 		cc.Auth = nil
-		cc.Flight = func(*ssh.Conn) *ssh.Flight { return &ssh.Flight{Signer: key, Subsystem: "sftp"} }
+		cc.Flight = func(*ssh.Conn) *ssh.Flight {
+			return &ssh.Flight{Signer: key, Subsystem: "sftp"}
+		}
 		c, err := dialOpenSSH(t, s, cc)
 		must(t, err)
 		ch, ok, err := c.FlightChannel(context.Background())
@@ -170,7 +177,9 @@ func TestFlightToOpenSSH(t *testing.T) {
 			return ssh.PublicKey(key), nil
 		}
 		wrong := signer(t, "ed25519")
-		cc.Flight = func(*ssh.Conn) *ssh.Flight { return &ssh.Flight{Signer: wrong, Subsystem: "sftp"} }
+		cc.Flight = func(*ssh.Conn) *ssh.Flight {
+			return &ssh.Flight{Signer: wrong, Subsystem: "sftp"}
+		}
 		c, err := dialOpenSSH(t, s, cc)
 		must(t, err)
 		if ch, ok, err := c.FlightChannel(context.Background()); ch != nil || ok || err != nil {
@@ -184,8 +193,12 @@ func TestFlightToOpenSSH(t *testing.T) {
 	t.Run("refused host key", func(t *testing.T) {
 		cc, key := userOf(t, s)
 		before := s.Log()
-		cc.HostKey = func(net.Addr, xssh.PublicKey, string) error { return errors.New("not this one") }
-		cc.Flight = func(*ssh.Conn) *ssh.Flight { return &ssh.Flight{Signer: key, Subsystem: "sftp"} }
+		cc.HostKey = func(net.Addr, xssh.PublicKey, string) error {
+			return errors.New("not this one")
+		}
+		cc.Flight = func(*ssh.Conn) *ssh.Flight {
+			return &ssh.Flight{Signer: key, Subsystem: "sftp"}
+		}
 		if _, err := dialOpenSSH(t, s, cc); err == nil || err.Error() != "not this one" {
 			t.Errorf("the login ended with %v", err)
 		}
@@ -212,7 +225,10 @@ func TestTunnel(t *testing.T) {
 	}
 	end(c, jump)
 	var refused *ssh.OpenChannelError
-	jump, err = dialOpenSSH(t, near, func() *ssh.ClientConfig { cc, _ := userOf(t, near); return cc }())
+	jump, err = dialOpenSSH(t, near, func() *ssh.ClientConfig {
+		cc, _ := userOf(t, near)
+		return cc
+	}())
 	must(t, err)
 	if _, err := jump.Dial(context.Background(), "127.0.0.1", 1); !errors.As(err, &refused) {
 		t.Errorf("nobody listens there: %v", err)
@@ -302,7 +318,8 @@ func serveExec(c *ssh.Conn) {
 				go func() { io.Copy(in, ch); in.Close() }()
 				cmd.Wait()
 				ch.CloseWrite()
-				ch.SendRequest("exit-status", false, []byte{0, 0, 0, byte(cmd.ProcessState.ExitCode())})
+				ch.SendRequest("exit-status", false,
+					[]byte{0, 0, 0, byte(cmd.ProcessState.ExitCode())})
 				return
 			}
 		}()
@@ -314,6 +331,7 @@ func TestServerWithOpenSSH(t *testing.T) {
 	program := opensshd.Find(t, "ssh")
 	opensshKex := string(output(t, "ssh", "-Q", "kex"))
 	all := ssh.Supported()
+	tried := 0
 	for _, rekey := range []string{"client", "server"} {
 		sc := &ssh.ServerConfig{Version: "SSH-2.0-ours", PreferAES: rekey == "client",
 			HostKeys: []xssh.Signer{signer(t, "ed25519"), signer(t, "ecdsa256"), signer(t, "rsa")}}
@@ -323,12 +341,16 @@ func TestServerWithOpenSSH(t *testing.T) {
 		}
 		args := listen(t, sc)
 		try := func(name string, options ...string) {
+			if tried++; !soak.Share(tried, 5) {
+				return
+			}
 			t.Run(rekey+"/"+name, func(t *testing.T) {
 				data := pattern(5 << 20)
 				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 				defer cancel()
-				cmd := exec.CommandContext(ctx, program, append(args(append(options, "-o", limit)...),
-					"cat; echo words >&2; exit 3")...)
+				cmd := exec.CommandContext(ctx, program,
+					append(args(append(options, "-o", limit)...),
+						"cat; echo words >&2; exit 3")...)
 				cmd.Stdin = bytes.NewReader(data)
 				var out, stderr bytes.Buffer
 				cmd.Stdout, cmd.Stderr = &out, &stderr
@@ -353,7 +375,8 @@ func TestServerWithOpenSSH(t *testing.T) {
 		for _, m := range all.MACs {
 			try("mac/"+m, "-o", "Ciphers=aes128-ctr", "-o", "MACs="+m)
 		}
-		for _, k := range []string{xssh.KeyAlgoED25519, xssh.KeyAlgoECDSA256, xssh.KeyAlgoRSASHA512} {
+		for _, k := range []string{xssh.KeyAlgoED25519, xssh.KeyAlgoECDSA256,
+			xssh.KeyAlgoRSASHA512} {
 			try("hostkey/"+k, "-o", "HostKeyAlgorithms="+k)
 		}
 	}

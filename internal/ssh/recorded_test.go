@@ -136,7 +136,9 @@ func playClient(t *testing.T, s *recordedSession, conn net.Conn) {
 	cc := clientConfig(key)
 	cc.User, cc.Algorithms = recordedUser, s.algorithms()
 	if s.flight {
-		cc.Flight = func(*ssh.Conn) *ssh.Flight { return &ssh.Flight{Signer: key, Subsystem: "sftp"} }
+		cc.Flight = func(*ssh.Conn) *ssh.Flight {
+			return &ssh.Flight{Signer: key, Subsystem: "sftp"}
+		}
 	}
 	cryptotest.SetGlobalRandom(t, 1)
 	c, err := ssh.Client(ctx, conn, cc)
@@ -178,7 +180,8 @@ func playClient(t *testing.T, s *recordedSession, conn net.Conn) {
 			}
 		}
 		must(t, c.Rekey())
-		_, _, err := c.SendRequest(ctx, "keepalive@openssh.com", true, nil) // goes out after the exchange
+		// goes out after the exchange
+		_, _, err := c.SendRequest(ctx, "keepalive@openssh.com", true, nil)
 		must(t, err)
 	}
 	must(t, ch.CloseWrite())
@@ -380,7 +383,8 @@ func openssh10(t *testing.T, kex string) (config []string) {
 	wrapper := func(program string) string {
 		file := filepath.Join(dir, filepath.Base(program))
 		text := fmt.Sprintf("#!/bin/sh\nexec %[1]s/usr/lib64/ld-linux-x86-64.so.2 "+
-			"--library-path %[1]s/usr/lib/x86_64-linux-gnu --argv0 %[2]s %[1]s/%[2]s \"$@\"\n", root,
+			"--library-path %[1]s/usr/lib/x86_64-linux-gnu --argv0 %[2]s %[1]s/%[2]s \"$@\"\n",
+			root,
 			program)
 		must(t, os.WriteFile(file, []byte(text), 0o755))
 		return file

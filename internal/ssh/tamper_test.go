@@ -180,8 +180,9 @@ func TestTerrapin(t *testing.T) {
 									n := 4 + int(binary.BigEndian.Uint32(all))
 									kind := all[5]
 									out, all = append(out, all[:n]...), all[n:]
-									if packets++; packets == 2 && (what == "insert behind KEXINIT" ||
-										what == "insert and truncate") {
+									if packets++; packets == 2 &&
+										(what == "insert behind KEXINIT" ||
+											what == "insert and truncate") {
 										out = append(out, ignore...)
 									}
 									if kind == 21 {
@@ -193,7 +194,8 @@ func TestTerrapin(t *testing.T) {
 									// the first packet under keys: EXT_INFO, or SERVICE_REQUEST
 									cut = true
 									n := 4 + 16 + 16
-									if cipher == "aes128-gcm@openssh.com" || cipher == "aes128-ctr" {
+									if cipher == "aes128-gcm@openssh.com" ||
+										cipher == "aes128-ctr" {
 										n = 4 + int(binary.BigEndian.Uint32(all)) + 16
 										if cipher == "aes128-ctr" {
 											n += 16

@@ -151,8 +151,9 @@ func (t *transport) proposal() []byte {
 	a := t.algorithms
 	if t.exchanges > 0 {
 		// The server must show the same key as before.
-		a.HostKeys = append([]string{t.negotiated.HostKey}, slices.DeleteFunc(slices.Clone(a.HostKeys),
-			func(n string) bool { return n == t.negotiated.HostKey })...)
+		a.HostKeys = append([]string{t.negotiated.HostKey},
+			slices.DeleteFunc(slices.Clone(a.HostKeys),
+				func(n string) bool { return n == t.negotiated.HostKey })...)
 		t.timer = time.AfterFunc(t.kexLimit, func() {
 			t.end(&TimeoutError{"an exchange of keys", t.kexLimit})
 		})

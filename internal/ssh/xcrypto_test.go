@@ -42,7 +42,7 @@ func TestWithXCrypto(t *testing.T) {
 	if len(cases) < 15 {
 		t.Fatalf("only %d algorithms in common", len(cases))
 	}
-	data := pattern(soak.Runs(1, 3) << 20) // keys are exchanged four or twelve times each way
+	data := pattern(soak.Pick(1, 3) << 20) // keys are exchanged four or twelve times each way
 	for _, a := range cases {
 		name := ""
 		for _, l := range [][]string{a.KeyExchanges, a.Ciphers, a.MACs} {

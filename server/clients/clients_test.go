@@ -120,9 +120,12 @@ type client struct {
 // steps returns the steps, each with whether the client does it.
 func (c *client) steps() map[string]bool {
 	return map[string]bool{
-		"put": c.put != nil, "get": c.get != nil, "resume put": c.resumePut != nil, "resume get": c.resumeGet != nil,
-		"put tree": c.putTree != nil, "get tree": c.getTree != nil, "list": c.list != nil, "rename": c.rename != nil,
-		"symlink": c.symlink != nil, "link": c.link != nil, "chmod": c.chmod != nil, "copy": c.copy != nil,
+		"put": c.put != nil, "get": c.get != nil, "resume put": c.resumePut != nil,
+		"resume get": c.resumeGet != nil,
+		"put tree":   c.putTree != nil, "get tree": c.getTree != nil, "list": c.list != nil,
+		"rename":  c.rename != nil,
+		"symlink": c.symlink != nil, "link": c.link != nil, "chmod": c.chmod != nil,
+		"copy": c.copy != nil,
 	}
 }
 

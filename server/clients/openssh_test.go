@@ -20,7 +20,8 @@ var openSSHSFTP = func() *client {
 		resumePut: do("reput %s %s"), resumeGet: do("reget %s %s"),
 		putTree: do("put -r %s %s"), getTree: do("get -r %s %s"),
 		list:   func(s *site, dir string) string { return batch(s, "ls -1 "+dir) },
-		rename: do("rename %s %s"), symlink: do("symlink %s %s"), link: do("ln %s %s"), chmod: do("chmod %s %s"), copy: do("copy %s %s"),
+		rename: do("rename %s %s"), symlink: do("symlink %s %s"), link: do("ln %s %s"),
+		chmod: do("chmod %s %s"), copy: do("copy %s %s"),
 	}
 }()
 

@@ -13,7 +13,8 @@ var lftp = func() *client {
 		connect := "ssh -a -x " + strings.Join(s.sshOptions(), " ")
 		return s.run("lftp", "--norc", "-c",
 			fmt.Sprintf("set sftp:auto-confirm yes; set cmd:fail-exit yes; set net:max-retries 1; "+
-				"set sftp:connect-program %s; open -u u, sftp://127.0.0.1:%s && %s", quote(connect), s.port, command))
+				"set sftp:connect-program %s; open -u u, sftp://127.0.0.1:%s && %s", quote(connect),
+				s.port, command))
 	}
 	with := func(format string) func(*site, string, string) {
 		return func(s *site, a, b string) { do(s, words(format, a, b)) }
@@ -26,7 +27,8 @@ var lftp = func() *client {
 		list:   func(s *site, dir string) string { return do(s, "cls -1 "+dir) },
 		rename: with("mv %s %s"), symlink: with("ln -s %s %s"), chmod: with("chmod %s %s"),
 		cannot: map[string]string{
-			"link": "lftp makes hard links by later versions of SFTP only", "copy": "lftp copies by way of itself only",
+			"link": "lftp makes hard links by later versions of SFTP only",
+			"copy": "lftp copies by way of itself only",
 		},
 	}
 }()

@@ -28,7 +28,8 @@ var psftp = func() *client {
 		list:   func(s *site, dir string) string { return batch(s, "ls "+dir) },
 		rename: do("mv %s %s"), chmod: do("chmod %s %s"),
 		cannot: map[string]string{
-			"symlink": "psftp has no command for links", "link": "psftp has no command for links", "copy": "psftp does not know copy-data",
+			"symlink": "psftp has no command for links", "link": "psftp has no command for links",
+			"copy": "psftp does not know copy-data",
 		},
 	}
 }()

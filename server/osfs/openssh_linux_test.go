@@ -112,7 +112,8 @@ func startPeer(t *testing.T, name, top string, cmd *exec.Cmd) *peer {
 		}
 	})
 	p.in = in
-	if kind, _ := p.exchange(wire.Init{Version: wire.Version}.Append(nil)); kind != wire.TypeVersion {
+	if kind, _ := p.exchange(wire.Init{Version: wire.Version}.Append(
+		nil)); kind != wire.TypeVersion {
 		t.Fatalf("%s answered INIT by %v", name, kind)
 	}
 	return p
@@ -544,11 +545,13 @@ func oddPaths(few bool) []string {
 	ends := []string{"", "/", "/.."}
 	starts := []string{"lsub/../", "f/../", "%T/"}
 	if !few {
-		bases = append(bases, "fixed/x", "ro", "d/sub", "lsub", "d/up", "chain/39", "chain/40", "chain/41", "lf/x", "dangling/x", "loop/x",
+		bases = append(bases, "fixed/x", "ro", "d/sub", "lsub", "d/up", "chain/39", "chain/40",
+			"chain/41", "lf/x", "dangling/x", "loop/x",
 			"listed/x", "d/up/d/up", "lup/f", "absf/x", "d/f", "secret", "listed", "fixed", "ldot",
 			"lup", "danglingdeep", "ping", "absf")
 		ends = append(ends, "/.", "//", "/./", "/../", "/../f")
-		starts = append(starts, "./", ".//", "d/../", "ld/../", "nodir/../", "closed/../", "self/self/",
+		starts = append(starts, "./", ".//", "d/../", "ld/../", "nodir/../", "closed/../",
+			"self/self/",
 			"d/up/", "%T//./", "/%T/")
 	}
 	var paths []string
@@ -590,7 +593,8 @@ var differences = []difference{
 	{reason: "the empty path is looked at before the size",
 		asks: "lsetstat size", paths: is("")},
 
-	{reason: "links that lead out, and absolute ones, are not followed: PERMISSION_DENIED", below: true,
+	{reason: "links that lead out, and absolute ones, are not followed: PERMISSION_DENIED",
+		below: true,
 		paths: under("out", "absd", "absf")},
 	{reason: "the served directory is its own parent", below: true,
 		paths: under("..", "../..", "%T/..", "self/..", "d/up/..", "d/up/d/up/..", "lup/..")},

@@ -29,7 +29,7 @@ const openList = unix.O_DIRECTORY
 // WalksPaths implements server.PathWalker.
 func (f *FS) WalksPaths() {}
 
-// TakesTurns implements server.TurnTaker.
+// TakesTurns tells the session that long paths wait for a turn here.
 func (f *FS) TakesTurns() {}
 
 func openTree(dir string) (tree, error) {
@@ -173,7 +173,9 @@ func control(file *os.File, op func(fd int) error) error {
 		return err
 	}
 	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = retry(func() error { return op(int(fd)) }) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		failed = retry(func() error { return op(int(fd)) })
+	}); err != nil {
 		return err
 	}
 	return failed
@@ -294,7 +296,8 @@ func (t tree) link(ctx context.Context, oldName, newName string) error {
 
 // rename is rename(2).
 func (t tree) rename(ctx context.Context, oldName, newName string) error {
-	return t.twoParents(ctx, oldName, newName, func(from int, old string, to int, base string) error {
+	return t.twoParents(ctx, oldName, newName, func(from int, old string, to int,
+		base string) error {
 		return unix.Renameat(from, old, to, base)
 	})
 }

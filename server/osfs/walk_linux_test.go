@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/internal/turn"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -80,10 +81,12 @@ func TestStepsOfAPath(t *testing.T) {
 // TestEndlessPath: paths that links multiply come to an end.
 func TestEndlessPath(t *testing.T) {
 	root, name := deep(t, 1000)
-	if err := unix.Symlinkat(name[1:]+strings.Repeat("/..", 600), int(root.Fd()), "link"); err != nil {
+	if err := unix.Symlinkat(name[1:]+strings.Repeat("/..", 600), int(root.Fd()),
+		"link"); err != nil {
 		t.Fatal(err)
 	}
-	w := newWalk(t.Context(), int(root.Fd()), strings.Repeat("link"+strings.Repeat("/..", 400)+"/", 3))
+	w := newWalk(t.Context(), int(root.Fd()), strings.Repeat("link"+strings.Repeat("/..", 400)+"/",
+		3))
 	defer w.close()
 	if _, err := w.realPath(); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("%v", err)
@@ -116,7 +119,8 @@ func longLinks(t *testing.T) (files *FS, short, long string) {
 	to := "d"
 	for i := range 20 {
 		name := fmt.Sprint("l", i)
-		if err := os.Symlink(strings.Repeat("d/../", 500)+to, filepath.Join(dir, name)); err != nil {
+		if err := os.Symlink(strings.Repeat("d/../", 500)+to,
+			filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 		to = name
@@ -134,7 +138,7 @@ func occupy(t *testing.T, ctx context.Context, left int) (release func()) {
 	t.Helper()
 	var taken []func()
 	for range max(1, runtime.GOMAXPROCS(0)-1) - left {
-		end, err := server.TakeTurn(ctx)
+		end, err := turn.Take(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +169,8 @@ func TestLongLinksTakeTurns(t *testing.T) {
 			return err
 		},
 		"mkdir and rmdir": func(ctx context.Context, dir string) error {
-			return errors.Join(view.Mkdir(ctx, dir+"/new", wire.Attrs{}), view.Rmdir(ctx, dir+"/new"))
+			return errors.Join(view.Mkdir(ctx, dir+"/new", wire.Attrs{}),
+				view.Rmdir(ctx, dir+"/new"))
 		},
 		"remove beneath": func(ctx context.Context, dir string) error {
 			err := files.RemoveBeneath(ctx, dir, "none")

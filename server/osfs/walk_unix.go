@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/internal/turn"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -102,7 +103,7 @@ func (p *pace) step() error {
 	}
 	if p.steps%turnSteps == 0 {
 		p.pause()
-		end, err := server.TakeTurn(p.ctx)
+		end, err := turn.Take(p.ctx)
 		if err != nil {
 			return err
 		}

@@ -147,7 +147,8 @@ func (s *splitter) quoted(rest string, quote byte) (int, error) {
 		switch {
 		case c == quote:
 			return i, nil
-		case quote == '"' && c == '\\' && i+1 < len(rest) && strings.IndexByte("$`\"\\", rest[i+1]) >= 0:
+		case quote == '"' && c == '\\' && i+1 < len(rest) && strings.IndexByte("$`\"\\",
+			rest[i+1]) >= 0:
 			i++
 			s.literal(rest[i])
 		case quote == '"' && (c == '$' || c == '`'):

@@ -17,6 +17,7 @@ import (
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/internal/lograte"
+	"github.com/usftp/usftp/server/internal/shown"
 )
 
 const (
@@ -84,7 +85,7 @@ func (s *session) fail(name string, cause error) error {
 	s.failures++
 	s.logFailure(name, cause)
 	return s.say(fmt.Sprintf("\x01scp: %s: %s\n", oneLine(name),
-		oneLine(server.ErrorMessage(cause))))
+		oneLine(shown.Message(cause))))
 }
 
 // logFailure logs what failed or was denied.
@@ -189,7 +190,7 @@ func (s *session) scratch() []byte {
 // logTransfer logs what became of a file.
 func (s *session) logTransfer(transfer, what, name string, bytes int64, since time.Time) {
 	s.log.Info("file closed", "path", name, "transfer", transfer, what, bytes, "seconds",
-		server.RoundSeconds(time.Since(since)), "protocol", "scp")
+		time.Since(since).Round(time.Millisecond).Seconds(), "protocol", "scp")
 }
 
 // resolve turns an argument into a path in the view.

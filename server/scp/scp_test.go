@@ -57,8 +57,10 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, line := range []string{
-		"scp -f $HOME", `scp -f "$HOME"`, "scp -f `id`", "scp -f \"`id`\"", "scp -f $(id)", "scp -f a;b", "scp -f a|b", "scp -f a&",
-		"scp -f <a", "scp -t >a", "scp -f a\nb", "scp -f 'a", `scp -f "a`, `scp -f a\`, "scp -t", "scp -t a b", "scp -f", "scp a b",
+		"scp -f $HOME", `scp -f "$HOME"`, "scp -f `id`", "scp -f \"`id`\"", "scp -f $(id)",
+		"scp -f a;b", "scp -f a|b", "scp -f a&",
+		"scp -f <a", "scp -t >a", "scp -f a\nb", "scp -f 'a", `scp -f "a`, `scp -f a\`, "scp -t",
+		"scp -t a b", "scp -f", "scp a b",
 		"scp -f -t a", "scp -fS prog a", "scp -f a\x00b", "scp -f 'a\x00b'",
 	} {
 		if c, err := scp.Parse(line); err == nil {
@@ -249,9 +251,12 @@ func FuzzServe(f *testing.F) {
 // TestDeniedThroughSCP: what the policy denies to SFTP it denies to scp.
 func TestDeniedThroughSCP(t *testing.T) {
 	for name, test := range map[string]struct{ denied, line, says, want string }{
-		"-p to the sink":         {"setstat", "scp -p -t /f", "T1 0 1 0\nC0600 3 f\nnew\x00", "not allowed"},
-		"-p by handle":           {"fsetstat", "scp -p -t /f", "T1 0 1 0\nC0600 3 f\nnew\x00", "not allowed"},
-		"-r -p of a directory":   {"setstat", "scp -r -p -t /", "T1 0 1 0\nD0700 0 d\nE\n", "not allowed"},
+		"-p to the sink": {"setstat", "scp -p -t /f", "T1 0 1 0\nC0600 3 f\nnew\x00",
+			"not allowed"},
+		"-p by handle": {"fsetstat", "scp -p -t /f", "T1 0 1 0\nC0600 3 f\nnew\x00",
+			"not allowed"},
+		"-r -p of a directory": {"setstat", "scp -r -p -t /", "T1 0 1 0\nD0700 0 d\nE\n",
+			"not allowed"},
 		"a listing with -r":      {"readdir", "scp -r -f /d", "\x00\x00\x00\x00", "not allowed"},
 		"a listing by a pattern": {"readdir", "scp -f /d/*", "\x00\x00\x00\x00", "does not exist"},
 		"opening a directory":    {"opendir", "scp -r -f /d", "\x00\x00\x00\x00", "not allowed"},
@@ -264,7 +269,8 @@ func TestDeniedThroughSCP(t *testing.T) {
 				"T1000 0 1000 0\nC0644 4 f\ntext\x00D0755 0 d\nC0644 1 x\nx\x00E\n"); err != nil {
 				t.Fatalf("%q, %v", told, err)
 			}
-			told, err := talk(t, f, &server.Policy{Denied: []string{test.denied}}, test.line, test.says)
+			told, err := talk(t, f, &server.Policy{Denied: []string{test.denied}}, test.line,
+				test.says)
 			if err == nil || !strings.Contains(strings.ToLower(told), test.want) {
 				t.Errorf("%q, %v", told, err)
 			}
@@ -301,7 +307,8 @@ func TestFileOntoItself(t *testing.T) {
 	for _, was := range []int{size, size + 5000} {
 		f := memfs.New(0)
 		data := strings.Repeat("0123456789", was/10)
-		if _, err := talk(t, f, nil, "scp -t /f", fmt.Sprintf("C0644 %d f\n%s\x00", was, data)); err != nil {
+		if _, err := talk(t, f, nil, "scp -t /f", fmt.Sprintf("C0644 %d f\n%s\x00", was,
+			data)); err != nil {
 			t.Fatal(err)
 		}
 		command, err := scp.Parse("scp -t /f")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/internal/shown"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -19,11 +20,11 @@ func (s *session) sink() error {
 	word := s.command.Paths[0]
 	if err := s.view.Allows("write"); err != nil {
 		s.logFailure(word.Literal(), err)
-		return s.giveUp(server.ErrorMessage(err))
+		return s.giveUp(shown.Message(err))
 	}
 	target, err := s.resolve(word, word.Literal())
 	if err != nil {
-		return s.giveUp(fmt.Sprintf("%s: %s", word.Literal(), server.ErrorMessage(err)))
+		return s.giveUp(fmt.Sprintf("%s: %s", word.Literal(), shown.Message(err)))
 	}
 	isDir := isDirectory(s.view.Stat(s.ctx, target))
 	if s.command.IsDirectory && !isDir {
@@ -238,7 +239,7 @@ func parseHeader(line string) (*header, error) {
 		return nil, fmt.Errorf("a size of %q", fields[1])
 	}
 	// The name must be a single path element: "..", "a/b" and the like would lead elsewhere.
-	if !server.Listable(fields[2]) {
+	if !shown.Name(fields[2]) {
 		return nil, fmt.Errorf("a name of %q", fields[2])
 	}
 	return &header{directory: line[0] == 'D', mode: uint32(mode), size: size, name: fields[2]}, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/internal/shown"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -19,7 +20,7 @@ func (s *session) source() error {
 	}
 	if err := s.view.Allows("read"); err != nil {
 		s.logFailure(s.command.Paths[0].Literal(), err)
-		return s.giveUp(server.ErrorMessage(err))
+		return s.giveUp(shown.Message(err))
 	}
 	for _, word := range s.command.Paths {
 		names, err := s.expand(word)
@@ -89,7 +90,7 @@ func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error 
 			break
 		}
 		// In the protocol a newline ends the name.
-		if server.Listable(entry.Name()) && oneLine(entry.Name()) == entry.Name() {
+		if shown.Name(entry.Name()) && oneLine(entry.Name()) == entry.Name() {
 			err = s.sendAny(join(name, entry.Name()), depth+1)
 		} else {
 			err = s.fail(join(name, entry.Name()),

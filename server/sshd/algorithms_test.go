@@ -117,7 +117,8 @@ func TestOfferedAlgorithms(t *testing.T) {
 		want   [][]string
 	}{
 		"default": {nil, standard},
-		"key exchanges": {[]string{"diffie-hellman-group14-sha256", "diffie-hellman-group16-sha512"},
+		"key exchanges": {[]string{"diffie-hellman-group14-sha256",
+			"diffie-hellman-group16-sha512"},
 			kex},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,8 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 		c.Algorithms.Ciphers = config.Ciphers
 	}
 	if decide := config.PublicKey; decide != nil {
-		c.Auth.PublicKeyCallback = func(conn ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		c.Auth.PublicKeyCallback = func(conn ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions,
+			error) {
 			return permissions(decide(conn, key))
 		}
 	}
@@ -66,10 +67,12 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 			}
 			return result, err
 		}
-		c.Auth.PasswordCallback = func(conn ssh.ConnMetadata, password []byte) (*ssh.Permissions, error) {
+		c.Auth.PasswordCallback = func(conn ssh.ConnMetadata, password []byte) (*ssh.Permissions,
+			error) {
 			return check(conn, string(password))
 		}
-		c.Auth.KeyboardInteractiveCallback = func(conn ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+		c.Auth.KeyboardInteractiveCallback = func(conn ssh.ConnMetadata,
+			ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
 			answers, err := ask("", "", []string{"Password: "}, []bool{false})
 			if err != nil {
 				return nil, err

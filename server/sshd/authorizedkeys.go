@@ -92,8 +92,10 @@ func parseAuthorizedKey(line []byte) (k authorizedKey, err error) {
 
 // harmless are options that restrict or allow what is not served at all.
 var harmless = []string{
-	"restrict", "no-pty", "pty", "no-port-forwarding", "port-forwarding", "no-agent-forwarding", "agent-forwarding",
-	"no-x11-forwarding", "x11-forwarding", "no-user-rc", "user-rc", "permitopen", "permitlisten", "tunnel", "environment",
+	"restrict", "no-pty", "pty", "no-port-forwarding", "port-forwarding", "no-agent-forwarding",
+	"agent-forwarding",
+	"no-x11-forwarding", "x11-forwarding", "no-user-rc", "user-rc", "permitopen", "permitlisten",
+	"tunnel", "environment",
 	"no-touch-required",
 }
 

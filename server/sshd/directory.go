@@ -78,7 +78,8 @@ func (d *Directory) Set(accounts Accounts) error {
 		}
 		users[user.Name] = newEntry(user, d.users[user.Name])
 	}
-	d.users, d.passwords, d.authorities, d.revoked = users, accounts.Passwords, accounts.Authorities, accounts.Revoked
+	d.users, d.passwords, d.authorities, d.revoked = users, accounts.Passwords,
+		accounts.Authorities, accounts.Revoked
 	return nil
 }
 

@@ -44,7 +44,9 @@ func TestClientsThatHangUp(t *testing.T) {
 					User: "u", Version: "SSH-2.0-test",
 					HostKey: func(net.Addr, ssh.PublicKey, string) error { return nil },
 					Auth: func(*transport.AuthContext) (transport.AuthMethod, error) {
-						return transport.Password(func() (string, error) { return "secret", nil }), nil
+						return transport.Password(func() (string, error) {
+							return "secret", nil
+						}), nil
 					}})
 				if err != nil {
 					t.Fatal(err)

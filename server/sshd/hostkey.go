@@ -14,12 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// NewHostKey makes an Ed25519 key.
-func NewHostKey() (ssh.Signer, error) {
-	signer, _, err := makeKey()
-	return signer, err
-}
-
+// makeKey makes an Ed25519 key.
 func makeKey() (ssh.Signer, crypto.PrivateKey, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -55,7 +55,7 @@ func TestFailedLoginsAreLogged(t *testing.T) {
 		}
 		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		s := newServer(t, config)
-		key, err := NewHostKey()
+		key, _, err := makeKey()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestKeysInVainAreCounted(t *testing.T) {
 		s := newServer(t, config)
 		var keys []ssh.Signer
 		for range 5 {
-			key, err := NewHostKey()
+			key, _, err := makeKey()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -46,20 +47,24 @@ func testManyConnections(t *testing.T) {
 	if err := backend.Mkdir(t.Context(), "/directory", wire.Attrs{}); err != nil {
 		t.Fatal(err)
 	}
-	key, err := sshd.NewHostKey()
+	keys, err := sshd.LoadHostKeys(filepath.Join(t.TempDir(), "host_ed25519"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	key := keys[0]
 	server, err := sshd.New(sshd.Config{
-		HostKeys:  []ssh.Signer{key},
-		PublicKey: func(ssh.ConnMetadata, ssh.PublicKey) (*sshd.Access, error) { return &sshd.Access{FS: backend}, nil },
-		Exempt:    func(netip.Addr) bool { return true }, // all have one address
+		HostKeys: keys,
+		PublicKey: func(ssh.ConnMetadata, ssh.PublicKey) (*sshd.Access, error) {
+			return &sshd.Access{FS: backend}, nil
+		},
+		Exempt: func(netip.Addr) bool { return true }, // all have one address
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := &ssh.ClientConfig{
-		User: "somebody", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.FixedHostKey(key.PublicKey()),
+		User: "somebody", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)},
+		HostKeyCallback: ssh.FixedHostKey(key.PublicKey()),
 		// The cheapest there is: this test is about numbers, not key sizes.
 		Config: ssh.Config{KeyExchanges: []string{ssh.KeyExchangeCurve25519},
 			Ciphers: []string{ssh.CipherAES128GCM}},

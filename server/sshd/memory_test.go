@@ -81,7 +81,9 @@ func TestMemoryOfConnectionsBeforeLogin(t *testing.T) {
 					HostKey: func(net.Addr, ssh.PublicKey, string) error { return nil },
 					Auth: func(*transport.AuthContext) (transport.AuthMethod, error) {
 						if tries++; tries == 1 {
-							return transport.Password(func() (string, error) { return "wrong", nil }), nil
+							return transport.Password(func() (string, error) {
+								return "wrong", nil
+							}), nil
 						}
 						failed <- true
 						<-leave

@@ -120,8 +120,9 @@ func TestSlowOverture(t *testing.T) {
 		go s.ServeConn(address{theirs})
 		slow := &slowReader{newEager(client)}
 		conn, channels, requests, err := ssh.NewClientConn(slow, "server", &ssh.ClientConfig{
-			User: "u", Auth: []ssh.AuthMethod{ssh.Password("secret")}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
-			ClientVersion: "SSH-2.0-OpenSSH_9.2",
+			User: "u", Auth: []ssh.AuthMethod{ssh.Password("secret")},
+			HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+			ClientVersion:   "SSH-2.0-OpenSSH_9.2",
 		})
 		if err != nil {
 			t.Fatal(err)

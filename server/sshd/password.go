@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 
@@ -43,15 +42,6 @@ type hashCost struct {
 	bcrypt    int    // 0 for argon2id
 	time, kib uint32 // kib is the memory needed
 	threads   uint8
-}
-
-// ReadPasswords reads a file.
-func ReadPasswords(name string) (*Passwords, error) {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	return ParsePasswords(name, data)
 }
 
 // ParsePasswords parses the contents of a file; name is for errors, which include the line number.

@@ -140,7 +140,8 @@ func TestLogins(t *testing.T) {
 		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
 		for name, auth := range map[string]ssh.AuthMethod{
 			"password": ssh.Password("secret"),
-			"keyboard-interactive": ssh.KeyboardInteractive(func(_, _ string, questions []string, _ []bool) ([]string, error) {
+			"keyboard-interactive": ssh.KeyboardInteractive(func(_, _ string, questions []string,
+				_ []bool) ([]string, error) {
 				return []string{"secret"}, nil
 			}),
 		} {

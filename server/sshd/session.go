@@ -149,7 +149,8 @@ func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp
 
 // filesOnly ends a shell or a command with a message for the user.
 func filesOnly(_ context.Context, channel ssh.Channel) {
-	io.WriteString(channel.Stderr(), "This server serves files only, with SFTP and SCP: there is no shell, and no command runs.\r\n")
+	io.WriteString(channel.Stderr(),
+		"This server serves files only, with SFTP and SCP: there is no shell, and no command runs.\r\n")
 	exit(channel, 1)
 }
 

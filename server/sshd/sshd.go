@@ -163,7 +163,7 @@ func (s *Server) Reload(config Config) error {
 		config.HostKeys = old.HostKeys
 	}
 	if len(config.HostKeys) == 0 {
-		key, err := NewHostKey()
+		key, _, err := makeKey()
 		if err != nil {
 			return err
 		}

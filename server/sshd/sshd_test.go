@@ -72,7 +72,8 @@ func run(t *testing.T, port int, key string, stdin string, program string,
 	testenv.Program(t, program)
 	options := []string{"-P", fmt.Sprint(port), "-i", key, "-F", "none", "-o",
 		"StrictHostKeyChecking=no",
-		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"}
+		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes",
+		"-o", "BatchMode=yes"}
 	cmd := exec.Command(program, append(options, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()

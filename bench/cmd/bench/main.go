@@ -242,7 +242,8 @@ func runAll(ctx context.Context, o options, selected selection) (err error) {
 func table(names []string, runs []result.Run) string {
 	const width = 24
 	var text strings.Builder
-	fmt.Fprintf(&text, "    %-*s %9s %9s %12s %12s %9s %6s %10s\n", width, "", "MB/s", "s", "cpu-s/GiB",
+	fmt.Fprintf(&text, "    %-*s %9s %9s %12s %12s %9s %6s %10s\n", width, "", "MB/s", "s",
+		"cpu-s/GiB",
 		"server", "peak MiB", "trips", "busy core")
 	for _, name := range names {
 		var done []result.Run
@@ -265,7 +266,8 @@ func table(names []string, runs []result.Run) string {
 		}
 		if len(done) > 0 {
 			gibibytes := float64(done[0].Bytes) / (1 << 30)
-			fmt.Fprintf(&text, "    %-*s %9.0f %9.3f %12.2f %12.2f %9.1f %6.0f %8.0f %%\n", width, name,
+			fmt.Fprintf(&text, "    %-*s %9.0f %9.3f %12.2f %12.2f %9.1f %6.0f %8.0f %%\n", width,
+				name,
 				median(func(r result.Run) float64 { return float64(r.Bytes) / r.Seconds / 1e6 }),
 				median(func(r result.Run) float64 { return r.Seconds }),
 				median(func(r result.Run) float64 { return r.User + r.System })/gibibytes,

@@ -46,7 +46,9 @@ var mountedJobs = map[string]mountedJob{
 	"git-cold": {before: gitInit, run: gitStatus},
 	"git-warm": {before: gitInit, warm: true, run: gitStatus},
 	"tar":      {run: `mkdir "$AT/target" && tar -xf "$ARCHIVE" -C "$AT/target"`},
-	"random":   {direct: func(at string) error { return readRandomly(filepath.Join(at, "source")) }},
+	"random": {direct: func(at string) error {
+		return readRandomly(filepath.Join(at, "source"))
+	}},
 }
 
 // mountMain mounts the directory of $SRC, does a job there, and writes how long it took to $TOOK.
@@ -78,7 +80,8 @@ func mountMain(arguments []string) (err error) {
 		cmd.Stderr = os.Stderr
 		return cmd.Run()
 	}
-	if err := errors.Join(os.Mkdir(at, 0o755), writeArchive(archive, source, arguments[1])); err != nil {
+	if err := errors.Join(os.Mkdir(at, 0o755),
+		writeArchive(archive, source, arguments[1])); err != nil {
 		return err
 	}
 	if err := shell("true; " + job.before); err != nil {

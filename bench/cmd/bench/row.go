@@ -83,7 +83,8 @@ func runRow(ctx context.Context, o options, row rows.Row,
 		}
 		defer func() { err = errors.Join(err, link.Close()) }()
 		j.link, j.far = link, link.Server
-		config.Address, config.Port, config.Start = wan.ServerAddress.String(), longPort, link.Server.Start
+		config.Address, config.Port, config.Start = wan.ServerAddress.String(), longPort,
+			link.Server.Start
 		j.meter.Start = link.Client.Start
 	}
 	if j.server, err = sshd.Start(config); err != nil {
@@ -110,7 +111,8 @@ func runRow(ctx context.Context, o options, row rows.Row,
 // busy after their end, for example while what scp -r made is removed; whoever is next pays for
 // that.
 func takeTurns[C any](ctx context.Context, rounds int, contestants []C,
-	run func(C, int) (result.Run, error), keep func(result.Run) error) (runs []result.Run, err error) {
+	run func(C, int) (result.Run, error), keep func(result.Run) error) (runs []result.Run,
+	err error) {
 	for round := 1; round <= rounds; round++ {
 		order := slices.Clone(contestants)
 		random := rand.New(rand.NewPCG(uint64(round), 7))

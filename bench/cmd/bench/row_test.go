@@ -78,8 +78,9 @@ func TestOldVersions(t *testing.T) {
 		"places": {rows.Places, size, true}, "front": {rows.Front, size - oldFront, true}} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			j := &job{row: rows.Row{Bytes: size, Old: test.old}, source: filepath.Join(dir, "source"),
-				old: filepath.Join(dir, "old"), target: filepath.Join(dir, "target")}
+			j := &job{row: rows.Row{Bytes: size, Old: test.old},
+				source: filepath.Join(dir, "source"),
+				old:    filepath.Join(dir, "old"), target: filepath.Join(dir, "target")}
 			if err := errors.Join(j.makeSources(), j.makeOld(), j.resetTarget()); err != nil {
 				t.Fatal(err)
 			}
@@ -90,11 +91,13 @@ func TestOldVersions(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || info.Size() != test.size || (same(j.source, j.target) != nil) != test.changed {
+			if err != nil || info.Size() != test.size ||
+				(same(j.source, j.target) != nil) != test.changed {
 				t.Errorf("the target is %+v, %v", info, err)
 			}
 			if test.changed {
-				if err := errors.Join(os.WriteFile(j.target, nil, 0o600), j.resetTarget(), same(j.old, j.target)); err != nil {
+				if err := errors.Join(os.WriteFile(j.target, nil, 0o600), j.resetTarget(),
+					same(j.old, j.target)); err != nil {
 					t.Error(err)
 				}
 			}

@@ -98,7 +98,9 @@ func (b *serveBench) row(ctx context.Context, row rows.ServeRow,
 	}
 	contestants := slices.DeleteFunc(slices.Clone(row.Contestants), b.absent)
 	return takeTurns(ctx, b.o.runs, contestants,
-		func(c rows.ServeContestant, round int) (result.Run, error) { return b.run(row, c, round) }, keep)
+		func(c rows.ServeContestant, round int) (result.Run, error) {
+			return b.run(row, c, round)
+		}, keep)
 }
 
 // absent reports whether the contestant's server or client is not here.

@@ -15,7 +15,8 @@ import (
 )
 
 // runSessions measures what servers hold for many sessions at a time: the rows of rows.Sessions.
-func runSessions(ctx context.Context, o options, selected []rows.SessionRow, byServer *regexp.Regexp,
+func runSessions(ctx context.Context, o options, selected []rows.SessionRow,
+	byServer *regexp.Regexp,
 	keep func(result.Run) error) error {
 	for _, row := range selected {
 		fmt.Printf("\n%s: %s\n", row.Name, row.Title)

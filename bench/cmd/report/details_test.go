@@ -85,14 +85,17 @@ func TestTargets(t *testing.T) {
 
 // Bars in names and reasons do not end cells.
 func TestBarsInCells(t *testing.T) {
-	row := measuredRow{row: rows.Row{Title: "small", Files: 1, Bytes: 1, Ours: "usftp cp", Targets: []rows.Target{
-		{Figure: rows.Throughput, Bound: 0.8, Against: "tar | ssh tar"}},
-		Contestants: []rows.Contestant{{Name: "usftp cp"}, {Name: "tar | ssh tar"}, {Name: "lftp"}}}}
+	row := measuredRow{row: rows.Row{Title: "small", Files: 1, Bytes: 1, Ours: "usftp cp",
+		Targets: []rows.Target{
+			{Figure: rows.Throughput, Bound: 0.8, Against: "tar | ssh tar"}},
+		Contestants: []rows.Contestant{{Name: "usftp cp"}, {Name: "tar | ssh tar"},
+			{Name: "lftp"}}}}
 	failed := getRun("lftp", 1, 1, 1)
 	failed.Failure = "broke | off"
 	row.runs = []result.Run{getRun("usftp cp", 1, 1, 1), getRun("tar | ssh tar", 1, 1, 1), failed}
 	text := row.markdown()
-	expect(t, text, `| tar \| ssh tar | `, `x tar \| ssh tar | 1.00 | met |`, `| failed: broke \| off |`, "\n# tar | ssh tar\n")
+	expect(t, text, `| tar \| ssh tar | `, `x tar \| ssh tar | 1.00 | met |`,
+		`| failed: broke \| off |`, "\n# tar | ssh tar\n")
 }
 
 func TestTheNewestSessionCounts(t *testing.T) {

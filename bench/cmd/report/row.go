@@ -197,13 +197,15 @@ func (m measuredRow) targets(all []figures) string {
 }
 
 var figureOf = map[rows.Figure]func(result.Run) float64{
-	rows.Throughput: rate, rows.Processor: processor, rows.PeakMemory: peak, rows.RoundTrips: roundTrips,
-	rows.Carried: carried,
+	rows.Throughput: rate, rows.Processor: processor, rows.PeakMemory: peak,
+	rows.RoundTrips: roundTrips,
+	rows.Carried:    carried,
 }
 
 var figureWords = map[rows.Figure]string{
-	rows.Throughput: "rate", rows.Processor: "processor seconds", rows.PeakMemory: "peak memory", rows.RoundTrips: "round trips",
-	rows.Carried: "bytes",
+	rows.Throughput: "rate", rows.Processor: "processor seconds", rows.PeakMemory: "peak memory",
+	rows.RoundTrips: "round trips",
+	rows.Carried:    "bytes",
 }
 
 // absolute shows the bound of a target that is not a ratio.

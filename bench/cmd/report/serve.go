@@ -97,7 +97,8 @@ func serveTable(group []servedRow) (string, []served) {
 	text.WriteString(strings.Join(origins, "\n"))
 	text.WriteString("\n" + columns([]string{"streams", "client", "OpenSSH MB/s", "SFTPGo MB/s",
 		"usftp MB/s", "balanced MB/s", "x SFTPGo",
-		"x OpenSSH", "OpenSSH s/GiB", "SFTPGo s/GiB", "usftp s/GiB", "balanced s/GiB", "of SFTPGo", "client s/GiB", "full"}))
+		"x OpenSSH", "OpenSSH s/GiB", "SFTPGo s/GiB", "usftp s/GiB", "balanced s/GiB", "of SFTPGo",
+		"client s/GiB", "full"}))
 	for _, line := range lines {
 		text.WriteString(line.markdown())
 	}
@@ -122,7 +123,8 @@ func (m servedRow) lines() []served {
 		at := slices.IndexFunc(lines, func(s served) bool { return s.client == contestant.Client })
 		if at < 0 {
 			at = len(lines)
-			lines = append(lines, served{m.row.Streams, contestant.Client, job(m.row), m.row.Protocol,
+			lines = append(lines, served{m.row.Streams, contestant.Client, job(m.row),
+				m.row.Protocol,
 				m.session.Machine.Cores, map[string]figures{}})
 		}
 		lines[at].servers[contestant.Server] = f
@@ -233,7 +235,9 @@ func serveSummary(lines []served) string {
 		of           func(result.Run) float64
 		met          func(served, float64) bool
 	}{
-		{"faster than SFTPGo", rows.SFTPGo, rate, func(_ served, r float64) bool { return isAhead(r) }},
+		{"faster than SFTPGo", rows.SFTPGo, rate, func(_ served, r float64) bool {
+			return isAhead(r)
+		}},
 		{"at most 0.7 (SFTP) or 0.6 (SCP) of SFTPGo's processor time", rows.SFTPGo, server,
 			served.cheapEnough},
 		{"no slower than OpenSSH", rows.OpenSSH, rate,

@@ -41,6 +41,8 @@ func TestServersWithoutAll(t *testing.T) {
 	failed := serveRun("openssh: sftp", 1, 1, 1, 1)
 	failed.Failure, failed.Bytes = "exit status 1", 5
 	writeRuns(t, dir, session, failed, serveRun("usftp: sftp", 1, 1, 1, 0.9))
-	expect(t, render(t, dir), "| 1 | sftp | failed: exit status 1 |  | 1074 |  |  |  | failed: exit status 1 |", "measured with 5 bytes instead of 1073741824",
+	expect(t, render(t, dir),
+		"| 1 | sftp | failed: exit status 1 |  | 1074 |  |  |  | failed: exit status 1 |",
+		"measured with 5 bytes instead of 1073741824",
 		"| no slower than OpenSSH | 0 | 0 | 0 |")
 }

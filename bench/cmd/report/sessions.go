@@ -59,10 +59,13 @@ func (m sessionRow) line(f figures) string {
 	peak, end := f.median(m.each(peakKiB)), f.median(m.each(endKiB))
 	left, goal := "", ""
 	if f.name == rows.Usftp {
-		left = fmt.Sprintf("%.0f", f.median(func(r result.Run) float64 { return float64(r.Goroutines) }))
+		left = fmt.Sprintf("%.0f", f.median(func(r result.Run) float64 {
+			return float64(r.Goroutines)
+		}))
 		goal = m.goal(f.median(m.figure()), f.failure)
 	}
-	return fmt.Sprintf("| %s | %.2f | %.2f | %.0f | %.0f | %s | %s |\n", cell(f.name), f.median(seconds),
+	return fmt.Sprintf("| %s | %.2f | %.2f | %.0f | %.0f | %s | %s |\n", cell(f.name),
+		f.median(seconds),
 		f.median(server), peak, end, left, goal)
 }
 

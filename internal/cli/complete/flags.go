@@ -30,7 +30,8 @@ func Flags(cmd *cobra.Command) {
 }
 
 // flagValues returns completions for the value of a flag.
-func flagValues(cmd *cobra.Command, f *pflag.Flag, word string) ([]string, cobra.ShellCompDirective) {
+func flagValues(cmd *cobra.Command, f *pflag.Flag, word string) ([]string,
+	cobra.ShellCompDirective) {
 	if values, ok := f.Annotations[opt.FlagValues]; ok {
 		var words []string
 		for _, value := range values {

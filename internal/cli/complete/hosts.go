@@ -109,7 +109,8 @@ func (r *hostReader) expand(name string) string {
 
 // words splits the arguments of a line, which may be quoted.
 func words(text string) (list []string) {
-	for text = strings.TrimSpace(text); text != "" && text[0] != '#'; text = strings.TrimSpace(text) {
+	for text = strings.TrimSpace(text); text != "" && text[0] != '#'; text = strings.TrimSpace(
+		text) {
 		var word string
 		if text[0] == '"' {
 			word, text, _ = strings.Cut(text[1:], `"`)
@@ -130,7 +131,8 @@ func (r *hostReader) knownHosts(file string) {
 		if len(fields) > 0 && strings.HasPrefix(fields[0], "@") {
 			fields = fields[1:]
 		}
-		if len(fields) < 3 || strings.HasPrefix(fields[0], "#") || strings.HasPrefix(fields[0], "|") {
+		if len(fields) < 3 || strings.HasPrefix(fields[0], "#") ||
+			strings.HasPrefix(fields[0], "|") {
 			return
 		}
 		for name := range strings.SplitSeq(fields[0], ",") {

@@ -68,7 +68,8 @@ func (p Places) complete(ctx context.Context, word string) ([]string, cobra.Shel
 	if word != "" && err == nil && place.Remote {
 		return spaced(p.remote(ctx, place))
 	}
-	if strings.ContainsAny(word, "/~") || strings.HasPrefix(word, ".") || strings.HasPrefix(word, "-") {
+	if strings.ContainsAny(word, "/~") || strings.HasPrefix(word, ".") ||
+		strings.HasPrefix(word, "-") {
 		return p.localOnly()
 	}
 	words := p.hosts(word)
@@ -161,7 +162,9 @@ func (p Places) local(word string) (words []string) {
 // fit reports whether a name can be completed: the shells' scripts take one per line, with a
 // description after a tab.
 func fit(name string) bool {
-	return !strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 })
+	return !strings.ContainsFunc(name, func(r rune) bool {
+		return r < 0x20 || r >= 0x7f && r < 0xa0
+	})
 }
 
 // remote returns the paths on a host that complete a place.
@@ -215,7 +218,8 @@ func (p Places) list(client *usftp.Client, dir, prefix, head string,
 			break // use what has arrived
 		}
 		name := f.BaseName()
-		if strings.HasPrefix(name, prefix) && fit(name) && (prefix != "" || !strings.HasPrefix(name, ".")) {
+		if strings.HasPrefix(name, prefix) && fit(name) && (prefix != "" ||
+			!strings.HasPrefix(name, ".")) {
 			found = append(found, match{f, name})
 		}
 		if len(found) == mostHosts {

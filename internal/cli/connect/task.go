@@ -21,7 +21,8 @@ type Task struct {
 	Code   int // of the first failure
 }
 
-func NewTask(ctx context.Context, a *ui.App, config pool.ConnectConfig, report report.Reporter) *Task {
+func NewTask(ctx context.Context, a *ui.App, config pool.ConnectConfig,
+	report report.Reporter) *Task {
 	return &Task{App: a, Ctx: ctx, Hosts: newHosts(config, a.Turn), Report: report}
 }
 

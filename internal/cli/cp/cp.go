@@ -60,7 +60,8 @@ func Command(a *ui.App) *cobra.Command {
 	return cmd
 }
 
-func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, target connect.Place) error {
+func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
+	target connect.Place) error {
 	c, finish, err := flags.copier(ctx, a, sources, target,
 		func(r report.Reporter) report.Reporter { return r })
 	if err != nil {
@@ -81,7 +82,8 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, 
 
 // copier returns a Copier as the flags say, with a report that may go through another one. finish
 // completes the lists and the report.
-func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place, target connect.Place,
+func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
+	target connect.Place,
 	through func(report.Reporter) report.Reporter) (c *Copier, finish func(), err error) {
 	hosts := f.Config(a, &f.Report)
 	hosts.Helper = f.delta.Helper()
@@ -136,7 +138,8 @@ func (c *Copier) askAhead(sources []connect.Place, target connect.Place) {
 	}
 	name := p.Path()
 	switch {
-	case strings.HasPrefix(p.Target.Path, "~"), !target.Remote && strings.ContainsAny(p.Target.Path, `*?[\`): // not the first requests
+	case strings.HasPrefix(p.Target.Path, "~"), !target.Remote && strings.ContainsAny(p.Target.Path,
+		`*?[\`): // not the first requests
 	case target.Remote && name == "":
 		c.Hosts.Config.Look = "."
 	case target.Remote, c.tree != nil:
@@ -207,7 +210,8 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 	}
 	several := len(sources) > 1 || len(files) > 1
 	if several && c.options.NoTargetDirectory {
-		c.Fail(fmt.Errorf("cannot copy several files to %s: -T makes it the copy of one", target.Typed))
+		c.Fail(fmt.Errorf("cannot copy several files to %s: -T makes it the copy of one",
+			target.Typed))
 		return
 	}
 	if several && len(files) > 0 && !target.Stream {
@@ -253,7 +257,8 @@ type file struct {
 
 // copyFile copies one source. The copy's own events report the result.
 func (c *Copier) copyFile(f file, target connect.Place, several bool) {
-	if f.name != "" && !target.Stream && !c.options.NoTargetDirectory && (several || c.wantDirectory(target) == nil) {
+	if f.name != "" && !target.Stream && !c.options.NoTargetDirectory && (several ||
+		c.wantDirectory(target) == nil) {
 		target.Typed = filepath.Join(target.Typed, f.name)
 		target.Target.Path = path.Join(target.Target.Path, f.name)
 		several = false

@@ -44,10 +44,13 @@ func (c *flags) register(f *pflag.FlagSet) {
 func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories and everything in them")
-	f.BoolVarP(&c.exactly, "no-target-directory", "T", false, "DST is the copy itself, even if it is a directory: with -r, merge with it instead of copying into it")
-	f.StringVar(&c.Links, "links", "preserve", "with -r: `how` to treat symbolic links: preserve, follow or skip")
+	f.BoolVarP(&c.exactly, "no-target-directory", "T", false,
+		"DST is the copy itself, even if it is a directory: with -r, merge with it instead of copying into it")
+	f.StringVar(&c.Links, "links", "preserve",
+		"with -r: `how` to treat symbolic links: preserve, follow or skip")
 	opt.Values(f, "links", "preserve", "follow", "skip")
-	f.StringArrayVar(&c.Exclude, "exclude", nil, "with -r: skip what matches `pattern`, and everything below it; may be repeated")
+	f.StringArrayVar(&c.Exclude, "exclude", nil,
+		"with -r: skip what matches `pattern`, and everything below it; may be repeated")
 	f.StringArrayVar(&c.Include, "include", nil,
 		"with -r: copy only files that match `pattern`; may be repeated")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
@@ -57,24 +60,31 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	c.RegisterBounds(f)
 	f.BoolVarP(&c.Compress, "compress", "C", false,
 		"compress (with --ssh only: our own SSH does not compress)")
-	f.BoolVar(&c.resume, "resume", false, "continue an interrupted copy, from data that is proved to be the same; with -r, skip files whose copy has the same size and time")
-	f.BoolVar(&c.verify, "verify", false, "before renaming, compare what was stored with the source, by the host's hash or by reading it back")
+	f.BoolVar(&c.resume, "resume", false,
+		"continue an interrupted copy, from data that is proved to be the same; with -r, skip files whose copy has the same size and time")
+	f.BoolVar(&c.verify, "verify", false,
+		"before renaming, compare what was stored with the source, by the host's hash or by reading it back")
 	c.hashes.register(f)
-	f.BoolVar(&c.owners, "owners", false, "keep owner and group, by number; fail if that is refused")
+	f.BoolVar(&c.owners, "owners", false,
+		"keep owner and group, by number; fail if that is refused")
 	c.delta.RegisterOptional(f)
-	f.BoolVar(&c.sparse, "sparse", false, "turn blocks of zeros into holes in local files; holes in local sources are always kept")
+	f.BoolVar(&c.sparse, "sparse", false,
+		"turn blocks of zeros into holes in local files; holes in local sources are always kept")
 	f.BoolVar(&c.inplace, "inplace", false,
 		"write to the target itself instead of renaming a temporary file")
 	f.BoolVar(&c.atomic, "atomic", false, "fail if the target can only be written in place")
 	f.BoolVar(&c.fsync, "fsync", false,
 		"flush data to the target's disk before renaming")
 	c.hosts.Register(f)
-	f.DurationVar(&c.patience, "patience", transfer.DefaultPatience, "with --hosts and a stream as the source: give up a host once the others have waited this `time` for it")
+	f.DurationVar(&c.patience, "patience", transfer.DefaultPatience,
+		"with --hosts and a stream as the source: give up a host once the others have waited this `time` for it")
 	c.Report.Register(f)
-	f.BoolVarP(&c.through, "through", "3", false, "copy between two hosts through this machine, which is always done; names with a colon are then remote even if such a local file exists")
+	f.BoolVarP(&c.through, "through", "3", false,
+		"copy between two hosts through this machine, which is always done; names with a colon are then remote even if such a local file exists")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false,
 		"ignored, like -s; see docs/coming-from-scp.md")
-	f.VarP(&c.Tuning, "tune", "X", "`what`=n: with nrequests, at most n requests in flight for a file; with buffer, at most n bytes in a request (default: what link and server allow)")
+	f.VarP(&c.Tuning, "tune", "X",
+		"`what`=n: with nrequests, at most n requests in flight for a file; with buffer, at most n bytes in a request (default: what link and server allow)")
 	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
 		"refused: data between hosts passes through this machine (-3)")
 	f.BoolVarP(&c.legacy, "scp", "O", false,

@@ -18,10 +18,13 @@ type hashFlags struct {
 }
 
 func (h *hashFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&h.hash, "hash", "", "hash each file with `algorithm` sha256 or blake3 while it passes; --json and -v print the hash (default sha256 with either of the next two)")
+	f.StringVar(&h.hash, "hash", "",
+		"hash each file with `algorithm` sha256 or blake3 while it passes; --json and -v print the hash (default sha256 with either of the next two)")
 	opt.Values(f, "hash", "sha256", "blake3")
-	f.StringVar(&h.manifest, "manifest", "", "write the hashes of what was copied to `file`, as sha256sum (or b3sum) does, with paths relative to the target directory")
-	f.StringVar(&h.checkManifest, "check-manifest", "", "before renaming, compare files with the list in `file`; those that differ, or are listed and were not copied, fail")
+	f.StringVar(&h.manifest, "manifest", "",
+		"write the hashes of what was copied to `file`, as sha256sum (or b3sum) does, with paths relative to the target directory")
+	f.StringVar(&h.checkManifest, "check-manifest", "",
+		"before renaming, compare files with the list in `file`; those that differ, or are listed and were not copied, fail")
 }
 
 func (h *hashFlags) check(dryRun bool) error {
@@ -67,7 +70,8 @@ func (h *hashFlags) open() (l lists, err error) {
 	if h.manifest != "" {
 		if l.manifest, err = checksum.Create(h.manifest); err != nil {
 			l.close()
-			return l, fmt.Errorf("cannot write the list of hashes %s: %s", h.manifest, ui.ReasonOf(err))
+			return l, fmt.Errorf("cannot write the list of hashes %s: %s", h.manifest,
+				ui.ReasonOf(err))
 		}
 	}
 	return l, nil

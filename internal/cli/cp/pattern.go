@@ -52,8 +52,9 @@ func (c *Copier) expand(s connect.Place) ([]file, error) {
 	names, err := pattern.ExpandReadable(c.Ctx, host.Client, typedPattern, s.Target.Path,
 		func(name, why string) {
 			if c.options.Events != nil {
-				c.options.Events(transfer.Event{Kind: transfer.Skipped, Time: time.Now(), Message: why,
-					Route: transfer.Route{SourceHost: host.Name, Source: name}})
+				c.options.Events(transfer.Event{Kind: transfer.Skipped, Time: time.Now(),
+					Message: why,
+					Route:   transfer.Route{SourceHost: host.Name, Source: name}})
 			}
 		})
 	if err != nil {

@@ -135,7 +135,8 @@ func (d *demoRun) round(name string, files int, size int64) error {
 }
 
 // way copies in one direction and checks what has arrived in the directory.
-func (d *demoRun) way(name, what string, sources []connect.Place, target connect.Place, sums map[string][]byte,
+func (d *demoRun) way(name, what string, sources []connect.Place, target connect.Place,
+	sums map[string][]byte,
 	arrived string) error {
 	d.report.bytes = 0
 	began := time.Now()

@@ -27,9 +27,11 @@ SFTP cannot move between file systems: copy with usftp cp -r and remove with usf
 		least: 2, acts: true, literal: lastLiteral, oneHost: true,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&force, "force", "f", false, "do not ask (the default)")
-			f.BoolVarP(&o.Interactive, "interactive", "i", false, "ask before replacing an existing file")
+			f.BoolVarP(&o.Interactive, "interactive", "i", false,
+				"ask before replacing an existing file")
 			f.BoolVarP(&o.NoClobber, "no-clobber", "n", false, "do not replace an existing file")
-			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false, "treat DST as the new name, even if it is a directory")
+			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false,
+				"treat DST as the new name, even if it is a directory")
 		},
 		run: func(ctx context.Context, env *verb.Env, names []string) error {
 			o.Interactive = o.Interactive && !force
@@ -47,7 +49,8 @@ func makeDirectory() *spec {
 		least:    1, acts: true, literal: allLiteral, directories: true,
 		again: func() (ok, changes bool) { return o.Parents, true },
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Parents, "parents", "p", false, "make missing parents too; existing directories are no error")
+			f.BoolVarP(&o.Parents, "parents", "p", false,
+				"make missing parents too; existing directories are no error")
 			f.StringVarP(&o.Mode, "mode", "m", "", "set this `mode`, as chmod does")
 		},
 		take: func(f *pflag.FlagSet, args []string) (_ []string, err error) {
@@ -56,9 +59,7 @@ func makeDirectory() *spec {
 			}
 			return args, err
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.MakeDirectory(ctx, env, o, names)
-		},
+		run: with(verb.MakeDirectory, &o),
 	}
 }
 
@@ -72,9 +73,7 @@ func removeDirectory() *spec {
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Parents, "parents", "p", false, "remove the parents named in PATH too")
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.RemoveDirectory(ctx, env, o, names)
-		},
+		run: with(verb.RemoveDirectory, &o),
 	}
 }
 
@@ -92,14 +91,15 @@ that offers hardlink@openssh.com.`,
   usftp ln host:a host:b`,
 		least: 2, acts: true, literal: allLiteral, oneHost: true,
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Symbolic, "symbolic", "s", false, "make symbolic links instead of hard links")
+			f.BoolVarP(&o.Symbolic, "symbolic", "s", false,
+				"make symbolic links instead of hard links")
 			f.BoolVarP(&o.Force, "force", "f", false, "replace an existing LINK")
-			f.BoolVarP(&o.NoFollow, "no-dereference", "n", false, "if LINK is a symbolic link to a directory, treat it as a file")
-			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false, "treat LINK as a file, even if it is a directory")
+			f.BoolVarP(&o.NoFollow, "no-dereference", "n", false,
+				"if LINK is a symbolic link to a directory, treat it as a file")
+			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false,
+				"treat LINK as a file, even if it is a directory")
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.Link(ctx, env, o, names)
-		},
+		run: with(verb.Link, &o),
 	}
 	// With -s a target without a host is text; only its host is taken from the link's.
 	s.place = func(arg string, last bool) (connect.Place, error) {
@@ -108,7 +108,8 @@ that offers hardlink@openssh.com.`,
 			if arg == "" {
 				return p, errors.New("empty operand")
 			}
-			return connect.Place{Typed: arg, Remote: true, Target: dial.Target{Host: anyHost, Path: arg}}, nil
+			return connect.Place{Typed: arg, Remote: true, Target: dial.Target{Host: anyHost,
+				Path: arg}}, nil
 		}
 		return p, err
 	}
@@ -127,9 +128,12 @@ A symbolic link given as an operand is followed; those below a directory are lef
 Put "--" in front of a MODE that begins with "-".`,
 		examples: `  usftp chmod 640 host:secret.txt
   usftp chmod -R u+rwX,go= host:private`,
-		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) { return verb.Settles(o.Mode), true },
+		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) {
+			return verb.Settles(o.Mode), true
+		},
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Recursive, "recursive", "R", false, "change directories and everything below them")
+			f.BoolVarP(&o.Recursive, "recursive", "R", false,
+				"change directories and everything below them")
 		},
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			if len(args) < 2 {
@@ -138,9 +142,7 @@ Put "--" in front of a MODE that begins with "-".`,
 			o.Mode = args[0]
 			return args[1:], verb.CheckMode(o.Mode)
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.ChangeMode(ctx, env, o, names)
-		},
+		run: with(verb.ChangeMode, &o),
 	}
 }
 
@@ -160,8 +162,10 @@ translate, use numbers.`,
   usftp chown -R 1000:1000 host:/srv/data`,
 		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) { return true, true },
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Recursive, "recursive", "R", false, "change directories and everything below them")
-			f.BoolVarP(&o.NoFollow, "no-dereference", "h", false, "change links given as operands, not what they point to")
+			f.BoolVarP(&o.Recursive, "recursive", "R", false,
+				"change directories and everything below them")
+			f.BoolVarP(&o.NoFollow, "no-dereference", "h", false,
+				"change links given as operands, not what they point to")
 		},
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			if len(args) < 2 {
@@ -170,9 +174,7 @@ translate, use numbers.`,
 			o.Owner = args[0]
 			return args[1:], nil
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.ChangeOwner(ctx, env, o, names)
-		},
+		run: with(verb.ChangeOwner, &o),
 	}
 }
 
@@ -191,8 +193,10 @@ SFTP cannot have the server use its own.`,
 			f.BoolVarP(&o.NoCreate, "no-create", "c", false, "do not create files")
 			f.BoolVarP(&o.Access, "access", "a", false, "set only the access time")
 			f.BoolVarP(&o.Modify, "modify", "m", false, "set only the modification time")
-			f.StringVarP(&date, "date", "d", "", "use this `time` instead of now: 2026-01-31, 2026-01-31 12:00:00, RFC 3339 or @seconds")
-			f.StringVarP(&stamp, "stamp", "t", "", "use this time instead of now: `[[CC]YY]MMDDhhmm[.ss]`")
+			f.StringVarP(&date, "date", "d", "",
+				"use this `time` instead of now: 2026-01-31, 2026-01-31 12:00:00, RFC 3339 or @seconds")
+			f.StringVarP(&stamp, "stamp", "t", "",
+				"use this time instead of now: `[[CC]YY]MMDDhhmm[.ss]`")
 		},
 		take: func(_ *pflag.FlagSet, args []string) (_ []string, err error) {
 			switch {
@@ -205,8 +209,6 @@ SFTP cannot have the server use its own.`,
 			}
 			return args, err
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.Touch(ctx, env, o, names)
-		},
+		run: with(verb.Touch, &o),
 	}
 }

@@ -82,6 +82,14 @@ type spec struct {
 	run func(ctx context.Context, env *verb.Env, names []string) error
 }
 
+// with returns a run that calls a verb with its options.
+func with[O any](do func(context.Context, *verb.Env, O, []string) error,
+	o *O) func(context.Context, *verb.Env, []string) error {
+	return func(ctx context.Context, env *verb.Env, names []string) error {
+		return do(ctx, env, *o, names)
+	}
+}
+
 // literals selects operands that are not patterns, since they name something to be created.
 type literals int
 
@@ -123,7 +131,8 @@ func newCommand(a *ui.App, make func() *spec) (*command, *cobra.Command) {
 		return c.wrongUsage(cmd.Parent().FlagErrorFunc()(cmd, err))
 	})
 	c.name = cmd.Name()
-	cmd.ValidArgsFunction = complete.Places{Connect: &c.flags.Connect, Directories: s.directories}.Operands(s.lead)
+	cmd.ValidArgsFunction = complete.Places{Connect: &c.flags.Connect,
+		Directories: s.directories}.Operands(s.lead)
 	if s.rawArguments {
 		cmd.ValidArgsFunction = c.completeFind
 	}
@@ -240,7 +249,8 @@ func (c *command) parse(args []string) ([]*group, error) {
 		groups = groups[1:]
 	}
 	if c.oneHost && len(groups) > 1 {
-		return nil, fmt.Errorf("%s works on one host at a time; usftp cp copies between hosts", c.name)
+		return nil, fmt.Errorf("%s works on one host at a time; usftp cp copies between hosts",
+			c.name)
 	}
 	return groups, nil
 }
@@ -303,7 +313,8 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 
 // env returns the environment for the verb.
 func (c *command) env(t *connect.Task, on pool.Host, host dial.Target) *verb.Env {
-	env := &verb.Env{Client: on.Client, Host: host.UserHost(), Out: c.app.Out, Say: c.app.Console.Say,
+	env := &verb.Env{Client: on.Client, Host: host.UserHost(), Out: c.app.Out,
+		Say: c.app.Console.Say,
 		Ask: asker(c.app), JSON: c.flags.JSON, Verbose: c.acts && c.flags.Verbose > 0}
 	env.Renew = c.renewing(t, on)
 	if ui.IsTerminal(c.app.Stdout) && !c.flags.JSON {
@@ -317,13 +328,16 @@ func (c *command) env(t *connect.Task, on pool.Host, host dial.Target) *verb.Env
 }
 
 // renewing has an Env replace its connection.
-func (c *command) renewing(t *connect.Task, on pool.Host) func(err error, progress bool) *usftp.Client {
+func (c *command) renewing(t *connect.Task, on pool.Host) func(err error,
+	progress bool) *usftp.Client {
 	conn := pool.NewConn(t.Ctx, on, c.flags.Retry())
 	return func(err error, progress bool) *usftp.Client {
 		if progress {
 			conn.Arrived()
 		}
-		if !conn.Renew(conn.Host().Client, err, func(a pool.Attempt) { c.app.Console.Say(a.Message) }) {
+		if !conn.Renew(conn.Host().Client, err, func(a pool.Attempt) {
+			c.app.Console.Say(a.Message)
+		}) {
 			return nil
 		}
 		return conn.Host().Client

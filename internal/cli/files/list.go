@@ -27,20 +27,27 @@ plus the number of a signal that ended it.`,
 		usageCode: 2, least: 1,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Long, "long", "l", false, "print mode, owner, size and time of each file")
-			f.BoolVarP(&o.All, "all", "a", false, "list names that begin with a dot too, and . and ..")
-			f.BoolVarP(&o.AlmostAll, "almost-all", "A", false, "list names that begin with a dot too, but not . and ..")
+			f.BoolVarP(&o.All, "all", "a", false,
+				"list names that begin with a dot too, and . and ..")
+			f.BoolVarP(&o.AlmostAll, "almost-all", "A", false,
+				"list names that begin with a dot too, but not . and ..")
 			f.BoolVarP(&o.Recursive, "recursive", "R", false, "list subdirectories recursively")
 			f.BoolVarP(&o.Human, "human-readable", "h", false, "with -l, print sizes such as 1.5M")
 			f.BoolVarP(&byTime, "time", "t", false, "sort by time, newest first")
 			f.BoolVarP(&bySize, "size", "S", false, "sort by size, largest first")
 			f.BoolVarP(&unsorted, "unsorted", "U", false, "do not sort")
 			f.BoolVarP(&o.Reverse, "reverse", "r", false, "reverse the order")
-			f.BoolVarP(&o.Directory, "directory", "d", false, "list directories themselves, not their contents")
-			f.BoolVarP(&o.Numeric, "numeric-uid-gid", "n", false, "like -l, with numeric user and group IDs")
-			f.BoolVarP(&o.Classify, "classify", "F", false, "append one of */=@| to names, depending on their type")
+			f.BoolVarP(&o.Directory, "directory", "d", false,
+				"list directories themselves, not their contents")
+			f.BoolVarP(&o.Numeric, "numeric-uid-gid", "n", false,
+				"like -l, with numeric user and group IDs")
+			f.BoolVarP(&o.Classify, "classify", "F", false,
+				"append one of */=@| to names, depending on their type")
 			f.BoolVarP(&o.Slash, "slash", "p", false, "append / to directories")
-			f.BoolVarP(&one, "one", "1", false, "list one name per line; the default unless standard output is a terminal")
-			f.BoolVarP(&columns, "columns", "C", false, "list names in columns; the default on a terminal")
+			f.BoolVarP(&one, "one", "1", false,
+				"list one name per line; the default unless standard output is a terminal")
+			f.BoolVarP(&columns, "columns", "C", false,
+				"list names in columns; the default on a terminal")
 			f.StringVar(&color, "color", "auto", "colour names: `when` is always, auto or never")
 			f.Lookup("color").NoOptDefVal = "always"
 			opt.Values(f, "color", "always", "auto", "never")

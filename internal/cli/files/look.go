@@ -1,7 +1,6 @@
 package files
 
 import (
-	"context"
 	"errors"
 
 	"github.com/spf13/pflag"
@@ -24,8 +23,10 @@ knows %n %N %s %a %A %f %F %u %g %U %G %x %X %y %Y and %%; stat's other letters 
 		least: 1,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Follow, "dereference", "L", false, "follow symbolic links")
-			f.StringVarP(&o.Format, "format", "c", "", "print in this `format`, with a line break after each file")
-			f.StringVar(&printf, "printf", "", "like -c, with escapes in `format` such as \\n, and no line break after each file")
+			f.StringVarP(&o.Format, "format", "c", "",
+				"print in this `format`, with a line break after each file")
+			f.StringVar(&printf, "printf", "",
+				"like -c, with escapes in `format` such as \\n, and no line break after each file")
 		},
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			if printf != "" {
@@ -36,9 +37,7 @@ knows %n %N %s %a %A %f %F %u %g %U %G %x %X %y %Y and %%; stat's other letters 
 			}
 			return args, nil
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.Status(ctx, env, o, names)
-		},
+		run: with(verb.Status, &o),
 	}
 }
 
@@ -55,9 +54,7 @@ neither the device nor the mount point: the host and the operand are printed ins
 			f.BoolVarP(&o.Human, "human-readable", "h", false, "print sizes such as 1.5G")
 			f.BoolVarP(&o.Inodes, "inodes", "i", false, "print numbers of inodes instead of space")
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.Space(ctx, env, o, names)
-		},
+		run: with(verb.Space, &o),
 	}
 }
 
@@ -79,8 +76,10 @@ has no inode numbers, so a file with several names counts once for each.`,
 			f.BoolVarP(&o.All, "all", "a", false, "print files too, not only directories")
 			f.BoolVarP(&o.Bytes, "bytes", "b", false, "print sizes in bytes")
 			f.BoolVarP(&o.Total, "total", "c", false, "print a grand total at the end")
-			f.Bool("apparent-size", false, "accepted for compatibility with du; usftp always\nprints apparent sizes")
-			f.IntVarP(&o.Depth, "max-depth", "d", -1, "print only what is at most `n` levels below an operand")
+			f.Bool("apparent-size", false,
+				"accepted for compatibility with du; usftp always\nprints apparent sizes")
+			f.IntVarP(&o.Depth, "max-depth", "d", -1,
+				"print only what is at most `n` levels below an operand")
 		},
 		take: func(f *pflag.FlagSet, args []string) ([]string, error) {
 			switch {
@@ -93,8 +92,6 @@ has no inode numbers, so a file with several names counts once for each.`,
 			}
 			return args, nil
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.DiskUsage(ctx, env, o, names)
-		},
+		run: with(verb.DiskUsage, &o),
 	}
 }

@@ -58,6 +58,7 @@ func (c *command) checkEach(cmd *cobra.Command, operands []string) error {
 	if err := hosts.CheckOperands(operands); err != nil {
 		return err
 	}
-	_, err := c.parse(hosts.Host{Label: "host", Target: dial.Target{Host: "host"}}.Operands(operands))
+	_, err := c.parse(hosts.Host{Label: "host", Target: dial.Target{Host: "host"}}.Operands(
+		operands))
 	return err
 }

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -29,9 +28,7 @@ With --json, each line of text is an object; "base64" has those that are not UTF
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Number, "number", "n", false, "number all output lines")
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.Concatenate(ctx, env, o, names)
-		},
+		run: with(verb.Concatenate, &o),
 	}
 }
 
@@ -90,9 +87,7 @@ in pieces of 32 KiB and more. "-5" is short for "-n 5".
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			return args, n.set(&o, "-", "+")
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.Head(ctx, env, o, names)
-		},
+		run: with(verb.Head, &o),
 	}
 }
 
@@ -115,10 +110,15 @@ time and owner, and cannot see that a file is another one if these are the same.
   usftp tail -n 100 'host:logs/*.log'`,
 		least: 1,
 		register: func(f *pflag.FlagSet) {
-			n.register(f, &o.HeadOptions, "print the last `n` lines (default 10); with -n +K, those from line K on", "print the last `n` bytes; with -c +K, those from byte K on")
-			f.BoolVarP(&o.Follow, "follow", "f", false, "go on and print what is appended to the files")
-			f.BoolVarP(&o.Retry, "follow-name", "F", false, "like -f, and open a file again if it is rotated or missing for a while")
-			f.Float64VarP(&seconds, "sleep-interval", "s", 1, "with -f, wait this many `seconds` between looks at the files")
+			n.register(f, &o.HeadOptions,
+				"print the last `n` lines (default 10); with -n +K, those from line K on",
+				"print the last `n` bytes; with -c +K, those from byte K on")
+			f.BoolVarP(&o.Follow, "follow", "f", false,
+				"go on and print what is appended to the files")
+			f.BoolVarP(&o.Retry, "follow-name", "F", false,
+				"like -f, and open a file again if it is rotated or missing for a while")
+			f.Float64VarP(&seconds, "sleep-interval", "s", 1,
+				"with -f, wait this many `seconds` between looks at the files")
 		},
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			if !(seconds >= 0.01 && seconds < 1e6) {
@@ -127,9 +127,7 @@ time and owner, and cannot see that a file is another one if these are the same.
 			o.Interval = time.Duration(seconds * float64(time.Second))
 			return args, n.set(&o.HeadOptions, "+", "-")
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			return verb.Tail(ctx, env, o, names)
-		},
+		run: with(verb.Tail, &o),
 	}
 }
 

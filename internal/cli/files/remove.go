@@ -20,10 +20,12 @@ func remove() *spec {
 		again: func() (ok, changes bool) { return !o.Interactive, true },
 		none:  func() bool { return o.Force },
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&o.Recursive, "recursive", "r", false, "remove directories and their contents; -R is the same")
+			f.BoolVarP(&o.Recursive, "recursive", "r", false,
+				"remove directories and their contents; -R is the same")
 			f.BoolVarP(&upper, "R", "R", false, "")
 			f.Lookup("R").Hidden = true
-			f.BoolVarP(&o.Force, "force", "f", false, "ignore files that do not exist, and never ask")
+			f.BoolVarP(&o.Force, "force", "f", false,
+				"ignore files that do not exist, and never ask")
 			f.BoolVarP(&o.Interactive, "interactive", "i", false, "ask before each removal")
 			f.BoolVarP(&o.Directories, "dir", "d", false, "remove empty directories")
 		},

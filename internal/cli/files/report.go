@@ -3,7 +3,6 @@ package files
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"io"
 	"strings"
 
@@ -18,13 +17,13 @@ func (r *reporter) Event(transfer.Event) {}
 func (r *reporter) Failed(err error) {
 	r.app.Console.Say(err.Error())
 	if r.flags.JSON {
-		line, _ := json.Marshal(struct {
+		line, _ := ui.JSON(struct {
 			Version int    `json:"v"`
 			Kind    string `json:"kind"`
 			Host    string `json:"host,omitempty"`
 			Message string `json:"message"`
 		}{1, "error", r.host, err.Error()})
-		r.app.Out.Write(append(ui.EscapeC1(line), '\n'))
+		r.app.Out.Write(line)
 	}
 }
 

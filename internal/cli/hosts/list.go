@@ -30,7 +30,8 @@ type Flags struct {
 
 // Register adds the flags to a verb's.
 func (f *Flags) Register(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&f.list, "hosts", nil, "run on each host of `list`, separated by commas; operands that begin with a colon are paths on each (:dir); may be repeated")
+	fs.StringSliceVar(&f.list, "hosts", nil,
+		"run on each host of `list`, separated by commas; operands that begin with a colon are paths on each (:dir); may be repeated")
 	fs.StringVar(&f.file, "hosts-file", "",
 		"like --hosts, with the hosts in `file`, one to a line; # begins a comment")
 	fs.IntVar(&f.parallel, "parallel", 32, "with --hosts: work on at most `n` hosts at once")
@@ -109,9 +110,11 @@ func Direction(operands []string) (download bool, err error) {
 	_, up := Path(operands[last])
 	switch {
 	case each == 0:
-		return false, errors.New("--hosts needs a path on each host, which begins with a colon: FILE :dir, or :file DIR")
+		return false, errors.New(
+			"--hosts needs a path on each host, which begins with a colon: FILE :dir, or :file DIR")
 	case up && each != 1 && each != last+1, !up && each != last:
-		return false, errors.New("with --hosts, either all sources are paths on each host (:file) or none is")
+		return false, errors.New(
+			"with --hosts, either all sources are paths on each host (:file) or none is")
 	}
 	return !up, nil
 }

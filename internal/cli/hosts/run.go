@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -193,7 +192,8 @@ func (r *Run) finish(results []Result, elapsed time.Duration) error {
 	total.Code, total.Failed, total.Time = code, len(failed), time.Now()
 	if r.report.JSON {
 		r.print(total)
-	} else if r.report.Verbose > 0 || !r.report.Quiet && (r.app.Console.Terminal() && total.Files > 0 || code != ui.ExitOK) {
+	} else if r.report.Verbose > 0 ||
+		!r.report.Quiet && (r.app.Console.Terminal() && total.Files > 0 || code != ui.ExitOK) {
 		fmt.Fprint(r.app.Console, r.table(results, total))
 	}
 	if code == ui.ExitOK {
@@ -232,10 +232,10 @@ type totalLine struct {
 }
 
 func (r *Run) print(line any) {
-	text, err := json.Marshal(line)
+	text, err := ui.JSON(line)
 	if err != nil { // cannot happen with our lines
 		r.app.Console.Say("a line cannot be written as JSON: " + err.Error())
 		return
 	}
-	r.app.Out.Write(append(ui.EscapeC1(text), '\n'))
+	r.app.Out.Write(text)
 }

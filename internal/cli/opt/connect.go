@@ -63,8 +63,10 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 	f.IntVar(&c.connections, "connections", 0,
 		"use at most `n` connections to a host (default 8, or 1 if each login asks for something)")
 	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
-	f.Var(&c.buffer, "buffer", "keep at most `size` bytes of large files in flight over all connections, such as 32MiB (default: what the links need)")
-	f.IntVar(&c.retries, "retries", 5, "reconnect up to `n` times in a row without progress, and continue; not if a login asks for something")
+	f.Var(&c.buffer, "buffer",
+		"keep at most `size` bytes of large files in flight over all connections, such as 32MiB (default: what the links need)")
+	f.IntVar(&c.retries, "retries", 5,
+		"reconnect up to `n` times in a row without progress, and continue; not if a login asks for something")
 	f.DurationVar(&c.retryFor, "retry-for", 15*time.Minute,
 		"reconnect for up to this `time` without progress")
 }
@@ -128,8 +130,10 @@ var ciphers = []string{"aes128-gcm@openssh.com", "aes256-gcm@openssh.com",
 
 var optionWords = []string{"AddressFamily=", "BatchMode=", "BindAddress=", "BindInterface=",
 	"CertificateFile=", "Ciphers=", "Compression=", "ConnectTimeout=", "ConnectionAttempts=",
-	"ControlMaster=", "ControlPath=", "GlobalKnownHostsFile=", "HostKeyAlgorithms=", "HostKeyAlias=",
-	"HostName=", "IdentitiesOnly=", "IdentityAgent=", "IdentityFile=", "KbdInteractiveAuthentication=",
+	"ControlMaster=", "ControlPath=", "GlobalKnownHostsFile=", "HostKeyAlgorithms=",
+	"HostKeyAlias=",
+	"HostName=", "IdentitiesOnly=", "IdentityAgent=", "IdentityFile=",
+	"KbdInteractiveAuthentication=",
 	"KexAlgorithms=", "LogLevel=", "MACs=", "NumberOfPasswordPrompts=", "PasswordAuthentication=",
 	"Port=", "PreferredAuthentications=", "ProxyCommand=", "ProxyJump=", "PubkeyAuthentication=",
 	"ServerAliveCountMax=", "ServerAliveInterval=", "StrictHostKeyChecking=", "TCPKeepAlive=",
@@ -245,7 +249,8 @@ func (c *Connect) dialConfig(a *ui.App, report *Report) *dial.Config {
 // silentConfig returns how to make connections without a person.
 func (c *Connect) silentConfig() *dial.Config {
 	config := &dial.Config{
-		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options, Port: c.port, Ciphers: c.cipher,
+		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options,
+		Port: c.port, Ciphers: c.cipher,
 		SSH: c.ssh, Server: c.server,
 	}
 	if os.Getenv("USFTP_REMEMBER_LOGINS") != "no" {

@@ -14,19 +14,22 @@ type Delta struct {
 
 // Register adds the flags of a command that sends differences by default.
 func (d *Delta) Register(f *pflag.FlagSet) {
-	f.BoolVarP(&d.whole, "whole-file", "W", false, "send large files whole, even if DST has an older version of which only parts have changed")
+	f.BoolVarP(&d.whole, "whole-file", "W", false,
+		"send large files whole, even if DST has an older version of which only parts have changed")
 	d.register(f)
 }
 
 // RegisterOptional adds the flags of a command that sends differences only on request.
 func (d *Delta) RegisterOptional(f *pflag.FlagSet) {
 	d.optional = true
-	f.BoolVar(&d.on, "delta", false, "where DST is a large file already, send only what has changed, if the host can do its part and that is faster")
+	f.BoolVar(&d.on, "delta", false,
+		"where DST is a large file already, send only what has changed, if the host can do its part and that is faster")
 	d.register(f)
 }
 
 func (d *Delta) register(f *pflag.FlagSet) {
-	f.BoolVar(&d.noHelper, "no-helper", false, "never run usftp on the host; if the host has another server, files are then copied whole")
+	f.BoolVar(&d.noHelper, "no-helper", false,
+		"never run usftp on the host; if the host has another server, files are then copied whole")
 }
 
 // Mode returns how files are copied.

@@ -34,7 +34,8 @@ func ExpandReadable(ctx context.Context, client *usftp.Client, pattern, literal 
 				kept = append(kept, name)
 				continue
 			}
-			skipped(name, "it is "+specialKind(info.Mode())+", and not read; name it to read from it")
+			skipped(name, "it is "+specialKind(info.Mode())+
+				", and not read; name it to read from it")
 		}
 	}
 	return kept, nil

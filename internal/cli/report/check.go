@@ -18,7 +18,8 @@ func NewCheck(a *ui.App, flags *opt.Report, list string, strict bool) Reporter {
 		w.checking = true
 		return w
 	}
-	c := &checker{Person: *newPerson(a, flags, Look{Recursive: true}), list: list, strict: strict, out: a.Out}
+	c := &checker{Person: *newPerson(a, flags, Look{Recursive: true}), list: list, strict: strict,
+		out: a.Out}
 	if c.moving && ui.IsTerminal(a.Stdout) {
 		c.out = a.Console // otherwise it would break the progress line
 	}
@@ -83,7 +84,8 @@ func (c *checker) ended(e transfer.Event) {
 	if c.strict {
 		wrong -= t.Unlisted
 	}
-	text := fmt.Sprintf("%s: %s %s", sourceOf(e), ui.Count(t.Files, "file matches", "files match"), c.list)
+	text := fmt.Sprintf("%s: %s %s", sourceOf(e), ui.Count(t.Files, "file matches", "files match"),
+		c.list)
 	for _, part := range []struct {
 		n    int64
 		what string

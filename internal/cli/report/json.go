@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"io"
 	"sync"
 	"time"
@@ -18,18 +17,20 @@ const eventVersion = 1
 
 // An eventLine is one line of --json.
 type eventLine struct {
-	Version    int                   `json:"v"`
-	Kind       transfer.Kind         `json:"kind"`
-	Time       time.Time             `json:"time"`
-	Host       string                `json:"host"`                  // the target's, else the source's
-	SourceHost string                `json:"source_host,omitempty"` // if there are two hosts
-	Direction  string                `json:"direction"`
-	Source     string                `json:"source"`
-	Target     string                `json:"target"`
-	Size       int64                 `json:"size"`
-	Bytes      int64                 `json:"bytes"`
-	Resumed    int64                 `json:"resumed,omitempty"`
-	Reused     int64                 `json:"reused,omitempty"` // of an older file, which did not travel
+	Version int           `json:"v"`
+	Kind    transfer.Kind `json:"kind"`
+	Time    time.Time     `json:"time"`
+	// the target's, else the source's
+	Host       string `json:"host"`
+	SourceHost string `json:"source_host,omitempty"` // if there are two hosts
+	Direction  string `json:"direction"`
+	Source     string `json:"source"`
+	Target     string `json:"target"`
+	Size       int64  `json:"size"`
+	Bytes      int64  `json:"bytes"`
+	Resumed    int64  `json:"resumed,omitempty"`
+	// of an older file, which did not travel
+	Reused     int64                 `json:"reused,omitempty"`
 	Elapsed    time.Duration         `json:"elapsed_ns,omitempty"`
 	Finishing  bool                  `json:"finishing,omitempty"`
 	Checked    int64                 `json:"checked,omitempty"`
@@ -81,7 +82,9 @@ type eventWriter struct {
 	last     exitLine
 }
 
-func newEventWriter(w io.Writer, c *ui.Console) *eventWriter { return &eventWriter{w: w, console: c} }
+func newEventWriter(w io.Writer, c *ui.Console) *eventWriter {
+	return &eventWriter{w: w, console: c}
+}
 
 func (w *eventWriter) Event(e transfer.Event) {
 	switch {
@@ -142,10 +145,10 @@ func (w *eventWriter) End(code int) {
 func (w *eventWriter) write(line any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	text, err := json.Marshal(line)
+	text, err := ui.JSON(line)
 	if err != nil { // cannot happen with our events
 		w.console.Say("an event cannot be written as JSON: " + err.Error())
 		return
 	}
-	w.w.Write(append(ui.EscapeC1(text), '\n'))
+	w.w.Write(text)
 }

@@ -37,7 +37,8 @@ func newPerson(a *ui.App, flags *opt.Report, l Look) *Person {
 	p := &Person{Console: a.Console, quiet: flags.Quiet, verbose: flags.Verbose > 0,
 		recursive: l.Recursive, dryRun: l.DryRun, planned: a.Out}
 	// A progress line would break up what is shown on the same screen.
-	p.moving = a.Console.Terminal() && !flags.Quiet && !flags.NoProgress && !l.DryRun && !l.ToTerminal
+	p.moving = a.Console.Terminal() && !flags.Quiet && !flags.NoProgress && !l.DryRun &&
+		!l.ToTerminal
 	return p
 }
 
@@ -81,7 +82,8 @@ func (p *Person) Event(e transfer.Event) {
 		p.line = nil
 		if p.verbose {
 			p.Console.Say(fmt.Sprintf("copied %s to %s: %s%s in %.1f s, %s", sourceOf(e),
-				targetOf(e), ui.Amount(float64(e.Bytes)), resumedText(e.Resumed), e.Elapsed.Seconds(),
+				targetOf(e), ui.Amount(float64(e.Bytes)), resumedText(e.Resumed),
+				e.Elapsed.Seconds(),
 				ui.Rate(e.Bytes-e.Resumed, e.Elapsed)) + boundText(e.Bottleneck) + hashOf(e))
 		}
 	case transfer.Failed:

@@ -136,11 +136,15 @@ func (f *configFile) path(name string) string {
 
 func (f *configFile) settings(file *serveFile) (*settings, error) {
 	f.made = &settings{
-		metrics: file.Metrics.text, grace: time.Duration(file.Grace), logFormat: file.LogFormat.text, logLevel: slog.Level(file.LogLevel),
+		metrics: file.Metrics.text, grace: time.Duration(file.Grace),
+		logFormat: file.LogFormat.text, logLevel: slog.Level(file.LogLevel),
 		sshd: sshd.Config{
-			LoginTimeout: time.Duration(file.Limits.LoginTimeout), IdleTimeout: time.Duration(file.Limits.IdleTimeout),
-			MaxSessions: int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins), MaxLoginsEach: int(file.Limits.LoginsEachAddress),
-			DropStart: int(file.Limits.LoginsDropStart), DropRate: int(file.Limits.LoginsDropRate),
+			LoginTimeout: time.Duration(file.Limits.LoginTimeout),
+			IdleTimeout:  time.Duration(file.Limits.IdleTimeout),
+			MaxSessions:  int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins),
+			MaxLoginsEach:    int(file.Limits.LoginsEachAddress),
+			DropStart:        int(file.Limits.LoginsDropStart),
+			DropRate:         int(file.Limits.LoginsDropRate),
 			MaxLoginsKnown:   int(file.Limits.LoginsKnown),
 			LegacyAlgorithms: texts(file.LegacyAlgorithms),
 		},

@@ -51,10 +51,13 @@ const (
 // register is the table of flags.
 func (s *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringArrayVar(&s.listen, "listen", nil, "listen on `address`:port ("+defaultListen+" when not given; port 0 takes a free one, :2022 is every address of the machine); may be repeated")
+	f.StringArrayVar(&s.listen, "listen", nil, "listen on `address`:port ("+defaultListen+
+		" when not given; port 0 takes a free one, :2022 is every address of the machine); may be repeated")
 	f.StringVar(&s.user, "user", "", "the user `name` to log in with (default: your own)")
-	f.StringVar(&s.authorizedKeys, "authorized-keys", "", "accept the keys in `file`, in sshd's authorized_keys format; \"none\" makes and prints a password (default ~/.ssh/authorized_keys if it has keys, else none)")
-	f.StringArrayVar(&s.hostKeys, "host-key", nil, "use the private host key in `file`, and create it if missing; may be repeated")
+	f.StringVar(&s.authorizedKeys, "authorized-keys", "",
+		"accept the keys in `file`, in sshd's authorized_keys format; \"none\" makes and prints a password (default ~/.ssh/authorized_keys if it has keys, else none)")
+	f.StringArrayVar(&s.hostKeys, "host-key", nil,
+		"use the private host key in `file`, and create it if missing; may be repeated")
 	f.BoolVarP(&s.readOnly, "read-only", "R", false, "refuse all changes")
 	f.StringSliceVarP(&s.allow, "allow", "p", nil,
 		"allow only these `requests`, a comma-separated list")
@@ -70,12 +73,14 @@ func (s *flags) register(f *pflag.FlagSet) {
 		"when stopped, give running sessions this `time` to end")
 	f.StringVar(&s.logFormat, "log-format", "text", "log as `text` or json")
 	opt.Values(f, "log-format", "text", "json")
-	f.StringVarP(&s.logLevel, "log-level", "l", "", "log at this `level` and above: quiet, error, info (default) or debug; sftp-server's names work too")
+	f.StringVarP(&s.logLevel, "log-level", "l", "",
+		"log at this `level` and above: quiet, error, info (default) or debug; sftp-server's names work too")
 	opt.Values(f, "log-level", "quiet", "error", "info", "debug")
 	f.BoolVarP(&s.verbose, "verbose", "v", false, "like --log-level debug")
 	f.BoolVar(&s.stdio, "stdio", false,
 		"serve one client on standard input and output, as sftp-server does")
-	f.StringVarP(&s.start, "start-directory", "d", "", "with --stdio: relative paths start in `dir`; %d is the home directory, %u the user, %% a percent sign")
+	f.StringVarP(&s.start, "start-directory", "d", "",
+		"with --stdio: relative paths start in `dir`; %d is the home directory, %u the user, %% a percent sign")
 	f.BoolVarP(&s.stderr, "log-stderr", "e", false,
 		"with --stdio: log to standard error instead of nowhere")
 	f.StringVarP(&s.facility, "log-facility", "f", "", "") // syslog's facility, which is not used

@@ -95,7 +95,8 @@ func (s *site) serveMetrics() (err error) {
 		return err
 	}
 	if address, ok := m.listener.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() {
-		s.log.Warn("metrics are open to everyone who can reach the address", "address", address.String())
+		s.log.Warn("metrics are open to everyone who can reach the address", "address",
+			address.String())
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
@@ -104,8 +105,9 @@ func (s *site) serveMetrics() (err error) {
 		vm.WriteProcessMetrics(w)
 	})
 	m.server = &http.Server{
-		Handler: mux, ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		Handler: mux, ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	m.ended = make(chan struct{})
 	go func() {

@@ -22,7 +22,8 @@ func serveStdio(ctx context.Context, a *ui.App, flags *flags) error {
 	}
 	config := stdio.Config{
 		In: a.Stdin, Out: a.Stdout,
-		ReadOnly: flags.readOnly, StartDirectory: flags.start, Denied: flags.deny, Allowed: flags.allow,
+		ReadOnly: flags.readOnly, StartDirectory: flags.start, Denied: flags.deny,
+		Allowed: flags.allow,
 	}
 	if flags.umask != "" {
 		umask, err := parseUmask(flags.umask)

@@ -26,8 +26,9 @@ type flags struct {
 
 func (c *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringVarP(&c.batch, "batch-file", "b", "", "run the commands in `file` (- for standard input), "+
-		"never ask, and stop at the first that fails")
+	f.StringVarP(&c.batch, "batch-file", "b", "",
+		"run the commands in `file` (- for standard input), "+
+			"never ask, and stop at the first that fails")
 	f.BoolVarP(&c.noisy, "noisy", "N", false, "with -b: print messages too")
 	f.BoolVarP(&c.resume, "resume", "a", false, "get and put continue interrupted copies")
 	f.BoolVarP(&c.fsync, "fsync", "f", false, "get and put flush data to the target's disk")

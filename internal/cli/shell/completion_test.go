@@ -19,7 +19,8 @@ func completing() *Shell {
 	s := &Shell{session: &session{home: "/home/me", dir: "/srv"}}
 	s.listings = newListings(s.session.client)
 	for dir, names := range map[string][]string{
-		"/srv": {"a long name", "alpha", "beta/", "beta/x", "it's", ".hidden", "日本", "日月", "*star", "~tilde",
+		"/srv": {"a long name", "alpha", "beta/", "beta/x", "it's", ".hidden", "日本", "日月", "*star",
+			"~tilde",
 			"\x1b[31mred", "link/"},
 		"/srv/beta": {"one", "two/"},
 		"/home/me":  {"mine"},
@@ -103,7 +104,8 @@ func TestComplete(t *testing.T) {
 			t.Errorf("%q becomes %q and %q, want %q", typed, got, tail, want)
 		}
 		// The completed name is quoted correctly, whatever is in it.
-		if words, err := split(got, shQuoting); strings.HasSuffix(got, " ") && got != typed && err != nil {
+		if words, err := split(got, shQuoting); strings.HasSuffix(got, " ") && got != typed &&
+			err != nil {
 			t.Errorf("%q becomes %q, which is %q, %v", typed, got, textsOf(words), err)
 		}
 	}
@@ -184,8 +186,9 @@ func TestListings(t *testing.T) {
 func TestLocalName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"/etc/nginx.conf": "nginx.conf", "a b.txt": "a_b.txt", "-rf": "rf", "x\x1b[m;$(id).c": "x__m___id_.c",
-		"..": "file", ".": "file", "日本.txt": "__.txt", ".bashrc": ".bashrc",
+		"/etc/nginx.conf": "nginx.conf", "a b.txt": "a_b.txt", "-rf": "rf",
+		"x\x1b[m;$(id).c": "x__m___id_.c",
+		"..":              "file", ".": "file", "日本.txt": "__.txt", ".bashrc": ".bashrc",
 		strings.Repeat("x", 300) + ".go": "file.go", strings.Repeat(".", 10): "file",
 	} {
 		if got := localName(name); got != want {

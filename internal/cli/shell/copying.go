@@ -102,7 +102,9 @@ func (s *Shell) get(ctx context.Context, r *request) error {
 	}
 	j := s.job(r)
 	return s.copyAll(ctx, sources, copying{
-		names:  func(host pool.Host, w word) ([]string, error) { return s.readableNames(ctx, host, w) },
+		names: func(host pool.Host, w word) ([]string, error) {
+			return s.readableNames(ctx, host, w)
+		},
 		target: target,
 		isDir: func(pool.Host) (bool, error) {
 			info, err := os.Stat(target)
@@ -148,7 +150,9 @@ func (s *Shell) copy(ctx context.Context, r *request) error {
 	target := s.session.abs(s.tilde(r.args[last]))
 	j := s.job(r)
 	return s.copyAll(ctx, r.args[:last], copying{
-		names:  func(host pool.Host, w word) ([]string, error) { return s.readableNames(ctx, host, w) },
+		names: func(host pool.Host, w word) ([]string, error) {
+			return s.readableNames(ctx, host, w)
+		},
 		target: target,
 		isDir:  func(host pool.Host) (bool, error) { return isDirectory(ctx, host, target) },
 		one: func(host pool.Host, name string, _ bool) error {

@@ -108,7 +108,8 @@ func (s *Shell) editFile(ctx context.Context, name string) error {
 // name comes from the host, only harmless characters are kept.
 func localName(name string) string {
 	clean := strings.Map(func(r rune) rune {
-		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("._-", r) {
+		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) ||
+			strings.ContainsRune("._-", r) {
 			return r
 		}
 		return '_'

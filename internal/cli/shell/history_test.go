@@ -25,7 +25,8 @@ func TestHistory(t *testing.T) {
 	}
 	h, lines := open()
 	other, _ := open()
-	for _, line := range []string{"first one", "second", "second", "  secret", "", "\x1b[31mred", "third"} {
+	for _, line := range []string{"first one", "second", "second", "  secret", "", "\x1b[31mred",
+		"third"} {
 		h.add(line)
 	}
 	other.add("in another session")
@@ -34,7 +35,8 @@ func TestHistory(t *testing.T) {
 		t.Fatalf("the file: %v, %v; at first there are %q", info, err, lines)
 	}
 	h, lines = open()
-	if want := []string{"first one", "second", "third", "in another session"}; !slices.Equal(lines, want) {
+	if want := []string{"first one", "second", "third", "in another session"}; !slices.Equal(lines,
+		want) {
 		t.Errorf("kept are %q, want %q", lines, want)
 	}
 	if h.add("in another session") {

@@ -33,7 +33,8 @@ func (s *Shell) readableNames(ctx context.Context, host pool.Host, w word) ([]st
 	})
 }
 
-func (s *Shell) expand(w word, match func(typed, literal string) ([]string, error)) ([]string, error) {
+func (s *Shell) expand(w word, match func(typed, literal string) ([]string, error)) ([]string,
+	error) {
 	if !w.isPattern() {
 		return []string{s.session.abs(s.tilde(w))}, nil
 	}

@@ -17,19 +17,26 @@ func TestSplitLikeSh(t *testing.T) {
 	t.Parallel()
 	sh := opensshd.Find(t, "sh")
 	dir := t.TempDir()
-	for _, name := range []string{"a", "b", "ab", "a b", "a*b", "a?b", "[ab]", "a]b", `a\b`, `\`, "a#b", "#a",
+	for _, name := range []string{"a", "b", "ab", "a b", "a*b", "a?b", "[ab]", "a]b", `a\b`, `\`,
+		"a#b", "#a",
 		"-a", "a-c", "!", "a'b", `a"b`, ".hidden", "a!b", "^", "a^"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, line := range []string{
-		`a b`, `  a	b  `, `'a b'`, `"a b"`, `a\ b`, `a'  'b`, `"a"'b'c`, `''`, `"" a`, `a ''`, `'\'`, `'a\b'`,
-		`"a\b"`, `"a\\b"`, `"a\"b"`, `"a\'b"`, `'a"b'`, `"a'b"`, `\'a`, `\"`, `\\`, `\\\\`, `a\\b`, `"\\"`, `"\$x"`,
-		`"\` + "`" + `"`, `a#b`, `a #b c`, `#a`, `\#a`, `'#a' b`, `"#"`, `a\` + "\t" + `b`, `é日本`, `'é 日'`,
-		`a*`, `'a*'`, `a\*`, `"a*"`, `a'*'`, `a"*"*`, `a\*b`, `"a*b"`, `?`, `\?`, `a?b`, `'a?b'`, `[ab]`, `'[ab]'`,
-		`\[ab]`, `[ab\]`, `[a"b]"`, `"["ab]`, `[a`, `[`, `[]`, `[!a]`, `[\!a]`, `[a-c]`, `[a\-c]`, `a[\]]b`, `a["]"]b`,
-		`*`, `.*`, `\.*`, `a\\*`, `"\\"*`, `'\'*`, `*\\*`, `x*`, `'x'*y`, `a\]b`, `\!`, `a!b`, `!`, `a[!x]b`,
+		`a b`, `  a	b  `, `'a b'`, `"a b"`, `a\ b`, `a'  'b`, `"a"'b'c`, `''`, `"" a`, `a ''`,
+		`'\'`, `'a\b'`,
+		`"a\b"`, `"a\\b"`, `"a\"b"`, `"a\'b"`, `'a"b'`, `"a'b"`, `\'a`, `\"`, `\\`, `\\\\`, `a\\b`,
+		`"\\"`, `"\$x"`,
+		`"\` + "`" + `"`, `a#b`, `a #b c`, `#a`, `\#a`, `'#a' b`, `"#"`, `a\` + "\t" + `b`, `é日本`,
+		`'é 日'`,
+		`a*`, `'a*'`, `a\*`, `"a*"`, `a'*'`, `a"*"*`, `a\*b`, `"a*b"`, `?`, `\?`, `a?b`, `'a?b'`,
+		`[ab]`, `'[ab]'`,
+		`\[ab]`, `[ab\]`, `[a"b]"`, `"["ab]`, `[a`, `[`, `[]`, `[!a]`, `[\!a]`, `[a-c]`, `[a\-c]`,
+		`a[\]]b`, `a["]"]b`,
+		`*`, `.*`, `\.*`, `a\\*`, `"\\"*`, `'\'*`, `*\\*`, `x*`, `'x'*y`, `a\]b`, `\!`, `a!b`, `!`,
+		`a[!x]b`,
 		`a[\^]`, `*'*'*`, `*"?"*`, `'a'\''b'`, `"a"\"b`, `-a`, `a\-c`,
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -51,7 +58,9 @@ func TestSplitLikeSh(t *testing.T) {
 				slices.Sort(names)
 				got = append(got, names...)
 			}
-			want = slices.DeleteFunc(want, func(name string) bool { return name == "." || name == ".." })
+			want = slices.DeleteFunc(want, func(name string) bool {
+				return name == "." || name == ".."
+			})
 			slices.Sort(want)
 			slices.Sort(got)
 			if len(words) == 0 {
@@ -119,7 +128,8 @@ func TestSplitLikeSFTP(t *testing.T) {
 		}
 		var got [][2]string
 		for _, w := range words {
-			got = append(got, [2]string{w.text, strings.NewReplacer(`\]`, `]`, `\-`, `-`).Replace(w.pattern)})
+			got = append(got, [2]string{w.text, strings.NewReplacer(`\]`, `]`, `\-`,
+				`-`).Replace(w.pattern)})
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s is %q, want %q", line, got, want)
@@ -131,7 +141,8 @@ func TestSplitUnfinished(t *testing.T) {
 	t.Parallel()
 	for _, q := range []quoting{shQuoting, sftpQuoting} {
 		for line, want := range map[string]error{
-			`a 'b`: errQuote, `a "b`: errQuote, `a \`: errBackslash, `'a' "b' c`: errQuote, `"a\"`: errQuote,
+			`a 'b`: errQuote, `a "b`: errQuote, `a \`: errBackslash, `'a' "b' c`: errQuote,
+			`"a\"`: errQuote,
 		} {
 			if _, err := split(line, q); err != want {
 				t.Errorf("%s: %v, want %v", line, err, want)
@@ -148,11 +159,12 @@ func TestParseLine(t *testing.T) {
 		args           []string
 		rest           string
 	}{
-		"":                   {},
-		"   # comment":       {},
-		"@":                  {silent: true},
-		"-@ pwd":             {command: "pwd", ignore: true, silent: true, args: nil},
-		"@-get 'a b' c":      {command: "get", ignore: true, silent: true, args: []string{"a b", "c"}, rest: "'a b' c"},
+		"":             {},
+		"   # comment": {},
+		"@":            {silent: true},
+		"-@ pwd":       {command: "pwd", ignore: true, silent: true, args: nil},
+		"@-get 'a b' c": {command: "get", ignore: true, silent: true,
+			args: []string{"a b", "c"}, rest: "'a b' c"},
 		"  GET a":            {command: "get", args: []string{"a"}, rest: "a"},
 		"!echo 'it":          {command: "!", rest: "echo 'it"},
 		"! ls":               {command: "!", rest: "ls"},
@@ -184,7 +196,8 @@ func TestParseLine(t *testing.T) {
 // Whatever is typed, the words are positions within the line, and a quoted name is split back into
 // itself.
 func FuzzSplit(f *testing.F) {
-	for _, seed := range []string{`get 'a b' "c\"d" e\ f #x`, `[!a]*?\[`, `'it\'s' "\\"`, "\xff\x00 '", `a\`} {
+	for _, seed := range []string{`get 'a b' "c\"d" e\ f #x`, `[!a]*?\[`, `'it\'s' "\\"`,
+		"\xff\x00 '", `a\`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -29,7 +29,8 @@ func TestCollectLazily(t *testing.T) {
 	collectLazily()
 	held := make([]byte, 60<<20)
 	percent := 0
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); { // the cleanup runs some time after
+	for end := time.Now().Add(time.Minute); time.Now().Before(
+		end); { // the cleanup runs some time after
 		runtime.GC()
 		if percent = debug.SetGCPercent(leastGrowth + 1); percent == leastGrowth {
 			break

@@ -16,9 +16,10 @@ func TestCodeOf(t *testing.T) {
 		err  error
 		code int
 	}{
-		"something failed":      {tree(fs.ErrPermission), 23},
-		"vanished":              {tree(fmt.Errorf("src: %w", transfer.ErrVanished)), 24},
-		"deletion refused":      {tree(fmt.Errorf("%w: too much", transfer.ErrDeletionRefused)), 25},
+		"something failed": {tree(fs.ErrPermission), 23},
+		"vanished":         {tree(fmt.Errorf("src: %w", transfer.ErrVanished)), 24},
+		"deletion refused": {tree(fmt.Errorf("%w: too much", transfer.ErrDeletionRefused)),
+			25},
 		"locked":                {&transfer.LockedError{}, 25},
 		"SRC cannot be used":    {fs.ErrNotExist, ui.ExitFailed},
 		"locked, inside of one": {&transfer.Error{Err: &transfer.LockedError{}}, 25},

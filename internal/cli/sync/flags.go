@@ -40,28 +40,40 @@ func (c *flags) register(f *pflag.FlagSet) {
 	c.Connect.Register(f)
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
 		"print what would be done, one line each, and do nothing; -v adds why")
-	f.BoolVar(&c.checksum, "checksum", false, "compare contents instead of times: by the host's hashes, or by reading the files if it has none")
+	f.BoolVar(&c.checksum, "checksum", false,
+		"compare contents instead of times: by the host's hashes, or by reading the files if it has none")
 	f.IntVar(&c.window, "modify-window", 0, "times that differ by up to `n` seconds are the same")
 	f.BoolVarP(&c.update, "update", "u", false, "leave files that are newer in DST")
 	f.BoolVar(&c.existing, "existing", false, "copy only what DST already has")
 	f.BoolVar(&c.ignoreExisting, "ignore-existing", false, "copy only what DST does not have")
 	f.Var(&c.minSize, "min-size", "copy only files of at least `size`, such as 10k or 5MiB")
 	f.Var(&c.maxSize, "max-size", "copy only files of at most `size`")
-	f.Var(&c.newer, "newer", "copy only files written to since `time`: 2026-01-31, 2026-01-31T12:00:00, or an age such as 36h or 7d")
-	f.Var(&filterFlag{&c.filter, false}, "exclude", "neither copy nor delete what matches `pattern`, or anything below it; the first rule that matches decides")
-	f.Var(&filterFlag{&c.filter, true}, "include", "include what matches `pattern`, even if a later rule excludes it")
-	f.Var(&filterFile{&c.filter}, "exclude-from", "read exclude rules from `file`, one per line; \"+ \" in front of one includes")
-	f.StringVar(&c.ignoreFile, "ignore-file", "", "neither copy nor delete what files of this `name` in SRC exclude, by git's rules: .gitignore")
-	f.BoolVar(&c.delete, "delete", false, "delete what SRC does not have, once everything has been copied without an error; what is excluded stays")
-	f.Int64Var(&c.maxDelete, "max-delete", 0, "delete nothing if more than `n` files would go (default: half of DST, or 10 if that is more)")
-	f.StringVar(&c.backupDir, "backup-dir", "", "move files to `directory`, a path in DST and no link, instead of deleting them")
-	f.BoolVar(&c.watch, "watch", false, "after the first run, copy what changes in SRC, which must be local, as it changes")
+	f.Var(&c.newer, "newer",
+		"copy only files written to since `time`: 2026-01-31, 2026-01-31T12:00:00, or an age such as 36h or 7d")
+	f.Var(&filterFlag{&c.filter, false}, "exclude",
+		"neither copy nor delete what matches `pattern`, or anything below it; the first rule that matches decides")
+	f.Var(&filterFlag{&c.filter, true}, "include",
+		"include what matches `pattern`, even if a later rule excludes it")
+	f.Var(&filterFile{&c.filter}, "exclude-from",
+		"read exclude rules from `file`, one per line; \"+ \" in front of one includes")
+	f.StringVar(&c.ignoreFile, "ignore-file", "",
+		"neither copy nor delete what files of this `name` in SRC exclude, by git's rules: .gitignore")
+	f.BoolVar(&c.delete, "delete", false,
+		"delete what SRC does not have, once everything has been copied without an error; what is excluded stays")
+	f.Int64Var(&c.maxDelete, "max-delete", 0,
+		"delete nothing if more than `n` files would go (default: half of DST, or 10 if that is more)")
+	f.StringVar(&c.backupDir, "backup-dir", "",
+		"move files to `directory`, a path in DST and no link, instead of deleting them")
+	f.BoolVar(&c.watch, "watch", false,
+		"after the first run, copy what changes in SRC, which must be local, as it changes")
 	f.BoolVar(&c.noLock, "no-lock", false, "do not use a lock file to keep other runs out of DST")
-	f.StringVar(&c.Links, "links", "preserve", "`how` to treat symbolic links: preserve, follow or skip")
+	f.StringVar(&c.Links, "links", "preserve",
+		"`how` to treat symbolic links: preserve, follow or skip")
 	opt.Values(f, "links", "preserve", "follow", "skip")
 	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if that is refused")
 	c.delta.Register(f)
-	f.BoolVar(&c.verify, "verify", false, "compare what was stored with the source, by the host's hash or by reading it back")
+	f.BoolVar(&c.verify, "verify", false,
+		"compare what was stored with the source, by the host's hash or by reading it back")
 	f.BoolVar(&c.fsync, "fsync", false, "flush data to the target's disk before renaming")
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
 		"stop at the first error instead of copying the rest")
@@ -79,10 +91,12 @@ func (c *flags) check(set func(name string) bool) error {
 		return errors.New("--max-delete and --backup-dir need --delete")
 	case set("max-delete") && c.maxDelete < 1:
 		return errors.New("--max-delete must be at least 1; without --delete nothing is deleted")
-	case set("backup-dir") && (!filepath.IsLocal(c.backupDir) || filepath.Clean(c.backupDir) == "."):
+	case set("backup-dir") && (!filepath.IsLocal(c.backupDir) ||
+		filepath.Clean(c.backupDir) == "."):
 		return fmt.Errorf("--backup-dir %s: must be a path in DST, such as .old", c.backupDir)
 	case set("ignore-file") && (c.ignoreFile == "" || c.ignoreFile != filepath.Base(c.ignoreFile)):
-		return fmt.Errorf("--ignore-file %q: must be the name of a file, such as .gitignore", c.ignoreFile)
+		return fmt.Errorf("--ignore-file %q: must be the name of a file, such as .gitignore",
+			c.ignoreFile)
 	case c.watch && c.DryRun:
 		return errors.New("--watch and --dry-run cannot be combined")
 	case c.watch && c.hosts.Given():

@@ -25,8 +25,8 @@ of a run that was killed expires after 10 minutes, or at once on the same machin
 
 With --watch the run does not end: it copies what changes in SRC as it changes, until it
 is interrupted. Files and directories that are renamed in SRC are renamed in DST, not
-copied. If changes come too fast for the system to report each one, or a connection
-cannot be replaced, everything is compared again.
+copied. Everything is compared again if changes come too fast for the system to report each
+one, if something cannot be copied, and a minute after the host could not be reached.
 
 The summary says how many files were copied, equal and deleted. If a run is interrupted,
 the next one continues where it stopped.`

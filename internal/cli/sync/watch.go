@@ -26,10 +26,13 @@ const (
 	settleTime  = 200 * time.Millisecond
 	longestWait = 2 * time.Second
 
-	// After a round that failed everything is compared again, after a wait that grows from
-	// firstRetry to longestRetry.
+	// After a round that failed there is another one, after a wait that grows from firstRetry to
+	// longestRetry.
 	firstRetry   = 500 * time.Millisecond
 	longestRetry = 30 * time.Second
+
+	// checkLost is how long after the host was lost everything is compared.
+	checkLost = time.Minute
 
 	// margin makes up for times being whole seconds: a file modified within margin before a round,
 	// or later, may change again without its mtime changing, and is copied again by the next one.
@@ -51,8 +54,10 @@ type watcher struct {
 	root   string
 
 	within transfer.SyncWithin // what has changed
-	moved  bool                // a directory was moved, so one that was found meanwhile may have no watch
+	// a directory was moved, so one that was found meanwhile may have no watch
+	moved bool
 
+	check  time.Time // when everything is to be compared since the host was lost; or zero
 	all    bool      // everything is to be compared
 	due    time.Time // but not before that
 	resume time.Time // nothing can be done before that: the host cannot be reached
@@ -75,6 +80,9 @@ func (w *watcher) forget() { w.within = transfer.SyncWithin{Dirs: make(map[strin
 
 // everything has everything compared, after a wait.
 func (w *watcher) everything(after time.Duration) { w.all, w.due = true, time.Now().Add(after) }
+
+// toCheck reports whether everything will be compared since the host was lost.
+func (w *watcher) toCheck() bool { return !w.check.IsZero() }
 
 // again has what was compared in a round compared again, after a wait.
 func (w *watcher) again(round *transfer.SyncWithin, after time.Duration) {
@@ -225,8 +233,8 @@ func (w *watcher) wait(ctx context.Context) (within *transfer.SyncWithin, err er
 	}
 	changed := w.within
 	w.forget()
-	if w.all && !time.Now().Before(w.due) {
-		w.all = false
+	if now := time.Now(); w.all && !now.Before(w.due) || w.toCheck() && !now.Before(w.check) {
+		w.all, w.check = false, time.Time{}
 		return nil, nil
 	}
 	return &changed, nil
@@ -240,12 +248,14 @@ func (w *watcher) collect(ctx context.Context) error {
 			latest = time.After(max(longestWait, time.Until(w.resume)))
 		}
 	}
-	if len(w.within.Dirs) > 0 {
+	if len(w.within.Dirs)+len(w.within.Trees) > 0 {
 		settle()
 	}
 	for {
 		if w.all {
 			due = time.After(time.Until(w.due))
+		} else if w.toCheck() {
+			due = time.After(time.Until(w.check))
 		}
 		select {
 		case <-ctx.Done():
@@ -341,11 +351,21 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 			continue
 		default:
 			pause = min(max(firstRetry, 2*pause), longestRetry)
-			w.everything(pause)
-			if ui.CodeOf(err) == ui.ExitNoHost || !isPartial(err) {
-				w.resume = w.due
+			if ui.CodeOf(err) != ui.ExitNoHost {
+				w.everything(pause)
+				if !isPartial(err) {
+					w.resume = w.due
+				}
+				say(fmt.Sprintf("comparing everything again in %v", pause))
+				break
 			}
-			say(fmt.Sprintf("comparing everything again in %v", pause))
+			// Nothing can be done without the host. The next round has to cover what this one did, and
+			// what has changed since. Everything else was equal before; but a host that crashed may
+			// have lost some of it.
+			w.again(within, pause)
+			w.resume = time.Now().Add(pause)
+			w.check = time.Now().Add(checkLost)
+			say(fmt.Sprintf("trying again in %v", pause))
 		}
 		vanished = 0
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,7 +69,8 @@ func TestWatchOverflow(t *testing.T) {
 	}
 	err = watch(ctx, root, transfer.SyncOptions{}, sync, func(string) {})
 	if !errors.Is(err, context.Canceled) || overflowed == 0 {
-		t.Errorf("%d rounds, everything was compared in round %d, then changes were seen in %v: %v", round,
+		t.Errorf("%d rounds, everything was compared in round %d, then changes were seen in %v: %v",
+			round,
 			overflowed, seen, err)
 	}
 }
@@ -89,7 +91,8 @@ func TestWatchMoveIntoNew(t *testing.T) {
 		switch round++; round {
 		case 1: // no events are taken during a round
 			if err := errors.Join(os.Mkdir(filepath.Join(root, "new"), 0o755),
-				os.Rename(filepath.Join(root, "old"), filepath.Join(root, "new", "old"))); err != nil {
+				os.Rename(filepath.Join(root, "old"),
+					filepath.Join(root, "new", "old"))); err != nil {
 				t.Error(err)
 			}
 		case 2:
@@ -103,6 +106,51 @@ func TestWatchMoveIntoNew(t *testing.T) {
 	err := watch(ctx, root, transfer.SyncOptions{}, sync, func(string) {})
 	if !errors.Is(err, context.Canceled) || !slices.Contains(seen, "new/old/a/b") {
 		t.Errorf("%d rounds, then changes were seen in %q: %v", round, seen, err)
+	}
+}
+
+// After a lost connection the next round covers what the one that failed did, and what has changed
+// since, but not everything.
+func TestWatchAfterLostConnection(t *testing.T) {
+	root := t.TempDir()
+	change := func(name string) {
+		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	change("changed")
+	change("later")
+	round := 0
+	var failed, again *transfer.SyncWithin
+	var since time.Time // start of the last round that succeeded
+	sync := func(o transfer.SyncOptions) (s transfer.Summary, err error) {
+		switch round++; round {
+		case 1:
+			since = time.Now()
+			change("changed/tree")
+		case 2:
+			failed = o.Within
+			change("later/tree")
+			return s, &transfer.TreeError{Failed: 1, First: net.ErrClosed}
+		default:
+			again = o.Within
+			if o.Since.After(since) {
+				t.Errorf("files are copied that changed since %v, but those since %v have failed",
+					o.Since, since)
+			}
+			cancel()
+		}
+		return s, nil
+	}
+	err := watch(ctx, root, transfer.SyncOptions{}, sync, func(string) {})
+	if !errors.Is(err, context.Canceled) || failed == nil || !failed.Dirs["changed"] {
+		t.Fatalf("after %d rounds: %+v, %v", round, failed, err)
+	}
+	if again == nil || !again.Dirs["changed"] || !again.Dirs["later"] ||
+		!slices.Contains(again.Trees, "changed/tree") || again.Dirs["."] {
+		t.Errorf("%+v was to be compared again, and what has changed, but was %+v", failed, again)
 	}
 }
 
@@ -135,7 +183,8 @@ func TestWatchRenames(t *testing.T) {
 		return s, nil
 	}
 	err := watch(ctx, root, transfer.SyncOptions{}, sync, func(string) {})
-	want := []transfer.SyncRename{{From: "first", To: "second \xff\n"}, {From: `odd " ← "name`, To: `another " ← "`}}
+	want := []transfer.SyncRename{{From: "first", To: "second \xff\n"},
+		{From: `odd " ← "name`, To: `another " ← "`}}
 	if !errors.Is(err, context.Canceled) || !slices.Equal(seen, want) {
 		t.Errorf("the renames are %q, want %q: %v", seen, want, err)
 	}

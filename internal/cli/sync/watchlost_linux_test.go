@@ -26,27 +26,32 @@ import (
 
 // A thousand random changes, during which ten connections are lost, the last one together with the
 // last change: 5 s after it both trees are equal. The files, the changes and the system's reports
-// of them are real. The link of 10 ms, the logins and the clock are simulated, so that the 5 s are
-// what the watcher, the retries and the link take, however busy the machine is.
+// of them are real. The link, the logins and the clock are simulated, so that the 5 s are what the
+// watcher, the retries and the link take, however busy the machine is.
 func TestWatchWhileConnectionsAreLost(t *testing.T) {
-	for seed := range uint64(soak.Runs(1, 3)) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			// The clock of a bubble stands still while a goroutine in it waits for the system.
-			system, err := fsnotify.NewBufferedWatcher(queuedEvents)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer system.Close()
-			synctest.Test(t, func(t *testing.T) { watchWhileConnectionsAreLost(t, seed, system) })
-		})
+	for _, trip := range []time.Duration{10 * time.Millisecond, 50 * time.Millisecond} {
+		for seed := uint64(1); seed <= uint64(soak.Pick(1, 3)); seed++ {
+			t.Run(fmt.Sprintf("%v, seed %d", trip, seed), func(t *testing.T) {
+				t.Parallel()
+				// The clock of a bubble stands still while a goroutine in it waits for the system.
+				system, err := fsnotify.NewBufferedWatcher(queuedEvents)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer system.Close()
+				synctest.Test(t, func(t *testing.T) {
+					watchWhileConnectionsAreLost(t, trip, seed, system)
+				})
+			})
+		}
 	}
 }
 
-func watchWhileConnectionsAreLost(t *testing.T, seed uint64, system *fsnotify.Watcher) {
+func watchWhileConnectionsAreLost(t *testing.T, trip time.Duration, seed uint64,
+	system *fsnotify.Watcher) {
 	const changes, losses = 1000, 10
 	g := &garden{t: t, rng: rand.New(rand.NewPCG(seed, 5)), root: t.TempDir()}
-	f := newFarTree(t)
+	f := newFarTree(t, trip/2)
 	w, err := newWatcher(g.root, system)
 	if err != nil {
 		t.Fatal(err)
@@ -135,13 +140,14 @@ func (p *pump) all() {
 type farTree struct {
 	t      *testing.T
 	server *sftptest.Scripted
+	oneWay time.Duration
 	end    atomic.Pointer[sftptest.End]
 	client atomic.Pointer[usftp.Client]
 	dialed atomic.Int64
 }
 
-func newFarTree(t *testing.T) *farTree {
-	f := &farTree{t: t, server: sftptest.NewServer(t, sftptest.Script{})}
+func newFarTree(t *testing.T, oneWay time.Duration) *farTree {
+	f := &farTree{t: t, server: sftptest.NewServer(t, sftptest.Script{}), oneWay: oneWay}
 	f.server.Files.Mkdir("/dst")
 	if _, err := f.dial(t.Context()); err != nil {
 		t.Fatal(err)
@@ -149,13 +155,11 @@ func newFarTree(t *testing.T) *farTree {
 	return f
 }
 
-const oneWay = 5 * time.Millisecond
-
 // dial makes another connection.
 func (f *farTree) dial(context.Context) (pool.Host, error) {
-	time.Sleep(10 * oneWay) // a login
+	time.Sleep(10 * f.oneWay) // a login
 	f.dialed.Add(1)
-	end := f.server.Dial(sftptest.LinkConfig{ToServer: oneWay, ToClient: oneWay})
+	end := f.server.Dial(sftptest.LinkConfig{ToServer: f.oneWay, ToClient: f.oneWay})
 	f.end.Store(end)
 	client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
 	if err != nil {
@@ -265,7 +269,8 @@ func (g *garden) write(name, text string) {
 		return
 	}
 	now := time.Now()
-	if err := errors.Join(os.WriteFile(name, []byte(text), 0o644), os.Chtimes(name, now, now)); err != nil {
+	if err := errors.Join(os.WriteFile(name, []byte(text), 0o644),
+		os.Chtimes(name, now, now)); err != nil {
 		g.t.Fatal(err)
 	}
 }

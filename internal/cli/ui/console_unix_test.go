@@ -30,7 +30,8 @@ func TestQuestionKeepsTheScreen(t *testing.T) {
 	c.lines = func(int) []string { return []string{"one 50%"} }
 	c.redraw(nil)
 	shows("before", "one 50%\r\n")
-	answered := (&Console{row: &row{board: &Board{console: c}}}).ask("Two's key is unknown.\nTrust it? ")
+	answered := (&Console{row: &row{board: &Board{console: c}}}).ask(
+		"Two's key is unknown.\nTrust it? ")
 	shows("asked", "\r\x1b[1A\x1b[J")
 	c.redraw(nil)
 	c.Write([]byte("one: a message\n"))

@@ -29,5 +29,6 @@ func ParseSize(text string) (int64, error) {
 		}
 		break
 	}
-	return 0, fmt.Errorf("invalid size %q: use a number with kB, MB, GB, TB, KiB, MiB, GiB or TiB", text)
+	return 0, fmt.Errorf("invalid size %q: use a number with kB, MB, GB, TB, KiB, MiB, GiB or TiB",
+		text)
 }

@@ -33,7 +33,8 @@ func TestPrintable(t *testing.T) {
 func TestAmount(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[float64]string{
-		0: "0 B", 999: "999 B", 1000: "1.00 kB", 9994: "9.99 kB", 9996: "10.0 kB", 99_949: "99.9 kB", 99_951: "100 kB", 999_499: "999 kB",
+		0: "0 B", 999: "999 B", 1000: "1.00 kB", 9994: "9.99 kB", 9996: "10.0 kB",
+		99_949: "99.9 kB", 99_951: "100 kB", 999_499: "999 kB",
 		999_501: "1.00 MB", 1 << 30: "1.07 GB", 1e15: "1.00 PB", 5e18: "5 EB",
 	} {
 		if got := Amount(n); got != want {
@@ -45,7 +46,8 @@ func TestAmount(t *testing.T) {
 func TestClock(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
-		0: "00:00", 1499 * time.Millisecond: "00:01", 61 * time.Second: "01:01", 3661 * time.Second: "1:01:01", 101 * time.Hour: "4d",
+		0: "00:00", 1499 * time.Millisecond: "00:01", 61 * time.Second: "01:01",
+		3661 * time.Second: "1:01:01", 101 * time.Hour: "4d",
 	} {
 		if got := Clock(d); got != want {
 			t.Errorf("clock(%v) = %q, want %q", d, got, want)
@@ -55,7 +57,8 @@ func TestClock(t *testing.T) {
 
 func TestEscapeC1(t *testing.T) {
 	t.Parallel()
-	if got, want := string(EscapeC1([]byte("{\"a\":\"é\u009bx\x7f\"}"))), `{"a":"é\u009bx\u007f"}`; got != want {
+	if got, want := string(EscapeC1([]byte("{\"a\":\"é\u009bx\x7f\"}"))),
+		`{"a":"é\u009bx\u007f"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

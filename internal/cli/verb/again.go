@@ -16,7 +16,8 @@ import (
 )
 
 // errOther is why a verb is not run again to its end.
-var errOther = errors.New("the connection was lost, and what was printed before is no longer what the host has")
+var errOther = errors.New(
+	"the connection was lost, and what was printed before is no longer what the host has")
 
 // Steadily runs a verb that may be run again: one that changes nothing, or whose changes do no harm
 // if they are made twice. If the connection is lost, Renew replaces it and the verb runs once more
@@ -81,7 +82,8 @@ type earlier struct {
 const mostSeen = 1 << 18
 
 func newEarlier() *earlier {
-	return &earlier{seed: maphash.MakeSeed(), seen: make(map[uint64]int), met: make(map[string]bool)}
+	return &earlier{seed: maphash.MakeSeed(), seen: make(map[uint64]int),
+		met: make(map[string]bool)}
 }
 
 // begin begins another run.

@@ -33,9 +33,11 @@ func TestSteadily(t *testing.T) {
 		"nothing printed": {false, []run{{"", lost}, {"", lost}, {"abc", failed}}, "abc", failed},
 		"other":           {false, []run{{"abc", lost}, {"abd and more", nil}}, "abc", errOther},
 		"less":            {false, []run{{"abc", lost}, {"ab", nil}}, "abc", errOther},
-		"other later":     {false, []run{{"abc", lost}, {"abcd", lost}, {"abce", nil}}, "abcd", errOther},
-		"gives up":        {false, []run{{"ab", lost}, {"ab", lost}, {"ab", lost}, {"ab", lost}}, "ab", lost},
-		"changes":         {true, []run{{"ab", lost}, {"c", nil}}, "abc", nil},
+		"other later": {false, []run{{"abc", lost}, {"abcd", lost}, {"abce", nil}}, "abcd",
+			errOther},
+		"gives up": {false, []run{{"ab", lost}, {"ab", lost}, {"ab", lost}, {"ab", lost}},
+			"ab", lost},
+		"changes": {true, []run{{"ab", lost}, {"c", nil}}, "abc", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +69,8 @@ func TestSteadily(t *testing.T) {
 			})
 			out, said := r.take()
 			if out != test.want || err != test.err || said != "said once" || r.Again {
-				t.Errorf("it printed %q and said %q, %v; want %q, %v", out, said, err, test.want, test.err)
+				t.Errorf("it printed %q and said %q, %v; want %q, %v", out, said, err, test.want,
+					test.err)
 			}
 			if n != len(test.runs) {
 				t.Errorf("%d runs, want %d", n, len(test.runs))

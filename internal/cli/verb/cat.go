@@ -29,7 +29,8 @@ func Concatenate(ctx context.Context, env *Env, o ConcatenateOptions, names []st
 			continue
 		}
 		var w io.Writer = j.out
-		lines := &lineWriter{job: j, name: f.name, number: &number, inLine: &inLine, numbered: o.Number}
+		lines := &lineWriter{job: j, name: f.name, number: &number, inLine: &inLine,
+			numbered: o.Number}
 		if o.Number || j.JSON {
 			w = lines
 			if j.JSON {
@@ -214,7 +215,8 @@ func (w *lineWriter) end() {
 
 func (w *lineWriter) emit() {
 	line := bytes.TrimSuffix(w.rest, []byte("\n"))
-	object := textLine{header{1, "line", w.Host}, w.name, strings.ToValidUTF8(string(line), "\ufffd"), nil}
+	object := textLine{header{1, "line", w.Host}, w.name, strings.ToValidUTF8(string(line),
+		"\ufffd"), nil}
 	if !utf8.Valid(line) {
 		object.Base64 = line
 	}

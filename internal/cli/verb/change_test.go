@@ -29,16 +29,36 @@ func TestChangesAreTheirs(t *testing.T) {
 		tool string
 		run  func(r *rig) error
 	}{
-		{"mv f new", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "new"}) }},
-		{"mv f f", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "f"}) }},
-		{"mv f g", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g"}) }},
-		{"mv f g d", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g", "d"}) }},
-		{"mv g dlink", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"g", "dlink"}) }},
-		{"mv f missing d", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "missing", "d"}) }},
-		{"mv f g new", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g", "new"}) }},
-		{"mv -n f g", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{NoClobber: true}, []string{"f", "g"}) }},
-		{"mv f d/f e", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "d/f", "e"}) }},
-		{"mv d e/", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"d", "e/"}) }},
+		{"mv f new", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "new"})
+		}},
+		{"mv f f", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "f"})
+		}},
+		{"mv f g", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g"})
+		}},
+		{"mv f g d", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g", "d"})
+		}},
+		{"mv g dlink", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"g", "dlink"})
+		}},
+		{"mv f missing d", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "missing", "d"})
+		}},
+		{"mv f g new", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g", "new"})
+		}},
+		{"mv -n f g", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{NoClobber: true}, []string{"f", "g"})
+		}},
+		{"mv f d/f e", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "d/f", "e"})
+		}},
+		{"mv d e/", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"d", "e/"})
+		}},
 		{"mv -T d full", func(r *rig) error {
 			return Move(t.Context(), r.Env, MoveOptions{NoDirectory: true}, []string{"d", "full"})
 		}},
@@ -52,27 +72,41 @@ func TestChangesAreTheirs(t *testing.T) {
 			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{}, []string{"n/m/o"})
 		}},
 		{"mkdir -p n/m/o d", func(r *rig) error {
-			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true}, []string{"n/m/o", "d"})
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true},
+				[]string{"n/m/o", "d"})
 		}},
 		{"mkdir -p f/x", func(r *rig) error {
-			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true}, []string{"f/x"})
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true},
+				[]string{"f/x"})
 		}},
 		{"mkdir -m 2750 n", func(r *rig) error {
-			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Mode: "2750"}, []string{"n"})
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Mode: "2750"},
+				[]string{"n"})
 		}},
 		{"mkdir -p -m u=rwx,go= n/m d", func(r *rig) error {
-			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true, Mode: "u=rwx,go="}, []string{"n/m", "d"})
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true,
+				Mode: "u=rwx,go="}, []string{"n/m", "d"})
 		}},
 		{"rmdir empty/a/b full f missing", func(r *rig) error {
-			return RemoveDirectory(t.Context(), r.Env, RemoveDirectoryOptions{}, []string{"empty/a/b", "full", "f", "missing"})
+			return RemoveDirectory(t.Context(), r.Env, RemoveDirectoryOptions{},
+				[]string{"empty/a/b", "full", "f", "missing"})
 		}},
 		{"rmdir -p empty/a/b", func(r *rig) error {
-			return RemoveDirectory(t.Context(), r.Env, RemoveDirectoryOptions{Parents: true}, []string{"empty/a/b"})
+			return RemoveDirectory(t.Context(), r.Env, RemoveDirectoryOptions{Parents: true},
+				[]string{"empty/a/b"})
 		}},
-		{"ln f n", func(r *rig) error { return Link(t.Context(), r.Env, LinkOptions{}, []string{"f", "n"}) }},
-		{"ln f g", func(r *rig) error { return Link(t.Context(), r.Env, LinkOptions{}, []string{"f", "g"}) }},
-		{"ln -f f g", func(r *rig) error { return Link(t.Context(), r.Env, LinkOptions{Force: true}, []string{"f", "g"}) }},
-		{"ln -s f n", func(r *rig) error { return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"f", "n"}) }},
+		{"ln f n", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{}, []string{"f", "n"})
+		}},
+		{"ln f g", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{}, []string{"f", "g"})
+		}},
+		{"ln -f f g", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Force: true}, []string{"f", "g"})
+		}},
+		{"ln -s f n", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"f", "n"})
+		}},
 		{"ln -s f g d", func(r *rig) error {
 			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"f", "g", "d"})
 		}},
@@ -80,47 +114,62 @@ func TestChangesAreTheirs(t *testing.T) {
 			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"x", "dlink"})
 		}},
 		{"ln -sfn x dlink", func(r *rig) error {
-			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true, NoFollow: true}, []string{"x", "dlink"})
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true,
+				NoFollow: true}, []string{"x", "dlink"})
 		}},
 		{"ln -sf x broken", func(r *rig) error {
-			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true}, []string{"x", "broken"})
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true},
+				[]string{"x", "broken"})
 		}},
 		{"ln -sfT x empty", func(r *rig) error {
-			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true, NoDirectory: true}, []string{"x", "empty"})
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true,
+				NoDirectory: true}, []string{"x", "empty"})
 		}},
 		{"ln -s ../f d/up", func(r *rig) error {
 			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"../f", "d/up"})
 		}},
 		{"touch -d @1700000000 f n", func(r *rig) error {
-			return Touch(t.Context(), r.Env, TouchOptions{Time: time.Unix(1_700_000_000, 0)}, []string{"f", "n"})
+			return Touch(t.Context(), r.Env, TouchOptions{Time: time.Unix(1_700_000_000, 0)},
+				[]string{"f", "n"})
 		}},
 		{"touch -c n f -d @1600000000", func(r *rig) error {
-			return Touch(t.Context(), r.Env, TouchOptions{NoCreate: true, Time: time.Unix(1_600_000_000, 0)}, []string{"n", "f"})
+			return Touch(t.Context(), r.Env,
+				TouchOptions{NoCreate: true, Time: time.Unix(1_600_000_000, 0)}, []string{"n", "f"})
 		}},
-		{"touch missing/n", func(r *rig) error { return Touch(t.Context(), r.Env, TouchOptions{}, []string{"missing/n"}) }},
+		{"touch missing/n", func(r *rig) error {
+			return Touch(t.Context(), r.Env, TouchOptions{}, []string{"missing/n"})
+		}},
 		{"chown -R 12:34 d dlink", func(r *rig) error {
-			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Recursive: true, Owner: "12:34"}, []string{"d", "dlink"})
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Recursive: true,
+				Owner: "12:34"}, []string{"d", "dlink"})
 		}},
 		{"chown nobody f", func(r *rig) error {
-			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "nobody"}, []string{"f"})
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "nobody"},
+				[]string{"f"})
 		}},
 		{"chown nobody: f", func(r *rig) error {
-			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "nobody:"}, []string{"f"})
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "nobody:"},
+				[]string{"f"})
 		}},
 		{"chown :daemon f missing", func(r *rig) error {
-			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: ":daemon"}, []string{"f", "missing"})
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: ":daemon"},
+				[]string{"f", "missing"})
 		}},
 		{"chown +12:+34 f", func(r *rig) error {
-			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "+12:+34"}, []string{"f"})
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "+12:+34"},
+				[]string{"f"})
 		}},
 		{"chown 7 broken f", func(r *rig) error {
-			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "7"}, []string{"broken", "f"})
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "7"},
+				[]string{"broken", "f"})
 		}},
 		{"chmod 600 broken f", func(r *rig) error {
-			return ChangeMode(t.Context(), r.Env, ChangeModeOptions{Mode: "600"}, []string{"broken", "f"})
+			return ChangeMode(t.Context(), r.Env, ChangeModeOptions{Mode: "600"},
+				[]string{"broken", "f"})
 		}},
 		{"chown -h 7 broken", func(r *rig) error {
-			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "7", NoFollow: true}, []string{"broken"})
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "7", NoFollow: true},
+				[]string{"broken"})
 		}},
 	} {
 		t.Run(test.tool, func(t *testing.T) {
@@ -144,7 +193,8 @@ func TestChangesAreTheirs(t *testing.T) {
 			}
 			state := func(dir string) string {
 				out, _ := tool(t, dir, "find", ".", "-mindepth", "1", "-printf", format)
-				times, _ := tool(t, dir, "find", ".", "-type", "f", "-not", "-newermt", "2025-01-01", "-printf", "%p %T@ %A@\n")
+				times, _ := tool(t, dir, "find", ".", "-type", "f", "-not", "-newermt",
+					"2025-01-01", "-printf", "%p %T@ %A@\n")
 				return sortedLines(out) + sortedLines(times)
 			}
 			if got, want := state(ours), state(theirs); got != want {
@@ -160,7 +210,8 @@ func TestOwnerNumbers(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/f", "")
 	r := newRig(startServer(t, dir))
-	for _, owner := range []string{"4294967295", ":4294967295", "+4294967295", "4294967295:0", "+root", "+"} {
+	for _, owner := range []string{"4294967295", ":4294967295", "+4294967295", "4294967295:0",
+		"+root", "+"} {
 		err := ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: owner}, []string{"f"})
 		if !errors.As(err, new(*UsageError)) {
 			t.Errorf("%q: %v", owner, err)
@@ -170,7 +221,9 @@ func TestOwnerNumbers(t *testing.T) {
 
 // TestOwnersWithoutNames: with a server that sends no names, only numbers are accepted.
 func TestOwnersWithoutNames(t *testing.T) {
-	onShape(t, shape{"few", func(i int) string { return "/t/f" }}, openSSH, func(r *rig, _ *scripted) {
+	onShape(t, shape{"few", func(i int) string {
+		return "/t/f"
+	}}, openSSH, func(r *rig, _ *scripted) {
 		err := ChangeOwner(background, r.Env, ChangeOwnerOptions{Owner: "nobody"}, []string{"/t/f"})
 		if err == nil || !strings.Contains(err.Error(), "use a number") {
 			t.Errorf("%v", err)
@@ -187,7 +240,8 @@ func TestOwnersWithoutNames(t *testing.T) {
 func TestParseDates(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.Local)
-	for stamp, want := range map[string]string{"01020304": "2026-01-02 03:04:00", "7001020304": "1970-01-02 03:04:00",
+	for stamp, want := range map[string]string{"01020304": "2026-01-02 03:04:00",
+		"7001020304":    "1970-01-02 03:04:00",
 		"2501020304.05": "2025-01-02 03:04:05", "202501020304": "2025-01-02 03:04:00"} {
 		got, err := ParseStamp(stamp, now)
 		if err != nil || got.Format("2006-01-02 15:04:05") != want {
@@ -199,7 +253,8 @@ func TestParseDates(t *testing.T) {
 			t.Errorf("%q was taken", stamp)
 		}
 	}
-	for _, date := range []string{"2026-01-02", "2026-01-02 03:04", "2026-01-02T03:04:05Z", "@5", "2026-01-02 03:04:05 +0100"} {
+	for _, date := range []string{"2026-01-02", "2026-01-02 03:04", "2026-01-02T03:04:05Z", "@5",
+		"2026-01-02 03:04:05 +0100"} {
 		if _, err := ParseDate(date); err != nil {
 			t.Error(err)
 		}
@@ -231,7 +286,8 @@ func TestLinkThatCannotReplace(t *testing.T) {
 		client, err := usftp.NewClientPipe(stream, stream)
 		ok(t, err)
 		defer client.Close()
-		err = Link(t.Context(), newRig(client).Env, LinkOptions{Symbolic: true, Force: true}, []string{"new", "/f"})
+		err = Link(t.Context(), newRig(client).Env, LinkOptions{Symbolic: true, Force: true},
+			[]string{"new", "/f"})
 		to, _ := client.ReadLink("/f")
 		old, _ := s.Files.ReadFile("/f")
 		if refused != (err != nil) || !refused && to != "new" || refused && string(old) != "old" {

@@ -35,13 +35,15 @@ func ChangeOwner(ctx context.Context, env *Env, o ChangeOwnerOptions, names []st
 		}
 		return err
 	}
-	c := &changer{job: j, recursive: o.Recursive, follow: followAlways, owners: j.Verbose && !j.JSON}
+	c := &changer{job: j, recursive: o.Recursive, follow: followAlways,
+		owners: j.Verbose && !j.JSON}
 	if o.NoFollow || o.Recursive { // as in GNU's chown
 		c.follow = followNever
 	}
 	c.change = func(e *entry, name string) {
 		if (owner.uid == nil) != (owner.gid == nil) && !e.stat.HasOwner() {
-			j.fail("change the owner of", name, errors.New("the server does not report its owner, and SFTP sets owner and group together"))
+			j.fail("change the owner of", name,
+				errors.New("the server does not report its owner, and SFTP sets owner and group together"))
 			return
 		}
 		text := ""
@@ -138,7 +140,8 @@ func (j *job) parseOwner(text string) (o newOwner, err error) {
 		}
 		o.gid, o.group = &gid, strconv.FormatUint(uint64(gid), 10)
 		if tellsOwners(j.client) {
-			if _, names, err := ownerNames(j.client, nil, []uint32{gid})(); err == nil && names[0] != "" {
+			if _, names, err := ownerNames(j.client, nil, []uint32{gid})(); err == nil &&
+				names[0] != "" {
 				o.group = names[0]
 			}
 		}

@@ -199,7 +199,8 @@ func percent(used, free uint64) string {
 	if used+free == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.0f%%", float64(int64((float64(used)*100+float64(used+free)-1)/float64(used+free))))
+	return fmt.Sprintf("%.0f%%",
+		float64(int64((float64(used)*100+float64(used+free)-1)/float64(used+free))))
 }
 
 // table prints rows in columns: the first and last are left-aligned, the others right-aligned.

@@ -194,7 +194,8 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 			if name == "" {
 				name = "/"
 			}
-			return wildcard(argument, name[strings.LastIndexByte(name[:len(name)-1], '/')+1:], word == "-iname")
+			return wildcard(argument, name[strings.LastIndexByte(name[:len(name)-1], '/')+1:],
+				word == "-iname")
 		}, nil
 	case "-path", "-wholename", "-ipath":
 		return func(v *visit) bool { return wildcard(argument, v.path, word == "-ipath") }, nil

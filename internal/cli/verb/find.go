@@ -107,7 +107,8 @@ func (f *finder) leave(d *dir) error {
 	if !f.e.depthFirst {
 		return nil
 	}
-	v := &visit{finder: f, path: d.path, depth: d.depth, entry: d.entry, in: d.parent, dir: d, last: true}
+	v := &visit{finder: f, path: d.path, depth: d.depth, entry: d.entry, in: d.parent, dir: d,
+		last: true}
 	return v.evaluate()
 }
 

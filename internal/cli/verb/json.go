@@ -1,7 +1,6 @@
 package verb
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -92,11 +91,11 @@ func typeName(s *usftp.FileStat) string {
 	return "file"
 }
 
-// print prints one object. Characters that a terminal might obey are escaped.
+// print prints one object.
 func (j *job) print(object any) {
-	text, err := json.Marshal(object)
+	text, err := ui.JSON(object)
 	if err == nil {
-		_, err = j.out.Write(append(ui.EscapeC1(text), '\n'))
+		_, err = j.out.Write(text)
 	}
 	if err != nil && j.err == nil {
 		j.err = err

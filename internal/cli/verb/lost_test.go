@@ -169,13 +169,15 @@ func TestRemoveMissing(t *testing.T) {
 			t.Parallel()
 			l := newLossy(t, hangup(wire.TypeLstat, 0))
 			err := l.Steadily(true, func() error { return test.run(l.Env, "/typo") })
-			if _, said := l.take(); codeOf(err) != 1 || !strings.Contains(said, "/typo: no such file") {
+			if _, said := l.take(); codeOf(err) != 1 ||
+				!strings.Contains(said, "/typo: no such file") {
 				t.Errorf("%v: %q", err, said)
 			}
 		})
 		t.Run(test.name+", lost after it was removed", func(t *testing.T) {
 			t.Parallel()
-			l := newLossy(t, sftptest.Fault{On: wire.TypeRemove, Times: 1, Do: sftptest.Truncate(0)})
+			l := newLossy(t, sftptest.Fault{On: wire.TypeRemove, Times: 1,
+				Do: sftptest.Truncate(0)})
 			l.server.Files.WriteFile("/f", nil)
 			err := l.Steadily(true, func() error { return test.run(l.Env, "/f") })
 			if _, said := l.take(); err != nil || said != "" || len(l.progress) != 1 {

@@ -154,7 +154,9 @@ func (l *lister) prepare(d *dir, entries []*entry) {
 	}
 	if (l.Colors.followLinks() || l.o.Long && l.o.Classify) && !l.JSON {
 		for r := range usftp.Batch(slices.Values(links),
-			0, func(e *entry) *usftp.Pending[fs.FileInfo] { return l.client.Async().Stat(dirPath(e)) }) {
+			0, func(e *entry) *usftp.Pending[fs.FileInfo] {
+				return l.client.Async().Stat(dirPath(e))
+			}) {
 			if r.Item.broken = r.Err != nil; r.Err == nil {
 				stat := statOf(r.Value)
 				r.Item.targetStat = &stat

@@ -15,7 +15,8 @@ import (
 func randomTree(t testing.TB, seed uint64, root string, depth int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
-	names := []string{"a", "a-b", "a b", "A", "b", "B", ".hidden", ".d", "z", "ä", "0", "x.tar", "-", "%s"}
+	names := []string{"a", "a-b", "a b", "A", "b", "B", ".hidden", ".d", "z", "ä", "0", "x.tar",
+		"-", "%s"}
 	count := 0
 	var fill func(dir string, depth int)
 	fill = func(dir string, depth int) {
@@ -35,7 +36,8 @@ func randomTree(t testing.TB, seed uint64, root string, depth int) {
 				continue
 			default:
 				ok(t, os.WriteFile(name, make([]byte, rng.IntN(1<<rng.IntN(17))), 0o644))
-				ok(t, os.Chmod(name, os.FileMode(rng.IntN(0o1000))|os.FileMode(rng.IntN(8))<<21&os.ModeSetuid))
+				ok(t, os.Chmod(name, os.FileMode(rng.IntN(0o1000))|os.FileMode(
+					rng.IntN(8))<<21&os.ModeSetuid))
 			}
 			ok(t, os.Chtimes(name, when, when))
 		}
@@ -71,22 +73,26 @@ func TestListIsLs(t *testing.T) {
 			{"-la", ListOptions{Long: true, All: true}, []string{"tree"}},
 			{"-lRA", ListOptions{Long: true, Recursive: true, AlmostAll: true}, []string{"tree"}},
 			{"-lRt", ListOptions{Long: true, Recursive: true, Sort: SortByTime}, []string{"tree"}},
-			{"-lRSr", ListOptions{Long: true, Recursive: true, Sort: SortBySize, Reverse: true}, []string{"."}},
+			{"-lRSr", ListOptions{Long: true, Recursive: true, Sort: SortBySize, Reverse: true},
+				[]string{"."}},
 			{"-lhn", ListOptions{Long: true, Human: true, Numeric: true}, []string{"tree"}},
 			{"-1F", ListOptions{Classify: true}, []string{"tree"}},
 			{"-1p", ListOptions{Slash: true}, []string{"tree", "tree/"}},
 			{"-lF", ListOptions{Long: true, Classify: true}, []string{"tree"}},
 			{"-d", ListOptions{Directory: true}, []string{"tree", "."}},
 			{"-C", ListOptions{Columns: true}, []string{"tree"}},
-			{"-CRA", ListOptions{Columns: true, Recursive: true, AlmostAll: true}, []string{"tree"}},
+			{"-CRA", ListOptions{Columns: true, Recursive: true, AlmostAll: true},
+				[]string{"tree"}},
 			{"-1", ListOptions{}, []string{"tree", "missing"}},
 			{"-1R", ListOptions{Recursive: true}, []string{"tree", "tree/a", "tree/b"}},
 		} {
-			want, code := tool(t, dir, "ls", append([]string{test.args, "--quoting-style=literal", "-T0"}, test.names...)...)
+			want, code := tool(t, dir, "ls",
+				append([]string{test.args, "--quoting-style=literal", "-T0"}, test.names...)...)
 			err := List(t.Context(), r.Env, test.o, test.names)
 			got, _ := r.take()
 			if withoutBlocks(got) != withoutBlocks(want) || codeOf(err) != code {
-				t.Errorf("seed %d: ls %s %v: code %v, want %d\n%s\nwant\n%s", seed, test.args, test.names, err, code, got, want)
+				t.Errorf("seed %d: ls %s %v: code %v, want %d\n%s\nwant\n%s", seed, test.args,
+					test.names, err, code, got, want)
 			}
 		}
 	}
@@ -106,7 +112,8 @@ func codeOf(err error) int {
 // TestListColors: the colours of GNU's ls.
 func TestListColors(t *testing.T) {
 	dir := t.TempDir()
-	for i, mode := range []os.FileMode{0o755, 0o644, 0o777, 0o777 | os.ModeSticky, 0o755 | os.ModeSticky} {
+	for i, mode := range []os.FileMode{0o755, 0o644, 0o777, 0o777 | os.ModeSticky,
+		0o755 | os.ModeSticky} {
 		ok(t, os.Mkdir(fmt.Sprintf("%s/d%d", dir, i), 0o700))
 		ok(t, os.Chmod(fmt.Sprintf("%s/d%d", dir, i), mode))
 	}
@@ -119,7 +126,8 @@ func TestListColors(t *testing.T) {
 	ok(t, os.Symlink("d0", dir+"/link"))
 	ok(t, os.Symlink("nowhere", dir+"/broken"))
 	r := newRig(startServer(t, dir))
-	for _, variable := range []string{"", "di=31:*.tar=01;35:*.txt=4:ex=1", "or=31;1:ln=target", "ex=\x1b]0;evil\a:di=31"} {
+	for _, variable := range []string{"", "di=31:*.tar=01;35:*.txt=4:ex=1", "or=31;1:ln=target",
+		"ex=\x1b]0;evil\a:di=31"} {
 		t.Setenv("LS_COLORS", variable)
 		for _, args := range []string{"-1", "-l"} {
 			if variable == "" || strings.Contains(variable, "evil") {
@@ -132,10 +140,12 @@ func TestListColors(t *testing.T) {
 			// GNU ls writes the first reset only once, and also sends a sequence that erases the
 			// line.
 			plain := func(s string) string {
-				return strings.NewReplacer("\x1b[0m", "", "\x1b[K", "", "\x1b[m", "").Replace(withoutBlocks(s))
+				return strings.NewReplacer("\x1b[0m", "", "\x1b[K", "", "\x1b[m",
+					"").Replace(withoutBlocks(s))
 			}
 			if plain(got) != plain(want) {
-				t.Errorf("LS_COLORS=%q ls %s:\n%q\nwant\n%q", variable, args, plain(got), plain(want))
+				t.Errorf("LS_COLORS=%q ls %s:\n%q\nwant\n%q", variable, args, plain(got),
+					plain(want))
 			}
 		}
 		if c := ColorsFor("always", true); strings.ContainsAny(fmt.Sprint(c.kinds), "\x1b\a") {

@@ -197,7 +197,8 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 		if e.isLink() && !c.named {
 			if j.Verbose && !j.JSON {
 				c.ops.add(func() {
-					j.line("neither symbolic link ", j.quoted(name), " nor referent has been changed")
+					j.line("neither symbolic link ", j.quoted(name),
+						" nor referent has been changed")
 				})
 			}
 			return
@@ -262,7 +263,9 @@ func (c *changer) run(names []string) {
 		c.names.learn(c.ctx, c.client, found)
 		prepare = func(_ *dir, entries []*entry) { c.names.learn(c.ctx, c.client, entries) }
 	}
-	w := &walk{job: c.job, prepare: prepare, descend: func(*dir) bool { return c.recursive }, again: c.ops.drain,
+	w := &walk{job: c.job, prepare: prepare, descend: func(*dir) bool {
+		return c.recursive
+	}, again: c.ops.drain,
 		each: func(in *dir, e *entry, below *dir) error {
 			c.named = in == nil
 			c.change(e, pathIn(in, e))

@@ -135,7 +135,8 @@ func (m *mover) notMoved(source, target string, err error) {
 		err = errNotEmpty
 	}
 	if errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrExist) {
-		err = fmt.Errorf("%s (SFTP cannot move between file systems; usftp cp and rm do)", reasonOf(err))
+		err = fmt.Errorf("%s (SFTP cannot move between file systems; usftp cp and rm do)",
+			reasonOf(err))
 	}
 	m.failed(1, "move "+m.title(source)+" to "+m.title(target), source, err)
 }
@@ -254,7 +255,9 @@ func (j *job) replaceBy(at string, make func(at string) error) error {
 		return errIsDirectory
 	}
 	dir, base := path.Split(at)
-	free := func() string { return dir + "." + base + ".usftp-" + strconv.FormatUint(rand.Uint64(), 36) }
+	free := func() string {
+		return dir + "." + base + ".usftp-" + strconv.FormatUint(rand.Uint64(), 36)
+	}
 	temporary := free()
 	if err := make(temporary); err != nil {
 		return err
@@ -374,7 +377,8 @@ type RemoveDirectoryOptions struct {
 }
 
 // RemoveDirectory is rmdir: it removes empty directories.
-func RemoveDirectory(ctx context.Context, env *Env, o RemoveDirectoryOptions, names []string) error {
+func RemoveDirectory(ctx context.Context, env *Env, o RemoveDirectoryOptions,
+	names []string) error {
 	j := env.begin(ctx, "rmdir")
 	var ops pipeline
 	for _, name := range names {

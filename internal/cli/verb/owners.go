@@ -73,7 +73,8 @@ func ownerNames(client *usftp.Client, users, groups []uint32) func() (userNames,
 			return nil, nil, err
 		}
 		if len(names.Users) != len(users) || len(names.Groups) != len(groups) {
-			return nil, nil, &usftp.ProtocolError{What: "the server does not name each user and group"}
+			return nil, nil, &usftp.ProtocolError{
+				What: "the server does not name each user and group"}
 		}
 		return names.Users, names.Groups, nil
 	}

@@ -11,7 +11,8 @@ import (
 // for what cannot be printed, including characters of no width. A name with an apostrophe and
 // nothing else that is special comes in double quotes.
 func quoted(name string) string {
-	if strings.Contains(name, "'") && !strings.ContainsFunc(name, specialInDouble) && utf8.ValidString(name) {
+	if strings.Contains(name, "'") && !strings.ContainsFunc(name, specialInDouble) &&
+		utf8.ValidString(name) {
 		return `"` + name + `"`
 	}
 	var b strings.Builder

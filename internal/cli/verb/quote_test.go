@@ -9,8 +9,10 @@ import (
 func TestQuotedIsTheirs(t *testing.T) {
 	dir := t.TempDir()
 	var names []string
-	for _, name := range []string{"a", "it's", "it's 5%", `it's "q"`, "it's $x", "sp ace", "a\nb", "\x01", "\x01a", "a\x01", "a\x01\x02\tb",
-		"'", "''", "ünï", "ü's", "\xff", "a\xff\n'b", "a\xc3", "q\"q", `back\slash`, "-dash", "!", "it's!", "[x]'", "{x}'", "a=b'", "\x7f", "\u0080x", "a\x01'"} {
+	for _, name := range []string{"a", "it's", "it's 5%", `it's "q"`, "it's $x", "sp ace", "a\nb",
+		"\x01", "\x01a", "a\x01", "a\x01\x02\tb",
+		"'", "''", "ünï", "ü's", "\xff", "a\xff\n'b", "a\xc3", "q\"q", `back\slash`, "-dash", "!",
+		"it's!", "[x]'", "{x}'", "a=b'", "\x7f", "\u0080x", "a\x01'"} {
 		writeFile(t, dir+"/"+name, "")
 		names = append(names, name)
 	}

@@ -110,15 +110,7 @@ func (r *remover) ask(question, name string) bool {
 		return true
 	}
 	r.ops.drain() // complete what was confirmed before asking the next question
-	r.flush()
-	if r.Ask == nil || r.over() {
-		return false
-	}
-	yes, err := r.Ask(r.ctx, question+" "+r.title(name)+"?")
-	if err != nil && r.err == nil {
-		r.err = err
-	}
-	return yes
+	return r.confirm(question, name)
 }
 
 // each removes a file, or decides about a directory.

@@ -17,8 +17,10 @@ func TestRemoveRefuses(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/d/f", "x")
 	r := newRig(startServer(t, dir))
-	for _, name := range []string{"", "/", "//", ".", "..", "./", "d/..", "d/.", "d/../", "/.", "/..", "d/./."} {
-		err := Remove(t.Context(), r.Env, RemoveOptions{Recursive: true, Force: true}, []string{name})
+	for _, name := range []string{"", "/", "//", ".", "..", "./", "d/..", "d/.", "d/../", "/.",
+		"/..", "d/./."} {
+		err := Remove(t.Context(), r.Env, RemoveOptions{Recursive: true, Force: true},
+			[]string{name})
 		if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "cannot remove") {
 			t.Errorf("%q: %v, %q", name, err, said)
 		}
@@ -73,8 +75,10 @@ func TestRemoveSlash(t *testing.T) {
 			writeFile(t, theirs+"/dir/f", "x")
 		}
 		want, _ := tool(t, theirs, "find", ".")
-		if codeOf(err) != code || (said != "") != (code != 0) || sortedLines(left) != sortedLines(want) {
-			t.Errorf("rm %s: %v, want code %d; said %q; left\n%s\nwant\n%s", args, err, code, said, left, want)
+		if codeOf(err) != code || (said != "") != (code != 0) ||
+			sortedLines(left) != sortedLines(want) {
+			t.Errorf("rm %s: %v, want code %d; said %q; left\n%s\nwant\n%s", args, err, code, said,
+				left, want)
 		}
 	}
 }
@@ -111,7 +115,8 @@ func TestRemoveIsRm(t *testing.T) {
 			err := Remove(t.Context(), r.Env, test.o, test.names)
 			if got, want := left(ours), left(theirs); got != want || codeOf(err) != code {
 				_, said := r.take()
-				t.Errorf("code %v, want %d; said %q; left\n%s\nwant\n%s", err, code, said, got, want)
+				t.Errorf("code %v, want %d; said %q; left\n%s\nwant\n%s", err, code, said, got,
+					want)
 			}
 		})
 	}
@@ -129,7 +134,8 @@ func TestRemoveAsks(t *testing.T) {
 		asked = append(asked, question)
 		return !strings.Contains(question, "d/b"), nil
 	}
-	ok(t, Remove(t.Context(), r.Env, RemoveOptions{Recursive: true, Interactive: true}, []string{"d", "f"}))
+	ok(t, Remove(t.Context(), r.Env, RemoveOptions{Recursive: true, Interactive: true},
+		[]string{"d", "f"}))
 	want := "descend into directory d?|remove d/a?|remove d/b?|descend into directory d/e?|remove d/e/c?|remove directory d/e?|remove f?"
 	if got := strings.Join(asked, "|"); got != want {
 		t.Errorf("asked %s\nwant  %s", got, want)
@@ -146,11 +152,14 @@ func TestRemoveWhatFails(t *testing.T) {
 		t.Run(fmt.Sprintf("version %q", version), func(t *testing.T) {
 			onShape(t, shapes[1], version, func(r *rig, server *sftptest.Scripted) {
 				for i := range 3 {
-					server.AddFaults(sftptest.Fault{Path: fmt.Sprintf("/t/%03d/050", 7*i), Do: sftptest.Refuse(wire.PermissionDenied, "no")})
+					server.AddFaults(sftptest.Fault{Path: fmt.Sprintf("/t/%03d/050", 7*i),
+						Do: sftptest.Refuse(wire.PermissionDenied, "no")})
 				}
-				err := Remove(context.Background(), r.Env, RemoveOptions{Recursive: true}, []string{"/t"})
+				err := Remove(context.Background(), r.Env, RemoveOptions{Recursive: true},
+					[]string{"/t"})
 				_, said := r.take()
-				if codeOf(err) != 1 || strings.Count(said, "\n") != 2 || strings.Count(said, "permission denied") != 3 {
+				if codeOf(err) != 1 || strings.Count(said, "\n") != 2 ||
+					strings.Count(said, "permission denied") != 3 {
 					t.Errorf("%v, said\n%s", err, said)
 				}
 				left, readErr := r.Client.ReadDir("/t")

@@ -67,7 +67,8 @@ func (j *job) status(e *entry) {
 		uid, gid = fmt.Sprint(s.UID), fmt.Sprint(s.GID)
 	}
 	j.line("Access: (", octal(s.Mode), "/", modeString(s), ")  Uid: (", padLeft(uid, 5), "/",
-		padLeft(printable(user), 8), ")   Gid: (", padLeft(gid, 5), "/", padLeft(printable(group), 8), ")")
+		padLeft(printable(user), 8), ")   Gid: (", padLeft(gid, 5), "/",
+		padLeft(printable(group), 8), ")")
 	j.line("Access: ", longTime(s, s.AccessTime()))
 	j.line("Modify: ", longTime(s, s.ModTime()))
 }

@@ -56,7 +56,8 @@ func appendTo(t *testing.T, name, text string) {
 }
 
 // startTail follows files until stop is called, which returns the result of Tail.
-func startTail(t *testing.T, dir string, o TailOptions, names ...string) (s *screen, stop func() error) {
+func startTail(t *testing.T, dir string, o TailOptions, names ...string) (s *screen,
+	stop func() error) {
 	t.Helper()
 	s = &screen{news: make(chan struct{}, 1)}
 	env := &Env{Client: startServer(t, dir), Out: s,
@@ -129,7 +130,8 @@ func TestTailReportsOnce(t *testing.T) {
 	log := dir + "/log"
 	ok(t, os.Mkdir(log, 0o755))
 	writeFile(t, dir+"/clock", "")
-	s, stop := startTail(t, dir, TailOptions{Retry: true, HeadOptions: HeadOptions{Quiet: true}}, "log", "clock")
+	s, stop := startTail(t, dir, TailOptions{Retry: true, HeadOptions: HeadOptions{Quiet: true}},
+		"log", "clock")
 	want := "! cannot read log: is a directory\n"
 	tick := func(text string) { // at least one more look at both files
 		t.Helper()
@@ -170,7 +172,8 @@ func TestTailEndsWithTheConnection(t *testing.T) {
 	env := &Env{Client: client, Out: s, Say: func(string) {}}
 	done := make(chan error, 1)
 	go func() {
-		done <- Tail(t.Context(), env, TailOptions{Follow: true, Interval: time.Hour, HeadOptions: HeadOptions{Count: 1}}, []string{"a"})
+		done <- Tail(t.Context(), env, TailOptions{Follow: true, Interval: time.Hour,
+			HeadOptions: HeadOptions{Count: 1}}, []string{"a"})
 	}()
 	s.await(t, "1\n")
 	client.Close()

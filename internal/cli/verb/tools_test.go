@@ -25,25 +25,34 @@ func TestFindIsFind(t *testing.T) {
 		ok(t, os.Chtimes(dir+"/tree/none", time.Now(), time.Now().Add(-50*time.Hour)))
 		r := newRig(startServer(t, dir))
 		for _, expression := range []string{
-			"", "-type f", "-type d,l", "-name a*", "-iname A*", "-name .*", "-not -name *.tar", "! -type d -a -name [!a-c]*",
-			"-name ?", "-path *a*b*", "-path tree/*", "-ipath TREE/A*", "-size +1k", "-size -2", "-size 0", "-size 1k", "-size +100c", "-size -1M",
-			"-mtime +30", "-mtime -100", "-mtime 2", "-mtime 0", "-mmin -3100", "-mmin +3000", "-mmin 3000", "-empty", "-type d -empty",
-			"-perm 644", "-perm -100", "-perm /222", "-perm -u+x", "-perm u=rw,g=r", "-maxdepth 1", "-maxdepth 0", "-mindepth 2", "-mindepth 1 -maxdepth 2 -type f",
-			"-depth", "-depth -mindepth 1", "-name a -prune -o -print", "-type d -name .d -prune -o -type f -print", "( -name a -o -name b ) -type d",
-			"-name a -o -name b -print", "-uid 0", "-uid +0", "-user root", "-user nobody", "-group root", "-false -o -true", "-newer tree/none", "-type f ! -newer tree/none",
+			"", "-type f", "-type d,l", "-name a*", "-iname A*", "-name .*", "-not -name *.tar",
+			"! -type d -a -name [!a-c]*",
+			"-name ?", "-path *a*b*", "-path tree/*", "-ipath TREE/A*", "-size +1k", "-size -2",
+			"-size 0", "-size 1k", "-size +100c", "-size -1M",
+			"-mtime +30", "-mtime -100", "-mtime 2", "-mtime 0", "-mmin -3100", "-mmin +3000",
+			"-mmin 3000", "-empty", "-type d -empty",
+			"-perm 644", "-perm -100", "-perm /222", "-perm -u+x", "-perm u=rw,g=r", "-maxdepth 1",
+			"-maxdepth 0", "-mindepth 2", "-mindepth 1 -maxdepth 2 -type f",
+			"-depth", "-depth -mindepth 1", "-name a -prune -o -print",
+			"-type d -name .d -prune -o -type f -print", "( -name a -o -name b ) -type d",
+			"-name a -o -name b -print", "-uid 0", "-uid +0", "-user root", "-user nobody",
+			"-group root", "-false -o -true", "-newer tree/none", "-type f ! -newer tree/none",
 			"-maxdepth 1 -print0", "-name ä", "-name [[:upper:]]", "-name %s -print -print",
 		} {
 			words := strings.Fields(expression)
-			want, code := tool(t, dir, "find", append([]string{"tree", "tree/a", "missing"}, words...)...)
+			want, code := tool(t, dir, "find", append([]string{"tree", "tree/a", "missing"},
+				words...)...)
 			e, err := ParseExpression(words)
 			ok(t, err)
 			err = Find(t.Context(), r.Env, e, []string{"tree", "tree/a", "missing"})
 			got, _ := r.take()
 			if strings.Contains(expression, "print0") {
-				got, want = strings.ReplaceAll(got, "\x00", "\n"), strings.ReplaceAll(want, "\x00", "\n")
+				got, want = strings.ReplaceAll(got, "\x00", "\n"), strings.ReplaceAll(want, "\x00",
+					"\n")
 			}
 			if sortedLines(got) != sortedLines(want) || codeOf(err) != code {
-				t.Errorf("seed %d: find %s: code %v, want %d\n%s\nwant\n%s", seed, expression, err, code, got, want)
+				t.Errorf("seed %d: find %s: code %v, want %d\n%s\nwant\n%s", seed, expression, err,
+					code, got, want)
 			}
 		}
 	}
@@ -73,8 +82,10 @@ func TestFindOrder(t *testing.T) {
 // TestFindDeletes compares what -delete leaves with GNU's find.
 func TestFindDeletes(t *testing.T) {
 	for _, expression := range []string{
-		"-type f -delete", "-name a -delete", "-type f -delete -print", "-empty -delete", "-type d -empty -delete",
-		"-size +1k -delete -o -type l -delete", "-mindepth 1 -delete", "-delete", "-name *.tar -delete -false -o -print",
+		"-type f -delete", "-name a -delete", "-type f -delete -print", "-empty -delete",
+		"-type d -empty -delete",
+		"-size +1k -delete -o -type l -delete", "-mindepth 1 -delete", "-delete",
+		"-name *.tar -delete -false -o -print",
 	} {
 		ours, theirs := t.TempDir(), t.TempDir()
 		for _, dir := range []string{ours, theirs} {
@@ -91,8 +102,10 @@ func TestFindDeletes(t *testing.T) {
 		left, wantLeft := "", ""
 		left, _ = tool(t, ours, "find", ".", "-printf", "%p %y\n")
 		wantLeft, _ = tool(t, theirs, "find", ".", "-printf", "%p %y\n")
-		if sortedLines(got) != sortedLines(want) || codeOf(err) != code || sortedLines(left) != sortedLines(wantLeft) {
-			t.Errorf("find tree %s: code %v, want %d, said %q\n%s\nwant\n%s\nleft\n%s\nwant\n%s", expression, err, code, said, got, want, left, wantLeft)
+		if sortedLines(got) != sortedLines(want) || codeOf(err) != code ||
+			sortedLines(left) != sortedLines(wantLeft) {
+			t.Errorf("find tree %s: code %v, want %d, said %q\n%s\nwant\n%s\nleft\n%s\nwant\n%s",
+				expression, err, code, said, got, want, left, wantLeft)
 		}
 	}
 }
@@ -100,8 +113,10 @@ func TestFindDeletes(t *testing.T) {
 // TestFindMistakes: meaningless expressions are refused before anything is done.
 func TestFindMistakes(t *testing.T) {
 	t.Parallel()
-	for _, expression := range []string{"-foo", "-name", "-type x", "-size", "-size x", "-size 1x", "( -name a", ")", "-o", "-name a -o", "!",
-		"-mtime x", "-perm 9", "-maxdepth -1", "-maxdepth x", "-mmin nan", "-inum 3", "-name a )", "-type f,", "( )"} {
+	for _, expression := range []string{"-foo", "-name", "-type x", "-size", "-size x", "-size 1x",
+		"( -name a", ")", "-o", "-name a -o", "!",
+		"-mtime x", "-perm 9", "-maxdepth -1", "-maxdepth x", "-mmin nan", "-inum 3", "-name a )",
+		"-type f,", "( )"} {
 		if _, err := ParseExpression(strings.Fields(expression)); err == nil {
 			t.Errorf("%q was taken", expression)
 		}
@@ -117,7 +132,8 @@ func TestWildcardIsShort(t *testing.T) {
 	if wildcard(strings.Repeat("*a", 2000)+"b", strings.Repeat("a", 4000), false) {
 		t.Error("it matches")
 	}
-	for pattern, name := range map[string]string{"[": "[", "a[b": "a[b", `\*`: "*", "[]a]": "]", "[!]a]": "b", "[a-c-e]": "-",
+	for pattern, name := range map[string]string{"[": "[", "a[b": "a[b", `\*`: "*", "[]a]": "]",
+		"[!]a]": "b", "[a-c-e]": "-",
 		"*": "", "**": "x", "[^a]": "b", "?": "\xff", "[[:digit:]x]": "7", `[\]]`: "]"} {
 		if !wildcard(pattern, name, false) {
 			t.Errorf("%q does not match %q", name, pattern)
@@ -143,11 +159,13 @@ func TestDiskUsageIsDu(t *testing.T) {
 			{"-h", DiskUsageOptions{Human: true, Depth: -1}, []string{"tree"}},
 			{"-d1", DiskUsageOptions{Depth: 1}, []string{"tree"}},
 		} {
-			want, code := tool(t, dir, "du", append([]string{"--apparent-size", test.args}, test.names...)...)
+			want, code := tool(t, dir, "du", append([]string{"--apparent-size", test.args},
+				test.names...)...)
 			err := DiskUsage(t.Context(), r.Env, test.o, test.names)
 			got, _ := r.take()
 			if sortedLines(got) != sortedLines(want) || codeOf(err) != code {
-				t.Errorf("seed %d: du %s %v: code %v, want %d\n%s\nwant\n%s", seed, test.args, test.names, err, code, got, want)
+				t.Errorf("seed %d: du %s %v: code %v, want %d\n%s\nwant\n%s", seed, test.args,
+					test.names, err, code, got, want)
 			}
 		}
 	}
@@ -157,8 +175,10 @@ func TestDiskUsageIsDu(t *testing.T) {
 func TestChangeModeIsChmod(t *testing.T) {
 	ours, theirs := t.TempDir(), t.TempDir()
 	r := newRig(startServer(t, ours))
-	modes := []string{"755", "0", "4755", "u+x", "go-rwx", "a=r", "+x", "-w", "=rw", "u=g", "g=u,o=g", "ug+s", "u-s,g+s", "+t", "a+rwXt", "u=rwX,go=rX",
-		"o+u-x", "u+x-w", "00755", "=", "u=", "+X", "go=u-w", "ugo+rwx", "a-s", "g=s", "2775", "02775"}
+	modes := []string{"755", "0", "4755", "u+x", "go-rwx", "a=r", "+x", "-w", "=rw", "u=g",
+		"g=u,o=g", "ug+s", "u-s,g+s", "+t", "a+rwXt", "u=rwX,go=rX",
+		"o+u-x", "u+x-w", "00755", "=", "u=", "+X", "go=u-w", "ugo+rwx", "a-s", "g=s", "2775",
+		"02775"}
 	for _, recursive := range []bool{false, true} {
 		for i, mode := range modes {
 			tree := fmt.Sprintf("tree%d-%v", i, recursive)
@@ -171,17 +191,20 @@ func TestChangeModeIsChmod(t *testing.T) {
 				args = append([]string{"-R"}, args...)
 			}
 			_, code := tool(t, theirs, "chmod", args...)
-			err := ChangeMode(t.Context(), r.Env, ChangeModeOptions{Mode: mode, Recursive: recursive}, []string{tree, "missing"})
+			err := ChangeMode(t.Context(), r.Env,
+				ChangeModeOptions{Mode: mode, Recursive: recursive}, []string{tree, "missing"})
 			_, said := r.take()
 			format := []string{tree, "-printf", "%p %m\n"}
 			got, _ := tool(t, ours, "find", format...)
 			want, _ := tool(t, theirs, "find", format...)
 			if sortedLines(got) != sortedLines(want) || codeOf(err) != code {
-				t.Errorf("chmod %v: code %v, want %d, said %q\n%s\nwant\n%s", args, err, code, said, sortedLines(got), sortedLines(want))
+				t.Errorf("chmod %v: code %v, want %d, said %q\n%s\nwant\n%s", args, err, code, said,
+					sortedLines(got), sortedLines(want))
 			}
 		}
 	}
-	for _, mode := range []string{"", "8", "77777", "u", "u+", "z+x", "u+q", "u~x", "+x,", ",", "u=gw", "-", "755x"} {
+	for _, mode := range []string{"", "8", "77777", "u", "u+", "z+x", "u+q", "u~x", "+x,", ",",
+		"u=gw", "-", "755x"} {
 		_, err := parseMode(mode)
 		if _, code := tool(t, theirs, "chmod", "--", mode, "."); (code == 0) != (err == nil) {
 			t.Errorf("mode %q: %v, chmod's code is %d", mode, err, code)
@@ -200,7 +223,8 @@ func TestStatusIsStat(t *testing.T) {
 		ok(t, os.Chtimes(dir+"/"+name, whole, whole.Add(-time.Hour)))
 	}
 	r := newRig(startServer(t, dir))
-	for _, format := range []string{"%n %s %a %A %f %F %u %g %U %G %X %Y %x %y %%", "[%10s] [%-12n] [%05a]"} {
+	for _, format := range []string{"%n %s %a %A %f %F %u %g %U %G %X %Y %x %y %%",
+		"[%10s] [%-12n] [%05a]"} {
 		want, _ := tool(t, dir, "stat", append([]string{"-c", format}, list...)...)
 		ok(t, Status(t.Context(), r.Env, StatusOptions{Format: format}, list))
 		if got, _ := r.take(); got != want {
@@ -219,7 +243,9 @@ func TestStatusIsStat(t *testing.T) {
 		t.Errorf("stat -L of a broken link: %v, want code %d; %q", err, code, said)
 	}
 	err = Status(t.Context(), r.Env, StatusOptions{}, append(list, "missing"))
-	if out, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "missing: no such file") || !strings.Contains(out, "Modify: 2023-11-14 2") {
+	if out, said := r.take(); codeOf(err) != 1 ||
+		!strings.Contains(said, "missing: no such file") ||
+		!strings.Contains(out, "Modify: 2023-11-14 2") {
 		t.Errorf("%v %q %q", err, out, said)
 	}
 }
@@ -249,7 +275,8 @@ func TestHeadAndTailAreTheirs(t *testing.T) {
 					if other {
 						sign = map[string]string{"head": "-", "tail": "+"}[verb]
 					}
-					want, code := tool(t, dir, verb, append([]string{flag, fmt.Sprint(sign, n)}, files...)...)
+					want, code := tool(t, dir, verb, append([]string{flag, fmt.Sprint(sign, n)},
+						files...)...)
 					o := HeadOptions{Count: n, Bytes: bytes, Other: other}
 					var err error
 					if verb == "head" {
@@ -258,19 +285,23 @@ func TestHeadAndTailAreTheirs(t *testing.T) {
 						err = Tail(t.Context(), r.Env, TailOptions{HeadOptions: o}, files)
 					}
 					if got, said := r.take(); got != want || codeOf(err) != code {
-						t.Errorf("%s %s %s%d: %d bytes, want %d; %v %q", verb, flag, sign, n, len(got), len(want), err, said)
+						t.Errorf("%s %s %s%d: %d bytes, want %d; %v %q", verb, flag, sign, n,
+							len(got), len(want), err, said)
 					}
 				}
 			}
 		}
 	}
 	want, code := tool(t, dir, "cat", append(files, "missing", ".", "short")...)
-	err := Concatenate(t.Context(), r.Env, ConcatenateOptions{}, append(files, "missing", ".", "short"))
-	if got, said := r.take(); got != want || codeOf(err) != code || !strings.Contains(said, "directory") {
+	err := Concatenate(t.Context(), r.Env, ConcatenateOptions{},
+		append(files, "missing", ".", "short"))
+	if got, said := r.take(); got != want || codeOf(err) != code ||
+		!strings.Contains(said, "directory") {
 		t.Errorf("cat: %d bytes, want %d; %v %q", len(got), len(want), err, said)
 	}
 	want, _ = tool(t, dir, "cat", "-n", "unended", "short")
-	ok(t, Concatenate(t.Context(), r.Env, ConcatenateOptions{Number: true}, []string{"unended", "short"}))
+	ok(t, Concatenate(t.Context(), r.Env, ConcatenateOptions{Number: true},
+		[]string{"unended", "short"}))
 	if got, _ := r.take(); got != want {
 		t.Errorf("cat -n: %q, want %q", got, want)
 	}

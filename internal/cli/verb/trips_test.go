@@ -37,10 +37,12 @@ func TestRoundTrips(t *testing.T) {
 			return Find(ctx, r.Env, e, []string{"/t"})
 		}, 0},
 		{"chmod -R", func(ctx context.Context, r *rig) error {
-			return ChangeMode(ctx, r.Env, ChangeModeOptions{Recursive: true, Mode: "go-w"}, []string{"/t"})
+			return ChangeMode(ctx, r.Env, ChangeModeOptions{Recursive: true, Mode: "go-w"},
+				[]string{"/t"})
 		}, 0},
 		{"chown -R", func(ctx context.Context, r *rig) error {
-			return ChangeOwner(ctx, r.Env, ChangeOwnerOptions{Recursive: true, Owner: "1:1"}, []string{"/t"})
+			return ChangeOwner(ctx, r.Env, ChangeOwnerOptions{Recursive: true, Owner: "1:1"},
+				[]string{"/t"})
 		}, 0},
 		{"rm -r", func(ctx context.Context, r *rig) error {
 			return Remove(ctx, r.Env, RemoveOptions{Recursive: true}, []string{"/t"})
@@ -63,7 +65,8 @@ func TestRoundTrips(t *testing.T) {
 						t.Errorf("%d lines", lines)
 					}
 					_, err = r.Client.Lstat("/t")
-					if gone := verb.name == "rm -r" || verb.name == "find -delete"; gone != (err != nil) {
+					if gone := verb.name == "rm -r" ||
+						verb.name == "find -delete"; gone != (err != nil) {
 						t.Errorf("Lstat afterwards: %v", err)
 					}
 				})

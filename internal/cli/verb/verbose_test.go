@@ -17,9 +17,12 @@ import (
 // TestVerboseIsTheirs compares what -v prints, and why something failed, with the tools of the same
 // names.
 func TestVerboseIsTheirs(t *testing.T) {
-	const missing, notDir, isDir, notEmpty = "no such file or directory", "not a directory", "is a directory", "directory not empty"
+	const missing, notDir, isDir, notEmpty = "no such file or directory", "not a directory",
+		"is a directory", "directory not empty"
 	mkdir := func(o MakeDirectoryOptions) func(*rig, []string) error {
-		return func(r *rig, names []string) error { return MakeDirectory(t.Context(), r.Env, o, names) }
+		return func(r *rig, names []string) error {
+			return MakeDirectory(t.Context(), r.Env, o, names)
+		}
 	}
 	mv := func(o MoveOptions) func(*rig, []string) error {
 		return func(r *rig, names []string) error { return Move(t.Context(), r.Env, o, names) }
@@ -28,16 +31,22 @@ func TestVerboseIsTheirs(t *testing.T) {
 		return func(r *rig, names []string) error { return Remove(t.Context(), r.Env, o, names) }
 	}
 	rmdir := func(o RemoveDirectoryOptions) func(*rig, []string) error {
-		return func(r *rig, names []string) error { return RemoveDirectory(t.Context(), r.Env, o, names) }
+		return func(r *rig, names []string) error {
+			return RemoveDirectory(t.Context(), r.Env, o, names)
+		}
 	}
 	ln := func(o LinkOptions) func(*rig, []string) error {
 		return func(r *rig, names []string) error { return Link(t.Context(), r.Env, o, names) }
 	}
 	chmod := func(o ChangeModeOptions) func(*rig, []string) error {
-		return func(r *rig, names []string) error { return ChangeMode(t.Context(), r.Env, o, names[1:]) }
+		return func(r *rig, names []string) error {
+			return ChangeMode(t.Context(), r.Env, o, names[1:])
+		}
 	}
 	chown := func(o ChangeOwnerOptions) func(*rig, []string) error {
-		return func(r *rig, names []string) error { return ChangeOwner(t.Context(), r.Env, o, names[1:]) }
+		return func(r *rig, names []string) error {
+			return ChangeOwner(t.Context(), r.Env, o, names[1:])
+		}
 	}
 	for _, test := range []struct {
 		tool string
@@ -52,15 +61,18 @@ func TestVerboseIsTheirs(t *testing.T) {
 		{"mv f it's e", mv(MoveOptions{}), "cannot access e: " + missing},
 		{"mv f it's full/x", mv(MoveOptions{}), notDir},
 		{"mv -T d full", mv(MoveOptions{NoDirectory: true}), "d to full: " + notEmpty},
-		{"mv -T f d", mv(MoveOptions{NoDirectory: true}), "cannot overwrite a directory with a non-directory"},
-		{"mv -T d f", mv(MoveOptions{NoDirectory: true}), "cannot overwrite a non-directory with a directory"},
+		{"mv -T f d", mv(MoveOptions{NoDirectory: true}),
+			"cannot overwrite a directory with a non-directory"},
+		{"mv -T d f", mv(MoveOptions{NoDirectory: true}),
+			"cannot overwrite a non-directory with a directory"},
 		{"mv d d/e", mv(MoveOptions{}), "a directory cannot be moved into itself"},
 		{"mkdir n m", mkdir(MakeDirectoryOptions{}), ""},
 		{"mkdir -p n/m/o ./p//q/ d", mkdir(MakeDirectoryOptions{Parents: true}), ""},
 		{"mkdir -p f/x/y", mkdir(MakeDirectoryOptions{Parents: true}), notDir},
 		{"mkdir d", mkdir(MakeDirectoryOptions{}), "file exists"},
 		{"mkdir f/x", mkdir(MakeDirectoryOptions{}), notDir},
-		{"rmdir empty f full missing", rmdir(RemoveDirectoryOptions{}), notDir + "\n" + notEmpty + "\n" + missing},
+		{"rmdir empty f full missing", rmdir(RemoveDirectoryOptions{}), notDir + "\n" + notEmpty +
+			"\n" + missing},
 		{"rmdir -p d/e/deep", rmdir(RemoveDirectoryOptions{Parents: true}), notEmpty},
 		{"rm f it's", rm(RemoveOptions{}), ""},
 		{"rm f d", rm(RemoveOptions{}), isDir + " (-r removes directories)"},
@@ -113,7 +125,8 @@ func TestVerboseIsTheirs(t *testing.T) {
 			}
 			lines, ends := strings.Split(said, "\n"), strings.Split(test.said, "\n")
 			for i, line := range lines {
-				if len(lines) != len(ends) || !strings.HasSuffix(line, ends[i]) || (line == "") != (ends[i] == "") {
+				if len(lines) != len(ends) || !strings.HasSuffix(line, ends[i]) ||
+					(line == "") != (ends[i] == "") {
 					t.Errorf("said %q, want %q", lines, ends)
 				}
 			}
@@ -159,7 +172,9 @@ func TestHeadingsOfDirectories(t *testing.T) {
 	names := []string{"d", "f", "missing", "d", "empty", "f", "f"}
 	r := newRig(startServer(t, dir))
 	for verb, run := range map[string]func(o HeadOptions, names []string) error{
-		"head": func(o HeadOptions, names []string) error { return Head(t.Context(), r.Env, o, names) },
+		"head": func(o HeadOptions, names []string) error {
+			return Head(t.Context(), r.Env, o, names)
+		},
 		"tail": func(o HeadOptions, names []string) error {
 			return Tail(t.Context(), r.Env, TailOptions{HeadOptions: o}, names)
 		},
@@ -168,8 +183,10 @@ func TestHeadingsOfDirectories(t *testing.T) {
 			want, code := tool(t, dir, verb, append([]string{"-n", "1"}, names...)...)
 			err := run(HeadOptions{Count: 1}, names)
 			got, said := r.take()
-			if got != want || codeOf(err) != code || !strings.Contains(said, "cannot read d: is a directory") {
-				t.Errorf("%s %v: code %v, want %d; %q, want %q; said %q", verb, names, err, code, got, want, said)
+			if got != want || codeOf(err) != code ||
+				!strings.Contains(said, "cannot read d: is a directory") {
+				t.Errorf("%s %v: code %v, want %d; %q, want %q; said %q", verb, names, err, code,
+					got, want, said)
 			}
 		}
 	}
@@ -180,7 +197,8 @@ func TestPrintfEscapes(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/f", "")
 	r := newRig(startServer(t, dir))
-	for _, format := range []string{`\n\t\a\b\e\f\r\v\\\"`, `\101\0\12\1234\8`, `\x41\x4\x4142\xg`, `%n\`, `\`, `\q%%\n`, `\377\400`} {
+	for _, format := range []string{`\n\t\a\b\e\f\r\v\\\"`, `\101\0\12\1234\8`, `\x41\x4\x4142\xg`,
+		`%n\`, `\`, `\q%%\n`, `\377\400`} {
 		want, _ := tool(t, dir, "stat", "--printf", format, "f")
 		ok(t, Status(t.Context(), r.Env, StatusOptions{Format: format, Plain: true}, []string{"f"}))
 		if got, _ := r.take(); got != want {
@@ -191,12 +209,13 @@ func TestPrintfEscapes(t *testing.T) {
 
 // TestMkdirLost: directories are not reported as made if the connection is lost before they are.
 func TestMkdirLost(t *testing.T) {
-	server := sftptest.NewServer(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-		if r.Type == wire.TypeMkdir {
-			return []sftptest.Action{sftptest.Hangup()}
-		}
-		return nil
-	}})
+	server := sftptest.NewServer(t,
+		sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeMkdir {
+				return []sftptest.Action{sftptest.Hangup()}
+			}
+			return nil
+		}})
 	stream := server.Dial(sftptest.LinkConfig{})
 	client, err := usftp.NewClientPipe(stream, stream)
 	ok(t, err)

@@ -82,24 +82,28 @@ func TestSortedDirectoryComesOnce(t *testing.T) {
 // opened counts how often it was opened.
 func listing(t *testing.T, entries int, end []sftptest.Action) (r *rig, opened func() int) {
 	listed, openings := 0, 0
-	server := sftptest.NewServer(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-		switch {
-		case r.Path == "/d" && r.Type == wire.TypeOpendir:
-			openings++
-			return nil
-		case r.Path != "/d" || r.Type != wire.TypeReaddir:
-			return nil
-		case listed == entries:
-			return end
-		}
-		names := make([]wire.Name, 100)
-		for i := range names {
-			listed++
-			names[i] = wire.Name{Filename: fmt.Sprintf("%07d-%s", listed, strings.Repeat("x", 80)),
-				Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: typeFile | 0o644, Size: 1}}
-		}
-		return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil, r.ID)))}
-	}})
+	server := sftptest.NewServer(t,
+		sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			switch {
+			case r.Path == "/d" && r.Type == wire.TypeOpendir:
+				openings++
+				return nil
+			case r.Path != "/d" || r.Type != wire.TypeReaddir:
+				return nil
+			case listed == entries:
+				return end
+			}
+			names := make([]wire.Name, 100)
+			for i := range names {
+				listed++
+				names[i] = wire.Name{Filename: fmt.Sprintf("%07d-%s", listed,
+					strings.Repeat("x", 80)),
+					Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize,
+						Permissions: typeFile | 0o644, Size: 1}}
+			}
+			return []sftptest.Action{
+				sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil, r.ID)))}
+		}})
 	server.Files.Mkdir("/d")
 	server.Files.Mkdir("/e")
 	link := server.Dial(sftptest.LinkConfig{})
@@ -112,7 +116,8 @@ func listing(t *testing.T, entries int, end []sftptest.Action) (r *rig, opened f
 // TestListingBreaksOff: where a listing fails after some parts of it were visited, nothing is
 // visited again, and the failure is told once.
 func TestListingBreaksOff(t *testing.T) {
-	for name, code := range map[string]wire.Code{"failure": wire.Failure, "permission": wire.PermissionDenied} {
+	for name, code := range map[string]wire.Code{"failure": wire.Failure,
+		"permission": wire.PermissionDenied} {
 		t.Run(name, func(t *testing.T) {
 			r, opened := listing(t, 3*mostPart, []sftptest.Action{sftptest.Refuse(code, "no more")})
 			j := r.begin(t.Context(), "chmod")
@@ -131,7 +136,9 @@ func TestListingBreaksOff(t *testing.T) {
 					return nil
 				}}
 			// With another directory under way, a failure may mean too few handles.
-			top := j.lookup([]string{"/d", "/e"}, followNever, func(_ string, err error) { t.Fatal(err) })
+			top := j.lookup([]string{"/d", "/e"}, followNever, func(_ string, err error) {
+				t.Fatal(err)
+			})
 			ok(t, w.run(top))
 			if n := opened(); seen != 3*mostPart || told != 1 || n != 1 {
 				t.Errorf("%d entries were visited, want %d; the failure was told %d times; it was opened %d times",

@@ -68,7 +68,8 @@ func matchSet(pattern string, p int, r rune) (matched bool, next int, ok bool) {
 		if pattern[p] == ']' && !first {
 			return matched != negated, p + 1, true
 		}
-		if class, after, ok := strings.Cut(pattern[p:], ":]"); ok && strings.HasPrefix(class, "[:") {
+		if class, after, ok := strings.Cut(pattern[p:], ":]"); ok && strings.HasPrefix(class,
+			"[:") {
 			matched = matched || inClass(class[2:], r)
 			p = len(pattern) - len(after)
 			continue

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	xssh "golang.org/x/crypto/ssh"
@@ -43,13 +44,15 @@ var keyTypes = []string{"ed25519", "ecdsa", "rsa"}
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{dir: t.TempDir(), ids: make(map[string]xssh.Signer)}
+	keys.once.Do(func() { keys.files = generate(t) })
+	for name, text := range keys.files {
+		must(t, os.WriteFile(s.file(name), text, 0o600))
+	}
 	var authorized []byte
 	for _, kind := range keyTypes {
-		s.hosts = append(s.hosts, key(t, opensshd.Keygen(t, s.file("host_"+kind), "-t", kind)))
-		s.ids[kind] = key(t, opensshd.Keygen(t, s.file("id_"+kind), "-t", kind))
-		line, err := os.ReadFile(s.file("id_" + kind + ".pub"))
-		must(t, err)
-		authorized = append(authorized, line...)
+		s.hosts = append(s.hosts, key(t, s.file("host_"+kind)))
+		s.ids[kind] = key(t, s.file("id_"+kind))
+		authorized = append(authorized, keys.files["id_"+kind+".pub"]...)
 	}
 	s.block = make([]byte, blockSize)
 	for i := range s.block {
@@ -58,6 +61,28 @@ func newSite(t *testing.T) *site {
 	must(t, os.WriteFile(s.file("authorized_keys"), authorized, 0o600))
 	must(t, os.WriteFile(s.file("block"), s.block, 0o600))
 	return s
+}
+
+// keys are the files of keys that every site has: ssh-keygen takes long for RSA.
+var keys struct {
+	once  sync.Once
+	files map[string][]byte
+}
+
+func generate(t *testing.T) map[string][]byte {
+	t.Helper()
+	dir, files := t.TempDir(), make(map[string][]byte)
+	for _, kind := range keyTypes {
+		for _, name := range []string{"host_" + kind, "id_" + kind} {
+			opensshd.Keygen(t, filepath.Join(dir, name), "-t", kind)
+			for _, name := range []string{name, name + ".pub"} {
+				text, err := os.ReadFile(filepath.Join(dir, name))
+				must(t, err)
+				files[name] = text
+			}
+		}
+	}
+	return files
 }
 
 func (s *site) file(name string) string { return filepath.Join(s.dir, name) }
@@ -132,7 +157,7 @@ type peerCase struct {
 
 const smallMiB = 3 // crosses the limit for new keys three times, or nearly
 
-var largeMiB = soak.Runs(16, 64)
+var largeMiB = soak.Pick(4, 64)
 
 // cases returns the cases for a peer that offers these algorithms: each that we support too, each
 // login, and one long session.
@@ -149,7 +174,19 @@ func cases(ours, theirs lists, logins []string, large int) (all []peerCase) {
 	for _, login := range logins {
 		all = append(all, peerCase{"login/" + login, login, 1})
 	}
+	large = min(large, largeMiB)
 	return append(all, peerCase{fmt.Sprintf("rekey/%d MiB", large), logins[0], large})
+}
+
+// share returns the cases that run with a peer: all if USFTP_SOAK is set, otherwise the long session
+// and one in eight of the others, which differ from peer to peer.
+func share(all []peerCase, peer int) (run []peerCase) {
+	for i, c := range all {
+		if i == len(all)-1 || soak.Share(i+peer, 8) {
+			run = append(run, c)
+		}
+	}
+	return run
 }
 
 // returned checks what a program prints as it comes: nothing here may depend on how fast a buffer

@@ -124,7 +124,8 @@ func TestCut(t *testing.T) {
 		}})))
 	lograte.Cut(log).Info("m", "short", strings.Repeat("y", lograte.MaxString), "n", 5, "error",
 		errors.New("e"))
-	if want := "level=INFO msg=m short=" + strings.Repeat("y", 128) + " n=5 error=e\n"; b.String() !=
+	if want := "level=INFO msg=m short=" + strings.Repeat("y", 128) +
+		" n=5 error=e\n"; b.String() !=
 		want {
 		t.Errorf("got %s want %s", b.String(), want)
 	}

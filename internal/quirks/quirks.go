@@ -1,0 +1,91 @@
+// Package quirks holds what a host has shown about its behaviour since the login.
+package quirks
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp"
+)
+
+// A Quirks is what a host has shown since the login, on any connection.
+type Quirks struct {
+	Separate    atomic.Bool // one handle does not see what another one wrote
+	Touches     atomic.Bool // a file being read shows the current time as its mtime
+	NoTemporary atomic.Bool // temporary names are refused where the target's own name is not
+	NoRename    atomic.Bool // files cannot be renamed
+	Reported    atomic.Bool // the user has been told of one of the last two
+	WholeFiles  atomic.Bool // existing files are written only if they are emptied first
+	Clock       Clock
+}
+
+// A Clock measures how far a host's clock is behind ours. SFTP does not tell the time, but Linux
+// stamps a file in /proc when it is first looked up, and each SFTP session is a process of its own.
+type Clock struct {
+	mu sync.Mutex
+	// closed when the host has answered, or the connection was lost; nil before
+	asked  chan struct{}
+	behind time.Duration
+	known  bool
+}
+
+// ownClock is a file of the server's process that nobody else looks at.
+const ownClock = "/proc/self/mountstats"
+
+// Ask asks the host, without waiting for the answer, unless it has been asked already. A stale
+// stamp makes the clock look further behind than it is, which is safe.
+func (k *Clock) Ask(c *usftp.Client) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.asked != nil {
+		return
+	}
+	asked := make(chan struct{})
+	k.asked = asked
+	go func() {
+		defer close(asked)
+		info, err := c.Lstat(ownClock)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		switch {
+		case err == nil && info.Sys().(*usftp.FileStat).HasTimes():
+			k.behind, k.known = time.Since(info.ModTime()), true
+		case err != nil && lost(c):
+			k.asked = nil // ask again on the next connection
+		}
+	}()
+}
+
+// Behind waits for the answer. known is false if the host was not asked, was lost, or has no /proc.
+// The error is the cause of ctx.
+func (k *Clock) Behind(ctx context.Context) (behind time.Duration, known bool, err error) {
+	k.mu.Lock()
+	asked := k.asked
+	k.mu.Unlock()
+	if asked == nil {
+		return 0, false, nil
+	}
+	select {
+	case <-asked:
+	default:
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			return 0, false, context.Cause(ctx)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.behind, k.known, nil
+}
+
+func lost(c *usftp.Client) bool {
+	select {
+	case <-c.Done():
+		return true
+	default:
+		return false
+	}
+}
