@@ -57,7 +57,8 @@ func mountHost(t *testing.T, host string, flags ...string) *mounted {
 		t.Fatalf("%+v", o)
 	}
 	t.Cleanup(func() {
-		if out, err := exec.Command("fusermount3", "-uz", m.at).CombinedOutput(); err != nil && isMounted(t, m.at) {
+		if out, err := exec.Command("fusermount3", "-uz", m.at).CombinedOutput(); err != nil &&
+			isMounted(t, m.at) {
 			t.Errorf("%v: %s", err, out)
 		}
 		if t.Failed() {
@@ -183,7 +184,8 @@ func mountExclusive(t *testing.T, dir string) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	must(t, err)
 	must(t, f.Close())
-	if _, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); !errors.Is(err, fs.ErrExist) {
+	if _, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); !errors.Is(err,
+		fs.ErrExist) {
 		t.Error(err)
 	}
 	if _, err := os.Open(filepath.Join(dir, "nothing")); !errors.Is(err, fs.ErrNotExist) {
@@ -360,7 +362,8 @@ func mountMapped(t *testing.T, dir string) {
 	writeFile(t, name, data)
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	must(t, err)
-	memory, err := unix.Mmap(int(f.Fd()), 0, len(data), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	memory, err := unix.Mmap(int(f.Fd()), 0, len(data), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED)
 	must(t, err)
 	if !bytes.Equal(memory, data) {
 		t.Error("it is read otherwise")
@@ -475,7 +478,8 @@ func mountOutOfOrder(t *testing.T, dir string) {
 
 // A shell's redirection is closed by each program that inherits it.
 func mountShared(t *testing.T, dir string) {
-	cmd := exec.Command("sh", "-c", "exec >log; echo a; sh -c 'echo b'; echo c; sh -c 'echo d'; echo e >>log; echo f")
+	cmd := exec.Command("sh", "-c",
+		"exec >log; echo a; sh -c 'echo b'; echo c; sh -c 'echo d'; echo e >>log; echo f")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -580,19 +584,23 @@ func TestMountAndUnmount(t *testing.T) {
 		"fusermount3": func(t *testing.T, at string, _ *os.Process) error {
 			return exec.Command("fusermount3", "-u", at).Run()
 		},
-		"signal": func(t *testing.T, at string, p *os.Process) error { return p.Signal(syscall.SIGTERM) },
+		"signal": func(t *testing.T, at string, p *os.Process) error {
+			return p.Signal(syscall.SIGTERM)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			needFUSE(t)
 			at, far := t.TempDir(), t.TempDir()
-			cmd := command(t, far, "mount", "-f", "-D", opensshd.Find(t, "sftp-server"), "far:"+far, at)
+			cmd := command(t, far, "mount", "-f", "-D", opensshd.Find(t, "sftp-server"), "far:"+far,
+				at)
 			var said bytes.Buffer
 			cmd.Stderr = &said
 			must(t, cmd.Start())
 			eventually(t, "the mount", func() bool { return isMounted(t, at) })
 			// Not by this process: others that it starts have its open files for a moment, and the
 			// mount is busy then.
-			must(t, exec.Command("sh", "-c", `printf x >"$1"`, "sh", filepath.Join(at, "file")).Run())
+			must(t, exec.Command("sh", "-c", `printf x >"$1"`, "sh",
+				filepath.Join(at, "file")).Run())
 			must(t, end(t, at, cmd.Process))
 			if err := cmd.Wait(); err != nil && name != "signal" {
 				t.Errorf("%v: %s", err, said.String())
@@ -610,7 +618,8 @@ func TestMountAndUnmount(t *testing.T) {
 		f, err := os.Create(m.path("file"))
 		must(t, err)
 		defer f.Close()
-		if o := run(t, "/", "umount", m.at); o.code != 1 || !strings.Contains(o.stderr, "programs are using it") {
+		if o := run(t, "/", "umount", m.at); o.code != 1 ||
+			!strings.Contains(o.stderr, "programs are using it") {
 			t.Errorf("%+v", o)
 		}
 		if o := run(t, "/", "umount", "-z", m.at); o.code != 0 || isMounted(t, m.at) {
@@ -639,7 +648,8 @@ func TestMountOptions(t *testing.T) {
 		writeFile(t, filepath.Join(m.far, "file"), nil)
 		info, err := os.Stat(m.path("file"))
 		must(t, err)
-		if stat := info.Sys().(*syscall.Stat_t); stat.Uid != 1234 || stat.Gid != 4321 || info.Mode() != 0o750 {
+		if stat := info.Sys().(*syscall.Stat_t); stat.Uid != 1234 || stat.Gid != 4321 ||
+			info.Mode() != 0o750 {
 			t.Errorf("%+v", stat)
 		}
 	})
@@ -689,10 +699,12 @@ func TestMountOptions(t *testing.T) {
 		}
 	})
 	for option, reason := range map[string]string{
-		"suid": "not supported", "sshfs_sync": "not supported", "nonsense": "not known", "uid=x": "valid number",
+		"suid": "not supported", "sshfs_sync": "not supported", "nonsense": "not known",
+		"uid=x": "valid number",
 	} {
 		t.Run(option, func(t *testing.T) {
-			if o := run(t, "/", "mount", "-o", option, "far:", t.TempDir()); o.code != 2 || !strings.Contains(o.stderr, reason) {
+			if o := run(t, "/", "mount", "-o", option, "far:", t.TempDir()); o.code != 2 ||
+				!strings.Contains(o.stderr, reason) {
 				t.Errorf("%+v", o)
 			}
 		})

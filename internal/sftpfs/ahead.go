@@ -50,7 +50,8 @@ const (
 	mostAwaiting = 20_000 // names in all lists that nobody has read yet
 )
 
-func newScout(ctx context.Context, cache time.Duration, list func(context.Context, string) (*listing, error)) *scout {
+func newScout(ctx context.Context, cache time.Duration,
+	list func(context.Context, string) (*listing, error)) *scout {
 	return &scout{ctx: ctx, cache: cache, list: list, below: make(map[string]bool),
 		lists: make(map[string]*aheadOfTime)}
 }

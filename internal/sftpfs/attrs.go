@@ -27,7 +27,8 @@ type attrs struct {
 }
 
 func attrsOf(stat *usftp.FileStat) attrs {
-	a := attrs{mode: stat.Mode, uid: stat.UID, gid: stat.GID, size: min(stat.Size, math.MaxInt64), atime: stat.Atime,
+	a := attrs{mode: stat.Mode, uid: stat.UID, gid: stat.GID, size: min(stat.Size, math.MaxInt64),
+		atime: stat.Atime,
 		mtime: stat.Mtime, complete: stat.HasMode() && stat.HasTimes()}
 	if a.mode&typeMask == 0 {
 		a.mode |= syscall.S_IFREG
@@ -162,7 +163,7 @@ func (f *FS) stat(ctx context.Context, n *node) (attrs, time.Duration, error) {
 
 // renew requests a node's attributes.
 func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err error) {
-	err = f.onPath(n, func(path string) error {
+	err = f.lookOnPath(ctx, n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			asked = time.Now()
 			a, err = f.look(c, path)
@@ -202,19 +203,44 @@ func (f *FS) look(c *usftp.Client, path string) (attrs, error) {
 	return attrsOfInfo(info), nil
 }
 
-// onPath calls ask with a node's path, and again if the node was renamed during the call.
-func (f *FS) onPath(n *node, ask func(path string) error) error {
-	for {
-		path, ok := f.tree.path(n)
+// onPath calls ask with a node's path, and again if there was no such file and the node or a
+// directory above it was renamed during the call. The host may have renamed it before the tree
+// knows.
+func (f *FS) onPath(ctx context.Context, n *node, ask func(path string) error) error {
+	return f.onPathOrDrop(ctx, n, ask, nil)
+}
+
+// lookOnPath is onPath for requests that change nothing. It calls ask again after success, too: by
+// the time that the host was asked, another file may have got the path.
+func (f *FS) lookOnPath(ctx context.Context, n *node, ask func(path string) error) error {
+	return f.onPathOrDrop(ctx, n, ask, func() {})
+}
+
+// onPathOrDrop is onPath. If drop is not nil it is lookOnPath, and calls drop between two successful
+// calls of ask.
+func (f *FS) onPathOrDrop(ctx context.Context, n *node, ask func(path string) error,
+	drop func()) error {
+	const most = 10 // tries, while somebody keeps renaming
+	for try := 1; ; try++ {
+		path, moves, ok := f.tree.pathNow(n)
 		if !ok {
 			return syscall.ESTALE
 		}
 		err := ask(path)
-		if err == nil || statusOf(err) != fuse.ENOENT {
+		if try == most || err == nil && drop == nil ||
+			err != nil && statusOf(err) != fuse.ENOENT {
 			return err
 		}
-		if now, ok := f.tree.path(n); !ok || now == path {
+		if err != nil {
+			if err := f.tree.settle(ctx, n); err != nil {
+				return err
+			}
+		}
+		if now, moved, ok := f.tree.pathNow(n); !ok || now == path && moved == moves {
 			return err
+		}
+		if err == nil {
+			drop()
 		}
 	}
 }

@@ -62,7 +62,8 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 			return err
 		}
 		defer done()
-		n, err = source.WithContext(ctx).CopyRange(int64(in.OffIn), length, target, int64(in.OffOut))
+		n, err = source.WithContext(ctx).CopyRange(int64(in.OffIn), length, target,
+			int64(in.OffOut))
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = nil
 		}

@@ -57,6 +57,7 @@ type FS struct {
 	scout   *scout
 	dirs    table[dirHandle]
 	files   table[handle]
+	calls   atomic.Int64   // of the kernel, under way
 	work    sync.WaitGroup // background work after a call was answered
 
 	mu    sync.Mutex
@@ -74,7 +75,8 @@ func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
 	f.ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	f.link = newLink(f.ctx, host, options.Timeout, options.Logger)
 	f.link.onUp = f.resume
-	f.scout = newScout(f.ctx, options.Cache, func(ctx context.Context, path string) (*listing, error) {
+	f.scout = newScout(f.ctx, options.Cache, func(ctx context.Context, path string) (*listing,
+		error) {
 		return f.listPath(ctx, path, mostInList)
 	})
 	if err := f.begin(ctx); err != nil {
@@ -160,7 +162,8 @@ func (f *FS) Close() error {
 func (f *FS) String() string { return "usftp" }
 
 // StatFs implements fuse.RawFileSystem.
-func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader,
+	out *fuse.StatfsOut) fuse.Status {
 	n := f.tree.get(header.NodeId)
 	if n == nil {
 		return fuse.Status(syscall.ESTALE)
@@ -168,7 +171,7 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.Sta
 	ctx, stop := f.request(cancel, header)
 	defer stop()
 	var stat *usftp.StatVFS
-	err := f.onPath(n, func(path string) error {
+	err := f.onPath(ctx, n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			stat, err = c.StatVFS(path)
 			return err
@@ -185,7 +188,8 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.Sta
 	}
 	stat.Bsize, stat.Frsize = max(stat.Bsize, 1), max(stat.Frsize, 1) // programs divide by them
 	*out = fuse.StatfsOut{Blocks: stat.Blocks, Bfree: stat.Bfree, Bavail: stat.Bavail,
-		Files: stat.Files, Ffree: stat.Ffree, Bsize: uint32(stat.Bsize), Frsize: uint32(stat.Frsize),
+		Files: stat.Files, Ffree: stat.Ffree, Bsize: uint32(stat.Bsize),
+		Frsize:  uint32(stat.Frsize),
 		NameLen: uint32(stat.Namemax)}
 	return fuse.OK
 }

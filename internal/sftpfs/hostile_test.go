@@ -74,7 +74,8 @@ func lister(lists map[string]int, width int) func(context.Context, string) (*lis
 		lists[path]++
 		l := &listing{asked: time.Now()}
 		for i := range width {
-			l.entries = append(l.entries, fileEntry{name: fmt.Sprint(i), attrs: attrs{mode: 0o040755}})
+			l.entries = append(l.entries,
+				fileEntry{name: fmt.Sprint(i), attrs: attrs{mode: 0o040755}})
 		}
 		return l, nil
 	}
@@ -117,9 +118,11 @@ func TestScout(t *testing.T) {
 			synctest.Wait()
 		}
 		s.mu.Lock()
-		if len(s.lists) > mostScouted || s.names > mostAwaiting+mostInList || len(s.next) > mostExpected ||
+		if len(s.lists) > mostScouted || s.names > mostAwaiting+mostInList ||
+			len(s.next) > mostExpected ||
 			len(s.below) > mostExpected+2*mostScouted {
-			t.Errorf("%d lists of %d names, %d and %d expected", len(s.lists), s.names, len(s.next), len(s.below))
+			t.Errorf("%d lists of %d names, %d and %d expected", len(s.lists), s.names, len(s.next),
+				len(s.below))
 		}
 		s.mu.Unlock()
 		time.Sleep(5 * time.Second)
@@ -141,7 +144,8 @@ func TestScoutForgets(t *testing.T) {
 			"a rename":     func(s *scout) { s.renamed() },
 			"another time": func(*scout) { time.Sleep(time.Second) },
 		} {
-			s := newScout(t.Context(), time.Second, func(context.Context, string) (*listing, error) {
+			s := newScout(t.Context(), time.Second, func(context.Context, string) (*listing,
+				error) {
 				return &listing{asked: time.Now()}, nil
 			})
 			s.read("/", []string{"/a"})

@@ -44,7 +44,8 @@ func readRoot(t *testing.T, f *FS, plus bool) (names []string, nodes []uint64, s
 }
 
 // readDir is readRoot for any directory.
-func readDir(t *testing.T, f *FS, id uint64, plus bool) (names []string, nodes []uint64, status fuse.Status) {
+func readDir(t *testing.T, f *FS, id uint64, plus bool) (names []string, nodes []uint64,
+	status fuse.Status) {
 	t.Helper()
 	header := fuse.InHeader{NodeId: id}
 	var opened fuse.OpenOut
@@ -90,20 +91,26 @@ func TestHostileNames(t *testing.T) {
 		listed []wire.Name
 		want   []string // nil if the directory cannot be read
 	}{
-		"a path":             {[]wire.Name{listedFile("fine"), listedFile("a/b")}, nil},
-		"a path upwards":     {[]wire.Name{listedFile("fine"), listedDir("../a")}, nil},
-		"an absolute path":   {[]wire.Name{listedFile("/etc/passwd")}, nil},
-		"a slash":            {[]wire.Name{listedDir("/")}, nil},
-		"nothing":            {[]wire.Name{listedFile("fine"), listedFile("")}, nil},
-		"NUL":                {[]wire.Name{listedFile("a\x00b")}, nil},
-		"dots":               {[]wire.Name{listedDir("."), listedDir(".."), listedFile("..."), listedFile("fine")}, []string{"...", "fine"}},
-		"dots as files":      {[]wire.Name{listedFile("."), listedFile("..")}, []string{}},
-		"300 bytes":          {[]wire.Name{listedFile(long), listedFile("fine")}, []string{"fine", long}},
-		"1,025 bytes":        {[]wire.Name{listedFile("fine"), listedFile(strings.Repeat("n", longestName+1))}, nil},
-		"32 KiB":             {[]wire.Name{listedFile(strings.Repeat("n", 32<<10))}, nil},
-		"control characters": {[]wire.Name{listedFile("\x1b[2J\n"), listedFile("\xff")}, []string{"\x1b[2J\n", "\xff"}},
-		"twice":              {[]wire.Name{listedFile("twice"), listedFile("twice")}, []string{"twice", "twice"}},
-		"a file and a directory": {[]wire.Name{listedFile("both"), listedDir("both"), listedFile("both")},
+		"a path":           {[]wire.Name{listedFile("fine"), listedFile("a/b")}, nil},
+		"a path upwards":   {[]wire.Name{listedFile("fine"), listedDir("../a")}, nil},
+		"an absolute path": {[]wire.Name{listedFile("/etc/passwd")}, nil},
+		"a slash":          {[]wire.Name{listedDir("/")}, nil},
+		"nothing":          {[]wire.Name{listedFile("fine"), listedFile("")}, nil},
+		"NUL":              {[]wire.Name{listedFile("a\x00b")}, nil},
+		"dots": {[]wire.Name{listedDir("."), listedDir(".."), listedFile("..."),
+			listedFile("fine")}, []string{"...", "fine"}},
+		"dots as files": {[]wire.Name{listedFile("."), listedFile("..")}, []string{}},
+		"300 bytes": {[]wire.Name{listedFile(long), listedFile("fine")},
+			[]string{"fine", long}},
+		"1,025 bytes": {[]wire.Name{listedFile("fine"),
+			listedFile(strings.Repeat("n", longestName+1))}, nil},
+		"32 KiB": {[]wire.Name{listedFile(strings.Repeat("n", 32<<10))}, nil},
+		"control characters": {[]wire.Name{listedFile("\x1b[2J\n"), listedFile("\xff")},
+			[]string{"\x1b[2J\n", "\xff"}},
+		"twice": {[]wire.Name{listedFile("twice"), listedFile("twice")},
+			[]string{"twice", "twice"}},
+		"a file and a directory": {[]wire.Name{listedFile("both"), listedDir("both"),
+			listedFile("both")},
 			[]string{"both", "both", "both"}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -139,7 +146,8 @@ func TestNameListedTwice(t *testing.T) {
 			f := mountScripted(t, time.Minute, listsNames(listed...)).FS
 			_, nodes, _ := readRoot(t, f, true)
 			var out fuse.EntryOut
-			if status := f.Lookup(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, "twice", &out); status != fuse.OK {
+			if status := f.Lookup(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, "twice",
+				&out); status != fuse.OK {
 				t.Fatal(status)
 			}
 			if last := nodes[len(nodes)-1]; out.NodeId != last {
@@ -173,11 +181,13 @@ func TestLongNames(t *testing.T) {
 	if status := f.Lookup(nil, &root, long+"x", &out); status != fuse.Status(syscall.ENAMETOOLONG) {
 		t.Errorf("another name: %v", status)
 	}
-	if status := f.Mkdir(nil, &fuse.MkdirIn{InHeader: root}, long+"x", &out); status != fuse.Status(syscall.ENAMETOOLONG) {
+	if status := f.Mkdir(nil, &fuse.MkdirIn{InHeader: root}, long+"x", &out); status != fuse.Status(
+		syscall.ENAMETOOLONG) {
 		t.Errorf("a new directory: %v", status)
 	}
 	var created fuse.CreateOut
-	if status := f.Create(nil, &fuse.CreateIn{InHeader: root}, long+"x", &created); status != fuse.Status(syscall.ENAMETOOLONG) {
+	if status := f.Create(nil, &fuse.CreateIn{InHeader: root}, long+"x",
+		&created); status != fuse.Status(syscall.ENAMETOOLONG) {
 		t.Errorf("a new file: %v", status)
 	}
 	if status := f.Unlink(nil, &root, long); status != fuse.ENOENT { // the listing was a lie

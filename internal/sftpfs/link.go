@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
 // link is the connection to the host. For as long as the file system is mounted, a lost connection
-// is replaced in the background. Requests wait for that no longer than the timeout.
+// is replaced in the background. Nothing waits for longer than the timeout after the host's last
+// sign of life.
 type link struct {
 	conn    *pool.Conn
 	timeout time.Duration
@@ -27,7 +29,8 @@ type link struct {
 
 	mu      sync.Mutex
 	client  *usftp.Client
-	down    time.Time     // when the connection was lost; zero while there is one
+	up      time.Time     // when the connection was made
+	down    time.Time     // the last sign of life of one that was lost; zero while there is one
 	dead    error         // why the connection cannot be replaced
 	changed chan struct{} // closed and replaced when any of this changes
 }
@@ -49,16 +52,18 @@ func newLink(ctx context.Context, host pool.Host, timeout time.Duration, log *sl
 	l := &link{timeout: timeout, log: log, changed: make(chan struct{})}
 	l.conn = pool.NewConn(ctx, host, pool.Retry{Retries: math.MaxInt, RetryFor: forever,
 		Backoff: backoff})
-	l.client = l.conn.Host().Client
+	l.client, l.up = l.conn.Host().Client, time.Now()
 	return l
 }
 
-func limitRedial(redial func(context.Context) (pool.Host, error)) func(context.Context) (pool.Host, error) {
+func limitRedial(redial func(context.Context) (pool.Host, error)) func(context.Context) (pool.Host,
+	error) {
 	if redial == nil {
 		return nil
 	}
 	return func(ctx context.Context) (pool.Host, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errors.New("the login takes too long"))
+		ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout,
+			errors.New("the login takes too long"))
 		defer cancel()
 		host, err := redial(ctx)
 		host.Redial = limitRedial(redial)
@@ -85,14 +90,19 @@ func (l *link) keep(ctx context.Context) {
 			return
 		}
 		lost := client.Wait()
-		l.set(nil, time.Now(), nil)
+		down := time.Now()
+		if stalled(lost) {
+			down = private.OfClient(client).Heard()
+		}
+		l.set(nil, down, nil)
 		l.log.Warn("the connection was lost", "error", lost)
 		if !l.conn.Renew(client, lost, l.attempt) {
 			err := l.conn.Why(lost)
 			if ctx.Err() == nil {
-				l.log.Error("the connection cannot be replaced: unmount and mount again", "error", err)
+				l.log.Error("the connection cannot be replaced: unmount and mount again", "error",
+					err)
 			}
-			l.set(nil, time.Now(), err)
+			l.set(nil, down, err)
 			return
 		}
 		l.conn.Arrived()
@@ -108,7 +118,7 @@ func (l *link) set(client *usftp.Client, down time.Time, dead error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if client != nil {
-		l.client = client
+		l.client, l.up = client, time.Now()
 	}
 	l.down, l.dead = down, dead
 	close(l.changed)
@@ -122,9 +132,35 @@ func (l *link) isUp() bool {
 	return l.down.IsZero() && !pool.Lost(l.client)
 }
 
-// get returns the connection. While there is none, get waits until the timeout has passed since the
-// connection was lost, or since the caller began, whichever is later.
-func (l *link) get(ctx context.Context, began time.Time) (*usftp.Client, error) {
+// deadline returns when a call must end that began at some time, if the host gives no further sign
+// of life: a host that is slow is waited for, one that is silent is not.
+func (l *link) deadline(began time.Time) time.Time {
+	return latest(began, l.heard()).Add(l.timeout)
+}
+
+// heard returns when the host last gave a sign of life.
+func (l *link) heard() time.Time {
+	l.mu.Lock()
+	client, up, down := l.client, l.up, l.down
+	l.mu.Unlock()
+	if !down.IsZero() {
+		return down
+	}
+	return latest(up, private.OfClient(client).Heard())
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// get returns the connection. While there is none, get waits until the timeout has passed since
+// from.
+func (l *link) get(ctx context.Context, from time.Time) (*usftp.Client, error) {
+	timer := time.NewTimer(time.Until(from.Add(l.timeout)))
+	defer timer.Stop()
 	for {
 		l.mu.Lock()
 		client, down, dead, changed := l.client, l.down, l.dead, l.changed
@@ -134,23 +170,14 @@ func (l *link) get(ctx context.Context, began time.Time) (*usftp.Client, error) 
 			return nil, dead
 		case down.IsZero() && !pool.Lost(client):
 			return client, nil
-		case down.IsZero():
-			down = time.Now() // keep is about to notice
 		}
-		from := down
-		if began.After(from) {
-			from = began
-		}
-		timer := time.NewTimer(time.Until(from.Add(l.timeout)))
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, context.Cause(ctx)
 		case <-timer.C:
 			return nil, errTimeout
 		}
-		timer.Stop()
 	}
 }
 
@@ -158,9 +185,9 @@ func (l *link) get(ctx context.Context, began time.Time) (*usftp.Client, error) 
 // repetition again is true: the server may have carried out the request although its reply got
 // lost.
 func (l *link) do(ctx context.Context, ask func(c *usftp.Client, again bool) error) error {
-	began := time.Now()
+	from := time.Now() // when the call began, or its first connection was last heard from
 	for again := false; ; again = true {
-		client, err := l.get(ctx, began)
+		client, err := l.get(ctx, from)
 		if err != nil {
 			return err
 		}
@@ -168,10 +195,13 @@ func (l *link) do(ctx context.Context, ask func(c *usftp.Client, again bool) err
 		if err == nil || !lost(err) || ctx.Err() != nil {
 			return err
 		}
-		if again && time.Since(began) > 2*l.timeout {
+		l.await(ctx, client)
+		switch {
+		case !again:
+			from = latest(from, l.heard())
+		case time.Since(from) > l.timeout:
 			return fmt.Errorf("%w: %w", errTimeout, err) // the connection comes and goes
 		}
-		l.await(ctx, client)
 	}
 }
 
@@ -194,3 +224,9 @@ func (l *link) await(ctx context.Context, client *usftp.Client) {
 
 // lost reports whether an error says that the connection has ended.
 func lost(err error) bool { return errors.Is(err, net.ErrClosed) }
+
+// stalled reports whether a connection was given up because nothing came over it.
+func stalled(err error) bool {
+	var stall *usftp.StallError
+	return errors.As(err, &stall)
+}

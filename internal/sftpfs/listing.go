@@ -142,7 +142,7 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 	n.known().reading++
 	n.mu.Unlock()
 	var l *listing
-	err = f.onPath(n, func(path string) (err error) {
+	err = f.lookOnPath(ctx, n, func(path string) (err error) {
 		if l = f.scout.take(ctx, path); l == nil {
 			l, err = f.listPath(ctx, path, most)
 		}
@@ -289,7 +289,8 @@ func (f *FS) useAhead(ctx context.Context, dir *node) bool {
 }
 
 // Lookup implements fuse.RawFileSystem.
-func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
+	out *fuse.EntryOut) fuse.Status {
 	dir := f.tree.get(header.NodeId)
 	if dir == nil {
 		return fuse.Status(syscall.ESTALE)
@@ -320,7 +321,7 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, 
 		out.SetEntryTimeout(max(0, time.Until(asked.Add(f.options.Cache)))) // "does not exist"
 		return fuse.OK
 	}
-	err := f.onPath(dir, func(path string) error {
+	err := f.lookOnPath(ctx, dir, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			asked = time.Now()
 			a, err = f.look(c, join(path, name))
@@ -331,7 +332,8 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, 
 	if status == fuse.ENOENT {
 		f.vanished(dir, name)
 	}
-	refused := status == fuse.ENOENT || status == fuse.EINVAL || errors.Is(err, usftp.ErrSSHFxFailure)
+	refused := status == fuse.ENOENT || status == fuse.EINVAL ||
+		errors.Is(err, usftp.ErrSSHFxFailure)
 	switch {
 	case status == fuse.OK:
 		f.entry(dir, name, a, asked, out)
@@ -409,7 +411,8 @@ func (f *FS) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntry
 
 // ReadDirPlus implements fuse.RawFileSystem. It gives the kernel the attributes along with the
 // names.
-func (f *FS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+func (f *FS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn,
+	out *fuse.DirEntryList) fuse.Status {
 	return f.readDir(cancel, in, func(d *dirHandle, entry fuse.DirEntry, e *fileEntry) bool {
 		plus := out.AddDirLookupEntry(entry)
 		if plus == nil {
@@ -423,7 +426,8 @@ func (f *FS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirE
 }
 
 // readDir passes entries to add until add has no more room.
-func (f *FS) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dirHandle, fuse.DirEntry, *fileEntry) bool) fuse.Status {
+func (f *FS) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dirHandle, fuse.DirEntry,
+	*fileEntry) bool) fuse.Status {
 	d := f.dirs.get(in.Fh)
 	if d == nil {
 		return fuse.EBADF

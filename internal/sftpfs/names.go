@@ -69,8 +69,9 @@ func (f *FS) changing(id uint64, name string) (*node, fuse.Status) {
 }
 
 // inDir makes a request about a name in a directory.
-func (f *FS) inDir(ctx context.Context, dir *node, name string, ask func(c *usftp.Client, path string, again bool) error) error {
-	return f.onPath(dir, func(path string) error {
+func (f *FS) inDir(ctx context.Context, dir *node, name string,
+	ask func(c *usftp.Client, path string, again bool) error) error {
+	return f.onPath(ctx, dir, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, again bool) error {
 			return ask(c, join(path, name), again)
 		})
@@ -78,7 +79,8 @@ func (f *FS) inDir(ctx context.Context, dir *node, name string, ask func(c *usft
 }
 
 // Mkdir implements fuse.RawFileSystem.
-func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
+func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string,
+	out *fuse.EntryOut) fuse.Status {
 	dir, status := f.changing(in.NodeId, name)
 	if status != fuse.OK {
 		return status
@@ -129,7 +131,8 @@ func (f *FS) made(dir *node, name string, a attrs, asked time.Time, out *fuse.En
 }
 
 // Mknod implements fuse.RawFileSystem for regular files. The protocol cannot make others.
-func (f *FS) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
+func (f *FS) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string,
+	out *fuse.EntryOut) fuse.Status {
 	dir, status := f.changing(in.NodeId, name)
 	if status != fuse.OK {
 		return status
@@ -161,7 +164,8 @@ func (f *FS) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *f
 }
 
 // Symlink implements fuse.RawFileSystem.
-func (f *FS) Symlink(cancel <-chan struct{}, header *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
+func (f *FS) Symlink(cancel <-chan struct{}, header *fuse.InHeader, target, name string,
+	out *fuse.EntryOut) fuse.Status {
 	dir, status := f.changing(header.NodeId, name)
 	if status != fuse.OK {
 		return status
@@ -199,7 +203,7 @@ func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fu
 	ctx, stop := f.request(cancel, header)
 	defer stop()
 	var target string
-	err := f.onPath(n, func(path string) error {
+	err := f.lookOnPath(ctx, n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			target, err = c.ReadLink(path)
 			return err
@@ -263,7 +267,8 @@ func relative(root, at, target string) string {
 }
 
 // Link implements fuse.RawFileSystem. Both names share one node, so programs see one file.
-func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
+func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string,
+	out *fuse.EntryOut) fuse.Status {
 	dir, status := f.changing(in.NodeId, name)
 	if status != fuse.OK {
 		return status
@@ -274,13 +279,14 @@ func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 	}
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
-	err := f.onPath(n, func(old string) error {
+	err := f.onPath(ctx, n, func(old string) error {
 		return f.inDir(ctx, dir, name, func(c *usftp.Client, path string, _ bool) error {
 			return c.Link(old, path)
 		})
 	})
 	switch {
-	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrExist):
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, usftp.ErrSSHFxFailure) &&
+		!errors.Is(err, fs.ErrExist):
 		return fuse.EPERM // as file systems without hard links do
 	case err != nil:
 		return statusOf(err)
@@ -307,13 +313,15 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 	defer stop()
 	if n := f.tree.child(dir, name); f.inUse(n) {
 		hidden := newHiddenName()
-		err := f.onPath(dir, func(at string) error {
+		settled := f.tree.move(place{dir, name})
+		defer settled()
+		err := f.onPath(ctx, dir, func(at string) error {
 			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
 				return rename(c, join(at, name), join(at, hidden), again)
 			})
 		})
 		if err == nil {
-			f.tree.hide(place{dir, name}, place{dir, hidden})
+			f.hide(n, place{dir, name}, place{dir, hidden})
 			f.note(dir, name, change{})
 			f.touched(dir)
 			return fuse.OK
@@ -353,15 +361,27 @@ func (f *FS) removedName(dir *node, name string) {
 	}
 }
 
+// hide records that a node now has a hidden name. If its last handle was closed in the meantime,
+// nobody else removes it.
+func (f *FS) hide(n *node, from, to place) {
+	f.tree.hide(from, to)
+	if f.fileOf(n) == nil {
+		f.tree.hold(n) // the kernel forgets it now
+		f.work.Go(func() {
+			f.removeHidden(n)
+			f.tree.let(n)
+		})
+	}
+}
+
 // removeHidden removes a hidden file after its last handle was closed.
 func (f *FS) removeHidden(n *node) {
-	err := f.onPath(n, func(path string) error {
+	err := f.onPath(f.ctx, n, func(path string) error {
 		return f.link.do(f.ctx, func(c *usftp.Client, again bool) error {
 			return gone(c.Remove(path), again)
 		})
 	})
-	if err != nil && statusOf(err) != fuse.ENOENT {
-		at, _ := f.tree.path(n)
+	if at, ok := f.tree.path(n); ok && err != nil && statusOf(err) != fuse.ENOENT {
 		f.options.Logger.Warn("a removed file was left behind", "file", at, "error", err)
 	}
 	for _, p := range f.tree.placesOf(n) {
@@ -417,14 +437,18 @@ func (f *FS) moveHidden(ctx context.Context, from, to *node) (moved bool) {
 		if !ok || !ok2 {
 			return moved
 		}
+		settled := f.tree.move(place{from, name})
 		err := f.link.do(ctx, func(c *usftp.Client, again bool) error {
 			return rename(c, join(old, name), join(above, name), again)
 		})
+		if err == nil {
+			f.tree.renamed(place{from, name}, place{to, name})
+			moved = true
+		}
+		settled()
 		if err != nil {
 			return moved
 		}
-		f.tree.renamed(place{from, name}, place{to, name})
-		moved = true
 	}
 	return moved
 }
@@ -435,7 +459,8 @@ const (
 )
 
 // Rename implements fuse.RawFileSystem.
-func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName string) fuse.Status {
+func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
+	newName string) fuse.Status {
 	from, status := f.changing(in.NodeId, oldName)
 	if status != fuse.OK {
 		return status
@@ -454,10 +479,12 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 	if in.Flags&renameNoReplace != 0 {
 		ask = renameNew
 	} else if n := f.tree.child(to, newName); f.inUse(n) && n != f.tree.child(from, oldName) {
-		f.saveTarget(ctx, target)
+		f.saveTarget(ctx, n, target)
 	}
-	err := f.onPath(from, func(oldDir string) error {
-		return f.onPath(to, func(newDir string) error {
+	settled := f.tree.move(old)
+	defer settled()
+	err := f.onPath(ctx, from, func(oldDir string) error {
+		return f.onPath(ctx, to, func(newDir string) error {
 			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
 				return ask(c, join(oldDir, oldName), join(newDir, newName), again)
 			})
@@ -526,9 +553,9 @@ func renameAside(c *usftp.Client, old, target string) error {
 }
 
 // saveTarget gives an open file that is about to be replaced a second, hidden name.
-func (f *FS) saveTarget(ctx context.Context, target place) {
+func (f *FS) saveTarget(ctx context.Context, n *node, target place) {
 	hidden := newHiddenName()
-	err := f.onPath(target.dir, func(dir string) error {
+	err := f.onPath(ctx, target.dir, func(dir string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 			return c.Link(join(dir, target.name), join(dir, hidden))
 		})
@@ -536,13 +563,14 @@ func (f *FS) saveTarget(ctx context.Context, target place) {
 	if err != nil {
 		return // the file lives as long as the connection
 	}
-	f.tree.hide(target, place{target.dir, hidden})
+	f.hide(n, target, place{target.dir, hidden})
 }
 
 // whyNotRenamed returns what FAILURE means for a rename that the kernel has already checked.
 func (f *FS) whyNotRenamed(ctx context.Context, target place) error {
 	var a attrs
-	err := f.inDir(ctx, target.dir, target.name, func(c *usftp.Client, path string, _ bool) (err error) {
+	err := f.inDir(ctx, target.dir, target.name, func(c *usftp.Client, path string,
+		_ bool) (err error) {
 		a, err = f.look(c, path)
 		return err
 	})
@@ -555,8 +583,8 @@ func (f *FS) whyNotRenamed(ctx context.Context, target place) error {
 // movedName records a rename.
 func (f *FS) movedName(old, target place) {
 	n, replaced := f.tree.child(old.dir, old.name), f.tree.child(target.dir, target.name)
+	f.scout.renamed() // what it lists from now on is what the paths will mean
 	f.tree.renamed(old, target)
-	f.scout.renamed()
 	if replaced != nil && replaced != n {
 		f.statusChanged(replaced)
 	}

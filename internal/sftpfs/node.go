@@ -3,6 +3,7 @@
 package sftpfs
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"sync"
@@ -24,6 +25,9 @@ type node struct {
 	lookups  uint64           // how many times the kernel was given the id
 	opens    int32            // open files, which keep a node after the kernel forgot it
 	removed  bool             // only the hidden name is left
+	queued   bool             // in the tree's queue
+	leaving  bool             // the kernel was asked to forget it
+	moves    uint8            // how often it was renamed, modulo 256
 
 	mu      sync.Mutex
 	attrs   attrs     // as the server last said
@@ -52,10 +56,21 @@ type tree struct {
 	byID map[uint64]*node
 	inos map[uint64]int // inode numbers in use
 	last uint64
+
+	moving  map[*node]int // nodes that the host is renaming
+	settled chan struct{} // closed and replaced when one of those is known to be done
+
+	most    int           // nodes; see boundNodes
+	prunes  bool          // the kernel can be asked to forget nodes that nothing uses
+	queue   []uint64      // nodes that the kernel knows, the first that it was given first
+	leaving int           // nodes that the kernel was asked to forget
+	crowded chan struct{} // receives a value when there are too many nodes
 }
 
 func newTree(host string) *tree {
-	t := &tree{host: host, byID: make(map[uint64]*node), inos: make(map[uint64]int), last: 1}
+	t := &tree{host: host, byID: make(map[uint64]*node), inos: make(map[uint64]int), last: 1,
+		moving: make(map[*node]int), settled: make(chan struct{}),
+		most: mostNodes, crowded: make(chan struct{}, 1)}
 	t.root = &node{id: fuse.FUSE_ROOT_ID, ino: 1, lookups: 1}
 	t.byID[t.root.id] = t.root
 	return t
@@ -92,6 +107,59 @@ func (t *tree) pathLocked(n *node) (string, bool) {
 	return full, true
 }
 
+// pathNow is path, and returns how often the node and the directories above it were renamed.
+func (t *tree) pathNow(n *node) (path string, moves int, ok bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	path, ok = t.pathLocked(n)
+	for ; ok && n != t.root; n = n.places[len(n.places)-1].dir {
+		moves += int(n.moves)
+	}
+	return path, moves, ok
+}
+
+// move records that the host is about to rename what has a name. The caller must call settled when
+// the tree knows the result.
+func (t *tree) move(from place) (settled func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := from.dir.children[from.name]
+	if n == nil {
+		return func() {} // nobody is using it
+	}
+	t.moving[n]++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		n.moves++
+		if t.moving[n]--; t.moving[n] == 0 {
+			delete(t.moving, n)
+		}
+		close(t.settled)
+		t.settled = make(chan struct{})
+	}
+}
+
+// settle waits while the host may be renaming a node or a directory above it.
+func (t *tree) settle(ctx context.Context, n *node) error {
+	for {
+		t.mu.RLock()
+		moving, settled := false, t.settled
+		for at := n; at != t.root && len(at.places) > 0; at = at.places[len(at.places)-1].dir {
+			moving = moving || t.moving[at] > 0
+		}
+		t.mu.RUnlock()
+		if !moving {
+			return nil
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // depth returns how many directories below the root a node is at least: 0 in the root itself.
 func (t *tree) depth(n *node) int {
 	t.mu.RLock()
@@ -99,7 +167,8 @@ func (t *tree) depth(n *node) int {
 	least := -1
 	for _, p := range n.places {
 		deep := 0
-		for dir := p.dir; dir != t.root && len(dir.places) > 0; dir = dir.places[len(dir.places)-1].dir {
+		for dir := p.dir; dir != t.root &&
+			len(dir.places) > 0; dir = dir.places[len(dir.places)-1].dir {
 			deep++
 		}
 		if least < 0 || deep < least {
@@ -141,6 +210,7 @@ func (t *tree) learn(dir *node, name string, a *attrs) *node {
 		n = t.add(dir, name)
 	}
 	n.lookups++
+	t.given(n, a.isDir())
 	return n
 }
 
@@ -216,6 +286,9 @@ func (t *tree) drop(n *node) {
 			return
 		}
 		delete(t.byID, n.id)
+		if n.leaving {
+			t.leaving--
+		}
 		if t.inos[n.ino]--; t.inos[n.ino] <= 0 {
 			delete(t.inos, n.ino)
 		}
@@ -230,6 +303,9 @@ func (t *tree) drop(n *node) {
 			}
 		}
 		n = places[0].dir
+		if t.prunes && n != t.root && n.lookups > 0 && len(n.children) == 0 {
+			t.enqueue(n)
+		}
 	}
 }
 
@@ -245,6 +321,9 @@ func (t *tree) let(n *node) {
 	defer t.mu.Unlock()
 	n.opens--
 	t.drop(n)
+	if t.prunes && n != t.root && n.opens == 0 && n.lookups > 0 {
+		t.enqueue(n)
+	}
 }
 
 // addPlace gives a node another name.

@@ -38,7 +38,8 @@ type handle struct {
 	err     error         // for the next call to return
 	written bool          // since the last flush
 	flushes int           // flushes that found something written
-	made    bool          // this handle created or emptied the file, and nothing else has written to it
+	// this handle created or emptied the file, and nothing else has written to it
+	made bool
 }
 
 func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
@@ -133,7 +134,8 @@ func (f *FS) detach(h *handle) (last bool) {
 
 // opening opens a file on the host and requests its attributes, in one round trip where the server
 // allows it.
-func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) (*usftp.File, attrs, time.Time, error) {
+func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) (*usftp.File, attrs,
+	time.Time, error) {
 	asked := time.Now()
 	open := c.Async().OpenFile(path, flags, perm)
 	inOrder := private.OfClient(c).WorksInOrder() || flags&(os.O_CREATE|os.O_TRUNC) == 0
@@ -183,12 +185,16 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	var remote *usftp.File
 	var a attrs
 	var asked time.Time
-	err := f.onPath(n, func(path string) error {
+	var drop func()
+	if flags&os.O_TRUNC == 0 {
+		drop = func() { remote.Async().Close().Forget() }
+	}
+	err := f.onPathOrDrop(ctx, n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			remote, a, asked, err = f.opening(c, path, flags, 0)
 			return err
 		})
-	})
+	}, drop)
 	if err != nil {
 		return statusOf(err)
 	}
@@ -231,7 +237,8 @@ type reading struct {
 }
 
 // Create implements fuse.RawFileSystem.
-func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
+func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
+	out *fuse.CreateOut) fuse.Status {
 	dir := f.tree.get(in.NodeId)
 	switch {
 	case dir == nil:
@@ -248,7 +255,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out 
 	var remote *usftp.File
 	var a attrs
 	var asked time.Time
-	err := f.onPath(dir, func(path string) error {
+	err := f.onPath(ctx, dir, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			remote, a, asked, err = f.opening(c, join(path, name), flags, perm)
 			return err
@@ -271,7 +278,8 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out 
 	h := f.attach(n, flags, remote)
 	h.made = fresh
 	// The host has applied its own umask in addition to ours.
-	if want := in.Mode & 0o7777; flags&os.O_EXCL != 0 && a.mode&0o7777 != want && f.options.Umask == nil {
+	if want := in.Mode & 0o7777; flags&os.O_EXCL != 0 && a.mode&0o7777 != want &&
+		f.options.Umask == nil {
 		h.file.setMode(want)
 	}
 	f.answer(n, a, &out.EntryOut)
@@ -303,7 +311,7 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	var remote *usftp.File
 	var a attrs
 	var asked time.Time
-	err := f.onPath(n, func(path string) error {
+	err := f.onPath(ctx, n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			if remote, a, asked, err = f.opening(c, path, flags, 0); err != nil {
 				return err
@@ -395,7 +403,9 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 }
 
 // undecided reports whether an error leaves open which file it was.
-func undecided(err error) bool { return lost(err) || errors.Is(err, errInterrupted) }
+func undecided(err error) bool {
+	return lost(err) || errors.Is(err, errInterrupted) || errors.Is(err, errTimeout)
+}
 
 // Release implements fuse.RawFileSystem. Nobody waits for it: Flush has already reported errors.
 func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {

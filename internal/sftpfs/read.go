@@ -63,7 +63,8 @@ func (m *readMemory) full() bool { return m.bytes.Load() >= mostRead }
 func (f *FS) makeRoom() {
 	m, now := &f.reading, time.Now()
 	last := m.swept.Load()
-	if !m.full() || now.UnixNano()-last < int64(idleReader)/10 || !m.swept.CompareAndSwap(last, now.UnixNano()) {
+	if !m.full() || now.UnixNano()-last < int64(idleReader)/10 ||
+		!m.swept.CompareAndSwap(last, now.UnixNano()) {
 		return
 	}
 	for _, h := range f.files.all() {
@@ -120,7 +121,8 @@ func (r *reader) dropOld(e *extent) {
 }
 
 // Read implements fuse.RawFileSystem.
-func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult,
+	fuse.Status) {
 	h := f.files.get(in.Fh)
 	if h == nil {
 		return nil, fuse.EBADF

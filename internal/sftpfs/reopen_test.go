@@ -111,7 +111,8 @@ func TestLearnClock(t *testing.T) {
 		want  int64
 	}{
 		{"clocks agree", at(0), now, 0},
-		{"an answer 20 s late, the file made at its beginning", at(-20), now.Add(-20 * time.Second), 0},
+		{"an answer 20 s late, the file made at its beginning", at(-20), now.Add(-20 * time.Second),
+			0},
 		{"and at its end", at(0), now.Add(-20 * time.Second), 0},
 		{"the host is an hour ahead", at(3600), now, 3600},
 		{"and an answer is late", at(3590), now.Add(-20 * time.Second), 3600},

@@ -20,31 +20,45 @@ const interruptGrace = 2 * time.Second
 // wait for a signal, would cost as much as a call that is answered from memory.
 const brief = 10 * time.Millisecond
 
-// request returns the context of one call by the kernel. The caller must call stop when the call is
-// over.
-func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context.Context, stop func()) {
+// request returns the context of one call by the kernel. It ends with errTimeout when the call has
+// waited for too long, whatever it waits for. The caller must call stop when the call is over.
+func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context.Context,
+	stop func()) {
+	began := time.Now()
 	ctx, end := context.WithCancelCause(f.ctx)
-	if cancel == nil {
-		return ctx, func() { end(nil) }
-	}
 	pid := header.Pid
-	watch := time.AfterFunc(brief, func() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-cancel:
-		}
-		if !dies(pid) {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(interruptGrace):
-			}
-		}
-		end(errInterrupted)
-	})
+	watch := time.AfterFunc(brief, func() { end(f.link.overdue(ctx, cancel, pid, began)) })
+	f.calls.Add(1)
 	return ctx, func() {
+		f.calls.Add(-1)
 		watch.Stop()
 		end(nil)
+	}
+}
+
+// overdue waits until a call must end, and returns why.
+func (l *link) overdue(ctx context.Context, cancel <-chan struct{}, pid uint32,
+	began time.Time) error {
+	timer := time.NewTimer(time.Until(l.deadline(began)))
+	defer timer.Stop()
+	var grace <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-grace:
+			return errInterrupted
+		case <-cancel:
+			if dies(pid) {
+				return errInterrupted
+			}
+			cancel, grace = nil, time.After(interruptGrace)
+		case <-timer.C:
+			left := time.Until(l.deadline(began))
+			if left <= 0 {
+				return errTimeout
+			}
+			timer.Reset(left)
+		}
 	}
 }

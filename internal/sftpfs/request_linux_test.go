@@ -14,7 +14,7 @@ import (
 // waits for no signal and leaves nothing behind.
 func TestInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &FS{ctx: t.Context()}
+		f := &FS{ctx: t.Context(), link: &link{timeout: time.Hour, down: time.Now()}}
 		header := &fuse.InHeader{Caller: fuse.Caller{Pid: uint32(os.Getpid())}}
 		cancel := make(chan struct{})
 		ctx, stop := f.request(cancel, header)
@@ -27,7 +27,8 @@ func TestInterrupted(t *testing.T) {
 		}
 		time.Sleep(brief + interruptGrace - time.Millisecond)
 		if ctx.Err() != nil {
-			t.Errorf("the program handles the signal, but its call ended early: %v", context.Cause(ctx))
+			t.Errorf("the program handles the signal, but its call ended early: %v",
+				context.Cause(ctx))
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()

@@ -20,7 +20,8 @@ func (f *FS) rescue(remote string, cause error, extents []*extent) {
 	}
 	name, err := f.keep(remote, extents)
 	if err != nil {
-		f.options.Logger.Error("written data is lost", "file", remote, "error", cause, "rescue", err)
+		f.options.Logger.Error("written data is lost", "file", remote, "error", cause, "rescue",
+			err)
 		return
 	}
 	f.options.Logger.Error("written data is not on the host; it was kept here", "file", remote,
@@ -43,7 +44,8 @@ func (f *FS) keep(remote string, extents []*extent) (name string, err error) {
 		}
 		return r
 	}, f.options.HostName+"-"+path.Base(remote))
-	file, err := os.CreateTemp(dir, base[:min(len(base), 128)]+"-"+time.Now().UTC().Format("20060102T150405")+"-*")
+	file, err := os.CreateTemp(dir, base[:min(len(base), 128)]+"-"+
+		time.Now().UTC().Format("20060102T150405")+"-*")
 	if err != nil {
 		return "", err
 	}

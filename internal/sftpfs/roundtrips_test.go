@@ -28,12 +28,14 @@ func (s *scripted) extract(t *testing.T, dir uint64, name string) {
 	var attr fuse.AttrOut
 	ok("GETATTR", s.GetAttr(nil, &fuse.GetAttrIn{InHeader: above}, &attr))
 	var entry fuse.EntryOut
-	if status := s.Lookup(nil, &above, name, &entry); entry.NodeId != 0 || status != fuse.OK && status != fuse.ENOENT {
+	if status := s.Lookup(nil, &above, name, &entry); entry.NodeId != 0 ||
+		status != fuse.OK && status != fuse.ENOENT {
 		t.Fatalf("%s: LOOKUP: %v, node %d", name, status, entry.NodeId)
 	}
 	flags := uint32(os.O_WRONLY | os.O_CREATE | os.O_EXCL)
 	var made fuse.CreateOut
-	ok("CREATE", s.Create(nil, &fuse.CreateIn{InHeader: above, Flags: flags, Mode: syscall.S_IFREG | 0o600}, name, &made))
+	ok("CREATE", s.Create(nil, &fuse.CreateIn{InHeader: above, Flags: flags,
+		Mode: syscall.S_IFREG | 0o600}, name, &made))
 	o := &opened{s, t, fuse.InHeader{NodeId: made.NodeId}, made.Fh}
 	o.write(0, string(make([]byte, 4096)))
 	set := func(what string, in fuse.SetAttrInCommon) {

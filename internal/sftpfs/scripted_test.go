@@ -22,10 +22,15 @@ type scripted struct {
 	server  *sftptest.Scripted
 	link    sftptest.LinkConfig
 	version string // of the server
+	rescues string // the directory of rescue files
 
-	mu  sync.Mutex
-	end *sftptest.End
+	mu    sync.Mutex
+	end   *sftptest.End
+	quiet bool // nothing comes from the server any more
 }
+
+// scriptedTimeout is how long calls wait for the server.
+const scriptedTimeout = time.Minute
 
 func mountScripted(t *testing.T, cache time.Duration, script sftptest.Script) *scripted {
 	t.Helper()
@@ -38,8 +43,9 @@ func mountScripted(t *testing.T, cache time.Duration, script sftptest.Script) *s
 // delay.
 func mountOpenSSH(t *testing.T, roundTrip, cache time.Duration) *scripted {
 	t.Helper()
-	s := &scripted{server: sftptest.NewServer(t, sftptest.Script{}), version: "SSH-2.0-OpenSSH_10.0",
-		link: sftptest.LinkConfig{ToServer: roundTrip / 2, ToClient: roundTrip / 2}}
+	s := &scripted{server: sftptest.NewServer(t, sftptest.Script{}),
+		version: "SSH-2.0-OpenSSH_10.0",
+		link:    sftptest.LinkConfig{ToServer: roundTrip / 2, ToClient: roundTrip / 2}}
 	s.mount(t, cache)
 	return s
 }
@@ -50,8 +56,9 @@ func (s *scripted) mount(t *testing.T, cache time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.FS, err = New(t.Context(), host, Options{Root: "/", Timeout: time.Minute, Cache: cache,
-		Buffer: 1 << 20})
+	s.rescues = t.TempDir()
+	s.FS, err = New(t.Context(), host, Options{Root: "/", Timeout: scriptedTimeout, Cache: cache,
+		Buffer: 1 << 20, RescueDir: s.rescues})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,13 +71,44 @@ func (s *scripted) mount(t *testing.T, cache time.Duration) {
 }
 
 // dial connects to the server.
-func (s *scripted) dial(context.Context) (pool.Host, error) {
+func (s *scripted) dial(ctx context.Context) (pool.Host, error) {
+	if err := s.alive(ctx); err != nil {
+		return pool.Host{}, err
+	}
 	end := s.server.Dial(s.link)
 	s.mu.Lock()
 	s.end = end
 	s.mu.Unlock()
-	client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion(s.version))
+	client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion(s.version),
+		usftp.WithStallTimeout(scriptedTimeout/2), usftp.WithKeepalive(s.alive))
 	return pool.Host{Client: client, Redial: s.dial}, err
+}
+
+// alive waits for an answer of the server's transport.
+func (s *scripted) alive(ctx context.Context) error {
+	s.mu.Lock()
+	quiet := s.quiet
+	s.mu.Unlock()
+	if quiet {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// silence makes everything vanish that is sent to the server, and restore makes it reachable again
+// over a new connection.
+func (s *scripted) silence() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quiet = true
+	s.end.Silence()
+}
+
+func (s *scripted) restore() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quiet = false
 }
 
 // cut ends the connection.
@@ -91,13 +129,19 @@ type opened struct {
 // open opens a file in the root.
 func (s *scripted) open(t *testing.T, name string) *opened {
 	t.Helper()
+	return s.openIn(t, fuse.FUSE_ROOT_ID, name)
+}
+
+func (s *scripted) openIn(t *testing.T, dir uint64, name string) *opened {
+	t.Helper()
 	var entry fuse.EntryOut
-	if status := s.Lookup(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, name, &entry); status != fuse.OK {
+	if status := s.Lookup(nil, &fuse.InHeader{NodeId: dir}, name, &entry); status != fuse.OK {
 		t.Fatal(status)
 	}
 	o := &opened{s, t, fuse.InHeader{NodeId: entry.NodeId}, 0}
 	var out fuse.OpenOut
-	if status := s.Open(nil, &fuse.OpenIn{InHeader: o.header, Flags: uint32(os.O_RDWR)}, &out); status != fuse.OK {
+	if status := s.Open(nil, &fuse.OpenIn{InHeader: o.header, Flags: uint32(os.O_RDWR)},
+		&out); status != fuse.OK {
 		t.Fatal(status)
 	}
 	o.fh = out.Fh
@@ -112,7 +156,9 @@ func (o *opened) write(off int, data string) {
 	}
 }
 
-func (o *opened) sync() fuse.Status { return o.Fsync(nil, &fuse.FsyncIn{InHeader: o.header, Fh: o.fh}) }
+func (o *opened) sync() fuse.Status {
+	return o.Fsync(nil, &fuse.FsyncIn{InHeader: o.header, Fh: o.fh})
+}
 
 func (o *opened) read(size int) (string, fuse.Status) { return o.readAt(0, size) }
 

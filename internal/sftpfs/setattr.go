@@ -103,7 +103,7 @@ func (f *file) setPending(ctx context.Context, h *handle) error {
 	f.retimed = f.retimed || set.SetTimes
 	f.mu.Unlock()
 	err := f.fs.link.do(ctx, func(c *usftp.Client, _ bool) error {
-		return f.fs.onPath(f.node, func(path string) error {
+		return f.fs.onPath(ctx, f.node, func(path string) error {
 			return c.SetAttrs(path, set)
 		})
 	})
@@ -201,7 +201,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		}
 		file.loosen(set.SetTimes)
 	}
-	err = f.onPath(n, func(path string) error {
+	err = f.onPath(ctx, n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 			if now.isLink() {
 				return c.LsetAttrs(path, set)
@@ -310,7 +310,7 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 		file.unproved()
 	}
 	byHandle := h != nil && h.writes() && !h.appends()
-	err := f.onPath(n, func(path string) error {
+	err := f.onPath(ctx, n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 			if !byHandle {
 				return c.Truncate(path, int64(size))

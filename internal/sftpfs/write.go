@@ -335,7 +335,8 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 			return nil
 		}
 	}
-	f.answered(e, errors.New("the connection was lost while data was appended, and others have appended too"))
+	f.answered(e, errors.New(
+		"the connection was lost while data was appended, and others have appended too"))
 	return nil
 }
 
@@ -478,10 +479,7 @@ func (f *file) flush(ctx context.Context) error {
 			return nil
 		}
 		if err := f.send(ctx, true); err != nil {
-			if !errors.Is(err, errInterrupted) {
-				f.abandon(err)
-			}
-			return err
+			return f.gaveUp(err)
 		}
 		f.mu.Lock()
 		rest, again := len(f.extents), f.changed != changed
@@ -492,9 +490,18 @@ func (f *file) flush(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return f.gaveUp(context.Cause(ctx))
 		}
 	}
+}
+
+// gaveUp abandons the data that a call has waited for, unless the call was only interrupted: then
+// the next one waits for it.
+func (f *file) gaveUp(err error) error {
+	if !errors.Is(err, errInterrupted) {
+		f.abandon(err)
+	}
+	return err
 }
 
 // finish is flush for what happens after the last call on a handle.
@@ -587,7 +594,8 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	var data []byte
 	var only *extent
 	switch {
-	case !h.made || len(f.handles) != 1 || len(f.proofs) > 0 || len(f.extents) > 1:
+	case !h.made || len(f.handles) != 1 || len(f.proofs) > 0 || len(f.extents) > 1 ||
+		h.appends() && h.end != 0: // something has arrived
 		f.mu.Unlock()
 		return false, nil
 	case len(f.extents) == 1:
@@ -612,7 +620,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	case lost(err):
 		return false, nil
 	case err != nil && ctx.Err() != nil:
-		return true, context.Cause(ctx) // the data is kept and sent again
+		return true, f.gaveUp(context.Cause(ctx)) // or the data is kept and sent again
 	case err == nil:
 		f.node.grew(int64(len(data))) // before the extent is gone
 	}
@@ -653,7 +661,8 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 func (n *node) learnWritten(size uint64, set usftp.NewAttrs) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.attrs.size, n.attrs.mtime, n.attrs.atime = size, uint32(set.Mtime.Unix()), uint32(set.Atime.Unix())
+	n.attrs.size, n.attrs.mtime, n.attrs.atime = size, uint32(set.Mtime.Unix()),
+		uint32(set.Atime.Unix())
 	if set.SetMode {
 		n.attrs.mode = n.attrs.mode&typeMask | bitsOf(set.Mode)
 	}
@@ -733,7 +742,7 @@ func (b *budget) take(ctx context.Context, l *link, n int) error {
 		changed := b.changed
 		b.mu.Unlock()
 		if !l.isUp() {
-			if _, err := l.get(ctx, began); err != nil {
+			if _, err := l.get(ctx, latest(began, l.heard())); err != nil {
 				return err
 			}
 		}

@@ -99,17 +99,16 @@ const memory = 44 << 20
 const lazyPatience = 2 * time.Second
 
 // stallTimeout is when a silent connection is given up, so that it can be replaced before calls
-// fail.
-func stallTimeout(timeout time.Duration) time.Duration {
-	return min(max(timeout/2, 3*time.Second), 15*time.Second)
-}
+// fail. The host is asked for a sign of life after a quarter of it.
+func stallTimeout(timeout time.Duration) time.Duration { return min(timeout/2, 15*time.Second) }
 
 // checkMountpoint returns why nothing can be mounted on a directory.
 func checkMountpoint(at string) error {
 	info, err := os.Stat(at)
 	switch {
 	case errors.Is(err, syscall.ENOTCONN):
-		return fmt.Errorf("%s has a mount whose program is gone: run `usftp umount %s` first", at, at)
+		return fmt.Errorf("%s has a mount whose program is gone: run `usftp umount %s` first", at,
+			at)
 	case err != nil:
 		return fmt.Errorf("cannot mount at %s: %s", at, ui.ReasonOf(err))
 	case !info.IsDir():

@@ -19,7 +19,8 @@ func TestAsHelper(t *testing.T) {
 // Options are ours, ssh_config's, or refused with a reason.
 func TestOptions(t *testing.T) {
 	var o options
-	ssh, err := o.parse([]string{"ro,idmap=user,umask=022", "Ciphers=a,b", "reconnect,Compression=no,x-systemd.automount,_netdev"})
+	ssh, err := o.parse([]string{"ro,idmap=user,umask=022", "Ciphers=a,b",
+		"reconnect,Compression=no,x-systemd.automount,_netdev"})
 	if err != nil || !slices.Equal(ssh, []string{"Ciphers=a,b", "Compression=no"}) {
 		t.Errorf("%q, %v", ssh, err)
 	}

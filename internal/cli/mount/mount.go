@@ -32,15 +32,18 @@ const buffer = 8 << 20
 
 func (c *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.BoolVarP(&c.foreground, "foreground", "f", false, "stay in the foreground, and log to standard error")
+	f.BoolVarP(&c.foreground, "foreground", "f", false,
+		"stay in the foreground, and log to standard error")
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second,
 		"while the host cannot be reached, calls wait for this `time` and then fail")
 	f.DurationVar(&c.cache, "cache", time.Second,
 		"cache names and attributes for this `time`; longer if nobody else changes the files")
-	f.StringVar(&c.log, "log", "", "log to `file` in the background (default: mount.log in the state directory)")
+	f.StringVar(&c.log, "log", "",
+		"log to `file` in the background (default: mount.log in the state directory)")
 	c.Connect.Register(f)
 	f.Lookup("option").Usage = "set a mount option or an ssh_config option, `option`[,option...]; may be repeated"
-	for _, name := range []string{"limit", "connections", "streams", "buffer", "retries", "retry-for"} {
+	for _, name := range []string{"limit", "connections", "streams", "buffer", "retries",
+		"retry-for"} {
 		f.Lookup(name).Hidden = true // they are about copies
 	}
 	f.BoolVarP(&c.report.Quiet, "quiet", "q", false, "log errors only")
@@ -71,8 +74,8 @@ func (c *flags) check(f *pflag.FlagSet) error {
 		c.cache = *c.options.cache
 	}
 	switch {
-	case c.timeout < time.Second:
-		return errors.New("--timeout must be at least 1s")
+	case c.timeout < 2*time.Second:
+		return errors.New("--timeout must be at least 2s")
 	case c.cache < 0:
 		return errors.New("--cache must not be negative")
 	}
@@ -105,7 +108,8 @@ func Command(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(cmd.Flags())
-	cmd.ValidArgsFunction = complete.Places{Connect: &flags.Connect, Local: true, Directories: true}.Operands(0)
+	cmd.ValidArgsFunction = complete.Places{Connect: &flags.Connect, Local: true,
+		Directories: true}.Operands(0)
 	return cmd
 }
 
@@ -141,6 +145,7 @@ func UmountCommand(a *ui.App) *cobra.Command {
 			return failed
 		},
 	}
-	cmd.Flags().BoolVarP(&lazy, "lazy", "z", false, "even if programs use it: take it away now, and end it when they have closed their files")
+	cmd.Flags().BoolVarP(&lazy, "lazy", "z", false,
+		"even if programs use it: take it away now, and end it when they have closed their files")
 	return cmd
 }

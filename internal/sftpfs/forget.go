@@ -1,0 +1,157 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// mostNodes is how many nodes there are before the kernel is asked to forget some. The kernel keeps
+// every name for as long as it has memory itself, and each takes some 450 bytes here.
+const mostNodes = 32 << 10
+
+// mostForgotten is how many nodes the kernel is asked to forget before the tree is looked at again.
+const mostForgotten = 256
+
+// kernel is what can be asked to forget: the server of a mount.
+type kernel interface {
+	// PruneNotify drops nodes that nothing uses, and leaves the others alone.
+	PruneNotify(nodes []uint64) fuse.Status
+	// EntryNotify drops a name, and waits while a call is under way in its directory.
+	EntryNotify(dir uint64, name string) fuse.Status
+}
+
+// Init implements fuse.RawFileSystem.
+func (f *FS) Init(server *fuse.Server) {
+	// Since Linux 6.18. Other kernels say that they know an earlier version of the protocol.
+	f.tree.prunes = server.KernelSettings().SupportsNotify(fuse.NOTIFY_PRUNE)
+	f.work.Go(func() { f.boundNodes(server) })
+}
+
+// boundNodes asks the kernel to forget nodes while there are too many. It answers with FORGET.
+func (f *FS) boundNodes(k kernel) {
+	for {
+		select {
+		case <-f.tree.crowded:
+		case <-f.ctx.Done():
+			return
+		}
+		for nodes := f.tree.oldest(); len(nodes) > 0 && f.ctx.Err() == nil; {
+			if f.tree.prunes {
+				k.PruneNotify(nodes)
+			} else {
+				f.forgetNames(k, nodes)
+			}
+			nodes = f.tree.oldest()
+		}
+	}
+}
+
+// lull is how often forgetNames looks whether no call is under way.
+const lull = 10 * time.Millisecond
+
+// forgetNames makes a kernel that knows no better forget nodes by their names. The kernel makes
+// EntryNotify wait, uninterruptibly, for calls in the directory. If this process is killed then, it
+// never ends, and neither do those calls: the kernel ends them only when the process is gone. So
+// forgetNames asks only while no call is under way.
+func (f *FS) forgetNames(k kernel, nodes []uint64) {
+	for _, id := range nodes {
+		for f.calls.Load() > 0 {
+			select {
+			case <-time.After(lull):
+			case <-f.ctx.Done():
+				return
+			}
+		}
+		if p, ok := f.tree.leavingFrom(id); ok {
+			k.EntryNotify(p.dir.id, p.name) // it may know the name no longer
+		}
+	}
+}
+
+// leavingFrom returns the name of a node that the kernel is asked to forget. By now the node may
+// have another name, or the name another node.
+func (t *tree) leavingFrom(id uint64) (place, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	n := t.byID[id]
+	if n == nil || !n.leaving || len(n.places) != 1 {
+		return place{}, false
+	}
+	return n.places[0], true
+}
+
+// given puts a node that the kernel was given in the queue of those to be forgotten. A kernel that
+// forgets by names is not asked to forget directories: it would detach what is mounted on one, and
+// lose the working directories of programs. The caller holds the lock.
+func (t *tree) given(n *node, dir bool) {
+	if t.prunes || !dir {
+		t.enqueue(n)
+	}
+}
+
+// enqueue puts a node at the end of the queue. If the kernel was asked to forget it, it did not. The
+// caller holds the lock.
+func (t *tree) enqueue(n *node) {
+	if n.leaving {
+		n.leaving = false
+		t.leaving--
+	}
+	if n.queued {
+		return
+	}
+	n.queued = true
+	if len(t.queue) > 2*len(t.byID) {
+		kept := t.queue[:0]
+		for _, id := range t.queue {
+			if t.byID[id] != nil {
+				kept = append(kept, id)
+			}
+		}
+		t.queue = kept
+	}
+	t.queue = append(t.queue, n.id)
+	if t.tooMany() > 0 {
+		select {
+		case t.crowded <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// tooMany returns how many more nodes must go. If others cannot go, such as directories, the latest
+// stay nevertheless: the kernel would ask for them again and again. The caller holds the lock.
+func (t *tree) tooMany() int {
+	return min(len(t.byID)-t.leaving-t.most, len(t.queue)-t.most/2)
+}
+
+// oldest returns nodes for the kernel to forget, of those that it has known for longest. Those in use
+// are not among them.
+func (t *tree) oldest() (nodes []uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.tooMany() > 0 && len(t.queue) > 0 && len(nodes) < mostForgotten {
+		n := t.byID[t.queue[0]]
+		t.queue = t.queue[1:]
+		if n == nil {
+			continue
+		}
+		n.queued = false
+		if n.opens > 0 || n.lookups == 0 || n.removed || len(n.places) != 1 || n.hasFile() ||
+			len(n.children) > 0 {
+			continue // it is queued again when it is closed or empty, or the kernel asks for it
+		}
+		n.leaving = true
+		t.leaving++
+		nodes = append(nodes, n.id)
+	}
+	return nodes
+}
+
+func (n *node) hasFile() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.file != nil
+}

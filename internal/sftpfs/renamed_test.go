@@ -1,0 +1,195 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// A call that uses an open file succeeds although the host has just given the file, or the directory
+// that it is in, another name, and the answer that says so is still on its way.
+func TestCallDuringRename(t *testing.T) {
+	rename := func(name, to string) func(o *opened) fuse.Status {
+		return func(o *opened) fuse.Status {
+			in := fuse.RenameIn{InHeader: *root(), Newdir: fuse.FUSE_ROOT_ID}
+			return o.Rename(nil, &in, name, to)
+		}
+	}
+	for change, test := range map[string]struct {
+		file   string
+		change func(o *opened) fuse.Status
+		back   bool
+	}{
+		"the file is renamed":      {"/file", rename("file", "new"), false},
+		"the file is removed":      {"/file", calls["remove an open file"], false},
+		"the directory is renamed": {"/dir/file", rename("dir", "new"), false},
+		"it is renamed and back":   {"/dir/file", rename("dir", "new"), true},
+	} {
+		for _, call := range []string{"getattr", "truncate", "open", "close"} {
+			t.Run(change+"/"+call, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					o := openAt(t, test.file)
+					slow := sftptest.Delay(time.Second)
+					for _, kind := range []wire.Type{wire.TypeRename, wire.TypeExtended} {
+						o.server.AddFaults(sftptest.Fault{On: kind, Do: slow})
+					}
+					if test.back { // the answer that there is no file comes when there is one
+						for _, kind := range []wire.Type{wire.TypeLstat, wire.TypeOpen,
+							wire.TypeSetstat} {
+							o.server.AddFaults(sftptest.Fault{On: kind, Path: test.file,
+								Do: sftptest.Delay(5 * time.Second)})
+						}
+					}
+					done := make(chan fuse.Status)
+					go func() {
+						status := test.change(o)
+						if test.back && status == fuse.OK {
+							status = rename("new", "dir")(o)
+						}
+						done <- status
+					}()
+					time.Sleep(time.Second / 2)
+					if status := calls[call](o); status != fuse.OK {
+						t.Error(status)
+					}
+					if status := <-done; status != fuse.OK {
+						t.Error(status)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What a call learns by a path is about the file that it was asked for, although the host had already
+// given the file another name, and its path to another file.
+func TestPathOfAnotherFile(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		request wire.Type
+		make    func(files *sftptest.Files, name, what string)
+		what    func(s *scripted, of fuse.InHeader) (string, fuse.Status)
+	}{
+		{"getattr", wire.TypeLstat, writeNamed,
+			func(s *scripted, of fuse.InHeader) (string, fuse.Status) {
+				var out fuse.AttrOut
+				status := s.GetAttr(nil, &fuse.GetAttrIn{InHeader: of}, &out)
+				return strings.Repeat("x", int(out.Size)), status
+			}},
+		{"open", wire.TypeOpen, writeNamed,
+			func(s *scripted, of fuse.InHeader) (string, fuse.Status) {
+				var out fuse.OpenOut
+				if status := s.Open(nil, &fuse.OpenIn{InHeader: of}, &out); status != fuse.OK {
+					return "", status
+				}
+				defer s.Release(nil, &fuse.ReleaseIn{InHeader: of, Fh: out.Fh})
+				return (&opened{scripted: s, header: of, fh: out.Fh}).read(8)
+			}},
+		{"readlink", wire.TypeReadlink,
+			func(files *sftptest.Files, name, what string) { files.Symlink(what, name) },
+			func(s *scripted, of fuse.InHeader) (string, fuse.Status) {
+				target, status := s.Readlink(nil, &of)
+				return string(target), status
+			}},
+		{"list", wire.TypeOpendir, makeWith,
+			func(s *scripted, of fuse.InHeader) (string, fuse.Status) {
+				entries, err := s.list(s.ctx, s.tree.get(of.NodeId))
+				if err != nil || len(entries) != 1 {
+					return fmt.Sprint(entries), statusOf(err)
+				}
+				return entries[0].name, fuse.OK
+			}},
+		{"lookup", wire.TypeLstat,
+			func(files *sftptest.Files, name, what string) {
+				files.Mkdir(name)
+				writeNamed(files, name+"/in", what)
+			},
+			func(s *scripted, of fuse.InHeader) (string, fuse.Status) {
+				var out fuse.EntryOut
+				status := s.Lookup(nil, &of, "in", &out)
+				return strings.Repeat("x", int(out.Size)), status
+			}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := mountScripted(t, 0, sftptest.Script{})
+			test.make(s.server.Files, "/file", "xx")
+			test.make(s.server.Files, "/other", "y")
+			nodes := make(map[string]fuse.InHeader)
+			for _, name := range []string{"file", "other"} {
+				var out fuse.EntryOut
+				if status := s.Lookup(nil, root(), name, &out); status != fuse.OK {
+					t.Fatal(status)
+				}
+				nodes[name] = fuse.InHeader{NodeId: out.NodeId}
+			}
+			// The host has renamed file to new and other to file, and nothing here knows.
+			removeAll(s.server.Files, "/file", "/file/xx", "/file/in", "/other", "/other/y",
+				"/other/in")
+			test.make(s.server.Files, "/new", "xx")
+			test.make(s.server.Files, "/file", "y")
+			gate := new(sftptest.Gate)
+			s.server.AddFaults(sftptest.Fault{On: test.request, Times: 1, Do: sftptest.Hold(gate)})
+			type result struct {
+				what   string
+				status fuse.Status
+			}
+			done := make(chan result)
+			go func() {
+				what, status := test.what(s, nodes["file"])
+				done <- result{what, status}
+			}()
+			gate.Wait(1)
+			for _, names := range [][2]string{{"file", "new"}, {"other", "file"}} {
+				from, to := place{s.tree.root, names[0]}, place{s.tree.root, names[1]}
+				settled := s.tree.move(from)
+				s.movedName(from, to)
+				settled()
+			}
+			gate.Open()
+			if got := <-done; got != (result{"xx", fuse.OK}) {
+				t.Errorf("got %q, %v", got.what, got.status)
+			}
+		})
+	}
+}
+
+func writeNamed(files *sftptest.Files, name, what string) { files.WriteFile(name, []byte(what)) }
+
+// makeWith makes a directory that holds a file.
+func makeWith(files *sftptest.Files, name, what string) {
+	files.Mkdir(name)
+	writeNamed(files, name+"/"+what, what)
+}
+
+func removeAll(files *sftptest.Files, names ...string) {
+	for _, name := range slices.Backward(names) {
+		if files.Exists(name) {
+			files.Remove(name)
+		}
+	}
+}
+
+// openAt mounts a directory with a file at a path, which is open.
+func openAt(t *testing.T, name string) *opened {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile(name, []byte("contents"))
+	above := uint64(fuse.FUSE_ROOT_ID)
+	if name != "/file" {
+		var dir fuse.EntryOut
+		if status := s.Lookup(nil, root(), "dir", &dir); status != fuse.OK {
+			t.Fatal(status)
+		}
+		above = dir.NodeId
+	}
+	return s.openIn(t, above, "file")
+}
