@@ -4,6 +4,7 @@ package sftpfs
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,6 +51,7 @@ type FS struct {
 	link    *link
 	tree    *tree
 	ids     ids
+	hidden  string       // begins the names of files that were removed while open
 	ahead   atomic.Int64 // seconds by which the host's clock is ahead of ours
 	budget  *budget      // of writes that are not on the host yet
 	blocks  blocks
@@ -71,6 +73,7 @@ func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
 	f := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), options: options,
+		hidden: hiddenPrefix + rand.Text()[:8],
 		budget: newBudget(options.Buffer), dirty: make(map[*file]bool)}
 	f.ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	f.link = newLink(f.ctx, host, options.Timeout, options.Logger)

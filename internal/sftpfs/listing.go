@@ -454,7 +454,7 @@ func (f *FS) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dirHandl
 			entry.Name, entry.Ino, entry.Mode = "..", d.node.ino, syscall.S_IFDIR
 		default:
 			e = &d.entries[i-2]
-			if f.isHidden(d.node, e.name) {
+			if f.isHidden(e.name) {
 				continue
 			}
 			entry.Name, entry.Ino = e.name, f.tree.entryIno(d.node, e.name)

@@ -23,14 +23,9 @@ import (
 // clients do the same.
 const hiddenPrefix = ".usftp-deleted-"
 
-// isHidden reports whether a name is one that we gave to a removed file.
-func (f *FS) isHidden(dir *node, name string) bool {
-	if !strings.HasPrefix(name, hiddenPrefix) {
-		return false
-	}
-	n := f.tree.child(dir, name)
-	return n != nil && f.tree.isRemoved(n)
-}
+// isHidden reports whether a name is one that we gave to a removed file. It stays hidden when the
+// file is gone: a list may have been made before.
+func (f *FS) isHidden(name string) bool { return strings.HasPrefix(name, f.hidden) }
 
 // isRemoved reports whether a node's only name is hidden.
 func (t *tree) isRemoved(n *node) bool {
@@ -39,14 +34,15 @@ func (t *tree) isRemoved(n *node) bool {
 	return n.removed
 }
 
-// hide records that a node now has a hidden name.
-func (t *tree) hide(from, to place) {
-	t.renamed(from, to)
+// hide records that a node now has a hidden name. The other may already be gone: a lookup may have
+// found that before.
+func (t *tree) hide(n *node, from, to place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n := to.dir.children[to.name]; n != nil {
-		n.removed = true
-	}
+	t.removePlace(n, from)
+	n.places = append(n.places, to)
+	to.dir.setChild(to.name, n)
+	n.removed = true
 }
 
 // inUse reports whether a node is open and has only one name.
@@ -312,7 +308,7 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 	ctx, stop := f.request(cancel, header)
 	defer stop()
 	if n := f.tree.child(dir, name); f.inUse(n) {
-		hidden := newHiddenName()
+		hidden := f.newHidden()
 		settled := f.tree.move(place{dir, name})
 		defer settled()
 		err := f.onPath(ctx, dir, func(at string) error {
@@ -340,7 +336,10 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 	return fuse.OK
 }
 
-// newHiddenName returns a name for a removed file.
+// newHidden returns a name for a removed file.
+func (f *FS) newHidden() string { return f.hidden + rand.Text()[:8] }
+
+// newHiddenName returns a name that is shown if it stays behind.
 func newHiddenName() string { return hiddenPrefix + rand.Text()[:12] }
 
 // gone returns the result of a removal. If the request was repeated, a missing file means success.
@@ -364,7 +363,7 @@ func (f *FS) removedName(dir *node, name string) {
 // hide records that a node now has a hidden name. If its last handle was closed in the meantime,
 // nobody else removes it.
 func (f *FS) hide(n *node, from, to place) {
-	f.tree.hide(from, to)
+	f.tree.hide(n, from, to)
 	if f.fileOf(n) == nil {
 		f.tree.hold(n) // the kernel forgets it now
 		f.work.Go(func() {
@@ -403,8 +402,10 @@ func (f *FS) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name string) f
 			return gone(c.RemoveDirectory(path), again)
 		})
 	}
+	n := f.tree.child(dir, name)
+	hidden := f.tree.hiddenIn(n)
 	err := remove()
-	if errors.Is(err, usftp.ErrSSHFxFailure) && f.moveHidden(ctx, f.tree.child(dir, name), dir) {
+	if errors.Is(err, usftp.ErrSSHFxFailure) && f.moveHidden(ctx, hidden, n, dir) {
 		err = remove()
 	}
 	switch {
@@ -417,25 +418,29 @@ func (f *FS) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name string) f
 	return fuse.OK
 }
 
-// moveHidden moves files that were removed but are still open out of a directory that is about to
-// be removed.
-func (f *FS) moveHidden(ctx context.Context, from, to *node) (moved bool) {
-	if from == nil {
-		return false
+// hiddenIn returns the names of files in a directory that were removed but are still open.
+func (t *tree) hiddenIn(dir *node) (names []string) {
+	if dir == nil {
+		return nil
 	}
-	f.tree.mu.RLock()
-	var names []string
-	for name, n := range from.children {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for name, n := range dir.children {
 		if n.removed {
 			names = append(names, name)
 		}
 	}
-	f.tree.mu.RUnlock()
+	return names
+}
+
+// moveHidden moves such files out of a directory that is about to be removed or replaced, and
+// reports whether there were any and they are gone.
+func (f *FS) moveHidden(ctx context.Context, names []string, from, to *node) bool {
 	for _, name := range names {
 		old, ok := f.tree.path(from)
 		above, ok2 := f.tree.path(to)
 		if !ok || !ok2 {
-			return moved
+			return false
 		}
 		settled := f.tree.move(place{from, name})
 		err := f.link.do(ctx, func(c *usftp.Client, again bool) error {
@@ -443,14 +448,14 @@ func (f *FS) moveHidden(ctx context.Context, from, to *node) (moved bool) {
 		})
 		if err == nil {
 			f.tree.renamed(place{from, name}, place{to, name})
-			moved = true
+			f.note(from, name, change{})
 		}
 		settled()
-		if err != nil {
-			return moved
+		if err != nil && statusOf(err) != fuse.ENOENT { // else it was closed meanwhile
+			return false
 		}
 	}
-	return moved
+	return len(names) > 0
 }
 
 const (
@@ -483,13 +488,22 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 	}
 	settled := f.tree.move(old)
 	defer settled()
-	err := f.onPath(ctx, from, func(oldDir string) error {
-		return f.onPath(ctx, to, func(newDir string) error {
-			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
-				return ask(c, join(oldDir, oldName), join(newDir, newName), again)
+	request := func() error {
+		return f.onPath(ctx, from, func(oldDir string) error {
+			return f.onPath(ctx, to, func(newDir string) error {
+				return f.link.do(ctx, func(c *usftp.Client, again bool) error {
+					return ask(c, join(oldDir, oldName), join(newDir, newName), again)
+				})
 			})
 		})
-	})
+	}
+	replaced := f.tree.child(to, newName)
+	hidden := f.tree.hiddenIn(replaced)
+	err := request()
+	if errors.Is(err, usftp.ErrSSHFxFailure) && in.Flags&renameNoReplace == 0 &&
+		f.moveHidden(ctx, hidden, replaced, to) {
+		err = request()
+	}
 	if errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrExist) {
 		err = f.whyNotRenamed(ctx, target)
 	}
@@ -554,7 +568,7 @@ func renameAside(c *usftp.Client, old, target string) error {
 
 // saveTarget gives an open file that is about to be replaced a second, hidden name.
 func (f *FS) saveTarget(ctx context.Context, n *node, target place) {
-	hidden := newHiddenName()
+	hidden := f.newHidden()
 	err := f.onPath(ctx, target.dir, func(dir string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 			return c.Link(join(dir, target.name), join(dir, hidden))

@@ -4,6 +4,7 @@ package sftpfs
 
 import (
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,67 @@ func TestClosedWhileRemoved(t *testing.T) {
 				time.Sleep(time.Minute)
 				if names := o.server.Files.List(); !slices.Equal(names, want) {
 					t.Errorf("the host has %q, want %q", names, want)
+				}
+			})
+		})
+	}
+}
+
+// A directory that holds only a file that was removed while open is empty: another can replace it,
+// and a list of it does not show the file, wherever that is by now.
+func TestRemovedFileInDirectory(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(o *opened) fuse.Status
+		want   fuse.Status
+		lists  map[string][]string
+		left   []string
+	}{
+		"replaced": {func(o *opened) fuse.Status {
+			in := fuse.RenameIn{InHeader: *root(), Newdir: fuse.FUSE_ROOT_ID}
+			return o.Rename(nil, &in, "spare", "dir")
+		}, fuse.OK, map[string][]string{"dir": {"kept"}, "": {"dir"}}, []string{"/dir/", "/dir/kept"}},
+		"not removed": {func(o *opened) fuse.Status {
+			o.server.Files.WriteFile("/dir/new", nil)
+			return o.Rmdir(nil, root(), "dir")
+		}, fuse.Status(syscall.ENOTEMPTY), map[string][]string{"dir": {}, "": {"dir", "spare"}},
+			[]string{"/dir/", "/dir/new", "/spare/", "/spare/kept"}},
+		"closed": {func(o *opened) fuse.Status {
+			o.Release(nil, &fuse.ReleaseIn{InHeader: o.header, Fh: o.fh})
+			synctest.Wait()
+			return fuse.OK
+		}, fuse.OK, map[string][]string{"dir": {}}, []string{"/dir/", "/spare/", "/spare/kept"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mountScripted(t, time.Minute, sftptest.Script{})
+				s.server.Files.WriteFile("/dir/file", nil)
+				s.server.Files.WriteFile("/spare/kept", nil)
+				dir := s.lookup(t, root(), "dir")
+				s.lookup(t, root(), "spare")
+				o := s.openIn(t, dir.NodeId, "file")
+				if status := o.Unlink(nil, dir, "file"); status != fuse.OK {
+					t.Fatal(status)
+				}
+				s.readNames(s.ctx, s.tree.get(dir.NodeId), 0)
+				if got := s.names(t, dir); len(got) != 0 {
+					t.Errorf("after the removal: %q", got)
+				}
+				if status := test.change(o); status != test.want {
+					t.Errorf("%v, want %v", status, test.want)
+				}
+				for name, want := range test.lists {
+					of := root()
+					if name != "" {
+						of = s.lookup(t, of, name)
+					}
+					if got := s.names(t, of); !slices.Equal(got, want) {
+						t.Errorf("%q holds %q, want %q", name, got, want)
+					}
+				}
+				o.Release(nil, &fuse.ReleaseIn{InHeader: o.header, Fh: o.fh})
+				synctest.Wait()
+				if got := s.server.Files.List(); !slices.Equal(got, test.left) {
+					t.Errorf("the host has %q, want %q", got, test.left)
 				}
 			})
 		})

@@ -5,6 +5,7 @@ package sftpfs
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -183,4 +184,36 @@ func (o *opened) setAttr(in fuse.SetAttrInCommon) fuse.Status {
 	in.Valid |= fuse.FATTR_FH
 	var out fuse.AttrOut
 	return o.SetAttr(nil, &fuse.SetAttrIn{SetAttrInCommon: in}, &out)
+}
+
+// lookup returns the header of calls on a name in a directory.
+func (s *scripted) lookup(t *testing.T, dir *fuse.InHeader, name string) *fuse.InHeader {
+	t.Helper()
+	var out fuse.EntryOut
+	if status := s.Lookup(nil, dir, name, &out); status != fuse.OK || out.NodeId == 0 {
+		t.Fatalf("%s: %v", name, status)
+	}
+	return &fuse.InHeader{NodeId: out.NodeId}
+}
+
+// names returns what a program sees in a directory.
+func (s *scripted) names(t *testing.T, dir *fuse.InHeader) (names []string) {
+	t.Helper()
+	var out fuse.OpenOut
+	if status := s.OpenDir(nil, &fuse.OpenIn{InHeader: *dir}, &out); status != fuse.OK {
+		t.Fatal(status)
+	}
+	defer s.ReleaseDir(&fuse.ReleaseIn{InHeader: *dir, Fh: out.Fh})
+	in := &fuse.ReadIn{InHeader: *dir, Fh: out.Fh}
+	status := s.readDir(nil, in, func(_ *dirHandle, entry fuse.DirEntry, _ *fileEntry) bool {
+		if entry.Name != "." && entry.Name != ".." {
+			names = append(names, entry.Name)
+		}
+		return true
+	})
+	if status != fuse.OK {
+		t.Fatal(status)
+	}
+	slices.Sort(names)
+	return names
 }
