@@ -23,8 +23,10 @@ type names struct {
 	asked   time.Time        // when the list was requested
 	expired int              // how many names it had, if it was dropped since it expired
 	used    int              // lookups since it was requested
+	changed time.Time        // when a name was last changed here
 	reading int              // listings that are in progress
-	// changes made here while a listing is in progress, which it may or may not include
+	asking  int              // those, and lookups
+	// changes made here while some are in progress, whose answers may or may not include them
 	since map[string]change
 }
 
@@ -40,6 +42,42 @@ func (n *node) known() *names {
 type change struct {
 	exists bool
 	attrs  attrs // incomplete if not known
+	at     time.Time
+}
+
+// ask begins a request about names, which are a number of lists.
+func (n *node) ask(lists int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.known().asking++
+	n.names.reading += lists
+}
+
+// answered ends it, and returns what was changed here meanwhile, or before. The caller holds the
+// lock.
+func (d *names) answered(lists int) (since map[string]change) {
+	since = d.since
+	d.reading -= lists
+	if d.asking--; d.asking == 0 {
+		d.since = nil
+	}
+	return since
+}
+
+// nameChanged reports whether a name was changed here after a request about it, which is in
+// progress.
+func (n *node) nameChanged(name string, asked time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c, changed := n.names.since[name]
+	return changed && !c.at.Before(asked)
+}
+
+// namesChanged reports whether any was.
+func (n *node) namesChanged(asked time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.known().changed.Before(asked)
 }
 
 // mostRefreshed is how many names a directory may have for its list to be kept fresh.
@@ -60,7 +98,9 @@ func (n *node) note(name string, c change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	d := n.known()
-	if d.reading > 0 {
+	d.changed = time.Now()
+	c.at = d.changed
+	if d.asking > 0 {
 		if d.since == nil {
 			d.since = make(map[string]change)
 		}
@@ -138,9 +178,7 @@ func (f *FS) listKnown(n *node) []fileEntry {
 
 // readNames reads a directory. It gives up if there are more than most names, unless most is 0.
 func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEntry, err error) {
-	n.mu.Lock()
-	n.known().reading++
-	n.mu.Unlock()
+	n.ask(1)
 	var l *listing
 	err = f.lookOnPath(ctx, n, func(path string) (err error) {
 		if l = f.scout.take(ctx, path); l == nil {
@@ -151,11 +189,7 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	d := n.known()
-	d.reading--
-	since := d.since
-	if d.reading == 0 {
-		d.since = nil
-	}
+	since := d.answered(1)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +203,26 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 			d.apply(name, c)
 		}
 	}
-	return l.entries, nil
+	return withChanges(l.entries, since), nil
+}
+
+// withChanges returns a list with changes of names. It keeps the order of the others.
+func withChanges(entries []fileEntry, since map[string]change) []fileEntry {
+	if len(since) == 0 {
+		return entries
+	}
+	now := make([]fileEntry, 0, len(entries)+len(since))
+	for i := range entries {
+		if _, changed := since[entries[i].name]; !changed {
+			now = append(now, entries[i])
+		}
+	}
+	for name, c := range since {
+		if c.exists {
+			now = append(now, fileEntry{name, c.attrs, c.at})
+		}
+	}
+	return now
 }
 
 // mostEntries is how many names a directory may have to be listed at all. Some server may never
@@ -321,17 +374,28 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 		out.SetEntryTimeout(max(0, time.Until(asked.Add(f.options.Cache)))) // "does not exist"
 		return fuse.OK
 	}
-	err := f.lookOnPath(ctx, dir, func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-			asked = time.Now()
-			a, err = f.look(c, join(path, name))
-			return err
+	dir.ask(0)
+	var err error
+	late := true
+	for range 3 { // while somebody keeps changing it
+		err = f.lookOnPath(ctx, dir, func(path string) error {
+			return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
+				asked = time.Now()
+				a, err = f.look(c, join(path, name))
+				return err
+			})
 		})
-	})
+		if late = dir.nameChanged(name, asked); !late {
+			break
+		}
+	}
 	status := statusOf(err)
-	if status == fuse.ENOENT {
+	if status == fuse.ENOENT && !late {
 		f.vanished(dir, name)
 	}
+	dir.mu.Lock()
+	dir.names.answered(0)
+	dir.mu.Unlock()
 	refused := status == fuse.ENOENT || status == fuse.EINVAL ||
 		errors.Is(err, usftp.ErrSSHFxFailure)
 	switch {
@@ -339,6 +403,8 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 		f.entry(dir, name, a, asked, out)
 	case refused && len(name) > mostName:
 		return fuse.Status(syscall.ENAMETOOLONG)
+	case status == fuse.ENOENT && late:
+		return status // which the kernel does not keep
 	case status == fuse.ENOENT:
 		out.SetEntryTimeout(f.options.Cache)
 	default:
@@ -364,7 +430,7 @@ func (f *FS) tooLong(dir *node, name string) bool {
 func (f *FS) vanished(dir *node, name string) {
 	f.note(dir, name, change{})
 	if n := f.tree.child(dir, name); n != nil && f.fileOf(n) == nil {
-		f.tree.unlinked(dir, name)
+		f.tree.vanished(dir, name)
 	}
 }
 
@@ -377,7 +443,7 @@ type dirHandle struct {
 
 	mu      sync.Mutex
 	entries []fileEntry
-	loaded  bool
+	loaded  time.Time // when they were read; zero if they were not
 }
 
 // OpenDir implements fuse.RawFileSystem.
@@ -418,7 +484,8 @@ func (f *FS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn,
 		if plus == nil {
 			return false
 		}
-		if e != nil && e.attrs.complete && time.Since(e.asked) < f.options.Cache {
+		if e != nil && e.attrs.complete && time.Since(e.asked) < f.options.Cache &&
+			!d.node.namesChanged(d.loaded) {
 			f.entry(d.node, e.name, e.attrs, e.asked, plus)
 		}
 		return true
@@ -436,12 +503,12 @@ func (f *FS) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dirHandl
 	defer stop()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.loaded || in.Offset == 0 {
+	if d.loaded.IsZero() || in.Offset == 0 {
 		entries, err := f.list(ctx, d.node)
 		if err != nil {
 			return statusOf(err)
 		}
-		d.entries, d.loaded = entries, true
+		d.entries, d.loaded = entries, time.Now()
 		f.expectBelow(d.node, entries)
 	}
 	for i := in.Offset; i < uint64(len(d.entries))+2; i++ {

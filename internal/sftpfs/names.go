@@ -121,7 +121,7 @@ func (f *FS) made(dir *node, name string, a attrs, asked time.Time, out *fuse.En
 	if old := f.tree.child(dir, name); old != nil {
 		f.tree.unlinked(dir, name)
 	}
-	f.note(dir, name, change{true, a})
+	f.note(dir, name, change{exists: true, attrs: a})
 	f.touched(dir)
 	return f.entry(dir, name, a, asked, out)
 }
@@ -605,7 +605,9 @@ func (f *FS) movedName(old, target place) {
 	f.note(old.dir, old.name, change{})
 	c := change{exists: true}
 	if n != nil {
-		c.attrs, _, _ = f.known(n)
+		if a, _, ok := f.known(n); ok {
+			c.attrs = a
+		}
 	}
 	f.note(target.dir, target.name, c)
 	f.touched(old.dir)

@@ -348,6 +348,16 @@ func (t *tree) unlinked(dir *node, name string) {
 	}
 }
 
+// vanished is unlinked for a name that the host does not have. It may be renaming it.
+func (t *tree) vanished(dir *node, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := dir.children[name]; n != nil && t.moving[n] == 0 {
+		t.removePlace(n, place{dir, name})
+		t.drop(n)
+	}
+}
+
 // removePlace takes a name from a node. The caller holds the lock.
 func (t *tree) removePlace(n *node, gone place) {
 	kept := n.places[:0]

@@ -273,7 +273,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	}
 	n := f.tree.learn(dir, name, &a)
 	n.learnAttrs(a, asked)
-	f.note(dir, name, change{true, a})
+	f.note(dir, name, change{exists: true, attrs: a})
 	f.touched(dir)
 	h := f.attach(n, flags, remote)
 	h.made = fresh
@@ -418,13 +418,13 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 			f.options.Logger.Error("a file was not written to its end", "error", err)
 		}
 		h.reader.drop()
-		h.gate.lock(f.ctx)
-		remote := h.remote
-		h.remote = nil
-		h.gate.unlock()
 		var closing *usftp.Pending[struct{}]
-		if remote != nil {
-			closing = remote.Async().Close()
+		if h.gate.lock(f.ctx) == nil { // else the connection is about to be closed
+			if h.remote != nil {
+				closing = h.remote.Async().Close()
+			}
+			h.remote = nil
+			h.gate.unlock()
 		}
 		last := f.detach(h)
 		if n := h.file.node; last && f.tree.isRemoved(n) {
