@@ -56,6 +56,8 @@ type watcher struct {
 	within transfer.SyncWithin // what has changed
 	// a directory was moved, so one that was found meanwhile may have no watch
 	moved bool
+	// directories that may not be read, which are watched as soon as they may
+	unreadable map[string]bool
 
 	check  time.Time // when everything is to be compared since the host was lost; or zero
 	all    bool      // everything is to be compared
@@ -69,7 +71,8 @@ func newWatcher(root string, system *fsnotify.Watcher) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{system: system, events: system.Events, errors: system.Errors, root: real}
+	w := &watcher{system: system, events: system.Events, errors: system.Errors, root: real,
+		unreadable: make(map[string]bool)}
 	w.forget()
 	w.everything(0)
 	return w, w.add(real)
@@ -141,10 +144,15 @@ func (w *watcher) add(dir string) error {
 		if err == nil {
 			err = w.system.Add(name)
 		}
-		if errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			return nil
-		}
-		if err != nil {
+		case errors.Is(err, fs.ErrPermission) && name != w.root:
+			w.unreadable[name] = true // the sync reports it, unless it is excluded
+			return fs.SkipDir
+		case errors.Is(err, fs.ErrPermission):
+			return fmt.Errorf("cannot watch %s: %w", name, err)
+		case err != nil:
 			return fmt.Errorf("cannot watch %s: %w (on Linux, fs.inotify.max_user_watches limits how many directories can be watched)", name, err)
 		}
 		return nil
@@ -173,6 +181,15 @@ func (w *watcher) take(e fsnotify.Event) error {
 	}
 	w.within.Dirs[path.Dir(rel)] = true
 	switch {
+	case e.Has(fsnotify.Chmod):
+		if !w.unreadable[e.Name] {
+			break
+		}
+		delete(w.unreadable, e.Name)
+		w.within.Trees = append(w.within.Trees, rel)
+		if err := w.add(e.Name); err != nil {
+			return err
+		}
 	case e.Has(fsnotify.Rename):
 		// If it was a directory, the directories in it are being watched under their old names.
 		for _, name := range w.system.WatchList() {

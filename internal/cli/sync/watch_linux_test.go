@@ -109,6 +109,48 @@ func TestWatchMoveIntoNew(t *testing.T) {
 	}
 }
 
+// A directory that may not be read, which may be excluded, does not end the watch of the others, and
+// is watched once it may be read.
+func TestWatchUnreadable(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	root := t.TempDir()
+	early, late := filepath.Join(root, "early"), filepath.Join(root, "late")
+	if err := os.Mkdir(early, 0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	round := 0
+	var trees, seen []string
+	sync := func(o transfer.SyncOptions) (s transfer.Summary, err error) {
+		switch round++; round {
+		case 1:
+			err = os.Mkdir(late, 0)
+		case 2:
+			err = errors.Join(os.Chmod(early, 0o700), os.Chmod(late, 0o700))
+		case 3:
+			trees = slices.Sorted(slices.Values(o.Within.Trees))
+			err = errors.Join(os.WriteFile(filepath.Join(early, "file"), nil, 0o600),
+				os.WriteFile(filepath.Join(late, "file"), nil, 0o600))
+		default:
+			seen = slices.Sorted(maps.Keys(o.Within.Dirs))
+			cancel()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return s, nil
+	}
+	err := watch(ctx, root, transfer.SyncOptions{}, sync, func(string) {})
+	if want := []string{"early", "late"}; !errors.Is(err, context.Canceled) ||
+		!slices.Equal(trees, want) || !slices.Equal(seen, want) {
+		t.Errorf("%d rounds, %q were compared when they could be read, then changes were seen in %q: %v",
+			round, trees, seen, err)
+	}
+}
+
 // After a lost connection the next round covers what the one that failed did, and what has changed
 // since, but not everything.
 func TestWatchAfterLostConnection(t *testing.T) {
