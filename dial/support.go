@@ -112,7 +112,7 @@ func checkSupport(w words, exact bool, log *slog.Logger) error {
 	for _, t := range told {
 		if v := w.get(strings.ToLower(t.word)); v != "" && v != "none" &&
 			!slices.Contains(t.plain, v) {
-			log.Info("the ssh configuration's " + t.word + " has no effect here")
+			log.Debug("the ssh configuration's " + t.word + " has no effect here")
 		}
 	}
 	return nil

@@ -134,9 +134,13 @@ func (e *Error) cause() string {
 	switch err := e.Err.(type) {
 	case *fs.PathError:
 		// About a file to be created, "no such file" would mislead users to look at the source.
-		if (err.Op == "open" || err.Op == "openat" || err.Op == "stat") && !e.ofSource &&
-			!e.checking && errors.Is(err, fs.ErrNotExist) {
-			return "the target directory does not exist"
+		if !e.ofSource && !e.checking && errors.Is(err, fs.ErrNotExist) {
+			switch err.Op {
+			case "open", "openat", "stat":
+				return "the target directory does not exist"
+			case "mkdir", "mkdirat":
+				return "the target's parent directory does not exist"
+			}
 		}
 		if err.Path == e.Source || err.Path == e.Target || err.Path == e.temporary {
 			if silent(err.Err) {

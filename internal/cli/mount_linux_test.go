@@ -613,6 +613,26 @@ func TestMountAndUnmount(t *testing.T) {
 			}
 		})
 	}
+	t.Run("refused", func(t *testing.T) {
+		bin, at, far := t.TempDir(), t.TempDir(), t.TempDir()
+		cat, err := exec.LookPath("cat")
+		must(t, err)
+		must(t, os.Symlink(cat, filepath.Join(bin, "fusermount3"))) // which knows no -o, and says so
+		cmd := command(t, far, "mount", "-D", opensshd.Find(t, "sftp-server"), "far:"+far, at)
+		cmd.Env = append(cmd.Env, "LC_ALL=C", "PATH="+bin+":"+os.Getenv("PATH"))
+		want := "usftp: cannot mount at " + at + ": fusermount3: invalid option -- 'o'\n"
+		if o := finish(t, cmd); o.code != 1 || o.stderr != want {
+			t.Errorf("%+v", o)
+		}
+	})
+	t.Run("not mounted", func(t *testing.T) {
+		needFUSE(t)
+		at := t.TempDir()
+		want := "usftp: cannot unmount " + at + ": nothing is mounted there\n"
+		if o := run(t, "/", "umount", at); o.code != 1 || o.stderr != want {
+			t.Errorf("%+v", o)
+		}
+	})
 	t.Run("busy", func(t *testing.T) {
 		m := mountFar(t)
 		f, err := os.Create(m.path("file"))

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -51,7 +52,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	if err != nil {
 		return fmt.Errorf("cannot mount %s: %w", from.Typed, err)
 	}
-	server, err := fuse.NewServer(fs, at, mountOptions(flags, from, logger))
+	server, err := newServer(fs, at, mountOptions(flags, from, logger))
 	if err != nil {
 		fs.Close()
 		return fmt.Errorf("cannot mount at %s: %w", at, err)
@@ -89,6 +90,32 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 		return nil // as requested
 	}
 	return err
+}
+
+// newServer mounts. If fusermount fails, the error is what it says: it prints that to os.Stderr, and
+// go-fuse knows its exit status only.
+func newServer(fs fuse.RawFileSystem, at string, options *fuse.MountOptions) (*fuse.Server, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	stderr := os.Stderr
+	os.Stderr = w
+	server, err := fuse.NewServer(fs, at, options)
+	os.Stderr = stderr
+	w.Close()
+	if err == nil {
+		return server, nil
+	}
+	r.SetReadDeadline(time.Now().Add(time.Second)) // for a process that it has left behind
+	said, _ := io.ReadAll(r)
+	_, line, found := strings.Cut(strings.TrimSpace(string(said)), "fusermount")
+	if !found {
+		return nil, errors.New(strings.TrimSpace(err.Error()))
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	return nil, errors.New("fusermount" + line)
 }
 
 // memory is how much the program tries to stay within, including buffers. With the program itself,

@@ -40,6 +40,9 @@ func unmount(at string, lazy bool) error {
 		return nil
 	case strings.Contains(text, "busy"):
 		return errors.New("programs are using it; -z unmounts it anyway")
+	case strings.Contains(text, "not found in /"), strings.Contains(text, "not currently mounted"),
+		strings.HasSuffix(text, "Invalid argument"): // for root
+		return errors.New("nothing is mounted there")
 	case text != "":
 		return errors.New(strings.TrimPrefix(text, program+": failed to unmount "+at+": "))
 	}

@@ -75,12 +75,16 @@ func (s *syncer) ended(e transfer.Event) {
 		copied = ui.Count(t.PlannedFiles-t.Kept, "file", "files") + " would be copied"
 		deleted = "would be deleted"
 	}
+	links := "links"
+	if t.Links == 1 {
+		links = "link"
+	}
 	text := fmt.Sprintf("%s: %s, %s%s; %d equal", targetOf(e), copied, ui.Amount(float64(bytes)),
 		resumedText(t.Resumed), t.Kept)
 	for _, part := range []struct {
 		n    int64
 		what string
-	}{{t.Links, "links"}, {t.Attrs, "given other attributes"}, {t.Deleted, deleted},
+	}{{t.Links, links}, {t.Attrs, "given other attributes"}, {t.Deleted, deleted},
 		{t.Skipped, "skipped"}, {t.Vanished, "vanished"}, {t.Failed, "failed"}} {
 		if part.n > 0 {
 			text += fmt.Sprintf(", %d %s", part.n, part.what)
