@@ -10,6 +10,7 @@ import (
 	"hash/maphash"
 	"io"
 	"iter"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -21,9 +22,10 @@ import (
 var ErrMismatch = errors.New("its hash differs from the list")
 
 // A List is a list of hashes to compare files with. It keeps 24 bytes of memory per line and the
-// file open. Its methods may be called from several goroutines. A nil List is empty.
+// file open; of a pipe, all of the text. Its methods may be called from several goroutines. A nil List is empty.
 type List struct {
 	file      *os.File
+	text      io.ReaderAt // the file, or what a pipe had
 	algorithm Algorithm
 	seed      maphash.Seed
 
@@ -53,8 +55,16 @@ func Open(name string, algorithm Algorithm) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &List{file: file, algorithm: algorithm, seed: maphash.MakeSeed()}
-	if err := l.index(); err != nil {
+	l := &List{file: file, text: file, algorithm: algorithm, seed: maphash.MakeSeed()}
+	if info, statErr := file.Stat(); statErr == nil && !info.Mode().IsRegular() {
+		var text []byte
+		text, err = io.ReadAll(file)
+		l.text = bytes.NewReader(text)
+	}
+	if err == nil {
+		err = l.index()
+	}
+	if err != nil {
 		file.Close()
 		return nil, err
 	}
@@ -62,7 +72,7 @@ func Open(name string, algorithm Algorithm) (*List, error) {
 }
 
 func (l *List) index() error {
-	in := bufio.NewReaderSize(l.file, longestLine)
+	in := bufio.NewReaderSize(io.NewSectionReader(l.text, 0, math.MaxInt64), longestLine)
 	var off int64
 	for number := 1; ; number++ {
 		line, err := in.ReadSlice('\n')
@@ -114,7 +124,7 @@ func (l *List) Len() int {
 // line reads a line again.
 func (l *List) line(at indexed) (sum []byte, name string, err error) {
 	text := make([]byte, at.length)
-	if _, err := l.file.ReadAt(text, at.off); err != nil {
+	if _, err := l.text.ReadAt(text, at.off); err != nil {
 		return nil, "", err
 	}
 	return parseLine(text, l.algorithm)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -202,6 +203,30 @@ func TestManifestIsAtomic(t *testing.T) {
 }
 
 // Names that lead elsewhere, and invalid lines, are refused with the line's number.
+// A pipe cannot be read again.
+func TestListFromPipe(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("pipes have no names")
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	hash := hashOf(checksum.SHA256, []byte("text"))
+	fmt.Fprintf(w, "%x  file\n", hash.Sum)
+	w.Close()
+	l, err := checksum.Open(fmt.Sprintf("/dev/fd/%d", r.Fd()), checksum.SHA256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	listed, err := l.Check("file", hash)
+	if !listed || err != nil {
+		t.Error(listed, err)
+	}
+}
+
 func TestHostileLists(t *testing.T) {
 	sum := strings.Repeat("0a", 32)
 	for name, text := range map[string]string{
