@@ -93,7 +93,7 @@ func commandLine(a *ui.App) *cobra.Command {
 	root.SetErr(a.Console)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &ui.UsageError{Err: flagError(err)}
+		return &ui.UsageError{Err: flagError(cmd, err)}
 	})
 	// Not cobra's own version flag, which uses a template: linking text/template makes the linker
 	// keep all methods, which costs 4.7 MB.

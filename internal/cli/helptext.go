@@ -117,7 +117,13 @@ func column(w io.Writer, width int, term, text string) {
 }
 
 // flagError describes a flag error in plain words.
-func flagError(err error) error {
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		if hint := flagHint(cmd, unknown.GetSpecifiedName()); hint != "" {
+			return fmt.Errorf("%w; %s", err, hint)
+		}
+	}
 	var value *pflag.InvalidValueError
 	var number *strconv.NumError
 	if errors.As(err, &value) && errors.As(err, &number) {
@@ -126,4 +132,29 @@ func flagError(err error) error {
 			value.GetValue())
 	}
 	return err
+}
+
+// flagHint says what to write instead of a flag that another tool has, or "".
+func flagHint(cmd *cobra.Command, name string) string {
+	if cmd.Name() == "sync" {
+		switch name {
+		case "a", "archive", "r", "recursive", "t", "times", "p", "perms", "partial", "stats",
+			"progress":
+			return "sync always does what rsync does with it, so leave it out"
+		case "e", "rsh":
+			return "ssh_config is read, and --ssh names another program"
+		case "z", "compress":
+			return "to compress, use --ssh='ssh -C'"
+		case "bwlimit":
+			return "use --limit"
+		case "filter":
+			return "use --exclude, --include and --exclude-from"
+		}
+	}
+	long := map[string]string{"F": "config", "i": "identity", "J": "jump", "o": "option",
+		"P": "port"}[name]
+	if long != "" && cmd.Flags().Lookup(long) != nil {
+		return "use --" + long
+	}
+	return ""
 }
