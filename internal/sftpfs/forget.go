@@ -150,6 +150,12 @@ func (t *tree) oldest() (nodes []uint64) {
 	return nodes
 }
 
+func (n *node) isDir() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.attrs.isDir()
+}
+
 func (n *node) hasFile() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

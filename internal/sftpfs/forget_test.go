@@ -211,3 +211,49 @@ func TestNodesThatStayAreCounted(t *testing.T) {
 		}
 	})
 }
+
+// A directory that becomes empty can be forgotten, whatever took the last name out of it.
+func TestEmptiedDirectories(t *testing.T) {
+	for name, take := range map[string]func(t *tree, dir *node, n *node){
+		"forgotten": func(t *tree, _, n *node) { t.forget(n.id, n.lookups) },
+		"unlinked":  func(t *tree, dir, _ *node) { t.unlinked(dir, "file") },
+		"renamed": func(t *tree, dir, _ *node) {
+			t.renamed(place{dir, "file"}, place{t.root, "file"})
+		},
+		"hidden": func(t *tree, dir, n *node) {
+			t.hide(n, place{dir, "file"}, place{t.root, "hidden"})
+		},
+		"one of two names": func(t *tree, dir, n *node) {
+			t.addPlace(n, t.root, "file")
+			t.forget(n.id, n.lookups)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := told(t, true)
+				k.deaf = true
+				tree := k.f.tree
+				dir := k.learn(tree.root, "dir", aDir)
+				n := k.learn(dir, "file", aFile)
+				for i := range 2 * mostTold { // the directory is not empty when its turn comes
+					k.learn(tree.root, fmt.Sprint("file", i), aFile)
+				}
+				synctest.Wait()
+				if k.asked["dir"] != 0 {
+					t.Fatal("a directory with a name in it was asked for")
+				}
+				take(tree, dir, n)
+				for i := range 2 * mostTold {
+					k.learn(tree.root, fmt.Sprint("more", i), aFile)
+				}
+				if synctest.Wait(); k.asked["dir"] != 1 {
+					t.Errorf("it was asked for %d times", k.asked["dir"])
+				}
+				tree.forget(dir.id, 1)
+				if tree.get(dir.id) != nil {
+					t.Error("it is still there")
+				}
+			})
+		})
+	}
+}

@@ -134,7 +134,8 @@ func (f *FS) resume() {
 	}
 }
 
-// Close writes what is not on the host yet, for as long as calls may wait, and stops everything.
+// Close writes what is not on the host yet, for as long as calls may wait, removes the files that
+// programs have removed, and stops everything.
 // Call it after unmounting the file system.
 func (f *FS) Close() error {
 	f.mu.Lock()
@@ -156,6 +157,12 @@ func (f *FS) Close() error {
 		})
 	}
 	group.Wait()
+	if f.link.isUp() { // else it has been waited for
+		for _, n := range f.tree.hidden() {
+			group.Go(func() { f.removeHidden(n) })
+		}
+		group.Wait()
+	}
 	f.cancel(usftp.ErrClosed)
 	f.work.Wait()
 	return failed

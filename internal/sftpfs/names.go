@@ -45,6 +45,18 @@ func (t *tree) hide(n *node, from, to place) {
 	n.removed = true
 }
 
+// hidden returns the nodes whose only names are hidden.
+func (t *tree) hidden() (nodes []*node) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, n := range t.byID {
+		if n.removed && len(n.places) > 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
 // inUse reports whether a node is open and has only one name.
 func (f *FS) inUse(n *node) bool {
 	return n != nil && f.fileOf(n) != nil && f.tree.links(n) == 1

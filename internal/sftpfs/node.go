@@ -278,34 +278,37 @@ func (t *tree) forget(id, lookups uint64) {
 	t.drop(n)
 }
 
-// drop removes nodes that are no longer needed: this one, then those above it. The caller holds the
-// lock.
+// drop removes a node that is no longer needed, and then those above it. The caller holds the lock.
 func (t *tree) drop(n *node) {
-	for n != t.root && n.lookups == 0 && n.opens == 0 && len(n.children) == 0 {
-		if t.byID[n.id] == nil {
-			return
-		}
-		delete(t.byID, n.id)
-		if n.leaving {
-			t.leaving--
-		}
-		if t.inos[n.ino]--; t.inos[n.ino] <= 0 {
-			delete(t.inos, n.ino)
-		}
-		places := n.places
-		n.places = nil
-		if len(places) == 0 {
-			return
-		}
-		for _, p := range places {
-			if p.dir.children[p.name] == n {
-				delete(p.dir.children, p.name)
-			}
-		}
-		n = places[0].dir
-		if t.prunes && n != t.root && n.lookups > 0 && len(n.children) == 0 {
-			t.enqueue(n)
-		}
+	if n == t.root || n.lookups > 0 || n.opens > 0 || len(n.children) > 0 || t.byID[n.id] == nil {
+		return
+	}
+	delete(t.byID, n.id)
+	if n.leaving {
+		t.leaving--
+	}
+	if t.inos[n.ino]--; t.inos[n.ino] <= 0 {
+		delete(t.inos, n.ino)
+	}
+	places := n.places
+	n.places = nil
+	for _, p := range places {
+		t.removeChild(p, n)
+	}
+}
+
+// removeChild takes a node out of a directory. The caller holds the lock.
+func (t *tree) removeChild(p place, n *node) {
+	if p.dir.children[p.name] != n {
+		return
+	}
+	delete(p.dir.children, p.name)
+	switch {
+	case len(p.dir.children) > 0 || p.dir == t.root:
+	case p.dir.lookups > 0:
+		t.given(p.dir, true) // it can be forgotten now
+	default:
+		t.drop(p.dir)
 	}
 }
 
@@ -321,8 +324,8 @@ func (t *tree) let(n *node) {
 	defer t.mu.Unlock()
 	n.opens--
 	t.drop(n)
-	if t.prunes && n != t.root && n.opens == 0 && n.lookups > 0 {
-		t.enqueue(n)
+	if n != t.root && n.opens == 0 && n.lookups > 0 {
+		t.given(n, n.isDir())
 	}
 }
 
@@ -367,9 +370,7 @@ func (t *tree) removePlace(n *node, gone place) {
 		}
 	}
 	n.places = kept
-	if gone.dir.children[gone.name] == n {
-		delete(gone.dir.children, gone.name)
-	}
+	t.removeChild(gone, n)
 }
 
 // renamed records that the host renamed a file, which may have replaced another.

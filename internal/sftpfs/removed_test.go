@@ -108,3 +108,20 @@ func TestRemovedFileInDirectory(t *testing.T) {
 		})
 	}
 }
+
+// When the mount ends, nothing is left of a file that was removed and is still open.
+func TestRemovedAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := mountFile(t)
+		if status := calls["remove an open file"](o); status != fuse.OK {
+			t.Fatal(status)
+		}
+		o.write(0, "more")
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+		if got, want := o.server.Files.List(), []string{"/dir/", "/spare"}; !slices.Equal(got, want) {
+			t.Errorf("the host has %q, want %q", got, want)
+		}
+	})
+}
