@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/usftp/usftp/internal/cutproxy"
 	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/sftptest/opensshd"
+	"golang.org/x/sys/unix"
 )
 
 // mountOverProxy mounts a directory over a link that the test can break.
@@ -31,9 +33,19 @@ func mountOverProxy(t *testing.T, flags ...string) (*mounted, *cutproxy.Proxy) {
 	return mountHost(t, "testhost", append(args, flags...)...), proxy
 }
 
-// within fails a call that takes longer than a mount may make it wait.
+// within fails a call that takes longer than a mount may make it wait. A signal ends a call on a
+// mount, and package os then makes it again, which waits anew: the signals that this process gets
+// at any time, such as those of children of other tests that end, are left to other threads.
 func within(t *testing.T, limit time.Duration, what string, call func() error) error {
 	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var mask, old unix.Sigset_t
+	for _, s := range []unix.Signal{unix.SIGCHLD, unix.SIGPROF, unix.SIGURG} {
+		mask.Val[(s-1)/64] |= 1 << ((s - 1) % 64)
+	}
+	must(t, unix.PthreadSigmask(unix.SIG_BLOCK, &mask, &old))
+	defer unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
 	began := time.Now()
 	err := call()
 	if took := time.Since(began); took > limit {
