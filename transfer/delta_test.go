@@ -20,6 +20,7 @@ import (
 	"testing/synctest"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
@@ -360,7 +361,7 @@ func TestInterruptedDelta(t *testing.T) {
 
 // TestDeltaSendsWhatHasChanged compares the bytes sent with rsync's.
 func TestDeltaSendsWhatHasChanged(t *testing.T) {
-	old := noiseOf(1, 64<<20)
+	old := noiseOf(1, soak.Pick(16, 64)<<20)
 	r := rand.New(rand.NewSource(2))
 	hundred := bytes.Clone(old)
 	for range 100 {
