@@ -45,6 +45,7 @@ func logsIn(t *testing.T, srv *testServer, c Config) []string {
 }
 
 func TestTheOnlyKeyIsSignedWithAtOnce(t *testing.T) {
+	t.Parallel()
 	srv := newTestServer(t)
 	dir := t.TempDir()
 	right, other, locked := filepath.Join(dir, "right"), filepath.Join(dir, "other"),
@@ -196,6 +197,7 @@ func TestServerThatTakesNoFlight(t *testing.T) {
 // TestNoSessions: a server that opens no channel says why, whoever asks when; and is a way through
 // all the same.
 func TestNoSessions(t *testing.T) {
+	t.Parallel()
 	jump := opensshd.Start(t, opensshd.Options{Alias: "jump", Config: []string{"MaxSessions 0"}})
 	_, err := connect(t, Target{Host: "jump"}, &Config{ConfigFile: jump.ConfigFile}).Open(
 		testContext(t))

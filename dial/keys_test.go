@@ -66,6 +66,7 @@ func allow(t testing.TB, srv *opensshd.Server, publicFile, options string) {
 }
 
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	srv := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	for _, c := range []struct {
@@ -157,6 +158,7 @@ func TestAgent(t *testing.T) {
 }
 
 func TestUserCertificate(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ca := opensshd.Keygen(t, filepath.Join(dir, "ca"))
 	srv := opensshd.Start(t, opensshd.Options{Config: []string{"TrustedUserCAKeys " + ca + ".pub"}})
@@ -198,6 +200,7 @@ func TestUserCertificate(t *testing.T) {
 
 // TestTooManyKeys: what the server says when it hangs up is part of the error.
 func TestTooManyKeys(t *testing.T) {
+	t.Parallel()
 	srv := opensshd.Start(t, opensshd.Options{Config: []string{"MaxAuthTries 2"}})
 	dir := t.TempDir()
 	c := &Config{ConfigFile: srv.ConfigFile}

@@ -185,6 +185,7 @@ func writeKey(t testing.TB, path, passphrase string) ssh.PublicKey {
 
 // TestTwoSteps: a key, and then a password.
 func TestTwoSteps(t *testing.T) {
+	t.Parallel()
 	srv := newTestServer(t)
 	key := filepath.Join(t.TempDir(), "id")
 	public := writeKey(t, key, "phrase")
@@ -224,6 +225,7 @@ func TestTwoSteps(t *testing.T) {
 
 // TestPassphraseOnlyWhenWanted: a key that the server does not want asks for nothing.
 func TestPassphraseOnlyWhenWanted(t *testing.T) {
+	t.Parallel()
 	srv := newTestServer(t)
 	dir := t.TempDir()
 	locked, open := filepath.Join(dir, "locked"), filepath.Join(dir, "open")

@@ -137,6 +137,7 @@ func TestMaster(t *testing.T) {
 // TestMasterThatIsNone: what does not answer is not waited for long, and ssh's words about who is
 // the master count.
 func TestMasterThatIsNone(t *testing.T) {
+	t.Parallel()
 	srv := opensshd.Start(t, opensshd.Options{})
 	master, controlPath := startMaster(t, srv)
 	login := func(name string, options ...string) time.Duration {
@@ -170,6 +171,7 @@ func TestMasterThatIsNone(t *testing.T) {
 
 // TestMasterDies: whoever is using it hears of it.
 func TestMasterDies(t *testing.T) {
+	t.Parallel()
 	srv := opensshd.Start(t, opensshd.Options{})
 	master, controlPath := startMaster(t, srv)
 	c := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile,
@@ -185,6 +187,7 @@ func TestMasterDies(t *testing.T) {
 
 // TestMasterOfAJumpHost is a way through.
 func TestMasterOfAJumpHost(t *testing.T) {
+	t.Parallel()
 	jump := opensshd.Start(t, opensshd.Options{Alias: "jump"})
 	behind := opensshd.Start(t, opensshd.Options{Alias: "behind"})
 	_, controlPath := startMaster(t, jump)

@@ -213,6 +213,7 @@ func TestIdle(t *testing.T) {
 }
 
 func TestManyStreams(t *testing.T) {
+	t.Parallel()
 	srv := opensshd.Start(t, opensshd.Options{Config: []string{"MaxSessions 2"}})
 	conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile})
 	open(t, conn)
@@ -224,6 +225,7 @@ func TestManyStreams(t *testing.T) {
 }
 
 func TestNoSubsystem(t *testing.T) {
+	t.Parallel()
 	srv := opensshd.Start(t,
 		opensshd.Options{Config: []string{"Subsystem sftp /nonexistent/sftp-server"}})
 	conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile})
@@ -246,6 +248,7 @@ func TestNoSubsystem(t *testing.T) {
 }
 
 func TestHostCertificateOnTheWire(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ca := opensshd.Keygen(t, filepath.Join(dir, "ca"))
 	key := opensshd.Keygen(t, filepath.Join(dir, "host"))
@@ -278,6 +281,7 @@ func TestHostCertificateOnTheWire(t *testing.T) {
 // TestKnownTypeFirst: of a server's keys the one that is known must be asked for, or it
 // would look like a changed one.
 func TestKnownTypeFirst(t *testing.T) {
+	t.Parallel()
 	srv := opensshd.Start(t, opensshd.Options{HostKeyTypes: []string{"ed25519", "ecdsa", "rsa"}})
 	for i, kind := range []string{"ed25519", "ecdsa", "rsa"} {
 		line, err := os.ReadFile(srv.HostKeys[i] + ".pub")
@@ -294,6 +298,7 @@ func TestKnownTypeFirst(t *testing.T) {
 }
 
 func TestAcceptNewOnTheWire(t *testing.T) {
+	t.Parallel()
 	srv := opensshd.Start(t, opensshd.Options{NoKnownHosts: true})
 	strict := func(v string) *Config {
 		return &Config{ConfigFile: srv.ConfigFile,
@@ -316,6 +321,7 @@ func TestAcceptNewOnTheWire(t *testing.T) {
 
 // TestLibraryLogin logs in without any OpenSSH client on the path.
 func TestLibraryLogin(t *testing.T) {
+	t.Parallel()
 	srv := opensshd.Start(t, opensshd.Options{})
 	open(t, connect(t, Target{Host: srv.Alias},
 		&Config{ConfigFile: srv.ConfigFile, Env: withoutSSH(t.TempDir())}))

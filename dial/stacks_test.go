@@ -2,11 +2,22 @@
 
 package dial
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // TestOverXcrypto runs what logs in once more over x/crypto/ssh: what a caller sees must be the
 // same.
 func TestOverXcrypto(t *testing.T) {
+	// Not t.Setenv: some of these run beside each other. What else does waits until all have ended.
+	old, was := os.LookupEnv(stackEnv)
+	os.Setenv(stackEnv, "xcrypto")
+	t.Cleanup(func() {
+		if os.Unsetenv(stackEnv); was {
+			os.Setenv(stackEnv, old)
+		}
+	})
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T)
@@ -53,10 +64,7 @@ func TestOverXcrypto(t *testing.T) {
 		{"ProxyCommand", TestProxyCommand},
 		{"NotSSH", TestNotSSH},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Setenv(stackEnv, "xcrypto")
-			test.run(t)
-		})
+		t.Run(test.name, test.run)
 	}
 }
 
