@@ -154,7 +154,7 @@ func TestProgressLine(t *testing.T) {
 			s := onScreen(t, columns, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "50000",
 				name, target))
 			if columns == 100 {
-				s.await(`a name .* +\d+%  .* of 4\.19 MB .*[kM]B/s +00:0\d left`)
+				s.await(`a name .* +\d+%  .* of 4\.19 MB .*[kM]B/s +00:\d\d left`)
 			}
 			if code := s.End(); code != 0 {
 				t.Errorf("exit code %d", code)
@@ -174,11 +174,11 @@ func TestProgressLine(t *testing.T) {
 			}
 			last := s.lines()[len(s.lines())-1]
 			if columns == 50 && !regexp.MustCompile(
-				` 100% 4\.19 MB of 4\.19 MB .*MB/s in 00:0\d$`).MatchString(last) {
+				` 100% 4\.19 MB of 4\.19 MB .*[kM]B/s in 00:\d\d$`).MatchString(last) {
 				t.Errorf("the last line is %q", last)
 			}
 			if columns == 100 && !regexp.MustCompile(
-				`^a name that.*\\x1b\[31m.* 100% +4\.19 MB of 4\.19 MB .*MB/s +in 00:0\d$`).MatchString(last) {
+				`^a name that.*\\x1b\[31m.* 100% +4\.19 MB of 4\.19 MB .*[kM]B/s +in 00:\d\d$`).MatchString(last) {
 				t.Errorf("in the end it shows %q", last)
 			}
 		})
