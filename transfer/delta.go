@@ -84,9 +84,10 @@ var errNotWorth = errors.New("the old and the new file have too little in common
 
 // A delta is one attempt to assemble a file from an older one and the differences.
 type delta struct {
-	copy      *fileCopy
-	main      *usftp.Client
-	side      session // the host's session, except for the client, which lists chunks and hashes
+	copy *fileCopy
+	main *usftp.Client
+	// side is the host's session, except for the client, which lists chunks and hashes.
+	side      session
 	algorithm checksum.Algorithm
 	shortest  int
 	files     []*usftp.File // to be closed
@@ -302,12 +303,16 @@ func (d *delta) failed(err error) error {
 }
 
 // begin records that the file is being assembled, and starts hashing it. local rereads the file on
-// this machine. The host's file, of which f is a handle, is hashed as soon as it is complete: up to
-// what complete returns, and as a whole after d.proof.filled.
-func (d *delta) begin(local reopen, name string, f *usftp.File, complete func() int64) {
-	d.copy.delta, d.copy.tries.delta = d, true
-	d.copy.hashing.start(d.copy, local)
-	d.proof = d.prove(name, f, complete)
+// this machine. undo takes it back: the whole file is to be hashed.
+func (d *delta) begin(local reopen) (undo func()) {
+	c := d.copy
+	before := c.tries.delta
+	c.delta, c.tries.delta = d, true
+	c.hashing.start(c, local)
+	return func() {
+		c.delta, c.tries.delta = nil, before
+		c.hashing.start(c, local)
+	}
 }
 
 // A proof is the hashes of a file on a host. The host takes them piece by piece, while the rest of
@@ -327,8 +332,9 @@ const (
 	proofInterval = 20 * time.Millisecond
 )
 
-// prove starts a proof with the pieces that the source is hashed in. If the handle is the delta's, it
-// is closed at the end.
+// prove starts a proof with the pieces that the source is hashed in. The host's file, of which f is
+// a handle, is hashed as soon as it is complete: up to what complete returns, and as a whole after
+// d.proof.whole is closed. If the handle is the delta's, it is closed at the end.
 func (d *delta) prove(name string, f *usftp.File, complete func() int64) *proof {
 	c := d.copy
 	ctx, cancel := context.WithCancel(c.ctx)
@@ -435,21 +441,24 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 		return 0, false, o.session.lostWith(err)
 	}
 	position := d.position(o.file)
+	undo := d.begin(in.reopen(c))
+	fresh := d.hashed(source, size)
 	for at := resumed; at < size; {
 		end := windowEnd(at, size)
-		plan, err := d.plan(at, end, d.local(source), d.remote(old), o.info.Size())
+		plan, err := d.plan(at, end, fresh, d.remote(old), o.info.Size())
 		if at == resumed {
 			if err != nil {
+				undo()
 				return 0, false, o.session.lostWith(err)
 			}
 			d.base.Store(at)
 			d.moved.begin(at)
-			d.begin(in.reopen(c), d.path(o.temp), written, position)
-			c.hashing.pipe.grown(size)
+			d.proof = d.prove(d.path(o.temp), written, position)
 			defer c.watch(position)()
 		}
 		if errors.Is(err, errNotWorth) {
 			plan, err = wholePlan(at, end), nil
+			c.hashing.pipe.grown(end)
 		}
 		if err == nil {
 			at, err = d.send(o, in, old, to, plan, at, end)
@@ -653,7 +662,8 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 			if err != nil {
 				return 0, false, in.session.lostWith(err)
 			}
-			d.begin(to.reread, d.path(in.path), listed, func() int64 { return size })
+			d.begin(to.reread)
+			d.proof = d.prove(d.path(in.path), listed, func() int64 { return size })
 			defer c.watch(d.moved.mark.Load)()
 			if err := to.file.Truncate(size); err != nil {
 				plan.stop()

@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"testing/synctest"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
@@ -302,10 +304,14 @@ func TestDeltaIsNotTriedInVain(t *testing.T) {
 		source, target, stored := deltaFiles(t, upload, far, data, c.old)
 		j := copyJob{Host: host, Direction: upload, Source: source, Target: target}
 		j.Options.Delta, j.Options.RateLimit = transfer.DeltaAuto, 20<<20
+		j.Options.Hash, j.Options.Verify = checksum.SHA256, true
 		result, err := j.Run(t.Context())
 		if got, _ := os.ReadFile(stored); err != nil || (result.Reused > 0) != c.reused ||
 			!bytes.Equal(got, data) {
 			t.Errorf("%s: %+v, %v", name, result, err)
+		}
+		if sum := sha256.Sum256(data); !bytes.Equal(result.Hash.Sum, sum[:]) {
+			t.Errorf("%s: its hash is %v", name, result.Hash)
 		}
 	}
 }

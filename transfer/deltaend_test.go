@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -95,6 +96,49 @@ func TestDeltaOfSourceThatShrinks(t *testing.T) {
 	}
 	if got, _ := os.ReadFile(stored); !bytes.Equal(got, old) {
 		t.Error("the old file has changed")
+	}
+}
+
+// TestDeltaOfSourceThatChangesUnseen: what has been hashed when it was listed, and is sent later as
+// something else, is no part of the target, even if the source's time tells nothing.
+func TestDeltaOfSourceThatChangesUnseen(t *testing.T) {
+	host, _, far := deltaHost(t, nil)
+	old := random(12 << 20)
+	fresh := append(bytes.Clone(old[:2<<20]), noiseOf(3, 10<<20)...)
+	source, target, stored := deltaFiles(t, upload, far, fresh, old)
+	info, err := os.Stat(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := copyJob{Host: host, Direction: upload, Source: source, Target: target}
+	always(&j)
+	j.Options.RateLimit = 4 << 20
+	j.Options.SetProgressEvery(1e6)
+	var once atomic.Bool
+	var notes []string
+	j.Options.Events = func(e transfer.Event) {
+		switch {
+		case e.Kind == transfer.Note:
+			notes = append(notes, e.Message)
+		case e.Kind == transfer.Progress && e.Bytes > 5<<20 && !once.Swap(true):
+			copy(fresh[12<<20-10:], "changed")
+			f, err := os.OpenFile(source, os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.WriteAt(fresh[12<<20-10:], 12<<20-10)
+				f.Close()
+			}
+			if err = errors.Join(err, os.Chtimes(source, info.ModTime(), info.ModTime())); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	result, err := j.Run(t.Context())
+	if err != nil || result.Reused != 0 || len(notes) != 1 ||
+		!strings.Contains(notes[0], "all of it is copied") {
+		t.Errorf("%d bytes came from the old file; notes %q; then %v", result.Reused, notes, err)
+	}
+	if got, _ := os.ReadFile(stored); !bytes.Equal(got, fresh) {
+		t.Error("what arrived is not the source")
 	}
 }
 

@@ -85,6 +85,32 @@ func (d *delta) local(file io.ReaderAt) lister {
 	}
 }
 
+// hashed is local for the source of an upload. Bytes whose chunks are listed are also hashed as a
+// part of the file, so that it is read once.
+func (d *delta) hashed(file io.ReaderAt, size int64) lister {
+	again := d.local(file)
+	once := d.local(upTo{d.copy.hashing.pipe, file, size})
+	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[chunk, error] {
+		if shortest != d.shortest { // a place is refined
+			return again(ctx, shortest, from, to)
+		}
+		return once(ctx, shortest, from, to)
+	}
+}
+
+// upTo is a file, of which what is read is hashed up to a size.
+type upTo struct {
+	pipe *hashPipe
+	io.ReaderAt
+	size int64
+}
+
+func (r upTo) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.ReaderAt.ReadAt(p, off)
+	r.pipe.feedAt(p[:max(0, min(int64(n), r.size-off))], off)
+	return n, err
+}
+
 // An extent is a part of the new file, with its offset in the old one if that has it.
 type extent struct {
 	off, length int64
