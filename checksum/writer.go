@@ -59,18 +59,18 @@ const (
 
 // Create begins a list with the given name. It fails if no file can be created there.
 func Create(name string) (*Writer, error) {
-	resolved, err := localfs.FollowLinks(name)
-	if err != nil {
-		return nil, err
-	}
-	w := &Writer{path: resolved, runs: []int64{0}}
-	switch info, err := os.Stat(resolved); {
+	w := &Writer{path: name, runs: []int64{0}}
+	info, err := os.Stat(name)
+	switch {
 	case err == nil && info.IsDir():
 		return nil, &fs.PathError{Op: "write", Path: name, Err: syscall.EISDIR}
-	case err == nil && !info.Mode().IsRegular():
+	case err == nil && !info.Mode().IsRegular(): // /dev/stdout may be a pipe, which has no name
 		w.direct = true
 		return w, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	if w.path, err = localfs.FollowLinks(name); err != nil {
 		return nil, err
 	}
 	// Fail before anything is copied rather than after. The probe is removed at once: the list may

@@ -106,21 +106,25 @@ func (o *localOutput) find(c *fileCopy) error {
 		return err
 	}
 	c.name = filepath.Base(name)
-	if o.name, err = localfs.FollowLinks(name); err != nil {
-		o.name = name
-		return err
+	o.info = info
+	if o.regular() { // /dev/stdout may lead to a pipe, which has no name
+		if o.name, err = localfs.FollowLinks(name); err != nil {
+			o.name = name
+			return err
+		}
 	}
-	o.base, o.info = filepath.Base(o.name), info
-	if info != nil {
-		o.direct = !info.Mode().IsRegular() || localfs.Links(info) > 1
-	}
+	o.base = filepath.Base(o.name)
+	o.direct = !o.regular() || info != nil && localfs.Links(info) > 1
 	c.result.Target = o.name
 	return o.open()
 }
 
+// regular reports whether the target is a file or will be one, not a pipe or a device.
+func (o *localOutput) regular() bool { return o.info == nil || o.info.Mode().IsRegular() }
+
 // rereads opens the file being written, or the existing target.
 func (o *localOutput) rereads(*fileCopy, input) reopen {
-	if o.info != nil && !o.info.Mode().IsRegular() {
+	if !o.regular() {
 		return nil
 	}
 	name := o.inRoot()
@@ -190,23 +194,22 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 		return &fs.PathError{Op: "replace", Path: o.name,
 			Err: errors.New("it is not a regular file with one name and can only be written in place")}
 	}
-	regular := o.info == nil || o.info.Mode().IsRegular()
-	flags := os.O_WRONLY | os.O_CREATE
-	if !regular {
-		flags = os.O_WRONLY
-	}
 	if c.entry != nil {
 		o.file, err = o.openBelow(perm)
 	} else {
-		o.file, err = localfs.OpenWaiting(c.ctx,
-			func() (*os.File, error) { return o.root.OpenFile(o.base, flags, perm) })
+		o.file, err = localfs.OpenWaiting(c.ctx, func() (*os.File, error) {
+			if o.regular() {
+				return o.root.OpenFile(o.base, os.O_WRONLY|os.O_CREATE, perm)
+			}
+			return os.OpenFile(o.name, os.O_WRONLY, 0)
+		})
 	}
-	if err == nil && regular {
+	if err == nil && o.regular() {
 		err = o.openedOver(source)
 	}
 	switch {
 	case err != nil:
-	case !regular:
+	case !o.regular():
 		o.free = localfs.Interruptible(c.ctx, o.file)
 	case c.options.Placement == PlaceDirect:
 	case o.direct:
@@ -367,25 +370,12 @@ func (o *localOutput) seal(c *fileCopy, _ input) error {
 	return o.file.Truncate(c.result.Bytes)
 }
 
-// commit sets the file's attributes and gives it its name.
+// commit sets the file's attributes and gives it its name. A pipe or a device, which may be
+// /dev/null, keeps its own.
 func (o *localOutput) commit(c *fileCopy, in input) error {
 	source := in.facts()
-	if err := c.options.chown(source.owner, o.file.Chown); err != nil {
-		return err
-	}
-	if c.options.Preserve && source.hasMode {
-		if err := o.file.Chmod(source.mode.Perm()); err != nil {
-			return err
-		}
-	} else if o.info != nil && o.temp != "" {
-		mode := o.info.Mode()
-		if c.options.Owners {
-			mode &^= fs.ModeSetuid | fs.ModeSetgid
-		} else if err := localfs.OwnerOf(o.info).Keep(o.file); err != nil {
-			c.warn("the new file cannot have the owner of the one it replaces: " + err.Error())
-			mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
-		}
-		if err := o.file.Chmod(mode); err != nil {
+	if o.regular() {
+		if err := o.setAttrs(c, source); err != nil {
 			return err
 		}
 	}
@@ -397,7 +387,7 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 	if err := o.file.Close(); err != nil { // NFS and others report failed writes only now
 		return err
 	}
-	if (c.options.Preserve || c.entry != nil) && source.hasTimes {
+	if o.regular() && (c.options.Preserve || c.entry != nil) && source.hasTimes {
 		atime, mtime := source.times()
 		if err := o.root.Chtimes(o.inRoot(), atime, mtime); err != nil &&
 			c.options.Preserve {
@@ -418,6 +408,27 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 		}
 	}
 	return err
+}
+
+// setAttrs sets the owner and the mode.
+func (o *localOutput) setAttrs(c *fileCopy, source *facts) error {
+	if err := c.options.chown(source.owner, o.file.Chown); err != nil {
+		return err
+	}
+	if c.options.Preserve && source.hasMode {
+		return o.file.Chmod(source.mode.Perm())
+	}
+	if o.info == nil || o.temp == "" {
+		return nil
+	}
+	mode := o.info.Mode()
+	if c.options.Owners {
+		mode &^= fs.ModeSetuid | fs.ModeSetgid
+	} else if err := localfs.OwnerOf(o.info).Keep(o.file); err != nil {
+		c.warn("the new file cannot have the owner of the one it replaces: " + err.Error())
+		mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
+	}
+	return o.file.Chmod(mode)
 }
 
 func (o *localOutput) cut(_ *fileCopy, n int64) (ok, synced bool) {

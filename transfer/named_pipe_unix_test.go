@@ -3,8 +3,11 @@
 package transfer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -60,5 +63,31 @@ func TestInterruptedAtAPipe(t *testing.T) {
 			// nobody should wait for it after the test
 			openOther()
 		}
+	}
+}
+
+// TestPipeWithoutAName: /dev/stdout and what a shell makes of >(program) lead to pipes, to which no
+// path leads. Nothing but the contents goes into them.
+func TestPipeWithoutAName(t *testing.T) {
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	want := random(1 << 20)
+	b.server.Files.WriteFile("/file", want)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	name := fmt.Sprintf("/dev/fd/%d", w.Fd())
+	arrived := make(chan []byte, 1)
+	go func() {
+		got, _ := io.ReadAll(r)
+		arrived <- got
+	}()
+	j := copyJob{Host: b.host, Direction: download, Source: "/file", Target: name}
+	j.Options.Preserve, j.Options.Owners = true, true
+	result, err := j.Run(t.Context())
+	w.Close()
+	if got := <-arrived; err != nil || !bytes.Equal(got, want) || result.Target != name {
+		t.Errorf("%d of %d bytes arrived, as %q: %v", len(got), len(want), result.Target, err)
 	}
 }
