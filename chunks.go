@@ -44,6 +44,10 @@ const (
 	// than twice as many.
 	listedAtOnce = 1024
 
+	// listedFirst is how many the first request lists. The host may work on all requests at the same
+	// time; the first answer then comes when it has done as much of the others.
+	listedFirst = 128
+
 	// listsAhead is how many requests are in flight, so that round trips cost little.
 	listsAhead = 4
 
@@ -80,7 +84,7 @@ func (f *File) Chunks(what ListChunks) iter.Seq2[Chunk, error] {
 		ctx, cancel := context.WithCancelCause(f.ctx)
 		defer cancel(errNotWanted)
 		l := &chunkLister{file: f, open: open, ctx: ctx, what: what, next: what.Offset,
-			end: math.MaxInt64}
+			step: int64(listedFirst * what.Shortest), end: math.MaxInt64}
 		if what.Length != 0 {
 			l.end = what.Offset + min(what.Length, math.MaxInt64-what.Offset)
 		}
@@ -102,6 +106,7 @@ type chunkLister struct {
 	what  ListChunks
 	end   int64 // the last chunk is the first to end there or beyond
 	next  int64 // where the next request begins
+	step  int64 // how much it lists
 	pages []chunkPage
 }
 
@@ -157,10 +162,10 @@ func (l *chunkLister) list(yield func(Chunk, error) bool) error {
 
 // askAhead keeps as many requests in flight as are worthwhile.
 func (l *chunkLister) askAhead() {
-	step := int64(listedAtOnce * l.what.Shortest)
 	for len(l.pages) < listsAhead && (len(l.pages) == 0 || l.next < l.end) {
 		from := l.next
-		l.next += min(step, math.MaxInt64-l.next)
+		l.next += min(l.step, math.MaxInt64-l.next)
+		l.step = min(2*l.step, int64(listedAtOnce*l.what.Shortest))
 		to := l.next + min(int64(alignedWithin*l.what.Shortest), math.MaxInt64-l.next)
 		l.pages = append(l.pages, chunkPage{min(to, l.end), l.ask(from, min(to, l.end))})
 	}

@@ -68,7 +68,7 @@ const (
 	// copiedAtOnce is how much the host copies per request, so that a copy can be interrupted.
 	// copiesAhead is how many requests are in flight.
 	copiedAtOnce = 16 << 20
-	copiesAhead  = 16
+	copiesAhead  = 64
 
 	// fetchedAtOnce and fetchesAhead are the same for the reads of a download.
 	fetchedAtOnce = 256 << 10

@@ -21,10 +21,13 @@ const (
 	deltaWindow = mostChunks / 2 * wire.MaxChunk
 
 	// plannedAtOnce is how much of the new file is planned at a time, in shortest chunks, while the
-	// rest is still being listed. It is looked up in what has been listed of the old file, which
-	// must extend beyond the same place by as much. If the old file seems to lack more than one
-	// part in leastCommon of it, then the lists are awaited: it may be anywhere.
-	plannedAtOnce = 1024
+	// rest is still being listed; plannedFirst is how much at first. It is looked up in what has
+	// been listed of the old file, which must extend beyond the same place by as much. What the old
+	// file seems to lack may be anywhere in it: if that is more than one part in leastCommon in one
+	// piece, or in leastScattered in all, then the lists are awaited.
+	plannedAtOnce  = 1024
+	plannedFirst   = 128
+	leastScattered = 4
 
 	// Where the lists differ, the difference is listed again in shorter chunks, at up to
 	// refinements places at a time. refinable is the shortest part of a file worth that.
@@ -349,19 +352,11 @@ func (m *matcher) match() error {
 	fresh, old := m.lists[0], m.lists[1]
 	always := m.d.copy.options.Delta == DeltaAlways
 	if !always {
-		first, err := fresh.wait(0, sampleChunks)
-		if err != nil {
+		if err := m.sample(); err != nil {
 			return err
-		}
-		others, err := old.wait(0, sampleChunks)
-		if err != nil {
-			return err
-		}
-		if !alike(first, others) {
-			return errNotWorth
 		}
 	}
-	step := int64(plannedAtOnce * m.d.shortest)
+	step, most := int64(plannedFirst*m.d.shortest), int64(plannedAtOnce*m.d.shortest)
 	m.oldAt = m.oldFrom
 	shift := int64(0) // of the last common part, from the new to the old file
 	taken := 0        // chunks of the new file
@@ -386,7 +381,11 @@ func (m *matcher) match() error {
 			}
 		}
 		extents, common := m.index.match(part, at, end)
-		if end-at-common > (end-at)/leastCommon {
+		whole := most
+		if end == m.to {
+			whole = min(whole, end-at)
+		}
+		if longestGap(extents) > whole/leastCommon || end-at-common > whole/leastScattered {
 			if chunks, err = fresh.all(); err != nil {
 				return err
 			}
@@ -413,8 +412,40 @@ func (m *matcher) match() error {
 			shift = m.oldAt - end
 		}
 		at = end
+		step = min(2*step, most)
 	}
 	return nil
+}
+
+// sample returns errNotWorth unless the files begin alike. A few chunks may show that they do, but
+// not that they do not.
+func (m *matcher) sample() error {
+	for count := plannedFirst; ; count = sampleChunks {
+		var first [2][]chunk
+		for i, l := range m.lists {
+			chunks, err := l.wait(0, count)
+			if err != nil {
+				return err
+			}
+			first[i] = chunks[:min(len(chunks), count)]
+		}
+		switch {
+		case alike(first[0], first[1], count):
+			return nil
+		case count == sampleChunks:
+			return errNotWorth
+		}
+	}
+}
+
+// longestGap returns the length of the longest extent that the old file lacks.
+func longestGap(extents []extent) (n int64) {
+	for _, e := range extents {
+		if e.old < 0 {
+			n = max(n, e.length)
+		}
+	}
+	return n
 }
 
 // pass hands extents on, refined if that is worthwhile.
@@ -481,12 +512,11 @@ func (m *matcher) finer(e extent, from, to int64) []extent {
 }
 
 // alike reports whether enough of the new file's first chunks are among the old file's; true if
-// either file has only few.
-func alike(fresh, old []chunk) bool {
-	if len(fresh) < sampleChunks || len(old) < sampleChunks {
+// either file has fewer than count.
+func alike(fresh, old []chunk, count int) bool {
+	if len(fresh) < count || len(old) < count {
 		return true
 	}
-	fresh, old = fresh[:sampleChunks], old[:sampleChunks]
 	sums := make(map[[wire.ChunkSumSize]byte]struct{}, len(old))
 	for i := range old {
 		sums[old[i].sum] = struct{}{}

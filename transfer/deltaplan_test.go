@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -50,10 +51,10 @@ func TestDeltaFindsWhatMoved(t *testing.T) {
 }
 
 // TestDeltaBeginsBeforeTheEnd: the first change is sent while the end of the host's file is still
-// being listed.
+// being listed, also if there are so many in one place that in all they are not small.
 func TestDeltaBeginsBeforeTheEnd(t *testing.T) {
-	for _, direction := range []way{upload, download} {
-		t.Run(fmt.Sprint(direction), func(t *testing.T) {
+	for direction, changes := range both(1, 20) {
+		t.Run(fmt.Sprintf("%v, %d changes", direction, changes), func(t *testing.T) {
 			moves := wire.TypeWrite
 			if direction == download {
 				moves = wire.TypeRead
@@ -79,17 +80,32 @@ func TestDeltaBeginsBeforeTheEnd(t *testing.T) {
 			counter.Store(count)
 			old := noiseOf(21, 12<<20)
 			fresh := bytes.Clone(old)
-			copy(fresh[1<<20:], noiseOf(22, 50_000))
+			for i := range changes {
+				copy(fresh[1<<20+i*80_000:], noiseOf(int64(22+i), 20_000))
+			}
 			source, target, stored := deltaFiles(t, direction, far, fresh, old)
 			j := copyJob{Host: host, Direction: direction, Source: source, Target: target}
 			always(&j)
 			result, err := j.Run(t.Context())
-			if err != nil || len(fresh)-int(result.Reused) > 200_000 {
+			if err != nil || len(fresh)-int(result.Reused) > 150_000+changes*30_000 {
 				t.Errorf("%+v, %v", result, err)
 			}
 			if got, err := os.ReadFile(stored); err != nil || !bytes.Equal(got, fresh) {
 				t.Errorf("what arrived is not the source: %v", err)
 			}
 		})
+	}
+}
+
+// both yields each direction with each value.
+func both[T any](values ...T) iter.Seq2[way, T] {
+	return func(yield func(way, T) bool) {
+		for _, direction := range []way{upload, download} {
+			for _, v := range values {
+				if !yield(direction, v) {
+					return
+				}
+			}
+		}
 	}
 }
