@@ -67,8 +67,8 @@ const (
 const (
 	// copiedAtOnce is how much the host copies per request, so that a copy can be interrupted.
 	// copiesAhead is how many requests are in flight.
-	copiedAtOnce = 16 << 20
-	copiesAhead  = 64
+	copiedAtOnce = 8 << 20
+	copiesAhead  = 32
 
 	// fetchedAtOnce and fetchesAhead are the same for the reads of a download.
 	fetchedAtOnce = 256 << 10
