@@ -249,6 +249,79 @@ func ExampleClient_Raw() {
 	// true
 }
 
+func ExampleClient_HomeDirectory() {
+	client, done := connect(nil)
+	defer done()
+	fmt.Println(client.HomeDirectory("")) // of the user who is logged in
+	_, err := client.HomeDirectory("nobody")
+	fmt.Println(err)
+	// Output:
+	// /home/me <nil>
+	// home-directory nobody: failure
+}
+
+// Names for a listing: one request has all IDs.
+func ExampleClient_UsersGroups() {
+	client, done := connect(map[string]string{"d/a": "", "d/b": ""})
+	defer done()
+	files, err := client.ReadDir("d")
+	if err != nil {
+		log.Fatal(err)
+	}
+	var uids, gids []uint32
+	for _, f := range files {
+		uids, gids = append(uids, f.UID()), append(gids, f.GID())
+	}
+	users, groups, err := client.UsersGroups(uids, gids)
+	if err != nil { // errors.ErrUnsupported: show the IDs
+		log.Fatal(err)
+	}
+	for i, f := range files {
+		fmt.Println(f.BaseName(), users[i], groups[i])
+	}
+	// Output:
+	// a user user
+	// b user user
+}
+
+// Is it the server that is slow, or the link? On a stream without SSH the caller says how to ask.
+func ExampleClient_Ping() {
+	client, done := connect(nil, usftp.WithKeepalive(func(ctx context.Context) error {
+		return nil // the peer has answered
+	}))
+	defer done()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	fmt.Println(client.Ping(ctx))
+
+	other, done := connect(nil)
+	defer done()
+	fmt.Println(errors.Is(other.Ping(ctx), errors.ErrUnsupported))
+	// Output:
+	// <nil>
+	// true
+}
+
+// A log that others append to: each Seek from the end asks how long the file is now.
+func ExampleWithStatStrategy() {
+	client, done := connect(map[string]string{"log": "first\n"},
+		usftp.WithStatStrategy(usftp.StatAlways))
+	defer done()
+	f, err := client.OpenRead("log")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	fmt.Println(f.Seek(0, io.SeekEnd))
+	if err := client.Truncate("log", 100); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(f.Seek(0, io.SeekEnd)) // StatLazy would use the size from OpenRead
+	// Output:
+	// 6 <nil>
+	// 100 <nil>
+}
+
 // connect returns a client of an in-memory server with the given files, and a function that closes
 // both. A program would call [usftp.NewClient], or use package dial.
 func connect(files map[string]string, opts ...usftp.ClientOption) (*usftp.Client, func()) {

@@ -16,8 +16,8 @@ import (
 )
 
 // ReadAt reads len(p) bytes at an offset, with as many requests at once as they need. It returns
-// io.EOF, unwrapped, if the file ends before. Calls may run concurrently. It takes one round trip
-// if the link holds the data.
+// io.EOF, unwrapped, if the file ends before that. Calls may run concurrently. It takes one round
+// trip if the link holds the data.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, f.wrap("read", fs.ErrInvalid)

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"log"
 	"net"
+	"path"
+	"strings"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
 )
 
 // memoryConnection is a connection to a server in this process. A real one opens an SSH channel
@@ -92,4 +96,38 @@ func ExampleNewConn() {
 	// Output:
 	// once more
 	// <nil>
+}
+
+// A Host made without Connect: its copies share what the first of them finds out, here that the
+// server takes no temporary names.
+func ExampleQuirks() {
+	server := sftptest.NewScripted(sftptest.Script{
+		Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeOpen && len(path.Base(r.Path)) > 1 {
+				return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+			}
+			return nil
+		}})
+	defer server.Close()
+	stream := server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(stream, stream)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	host := pool.Host{Client: client, Name: "server", Quirks: new(pool.Quirks)}
+	for _, name := range []string{"/a", "/b"} {
+		_, err := transfer.Copy(context.Background(), transfer.Remote(host, name),
+			transfer.Reader(strings.NewReader("contents")),
+			transfer.Options{Events: func(e transfer.Event) {
+				if e.Kind == transfer.Warning {
+					fmt.Println(e.Message)
+				}
+			}})
+		fmt.Println(name, err)
+	}
+	// Output:
+	// no temporary file can be created beside the target: it is written in place
+	// /a <nil>
+	// /b <nil>
 }

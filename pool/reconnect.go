@@ -118,7 +118,8 @@ func (c privateConn) Ended() bool {
 	return c.gaveUp != nil || Lost(host.Client) && (host.Redial == nil || c.retry.Retries <= 0)
 }
 
-// Arrived records something that need not be done again.
+// Arrived records progress: something is done that a new connection need not repeat. The limits of
+// Retry apply to the time and the attempts since then.
 func (c *Conn) Arrived() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

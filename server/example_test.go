@@ -14,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -159,4 +160,50 @@ func ExampleQuota() {
 	// <nil>
 	// true
 	// 1000 1
+}
+
+// A backend with attributes of its own returns them as the Sys of its FileInfo.
+func ExampleAttrsOf() {
+	owned := ownedInfo{motdInfo{name: "motd", mode: 0o644},
+		wire.Attrs{Flags: wire.AttrUIDGID, UID: 7, GID: 8}}
+	for _, info := range []fs.FileInfo{motdInfo{name: "motd", size: 5, mode: 0o644}, owned} {
+		attrs := server.AttrsOf(info)
+		fmt.Println(attrs.Has(wire.AttrSize), attrs.Size, attrs.Has(wire.AttrUIDGID), attrs.UID)
+	}
+	// Output:
+	// true 5 false 0
+	// false 0 true 7
+}
+
+type ownedInfo struct {
+	motdInfo
+	attrs wire.Attrs
+}
+
+func (i ownedInfo) Sys() any { return &i.attrs }
+
+// Times that the protocol does not have become the nearest that it has.
+func ExampleSeconds() {
+	for _, year := range []int{1969, 2026, 2200} {
+		fmt.Println(server.Seconds(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)))
+	}
+	// Output:
+	// 0
+	// 1767225600
+	// 4294967295
+}
+
+// A view used without Serve shares the limit on expensive operations with the sessions that have
+// the same Work in their Options.
+func ExampleView_WithWork() {
+	var work server.Work
+	view, err := server.NewView(osfs.Host(), &server.Policy{User: "alice"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := view.WithWork(context.Background(), &work)
+	_, err = view.Stat(ctx, strings.Repeat("/.", 200))
+	fmt.Println(err)
+	// Output: <nil>
 }

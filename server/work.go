@@ -79,8 +79,9 @@ func (w *Work) end() {
 	close(turn)
 }
 
-// WithWork returns a context with which the backend waits for turns at w on behalf of the view's
-// user, when something takes it long.
+// WithWork returns a context for the view's methods. Those that take much processor time then wait
+// for a turn of the view's user at w, which only a tree of package osfs needs. Without it they do
+// not wait. Serve uses Options.Work in the same way.
 func (v *View) WithWork(ctx context.Context, w *Work) context.Context {
 	if !v.turns {
 		return ctx

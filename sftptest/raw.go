@@ -98,7 +98,8 @@ type request interface {
 	Append(b []byte, id uint32) []byte
 }
 
-// Ask sends a request with a new id and reads one packet, which must have the same id.
+// Ask sends a request of package wire, such as [wire.Open], with a new id and reads one packet,
+// which must have the same id.
 func (c *Raw) Ask(m request) (Reply, error) {
 	c.lastID++
 	id := c.lastID

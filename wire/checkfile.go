@@ -10,7 +10,7 @@ type CheckFile struct {
 	Algorithms string // names separated by commas, the most wanted first
 	Offset     uint64
 	Length     uint64 // 0 means to the end
-	BlockSize  uint32 // bytes a hash is taken of, at least 256; 0 means one hash of the whole range
+	BlockSize  uint32 // bytes per hash, at least 256; 0 means one hash of the whole range
 }
 
 // Append appends the packet.

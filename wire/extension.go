@@ -31,9 +31,9 @@ const (
 	ExtCheckFileName   = "check-file-name"
 )
 
-// Two names of our own. Neither the draft nor any server that is known to us says by what a server
-// can hash, nor has a name for BLAKE3; who takes a hash while bytes pass must know before the first
-// of them which one the server will have.
+// Two names of our own. Neither the draft nor any server that is known to us lists the algorithms
+// that a server has, or names BLAKE3. A client that hashes data on the way must know the algorithm
+// before the first byte.
 const (
 	// no request: its data lists the algorithms, with commas
 	ExtCheckFileAlgorithms = "check-file-algorithms@usftp"

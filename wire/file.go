@@ -37,8 +37,8 @@ func (m *Open) Parse(body []byte) error {
 	return r.err
 }
 
-// Handle answers OPEN and OPENDIR (draft-02, section 7). A handle is the server's word and means
-// nothing here. It may hold any bytes, and none.
+// Handle answers OPEN and OPENDIR (draft-02, section 7). Only the server knows what a handle
+// means. It may hold any bytes, or none.
 type Handle struct{ Handle []byte }
 
 // Append appends the packet.

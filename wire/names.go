@@ -22,7 +22,7 @@ func (m *AttrsReply) Parse(body []byte) error {
 // Name is one entry of a NAME packet (draft-02, section 7).
 type Name struct {
 	Filename string
-	LongName string // a line as of ls -l, for people; never to be parsed
+	LongName string // a line like those of ls -l, for people; do not parse it
 	Attrs    Attrs
 }
 
@@ -33,8 +33,8 @@ func (n *Name) Append(b []byte) []byte {
 	return n.Attrs.Append(b)
 }
 
-// ReadName reads one entry.
-func (r *Reader) ReadName(n *Name) {
+// readName reads one entry.
+func (r *Reader) readName(n *Name) {
 	n.Filename, n.LongName = r.String(), r.String()
 	r.ReadAttrs(&n.Attrs)
 }
@@ -115,7 +115,7 @@ func (n *NameReader) Next(name *Name) error {
 		return n.r.err
 	}
 	n.remaining--
-	n.r.ReadName(name)
+	n.r.readName(name)
 	return n.r.err
 }
 
