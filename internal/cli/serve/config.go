@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -96,10 +97,31 @@ func configError(name string, err error) error {
 	var at *toml.DecodeError
 	if errors.As(err, &at) {
 		line, column := at.Position()
-		return fmt.Errorf("%s:%d:%d: %s", name, line, column,
-			strings.TrimPrefix(at.Error(), "toml: "))
+		text := strings.TrimPrefix(at.Error(), "toml: ")
+		if m := otherKind.FindStringSubmatch(text); m != nil {
+			text = fmt.Sprintf("%s: it must be %s", strings.Join(at.Key(), "."), kindOf(m[1]))
+		}
+		return fmt.Errorf("%s:%d:%d: %s", name, line, column, text)
 	}
 	return fmt.Errorf("%s: %w", name, err)
+}
+
+// otherKind is how the decoder says that a value is of another kind than the setting. It names the
+// setting's Go type.
+var otherKind = regexp.MustCompile(`^cannot decode TOML .* of type (\S+)$`)
+
+func kindOf(goType string) string {
+	switch {
+	case goType == "[]serve.userTable":
+		return "tables, each headed by [[users]]"
+	case strings.HasPrefix(goType, "[]"):
+		return "a list in brackets"
+	case goType == "bool":
+		return "true or false"
+	case goType == "serve.countNumber", strings.HasPrefix(goType, "int"):
+		return "a number"
+	}
+	return "a text in quotes"
 }
 
 // A configFile is a decoded file that is being interpreted.

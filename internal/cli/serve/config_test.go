@@ -121,7 +121,12 @@ func TestServeConfigErrors(t *testing.T) {
 	for _, c := range []struct{ text, says string }{
 		{"", `:1: there are no users: nobody could log in`},
 		{"listen = [\n", `:1:11: array is incomplete`},
-		{"listen = 5\n" + user, `:1:10: `},
+		{"listen = 5\n" + user, `:1:10: listen: it must be a list in brackets`},
+		{"listen = ':22'\n" + user, `:1:10: listen: it must be a list in brackets`},
+		{"log_format = ['text']\n" + user, `:1:14: log_format: it must be a text in quotes`},
+		{"users = 3\n", `:1:9: users: it must be tables, each headed by [[users]]`},
+		{user + "read_only = 'yes'\n", `:5:13: users.read_only: it must be true or false`},
+		{user + "quota_files = 'many'\n", `:5:15: users.quota_files: it must be a number`},
 		{"\nlistne = []\nlog_fromat = 'text'\n" + user,
 			":2: there is no setting \"listne\"\nNAME:3: there is no setting \"log_fromat\""},
 		{user + "reed_only = true\n", `:5: there is no setting "users.reed_only"`},
