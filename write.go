@@ -272,7 +272,7 @@ func (u *upload) data(r flow.Range) (flow.Range, bool) {
 	}
 	if hole && to > r.Off {
 		u.ranges.Done(r, r.Len)
-		u.acked(u.done())
+		u.collect() // Extent may take long
 		return r, false
 	}
 	return r, true

@@ -326,7 +326,7 @@ type proof struct {
 
 const (
 	// provenAtOnce is how many pieces the host is asked for at a time.
-	provenAtOnce = 4
+	provenAtOnce = 8
 
 	// proofInterval is how often the next piece is asked for if that is complete.
 	proofInterval = 20 * time.Millisecond
@@ -532,7 +532,9 @@ func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan *plan,
 		plan.cancel(err)
 	}
 	var copying sync.WaitGroup
-	copying.Go(func() { d.copyData(ctx, fail, old.WithContext(ctx), to, plan) })
+	asked := make(chan struct{})
+	copying.Go(func() { d.copyData(ctx, fail, old.WithContext(ctx), to, plan, asked) })
+	<-asked
 	source := &changes{copy: c, file: in.contents(), holes: findHoles(c, in), plan: plan, end: end}
 	n, err := private.NewStripes(o.file.WithContext(ctx)).ReadFromAt(source)
 	if err != nil {
@@ -545,29 +547,44 @@ func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan *plan,
 }
 
 // copyData lets the host copy what the old file has. The rest counts as done here: the transfer of
-// the changes has its own progress.
-func (d *delta) copyData(ctx context.Context, fail func(error), old, to *usftp.File, plan *plan) {
-	var copies errgroup.Group
-	copies.SetLimit(copiesAhead)
+// the changes has its own progress. It closes asked when as much of what is known of the plan has
+// been asked for as may be in flight: the host would be idle if those requests followed the first
+// changes, which a new connection sends slowly (RFC 5681, section 3.1).
+func (d *delta) copyData(ctx context.Context, fail func(error), old, to *usftp.File, plan *plan,
+	asked chan<- struct{}) {
+	sendChanges := sync.OnceFunc(func() { close(asked) })
+	defer sendChanges()
+	known, _ := plan.known(0)
+	unasked := len(known)
+	inFlight := make(chan struct{}, copiesAhead)
+	var copies sync.WaitGroup
 	err := plan.each(func(e extent) bool {
 		if e.old < 0 {
 			d.moved.add(e.off, e.length)
-			return true
-		}
-		for e := range e.pieces(copiedAtOnce) {
-			if ctx.Err() != nil {
-				return false
-			}
-			copies.Go(func() error {
-				_, err := old.Async().CopyData(e.old, e.length, to, e.off).Wait()
-				if err != nil {
-					fail(err)
-					return err
+		} else {
+			for e := range e.pieces(copiedAtOnce) {
+				if len(inFlight) == cap(inFlight) {
+					sendChanges()
 				}
-				d.common.Add(e.length)
-				d.moved.add(e.off, e.length)
-				return nil
-			})
+				select {
+				case <-ctx.Done():
+					return false
+				case inFlight <- struct{}{}:
+				}
+				copied := old.Async().CopyData(e.old, e.length, to, e.off)
+				copies.Go(func() {
+					defer func() { <-inFlight }()
+					if _, err := copied.Wait(); err != nil {
+						fail(err)
+						return
+					}
+					d.common.Add(e.length)
+					d.moved.add(e.off, e.length)
+				})
+			}
+		}
+		if unasked--; unasked == 0 {
+			sendChanges()
 		}
 		return true
 	})

@@ -114,7 +114,7 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 		options := f.TreeOptions()
 		c.tree = &options
 	}
-	if target.Remote && f.Limit == 0 {
+	if target.Remote && f.Limit == 0 && options.Delta == transfer.DeltaNever {
 		c.Hosts.Config.Expected = largest(sources)
 	}
 	return c, func() {
