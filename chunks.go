@@ -48,8 +48,9 @@ const (
 	// time; the first answer then comes when it has done as much of the others.
 	listedFirst = 128
 
-	// listsAhead is how many requests are in flight, so that round trips cost little.
-	listsAhead = 4
+	// listsAhead is how many requests are in flight, so that round trips cost little. Our server has
+	// buffers for nine, which copies and the refinement of a delta need too.
+	listsAhead = 5
 
 	// alignedWithin is by how many chunks one request's part of the file overlaps the next one's.
 	// Cutting that starts at an arbitrary offset finds the same boundaries as others within a few
@@ -63,7 +64,7 @@ const (
 
 // Chunks makes the server cut the open file into chunks, without sending its contents, and yields
 // them in order; each begins where the one before it ends. The file must not change in the
-// meantime. Chunks takes one round trip for every 1024 chunks or so, with four of them under way at
+// meantime. Chunks takes one round trip for every 1024 chunks or so, with five of them under way at
 // a time, and little memory. After an error, which is yielded once, nothing follows. Without the
 // extension chunks@usftp the error matches [errors.ErrUnsupported].
 func (f *File) Chunks(what ListChunks) iter.Seq2[Chunk, error] {

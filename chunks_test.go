@@ -110,7 +110,7 @@ func TestPartOfTheChunks(t *testing.T) {
 		ok(t, err)
 		break
 	}
-	if sent := count.Counts().PacketsSent[wire.TypeExtended]; sent != 4 {
+	if sent := count.Counts().PacketsSent[wire.TypeExtended]; sent != 5 {
 		t.Errorf("%d requests for one chunk", sent)
 	}
 }

@@ -52,7 +52,7 @@ func (s *session) listChunks(r *request) (reply wire.ChunksReply, err error) {
 	buf := r.reply.Bytes()
 	// The list is built at the buffer's end, so that it can then be appended to the reply.
 	list := buf[len(buf)-chunkList:][:0:chunkList]
-	source := &chunkSource{s: s, file: r.handle.readerAt, at: int64(r.offset)}
+	source := &chunkSource{s: s, request: r, at: int64(r.offset)}
 	cutter, err := cdc.NewCutter(source, int(r.blockSize), h, buf[:len(buf)-chunkList])
 	if err != nil {
 		return reply, err
@@ -78,7 +78,7 @@ func (s *session) listChunks(r *request) (reply wire.ChunksReply, err error) {
 // while it reads.
 type chunkSource struct {
 	s       *session
-	file    io.ReaderAt
+	request *request
 	at      int64
 	working bool
 }
@@ -91,7 +91,7 @@ func (c *chunkSource) Read(p []byte) (int, error) {
 	if c.at == math.MaxInt64 {
 		return 0, io.EOF
 	}
-	n, err := c.file.ReadAt(p[:min(int64(len(p)), math.MaxInt64-c.at)], c.at)
+	n, err := c.request.handle.readerAt.ReadAt(p[:min(int64(len(p)), math.MaxInt64-c.at)], c.at)
 	c.at += int64(n)
 	if n == 0 && err == nil {
 		err = io.ErrNoProgress
@@ -99,7 +99,7 @@ func (c *chunkSource) Read(p []byte) (int, error) {
 	if n > 0 && err != io.EOF && err != nil { // the next Read will fail again
 		err = nil
 	}
-	if turnErr := c.s.costly.begin(c.s.ctx, c.s.view.user); turnErr != nil {
+	if turnErr := c.s.costly.begin(c.s.ctx, c.s.view.user, c.request); turnErr != nil {
 		return 0, turnErr
 	}
 	c.working = true

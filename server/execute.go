@@ -49,7 +49,7 @@ func (w *worker) refuse(s *session, r *request) {
 func (w *worker) executeRare(s *session, r *request) {
 	ctx, v := s.ctx, s.view
 	if !v.turns && r.takesLong() {
-		if err := s.costly.begin(ctx, v.user); err != nil {
+		if err := s.costly.begin(ctx, v.user, r); err != nil {
 			w.status(s, r, err)
 			return
 		}

@@ -9,7 +9,7 @@ import (
 func (w *Work) Occupy(ctx context.Context) (release func()) {
 	turns := max(1, runtime.GOMAXPROCS(0)-1)
 	for range turns {
-		w.begin(ctx, "somebody else")
+		w.begin(ctx, "somebody else", nil)
 	}
 	return func() {
 		for range turns {

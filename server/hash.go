@@ -146,7 +146,7 @@ func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byt
 	var sums []byte
 	offset := int64(r.offset)
 	for left > 0 || len(sums) == 0 {
-		n, err := s.hashOne(source, h, offset, min(left, block), r.reply.Bytes())
+		n, err := s.hashOne(source, h, offset, min(left, block), r)
 		if err != nil && err != io.EOF {
 			return nil, err
 		}
@@ -170,13 +170,14 @@ func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byt
 
 // hashOne feeds length bytes at offset to h. The error is io.EOF if the file ends before that.
 func (s *session) hashOne(source io.ReaderAt, h hash.Hash, offset int64, length uint64,
-	buf []byte) (done int64, err error) {
+	r *request) (done int64, err error) {
+	buf := r.reply.Bytes()
 	for uint64(done) < length {
 		if err := s.ctx.Err(); err != nil {
 			return done, err
 		}
 		n, err := source.ReadAt(buf[:min(length-uint64(done), uint64(len(buf)))], offset+done)
-		if err := s.costly.begin(s.ctx, s.view.user); err != nil {
+		if err := s.costly.begin(s.ctx, s.view.user, r); err != nil {
 			return done, err
 		}
 		h.Write(buf[:n])

@@ -17,12 +17,20 @@ import (
 type Work struct {
 	mu      sync.Mutex
 	running int
-	waiting map[string][]chan struct{} // by user
-	turns   []string                   // the users who wait; the first is next
+	waiting map[string][]waiter // by user
+	turns   []string            // the users who wait; the first is next
 }
 
-// begin waits for user's turn.
-func (w *Work) begin(ctx context.Context, user string) error {
+// A waiter waits for a turn.
+type waiter struct {
+	request *request // or nil
+	turn    chan struct{}
+}
+
+// begin waits for a turn of user's, for a request or nil. Of the requests on one handle, that with
+// the lowest offset comes first: a client that asks for several parts of a file ahead needs them in
+// that order.
+func (w *Work) begin(ctx context.Context, user string, r *request) error {
 	w.mu.Lock()
 	if w.running < max(1, runtime.GOMAXPROCS(0)-1) {
 		w.running++
@@ -31,12 +39,12 @@ func (w *Work) begin(ctx context.Context, user string) error {
 	}
 	turn := make(chan struct{})
 	if w.waiting == nil {
-		w.waiting = map[string][]chan struct{}{}
+		w.waiting = map[string][]waiter{}
 	}
 	if len(w.waiting[user]) == 0 {
 		w.turns = append(w.turns, user)
 	}
-	w.waiting[user] = append(w.waiting[user], turn)
+	w.waiting[user] = inOrder(append(w.waiting[user], waiter{r, turn}))
 	w.mu.Unlock()
 	select {
 	case <-turn:
@@ -44,7 +52,7 @@ func (w *Work) begin(ctx context.Context, user string) error {
 	case <-ctx.Done():
 	}
 	w.mu.Lock()
-	i := slices.Index(w.waiting[user], turn)
+	i := slices.IndexFunc(w.waiting[user], func(o waiter) bool { return o.turn == turn })
 	if i >= 0 {
 		w.waiting[user] = slices.Delete(w.waiting[user], i, i+1)
 		if len(w.waiting[user]) == 0 {
@@ -69,14 +77,28 @@ func (w *Work) end() {
 	}
 	user := w.turns[0]
 	w.turns = w.turns[1:]
-	turn, rest := w.waiting[user][0], w.waiting[user][1:]
+	next, rest := w.waiting[user][0], w.waiting[user][1:]
 	if len(rest) == 0 {
 		delete(w.waiting, user)
 	} else {
 		w.waiting[user] = rest
 		w.turns = append(w.turns, user)
 	}
-	close(turn)
+	close(next.turn)
+}
+
+// inOrder puts the last waiter in its place. The places of a handle's requests remain the same.
+func inOrder(all []waiter) []waiter {
+	last := len(all) - 1
+	for i, o := range slices.Backward(all) {
+		r := all[last].request
+		if r != nil && r.handle != nil && o.request != nil && o.request.handle == r.handle &&
+			o.request.offset > r.offset {
+			all[i], all[last] = all[last], all[i]
+			last = i
+		}
+	}
+	return all
 }
 
 // WithWork returns a context for the view's methods. Those that take much processor time then wait
@@ -87,7 +109,7 @@ func (v *View) WithWork(ctx context.Context, w *Work) context.Context {
 		return ctx
 	}
 	return turn.With(ctx, func(ctx context.Context) (func(), error) {
-		return w.end, w.begin(ctx, v.user)
+		return w.end, w.begin(ctx, v.user, nil)
 	})
 }
 
