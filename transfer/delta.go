@@ -252,14 +252,26 @@ func (d *delta) closed() (err error) {
 	return err
 }
 
-// close ends the delta. A nil delta has nothing to end.
-func (d *delta) close() {
+// close ends the delta, and reports whether the host had files open for it. A nil delta has nothing
+// to end.
+func (d *delta) close() (had bool) {
 	if d == nil {
-		return
+		return false
 	}
 	d.proof.stop()
 	d.closeFiles()
+	had = len(d.closing) > 0
 	d.closed()
+	return had
+}
+
+// leave is close after success, without waiting: the host may take long to free the contents of the
+// old file, which has lost its name.
+func (d *delta) leave() {
+	if d != nil {
+		d.closeFiles()
+		d.closing = nil
+	}
 }
 
 // windowEnd returns the end of the window that starts at from.
@@ -334,7 +346,7 @@ const (
 
 // prove starts a proof with the pieces that the source is hashed in. The host's file, of which f is
 // a handle, is hashed as soon as it is complete: up to what complete returns, and as a whole after
-// d.proof.whole is closed. If the handle is the delta's, it is closed at the end.
+// d.proof.whole is closed.
 func (d *delta) prove(name string, f *usftp.File, complete func() int64) *proof {
 	c := d.copy
 	ctx, cancel := context.WithCancel(c.ctx)
@@ -344,15 +356,8 @@ func (d *delta) prove(name string, f *usftp.File, complete func() int64) *proof 
 	}
 	p := &proof{cancel: cancel, whole: make(chan struct{}),
 		sums: make([][]byte, (size+piece-1)/piece)}
-	i := slices.Index(d.files, f)
-	if i >= 0 {
-		d.files = slices.Delete(d.files, i, i+1)
-	}
-	own, handle := i >= 0, f.WithContext(ctx)
+	handle := f.WithContext(ctx)
 	p.work.Go(func() {
-		if own {
-			defer func() { f.Async().Close().WaitContext(c.ctx) }()
-		}
 		var asked errgroup.Group
 		asked.SetLimit(provenAtOnce)
 		for i := range p.sums {
@@ -473,7 +478,7 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	}
 	close(d.proof.whole)
 	stat := o.file.Async().Stat()
-	d.closeFiles(old, to)
+	d.closeFiles(to)
 	info, err := stat.WaitContext(c.ctx)
 	if err == nil && int64(info.Size) != size {
 		err = errNoDelta

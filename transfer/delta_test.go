@@ -150,6 +150,15 @@ func deltaHost(t *testing.T, change func(packet []byte) [][]byte) (pool.Host, *s
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { files.Close() })
+	host, count := deltaHostOf(t, files, change)
+	return host, count, dir
+}
+
+// deltaHostOf is deltaHost over any files.
+func deltaHostOf(t *testing.T, files server.FS, change func(packet []byte) [][]byte) (pool.Host,
+	*sftptest.Counter) {
+	t.Helper()
 	near, far := net.Pipe()
 	served := make(chan struct{})
 	go func() {
@@ -170,9 +179,8 @@ func deltaHost(t *testing.T, change func(packet []byte) [][]byte) (pool.Host, *s
 	t.Cleanup(func() {
 		client.Close()
 		<-served
-		files.Close()
 	})
-	return pool.Host{Client: client, Name: "ours"}, count, dir
+	return pool.Host{Client: client, Name: "ours"}, count
 }
 
 type changed struct {

@@ -578,7 +578,9 @@ func (o *remoteOutput) commit(c *fileCopy, _ input) error {
 		}
 	}
 	err := c.tries.placing.rename(c, o)
-	if err != nil && !refused(err) {
+	if err == nil {
+		o.delta.leave()
+	} else if !refused(err) {
 		c.journal.keep(c, false)
 	}
 	return err
@@ -593,9 +595,13 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	switch {
 	case client.HasPosixRename():
 		err = client.PosixRename(p.temporary, o.name)
+		if refused(err) && o.delta.close() { // Windows does not replace open files
+			err = client.PosixRename(p.temporary, o.name)
+		}
 	case o.info == nil && p.aside == "":
 		err = client.Rename(p.temporary, o.name)
 	default:
+		o.delta.close()
 		err = p.replace(c, o, client)
 	}
 	if err == nil {
@@ -778,6 +784,7 @@ func (o *remoteOutput) remove(c *fileCopy) {
 	ctx, cancel := cleanupContext(c.ctx)
 	defer cancel()
 	o.file.Async().Close().WaitContext(ctx)
+	o.delta.close() // Windows does not remove open files
 	if o.temp != "" {
 		removeTemporary(ctx, c, o.temp)
 	}
