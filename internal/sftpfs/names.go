@@ -305,6 +305,7 @@ func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string,
 	f.touched(dir)
 	a, _, err := f.stat(ctx, n)
 	if err != nil {
+		f.tree.forget(n.id, 1) // the kernel is not given the node again
 		return statusOf(err)
 	}
 	f.answer(n, a, out)

@@ -125,3 +125,24 @@ func TestRemovedAtTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// A link that is made, but about which the host then says nothing, fails, and leaves no reference
+// to the node that the kernel does not know of.
+func TestLinkWithoutAttributes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mountScripted(t, time.Minute, sftptest.Script{})
+		s.server.Files.WriteFile("/file", nil)
+		file := s.lookup(t, root(), "file")
+		for _, kind := range []wire.Type{wire.TypeLstat, wire.TypeStat} {
+			s.server.AddFaults(sftptest.Fault{On: kind, Do: sftptest.Refuse(wire.PermissionDenied, "")})
+		}
+		in := fuse.LinkIn{InHeader: *root(), Oldnodeid: file.NodeId}
+		if status := s.Link(nil, &in, "other", new(fuse.EntryOut)); status != fuse.EACCES {
+			t.Fatal(status)
+		}
+		s.Forget(file.NodeId, 1)
+		if n := s.tree.get(file.NodeId); n != nil {
+			t.Errorf("%d references are left", n.lookups)
+		}
+	})
+}
