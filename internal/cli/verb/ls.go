@@ -181,6 +181,9 @@ func (l *lister) enter(d *dir, entries []*entry) error {
 		l.showJSON(d, entries)
 		return l.err
 	}
+	if d.err != nil && len(entries) == 0 {
+		return l.err
+	}
 	if l.printed {
 		l.line()
 	}

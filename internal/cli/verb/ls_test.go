@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // randomTree makes a tree with names that sort awkwardly, links, times and modes.
@@ -95,6 +99,27 @@ func TestListIsLs(t *testing.T) {
 					test.names, err, code, got, want)
 			}
 		}
+	}
+}
+
+// TestListWithoutPermission: a directory that cannot be listed has no heading, as with GNU's ls.
+func TestListWithoutPermission(t *testing.T) {
+	server := sftptest.NewServer(t, sftptest.Script{Faults: []sftptest.Fault{
+		{On: wire.TypeOpendir, Path: "/d/no", Do: sftptest.Refuse(wire.PermissionDenied, "")}}})
+	server.Files.WriteFile("/d/yes/f", nil)
+	server.Files.Mkdir("/d/no")
+	link := server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(link, link)
+	ok(t, err)
+	defer client.Close()
+	r := newRig(client)
+	code := codeOf(List(t.Context(), r.Env, ListOptions{Recursive: true}, []string{"/d"}))
+	got, failed := r.take()
+	if want := "/d:\nno\nyes\n\n/d/yes:\nf\n"; got != want || code != 1 {
+		t.Errorf("code %d and %q, want 1 and %q", code, got, want)
+	}
+	if !strings.Contains(failed, "/d/no") || !strings.Contains(failed, "permission denied") {
+		t.Errorf("it says %q", failed)
 	}
 }
 
