@@ -92,7 +92,7 @@ func TestSignal(t *testing.T) {
 			cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", from, to)
 			cmd.Env = append(cmd.Env, state)
 			events, stderr := started(t, cmd)
-			until(t, events, "progress", 1<<20)
+			until(t, events, "progress", 2<<20) // a download continues 1 MiB before its end
 			cmd.Process.Signal(c.signal)
 			failed := until(t, events, "failed", 0)
 			exit := until(t, events, "exit", 0)
@@ -385,7 +385,7 @@ func TestIgnoredSignals(t *testing.T) {
 			cmd.Args = append([]string{"sh", "-c", "trap '' " + c.ignored + `; exec "$@"`, "sh"},
 				program...)
 			events, stderr := started(t, cmd)
-			until(t, events, "progress", 1<<20)
+			until(t, events, "progress", 2<<20) // a download continues 1 MiB before its end
 			for _, s := range c.sent {
 				cmd.Process.Signal(s)
 			}
