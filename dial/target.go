@@ -87,26 +87,34 @@ func ParseHost(s string) (Target, error) {
 	return t, nil
 }
 
-// String returns the form that a person would type.
+// String returns the form that a person would type, which [ParseTarget] or, without a path,
+// [ParseHost] reads as t: host:path if it can say all of t, otherwise an sftp:// URL.
 func (t Target) String() string {
+	// "ftp" with the path "//x" would be an address of another kind, and the user "a:b" a host.
+	if t.Path == "" {
+		if read, err := ParseHost(t.UserHost()); err == nil && read == t {
+			return t.UserHost()
+		}
+	} else {
+		short := t.UserHost() + ":" + t.Path
+		if read, _, err := ParseTarget(short); err == nil && read == t {
+			return short
+		}
+	}
+	u := url.URL{Scheme: "sftp", Host: bracket(t.Host)}
 	if t.Port != 0 {
-		u := url.URL{Scheme: "sftp", Host: bracket(t.Host) + ":" + strconv.Itoa(t.Port)}
-		if t.User != "" {
-			u.User = url.User(t.User)
-		}
-		switch {
-		case strings.HasPrefix(t.Path, "/"):
-			u.Path = t.Path
-		case t.Path != "":
-			u.Path = "/~/" + t.Path
-		}
-		return u.String()
+		u.Host += ":" + strconv.Itoa(t.Port)
 	}
-	s := t.UserHost()
-	if t.Path != "" {
-		s += ":" + t.Path
+	if t.User != "" {
+		u.User = url.User(t.User)
 	}
-	return s
+	switch {
+	case strings.HasPrefix(t.Path, "/"):
+		u.Path = t.Path
+	case t.Path != "":
+		u.Path = "/~/" + t.Path
+	}
+	return u.String()
 }
 
 // UserHost returns "user@host" or "host", with IPv6 addresses in brackets.

@@ -134,7 +134,7 @@ func TestParseHost(t *testing.T) {
 
 func FuzzParseTarget(f *testing.F) {
 	for _, s := range []string{"host:path", "me@[::1]:/x", "sftp://me@h:22/~/x", "a/b:c", "C:x",
-		"sftp://%2d@h/", "[:]:"} {
+		"sftp://%2d@h/", "[:]:", "sftp://ftp://x", "sftp://a%3Ab@h/x", "a:/:b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -151,14 +151,16 @@ func FuzzParseTarget(f *testing.F) {
 		if err := got.check(); err != nil {
 			t.Fatalf("ParseTarget(%q) = %+v: %v", s, got, err)
 		}
-		// What is printed means the same. A '%' or a '~' of a path has a meaning of its
-		// own in one of the forms.
-		if !strings.ContainsAny(got.Path, "~") && !strings.ContainsAny(got.Host+got.User, "%[]") &&
-			got.Path != "" {
-			again, remote, err := ParseTarget(got.String())
-			if err != nil || !remote || again != got {
-				t.Fatalf("%q printed as %q, which reads as %+v, %v, %v", s, got.String(), again,
-					remote, err)
+		// What is printed means the same. A '~' of a path and a '%' of a host have a meaning of
+		// their own in a URL.
+		if !strings.Contains(got.Path, "~") && !strings.Contains(got.Host, "%") {
+			printed := got.String()
+			again, remote, err := ParseTarget(printed)
+			if got.Path == "" && !remote {
+				again, err = ParseHost(printed)
+			}
+			if err != nil || again != got {
+				t.Fatalf("%q printed as %q, which reads as %+v, %v", s, printed, again, err)
 			}
 		}
 	})
