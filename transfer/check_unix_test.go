@@ -174,6 +174,7 @@ func (o outcomes) compare(t *testing.T, want outcomes) {
 // machine, on OpenSSH's server by reading, and on ours by its hashes. Links and pipes are covered,
 // too, and the order of the list does not matter.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	ours, oursDir := ourHost(t)
 	sshd := opensshd.Start(t, opensshd.Options{})
 	real := throughProxy(t, sshd, cutproxy.Start(t, sshd.Addr()))
@@ -344,6 +345,7 @@ func TestCheckRoundTrips(t *testing.T) {
 // TestCheckLosesConnection: a check completes over connections that keep breaking, and reports each
 // file once.
 func TestCheckLosesConnection(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	var names []string

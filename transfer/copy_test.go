@@ -368,6 +368,7 @@ func TestRateLimit(t *testing.T) {
 
 // TestLimitedProgress: under a rate limit the byte count grows steadily, and never falls.
 func TestLimitedProgress(t *testing.T) {
+	t.Parallel()
 	for _, rate := range []int64{5 << 10, 62500, 300 << 10, 4 << 20} {
 		for _, direction := range []way{upload, download} {
 			for _, tree := range []bool{false, true} {

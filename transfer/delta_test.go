@@ -101,6 +101,7 @@ func deltaFiles(t *testing.T, direction way, far string, fresh, old []byte) (sou
 func always(j *copyJob) { j.Options.Delta = transfer.DeltaAlways }
 
 func TestDeltaIsTheSameAsACopy(t *testing.T) {
+	t.Parallel()
 	seed := rand.Int63()
 	t.Logf("seed %d", seed)
 	host, far := ourHost(t)
@@ -276,6 +277,7 @@ func TestListsThatLie(t *testing.T) {
 // TestDeltaIsNotTriedInVain: no delta for small files, on a fast link, for files with little in
 // common, or with DeltaNever.
 func TestDeltaIsNotTriedInVain(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]transfer.Delta{"never": transfer.DeltaNever,
 		"automatic, on a fast link": transfer.DeltaAuto} {
 		for _, direction := range []way{upload, download} {
@@ -332,6 +334,7 @@ func noiseOf(seed int64, n int) []byte {
 
 // TestInterruptedDelta: what an interrupted delta leaves is continued or removed.
 func TestInterruptedDelta(t *testing.T) {
+	t.Parallel()
 	for _, direction := range []way{upload, download} {
 		for _, resume := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v, resume %v", direction, resume), func(t *testing.T) {
@@ -375,6 +378,7 @@ func TestInterruptedDelta(t *testing.T) {
 
 // TestDeltaSendsWhatHasChanged compares the bytes sent with rsync's.
 func TestDeltaSendsWhatHasChanged(t *testing.T) {
+	t.Parallel()
 	old := noiseOf(1, soak.Pick(16, 64)<<20)
 	r := rand.New(rand.NewSource(2))
 	hundred := bytes.Clone(old)

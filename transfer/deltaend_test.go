@@ -75,6 +75,7 @@ func TestDeltaResumedAtItsEnd(t *testing.T) {
 
 // TestDeltaOfSourceThatShrinks: the copy fails, instead of waiting for bytes that never come.
 func TestDeltaOfSourceThatShrinks(t *testing.T) {
+	t.Parallel()
 	host, _, far := deltaHost(t, nil)
 	old := random(12 << 20)
 	fresh := append(bytes.Clone(old[:2<<20]), noiseOf(3, 10<<20)...)
@@ -102,6 +103,7 @@ func TestDeltaOfSourceThatShrinks(t *testing.T) {
 // TestDeltaOfSourceThatChangesUnseen: what has been hashed when it was listed, and is sent later as
 // something else, is no part of the target, even if the source's time tells nothing.
 func TestDeltaOfSourceThatChangesUnseen(t *testing.T) {
+	t.Parallel()
 	host, _, far := deltaHost(t, nil)
 	old := random(12 << 20)
 	fresh := append(bytes.Clone(old[:2<<20]), noiseOf(3, 10<<20)...)
@@ -145,6 +147,7 @@ func TestDeltaOfSourceThatChangesUnseen(t *testing.T) {
 // TestDeltaIsContinuedByHashOnly: a run that finds what a delta left, but a host that no longer
 // hashes, starts over. The end of what is there proves nothing about parts of the old file.
 func TestDeltaIsContinuedByHashOnly(t *testing.T) {
+	t.Parallel()
 	for _, direction := range []way{upload, download} {
 		t.Run(fmt.Sprint(direction), func(t *testing.T) {
 			host, far := ourHost(t)

@@ -16,6 +16,7 @@ import (
 // TestDeltaFindsWhatMoved: what is far from its old place is found too, although copying begins
 // before both files are listed.
 func TestDeltaFindsWhatMoved(t *testing.T) {
+	t.Parallel()
 	const size = 12 << 20
 	old := noiseOf(11, size)
 	for name, c := range map[string]struct {
@@ -53,6 +54,7 @@ func TestDeltaFindsWhatMoved(t *testing.T) {
 // TestDeltaBeginsBeforeTheEnd: the first change is sent while the end of the host's file is still
 // being listed, also if there are so many in one place that in all they are not small.
 func TestDeltaBeginsBeforeTheEnd(t *testing.T) {
+	t.Parallel()
 	for direction, changes := range both(1, 20) {
 		t.Run(fmt.Sprintf("%v, %d changes", direction, changes), func(t *testing.T) {
 			moves := wire.TypeWrite

@@ -41,6 +41,7 @@ func withHash(a checksum.Algorithm) func(*copyJob) {
 // The hash computed on the way is that of the file, in both directions, for files of every size and
 // for streams.
 func TestHashInPassing(t *testing.T) {
+	t.Parallel()
 	for _, a := range []checksum.Algorithm{checksum.SHA256, checksum.BLAKE3} {
 		for _, size := range []int{0, 1, 261120, 256 << 10, 7<<20 + 3} {
 			for _, limit := range []int64{0, 1 << 40} {
@@ -105,6 +106,7 @@ func TestHashOfWhatIsSentAgain(t *testing.T) {
 
 // What an earlier run has copied is part of the hash.
 func TestHashOfResumed(t *testing.T) {
+	t.Parallel()
 	const size = 40 << 20
 	for _, direction := range []way{upload, download} {
 		t.Run(direction.String(), func(t *testing.T) {

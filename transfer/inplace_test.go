@@ -49,6 +49,7 @@ var cutting = map[string]func(r sftptest.Request) []sftptest.Action{
 // TestOverAnOldFile: a file written in place over an older one is that file and nothing more,
 // however long the old one was, and whatever a host allows.
 func TestOverAnOldFile(t *testing.T) {
+	t.Parallel()
 	for _, direction := range []way{upload, download, relay, local} {
 		for name, intercept := range cutting {
 			if name != "as it should be" && (direction == download || direction == local) {
@@ -245,6 +246,7 @@ func TestSparseOverAnOldFile(t *testing.T) {
 // TestStripedOverAnOldFile: several connections write over an old file, too, once what they write
 // lies beyond its end and shows that the handles see each other's data.
 func TestStripedOverAnOldFile(t *testing.T) {
+	t.Parallel()
 	const size = 48 << 20
 	for _, old := range []int{1 << 20, size, size + 5} {
 		t.Run(fmt.Sprint(old), func(t *testing.T) {

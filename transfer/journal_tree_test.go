@@ -110,6 +110,7 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 
 // TestCompletedTreesAreForgotten: the journal remembers only the latest completed trees.
 func TestCompletedTreesAreForgotten(t *testing.T) {
+	t.Parallel()
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	journal, source := t.TempDir(), b.sample("source")
 	now := time.Now()

@@ -141,7 +141,7 @@ func (n *runNote) close(keep bool) {
 	if !keep && os.Remove(n.file.Name()) != nil { // some systems refuse that while it is open
 		defer os.Remove(n.file.Name())
 	}
-	n.file.Close()
+	localfs.CloseLocked(n.file)
 }
 
 // readMarks finds the marks of dead runs in the journal.
@@ -316,7 +316,7 @@ func (l *litter) forget(dst target, temporary, mark string) bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer localfs.CloseLocked(f)
 	if !localfs.TryLock(f) {
 		return true
 	}

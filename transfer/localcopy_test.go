@@ -96,6 +96,7 @@ func TestLocalStopped(t *testing.T) {
 
 // TestLocalSourceChanges: a source written to while it is copied fails the copy.
 func TestLocalSourceChanges(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "target")
 	if err := os.WriteFile(source, random(4<<20), 0o600); err != nil {

@@ -20,6 +20,7 @@ import (
 // TestInterruptedAtAPipe: a copy whose source or target is a named pipe ends when told to, both
 // with nobody at the other end and with an idle peer.
 func TestInterruptedAtAPipe(t *testing.T) {
+	t.Parallel()
 	for _, direction := range []way{upload, download} {
 		for _, company := range []bool{false, true} {
 			b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})

@@ -76,6 +76,7 @@ func delayed(t *testing.T, target string, delay time.Duration) (port int, count 
 // A proxy near us may answer TCP's handshake although the host is far away: that is noticed, and
 // more connections are opened.
 func TestLongWayBehindAProxy(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	port, connections := delayed(t, sshd.Addr(), 40*time.Millisecond)
 	dir := t.TempDir()

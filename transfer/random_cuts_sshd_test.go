@@ -63,6 +63,7 @@ func throughProxy(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy) po
 // random numbers of bytes, arrive byte for byte, and no finished file is written again: it keeps
 // its inode.
 func TestRealServerCutAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	for seed, direction := range []way{upload, download} {
 		t.Run(fmt.Sprintf("seed %d %v", seed, direction),

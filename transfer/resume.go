@@ -392,7 +392,7 @@ func (j *journal) lock(c *fileCopy) bool {
 			j.name, j.file = name, f
 			return true
 		}
-		f.Close() // its holder removed it before we got the lock
+		localfs.CloseLocked(f) // its holder removed it before we got the lock
 		if err != nil || thereErr != nil && !errors.Is(thereErr, fs.ErrNotExist) {
 			return false
 		}
@@ -407,15 +407,15 @@ func (j *journal) release(keep bool) {
 	}
 	j.file = nil
 	if info, err := f.Stat(); keep && err == nil && info.Size() > 0 {
-		f.Close()
+		localfs.CloseLocked(f)
 		return
 	}
 	if os.Remove(j.name) != nil { // some systems refuse that while it is open
-		f.Close()
+		localfs.CloseLocked(f)
 		os.Remove(j.name)
 		return
 	}
-	f.Close()
+	localfs.CloseLocked(f)
 }
 
 // sweepJournal removes marks that are too old, and the oldest of too many.

@@ -18,6 +18,7 @@ import (
 // TestResumeAfterACrash: after a restart of the machine, what a download left is not continued
 // unless it was synced: parts of it may be lost, and not only its end.
 func TestResumeAfterACrash(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		boot   string
 		synced bool

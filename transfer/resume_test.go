@@ -167,6 +167,7 @@ func TestResumeTree(t *testing.T) {
 
 // Two runs of the same copy at once: each has its own temporary file, and only one has the journal.
 func TestTwoRuns(t *testing.T) {
+	t.Parallel()
 	for _, direction := range []way{upload, download} {
 		synctest.Test(t, func(t *testing.T) {
 			const size = 40 << 20
@@ -299,6 +300,7 @@ func TestResumeAfterAnEarlyKill(t *testing.T) {
 // A run that starts over after an interruption says so, and removes what was left once the copy is
 // in place, not before.
 func TestBeginAnew(t *testing.T) {
+	t.Parallel()
 	for _, direction := range []way{upload, download} {
 		t.Run(direction.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -345,6 +345,7 @@ func TestReplyLost(t *testing.T) {
 // TestListingCut: an interrupted listing is continued, and no entry is missed or handled twice,
 // although the server's order has changed.
 func TestListingCut(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newTreeBench(t, sftptest.Script{ReaddirNames: 10}, sftptest.LinkConfig{})
 		for i := range 500 {
@@ -411,6 +412,7 @@ func TestTreeStalled(t *testing.T) {
 
 // TestTreeGivenUp: after the last attempt everything ends with one sentence.
 func TestTreeGivenUp(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*transfer.Options)
 		most   time.Duration
@@ -457,6 +459,7 @@ func TestTreeGivenUp(t *testing.T) {
 // TestWriterGoesOn: an io.Writer target continues after what it was given, unless the source has
 // changed.
 func TestWriterGoesOn(t *testing.T) {
+	t.Parallel()
 	for _, changes := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,

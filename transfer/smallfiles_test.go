@@ -14,6 +14,7 @@ import (
 
 // Many small files are in flight at once with every kind of placement, and synced ones too.
 func TestSmallFilesOfEveryPlacement(t *testing.T) {
+	t.Parallel()
 	const trip, files = time.Second, 200
 	for name, options := range map[string]transfer.Options{
 		"in place": {Placement: transfer.PlaceDirect}, "atomic": {Placement: transfer.PlaceAtomic},

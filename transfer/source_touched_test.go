@@ -185,6 +185,7 @@ func TestTouchedSourceOfAStream(t *testing.T) {
 // further handles read it, too, what has arrived is compared with the contents. A source that is
 // really written to is still found.
 func TestTouchedSourceOverSeveralConnections(t *testing.T) {
+	t.Parallel()
 	const size = 48 << 20
 	data := random(size)
 	for _, direction := range []way{download, relay} {

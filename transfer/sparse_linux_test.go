@@ -76,6 +76,7 @@ func stored(t *testing.T, path string) int64 {
 
 // TestHolesAreNotSent: uploads skip holes, and downloads recreate them with Sparse.
 func TestHolesAreNotSent(t *testing.T) {
+	t.Parallel()
 	for name, c := range holeySizes {
 		t.Run(name, func(t *testing.T) {
 			var sent int
@@ -181,6 +182,7 @@ func TestHostsThatTakeNoHoles(t *testing.T) {
 
 // TestResumeHoles: an interrupted copy of a file with holes is continued from any point.
 func TestResumeHoles(t *testing.T) {
+	t.Parallel()
 	stop := errors.New("enough")
 	for skip := range 6 {
 		for _, cut := range []bool{false, true} {
@@ -228,6 +230,7 @@ func TestResumeHoles(t *testing.T) {
 
 // TestHolesOverLongLink: several connections share the data to send.
 func TestHolesOverLongLink(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 400 * time.Millisecond
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),

@@ -116,6 +116,7 @@ func (h *farHost) connect(ctx context.Context) (pool.Connection, error) {
 // A large file over a long link uses several connections, which are added during the transfer, and
 // arrives complete.
 func TestLargeFileOverLongLink(t *testing.T) {
+	t.Parallel()
 	const trip = 400 * time.Millisecond
 	// one window per round trip would take ten seconds, and a login takes three
 	data := random(48 << 20)
@@ -275,6 +276,7 @@ func (h *farHost) cutAfter(d time.Duration, i int) {
 // TestConnectionOfSeveralLost: if one of several connections is lost the others continue and it is
 // replaced; if it is the first, one of the others takes its place without a login.
 func TestConnectionOfSeveralLost(t *testing.T) {
+	t.Parallel()
 	const trip = 400 * time.Millisecond
 	data := random(64 << 20)
 	for name, lost := range map[string]int{"the first": 0, "another": 2} {

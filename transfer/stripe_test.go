@@ -40,6 +40,7 @@ func striped(t *testing.T, script sftptest.Script, do func(b *bench)) {
 // TestReplacedSourceIsNotMixedIn: if another file of the same size replaces the source while
 // further handles are being opened, the copy is one of the two, or fails.
 func TestReplacedSourceIsNotMixedIn(t *testing.T) {
+	t.Parallel()
 	const size = 48 << 20
 	old, fresh := bytes.Repeat([]byte("old "), size/4), bytes.Repeat([]byte("new "), size/4)
 	for _, direction := range []way{download, relay} {
@@ -90,6 +91,7 @@ func TestReplacedSourceIsNotMixedIn(t *testing.T) {
 // TestCloseOfAnyHandleCounts: if a server reports at CLOSE of a further handle that it could not
 // store acknowledged data, the copy fails before it gets the target's name.
 func TestCloseOfAnyHandleCounts(t *testing.T) {
+	t.Parallel()
 	const size = 48 << 20
 	for _, placement := range []transfer.Placement{transfer.PlaceAuto, transfer.PlaceDirect} {
 		for closes := 1; closes <= 3; closes++ {

@@ -51,6 +51,7 @@ func filesIn(root string) (names []string) {
 // With Delete the target ends up equal whatever happens to the source, including directories
 // replaced by files and the reverse. A dry run announces the same.
 func TestSyncDeletes(t *testing.T) {
+	t.Parallel()
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		for seed := range uint64(4) {
 			dir := t.TempDir()
@@ -90,6 +91,7 @@ func TestSyncDeletes(t *testing.T) {
 
 // Nothing is deleted if that was not asked for, would be too much, or may be wrong.
 func TestSyncDeletesNothing(t *testing.T) {
+	t.Parallel()
 	many, few := numbered("many", 30), numbered("few", 10)
 	for name, test := range map[string]struct {
 		source, target []string
@@ -286,6 +288,7 @@ func TestSyncBackupOfWhatWasNoDirectory(t *testing.T) {
 // How many files the target has is not counted twice if a connection is lost while they are listed:
 // more than half of them would be deleted.
 func TestSyncDeletesNothingAfterARelisting(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	b := newTreeBench(t, sftptest.Script{ReaddirNames: 10,
 		Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -348,6 +351,7 @@ func TestSyncDeletesInNoLink(t *testing.T) {
 
 // A sync interrupted at any moment makes the target equal when run again.
 func TestSyncInterrupted(t *testing.T) {
+	t.Parallel()
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()
 		g := newGrove(t, 7, filepath.Join(dir, "src"))

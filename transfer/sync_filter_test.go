@@ -89,6 +89,7 @@ func shrubPattern(rng *rand.Rand) string {
 
 // Filters decide as rsync's do, on the same trees and patterns.
 func TestSyncFiltersAsRsync(t *testing.T) {
+	t.Parallel()
 	rsync := testenv.Program(t, "rsync")
 	excluding := 0
 	runs := soak.Pick(12, 60)
@@ -130,6 +131,7 @@ func TestSyncFiltersAsRsync(t *testing.T) {
 
 // Ignore files decide as git's do.
 func TestSyncIgnoresAsGit(t *testing.T) {
+	t.Parallel()
 	git := testenv.Program(t, "git")
 	for seed := range uint64(soak.Pick(8, 40)) {
 		rng := rand.New(rand.NewPCG(seed, 2))

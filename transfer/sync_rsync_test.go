@@ -24,6 +24,7 @@ import (
 // A sync leaves what rsync leaves, with the same options, in a target that differs from the source
 // at random.
 func TestSyncAsRsync(t *testing.T) {
+	t.Parallel()
 	rsync := testenv.Program(t, "rsync")
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		for seed := range uint64(soak.Pick(2, 15)) {

@@ -233,6 +233,7 @@ func everyWay(t *testing.T, test func(t *testing.T, direction way, far pool.Host
 // Whatever changes in the source, the next sync makes the target equal, and the one after that does
 // nothing.
 func TestSyncMakesEqual(t *testing.T) {
+	t.Parallel()
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		for seed := range uint64(4) {
 			dir := t.TempDir()
@@ -259,6 +260,7 @@ func TestSyncMakesEqual(t *testing.T) {
 
 // A dry run announces exactly what is then done, and does nothing itself.
 func TestSyncDryRun(t *testing.T) {
+	t.Parallel()
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		for seed := range uint64(3) {
 			dir := t.TempDir()
@@ -446,6 +448,7 @@ func TestSyncVanished(t *testing.T) {
 // A second run asks nothing about any file: its requests and round trips grow only with the
 // directories and the packets of names.
 func TestSyncRoundTrips(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		link := sftptest.LinkConfig{ToServer: 25 * time.Millisecond,
 			ToClient: 25 * time.Millisecond}

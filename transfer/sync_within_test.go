@@ -12,6 +12,7 @@ import (
 
 // Renames are repeated in the target, but not of what is excluded there: that is left alone.
 func TestSyncRenames(t *testing.T) {
+	t.Parallel()
 	exclude := func(patterns ...string) (o transfer.SyncOptions) {
 		for _, pattern := range patterns {
 			o.Filter = transfer.AppendFilter(o.Filter, pattern, false)

@@ -18,6 +18,7 @@ import (
 // TestTreeIntoItself: a tree is not copied into itself, whichever end turns out to be the other's
 // machine. One that merely has the same paths on another machine is copied.
 func TestTreeIntoItself(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	var hosts [2]pool.Host
 	for i := range hosts {

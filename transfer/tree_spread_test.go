@@ -15,6 +15,7 @@ import (
 
 // Files that are each too small to need more connections use several when there are many of them.
 func TestFilesSpreadOverThePool(t *testing.T) {
+	t.Parallel()
 	const trip, files, size = 200 * time.Millisecond, 60, 3 << 20
 	for _, direction := range []way{upload, download} {
 		took := map[int]time.Duration{}

@@ -402,6 +402,7 @@ func TestTreeFilters(t *testing.T) {
 
 // When the connection ends, that is reported once and not for each file.
 func TestTreeLosesConnection(t *testing.T) {
+	t.Parallel()
 	b := newTreeBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended,
 		Extension: wire.ExtPosixRename, Skip: 20, Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
 	for i := range 300 {
@@ -422,6 +423,7 @@ func TestTreeLosesConnection(t *testing.T) {
 
 // Many small files cost few round trips altogether: those of one file, and those that many share.
 func TestTreeRoundTrips(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const trip = time.Second
 		b := newTreeBench(t, sftptest.Script{},

@@ -58,6 +58,7 @@ func (r *breakingReader) Read(p []byte) (int, error) {
 // TestSecondReadIsContinued: what is read a second time, because it was fresh or to verify it, gets
 // through a link that carries only part of it at a time.
 func TestSecondReadIsContinued(t *testing.T) {
+	t.Parallel()
 	const size, carried = 40 << 20, 16 << 20
 	data := random(size)
 	again := transfer.Options{Retry: pool.Retry{Retries: 1,

@@ -74,6 +74,7 @@ func hostOver(t *testing.T, dir string, over func(*osfs.FS) server.FS,
 
 // Our server hashes by any algorithm, and says so; so nothing is read back.
 func TestVerifyWithOurServer(t *testing.T) {
+	t.Parallel()
 	host, _ := ourHost(t)
 	if known := host.Client.CheckFileAlgorithms(); !slices.Contains(known, "sha256") ||
 		!slices.Contains(known, usftp.AlgorithmBLAKE3) {
@@ -164,6 +165,7 @@ func (f flippedFile) ReadAt(p []byte, off int64) (int, error) {
 // time; by hash and by reading back, alone and in a tree, in small files and large ones. A damaged
 // file never gets its name.
 func TestVerifyFindsOneBit(t *testing.T) {
+	t.Parallel()
 	for _, denied := range [][]string{nil, {"check-file-handle", "check-file-name"}} {
 		for _, size := range []int{100, 3 << 20} {
 			for _, at := range []int64{0, int64(size) / 2, int64(size) - 1} {

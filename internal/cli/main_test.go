@@ -9,8 +9,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,16 +24,29 @@ import (
 
 // The test binary is also the command, if started as "usftp", which is in PATH for the tests.
 func TestMain(m *testing.M) {
-	// The tests wait far more than they compute: for logins, cut connections, and time that must
-	// pass.
-	flag.Set("test.parallel", "8")
 	if filepath.Base(os.Args[0]) == "sftp-server" {
 		os.Exit(Main(os.Args[1:]))
 	}
-	testscript.Main(m, map[string]func(){
+	testscript.Main(tests{m}, map[string]func(){
 		"usftp":          func() { os.Exit(Main(os.Args[1:])) },
 		"hostile-server": serveHostileHome,
 	})
+}
+
+// tests runs the tests; none of this concerns the commands that the test binary also is.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	// They wait far more than they compute: for logins, cut connections, and time that must pass.
+	flag.Set("test.parallel", "8")
+	// What is ignored here, as under nohup or in the background of a script, would be ignored by all
+	// that the tests start.
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+	return t.M.Run()
 }
 
 // An outcome is the result of running the command.

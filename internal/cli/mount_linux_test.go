@@ -582,7 +582,17 @@ func TestMountAndUnmount(t *testing.T) {
 			return nil
 		},
 		"fusermount3": func(t *testing.T, at string, _ *os.Process) error {
-			return exec.Command("fusermount3", "-u", at).Run()
+			var out []byte
+			var err error
+			// busy for a moment while another program looks at all mounts, as df does
+			eventually(t, "the end of the mount", func() bool {
+				out, err = exec.Command("fusermount3", "-u", at).CombinedOutput()
+				return err == nil || !bytes.Contains(out, []byte("busy"))
+			})
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
 		},
 		"signal": func(t *testing.T, at string, p *os.Process) error {
 			return p.Signal(syscall.SIGTERM)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -139,19 +140,31 @@ func TestMountStalled(t *testing.T) {
 	open, err := os.OpenFile(m.path("file"), os.O_RDWR, 0)
 	must(t, err)
 	defer open.Close()
+	// Each in a directory of its own: the kernel lets changes of one directory wait for each other.
+	for _, dir := range []string{"make", "remove", "list"} {
+		must(t, os.Mkdir(m.path(dir), 0o755))
+	}
+	writeFile(t, m.path("remove/file"), nil)
+	opened, err := os.Open(m.path("remove/file"))
+	must(t, err)
+	defer opened.Close()
 	link.Stall()
+	var calls sync.WaitGroup
 	for what, call := range map[string]func() error{
 		"stat":                func() error { _, err := os.Stat(m.path("file")); return err },
 		"read":                func() error { _, err := open.ReadAt(make([]byte, 8), 1<<20); return err },
-		"make":                func() error { return os.Mkdir(m.path("dir"), 0o755) },
-		"list":                func() error { _, err := os.ReadDir(m.at); return err },
-		"remove an open file": func() error { return syscall.Unlink(m.path("file")) },
+		"make":                func() error { return os.Mkdir(m.path("make/dir"), 0o755) },
+		"list":                func() error { _, err := os.ReadDir(m.path("list")); return err },
+		"remove an open file": func() error { return syscall.Unlink(m.path("remove/file")) },
 	} {
-		if err := within(t, limit, what, call); !errors.Is(err, syscall.EIO) && !errors.Is(err,
-			syscall.ENOTCONN) {
-			t.Errorf("%s: %v", what, err)
-		}
+		calls.Go(func() {
+			if err := within(t, limit, what, call); !errors.Is(err, syscall.EIO) &&
+				!errors.Is(err, syscall.ENOTCONN) {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
 	}
+	calls.Wait()
 	cat := exec.Command("cat", m.path("file"))
 	must(t, cat.Start())
 	eventually(t, "the wait", func() bool { return waitsForFUSE(t, cat.Process.Pid) })
@@ -170,6 +183,7 @@ func TestMountStalled(t *testing.T) {
 	if _, err := open.ReadAt(got, 0); err != nil || string(got) != "contents" {
 		t.Errorf("%q, %v", got, err)
 	}
+	opened.Close()
 	link.Stall()
 	open.Close()
 	if err := within(t, limit, "umount", func() error {

@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -56,10 +54,6 @@ func until(t *testing.T, events *bufio.Scanner, kind string, bytes int64) jsonLi
 // unchanged.
 func TestSignal(t *testing.T) {
 	t.Parallel()
-	// a signal that is ignored here, as below nohup, would be ignored by the program too
-	caught := make(chan os.Signal, 1)
-	signal.Notify(caught, syscall.SIGHUP)
-	t.Cleanup(func() { signal.Stop(caught) })
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(64 << 20)
 	for _, c := range []struct {

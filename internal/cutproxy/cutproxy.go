@@ -271,6 +271,10 @@ func isReset(c net.Conn) (yes bool) {
 
 // reset ends a connection so that the peer hears of it as of a crash.
 func reset(c net.Conn) {
-	c.(*net.TCPConn).SetLinger(0)
-	c.Close()
+	tcp := c.(*net.TCPConn)
+	if raw, err := tcp.SyscallConn(); err == nil {
+		raw.Control(disconnect)
+	}
+	tcp.SetLinger(0)
+	tcp.Close()
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// TryLock locks a file until it is closed or the process ends, and reports whether it could: false
-// means that another process has the lock. It locks a byte far behind the end, so that others can
+// TryLock locks a file until CloseLocked or the process's end, and reports whether it could: false
+// means that somebody else has the lock. It locks a byte far behind the end, so that others can
 // read the file.
 func TryLock(f *os.File) bool {
 	at := windows.Overlapped{OffsetHigh: math.MaxInt32}
@@ -17,3 +17,6 @@ func TryLock(f *os.File) bool {
 		windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)
 	return !errors.Is(err, windows.ERROR_LOCK_VIOLATION)
 }
+
+// CloseLocked ends the lock of a file and closes it.
+func CloseLocked(f *os.File) error { return f.Close() }

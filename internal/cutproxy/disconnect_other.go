@@ -1,0 +1,6 @@
+//go:build !linux
+
+package cutproxy
+
+// disconnect does nothing here: closing must do.
+func disconnect(uintptr) {}
