@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -62,12 +63,7 @@ func TestJump(t *testing.T) {
 		!strings.HasPrefix(err.Error(), "c: jump host b: the host key of ") {
 		t.Errorf("a hop with an unknown key: %v", err)
 	}
-	l, lerr := net.Listen("tcp", "127.0.0.1:0")
-	if lerr != nil {
-		t.Fatal(lerr)
-	}
-	nobody := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	nobody := testenv.RefusedPort(t)
 	err = dialError(t, Target{Host: "127.0.0.1", Port: nobody},
 		&Config{ConfigFile: conf, Jump: "a"})
 	if !errors.As(err, &jump) || jump.Hop != "a" ||
@@ -222,13 +218,8 @@ func (h *lineHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h *lineHandler) WithGroup(string) slog.Handler      { return h }
 
 func TestUnreachable(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	err = dialError(t, Target{User: "me", Host: "127.0.0.1", Port: port},
+	port := testenv.RefusedPort(t)
+	err := dialError(t, Target{User: "me", Host: "127.0.0.1", Port: port},
 		&Config{ConfigFile: "none"})
 	if !errors.Is(err, syscall.ECONNREFUSED) ||
 		err.Error() != fmt.Sprintf("me@127.0.0.1: the connection to 127.0.0.1:%d was refused",

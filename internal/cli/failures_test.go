@@ -80,14 +80,7 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a"), []byte("a"))
-	closed := func() string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
-	}()
+	closed := fmt.Sprint(testenv.RefusedPort(t))
 	silent := listen(t, func(c net.Conn) { t.Cleanup(func() { c.Close() }) })
 	hangsUp := listen(t, func(c net.Conn) { c.Close() })
 	mail := listen(t, func(c net.Conn) {

@@ -2,6 +2,7 @@
 package testenv
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"testing"
@@ -25,4 +26,21 @@ func Program(tb testing.TB, name string) string {
 		Unavailable(tb, err)
 	}
 	return path
+}
+
+// RefusedPort returns a port of 127.0.0.1 that refuses connections until the test ends. It is the
+// near end of a connection, so that nobody else can listen there meanwhile.
+func RefusedPort(tb testing.TB) int {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	near, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { near.Close() })
+	return near.LocalAddr().(*net.TCPAddr).Port
 }
