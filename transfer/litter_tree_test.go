@@ -21,6 +21,7 @@ import (
 // next run of the same copy removes it all, whether it resumes, goes into the directory that the
 // first one made, or starts over in it.
 func TestTreeThatGivesUpIsTidied(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(soak.Pick(1, 20)) {
 		for _, direction := range []way{upload, download, relay} {
 			for _, next := range []string{"resume", "again", "exactly"} {

@@ -72,6 +72,7 @@ func (o *ontoItself) path(local bool, name string) string {
 // TestFileOntoItself: a file that is copied onto itself through a host which is this machine, so
 // that nobody can tell, keeps its contents, even where only writing in place is possible.
 func TestFileOntoItself(t *testing.T) {
+	t.Parallel()
 	for name, over := range ontoItselfWays {
 		for _, placement := range []transfer.Placement{transfer.PlaceAuto, transfer.PlaceDirect} {
 			for _, size := range []int{0, 5, 300 << 10, 5<<20 + 7} {
@@ -150,6 +151,7 @@ func TestFileOntoItselfByStream(t *testing.T) {
 
 // TestTreeOfLinksOntoItself: the same for the files of a tree that are other names of the source's.
 func TestTreeOfLinksOntoItself(t *testing.T) {
+	t.Parallel()
 	for name, over := range ontoItselfWays {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -203,6 +205,7 @@ func (c *cutAfter) Read(p []byte) (int, error) {
 
 // TestFileOntoItselfIsCutOff: wherever the connection breaks, the file keeps its contents.
 func TestFileOntoItselfIsCutOff(t *testing.T) {
+	t.Parallel()
 	for name, over := range ontoItselfWays {
 		for _, after := range []int64{2 << 10, 100 << 10, 1 << 20, 2 << 20, 4 << 20} {
 			t.Run(fmt.Sprintf("%s, after %d bytes", name, after), func(t *testing.T) {

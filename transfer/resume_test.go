@@ -33,6 +33,7 @@ func (b *bench) reconnect(link sftptest.LinkConfig) *sftptest.End {
 // A copy that was interrupted, or lost its connection, is continued if and only if the source is
 // unchanged.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	const size = 40 << 20
 	for name, test := range map[string]struct {
 		script  sftptest.Script

@@ -15,6 +15,7 @@ import (
 // TestServerThatAlwaysBreaksOff: a server that ends the connection at every request of some kind,
 // after the first few, is given up: each connection may bring progress, but not forever.
 func TestServerThatAlwaysBreaksOff(t *testing.T) {
+	t.Parallel()
 	for _, on := range []sftptest.Fault{
 		{On: wire.TypeOpen}, {On: wire.TypeClose}, {On: wire.TypeRead}, {On: wire.TypeWrite},
 		{On: wire.TypeLstat}, {On: wire.TypeStat}, {On: wire.TypeFstat},

@@ -18,6 +18,7 @@ import (
 
 // A copy whose connection is lost continues over a new one, and repeats nothing that was done.
 func TestRetry(t *testing.T) {
+	t.Parallel()
 	const size = 30 << 20
 	link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
 		RateBytesPerSec: 8 << 20}

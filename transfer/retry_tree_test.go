@@ -105,6 +105,7 @@ func (b *bench) mixed(name string, files, largest int, rng *rand.Rand) string {
 // random direction, a tree arrives complete: contents, times and modes, those of directories too.
 // Nothing finished is sent again, and nothing is left behind.
 func TestTreeCutAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(6) {
 		for _, direction := range []way{upload, download} {
 			t.Run(fmt.Sprintf("seed %d %v", seed, direction), func(t *testing.T) {
@@ -238,6 +239,7 @@ func sameContents(t *testing.T, a, b string) {
 // TestReplyLost: the connection ends after a request was executed, but before its reply. The client
 // checks what happened before it repeats the request.
 func TestReplyLost(t *testing.T) {
+	t.Parallel()
 	posix := sftptest.OpenSSHExtensions()
 	for name, test := range map[string]struct {
 		on         wire.Type
