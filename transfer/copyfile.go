@@ -369,7 +369,7 @@ func (p placement) fallBack(c *fileCopy, err error) error {
 		return nil
 	}
 	if c.options.Placement == PlaceAuto && !errors.Is(err, fs.ErrNotExist) &&
-		!errors.Is(err, syscall.EROFS) {
+		!errors.Is(err, errNotDirectory) && !errors.Is(err, syscall.EROFS) {
 		c.detail = "no temporary file can be created beside the target, which is untouched; --inplace writes the target itself"
 	}
 	return err

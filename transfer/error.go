@@ -293,10 +293,25 @@ const flagReadOnly = 1
 // on a host.
 func (s *session) explainWrite(err error, dir string) error {
 	var status *usftp.StatusError
-	if isOfSource(err) || !errors.As(err, &status) || !errors.Is(err, usftp.ErrSSHFxFailure) {
+	if isOfSource(err) || !errors.As(err, &status) {
+		return err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return explainMissing(err, s.client, dir)
+	}
+	if !errors.Is(err, usftp.ErrSSHFxFailure) {
 		return err
 	}
 	return explainFailure(err, s.client, s.host.Name, dir)
+}
+
+// explainMissing asks whether a file is where a directory should be. OpenSSH's server says of what
+// would be below a file that it does not exist (errno_to_portable in sftp-server.c).
+func explainMissing(err error, client *usftp.Client, dir string) error {
+	if info, statErr := client.Stat(dir); statErr != nil || info.IsDir() {
+		return err
+	}
+	return &fs.PathError{Op: "write", Path: dir, Err: errNotDirectory}
 }
 
 // explainFailure asks for the state of dir's file system.

@@ -144,14 +144,14 @@ func makeRemoteDir(client *usftp.Client, d *directory, again bool) (fresh bool, 
 		return true, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, err
+		return false, explainMissing(err, client, path.Dir(path.Clean(d.target)))
 	}
 	// Version 3 has no status for "already exists", so look at what is there.
 	look := client.Lstat
 	if d.parent == nil {
 		look = client.Stat // the user named the target, so links in it are followed
 	}
-	info, lookErr := look(d.target)
+	info, lookErr := look(path.Clean(d.target))
 	switch {
 	case lookErr != nil && errors.Is(err, usftp.ErrSSHFxFailure):
 		return false, explainFailure(err, client, d.tree.route.TargetHost, path.Dir(d.target))
@@ -330,8 +330,11 @@ func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
 			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
 		}
 	} else if strings.HasSuffix(name, "/") {
-		if err == nil {
+		switch {
+		case err == nil:
 			err = &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
+		case errors.Is(err, fs.ErrNotExist):
+			err = explainMissing(err, o.session.client, path.Clean(name))
 		}
 		return err
 	}
