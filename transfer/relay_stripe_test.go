@@ -68,7 +68,6 @@ func relayed(t *testing.T, connections int, version string, files map[string][]b
 // Between two far hosts a file uses several connections on both sides; from a host that counts
 // reads it is read once.
 func TestRelayOverLongLinks(t *testing.T) {
-	t.Parallel()
 	files := map[string][]byte{"file": random(96 << 20)}
 	one := func(ctx context.Context, from, to pool.Host) error {
 		_, err := relayFile(ctx, from, "/from/file", to, "/to/file", transfer.Options{})
@@ -87,7 +86,6 @@ func TestRelayOverLongLinks(t *testing.T) {
 
 // The files of a tree between two hosts are spread over the connections of both.
 func TestRelayedTreeSpreads(t *testing.T) {
-	t.Parallel()
 	files := make(map[string][]byte)
 	for i := range 40 {
 		files[fmt.Sprint(i)] = random(3<<20 + i)

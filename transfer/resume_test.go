@@ -33,8 +33,8 @@ func (b *bench) reconnect(link sftptest.LinkConfig) *sftptest.End {
 // A copy that was interrupted, or lost its connection, is continued if and only if the source is
 // unchanged.
 func TestResume(t *testing.T) {
-	t.Parallel()
 	const size = 40 << 20
+	data := random(size)
 	for name, test := range map[string]struct {
 		script  sftptest.Script
 		lose    bool // the connection ends instead of the context
@@ -66,7 +66,6 @@ func TestResume(t *testing.T) {
 						ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
 					b := newBench(t, test.script, link)
 					end := b.reconnect(link)
-					data := random(size)
 					local, remote := b.local("source", data), "/source"
 					b.server.Files.WriteFile(remote, data)
 					source, target := local, "/target"

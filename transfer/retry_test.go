@@ -18,8 +18,8 @@ import (
 
 // A copy whose connection is lost continues over a new one, and repeats nothing that was done.
 func TestRetry(t *testing.T) {
-	t.Parallel()
 	const size = 30 << 20
+	data := random(size)
 	link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
 		RateBytesPerSec: 8 << 20}
 	for name, test := range map[string]struct {
@@ -42,7 +42,6 @@ func TestRetry(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t, test.script, link)
 					end := b.reconnect(link)
-					data := random(size)
 					source, target := b.local("source", data), "/target"
 					b.server.Files.WriteFile("/source", data)
 					if direction == download {

@@ -96,7 +96,6 @@ func (s *sharedCopies) hasTarget(t *testing.T, i int, want []byte) {
 // TestSharedFile: a file is read once for all hosts that keep up, however many there are. A slow
 // one reads it separately, at no cost to the others.
 func TestSharedFile(t *testing.T) {
-	t.Parallel()
 	const memory = 4 << 20
 	data := random(20<<20 + 12345)
 	for _, test := range []struct {

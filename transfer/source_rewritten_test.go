@@ -19,7 +19,6 @@ import (
 // one second, once before and once during the copy, shows the same size and time. No copy of it is
 // torn, however long it takes.
 func TestSourceRewrittenInItsSecond(t *testing.T) {
-	t.Parallel()
 	const size = 24 << 20 // more than what is read again over the long link
 	old := random(size)
 	fresh := append(bytes.Clone(old[:size/8]), make([]byte, size-size/8)...)
