@@ -287,27 +287,27 @@ func (a AsyncClient) Stat(name string) *Pending[fs.FileInfo] {
 	return startOn(a, a.session.stat("stat", wire.TypeStat, name))
 }
 
-// Lstat asks for attributes, as [Client.Lstat].
+// Lstat is [Client.Lstat].
 func (a AsyncClient) Lstat(name string) *Pending[fs.FileInfo] {
 	return startOn(a, a.session.stat("lstat", wire.TypeLstat, name))
 }
 
-// Chmod sets permissions, as [Client.Chmod].
+// Chmod is [Client.Chmod].
 func (a AsyncClient) Chmod(name string, mode fs.FileMode) *Pending[struct{}] {
 	return startOn(a, a.session.setstat("chmod", name, toMode(mode)))
 }
 
-// Chown sets owner and group, as [Client.Chown].
+// Chown is [Client.Chown].
 func (a AsyncClient) Chown(name string, uid, gid int) *Pending[struct{}] {
 	return startOn(a, a.session.setstat("chown", name, toOwner(uid, gid)))
 }
 
-// Chtimes sets times, as [Client.Chtimes].
+// Chtimes is [Client.Chtimes].
 func (a AsyncClient) Chtimes(name string, atime, mtime time.Time) *Pending[struct{}] {
 	return startOn(a, a.session.setstat("chtimes", name, toTimes(atime, mtime)))
 }
 
-// Truncate sets a size, as [Client.Truncate].
+// Truncate is [Client.Truncate].
 func (a AsyncClient) Truncate(name string, size int64) *Pending[struct{}] {
 	return startChange(startOn(a, a.session.setstat("truncate", name, toSize(size))), name)
 }

@@ -28,8 +28,9 @@ type Chunk struct {
 type ListChunks struct {
 	// Algorithm is the hash: "sha256", or "blake3@usftp" if [Client.CheckFileAlgorithms] has it.
 	Algorithm string
-	// Shortest is the least length of a chunk, except for the last of a file: a power of two from 2
-	// KiB to 64 KiB. Most chunks are little longer, and none is longer than three times that.
+	// Shortest is the least length of a chunk, except for the last of a file: a power of two from
+	// 2 KiB to 64 KiB, in bytes. No chunk is longer than 3*Shortest; most are little longer than
+	// Shortest.
 	Shortest int
 	Offset   int64 // where the first chunk begins
 	// the last chunk is the first to end there or beyond; 0 means the end of the file
@@ -66,7 +67,8 @@ const (
 // them in order; each begins where the one before it ends. The file must not change in the
 // meantime. Chunks takes one round trip for every 1024 chunks or so, with five of them under way at
 // a time, and little memory. After an error, which is yielded once, nothing follows. Without the
-// extension chunks@usftp the error matches [errors.ErrUnsupported].
+// extension chunks@usftp the error matches [errors.ErrUnsupported], and with numbers out of range
+// [fs.ErrInvalid].
 func (f *File) Chunks(what ListChunks) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		open, err := f.opened("chunks")

@@ -182,12 +182,14 @@ func (c *Client) WithContext(ctx context.Context) *Client {
 
 // Close ends the session, fails everything that waits for it with [ErrClosed], and returns within
 // about a second whatever the stream does. The server closes remote files that are still open.
+// Close always returns nil, and may be called more than once.
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Done returns a channel that is closed when the connection has ended; [Client.Wait] says why.
 func (c *Client) Done() <-chan struct{} { return c.conn.Dead() }
 
-// Wait waits until the connection has ended and returns the reason.
+// Wait waits until the connection has ended and returns the reason; after [Client.Close] that is
+// [ErrClosed].
 func (c *Client) Wait() error {
 	<-c.conn.Dead()
 	return c.conn.Err()
@@ -233,13 +235,15 @@ func (s *limitsAnswer) Complete(call *conn.Call) {
 	close(s.limited)
 }
 
-// Limits are what the server allows, in bytes. 0 means that it has not said.
+// Limits are what the server allows. 0 means that it has not said.
 type Limits struct {
-	MaxPacket, MaxRead, MaxWrite, MaxOpenHandles uint64
+	MaxPacket, MaxRead, MaxWrite uint64 // bytes
+	MaxOpenHandles               uint64
 }
 
 // Limits returns the server's limits (limits@openssh.com), and waits for them if they are still on
-// their way. All are 0 if the server does not offer them.
+// their way. All are 0 if the server does not offer them. The only error is the cause of the end of
+// the client's context.
 func (c *Client) Limits() (Limits, error) {
 	if err := c.awaitLimits(c.ctx); err != nil {
 		return Limits{}, err

@@ -225,7 +225,8 @@ func (c *Client) OpenFile(name string, flag int, perm fs.FileMode) (*File, error
 }
 
 // Open opens a closed file like [Client.OpenFile]. The offset stays where it was; it is 0 in a File
-// that was never open. It takes one round trip.
+// that was never open. If the file is open already, the error matches [fs.ErrInvalid]. It takes one
+// round trip.
 func (f *File) Open(flag int, perm fs.FileMode) error {
 	_, err := run(f.ctx, f.openWith(flag, perm))
 	return err

@@ -86,8 +86,9 @@ func (s *session) checkFileName() string {
 }
 
 // CheckFile makes the server hash a file, or blocks of it. It needs the extension check-file under
-// any of its names; without it the error matches [errors.ErrUnsupported]. It takes one round trip,
-// or two on servers that only hash open files; with a block size, one for every 64 MiB.
+// any of its names; without it the error matches [errors.ErrUnsupported], and with numbers out of
+// range [fs.ErrInvalid]. It takes one round trip, or two on servers that only hash open files; with
+// a block size, one for every 64 MiB.
 func (c *Client) CheckFile(name string, what CheckFile) (*FileHashes, error) {
 	request := c.checkFileName()
 	if request == "" {

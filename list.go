@@ -24,10 +24,9 @@ import (
 // all entries before it. A break closes the directory.
 //
 // It takes a round trip to open the directory and one for each packet of names (100 with OpenSSH);
-// to servers that answer in order many requests for names are sent at once. Replies larger than the
-// usual limits are accepted while there is room, 96 MiB with everything else that the client holds,
-// or about a million names; memory is allocated as they arrive. Beyond that the listing fails with
-// a [*ProtocolError], and the connection stays usable.
+// to servers that answer in order many requests for names are sent at once. One packet may hold
+// about a million names: as much as fits in 96 MiB together with everything else that the client
+// holds. A larger one ends the listing with a [*ProtocolError], and the connection stays usable.
 func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		l := c.list(dir)

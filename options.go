@@ -32,8 +32,8 @@ func WithMaxPacket(bytes int) ClientOption {
 }
 
 // WithMaxInFlight limits the bytes of file contents in flight, requested or sent and not yet
-// answered, over the whole client. The default is 32 MiB; how much of it is used depends on the
-// link. One transfer never takes more than half of it.
+// answered, over the whole client. The default, also for 0, is 32 MiB; how much of it is used
+// depends on the link. One transfer never takes more than half of it.
 func WithMaxInFlight(bytes int64) ClientOption {
 	return func(o *options) { o.conn.MaxInFlight = bytes }
 }
@@ -49,9 +49,8 @@ func NewBudget(bytes int64) *Budget { return &Budget{conn.NewShared(bytes)} }
 func (b *Budget) InFlight() int64 { return b.shared.Taken() }
 
 // WithBudget makes a client's transfers draw on a budget shared with other clients, besides its own
-// (see [WithMaxInFlight]). The first file takes at most half of it, further ones part of what is
-// left; each may have one request in flight however little that is. Single calls, such as Write,
-// count but do not wait.
+// (see [WithMaxInFlight]). A file takes at most half of what the others leave, but may always have
+// one request in flight. Single calls, such as Write, count but do not wait.
 func WithBudget(b *Budget) ClientOption {
 	return func(o *options) { o.conn.Shared = b.shared }
 }
@@ -74,8 +73,8 @@ func WithWriteBehind(bytes int64) ClientOption {
 // WithStallTimeout sets how long bytes of a read or write may be overdue before the connection is
 // given up with a [StallError]. Other requests may take any time while the transport answers
 // keepalives, if it can be asked (see [WithKeepalive]): the first is sent after a quarter of the
-// timeout without a sign of life, and must be answered within the rest of it. The default is 60
-// seconds; a negative value means forever.
+// timeout without a sign of life, and must be answered within the rest of it. The default, also for
+// 0, is 60 seconds; a negative value means forever.
 func WithStallTimeout(d time.Duration) ClientOption {
 	return func(o *options) { o.conn.StallTimeout = d }
 }
