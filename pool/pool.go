@@ -73,7 +73,7 @@ func (s *session) Client() *usftp.Client { return s.client }
 // Shares implements pools.Session.
 func (s *session) Shares(other pools.Session) bool { return s.link == other.(*session).link }
 
-// A Connection is a connection to a host on which SFTP sessions can be opened.
+// A Connection is a connection to a host. Open starts another SFTP session on it.
 type Connection interface {
 	Open(context.Context) (*usftp.Client, error)
 	Close() error
@@ -81,8 +81,8 @@ type Connection interface {
 
 // Config says where a Pool's connections come from.
 type Config struct {
-	// First is the existing connection, whose first session the pool does not manage. Connect makes
-	// another connection. If First is still being made, its Open waits.
+	// First is the existing connection, whose first session belongs to the caller. If it is still
+	// logging in, its Open must wait for that. Connect makes further connections.
 	First   Connection
 	Connect func(context.Context) (Connection, error)
 

@@ -35,10 +35,10 @@ const (
 	defaultRetryFor = 15 * time.Minute
 )
 
-// An Attempt is about to replace a lost connection.
+// An Attempt describes how a lost connection is about to be replaced.
 type Attempt struct {
 	Err     error         // why it was lost, or why the last attempt failed
-	Wait    time.Duration // before the attempt
+	Wait    time.Duration // before the attempt; 0 if another connection of the Pool takes over
 	Message string        // one line about both, for people
 }
 
@@ -65,7 +65,8 @@ type Conn struct {
 // privateConn has the methods for package transfer; package pools documents them.
 type privateConn struct{ *Conn }
 
-// NewConn returns a connection that is used until ctx ends.
+// NewConn returns a Conn that uses host's connection first. Once ctx has ended, its requests fail
+// and nothing is replaced.
 func NewConn(ctx context.Context, host Host, retry Retry) *Conn {
 	host.Client = host.Client.WithContext(ctx)
 	if host.Quirks == nil {
@@ -157,7 +158,8 @@ func (c *Conn) count(p *pools.Progress, reached int64) {
 }
 
 // Do calls do, and calls it again over a new connection if the connection was lost. again is then
-// true, since the request may have been executed although its reply was lost.
+// true, since the request may have been executed although its reply was lost. tell is as for
+// [Conn.Renew].
 func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) error) error {
 	for again := false; ; again = true {
 		client := c.Host().Client
@@ -169,7 +171,8 @@ func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) 
 }
 
 // Renew reports whether an operation that failed with err on client should be tried again: whether
-// the connection was lost and has been replaced.
+// the connection was lost and has been replaced. If several goroutines call it, the one that
+// reconnects calls tell before each attempt. tell must not be nil.
 func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 	if !Lost(client) {
 		return false
