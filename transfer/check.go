@@ -49,8 +49,9 @@ func (e *checkError) Unwrap() []error { return e.is }
 //
 // A host that hashes files (check-file) is asked for their hashes, one round trip per file and many
 // files at once. If it does not offer the list's algorithm the files are read, small ones in two
-// round trips each and large ones as a stream, which costs as much as a download. A host that
-// counts reads is refused unless it hashes.
+// round trips each and large ones as a stream, which costs as much as a download. On a host known
+// to count how often a file is read (IBM Sterling's) nothing is read, and without its hash the
+// error matches [errors.ErrUnsupported].
 //
 // The whole directory is walked to find unlisted files, too: each is a Skipped event, or with
 // Strict a failure for which errors.Is(err, [ErrUnlisted]) holds. Listed files that the walk has

@@ -184,8 +184,9 @@ var ErrVanished = errors.New("files vanished from the source before they could b
 // With DryRun there is a Planned event for each change, with its Reason, and nothing is changed.
 // There are no Kept events: Summary.Kept counts the equal files.
 //
-// Errors are those of CopyTree. Files that vanish from the source during the sync are counted
-// separately; if nothing else goes wrong, errors.Is(err, [ErrVanished]) holds.
+// Errors are those of CopyTree, and may wrap a [*LockedError] or [ErrDeletionRefused]; see
+// SyncOptions. Files that vanish from the source during the sync are counted separately; if nothing
+// else goes wrong, the error matches [ErrVanished].
 func Sync(ctx context.Context, dst, src Endpoint, options SyncOptions) (Summary, error) {
 	o := options.Options
 	o.Preserve, o.NoTargetDirectory, o.Resume = true, true, o.Journal != ""

@@ -82,8 +82,10 @@ type Options struct {
 	// Verify compares what the host stores with what was sent, before the copy gets its name: by
 	// the host's hash if it offers one (check-file), otherwise by reading everything back. The
 	// local file is hashed while it is copied, and not read again. If they differ the copy fails
-	// with ErrVerify and the old target stays. Hosts that count reads cannot be read again; that is
-	// an error. In a tree, files that Resume would skip are compared too if the host can hash.
+	// with ErrVerify and the old target stays. On hosts known to count how often a file is read (IBM
+	// Sterling's) nothing is read back, and without their hash the error matches
+	// [errors.ErrUnsupported]. In a tree, files that Resume would skip are compared too if the host
+	// can hash.
 	Verify bool
 
 	// Hash hashes each file while it is copied, on another goroutine. The hash is in the Result and
@@ -136,7 +138,7 @@ type Result struct {
 	Bytes   int64  // copied; after a failure, the contiguous part that is safe
 	Resumed int64  // of Bytes, those left by an earlier copy
 	Elapsed time.Duration
-	Stripes int  // further handles used
+	Stripes int  // handles used besides the first, on other connections or sessions
 	InPlace bool // the target itself was written
 }
 

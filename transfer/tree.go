@@ -58,7 +58,7 @@ const (
 	defaultEntries = 20_000_000
 )
 
-// Summary describes what CopyTree or Check did.
+// Summary describes what CopyTree, Sync or Check did.
 type Summary struct {
 	Totals
 	Target     string // the path of the copy
