@@ -22,7 +22,8 @@ import (
 var ErrMismatch = errors.New("its hash differs from the list")
 
 // A List is a list of hashes to compare files with. It keeps 24 bytes of memory per line and the
-// file open; of a pipe, all of the text. Its methods may be called from several goroutines. A nil List is empty.
+// file open; of a pipe, all of the text. Its methods may be called from several goroutines. A nil
+// List is empty, and must not be closed.
 type List struct {
 	file      *os.File
 	text      io.ReaderAt // the file, or what a pipe had
@@ -44,9 +45,10 @@ type indexed struct {
 // longestLine is more than a path and a hash can take.
 const longestLine = 64 << 10
 
-// Open reads a list. Its lines do not say which algorithm made them, so the caller must; all are by
-// the same one. Empty lines and lines that begin with # are ignored. A line that cannot be parsed,
-// or whose name is absolute or contains NUL or "..", is a [*LineError].
+// Open reads a list, also in the form of sha256sum --tag. Other lines do not say which algorithm
+// made them, so the caller must; all are by the same one. Empty lines and lines that begin with #
+// are ignored. A line that cannot be parsed, or whose name is absolute or contains NUL or "..", is
+// a [*LineError]. The caller must close the List.
 func Open(name string, algorithm Algorithm) (*List, error) {
 	if _, err := ParseAlgorithm(string(algorithm)); err != nil {
 		return nil, err
@@ -130,7 +132,8 @@ func (l *List) line(at indexed) (sum []byte, name string, err error) {
 	return parseLine(text, l.algorithm)
 }
 
-// Find marks a name as met and reports whether the list has it, and whether it was met before.
+// Find marks a name as met and reports whether the list has it, and whether it was met before. The
+// error matches ErrMismatch if the list's file has changed so that its line cannot be read again.
 func (l *List) Find(name string) (listed, before bool, err error) {
 	if l == nil {
 		return false, false, nil
@@ -174,7 +177,8 @@ func (l *List) Reset() {
 }
 
 // Check compares a file's hash with the one listed under its name and marks the name as met. It
-// reports whether the name is listed. The error is ErrMismatch if the hash differs.
+// reports whether the name is listed. The error matches ErrMismatch if the hash differs, or as for
+// Find.
 func (l *List) Check(name string, h Hash) (listed bool, err error) {
 	if l == nil {
 		return false, nil
