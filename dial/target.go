@@ -35,7 +35,7 @@ var errNoHost = errors.New("no host given")
 //	user@host:path
 //	[::1]:path, user@[::1]:path
 //	sftp://user@host:port/path     path absolute; "/~/x" is x in the login directory
-//	scp://user@host:port/path      path relative to the login directory, as scp has it; "//x" is absolute
+//	scp://user@host:port/path      path relative to the login directory; "//x" is absolute
 //
 // An address that begins with http://, ssh:// or the like is an error, and not a host of that name.
 //
