@@ -16,9 +16,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// FS is a tree in memory. It implements every interface of package server except server.HomeDirer
-// and server.OwnerNamer, and is safe for concurrent use. Links are followed within the tree,
-// absolute ones from its top. Modes are stored but not enforced.
+// FS is a tree in memory. It implements every interface of package server that an FS may, except
+// server.Beneather, server.HomeDirer and server.OwnerNamer, and is safe for concurrent use. Links
+// are followed within the tree, absolute ones from its top. Modes are stored but not enforced.
 type FS struct {
 	mu    sync.RWMutex // guards everything but the contents of files
 	root  *node
