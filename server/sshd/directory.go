@@ -54,14 +54,15 @@ type Accounts struct {
 	Revoked     *RevocationList // nil: no keys are revoked
 }
 
-// NewDirectory returns a directory.
+// NewDirectory returns a directory. It fails if a user has no name or no FS, is listed twice, or has
+// a policy that names unknown operations.
 func NewDirectory(accounts Accounts) (*Directory, error) {
 	d := &Directory{}
 	return d, d.Set(accounts)
 }
 
-// Set replaces the directory's contents. Limits that have not changed keep counting the existing
-// sessions.
+// Set replaces the directory's contents, or fails as NewDirectory does and changes nothing. Limits
+// that have not changed keep counting the existing sessions.
 func (d *Directory) Set(accounts Accounts) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

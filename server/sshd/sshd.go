@@ -135,7 +135,8 @@ type state struct {
 	ssh *transport.ServerConfig
 }
 
-// New returns a server.
+// New returns a server. It fails if config accepts neither keys nor passwords, or names an unknown
+// algorithm.
 func New(config Config) (*Server, error) {
 	s := &Server{
 		guard:     newGuard(),
@@ -317,7 +318,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close closes all connections and waits until everything has ended.
+// Close closes all connections and waits until everything has ended. It always returns nil.
 func (s *Server) Close() error {
 	s.drain()
 	s.cancel()
