@@ -33,8 +33,8 @@ type Config struct {
 	Logger *slog.Logger // must not write to Out; nil logs nothing
 }
 
-// Serve serves one client until it leaves or ctx ends. Files that are pipes are closed at the end,
-// including standard input and output.
+// Serve serves one client until it leaves or ctx ends, and then closes both files, also standard
+// input and output. Its result is that of [server.Serve], or why StartDirectory cannot be used.
 func Serve(ctx context.Context, config Config) error {
 	start, err := config.startDirectory()
 	if err != nil {
