@@ -13,8 +13,9 @@ import (
 
 // Files is a scripted server's file system, in memory. Its methods are for tests, which examine and
 // change it while clients use it; they may be called from several goroutines. Names are absolute,
-// or relative to [Script.Home]. Errors are *fs.PathError and wrap fs.ErrNotExist, fs.ErrExist or a
-// *StatusError with the code a client would get.
+// or relative to [Script.Home]. Methods that make something make its parent directories, too, and
+// replace whatever is in the way. Errors are *fs.PathError and wrap fs.ErrNotExist, fs.ErrExist or
+// a *StatusError with the code a client would get.
 type Files struct {
 	mu   sync.Mutex
 	root *node
@@ -50,8 +51,8 @@ func fileError(op, name string, code wire.Code) error {
 	return &fs.PathError{Op: op, Path: name, Err: (*StatusError)(&code)}
 }
 
-// WriteFile creates or replaces a file, and its parent directories. The data is copied. The file's
-// mtime is an hour ago, since clients are careful with files that were only just written.
+// WriteFile creates or replaces a file. The data is copied. The file's mtime is an hour ago, since
+// clients are careful with files that were only just written.
 func (f *Files) WriteFile(name string, data []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,14 +78,14 @@ func (f *Files) ReadFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// Mkdir makes a directory and its parents.
+// Mkdir makes a directory.
 func (f *Files) Mkdir(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mkdirAll(f.absolute(name))
 }
 
-// Symlink makes a symbolic link, and its parent directories.
+// Symlink makes a symbolic link.
 func (f *Files) Symlink(target, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +95,7 @@ func (f *Files) Symlink(target, name string) {
 	f.mkdirAll(dir).children[base] = n
 }
 
-// Remove removes a name and everything below it.
+// Remove removes a name and everything below it, if it exists.
 func (f *Files) Remove(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +113,7 @@ func (f *Files) SetMode(name string, mode fs.FileMode) error {
 	})
 }
 
-// SetModTime sets a file's times.
+// SetModTime sets a file's modification and access times to t.
 func (f *Files) SetModTime(name string, t time.Time) error { return f.SetTimes(name, t, t) }
 
 // SetTimes sets a file's access and modification times.
