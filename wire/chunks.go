@@ -11,7 +11,8 @@ import (
 // docs/chunks.md describes it. The answer is [ChunksReply].
 const ExtChunks = "chunks@usftp"
 
-// ChunkSumSize is how many bytes of a chunk's hash travel. They find chunks; they prove nothing.
+// ChunkSumSize is how many bytes of a chunk's hash are sent. They find equal chunks but prove
+// nothing.
 const ChunkSumSize = 16
 
 // The length of the shortest chunk is a power of two in these bounds.
@@ -25,7 +26,7 @@ func ValidChunk(n uint32) bool {
 	return MinChunk <= n && n <= MaxChunk && bits.OnesCount32(n) == 1
 }
 
-// LongestChunk is how many times as long as the shortest chunk the longest one is.
+// LongestChunk limits the length of a chunk: at most LongestChunk times the shortest length.
 const LongestChunk = 3
 
 // chunkSize is what one chunk takes in a reply.

@@ -21,10 +21,10 @@ const (
 	ExtUsersGroupsByID = "users-groups-by-id@openssh.com" // version "1"
 )
 
-// The names of the hashes of draft-ietf-secsh-filexfer-extensions-00, section 3. A server that
-// offers ExtCheckFile takes both of the requests (ProFTPD, with "1" as its data); some offer the
-// requests themselves (VShell, Apache MINA). Paramiko offers ExtCheckFile, with its algorithms as
-// the data, and takes a request of that name with a handle.
+// The names under which servers offer to hash files (draft-ietf-secsh-filexfer-extensions-00,
+// section 3). One that offers ExtCheckFile takes the other two as requests (ProFTPD, with "1" as its
+// data); some offer those themselves (VShell, Apache MINA). Paramiko offers ExtCheckFile, with its
+// algorithms as the data, and takes a request of that name with a handle.
 const (
 	ExtCheckFile       = "check-file"
 	ExtCheckFileHandle = "check-file-handle"

@@ -61,7 +61,7 @@ func (m *Handle) Parse(body []byte) error {
 }
 
 // Read asks for up to Length bytes at Offset (draft-02, section 6.4). The answer is [Data], which
-// may be shorter, or [Status], where EOF says that nothing lies at or behind Offset.
+// may be shorter, or [Status], where EOF says that the file ends at or before Offset.
 type Read struct {
 	Handle []byte
 	Offset uint64

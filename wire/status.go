@@ -8,8 +8,8 @@ import (
 // Code is the answer a STATUS packet carries (draft-02, section 7).
 type Code uint32
 
-// The codes of draft-02, section 7. NoConnection and ConnectionLost never travel: clients make them
-// up.
+// The codes of draft-02, section 7. NoConnection and ConnectionLost are for clients to return: a
+// server must not send them.
 const (
 	OK               Code = 0
 	EOF              Code = 1
