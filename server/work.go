@@ -101,9 +101,9 @@ func inOrder(all []waiter) []waiter {
 	return all
 }
 
-// WithWork returns a context for the view's methods. Those that take much processor time then wait
-// for a turn of the view's user at w, which only a tree of package osfs needs. Without it they do
-// not wait. Serve uses Options.Work in the same way.
+// WithWork returns a context with which the view's methods wait, before work that takes much
+// processor time, until w gives the view's user a turn. Only trees of package osfs have such work.
+// Serve uses Options.Work in the same way.
 func (v *View) WithWork(ctx context.Context, w *Work) context.Context {
 	if !v.turns {
 		return ctx

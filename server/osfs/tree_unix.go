@@ -29,7 +29,7 @@ const openList = unix.O_DIRECTORY
 // WalksPaths implements server.PathWalker.
 func (f *FS) WalksPaths() {}
 
-// TakesTurns tells the session that long paths wait for a turn here.
+// TakesTurns is for package server only: resolving a long path waits for a turn (server.Work).
 func (f *FS) TakesTurns() {}
 
 func openTree(dir string) (tree, error) {

@@ -42,7 +42,8 @@ var ErrNotSCP = errors.New("not an scp command")
 
 // Parse parses a command line as a shell would: words, both kinds of quotes, backslashes. There is
 // no shell, so everything else that one could do (variables, substitution, pipes, lists,
-// redirection) is an error, and nothing is ever run.
+// redirection) is an error, and nothing is ever run. If the command is not scp, the error is
+// ErrNotSCP.
 func Parse(line string) (*Command, error) {
 	words, err := split(line)
 	if len(words) == 0 || path.Base(words[0].Literal()) != "scp" {
