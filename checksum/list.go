@@ -22,8 +22,8 @@ import (
 var ErrMismatch = errors.New("its hash differs from the list")
 
 // A List is a list of hashes to compare files with. It keeps 24 bytes of memory per line and the
-// file open; of a pipe, all of the text. Its methods may be called from several goroutines. A nil
-// List is empty, and must not be closed.
+// file open; of a pipe, all of the text. It is safe for concurrent use. A nil List is empty, and
+// must not be closed.
 type List struct {
 	file      *os.File
 	text      io.ReaderAt // the file, or what a pipe had

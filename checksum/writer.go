@@ -23,7 +23,7 @@ import (
 // of memory serve any number of files: the rest goes to a file in the directory for temporary
 // files.
 //
-// Its methods may be called from several goroutines.
+// It is safe for concurrent use.
 type Writer struct {
 	path   string
 	direct bool // the target is not a regular file, and is written in place

@@ -22,8 +22,7 @@ import (
 
 // A Pool holds further connections to one host and further SFTP sessions on them. They are opened
 // on demand, while data already flows over the first, and stay open for later copies unless they
-// turn out to add nothing. Its methods may be called from several goroutines. A nil Pool has only
-// the first session.
+// turn out to add nothing. It is safe for concurrent use. A nil Pool has only the first session.
 type Pool struct {
 	config Config
 	ctx    context.Context

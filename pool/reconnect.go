@@ -44,7 +44,7 @@ type Attempt struct {
 
 // A Conn is a shared connection to a host that is replaced when it is lost. Everyone who finds it
 // lost calls Renew; one of them reconnects while the others wait, and what was in progress
-// continues. Its methods may be called from several goroutines.
+// continues. It is safe for concurrent use.
 type Conn struct {
 	ctx   context.Context
 	retry Retry

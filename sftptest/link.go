@@ -90,7 +90,7 @@ func newDirection(link *linkState, c LinkConfig, delay, back time.Duration,
 	return d
 }
 
-// End is one end of a link. Its methods may be called from several goroutines at once.
+// End is one end of a link. It is safe for concurrent use.
 type End struct {
 	link    *linkState
 	out, in *direction

@@ -12,8 +12,8 @@ import (
 )
 
 // Scripted is an SFTP server that follows a [Script]. It serves any number of streams over one file
-// system. Its methods may be called from several goroutines. On each stream requests are executed
-// one after the other, in order.
+// system. It is safe for concurrent use. On each stream requests are executed one after the other,
+// in order.
 type Scripted struct {
 	// Files is what clients see.
 	Files *Files

@@ -22,7 +22,7 @@ import (
 // source is on this machine ([Shared.Local]) or on a host ([Shared.Host]). Streams cannot be read
 // again; see [Shared.Reader] for how slow copies are handled there.
 //
-// The methods may be called from several goroutines.
+// It is safe for concurrent use.
 type Shared struct {
 	memory int64
 	pool   buffer.Pool
