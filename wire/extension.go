@@ -22,9 +22,9 @@ const (
 )
 
 // The names under which servers offer to hash files (draft-ietf-secsh-filexfer-extensions-00,
-// section 3). One that offers ExtCheckFile takes the other two as requests (ProFTPD, with "1" as its
-// data); some offer those themselves (VShell, Apache MINA). Paramiko offers ExtCheckFile, with its
-// algorithms as the data, and takes a request of that name with a handle.
+// section 3). One that offers ExtCheckFile takes the other two as requests (ProFTPD, with "1" as
+// its data); some offer those themselves (VShell, Apache MINA). Paramiko offers ExtCheckFile, with
+// its algorithms as the data, and takes a request of that name with a handle.
 const (
 	ExtCheckFile       = "check-file"
 	ExtCheckFileHandle = "check-file-handle"
