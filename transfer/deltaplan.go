@@ -366,6 +366,9 @@ func (m *matcher) match() error {
 		if err != nil {
 			return err
 		}
+		if n := len(chunks); n == 0 || chunks[n-1].off+int64(chunks[n-1].length) < end {
+			end = m.to // it has shrunk, and no more will be listed
+		}
 		others, err := old.wait(min(end+shift+step, m.oldTo), 0)
 		if err != nil {
 			return err

@@ -281,7 +281,7 @@ type interruptibleAt struct {
 
 func (r interruptibleAt) ReadAt(p []byte, off int64) (int, error) {
 	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
+		return 0, interruption(r.ctx)
 	}
 	return r.ReaderAt.ReadAt(p, off)
 }

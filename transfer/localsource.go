@@ -245,9 +245,18 @@ type interruptibleReader struct {
 
 func (r interruptibleReader) Read(p []byte) (int, error) {
 	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
+		return 0, interruption(r.ctx)
 	}
 	return r.r.Read(p)
+}
+
+// interruption returns why a context ended, in words that no reader takes for the end of its file:
+// the cause may be that another file ended.
+func interruption(ctx context.Context) error {
+	if err := context.Cause(ctx); err != io.EOF {
+		return err
+	}
+	return io.ErrUnexpectedEOF
 }
 
 // counting counts what a writer has taken.
