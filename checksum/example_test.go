@@ -69,7 +69,10 @@ func ExampleOpen() {
 		listed, err := list.Check(file.name, sumOf(file.text))
 		fmt.Println(file.name, listed, errors.Is(err, checksum.ErrMismatch))
 	}
-	for name := range list.Missing() {
+	for name, err := range list.Missing() {
+		if err != nil {
+			log.Fatal(err)
+		}
 		fmt.Println("missing:", name)
 	}
 	// Output:
@@ -98,7 +101,10 @@ func ExampleList_Find() {
 				fmt.Println("not listed:", file)
 			}
 		}
-		for name := range list.Missing() {
+		for name, err := range list.Missing() {
+			if err != nil {
+				log.Fatal(err)
+			}
 			fmt.Println("missing:", name)
 		}
 		list.Reset() // for the next directory

@@ -18,12 +18,12 @@ import (
 	"sync"
 )
 
-// ErrMismatch reports that a file's hash is not the one in the list.
+// ErrMismatch reports that a file's hash is not the one in the list, or that the list changed while
+// it was used, so that it is unknown.
 var ErrMismatch = errors.New("its hash differs from the list")
 
 // A List is a list of hashes to compare files with. It keeps 24 bytes of memory per line and the
-// file open; of a pipe, all of the text. It is safe for concurrent use. A nil List is empty, and
-// must not be closed.
+// file open; of a pipe, all of the text. It is safe for concurrent use. A nil List is empty.
 type List struct {
 	file      *os.File
 	text      io.ReaderAt // the file, or what a pipe had
@@ -105,7 +105,12 @@ func (l *List) index() error {
 }
 
 // Close closes the list's file.
-func (l *List) Close() error { return l.file.Close() }
+func (l *List) Close() error {
+	if l == nil {
+		return nil
+	}
+	return l.file.Close()
+}
 
 // Algorithm returns the algorithm of the list's hashes, "" if the list is nil.
 func (l *List) Algorithm() Algorithm {
@@ -123,14 +128,33 @@ func (l *List) Len() int {
 	return len(l.lines)
 }
 
-// line reads a line again.
+// line reads a line again. Its name must still have the same key: in a list that has changed, what
+// else is listed cannot be trusted either.
 func (l *List) line(at indexed) (sum []byte, name string, err error) {
 	text := make([]byte, at.length)
-	if _, err := l.text.ReadAt(text, at.off); err != nil {
-		return nil, "", err
+	if _, err = l.text.ReadAt(text, at.off); err == nil {
+		sum, name, err = parseLine(text, l.algorithm)
 	}
-	return parseLine(text, l.algorithm)
+	if err == nil && maphash.String(l.seed, name) != at.key {
+		err = errOtherName
+	}
+	if err != nil {
+		return nil, "", &changedError{l.file.Name(), err}
+	}
+	return sum, name, nil
 }
+
+// A changedError reports that a list changed while it was used.
+type changedError struct {
+	list   string
+	reason error
+}
+
+func (e *changedError) Error() string {
+	return fmt.Sprintf("%s changed while it was used: %v", e.list, e.reason)
+}
+
+func (e *changedError) Unwrap() []error { return []error{ErrMismatch, e.reason} }
 
 // Find marks a name as met and reports whether the list has it, and whether it was met before. The
 // error matches ErrMismatch if the list's file has changed so that its line cannot be read again.
@@ -152,8 +176,7 @@ func (l *List) find(name string) (sums [][]byte, before bool, err error) {
 	for ; i < len(l.lines) && l.lines[i].key == key; i++ {
 		sum, found, err := l.line(l.lines[i])
 		if err != nil {
-			return nil, false, fmt.Errorf("%w: the list changed while it was used: %v",
-				ErrMismatch, err)
+			return nil, false, err
 		}
 		if found == name {
 			before = before && l.lines[i].met
@@ -195,9 +218,10 @@ func (l *List) Check(name string, h Hash) (listed bool, err error) {
 	return len(sums) > 0, nil
 }
 
-// Missing returns the names that have not been met, in the list's order.
-func (l *List) Missing() iter.Seq[string] {
-	return func(yield func(string) bool) {
+// Missing returns the names that have not been met, in the list's order. An error ends it and
+// matches ErrMismatch: the list's file has changed so that a name cannot be read again.
+func (l *List) Missing() iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
 		if l == nil {
 			return
 		}
@@ -211,7 +235,8 @@ func (l *List) Missing() iter.Seq[string] {
 		l.mu.Unlock()
 		slices.SortFunc(missing, func(a, b indexed) int { return cmp.Compare(a.off, b.off) })
 		for _, line := range missing {
-			if _, name, err := l.line(line); err == nil && !yield(name) {
+			_, name, err := l.line(line)
+			if !yield(name, err) || err != nil {
 				return
 			}
 		}
@@ -253,9 +278,10 @@ func appendLine(b []byte, h Hash, name string) []byte {
 }
 
 var (
-	errNoLine   = errors.New("not a hash and a name")
-	errName     = errors.New("its name is empty or leads out of the directory")
-	errOtherSum = errors.New("its hash is of another algorithm")
+	errNoLine    = errors.New("not a hash and a name")
+	errName      = errors.New("its name is empty or leads out of the directory")
+	errOtherSum  = errors.New("its hash is of another algorithm")
+	errOtherName = errors.New("a line has another name")
 )
 
 // parseLine parses a line without its newline. It also takes the form with the algorithm's name

@@ -56,7 +56,13 @@ func TestManifestComesBack(t *testing.T) {
 		if a == checksum.BLAKE3 {
 			want = slices.DeleteFunc(want, func(name string) bool { return name == "end\r" })
 		}
-		got := slices.Collect(list.Missing())
+		var got []string
+		for name, err := range list.Missing() {
+			if err != nil {
+				t.Error(err)
+			}
+			got = append(got, name)
+		}
 		if a == checksum.BLAKE3 {
 			got = slices.DeleteFunc(got, func(name string) bool { return name == "end" })
 		}
@@ -224,6 +230,60 @@ func TestListFromPipe(t *testing.T) {
 	listed, err := l.Check("file", hash)
 	if !listed || err != nil {
 		t.Error(listed, err)
+	}
+}
+
+// A list that is rewritten while it is used says so, rather than that less is listed.
+func TestListChanges(t *testing.T) {
+	hash := hashOf(checksum.SHA256, []byte("text"))
+	listed := fmt.Sprintf("%x  ", hash.Sum)
+	for name, text := range map[string]string{
+		"emptied":      "",
+		"cut short":    listed + "on",
+		"other names":  listed + "uno\n",
+		"not a list":   strings.Repeat("x", len(listed)+4),
+		"another form": "SHA256 (one) = " + listed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "list")
+			os.WriteFile(path, []byte(listed+"one\n"), 0o644)
+			list, err := checksum.Open(path, checksum.SHA256)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer list.Close()
+			os.WriteFile(path, []byte(text), 0o644)
+			says := path + " changed while it was used: "
+			wrong := func(err error) bool {
+				return !errors.Is(err, checksum.ErrMismatch) || !strings.HasPrefix(err.Error(), says)
+			}
+			missing := 0
+			for name, err := range list.Missing() {
+				if missing++; name != "" || wrong(err) {
+					t.Errorf("missing: %q, %v", name, err)
+				}
+			}
+			if missing != 1 {
+				t.Errorf("%d missing", missing)
+			}
+			if _, _, err := list.Find("one"); wrong(err) {
+				t.Errorf("find: %v", err)
+			}
+			if listed, err := list.Check("one", hash); !listed || wrong(err) {
+				t.Errorf("check: %v, %v", listed, err)
+			}
+		})
+	}
+}
+
+func TestNilList(t *testing.T) {
+	var list *checksum.List
+	for name := range list.Missing() {
+		t.Errorf("it has %q", name)
+	}
+	listed, err := list.Check("name", hashOf(checksum.SHA256, nil))
+	if listed || err != nil || list.Len() != 0 || list.Close() != nil {
+		t.Errorf("%v, %v, %d lines", listed, err, list.Len())
 	}
 }
 

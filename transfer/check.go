@@ -172,8 +172,12 @@ func (w *walk) lookForMissing() {
 	defer looking.Wait()
 	defer close(names)
 	workers := 0
-	for name := range t.options.List.Missing() {
+	for name, err := range t.options.List.Missing() {
 		if t.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			t.fail("", t.root.source, "", err)
 			return
 		}
 		if _, before, _ := t.options.List.Find(name); before || !t.filter.wantsAll(name) {

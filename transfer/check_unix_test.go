@@ -81,6 +81,24 @@ func checked(t *testing.T, c checkJob) (outcomes, transfer.Summary, error) {
 	return said, s, err
 }
 
+// A check against a list that is emptied meanwhile fails: nobody knows what else it listed.
+func TestCheckListChanges(t *testing.T) {
+	dir, path := t.TempDir(), filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(path, fmt.Appendf(nil, "%x  gone\n", hashOf("sha256", nil).Sum),
+		0o644); err != nil {
+		t.Fatal(err)
+	}
+	list := openList(t, path, checksum.SHA256)
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	s, err := transfer.Check(t.Context(), transfer.Local(dir), list, transfer.CheckOptions{})
+	if !errors.Is(err, checksum.ErrMismatch) || s.Failed != 1 ||
+		!strings.Contains(err.Error(), path+" changed while it was used: ") {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 func openList(t *testing.T, path string, a checksum.Algorithm) *checksum.List {
 	t.Helper()
 	list, err := checksum.Open(path, a)

@@ -319,7 +319,10 @@ func ExampleOptions_list() {
 		transfer.Remote(host, "/data"),
 		transfer.TreeOptions{Options: transfer.Options{List: list}})
 	fmt.Println(summary.Files, err)
-	for name := range list.Missing() {
+	for name, err := range list.Missing() {
+		if err != nil {
+			log.Fatal(err)
+		}
 		fmt.Println("missing:", name)
 	}
 	// Output:

@@ -78,9 +78,7 @@ func (h *hashFlags) open() (l lists, err error) {
 }
 
 func (l *lists) close() {
-	if l.check != nil {
-		l.check.Close()
-	}
+	l.check.Close()
 	if l.manifest != nil {
 		l.manifest.Discard()
 	}
@@ -103,8 +101,11 @@ func (l *lists) listen(next func(transfer.Event)) func(transfer.Event) {
 // even if some files failed. If nothing was copied, an old list stays.
 func (c *Copier) finishLists(l *lists) {
 	if c.Ctx.Err() == nil {
-		for name := range l.check.Missing() {
-			c.Fail(fmt.Errorf("%s is in %s but was not copied", name, l.name))
+		for name, err := range l.check.Missing() {
+			if err == nil {
+				err = fmt.Errorf("%s is in %s but was not copied", name, l.name)
+			}
+			c.Fail(err)
 		}
 	}
 	if l.manifest == nil || l.manifest.Added() == 0 && c.Code != ui.ExitOK {
