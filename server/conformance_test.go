@@ -314,6 +314,13 @@ func testCopyData(t *testing.T, c *raw) {
 		wire.EOF)
 	want(t, c.status(wire.CopyData{FromHandle: to, FromOffset: 0, Length: 5, ToHandle: to,
 		ToOffset: 3}), wire.Failure)
+	// a copy to the end of its own source ends where that was
+	appended := c.open("/from", wire.OpenWrite)
+	c.ok(wire.CopyData{FromHandle: from, FromOffset: 4, ToHandle: appended, ToOffset: 10})
+	want(t, c.get("/from"), "0123456789456789")
+	c.ok(wire.CopyData{FromHandle: from, FromOffset: 16, ToHandle: appended, ToOffset: 16})
+	c.ok(wire.CopyData{FromHandle: from, FromOffset: 99, ToHandle: appended, ToOffset: 16})
+	want(t, c.get("/from"), "0123456789456789")
 	c.close(from)
 }
 

@@ -438,12 +438,17 @@ func (s *session) copyData(r *request) error {
 	if err := to.failed(); err != nil {
 		return err
 	}
+	if r.offset > math.MaxInt64 || r.toOffset > math.MaxInt64 {
+		return &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
+	}
 	length := r.length
 	if length == 0 {
 		length = math.MaxInt64
-	}
-	if r.offset > math.MaxInt64 || r.toOffset > math.MaxInt64 {
-		return &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
+		// The end is where it is now: the copy may lengthen its own source, through another handle.
+		// A file without a size, as in /proc, has what can be read.
+		if info, err := s.fstat(from); err == nil && info.Size() > 0 {
+			length = uint64(max(0, info.Size()-int64(r.offset)))
+		}
 	}
 	length = min(length, math.MaxInt64-r.offset, math.MaxInt64-r.toOffset)
 	// Like OpenSSH's server, refuse to copy within one file if the ranges overlap: it would read
