@@ -391,7 +391,7 @@ func (a AsyncClient) RealPath(name string) *Pending[string] {
 }
 
 // StatVFS is [Client.StatVFS].
-func (a AsyncClient) StatVFS(name string) *Pending[StatVFS] {
+func (a AsyncClient) StatVFS(name string) *Pending[*StatVFS] {
 	return startOn(a, a.session.statVFS(name))
 }
 
@@ -502,7 +502,7 @@ func (a AsyncFile) SetAttrs(attrs NewAttrs) *Pending[struct{}] {
 func (a AsyncFile) Sync() *Pending[struct{}] { return startOnFile(a, a.file.sync()) }
 
 // StatVFS is [File.StatVFS].
-func (a AsyncFile) StatVFS() *Pending[StatVFS] { return startOnFile(a, a.file.statVFS()) }
+func (a AsyncFile) StatVFS() *Pending[*StatVFS] { return startOnFile(a, a.file.statVFS()) }
 
 // Remove is [File.Remove].
 func (a AsyncFile) Remove() *Pending[struct{}] {

@@ -57,7 +57,7 @@ func TestEveryAsyncOperation(t *testing.T) {
 		!stat.ModTime().Equal(when) || stat.FileMode() != 0o600 || f.Size() != 8 {
 		t.Errorf("%+v", stat)
 	}
-	if stat := must[usftp.StatVFS](t)(af.StatVFS().Wait()); stat.Namemax == 0 {
+	if stat := must[*usftp.StatVFS](t)(af.StatVFS().Wait()); stat.Namemax == 0 {
 		t.Errorf("%+v", stat)
 	}
 	to := must[*usftp.File](t)(a.Create(name("to")).Wait())
@@ -121,7 +121,7 @@ func TestEveryAsyncOperation(t *testing.T) {
 		filepath.EvalSymlinks(dir)) {
 		t.Error(path)
 	}
-	if stat := must[usftp.StatVFS](t)(a.StatVFS(dir).Wait()); stat.Namemax == 0 {
+	if stat := must[*usftp.StatVFS](t)(a.StatVFS(dir).Wait()); stat.Namemax == 0 {
 		t.Errorf("%+v", stat)
 	}
 	if reply := must[[]byte](t)(a.Extended(wire.ExtLimits, nil).Wait()); len(reply) != 32 {

@@ -103,14 +103,10 @@ func (s *StatVFS) AvailableSpace() uint64 { return s.Frsize * s.Bavail }
 // StatVFS describes the file system that holds name. It needs statvfs@openssh.com; without it the
 // error matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) StatVFS(name string) (*StatVFS, error) {
-	stat, err := run(c.ctx, c.statVFS(name))
-	if err != nil {
-		return nil, err
-	}
-	return &stat, nil
+	return run(c.ctx, c.statVFS(name))
 }
 
-func (s *session) statVFS(name string) operation[StatVFS] {
+func (s *session) statVFS(name string) operation[*StatVFS] {
 	message := wire.ExtendedPath{Name: wire.ExtStatVFS, Path: name}
 	return ask(s, "statvfs", name, wire.TypeExtendedReply, message,
 		statVFSReply).needs(wire.ExtStatVFS)
@@ -119,27 +115,23 @@ func (s *session) statVFS(name string) operation[StatVFS] {
 // StatVFS describes the file system that holds the open file. It needs fstatvfs@openssh.com;
 // without it the error matches [errors.ErrUnsupported]. It takes one round trip.
 func (f *File) StatVFS() (*StatVFS, error) {
-	stat, err := run(f.ctx, f.statVFS())
-	if err != nil {
-		return nil, err
-	}
-	return &stat, nil
+	return run(f.ctx, f.statVFS())
 }
 
-func (f *File) statVFS() operation[StatVFS] {
-	return onHandle(f, "statvfs", func(open *openFile) operation[StatVFS] {
+func (f *File) statVFS() operation[*StatVFS] {
+	return onHandle(f, "statvfs", func(open *openFile) operation[*StatVFS] {
 		message := wire.ExtendedHandle{Name: wire.ExtFstatVFS, Handle: open.handle}
 		return ask(open.client, "statvfs", f.Name(), wire.TypeExtendedReply, message,
 			statVFSReply).needs(wire.ExtFstatVFS)
 	})
 }
 
-func statVFSReply(call *conn.Call) (StatVFS, error) {
+func statVFSReply(call *conn.Call) (*StatVFS, error) {
 	var r wire.StatVFSReply
 	if err := r.Parse(call.Body); err != nil {
-		return StatVFS{}, parse(err)
+		return nil, parse(err)
 	}
-	return StatVFS{
+	return &StatVFS{
 		Bsize: r.BlockSize, Frsize: r.FragmentSize,
 		Blocks: r.Blocks, Bfree: r.BlocksFree, Bavail: r.BlocksAvailable,
 		Files: r.Files, Ffree: r.FilesFree, Favail: r.FilesAvailable,
