@@ -45,12 +45,12 @@ const (
 	// than twice as many.
 	listedAtOnce = 1024
 
-	// listedFirst is how many the first request lists. The host may work on all requests at the same
-	// time; the first answer then comes when it has done as much of the others.
+	// listedFirst is how many the first request lists. The host may work on all requests at the
+	// same time; the first answer then comes when it has done as much of the others.
 	listedFirst = 128
 
-	// listsAhead is how many requests are in flight, so that round trips cost little. Our server has
-	// buffers for nine, which copies and the refinement of a delta need too.
+	// listsAhead is how many requests are in flight, so that round trips cost little. Our server
+	// has buffers for nine, which copies and the refinement of a delta need too.
 	listsAhead = 5
 
 	// alignedWithin is by how many chunks one request's part of the file overlaps the next one's.

@@ -430,7 +430,8 @@ func openUnfollowed(in *os.Root, name string) (*os.Root, error) {
 	return dir, nil
 }
 
-// evict closes the directories least recently used if there are too many. The caller holds the lock.
+// evict closes the directories least recently used if there are too many. The caller holds the
+// lock.
 func (r *roots) evict() {
 	for len(r.open) >= mostRoots {
 		var oldest *directory

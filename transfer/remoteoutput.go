@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/internal/private/pools"
 )
 
-// remoteOutput is a file on a host being written: created under a temporary name or opened in place,
-// filled, sealed, and given its name.
+// remoteOutput is a file on a host being written: created under a temporary name or opened in
+// place, filled, sealed, and given its name.
 type remoteOutput struct {
 	location
 	end     *remoteTarget

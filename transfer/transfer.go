@@ -82,8 +82,8 @@ type Options struct {
 	// Verify compares what the host stores with what was sent, before the copy gets its name: by
 	// the host's hash if it offers one (check-file), otherwise by reading everything back. The
 	// local file is hashed while it is copied, and not read again. If they differ the copy fails
-	// with ErrVerify and the old target stays. On hosts known to count how often a file is read (IBM
-	// Sterling's) nothing is read back, and without their hash the error matches
+	// with ErrVerify and the old target stays. On hosts known to count how often a file is read
+	// (IBM Sterling's) nothing is read back, and without their hash the error matches
 	// [errors.ErrUnsupported]. In a tree, files that Resume would skip are compared too if the host
 	// can hash.
 	Verify bool

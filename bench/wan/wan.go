@@ -108,8 +108,8 @@ func (l *Link) start(config Config, from, to int) {
 	l.relays.Go(func() { relay(l.devices[from], l.devices[to], s, &l.carried) })
 }
 
-// Carried returns how many bytes the link has carried so far in both directions, with the headers of
-// IP and TCP.
+// Carried returns how many bytes the link has carried so far in both directions, with the headers
+// of IP and TCP.
 func (l *Link) Carried() int64 { return l.carried.Load() }
 
 // Close takes the link down and kills the commands started on its sides.

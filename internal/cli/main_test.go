@@ -39,8 +39,8 @@ type tests struct{ *testing.M }
 func (t tests) Run() int {
 	// They wait far more than they compute: for logins, cut connections, and time that must pass.
 	flag.Set("test.parallel", "8")
-	// What is ignored here, as under nohup or in the background of a script, would be ignored by all
-	// that the tests start.
+	// What is ignored here, as under nohup or in the background of a script, would be ignored by
+	// all that the tests start.
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)

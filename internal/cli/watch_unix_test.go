@@ -165,9 +165,9 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A thousand random changes (or two hundred) while every hundredth loses the connection: in the end both sides are equal, and
-// after the last change at most 5 s go into waiting to try again. The time of the work itself, on a
-// busy machine, does not count.
+// A thousand random changes (or two hundred) while every hundredth loses the connection: in the end
+// both sides are equal, and after the last change at most 5 s go into waiting to try again. The
+// time of the work itself, on a busy machine, does not count.
 func TestWatchOverABadLink(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})

@@ -95,8 +95,8 @@ func (s *stall) hears(now time.Time) {
 }
 
 // Heard returns when the peer last gave a sign of life, late by an eighth of the stall timeout at
-// most. While nothing is in flight nobody looks, and the time may be too early; the start of the next
-// call counts as a sign of life.
+// most. While nothing is in flight nobody looks, and the time may be too early; the start of the
+// next call counts as a sign of life.
 func (c *Conn) Heard() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -216,8 +216,8 @@ func (f *FS) lookOnPath(ctx context.Context, n *node, ask func(path string) erro
 	return f.onPathOrDrop(ctx, n, ask, func() {})
 }
 
-// onPathOrDrop is onPath. If drop is not nil it is lookOnPath, and calls drop between two successful
-// calls of ask.
+// onPathOrDrop is onPath. If drop is not nil it is lookOnPath, and calls drop between two
+// successful calls of ask.
 func (f *FS) onPathOrDrop(ctx context.Context, n *node, ask func(path string) error,
 	drop func()) error {
 	const most = 10 // tries, while somebody keeps renaming

@@ -92,8 +92,8 @@ func (t *tree) given(n *node, dir bool) {
 	}
 }
 
-// enqueue puts a node at the end of the queue. If the kernel was asked to forget it, it did not. The
-// caller holds the lock.
+// enqueue puts a node at the end of the queue. If the kernel was asked to forget it, it did not.
+// The caller holds the lock.
 func (t *tree) enqueue(n *node) {
 	if n.leaving {
 		n.leaving = false
@@ -127,8 +127,8 @@ func (t *tree) tooMany() int {
 	return min(len(t.byID)-t.leaving-t.most, len(t.queue)-t.most/2)
 }
 
-// oldest returns nodes for the kernel to forget, of those that it has known for longest. Those in use
-// are not among them.
+// oldest returns nodes for the kernel to forget, of those that it has known for longest. Those in
+// use are not among them.
 func (t *tree) oldest() (nodes []uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

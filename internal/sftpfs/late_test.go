@@ -110,8 +110,8 @@ func TestLateLookup(t *testing.T) {
 	}
 }
 
-// A lookup that learns from the host that a name is gone, before the answer that says where the host
-// has moved it, does not take the name from what was moved.
+// A lookup that learns from the host that a name is gone, before the answer that says where the
+// host has moved it, does not take the name from what was moved.
 func TestLookupDuringRename(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mountScripted(t, 0, sftptest.Script{})
@@ -159,7 +159,8 @@ func TestLateList(t *testing.T) {
 	})
 }
 
-// The rest of a list does not tell the kernel that what was removed since it was made is still there.
+// The rest of a list does not tell the kernel that what was removed since it was made is still
+// there.
 func TestRestOfList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mountScripted(t, time.Minute, sftptest.Script{})
@@ -188,8 +189,8 @@ func TestRestOfList(t *testing.T) {
 	})
 }
 
-// What is known of a file from before it was changed here is not taken for what the host says of its
-// new name.
+// What is known of a file from before it was changed here is not taken for what the host says of
+// its new name.
 func TestRenamedAfterWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mountScripted(t, time.Minute, sftptest.Script{})

@@ -16,8 +16,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A call that uses an open file succeeds although the host has just given the file, or the directory
-// that it is in, another name, and the answer that says so is still on its way.
+// A call that uses an open file succeeds although the host has just given the file, or the
+// directory that it is in, another name, and the answer that says so is still on its way.
 func TestCallDuringRename(t *testing.T) {
 	rename := func(name, to string) func(o *opened) fuse.Status {
 		return func(o *opened) fuse.Status {
@@ -71,8 +71,8 @@ func TestCallDuringRename(t *testing.T) {
 	}
 }
 
-// What a call learns by a path is about the file that it was asked for, although the host had already
-// given the file another name, and its path to another file.
+// What a call learns by a path is about the file that it was asked for, although the host had
+// already given the file another name, and its path to another file.
 func TestPathOfAnotherFile(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -18,7 +18,8 @@ func Unavailable(tb testing.TB, reason any) {
 	tb.Skip("not on this machine:", reason)
 }
 
-// Program returns the path of a program. Without the program the test cannot run: see [Unavailable].
+// Program returns the path of a program. Without the program the test cannot run: see
+// [Unavailable].
 func Program(tb testing.TB, name string) string {
 	tb.Helper()
 	path, err := exec.LookPath(name)

@@ -54,8 +54,8 @@ type Accounts struct {
 	Revoked     *RevocationList // nil: no keys are revoked
 }
 
-// NewDirectory returns a directory. It fails if a user has no name or no FS, is listed twice, or has
-// a policy that names unknown operations.
+// NewDirectory returns a directory. It fails if a user has no name or no FS, is listed twice, or
+// has a policy that names unknown operations.
 func NewDirectory(accounts Accounts) (*Directory, error) {
 	d := &Directory{}
 	return d, d.Set(accounts)

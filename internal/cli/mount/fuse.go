@@ -92,8 +92,8 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	return err
 }
 
-// newServer mounts. If fusermount fails, the error is what it says: it prints that to os.Stderr, and
-// go-fuse knows its exit status only.
+// newServer mounts. If fusermount fails, the error is what it says: it prints that to os.Stderr,
+// and go-fuse knows its exit status only.
 func newServer(fs fuse.RawFileSystem, at string, options *fuse.MountOptions) (*fuse.Server, error) {
 	r, w, err := os.Pipe()
 	if err != nil {

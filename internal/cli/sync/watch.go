@@ -376,9 +376,9 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 				say(fmt.Sprintf("comparing everything again in %v", pause))
 				break
 			}
-			// Nothing can be done without the host. The next round has to cover what this one did, and
-			// what has changed since. Everything else was equal before; but a host that crashed may
-			// have lost some of it.
+			// Nothing can be done without the host. The next round has to cover what this one did,
+			// and what has changed since. Everything else was equal before; but a host that crashed
+			// may have lost some of it.
 			w.again(within, pause)
 			w.resume = time.Now().Add(pause)
 			w.check = time.Now().Add(checkLost)

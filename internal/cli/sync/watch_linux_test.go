@@ -109,8 +109,8 @@ func TestWatchMoveIntoNew(t *testing.T) {
 	}
 }
 
-// A directory that may not be read, which may be excluded, does not end the watch of the others, and
-// is watched once it may be read.
+// A directory that may not be read, which may be excluded, does not end the watch of the others,
+// and is watched once it may be read.
 func TestWatchUnreadable(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may read everything")

@@ -81,8 +81,8 @@ type Host interface {
 	OpenRead(ctx context.Context, path string) (f *usftp.File, trip time.Duration, err error)
 	// Stat returns what a path refers to, following symbolic links.
 	Stat(ctx context.Context, path string) (fs.FileInfo, error)
-	// Look reports in one round trip what a path refers to and whether the path itself is a symbolic
-	// link, and how long that took.
+	// Look reports in one round trip what a path refers to and whether the path itself is a
+	// symbolic link, and how long that took.
 	Look(ctx context.Context, path string) (info fs.FileInfo, link bool, trip time.Duration,
 		err error)
 }

@@ -178,8 +178,8 @@ func cases(ours, theirs lists, logins []string, large int) (all []peerCase) {
 	return append(all, peerCase{fmt.Sprintf("rekey/%d MiB", large), logins[0], large})
 }
 
-// share returns the cases that run with a peer: all if USFTP_SOAK is set, otherwise the long session
-// and one in eight of the others, which differ from peer to peer.
+// share returns the cases that run with a peer: all if USFTP_SOAK is set, otherwise the long
+// session and one in eight of the others, which differ from peer to peer.
 func share(all []peerCase, peer int) (run []peerCase) {
 	for i, c := range all {
 		if i == len(all)-1 || soak.Share(i+peer, 8) {
