@@ -30,12 +30,12 @@ func TestHelperOnTheHost(t *testing.T) {
 		started bool // usftp is run on the host
 		helps   bool
 	}{
-		"on the PATH": {config: []string{"SetEnv PATH=%s:" + os.Getenv("PATH")},
+		"on the PATH": {config: []string{"SetEnv SHLVL=1 PATH=%s:" + os.Getenv("PATH")},
 			started: true, helps: true},
-		"not on the PATH": {config: []string{"SetEnv PATH=/usr/bin:/bin"}},
-		"forbidden": {config: []string{"SetEnv PATH=%s:" + os.Getenv("PATH")},
+		"not on the PATH": {config: []string{"SetEnv SHLVL=1 PATH=/usr/bin:/bin"}},
+		"forbidden": {config: []string{"SetEnv SHLVL=1 PATH=%s:" + os.Getenv("PATH")},
 			flags: []string{"--no-helper"}},
-		"not wanted": {config: []string{"SetEnv PATH=%s:" + os.Getenv("PATH")},
+		"not wanted": {config: []string{"SetEnv SHLVL=1 PATH=%s:" + os.Getenv("PATH")},
 			flags: []string{"--whole-file"}},
 		"only sftp": {config: []string{"ForceCommand internal-sftp",
 			"Subsystem sftp internal-sftp"}},
