@@ -15,6 +15,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -76,8 +77,7 @@ const (
 )
 
 // errNoDelta reports that the copy must be made without a delta.
-var errNoDelta = errors.New(
-	"the file assembled from the old one and the changes differs from the source")
+var errNoDelta = errors.New("it cannot be assembled from the old file and the changes")
 
 // errNotWorth ends the search for common parts.
 var errNotWorth = errors.New("the old and the new file have too little in common")
@@ -305,10 +305,11 @@ func (c *coverage) add(off, length int64) {
 }
 
 // failed returns the error to fail with after a delta: errNoDelta, which has the file copied whole,
-// unless the copy was interrupted.
+// unless the copy was interrupted, or there is no room for the file.
 func (d *delta) failed(err error) error {
 	c := d.copy
-	if err == nil || c.interrupted() || errors.Is(err, errNoDelta) {
+	if err == nil || c.interrupted() || errors.Is(err, errNoDelta) ||
+		errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errNoDelta, err)
@@ -416,6 +417,8 @@ func (d *delta) verify() error {
 			return context.Cause(c.ctx)
 		case pool.Lost(d.main):
 			return cmp.Or(d.main.Wait(), error(net.ErrClosed))
+		case pool.Lost(d.side.client):
+			return d.failed(cmp.Or(d.side.client.Wait(), error(net.ErrClosed)))
 		}
 		return d.failed(ErrVerify)
 	}

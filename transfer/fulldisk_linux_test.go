@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 )
@@ -68,4 +70,49 @@ func fullFileSystem(t *testing.T, dir string) {
 			}
 		})
 	}
+}
+
+// TestFullDuringDelta: a delta that finds no room fails, since the whole file would find none
+// either. The old file is left, and nothing else.
+func TestFullDuringDelta(t *testing.T) {
+	testenv.Mounted(t, "size=3m", func(t *testing.T, full string) {
+		old := random(2 << 20)
+		fresh := append([]byte("something new"), old...)
+		for _, direction := range []way{upload, download} {
+			t.Run(direction.String(), func(t *testing.T) {
+				near := t.TempDir()
+				far, target := full, "/old"
+				if direction == download {
+					far, target = near, filepath.Join(full, "old")
+				}
+				source := map[way]string{upload: filepath.Join(near, "new"), download: "/new"}[direction]
+				for name, data := range map[string][]byte{filepath.Join(near, "new"): fresh,
+					filepath.Join(full, "old"): old} {
+					if err := os.WriteFile(name, data, 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				files, err := osfs.New(far)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { files.Close() })
+				host, _ := deltaHostOf(t, files, nil)
+				j := copyJob{Host: host, Direction: direction, Source: source, Target: target}
+				always(&j)
+				j.Options.Events = func(e transfer.Event) {
+					if strings.Contains(e.Message, "all of it is copied") {
+						t.Error(e.Message)
+					}
+				}
+				if _, err := j.Run(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+					t.Errorf("the error is %v", err)
+				}
+				if got, err := os.ReadFile(filepath.Join(full, "old")); !bytes.Equal(got, old) {
+					t.Errorf("the old file has %d other bytes: %v", len(got), err)
+				}
+				nothingIn(t, "litter", full, "old")
+			})
+		}
+	})
 }
