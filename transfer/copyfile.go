@@ -83,7 +83,7 @@ func (c *fileCopy) copy() error {
 			c.reset()
 			continue
 		}
-		if errors.Is(err, errNoDelta) && !errors.Is(err, syscall.ENOSPC) && !c.flags.whole {
+		if errors.Is(err, errNoDelta) && !noRoom(err) && !c.flags.whole {
 			c.note(err.Error() + ": all of it is copied")
 			c.flags.whole, c.tries.delta = true, false
 			c.reset()

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -308,8 +307,7 @@ func (c *coverage) add(off, length int64) {
 // unless the copy was interrupted, or there is no room for the file.
 func (d *delta) failed(err error) error {
 	c := d.copy
-	if err == nil || c.interrupted() || errors.Is(err, errNoDelta) ||
-		errors.Is(err, syscall.ENOSPC) {
+	if err == nil || c.interrupted() || errors.Is(err, errNoDelta) || noRoom(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errNoDelta, err)

@@ -258,6 +258,13 @@ func kindOf(mode fs.FileMode) string {
 	return "not a file, directory or link"
 }
 
+// noRoom reports whether the target's file system, its owner's quota or a limit of this process
+// left no room for the file.
+func noRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		errors.Is(err, syscall.EFBIG)
+}
+
 // noSpace reports that the host's file system is full, for which the protocol has only FAILURE.
 type noSpace struct {
 	host   string
