@@ -36,6 +36,8 @@ type Row struct {
 	Files int
 	// Old, where it is not None, makes $DST an older version of $SRC before each run.
 	Old Old
+	// InSeconds says that the job is not to move Bytes, so that a rate would mean nothing.
+	InSeconds bool
 	// Cipher is the only one that the server offers; empty leaves each contestant its default one.
 	Cipher string
 	// Link is the long link that the row runs over; nil is the loopback.

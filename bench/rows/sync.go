@@ -41,7 +41,8 @@ func syncRows() []Row {
 		all = append(all, Row{
 			Name: "delta-" + change.name, Title: "put of 1 GiB with " + change.title +
 				", over 100 Mbit/s and 50 ms",
-			Upload: true, Bytes: gibibyte, Old: change.old, Cipher: fastCipher, Ours: delta.Name,
+			Upload: true, Bytes: gibibyte, Old: change.old, InSeconds: true, Cipher: fastCipher,
+			Ours:        delta.Name,
 			Link:        &Link{RTT: 50 * time.Millisecond, Rate: 100e6},
 			Apart:       map[string]Apart{delta.Name: {AtUsftp: true}},
 			Contestants: []Contestant{rsync(true), delta},

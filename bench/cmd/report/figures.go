@@ -35,7 +35,7 @@ func (m measuredRow) scale(figure rows.Figure) scale {
 		return scale{func(r result.Run) float64 {
 			return float64(r.Bytes/m.row.Bytes) / r.Seconds
 		}, false, number("%.0f files/s"), ""}
-	case m.row.Bytes < briefFile:
+	case m.row.InSeconds || m.row.Bytes < briefFile:
 		return scale{seconds, true, number("%.2f s"), ""}
 	}
 	return scale{rate, false, number("%.0f MB/s"), ""}

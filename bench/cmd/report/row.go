@@ -121,10 +121,12 @@ func (m measuredRow) table(all []figures) string {
 	if m.row.Files > 0 {
 		return m.treeTable(all)
 	}
-	switch m.row.Kind {
-	case rows.FirstByte, rows.Login:
+	switch {
+	case m.row.Kind == rows.FirstByte, m.row.Kind == rows.Login:
 		text.WriteString("| | round trips |\n|---|---:|\n")
-	case rows.Memory:
+	case m.row.InSeconds:
+		text.WriteString("| | seconds | cpu-s | server | peak MiB |\n|---|---:|---:|---:|---:|\n")
+	case m.row.Kind == rows.Memory:
 		text.WriteString("| | peak MiB | MB/s | cpu-s/GiB |\n|---|---:|---:|---:|\n")
 	default:
 		text.WriteString("| | MB/s | seconds | cpu-s/GiB | server | peak MiB |\n|---|---:|---:|---:|---:|---:|\n")
@@ -135,10 +137,13 @@ func (m measuredRow) table(all []figures) string {
 			continue
 		}
 		perGiB := float64(1<<30) / float64(f.bytes)
-		switch m.row.Kind {
-		case rows.FirstByte, rows.Login:
+		switch {
+		case m.row.Kind == rows.FirstByte, m.row.Kind == rows.Login:
 			fmt.Fprintf(&text, "| %s | %.0f |\n", cell(f.name), f.median(roundTrips))
-		case rows.Memory:
+		case m.row.InSeconds:
+			fmt.Fprintf(&text, "| %s | %.3f | %.2f | %s | %.1f |\n", cell(f.name), f.median(seconds),
+				f.median(processor), f.serverCell(1), f.median(peak)/1024)
+		case m.row.Kind == rows.Memory:
 			fmt.Fprintf(&text, "| %s | %.1f | %.0f | %.2f |\n", cell(f.name), f.median(peak)/1024,
 				f.median(rate), f.median(processor)*perGiB)
 		default:
