@@ -97,6 +97,22 @@ func mountLine(t *testing.T, at string) string {
 	return ""
 }
 
+// unmount runs a command that unmounts, again while the mount is busy: a program that another test
+// starts has the open files of this process until it runs, and df looks at all mounts.
+func unmount(t *testing.T, command func() outcome) error {
+	t.Helper()
+	var o outcome
+	eventually(t, "the end of the mount", func() bool {
+		o = command()
+		return !strings.Contains(o.stderr, "programs are using it") &&
+			!strings.Contains(o.stderr, "busy")
+	})
+	if o.code != 0 {
+		return fmt.Errorf("%+v", o)
+	}
+	return nil
+}
+
 // eventually waits for a condition that something else brings about.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
@@ -576,23 +592,12 @@ func TestMountAndUnmount(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, at string, pid *os.Process) error{
 		"umount": func(t *testing.T, at string, _ *os.Process) error {
-			if o := run(t, "/", "umount", at); o.code != 0 {
-				return fmt.Errorf("%+v", o)
-			}
-			return nil
+			return unmount(t, func() outcome { return run(t, "/", "umount", at) })
 		},
 		"fusermount3": func(t *testing.T, at string, _ *os.Process) error {
-			var out []byte
-			var err error
-			// busy for a moment while another program looks at all mounts, as df does
-			eventually(t, "the end of the mount", func() bool {
-				out, err = exec.Command("fusermount3", "-u", at).CombinedOutput()
-				return err == nil || !bytes.Contains(out, []byte("busy"))
+			return unmount(t, func() outcome {
+				return finish(t, exec.Command("fusermount3", "-u", at))
 			})
-			if err != nil {
-				return fmt.Errorf("%w: %s", err, out)
-			}
-			return nil
 		},
 		"signal": func(t *testing.T, at string, p *os.Process) error {
 			return p.Signal(syscall.SIGTERM)
@@ -607,10 +612,7 @@ func TestMountAndUnmount(t *testing.T) {
 			cmd.Stderr = &said
 			must(t, cmd.Start())
 			eventually(t, "the mount", func() bool { return isMounted(t, at) })
-			// Not by this process: others that it starts have its open files for a moment, and the
-			// mount is busy then.
-			must(t, exec.Command("sh", "-c", `printf x >"$1"`, "sh",
-				filepath.Join(at, "file")).Run())
+			writeFile(t, filepath.Join(at, "file"), []byte("x"))
 			must(t, end(t, at, cmd.Process))
 			if err := cmd.Wait(); err != nil && name != "signal" {
 				t.Errorf("%v: %s", err, said.String())

@@ -187,10 +187,7 @@ func TestMountStalled(t *testing.T) {
 	link.Stall()
 	open.Close()
 	if err := within(t, limit, "umount", func() error {
-		if o := run(t, "/", "umount", m.at); o.code != 0 {
-			return fmt.Errorf("%+v", o)
-		}
-		return nil
+		return unmount(t, func() outcome { return run(t, "/", "umount", m.at) })
 	}); err != nil {
 		t.Error(err)
 	}
