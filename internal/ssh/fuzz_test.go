@@ -125,7 +125,7 @@ func FuzzKexInit(f *testing.F) {
 			t.Fatal(err)
 		}
 		ours := Supported().kexInit(false, true)
-		if n, err := negotiate(&k, ours, false); err == nil {
+		if n, err := chooseAlgorithms(&k, ours, false); err == nil {
 			if kexNamed(n.KeyExchange) == nil || cipherNamed(n.Ciphers[0]) == nil ||
 				cipherNamed(n.Ciphers[1]) == nil {
 				t.Fatalf("agreed on what there is not: %+v", n)

@@ -128,9 +128,9 @@ type Negotiated struct {
 	Ciphers, MACs [2]string
 }
 
-// negotiate applies RFC 4253, section 7.1: the first of the client's algorithms that the server has
-// too.
-func negotiate(client, server *kexInit, isClient bool) (Negotiated, error) {
+// chooseAlgorithms applies RFC 4253, section 7.1: the first of the client's algorithms that the
+// server has too.
+func chooseAlgorithms(client, server *kexInit, isClient bool) (Negotiated, error) {
 	var n Negotiated
 	var failed error
 	// Extension names are not algorithms, whatever the peer sends.

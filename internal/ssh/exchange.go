@@ -1,0 +1,251 @@
+package ssh
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// firstExchange reads the peer's KEXINIT and exchanges keys.
+func (t *transport) firstExchange() error {
+	var p []byte
+	var err error
+	if t.listen != nil {
+		p, err = t.listen()
+	}
+	if err == nil && p == nil {
+		t.rekey()
+		p, err = t.firstKexInit()
+	}
+	if err != nil {
+		return err
+	}
+	return t.exchange(p)
+}
+
+func (t *transport) firstKexInit() ([]byte, error) {
+	for {
+		p, err := t.in.read()
+		if err != nil {
+			return nil, err
+		}
+		if p[0] == msgKexInit {
+			return p, nil
+		}
+		skip, err := t.skip(p)
+		if err != nil {
+			return nil, err
+		}
+		if !skip {
+			return nil, unexpected(p, msgKexInit)
+		}
+		if t.in.packets > 16 {
+			return nil, &ProtocolError{"too much came before KEXINIT"}
+		}
+	}
+}
+
+// exchange runs one key exchange, from the peer's KEXINIT to its NEWKEYS.
+func (t *transport) exchange(payload []byte) error {
+	// From here to NEWKEYS the peer sends nothing else, and packets are under two keys.
+	batch := t.in.batch
+	t.in.batch = false
+	defer func() { t.in.batch = batch }()
+	n, h, err := t.negotiate(slices.Clone(payload))
+	if err != nil {
+		return err
+	}
+	result, err := t.agree(n, h)
+	if err != nil {
+		return err
+	}
+	return t.changeKeys(n, result)
+}
+
+// negotiate sends our KEXINIT unless that was done, and chooses algorithms. Of both KEXINITs only
+// the hash is kept: a peer may make us wait, and its KEXINIT may be long.
+func (t *transport) negotiate(theirInit []byte) (n Negotiated, h exchangeHash, err error) {
+	theirs, ours := new(kexInit), new(kexInit)
+	if err := theirs.parse(theirInit); err != nil {
+		return n, h, err
+	}
+	if t.exchanges == 0 {
+		flag := strictClient
+		if t.client {
+			flag = strictServer
+		}
+		t.strict = slices.Contains(theirs.kex, flag)
+		t.wantsExtInfo = slices.Contains(theirs.kex, extInfoClient)
+		if t.strict && t.in.packets != 1 {
+			return n, h, &ProtocolError{"KEXINIT was not the first message"}
+		}
+	} else if t.login && t.exchanges >= loginExchanges {
+		return n, h, &ProtocolError{"too many key exchanges before the login"}
+	}
+	o := t.out
+	o.mu.Lock()
+	o.finish()
+	o.startKex()
+	err = o.flushLocked()
+	ourInit := o.sent
+	o.mu.Unlock()
+	if err != nil {
+		return n, h, err
+	}
+	if err := ours.parse(ourInit); err != nil {
+		return n, h, err
+	}
+	clientInit, serverInit := ours, theirs
+	heads := [][]byte{t.ours, t.theirs, ourInit, theirInit}
+	if !t.client {
+		clientInit, serverInit = theirs, ours
+		heads = [][]byte{t.theirs, t.ours, theirInit, ourInit}
+	}
+	if n, err = chooseAlgorithms(clientInit, serverInit, t.client); err != nil {
+		return n, h, err
+	}
+	spec := kexNamed(n.KeyExchange)
+	if spec == nil {
+		return n, h, fmt.Errorf("ssh: the key exchange %s is not implemented", n.KeyExchange)
+	}
+	h = exchangeHash{spec.hash.New()}
+	for _, part := range heads {
+		h.add(part)
+	}
+	if guessedWrong(ours, theirs) {
+		_, err = t.in.read()
+	}
+	return n, h, err
+}
+
+// agree agrees on a secret, and checks or proves who the server is.
+func (t *transport) agree(n Negotiated, h exchangeHash) (*kexResult, error) {
+	method := kexNamed(n.KeyExchange).method()
+	if t.client {
+		began := time.Now()
+		reply, result, err := method.client(t)
+		if err != nil {
+			return nil, err
+		}
+		t.sawTrip(time.Since(began))
+		h.finish(reply.hostKey, result)
+		return result, t.checkHostKey(reply, result, n.HostKey)
+	}
+	return method.server(t, func(result *kexResult) (*kexReply, error) {
+		signer := hostSigner(t.hostKeys, n.HostKey)
+		if signer == nil {
+			return nil, fmt.Errorf("ssh: no host key for %s", n.HostKey)
+		}
+		reply := &kexReply{hostKey: signer.PublicKey().Marshal()}
+		h.finish(reply.hostKey, result)
+		s, err := sign(signer, result.hash, n.HostKey)
+		if err != nil {
+			return nil, err
+		}
+		reply.signature = appendSignature(nil, s)[lengthSize:]
+		return reply, nil
+	})
+}
+
+// changeKeys derives the new keys, and exchanges NEWKEYS: RFC 4253, sections 7.2 and 7.3.
+func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
+	first := t.exchanges == 0
+	if first {
+		t.session = result.hash
+	}
+	send, receive := clientToServer, serverToClient
+	if !t.client {
+		send, receive = receive, send
+	}
+	hash := kexNamed(n.KeyExchange).hash
+	ways := func(way int) (*cipherSpec, keys) {
+		c := cipherNamed(n.Ciphers[way])
+		return c, result.keys(hash, t.session, c, macNamed(n.MACs[way]), way)
+	}
+	c, k := ways(send)
+	sealer, err := c.newSealer(k)
+	if err != nil {
+		return err
+	}
+	c, k = ways(receive)
+	opener, err := c.newOpener(k)
+	if err != nil {
+		return err
+	}
+	o := t.out
+	o.mu.Lock()
+	t.negotiated = n
+	o.mu.Unlock()
+	var follow [][]byte
+	switch {
+	case first && !t.client && t.wantsExtInfo:
+		follow = append(follow, appendExtInfo(nil, userKeyAlgos))
+	case first && t.client && t.follow != nil:
+		if follow, err = t.follow(); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	if err := o.newKeys(sealer, t.strict, follow); err != nil {
+		return err
+	}
+	p, err := t.kexMessage(msgNewKeys)
+	if err != nil {
+		return err
+	}
+	if len(p) != 1 {
+		return &ProtocolError{"NEWKEYS with something behind it"}
+	}
+	if !t.client {
+		t.sawTrip(time.Since(began)) // includes the client's checks, and maybe a person
+	}
+	t.in.setOpener(opener)
+	if t.strict {
+		t.in.seq = 0
+	}
+	o.mu.Lock()
+	o.sent = nil
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+	}
+	t.exchanges++
+	o.mu.Unlock()
+	return nil
+}
+
+// kexMessage reads the next message of an exchange. With strict key exchange nothing else may come
+// during the first one: that prevents Terrapin (CVE-2023-48795).
+func (t *transport) kexMessage(want byte) ([]byte, error) {
+	for {
+		p, err := t.in.read()
+		if err != nil {
+			return nil, err
+		}
+		if p[0] == want {
+			return p, nil
+		}
+		if !(t.strict && t.exchanges == 0) {
+			if skip, err := t.skip(p); err != nil {
+				return nil, err
+			} else if skip {
+				if t.ignored++; t.login && t.ignored > loginPackets {
+					return nil, &ProtocolError{"too much came during a key exchange"}
+				}
+				continue
+			}
+			// RFC 4253, section 7.1, forbids this, but asyncssh sent data between its KEXINIT and
+			// its NEWKEYS until 2023, and OpenSSH accepts it.
+			if t.late != nil && p[0] >= msgGlobalRequest && p[0] <= msgChannelFailure {
+				if err := t.late(p); err != nil {
+					return nil, err
+				}
+				continue
+			}
+		} else if p[0] == msgDisconnect {
+			_, err := t.skip(p)
+			return nil, err
+		}
+		return nil, unexpected(p, want)
+	}
+}
