@@ -57,10 +57,10 @@ type tries struct {
 	poured   *facts   // the source as it was when the Writer was given data
 	delta    bool     // some of it came from the old file, so it must be verified
 	progress [2]pools.Progress
-	doubt    *doubt  // about a source on a host
-	again    reread  // for verifying and checking
-	passed   *passed // everything that was read, nil unless needed
-	sync     bool    // the last attempt lost its connection while verifying
+	racy     *racySource // about a source on a host
+	again    reread      // for verifying and checking
+	prefix   *prefixHash // everything that was read, nil unless needed
+	sync     bool        // the last attempt lost its connection while verifying
 }
 
 // newFileCopy returns a copy of source to target. e is nil for a single file.
@@ -94,9 +94,9 @@ func (c *fileCopy) copy() error {
 			c.reset()
 			continue
 		}
-		if errors.Is(err, errTouched) && c.to != nil && c.tries.passed == nil {
+		if errors.Is(err, errTouched) && c.to != nil && c.tries.prefix == nil {
 			// its contents may be unchanged: the next attempt will find out
-			c.tries.passed = new(passed)
+			c.tries.prefix = new(prefixHash)
 			c.reset()
 			continue
 		}
@@ -149,7 +149,7 @@ func (c *fileCopy) copyOnce() error {
 		return err
 	}
 	c.tellStarted()
-	if done, err := out.settle(c); done || err != nil {
+	if done, err := out.finishCommit(c); done || err != nil {
 		return err
 	}
 	if !c.isSmall() {
@@ -263,8 +263,8 @@ func (c *fileCopy) startAt(offset int64) {
 	c.result.Resumed = offset
 	if offset == 0 {
 		c.tries.again = reread{}
-		if p := c.tries.passed; p.remembers() {
-			*p = passed{}
+		if p := c.tries.prefix; p.remembers() {
+			*p = prefixHash{}
 			p.remember()
 		}
 	}

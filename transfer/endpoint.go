@@ -173,9 +173,9 @@ type output interface {
 	at() *location
 	atomic() bool // it is written under a temporary name
 
-	// settle completes a commit that a lost connection cut off, and reports whether that finished
-	// the copy.
-	settle(c *fileCopy) (done bool, err error)
+	// finishCommit completes a commit that a lost connection cut off, and reports whether that
+	// finished the copy.
+	finishCommit(c *fileCopy) (done bool, err error)
 
 	// rereads returns how to read the copy back, nil if that is impossible. holds reports whether
 	// the host's file matches the hash of the source; told is false if that is unknown.

@@ -166,7 +166,7 @@ func (r *fileReport) tellKept() {
 func (r *fileReport) watch(position func() int64) (stop func()) {
 	c := r.c
 	stops := []func(){c.journal.markProgress(c, position), r.report(position),
-		c.tries.doubt.watch(&c.ends, position)}
+		c.tries.racy.watch(&c.ends, position)}
 	for i, s := range c.ends.all() {
 		stops = append(stops, pools.OfConn(s.conn).Follow(&c.tries.progress[i], position))
 	}

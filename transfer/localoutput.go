@@ -148,7 +148,7 @@ func (o *localOutput) same(_ *fileCopy, in input) error {
 	return nil
 }
 
-func (o *localOutput) settle(*fileCopy) (done bool, err error) { return false, nil }
+func (o *localOutput) finishCommit(*fileCopy) (done bool, err error) { return false, nil }
 
 // create creates the temporary file, or opens the target if it is to be written in place.
 func (o *localOutput) create(c *fileCopy, in input) error {

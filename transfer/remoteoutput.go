@@ -228,7 +228,7 @@ func (o *remoteOutput) restore(c *fileCopy, aside string) {
 // resume opens what an earlier run left, and proves it by the host's hash or by reading back its
 // end.
 func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
-	if m.SourceDoubt > 0 && m != c.journal.left {
+	if m.RacyBytes > 0 && m != c.journal.left {
 		return 0, errors.New("the source was being written to when it was begun")
 	}
 	f, err := o.session.client.OpenFile(m.Temporary, os.O_RDWR, 0)
@@ -677,12 +677,12 @@ func (p *placing) removeAside(c *fileCopy, o *remoteOutput, client *usftp.Client
 	return nil
 }
 
-// settle finds out how far a commit came whose connection was lost, and completes it. It returns
-// false if the copy must be done again.
+// finishCommit finds out how far a commit came whose connection was lost, and completes it. It
+// returns false if the copy must be done again.
 //
 // If the temporary name is gone, the rename was done, since nobody else knows that name; the target
 // must then have the right size.
-func (o *remoteOutput) settle(c *fileCopy) (done bool, err error) {
+func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
 	t, client := &c.tries, o.session.client
 	if t.retried && t.made != "" && (t.placing == nil || t.placing.temporary != t.made) &&
 		(c.journal.left == nil || c.journal.left.Temporary != t.made) {

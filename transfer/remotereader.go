@@ -19,19 +19,19 @@ type remoteReader struct {
 	bound   int64                // nothing is read beyond it
 	mixed   error                // the first failed proof of a stream's handles
 
-	doubt  *doubt  // about what a target on another host reads, or nil
-	passed *passed // everything such a target reads, nil unless needed
+	racy   *racySource // about what a target on another host reads, or nil
+	prefix *prefixHash // everything such a target reads, nil unless needed
 }
 
 // feed gives what was read at an offset to those that hash it.
 func (r *remoteReader) feed(data []byte, off int64) {
-	r.doubt.feed(data, off)
-	r.passed.feed(data, off)
+	r.racy.feed(data, off)
+	r.prefix.feed(data, off)
 }
 
 // writer returns a writer that feeds what w is given, starting at an offset.
 func (r *remoteReader) writer(w io.Writer, off int64) io.Writer {
-	if r.doubt == nil && r.passed == nil {
+	if r.racy == nil && r.prefix == nil {
 		return w
 	}
 	return &feedingWriter{w, r.feed, off}

@@ -211,12 +211,12 @@ func (in *remoteInput) open(c *fileCopy) error {
 	}
 	in.bound = sizeGuard(f.Info().Size())
 	if in.original {
-		if !c.tries.doubt.isAbout(f.FileStat()) {
-			c.tries.doubt = newDoubt(in.session, f.FileStat())
+		if !c.tries.racy.isAbout(f.FileStat()) {
+			c.tries.racy = newRacySource(in.session, f.FileStat())
 		}
 		if c.to != nil { // none of it stays on this machine
-			in.doubt = c.tries.doubt
-			in.doubt.remember()
+			in.racy = c.tries.racy
+			in.racy.remember()
 			in.rememberAll(c)
 		}
 	}
@@ -234,12 +234,12 @@ func (in *remoteInput) open(c *fileCopy) error {
 // change the times of files being read: at the end only the contents show whether the file is
 // unchanged.
 func (in *remoteInput) rememberAll(c *fileCopy) {
-	if c.tries.passed == nil && (in.session.quirks().Touches.Load() ||
+	if c.tries.prefix == nil && (in.session.quirks().Touches.Load() ||
 		private.OfClient(in.session.client).Touches()) {
-		c.tries.passed = new(passed)
+		c.tries.prefix = new(prefixHash)
 	}
-	if in.passed = c.tries.passed; in.passed != nil {
-		in.passed.remember()
+	if in.prefix = c.tries.prefix; in.prefix != nil {
+		in.prefix.remember()
 	}
 }
 
@@ -315,11 +315,11 @@ func (in *remoteInput) copyOn(c *fileCopy, to *usftp.File) (n int64, done bool, 
 		return 0, false, nil
 	}
 	small := in.known.size <= readAtOnce
-	if d := c.tries.doubt; !small && d.certain(c.ctx) {
+	if d := c.tries.racy; !small && d.isRacy(c.ctx) {
 		if err := d.wait(c.ctx); err != nil {
 			return 0, true, err
 		}
-		c.tries.doubt, in.doubt = nil, nil
+		c.tries.racy, in.racy = nil, nil
 		if err := in.unchanged(c, in.known.size, nil); err != nil {
 			return 0, true, err
 		}
@@ -327,7 +327,7 @@ func (in *remoteInput) copyOn(c *fileCopy, to *usftp.File) (n int64, done bool, 
 	at := c.result.Resumed
 	n, err = in.file.CopyRange(at, max(0, in.known.size-at), to, at)
 	if small && n > 0 {
-		c.tries.doubt, in.doubt = nil, nil
+		c.tries.racy, in.racy = nil, nil
 	}
 	return n, n > 0 || !refused(err), err
 }
@@ -343,10 +343,10 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		}
 		return n, err
 	}
-	f, resumed, d := in.file, c.result.Resumed, c.tries.doubt
+	f, resumed, d := in.file, c.result.Resumed, c.tries.racy
 	if to.reread == nil {
 		d.remember()
-		in.doubt = d
+		in.racy = d
 		in.rememberAll(c)
 	}
 	if n, done, err := in.pourDelta(c, to); done || err != nil {
@@ -364,7 +364,7 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		w = counting{w, &moved}
 	}
 	bound := sizeGuard(c.size)
-	if at == nil || pipe.ordered() || in.doubt != nil || in.passed != nil || !in.known.regular() ||
+	if at == nil || pipe.ordered() || in.racy != nil || in.prefix != nil || !in.known.regular() ||
 		!in.session.worthStriping(c, c.size-resumed, true) {
 		n, err = in.session.judge(c, f, func() (int64, int, error) {
 			n, err := f.WriteTo(&guarded{pipe.writer(in.writer(c.limiter.writer(w), resumed),
@@ -422,7 +422,7 @@ func (in *remoteInput) unchanged(c *fileCopy, n int64, local reopen) error {
 	if c.verifies() && c.to == nil { // the source itself is compared
 		return nil
 	}
-	return c.tries.doubt.settle(c, in.file, n, local)
+	return c.tries.racy.check(c, in.file, n, local)
 }
 
 // onlyTouched checks that a source whose time changed while it was read has the contents that
@@ -435,10 +435,10 @@ func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
 	switch {
 	case private.OfClient(in.session.client).ReadsOnce():
 		return errTouched
-	case in.passed.remembers() && in.passed.fed == n:
+	case in.prefix.remembers() && in.prefix.fed == n:
 		var now []byte
 		now, err = c.tries.again.hash(c, in.file, n)
-		same = bytes.Equal(now, in.passed.sum.Sum(nil))
+		same = bytes.Equal(now, in.prefix.sum.Sum(nil))
 	case c.to == nil && local != nil:
 		same, err = in.sameAs(c, n, local)
 	default:
@@ -508,8 +508,8 @@ func (in *remoteInput) compare(c *fileCopy, file io.ReaderAt, n int64) (same boo
 }
 
 func (in *remoteInput) inherit(c *fileCopy, m *mark) {
-	if m.SourceDoubt > 0 && !c.tries.doubt.certain(c.ctx) {
-		c.tries.doubt = inheritDoubt(in.file.FileStat(), m.SourceDoubt)
+	if m.RacyBytes > 0 && !c.tries.racy.isRacy(c.ctx) {
+		c.tries.racy = resumeRacySource(in.file.FileStat(), m.RacyBytes)
 	}
 }
 

@@ -35,8 +35,8 @@ type mark struct {
 	// is the beginning of the source.
 	Delta bool `json:"delta,omitempty"`
 
-	// SourceDoubt is how far the source may have been written to while it was read; see doubt.
-	SourceDoubt int64 `json:"source_doubt,omitempty"`
+	// RacyBytes is how far the source may have been written to while it was read; see racySource.
+	RacyBytes int64 `json:"racy_bytes,omitempty"`
 	// Strays are temporary files of earlier attempts and runs that were not removed.
 	Strays []string `json:"strays,omitempty"`
 
@@ -311,8 +311,8 @@ func (j *journal) write(c *fileCopy, m mark) bool {
 		m.Boot = localfs.BootID()
 	}
 	m.Delta = c.tries.delta
-	if d := c.tries.doubt; d.certain(c.ctx) {
-		m.SourceDoubt = min(m.Bytes, d.bound.Load())
+	if d := c.tries.racy; d.isRacy(c.ctx) {
+		m.RacyBytes = min(m.Bytes, d.readTo.Load())
 	}
 	m.Strays = c.tries.strays
 	if j.stale != nil {

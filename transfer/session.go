@@ -43,15 +43,15 @@ func (s *session) look(ctx context.Context, name string) (info fs.FileInfo, link
 	return info, link, err
 }
 
-// doubtful is the round trip that measure assumes to decide whether measuring it is worthwhile.
-const doubtful = 50 * time.Millisecond
+// assumedTrip is the round trip that measure assumes to decide whether measuring it is worthwhile.
+const assumedTrip = 50 * time.Millisecond
 
 // measure pings the host if the file is large and the round trip is short and was measured by TCP's
 // handshake: a proxy or satellite accelerator near us may have answered the handshake, while only
 // the host itself answers a ping.
 func (s *session) measure(ctx context.Context, size int64) {
 	if s.trip >= flow.StripeTrip || pools.OfHost(&s.host).LoginTrip() == 0 ||
-		!flow.WorthStriping(size, doubtful) {
+		!flow.WorthStriping(size, assumedTrip) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

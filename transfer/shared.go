@@ -272,7 +272,7 @@ func (in *sharedInput) ready(c *fileCopy) error {
 func (in *sharedInput) opened() {
 	if remote, ok := in.input.(*remoteInput); ok {
 		remote.lanes = nil
-		remote.doubt.everywhere()
+		remote.racy.everywhere()
 	}
 }
 
@@ -323,7 +323,7 @@ func (in *sharedInput) key() fileKey { return keyOf(in.of.host, in.copy.source, 
 // recently that its time, in whole seconds, would not show another write.
 func (in *sharedInput) changing(listed fileKey) bool {
 	return in.of.host != nil &&
-		(in.key() != listed || time.Since(in.facts().mtime) < doubtFor)
+		(in.key() != listed || time.Since(in.facts().mtime) < racyFor)
 }
 
 func (in *sharedInput) contents() contents {
@@ -420,7 +420,7 @@ func (f *sharedFile) readBlock(p []byte, off int64) (int, error) {
 		return 0, io.EOF
 	}
 	if remote, ok := f.own.(*remoteReader); ok {
-		remote.doubt.since(b.asked)
+		remote.racy.since(b.asked)
 		remote.feed(p[:n], off)
 	}
 	return n, nil

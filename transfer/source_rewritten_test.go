@@ -183,9 +183,9 @@ func TestClockThatIsBehind(t *testing.T) {
 	}
 }
 
-// TestDoubtCostsLittle: a source whose second is over is read once; for any other, only what was
+// TestRacySourceCostsLittle: a source whose second is over is read once; for any other, only what was
 // read within that second is read again.
-func TestDoubtCostsLittle(t *testing.T) {
+func TestRacySourceCostsLittle(t *testing.T) {
 	const size = 64 << 20
 	data := random(size)
 	for name, test := range map[string]struct {

@@ -139,7 +139,7 @@ func (o *writerOutput) atomic() bool     { return true } // in place would be re
 func (o *writerOutput) left(string) bool { return false }
 func (o *writerOutput) close()           {}
 
-func (o *writerOutput) settle(*fileCopy) (done bool, err error)       { return false, nil }
+func (o *writerOutput) finishCommit(*fileCopy) (done bool, err error) { return false, nil }
 func (o *writerOutput) rereads(*fileCopy, input) reopen               { return nil }
 func (o *writerOutput) holds(*fileCopy, input) (same, told bool)      { return false, false }
 func (o *writerOutput) same(*fileCopy, input) error                   { return nil }

@@ -62,7 +62,7 @@ func (s *striper) stop() { s.part()() }
 // part is stop as a [step]. Its error is that of any handle that took part: a server may report
 // only at CLOSE that it could not store what it acknowledged.
 func (s *striper) part() (wait func() error) {
-	s.settle()
+	s.stopJoining()
 	for _, l := range s.lanes {
 		s.work.Go(func() { s.close(l) })
 	}
@@ -73,8 +73,8 @@ func (s *striper) part() (wait func() error) {
 	}
 }
 
-// settle stops further handles from joining.
-func (s *striper) settle() {
+// stopJoining stops further handles from joining.
+func (s *striper) stopJoining() {
 	s.cancel()
 	s.work.Wait()
 }
@@ -104,7 +104,7 @@ func (s *striper) note(l lane, err error) {
 // still has the path. It is called once the contents are complete. It takes a round trip if further
 // handles took part, otherwise none.
 func (s *striper) prove() error {
-	if s.settle(); s.stripes.Joined() == 0 {
+	if s.stopJoining(); s.stripes.Joined() == 0 {
 		return nil
 	}
 	path := s.first.Client().Async().Stat(s.first.Name())

@@ -184,7 +184,7 @@ func (r *treeReport) reportTotals() (stop func()) {
 	})
 }
 
-// watch counts a file as active until settled is called. After stop it still counts with what the
+// watch counts a file as active until finished is called. After stop it still counts with what the
 // attempt reached, since the file has yet to get its name, or another attempt.
 func (r *treeReport) watch(c *fileCopy, position func() int64) (stop func()) {
 	r.mu.Lock()
@@ -217,8 +217,8 @@ func (r *treeReport) finishes(c *fileCopy) (stop func()) {
 	return func() { finishes(false) }
 }
 
-// settled counts the bytes of a finished file, which is active no longer.
-func (r *treeReport) settled(c *fileCopy, bytes int64) {
+// finished counts the bytes of a finished file, which is active no longer.
+func (r *treeReport) finished(c *fileCopy, bytes int64) {
 	if c.activity == nil {
 		r.counts.bytes.Add(bytes)
 		return

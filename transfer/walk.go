@@ -453,7 +453,7 @@ func (w *walk) copied(c *fileCopy, err error) {
 	if err != nil {
 		bytes = 0
 	}
-	t.settled(c, bytes)
+	t.finished(c, bytes)
 	if err == nil || keeps {
 		for _, conn := range t.conns() {
 			conn.Arrived()

@@ -1,0 +1,273 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"hash"
+	"io"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/quirks"
+)
+
+// A racySource is a source on a host that may have been written to just before it was read. SFTP's
+// times are whole seconds (draft-ietf-secsh-filexfer-02, section 5), so another write within the
+// second of the file's mtime leaves no trace in its attributes; Git calls such a file racy, too.
+// That second ends at most one second after the first look at the file: what was read until then is
+// compared again at the end, however long the copy takes.
+//
+// SFTP has no clock either. We assume that the host's clock agrees with ours, unless its /proc or
+// the file's atime shows that it is behind. What remains undetected is a write within the second in
+// which the file is first read, on a host whose clock is behind ours by more than racyFor and that
+// shows neither (or is behind by more than mostBehind).
+type racySource struct {
+	first   *usftp.FileStat // as first seen
+	clock   *quirks.Clock   // the host's; nil if it does not matter or cannot be known
+	suspect bool            // the second of its mtime may not be over
+	shared  bool            // other copies may have read parts of it
+	began   time.Time
+	readTo  atomic.Int64 // how far it may have been read by then
+
+	prefix prefixHash // hash of that, if it cannot be read again on this machine
+	again  reread     // what the source holds now
+}
+
+const (
+	// racyFor is how long a file may be racy after it was written to: the rest of a second, and a
+	// second for clocks that disagree.
+	racyFor = 2 * time.Second
+
+	// mostBehind is how far behind ours a host's clock may be for that to be noticed. Older sources
+	// are not racy; the beginning of all others is hashed if the data is not stored on this
+	// machine.
+	mostBehind = 24 * time.Hour
+
+	// readAtOnce is how much a server reads at once when it copies a file itself: the size of
+	// sftp-server's buffer.
+	readAtOnce = 64 << 10
+
+	// mostAsked is how much one connection may have requested beyond what has arrived.
+	mostAsked = 16 << 20
+)
+
+// newRacySource returns nil if the source's size or mtime is not known, or it is empty.
+func newRacySource(s *session, stat *usftp.FileStat) *racySource {
+	if stat == nil || !stat.HasTimes() || !stat.HasSize() || stat.Size == 0 ||
+		!stat.FileMode().IsRegular() {
+		return nil
+	}
+	now := time.Now()
+	r := &racySource{first: stat, began: now, suspect: !stat.ModTime().Before(now.Add(-racyFor))}
+	r.readTo.Store(math.MaxInt64)
+	if !r.suspect && r.young() && private.OfClient(s.client).WorksInOrder() { // as OpenSSH's does
+		r.clock = &s.quirks().Clock
+		r.clock.Ask(s.client)
+	}
+	return r
+}
+
+// young reports whether the source was written to recently enough for the host's clock to matter.
+func (r *racySource) young() bool { return r.began.Sub(r.first.ModTime()) < mostBehind }
+
+// resumeRacySource continues with a source that an earlier run found racy.
+func resumeRacySource(stat *usftp.FileStat, readTo int64) *racySource {
+	r := &racySource{first: stat, began: time.Now(), suspect: true}
+	r.readTo.Store(readTo)
+	return r
+}
+
+// isRacy reports whether the source is already known to be racy. It may wait for a reply; if ctx
+// ends first, the source is racy, to be safe.
+func (r *racySource) isRacy(ctx context.Context) bool {
+	if r == nil || r.suspect || r.clock == nil {
+		return r != nil && r.suspect
+	}
+	behind, known, err := r.clock.Behind(ctx)
+	return err != nil || known && !r.first.ModTime().Before(r.began.Add(-behind-racyFor))
+}
+
+// everywhere says that other copies may have read any part of the source.
+func (r *racySource) everywhere() {
+	if r != nil {
+		r.shared = true
+		r.readTo.CompareAndSwap(math.MaxInt64, math.MaxInt64-1)
+	}
+}
+
+// since takes into account that part of the source was already read at some time, for another copy.
+func (r *racySource) since(when time.Time) {
+	if r != nil && when.Before(r.began) {
+		r.began = when
+		r.suspect = r.suspect || !r.first.ModTime().Before(when.Add(-racyFor))
+	}
+}
+
+// atOnce reports whether all n bytes that were read came in one reply. The server then read them at
+// one moment.
+func (r *racySource) atOnce(c *fileCopy, f *usftp.File, n int64) bool {
+	return c.result.Resumed == 0 && !r.shared && r.readTo.Load() >= n &&
+		private.OfFile(f).Answers() == 1
+}
+
+// isAbout reports whether a source is still as first seen.
+func (r *racySource) isAbout(stat *usftp.FileStat) bool {
+	return r != nil && r.first.Size == stat.Size && r.first.Mtime == stat.Mtime
+}
+
+// watch records how far the source was read when racyFor is over. What was requested by then may
+// have been read too.
+func (r *racySource) watch(ends *ends, position func() int64) (stop func()) {
+	if r == nil || r.readTo.Load() != math.MaxInt64 {
+		return func() {}
+	}
+	done := make(chan struct{})
+	timer := time.AfterFunc(time.Until(r.began.Add(racyFor)), func() {
+		defer close(done)
+		ahead := int64(0)
+		for _, s := range ends.all() {
+			ahead += mostAsked
+			if s.host.Pool != nil {
+				others, _ := pools.OfPool(s.host.Pool).Sessions()
+				ahead += int64(len(others)) * mostAsked
+			}
+		}
+		r.readTo.CompareAndSwap(math.MaxInt64, position()+ahead)
+	})
+	return func() {
+		if !timer.Stop() {
+			<-done // the next attempt replaces the connections that it uses
+		}
+	}
+}
+
+// remember hashes what passes, for data that is not stored here: if the source is racy, or may
+// turn out to be at the end.
+func (r *racySource) remember() {
+	if r != nil && (r.suspect || r.young()) {
+		r.prefix.remember()
+	}
+}
+
+// feed takes what was read at an offset. The same data may come twice.
+func (r *racySource) feed(data []byte, off int64) {
+	if r != nil && r.prefix.fed < r.readTo.Load() {
+		r.prefix.feed(data, off)
+	}
+}
+
+// A prefixHash hashes what is read, in order, if it is not stored on this machine. A nil prefixHash
+// hashes nothing, nor does one before remember is called.
+type prefixHash struct {
+	sum hash.Hash
+	fed int64 // from the beginning of the file
+}
+
+func (p *prefixHash) remember() {
+	if p.sum == nil {
+		p.sum = sha256.New()
+	}
+}
+
+func (p *prefixHash) remembers() bool { return p != nil && p.sum != nil }
+
+func (p *prefixHash) feed(data []byte, off int64) {
+	if !p.remembers() || off > p.fed || off+int64(len(data)) <= p.fed {
+		return
+	}
+	p.sum.Write(data[p.fed-off:])
+	p.fed = off + int64(len(data))
+}
+
+// wait waits until the second of the source's mtime is over. It is for files that a host copies
+// itself, whose data does not pass through here.
+func (r *racySource) wait(ctx context.Context) error {
+	select {
+	case <-time.After(time.Until(r.began.Add(racyFor))):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// check compares what was read too early with what the source holds now. n bytes were copied; local
+// opens the copy, nil if it cannot be read again.
+func (r *racySource) check(c *fileCopy, f *usftp.File, n int64, local reopen) error {
+	if r == nil || r.atOnce(c, f, n) {
+		return nil
+	}
+	r.suspect = r.isRacy(c.ctx)
+	if after := f.FileStat(); !r.suspect && after.HasTimes() && after.Atime != r.first.Atime {
+		// the host's clock when the file was first seen was at least this
+		then := int64(after.Atime) - int64(time.Since(r.began)/time.Second) - 1
+		r.suspect = int64(r.first.Mtime) >= then
+	}
+	if !r.suspect {
+		return nil
+	}
+	n = min(r.readTo.Load(), n)
+	var sum []byte
+	switch {
+	case r.prefix.remembers():
+		n, sum = r.prefix.fed, r.prefix.sum.Sum(nil)
+	case local != nil:
+		file, free, err := local()
+		if err != nil {
+			return err
+		}
+		defer free()
+		h := sha256.New()
+		if _, err := io.Copy(h, io.NewSectionReader(file, 0, n)); err != nil {
+			return err
+		}
+		sum = h.Sum(nil)
+	default:
+		return nil
+	}
+	if n == 0 { // none of it passed here: the host copied it
+		return nil
+	}
+	now, err := r.again.hash(c, f, n)
+	switch {
+	case err != nil:
+		return err
+	case now == nil:
+		c.warn("the source was written to just before it was copied, and cannot be read again to check that it did not change")
+	case !bytes.Equal(sum, now):
+		return changedf("its contents did, within one second")
+	}
+	return nil
+}
+
+// hash hashes the first n bytes of a source as they are now, on the host if possible, otherwise by
+// reading them again. It returns nil if neither is possible. If the connection is lost, the next
+// attempt continues.
+func (r *reread) hash(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
+	client := f.Client()
+	if n <= hashPiece && client.HasCheckFile() {
+		hashes, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n})
+		if err == nil && hashes.Algorithm == "sha256" && len(hashes.Hashes) == 1 {
+			return hashes.Hashes[0], nil
+		}
+	}
+	if private.OfClient(client).ReadsOnce() {
+		return nil, nil
+	}
+	sum := r.of("", checksum.SHA256, 0)
+	err := r.read(c, c.from, func(w io.Writer, off int64) (int64, error) {
+		rest := f.ReadRange(off, n-off)
+		defer rest.Close()
+		return io.Copy(w, rest)
+	})
+	if err != nil {
+		return nil, err
+	}
+	sum.Finish()
+	return sum.Sums[0], nil
+}
