@@ -19,8 +19,8 @@ import (
 // closeLimit bounds how long Close waits for what it ends.
 const closeLimit = 2 * time.Second
 
-// A Conn is a connection that is logged in. With the system's ssh it is the promise to make one for
-// each stream. It is safe for concurrent use.
+// A Conn is a connection that is logged in. With the system's ssh nothing is connected yet: each
+// stream runs its own ssh. It is safe for concurrent use.
 type Conn struct {
 	d         *Dialer
 	transport transport // nil with the system's ssh

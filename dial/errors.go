@@ -89,7 +89,7 @@ func (e *describedError) Unwrap() error { return e.err }
 
 // A NotSSHError means that the peer speaks something other than SSH.
 type NotSSHError struct {
-	Text string // what it sent first, made printable; empty when it hung up without a word
+	Text string // what it sent first, made printable; empty if it hung up without sending anything
 }
 
 func (e *NotSSHError) Error() string {
@@ -151,7 +151,7 @@ const (
 	HostKeyWeak                              // an RSA key smaller than RequiredRSASize
 )
 
-// A HostKeyError is a host that could not prove to be the one that was meant.
+// A HostKeyError means that a host could not prove its identity.
 type HostKeyError struct {
 	Problem     HostKeyProblem
 	Name        string // the name its keys are kept under
@@ -196,8 +196,8 @@ func (e *JumpError) Error() string {
 }
 func (e *JumpError) Unwrap() error { return e.Err }
 
-// A SubsystemError is a server that one could log in to but that runs no SFTP, or the
-// system's ssh that has ended with an error.
+// A SubsystemError means that the login succeeded but the server runs no SFTP, or that the system's
+// ssh ended with an error.
 type SubsystemError struct {
 	Reason string // what the server or ssh answered to the request
 	// ExitStatus is that of the remote program (or of ssh itself), -1 if unknown.

@@ -43,7 +43,7 @@ func (s *Stream) Read(p []byte) (int, error) { return s.read.Read(p) }
 func (s *Stream) Write(p []byte) (int, error) { return s.write.Write(p) }
 
 // Close ends the stream. It waits for no round trip. With the system's ssh it ends and reaps the
-// process, in bounded time. It may be called twice.
+// process, in bounded time. It may be called more than once.
 func (s *Stream) Close() error {
 	s.once.Do(func() {
 		s.closed.Store(true)
