@@ -107,11 +107,10 @@ type Linker interface {
 	Link(ctx context.Context, oldPath, newPath string) error
 }
 
-// Beneather removes and renames what lies beneath a directory, and follows no symbolic link on the
-// way from there, whatever becomes of the directories meanwhile; on the way to the directory links
-// are followed. The names are paths from there on: clean, without a slash at either end, and not
-// ".". What the methods do is otherwise what their namesakes do. Absent: beneath@usftp is not
-// offered.
+// Beneather removes and renames what lies beneath the directory top. It follows symbolic links on
+// the way to top but none below it, even if somebody replaces a directory by a link in the
+// meantime. The other names are relative to top: clean, without a slash at either end, and not ".".
+// Otherwise the methods are Remove, Rmdir and Rename. Absent: beneath@usftp is not offered.
 type Beneather interface {
 	RemoveBeneath(ctx context.Context, top, name string) error
 	RmdirBeneath(ctx context.Context, top, name string) error

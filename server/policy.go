@@ -10,8 +10,8 @@ import (
 
 // Policy restricts how a session may use a backend. The zero Policy allows everything.
 type Policy struct {
-	// ReadOnly refuses everything that could change something. It depends on the request: opening a
-	// file for reading works, creating one by opening it does not.
+	// ReadOnly refuses every request that could change something. A file can still be opened for
+	// reading, unless that would create it.
 	ReadOnly bool
 
 	// Allowed, if not empty, names the only operations that are allowed. Denied names operations

@@ -158,7 +158,8 @@ func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	return first(append(errs, f.setOthers(ctx, name, true, attrs)...))
 }
 
-// Lsetstat implements server.Lsetstater. A link has neither size nor, on Linux, a mode.
+// Lsetstat implements server.Lsetstater. Setting the size is an error, and so is, on Linux, setting
+// the mode of a link.
 func (f *FS) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	if attrs.Has(wire.AttrSize) {
 		return fs.ErrInvalid

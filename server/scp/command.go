@@ -13,7 +13,7 @@ type Command struct {
 	Source      bool // -f: files go to the client
 	Sink        bool // -t: files come from the client
 	Recursive   bool // -r
-	Preserve    bool // -p: times and modes travel, too
+	Preserve    bool // -p: times and modes are sent, too
 	IsDirectory bool // -d: the target must be a directory
 	Paths       []Word
 }

@@ -1,7 +1,7 @@
 // Package scp serves the protocol that scp used before SFTP, and that scp -O still uses.
 //
-// The client sends the command line of an scp for the server to run, and then talks to that. Here
-// the line is parsed, never run, and the same backend serves it as SFTP.
+// The client sends the command line of an scp that the server is to run, and then talks to that
+// scp. Here the line is parsed and never run, and files are served by the backend that serves SFTP.
 package scp
 
 import (

@@ -46,7 +46,7 @@ type entry struct {
 	sessions  *SessionLimit
 }
 
-// Accounts is the contents of a Directory.
+// Accounts are the contents of a Directory.
 type Accounts struct {
 	Users       []User
 	Passwords   *Passwords      // nil: no passwords

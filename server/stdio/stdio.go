@@ -18,8 +18,8 @@ import (
 
 // Config corresponds to sftp-server's flags. The zero Config is sftp-server without flags.
 //
-// Its flag -u, a umask that replaces the process's, is left to the command, since a library does
-// not change the process.
+// Its flag -u, a umask that replaces the process's, is left to the caller, since a library does not
+// change the process.
 type Config struct {
 	In, Out *os.File // nil means standard input and output
 

@@ -54,7 +54,7 @@ type Server struct {
 	log string // the name of its log
 }
 
-// Addr is Host and Port.
+// Addr returns "host:port".
 func (s *Server) Addr() string { return net.JoinHostPort(s.Host, fmt.Sprint(s.Port)) }
 
 // Log returns what sshd has logged so far. It has logged a login before it opens a channel.
