@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// The flags of ATTRS (draft-02, section 5), which say what of it is present.
+// The flags of ATTRS (draft-02, section 5), which say what is present.
 const (
 	AttrSize        uint32 = 0x00000001
 	AttrUIDGID      uint32 = 0x00000002

@@ -19,7 +19,7 @@ const (
 )
 
 // FileMode converts POSIX mode bits to Go's. Permissions without a type, as some servers send, make
-// a regular file; a type nobody knows makes an irregular one.
+// a regular file; an unknown type makes an irregular one.
 func FileMode(permissions uint32) fs.FileMode {
 	mode := fs.FileMode(permissions & 0o777)
 	switch permissions & modeType {

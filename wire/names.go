@@ -95,7 +95,8 @@ type NameReader struct {
 	remaining uint32
 }
 
-// NewNameReader reads the count. A count of more entries than the body has room for is [ErrShort].
+// NewNameReader returns a reader of the entries in body. If body is too short for as many entries
+// as it says it has, the error is [ErrShort].
 func NewNameReader(body []byte) (NameReader, error) {
 	n := NameReader{r: NewReader(body)}
 	n.remaining = n.r.Uint32()

@@ -2,8 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// UsersGroupsByID asks for the names of many numbers at once (OpenSSH's PROTOCOL, section 4.12,
-// where each list travels as one string). The answer is [UsersGroupsReply].
+// UsersGroupsByID asks for the names of many users and groups at once (OpenSSH's PROTOCOL, section
+// 4.12, where each list is sent as one string). The answer is [UsersGroupsReply].
 type UsersGroupsByID struct{ UIDs, GIDs []uint32 }
 
 // Append appends the packet.

@@ -49,7 +49,7 @@ const (
 	NoMatchingRangeLock Code = 31
 )
 
-// String says the code in words, as OpenSSH's server words those it has.
+// String returns the code in words, in those of OpenSSH's server if it has the code.
 func (c Code) String() string {
 	switch c {
 	case OK:
