@@ -278,7 +278,8 @@ func (c *Conn) backoff(attempt int) time.Duration {
 	return delay/2 + rand.N(delay/2)
 }
 
-// Why returns the error to report for err: why the connection was given up, if it was.
+// Why returns the error to report for err: the reason why the connection was given up, or err
+// itself if it was not.
 func (c *Conn) Why(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

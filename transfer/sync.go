@@ -79,11 +79,11 @@ type SyncOptions struct {
 	LockOwner string
 }
 
-// SyncOnly selects files of these sizes, modified since Newer. 0 means no limit. Existing and
-// IgnoreExisting select directories and links, too.
+// SyncOnly selects the files to copy. Existing and IgnoreExisting select directories and links,
+// too.
 type SyncOnly struct {
-	MinSize, MaxSize int64
-	Newer            time.Time
+	MinSize, MaxSize int64     // in bytes, inclusive; a MaxSize of 0 means no limit
+	Newer            time.Time // only files modified at this time or later, unless it is zero
 
 	Update         bool // leave files that are newer at the target
 	Existing       bool // copy only what already exists at the target

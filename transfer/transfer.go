@@ -166,7 +166,7 @@ func Copy(ctx context.Context, dst, src Endpoint, options Options) (Result, erro
 	return c.result, err
 }
 
-// A job holds what all files of one Copy, CopyTree or Check share.
+// A job holds what all files of one Copy, CopyTree, Sync or Check share.
 type job struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
