@@ -17,8 +17,9 @@ import (
 // Pending is the result of an operation that was started and may not be complete yet. It costs no
 // goroutine. Its methods may be called concurrently.
 //
-// A Pending completes with its operation, when the context of the view that started it is done, and
-// at the latest with the connection. Until then buffers given to the operation must not be used.
+// A Pending completes when its operation does, when the context of the view that started it is
+// done, or when the connection ends, whichever comes first. Until then buffers given to the
+// operation must not be used.
 type Pending[T any] struct {
 	session *session
 	done    chan struct{}

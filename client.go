@@ -242,8 +242,8 @@ type Limits struct {
 }
 
 // Limits returns the server's limits (limits@openssh.com), and waits for them if they are still on
-// their way. All are 0 if the server does not offer them. The only error is the cause of the end of
-// the client's context.
+// their way. All are 0 if the server does not offer them. It fails only if the client's context
+// ends, with its cause.
 func (c *Client) Limits() (Limits, error) {
 	if err := c.awaitLimits(c.ctx); err != nil {
 		return Limits{}, err

@@ -6,8 +6,8 @@
 // connections, report progress, resume and verify. This package is for everything else: reading and
 // writing parts of remote files, listing, renaming, removing. Package server is the other end.
 //
-// It speaks version 3 of the protocol (draft-ietf-secsh-filexfer-02, here called draft-02), as all
-// common servers do, and the extensions of OpenSSH (section 4 of its PROTOCOL file).
+// The client speaks version 3 of the protocol (draft-ietf-secsh-filexfer-02, here called draft-02),
+// as all common servers do, and the extensions of OpenSSH (section 4 of its PROTOCOL file).
 //
 // # Clients and files
 //

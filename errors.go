@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// ErrClosed is why operations fail on a client that was closed on this side. It matches
+// ErrClosed is the error of operations on a client that was closed with [Client.Close]. It matches
 // [net.ErrClosed], as does every error by which a connection ends.
 var ErrClosed = conn.ErrClosed
 

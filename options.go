@@ -42,7 +42,7 @@ func WithMaxInFlight(bytes int64) ClientOption {
 // [WithBudget].
 type Budget struct{ shared *conn.Shared }
 
-// NewBudget returns a budget of that many bytes, for any number of clients.
+// NewBudget returns a budget of the given number of bytes, for any number of clients.
 func NewBudget(bytes int64) *Budget { return &Budget{conn.NewShared(bytes)} }
 
 // InFlight returns how many bytes are in flight now.
