@@ -1,11 +1,9 @@
 package transfer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"sync"
@@ -14,9 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
-	"github.com/usftp/usftp/internal/private"
 )
 
 // ErrDeletionRefused reports that a Sync deleted nothing because that would have been too much, or
@@ -373,167 +369,6 @@ func unpackFacts(text string, f *facts) error {
 		&f.owner.GID, &f.owner.Known)
 	f.mode, f.mtime, f.atime = fs.FileMode(mode), time.Unix(0, mtime), time.Unix(0, atime)
 	return err
-}
-
-// On this machine entries are deleted through os.Root, which stays inside the target even if
-// directories are replaced by links meanwhile.
-
-func (t localMirror) ready() {}
-
-func (t localMirror) unmoved(d *directory) error {
-	in, release, err := t.use(d)
-	if err != nil {
-		return err
-	}
-	defer release()
-	open, err := in.Stat(".")
-	if err != nil || d.rel == "." {
-		return err
-	}
-	listed, err := t.top.Lstat(t.within(d))
-	if err == nil && !os.SameFile(open, listed) {
-		err = errLinkInWay
-	}
-	return err
-}
-
-func (t localMirror) makeAll(dir string) error { return t.top.MkdirAll(dir, 0o777) }
-
-func (t localMirror) move(d *directory, name, to string) error {
-	if _, err := t.top.Lstat(to); err == nil {
-		return fs.ErrExist
-	}
-	return t.top.Rename(path.Join(t.within(d), name), to)
-}
-
-func (t remoteMirror) remove(d *directory, name string, dir bool) error {
-	top, rel := t.job.tree.root.target, path.Join(d.rel, name)
-	name = path.Join(d.target, name)
-	return t.over(name, func(client *usftp.Client, again bool) (err error) {
-		beneath, err := t.beneath(client, d)
-		switch {
-		case err != nil:
-		case beneath != nil:
-			err = beneath.RemoveBeneath(top, rel, dir)
-		case dir:
-			err = client.RemoveDirectory(name)
-		default:
-			err = client.Remove(name)
-		}
-		if again && errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	})
-}
-
-func (t remoteMirror) ready() {
-	root := t.job.tree.root.target
-	t.over(root, func(client *usftp.Client, _ bool) error { // unmoved reports the error
-		if private.OfClient(client).RemovesBeneath() {
-			return nil
-		}
-		_, err := t.real.of(client, root)
-		return err
-	})
-}
-
-// unmoved asks the host for the directory's real path, unless the host has beneath@usftp and
-// follows no link when it deletes. Plain SFTP cannot ask for that, so if a link replaces the
-// directory between this check and the deletion, the deletion follows it.
-func (t remoteMirror) unmoved(d *directory) error {
-	return t.over(d.target, func(client *usftp.Client, _ bool) error {
-		if private.OfClient(client).RemovesBeneath() {
-			t.trusting.Store(true)
-			return nil
-		}
-		return t.unmovedOn(client, d)
-	})
-}
-
-// beneath returns the means to delete without following links, nil if the host has none. If unmoved
-// relied on that, but this connection has reached a server without it, that check is made here.
-func (t remoteMirror) beneath(client *usftp.Client, d *directory) (private.Client, error) {
-	own := private.OfClient(client)
-	switch {
-	case own.RemovesBeneath():
-		return own, nil
-	case t.trusting.Load():
-		return nil, t.unmovedOn(client, d)
-	}
-	return nil, nil
-}
-
-func (t remoteMirror) unmovedOn(client *usftp.Client, d *directory) error {
-	if d.rel == "." {
-		return nil
-	}
-	_, err := t.lookUnmoved(client, d)
-	return err
-}
-
-// lookUnmoved looks at a directory, and fails if it is no longer where it was.
-func (t *remoteTarget) lookUnmoved(client *usftp.Client, d *directory) (fs.FileInfo, error) {
-	if d.rel == "." {
-		return client.Stat(d.target) // the user named the target, so links in it are followed
-	}
-	root, err := t.real.of(client, t.job.tree.root.target)
-	if err != nil {
-		return nil, err
-	}
-	looked := client.Async().Lstat(d.target)
-	real, realErr := client.RealPath(d.target)
-	info, err := looked.Wait()
-	if err = cmp.Or(realErr, err); err == nil && (real != path.Join(root, d.rel) || !info.IsDir()) {
-		err = errLinkInWay
-	}
-	return info, err
-}
-
-// realRoot caches the target's real path.
-type realRoot struct{ path atomic.Pointer[string] }
-
-func (r *realRoot) of(client *usftp.Client, root string) (string, error) {
-	if known := r.path.Load(); known != nil {
-		return *known, nil
-	}
-	real, err := client.RealPath(root)
-	if err == nil {
-		r.path.Store(&real)
-	}
-	return real, err
-}
-
-func (t remoteMirror) makeAll(dir string) error {
-	dir = path.Join(t.job.tree.root.target, dir)
-	return t.over(dir, func(client *usftp.Client, _ bool) error { return client.MkdirAll(dir) })
-}
-
-func (t remoteMirror) move(d *directory, name, to string) error {
-	top := t.job.tree.root.target
-	from, toBelow := path.Join(d.rel, name), to
-	name, to = path.Join(d.target, name), path.Join(top, to)
-	return t.over(name, func(client *usftp.Client, again bool) error {
-		beneath, err := t.beneath(client, d)
-		if err != nil {
-			return err
-		}
-		rename := client.Rename
-		if beneath != nil {
-			rename = func(string, string) error { return beneath.RenameBeneath(top, from, toBelow) }
-		}
-		err = rename(name, to)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if _, lookErr := client.Lstat(to); lookErr == nil { // version 3 has no status for that
-			if _, gone := client.Lstat(name); again && errors.Is(gone, fs.ErrNotExist) {
-				return nil
-			}
-			return fs.ErrExist
-		}
-		return err
-	})
 }
 
 // localDirectory reports whether a path names a directory below the target.

@@ -1,0 +1,463 @@
+package transfer
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
+)
+
+// A mirror is a target that can be compared and deleted from. All paths lie in a directory below
+// the target.
+type mirror interface {
+	target
+
+	// entries lists a directory. It calls reset when the listing starts over.
+	entries(d *directory, reset func(), yield func(name string, f *facts) error) error
+
+	// storable returns the time closest to t that the target can hold.
+	storable(t time.Time) time.Time
+
+	lookAt(d *directory, name string) (facts, error) // follows no link
+	readLink(e *entry) (string, error)
+
+	// setAttrs fails with errOtherNames if the file is known to have other names, which would
+	// change with it.
+	otherNames(e *entry) bool
+	setAttrs(e *entry, set usftp.NewAttrs) error
+
+	// openDir adds all permissions of the owner to a directory's mode, if it is still where it was,
+	// and returns the mode that the directory had. changed may be true even if it failed.
+	// restoreDir gives that mode back.
+	openDir(d *directory) (was fs.FileMode, changed bool, err error)
+	restoreDir(d *directory, mode fs.FileMode) error
+
+	// remove removes a file or an empty directory. It follows no link.
+	remove(d *directory, name string, dir bool) error
+
+	asSource() source // the same endpoint, for reading
+
+	// unmoved fails if a listed directory is no longer where it was; ready, which is called first,
+	// finds out what it needs for all directories. makeAll makes a directory and its parents, given
+	// relative to the target. move moves a file to such a path; it fails with fs.ErrExist if
+	// something is there.
+	ready()
+	unmoved(d *directory) error
+	makeAll(dir string) error
+	move(d *directory, name, to string) error
+
+	lockFiles
+}
+
+// localMirror and remoteMirror are targets of a sync.
+type (
+	localMirror  struct{ *localTarget }
+	remoteMirror struct{ *remoteTarget }
+)
+
+func (t *localTarget) mirror() mirror  { return localMirror{t} }
+func (t *remoteTarget) mirror() mirror { return remoteMirror{t} }
+
+func (t localMirror) entries(d *directory, _ func(),
+	yield func(name string, f *facts) error) error {
+	if t.top == nil { // a dry run without a target
+		return fs.ErrNotExist
+	}
+	in, release, err := t.use(d)
+	if err != nil {
+		return err
+	}
+	defer release()
+	dir, err := in.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var failed error
+	err = eachEntry(dir, func(name string, info fs.FileInfo, err error) bool {
+		if failed = err; err == nil {
+			f := localFacts(info)
+			failed = yield(name, &f)
+		}
+		return failed == nil
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+func (t localMirror) lookAt(d *directory, name string) (facts, error) {
+	if t.top == nil { // a dry run without a target
+		return facts{}, fs.ErrNotExist
+	}
+	info, err := t.top.Lstat(path.Join(t.within(d), name))
+	if err != nil {
+		return facts{}, err
+	}
+	return localFacts(info), nil
+}
+
+func (t localMirror) readLink(e *entry) (string, error) {
+	in, release, err := t.use(e.dir)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	return in.Readlink(e.name)
+}
+
+func (localMirror) storable(t time.Time) time.Time { return t }
+
+func (t localMirror) otherNames(e *entry) bool {
+	in, release, err := t.roots.use(e.dir, t.within(e.dir))
+	if err != nil {
+		return false
+	}
+	defer release()
+	info, err := in.Lstat(e.name)
+	return err == nil && localfs.Links(info) > 1
+}
+
+func (t localMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
+	in, release, err := t.use(e.dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	info, err := in.Lstat(e.name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "chmod", Path: e.target(), Err: errReplaced}
+	}
+	if err == nil && localfs.Links(info) > 1 {
+		err = errOtherNames
+	}
+	if err == nil && set.SetOwner {
+		err = in.Lchown(e.name, set.UID, set.GID)
+	}
+	if err == nil && set.SetMode {
+		err = in.Chmod(e.name, set.Mode)
+	}
+	if err == nil && set.SetTimes {
+		err = localfs.Lchtimes(in, e.name, set.Atime, set.Mtime)
+	}
+	return err
+}
+
+func (t localMirror) openDir(d *directory) (was fs.FileMode, changed bool, err error) {
+	in, name, release, err := t.above(d)
+	if err != nil {
+		return 0, false, err
+	}
+	defer release()
+	info, err := in.Lstat(name)
+	switch {
+	case err != nil:
+		return 0, false, err
+	case !info.IsDir():
+		return 0, false, errLinkInWay
+	}
+	mode, open := writable(info.Mode())
+	if open {
+		return 0, false, nil
+	}
+	return info.Mode(), true, chmodDir(in, name, mode)
+}
+
+func (t localMirror) restoreDir(d *directory, mode fs.FileMode) error {
+	in, name, release, err := t.above(d)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return chmodDir(in, name, mode&^fs.ModeType)
+}
+
+// writable returns the mode of a directory in which something can be changed, and whether the
+// directory has it already.
+func writable(mode fs.FileMode) (with fs.FileMode, already bool) {
+	with = mode | 0o700
+	return with &^ fs.ModeType, with == mode
+}
+
+func (t localMirror) remove(d *directory, name string, _ bool) error {
+	in, release, err := t.use(d)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return in.Remove(name)
+}
+
+func (t localMirror) asSource() source { return &localSource{t.localEnd} }
+
+// On this machine entries are deleted through os.Root, which stays inside the target even if
+// directories are replaced by links meanwhile.
+
+func (t localMirror) ready() {}
+
+func (t localMirror) unmoved(d *directory) error {
+	in, release, err := t.use(d)
+	if err != nil {
+		return err
+	}
+	defer release()
+	open, err := in.Stat(".")
+	if err != nil || d.rel == "." {
+		return err
+	}
+	listed, err := t.top.Lstat(t.within(d))
+	if err == nil && !os.SameFile(open, listed) {
+		err = errLinkInWay
+	}
+	return err
+}
+
+func (t localMirror) makeAll(dir string) error { return t.top.MkdirAll(dir, 0o777) }
+
+func (t localMirror) move(d *directory, name, to string) error {
+	if _, err := t.top.Lstat(to); err == nil {
+		return fs.ErrExist
+	}
+	return t.top.Rename(path.Join(t.within(d), name), to)
+}
+
+func (t remoteMirror) entries(d *directory, reset func(),
+	yield func(name string, f *facts) error) error {
+	return t.over(d.target, func(client *usftp.Client, again bool) error {
+		if again {
+			reset()
+		}
+		for listed, err := range client.Entries(d.target) {
+			if err != nil {
+				return err
+			}
+			f := remoteFacts(listed.FileStat())
+			if !f.hasMode {
+				info, err := client.Lstat(listed.Name())
+				if errors.Is(err, fs.ErrNotExist) {
+					continue
+				} else if err != nil {
+					return err
+				}
+				f = remoteFacts(info.Sys().(*usftp.FileStat))
+			}
+			if err := yield(listed.BaseName(), &f); err != nil {
+				return err
+			}
+		}
+		t.link.Arrived()
+		return nil
+	})
+}
+
+func (t remoteMirror) lookAt(d *directory, name string) (f facts, err error) {
+	name = path.Join(d.target, name)
+	err = t.over(name, func(client *usftp.Client, _ bool) error {
+		info, err := client.Lstat(name)
+		if err == nil {
+			f = remoteFacts(info.Sys().(*usftp.FileStat))
+		}
+		return err
+	})
+	return f, err
+}
+
+func (t remoteMirror) readLink(e *entry) (to string, err error) {
+	err = t.over(e.target(), func(client *usftp.Client, _ bool) error {
+		to, err = client.ReadLink(e.target())
+		return err
+	})
+	return to, err
+}
+
+func (remoteMirror) storable(t time.Time) time.Time {
+	if t.Unix() >= 0 && t.Unix() <= math.MaxUint32 {
+		return t
+	}
+	return nearest(t)
+}
+
+func (remoteMirror) otherNames(*entry) bool { return false } // hosts do not say
+
+func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
+	t.job.tree.sync.settable(&set)
+	return t.over(e.target(), func(client *usftp.Client, _ bool) error {
+		return setUnfollowed(client, e.target(), set, fs.FileMode.IsRegular)
+	})
+}
+
+// openDir checks the directory's path for links immediately before. On servers with
+// lsetstat@openssh.com, no link that takes the directory's place after that is followed either.
+func (t remoteMirror) openDir(d *directory) (was fs.FileMode, changed bool, err error) {
+	err = t.over(d.target, func(client *usftp.Client, _ bool) error {
+		info, err := t.lookUnmoved(client, d)
+		if err != nil || !info.Sys().(*usftp.FileStat).HasMode() {
+			return err
+		}
+		mode, open := writable(info.Mode())
+		if open {
+			return nil
+		}
+		if !changed { // otherwise it was by the request that was lost
+			was, changed = info.Mode(), true
+		}
+		if d.parent == nil {
+			// the user named the target, so links in it are followed
+			return client.Chmod(d.target, mode)
+		}
+		return setUnfollowed(client, d.target, usftp.NewAttrs{SetMode: true, Mode: mode},
+			fs.FileMode.IsDir)
+	})
+	return was, changed, err
+}
+
+func (t remoteMirror) restoreDir(d *directory, mode fs.FileMode) error {
+	return t.over(d.target, func(client *usftp.Client, _ bool) error {
+		if _, err := t.lookUnmoved(client, d); err != nil {
+			return err
+		}
+		return setUnfollowed(client, d.target,
+			usftp.NewAttrs{SetMode: true, Mode: mode &^ fs.ModeType}, fs.FileMode.IsDir)
+	})
+}
+
+func (t remoteMirror) asSource() source { return &remoteSource{t.remoteEnd} }
+
+func (t remoteMirror) remove(d *directory, name string, dir bool) error {
+	top, rel := t.job.tree.root.target, path.Join(d.rel, name)
+	name = path.Join(d.target, name)
+	return t.over(name, func(client *usftp.Client, again bool) (err error) {
+		beneath, err := t.beneath(client, d)
+		switch {
+		case err != nil:
+		case beneath != nil:
+			err = beneath.RemoveBeneath(top, rel, dir)
+		case dir:
+			err = client.RemoveDirectory(name)
+		default:
+			err = client.Remove(name)
+		}
+		if again && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+func (t remoteMirror) ready() {
+	root := t.job.tree.root.target
+	t.over(root, func(client *usftp.Client, _ bool) error { // unmoved reports the error
+		if private.OfClient(client).RemovesBeneath() {
+			return nil
+		}
+		_, err := t.real.of(client, root)
+		return err
+	})
+}
+
+// unmoved asks the host for the directory's real path, unless the host has beneath@usftp and
+// follows no link when it deletes. Plain SFTP cannot ask for that, so if a link replaces the
+// directory between this check and the deletion, the deletion follows it.
+func (t remoteMirror) unmoved(d *directory) error {
+	return t.over(d.target, func(client *usftp.Client, _ bool) error {
+		if private.OfClient(client).RemovesBeneath() {
+			t.trusting.Store(true)
+			return nil
+		}
+		return t.unmovedOn(client, d)
+	})
+}
+
+// beneath returns the means to delete without following links, nil if the host has none. If unmoved
+// relied on that, but this connection has reached a server without it, that check is made here.
+func (t remoteMirror) beneath(client *usftp.Client, d *directory) (private.Client, error) {
+	own := private.OfClient(client)
+	switch {
+	case own.RemovesBeneath():
+		return own, nil
+	case t.trusting.Load():
+		return nil, t.unmovedOn(client, d)
+	}
+	return nil, nil
+}
+
+func (t remoteMirror) unmovedOn(client *usftp.Client, d *directory) error {
+	if d.rel == "." {
+		return nil
+	}
+	_, err := t.lookUnmoved(client, d)
+	return err
+}
+
+// lookUnmoved looks at a directory, and fails if it is no longer where it was.
+func (t *remoteTarget) lookUnmoved(client *usftp.Client, d *directory) (fs.FileInfo, error) {
+	if d.rel == "." {
+		return client.Stat(d.target) // the user named the target, so links in it are followed
+	}
+	root, err := t.real.of(client, t.job.tree.root.target)
+	if err != nil {
+		return nil, err
+	}
+	looked := client.Async().Lstat(d.target)
+	real, realErr := client.RealPath(d.target)
+	info, err := looked.Wait()
+	if err = cmp.Or(realErr, err); err == nil && (real != path.Join(root, d.rel) || !info.IsDir()) {
+		err = errLinkInWay
+	}
+	return info, err
+}
+
+// realRoot caches the target's real path.
+type realRoot struct{ path atomic.Pointer[string] }
+
+func (r *realRoot) of(client *usftp.Client, root string) (string, error) {
+	if known := r.path.Load(); known != nil {
+		return *known, nil
+	}
+	real, err := client.RealPath(root)
+	if err == nil {
+		r.path.Store(&real)
+	}
+	return real, err
+}
+
+func (t remoteMirror) makeAll(dir string) error {
+	dir = path.Join(t.job.tree.root.target, dir)
+	return t.over(dir, func(client *usftp.Client, _ bool) error { return client.MkdirAll(dir) })
+}
+
+func (t remoteMirror) move(d *directory, name, to string) error {
+	top := t.job.tree.root.target
+	from, toBelow := path.Join(d.rel, name), to
+	name, to = path.Join(d.target, name), path.Join(top, to)
+	return t.over(name, func(client *usftp.Client, again bool) error {
+		beneath, err := t.beneath(client, d)
+		if err != nil {
+			return err
+		}
+		rename := client.Rename
+		if beneath != nil {
+			rename = func(string, string) error { return beneath.RenameBeneath(top, from, toBelow) }
+		}
+		err = rename(name, to)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if _, lookErr := client.Lstat(to); lookErr == nil { // version 3 has no status for that
+			if _, gone := client.Lstat(name); again && errors.Is(gone, fs.ErrNotExist) {
+				return nil
+			}
+			return fs.ErrExist
+		}
+		return err
+	})
+}
