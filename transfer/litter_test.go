@@ -90,6 +90,31 @@ func TestLostOpenIsRemovedByTheNextRun(t *testing.T) {
 	}
 }
 
+// TestNothingIsLeftThatCannotBeContinued: a source without a size or times, such as a device, is
+// never continued, journal or not, so an interrupted copy of it leaves nothing.
+func TestNothingIsLeftThatCannotBeContinued(t *testing.T) {
+	for _, hidden := range []uint32{wire.AttrACModTime, wire.AttrSize, wire.AttrPermissions} {
+		t.Run(fmt.Sprintf("attributes %#x hidden", hidden), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, sftptest.Script{HideAttrs: hidden},
+					sftptest.LinkConfig{RateBytesPerSec: 1 << 20, Window: 256 << 10})
+				b.server.Files.WriteFile("/source", random(20<<20))
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				result, err := b.jobContext(ctx, download, "/source", filepath.Join(b.dir, "target"),
+					func(j *copyJob) { j.Options.Journal = filepath.Join(b.dir, "journal") })
+				if !errors.Is(err, context.DeadlineExceeded) || result.Bytes == 0 ||
+					result.LeftBehind != "" || strings.Contains(err.Error(), "left") {
+					t.Errorf("%+v, %v", result, err)
+				}
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("left behind: %q", left)
+				}
+			})
+		})
+	}
+}
+
 // TestNothingIsLeftWithoutAJournal: what nobody can continue is removed when the context ends.
 func TestNothingIsLeftWithoutAJournal(t *testing.T) {
 	for _, direction := range []way{upload, download} {

@@ -248,12 +248,12 @@ func (j *journal) noteAside(c *fileCopy, p *placing) {
 
 // mayContinue reports whether anybody could continue from what a try leaves: a later run, which
 // finds it in the journal, or the next try of this one. Small files of a tree start over in any
-// case.
+// case, and so does what has no mark, such as a device.
 func (j *journal) mayContinue(c *fileCopy) bool {
 	renews := slices.ContainsFunc(c.conns(), func(conn *pool.Conn) bool {
 		return pools.OfConn(conn).Renews()
 	})
-	return !c.isSmall() && j.provable(c) && (j.markName(c) != "" || c.ctx.Err() == nil && renews)
+	return !c.isSmall() && j.mark != nil && j.provable(c) && (j.markName(c) != "" || c.ctx.Err() == nil && renews)
 }
 
 // provable reports whether it can be told later that what a try leaves is the beginning of the
