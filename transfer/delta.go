@@ -343,9 +343,9 @@ const (
 	proofInterval = 20 * time.Millisecond
 )
 
-// prove starts a proof with the pieces that the source is hashed in. The host's file, of which f is
-// a handle, is hashed as soon as it is complete: up to what complete returns, and as a whole after
-// d.proof.whole is closed.
+// prove starts a proof of the host's file, of which f is a handle, in the pieces that the source is
+// hashed in. Each piece is hashed as soon as it is complete: complete returns how far the file is,
+// and once whole is closed all of it is there.
 func (d *delta) prove(name string, f *usftp.File, complete func() int64) *proof {
 	c := d.copy
 	ctx, cancel := context.WithCancel(c.ctx)
@@ -397,7 +397,7 @@ func (p *proof) await(ctx context.Context, complete func() int64, to int64) bool
 	return true
 }
 
-// stop ends a proof, of which nil has nothing to end.
+// stop ends a proof. A nil proof has nothing to end.
 func (p *proof) stop() {
 	if p != nil {
 		p.cancel()

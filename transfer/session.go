@@ -26,7 +26,8 @@ type session struct {
 
 func (s *session) lost() bool { return s != nil && pool.Lost(s.client) }
 
-// why returns the error to report for err: why the connection was given up, if it was.
+// why returns the error to report for err: the reason why the connection was given up, or err
+// itself if it was not.
 func (s *session) why(err error) error {
 	if s == nil {
 		return err
@@ -171,7 +172,8 @@ func (e *ends) renew(c *fileCopy, err error) (renewed bool) {
 	return renewed
 }
 
-// why returns the error to report for err: why a connection was given up, if one was.
+// why returns the error to report for err: the reason why a connection was given up, or err itself
+// if none was.
 func (e *ends) why(err error) error {
 	if e.from != e.to {
 		if gaveUp := e.from.why(err); gaveUp != err {

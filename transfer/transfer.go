@@ -94,7 +94,7 @@ type Options struct {
 
 	// List holds the expected hashes: a file whose hash differs fails with [checksum.ErrMismatch]
 	// before it gets its name. Its algorithm replaces Hash. A file that is not listed is reported
-	// as a Note; List.Missing returns listed files that were never copied.
+	// with a Warning; List.Missing returns listed files that were never copied.
 	List *checksum.List
 
 	// Retry configures how lost connections are replaced.

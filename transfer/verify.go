@@ -155,9 +155,9 @@ func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen
 	return err
 }
 
-// synced reports whether the copy is flushed to the host's disk before it is verified. Without
-// that, a host that goes down while verifying may lose what has been verified. Once a connection
-// was lost while verifying, the next attempt flushes if it can.
+// syncs reports whether the copy is flushed to the host's disk before it is verified. Without that,
+// a host that goes down while verifying may lose what has been verified. Once a connection was lost
+// while verifying, the next attempt flushes if it can.
 func (s *session) syncs(c *fileCopy) bool {
 	if c.options.Sync {
 		return true
