@@ -293,9 +293,6 @@ func (e *readOnly) Error() string { return "the file system on " + e.host + " is
 
 func (e *readOnly) Unwrap() []error { return []error{syscall.EROFS, e.err} }
 
-// flagReadOnly is SSH2_FXE_STATVFS_ST_RDONLY (OpenSSH PROTOCOL, section 4.4).
-const flagReadOnly = 1
-
 // explainWrite distinguishes a full or read-only file system from other reasons why a write failed
 // on a host.
 func (s *session) explainWrite(err error, dir string) error {
@@ -324,7 +321,7 @@ func explainMissing(err error, client *usftp.Client, dir string) error {
 // explainFailure asks for the state of dir's file system.
 func explainFailure(err error, client *usftp.Client, host, dir string) error {
 	vfs, statErr := client.StatVFS(dir)
-	if statErr == nil && vfs.Flag&flagReadOnly != 0 {
+	if statErr == nil && vfs.Flag&wire.StatVFSReadOnly != 0 {
 		return &readOnly{host: host, err: err}
 	}
 	inodes := statErr == nil && vfs.Files > 0 && vfs.Favail == 0

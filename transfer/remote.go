@@ -12,6 +12,7 @@ import (
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/wire"
 )
 
 // Remote returns an endpoint for a path on a host.
@@ -116,7 +117,7 @@ func (e *remoteEnd) lstat(name string) error {
 
 func (e *remoteEnd) fileSystem(name string) (id [2]uint64) {
 	client := e.link.Host().Client
-	if _, told := client.HasExtension("statvfs@openssh.com"); !told {
+	if _, told := client.HasExtension(wire.ExtStatVFS); !told {
 		return id
 	}
 	if vfs, err := client.StatVFS(name); err == nil {
@@ -168,7 +169,7 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 		if t := e.job.tree; t != nil && t.sync != nil { // most directories have nothing to copy
 			most = syncWalkers
 		}
-		if _, told := client.HasExtension("limits@openssh.com"); told {
+		if _, told := client.HasExtension(wire.ExtLimits); told {
 			l.handles = 1 << 20
 			if limits.MaxOpenHandles > 0 { // keep some for listings and other uses
 				all := int64(min(limits.MaxOpenHandles, 1<<20))

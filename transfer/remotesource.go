@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/wire"
 )
 
 // remoteSource is a path on a host as a source.
@@ -306,7 +307,7 @@ func (in *remoteInput) copies(c *fileCopy) bool {
 	if in.session != c.to || c.hashes() { // what is hashed must pass through here
 		return false
 	}
-	_, offered := in.session.client.HasExtension("copy-data")
+	_, offered := in.session.client.HasExtension(wire.ExtCopyData)
 	return offered
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/wire"
 )
 
 // A striper opens further handles of a file while it is copied, as long as that helps. Handles are
@@ -131,7 +132,7 @@ func (s *striper) prove() error {
 	case named != nil && !s.proof.same(named, true):
 		return errReplaced
 	}
-	if _, syncs := s.first.Client().HasExtension("fsync@openssh.com"); s.cut && syncs {
+	if _, syncs := s.first.Client().HasExtension(wire.ExtFsync); s.cut && syncs {
 		// reports what the CLOSE of the lost handle would have reported
 		_, err := s.first.Async().Sync().WaitContext(s.ctx)
 		return err

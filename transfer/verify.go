@@ -14,6 +14,7 @@ import (
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/wire"
 )
 
 var (
@@ -162,7 +163,7 @@ func (s *session) syncs(c *fileCopy) bool {
 	if c.options.Sync {
 		return true
 	}
-	_, offered := s.client.HasExtension("fsync@openssh.com")
+	_, offered := s.client.HasExtension(wire.ExtFsync)
 	return c.tries.sync && offered
 }
 
