@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A tree copied into itself never ends: the copy is found and copied again. A host may be this very
@@ -44,11 +45,9 @@ func (o *overlap) inside() string {
 	if len(t.conns()) == 0 || t.check != nil {
 		return ""
 	}
-	sourceAt := make(chan string, 1)
-	go func() {
-		source, _ := t.src.realPath(t.route.Source)
-		sourceAt <- source
-	}()
+	var source string
+	var asking sync.WaitGroup
+	asking.Go(func() { source, _ = t.src.realPath(t.route.Source) })
 	target := path.Clean(filepath.ToSlash(t.route.Target))
 	there, err := t.dst.realPath(target)
 	if err != nil { // a missing parent is reported when the target is made
@@ -56,7 +55,7 @@ func (o *overlap) inside() string {
 			there = path.Join(there, path.Base(target))
 		}
 	}
-	source := <-sourceAt
+	asking.Wait()
 	if path.Join(there, t.base) == source {
 		return source // it would be copied to itself
 	}
@@ -116,20 +115,18 @@ func (o *overlap) near() bool {
 		return false
 	}
 	target := path.Clean(filepath.ToSlash(t.route.Target))
-	above := make(chan [2]uint64, 1)
-	go func() { above <- t.dst.fileSystem(path.Dir(target)) }()
-	source := make(chan [2]uint64, 1)
-	go func() { source <- t.src.fileSystem(t.route.Source) }()
+	var source, parent [2]uint64
+	var asking sync.WaitGroup
+	asking.Go(func() { source = t.src.fileSystem(t.route.Source) })
+	asking.Go(func() { parent = t.dst.fileSystem(path.Dir(target)) })
 	to := t.dst.fileSystem(target)
-	if parent := <-above; to == [2]uint64{} {
+	asking.Wait()
+	if to == [2]uint64{} {
 		to = parent
 	}
-	for _, from := range <-source {
-		if from != 0 && slices.Contains(to[:], from) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(source[:], func(from uint64) bool {
+		return from != 0 && slices.Contains(to[:], from)
+	})
 }
 
 // mark places a marker file in the copy, if that may lie in the source, until unmark is called.

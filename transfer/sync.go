@@ -716,39 +716,26 @@ func (s *syncing) probe(e *entry) (done bool, err error) {
 }
 
 func (s *syncing) sameLink(e *entry) (bool, error) {
-	type answer struct {
-		to  string
-		err error
-	}
-	there := make(chan answer, 1)
-	go func() {
-		to, err := s.dst.readLink(e)
-		there <- answer{to, err}
-	}()
+	var there string
+	var thereErr error
+	var asking sync.WaitGroup
+	asking.Go(func() { there, thereErr = s.dst.readLink(e) })
 	here, err := s.tree.src.readLink(e.source())
-	target := <-there
-	return target.err == nil && target.to == here, err
+	asking.Wait()
+	return thereErr == nil && there == here, err
 }
 
 // sameContents compares the hashes of both files.
 func (s *syncing) sameContents(e *entry) (bool, error) {
-	type answer struct {
-		hash checksum.Hash
-		err  error
-	}
-	far := make(chan answer, 1)
 	target := entry{dir: e.dir, name: e.name, facts: e.facts}
 	target.facts.info = nil
-	go func() {
-		hash, err := s.hash(s.dst.asSource(), &target, e.target())
-		far <- answer{hash, err}
-	}()
-	ours, err := s.hash(s.tree.src, e, e.source())
-	theirs := <-far
-	if err != nil {
-		return false, err
-	}
-	return theirs.err == nil && ours.Equal(theirs.hash), nil
+	var there checksum.Hash
+	var thereErr error
+	var asking sync.WaitGroup
+	asking.Go(func() { there, thereErr = s.hash(s.dst.asSource(), &target, e.target()) })
+	here, err := s.hash(s.tree.src, e, e.source())
+	asking.Wait()
+	return err == nil && thereErr == nil && here.Equal(there), err
 }
 
 // hash lets one side hash a file, or reads it.

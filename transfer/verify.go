@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/usftp/usftp"
@@ -100,25 +101,21 @@ func (s *session) begins(f *usftp.File, local io.ReaderAt, n int64) (same, told 
 	if !s.client.HasCheckFile() {
 		return false, false
 	}
-	type answer struct {
-		hashes *usftp.FileHashes
-		err    error
-	}
-	asked := make(chan answer, 1)
-	go func() {
-		hashes, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n,
+	var theirs *usftp.FileHashes
+	var theirErr error
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		theirs, theirErr = f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n,
 			BlockSize: hashPiece})
-		asked <- answer{hashes, err}
-	}()
+	})
 	ours := checksum.NewDigest(checksum.SHA256, hashPiece)
 	got, err := io.Copy(ours, io.NewSectionReader(local, 0, n))
 	ours.Finish()
-	theirs := <-asked
-	if theirs.err != nil || theirs.hashes.Algorithm != "sha256" {
+	asking.Wait()
+	if theirErr != nil || theirs.Algorithm != "sha256" {
 		return false, false
 	}
-	return err == nil && got == n && slices.EqualFunc(ours.Sums, theirs.hashes.Hashes, bytes.Equal),
-		true
+	return err == nil && got == n && slices.EqualFunc(ours.Sums, theirs.Hashes, bytes.Equal), true
 }
 
 // readBack reads the host's file and hashes it like what was copied. A large file over a long link
