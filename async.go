@@ -623,7 +623,7 @@ func (c *rangeCall) Complete(call *conn.Call) {
 	at, p := c.at, c.at.pending
 	p.mu.Lock()
 	if !p.ended {
-		at.settle(c.Range, call)
+		at.handleReply(c.Range, call)
 		for !at.write && !at.starting {
 			r, more := at.ranges.Next(0)
 			if !more {
@@ -646,8 +646,8 @@ func (c *rangeCall) Complete(call *conn.Call) {
 
 var errTooMany = errors.New("too many requests are in flight")
 
-// settle takes a reply. The caller holds the lock.
-func (at *rangeAt) settle(r flow.Range, call *conn.Call) {
+// handleReply takes a reply. The caller holds the lock.
+func (at *rangeAt) handleReply(r flow.Range, call *conn.Call) {
 	switch {
 	case call.Err != nil:
 		at.fail(r, call.Err)

@@ -143,8 +143,8 @@ func (f *File) Handle() ([]byte, error) {
 var errIsOpen error = invalidError("the file is open")
 
 // opened returns the file's opening after everything written behind has been acknowledged. Every
-// use of the handle begins here or is an operation that [run] settles, except for the asynchronous
-// forms, Close and writing behind itself.
+// use of the handle begins here or is an operation for which [run] flushes, except for the
+// asynchronous forms, Close and writing behind itself.
 func (f *File) opened(op string) (*openFile, error) {
 	open, err := f.opening(op)
 	if err == nil {
@@ -163,7 +163,7 @@ func (f *File) opening(op string) (*openFile, error) {
 	return f.open, nil
 }
 
-// onHandle makes an operation on the open file, which fails on a closed one. [run] settles what was
+// onHandle makes an operation on the open file, which fails on a closed one. [run] flushes what was
 // written behind first.
 func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) operation[T] {
 	open, err := f.opening(op)

@@ -51,12 +51,12 @@ type loop struct {
 
 // mover is what differs between loops: a download or an upload.
 type mover interface {
-	fill() error            // sends as much as may be in flight
-	settle(call *conn.Call) // takes a complete call
-	settledAll() error      // follows the calls that were complete together
+	fill() error                 // sends as much as may be in flight
+	handleReply(call *conn.Call) // takes a complete call
+	afterReplies() error         // follows the calls that were complete together
 }
 
-// move fills and settles until nothing is in flight and nothing more is sent.
+// move sends requests and handles replies until nothing is in flight and nothing more is sent.
 func (l *loop) move(m mover) error {
 	for {
 		l.adopt()
@@ -68,9 +68,9 @@ func (l *loop) move(m mover) error {
 			return err
 		}
 		for ; call != nil; call = l.queue.Take() {
-			m.settle(call)
+			m.handleReply(call)
 		}
-		if err := m.settledAll(); err != nil {
+		if err := m.afterReplies(); err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,7 @@ func (l *loop) landed(call *conn.Call, got int) piece {
 	p := l.pieces[call.Tag]
 	l.idle = append(l.idle, call.Tag)
 	l.lanes[p.lane].count(-1)
-	l.lanes[p.lane].window.Settled(time.Since(l.began), p.stamp, p.Len, got)
+	l.lanes[p.lane].window.Acked(time.Since(l.began), p.stamp, p.Len, got)
 	if l.joins != nil {
 		l.joins.moved.Add(int64(got))
 	}

@@ -28,7 +28,7 @@ type operation[T any] struct {
 	instead func(refusal error) *operation[T]
 	// refused is the error to return if the server refuses this too: that of the first operation.
 	refused error
-	// file is a file whose write-behind must be settled before this is sent: a later WRITE would
+	// file is a file whose write-behind must be flushed before this is sent: a later WRITE would
 	// undo what this does, or be missing from what it sees.
 	file *File
 	// orSuccess accepts a STATUS of OK besides the expected type.
@@ -43,7 +43,7 @@ func (op operation[T]) fail(err error) operation[T] {
 	return op
 }
 
-// after makes run settle what was written behind to a file before it sends the operation.
+// after makes run flush what was written behind to a file before it sends the operation.
 func (op operation[T]) after(f *File) operation[T] {
 	op.file = f
 	return op

@@ -264,8 +264,8 @@ func (d *download) run() (int64, error) {
 	return d.given - d.from, err
 }
 
-// settledAll passes on what has arrived.
-func (d *download) settledAll() error {
+// afterReplies passes on what has arrived.
+func (d *download) afterReplies() error {
 	if err := d.deliver(); err != nil {
 		return err
 	}
@@ -325,8 +325,8 @@ func (d *download) askSize(keep func(*conn.Call) (*FileStat, error)) {
 	}
 }
 
-// settleSize takes the answer, if there is one.
-func (d *download) settleSize(call *conn.Call) {
+// handleSize takes the answer, if there is one.
+func (d *download) handleSize(call *conn.Call) {
 	if call.Err == nil && call.Type == wire.TypeAttrs {
 		if stat, err := d.keepAttrs(call); err == nil && stat.sized() {
 			d.ranges.SetSize(int64(stat.Size))
@@ -335,10 +335,10 @@ func (d *download) settleSize(call *conn.Call) {
 	d.lanes[0].client.conn.Recycle(call)
 }
 
-// settle takes a complete call.
-func (d *download) settle(call *conn.Call) {
+// handleReply takes a complete call.
+func (d *download) handleReply(call *conn.Call) {
 	if call.Tag == sizeTag {
-		d.settleSize(call)
+		d.handleSize(call)
 		return
 	}
 	p := d.landed(call, len(call.Body))

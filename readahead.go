@@ -240,7 +240,7 @@ func (a *prefetch) read(f *File, p []byte) (n int, err error) {
 			return n, err
 		}
 		if call != nil {
-			a.settled(call)
+			a.replied(call)
 		}
 	}
 }
@@ -248,15 +248,15 @@ func (a *prefetch) read(f *File, p []byte) (n int, err error) {
 // collect takes what has arrived.
 func (a *prefetch) collect() {
 	for call := a.queue.Take(); call != nil; call = a.queue.Take() {
-		a.settled(call)
+		a.replied(call)
 	}
 }
 
-// settled takes one reply. Its data counts in the budget until it is read.
-func (a *prefetch) settled(call *conn.Call) {
+// replied takes one reply. Its data counts in the budget until it is read.
+func (a *prefetch) replied(call *conn.Call) {
 	asked, got := int64(call.Bytes), int64(len(call.Body))
 	before := len(a.parked)
-	a.settle(call)
+	a.handleReply(call)
 	if len(a.parked) > before {
 		a.held += got
 		asked -= got

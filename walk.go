@@ -91,9 +91,9 @@ type walk struct {
 	mu      sync.Mutex
 	waiting dirHeap // directories that are known and not being listed
 	active  int     // listings under way
-	begun   int     // listings begun so far
+	started int     // listings started so far
 	limit   int     // limit of active
-	most    int     // limit of begun
+	most    int     // limit of started
 	ahead   int     // entries listed and not visited
 	alone   bool    // no other listing may begin
 	quiet   sync.Cond
@@ -105,7 +105,7 @@ type walkDir struct {
 	key   string // sorts as the walk visits
 	index int    // in the heap; -1 when not there
 
-	listed  chan struct{} // closed when the listing is done; nil before it has begun
+	listed  chan struct{} // closed when the listing is done; nil before it has started
 	left    bool          // by the walk, which does not come back
 	entries []*File       // sorted
 	counted int           // of the entries in walk.ahead
@@ -227,9 +227,9 @@ func (w *walk) launch() {
 func (w *walk) begin(dir *walkDir) {
 	dir.listed = make(chan struct{})
 	w.active++
-	w.begun++
-	others, begun := w.active > 1, w.begun
-	w.lists.Go(func() { w.list(dir, func() bool { return others || w.begun != begun }) })
+	w.started++
+	others, startedThen := w.active > 1, w.started
+	w.lists.Go(func() { w.list(dir, func() bool { return others || w.started != startedThen }) })
 }
 
 // list lists a directory and records the directories in it. crowd reports, to a caller that holds

@@ -216,7 +216,7 @@ func (u *upload) run() (int64, error) {
 	return u.done(), err
 }
 
-func (u *upload) settledAll() error {
+func (u *upload) afterReplies() error {
 	u.acked(u.done())
 	return nil
 }
@@ -258,7 +258,7 @@ const slowSource = 50 * time.Millisecond
 // until it has filled the window.
 func (u *upload) collect() {
 	for call := u.queue.Take(); call != nil; call = u.queue.Take() {
-		u.settle(call)
+		u.handleReply(call)
 	}
 	u.acked(u.done())
 }
@@ -365,8 +365,8 @@ func (u *upload) read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// settle takes a complete call.
-func (u *upload) settle(call *conn.Call) {
+// handleReply takes a complete call.
+func (u *upload) handleReply(call *conn.Call) {
 	err := call.Err
 	if err == nil {
 		err = replyError(call)

@@ -132,7 +132,7 @@ func (b *behind) begin(off int64) {
 // collect takes the answers that have arrived.
 func (b *behind) collect() {
 	for call := b.u.queue.Take(); call != nil; call = b.u.queue.Take() {
-		b.u.settle(call)
+		b.u.handleReply(call)
 	}
 	b.file.progress.Store(b.u.done())
 }
@@ -172,7 +172,7 @@ func (b *behind) wait(ctx context.Context) error {
 	defer func() { stop(); cancel(nil) }()
 	call, err := b.u.queue.Next(ctx)
 	if call != nil {
-		b.u.settle(call)
+		b.u.handleReply(call)
 	}
 	b.collect()
 	return err

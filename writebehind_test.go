@@ -214,21 +214,21 @@ func TestWriterWhereWritesAreRefused(t *testing.T) {
 	}
 }
 
-// settlesNothing are the methods of File in fileCalls that may run before written-behind data has
+// flushesNothing are the methods of File in fileCalls that may run before written-behind data has
 // been sent: further writing, and methods that do not use the open file.
-var settlesNothing = []string{"Write", "Writer", "Remove", "Open", "OpenRead", "DirEntry", "Async"}
+var flushesNothing = []string{"Write", "Writer", "Remove", "Open", "OpenRead", "DirEntry", "Async"}
 
-// settlesToo are further methods that take no context but still must settle first.
-var settlesToo = map[string]anyCall{
+// flushesToo are further methods that take no context but still must flush first.
+var flushesToo = map[string]anyCall{
 	"Close":  func(_ *usftp.Client, f *usftp.File) error { return f.Close() },
 	"Handle": func(_ *usftp.Client, f *usftp.File) error { _, err := f.Handle(); return err },
 }
 
 // Whatever a File is asked, written-behind data goes first, and its failure is reported.
-func TestEveryCallSettlesWhatWasWritten(t *testing.T) {
-	calls := maps.Clone(settlesToo)
+func TestEveryCallFlushesWhatWasWritten(t *testing.T) {
+	calls := maps.Clone(flushesToo)
 	for name, call := range fileCalls {
-		if !slices.Contains(settlesNothing, name) {
+		if !slices.Contains(flushesNothing, name) {
 			calls[name] = call
 		}
 	}

@@ -29,11 +29,11 @@ type Dialer struct {
 	buffers own.Buffers // its connections' own
 
 	mu      sync.Mutex
-	masters int    // connections through the user's master that live
-	beside  error  // why no login of our own is possible beside them
-	last    []step // how the last login succeeded, nil before the first
-	lead    *lead  // the first login, while it is under way
-	told    bool   // Config.Nearly has been called
+	masters int         // connections through the user's master that live
+	beside  error       // why no login of our own is possible beside them
+	last    []step      // how the last login succeeded, nil before the first
+	first   *firstLogin // the first login, while it is under way
+	told    bool        // Config.Nearly has been called
 }
 
 // maxHops limits a chain of jump hosts, which a configuration could make endless.

@@ -35,7 +35,7 @@ func (l *login) fly(conn *own.Conn) *own.Flight {
 	if f.never {
 		return nil
 	}
-	if l.behind != nil {
+	if l.waitsFor != nil {
 		l.watch.pause()
 		l.failure = l.follow()
 		l.watch.resume(loginStall, "logging in")
@@ -130,7 +130,7 @@ func takesFlight(version []byte) bool {
 // refused is called after each refusal. An RSA key may have signed with an algorithm that the
 // server does not support, which it had no chance to say: such a key is offered again.
 func (l *login) refused(c *own.AuthContext) {
-	if l.begun || l.flight.key == nil {
+	if l.anyRefused || l.flight.key == nil {
 		return
 	}
 	if len(c.Partial) > 0 {
@@ -188,7 +188,7 @@ func (l *login) again(err error) *login {
 		return nil
 	}
 	l.d.log.Info("logging in once more, one step after the other", "host", l.s.alias, "error", err)
-	return &login{ctx: l.ctx, d: l.d, s: l.s, alone: l.alone, replay: l.replay, lead: l.lead,
+	return &login{ctx: l.ctx, d: l.d, s: l.s, alone: l.alone, replay: l.replay, first: l.first,
 		flight: flight{never: true, session: l.flight.session}}
 }
 

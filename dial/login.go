@@ -45,15 +45,15 @@ type login struct {
 	// alone means that nobody may be asked for anything or have to touch a token.
 	alone bool
 	// replay, if not nil, holds the steps that worked before: nothing else is offered.
-	replay []step
-	lead   *lead // set if this is the first login
-	behind *lead // the first login, which this one waits for
+	replay   []step
+	first    *firstLogin // set if this is the first login
+	waitsFor *firstLogin // the first login, which this one waits for
 
 	trip  time.Duration // the shortest round trip seen
 	keyed time.Time     // when the keys were exchanged
 
 	flight        flight
-	begun         bool // the server has refused something: "none", or what the flight offered
+	anyRefused    bool // the server has refused something: "none", or what the flight offered
 	credentials   []*credential
 	loaded        bool
 	pwTries       int
@@ -278,8 +278,8 @@ func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	if l.failure != nil {
 		return nil, l.failure
 	}
-	if !l.begun {
-		l.begun = true
+	if !l.anyRefused {
+		l.anyRefused = true
 		if l.s.xcrypto {
 			l.took(time.Since(l.keyed), 2) // the service request and "none"
 		} else {
@@ -529,7 +529,7 @@ func (l *login) worked() []step { return append(slices.Clone(l.done), l.current)
 // fails in vain.
 func (l *login) hopeful() {
 	// behind a jump host the round trip is not known yet
-	if l.lead == nil || l.trip == 0 || l.s.preferred[0] != "publickey" {
+	if l.first == nil || l.trip == 0 || l.s.preferred[0] != "publickey" {
 		return
 	}
 	l.load()

@@ -378,8 +378,8 @@ func (p privatePool) Drop(useless []pools.Session) {
 	p.config.Logger.Info("closed connections that added nothing", "connections", len(p.links))
 }
 
-// Settled implements pools.Pool.
-func (p privatePool) Settled() (settled bool, have, most int) {
+// Stable implements pools.Pool.
+func (p privatePool) Stable() (stable bool, have, most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.opening == 0 && len(p.links) >= p.wanted, len(p.links), p.config.Connections

@@ -80,13 +80,13 @@ func (d *reader) read() {
 			d.stop(err)
 			return
 		}
-		r, here, err := d.admit(packet, own)
+		r, inline, err := d.admit(packet, own)
 		if err != nil {
 			d.stop(err)
 			return
 		}
 		switch {
-		case here:
+		case inline:
 			d.worker.alone = true
 			d.worker.execute(s, r)
 		case r != nil && r.bad != nil:
@@ -95,16 +95,16 @@ func (d *reader) read() {
 		if !d.in.ready() || s.out.long() {
 			s.flush()
 		}
-		if !d.settle(r, here) {
+		if !d.finishAdmit(r, inline) {
 			return
 		}
 	}
 }
 
-// admit parses a packet and schedules its request; here reports whether the reader should run it. A
-// request with r.bad set is to be refused, and any other goes to a worker. The reader counts as
-// busy until it calls settle.
-func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, here bool, err error) {
+// admit parses a packet and schedules its request; inline reports whether the reader should run it.
+// A request with r.bad set is to be refused, and any other goes to a worker. The reader counts as
+// busy until it calls finishAdmit.
+func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, inline bool, err error) {
 	s := d.session
 	t, id, body, err := wire.ParseHeader(packet)
 	if err == nil && t == wire.TypeInit {
@@ -164,12 +164,12 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, here bool,
 	return nil, false, nil
 }
 
-// settle completes what admit began, and reports whether this reader continues reading.
-func (d *reader) settle(r *request, here bool) bool {
+// finishAdmit completes what admit began, and reports whether this reader continues reading.
+func (d *reader) finishAdmit(r *request, inline bool) bool {
 	s := d.session
 	s.mu.Lock()
 	switch {
-	case here:
+	case inline:
 		s.schedule.done(r)
 		s.finish(r)
 	case r != nil:

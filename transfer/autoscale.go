@@ -16,7 +16,7 @@ import (
 const (
 	gaugeEvery = 20 * time.Millisecond
 
-	settleFor = 8 // before the rate of new connections can be judged: TCP starts slowly
+	judgeAfter = 8 // before the rate of new connections can be judged: TCP starts slowly
 	// how much longer a transfer must take for more connections to be tried: a login, and twice
 	// TCP's slow start
 	exploreFor  = 30
@@ -236,7 +236,7 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 // lasts reports whether more connections are allowed, and enough is left to find out whether they
 // help.
 func (a *autoscaler) lasts() bool {
-	_, have, most := a.pool.Settled()
+	_, have, most := a.pool.Stable()
 	return have < most && a.g.lasts(exploreFor) && a.g.left() > 4*steadyBytes
 }
 
@@ -245,7 +245,7 @@ func (a *autoscaler) lasts() bool {
 func (a *autoscaler) explore(ctx context.Context, rate float64) {
 	g := a.g
 	for doublings := 1; a.lasts(); {
-		_, have, most := a.pool.Settled()
+		_, have, most := a.pool.Stable()
 		wanted := min(have<<doublings, most)
 		if !a.widen(ctx, wanted) {
 			return
@@ -293,8 +293,8 @@ func (a *autoscaler) widen(ctx context.Context, connections int) bool {
 		if !g.wait(ctx) {
 			return false
 		}
-		settled, have, _ := a.pool.Settled()
-		if now := s.count(); !settled || lanes != now {
+		stable, have, _ := a.pool.Stable()
+		if now := s.count(); !stable || lanes != now {
 			lanes, still = now, 0
 		} else if now >= have-1 {
 			return true
@@ -314,19 +314,19 @@ func (a *autoscaler) byWindows(ctx context.Context) {
 	a.pool.Want(wanted, allStreams)
 	lanes, still, base, tested := 0, 0, 0.0, false
 	for g.wait(ctx) {
-		settled, _, most := a.pool.Settled()
-		if still++; !settled || lanes != s.count() {
+		stable, _, most := a.pool.Stable()
+		if still++; !stable || lanes != s.count() {
 			lanes, still = s.count(), 0
 		}
 		windows := g.windows(1 + lanes)
 		limited := g.moved > 0 && (g.rates[0] > growing*g.rates[1] || g.rates[0] > near*windows)
 		switch {
 		case wanted < most && g.lasts(0) && limited,
-			wanted < most && g.lasts(exploreFor) && still >= settleFor && g.rate() > growing*base:
+			wanted < most && g.lasts(exploreFor) && still >= judgeAfter && g.rate() > growing*base:
 			base = g.rate()
 			wanted *= 2
 			a.pool.Want(wanted, allStreams)
-		case !tested && g.lasts(testFor) && still >= settleFor && g.rate() < few*windows:
+		case !tested && g.lasts(testFor) && still >= judgeAfter && g.rate() < few*windows:
 			closed, _, _ := a.test(ctx)
 			tested = !closed
 			still = 0

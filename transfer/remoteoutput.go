@@ -229,7 +229,7 @@ func (o *remoteOutput) restore(c *fileCopy, aside string) {
 // end.
 func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
 	if m.RacyBytes > 0 && m != c.journal.left {
-		return 0, errors.New("the source was being written to when it was begun")
+		return 0, errors.New("the source was being written to when the copy started")
 	}
 	f, err := o.session.client.OpenFile(m.Temporary, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {

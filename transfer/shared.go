@@ -111,7 +111,7 @@ type sharedBlock struct {
 	data  []byte
 	ready chan struct{}
 	bad   bool      // it could not be read
-	asked time.Time // when it was begun to be read
+	asked time.Time // when reading it started
 	users int       // copies that wait for it or read from it
 	gone  bool      // to be freed by its last user
 }

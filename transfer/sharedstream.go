@@ -91,7 +91,7 @@ type sharedStream struct {
 	mu       sync.Mutex
 	changed  sync.Cond
 	branches []*Branch
-	begun    bool
+	started  bool
 	filling  bool            // the goroutine is reading into the last block
 	blocks   []*buffer.Block // from offset base
 	base     int64
@@ -105,8 +105,8 @@ func (s *sharedStream) read(b *Branch, j *job, p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.cancel = j.cancel
-	if !s.begun {
-		s.begun = true
+	if !s.started {
+		s.started = true
 		go s.run()
 	}
 	if err := s.await(b, j.ctx); err != nil {

@@ -116,7 +116,7 @@ func (e *NotSFTPError) Unwrap() error { return net.ErrClosed }
 type HandshakeError struct{ Cause error }
 
 func (e *HandshakeError) Error() string {
-	return "the server has not begun to speak SFTP: " + e.Cause.Error()
+	return "the server did not start SFTP: " + e.Cause.Error()
 }
 
 func (e *HandshakeError) Unwrap() []error { return []error{net.ErrClosed, e.Cause} }

@@ -50,7 +50,7 @@ func (in *input) need(n int) ([]byte, error) {
 		in.start = 0
 	}
 	for empty := 0; in.end-in.start < n; {
-		begun := in.end > in.start
+		partial := in.end > in.start
 		got, err := in.read(in.buf[in.end:])
 		in.end += got
 		if err != nil {
@@ -61,7 +61,7 @@ func (in *input) need(n int) ([]byte, error) {
 		}
 		if got > 0 {
 			empty = 0
-			if begun || got < wire.HeaderSize {
+			if partial || got < wire.HeaderSize {
 				in.moved.Add(1)
 			}
 		} else if empty++; empty == 100 {

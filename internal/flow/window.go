@@ -46,8 +46,8 @@ func (w *Window) Sent(now time.Duration, n int) Stamp {
 	return Stamp{at: now, delivered: w.delivered}
 }
 
-// Settled counts a request for n bytes out, of which got have moved.
-func (w *Window) Settled(now time.Duration, s Stamp, n, got int) {
+// Acked counts a request for n bytes out, of which got have moved.
+func (w *Window) Acked(now time.Duration, s Stamp, n, got int) {
 	w.inFlight -= int64(n)
 	w.delivered += int64(got)
 	took := now - s.at

@@ -145,7 +145,7 @@ func (c *clock) step() {
 	default:
 		c.ranges.Done(p.Range, p.n)
 	}
-	w.Settled(c.now, p.stamp, p.Len, p.n)
+	w.Acked(c.now, p.stamp, p.Len, p.n)
 }
 
 // TestRoundTripsOfADownload has links that carry any number of bytes: time is round trips.
@@ -243,7 +243,7 @@ func TestWindowHas(t *testing.T) {
 		t.Errorf("after a loss %d are in flight and the limit is %d", w.InFlight(), w.Limit())
 	}
 	stamp := w.Sent(0, 600)
-	if w.Settled(ms, stamp, 600, 0); w.Limit() != 1000 || w.InFlight() != 0 {
+	if w.Acked(ms, stamp, 600, 0); w.Limit() != 1000 || w.InFlight() != 0 {
 		t.Error("an end of file says nothing of the link")
 	}
 }
@@ -257,7 +257,7 @@ func TestWindowRecovers(t *testing.T) {
 	for range 300 {
 		stamp := w.Sent(now, request)
 		now += trip
-		w.Settled(now, stamp, request, request)
+		w.Acked(now, stamp, request, request)
 	}
 	if w.Limit() != mib {
 		t.Errorf("one request a round trip makes a window of %d, want the least", w.Limit())

@@ -50,9 +50,10 @@ type version struct {
 func (a *attrs) version() version { return version{a.size, a.mtime} }
 
 const (
-	// settled is how long a version must have been known before contents that were read belong to
-	// it for certain: a second change within the same second of the server's clock does not show.
-	settled = 2 * time.Second
+	// trustAfter is how long a version must have been known before contents that were read belong
+	// to it for certain: a second change within the same second of the server's clock does not
+	// show.
+	trustAfter = 2 * time.Second
 	// ancient is an age that differences between clocks cannot explain.
 	ancient = 24 * time.Hour
 )
@@ -232,7 +233,7 @@ func (f *FS) onPathOrDrop(ctx context.Context, n *node, ask func(path string) er
 			return err
 		}
 		if err != nil {
-			if err := f.tree.settle(ctx, n); err != nil {
+			if err := f.tree.awaitMoves(ctx, n); err != nil {
 				return err
 			}
 		}

@@ -322,8 +322,8 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 	defer stop()
 	if n := f.tree.child(dir, name); f.inUse(n) {
 		hidden := f.newHidden()
-		settled := f.tree.move(place{dir, name})
-		defer settled()
+		moved := f.tree.move(place{dir, name})
+		defer moved()
 		err := f.onPath(ctx, dir, func(at string) error {
 			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
 				return rename(c, join(at, name), join(at, hidden), again)
@@ -455,7 +455,7 @@ func (f *FS) moveHidden(ctx context.Context, names []string, from, to *node) boo
 		if !ok || !ok2 {
 			return false
 		}
-		settled := f.tree.move(place{from, name})
+		moved := f.tree.move(place{from, name})
 		err := f.link.do(ctx, func(c *usftp.Client, again bool) error {
 			return rename(c, join(old, name), join(above, name), again)
 		})
@@ -463,7 +463,7 @@ func (f *FS) moveHidden(ctx context.Context, names []string, from, to *node) boo
 			f.tree.renamed(place{from, name}, place{to, name})
 			f.note(from, name, change{})
 		}
-		settled()
+		moved()
 		if err != nil && statusOf(err) != fuse.ENOENT { // else it was closed meanwhile
 			return false
 		}
@@ -499,8 +499,8 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 	} else if n := f.tree.child(to, newName); f.inUse(n) && n != f.tree.child(from, oldName) {
 		f.saveTarget(ctx, n, target)
 	}
-	settled := f.tree.move(old)
-	defer settled()
+	moved := f.tree.move(old)
+	defer moved()
 	request := func() error {
 		return f.onPath(ctx, from, func(oldDir string) error {
 			return f.onPath(ctx, to, func(newDir string) error {

@@ -57,8 +57,8 @@ type tree struct {
 	inos map[uint64]int // inode numbers in use
 	last uint64
 
-	moving  map[*node]int // nodes that the host is renaming
-	settled chan struct{} // closed and replaced when one of those is known to be done
+	moving map[*node]int // nodes that the host is renaming
+	moved  chan struct{} // closed and replaced when one of those is known to be done
 
 	most    int           // nodes; see boundNodes
 	prunes  bool          // the kernel can be asked to forget nodes that nothing uses
@@ -69,7 +69,7 @@ type tree struct {
 
 func newTree(host string) *tree {
 	t := &tree{host: host, byID: make(map[uint64]*node), inos: make(map[uint64]int), last: 1,
-		moving: make(map[*node]int), settled: make(chan struct{}),
+		moving: make(map[*node]int), moved: make(chan struct{}),
 		most: mostNodes, crowded: make(chan struct{}, 1)}
 	t.root = &node{id: fuse.FUSE_ROOT_ID, ino: 1, lookups: 1}
 	t.byID[t.root.id] = t.root
@@ -118,9 +118,9 @@ func (t *tree) pathNow(n *node) (path string, moves int, ok bool) {
 	return path, moves, ok
 }
 
-// move records that the host is about to rename what has a name. The caller must call settled when
+// move records that the host is about to rename what has a name. The caller must call moved when
 // the tree knows the result.
-func (t *tree) move(from place) (settled func()) {
+func (t *tree) move(from place) (moved func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := from.dir.children[from.name]
@@ -135,16 +135,16 @@ func (t *tree) move(from place) (settled func()) {
 		if t.moving[n]--; t.moving[n] == 0 {
 			delete(t.moving, n)
 		}
-		close(t.settled)
-		t.settled = make(chan struct{})
+		close(t.moved)
+		t.moved = make(chan struct{})
 	}
 }
 
-// settle waits while the host may be renaming a node or a directory above it.
-func (t *tree) settle(ctx context.Context, n *node) error {
+// awaitMoves waits while the host may be renaming a node or a directory above it.
+func (t *tree) awaitMoves(ctx context.Context, n *node) error {
 	for {
 		t.mu.RLock()
-		moving, settled := false, t.settled
+		moving, moved := false, t.moved
 		for at := n; at != t.root && len(at.places) > 0; at = at.places[len(at.places)-1].dir {
 			moving = moving || t.moving[at] > 0
 		}
@@ -153,7 +153,7 @@ func (t *tree) settle(ctx context.Context, n *node) error {
 			return nil
 		}
 		select {
-		case <-settled:
+		case <-moved:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

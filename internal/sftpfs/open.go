@@ -221,7 +221,7 @@ func (n *node) keepsPages() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	same := n.read != nil && n.read.version == n.version
-	sure := same && n.read.at.After(n.since.Add(settled)) ||
+	sure := same && n.read.at.After(n.since.Add(trustAfter)) ||
 		time.Since(time.Unix(int64(n.version.mtime), 0)) > ancient
 	if !same || !sure {
 		n.read = &reading{n.version, time.Now()}

@@ -267,7 +267,7 @@ func (r *reader) ask(remote *usftp.File, at int64) *chunk {
 		defer close(c.done)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		window.Settled(time.Since(r.began), stamp, chunkSize, c.n)
+		window.Acked(time.Since(r.began), stamp, chunkSize, c.n)
 		if c.arrived = true; c.dropped {
 			r.all.bytes.Add(-chunkSize)
 		}

@@ -245,7 +245,7 @@ func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
 			}
 		case msgUserAuthSuccess:
 			if !l.accepted {
-				return decision{}, &ProtocolError{"a login succeeded that was not begun"}
+				return decision{}, &ProtocolError{"USERAUTH_SUCCESS without a request"}
 			}
 			return decision{success: true}, nil
 		case msgUserAuthFailure:

@@ -73,8 +73,8 @@ func (c *content) changed() (time.Time, bool) {
 	return c.touched, !c.touched.IsZero()
 }
 
-// settle makes the node's own time current again.
-func (c *content) settle() {
+// clearTouched makes the node's own time current again.
+func (c *content) clearTouched() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.touched = time.Time{}

@@ -110,7 +110,7 @@ func (n *node) set(attrs wire.Attrs) error {
 	if attrs.Has(wire.AttrACModTime) {
 		n.atime, n.mtime = time.Unix(int64(attrs.ATime), 0), time.Unix(int64(attrs.MTime), 0)
 		if n.content != nil {
-			n.content.settle()
+			n.content.clearTouched()
 		}
 	}
 	return nil

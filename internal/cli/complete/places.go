@@ -110,8 +110,8 @@ const scheme = "sftp://"
 // hosts returns the hosts that a word may become, as "user@host:" or "sftp://user@host:2222/". A
 // host that is known with a port is reached as "host:" only if that is the port in use.
 func (p Places) hosts(word string) (words []string) {
-	begun, isURL := strings.CutPrefix(word, scheme)
-	for _, name := range MatchHosts(p.Connect.ConfigFile(), begun) {
+	prefix, isURL := strings.CutPrefix(word, scheme)
+	for _, name := range MatchHosts(p.Connect.ConfigFile(), prefix) {
 		switch host, port := cutPort(name); {
 		case isURL:
 			words = append(words, scheme+name+"/")

@@ -12,9 +12,9 @@ import (
 
 // hosts holds the connections of one run: one per host, however many files are copied.
 type hosts struct {
-	Config pool.ConnectConfig
-	open   map[dial.Target]*host // by target, without a path
-	floor  floor
+	Config  pool.ConnectConfig
+	open    map[dial.Target]*host // by target, without a path
+	prompts promptTurn
 }
 
 // A host is one login, or the error of one.
@@ -26,8 +26,8 @@ type host struct {
 	told  bool // the error has been reported
 }
 
-func newHosts(config pool.ConnectConfig, turn floor) *hosts {
-	return &hosts{Config: config, open: make(map[dial.Target]*host), floor: turn}
+func newHosts(config pool.ConnectConfig, turn promptTurn) *hosts {
+	return &hosts{Config: config, open: make(map[dial.Target]*host), prompts: turn}
 }
 
 // Get connects, or returns the existing connection. told is true if the error was returned before.
@@ -49,7 +49,7 @@ func (h *hosts) Get(ctx context.Context, t dial.Target) (found *host, told bool)
 func (h *hosts) connect(ctx context.Context, t dial.Target) *host {
 	config := h.Config
 	var logged func()
-	config.Dial, logged = h.floor.config(config.Dial)
+	config.Dial, logged = h.prompts.config(config.Dial)
 	defer logged()
 	made := new(host)
 	if made.login, made.Err = pool.Connect(ctx, t, config); made.Err == nil {

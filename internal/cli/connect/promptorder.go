@@ -7,26 +7,26 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// A floor lets one login at a time ask the user. Two hosts are logged in to at the same time, and
-// the one that has started asking keeps the floor until its login is over: otherwise a password
+// A promptTurn lets one login at a time ask the user. Two hosts are logged in to at the same time,
+// and the one that has started asking keeps its turn until its login is over: otherwise a password
 // might be typed at another host's prompt.
-type floor chan struct{}
+type promptTurn chan struct{}
 
-// config returns a configuration for one host, whose prompts wait for the floor. logged must be
-// called when the login is over; a later prompt holds the floor only for itself.
-func (f floor) config(c *dial.Config) (own *dial.Config, logged func()) {
+// config returns a configuration for one host, whose prompts wait for their turn. logged must be
+// called when the login is over; a later prompt has the turn only for itself.
+func (t promptTurn) config(c *dial.Config) (own *dial.Config, logged func()) {
 	if c == nil || c.Prompter == nil {
 		return c, func() {}
 	}
 	own = new(*c)
-	s := &speaker{floor: f, prompter: c.Prompter}
+	s := &speaker{turn: t, prompter: c.Prompter}
 	own.Prompter = s
 	return own, s.logged
 }
 
 // speaker asks on behalf of one host.
 type speaker struct {
-	floor    floor
+	turn     promptTurn
 	prompter dial.Prompter
 
 	mu   sync.Mutex // a Dialer asks one question at a time
@@ -50,7 +50,7 @@ func (s *speaker) take(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case s.floor <- struct{}{}:
+	case s.turn <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -60,13 +60,13 @@ func (s *speaker) take(ctx context.Context) error {
 	return nil
 }
 
-// leave gives up the floor once the login is over.
+// leave gives up the turn once the login is over.
 func (s *speaker) leave(over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over = s.over || over; s.over && s.has {
 		s.has = false
-		<-s.floor
+		<-s.turn
 	}
 }
 

@@ -18,8 +18,8 @@ func (c *Copier) canGoOn(err error) bool {
 	}
 	// any other error means that the tree was not started, for example because its host could not
 	// be reached
-	var begun *transfer.TreeError
-	return errors.As(err, &begun) && c.tree != nil && !c.tree.DryRun &&
+	var unfinished *transfer.TreeError
+	return errors.As(err, &unfinished) && c.tree != nil && !c.tree.DryRun &&
 		c.options.Placement != transfer.PlaceDirect &&
 		(c.Ctx.Err() != nil || ui.CodeOf(err) == ui.ExitNoHost)
 }

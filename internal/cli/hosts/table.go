@@ -30,7 +30,7 @@ func (r *Run) table(results []Result, total totalLine) string {
 	line("host", "result", "files", "size", "time", "rate")
 	for i, result := range results {
 		if result.skipped {
-			line(ui.Printable(r.Hosts[i].Label), "not begun", "", "", "", "")
+			line(ui.Printable(r.Hosts[i].Label), "not started", "", "", "", "")
 			continue
 		}
 		line(ui.Printable(r.Hosts[i].Label), resultText(result.Code), fmt.Sprint(result.Files),

@@ -72,11 +72,11 @@ func (c *command) kindOf(n int) kind {
 	return c.takes[min(n, len(c.takes)-1)]
 }
 
-// commandNames returns the commands that begin with begun.
-func commandNames(begun string) (names []string) {
+// commandNames returns the commands that begin with prefix.
+func commandNames(prefix string) (names []string) {
 	for i := range commands {
 		for _, name := range commands[i].names {
-			if strings.HasPrefix(name, strings.ToLower(begun)) {
+			if strings.HasPrefix(name, strings.ToLower(prefix)) {
 				names = append(names, name)
 			}
 		}
@@ -148,16 +148,16 @@ func localEntries(dir string) (entries []entry) {
 // What was typed stays unchanged, with its quotes, and what is added is quoted in the same way. The
 // editor shows names unescaped, so names with control characters are left out.
 func (o operand) candidates(names []entry, directories bool) (from int, candidates []string) {
-	begun := o.text[len(o.directory()):]
+	prefix := o.text[len(o.directory()):]
 	from = strings.LastIndexByte(o.typed, '/') + 1
 	directory := false
 	for _, e := range names {
-		if !strings.HasPrefix(e.name, begun) || directories && !e.directory ||
-			strings.HasPrefix(e.name, ".") && !strings.HasPrefix(begun, ".") ||
+		if !strings.HasPrefix(e.name, prefix) || directories && !e.directory ||
+			strings.HasPrefix(e.name, ".") && !strings.HasPrefix(prefix, ".") ||
 			ui.Printable(e.name) != e.name {
 			continue
 		}
-		name := o.typed[from:] + quote(e.name[len(begun):], o.open)
+		name := o.typed[from:] + quote(e.name[len(prefix):], o.open)
 		if directory = e.directory; directory {
 			name += "/"
 		}

@@ -95,7 +95,7 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
-		next := func(overdue <-chan time.Time) (s os.Signal, goOn bool) {
+		next := func(overdue <-chan time.Time) (s os.Signal, more bool) {
 			for {
 				select {
 				case s = <-signals:
@@ -109,8 +109,8 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 				}
 			}
 		}
-		first, goOn := next(nil)
-		if !goOn {
+		first, more := next(nil)
+		if !more {
 			return
 		}
 		cause := &Interruption{first}
@@ -118,8 +118,8 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 		cancel(cause)
 		overdue := time.NewTimer(a.Signals.patience())
 		defer overdue.Stop()
-		second, goOn := next(overdue.C)
-		if !goOn {
+		second, more := next(overdue.C)
+		if !more {
 			return
 		}
 		if second != nil {

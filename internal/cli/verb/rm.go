@@ -196,7 +196,7 @@ func (r *remover) start(in *dir, name string, begin func() *usftp.Pending[struct
 	r.ops.add(func() {
 		_, err := pending.Wait()
 		r.removed(in, name, "removed ", err)
-		r.settle(in)
+		r.finished(in)
 	})
 }
 
@@ -214,7 +214,7 @@ func (r *remover) startDirectory(d *dir) {
 		case err == nil || errors.Is(err, fs.ErrNotExist):
 		case d.failed: // what is left in it has been reported
 			r.keep(d.parent)
-			r.settle(d.parent)
+			r.finished(d.parent)
 			return
 		case d.err != nil:
 			err = d.err // why nothing in it was removed
@@ -223,12 +223,12 @@ func (r *remover) startDirectory(d *dir) {
 			err = r.client.RemoveAll(r.at(d.path))
 		}
 		r.removed(d.parent, d.path, "removed directory ", err)
-		r.settle(d.parent)
+		r.finished(d.parent)
 	})
 }
 
-// settle records that something in a directory is done.
-func (r *remover) settle(in *dir) {
+// finished records that something in a directory is done.
+func (r *remover) finished(in *dir) {
 	if in == nil {
 		return
 	}

@@ -102,11 +102,11 @@ type dir struct {
 	index int // in the heap; -1 if not there
 
 	// guarded by walk.mu
-	begun, ended, left bool
-	why                error // the listing ended; err once the visit has all parts
-	parts              [][]*entry
-	counted            int // entries in walk.ahead
-	below              map[*entry]*dir
+	started, ended, left bool
+	why                  error // the listing ended; err once the visit has all parts
+	parts                [][]*entry
+	counted              int // entries in walk.ahead
+	below                map[*entry]*dir
 }
 
 // errTooMany ends a walk if a server lists without end.
@@ -204,7 +204,7 @@ func (w *walk) visit(d *dir) error {
 		if w.again != nil && !d.again && errors.Is(d.err, fs.ErrPermission) &&
 			!errors.As(d.err, new(*brokenOff)) { // of that, some entries were visited
 			w.again()
-			d.again, d.begun, d.ended, d.err = true, false, false, nil
+			d.again, d.started, d.ended, d.err = true, false, false, nil
 			continue
 		}
 		if w.enter != nil && (len(part) > 0 || last) {
@@ -264,7 +264,7 @@ func (w *walk) awaitPart(d *dir) {
 	if d.index >= 0 {
 		heap.Remove(&w.waiting, d.index)
 	}
-	if !d.begun {
+	if !d.started {
 		w.begin(d)
 	}
 	w.awaited = d
@@ -292,7 +292,7 @@ func (w *walk) launch() {
 
 // begin starts listing a directory. The caller holds the lock.
 func (w *walk) begin(d *dir) {
-	d.begun = true
+	d.started = true
 	w.active++
 	w.work.Go(func() { w.list(d) })
 }

@@ -46,9 +46,9 @@ type Pool interface {
 	// Expect opens connections early if a file of this size is worth it at this round trip: they
 	// log in while the first connection still does.
 	Expect(size int64, trip time.Duration)
-	// Settled reports whether nothing is being opened, how many connections there are, and how many
+	// Stable reports whether nothing is being opened, how many connections there are, and how many
 	// there can be.
-	Settled() (settled bool, have, most int)
+	Stable() (stable bool, have, most int)
 	// Sessions returns the live sessions besides the first, and a channel that is closed when that
 	// may have changed.
 	Sessions() (sessions []Session, changed <-chan struct{})

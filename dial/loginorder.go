@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// A lead is the first login of a Dialer, until it is known what the server accepts. Others may
-// connect and exchange keys in the meantime, but wait for it before they offer anything. So nobody
-// is asked twice, and nothing fails twice.
-type lead struct {
+// A firstLogin is the first login of a Dialer, until it is known what the server accepts. Others
+// may connect and exchange keys in the meantime, but wait for it before they offer anything. So
+// nobody is asked twice, and nothing fails twice.
+type firstLogin struct {
 	done chan struct{} // closed when it has ended
 	err  error         // why it failed; set before done is closed
 }
@@ -25,25 +25,25 @@ func (d *Dialer) begin(l *login) {
 	l.replay = d.last
 	switch {
 	case d.last != nil:
-	case d.lead != nil:
-		l.behind = d.lead
+	case d.first != nil:
+		l.waitsFor = d.first
 	default:
-		d.lead = &lead{done: make(chan struct{})}
-		l.lead = d.lead
+		d.first = &firstLogin{done: make(chan struct{})}
+		l.first = d.first
 	}
 }
 
 // follow waits for the first login, and takes its place if that failed for a reason that does not
 // concern this one.
 func (l *login) follow() error {
-	for l.behind != nil {
+	for l.waitsFor != nil {
 		select {
-		case <-l.behind.done:
+		case <-l.waitsFor.done:
 		case <-l.ctx.Done():
 			return context.Cause(l.ctx)
 		}
-		err := l.behind.err
-		l.behind = nil
+		err := l.waitsFor.err
+		l.waitsFor = nil
 		var refused *AuthError
 		if errors.As(err, &refused) {
 			return err
@@ -63,9 +63,9 @@ func (d *Dialer) decide(l *login, err error) {
 	if err == nil {
 		d.last = l.worked()
 	}
-	if l.lead != nil {
-		d.lead = nil
-		l.lead.err = err
-		close(l.lead.done)
+	if l.first != nil {
+		d.first = nil
+		l.first.err = err
+		close(l.first.done)
 	}
 }
