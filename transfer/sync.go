@@ -554,22 +554,8 @@ func (s *syncing) wants(e *entry) bool {
 	if e.reason != "" {
 		return true
 	}
-	s.equal(e)
+	s.tree.equal(e)
 	return false
-}
-
-// equal counts an entry that is already equal.
-func (s *syncing) equal(e *entry) {
-	if !e.facts.mode.IsRegular() {
-		return
-	}
-	n := &s.tree.counts
-	if !e.handed {
-		n.planned.files.Add(1)
-		n.planned.bytes.Add(max(0, e.facts.size))
-	}
-	n.kept.Add(1)
-	n.keptBytes.Add(max(0, e.facts.size))
 }
 
 // onlyAttrs reports whether only attributes differ.
@@ -577,44 +563,45 @@ func (r Reason) onlyAttrs() bool {
 	return r == ReasonMode || r == ReasonOwner || r == ReasonTouch
 }
 
-// copied does whatever an entry needs before copying, or instead, and reports whether that was all.
-func (s *syncing) copied(e *entry) (done bool) {
-	t := s.tree
-	err := error(nil)
-	if e.probe {
-		done, err = s.probe(e)
-	}
-	if !done && err == nil && t.options.DryRun {
-		t.plan(e)
-		return true
-	}
-	if !done && err == nil && e.reason.onlyAttrs() {
-		switch err = s.dst.setAttrs(e, s.attrs(e)); {
-		case errors.Is(err, errOtherNames):
-			err = nil // copied
-		case err == nil:
-			s.equal(e)
-			t.counts.sync.attrs.Add(1)
-			t.tell(&Event{Kind: Done, Route: e.route(), Size: e.facts.size, Reason: e.reason})
-			fallthrough
-		default:
-			done = true
-		}
-	}
-	if !done && err == nil {
-		err = s.open(e.dir)
-	}
-	if !done && err == nil && e.reason == ReasonType {
-		err = s.makeWay(e)
-	}
+// prepare does whatever an entry needs before copying, or instead. It reports whether that was all.
+func (s *syncing) prepare(e *entry) (done bool) {
+	done, err := s.tryPrepare(e)
 	if err != nil {
-		t.fail("", e.source(), e.target(), err)
+		s.tree.fail("", e.source(), e.target(), err)
 		return true
 	}
 	if !done {
 		e.dir.touched.Store(true)
 	}
 	return done
+}
+
+func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
+	t := s.tree
+	if e.probe {
+		if done, err = s.probe(e); done || err != nil {
+			return done, err
+		}
+	}
+	if t.options.DryRun {
+		t.plan(e)
+		return true, nil
+	}
+	if e.reason.onlyAttrs() {
+		err := s.dst.setAttrs(e, s.attrs(e))
+		if err == nil {
+			s.tree.equal(e)
+			t.counts.sync.attrs.Add(1)
+			t.tell(&Event{Kind: Done, Route: e.route(), Size: e.facts.size, Reason: e.reason})
+		}
+		if !errors.Is(err, errOtherNames) { // otherwise it is copied
+			return true, err
+		}
+	}
+	if err := s.open(e.dir); err != nil || e.reason != ReasonType {
+		return false, err
+	}
+	return false, s.makeWay(e)
 }
 
 // attrs returns the attributes to set on an entry whose contents are equal.
@@ -703,7 +690,7 @@ func (s *syncing) probe(e *entry) (done bool, err error) {
 	case o.Owners && !e.there.sameOwner(&e.facts):
 		e.reason = ReasonOwner
 	default:
-		s.equal(e)
+		s.tree.equal(e)
 		return true, nil
 	}
 	if !e.facts.mode.IsRegular() { // not every host can set a link's times
@@ -847,7 +834,7 @@ func (s *syncing) conclude() {
 func (t *tree) plan(e *entry) {
 	route, size := e.route(), e.facts.size
 	if e.reason.onlyAttrs() && !t.sync.dst.otherNames(e) {
-		t.sync.equal(e)
+		t.equal(e)
 		t.counts.sync.attrs.Add(1)
 	}
 	if e.facts.mode.IsDir() {

@@ -231,6 +231,20 @@ func (r *treeReport) finished(c *fileCopy, bytes int64) {
 	})
 }
 
+// equal counts an entry of a sync that is already equal.
+func (r *treeReport) equal(e *entry) {
+	if !e.facts.mode.IsRegular() {
+		return
+	}
+	n := &r.counts
+	if !e.handed {
+		n.planned.files.Add(1)
+		n.planned.bytes.Add(max(0, e.facts.size))
+	}
+	n.kept.Add(1)
+	n.keptBytes.Add(max(0, e.facts.size))
+}
+
 // fail counts an entry that failed. name is its name in a list, if it has one.
 func (r *treeReport) fail(name, source, target string, err error) {
 	t := r.t

@@ -431,7 +431,7 @@ func (w *walk) workSmall() {
 // copy copies a file or a link.
 func (w *walk) copy(e *entry) {
 	t := w.tree
-	if t.sync != nil && t.sync.copied(e) {
+	if t.sync != nil && t.sync.prepare(e) {
 		return
 	}
 	if e.facts.mode&fs.ModeSymlink != 0 {
