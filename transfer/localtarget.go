@@ -111,7 +111,8 @@ func (t *localTarget) begin(source facts, base string, inside func() error) (str
 	return name, err
 }
 
-// notInside refuses to copy a local directory to itself or into a directory below it.
+// notInside refuses to copy a local directory to itself or into a directory below it, and to sync
+// it to one above it.
 func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 	if source == nil {
 		return nil
@@ -120,43 +121,32 @@ func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 		return t.job.tree.overlap.nested()
 	}
 	target := t.root
-	if _, err := os.Stat(target); err != nil {
+	there, err := os.Stat(target)
+	if err != nil {
 		target = filepath.Dir(target)
 	}
-	target, err := filepath.EvalSymlinks(target)
-	if err == nil {
-		target, err = filepath.Abs(target)
-	}
-	for err == nil {
-		if info, err := os.Stat(target); err == nil && os.SameFile(info, source) {
-			return t.job.tree.overlap.nested()
-		}
-		next := filepath.Dir(target)
-		if next == target {
-			break
-		}
-		target = next
-	}
-	if t.job.tree.sync != nil && above(t.root, t.job.route.Source) {
-		return errNested
+	if liesIn(target, source) ||
+		t.job.tree.sync != nil && err == nil && liesIn(t.job.route.Source, there) {
+		return t.job.tree.overlap.nested()
 	}
 	return nil // if the target cannot be examined, making it will fail with the reason
 }
 
-// above reports whether dir is an ancestor of other.
-func above(dir, other string) bool {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return false
+// liesIn reports whether name leads to dir, or to something below it.
+func liesIn(name string, dir fs.FileInfo) bool {
+	name, err := filepath.EvalSymlinks(name)
+	if err == nil {
+		name, err = filepath.Abs(name)
 	}
-	if other, err = filepath.EvalSymlinks(other); err == nil {
-		other, err = filepath.Abs(other)
-	}
-	for err == nil && filepath.Dir(other) != other {
-		other = filepath.Dir(other)
-		if at, err := os.Stat(other); err == nil && os.SameFile(at, info) {
+	for err == nil {
+		if info, err := os.Stat(name); err == nil && os.SameFile(info, dir) {
 			return true
 		}
+		above := filepath.Dir(name)
+		if above == name {
+			break
+		}
+		name = above
 	}
 	return false
 }
