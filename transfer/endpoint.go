@@ -264,4 +264,12 @@ func (o *Options) chown(to localfs.Owner, set func(uid, gid int) error) error {
 	return set(to.UID, to.GID)
 }
 
+// addOwner adds the source's owner to the attributes of a copy if Options.Owners is set.
+func (o *Options) addOwner(set *usftp.NewAttrs, to localfs.Owner) error {
+	return o.chown(to, func(uid, gid int) error {
+		set.SetOwner, set.UID, set.GID = true, uid, gid
+		return nil
+	})
+}
+
 var errNoOwner = errors.New("the source's owner is not known")

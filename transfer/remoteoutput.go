@@ -464,12 +464,10 @@ func (s sealing) attrs() (set usftp.NewAttrs, err error) {
 	} else if o.info != nil && o.temp != "" {
 		set.SetMode, set.Mode = true, s.keptMode()
 	}
-	err = c.options.chown(source.owner, func(uid, gid int) error {
-		set.SetOwner, set.UID, set.GID = true, uid, gid
+	if err = c.options.addOwner(&set, source.owner); set.SetOwner {
 		// its new owner may never have agreed to that
 		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
-		return nil
-	})
+	}
 	return set, err
 }
 

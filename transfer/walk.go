@@ -67,10 +67,7 @@ func (d *directory) addName(name string) bool {
 // attrs returns the attributes to set on a directory once everything in it is done.
 func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	o := &d.tree.options
-	if err := o.chown(d.facts.owner, func(uid, gid int) error {
-		set.SetOwner, set.UID, set.GID = true, uid, gid
-		return nil
-	}); err != nil {
+	if err := o.addOwner(&set, d.facts.owner); err != nil {
 		return set, err
 	}
 	if s := d.tree.sync; s != nil && s.sameDirectory(d) {
@@ -506,10 +503,7 @@ func (w *walk) copyLink(e *entry) {
 func (w *walk) finishLink(e *entry) error {
 	t := w.tree
 	var set usftp.NewAttrs
-	if err := t.options.chown(e.facts.owner, func(uid, gid int) error {
-		set.SetOwner, set.UID, set.GID = true, uid, gid
-		return nil
-	}); err != nil {
+	if err := t.options.addOwner(&set, e.facts.owner); err != nil {
 		return err
 	}
 	if t.options.Preserve && e.facts.hasTimes {
