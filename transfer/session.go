@@ -79,9 +79,12 @@ func (s *session) measure(ctx context.Context, size int64) {
 // handles would seem to have different files. On hosts where handles do not see each other's writes
 // it is written through one.
 func (s *session) worthStriping(c *fileCopy, size int64, reads bool) bool {
-	if s == nil || pools.OfPool(s.host.Pool).Size() < 2 || c.limiter != nil || c.tree.spreads() ||
-		reads && (private.OfClient(s.client).ReadsOnce() || private.OfClient(s.client).Touches() ||
-			s.quirks().Touches.Load()) || !reads && s.quirks().Separate.Load() {
+	if s == nil || pools.OfPool(s.host.Pool).Size() < 2 || c.limiter != nil || c.tree.spreads() {
+		return false
+	}
+	client, quirks := private.OfClient(s.client), s.quirks()
+	if reads && (client.ReadsOnce() || client.Touches() || quirks.Touches.Load()) ||
+		!reads && quirks.Separate.Load() {
 		return false
 	}
 	s.measure(c.ctx, size)
