@@ -443,7 +443,7 @@ func (s sealing) run() error {
 		closed := waits(c.ctx, f.Async().Close())
 		return func() error { return o.session.explainWrite(closed(), path.Dir(o.name)) }
 	})
-	return take(steps, private.OfClient(o.session.client).WorksInOrder())
+	return runSteps(steps, private.OfClient(o.session.client).WorksInOrder())
 }
 
 // attrs returns the attributes to set on the target.
@@ -534,9 +534,9 @@ func waits[T any](ctx context.Context, asked *usftp.Pending[T]) func() error {
 	}
 }
 
-// take runs the steps one after the other until one fails, or all at once. It returns the first
+// runSteps runs the steps one after the other until one fails, or all at once. It returns the first
 // error.
-func take(steps []step, atOnce bool) (first error) {
+func runSteps(steps []step, atOnce bool) (first error) {
 	var waiting []func() error
 	for _, ask := range steps {
 		wait := ask()

@@ -98,7 +98,7 @@ func (t *remoteTarget) tidy(root, rel string, stale func(name string, isDir bool
 				return func() error { return notThere(removed()) }
 			})
 		}
-		return errors.Join(failed, take(steps, true))
+		return errors.Join(failed, runSteps(steps, true))
 	})
 }
 
