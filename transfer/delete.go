@@ -210,31 +210,33 @@ func (x *extras) delete() bool {
 	x.each(&x.files, deleteDirs, func(fields []string) {
 		d := s.place(fields[0])
 		defer d.leave()
+		if x.plan(d, fields[1:]) {
+			return
+		}
+		if err := s.dst.unmoved(d); err != nil {
+			t.failDeleting(d.target, err)
+			return
+		}
+		open := x.opener(d)
 		var work errgroup.Group
 		work.SetLimit(deleteFiles)
-		open := x.opener(d)
-		if !x.plan(d, fields[1:]) {
-			if err := s.dst.unmoved(d); err != nil {
-				t.failDeleting(d.target, err)
-				return
-			}
-			for _, name := range fields[1:] {
-				work.Go(func() error { x.remove(d, name, false, open); return nil })
-			}
+		for _, name := range fields[1:] {
+			work.Go(func() error { x.remove(d, name, false, open); return nil })
 		}
 		work.Wait()
 	})
 	for depth := len(x.dirs) - 1; depth >= 0; depth-- {
 		x.each(x.dirs[depth], deleteDirs*deleteFiles, func(fields []string) {
-			d := s.place(path.Dir(fields[0]))
+			d, name := s.place(path.Dir(fields[0])), path.Base(fields[0])
 			defer d.leave()
-			if names := []string{path.Base(fields[0])}; !x.plan(d, names) {
-				err := s.dst.unmoved(d)
-				if err != nil && !errors.Is(err, fs.ErrNotExist) {
-					t.failDeleting(d.target, err)
-				} else if err == nil {
-					x.remove(d, names[0], true, x.opener(d))
-				}
+			if x.plan(d, []string{name}) {
+				return
+			}
+			switch err := s.dst.unmoved(d); {
+			case err == nil:
+				x.remove(d, name, true, x.opener(d))
+			case !errors.Is(err, fs.ErrNotExist):
+				t.failDeleting(d.target, err)
 			}
 		})
 	}
@@ -358,8 +360,7 @@ func (r *treeReport) failDeleting(target string, err error) {
 // packFacts encodes a directory's attributes as text.
 func packFacts(f *facts) string {
 	return fmt.Sprintln(uint32(f.mode), f.hasMode, f.mtime.UnixNano(), f.atime.UnixNano(),
-		f.hasTimes,
-		f.owner.UID, f.owner.GID, f.owner.Known)
+		f.hasTimes, f.owner.UID, f.owner.GID, f.owner.Known)
 }
 
 func unpackFacts(text string, f *facts) error {
@@ -371,7 +372,8 @@ func unpackFacts(text string, f *facts) error {
 	return err
 }
 
-// localDirectory reports whether a path names a directory below the target.
-func localDirectory(name string) bool {
+// isBelow reports whether a relative path stays below where it starts, and is not that directory
+// itself.
+func isBelow(name string) bool {
 	return filepath.IsLocal(filepath.FromSlash(name)) && path.Clean(name) != "."
 }

@@ -118,7 +118,7 @@ func (t localMirror) readLink(e *entry) (string, error) {
 func (localMirror) storable(t time.Time) time.Time { return t }
 
 func (t localMirror) otherNames(e *entry) bool {
-	in, release, err := t.roots.use(e.dir, t.within(e.dir))
+	in, release, err := t.use(e.dir)
 	if err != nil {
 		return false
 	}

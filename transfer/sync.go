@@ -232,7 +232,7 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 		!filepath.IsLocal(name)) {
 		return nil, fmt.Errorf("%q is not the name of an ignore file", name)
 	}
-	if options.BackupDir != "" && !localDirectory(options.BackupDir) {
+	if options.BackupDir != "" && !isBelow(options.BackupDir) {
 		return nil, fmt.Errorf("the backup directory %q is not a path in the target",
 			options.BackupDir)
 	}
@@ -341,7 +341,7 @@ func unrelated(renames []SyncRename) int {
 func (s *syncing) renameOne(r SyncRename) {
 	src := s.tree.src
 	from, to := path.Clean(r.From), path.Clean(r.To)
-	if !localDirectory(from) || !localDirectory(to) ||
+	if !isBelow(from) || !isBelow(to) ||
 		!errors.Is(src.lstat(src.join(s.tree.root.source, from)), fs.ErrNotExist) {
 		return
 	}
