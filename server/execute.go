@@ -407,7 +407,7 @@ func (s *session) expandPath(name string) (string, error) {
 	return s.view.realPath(s.ctx, s.view.Path(name))
 }
 
-// usersGroups answers users-groups-by-id (OpenSSH PROTOCOL, section 4.11).
+// usersGroups answers users-groups-by-id (OpenSSH PROTOCOL, section 4.12).
 func (w *worker) usersGroups(s *session, r *request) {
 	users, groups, err := s.view.ownerNames(s.ctx, r.uids, r.gids)
 	if err == nil && (len(users) != len(r.uids) || len(groups) != len(r.gids)) {

@@ -275,8 +275,7 @@ func (s *session) attach(r *request) error {
 	r.seq = s.seq
 	switch r.op {
 	case opClose, opRead, opWrite, opFstat, opFsetstat, opReaddir, opFstatVFS, opFsync,
-		opCheckFileHandle,
-		opChunks:
+		opCheckFileHandle, opChunks:
 		r.handle = s.findHandle(r.key)
 	case opCopyData:
 		r.handle, r.target = s.findHandle(r.key), s.findHandle(r.targetKey)

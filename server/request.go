@@ -168,7 +168,7 @@ func (r *request) readName(in *wire.Reader) string {
 
 func (r *request) readKey(in *wire.Reader) uint32 { return parseKey(in.Bytes()) }
 
-// readIDs reads a string of numbers (OpenSSH PROTOCOL, section 4.11).
+// readIDs reads a string of numbers (OpenSSH PROTOCOL, section 4.12).
 func (r *request) readIDs(in *wire.Reader) []uint32 {
 	b := in.Bytes()
 	if len(b)%4 != 0 || len(b) > 4*maxIDs {

@@ -431,7 +431,7 @@ type Activity struct {
 // Running returns how many requests the backend is working on.
 func (a *Activity) Running() int { return int(a.running.Load()) }
 
-// Last returns when a request last ended.
+// Last returns when a request last ended, or the beginning of 1970 if none has.
 func (a *Activity) Last() time.Time { return time.Unix(0, a.last.Load()) }
 
 // begin and end do nothing for a nil Activity.
