@@ -107,12 +107,21 @@ func (t *tree) pathLocked(n *node) (string, bool) {
 	return full, true
 }
 
+// parent returns the directory of a node's newest name, or nil if it has no name. The caller holds
+// the tree's lock.
+func (n *node) parent() *node {
+	if len(n.places) == 0 {
+		return nil
+	}
+	return n.places[len(n.places)-1].dir
+}
+
 // pathNow is path, and returns how often the node and the directories above it were renamed.
 func (t *tree) pathNow(n *node) (path string, moves int, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	path, ok = t.pathLocked(n)
-	for ; ok && n != t.root; n = n.places[len(n.places)-1].dir {
+	for ; ok && n != t.root; n = n.parent() {
 		moves += int(n.moves)
 	}
 	return path, moves, ok
@@ -145,7 +154,7 @@ func (t *tree) awaitMoves(ctx context.Context, n *node) error {
 	for {
 		t.mu.RLock()
 		moving, moved := false, t.moved
-		for at := n; at != t.root && len(at.places) > 0; at = at.places[len(at.places)-1].dir {
+		for at := n; at != nil && at != t.root; at = at.parent() {
 			moving = moving || t.moving[at] > 0
 		}
 		t.mu.RUnlock()
@@ -167,8 +176,7 @@ func (t *tree) depth(n *node) int {
 	least := -1
 	for _, p := range n.places {
 		deep := 0
-		for dir := p.dir; dir != t.root &&
-			len(dir.places) > 0; dir = dir.places[len(dir.places)-1].dir {
+		for dir := p.dir; dir != nil && dir != t.root; dir = dir.parent() {
 			deep++
 		}
 		if least < 0 || deep < least {

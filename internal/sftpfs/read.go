@@ -177,9 +177,7 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 // those that come next; collected must be called after waiting for them. Otherwise plan returns
 // nil.
 func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int64]*chunk {
-	node.mu.Lock()
-	size := int64(node.attrs.size)
-	node.mu.Unlock()
+	size := int64(node.sizeThere())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used = time.Now()

@@ -89,16 +89,14 @@ func (f *file) setMode(mode uint32) {
 }
 
 // setPending sets the pending attributes on the host.
-func (f *file) setPending(ctx context.Context, h *handle) error {
+func (f *file) setPending(ctx context.Context) error {
 	f.mu.Lock()
-	if f.hasPending() {
-		f.loose = true
-	}
 	if !f.hasPending() {
 		f.wrote = time.Time{}
 		f.mu.Unlock()
 		return nil
 	}
+	f.loose = true
 	set, program := f.pending(), f.set
 	f.retimed = f.retimed || set.SetTimes
 	f.mu.Unlock()
@@ -196,7 +194,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		if err := file.flush(ctx); err != nil {
 			return err
 		}
-		if err := file.setPending(ctx, h); err != nil {
+		if err := file.setPending(ctx); err != nil {
 			return err
 		}
 		file.loosen(set.SetTimes)

@@ -508,7 +508,7 @@ func (f *file) gaveUp(err error) error {
 func (f *file) finish(ctx context.Context) error {
 	err := f.flush(ctx)
 	if err == nil {
-		err = f.setPending(ctx, nil)
+		err = f.setPending(ctx)
 	}
 	return err
 }
@@ -547,7 +547,7 @@ func (h *handle) flush(ctx context.Context) error {
 	if err := f.flush(ctx); err != nil {
 		return err
 	}
-	if err := f.setPending(ctx, h); err != nil {
+	if err := f.setPending(ctx); err != nil {
 		return err
 	}
 	f.fs.outdated(f.node)
@@ -703,7 +703,7 @@ func (h *handle) sync(ctx context.Context) error {
 	if err := h.file.flush(ctx); err != nil {
 		return err
 	}
-	if err := h.file.setPending(ctx, h); err != nil {
+	if err := h.file.setPending(ctx); err != nil {
 		return err
 	}
 	err := h.file.fs.link.do(ctx, func(*usftp.Client, bool) error {
