@@ -299,18 +299,19 @@ func (f *FS) answer(n *node, a attrs, out *fuse.EntryOut) {
 
 // ids maps the owners of files between the host and here.
 type ids struct {
-	user             bool   // map the host's user to the local one
-	remote, remoteID uint32 // uid and gid of the host's user
-	here, hereID     uint32 // uid and gid of the local user
-	uid, gid         *uint32
+	user                 bool // map the host's user to the local one
+	remoteUID, remoteGID uint32
+	localUID, localGID   uint32
+	uid, gid             *uint32 // if not nil, those that all files have here
 }
 
+// local returns what is shown here for an owner and a group on the host.
 func (m *ids) local(uid, gid uint32) (uint32, uint32) {
-	if m.user && uid == m.remote {
-		uid = m.here
+	if m.user && uid == m.remoteUID {
+		uid = m.localUID
 	}
-	if m.user && gid == m.remoteID {
-		gid = m.hereID
+	if m.user && gid == m.remoteGID {
+		gid = m.localGID
 	}
 	if m.uid != nil {
 		uid = *m.uid
@@ -321,12 +322,13 @@ func (m *ids) local(uid, gid uint32) (uint32, uint32) {
 	return uid, gid
 }
 
+// host returns what to set on the host for an owner and a group here.
 func (m *ids) host(uid, gid uint32) (uint32, uint32) {
-	if m.user && uid == m.here {
-		uid = m.remote
+	if m.user && uid == m.localUID {
+		uid = m.remoteUID
 	}
-	if m.user && gid == m.hereID {
-		gid = m.remoteID
+	if m.user && gid == m.localGID {
+		gid = m.remoteGID
 	}
 	return uid, gid
 }

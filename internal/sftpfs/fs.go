@@ -120,8 +120,8 @@ func (f *FS) begin(ctx context.Context) error {
 	if !stat.HasOwner() {
 		return errors.New("the host does not report the owners of files: give -o uid=N,gid=N instead of idmap=user")
 	}
-	f.ids.user, f.ids.remote, f.ids.remoteID = true, stat.UID, stat.GID
-	f.ids.here, f.ids.hereID = uint32(os.Getuid()), uint32(os.Getgid())
+	f.ids.user, f.ids.remoteUID, f.ids.remoteGID = true, stat.UID, stat.GID
+	f.ids.localUID, f.ids.localGID = uint32(os.Getuid()), uint32(os.Getgid())
 	return nil
 }
 

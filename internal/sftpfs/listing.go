@@ -30,8 +30,8 @@ type names struct {
 	since map[string]change
 }
 
-// known returns what is known about the names in a directory. The caller holds the lock.
-func (n *node) known() *names {
+// knownNames returns what is known about the names in a directory. The caller holds the lock.
+func (n *node) knownNames() *names {
 	if n.names == nil {
 		n.names = new(names)
 	}
@@ -49,7 +49,7 @@ type change struct {
 func (n *node) ask(lists int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.known().asking++
+	n.knownNames().asking++
 	n.names.reading += lists
 }
 
@@ -77,7 +77,7 @@ func (n *node) nameChanged(name string, asked time.Time) bool {
 func (n *node) namesChanged(asked time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return !n.known().changed.Before(asked)
+	return !n.knownNames().changed.Before(asked)
 }
 
 // mostRefreshed is how many names a directory may have for its list to be kept fresh.
@@ -97,7 +97,7 @@ func (f *FS) note(dir *node, name string, c change) {
 func (n *node) note(name string, c change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := n.known()
+	d := n.knownNames()
 	d.changed = time.Now()
 	c.at = d.changed
 	if d.asking > 0 {
@@ -133,7 +133,7 @@ func (f *FS) empty(n *node) {
 // number of directories, and the kernel remembers them long after. The caller holds the node's
 // lock.
 func (f *FS) setList(n *node, listed map[string]attrs, asked time.Time) {
-	d := n.known()
+	d := n.knownNames()
 	d.listed, d.asked, d.expired, d.used = listed, asked, 0, 0
 	time.AfterFunc(time.Until(asked.Add(f.options.Cache)), func() {
 		n.mu.Lock()
@@ -164,7 +164,7 @@ type fileEntry struct {
 func (f *FS) listKnown(n *node) []fileEntry {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := n.known()
+	d := n.knownNames()
 	if d.listed == nil || time.Since(d.asked) >= f.options.Cache {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := n.known()
+	d := n.knownNames()
 	since := d.answered(1)
 	if err != nil {
 		return nil, err
@@ -283,7 +283,7 @@ func (f *FS) hasList(n *node) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := n.known()
+	d := n.knownNames()
 	return d.listed != nil && time.Since(d.asked) < f.options.Cache
 }
 
@@ -294,7 +294,7 @@ var errTooMany = syscall.E2BIG
 // answer.
 func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists, known bool) {
 	n.mu.Lock()
-	d := n.known()
+	d := n.knownNames()
 	age := time.Since(d.asked)
 	if d.listed != nil && age < f.options.Cache {
 		a, exists = d.listed[name]

@@ -96,7 +96,7 @@ func TestListsExpire(t *testing.T) {
 			root := f.tree.root
 			root.mu.Lock()
 			defer root.mu.Unlock()
-			if got := root.known().listed != nil; got != want {
+			if got := root.knownNames().listed != nil; got != want {
 				t.Errorf("has a list: %v, want %v", got, want)
 			}
 		}

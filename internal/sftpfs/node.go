@@ -38,7 +38,7 @@ type node struct {
 	version version   // of the contents that the kernel may have cached
 	since   time.Time // when that version was first seen
 	read    *reading  // what the kernel may have in its page cache; nil if it was never opened
-	names   *names    // of a directory: see known
+	names   *names    // of a directory: see knownNames
 	file    *file     // set while the file is open or has data to write
 }
 
