@@ -31,7 +31,7 @@ type daemon struct {
 }
 
 // daemonOf returns the daemon if this process is one, otherwise nil.
-func daemonOf(*flags) *daemon {
+func daemonOf() *daemon {
 	fd, err := strconv.Atoi(os.Getenv(readyVariable))
 	if err != nil {
 		return nil

@@ -30,7 +30,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	if err := checkMountpoint(at); err != nil {
 		return err
 	}
-	d := daemonOf(flags)
+	d := daemonOf()
 	if d == nil && !flags.foreground {
 		return background(a)
 	}
@@ -196,5 +196,3 @@ func (w logWriter) Write(p []byte) (int, error) {
 	w.to.Debug("fuse: " + string(p))
 	return len(p), nil
 }
-
-var _ io.Writer = logWriter{}
