@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,13 +164,8 @@ func (l *Login) login(ctx context.Context) (err error) {
 func (l *Login) start(ctx context.Context, conn *dial.Conn) (*usftp.Client, error) {
 	options := l.options()
 	var r *firstRequest
-	switch {
-	case l.config.Source != "":
-		r = &firstRequest{path: l.config.Source, opens: true, done: make(chan struct{})}
-	case l.config.Look != "":
-		r = &firstRequest{path: l.config.Look, done: make(chan struct{})}
-	}
-	if r != nil {
+	if path := cmp.Or(l.config.Source, l.config.Look); path != "" {
+		r = &firstRequest{path: path, opens: l.config.Source != "", done: make(chan struct{})}
 		options = append(options, usftp.WithAhead(r.start))
 	}
 	client, err := OpenClient(ctx, conn, options...)

@@ -109,14 +109,20 @@ func Lost(client *usftp.Client) bool {
 }
 
 // Renews implements pools.Conn.
-func (c privateConn) Renews() bool { return c.Host().Redial != nil && c.retry.Retries > 0 }
+func (c privateConn) Renews() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.renews()
+}
+
+// renews is Renews for a caller who holds the lock.
+func (c *Conn) renews() bool { return c.host.Redial != nil && c.retry.Retries > 0 }
 
 // Ended implements pools.Conn.
 func (c privateConn) Ended() bool {
-	host := c.Host()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.gaveUp != nil || Lost(host.Client) && (host.Redial == nil || c.retry.Retries <= 0)
+	return c.gaveUp != nil || Lost(c.host.Client) && !c.renews()
 }
 
 // Arrived records progress: something is done that a new connection need not repeat. The limits of
@@ -183,7 +189,7 @@ func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 		case c.host.Client != client:
 			c.mu.Unlock()
 			return c.ctx.Err() == nil
-		case c.gaveUp != nil || c.ctx.Err() != nil || c.host.Redial == nil || c.retry.Retries <= 0:
+		case c.gaveUp != nil || c.ctx.Err() != nil || !c.renews():
 			c.mu.Unlock()
 			return false
 		case c.renewing == nil:
