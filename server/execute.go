@@ -313,12 +313,7 @@ func (s *session) closeHandle(h *handle) error {
 }
 
 func (s *session) fstat(h *handle) (fs.FileInfo, error) {
-	if stater, ok := h.file.(FileStater); ok {
-		if info, err := stater.Stat(); !errors.Is(err, errors.ErrUnsupported) {
-			return info, err
-		}
-	}
-	return s.view.fs.Stat(s.ctx, h.path)
+	return s.view.statOpen(s.ctx, h.file, h.path)
 }
 
 func (s *session) fsetstat(r *request) error {

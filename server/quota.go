@@ -52,14 +52,14 @@ func (q *Quota) limit(reply *wire.StatVFSReply) {
 	if q.maxBytes > 0 && reply.FragmentSize > 0 {
 		left := uint64(max(0, q.maxBytes-q.bytes)) / reply.FragmentSize
 		reply.Blocks = min(reply.Blocks, uint64(q.maxBytes)/reply.FragmentSize)
-		reply.BlocksFree, reply.BlocksAvailable = min(reply.BlocksFree,
-			left), min(reply.BlocksAvailable, left)
+		reply.BlocksFree = min(reply.BlocksFree, left)
+		reply.BlocksAvailable = min(reply.BlocksAvailable, left)
 	}
 	if q.maxFiles > 0 {
 		left := uint64(max(0, q.maxFiles-q.files))
 		reply.Files = uint64(q.maxFiles)
-		reply.FilesFree, reply.FilesAvailable = min(reply.FilesFree,
-			left), min(reply.FilesAvailable, left)
+		reply.FilesFree = min(reply.FilesFree, left)
+		reply.FilesAvailable = min(reply.FilesAvailable, left)
 	}
 }
 
@@ -364,7 +364,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	return q.opened(file, info, name, charged, flags), nil
 }
 
-// statOpen describes an open file.
+// statOpen describes an open file or directory; file is nil for a directory.
 func (v *View) statOpen(ctx context.Context, file File, name string) (fs.FileInfo, error) {
 	if stater, ok := file.(FileStater); ok {
 		if info, err := stater.Stat(); !errors.Is(err, errors.ErrUnsupported) {

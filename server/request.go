@@ -59,8 +59,8 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 		in.ReadAttrs(&r.attrs)
 		r.changes = r.flags&(wire.OpenCreate|wire.OpenTruncate) != 0
 	case opRead:
-		r.key, r.offset, r.length = r.readKey(&in), in.Uint64(), uint64(min(in.Uint32(),
-			wire.MaxData))
+		r.key, r.offset = r.readKey(&in), in.Uint64()
+		r.length = uint64(min(in.Uint32(), wire.MaxData))
 		r.charge = bufferSize(wire.DataHeaderSize + int(r.length))
 	case opWrite:
 		r.key, r.offset, r.data = r.readKey(&in), in.Uint64(), in.Bytes()
