@@ -168,7 +168,7 @@ func (l *clientLogin) run() error {
 	}
 	for {
 		var method AuthMethod
-		err := errors.New("there is no other way to log in")
+		var err error
 		if l.config.Auth != nil {
 			l.context.SigAlgs = l.ext.serverSigAlgs
 			method, err = l.config.Auth(&l.context)

@@ -127,8 +127,7 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 
 // notImplemented answers UNIMPLEMENTED to the last packet.
 func (l *serverLogin) notImplemented() error {
-	seq := l.in.queue[l.in.next-1].seq
-	return l.send(appendUint32([]byte{msgUnimplemented}, seq))
+	return l.send(appendUint32([]byte{msgUnimplemented}, l.in.seqOfLast()))
 }
 
 func (l *serverLogin) disconnect(reason uint32, text string) error {
@@ -356,15 +355,12 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	}
 	var partial *xssh.PartialSuccessError
 	would := l.err == nil || errors.As(l.err, &partial)
-	if !k.signed {
-		if !would {
-			return nil, l.err, nil
-		}
-		ok := appendString(appendString([]byte{msgUserAuthPubKeyOK}, k.algo), k.key)
-		return nil, errKeyWouldDo, l.send(ok)
-	}
 	if !would {
 		return nil, l.err, nil
+	}
+	if !k.signed {
+		ok := appendString(appendString([]byte{msgUserAuthPubKeyOK}, k.algo), k.key)
+		return nil, errKeyWouldDo, l.send(ok)
 	}
 	if err := verify(key, k.algo, a.signedData(l.session, k), k.signature); err != nil {
 		return nil, err, nil

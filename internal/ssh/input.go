@@ -102,6 +102,9 @@ func (in *input) read() ([]byte, error) {
 	return p.payload, nil
 }
 
+// seqOfLast returns the sequence number of the packet that read returned last.
+func (in *input) seqOfLast() uint32 { return in.queue[in.next-1].seq }
+
 // frame waits for a packet, and opens it and those that came with it.
 func (in *input) frame() error {
 	size := 0

@@ -191,8 +191,7 @@ func (m *mux) handle(p []byte) error {
 	}
 	if p[0] < msgChannelOpenConfirm || p[0] > msgChannelFailure {
 		// RFC 4253, section 11.4
-		seq := m.t.in.queue[m.t.in.next-1].seq
-		return m.t.out.control(appendUint32([]byte{msgUnimplemented}, seq))
+		return m.t.out.control(appendUint32([]byte{msgUnimplemented}, m.t.in.seqOfLast()))
 	}
 	id, rest, err := channelID(p)
 	if err != nil {
