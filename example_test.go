@@ -631,6 +631,22 @@ func ExampleFile_ReadAt() {
 	// Output: 89 EOF
 }
 
+// Stream part of a file, such as what an HTTP Range request asks for.
+func ExampleFile_ReadRange() {
+	client, done := connect(map[string]string{"f": "0123456789"})
+	defer done()
+	f, err := client.Open("f")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	part := f.ReadRange(2, 5)
+	defer part.Close()
+	_, err = io.Copy(os.Stdout, part)
+	fmt.Println("", err)
+	// Output: 23456 <nil>
+}
+
 // A file that was open when its connection was lost continues over the next one.
 func ExampleFile_SetClient() {
 	server := sftptest.NewScripted(sftptest.Script{})

@@ -250,6 +250,32 @@ func ExampleShared() {
 	// 2 bytes read
 }
 
+// Copy a file from one host to several others. It is read once.
+func ExampleShared_Host() {
+	from, disconnect := exampleHost("origin")
+	defer disconnect()
+	putText(from.Client, "/image", "hello\n")
+	shared := transfer.NewShared(0)
+	defer shared.Close()
+	origin := shared.Host(from)
+	var copying sync.WaitGroup
+	for _, name := range []string{"one", "two", "three"} {
+		host, disconnect := exampleHost(name)
+		defer disconnect()
+		copying.Go(func() {
+			_, err := transfer.Copy(context.Background(), transfer.Remote(host, "/image"),
+				origin.Remote("/image"), transfer.Options{})
+			if err != nil {
+				log.Print(err)
+			}
+		})
+	}
+	copying.Wait()
+	fmt.Println(shared.BytesRead(), "bytes read")
+	// Output:
+	// 6 bytes read
+}
+
 // Copy a stream to several hosts. It is read once, and each host gets all of it.
 func ExampleShared_Reader() {
 	shared := transfer.NewShared(0)
