@@ -41,8 +41,8 @@ func (b *backups) check() error {
 				d.target, what)
 		}
 	}
-	here, there := t.dst.fileSystem(t.root.target), t.dst.fileSystem(d.target)
-	if unknown := [2]uint64{}; here != unknown && there != unknown && here != there {
+	target, backup := t.dst.fileSystem(t.root.target), t.dst.fileSystem(d.target)
+	if unknown := [2]uint64{}; target != unknown && backup != unknown && target != backup {
 		return fmt.Errorf("files cannot be moved to the backup directory %s: "+
 			"it is on another file system than %s", b.dir, t.root.target)
 	}

@@ -167,7 +167,7 @@ func (v *inventory) find(name string) *held {
 }
 
 // take looks up an entry of the source and marks it as seen.
-func (v *inventory) take(name string) (there held, present bool) {
+func (v *inventory) take(name string) (entry held, present bool) {
 	h := v.find(name)
 	if h == nil {
 		return held{}, false

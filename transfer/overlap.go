@@ -49,24 +49,25 @@ func (o *overlap) inside() string {
 	var asking sync.WaitGroup
 	asking.Go(func() { source, _ = t.src.realPath(t.route.Source) })
 	target := path.Clean(filepath.ToSlash(t.route.Target))
-	there, err := t.dst.realPath(target)
+	resolved, err := t.dst.realPath(target)
 	if err != nil { // a missing parent is reported when the target is made
-		if there, err = t.dst.realPath(path.Dir(target)); err == nil {
-			there = path.Join(there, path.Base(target))
+		if resolved, err = t.dst.realPath(path.Dir(target)); err == nil {
+			resolved = path.Join(resolved, path.Base(target))
 		}
 	}
 	asking.Wait()
-	if path.Join(there, t.base) == source {
+	if path.Join(resolved, t.base) == source {
 		return source // it would be copied to itself
 	}
-	if err == nil && t.sync != nil && strings.HasPrefix(source, strings.TrimRight(there, "/")+"/") {
-		return there
+	if err == nil && t.sync != nil &&
+		strings.HasPrefix(source, strings.TrimRight(resolved, "/")+"/") {
+		return resolved
 	}
-	if err != nil || source == "" || there != source &&
-		!strings.HasPrefix(there, strings.TrimRight(source, "/")+"/") {
+	if err != nil || source == "" || resolved != source &&
+		!strings.HasPrefix(resolved, strings.TrimRight(source, "/")+"/") {
 		return ""
 	}
-	return there
+	return resolved
 }
 
 // check fails if a tree would be copied into itself. dir is what inside returned.

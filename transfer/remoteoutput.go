@@ -694,11 +694,11 @@ func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
 	left, err := client.Lstat(p.temporary)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		there, err := client.Lstat(o.name)
+		stat, err := client.Lstat(o.name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}
-		if err != nil || there.Size() != p.size {
+		if err != nil || stat.Size() != p.size {
 			return false, p.giveUp(c, o)
 		}
 		if err := p.removeAside(c, o, client); err != nil {
@@ -747,8 +747,8 @@ func (p *placing) wasRenamed(c *fileCopy, o *remoteOutput, refusal error) (done 
 	if _, err := o.session.client.Lstat(p.temporary); !errors.Is(err, fs.ErrNotExist) {
 		return false, refusal
 	}
-	there, err := o.session.client.Lstat(o.name)
-	if err != nil || there.Size() != p.size {
+	stat, err := o.session.client.Lstat(o.name)
+	if err != nil || stat.Size() != p.size {
 		return false, refusal
 	}
 	c.result, c.detail = Result{Target: o.name, Bytes: p.size}, ""

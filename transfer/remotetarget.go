@@ -18,8 +18,8 @@ import (
 type remoteTarget struct {
 	*remoteEnd
 	placement
-	there bool // a tree's target existed before anything was made
-	real  realRoot
+	existing bool // a tree's target existed before anything was made
+	real     realRoot
 
 	// a directory was not looked at before deleting, since the host follows no links
 	trusting atomic.Bool
@@ -60,7 +60,7 @@ func (t *remoteTarget) begin(_ facts, base string, inside func() error) (string,
 		return name, &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
 	default:
 		name = path.Join(name, base)
-		t.there = base == "."
+		t.existing = base == "."
 	}
 	return name, inside()
 }
@@ -126,7 +126,7 @@ func (t *remoteTarget) check(d *directory, name string) error {
 var errTwice = errors.New("server sent the same file name twice")
 
 func (t *remoteTarget) makeDir(d *directory) (fresh bool, err error) {
-	if d.parent == nil && t.there {
+	if d.parent == nil && t.existing {
 		return false, nil
 	}
 	err = t.over(d.source, func(client *usftp.Client, again bool) error {

@@ -364,9 +364,9 @@ func (s *syncing) renameOne(r SyncRename) {
 	if looks.Wait() != nil {
 		return
 	}
-	there := newHeld(&old)
-	if there.kind() == heldKindOf(now.mode) && (now.mode.IsDir() ||
-		now.mode.IsRegular() && there.sameSize(&now) && there.sameTime(s.asStored(&now),
+	existing := newHeld(&old)
+	if existing.kind() == heldKindOf(now.mode) && (now.mode.IsDir() ||
+		now.mode.IsRegular() && existing.sameSize(&now) && existing.sameTime(s.asStored(&now),
 			s.options.ModifyWindow)) {
 		s.dst.move(in, path.Base(from), to)
 	}
@@ -386,7 +386,7 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 	if d.fresh {
 		return release, nil
 	}
-	if d.there != nil && d.there.perm()&0o500 != 0o500 {
+	if d.existing != nil && d.existing.perm()&0o500 != 0o500 {
 		if err := s.open(d); err != nil { // it could not even be listed
 			return release, err
 		}
@@ -443,8 +443,8 @@ func (s *syncing) open(d *directory) error {
 		return nil // the lock could be made in the target itself
 	}
 	d.opened.Do(func() {
-		there := d.there
-		if there == nil && d.parent != nil || there != nil && there.perm()&0o700 == 0o700 {
+		existing := d.existing
+		if existing == nil && d.parent != nil || existing != nil && existing.perm()&0o700 == 0o700 {
 			return
 		}
 		_, changed, err := s.dst.openDir(d)
@@ -465,7 +465,7 @@ func (s *syncing) found(e *entry) bool {
 		return false
 	}
 	s.met.Add(1)
-	e.there, e.present = e.dir.inventory.take(e.name)
+	e.existing, e.present = e.dir.inventory.take(e.name)
 	return true
 }
 
@@ -473,11 +473,11 @@ func (s *syncing) found(e *entry) bool {
 func (s *syncing) enters(d *directory, e *entry) bool {
 	t, o := s.tree, &s.options.Only
 	switch {
-	case !e.present && o.Existing, e.present && o.IgnoreExisting && e.there.kind() != kindDir:
+	case !e.present && o.Existing, e.present && o.IgnoreExisting && e.existing.kind() != kindDir:
 		t.counts.skipped.Add(1)
 		return false
-	case e.present && e.there.kind() == kindDir:
-		d.made, d.there = true, &e.there
+	case e.present && e.existing.kind() == kindDir:
+		d.made, d.existing = true, &e.existing
 		return s.within.has(d.rel)
 	case !e.present:
 		e.reason = ReasonNew
@@ -505,9 +505,9 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 
 // wants decides whether a file or a link needs work.
 func (s *syncing) wants(e *entry) bool {
-	o, only, f, there := &s.options, &s.options.Only, &e.facts, e.there
+	o, only, f, existing := &s.options, &s.options.Only, &e.facts, e.existing
 	regular := f.mode.IsRegular()
-	old := there.kind()
+	old := existing.kind()
 	switch {
 	case regular && (f.size < only.MinSize || only.MaxSize > 0 && f.size > only.MaxSize ||
 		!only.Newer.IsZero() && f.mtime.Before(only.Newer)),
@@ -530,25 +530,25 @@ func (s *syncing) wants(e *entry) bool {
 		return true
 	}
 	stored := s.asStored(f)
-	if age, known := there.age(stored); regular && only.Update && known && age < -o.ModifyWindow {
+	if age, known := existing.age(stored); regular && only.Update && known && age < -o.ModifyWindow {
 		s.tree.counts.skipped.Add(1)
 		return false
 	}
-	sameTime := there.sameTime(stored, o.ModifyWindow)
+	sameTime := existing.sameTime(stored, o.ModifyWindow)
 	switch {
 	case !regular: // listings do not say where links lead
 		e.reason, e.probe = ReasonLink, true
-	case !there.sameSize(f):
+	case !existing.sameSize(f):
 		e.reason = ReasonSize
 	case o.Checksum:
 		e.reason, e.probe = ReasonHash, true
 	case !sameTime, !o.Since.IsZero() && !f.mtime.Before(o.Since) &&
 		f.mtime.Before(time.Now().Add(time.Second)):
 		e.reason = ReasonTime
-	case there.perm() != f.mode.Perm() && f.hasMode:
+	case existing.perm() != f.mode.Perm() && f.hasMode:
 		e.reason = ReasonMode
 	}
-	if e.reason == "" && o.Owners && !there.sameOwner(f) {
+	if e.reason == "" && o.Owners && !existing.sameOwner(f) {
 		e.reason = ReasonOwner
 	}
 	if e.reason != "" {
@@ -655,7 +655,7 @@ var errDirectoryInWay = fmt.Errorf("%w with contents, and would have to be delet
 
 // makeWay removes an existing entry that a rename would not replace.
 func (s *syncing) makeWay(e *entry) error {
-	kind := e.there.kind()
+	kind := e.existing.kind()
 	if kind == kindFile || kind == kindLink && e.facts.mode.IsRegular() {
 		return nil
 	}
@@ -683,11 +683,11 @@ func (s *syncing) probe(e *entry) (done bool, err error) {
 	}
 	o := &s.options
 	switch {
-	case !e.there.sameTime(s.asStored(&e.facts), o.ModifyWindow):
+	case !e.existing.sameTime(s.asStored(&e.facts), o.ModifyWindow):
 		e.reason = ReasonTouch
-	case e.facts.mode.IsRegular() && e.there.perm() != e.facts.mode.Perm():
+	case e.facts.mode.IsRegular() && e.existing.perm() != e.facts.mode.Perm():
 		e.reason = ReasonMode
-	case o.Owners && !e.there.sameOwner(&e.facts):
+	case o.Owners && !e.existing.sameOwner(&e.facts):
 		e.reason = ReasonOwner
 	default:
 		s.tree.equal(e)
@@ -750,10 +750,10 @@ func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error
 
 // sameDirectory reports whether a target directory already has all the attributes it should.
 func (s *syncing) sameDirectory(d *directory) bool {
-	return d.there != nil && !d.touched.Load() && d.there.sameTime(s.asStored(&d.facts),
+	return d.existing != nil && !d.touched.Load() && d.existing.sameTime(s.asStored(&d.facts),
 		s.options.ModifyWindow) &&
-		(!d.facts.hasMode || d.there.perm() == d.facts.mode.Perm()) &&
-		(!s.options.Owners || d.there.sameOwner(&d.facts))
+		(!d.facts.hasMode || d.existing.perm() == d.facts.mode.Perm()) &&
+		(!s.options.Owners || d.existing.sameOwner(&d.facts))
 }
 
 // vanished reports whether an error means that an entry is gone from the source, and counts it.

@@ -42,7 +42,7 @@ type directory struct {
 // syncedDir is what a sync knows of a directory besides.
 type syncedDir struct {
 	made      bool        // it exists at the target already
-	there     *held       // the existing directory at the target; nil if none is known
+	existing  *held       // the existing directory at the target; nil if none is known
 	touched   atomic.Bool // something in it changes, and with that its mtime
 	opened    sync.Once   // syncing.open has been called for it
 	moved     error       // set by syncing.open if something else is in its place
@@ -93,11 +93,11 @@ type entry struct {
 	sought bool // found by a Check by name, through links
 
 	// Of a sync:
-	there   held // the target's entry of this name, if present is set
-	present bool
-	reason  Reason // why it is copied or changed
-	probe   bool   // more must be asked to decide
-	handed  bool   // given to a worker
+	existing held // the target's entry of this name, if present is set
+	present  bool
+	reason   Reason // why it is copied or changed
+	probe    bool   // more must be asked to decide
+	handed   bool   // given to a worker
 }
 
 // absent reports whether the target is known to have no entry of this name.

@@ -69,7 +69,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
 	}
 	c.askAhead(sources, target)
 	c.Copy(sources, target)
-	c.sayHowToGoOn()
+	c.printResumeHint()
 	finish()
 	if flags.Verbose >= 2 {
 		a.Console.Say("peak memory: " + ui.PeakMemory())
@@ -165,11 +165,11 @@ func largest(sources []connect.Place) (size int64) {
 // A Copier copies files.
 type Copier struct {
 	*connect.Task
-	options transfer.Options
-	tree    *transfer.TreeOptions // nil unless directories are copied
-	goesOn  bool                  // --resume would continue what is left
-	stops   bool                  // at the first failure
-	untried int                   // files, since a connection was lost for good
+	options   transfer.Options
+	tree      *transfer.TreeOptions // nil unless directories are copied
+	canResume bool                  // --resume would continue what is left
+	stops     bool                  // at the first failure
+	untried   int                   // files, since a connection was lost for good
 
 	// open makes the endpoint for a source, and stream for one that is a stream.
 	open   func(p connect.Place, host pool.Host, path string) transfer.Endpoint
@@ -187,7 +187,7 @@ func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 
 // note remembers what to say about a failure at the end.
 func (c *Copier) note(err error) {
-	c.goesOn = c.goesOn || c.canGoOn(err)
+	c.canResume = c.canResume || c.resumable(err)
 	c.Task.Note(err)
 }
 

@@ -181,7 +181,7 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 		c.Copy(sources, target)
 	}
 	finish()
-	result.Code, result.Resumable = c.Code, c.goesOn
+	result.Code, result.Resumable = c.Code, c.canResume
 	return result, nil
 }
 

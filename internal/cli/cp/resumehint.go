@@ -9,9 +9,9 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// canGoOn reports whether --resume could continue a failed copy: a file of which something is left,
-// or an interrupted tree.
-func (c *Copier) canGoOn(err error) bool {
+// resumable reports whether --resume could continue a failed copy: a file of which something is
+// left, or an interrupted tree.
+func (c *Copier) resumable(err error) bool {
 	var job *transfer.Error
 	if errors.As(err, &job) && job.Resumable {
 		return true
@@ -24,10 +24,10 @@ func (c *Copier) canGoOn(err error) bool {
 		(c.Ctx.Err() != nil || ui.CodeOf(err) == ui.ExitNoHost)
 }
 
-// sayHowToGoOn prints the command that continues what is left: the one that was typed, with
+// printResumeHint prints the command that continues what is left: the one that was typed, with
 // --resume.
-func (c *Copier) sayHowToGoOn() {
-	if c.goesOn {
+func (c *Copier) printResumeHint() {
+	if c.canResume {
 		c.Console.Say("to continue: " + resumeCommand(c.Args))
 	}
 }

@@ -129,7 +129,7 @@ Put "--" in front of a MODE that begins with "-".`,
 		examples: `  usftp chmod 640 host:secret.txt
   usftp chmod -R u+rwX,go= host:private`,
 		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) {
-			return verb.Settles(o.Mode), true
+			return verb.Idempotent(o.Mode), true
 		},
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Recursive, "recursive", "R", false,

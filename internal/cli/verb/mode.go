@@ -111,9 +111,9 @@ func (m *modeChange) parseClause(clause string) error {
 	return nil
 }
 
-// Settles reports whether a mode for chmod means the same if it is set twice: it does unless it
+// Idempotent reports whether a mode for chmod means the same if it is set twice: it does unless it
 // copies permissions from one place to another, or a step after X changes what X looks at.
-func Settles(mode string) bool {
+func Idempotent(mode string) bool {
 	m, err := parseMode(mode)
 	if err != nil {
 		return false
