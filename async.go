@@ -482,7 +482,7 @@ func (a AsyncFile) CopyData(off, length int64, to *File, at int64) *Pending[stru
 			FromHandle: source.handle, FromOffset: uint64(off), Length: uint64(length),
 			ToHandle: target.handle, ToOffset: uint64(at),
 		})
-		op.call.Ordered = true // behind the WRITEs whose data it copies
+		op.call.Ordered = true // after the WRITEs whose data it copies
 		op.orEOF = true
 	}
 	return startChange(startOnFile(a, op), to.Name())

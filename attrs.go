@@ -334,7 +334,7 @@ func (f *File) fsetstat(op string, to change) operation[none] {
 		}
 		command := open.client.command(op, f.Name(),
 			wire.Fsetstat{Handle: open.handle, Attrs: to.Attrs})
-		command.call.Ordered = true // behind the WRITEs of a transfer that was given up
+		command.call.Ordered = true // after the WRITEs of a transfer that was given up
 		return command
 	})
 }

@@ -133,7 +133,7 @@ func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 		return 0, err
 	}
 	to.progress.Store(0)
-	// Up to the end as it is now: a file that is copied behind its own end grows as it is copied.
+	// Up to the end as it is now: a file that is copied beyond its own end grows as it is copied.
 	toEnd, known := length < 0, length >= 0
 	if toEnd {
 		if length, known, err = f.rest(off); err != nil {
@@ -208,7 +208,7 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 			ToHandle: target.handle, ToOffset: uint64(at + n),
 		}
 		op := s.command2("copy", source.path, target.path, message)
-		op.call.Ordered = true // behind the WRITEs whose data it copies
+		op.call.Ordered = true // after the WRITEs whose data it copies
 		op.orEOF = true
 		if _, err := run(f.ctx, op); err != nil {
 			if err == io.EOF {

@@ -411,7 +411,7 @@ func (f *File) letGo() (open *openFile, name string) {
 // closeCall makes a CLOSE.
 func (o *openFile) closeCall() *conn.Call {
 	call := o.client.handleCall(wire.TypeClose, o.handle, wire.TypeStatus)
-	call.Ordered = true // behind the WRITEs of a transfer that this ends
+	call.Ordered = true // after the WRITEs of a transfer that this ends
 	return call
 }
 
@@ -493,7 +493,7 @@ func (f *File) sync() operation[none] {
 		op := open.client.command("sync", f.Name(),
 			wire.ExtendedHandle{Name: wire.ExtFsync, Handle: open.handle})
 		if op.call != nil {
-			op.call.Ordered = true // behind the WRITEs that it is to make safe
+			op.call.Ordered = true // after the WRITEs that it is to make safe
 		}
 		return op.needs(wire.ExtFsync)
 	})

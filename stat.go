@@ -157,7 +157,7 @@ func (s *session) usersGroups(uids, gids []uint32) operation[wire.UsersGroupsRep
 			}
 			if len(r.Users) != len(uids) || len(r.Groups) != len(gids) {
 				return wire.UsersGroupsReply{},
-					&ProtocolError{What: "not as many names as IDs in the reply"}
+					&ProtocolError{What: "the wrong number of names in the reply"}
 			}
 			return r, nil
 		}).needs(wire.ExtUsersGroupsByID)

@@ -71,7 +71,7 @@ type Chunk struct {
 // were asked for, but at least one unless the file ends at the offset.
 type ChunksReply struct {
 	Algorithm string // the one that was used
-	End       bool   // the file ends behind the last chunk
+	End       bool   // the file ends after the last chunk
 	List      []byte // of chunks, see AppendChunk and All
 }
 

@@ -42,7 +42,7 @@ type Call struct {
 	// Tag is the owner's, to know the call by.
 	Tag int
 
-	// Ordered keeps the request behind the WRITEs that were started before it.
+	// Ordered sends the request after the WRITEs that were started before it.
 	Ordered bool
 
 	// Done is told when the call is complete.

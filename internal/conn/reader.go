@@ -280,7 +280,7 @@ func (c *Conn) readData(size int64, limit int) (r reply, err error) {
 	case n > int64(limit):
 		return r, protocolErrorf("DATA of %d bytes where %d were asked for", n, limit)
 	case size-4-n > maxSmall:
-		return r, protocolErrorf("DATA with %d bytes behind its data", size-4-n)
+		return r, protocolErrorf("DATA with %d bytes after its data", size-4-n)
 	}
 	r.block = c.pool.Get(int(n))
 	r.body = r.block.Bytes()[:n]

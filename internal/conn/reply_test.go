@@ -123,9 +123,9 @@ func TestBrokenReplies(t *testing.T) {
 		{"DATA of one byte too many", func(id uint32) []byte {
 			return packet(wire.TypeData, id, append(u32(101), make([]byte, 101)...)...)
 		}, "DATA of 101 bytes where 100 were asked for"},
-		{"DATA with much behind its data", func(id uint32) []byte {
+		{"DATA with much after its data", func(id uint32) []byte {
 			return packet(wire.TypeData, id, append(u32(1), make([]byte, 1<<17)...)...)
-		}, "behind its data"},
+		}, "after its data"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

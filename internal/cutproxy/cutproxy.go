@@ -247,7 +247,7 @@ func (l *line) afterHold(from net.Conn, n int, err error) {
 	}
 }
 
-// allow returns how many of n bytes pass, and whether the connection is broken behind them.
+// allow returns how many of n bytes pass, and whether the connection is cut after them.
 func (l *line) allow(n int) (passing int, broken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

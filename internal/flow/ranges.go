@@ -83,7 +83,7 @@ func (r *Ranges) Reset(from, size int64, request int, inOrder bool) {
 }
 
 // Next hands a range to a stream; false means that there is none now. A range ends at the announced
-// size, and one more behind it asks whether there is more, along with the others: only an EOF ends
+// size, and one more beyond it asks whether there is more, along with the others: only an EOF ends
 // a file.
 func (r *Ranges) Next(stream int) (Range, bool) {
 	if r.inOrder && r.out > 0 && stream != r.holder {

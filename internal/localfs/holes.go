@@ -49,7 +49,7 @@ func (h *Holes) Extent(off int64) (to int64, hole bool) {
 	data, err := h.file.Seek(off, seekData)
 	switch {
 	case isNoData(err):
-		h.to, h.hole = h.size, true // there is none behind off
+		h.to, h.hole = h.size, true // there is none after off
 	case err != nil || data < off:
 		h.to, h.hole = math.MaxInt64, false
 	case data > off:

@@ -163,7 +163,7 @@ func (s *scout) run(path string, l *aheadOfTime) {
 	case err != nil:
 		delete(s.lists, path)
 		delete(s.below, path)
-	default: // what lies below is read before what comes behind it
+	default: // what lies below is read before what comes after it
 		s.names += len(found.entries)
 		s.expect(directoriesIn(path, found.entries))
 	}

@@ -56,7 +56,7 @@ func (k *keyRequest) parse(rest []byte) error {
 		return err
 	}
 	if r.Len() > 0 {
-		return &ProtocolError{"USERAUTH_REQUEST has something behind the signature"}
+		return &ProtocolError{"USERAUTH_REQUEST has data after the signature"}
 	}
 	return nil
 }

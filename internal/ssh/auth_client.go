@@ -320,7 +320,7 @@ func (m keyMethod) attempt(l *clientLogin) (decision, error) {
 			return err
 		}
 		if asked || string(key) != string(k.key) {
-			return &ProtocolError{"another key was accepted than the one that was offered"}
+			return &ProtocolError{"the server accepted a key that was not offered"}
 		}
 		asked = true
 		signed, err := l.signed(m.signer, k.algo)
@@ -355,7 +355,7 @@ func (m keyboardMethod) attempt(l *clientLogin) (decision, error) {
 		}
 		answers, err := m.challenge(q.name, q.instruction, q.questions, q.echos)
 		if err == nil && len(answers) != len(q.questions) {
-			err = errors.New("ssh: not as many answers as questions")
+			err = errors.New("ssh: the wrong number of answers")
 		}
 		if err != nil {
 			return &localError{err}

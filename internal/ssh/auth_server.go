@@ -301,7 +301,7 @@ func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, er
 // ask asks the client questions: RFC 4256, section 3.2.
 func (l *serverLogin) ask(q *infoRequest) ([]string, error) {
 	if len(q.questions) != len(q.echos) || len(q.questions) > maxQuestions {
-		return nil, errors.New("ssh: not as many echos as questions")
+		return nil, errors.New("ssh: too many questions, or the wrong number of echos")
 	}
 	if err := l.send(q.append(nil)); err != nil {
 		return nil, err
@@ -322,7 +322,7 @@ func (l *serverLogin) ask(q *infoRequest) ([]string, error) {
 		return nil, err
 	}
 	if len(answers) != len(q.questions) {
-		return nil, &ProtocolError{"not as many answers as questions"}
+		return nil, &ProtocolError{"the wrong number of answers"}
 	}
 	return answers, nil
 }

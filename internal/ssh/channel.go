@@ -163,7 +163,7 @@ func (c *Channel) receive(q *queue, data []byte, block *block) error {
 	}
 	c.window.left -= int64(len(data))
 	if c.gotEOF {
-		return &ProtocolError{"data behind the end of the data"}
+		return &ProtocolError{"data after EOF"}
 	}
 	if c.closed || len(data) == 0 {
 		return nil
@@ -353,7 +353,7 @@ func (c *Channel) replied(ok bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.replies) == 0 {
-		return &ProtocolError{"an answer to no request"}
+		return &ProtocolError{"an answer without a request"}
 	}
 	c.replies[0] <- ok
 	c.replies = slices.Delete(c.replies, 0, 1)

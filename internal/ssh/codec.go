@@ -77,7 +77,7 @@ func whole(r *wire.Reader, number byte) error {
 		return err
 	}
 	if r.Len() > 0 {
-		return &ProtocolError{fmt.Sprintf("message %d has something behind its end", number)}
+		return &ProtocolError{fmt.Sprintf("message %d has data after its end", number)}
 	}
 	return nil
 }

@@ -194,7 +194,7 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 		return err
 	}
 	if len(p) != 1 {
-		return &ProtocolError{"NEWKEYS with something behind it"}
+		return &ProtocolError{"NEWKEYS with data after it"}
 	}
 	if !t.client {
 		t.sawTrip(time.Since(began)) // includes the client's checks, and maybe a person

@@ -146,7 +146,7 @@ func (m *mux) lookup(id uint32) (*Channel, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if uint64(id) >= uint64(len(m.channels)) || m.channels[id] == nil {
-		return nil, &ProtocolError{"a message about a channel that there is not"}
+		return nil, &ProtocolError{"a message about a channel that does not exist"}
 	}
 	return m.channels[id], nil
 }
@@ -278,7 +278,7 @@ func (m *mux) handleData(p []byte) error {
 		return err
 	}
 	if len(data) > maxPacket {
-		return &ProtocolError{"more data in a packet than was agreed upon"}
+		return &ProtocolError{"more data in a packet than agreed"}
 	}
 	if q == nil { // an unknown stream: RFC 4254 defines only one
 		c.mu.Lock()
@@ -310,7 +310,7 @@ func (m *mux) handleGlobalReply(p []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.replies) == 0 {
-		return &ProtocolError{"an answer to no request"}
+		return &ProtocolError{"an answer without a request"}
 	}
 	m.replies[0].answer <- globalAnswer{p[0] == msgRequestSuccess, slices.Clone(p[1:])}
 	m.replies = slices.Delete(m.replies, 0, 1)
@@ -423,7 +423,7 @@ func (c *Channel) isOpen() bool {
 // maxPacketOf returns how much data to put in a packet for a peer that accepts n.
 func maxPacketOf(n uint32) (int, error) {
 	if n < 64 { // refuse absurdly small packets
-		return 0, &ProtocolError{"a channel with packets of a few bytes"}
+		return 0, &ProtocolError{"a channel whose packets may hold only a few bytes"}
 	}
 	return int(min(n, maxData)), nil
 }

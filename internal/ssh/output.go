@@ -212,7 +212,7 @@ func (o *output) controlLocked(message []byte) error {
 	// Messages after a held one must be held as well: answers come in the order of requests.
 	if o.kexing || len(o.held) > 0 || o.stage.size+len(message) > blockSize-1024 {
 		if len(o.held)+lengthSize+len(message) > heldMost {
-			return &ProtocolError{"the peer asks more than it takes answers to"}
+			return &ProtocolError{"the peer sends requests but does not read the answers"}
 		}
 		o.held = appendString(o.held, message)
 		if o.stage.size > 0 {
