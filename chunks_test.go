@@ -104,13 +104,14 @@ func TestPartOfTheChunks(t *testing.T) {
 			t.Errorf("%d bytes: %d chunks, the last from %d on", length, len(got), last.Offset)
 		}
 	}
-	// a caller that has enough requests no more than was requested ahead
+	// A caller that has enough requests no more than was requested ahead. What had not left when it
+	// stopped is not sent at all.
 	count.Reset()
 	for _, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Shortest: 4 << 10}) {
 		ok(t, err)
 		break
 	}
-	if sent := count.Counts().PacketsSent[wire.TypeExtended]; sent != 5 {
+	if sent := count.Counts().PacketsSent[wire.TypeExtended]; sent < 1 || sent > 5 {
 		t.Errorf("%d requests for one chunk", sent)
 	}
 }
