@@ -253,6 +253,8 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "no such file or directory"
+	case errors.Is(err, fs.ErrPermission) && status != nil:
+		return status.Error()
 	case errors.Is(err, fs.ErrPermission):
 		return "permission denied"
 	case errors.Is(err, fs.ErrExist):
