@@ -146,13 +146,25 @@ func (e *Error) cause() string {
 			if silent(err.Err) {
 				return fmt.Sprintf("the server refused the request to %s and gave no reason (failure)", err.Op)
 			}
-			return plain(err.Err)
+			return e.plain(err.Err)
 		}
 		return fmt.Sprintf("cannot %s %s: %s", err.Op, err.Path, plain(err.Err))
 	case *os.LinkError:
 		return fmt.Sprintf("cannot %s %s to %s: %s", err.Op, err.Old, err.New, plain(err.Err))
 	}
-	return plain(e.Err)
+	return e.plain(e.Err)
+}
+
+// plain describes an error about the source or the target, and says which of them it is where "it"
+// could be both.
+func (e *Error) plain(err error) string {
+	switch {
+	case e.checking || !errors.Is(err, errNotDirectory):
+		return plain(err)
+	case e.ofSource:
+		return "the source is not a directory"
+	}
+	return "the target is not a directory"
 }
 
 // silent reports whether a server gave no reason for a failure.
