@@ -154,8 +154,9 @@ func TestServeReadOnly(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "a"), []byte("content"))
 	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--read-only", "--deny",
 		"readlink,opendir", dir)
-	if !strings.HasSuffix(s.greeting["directory"], ", read only") {
-		t.Errorf("the greeting says %q", s.greeting["directory"])
+	if !strings.HasSuffix(s.greeting["directory"], ", read only") ||
+		!strings.HasSuffix(s.greeting[""], " u@127.0.0.1:FILE .") {
+		t.Errorf("the greeting says %q", s.greeting)
 	}
 	if out, err := s.sftp("u", key, "get a b\n"); err != nil {
 		t.Errorf("%v\n%s", err, out)

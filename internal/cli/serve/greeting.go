@@ -21,12 +21,13 @@ func (s *site) greet(listeners []net.Listener) error {
 	for _, key := range s.sshd.HostKeys() {
 		fmt.Fprintf(&b, "host key      %s (%s)\n", ssh.FingerprintSHA256(key), key.Type())
 	}
-	name := "USER"
+	name, readOnly := "USER", false
 	if len(s.settings.users) == 1 {
 		one := s.settings.users[0]
 		name = one.Name
+		readOnly = one.Policy.ReadOnly
 		way := "read and write"
-		if one.Policy.ReadOnly {
+		if readOnly {
 			way = "read only"
 		}
 		fmt.Fprintf(&b, "directory     %s, %s\n", ui.Printable(one.root), way)
@@ -43,7 +44,11 @@ func (s *site) greet(listeners []net.Listener) error {
 	host, port := reachable(listeners[0].Addr().(*net.TCPAddr))
 	login := name + "@" + host
 	fmt.Fprintf(&b, "connect with  sftp -P %d %s\n", port, ui.ShellWord(login))
-	fmt.Fprintf(&b, "              usftp cp -P %d FILE %s\n", port, ui.ShellWord(login+":"))
+	if readOnly {
+		fmt.Fprintf(&b, "              usftp cp -P %d %s .\n", port, ui.ShellWord(login+":FILE"))
+	} else {
+		fmt.Fprintf(&b, "              usftp cp -P %d FILE %s\n", port, ui.ShellWord(login+":"))
+	}
 	_, err := io.WriteString(s.App.Out, b.String())
 	return err
 }
