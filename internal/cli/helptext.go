@@ -96,7 +96,26 @@ func flagForm(f *pflag.Flag) (form, text string) {
 	default:
 		form += " " + argument
 	}
-	return form, text
+	return form, text + defaultText(f)
+}
+
+// defaultText is the end of a flag's text that gives its default, unless the text does so itself.
+func defaultText(f *pflag.Flag) string {
+	value := f.DefValue
+	switch f.Value.Type() {
+	case "bool", "count":
+		return ""
+	case "duration": // 15m0s
+		value = strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(value)
+	}
+	switch value {
+	case "", "[]", "0", "0s", "-1": // not set
+		return ""
+	}
+	if strings.Contains(f.Usage, "default") {
+		return ""
+	}
+	return " (default " + value + ")"
 }
 
 // column writes a term and, starting at a column, its meaning.
