@@ -95,35 +95,22 @@ func run(ctx context.Context, a *ui.App, flags *flags, name string, dir connect.
 		return fmt.Errorf("cannot use the list of hashes: %w", err)
 	}
 	defer list.Close()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	a.Out.StopWhenLost(cancel)
+	ctx, stop := a.Out.WhileHeard(ctx)
+	defer stop()
 	config := flags.Config(a, &flags.Report)
 	t := connect.NewTask(ctx, a, config, report.NewCheck(a, &flags.Report, name, flags.strict))
-	defer t.Hosts.Close()
 	checkFiles(t, flags, list, dir)
-	t.Report.End(t.Code)
-	if t.Code != ui.ExitOK {
-		return &ui.ExitError{Code: t.Code}
-	}
-	return nil
+	return t.End()
 }
 
 // checkFiles compares the files. Events report the result for each.
 func checkFiles(t *connect.Task, flags *flags, list *checksum.List, dir connect.Place) {
-	options := flags.TransferOptions()
-	options.Hash = checksum.Algorithm(flags.hash)
-	options.Events = t.Report.Event
 	o := transfer.CheckOptions{TreeOptions: flags.TreeOptions(), Strict: flags.strict}
-	o.Options = options
-	dir = t.AtHome(dir)
-	files := transfer.Local(dir.Path())
-	if dir.Remote {
-		host, err := t.Host(dir)
-		if err != nil {
-			return
-		}
-		files = transfer.Remote(host, dir.Path())
+	o.Options = flags.TransferOptions()
+	o.Hash, o.Events = checksum.Algorithm(flags.hash), t.Event
+	files, err := t.Open(dir, connect.Open)
+	if err != nil {
+		return
 	}
 	if _, err := transfer.Check(t.Ctx, files, list, o); err != nil {
 		t.Note(err)

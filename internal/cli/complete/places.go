@@ -20,6 +20,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/pattern"
+	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -45,19 +46,16 @@ func (p Places) Complete(word string) ([]string, cobra.ShellCompDirective) {
 		words     []string
 		directive cobra.ShellCompDirective
 	}
-	answers := make(chan answer, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), limit())
 	defer cancel()
-	go func() {
-		words, directive := p.complete(ctx, word)
-		answers <- answer{words, directive}
-	}()
-	select {
-	case a := <-answers:
-		return a.words, a.directive
-	case <-ctx.Done():
+	a, err := ui.Await(ctx, func() (a answer, _ error) {
+		a.words, a.directive = p.complete(ctx, word)
+		return a, nil
+	})
+	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return a.words, a.directive
 }
 
 func (p Places) complete(ctx context.Context, word string) ([]string, cobra.ShellCompDirective) {

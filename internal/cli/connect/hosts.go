@@ -3,7 +3,6 @@ package connect
 import (
 	"context"
 	"errors"
-	"maps"
 	"sync"
 
 	"github.com/usftp/usftp/dial"
@@ -30,34 +29,35 @@ func newHosts(config pool.ConnectConfig, turn promptTurn) *hosts {
 	return &hosts{Config: config, open: make(map[dial.Target]*host), prompts: turn}
 }
 
-// Get connects, or returns the existing connection. told is true if the error was returned before.
-func (h *hosts) Get(ctx context.Context, t dial.Target) (found *host, told bool) {
+// Get connects, or returns the existing connection.
+func (h *hosts) Get(ctx context.Context, t dial.Target) *host {
+	h.ConnectAll(ctx, t)
 	t.Path = ""
-	found, ok := h.open[t]
-	switch {
-	case !ok:
-		found = h.connect(ctx, t)
-		h.open[t] = found
-	case found.Err == nil:
+	found := h.open[t]
+	if found.Err == nil {
 		found.Host = found.login.Host() // the connection may have been replaced
 	}
-	told, found.told = found.told, found.Err != nil
-	return found, told
+	return found
 }
 
-// connect logs in to a host.
-func (h *hosts) connect(ctx context.Context, t dial.Target) *host {
-	config := h.Config
-	var logged func()
-	config.Dial, logged = h.prompts.config(config.Dial)
-	defer logged()
-	made := new(host)
-	if made.login, made.Err = pool.Connect(ctx, t, config); made.Err == nil {
-		made.Host = made.login.Host()
-	} else {
-		made.Name = t.UserHost()
+// ConnectAll logs in to several hosts at the same time; Get then returns the results.
+func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
+	var connecting sync.WaitGroup
+	for _, t := range targets {
+		if t.Path = ""; h.open[t] != nil {
+			continue
+		}
+		made := &host{Host: pool.Host{Name: t.UserHost()}}
+		h.open[t] = made
+		connecting.Go(func() {
+			config := h.Config
+			var logged func()
+			config.Dial, logged = h.prompts.config(config.Dial)
+			defer logged()
+			made.login, made.Err = pool.Connect(ctx, t, config)
+		})
 	}
-	return made
+	connecting.Wait()
 }
 
 // Lend lets another run use the connections, which must stay open until that one is over.
@@ -65,26 +65,6 @@ func (h *hosts) Lend(to *hosts) {
 	for t, found := range h.open {
 		to.open[t] = &host{Host: found.Host, login: found.login, lent: true, Err: found.Err}
 	}
-}
-
-// ConnectAll logs in to several hosts at the same time; Get then returns the results.
-func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
-	var connecting sync.WaitGroup
-	made := make(map[dial.Target]*host)
-	var mu sync.Mutex
-	for _, t := range targets {
-		if t.Path = ""; h.open[t] != nil {
-			continue
-		}
-		connecting.Go(func() {
-			host := h.connect(ctx, t)
-			mu.Lock()
-			defer mu.Unlock()
-			made[t] = host
-		})
-	}
-	connecting.Wait()
-	maps.Copy(h.open, made)
 }
 
 // ErrHostLost keeps the remaining files from being tried on a host whose connection is lost for

@@ -19,11 +19,36 @@ type Task struct {
 	Hosts  *hosts
 	Report report.Reporter
 	Code   int // of the first failure
+
+	Files, Bytes int64 // copied
 }
 
 func NewTask(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 	report report.Reporter) *Task {
 	return &Task{App: a, Ctx: ctx, Hosts: newHosts(config, a.Turn), Report: report}
+}
+
+// End ends the report and the connections. The error has the exit code if it is not 0.
+func (t *Task) End() error {
+	t.Report.End(t.Code)
+	t.Hosts.Close()
+	if t.Code != ui.ExitOK {
+		return &ui.ExitError{Code: t.Code}
+	}
+	return nil
+}
+
+// Event counts what is copied, and reports it.
+func (t *Task) Event(e transfer.Event) {
+	switch {
+	case e.Kind == transfer.Done && !e.Tree:
+		t.Files++
+		t.Bytes += e.Bytes
+	case e.Kind == transfer.Ended && e.Totals != nil:
+		t.Files += e.Totals.Files
+		t.Bytes += e.Totals.Bytes
+	}
+	t.Report.Event(e)
 }
 
 // Fail reports a failure outside any copy.
@@ -51,14 +76,55 @@ func (t *Task) Note(err error) {
 
 // Host connects to the host of a place. It reports an error once for each host.
 func (t *Task) Host(p Place) (pool.Host, error) {
-	host, told := t.Hosts.Get(t.Ctx, p.Target)
-	if host.Err != nil && !told {
+	host := t.Hosts.Get(t.Ctx, p.Target)
+	if host.Err != nil && !host.told {
+		host.told = true
 		t.Fail(host.Err)
 	}
 	return host.Host, host.Err
 }
 
-// Open returns the endpoint for a file at a place. host is the place's, if it is remote.
+// ConnectBoth logs in to the hosts of a copy between hosts at the same time, so that it takes only
+// as long as the slower login.
+func (t *Task) ConnectBoth(src, dst Place) {
+	if src.Remote && dst.Remote {
+		t.Hosts.ConnectAll(t.Ctx, src.Target, dst.Target)
+	}
+}
+
+// AskAhead sends the first request with the login, if only one host is involved. With read, a
+// source is a file that will be read.
+func (t *Task) AskAhead(src, dst Place, read bool) {
+	p := dst
+	if src.Remote {
+		p = src
+	}
+	switch {
+	case src.Remote == dst.Remote, strings.HasPrefix(p.Target.Path, "~"):
+	case src.Remote && read:
+		t.Hosts.Config.Source = p.Path()
+	default:
+		t.Hosts.Config.Look = p.Path()
+	}
+}
+
+// An Opener makes the endpoint for a file at a place. host is the place's, if it is remote.
+type Opener func(p Place, host pool.Host, path string) transfer.Endpoint
+
+// Open connects to the host of a place and opens it. A failure to connect has been reported.
+func (t *Task) Open(p Place, open Opener) (transfer.Endpoint, error) {
+	p = t.AtHome(p)
+	var host pool.Host
+	if p.Remote {
+		var err error
+		if host, err = t.Host(p); err != nil {
+			return transfer.Endpoint{}, err
+		}
+	}
+	return open(p, host, p.Path()), nil
+}
+
+// Open is the usual Opener.
 func Open(p Place, host pool.Host, path string) transfer.Endpoint {
 	if p.Remote {
 		return transfer.Remote(host, path)
@@ -79,11 +145,8 @@ func (t *Task) Home(p *Place) (user, below string, ok bool) {
 	if !p.Remote || !strings.HasPrefix(p.Target.Path, "~") {
 		return "", "", false
 	}
-	host, told := t.Hosts.Get(t.Ctx, p.Target)
-	if host.Err != nil {
-		if !told {
-			t.Fail(host.Err)
-		}
+	host, err := t.Host(*p)
+	if err != nil {
 		return "", "", false
 	}
 	user = p.Target.Path

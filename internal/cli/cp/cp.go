@@ -62,29 +62,23 @@ func Command(a *ui.App) *cobra.Command {
 
 func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
 	target connect.Place) error {
-	c, finish, err := flags.copier(ctx, a, sources, target,
-		func(r report.Reporter) report.Reporter { return r })
+	c, err := flags.copier(ctx, a, sources, target)
 	if err != nil {
 		return err
 	}
 	c.askAhead(sources, target)
 	c.Copy(sources, target)
 	c.printResumeHint()
-	finish()
+	err = c.End()
 	if flags.Verbose >= 2 {
 		a.Console.Say("peak memory: " + ui.PeakMemory())
 	}
-	if c.Code != ui.ExitOK {
-		return &ui.ExitError{Code: c.Code}
-	}
-	return nil
+	return err
 }
 
-// copier returns a Copier as the flags say, with a report that may go through another one. finish
-// completes the lists and the report.
+// copier returns a Copier as the flags say, which must be ended.
 func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
-	target connect.Place,
-	through func(report.Reporter) report.Reporter) (c *Copier, finish func(), err error) {
+	target connect.Place) (*Copier, error) {
 	hosts := f.Config(a, &f.Report)
 	hosts.Helper = f.delta.Helper()
 	config := hosts.Dial
@@ -96,20 +90,19 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	}
 	lists, err := f.hashes.open()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	stop := context.CancelCauseFunc(func(error) {})
+	stop := func() {}
 	if f.DryRun {
-		ctx, stop = context.WithCancelCause(ctx)
-		a.Out.StopWhenLost(stop)
+		ctx, stop = a.Out.WhileHeard(ctx)
 	}
 	options := f.transferOptions()
 	options.List = lists.check
-	c = NewCopier(ctx, a, hosts, options, through(report.New(a, &f.Report,
+	c := NewCopier(ctx, a, hosts, options, report.New(a, &f.Report,
 		report.Look{Recursive: f.recursive, DryRun: f.DryRun,
-			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)})))
+			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
+	c.lists, c.stop, c.stops = lists, stop, f.StopOnError
 	c.options.Events = lists.listen(c.options.Events)
-	c.stops = f.StopOnError
 	if f.recursive {
 		options := f.TreeOptions()
 		c.tree = &options
@@ -117,35 +110,22 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	if target.Remote && f.Limit == 0 && options.Delta == transfer.DeltaNever {
 		c.Hosts.Config.Expected = largest(sources)
 	}
-	return c, func() {
-		c.finishLists(&lists)
-		c.Report.End(c.Code)
-		c.Hosts.Close()
-		stop(nil)
-		lists.close()
-	}, nil
+	return c, nil
 }
 
-// askAhead tells the connections what will be asked first, if that is known: with one host and one
-// source.
+// End completes the lists and the report.
+func (c *Copier) End() error {
+	defer c.lists.close()
+	defer c.stop()
+	c.finishLists()
+	return c.Task.End()
+}
+
+// askAhead tells the connections what will be asked first, if that is known: of a single source
+// that is no pattern.
 func (c *Copier) askAhead(sources []connect.Place, target connect.Place) {
-	if len(sources) != 1 || sources[0].Remote == target.Remote {
-		return
-	}
-	p := target
-	if !target.Remote {
-		p = sources[0]
-	}
-	name := p.Path()
-	switch {
-	case strings.HasPrefix(p.Target.Path, "~"), !target.Remote && strings.ContainsAny(p.Target.Path,
-		`*?[\`): // not the first requests
-	case target.Remote && name == "":
-		c.Hosts.Config.Look = "."
-	case target.Remote, c.tree != nil:
-		c.Hosts.Config.Look = name
-	default:
-		c.Hosts.Config.Source = name
+	if len(sources) == 1 && !strings.ContainsAny(sources[0].Target.Path, `*?[\`) {
+		c.AskAhead(sources[0], target, c.tree == nil)
 	}
 }
 
@@ -167,22 +147,25 @@ type Copier struct {
 	*connect.Task
 	options   transfer.Options
 	tree      *transfer.TreeOptions // nil unless directories are copied
-	canResume bool                  // --resume would continue what is left
-	stops     bool                  // at the first failure
-	untried   int                   // files, since a connection was lost for good
+	lists     lists
+	stop      func()
+	canResume bool // --resume would continue what is left
+	stops     bool // at the first failure
+	untried   int  // files, since a connection was lost for good
 
 	// open makes the endpoint for a source, and stream for one that is a stream.
-	open   func(p connect.Place, host pool.Host, path string) transfer.Endpoint
+	open   connect.Opener
 	stream func() transfer.Endpoint
 	name   string // the stream's name, "" if it has none
 }
 
 func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 	options transfer.Options, report report.Reporter) *Copier {
-	options.Events = report.Event
-	return &Copier{Task: connect.NewTask(ctx, a, config, report), options: options,
+	c := &Copier{Task: connect.NewTask(ctx, a, config, report), options: options,
 		open:   connect.Open,
 		stream: func() transfer.Endpoint { return transfer.Reader(a.StandardInput(ctx)) }}
+	c.options.Events = c.Event
+	return c
 }
 
 // note remembers what to say about a failure at the end.
@@ -195,16 +178,17 @@ func (c *Copier) note(err error) {
 func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 	// Patterns must be expanded before the target can be checked: several files need a directory.
 	var files []file
-	c.connectBoth(sources, target)
+	if i := slices.IndexFunc(sources, func(s connect.Place) bool { return s.Remote }); i >= 0 {
+		c.ConnectBoth(sources[i], target)
+	}
 	target = c.AtHome(target)
 	for _, s := range sources {
 		found, err := c.expand(s)
 		if err != nil {
 			c.Fail(err)
-			if c.over() {
-				return
-			}
-			continue
+		}
+		if c.over() {
+			return
 		}
 		files = append(files, found...)
 	}
@@ -229,19 +213,6 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 	if c.untried > 0 && c.Ctx.Err() == nil {
 		c.Report.Failed(fmt.Errorf("%s skipped: the connection was lost",
 			ui.Count(int64(c.untried), "further source was", "further sources were")))
-	}
-}
-
-// connectBoth logs in to both hosts of a copy between hosts at the same time, so that it takes only
-// as long as the slower login.
-func (c *Copier) connectBoth(sources []connect.Place, target connect.Place) {
-	i := slices.IndexFunc(sources, func(s connect.Place) bool { return s.Remote })
-	if !target.Remote || i < 0 {
-		return
-	}
-	from, to := sources[i].Target, target.Target
-	if from.Path, to.Path = "", ""; from != to {
-		c.Hosts.ConnectAll(c.Ctx, from, to)
 	}
 }
 
@@ -321,11 +292,9 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 	var info fs.FileInfo
 	var err error
 	if target.Remote {
-		host, told := c.Hosts.Get(c.Ctx, target.Target)
-		if host.Err != nil && told {
-			return nil
-		} else if host.Err != nil {
-			return host.Err
+		host, hostErr := c.Task.Host(target)
+		if hostErr != nil {
+			return nil // it has been reported
 		}
 		info, err = host.Client.WithContext(c.Ctx).Stat(target.Path())
 	} else {

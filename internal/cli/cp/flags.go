@@ -83,8 +83,9 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 		"copy between two hosts through this machine, which is always done; names with a colon are then remote even if such a local file exists")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false,
 		"ignored, like -s; see docs/coming-from-scp.md")
-	f.VarP(&c.Tuning, "tune", "X",
-		"`what`=n: with nrequests, at most n requests in flight for a file; with buffer, at most n bytes in a request (default: what link and server allow)")
+	f.FuncP("tune", "X",
+		"`what`=n: with nrequests, at most n requests in flight for a file; with buffer, at most n bytes in a request (default: what link and server allow)",
+		c.Tuning.Set)
 	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
 		"refused: data between hosts passes through this machine (-3)")
 	f.BoolVarP(&c.legacy, "scp", "O", false,
@@ -135,7 +136,7 @@ func (c *flags) check(cmd *cobra.Command) error {
 func (c *flags) transferOptions() transfer.Options {
 	o := c.Connect.TransferOptions()
 	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse
-	o.Resume, o.Journal = c.resume, opt.JournalDirectory()
+	o.Resume, o.Journal = c.resume, opt.Journal()
 	o.NoTargetDirectory, o.Delta = c.exactly, c.delta.Mode()
 	o.Verify, o.Hash = c.verify, c.hashes.algorithm()
 	switch {

@@ -99,7 +99,8 @@ func (l *lists) listen(next func(transfer.Event)) func(transfer.Event) {
 
 // finishLists reports what the list has that was not copied, and completes the list being written,
 // even if some files failed. If nothing was copied, an old list stays.
-func (c *Copier) finishLists(l *lists) {
+func (c *Copier) finishLists() {
+	l := &c.lists
 	if c.Ctx.Err() == nil {
 		for name, err := range l.check.Missing() {
 			if err == nil {

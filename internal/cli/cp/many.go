@@ -136,7 +136,7 @@ func (m *manyCopy) branch(all []hosts.Host, source io.Reader) {
 
 // copy does one host's part.
 func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
-	connections int) (result hosts.Result, err error) {
+	connections int) (hosts.Result, error) {
 	branch := m.branches[h.Label]
 	loggedIn := sync.OnceFunc(func() {
 		if branch != nil {
@@ -149,11 +149,11 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	}
 	sources, target, err := connect.ParsePlaces(h.Operands(m.operands), true)
 	if err != nil {
-		return result, err
+		return hosts.Result{}, err
 	}
-	c, finish, err := m.flags.copier(ctx, a, sources, target, result.Counting)
+	c, err := m.flags.copier(ctx, a, sources, target)
 	if err != nil {
-		return result, err
+		return hosts.Result{}, err
 	}
 	if c.Hosts.Config.Connections == 0 {
 		c.Hosts.Config.Connections = connections
@@ -180,9 +180,8 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	if c.Code == ui.ExitOK {
 		c.Copy(sources, target)
 	}
-	finish()
-	result.Code, result.Resumable = c.Code, c.canResume
-	return result, nil
+	err = c.End()
+	return hosts.Result{Files: c.Files, Bytes: c.Bytes, Resumable: c.canResume}, err
 }
 
 // place returns a place on the host.

@@ -38,12 +38,9 @@ func (c *Copier) expand(s connect.Place) ([]file, error) {
 	case !pattern.Has(typed):
 		return []file{{Place: s, path: s.Path()}}, nil
 	}
-	host, told := c.Hosts.Get(c.Ctx, s.Target)
-	if host.Err != nil {
-		if told {
-			return nil, nil
-		}
-		return nil, host.Err
+	host, err := c.Host(s)
+	if err != nil {
+		return nil, nil // it has been reported
 	}
 	typedPattern := s.Target.Path
 	if ok {
@@ -69,9 +66,9 @@ func (c *Copier) expand(s connect.Place) ([]file, error) {
 
 // unescaped returns the path of a place that was typed with backslashes; see [pattern.Unescape].
 func (c *Copier) unescaped(s connect.Place, from int) string {
-	host, _ := c.Hosts.Get(c.Ctx, s.Target)
-	if host.Err != nil {
-		return s.Target.Path // the copy will fail with the reason
+	host, err := c.Host(s)
+	if err != nil {
+		return s.Target.Path // the copy will fail
 	}
 	return pattern.Unescape(host.Client.WithContext(c.Ctx), s.Target.Path, from)
 }

@@ -2,8 +2,6 @@ package cp
 
 import (
 	"errors"
-	"slices"
-	"strings"
 
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
@@ -28,19 +26,6 @@ func (c *Copier) resumable(err error) bool {
 // --resume.
 func (c *Copier) printResumeHint() {
 	if c.canResume {
-		c.Console.Say("to continue: " + resumeCommand(c.Args))
+		c.Console.Say("to continue: " + ui.CommandLine(c.Args, "cp", "--resume"))
 	}
-}
-
-// resumeCommand returns a shell command that continues a copy, given the copy's arguments.
-func resumeCommand(args []string) string {
-	words := []string{"usftp"}
-	at := slices.Index(args, "cp")
-	for i, arg := range args {
-		words = append(words, ui.ShellWord(arg))
-		if i == at && !slices.Contains(args, "--resume") {
-			words = append(words, "--resume")
-		}
-	}
-	return strings.Join(words, " ")
 }

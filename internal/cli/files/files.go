@@ -189,10 +189,7 @@ func (c *command) execute(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return c.wrongUsage(err)
 	}
-	ctx, cancel := context.WithCancelCause(cmd.Context())
-	defer cancel(nil)
-	c.app.Out.StopWhenLost(cancel)
-	return c.runAll(ctx, groups)
+	return c.runAll(cmd.Context(), groups)
 }
 
 // wrongUsage returns the error for a command line that was refused, with the exit code of the tool
@@ -267,16 +264,15 @@ func (c *command) report() *opt.Report {
 
 // runAll runs the verb on each host in turn.
 func (c *command) runAll(ctx context.Context, groups []*group) error {
+	ctx, stop := c.app.Out.WhileHeard(ctx)
+	defer stop()
 	report := &reporter{command: c}
 	t := connect.NewTask(ctx, c.app, c.flags.Config(c.app, c.report()), report)
-	defer t.Hosts.Close()
-	if len(groups) > 1 {
-		var targets []dial.Target
-		for _, g := range groups {
-			targets = append(targets, g.host)
-		}
-		t.Hosts.ConnectAll(ctx, targets...)
+	var targets []dial.Target
+	for _, g := range groups {
+		targets = append(targets, g.host)
 	}
+	t.Hosts.ConnectAll(ctx, targets...)
 	for _, g := range groups {
 		report.host = g.host.UserHost()
 		host, err := t.Host(connect.Place{Remote: true, Target: g.host})
@@ -293,6 +289,7 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 		switch {
 		case err == nil:
 		case errors.As(err, &usage):
+			t.Hosts.Close()
 			return c.wrongUsage(usage.Err)
 		case errors.As(err, &failed):
 			if t.Code == ui.ExitOK {
@@ -305,10 +302,7 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 			break
 		}
 	}
-	if t.Code != ui.ExitOK {
-		return &ui.ExitError{Code: t.Code}
-	}
-	return nil
+	return t.End()
 }
 
 // env returns the environment for the verb.

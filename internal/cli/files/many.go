@@ -42,9 +42,6 @@ func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
 		if err != nil {
 			return result, c.wrongUsage(err)
 		}
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		a.Out.StopWhenLost(cancel)
 		return result, own.runAll(ctx, groups)
 	})
 }

@@ -17,13 +17,12 @@ func (r *reporter) Event(transfer.Event) {}
 func (r *reporter) Failed(err error) {
 	r.app.Console.Say(err.Error())
 	if r.flags.JSON {
-		line, _ := ui.JSON(struct {
+		ui.WriteJSON(r.app.Out, struct {
 			Version int    `json:"v"`
 			Kind    string `json:"kind"`
 			Host    string `json:"host,omitempty"`
 			Message string `json:"message"`
 		}{1, "error", r.host, err.Error()})
-		r.app.Out.Write(line)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
@@ -23,17 +22,13 @@ import (
 type record struct{ name string }
 
 func newRecord(verb string, f *Flags, operands []string) record {
-	state := opt.StateDirectory()
-	if state == "" {
-		return record{}
-	}
 	dir, _ := os.Getwd()
 	text, err := json.Marshal([]any{verb, dir, f.list, f.file, operands})
 	if err != nil { // cannot happen with strings
 		return record{}
 	}
 	sum := sha256.Sum256(text)
-	return record{filepath.Join(state, "failed-hosts", hex.EncodeToString(sum[:16]))}
+	return record{opt.StatePath("failed-hosts", hex.EncodeToString(sum[:16]))}
 }
 
 // failed returns the hosts that failed in the last run.
@@ -83,23 +78,4 @@ func (r record) write(labels []string) error {
 		_, err = f.Write(text)
 	}
 	return errors.Join(err, f.Close())
-}
-
-// retryCommand returns a shell command that runs the command with these arguments again on the
-// hosts that failed.
-func retryCommand(args []string, resume bool) string {
-	words := []string{"usftp"}
-	for i, arg := range args {
-		words = append(words, ui.ShellWord(arg))
-		if i > 0 {
-			continue
-		}
-		if !slices.Contains(args, "--retry-failed") {
-			words = append(words, "--retry-failed")
-		}
-		if resume && !slices.Contains(args, "--resume") {
-			words = append(words, "--resume")
-		}
-	}
-	return strings.Join(words, " ")
 }

@@ -10,15 +10,14 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/cli/opt"
-	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
-	"github.com/usftp/usftp/transfer"
 )
 
 // A Run is one run of a verb on several hosts.
 type Run struct {
 	Hosts []Host
 
+	verb   string
 	flags  *Flags
 	report *opt.Report
 	app    *ui.App
@@ -35,34 +34,14 @@ type Result struct {
 	skipped bool // it was not started
 }
 
-// Counting returns a report that counts what was copied and passes events on to another.
-func (r *Result) Counting(next report.Reporter) report.Reporter { return &counting{next, r} }
-
-type counting struct {
-	report.Reporter
-	result *Result
-}
-
-func (c *counting) Event(e transfer.Event) {
-	switch {
-	case e.Kind == transfer.Done && !e.Tree:
-		c.result.Files++
-		c.result.Bytes += e.Bytes
-	case e.Kind == transfer.Ended && e.Totals != nil:
-		c.result.Files += e.Totals.Files
-		c.result.Bytes += e.Totals.Bytes
-	}
-	c.Reporter.Event(e)
-}
-
 // New reads the list of hosts. operands are the verb's, which identify the run.
 func (f *Flags) New(a *ui.App, report *opt.Report, verb string, operands []string) (*Run, error) {
 	hosts, err := f.load(a.Stdin)
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Hosts: hosts, flags: f, report: report, app: a}
-	r.record = newRecord(verb, f, operands)
+	r := &Run{Hosts: hosts, verb: verb, flags: f, report: report, app: a,
+		record: newRecord(verb, f, operands)}
 	if f.retryFailed {
 		r.Hosts, err = r.record.failed(hosts)
 	}
@@ -142,7 +121,7 @@ func (r *Run) one(ctx context.Context, board *ui.Board, h Host,
 	}
 	a.Out.Close()
 	if r.report.JSON {
-		r.print(hostLine{1, "host", h.Label, time.Now(), result.Code, result.Files, result.Bytes,
+		ui.WriteJSON(r.app.Out, hostLine{1, "host", h.Label, time.Now(), result.Code, result.Files, result.Bytes,
 			result.elapsed})
 	}
 	return result
@@ -191,7 +170,7 @@ func (r *Run) finish(results []Result, elapsed time.Duration) error {
 	}
 	total.Code, total.Failed, total.Time = code, len(failed), time.Now()
 	if r.report.JSON {
-		r.print(total)
+		ui.WriteJSON(r.app.Out, total)
 	} else if r.report.Verbose > 0 ||
 		!r.report.Quiet && (r.app.Console.Terminal() && total.Files > 0 || code != ui.ExitOK) {
 		fmt.Fprint(r.app.Console, r.table(results, total))
@@ -200,8 +179,13 @@ func (r *Run) finish(results []Result, elapsed time.Duration) error {
 		return nil
 	}
 	if !r.report.Quiet {
+		flags := []string{"--retry-failed"}
+		if resumable {
+			flags = append(flags, "--resume")
+		}
 		r.app.Console.Say(fmt.Sprintf("%d of %s failed; to run again on those: %s", len(failed),
-			ui.Count(int64(len(results)), "host", "hosts"), retryCommand(r.app.Args, resumable)))
+			ui.Count(int64(len(results)), "host", "hosts"),
+			ui.CommandLine(r.app.Args, r.verb, flags...)))
 	}
 	return &ui.ExitError{Code: code}
 }
@@ -229,13 +213,4 @@ type totalLine struct {
 	Files   int64         `json:"files"`
 	Bytes   int64         `json:"bytes"`
 	Elapsed time.Duration `json:"elapsed_ns"`
-}
-
-func (r *Run) print(line any) {
-	text, err := ui.JSON(line)
-	if err != nil { // cannot happen with our lines
-		r.app.Console.Say("a line cannot be written as JSON: " + err.Error())
-		return
-	}
-	r.app.Out.Write(text)
 }

@@ -32,9 +32,7 @@ func NewSources(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 		if p.Remote {
 			where = p.Target.UserHost()
 			p.Target.Path = ""
-			if !slices.Contains(targets, p.Target) {
-				targets = append(targets, p.Target)
-			}
+			targets = append(targets, p.Target)
 		}
 		if !slices.Contains(s.places, where) {
 			s.places = append(s.places, where)
@@ -42,7 +40,7 @@ func NewSources(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 	}
 	s.task.Hosts.ConnectAll(ctx, targets...)
 	for _, t := range targets {
-		host, _ := s.task.Hosts.Get(ctx, t)
+		host := s.task.Hosts.Get(ctx, t)
 		if host.Err != nil {
 			s.Close()
 			return nil, host.Err

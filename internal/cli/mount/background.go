@@ -79,30 +79,20 @@ const readyLine = "mounted\n"
 func (d *daemon) logger(flags *flags) (*slog.Logger, error) {
 	name := flags.log
 	if name == "" {
-		state := opt.StateDirectory()
-		if state == "" {
+		if name = opt.StatePath("mount.log"); name == "" {
 			return slog.New(slog.DiscardHandler), nil
 		}
-		if err := os.MkdirAll(state, 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			return nil, err
 		}
-		name = filepath.Join(state, "mount.log")
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	d.log = file
-	level := slog.LevelWarn
-	switch {
-	case flags.report.Quiet:
-		level = slog.LevelError
-	case flags.report.Verbose == 1:
-		level = slog.LevelInfo
-	case flags.report.Verbose > 1:
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})), nil
+	options := &slog.HandlerOptions{Level: flags.report.Level()}
+	return slog.New(slog.NewTextHandler(file, options)), nil
 }
 
 // ready leaves the terminal and notifies the waiting process.

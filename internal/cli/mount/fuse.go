@@ -10,7 +10,6 @@ import (
 	"log"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -147,17 +146,13 @@ func checkMountpoint(at string) error {
 // fsOptions returns the file system's options.
 func fsOptions(flags *flags, from connect.Place, logger *slog.Logger) sftpfs.Options {
 	o := &flags.options
-	options := sftpfs.Options{
+	return sftpfs.Options{
 		Root: from.Path(), Timeout: flags.timeout, Cache: flags.cache, Buffer: buffer,
 		ReadOnly: o.readOnly, MapUser: o.mapUser, UID: o.uid, GID: o.gid, Umask: o.umask,
 		FollowSymlinks: o.follow, TransformSymlinks: o.transform,
 		FreeSymlinks: o.free,
-		HostName:     from.Target.UserHost(), Logger: logger,
+		HostName:     from.Target.UserHost(), Logger: logger, RescueDir: opt.StatePath("rescue"),
 	}
-	if state := opt.StateDirectory(); state != "" {
-		options.RescueDir = filepath.Join(state, "rescue")
-	}
-	return options
 }
 
 // maxWrite is how much one call of the kernel may carry.

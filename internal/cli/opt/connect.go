@@ -25,8 +25,8 @@ type Connect struct {
 	configFile, jump, cipher, program, ssh string
 	server                                 string
 	Tuning                                 tuning
-	buffer                                 Size
-	Limit                                  rateFlag
+	buffer                                 int64
+	Limit                                  int64 // bytes per second; 0 for none
 	identities, options                    []string
 	port                                   int
 	connections, streams, retries          int
@@ -58,12 +58,16 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
 	f.StringVarP(&c.server, "server", "D", "",
 		"run the SFTP server `program` here instead of connecting to a host")
-	f.VarP(&c.Limit, "limit", "l",
-		"limit the speed to `rate`: Kbit/s (8192 is 1 MiB/s), or with a unit, such as 10MB or 10Mbit")
+	f.FuncP("limit", "l",
+		"limit the speed to `rate`: Kbit/s (8192 is 1 MiB/s), or with a unit, such as 10MB or 10Mbit",
+		func(text string) (err error) {
+			c.Limit, err = parseRate(text)
+			return err
+		})
 	f.IntVar(&c.connections, "connections", 0,
 		"use at most `n` connections to a host (default 8, or 1 if each login asks for something)")
 	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
-	f.Var(&c.buffer, "buffer",
+	SizeVar(f, &c.buffer, "buffer",
 		"keep at most `size` bytes of large files in flight over all connections, such as 32MiB (default: what the links need)")
 	f.IntVar(&c.retries, "retries", 5,
 		"reconnect up to `n` times in a row without progress, and continue; not if a login asks for something")
@@ -191,7 +195,7 @@ func (c *Connect) configMissing() error {
 func (c *Connect) clientOptions() []usftp.ClientOption {
 	options := c.Tuning.options()
 	if c.buffer > 0 {
-		options = append(options, usftp.WithBudget(usftp.NewBudget(int64(c.buffer))))
+		options = append(options, usftp.WithBudget(usftp.NewBudget(c.buffer)))
 	}
 	return options
 }
@@ -207,7 +211,7 @@ func (c *Connect) Config(a *ui.App, report *Report) pool.ConnectConfig {
 
 // TransferOptions returns those options of a copy that concern connections.
 func (c *Connect) TransferOptions() transfer.Options {
-	return transfer.Options{Retry: c.Retry(), RateLimit: int64(c.Limit)}
+	return transfer.Options{Retry: c.Retry(), RateLimit: c.Limit}
 }
 
 // Retry says how lost connections are replaced.
@@ -228,18 +232,22 @@ func StateDirectory() string {
 	return filepath.Join(home, ".local", "state", "usftp")
 }
 
-// JournalDirectory returns where interrupted copies record what they left.
-func JournalDirectory() string {
-	if state := StateDirectory(); state != "" {
-		return filepath.Join(state, "journal")
+// StatePath returns the path of something in the state directory, or "" if there is none.
+func StatePath(elem ...string) string {
+	state := StateDirectory()
+	if state == "" {
+		return ""
 	}
-	return ""
+	return filepath.Join(append([]string{state}, elem...)...)
 }
+
+// Journal returns the directory where interrupted copies record what they left.
+func Journal() string { return StatePath("journal") }
 
 // dialConfig returns how to make connections.
 func (c *Connect) dialConfig(a *ui.App, report *Report) *dial.Config {
 	config := c.silentConfig()
-	config.Prompter, config.Logger = a.Prompter(c.batch), report.logger(a.Console)
+	config.Prompter, config.Logger = a.Prompter(c.batch), a.Console.Logger(report.Level())
 	if !report.Quiet {
 		config.Banner = a.Banner
 	}

@@ -4,8 +4,6 @@ import (
 	"log/slog"
 
 	"github.com/spf13/pflag"
-
-	"github.com/usftp/usftp/internal/cli/ui"
 )
 
 // Report are the flags that say what is reported.
@@ -21,10 +19,15 @@ func (c *Report) Register(f *pflag.FlagSet) {
 	f.BoolVar(&c.JSON, "json", false, "print events to standard output, one JSON object per line")
 }
 
-// logger returns the logger that -v asks for.
-func (c *Report) logger(to *ui.Console) *slog.Logger {
-	if c.Quiet && c.Verbose == 0 { // as ssh -q
-		return to.Logger(-1)
+// Level returns the level at which connections are logged. As with ssh, -v overrides -q.
+func (c *Report) Level() slog.Level {
+	switch {
+	case c.Verbose > 1:
+		return slog.LevelDebug
+	case c.Verbose == 1:
+		return slog.LevelInfo
+	case c.Quiet:
+		return slog.LevelError
 	}
-	return to.Logger(c.Verbose)
+	return slog.LevelWarn
 }

@@ -6,47 +6,31 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/wire"
 )
 
-// tuning is the value of -X, in scp's words. Neither part is needed: what is in flight follows from
-// the link, and the size of a request from the server.
-type tuning struct {
-	requests, buffer int64 // 0 if not given
+// SizeVar defines a flag for a number of bytes with a unit, such as 64MiB; 64M means what it does
+// to scp and others.
+func SizeVar(f *pflag.FlagSet, size *int64, name, usage string) {
+	f.Func(name, usage, func(text string) (err error) {
+		if n := len(text); n > 0 && strings.IndexByte("kmgKMG", text[n-1]) >= 0 {
+			text = text[:n-1] + strings.ToUpper(text[n-1:]) + "iB"
+		}
+		*size, err = ui.ParseSize(text)
+		return err
+	})
 }
-
-// A Size is a flag whose value is a number of bytes; 0 if not given.
-type Size int64
-
-// Set takes a number with a unit, such as 64MiB; 64M means what it does to scp and others.
-func (s *Size) Set(text string) error {
-	if n := len(text); n > 0 && strings.IndexByte("kmgKMG", text[n-1]) >= 0 {
-		text = text[:n-1] + strings.ToUpper(text[n-1:]) + "iB"
-	}
-	size, err := ui.ParseSize(text)
-	if err == nil {
-		*s = Size(size)
-	}
-	return err
-}
-
-func (s *Size) String() string { return "" }
-
-// Type names the value for the flag table.
-func (s *Size) Type() string { return "size" }
-
-// A rateFlag is a flag whose value is a rate in bytes per second; 0 if not given.
-type rateFlag int64
 
 // maxRate is scp's: 100 Gbit/s.
 const maxRate = 100 << 30 / 8
 
-// Set takes scp's number of Kbit/s, which have 1024 bits, or a number with a unit of bits or bytes
-// per second.
-func (r *rateFlag) Set(text string) error {
-	bad := fmt.Errorf("invalid rate %q: use Kbit/s, or a unit such as 10MB or 10Mbit, up to 100 Gbit/s", text)
+// parseRate parses a rate and returns it in bytes per second. It takes scp's number of Kbit/s,
+// which have 1024 bits, or a number with a unit of bits or bytes per second.
+func parseRate(text string) (int64, error) {
 	rate := strings.TrimSuffix(text, "/s")
 	var bytes float64
 	if n, err := strconv.ParseInt(rate, 10, 64); err == nil {
@@ -58,10 +42,9 @@ func (r *rateFlag) Set(text string) error {
 		bytes = float64(size)
 	}
 	if !(bytes >= 1 && bytes <= maxRate) { // false for NaN, too
-		return bad
+		return 0, fmt.Errorf("invalid rate %q: use Kbit/s, or a unit such as 10MB or 10Mbit, up to 100 Gbit/s", text)
 	}
-	*r = rateFlag(bytes)
-	return nil
+	return int64(bytes), nil
 }
 
 // cutUnit splits "10Mbit" into 10 and "M" if text ends in the unit.
@@ -75,10 +58,11 @@ func cutUnit(text, unit string) (number float64, prefix string, ok bool) {
 	return number, text[len(digits):], err == nil
 }
 
-func (r *rateFlag) String() string { return "" }
-
-// Type names the value for the flag table.
-func (r *rateFlag) Type() string { return "rate" }
+// tuning is what -X sets, in scp's words. Neither part is needed: what is in flight follows from
+// the link, and the size of a request from the server.
+type tuning struct {
+	requests, buffer int64 // 0 if not given
+}
 
 // Set takes one -X.
 func (t *tuning) Set(text string) error {
@@ -105,11 +89,6 @@ func (t *tuning) Set(text string) error {
 	*number = n * scale
 	return nil
 }
-
-func (t *tuning) String() string { return "" }
-
-// Type names the value for the flag table.
-func (t *tuning) Type() string { return "tuning" }
 
 // options returns the client options. One transfer takes at most half of what a client may have in
 // flight.

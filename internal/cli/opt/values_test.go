@@ -10,15 +10,14 @@ func TestRateFlag(t *testing.T) {
 		"10Mbit": 10e6 / 8, "4MBit": 4e6 / 8, "10Mbit/s": 10e6 / 8, "2.5Gbit": 2.5e9 / 8,
 		"800kbit": 100e3, "104857600": 100 << 30 / 8,
 	} {
-		var rate rateFlag
-		if err := rate.Set(text); err != nil || int64(rate) != want {
+		if rate, err := parseRate(text); err != nil || rate != want {
 			t.Errorf("%q is %d, %v, want %d", text, rate, err, want)
 		}
 	}
 	for _, text := range []string{"", "0", "-5", "10M", "10m", "fast", "MB", "bit", "1e99GB",
 		"NaNMbit", "104857601",
 		"10MBit/h", "0.1kbit/s/s", "-1Mbit", "1.5"} {
-		if err := new(rateFlag).Set(text); err == nil {
+		if _, err := parseRate(text); err == nil {
 			t.Errorf("%q was taken", text)
 		}
 	}

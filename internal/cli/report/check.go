@@ -14,9 +14,7 @@ import (
 
 func NewCheck(a *ui.App, flags *opt.Report, list string, strict bool) Reporter {
 	if flags.JSON {
-		w := newEventWriter(a.Out, a.Console)
-		w.checking = true
-		return w
+		return &eventWriter{out: a.Out, console: a.Console, checking: true}
 	}
 	c := &checker{Person: *newPerson(a, flags, Look{Recursive: true}), list: list, strict: strict,
 		out: a.Out}
@@ -68,14 +66,8 @@ func (c *checker) result(e transfer.Event, what string) {
 // ended ends the progress line, and sums up.
 func (c *checker) ended(e transfer.Event) {
 	t := e.Totals
-	c.line.updateTree(e)
-	c.line.finish(e, e.Err == nil)
-	c.line = nil
-	if errors.As(e.Err, new(*ui.OutputError)) {
+	if c.endTree(e); errors.As(e.Err, new(*ui.OutputError)) {
 		return
-	}
-	if untold(e) {
-		c.Console.Say(e.Message)
 	}
 	if c.quiet || e.Err == nil && t.Unlisted == 0 && !c.verbose {
 		return
@@ -86,15 +78,8 @@ func (c *checker) ended(e transfer.Event) {
 	}
 	text := fmt.Sprintf("%s: %s %s", sourceOf(e), ui.Count(t.Files, "file matches", "files match"),
 		c.list)
-	for _, part := range []struct {
-		n    int64
-		what string
-	}{{wrong, "wrong or unreadable"}, {t.Missing, "missing"},
-		{t.Unlisted, "not in it"}} {
-		if part.n > 0 {
-			text += fmt.Sprintf(", %d %s", part.n, part.what)
-		}
-	}
+	text += counts(", ", count{wrong, "wrong or unreadable"}, count{t.Missing, "missing"},
+		count{t.Unlisted, "not in it"})
 	if !t.Complete {
 		text += "; not all files were read"
 	}

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/usftp/usftp/checksum"
@@ -75,15 +74,10 @@ type exitLine struct {
 
 // An eventWriter reports to a program. Errors still go to standard error, too.
 type eventWriter struct {
-	mu       sync.Mutex
-	w        io.Writer // keeps its own errors
+	out      io.Writer // keeps its own errors
 	console  *ui.Console
 	checking bool // nothing is copied
 	last     exitLine
-}
-
-func newEventWriter(w io.Writer, c *ui.Console) *eventWriter {
-	return &eventWriter{w: w, console: c}
 }
 
 func (w *eventWriter) Event(e transfer.Event) {
@@ -113,7 +107,7 @@ func (w *eventWriter) Event(e transfer.Event) {
 	if e.Totals != nil {
 		line.Totals = &totalsLine{e.Totals, e.Elapsed, e.Bottleneck}
 	}
-	w.write(line)
+	ui.WriteJSON(w.out, line)
 }
 
 // direction names the direction of a copy.
@@ -134,21 +128,10 @@ func (w *eventWriter) direction(e transfer.Event) string {
 func (w *eventWriter) Failed(err error) {
 	w.last.Failed++
 	w.console.Say(err.Error())
-	w.write(errorLine{eventVersion, "error", time.Now(), err.Error()})
+	ui.WriteJSON(w.out, errorLine{eventVersion, "error", time.Now(), err.Error()})
 }
 
 func (w *eventWriter) End(code int) {
 	w.last.Version, w.last.Kind, w.last.Time, w.last.Code = eventVersion, "exit", time.Now(), code
-	w.write(w.last)
-}
-
-func (w *eventWriter) write(line any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	text, err := ui.JSON(line)
-	if err != nil { // cannot happen with our events
-		w.console.Say("an event cannot be written as JSON: " + err.Error())
-		return
-	}
-	w.w.Write(text)
+	ui.WriteJSON(w.out, w.last)
 }

@@ -12,7 +12,7 @@ import (
 func TestEventsOfNamesThatAreNotUTF8(t *testing.T) {
 	var out bytes.Buffer
 	source, target := "/tmp/caf\xe9", "caf\u00e9"
-	newEventWriter(&out, nil).Event(transfer.Event{Kind: transfer.Started,
+	(&eventWriter{out: &out}).Event(transfer.Event{Kind: transfer.Started,
 		Route: transfer.Route{Source: source, Target: target}, Size: 7})
 	var object map[string]any
 	if err := json.Unmarshal(out.Bytes(), &object); err != nil {

@@ -23,76 +23,70 @@ type progressLine struct {
 	name  string
 	size  int64 // -1 if unknown
 	meter meter
-	tree  *transfer.Totals // nil for one file
-	under underWay
 	lost  bool // there is no connection at the moment
 	ended bool
 	good  bool
 
 	finishing bool  // everything has arrived
 	checked   int64 // of it, 0 where nobody tells
+
+	tree  *transfer.Totals // nil for one file
+	root  string           // the tree's source
+	small string           // the small file started last, which stands for all in flight
 }
 
-func startLine(c *ui.Console, name string, size int64) *progressLine {
-	l := &progressLine{console: c, name: ui.Printable(path.Base(name)), size: size}
+func startLine(c *ui.Console, e transfer.Event) *progressLine {
+	l := &progressLine{console: c, name: ui.Printable(path.Base(sourceOf(e))), size: e.Size}
+	if e.Tree {
+		l.root, l.size = e.Source, -1
+		l.update(e)
+	}
 	c.Show(l.text)
 	return l
 }
 
+// update shows what an event says.
 func (l *progressLine) update(e transfer.Event) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.add(e)
-}
-
-// add counts what has arrived.
-func (l *progressLine) add(e transfer.Event) {
+	if e.Kind == transfer.Retried {
+		l.lost = true // until something arrives
+		return
+	}
 	l.finishing, l.checked = e.Finishing, e.Checked
-	if e.Totals != nil {
-		l.finishing = e.Totals.Finishing > 0
+	if t := e.Totals; t != nil {
+		l.tree, l.finishing = t, t.Finishing > 0
+		if t.Complete { // files that were up to date need not be copied
+			l.size = t.PlannedBytes - t.KeptBytes
+		}
 	}
 	l.lost = l.lost && e.Bytes <= l.meter.bytes && !l.finishing
 	l.meter.skip(resumedOf(e))
 	l.meter.add(e.Bytes, e.Elapsed)
 }
 
-// retried shows that there is no connection, until something arrives.
-func (l *progressLine) retried() {
+// began notes that a file of a tree has begun.
+func (l *progressLine) began(source string) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lost = true
-}
-
-// updateTree is update for a whole tree, whose size grows while it is listed.
-func (l *progressLine) updateTree(e transfer.Event) {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tree = e.Totals
-	if e.Totals.Complete { // files that were up to date need not be copied
-		l.size = e.Totals.PlannedBytes - e.Totals.KeptBytes
-	}
-	l.under.large = e.Totals.Active
-	l.add(e)
+	l.small = source
 }
 
 // finish leaves the line on the screen, and starts the next one below it.
-func (l *progressLine) finish(e transfer.Event, good bool) {
+func (l *progressLine) finish(e transfer.Event) {
 	if l == nil {
 		return
 	}
+	l.update(e)
 	l.mu.Lock()
-	l.meter.skip(resumedOf(e))
 	l.meter.finish(e.Bytes, e.Elapsed)
-	l.ended, l.good = true, good
+	l.ended, l.good = true, e.Err == nil
 	l.mu.Unlock()
 	l.console.Hide()
 }
@@ -103,12 +97,27 @@ func (l *progressLine) text(width int) []string {
 	defer l.mu.Unlock()
 	width-- // a full line would wrap on some terminals
 	lines := []string{l.line(width)}
-	if l.tree != nil && !l.ended {
-		if files := l.under.text(width); strings.TrimSpace(files) != "" {
-			lines = append(lines, files)
-		}
+	if files := l.files(); files != "" {
+		lines = append(lines, runewidth.Truncate("  "+files, max(0, width), "…"))
 	}
 	return lines
+}
+
+// files names the files of a tree that are being copied, relative to its source: the large ones, or
+// else a small one.
+func (l *progressLine) files() string {
+	if l.tree == nil || l.ended {
+		return ""
+	}
+	names := l.tree.Active
+	if len(names) == 0 {
+		names = []string{l.small}
+	}
+	short := make([]string, len(names))
+	for i, name := range names {
+		short[i] = strings.TrimLeft(strings.TrimPrefix(name, l.root), `/\`)
+	}
+	return ui.Printable(strings.Join(short, ", "))
 }
 
 // line returns the first line. It uses the width available; if that is short, the name is shortened

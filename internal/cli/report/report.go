@@ -28,7 +28,7 @@ type Look struct {
 
 func New(a *ui.App, flags *opt.Report, l Look) Reporter {
 	if flags.JSON {
-		return newEventWriter(a.Out, a.Console)
+		return &eventWriter{out: a.Out, console: a.Console}
 	}
 	return newPerson(a, flags, l)
 }
@@ -55,44 +55,55 @@ type Person struct {
 }
 
 func (p *Person) Event(e transfer.Event) {
-	if e.Tree {
-		p.treeEvent(e)
-		return
-	}
-	switch e.Kind {
-	case transfer.Started:
-		if p.moving {
-			p.line = startLine(p.Console, sourceOf(e), e.Size)
-		}
-	case transfer.Progress:
+	switch {
+	case e.Kind == transfer.Started && e.Tree && e.Totals == nil:
+		p.line.began(e.Source)
+	case e.Kind == transfer.Started && p.moving:
+		p.line = startLine(p.Console, e)
+	case e.Kind == transfer.Progress:
 		p.line.update(e)
-	case transfer.Retried:
-		p.line.retried()
+	case e.Kind == transfer.Retried:
+		p.line.update(e)
 		p.Console.Say(e.Message)
-	case transfer.Note, transfer.Warning:
-		if e.Kind == transfer.Warning || !p.quiet {
-			p.Console.Say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
+	case e.Kind == transfer.Planned:
+		fmt.Fprintln(p.planned, ui.Printable(fmt.Sprintf("would copy %s to %s", sourceOf(e),
+			targetOf(e))))
+	case e.Kind == transfer.Skipped && !p.quiet:
+		p.Console.Say(fmt.Sprintf("%s: skipped: %s", sourceOf(e), e.Message))
+	case e.Kind == transfer.Warning || e.Kind == transfer.Note && !p.quiet:
+		p.Console.Say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
+	case e.Kind == transfer.Done:
+		p.done(e)
+	case e.Kind == transfer.Failed:
+		if !e.Tree {
+			p.endLine(e)
 		}
-	case transfer.Skipped: // matched by a pattern
-		if !p.quiet {
-			p.Console.Say(fmt.Sprintf("%s: skipped: %s", sourceOf(e), e.Message))
-		}
-	case transfer.Done:
-		p.line.finish(e, true)
-		p.line = nil
-		if p.verbose {
-			p.Console.Say(fmt.Sprintf("copied %s to %s: %s%s in %.1f s, %s", sourceOf(e),
-				targetOf(e), ui.Amount(float64(e.Bytes)), resumedText(e.Resumed),
-				e.Elapsed.Seconds(),
-				ui.Rate(e.Bytes-e.Resumed, e.Elapsed)) + boundText(e.Bottleneck) + hashOf(e))
-		}
-	case transfer.Failed:
-		p.line.finish(e, false)
-		p.line = nil
 		if !ui.ReaderGone(e.Err) {
 			p.Console.Say(e.Message + p.advice(e.Err))
 		}
+	case e.Kind == transfer.Ended:
+		p.ended(e)
 	}
+}
+
+// done reports that a file was copied.
+func (p *Person) done(e transfer.Event) {
+	speed := ""
+	if !e.Tree { // there is one line for the whole tree
+		p.endLine(e)
+		speed = fmt.Sprintf(" in %.1f s, %s%s", e.Elapsed.Seconds(),
+			ui.Rate(e.Bytes-e.Resumed, e.Elapsed), boundText(e.Bottleneck))
+	}
+	if p.verbose {
+		p.Console.Say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e),
+			ui.Amount(float64(e.Bytes))) + resumedText(e.Resumed) + speed + hashOf(e))
+	}
+}
+
+// endLine ends the progress line.
+func (p *Person) endLine(e transfer.Event) {
+	p.line.finish(e)
+	p.line = nil
 }
 
 // advice suggests what the user may have forgotten.
@@ -105,52 +116,27 @@ func (p *Person) advice(err error) string {
 	return ""
 }
 
-// treeEvent handles the events of a tree and its entries: one line for the whole, and messages for
-// failures.
-func (p *Person) treeEvent(e transfer.Event) {
-	switch {
-	case e.Kind == transfer.Retried:
-		p.line.retried()
+// ended sums up a tree.
+func (p *Person) ended(e transfer.Event) {
+	if p.endTree(e); errors.As(e.Err, new(*ui.OutputError)) {
+		return
+	}
+	if t := e.Totals; p.dryRun && e.Err == nil {
+		if !p.quiet {
+			p.Console.Say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e),
+				ui.Count(t.PlannedFiles, "file", "files"), ui.Amount(float64(t.PlannedBytes))))
+		}
+	} else if p.verbose || p.moving && e.Err == nil || t.Failed > 1 && !p.quiet ||
+		e.Err != nil && t.Failed == 0 {
+		p.Console.Say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(e)))
+	}
+}
+
+// endTree ends the progress line of a tree, and reports its error unless a summary does.
+func (p *Person) endTree(e transfer.Event) {
+	p.endLine(e)
+	if untold(e) && e.Totals.Vanished == 0 {
 		p.Console.Say(e.Message)
-	case e.Kind == transfer.Started && e.Totals != nil && p.moving:
-		p.line = startLine(p.Console, sourceOf(e), -1)
-		p.line.under.root = e.Source
-		p.line.updateTree(e)
-	case e.Kind == transfer.Started:
-		p.line.began(e.Source)
-	case e.Kind == transfer.Progress:
-		p.line.updateTree(e)
-	case e.Kind == transfer.Planned:
-		fmt.Fprintln(p.planned, ui.Printable(fmt.Sprintf("would copy %s to %s", sourceOf(e),
-			targetOf(e))))
-	case e.Kind == transfer.Skipped && !p.quiet:
-		p.Console.Say(fmt.Sprintf("%s: skipped: %s", sourceOf(e), e.Message))
-	case e.Kind == transfer.Warning || e.Kind == transfer.Note && !p.quiet:
-		p.Console.Say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
-	case e.Kind == transfer.Done && p.verbose:
-		p.Console.Say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e),
-			ui.Amount(float64(e.Bytes))) + resumedText(e.Resumed) + hashOf(e))
-	case e.Kind == transfer.Failed:
-		p.Console.Say(e.Message)
-	case e.Kind == transfer.Ended:
-		p.line.updateTree(e)
-		p.line.finish(e, e.Err == nil)
-		p.line = nil
-		if untold(e) {
-			p.Console.Say(e.Message)
-		}
-		if errors.As(e.Err, new(*ui.OutputError)) {
-			return
-		}
-		if t := e.Totals; p.dryRun && e.Err == nil {
-			if !p.quiet {
-				p.Console.Say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e),
-					ui.Count(t.PlannedFiles, "file", "files"), ui.Amount(float64(t.PlannedBytes))))
-			}
-		} else if p.verbose || p.moving && e.Err == nil || t.Failed > 1 && !p.quiet ||
-			e.Err != nil && t.Failed == 0 {
-			p.Console.Say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(e)))
-		}
 	}
 }
 
@@ -180,6 +166,22 @@ func boundText(b transfer.Bottleneck) string {
 	return ", limited by the " + string(b)
 }
 
+// A count is a number of things in a summary, which has only those that are not zero.
+type count struct {
+	n    int64
+	what string
+}
+
+// counts returns the text for counts, each after a separator.
+func counts(separator string, list ...count) (text string) {
+	for _, c := range list {
+		if c.n > 0 {
+			text += fmt.Sprintf("%s%d %s", separator, c.n, c.what)
+		}
+	}
+	return text
+}
+
 // summaryOf describes the result for a tree.
 func summaryOf(e transfer.Event) string {
 	t := e.Totals
@@ -190,12 +192,7 @@ func summaryOf(e transfer.Event) string {
 	if t.Kept > 0 {
 		text += fmt.Sprintf("; %s there already", ui.Count(t.Kept, "file was", "files were"))
 	}
-	if t.Skipped > 0 {
-		text += fmt.Sprintf("; %d skipped", t.Skipped)
-	}
-	if t.Failed > 0 {
-		text += fmt.Sprintf("; %d failed", t.Failed)
-	}
+	text += counts("; ", count{t.Skipped, "skipped"}, count{t.Failed, "failed"})
 	if !t.Complete {
 		text += "; not all of the tree was read"
 	}

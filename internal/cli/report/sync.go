@@ -12,7 +12,7 @@ import (
 // NewSync returns the report for a sync.
 func NewSync(a *ui.App, flags *opt.Report, dryRun bool) Reporter {
 	if flags.JSON {
-		return newEventWriter(a.Out, a.Console)
+		return &eventWriter{out: a.Out, console: a.Console}
 	}
 	return &syncer{*newPerson(a, flags, Look{Recursive: true, DryRun: dryRun})}
 }
@@ -58,13 +58,7 @@ func (s *syncer) change(verb string, e transfer.Event) (text string) {
 // ended ends the progress line, and sums up.
 func (s *syncer) ended(e transfer.Event) {
 	t := e.Totals
-	s.line.updateTree(e)
-	s.line.finish(e, e.Err == nil)
-	s.line = nil
-	if untold(e) && t.Vanished == 0 {
-		s.Console.Say(e.Message)
-	}
-	if s.quiet || errors.As(e.Err, new(*ui.OutputError)) {
+	if s.endTree(e); s.quiet || errors.As(e.Err, new(*ui.OutputError)) {
 		return
 	}
 	deleted := "deleted"
@@ -81,15 +75,9 @@ func (s *syncer) ended(e transfer.Event) {
 	}
 	text := fmt.Sprintf("%s: %s, %s%s; %d equal", targetOf(e), copied, ui.Amount(float64(bytes)),
 		resumedText(t.Resumed), t.Kept)
-	for _, part := range []struct {
-		n    int64
-		what string
-	}{{t.Links, links}, {t.Attrs, "given other attributes"}, {t.Deleted, deleted},
-		{t.Skipped, "skipped"}, {t.Vanished, "vanished"}, {t.Failed, "failed"}} {
-		if part.n > 0 {
-			text += fmt.Sprintf(", %d %s", part.n, part.what)
-		}
-	}
+	text += counts(", ", count{t.Links, links}, count{t.Attrs, "given other attributes"},
+		count{t.Deleted, deleted}, count{t.Skipped, "skipped"}, count{t.Vanished, "vanished"},
+		count{t.Failed, "failed"})
 	if !t.Complete {
 		text += "; not all of the source was read"
 	}

@@ -33,7 +33,7 @@ type Shell struct {
 func newShell(a *ui.App, f *flags, target dial.Target) *Shell {
 	config := f.Config(a, &f.Report)
 	config.Dial.IgnoreInterrupts = interactive(a, f)
-	s := &Shell{app: a, flags: f, journal: opt.JournalDirectory(), meter: true}
+	s := &Shell{app: a, flags: f, journal: opt.Journal(), meter: true}
 	target.Path = ""
 	s.session = &session{target: target, config: config, retry: f.TransferOptions().Retry,
 		tell: a.Console.Say}

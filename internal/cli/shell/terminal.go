@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
@@ -46,8 +45,8 @@ func newTerminal(s *Shell) (*terminal, error) {
 	t.editor.SetCtrlCAborts(true)
 	t.editor.SetTabCompletionStyle(liner.TabPrints)
 	t.editor.SetWordCompleter(s.complete)
-	if state := opt.StateDirectory(); state != "" {
-		t.history, err = openHistory(filepath.Join(state, "shell_history"), t.editor.AppendHistory)
+	if file := opt.StatePath("shell_history"); file != "" {
+		t.history, err = openHistory(file, t.editor.AppendHistory)
 		if err != nil {
 			s.app.Console.Say("the history cannot be used: " + ui.ReasonOf(err))
 		}
@@ -142,21 +141,8 @@ func (t *terminal) readLine(ctx context.Context, prompt string) (string, error) 
 	t.editing.ApplyMode()
 	restore := t.shell.app.RestoreAtSignal(func() { t.before.ApplyMode() })
 	defer restore()
-	type typed struct {
-		line string
-		err  error
-	}
-	lines := make(chan typed, 1)
-	go func() {
-		line, err := t.editor.Prompt(prompt)
-		lines <- typed{line, err}
-	}()
-	select {
-	case l := <-lines:
-		return l.line, l.err
-	case <-ctx.Done(): // the editor cannot be stopped, but the program ends now
-		return "", context.Cause(ctx)
-	}
+	// The editor cannot be stopped, but if ctx ends so does the program.
+	return ui.Await(ctx, func() (string, error) { return t.editor.Prompt(prompt) })
 }
 
 func (t *terminal) columns() int { return ui.Width(t.shell.app.Stdout) }

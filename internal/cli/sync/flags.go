@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -29,8 +31,8 @@ type flags struct {
 	backupDir, ignoreFile                      string
 	filter                                     []transfer.FilterRule
 	window                                     int
-	minSize, maxSize                           opt.Size
-	newer                                      moment
+	minSize, maxSize                           int64
+	newer                                      time.Time
 	hosts                                      hosts.Flags
 }
 
@@ -46,16 +48,22 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.BoolVarP(&c.update, "update", "u", false, "leave files that are newer in DST")
 	f.BoolVar(&c.existing, "existing", false, "copy only what DST already has")
 	f.BoolVar(&c.ignoreExisting, "ignore-existing", false, "copy only what DST does not have")
-	f.Var(&c.minSize, "min-size", "copy only files of at least `size`, such as 10k or 5MiB")
-	f.Var(&c.maxSize, "max-size", "copy only files of at most `size`")
-	f.Var(&c.newer, "newer",
-		"copy only files written to since `time`: 2026-01-31, 2026-01-31T12:00:00, or an age such as 36h or 7d")
-	f.Var(&filterFlag{&c.filter, false}, "exclude",
-		"neither copy nor delete what matches `pattern`, or anything below it; the first rule that matches decides")
-	f.Var(&filterFlag{&c.filter, true}, "include",
-		"include what matches `pattern`, even if a later rule excludes it")
-	f.Var(&filterFile{&c.filter}, "exclude-from",
-		"read exclude rules from `file`, one per line; \"+ \" in front of one includes")
+	opt.SizeVar(f, &c.minSize, "min-size", "copy only files of at least `size`, such as 10k or 5MiB")
+	opt.SizeVar(f, &c.maxSize, "max-size", "copy only files of at most `size`")
+	f.Func("newer",
+		"copy only files written to since `time`: 2026-01-31, 2026-01-31T12:00:00, or an age such as 36h or 7d",
+		func(text string) (err error) {
+			c.newer, err = parseMoment(text)
+			return err
+		})
+	// All rules go into one list, since their order matters.
+	f.Func("exclude",
+		"neither copy nor delete what matches `pattern`, or anything below it; the first rule that matches decides",
+		func(text string) error { return c.addRule(text, false) })
+	f.Func("include", "include what matches `pattern`, even if a later rule excludes it",
+		func(text string) error { return c.addRule(text, true) })
+	f.Func("exclude-from",
+		"read exclude rules from `file`, one per line; \"+ \" in front of one includes", c.addRules)
 	f.StringVar(&c.ignoreFile, "ignore-file", "",
 		"neither copy nor delete what files of this `name` in SRC exclude, by git's rules: .gitignore")
 	f.BoolVar(&c.delete, "delete", false,
@@ -121,78 +129,53 @@ func (c *flags) syncOptions() transfer.SyncOptions {
 	o := transfer.SyncOptions{TreeOptions: c.TreeOptions(), Checksum: c.checksum,
 		ModifyWindow: time.Duration(c.window) * time.Second,
 		Only: transfer.SyncOnly{
-			MinSize: int64(c.minSize), MaxSize: int64(c.maxSize), Newer: c.newer.Time,
+			MinSize: c.minSize, MaxSize: c.maxSize, Newer: c.newer,
 			Update: c.update, Existing: c.existing, IgnoreExisting: c.ignoreExisting},
 		Delete: c.delete, MaxDelete: c.maxDelete, BackupDir: c.backupDir, NoLock: c.noLock,
 		Filter: c.filter, IgnoreFile: c.ignoreFile}
 	o.Options = c.TransferOptions()
 	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
 	o.Delta = c.delta.Mode()
-	o.Journal = opt.JournalDirectory()
+	o.Journal = opt.Journal()
 	return o
 }
 
-// A filterFlag adds a rule. All rule flags add to one list, since their order matters.
-type filterFlag struct {
-	rules   *[]transfer.FilterRule
-	include bool
-}
-
-func (f *filterFlag) Set(text string) error {
+// addRule adds the rule of an --exclude or --include.
+func (c *flags) addRule(text string, include bool) error {
 	if text == "" || text == "/" {
 		return errors.New("the pattern is empty")
 	}
-	*f.rules = transfer.AppendFilter(*f.rules, text, f.include)
+	c.filter = transfer.AppendFilter(c.filter, text, include)
 	return nil
 }
 
-func (f *filterFlag) String() string { return "" }
-
-// Type names the value for the flag table.
-func (f *filterFlag) Type() string { return "pattern" }
-
-// A filterFile adds the rules in a file.
-type filterFile struct{ rules *[]transfer.FilterRule }
-
-func (f *filterFile) Set(name string) error {
+// addRules adds the rules in a file.
+func (c *flags) addRules(name string) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return errors.New(ui.ReasonOf(err))
 	}
 	defer file.Close()
-	*f.rules, err = transfer.ReadFilter(*f.rules, file, false)
+	c.filter, err = transfer.ReadFilter(c.filter, file, false)
 	return err
 }
 
-func (f *filterFile) String() string { return "" }
-
-// Type names the value for the flag table.
-func (f *filterFile) Type() string { return "file" }
-
-// A moment is a flag whose value is a time, or an age.
-type moment struct{ time.Time }
-
-func (m *moment) Set(text string) error {
+// parseMoment parses a time, or an age.
+func parseMoment(text string) (time.Time, error) {
 	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04:05", time.RFC3339} {
 		if when, err := time.ParseInLocation(layout, text, time.Local); err == nil {
-			m.Time = when
-			return nil
+			return when, nil
 		}
 	}
 	age, err := time.ParseDuration(text)
-	var days int
-	if n, _ := fmt.Sscanf(text, "%dd", &days); err != nil && n == 1 &&
-		fmt.Sprintf("%dd", days) == text {
-		age, err = time.Duration(days)*24*time.Hour, nil
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n int
+		n, err = strconv.Atoi(days)
+		age = time.Duration(n) * 24 * time.Hour
 	}
 	if err != nil || age < 0 {
-		return errors.New("must be a date, a date and a time, or an age such as 36h or 7d")
+		return time.Time{}, errors.New(
+			"must be a date, a date and a time, or an age such as 36h or 7d")
 	}
-	m.Time = time.Now().Add(-age)
-	return nil
+	return time.Now().Add(-age), nil
 }
-
-func (m *moment) String() string { return "" }
-
-// Type names the value for the flag table.
-func (m *moment) Type() string { return "time" }

@@ -30,23 +30,20 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 		return err
 	}
 	defer sources.Close()
-	one := func(ctx context.Context, a *ui.App, h hosts.Host) (result hosts.Result, err error) {
+	one := func(ctx context.Context, a *ui.App, h hosts.Host) (hosts.Result, error) {
 		src, dst, err := parsePlaces(h.Operands(operands))
 		if err != nil {
-			return result, err
+			return hosts.Result{}, err
 		}
-		ctx, stop := context.WithCancelCause(ctx)
-		defer stop(nil)
-		a.Out.StopWhenLost(stop)
+		ctx, stop := a.Out.WhileHeard(ctx)
+		defer stop()
 		config := flags.Config(a, &flags.Report)
 		if config.Connections == 0 {
 			config.Connections = run.Connections()
 		}
-		t := connect.NewTask(ctx, a, config,
-			result.Counting(report.NewSync(a, &flags.Report, flags.DryRun)))
-		defer t.Hosts.Close()
+		t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
 		sources.Lend(t)
-		askAhead(t, src, dst)
+		t.AskAhead(src, dst, false)
 		if download {
 			if _, err = t.Host(src); err == nil {
 				if dst.Typed, err = h.Download(dst.Typed, flags.DryRun); err != nil {
@@ -59,9 +56,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 		if err == nil {
 			syncTrees(t, flags, src, dst, sources.Open)
 		}
-		t.Report.End(t.Code)
-		result.Code = t.Code
-		return result, nil
+		return hosts.Result{Files: t.Files, Bytes: t.Bytes}, t.End()
 	}
 	return run.Each(cmd.Context(), one)
 }

@@ -4,7 +4,6 @@ package sync
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -64,52 +63,39 @@ func parsePlaces(args []string) (src, dst connect.Place, err error) {
 
 func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) error {
 	collectLazily()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	a.Out.StopWhenLost(stop)
+	ctx, stop := a.Out.WhileHeard(ctx)
+	defer stop()
 	config := flags.Config(a, &flags.Report)
 	config.Helper = flags.delta.Helper()
 	t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
-	defer t.Hosts.Close()
 	syncTrees(t, flags, src, dst, connect.Open)
-	t.Report.End(t.Code)
+	err := t.End()
 	if flags.Verbose >= 2 {
 		a.Console.Say("peak memory: " + ui.PeakMemory())
 	}
-	if t.Code != ui.ExitOK {
-		return &ui.ExitError{Code: t.Code}
-	}
-	return nil
+	return err
 }
-
-// An opener makes the endpoint for a path at a place; see [connect.Open].
-type opener func(p connect.Place, host pool.Host, path string) transfer.Endpoint
 
 // syncTrees logs in to the hosts and syncs. Events report the result for each file. open makes the
 // endpoint for the source.
-func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place, open opener) {
-	askAhead(t, src, dst)
+func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place, open connect.Opener) {
+	t.AskAhead(src, dst, false)
 	if flags.watch {
 		t.Note(watchTrees(t, flags, src, dst, open))
 		return
 	}
-	if src.Remote && dst.Remote {
-		from, to := src.Target, dst.Target
-		if from.Path, to.Path = "", ""; from != to {
-			t.Hosts.ConnectAll(t.Ctx, from, to)
-		}
-	}
-	from, ok := endpoint(t, src, open)
-	if !ok {
+	t.ConnectBoth(src, dst)
+	from, err := t.Open(src, open)
+	if err != nil {
 		return
 	}
-	to, ok := endpoint(t, dst, connect.Open)
-	if !ok {
+	to, err := t.Open(dst, connect.Open)
+	if err != nil {
 		return
 	}
 	options := flags.syncOptions()
-	options.Events = t.Report.Event
-	_, err := transfer.Sync(t.Ctx, to, from, options)
+	options.Events = t.Event
+	_, err = transfer.Sync(t.Ctx, to, from, options)
 	if err != nil {
 		t.Note(err)
 		if t.Code == ui.ExitFailed {
@@ -119,18 +105,14 @@ func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place, open opene
 }
 
 // watchTrees syncs repeatedly until it is interrupted.
-func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place, open opener) error {
+func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place,
+	open connect.Opener) error {
 	options := flags.syncOptions()
-	options.Events = t.Report.Event
+	options.Events = t.Event
 	round := func(o transfer.SyncOptions) (s transfer.Summary, err error) {
-		to := transfer.Local(dst.Path())
-		if dst.Remote { // the connection may have been replaced
-			place := t.AtHome(dst)
-			host, err := t.Host(place)
-			if err != nil {
-				return s, err
-			}
-			to = transfer.Remote(host, place.Path())
+		to, err := t.Open(dst, connect.Open) // the connection may have been replaced
+		if err != nil {
+			return s, err
 		}
 		return transfer.Sync(t.Ctx, to, open(src, pool.Host{}, src.Path()), o)
 	}
@@ -139,31 +121,6 @@ func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place, open open
 		t.Report.Failed(err)
 	}
 	return err
-}
-
-// endpoint connects to the host of a place. It returns false if that fails, which it has reported.
-func endpoint(t *connect.Task, p connect.Place, open opener) (transfer.Endpoint, bool) {
-	p = t.AtHome(p)
-	var host pool.Host
-	if p.Remote {
-		var err error
-		if host, err = t.Host(p); err != nil {
-			return transfer.Endpoint{}, false
-		}
-	}
-	return open(p, host, p.Path()), true
-}
-
-// askAhead sends the first request about a directory on a host with the login, if only one host is
-// involved.
-func askAhead(t *connect.Task, src, dst connect.Place) {
-	p := dst
-	if src.Remote {
-		p = src
-	}
-	if src.Remote != dst.Remote && !strings.HasPrefix(p.Target.Path, "~") {
-		t.Hosts.Config.Look = p.Path()
-	}
 }
 
 // codeOf returns the exit code for a failed sync. The numbers are rsync's.

@@ -6,14 +6,14 @@ import "os"
 
 // An App is one run of the command.
 type App struct {
-	Stdin   *os.File
-	Stdout  *os.File
-	Out     *output   // stdout, for printed results
-	Console *Console  // standard error
-	restore *restorer // puts the terminal back
-	Signals signalPlan
-	Args    []string // as typed
-	Label   int      // columns taken by the host's name at the start of each line
+	Stdin     *os.File
+	Stdout    *os.File
+	Out       *output  // stdout, for printed results
+	Console   *Console // standard error
+	Signals   signalPlan
+	*restorer          // puts the terminal back
+	Args      []string // as typed
+	Label     int      // columns taken by the host's name at the start of each line
 
 	// Turn is held while a question is asked, so that an answer goes to the question on the screen.
 	Turn chan struct{}
@@ -23,7 +23,7 @@ type App struct {
 func (a *App) EnableEscapes() { enableEscapes(a.Stdout) }
 
 func NewApp() *App {
-	return &App{Stdin: os.Stdin, Stdout: os.Stdout, Out: &output{file: os.Stdout},
-		Console: newConsole(os.Stderr), restore: new(restorer),
+	return &App{Stdin: os.Stdin, Stdout: os.Stdout, Out: &output{w: os.Stdout},
+		Console: newConsole(os.Stderr), restorer: new(restorer),
 		Turn: make(chan struct{}, 1)}
 }

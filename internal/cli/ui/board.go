@@ -54,8 +54,8 @@ func (b *Board) App(a *App, label string) *App {
 	b.rows = append(b.rows, r)
 	b.wide = max(b.wide, runewidth.StringWidth(Printable(label)))
 	b.mu.Unlock()
-	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Out: &output{row: &rowOutput{row: r}},
-		Console: &Console{row: r}, Args: a.Args, Turn: a.Turn, restore: a.restore,
+	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Out: &output{w: &rowOutput{row: r}},
+		Console: &Console{row: r}, Args: a.Args, Turn: a.Turn, restorer: a.restorer,
 		Label: runewidth.StringWidth(Printable(label)) + len(": ")}
 }
 
@@ -152,11 +152,12 @@ func (o *rowOutput) Write(p []byte) (int, error) {
 // breaks.
 const mostPartial = 1 << 20
 
-// flush ends the last line.
-func (o *rowOutput) flush() {
+// Close ends the last line.
+func (o *rowOutput) Close() (err error) {
 	if len(o.partial) > 0 {
-		o.Write([]byte{'\n'})
+		_, err = o.Write([]byte{'\n'})
 	}
+	return err
 }
 
 // labelled is output with the host's label: in front of each line, or in each JSON object.

@@ -156,18 +156,9 @@ func (c *Console) Say(text string) {
 	fmt.Fprintf(c, "usftp: %s\n", Printable(text))
 }
 
-// Logger returns the logger for -v: warnings only (at -1 not even those), what is done, or
-// everything.
-func (c *Console) Logger(verbose int) *slog.Logger {
-	switch verbose {
-	case -1:
-		return slog.New(&logHandler{console: c, level: slog.LevelError})
-	case 0:
-		return slog.New(&logHandler{console: c, level: slog.LevelWarn})
-	case 1:
-		return slog.New(&logHandler{console: c, level: slog.LevelInfo})
-	}
-	return slog.New(&logHandler{console: c, level: slog.LevelDebug})
+// Logger returns a logger that says what has at least this level.
+func (c *Console) Logger(level slog.Level) *slog.Logger {
+	return slog.New(&logHandler{console: c, level: level})
 }
 
 // A logHandler writes a record as a line for people: no time, no level, the attributes at the end.

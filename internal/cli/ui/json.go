@@ -2,29 +2,28 @@ package ui
 
 import (
 	"encoding/json"
+	"io"
 	"reflect"
 	"strings"
 	"unicode/utf8"
 )
 
-// JSON returns an object of --json, a struct, as a line. Characters that a terminal might obey are
-// escaped. JSON is UTF-8, but names need not be: a string field that is not gets another field
+// WriteJSON writes an object of --json, a struct, as a line. Characters that a terminal might obey
+// are escaped. JSON is UTF-8, but names need not be: a string field that is not gets another field
 // beside it, with "_base64" after its name, which has its bytes.
-func JSON(object any) ([]byte, error) {
+func WriteJSON(w io.Writer, object any) error {
 	text, err := json.Marshal(object)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	raw := make(map[string][]byte)
 	notUTF8(reflect.ValueOf(object), raw)
 	if len(raw) > 0 {
-		more, err := json.Marshal(raw)
-		if err != nil {
-			return nil, err
-		}
+		more, _ := json.Marshal(raw)
 		text = append(append(text[:len(text)-1], ','), more[1:]...)
 	}
-	return append(EscapeC1(text), '\n'), nil
+	_, err = w.Write(append(EscapeC1(text), '\n'))
+	return err
 }
 
 // notUTF8 collects the string fields of a struct, and of those embedded in it, that are not valid

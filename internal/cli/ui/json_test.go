@@ -1,6 +1,9 @@
 package ui
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestJSONKeepsNamesThatAreNotUTF8(t *testing.T) {
 	type inner struct {
@@ -26,9 +29,10 @@ func TestJSONKeepsNamesThatAreNotUTF8(t *testing.T) {
 		"no fields": {struct{}{}, `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := JSON(c.object)
-			if err != nil || string(got) != c.want+"\n" {
-				t.Errorf("%s, %v, want %s", got, err, c.want)
+			var got strings.Builder
+			err := WriteJSON(&got, c.object)
+			if err != nil || got.String() != c.want+"\n" {
+				t.Errorf("%s, %v, want %s", got.String(), err, c.want)
 			}
 		})
 	}

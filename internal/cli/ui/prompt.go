@@ -47,7 +47,7 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 	defer a.Console.ask(question)()
 	if p.Echo {
 		io.WriteString(tty.out, question)
-		return await(ctx, tty, func() (string, error) { return ReadLine(tty.in) })
+		return tty.await(ctx, func() (string, error) { return ReadLine(tty.in) })
 	}
 	// Fd makes the file's reads block, which is what readHidden needs.
 	fd := int(tty.in.Fd())
@@ -56,7 +56,7 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		tty.close()
 		return "", fmt.Errorf("cannot turn off echo: %w", err)
 	}
-	restored := a.restore.set(func() {
+	restored := a.RestoreAtSignal(func() {
 		term.Restore(fd, state)
 		io.WriteString(tty.out, "\n")
 	})
@@ -67,36 +67,22 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		return "", fmt.Errorf("cannot turn off echo: %w", err)
 	}
 	io.WriteString(tty.out, question)
-	return await(ctx, tty, func() (string, error) {
-		answer, err := readHidden(tty.in)
-		restored()
-		return answer, err
+	return tty.await(ctx, func() (string, error) {
+		defer restored()
+		return readHidden(tty.in)
 	})
 }
 
-// await waits for the answer or for ctx. Not every system can interrupt a read from a terminal: if
-// ctx ends first the read is left to end with the next line or with the program, which then ends
-// soon.
-func await(ctx context.Context, tty terminal, read func() (string, error)) (string, error) {
-	type result struct {
-		answer string
-		err    error
+// await waits for the answer or for ctx, and closes the terminal after the answer.
+func (t terminal) await(ctx context.Context, read func() (string, error)) (string, error) {
+	answer, err := Await(ctx, func() (string, error) {
+		defer t.close()
+		return read()
+	})
+	if errors.Is(err, io.EOF) {
+		return "", errors.New("no answer")
 	}
-	results := make(chan result, 1)
-	go func() {
-		defer tty.close()
-		answer, err := read()
-		results <- result{answer, err}
-	}()
-	select {
-	case r := <-results:
-		if errors.Is(r.err, io.EOF) {
-			return "", errors.New("no answer")
-		}
-		return r.answer, r.err
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
+	return answer, err
 }
 
 func ReadLine(r io.Reader) (string, error) {

@@ -15,12 +15,14 @@ const CleanupTime = 8 * time.Second
 
 // signalPlan is how one command's signal handling differs from the others'.
 type signalPlan struct {
-	mu       sync.Mutex
-	caught   chan os.Signal
-	cleanup  time.Duration // replaces CleanupTime
-	reloaded func()        // what SIGHUP does instead of ending the program
+	mu      sync.Mutex
+	caught  chan os.Signal
+	cleanup time.Duration // replaces CleanupTime
 
-	interrupted func(*Interruption) bool // what SIGINT does instead of ending the program
+	// What these signals do instead of ending the program. An interruption ends it if false is
+	// returned.
+	hangup    func()
+	interrupt func(*Interruption) bool
 }
 
 // catch has signals sent to a channel, except those that were ignored when the program started:
@@ -41,7 +43,7 @@ func (p *signalPlan) catch(caught chan os.Signal, signals ...os.Signal) {
 func (p *signalPlan) Set(cleanup time.Duration, reload func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cleanup, p.reloaded = cleanup, reload
+	p.cleanup, p.hangup = cleanup, reload
 	if p.caught != nil {
 		signal.Notify(p.caught, syscall.SIGHUP)
 	}
@@ -51,30 +53,22 @@ func (p *signalPlan) Set(cleanup time.Duration, reload func()) {
 func (p *signalPlan) OnInterrupt(stop func(cause *Interruption) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.interrupted = stop
+	p.interrupt = stop
 }
 
 // handled reports whether a signal was handled without ending the program.
 func (p *signalPlan) handled(s os.Signal) bool {
-	if s == syscall.SIGHUP {
-		return p.reload()
-	}
 	p.mu.Lock()
-	interrupted := p.interrupted
+	hangup, interrupt := p.hangup, p.interrupt
 	p.mu.Unlock()
-	return s == os.Interrupt && interrupted != nil && interrupted(&Interruption{s})
-}
-
-// reload does what SIGHUP asks for; it returns false if that is to end.
-func (p *signalPlan) reload() bool {
-	p.mu.Lock()
-	reload := p.reloaded
-	p.mu.Unlock()
-	if reload == nil {
-		return false
+	switch {
+	case s == syscall.SIGHUP && hangup != nil:
+		hangup()
+		return true
+	case s == os.Interrupt && interrupt != nil:
+		return interrupt(&Interruption{s})
 	}
-	reload()
-	return true
+	return false
 }
 
 func (p *signalPlan) patience() time.Duration {
@@ -114,7 +108,7 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 			return
 		}
 		cause := &Interruption{first}
-		a.restore.now()
+		a.restore()
 		cancel(cause)
 		overdue := time.NewTimer(a.Signals.patience())
 		defer overdue.Stop()
@@ -125,7 +119,7 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 		if second != nil {
 			cause = &Interruption{second}
 		}
-		a.restore.now()
+		a.restore()
 		os.Exit(cause.Code())
 	}()
 	return ctx, sync.OnceFunc(func() {
@@ -135,25 +129,22 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 	})
 }
 
-// RestoreAtSignal keeps how to put the terminal back, for a signal that ends the program. What it
-// returns does so now, once.
-func (a *App) RestoreAtSignal(undo func()) (now func()) { return a.restore.set(undo) }
-
 // A restorer knows how to undo what was done to the terminal.
 type restorer struct {
 	mu   sync.Mutex
 	undo func()
 }
 
-// set keeps undo for a signal; the function it returns calls undo now, once.
-func (r *restorer) set(undo func()) (now func()) {
+// RestoreAtSignal keeps how to put the terminal back, for a signal that ends the program. What it
+// returns does so now, once.
+func (r *restorer) RestoreAtSignal(undo func()) (now func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.undo = undo
-	return r.now
+	return r.restore
 }
 
-func (r *restorer) now() {
+func (r *restorer) restore() {
 	r.mu.Lock()
 	undo := r.undo
 	r.undo = nil

@@ -42,8 +42,7 @@ func (a *App) StandardOutput(ctx context.Context) io.Writer {
 // output is standard output for what a command prints. It keeps the first write error, so that the
 // exit code reflects it whatever the command does with the error.
 type output struct {
-	file *os.File
-	row  *rowOutput // of one host among several, instead of file
+	w io.WriteCloser
 
 	mu     sync.Mutex
 	wrote  bool
@@ -58,12 +57,7 @@ func (o *output) Write(p []byte) (int, error) {
 		return 0, o.err
 	}
 	o.wrote = true
-	n, err := 0, error(nil)
-	if o.row != nil {
-		n, err = o.row.Write(p)
-	} else {
-		n, err = o.file.Write(p)
-	}
+	n, err := o.w.Write(p)
 	if err == nil {
 		return n, nil
 	}
@@ -76,11 +70,14 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, o.err
 }
 
-// StopWhenLost calls stop after a failed write, for commands whose purpose is their output.
-func (o *output) StopWhenLost(stop func(error)) {
+// WhileHeard returns a context that a failed write ends, for commands whose purpose is their
+// output.
+func (o *output) WhileHeard(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.failed = stop
+	o.failed = cancel
+	return ctx, func() { cancel(nil) }
 }
 
 // Close closes the file and returns the first error of all writes. Some file systems report only at
@@ -88,12 +85,8 @@ func (o *output) StopWhenLost(stop func(error)) {
 func (o *output) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.row != nil {
-		o.row.flush()
-		return nil
-	}
 	if o.wrote && o.err == nil {
-		if err := o.file.Close(); err != nil {
+		if err := o.w.Close(); err != nil {
 			o.err = &OutputError{err: err}
 		}
 	}
@@ -119,90 +112,64 @@ func ReaderGone(err error) bool {
 	return errors.As(err, &output) && errors.Is(output.err, syscall.EPIPE)
 }
 
-// A detached stream runs Read or Write, which may wait forever for another program or a person, on
-// a separate goroutine with a separate buffer, so that the wait can end with the context. An
-// abandoned call ends with the program.
-type detached struct {
-	ctx  context.Context
-	do   func([]byte) (int, error)
-	buf  []byte
-	work chan []byte
-	done chan result
+// Await returns what f returns, or the cause of ctx if that ends first. A read from a pipe or a
+// terminal may wait forever for another program or a person, and not every system can interrupt it:
+// f is then left behind, and ends with the program.
+func Await[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
 }
 
-type result struct {
-	n   int
-	err error
+// A detached stream awaits each Read or Write. It has a buffer of its own, which a call that was
+// left behind may still be using.
+type detached struct {
+	ctx context.Context
+	do  func([]byte) (int, error)
+	buf []byte
 }
 
 // detachedBuffer is as large as a pipe's.
 const detachedBuffer = 64 << 10
 
 func newDetached(ctx context.Context, do func([]byte) (int, error)) *detached {
-	return &detached{ctx: ctx, do: do}
-}
-
-// start starts the goroutine at the first call, and makes sure that the stream is still usable.
-func (d *detached) start() error {
-	if d.ctx.Err() != nil { // an abandoned call may be using the buffer
-		return context.Cause(d.ctx)
-	}
-	if d.work != nil {
-		return nil
-	}
-	d.buf, d.work, d.done = make([]byte, detachedBuffer), make(chan []byte), make(chan result, 1)
-	go func() {
-		for {
-			select {
-			case p := <-d.work:
-				n, err := d.do(p)
-				d.done <- result{n, err}
-			case <-d.ctx.Done():
-				return
-			}
-		}
-	}()
-	return nil
+	return &detached{ctx, do, make([]byte, detachedBuffer)}
 }
 
 // run handles one piece of at most len(d.buf) bytes.
-func (d *detached) run(n int) result {
-	select {
-	case d.work <- d.buf[:n]:
-	case <-d.ctx.Done():
-		return result{0, context.Cause(d.ctx)}
+func (d *detached) run(n int) (int, error) {
+	if d.ctx.Err() != nil {
+		return 0, context.Cause(d.ctx)
 	}
-	select {
-	case r := <-d.done:
-		return r
-	case <-d.ctx.Done():
-		return result{0, context.Cause(d.ctx)}
-	}
+	return Await(d.ctx, func() (int, error) { return d.do(d.buf[:n]) })
 }
 
 func (d *detached) Read(p []byte) (int, error) {
-	if err := d.start(); err != nil {
-		return 0, err
-	}
-	r := d.run(min(len(p), len(d.buf)))
-	return copy(p, d.buf[:r.n]), r.err
+	n, err := d.run(min(len(p), len(d.buf)))
+	return copy(p, d.buf[:n]), err
 }
 
-func (d *detached) Write(p []byte) (int, error) {
-	written := 0
+func (d *detached) Write(p []byte) (written int, err error) {
 	for len(p) > 0 {
-		if err := d.start(); err != nil {
-			return written, err
-		}
-		n := copy(d.buf, p)
-		r := d.run(n)
-		written += r.n
-		if r.err != nil {
-			return written, &OutputError{err: r.err}
+		n, err := d.run(copy(d.buf, p))
+		written += n
+		if err != nil {
+			return written, &OutputError{err: err}
 		}
 		p = p[n:]
 	}
 	return written, nil
 }
-
-var _ io.ReadWriter = (*detached)(nil)

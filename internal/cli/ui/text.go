@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -19,11 +20,8 @@ func Printable(s string) string { return escape(s, false) }
 func printableLines(s string) string { return escape(strings.ReplaceAll(s, "\r\n", "\n"), true) }
 
 func escape(s string, lines bool) string {
-	clean := true
-	for _, r := range s {
-		clean = clean && r != utf8.RuneError && unicode.IsPrint(r)
-	}
-	if clean {
+	unsafe := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
+	if !strings.ContainsFunc(s, unsafe) {
 		return s
 	}
 	var b strings.Builder
@@ -123,6 +121,25 @@ func ShellWord(arg string) string {
 		}
 	}
 	return "$'" + b.String() + "'"
+}
+
+// CommandLine returns a shell command that runs the command with these arguments again, with flags
+// after the verb unless they were given.
+func CommandLine(args []string, verb string, flags ...string) string {
+	words := []string{"usftp"}
+	at := slices.Index(args, verb)
+	for i, arg := range args {
+		words = append(words, ShellWord(arg))
+		if i != at {
+			continue
+		}
+		for _, flag := range flags {
+			if !slices.Contains(args, flag) {
+				words = append(words, flag)
+			}
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // EscapeC1 escapes the control characters that JSON does not: DEL and U+0080 to U+009F, which

@@ -93,11 +93,7 @@ func typeName(s *usftp.FileStat) string {
 
 // print prints one object.
 func (j *job) print(object any) {
-	text, err := ui.JSON(object)
-	if err == nil {
-		_, err = j.out.Write(text)
-	}
-	if err != nil && j.err == nil {
+	if err := ui.WriteJSON(j.out, object); err != nil && j.err == nil {
 		j.err = err
 	}
 }
