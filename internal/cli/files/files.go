@@ -285,7 +285,7 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 		}
 		err = c.runOne(t, env, g)
 		var failed *ui.ExitError
-		var usage *verb.UsageError
+		var usage *ui.UsageError
 		switch {
 		case err == nil:
 		case errors.As(err, &usage):

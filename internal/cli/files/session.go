@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/internal/cli/verb"
 )
 
@@ -79,21 +80,21 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 	if !s.rawArguments {
 		args = Historical(append([]string{c.Name}, args...))[1:]
 		if err := f.Parse(args); err != nil {
-			return &verb.UsageError{Err: err}
+			return &ui.UsageError{Err: err}
 		}
 		args = f.Args()
 	}
 	if s.take != nil {
 		var err error
 		if args, err = s.take(f, args); err != nil {
-			return &verb.UsageError{Err: err}
+			return &ui.UsageError{Err: err}
 		}
 	}
 	if len(args) == 0 && here[c.Name] {
 		args = []string{"."}
 	}
 	if len(args) < s.least {
-		return &verb.UsageError{Err: errors.New("missing operand")}
+		return &ui.UsageError{Err: errors.New("missing operand")}
 	}
 	return s.runOn(ctx, env, len(args), func(i int, literal bool) ([]string, error) {
 		return expand(args[i], literal)

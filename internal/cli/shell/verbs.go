@@ -83,7 +83,7 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) 
 	if gaveUp != nil {
 		return gaveUp
 	}
-	var usage *verb.UsageError
+	var usage *ui.UsageError
 	if errors.As(err, &usage) {
 		return fmt.Errorf("%s: %w; usage: %s %s", c.Name, usage.Err, c.Name, c.Usage)
 	}

@@ -22,20 +22,15 @@ type ConcatenateOptions struct {
 // Concatenate is cat. While one file is printed, the beginnings of the next ones are read.
 func Concatenate(ctx context.Context, env *Env, o ConcatenateOptions, names []string) error {
 	j := env.begin(ctx, "cat")
-	number, inLine := 0, false
+	lines := &lineWriter{job: j, numbered: o.Number}
 	for f := range j.readAhead(names, catAhead) {
 		if f.err != nil {
 			j.fail("read", f.name, f.err)
 			continue
 		}
 		var w io.Writer = j.out
-		lines := &lineWriter{job: j, name: f.name, number: &number, inLine: &inLine,
-			numbered: o.Number}
-		if o.Number || j.JSON {
+		if lines.name = f.name; o.Number || j.JSON {
 			w = lines
-			if j.JSON {
-				number = 0
-			}
 		}
 		_, err := f.WriteTo(w)
 		lines.end()
@@ -178,21 +173,21 @@ const mostLine = 1 << 20
 type lineWriter struct {
 	*job
 	name     string
-	number   *int
 	numbered bool
-	rest     []byte // of the last line
-	inLine   *bool  // the last line, possibly of the previous file, has not ended
+	number   int
+	inLine   bool   // the last line, possibly of the previous file, has not ended
+	rest     []byte // of the last line, as JSON
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		if w.numbered && !w.JSON {
-			if !*w.inLine {
-				*w.number++
-				fmt.Fprintf(w.out, "%6d\t", *w.number)
+			if !w.inLine {
+				w.number++
+				fmt.Fprintf(w.out, "%6d\t", w.number)
 			}
 			w.out.Write(line)
-			*w.inLine = line[len(line)-1] != '\n'
+			w.inLine = line[len(line)-1] != '\n'
 			continue
 		}
 		w.rest = append(w.rest, line...)
@@ -270,7 +265,7 @@ func (j *job) writerFor(name string) (w io.Writer, end func()) {
 	if !j.JSON {
 		return j.out, func() {}
 	}
-	lines := &lineWriter{job: j, name: name, number: new(int), inLine: new(bool)}
+	lines := &lineWriter{job: j, name: name}
 	return lines, lines.end
 }
 

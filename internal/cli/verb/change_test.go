@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
@@ -213,7 +214,7 @@ func TestOwnerNumbers(t *testing.T) {
 	for _, owner := range []string{"4294967295", ":4294967295", "+4294967295", "4294967295:0",
 		"+root", "+"} {
 		err := ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: owner}, []string{"f"})
-		if !errors.As(err, new(*UsageError)) {
+		if !errors.As(err, new(*ui.UsageError)) {
 			t.Errorf("%q: %v", owner, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/ui"
 )
 
 // ChangeOwnerOptions are the options of chown.
@@ -30,7 +31,7 @@ func ChangeOwner(ctx context.Context, env *Env, o ChangeOwnerOptions, names []st
 			j.err = err
 			return j.end()
 		}
-		if j.Host != "" && !errors.As(err, new(*UsageError)) {
+		if j.Host != "" && !errors.As(err, new(*ui.UsageError)) {
 			err = fmt.Errorf("%s: %w", j.Host, err)
 		}
 		return err
@@ -101,7 +102,7 @@ func (j *job) ownerChange(name string, s *usftp.FileStat, to newOwner) string {
 	} else if to.gid != nil {
 		what, group = "group", oldGroup
 	}
-	was := printable(user + group)
+	was := ui.Printable(user + group)
 	uid, gid := to.of(s)
 	switch {
 	case was == "":
@@ -112,7 +113,7 @@ func (j *job) ownerChange(name string, s *usftp.FileStat, to newOwner) string {
 		to.user += ":"
 	}
 	return "changed " + what + " of " + j.quoted(name) + " from " + was + " to " +
-		printable(to.user+to.group)
+		ui.Printable(to.user+to.group)
 }
 
 // parseOwner parses an owner, of which either part may be missing, or both.

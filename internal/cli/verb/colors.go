@@ -2,6 +2,7 @@ package verb
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"path"
 	"strings"
@@ -30,10 +31,7 @@ var defaultColors = map[string]string{
 // NewColors parses LS_COLORS; if it is empty, the colours are GNU's. Anything that is not a colour
 // is ignored: an environment variable must not inject other terminal commands into the output.
 func NewColors(variable string) *Colors {
-	c := &Colors{kinds: make(map[string]string)}
-	for kind, code := range defaultColors {
-		c.kinds[kind] = code
-	}
+	c := &Colors{kinds: maps.Clone(defaultColors)}
 	for _, item := range strings.Split(variable, ":") {
 		name, code, ok := strings.Cut(item, "=")
 		switch {
@@ -50,8 +48,7 @@ func NewColors(variable string) *Colors {
 // ColorsFor returns the colours for a setting: "always", "never" or "auto". NO_COLOR (no-color.org)
 // and a terminal without colours turn auto off.
 func ColorsFor(when string, terminal bool) *Colors {
-	_, none := os.LookupEnv("NO_COLOR")
-	none = none && os.Getenv("NO_COLOR") != ""
+	none := os.Getenv("NO_COLOR") != ""
 	if when == "never" || when != "always" && (!terminal || none || os.Getenv("TERM") == "dumb") {
 		return nil
 	}

@@ -1,9 +1,12 @@
 package verb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
+
+	"github.com/usftp/usftp"
 )
 
 // DiskUsageOptions are the options of du.
@@ -19,9 +22,6 @@ type DiskUsageOptions struct {
 // DiskUsage is du. Version 3 of the protocol has no block counts, so sizes are those of du
 // --apparent-size, and a file with several names counts once per name. Links are not followed.
 func DiskUsage(ctx context.Context, env *Env, o DiskUsageOptions, names []string) error {
-	if len(names) == 0 {
-		names = []string{"."}
-	}
 	if o.Summarize {
 		o.Depth = 0
 	}
@@ -44,26 +44,12 @@ type usageLine struct {
 }
 
 func (u *diskUsage) run(names []string) {
-	found := u.lookup(names, followNever, func(name string, err error) {
-		u.fail("access", name, err)
-	})
-	if u.over() {
-		return
-	}
-	w := &walk{job: u.job, enter: u.enter, each: u.each, leave: u.leave}
-	if err := w.run(found); err != nil && u.err == nil {
-		u.err = err
-	}
+	found := u.lookup(names, followNever, nil)
+	w := &walk{job: u.job, enter: u.listed, each: u.each, leave: u.leave}
+	w.run(found)
 	if u.o.Total && !u.over() {
 		u.print("total", u.total)
 	}
-}
-
-func (u *diskUsage) enter(d *dir, _ []*entry) error {
-	if d.err != nil {
-		u.fail("list", d.path, d.err)
-	}
-	return u.err
 }
 
 func (u *diskUsage) each(in *dir, e *entry, below *dir) error {
@@ -103,7 +89,7 @@ func (u *diskUsage) print(name string, bytes uint64) {
 		u.job.print(usageLine{header{1, "usage", u.Host}, name, bytes})
 		return
 	}
-	text := strconv.FormatUint((bytes+1023)/1024, 10)
+	text := strconv.FormatUint(kibibytes(bytes), 10)
 	switch {
 	case u.o.Human:
 		text = human(bytes)
@@ -134,9 +120,6 @@ type spaceLine struct {
 // Space is df. It needs statvfs@openssh.com, which reports neither the device nor the mount point:
 // the host's name and the operand are printed instead.
 func Space(ctx context.Context, env *Env, o SpaceOptions, names []string) error {
-	if len(names) == 0 {
-		names = []string{"."}
-	}
 	j := env.begin(ctx, "df")
 	rows := [][]string{{"Filesystem", "1K-blocks", "Used", "Available", "Use%", "Path"}}
 	if o.Human {
@@ -150,41 +133,17 @@ func Space(ctx context.Context, env *Env, o SpaceOptions, names []string) error 
 		pending := j.client.Async().StatVFS(j.at(name))
 		ops.add(func() {
 			s, err := pending.Wait()
-			if err != nil {
+			switch {
+			case err != nil:
 				j.fail("get the free space of", name, err)
-				return
-			}
-			unit := func(blocks uint64) string {
-				if o.Human {
-					return human(blocks * s.Frsize)
-				}
-				return strconv.FormatUint((blocks*s.Frsize+1023)/1024, 10)
-			}
-			used, free := s.Blocks-min(s.Blocks, s.Bfree), s.Bavail
-			if o.Inodes {
-				unit = func(n uint64) string {
-					if o.Human {
-						return human(n)
-					}
-					return strconv.FormatUint(n, 10)
-				}
-				used, free = s.Files-min(s.Files, s.Ffree), s.Favail
-			}
-			if j.JSON {
+			case j.JSON:
+				used := s.Blocks - min(s.Blocks, s.Bfree)
 				j.print(spaceLine{header{1, "space", j.Host}, name, s.Blocks * s.Frsize,
 					used * s.Frsize, s.Bavail * s.Frsize, s.Files, s.Ffree, s.Flag&1 != 0})
-				return
+			default:
+				row := append([]string{cmp.Or(j.Host, "-")}, o.columns(s)...)
+				rows = append(rows, append(row, j.shown(name)))
 			}
-			total := s.Blocks
-			if o.Inodes {
-				total = s.Files
-			}
-			host := j.Host
-			if host == "" {
-				host = "-"
-			}
-			rows = append(rows, []string{host, unit(total), unit(used), unit(free),
-				percent(used, free), j.shown(name)})
 		})
 	}
 	ops.drain()
@@ -193,6 +152,28 @@ func Space(ctx context.Context, env *Env, o SpaceOptions, names []string) error 
 	}
 	return j.end()
 }
+
+// columns returns the total, used and free space of a file system, and how much is used.
+func (o SpaceOptions) columns(s *usftp.StatVFS) []string {
+	total, left, free := s.Blocks, s.Bfree, s.Bavail
+	unit := func(blocks uint64) string { return strconv.FormatUint(kibibytes(blocks*s.Frsize), 10) }
+	switch {
+	case o.Inodes && o.Human:
+		unit = human
+	case o.Inodes:
+		unit = func(n uint64) string { return strconv.FormatUint(n, 10) }
+	case o.Human:
+		unit = func(blocks uint64) string { return human(blocks * s.Frsize) }
+	}
+	if o.Inodes {
+		total, left, free = s.Files, s.Ffree, s.Favail
+	}
+	used := total - min(total, left)
+	return []string{unit(total), unit(used), unit(free), percent(used, free)}
+}
+
+// kibibytes rounds up.
+func kibibytes(bytes uint64) uint64 { return (bytes + 1023) / 1024 }
 
 // percent returns how much of the space available to users is in use, rounded up, as df does.
 func percent(used, free uint64) string {

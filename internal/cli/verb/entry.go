@@ -53,8 +53,12 @@ const (
 	followAlways        // and it is an error if there is none
 )
 
-// lookup asks for the attributes of operands, all at once.
+// lookup asks for the attributes of operands, all at once. Those that fail go to failed, or are
+// reported if that is nil.
 func (j *job) lookup(names []string, f follow, failed func(name string, err error)) []*entry {
+	if failed == nil {
+		failed = func(name string, err error) { j.fail("access", name, err) }
+	}
 	var ops pipeline
 	var found []*entry
 	for _, name := range names {

@@ -11,7 +11,7 @@
 // A verb reports each failure by Say, as one line, and continues with the rest. It then returns an
 // [*ui.ExitError] with the exit code of the tool of the same name: everything has been reported.
 // Any other error has not been reported and has ended the verb: the connection is lost (errors.Is
-// net.ErrClosed), the context has ended, or the output cannot be written. A *UsageError is a
+// net.ErrClosed), the context has ended, or the output cannot be written. A [*ui.UsageError] is a
 // mistake in the options.
 //
 // For large trees and long links, all recursive verbs share one walker (walk.go), which lists
@@ -126,6 +126,14 @@ func (j *job) end() error {
 // over reports whether the verb should stop.
 func (j *job) over() bool { return j.err != nil || j.ctx.Err() != nil }
 
+// stopped returns why the verb is over.
+func (j *job) stopped() error {
+	if j.err != nil {
+		return j.err
+	}
+	return context.Cause(j.ctx)
+}
+
 // fail reports that something could not be done to a file, and keeps exit code 1. If the connection
 // or the context has ended, the verb ends instead.
 func (j *job) fail(what, name string, err error) { j.failCode(1, what, name, err) }
@@ -195,11 +203,14 @@ func (j *job) line(parts ...string) {
 }
 
 // done reports that something was done, for --json and -v. Names in the text for -v are quoted.
-func (j *job) done(kind, name, text string) {
+func (j *job) done(kind, name, text string) { j.did(kind, name, "", text) }
+
+// did is done for an operation on two names.
+func (j *job) did(kind, name, target, text string) {
 	switch {
 	case j.earlier.has(kind, name):
 	case j.JSON:
-		j.print(doneLine{header{1, kind, j.Host}, name, ""})
+		j.print(doneLine{header{1, kind, j.Host}, name, target})
 	case j.Verbose:
 		j.line(text)
 	}
@@ -269,13 +280,7 @@ func reasonOf(err error) string {
 	return ui.ReasonOf(err)
 }
 
-// A UsageError is a mistake in the options or operands of a verb; nothing was done.
-type UsageError struct{ Err error }
-
-func (e *UsageError) Error() string { return e.Err.Error() }
-func (e *UsageError) Unwrap() error { return e.Err }
-
-func usage(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
-
-// printable makes text from a server safe for one line.
-func printable(text string) string { return ui.Printable(text) }
+// usage returns an error about the options or operands of a verb; nothing was done.
+func usage(format string, args ...any) error {
+	return &ui.UsageError{Err: fmt.Errorf(format, args...)}
+}

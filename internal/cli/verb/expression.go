@@ -30,7 +30,7 @@ var Primaries = map[string]int{
 	"-quit": 0, "-o": 0, "-or": 0, "-a": 0, "-and": 0, "-not": 0, "!": 0, "(": 0, ")": 0,
 }
 
-// ParseExpression parses an expression of find's. Errors are of type *UsageError.
+// ParseExpression parses an expression of find's. Errors are of type [*ui.UsageError].
 func ParseExpression(words []string) (*Expression, error) {
 	p := &expressionParser{words: words, e: &Expression{maxDepth: -1}}
 	test := always
@@ -40,7 +40,7 @@ func ParseExpression(words []string) (*Expression, error) {
 			err = fmt.Errorf("%q is not expected here", words[p.at])
 		}
 		if err != nil {
-			return nil, &UsageError{err}
+			return nil, usage("%w", err)
 		}
 	}
 	if p.e.test = test; !p.acts {

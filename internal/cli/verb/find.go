@@ -6,16 +6,11 @@ import (
 	"io/fs"
 	"strings"
 	"time"
-
-	"github.com/usftp/usftp"
 )
 
 // Find is find: it visits the trees at some operands and evaluates an expression for each file. A
 // directory's entries come sorted by name. Links are not followed.
 func Find(ctx context.Context, env *Env, e *Expression, names []string) error {
-	if len(names) == 0 {
-		names = []string{"."}
-	}
 	f := &finder{job: env.begin(ctx, "find"), e: e}
 	f.start = f.now()
 	f.remover = newRemover(f.job)
@@ -73,18 +68,14 @@ func (f *finder) find(names []string) {
 		f.names.learn(f.ctx, f.client, found)
 		f.walk.prepare = func(_ *dir, entries []*entry) { f.names.learn(f.ctx, f.client, entries) }
 	}
-	if err := f.walk.run(found); err != nil && err != errQuit && f.err == nil {
-		f.err = err
-	}
+	f.walk.run(found)
 	f.remover.ops.drain()
 }
 
 // lookUpNewer asks for the times of the files named by -newer.
 func (f *finder) lookUpNewer() {
 	f.newer = make(map[string]time.Time)
-	for _, e := range f.lookup(f.e.newer, followNever, func(name string, err error) {
-		f.fail("access", name, err)
-	}) {
+	for _, e := range f.lookup(f.e.newer, followNever, nil) {
 		f.newer[e.name] = e.stat.ModTime()
 	}
 	if len(f.newer) < len(f.e.newer) && f.err == nil {
@@ -114,10 +105,7 @@ func (f *finder) leave(d *dir) error {
 
 func (f *finder) enter(d *dir, entries []*entry) error {
 	d.count += len(entries)
-	if d.err != nil {
-		f.fail("list", d.path, d.err)
-	}
-	return f.err
+	return f.listed(d, entries)
 }
 
 func (v *visit) evaluate() error {
@@ -167,9 +155,7 @@ func (v *visit) remove(wait bool) bool {
 		v.dir.failed = false // what is left in it is not a failure yet
 		r.leave(v.dir)
 	} else {
-		r.start(v.in, v.path, func() *usftp.Pending[struct{}] {
-			return v.client.Async().Remove(v.at(v.path))
-		})
+		r.start(v.in, v.path)
 	}
 	if v.in != nil {
 		v.in.removed++

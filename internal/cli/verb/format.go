@@ -82,17 +82,8 @@ func timeString(s *usftp.FileStat, now time.Time) string {
 	return t.Format("Jan _2  2006")
 }
 
-// width returns how many columns text takes on a terminal.
-func width(text string) int { return textWidth.StringWidth(text) }
-
-// padLeft and padRight pad text with spaces.
-func padLeft(text string, to int) string {
-	return strings.Repeat(" ", max(0, to-width(text))) + text
-}
-
-func padRight(text string, to int) string {
-	return text + strings.Repeat(" ", max(0, to-width(text)))
-}
+// width returns how many columns text takes on a terminal; padLeft and padRight pad it with spaces.
+var width, padLeft, padRight = textWidth.StringWidth, textWidth.FillLeft, textWidth.FillRight
 
 // columns writes cells in as many columns as fit, each as wide as its longest cell, filled
 // downwards as in ls. plain are the cells without colours, which determine their width.

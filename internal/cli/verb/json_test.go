@@ -6,6 +6,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
 )
 
 // TestJSONLines: each verb prints one object per line, whatever it is about.
@@ -93,5 +96,22 @@ func TestJSONLines(t *testing.T) {
 				t.Errorf("%s: %q: %v", name, line, err)
 			}
 		}
+	}
+}
+
+// TestSpaceJSON: -i selects columns, and the objects have both.
+func TestSpaceJSON(t *testing.T) {
+	server := sftptest.NewServer(t, sftptest.Script{})
+	link := server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(link, link)
+	ok(t, err)
+	defer client.Close()
+	r := newRig(client)
+	r.JSON = true
+	ok(t, Space(t.Context(), r.Env, SpaceOptions{}, []string{"/"}))
+	blocks, _ := r.take()
+	ok(t, Space(t.Context(), r.Env, SpaceOptions{Inodes: true}, []string{"/"}))
+	if inodes, _ := r.take(); inodes != blocks || !strings.Contains(blocks, `"used":`) {
+		t.Errorf("with -i %s, without %s", inodes, blocks)
 	}
 }

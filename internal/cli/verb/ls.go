@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/ui"
 )
 
 // ListOptions are the options of ls.
@@ -83,7 +84,7 @@ func (l *lister) list(names []string) {
 	slices.SortStableFunc(files, order)
 	slices.SortStableFunc(dirs, order)
 	l.prepare(nil, files)
-	l.show(files, func(e *entry) string { return e.name })
+	l.show(files)
 	w := &walk{job: l.job, order: order, prepare: l.prepare, enter: l.enter,
 		descend: func(d *dir) bool {
 			return d.depth == 0 || l.o.Recursive && l.wants(d.entry.name)
@@ -95,9 +96,7 @@ func (l *lister) list(names []string) {
 			return nil
 		},
 	}
-	if err := w.run(dirs); err != nil && l.err == nil {
-		l.err = err
-	}
+	w.run(dirs)
 }
 
 // wants reports whether a name is shown.
@@ -174,7 +173,7 @@ func (l *lister) enter(d *dir, entries []*entry) error {
 		}
 		l.failCode(code, "list", d.path, d.err)
 		if l.over() {
-			return l.stoppedBy()
+			return l.stopped()
 		}
 	}
 	if l.JSON {
@@ -195,15 +194,8 @@ func (l *lister) enter(d *dir, entries []*entry) error {
 	if l.o.All {
 		shown = l.withDots(d, shown)
 	}
-	l.show(shown, func(e *entry) string { return e.name })
+	l.show(shown)
 	return l.err
-}
-
-func (j *job) stoppedBy() error {
-	if j.err != nil {
-		return j.err
-	}
-	return context.Cause(j.ctx)
 }
 
 // withDots adds "." and "..", which listings leave out.
@@ -221,8 +213,8 @@ func (l *lister) withDots(d *dir, entries []*entry) []*entry {
 	return entries
 }
 
-// show prints files, by the names that name returns.
-func (l *lister) show(entries []*entry, name func(*entry) string) {
+// show prints files.
+func (l *lister) show(entries []*entry) {
 	switch {
 	case len(entries) == 0:
 		return
@@ -233,18 +225,18 @@ func (l *lister) show(entries []*entry, name func(*entry) string) {
 	l.printed = true
 	switch {
 	case l.o.Long:
-		l.showLong(entries, name)
+		l.showLong(entries)
 	case l.o.Columns:
 		cells, plain := make([]string, len(entries)), make([]string, len(entries))
 		for i, e := range entries {
-			shown := l.shown(l.withPrefix(name(e)))
+			shown := l.shown(l.withPrefix(e.name))
 			plain[i] = shown + l.mark(&e.stat)
 			cells[i] = l.Colors.paint(e, shown) + l.mark(&e.stat)
 		}
 		l.columns(cells, plain)
 	default:
 		for _, e := range entries {
-			l.line(l.Colors.paint(e, l.shown(l.withPrefix(name(e)))), l.mark(&e.stat))
+			l.line(l.Colors.paint(e, l.shown(l.withPrefix(e.name))), l.mark(&e.stat))
 		}
 	}
 }
@@ -281,19 +273,20 @@ func (l *lister) mark(s *usftp.FileStat) string {
 }
 
 // showLong prints files as ls -l does. Version 3 has no link counts, so as in sftp there is a "?".
-func (l *lister) showLong(entries []*entry, name func(*entry) string) {
+func (l *lister) showLong(entries []*entry) {
 	type row struct{ user, group, size string }
 	rows := make([]row, len(entries))
 	var users, groups, sizes int
 	for i, e := range entries {
 		user, group := l.names.of(&e.stat, l.o.Numeric)
-		rows[i] = row{l.word(user), l.word(group), l.size(&e.stat)}
+		// Made safe, since a server could send a name with a line break.
+		rows[i] = row{ui.Printable(user), ui.Printable(group), l.size(&e.stat)}
 		users, groups = max(users, width(rows[i].user)), max(groups, width(rows[i].group))
 		sizes = max(sizes, len(rows[i].size))
 	}
 	now := l.now()
 	for i, e := range entries {
-		shown := l.Colors.paint(e, l.shown(name(e)))
+		shown := l.Colors.paint(e, l.shown(e.name))
 		tail := l.mark(&e.stat)
 		if e.isLink() {
 			tail = ""
@@ -324,9 +317,6 @@ func (l *lister) targetOf(e *entry) string {
 	}
 	return l.Colors.paint(&entry{name: e.target, stat: *e.targetStat}, shown) + mark
 }
-
-// word makes an owner's name safe: a server could send one with a line break.
-func (l *lister) word(name string) string { return printable(name) }
 
 func (l *lister) size(s *usftp.FileStat) string {
 	switch {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 
@@ -175,9 +174,6 @@ func (s *modeStep) apply(mode uint32, dir bool) uint32 {
 	return mode&keep | bits
 }
 
-// fileMode converts mode bits to package fs's.
-func fileMode(bits uint32) fs.FileMode { return wire.FileMode(bits) }
-
 // ChangeModeOptions are the options of chmod.
 type ChangeModeOptions struct {
 	Recursive bool
@@ -189,7 +185,7 @@ type ChangeModeOptions struct {
 func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []string) error {
 	mode, err := parseMode(o.Mode)
 	if err != nil {
-		return &UsageError{err}
+		return usage("%w", err)
 	}
 	j := env.begin(ctx, "chmod")
 	c := &changer{job: j, recursive: o.Recursive, follow: followAlways}
@@ -209,7 +205,7 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 			j.fail("change the mode of", name, errors.New("the server does not report its type"))
 			return
 		}
-		pending := j.client.Async().Chmod(j.at(name), fileMode(to))
+		pending := j.client.Async().Chmod(j.at(name), wire.FileMode(to))
 		c.ops.add(func() {
 			if _, err := pending.Wait(); err != nil {
 				j.fail("change the mode of", name, err)
@@ -252,35 +248,20 @@ type changer struct {
 }
 
 func (c *changer) run(names []string) {
-	found := c.lookup(names, c.follow, func(name string, err error) {
-		c.fail("access", name, err)
-	})
-	if c.over() {
-		return
-	}
+	found := c.lookup(names, c.follow, nil)
 	var prepare func(*dir, []*entry)
 	if c.owners {
 		c.names.learn(c.ctx, c.client, found)
 		prepare = func(_ *dir, entries []*entry) { c.names.learn(c.ctx, c.client, entries) }
 	}
-	w := &walk{job: c.job, prepare: prepare, descend: func(*dir) bool {
-		return c.recursive
-	}, again: c.ops.drain,
+	w := &walk{job: c.job, prepare: prepare, enter: c.listed, again: c.ops.drain,
+		descend: func(*dir) bool { return c.recursive },
 		each: func(in *dir, e *entry, below *dir) error {
 			c.named = in == nil
 			c.change(e, pathIn(in, e))
 			return c.err
 		},
-		enter: func(d *dir, _ []*entry) error {
-			if d.err == nil {
-				return nil
-			}
-			c.fail("list", d.path, d.err)
-			return c.err
-		},
 	}
-	if err := w.run(found); err != nil && c.err == nil {
-		c.err = err
-	}
+	w.run(found)
 	c.ops.drain()
 }

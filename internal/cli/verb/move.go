@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/wire"
 )
 
 // MoveOptions are the options of mv.
@@ -174,15 +175,6 @@ func (j *job) confirm(question, name string) bool {
 	return yes
 }
 
-// did reports an operation on two names, for -v and --json.
-func (j *job) did(kind, name, target, text string) {
-	if j.JSON {
-		j.print(doneLine{header{1, kind, j.Host}, name, target})
-	} else if j.Verbose {
-		j.line(text)
-	}
-}
-
 // LinkOptions are the options of ln.
 type LinkOptions struct {
 	Symbolic    bool // -s
@@ -195,9 +187,6 @@ type LinkOptions struct {
 // the others are the links' text. Hard links need hardlink@openssh.com.
 func Link(ctx context.Context, env *Env, o LinkOptions, names []string) error {
 	j := env.begin(ctx, "ln")
-	if len(names) == 1 {
-		names = append(names, ".")
-	}
 	noDirectory := o.NoDirectory
 	if last := names[len(names)-1]; o.NoFollow && !noDirectory {
 		info, err := j.client.Lstat(j.at(last))
@@ -323,7 +312,7 @@ func MakeDirectory(ctx context.Context, env *Env, o MakeDirectoryOptions, names 
 		}
 		made, err := j.makeDirectory(name, o.Parents)
 		if err == nil && mode != nil && len(made) > 0 {
-			err = j.client.Chmod(j.at(name), fileMode(mode.apply(0o777, true)))
+			err = j.client.Chmod(j.at(name), wire.FileMode(mode.apply(0o777, true)))
 		}
 		for _, name := range made {
 			j.done("made", name, "mkdir: created directory "+j.quoted(name))

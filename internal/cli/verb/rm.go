@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
 )
 
@@ -92,9 +91,7 @@ func (r *remover) remove(names []string) {
 	})
 	w := &walk{job: r.job, each: r.each, leave: r.leave,
 		descend: func(*dir) bool { return r.o.Recursive }}
-	if err := w.run(found); err != nil && r.err == nil {
-		r.err = err
-	}
+	w.run(found)
 	r.ops.drain()
 }
 
@@ -123,9 +120,7 @@ func (r *remover) each(in *dir, e *entry, d *dir) error {
 		r.keep(in)
 		return r.err
 	}
-	r.start(in, name, func() *usftp.Pending[struct{}] {
-		return r.client.Async().Remove(r.at(name))
-	})
+	r.start(in, name)
 	return nil
 }
 
@@ -173,14 +168,11 @@ func (r *remover) leave(d *dir) error {
 		r.keep(d.parent)
 		return r.err
 	}
-	remove := func() {
-		r.startDirectory(d)
-	}
 	if d.pending == 0 || r.inOrder {
-		remove()
+		r.startDirectory(d)
 		return nil
 	}
-	d.done = remove
+	d.done = func() { r.startDirectory(d) }
 	if d.parent != nil {
 		d.parent.pending++ // until d itself has been removed
 	}
@@ -188,11 +180,11 @@ func (r *remover) leave(d *dir) error {
 }
 
 // start removes a file and records the outcome for its directory.
-func (r *remover) start(in *dir, name string, begin func() *usftp.Pending[struct{}]) {
+func (r *remover) start(in *dir, name string) {
 	if in != nil {
 		in.pending++
 	}
-	pending := begin()
+	pending := r.client.Async().Remove(r.at(name))
 	r.ops.add(func() {
 		_, err := pending.Wait()
 		r.removed(in, name, "removed ", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/ui"
 )
 
 // StatusOptions are the options of stat.
@@ -67,8 +68,8 @@ func (j *job) status(e *entry) {
 		uid, gid = fmt.Sprint(s.UID), fmt.Sprint(s.GID)
 	}
 	j.line("Access: (", octal(s.Mode), "/", modeString(s), ")  Uid: (", padLeft(uid, 5), "/",
-		padLeft(printable(user), 8), ")   Gid: (", padLeft(gid, 5), "/",
-		padLeft(printable(group), 8), ")")
+		padLeft(ui.Printable(user), 8), ")   Gid: (", padLeft(gid, 5), "/",
+		padLeft(ui.Printable(group), 8), ")")
 	j.line("Access: ", longTime(s, s.AccessTime()))
 	j.line("Modify: ", longTime(s, s.ModTime()))
 }
@@ -165,9 +166,9 @@ func (j *job) field(e *entry, letter byte) string {
 	case 'g':
 		return number(s.HasOwner(), uint64(s.GID))
 	case 'U':
-		return printable(user)
+		return ui.Printable(user)
 	case 'G':
-		return printable(group)
+		return ui.Printable(group)
 	case 'x':
 		return longTime(s, s.AccessTime())
 	case 'y':

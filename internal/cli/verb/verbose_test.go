@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
@@ -153,7 +154,7 @@ func TestNoUserIsSoonKnown(t *testing.T) {
 	} {
 		looks = 0
 		err := ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: owner}, []string{"f"})
-		if err == nil || err.Error() != want || errors.As(err, new(*UsageError)) {
+		if err == nil || err.Error() != want || errors.As(err, new(*ui.UsageError)) {
 			t.Errorf("%v\nwant %s", err, want)
 		}
 		if looks > 20 {

@@ -33,9 +33,9 @@ type walk struct {
 	// prepare asks for more about entries before they are visited, on the goroutine that lists.
 	prepare func(d *dir, entries []*entry)
 
-	// enter is called with each part of a listed directory; each with each entry, before what lies
-	// below it; leave after everything below. Any may be nil. An error ends the walk, except that
-	// each may return fs.SkipDir to skip a directory.
+	// enter is called with each part of a listed directory, and should report dir.err; each with
+	// each entry, before what lies below it; leave after everything below. Any may be nil. An error
+	// ends the walk, except that each may return fs.SkipDir to skip a directory.
 	enter func(d *dir, entries []*entry) error
 	each  func(d *dir, e *entry, below *dir) error
 	leave func(d *dir) error
@@ -113,8 +113,8 @@ type dir struct {
 var errTooMany = errors.New("the directory has too many entries")
 
 // run walks the trees at the operands, in order. Operands that are not directories are passed to
-// each, with a nil directory.
-func (w *walk) run(operands []*entry) error {
+// each, with a nil directory. An error of a visitor ends the verb, except errQuit.
+func (w *walk) run(operands []*entry) {
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(w.ctx)
 	w.lister = w.client.WithContext(ctx)
@@ -137,10 +137,12 @@ func (w *walk) run(operands []*entry) error {
 	w.mu.Unlock()
 	for i, e := range operands {
 		if err := w.visitEntry(nil, e, top[i]); err != nil {
-			return err
+			if w.err == nil && err != errQuit {
+				w.err = err
+			}
+			return
 		}
 	}
-	return nil
 }
 
 // finish ends all listings.
@@ -184,14 +186,6 @@ func noSkip(err error) error {
 		return nil
 	}
 	return err
-}
-
-// stopped returns why the verb is over.
-func (w *walk) stopped() error {
-	if w.err != nil {
-		return w.err
-	}
-	return context.Cause(w.ctx)
 }
 
 // visit visits a directory's contents, part by part.
@@ -470,6 +464,14 @@ func (w *walk) askUnknown(d *dir, entries []*entry) {
 }
 
 func byName(a, b *entry) int { return strings.Compare(a.name, b.name) }
+
+// listed is the enter of verbs that only report why a directory cannot be listed.
+func (j *job) listed(d *dir, _ []*entry) error {
+	if d.err != nil {
+		j.fail("list", d.path, d.err)
+	}
+	return j.err
+}
 
 // before reports whether a is visited before b.
 func (w *walk) before(a, b *dir) bool {
