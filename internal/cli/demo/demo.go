@@ -63,44 +63,26 @@ func demo(ctx context.Context, a *ui.App) (err error) {
 		return err
 	}
 	defer server.close()
-	out := a.Out
-	fmt.Fprintf(out, "A temporary SFTP server listens on %s. Copying there and back over SSH:\n",
+	fmt.Fprintf(a.Out, "A temporary SFTP server listens on %s. Copying there and back over SSH:\n",
 		server.addr)
-	d := &demoRun{App: a, out: out, dir: dir, server: server}
-	d.report.Console = a.Console
-	d.copier = cp.NewCopier(ctx, a, pool.ConnectConfig{Dial: server.clientConfig()},
-		transfer.Options{}, &d.report)
-	defer d.copier.Hosts.Close()
+	d := &demoRun{dir: dir, server: server}
+	d.Copier = cp.NewCopier(ctx, a, pool.ConnectConfig{Dial: server.clientConfig()},
+		transfer.Options{}, &report.Person{Console: a.Console})
+	defer d.Hosts.Close()
 	for i, round := range demoRounds {
 		if err := d.round(fmt.Sprintf("round%d", i), round.files, round.size); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprintln(out, "All files arrived intact. The temporary files are removed.")
+	_, err = fmt.Fprintln(a.Out, "All files arrived intact. The temporary files are removed.")
 	return err
 }
 
 // A demoRun copies files to the demo's server and back.
 type demoRun struct {
-	*ui.App
-	out    io.Writer
+	*cp.Copier
 	dir    string
 	server *demoServer
-	copier *cp.Copier
-	report demoReport
-}
-
-// A demoReport shows what cp shows, and counts.
-type demoReport struct {
-	report.Person
-	bytes int64
-}
-
-func (r *demoReport) Event(e transfer.Event) {
-	if e.Kind == transfer.Done {
-		r.bytes += e.Bytes
-	}
-	r.Person.Event(e)
 }
 
 // round copies files of one size up, then down into another directory.
@@ -136,14 +118,12 @@ func (d *demoRun) round(name string, files int, size int64) error {
 
 // way copies in one direction and checks what has arrived in the directory.
 func (d *demoRun) way(name, what string, sources []connect.Place, target connect.Place,
-	sums map[string][]byte,
-	arrived string) error {
-	d.report.bytes = 0
-	began := time.Now()
-	d.copier.Copy(sources, target)
+	sums map[string][]byte, arrived string) error {
+	before, began := d.Bytes, time.Now()
+	d.Copy(sources, target)
 	took := time.Since(began)
-	if d.copier.Code != ui.ExitOK {
-		return &ui.ExitError{Code: d.copier.Code}
+	if d.Code != ui.ExitOK {
+		return &ui.ExitError{Code: d.Code}
 	}
 	for base, sum := range sums {
 		got, err := sumOf(filepath.Join(arrived, base))
@@ -154,11 +134,11 @@ func (d *demoRun) way(name, what string, sources []connect.Place, target connect
 			return fmt.Errorf("%s has arrived with different contents", base)
 		}
 	}
-	speed := ui.Rate(d.report.bytes, took)
+	speed := ui.Rate(d.Bytes-before, took)
 	if len(sums) > 1 {
 		speed = fmt.Sprintf("%.0f files/s", float64(len(sums))/took.Seconds())
 	}
-	_, err := fmt.Fprintf(d.out, "  %-4s  %-22s  %6.2f s  %13s  SHA-256 matches\n", name, what,
+	_, err := fmt.Fprintf(d.Out, "  %-4s  %-22s  %6.2f s  %13s  SHA-256 matches\n", name, what,
 		took.Seconds(), speed)
 	return err
 }
