@@ -64,7 +64,7 @@ func (g *growth) take(n int64) int64 {
 	n = g.shared.take(n)
 	g.left -= n
 	g.taken += n
-	g.kept.Add(int32(2 * n / blockSize))
+	g.keep()
 	return n
 }
 
@@ -77,9 +77,12 @@ func (g *growth) give(n int64) {
 	}
 	g.left += n
 	g.taken -= n
-	g.kept.Add(int32(-2 * n / blockSize))
+	g.keep()
 	g.shared.give(n)
 }
+
+// keep lets channels hold blocks of twice the windows' size.
+func (g *growth) keep() { g.kept.Store(int32(keptBlocks + 2*(firstWindow+g.taken)/blockSize)) }
 
 // end returns everything.
 func (g *growth) end() {

@@ -72,7 +72,7 @@ func (m *mux) start() {
 	t := m.t
 	t.login = false
 	t.in.batch, t.in.limit = true, maxPacketLength
-	t.in.maxKept.Store(keptBlocks + 2*(firstWindow/blockSize))
+	m.growth.keep()
 	t.in.idle = m.tellReaders
 	t.unimplemented, t.late = m.unimplemented, m.handle
 	t.out.mu.Lock()
