@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	xssh "golang.org/x/crypto/ssh"
 
@@ -193,6 +195,44 @@ func TestFlightToAServerThatHangsUp(t *testing.T) {
 	var flight *ssh.FlightError
 	if !errors.As(err, &flight) {
 		t.Errorf("the login ended with %v", err)
+	}
+}
+
+// TestFlightToAServerThatNumbersChannelsOtherwise: a server is recognized by its first channel's
+// number, even if it takes its time to open it.
+func TestFlightToAServerThatNumbersChannelsOtherwise(t *testing.T) {
+	key := signer(t, "ed25519")
+	for _, takes := range []time.Duration{0, time.Second} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cc, sc := clientConfig(key), serverConfig(t, key.PublicKey())
+				sc.Auth.PublicKeyCallback = func(conn xssh.ConnMetadata,
+					_ xssh.PublicKey) (*xssh.Permissions, error) {
+					ssh.OccupyFirst(conn)
+					return nil, nil
+				}
+				cc.Flight = func(*ssh.Conn) *ssh.Flight {
+					return &ssh.Flight{Signer: key, Subsystem: "sftp"}
+				}
+				client, server, err, serverErr := shake(cc, sc, same, same)
+				if err != nil || serverErr != nil {
+					t.Fatal(err, serverErr)
+				}
+				defer end(client, server)
+				go func() {
+					time.Sleep(takes)
+					if offer, err := server.Accept(); err == nil {
+						offer.Accept()
+					}
+				}()
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				var flight *ssh.FlightError
+				if _, _, err := client.FlightChannel(ctx); !errors.As(err, &flight) {
+					t.Errorf("the flight ended with %v", err)
+				}
+			})
+		})
 	}
 }
 

@@ -15,6 +15,9 @@ type Channel struct {
 	mux  *mux
 	id   uint32
 	peer uint32 // valid once opened is closed without an error
+	// flight is true if the channel was requested in one flight with the login, and so has to get
+	// the number that its first request was sent to.
+	flight bool
 
 	// Guarded by the output's lock.
 	peerWindow int64

@@ -25,9 +25,19 @@ func RekeyAndGoOn(c *Conn) error {
 	return o.flushLocked()
 }
 
+// OccupyFirst opens a channel, so that the peer's first one gets number 1. It takes requests, and
+// answers none.
+func OccupyFirst(conn xssh.ConnMetadata) {
+	m := conn.(*Conn).mux
+	ch := newChannel(m)
+	close(ch.opened)
+	m.add(ch)
+}
+
 const (
 	MaxUser   = maxUser
 	MaxSecret = maxSecret
+	LoginPing = loginPing
 )
 
 // FirstWords is what a client sends first: its version, and its KEXINIT, to which more is added as

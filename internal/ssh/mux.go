@@ -452,10 +452,7 @@ func (m *mux) handleOpened(c *Channel, p []byte) error {
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	flight := c == m.first
-	m.mu.Unlock()
-	if flight && confirm.sender != flightChannel {
+	if c.flight && confirm.sender != flightChannel {
 		return &FlightError{errors.New("the server does not number its channels from 0")}
 	}
 	o := m.t.out
@@ -478,6 +475,7 @@ const flightChannel = 0
 // flight returns the messages that request a subsystem in one flight with the login.
 func (m *mux) flight(subsystem string) [][]byte {
 	c := newChannel(m)
+	c.flight = true
 	if m.add(c) != nil {
 		return nil
 	}
