@@ -59,6 +59,9 @@ func FramedLogin(requests ...[3]string) []byte {
 	return framed(messages...)
 }
 
+// FramedPing is a ping before the login, without encryption.
+func FramedPing(data string) []byte { return framed(appendString([]byte{msgPing}, data)) }
+
 // KeyQuery is the part of the method publickey that asks about a key.
 func KeyQuery(key xssh.PublicKey) string {
 	return string((&keyRequest{false, key.Type(), key.Marshal(), nil}).append(nil))

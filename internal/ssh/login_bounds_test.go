@@ -66,6 +66,8 @@ func TestBoundsBeforeLogin(t *testing.T) {
 		{"packets of nothing", slices.Repeat([][]byte{{msgIgnore, 0, 0, 0, 0}}, 5000),
 			loginPackets + 1},
 		{"pings", slices.Repeat([][]byte{{msgPing, 0, 0, 0, 0}}, 5000), loginPackets + 1},
+		{"a long ping", [][]byte{appendString([]byte{msgPing}, make([]byte, loginPing+1)), {msgIgnore}},
+			1},
 		{"bytes", slices.Repeat([][]byte{appendString([]byte{msgIgnore}, make([]byte, 32000))},
 			200),
 			loginBytes/32000 + 3},

@@ -121,12 +121,15 @@ func TestMemoryBeforeLogin(t *testing.T) {
 			half...), false},
 		{"a long password", ssh.FramedLogin([3]string{"ann", "password",
 			ssh.PasswordAttempt(long[:ssh.MaxSecret])}), false},
+		{"a ping whose answer is not read", append(ssh.FramedPing(long[:ssh.LoginPing]), half...),
+			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := inUse()
 			waiting, leave, ended := make(chan bool), make(chan bool), make(chan error, clients)
 			for range clients {
-				conn := &script{rest: c.first, waiting: waiting, leave: leave}
+				conn := &script{rest: c.first, waiting: waiting, leave: leave,
+					stuck: strings.HasSuffix(c.name, "not read")}
 				go func() {
 					if c.kex {
 						_, err := ssh.Server(conn, sc)
@@ -158,21 +161,19 @@ func TestMemoryBeforeLogin(t *testing.T) {
 	}
 }
 
-// script is a connection whose peer sends something, and then waits.
+// script is a connection whose peer sends something, and then waits. If it is stuck, the peer reads
+// nothing.
 type script struct {
 	net.Conn
 	rest    []byte
+	stuck   bool
 	waiting chan<- bool
 	leave   <-chan bool
 }
 
 func (s *script) Read(p []byte) (int, error) {
 	if len(s.rest) == 0 {
-		select {
-		case s.waiting <- true:
-			<-s.leave
-		case <-s.leave:
-		}
+		s.wait()
 		return 0, io.EOF
 	}
 	n := copy(p, s.rest)
@@ -180,7 +181,21 @@ func (s *script) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (*script) Write(p []byte) (int, error)      { return len(p), nil }
+func (s *script) wait() {
+	select {
+	case s.waiting <- true:
+		<-s.leave
+	case <-s.leave:
+	}
+}
+
+func (s *script) Write(p []byte) (int, error) {
+	if s.stuck {
+		s.wait()
+	}
+	return len(p), nil
+}
+
 func (*script) Close() error                     { return nil }
 func (*script) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 func (*script) SetDeadline(time.Time) error      { return nil }

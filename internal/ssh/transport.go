@@ -66,6 +66,7 @@ const (
 	loginPackets   = 1000
 	loginBytes     = 1 << 20
 	loginExchanges = 3
+	loginPing      = 1 << 10 // the answer is as long, and is held until the peer reads it
 
 	maxVersion      = 255  // RFC 4253, section 4.2
 	maxGreeting     = 1024 // lines before the server's version
@@ -225,6 +226,9 @@ func (t *transport) read() ([]byte, error) {
 			data := r.Bytes()
 			if err := parsed(&r, msgPing); err != nil {
 				return nil, err
+			}
+			if t.login && len(data) > loginPing {
+				return nil, &ProtocolError{"a long ping came before the login"}
 			}
 			if err := t.out.control(appendString([]byte{msgPong}, data)); err != nil {
 				return nil, err
