@@ -375,3 +375,26 @@ func TestRekeyingAtBadMoments(t *testing.T) {
 		})
 	}
 }
+
+// TestRekeyingAfterAFewBytes: OpenSSH's RekeyLimit may be 16 bytes. Keys are not exchanged before
+// the login is complete, and then all the time, but data gets through.
+func TestRekeyingAfterAFewBytes(t *testing.T) {
+	user := signer(t, "ed25519")
+	for _, c := range []struct {
+		name           string
+		client, server int64
+	}{{"by the client", 16, 0}, {"by the server", 0, 16}, {"by both", 16, 16}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+				cc.RekeyBytes, sc.RekeyBytes = c.client, c.server
+				client, server := overLongLink(t, cc, sc)
+				defer func() { end(client, server) }()
+				if n := client.Exchanges(); n != 1 {
+					t.Errorf("keys were exchanged %d times before the login", n)
+				}
+				roundTrip(t, client, pattern(100_000))
+			})
+		})
+	}
+}

@@ -200,10 +200,10 @@ func (t *transport) read() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t.login && (t.in.packets > loginPackets || t.in.total > loginBytes) {
+		switch {
+		case t.login && (t.in.packets > loginPackets || t.in.total > loginBytes):
 			return nil, &ProtocolError{"too much came before the login"}
-		}
-		if t.out.limits.reached(t.in.bytes, t.in.n) {
+		case !t.login && t.out.limits.reached(t.in.bytes, t.in.n):
 			if err := t.rekey(); err != nil {
 				return nil, err
 			}
