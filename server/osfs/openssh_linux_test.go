@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -59,8 +60,8 @@ type peer struct {
 	t        *testing.T
 	name     string
 	dir      string
-	top      string // the name of dir in paths
-	prepared string // what tree returns for an unchanged tree
+	top      string  // the name of dir in paths
+	prepared []entry // what tree returns for an unchanged tree
 	in       io.Writer
 	out      io.Reader
 }
@@ -202,66 +203,86 @@ func (p *peer) chain() {
 	}
 }
 
-// rebuild restores the tree.
-func (p *peer) rebuild() {
+// An entry is something that exists.
+type entry struct{ name, description string }
+
+// restore makes the tree what preparedTree says. What is so already stays, because making all of it
+// again after each request would take most of the test's time.
+func (p *peer) restore(now []entry) {
 	p.t.Helper()
 	var errs []error
 	check := func(err error) { errs = append(errs, err) }
-	entries, err := os.ReadDir(p.dir)
-	check(err)
-	check(os.Chmod(p.dir, 0o755))
-	for _, e := range entries {
-		if e.Name() == "chain" {
-			continue
-		}
-		name := filepath.Join(p.dir, e.Name())
-		if e.IsDir() { // so that users other than root can enter it
-			filepath.WalkDir(name, func(name string, d fs.DirEntry, _ error) error {
-				if d.IsDir() {
-					os.Chmod(name, 0o755)
-				}
-				return nil
-			})
-		}
-		check(os.RemoveAll(name))
+	old := make(map[string]string)
+	for _, e := range p.prepared {
+		old[e.name] = e.description
 	}
-	var modes []node
+	unchanged := make(map[string]bool)
+	for _, e := range now {
+		description, prepared := old[e.name]
+		unchanged[e.name] = description == e.description
+		if !prepared {
+			check(remove(e.name))
+		}
+	}
+	modes := []node{{name: p.dir, mode: 0o755}}
 	for _, n := range preparedTree {
 		name := filepath.Join(p.dir, n.name)
+		isDir := strings.HasSuffix(n.name, "/")
+		if isDir {
+			os.Chmod(name, 0o755) // so that users other than root can change what it contains
+			modes = append(modes, node{name: name, mode: n.mode})
+		}
+		if unchanged[name] {
+			continue
+		}
+		if info, err := os.Lstat(name); err == nil && (!isDir || !info.IsDir()) {
+			check(remove(name))
+		}
 		switch {
 		case n.target != "":
 			check(os.Symlink(strings.ReplaceAll(n.target, "%T", p.dir), name))
-		case strings.HasSuffix(n.name, "/"):
-			check(os.Mkdir(name, 0o755))
-			modes = append(modes, node{name: name, mode: n.mode})
+		case isDir:
+			if err := os.Mkdir(name, 0o755); !errors.Is(err, fs.ErrExist) {
+				check(err)
+			}
 		default:
 			check(os.WriteFile(name, []byte("this is "+n.name), 0o644))
 			modes = append(modes, node{name: name, mode: n.mode})
 		}
-	}
-	if os.Getuid() == 0 {
-		check(filepath.WalkDir(p.dir, func(name string, d fs.DirEntry, err error) error {
-			check(err)
-			if d.Name() == "chain" {
-				return fs.SkipDir
-			}
-			return os.Lchown(name, nobody, nobody)
-		}))
+		if os.Getuid() == 0 {
+			check(os.Lchown(name, nobody, nobody))
+		}
 	}
 	for _, n := range slices.Backward(modes) {
 		check(os.Chmod(n.name, n.mode))
-	}
-	for _, err := range errs {
-		if err != nil {
-			p.t.Fatal(err)
+		if !unchanged[n.name] {
+			check(os.Chtimes(n.name, time.Time{}, time.Now()))
 		}
 	}
+	if err := errors.Join(errs...); err != nil {
+		p.t.Fatal(err)
+	}
 	p.prepared = p.tree()
+	for _, e := range p.prepared {
+		if len(old) > 0 && old[e.name] != e.description && strings.HasPrefix(e.name, p.dir) {
+			p.t.Fatalf("%s has become %s, and was %s", e.name, e.description, old[e.name])
+		}
+	}
 }
 
-// tree describes everything inside, and outside.
-func (p *peer) tree() string {
-	var b strings.Builder
+// remove removes a file, or a directory with what it contains.
+func remove(name string) error {
+	filepath.WalkDir(name, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			os.Chmod(name, 0o755) // so that users other than root can remove what it contains
+		}
+		return nil
+	})
+	return os.RemoveAll(name)
+}
+
+// tree lists everything inside, and outside.
+func (p *peer) tree() (all []entry) {
 	visit := func(name string, d fs.DirEntry, err error) error {
 		if d.Name() == "chain" && d.IsDir() {
 			return fs.SkipDir
@@ -271,7 +292,8 @@ func (p *peer) tree() string {
 			return nil
 		}
 		st := info.Sys().(*syscall.Stat_t)
-		fmt.Fprintf(&b, "%s %v %d", name, info.Mode(), st.Nlink)
+		var b strings.Builder
+		fmt.Fprintf(&b, "%v %d", info.Mode(), st.Nlink)
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, _ := os.Readlink(name)
@@ -286,20 +308,24 @@ func (p *peer) tree() string {
 		if info.ModTime().Unix() == 7 {
 			b.WriteString(" seven")
 		}
-		b.WriteByte('\n')
+		all = append(all, entry{name, b.String()})
 		return nil
 	}
 	filepath.WalkDir(filepath.Dir(p.dir), visit)
-	return strings.ReplaceAll(b.String(), filepath.Dir(p.dir), "")
+	return all
 }
 
-// changed is tree, and restores the tree afterwards.
+// changed describes the tree, and restores it afterwards.
 func (p *peer) changed() string {
-	tree := p.tree()
-	if tree != p.prepared {
-		p.rebuild()
+	now := p.tree()
+	if !slices.Equal(now, p.prepared) {
+		p.restore(now)
 	}
-	return tree
+	var b strings.Builder
+	for _, e := range now {
+		fmt.Fprintf(&b, "%s %s\n", e.name, e.description)
+	}
+	return strings.ReplaceAll(b.String(), filepath.Dir(p.dir), "")
 }
 
 // path inserts the top's name.
@@ -643,8 +669,8 @@ func TestPathsAsOpenSSH(t *testing.T) {
 				top = "/"
 			}
 			ours := startPeer(t, "usftp", top, cmd)
-			theirs.rebuild()
-			ours.rebuild()
+			theirs.restore(nil)
+			ours.restore(nil)
 			asked, differ := 0, 0
 			for _, ask := range asks {
 				paths := oddPaths(ask.changes)
