@@ -92,7 +92,8 @@ func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.Pub
 	if _, ok := find(h.set.keys, plain); ok {
 		return nil
 	}
-	if h.s.trustLoopback && isLoopback(remote) {
+	// As in OpenSSH, not if the configuration says which host it is.
+	if h.s.trustLoopback && h.s.hostKeyAlias == "" && isLoopback(remote) {
 		return nil
 	}
 	if len(h.set.keys) > 0 {

@@ -313,6 +313,12 @@ func TestLoopbackTrust(t *testing.T) {
 	if err := h.check(testContext(t), remoteAddr, key); err == nil {
 		t.Error("NoHostAuthenticationForLocalhost let another host through")
 	}
+	// An alias says which host is to be found there, such as at the end of a tunnel.
+	h = checkerFor(t, &settings{trustLoopback: true, hostKeyAlias: "h"},
+		"h "+authorizedLine(newSigner(t).PublicKey()), nil)
+	if err := h.check(testContext(t), &net.TCPAddr{IP: net.IPv6loopback}, key); err == nil {
+		t.Error("NoHostAuthenticationForLocalhost let a host with a HostKeyAlias through")
+	}
 }
 
 func FuzzKnownHosts(f *testing.F) {
