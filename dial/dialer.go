@@ -378,16 +378,21 @@ func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
 	}
 }
 
+// jumpStall is how long a jump host may take to connect to the next host if there is no
+// ConnectTimeout. Its kernel gives up on an address after about two minutes, and the host may have
+// more than one.
+const jumpStall = 5 * time.Minute
+
 func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) {
 	jump, err := d.hop.dial(ctx, false)
 	if err != nil {
 		return nil, jumpError(d.hop.host(), causeOf(ctx, err))
 	}
-	limit, cancel := ctx, context.CancelFunc(func() {})
-	if d.s.connectTimeout > 0 {
-		limit, cancel = context.WithTimeoutCause(ctx, d.s.connectTimeout,
-			&timeoutError{"connecting", d.s.connectTimeout})
+	within := d.s.connectTimeout
+	if within == 0 {
+		within = jumpStall
 	}
+	limit, cancel := context.WithTimeoutCause(ctx, within, &timeoutError{"connecting", within})
 	defer cancel()
 	conn, err := jump.transport.dial(limit, d.s.host, d.s.port)
 	if err != nil {

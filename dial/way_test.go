@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
@@ -121,6 +122,29 @@ func TestSilentBehindJump(t *testing.T) {
 	(<-accepted).Close()
 	l.Close()
 	none(t)
+}
+
+// TestSilentJump: a jump host that does not say whether it can reach the next host.
+func TestSilentJump(t *testing.T) {
+	for option, within := range map[string]time.Duration{"ConnectTimeout=7": 7 * time.Second,
+		"ConnectTimeout=none": jumpStall} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := newTestServer(t)
+			srv.NoClientAuth = true
+			leave := make(chan struct{})
+			srv.late = func() { <-leave }
+			d := srv.dialer(t, &Config{Options: []string{option}})
+			d.hop = srv.dialer(t, &Config{})
+			began := time.Now()
+			_, err := d.Dial(t.Context())
+			var jump *JumpError
+			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &jump) ||
+				time.Since(began) != within {
+				t.Errorf("%s: %v after %v", option, err, time.Since(began))
+			}
+			close(leave)
+		})
+	}
 }
 
 func TestJumpLoop(t *testing.T) {
