@@ -207,7 +207,7 @@ func (l *login) learn(before *login, err error) {
 		if key, perr := ssh.ParsePublicKey(first.key); perr == nil {
 			m.noteKey(l.s.user, l.s.port, l.hostKey, ssh.FingerprintSHA256(key))
 		}
-	case err != nil && l.flight.remembered, err != nil && before != nil && before.flight.remembered:
+	case l.flight.remembered, before != nil && before.flight.remembered: // it was refused
 		m.forgetKey(l.s.user, l.s.port, l.hostKey)
 	}
 }

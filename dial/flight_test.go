@@ -120,6 +120,18 @@ func TestRememberedKey(t *testing.T) {
 		}
 	}
 	takesKeys(srv)
+	srv.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) {
+		return nil, nil
+	}
+	config.Prompter = &script{answers: []string{"secret"}}
+	login("only a password is taken", "publickey", "publickey")
+	if text, _ := os.ReadFile(file); strings.Contains(string(text), "SHA256") {
+		t.Errorf("a key that was refused is remembered: %q", text)
+	}
+	config.Prompter, srv.PasswordCallback = nil, nil
+	takesKeys(srv, keyA)
+	login("a is taken again", "none", "publickey")
+	takesKeys(srv)
 	if _, err := srv.dialer(t, &config).Dial(testContext(t)); err == nil {
 		t.Fatal("it logged in without a key that is taken")
 	}
