@@ -88,7 +88,7 @@ type PosixRename struct{ OldPath, NewPath string }
 
 // Append appends the packet.
 func (m PosixRename) Append(b []byte, id uint32) []byte {
-	return appendExtendedTwoPaths(b, id, ExtPosixRename, m.OldPath, m.NewPath)
+	return appendTwoPaths(appendExtended(b, id, ExtPosixRename), len(b), m.OldPath, m.NewPath)
 }
 
 // Parse parses the payload.
@@ -102,21 +102,13 @@ type Hardlink struct{ OldPath, NewPath string }
 
 // Append appends the packet.
 func (m Hardlink) Append(b []byte, id uint32) []byte {
-	return appendExtendedTwoPaths(b, id, ExtHardlink, m.OldPath, m.NewPath)
+	return appendTwoPaths(appendExtended(b, id, ExtHardlink), len(b), m.OldPath, m.NewPath)
 }
 
 // Parse parses the payload.
 func (m *Hardlink) Parse(payload []byte) (err error) {
 	m.OldPath, m.NewPath, err = parseTwoPaths(payload)
 	return err
-}
-
-func appendExtendedTwoPaths(b []byte, id uint32, name, first, second string) []byte {
-	start := len(b)
-	b = appendExtended(b, id, name)
-	b = appendString(b, first)
-	b = appendString(b, second)
-	return finish(b, start, 0)
 }
 
 // ExtendedPath is an extended request whose payload is one string: statvfs and expand-path

@@ -51,7 +51,7 @@ func appendVersion(b []byte, t Type, version uint32, extensions []ExtensionPair)
 func parseVersion(body []byte) (version uint32, extensions []ExtensionPair, err error) {
 	r := NewReader(body)
 	version = r.Uint32()
-	for r.err == nil && r.Len() > 0 {
+	for r.Len() > 0 {
 		extensions = append(extensions, ExtensionPair{Name: r.String(), Data: r.String()})
 	}
 	return version, extensions, r.err

@@ -34,8 +34,8 @@ func (m LimitsReply) Append(b []byte, id uint32) []byte {
 // Parse parses the payload.
 func (m *LimitsReply) Parse(payload []byte) error {
 	r := NewReader(payload)
-	m.MaxPacket, m.MaxRead, m.MaxWrite, m.MaxOpenHandles = r.Uint64(), r.Uint64(), r.Uint64(),
-		r.Uint64()
+	m.MaxPacket, m.MaxRead = r.Uint64(), r.Uint64()
+	m.MaxWrite, m.MaxOpenHandles = r.Uint64(), r.Uint64()
 	return r.err
 }
 
@@ -65,10 +65,8 @@ type StatVFSReply struct {
 func (m StatVFSReply) Append(b []byte, id uint32) []byte {
 	start := len(b)
 	b = appendHeader(b, TypeExtendedReply, id)
-	for _, v := range [...]uint64{m.BlockSize, m.FragmentSize, m.Blocks, m.BlocksFree,
-		m.BlocksAvailable,
-		m.Files, m.FilesFree, m.FilesAvailable, m.FSID, m.Flags, m.NameMax} {
-		b = binary.BigEndian.AppendUint64(b, v)
+	for _, v := range m.fields() {
+		b = binary.BigEndian.AppendUint64(b, *v)
 	}
 	return finish(b, start, 0)
 }
@@ -76,10 +74,15 @@ func (m StatVFSReply) Append(b []byte, id uint32) []byte {
 // Parse parses the payload.
 func (m *StatVFSReply) Parse(payload []byte) error {
 	r := NewReader(payload)
-	for _, v := range [...]*uint64{&m.BlockSize, &m.FragmentSize, &m.Blocks, &m.BlocksFree,
-		&m.BlocksAvailable,
-		&m.Files, &m.FilesFree, &m.FilesAvailable, &m.FSID, &m.Flags, &m.NameMax} {
+	for _, v := range m.fields() {
 		*v = r.Uint64()
 	}
 	return r.err
+}
+
+// fields returns the fields in the order of the wire.
+func (m *StatVFSReply) fields() [11]*uint64 {
+	return [...]*uint64{&m.BlockSize, &m.FragmentSize, &m.Blocks, &m.BlocksFree,
+		&m.BlocksAvailable, &m.Files, &m.FilesFree, &m.FilesAvailable, &m.FSID, &m.Flags,
+		&m.NameMax}
 }

@@ -111,11 +111,7 @@ func (n *NameReader) Remaining() int { return int(n.remaining) }
 
 // Next reads the next entry. When Remaining is 0 there is none, which is [ErrShort].
 func (n *NameReader) Next(name *Name) error {
-	if n.remaining == 0 {
-		n.r.fail()
-		return n.r.err
-	}
-	n.remaining--
+	n.begin()
 	n.r.readName(name)
 	return n.r.err
 }
@@ -124,13 +120,18 @@ func (n *NameReader) Next(name *Name) error {
 // copying: the file's name aliases the body. When Remaining is 0 there is none, which is
 // [ErrShort].
 func (n *NameReader) NextEntry(attrs *Attrs) (filename []byte, err error) {
-	if n.remaining == 0 {
-		n.r.fail()
-		return nil, n.r.err
-	}
-	n.remaining--
+	n.begin()
 	filename = n.r.Bytes()
-	n.r.Bytes()
+	n.r.Bytes() // the long name
 	n.r.ReadAttrs(attrs)
 	return filename, n.r.err
+}
+
+// begin counts an entry. Without one all its fields are missing.
+func (n *NameReader) begin() {
+	if n.remaining == 0 {
+		n.r.fail()
+		return
+	}
+	n.remaining--
 }

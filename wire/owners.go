@@ -54,7 +54,7 @@ func appendUint32s(b []byte, list []uint32) []byte {
 
 func (r *Reader) uint32s() (list []uint32) {
 	inner := NewReader(r.Bytes())
-	for inner.Len() > 0 && inner.err == nil {
+	for inner.Len() > 0 {
 		list = append(list, inner.Uint32())
 	}
 	if inner.err != nil {
@@ -74,7 +74,7 @@ func appendStrings(b []byte, list []string) []byte {
 
 func (r *Reader) strings() (list []string) {
 	inner := NewReader(r.Bytes())
-	for inner.Len() > 0 && inner.err == nil {
+	for inner.Len() > 0 {
 		list = append(list, inner.String())
 	}
 	if inner.err != nil {

@@ -98,7 +98,7 @@ type Rename struct{ OldPath, NewPath string }
 
 // Append appends the packet.
 func (m Rename) Append(b []byte, id uint32) []byte {
-	return appendTwoPaths(b, TypeRename, id, m.OldPath, m.NewPath)
+	return appendTwoPaths(appendHeader(b, TypeRename, id), len(b), m.OldPath, m.NewPath)
 }
 
 // Parse parses the packet's body.
@@ -114,7 +114,7 @@ type Symlink struct{ First, Second string }
 
 // Append appends the packet.
 func (m Symlink) Append(b []byte, id uint32) []byte {
-	return appendTwoPaths(b, TypeSymlink, id, m.First, m.Second)
+	return appendTwoPaths(appendHeader(b, TypeSymlink, id), len(b), m.First, m.Second)
 }
 
 // Parse parses the packet's body.
@@ -123,9 +123,8 @@ func (m *Symlink) Parse(body []byte) (err error) {
 	return err
 }
 
-func appendTwoPaths(b []byte, t Type, id uint32, first, second string) []byte {
-	start := len(b)
-	b = appendHeader(b, t, id)
+// appendTwoPaths ends the packet that begins at start with two paths.
+func appendTwoPaths(b []byte, start int, first, second string) []byte {
 	b = appendString(b, first)
 	b = appendString(b, second)
 	return finish(b, start, 0)

@@ -49,73 +49,46 @@ const (
 	NoMatchingRangeLock Code = 31
 )
 
-// String returns the code in words, in those of OpenSSH's server if it has the code.
+// codeWords are the codes in words: OpenSSH's server's own, if it has the code.
+var codeWords = [...]string{
+	OK:                  "success",
+	EOF:                 "end of file",
+	NoSuchFile:          "no such file",
+	PermissionDenied:    "permission denied",
+	Failure:             "failure",
+	BadMessage:          "bad message",
+	NoConnection:        "no connection",
+	ConnectionLost:      "connection lost",
+	OpUnsupported:       "operation unsupported",
+	InvalidHandle:       "invalid handle",
+	NoSuchPath:          "no such path",
+	FileAlreadyExists:   "file already exists",
+	WriteProtect:        "write protected",
+	NoMedia:             "no media in drive",
+	NoSpaceOnFilesystem: "no space on filesystem",
+	QuotaExceeded:       "quota exceeded",
+	UnknownPrincipal:    "unknown principal",
+	LockConflict:        "lock conflict",
+	DirNotEmpty:         "directory not empty",
+	NotADirectory:       "not a directory",
+	InvalidFilename:     "invalid filename",
+	LinkLoop:            "too many symbolic links",
+	CannotDelete:        "cannot delete",
+	InvalidParameter:    "invalid parameter",
+	FileIsADirectory:    "is a directory",
+	RangeLockConflict:   "byte range is locked",
+	RangeLockRefused:    "byte range lock refused",
+	DeletePending:       "file is being deleted",
+	FileCorrupt:         "file is corrupt",
+	OwnerInvalid:        "invalid owner",
+	GroupInvalid:        "invalid group",
+	NoMatchingRangeLock: "no such byte range lock",
+}
+
+// String returns the code in words.
 func (c Code) String() string {
-	switch c {
-	case OK:
-		return "success"
-	case EOF:
-		return "end of file"
-	case NoSuchFile:
-		return "no such file"
-	case PermissionDenied:
-		return "permission denied"
-	case Failure:
-		return "failure"
-	case BadMessage:
-		return "bad message"
-	case NoConnection:
-		return "no connection"
-	case ConnectionLost:
-		return "connection lost"
-	case OpUnsupported:
-		return "operation unsupported"
-	case InvalidHandle:
-		return "invalid handle"
-	case NoSuchPath:
-		return "no such path"
-	case FileAlreadyExists:
-		return "file already exists"
-	case WriteProtect:
-		return "write protected"
-	case NoMedia:
-		return "no media in drive"
-	case NoSpaceOnFilesystem:
-		return "no space on filesystem"
-	case QuotaExceeded:
-		return "quota exceeded"
-	case UnknownPrincipal:
-		return "unknown principal"
-	case LockConflict:
-		return "lock conflict"
-	case DirNotEmpty:
-		return "directory not empty"
-	case NotADirectory:
-		return "not a directory"
-	case InvalidFilename:
-		return "invalid filename"
-	case LinkLoop:
-		return "too many symbolic links"
-	case CannotDelete:
-		return "cannot delete"
-	case InvalidParameter:
-		return "invalid parameter"
-	case FileIsADirectory:
-		return "is a directory"
-	case RangeLockConflict:
-		return "byte range is locked"
-	case RangeLockRefused:
-		return "byte range lock refused"
-	case DeletePending:
-		return "file is being deleted"
-	case FileCorrupt:
-		return "file is corrupt"
-	case OwnerInvalid:
-		return "invalid owner"
-	case GroupInvalid:
-		return "invalid group"
-	case NoMatchingRangeLock:
-		return "no such byte range lock"
+	if c < Code(len(codeWords)) {
+		return codeWords[c]
 	}
 	return "status " + strconv.FormatUint(uint64(c), 10)
 }
@@ -142,10 +115,10 @@ func (m Status) Append(b []byte, id uint32) []byte {
 func (m *Status) Parse(body []byte) error {
 	r := NewReader(body)
 	*m = Status{Code: Code(r.Uint32())}
-	if r.err == nil && r.Len() > 0 {
+	if r.Len() > 0 {
 		m.Message = r.String()
 	}
-	if r.err == nil && r.Len() > 0 {
+	if r.Len() > 0 {
 		m.Language = r.String()
 	}
 	return r.err

@@ -40,63 +40,41 @@ const (
 	TypeExtendedReply Type = 201
 )
 
-// String returns the name the draft gives the type, without its SSH_FXP_ prefix.
+// typeNames are the draft's names without their SSH_FXP_ prefix.
+var typeNames = map[Type]string{
+	TypeInit:          "INIT",
+	TypeVersion:       "VERSION",
+	TypeOpen:          "OPEN",
+	TypeClose:         "CLOSE",
+	TypeRead:          "READ",
+	TypeWrite:         "WRITE",
+	TypeLstat:         "LSTAT",
+	TypeFstat:         "FSTAT",
+	TypeSetstat:       "SETSTAT",
+	TypeFsetstat:      "FSETSTAT",
+	TypeOpendir:       "OPENDIR",
+	TypeReaddir:       "READDIR",
+	TypeRemove:        "REMOVE",
+	TypeMkdir:         "MKDIR",
+	TypeRmdir:         "RMDIR",
+	TypeRealpath:      "REALPATH",
+	TypeStat:          "STAT",
+	TypeRename:        "RENAME",
+	TypeReadlink:      "READLINK",
+	TypeSymlink:       "SYMLINK",
+	TypeStatus:        "STATUS",
+	TypeHandle:        "HANDLE",
+	TypeData:          "DATA",
+	TypeName:          "NAME",
+	TypeAttrs:         "ATTRS",
+	TypeExtended:      "EXTENDED",
+	TypeExtendedReply: "EXTENDED_REPLY",
+}
+
+// String returns the name that the draft gives the type, without its SSH_FXP_ prefix.
 func (t Type) String() string {
-	switch t {
-	case TypeInit:
-		return "INIT"
-	case TypeVersion:
-		return "VERSION"
-	case TypeOpen:
-		return "OPEN"
-	case TypeClose:
-		return "CLOSE"
-	case TypeRead:
-		return "READ"
-	case TypeWrite:
-		return "WRITE"
-	case TypeLstat:
-		return "LSTAT"
-	case TypeFstat:
-		return "FSTAT"
-	case TypeSetstat:
-		return "SETSTAT"
-	case TypeFsetstat:
-		return "FSETSTAT"
-	case TypeOpendir:
-		return "OPENDIR"
-	case TypeReaddir:
-		return "READDIR"
-	case TypeRemove:
-		return "REMOVE"
-	case TypeMkdir:
-		return "MKDIR"
-	case TypeRmdir:
-		return "RMDIR"
-	case TypeRealpath:
-		return "REALPATH"
-	case TypeStat:
-		return "STAT"
-	case TypeRename:
-		return "RENAME"
-	case TypeReadlink:
-		return "READLINK"
-	case TypeSymlink:
-		return "SYMLINK"
-	case TypeStatus:
-		return "STATUS"
-	case TypeHandle:
-		return "HANDLE"
-	case TypeData:
-		return "DATA"
-	case TypeName:
-		return "NAME"
-	case TypeAttrs:
-		return "ATTRS"
-	case TypeExtended:
-		return "EXTENDED"
-	case TypeExtendedReply:
-		return "EXTENDED_REPLY"
+	if name, ok := typeNames[t]; ok {
+		return name
 	}
 	return "packet type " + strconv.Itoa(int(t))
 }
