@@ -6,6 +6,7 @@
 package flow
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -112,18 +113,16 @@ func (r *Ranges) pick() (Range, bool) {
 	if r.next >= min(stop, r.reach) {
 		return Range{}, false
 	}
-	length := int64(r.request)
-	if r.size != Unknown {
-		if r.next >= r.size {
-			if r.probed {
-				return Range{}, false
-			}
-			r.probed = true
-		} else {
-			length = min(length, r.size-r.next)
-		}
+	length := min(int64(r.request), stop-r.next)
+	switch {
+	case r.size == Unknown:
+	case r.next < r.size:
+		length = min(length, r.size-r.next)
+	case r.probed:
+		return Range{}, false
+	default:
+		r.probed = true
 	}
-	length = min(length, stop-r.next)
 	got := Range{Off: r.next, Len: int(length)}
 	r.next, r.newest = got.End(), got.Off
 	return got, true
@@ -299,23 +298,15 @@ func (r *Ranges) insert(got Range) {
 	if got.Len = int(min(int64(got.Len), r.limit-got.Off)); got.Len <= 0 {
 		return
 	}
-	at, _ := slices.BinarySearchFunc(r.again, got.Off, func(a Range, off int64) int {
-		if a.Off < off {
-			return -1
-		}
-		return 1
-	})
+	at, _ := slices.BinarySearchFunc(r.again, got.Off,
+		func(a Range, off int64) int { return cmp.Compare(a.Off, off) })
 	r.again = slices.Insert(r.again, at, got)
 }
 
 // add records a span as done and moves the mark.
 func (r *Ranges) add(s span) {
-	at, _ := slices.BinarySearchFunc(r.done, s.from, func(d span, off int64) int {
-		if d.from < off {
-			return -1
-		}
-		return 1
-	})
+	at, _ := slices.BinarySearchFunc(r.done, s.from,
+		func(d span, off int64) int { return cmp.Compare(d.from, off) })
 	r.done = slices.Insert(r.done, at, s)
 	if at+1 < len(r.done) && r.done[at].to >= r.done[at+1].from {
 		r.done[at].to = max(r.done[at].to, r.done[at+1].to)
