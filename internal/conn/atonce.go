@@ -20,8 +20,7 @@ import "github.com/usftp/usftp/internal/buffer"
 func (c *Conn) lockFor(call *Call, atOnce bool) bool {
 	for {
 		c.mu.Lock()
-		atOnce = atOnce && c.try != nil && !c.busy && c.urgent.head == nil && c.bulk.head == nil &&
-			c.left.call == nil
+		atOnce = atOnce && c.try != nil && !c.busy && !c.waits()
 		if atOnce || call.Data == nil {
 			return atOnce
 		}
@@ -67,10 +66,10 @@ func (c *Conn) writeAtOnce(call *Call) {
 	c.busy = false
 	if c.err != nil || rest == nil {
 		rest.Release()
-		if c.urgent.head != nil || c.bulk.head != nil {
+		if c.waits() {
 			c.wake.Signal()
 		}
-		c.sentLocked(call)
+		c.sent(call)
 		return
 	}
 	call.Payload = rest

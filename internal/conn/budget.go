@@ -1,5 +1,7 @@
 package conn
 
+import "slices"
+
 // maxRequests bounds the requests in flight, whatever they carry. Start waits at this bound when a
 // program starts operations faster than the server answers them. It is half of all ids; the other
 // half is for requests that cannot wait: see overdraw.
@@ -60,12 +62,7 @@ func (b *budget) leave(t *turn) {
 		b.give(t.bytes)
 		return
 	}
-	for i, w := range b.waiters {
-		if w == t {
-			b.waiters = append(b.waiters[:i], b.waiters[i+1:]...)
-			break
-		}
-	}
+	b.waiters = slices.DeleteFunc(b.waiters, func(w *turn) bool { return w == t })
 	b.serve()
 }
 

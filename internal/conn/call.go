@@ -77,7 +77,6 @@ type Call struct {
 	next    *Call         // in whatever list holds the call
 	id      uint32
 	depth   int64 // requests in the chain that ends here; see Stats.RoundTrips
-	size    int   // bytes of Bytes that the budget gave
 	kind    wire.Type
 	sent    bool // all of Request is with the stream, nobody reads it any more
 	writing bool // somebody is writing Request, by a slice of its own

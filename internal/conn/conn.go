@@ -68,7 +68,6 @@ type Conn struct {
 	// the same, where it can be asked what it takes at once; nil where not. For who has made busy
 	// true
 	try    *tryWriter
-	source io.Reader
 	pool   buffer.Pool
 	server wire.InitReply
 
@@ -113,7 +112,6 @@ func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
 	}
 	c := &Conn{
 		config: config,
-		source: r,
 		out:    w,
 		try:    newTryWriter(w),
 		busy:   true, // INIT
@@ -242,7 +240,7 @@ func (c *Conn) closeStream(stalled bool) {
 		}
 	}
 	go closeSide(c.out)
-	if source, ok := c.source.(io.Closer); ok && !same(c.source, c.out) {
+	if source, ok := c.in.source.(io.Closer); ok && !same(c.in.source, c.out) {
 		c.idle.Add(1)
 		go closeSide(source)
 	}

@@ -20,6 +20,7 @@ type input struct {
 	source     io.Reader
 	buf        []byte
 	start, end int           // what of buf has been read and not used
+	empty      int           // reads that brought nothing, in a row
 	count      *atomic.Int64 // bytes read
 	heard      *atomic.Int64 // counts reads that brought something
 	// counts those that brought a piece of a packet: one that went past the buffer, or comes in
@@ -29,16 +30,18 @@ type input struct {
 
 func (in *input) read(p []byte) (int, error) {
 	n, err := in.source.Read(p)
-	if n < 0 || n > len(p) {
+	switch {
+	case n < 0 || n > len(p):
 		return 0, errors.New("the stream's Read returned an impossible count")
-	}
-	if n > 0 {
+	case n > 0:
 		in.count.Add(int64(n))
 		in.heard.Add(1)
+		in.empty = 0
 		return n, nil // an error comes again
-	}
-	if err == nil {
-		return 0, nil
+	case err == nil:
+		if in.empty++; in.empty == 100 {
+			err = io.ErrNoProgress
+		}
 	}
 	return 0, err
 }
@@ -49,23 +52,18 @@ func (in *input) need(n int) ([]byte, error) {
 		in.end = copy(in.buf, in.buf[in.start:in.end])
 		in.start = 0
 	}
-	for empty := 0; in.end-in.start < n; {
+	for in.end-in.start < n {
 		partial := in.end > in.start
 		got, err := in.read(in.buf[in.end:])
 		in.end += got
 		if err != nil {
-			if err == io.EOF && in.end > in.start {
-				err = io.ErrUnexpectedEOF
+			if partial {
+				err = unexpected(err)
 			}
 			return in.buf[in.start:in.end], err
 		}
-		if got > 0 {
-			empty = 0
-			if partial || got < wire.HeaderSize {
-				in.moved.Add(1)
-			}
-		} else if empty++; empty == 100 {
-			return nil, io.ErrNoProgress
+		if got > 0 && (partial || got < wire.HeaderSize) {
+			in.moved.Add(1)
 		}
 	}
 	return in.buf[in.start:in.end], nil
@@ -91,20 +89,14 @@ func (in *input) full(p []byte) error {
 	n := copy(p, in.buf[in.start:in.end])
 	in.use(n)
 	room := p[:min(cap(p), len(p)+spare)]
-	for empty := 0; n < len(p); {
+	for n < len(p) {
 		got, err := in.read(room[n:])
 		n += got
-		if err == io.EOF {
-			return io.ErrUnexpectedEOF
-		}
 		if err != nil {
-			return err
+			return unexpected(err)
 		}
 		if got > 0 {
-			empty = 0
 			in.moved.Add(1)
-		} else if empty++; empty == 100 {
-			return io.ErrNoProgress
 		}
 	}
 	if n > len(p) {
@@ -118,10 +110,7 @@ func (in *input) skip(n int) error {
 	for n > 0 {
 		have, err := in.need(1)
 		if err != nil {
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return err
+			return unexpected(err)
 		}
 		n -= len(in.use(min(n, len(have))))
 	}
@@ -188,7 +177,7 @@ func (c *Conn) readReply() error {
 	call := c.find(id)
 	expect, limit := wire.Type(0), 0
 	if call != nil {
-		expect, limit = call.Expect, call.size
+		expect, limit = call.Expect, call.Bytes
 		if kind != expect && kind != wire.TypeStatus {
 			err = wrongType(call, kind)
 		}
@@ -212,7 +201,7 @@ func (c *Conn) readReply() error {
 		r.err = c.public(&ProtocolError{What: fmt.Sprintf(
 			"%v of %d bytes, for which there is no room", kind, size)})
 		c.deliver(call, r)
-		return unexpected(c.in.skip(int(size)))
+		return c.in.skip(int(size))
 	case (kind == wire.TypeHandle || kind == wire.TypeAttrs) && size <= scratchSize:
 		r.short = true
 		_, err = c.in.need(int(size))
@@ -326,6 +315,7 @@ func (c *Conn) readBody(kind wire.Type, size int64) (r reply, err error) {
 	return r, nil
 }
 
+// unexpected returns the error for a stream that ends inside a packet.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -28,8 +28,7 @@ type stall struct {
 	armed   bool
 	asking  bool      // Keepalive is running
 	askedAt time.Time // when it was called, since the last sign of life
-	calls   int
-	data    int // of them READs and WRITEs
+	data    int       // READs and WRITEs in flight
 
 	movedSeen, heardSeen int64
 	movedAt, heardAt     time.Time
@@ -37,14 +36,13 @@ type stall struct {
 
 // started counts a call in. The caller holds Conn.mu.
 func (s *stall) started(c *Conn, call *Call) {
+	if call.Bytes > 0 {
+		s.data++
+	}
 	if c.config.StallTimeout < 0 {
 		return
 	}
-	s.calls++
-	if call.size > 0 {
-		s.data++
-	}
-	first, firstData := s.calls == 1, s.data == 1 && call.size > 0
+	first, firstData := c.active == 1, s.data == 1 && call.Bytes > 0
 	if !first && !firstData {
 		return
 	}
@@ -71,8 +69,7 @@ func (s *stall) started(c *Conn, call *Call) {
 
 // finished counts a call out. The caller holds Conn.mu.
 func (s *stall) finished(call *Call) {
-	s.calls--
-	if call.size > 0 {
+	if call.Bytes > 0 {
 		s.data--
 		s.moved.Add(1)
 	}
@@ -100,7 +97,7 @@ func (s *stall) hears(now time.Time) {
 func (c *Conn) Heard() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stall.calls > 0 && c.err == nil {
+	if c.active > 0 {
 		c.stall.hears(time.Now())
 	}
 	return c.stall.heardAt
@@ -117,7 +114,7 @@ func (c *Conn) checkStall() {
 	s, timeout := &c.stall, c.config.StallTimeout
 	c.mu.Lock()
 	s.armed = false
-	if c.err != nil || s.calls <= 0 {
+	if c.err != nil || c.active == 0 {
 		c.mu.Unlock()
 		return
 	}
@@ -126,7 +123,7 @@ func (c *Conn) checkStall() {
 		s.movedSeen, s.movedAt = moved, now
 	}
 	s.hears(now)
-	quiet, owes := now.Sub(s.heardAt), s.calls > s.data
+	quiet, owes := now.Sub(s.heardAt), c.active > s.data
 	asked := !s.askedAt.IsZero()
 	silent := owes && asked && quiet >= timeout && now.Sub(s.askedAt) >= timeout-c.askAfter()
 	overdue := s.data > 0 && now.Sub(s.movedAt) >= timeout

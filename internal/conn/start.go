@@ -28,23 +28,22 @@ func (c *Conn) start(ctx context.Context, call *Call, mayWrite bool) error {
 		return c.refuse(call, context.Cause(ctx))
 	}
 	atOnce := c.lockFor(call, mayWrite)
-	if c.err == nil && c.budget.take(int64(call.Bytes)) {
-		if atOnce {
-			c.register(call)
-			c.writeAtOnce(call)
-			return nil
-		}
-		c.enqueue(call)
-		c.mu.Unlock()
-		return nil
-	}
-	if c.err != nil {
+	switch {
+	case c.err != nil:
 		c.mu.Unlock()
 		return c.refuse(call, c.err)
+	case !c.budget.take(int64(call.Bytes)):
+		turn := c.budget.wait(int64(call.Bytes))
+		c.mu.Unlock()
+		return c.await(ctx, call, turn)
+	case atOnce:
+		c.register(call)
+		c.writeAtOnce(call)
+	default:
+		c.enqueue(call)
+		c.mu.Unlock()
 	}
-	turn := c.budget.wait(int64(call.Bytes))
-	c.mu.Unlock()
-	return c.await(ctx, call, turn)
+	return nil
 }
 
 // await starts a call when it is its turn.
@@ -129,7 +128,6 @@ func (c *Conn) register(call *Call) {
 	c.slots[index] = call
 	c.uses++
 	call.id = uint32(c.uses)<<slotBits | index
-	call.size = call.Bytes
 	call.kind = wire.Type(call.Request[wire.LengthSize])
 	call.depth = c.stats.roundTrips.Load() + 1
 	wire.SetID(call.Request, call.id)
@@ -185,7 +183,7 @@ func (c *Conn) retire(call *Call) {
 	if call.Keep {
 		c.budget.give(0)
 	} else {
-		c.budget.give(int64(call.size))
+		c.budget.give(int64(call.Bytes))
 	}
 	c.stall.finished(call)
 	if c.active == 0 && len(c.slots) > keepSlots {

@@ -56,6 +56,7 @@ func (c *Conn) writeLoop() {
 			if err == nil {
 				err = c.write(o.request)
 			}
+			c.mu.Lock()
 			if !c.sent(o.call) {
 				return
 			}
@@ -77,8 +78,7 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busy = false
-	for c.err == nil && (c.busy || c.urgent.head == nil && c.bulk.head == nil &&
-		c.left.call == nil) {
+	for c.err == nil && (c.busy || !c.waits()) {
 		c.wake.Wait()
 	}
 	if c.err != nil {
@@ -96,9 +96,7 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 			large = append(large, c.takeLarge(call))
 			return batch, large
 		}
-		batch = append(batch, call.Request...)
-		call.sent = true
-		c.stats.requests.Add(1)
+		batch = c.copyTo(batch, call)
 	}
 	for total := 0; c.bulk.head != nil && total < burst; {
 		call := c.bulk.head
@@ -110,9 +108,7 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 		c.queued -= len(call.Request)
 		total += len(call.Request)
 		if len(large) == 0 && len(call.Request) <= smallRequest && len(batch) < batchSize {
-			batch = append(batch, call.Request...)
-			call.sent = true
-			c.stats.requests.Add(1)
+			batch = c.copyTo(batch, call)
 			call.Payload.Release()
 			call.Payload = nil
 			if call.Sent != nil {
@@ -123,6 +119,18 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 		large = append(large, c.takeLarge(call))
 	}
 	return batch, large
+}
+
+// waits reports whether a request waits to be written. The caller holds mu.
+func (c *Conn) waits() bool {
+	return c.urgent.head != nil || c.bulk.head != nil || c.left.call != nil
+}
+
+// copyTo appends a request to a batch, so that its memory is free. The caller holds mu.
+func (c *Conn) copyTo(batch []byte, call *Call) []byte {
+	call.sent = true
+	c.stats.requests.Add(1)
+	return append(batch, call.Request...)
 }
 
 // outgoing is a request that is written from the memory it lies in. The connection may end during
@@ -139,14 +147,8 @@ func (c *Conn) takeLarge(call *Call) outgoing {
 }
 
 // sent ends the writer's part in a call, whose memory its owner may be waiting for. It returns
-// false if the connection has ended.
+// false if the connection has ended. The caller holds mu; sent unlocks it.
 func (c *Conn) sent(call *Call) bool {
-	c.mu.Lock()
-	return c.sentLocked(call)
-}
-
-// sentLocked is sent for a caller that holds mu, which it unlocks.
-func (c *Conn) sentLocked(call *Call) bool {
 	c.stats.requests.Add(1)
 	if c.err != nil { // the call is complete, its payload forgotten
 		c.mu.Unlock()
@@ -195,4 +197,17 @@ func (c *Conn) write(p []byte) error {
 		p = p[n:]
 	}
 	return nil
+}
+
+// writeFailed ends a connection after a failed write. The write's error says only that the peer is
+// gone ("broken pipe"). What the peer answered before, or said instead of VERSION, and how it
+// ended, only the reader can find out. So the reader gets a moment to end the connection itself.
+func (c *Conn) writeFailed(err error) {
+	timer := time.NewTimer(closeGrace)
+	defer timer.Stop()
+	select {
+	case <-c.life.Done():
+	case <-timer.C:
+		c.end(&LostError{Cause: err})
+	}
 }
