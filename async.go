@@ -21,8 +21,7 @@ import (
 // done, or when the connection ends, whichever comes first. Until then buffers given to the
 // operation must not be used.
 type Pending[T any] struct {
-	session *session
-	done    chan struct{}
+	done chan struct{}
 
 	mu      sync.Mutex
 	op      operation[T]
@@ -71,7 +70,7 @@ func (p *Pending[T]) Then(f func(T, error)) {
 		return
 	}
 	p.mu.Unlock()
-	p.session.dispatcher.run(func() { f(p.value, p.err) })
+	p.op.session.dispatcher.run(func() { f(p.value, p.err) })
 }
 
 // Forget tells the client that nobody will wait for the result: an error goes to the function set
@@ -83,24 +82,33 @@ func (p *Pending[T]) Forget() {
 	failed := first && p.ended && p.err != nil
 	p.mu.Unlock()
 	if failed {
-		p.session.report(p.err)
+		p.op.session.report(p.err)
 	}
 }
 
 // start sends the operation without waiting for its result. It waits only while the budget of bytes
 // or requests is full.
-func start[T any](ctx context.Context, s *session, op operation[T]) *Pending[T] {
-	p := &Pending[T]{session: s, op: op, done: make(chan struct{})}
-	if op.err != nil {
-		p.end(p.value, op.wrap(op.err))
-		return p
+func start[T any](ctx context.Context, op operation[T]) *Pending[T] {
+	p := &Pending[T]{op: op, done: make(chan struct{})}
+	err := op.err
+	if err == nil {
+		op.call.Done = (*completion[T])(p)
+		err = op.session.conn.Start(ctx, op.call)
 	}
-	op.call.Done = (*completion[T])(p)
-	if err := s.conn.Start(ctx, op.call); err != nil {
+	if err != nil {
 		p.end(p.value, op.wrap(err))
 		return p
 	}
 	p.watch(ctx, op)
+	return p
+}
+
+// startChange is start for an operation that changes a file's contents: what was read ahead of it
+// is dropped, now and when the operation is complete.
+func startChange[T any](ctx context.Context, op operation[T], name string) *Pending[T] {
+	op.session.changed(name)
+	p := start(ctx, op)
+	p.whenEnded(func() { op.session.changed(name) })
 	return p
 }
 
@@ -131,14 +139,14 @@ func (p *Pending[T]) complete(call *conn.Call) {
 		if call.Orphan != nil && call.Err == nil {
 			call.Orphan(call)
 		}
-		p.session.conn.Recycle(call)
+		p.op.session.conn.Recycle(call)
 		return
 	}
 	value, next, err := p.op.finish()
 	if next != nil && next.err == nil {
 		p.op = *next
 		next.call.Done = (*completion[T])(p)
-		ok, failed := p.session.conn.TryStart(next.call, true)
+		ok, failed := p.op.session.conn.TryStart(next.call, true)
 		if ok {
 			p.mu.Unlock()
 			return
@@ -172,13 +180,13 @@ func (p *Pending[T]) end(value T, err error) {
 		stop()
 	}
 	for _, f := range then {
-		p.session.dispatcher.run(func() { f(value, err) })
+		p.op.session.dispatcher.run(func() { f(value, err) })
 	}
 	for _, hook := range hooks {
 		hook()
 	}
 	if forgot && err != nil {
-		p.session.report(err)
+		p.op.session.report(err)
 	}
 }
 
@@ -256,149 +264,136 @@ type AsyncClient struct {
 // context of c is done.
 func (c *Client) Async() AsyncClient { return AsyncClient{c.session, c.ctx} }
 
-func startOn[T any](a AsyncClient, op operation[T]) *Pending[T] {
-	return start(a.ctx, a.session, op)
-}
-
-// startChange drops what was read ahead of a file, now and when the operation that changes it is
-// complete.
-func startChange[T any](p *Pending[T], name string) *Pending[T] {
-	p.session.changed(name)
-	p.whenEnded(func() { p.session.changed(name) })
-	return p
-}
-
 // Open opens a file for reading. The caller must take the result; otherwise the file stays open
 // until the client is closed.
 func (a AsyncClient) Open(name string) *Pending[*File] { return a.OpenFile(name, 0, 0) }
 
 // OpenFile is [Client.OpenFile].
 func (a AsyncClient) OpenFile(name string, flag int, perm fs.FileMode) *Pending[*File] {
-	f := &File{&fileState{client: a.session, path: name}, a.ctx}
-	return startOn(a, f.openWith(flag, perm))
+	return start(a.ctx, newFile(a.ctx, a.session, name).openWith(flag, perm))
 }
 
 // Create is [Client.Create].
 func (a AsyncClient) Create(name string) *Pending[*File] {
-	return startOn(a, a.session.create(a.ctx, name))
+	return start(a.ctx, a.session.create(a.ctx, name))
 }
 
 // Stat is [Client.Stat].
 func (a AsyncClient) Stat(name string) *Pending[fs.FileInfo] {
-	return startOn(a, a.session.stat("stat", wire.TypeStat, name))
+	return start(a.ctx, a.session.stat("stat", wire.TypeStat, name))
 }
 
 // Lstat is [Client.Lstat].
 func (a AsyncClient) Lstat(name string) *Pending[fs.FileInfo] {
-	return startOn(a, a.session.stat("lstat", wire.TypeLstat, name))
+	return start(a.ctx, a.session.stat("lstat", wire.TypeLstat, name))
 }
 
 // Chmod is [Client.Chmod].
 func (a AsyncClient) Chmod(name string, mode fs.FileMode) *Pending[struct{}] {
-	return startOn(a, a.session.setstat("chmod", name, toMode(mode)))
+	return start(a.ctx, a.session.setstat("chmod", name, toMode(mode)))
 }
 
 // Chown is [Client.Chown].
 func (a AsyncClient) Chown(name string, uid, gid int) *Pending[struct{}] {
-	return startOn(a, a.session.setstat("chown", name, toOwner(uid, gid)))
+	return start(a.ctx, a.session.setstat("chown", name, toOwner(uid, gid)))
 }
 
 // Chtimes is [Client.Chtimes].
 func (a AsyncClient) Chtimes(name string, atime, mtime time.Time) *Pending[struct{}] {
-	return startOn(a, a.session.setstat("chtimes", name, toTimes(atime, mtime)))
+	return start(a.ctx, a.session.setstat("chtimes", name, toTimes(atime, mtime)))
 }
 
 // Truncate is [Client.Truncate].
 func (a AsyncClient) Truncate(name string, size int64) *Pending[struct{}] {
-	return startChange(startOn(a, a.session.setstat("truncate", name, toSize(size))), name)
+	return startChange(a.ctx, a.session.setstat("truncate", name, toSize(size)), name)
 }
 
 // SetExtendedData is [Client.SetExtendedData].
 func (a AsyncClient) SetExtendedData(name string, extended []StatExtended) *Pending[struct{}] {
-	return startOn(a, a.session.setstat("setstat", name, toExtended(extended)))
+	return start(a.ctx, a.session.setstat("setstat", name, toExtended(extended)))
 }
 
 // Lchmod is [Client.Lchmod].
 func (a AsyncClient) Lchmod(name string, mode fs.FileMode) *Pending[struct{}] {
-	return startOn(a, a.session.lsetstat("lchmod", name, toMode(mode)))
+	return start(a.ctx, a.session.lsetstat("lchmod", name, toMode(mode)))
 }
 
 // Lchown is [Client.Lchown].
 func (a AsyncClient) Lchown(name string, uid, gid int) *Pending[struct{}] {
-	return startOn(a, a.session.lsetstat("lchown", name, toOwner(uid, gid)))
+	return start(a.ctx, a.session.lsetstat("lchown", name, toOwner(uid, gid)))
 }
 
 // Lchtimes is [Client.Lchtimes].
 func (a AsyncClient) Lchtimes(name string, atime, mtime time.Time) *Pending[struct{}] {
-	return startOn(a, a.session.lsetstat("lchtimes", name, toTimes(atime, mtime)))
+	return start(a.ctx, a.session.lsetstat("lchtimes", name, toTimes(atime, mtime)))
 }
 
 // SetAttrs is [Client.SetAttrs]. It sends a request even if attrs is empty.
 func (a AsyncClient) SetAttrs(name string, attrs NewAttrs) *Pending[struct{}] {
-	return startOn(a, a.session.setstat("setstat", name, attrs.change()))
+	return start(a.ctx, a.session.setstat("setstat", name, attrs.change()))
 }
 
 // LsetAttrs is [Client.LsetAttrs]. It sends a request even if attrs is empty.
 func (a AsyncClient) LsetAttrs(name string, attrs NewAttrs) *Pending[struct{}] {
-	return startOn(a, a.session.lsetstat("lsetstat", name, attrs.change()))
+	return start(a.ctx, a.session.lsetstat("lsetstat", name, attrs.change()))
 }
 
 // Remove is [Client.Remove].
 func (a AsyncClient) Remove(name string) *Pending[struct{}] {
-	return startOn(a, a.session.remove(name))
+	return start(a.ctx, a.session.remove(name))
 }
 
 // RemoveDirectory is [Client.RemoveDirectory].
 func (a AsyncClient) RemoveDirectory(name string) *Pending[struct{}] {
-	return startOn(a, a.session.removeDirectory("rmdir", name))
+	return start(a.ctx, a.session.removeDirectory("rmdir", name))
 }
 
 // Mkdir is [Client.Mkdir].
 func (a AsyncClient) Mkdir(name string) *Pending[struct{}] {
-	return startOn(a, a.session.mkdir(name).orExists(name))
+	return start(a.ctx, a.session.mkdir(name).orExists(name))
 }
 
 // Rename is [Client.Rename].
 func (a AsyncClient) Rename(oldname, newname string) *Pending[struct{}] {
-	return startOn(a, a.session.rename(oldname, newname))
+	return start(a.ctx, a.session.rename(oldname, newname))
 }
 
 // PosixRename is [Client.PosixRename].
 func (a AsyncClient) PosixRename(oldname, newname string) *Pending[struct{}] {
-	return startOn(a, a.session.posixRename(oldname, newname))
+	return start(a.ctx, a.session.posixRename(oldname, newname))
 }
 
 // Link is [Client.Link].
 func (a AsyncClient) Link(oldname, newname string) *Pending[struct{}] {
-	return startOn(a, a.session.link(oldname, newname))
+	return start(a.ctx, a.session.link(oldname, newname))
 }
 
 // Symlink makes a symbolic link. Unlike [Client.Symlink] it does not find out in which order a
 // server takes the two paths: for an unknown server it uses OpenSSH's order.
 func (a AsyncClient) Symlink(oldname, newname string) *Pending[struct{}] {
-	return startOn(a, a.session.symlink(oldname, newname, a.session.symlinks.Load()))
+	return start(a.ctx, a.session.symlink(oldname, newname, a.session.symlinks.Load()))
 }
 
 // ReadLink is [Client.ReadLink].
 func (a AsyncClient) ReadLink(name string) *Pending[string] {
-	return startOn(a, a.session.name("readlink", name,
+	return start(a.ctx, a.session.name("readlink", name,
 		wire.PathRequest{Type: wire.TypeReadlink, Path: name}))
 }
 
 // RealPath is [Client.RealPath].
 func (a AsyncClient) RealPath(name string) *Pending[string] {
-	return startOn(a, a.session.name("realpath", name,
+	return start(a.ctx, a.session.name("realpath", name,
 		wire.PathRequest{Type: wire.TypeRealpath, Path: name}))
 }
 
 // StatVFS is [Client.StatVFS].
 func (a AsyncClient) StatVFS(name string) *Pending[*StatVFS] {
-	return startOn(a, a.session.statVFS(name))
+	return start(a.ctx, a.session.statVFS(name))
 }
 
 // Extended is [Client.Extended].
 func (a AsyncClient) Extended(name string, payload []byte) *Pending[[]byte] {
-	return startOn(a, a.session.extended(wire.TypeExtendedReply, name, payload))
+	return start(a.ctx, a.session.extended(wire.TypeExtendedReply, name, payload))
 }
 
 // AsyncFile is a file whose operations are started without waiting for them; see [AsyncClient].
@@ -411,13 +406,9 @@ type AsyncFile struct{ file *File }
 // context of f is done.
 func (f *File) Async() AsyncFile { return AsyncFile{f} }
 
-func startOnFile[T any](a AsyncFile, op operation[T]) *Pending[T] {
-	return start(a.file.ctx, a.file.session(), op)
-}
-
 // Open is [File.Open]. The result is the file.
 func (a AsyncFile) Open(flag int, perm fs.FileMode) *Pending[*File] {
-	return startOnFile(a, a.file.openWith(flag, perm))
+	return start(a.file.ctx, a.file.openWith(flag, perm))
 }
 
 // OpenRead is [File.OpenRead].
@@ -427,38 +418,36 @@ func (a AsyncFile) OpenRead() *Pending[*File] { return a.Open(0, 0) }
 // server's answer. The file's context does not end it. Close waits for what was written behind (see
 // [File.Writer]) before it starts.
 func (a AsyncFile) Close() *Pending[struct{}] {
-	s := a.file.session()
-	if err := a.file.beforeClose(); err != nil {
-		op, _ := a.file.closeOperation()
+	err := a.file.beforeClose()
+	op, _ := a.file.closeOperation()
+	if err != nil {
 		op.refused = err
 		op.result = func(*conn.Call) (none, error) { return none{}, err }
-		return start(context.Background(), s, op)
 	}
-	op, _ := a.file.closeOperation()
-	return start(context.Background(), s, op)
+	return start(context.Background(), op)
 }
 
 // Stat is [File.Stat].
-func (a AsyncFile) Stat() *Pending[*FileStat] { return startOnFile(a, a.file.statOperation()) }
+func (a AsyncFile) Stat() *Pending[*FileStat] { return start(a.file.ctx, a.file.statOperation()) }
 
 // Chmod is [File.Chmod].
 func (a AsyncFile) Chmod(mode fs.FileMode) *Pending[struct{}] {
-	return startOnFile(a, a.file.fsetstat("chmod", toMode(mode)))
+	return start(a.file.ctx, a.file.fsetstat("chmod", toMode(mode)))
 }
 
 // Chown is [File.Chown].
 func (a AsyncFile) Chown(uid, gid int) *Pending[struct{}] {
-	return startOnFile(a, a.file.fsetstat("chown", toOwner(uid, gid)))
+	return start(a.file.ctx, a.file.fsetstat("chown", toOwner(uid, gid)))
 }
 
 // Chtimes is [File.Chtimes].
 func (a AsyncFile) Chtimes(atime, mtime time.Time) *Pending[struct{}] {
-	return startOnFile(a, a.file.fsetstat("chtimes", toTimes(atime, mtime)))
+	return start(a.file.ctx, a.file.fsetstat("chtimes", toTimes(atime, mtime)))
 }
 
 // Truncate is [File.Truncate].
 func (a AsyncFile) Truncate(size int64) *Pending[struct{}] {
-	return startChange(startOnFile(a, a.file.fsetstat("truncate", toSize(size))), a.file.Name())
+	return startChange(a.file.ctx, a.file.fsetstat("truncate", toSize(size)), a.file.Name())
 }
 
 // CopyData has the server copy length bytes at an offset of the file to an offset of another, in
@@ -468,46 +457,40 @@ func (a AsyncFile) Truncate(size int64) *Pending[struct{}] {
 // copied.
 func (a AsyncFile) CopyData(off, length int64, to *File, at int64) *Pending[struct{}] {
 	source, err := a.file.opening("copy")
-	op := operation[none]{name: "copy", path: a.file.Name(), err: err}
 	target, toErr := to.opening("copy")
 	switch {
 	case err != nil || toErr != nil:
-		op.err = fs.ErrClosed
+		err = fs.ErrClosed
 	case off < 0 || at < 0 || length <= 0 || length > copyPiece:
-		op.err = fs.ErrInvalid
+		err = fs.ErrInvalid
 	case source.client != target.client || !source.client.offered(wire.ExtCopyData):
-		op.err = &unsupported{wire.ExtCopyData}
+		err = &unsupported{wire.ExtCopyData}
 	default:
-		op = source.client.command2("copy", source.path, target.path, wire.CopyData{
-			FromHandle: source.handle, FromOffset: uint64(off), Length: uint64(length),
-			ToHandle: target.handle, ToOffset: uint64(at),
-		})
-		op.call.Ordered = true // after the WRITEs whose data it copies
-		op.orEOF = true
+		return startChange(a.file.ctx, source.copyData(off, length, target, at), to.Name())
 	}
-	return startChange(startOnFile(a, op), to.Name())
+	return start(a.file.ctx, failing[none](a.file, "copy", err))
 }
 
 // SetExtendedData is [File.SetExtendedData].
 func (a AsyncFile) SetExtendedData(extended []StatExtended) *Pending[struct{}] {
-	return startOnFile(a, a.file.fsetstat("setstat", toExtended(extended)))
+	return start(a.file.ctx, a.file.fsetstat("setstat", toExtended(extended)))
 }
 
 // SetAttrs is [File.SetAttrs]. It sends a request even if attrs is empty.
 func (a AsyncFile) SetAttrs(attrs NewAttrs) *Pending[struct{}] {
-	return startOnFile(a, a.file.fsetstat("setstat", attrs.change()))
+	return start(a.file.ctx, a.file.fsetstat("setstat", attrs.change()))
 }
 
 // Sync is [File.Sync]. It covers operations that were complete before it started and, on servers
 // that work in order, those that were started before it.
-func (a AsyncFile) Sync() *Pending[struct{}] { return startOnFile(a, a.file.sync()) }
+func (a AsyncFile) Sync() *Pending[struct{}] { return start(a.file.ctx, a.file.sync()) }
 
 // StatVFS is [File.StatVFS].
-func (a AsyncFile) StatVFS() *Pending[*StatVFS] { return startOnFile(a, a.file.statVFS()) }
+func (a AsyncFile) StatVFS() *Pending[*StatVFS] { return start(a.file.ctx, a.file.statVFS()) }
 
 // Remove is [File.Remove].
 func (a AsyncFile) Remove() *Pending[struct{}] {
-	return startOnFile(a, a.file.session().remove(a.file.Name()))
+	return start(a.file.ctx, a.file.session().remove(a.file.Name()))
 }
 
 // ReadAt is [File.ReadAt]. p must not be used until the operation is complete, even after
@@ -521,9 +504,9 @@ func (a AsyncFile) ReadAt(p []byte, off int64) *Pending[int] {
 // in order, refuse what is started in the meantime, so wait for each write there too.
 func (a AsyncFile) WriteAt(p []byte, off int64) *Pending[int] {
 	if a.file.appends() {
-		return startOnFile(a, operation[int]{name: "write", path: a.file.Name(), err: errAppendAt})
+		return start(a.file.ctx, failing[int](a.file, "write", errAppendAt))
 	}
-	return startChange(a.file.startAt("write", p, off, true), a.file.Name())
+	return a.file.startAt("write", p, off, true)
 }
 
 var errAppendAt = errors.New("WriteAt on a file opened with O_APPEND")
@@ -551,20 +534,23 @@ type rangeCall struct {
 }
 
 func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int] {
-	o := operation[int]{name: op, path: f.Name()}
 	open, err := f.opening(op)
 	switch {
 	case err != nil:
-		o.err = fs.ErrClosed
+		err = fs.ErrClosed
 	case off < 0:
-		o.err = fs.ErrInvalid
+		err = fs.ErrInvalid
 	case write && endOf(off, len(p))-off < int64(len(p)):
-		o.err = errTooLong
+		err = errTooLong
 	}
-	if o.err != nil || len(p) == 0 {
-		result := &Pending[int]{session: f.session(), op: o, done: make(chan struct{})}
-		result.end(0, o.wrap(o.err))
-		return result
+	pending := &Pending[int]{op: failing[int](f, op, err), done: make(chan struct{})}
+	if err != nil || len(p) == 0 {
+		pending.end(0, pending.op.wrap(err))
+		return pending
+	}
+	if write {
+		open.client.changed(f.Name())
+		pending.whenEnded(func() { open.client.changed(f.Name()) })
 	}
 	// If the limits are not known yet, this is what every server takes.
 	read, request := open.client.dataSizes()
@@ -572,15 +558,15 @@ func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int]
 		request = read
 	}
 	at := &rangeAt{
-		pending: &Pending[int]{session: open.client, op: o, done: make(chan struct{})},
+		pending: pending,
 		open:    open, buf: p, off: off, write: write, starting: true,
 		ranges: flow.NewRanges(off, flow.Unknown, request, false),
 	}
 	at.ranges.Limit(endOf(off, len(p)))
-	at.pending.watch(f.ctx, o)
-	at.pending.watch(open.closed, o)
+	pending.watch(f.ctx, pending.op)
+	pending.watch(open.closed, pending.op)
 	at.sendAll(f)
-	return at.pending
+	return pending
 }
 
 // sendAll sends all ranges and waits while the budget is full.

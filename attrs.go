@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"cmp"
 	"io/fs"
 	"math"
 	"time"
@@ -112,14 +113,14 @@ func (f *File) keepAttrs(call *conn.Call) (*FileStat, error) {
 func (f *File) remember(stat *FileStat) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.attrs, f.cached = *stat, true
+	f.attrs = *stat
 }
 
 // AttrsCached reports whether any attributes are cached.
 func (f *File) AttrsCached() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.cached
+	return f.attrs.present != 0
 }
 
 // FileStat returns the cached attributes. If there are none, all its Has methods return false.
@@ -186,53 +187,53 @@ func (e dirEntry) Info() (fs.FileInfo, error) {
 // Chmod sets the permissions of a file: the nine bits, setuid, setgid and sticky. It follows
 // symbolic links and takes one round trip.
 func (c *Client) Chmod(name string, mode fs.FileMode) error {
-	return c.change(c.setstat("chmod", name, toMode(mode)))
+	return c.do(c.setstat("chmod", name, toMode(mode)))
 }
 
 // Chown sets the IDs of a file's owner and group. It follows symbolic links and takes one round
 // trip. The protocol sends both; if one is negative or above 2^32-1 the error matches
 // [fs.ErrInvalid].
 func (c *Client) Chown(name string, uid, gid int) error {
-	return c.change(c.setstat("chown", name, toOwner(uid, gid)))
+	return c.do(c.setstat("chown", name, toOwner(uid, gid)))
 }
 
 // Chtimes sets the access and modification times of a file. It follows symbolic links and takes one
 // round trip. The protocol has whole seconds from 1970 to 2106; for other times the error matches
 // [fs.ErrInvalid].
 func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
-	return c.change(c.setstat("chtimes", name, toTimes(atime, mtime)))
+	return c.do(c.setstat("chtimes", name, toTimes(atime, mtime)))
 }
 
 // Truncate sets the size of a file in bytes; what is added reads as zeros. It takes one round trip.
 func (c *Client) Truncate(name string, size int64) error {
 	c.changed(name)
 	defer c.changed(name)
-	return c.change(c.setstat("truncate", name, toSize(size)))
+	return c.do(c.setstat("truncate", name, toSize(size)))
 }
 
 // SetExtendedData sets attributes not defined by the protocol (draft-02, section 5), by name and
 // value. It takes one round trip.
 func (c *Client) SetExtendedData(name string, extended []StatExtended) error {
-	return c.change(c.setstat("setstat", name, toExtended(extended)))
+	return c.do(c.setstat("setstat", name, toExtended(extended)))
 }
 
 // Lchmod is Chmod for a symbolic link itself, which Linux servers refuse. It needs
 // lsetstat@openssh.com (OpenSSH's PROTOCOL, section 4.7); without it the error matches
 // [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Lchmod(name string, mode fs.FileMode) error {
-	return c.change(c.lsetstat("lchmod", name, toMode(mode)))
+	return c.do(c.lsetstat("lchmod", name, toMode(mode)))
 }
 
 // Lchown is Chown for a symbolic link itself. It needs lsetstat@openssh.com; without it the error
 // matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Lchown(name string, uid, gid int) error {
-	return c.change(c.lsetstat("lchown", name, toOwner(uid, gid)))
+	return c.do(c.lsetstat("lchown", name, toOwner(uid, gid)))
 }
 
 // Lchtimes is Chtimes for a symbolic link itself. It needs lsetstat@openssh.com; without it the
 // error matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Lchtimes(name string, atime, mtime time.Time) error {
-	return c.change(c.lsetstat("lchtimes", name, toTimes(atime, mtime)))
+	return c.do(c.lsetstat("lchtimes", name, toTimes(atime, mtime)))
 }
 
 // NewAttrs are attributes to set. Those whose Set flag is false stay as they are.
@@ -253,7 +254,7 @@ func (c *Client) SetAttrs(name string, attrs NewAttrs) error {
 	if attrs.empty() {
 		return nil
 	}
-	return c.change(c.setstat("setstat", name, attrs.change()))
+	return c.do(c.setstat("setstat", name, attrs.change()))
 }
 
 // LsetAttrs is SetAttrs for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's
@@ -263,18 +264,18 @@ func (c *Client) LsetAttrs(name string, attrs NewAttrs) error {
 	if attrs.empty() {
 		return nil
 	}
-	return c.change(c.lsetstat("lsetstat", name, attrs.change()))
+	return c.do(c.lsetstat("lsetstat", name, attrs.change()))
 }
 
 // Chmod sets the file's permissions. It takes one round trip.
-func (f *File) Chmod(mode fs.FileMode) error { return f.change("chmod", toMode(mode)) }
+func (f *File) Chmod(mode fs.FileMode) error { return f.do(f.fsetstat("chmod", toMode(mode))) }
 
 // Chown sets the IDs of the file's owner and group, like [Client.Chown]. It takes one round trip.
-func (f *File) Chown(uid, gid int) error { return f.change("chown", toOwner(uid, gid)) }
+func (f *File) Chown(uid, gid int) error { return f.do(f.fsetstat("chown", toOwner(uid, gid))) }
 
 // Chtimes sets the file's times, like [Client.Chtimes]. It takes one round trip.
 func (f *File) Chtimes(atime, mtime time.Time) error {
-	return f.change("chtimes", toTimes(atime, mtime))
+	return f.do(f.fsetstat("chtimes", toTimes(atime, mtime)))
 }
 
 // Truncate sets the file's size; what is added reads as zeros. The offset stays. It takes one round
@@ -282,13 +283,13 @@ func (f *File) Chtimes(atime, mtime time.Time) error {
 func (f *File) Truncate(size int64) error {
 	f.session().changed(f.Name())
 	defer f.session().changed(f.Name())
-	return f.change("truncate", toSize(size))
+	return f.do(f.fsetstat("truncate", toSize(size)))
 }
 
 // SetExtendedData sets attributes not defined by the protocol. The path is not used, since the file
 // is open. It takes one round trip.
 func (f *File) SetExtendedData(_ string, extended []StatExtended) error {
-	return f.change("setstat", toExtended(extended))
+	return f.do(f.fsetstat("setstat", toExtended(extended)))
 }
 
 // SetAttrs sets several attributes of the open file at once, like [Client.SetAttrs].
@@ -296,46 +297,28 @@ func (f *File) SetAttrs(attrs NewAttrs) error {
 	if attrs.empty() {
 		return nil
 	}
-	_, err := run(f.ctx, f.fsetstat("setstat", attrs.change()))
-	return err
-}
-
-func (c *Client) change(op operation[none]) error {
-	_, err := run(c.ctx, op)
-	return err
-}
-
-func (f *File) change(op string, to change) error {
-	_, err := run(f.ctx, f.fsetstat(op, to))
-	return err
+	return f.do(f.fsetstat("setstat", attrs.change()))
 }
 
 // setstat changes attributes by path (draft-02, section 6.9).
 func (s *session) setstat(op, name string, to change) operation[none] {
-	if to.err != nil {
-		return operation[none]{session: s, name: op, path: name, err: to.err}
-	}
-	return s.command(op, name, wire.PathAttrs{Type: wire.TypeSetstat, Path: name, Attrs: to.Attrs})
+	message := wire.PathAttrs{Type: wire.TypeSetstat, Path: name, Attrs: to.Attrs}
+	return s.command(op, name, message).fail(to.err)
 }
 
 // lsetstat changes attributes by path without following links.
 func (s *session) lsetstat(op, name string, to change) operation[none] {
-	if to.err != nil {
-		return operation[none]{session: s, name: op, path: name, err: to.err}
-	}
-	return s.command(op, name, wire.Lsetstat{Path: name, Attrs: to.Attrs}).needs(wire.ExtLsetstat)
+	message := wire.Lsetstat{Path: name, Attrs: to.Attrs}
+	return s.command(op, name, message).needs(wire.ExtLsetstat).fail(to.err)
 }
 
 // fsetstat changes attributes by handle (draft-02, section 6.9).
 func (f *File) fsetstat(op string, to change) operation[none] {
 	return onHandle(f, op, func(open *openFile) operation[none] {
-		if to.err != nil {
-			return operation[none]{name: op, path: open.path, err: to.err}
-		}
 		command := open.client.command(op, f.Name(),
 			wire.Fsetstat{Handle: open.handle, Attrs: to.Attrs})
 		command.call.Ordered = true // after the WRITEs of a transfer that was given up
-		return command
+		return command.fail(to.err)
 	})
 }
 
@@ -345,32 +328,35 @@ type change struct {
 	err error
 }
 
-// change returns all of them as one: they are sent in one request.
-func (a *NewAttrs) change() change {
-	var all change
-	add := func(part change) {
-		all.Flags |= part.Flags
-		if all.err == nil {
-			all.err = part.err
-		}
-	}
+// change returns them as the protocol has them: they are set in one request.
+func (a *NewAttrs) change() (to change) {
 	if a.SetMode {
-		part := toMode(a.Mode)
-		all.Permissions = part.Permissions
-		add(part)
+		to.Flags |= wire.AttrPermissions
+		to.Permissions = wire.PermissionBits(a.Mode)
 	}
 	if a.SetTimes {
-		part := toTimes(a.Atime, a.Mtime)
-		all.ATime, all.MTime = part.ATime, part.MTime
-		add(part)
+		to.Flags |= wire.AttrACModTime
+		atime, mtime := a.Atime.Unix(), a.Mtime.Unix()
+		if !fits(atime) || !fits(mtime) {
+			to.err = errTimeRange
+		}
+		to.ATime, to.MTime = uint32(atime), uint32(mtime)
 	}
 	if a.SetOwner {
-		part := toOwner(a.UID, a.GID)
-		all.UID, all.GID = part.UID, part.GID
-		add(part)
+		to.Flags |= wire.AttrUIDGID
+		if !fits(int64(a.UID)) || !fits(int64(a.GID)) {
+			to.err = cmp.Or(to.err, fs.ErrInvalid)
+		}
+		to.UID, to.GID = uint32(a.UID), uint32(a.GID)
 	}
-	return all
+	return to
 }
+
+// fits reports whether the protocol can express a time or an ID.
+func fits(n int64) bool { return 0 <= n && n <= math.MaxUint32 }
+
+// errTimeRange says that the protocol cannot express a time.
+var errTimeRange error = invalidError("SFTP has times from 1970 to 2106 only")
 
 // empty reports whether there is nothing to set.
 func (a NewAttrs) empty() bool { return !a.SetMode && !a.SetTimes && !a.SetOwner }
@@ -381,10 +367,13 @@ func toMode(mode fs.FileMode) change {
 }
 
 func toOwner(uid, gid int) change {
-	if uid < 0 || gid < 0 || int64(uid) > math.MaxUint32 || int64(gid) > math.MaxUint32 {
-		return change{err: fs.ErrInvalid}
-	}
-	return change{Attrs: wire.Attrs{Flags: wire.AttrUIDGID, UID: uint32(uid), GID: uint32(gid)}}
+	attrs := NewAttrs{SetOwner: true, UID: uid, GID: gid}
+	return attrs.change()
+}
+
+func toTimes(atime, mtime time.Time) change {
+	attrs := NewAttrs{SetTimes: true, Atime: atime, Mtime: mtime}
+	return attrs.change()
 }
 
 func toSize(size int64) change {
@@ -401,14 +390,3 @@ func toExtended(extended []StatExtended) change {
 	}
 	return to
 }
-
-func toTimes(atime, mtime time.Time) change {
-	a, m := atime.Unix(), mtime.Unix()
-	if a < 0 || m < 0 || a > math.MaxUint32 || m > math.MaxUint32 {
-		return change{err: errTimeRange}
-	}
-	return change{Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: uint32(a), MTime: uint32(m)}}
-}
-
-// errTimeRange says that the protocol cannot express a time.
-var errTimeRange error = invalidError("SFTP has times from 1970 to 2106 only")

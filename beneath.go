@@ -15,16 +15,13 @@ func (c privateClient) RemoveBeneath(top, name string, directory bool) error {
 	if directory {
 		op, request = "rmdir", wire.TypeRmdir
 	}
-	_, err := run(c.ctx, c.command(op, path.Join(top, name),
-		wire.Beneath{Request: request, Top: top,
-			Path: name}).needs(wire.ExtBeneath))
-	return err
+	message := wire.Beneath{Request: request, Top: top, Path: name}
+	return c.do(c.command(op, path.Join(top, name), message).needs(wire.ExtBeneath))
 }
 
 // RenameBeneath implements private.Client.
 func (c privateClient) RenameBeneath(top, oldName, newName string) error {
-	_, err := run(c.ctx, c.command2("rename", path.Join(top, oldName), path.Join(top, newName),
-		wire.Beneath{Request: wire.TypeRename, Top: top, Path: oldName,
-			NewPath: newName}).needs(wire.ExtBeneath))
-	return err
+	message := wire.Beneath{Request: wire.TypeRename, Top: top, Path: oldName, NewPath: newName}
+	return c.do(c.command2("rename", path.Join(top, oldName), path.Join(top, newName),
+		message).needs(wire.ExtBeneath))
 }

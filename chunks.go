@@ -186,7 +186,7 @@ func (l *chunkLister) ask(from, to int64) *Pending[chunkList] {
 		}
 		return l.take(&reply, from, to)
 	})
-	return start(l.ctx, s, op)
+	return start(l.ctx, op)
 }
 
 // take rejects a list that no correct server can have made.

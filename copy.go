@@ -198,19 +198,11 @@ func (f *File) isSame(a *openFile, to *File, b *openFile) (bool, error) {
 // copyData copies on the server.
 func (f *File) copyData(source *openFile, off, length int64, to *File, target *openFile,
 	at int64) (n int64, err error) {
-	s := source.client
-	s.changed(to.Name())
-	defer s.changed(to.Name())
+	source.client.changed(to.Name())
+	defer source.client.changed(to.Name())
 	for n < length {
 		piece := min(length-n, copyPiece)
-		message := wire.CopyData{
-			FromHandle: source.handle, FromOffset: uint64(off + n), Length: uint64(piece),
-			ToHandle: target.handle, ToOffset: uint64(at + n),
-		}
-		op := s.command2("copy", source.path, target.path, message)
-		op.call.Ordered = true // after the WRITEs whose data it copies
-		op.orEOF = true
-		if _, err := run(f.ctx, op); err != nil {
+		if err := f.do(source.copyData(off+n, piece, target, at+n)); err != nil {
 			if err == io.EOF {
 				err = f.wrap("copy", io.ErrUnexpectedEOF)
 			}
@@ -229,13 +221,24 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 	return n, err
 }
 
+// copyData copies part of a file on the server, in one request.
+func (o *openFile) copyData(off, length int64, to *openFile, at int64) operation[none] {
+	op := o.client.command2("copy", o.path, to.path, wire.CopyData{
+		FromHandle: o.handle, FromOffset: uint64(off), Length: uint64(length),
+		ToHandle: to.handle, ToOffset: uint64(at),
+	})
+	op.call.Ordered = true // after the WRITEs whose data it copies
+	op.orEOF = true
+	return op
+}
+
 // copyThrough copies through the client.
 func (f *File) copyThrough(off, length int64, to *File, at int64) (int64, error) {
 	r := f.ReadRange(off, length)
 	defer r.Close()
 	// The source may have another context, and be silent.
 	defer context.AfterFunc(to.ctx, func() { r.Close() })()
-	n, err := to.upload("copy", at, r, to.progress.Store)
+	n, err := to.upload("copy", at, r, &to.progress)
 	if err != nil && to.ctx.Err() != nil {
 		return n, to.wrap("copy", context.Cause(to.ctx))
 	}

@@ -60,12 +60,12 @@ func (r Raw) Open(name string, flags uint32, attrs wire.Attrs) *Pending[[]byte] 
 	op := ask(r.session, "open", name, wire.TypeHandle,
 		wire.Open{Path: name, Flags: flags, Attrs: attrs}, handleReply)
 	op.call.Orphan = r.session.closeOrphan
-	return start(r.ctx, r.session, op)
+	return start(r.ctx, op)
 }
 
 // Opendir sends OPENDIR (draft-02, section 6.7).
 func (r Raw) Opendir(name string) *Pending[[]byte] {
-	return start(r.ctx, r.session, r.session.opendir(name))
+	return start(r.ctx, r.session.opendir(name))
 }
 
 // Readdir sends READDIR (draft-02, section 6.7). The names are not checked as they are by
@@ -79,14 +79,14 @@ func (r Raw) Readdir(handle []byte) *Pending[[]wire.Name] {
 			return reply.Names, parse(err)
 		})
 	op.orEOF = true
-	return start(r.ctx, r.session, op)
+	return start(r.ctx, op)
 }
 
 // Close sends CLOSE (draft-02, section 6.3), after all WRITEs that were started before it.
 func (r Raw) Close(handle []byte) *Pending[struct{}] {
 	op := r.session.command("close", "", wire.HandleRequest{Type: wire.TypeClose, Handle: handle})
 	op.call.Ordered = true
-	return start(r.ctx, r.session, op)
+	return start(r.ctx, op)
 }
 
 // Read sends one READ for len(p) bytes (draft-02, section 6.4), which may return fewer. p must not
@@ -98,24 +98,24 @@ func (r Raw) Read(handle []byte, off uint64, p []byte) *Pending[int] {
 	})
 	op.call.Bytes = len(p)
 	op.orEOF = true
-	return start(r.ctx, r.session, op)
+	return start(r.ctx, op)
 }
 
 // Write sends one WRITE (draft-02, section 6.4). It copies p before it returns.
 func (r Raw) Write(handle []byte, off uint64, p []byte) *Pending[struct{}] {
 	call := r.session.writeCall(handle, int64(off), p)
-	return start(r.ctx, r.session, operation[none]{session: r.session, name: "write", call: call})
+	return start(r.ctx, operation[none]{session: r.session, name: "write", call: call})
 }
 
 // Fstat sends FSTAT (draft-02, section 6.8).
 func (r Raw) Fstat(handle []byte) *Pending[*FileStat] {
 	message := wire.HandleRequest{Type: wire.TypeFstat, Handle: handle}
-	return start(r.ctx, r.session, ask(r.session, "stat", "", wire.TypeAttrs, message, attrsReply))
+	return start(r.ctx, ask(r.session, "stat", "", wire.TypeAttrs, message, attrsReply))
 }
 
 // Fsetstat sends FSETSTAT (draft-02, section 6.9).
 func (r Raw) Fsetstat(handle []byte, attrs wire.Attrs) *Pending[struct{}] {
-	return start(r.ctx, r.session, r.session.command("setstat", "",
+	return start(r.ctx, r.session.command("setstat", "",
 		wire.Fsetstat{Handle: handle, Attrs: attrs}))
 }
 
@@ -123,7 +123,7 @@ func (r Raw) Fsetstat(handle []byte, attrs wire.Attrs) *Pending[struct{}] {
 // wire.TypeName. It returns the packet's body, which the types of package wire parse. An answer of
 // yet another type breaks the protocol and ends the connection.
 func (r Raw) Extended(name string, payload []byte, expect wire.Type) *Pending[[]byte] {
-	return start(r.ctx, r.session, r.session.extended(expect, name, payload))
+	return start(r.ctx, r.session.extended(expect, name, payload))
 }
 
 func handleReply(call *conn.Call) ([]byte, error) {

@@ -48,8 +48,7 @@ type fileState struct {
 	client *session
 	path   string
 	open   *openFile // nil when closed
-	attrs  FileStat  // cached
-	cached bool      // whether attrs were ever received
+	attrs  FileStat  // as last received
 	stash  any
 
 	reading *prefetch // what is being read ahead
@@ -68,7 +67,11 @@ type openFile struct {
 // NewFile returns a closed File for a name on the server, which need not exist. It sends no
 // request.
 func NewFile(client *Client, name string) *File {
-	return &File{&fileState{client: client.session, path: name}, client.ctx}
+	return newFile(client.ctx, client.session, name)
+}
+
+func newFile(ctx context.Context, s *session, name string) *File {
+	return &File{&fileState{client: s, path: name}, ctx}
 }
 
 // WithContext returns a view of the file whose calls end with ctx's cause when ctx is done.
@@ -168,9 +171,14 @@ func (f *File) opening(op string) (*openFile, error) {
 func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) operation[T] {
 	open, err := f.opening(op)
 	if err != nil {
-		return operation[T]{name: op, path: f.Name(), err: fs.ErrClosed}
+		return failing[T](f, op, fs.ErrClosed)
 	}
 	return make(open).after(f)
+}
+
+// failing returns an operation on a file that fails before anything is sent.
+func failing[T any](f *File, op string, err error) operation[T] {
+	return operation[T]{session: f.session(), name: op, path: f.Name(), err: err}
 }
 
 // during returns a context for a transfer of the file, which ends with the file's own context and
@@ -199,7 +207,7 @@ func (c *Client) Open(name string) (*File, error) { return c.OpenFile(name, os.O
 // error if the server sends no attributes.
 func (c *Client) OpenRead(name string) (*File, error) {
 	f := NewFile(c, name)
-	stat := start(c.ctx, c.session, ask(c.session, "stat", name, wire.TypeAttrs,
+	stat := start(c.ctx, ask(c.session, "stat", name, wire.TypeAttrs,
 		wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs))
 	if _, err := run(c.ctx, f.openWith(os.O_RDONLY, 0)); err != nil {
 		return nil, err
@@ -235,10 +243,12 @@ func (f *File) Open(flag int, perm fs.FileMode) error {
 // OpenRead opens a closed file for reading. It takes one round trip.
 func (f *File) OpenRead() error { return f.Open(os.O_RDONLY, 0) }
 
+// openWith and openOperation fill their results in place: thousands of files may be on their way to
+// the wait for OPEN, each with a stack for all that is copied there.
 func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 	flags, err := openFlags(flag)
 	if err != nil {
-		op.name, op.path, op.err = "open", f.Name(), err
+		op.session, op.name, op.path, op.err = f.session(), "open", f.Name(), err
 		return op
 	}
 	var attrs wire.Attrs
@@ -282,7 +292,7 @@ func openFlags(flag int) (flags uint32, err error) {
 // Transfer does in front of S3.
 func (s *session) create(ctx context.Context, name string) operation[*File] {
 	const write = wire.OpenWrite | wire.OpenCreate | wire.OpenTruncate
-	f := &File{&fileState{client: s, path: name}, ctx}
+	f := newFile(ctx, s, name)
 	if s.noReadWrite.Load() {
 		return f.openOperation(write, wire.Attrs{})
 	}
@@ -310,7 +320,7 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 	s, name, open := f.client, f.path, f.open
 	f.mu.Unlock()
 	if open != nil {
-		op.name, op.path, op.err = "open", name, errIsOpen
+		op.session, op.name, op.path, op.err = s, "open", name, errIsOpen
 		return op
 	}
 	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: flags, Attrs: attrs},
@@ -388,24 +398,24 @@ func (f *File) beforeClose() error {
 
 // closeOperation takes the handle from the file and closes it.
 func (f *File) closeOperation() (operation[none], *openFile) {
-	open, name := f.letGo()
+	open := f.letGo()
 	if open == nil {
-		return operation[none]{name: "close", path: name, err: fs.ErrClosed}, nil
+		return failing[none](f, "close", fs.ErrClosed), nil
 	}
-	return operation[none]{session: open.client, name: "close", path: name,
+	return operation[none]{session: open.client, name: "close", path: f.Name(),
 		call: open.closeCall()}, open
 }
 
 // letGo takes the handle from the file, which closes it; nil if it was closed.
-func (f *File) letGo() (open *openFile, name string) {
+func (f *File) letGo() *openFile {
 	f.mu.Lock()
-	open, name = f.open, f.path
+	open := f.open
 	f.open = nil
 	f.mu.Unlock()
 	if open != nil {
 		open.shut(fs.ErrClosed)
 	}
-	return open, name
+	return open
 }
 
 // closeCall makes a CLOSE.
@@ -449,7 +459,7 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 // size returns the file's size, cached or from the server, as the strategy says.
 func (f *File) size(open *openFile) (int64, error) {
 	f.mu.Lock()
-	size, known := f.attrs.Size, f.cached && f.attrs.HasSize()
+	size, known := f.attrs.Size, f.attrs.HasSize()
 	f.mu.Unlock()
 	strategy := open.client.options.statStrategy
 	if strategy == StatAlways || strategy == StatLazy &&
@@ -483,18 +493,13 @@ func (f *File) Progress() int64 { return f.progress.Load() }
 // Sync makes the server write the file to its disk (fsync@openssh.com; OpenSSH's PROTOCOL, section
 // 4.6). Without that extension the error matches [errors.ErrUnsupported]. It takes one round trip,
 // which may be slow.
-func (f *File) Sync() error {
-	_, err := run(f.ctx, f.sync())
-	return err
-}
+func (f *File) Sync() error { return f.do(f.sync()) }
 
 func (f *File) sync() operation[none] {
 	return onHandle(f, "sync", func(open *openFile) operation[none] {
 		op := open.client.command("sync", f.Name(),
 			wire.ExtendedHandle{Name: wire.ExtFsync, Handle: open.handle})
-		if op.call != nil {
-			op.call.Ordered = true // after the WRITEs that it is to make safe
-		}
+		op.call.Ordered = true // after the WRITEs that it is to make safe
 		return op.needs(wire.ExtFsync)
 	})
 }

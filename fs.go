@@ -63,7 +63,7 @@ func (f *FS) Open(name string) (fs.File, error) {
 		return nil, err
 	}
 	c := f.client
-	asked := start(c.ctx, c.session, c.stat("open", wire.TypeStat, full))
+	asked := start(c.ctx, c.stat("open", wire.TypeStat, full))
 	opened := c.Async().Open(full)
 	info, statErr := asked.Wait()
 	file, err := opened.Wait()

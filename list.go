@@ -297,7 +297,6 @@ func (l *listing) listed(name []byte, attrs *wire.Attrs) *File {
 	entry.state.client = l.session
 	entry.state.path = l.prefix + string(name)
 	entry.state.attrs = newFileStat(attrs)
-	entry.state.cached = attrs.Flags != 0
 	return &entry.File
 }
 

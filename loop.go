@@ -3,9 +3,6 @@ package usftp
 import (
 	"context"
 	"errors"
-	"io"
-	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +15,7 @@ import (
 type lane struct {
 	client *session
 	handle []byte
-	window *flow.Window
+	window flow.Window
 	lost   bool    // its connection has ended; the other lanes take over its ranges
 	member *member // nil for the first, which always takes part
 }
@@ -35,15 +32,16 @@ type piece struct {
 // the data comes from or goes to.
 type loop struct {
 	ctx    context.Context
+	file   *File // which counts what is waited for
 	began  time.Time
 	ranges *flow.Ranges
 	lanes  []lane
 	queue  *conn.Queue
 	pieces []piece
-	idle   []int // pieces that are free
-	// nanoseconds for which it had nothing to do but wait for an answer; nil if nobody asks
-	waited *atomic.Int64
+	idle   []int    // pieces that are free
 	joins  *stripes // where further lanes come from; nil if there are none
+	// where the length is stored that has moved without a gap, as it grows; nil for nowhere
+	progress *atomic.Int64
 	// why the transfer ends early: the error of the lowest range that failed
 	err    error
 	errOff int64
@@ -89,54 +87,58 @@ const (
 // thousands of small ones.
 const maxInFlight = 64 * wire.MaxData
 
-func newLoop(ctx context.Context, ranges *flow.Ranges, lanes ...lane) *loop {
-	l := &loop{ctx: ctx, began: time.Now(), ranges: ranges, lanes: lanes, queue: conn.NewQueue()}
-	for i := range l.lanes {
-		l.lanes[i].window = newWindow(l.lanes[i].client)
-	}
+// newLoop makes a loop of one lane.
+func newLoop(ctx context.Context, f *File, open *openFile, ranges *flow.Ranges) *loop {
+	l := &loop{ctx: ctx, file: f, began: time.Now(), ranges: ranges, queue: conn.NewQueue()}
+	l.addLane(lane{client: open.client, handle: open.handle})
 	return l
 }
 
-func newWindow(s *session) *flow.Window {
-	w := new(flow.Window)
-	s.resetWindow(w)
-	return w
+func (l *loop) addLane(lane lane) {
+	lane.resetWindow()
+	l.lanes = append(l.lanes, lane)
 }
 
 // smallStart is how much is in flight at first on a short link; see private.Client.StartSmall.
 const smallStart = 256 << 10
 
-// resetWindow prepares a window for a transfer that knows nothing about the link yet.
-func (s *session) resetWindow(w *flow.Window) {
+// resetWindow prepares the window for a transfer that knows nothing about the link yet.
+func (l *lane) resetWindow() {
 	start, least := int64(maxInFlight), int64(leastInFlight)
-	if window := s.options.channelWindow; window > 0 {
+	if window := l.client.options.channelWindow; window > 0 {
 		start = int64(window)
 	}
-	if s.startsSmall.Load() {
+	if l.client.startsSmall.Load() {
 		start, least = smallStart, smallStart
 	}
-	w.Reset(start, least, maxInFlight)
+	l.window.Reset(start, least, maxInFlight)
 }
 
 // claim takes the next range for a lane that has room for it.
 func (l *loop) claim(i int) (flow.Range, bool) {
-	w := l.lanes[i].window
-	if l.lanes[i].lost || l.lanes[i].resting() ||
-		!w.Has(l.ranges.Request(), l.lanes[i].client.conn.Room(w.InFlight())) {
+	lane := &l.lanes[i]
+	if lane.lost || lane.resting() || !lane.window.Has(l.ranges.Request(), lane.room()) {
 		return flow.Range{}, false
 	}
 	return l.ranges.Next(i)
 }
 
+// room returns how much the lane may have in flight, by the budget.
+func (l *lane) room() int64 { return l.client.conn.Room(l.window.InFlight()) }
+
 // next waits for a complete call.
 func (l *loop) next() (*conn.Call, error) {
-	if l.waited == nil {
-		return l.queue.Next(l.ctx)
-	}
 	began := time.Now()
 	call, err := l.queue.Next(l.ctx)
-	l.waited.Add(int64(time.Since(began)))
+	l.file.waited.Add(int64(time.Since(began)))
 	return call, err
+}
+
+// report stores how much has moved without a gap.
+func (l *loop) report(n int64) {
+	if l.progress != nil {
+		l.progress.Store(n)
+	}
 }
 
 func (l *lane) resting() bool { return l.member != nil && l.member.rests.Load() }
@@ -236,205 +238,4 @@ func (l *loop) verdict(source error) error {
 		return errUnfinished
 	}
 	return nil
-}
-
-// stripes is a transfer of a file over several handles; see private.Stripes.
-type stripes struct {
-	file  *File
-	moved atomic.Int64
-
-	mu      sync.Mutex
-	joining []lane
-	joined  int
-	members map[*File]*member
-	queue   *conn.Queue // of the transfer under way
-	ended   bool
-}
-
-// Join implements private.Stripes.
-func (s *stripes) Join(f *File) bool {
-	open, err := f.opened("join")
-	if err != nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return false
-	}
-	if s.members == nil {
-		s.members = make(map[*File]*member)
-	}
-	s.members[f] = new(member)
-	s.joining = append(s.joining, lane{client: open.client, handle: open.handle,
-		member: s.members[f]})
-	if s.queue != nil {
-		s.queue.Wake()
-	}
-	return true
-}
-
-// member is what is known about a handle outside the loop.
-type member struct {
-	rests    atomic.Bool  // it is to ask for nothing more
-	inFlight atomic.Int64 // requests
-}
-
-// Rest implements private.Stripes.
-func (s *stripes) Rest(f *File, rest bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m := s.members[f]; m != nil {
-		m.rests.Store(rest)
-		if s.queue != nil && !s.ended {
-			s.queue.Wake()
-		}
-	}
-}
-
-// Idle implements private.Stripes.
-func (s *stripes) Idle(f *File) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m := s.members[f]
-	return m != nil && m.rests.Load() && m.inFlight.Load() == 0
-}
-
-// Moved implements private.Stripes.
-func (s *stripes) Moved() int64 { return s.moved.Load() }
-
-// Joined implements private.Stripes.
-func (s *stripes) Joined() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.joined
-}
-
-// begin makes a loop take its lanes from s.
-func (s *stripes) begin(l *loop) error {
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.queue != nil || s.ended {
-		return errors.New("stripes were used already")
-	}
-	s.queue = l.queue
-	l.joins = s
-	return nil
-}
-
-func (s *stripes) end() {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-}
-
-// adopt adds the lanes that have joined.
-func (l *loop) adopt() {
-	if l.joins == nil {
-		return
-	}
-	l.joins.mu.Lock()
-	defer l.joins.mu.Unlock()
-	for _, lane := range l.joins.joining {
-		lane.window = newWindow(lane.client)
-		l.lanes = append(l.lanes, lane)
-		l.joins.joined++
-	}
-	l.joins.joining = nil
-}
-
-// WriteToAt implements private.Stripes.
-func (s *stripes) WriteToAt(w io.WriterAt) (int64, error) {
-	f := s.file
-	f.turn.Lock()
-	defer f.turn.Unlock()
-	f.progress.Store(0)
-	open, ctx, done, err := f.striped("read")
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	defer s.end()
-	request, _ := open.client.dataSizes()
-	d := &download{
-		loop: newLoop(ctx, flow.NewRanges(f.offset, f.expectedSize(), request, false),
-			lane{client: open.client, handle: open.handle}),
-		from: f.offset, given: f.offset,
-		wrote: f.progress.Store,
-		place: func(p []byte, off int64) error {
-			_, err := w.WriteAt(p, off)
-			return err
-		},
-	}
-	d.waited, d.answers = &f.waited, &f.answers
-	d.ranges.Limit(math.MaxInt64)
-	if err := s.begin(d.loop); err != nil {
-		return 0, f.wrap("read", err)
-	}
-	n, err := d.run()
-	f.offset += n
-	return n, ownError(f.wrap("read", err))
-}
-
-// sparseReaderAt is private.SparseReaderAt.
-type sparseReaderAt interface {
-	io.ReaderAt
-	Extent(off int64) (to int64, hole bool)
-}
-
-// ReadFromAt implements private.Stripes.
-func (s *stripes) ReadFromAt(r io.ReaderAt) (int64, error) {
-	f := s.file
-	f.turn.Lock()
-	defer f.turn.Unlock()
-	f.progress.Store(0)
-	open, ctx, done, err := f.striped("write")
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	defer s.end()
-	_, request := open.client.dataSizes()
-	u := &upload{
-		loop: newLoop(ctx, flow.NewRanges(f.offset, flow.Unknown, request, false),
-			lane{client: open.client, handle: open.handle}),
-		from: f.offset, at: r, acked: f.progress.Store,
-	}
-	u.waited = &f.waited
-	u.sparse, _ = r.(sparseReaderAt)
-	if err := s.begin(u.loop); err != nil {
-		return 0, f.wrap("write", err)
-	}
-	open.client.changed(f.Name())
-	defer open.client.changed(f.Name())
-	n, err := u.run()
-	f.offset += n
-	return n, ownError(f.wrap("write", err))
-}
-
-// ReadRange implements private.Stripes.
-func (s *stripes) ReadRange(off, length int64) io.ReadCloser {
-	return s.file.readRangeOver(off, length, s)
-}
-
-// striped prepares a file for a transfer over several lanes.
-func (f *File) striped(op string) (*openFile, context.Context, func(), error) {
-	open, err := f.opened(op)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if err := open.client.awaitLimits(f.ctx); err != nil {
-		return nil, nil, nil, f.wrap(op, err)
-	}
-	if f.appends() {
-		return nil, nil, nil, f.wrap(op, errAppendAt)
-	}
-	ctx, done := f.during(open)
-	return open, ctx, done, nil
 }

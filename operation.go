@@ -37,8 +37,15 @@ type operation[T any] struct {
 	orEOF bool
 }
 
-// fail returns an operation that fails before anything is sent.
+// fail makes the operation fail before anything is sent, unless err is nil.
 func (op operation[T]) fail(err error) operation[T] {
+	if err == nil {
+		return op
+	}
+	if op.call != nil {
+		op.session.conn.Recycle(op.call)
+		op.call = nil
+	}
 	op.err = err
 	return op
 }
@@ -50,23 +57,20 @@ func (op operation[T]) after(f *File) operation[T] {
 }
 
 // run sends the operation and waits for its result.
-func run[T any](ctx context.Context, op operation[T]) (T, error) {
+func run[T any](ctx context.Context, op operation[T]) (nothing T, err error) {
 	if op.file != nil && op.err == nil {
 		if err := op.file.flushBehind(); err != nil {
-			var none T
 			op.session.conn.Recycle(op.call)
-			return none, err
+			return nothing, err
 		}
 	}
 	for {
 		if op.err != nil {
-			var none T
-			return none, op.wrap(op.err)
+			return nothing, op.wrap(op.err)
 		}
 		if err := op.session.conn.Do(ctx, op.call); err != nil {
-			var none T
 			// The call may still be the connection's: do not use it again.
-			return none, op.wrap(err)
+			return nothing, op.wrap(err)
 		}
 		result, next, err := op.finish()
 		if next == nil {
@@ -78,26 +82,41 @@ func run[T any](ctx context.Context, op operation[T]) (T, error) {
 
 // finish takes the result from a complete call, or says what to ask instead.
 func (op *operation[T]) finish() (result T, next *operation[T], err error) {
-	lost := op.call.Err != nil
-	if err = op.call.Err; err == nil && !(op.orSuccess && op.call.Type == wire.TypeStatus &&
-		op.call.Status.Code == wire.OK) {
-		err = replyError(op.call)
+	call := op.call
+	refusal := replyError(call)
+	if op.orSuccess && call.Type == wire.TypeStatus && call.Status.Code == wire.OK {
+		refusal = nil
 	}
-	if err == nil && op.result != nil {
-		result, err = op.result(op.call)
-	} else if err != nil && !lost {
+	switch {
+	case call.Err != nil:
+		err = call.Err
+	case refusal != nil:
 		if op.instead != nil {
-			next = op.instead(err)
+			next = op.instead(refusal)
 		}
+		err = refusal
 		if op.refused != nil {
 			err = op.refused
 		}
-		if op.orEOF && op.call.Status.Code == wire.EOF {
+		if op.orEOF && call.Status.Code == wire.EOF {
 			err = io.EOF
 		}
+	case op.result != nil:
+		result, err = op.result(call)
 	}
-	op.session.conn.Recycle(op.call)
+	op.session.conn.Recycle(call)
 	return result, next, op.wrap(err)
+}
+
+// do runs an operation that has no result.
+func (c *Client) do(op operation[none]) error {
+	_, err := run(c.ctx, op)
+	return err
+}
+
+func (f *File) do(op operation[none]) error {
+	_, err := run(f.ctx, op)
+	return err
 }
 
 // wrap adds the operation and its file. io.EOF stays bare, since everybody compares it.
@@ -188,10 +207,6 @@ func (s *session) offered(extension string) bool {
 func (op operation[T]) needs(extension string) operation[T] {
 	if op.session.offered(extension) {
 		return op
-	}
-	if op.call != nil {
-		op.session.conn.Recycle(op.call)
-		op.call = nil
 	}
 	return op.fail(&unsupported{extension})
 }

@@ -17,15 +17,13 @@ import (
 // matches [fs.ErrExist]. It takes one round trip, and one more after a refusal that does not say
 // why.
 func (c *Client) Mkdir(name string) error {
-	_, err := run(c.ctx, c.mkdir(name).orExists(name))
-	return err
+	return c.do(c.mkdir(name).orExists(name))
 }
 
 // MkdirPerm is [Client.Mkdir] with permissions, to which the server applies its umask.
 func (c *Client) MkdirPerm(name string, perm fs.FileMode) error {
 	message := wire.PathAttrs{Type: wire.TypeMkdir, Path: name, Attrs: toMode(perm).Attrs}
-	_, err := run(c.ctx, c.command("mkdir", name, message).orExists(name))
-	return err
+	return c.do(c.command("mkdir", name, message).orExists(name))
 }
 
 func (s *session) mkdir(name string) operation[none] {
@@ -40,17 +38,13 @@ var errNotDirectory = errors.New("not a directory")
 // missing it takes two in all on servers that work in order, and on others one more for each of
 // them.
 func (c *Client) MkdirAll(name string) error {
-	_, err := run(c.ctx, c.mkdir(name))
-	if err == nil {
-		return nil
-	}
-	if c.fatal(err) != nil {
+	err := c.do(c.mkdir(name))
+	if err == nil || c.fatal(err) != nil {
 		return err
 	}
 	parents := above(name)
 	if errors.Is(err, fs.ErrNotExist) && len(parents) > 0 {
-		err = c.mkdirChain(parents, name)
-		if err == nil {
+		if err = c.mkdirChain(parents, name); err == nil {
 			return nil
 		}
 	}
@@ -75,12 +69,12 @@ func (c *Client) mkdirChain(parents []string, name string) error {
 	made := make([]*Pending[none], len(missing))
 	var refused error
 	for i, parent := range missing {
-		made[i] = start(c.ctx, c.session, c.mkdir(parent))
+		made[i] = start(c.ctx, c.mkdir(parent))
 		if !c.inOrder {
 			made[i].Wait() // the next one needs it
 		}
 	}
-	_, err := run(c.ctx, c.mkdir(name))
+	err := c.do(c.mkdir(name))
 	for _, p := range made {
 		// Those that exist were refused too, which says nothing. If all of it failed, the first of
 		// the others says why.
@@ -98,7 +92,7 @@ func (c *Client) mkdirChain(parents []string, name string) error {
 func (c *Client) missing(dirs []string) []string {
 	asked := make([]*Pending[fs.FileInfo], len(dirs))
 	for i, dir := range dirs {
-		asked[i] = start(c.ctx, c.session, c.stat("mkdir", wire.TypeStat, dir))
+		asked[i] = start(c.ctx, c.stat("mkdir", wire.TypeStat, dir))
 	}
 	exist := 0
 	for i, p := range asked {
@@ -154,9 +148,7 @@ func (c *Client) MkdirTemp(dir, pattern string) (string, error) {
 	var made string
 	err := tryNames("mkdirtemp", dir, pattern, func(name string) error {
 		made = name
-		message := wire.PathAttrs{Type: wire.TypeMkdir, Path: name, Attrs: toMode(0o700).Attrs}
-		_, err := run(c.ctx, c.command("mkdir", name, message).orExists(name))
-		return err
+		return c.MkdirPerm(name, 0o700)
 	})
 	if err != nil {
 		return "", err
@@ -190,16 +182,14 @@ func tryNames(op, dir, pattern string, try func(name string) error) error {
 // error matches [fs.ErrExist], though some servers replace it; see [Client.PosixRename]. It takes
 // one round trip, and one more after a refusal that does not say why.
 func (c *Client) Rename(oldname, newname string) error {
-	_, err := run(c.ctx, c.rename(oldname, newname))
-	return err
+	return c.do(c.rename(oldname, newname))
 }
 
 // PosixRename renames a file or directory and atomically replaces a file at newname, like
 // rename(2). It needs posix-rename@openssh.com (OpenSSH's PROTOCOL, section 4.3); without it the
 // error matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) PosixRename(oldname, newname string) error {
-	_, err := run(c.ctx, c.posixRename(oldname, newname))
-	return err
+	return c.do(c.posixRename(oldname, newname))
 }
 
 // HasPosixRename reports whether the server offers posix-rename@openssh.com.
@@ -207,14 +197,12 @@ func (c *Client) HasPosixRename() bool { return c.offered(wire.ExtPosixRename) }
 
 // Rename renames the file, like [Client.Rename]. Name returns the new name from then on.
 func (f *File) Rename(newname string) error {
-	_, err := run(f.ctx, f.session().rename(f.Name(), newname).after(f))
-	return f.renamed(newname, err)
+	return f.renamed(newname, f.do(f.session().rename(f.Name(), newname).after(f)))
 }
 
 // PosixRename renames the file, like [Client.PosixRename]. Name returns the new name from then on.
 func (f *File) PosixRename(newname string) error {
-	_, err := run(f.ctx, f.session().posixRename(f.Name(), newname).after(f))
-	return f.renamed(newname, err)
+	return f.renamed(newname, f.do(f.session().posixRename(f.Name(), newname).after(f)))
 }
 
 func (f *File) renamed(newname string, err error) error {
@@ -242,8 +230,7 @@ func (s *session) posixRename(oldname, newname string) operation[none] {
 // the error matches [fs.ErrExist]. It takes one round trip, and one more after a refusal that does
 // not say why.
 func (c *Client) Link(oldname, newname string) error {
-	_, err := run(c.ctx, c.link(oldname, newname))
-	return err
+	return c.do(c.link(oldname, newname))
 }
 
 func (s *session) link(oldname, newname string) operation[none] {
@@ -281,7 +268,7 @@ func symlinkOrder(version string) int32 {
 // round trip, or three the first time on an unknown server.
 func (c *Client) Symlink(oldname, newname string) error {
 	order := c.symlinks.Load()
-	_, err := run(c.ctx, c.symlink(oldname, newname, order))
+	err := c.do(c.symlink(oldname, newname, order))
 	if err != nil || order != symlinksUnknown {
 		return err
 	}
@@ -296,12 +283,11 @@ func (c *Client) Symlink(oldname, newname string) error {
 		!errors.Is(missing, fs.ErrNotExist) {
 		return nil // the server does not say what it made, but reports success
 	}
-	if _, err := run(c.ctx, c.removeFile(oldname)); err != nil {
+	if err := c.do(c.removeFile(oldname)); err != nil {
 		return err
 	}
 	c.symlinks.Store(symlinksLinkFirst)
-	_, err = run(c.ctx, c.symlink(oldname, newname, symlinksLinkFirst))
-	return err
+	return c.do(c.symlink(oldname, newname, symlinksLinkFirst))
 }
 
 func (s *session) symlink(oldname, newname string, order int32) operation[none] {

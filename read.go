@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -33,11 +34,11 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if n == len(p) || err != nil {
 		return n, err
 	}
-	_, err = f.download("read", off+int64(n), endOf(off, len(p)), flow.Unknown,
-		func(data []byte) error {
-			n += copy(p[n:], data)
-			return nil
-		}, func(int64) {})
+	d := &download{from: off + int64(n), sink: func(data []byte) error {
+		n += copy(p[n:], data)
+		return nil
+	}}
+	_, err = f.download(d, endOf(off, len(p)), flow.Unknown, nil, nil)
 	if err == nil && n < len(p) {
 		err = io.EOF
 	}
@@ -89,7 +90,7 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 		return 0, err
 	}
 	f.progress.Store(0)
-	sink := func(p []byte) error {
+	d := &download{from: f.offset, sink: func(p []byte) error {
 		n, err := w.Write(p)
 		if err == nil && n != len(p) {
 			err = io.ErrShortWrite
@@ -98,8 +99,8 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 			return &sinkError{err}
 		}
 		return nil
-	}
-	n, err := f.download("read", f.offset, math.MaxInt64, f.expectedSize(), sink, f.progress.Store)
+	}}
+	n, err := f.download(d, math.MaxInt64, f.expectedSize(), &f.progress, nil)
 	f.offset += n
 	return n, ownError(err)
 }
@@ -154,10 +155,11 @@ func (f *File) readRange(w io.Writer, off, length int64, stripes *stripes) error
 	if length >= 0 {
 		limit, size = off+min(length, math.MaxInt64-off), flow.Unknown
 	}
-	n, err := f.downloadOver("read", off, limit, size, func(p []byte) error {
+	d := &download{from: off, sink: func(p []byte) error {
 		_, err := w.Write(p)
 		return err
-	}, func(int64) {}, stripes)
+	}}
+	n, err := f.download(d, limit, size, nil, stripes)
 	if err == nil && length >= 0 && n < length {
 		err = f.wrap("read", io.ErrUnexpectedEOF)
 	}
@@ -167,7 +169,7 @@ func (f *File) readRange(w io.Writer, off, length int64, stripes *stripes) error
 // ReadFile reads a whole file. It asks for the size while it opens the file, and takes two round
 // trips for any file that the link holds.
 func (c *Client) ReadFile(name string) ([]byte, error) {
-	size := start(c.ctx, c.session, c.stat("stat", wire.TypeStat, name))
+	size := start(c.ctx, c.stat("stat", wire.TypeStat, name))
 	f, err := c.Open(name)
 	if err != nil {
 		return nil, err
@@ -189,66 +191,59 @@ const mostTrusted = 4 << 20
 func (f *File) expectedSize() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.cached || !f.attrs.sized() {
+	if !f.attrs.sized() {
 		return flow.Unknown
 	}
 	return int64(f.attrs.Size)
 }
 
-// download reads from an offset up to limit and passes the data to sink in order.
-func (f *File) download(op string, from, limit, size int64, sink func([]byte) error,
-	wrote func(int64)) (int64, error) {
-	return f.downloadOver(op, from, limit, size, sink, wrote, nil)
-}
-
-// downloadOver is download that also uses the handles of stripes, which may be nil.
-func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte) error,
-	wrote func(int64), stripes *stripes) (int64, error) {
-	defer stripes.end()
+// ready returns the file's opening once the server's limits are known.
+func (f *File) ready(op string) (*openFile, error) {
 	open, err := f.opened(op)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	if err := open.client.awaitLimits(f.ctx); err != nil {
-		return 0, f.wrap(op, err)
+	return open, f.wrap(op, open.client.awaitLimits(f.ctx))
+}
+
+// download reads from d.from up to a limit and returns how many bytes the sink has taken. progress
+// may be nil, and so may stripes, whose handles are used too.
+func (f *File) download(d *download, limit, size int64, progress *atomic.Int64,
+	stripes *stripes) (int64, error) {
+	defer stripes.end()
+	open, err := f.ready("read")
+	if err != nil {
+		return 0, err
 	}
 	ctx, done := f.during(open)
 	defer done()
 	request, _ := open.client.dataSizes()
-	ranges := flow.NewRanges(from, size, request, false)
-	ranges.Limit(limit)
-	d := &download{
-		loop: newLoop(ctx, ranges, lane{client: open.client, handle: open.handle}),
-		from: from, given: from, sink: sink, wrote: wrote,
-	}
-	d.waited, d.answers = &f.waited, &f.answers
+	d.given = d.from
+	d.loop = newLoop(ctx, f, open, flow.NewRanges(d.from, size, request, false))
+	d.ranges.Limit(limit)
+	d.progress = progress
 	if err := stripes.begin(d.loop); err != nil {
-		return 0, f.wrap(op, err)
+		return 0, f.wrap("read", err)
 	}
 	if size == flow.Unknown && limit == math.MaxInt64 && !open.client.noFstat.Load() {
-		d.askSize(f.keepAttrs)
+		d.askSize()
 	}
 	n, err := d.run()
-	return n, f.wrap(op, err)
+	return n, f.wrap("read", err)
 }
 
-// download is a loop that reads a file and passes it to a sink in order.
+// download is a loop that reads a file and passes it to a sink in order, or to a place in any.
 type download struct {
 	*loop
-	from    int64 // where it began
-	answers *atomic.Int64
-	sink    func(p []byte) error
-	parked  []*conn.Call // data that arrived before what precedes it, by offset
-	given   int64        // the offset up to which the sink has everything
-	wrote   func(int64)  // called with given
-	// for a sink that takes data in any order; nil otherwise
-	place  func(p []byte, off int64) error
+	from   int64 // where it began
+	given  int64 // the offset up to which the sink has everything
+	sink   func(p []byte) error
+	parked []*conn.Call // data that arrived before what precedes it, by offset
+	place  io.WriterAt
 	broken error // what place failed with
-
 	// for data that counts in the budget until it is used: returns that of a reply that nobody
 	// takes
-	kept      func(*conn.Call)
-	keepAttrs func(*conn.Call) (*FileStat, error) // of the file, if its size was requested
+	kept func(*conn.Call)
 }
 
 var errNoData = errors.New("the server answered READ with no data")
@@ -278,10 +273,8 @@ func (d *download) fill() error {
 	if d.place == nil {
 		reach := d.given
 		for i := range d.lanes {
-			if !d.lanes[i].lost {
-				w := d.lanes[i].window
-				reach += 2 * max(min(w.Limit(), d.lanes[i].client.conn.Room(w.InFlight())),
-					int64(d.ranges.Request()))
+			if lane := &d.lanes[i]; !lane.lost {
+				reach += 2 * max(min(lane.window.Limit(), lane.room()), int64(d.ranges.Request()))
 			}
 		}
 		d.ranges.Reach(reach)
@@ -314,8 +307,7 @@ const sizeTag = -1
 // askSize asks for the file's size along with the first READs. That takes no round trip and saves
 // one at the end, where the last READ returns less than asked and only the size tells that nothing
 // is missing.
-func (d *download) askSize(keep func(*conn.Call) (*FileStat, error)) {
-	d.keepAttrs = keep
+func (d *download) askSize() {
 	lane := &d.lanes[0]
 	call := lane.client.handleCall(wire.TypeFstat, lane.handle, wire.TypeAttrs)
 	call.Done = d.queue
@@ -328,7 +320,7 @@ func (d *download) askSize(keep func(*conn.Call) (*FileStat, error)) {
 // handleSize takes the answer, if there is one.
 func (d *download) handleSize(call *conn.Call) {
 	if call.Err == nil && call.Type == wire.TypeAttrs {
-		if stat, err := d.keepAttrs(call); err == nil && stat.sized() {
+		if stat, err := d.file.keepAttrs(call); err == nil && stat.sized() {
 			d.ranges.SetSize(int64(stat.Size))
 		}
 	}
@@ -347,7 +339,7 @@ func (d *download) handleReply(call *conn.Call) {
 	case call.Err != nil:
 		d.fail(p.Range, call.Err)
 	case call.Type == wire.TypeData && len(call.Body) > 0:
-		d.answers.Add(1)
+		d.file.answers.Add(1)
 		if d.place != nil {
 			d.putAt(call, p)
 			break
@@ -367,15 +359,10 @@ func (d *download) handleReply(call *conn.Call) {
 
 // park keeps data until its turn comes. Its call's tag is then a piece that is not in flight.
 func (d *download) park(call *conn.Call, p piece) {
-	off := p.Off
 	call.Tag = d.takePiece() // a piece of its own, which holds the offset and the lane
 	d.pieces[call.Tag] = p
-	at, _ := slices.BinarySearchFunc(d.parked, off, func(c *conn.Call, off int64) int {
-		if d.pieces[c.Tag].Off < off {
-			return -1
-		}
-		return 1
-	})
+	at, _ := slices.BinarySearchFunc(d.parked, p.Off,
+		func(c *conn.Call, off int64) int { return cmp.Compare(d.pieces[c.Tag].Off, off) })
 	d.parked = slices.Insert(d.parked, at, call)
 }
 
@@ -394,14 +381,14 @@ func (d *download) deliver() error {
 		n++
 		d.given += int64(len(call.Body))
 		d.drop(call)
-		d.wrote(d.given - d.from)
+		d.report(d.given - d.from)
 	}
 	return nil
 }
 
 // putAt passes data to a sink that takes any order.
 func (d *download) putAt(call *conn.Call, p piece) {
-	if err := d.place(call.Body, p.Off); err != nil {
+	if _, err := d.place.WriteAt(call.Body, p.Off); err != nil {
 		if d.broken == nil {
 			d.broken = &sinkError{err}
 		}
@@ -410,7 +397,7 @@ func (d *download) putAt(call *conn.Call, p piece) {
 	}
 	d.ranges.Done(p.Range, len(call.Body))
 	d.given = d.ranges.Mark()
-	d.wrote(d.given - d.from)
+	d.report(d.given - d.from)
 }
 
 func (d *download) drop(call *conn.Call) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,10 +33,8 @@ func readsOnce(version string) bool { return strings.Contains(version, "Sterling
 // requested arrives by itself. What it holds counts in the client's budget.
 type prefetch struct {
 	*download
-	client *session
-	open   *openFile
-	name   string
-	most   int64
+	open *openFile
+	name string // cleaned
 
 	stale atomic.Bool // somebody has written to the file, or moved the offset
 
@@ -126,7 +125,7 @@ func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 		if !f.IsRegular() {
 			if !sequential && f.asked != open {
 				f.asked = open
-				start(f.ctx, open.client, f.statOperation())
+				start(f.ctx, f.statOperation())
 			}
 			return 0, nil
 		}
@@ -165,20 +164,16 @@ func (a *prefetch) ended() bool {
 // startAhead starts to read ahead at the file's offset, if the budget has room.
 func (f *File) startAhead(open *openFile) *prefetch {
 	s := open.client
-	most := s.options.readAhead
 	request, _ := s.dataSizes()
-	request = int(min(int64(request), max(most/2, 1)))
+	request = int(min(int64(request), max(s.options.readAhead/2, 1)))
 	if s.conn.Room(0) < int64(request) {
 		return nil
 	}
-	ahead := &prefetch{client: s, open: open, name: path.Clean(f.Name()), most: most,
-		consumed: f.readRun}
+	ranges := flow.NewRanges(f.offset, f.expectedSize(), request, false)
+	ahead := &prefetch{open: open, name: path.Clean(f.Name()), consumed: f.readRun}
 	ahead.download = &download{
-		loop: newLoop(open.closed, flow.NewRanges(f.offset, f.expectedSize(), request, false),
-			lane{client: s, handle: open.handle}),
-		from: f.offset, given: f.offset,
-		kept:    func(call *conn.Call) { s.conn.GiveBack(int64(call.Bytes)) },
-		answers: &f.answers,
+		loop: newLoop(open.closed, f, open, ranges), from: f.offset, given: f.offset,
+		kept: func(call *conn.Call) { s.conn.GiveBack(int64(call.Bytes)) },
 	}
 	s.ahead.add(ahead)
 	f.mu.Lock()
@@ -261,7 +256,7 @@ func (a *prefetch) replied(call *conn.Call) {
 		a.held += got
 		asked -= got
 	}
-	a.client.conn.GiveBack(asked)
+	a.open.client.conn.GiveBack(asked)
 }
 
 // ready reports whether the next byte is here.
@@ -285,9 +280,9 @@ func (a *prefetch) take(p []byte) (n int) {
 		a.used = 0
 		a.parked = append(a.parked[:0], a.parked[1:]...)
 		a.held -= size
-		a.client.conn.GiveBack(size)
+		a.open.client.conn.GiveBack(size)
 		a.loop.idle = append(a.loop.idle, call.Tag)
-		a.client.conn.Recycle(call)
+		a.open.client.conn.Recycle(call)
 	}
 	return n
 }
@@ -295,12 +290,13 @@ func (a *prefetch) take(p []byte) (n int) {
 // fillAhead requests what a Read still wants, and ahead of it what keeps the link busy and no more,
 // however slow the program is.
 func (a *prefetch) fillAhead(wanted int64) error {
-	limit := wanted + min(a.most, firstReadAhead+2*a.consumed, a.lanes[0].window.Limit())
+	limit := wanted + min(a.open.client.options.readAhead, firstReadAhead+2*a.consumed,
+		a.lanes[0].window.Limit())
 	for {
 		ahead := a.held + a.lanes[0].window.InFlight()
 		// Never beyond what is free, not even for one request: what lies here waits for a program,
 		// and others wait for the budget.
-		if ahead+int64(a.ranges.Request()) > min(limit, a.client.conn.Room(ahead)) {
+		if ahead+int64(a.ranges.Request()) > min(limit, a.open.client.conn.Room(ahead)) {
 			return nil
 		}
 		r, ok := a.claim(0)
@@ -320,9 +316,9 @@ func (a *prefetch) drop() {
 	}
 	a.gone = true
 	a.release()
-	a.client.conn.GiveBack(a.held)
+	a.open.client.conn.GiveBack(a.held)
 	a.held, a.used = 0, 0
-	a.client.ahead.remove(a)
+	a.open.client.ahead.remove(a)
 }
 
 // discard drops what is held: now or, if a Read is using it, when that notices.
@@ -355,17 +351,12 @@ func (l *prefetches) remove(a *prefetch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := l.files[a.name]
-	for i, other := range list {
-		if other == a {
-			list = append(list[:i:i], list[i+1:]...)
-			l.count.Add(-1)
-			break
-		}
-	}
+	list = slices.DeleteFunc(list, func(other *prefetch) bool { return other == a })
 	l.files[a.name] = list
 	if len(list) == 0 {
 		delete(l.files, a.name)
 	}
+	l.count.Add(-1)
 }
 
 // changed drops what was read ahead of a file. It must be called before and after each change of
@@ -375,7 +366,7 @@ func (s *session) changed(name string) {
 		return
 	}
 	s.ahead.mu.Lock()
-	list := append([]*prefetch{}, s.ahead.files[path.Clean(name)]...)
+	list := slices.Clone(s.ahead.files[path.Clean(name)])
 	s.ahead.mu.Unlock()
 	for _, a := range list {
 		a.discard()

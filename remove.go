@@ -15,20 +15,17 @@ import (
 // Remove removes a file or an empty directory. It does not follow symbolic links. It takes one
 // round trip for a file and two for a directory.
 func (c *Client) Remove(name string) error {
-	_, err := run(c.ctx, c.remove(name))
-	return err
+	return c.do(c.remove(name))
 }
 
 // RemoveDirectory removes an empty directory. It takes one round trip.
 func (c *Client) RemoveDirectory(name string) error {
-	_, err := run(c.ctx, c.removeDirectory("rmdir", name))
-	return err
+	return c.do(c.removeDirectory("rmdir", name))
 }
 
 // Remove removes the file by its name, whether it is open or not. It takes one round trip.
 func (f *File) Remove() error {
-	_, err := run(f.ctx, f.session().remove(f.Name()))
-	return err
+	return f.do(f.session().remove(f.Name()))
 }
 
 // remove tries to remove a file and then a directory. The protocol has a request for each and no
@@ -80,7 +77,7 @@ func (c *Client) RemoveAll(name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = run(c.ctx, c.removeFile(name))
+	err = c.do(c.removeFile(name))
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -223,7 +220,7 @@ func (r *remover) empty(dir *removal) {
 }
 
 func (r *remover) removeAsync(name string) *Pending[struct{}] {
-	return startOn(r.client.Async(), r.client.removeFile(name))
+	return start(r.client.ctx, r.client.removeFile(name))
 }
 
 // list returns some of the files and directories in a directory, as many as are held at a time. A

@@ -74,14 +74,11 @@ const (
 
 // begin starts a burst on an open file.
 func (f *File) begin(op string) (*burst, error) {
-	open, err := f.opened(op)
+	open, err := f.ready(op)
 	if err != nil {
 		return nil, err
 	}
 	f.dropAhead()
-	if err := open.client.awaitLimits(f.ctx); err != nil {
-		return nil, f.wrap(op, err)
-	}
 	return &burst{file: f, open: open, queue: conn.NewQueue()}, nil
 }
 
@@ -97,7 +94,7 @@ func (b *burst) send(tag int, call *conn.Call) error {
 
 // close sends the CLOSE after the WRITEs. The file is closed for other calls at once.
 func (b *burst) close() error {
-	open, _ := b.file.letGo()
+	open := b.file.letGo()
 	if open == nil {
 		return fs.ErrClosed
 	}

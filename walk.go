@@ -287,7 +287,7 @@ func (c *Client) statUnknown(entries []*File) error {
 		}
 	}
 	for r := range Batch(unknown, 0, func(f *File) *Pending[*FileStat] {
-		return startOn(c.Async(), ask(c.session, "lstat", f.path, wire.TypeAttrs,
+		return start(c.ctx, ask(c.session, "lstat", f.path, wire.TypeAttrs,
 			wire.PathRequest{Type: wire.TypeLstat, Path: f.path}, f.keepAttrs))
 	}) {
 		if c.ctx.Err() != nil {

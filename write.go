@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/internal/buffer"
@@ -51,7 +52,7 @@ func (f *File) writeAt(p []byte, off int64) (int, error) {
 	if n, err := f.writePacket(open, p, off); n > 0 || err != nil {
 		return n, err
 	}
-	n, err := f.upload("write", off, memory{bytes.NewReader(p)}, func(int64) {})
+	n, err := f.upload("write", off, memory{bytes.NewReader(p)}, nil)
 	return int(n), err
 }
 
@@ -94,7 +95,7 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 		return 0, err
 	}
 	f.progress.Store(0)
-	n, err := f.upload("write", f.offset, r, f.progress.Store)
+	n, err := f.upload("write", f.offset, r, &f.progress)
 	f.offset += n
 	return n, ownError(err)
 }
@@ -128,35 +129,31 @@ func (m memory) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// upload writes what source has from an offset on. acked is called with the acknowledged length as
-// it grows.
-func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)) (int64, error) {
-	open, err := f.opened(op)
+// upload writes what source has from an offset on. progress may be nil.
+func (f *File) upload(op string, from int64, source io.Reader,
+	progress *atomic.Int64) (int64, error) {
+	open, err := f.ready(op)
 	if err != nil {
 		return 0, err
 	}
-	if err := open.client.awaitLimits(f.ctx); err != nil {
-		return 0, f.wrap(op, err)
-	}
 	ctx, done := f.during(open)
 	defer done()
-	_, request := open.client.dataSizes()
 	open.client.changed(f.Name())
 	defer open.client.changed(f.Name())
 	orderly := open.flags&wire.OpenAppend != 0 || open.client.oneWrite.Load()
-	u := newUpload(ctx, open, from, request, source, acked, orderly)
-	u.waited = &f.waited
+	u := f.newUpload(ctx, open, from, source, orderly)
 	defer open.client.uploads.put(u)
+	u.progress = progress
 	n, err := u.run()
-	if !orderly && int64(request) < u.consumed && refusal(err) && rewind(source, u.consumed-n) {
+	if !orderly && int64(u.ranges.Request()) < u.consumed && refusal(err) &&
+		rewind(source, u.consumed-n) {
 		// Some servers refuse a WRITE while another one is in flight, and do not say so.
-		again := newUpload(ctx, open, from+n, request, source, func(m int64) { acked(n + m) }, true)
-		again.waited = &f.waited
-		m, err2 := again.run()
-		if m > 0 {
+		again := f.newUpload(ctx, open, from+n, source, true)
+		again.from, again.progress = from, progress
+		if m, err2 := again.run(); m > n {
 			open.client.differs(&open.client.oneWrite,
 				"it refuses concurrent WRITEs; sending one at a time")
-			n, err = n+m, err2
+			n, err = m, err2
 		}
 	}
 	return n, f.wrap(op, err)
@@ -184,11 +181,10 @@ type upload struct {
 	*loop
 	from     int64 // where it began
 	source   io.Reader
-	ended    bool          // the source has ended or failed
-	broken   error         // the source's error
-	filling  *buffer.Block // what the source is reading into
-	consumed int64         // bytes that the source has returned
-	acked    func(int64)
+	ended    bool           // the source has ended or failed
+	broken   error          // the source's error
+	filling  *buffer.Block  // what the source is reading into
+	consumed int64          // bytes that the source has returned
 	at       io.ReaderAt    // the source, if it can be read anywhere, or nil
 	sparse   sparseReaderAt // the source, if it knows its holes, or nil
 }
@@ -217,7 +213,7 @@ func (u *upload) run() (int64, error) {
 }
 
 func (u *upload) afterReplies() error {
-	u.acked(u.done())
+	u.report(u.done())
 	return nil
 }
 
@@ -260,7 +256,7 @@ func (u *upload) collect() {
 	for call := u.queue.Take(); call != nil; call = u.queue.Take() {
 		u.handleReply(call)
 	}
-	u.acked(u.done())
+	u.report(u.done())
 }
 
 // data returns the part of a range that must be sent and gives back the rest. It skips a hole at
@@ -392,19 +388,20 @@ func (u *upload) handleReply(call *conn.Call) {
 // newUpload prepares a transfer to an open file. Orderly means at most one WRITE in flight, for
 // servers that cannot do more and for files opened with O_APPEND, where the order of the WRITEs
 // decides where data lands.
-func newUpload(ctx context.Context, open *openFile, from int64, request int, source io.Reader,
-	acked func(int64), orderly bool) *upload {
+func (f *File) newUpload(ctx context.Context, open *openFile, from int64, source io.Reader,
+	orderly bool) *upload {
+	_, request := open.client.dataSizes()
 	u := open.client.uploads.take()
 	if u == nil {
-		u = &upload{loop: newLoop(ctx, flow.NewRanges(from, flow.Unknown, request, false),
-			lane{client: open.client, handle: open.handle})}
+		ranges := flow.NewRanges(from, flow.Unknown, request, false)
+		u = &upload{loop: newLoop(ctx, f, open, ranges)}
 	} else {
-		u.ctx, u.began = ctx, time.Now()
+		u.ctx, u.file, u.began = ctx, f, time.Now()
 		u.ranges.Reset(from, flow.Unknown, request, false)
 		u.lanes[0].handle = open.handle
-		open.client.resetWindow(u.lanes[0].window)
+		u.lanes[0].resetWindow()
 	}
-	u.from, u.source, u.acked, u.waited = from, source, acked, nil
+	u.from, u.source = from, source
 	if orderly {
 		u.lanes[0].window.Reset(1, 1, 1)
 	}
@@ -434,8 +431,8 @@ func (s *uploads) put(u *upload) {
 		return
 	}
 	*u = upload{loop: u.loop}
-	u.ctx, u.pieces, u.idle, u.err, u.errOff = nil, u.pieces[:0], u.idle[:0], nil, 0
-	u.lanes[0].handle = nil
+	u.ctx, u.file, u.progress, u.err, u.errOff = nil, nil, nil, nil, 0
+	u.pieces, u.idle, u.lanes[0].handle = u.pieces[:0], u.idle[:0], nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spare = u

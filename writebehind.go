@@ -54,10 +54,9 @@ type behind struct {
 	open *openFile
 
 	mu    sync.Mutex
-	u     *upload
-	block *buffer.Block // being filled, behind the room for a header
+	u     *upload       // nil before the first byte
+	block *buffer.Block // being filled, after the room for a header
 	n     int           // bytes in it
-	size  int           // bytes that it takes
 	most  int64
 }
 
@@ -93,16 +92,17 @@ func (b *behind) write(f *File, p []byte) (n int, err error) {
 	if b.u == nil {
 		b.begin(f.offset)
 	}
-	b.collect()
+	b.u.collect()
+	header, size := wire.WriteHeaderSize(len(b.open.handle)), b.u.ranges.Request()
 	for len(p) > 0 && b.u.err == nil {
 		if b.block == nil {
-			b.block = b.open.client.conn.Pool().Get(b.header() + b.size)
+			b.block = b.open.client.conn.Pool().Get(header + size)
 		}
-		got := copy(b.block.Bytes()[b.header()+b.n:b.header()+b.size], p)
+		got := copy(b.block.Bytes()[header+b.n:header+size], p)
 		b.n += got
 		n += got
 		p = p[got:]
-		if b.n < b.size {
+		if b.n < size {
 			break
 		}
 		if err := b.send(f); err != nil {
@@ -112,29 +112,19 @@ func (b *behind) write(f *File, p []byte) (n int, err error) {
 	return n, b.u.err
 }
 
-func (b *behind) header() int { return wire.WriteHeaderSize(len(b.open.handle)) }
-
 // begin starts the upload at an offset.
 func (b *behind) begin(off int64) {
 	s := b.open.client
-	_, b.size = s.dataSizes()
-	l := newLoop(b.open.closed, flow.NewRanges(off, flow.Unknown, b.size, s.oneWrite.Load()),
-		lane{client: s, handle: b.open.handle})
-	b.u = &upload{loop: l, from: off}
-	switch {
+	_, size := s.dataSizes()
+	ranges := flow.NewRanges(off, flow.Unknown, size, s.oneWrite.Load())
+	b.u = &upload{loop: newLoop(b.open.closed, b.file, b.open, ranges), from: off}
+	b.u.progress = &b.file.progress
+	switch window := &b.u.lanes[0].window; {
 	case b.open.flags&wire.OpenAppend != 0 || s.oneWrite.Load():
-		l.lanes[0].window = flow.NewWindow(1, 1, 1)
+		window.Reset(1, 1, 1)
 	case b.most < maxInFlight:
-		l.lanes[0].window = flow.NewWindow(b.most, min(leastInFlight, b.most), b.most)
+		window.Reset(b.most, min(leastInFlight, b.most), b.most)
 	}
-}
-
-// collect takes the answers that have arrived.
-func (b *behind) collect() {
-	for call := b.u.queue.Take(); call != nil; call = b.u.queue.Take() {
-		b.u.handleReply(call)
-	}
-	b.file.progress.Store(b.u.done())
 }
 
 // send sends the block as soon as it may be in flight.
@@ -174,7 +164,7 @@ func (b *behind) wait(ctx context.Context) error {
 	if call != nil {
 		b.u.handleReply(call)
 	}
-	b.collect()
+	b.u.collect()
 	return err
 }
 
@@ -183,7 +173,7 @@ func (b *behind) flush(f *File) error {
 	if b.u == nil {
 		return nil
 	}
-	b.collect()
+	b.u.collect()
 	if b.n > 0 && b.u.err == nil {
 		if err := b.send(f); err != nil && b.u.err == nil {
 			return err
