@@ -191,21 +191,20 @@ func TestTerrapin(t *testing.T) {
 								}
 								if packets == 4 && !cut && len(all) > 0 &&
 									(what == "truncate" || what == "insert and truncate") {
-									// the first packet under keys: EXT_INFO, or SERVICE_REQUEST
+									// The first packet under keys: EXT_INFO, which comes alone, or
+									// SERVICE_REQUEST.
 									cut = true
-									n := 4 + 16 + 16
-									if cipher == "aes128-gcm@openssh.com" ||
-										cipher == "aes128-ctr" {
+									n := len(all)
+									switch {
+									case way == "down":
+									case cipher == "chacha20-poly1305@openssh.com":
+										n = 4 + 24 + 16 // the length is encrypted
+									case cipher == "aes128-ctr":
+										n = 4 + int(binary.BigEndian.Uint32(all)) + 32
+									default:
 										n = 4 + int(binary.BigEndian.Uint32(all)) + 16
-										if cipher == "aes128-ctr" {
-											n += 16
-										}
-									} else if way == "down" {
-										n = 4 + 200 + 16 // a guess: the length is encrypted
-									} else {
-										n = 4 + 24 + 16
 									}
-									all = all[min(n, len(all)):]
+									all = all[n:]
 								}
 								out = append(out, all...)
 								if packets == 4 {
