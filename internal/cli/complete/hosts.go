@@ -2,6 +2,7 @@ package complete
 
 import (
 	"bufio"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -43,12 +44,7 @@ func Hosts(config string) []string {
 	for _, file := range append(r.known, "/etc/ssh/ssh_known_hosts") {
 		r.knownHosts(file)
 	}
-	names := make([]string, 0, len(r.names))
-	for name := range r.names {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(r.names))
 }
 
 // lines yields the lines of a regular file.

@@ -200,50 +200,19 @@ func (p Places) remote(ctx context.Context, place connect.Place) (words []string
 		}
 		at = path.Join(home, below)
 	}
-	return p.list(client, unescaped(at), unescaped(prefix), head, quote)
-}
-
-// list returns the names in a directory that begin with a prefix, each quoted and preceded by head.
-func (p Places) list(client *usftp.Client, dir, prefix, head string,
-	quote func(name string) string) (words []string) {
-	type match struct {
-		file *usftp.File
-		name string
-	}
-	var found []match
-	for f, err := range client.Entries(dir) {
-		if err != nil {
-			break // use what has arrived
-		}
-		name := f.BaseName()
-		if strings.HasPrefix(name, prefix) && fit(name) && (prefix != "" ||
-			!strings.HasPrefix(name, ".")) {
-			found = append(found, match{f, name})
-		}
-		if len(found) == mostHosts {
-			break
-		}
-	}
-	isDir := make(map[string]bool)
-	for r := range usftp.Batch(func(yield func(match) bool) {
-		for _, m := range found {
-			if isDir[m.name] = m.file.IsDir(); !m.file.IsDir() && !m.file.IsRegular() && !yield(m) {
-				return
-			}
-		}
-	}, 0, func(m match) *usftp.Pending[os.FileInfo] { return client.Async().Stat(m.file.Name()) }) {
-		isDir[r.Item.name] = r.Err == nil && r.Value.IsDir()
-	}
-	for _, m := range found {
-		word := head + quote(m.name)
-		if isDir[m.name] {
+	prefix = pattern.Unquote(prefix)
+	for _, e := range List(client, pattern.Unquote(at), func(name string) bool {
+		return strings.HasPrefix(name, prefix) && fit(name) &&
+			(prefix != "" || !strings.HasPrefix(name, "."))
+	}) {
+		word := head + quote(e.Name)
+		if e.Dir {
 			word += "/"
 		} else if p.Directories {
 			continue
 		}
 		words = append(words, word)
 	}
-	slices.Sort(words)
 	return words
 }
 
@@ -253,21 +222,6 @@ func escaped(name string) string {
 		return usftp.QuotePattern(name)
 	}
 	return name
-}
-
-// unescaped is the inverse of escaped.
-func unescaped(text string) string {
-	if !strings.Contains(text, `\`) {
-		return text
-	}
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+1 < len(text) {
-			i++
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
 }
 
 // Operands returns cobra's ValidArgsFunction for a command whose operands are places, after lead

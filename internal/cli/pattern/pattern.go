@@ -19,6 +19,18 @@ var ErrNoMatch = errors.New("no match on the host")
 // Has reports whether a path as typed is a pattern.
 func Has(name string) bool { return strings.ContainsAny(name, "*?[") }
 
+// Unquote removes the backslashes that quote characters.
+func Unquote(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) {
+			i++
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}
+
 // Unescape returns the path of a file whose name was typed with backslashes, as for the shell that
 // scp once ran on the host: 'host:sp\ ace'. If a file has exactly the name that was typed, that
 // file is meant. The first from bytes were not typed.
@@ -26,19 +38,11 @@ func Unescape(client *usftp.Client, name string, from int) string {
 	if _, err := client.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return name
 	}
-	typed := name[from:]
-	var plain strings.Builder
-	plain.WriteString(name[:from])
-	for i := 0; i < len(typed); i++ {
-		if typed[i] == '\\' && i+1 < len(typed) {
-			i++
-		}
-		plain.WriteByte(typed[i])
-	}
-	if _, err := client.Lstat(plain.String()); err != nil {
+	plain := name[:from] + Unquote(name[from:])
+	if _, err := client.Lstat(plain); err != nil {
 		return name
 	}
-	return plain.String()
+	return plain
 }
 
 // Expand returns the names on a host that match a pattern, sorted, or else the file with exactly

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
@@ -120,26 +121,21 @@ func (s *Shell) remoteCandidates(o operand, directories bool) (from int, candida
 }
 
 // localEntries lists a local directory.
-func localEntries(dir string) (entries []entry) {
+func localEntries(dir string) (entries []complete.Entry) {
 	if home, err := os.UserHomeDir(); err == nil && strings.HasPrefix(dir, "~/") {
 		dir = filepath.Join(home, dir[1:])
 	}
 	if dir == "" {
 		dir = "."
 	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	list, _ := f.ReadDir(listingMost)
+	list, _ := os.ReadDir(dir)
 	for _, e := range list {
-		directory := e.IsDir()
+		isDir := e.IsDir()
 		if e.Type()&os.ModeSymlink != 0 {
 			info, err := os.Stat(filepath.Join(dir, e.Name()))
-			directory = err == nil && info.IsDir()
+			isDir = err == nil && info.IsDir()
 		}
-		entries = append(entries, entry{e.Name(), directory})
+		entries = append(entries, complete.Entry{Name: e.Name(), Dir: isDir})
 	}
 	return entries
 }
@@ -147,23 +143,23 @@ func localEntries(dir string) (entries []entry) {
 // candidates returns the names that continue what was typed, which they replace from byte from on.
 // What was typed stays unchanged, with its quotes, and what is added is quoted in the same way. The
 // editor shows names unescaped, so names with control characters are left out.
-func (o operand) candidates(names []entry, directories bool) (from int, candidates []string) {
+func (o operand) candidates(entries []complete.Entry, directories bool) (from int,
+	candidates []string) {
 	prefix := o.text[len(o.directory()):]
 	from = strings.LastIndexByte(o.typed, '/') + 1
-	directory := false
-	for _, e := range names {
-		if !strings.HasPrefix(e.name, prefix) || directories && !e.directory ||
-			strings.HasPrefix(e.name, ".") && !strings.HasPrefix(prefix, ".") ||
-			ui.Printable(e.name) != e.name {
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name, prefix) || directories && !e.Dir ||
+			strings.HasPrefix(e.Name, ".") && !strings.HasPrefix(prefix, ".") ||
+			ui.Printable(e.Name) != e.Name {
 			continue
 		}
-		name := o.typed[from:] + quote(e.name[len(prefix):], o.open)
-		if directory = e.directory; directory {
+		name := o.typed[from:] + quote(e.Name[len(prefix):], o.open)
+		if e.Dir {
 			name += "/"
 		}
 		candidates = append(candidates, name)
 	}
-	if len(candidates) == 1 && !directory {
+	if len(candidates) == 1 && !strings.HasSuffix(candidates[0], "/") {
 		if o.open != 0 {
 			candidates[0] += string(o.open)
 		}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/sftptest"
 )
 
@@ -31,7 +32,7 @@ func completing() *Shell {
 		for _, name := range names {
 			trimmed := strings.TrimSuffix(name, "/")
 			if !strings.Contains(trimmed, "/") {
-				l.names = append(l.names, entry{trimmed, trimmed != name})
+				l.entries = append(l.entries, complete.Entry{Name: trimmed, Dir: trimmed != name})
 			}
 		}
 		s.listings.dirs[dir] = l
@@ -158,7 +159,7 @@ func TestListings(t *testing.T) {
 			began := time.Now()
 			var names []string
 			for _, e := range l.get("/srv") {
-				names = append(names, e.name)
+				names = append(names, e.Name)
 			}
 			if !slices.Equal(names, want) || time.Since(began) > 0 {
 				t.Errorf("%s: %q after %v, want %q", when, names, time.Since(began), want)

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,28 +53,18 @@ func operands(r *request) (sources []word, target *word) {
 
 // A copying is what differs between get, put and copy.
 type copying struct {
-	names  func(host pool.Host, w word) ([]string, error) // what an operand stands for
+	names  func(w word) ([]string, error) // what an operand stands for
 	target string
-	isDir  func(host pool.Host) (bool, error) // reports whether target is a directory
+	isDir  func() (bool, error) // reports whether target is a directory
 	one    func(host pool.Host, name string, several bool) error
 }
 
 // copyAll copies everything that the operands stand for, one after another.
-func (s *Shell) copyAll(ctx context.Context, sources []word, c copying) error {
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
-	var failed failures
-	var names []string
-	for _, w := range sources {
-		found, err := c.names(host, w)
-		s.note(&failed, err)
-		names = append(names, found...)
-	}
+func (s *Shell) copyAll(ctx context.Context, r *request, sources []word, c copying) error {
+	names, failed := s.expandAll(sources, c.names)
 	several := len(names) > 1
 	if several {
-		if is, err := c.isDir(host); err != nil {
+		if is, err := c.isDir(); err != nil {
 			return err
 		} else if !is {
 			return fmt.Errorf("cannot copy several files to %s: it is not a directory", c.target)
@@ -83,30 +74,26 @@ func (s *Shell) copyAll(ctx context.Context, sources []word, c copying) error {
 		if ctx.Err() != nil {
 			break
 		}
-		if host, err = s.session.connect(ctx); err != nil {
+		host, err := s.session.connect(ctx)
+		if err != nil {
 			return err
 		}
-		failed.note(c.one(host, name, several))
+		failed = cmp.Or(failed, c.one(host, name, several))
 	}
-	return failed.err()
+	return failed
 }
 
 func (s *Shell) get(ctx context.Context, r *request) error {
-	if err := r.want(1, many); err != nil {
-		return err
-	}
 	sources, to := operands(r)
 	target := "."
 	if to != nil {
 		target = s.localTilde(*to)
 	}
 	j := s.job(r)
-	return s.copyAll(ctx, sources, copying{
-		names: func(host pool.Host, w word) ([]string, error) {
-			return s.readableNames(ctx, host, w)
-		},
+	return s.copyAll(ctx, r, sources, copying{
+		names:  s.readable(ctx, r),
 		target: target,
-		isDir: func(pool.Host) (bool, error) {
+		isDir: func() (bool, error) {
 			info, err := os.Stat(target)
 			return err == nil && info.IsDir(), nil
 		},
@@ -117,19 +104,16 @@ func (s *Shell) get(ctx context.Context, r *request) error {
 }
 
 func (s *Shell) put(ctx context.Context, r *request) error {
-	if err := r.want(1, many); err != nil {
-		return err
-	}
 	sources, to := operands(r)
 	target := s.session.dir
 	if to != nil {
 		target = s.session.abs(s.tilde(*to))
 	}
 	j := s.job(r)
-	return s.copyAll(ctx, sources, copying{
-		names:  func(_ pool.Host, w word) ([]string, error) { return s.localNames(w) },
+	return s.copyAll(ctx, r, sources, copying{
+		names:  s.localNames,
 		target: target,
-		isDir:  func(host pool.Host) (bool, error) { return isDirectory(ctx, host, target) },
+		isDir:  func() (bool, error) { return isDirectory(ctx, r.host, target) },
 		one: func(host pool.Host, name string, several bool) error {
 			to := target
 			if several && !j.recursive { // it is known to be a directory
@@ -143,18 +127,13 @@ func (s *Shell) put(ctx context.Context, r *request) error {
 // copy copies files on the host. If the server can do the copying, no data passes through this
 // machine.
 func (s *Shell) copy(ctx context.Context, r *request) error {
-	if err := r.want(2, many); err != nil {
-		return err
-	}
 	last := len(r.args) - 1
 	target := s.session.abs(s.tilde(r.args[last]))
 	j := s.job(r)
-	return s.copyAll(ctx, r.args[:last], copying{
-		names: func(host pool.Host, w word) ([]string, error) {
-			return s.readableNames(ctx, host, w)
-		},
+	return s.copyAll(ctx, r, r.args[:last], copying{
+		names:  s.readable(ctx, r),
 		target: target,
-		isDir:  func(host pool.Host) (bool, error) { return isDirectory(ctx, host, target) },
+		isDir:  func() (bool, error) { return isDirectory(ctx, r.host, target) },
 		one: func(host pool.Host, name string, _ bool) error {
 			return s.transfer(ctx, j, transfer.Remote(host, target), transfer.Remote(host, name))
 		},
@@ -195,23 +174,10 @@ type toldError struct{ err error }
 func (e *toldError) Error() string { return e.err.Error() }
 func (e *toldError) Unwrap() error { return e.err }
 
-// failures keeps the first of several errors.
-type failures struct{ first error }
-
-func (f *failures) note(err error) {
-	if f.first == nil {
-		f.first = err
-	}
-}
-
-func (f *failures) err() error { return f.first }
-
-// note reports an error and keeps it.
-func (s *Shell) note(f *failures, err error) {
-	if err != nil {
-		s.show(err)
-		f.note(told(err))
-	}
+// report shows an error, and marks it as reported.
+func (s *Shell) report(err error) error {
+	s.show(err)
+	return told(err)
 }
 
 // show reports an error, unless that was done before.

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -28,26 +29,14 @@ type version struct {
 // edit fetches a file, lets the user edit it here, and puts it back if it was changed. If it was
 // also changed on the host, the edited file stays here.
 func (s *Shell) edit(ctx context.Context, r *request) error {
-	if err := r.want(1, many); err != nil {
-		return err
-	}
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
-	var failed failures
-	for _, w := range r.args {
-		names, err := s.readableNames(ctx, host, w)
-		s.note(&failed, err)
-		for _, name := range names {
-			err := s.editFile(ctx, name)
-			s.note(&failed, err)
-			if ctx.Err() != nil {
-				return failed.err()
-			}
+	names, failed := s.expandAll(r.args, s.readable(ctx, r))
+	for _, name := range names {
+		failed = cmp.Or(failed, s.report(s.editFile(ctx, name)))
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return failed.err()
+	return failed
 }
 
 func (s *Shell) editFile(ctx context.Context, name string) error {

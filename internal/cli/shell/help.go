@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -43,18 +44,18 @@ func (s *Shell) help(_ context.Context, r *request) error {
 		_, err := io.WriteString(s.app.Out, commandList()+"\n")
 		return err
 	}
-	var failed failures
+	var failed error
 	for _, w := range r.args {
 		c := find(w.text)
 		if c == nil {
-			s.note(&failed, fmt.Errorf("unknown command %q", w.text))
+			failed = cmp.Or(failed, s.report(fmt.Errorf("unknown command %q", w.text)))
 			continue
 		}
 		if _, err := io.WriteString(s.app.Out, c.help()); err != nil {
 			return err
 		}
 	}
-	return failed.err()
+	return failed
 }
 
 // letters describes flags of commands that are not in package files.

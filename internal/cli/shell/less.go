@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -13,22 +14,9 @@ import (
 
 // less shows files in $PAGER, less or more.
 func (s *Shell) less(ctx context.Context, r *request) error {
-	if err := r.want(1, many); err != nil {
-		return err
-	}
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
-	var failed failures
-	var names []string
-	for _, w := range r.args {
-		found, err := s.readableNames(ctx, host, w)
-		s.note(&failed, err)
-		names = append(names, found...)
-	}
+	names, failed := s.expandAll(r.args, s.readable(ctx, r))
 	if len(names) == 0 {
-		return failed.err()
+		return failed
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -38,7 +26,7 @@ func (s *Shell) less(ctx context.Context, r *request) error {
 	fetched := make(chan error, 1)
 	go func() {
 		defer write.Close()
-		fetched <- s.concatenate(ctx, host, names, write)
+		fetched <- s.concatenate(ctx, r.host, names, write)
 	}()
 	err = s.pager(read)
 	read.Close()
@@ -47,8 +35,7 @@ func (s *Shell) less(ctx context.Context, r *request) error {
 	if err == nil && !errors.Is(why, context.Canceled) && !errors.Is(why, errPagerLeft) {
 		err = why
 	}
-	s.note(&failed, err)
-	return failed.err()
+	return cmp.Or(failed, s.report(err))
 }
 
 var errPagerLeft = errors.New("the pager has ended")

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,6 @@ func (s *Shell) localTilde(w word) string {
 }
 
 func (s *Shell) lcd(_ context.Context, r *request) error {
-	if err := r.want(0, 1); err != nil {
-		return err
-	}
 	dir := "~"
 	if len(r.args) == 1 && r.args[0].text != "" {
 		names, err := s.localNames(r.args[0])
@@ -64,23 +62,17 @@ func (s *Shell) lpwd(context.Context, *request) error {
 }
 
 func (s *Shell) lmkdir(_ context.Context, r *request) error {
-	if err := r.want(1, many); err != nil {
-		return err
-	}
-	var failed failures
+	var failed error
 	for _, w := range r.args {
 		if err := os.Mkdir(s.localTilde(w), 0o777); err != nil {
-			s.note(&failed, fmt.Errorf("cannot make the local directory %s: %s", w.text,
-				ui.ReasonOf(err)))
+			failed = cmp.Or(failed, s.report(fmt.Errorf(
+				"cannot make the local directory %s: %s", w.text, ui.ReasonOf(err))))
 		}
 	}
-	return failed.err()
+	return failed
 }
 
 func (s *Shell) lumask(_ context.Context, r *request) error {
-	if err := r.want(1, 1); err != nil {
-		return err
-	}
 	mask, err := strconv.ParseUint(r.args[0].text, 8, 32)
 	if err != nil || mask > 0o777 {
 		return fmt.Errorf("%q is not a umask: it must be an octal number up to 777", r.args[0].text)

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,11 @@ func (s *Shell) readableNames(ctx context.Context, host pool.Host, w word) ([]st
 	})
 }
 
+// readable returns readableNames for a command's operands.
+func (s *Shell) readable(ctx context.Context, r *request) func(w word) ([]string, error) {
+	return func(w word) ([]string, error) { return s.readableNames(ctx, r.host, w) }
+}
+
 func (s *Shell) expand(w word, match func(typed, literal string) ([]string, error)) ([]string,
 	error) {
 	if !w.isPattern() {
@@ -47,6 +53,17 @@ func (s *Shell) expand(w word, match func(typed, literal string) ([]string, erro
 		err = fmt.Errorf("%s: %w", w.text, err)
 	}
 	return names, err
+}
+
+// expandAll returns what several words stand for. It reports each error, and returns the first.
+func (s *Shell) expandAll(words []word, expand func(w word) ([]string, error)) (names []string,
+	failed error) {
+	for _, w := range words {
+		found, err := expand(w)
+		failed = cmp.Or(failed, s.report(err))
+		names = append(names, found...)
+	}
+	return names, failed
 }
 
 // tilde returns the name that a word stands for, with a leading ~ replaced by the login directory.

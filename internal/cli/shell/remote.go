@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,16 +15,9 @@ import (
 )
 
 func (s *Shell) cd(ctx context.Context, r *request) error {
-	if err := r.want(0, 1); err != nil {
-		return err
-	}
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
 	name := s.session.home
 	if len(r.args) == 1 {
-		names, err := s.remoteNames(ctx, host, r.args[0])
+		names, err := s.remoteNames(ctx, r.host, r.args[0])
 		if err != nil {
 			return err
 		}
@@ -32,7 +26,7 @@ func (s *Shell) cd(ctx context.Context, r *request) error {
 		}
 		name = names[0]
 	}
-	return s.enter(ctx, host.Client, name)
+	return s.enter(ctx, r.host.Client, name)
 }
 
 // enter changes the directory on the host.
@@ -64,14 +58,7 @@ func (s *Shell) pwd(_ context.Context, r *request) error {
 // rename renames as sftp does: to the new name, replacing an existing file, and never into a
 // directory.
 func (s *Shell) rename(ctx context.Context, r *request) error {
-	if err := r.want(2, 2); err != nil {
-		return err
-	}
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
-	client := host.Client.WithContext(ctx)
+	client := r.host.Client.WithContext(ctx)
 	from, to := s.session.abs(r.args[0].text), s.session.abs(r.args[1].text)
 	if r.has('l') || !client.HasPosixRename() {
 		return client.Rename(from, to)
@@ -80,28 +67,13 @@ func (s *Shell) rename(ctx context.Context, r *request) error {
 }
 
 func (s *Shell) symlink(ctx context.Context, r *request) error {
-	if err := r.want(2, 2); err != nil {
-		return err
-	}
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
-	return host.Client.WithContext(ctx).Symlink(r.args[0].text, s.session.abs(r.args[1].text))
+	return r.host.Client.WithContext(ctx).Symlink(r.args[0].text, s.session.abs(r.args[1].text))
 }
 
-func (s *Shell) version(ctx context.Context, _ *request) error {
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
-	var offers []string
-	for name := range host.Client.Extensions() {
-		offers = append(offers, name)
-	}
-	slices.Sort(offers)
-	_, err = fmt.Fprintf(s.app.Out, "SFTP protocol version 3\n%s offers: %s\n",
-		ui.Printable(host.Name), ui.Printable(strings.Join(offers, ", ")))
+func (s *Shell) version(_ context.Context, r *request) error {
+	offers := slices.Sorted(maps.Keys(r.host.Client.Extensions()))
+	_, err := fmt.Fprintf(s.app.Out, "SFTP protocol version 3\n%s offers: %s\n",
+		ui.Printable(r.host.Name), ui.Printable(strings.Join(offers, ", ")))
 	return err
 }
 

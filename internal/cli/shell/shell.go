@@ -3,7 +3,6 @@ package shell
 import (
 	"context"
 	"errors"
-	"io"
 	"sync"
 	"time"
 
@@ -91,6 +90,15 @@ func (c *command) execute(ctx context.Context, s *Shell, r *request) error {
 			return err
 		}
 	}
+	if err := r.count(); err != nil {
+		return err
+	}
+	if !c.here {
+		var err error
+		if r.host, err = s.session.connect(ctx); err != nil {
+			return err
+		}
+	}
 	return c.run(s, ctx, r)
 }
 
@@ -151,6 +159,3 @@ func (i *interrupts) await(ctx context.Context) {
 	case <-ctx.Done():
 	}
 }
-
-// isEnd reports whether an error means the end of input.
-func isEnd(err error) bool { return errors.Is(err, io.EOF) }

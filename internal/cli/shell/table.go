@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp/internal/cli/files"
+	"github.com/usftp/usftp/pool"
 )
 
 // A command is one entry of the table that defines dispatch, help, completion and the man page.
@@ -16,9 +17,12 @@ type command struct {
 	operands string   // as shown in help
 	text     string   // its description
 	long     func() string
+	least    int    // operands
+	most     int    // operands; 0 if they are not counted
 	takes    []kind // the kinds of its operands, for completion; the last one repeats
 	ownFlags bool   // it parses its own flags
 	raw      bool   // the rest of the line is for the local shell
+	here     bool   // it needs no connection
 	repeats  bool   // may be run again if the connection was lost
 	changes  bool   // it changes the host
 	ends     bool   // it ends the shell
@@ -42,6 +46,7 @@ const (
 type request struct {
 	line
 	flags map[byte]bool
+	host  pool.Host // unless the command needs no connection
 }
 
 func (r *request) has(flag byte) bool { return r.flags[flag] }
@@ -69,10 +74,11 @@ func (r *request) parseFlags() error {
 	return nil
 }
 
-// want checks the number of operands.
-func (r *request) want(least, most int) error {
-	if n := len(r.args); n < least || n > most {
-		return fmt.Errorf("usage: %s", r.command.usage())
+// count checks the number of operands.
+func (r *request) count() error {
+	c, n := r.command, len(r.args)
+	if c.most > 0 && (n < c.least || n > c.most) {
+		return fmt.Errorf("usage: %s", c.usage())
 	}
 	return nil
 }
@@ -131,7 +137,7 @@ func verbs() (list []command) {
 			text:     c.Short, takes: kinds, changes: c.Changes, ownFlags: true,
 			long: c.Help,
 			run: func(s *Shell, ctx context.Context, r *request) error {
-				return s.verb(ctx, c, r.args)
+				return s.verb(ctx, c, r)
 			}})
 	}
 	return list
@@ -139,55 +145,58 @@ func verbs() (list []command) {
 
 // own are the commands that are not in package files.
 var own = []command{
-	{names: []string{"cd", "chdir"}, operands: "[DIR]",
+	{names: []string{"cd", "chdir"}, operands: "[DIR]", most: 1,
 		text:  "change the directory on the host; without DIR, to where the login began",
 		takes: []kind{remoteDirectory}, repeats: true, run: (*Shell).cd},
-	{names: []string{"pwd"}, text: "print the directory on the host", run: (*Shell).pwd},
-	{names: []string{"get", "mget"}, flags: "afpPrR", operands: "SRC... [DST]",
-		text:  "copy files from the host; -r: directories too; -a: continue",
+	{names: []string{"pwd"}, text: "print the directory on the host", here: true,
+		run: (*Shell).pwd},
+	{names: []string{"get", "mget"}, flags: "afpPrR", operands: "SRC... [DST]", least: 1,
+		most: many, text: "copy files from the host; -r: directories too; -a: continue",
 		takes: []kind{remote}, run: (*Shell).get},
-	{names: []string{"reget"}, flags: "fpPrR", operands: "SRC... [DST]",
+	{names: []string{"reget"}, flags: "fpPrR", operands: "SRC... [DST]", least: 1, most: many,
 		text: "get -a: continue interrupted copies", takes: []kind{remote}, run: (*Shell).reget},
-	{names: []string{"put", "mput"}, flags: "afpPrR", operands: "SRC... [DST]",
-		text:  "copy files to the host; -r: directories too; -a: continue",
+	{names: []string{"put", "mput"}, flags: "afpPrR", operands: "SRC... [DST]", least: 1,
+		most: many, text: "copy files to the host; -r: directories too; -a: continue",
 		takes: []kind{local}, changes: true, run: (*Shell).put},
-	{names: []string{"reput"}, flags: "fpPrR", operands: "SRC... [DST]",
+	{names: []string{"reput"}, flags: "fpPrR", operands: "SRC... [DST]", least: 1, most: many,
 		text: "put -a: continue interrupted copies", takes: []kind{local}, changes: true,
 		run: (*Shell).reput},
 	{names: []string{"sync"}, operands: "[flags] SRC DST",
 		text:  "make a directory equal to another; :DIR is on the host",
 		takes: []kind{either}, changes: true, ownFlags: true, run: (*Shell).sync},
-	{names: []string{"cp", "copy"}, flags: "prR", operands: "SRC... DST",
+	{names: []string{"cp", "copy"}, flags: "prR", operands: "SRC... DST", least: 2, most: many,
 		text: "copy files on the host", takes: []kind{remote}, changes: true, run: (*Shell).copy},
-	{names: []string{"edit"}, operands: "FILE...",
+	{names: []string{"edit"}, operands: "FILE...", least: 1, most: many,
 		text:  "edit files with $EDITOR; they are put back if you change them, and nobody else did",
 		takes: []kind{remote}, changes: true, run: (*Shell).edit},
-	{names: []string{"less", "more"}, operands: "FILE...", text: "show files in $PAGER",
-		takes: []kind{remote}, run: (*Shell).less},
-	{names: []string{"rename"}, flags: "l", operands: "OLD NEW",
+	{names: []string{"less", "more"}, operands: "FILE...", least: 1, most: many,
+		text: "show files in $PAGER", takes: []kind{remote}, run: (*Shell).less},
+	{names: []string{"rename"}, flags: "l", operands: "OLD NEW", least: 2, most: 2,
 		text:  "rename a file, onto NEW if that exists; -l: fail if it does",
 		takes: []kind{remote}, changes: true, run: (*Shell).rename},
-	{names: []string{"symlink"}, operands: "OLD NEW", text: "make a symbolic link NEW to OLD",
+	{names: []string{"symlink"}, operands: "OLD NEW", least: 2, most: 2,
+		text:  "make a symbolic link NEW to OLD",
 		takes: []kind{remote}, changes: true, run: (*Shell).symlink},
 	{names: []string{"chgrp"}, operands: "[flags] GROUP FILE...", text: "change groups",
 		takes: []kind{other, remote}, changes: true, ownFlags: true, run: (*Shell).chgrp},
-	{names: []string{"lcd", "lchdir"}, operands: "[DIR]",
+	{names: []string{"lcd", "lchdir"}, operands: "[DIR]", most: 1, here: true,
 		text:  "change the local directory; without DIR, to your home directory",
 		takes: []kind{localDirectory}, run: (*Shell).lcd},
-	{names: []string{"lpwd"}, text: "print the local directory", run: (*Shell).lpwd},
-	{names: []string{"lls"}, raw: true, operands: "[ARGUMENTS]", text: "run ls here",
+	{names: []string{"lpwd"}, text: "print the local directory", here: true, run: (*Shell).lpwd},
+	{names: []string{"lls"}, raw: true, here: true, operands: "[ARGUMENTS]", text: "run ls here",
 		takes: []kind{local}, run: (*Shell).lls},
-	{names: []string{"lmkdir"}, operands: "DIR...", text: "make local directories",
-		takes: []kind{localDirectory}, run: (*Shell).lmkdir},
-	{names: []string{"lumask"}, operands: "MASK", text: "set the umask of local files",
-		run: (*Shell).lumask},
-	{names: []string{"!"}, raw: true, operands: "[COMMAND]",
+	{names: []string{"lmkdir"}, operands: "DIR...", least: 1, most: many, here: true,
+		text: "make local directories", takes: []kind{localDirectory}, run: (*Shell).lmkdir},
+	{names: []string{"lumask"}, operands: "MASK", least: 1, most: 1, here: true,
+		text: "set the umask of local files", run: (*Shell).lumask},
+	{names: []string{"!"}, raw: true, here: true, operands: "[COMMAND]",
 		text: "run a command, or a shell, here", run: (*Shell).escape},
-	{names: []string{"progress"}, text: "turn the progress line on or off", run: (*Shell).progress},
+	{names: []string{"progress"}, text: "turn the progress line on or off", here: true,
+		run: (*Shell).progress},
 	{names: []string{"version"}, text: "print the version of SFTP and what the server offers",
 		repeats: true, run: (*Shell).version},
-	{names: []string{"help", "?"}, operands: "[COMMAND]...",
+	{names: []string{"help", "?"}, operands: "[COMMAND]...", here: true,
 		text: "print this list, or help about commands", takes: []kind{commandName}},
-	{names: []string{"exit", "bye", "quit"}, text: "end the session", ends: true,
+	{names: []string{"exit", "bye", "quit"}, text: "end the session", here: true, ends: true,
 		run: func(*Shell, context.Context, *request) error { return nil }},
 }

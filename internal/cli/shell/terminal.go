@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"strings"
 
@@ -68,7 +69,7 @@ func (t *terminal) loop(ctx context.Context, s *Shell) error {
 		switch {
 		case errors.Is(err, liner.ErrPromptAborted):
 			continue
-		case isEnd(err):
+		case errors.Is(err, io.EOF):
 			fmt.Fprintln(s.app.Stdout)
 			return nil
 		case err != nil:
@@ -125,7 +126,7 @@ func (t *terminal) ask(ctx context.Context, question string) (yes bool, err erro
 	switch {
 	case errors.Is(err, liner.ErrPromptAborted):
 		return false, told(err)
-	case isEnd(err):
+	case errors.Is(err, io.EOF):
 		fmt.Fprintln(t.shell.app.Stdout)
 		return false, nil
 	}

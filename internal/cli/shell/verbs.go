@@ -16,11 +16,8 @@ import (
 )
 
 // verb runs a command of package files in the current directory on the host.
-func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) error {
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (s *Shell) verb(ctx context.Context, c files.SessionCommand, r *request) error {
+	host, words := r.host, r.args
 	env := &verb.Env{Client: host.Client, Host: host.Name, Dir: s.session.dir, Out: s.app.Out,
 		Say: s.app.Console.Say}
 	if ui.IsTerminal(s.app.Stdout) {
@@ -59,7 +56,7 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) 
 	if c.Reads() {
 		names = s.readableNames
 	}
-	err = c.Run(ctx, env, textsOf(words), func(text string, literal bool) ([]string, error) {
+	err := c.Run(ctx, env, textsOf(words), func(text string, literal bool) ([]string, error) {
 		w, rest := operand(text)
 		if literal || !w.isPattern() {
 			left = rest
@@ -108,16 +105,15 @@ func textsOf(words []word) []string {
 
 // chgrp is chown for groups only.
 func (s *Shell) chgrp(ctx context.Context, r *request) error {
-	words := append([]word(nil), r.args...)
-	for i, w := range words {
+	for i, w := range r.args {
 		if !strings.HasPrefix(w.text, "-") {
-			words[i].text, words[i].pattern = ":"+w.text, ":"+w.pattern
+			r.args[i].text, r.args[i].pattern = ":"+w.text, ":"+w.pattern
 			break
 		}
 	}
 	for _, c := range files.SessionCommands() {
 		if c.Name == "chown" {
-			return s.verb(ctx, c, words)
+			return s.verb(ctx, c, r)
 		}
 	}
 	return errors.New("there is no chown")
@@ -136,16 +132,12 @@ func (s *Shell) sync(ctx context.Context, r *request) error {
 		return errors.New("sync needs a colon in front of the directory that is on the host: " +
 			"sync DIR :DIR, or sync :DIR DIR")
 	}
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
 	endpoint := func(operand string) (transfer.Endpoint, error) {
 		if name, ok := strings.CutPrefix(operand, ":"); ok {
 			if name == "~" || strings.HasPrefix(name, "~/") {
 				name = s.session.home + name[1:]
 			}
-			return transfer.Remote(host, s.session.abs(name)), nil
+			return transfer.Remote(r.host, s.session.abs(name)), nil
 		}
 		return transfer.Local(operand), nil
 	}

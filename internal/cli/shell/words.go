@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/pattern"
 )
 
 // A word is one word of a command line.
@@ -191,16 +192,7 @@ func hasMagic(pattern string) bool {
 }
 
 // name returns what a word stands for if it is not a pattern.
-func (w word) name() string {
-	var b strings.Builder
-	for i := 0; i < len(w.pattern); i++ {
-		if w.pattern[i] == '\\' && i+1 < len(w.pattern) {
-			i++
-		}
-		b.WriteByte(w.pattern[i])
-	}
-	return b.String()
-}
+func (w word) name() string { return pattern.Unquote(w.pattern) }
 
 // quote quotes a name so that split with shQuoting returns it unchanged. It continues the open
 // quotes, and does not close them.
