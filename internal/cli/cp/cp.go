@@ -204,11 +204,19 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 			return
 		}
 	}
+	taken := make(map[string]file) // by the copy's name
 	for _, f := range files {
 		if c.over() {
 			return
 		}
-		c.copyFile(f, target, several)
+		if first, ok := taken[f.base()]; ok && !target.Stream && !c.mayFollow(f, first) {
+			c.Fail(fmt.Errorf("cannot copy %s to %s: %s was copied there under the same name",
+				f.shown(), target.Typed, first.shown()))
+			continue
+		}
+		if c.copyFile(f, target, several) {
+			taken[f.base()] = f
+		}
 	}
 	if c.untried > 0 && c.Ctx.Err() == nil {
 		c.Report.Failed(fmt.Errorf("%s skipped: the connection was lost",
@@ -226,8 +234,51 @@ type file struct {
 	name string // the copy's name, if it is not the last element of path
 }
 
-// copyFile copies one source. The copy's own events report the result.
-func (c *Copier) copyFile(f file, target connect.Place, several bool) {
+// base returns the name of the copy in the target directory.
+func (f file) base() string {
+	switch {
+	case f.name != "":
+		return f.name
+	case f.Remote:
+		return path.Base(f.path)
+	}
+	return filepath.Base(f.path)
+}
+
+func (f file) shown() string {
+	if !f.Remote {
+		return ui.Printable(f.path)
+	}
+	at := f.Target
+	at.Path = f.path
+	return ui.Printable(at.String())
+}
+
+// mayFollow reports whether f may be copied after first, which has the same name. It would replace
+// what first has just become, unless it is first itself, or a directory, which merges with it.
+func (c *Copier) mayFollow(f, first file) bool {
+	from, before := f.Target, first.Target
+	from.Path, before.Path = "", ""
+	if f.Remote == first.Remote && from == before && f.path == first.path {
+		return true
+	}
+	if c.tree == nil {
+		return false
+	}
+	if !f.Remote {
+		info, err := os.Stat(f.path)
+		return err != nil || info.IsDir()
+	}
+	host := c.Hosts.Get(c.Ctx, f.Target)
+	if host.Err != nil {
+		return true
+	}
+	info, err := host.Client.WithContext(c.Ctx).Stat(f.path)
+	return err != nil || info.IsDir()
+}
+
+// copyFile copies one source, and reports whether it did. The copy's own events tell the user.
+func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 	if f.name != "" && !target.Stream && !c.options.NoTargetDirectory && (several ||
 		c.wantDirectory(target) == nil) {
 		target.Typed = filepath.Join(target.Typed, f.name)
@@ -238,23 +289,19 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) {
 	if f.Remote {
 		var ok bool
 		if from, ok = c.host(f.Place); !ok {
-			return
+			return false
 		}
 	}
 	src, dst := c.open(f.Place, from, f.path), transfer.Local(target.Path())
 	if target.Remote {
 		host, ok := c.host(target)
 		if !ok {
-			return
+			return false
 		}
 		name := target.Path()
 		if several && c.tree == nil {
 			// It is known to be a directory, so the copy need not ask again.
-			base := filepath.Base(f.path)
-			if f.Remote {
-				base = path.Base(f.path)
-			}
-			name = path.Join(name, base)
+			name = path.Join(name, f.base())
 		}
 		dst = transfer.Remote(host, name)
 	}
@@ -276,6 +323,7 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) {
 		c.note(err)
 		c.Hosts.CheckAll()
 	}
+	return err == nil
 }
 
 // host connects to the host of a place. It reports a failure once for each host.

@@ -13,6 +13,7 @@ Patterns (* ? [a-z]) in a remote source are matched on the host. If nothing matc
 a file with exactly that name is copied.
 
 With several sources, DST must be a directory, or - to write them one after another.
+A file is not copied if an earlier source has just become a file of the same name.
 
 With -r, a directory is copied to DST, or into DST under its own name if DST is a
 directory already. A trailing slash is ignored; end SRC with /. to copy its contents

@@ -70,15 +70,28 @@ func (s *Shell) copyAll(ctx context.Context, r *request, sources []word, c copyi
 			return fmt.Errorf("cannot copy several files to %s: it is not a directory", c.target)
 		}
 	}
+	merges := s.job(r).recursive     // directories of the same name become one
+	taken := make(map[string]string) // by the copy's name
 	for _, name := range names {
 		if ctx.Err() != nil {
 			break
+		}
+		base := filepath.Base(name)
+		if first, ok := taken[base]; ok && first != name && !merges {
+			failed = cmp.Or(failed, s.report(fmt.Errorf(
+				"cannot copy %s to %s: %s was copied there under the same name",
+				ui.Printable(name), ui.Printable(c.target), ui.Printable(first))))
+			continue
 		}
 		host, err := s.session.connect(ctx)
 		if err != nil {
 			return err
 		}
-		failed = cmp.Or(failed, c.one(host, name, several))
+		err = c.one(host, name, several)
+		if err == nil {
+			taken[base] = name
+		}
+		failed = cmp.Or(failed, err)
 	}
 	return failed
 }
