@@ -74,9 +74,12 @@ func (n *node) learnAttrs(a attrs, asked time.Time) {
 
 // learnVersion notes the version of the attributes, which were requested at asked. It says nothing
 // about what was opened over an earlier connection, since the name may be another file's by now:
-// such a handle keeps the version by which it is recognized. The caller holds the lock.
+// such a handle keeps the version by which it is recognized. What was read ahead of another version
+// is dropped, as the kernel drops its pages. The caller holds the lock.
 func (n *node) learnVersion(asked time.Time) {
-	if v := n.attrs.version(); v != n.version {
+	v := n.attrs.version()
+	changed := v != n.version
+	if changed {
 		n.version, n.since = v, asked
 	}
 	if n.file == nil {
@@ -85,6 +88,9 @@ func (n *node) learnVersion(asked time.Time) {
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
 	for h := range n.file.handles {
+		if changed {
+			h.reader.drop()
+		}
 		if !pool.Lost(h.over) {
 			h.seen = n.version
 		}

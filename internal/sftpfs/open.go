@@ -3,6 +3,7 @@
 package sftpfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -74,6 +75,18 @@ type proof struct {
 }
 
 var seed = maphash.MakeSeed()
+
+func (e *extent) proof() proof { return proof{e.off, len(e.data), maphash.Bytes(seed, e.data)} }
+
+// holds reports whether a file holds the piece. It returns an error if that remains open.
+func (p proof) holds(remote *usftp.File) (bool, error) {
+	data := make([]byte, p.size)
+	n, err := remote.ReadAt(data, p.off)
+	if undecided(err) {
+		return false, err
+	}
+	return n == len(data) && maphash.Bytes(seed, data) == p.sum, nil
+}
 
 // without returns the proofs that an extent does not overwrite.
 func without(proofs []proof, e *extent) []proof {
@@ -357,32 +370,38 @@ func (h *handle) use(ctx context.Context) (remote *usftp.File, done func(), err 
 	return remote, func() { h.users.Add(-1) }, nil
 }
 
-// isSame returns an error unless a reopened file is the one that was open. If we have not written
-// to it, it must have the size and time that were last seen; otherwise it must hold what arrived of
-// our last writes, and be neither older nor shorter than they left it.
+// isSame returns an error unless a reopened file is the one that was open. If nothing that we have
+// sent to it was acknowledged, it must have the size and time that were last seen, or be longer if
+// we only append, as others may do too. Otherwise it must hold what arrived of our last writes, and
+// must not be older than they left it, or shorter than we appended to it. Writes that were sent may
+// have arrived although their answers were lost.
 func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f := h.file
 	f.mu.Lock()
 	loose, seen := f.loose, h.seen
 	retimed := f.retimed || f.set.SetTimes || f.told != 0
-	proofs := f.proofs
+	known := f.proofs
+	all, oneOf := known, []proof(nil)
 	for _, e := range f.extents {
-		if e.tried { // it may have arrived although its answer was lost
-			proofs = without(proofs, e)
+		if e.tried {
+			all, oneOf = without(all, e), append(oneOf, e.proof())
 		}
 	}
 	f.mu.Unlock()
-	if !loose {
-		if a.version() != seen {
-			return syscall.ESTALE
-		}
-		return nil
-	}
-	if !retimed && a.mtime+clockError < seen.mtime {
+	switch {
+	case loose && !retimed && a.mtime+clockError < seen.mtime,
+		loose && h.appends() && int64(a.size) < h.end:
 		return syscall.ESTALE
-	}
-	if len(proofs) == 0 {
+	case loose && len(known) == 0:
 		return nil
+	case loose && len(all) > 0:
+		oneOf = nil
+	case loose:
+		oneOf = append(oneOf, known...) // what was to be overwritten is still there
+	case a.version() == seen, h.appends() && a.size > seen.size && a.mtime >= seen.mtime:
+		return nil
+	case len(oneOf) == 0:
+		return syscall.ESTALE
 	}
 	remote, err := c.Open(path)
 	if undecided(err) {
@@ -391,13 +410,18 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 		return nil // the file may be write-only
 	}
 	defer remote.Close()
-	for _, p := range proofs {
-		data := make([]byte, p.size)
-		if n, err := remote.ReadAt(data, p.off); undecided(err) {
-			return err
-		} else if n < len(data) || maphash.Bytes(seed, data) != p.sum {
-			return syscall.ESTALE
+	for _, p := range all {
+		if is, err := p.holds(remote); err != nil || !is {
+			return cmp.Or(err, error(syscall.ESTALE))
 		}
+	}
+	for _, p := range oneOf {
+		if is, err := p.holds(remote); err != nil || is {
+			return err
+		}
+	}
+	if len(oneOf) > 0 {
+		return syscall.ESTALE
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ func TestReopenExtended(t *testing.T) {
 	}
 }
 
-// A change whose answer was lost, though the host has made it, does not make the file another one.
+// A change whose answer was lost does not make the file another one, whether or not the host has
+// made it.
 func TestReopenAfterLostAnswer(t *testing.T) {
 	for what, test := range map[string]struct {
 		lost   wire.Type
@@ -72,29 +73,63 @@ func TestReopenAfterLostAnswer(t *testing.T) {
 			return o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MTIME, Mtime: 1e9})
 		}, strings.Repeat("a", 100)},
 	} {
-		t.Run(what, func(t *testing.T) {
+		for made, lose := range map[string]sftptest.Action{"made": sftptest.Truncate(0),
+			"not made": sftptest.Hangup()} {
+			t.Run(what+"/"+made, func(t *testing.T) {
+				loseAnswer(t, sftptest.Fault{On: test.lost, Times: 1, Do: lose}, test.change,
+					test.want)
+			})
+		}
+	}
+}
+
+// loseAnswer makes a change to a file that holds 100 bytes, whose answer is lost, and goes on with
+// the file.
+func loseAnswer(t *testing.T, lose sftptest.Fault, change func(o *opened) fuse.Status,
+	want string) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", nil)
+	o := s.open(t, "file")
+	o.write(0, strings.Repeat("a", 100))
+	if status := o.sync(); status != fuse.OK {
+		t.Fatal(status)
+	}
+	before := len(s.server.Requests(wire.TypeInit))
+	s.server.AddFaults(lose)
+	if status := change(o); status != fuse.OK {
+		t.Errorf("the change: %v", status)
+	}
+	if len(s.server.Requests(wire.TypeInit)) == before {
+		t.Error("no answer was lost")
+	}
+	if data, status := o.read(200); status != fuse.OK || data != want {
+		t.Errorf("read: %q, %v", data, status)
+	}
+	s.cut()
+	o.write(0, "more")
+	if status := o.sync(); status != fuse.OK {
+		t.Errorf("written over the next connection: %v", status)
+	}
+}
+
+// Nor does the answer to the first write, before which nothing proves which file it is.
+func TestReopenAfterFirstAnswer(t *testing.T) {
+	for made, lose := range map[string]sftptest.Action{"made": sftptest.Truncate(0),
+		"not made": sftptest.Hangup()} {
+		t.Run(made, func(t *testing.T) {
 			s := mountScripted(t, 0, sftptest.Script{})
-			s.server.Files.WriteFile("/file", nil)
+			s.server.Files.WriteFile("/file", []byte("contents"))
 			o := s.open(t, "file")
-			o.write(0, strings.Repeat("a", 100))
+			s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: lose})
+			o.write(8, " and more")
 			if status := o.sync(); status != fuse.OK {
-				t.Fatal(status)
+				t.Error(status)
 			}
-			before := len(s.server.Requests(wire.TypeInit))
-			s.server.AddFaults(sftptest.Fault{On: test.lost, Times: 1, Do: sftptest.Hangup()})
-			if status := test.change(o); status != fuse.OK {
-				t.Errorf("the change: %v", status)
+			if n := len(s.server.Requests(wire.TypeInit)); n != 2 {
+				t.Errorf("%d connections", n)
 			}
-			if len(s.server.Requests(wire.TypeInit)) == before {
-				t.Error("no answer was lost")
-			}
-			if data, status := o.read(200); status != fuse.OK || data != test.want {
-				t.Errorf("read: %q, %v", data, status)
-			}
-			s.cut()
-			o.write(0, "more")
-			if status := o.sync(); status != fuse.OK {
-				t.Errorf("written over the next connection: %v", status)
+			if data, err := s.server.Files.ReadFile("/file"); string(data) != "contents and more" {
+				t.Errorf("the host has %q, %v", data, err)
 			}
 		})
 	}

@@ -5,7 +5,6 @@ package sftpfs
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"sync"
 	"syscall"
 	"time"
@@ -96,10 +95,10 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 		return 0, statusOf(err)
 	}
 	if full := h.file.write(h, int64(in.Offset), data); full {
-		// A failure is kept for the next call, like one in the background.
-		if err := h.file.send(ctx, false); errors.Is(err, errTimeout) {
+		err := h.file.send(ctx, false)
+		if err != nil && (errors.Is(err, errTimeout) || !undecided(err)) {
 			h.file.abandon(err)
-			return 0, statusOf(err)
+			return 0, f.statusOfWrite(ctx, h, err)
 		}
 	}
 	return uint32(len(data)), fuse.OK
@@ -151,7 +150,7 @@ func (f *file) write(h *handle, off int64, data []byte) (full bool) {
 		data, off = data[n:], off+int64(n)
 		f.size = max(f.size, e.end())
 	}
-	f.wrote, f.loose, h.written = time.Now(), true, true
+	f.wrote, h.written = time.Now(), true
 	if !f.last().full && f.idle == nil {
 		f.idle = time.AfterFunc(idleTime, func() { f.push(f.fs.ctx) })
 	}
@@ -371,15 +370,19 @@ func (f *file) answered(e *extent, err error) {
 		e.sent = false
 		f.wake()
 		f.mu.Unlock()
+		if f.fs.link.isUp() {
+			go f.push(f.fs.ctx) // resume has not seen this one
+		}
 		return
 	}
 	if err == nil {
+		f.loose = true
 		if len(f.proofs) == mostProofs {
 			f.proofs = f.proofs[1:]
 		}
 		f.proofs = without(f.proofs, e) // what was overwritten proves nothing
 		if !e.appends {
-			f.proofs = append(f.proofs, proof{e.off, len(e.data), maphash.Bytes(seed, e.data)})
+			f.proofs = append(f.proofs, e.proof())
 		}
 		for _, r := range f.readers() {
 			r.dropOld(e)
@@ -461,12 +464,15 @@ func (f *file) abandon(err error) {
 	f.failed(err, extents)
 }
 
-// push sends in the background.
+// push sends in the background. While there is no connection, the data waits for the next. But if
+// the host refuses the file, it is given up at once: nothing else may make room for other writes.
 func (f *file) push(ctx context.Context) {
 	f.mu.Lock()
 	f.idle = nil
 	f.mu.Unlock()
-	f.send(ctx, true) // the next call retries and reports failures
+	if err := f.send(ctx, true); err != nil && !undecided(err) {
+		f.abandon(err)
+	}
 }
 
 // flush waits until all written data is on the host.
@@ -604,7 +610,9 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 			f.mu.Unlock()
 			return false, nil
 		}
-		only.full, data = true, only.data
+		only.full, only.tried, data = true, true, only.data
+	default:
+		f.loose = true // by the attributes
 	}
 	set := f.pending()
 	if f.idle != nil {
