@@ -3,7 +3,9 @@
 package sftpfs
 
 import (
+	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,4 +219,59 @@ func TestRenamedAfterWrite(t *testing.T) {
 			t.Errorf("%v, time %d", status, entry.Mtime)
 		}
 	})
+}
+
+// After a change has failed because another program has made or removed the name, or because the
+// answer to the first request was lost, a lookup finds what the host has.
+func TestLookupAfterRefusal(t *testing.T) {
+	dir := func(s *scripted) { s.server.Files.Mkdir("/name") }
+	for what, test := range map[string]struct {
+		before, meanwhile func(s *scripted)
+		change            func(s *scripted) fuse.Status
+		want              fuse.Status
+		exists            bool
+	}{
+		"mkdir": {nil, dir, func(s *scripted) fuse.Status {
+			return s.Mkdir(nil, &fuse.MkdirIn{InHeader: *root()}, "name", new(fuse.EntryOut))
+		}, fuse.Status(syscall.EEXIST), true},
+		"create": {nil, dir, func(s *scripted) fuse.Status {
+			in := &fuse.CreateIn{InHeader: *root(), Flags: uint32(os.O_CREATE | os.O_EXCL)}
+			return s.Create(nil, in, "name", new(fuse.CreateOut))
+		}, fuse.Status(syscall.EEXIST), true},
+		"rename to a new name": {nil, dir, func(s *scripted) fuse.Status {
+			in := fuse.RenameIn{InHeader: *root(), Newdir: fuse.FUSE_ROOT_ID,
+				Flags: renameNoReplace}
+			return s.Rename(nil, &in, "other", "name")
+		}, fuse.Status(syscall.EEXIST), true},
+		"rename": {dir, func(s *scripted) { s.server.Files.Remove("/name") },
+			func(s *scripted) fuse.Status {
+				in := fuse.RenameIn{InHeader: *root(), Newdir: fuse.FUSE_ROOT_ID}
+				return s.Rename(nil, &in, "name", "new")
+			}, fuse.ENOENT, false},
+		"rmdir": {dir, func(s *scripted) { s.server.Files.Remove("/name") },
+			func(s *scripted) fuse.Status { return s.Rmdir(nil, root(), "name") }, fuse.ENOENT,
+			false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			s.server.Files.WriteFile("/other", nil)
+			if test.before != nil {
+				test.before(s)
+				s.lookup(t, root(), "name")
+			}
+			s.names(t, root()) // which are known now
+			test.meanwhile(s)
+			if status := test.change(s); status != test.want {
+				t.Errorf("%v, want %v", status, test.want)
+			}
+			var out fuse.EntryOut
+			status := s.Lookup(nil, root(), "name", &out)
+			if exists := out.NodeId != 0; status != fuse.OK || exists != test.exists {
+				t.Errorf("lookup: %v, exists: %v", status, exists)
+			}
+			if got := s.names(t, root()); slices.Contains(got, "name") != test.exists {
+				t.Errorf("listed: %q", got)
+			}
+		})
+	}
 }

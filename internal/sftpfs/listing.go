@@ -144,6 +144,14 @@ func (f *FS) setList(n *node, listed map[string]attrs, asked time.Time) {
 	})
 }
 
+// dropList drops the list of a directory, and those that are on their way.
+func (n *node) dropList() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d := n.knownNames()
+	d.listed, d.asked = nil, time.Now()
+}
+
 // list returns the names in a directory: those that are known, or those that the server lists now,
 // in its order.
 func (f *FS) list(ctx context.Context, n *node) ([]fileEntry, error) {

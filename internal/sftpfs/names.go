@@ -79,11 +79,31 @@ func (f *FS) changing(id uint64, name string) (*node, fuse.Status) {
 // inDir makes a request about a name in a directory.
 func (f *FS) inDir(ctx context.Context, dir *node, name string,
 	ask func(c *usftp.Client, path string, again bool) error) error {
-	return f.onPath(ctx, dir, func(path string) error {
+	err := f.onPath(ctx, dir, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, again bool) error {
 			return ask(c, join(path, name), again)
 		})
 	})
+	f.doubt(place{dir, name}, err)
+	return err
+}
+
+// doubt drops what is known of a name if an error says that it was wrong, so that the next lookup
+// asks the host. The kernel does the same. The host may have carried out a request whose answer was
+// lost, or another program may have changed the name.
+func (f *FS) doubt(at place, err error) {
+	if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if path, ok := f.tree.path(at.dir); ok {
+		f.scout.changed(path)
+	}
+	at.dir.dropList()
+	if n := f.tree.child(at.dir, at.name); n != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.fetched = time.Time{}
+	}
 }
 
 // Mkdir implements fuse.RawFileSystem.
@@ -335,6 +355,7 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 			f.touched(dir)
 			return fuse.OK
 		}
+		f.doubt(place{dir, name}, err)
 		if status := statusOf(err); status == fuse.EINTR || status == fuse.ENOENT {
 			return status
 		}
@@ -521,6 +542,8 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 		err = f.whyNotRenamed(ctx, target)
 	}
 	if err != nil {
+		f.doubt(old, err)
+		f.doubt(target, err)
 		return statusOf(err)
 	}
 	f.movedName(old, target)
