@@ -28,7 +28,7 @@ type handle struct {
 
 	gate   gate         // held while the file is reopened or appended to
 	remote *usftp.File  // nil if it is not open on the host; guarded by the gate
-	end    int64        // where the last append ended, if known; guarded by the gate
+	size   int64        // of the file when it was last reopened; guarded by the gate
 	users  atomic.Int32 // calls that are using remote; only one that holds the gate adds to it
 
 	reader reader
@@ -57,6 +57,7 @@ type file struct {
 	handles map[*handle]bool
 	extents []*extent      // not acknowledged; oldest first
 	size    int64          // the end of the furthest extent; 0 without extents
+	there   int64          // where the host's file ends, unless others have changed it
 	set     usftp.NewAttrs // to be set with the next flush
 	wrote   time.Time      // when something was last written; zero if that was flushed
 	told    uint32         // modification time that a program saw since then, or 0
@@ -120,12 +121,12 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File) *handle {
 	}
 	h := &handle{file: n.file, flags: flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND),
 		gate: newGate(), remote: remote}
-	h.end = int64(n.attrs.size)
 	h.over, h.seen = remote.Client(), n.version
 	h.reader.reset(&f.reading)
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
 	n.file.handles[h] = true
+	n.file.there = int64(n.attrs.size)
 	return h
 }
 
@@ -345,11 +346,12 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	h.file.mu.Lock()
 	loose := h.file.loose
 	h.over = remote.Client()
+	h.file.there = max(h.file.there, int64(a.size))
 	h.file.mu.Unlock()
 	if !loose {
 		n.learnAttrs(a, asked)
 	}
-	h.remote, h.end = remote, int64(a.size)
+	h.remote, h.size = remote, int64(a.size)
 	return remote, nil
 }
 
@@ -379,7 +381,7 @@ func (h *handle) use(ctx context.Context) (remote *usftp.File, done func(), err 
 func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f := h.file
 	f.mu.Lock()
-	loose, seen := f.loose, h.seen
+	loose, seen, end := f.loose, h.seen, f.there
 	retimed := f.retimed || f.set.SetTimes || f.told != 0
 	known := f.proofs
 	all, oneOf := known, []proof(nil)
@@ -391,7 +393,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f.mu.Unlock()
 	switch {
 	case loose && !retimed && a.mtime+clockError < seen.mtime,
-		loose && h.appends() && int64(a.size) < h.end:
+		loose && h.appends() && int64(a.size) < end:
 		return syscall.ESTALE
 	case loose && len(known) == 0:
 		return nil

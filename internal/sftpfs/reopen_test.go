@@ -3,6 +3,7 @@
 package sftpfs
 
 import (
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,7 +113,35 @@ func loseAnswer(t *testing.T, lose sftptest.Fault, change func(o *opened) fuse.S
 	}
 }
 
-// Nor does the answer to the first write, before which nothing proves which file it is.
+// When an answer is lost, it is found out whether the data was appended, although another program
+// appends through the same mount.
+func TestAppendedByTwo(t *testing.T) {
+	for made, lose := range map[string]sftptest.Action{"made": sftptest.Truncate(0),
+		"not made": sftptest.Hangup()} {
+		t.Run(made, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			s.server.Files.WriteFile("/log", nil)
+			one := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+			two := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+			want := ""
+			for i, o := range []*opened{one, two, one, two} {
+				if i == 2 {
+					s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: lose})
+				}
+				o.write(len(want), "line\n")
+				want += "line\n"
+				if status := o.sync(); status != fuse.OK {
+					t.Errorf("line %d: %v", i, status)
+				}
+			}
+			if data, err := s.server.Files.ReadFile("/log"); string(data) != want {
+				t.Errorf("the host has %q, %v", data, err)
+			}
+		})
+	}
+}
+
+// The same holds for the answer to the first write, before which nothing proves which file it is.
 func TestReopenAfterFirstAnswer(t *testing.T) {
 	for made, lose := range map[string]sftptest.Action{"made": sftptest.Truncate(0),
 		"not made": sftptest.Hangup()} {

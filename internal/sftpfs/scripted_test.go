@@ -135,13 +135,18 @@ func (s *scripted) open(t *testing.T, name string) *opened {
 
 func (s *scripted) openIn(t *testing.T, dir uint64, name string) *opened {
 	t.Helper()
+	return s.openFlags(t, dir, name, os.O_RDWR)
+}
+
+func (s *scripted) openFlags(t *testing.T, dir uint64, name string, flags int) *opened {
+	t.Helper()
 	var entry fuse.EntryOut
 	if status := s.Lookup(nil, &fuse.InHeader{NodeId: dir}, name, &entry); status != fuse.OK {
 		t.Fatal(status)
 	}
 	o := &opened{s, t, fuse.InHeader{NodeId: entry.NodeId}, 0}
 	var out fuse.OpenOut
-	if status := s.Open(nil, &fuse.OpenIn{InHeader: o.header, Flags: uint32(os.O_RDWR)},
+	if status := s.Open(nil, &fuse.OpenIn{InHeader: o.header, Flags: uint32(flags)},
 		&out); status != fuse.OK {
 		t.Fatal(status)
 	}

@@ -332,10 +332,9 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 	n.mu.Unlock()
 	if file != nil {
 		file.mu.Lock()
-		file.wrote = time.Now()
+		file.wrote, file.there = time.Now(), int64(size)
 		for other := range file.handles {
 			other.made = other.made && size == 0
-			other.end = int64(size)
 		}
 		if h != nil {
 			h.written = true

@@ -310,10 +310,13 @@ func (f *file) awaitOverlap(ctx context.Context, e *extent) error {
 // what others append is not overwritten. The caller holds the handle's gate.
 func (f *file) sendAppend(ctx context.Context, e *extent) error {
 	h := e.handle
-	before := h.end
+	f.mu.Lock()
+	before := f.there
+	f.mu.Unlock()
+	after := before + int64(len(e.data))
 	_, err := h.remote.Write(e.data)
 	if err == nil {
-		h.end = before + int64(len(e.data))
+		f.reaches(after)
 	}
 	if !lost(err) {
 		f.answered(e, err)
@@ -325,10 +328,10 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 	if err != nil {
 		return err
 	}
-	switch h.end {
+	switch h.size {
 	case before:
 		return nil // next sends it again
-	case before + int64(len(e.data)):
+	case after:
 		if f.holds(remote.Client().WithContext(ctx), e.data, before) {
 			f.answered(e, nil)
 			return nil
@@ -337,6 +340,13 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 	f.answered(e, errors.New(
 		"the connection was lost while data was appended, and others have appended too"))
 	return nil
+}
+
+// reaches records that what was written here has made the host's file at least so long.
+func (f *file) reaches(end int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.there = max(f.there, end)
 }
 
 // holds reports whether the file on the host has data at an offset.
@@ -377,6 +387,9 @@ func (f *file) answered(e *extent, err error) {
 	}
 	if err == nil {
 		f.loose = true
+		if !e.appends {
+			f.there = max(f.there, e.end())
+		}
 		if len(f.proofs) == mostProofs {
 			f.proofs = f.proofs[1:]
 		}
@@ -601,7 +614,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	var only *extent
 	switch {
 	case !h.made || len(f.handles) != 1 || len(f.proofs) > 0 || len(f.extents) > 1 ||
-		h.appends() && h.end != 0: // something has arrived
+		h.appends() && f.there != 0: // something has arrived
 		f.mu.Unlock()
 		return false, nil
 	case len(f.extents) == 1:
