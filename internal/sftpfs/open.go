@@ -39,6 +39,7 @@ type handle struct {
 	err     error         // for the next call to return
 	written bool          // since the last flush
 	flushes int           // flushes that found something written
+	flushed bool          // a program has closed it, perhaps not the last that has it
 	// this handle created or emptied the file, and nothing else has written to it
 	made bool
 }

@@ -90,6 +90,10 @@ func (f *file) setMode(mode uint32) {
 
 // setPending sets the pending attributes on the host.
 func (f *file) setPending(ctx context.Context) error {
+	if err := f.gate.lock(ctx); err != nil {
+		return err
+	}
+	defer f.gate.unlock() // or what is set first could arrive last
 	f.mu.Lock()
 	if !f.hasPending() {
 		f.wrote = time.Time{}
@@ -128,7 +132,7 @@ func (f *file) defers(set usftp.NewAttrs) bool {
 		return false
 	}
 	for h := range f.handles {
-		if !h.made || !h.writes() {
+		if !h.made || h.flushed || !h.writes() {
 			return false
 		}
 	}
@@ -306,6 +310,7 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 	}
 	if file != nil {
 		file.unproved()
+		file.dropTimes()
 	}
 	byHandle := h != nil && h.writes() && !h.appends()
 	err := f.onPath(ctx, n, func(path string) error {

@@ -94,6 +94,9 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	if err := f.budget.take(ctx, f.link, len(data)); err != nil {
 		return 0, statusOf(err)
 	}
+	if in.WriteFlags&fuse.WRITE_CACHE == 0 { // else it was written to mapped memory before
+		h.file.dropTimes()
+	}
 	if full := h.file.write(h, int64(in.Offset), data); full {
 		err := h.file.send(ctx, false)
 		if err != nil && (errors.Is(err, errTimeout) || !undecided(err)) {
@@ -132,6 +135,13 @@ func (f *FS) statusOfWrite(ctx context.Context, h *handle, err error) fuse.Statu
 		return fuse.Status(syscall.ENOSPC)
 	}
 	return fuse.EIO
+}
+
+// dropTimes drops times that are still to be set: the program has written since it set them.
+func (f *file) dropTimes() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.set.SetTimes = false
 }
 
 // write keeps data, and reports whether an extent is full and can be sent.
@@ -551,6 +561,7 @@ func (f *FS) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 func (h *handle) flush(ctx context.Context) error {
 	f := h.file
 	f.mu.Lock()
+	h.flushed = true
 	dirty := h.written || len(f.extents) > 0 || f.hasPending()
 	if h.written {
 		h.flushes++

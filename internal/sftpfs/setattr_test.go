@@ -1,0 +1,89 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp/sftptest"
+)
+
+// create makes a file in the root.
+func (s *scripted) create(t *testing.T, name string) *opened {
+	t.Helper()
+	in := &fuse.CreateIn{InHeader: *root(), Mode: syscall.S_IFREG | 0o600,
+		Flags: uint32(os.O_WRONLY | os.O_CREATE | os.O_EXCL)}
+	var made fuse.CreateOut
+	if status := s.Create(nil, in, name, &made); status != fuse.OK {
+		t.Fatal(status)
+	}
+	return &opened{s, t, fuse.InHeader{NodeId: made.NodeId}, made.Fh}
+}
+
+func (o *opened) flush() fuse.Status {
+	return o.Flush(nil, &fuse.FlushIn{InHeader: o.header, Fh: o.fh})
+}
+
+const setTime = 1_000_000_000
+
+func (o *opened) setTimes() {
+	o.t.Helper()
+	if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MTIME | fuse.FATTR_ATIME,
+		Mtime: setTime, Atime: setTime}); status != fuse.OK {
+		o.t.Error(status)
+	}
+}
+
+// What is set after a program has closed a new file is on the host when the call returns: the
+// kernel ends an open file later, and nobody learns of an error then.
+func TestSetAfterClose(t *testing.T) {
+	for _, data := range []string{"", "data"} {
+		s := mountScripted(t, time.Minute, sftptest.Script{})
+		o := s.create(t, "file")
+		if data != "" {
+			o.write(0, data)
+		}
+		if status := o.flush(); status != fuse.OK {
+			t.Fatal(status)
+		}
+		o.setTimes()
+		if a, err := s.server.Files.Lstat("/file"); err != nil || a.MTime != setTime {
+			t.Errorf("%q: the host says %d, %v", data, a.MTime, err)
+		}
+	}
+}
+
+// A file that is changed after its times were set has the time of the change.
+func TestChangedAfterSet(t *testing.T) {
+	for what, change := range map[string]func(o *opened){
+		"written": func(o *opened) { o.write(3, "two") },
+		"emptied": func(o *opened) {
+			if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE}); status != fuse.OK {
+				o.t.Error(status)
+			}
+		},
+	} {
+		s := mountScripted(t, time.Minute, sftptest.Script{})
+		o := s.create(t, "file")
+		o.write(0, "one")
+		o.setTimes()
+		if attr, status := o.getAttr(); status != fuse.OK || attr.Mtime != setTime {
+			t.Errorf("set: %d, %v", attr.Mtime, status)
+		}
+		change(o)
+		if attr, status := o.getAttr(); status != fuse.OK || attr.Mtime == setTime {
+			t.Errorf("%s: %d, %v", what, attr.Mtime, status)
+		}
+		if status := o.flush(); status != fuse.OK {
+			t.Fatal(status)
+		}
+		if a, err := s.server.Files.Lstat("/file"); err != nil || a.MTime == setTime {
+			t.Errorf("%s: the host says %d, %v", what, a.MTime, err)
+		}
+	}
+}
