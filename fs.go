@@ -180,10 +180,8 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	for i, file := range files {
 		entries[i] = file.DirEntry()
 	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int {
-		return strings.Compare(a.Name(),
-			b.Name())
-	})
+	slices.SortFunc(entries,
+		func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return entries, named(err, "readdir", name)
 }
 

@@ -40,7 +40,10 @@ var hashSizes = map[string]int{"crc32": 4, "md5": 16, "sha1": 20, "sha224": 28, 
 const leastBlock = 256
 
 // HasCheckFile reports whether the server offers to hash files.
-func (c *Client) HasCheckFile() bool { return c.checkFileName() != "" || c.checkHandleName() != "" }
+func (c *Client) HasCheckFile() bool {
+	return c.checkRequest(wire.ExtCheckFileName) != "" ||
+		c.checkRequest(wire.ExtCheckFileHandle) != ""
+}
 
 // CheckFileAlgorithms returns the algorithms that the server says it has, or nil if it does not
 // say: most that offer check-file do not say, and have sha256.
@@ -58,29 +61,16 @@ func (c *Client) CheckFileAlgorithms() []string {
 	return strings.Split(list, ",")
 }
 
-// checkHandleName is the request with which this server hashes an open file, or "". See
-// [wire.ExtCheckFile].
-func (s *session) checkHandleName() string {
-	if _, offered := s.offers[wire.ExtCheckFileHandle]; offered {
-		return wire.ExtCheckFileHandle
-	}
-	data, offered := s.offers[wire.ExtCheckFile]
+// checkRequest returns the request with which this server hashes a file, given the one for open
+// files or the one for names, or "" if it has none. See [wire.ExtCheckFile].
+func (s *session) checkRequest(request string) string {
+	_, offered := s.offers[request]
+	data, all := s.offers[wire.ExtCheckFile]
 	switch {
-	case !offered:
-		return ""
-	case data == "" || data == "1":
-		return wire.ExtCheckFileHandle
-	}
-	return wire.ExtCheckFile
-}
-
-// checkFileName is the request with which this server hashes a file by name, or "".
-func (s *session) checkFileName() string {
-	if _, offered := s.offers[wire.ExtCheckFileName]; offered {
-		return wire.ExtCheckFileName
-	}
-	if data, offered := s.offers[wire.ExtCheckFile]; offered && (data == "" || data == "1") {
-		return wire.ExtCheckFileName
+	case offered, all && (data == "" || data == "1"):
+		return request
+	case all && request == wire.ExtCheckFileHandle: // Paramiko
+		return wire.ExtCheckFile
 	}
 	return ""
 }
@@ -90,12 +80,12 @@ func (s *session) checkFileName() string {
 // range [fs.ErrInvalid]. It takes one round trip, or two on servers that only hash open files; with
 // a block size, one for every 64 MiB.
 func (c *Client) CheckFile(name string, what CheckFile) (*FileHashes, error) {
-	request := c.checkFileName()
-	if request == "" {
-		if c.checkHandleName() == "" {
-			return nil, &fs.PathError{Op: "check-file", Path: name,
-				Err: &unsupported{wire.ExtCheckFile}}
-		}
+	request := c.checkRequest(wire.ExtCheckFileName)
+	switch {
+	case !c.HasCheckFile():
+		return nil, &fs.PathError{Op: "check-file", Path: name,
+			Err: &unsupported{wire.ExtCheckFile}}
+	case request == "":
 		f, err := c.Open(name)
 		if err != nil {
 			return nil, err
@@ -115,7 +105,7 @@ func (f *File) CheckFile(what CheckFile) (*FileHashes, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := open.client.checkHandleName()
+	request := open.client.checkRequest(wire.ExtCheckFileHandle)
 	if request == "" {
 		return nil, f.wrap("check-file", &unsupported{wire.ExtCheckFile})
 	}

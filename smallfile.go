@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"strings"
@@ -62,6 +63,7 @@ type burst struct {
 	open  *openFile
 	queue *conn.Queue
 	out   int
+	errs  [4]error // what went wrong, by tag
 }
 
 // The tags that tell the replies of a burst apart.
@@ -101,17 +103,14 @@ func (b *burst) close() error {
 	call := open.closeCall()
 	call.Tag, call.Done = burstClose, b.queue
 	if ok, err := open.client.conn.TryStart(call, true); !ok {
-		if err == nil {
-			err = errTooMany
-		}
-		return err
+		return cmp.Or(err, errTooMany)
 	}
 	b.out++
 	return nil
 }
 
-// wait passes each reply to take.
-func (b *burst) wait(take func(call *conn.Call)) error {
+// wait passes each reply to take, which returns what is wrong with it.
+func (b *burst) wait(take func(call *conn.Call) error) error {
 	for b.out > 0 {
 		call, err := b.queue.Next(b.file.ctx)
 		if err != nil {
@@ -120,7 +119,7 @@ func (b *burst) wait(take func(call *conn.Call)) error {
 		}
 		for ; call != nil; call = b.queue.Take() {
 			b.out--
-			take(call)
+			b.errs[call.Tag] = take(call)
 			b.open.client.conn.Recycle(call)
 		}
 	}
@@ -149,31 +148,33 @@ func (f privateFile) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (ref
 		s.changed(f.Name())
 		return func() (error, error) { return refused, err }
 	}
-	unset, err := b.writeAndClose(p, &attrs)
-	if err != nil {
+	if err := b.writeAndClose(p, &attrs); err != nil {
 		s.changed(f.Name())
 		return func() (error, error) { return nil, err }
 	}
 	return func() (refused, err error) {
 		defer s.changed(f.Name())
-		return b.written(unset)
+		lost := b.wait(failed)
+		err = f.wrap("write", cmp.Or(lost, b.errs[burstData]))
+		return f.wrap("setstat", b.errs[burstAttrs]), cmp.Or(err,
+			f.wrap("close", b.errs[burstClose]))
 	}
 }
 
-// writeAndClose starts all requests of StartWriteClose. unset is why the one for the attributes was
-// not sent.
-func (b *burst) writeAndClose(p []byte, attrs *NewAttrs) (unset, err error) {
+// writeAndClose starts all requests of StartWriteClose. That the one for the attributes could not
+// be sent is no reason to fail.
+func (b *burst) writeAndClose(p []byte, attrs *NewAttrs) error {
 	f := b.file
 	if len(p) > 0 {
 		if err := b.send(burstData, b.open.client.writeCall(b.open.handle, 0, p)); err != nil {
 			f.Async().Close()
-			return nil, f.wrap("write", err)
+			return f.wrap("write", err)
 		}
 	}
 	if !attrs.empty() {
-		unset = b.setAttrs(attrs)
+		b.errs[burstAttrs] = b.setAttrs(attrs)
 	}
-	return unset, f.wrap("close", b.close())
+	return f.wrap("close", b.close())
 }
 
 func (b *burst) setAttrs(attrs *NewAttrs) error {
@@ -185,31 +186,6 @@ func (b *burst) setAttrs(attrs *NewAttrs) error {
 	call.Request = wire.Fsetstat{Handle: b.open.handle, Attrs: set.Attrs}.Append(call.Scratch(), 0)
 	call.Ordered = true
 	return b.send(burstAttrs, call)
-}
-
-// written waits for their replies.
-func (b *burst) written(unset error) (refused, err error) {
-	f := b.file
-	var wrote, closed error
-	err = b.wait(func(call *conn.Call) {
-		switch call.Tag {
-		case burstData:
-			wrote = f.wrap("write", failed(call))
-		case burstAttrs:
-			unset = failed(call)
-		case burstClose:
-			closed = f.wrap("close", failed(call))
-		}
-	})
-	switch {
-	case err != nil:
-		err = f.wrap("write", err)
-	case wrote != nil:
-		err = wrote
-	default:
-		err = closed
-	}
-	return f.wrap("setstat", unset), err
 }
 
 // writeThenClose is StartWriteClose step by step.
@@ -235,75 +211,54 @@ func (f privateFile) ReadClose(size int, memory func() []byte) (after *FileStat,
 		}
 	}()
 	s := b.open.client
-	reads := []*conn.Call{s.readCall(b.open.handle, int64(size), 1)}
-	tags := []int{burstEnd}
-	if size > 0 {
-		reads, tags = []*conn.Call{s.readCall(b.open.handle, 0, size), reads[0]},
-			[]int{burstData, burstEnd}
-	}
-	for i, call := range reads {
-		if err := b.send(tags[i], call); err != nil {
-			b.queue.Abandon()
-			return nil, f.wrap("read", err)
-		}
-	}
-	ask := func() error {
+	askAttrs := func() error {
 		if s.noFstat.Load() {
 			return nil
 		}
 		return b.send(burstAttrs, s.handleCall(wire.TypeFstat, b.open.handle, wire.TypeAttrs))
 	}
-	if s.inOrder {
-		if err := errors.Join(ask(), b.close()); err != nil {
-			b.queue.Abandon()
-			return nil, f.wrap("read", err)
-		}
+	if size > 0 {
+		err = b.send(burstData, s.readCall(b.open.handle, 0, size))
 	}
-	var result error
-	take := func(call *conn.Call) {
-		if err := readReply(call, size, memory); err != nil && result == nil {
-			result = err
-		}
+	if err == nil {
+		err = b.send(burstEnd, s.readCall(b.open.handle, int64(size), 1))
+	}
+	if err == nil && s.inOrder {
+		err = errors.Join(askAttrs(), b.close())
+	}
+	if err != nil {
+		b.queue.Abandon()
+		return nil, f.wrap("read", err)
+	}
+	take := func(call *conn.Call) error {
 		if call.Tag == burstAttrs && call.Err == nil && call.Type == wire.TypeAttrs {
 			after, _ = f.keepAttrs(call)
 		}
+		return readReply(call, size, memory)
 	}
 	err = b.wait(take)
-	if err == nil && !s.inOrder && result == nil {
-		if err = ask(); err == nil {
+	if err == nil && !s.inOrder && cmp.Or(b.errs[:]...) == nil {
+		if err = askAttrs(); err == nil {
 			err = b.wait(take)
 		}
 	}
-	if err == nil {
-		err = result
-	}
-	return after, f.wrap("read", err)
+	return after, f.wrap("read", cmp.Or(err, cmp.Or(b.errs[:]...)))
 }
 
 // readReply takes one reply of ReadClose.
 func readReply(call *conn.Call, size int, memory func() []byte) error {
-	ended := call.Err == nil && call.Type == wire.TypeStatus && call.Status.Code == wire.EOF
-	switch call.Tag {
-	case burstData:
-		switch {
-		case ended:
-			return hook.ErrOtherSize
-		case call.Err != nil || call.Type == wire.TypeStatus:
-			return failed(call)
-		case len(call.Body) != size:
-			return hook.ErrOtherSize // or the server gives less at once
-		}
-		copy(memory(), call.Body)
-	case burstEnd:
-		switch {
-		case ended:
-		case call.Err != nil || call.Type == wire.TypeStatus:
-			return failed(call)
-		default:
-			return hook.ErrOtherSize
-		}
-	default:
+	status := call.Err == nil && call.Type == wire.TypeStatus
+	ended := status && call.Status.Code == wire.EOF
+	switch {
+	case call.Err != nil, call.Tag == burstAttrs, call.Tag == burstClose:
 		return call.Err
+	case ended && call.Tag == burstEnd:
+		return nil
+	case status && !ended:
+		return replyError(call)
+	case ended, call.Tag == burstEnd, len(call.Body) != size:
+		return hook.ErrOtherSize // or the server gives less at once
 	}
+	copy(memory(), call.Body)
 	return nil
 }
