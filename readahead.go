@@ -112,32 +112,9 @@ func (a *prefetch) readHere(p []byte, off int64) int {
 
 // readPrefetched reads from what was read ahead. It returns 0 and no error if there is nothing.
 func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
-	ahead := f.ahead()
-	if ahead != nil && (ahead.open != open || ahead.offset() != f.offset) {
-		f.dropAhead()
-		ahead = nil
-	}
+	ahead, err := f.aheadAtOffset(open)
 	if ahead == nil {
-		if open.client.options.readAhead <= 0 || open.flags&wire.OpenRead == 0 {
-			return 0, nil
-		}
-		sequential := f.readEnd > 0 && f.readEnd == f.offset
-		if !f.IsRegular() {
-			if !sequential && f.asked != open {
-				f.asked = open
-				start(f.ctx, f.statOperation())
-			}
-			return 0, nil
-		}
-		if !sequential {
-			return 0, nil
-		}
-		if err := open.client.awaitLimits(f.ctx); err != nil {
-			return 0, f.wrap("read", err)
-		}
-		if ahead = f.startAhead(open); ahead == nil {
-			return 0, nil
-		}
+		return 0, f.wrap("read", err)
 	}
 	n, err := ahead.read(f, p)
 	over, ended := n < len(p) && err == nil, ahead.ended()
@@ -152,6 +129,33 @@ func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 		return n + m, err
 	}
 	return n, nil
+}
+
+// aheadAtOffset returns what was read ahead from the file's offset on, or starts to read ahead if
+// Reads are sequential. It returns nil if neither is possible.
+func (f *File) aheadAtOffset(open *openFile) (*prefetch, error) {
+	ahead := f.ahead()
+	if ahead != nil && ahead.open == open && ahead.offset() == f.offset {
+		return ahead, nil
+	}
+	f.dropAhead()
+	sequential := f.readEnd > 0 && f.readEnd == f.offset
+	switch {
+	case open.client.options.readAhead <= 0, open.flags&wire.OpenRead == 0:
+		return nil, nil
+	case !f.IsRegular():
+		if !sequential && f.asked != open {
+			f.asked = open
+			start(f.ctx, f.statOperation())
+		}
+		return nil, nil
+	case !sequential:
+		return nil, nil
+	}
+	if err := open.client.awaitLimits(f.ctx); err != nil {
+		return nil, err
+	}
+	return f.startAhead(open), nil
 }
 
 // ended reports whether the end of the file, or an error, was met.

@@ -93,7 +93,7 @@ type walk struct {
 	active  int     // listings under way
 	started int     // listings started so far
 	limit   int     // limit of active
-	most    int     // limit of limit, lower once that was too many
+	most    int     // how far limit may grow
 	ahead   int     // entries listed and not visited
 	alone   bool    // no other listing may begin
 	quiet   sync.Cond
