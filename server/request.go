@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"encoding/binary"
 
 	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/wire"
@@ -12,8 +11,8 @@ const (
 	// maxPath is the longest path accepted, as on Linux.
 	maxPath = 4096
 
-	// maxIDs limits the numbers in one users-groups-by-id request, so that the reply fits in a
-	// packet.
+	// maxIDs limits the numbers in each list of a users-groups-by-id request, so that the reply
+	// fits in a packet.
 	maxIDs = 4096
 )
 
@@ -123,7 +122,11 @@ func (r *request) parseExtension(v *View, in *wire.Reader) {
 		r.targetKey, r.toOffset = r.readKey(in), in.Uint64()
 		r.changes, r.charge = true, largeBuffer
 	case opUsersGroups:
-		r.uids, r.gids = r.readIDs(in), r.readIDs(in)
+		var ids wire.UsersGroupsByID
+		if ids.Parse(in.Rest()) != nil || max(len(ids.UIDs), len(ids.GIDs)) > maxIDs {
+			r.bad = errBadMessage
+		}
+		r.uids, r.gids = ids.UIDs, ids.GIDs
 		r.charge = largeBuffer
 	case opCheckFileHandle, opCheckFileName:
 		if r.op == opCheckFileHandle {
@@ -167,17 +170,3 @@ func (r *request) readName(in *wire.Reader) string {
 }
 
 func (r *request) readKey(in *wire.Reader) uint32 { return parseKey(in.Bytes()) }
-
-// readIDs reads a string of numbers (OpenSSH PROTOCOL, section 4.12).
-func (r *request) readIDs(in *wire.Reader) []uint32 {
-	b := in.Bytes()
-	if len(b)%4 != 0 || len(b) > 4*maxIDs {
-		r.bad = errBadMessage
-		return nil
-	}
-	ids := make([]uint32, len(b)/4)
-	for i := range ids {
-		ids[i] = binary.BigEndian.Uint32(b[4*i:])
-	}
-	return ids
-}

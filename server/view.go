@@ -1,13 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"io/fs"
 	"iter"
 	"log/slog"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/usftp/usftp/server/internal/turn"
@@ -159,6 +159,17 @@ func method[T any](v *View, o operation) (backend T, err error) {
 	return backend, err
 }
 
+// change runs a change by the interface that the operation needs, if the policy allows it, and logs
+// it. name, to and attrs are for the log.
+func change[T any](v *View, o operation, name, to string, attrs *wire.Attrs,
+	run func(backend T) error) error {
+	backend, err := method[T](v, o)
+	if err == nil {
+		err = run(backend)
+	}
+	return v.changed(err, o, name, to, attrs)
+}
+
 // Stat describes a file, following links.
 func (v *View) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
 	if err := v.permit(opStat); err != nil {
@@ -241,74 +252,54 @@ func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error
 
 // Lsetstat changes attributes of a file or link.
 func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) error {
-	setstater, err := method[Lsetstater](v, opLsetstat)
-	if err != nil {
-		return err
-	}
-	return v.changed(setstater.Lsetstat(ctx, name, attrs), opLsetstat, name, "", &attrs)
+	return change(v, opLsetstat, name, "", &attrs, func(backend Lsetstater) error {
+		return backend.Lsetstat(ctx, name, attrs)
+	})
 }
 
 // Rename renames a file. The new name must not exist.
 func (v *View) Rename(ctx context.Context, oldName, newName string) error {
-	renamer, err := method[Renamer](v, opRename)
-	if err != nil {
-		return err
-	}
-	err = v.quotaReplace(ctx, oldName, newName,
-		func() error { return renamer.Rename(ctx, oldName, newName) })
-	return v.changed(err, opRename, oldName, newName, nil)
+	return change(v, opRename, oldName, newName, nil, func(backend Renamer) error {
+		return v.quotaReplace(ctx, oldName, newName,
+			func() error { return backend.Rename(ctx, oldName, newName) })
+	})
 }
 
 // PosixRename renames a file, replacing an existing one.
 func (v *View) PosixRename(ctx context.Context, oldName, newName string) error {
-	renamer, err := method[PosixRenamer](v, opPosixRename)
-	if err != nil {
-		return err
-	}
-	err = v.quotaReplace(ctx, oldName, newName,
-		func() error { return renamer.PosixRename(ctx, oldName, newName) })
-	return v.changed(err, opPosixRename, oldName, newName, nil)
+	return change(v, opPosixRename, oldName, newName, nil, func(backend PosixRenamer) error {
+		return v.quotaReplace(ctx, oldName, newName,
+			func() error { return backend.PosixRename(ctx, oldName, newName) })
+	})
 }
 
 // Remove removes a file or link.
 func (v *View) Remove(ctx context.Context, name string) error {
-	remover, err := method[Remover](v, opRemove)
-	if err != nil {
-		return err
-	}
-	err = v.quotaRemove(ctx, name, func() error { return remover.Remove(ctx, name) })
-	return v.changed(err, opRemove, name, "", nil)
+	return change(v, opRemove, name, "", nil, func(backend Remover) error {
+		return v.quotaRemove(ctx, name, func() error { return backend.Remove(ctx, name) })
+	})
 }
 
 // Rmdir removes an empty directory.
 func (v *View) Rmdir(ctx context.Context, name string) error {
-	remover, err := method[Rmdirer](v, opRmdir)
-	if err != nil {
-		return err
-	}
-	err = v.quotaRemove(ctx, name, func() error { return remover.Rmdir(ctx, name) })
-	return v.changed(err, opRmdir, name, "", nil)
+	return change(v, opRmdir, name, "", nil, func(backend Rmdirer) error {
+		return v.quotaRemove(ctx, name, func() error { return backend.Rmdir(ctx, name) })
+	})
 }
 
 // Mkdir makes a directory.
 func (v *View) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
-	mkdirer, err := method[Mkdirer](v, opMkdir)
-	if err != nil {
-		return err
-	}
 	attrs = v.masked(attrs, 0o777)
-	err = v.quotaMake(ctx, func() error { return mkdirer.Mkdir(ctx, name, attrs) })
-	return v.changed(err, opMkdir, name, "", &attrs)
+	return change(v, opMkdir, name, "", &attrs, func(backend Mkdirer) error {
+		return v.quotaMake(ctx, func() error { return backend.Mkdir(ctx, name, attrs) })
+	})
 }
 
 // Symlink makes a symbolic link at name.
 func (v *View) Symlink(ctx context.Context, target, name string) error {
-	symlinker, err := method[Symlinker](v, opSymlink)
-	if err != nil {
-		return err
-	}
-	err = v.quotaMake(ctx, func() error { return symlinker.Symlink(ctx, target, name) })
-	return v.changed(err, opSymlink, name, target, nil)
+	return change(v, opSymlink, name, target, nil, func(backend Symlinker) error {
+		return v.quotaMake(ctx, func() error { return backend.Symlink(ctx, target, name) })
+	})
 }
 
 // Readlink reads a symbolic link.
@@ -322,12 +313,9 @@ func (v *View) Readlink(ctx context.Context, name string) (string, error) {
 
 // Link makes another name for a file.
 func (v *View) Link(ctx context.Context, oldName, newName string) error {
-	linker, err := method[Linker](v, opHardlink)
-	if err != nil {
-		return err
-	}
-	err = v.quotaMake(ctx, func() error { return linker.Link(ctx, oldName, newName) })
-	return v.changed(err, opHardlink, oldName, newName, nil)
+	return change(v, opHardlink, oldName, newName, nil, func(backend Linker) error {
+		return v.quotaMake(ctx, func() error { return backend.Link(ctx, oldName, newName) })
+	})
 }
 
 // RealPath resolves a path.
@@ -396,21 +384,20 @@ func (v *View) ownerNames(ctx context.Context, uids,
 // extensions lists what VERSION offers: extensions that the backend supports and the policy allows.
 func (v *View) extensions() []wire.ExtensionPair {
 	var list []wire.ExtensionPair
+	offer := func(name, version string) {
+		list = append(list, wire.ExtensionPair{Name: name, Data: version})
+	}
+	offers := func(o operation) bool { return v.permit(o) == nil && v.serves(o) }
 	for o := opPosixRename; o < operationCount; o++ {
-		if v.permit(o) == nil && v.serves(o) {
-			list = append(list, wire.ExtensionPair{Name: operationTable[o].extension,
-				Data: operationTable[o].version})
+		if offers(o) {
+			offer(operationTable[o].extension, cmp.Or(operationTable[o].version, "1"))
 		}
 	}
-	hashes := func(e wire.ExtensionPair) bool {
-		return e.Name == wire.ExtCheckFileHandle || e.Name == wire.ExtCheckFileName
+	if offers(opCheckFileHandle) {
+		offer(wire.ExtCheckFile, "1")
 	}
-	if v.permit(opCheckFileHandle) == nil && v.serves(opCheckFileHandle) {
-		list = append(list, wire.ExtensionPair{Name: wire.ExtCheckFile, Data: "1"})
-	}
-	if slices.ContainsFunc(list, hashes) {
-		list = append(list, wire.ExtensionPair{Name: wire.ExtCheckFileAlgorithms,
-			Data: hashNames()})
+	if offers(opCheckFileHandle) || offers(opCheckFileName) {
+		offer(wire.ExtCheckFileAlgorithms, hashNames())
 	}
 	return list
 }

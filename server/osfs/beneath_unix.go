@@ -19,14 +19,14 @@ var errLinkBeneath = &server.StatusError{Code: wire.PermissionDenied,
 // RemoveBeneath implements server.Beneather.
 func (f *FS) RemoveBeneath(ctx context.Context, top, name string) error {
 	return f.tree.beneath(ctx, "unlink", top, name, func(dir int, base string) error {
-		return retry(func() error { return unix.Unlinkat(dir, base, 0) })
+		return unix.Unlinkat(dir, base, 0)
 	})
 }
 
 // RmdirBeneath implements server.Beneather.
 func (f *FS) RmdirBeneath(ctx context.Context, top, name string) error {
 	return f.tree.beneath(ctx, "rmdir", top, name, func(dir int, base string) error {
-		return retry(func() error { return unix.Unlinkat(dir, base, unix.AT_REMOVEDIR) })
+		return unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
 	})
 }
 
@@ -57,7 +57,7 @@ func (t tree) beneath(ctx context.Context, what, top, name string,
 			element, rest, more := strings.Cut(left, "/")
 			if !more {
 				pace.pause()
-				return op(dir, element)
+				return retry(func() error { return op(dir, element) })
 			}
 			if err := pace.step(); err != nil {
 				return err

@@ -1,6 +1,7 @@
 package osfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -94,25 +95,18 @@ func (f *file) Stat() (fs.FileInfo, error) { return statOpen(f.File) }
 
 // Setstat implements server.FileSetstater.
 func (f *file) Setstat(attrs wire.Attrs) error {
-	var errs []error
-	if attrs.Has(wire.AttrSize) {
-		if int64(attrs.Size) < 0 {
-			errs = append(errs, fs.ErrInvalid)
-		} else {
-			errs = append(errs, f.Truncate(int64(attrs.Size)))
-		}
-	}
+	size := setSize(attrs, f.Truncate)
+	var mode, times, owner error
 	if attrs.Has(wire.AttrPermissions) {
-		errs = append(errs, f.Chmod(wire.FileMode(attrs.Permissions&0o7777)))
+		mode = f.Chmod(wire.FileMode(attrs.Permissions & 0o7777))
 	}
 	if attrs.Has(wire.AttrACModTime) {
-		errs = append(errs, f.fs.tree.chtimesOpen(f.File, f.name, seconds(attrs.ATime),
-			seconds(attrs.MTime)))
+		times = f.fs.tree.chtimesOpen(f.File, f.name, seconds(attrs.ATime), seconds(attrs.MTime))
 	}
 	if attrs.Has(wire.AttrUIDGID) {
-		errs = append(errs, f.Chown(int(int32(attrs.UID)), int(int32(attrs.GID))))
+		owner = f.Chown(int(int32(attrs.UID)), int(int32(attrs.GID)))
 	}
-	return first(errs)
+	return cmp.Or(size, mode, times, owner)
 }
 
 // StatVFS implements server.FileStatVFSer.

@@ -13,6 +13,7 @@
 package osfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -147,15 +148,19 @@ func (f *FS) StatVFS(ctx context.Context, name string) (wire.StatVFSReply, error
 // Setstat implements server.Setstater. As with OpenSSH's server, attributes are set even if an
 // earlier one fails.
 func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
-	var errs []error
-	if attrs.Has(wire.AttrSize) {
-		if int64(attrs.Size) < 0 {
-			errs = append(errs, fs.ErrInvalid)
-		} else {
-			errs = append(errs, f.tree.truncate(ctx, name, int64(attrs.Size)))
-		}
+	size := setSize(attrs, func(size int64) error { return f.tree.truncate(ctx, name, size) })
+	return cmp.Or(size, f.setOthers(ctx, name, true, attrs))
+}
+
+// setSize calls truncate if the size is to be set.
+func setSize(attrs wire.Attrs, truncate func(size int64) error) error {
+	switch {
+	case !attrs.Has(wire.AttrSize):
+		return nil
+	case int64(attrs.Size) < 0:
+		return fs.ErrInvalid
 	}
-	return first(append(errs, f.setOthers(ctx, name, true, attrs)...))
+	return truncate(int64(attrs.Size))
 }
 
 // Lsetstat implements server.Lsetstater. Setting the size is an error, and so is, on Linux, setting
@@ -164,33 +169,23 @@ func (f *FS) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) error 
 	if attrs.Has(wire.AttrSize) {
 		return fs.ErrInvalid
 	}
-	return first(f.setOthers(ctx, name, false, attrs))
+	return f.setOthers(ctx, name, false, attrs)
 }
 
-// setOthers sets all attributes but the size.
-func (f *FS) setOthers(ctx context.Context, name string, follow bool, attrs wire.Attrs) []error {
-	var errs []error
+// setOthers sets all attributes but the size. It returns the first error: errors.Join would send
+// more than one line to the client.
+func (f *FS) setOthers(ctx context.Context, name string, follow bool, attrs wire.Attrs) error {
+	var mode, times, owner error
 	if attrs.Has(wire.AttrPermissions) {
-		errs = append(errs, f.tree.chmod(ctx, name, follow, attrs.Permissions&0o7777))
+		mode = f.tree.chmod(ctx, name, follow, attrs.Permissions&0o7777)
 	}
 	if attrs.Has(wire.AttrACModTime) {
-		errs = append(errs, f.tree.chtimes(ctx, name, follow, seconds(attrs.ATime),
-			seconds(attrs.MTime)))
+		times = f.tree.chtimes(ctx, name, follow, seconds(attrs.ATime), seconds(attrs.MTime))
 	}
 	if attrs.Has(wire.AttrUIDGID) {
-		errs = append(errs, f.tree.chown(ctx, name, follow, attrs.UID, attrs.GID))
+		owner = f.tree.chown(ctx, name, follow, attrs.UID, attrs.GID)
 	}
-	return errs
+	return cmp.Or(mode, times, owner)
 }
 
 func seconds(t uint32) time.Time { return time.Unix(int64(t), 0) }
-
-// first returns the first error. errors.Join would send more than one line to the client.
-func first(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -75,7 +75,8 @@ func named(what, name string, err error) error {
 }
 
 // lookUp calls op for what name refers to: with a directory, a name there, and how to treat a link
-// of that name. follow is about links in the last element.
+// of that name. follow is about links in the last element. An op that a signal interrupts is
+// repeated, here and in toParent.
 func (t tree) lookUp(ctx context.Context, what, name string, follow bool,
 	op func(dir int, base string, flags int) error) error {
 	if t.root == nil {
@@ -83,11 +84,12 @@ func (t tree) lookUp(ctx context.Context, what, name string, follow bool,
 		if follow {
 			flags = 0
 		}
-		return named(what, name, op(unix.AT_FDCWD, name, flags))
+		err := retry(func() error { return op(unix.AT_FDCWD, name, flags) })
+		return named(what, name, err)
 	}
 	return t.do(ctx, what, name, func(w *walk) error {
 		return w.lookUp(follow, func(dir int, base string) error {
-			return op(dir, base, unix.AT_SYMLINK_NOFOLLOW)
+			return retry(func() error { return op(dir, base, unix.AT_SYMLINK_NOFOLLOW) })
 		})
 	})
 }
@@ -111,7 +113,7 @@ func (t tree) change(ctx context.Context, what, name string, follow bool,
 func (t tree) toParent(ctx context.Context, what, name string,
 	op func(dir int, base string) error) error {
 	if t.root == nil {
-		return named(what, name, op(unix.AT_FDCWD, name))
+		return named(what, name, retry(func() error { return op(unix.AT_FDCWD, name) }))
 	}
 	return t.do(ctx, what, name, func(w *walk) error { return w.toParent(op) })
 }
@@ -145,7 +147,7 @@ func (t tree) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, 
 	i := &info{name: path.Base(name)}
 	err := t.lookUp(ctx, "stat", name, follow, func(dir int, base string, flags int) (err error) {
 		if flags == 0 {
-			return retry(func() error { return unix.Fstatat(dir, base, &i.st, 0) })
+			return unix.Fstatat(dir, base, &i.st, 0)
 		}
 		i.st, err = statAt(dir, base)
 		if err == nil && follow && i.st.Mode&unix.S_IFMT == unix.S_IFLNK {
@@ -227,15 +229,13 @@ func (t tree) truncate(ctx context.Context, name string, size int64) error {
 
 func (t tree) chmod(ctx context.Context, name string, follow bool, mode uint32) error {
 	return t.change(ctx, "chmod", name, follow, func(dir int, base string, flags int) error {
-		return retry(func() error { return chmodAt(dir, base, mode, flags) })
+		return chmodAt(dir, base, mode, flags)
 	})
 }
 
 func (t tree) chown(ctx context.Context, name string, follow bool, uid, gid uint32) error {
 	return t.change(ctx, "chown", name, follow, func(dir int, base string, flags int) error {
-		return retry(func() error {
-			return unix.Fchownat(dir, base, int(int32(uid)), int(int32(gid)), flags)
-		})
+		return unix.Fchownat(dir, base, int(int32(uid)), int(int32(gid)), flags)
 	})
 }
 
@@ -243,7 +243,7 @@ func (t tree) chtimes(ctx context.Context, name string, follow bool, atime, mtim
 	times := []unix.Timespec{unix.NsecToTimespec(atime.UnixNano()),
 		unix.NsecToTimespec(mtime.UnixNano())}
 	return t.change(ctx, "chtimes", name, follow, func(dir int, base string, flags int) error {
-		return retry(func() error { return unix.UtimesNanoAt(dir, base, times, flags) })
+		return unix.UtimesNanoAt(dir, base, times, flags)
 	})
 }
 
@@ -256,25 +256,25 @@ func (tree) chtimesOpen(file *os.File, _ string, atime, mtime time.Time) error {
 
 func (t tree) mkdir(ctx context.Context, name string, perm uint32) error {
 	return t.toParent(ctx, "mkdir", name, func(dir int, base string) error {
-		return retry(func() error { return unix.Mkdirat(dir, base, perm) })
+		return unix.Mkdirat(dir, base, perm)
 	})
 }
 
 func (t tree) unlink(ctx context.Context, name string) error {
 	return t.toParent(ctx, "unlink", name, func(dir int, base string) error {
-		return retry(func() error { return unix.Unlinkat(dir, base, 0) })
+		return unix.Unlinkat(dir, base, 0)
 	})
 }
 
 func (t tree) rmdir(ctx context.Context, name string) error {
 	return t.toParent(ctx, "rmdir", name, func(dir int, base string) error {
-		return retry(func() error { return unix.Unlinkat(dir, base, unix.AT_REMOVEDIR) })
+		return unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
 	})
 }
 
 func (t tree) symlink(ctx context.Context, target, name string) error {
 	return t.toParent(ctx, "symlink", name, func(dir int, base string) error {
-		return retry(func() error { return unix.Symlinkat(target, dir, base) })
+		return unix.Symlinkat(target, dir, base)
 	})
 }
 
@@ -289,7 +289,7 @@ func (t tree) readlink(ctx context.Context, name string) (target string, err err
 func (t tree) link(ctx context.Context, oldName, newName string) error {
 	return t.lookUp(ctx, "link", oldName, false, func(from int, old string, _ int) error {
 		return t.toParent(ctx, "link", newName, func(to int, base string) error {
-			return retry(func() error { return unix.Linkat(from, old, to, base, 0) })
+			return unix.Linkat(from, old, to, base, 0)
 		})
 	})
 }
@@ -343,7 +343,7 @@ func (t tree) twoParents(ctx context.Context, oldName, newName string,
 					return unix.ENOTDIR
 				}
 			}
-			return retry(func() error { return op(from, old, to, base) })
+			return op(from, old, to, base)
 		})
 	})
 }

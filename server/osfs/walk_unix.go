@@ -293,7 +293,7 @@ func (w *walk) toParent(op func(dir int, base string) error) error {
 				}
 			}
 			w.pause()
-			return op(w.dir(), element)
+			return retry(func() error { return op(w.dir(), element) })
 		}
 		if err := w.enter(element, slash, link); err != nil {
 			return err
