@@ -22,7 +22,6 @@ import (
 type FS struct {
 	mu    sync.RWMutex // guards everything but the contents of files
 	root  *node
-	now   func() time.Time
 	space space
 }
 
@@ -32,7 +31,7 @@ func New(capacity int64) *FS {
 	if capacity <= 0 {
 		capacity = math.MaxInt64
 	}
-	f := &FS{now: time.Now, space: space{left: capacity, capacity: capacity}}
+	f := &FS{space: space{left: capacity, capacity: capacity}}
 	f.root = f.newNode(fs.ModeDir | 0o755)
 	return f
 }
@@ -49,7 +48,7 @@ type node struct {
 }
 
 func (f *FS) newNode(mode fs.FileMode) *node {
-	now := f.now()
+	now := time.Now()
 	n := &node{mode: mode, atime: now, mtime: now, links: 1}
 	switch {
 	case mode.IsDir():
@@ -219,14 +218,14 @@ func (f *FS) absent(name string, directory bool) (dir *node, base string, err er
 // put adds a name for a node.
 func (f *FS) put(dir *node, base string, n *node) {
 	dir.children[base] = n
-	dir.mtime = f.now()
+	dir.mtime = time.Now()
 }
 
 // take removes a name. A file that has no other name and is not open is freed.
 func (f *FS) take(dir *node, base string) {
 	n := dir.children[base]
 	delete(dir.children, base)
-	dir.mtime = f.now()
+	dir.mtime = time.Now()
 	if n.links--; n.links == 0 && n.content != nil {
 		n.content.unlink()
 	}

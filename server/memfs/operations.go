@@ -260,7 +260,7 @@ func (f *FS) rename(oldName, newName string, replace bool) error {
 	}
 	f.put(target.dir, target.base, n)
 	delete(old.dir.children, old.base)
-	old.dir.mtime = f.now()
+	old.dir.mtime = time.Now()
 	return nil
 }
 

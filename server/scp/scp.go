@@ -160,6 +160,14 @@ func (s *session) answer() (ok bool, err error) {
 	return false, &fatal{"the client gave up: " + text}
 }
 
+// ask sends a line and reads the answer to it.
+func (s *session) ask(format string, args ...any) (ok bool, err error) {
+	if err := s.say(fmt.Sprintf(format, args...)); err != nil {
+		return false, err
+	}
+	return s.answer()
+}
+
 // line reads a line.
 func (s *session) line() (string, error) {
 	line, err := s.in.ReadSlice('\n')

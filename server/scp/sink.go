@@ -1,6 +1,7 @@
 package scp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -42,12 +43,22 @@ type header struct {
 	mode      uint32
 	size      int64
 	name      string
-	times     *wire.Attrs // from a T line before it
+	times     wire.Attrs // from a T line before it, or none
+}
+
+// attrs returns what is to be set at the end: the times, and the mode if asked for.
+func (h *header) attrs(mode bool) wire.Attrs {
+	attrs := h.times
+	if mode {
+		attrs.Flags |= wire.AttrPermissions
+		attrs.Permissions = h.mode
+	}
+	return attrs
 }
 
 // receive takes what belongs into target until the directory, or the session, ends.
 func (s *session) receive(target string, isDir bool, depth int) error {
-	var times *wire.Attrs
+	var times wire.Attrs
 	for {
 		line, err := s.next(depth)
 		if err != nil || line == "" {
@@ -74,7 +85,7 @@ func (s *session) receive(target string, isDir bool, depth int) error {
 			if err != nil {
 				return s.giveUp(err.Error())
 			}
-			head.times, times = times, nil
+			head.times, times = times, wire.Attrs{}
 			if err := s.receiveOne(target, isDir, head, depth); err != nil {
 				return err
 			}
@@ -134,14 +145,7 @@ func (s *session) receiveDirectory(name string, head *header, depth int) error {
 	if err := s.receive(name, true, depth+1); err != nil {
 		return err
 	}
-	attrs := wire.Attrs{}
-	if head.times != nil {
-		attrs = *head.times
-	}
-	if s.command.Preserve || made && head.mode&0o700 != 0o700 {
-		attrs.Flags |= wire.AttrPermissions
-		attrs.Permissions = head.mode
-	}
+	attrs := head.attrs(s.command.Preserve || made && head.mode&0o700 != 0o700)
 	if attrs.Flags == 0 {
 		return nil
 	}
@@ -175,33 +179,14 @@ func (s *session) receiveFile(name string, head *header) error {
 	if writeErr == nil {
 		writeErr = file.Truncate(head.size)
 	}
-	if writeErr == nil {
-		writeErr = s.preserve(file, head)
+	if attrs := head.attrs(s.command.Preserve); writeErr == nil && attrs.Flags != 0 {
+		writeErr = file.Setstat(attrs)
 	}
-	if err := file.Close(); writeErr == nil {
-		writeErr = err
-	}
-	if writeErr != nil {
-		return s.fail(name, writeErr)
+	if err := cmp.Or(writeErr, file.Close()); err != nil {
+		return s.fail(name, err)
 	}
 	s.logTransfer("upload", "written", name, head.size, began)
 	return s.ok()
-}
-
-// preserve sets the times and the mode that came with -p.
-func (s *session) preserve(file *server.ViewFile, head *header) error {
-	if !s.command.Preserve && head.times == nil {
-		return nil
-	}
-	attrs := wire.Attrs{}
-	if head.times != nil {
-		attrs = *head.times
-	}
-	if s.command.Preserve {
-		attrs.Flags |= wire.AttrPermissions
-		attrs.Permissions = head.mode
-	}
-	return file.Setstat(attrs)
 }
 
 // receiveContents reads exactly size bytes. After a failed write it reads and discards the rest, so
@@ -246,20 +231,20 @@ func parseHeader(line string) (*header, error) {
 }
 
 // parseTimes parses a T line: modification and access time, in seconds and microseconds.
-func parseTimes(line string) (*wire.Attrs, error) {
+func parseTimes(line string) (wire.Attrs, error) {
 	fields := strings.Fields(line[1:])
 	if len(fields) != 4 {
-		return nil, errors.New("a T line without four numbers")
+		return wire.Attrs{}, errors.New("a T line without four numbers")
 	}
 	var values [4]int64
 	for i, field := range fields {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("a time of %q", field)
+			return wire.Attrs{}, fmt.Errorf("a time of %q", field)
 		}
 		values[i] = n
 	}
-	return &wire.Attrs{
+	return wire.Attrs{
 		Flags: wire.AttrACModTime,
 		MTime: server.Seconds(time.Unix(values[0], 0)),
 		ATime: server.Seconds(time.Unix(values[2], 0)),

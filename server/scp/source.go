@@ -2,7 +2,6 @@ package scp
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -61,10 +60,7 @@ func (s *session) sendTimes(attrs *wire.Attrs) (ok bool, err error) {
 	if !s.command.Preserve || !attrs.Has(wire.AttrACModTime) {
 		return true, nil
 	}
-	if err := s.say(fmt.Sprintf("T%d 0 %d 0\n", attrs.MTime, attrs.ATime)); err != nil {
-		return false, err
-	}
-	return s.answer()
+	return s.ask("T%d 0 %d 0\n", attrs.MTime, attrs.ATime)
 }
 
 func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error {
@@ -75,11 +71,7 @@ func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error 
 	if ok, err := s.sendTimes(&attrs); !ok {
 		return err
 	}
-	if err := s.say(fmt.Sprintf("D%04o 0 %s\n", attrs.Permissions&0o7777,
-		path.Base(name))); err != nil {
-		return err
-	}
-	if ok, err := s.answer(); !ok {
+	if ok, err := s.ask("D%04o 0 %s\n", attrs.Permissions&0o7777, path.Base(name)); !ok {
 		return err
 	}
 	for entry, err := range s.view.List(s.ctx, name) {
@@ -100,10 +92,7 @@ func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error 
 			return err
 		}
 	}
-	if err := s.say("E\n"); err != nil {
-		return err
-	}
-	_, err := s.answer()
+	_, err := s.ask("E\n")
 	return err
 }
 
@@ -122,11 +111,7 @@ func (s *session) sendFile(name string) error {
 		return err
 	}
 	size := int64(attrs.Size)
-	if err := s.say(fmt.Sprintf("C%04o %d %s\n", attrs.Permissions&0o7777, size,
-		path.Base(name))); err != nil {
-		return err
-	}
-	if ok, err := s.answer(); !ok {
+	if ok, err := s.ask("C%04o %d %s\n", attrs.Permissions&0o7777, size, path.Base(name)); !ok {
 		return err
 	}
 	began := time.Now()
