@@ -81,11 +81,9 @@ func Drop() Action {
 
 // Silence answers neither this request nor any later one on its stream, but keeps reading.
 func Silence() Action {
-	return Action{recipe: "Silence()", before: func(s *session, c *call) {
-		s.silent,
-			c.refused = true, true
-	},
-		after: func(_ *session, c *call) { c.reply = nil }}
+	return Action{recipe: "Silence()",
+		before: func(s *session, c *call) { s.silent, c.refused = true, true },
+		after:  func(_ *session, c *call) { c.reply = nil }}
 }
 
 // Hangup closes the stream instead of answering.
@@ -133,10 +131,8 @@ func UnknownID() Action {
 
 // Repeat sends the reply twice.
 func Repeat() Action {
-	return Action{recipe: "Repeat()", after: func(_ *session, c *call) {
-		c.reply = append(c.reply,
-			c.reply...)
-	}}
+	return Action{recipe: "Repeat()",
+		after: func(_ *session, c *call) { c.reply = append(c.reply, c.reply...) }}
 }
 
 // Garble changes some bytes of the reply after its header, at random.
@@ -144,8 +140,8 @@ func Garble(seed uint64) Action {
 	return Action{recipe: fmt.Sprintf("Garble(%d)", seed), after: func(_ *session, c *call) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for _, packet := range c.reply {
-			for body := packet[min(wire.HeaderSize, len(packet)):]; len(body) > 0 &&
-				rng.IntN(4) > 0; {
+			body := packet[min(wire.HeaderSize, len(packet)):]
+			for len(body) > 0 && rng.IntN(4) > 0 {
 				body[rng.IntN(min(len(body), 64))] = byte(rng.Uint32())
 			}
 		}

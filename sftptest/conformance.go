@@ -4,6 +4,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -263,16 +264,10 @@ func (k *kit) list(name string) []wire.Name {
 	}
 	k.code(readdir, wire.EOF) // and it stays that way
 	k.closeHandle(m.Handle)
-	all = slices.DeleteFunc(all, func(n wire.Name) bool {
-		return n.Filename == "." ||
-			n.Filename == ".."
-	})
-	slices.SortFunc(all, func(a, b wire.Name) int {
-		if a.Filename < b.Filename {
-			return -1
-		}
-		return 1
-	})
+	all = slices.DeleteFunc(all,
+		func(n wire.Name) bool { return n.Filename == "." || n.Filename == ".." })
+	slices.SortFunc(all,
+		func(a, b wire.Name) int { return strings.Compare(a.Filename, b.Filename) })
 	return all
 }
 

@@ -1,6 +1,8 @@
 package sftptest
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -95,7 +97,7 @@ func (s *session) statvfs(c *call, code wire.Code) {
 		Blocks: blocks, BlocksFree: blocks / 2, BlocksAvailable: blocks / 2,
 		Files: 1 << 20, FilesFree: 1 << 19, FilesAvailable: 1 << 19, FSID: s.server.fsid,
 		NameMax: 255}
-	if s.server.isFull() {
+	if s.server.full.Load() {
 		reply.BlocksFree, reply.BlocksAvailable = 0, 0
 	}
 	if s.script.StatVFS != nil {
@@ -138,11 +140,8 @@ func (s *session) copyData(c *call) wire.Code {
 	case m.FromOffset >= from.node.size():
 		return wire.OK
 	}
-	data := from.node.data[m.FromOffset:]
-	if m.Length > 0 {
-		data = data[:min(uint64(len(data)), m.Length)]
-	}
-	return to.node.writeAt(append([]byte(nil), data...), m.ToOffset)
+	data := from.node.part(m.FromOffset, m.Length)
+	return to.node.writeAt(bytes.Clone(data), m.ToOffset)
 }
 
 // checkFile hashes (draft-ietf-secsh-filexfer-extensions-00, section 3).
@@ -168,14 +167,8 @@ func (s *session) checkFile(c *call) {
 		s.status(c, code)
 		return
 	}
-	data := n.data[m.Offset:]
-	if m.Length > 0 {
-		data = data[:min(uint64(len(data)), m.Length)]
-	}
-	block := uint64(m.BlockSize)
-	if block == 0 {
-		block = uint64(len(data))
-	}
+	data := n.part(m.Offset, m.Length)
+	block := cmp.Or(uint64(m.BlockSize), uint64(len(data)))
 	var sums []byte
 	for first := true; first || len(data) > 0; first = false {
 		h := newHash()

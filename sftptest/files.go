@@ -3,7 +3,7 @@ package sftptest
 import (
 	"io/fs"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -184,7 +184,7 @@ func (f *Files) List() []string {
 		}
 	}
 	walk("", f.root)
-	sort.Strings(names)
+	slices.Sort(names)
 	return names
 }
 

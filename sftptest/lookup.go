@@ -52,7 +52,7 @@ func (f *Files) find(name string, follow bool) (place, wire.Code) {
 		}
 		next := place{dir: dir.node, base: element, node: dir.node.children[element],
 			path: path.Join(dir.path, element)}
-		last := allEmpty(rest)
+		last := strings.Join(rest, "") == "" // only slashes follow
 		switch {
 		case next.node == nil && last:
 			return next, wire.OK
@@ -75,16 +75,6 @@ func (f *Files) find(name string, follow bool) (place, wire.Code) {
 		}
 	}
 	return trail[len(trail)-1], wire.OK
-}
-
-// allEmpty reports whether only slashes follow.
-func allEmpty(rest []string) bool {
-	for _, element := range rest {
-		if element != "" {
-			return false
-		}
-	}
-	return true
 }
 
 // remove removes a name; a directory must be empty, and is removed only if dir is set.

@@ -54,6 +54,15 @@ func (n *node) size() uint64 {
 	return uint64(len(n.data))
 }
 
+// part returns up to length bytes from an offset within the file on; a length of 0 means the rest.
+func (n *node) part(offset, length uint64) []byte {
+	data := n.data[offset:]
+	if length > 0 {
+		data = data[:min(uint64(len(data)), length)]
+	}
+	return data
+}
+
 func (n *node) touch() { n.mtime = uint32(time.Now().Unix()) }
 
 // attrs returns what STAT returns.

@@ -32,14 +32,11 @@ func (s *session) tooManyHandles() bool {
 // newHandle answers with a handle that was not used before.
 func (s *session) newHandle(c *call, h *handle) {
 	s.lastHandle++
-	size := s.script.HandleSize
-	if size < 4 {
-		size = 4
-	}
+	size := max(s.script.HandleSize, 4)
 	name := make([]byte, size)
 	binary.BigEndian.PutUint32(name[size-4:], s.lastHandle)
 	s.handles[string(name)] = h
-	s.server.handlesOpened(1)
+	s.server.open.Add(1)
 	c.answer(wire.Handle{Handle: name}.Append(nil, c.ID))
 }
 
@@ -62,7 +59,7 @@ func (s *session) onHandle(c *call) {
 			h.commit.data, h.commit.mtime = h.node.data, h.node.mtime
 		}
 		delete(s.handles, c.Handle)
-		s.server.handlesOpened(-1)
+		s.server.open.Add(-1)
 		s.status(c, wire.OK)
 	case wire.TypeRead:
 		s.read(c, h)
@@ -149,7 +146,7 @@ func (s *session) write(c *call, h *handle) {
 	if at := uint64(s.script.FullAt); s.script.FullAt > 0 && offset+uint64(len(data)) > at {
 		code = wire.NoSpaceOnFilesystem
 		data = data[:min(uint64(len(data)), at-min(offset, at))]
-		s.server.setFull()
+		s.server.full.Store(true)
 	}
 	if len(data) > 0 {
 		if written := n.writeAt(data, offset); written != wire.OK {

@@ -23,11 +23,7 @@ func (s *session) onPath(c *call) {
 	case wire.TypeSetstat:
 		s.status(c, s.setstat(c, true))
 	case wire.TypeMkdir:
-		mode := uint32(0o777)
-		if c.Attrs.Has(wire.AttrPermissions) {
-			mode = c.Attrs.Permissions & modeChmod
-		}
-		s.status(c, s.files.put(c.Path, newNode(modeDir|mode&^umask)))
+		s.status(c, s.files.put(c.Path, newNode(modeDir|c.mode(0o777))))
 	case wire.TypeRemove, wire.TypeRmdir:
 		s.status(c, s.files.remove(c.Path, c.Type == wire.TypeRmdir))
 	case wire.TypeRename:
@@ -54,6 +50,14 @@ func (s *session) onPath(c *call) {
 
 // umask is the server's.
 const umask = 0o022
+
+// mode returns the mode of what the request makes.
+func (c *call) mode(standard uint32) uint32 {
+	if c.Attrs.Has(wire.AttrPermissions) {
+		standard = c.Attrs.Permissions & modeChmod
+	}
+	return standard &^ umask
+}
 
 func (s *session) setstat(c *call, follow bool) wire.Code {
 	if c.Attrs.Flags == 0 {
@@ -122,11 +126,7 @@ func (s *session) open(c *call) {
 		return
 	}
 	if p.node == nil {
-		mode := uint32(0o666)
-		if c.Attrs.Has(wire.AttrPermissions) {
-			mode = c.Attrs.Permissions & modeChmod
-		}
-		p.node = newNode(modeRegular | mode&^umask)
+		p.node = newNode(modeRegular | c.mode(0o666))
 		p.dir.children[p.base] = p.node
 	}
 	h := &handle{node: p.node, path: c.Path, flags: c.Flags}
@@ -157,10 +157,8 @@ func (s *session) opendir(c *call) {
 		h.names = append(h.names, name)
 	}
 	// A fixed order that is not alphabetical, as in real directories.
-	slices.SortFunc(h.names[2:], func(a, b string) int {
-		return strings.Compare(scramble(a),
-			scramble(b))
-	})
+	slices.SortFunc(h.names[2:],
+		func(a, b string) int { return strings.Compare(scramble(a), scramble(b)) })
 	s.newHandle(c, h)
 }
 

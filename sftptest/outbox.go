@@ -69,10 +69,8 @@ func (o *outbox) enqueue(packets [][]byte) {
 
 // shuffle queues waiting replies in random order. It is called with the lock held.
 func (o *outbox) shuffle() {
-	o.rng.Shuffle(len(o.waiting), func(i, j int) {
-		o.waiting[i], o.waiting[j] = o.waiting[j],
-			o.waiting[i]
-	})
+	o.rng.Shuffle(len(o.waiting),
+		func(i, j int) { o.waiting[i], o.waiting[j] = o.waiting[j], o.waiting[i] })
 	o.enqueue(o.waiting)
 	clear(o.waiting)
 	o.waiting = o.waiting[:0]

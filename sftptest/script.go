@@ -1,6 +1,7 @@
 package sftptest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/usftp/usftp/wire"
@@ -140,12 +141,8 @@ func (s *Script) extensions() []wire.ExtensionPair {
 }
 
 func (s *Script) offers(name string) bool {
-	for _, e := range s.extensions() {
-		if e.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.extensions(),
+		func(e wire.ExtensionPair) bool { return e.Name == name })
 }
 
 // readLength returns the length of the DATA for a READ.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/usftp/usftp/wire"
@@ -26,10 +27,11 @@ type Scripted struct {
 	requests []Request
 	streams  map[*session]bool // being served
 	served   int
-	open     int // handles
-	full     bool
 	closed   bool
 	serving  sync.WaitGroup
+
+	open atomic.Int64 // handles
+	full atomic.Bool  // a WRITE has met Script.FullAt
 }
 
 // NewScripted returns a server, to be given streams by [Scripted.Serve] or [Scripted.Dial].
@@ -92,8 +94,8 @@ func (s *Scripted) begin(stream io.ReadWriteCloser) *session {
 func (s *Scripted) ended(session *session) {
 	s.mu.Lock()
 	delete(s.streams, session)
-	s.open -= len(session.handles)
 	s.mu.Unlock()
+	s.open.Add(-int64(len(session.handles)))
 	s.serving.Done()
 }
 
@@ -145,11 +147,7 @@ func (s *Scripted) ForgetRequests() {
 }
 
 // OpenHandles returns how many handles are open on all streams.
-func (s *Scripted) OpenHandles() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open
-}
+func (s *Scripted) OpenHandles() int { return int(s.open.Load()) }
 
 // Streams returns how many streams are being served.
 func (s *Scripted) Streams() int {
@@ -173,22 +171,4 @@ func (s *Scripted) note(r Request) []Action {
 		return append(s.script.Intercept(r), hit...)
 	}
 	return hit
-}
-
-func (s *Scripted) handlesOpened(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open += n
-}
-
-func (s *Scripted) setFull() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.full = true
-}
-
-func (s *Scripted) isFull() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.full
 }

@@ -2,6 +2,7 @@ package sftptest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -87,10 +88,7 @@ func (s *session) readPacket(in *bufio.Reader, packet []byte) ([]byte, error) {
 		return nil, err
 	}
 	n := uint64(binary.BigEndian.Uint32(length[:]))
-	most := s.script.limits().MaxPacket
-	if most == 0 {
-		most = maxPacket
-	}
+	most := cmp.Or(s.script.limits().MaxPacket, maxPacket)
 	if n == 0 || n > most {
 		return nil, fmt.Errorf("sftptest: packet of %d bytes, the limit is %d", n, most)
 	}
@@ -175,30 +173,20 @@ func (s *session) statusMessage(c *call, code wire.Code, message string) {
 }
 
 func (s *session) carryOut(c *call) {
-	switch {
-	case c.Type == wire.TypeInit:
-		version := s.script.Version
-		if version == 0 {
-			version = wire.Version
-		}
-		c.answer(wire.InitReply{Version: version, Extensions: s.script.extensions()}.Append(nil))
-	case slices.Contains(s.script.Refuse, c.Type):
+	if c.Type != wire.TypeInit && slices.Contains(s.script.Refuse, c.Type) {
 		s.status(c, wire.OpUnsupported)
-	case c.Type == wire.TypeExtended:
+		return
+	}
+	switch c.Type {
+	case wire.TypeInit:
+		version := cmp.Or(s.script.Version, wire.Version)
+		c.answer(wire.InitReply{Version: version, Extensions: s.script.extensions()}.Append(nil))
+	case wire.TypeExtended:
 		s.extended(c)
-	case c.Handle != "" || isHandleType(c.Type):
+	case wire.TypeClose, wire.TypeRead, wire.TypeWrite, wire.TypeFstat, wire.TypeFsetstat,
+		wire.TypeReaddir:
 		s.onHandle(c)
 	default:
 		s.onPath(c)
 	}
-}
-
-// isHandleType is for requests with an empty handle, which is never valid.
-func isHandleType(t wire.Type) bool {
-	switch t {
-	case wire.TypeClose, wire.TypeRead, wire.TypeWrite, wire.TypeFstat, wire.TypeFsetstat,
-		wire.TypeReaddir:
-		return true
-	}
-	return false
 }

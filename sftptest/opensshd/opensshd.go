@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -89,22 +90,13 @@ func Keygen(t testing.TB, file string, args ...string) string {
 		args = []string{"-t", "ed25519"}
 	}
 	args = append([]string{"-q", "-f", file, "-C", filepath.Base(file)}, args...)
-	if !contains(args, "-N") {
+	if !slices.Contains(args, "-N") {
 		args = append(args, "-N", "")
 	}
 	if out, err := exec.Command(keygen, args...).CombinedOutput(); err != nil {
 		t.Fatalf("ssh-keygen %v: %v: %s", args, err, out)
 	}
 	return file
-}
-
-func contains(args []string, word string) bool {
-	for _, a := range args {
-		if a == word {
-			return true
-		}
-	}
-	return false
 }
 
 // Start runs a server until the test ends.
