@@ -40,8 +40,7 @@ func newAsker(c *Config) *asker {
 func (a *asker) accept(name string, key ssh.PublicKey) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if slices.ContainsFunc(a.accepted[name],
-		func(k ssh.PublicKey) bool { return sameKey(k, key) }) {
+	if a.has(name, key) {
 		return false
 	}
 	a.accepted[name] = append(a.accepted[name], key)
@@ -51,6 +50,11 @@ func (a *asker) accept(name string, key ssh.PublicKey) bool {
 func (a *asker) isAccepted(name string, key ssh.PublicKey) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.has(name, key)
+}
+
+// has is isAccepted for a caller that holds the lock.
+func (a *asker) has(name string, key ssh.PublicKey) bool {
 	return slices.ContainsFunc(a.accepted[name],
 		func(k ssh.PublicKey) bool { return sameKey(k, key) })
 }
@@ -123,20 +127,17 @@ func (a *asker) hostKey(ctx context.Context, s *settings, remote net.Addr, key s
 	return false, problem
 }
 
-// knows reports whether a person has given the passphrase for a key.
-func (a *asker) knows(file string) bool {
+// kept returns the passphrase that a person has given for a key, or nil.
+func (a *asker) kept(file string) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.passphrases[file] != nil
+	return a.passphrases[file]
 }
 
 // passphrase returns the passphrase for a key, asking until open accepts one.
 func (a *asker) passphrase(ctx context.Context, s *settings, file string,
 	open func([]byte) error) error {
-	a.mu.Lock()
-	kept, ok := a.passphrases[file]
-	a.mu.Unlock()
-	if ok && open(kept) == nil {
+	if kept := a.kept(file); kept != nil && open(kept) == nil {
 		return nil
 	}
 	if !a.canAsk(s) {
@@ -146,10 +147,7 @@ func (a *asker) passphrase(ctx context.Context, s *settings, file string,
 		return err
 	}
 	defer a.unlock()
-	a.mu.Lock()
-	kept, ok = a.passphrases[file]
-	a.mu.Unlock()
-	if ok && open(kept) == nil {
+	if kept := a.kept(file); kept != nil && open(kept) == nil {
 		return nil
 	}
 	for range max(1, s.prompts) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -149,7 +150,7 @@ func (c *Config) sshArgs(t Target) []string {
 		args = append(args, "-l", t.User)
 	}
 	if port := c.port(t); port != 0 {
-		args = append(args, "-o", "Port="+itoa(port))
+		args = append(args, "-o", "Port="+strconv.Itoa(port))
 	}
 	for _, id := range c.Identities {
 		args = append(args, "-i", id)

@@ -227,12 +227,18 @@ func (c *Conn) Close() error {
 }
 
 // within waits for f, but not for longer than limit.
-func within(limit time.Duration, f func()) bool {
+func within(limit time.Duration, f func()) {
 	done := make(chan struct{})
 	go func() {
 		f()
 		close(done)
 	}()
+	closedWithin(limit, done)
+}
+
+// closedWithin waits for a channel to be closed, but not for longer than limit, and reports whether
+// it was.
+func closedWithin(limit time.Duration, done <-chan struct{}) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -247,37 +253,32 @@ func within(limit time.Duration, f func()) bool {
 // the login has already opened the channel. Servers limit the channels of a connection (sshd's
 // MaxSessions: 10). Errors are of type [*Error], which wraps a [*SubsystemError] if the server runs
 // no SFTP.
-func (c *Conn) Open(ctx context.Context) (*Stream, error) {
-	if ctx.Err() == nil {
-		if s, err := c.takeFirst(); s != nil || err != nil {
-			return c.opened(ctx, s, err)
-		}
-	}
-	s, err := c.open(ctx, "")
-	return c.opened(ctx, s, err)
-}
+func (c *Conn) Open(ctx context.Context) (*Stream, error) { return c.open(ctx, "") }
 
 // OpenCommand runs a command on the host in a channel of its own, which the user's shell there
 // interprets: two round trips. What the command reads and writes is the Stream. Many servers run no
 // commands; errors are as those of [Conn.Open]. A command that does not exist is no error: the
 // Stream ends at once, with exit status 127 in most shells.
 func (c *Conn) OpenCommand(ctx context.Context, command string) (*Stream, error) {
-	s, err := c.open(ctx, command)
-	return c.opened(ctx, s, err)
+	return c.open(ctx, command)
 }
 
-func (c *Conn) opened(ctx context.Context, s *Stream, err error) (*Stream, error) {
+// open opens a channel for a command, or for SFTP if that is "".
+func (c *Conn) open(ctx context.Context, command string) (s *Stream, err error) {
+	if err = ctx.Err(); err == nil && command == "" {
+		s, err = c.takeFirst()
+	}
+	if s == nil && err == nil {
+		s, err = c.openAnother(ctx, command)
+	}
 	if err != nil {
 		return nil, &Error{Host: c.Host(), Err: causeOf(ctx, err)}
 	}
 	return s, nil
 }
 
-// open opens a channel for a command, or for SFTP if that is "".
-func (c *Conn) open(ctx context.Context, command string) (*Stream, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+// openAnother is open for all but the stream that was opened along with the login.
+func (c *Conn) openAnother(ctx context.Context, command string) (*Stream, error) {
 	if c.ctx.Err() != nil {
 		return nil, c.Err()
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -364,7 +365,7 @@ func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
 		}
 		nd.LocalAddr = local
 	}
-	address := net.JoinHostPort(d.s.host, itoa(d.s.port))
+	address := net.JoinHostPort(d.s.host, strconv.Itoa(d.s.port))
 	for attempt := 1; ; attempt++ {
 		conn, err := nd.DialContext(ctx, d.s.network, address)
 		if err == nil || attempt >= d.s.attempts || ctx.Err() != nil {
@@ -400,7 +401,7 @@ func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) 
 		var refused *refusedError
 		if errors.As(err, &refused) {
 			err = fmt.Errorf("it cannot reach %s: %w",
-				net.JoinHostPort(d.s.host, itoa(d.s.port)), refused)
+				net.JoinHostPort(d.s.host, strconv.Itoa(d.s.port)), refused)
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) || limit.Err() != nil {
 			err = causeOf(limit, err)

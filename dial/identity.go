@@ -145,34 +145,28 @@ func (k *keyring) credentials() []*credential {
 			k.note("certificate %s has no private key here", c.file)
 		}
 	}
-	used := make(map[*credential]bool)
 	for _, f := range files {
-		c := f.private
 		if f.public != nil {
-			if held := signerFor(f.public); held != nil && slices.Contains(fromAgent, held) {
-				if !used[held] {
+			if held := signerFor(f.public); held != nil && held.agent {
+				if !slices.Contains(named, held) {
 					named = append(named, held)
 				}
-				used[held] = true
 				continue
 			}
 		}
-		switch {
-		case c == nil:
-			switch {
-			case f.err != nil:
-				k.noteUnread(f.path, f.err)
-			case f.explicit:
-				k.note("%s is a public key, and no agent holds its private half", f.path)
-			}
-		case f.explicit:
+		switch c := f.private; {
+		case c != nil && f.explicit:
 			explicit = append(explicit, c)
-		default:
+		case c != nil:
 			defaults = append(defaults, c)
+		case f.err != nil:
+			k.noteUnread(f.path, f.err)
+		case f.explicit:
+			k.note("%s is a public key, and no agent holds its private half", f.path)
 		}
 	}
 	for _, c := range fromAgent {
-		if !used[c] && !k.s.identitiesOnly {
+		if !k.s.identitiesOnly && !slices.Contains(named, c) {
 			others = append(others, c)
 		}
 	}
@@ -346,7 +340,7 @@ func (k *keyring) noteUnread(name string, err error) {
 
 // encrypted makes a credential that asks for the passphrase at the first signature.
 func (k *keyring) encrypted(f keyFile, text []byte) *credential {
-	c := &credential{name: f.path, public: f.public, locked: !k.asker.knows(f.path)}
+	c := &credential{name: f.path, public: f.public, locked: k.asker.kept(f.path) == nil}
 	c.sign = func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error) {
 		signer, err := k.decrypt(f.path, text)
 		if err != nil {

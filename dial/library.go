@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/kevinburke/ssh_config"
@@ -62,7 +63,7 @@ func addFlags(t Target, c *Config, add func(key, value string)) error {
 		add("user", t.User)
 	}
 	if port := c.port(t); port != 0 {
-		add("port", itoa(port))
+		add("port", strconv.Itoa(port))
 	}
 	for _, id := range c.Identities {
 		add("identityfile", id)

@@ -112,25 +112,14 @@ func (p *process) stop() {
 		p.out.Close()
 		for _, tell := range []func(){func() { terminate(p.cmd.Process) },
 			func() { p.cmd.Process.Kill() }} {
-			if p.waitExit(exitGrace) {
+			if closedWithin(exitGrace, p.exited) {
 				break
 			}
 			tell()
 		}
-		p.waitExit(closeLimit)
-		within(closeLimit/2, func() { <-p.drained })
+		closedWithin(closeLimit, p.exited)
+		closedWithin(closeLimit/2, p.drained)
 	})
-}
-
-func (p *process) waitExit(limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-p.exited:
-		return true
-	case <-timer.C:
-		return false
-	}
 }
 
 // exitCode returns the exit code of a process that has ended, otherwise -1.
@@ -200,7 +189,7 @@ func (p *proxyConn) lastWords() []byte {
 
 // failure says how the command ended, for a connection that failed.
 func (p *proxyConn) failure() error {
-	p.waitExit(exitGrace)
+	closedWithin(exitGrace, p.exited)
 	p.stop()
 	e := fmt.Sprintf("the ProxyCommand ended (exit status %d)", p.exitCode())
 	if text := p.stderr.line(); text != "" {

@@ -255,10 +255,9 @@ func readSettings(t Target, w words, c *Config) (*settings, error) {
 	if w.set("proxyjump") {
 		s.proxyJump, s.proxyCommand = w.get("proxyjump"), ""
 	}
+	s.preferred = nativeMethods
 	if p := w.get("preferredauthentications"); p != "" {
 		s.preferred = strings.Split(p, ",")
-	} else {
-		s.preferred = []string{"publickey", "keyboard-interactive", "password"}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -297,27 +296,18 @@ func strictness(v string) (string, error) {
 // rekeyLimit reads the first part of RekeyLimit: bytes, 0 for the cipher's default.
 func rekeyLimit(v string) (uint64, error) {
 	amount, _, _ := strings.Cut(strings.TrimSpace(v), " ")
-	if amount == "" || strings.EqualFold(amount, "default") || strings.EqualFold(amount, "none") {
+	switch amount = strings.ToLower(amount); amount {
+	case "", "default", "none":
 		return 0, nil
 	}
-	shift := 0
-	switch amount[len(amount)-1] | 0x20 {
-	case 'k':
-		shift = 10
-	case 'm':
-		shift = 20
-	case 'g':
-		shift = 30
-	}
-	digits := amount
+	last := len(amount) - 1
+	shift := 10 * (strings.IndexByte("kmg", amount[last]) + 1)
 	if shift > 0 {
-		digits = amount[:len(amount)-1]
+		amount = amount[:last]
 	}
-	n, err := strconv.ParseUint(digits, 10, 32)
+	n, err := strconv.ParseUint(amount, 10, 62-shift)
 	if err != nil {
-		if n, err = strconv.ParseUint(digits, 10, 62); err != nil || shift > 0 {
-			return 0, fmt.Errorf("RekeyLimit %q is not a size", v)
-		}
+		return 0, fmt.Errorf("RekeyLimit %q is not a size", v)
 	}
 	return n << shift, nil
 }

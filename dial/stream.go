@@ -122,8 +122,14 @@ func openError(err error) error {
 }
 
 func newStream(c *Conn, ch channel) *Stream {
-	s := &Stream{conn: c, write: ch, stderr: new(tail), status: -1}
 	ended := make(chan struct{})
+	s := &Stream{conn: c, write: ch, ended: ended, stderr: new(tail), status: -1}
+	s.read = &channelOutput{s, ch}
+	s.end = func() error {
+		ch.Close()
+		c.start(s.awaitEnd)
+		return nil
+	}
 	go func() {
 		io.Copy(s.stderr, ch.stderr())
 		ch.ended()
@@ -132,13 +138,6 @@ func newStream(c *Conn, ch channel) *Stream {
 		}
 		close(ended)
 	}()
-	s.read = &channelOutput{s, ch, ended}
-	s.end = func() error {
-		ch.Close()
-		c.start(func() { s.awaitEnd(ended, time.Now()) })
-		return nil
-	}
-	s.ended = ended
 	return s
 }
 
@@ -150,9 +149,9 @@ func (s *Stream) granted(what string, ok bool, err error) (*Stream, error) {
 		return s, nil
 	}
 	// Its standard error and exit status arrive with the refusal or soon after.
-	within(deathLimit, func() { <-s.ended })
+	closedWithin(deathLimit, s.ended)
 	s.Close()
-	within(closeLimit/2, func() { <-s.ended })
+	closedWithin(closeLimit/2, s.ended)
 	reason := "it refused the request for " + what
 	if err != nil {
 		reason = "it closed the channel"
@@ -168,14 +167,15 @@ const endLimit = 15 * time.Second
 // awaitEnd waits for the server to confirm that we closed a channel. A server does so whatever its
 // program does (RFC 4254, section 5.3), so if nothing at all arrives for that long, the connection
 // is dead.
-func (s *Stream) awaitEnd(ended <-chan struct{}, since time.Time) {
+func (s *Stream) awaitEnd() {
+	began := time.Now()
 	timer := time.NewTimer(endLimit)
 	defer timer.Stop()
 	select {
-	case <-ended:
+	case <-s.ended:
 	case <-s.conn.ctx.Done():
 	case <-timer.C:
-		if !s.conn.heard().After(since) {
+		if !s.conn.heard().After(began) {
 			s.conn.cancel(&timeoutError{"closing a channel", endLimit})
 			s.conn.way.cut()
 		}
@@ -186,9 +186,8 @@ func (s *Stream) awaitEnd(ended <-chan struct{}, since time.Time) {
 // status and the last of standard error, or the loss of the connection. Read waits for the reason,
 // so that a caller who sees the end can ask for it.
 type channelOutput struct {
-	s     *Stream
-	ch    channel
-	ended <-chan struct{} // closed once all is known
+	s  *Stream
+	ch channel
 }
 
 // deathLimit is how long to wait for the end of the connection after a channel ended without a
@@ -205,19 +204,15 @@ func (o *channelOutput) Read(p []byte) (int, error) {
 		if o.s.closed.Load() && c.ctx.Err() == nil {
 			return n, io.EOF
 		}
-		within(closeLimit/2, func() { <-o.ended })
+		closedWithin(closeLimit/2, o.s.ended)
 	}
 	if _, told := o.s.ExitStatus(); told && err == io.EOF {
 		return n, io.EOF
 	}
-	timer := time.NewTimer(deathLimit)
-	defer timer.Stop()
-	select {
-	case <-c.ctx.Done():
+	if closedWithin(deathLimit, c.ctx.Done()) {
 		return n, &Error{Host: c.Host(), Err: c.Err()}
-	case <-timer.C:
-		return n, err
 	}
+	return n, err
 }
 
 // tailSize is how much of the peer's standard error is kept.

@@ -30,8 +30,7 @@ var refused = []struct {
 }{
 	{"BindInterface", func(w words) bool { return w.set("bindinterface") }},
 	{"ProxyUseFdpass", func(w words) bool {
-		return w.yes("proxyusefdpass", false) &&
-			w.set("proxycommand")
+		return w.yes("proxyusefdpass", false) && w.set("proxycommand")
 	}},
 	{"KnownHostsCommand", func(w words) bool { return w.set("knownhostscommand") }},
 	{"RevokedHostKeys", func(w words) bool { return w.set("revokedhostkeys") }},
@@ -124,15 +123,10 @@ var nativeMethods = []string{"publickey", "keyboard-interactive", "password"}
 // checkMethods refuses a configuration that leaves only methods we do not implement: GSSAPI and
 // host-based. Debian's ssh_config enables GSSAPI along with the others.
 func checkMethods(w words) error {
+	native := func(method string) bool { return slices.Contains(nativeMethods, method) }
 	v := w.get("preferredauthentications")
-	if v != "" {
-		methods := strings.Split(v, ",")
-		if !slices.ContainsFunc(methods, func(m string) bool {
-			return slices.Contains(nativeMethods,
-				m)
-		}) {
-			return &UnsupportedError{"PreferredAuthentications", printable([]byte(v))}
-		}
+	if v != "" && !slices.ContainsFunc(strings.Split(v, ","), native) {
+		return &UnsupportedError{"PreferredAuthentications", printable([]byte(v))}
 	}
 	if !w.yes("pubkeyauthentication", true) && !w.yes("passwordauthentication", true) &&
 		!w.yes("kbdinteractiveauthentication", true) {

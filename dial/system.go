@@ -122,10 +122,10 @@ func (o *sshOutput) Read(b []byte) (int, error) {
 	if n > 0 || !errors.Is(err, io.EOF) {
 		return n, err
 	}
-	if !o.p.waitExit(closeLimit) {
+	if !closedWithin(closeLimit, o.p.exited) {
 		return 0, io.EOF
 	}
-	within(closeLimit/2, func() { <-o.p.drained })
+	closedWithin(closeLimit/2, o.p.drained)
 	code := o.p.exitCode()
 	o.s.setStatus(max(code, 0))
 	if code == 0 {

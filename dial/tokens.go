@@ -18,8 +18,6 @@ type expander struct {
 	tokens map[byte]string
 }
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
 // tokens returns the expander for file names.
 func (s *settings) tokens() expander {
 	host, _ := os.Hostname()
@@ -32,12 +30,12 @@ func (s *settings) tokens() expander {
 	if key == "" {
 		key = s.alias
 	}
-	port := itoa(s.port)
+	port := strconv.Itoa(s.port)
 	// %C: "Hash of %l%h%p%r%j"; %j came with OpenSSH 9.7 and is empty without a jump.
 	sum := sha1.Sum([]byte(host + s.host + port + s.user + s.proxyJump))
 	return expander{home: s.home, env: s.env, tokens: map[byte]string{
 		'%': "%", 'C': hex.EncodeToString(sum[:]), 'd': s.home, 'h': s.host,
-		'i': itoa(os.Getuid()), 'j': s.proxyJump, 'k': key, 'L': short, 'l': host,
+		'i': strconv.Itoa(os.Getuid()), 'j': s.proxyJump, 'k': key, 'L': short, 'l': host,
 		'n': s.alias, 'p': port, 'r': s.user, 'u': local,
 	}}
 }
@@ -45,7 +43,7 @@ func (s *settings) tokens() expander {
 // proxyTokens returns the expander for ProxyCommand and ProxyJump, which have fewer tokens.
 func (s *settings) proxyTokens() expander {
 	return expander{tokens: map[byte]string{
-		'%': "%", 'h': s.host, 'n': s.alias, 'p': itoa(s.port), 'r': s.user,
+		'%': "%", 'h': s.host, 'n': s.alias, 'p': strconv.Itoa(s.port), 'r': s.user,
 	}}
 }
 

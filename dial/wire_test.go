@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -157,7 +158,7 @@ func TestRoundTrips(t *testing.T) {
 			p := newLockstep(t, srv.Addr())
 			_, port, _ := net.SplitHostPort(p.Addr().String())
 			if err := login(testContext(t), []string{"Port=" + port,
-				"HostKeyAlias=[" + srv.Host + "]:" + itoa(srv.Port)}); err != nil {
+				"HostKeyAlias=[" + srv.Host + "]:" + strconv.Itoa(srv.Port)}); err != nil {
 				t.Fatal(err)
 			}
 			best = min(best, p.turns.Load())
