@@ -22,7 +22,7 @@ func TestHelperOnTheHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := randomData(8 << 20)
+	old := randomData(4 << 20)
 	fresh := append([]byte("something new"), old...)
 	for name, test := range map[string]struct {
 		config  []string // of sshd; PATH is where usftp is
