@@ -1,6 +1,7 @@
 package verb
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -39,6 +40,11 @@ func ParseExpression(words []string) (*Expression, error) {
 		if test, err = p.or(); err == nil && p.at < len(words) {
 			err = fmt.Errorf("%q is not expected here", words[p.at])
 		}
+		// As with GNU find, so that nothing is deleted that -prune was meant to keep.
+		if err == nil && p.e.deletes && p.prunes && !p.depth {
+			err = errors.New("-delete turns on -depth, with which -prune does nothing; use ! -path " +
+				"instead, or give -depth as well")
+		}
 		if err != nil {
 			return nil, usage("%w", err)
 		}
@@ -54,11 +60,13 @@ type expressionTest func(v *visit) bool
 func always(*visit) bool { return true }
 
 type expressionParser struct {
-	words []string
-	at    int
-	e     *Expression
-	acts  bool // there is an action other than -prune
-	nest  int
+	words  []string
+	at     int
+	e      *Expression
+	acts   bool // there is an action other than -prune
+	prunes bool // there is a -prune
+	depth  bool // there is a -depth
+	nest   int
 }
 
 // mostNested limits the recursion.
@@ -152,7 +160,7 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 	case "-false":
 		return func(*visit) bool { return false }, nil
 	case "-depth", "-d":
-		p.e.depthFirst = true
+		p.depth, p.e.depthFirst = true, true
 		return always, nil
 	case "-maxdepth", "-mindepth":
 		n, err := strconv.Atoi(argument)
@@ -176,6 +184,7 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 		wait := p.at < len(p.words) // what follows depends on the result
 		return func(v *visit) bool { return v.remove(wait) }, nil
 	case "-prune":
+		p.prunes = true
 		return func(v *visit) bool {
 			v.prune = true
 			return true

@@ -116,10 +116,14 @@ func TestFindMistakes(t *testing.T) {
 	for _, expression := range []string{"-foo", "-name", "-type x", "-size", "-size x", "-size 1x",
 		"( -name a", ")", "-o", "-name a -o", "!",
 		"-mtime x", "-perm 9", "-maxdepth -1", "-maxdepth x", "-mmin nan", "-inum 3", "-name a )",
-		"-type f,", "( )"} {
+		"-type f,", "( )",
+		"-name keep -prune -o -delete", "-delete -o ( -prune )"} {
 		if _, err := ParseExpression(strings.Fields(expression)); err == nil {
 			t.Errorf("%q was taken", expression)
 		}
+	}
+	if _, err := ParseExpression([]string{"-depth", "-prune", "-delete"}); err != nil {
+		t.Error(err)
 	}
 	if _, err := ParseExpression(slices.Repeat([]string{"!"}, 100_000)); err == nil {
 		t.Error("deep nesting was taken")
