@@ -131,7 +131,7 @@ func newStream(c *Conn, ch channel) *Stream {
 		return nil
 	}
 	go func() {
-		io.Copy(s.stderr, ch.stderr())
+		io.CopyBuffer(s.stderr, ch.stderr(), make([]byte, tailSize/4)) // Copy's is 32 KiB
 		ch.ended()
 		if status, ok := ch.exitStatus(); ok {
 			s.setStatus(status)
