@@ -246,8 +246,10 @@ func TestListingAllocates(t *testing.T) {
 	client := startServer(t, usftp.WithServerVersion(openSSH))
 	dir := t.TempDir()
 	const n = 1_000
-	for i := range n {
-		ok(t, os.WriteFile(fmt.Sprintf("%s/file number %d", dir, i), nil, 0o600))
+	first := dir + "/file number 0"
+	ok(t, os.WriteFile(first, nil, 0o600))
+	for i := 1; i < n; i++ { // names of one file, which are made faster than files
+		ok(t, os.Link(first, fmt.Sprintf("%s/file number %d", dir, i)))
 	}
 	allocs := testing.AllocsPerRun(3, func() {
 		for _, err := range client.Entries(dir) {

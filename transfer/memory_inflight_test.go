@@ -4,7 +4,6 @@ package transfer_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -46,17 +45,13 @@ func TestMemoryOfFilesInFlight(t *testing.T) {
 			b := newTreeBench(t, sftptest.Script{Limits: &limits,
 				Faults: []sftptest.Fault{test.held}}, sftptest.LinkConfig{})
 			source, target := filepath.Join(b.dir, "tree"), "/copy"
-			if err := os.Mkdir(source, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			for i := range files {
-				b.local(fmt.Sprintf("tree/file%d", i), make([]byte, size))
-				if test.direction == download {
-					b.server.Files.WriteFile(fmt.Sprintf("/tree/file%d", i), make([]byte, size))
-				}
-			}
 			if test.direction == download {
 				source, target = "/tree", filepath.Join(b.dir, "copy")
+				for i := range files {
+					b.server.Files.WriteFile(fmt.Sprintf("/tree/file%d", i), make([]byte, size))
+				}
+			} else {
+				sameFiles(t, source, files, make([]byte, size))
 			}
 			heap := heapInUse()
 			stacks := stacksInUse()

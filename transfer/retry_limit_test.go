@@ -16,6 +16,8 @@ import (
 // after the first few, is given up: each connection may bring progress, but not forever.
 func TestServerThatAlwaysBreaksOff(t *testing.T) {
 	t.Parallel()
+	local := filepath.Join(t.TempDir(), "source")
+	makeSample(t, local)
 	for _, on := range []sftptest.Fault{
 		{On: wire.TypeOpen}, {On: wire.TypeClose}, {On: wire.TypeRead}, {On: wire.TypeWrite},
 		{On: wire.TypeLstat}, {On: wire.TypeStat}, {On: wire.TypeFstat},
@@ -31,14 +33,14 @@ func TestServerThatAlwaysBreaksOff(t *testing.T) {
 				on.Do, on.Skip = do, skip
 				t.Run(fmt.Sprint(on.On, on.Extension, do, skip), func(t *testing.T) {
 					t.Parallel()
-					synctest.Test(t, func(t *testing.T) { alwaysBreaks(t, on, skip > 0) })
+					synctest.Test(t, func(t *testing.T) { alwaysBreaks(t, local, on, skip > 0) })
 				})
 			}
 		}
 	}
 }
 
-func alwaysBreaks(t *testing.T, fault sftptest.Fault, plain bool) {
+func alwaysBreaks(t *testing.T, local string, fault sftptest.Fault, plain bool) {
 	script := sftptest.Script{Faults: []sftptest.Fault{fault}}
 	if plain {
 		script.Extensions = []wire.ExtensionPair{{Name: wire.ExtLimits, Data: "1"},
@@ -47,7 +49,7 @@ func alwaysBreaks(t *testing.T, fault sftptest.Fault, plain bool) {
 	for _, direction := range []way{upload, download} {
 		b := newTreeBench(t, script, sftptest.LinkConfig{})
 		connections := b.redials(sftptest.LinkConfig{}, nil)
-		source, target := b.sample("source"), "/target"
+		source, target := local, "/target"
 		if direction == download {
 			source, target = "/source", filepath.Join(b.dir, "target")
 			for i := range 5 {

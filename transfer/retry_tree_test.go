@@ -241,6 +241,8 @@ func sameContents(t *testing.T, a, b string) {
 func TestReplyLost(t *testing.T) {
 	t.Parallel()
 	posix := sftptest.OpenSSHExtensions()
+	source := filepath.Join(t.TempDir(), "source")
+	makeSample(t, source)
 	for name, test := range map[string]struct {
 		on         wire.Type
 		extension  string
@@ -296,7 +298,6 @@ func TestReplyLost(t *testing.T) {
 					b = newTreeBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{
 						{Name: wire.ExtLimits, Data: "1"}}}, sftptest.LinkConfig{})
 				}
-				source := b.sample("source")
 				if test.there {
 					if _, err := b.tree(upload, source, "/target"); err != nil {
 						t.Fatal(err)

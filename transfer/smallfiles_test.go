@@ -30,12 +30,14 @@ func TestSmallFilesOfEveryPlacement(t *testing.T) {
 					if direction == download {
 						tree.Source, tree.Target = "/tree", filepath.Join(b.dir, "copy")
 					}
-					b.server.Files.Mkdir("/tree")
 					os.Mkdir(filepath.Join(b.dir, "tree"), 0o755)
 					for i := range files {
-						b.local(fmt.Sprint("tree/", i), []byte(fmt.Sprint("data ", i)))
-						b.server.Files.WriteFile(fmt.Sprint("/tree/", i),
-							[]byte(fmt.Sprint("data ", i)))
+						name, data := fmt.Sprint("tree/", i), []byte(fmt.Sprint("data ", i))
+						if direction == upload {
+							b.local(name, data)
+						} else {
+							b.server.Files.WriteFile("/"+name, data)
+						}
 					}
 					began := time.Now()
 					s, err := tree.Run(t.Context())

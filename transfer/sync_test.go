@@ -464,11 +464,7 @@ func TestSyncRoundTrips(t *testing.T) {
 		const dirs, files = 20, 50
 		src := t.TempDir()
 		for i := range dirs {
-			dir := fmt.Sprintf("%s/d%d", src, i)
-			os.Mkdir(dir, 0o755)
-			for k := range files {
-				os.WriteFile(fmt.Sprintf("%s/f%d", dir, k), []byte("data"), 0o644)
-			}
+			sameFiles(t, fmt.Sprintf("%s/d%d", src, i), files, []byte("data"))
 		}
 		j := &syncJob{direction: upload, far: pool.Host{Client: client, Name: "far"}, src: src,
 			dst: "/dst"}
