@@ -634,20 +634,20 @@ var errTooMany = errors.New("too many requests are in flight")
 
 // handleReply takes a reply. The caller holds the lock.
 func (at *rangeAt) handleReply(r flow.Range, call *conn.Call) {
+	err := readError(call)
+	if at.write {
+		err = failed(call)
+	}
 	switch {
-	case call.Err != nil:
-		at.fail(r, call.Err)
-	case at.write && call.Status.Code == wire.OK:
+	case err == io.EOF:
+		at.ranges.EOF(r)
+	case err != nil:
+		at.fail(r, err)
+	case at.write:
 		at.ranges.Done(r, r.Len)
-	case call.Type == wire.TypeData && len(call.Body) > 0:
+	default:
 		copy(at.buf[r.Off-at.off:], call.Body)
 		at.ranges.Done(r, len(call.Body))
-	case call.Type == wire.TypeData:
-		at.fail(r, errNoData)
-	case !at.write && call.Status.Code == wire.EOF:
-		at.ranges.EOF(r)
-	default:
-		at.fail(r, replyError(call))
 	}
 }
 

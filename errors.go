@@ -159,23 +159,26 @@ const (
 	ErrSSHFxOpUnsupported    = FxCode(wire.OpUnsupported)
 )
 
-// replyError returns the error in a reply, nil if it is a good one.
-func replyError(call *conn.Call) error {
-	if call.Type != wire.TypeStatus {
-		return nil
+// failed returns why there is no good reply to a call.
+func failed(call *conn.Call) error {
+	if call.Err != nil {
+		return call.Err
 	}
-	return statusError(call.Status, call.Expect)
+	return replyError(call)
 }
 
-func statusError(status wire.Status, expect wire.Type) error {
-	if status.Code == wire.OK {
-		if expect == wire.TypeStatus {
-			return nil
-		}
-		return &ProtocolError{What: fmt.Sprintf("success where %v was due", expect)}
+// replyError returns the error in a reply, nil if it is a good one.
+func replyError(call *conn.Call) error {
+	switch status := call.Status; {
+	case call.Type != wire.TypeStatus:
+		return nil
+	case status.Code != wire.OK:
+		return &StatusError{Code: uint32(status.Code), Message: status.Message,
+			Language: status.Language}
+	case call.Expect != wire.TypeStatus:
+		return &ProtocolError{What: fmt.Sprintf("success where %v was due", call.Expect)}
 	}
-	return &StatusError{Code: uint32(status.Code), Message: status.Message,
-		Language: status.Language}
+	return nil
 }
 
 // invalidError is an error that matches fs.ErrInvalid.

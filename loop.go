@@ -201,10 +201,9 @@ func (l *loop) landed(call *conn.Call, got int) piece {
 	return p
 }
 
-// pass leaves a range to the other lanes if it failed because its own lane, and not the first, has
-// gone.
-func (l *loop) pass(p piece, err error) bool {
-	if p.lane == 0 || err == nil {
+// pass leaves a range whose lane has gone to the others, unless that was the first.
+func (l *loop) pass(p piece) bool {
+	if p.lane == 0 {
 		return false
 	}
 	l.lanes[p.lane].lost = true

@@ -63,16 +63,24 @@ func (f *File) readPacket(open *openFile, p []byte, off int64) (int, error) {
 		return 0, f.wrap("read", err)
 	}
 	defer s.conn.Recycle(call)
-	switch {
-	case call.Type == wire.TypeData && len(call.Body) > 0:
-		f.answers.Add(1)
-		return copy(p, call.Body), nil
-	case call.Type == wire.TypeData:
-		return 0, f.wrap("read", errNoData)
-	case call.Status.Code == wire.EOF:
-		return 0, io.EOF
+	if err := readError(call); err != nil {
+		return 0, f.wrap("read", err)
 	}
-	return 0, f.wrap("read", replyError(call))
+	f.answers.Add(1)
+	return copy(p, call.Body), nil
+}
+
+var errNoData = errors.New("the server answered READ with no data")
+
+// readError returns why a READ has brought no data: io.EOF at the end of the file.
+func readError(call *conn.Call) error {
+	switch {
+	case call.Err == nil && call.Type == wire.TypeData && len(call.Body) == 0:
+		return errNoData
+	case call.Err == nil && call.Type == wire.TypeStatus && call.Status.Code == wire.EOF:
+		return io.EOF
+	}
+	return failed(call)
 }
 
 // WriteTo writes the file to w, from its offset to its end, and moves the offset. It keeps as much
@@ -246,8 +254,6 @@ type download struct {
 	kept func(*conn.Call)
 }
 
-var errNoData = errors.New("the server answered READ with no data")
-
 // run reads until the end of the file or of the ranges and returns how many bytes the sink has
 // taken. The error is nil at the end of the file.
 func (d *download) run() (int64, error) {
@@ -334,25 +340,20 @@ func (d *download) handleReply(call *conn.Call) {
 		return
 	}
 	p := d.landed(call, len(call.Body))
-	switch {
-	case call.Err != nil && d.pass(p, call.Err):
-	case call.Err != nil:
-		d.fail(p.Range, call.Err)
-	case call.Type == wire.TypeData && len(call.Body) > 0:
+	switch err := readError(call); {
+	case call.Err != nil && d.pass(p):
+	case err == io.EOF:
+		d.ranges.EOF(p.Range)
+	case err != nil:
+		d.fail(p.Range, err)
+	case d.place != nil:
 		d.file.answers.Add(1)
-		if d.place != nil {
-			d.putAt(call, p)
-			break
-		}
+		d.putAt(call, p)
+	default:
+		d.file.answers.Add(1)
 		d.ranges.Done(p.Range, len(call.Body))
 		d.park(call, p)
 		return
-	case call.Type == wire.TypeData:
-		d.fail(p.Range, errNoData)
-	case call.Status.Code == wire.EOF:
-		d.ranges.EOF(p.Range)
-	default:
-		d.fail(p.Range, replyError(call))
 	}
 	d.lanes[p.lane].client.conn.Recycle(call)
 }

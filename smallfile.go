@@ -126,14 +126,6 @@ func (b *burst) wait(take func(call *conn.Call) error) error {
 	return nil
 }
 
-// failed returns the error in a reply.
-func failed(call *conn.Call) error {
-	if call.Err != nil {
-		return call.Err
-	}
-	return replyError(call)
-}
-
 // StartWriteClose implements private.File. It copies p, so a caller with thousands of files in
 // flight needs the memory of one.
 func (f privateFile) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (refused, err error)) {

@@ -279,21 +279,16 @@ func (u *upload) send(i int, r flow.Range) error {
 	lane := &u.lanes[i]
 	header := wire.WriteHeaderSize(len(lane.handle))
 	block := lane.client.conn.Pool().Get(header + r.Len)
-	data := block.Bytes()[header : header+r.Len]
 	u.filling = block
-	if u.at != nil {
-		return u.sendAt(i, r, block, data)
-	}
-	n, err := u.read(data)
+	n, err := u.readInto(block.Bytes()[header:header+r.Len], r.Off)
 	u.filling = nil
-	if err != nil {
-		u.ended = true
-		if err != io.EOF {
-			u.broken = &sinkError{err}
-		}
+	if err != nil && err != io.EOF {
+		u.broken = &sinkError{err}
 	}
+	// A source that can be read anywhere goes on: ranges that another lane has lost are read again.
+	u.ended = err != nil && (u.at == nil || err != io.EOF)
 	switch {
-	case u.ended:
+	case err != nil:
 		r = u.ranges.Shorten(r, n)
 	case n < r.Len:
 		r = u.ranges.Trim(r, n)
@@ -305,22 +300,16 @@ func (u *upload) send(i int, r flow.Range) error {
 	return u.sendBlock(i, r, block)
 }
 
-// sendAt is send for an io.ReaderAt: ranges that another lane has lost are read again.
-func (u *upload) sendAt(i int, r flow.Range, block *buffer.Block, data []byte) error {
-	n, err := u.at.ReadAt(data, r.Off)
-	u.filling = nil
-	if n < r.Len {
-		if err != io.EOF {
-			u.broken, u.ended = &sinkError{err}, true
-		}
-		// Only the last range can end early; one that is sent again was read whole before.
-		r = u.ranges.Shorten(r, n)
+// readInto reads what belongs at an offset. Only what ends with the source comes with an error.
+func (u *upload) readInto(p []byte, off int64) (int, error) {
+	if u.at == nil {
+		return u.read(p)
 	}
-	if n == 0 {
-		block.Release()
-		return nil
+	n, err := u.at.ReadAt(p, off)
+	if n == len(p) {
+		err = nil
 	}
-	return u.sendBlock(i, r, block)
+	return n, err
 }
 
 // sendBlock starts the WRITE of a range whose data lies in a block, after room for the header.
@@ -363,23 +352,18 @@ func (u *upload) read(p []byte) (n int, err error) {
 
 // handleReply takes a complete call.
 func (u *upload) handleReply(call *conn.Call) {
-	err := call.Err
-	if err == nil {
-		err = replyError(call)
-	}
+	err := failed(call)
 	got := u.pieces[call.Tag].Len
 	if err != nil {
 		got = 0
 	}
 	p := u.landed(call, got)
-	if call.Err != nil && u.pass(p, call.Err) {
-		u.lanes[p.lane].client.conn.Recycle(call)
-		return
-	}
-	if err != nil {
+	switch {
+	case call.Err != nil && u.pass(p):
+	case err != nil:
 		u.fail(p.Range, err)
 		u.ended = true
-	} else {
+	default:
 		u.ranges.Done(p.Range, p.Len)
 	}
 	u.lanes[p.lane].client.conn.Recycle(call)
