@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -617,10 +618,7 @@ func (c *rangeCall) Complete(call *conn.Call) {
 			}
 			again := at.call(r)
 			if ok, err := at.open.client.conn.TryStart(again, true); !ok {
-				if err == nil {
-					err = errTooMany
-				}
-				at.fail(r, err)
+				at.fail(r, cmp.Or(err, errTooMany))
 				at.open.client.conn.Recycle(again)
 			}
 		}

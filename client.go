@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,10 +134,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 		s.askLimits() // which a server without this extension refuses
 		o.ahead(c)
 	}
-	timeout := o.conn.StallTimeout
-	if timeout == 0 {
-		timeout = handshakeTimeout
-	}
+	timeout := cmp.Or(o.conn.StallTimeout, handshakeTimeout)
 	ctx := context.Background()
 	if timeout > 0 {
 		var cancel context.CancelFunc

@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"math"
@@ -200,7 +201,7 @@ func splitHashes(reply wire.CheckFileReply, what CheckFile) (*FileHashes, error)
 		len(reply.Hashes)%max(size, 1) != 0 && len(reply.Hashes)%(size+4) == 0 {
 		prefix = 4 // Apache MINA puts the length before each
 	}
-	rest := append([]byte{}, reply.Hashes...)
+	rest := bytes.Clone(reply.Hashes)
 	for len(rest) >= prefix+size && size > 0 {
 		hashes.Hashes = append(hashes.Hashes, rest[prefix:prefix+size:prefix+size])
 		rest = rest[prefix+size:]

@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,12 +186,8 @@ func (l *listing) more() error {
 
 // opendir opens a directory (draft-02, section 6.7).
 func (s *session) opendir(dir string) operation[[]byte] {
-	path := dir
-	if path == "" {
-		path = "."
-	}
 	op := ask(s, "opendir", dir, wire.TypeHandle,
-		wire.PathRequest{Type: wire.TypeOpendir, Path: path}, handleReply)
+		wire.PathRequest{Type: wire.TypeOpendir, Path: cmp.Or(dir, ".")}, handleReply)
 	op.call.Orphan = s.closeOrphan
 	return op
 }

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -103,10 +104,7 @@ type PrompterFunc func(ctx context.Context, p Prompt) (string, error)
 func (f PrompterFunc) Prompt(ctx context.Context, p Prompt) (string, error) { return f(ctx, p) }
 
 func (c *Config) logger() *slog.Logger {
-	if c.Logger == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return c.Logger
+	return cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 }
 
 func (c *Config) environ() []string {

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -259,11 +260,7 @@ func (d *Dialer) ownLogin(l *login) (*Conn, error) {
 }
 
 func (d *Dialer) logIn(l *login) (*Conn, error) {
-	limit := d.s.connectTimeout
-	if limit == 0 {
-		limit = loginStall
-	}
-	l.watch = newWatchdog(limit, "connecting")
+	l.watch = newWatchdog(cmp.Or(d.s.connectTimeout, loginStall), "connecting")
 	sniff := new(sniffer)
 	sniff.odd = func() { l.watch.shorten(notSSHWait) }
 	began := time.Now()
@@ -389,10 +386,7 @@ func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) 
 	if err != nil {
 		return nil, jumpError(d.hop.host(), causeOf(ctx, err))
 	}
-	within := d.s.connectTimeout
-	if within == 0 {
-		within = jumpStall
-	}
+	within := cmp.Or(d.s.connectTimeout, jumpStall)
 	limit, cancel := context.WithTimeoutCause(ctx, within, &timeoutError{"connecting", within})
 	defer cancel()
 	conn, err := jump.transport.dial(limit, d.s.host, d.s.port)

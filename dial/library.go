@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -205,10 +206,7 @@ func readIncluded(value, dir, home string, depth int) (string, error) {
 
 // finishWords fills in what `ssh -G` would.
 func finishWords(t Target, w words) (words, error) {
-	host := w.get("hostname")
-	if host == "" {
-		host = t.Host
-	}
+	host := cmp.Or(w.get("hostname"), t.Host)
 	host, err := expander{tokens: map[byte]string{'%': "%", 'h': t.Host}}.percent(host)
 	if err != nil {
 		return nil, err

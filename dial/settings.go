@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -138,10 +139,7 @@ type identityFile struct {
 
 // principal is the name that a host's certificate must be for, in lower case as in ssh.
 func (s *settings) principal() string {
-	if s.hostKeyAlias != "" {
-		return strings.ToLower(s.hostKeyAlias)
-	}
-	return strings.ToLower(s.host)
+	return strings.ToLower(cmp.Or(s.hostKeyAlias, s.host))
 }
 
 // knownAs is the host's name in known_hosts: "[host]:port" unless the port is 22. An alias stands
@@ -188,7 +186,7 @@ func localUser(c *Config) string {
 // readSettings turns words into settings.
 func readSettings(t Target, w words, c *Config) (*settings, error) {
 	s := &settings{
-		alias: t.Host, host: w.get("hostname"), user: w.get("user"),
+		alias: t.Host, host: cmp.Or(w.get("hostname"), t.Host), user: w.get("user"),
 		bindAddress:    w.get("bindaddress"),
 		tcpKeepAlive:   w.yes("tcpkeepalive", true),
 		hostKeyAlias:   w.get("hostkeyalias"),
@@ -209,9 +207,6 @@ func readSettings(t Target, w words, c *Config) (*settings, error) {
 	default:
 		return nil, fmt.Errorf("the environment variable %s is %q; the only valid value is xcrypto",
 			stackEnv, stack)
-	}
-	if s.host == "" {
-		s.host = t.Host
 	}
 	if s.user == "" {
 		s.user = localUser(c)

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
@@ -26,16 +27,12 @@ func (s *settings) tokens() expander {
 	if u, err := user.Current(); err == nil {
 		local = u.Username
 	}
-	key := s.hostKeyAlias
-	if key == "" {
-		key = s.alias
-	}
 	port := strconv.Itoa(s.port)
 	// %C: "Hash of %l%h%p%r%j"; %j came with OpenSSH 9.7 and is empty without a jump.
 	sum := sha1.Sum([]byte(host + s.host + port + s.user + s.proxyJump))
 	return expander{home: s.home, env: s.env, tokens: map[byte]string{
 		'%': "%", 'C': hex.EncodeToString(sum[:]), 'd': s.home, 'h': s.host,
-		'i': strconv.Itoa(os.Getuid()), 'j': s.proxyJump, 'k': key, 'L': short, 'l': host,
+		'i': strconv.Itoa(os.Getuid()), 'j': s.proxyJump, 'k': cmp.Or(s.hostKeyAlias, s.alias), 'L': short, 'l': host,
 		'n': s.alias, 'p': port, 'r': s.user, 'u': local,
 	}}
 }

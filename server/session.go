@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -124,9 +125,7 @@ type session struct {
 // Serve returns after the last of the backend's methods has, and after closing all open files.
 // Options may be nil.
 func Serve(ctx context.Context, stream io.ReadWriteCloser, backend FS, opts *Options) error {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	defer stream.Close()
 	view, err := NewView(backend, &opts.Policy)
 	if err != nil {
@@ -149,8 +148,8 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 		stream:  stream,
 		log:     lograte.Cut(opts.Logger),
 		active:  opts.Activity,
-		pool:    opts.Pool,
-		costly:  opts.Work,
+		pool:    cmp.Or(opts.Pool, &Pool{}),
+		costly:  cmp.Or(opts.Work, &Work{}),
 		maxOpen: bounded(opts.MaxHandles, 1024, 1, 65535),
 		maxRun:  bounded(opts.MaxConcurrent, 64, 1, 1<<16),
 		maxMem:  bounded(opts.MaxMemory, 2560<<10, 1<<20, 1<<30),
@@ -159,12 +158,6 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 		s.relay = r.relay()
 	}
 	s.told.log = s.log
-	if s.pool == nil {
-		s.pool = &Pool{}
-	}
-	if s.costly == nil {
-		s.costly = &Work{}
-	}
 	s.view.log = s.log
 	s.parallel = runtime.GOMAXPROCS(0) > 1
 	s.ctx, s.cancel = context.WithCancel(view.WithWork(ctx, s.costly))

@@ -32,9 +32,7 @@ type View struct {
 // NewView returns a view of backend; policy may be nil. It fails if the policy names unknown
 // operations.
 func NewView(backend FS, policy *Policy) (*View, error) {
-	if policy == nil {
-		policy = &Policy{}
-	}
+	policy = cmp.Or(policy, &Policy{})
 	allowed, err := parseOperations(policy.Allowed)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package sftptest
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -188,10 +189,7 @@ func (l *linkState) breakNow(err error) {
 	if l.cut {
 		return
 	}
-	if err == nil {
-		err = ErrCut
-	}
-	l.cut, l.cutErr = true, err
+	l.cut, l.cutErr = true, cmp.Or(err, ErrCut)
 	for _, d := range l.both {
 		d.dropUndelivered()
 		d.cond.Broadcast()

@@ -1,6 +1,7 @@
 package sftptest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"time"
 
@@ -177,7 +178,7 @@ const writeTime = time.Millisecond
 // copy returns a new node with the same contents.
 func (n *node) copy() *node {
 	c := *n
-	c.data = append([]byte(nil), n.data...)
+	c.data = bytes.Clone(n.data)
 	return &c
 }
 

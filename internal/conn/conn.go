@@ -8,6 +8,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -104,12 +105,8 @@ func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
 	if config.MaxInFlight <= 0 {
 		config.MaxInFlight = DefaultMaxInFlight
 	}
-	if config.StallTimeout == 0 {
-		config.StallTimeout = DefaultStallTimeout
-	}
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.StallTimeout = cmp.Or(config.StallTimeout, DefaultStallTimeout)
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	c := &Conn{
 		config: config,
 		out:    w,

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
@@ -129,5 +130,5 @@ func text(p []byte) (said []byte, more bool) {
 	if end == 0 {
 		end = min(len(p), 32)
 	}
-	return append([]byte(nil), p[:end]...), more
+	return bytes.Clone(p[:end]), more
 }

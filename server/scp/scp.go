@@ -6,6 +6,7 @@ package scp
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -211,10 +212,7 @@ func (s *session) resolve(w Word, name string) (string, error) {
 		}
 		name = home + "/" + rest
 	}
-	if name == "" {
-		name = "."
-	}
-	return s.view.Path(name), nil
+	return s.view.Path(cmp.Or(name, ".")), nil
 }
 
 // join appends a name to a path without cleaning it: the backend decides what ".." means.

@@ -4,6 +4,7 @@
 package stdio
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -40,13 +41,7 @@ func Serve(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	in, out := config.In, config.Out
-	if in == nil {
-		in = os.Stdin
-	}
-	if out == nil {
-		out = os.Stdout
-	}
+	in, out := cmp.Or(config.In, os.Stdin), cmp.Or(config.Out, os.Stdout)
 	fs := osfs.Host()
 	defer fs.Close()
 	return server.Serve(ctx, server.Pipes(in, out), fs, &server.Options{

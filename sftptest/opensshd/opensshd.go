@@ -4,6 +4,7 @@
 package opensshd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -114,10 +115,8 @@ func Start(t testing.TB, o Options) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &Server{Host: "127.0.0.1", User: u.Username, Dir: dir, Alias: o.Alias}
-	if s.Alias == "" {
-		s.Alias = "testhost"
-	}
+	s := &Server{Host: "127.0.0.1", User: u.Username, Dir: dir,
+		Alias: cmp.Or(o.Alias, "testhost")}
 	s.IdentityFile = Keygen(t, filepath.Join(dir, "id"))
 	s.AuthorizedKeys = filepath.Join(dir, "authorized_keys")
 	write(t, s.AuthorizedKeys, read(t, s.IdentityFile+".pub"))
