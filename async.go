@@ -24,15 +24,13 @@ import (
 type Pending[T any] struct {
 	done chan struct{}
 
-	mu      sync.Mutex
-	op      operation[T]
-	ended   bool
-	value   T
-	err     error
-	then    []func(T, error)
-	hooks   []func() // the package's own, which do not block
-	forgot  bool
-	unwatch []func() bool // each stops watching a context
+	mu     sync.Mutex
+	op     operation[T]
+	ended  bool
+	value  T
+	err    error
+	hooks  []func() // called when it is complete; they do not block
+	forgot bool
 }
 
 // Done returns a channel that is closed when the operation is complete.
@@ -64,27 +62,26 @@ func (p *Pending[T]) WaitContext(ctx context.Context) (T, error) {
 // other functions but no transfer. A function may start operations and wait for them, but must not
 // wait for another function.
 func (p *Pending[T]) Then(f func(T, error)) {
-	p.mu.Lock()
-	if !p.ended {
-		p.then = append(p.then, f)
-		p.mu.Unlock()
-		return
-	}
-	p.mu.Unlock()
-	p.op.session.dispatcher.run(func() { f(p.value, p.err) })
+	p.whenEnded(func() {
+		p.op.session.dispatcher.run(func() { f(p.value, p.err) })
+	})
 }
 
 // Forget tells the client that nobody will wait for the result: an error goes to the function set
 // by [WithErrorFunc].
 func (p *Pending[T]) Forget() {
 	p.mu.Lock()
-	first := !p.forgot
+	again := p.forgot
 	p.forgot = true
-	failed := first && p.ended && p.err != nil
 	p.mu.Unlock()
-	if failed {
-		p.op.session.report(p.err)
+	if again {
+		return
 	}
+	p.whenEnded(func() {
+		if p.err != nil {
+			p.op.session.report(p.err)
+		}
+	})
 }
 
 // start sends the operation without waiting for its result. It waits only while the budget of bytes
@@ -123,13 +120,7 @@ func (p *Pending[T]) watch(ctx context.Context, op operation[T]) {
 		var none T
 		p.end(none, op.wrap(context.Cause(ctx)))
 	})
-	p.mu.Lock()
-	p.unwatch = append(p.unwatch, stop)
-	ended := p.ended
-	p.mu.Unlock()
-	if ended {
-		stop()
-	}
+	p.whenEnded(func() { stop() })
 }
 
 // complete takes the reply of the current call.
@@ -173,25 +164,16 @@ func (p *Pending[T]) end(value T, err error) {
 		return
 	}
 	p.ended, p.value, p.err = true, value, err
-	then, hooks, unwatch, forgot := p.then, p.hooks, p.unwatch, p.forgot
-	p.then, p.hooks, p.unwatch = nil, nil, nil
+	hooks := p.hooks
+	p.hooks = nil
 	close(p.done)
 	p.mu.Unlock()
-	for _, stop := range unwatch {
-		stop()
-	}
-	for _, f := range then {
-		p.op.session.dispatcher.run(func() { f(value, err) })
-	}
 	for _, hook := range hooks {
 		hook()
 	}
-	if forgot && err != nil {
-		p.op.session.report(err)
-	}
 }
 
-// whenEnded calls a function of this package when the operation is complete, or now if it is.
+// whenEnded calls a function that does not block when the operation is complete, or now if it is.
 func (p *Pending[T]) whenEnded(hook func()) {
 	p.mu.Lock()
 	if !p.ended {

@@ -43,47 +43,32 @@ func (c *Config) program(name string, args ...string) *exec.Cmd {
 // startProcess starts cmd with large pipes. It stays in our process group, since it may have to ask
 // questions on the terminal.
 func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
-	p := &process{cmd: cmd, stderr: new(tail), drained: make(chan struct{}),
-		exited: make(chan struct{})}
-	var theirs, ours []*os.File
-	closeAll := func(files []*os.File) {
+	in, toIn, inErr := os.Pipe()
+	fromOut, out, outErr := os.Pipe()
+	fromStderr, stderr, stderrErr := os.Pipe()
+	closeAll := func(files ...*os.File) {
 		for _, f := range files {
-			f.Close()
+			f.Close() // which may be nil
 		}
 	}
-	pipe := func(toUs bool) (mine, other *os.File, err error) {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, nil, err
-		}
-		if mine, other = w, r; toUs {
-			mine, other = r, w
-		}
-		theirs, ours = append(theirs, other), append(ours, mine)
-		return mine, other, nil
+	defer closeAll(in, out, stderr)
+	err := errors.Join(inErr, outErr, stderrErr)
+	if err == nil {
+		bigpipe.Widen(toIn)
+		bigpipe.Widen(fromOut)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, stderr
+		err = cmd.Start()
 	}
-	var errs [3]error
-	var in, out, stderr, stderrRead *os.File
-	p.in, in, errs[0] = pipe(false)
-	p.out, out, errs[1] = pipe(true)
-	stderrRead, stderr, errs[2] = pipe(true)
-	if err := errors.Join(errs[:]...); err != nil {
-		closeAll(append(theirs, ours...))
-		return nil, err
-	}
-	bigpipe.Widen(p.in)
-	bigpipe.Widen(p.out)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, stderr
-	err := cmd.Start()
-	closeAll(theirs)
 	if err != nil {
-		closeAll(ours)
+		closeAll(toIn, fromOut, fromStderr)
 		return nil, err
 	}
+	p := &process{cmd: cmd, in: toIn, out: fromOut, stderr: new(tail),
+		drained: make(chan struct{}), exited: make(chan struct{})}
 	go func() {
 		defer close(p.drained)
-		defer stderrRead.Close()
-		io.Copy(io.MultiWriter(p.stderr, &lineWriter{emit: onLine}), stderrRead)
+		defer fromStderr.Close()
+		io.Copy(io.MultiWriter(p.stderr, &lineWriter{emit: onLine}), fromStderr)
 	}()
 	go func() {
 		p.err = cmd.Wait()
@@ -92,7 +77,7 @@ func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
 		select {
 		case <-p.drained:
 		case <-time.After(closeLimit / 4):
-			stderrRead.SetReadDeadline(time.Now())
+			fromStderr.SetReadDeadline(time.Now())
 		}
 	}()
 	return p, nil

@@ -33,15 +33,14 @@ func (w *worker) chunks(s *session, r *request) {
 }
 
 func (s *session) listChunks(r *request) (reply wire.ChunksReply, err error) {
-	name, h := chooseHash(r.text)
+	name, h, err := chooseHash(r.text)
 	switch {
-	case h == nil:
-		return reply, &StatusError{Code: wire.OpUnsupported,
-			Message: "no such hash algorithm: " + r.text}
+	case err != nil:
+		return reply, err
 	case !wire.ValidChunk(r.blockSize):
 		return reply, &StatusError{Code: wire.BadMessage, Message: "no such length of chunks"}
 	case r.offset > math.MaxInt64:
-		return reply, &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
+		return reply, errOffset
 	case r.handle.readerAt == nil:
 		return reply, errBadHandle
 	}

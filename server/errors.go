@@ -57,6 +57,7 @@ var (
 		Message: "the operation is not allowed here"}
 	errBadHandle  = &StatusError{Code: wire.Failure, Message: "invalid handle"}
 	errBadMessage = &StatusError{Code: wire.BadMessage}
+	errOffset     = &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
 	errLongPath   = &StatusError{Code: wire.BadMessage, Message: "file name too long"}
 	errNoName     = &StatusError{Code: wire.NoSuchFile, Message: noSuchFile}
 	errNulPath    = &StatusError{Code: wire.BadMessage, Message: "NUL in a file name"}

@@ -434,7 +434,7 @@ func (s *session) copyData(r *request) error {
 		return err
 	}
 	if r.offset > math.MaxInt64 || r.toOffset > math.MaxInt64 {
-		return &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
+		return errOffset
 	}
 	length := r.length
 	if length == 0 {

@@ -41,15 +41,16 @@ func hashNames() string {
 }
 
 // chooseHash returns the first known algorithm of a list.
-func chooseHash(list string) (name string, h hash.Hash) {
+func chooseHash(list string) (name string, h hash.Hash, err error) {
 	for wanted := range strings.SplitSeq(list, ",") {
 		for _, known := range hashes {
 			if known.name == wanted {
-				return wanted, known.make()
+				return wanted, known.make(), nil
 			}
 		}
 	}
-	return "", nil
+	return "", nil, &StatusError{Code: wire.OpUnsupported,
+		Message: "no such hash algorithm: " + list}
 }
 
 // minHashBlock is the smallest block size allowed (draft-ietf-secsh-filexfer-extensions-00, section
@@ -67,15 +68,14 @@ func (w *worker) checkFile(s *session, r *request) {
 }
 
 func (w *worker) hashRange(s *session, r *request) (reply wire.CheckFileReply, err error) {
-	name, h := chooseHash(r.text)
+	name, h, err := chooseHash(r.text)
 	switch {
-	case h == nil:
-		return reply, &StatusError{Code: wire.OpUnsupported,
-			Message: "no such hash algorithm: " + r.text}
+	case err != nil:
+		return reply, err
 	case r.blockSize != 0 && r.blockSize < minHashBlock:
 		return reply, &StatusError{Code: wire.BadMessage, Message: "blocks of less than 256 bytes"}
 	case r.offset > math.MaxInt64:
-		return reply, &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
+		return reply, errOffset
 	}
 	source, closeSource, err := s.hashSource(r)
 	if err != nil {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"iter"
 	"math"
 	"path"
 	"slices"
@@ -203,22 +202,13 @@ func (s *schedule) doneOn(h *handle, r *request) {
 	h.active = 0
 }
 
-// all yields every request, those on two handles twice.
-func (s *schedule) all() iter.Seq[*request] {
-	return func(yield func(*request) bool) {
-		for _, r := range s.paths.all() {
-			if !yield(r) {
-				return
-			}
-		}
-		for _, h := range s.active {
-			for _, r := range h.ops.all() {
-				if !yield(r) {
-					return
-				}
-			}
-		}
+// all returns every request, those on two handles twice.
+func (s *schedule) all() []*request {
+	all := slices.Clone(s.paths.all())
+	for _, h := range s.active {
+		all = append(all, h.ops.all()...)
 	}
+	return all
 }
 
 // next returns a request that may start and whose reply fits in room, or nil.

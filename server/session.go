@@ -207,7 +207,7 @@ func (s *session) wait() error {
 	if s.relay != nil && s.workers == 0 {
 		s.relay.close()
 	}
-	for r := range s.schedule.all() {
+	for _, r := range s.schedule.all() {
 		if r.own != nil {
 			s.memory -= r.own.Charge
 			r.own.Release()
