@@ -645,6 +645,30 @@ func TestMountAndUnmount(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	})
+	t.Run("killed", func(t *testing.T) {
+		needFUSE(t)
+		at, far := t.TempDir(), t.TempDir()
+		mount := func(flags ...string) *exec.Cmd {
+			args := append([]string{"mount", "-D", opensshd.Find(t, "sftp-server")}, flags...)
+			return command(t, far, append(args, "far:"+far, at)...)
+		}
+		cmd := mount("-f", "--cache", "1m")
+		must(t, cmd.Start())
+		eventually(t, "the mount", func() bool { return isMounted(t, at) })
+		_, err := os.Stat(at) // which the kernel remembers
+		must(t, err)
+		must(t, cmd.Process.Kill())
+		cmd.Wait()
+		want := "usftp: " + at + " has a mount whose program is gone: run `usftp umount " + at +
+			"` first\n"
+		if o := finish(t, mount()); o.code != 1 || o.stderr != want {
+			t.Errorf("%+v", o)
+		}
+		if err := unmount(t, func() outcome { return run(t, "/", "umount", at) }); err != nil ||
+			isMounted(t, at) {
+			t.Error(err)
+		}
+	})
 	t.Run("busy", func(t *testing.T) {
 		m := mountFar(t)
 		f, err := os.Create(m.path("file"))

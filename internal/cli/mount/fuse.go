@@ -131,6 +131,14 @@ func stallTimeout(timeout time.Duration) time.Duration { return min(timeout/2, 1
 // checkMountpoint returns why nothing can be mounted on a directory.
 func checkMountpoint(at string) error {
 	info, err := os.Stat(at)
+	if err == nil { // the kernel may still know the attributes of one whose program is gone
+		var dir *os.File
+		if dir, err = os.Open(at); err == nil {
+			dir.Close()
+		} else if !errors.Is(err, syscall.ENOTCONN) {
+			err = nil
+		}
+	}
 	switch {
 	case errors.Is(err, syscall.ENOTCONN):
 		return fmt.Errorf("%s has a mount whose program is gone: run `usftp umount %s` first", at,
