@@ -1,8 +1,13 @@
 package mount
 
 import (
+	"errors"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 func TestAsHelper(t *testing.T) {
@@ -20,16 +25,60 @@ func TestAsHelper(t *testing.T) {
 func TestOptions(t *testing.T) {
 	var o options
 	ssh, err := o.parse([]string{"ro,idmap=user,umask=022", "Ciphers=a,b",
-		"reconnect,Compression=no,x-systemd.automount,_netdev"})
-	if err != nil || !slices.Equal(ssh, []string{"Ciphers=a,b", "Compression=no"}) {
+		"reconnect,Compression=no,x-systemd.automount,_netdev",
+		"IdentityFile=/a,b,allow_other,MACs=c,d,e,uid=7", "identityfile=f,port=8"})
+	if want := []string{"Ciphers=a,b", "Compression=no", "IdentityFile=/a,b", "MACs=c,d,e",
+		"identityfile=f"}; err != nil || !slices.Equal(ssh, want) {
 		t.Errorf("%q, %v", ssh, err)
 	}
-	if !o.readOnly || !o.mapUser || *o.umask != 0o022 {
+	if !o.readOnly || !o.mapUser || *o.umask != 0o022 || !o.allowOther || *o.uid != 7 ||
+		o.port != "8" {
 		t.Errorf("%+v", o)
+	}
+	if _, err := o.parse([]string{"IdentityFile=a,ro,nonsense"}); err == nil {
+		t.Error("nonsense is taken")
 	}
 	for option := range refused {
 		if _, err := o.parse([]string{option}); err == nil {
 			t.Errorf("%s is taken", option)
 		}
+	}
+}
+
+// Each option that sshfs lists is taken, or refused with a reason.
+func TestOptionsOfSSHFS(t *testing.T) {
+	testenv.Program(t, "sshfs")
+	help, err := exec.Command("sshfs", "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, help)
+	}
+	values := strings.NewReplacer("=BOOL", "=yes", "=LIST", "=rename", "=TYPE", "=user", "=M", "=022",
+		"=N", "=1", "=T", "=1")
+	found := 0
+	for line := range strings.Lines(string(help)) {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != "-o" || strings.HasPrefix(words[1], "opt,") ||
+			strings.HasPrefix(words[1], "SSHOPT") {
+			continue
+		}
+		option := words[1]
+		found++
+		names := []string{option}
+		if rest, negated := strings.CutPrefix(option, "[no]"); negated {
+			names = []string{rest, "no" + rest}
+		}
+		if before, rest, several := strings.Cut(option, "{stat,link,dir}"); several {
+			names = []string{before + "stat" + rest, before + "link" + rest, before + "dir" + rest}
+		}
+		for _, name := range names {
+			var o options
+			if _, err := o.parse([]string{values.Replace(name)}); errors.Is(err, errUnknown) ||
+				err != nil && !strings.Contains(err.Error(), "is not supported: ") {
+				t.Errorf("-o %s: %v", name, err)
+			}
+		}
+	}
+	if found < 40 {
+		t.Errorf("sshfs lists %d options:\n%s", found, help)
 	}
 }

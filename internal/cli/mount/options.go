@@ -1,11 +1,15 @@
 package mount
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
+
+	"github.com/usftp/usftp/internal/cli/opt"
 )
 
 // options are the mount options of -o.
@@ -30,6 +34,15 @@ var refused = map[string]string{
 	"allow_root":       "use allow_other, which checks permissions",
 	"sshfs_sync":       "writes are answered by fsync and close, which say whether they have arrived",
 	"direct_io":        "programs that map files would fail; --cache=0 asks the host each time",
+	"auto_unmount":     "if it is killed, end its mount with usftp umount",
+	"debug":            "use -f -vv",
+	"sshfs_debug":      "use -f -vv",
+	"sshfs_verbose":    "use -v",
+	"modules":          "there are none",
+	"subdir":           "mount that directory: HOST:DIR",
+	"rellinks":         "use transform_symlinks",
+	"from_code":        "names are those of the host, byte for byte",
+	"to_code":          "names are those of the host, byte for byte",
 	"directport":       "use -S with a program that connects to the port",
 	"password_stdin":   "use a key or an agent, or let it ask",
 	"delay_connect":    "it connects first, so that errors are seen",
@@ -56,39 +69,43 @@ var needless = map[string]bool{
 	"norelatime":  true,
 	"strictatime": true, "diratime": true, "nodiratime": true, "iversion": true,
 	"ac_attr_timeout": true, "dcache_max_size": true, "dcache_clean_interval": true,
-	"dcache_min_clean_interval": true, "nullpath_ok": true,
+	"dcache_min_clean_interval": true, "nullpath_ok": true, "no_rofd_flush": true,
+	"norellinks": true,
 }
 
-// parse reads the options of all -o flags and returns those of ssh_config, which by convention
-// begin with a capital letter.
+// parse reads the options of all -o flags and returns those of ssh_config. After one of these, what
+// is not an option belongs to its value, which may contain commas.
 func (o *options) parse(lists []string) (ssh []string, err error) {
 	for _, list := range lists {
-		if isSSHOption(list) { // its value may contain commas
-			ssh = append(ssh, list)
-			continue
-		}
-		for _, option := range strings.Split(list, ",") {
-			switch {
-			case option == "":
-			case isSSHOption(option):
+		inValue := false
+		for option := range strings.SplitSeq(list, ",") {
+			if isSSHOption(option) {
 				ssh = append(ssh, option)
-			default:
-				if err := o.set(option); err != nil {
-					return nil, err
-				}
+				inValue = true
+				continue
+			}
+			err := o.set(option)
+			if inValue && errors.Is(err, errUnknown) {
+				ssh[len(ssh)-1] += "," + option
+			} else if err != nil {
+				return nil, err
+			} else {
+				inValue = false
 			}
 		}
 	}
 	return ssh, nil
 }
 
-// isSSHOption reports whether an option belongs to ssh_config.
+// isSSHOption reports whether an option belongs to ssh_config: by convention those begin with a
+// capital letter, but sshfs knows them in lower case, too.
 func isSSHOption(option string) bool {
-	for _, r := range option {
-		return unicode.IsUpper(r)
-	}
-	return false
+	first, _ := utf8.DecodeRuneInString(option)
+	word, _, _ := strings.Cut(option, "=")
+	return unicode.IsUpper(first) || word != "port" && opt.IsSSHWord(word)
 }
+
+var errUnknown = errors.New("not known")
 
 // set sets one mount option.
 func (o *options) set(option string) error {
@@ -103,6 +120,7 @@ func (o *options) set(option string) error {
 	}
 	var err error
 	switch name {
+	case "":
 	case "ro":
 		o.readOnly = true
 	case "allow_other":
@@ -160,7 +178,7 @@ func (o *options) set(option string) error {
 		if needless[name] || strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "comment") {
 			return nil
 		}
-		return fmt.Errorf("-o %s is not known", option)
+		return fmt.Errorf("-o %s is %w", option, errUnknown)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -142,6 +143,13 @@ var optionWords = []string{"AddressFamily=", "BatchMode=", "BindAddress=", "Bind
 	"Port=", "PreferredAuthentications=", "ProxyCommand=", "ProxyJump=", "PubkeyAuthentication=",
 	"ServerAliveCountMax=", "ServerAliveInterval=", "StrictHostKeyChecking=", "TCPKeepAlive=",
 	"User=", "UserKnownHostsFile="}
+
+// IsSSHWord reports whether a word is one of ssh_config's, in any case.
+func IsSSHWord(word string) bool {
+	return slices.ContainsFunc(optionWords, func(known string) bool {
+		return strings.EqualFold(known, word+"=")
+	})
+}
 
 // Check checks the flags; set reports whether one was given. Errors name flags in full, since some
 // commands give the letters to other flags: ls -F is --classify.
