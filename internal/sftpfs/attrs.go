@@ -210,22 +210,31 @@ func (f *FS) look(c *usftp.Client, path string) (attrs, error) {
 	return attrsOfInfo(info), nil
 }
 
-// onPath calls ask with a node's path, and again if there was no such file and the node or a
-// directory above it was renamed during the call. The host may have renamed it before the tree
-// knows.
+// onPath calls ask with a node's path, for a request that changes something. Until it returns,
+// neither the node nor a directory above it is renamed through this mount.
 func (f *FS) onPath(ctx context.Context, n *node, ask func(path string) error) error {
-	return f.onPathOrDrop(ctx, n, ask, nil)
+	return f.onPaths(ctx, n, n, func(path, _ string) error { return ask(path) })
 }
 
-// lookOnPath is onPath for requests that change nothing. It calls ask again after success, too: by
-// the time that the host was asked, another file may have got the path.
+// onPaths is onPath for two nodes.
+func (f *FS) onPaths(ctx context.Context, a, b *node, ask func(a, b string) error) error {
+	pathA, pathB, done, err := f.tree.change(ctx, a, b)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return ask(pathA, pathB)
+}
+
+// lookOnPath calls ask with a node's path, for a request that changes nothing and does not keep the
+// node from being renamed. If it was renamed meanwhile, lookOnPath calls ask again: by the time that
+// the host was asked, another file may have got the path.
 func (f *FS) lookOnPath(ctx context.Context, n *node, ask func(path string) error) error {
-	return f.onPathOrDrop(ctx, n, ask, func() {})
+	return f.lookOrDrop(ctx, n, ask, func() {})
 }
 
-// onPathOrDrop is onPath. If drop is not nil it is lookOnPath, and calls drop between two
-// successful calls of ask.
-func (f *FS) onPathOrDrop(ctx context.Context, n *node, ask func(path string) error,
+// lookOrDrop is lookOnPath, and calls drop between two successful calls of ask.
+func (f *FS) lookOrDrop(ctx context.Context, n *node, ask func(path string) error,
 	drop func()) error {
 	const most = 10 // tries, while somebody keeps renaming
 	for try := 1; ; try++ {
@@ -234,8 +243,7 @@ func (f *FS) onPathOrDrop(ctx context.Context, n *node, ask func(path string) er
 			return syscall.ESTALE
 		}
 		err := ask(path)
-		if try == most || err == nil && drop == nil ||
-			err != nil && statusOf(err) != fuse.ENOENT {
+		if try == most || err != nil && statusOf(err) != fuse.ENOENT {
 			return err
 		}
 		if err != nil {

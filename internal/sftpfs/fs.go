@@ -181,7 +181,7 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader,
 	ctx, stop := f.request(cancel, header)
 	defer stop()
 	var stat *usftp.StatVFS
-	err := f.onPath(ctx, n, func(path string) error {
+	err := f.lookOnPath(ctx, n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			stat, err = c.StatVFS(path)
 			return err

@@ -92,9 +92,13 @@ func (f *FS) inDir(ctx context.Context, dir *node, name string,
 // asks the host. The kernel does the same. The host may have carried out a request whose answer was
 // lost, or another program may have changed the name.
 func (f *FS) doubt(at place, err error) {
-	if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
-		return
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+		f.unknown(at)
 	}
+}
+
+// unknown drops what is known of a name.
+func (f *FS) unknown(at place) {
 	if path, ok := f.tree.path(at.dir); ok {
 		f.scout.changed(path)
 	}
@@ -307,11 +311,12 @@ func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string,
 	}
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
-	err := f.onPath(ctx, n, func(old string) error {
-		return f.inDir(ctx, dir, name, func(c *usftp.Client, path string, _ bool) error {
-			return c.Link(old, path)
+	err := f.onPaths(ctx, n, dir, func(old, at string) error {
+		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
+			return c.Link(old, join(at, name))
 		})
 	})
+	f.doubt(place{dir, name}, err)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, usftp.ErrSSHFxFailure) &&
 		!errors.Is(err, fs.ErrExist):
@@ -342,9 +347,12 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 	defer stop()
 	if n := f.tree.child(dir, name); f.inUse(n) {
 		hidden := f.newHidden()
-		moved := f.tree.move(place{dir, name})
+		moved, err := f.tree.move(ctx, place{dir, name})
+		if err != nil {
+			return statusOf(err)
+		}
 		defer moved()
-		err := f.onPath(ctx, dir, func(at string) error {
+		err = f.onPath(ctx, dir, func(at string) error {
 			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
 				return rename(c, join(at, name), join(at, hidden), again)
 			})
@@ -471,14 +479,14 @@ func (t *tree) hiddenIn(dir *node) (names []string) {
 // reports whether there were any and they are gone.
 func (f *FS) moveHidden(ctx context.Context, names []string, from, to *node) bool {
 	for _, name := range names {
-		old, ok := f.tree.path(from)
-		above, ok2 := f.tree.path(to)
-		if !ok || !ok2 {
+		moved, err := f.tree.move(ctx, place{from, name})
+		if err != nil {
 			return false
 		}
-		moved := f.tree.move(place{from, name})
-		err := f.link.do(ctx, func(c *usftp.Client, again bool) error {
-			return rename(c, join(old, name), join(above, name), again)
+		err = f.onPaths(ctx, from, to, func(old, above string) error {
+			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
+				return rename(c, join(old, name), join(above, name), again)
+			})
 		})
 		if err == nil {
 			f.tree.renamed(place{from, name}, place{to, name})
@@ -520,20 +528,21 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 	} else if n := f.tree.child(to, newName); f.inUse(n) && n != f.tree.child(from, oldName) {
 		f.saveTarget(ctx, n, target)
 	}
-	moved := f.tree.move(old)
+	moved, err := f.tree.move(ctx, old)
+	if err != nil {
+		return statusOf(err)
+	}
 	defer moved()
 	request := func() error {
-		return f.onPath(ctx, from, func(oldDir string) error {
-			return f.onPath(ctx, to, func(newDir string) error {
-				return f.link.do(ctx, func(c *usftp.Client, again bool) error {
-					return ask(c, join(oldDir, oldName), join(newDir, newName), again)
-				})
+		return f.onPaths(ctx, from, to, func(oldDir, newDir string) error {
+			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
+				return ask(c, join(oldDir, oldName), join(newDir, newName), again)
 			})
 		})
 	}
 	replaced := f.tree.child(to, newName)
 	hidden := f.tree.hiddenIn(replaced)
-	err := request()
+	err = request()
 	if errors.Is(err, usftp.ErrSSHFxFailure) && in.Flags&renameNoReplace == 0 &&
 		f.moveHidden(ctx, hidden, replaced, to) {
 		err = request()
@@ -546,8 +555,23 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 		f.doubt(target, err)
 		return statusOf(err)
 	}
+	linked := f.mayBeLinked(f.tree.child(from, oldName), replaced)
 	f.movedName(old, target)
+	if linked {
+		f.unknown(old)
+	}
 	return fuse.OK
+}
+
+// mayBeLinked reports whether two nodes may be names of one file, by a link that was not made here.
+// Renaming one to the other does nothing then.
+func (f *FS) mayBeLinked(a, b *node) bool {
+	if a == nil || b == nil || a == b {
+		return false
+	}
+	one, _, _ := f.known(a)
+	other, _, _ := f.known(b)
+	return !one.isDir() && one.version() == other.version()
 }
 
 // rename replaces an existing target.

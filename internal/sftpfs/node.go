@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -57,8 +58,9 @@ type tree struct {
 	inos map[uint64]int // inode numbers in use
 	last uint64
 
-	moving map[*node]int // nodes that the host is renaming
-	moved  chan struct{} // closed and replaced when one of those is known to be done
+	moving   map[*node]int // nodes that the host is renaming
+	changing map[*node]int // nodes that the host is changing by their paths, or names in them
+	moved    chan struct{} // closed and replaced when one of those is known to be done
 
 	most    int           // nodes; see boundNodes
 	prunes  bool          // the kernel can be asked to forget nodes that nothing uses
@@ -69,7 +71,7 @@ type tree struct {
 
 func newTree(host string) *tree {
 	t := &tree{host: host, byID: make(map[uint64]*node), inos: make(map[uint64]int), last: 1,
-		moving: make(map[*node]int), moved: make(chan struct{}),
+		moving: make(map[*node]int), changing: make(map[*node]int), moved: make(chan struct{}),
 		most: mostNodes, crowded: make(chan struct{}, 1)}
 	t.root = &node{id: fuse.FUSE_ROOT_ID, ino: 1, lookups: 1}
 	t.byID[t.root.id] = t.root
@@ -127,46 +129,116 @@ func (t *tree) pathNow(n *node) (path string, moves int, ok bool) {
 	return path, moves, ok
 }
 
-// move records that the host is about to rename what has a name. The caller must call moved when
-// the tree knows the result.
-func (t *tree) move(from place) (moved func()) {
+// move records that the host is about to rename what has a name, once no change of that or below it
+// is under way: by then its path could be another's. The caller must call moved when the tree knows
+// the result.
+func (t *tree) move(ctx context.Context, from place) (moved func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := from.dir.children[from.name]
 	if n == nil {
-		return func() {} // nobody is using it
+		return func() {}, nil // nobody is using it
 	}
-	t.moving[n]++
-	return func() {
+	t.moving[n]++ // what is not under way yet waits for the new path
+	moved = func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		n.moves++
-		if t.moving[n]--; t.moving[n] == 0 {
-			delete(t.moving, n)
-		}
-		close(t.moved)
-		t.moved = make(chan struct{})
+		t.end(t.moving, n)
 	}
+	for t.changesAt(n) && err == nil {
+		err = t.awaitMoved(ctx)
+	}
+	if err != nil {
+		t.end(t.moving, n)
+		return nil, err
+	}
+	return moved, nil
+}
+
+// end counts down what happens to a node, and wakes those who wait for that. The caller holds the
+// lock.
+func (t *tree) end(what map[*node]int, n *node) {
+	if what[n]--; what[n] == 0 {
+		delete(what, n)
+	}
+	close(t.moved)
+	t.moved = make(chan struct{})
+}
+
+// awaitMoved waits until something has ended. The caller holds the lock, but not meanwhile.
+func (t *tree) awaitMoved(ctx context.Context) error {
+	moved := t.moved
+	t.mu.Unlock()
+	defer t.mu.Lock()
+	select {
+	case <-moved:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// changesAt reports whether the host is changing a node or something below it. The caller holds the
+// lock.
+func (t *tree) changesAt(n *node) bool {
+	for at := range t.changing {
+		for ; at != nil; at = at.parent() {
+			if at == n {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// moves reports whether the host may be renaming a node or a directory above it. The caller holds
+// the lock.
+func (t *tree) moves(n *node) bool {
+	for ; n != nil; n = n.parent() {
+		if t.moving[n] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// change waits while the host may be renaming one of two nodes, or a directory above them, and
+// returns their paths. They stay the same until the caller calls done.
+func (t *tree) change(ctx context.Context, a, b *node) (pathA, pathB string, done func(),
+	err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.moves(a) || t.moves(b) {
+		if err := t.awaitMoved(ctx); err != nil {
+			return "", "", nil, err
+		}
+	}
+	pathA, okA := t.pathLocked(a)
+	pathB, okB := t.pathLocked(b)
+	if !okA || !okB {
+		return "", "", nil, syscall.ESTALE
+	}
+	t.changing[a]++
+	t.changing[b]++
+	return pathA, pathB, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.end(t.changing, a)
+		t.end(t.changing, b)
+	}, nil
 }
 
 // awaitMoves waits while the host may be renaming a node or a directory above it.
 func (t *tree) awaitMoves(ctx context.Context, n *node) error {
-	for {
-		t.mu.RLock()
-		moving, moved := false, t.moved
-		for at := n; at != nil && at != t.root; at = at.parent() {
-			moving = moving || t.moving[at] > 0
-		}
-		t.mu.RUnlock()
-		if !moving {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.moves(n) {
+		if err := t.awaitMoved(ctx); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // depth returns how many directories below the root a node is at least: 0 in the root itself.

@@ -200,16 +200,18 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	var remote *usftp.File
 	var a attrs
 	var asked time.Time
-	var drop func()
-	if flags&os.O_TRUNC == 0 {
-		drop = func() { remote.Async().Close().Forget() }
-	}
-	err := f.onPathOrDrop(ctx, n, func(path string) error {
+	open := func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			remote, a, asked, err = f.opening(c, path, flags, 0)
 			return err
 		})
-	}, drop)
+	}
+	var err error
+	if flags&os.O_TRUNC != 0 {
+		err = f.onPath(ctx, n, open)
+	} else {
+		err = f.lookOrDrop(ctx, n, open, func() { remote.Async().Close().Forget() })
+	}
 	if err != nil {
 		return statusOf(err)
 	}

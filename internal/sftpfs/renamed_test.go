@@ -151,9 +151,12 @@ func TestPathOfAnotherFile(t *testing.T) {
 			gate.Wait(1)
 			for _, names := range [][2]string{{"file", "new"}, {"other", "file"}} {
 				from, to := place{s.tree.root, names[0]}, place{s.tree.root, names[1]}
-				settled := s.tree.move(from)
+				moved, err := s.tree.move(t.Context(), from)
+				if err != nil {
+					t.Error(err)
+				}
 				s.movedName(from, to)
-				settled()
+				moved()
 			}
 			gate.Open()
 			if got := <-done; got != (result{"xx", fuse.OK}) {
@@ -192,4 +195,128 @@ func openAt(t *testing.T, name string) *opened {
 		above = dir.NodeId
 	}
 	return s.openIn(t, above, "file")
+}
+
+// A change below a directory is made in that directory, although the host has renamed it and
+// another has taken its path before the answer comes that says so.
+func TestChangeBelowRenamed(t *testing.T) {
+	for name, test := range changesBelow {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, dir := mountTwoDirs(t)
+				for _, kind := range []wire.Type{wire.TypeRename, wire.TypeExtended} {
+					s.server.AddFaults(sftptest.Fault{On: kind, Times: 1,
+						Do: sftptest.Delay(time.Second)})
+				}
+				moved := make(chan bool)
+				go func() {
+					s.move(t, "dir", "new")
+					close(moved)
+				}()
+				time.Sleep(time.Second / 2)
+				makeWith(s.server.Files, "/dir", "file") // by another program on the host
+				if status := test.change(s, dir); status != fuse.OK {
+					t.Error(status)
+				}
+				<-moved
+				test.check(t, s, "/new", "/dir")
+			})
+		})
+	}
+}
+
+// A directory is renamed only when the host has made what it was asked to change below it: a server
+// may work on several requests at once, and may be asked again over a new connection.
+func TestRenameWaitsForChanges(t *testing.T) {
+	for name, test := range changesBelow {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, dir := mountTwoDirs(t)
+				gate := new(sftptest.Gate)
+				s.server.AddFaults(sftptest.Fault{On: test.request, Times: 1,
+					Do: sftptest.Hold(gate)})
+				done := make(chan fuse.Status)
+				go func() { done <- test.change(s, dir) }()
+				gate.Wait(1)
+				moved := make(chan bool)
+				go func() {
+					s.move(t, "dir", "new")
+					s.move(t, "other", "dir")
+					close(moved)
+				}()
+				time.Sleep(time.Second)
+				gate.Open()
+				if status := <-done; status != fuse.OK {
+					t.Error(status)
+				}
+				<-moved
+				test.check(t, s, "/new", "/dir")
+			})
+		})
+	}
+}
+
+// changesBelow are changes in a directory that holds a file, and what shows where they were made:
+// right is that directory, and wrong another that holds such a file.
+var changesBelow = map[string]struct {
+	request wire.Type
+	change  func(s *scripted, dir fuse.InHeader) fuse.Status
+	check   func(t *testing.T, s *scripted, right, wrong string)
+}{
+	"mkdir": {wire.TypeMkdir, func(s *scripted, dir fuse.InHeader) fuse.Status {
+		return s.Mkdir(nil, &fuse.MkdirIn{InHeader: dir}, "made", new(fuse.EntryOut))
+	}, wantIn("made", true)},
+	"create": {wire.TypeOpen, func(s *scripted, dir fuse.InHeader) fuse.Status {
+		return s.Create(nil, &fuse.CreateIn{InHeader: dir}, "made", new(fuse.CreateOut))
+	}, wantIn("made", true)},
+	"unlink": {wire.TypeRemove, func(s *scripted, dir fuse.InHeader) fuse.Status {
+		return s.Unlink(nil, &dir, "file")
+	}, wantIn("file", false)},
+}
+
+// wantIn checks that a change was made to a name in the right directory.
+func wantIn(name string, exists bool) func(t *testing.T, s *scripted, right, wrong string) {
+	return func(t *testing.T, s *scripted, right, wrong string) {
+		t.Helper()
+		files := s.server.Files
+		if files.Exists(right+"/"+name) != exists || files.Exists(wrong+"/"+name) == exists {
+			t.Errorf("the host has %q", files.List())
+		}
+	}
+}
+
+// mountTwoDirs mounts a directory with two directories that hold a file each, and returns one.
+func mountTwoDirs(t *testing.T) (*scripted, fuse.InHeader) {
+	t.Helper()
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	makeWith(s.server.Files, "/dir", "file")
+	makeWith(s.server.Files, "/other", "file")
+	dir := s.lookup(t, root(), "dir")
+	s.lookup(t, root(), "other")
+	s.lookup(t, dir, "file")
+	return s, *dir
+}
+
+// A name that was renamed to another of the same file is still there, as on any file system.
+func TestRenameToLink(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/a", nil)
+	if err := s.FS.link.client.Link("/a", "/b"); err != nil {
+		t.Fatal(err)
+	}
+	s.names(t, root())
+	s.lookup(t, root(), "a")
+	s.lookup(t, root(), "b")
+	s.move(t, "a", "b")
+	want := s.server.Files.Exists("/a")
+	var out fuse.EntryOut
+	if status := s.Lookup(nil, root(), "a", &out); (status == fuse.OK && out.NodeId != 0) != want {
+		t.Errorf("lookup: %v, node %d; on the host: %v", status, out.NodeId, want)
+	}
+	if got := s.names(t, root()); slices.Contains(got, "a") != want {
+		t.Errorf("listed: %q; on the host: %v", got, want)
+	}
+	if !want {
+		t.Error("the server does not do as rename(2)")
+	}
 }

@@ -313,7 +313,7 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 		file.dropTimes()
 	}
 	byHandle := h != nil && h.writes() && !h.appends()
-	err := f.onPath(ctx, n, func(path string) error {
+	truncate := func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 			if !byHandle {
 				return c.Truncate(path, int64(size))
@@ -325,7 +325,13 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 			defer done()
 			return remote.WithContext(ctx).Truncate(int64(size))
 		})
-	})
+	}
+	var err error
+	if byHandle {
+		err = truncate("")
+	} else {
+		err = f.onPath(ctx, n, truncate)
+	}
 	if errors.Is(err, usftp.ErrSSHFxFailure) {
 		err = syscall.EFBIG // or the disk is full
 	}
