@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -139,6 +140,35 @@ func TestQueueIsBounded(t *testing.T) {
 		if most := 5*firstWindow + keptBlocks*blockSize; kept > most {
 			t.Errorf("pieces of %d bytes, %d in all: %d bytes are kept", size, sent, kept)
 		}
+	}
+}
+
+// TestTinyPackets: a peer fills a read with the shortest packets. What remembers them stays small,
+// because a connection keeps it.
+func TestTinyPackets(t *testing.T) {
+	var wire bytes.Buffer
+	sender := sending(t, capture{kept: &wire}, "aes128-gcm@openssh.com")
+	const count = 10_000
+	for range count {
+		if err := sender.mux.t.out.message(t.Context(), []byte{msgIgnore}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sender.drain()
+	c, k := benchKeys("aes128-gcm@openssh.com")
+	opener, err := c.newOpener(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := newTransport(capture{}, nil, Supported(), 1<<50)
+	tr.in.source = bytes.NewReader(wire.Bytes())
+	tr.in.setOpener(opener)
+	tr.login, tr.in.batch, tr.in.limit = false, true, maxPacketLength
+	if _, err := tr.read(); err != io.EOF || tr.in.packets != count {
+		t.Fatalf("%d packets came, then %v", tr.in.packets, err)
+	}
+	if n := cap(tr.in.queue); n > 2*batchMost {
+		t.Errorf("%d packets are remembered at a time", n)
 	}
 }
 

@@ -23,6 +23,10 @@ const (
 	keptBlocks = 4
 )
 
+// batchMost is how many packets are opened at once. A full read of data is nine, but could be
+// thousands that contain nothing.
+const batchMost = 512
+
 // inPacket is a complete packet.
 type inPacket struct {
 	at, size int
@@ -110,8 +114,9 @@ func (in *input) frame() error {
 	size := 0
 	for {
 		p := in.mem[in.start:in.end]
+		more := size == 0 || in.batch && in.form.parallel && len(in.queue) < batchMost
 		if in.need == 0 && len(p) >= in.form.head {
-			if size > 0 && !(in.batch && in.form.parallel) {
+			if !more {
 				break
 			}
 			need, err := in.opener.size(in.seq, p)
@@ -124,7 +129,7 @@ func (in *input) frame() error {
 			}
 			in.need = need
 		}
-		if in.need > 0 && len(p) >= in.need && (size == 0 || in.batch && in.form.parallel) {
+		if in.need > 0 && len(p) >= in.need && more {
 			in.queue = append(in.queue, inPacket{at: in.start, size: in.need, seq: in.seq, n: in.n})
 			size += in.need
 			in.start += in.need
