@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -178,10 +179,9 @@ func (l *login) again(err error) *login {
 		return nil
 	}
 	var flew *own.FlightError
-	var hungUp *own.DisconnectError
 	switch {
 	case errors.As(l.raw, &flew):
-	case l.flight.early && (errors.As(l.raw, &hungUp) || errors.Is(l.raw, io.EOF)):
+	case l.flight.early && connectionEnded(l.raw):
 		// "Too many authentication failures", one of them for a key that ssh would have offered
 		// later.
 	default:
@@ -192,6 +192,14 @@ func (l *login) again(err error) *login {
 		flight: flight{never: true, session: l.flight.session}}
 }
 
+// connectionEnded reports whether the server, or the network, ended the connection.
+func connectionEnded(err error) bool {
+	var said *own.DisconnectError
+	var failed *net.OpError
+	return errors.As(err, &said) || errors.As(err, &failed) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
+}
+
 // learn remembers what this login has shown. before is the login with a flight that failed just
 // before, or nil.
 func (l *login) learn(before *login, err error) {
@@ -199,7 +207,8 @@ func (l *login) learn(before *login, err error) {
 	if l.hostKey == nil || l.s.xcrypto {
 		return
 	}
-	if before != nil && before.flight.asked && err == nil {
+	var flew *own.FlightError
+	if before != nil && before.flight.asked && errors.As(before.raw, &flew) && err == nil {
 		m.noteRefusal(l.hostKey)
 	}
 	switch first := l.worked()[0]; {

@@ -3,11 +3,15 @@
 package dial
 
 import (
+	"context"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +142,88 @@ func TestRememberedKey(t *testing.T) {
 	if text, _ := os.ReadFile(file); strings.Contains(string(text), "SHA256") {
 		t.Errorf("a key that opens nothing is remembered: %q", text)
 	}
+}
+
+// TestRememberedKeyCostsNoLogin: a server allows so few attempts that the key that ssh would have
+// offered in time comes too late after one that worked before. However the server hangs up, the
+// login is tried again as ssh does.
+func TestRememberedKeyCostsNoLogin(t *testing.T) {
+	dir := t.TempDir()
+	a, b, c := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
+	writeKey(t, a, "")
+	keyB, keyC := writeKey(t, b, ""), writeKey(t, c, "")
+	for name, hangUp := range map[string]error{"says why": nil, "hangs up": io.EOF,
+		"hangs up within a packet": io.ErrUnexpectedEOF,
+		"resets":                   &net.OpError{Op: "read", Err: syscall.ECONNRESET}} {
+		t.Run(name, func(t *testing.T) {
+			srv := newTestServer(t)
+			config := Config{Identities: []string{a, b, c}, StateDir: t.TempDir()}
+			takesKeys(srv, keyC)
+			logsIn(t, srv, config)
+			takesKeys(srv, keyB)
+			srv.failures()
+			srv.MaxAuthTries = 2
+			d := srv.dialer(t, &config)
+			inner := d.tcp
+			d.tcp = func(ctx context.Context) (net.Conn, error) {
+				conn, err := inner(ctx)
+				if d.tcp = inner; err != nil {
+					return nil, err
+				}
+				return endingConn{conn, func() error {
+					srv.mu.Lock()
+					defer srv.mu.Unlock()
+					if len(srv.failed) < 2 {
+						return nil
+					}
+					return hangUp
+				}}, nil
+			}
+			conn, err := d.Dial(testContext(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+		})
+	}
+}
+
+// TestServerIsNotBlamedForAKey: sshd hangs up because of too many keys. That says nothing about
+// whether it takes a flight, and it does.
+func TestServerIsNotBlamedForAKey(t *testing.T) {
+	t.Parallel()
+	srv := opensshd.Start(t, opensshd.Options{Config: []string{"MaxAuthTries 2"}})
+	dir := t.TempDir()
+	config := &Config{ConfigFile: srv.ConfigFile, StateDir: filepath.Join(dir, "state")}
+	a, b, remembered := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
+	writeKey(t, a, "")
+	config.Identities = []string{a, remembered}
+	writeFile(t, srv.AuthorizedKeys, authorizedLine(writeKey(t, remembered, ""))+"\n")
+	connect(t, Target{Host: srv.Alias}, config).Close()
+	config.Identities = []string{a, b, remembered}
+	writeFile(t, srv.AuthorizedKeys, authorizedLine(writeKey(t, b, ""))+"\n")
+	c := connect(t, Target{Host: srv.Alias}, config)
+	open(t, c)
+	if !strings.Contains(srv.Log(), "Too many authentication failures") {
+		t.Fatal("sshd did not hang up")
+	}
+	if c.d.memory.refuses(c.HostKey()) {
+		t.Error("the server is remembered as one that takes no flight")
+	}
+}
+
+// endingConn ends when end says why.
+type endingConn struct {
+	net.Conn
+	end func() error
+}
+
+func (e endingConn) Read(p []byte) (int, error) {
+	n, err := e.Conn.Read(p)
+	if ended := e.end(); ended != nil {
+		return 0, ended
+	}
+	return n, err
 }
 
 // TestRememberedKeyIsOfItsUser: and of the server's key.
