@@ -25,7 +25,7 @@ func askFor(secret string) ssh.AuthMethod {
 
 // TestKeys logs in with each type of key and its certificate, by offering it and in one flight.
 func TestKeys(t *testing.T) {
-	for _, kind := range []string{"ed25519", "ecdsa256", "ecdsa384", "ecdsa521", "rsa"} {
+	for _, kind := range keyTypes {
 		key := signer(t, kind)
 		for name, key := range map[string]xssh.Signer{
 			kind: key, kind + " certificate": certify(t, key, xssh.UserCert, "ann"),
@@ -96,7 +96,7 @@ func TestPermissionsOfTheKeyThatSigned(t *testing.T) {
 // TestHostKeys makes the server prove its identity with each type of key and its certificate.
 func TestHostKeys(t *testing.T) {
 	user := signer(t, "ed25519")
-	for _, kind := range []string{"ed25519", "ecdsa256", "ecdsa384", "ecdsa521", "rsa"} {
+	for _, kind := range keyTypes {
 		key := signer(t, kind)
 		for name, key := range map[string]xssh.Signer{
 			kind: key, kind + " certificate": certify(t, key, xssh.HostCert, "host"),

@@ -26,12 +26,18 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// signer makes a key of a type: "ed25519", "ecdsa256", "ecdsa384", "ecdsa521", "rsa".
+// keyTypes are what signer knows.
+var keyTypes = []string{"ed25519", "ecdsa256", "ecdsa384", "ecdsa521", "rsa", xssh.KeyAlgoSKED25519,
+	xssh.KeyAlgoSKECDSA256}
+
+// signer makes a key of a type.
 func signer(t testing.TB, kind string) xssh.Signer {
 	t.Helper()
 	var key any
 	var err error
 	switch kind {
+	case xssh.KeyAlgoSKED25519, xssh.KeyAlgoSKECDSA256:
+		return newHardwareKey(t, kind)
 	case "ed25519":
 		_, key, err = ed25519.GenerateKey(rand.Reader)
 	case "ecdsa256":
