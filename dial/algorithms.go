@@ -31,21 +31,8 @@ func preferredCiphers() []string {
 		ctrCiphers...)
 }
 
-// plainHostKeys and certHostKeys are in OpenSSH's order of preference.
-var plainHostKeys = []string{
-	ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
-	ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
-}
-
-var certHostKeys = []string{
-	ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01,
-	ssh.CertAlgoECDSA521v01,
-	ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
-}
-
-// userKeyAlgos are the signature algorithms for user keys, and caAlgos those that may sign a host
-// certificate.
-var userKeyAlgos = append(slices.Clone(plainHostKeys), ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256)
+// signatureAlgos are those for user keys, and those that may sign a host certificate.
+var signatureAlgos = slices.DeleteFunc(own.Supported().HostKeys, isCertAlgo)
 
 // An algorithmList is an ssh_config keyword that lists algorithms.
 type algorithmList struct {
@@ -59,11 +46,13 @@ type algorithmList struct {
 // remains it returns an error: it must not connect with algorithms that were not asked for.
 func (s *settings) readAlgorithms(w words) error {
 	has := own.Supported()
-	has.Ciphers, has.HostKeys = preferredCiphers(), slices.Concat(certHostKeys, plainHostKeys)
-	all, keys := own.Supported(), userKeyAlgos
+	has.Ciphers = preferredCiphers()
+	all, keys := own.Supported(), signatureAlgos
 	if s.xcrypto {
 		good, bad := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
 		has.KeyExchanges, has.MACs = good.KeyExchanges, good.MACs
+		has.HostKeys = slices.DeleteFunc(has.HostKeys,
+			func(n string) bool { return !slices.Contains(good.HostKeys, n) })
 		all = own.Algorithms{
 			KeyExchanges: slices.Concat(good.KeyExchanges, bad.KeyExchanges),
 			HostKeys:     slices.Concat(good.HostKeys, bad.HostKeys),
@@ -77,8 +66,8 @@ func (s *settings) readAlgorithms(w words) error {
 		{"MACs", has.MACs, all.MACs, &s.macs},
 		{"KexAlgorithms", has.KeyExchanges, all.KeyExchanges, &s.kexes},
 		{"HostKeyAlgorithms", has.HostKeys, all.HostKeys, &s.hostKeyAlgos},
-		{"CASignatureAlgorithms", userKeyAlgos, keys, &s.caAlgos},
-		{"PubkeyAcceptedAlgorithms", withCerts(userKeyAlgos), withCerts(keys), &s.pubkeyAlgos},
+		{"CASignatureAlgorithms", signatureAlgos, keys, &s.caAlgos},
+		{"PubkeyAcceptedAlgorithms", withCerts(signatureAlgos), withCerts(keys), &s.pubkeyAlgos},
 	}
 	for _, l := range lists {
 		value := w.get(strings.ToLower(l.word))

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	own "github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -56,9 +57,9 @@ func checkerFor(t testing.TB, s *settings, text string, p Prompter) *hostKeyChec
 	if s.strict == "" {
 		s.strict = "ask"
 	}
-	s.userKnown, s.caAlgos = []string{file}, userKeyAlgos
+	s.userKnown, s.caAlgos = []string{file}, signatureAlgos
 	if s.hostKeyAlgos == nil {
-		s.hostKeyAlgos = append(append([]string(nil), certHostKeys...), plainHostKeys...)
+		s.hostKeyAlgos = own.Supported().HostKeys
 	}
 	h, err := newHostKeyChecker(s, newAsker(&Config{Prompter: p}))
 	if err != nil {
@@ -201,8 +202,8 @@ func TestHostCertificates(t *testing.T) {
 func TestHostKeyOrder(t *testing.T) {
 	signer := newSigner(t)
 	line := "h " + authorizedLine(signer.PublicKey()) + "\n"
-	s := &settings{hostKeyAlgos: append(append([]string(nil), certHostKeys...),
-		ssh.KeyAlgoRSASHA512, ssh.KeyAlgoED25519)}
+	s := &settings{hostKeyAlgos: []string{ssh.CertAlgoED25519v01, ssh.CertAlgoRSASHA512v01,
+		ssh.KeyAlgoRSASHA512, ssh.KeyAlgoED25519}}
 	if got := checkerFor(t, s, line, nil).algorithms(); got[0] != ssh.KeyAlgoED25519 ||
 		len(got) != 2 {
 		t.Errorf("with a known ed25519 key the order is %v", got)
@@ -212,7 +213,7 @@ func TestHostKeyOrder(t *testing.T) {
 		t.Errorf("with a known authority the order is %v", got)
 	}
 	s.hostKeyAlgosConfigured = true
-	if got := checkerFor(t, s, line, nil).algorithms(); got[0] != certHostKeys[0] {
+	if got := checkerFor(t, s, line, nil).algorithms(); got[0] != s.hostKeyAlgos[0] {
 		t.Errorf("a configured order became %v", got)
 	}
 }

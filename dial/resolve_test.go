@@ -326,6 +326,13 @@ func TestAlgorithmPreference(t *testing.T) {
 		if plain.kexes[0] != ssh.KeyExchangeMLKEM768X25519 {
 			t.Errorf("the first key exchange is %s", plain.kexes[0])
 		}
+		// A host's key may be on a token, too.
+		for _, algo := range []string{ssh.KeyAlgoSKED25519, ssh.CertAlgoSKED25519v01,
+			ssh.KeyAlgoSKECDSA256, ssh.CertAlgoSKECDSA256v01} {
+			if !slices.Contains(plain.hostKeyAlgos, algo) {
+				t.Errorf("%s is not among the types of host keys", algo)
+			}
+		}
 		chosen, err := settingsOf(t, Target{Host: "h"},
 			&Config{ConfigFile: "none", Ciphers: "aes256-ctr,aes128-ctr", Env: env})
 		if err != nil {
