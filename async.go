@@ -333,7 +333,7 @@ func (a AsyncClient) RemoveDirectory(name string) *Pending[struct{}] {
 
 // Mkdir is [Client.Mkdir].
 func (a AsyncClient) Mkdir(name string) *Pending[struct{}] {
-	return start(a.ctx, a.session.mkdir(name).orExists(name))
+	return start(a.ctx, a.session.mkdir(name, wire.Attrs{}).orExists(name))
 }
 
 // Rename is [Client.Rename].

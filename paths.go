@@ -17,17 +17,17 @@ import (
 // matches [fs.ErrExist]. It takes one round trip, and one more after a refusal that does not say
 // why.
 func (c *Client) Mkdir(name string) error {
-	return c.do(c.mkdir(name).orExists(name))
+	return c.do(c.mkdir(name, wire.Attrs{}).orExists(name))
 }
 
 // MkdirPerm is [Client.Mkdir] with permissions, to which the server applies its umask.
 func (c *Client) MkdirPerm(name string, perm fs.FileMode) error {
-	message := wire.PathAttrs{Type: wire.TypeMkdir, Path: name, Attrs: toMode(perm).Attrs}
-	return c.do(c.command("mkdir", name, message).orExists(name))
+	return c.do(c.mkdir(name, toMode(perm).Attrs).orExists(name))
 }
 
-func (s *session) mkdir(name string) operation[none] {
-	return s.command("mkdir", name, wire.PathAttrs{Type: wire.TypeMkdir, Path: name})
+func (s *session) mkdir(name string, attrs wire.Attrs) operation[none] {
+	message := wire.PathAttrs{Type: wire.TypeMkdir, Path: name, Attrs: attrs}
+	return s.command("mkdir", name, message)
 }
 
 // errNotDirectory is why MkdirAll fails if something else has the name.
@@ -38,7 +38,7 @@ var errNotDirectory = errors.New("not a directory")
 // missing it takes two in all on servers that work in order, and on others one more for each of
 // them.
 func (c *Client) MkdirAll(name string) error {
-	err := c.do(c.mkdir(name))
+	err := c.do(c.mkdir(name, wire.Attrs{}))
 	if err == nil || c.fatal(err) != nil {
 		return err
 	}
@@ -69,12 +69,12 @@ func (c *Client) mkdirChain(parents []string, name string) error {
 	made := make([]*Pending[none], len(missing))
 	var refused error
 	for i, parent := range missing {
-		made[i] = start(c.ctx, c.mkdir(parent))
+		made[i] = start(c.ctx, c.mkdir(parent, wire.Attrs{}))
 		if !c.inOrder {
 			made[i].Wait() // the next one needs it
 		}
 	}
-	err := c.do(c.mkdir(name))
+	err := c.do(c.mkdir(name, wire.Attrs{}))
 	for _, p := range made {
 		// Those that exist were refused too, which says nothing. If all of it failed, the first of
 		// the others says why.

@@ -144,14 +144,9 @@ func statVFSReply(call *conn.Call) (*StatVFS, error) {
 // section 4.12); without it the error matches [errors.ErrUnsupported]. It takes one round trip, for
 // up to a few thousand IDs.
 func (c *Client) UsersGroups(uids, gids []uint32) (users, groups []string, err error) {
-	names, err := run(c.ctx, c.usersGroups(uids, gids))
-	return names.Users, names.Groups, err
-}
-
-func (s *session) usersGroups(uids, gids []uint32) operation[wire.UsersGroupsReply] {
 	message := wire.UsersGroupsByID{UIDs: uids, GIDs: gids}
-	return ask(s, "users-groups-by-id", "", wire.TypeExtendedReply, message,
-		func(call *conn.Call) (r wire.UsersGroupsReply, err error) {
+	names, err := run(c.ctx, ask(c.session, "users-groups-by-id", "", wire.TypeExtendedReply,
+		message, func(call *conn.Call) (r wire.UsersGroupsReply, err error) {
 			if err := r.Parse(call.Body); err != nil {
 				return wire.UsersGroupsReply{}, parse(err)
 			}
@@ -160,5 +155,6 @@ func (s *session) usersGroups(uids, gids []uint32) operation[wire.UsersGroupsRep
 					&ProtocolError{What: "the wrong number of names in the reply"}
 			}
 			return r, nil
-		}).needs(wire.ExtUsersGroupsByID)
+		}).needs(wire.ExtUsersGroupsByID))
+	return names.Users, names.Groups, err
 }

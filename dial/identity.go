@@ -139,8 +139,9 @@ func (k *keyring) credentials() []*credential {
 	var certs, named, explicit, others, defaults []*credential
 	for _, c := range k.certificates() {
 		if signer := signerFor(c.cert.Key); signer != nil {
-			certs = append(certs, &credential{name: c.file, public: c.cert, sign: signer.sign,
-				person: signer.person, locked: signer.locked, agent: signer.agent})
+			cert := *signer
+			cert.name, cert.public = c.file, c.cert
+			certs = append(certs, &cert)
 		} else if c.explicit {
 			k.note("certificate %s has no private key here", c.file)
 		}

@@ -3,6 +3,7 @@ package dial
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -33,31 +35,26 @@ func resolve(ctx context.Context, t Target, c *Config) (w words, exact bool, err
 	defer cancel()
 	// Whether algorithms were configured shows only by comparing with this ssh's defaults, so ask
 	// for both at once, which takes about 5 ms.
-	type answer struct {
-		w   words
-		err error
-	}
-	plain := make(chan answer, 1)
-	go func() {
-		w, err := sshG(ctx, path, []string{"-F", "none"}, "localhost", c)
-		plain <- answer{w, err}
-	}()
+	var defaults words
+	var defaultsErr error
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		defaults, defaultsErr = sshG(ctx, path, []string{"-F", "none"}, "localhost", c)
+	})
 	w, err = sshG(ctx, path, c.sshArgs(t), t.Host, c)
-	if err != nil && !isOpenSSH(ctx, path, c) {
-		<-plain
+	other := err != nil && !isOpenSSH(ctx, path, c)
+	if err != nil {
+		cancel()
+	}
+	asking.Wait()
+	if other {
 		w, err = libraryWords(t, c)
 		return w, false, err
 	}
-	if err != nil {
-		cancel()
-		<-plain
+	if err = cmp.Or(err, defaultsErr); err != nil {
 		return nil, true, err
 	}
-	p := <-plain
-	if p.err != nil {
-		return nil, true, p.err
-	}
-	dropDefaults(w, p.w)
+	dropDefaults(w, defaults)
 	return w, true, nil
 }
 

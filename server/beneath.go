@@ -57,25 +57,17 @@ func (r *request) pathBeneath(top, name string) string {
 
 // runBeneath runs the request that [wire.ExtBeneath] wraps.
 func (v *View) runBeneath(ctx context.Context, r *request) error {
-	if err := v.permit(r.op); err != nil {
-		return err
-	}
-	backend, ok := v.fs.(Beneather)
-	if !ok {
-		return errUnsupported
-	}
 	b := r.beneath
-	var err error
-	switch r.op {
-	case opRemove:
-		err = v.quotaRemove(ctx, r.path,
-			func() error { return backend.RemoveBeneath(ctx, b.top, b.name) })
-	case opRmdir:
-		err = v.quotaRemove(ctx, r.path,
-			func() error { return backend.RmdirBeneath(ctx, b.top, b.name) })
-	default:
-		err = v.quotaReplace(ctx, r.path, r.path2,
+	return change(v, r.op, r.path, r.path2, nil, func(backend Beneather) error {
+		switch r.op {
+		case opRemove:
+			return v.quotaRemove(ctx, r.path,
+				func() error { return backend.RemoveBeneath(ctx, b.top, b.name) })
+		case opRmdir:
+			return v.quotaRemove(ctx, r.path,
+				func() error { return backend.RmdirBeneath(ctx, b.top, b.name) })
+		}
+		return v.quotaReplace(ctx, r.path, r.path2,
 			func() error { return backend.RenameBeneath(ctx, b.top, b.name, b.newName) })
-	}
-	return v.changed(err, r.op, r.path, r.path2, nil)
+	})
 }

@@ -33,12 +33,6 @@ func (n *Name) Append(b []byte) []byte {
 	return n.Attrs.Append(b)
 }
 
-// readName reads one entry.
-func (r *Reader) readName(n *Name) {
-	n.Filename, n.LongName = r.String(), r.String()
-	r.ReadAttrs(&n.Attrs)
-}
-
 // Names answers READDIR, READLINK and REALPATH (draft-02, section 7), expand-path and
 // home-directory (OpenSSH's PROTOCOL, sections 4.9 and 4.11). All but READDIR are answered by one
 // entry whose attributes mean nothing (draft-02, sections 6.10 and 6.11).
@@ -112,7 +106,8 @@ func (n *NameReader) Remaining() int { return int(n.remaining) }
 // Next reads the next entry. When Remaining is 0 there is none, which is [ErrShort].
 func (n *NameReader) Next(name *Name) error {
 	n.begin()
-	n.r.readName(name)
+	name.Filename, name.LongName = n.r.String(), n.r.String()
+	n.r.ReadAttrs(&name.Attrs)
 	return n.r.err
 }
 
