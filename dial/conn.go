@@ -55,10 +55,7 @@ type firstSession struct {
 }
 
 func newConn(d *Dialer, t transport, w *way, key ssh.PublicKey) *Conn {
-	if cert, ok := key.(*ssh.Certificate); ok {
-		key = cert.Key
-	}
-	c := &Conn{d: d, transport: t, way: w, key: key}
+	c := &Conn{d: d, transport: t, way: w, key: plainKey(key)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(func() {
 		c.cancel(lost(t.wait()))

@@ -260,7 +260,7 @@ func (d *Dialer) ownLogin(l *login) (*Conn, error) {
 }
 
 func (d *Dialer) logIn(l *login) (*Conn, error) {
-	l.watch = newWatchdog(cmp.Or(d.s.connectTimeout, loginStall), "connecting")
+	l.watch = &watchdog{limit: cmp.Or(d.s.connectTimeout, loginStall), doing: "connecting"}
 	sniff := new(sniffer)
 	sniff.odd = func() { l.watch.shorten(notSSHWait) }
 	began := time.Now()

@@ -16,10 +16,6 @@ type watchdog struct {
 	stopped bool
 }
 
-func newWatchdog(limit time.Duration, doing string) *watchdog {
-	return &watchdog{limit: limit, doing: doing}
-}
-
 func (w *watchdog) start(onFire func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

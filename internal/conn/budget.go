@@ -94,8 +94,20 @@ func (b *budget) serve() {
 	b.waiters = rest
 }
 
-// endAll forgets the waiting callers, which watch for the connection's end themselves.
-func (b *budget) endAll() {
+// move takes bytes out of the budget, or with a number below 0 gives them back.
+func (b *budget) move(bytes int64) {
+	b.free -= bytes
+	if b.shared != nil {
+		b.shared.taken.Add(bytes)
+	}
+}
+
+// end gives back to the shared budget what is in flight when the connection ends, and forgets the
+// waiting callers, which watch for that end themselves.
+func (b *budget) end() {
 	b.waiters = nil
-	b.endShared()
+	if b.shared != nil {
+		b.shared.taken.Add(b.free - b.most)
+		b.shared = nil
+	}
 }

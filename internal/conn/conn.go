@@ -201,8 +201,10 @@ func (c *Conn) end(err error) {
 	c.slots, c.free = nil, nil
 	c.active = 0
 	c.urgent, c.bulk, c.queued, c.left = callList{}, callList{}, 0, outgoing{}
-	c.budget.endAll()
-	c.stall.stop()
+	c.budget.end()
+	if c.stall.timer != nil {
+		c.stall.timer.Stop()
+	}
 	c.idle.Add(1) // for closing c.out; under mu, before Close can wait
 	c.die()
 	c.wake.Broadcast()

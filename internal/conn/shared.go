@@ -18,19 +18,3 @@ func (s *Shared) Taken() int64 { return s.taken.Load() }
 
 // room is Conn.Room by this budget.
 func (s *Shared) room(mine int64) int64 { return (s.most - s.taken.Load() + mine) / 2 }
-
-// move takes bytes out of the budget, or with a number below 0 gives them back.
-func (b *budget) move(bytes int64) {
-	b.free -= bytes
-	if b.shared != nil {
-		b.shared.taken.Add(bytes)
-	}
-}
-
-// endShared gives back what the connection has in flight when it ends.
-func (b *budget) endShared() {
-	if b.shared != nil {
-		b.shared.taken.Add(b.free - b.most)
-		b.shared = nil
-	}
-}

@@ -103,12 +103,6 @@ func (c *Conn) Heard() time.Time {
 	return c.stall.heardAt
 }
 
-func (s *stall) stop() {
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-}
-
 // checkStall looks at the counts, and comes again while calls are in flight.
 func (c *Conn) checkStall() {
 	s, timeout := &c.stall, c.config.StallTimeout

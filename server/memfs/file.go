@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,30 +20,16 @@ var errFull = errors.New("no space left on device")
 
 // space counts free bytes.
 type space struct {
-	mu             sync.Mutex
-	left, capacity int64
+	left     atomic.Int64
+	capacity int64
 }
 
 func (s *space) take(n int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n > s.left {
+	if s.left.Add(-n) < 0 {
+		s.left.Add(n)
 		return errFull
 	}
-	s.left -= n
 	return nil
-}
-
-func (s *space) give(n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.left += n
-}
-
-func (s *space) state() (left, capacity int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.left, s.capacity
 }
 
 // chunkSize is the size of the pieces in which contents are stored; holes have no pieces.
@@ -60,17 +47,12 @@ type content struct {
 	gone    bool      // no name is left
 }
 
-func (c *content) length() int64 {
+// state returns the size, and when the content was last written, or the zero time if its node's
+// time is newer.
+func (c *content) state() (size int64, touched time.Time) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.size
-}
-
-// changed returns when the content was last written, if that is later than its node's time.
-func (c *content) changed() (time.Time, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.touched, !c.touched.IsZero()
+	return c.size, c.touched
 }
 
 // clearTouched makes the node's own time current again.
@@ -146,7 +128,7 @@ func (c *content) truncate(size int64) error {
 			switch from := size - index*chunkSize; {
 			case from <= 0:
 				delete(c.chunks, index)
-				c.space.give(chunkSize)
+				c.space.left.Add(chunkSize)
 			case from < chunkSize:
 				clear(chunk[from:])
 			}
@@ -175,7 +157,7 @@ func (c *content) closed() {
 
 func (c *content) free() {
 	if c.gone && c.handles == 0 {
-		c.space.give(int64(len(c.chunks)) * chunkSize)
+		c.space.left.Add(int64(len(c.chunks)) * chunkSize)
 		c.chunks = nil
 	}
 }

@@ -31,7 +31,9 @@ func New(capacity int64) *FS {
 	if capacity <= 0 {
 		capacity = math.MaxInt64
 	}
-	f := &FS{space: space{left: capacity, capacity: capacity}}
+	f := new(FS)
+	f.space.capacity = capacity
+	f.space.left.Store(capacity)
 	f.root = f.newNode(fs.ModeDir | 0o755)
 	return f
 }
@@ -91,9 +93,10 @@ func (n *node) describe(name string) *info {
 	}}
 	switch {
 	case n.content != nil:
-		i.attrs.Size = uint64(n.content.length())
-		if changed, ok := n.content.changed(); ok {
-			i.mtime, i.attrs.MTime = changed, server.Seconds(changed)
+		size, touched := n.content.state()
+		i.attrs.Size = uint64(size)
+		if !touched.IsZero() {
+			i.mtime, i.attrs.MTime = touched, server.Seconds(touched)
 		}
 	case n.target != "":
 		i.attrs.Size = uint64(len(n.target))

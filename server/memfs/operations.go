@@ -331,7 +331,7 @@ func (f *FS) StatVFS(_ context.Context, name string) (wire.StatVFSReply, error) 
 	if _, _, err := f.existing(name, true); err != nil {
 		return wire.StatVFSReply{}, err
 	}
-	left, capacity := f.space.state()
+	left, capacity := f.space.left.Load(), f.space.capacity
 	return wire.StatVFSReply{
 		BlockSize:       statBlock,
 		FragmentSize:    statBlock,

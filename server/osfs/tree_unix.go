@@ -370,7 +370,11 @@ func (t tree) realPath(ctx context.Context, name string) (resolved string, err e
 
 func (t tree) statVFS(ctx context.Context, name string) (reply wire.StatVFSReply, err error) {
 	err = t.lookUp(ctx, "statvfs", name, true, func(dir int, base string, flags int) error {
-		fd, err := openAt(dir, base, openAny|flagNoFollow(flags), 0)
+		open := openAny
+		if flags != 0 {
+			open |= unix.O_NOFOLLOW
+		}
+		fd, err := openAt(dir, base, open, 0)
 		if err != nil {
 			return err
 		}
@@ -396,13 +400,6 @@ func statVFSOpen(file *os.File) (reply wire.StatVFSReply, err error) {
 		return err
 	})
 	return reply, err
-}
-
-func flagNoFollow(flags int) int {
-	if flags != 0 {
-		return unix.O_NOFOLLOW
-	}
-	return 0
 }
 
 // The system calls of the walk. None of them follows a link.
