@@ -18,35 +18,42 @@ const (
 	modeSticky  = 0o1000
 )
 
+// A modeBit is what POSIX and Go have for the same type, or for the same special bit.
+type modeBit struct {
+	posix uint32
+	mode  fs.FileMode
+}
+
+var fileTypes = []modeBit{
+	{modeRegular, 0},
+	{modeDir, fs.ModeDir},
+	{modeSymlink, fs.ModeSymlink},
+	{modeBlock, fs.ModeDevice},
+	{modeChar, fs.ModeDevice | fs.ModeCharDevice},
+	{modeFIFO, fs.ModeNamedPipe},
+	{modeSocket, fs.ModeSocket},
+}
+
+var specialBits = []modeBit{
+	{modeSetuid, fs.ModeSetuid}, {modeSetgid, fs.ModeSetgid}, {modeSticky, fs.ModeSticky},
+}
+
 // FileMode converts POSIX mode bits to Go's. Permissions without a type, as some servers send, make
 // a regular file; an unknown type makes an irregular one.
 func FileMode(permissions uint32) fs.FileMode {
 	mode := fs.FileMode(permissions & 0o777)
-	switch permissions & modeType {
-	case 0, modeRegular:
-	case modeDir:
-		mode |= fs.ModeDir
-	case modeSymlink:
-		mode |= fs.ModeSymlink
-	case modeBlock:
-		mode |= fs.ModeDevice
-	case modeChar:
-		mode |= fs.ModeDevice | fs.ModeCharDevice
-	case modeFIFO:
-		mode |= fs.ModeNamedPipe
-	case modeSocket:
-		mode |= fs.ModeSocket
-	default:
+	for _, b := range specialBits {
+		if permissions&b.posix != 0 {
+			mode |= b.mode
+		}
+	}
+	for _, t := range fileTypes {
+		if permissions&modeType == t.posix {
+			return mode | t.mode
+		}
+	}
+	if permissions&modeType != 0 {
 		mode |= fs.ModeIrregular
-	}
-	if permissions&modeSetuid != 0 {
-		mode |= fs.ModeSetuid
-	}
-	if permissions&modeSetgid != 0 {
-		mode |= fs.ModeSetgid
-	}
-	if permissions&modeSticky != 0 {
-		mode |= fs.ModeSticky
 	}
 	return mode
 }
@@ -55,21 +62,10 @@ func FileMode(permissions uint32) fs.FileMode {
 // in POSIX, and gets none.
 func Permissions(mode fs.FileMode) uint32 {
 	bits := PermissionBits(mode)
-	switch mode & fs.ModeType {
-	case 0:
-		bits |= modeRegular
-	case fs.ModeDir:
-		bits |= modeDir
-	case fs.ModeSymlink:
-		bits |= modeSymlink
-	case fs.ModeDevice:
-		bits |= modeBlock
-	case fs.ModeDevice | fs.ModeCharDevice:
-		bits |= modeChar
-	case fs.ModeNamedPipe:
-		bits |= modeFIFO
-	case fs.ModeSocket:
-		bits |= modeSocket
+	for _, t := range fileTypes {
+		if mode.Type() == t.mode {
+			bits |= t.posix
+		}
 	}
 	return bits
 }
@@ -78,14 +74,10 @@ func Permissions(mode fs.FileMode) uint32 {
 // sticky, without the type.
 func PermissionBits(mode fs.FileMode) uint32 {
 	bits := uint32(mode.Perm())
-	if mode&fs.ModeSetuid != 0 {
-		bits |= modeSetuid
-	}
-	if mode&fs.ModeSetgid != 0 {
-		bits |= modeSetgid
-	}
-	if mode&fs.ModeSticky != 0 {
-		bits |= modeSticky
+	for _, b := range specialBits {
+		if mode&b.mode != 0 {
+			bits |= b.posix
+		}
 	}
 	return bits
 }
