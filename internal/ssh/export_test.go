@@ -25,6 +25,10 @@ func RekeyAndGoOn(c *Conn) error {
 	return o.flushLocked()
 }
 
+// LimitPackets makes a connection exchange keys after n packets in either direction. It must be
+// called before the login is complete.
+func LimitPackets(c *Conn, n uint64) { c.t.out.limits.packets = n }
+
 // OccupyFirst opens a channel, so that the peer's first one gets number 1. It takes requests, and
 // answers none.
 func OccupyFirst(conn xssh.ConnMetadata) {

@@ -398,3 +398,39 @@ func TestRekeyingAfterAFewBytes(t *testing.T) {
 		})
 	}
 }
+
+// TestRekeyingAfterPackets: the side that counts sends the packets, or receives them.
+func TestRekeyingAfterPackets(t *testing.T) {
+	const limit = 200
+	user := signer(t, "ed25519")
+	for _, c := range []struct{ subsystem, cipher string }{
+		{"sink", "chacha20-poly1305@openssh.com"}, {"source", "chacha20-poly1305@openssh.com"},
+		{"sink", "aes128-gcm@openssh.com"}, {"source", "aes128-gcm@openssh.com"},
+	} {
+		t.Run(c.subsystem+" "+c.cipher, func(t *testing.T) {
+			cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+			cc.Algorithms.Ciphers = []string{c.cipher}
+			cc.Flight = func(conn *ssh.Conn) *ssh.Flight {
+				ssh.LimitPackets(conn, limit)
+				return nil
+			}
+			client, server := connect(t, cc, sc)
+			go echo(server)
+			ch := session(t, client, c.subsystem)
+			const packets = 2048 // of 32 KiB
+			if c.subsystem == "sink" {
+				if _, err := ch.Write(make([]byte, packets*32<<10)); err != nil {
+					t.Fatal(err)
+				}
+				ch.CloseWrite()
+			}
+			if _, err := io.Copy(io.Discard, ch); err != nil {
+				t.Fatal(err)
+			}
+			<-ch.Done()
+			if n := client.Exchanges(); n < packets/limit/2 || n > 2*packets/limit {
+				t.Errorf("keys were exchanged %d times for %d packets", n, packets)
+			}
+		})
+	}
+}
