@@ -3,9 +3,11 @@
 package dial
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -288,6 +290,54 @@ func TestServerThatTakesNoFlight(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// TestLoginIsTold: the log says how a login goes, as ssh -v does.
+func TestLoginIsTold(t *testing.T) {
+	t.Parallel()
+	srv := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	first := filepath.Join(dir, "first")
+	public := ssh.FingerprintSHA256(writeKey(t, first, ""))
+	for _, c := range []struct {
+		name  string
+		first string // the first key
+		lines []string
+	}{
+		{"in one flight", srv.IdentityFile, []string{
+			`msg="the host's key is accepted" host=` + srv.Alias + " type=ED25519",
+			`msg="keys were exchanged" host=` + srv.Alias + ` server="SSH-2.0-OpenSSH_`,
+			`msg="signing in without asking first whether the key would do"`,
+			`msg="offering ED25519 SHA256:`,
+			`msg="asking for sftp along with the login"`,
+			`msg="sftp came along with the login" host=` + srv.Alias + " granted=true",
+		}},
+		{"step by step", first, []string{
+			`msg="signing in without asking first whether the key would do"`,
+			`msg="offering ED25519 ` + public,
+			`msg="the server refused the key"`,
+			`msg="the server wants more" host=` + srv.Alias + " takes=publickey",
+			`msg="offering ED25519 SHA256:`,
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var log bytes.Buffer
+			conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile,
+				Identities: []string{c.first}, Options: []string{"IdentitiesOnly=yes"},
+				Logger: slog.New(slog.NewTextHandler(&log,
+					&slog.HandlerOptions{Level: slog.LevelDebug}))})
+			open(t, conn)
+			conn.Close()
+			rest := log.String()
+			for _, line := range c.lines {
+				_, after, found := strings.Cut(rest, line)
+				if !found {
+					t.Fatalf("no line %s in its place in\n%s", line, &log)
+				}
+				rest = after
+			}
 		})
 	}
 }
