@@ -29,16 +29,21 @@ func Flags(cmd *cobra.Command) {
 	}
 }
 
+// Matching returns the words that begin with a prefix.
+func Matching(words []string, prefix string) (matching []string) {
+	for _, word := range words {
+		if strings.HasPrefix(word, prefix) {
+			matching = append(matching, word)
+		}
+	}
+	return matching
+}
+
 // flagValues returns completions for the value of a flag.
 func flagValues(cmd *cobra.Command, f *pflag.Flag, word string) ([]string,
 	cobra.ShellCompDirective) {
 	if values, ok := f.Annotations[opt.FlagValues]; ok {
-		var words []string
-		for _, value := range values {
-			if strings.HasPrefix(value, word) {
-				words = append(words, value)
-			}
-		}
+		words := Matching(values, word)
 		directive := cobra.ShellCompDirectiveNoFileComp
 		if len(words) == 1 && strings.HasSuffix(words[0], "=") {
 			directive |= cobra.ShellCompDirectiveNoSpace

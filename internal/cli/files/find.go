@@ -69,26 +69,18 @@ func (c *command) completeFind(cmd *cobra.Command, args []string, word string) (
 	if len(args) > 0 {
 		last = args[len(args)-1]
 	}
-	matching := func(list []string) (found []string) {
-		for _, item := range list {
-			if strings.HasPrefix(item, word) {
-				found = append(found, item)
-			}
-		}
-		return found
-	}
 	none := cobra.ShellCompDirectiveNoFileComp
 	switch n := verb.Primaries[last]; {
 	case last == "-type":
-		return matching([]string{"f", "d", "l", "p", "s", "b", "c"}), none
+		return complete.Matching([]string{"f", "d", "l", "p", "s", "b", "c"}, word), none
 	case n > 0 && len(words) > 0:
 		return nil, none
 	case strings.HasPrefix(word, "--"):
 		var names []string
 		f.VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-		return matching(names), none
+		return complete.Matching(names, word), none
 	case strings.HasPrefix(word, "-") || len(words) > 0:
-		return matching(slices.Sorted(maps.Keys(verb.Primaries))), none
+		return complete.Matching(slices.Sorted(maps.Keys(verb.Primaries)), word), none
 	}
 	return complete.Places{Connect: &c.flags.Connect, Directories: true}.Complete(word)
 }

@@ -3,6 +3,7 @@ package mount
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,20 +59,13 @@ var refused = map[string]string{
 }
 
 // needless are options whose effect is the default here, or that are for other programs.
-var needless = map[string]bool{
-	"reconnect": true, "rw": true, "nosuid": true, "nodev": true, "big_writes": true,
-	"kernel_cache": true, "auto_cache": true, "noauto_cache": true, "large_read": true,
-	"nonempty": true, "no_readahead": true, "sync_readdir": true, "workaround": true,
-	"max_conns": true, "max_read": true, "hard_remove": true, "direct": true, "idmap_none": true,
-	"no_check_root": true, "noforget": true, "remember": true, "use_ino": true, "readdir_ino": true,
-	"async": true, "defaults": true, "auto": true, "noauto": true, "user": true, "users": true,
-	"nofail": true, "_netdev": true, "exec": true, "atime": true, "relatime": true,
-	"norelatime":  true,
-	"strictatime": true, "diratime": true, "nodiratime": true, "iversion": true,
-	"ac_attr_timeout": true, "dcache_max_size": true, "dcache_clean_interval": true,
-	"dcache_min_clean_interval": true, "nullpath_ok": true, "no_rofd_flush": true,
-	"norellinks": true,
-}
+var needless = strings.Fields(`
+	ac_attr_timeout async atime auto auto_cache big_writes dcache_clean_interval dcache_max_size
+	dcache_min_clean_interval defaults diratime direct exec hard_remove idmap_none iversion
+	kernel_cache large_read max_conns max_read _netdev no_check_root no_readahead no_rofd_flush
+	noauto noauto_cache nodev nodiratime nofail noforget nonempty norelatime norellinks nosuid
+	nullpath_ok readdir_ino reconnect relatime remember rw strictatime sync_readdir use_ino user
+	users workaround`)
 
 // parse reads the options of all -o flags and returns those of ssh_config. After one of these, what
 // is not an option belongs to its value, which may contain commas.
@@ -175,7 +169,7 @@ func (o *options) set(option string) error {
 		if reason := refused[name]; reason != "" {
 			return fmt.Errorf("-o %s is not supported: %s", name, reason)
 		}
-		if needless[name] || strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "comment") {
+		if slices.Contains(needless, name) || strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "comment") {
 			return nil
 		}
 		return fmt.Errorf("-o %s is %w", option, errUnknown)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/sftptest/opensshd"
@@ -220,5 +222,25 @@ func TestServeKeepsWhatIsShared(t *testing.T) {
 	}
 	if other, err := s.tree(dir); err != nil || other == first {
 		t.Errorf("another directory of the same name is taken for the old one, %v", err)
+	}
+}
+
+// Flags take precedence over the file, even those that are given with their default.
+func TestServeFlagsOverride(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{nil, {"--grace=30s", "--log-format=text"}} {
+		var s flags
+		f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+		s.register(f)
+		if err := f.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		s.given = f.Changed
+		made := &settings{grace: time.Minute, logFormat: "json"}
+		s.override(made)
+		if given := args != nil; given != (made.grace == 30*time.Second) ||
+			given != (made.logFormat == "text") {
+			t.Errorf("%q make %v and %s", args, made.grace, made.logFormat)
+		}
 	}
 }

@@ -12,11 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/internal/cli/opt"
-	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/server"
 )
 
@@ -33,6 +31,7 @@ type flags struct {
 	umask, start, facility string
 	query                  string
 	deny, allow            []string
+	given                  func(name string) bool
 }
 
 const (
@@ -102,20 +101,13 @@ var onlyFor = map[string][]string{
 }
 
 // check checks the command line.
-func (s *flags) check(cmd *cobra.Command, args []string) error {
-	if err := s.wrong(cmd, args); err != nil {
-		return &ui.UsageError{Err: err}
-	}
-	return nil
-}
-
-func (s *flags) wrong(cmd *cobra.Command, args []string) error {
+func (s *flags) check(args []string) error {
 	ways := len(args)
 	way := "DIR"
 	if s.stdio { // operands do not count: `scp -D` passes some, which sftp-server ignores
 		ways, way = 1, "--stdio"
 	}
-	if cmd.Flags().Changed("config") {
+	if s.given("config") {
 		ways, way = ways+1, "--config"
 	}
 	if ways == 0 {
@@ -126,7 +118,7 @@ func (s *flags) wrong(cmd *cobra.Command, args []string) error {
 	}
 	for _, ok := range []string{"DIR", "--stdio", "DIR or --stdio", "DIR or --config"} {
 		for _, name := range onlyFor[ok] {
-			if cmd.Flags().Changed(name) && !slices.Contains(strings.Split(ok, " or "), way) {
+			if s.given(name) && !slices.Contains(strings.Split(ok, " or "), way) {
 				return fmt.Errorf("--%s is for serving %s", name,
 					strings.Replace(ok, "DIR", "a directory", 1))
 			}
@@ -152,8 +144,7 @@ func (s *flags) wrong(cmd *cobra.Command, args []string) error {
 	if s.grace < 0 {
 		return fmt.Errorf("--grace %s: a time cannot be negative", s.grace)
 	}
-	_, err := parseUmask(s.umask)
-	if err != nil {
+	if _, err := parseUmask(s.umask); err != nil {
 		return fmt.Errorf("--umask %s: %w", s.umask, err)
 	}
 	return nil

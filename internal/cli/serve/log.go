@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/usftp/usftp/internal/cli/ui"
 )
@@ -38,8 +39,8 @@ func (e escapingWriter) Write(p []byte) (int, error) {
 type logHandler struct {
 	slog.Handler
 	metrics *metrics
-	checks  *healthChecks // may be nil
-	check   bool          // the records belong to a health check
+	checks  *sync.Map // see site; may be nil
+	check   bool      // the records belong to a health check
 }
 
 func (h *logHandler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -74,8 +75,8 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	with := *h
 	with.Handler = h.Handler.WithAttrs(attrs)
 	for _, a := range attrs {
-		if a.Key == "remote" && h.checks.has(a.Value.String()) {
-			with.check = true
+		if a.Key == "remote" && h.checks != nil {
+			_, with.check = h.checks.Load(a.Value.String())
 		}
 	}
 	return &with

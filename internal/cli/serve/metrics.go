@@ -91,7 +91,7 @@ func (s *site) serveMetrics() (err error) {
 	if m == nil {
 		return nil
 	}
-	if m.listener, err = listenOn(s.settings.metrics); err != nil {
+	if m.listener, err = listenOn(s.started.metrics); err != nil {
 		return err
 	}
 	if address, ok := m.listener.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() {

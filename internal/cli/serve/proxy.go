@@ -20,45 +20,17 @@ import (
 // proxied makes connections from trusted load balancers begin with a PROXY protocol header, which
 // carries the client's own address. On all other connections no such header is accepted.
 func (s *site) proxied(l net.Listener) net.Listener {
-	if len(s.proxies) == 0 {
+	if len(s.started.proxies) == 0 {
 		return l
 	}
-	return &proxyListener{l, s.proxies, s.log, &s.checks}
+	return &proxyListener{l, s.started.proxies, s.log, &s.checks}
 }
 
 type proxyListener struct {
 	net.Listener
 	trusted []netip.Prefix
 	log     *slog.Logger
-	checks  *healthChecks
-}
-
-// healthChecks are the connections that a balancer makes for itself.
-type healthChecks struct {
-	mu   sync.Mutex
-	ends map[string]bool
-}
-
-func (h *healthChecks) set(end string, is bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !is {
-		delete(h.ends, end)
-		return
-	}
-	if h.ends == nil {
-		h.ends = map[string]bool{}
-	}
-	h.ends[end] = true
-}
-
-func (h *healthChecks) has(end string) bool {
-	if h == nil {
-		return false
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ends[end]
+	checks  *sync.Map // see site
 }
 
 func (l *proxyListener) Accept() (net.Conn, error) {
@@ -93,7 +65,7 @@ func (l *proxyListener) trusts(end net.Addr) bool {
 type proxyConn struct {
 	*net.TCPConn
 	log    *slog.Logger
-	checks *healthChecks
+	checks *sync.Map
 	once   sync.Once
 	client net.Addr
 }
@@ -138,12 +110,12 @@ func (c *proxyConn) begin() {
 			c.client = client
 			return
 		}
-		c.checks.set(c.client.String(), true)
+		c.checks.Store(c.client.String(), true)
 	})
 }
 
 func (c *proxyConn) Close() error {
-	c.checks.set(c.TCPConn.RemoteAddr().String(), false)
+	c.checks.Delete(c.TCPConn.RemoteAddr().String())
 	return c.TCPConn.Close()
 }
 

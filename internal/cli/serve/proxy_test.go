@@ -22,7 +22,7 @@ func dialProxied(t *testing.T, trusted string, send []byte,
 		t.Fatal(err)
 	}
 	s := &site{log: slog.New(slog.NewTextHandler(log, nil)),
-		proxies: []netip.Prefix{netip.MustParsePrefix(trusted)}}
+		started: &settings{proxies: []netip.Prefix{netip.MustParsePrefix(trusted)}}}
 	l := s.proxied(inner)
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -22,8 +21,9 @@ func Command(a *ui.App) *cobra.Command {
 		Long:    long,
 		Example: examples,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := flags.check(cmd, args); err != nil {
-				return err
+			flags.given = cmd.Flags().Changed
+			if err := flags.check(args); err != nil {
+				return &ui.UsageError{Err: err}
 			}
 			if flags.stdio {
 				return serveStdio(cmd.Context(), a, &flags)
@@ -59,7 +59,7 @@ func (s *site) run(ctx context.Context) error {
 	defer s.metrics.close()
 	defer s.recounting.Wait()
 	hangups := make(chan struct{}, 1)
-	s.App.Signals.Set(s.grace+ui.CleanupTime, func() {
+	s.App.Signals.Set(s.started.grace+ui.CleanupTime, func() {
 		select {
 		case hangups <- struct{}{}:
 		default:
@@ -91,8 +91,9 @@ func (s *site) run(ctx context.Context) error {
 
 // shutdown lets running sessions end.
 func (s *site) shutdown(ctx context.Context) error {
-	s.log.Info("shutting down", "reason", context.Cause(ctx), "grace", s.grace.String())
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
+	s.log.Info("shutting down", "reason", context.Cause(ctx), "grace", s.started.grace.String())
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx),
+		s.started.grace)
 	defer cancel()
 	if err := s.sshd.Shutdown(grace); err != nil {
 		s.log.Warn("sessions that were still running were cut off")
@@ -117,7 +118,7 @@ func (s *site) reload(ctx context.Context) {
 }
 
 func (s *site) listen() (listeners []net.Listener, err error) {
-	for _, address := range s.addresses {
+	for _, address := range s.started.listen {
 		l, err := listenOn(address)
 		if err != nil {
 			closeAll(listeners)
@@ -162,9 +163,5 @@ func closeAll(listeners []net.Listener) {
 
 // fileError describes what happened to a file in plain words.
 func fileError(what, name string, err error) error {
-	var path *os.PathError
-	if errors.As(err, &path) {
-		err = path.Err
-	}
-	return fmt.Errorf("%s %s: %w", what, name, err)
+	return fmt.Errorf("%s %s: %s", what, name, ui.ReasonOf(err))
 }

@@ -28,14 +28,12 @@ type site struct {
 	flags *flags
 	dir   string // DIR; "" with --config
 
-	log       *slog.Logger
-	level     slog.LevelVar
-	metrics   *metrics // nil without --metrics
-	addresses []string // to listen on
-	proxies   []netip.Prefix
-	checks    healthChecks
-	grace     time.Duration
-	settings  *settings // in effect now
+	log      *slog.Logger
+	level    slog.LevelVar
+	metrics  *metrics  // nil without --metrics
+	checks   sync.Map  // addresses of connections that balancers make for themselves
+	started  *settings // those read first, of which some cannot change
+	settings *settings // in effect now
 
 	sshd      *sshd.Server
 	directory *sshd.Directory
@@ -72,16 +70,15 @@ type account struct {
 
 // start makes the server, without listening yet.
 func (s *site) start() error {
-	settings, err := s.read()
-	if err != nil {
+	var err error
+	if s.started, err = s.read(); err != nil {
 		return err
 	}
-	s.addresses, s.proxies, s.grace = settings.listen, settings.proxies, settings.grace
-	if settings.metrics != "" {
+	if s.started.metrics != "" {
 		s.metrics = newMetrics()
 	}
-	s.log = s.newLog(settings.logFormat)
-	return s.apply(settings)
+	s.log = s.newLog(s.started.logFormat)
+	return s.apply(s.started)
 }
 
 // read makes settings from the flags or the file that they name.
@@ -127,10 +124,10 @@ func (s *flags) override(made *settings) {
 		made.metrics = s.metrics
 	}
 	made.metrics = loopback(made.metrics)
-	if s.grace != defaultGrace || made.grace == 0 {
+	if s.given("grace") || made.grace == 0 {
 		made.grace = s.grace
 	}
-	if s.logFormat != "text" || made.logFormat == "" {
+	if s.given("log-format") || made.logFormat == "" {
 		made.logFormat = s.logFormat
 	}
 	made.logLevel = s.level(made.logLevel)
@@ -184,34 +181,29 @@ func callersName() (string, error) {
 // authorizedKeys returns the keys that --authorized-keys selects; nil for a temporary password.
 func (s *site) authorizedKeys() (*sshd.AuthorizedKeys, error) {
 	name := s.flags.authorizedKeys
-	switch name {
-	case "none":
-		return nil, nil
-	case "":
+	own := name == ""
+	if own {
 		home, err := os.UserHomeDir()
 		if err != nil {
 			return nil, nil
 		}
-		data, err := os.ReadFile(filepath.Join(home, ".ssh", "authorized_keys"))
-		if err != nil {
-			return nil, nil
-		}
-		keys, count := parseKeys(filepath.Join(home, ".ssh", "authorized_keys"), data)
-		if count == 0 {
-			return nil, nil
-		}
-		return keys, nil
+		name = filepath.Join(home, ".ssh", "authorized_keys")
+	} else if name == "none" {
+		return nil, nil
 	}
 	data, err := os.ReadFile(name)
-	if err != nil {
+	if err != nil && !own {
 		return nil, fileError("cannot read", name, err)
 	}
 	keys, count := parseKeys(name, data)
-	if count == 0 {
-		return nil, errors.New(strings.Join(append([]string{"there is no usable key in " + name},
-			keys.Warnings...), "; "))
+	switch {
+	case count > 0:
+		return keys, nil
+	case own:
+		return nil, nil
 	}
-	return keys, nil
+	return nil, errors.New(strings.Join(append([]string{"there is no usable key in " + name},
+		keys.Warnings...), "; "))
 }
 
 // parseKeys parses authorized_keys and counts the usable keys.
@@ -256,7 +248,7 @@ func loadHostKeys(names []string) ([]ssh.Signer, error) {
 
 // apply puts settings into effect, initially or after a reload.
 func (s *site) apply(made *settings) error {
-	if s.settings != nil && !sameListening(s.settings, made) {
+	if !sameListening(s.started, made) {
 		s.log.Warn("changes of addresses, trusted proxies, grace and the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
