@@ -59,6 +59,13 @@ func (a *asker) has(name string, key ssh.PublicKey) bool {
 		func(k ssh.PublicKey) bool { return sameKey(k, key) })
 }
 
+// hasAccepted reports whether any key of a host was accepted.
+func (a *asker) hasAccepted(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.accepted[name]) > 0
+}
+
 func (a *asker) canAsk(s *settings) bool { return a.prompter != nil && !s.batch }
 
 // lock waits for a turn to ask.

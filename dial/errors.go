@@ -157,7 +157,8 @@ type HostKeyError struct {
 	Name        string // the name its keys are kept under
 	KeyType     string
 	Fingerprint string // "SHA256:..."
-	// File and Line hold the old key where it changed, and the @revoked line.
+	// File and Line hold the old key where it changed, and the @revoked line. File is "" if the old
+	// key was accepted by this process and could not be stored.
 	File string
 	Line int
 	Note string // why nobody was asked, or what a person answered
@@ -167,6 +168,9 @@ func (e *HostKeyError) Error() string {
 	key := fmt.Sprintf("%s key %s", e.KeyType, e.Fingerprint)
 	switch e.Problem {
 	case HostKeyChanged:
+		if e.File == "" {
+			return fmt.Sprintf("the host key of %s has changed: it shows the %s, and another was accepted earlier; somebody may be listening in", e.Name, key)
+		}
 		return fmt.Sprintf("the host key of %s has changed: it shows the %s, and %s:%d holds another; somebody may be listening in; if the host was reinstalled, `ssh-keygen -f %s -R '%s'` forgets the old key", e.Name, key, e.File, e.Line, e.File, e.Name)
 	case HostKeyRevoked:
 		return fmt.Sprintf("the host key of %s is revoked: %s:%d names its %s", e.Name, e.File,

@@ -169,6 +169,10 @@ func (h *hostKeyChecker) unknown(ctx context.Context, remote net.Addr, key ssh.P
 	if h.asker.isAccepted(name, key) { // for an earlier connection
 		return nil
 	}
+	// The files would say that it has changed, if the key could have been stored.
+	if h.s.strict != "no" && h.asker.hasAccepted(name) {
+		return h.problem(HostKeyChanged, key)
+	}
 	problem := h.problem(HostKeyUnknown, key)
 	var fresh bool
 	switch h.s.strict {

@@ -277,6 +277,33 @@ func TestUnknownHost(t *testing.T) {
 	}
 }
 
+// TestAcceptedKeyThatIsNotStored: a key that was accepted and could not be stored is known for as
+// long as the process runs. Another one in its place has changed, unless the user does not care.
+func TestAcceptedKeyThatIsNotStored(t *testing.T) {
+	first, second := newSigner(t).PublicKey(), newSigner(t).PublicKey()
+	for _, strict := range []string{"accept-new", "ask", "no"} {
+		h := checkerFor(t, &settings{strict: strict}, "", &script{answers: []string{"yes", "yes"}})
+		h.s.userKnown = nil
+		if err := h.check(testContext(t), remoteAddr, first); err != nil {
+			t.Fatal(err)
+		}
+		err := h.check(testContext(t), remoteAddr, second)
+		var changed *HostKeyError
+		switch {
+		case strict == "no":
+			if err != nil {
+				t.Errorf("no: %v", err)
+			}
+		case !errors.As(err, &changed) || changed.Problem != HostKeyChanged ||
+			!strings.Contains(err.Error(), "another was accepted earlier"):
+			t.Errorf("%s: %v", strict, err)
+		}
+		if err := h.check(testContext(t), remoteAddr, first); err != nil {
+			t.Errorf("%s: the first key again: %v", strict, err)
+		}
+	}
+}
+
 // TestAppendKnownHost: what we write, ssh-keygen finds.
 func TestAppendKnownHost(t *testing.T) {
 	keygen := opensshd.Find(t, "ssh-keygen")
