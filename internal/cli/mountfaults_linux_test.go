@@ -58,6 +58,9 @@ func breakLink(link *cutproxy.Proxy, n int, stop <-chan struct{}) {
 // close has confirmed is there, and no call took longer than the timeout allows.
 func TestMountFaults(t *testing.T) {
 	t.Parallel()
+	if !ownProcess(t) {
+		return
+	}
 	// A call waits for the timeout after the last sign of life, which each new connection gives.
 	// That nothing waits for longer is tested in package sftpfs.
 	const timeout, limit = 20 * time.Second, 2*20*time.Second + margin

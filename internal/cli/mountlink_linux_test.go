@@ -34,6 +34,32 @@ func mountOverProxy(t *testing.T, flags ...string) (*mounted, *cutproxy.Proxy) {
 	return mountHost(t, "testhost", append(args, flags...)...), proxy
 }
 
+// ownProcess runs a test in a process of its own, and reports whether this is that process. A program
+// that is started first closes its copies of the files that are open in the process that starts it.
+// On a mount whose link is down that takes as long as the mount waits, and so does every other test
+// that starts a program.
+func ownProcess(t *testing.T) bool {
+	t.Helper()
+	const marker = "USFTP_TEST_OWN_PROCESS"
+	if os.Getenv(marker) != "" {
+		return true
+	}
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), marker+"=1")
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err != nil:
+		t.Errorf("%v\n%s", err, out)
+	case bytes.Contains(out, []byte("--- SKIP: ")):
+		t.Skipf("%s", out)
+	default:
+		t.Logf("%s", out)
+	}
+	return false
+}
+
 // within fails a call that takes longer than a mount may make it wait. A signal ends a call on a
 // mount, and package os then makes it again, which waits anew: the signals that this process gets
 // at any time, such as those of children of other tests that end, are left to other threads.
@@ -59,6 +85,9 @@ func within(t *testing.T, limit time.Duration, what string, call func() error) e
 // data arrives.
 func TestMountCut(t *testing.T) {
 	t.Parallel()
+	if !ownProcess(t) {
+		return
+	}
 	m, link := mountOverProxy(t)
 	data := randomData(3_000_000)
 	writeFile(t, m.path("source"), data)
@@ -134,6 +163,9 @@ const margin = 10 * time.Second
 // unmounting works. When the link is back, so is the mount.
 func TestMountStalled(t *testing.T) {
 	t.Parallel()
+	if !ownProcess(t) {
+		return
+	}
 	const timeout, limit = 12 * time.Second, 12*time.Second + margin
 	m, link := mountOverProxy(t, "--timeout", timeout.String(), "--cache", "0")
 	writeFile(t, m.path("file"), []byte("contents"))
@@ -207,6 +239,9 @@ func waitsForFUSE(t *testing.T, pid int) bool {
 // on its way may have reached the host, or may reach it late.)
 func TestMountRescue(t *testing.T) {
 	t.Parallel()
+	if !ownProcess(t) {
+		return
+	}
 	const timeout = 12 * time.Second
 	m, link := mountOverProxy(t, "--timeout", timeout.String())
 	data := randomData(700_000)
@@ -255,6 +290,9 @@ func TestMountRescue(t *testing.T) {
 // A file that was replaced while the link was down is not taken for the one that was open.
 func TestMountReplacedMeanwhile(t *testing.T) {
 	t.Parallel()
+	if !ownProcess(t) {
+		return
+	}
 	m, link := mountOverProxy(t)
 	far := filepath.Join(m.far, "file")
 	writeFile(t, far, []byte("the one that is open"))
@@ -294,6 +332,9 @@ func TestMountReplacedMeanwhile(t *testing.T) {
 // written something newer to the same place.
 func TestMountLateData(t *testing.T) {
 	t.Parallel()
+	if !ownProcess(t) {
+		return
+	}
 	m, link := mountOverProxy(t, "--timeout", "20s")
 	f, err := os.Create(m.path("file"))
 	must(t, err)
