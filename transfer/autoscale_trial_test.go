@@ -77,6 +77,7 @@ func (n *narrowed) Write(p []byte) (wrote int, err error) {
 // Connections that add nothing to the rate are closed, and those that add are kept, although none
 // of them comes near its window.
 func TestConnectionsAreTriedOut(t *testing.T) {
+	t.Parallel()
 	const trip = 100 * time.Millisecond
 	for name, test := range map[string]struct {
 		size   int

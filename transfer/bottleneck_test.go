@@ -25,6 +25,7 @@ func (s slow) Write(p []byte) (int, error) {
 
 // TestBoundIsFoundOut: each kind of bottleneck is recognized when it limits a copy.
 func TestBoundIsFoundOut(t *testing.T) {
+	t.Parallel()
 	busy := func(d time.Duration) sftptest.Script {
 		return sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 			if r.Type == wire.TypeRead {

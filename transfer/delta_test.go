@@ -229,6 +229,7 @@ func changeLists(change func(list []wire.Chunk)) func(packet []byte) [][]byte {
 
 // TestListsThatLie: whatever a host claims about its chunks, the copy equals the source.
 func TestListsThatLie(t *testing.T) {
+	t.Parallel()
 	for name, lie := range map[string]func(list []wire.Chunk){
 		"another order": func(list []wire.Chunk) {
 			for i := 1; i < len(list)-1; i += 2 {

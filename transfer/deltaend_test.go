@@ -22,6 +22,7 @@ import (
 // TestDeltaResumedAtItsEnd: a copy that is interrupted while the host hashes it has all its bytes.
 // It fails with the reason, and the next run takes it over.
 func TestDeltaResumedAtItsEnd(t *testing.T) {
+	t.Parallel()
 	for _, hash := range []checksum.Algorithm{"", checksum.SHA256, checksum.BLAKE3} {
 		for _, direction := range []way{upload, download} {
 			t.Run(fmt.Sprintf("%v, hash %q", direction, hash), func(t *testing.T) {

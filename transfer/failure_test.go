@@ -21,6 +21,7 @@ import (
 // Every failure is one sentence that names the file, the host and the cause, and leaves the target
 // as it was.
 func TestFailures(t *testing.T) {
+	t.Parallel()
 	const full = 300000
 	up, down := upload, download
 	for name, test := range map[string]struct {

@@ -142,6 +142,7 @@ func TestHashOfResumed(t *testing.T) {
 
 // A file that travels over several connections, in any order, is hashed in order.
 func TestHashOfStriped(t *testing.T) {
+	t.Parallel()
 	const trip = 400 * time.Millisecond
 	data := random(48 << 20)
 	want := hashOf(checksum.BLAKE3, data)

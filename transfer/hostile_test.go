@@ -161,6 +161,7 @@ func TestPatternsOfManyStars(t *testing.T) {
 // TestJournalThatLies: a mark in the journal can only make us remove files named like the target's
 // temporary files.
 func TestJournalThatLies(t *testing.T) {
+	t.Parallel()
 	for _, direction := range []way{upload, download} {
 		for _, lie := range []string{
 			`{"temporary":"/precious","bytes":5,"source_size":7}`,
@@ -213,6 +214,7 @@ func TestJournalThatLies(t *testing.T) {
 // TestServersOfFewHandles: no more directories and files are open at once than the server says it
 // allows, if that is two or more.
 func TestServersOfFewHandles(t *testing.T) {
+	t.Parallel()
 	for _, most := range []uint64{2, 3, 5, 17} {
 		for _, verify := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {

@@ -93,6 +93,7 @@ func TestOverAnOldFile(t *testing.T) {
 
 // TestTreeOverOldFiles is the same for the files of trees, small ones among them.
 func TestTreeOverOldFiles(t *testing.T) {
+	t.Parallel()
 	for _, direction := range []way{upload, download, relay} {
 		for name, intercept := range cutting {
 			if name != "as it should be" && direction == download {

@@ -81,6 +81,7 @@ func TestFailedRunForgetsNothing(t *testing.T) {
 // new one has its name. Whenever the connection breaks, the next run of the same copy finds it, and
 // if that run fails the old file has its name back.
 func TestOldFileThatSteppedAside(t *testing.T) {
+	t.Parallel()
 	for _, cut := range []string{"before it steps aside", "after it stepped aside",
 		"before the new one has the name",
 		"after the new one has the name"} {

@@ -93,6 +93,7 @@ func TestLostOpenIsRemovedByTheNextRun(t *testing.T) {
 // TestNothingIsLeftThatCannotBeContinued: a source without a size or times, such as a device, is
 // never continued, journal or not, so an interrupted copy of it leaves nothing.
 func TestNothingIsLeftThatCannotBeContinued(t *testing.T) {
+	t.Parallel()
 	for _, hidden := range []uint32{wire.AttrACModTime, wire.AttrSize, wire.AttrPermissions} {
 		t.Run(fmt.Sprintf("attributes %#x hidden", hidden), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -117,6 +118,7 @@ func TestNothingIsLeftThatCannotBeContinued(t *testing.T) {
 
 // TestNothingIsLeftWithoutAJournal: what nobody can continue is removed when the context ends.
 func TestNothingIsLeftWithoutAJournal(t *testing.T) {
+	t.Parallel()
 	for _, direction := range []way{upload, download} {
 		for _, tries := range []int{0, 3} {
 			t.Run(fmt.Sprintf("%v, %d retries", direction, tries), func(t *testing.T) {

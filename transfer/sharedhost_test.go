@@ -40,6 +40,7 @@ func copyFromHost(t *testing.T, shared *transfer.Shared, from *transfer.SharedHo
 // TestSharedHostFile: a file on a host is read once for all hosts that keep up, however many there
 // are. A slow one reads it separately, at no cost to the others.
 func TestSharedHostFile(t *testing.T) {
+	t.Parallel()
 	const memory = 2 << 20
 	data := random(8<<20 + 12345)
 	size := int64(len(data))

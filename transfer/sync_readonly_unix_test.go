@@ -35,6 +35,7 @@ func modes(t *testing.T, mode fs.FileMode, dirs ...string) {
 // What is extra is deleted from read-only directories of our own, such as those of Go's module
 // cache: both from one that stays, and from one that goes.
 func TestSyncDeletesFromReadOnlyDirectories(t *testing.T) {
+	t.Parallel()
 	const nobody = 65534
 	root := os.Getuid() == 0 // to whom modes do not apply; so the host runs as somebody else
 	for _, backup := range []string{"", ".old"} {
@@ -101,6 +102,7 @@ func TestSyncDeletesFromReadOnlyDirectories(t *testing.T) {
 // An extra read-only directory that stays, since it contains something excluded, has its mode
 // afterwards.
 func TestSyncKeepsModesOfExtraDirectories(t *testing.T) {
+	t.Parallel()
 	const nobody = 65534
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()

@@ -311,6 +311,7 @@ func sftptestTree(t *testing.T, root string) (all []string) {
 
 // Each option leaves alone what it should.
 func TestSyncOptions(t *testing.T) {
+	t.Parallel()
 	t0 := time.Unix(1_500_000_000, 0)
 	put := func(t *testing.T, root, name, data string, when time.Time) {
 		t.Helper()

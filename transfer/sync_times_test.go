@@ -14,6 +14,7 @@ import (
 // A file, a directory and the source itself may have times that SFTP does not have. They are synced
 // all the same, the next run does nothing, and extras are deleted.
 func TestSyncOfTimesThatHostsDoNotHave(t *testing.T) {
+	t.Parallel()
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		for name, when := range map[string]time.Time{
 			"1904": time.Date(1904, 1, 1, 0, 0, 0, 0, time.UTC),

@@ -69,6 +69,7 @@ func TestSyncRenames(t *testing.T) {
 
 // Only the entries of what may have changed are compared, and of the directories above.
 func TestSyncWithin(t *testing.T) {
+	t.Parallel()
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()
 		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")

@@ -150,6 +150,7 @@ func sameTrees(t *testing.T, a, b string) {
 // A tree is copied to a host and back unchanged, whatever is in it, with a server that works in
 // order and one that does not, to an empty target and to one that has it all already.
 func TestTreeThereAndBack(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(*testing.T, sftptest.Script,
 		sftptest.LinkConfig) *bench{"in order": newTreeBench, "unknown": newBench} {
 		t.Run(name, func(t *testing.T) {
