@@ -30,6 +30,9 @@ type scripted struct {
 	quiet bool // nothing comes from the server any more
 }
 
+// bufferSize is how much written data may wait for the server.
+const bufferSize = 1 << 20
+
 // scriptedTimeout is how long calls wait for the server.
 const scriptedTimeout = time.Minute
 
@@ -59,7 +62,7 @@ func (s *scripted) mount(t *testing.T, cache time.Duration) {
 	}
 	s.rescues = t.TempDir()
 	s.FS, err = New(t.Context(), host, Options{Root: "/", Timeout: scriptedTimeout, Cache: cache,
-		Buffer: 1 << 20, RescueDir: s.rescues})
+		Buffer: bufferSize, RescueDir: s.rescues})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package sftpfs
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +22,9 @@ const (
 	blockSizeMost = 63 * 4096
 	// idleTime is how long collected data waits for more.
 	idleTime = time.Second
+	// extentCost is what an extent takes of the budget beyond its data. It bounds how many there are:
+	// a program may write single bytes here and there.
+	extentCost = 4096
 )
 
 // An extent is written data that the host has not acknowledged. It is kept until then, to be sent
@@ -77,6 +81,8 @@ func (e *extent) release() {
 	e.data = nil
 }
 
+func (e *extent) cost() int { return len(e.data) + extentCost }
+
 func (e *extent) end() int64 { return e.off + int64(len(e.data)) }
 
 // Write implements fuse.RawFileSystem. It returns once the data is kept here; fsync and close wait
@@ -97,7 +103,7 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	if in.WriteFlags&fuse.WRITE_CACHE == 0 { // else it was written to mapped memory before
 		h.file.dropTimes()
 	}
-	if full := h.file.write(h, int64(in.Offset), data); full {
+	if ready := h.file.write(h, int64(in.Offset), data); ready {
 		err := h.file.send(ctx, false)
 		if err != nil && (errors.Is(err, errTimeout) || !undecided(err)) {
 			h.file.abandon(err)
@@ -144,19 +150,22 @@ func (f *file) dropTimes() {
 	f.set.SetTimes = false
 }
 
-// write keeps data, and reports whether an extent is full and can be sent.
-func (f *file) write(h *handle, off int64, data []byte) (full bool) {
+// write keeps data, and reports whether an extent can be sent: it is full, or nothing was added to
+// it.
+func (f *file) write(h *handle, off int64, data []byte) (ready bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, other := range f.readers() {
 		other.drop()
 	}
 	for len(data) > 0 {
+		before := f.last()
 		e := f.tail(h, off)
+		ready = ready || before != nil && before != e && !before.sent
 		n := min(len(data), blockSizeMost-len(e.data))
 		e.data = append(e.data, data[:n]...)
 		e.full = len(e.data) == blockSizeMost
-		full = full || e.full
+		ready = ready || e.full
 		data, off = data[n:], off+int64(n)
 		f.size = max(f.size, e.end())
 	}
@@ -165,15 +174,17 @@ func (f *file) write(h *handle, off int64, data []byte) (full bool) {
 		f.idle = time.AfterFunc(idleTime, func() { f.push(f.fs.ctx) })
 	}
 	f.fs.setDirty(f, true)
-	return full
+	return ready
 }
 
-// tail returns the extent to which data at an offset is added. The caller holds the lock.
+// tail returns the extent to which data at an offset is added. What is appended needs no offset, and
+// is in order whoever appends it. The caller holds the lock.
 func (f *file) tail(h *handle, off int64) *extent {
 	e := f.last()
-	if e != nil && !e.full && e.handle == h && (e.end() == off || e.appends) {
+	if e != nil && !e.full && (e.appends && h.appends() || e.handle == h && e.end() == off) {
 		return e
 	}
+	f.fs.budget.charge(extentCost)
 	var block []byte
 	if e != nil {
 		if !e.full {
@@ -414,22 +425,19 @@ func (f *file) answered(e *extent, err error) {
 	e.over = true
 	f.remove(e)
 	f.mu.Unlock()
-	size := len(e.data)
+	cost := e.cost()
 	if err == nil {
 		e.release()
 	} else {
 		f.failed(err, []*extent{e})
 	}
-	f.fs.budget.put(size)
+	f.fs.budget.put(cost)
 }
 
 // remove takes out an extent. The caller holds the lock.
 func (f *file) remove(e *extent) {
-	for i, other := range f.extents {
-		if other == e {
-			f.extents = append(f.extents[:i:i], f.extents[i+1:]...)
-			break
-		}
+	if i := slices.Index(f.extents, e); i >= 0 {
+		f.extents = slices.Delete(f.extents, i, i+1)
 	}
 	if len(f.extents) == 0 {
 		f.size = 0
@@ -482,7 +490,7 @@ func (f *file) abandon(err error) {
 		return
 	}
 	for _, e := range extents {
-		f.fs.budget.put(len(e.data))
+		f.fs.budget.put(e.cost())
 	}
 	f.failed(err, extents)
 }
@@ -667,7 +675,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	}
 	f.mu.Unlock()
 	for _, e := range extents {
-		f.fs.budget.put(len(e.data))
+		f.fs.budget.put(e.cost())
 	}
 	if err != nil {
 		f.failed(err, extents)
@@ -785,6 +793,13 @@ func (b *budget) take(ctx context.Context, l *link, n int) error {
 		case <-time.After(time.Second): // look at the link again
 		}
 	}
+}
+
+// charge takes without waiting. The next to take waits instead.
+func (b *budget) charge(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free -= int64(n)
 }
 
 func (b *budget) put(n int) {

@@ -3,6 +3,8 @@
 package sftpfs
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"syscall"
 	"testing"
@@ -10,6 +12,9 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // A new file that was appended to, and whose data has already arrived when it is closed, does not
@@ -36,4 +41,55 @@ func TestSizeOfAppendedFile(t *testing.T) {
 			t.Errorf("closed: %d bytes, %v", attr.Size, status)
 		}
 	})
+}
+
+// A program that writes single bytes here and there does not make the list of what the host has not
+// acknowledged long.
+func TestScatteredWrites(t *testing.T) {
+	const writes, most = 2000, bufferSize/extentCost + 1
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/file", make([]byte, 2*writes))
+	o := s.open(t, "file")
+	file := s.files.get(o.fh).file
+	want := make([]byte, 2*writes)
+	for i := range writes {
+		o.write(2*i, "x")
+		want[2*i] = 'x'
+		file.mu.Lock()
+		n := len(file.extents)
+		file.mu.Unlock()
+		if n > most {
+			t.Fatalf("after %d writes: %d extents, at most %d fit in the buffer", i, n, most)
+		}
+	}
+	if status := o.sync(); status != fuse.OK {
+		t.Error(status)
+	}
+	if data, err := s.server.Files.ReadFile("/file"); !bytes.Equal(data, want) {
+		t.Errorf("the host has something else: %v", err)
+	}
+}
+
+// What two programs append in turn is sent together, in order: each request to append waits for its
+// answer.
+func TestAppendedInTurn(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/log", nil)
+	one := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+	two := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+	want := ""
+	for i := range 100 {
+		line := fmt.Sprintf("line %d\n", i)
+		[]*opened{one, two}[i%2].write(len(want), line)
+		want += line
+	}
+	if status := one.sync(); status != fuse.OK {
+		t.Error(status)
+	}
+	if n := len(s.server.Requests(wire.TypeWrite)); n > 2 { // 2 if it took a second
+		t.Errorf("%d requests", n)
+	}
+	if data, err := s.server.Files.ReadFile("/log"); string(data) != want {
+		t.Errorf("the host has %q, %v", data, err)
+	}
 }
