@@ -607,11 +607,20 @@ func renamedBefore(c *usftp.Client, err error, old, target string, again bool) e
 }
 
 // renameAside replaces a target on servers whose RENAME refuses to: it renames the old target
-// first, and restores it if the second rename fails.
+// first, and restores it if the second rename fails. A directory must be empty to be replaced.
 func renameAside(c *usftp.Client, old, target string) error {
 	err := c.Rename(old, target)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
+	}
+	if info, err := c.Lstat(target); err == nil && info.IsDir() {
+		if err := c.RemoveDirectory(target); err != nil {
+			return err
+		}
+		if err := c.Rename(old, target); err != nil {
+			return errors.Join(err, c.MkdirPerm(target, info.Mode()))
+		}
+		return nil
 	}
 	aside := path.Join(path.Dir(target), newHiddenName())
 	if aerr := c.Rename(target, aside); aerr != nil {
@@ -620,9 +629,7 @@ func renameAside(c *usftp.Client, old, target string) error {
 	if err = c.Rename(old, target); err != nil {
 		return errors.Join(err, c.Rename(aside, target))
 	}
-	if c.Remove(aside) != nil {
-		c.RemoveDirectory(aside) // a directory that is not empty stays, visibly
-	}
+	c.Remove(aside) // else it stays, visibly
 	return nil
 }
 

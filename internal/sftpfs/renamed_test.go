@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -318,5 +319,40 @@ func TestRenameToLink(t *testing.T) {
 	}
 	if !want {
 		t.Error("the server does not do as rename(2)")
+	}
+}
+
+// On a server that only has RENAME, which replaces nothing, the mount replaces what rename(2) does:
+// files and empty directories, and leaves nothing behind.
+func TestReplaceWithoutPosixRename(t *testing.T) {
+	for name, test := range map[string]struct {
+		from, to string
+		want     fuse.Status
+		left     []string
+	}{
+		"file": {"one", "two", fuse.OK,
+			[]string{"/empty/", "/full/", "/full/file", "/spare/", "/two"}},
+		"empty directory": {"spare", "empty", fuse.OK,
+			[]string{"/empty/", "/full/", "/full/file", "/one", "/two"}},
+		"directory": {"spare", "full", fuse.Status(syscall.ENOTEMPTY),
+			[]string{"/empty/", "/full/", "/full/file", "/one", "/spare/", "/two"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, time.Minute,
+				sftptest.Script{Extensions: []wire.ExtensionPair{}})
+			for _, file := range []string{"/one", "/two", "/full/file"} {
+				s.server.Files.WriteFile(file, nil)
+			}
+			s.server.Files.Mkdir("/empty")
+			s.server.Files.Mkdir("/spare")
+			s.names(t, root())
+			in := fuse.RenameIn{InHeader: *root(), Newdir: fuse.FUSE_ROOT_ID}
+			if status := s.Rename(nil, &in, test.from, test.to); status != test.want {
+				t.Errorf("%v, want %v", status, test.want)
+			}
+			if got := s.server.Files.List(); !slices.Equal(got, test.left) {
+				t.Errorf("the host has %q, want %q", got, test.left)
+			}
+		})
 	}
 }
