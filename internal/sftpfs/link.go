@@ -156,6 +156,28 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
+// patience ends a wait in which one connection after the other is made and lost again, and nothing
+// arrives: over some links only small packets do.
+type patience struct {
+	link *link
+	from time.Time // when something last arrived, or the wait began
+}
+
+func (l *link) patience() patience { return patience{l, time.Now()} }
+
+// arrived says that something has.
+func (p *patience) arrived() { p.from = time.Now() }
+
+// over returns an error if it was long enough. A single connection is waited for, however slow.
+func (p *patience) over() error {
+	p.link.mu.Lock()
+	defer p.link.mu.Unlock()
+	if p.link.up.After(p.from) && time.Since(p.from) > p.link.timeout {
+		return errTimeout
+	}
+	return nil
+}
+
 // get returns the connection. While there is none, get waits until the timeout has passed since
 // from.
 func (l *link) get(ctx context.Context, from time.Time) (*usftp.Client, error) {

@@ -182,16 +182,29 @@ func TestSlowHost(t *testing.T) {
 
 // A host that can be reached again and again, but never answers, does not keep a call for ever.
 func TestComesAndGoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := mountFile(t)
-		o.server.AddFaults(sftptest.Fault{On: wire.TypeLstat, Do: sftptest.Hangup()})
-		began := time.Now()
-		_, status := o.getAttr()
-		if took := time.Since(began); status != fuse.EIO || took < scriptedTimeout ||
-			took > scriptedTimeout+10*time.Second {
-			t.Errorf("%v after %v", status, took)
-		}
-	})
+	for name, request := range map[string]wire.Type{"getattr": wire.TypeLstat,
+		"fsync": wire.TypeWrite, "close": wire.TypeWrite, "append": wire.TypeWrite,
+		"write beyond the buffer": wire.TypeWrite, "read": wire.TypeRead,
+		"truncate": wire.TypeFsetstat} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := mountFile(t)
+				call := calls[name]
+				if name == "append" {
+					o = o.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_APPEND)
+					call = calls["fsync"]
+				}
+				o.server.AddFaults(sftptest.Fault{On: request, Do: sftptest.Hangup()})
+				began := time.Now()
+				status := call(o)
+				if took := time.Since(began); status != fuse.EIO || took < scriptedTimeout ||
+					took > scriptedTimeout+10*time.Second {
+					t.Errorf("%v after %v", status, took)
+				}
+				o.Flush(nil, &fuse.FlushIn{InHeader: o.header, Fh: o.fh}) // or it fails at the end
+			})
+		})
+	}
 }
 
 // Data whose writing has failed because the host was silent is kept in a rescue file, and is not

@@ -248,14 +248,24 @@ func (f *file) send(ctx context.Context, all bool) error {
 		return err
 	}
 	defer f.gate.unlock()
+	patience := f.fs.link.patience()
+	var last *extent
 	for {
 		e := f.next(all)
 		if e == nil {
 			return nil
 		}
-		if err := f.sendOne(ctx, e); err != nil {
+		if e != last { // what is appended is sent again here
+			patience.arrived()
+		}
+		err := patience.over()
+		if err == nil {
+			err = f.sendOne(ctx, e)
+		}
+		if err != nil {
 			return err
 		}
+		last = e
 	}
 }
 
@@ -508,6 +518,8 @@ func (f *file) push(ctx context.Context) {
 
 // flush waits until all written data is on the host.
 func (f *file) flush(ctx context.Context) error {
+	patience := f.fs.link.patience()
+	before := 0
 	for {
 		f.mu.Lock()
 		rest, changed := len(f.extents), f.changed
@@ -515,7 +527,15 @@ func (f *file) flush(ctx context.Context) error {
 		if rest == 0 {
 			return nil
 		}
-		if err := f.send(ctx, true); err != nil {
+		if rest != before {
+			patience.arrived()
+		}
+		before = rest
+		err := patience.over()
+		if err == nil {
+			err = f.send(ctx, true)
+		}
+		if err != nil {
 			return f.gaveUp(err)
 		}
 		f.mu.Lock()
@@ -772,6 +792,7 @@ func newBudget(bytes int64) *budget { return &budget{free: bytes, changed: make(
 // take waits until there is room. It may take more than that, so that one request always fits.
 func (b *budget) take(ctx context.Context, l *link, n int) error {
 	began := time.Now()
+	patience := l.patience()
 	for {
 		b.mu.Lock()
 		if b.free > 0 {
@@ -781,6 +802,9 @@ func (b *budget) take(ctx context.Context, l *link, n int) error {
 		}
 		changed := b.changed
 		b.mu.Unlock()
+		if err := patience.over(); err != nil {
+			return err
+		}
 		if !l.isUp() {
 			if _, err := l.get(ctx, latest(began, l.heard())); err != nil {
 				return err
@@ -788,6 +812,7 @@ func (b *budget) take(ctx context.Context, l *link, n int) error {
 		}
 		select {
 		case <-changed:
+			patience.arrived()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(time.Second): // look at the link again
