@@ -7,21 +7,20 @@ import "slices"
 // half is for requests that cannot wait: see overdraw.
 const maxRequests = maxSlots / 2
 
-// budget counts the bytes and the requests in flight. Callers that wait for bytes are served in the
-// order in which they came; a caller that needs no bytes waits only for a request. It is guarded by
-// Conn.mu.
+// budget counts the bytes and the requests in flight. Callers that wait for bytes are served in
+// turn; a caller that needs no bytes waits only for a request. It is guarded by Conn.mu.
 type budget struct {
 	free     int64 // bytes; below 0 when overdrawn
 	requests int
 	most     int64   // free, when nothing is in flight
-	shared   *Shared // nil where there is none
+	shared   *Shared // or nil
 	waiters  []*turn
 }
 
 // turn is one waiting caller.
 type turn struct {
 	bytes   int64
-	granted chan struct{} // closed when the bytes and the request have been taken for this one
+	granted chan struct{} // closed when the bytes and the request have been taken for this caller
 	done    bool
 }
 
@@ -94,7 +93,7 @@ func (b *budget) serve() {
 	b.waiters = rest
 }
 
-// move takes bytes out of the budget, or with a number below 0 gives them back.
+// move takes bytes out of the budget, or gives them back if the number is negative.
 func (b *budget) move(bytes int64) {
 	b.free -= bytes
 	if b.shared != nil {

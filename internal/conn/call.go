@@ -12,62 +12,60 @@ import (
 // must not block.
 type Completer interface{ Complete(*Call) }
 
-// Call is one request, and the place for its reply. It belongs to its owner before it is started
-// and after it is complete, and to the connection in between, even if the caller stops waiting.
-// [Conn.NewCall] lends one, [Conn.Recycle] takes it back.
+// Call is one request and its reply. It belongs to its owner before it is started and after it is
+// complete, and to the connection in between, even if the caller stops waiting. [Conn.NewCall] lends
+// calls and [Conn.Recycle] takes them back.
 type Call struct {
 	// Request is the packet, from its length field on. The connection fills in the id.
 	Request []byte
 
-	// Data, where it is not nil, follows Request, which counts it in its length, and makes of it a
-	// WRITE. It is the caller's memory: when Start returns, it has been written or copied.
+	// Data, if not nil, is the contents of a WRITE: it is sent after Request, whose length field
+	// includes it. It is the caller's memory, and has been written or copied when Start returns.
 	Data []byte
 
-	// Payload is the block that Request lies in, for a WRITE. The connection releases it as soon as
+	// Payload is the block that holds the Request of a WRITE. The connection releases it as soon as
 	// it has been sent.
 	Payload *buffer.Block
 
 	// Expect is the type of a good reply. STATUS is always allowed.
 	Expect wire.Type
 
-	// Bytes are counted against the budget while the call is in flight: the length of a WRITE's
-	// data, or what a READ asks for, which is also the most that its reply may hold.
+	// Bytes count against the budget while the call is in flight: the length of a WRITE's data, or
+	// of what a READ asks for, which is also the most that its reply may hold.
 	Bytes int
 
-	// Keep leaves Bytes taken when the call is complete: its owner gives them back, by
-	// [Conn.GiveBack], when the reply has been used up or Orphan was told. Not where Err is set:
-	// the budget has ended with the connection.
+	// Keep leaves Bytes taken when the call is complete: its owner gives them back with
+	// [Conn.GiveBack] when it has used the reply or when Orphan is called. If Err is set it must
+	// not: the budget has ended with the connection.
 	Keep bool
 
-	// Tag is the owner's, to know the call by.
+	// Tag is for the owner to recognize the call by.
 	Tag int
 
 	// Ordered sends the request after the WRITEs that were started before it.
 	Ordered bool
 
-	// Done is told when the call is complete.
+	// Done is called when the call is complete.
 	Done Completer
 
-	// Sent, where it is not nil, is woken when a WRITE has gone out and its memory is free.
+	// Sent, if not nil, is woken when a WRITE has been sent and its memory is free.
 	Sent *Queue
 
-	// Orphan, where it is not nil, is told in place of a waiter that has gone, to undo what the
-	// call has done (a handle that nobody will close). It must not block. The reply is released
-	// after it.
+	// Orphan, if not nil, is called if the waiter has gone, to undo what the call has done, such as
+	// opening a handle that nobody will close. It must not block. The reply is released after it.
 	Orphan func(*Call)
 
-	// Err is why there is no reply: the connection has ended, or the reply was larger than anything
-	// that can be held.
+	// Err is why there is no reply: the connection has ended, or the reply was too large to hold.
 	Err error
 
 	// Type is the type of the reply: Expect or STATUS.
 	Type wire.Type
 
-	// Status is the reply where it is a STATUS.
+	// Status is the reply if that is a STATUS.
 	Status wire.Status
 
-	// Body is the reply's body where it is neither DATA nor STATUS; in a DATA reply, the data. It
-	// lies in Reply, or where that is nil in the call itself.
+	// Body is the data of a DATA reply, and the body of any other but STATUS. It lies in Reply or,
+	// if that is nil, in the call itself.
 	Body  []byte
 	Reply *buffer.Block
 
@@ -78,9 +76,9 @@ type Call struct {
 	id      uint32
 	depth   int64 // requests in the chain that ends here; see Stats.RoundTrips
 	kind    wire.Type
-	sent    bool // all of Request is with the stream, nobody reads it any more
-	writing bool // somebody is writing Request, by a slice of its own
-	replied bool // the reply is here; the call completes as soon as it is sent
+	sent    bool // the stream has all of Request, which nobody reads any more
+	writing bool // somebody is writing Request, through a slice of its own
+	replied bool // the reply has arrived; the call completes as soon as it is sent
 }
 
 // scratchSize holds most requests and short replies. Thousands of calls may be in flight, so longer

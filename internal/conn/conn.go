@@ -24,30 +24,29 @@ import (
 
 // Config holds a connection's settings. The zero Config is valid.
 type Config struct {
-	// MaxInFlight bounds the bytes in flight: data of WRITEs not yet acknowledged, data that READs
-	// asked for. 0 means DefaultMaxInFlight.
+	// MaxInFlight limits the bytes in flight: data of WRITEs that are not acknowledged, and data
+	// that READs have asked for. 0 means DefaultMaxInFlight.
 	MaxInFlight int64
 
-	// Shared, where it is not nil, bounds what several connections have in flight together.
+	// Shared, if not nil, also limits what several connections have in flight together.
 	Shared *Shared
 
-	// StallTimeout is how long data of a READ or WRITE may be overdue. While anything else is owed,
-	// it is how long the peer may be silent: no bytes, and no answer to Keepalive. 0 means
-	// DefaultStallTimeout, below 0 forever.
+	// StallTimeout is how long data of a READ or WRITE may be overdue. While only other replies are
+	// due, it is how long the peer may be silent: no bytes, and no answer to Keepalive. 0 means
+	// DefaultStallTimeout, and a negative value forever.
 	StallTimeout time.Duration
 
-	// Keepalive asks the transport whether the peer lives, and returns nil when it has answered in
-	// any way. Without it nobody can be asked, and requests without data may take any time.
+	// Keepalive asks the transport whether the peer is alive, and returns nil if the peer has
+	// answered in any way. If it is nil, requests without data may take any time.
 	Keepalive KeepaliveFunc
 
-	// Error turns an error of this package into the one that callers are to see. nil leaves them as
-	// they are.
+	// Error translates this package's errors for callers. nil leaves them as they are.
 	Error func(error) error
 
-	// Ended is called once, in a goroutine of its own, when the connection has ended.
+	// Ended is called once, on its own goroutine, when the connection has ended.
 	Ended func(error)
 
-	// Logger is told what a person may want to know. nil means nobody.
+	// Logger gets what a person may want to know. nil discards it.
 	Logger *slog.Logger
 }
 
@@ -66,8 +65,7 @@ type Conn struct {
 	config Config
 	in     input
 	out    io.WriteCloser
-	// the same, where it can be asked what it takes at once; nil where not. For who has made busy
-	// true
+	// out, if it can be asked what it takes at once, or nil; for whoever has set busy
 	try    *tryWriter
 	pool   buffer.Pool
 	server wire.InitReply
@@ -98,9 +96,8 @@ type Conn struct {
 	spare   int
 }
 
-// New starts a connection over a stream that it owns from now on: r is read, w is written, and at
-// the end w is closed, and r where it is an [io.Closer]. INIT goes out at once; see
-// [Conn.Handshake].
+// New starts a connection on a stream, which it owns from then on: it reads r and writes w, and at
+// the end closes w, and r if it is an [io.Closer]. It sends INIT at once; see [Conn.Handshake].
 func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
 	if config.MaxInFlight <= 0 {
 		config.MaxInFlight = DefaultMaxInFlight
@@ -126,29 +123,29 @@ func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
 	return c
 }
 
-// Pool returns the pool whose blocks the connection's data travels in.
+// Pool returns the pool of blocks that carry the connection's data.
 func (c *Conn) Pool() *buffer.Pool { return &c.pool }
 
-// Server returns what the server said in VERSION. It is valid after [Conn.Handshake].
+// Server returns the server's VERSION. It is valid after [Conn.Handshake].
 func (c *Conn) Server() *wire.InitReply { return &c.server }
 
-// Dead is closed when the connection has ended.
+// Dead returns a channel that is closed when the connection has ended.
 func (c *Conn) Dead() <-chan struct{} { return c.life.Done() }
 
-// Err returns why the connection ended, nil while it lives.
+// Err returns why the connection ended, or nil while it is alive.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// closeGrace bounds how long Close waits for a stream that is slow to close.
+// closeGrace is how long Close waits for a stream that is slow to close.
 const closeGrace = time.Second
 
-// Close ends the connection: every call in flight completes with [ErrClosed], the stream is closed.
-// It returns when the connection's goroutines are done, or after a second where one is inside a
-// Read or Write of the stream that closing does not interrupt; such a goroutine touches nothing
-// afterwards. Close on a connection that has ended returns nil.
+// Close ends the connection: it completes every call in flight with [ErrClosed] and closes the
+// stream. It returns when the connection's goroutines have ended, or after a second if one is in a
+// Read or Write of the stream that closing does not interrupt; that goroutine touches nothing
+// afterwards. Close always returns nil, and may be called more than once.
 func (c *Conn) Close() error {
 	c.end(ErrClosed)
 	done := make(chan struct{})
@@ -220,9 +217,9 @@ func (c *Conn) end(err error) {
 	}
 }
 
-// An abandoner is a stream that can end without sending what it still has. After a stall it must
-// not: the peer would carry out WRITEs that its owner has sent again over another connection, and
-// perhaps written over since.
+// An abandoner is a stream that can end without sending what it still holds. After a stall it must
+// do so: the peer would otherwise carry out WRITEs that the caller has since sent again over another
+// connection, and perhaps overwritten.
 type abandoner interface{ Abandon() error }
 
 // closeStream closes both sides of the stream at once, each on a goroutine of its own: closing one

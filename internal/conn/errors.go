@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// ErrClosed means that the connection was closed on this side. errors.Is holds for [net.ErrClosed].
+// ErrClosed means that the connection was closed on this side. It matches [net.ErrClosed].
 var ErrClosed error = closedError{}
 
 type closedError struct{}
@@ -20,10 +20,10 @@ type closedError struct{}
 func (closedError) Error() string { return "the SFTP connection was closed" }
 func (closedError) Unwrap() error { return net.ErrClosed }
 
-// LostError means that the peer, or something on the way to it, ended the connection. errors.Is
-// holds for [net.ErrClosed] and for its cause.
+// LostError means that the peer, or something on the way to it, ended the connection. It matches
+// [net.ErrClosed] and its cause.
 type LostError struct {
-	Cause error // io.EOF where the peer ended the stream in good order
+	Cause error // io.EOF if the peer ended the stream between two packets
 }
 
 func (e *LostError) Error() string {
@@ -36,8 +36,8 @@ func (e *LostError) Error() string {
 	return "the SFTP connection was lost: " + plain(e.Cause).Error()
 }
 
-// plain strips the system call and the addresses from a socket's or pipe's error: "broken pipe" is
-// all that a person needs.
+// plain strips the system call and the addresses from the error of a socket or pipe: "broken pipe"
+// is all that a person needs.
 func plain(err error) error {
 	var file *fs.PathError
 	if errors.As(err, &file) {
@@ -56,11 +56,11 @@ func plain(err error) error {
 
 func (e *LostError) Unwrap() []error { return []error{net.ErrClosed, e.Cause} }
 
-// StallError means that the peer owed something for too long. errors.Is holds for [net.ErrClosed];
-// Timeout is true, as a [net.Error] has it.
+// StallError means that the peer owed something for too long. It matches [net.ErrClosed] and is a
+// [net.Error].
 type StallError struct {
 	After time.Duration
-	Data  bool // bytes of a READ or WRITE were owed; else a keepalive was not answered
+	Data  bool // bytes of a READ or WRITE were owed, and not the answer to a keepalive
 }
 
 func (e *StallError) Error() string {
@@ -75,12 +75,11 @@ func (e *StallError) Unwrap() error   { return net.ErrClosed }
 func (e *StallError) Timeout() bool   { return true }
 func (e *StallError) Temporary() bool { return false }
 
-// ProtocolError means that the peer broke the protocol: either on the stream, which ends the
-// connection, or within one reply, which fails one operation. If the connection has ended,
-// errors.Is holds for [net.ErrClosed].
+// ProtocolError means that the peer broke the protocol: either in a way that ends the connection,
+// and then it matches [net.ErrClosed], or in one reply, which fails one operation.
 type ProtocolError struct {
 	What  string
-	Ended bool // the connection has ended by it
+	Ended bool // the connection has ended
 }
 
 func (e *ProtocolError) Error() string { return "the server broke the SFTP protocol: " + e.What }
@@ -96,10 +95,9 @@ func protocolErrorf(format string, args ...any) error {
 	return &ProtocolError{What: fmt.Sprintf(format, args...), Ended: true}
 }
 
-// NotSFTPError means that the peer speaks something other than SFTP. errors.Is holds for
-// [net.ErrClosed].
+// NotSFTPError means that the peer does not speak SFTP. It matches [net.ErrClosed].
 type NotSFTPError struct {
-	Text []byte // the first that came, at most 512 bytes, as it came
+	Text []byte // what it sent first, at most 512 bytes, unchanged
 }
 
 func (e *NotSFTPError) Error() string {
@@ -111,8 +109,8 @@ func (e *NotSFTPError) Error() string {
 
 func (e *NotSFTPError) Unwrap() error { return net.ErrClosed }
 
-// HandshakeError means that the caller gave up during the handshake. errors.Is holds for
-// [net.ErrClosed] and for the context's cause.
+// HandshakeError means that the caller gave up during the handshake. It matches [net.ErrClosed] and
+// the context's cause.
 type HandshakeError struct{ Cause error }
 
 func (e *HandshakeError) Error() string {

@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// maxVersion bounds the VERSION packet, which holds a few dozen names. The first bytes of a text,
-// read as a length, are far above it.
+// maxVersion limits the VERSION packet, which holds a few dozen names. The first bytes of a text,
+// taken for a length, are far above it.
 const maxVersion = 64 << 10
 
 // Handshake waits for the server's VERSION (draft-02, section 4). If ctx is done first the
@@ -35,8 +35,8 @@ func (c *Conn) Handshake(ctx context.Context) error {
 
 // readVersion reads the first packet, which must be VERSION.
 func (c *Conn) readVersion() error {
-	// The first bytes are judged as they come. Whoever sent something else may wait for us, and the
-	// rest of a header never comes.
+	// Each byte is checked as it arrives. A peer that has sent something else may be waiting for
+	// us, and the rest of a header would never come.
 	var head []byte
 	for n := 1; n <= versionHead; n++ {
 		var err error
@@ -86,11 +86,10 @@ func beginsVersion(p []byte) bool {
 }
 
 const (
-	// textMax is how much of what is not SFTP is shown.
+	// textMax is how much text is shown of a peer that does not speak SFTP.
 	textMax = 512
 
-	// textGrace is how long more of it is waited for. Whoever says it may wait for us in turn, as a
-	// shell does.
+	// textGrace is how long to wait for more of it. The peer may be waiting for us, as a shell does.
 	textGrace = 200 * time.Millisecond
 )
 

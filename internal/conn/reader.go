@@ -23,7 +23,7 @@ type input struct {
 	empty      int           // reads that brought nothing, in a row
 	count      *atomic.Int64 // bytes read
 	heard      *atomic.Int64 // counts reads that brought something
-	// counts those that brought a piece of a packet: one that went past the buffer, or comes in
+	// counts those that brought part of a packet: one that is read past the buffer, or arrives in
 	// crumbs
 	moved *atomic.Int64
 }
@@ -118,17 +118,16 @@ func (in *input) skip(n int) error {
 }
 
 const (
-	// maxHeld bounds what NAME and EXTENDED_REPLY packets, and all else that is lent, may take of
-	// memory where one of them is beyond the usual. OpenSSH's client takes 256 KiB; servers are
-	// known that send NAME packets of 7 MB. What is larger than there is room for passes by unread,
-	// and fails the operation that it answers.
+	// maxHeld limits the memory of an unusually long NAME or EXTENDED_REPLY together with all other
+	// blocks that are lent. OpenSSH's client accepts 256 KiB, but some servers send NAME packets of
+	// 7 MB. A packet for which there is no room is skipped, and fails the operation that it answers.
 	maxHeld = 96 << 20
 
-	// maxReply is the longest packet that is taken for one.
+	// maxReply is the longest packet that is believed to be one.
 	maxReply = 1 << 30
 )
 
-// maxSmall bounds HANDLE and ATTRS, of which thousands may be in flight, and STATUS, whose message
+// maxSmall limits HANDLE and ATTRS, of which thousands may be in flight, and STATUS, whose message
 // is not worth more.
 const maxSmall = 64 << 10
 
@@ -242,7 +241,7 @@ func (c *Conn) readStatus(size int64) (r reply, err error) {
 
 func parseStatus(status *wire.Status, body []byte) error {
 	if len(body) >= 4 && wire.Code(binary.BigEndian.Uint32(body)) == wire.OK {
-		*status = wire.Status{} // what it says of a success nobody asks
+		*status = wire.Status{} // nobody asks for the message of a success
 		return nil
 	}
 	if err := status.Parse(body); err != nil {
