@@ -37,7 +37,7 @@ var signatureAlgos = slices.DeleteFunc(own.Supported().HostKeys, isCertAlgo)
 // An algorithmList is an ssh_config keyword that lists algorithms.
 type algorithmList struct {
 	word      string
-	preferred []string // what applies where nothing is configured
+	preferred []string // what applies if nothing is configured
 	supported []string // what may be configured
 	into      *[]string
 }

@@ -87,7 +87,7 @@ type describedError struct {
 func (e *describedError) Error() string { return printable([]byte(e.text)) }
 func (e *describedError) Unwrap() error { return e.err }
 
-// A NotSSHError means that the peer speaks something other than SSH.
+// A NotSSHError means that the peer does not speak SSH.
 type NotSSHError struct {
 	Text string // what it sent first, made printable; empty if it hung up without sending anything
 }
@@ -96,7 +96,7 @@ func (e *NotSSHError) Error() string {
 	if e.Text == "" {
 		return "the server closed the connection before it said anything (it may be too busy, or refuse this address)"
 	}
-	return fmt.Sprintf("the server answers with something else than SSH: %q", e.Text)
+	return fmt.Sprintf("the server does not speak SSH; it said: %q", e.Text)
 }
 
 // An AuthError means that the login was refused.
@@ -109,7 +109,7 @@ type AuthError struct {
 	Notes   []string // what kept credentials from being offered
 	// Partial lists the methods that succeeded, if the server wanted more.
 	Partial []string
-	Err     error // what ended the attempt where it was not a refusal
+	Err     error // what ended the attempt, if not a refusal
 }
 
 func (e *AuthError) Error() string {
@@ -157,8 +157,8 @@ type HostKeyError struct {
 	Name        string // the name its keys are kept under
 	KeyType     string
 	Fingerprint string // "SHA256:..."
-	// File and Line hold the old key where it changed, and the @revoked line. File is "" if the old
-	// key was accepted by this process and could not be stored.
+	// File and Line say where the old key of a changed one is, or the @revoked line. File is "" if
+	// the old key was accepted by this process and could not be stored.
 	File string
 	Line int
 	Note string // why nobody was asked, or what a person answered

@@ -102,16 +102,15 @@ func (k *keyring) note(format string, args ...any) {
 // A keyFile is what was found under the name of an identity.
 type keyFile struct {
 	identityFile
-	public  ssh.PublicKey // nil where it is hidden behind a passphrase
-	private *credential   // nil where only a public key was found
-	err     error         // why the private key could not be read, where it is there
+	public  ssh.PublicKey // nil if a passphrase hides it
+	private *credential   // nil if only a public key was found
+	err     error         // why an existing private key could not be read
 }
 
-// credentials lists the keys in the order to offer them, the likeliest first: each
-// refused one costs a round trip, and servers hang up after six. That is
-// OpenSSH's order (certificates, keys of the agent that the configuration names, other
-// keys of the agent, files), but files that are named explicitly go before keys of
-// the agent that nothing names.
+// credentials lists the keys in the order in which to offer them, the likeliest first: each refused
+// one costs a round trip, and servers hang up after six. The order is OpenSSH's (certificates, keys
+// of the agent that the configuration names, other keys of the agent, files), except that files
+// that are named explicitly precede keys of the agent that are not.
 func (k *keyring) credentials() []*credential {
 	if !k.s.pubkey {
 		return nil

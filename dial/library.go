@@ -21,8 +21,8 @@ const systemConfig = "/etc/ssh/ssh_config"
 var manyValued = map[string]bool{"identityfile": true, "certificatefile": true, "sendenv": true,
 	"setenv": true}
 
-// libraryWords reads ssh_config without OpenSSH's help. What the library cannot read is
-// an error and not skipped: it might say where to connect.
+// libraryWords reads ssh_config without OpenSSH's help. What the library cannot read is an error
+// and not skipped, since it might say where to connect.
 func libraryWords(t Target, c *Config) (words, error) {
 	w := make(words)
 	add := func(key, value string) {
@@ -110,8 +110,8 @@ func configFiles(c *Config) []string {
 	return []string{filepath.Join(homeDir(c), ".ssh", "config"), systemConfig}
 }
 
-// decodeConfig reads one file; nil without an error where it does not exist and was
-// not asked for by name.
+// decodeConfig reads one file. It returns nil if the file does not exist and was not asked for by
+// name.
 func decodeConfig(file string, c *Config) (*ssh_config.Config, error) {
 	// The library looks for relative names in its own idea of the home directory.
 	dir := filepath.Join(homeDir(c), ".ssh")
@@ -139,10 +139,10 @@ func unreadable(file, why string) error {
 // maxInclude is the library's own limit.
 const maxInclude = 5
 
-// readConfig reads a file, makes the names after Include absolute, and looks through it
-// and what it includes for what the library would take for something else in silence:
-// any Match but "all" (it compares "host" with the alias and takes further criteria for
-// patterns), and quotes or tabs among patterns.
+// readConfig reads a file and makes the names after Include absolute. It fails if the file, or one
+// that it includes, has something that the library would silently take for something else: any
+// Match but "all" (it compares "host" with the alias, and takes further criteria for patterns), and
+// quotes or tabs among patterns.
 func readConfig(file, dir, home string, depth int) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -62,7 +62,7 @@ func plainKey(key ssh.PublicKey) ssh.PublicKey {
 	return key
 }
 
-// key returns the fingerprint of the key that worked, "" where none is known.
+// key returns the fingerprint of the key that worked, or "" if none is known.
 func (m *memory) key(user string, port int, host ssh.PublicKey) string {
 	return m.find(noteKey, about(user, port, host))
 }

@@ -149,7 +149,7 @@ func TestSilentServers(t *testing.T) {
 		{"version only", "SSH-2.0-x\r\n", "ConnectTimeout=7", 7 * time.Second,
 			"no answer within 7s"},
 		{"something else", "220 mail.example ESMTP\r\n", "ConnectTimeout=none", notSSHWait,
-			`something else than SSH: "220 mail.example ESMTP"`},
+			`does not speak SSH; it said: "220 mail.example ESMTP"`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := silent(t, c.first, &Config{Options: []string{c.option}})

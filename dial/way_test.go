@@ -200,7 +200,7 @@ func TestProxyCommand(t *testing.T) {
 	for _, c := range []struct{ command, says string }{
 		{"echo some reason >&2; exit 3", "the ProxyCommand ended (exit status 3): some reason"},
 		{"/nonexistent/command", "the ProxyCommand ended (exit status 127)"},
-		{"echo hello; exit 0", `something else than SSH: "hello"`},
+		{"echo hello; exit 0", `does not speak SSH; it said: "hello"`},
 	} {
 		err := dialError(t, Target{Host: srv.Alias},
 			&Config{ConfigFile: srv.ConfigFile,
@@ -263,8 +263,8 @@ func TestUnreachable(t *testing.T) {
 func TestNotSSH(t *testing.T) {
 	for _, c := range []struct{ answer, says string }{
 		{"HTTP/1.0 400 Bad Request\r\nServer: x\r\n\r\n",
-			`something else than SSH: "HTTP/1.0 400 Bad Request"`},
-		{"Exceeded MaxStartups\r\n", `something else than SSH: "Exceeded MaxStartups"`},
+			`does not speak SSH; it said: "HTTP/1.0 400 Bad Request"`},
+		{"Exceeded MaxStartups\r\n", `does not speak SSH; it said: "Exceeded MaxStartups"`},
 		{"", "closed the connection before it said anything"},
 		{"\x1b[2J\x00evil", `"?[2J?evil"`},
 	} {

@@ -11,8 +11,8 @@ const (
 	AttrExtended    uint32 = 0x80000000
 )
 
-// Attrs are a file's attributes (draft-02, section 5). A field means something only where its flag
-// is set: absent is not zero.
+// Attrs are a file's attributes (draft-02, section 5). A field means something only if its flag is
+// set: absent is not zero.
 type Attrs struct {
 	Flags       uint32
 	Size        uint64
@@ -38,8 +38,8 @@ const MaxExtended = 256
 // Has reports whether all the given flags are set.
 func (a *Attrs) Has(flags uint32) bool { return a.Flags&flags == flags }
 
-// Append appends the attributes as they stand within a packet. Extended pairs go out only with
-// AttrExtended set.
+// Append appends the attributes in the form that they have within a packet. Extended is appended
+// only if AttrExtended is set.
 func (a *Attrs) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, a.Flags)
 	if a.Has(AttrSize) {
@@ -84,8 +84,7 @@ func (r *Reader) ReadAttrs(a *Attrs) {
 	}
 	if a.Has(AttrExtended) {
 		count := r.Uint32()
-		// Each pair is at least two lengths, so a count that cannot fit is a lie, and nothing is
-		// allocated for it.
+		// Each pair has at least two lengths. Nothing is allocated for a count that cannot be true.
 		if count > MaxExtended || uint64(count)*minPair > uint64(r.Len()) {
 			r.fail()
 			return

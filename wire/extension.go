@@ -2,9 +2,9 @@ package wire
 
 import "encoding/binary"
 
-// The names of the extensions, with the versions that VERSION offers them in (OpenSSH's PROTOCOL,
-// section 4). A version other than the one named here is another request, which must not be sent
-// (section 4.2).
+// The names of the extensions, and their versions as VERSION offers them (OpenSSH's PROTOCOL,
+// section 4). An extension in another version is another request, which must not be sent (section
+// 4.2).
 const (
 	ExtPosixRename = "posix-rename@openssh.com" // version "1"
 	ExtStatVFS     = "statvfs@openssh.com"      // version "2"

@@ -18,9 +18,9 @@ const (
 	// MaxHandle is the longest handle that a server may use (draft-02, sections 6 and 7).
 	MaxHandle = 256
 
-	// DefaultMaxData is the data that a READ or WRITE may carry where the server has not said
-	// otherwise: draft-02, section 3, asks every server to take packets of 34000 bytes, and reckons
-	// that this is enough for 32768 bytes of data.
+	// DefaultMaxData is how much data a READ or WRITE may carry unless the server says otherwise:
+	// draft-02, section 3, asks every server to accept packets of 34000 bytes, which is enough for
+	// 32768 bytes of data.
 	DefaultMaxData = 32 * 1024
 
 	// MaxPacket is the longest packet OpenSSH's sftp-server takes or sends, length field excluded
@@ -39,8 +39,8 @@ const (
 	DataHeaderSize = HeaderSize + 4
 )
 
-// ErrShort means that a packet ended before its last field did, or that a length in it points
-// beyond its end.
+// ErrShort means that a packet ended before its last field, or that a length in it points beyond
+// its end.
 var ErrShort = errors.New("sftp: packet is cut short")
 
 // ParseHeader splits a packet, without its length field, into type, request id and body. INIT and
@@ -59,9 +59,9 @@ func ParseHeader(packet []byte) (t Type, id uint32, body []byte, err error) {
 	return t, binary.BigEndian.Uint32(packet[1:]), packet[5:], nil
 }
 
-// SetID writes the request id into a packet that starts with its length field, so that a packet can
-// be made before its id is known. The packet must be at least [HeaderSize] long and neither INIT
-// nor VERSION.
+// SetID sets the request id of a packet that begins with its length field, so that a packet can be
+// made before its id is known. The packet must be at least [HeaderSize] long and neither INIT nor
+// VERSION.
 func SetID(packet []byte, id uint32) { binary.BigEndian.PutUint32(packet[LengthSize+1:], id) }
 
 // appendHeader begins a packet whose length is filled in by finish.

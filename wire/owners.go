@@ -24,7 +24,7 @@ func (m *UsersGroupsByID) Parse(payload []byte) error {
 }
 
 // UsersGroupsReply is the payload of the EXTENDED_REPLY to [UsersGroupsByID]: a name for each
-// number, in order, empty where there is none.
+// number, in order, or "" if there is none.
 type UsersGroupsReply struct{ Users, Groups []string }
 
 // Append appends the packet.

@@ -2,9 +2,9 @@ package wire
 
 import "encoding/binary"
 
-// Reader takes fields from the front of a body. Its error sticks: after the first field that is not
-// there every other is zero, so a parser reads all its fields and asks Err once, and no bounds
-// check can be forgotten.
+// Reader reads the fields of a body one after the other. Its error sticks: once a field is missing
+// all further ones are zero, so a parser reads all its fields and calls Err once, and cannot forget
+// a bounds check.
 type Reader struct {
 	rest []byte
 	err  error
@@ -13,7 +13,7 @@ type Reader struct {
 // NewReader returns a Reader over body, which it neither copies nor changes.
 func NewReader(body []byte) Reader { return Reader{rest: body} }
 
-// Err returns [ErrShort] when a field was not there, else nil.
+// Err returns [ErrShort] if a field was missing, otherwise nil.
 func (r *Reader) Err() error { return r.err }
 
 // Rest returns what has not been read yet, aliasing the body.

@@ -96,7 +96,7 @@ func (c Code) String() string {
 // Status answers a request that has nothing else to return, or that failed (draft-02, section 7).
 type Status struct {
 	Code     Code
-	Message  string // in UTF-8; empty where the server sent none
+	Message  string // in UTF-8; empty if the server sent none
 	Language string // RFC 1766 tag
 }
 

@@ -103,7 +103,7 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 		{"hangs up", "-P " + hangsUp + " a 127.0.0.1:",
 			`127\.0\.0\.1: the server closed the connection before it said anything.*`},
 		{"is no SSH server", "-P " + mail + " a 127.0.0.1:",
-			`127\.0\.0\.1: the server answers with something else than SSH: "220 mail.example ESMTP.*`},
+			`127\.0\.0\.1: the server does not speak SSH; it said: "220 mail.example ESMTP.*`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -13,8 +13,8 @@ import (
 type Completer interface{ Complete(*Call) }
 
 // Call is one request and its reply. It belongs to its owner before it is started and after it is
-// complete, and to the connection in between, even if the caller stops waiting. [Conn.NewCall] lends
-// calls and [Conn.Recycle] takes them back.
+// complete, and to the connection in between, even if the caller stops waiting. [Conn.NewCall]
+// lends calls and [Conn.Recycle] takes them back.
 type Call struct {
 	// Request is the packet, from its length field on. The connection fills in the id.
 	Request []byte

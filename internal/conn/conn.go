@@ -218,8 +218,8 @@ func (c *Conn) end(err error) {
 }
 
 // An abandoner is a stream that can end without sending what it still holds. After a stall it must
-// do so: the peer would otherwise carry out WRITEs that the caller has since sent again over another
-// connection, and perhaps overwritten.
+// do so: the peer would otherwise carry out WRITEs that the caller has since sent again over
+// another connection, and perhaps overwritten.
 type abandoner interface{ Abandon() error }
 
 // closeStream closes both sides of the stream at once, each on a goroutine of its own: closing one

@@ -120,7 +120,8 @@ func (in *input) skip(n int) error {
 const (
 	// maxHeld limits the memory of an unusually long NAME or EXTENDED_REPLY together with all other
 	// blocks that are lent. OpenSSH's client accepts 256 KiB, but some servers send NAME packets of
-	// 7 MB. A packet for which there is no room is skipped, and fails the operation that it answers.
+	// 7 MB. A packet for which there is no room is skipped, and fails the operation that it
+	// answers.
 	maxHeld = 96 << 20
 
 	// maxReply is the longest packet that is believed to be one.
