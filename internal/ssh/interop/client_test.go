@@ -43,7 +43,7 @@ var serverPeers = []serverPeer{
 		scriptedServer(func(t testing.TB) []string {
 			return []string{interpreter(t, "paramiko"), scripted("paramiko_peer.py")}
 		}), 18, false},
-	{"asyncssh", []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, 16,
+	{"asyncssh", []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, largeMiB,
 		scriptedServer(func(t testing.TB) []string {
 			return []string{interpreter(t, "asyncssh"), scripted("asyncssh_peer.py")}
 		}), 25, false},

@@ -357,8 +357,8 @@ var clientPeers = []clientPeer{
 		large: largeMiB, least: 28, run: program("ssh", sshArgs)},
 	{name: "dropbear", logins: []string{"ed25519", "ecdsa", "rsa", "password"}, large: largeMiB,
 		least: 15, run: dbclient},
-	{name: "PuTTY", logins: []string{"password", "ed25519", "ecdsa", "rsa", "keyboard"}, large: 16,
-		least: 20, run: plink},
+	{name: "PuTTY", logins: []string{"password", "ed25519", "ecdsa", "rsa", "keyboard"},
+		large: largeMiB, least: 20, run: plink},
 	{name: "paramiko", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"},
 		large: largeMiB, least: 18, run: script(func(t testing.TB) []string {
 			return []string{interpreter(t, "paramiko"), scripted("paramiko_peer.py")}
@@ -378,8 +378,8 @@ var clientPeers = []clientPeer{
 	{name: "russh", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"},
 		large: largeMiB,
 		least: 29, run: script(russh)},
-	{name: "libssh2", logins: []string{"password", "ed25519", "ecdsa"}, large: 16, least: 18,
-		run: curl},
+	{name: "libssh2", logins: []string{"password", "ed25519", "ecdsa"}, large: largeMiB,
+		least: 18, run: curl},
 }
 
 // sshArgs makes OpenSSH's client start key exchanges, too.
