@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -381,10 +382,8 @@ func (f *File) Close() error {
 		return nil
 	}
 	_, err := run(context.Background(), op)
-	if behind != nil {
-		return behind // the data was not written; what became of the handle matters less
-	}
-	return err
+	// If the data was not written, what became of the handle matters less.
+	return cmp.Or(behind, err)
 }
 
 // beforeClose finishes what was written behind and drops what was read ahead.

@@ -140,9 +140,7 @@ func (l *listing) next() (*File, error) {
 
 // close closes the directory and drops what was requested.
 func (l *listing) close() {
-	if l.err == nil {
-		l.err = fs.ErrClosed
-	}
+	l.err = cmp.Or(l.err, fs.ErrClosed)
 	if l.call != nil {
 		l.session.conn.Recycle(l.call)
 		l.call = nil

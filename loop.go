@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -228,13 +229,9 @@ var errUnfinished = errors.New("the transfer stopped early; this is a bug in usf
 // verdict returns how a transfer with nothing in flight has ended. A failed request counts before
 // the source's error.
 func (l *loop) verdict(source error) error {
-	switch {
-	case l.err != nil:
-		return l.err
-	case source != nil:
-		return source
-	case !l.ranges.Finished():
-		return errUnfinished
+	err := cmp.Or(l.err, source)
+	if err == nil && !l.ranges.Finished() {
+		err = errUnfinished
 	}
-	return nil
+	return err
 }

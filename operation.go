@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -94,10 +95,7 @@ func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 		if op.instead != nil {
 			next = op.instead(refusal)
 		}
-		err = refusal
-		if op.refused != nil {
-			err = op.refused
-		}
+		err = cmp.Or(op.refused, refusal)
 		if op.orEOF && call.Status.Code == wire.EOF {
 			err = io.EOF
 		}

@@ -390,9 +390,7 @@ func (d *download) deliver() error {
 // putAt passes data to a sink that takes any order.
 func (d *download) putAt(call *conn.Call, p piece) {
 	if _, err := d.place.WriteAt(call.Body, p.Off); err != nil {
-		if d.broken == nil {
-			d.broken = &sinkError{err}
-		}
+		d.broken = cmp.Or[error](d.broken, &sinkError{err})
 		d.ranges.Again(p.Range)
 		return
 	}

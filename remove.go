@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -292,7 +293,5 @@ func (r *remover) failed(dir *removal, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	dir.stuck = true
-	if r.err == nil {
-		r.err = err
-	}
+	r.err = cmp.Or(r.err, err)
 }

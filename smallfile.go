@@ -4,58 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
-	"strings"
-	"time"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/internal/private/hook"
 	"github.com/usftp/usftp/wire"
 )
-
-func init() {
-	hook.Client = func(c any) any { return privateClient{c.(*Client)} }
-	hook.File = func(f any) any { return privateFile{f.(*File)} }
-	hook.Stripes = func(f any) any { return &stripes{file: f.(*File)} }
-}
-
-// privateClient and privateFile have the methods for this module's own packages; package private
-// documents them.
-type (
-	privateClient struct{ *Client }
-	privateFile   struct{ *File }
-)
-
-// WorksInOrder implements private.Client.
-func (c privateClient) WorksInOrder() bool { return c.inOrder }
-
-// ReadsOnce implements private.Client.
-func (c privateClient) ReadsOnce() bool { return readsOnce(c.options.serverVersion) }
-
-// StartSmall implements private.Client.
-func (c privateClient) StartSmall() { c.session.startsSmall.Store(true) }
-
-// Touches implements private.Client.
-func (c privateClient) Touches() bool {
-	return strings.HasPrefix(c.options.serverVersion, "SSH-2.0-rclone/")
-}
-
-// Heard implements private.Client.
-func (c privateClient) Heard() time.Time { return c.conn.Heard() }
-
-// DataSizes implements private.Client.
-func (c privateClient) DataSizes() (read, write int, err error) {
-	if err := c.awaitLimits(c.ctx); err != nil {
-		return 0, 0, err
-	}
-	read, write = c.dataSizes()
-	return read, write, nil
-}
-
-// Waited implements private.File.
-func (f privateFile) Waited() time.Duration { return time.Duration(f.waited.Load()) }
-
-// Answers implements private.File.
-func (f privateFile) Answers() int64 { return f.answers.Load() }
 
 // burst is several requests on one open file that are sent together.
 type burst struct {

@@ -83,11 +83,9 @@ func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
 	return p, nil
 }
 
-const (
-	// exitGrace is how long a helper gets to exit once its input has ended, and again once it was
-	// told to.
-	exitGrace = 300 * time.Millisecond
-)
+// exitGrace is how long a helper gets to exit once its input has ended, and again once it was told
+// to.
+const exitGrace = 300 * time.Millisecond
 
 // stop ends the process and reaps it. At the end of its input ssh ends the session cleanly. A
 // process that does not exit is asked to, and then killed.

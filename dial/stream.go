@@ -31,8 +31,7 @@ type Stream struct {
 	closed atomic.Bool
 	err    error
 
-	mu     sync.Mutex
-	status int // of the remote program, or of ssh; -1 while it is not known
+	status atomic.Pointer[int] // of the remote program, or of ssh; nil while it is not known
 }
 
 // Read reads what the server sends. At its end the error is io.EOF, and [Stream.ExitStatus] and
@@ -86,16 +85,13 @@ func (s *Stream) Window() int {
 // ExitStatus returns the exit status of the remote program, or of ssh itself. ok is false while the
 // program runs and if no status arrived.
 func (s *Stream) ExitStatus() (status int, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.status, s.status >= 0
+	if known := s.status.Load(); known != nil {
+		return *known, true
+	}
+	return -1, false
 }
 
-func (s *Stream) setStatus(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.status = n
-}
+func (s *Stream) setStatus(n int) { s.status.Store(&n) }
 
 // openChannel opens a session and asks for a command to be run in it, or for SFTP if that is "":
 // RFC 4254, sections 6.1 and 6.5.
@@ -123,7 +119,7 @@ func openError(err error) error {
 
 func newStream(c *Conn, ch channel) *Stream {
 	ended := make(chan struct{})
-	s := &Stream{conn: c, write: ch, ended: ended, stderr: new(tail), status: -1}
+	s := &Stream{conn: c, write: ch, ended: ended, stderr: new(tail)}
 	s.read = &channelOutput{s, ch}
 	s.end = func() error {
 		ch.Close()

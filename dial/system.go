@@ -86,7 +86,7 @@ func (s *systemSSH) open(c *Conn, command string) (*Stream, error) {
 	if err != nil {
 		return nil, startError(s.command[0], err)
 	}
-	stream := &Stream{conn: c, write: p.in, stderr: p.stderr, status: -1}
+	stream := &Stream{conn: c, write: p.in, stderr: p.stderr}
 	stream.read = &sshOutput{s: stream, p: p}
 	stream.end = func() error {
 		p.stop()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"io"
@@ -97,10 +98,7 @@ func (h *handle) close() error {
 		return nil
 	}
 	err := h.file.Close()
-	if failed := h.failed(); failed != nil {
-		return failed
-	}
-	return err
+	return cmp.Or(h.failed(), err)
 }
 
 // handleTable maps keys to handles. The lower half of a key is a slot, the upper half counts the

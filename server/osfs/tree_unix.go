@@ -3,6 +3,7 @@
 package osfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -60,10 +61,7 @@ func (t tree) do(ctx context.Context, what, name string, op func(w *walk) error)
 		defer w.close()
 		failed = op(w)
 	})
-	if err == nil {
-		err = failed
-	}
-	return named(what, name, err)
+	return named(what, name, cmp.Or(err, failed))
 }
 
 // named adds the operation and path to a system error.
@@ -175,12 +173,10 @@ func control(file *os.File, op func(fd int) error) error {
 		return err
 	}
 	var failed error
-	if err := raw.Control(func(fd uintptr) {
+	err = raw.Control(func(fd uintptr) {
 		failed = retry(func() error { return op(int(fd)) })
-	}); err != nil {
-		return err
-	}
-	return failed
+	})
+	return cmp.Or(err, failed)
 }
 
 // readDir describes the next entries of an open directory, relative to that directory. It leaves
