@@ -144,6 +144,7 @@ func TestMountFiles(t *testing.T) {
 		"two handles":            mountTwoHandles,
 		"written out of order":   mountOutOfOrder,
 		"a descriptor is shared": mountShared,
+		"locks":                  mountLocks,
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := m.path(strings.ReplaceAll(name, " ", "-"))
@@ -424,6 +425,15 @@ func mountUnsupported(t *testing.T, dir string) {
 	if err := unix.Setxattr(name, "user.x", []byte("y"), 0); !errors.Is(err, unix.ENOTSUP) {
 		t.Errorf("setxattr: %v", err)
 	}
+	if _, err := unix.Getxattr(name, "user.x", nil); !errors.Is(err, unix.ENOTSUP) {
+		t.Errorf("getxattr: %v", err)
+	}
+	if _, err := unix.Listxattr(name, nil); !errors.Is(err, unix.ENOTSUP) {
+		t.Errorf("listxattr: %v", err)
+	}
+	if err := unix.Removexattr(name, "user.x"); !errors.Is(err, unix.ENOTSUP) {
+		t.Errorf("removexattr: %v", err)
+	}
 	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); !errors.Is(err, unix.EPERM) {
 		t.Errorf("mkfifo: %v", err)
 	}
@@ -502,6 +512,31 @@ func mountShared(t *testing.T, dir string) {
 	}
 	if got := readFile(t, filepath.Join(dir, "log")); string(got) != "a\nb\nc\nd\nf\n" {
 		t.Errorf("%q", got) // "f" goes where "e" was appended, as on any file system
+	}
+}
+
+// Programs on this machine keep each other out.
+func mountLocks(t *testing.T, dir string) {
+	name := filepath.Join(dir, "file")
+	writeFile(t, name, []byte("x"))
+	first, err := os.OpenFile(name, os.O_RDWR, 0)
+	must(t, err)
+	defer first.Close()
+	second, err := os.OpenFile(name, os.O_RDWR, 0)
+	must(t, err)
+	defer second.Close()
+	must(t, unix.Flock(int(first.Fd()), unix.LOCK_EX))
+	if err := unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err,
+		unix.EWOULDBLOCK) {
+		t.Errorf("flock: %v", err)
+	}
+	must(t, unix.Flock(int(first.Fd()), unix.LOCK_UN))
+	must(t, unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 10}
+	must(t, unix.FcntlFlock(first.Fd(), unix.F_OFD_SETLK, &lock))
+	if err := unix.FcntlFlock(second.Fd(), unix.F_OFD_SETLK, &lock); !errors.Is(err,
+		unix.EAGAIN) {
+		t.Errorf("fcntl: %v", err)
 	}
 }
 
