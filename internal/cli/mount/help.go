@@ -28,8 +28,8 @@ const examples = `  usftp mount host: ~/host
   usftp mount --cache 1m host:src ~/src
   usftp umount ~/host`
 
-const umountLong = `Unmounts what usftp mount has mounted, even if the host does not answer. Data that is
-not on the host yet is sent first, for up to the --timeout of the mount.`
+const umountLong = `Unmounts what usftp mount has mounted, even if the host does not answer. What
+killed programs have written is still sent afterwards, for up to the mount's --timeout.`
 
 const exitCodes = `0 if it is mounted, or was unmounted in the foreground with all data on the host; 1 if it
 cannot be mounted, or data could not be written; 2 if the command line is wrong; 255 if the
