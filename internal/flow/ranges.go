@@ -45,18 +45,18 @@ type Ranges struct {
 	next   int64   // the lowest offset that was never handed out
 	newest int64   // the offset of the range that ends there
 	mark   int64   // all below it is done
-	size   int64   // what somebody said of the file's size
+	size   int64   // of the file, as announced
 	end    int64   // where the file ends, by the lowest of ends
-	probed bool    // a range at or beyond size is out or was answered
-	ends   []Range // the ranges that an EOF has answered: asked again should data come from beyond
+	probed bool    // a range at or beyond size is in flight or was answered
+	ends   []Range // ranges that an EOF has answered; requested again if data comes from beyond
 
-	again []Range // to be handed out before anything new, by offset
+	again []Range // are handed out before anything new, by offset
 	limit int64   // nothing at or beyond it is handed out
 	reach int64   // nothing new is, for now
-	// rests of short reads that end where the file should: whether they need asking, another
-	// range's answer tells
+	// rests of short reads that end where the file should: the answer to another range shows
+	// whether they must be requested
 	held   []Range
-	done   []span // what is done beyond mark, by offset, none adjacent
+	done   []span // done beyond mark, by offset, none adjacent
 	out    int    // ranges handed out and not settled
 	holder int    // the stream that the ranges in flight are on, where order matters
 	whole  int    // answers in full since the last short one
