@@ -144,9 +144,13 @@ func (l *login) refused(c *own.AuthContext) {
 	}
 }
 
-// flightLimit is how long after the login the session that was requested along with it may take. A
-// server that has dropped the request never answers.
+// flightLimit is how long after the login the session that was requested along with it may take
+// before the server is asked for a sign of life. A server that has dropped the request never
+// answers it.
 const flightLimit = 10 * time.Second
+
+// flightGrace is how much later than the sign of life the session may be seen.
+const flightGrace = 500 * time.Millisecond
 
 // land waits for the session that was requested along with the login. It returns nil if there was
 // none. An error means that the server does not support the flight.
@@ -155,8 +159,15 @@ func (l *login) land(conn *own.Conn) (*firstSession, error) {
 		return nil, nil
 	}
 	limit := max(flightLimit, 10*l.trip)
-	ctx, cancel := context.WithTimeoutCause(l.ctx, limit, &timeoutError{"asking for sftp", limit})
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(l.ctx)
+	defer cancel(nil)
+	defer time.AfterFunc(limit, func() {
+		// It answers in order. So if it answers this, it has dropped the flight; if it does not, it
+		// is busy, such as sshd while PAM opens the session.
+		if err := (ownTransport{conn}).keepalive(ctx); err == nil {
+			time.AfterFunc(flightGrace, func() { cancel(&timeoutError{"asking for sftp", limit}) })
+		}
+	}).Stop()
 	ch, ok, err := conn.FlightChannel(ctx)
 	var refused *own.OpenChannelError
 	switch {

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	own "github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -293,6 +294,89 @@ func TestServerThatTakesNoFlight(t *testing.T) {
 		})
 	}
 }
+
+// TestServerThatTakesItsTime: a server may need long between the login and the first channel, as
+// sshd does while PAM opens the session. That is no reason to log in again.
+func TestServerThatTakesItsTime(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	public := writeKey(t, key, "")
+	synctest.Test(t, func(t *testing.T) {
+		srv := newTestServer(t)
+		config := &Config{Identities: []string{key}, StateDir: t.TempDir()}
+		d := srv.dialer(t, config)
+		logins := 0
+		d.tcp = func(context.Context) (net.Conn, error) {
+			ours, theirs := socketPair()
+			slow := &slowAfterLogin{Conn: theirs}
+			go func() {
+				conn, err := own.Server(slow, &own.ServerConfig{Version: "SSH-2.0-OpenSSH_9.9",
+					HostKeys: []ssh.Signer{srv.key}, Auth: ssh.ServerAuthCallbacks{
+						PublicKeyCallback: func(_ ssh.ConnMetadata,
+							k ssh.PublicKey) (*ssh.Permissions, error) {
+							if !sameKey(k, public) {
+								return nil, errors.New("unknown")
+							}
+							logins++
+							slow.armed = true
+							return nil, nil
+						}}})
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				offer, err := conn.Accept()
+				if err != nil {
+					return
+				}
+				ch, err := offer.Accept()
+				if err != nil {
+					return
+				}
+				if r, err := ch.NextRequest(); err == nil {
+					r.Reply(true)
+				}
+				conn.Wait()
+			}()
+			return ours, nil
+		}
+		began := time.Now()
+		conn, err := d.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Open(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); logins != 1 || took < slowLogin || took > slowLogin+time.Second {
+			t.Errorf("it took %d logins and %v", logins, took)
+		}
+		if d.memory.refuses(srv.key.PublicKey()) {
+			t.Error("the server is remembered as one that takes no flight")
+		}
+	})
+}
+
+const slowLogin = 3 * flightLimit
+
+// slowAfterLogin is a server's connection that is held up right after it has granted a login.
+type slowAfterLogin struct {
+	net.Conn
+	armed  bool
+	writes int
+}
+
+func (s *slowAfterLogin) Write(p []byte) (int, error) {
+	if s.armed {
+		if s.writes++; s.writes == 2 { // the first one grants the login
+			time.Sleep(slowLogin)
+		}
+	}
+	return s.Conn.Write(p)
+}
+
+func (*slowAfterLogin) SetDeadline(time.Time) error     { return nil }
+func (*slowAfterLogin) SetReadDeadline(time.Time) error { return nil }
 
 // TestLoginIsTold: the log says how a login goes, as ssh -v does.
 func TestLoginIsTold(t *testing.T) {
