@@ -213,18 +213,22 @@ func rsaBits(key ssh.PublicKey) int {
 	return 0
 }
 
-// keyTypeName is what OpenSSH calls a type of key: ED25519, ECDSA, RSA.
+// keyTypeName is what OpenSSH calls a type of key.
 func keyTypeName(key ssh.PublicKey) string {
-	t := own.BaseAlgo(key.Type())
-	switch {
-	case t == ssh.KeyAlgoRSA:
+	switch t := own.BaseAlgo(key.Type()); t {
+	case ssh.KeyAlgoRSA:
 		return "RSA"
-	case t == ssh.KeyAlgoED25519:
+	case ssh.KeyAlgoED25519:
 		return "ED25519"
-	case strings.HasPrefix(t, "ecdsa-"):
+	case ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521:
 		return "ECDSA"
+	case ssh.KeyAlgoSKED25519:
+		return "ED25519-SK"
+	case ssh.KeyAlgoSKECDSA256:
+		return "ECDSA-SK"
+	default:
+		return strings.ToUpper(t)
 	}
-	return strings.ToUpper(strings.TrimSuffix(t, "@openssh.com"))
 }
 
 func sameKey(a, b ssh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
