@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,7 +17,6 @@ import (
 // The request expected first is sent along with the session's first packet, and not again; if
 // something else is asked first, the hint changes nothing.
 func TestAskedAhead(t *testing.T) {
-	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	tree, file := filepath.Join(dir, "tree"), filepath.Join(dir, "tree", "file")
@@ -57,8 +57,7 @@ func TestAskedAhead(t *testing.T) {
 			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var requests [2]int64
-			for i, config := range []pool.ConnectConfig{{}, test.config} {
+			count := func(config pool.ConnectConfig) int64 {
 				config.Dial = &dial.Config{ConfigFile: sshd.ConfigFile}
 				target := t.TempDir()
 				if config.Look == dir {
@@ -86,12 +85,21 @@ func TestAskedAhead(t *testing.T) {
 					t.Fatal(err)
 				}
 				host.Client.Stat(dir) // comes after requests nobody has waited for
-				requests[i] = host.Client.Stats().Requests
+				return host.Client.Stats().Requests
 			}
-			if more := requests[1] - requests[0]; more != test.more {
-				t.Errorf("%d requests, and %d without asking ahead; want %d more", requests[1],
-					requests[0], test.more)
+			// A copy that takes half a second also asks the host what limits it, so the least of
+			// some counts is the right one.
+			requests := [2]int64{math.MaxInt64, math.MaxInt64}
+			for range 10 {
+				for i, config := range []pool.ConnectConfig{{}, test.config} {
+					requests[i] = min(requests[i], count(config))
+				}
+				if requests[1]-requests[0] == test.more {
+					return
+				}
 			}
+			t.Errorf("%d requests, and %d without asking ahead; want %d more", requests[1],
+				requests[0], test.more)
 		})
 	}
 }
