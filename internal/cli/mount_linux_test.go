@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -687,10 +688,20 @@ func TestMountAndUnmount(t *testing.T) {
 			args := append([]string{"mount", "-D", opensshd.Find(t, "sftp-server")}, flags...)
 			return command(t, far, append(args, "far:"+far, at)...)
 		}
-		cmd := mount("-f", "--cache", "1m")
+		// The process of the background, which says when it is ready. Until then it waits for an
+		// answer of its own mount, and the kernel cannot kill it.
+		ready, told, err := os.Pipe()
+		must(t, err)
+		defer ready.Close()
+		cmd := mount("--cache", "1m")
+		cmd.Env = append(cmd.Env, "USFTP_MOUNT_READY=3")
+		cmd.ExtraFiles = []*os.File{told}
 		must(t, cmd.Start())
-		eventually(t, "the mount", func() bool { return isMounted(t, at) })
-		_, err := os.Stat(at) // which the kernel remembers
+		told.Close()
+		if line, err := io.ReadAll(ready); string(line) != "mounted\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		_, err = os.Stat(at) // which the kernel remembers
 		must(t, err)
 		must(t, cmd.Process.Kill())
 		cmd.Wait()
