@@ -622,6 +622,25 @@ func TestMountOthersChange(t *testing.T) {
 	}
 }
 
+// A program that opens a file sees all of what it holds, although the kernel has cached the size of
+// the one that it was before.
+func TestMountOpensReplaced(t *testing.T) {
+	t.Parallel()
+	m := mountFar(t, "--cache", "1m")
+	for _, text := range []string{"first", "a longer one", "short"} {
+		replacing := filepath.Join(m.far, "replacing")
+		writeFile(t, replacing, []byte(text))
+		must(t, os.Rename(replacing, filepath.Join(m.far, "file")))
+		got := make([]byte, 100)
+		f, err := os.Open(m.path("file"))
+		must(t, err)
+		defer f.Close()
+		if n, err := f.Read(got); string(got[:n]) != text {
+			t.Errorf("%q, %v, want %q", got[:n], err, text)
+		}
+	}
+}
+
 // A mount in the background is ready when the command returns, and ends with umount or fusermount3
 // -u; in the foreground it also ends with a signal.
 func TestMountAndUnmount(t *testing.T) {

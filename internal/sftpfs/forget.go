@@ -27,6 +27,7 @@ type kernel interface {
 func (f *FS) Init(server *fuse.Server) {
 	// Since Linux 6.18. Other kernels say that they know an earlier version of the protocol.
 	f.tree.prunes = server.KernelSettings().SupportsNotify(fuse.NOTIFY_PRUNE)
+	f.server = server
 	f.work.Go(func() { f.boundNodes(server) })
 }
 

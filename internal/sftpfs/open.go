@@ -219,7 +219,11 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		f.outdated(n)
 		asked = time.Now()
 	}
-	n.learnAttrs(a, asked)
+	if n.learnAttrs(a, asked); f.server != nil {
+		// OPEN has no attributes in its answer, and the kernel reads no further than the size that it
+		// knows. This waits for nothing.
+		f.server.InodeNotify(n.id, -1, 0)
+	}
 	h := f.attach(n, flags, remote)
 	h.made = flags&os.O_TRUNC != 0 && a.size == 0
 	if flags&os.O_TRUNC != 0 {

@@ -188,3 +188,26 @@ func TestLearnClock(t *testing.T) {
 		}
 	}
 }
+
+// A program that reads a file that another replaces on the host learns the size of the one that it
+// has open, not of the other.
+func TestSizeOfReplaced(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("the one that is open"))
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	s.server.Files.WriteFile("/new", []byte("another"))
+	if err := s.FS.link.client.PosixRename("/new", "/file"); err != nil {
+		t.Fatal(err)
+	}
+	in := fuse.GetAttrIn{InHeader: o.header, Flags_: fuse.FUSE_GETATTR_FH, Fh_: o.fh}
+	var attr fuse.AttrOut
+	if status := s.GetAttr(nil, &in, &attr); status != fuse.OK || attr.Size != 20 {
+		t.Errorf("size %d, %v", attr.Size, status)
+	}
+	if data, status := o.read(30); status != fuse.OK || data != "the one that is open" {
+		t.Errorf("read: %q, %v", data, status)
+	}
+	if attr, status := o.getAttr(); status != fuse.OK || attr.Size != 7 {
+		t.Errorf("by its name: size %d, %v", attr.Size, status)
+	}
+}

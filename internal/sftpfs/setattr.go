@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 )
 
 // GetAttr implements fuse.RawFileSystem.
@@ -24,6 +25,12 @@ func (f *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrO
 	if !ok {
 		ctx, stop := f.request(cancel, &in.InHeader)
 		defer stop()
+		if a, ok := f.statOpen(ctx, in); ok {
+			f.fill(n, a, &out.Attr)
+			out.Size = a.size
+			out.SetTimeout(f.options.Cache)
+			return fuse.OK
+		}
 		var err error
 		if a, left, err = f.stat(ctx, n); err != nil {
 			return statusOf(err)
@@ -32,6 +39,51 @@ func (f *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrO
 	f.fill(n, a, &out.Attr)
 	out.SetTimeout(max(left, 0))
 	return fuse.OK
+}
+
+// statOpen returns the attributes of an open file for the kernel, which asks for its size while a
+// program reads it. By its name the host may have another file by then, and the program would read
+// parts of both. Files that are also written here have the same name there.
+func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool) {
+	if in.Flags()&fuse.FUSE_GETATTR_FH == 0 {
+		return a, false
+	}
+	h := f.files.get(in.Fh())
+	if h == nil || h.file.written() {
+		return a, false
+	}
+	if err := h.gate.lock(ctx); err != nil {
+		return a, false
+	}
+	remote := h.remote
+	h.gate.unlock()
+	if remote == nil || pool.Lost(remote.Client()) {
+		return a, false
+	}
+	info, err := remote.WithContext(ctx).Stat()
+	if err != nil {
+		return a, false
+	}
+	a = attrsOfInfo(info)
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	if h.over == remote.Client() && h.seen != a.version() {
+		h.seen = a.version()
+		h.reader.drop()
+	}
+	return a, true
+}
+
+// written reports whether a file is open for writing here.
+func (f *file) written() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.handles {
+		if h.writes() {
+			return true
+		}
+	}
+	return false
 }
 
 // adjust adds what was written or set here and is not on the host yet.
