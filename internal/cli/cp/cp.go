@@ -3,7 +3,6 @@ package cp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -37,17 +36,8 @@ func Command(a *ui.App) *cobra.Command {
 				return many(cmd, a, &flags, args)
 			}
 			sources, target, err := connect.ParsePlaces(args, flags.through)
-			if err == nil && flags.hashes.manifest != "" && target.Stream {
-				err = errors.New("--manifest cannot be used with the target -, which is not a file")
-			}
-			if err == nil && flags.exactly && (len(sources) > 1 || target.Stream) {
-				err = errors.New("-T is for one source and a target that is not -")
-			}
-			if err == nil && flags.JSON && target.Stream {
-				err = errors.New("--json writes to standard output and cannot be used with the target -")
-			}
-			if err == nil && flags.DryRun && (target.Stream || sources[0].Stream) {
-				err = errors.New("--dry-run cannot be used with -")
+			if err == nil {
+				err = flags.checkPlaces(sources, target)
 			}
 			if err != nil {
 				return &ui.UsageError{Err: err}

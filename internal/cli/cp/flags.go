@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
@@ -128,6 +129,21 @@ func (c *flags) check(cmd *cobra.Command) error {
 	}
 	if err != nil {
 		return &ui.UsageError{Err: err}
+	}
+	return nil
+}
+
+// checkPlaces refuses flags that do not go with the operands.
+func (c *flags) checkPlaces(sources []connect.Place, target connect.Place) error {
+	switch {
+	case c.hashes.manifest != "" && target.Stream:
+		return errors.New("--manifest cannot be used with the target -, which is not a file")
+	case c.exactly && (len(sources) > 1 || target.Stream):
+		return errors.New("-T is for one source and a target that is not -")
+	case c.JSON && target.Stream:
+		return errors.New("--json writes to standard output and cannot be used with the target -")
+	case c.DryRun && (target.Stream || sources[0].Stream):
+		return errors.New("--dry-run cannot be used with -")
 	}
 	return nil
 }

@@ -24,7 +24,6 @@ import (
 type manyCopy struct {
 	flags    *flags
 	operands []string
-	download bool
 	common   []connect.Place // the sources that are not on each host
 
 	sources  *hosts.Sources
@@ -76,16 +75,15 @@ func (m *manyCopy) check() error {
 	if len(m.operands) < 2 {
 		return errors.New("missing operand: cp needs a source and a target")
 	}
-	var err error
-	m.download, err = hosts.Direction(m.operands)
+	download, err := hosts.Direction(m.operands)
 	switch {
 	case err != nil:
 		return err
-	case m.download && m.operands[len(m.operands)-1] == "-":
+	case download && m.operands[len(m.operands)-1] == "-":
 		return errors.New("--hosts cannot copy to -: the files of each host go into a directory of its name")
 	case m.flags.hashes.manifest != "":
 		return errors.New("--manifest writes one list and cannot be used with --hosts")
-	case m.flags.exactly && m.download:
+	case m.flags.exactly && download:
 		return errors.New("-T cannot be used when downloading with --hosts: files go into a directory for each host")
 	}
 	if m.common, err = hosts.Common(m.operands, m.flags.through); err != nil {
@@ -165,31 +163,15 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 		sources[0].Stream, c.name = true, m.name
 	}
 	c.askAhead(sources, target)
-	host, err := c.Host(place(sources, target))
-	if err == nil && !m.download {
-		go hosts.StartSmall(ctx, host.Client)
-	}
+	err = h.Begin(c.Task, sources[0], &target, m.flags.DryRun)
 	if loggedIn(); err == nil && branch != nil {
 		m.awaitLogins(ctx, a)
 	}
-	if err == nil && m.download {
-		if target.Typed, err = h.Download(target.Typed, m.flags.DryRun); err != nil {
-			c.Fail(err)
-		}
-	}
-	if c.Code == ui.ExitOK {
+	if err == nil {
 		c.Copy(sources, target)
 	}
 	err = c.End()
 	return hosts.Result{Files: c.Files, Bytes: c.Bytes, Resumable: c.canResume}, err
-}
-
-// place returns a place on the host.
-func place(sources []connect.Place, target connect.Place) connect.Place {
-	if target.Remote {
-		return target
-	}
-	return sources[0]
 }
 
 // awaitLogins waits until the login to every host has succeeded or failed, but no longer than a

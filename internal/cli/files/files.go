@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
@@ -314,9 +313,7 @@ func (c *command) env(t *connect.Task, on pool.Host, host dial.Target) *verb.Env
 	if ui.IsTerminal(c.app.Stdout) && !c.flags.JSON {
 		env.Terminal = true
 		c.app.EnableEscapes()
-		if columns, _, err := term.GetSize(int(c.app.Stdout.Fd())); err == nil {
-			env.Width = max(1, columns-c.app.Label)
-		}
+		env.Width = max(1, ui.Width(c.app.Stdout)-c.app.Label)
 	}
 	return env
 }

@@ -18,6 +18,7 @@ type SessionCommand struct {
 	Usage   string // flags and operands
 	Short   string
 	Changes bool // it changes the host
+	Reads   bool // it reads what files hold
 
 	make func() *spec
 }
@@ -32,7 +33,7 @@ func SessionCommands() []SessionCommand {
 		if here[name] {
 			usage = strings.Replace(usage, "PATH...", "[PATH]...", 1)
 		}
-		commands = append(commands, SessionCommand{name, usage, s.short, s.acts, make})
+		commands = append(commands, SessionCommand{name, usage, s.short, s.acts, s.reads, make})
 	}
 	return commands
 }
@@ -100,6 +101,3 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 		return expand(args[i], literal)
 	})
 }
-
-// Reads reports whether the command reads what files hold.
-func (c SessionCommand) Reads() bool { return c.make().reads }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
 )
@@ -48,17 +49,28 @@ func (f *Flags) New(a *ui.App, report *opt.Report, verb string, operands []strin
 	return r, err
 }
 
-// Download makes the directory for what a host sends, unless this is a dry run, and returns its
-// name.
-func (h Host) Download(target string, dryRun bool) (string, error) {
-	target = filepath.Join(target, h.Label)
+// Begin logs in to the host of a copy. A copy from the host goes to a directory of the host's name
+// in dst, which is made unless this is a dry run. A failure has been reported.
+func (h Host) Begin(t *connect.Task, src connect.Place, dst *connect.Place, dryRun bool) error {
+	if dst.Remote {
+		host, err := t.Host(*dst)
+		if err == nil {
+			go startSmall(t.Ctx, host.Client)
+		}
+		return err
+	}
+	if _, err := t.Host(src); err != nil {
+		return err
+	}
+	dst.Typed = filepath.Join(dst.Typed, h.Label)
 	if dryRun {
-		return target, nil
+		return nil
 	}
-	if err := os.MkdirAll(target, 0o777); err != nil {
-		return "", fmt.Errorf("cannot make the directory for the host: %w", err)
+	err := os.MkdirAll(dst.Typed, 0o777)
+	if err != nil {
+		t.Fail(fmt.Errorf("cannot make the directory for the host: %w", err))
 	}
-	return target, nil
+	return err
 }
 
 // AtOnce returns how many hosts are worked on at once.
@@ -111,13 +123,12 @@ func (r *Run) one(ctx context.Context, board *ui.Board, h Host,
 	var exit *ui.ExitError
 	switch {
 	case errors.As(err, &exit):
-		result.Code = worse(result.Code, exit.Code)
+		result.Code = exit.Code
 	case err != nil:
-		code := ui.CodeOf(err)
-		if code != ui.ExitOutputGone && ui.Interrupted(ctx) == nil {
+		result.Code = ui.CodeOf(err)
+		if result.Code != ui.ExitOutputGone && ui.Interrupted(ctx) == nil {
 			a.Console.Say(err.Error())
 		}
-		result.Code = worse(result.Code, code)
 	}
 	a.Out.Close()
 	if r.report.JSON {

@@ -11,9 +11,9 @@ import (
 // shortTrip is the round trip below which a link holds next to nothing.
 const shortTrip = 2 * time.Millisecond
 
-// StartSmall keeps uploads small that share this machine's processors and a short link with others:
+// startSmall keeps uploads small that share this machine's processors and a short link with others:
 // as much in flight as a long link needs would cost the hosts more time than the copy itself.
-func StartSmall(ctx context.Context, client *usftp.Client) {
+func startSmall(ctx context.Context, client *usftp.Client) {
 	began := time.Now()
 	if client.Ping(ctx) == nil && time.Since(began) < shortTrip {
 		private.OfClient(client).StartSmall()

@@ -38,7 +38,7 @@ func TestStartSmall(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer client.Close()
-				StartSmall(context.Background(), client)
+				startSmall(context.Background(), client)
 				f, err := client.Create("/file")
 				if err != nil {
 					t.Fatal(err)

@@ -34,12 +34,11 @@ func New(a *ui.App, flags *opt.Report, l Look) Reporter {
 }
 
 func newPerson(a *ui.App, flags *opt.Report, l Look) *Person {
-	p := &Person{Console: a.Console, quiet: flags.Quiet, verbose: flags.Verbose > 0,
-		recursive: l.Recursive, dryRun: l.DryRun, planned: a.Out}
-	// A progress line would break up what is shown on the same screen.
-	p.moving = a.Console.Terminal() && !flags.Quiet && !flags.NoProgress && !l.DryRun &&
-		!l.ToTerminal
-	return p
+	return &Person{Console: a.Console, quiet: flags.Quiet, verbose: flags.Verbose > 0, look: l,
+		planned: a.Out,
+		// A progress line would break up what is shown on the same screen.
+		moving: a.Console.Terminal() && !flags.Quiet && !flags.NoProgress && !l.DryRun &&
+			!l.ToTerminal}
 }
 
 // A Person reads standard error. Only what a dry run would copy goes to standard output, since that
@@ -48,8 +47,7 @@ type Person struct {
 	Console        *ui.Console
 	planned        io.Writer
 	quiet, verbose bool
-	recursive      bool
-	dryRun         bool
+	look           Look
 	moving         bool // with a progress line
 	line           *progressLine
 }
@@ -109,7 +107,7 @@ func (p *Person) endLine(e transfer.Event) {
 // advice suggests what the user may have forgotten.
 func (p *Person) advice(err error) string {
 	var path *fs.PathError
-	if !p.recursive && errors.Is(err, transfer.ErrIsDirectory) && errors.As(err, &path) &&
+	if !p.look.Recursive && errors.Is(err, transfer.ErrIsDirectory) && errors.As(err, &path) &&
 		path.Op == "read" {
 		return " (-r copies directories)"
 	}
@@ -121,7 +119,7 @@ func (p *Person) ended(e transfer.Event) {
 	if p.endTree(e); errors.As(e.Err, new(*ui.OutputError)) {
 		return
 	}
-	if t := e.Totals; p.dryRun && e.Err == nil {
+	if t := e.Totals; p.look.DryRun && e.Err == nil {
 		if !p.quiet {
 			p.Console.Say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e),
 				ui.Count(t.PlannedFiles, "file", "files"), ui.Amount(float64(t.PlannedBytes))))

@@ -64,7 +64,7 @@ func (s *syncer) ended(e transfer.Event) {
 	deleted := "deleted"
 	copied := ui.Count(t.Files, "file", "files") + " copied"
 	bytes := t.Bytes
-	if s.dryRun {
+	if s.look.DryRun {
 		bytes = t.PlannedBytes - t.KeptBytes
 		copied = ui.Count(t.PlannedFiles-t.Kept, "file", "files") + " would be copied"
 		deleted = "would be deleted"

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/pool"
@@ -24,7 +25,7 @@ type job struct {
 // job reads the flags. -P and -R are sftp's older forms.
 func (s *Shell) job(r *request) job {
 	o := s.flags.TransferOptions()
-	o.Journal = s.journal
+	o.Journal = opt.Journal()
 	o.Resume = r.has('a') || s.flags.resume
 	o.Sync = r.has('f') || s.flags.fsync
 	o.Preserve = r.has('p') || r.has('P') || s.flags.preserve

@@ -8,7 +8,6 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
-	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
@@ -24,17 +23,16 @@ type Shell struct {
 	ask func(ctx context.Context, question string) (yes bool, err error)
 
 	quoting quoting
-	journal string // where interrupted copies are recorded
-	meter   bool   // show progress
-	stdin   bool   // programs run here may use standard input
+	meter   bool // show progress
+	stdin   bool // programs run here may use standard input
 }
 
 func newShell(a *ui.App, f *flags, target dial.Target) *Shell {
 	config := f.Config(a, &f.Report)
 	config.Dial.IgnoreInterrupts = interactive(a, f)
-	s := &Shell{app: a, flags: f, journal: opt.Journal(), meter: true}
+	s := &Shell{app: a, flags: f, meter: true}
 	target.Path = ""
-	s.session = &session{target: target, config: config, retry: f.TransferOptions().Retry,
+	s.session = &session{target: target, config: config, retry: f.Retry(),
 		tell: a.Console.Say}
 	return s
 }

@@ -53,7 +53,7 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, r *request) er
 		return word{text: text, pattern: usftp.QuotePattern(text)}, left
 	}
 	names := s.remoteNames
-	if c.Reads() {
+	if c.Reads {
 		names = s.readableNames
 	}
 	err := c.Run(ctx, env, textsOf(words), func(text string, literal bool) ([]string, error) {

@@ -13,8 +13,7 @@ import (
 
 // many runs the sync on each of several hosts.
 func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error {
-	download, err := hosts.Direction(operands)
-	if err != nil {
+	if _, err := hosts.Direction(operands); err != nil {
 		return &ui.UsageError{Err: err}
 	}
 	run, err := flags.hosts.New(a, &flags.Report, "sync", operands)
@@ -44,16 +43,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 		t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
 		sources.Lend(t)
 		t.AskAhead(src, dst, false)
-		if download {
-			if _, err = t.Host(src); err == nil {
-				if dst.Typed, err = h.Download(dst.Typed, flags.DryRun); err != nil {
-					t.Fail(err)
-				}
-			}
-		} else if host, failed := t.Host(dst); failed == nil {
-			go hosts.StartSmall(ctx, host.Client)
-		}
-		if err == nil {
+		if h.Begin(t, src, &dst, flags.DryRun) == nil {
 			syncTrees(t, flags, src, dst, sources.Open)
 		}
 		return hosts.Result{Files: t.Files, Bytes: t.Bytes}, t.End()
