@@ -446,36 +446,31 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	if err != nil {
 		return 0, false, o.session.lostWith(err)
 	}
-	position := d.position(o.file)
 	undo := d.begin(in.reopen(c))
 	fresh := d.hashed(source, size)
-	for at := resumed; at < size; {
-		end := windowEnd(at, size)
-		plan, err := d.plan(at, end, fresh, d.remote(old), o.info.Size())
-		if at == resumed {
-			if err != nil {
-				undo()
-				return 0, false, o.session.lostWith(err)
-			}
-			d.base.Store(at)
-			d.moved.begin(at)
-			d.proof = d.prove(d.path(o.temp), written, position)
-			defer c.watch(position)()
-		}
-		if errors.Is(err, errNotWorth) {
-			plan, err = wholePlan(at, end), nil
-			c.hashing.pipe.grown(end)
-		}
-		if err == nil {
-			at, err = d.send(o, in, old, to, plan, at, end)
-			plan.stop()
-		}
-		if err != nil {
-			return at - resumed, true, d.failed(err)
-		}
-		if at < end { // the source has shrunk
-			return at - resumed, true, ofSource(in.unchanged(c, at, in.reopen(c)))
-		}
+	planned := func(from, to int64) (*plan, error) {
+		return d.plan(from, to, fresh, d.remote(old), o.info.Size())
+	}
+	first, err := planned(resumed, windowEnd(resumed, size))
+	if err != nil {
+		undo()
+		return 0, false, o.session.lostWith(err)
+	}
+	d.base.Store(resumed)
+	d.moved.begin(resumed)
+	position := d.position(o.file)
+	d.proof = d.prove(d.path(o.temp), written, position)
+	defer c.watch(position)()
+	at, err := d.windows(first, planned, func(p *plan, from, end int64) (int64, error) {
+		at, err := d.send(o, in, old, to, p, from, end)
+		c.hashing.pipe.grown(at)
+		return at, err
+	})
+	if err == nil && at < size { // the source has shrunk
+		err = ofSource(in.unchanged(c, at, in.reopen(c)))
+	}
+	if err != nil || at < size {
+		return at - resumed, true, err
 	}
 	close(d.proof.whole)
 	stat := o.file.Async().Stat()
@@ -525,29 +520,43 @@ func (d *delta) position(f *usftp.File) func() int64 {
 	}
 }
 
+// windows moves the file window by window, of which the first is planned. It returns how far the
+// file is complete: less than its size after an error, or if the source has shrunk.
+func (d *delta) windows(first *plan, planned func(from, to int64) (*plan, error),
+	move func(p *plan, from, end int64) (int64, error)) (at int64, err error) {
+	size, p := d.copy.size, first
+	for at = d.copy.result.Resumed; ; {
+		end := windowEnd(at, size)
+		at, err = move(p, at, end)
+		p.stop()
+		if err != nil || at < end || at == size {
+			return at, d.failed(err)
+		}
+		if p, err = planned(at, windowEnd(at, size)); errors.Is(err, errNotWorth) {
+			p = d.wholePlan(at, windowEnd(at, size))
+		} else if err != nil {
+			return at, d.failed(err)
+		}
+	}
+}
+
 // send sends one window. It returns how far the file is complete.
 func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan *plan,
 	from, end int64) (int64, error) {
 	c := d.copy
-	ctx, cancel := context.WithCancelCause(c.ctx)
-	defer cancel(nil)
 	d.moved.begin(from)
 	d.base.Store(from)
-	fail := func(err error) {
-		cancel(err)
-		plan.cancel(err)
-	}
 	var copying sync.WaitGroup
 	asked := make(chan struct{})
-	copying.Go(func() { d.copyData(ctx, fail, old.WithContext(ctx), to, plan, asked) })
+	copying.Go(func() { d.copyData(old.WithContext(plan.ctx), to, plan, asked) })
 	<-asked
 	source := &changes{copy: c, file: in.contents(), holes: findHoles(c, in), plan: plan, end: end}
-	n, err := private.NewStripes(o.file.WithContext(ctx)).ReadFromAt(source)
+	n, err := private.NewStripes(o.file.WithContext(plan.ctx)).ReadFromAt(source)
 	if err != nil {
-		fail(err)
+		plan.cancel(err)
 	}
-	if copying.Wait(); ctx.Err() != nil {
-		err = context.Cause(ctx) // whichever came first
+	if copying.Wait(); plan.ctx.Err() != nil {
+		err = context.Cause(plan.ctx) // whichever came first
 	}
 	return min(from+n, d.moved.mark.Load()), err
 }
@@ -556,8 +565,7 @@ func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan *plan,
 // the changes has its own progress. It closes asked when as much of what is known of the plan has
 // been asked for as may be in flight: the host would be idle if those requests followed the first
 // changes, which a new connection sends slowly (RFC 5681, section 3.1).
-func (d *delta) copyData(ctx context.Context, fail func(error), old, to *usftp.File, plan *plan,
-	asked chan<- struct{}) {
+func (d *delta) copyData(old, to *usftp.File, plan *plan, asked chan<- struct{}) {
 	sendChanges := sync.OnceFunc(func() { close(asked) })
 	defer sendChanges()
 	known, _ := plan.known(0)
@@ -573,7 +581,7 @@ func (d *delta) copyData(ctx context.Context, fail func(error), old, to *usftp.F
 					sendChanges()
 				}
 				select {
-				case <-ctx.Done():
+				case <-plan.ctx.Done():
 					return false
 				case inFlight <- struct{}{}:
 				}
@@ -581,7 +589,7 @@ func (d *delta) copyData(ctx context.Context, fail func(error), old, to *usftp.F
 				copies.Go(func() {
 					defer func() { <-inFlight }()
 					if _, err := copied.Wait(); err != nil {
-						fail(err)
+						plan.cancel(err)
 						return
 					}
 					d.common.Add(e.length)
@@ -595,7 +603,7 @@ func (d *delta) copyData(ctx context.Context, fail func(error), old, to *usftp.F
 		return true
 	})
 	if err != nil {
-		fail(err)
+		plan.cancel(err)
 	}
 	copies.Wait()
 }
@@ -678,32 +686,26 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 		}
 		listed = files[0]
 	}
-	for at := resumed; at < size; {
-		end := windowEnd(at, size)
-		plan, err := d.plan(at, end, d.remote(listed), d.local(old), info.Size())
-		if at == resumed {
-			if err != nil {
-				return 0, false, in.session.lostWith(err)
-			}
-			d.begin(to.reread)
-			d.proof = d.prove(d.path(in.path), listed, func() int64 { return size })
-			defer c.watch(d.moved.mark.Load)()
-			if err := to.file.Truncate(size); err != nil {
-				plan.stop()
-				return 0, true, err
-			}
-		}
-		if errors.Is(err, errNotWorth) {
-			plan, err = wholePlan(at, end), nil
-		}
-		if err == nil {
-			err = d.fetch(in.file, to.file, old, plan, at)
-			plan.stop()
-			at = d.moved.mark.Load()
-		}
-		if err != nil {
-			return at - resumed, true, d.failed(err)
-		}
+	planned := func(from, to int64) (*plan, error) {
+		return d.plan(from, to, d.remote(listed), d.local(old), info.Size())
+	}
+	first, err := planned(resumed, windowEnd(resumed, size))
+	if err != nil {
+		return 0, false, in.session.lostWith(err)
+	}
+	d.begin(to.reread)
+	d.proof = d.prove(d.path(in.path), listed, func() int64 { return size })
+	defer c.watch(d.moved.mark.Load)()
+	if err := to.file.Truncate(size); err != nil {
+		first.stop()
+		return 0, true, err
+	}
+	at, err := d.windows(first, planned, func(p *plan, from, _ int64) (int64, error) {
+		err := d.fetch(in.file, to.file, old, p, from)
+		return d.moved.mark.Load(), err
+	})
+	if err != nil {
+		return at - resumed, true, err
 	}
 	c.result.Reused = d.common.Load()
 	return size - resumed, true, nil
@@ -712,13 +714,8 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 // fetch fetches one window.
 func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *plan, from int64) error {
 	c := d.copy
-	ctx, cancel := context.WithCancelCause(c.ctx)
-	defer cancel(nil)
+	ctx, fail := plan.ctx, plan.cancel
 	d.moved.begin(from)
-	fail := func(err error) {
-		cancel(err)
-		plan.cancel(err)
-	}
 	var copying sync.WaitGroup
 	copying.Go(func() {
 		plan.each(func(e extent) bool {

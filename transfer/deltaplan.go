@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sort"
 	"sync"
 
 	"github.com/usftp/usftp"
@@ -42,6 +43,8 @@ type chunk struct {
 	length int32
 	sum    [wire.ChunkSumSize]byte
 }
+
+func (c *chunk) end() int64 { return c.off + int64(c.length) }
 
 // A lister yields the chunks in a part of a file, in order.
 type lister func(ctx context.Context, shortest int, from, to int64) iter.Seq2[chunk, error]
@@ -92,26 +95,13 @@ func (d *delta) local(file io.ReaderAt) lister {
 // part of the file, so that it is read once.
 func (d *delta) hashed(file io.ReaderAt, size int64) lister {
 	again := d.local(file)
-	once := d.local(upTo{d.copy.hashing.pipe, file, size})
+	once := d.local(d.copy.hashing.pipe.readerAt(io.NewSectionReader(file, 0, size)))
 	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[chunk, error] {
 		if shortest != d.shortest { // a place is refined
 			return again(ctx, shortest, from, to)
 		}
 		return once(ctx, shortest, from, to)
 	}
-}
-
-// upTo is a file, of which what is read is hashed up to a size.
-type upTo struct {
-	pipe *hashPipe
-	io.ReaderAt
-	size int64
-}
-
-func (r upTo) ReadAt(p []byte, off int64) (int, error) {
-	n, err := r.ReaderAt.ReadAt(p, off)
-	r.pipe.feedAt(p[:max(0, min(int64(n), r.size-off))], off)
-	return n, err
 }
 
 // An extent is a part of the new file, with its offset in the old one if that has it.
@@ -122,97 +112,102 @@ type extent struct {
 
 func (e *extent) end() int64 { return e.off + e.length }
 
-// A listing is a file's chunks, while they are being listed.
-type listing struct {
+// A growingList is read by some goroutines while another one adds to it.
+type growingList[T any] struct {
 	mu      sync.Mutex
 	changed sync.Cond
-	chunks  []chunk
-	to      int64 // where the last chunk ends
+	items   []T
 	ended   bool
 	err     error
 }
 
-func newListing(size int) *listing {
-	l := &listing{chunks: make([]chunk, 0, size)}
+func newGrowingList[T any](items []T) *growingList[T] {
+	l := &growingList[T]{items: items}
 	l.changed.L = &l.mu
 	return l
 }
 
-// fill lists the chunks.
-func (l *listing) fill(chunks iter.Seq2[chunk, error]) (err error) {
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.ended, l.err = true, err
-		l.changed.Broadcast()
-	}()
-	for c, err := range chunks {
-		if err != nil {
-			return err
-		}
-		if len(l.chunks) == mostChunks {
-			return errNotWorth
-		}
-		l.mu.Lock()
-		l.chunks = append(l.chunks, c)
-		l.to = c.off + int64(c.length)
-		l.mu.Unlock()
-		l.changed.Broadcast()
-	}
-	return nil
-}
-
-// wait waits until the chunks reach an offset and are at least so many, or until the list has
-// ended.
-func (l *listing) wait(to int64, count int) ([]chunk, error) {
+func (l *growingList[T]) add(more ...T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for !l.ended && (l.to < to || len(l.chunks) < count) {
+	l.items = append(l.items, more...)
+	l.changed.Broadcast()
+}
+
+func (l *growingList[T]) end(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended, l.err = true, err
+	l.changed.Broadcast()
+}
+
+// wait waits until there are enough items, or no more will be added. The error is then why.
+func (l *growingList[T]) wait(enough func(items []T) bool) ([]T, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !l.ended && !enough(l.items) {
 		l.changed.Wait()
 	}
-	return l.chunks, l.err
+	return l.items, l.err
+}
+
+// A listing is a file's chunks, while they are being listed.
+type listing struct{ *growingList[chunk] }
+
+// fill lists the chunks.
+func (l listing) fill(chunks iter.Seq2[chunk, error]) {
+	n := 0
+	for c, err := range chunks {
+		if n++; err == nil && n > mostChunks {
+			err = errNotWorth
+		}
+		if err != nil {
+			l.end(err)
+			return
+		}
+		l.add(c)
+	}
+	l.end(nil)
+}
+
+// upTo waits until the chunks reach an offset.
+func (l listing) upTo(off int64) ([]chunk, error) {
+	return l.wait(func(chunks []chunk) bool {
+		n := len(chunks)
+		return n > 0 && chunks[n-1].end() >= off
+	})
+}
+
+// first waits for the first chunks, and returns up to count of them.
+func (l listing) first(count int) ([]chunk, error) {
+	chunks, err := l.wait(func(chunks []chunk) bool { return len(chunks) >= count })
+	return chunks[:min(len(chunks), count)], err
 }
 
 // all waits for the end.
-func (l *listing) all() ([]chunk, error) { return l.wait(math.MaxInt64, math.MaxInt) }
+func (l listing) all() ([]chunk, error) {
+	return l.wait(func([]chunk) bool { return false })
+}
 
 // A plan is the extents of the new file, in order and without gaps. Copying begins while it is
 // still being made.
 type plan struct {
-	cancel  context.CancelCauseFunc
-	work    sync.WaitGroup
-	mu      sync.Mutex
-	changed sync.Cond
-	extents []extent
-	ended   bool
-	err     error
+	*growingList[extent]
+	ctx    context.Context // ends when planning or moving fails
+	cancel context.CancelCauseFunc
+	work   sync.WaitGroup
 }
 
-func newPlan(cancel context.CancelCauseFunc) *plan {
-	p := &plan{cancel: cancel}
-	p.changed.L = &p.mu
-	return p
+func (d *delta) newPlan(extents ...extent) *plan {
+	ctx, cancel := context.WithCancelCause(d.copy.ctx)
+	return &plan{growingList: newGrowingList(extents), ctx: ctx, cancel: cancel}
 }
 
 // wholePlan is the plan to send everything.
-func wholePlan(from, to int64) *plan {
-	p := newPlan(func(error) {})
-	p.extents, p.ended = []extent{{from, to - from, -1}}, true
+func (d *delta) wholePlan(from, to int64) *plan {
+	p := d.newPlan(extent{from, to - from, -1})
+	p.end(nil)
 	return p
-}
-
-func (p *plan) add(more []extent) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.extents = append(p.extents, more...)
-	p.changed.Broadcast()
-}
-
-func (p *plan) end(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended, p.err = true, err
-	p.changed.Broadcast()
 }
 
 // stop ends the planning, and waits for that.
@@ -224,34 +219,24 @@ func (p *plan) stop() {
 // known waits until the plan has more than n extents, and returns those beyond. It returns none at
 // the plan's end, with its error.
 func (p *plan) known(n int) ([]extent, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for len(p.extents) == n && !p.ended {
-		p.changed.Wait()
+	extents, err := p.wait(func(extents []extent) bool { return len(extents) > n })
+	if len(extents) > n {
+		err = nil
 	}
-	if len(p.extents) == n {
-		return nil, p.err
-	}
-	return p.extents[n:], nil
+	return extents[n:], err
 }
 
 // at waits for the extent that an offset is in. found is false beyond the plan's end.
 func (p *plan) at(off int64) (e extent, found bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for !p.ended && (len(p.extents) == 0 || p.extents[len(p.extents)-1].end() <= off) {
-		p.changed.Wait()
-	}
-	i, _ := slices.BinarySearchFunc(p.extents, off, func(e extent, off int64) int {
-		if e.end() <= off {
-			return -1
-		}
-		return 1
+	extents, err := p.wait(func(extents []extent) bool {
+		n := len(extents)
+		return n > 0 && extents[n-1].end() > off
 	})
-	if i == len(p.extents) {
-		return e, false, p.err
+	i := sort.Search(len(extents), func(i int) bool { return extents[i].end() > off })
+	if i == len(extents) {
+		return e, false, err
 	}
-	return p.extents[i], true, nil
+	return extents[i], true, nil
 }
 
 // each calls f with the extents in order, as they become known, until f returns false. The error is
@@ -292,34 +277,30 @@ func (e extent) pieces(most int64) iter.Seq[extent] {
 // there, and returns when the first of it is known. The error is errNotWorth if they are too few.
 // The caller must stop the plan.
 func (d *delta) plan(from, to int64, fresh, old lister, oldSize int64) (*plan, error) {
-	ctx, cancel := context.WithCancelCause(d.copy.ctx)
-	p := newPlan(cancel)
-	m := &matcher{d: d, ctx: ctx, plan: p, lister: [2]lister{fresh, old}, from: from, to: to,
+	p := d.newPlan()
+	m := &matcher{d: d, plan: p, lister: [2]lister{fresh, old}, from: from, to: to,
 		oldFrom: from, oldTo: max(from, min(from+deltaWindow, oldSize)),
 		ready:    make(chan (<-chan []extent), refinements),
 		refining: make(chan struct{}, refinements)}
 	for i, end := range []int64{to, m.oldTo} {
-		l := newListing(int(min(mostChunks, max(0, end-from)/int64(d.shortest)+16)))
+		most := min(mostChunks, max(0, end-from)/int64(d.shortest)+16)
+		l := listing{newGrowingList(make([]chunk, 0, most))}
 		m.lists[i] = l
-		p.work.Go(func() {
-			if err := l.fill(m.lister[i](ctx, d.shortest, from, end)); err != nil {
-				cancel(err)
-			}
-		})
+		p.work.Go(func() { l.fill(m.lister[i](p.ctx, d.shortest, from, end)) })
 	}
 	var matched error
 	p.work.Go(func() {
 		defer close(m.ready)
 		if matched = m.match(); matched != nil {
-			cancel(matched)
+			p.cancel(matched)
 		}
 	})
 	p.work.Go(func() {
 		for extents := range m.ready {
-			p.add(<-extents)
+			p.add(<-extents...)
 		}
-		if ctx.Err() != nil {
-			matched = context.Cause(ctx) // whichever came first
+		if p.ctx.Err() != nil {
+			matched = context.Cause(p.ctx) // whichever came first
 		}
 		p.end(matched)
 	})
@@ -333,14 +314,13 @@ func (d *delta) plan(from, to int64, fresh, old lister, oldSize int64) (*plan, e
 // A matcher makes a plan from the lists of the new and the old file, while they grow.
 type matcher struct {
 	d              *delta
-	ctx            context.Context
 	plan           *plan
 	lister         [2]lister
-	lists          [2]*listing // of the new and the old file
-	from, to       int64       // what is planned of the new file
-	oldFrom, oldTo int64       // what is listed of the old one
-	index          index       // of what has been listed of the old file
-	oldAt          int64       // where the last extent that it has ends in it
+	lists          [2]listing // of the new and the old file
+	from, to       int64      // what is planned of the new file
+	oldFrom, oldTo int64      // what is listed of the old one
+	index          index      // of what has been listed of the old file
+	oldAt          int64      // where the last extent that it has ends in it
 
 	// ready passes on the extents in order, although places are refined side by side.
 	ready    chan (<-chan []extent)
@@ -362,14 +342,14 @@ func (m *matcher) match() error {
 	taken := 0        // chunks of the new file
 	for at := m.from; at < m.to; {
 		end := min(at+step, m.to)
-		chunks, err := fresh.wait(end, 0)
+		chunks, err := fresh.upTo(end)
 		if err != nil {
 			return err
 		}
-		if n := len(chunks); n == 0 || chunks[n-1].off+int64(chunks[n-1].length) < end {
+		if n := len(chunks); n == 0 || chunks[n-1].end() < end {
 			end = m.to // it has shrunk, and no more will be listed
 		}
-		others, err := old.wait(min(end+shift+step, m.oldTo), 0)
+		others, err := old.upTo(min(end+shift+step, m.oldTo))
 		if err != nil {
 			return err
 		}
@@ -380,7 +360,7 @@ func (m *matcher) match() error {
 				return cmp.Compare(c.off, end)
 			})
 			if part = part[:n]; n > 0 {
-				end = min(part[n-1].off+int64(part[n-1].length), m.to)
+				end = min(part[n-1].end(), m.to)
 			}
 		}
 		extents, common := m.index.match(part, at, end)
@@ -426,11 +406,10 @@ func (m *matcher) sample() error {
 	for count := plannedFirst; ; count = sampleChunks {
 		var first [2][]chunk
 		for i, l := range m.lists {
-			chunks, err := l.wait(0, count)
-			if err != nil {
+			var err error
+			if first[i], err = l.first(count); err != nil {
 				return err
 			}
-			first[i] = chunks[:min(len(chunks), count)]
 		}
 		switch {
 		case alike(first[0], first[1], count):
@@ -499,7 +478,7 @@ func (m *matcher) finer(e extent, from, to int64) []extent {
 	for j, what := range m.lister {
 		within := [2]extent{e, {off: from, length: to - from}}[j]
 		listing.Go(func() {
-			for c, err := range what(m.ctx, fineChunk, within.off, within.end()) {
+			for c, err := range what(m.plan.ctx, fineChunk, within.off, within.end()) {
 				if err != nil || len(lists[j]) == mostChunks/refinements {
 					return // what has been listed is still of use
 				}
