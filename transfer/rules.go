@@ -228,14 +228,13 @@ func class(text string) (n int, expression string) {
 			if end < 0 {
 				return len(text), nothing
 			}
-			name, ok := strings.CutSuffix(text[i+2:i+2+end], ":")
-			if ok {
-				in := posix[name]
-				if in == nil {
+			if name, ok := strings.CutSuffix(text[i+2:i+2+end], ":"); ok {
+				in, ok := posixClass(name)
+				if !ok {
 					return len(text), nothing
 				}
 				for c := range 128 {
-					set[c] = set[c] || in(byte(c))
+					set[c] = set[c] || in.MatchString(string(rune(c)))
 				}
 				last = -1
 				i += 2 + end + 1
@@ -266,41 +265,15 @@ func setExpression(set *[256]bool, negated bool) string {
 	return "[" + b.String() + "]"
 }
 
-func between(low, high byte) func(byte) bool {
-	return func(c byte) bool { return low <= c && c <= high }
-}
-
-func either(sets ...func(byte) bool) func(byte) bool {
-	return func(c byte) bool {
-		for _, in := range sets {
-			if in(c) {
-				return true
-			}
-		}
-		return false
+// posixClass returns the expression for a POSIX class such as "alpha". Go knows more than POSIX does:
+// negated ones, ascii and word.
+func posixClass(name string) (class *regexp.Regexp, ok bool) {
+	if strings.HasPrefix(name, "^") || name == "ascii" || name == "word" {
+		return nil, false
 	}
+	class, err := regexp.Compile("[[:" + name + ":]]")
+	return class, err == nil
 }
-
-var (
-	isDigit = between('0', '9')
-	isLower = between('a', 'z')
-	isUpper = between('A', 'Z')
-	isPunct = either(between('!', '/'), between(':', '@'), between('[', '`'), between('{', '~'))
-
-	posix = map[string]func(byte) bool{
-		"alnum": either(isDigit, isLower, isUpper), "alpha": either(isLower, isUpper),
-		"blank":  func(c byte) bool { return c == ' ' || c == '\t' },
-		"cntrl":  either(between(0, 0x1f), between(0x7f, 0x7f)),
-		"digit":  isDigit,
-		"graph":  between('!', '~'),
-		"lower":  isLower,
-		"print":  between(' ', '~'),
-		"punct":  isPunct,
-		"space":  either(between('\t', '\r'), between(' ', ' ')),
-		"upper":  isUpper,
-		"xdigit": either(isDigit, between('a', 'f'), between('A', 'F')),
-	}
-)
 
 // ignoreRules are the rules of an ignore file, with those of the directories above. The last
 // matching rule of the nearest file decides: gitignore(5).
