@@ -7,9 +7,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
-	"github.com/usftp/usftp/pool"
 )
 
 // CheckOptions configure a [Check]. The zero CheckOptions are valid.
@@ -91,9 +89,12 @@ func checkOnce(c *fileCopy) error {
 }
 
 // nowhere is the target of a Check.
-type nowhere struct{ job *job }
+type nowhere struct {
+	streamTarget
+	job *job
+}
 
-func newNowhere(j *job) (target, error) { return nowhere{j}, nil }
+func newNowhere(j *job) (target, error) { return nowhere{job: j}, nil }
 
 // begin fails if there is nothing to compare.
 func (n nowhere) begin(source facts, _ string, _ func() error) (string, error) {
@@ -110,30 +111,11 @@ func (nowhere) limits() (limits, error) {
 	return limits{handles: 1 << 20, small: largestSmall}, nil
 }
 
-func (nowhere) conn() *pool.Conn                             { return nil }
-func (nowhere) join(dir, name string) string                 { return "" }
-func (nowhere) identity(string) (host, path string, ok bool) { return "", "", false }
-func (nowhere) place(*fileCopy, input) (output, error) {
-	return nil, errors.ErrUnsupported
-}
-func (nowhere) realPath(string) (string, error) {
-	return "", errors.ErrUnsupported
-}
-func (nowhere) lstat(string) error { return errors.ErrUnsupported }
-func (nowhere) touch(string) (func() error, error) {
-	return nil, errors.ErrUnsupported
-}
-func (nowhere) fileSystem(string) [2]uint64                        { return [2]uint64{} }
-func (nowhere) dispose(string) bool                                { return false }
-func (nowhere) tidy(string, string, func(string, bool) bool) error { return nil }
-func (nowhere) is(facts) bool                                      { return false }
-func (nowhere) check(*directory, string) error                     { return nil }
-func (nowhere) makeDir(*directory) (fresh bool, err error)         { return false, nil }
-func (nowhere) finishDir(*directory) error                         { return nil }
-func (nowhere) leave(*directory)                                   {}
-func (nowhere) makeLink(*entry, string) error                      { return nil }
-func (nowhere) finishLink(*entry, usftp.NewAttrs) error            { return nil }
-func (nowhere) close()                                             {}
+func (nowhere) place(*fileCopy, input) (output, error)     { return nil, errStream }
+func (nowhere) join(dir, name string) string               { return "" }
+func (nowhere) check(*directory, string) error             { return nil }
+func (nowhere) makeDir(*directory) (fresh bool, err error) { return false, nil }
+func (nowhere) finishDir(*directory) error                 { return nil }
 
 // checks reports whether a Check examines entries of this mode.
 func (t *tree) checks(mode fs.FileMode) bool {

@@ -36,7 +36,25 @@ func (streamEnd) join(dir, name string) string { return name }
 
 func (streamEnd) identity(string) (host, path string, ok bool) { return "", "", false }
 
-func (streamEnd) limits() (limits, error) { return limits{}, errStream }
+func (streamEnd) limits() (limits, error)                       { return limits{}, errStream }
+func (streamEnd) realPath(string) (string, error)               { return "", errStream }
+func (streamEnd) lstat(string) error                            { return errStream }
+func (streamEnd) fileSystem(string) [2]uint64                   { return [2]uint64{} }
+func (streamEnd) touch(string) (remove func() error, err error) { return nil, errStream }
+
+// streamTarget is a target that holds no tree.
+type streamTarget struct{ streamEnd }
+
+func (streamTarget) begin(facts, string, func() error) (string, error)  { return "-", errStream }
+func (streamTarget) is(facts) bool                                      { return false }
+func (streamTarget) dispose(string) bool                                { return false }
+func (streamTarget) tidy(string, string, func(string, bool) bool) error { return errStream }
+func (streamTarget) check(*directory, string) error                     { return errStream }
+func (streamTarget) makeDir(*directory) (fresh bool, err error)         { return false, errStream }
+func (streamTarget) finishDir(*directory) error                         { return errStream }
+func (streamTarget) leave(*directory)                                   {}
+func (streamTarget) makeLink(*entry, string) error                      { return errStream }
+func (streamTarget) finishLink(*entry, usftp.NewAttrs) error            { return errStream }
 
 // readerSource is an io.Reader as a source, and as the input that it opens.
 type readerSource struct {
@@ -52,23 +70,13 @@ func (s *readerSource) open(c *fileCopy) (input, error) {
 	return s, nil
 }
 
-func (streamEnd) realPath(string) (string, error) { return "", errStream }
-func (streamEnd) lstat(string) error              { return errStream }
-func (streamEnd) fileSystem(string) [2]uint64     { return [2]uint64{} }
-
-func (streamEnd) touch(string) (remove func() error, err error) { return nil, errStream }
-
-func (s *readerSource) sum(*fileCopy) error         { return errStream }
-func (s *readerSource) base(string) (string, error) { return "", errStream }
-func (s *readerSource) look(string) (facts, error) {
-	return facts{}, errStream
-}
-func (s *readerSource) list(*directory, func(*entry, error) bool) error { return errStream }
-func (s *readerSource) readSmall(string, int64) ([]byte, error) {
-	return nil, errors.ErrUnsupported
-}
-func (s *readerSource) readLink(string) (string, error) { return "", errStream }
-func (s *readerSource) loops(*directory) string         { return "" }
+func (*readerSource) sum(*fileCopy) error                             { return errStream }
+func (*readerSource) base(string) (string, error)                     { return "", errStream }
+func (*readerSource) look(string) (facts, error)                      { return facts{}, errStream }
+func (*readerSource) list(*directory, func(*entry, error) bool) error { return errStream }
+func (*readerSource) readLink(string) (string, error)                 { return "", errStream }
+func (*readerSource) readSmall(string, int64) ([]byte, error)         { return nil, errStream }
+func (*readerSource) loops(*directory) string                         { return "" }
 
 func (s *readerSource) facts() *facts                            { return &facts{size: -1} }
 func (s *readerSource) ready(*fileCopy) error                    { return nil }
@@ -103,22 +111,9 @@ func (s streamContents) Seek(off int64, whence int) (int64, error) {
 
 // writerTarget is an io.Writer as a target.
 type writerTarget struct {
-	streamEnd
+	streamTarget
 	w io.Writer
 }
-
-func (t *writerTarget) is(facts) bool                                      { return false }
-func (t *writerTarget) dispose(string) bool                                { return false }
-func (t *writerTarget) tidy(string, string, func(string, bool) bool) error { return errStream }
-func (t *writerTarget) begin(facts, string, func() error) (string, error)  { return "-", errStream }
-func (t *writerTarget) check(*directory, string) error                     { return errStream }
-func (t *writerTarget) makeDir(*directory) (fresh bool, err error) {
-	return false, errStream
-}
-func (t *writerTarget) finishDir(*directory) error              { return errStream }
-func (t *writerTarget) leave(*directory)                        {}
-func (t *writerTarget) makeLink(*entry, string) error           { return errStream }
-func (t *writerTarget) finishLink(*entry, usftp.NewAttrs) error { return errStream }
 
 func (t *writerTarget) place(c *fileCopy, in input) (output, error) {
 	if base, err := c.src.base(c.source); err == nil {

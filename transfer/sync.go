@@ -728,7 +728,7 @@ func (s *syncing) sameContents(e *entry) (bool, error) {
 // hash lets one side hash a file, or reads it.
 func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error) {
 	j := *s.tree.job
-	j.src, j.dst, j.listener = side, nowhere{&j}, nil
+	j.src, j.dst, j.listener = side, nowhere{job: &j}, nil
 	j.options.Hash, j.options.Verify, j.options.List = checksum.SHA256, false, nil
 	j.options.Journal = ""
 	j.once = func(c *fileCopy) error {
