@@ -109,34 +109,26 @@ func machine() string {
 	return boot + " " + processes
 }
 
-// lockFiles are operations on files at the top of a target.
-type lockFiles interface {
-	createFile(name string, data []byte) error // fails if it exists
-	readFile(name string) (data []byte, written time.Time, err error)
-	writeFile(name string, data []byte) error // of an existing file of the same size
-	renameFile(from, to string) error
-	removeFile(ctx context.Context, name string) error
-}
-
 // A lock is the lock of a target, held by this run.
 type lock struct {
 	tree   *tree
-	files  lockFiles
+	files  mirror
 	holder Holder
 	stop   func()
 }
 
 // newLock takes the lock, or returns a *LockedError.
-func newLock(t *tree, files lockFiles, owner string) (*lock, error) {
+func newLock(s *syncing) (*lock, error) {
 	host, _ := os.Hostname()
-	l := &lock{tree: t, files: files, holder: Holder{Host: host, PID: os.Getpid(),
+	owner := s.options.LockOwner
+	l := &lock{tree: s.tree, files: s.dst, holder: Holder{Host: host, PID: os.Getpid(),
 		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: owner,
 		Machine: machine()}}
 	var failed error
 	mayBeEmpty := lockWritten
 	for range 3 {
 		began := time.Now()
-		err := files.createFile(lockName, l.text())
+		err := l.files.createFile(lockName, l.text())
 		if err == nil && failed == nil && time.Since(began) < lockWritten {
 			return l.begin(), nil
 		} else if err == nil { // while it was empty, somebody may have taken it away
@@ -226,16 +218,16 @@ func (l *lock) now() (time.Time, error) {
 // takeAway removes a stale lock. Another run may have done so already and hold the lock by now, so
 // it is first moved aside, and put back if its contents have changed.
 func (l *lock) takeAway(void []byte) bool {
-	aside := localfs.TempName(lockName)
-	if l.files.renameFile(lockName, aside) != nil {
+	aside, root := localfs.TempName(lockName), l.tree.root
+	if l.files.move(root, lockName, aside) != nil {
 		return false
 	}
-	if _, data, _, err := l.read(aside); err == nil && !bytes.Equal(data, void) {
-		l.files.renameFile(aside, lockName)
-		return false
+	_, data, _, err := l.read(aside)
+	changed := err == nil && !bytes.Equal(data, void)
+	if !changed || l.files.move(root, aside, lockName) != nil { // otherwise there is a newer lock
+		l.files.removeFile(l.tree.ctx, aside)
 	}
-	l.files.removeFile(l.tree.ctx, aside)
-	return true
+	return !changed
 }
 
 // renew shows that this run is still alive.
@@ -275,7 +267,7 @@ func (t localMirror) fillFile(name string, data []byte, flags int) error {
 func (t localMirror) readFile(name string) ([]byte, time.Time, error) {
 	info, err := t.top.Lstat(name)
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New(name + " is not a regular file")
+		err = fmt.Errorf("%s is %w", name, errNotRegular)
 	}
 	if err != nil {
 		return nil, time.Time{}, err
@@ -292,8 +284,6 @@ func (t localMirror) readFile(name string) ([]byte, time.Time, error) {
 func (t localMirror) writeFile(name string, data []byte) error {
 	return t.fillFile(name, data, 0)
 }
-
-func (t localMirror) renameFile(from, to string) error { return t.top.Rename(from, to) }
 
 func (t localMirror) removeFile(_ context.Context, name string) error { return t.top.Remove(name) }
 
@@ -322,30 +312,11 @@ func (t remoteMirror) writeTo(name string, flags int, data []byte) error {
 }
 
 func (t remoteMirror) readFile(name string) (data []byte, written time.Time, err error) {
-	name = t.top(name)
-	err = t.over(name, func(client *usftp.Client, _ bool) error {
-		info, err := client.Lstat(name)
-		if err == nil && !info.Mode().IsRegular() {
-			err = errors.New(name + " is not a regular file")
-		}
-		if err != nil {
-			return err
-		}
-		f, err := client.OpenRead(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
+	data, info, err := t.readRegular(t.top(name), longestLock)
+	if err == nil {
 		written = info.ModTime()
-		data, err = io.ReadAll(io.LimitReader(f, longestLock))
-		return err
-	})
+	}
 	return data, written, err
-}
-
-func (t remoteMirror) renameFile(from, to string) error {
-	from, to = t.top(from), t.top(to)
-	return t.over(from, func(client *usftp.Client, _ bool) error { return client.Rename(from, to) })
 }
 
 // removeFile reconnects if it must, unless the sync has been interrupted.

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io/fs"
 	"math"
@@ -54,7 +55,13 @@ type mirror interface {
 	makeAll(dir string) error
 	move(d *directory, name, to string) error
 
-	lockFiles
+	// These are for the lock, which is a file at the top of the target. createFile fails if the
+	// file exists, writeFile is for one of the same size, and removeFile works after the job's
+	// context has ended.
+	createFile(name string, data []byte) error
+	readFile(name string) (data []byte, written time.Time, err error)
+	writeFile(name string, data []byte) error
+	removeFile(ctx context.Context, name string) error
 }
 
 // localMirror and remoteMirror are targets of a sync.
@@ -260,23 +267,15 @@ func (t remoteMirror) entries(d *directory, reset func(),
 }
 
 func (t remoteMirror) lookAt(d *directory, name string) (f facts, err error) {
-	name = path.Join(d.target, name)
-	err = t.over(name, func(client *usftp.Client, _ bool) error {
-		info, err := client.Lstat(name)
-		if err == nil {
-			f = remoteFacts(info.Sys().(*usftp.FileStat))
-		}
-		return err
-	})
+	info, err := ask(t.remoteEnd, path.Join(d.target, name), (*usftp.Client).Lstat)
+	if err == nil {
+		f = remoteFacts(info.Sys().(*usftp.FileStat))
+	}
 	return f, err
 }
 
-func (t remoteMirror) readLink(e *entry) (to string, err error) {
-	err = t.over(e.target(), func(client *usftp.Client, _ bool) error {
-		to, err = client.ReadLink(e.target())
-		return err
-	})
-	return to, err
+func (t remoteMirror) readLink(e *entry) (string, error) {
+	return ask(t.remoteEnd, e.target(), (*usftp.Client).ReadLink)
 }
 
 func (remoteMirror) storable(t time.Time) time.Time {

@@ -2,6 +2,8 @@ package transfer
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -36,7 +38,7 @@ type remoteEnd struct {
 	client *usftp.Client // as the caller gave it
 	link   *pool.Conn    // shared with the other end if both have the same client
 	root   string
-	trip   time.Duration // how long the first stat of root took
+	trip   time.Duration // how long the first stat took, which is of root
 }
 
 func newRemoteEnd(j *job, host pool.Host, root string) (*remoteEnd, error) {
@@ -86,34 +88,59 @@ func (e *remoteEnd) over(name string, do func(client *usftp.Client, again bool) 
 	}, do)
 }
 
-// stat stats a path and, for root, notes how long that took.
-func (e *remoteEnd) stat(name string) (info fs.FileInfo, err error) {
-	began := time.Now()
-	err = e.over(name, func(*usftp.Client, bool) error {
-		host := e.link.Host()
-		info, err = pools.OfHost(&host).Stat(e.job.ctx, name)
+// ask is over for a question about a path.
+func ask[T any](e *remoteEnd, name string,
+	question func(*usftp.Client, string) (T, error)) (answer T, err error) {
+	err = e.over(name, func(client *usftp.Client, _ bool) error {
+		answer, err = question(client, name)
 		return err
 	})
-	if name == e.root {
+	return answer, err
+}
+
+// stat stats a path. How long the first one takes, that of root, is noted.
+func (e *remoteEnd) stat(name string) (fs.FileInfo, error) {
+	began := time.Now()
+	info, err := ask(e, name, func(*usftp.Client, string) (fs.FileInfo, error) {
+		host := e.link.Host()
+		return pools.OfHost(&host).Stat(e.job.ctx, name)
+	})
+	if e.trip == 0 {
 		e.trip = time.Since(began)
 	}
 	return info, err
 }
 
-func (e *remoteEnd) realPath(name string) (real string, err error) {
-	err = e.over(name, func(client *usftp.Client, _ bool) error {
-		real, err = client.RealPath(name)
-		return err
-	})
-	return real, err
+func (e *remoteEnd) realPath(name string) (string, error) {
+	return ask(e, name, (*usftp.Client).RealPath)
 }
 
 func (e *remoteEnd) lstat(name string) error {
-	return e.over(name, func(client *usftp.Client, _ bool) error {
-		_, err := client.Lstat(name)
+	_, err := ask(e, name, (*usftp.Client).Lstat)
+	return err
+}
+
+// readRegular reads at most most bytes of a regular file. It follows no link.
+func (e *remoteEnd) readRegular(name string, most int64) (data []byte, info fs.FileInfo, err error) {
+	err = e.over(name, func(client *usftp.Client, _ bool) error {
+		if info, err = client.Lstat(name); err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is %w", path.Base(name), errNotRegular)
+		}
+		f, err := client.OpenRead(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		data, err = io.ReadAll(io.LimitReader(f, most))
 		return err
 	})
+	return data, info, err
 }
+
+var errNotRegular = errors.New("not a regular file")
 
 func (e *remoteEnd) fileSystem(name string) (id [2]uint64) {
 	client := e.link.Host().Client

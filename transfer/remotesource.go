@@ -87,11 +87,8 @@ func (s *remoteSource) list(d *directory, yield func(*entry, error) bool) error 
 	}))
 }
 
-func (s *remoteSource) readLink(name string) (to string, err error) {
-	err = s.over(name, func(client *usftp.Client, _ bool) error {
-		to, err = client.ReadLink(name)
-		return err
-	})
+func (s *remoteSource) readLink(name string) (string, error) {
+	to, err := ask(s.remoteEnd, name, (*usftp.Client).ReadLink)
 	return to, ofSource(err)
 }
 

@@ -1,13 +1,13 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
@@ -45,13 +45,8 @@ func (t *remoteTarget) begin(_ facts, base string, inside func() error) (string,
 			return t.root, &fs.PathError{Op: "copy", Path: t.job.route.Source, Err: err}
 		}
 	}
-	name := t.root
-	if name == "" {
-		name = "."
-	}
-	began := time.Now()
+	name := cmp.Or(t.root, ".")
 	info, err := t.stat(name)
-	t.trip = time.Since(began)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -307,10 +302,7 @@ func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 
 // find examines the target of a single file.
 func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
-	name := t.root
-	if name == "" {
-		name = "."
-	}
+	name := cmp.Or(t.root, ".")
 	c.name = path.Base(name)
 	info, link, err := c.to.look(c.ctx, name)
 	if err == nil && info.IsDir() {

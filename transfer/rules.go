@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
 )
 
@@ -463,22 +462,10 @@ func (s *localSource) readSmall(name string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-func (s *remoteSource) readSmall(name string, most int64) (data []byte, err error) {
-	err = s.over(path.Clean(name), func(client *usftp.Client, _ bool) error {
-		info, err := client.Lstat(name)
-		if err == nil && !info.Mode().IsRegular() {
-			err = fs.ErrNotExist
-		}
-		if err != nil {
-			return err
-		}
-		f, err := client.OpenRead(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		data, err = io.ReadAll(io.LimitReader(f, most))
-		return err
-	})
+func (s *remoteSource) readSmall(name string, most int64) ([]byte, error) {
+	data, _, err := s.readRegular(name, most)
+	if errors.Is(err, errNotRegular) {
+		err = fs.ErrNotExist
+	}
 	return data, err
 }

@@ -261,10 +261,10 @@ func (s *syncing) start() error {
 	if err != nil || s.options.NoLock {
 		return err
 	}
-	s.lock, err = newLock(s.tree, s.dst, s.options.LockOwner)
+	s.lock, err = newLock(s)
 	if errors.Is(err, fs.ErrPermission) {
 		s.open(root)
-		s.lock, err = newLock(s.tree, s.dst, s.options.LockOwner)
+		s.lock, err = newLock(s)
 	}
 	if err == nil {
 		root.pending.Add(1) // releasing the lock changes its mtime once more
