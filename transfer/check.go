@@ -26,20 +26,11 @@ type CheckOptions struct {
 var ErrUnlisted = errors.New("it is not in the list of hashes")
 
 var (
-	errMissing = &checkError{"it is in the list, and not there",
+	errMissing = &explained{"it is in the list, and not there",
 		[]error{checksum.ErrMismatch, fs.ErrNotExist}}
 	errChanging  = errors.New("it is being written to: its size or time changed while it was read")
-	errEmptyList = &checkError{"the list is empty", []error{checksum.ErrMismatch}}
+	errEmptyList = &explained{"the list is empty", []error{checksum.ErrMismatch}}
 )
-
-// checkError has one text and wraps several errors.
-type checkError struct {
-	text string
-	is   []error
-}
-
-func (e *checkError) Error() string   { return e.text }
-func (e *checkError) Unwrap() []error { return e.is }
 
 // Check compares the files in a directory, which may be on a host, with a list of hashes, as
 // sha256sum -c does. Nothing is copied. The names in the list are relative to dir. The list must
@@ -196,7 +187,7 @@ func (w *walk) look(name string) {
 		kind = "it is " + kindOf(found.mode)
 	}
 	if kind != "" {
-		err = &checkError{kind + ", and the list has a file's hash", []error{checksum.ErrMismatch}}
+		err = &explained{kind + ", and the list has a file's hash", []error{checksum.ErrMismatch}}
 	}
 	if err != nil {
 		t.fail(name, e.source(), "", err)

@@ -277,33 +277,14 @@ func noRoom(err error) bool {
 		errors.Is(err, syscall.EFBIG)
 }
 
-// noSpace reports that the host's file system is full, for which the protocol has only FAILURE.
-type noSpace struct {
-	host   string
-	free   uint64
-	inodes bool // none are free
-	err    error
+// explained is an error whose text replaces those of the errors that it is.
+type explained struct {
+	text string
+	is   []error
 }
 
-func (e *noSpace) Error() string {
-	if e.inodes {
-		return fmt.Sprintf("no space left on %s for another file (no free inodes)", e.host)
-	}
-	return fmt.Sprintf("no space left on %s (%d bytes free)", e.host, e.free)
-}
-
-func (e *noSpace) Unwrap() []error { return []error{syscall.ENOSPC, e.err} }
-
-// readOnly reports that the host's file system is read-only, for which the protocol has only
-// FAILURE.
-type readOnly struct {
-	host string
-	err  error
-}
-
-func (e *readOnly) Error() string { return "the file system on " + e.host + " is read-only" }
-
-func (e *readOnly) Unwrap() []error { return []error{syscall.EROFS, e.err} }
+func (e *explained) Error() string   { return e.text }
+func (e *explained) Unwrap() []error { return e.is }
 
 // explainWrite distinguishes a full or read-only file system from other reasons why a write failed
 // on a host.
@@ -330,17 +311,24 @@ func explainMissing(err error, client *usftp.Client, dir string) error {
 	return &fs.PathError{Op: "write", Path: dir, Err: errNotDirectory}
 }
 
-// explainFailure asks for the state of dir's file system.
+// explainFailure asks for the state of dir's file system: the protocol has only FAILURE for a full
+// or read-only one.
 func explainFailure(err error, client *usftp.Client, host, dir string) error {
 	vfs, statErr := client.StatVFS(dir)
-	if statErr == nil && vfs.Flag&wire.StatVFSReadOnly != 0 {
-		return &readOnly{host: host, err: err}
-	}
-	inodes := statErr == nil && vfs.Files > 0 && vfs.Favail == 0
-	if statErr != nil || vfs.AvailableSpace() >= fullBelow && !inodes {
+	switch {
+	case statErr != nil:
 		return err
+	case vfs.Flag&wire.StatVFSReadOnly != 0:
+		return &explained{"the file system on " + host + " is read-only",
+			[]error{syscall.EROFS, err}}
+	case vfs.Files > 0 && vfs.Favail == 0:
+		return &explained{"no space left on " + host + " for another file (no free inodes)",
+			[]error{syscall.ENOSPC, err}}
+	case vfs.AvailableSpace() < fullBelow:
+		return &explained{fmt.Sprintf("no space left on %s (%d bytes free)", host,
+			vfs.Bavail*vfs.Frsize), []error{syscall.ENOSPC, err}}
 	}
-	return &noSpace{host: host, free: vfs.Bavail * vfs.Frsize, inodes: inodes, err: err}
+	return err
 }
 
 // fullBelow is the free space below which a failed write is put down to a full disk: it may have

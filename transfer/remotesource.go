@@ -472,37 +472,9 @@ func (in *remoteInput) sameAs(c *fileCopy, n int64, local reopen) (bool, error) 
 	if same, told := in.session.begins(in.file, file, n); told {
 		return same, nil
 	}
-	return in.compare(c, file, n)
-}
-
-// compare reads the first n bytes of the source again, up to the first difference from a local
-// file.
-func (in *remoteInput) compare(c *fileCopy, file io.ReaderAt, n int64) (same bool, err error) {
-	const most = 256 << 10
 	again := in.file.ReadRange(0, n)
 	defer again.Close()
-	source := c.limiter.reader(again)
-	theirs, ours := make([]byte, min(n, most)), make([]byte, min(n, most))
-	var compared atomic.Int64
-	defer c.checks(compared.Load)()
-	for off := int64(0); off < n; {
-		piece := min(n-off, most)
-		_, err := io.ReadFull(source, theirs[:piece])
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return false, nil
-		} else if err != nil {
-			return false, err
-		}
-		if got, err := file.ReadAt(ours[:piece], off); int64(got) < piece {
-			return false, err
-		}
-		if !bytes.Equal(theirs[:piece], ours[:piece]) {
-			return false, nil
-		}
-		off += piece
-		compared.Store(off)
-	}
-	return true, nil
+	return c.matches(c.limiter.reader(again), file, n)
 }
 
 func (in *remoteInput) inherit(c *fileCopy, m *mark) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"sync"
@@ -266,23 +265,16 @@ func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, l
 	return err
 }
 
-// compareLocal compares a copy on this machine with its source.
-func compareLocal(c *fileCopy, source io.ReaderAt, size, copied int64, target reopen) error {
-	stored, free, err := target()
-	if err != nil {
-		return err
-	}
-	defer free()
+// matches reports whether a reader yields exactly the first n bytes of a file on this machine.
+func (c *fileCopy) matches(r io.Reader, file io.ReaderAt, n int64) (bool, error) {
 	var compared atomic.Int64
 	defer c.checks(compared.Load)()
-	comparing := io.NewOffsetWriter(&comparer{at: source, size: size}, 0)
-	n, err := io.CopyBuffer(counting{comparing, &compared},
-		interruptibleReader{c.ctx, io.NewSectionReader(stored, 0, math.MaxInt64)},
-		make([]byte, 256<<10))
-	if errors.Is(err, errDiffers) || err == nil && n != copied {
-		return ErrVerify
+	to := counting{io.NewOffsetWriter(&comparer{at: file, size: n}, 0), &compared}
+	got, err := io.CopyBuffer(to, interruptibleReader{c.ctx, r}, make([]byte, min(n+1, 256<<10)))
+	if errors.Is(err, errDiffers) {
+		return false, nil
 	}
-	return err
+	return err == nil && got == n, err
 }
 
 // atMost is a writer that refuses more than a number of bytes.
