@@ -120,12 +120,12 @@ func (t *tree) unlisted(e *entry) bool {
 	if listed, _, err := t.options.List.Find(name); err != nil || listed {
 		return false
 	}
-	t.counts.unlisted.Add(1)
+	t.count(&t.sums.Unlisted, 1)
 	if t.check.Strict {
 		t.fail(name, e.source(), "", ErrUnlisted)
 		return true
 	}
-	t.counts.skipped.Add(1)
+	t.count(&t.sums.Skipped, 1)
 	t.tell(&Event{Kind: Skipped, Route: Route{Source: e.source()}, Size: e.facts.size, Name: name,
 		Message: ErrUnlisted.Error()})
 	return true
@@ -179,7 +179,7 @@ func (w *walk) look(name string) {
 	kind := ""
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		t.counts.missing.Add(1)
+		t.count(&t.sums.Missing, 1)
 		err = errMissing
 	case err == nil && found.mode.IsDir():
 		kind = ErrIsDirectory.Error()

@@ -273,7 +273,7 @@ func (c *fileCopy) startAt(offset int64) {
 	}
 	c.tries.found = offset
 	if c.tree != nil {
-		c.tree.counts.resumed.Add(offset)
+		c.tree.count(&c.tree.sums.Resumed, offset)
 	}
 }
 

@@ -156,15 +156,11 @@ func (x *extras) postpone(e *entry) {
 		x.late = append(x.late, e)
 	}
 	x.mu.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		t.fail("", e.source(), e.target(), err)
 		return
-	case e.facts.mode.IsRegular():
-		t.counts.planned.files.Add(1)
-		t.counts.planned.bytes.Add(max(0, e.facts.size))
 	}
-	e.handed = true
+	t.planned(e)
 }
 
 // mayDelete returns an error if deleting is refused.
@@ -275,7 +271,7 @@ func (x *extras) plan(d *directory, names []string) bool {
 			t.warn("", target, directoryStays)
 			continue
 		}
-		t.counts.sync.deleted.Add(1)
+		t.count(&t.sums.Deleted, 1)
 		t.tell(&Event{Kind: Planned, Route: Route{Target: target}, Size: -1, Reason: ReasonExtra})
 	}
 	return true
@@ -307,7 +303,7 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 	}
 	switch {
 	case err == nil:
-		t.counts.sync.deleted.Add(1)
+		t.count(&t.sums.Deleted, 1)
 		t.tell(&Event{Kind: Deleted, Route: Route{Target: target}, Size: -1, Reason: ReasonExtra})
 	case errors.Is(err, fs.ErrNotExist): // something else was faster
 	case dir && s.holds(d, name):

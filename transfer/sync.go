@@ -474,7 +474,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 	t, o := s.tree, &s.options.Only
 	switch {
 	case !e.present && o.Existing, e.present && o.IgnoreExisting && e.existing.kind() != kindDir:
-		t.counts.skipped.Add(1)
+		t.count(&t.sums.Skipped, 1)
 		return false
 	case e.present && e.existing.kind() == kindDir:
 		d.made, d.existing = true, &e.existing
@@ -512,7 +512,7 @@ func (s *syncing) wants(e *entry) bool {
 	case regular && (f.size < only.MinSize || only.MaxSize > 0 && f.size > only.MaxSize ||
 		!only.Newer.IsZero() && f.mtime.Before(only.Newer)),
 		!e.present && only.Existing, e.present && only.IgnoreExisting:
-		s.tree.counts.skipped.Add(1)
+		s.tree.count(&s.tree.sums.Skipped, 1)
 		return false
 	case !e.present:
 		e.reason = ReasonNew
@@ -531,7 +531,7 @@ func (s *syncing) wants(e *entry) bool {
 	}
 	stored := s.asStored(f)
 	if age, known := existing.age(stored); regular && only.Update && known && age < -o.ModifyWindow {
-		s.tree.counts.skipped.Add(1)
+		s.tree.count(&s.tree.sums.Skipped, 1)
 		return false
 	}
 	sameTime := existing.sameTime(stored, o.ModifyWindow)
@@ -591,7 +591,7 @@ func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 		err := s.dst.setAttrs(e, s.attrs(e))
 		if err == nil {
 			s.tree.equal(e)
-			t.counts.sync.attrs.Add(1)
+			t.count(&t.sums.Attrs, 1)
 			t.tell(&Event{Kind: Done, Route: e.route(), Size: e.facts.size, Reason: e.reason})
 		}
 		if !errors.Is(err, errOtherNames) { // otherwise it is copied
@@ -763,7 +763,7 @@ func (s *syncing) vanished(source string, err error) bool {
 	if s == nil || source == s.tree.route.Source || !ours || !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	s.tree.counts.sync.vanished.Add(1)
+	s.tree.count(&s.tree.sums.Vanished, 1)
 	s.tree.tell(&Event{Kind: Skipped, Route: Route{Source: source}, Size: -1, Err: ErrVanished,
 		Message: "it vanished before it could be copied"})
 	return true
@@ -835,7 +835,7 @@ func (t *tree) plan(e *entry) {
 	route, size := e.route(), e.facts.size
 	if e.reason.onlyAttrs() && !t.sync.dst.otherNames(e) {
 		t.equal(e)
-		t.counts.sync.attrs.Add(1)
+		t.count(&t.sums.Attrs, 1)
 	}
 	if e.facts.mode.IsDir() {
 		route.Source, route.Target, size = route.Source+"/", route.Target+"/", -1

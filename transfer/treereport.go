@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,23 +52,13 @@ type SyncTotals struct {
 	Vanished int64 `json:"vanished,omitempty"` // entries that vanished from the source
 }
 
-// counts are the atomic counters behind Totals.
-type counts struct {
-	planned struct {
-		files, bytes atomic.Int64
-		complete     atomic.Bool
-	}
-	files, bytes, directories, links, kept, keptBytes, skipped, failed, missing, unlisted, entries,
-	resumed atomic.Int64
-	sync struct{ attrs, deleted, vanished atomic.Int64 }
-}
-
 // treeReport counts what becomes of a tree's entries, and tells the user.
 type treeReport struct {
-	t      *tree
-	counts counts
+	t       *tree
+	entries atomic.Int64 // found in the source
 
 	mu          sync.Mutex
+	sums        Totals      // without the files in progress
 	first       error       // that was reported
 	active      []*activity // oldest first
 	bottlenecks bottlenecks // of the files
@@ -96,7 +87,7 @@ func (r *treeReport) bottleneck(w *witness) Bottleneck {
 	if w == nil { // this machine's kernel, or the host, does most of the work
 		return ""
 	}
-	bytes := r.counts.bytes.Load()
+	bytes := r.totals().Bytes
 	w.far, w.limit = t.budget.trip >= flow.StripeTrip, t.options.RateLimit
 	whole := w.end(bytes)
 	if most := r.bottlenecks.verdict(bytes); most != "" {
@@ -136,20 +127,9 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 }
 
 func (r *treeReport) totals() Totals {
-	n := &r.counts
-	s := Totals{
-		PlannedTotals: PlannedTotals{PlannedFiles: n.planned.files.Load(),
-			PlannedBytes: n.planned.bytes.Load(), Complete: n.planned.complete.Load()},
-		Files: n.files.Load(), Directories: n.directories.Load(), Links: n.links.Load(),
-		Kept: n.kept.Load(), KeptBytes: n.keptBytes.Load(), Skipped: n.skipped.Load(),
-		Failed: n.failed.Load(), Missing: n.missing.Load(), Unlisted: n.unlisted.Load(),
-		SyncTotals: SyncTotals{Attrs: n.sync.attrs.Load(), Deleted: n.sync.deleted.Load(),
-			Vanished: n.sync.vanished.Load()},
-	}
-	resumed := n.resumed.Load()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.Bytes = n.bytes.Load() // under the lock, since finished files move from active to bytes
+	s := r.sums
 	for _, a := range r.active {
 		s.Bytes += a.bytes()
 		if a.finishes {
@@ -159,8 +139,15 @@ func (r *treeReport) totals() Totals {
 			s.Active = append(s.Active, a.name)
 		}
 	}
-	s.Resumed = min(resumed, s.Bytes)
+	s.Resumed = min(s.Resumed, s.Bytes)
 	return s
+}
+
+// count adds to one of r.sums.
+func (r *treeReport) count(sum *int64, n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*sum += n
 }
 
 // tellTotals sends an event about the whole tree.
@@ -219,30 +206,46 @@ func (r *treeReport) finishes(c *fileCopy) (stop func()) {
 
 // finished counts the bytes of a finished file, which is active no longer.
 func (r *treeReport) finished(c *fileCopy, bytes int64) {
-	if c.activity == nil {
-		r.counts.bytes.Add(bytes)
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts.bytes.Add(bytes)
+	r.sums.Bytes += bytes
+	if c.activity == nil {
+		return
+	}
 	r.active = slices.DeleteFunc(r.active, func(other *activity) bool {
 		return other == c.activity
 	})
 }
 
-// equal counts an entry of a sync that is already equal.
-func (r *treeReport) equal(e *entry) {
-	if !e.facts.mode.IsRegular() {
+// planned counts an entry that is a file, unless it is counted already.
+func (r *treeReport) planned(e *entry) {
+	if e.planned || !e.facts.mode.IsRegular() {
 		return
 	}
-	n := &r.counts
-	if !e.handed {
-		n.planned.files.Add(1)
-		n.planned.bytes.Add(max(0, e.facts.size))
+	e.planned = true
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sums.PlannedFiles++
+	r.sums.PlannedBytes += max(0, e.facts.size)
+	if r.sums.PlannedBytes < 0 { // sizes come from the server and may add up to anything
+		r.sums.PlannedBytes = math.MaxInt64 / 2
 	}
-	n.kept.Add(1)
-	n.keptBytes.Add(max(0, e.facts.size))
+}
+
+// kept counts a file that is already up to date.
+func (r *treeReport) kept(f *facts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sums.Kept++
+	r.sums.KeptBytes += max(0, f.size)
+}
+
+// equal counts an entry of a sync that is already equal.
+func (r *treeReport) equal(e *entry) {
+	if e.facts.mode.IsRegular() {
+		r.planned(e)
+		r.kept(&e.facts)
+	}
 }
 
 // fail counts an entry that failed. name is its name in a list, if it has one.
@@ -255,7 +258,7 @@ func (r *treeReport) fail(name, source, target string, err error) {
 	if !errors.As(err, &ours) {
 		err = newError(t.job, source, target, err)
 	}
-	r.counts.failed.Add(1)
+	r.count(&r.sums.Failed, 1)
 	t.tell((&Event{Route: Route{Source: source, Target: target}, Size: -1, Name: name}).failed(err))
 	r.failFirst(err)
 }
@@ -300,7 +303,7 @@ func (r *treeReport) failFirst(err error) {
 
 // skip counts an entry that is not copied.
 func (r *treeReport) skip(source, why string) {
-	r.counts.skipped.Add(1)
+	r.count(&r.sums.Skipped, 1)
 	r.t.tell(&Event{Kind: Skipped, Route: Route{Source: source}, Size: -1, Message: why})
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"hash/maphash"
 	"io/fs"
-	"math"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -97,7 +96,7 @@ type entry struct {
 	present  bool
 	reason   Reason // why it is copied or changed
 	probe    bool   // more must be asked to decide
-	handed   bool   // given to a worker
+	planned  bool   // counted as such
 }
 
 // absent reports whether the target is known to have no entry of this name.
@@ -163,7 +162,9 @@ func (w *walk) run() {
 	if w.tree.check != nil {
 		w.lookForMissing()
 	}
-	w.tree.counts.planned.complete.Store(w.tree.ctx.Err() == nil)
+	w.tree.mu.Lock()
+	w.tree.sums.Complete = w.tree.ctx.Err() == nil
+	w.tree.mu.Unlock()
 	close(w.small)
 	close(w.large)
 	w.working.Wait()
@@ -257,7 +258,7 @@ func (w *walk) visit(d *directory) {
 		return
 	}
 	t.litter.sweepRest(d)
-	t.counts.directories.Add(1)
+	t.count(&t.sums.Directories, 1)
 	if t.sync != nil {
 		t.sync.extras.find(d)
 	}
@@ -270,7 +271,7 @@ func (w *walk) found(e *entry) {
 		t.overlap.met()
 		return
 	}
-	if n := t.counts.entries.Add(1); t.tooMany(n) {
+	if n := t.entries.Add(1); t.tooMany(n) {
 		if !t.tooMany(n - 1) {
 			t.fail("", t.route.Source, t.root.target, ErrTreeTooLarge)
 			t.cancel(ErrTreeTooLarge)
@@ -366,14 +367,7 @@ func (w *walk) hand(e *entry) {
 	if t.check != nil && t.unlisted(e) || t.sync != nil && !t.sync.wants(e) {
 		return
 	}
-	e.handed = true
-	if e.facts.mode.IsRegular() {
-		t.counts.planned.files.Add(1)
-		planned := t.counts.planned.bytes.Add(max(0, e.facts.size))
-		if planned < 0 { // sizes come from the server and may add up to anything
-			t.counts.planned.bytes.Store(math.MaxInt64 / 2)
-		}
-	}
+	t.planned(e)
 	if t.options.DryRun && !e.probe {
 		t.plan(e)
 		return
@@ -458,12 +452,11 @@ func (w *walk) copied(c *fileCopy, err error) {
 	}
 	switch {
 	case err == nil:
-		t.counts.files.Add(1)
+		t.count(&t.sums.Files, 1)
 		c.tellEnd(nil)
 		t.bottlenecks.add(c.result.Bottleneck, c.result.Bytes)
 	case keeps:
-		t.counts.kept.Add(1)
-		t.counts.keptBytes.Add(max(0, c.entry.facts.size))
+		t.kept(&c.entry.facts)
 		c.tellKept()
 	case t.sync.vanished(c.source, err):
 	case t.ending(err) && (c.result.LeftBehind == "" || t.budget.isSmall(c.entry.facts.size)):
@@ -474,7 +467,7 @@ func (w *walk) copied(c *fileCopy, err error) {
 		if mayLeave(c) {
 			t.litter.leaves(true)
 		}
-		t.counts.failed.Add(1)
+		t.count(&t.sums.Failed, 1)
 		c.tellEnd(err)
 		t.failFirst(err)
 	}
@@ -494,7 +487,7 @@ func (w *walk) copyLink(e *entry) {
 		t.fail("", e.source(), e.target(), err)
 		return
 	}
-	t.counts.links.Add(1)
+	t.count(&t.sums.Links, 1)
 }
 
 // finishLink gives a symbolic link its source's owner and times, if wanted. If the target cannot
