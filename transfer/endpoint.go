@@ -242,6 +242,48 @@ func (l *location) look(info fs.FileInfo, err error) error {
 	return nil
 }
 
+// find finds out where a single file goes: a directory is entered. name is the target as the user
+// named it, slash says that it ends in one, valid checks a name in it, and stat follows links.
+func (l *location) find(c *fileCopy, name string, slash bool, valid func(string) error,
+	stat func(string) (fs.FileInfo, error)) error {
+	l.name = name
+	info, err := stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		base, baseErr := c.src.base(c.source)
+		if baseErr != nil || c.options.NoTargetDirectory {
+			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
+		}
+		if err := c.checkBase(base, valid); err != nil {
+			return err
+		}
+		l.name, c.name = c.dst.join(name, base), base
+		c.result.Target = l.name
+		if info, err = stat(l.name); err == nil && info.IsDir() {
+			return &fs.PathError{Op: "write", Path: l.name, Err: ErrIsDirectory}
+		}
+	case err == nil && slash:
+		return &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
+	case slash:
+		return err
+	}
+	if err == nil {
+		l.info = info
+	}
+	return notThere(err)
+}
+
+// checkBase checks the name that a copy gets in a directory.
+func (j *job) checkBase(base string, valid func(string) error) error {
+	if base == "." {
+		return nil
+	}
+	if err := valid(base); err != nil {
+		return &fs.PathError{Op: "copy", Path: j.route.Source, Err: err}
+	}
+	return nil
+}
+
 // limits bound what is in progress at an endpoint.
 type limits struct {
 	handles  int64 // open at once

@@ -77,44 +77,20 @@ func (o *localOutput) lookBelow() error {
 // find examines the target of a single file: a directory is entered, a symbolic link followed.
 func (o *localOutput) find(c *fileCopy) error {
 	name := o.end.root
-	o.name = name
-	info, err := os.Stat(name)
-	if err == nil && info.IsDir() {
-		if c.options.NoTargetDirectory {
-			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
-		}
-		base, baseErr := o.end.job.src.base(c.source)
-		if baseErr == nil && base != "." {
-			baseErr = localfs.CheckName(base)
-		}
-		if baseErr != nil {
-			return &fs.PathError{Op: "copy", Path: c.source, Err: baseErr}
-		}
-		name = filepath.Join(name, base)
-		o.name, c.result.Target = name, name
-		info, err = os.Stat(name)
-		if err == nil && info.IsDir() {
-			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
-		}
-	} else if name != "" && os.IsPathSeparator(name[len(name)-1]) {
-		if err == nil {
-			err = &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
-		}
-		return err
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	c.name = filepath.Base(name)
-	o.info = info
+	slash := name != "" && os.IsPathSeparator(name[len(name)-1])
+	if err := o.location.find(c, name, slash, localfs.CheckName, os.Stat); err != nil {
+		return err
+	}
 	if o.regular() { // /dev/stdout may lead to a pipe, which has no name
-		if o.name, err = localfs.FollowLinks(name); err != nil {
-			o.name = name
+		resolved, err := localfs.FollowLinks(o.name)
+		if err != nil {
 			return err
 		}
+		o.name = resolved
 	}
 	o.base = filepath.Base(o.name)
-	o.direct = !o.regular() || info != nil && localfs.Links(info) > 1
+	o.direct = !o.regular() || o.info != nil && localfs.Links(o.info) > 1
 	c.result.Target = o.name
 	return o.open()
 }

@@ -71,10 +71,8 @@ func (t *localTarget) tidy(root, rel string, stale func(name string, isDir bool)
 
 // begin opens the directory to copy to, and makes it if it does not exist.
 func (t *localTarget) begin(source facts, base string, inside func() error) (string, error) {
-	if base != "." {
-		if err := localfs.CheckName(base); err != nil {
-			return t.root, &fs.PathError{Op: "copy", Path: t.job.route.Source, Err: err}
-		}
+	if err := t.job.checkBase(base, localfs.CheckName); err != nil {
+		return t.root, err
 	}
 	if err := t.notInside(base, source.info); err != nil {
 		return t.root, err

@@ -40,10 +40,8 @@ func (t *remoteTarget) limits() (limits, error) {
 }
 
 func (t *remoteTarget) begin(_ facts, base string, inside func() error) (string, error) {
-	if base != "." && t.job.src.conn() != nil {
-		if err := localfs.CheckForeignName(base); err != nil {
-			return t.root, &fs.PathError{Op: "copy", Path: t.job.route.Source, Err: err}
-		}
+	if err := t.job.checkBase(base, t.checkName); err != nil {
+		return t.root, err
 	}
 	name := cmp.Or(t.root, ".")
 	info, err := t.stat(name)
@@ -104,10 +102,7 @@ func (t *remoteTarget) check(d *directory, name string) error {
 	if strings.ContainsAny(name, "/\x00") {
 		return ErrBadName
 	}
-	if t.job.src.conn() == nil {
-		return nil
-	}
-	if err := localfs.CheckForeignName(name); err != nil {
+	if err := t.checkName(name); err != nil || t.job.src.conn() == nil {
 		return err
 	}
 	// Writing in place follows whatever the name leads to, so the source must not have turned it
@@ -116,6 +111,14 @@ func (t *remoteTarget) check(d *directory, name string) error {
 		return errTwice
 	}
 	return nil
+}
+
+// checkName refuses names that a source server must not choose.
+func (t *remoteTarget) checkName(name string) error {
+	if t.job.src.conn() == nil {
+		return nil
+	}
+	return localfs.CheckForeignName(name)
 }
 
 var errTwice = errors.New("server sent the same file name twice")
@@ -302,44 +305,23 @@ func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 
 // find examines the target of a single file.
 func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
-	name := cmp.Or(t.root, ".")
+	name, link := cmp.Or(t.root, "."), false
 	c.name = path.Base(name)
-	info, link, err := c.to.look(c.ctx, name)
-	if err == nil && info.IsDir() {
-		base, baseErr := t.job.src.base(c.source)
-		if baseErr != nil || c.options.NoTargetDirectory {
-			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
-		}
-		if t.job.src.conn() != nil {
-			if err := localfs.CheckForeignName(base); err != nil {
-				return &fs.PathError{Op: "copy", Path: c.source, Err: err}
-			}
-		}
-		name = path.Join(name, base)
-		c.result.Target, c.name = name, base
+	stat := func(name string) (info fs.FileInfo, err error) {
 		info, link, err = c.to.look(c.ctx, name)
-		if err == nil && info.IsDir() {
-			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
-		}
-	} else if strings.HasSuffix(name, "/") {
-		switch {
-		case err == nil:
-			err = &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
-		case errors.Is(err, fs.ErrNotExist):
-			err = explainMissing(err, o.session.client, path.Clean(name))
-		}
+		return info, err
+	}
+	err := o.location.find(c, name, strings.HasSuffix(name, "/"), t.checkName, stat)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = explainMissing(err, o.session.client, path.Clean(name))
+	}
+	if err != nil {
 		return err
 	}
-	o.name = name
-	switch {
-	case err == nil:
-		o.info, o.direct = info, !info.Mode().IsRegular()
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
+	o.direct = o.info != nil && !o.info.Mode().IsRegular()
 	if link {
-		resolved, err := c.to.client.RealPath(name)
-		if err != nil || resolved == name {
+		resolved, err := c.to.client.RealPath(o.name)
+		if err != nil || resolved == o.name {
 			c.warn("the target is a symbolic link that cannot be followed: it is written through the link, in place")
 			o.direct = true
 		} else {
