@@ -420,7 +420,11 @@ func (c *Client) matches(dir, pattern string, taken *atomic.Int64) (names []stri
 		}
 		entries++
 		if ok, _ := path.Match(pattern, f.BaseName()); ok {
-			names = append(names, path.Join(dir, f.BaseName()))
+			name := path.Join(dir, f.BaseName())
+			if strings.Contains(dir, "..") { // after a link it is not the directory before it
+				name = dir + "/" + f.BaseName()
+			}
+			names = append(names, name)
 			taken.Add(int64(len(names[len(names)-1])))
 		}
 		if entries > mostEntries || taken.Load() > mostGlobBytes {

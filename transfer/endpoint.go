@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"runtime"
+	"strings"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -57,6 +59,50 @@ type end interface {
 	// identity identifies a path in the journal. host is "" on this machine; ok is false for
 	// streams.
 	identity(path string) (host, name string, ok bool)
+}
+
+// resolved replaces what a path begins with, up to the last "..", by what it really is, so that
+// from then on paths can be taken apart and joined as text. For the system "link/.." is the parent
+// of what the link leads to.
+func resolved(e end, name string) (string, error) {
+	n := throughParent(name)
+	if n == 0 || e.conn() == nil && runtime.GOOS == "windows" { // where ".." is text
+		return name, nil
+	}
+	if _, _, isPath := e.identity(name); !isPath {
+		return name, nil
+	}
+	real, err := e.realPath(name[:n])
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err
+	}
+	if err != nil {
+		return name, &fs.PathError{Op: "stat", Path: name[:n], Err: err}
+	}
+	if real = strings.TrimRight(real, "/") + name[n:]; real == "" {
+		real = "/"
+	}
+	return real, nil
+}
+
+// throughParent returns the length of a path up to its last ".." that follows a name, 0 if there is
+// none.
+func throughParent(name string) (n int) {
+	named := false
+	for i := 0; i < len(name); i++ {
+		element, _, _ := strings.Cut(name[i:], "/")
+		i += len(element)
+		switch element {
+		case "", ".":
+		case "..":
+			if named {
+				n = i
+			}
+		default:
+			named = true
+		}
+	}
+	return n
 }
 
 // A source is an endpoint that is read.

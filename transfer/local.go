@@ -18,8 +18,8 @@ func Local(path string) Endpoint {
 	return Endpoint{path: path,
 		newSource: func(j *job) (source, error) { return &localSource{localEnd{j}}, nil },
 		newTarget: func(j *job) (target, error) {
-			return &localTarget{localEnd: localEnd{j}, placement: placement{new(quirks.Quirks)},
-				root: path}, nil
+			return &localTarget{localEnd: localEnd{j}, placement: placement{new(quirks.Quirks)}},
+				nil
 		}}
 }
 
@@ -42,7 +42,10 @@ func (localEnd) limits() (limits, error) {
 }
 
 func (localEnd) realPath(name string) (string, error) {
-	name, err := filepath.Abs(name)
+	name, err := filepath.EvalSymlinks(name) // first: Abs takes ".." for text
+	if err == nil {
+		name, err = filepath.Abs(name)
+	}
 	if err == nil {
 		name, err = filepath.EvalSymlinks(name)
 	}

@@ -76,7 +76,7 @@ func (o *localOutput) lookBelow() error {
 
 // find examines the target of a single file: a directory is entered, a symbolic link followed.
 func (o *localOutput) find(c *fileCopy) error {
-	name := o.end.root
+	name := o.end.job.route.Target
 	c.name = filepath.Base(name)
 	slash := name != "" && os.IsPathSeparator(name[len(name)-1])
 	if err := o.location.find(c, name, slash, localfs.CheckName, os.Stat); err != nil {

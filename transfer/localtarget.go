@@ -18,7 +18,6 @@ import (
 type localTarget struct {
 	localEnd
 	placement
-	root  string
 	top   *os.Root // of a tree
 	base  string   // the copy's name in top; "." if top is the copy
 	fresh bool     // top was made for this copy
@@ -72,15 +71,15 @@ func (t *localTarget) tidy(root, rel string, stale func(name string, isDir bool)
 // begin opens the directory to copy to, and makes it if it does not exist.
 func (t *localTarget) begin(source facts, base string, inside func() error) (string, error) {
 	if err := t.job.checkBase(base, localfs.CheckName); err != nil {
-		return t.root, err
+		return t.job.route.Target, err
 	}
 	if err := t.notInside(base, source.info); err != nil {
-		return t.root, err
+		return t.job.route.Target, err
 	}
 	if err := inside(); err != nil {
-		return t.root, err
+		return t.job.route.Target, err
 	}
-	name := t.root
+	name := t.job.route.Target
 	info, err := os.Stat(name)
 	t.base = "."
 	dryRun := t.job.tree.options.DryRun
@@ -103,7 +102,7 @@ func (t *localTarget) begin(source facts, base string, inside func() error) (str
 		t.fresh = true
 	}
 	if !dryRun || t.job.tree.sync != nil {
-		t.top, err = os.OpenRoot(t.root)
+		t.top, err = os.OpenRoot(t.job.route.Target)
 		t.roots.top = t.top
 	}
 	return name, err
@@ -115,10 +114,11 @@ func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 	if source == nil {
 		return nil
 	}
-	if info, err := os.Stat(filepath.Join(t.root, base)); err == nil && os.SameFile(info, source) {
+	target := t.job.route.Target
+	info, err := os.Stat(filepath.Join(target, base))
+	if err == nil && os.SameFile(info, source) {
 		return t.job.tree.overlap.nested()
 	}
-	target := t.root
 	there, err := os.Stat(target)
 	if err != nil {
 		target = filepath.Dir(target)

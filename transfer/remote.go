@@ -21,11 +21,11 @@ import (
 func Remote(host pool.Host, path string) Endpoint {
 	return Endpoint{host: host.Name, path: path,
 		newSource: func(j *job) (source, error) {
-			e, err := newRemoteEnd(j, host, path)
+			e, err := newRemoteEnd(j, host)
 			return &remoteSource{e}, err
 		},
 		newTarget: func(j *job) (target, error) {
-			e, err := newRemoteEnd(j, host, path)
+			e, err := newRemoteEnd(j, host)
 			return &remoteTarget{remoteEnd: e, placement: placement{e.quirks()}}, err
 		}}
 }
@@ -37,15 +37,14 @@ type remoteEnd struct {
 	job    *job
 	client *usftp.Client // as the caller gave it
 	link   *pool.Conn    // shared with the other end if both have the same client
-	root   string
-	trip   time.Duration // how long the first stat took, which is of root
+	trip   time.Duration // how long the first stat took
 }
 
-func newRemoteEnd(j *job, host pool.Host, root string) (*remoteEnd, error) {
+func newRemoteEnd(j *job, host pool.Host) (*remoteEnd, error) {
 	if host.Client == nil { // it would panic on a goroutine of ours
 		return nil, errNoClient
 	}
-	e := &remoteEnd{job: j, client: host.Client, root: root}
+	e := &remoteEnd{job: j, client: host.Client}
 	src := j.src
 	if shared, ok := src.(*sharedSource); ok {
 		src = shared.source
@@ -98,7 +97,7 @@ func ask[T any](e *remoteEnd, name string,
 	return answer, err
 }
 
-// stat stats a path. How long the first one takes, that of root, is noted.
+// stat stats a path. How long the first one takes is noted.
 func (e *remoteEnd) stat(name string) (fs.FileInfo, error) {
 	began := time.Now()
 	info, err := ask(e, name, func(*usftp.Client, string) (fs.FileInfo, error) {
@@ -184,7 +183,7 @@ const (
 // limits asks the host what may be in progress at once. piece returns the size of a packet's data
 // in the direction of the copy.
 func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error) {
-	err = e.over(e.root, func(client *usftp.Client, _ bool) error {
+	err = e.over(e.job.route.Source, func(client *usftp.Client, _ bool) error {
 		limits, err := client.Limits()
 		if err != nil {
 			return err

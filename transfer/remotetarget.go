@@ -41,9 +41,9 @@ func (t *remoteTarget) limits() (limits, error) {
 
 func (t *remoteTarget) begin(_ facts, base string, inside func() error) (string, error) {
 	if err := t.job.checkBase(base, t.checkName); err != nil {
-		return t.root, err
+		return t.job.route.Target, err
 	}
-	name := cmp.Or(t.root, ".")
+	name := cmp.Or(t.job.route.Target, ".")
 	info, err := t.stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -305,7 +305,7 @@ func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 
 // find examines the target of a single file.
 func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
-	name, link := cmp.Or(t.root, "."), false
+	name, link := cmp.Or(t.job.route.Target, "."), false
 	c.name = path.Base(name)
 	stat := func(name string) (info fs.FileInfo, err error) {
 		info, link, err = c.to.look(c.ctx, name)

@@ -156,7 +156,7 @@ type Result struct {
 func Copy(ctx context.Context, dst, src Endpoint, options Options) (Result, error) {
 	j, done, err := newJob(ctx, dst, src, options)
 	defer done()
-	c := newFileCopy(j, nil, src.path, dst.path)
+	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
 	if err != nil {
 		err = c.failure(err)
 	} else {
@@ -202,6 +202,13 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 			Target: dst.path}}
 	if j.src, err = src.from(j); err == nil {
 		j.dst, err = dst.to(j)
+	}
+	if err == nil {
+		j.route.Source, err = resolved(j.src, j.route.Source)
+		err = ofSource(err)
+	}
+	if err == nil {
+		j.route.Target, err = resolved(j.dst, j.route.Target)
 	}
 	return j, done, err
 }

@@ -89,3 +89,15 @@ func checkPlaces(sources []Place, target Place, through bool) error {
 	}
 	return nil
 }
+
+// Below returns the path of something in a directory. Unlike [path.Join] it keeps "..": after a
+// symbolic link that is not the directory before it in the path.
+func Below(dir, name string) string {
+	switch {
+	case dir == "" || dir == ".":
+		return name
+	case strings.HasSuffix(dir, "/"):
+		return dir + name
+	}
+	return dir + "/" + name
+}

@@ -271,8 +271,8 @@ func (c *Copier) mayFollow(f, first file) bool {
 func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 	if f.name != "" && !target.Stream && !c.options.NoTargetDirectory && (several ||
 		c.wantDirectory(target) == nil) {
-		target.Typed = filepath.Join(target.Typed, f.name)
-		target.Target.Path = path.Join(target.Target.Path, f.name)
+		target.Typed = connect.Below(target.Typed, f.name)
+		target.Target.Path = connect.Below(target.Target.Path, f.name)
 		several = false
 	}
 	var from pool.Host
@@ -291,7 +291,7 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 		name := target.Path()
 		if several && c.tree == nil {
 			// It is known to be a directory, so the copy need not ask again.
-			name = path.Join(name, f.base())
+			name = connect.Below(name, f.base())
 		}
 		dst = transfer.Remote(host, name)
 	}

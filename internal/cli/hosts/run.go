@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -62,7 +61,7 @@ func (h Host) Begin(t *connect.Task, src connect.Place, dst *connect.Place, dryR
 	if _, err := t.Host(src); err != nil {
 		return err
 	}
-	dst.Typed = filepath.Join(dst.Typed, h.Label)
+	dst.Typed = connect.Below(dst.Typed, h.Label)
 	if dryRun {
 		return nil
 	}

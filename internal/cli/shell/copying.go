@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 
+	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
@@ -131,7 +131,7 @@ func (s *Shell) put(ctx context.Context, r *request) error {
 		one: func(host pool.Host, name string, several bool) error {
 			to := target
 			if several && !j.recursive { // it is known to be a directory
-				to = path.Join(target, filepath.Base(name))
+				to = connect.Below(target, filepath.Base(name))
 			}
 			return s.transfer(ctx, j, transfer.Remote(host, to), transfer.Local(name))
 		},

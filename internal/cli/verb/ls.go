@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"io/fs"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -336,7 +335,7 @@ func (l *lister) showJSON(d *dir, entries []*entry) {
 			if !l.wants(name) {
 				continue
 			}
-			name = path.Join(d.path, name)
+			name = strings.TrimPrefix(below(d.path, name), "./")
 		}
 		l.print(fileLine{header{1, "file", l.Host}, name, l.attributesOf(&e.stat), e.target})
 	}
