@@ -63,7 +63,7 @@ type expressionParser struct {
 	words  []string
 	at     int
 	e      *Expression
-	acts   bool // there is an action other than -prune
+	acts   bool // there is an action other than -prune and -quit
 	prunes bool // there is a -prune
 	depth  bool // there is a -depth
 	nest   int
@@ -190,7 +190,6 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 			return true
 		}, nil
 	case "-quit":
-		p.acts = true
 		return func(v *visit) bool {
 			v.quit = true
 			return true

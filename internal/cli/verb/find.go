@@ -26,7 +26,7 @@ type finder struct {
 	walk    *walk
 	remover *remover
 	newer   map[string]time.Time // the times of files named by -newer
-	quit    bool
+	quit    bool                 // no action is carried out any more
 }
 
 // A visit is a file being evaluated.
@@ -125,7 +125,7 @@ func (v *visit) evaluate() error {
 
 // print is the action -print, and with end 0 -print0.
 func (v *visit) print(end byte) bool {
-	if v.earlier.has("file", v.path) {
+	if v.quit || v.earlier.has("file", v.path) {
 		return true
 	}
 	switch {
@@ -141,7 +141,7 @@ func (v *visit) print(end byte) bool {
 
 // remove is the action -delete. It waits for the outcome if the expression continues after it.
 func (v *visit) remove(wait bool) bool {
-	if v.path == "." { // as in GNU's find
+	if v.quit || v.path == "." { // as in GNU's find
 		return true
 	}
 	if removable(v.path) != nil && v.in == nil {

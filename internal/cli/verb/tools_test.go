@@ -68,7 +68,8 @@ func TestFindOrder(t *testing.T) {
 	for expression, want := range map[string]string{
 		"-true":  "t t/a t/a/y t/a-b t/b t/b/x t/c",
 		"-depth": "t/a/y t/a t/a-b t/b/x t/b t/c t",
-		"-quit":  "", "-name b -print -quit": "t/b",
+		"-quit":  "", "-name b -print -quit": "t/b", "-quit -print": "",
+		"! -name a-b -o -quit": "t t/a t/a/y",
 	} {
 		e, err := ParseExpression(strings.Fields(expression))
 		ok(t, err)
@@ -85,7 +86,7 @@ func TestFindDeletes(t *testing.T) {
 		"-type f -delete", "-name a -delete", "-type f -delete -print", "-empty -delete",
 		"-type d -empty -delete",
 		"-size +1k -delete -o -type l -delete", "-mindepth 1 -delete", "-delete",
-		"-name *.tar -delete -false -o -print",
+		"-name *.tar -delete -false -o -print", "-quit -delete",
 	} {
 		ours, theirs := t.TempDir(), t.TempDir()
 		for _, dir := range []string{ours, theirs} {
