@@ -132,10 +132,7 @@ func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 
 // liesIn reports whether name leads to dir, or to something below it.
 func liesIn(name string, dir fs.FileInfo) bool {
-	name, err := filepath.EvalSymlinks(name)
-	if err == nil {
-		name, err = filepath.Abs(name)
-	}
+	name, err := localEnd{}.realPath(name)
 	for err == nil {
 		if info, err := os.Stat(name); err == nil && os.SameFile(info, dir) {
 			return true

@@ -120,7 +120,8 @@ func (e *remoteEnd) lstat(name string) error {
 }
 
 // readRegular reads at most most bytes of a regular file. It follows no link.
-func (e *remoteEnd) readRegular(name string, most int64) (data []byte, info fs.FileInfo, err error) {
+func (e *remoteEnd) readRegular(name string, most int64) (data []byte, info fs.FileInfo,
+	err error) {
 	err = e.over(name, func(client *usftp.Client, _ bool) error {
 		if info, err = client.Lstat(name); err != nil {
 			return err

@@ -264,8 +264,8 @@ func setExpression(set *[256]bool, negated bool) string {
 	return "[" + b.String() + "]"
 }
 
-// posixClass returns the expression for a POSIX class such as "alpha". Go knows more than POSIX does:
-// negated ones, ascii and word.
+// posixClass returns the expression for a POSIX class such as "alpha". Go knows more than POSIX
+// does: negated ones, ascii and word.
 func posixClass(name string) (class *regexp.Regexp, ok bool) {
 	if strings.HasPrefix(name, "^") || name == "ascii" || name == "word" {
 		return nil, false
