@@ -175,7 +175,7 @@ func (l *login) land(conn *own.Conn) (*firstSession, error) {
 		l.d.log.Debug("the server refused the channel", "host", l.s.alias)
 		return &firstSession{err: ownRefusal(err)}, nil
 	case err != nil:
-		return nil, &own.FlightError{Err: err}
+		return nil, &own.FlightError{Err: err, Answered: true}
 	case ch == nil: // refused with the key
 		return nil, nil
 	}
@@ -211,6 +211,17 @@ func connectionEnded(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
+// refusesFlight reports whether a login failed because the server does not support the flight, and
+// not for another reason or, as far as that can be told, because the link was cut: before the server
+// had answered anything, or in silence.
+func refusesFlight(err error) bool {
+	var flew *own.FlightError
+	var said *own.DisconnectError
+	var silent net.Error
+	return errors.As(err, &flew) && (errors.As(err, &said) || !connectionEnded(err) ||
+		flew.Answered && !(errors.As(err, &silent) && silent.Timeout()))
+}
+
 // learn remembers what this login has shown. before is the login with a flight that failed just
 // before, or nil.
 func (l *login) learn(before *login, err error) {
@@ -218,8 +229,7 @@ func (l *login) learn(before *login, err error) {
 	if l.hostKey == nil || l.s.xcrypto {
 		return
 	}
-	var flew *own.FlightError
-	if before != nil && before.flight.asked && errors.As(before.raw, &flew) && err == nil {
+	if before != nil && before.flight.asked && refusesFlight(before.raw) && err == nil {
 		m.noteRefusal(l.hostKey)
 	}
 	switch first := l.worked()[0]; {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -258,7 +259,7 @@ func TestRememberedKeyIsOfItsUser(t *testing.T) {
 }
 
 // TestServerThatTakesNoFlight: one that looks like OpenSSH and is not costs a second connection,
-// once, whether it hangs up on what came early or drops it, as x/crypto/ssh does.
+// once a week, whether it hangs up on what came early or drops it, as x/crypto/ssh does.
 func TestServerThatTakesNoFlight(t *testing.T) {
 	dir := t.TempDir()
 	key := filepath.Join(dir, "key")
@@ -268,10 +269,11 @@ func TestServerThatTakesNoFlight(t *testing.T) {
 		hangUps       int
 		conns         []int
 		took          time.Duration // the first login
+		later         int
 	}{
-		{"drops it", "SSH-2.0-OpenSSH_9.9", 0, []int{2, 1, 1}, flightLimit},
-		{"hangs up", "SSH-2.0-OpenSSH_9.9", 1, []int{2, 1, 1}, 0},
-		{"Windows", "SSH-2.0-OpenSSH_for_Windows_9.5", 0, []int{1, 1}, 0},
+		{"drops it", "SSH-2.0-OpenSSH_9.9", 0, []int{2, 1, 1}, flightLimit, 2},
+		{"hangs up", "SSH-2.0-OpenSSH_9.9", 1, []int{2, 1, 1}, 0, 2},
+		{"Windows", "SSH-2.0-OpenSSH_for_Windows_9.5", 0, []int{1, 1}, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			state := t.TempDir()
@@ -279,19 +281,101 @@ func TestServerThatTakesNoFlight(t *testing.T) {
 				srv := newTestServer(t)
 				takesKeys(srv, public)
 				srv.ServerVersion, srv.hangUps, srv.late = c.version, c.hangUps, synctest.Wait
-				for i, want := range c.conns {
+				for i, want := range append(c.conns, c.later) {
+					if i == len(c.conns) {
+						time.Sleep(slowlyFor)
+					}
 					srv.conns = 0
 					began := time.Now()
 					logsIn(t, srv, Config{Identities: []string{key}, StateDir: state})
 					if took := time.Since(began); srv.conns != want ||
 						i == 0 && (took < c.took || took > c.took+time.Second) ||
-						i > 0 && took > time.Second {
+						want == 1 && took > time.Second {
 						t.Errorf("login %d took %d connections, want %d, and %v", i+1, srv.conns,
 							want, took)
 					}
 				}
 			})
 		})
+	}
+}
+
+// TestCutLinkIsNoRefusal: a link that is cut right after the flight left costs a second login, but
+// says nothing about the server.
+func TestCutLinkIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	key := filepath.Join(t.TempDir(), "key")
+	public := writeKey(t, key, "")
+	for _, cut := range []error{io.EOF, io.ErrUnexpectedEOF,
+		&net.OpError{Op: "read", Err: syscall.ECONNRESET},
+		&net.OpError{Op: "read", Err: syscall.ETIMEDOUT}} {
+		t.Run(cut.Error(), func(t *testing.T) {
+			srv := newTestServer(t)
+			srv.ServerVersion = "SSH-2.0-OpenSSH_9.9"
+			takesKeys(srv, public)
+			d := srv.dialer(t, &Config{Identities: []string{key}, StateDir: t.TempDir()})
+			whole := d.tcp
+			d.tcp = func(ctx context.Context) (net.Conn, error) {
+				conn, err := whole(ctx)
+				d.tcp = whole
+				return &cutConn{Conn: conn, cut: cut}, err
+			}
+			conn, err := d.Dial(testContext(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+			if srv.conns != 2 || d.memory.refuses(srv.key.PublicKey()) {
+				t.Errorf("%d connections, and it refuses flights: %v", srv.conns,
+					d.memory.refuses(srv.key.PublicKey()))
+			}
+		})
+	}
+}
+
+// cutConn is cut once the client has sent its third piece: after the first for its algorithms and
+// one for its key exchange, the flight.
+type cutConn struct {
+	net.Conn
+	cut    error
+	writes atomic.Int32
+}
+
+func (c *cutConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+func (c *cutConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.writes.Load() >= 3 {
+		return 0, c.cut
+	}
+	return n, err
+}
+
+// TestWhatRefusesAFlight: how a login ended tells whether the server supports the flight.
+func TestWhatRefusesAFlight(t *testing.T) {
+	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
+	timeout := &net.OpError{Op: "read", Err: syscall.ETIMEDOUT}
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{io.EOF, false}, // no flight
+		{&own.FlightError{Err: io.EOF}, false},
+		{&own.FlightError{Err: reset}, false},
+		{&own.FlightError{Err: timeout}, false},
+		{&own.FlightError{Err: timeout, Answered: true}, false},
+		{&own.FlightError{Err: reset, Answered: true}, true},
+		{&own.FlightError{Err: io.EOF, Answered: true}, true},
+		{&own.FlightError{Err: &own.DisconnectError{Text: "no"}}, true},
+		{&own.FlightError{Err: &own.ProtocolError{Text: "what"}}, true},
+		{&own.FlightError{Err: &timeoutError{"asking for sftp", flightLimit}, Answered: true}, true},
+	} {
+		if got := refusesFlight(c.err); got != c.want {
+			t.Errorf("%v: %v", c.err, got)
+		}
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -34,7 +36,11 @@ const (
 	maxMemoryFile = 64 << 10
 
 	noteKey    = "key"      // value: the fingerprint of the key that worked
-	noteSlowly = "stepwise" // value: "-"
+	noteSlowly = "stepwise" // value: when it was noted, in seconds since 1970
+
+	// slowlyFor is how long a server is believed not to support the flight: it may be replaced by
+	// one that does, and what looked like a refusal may have been the link.
+	slowlyFor = 7 * 24 * time.Hour
 )
 
 // A note is one line: what is known, about whom, and its value.
@@ -76,13 +82,15 @@ func (m *memory) forgetKey(user string, port int, host ssh.PublicKey) {
 	m.drop(noteKey, about(user, port, host))
 }
 
-// refuses reports whether a server is known not to support a login in one flight.
+// refuses reports whether a server has shown lately that it does not support a login in one flight.
 func (m *memory) refuses(host ssh.PublicKey) bool {
-	return m.find(noteSlowly, about("", 0, host)) != ""
+	noted, err := strconv.ParseInt(m.find(noteSlowly, about("", 0, host)), 10, 64)
+	age := time.Since(time.Unix(noted, 0))
+	return err == nil && age >= -time.Second && age < slowlyFor // one from the future is wrong
 }
 
 func (m *memory) noteRefusal(host ssh.PublicKey) {
-	m.put(note{noteSlowly, about("", 0, host), "-"})
+	m.put(note{noteSlowly, about("", 0, host), strconv.FormatInt(time.Now().Unix(), 10)})
 }
 
 func (m *memory) find(kind, about string) string {
@@ -164,7 +172,8 @@ func (n note) good() bool {
 		raw, err := base64.RawStdEncoding.Strict().DecodeString(sum)
 		return ok && err == nil && len(raw) == sha256.Size
 	case noteSlowly:
-		return n.value == "-"
+		_, err := strconv.ParseInt(n.value, 10, 64)
+		return err == nil
 	}
 	return false
 }

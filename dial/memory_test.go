@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -24,6 +25,16 @@ func TestMemory(t *testing.T) {
 	if m.key("u", 22, host) != print || m.key("v", 22, host) != "" || m.key("u", 23, host) != "" ||
 		!m.refuses(host) || m.refuses(newSigner(t).PublicKey()) {
 		t.Error("it is not as it was noted")
+	}
+	for when, want := range map[string]bool{"-": false, "0": false, "9223372036854775807": false,
+		"-9223372036854775808": false, fmt.Sprint(time.Now().Unix()): true,
+		fmt.Sprint(time.Now().Add(-slowlyFor).Unix()):      false,
+		fmt.Sprint(time.Now().Add(time.Hour).Unix()):       false,
+		fmt.Sprint(time.Now().Add(-24 * time.Hour).Unix()): true} {
+		m.put(note{noteSlowly, about("", 0, host), when})
+		if m.refuses(host) != want {
+			t.Errorf("a refusal noted at %s: %v", when, !want)
+		}
 	}
 	for i := range 2 * maxMemory {
 		m.noteKey("u", i, host, print)
@@ -65,7 +76,7 @@ func TestMemory(t *testing.T) {
 func FuzzMemory(f *testing.F) {
 	note := strings.Repeat("A", 43)
 	f.Add([]byte(memoryFormat + "\nkey " + note + " SHA256:" + note + "\nstepwise " + note +
-		" -\n"))
+		" 1700000000\nstepwise " + note + " -\n"))
 	f.Add([]byte(memoryFormat + "\nkey\n\nkey  \nkey x SHA256:y\nelse " + note + " -\n"))
 	f.Add([]byte("usftp logins 2\nkey " + note + " SHA256:" + note + "\n"))
 	f.Add([]byte(fmt.Sprint(memoryFormat, "\n", strings.Repeat("x", maxMemoryFile))))

@@ -155,7 +155,7 @@ func (l *clientLogin) run() error {
 			l.failed(l.first, decision{}) // a server that allows only one attempt
 			return l.refused(err)
 		case l.flight.Subsystem != "":
-			return &FlightError{err}
+			return &FlightError{err, l.accepted}
 		}
 		return err
 	}

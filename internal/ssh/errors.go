@@ -69,8 +69,12 @@ func (e *AuthError) Error() string {
 func (e *AuthError) Unwrap() error { return e.Err }
 
 // A FlightError reports that the server could not handle the short login (see [Flight]): a login
-// without it may succeed. Err is how the connection ended.
-type FlightError struct{ Err error }
+// without it may succeed. Err is how the connection ended. Answered reports whether the server had
+// answered a part of it: if not, the link may have been cut.
+type FlightError struct {
+	Err      error
+	Answered bool
+}
 
 func (e *FlightError) Error() string { return "ssh: the short login failed: " + e.Err.Error() }
 func (e *FlightError) Unwrap() error { return e.Err }

@@ -453,7 +453,7 @@ func (m *mux) handleOpened(c *Channel, p []byte) error {
 		return err
 	}
 	if c.flight && confirm.sender != flightChannel {
-		return &FlightError{errors.New("the server does not number its channels from 0")}
+		return &FlightError{errors.New("the server does not number its channels from 0"), true}
 	}
 	o := m.t.out
 	o.mu.Lock()
