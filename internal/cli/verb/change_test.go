@@ -299,3 +299,62 @@ func TestLinkThatCannotReplace(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkOntoItsFile: neither mv nor ln replaces a file by a symbolic link that leads to it.
+func TestLinkOntoItsFile(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/d/f", "x")
+	ok(t, os.Symlink("d/f", dir+"/f"))
+	ok(t, os.Symlink("d/f", dir+"/other"))
+	ok(t, os.Symlink("d", dir+"/link"))
+	r := newRig(startServer(t, dir))
+	for _, names := range [][]string{{"f", "d/f"}, {"f", "d"}, {"f", "link"}, {"f", "link/../d/f"}} {
+		err := Move(t.Context(), r.Env, MoveOptions{}, names)
+		if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "link to the target") {
+			t.Errorf("mv %q: %v, %q", names, err, said)
+		}
+	}
+	for _, names := range [][]string{{"f", "d"}, {"f", "d/f"}, {"../d/f", "d/f"},
+		{dir + "/d/f", dir + "/d/f"}} {
+		err := Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true}, names)
+		if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "what it leads to") {
+			t.Errorf("ln -sf %q: %v, %q", names, err, said)
+		}
+	}
+	if data, err := os.ReadFile(dir + "/d/f"); string(data) != "x" {
+		t.Errorf("the file holds %q, %v", data, err)
+	}
+	ok(t, Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "other"})) // of the same file
+	ok(t, Move(t.Context(), r.Env, MoveOptions{}, []string{"d/f", "other"}))
+	if data, err := os.ReadFile(dir + "/other"); string(data) != "x" {
+		t.Errorf("the file holds %q, %v", data, err)
+	}
+}
+
+// TestMoveIntoItselfThroughALink: the reason is given, although the paths do not show it.
+func TestMoveIntoItselfThroughALink(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, os.Mkdir(dir+"/d", 0o755))
+	ok(t, os.Symlink("d", dir+"/link"))
+	r := newRig(startServer(t, dir))
+	err := Move(t.Context(), r.Env, MoveOptions{}, []string{"d", "link"})
+	if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "moved into itself") {
+		t.Errorf("%v, %q", err, said)
+	}
+}
+
+// TestTouchSlash: a name that ends in a slash is a directory's, which touch does not make.
+func TestTouchSlash(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/file", "x")
+	ok(t, os.Mkdir(dir+"/d", 0o755))
+	r := newRig(startServer(t, dir))
+	for name, want := range map[string]string{"file/": "not a directory", "d/": "",
+		"missing/": "no such file or directory"} {
+		err := Touch(t.Context(), r.Env, TouchOptions{}, []string{name})
+		_, said := r.take()
+		if (want == "") != (err == nil) || !strings.HasSuffix(said, want) {
+			t.Errorf("%s: %v, %q", name, err, said)
+		}
+	}
+}

@@ -230,8 +230,12 @@ func (j *job) whyMissing(name string, err error) error {
 		return err
 	}
 	above := prefixes(name)
+	above = above[:len(above)-1]
+	if file := strings.TrimRight(name, "/"); file != name && file != "" {
+		above = append(above, file)
+	}
 	var ops pipeline
-	for _, parent := range above[:len(above)-1] {
+	for _, parent := range above {
 		pending := j.client.Async().Stat(j.at(parent))
 		ops.add(func() {
 			if info, statErr := pending.Wait(); statErr == nil && !info.IsDir() {
@@ -272,6 +276,8 @@ func reasonOf(err error) string {
 		return "file exists"
 	case errors.Is(err, errors.ErrUnsupported):
 		return "the server does not support this"
+	case errors.Is(err, usftp.ErrSSHFxBadMessage): // OpenSSH's answer to EINVAL and ENAMETOOLONG
+		return "the server does not accept this name or value"
 	case message != "" && !strings.EqualFold(message, "failure"):
 		return message
 	case status != nil:

@@ -1,6 +1,7 @@
 package verb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,14 +70,20 @@ func (j *job) into(names []string, noDirectory bool) (sources, targets []string,
 }
 
 func (m *mover) move(names []string) {
+	links := m.links(names[:len(names)-1])
 	sources, targets, ok := m.into(names, m.o.NoDirectory)
 	if !ok {
 		return
 	}
+	lost := m.replacedByLinks(links(), sources, targets)
 	var ops pipeline
 	for i, source := range sources {
 		target := targets[i]
 		if target == "" || m.over() {
+			continue
+		}
+		if lost[i] {
+			m.fail("move", source, errors.New("it is a link to the target"))
 			continue
 		}
 		if m.keeps(target, &ops) {
@@ -107,6 +114,47 @@ func (m *mover) move(names []string) {
 	ops.drain()
 }
 
+// links asks which files are symbolic links, and returns a function that waits for the answers.
+func (m *mover) links(names []string) (wait func() []bool) {
+	found := make([]bool, len(names))
+	var ops pipeline
+	for i, name := range names {
+		pending := m.client.Async().Lstat(m.at(name))
+		ops.add(func() {
+			info, err := pending.Wait()
+			found[i] = err == nil && info.Mode()&fs.ModeSymlink != 0
+		})
+	}
+	return func() []bool {
+		ops.drain()
+		return found
+	}
+}
+
+// replacedByLinks returns which targets are the files that their source, a symbolic link, leads to.
+// The link would replace the file and then lead to itself.
+func (m *mover) replacedByLinks(links []bool, sources, targets []string) []bool {
+	lost := make([]bool, len(links))
+	var ops pipeline
+	for i, target := range targets {
+		if !links[i] || target == "" {
+			continue
+		}
+		async := m.client.Async()
+		from, to := async.RealPath(m.at(sources[i])), async.RealPath(m.at(target))
+		old := async.Lstat(m.at(target))
+		ops.add(func() {
+			source, fromErr := from.Wait()
+			file, toErr := to.Wait()
+			info, err := old.Wait()
+			lost[i] = cmp.Or(fromErr, toErr, err) == nil && source == file &&
+				info.Mode()&fs.ModeSymlink == 0
+		})
+	}
+	ops.drain()
+	return lost
+}
+
 // notMoved reports why a file could not be moved. Version 3 tells little, so both names are looked
 // at: one round trip, and two more if only a directory that is not empty explains it.
 func (m *mover) notMoved(source, target string, err error) {
@@ -118,12 +166,11 @@ func (m *mover) notMoved(source, target string, err error) {
 	askFrom, askTo := async.Lstat(m.at(source)), async.Lstat(m.at(target))
 	from, fromErr := askFrom.Wait()
 	to, toErr := askTo.Wait()
-	inside := func(name string) string { return strings.TrimRight(m.at(name), "/") + "/" }
 	switch {
 	case fromErr != nil:
 		m.fail("move", source, fromErr)
 		return
-	case from.IsDir() && strings.HasPrefix(inside(target), inside(source)):
+	case from.IsDir() && m.inside(target, source):
 		err = errors.New("a directory cannot be moved into itself")
 	case toErr != nil:
 		err = m.whyMissing(target, err)
@@ -140,6 +187,17 @@ func (m *mover) notMoved(source, target string, err error) {
 			reasonOf(err))
 	}
 	m.failed(1, "move "+m.title(source)+" to "+m.title(target), source, err)
+}
+
+// inside reports whether what a name is to become lies in a directory, also through links.
+func (m *mover) inside(name, dir string) bool {
+	parent, _ := path.Split(strings.TrimRight(m.at(name), "/"))
+	async := m.client.Async()
+	askParent, askDir := async.RealPath(cmp.Or(parent, ".")), async.RealPath(m.at(dir))
+	parent, err := askParent.Wait()
+	real, dirErr := askDir.Wait()
+	return cmp.Or(err, dirErr) == nil &&
+		strings.HasPrefix(strings.TrimRight(parent, "/")+"/", strings.TrimRight(real, "/")+"/")
 }
 
 // holds reports whether a directory holds anything.
@@ -213,7 +271,11 @@ func (j *job) link(o LinkOptions, source, target string) {
 	}
 	at := j.at(target)
 	err := make(at)
-	if o.Force && errors.Is(err, fs.ErrExist) {
+	switch {
+	case !o.Force || !errors.Is(err, fs.ErrExist):
+	case o.Symbolic && leadsTo(at, source) == path.Clean(at):
+		err = errors.New("the link would replace what it leads to")
+	default:
 		err = j.replaceBy(at, make)
 	}
 	switch {
@@ -224,6 +286,14 @@ func (j *job) link(o LinkOptions, source, target string) {
 	default:
 		j.did("linked", target, source, j.quoted(target)+" => "+j.quoted(source))
 	}
+}
+
+// leadsTo returns the path to which a symbolic link with this text leads.
+func leadsTo(link, text string) string {
+	if path.IsAbs(text) {
+		return path.Clean(text)
+	}
+	return path.Join(path.Dir(link), text)
 }
 
 // notLinked reports why a link could not be made. Servers do not say that a directory cannot have

@@ -84,7 +84,9 @@ func (r *remover) remove(names []string) {
 		if plain[e.name] || e.isDir() || !e.stat.HasMode() {
 			return false
 		}
-		if !r.o.Force { // as in GNU's rm: with -f there is no such directory, which is no failure
+		// As in GNU's rm: with -f there is no such directory, which is no failure. Behind a link
+		// there is one, which without -r stays.
+		if !r.o.Force || !r.o.Recursive && r.leadsToDirectory(e) {
 			r.fail("remove", e.name+"/", errNotDirectory)
 		}
 		return true
@@ -93,6 +95,15 @@ func (r *remover) remove(names []string) {
 		descend: func(*dir) bool { return r.o.Recursive }}
 	w.run(found)
 	r.ops.drain()
+}
+
+// leadsToDirectory reports whether an operand is a symbolic link to a directory.
+func (r *remover) leadsToDirectory(e *entry) bool {
+	if e.isLink() {
+		info, err := r.client.Stat(r.at(e.name))
+		return err == nil && info.IsDir()
+	}
+	return false
 }
 
 // mayBeGone reports whether an operand that is not there is no failure. If an earlier run has found

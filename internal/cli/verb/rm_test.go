@@ -52,8 +52,8 @@ func TestRemoveFollowsNoLink(t *testing.T) {
 // something else stays, and is no failure with -f. Through a link nothing is removed, while GNU's
 // rm -r empties the directory that it leads to.
 func TestRemoveSlash(t *testing.T) {
-	for _, args := range []string{"-r dir/", "-r link/", "-rf link/", "link/", "file/", "-f file/",
-		"-r file/ file2", "missing/", "file file/", "file/ file"} {
+	for _, args := range []string{"-r dir/", "-r link/", "-rf link/", "link/", "-f link/", "file/",
+		"-f file/", "-r file/ file2", "missing/", "file file/", "file/ file"} {
 		ours, theirs := t.TempDir(), t.TempDir()
 		for _, dir := range []string{ours, theirs} {
 			writeFile(t, dir+"/dir/f", "x")

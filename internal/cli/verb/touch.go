@@ -46,6 +46,8 @@ func (j *job) touch(o TouchOptions, name string, t time.Time) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && o.NoCreate:
 		return nil
+	case errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(name, "/"):
+		return err // a directory, which touch does not make
 	case errors.Is(err, fs.ErrNotExist):
 		f, err := j.client.OpenFile(at, os.O_WRONLY|os.O_CREATE, 0o666)
 		if err != nil {
