@@ -140,7 +140,7 @@ func writeMan(w io.Writer, root *cobra.Command) {
 	for _, e := range ui.ExitCodes {
 		fmt.Fprintf(w, ".TP\n.B %s\n%s\n", e.Code, roff(e.Meaning))
 	}
-	fmt.Fprint(w, ".PP\nCommands for files on hosts exit with the codes of the tools they are named after:\n"+
+	fmt.Fprint(w, ".PP\nCommands for files on hosts use the exit codes of the tools they are named after:\n"+
 		"wrong usage is 1, or 2 for ls.\n")
 	for _, section := range manual {
 		fmt.Fprintf(w, ".SH %s\n", section.title)

@@ -34,7 +34,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.hash, "hash", "sha256",
 		"the list's `algorithm`: sha256 or blake3")
 	opt.Values(f, "hash", "sha256", "blake3")
-	f.BoolVar(&c.strict, "strict", false, "files that are not in the list fail too")
+	f.BoolVar(&c.strict, "strict", false, "fail for files that are not in the list, too")
 	f.StringArrayVar(&c.Exclude, "exclude", nil,
 		"ignore what matches `pattern`, in the list too; may be repeated")
 	f.StringArrayVar(&c.Include, "include", nil,

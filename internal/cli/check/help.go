@@ -4,13 +4,13 @@ const long = `Compares the files in a directory, local or on a host, with a list
 sha256sum or b3sum writes it. Nothing is copied. DIR is a local directory, host:path
 or anything else that cp accepts; names in the list are relative to it.
 
-If the host can hash files, it does; otherwise the files are read, which takes as
-long as copying them.
+The host hashes the files if it can; otherwise usftp reads them, which takes as long
+as copying them.
 
 Files that differ (FAILED), cannot be read (FAILED to read) or are missing are
-listed on standard output; -v lists good ones (OK) too. Files that are not in the
-list are counted at the end; -v and --strict list them, and --strict counts them as
-failures. A name in the list may lead through symbolic links; other links are
+listed on standard output; -v also lists those that match (OK). Files that are not in
+the list are counted at the end; -v and --strict list them, and --strict counts them
+as failures. A name in the list may lead through symbolic links; other links are
 ignored. A list with a name that leads out of DIR (absolute, or with ..) is refused.
 
 Control characters in names are escaped, as in \x1b.`

@@ -46,7 +46,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories and everything in them")
 	f.BoolVarP(&c.exactly, "no-target-directory", "T", false,
-		"DST is the copy itself, even if it is a directory: with -r, merge with it instead of copying into it")
+		"copy to DST itself, even if it is a directory: with -r, merge with it instead of copying into it")
 	f.StringVar(&c.Links, "links", "preserve",
 		"with -r: `how` to treat symbolic links: preserve, follow or skip")
 	opt.Values(f, "links", "preserve", "follow", "skip")
@@ -62,26 +62,26 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.Compress, "compress", "C", false,
 		"compress (with --ssh only: our own SSH does not compress)")
 	f.BoolVar(&c.resume, "resume", false,
-		"continue an interrupted copy, from data that is proved to be the same; with -r, skip files whose copy has the same size and time")
+		"continue an interrupted copy, after proving that what is there is the same; with -r, skip files whose copy has the same size and time")
 	f.BoolVar(&c.verify, "verify", false,
 		"before renaming, compare what was stored with the source, by the host's hash or by reading it back")
 	c.hashes.register(f)
 	f.BoolVar(&c.owners, "owners", false,
-		"keep owner and group, by number; fail if that is refused")
+		"keep owner and group, by number; fail if the target refuses")
 	c.delta.RegisterOptional(f)
 	f.BoolVar(&c.sparse, "sparse", false,
 		"turn blocks of zeros into holes in local files; holes in local sources are always kept")
 	f.BoolVar(&c.inplace, "inplace", false,
-		"write to the target itself instead of renaming a temporary file")
+		"write directly to the target instead of renaming a temporary file")
 	f.BoolVar(&c.atomic, "atomic", false, "fail if the target can only be written in place")
 	f.BoolVar(&c.fsync, "fsync", false,
 		"flush data to the target's disk before renaming")
 	c.hosts.Register(f)
 	f.DurationVar(&c.patience, "patience", transfer.DefaultPatience,
-		"with --hosts and a stream as the source: give up a host once the others have waited this `time` for it")
+		"with --hosts and a stream as the source: give up on a host once the others have waited this `time` for it")
 	c.Report.Register(f)
 	f.BoolVarP(&c.through, "through", "3", false,
-		"copy between two hosts through this machine, which is always done; names with a colon are then remote even if such a local file exists")
+		"copy between two hosts through this machine, as usftp always does; names with a colon are then remote even if such a local file exists")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false,
 		"ignored, like -s; see docs/coming-from-scp.md")
 	f.FuncP("tune", "X",

@@ -13,13 +13,13 @@ Patterns (* ? [a-z]) in a remote source are matched on the host. If nothing matc
 a file with exactly that name is copied.
 
 With several sources, DST must be a directory, or - to write them one after another.
-A file is not copied if an earlier source has just become a file of the same name.
+If two sources have the same name, the second is not copied over the first.
 
 With -r, a directory is copied to DST, or into DST under its own name if DST is a
 directory already. A trailing slash is ignored; end SRC with /. to copy its contents
-(-r site/. host:/var/www), or give -T, with which DST is the copy even if it is a
-directory. The same command with --resume finds a DST that it made itself, until a
-day after it was completed. Files in a tree keep their times where possible, with or
+(-r site/. host:/var/www), or give -T to copy to DST itself even if it is a directory.
+The same command with --resume recognizes a DST that it created, for up to a day after
+the copy was completed. Files in a tree keep their times where possible, with or
 without -p. Pipes, sockets and devices are skipped.
 
 A pattern of --exclude or --include without a slash matches the last element of a
@@ -29,33 +29,33 @@ slash, it matches directories only ('.git/'). --exclude always wins over --inclu
 order does not matter, unlike with rsync.
 
 Between two hosts, data passes through this machine, which logs in to both and
-stores nothing. If both are the same host and user, the server copies by itself if
-it can. -P, -J and -i apply to both hosts; use ssh_config or sftp:// addresses to
-tell them apart.
+stores nothing. If both are the same host and user, the server makes the copy itself
+if it can. -P, -J and -i apply to both hosts; for different settings, use ssh_config
+or sftp:// addresses.
 
-Data goes to a temporary file beside the target, .NAME.usftp-RANDOM, and is renamed
-once it is complete. If a copy fails, the old target is untouched. What an
-interrupted copy leaves behind is named: the same command with --resume continues
-from it, and without --resume removes it. If the host refuses temporary names, or
+Data goes to a temporary file beside the target, .NAME.usftp-RANDOM, which is renamed
+once it is complete. If a copy fails, the old target is untouched. An interrupted
+copy prints what it leaves behind; the same command with --resume continues from
+there, and without --resume removes it. If the host refuses temporary names, or
 the local target has several hard links, the target is written in place, with a
 warning. Devices and pipes are always written in place.
 
 Local copies work the same way, without a login. They share blocks if the file
 system can (btrfs, XFS). A single interrupted local copy starts over.
 
-Holes in local files are not sent, and stay holes. SFTP does not show holes in
+Holes in local files are not sent, and stay holes. SFTP does not report holes in
 remote files; --sparse turns blocks of zeros into holes.
 
 With --hosts or --hosts-file, the command runs on several hosts at once. Operands that
 begin with a colon are paths on each host. FILE :dir uploads; each file, local or
 HOST:FILE, is read once for all hosts. :FILE DIR downloads to DIR/HOST. A stream goes to
-all hosts at the pace of the slowest, within --patience. Each line begins with its host,
-a table at the end sums up, and the exit code is the worst. The same command with
---retry-failed works on the hosts on which the last run failed.
+all hosts at the pace of the slowest, within --patience. Each line of output begins with
+its host, a table at the end sums up, and the exit code is the worst of all hosts. The
+same command with --retry-failed runs only on the hosts that failed last time.
 
 Connections use your ssh_config, known_hosts, agent and keys, as ssh does. Flags that
 scp has keep scp's letter and meaning, except -T, which is that of cp and mv. Flags may
-stand anywhere; -- ends them.`
+come anywhere; -- ends them.`
 
 const examples = `  usftp cp big.iso host:
   usftp cp 'user@host:/var/log/*.gz' logs/

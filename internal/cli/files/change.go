@@ -18,10 +18,11 @@ func move() *spec {
 	return &spec{
 		use: "mv [flags] HOST:SRC... HOST:DST", short: "rename and move files on a host",
 		long: `Renames files on one host, or moves them to a directory, as mv does. An existing file is
-replaced in one step where the server can (posix-rename@openssh.com); elsewhere it is
-kept, with an error.
+replaced in one step if the server can do that (posix-rename@openssh.com); otherwise mv
+fails and keeps it.
 
-SFTP cannot move between file systems: copy with usftp cp -r and remove with usftp rm.`,
+SFTP cannot move files between file systems: copy them with usftp cp -r, and remove them
+with usftp rm.`,
 		examples: `  usftp mv host:draft.txt host:final.txt
   usftp mv 'host:in/*.csv' host:done/`,
 		least: 2, acts: true, literal: lastLiteral, oneHost: true,
@@ -83,9 +84,9 @@ func link() *spec {
 		use: "ln [flags] HOST:TARGET... HOST:LINK", short: "make links",
 		long: `Makes links on a host, as ln does: LINK, or a link to each TARGET in the directory LINK.
 
-With -s, TARGET is the text of the link and need not exist; "host:" in front of it is
-left out. A relative TARGET starts at the link's directory. Hard links need a server
-that offers hardlink@openssh.com.`,
+With -s, TARGET need not exist and becomes the text of the link, without "host:". A
+relative TARGET starts at the link's directory. Hard links need a server that offers
+hardlink@openssh.com.`,
 		examples: `  usftp ln -s releases/42 host:current
   usftp ln -sfn releases/43 host:current
   usftp ln host:a host:b`,
@@ -154,10 +155,10 @@ func changeOwner() *spec {
 group.
 
 SFTP sets owners by number. Names work if the server translates numbers to names
-(users-groups-by-id@openssh.com, which OpenSSH 8.9 and newer have). The numbers tried
-first are those in the host's /etc/passwd or /etc/group and on this machine, then all
-below 65536, for two seconds at most. If no number is found, or the server does not
-translate, use numbers.`,
+(users-groups-by-id@openssh.com, in OpenSSH 8.9 and newer). usftp tries the numbers that
+the name has in the host's /etc/passwd or /etc/group and on this machine, then all below
+65536, for two seconds at most. If that finds none, or the server does not translate,
+give a number.`,
 		examples: `  usftp chown www-data:www-data host:/srv/www
   usftp chown -R 1000:1000 host:/srv/data`,
 		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) { return true, true },
@@ -182,10 +183,10 @@ func touch() *spec {
 	var o verb.TouchOptions
 	var date, stamp string
 	return &spec{
-		use: "touch [flags] HOST:PATH...", short: "set times of files, and create files",
-		long: `Sets the times of files on hosts to now, or to the time given, and creates files that do
-not exist, as touch does. Times are whole seconds, and "now" is the time of this machine:
-SFTP cannot have the server use its own.`,
+		use: "touch [flags] HOST:PATH...", short: "set file times, and create empty files",
+		long: `Sets the times of files on hosts to now, or to the given time, and creates files that do
+not exist, as touch does. Times are whole seconds. "Now" is by this machine's clock, since
+SFTP cannot tell the server to use its own.`,
 		examples: `  usftp touch host:ready
   usftp touch -d '2026-01-31 12:00' host:report.pdf`,
 		least: 1, acts: true, again: func() (ok, changes bool) { return true, true },

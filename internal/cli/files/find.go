@@ -29,8 +29,8 @@ func find() *spec {
   -maxdepth N -mindepth N -depth
   ( EXPR )   ! EXPR   EXPR -a EXPR   EXPR -o EXPR
 
-which mean what they mean to GNU find. If the expression has no action, the files for
-which it is true are printed. The entries of a directory come sorted by name; links are
+with the same meaning as in GNU find. If the expression has no action, the files for
+which it is true are printed. The entries of a directory are sorted by name; links are
 not followed. usftp's own flags begin with two dashes.
 
 Ages are by this machine's clock, in whole seconds. SFTP has no change times, inodes,

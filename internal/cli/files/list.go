@@ -83,4 +83,4 @@ the like.
 
 SFTP has no link counts ("?" is printed instead), block counts (so there is no "total"
 line) or inode numbers. Owners are printed by name if the server sends names (OpenSSH
-8.9 and newer do), and by number otherwise.`
+8.9 and newer), and by number otherwise.`

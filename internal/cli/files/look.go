@@ -12,7 +12,7 @@ func status() *spec {
 	var o verb.StatusOptions
 	var printf string
 	return &spec{
-		use: "stat [flags] HOST:PATH...", short: "print attributes of files",
+		use: "stat [flags] HOST:PATH...", short: "print file attributes",
 		long: `Prints the attributes of files on hosts, as stat does.
 
 SFTP has no inodes, devices, link counts, blocks, birth times or change times. -c
@@ -44,15 +44,15 @@ knows %n %N %s %a %A %f %F %u %g %U %G %x %X %y %Y and %%; stat's other letters 
 func space() *spec {
 	var o verb.SpaceOptions
 	return &spec{
-		use: "df [flags] HOST:PATH...", short: "print the free space of file systems",
-		long: `Prints the size of the file systems that hold files on hosts, and how much of it is
-used and free, as df does. The server must offer statvfs@openssh.com, which reports
-neither the device nor the mount point: the host and the operand are printed instead.`,
+		use: "df [flags] HOST:PATH...", short: "print the free space on file systems",
+		long: `Prints the size of the file system that each operand is on, and how much of it is used
+and free, as df does. The server must offer statvfs@openssh.com, which reports neither
+the device nor the mount point: the host and the operand are printed instead.`,
 		examples: `  usftp df -h host: host:/srv`,
 		least:    1,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Human, "human-readable", "h", false, "print sizes such as 1.5G")
-			f.BoolVarP(&o.Inodes, "inodes", "i", false, "print numbers of inodes instead of space")
+			f.BoolVarP(&o.Inodes, "inodes", "i", false, "print inode counts instead of space")
 		},
 		run: with(verb.Space, &o),
 	}
@@ -61,7 +61,7 @@ neither the device nor the mount point: the host and the operand are printed ins
 func diskUsage() *spec {
 	o := verb.DiskUsageOptions{}
 	return &spec{
-		use: "du [flags] HOST:PATH...", short: "print the sizes of trees",
+		use: "du [flags] HOST:PATH...", short: "print the sizes of directory trees",
 		long: `Prints the size of each directory on hosts, with everything below it, as du
 --apparent-size does: in units of 1024 bytes, rounded up.
 
@@ -77,7 +77,7 @@ has no inode numbers, so a file with several names counts once for each.`,
 			f.BoolVarP(&o.Bytes, "bytes", "b", false, "print sizes in bytes")
 			f.BoolVarP(&o.Total, "total", "c", false, "print a grand total at the end")
 			f.Bool("apparent-size", false,
-				"accepted for compatibility with du; usftp always\nprints apparent sizes")
+				"accepted for compatibility with du; sizes are always apparent sizes")
 			f.IntVarP(&o.Depth, "max-depth", "d", -1,
 				"print only what is at most `n` levels below an operand")
 		},

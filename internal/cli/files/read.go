@@ -18,10 +18,10 @@ func concatenate() *spec {
 	return &spec{
 		reads: true, use: "cat [flags] HOST:PATH...", short: "print files",
 		long: `Prints files on hosts, one after the other, as cat does. The beginnings of the next
-files are fetched while one is printed. Contents go to standard output as they are,
-control characters included.
+files are fetched while one is printed. Contents go to standard output unchanged,
+including control characters.
 
-With --json, each line of text is an object; "base64" has those that are not UTF-8.`,
+With --json, each line of text is an object; a line that is not UTF-8 is in "base64".`,
 		examples: `  usftp cat host:/etc/os-release
   usftp cat 'host:logs/*.log' | grep error`,
 		least: 1,
@@ -73,7 +73,7 @@ func head() *spec {
 	var o verb.HeadOptions
 	var n amounts
 	return &spec{
-		reads: true, use: "head [flags] HOST:PATH...", short: "print the beginnings of files",
+		reads: true, use: "head [flags] HOST:PATH...", short: "print the first lines of files",
 		long: `Prints the first lines of files on hosts, as head does. Only what is printed is fetched,
 in pieces of 32 KiB and more. "-5" is short for "-n 5".
 
@@ -96,16 +96,16 @@ func tail() *spec {
 	var n amounts
 	seconds := 1.0
 	return &spec{
-		reads: true, use: "tail [flags] HOST:PATH...", short: "print the ends of files",
+		reads: true, use: "tail [flags] HOST:PATH...", short: "print the last lines of files",
 		long: `Prints the last lines of files on hosts, as tail does. Files are read backwards from
 their ends. "-5" is short for "-n 5".
 
 ` + unitsLong + `
 
 SFTP cannot wait for a change: with -f usftp asks for the sizes of all files once a
-second, in one round trip, until it is interrupted. -F also notices when the name
-belongs to another file, as after a rotation. As SFTP has no inodes, it compares size,
-time and owner, and cannot see that a file is another one if these are the same.`,
+second, in one round trip, until it is interrupted. -F also notices when a name
+belongs to another file, as after a log rotation. SFTP has no inode numbers, so usftp
+compares size, time and owner, and cannot tell two files apart if these are the same.`,
 		examples: `  usftp tail -f host:/var/log/syslog
   usftp tail -n 100 'host:logs/*.log'`,
 		least: 1,
@@ -114,11 +114,11 @@ time and owner, and cannot see that a file is another one if these are the same.
 				"print the last `n` lines (default 10); with -n +K, those from line K on",
 				"print the last `n` bytes; with -c +K, those from byte K on")
 			f.BoolVarP(&o.Follow, "follow", "f", false,
-				"go on and print what is appended to the files")
+				"keep running, and print what is appended to the files")
 			f.BoolVarP(&o.Retry, "follow-name", "F", false,
 				"like -f, and open a file again if it is rotated or missing for a while")
 			f.Float64VarP(&seconds, "sleep-interval", "s", 1,
-				"with -f, wait this many `seconds` between looks at the files")
+				"with -f, wait this many `seconds` between checks")
 		},
 		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
 			if !(seconds >= 0.01 && seconds < 1e6) {

@@ -37,11 +37,11 @@ func remove() *spec {
 }
 
 const removeLong = `Removes files on hosts, as rm does. Symbolic links are removed, never followed. A path
-that ends in a slash must be a directory; anything else of that name stays. "/", an empty
+that ends in a slash must be a directory; anything else is left alone. "/", an empty
 path, and paths that end in "." or ".." are refused, even with -f.
 
-Unlike rm, usftp asks only with -i, and not about files that are write-protected. It
-removes many files at once; it reports what it cannot remove, and removes the rest.
+Unlike rm, usftp asks only with -i, not because a file is write-protected. It removes
+many files at once; it reports what it cannot remove, and removes the rest.
 
-If a directory is replaced by a link while it is being removed, SFTP has no way to keep
-the server from following the link.`
+If somebody replaces a directory by a link while it is being removed, SFTP has no way to
+keep the server from following the link.`

@@ -31,12 +31,12 @@ type Flags struct {
 // Register adds the flags to a verb's.
 func (f *Flags) Register(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.list, "hosts", nil,
-		"run on each host of `list`, separated by commas; operands that begin with a colon are paths on each (:dir); may be repeated")
+		"run on each host in the comma-separated `list`; operands that begin with a colon (:dir) are paths on each; may be repeated")
 	fs.StringVar(&f.file, "hosts-file", "",
-		"like --hosts, with the hosts in `file`, one to a line; # begins a comment")
+		"like --hosts, with the hosts in `file`, one per line; # begins a comment")
 	fs.IntVar(&f.parallel, "parallel", 32, "with --hosts: work on at most `n` hosts at once")
 	fs.BoolVar(&f.retryFailed, "retry-failed", false,
-		"with --hosts: only the hosts on which the last run of this command failed")
+		"with --hosts: run only on the hosts on which this command failed last time")
 }
 
 // Given reports whether the verb runs on several hosts.

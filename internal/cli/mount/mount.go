@@ -87,7 +87,7 @@ func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
 		Use:         "mount [flags] HOST:[DIR] MOUNTPOINT",
-		Short:       "make a host's directory a local one",
+		Short:       "mount a host's directory",
 		Long:        long,
 		Example:     examples,
 		Annotations: map[string]string{opt.OwnPage: exitCodes},
@@ -129,7 +129,7 @@ func UmountCommand(a *ui.App) *cobra.Command {
 	var lazy bool
 	cmd := &cobra.Command{
 		Use:         "umount [-z] MOUNTPOINT...",
-		Short:       "unmount what mount has mounted",
+		Short:       "unmount a host's directory",
 		Long:        umountLong,
 		Annotations: map[string]string{opt.OwnPage: umountExitCodes},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -146,6 +146,6 @@ func UmountCommand(a *ui.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&lazy, "lazy", "z", false,
-		"even if programs use it: take it away now, and end it when they have closed their files")
+		"detach the mount now, even if programs use it, and end it once they have closed their files")
 	return cmd
 }

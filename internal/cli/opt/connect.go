@@ -46,7 +46,7 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 		"set an ssh_config option, `word=value`; may be repeated")
 	f.IntVarP(&c.port, "port", "P", 0, "connect to this `port`")
 	f.StringVarP(&c.cipher, "cipher", "c", "",
-		"use these `ciphers`, a list as for Ciphers in ssh_config")
+		"use these `ciphers`, a list as in ssh_config's Ciphers")
 	f.BoolVarP(&c.ipv4, "ipv4", "4", false, "use IPv4 addresses only")
 	f.BoolVarP(&c.ipv6, "ipv6", "6", false, "use IPv6 addresses only")
 	f.BoolVarP(&c.batch, "batch", "B", false,
@@ -58,7 +58,7 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 	Values(f, "option", optionWords...)
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
 	f.StringVarP(&c.server, "server", "D", "",
-		"run the SFTP server `program` here instead of connecting to a host")
+		"run the SFTP server `program` on this machine instead of connecting to a host")
 	f.FuncP("limit", "l",
 		"limit the speed to `rate`: Kbit/s (8192 is 1 MiB/s), or with a unit, such as 10MB or 10Mbit",
 		func(text string) (err error) {
@@ -69,7 +69,7 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 		"use at most `n` connections to a host (default 8, or 1 if each login asks for something)")
 	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
 	SizeVar(f, &c.buffer, "buffer",
-		"keep at most `size` bytes of large files in flight over all connections, such as 32MiB (default: what the links need)")
+		"keep at most `size` bytes of large files, such as 32MiB, in flight over all connections (default: what the links need)")
 	f.IntVar(&c.retries, "retries", 5,
 		"reconnect up to `n` times in a row without progress, and continue; not if a login asks for something")
 	f.DurationVar(&c.retryFor, "retry-for", 15*time.Minute,

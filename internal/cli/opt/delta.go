@@ -15,7 +15,7 @@ type Delta struct {
 // Register adds the flags of a command that sends differences by default.
 func (d *Delta) Register(f *pflag.FlagSet) {
 	f.BoolVarP(&d.whole, "whole-file", "W", false,
-		"send large files whole, even if DST has an older version of which only parts have changed")
+		"send large files whole, even if only parts of the version in DST have changed")
 	d.register(f)
 }
 
@@ -23,13 +23,13 @@ func (d *Delta) Register(f *pflag.FlagSet) {
 func (d *Delta) RegisterOptional(f *pflag.FlagSet) {
 	d.optional = true
 	f.BoolVar(&d.on, "delta", false,
-		"where DST is a large file already, send only what has changed, if the host can do its part and that is faster")
+		"if DST is already a large file, send only what has changed, where the host supports it and it is faster")
 	d.register(f)
 }
 
 func (d *Delta) register(f *pflag.FlagSet) {
 	f.BoolVar(&d.noHelper, "no-helper", false,
-		"never run usftp on the host; if the host has another server, files are then copied whole")
+		"do not run usftp on the host to find what has changed; unless the host's server is usftp, files are copied whole")
 }
 
 // Mode returns how files are copied.

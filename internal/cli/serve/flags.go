@@ -51,10 +51,10 @@ const (
 func (s *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringArrayVar(&s.listen, "listen", nil, "listen on `address`:port ("+defaultListen+
-		" when not given; port 0 takes a free one, :2022 is every address of the machine); may be repeated")
+		" when not given; port 0 picks a free port, :2022 listens on all addresses); may be repeated")
 	f.StringVar(&s.user, "user", "", "the user `name` to log in with (default: your own)")
 	f.StringVar(&s.authorizedKeys, "authorized-keys", "",
-		"accept the keys in `file`, in sshd's authorized_keys format; \"none\" makes and prints a password (default ~/.ssh/authorized_keys if it has keys, else none)")
+		"accept the keys in `file`, in sshd's authorized_keys format; \"none\" generates and prints a password (default ~/.ssh/authorized_keys if it has keys, else none)")
 	f.StringArrayVar(&s.hostKeys, "host-key", nil,
 		"use the private host key in `file`, and create it if missing; may be repeated")
 	f.BoolVarP(&s.readOnly, "read-only", "R", false, "refuse all changes")
@@ -69,7 +69,7 @@ func (s *flags) register(f *pflag.FlagSet) {
 		"serve metrics for Prometheus on `address`:port ("+defaultMetrics+" without an address)")
 	f.Lookup("metrics").NoOptDefVal = defaultMetrics
 	f.DurationVar(&s.grace, "grace", defaultGrace,
-		"when stopped, give running sessions this `time` to end")
+		"when stopped, give running sessions this `time` to finish")
 	f.StringVar(&s.logFormat, "log-format", "text", "log as `text` or json")
 	opt.Values(f, "log-format", "text", "json")
 	f.StringVarP(&s.logLevel, "log-level", "l", "",
@@ -81,11 +81,11 @@ func (s *flags) register(f *pflag.FlagSet) {
 	f.StringVarP(&s.start, "start-directory", "d", "",
 		"with --stdio: relative paths start in `dir`; %d is the home directory, %u the user, %% a percent sign")
 	f.BoolVarP(&s.stderr, "log-stderr", "e", false,
-		"with --stdio: log to standard error instead of nowhere")
+		"with --stdio: log to standard error; otherwise nothing is logged")
 	f.StringVarP(&s.facility, "log-facility", "f", "", "") // syslog's facility, which is not used
 	f.Lookup("log-facility").Hidden = true
 	f.StringVarP(&s.query, "query", "Q", "",
-		"with --stdio: print the names of the `requests` that there are, and end")
+		"with --stdio: print the names of all `requests`, and exit")
 }
 
 // facilities are those that sftp-server accepts; "" means none.

@@ -45,7 +45,7 @@ func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
 		Use:         "shell [flags] HOST[:DIR]",
-		Short:       "work on a host as with sftp, or run a batch of its commands",
+		Short:       "work on a host interactively, like sftp, or run a batch of commands",
 		Long:        long + "\n\n" + commandList(),
 		Example:     examples,
 		Annotations: map[string]string{opt.OwnPage: exits},

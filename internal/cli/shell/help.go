@@ -16,21 +16,22 @@ Ctrl-Z suspends the session only while a command runs. Pasted lines run one by o
 if they were typed. A lost connection is replaced, and you stay in the directory.
 
 With -b, or if standard input is not a terminal, commands are read as sftp reads its
-batch files: with a - in front of a command the batch continues if it fails, with an @
-it is not shown; # begins a comment. With -b, nothing is asked, and the first command
-that fails ends the batch with exit code 1. Without -b, commands that fail do not
-matter.
+batch files: after a -, a command may fail without ending the batch; after an @, it is
+not shown; # begins a comment. With -b, nothing is asked, and the first command that
+fails ends the batch with exit code 1. Without -b, the session goes on after a command
+that fails.
 
-At a terminal, words are split as sh does: a space or another special character is
-typed as \ , '...' or "...". In batches the rules are sftp's, where a backslash also
-counts between single quotes. Patterns (* ? [a-z]) stand for names on the host, or
-for local names in put. ~/ is where the login began.
+At a terminal, words are split as sh does: quote a space or another special character
+with \, '...' or "...". In batches the rules are sftp's, where a backslash also counts
+between single quotes. Patterns (* ? [a-z]) stand for names on the host, or for local
+names in put. ~/ is the login directory.
 
-HOST:FILE copies the file and ends, to the local name that follows, if there is one.
+With HOST:FILE instead, shell copies the file here, to the local name that may follow,
+and exits, as sftp does.
 
 Commands:`
 
-const exits = `0 at the end of a session, whatever failed in it; 1 if a command failed with -b, or
+const exits = `0 at the end of a session, even if commands failed; 1 if a command failed with -b, or
 FILE could not be copied; 2 for wrong usage; 255 if there is no connection to the host;
 and 128 plus the number of a signal that ended it.`
 

@@ -44,14 +44,14 @@ func (c *flags) register(f *pflag.FlagSet) {
 		"print what would be done, one line each, and do nothing; -v adds why")
 	f.BoolVar(&c.checksum, "checksum", false,
 		"compare contents instead of times: by the host's hashes, or by reading the files if it has none")
-	f.IntVar(&c.window, "modify-window", 0, "times that differ by up to `n` seconds are the same")
-	f.BoolVarP(&c.update, "update", "u", false, "leave files that are newer in DST")
+	f.IntVar(&c.window, "modify-window", 0, "treat times that differ by up to `n` seconds as equal")
+	f.BoolVarP(&c.update, "update", "u", false, "skip files that are newer in DST")
 	f.BoolVar(&c.existing, "existing", false, "copy only what DST already has")
 	f.BoolVar(&c.ignoreExisting, "ignore-existing", false, "copy only what DST does not have")
 	opt.SizeVar(f, &c.minSize, "min-size", "copy only files of at least `size`, such as 10k or 5MiB")
 	opt.SizeVar(f, &c.maxSize, "max-size", "copy only files of at most `size`")
 	f.Func("newer",
-		"copy only files written to since `time`: 2026-01-31, 2026-01-31T12:00:00, or an age such as 36h or 7d",
+		"copy only files modified since `time`: 2026-01-31, 2026-01-31T12:00:00, or an age such as 36h or 7d",
 		func(text string) (err error) {
 			c.newer, err = parseMoment(text)
 			return err
@@ -63,22 +63,22 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.Func("include", "include what matches `pattern`, even if a later rule excludes it",
 		func(text string) error { return c.addRule(text, true) })
 	f.Func("exclude-from",
-		"read exclude rules from `file`, one per line; \"+ \" in front of one includes", c.addRules)
+		"read exclude rules from `file`, one per line; a line that begins with \"+ \" includes", c.addRules)
 	f.StringVar(&c.ignoreFile, "ignore-file", "",
-		"neither copy nor delete what files of this `name` in SRC exclude, by git's rules: .gitignore")
+		"neither copy nor delete what files of this `name` in SRC, such as .gitignore, exclude by git's rules")
 	f.BoolVar(&c.delete, "delete", false,
 		"delete what SRC does not have, once everything has been copied without an error; what is excluded stays")
 	f.Int64Var(&c.maxDelete, "max-delete", 0,
 		"delete nothing if more than `n` files would go (default: half of DST, or 10 if that is more)")
 	f.StringVar(&c.backupDir, "backup-dir", "",
-		"move files to `directory`, a path in DST and no link, instead of deleting them")
+		"move files to `directory`, inside DST and not a link, instead of deleting them")
 	f.BoolVar(&c.watch, "watch", false,
-		"after the first run, copy what changes in SRC, which must be local, as it changes")
+		"keep running, and copy what changes in SRC as it changes; SRC must be local")
 	f.BoolVar(&c.noLock, "no-lock", false, "do not use a lock file to keep other runs out of DST")
 	f.StringVar(&c.Links, "links", "preserve",
 		"`how` to treat symbolic links: preserve, follow or skip")
 	opt.Values(f, "links", "preserve", "follow", "skip")
-	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if that is refused")
+	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if the target refuses")
 	c.delta.Register(f)
 	f.BoolVar(&c.verify, "verify", false,
 		"compare what was stored with the source, by the host's hash or by reading it back")

@@ -1,43 +1,44 @@
 package sync
 
-const long = `Makes the directory DST equal to the directory SRC: what SRC contains becomes what DST
-contains, whether or not a path ends in a slash. Each is a local directory, host:path
-or anything else that cp accepts. DST is created if it does not exist.
+const long = `Makes the contents of the directory DST equal to those of the directory SRC; a slash at
+the end of either makes no difference. Each is a local directory, host:path or anything
+else that cp accepts. DST is created if it does not exist.
 
-Files of the same size and modification time count as equal; the rest is copied as cp
-copies it, under a temporary name first. Permissions, times and symbolic links are made
-equal too.
+Files of the same size and modification time count as equal; the rest are copied as by
+cp, under a temporary name first. Permissions, times and symbolic links are made equal
+too.
 
 Nothing is deleted without --delete. With it, whatever SRC does not have is deleted from
 DST once everything has been copied without an error. Nothing is deleted if SRC could not
 be read completely or is empty, or if more than half of the files in DST (and more than
 10) would go, unless --max-delete allows it.
 
---exclude, --include and --exclude-from make one list of rules, in the order in which
-they are given. The first rule that matches decides; what no rule matches is included.
-Patterns are rsync's: one that begins with a slash is matched from SRC on, one with a
-slash elsewhere with the end of a path, any other with the last element. * and ? do not
-match slashes, ** does. A pattern that ends in a slash matches only directories. What is
+--exclude, --include and --exclude-from form one list of rules, in the order given. The
+first rule that matches decides; what no rule matches is included. Patterns are rsync's:
+one that begins with a slash must match the whole path below SRC, one with a slash
+elsewhere the end of a path, and any other the last element. * and ? do not match
+slashes, ** does. A pattern that ends in a slash matches only directories. What is
 excluded is neither copied nor deleted.
 
 During a run DST contains the file .usftp-sync.lock, which keeps other runs out. The lock
 of a run that was killed expires after 10 minutes, or at once on the same machine.
 
-With --watch the run does not end: it copies what changes in SRC as it changes, until it
+With --watch, sync keeps running and copies what changes in SRC as it changes, until it
 is interrupted. Files and directories that are renamed in SRC are renamed in DST, not
-copied. Everything is compared again if changes come too fast for the system to report each
-one, if something cannot be copied, and a minute after the host could not be reached.
+copied. It compares everything again if changes come too fast for the system to report
+each one, if something cannot be copied, and a minute after the host could not be
+reached.
 
 The summary says how many files were copied, equal and deleted. If a run is interrupted,
 the next one continues where it stopped.`
 
-const exits = `0 if DST now equals SRC, as far as the flags ask for that; 23 if something could not be
-copied or deleted and everything else was (a file that changed while it was copied
-counts); 24 if files vanished from SRC during the run and everything else was copied; 25
-if nothing was deleted because it would have been too much or because SRC is empty, or
-if another run holds the lock on DST; 2 for wrong usage; 255 if a host cannot be reached
-or the connection was lost; 130 and 143 after a signal; 1 for everything else. 23 to 25
-are rsync's.`
+const exits = `0 if DST now equals SRC, as far as the flags ask for that; 23 if some entries could not
+be copied or deleted, but the rest is done (a file that changed while it was copied
+counts); 24 if files vanished from SRC during the run, but the rest was copied; 25 if
+nothing was deleted because it would have been too much or because SRC is empty, or if
+another run holds the lock on DST; 2 for wrong usage; 255 if a host cannot be reached or
+the connection was lost; 130 and 143 after a signal; 1 for everything else. 23 to 25 are
+rsync's.`
 
 const examples = `  usftp sync site host:/var/www
   usftp sync -n -v host:photos photos

@@ -21,7 +21,7 @@ func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
 		Use:         "sync [flags] SRC DST",
-		Short:       "make a directory equal to another",
+		Short:       "make one directory equal to another",
 		Long:        long,
 		Example:     examples,
 		Annotations: map[string]string{opt.OwnPage: exits},
