@@ -23,6 +23,7 @@ const (
 	testFor     = 60 // and to find out whether some add nothing
 	drainsFor   = 80 // the longest wait for what is in flight on a lane
 	averageOver = 4
+	heldFor     = 10 // a connection must be held down for this part of the transfer's time, as 1/n
 
 	growing   = 1.25 // the rate is growing, or has grown from the last step
 	near      = 0.5  // of a window per round trip and lane: the windows limit the rate
@@ -206,7 +207,8 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 		return windowLimits, 0
 	}
 	file, hasSpare := private.OfFile(s.first), newSpare(trip)
-	at, waited, last, hadSpare := g.at, file.Waited(), 0.0, false
+	began, at, waited, last := g.at, g.at, file.Waited(), 0.0
+	var held time.Duration // for how long something has held the connection down without a break
 	for g.wait(ctx) {
 		if worth && g.rate() > limiting*g.windows(1) {
 			return windowLimits, 0
@@ -221,13 +223,18 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 		// The rate of a transfer's first requests goes up and down. Compared with a low one, any
 		// later rate would seem a gain.
 		steady := rate < growing*last && last < growing*rate
-		waiting := waits.Seconds() > mostly*took.Seconds()
-		// Both measurements must show spare time: one covers only a few ticks of the system's
-		// clock.
-		if waiting && spare && hadSpare && steady && a.lasts() {
+		if waiting := waits.Seconds() > mostly*took.Seconds(); waiting && spare {
+			held += took
+		} else {
+			held = 0
+		}
+		// Two measurements must agree: one covers only a few ticks of the system's clock. Whatever
+		// holds a connection down does so from its beginning or for long. On a busy machine a long
+		// transfer meets two such measurements by chance.
+		if held > took && held > g.at.Sub(began)/heldFor && steady && a.lasts() {
 			return heldDown, (rate + last) / 2
 		}
-		last, hadSpare = rate, spare
+		last = rate
 		g.begin()
 	}
 	return noLimit, 0

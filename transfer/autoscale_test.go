@@ -24,26 +24,31 @@ func TestCappedConnections(t *testing.T) {
 		each   int64         // bytes per second of one connection, 0 for no limit
 		shared float64       // and of all together
 		losses time.Duration // how long all together carry a quarter of that once all have joined
-		busy   bool          // this machine has no processor time to spare
-		most   time.Duration
-		kept   int // further connections at the end
+		// whether this machine has processor time to spare after so long; nil: always
+		spare func(time.Duration) bool
+		most  time.Duration
+		kept  int // further connections at the end
 	}{
-		{"each has a rate of its own", 32, 2 * time.Millisecond, rate, 0, 0, false,
+		{"each has a rate of its own", 32, 2 * time.Millisecond, rate, 0, 0, nil,
 			3500 * time.Millisecond, 7},
-		{"no delay at all", 32, 0, rate, 0, 0, false, 3500 * time.Millisecond, 7},
-		{"over a longer way", 32, 10 * time.Millisecond, rate, 0, 0, false, 3500 * time.Millisecond,
+		{"no delay at all", 32, 0, rate, 0, 0, nil, 3500 * time.Millisecond, 7},
+		{"over a longer way", 32, 10 * time.Millisecond, rate, 0, 0, nil, 3500 * time.Millisecond,
 			7},
-		{"over a long way", 32, 30 * time.Millisecond, rate, 0, 0, false, 4 * time.Second, 7},
-		{"the link carries no five", 96, 2 * time.Millisecond, rate, 3.5 * rate, 0, false,
+		{"over a long way", 32, 30 * time.Millisecond, rate, 0, 0, nil, 4 * time.Second, 7},
+		{"the link carries no five", 96, 2 * time.Millisecond, rate, 3.5 * rate, 0, nil,
 			10 * time.Second, 3},
 		{"they lose packets together", 96, 2 * time.Millisecond, rate, 8 * rate, 2 * time.Second,
-			false, 8 * time.Second, 7},
-		{"the link is full", 32, 2 * time.Millisecond, 0, rate, 0, false, 9 * time.Second, 0},
-		{"this machine is busy", 32, 2 * time.Millisecond, rate, 0, 0, true, 9 * time.Second, 0},
+			nil, 8 * time.Second, 7},
+		{"the link is full", 32, 2 * time.Millisecond, 0, rate, 0, nil, 9 * time.Second, 0},
+		{"this machine is busy", 32, 2 * time.Millisecond, rate, 0, 0,
+			func(time.Duration) bool { return false }, 9 * time.Second, 0},
+		{"this machine has a quiet moment", 128, 2 * time.Millisecond, 0, rate, 0,
+			func(after time.Duration) bool {
+				return after > 25*time.Second && after < 27*time.Second
+			}, 36 * time.Second, 0},
 	} {
 		for _, direction := range []way{download, upload} {
 			t.Run(fmt.Sprintf("%s, %v", test.name, direction), func(t *testing.T) {
-				transfer.SetSpare(t, !test.busy)
 				synctest.Test(t, func(t *testing.T) {
 					h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
 						link: sftptest.LinkConfig{ToServer: test.trip / 2, ToClient: test.trip / 2,
@@ -70,6 +75,9 @@ func TestCappedConnections(t *testing.T) {
 					}
 					time.Sleep(time.Hour) // on a fake clock: the source is no longer fresh
 					began := time.Now()
+					transfer.SetSpare(t, func() bool {
+						return test.spare == nil || test.spare(time.Since(began))
+					})
 					if _, err := b.job(direction, source, target); err != nil {
 						t.Fatal(err)
 					}
@@ -84,7 +92,7 @@ func TestCappedConnections(t *testing.T) {
 							h.conns,
 							h.closed, test.kept)
 					}
-					if test.busy && h.conns > 0 || h.conns > 7 {
+					if test.spare != nil && h.conns > 0 || h.conns > 7 {
 						t.Errorf("%d connections were made", h.conns)
 					}
 					if !bytes.Equal(b.arrived(direction), data) {

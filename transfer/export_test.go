@@ -22,10 +22,11 @@ func SetMostNames(t *testing.T, most int64) {
 	t.Cleanup(func() { mostNames = before })
 }
 
-// SetSpare makes this machine appear to have processor time to spare, or none, during a test.
-func SetSpare(t *testing.T, spare bool) {
+// SetSpare makes this machine appear to have processor time to spare whenever spare says so, during
+// a test.
+func SetSpare(t *testing.T, spare func() bool) {
 	was := newSpare
-	newSpare = func(time.Duration) func() bool { return func() bool { return spare } }
+	newSpare = func(time.Duration) func() bool { return spare }
 	t.Cleanup(func() { newSpare = was })
 }
 
