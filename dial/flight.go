@@ -24,9 +24,8 @@ type flight struct {
 	left       bool // something was sent: a signature or a password
 	key        *credential
 	remembered bool // the key was noted by an earlier run
-	early      bool // ssh would have offered other keys first
 	asked      bool // SFTP was requested along with it
-	told       bool // the connection was logged
+	conn       *own.Conn
 }
 
 // fly decides, once the host's key is accepted, whether to log in with one flight.
@@ -78,7 +77,7 @@ func (l *login) sign() *own.Flight {
 	if i < 0 {
 		return nil
 	}
-	f.key, f.early = l.credentials[i], i > 0 && l.replay == nil
+	f.key = l.credentials[i]
 	l.credentials = slices.Delete(slices.Clone(l.credentials), i, i+1)
 	l.d.log.Debug("signing in without asking first whether the key would do", "host", l.s.alias)
 	return &own.Flight{Signer: l.offer(f.key).key}
@@ -128,20 +127,23 @@ func takesFlight(version []byte) bool {
 	return strings.HasPrefix(v, "SSH-2.0-OpenSSH_") && !strings.Contains(v, "OpenSSH_for_Windows")
 }
 
-// refused is called after each refusal. An RSA key may have signed with an algorithm that the
-// server does not support, which it had no chance to say: such a key is offered again.
+// refused is called after each refusal.
 func (l *login) refused(c *own.AuthContext) {
-	if l.anyRefused || l.flight.key == nil {
-		return
-	}
-	if len(c.Partial) > 0 {
+	if l.anyRefused || l.flight.key == nil || len(c.Partial) > 0 {
 		return
 	}
 	l.d.log.Debug("the server refused the key", "host", l.s.alias)
-	if rsaBits(l.flight.key.public) > 0 && c.SigAlgs != nil &&
-		!slices.Contains(c.SigAlgs, ssh.KeyAlgoRSASHA512) && l.replay == nil {
+	if l.mayHaveMisSigned() && l.replay == nil {
 		l.credentials = slices.Insert(l.credentials, 0, l.flight.key)
 	}
+}
+
+// mayHaveMisSigned reports whether the flight's RSA key has signed with an algorithm that the server
+// does not support, which it had no chance to say. Such a key has to be offered again.
+func (l *login) mayHaveMisSigned() bool {
+	f := &l.flight
+	return f.key != nil && rsaBits(f.key.public) > 0 && f.conn.SigAlgs() != nil &&
+		!slices.Contains(f.conn.SigAlgs(), ssh.KeyAlgoRSASHA512)
 }
 
 // flightLimit is how long after the login the session that was requested along with it may take
@@ -183,24 +185,47 @@ func (l *login) land(conn *own.Conn) (*firstSession, error) {
 	return &firstSession{ch: newOwnChannel(ch), ok: ok}, nil
 }
 
-// again returns a login that goes step by step, as ssh does, if the flight may be why this one
+// again returns a login that goes step by step, as ssh does, if that may succeed where this one
 // failed; otherwise nil.
 func (l *login) again(err error) *login {
-	if err == nil || !l.flight.left || l.ctx.Err() != nil || l.watch.expired() != nil {
+	if err == nil || l.ctx.Err() != nil || l.watch.expired() != nil {
 		return nil
 	}
 	var flew *own.FlightError
+	var only []*credential
 	switch {
 	case errors.As(l.raw, &flew):
-	case l.flight.early && connectionEnded(l.raw):
-		// "Too many authentication failures", one of them for a key that ssh would have offered
-		// later.
+	case l.replay == nil && connectionEnded(l.raw):
+		// "Too many authentication failures", some of them for keys that ssh would have offered
+		// later or not at all.
+		if only = l.passedOver(); len(only) == 0 {
+			return nil
+		}
+		var said *own.DisconnectError
+		if !errors.As(l.raw, &said) {
+			only = nil // nor is it certain that the last key was refused
+		}
 	default:
 		return nil
 	}
 	l.d.log.Info("logging in once more, one step after the other", "host", l.s.alias, "error", err)
 	return &login{ctx: l.ctx, d: l.d, s: l.s, alone: l.alone, replay: l.replay, first: l.first,
-		flight: flight{never: true, session: l.flight.session}}
+		only: only, flight: flight{never: true, session: l.flight.session}}
+}
+
+// passedOver returns the keys that ssh would have offered within as many attempts, and that this
+// login has not.
+func (l *login) passedOver() []*credential {
+	offered := l.offered
+	if l.mayHaveMisSigned() && len(offered) == 1 {
+		return offered
+	}
+	keys := slices.SortedStableFunc(slices.Values(l.all),
+		func(a, b *credential) int { return a.turn - b.turn })
+	keys = keys[:min(len(offered), len(keys))]
+	return slices.DeleteFunc(keys, func(c *credential) bool {
+		return slices.ContainsFunc(offered, c.same)
+	})
 }
 
 // connectionEnded reports whether the server, or the network, ended the connection.
@@ -237,17 +262,23 @@ func (l *login) learn(before *login, err error) {
 		if key, perr := ssh.ParsePublicKey(first.key); perr == nil {
 			m.noteKey(l.s.user, l.s.port, l.hostKey, ssh.FingerprintSHA256(key))
 		}
-	case l.flight.remembered, before != nil && before.flight.remembered: // it was refused
+	case l.refusedRemembered(), before != nil && before.refusedRemembered():
 		m.forgetKey(l.s.user, l.s.port, l.hostKey)
 	}
 }
 
+// refusedRemembered reports whether the server has refused the key that was noted by an earlier run.
+func (l *login) refusedRemembered() bool {
+	var said *own.DisconnectError
+	return l.flight.remembered && (l.anyRefused || errors.As(l.raw, &said))
+}
+
 // tellOfConn logs what ssh -v says about a connection.
 func (l *login) tellOfConn(conn *own.Conn) {
-	if l.flight.told {
+	if l.flight.conn != nil {
 		return
 	}
-	l.flight.told = true
+	l.flight.conn = conn
 	n := conn.Algorithms()
 	l.d.log.Debug("keys were exchanged", "host", l.s.alias,
 		"server", printable(conn.ServerVersion()), "kex", n.KeyExchange, "hostkey", n.HostKey,

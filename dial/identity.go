@@ -28,6 +28,7 @@ type credential struct {
 	person bool // each signature needs a touch
 	locked bool // the first one needs a passphrase that nobody has given yet
 	agent  bool // it is an agent's, which does not say whether it needs a person
+	turn   int  // where ssh offers it
 	err    error
 }
 
@@ -45,6 +46,14 @@ func (c *credential) SignWithAlgorithm(rand io.Reader, data []byte,
 		c.err = err
 	}
 	return sig, err
+}
+
+// same reports whether both are the same key. One that its passphrase hides is known by its file.
+func (c *credential) same(d *credential) bool {
+	if c.public == nil || d.public == nil {
+		return c.public == d.public && c.name == d.name
+	}
+	return sameKey(c.public, d.public)
 }
 
 // String names the key for messages.
@@ -110,7 +119,8 @@ type keyFile struct {
 // credentials lists the keys in the order in which to offer them, the likeliest first: each refused
 // one costs a round trip, and servers hang up after six. The order is OpenSSH's (certificates, keys
 // of the agent that the configuration names, other keys of the agent, files), except that files
-// that are named explicitly precede keys of the agent that are not.
+// that are named explicitly precede keys of the agent that are not. If a server hangs up over them,
+// the login is made again in OpenSSH's order, which their turns give.
 func (k *keyring) credentials() []*credential {
 	if !k.s.pubkey {
 		return nil
@@ -135,7 +145,7 @@ func (k *keyring) credentials() []*credential {
 		}
 		return nil
 	}
-	var certs, named, explicit, others, defaults []*credential
+	var certs, named, explicit, others, defaults, inFiles []*credential
 	for _, c := range k.certificates() {
 		if signer := signerFor(c.cert.Key); signer != nil {
 			cert := *signer
@@ -156,9 +166,9 @@ func (k *keyring) credentials() []*credential {
 		}
 		switch c := f.private; {
 		case c != nil && f.explicit:
-			explicit = append(explicit, c)
+			explicit, inFiles = append(explicit, c), append(inFiles, c)
 		case c != nil:
-			defaults = append(defaults, c)
+			defaults, inFiles = append(defaults, c), append(inFiles, c)
 		case f.err != nil:
 			k.noteUnread(f.path, f.err)
 		case f.explicit:
@@ -169,6 +179,9 @@ func (k *keyring) credentials() []*credential {
 		if !k.s.identitiesOnly && !slices.Contains(named, c) {
 			others = append(others, c)
 		}
+	}
+	for i, c := range slices.Concat(certs, named, others, inFiles) {
+		c.turn = i
 	}
 	return k.usable(slices.Concat(certs, named, explicit, others, defaults))
 }

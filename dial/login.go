@@ -53,15 +53,17 @@ type login struct {
 	keyed time.Time     // when the keys were exchanged
 
 	flight        flight
-	anyRefused    bool // the server has refused something: "none", or what the flight offered
-	credentials   []*credential
+	anyRefused    bool          // the server has refused something: "none", or what the flight offered
+	credentials   []*credential // not offered yet
+	all           []*credential
+	only          []*credential // if not nil, nothing else is offered
 	loaded        bool
 	pwTries       int
 	kbdTries      int
 	kbdAsked      bool // whether the server asked anything; if not, it is not tried again
 	current       step
 	done          []step
-	offered       []string
+	offered       []*credential
 	tried         []string
 	hostKeyErr    error
 	hostKey       ssh.PublicKey // the first that was accepted
@@ -400,12 +402,22 @@ func (l *login) load() {
 				return !c.alone()
 			})
 		}
+		if l.flight.never { // as ssh does
+			slices.SortStableFunc(l.credentials,
+				func(a, b *credential) int { return a.turn - b.turn })
+		}
+		if l.only != nil {
+			l.credentials = slices.DeleteFunc(l.credentials, func(c *credential) bool {
+				return !slices.ContainsFunc(l.only, c.same)
+			})
+		}
+		l.all = l.credentials
 	}
 }
 
 func (l *login) offer(c *credential) *attempt {
 	l.began("publickey", step{key: c.public.Marshal(), person: c.person})
-	l.offered = append(l.offered, c.String())
+	l.offered = append(l.offered, c)
 	l.d.log.Info("offering "+c.String(), "host", l.s.alias)
 	sign := *c
 	sign.sign = func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error) {
@@ -506,7 +518,10 @@ func joinLines(lines ...string) string {
 
 // refusal returns the error for a login that has nothing left to try.
 func (l *login) refusal(allowed []string, err error) error {
-	e := &AuthError{User: l.s.user, Tried: l.tried, Keys: l.offered, Notes: l.ring.notes, Err: err}
+	e := &AuthError{User: l.s.user, Tried: l.tried, Notes: l.ring.notes, Err: err}
+	for _, c := range l.offered {
+		e.Keys = append(e.Keys, c.String())
+	}
 	for _, m := range allowed {
 		e.Allowed = append(e.Allowed, printable([]byte(m)))
 	}

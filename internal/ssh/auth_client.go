@@ -15,7 +15,6 @@ type AuthContext struct {
 	Allowed []string // methods the server would accept
 	Partial []string // methods that succeeded but did not suffice, in order
 	Tried   []string // methods that failed, in order
-	SigAlgs []string // the server's server-sig-algs (RFC 8308), nil if it sent none
 	// Err is why the last attempt could not be made, such as a key that cannot sign or a question
 	// that nobody answers; nil if the server refused.
 	Err error
@@ -170,7 +169,6 @@ func (l *clientLogin) run() error {
 		var method AuthMethod
 		var err error
 		if l.config.Auth != nil {
-			l.context.SigAlgs = l.ext.serverSigAlgs
 			method, err = l.config.Auth(&l.context)
 		}
 		if err == nil && method == nil {

@@ -78,6 +78,10 @@ func (c *Conn) Algorithms() Negotiated {
 // Strict reports whether strict key exchange, the defence against Terrapin, is in effect.
 func (c *Conn) Strict() bool { return c.t.strict }
 
+// SigAlgs returns the server's server-sig-algs (RFC 8308), nil if it has sent none. It is for the
+// callbacks of the login.
+func (c *Conn) SigAlgs() []string { return c.t.ext.serverSigAlgs }
+
 // RoundTrip returns the shortest time in which the peer answered during key exchange and login.
 func (c *Conn) RoundTrip() time.Duration { return time.Duration(c.t.trip.Load()) }
 
