@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -114,5 +115,30 @@ func TestFullDuringDelta(t *testing.T) {
 				nothingIn(t, "litter", full, "old")
 			})
 		}
+	})
+}
+
+// TestFullBeforeSync: a lock for which there is no room is said to be that, and is not left behind
+// empty, which would keep this run and others out.
+func TestFullBeforeSync(t *testing.T) {
+	testenv.Mounted(t, "size=64k", func(t *testing.T, full string) {
+		src := t.TempDir()
+		fill(t, src, "file")
+		dst := filepath.Join(full, "dst")
+		if err := os.Mkdir(dst, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		err := os.WriteFile(filepath.Join(full, "filling"), make([]byte, 128<<10), 0o644)
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("the file system is not full: %v", err)
+		}
+		everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+			to, from := direction.endpoints(far, far, src, dst, nil, nil)
+			_, err := transfer.Sync(t.Context(), to, from, transfer.SyncOptions{})
+			if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, transfer.ErrLocked) {
+				t.Errorf("the error is %v", err)
+			}
+			nothingIn(t, "a lock", dst)
+		})
 	})
 }

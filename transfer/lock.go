@@ -252,16 +252,15 @@ func (l *lock) release() {
 }
 
 func (t localMirror) createFile(name string, data []byte) error {
-	return t.fillFile(name, data, os.O_CREATE|os.O_EXCL)
-}
-
-func (t localMirror) fillFile(name string, data []byte, flags int) error {
-	f, err := t.top.OpenFile(name, os.O_WRONLY|flags, 0o644)
+	f, err := t.top.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.top.Remove(name)
+	}
+	return err
 }
 
 func (t localMirror) readFile(name string) ([]byte, time.Time, error) {
@@ -282,7 +281,12 @@ func (t localMirror) readFile(name string) ([]byte, time.Time, error) {
 }
 
 func (t localMirror) writeFile(name string, data []byte) error {
-	return t.fillFile(name, data, 0)
+	f, err := t.top.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
 }
 
 func (t localMirror) removeFile(_ context.Context, name string) error { return t.top.Remove(name) }
@@ -302,7 +306,13 @@ func (t remoteMirror) writeTo(name string, flags int, data []byte) error {
 	return t.over(name, func(client *usftp.Client, again bool) error {
 		f, err := client.OpenFile(name, flags, 0o644)
 		if err == nil {
+			began := time.Now()
 			_, err = private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})()
+			// An empty lock would keep others out, and this run too. Nobody else has taken it yet.
+			if refused(err) && flags&os.O_EXCL != 0 && time.Since(began) < lockWritten {
+				err = explainFailure(err, client, t.link.Host().Name, path.Dir(name))
+				client.Remove(name)
+			}
 		}
 		if err != nil && again && !pool.Lost(client) {
 			err = fmt.Errorf("%w: %w", errRepeated, err)
