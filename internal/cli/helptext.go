@@ -170,6 +170,20 @@ func flagHint(cmd *cobra.Command, name string) string {
 			return "use --exclude, --include and --exclude-from"
 		}
 	}
+	if cmd.Name() == "mount" {
+		switch name { // those of sshfs
+		case "d", "debug":
+			return "use -f -vv"
+		case "s":
+			return "requests always run concurrently"
+		case "1":
+			return "there is only version 2 of SSH"
+		case "C":
+			return "to compress, use --ssh='ssh -C'"
+		case "p":
+			return "use -P"
+		}
+	}
 	long := map[string]string{"F": "config", "i": "identity", "J": "jump", "o": "option",
 		"P": "port"}[name]
 	if long != "" && cmd.Flags().Lookup(long) != nil {

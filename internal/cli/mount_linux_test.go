@@ -707,8 +707,7 @@ func TestMountAndUnmount(t *testing.T) {
 			args := append([]string{"mount", "-D", opensshd.Find(t, "sftp-server")}, flags...)
 			return command(t, far, append(args, "far:"+far, at)...)
 		}
-		// The process of the background, which says when it is ready. Until then it waits for an
-		// answer of its own mount, and the kernel cannot kill it.
+		// The process of the background, which says when it is ready.
 		ready, told, err := os.Pipe()
 		must(t, err)
 		defer ready.Close()
@@ -732,6 +731,35 @@ func TestMountAndUnmount(t *testing.T) {
 		if err := unmount(t, func() outcome { return run(t, "/", "umount", at) }); err != nil ||
 			isMounted(t, at) {
 			t.Error(err)
+		}
+	})
+	t.Run("killed before it is ready", func(t *testing.T) {
+		needFUSE(t)
+		at, far := t.TempDir(), t.TempDir()
+		for range 20 {
+			cmd := command(t, far, "mount", "-f", "-D", opensshd.Find(t, "sftp-server"), "far:"+far,
+				at)
+			must(t, cmd.Start())
+			for began := time.Now(); !isMounted(t, at) && time.Since(began) < time.Minute; {
+				// A pause would be too long.
+			}
+			must(t, cmd.Process.Kill())
+			if err := within(t, margin, "its end", cmd.Wait); err == nil {
+				t.Error("it was not killed")
+			}
+			must(t, unmount(t, func() outcome { return run(t, "/", "umount", "-z", at) }))
+			if t.Failed() {
+				return
+			}
+		}
+	})
+	t.Run("no such directory", func(t *testing.T) {
+		needFUSE(t)
+		far := filepath.Join(t.TempDir(), "nope")
+		want := "usftp: cannot mount far:" + far + ": the host has no such directory\n"
+		if o := run(t, "/", "mount", "-D", opensshd.Find(t, "sftp-server"), "far:"+far,
+			t.TempDir()); o.code != 1 || o.stderr != want {
+			t.Errorf("%+v", o)
 		}
 	})
 	t.Run("busy", func(t *testing.T) {
@@ -825,6 +853,15 @@ func TestMountOptions(t *testing.T) {
 	} {
 		t.Run(option, func(t *testing.T) {
 			if o := run(t, "/", "mount", "-o", option, "far:", t.TempDir()); o.code != 2 ||
+				!strings.Contains(o.stderr, reason) {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+	for flag, reason := range map[string]string{"-d": "use -f -vv", "-s": "concurrently",
+		"-1": "version 2", "-C": "ssh -C", "-p": "use -P"} {
+		t.Run(flag, func(t *testing.T) {
+			if o := run(t, "/", "mount", flag, "far:", t.TempDir()); o.code != 2 ||
 				!strings.Contains(o.stderr, reason) {
 				t.Errorf("%+v", o)
 			}

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -86,6 +87,9 @@ func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
 	})
 	if err := f.begin(ctx); err != nil {
 		f.cancel(nil)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errors.New("the host has no such directory")
+		}
 		return nil, err
 	}
 	f.work.Go(func() { f.link.keep(f.ctx) })

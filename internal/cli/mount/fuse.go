@@ -10,6 +10,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -62,7 +63,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 		defer close(served)
 		server.Serve()
 	}()
-	if err := server.WaitMount(); err != nil {
+	if err := waitMount(server); err != nil {
 		server.Unmount()
 		fs.Close()
 		return fmt.Errorf("cannot mount at %s: %w", at, err)
@@ -115,6 +116,15 @@ func newServer(fs fuse.RawFileSystem, at string, options *fuse.MountOptions) (*f
 	}
 	line, _, _ = strings.Cut(line, "\n")
 	return nil, errors.New("fusermount" + line)
+}
+
+// waitMount waits until the mount works. On Linux NewServer has waited: there go-fuse would open a
+// file in the mount, and a process that is killed while it waits for its own answer never ends.
+func waitMount(server *fuse.Server) error {
+	if runtime.GOOS == "linux" {
+		return nil
+	}
+	return server.WaitMount()
 }
 
 // memory is how much the program tries to stay within, including buffers. With the program itself,
