@@ -260,7 +260,7 @@ func makeRemoteLink(client *usftp.Client, e *entry, to, temporary, aside string)
 			return notThere(client.Remove(aside))
 		}
 		if back := takeBack(client, aside, target); back != nil {
-			err = fmt.Errorf("%w; what it was to replace is called %s now", err, aside)
+			err = fmt.Errorf("%w; what it should have replaced is now called %s", err, aside)
 		}
 	}
 	if err != nil {

@@ -135,8 +135,8 @@ func TestServeConfig(t *testing.T) {
 	}
 	writeFile(t, file, []byte(text+"mistake = 1\n"))
 	s.cmd.Process.Signal(syscall.SIGHUP)
-	line := s.wait("not reloaded; everything stays as it was", nil)
-	if want := fmt.Sprintf(`%s:%d: there is no setting "users.mistake"`, file,
+	line := s.wait("reload failed; the old settings stay in effect", nil)
+	if want := fmt.Sprintf(`%s:%d: unknown setting "users.mistake"`, file,
 		strings.Count(text, "\n")+1); line["error"] != want {
 		t.Errorf("the log says %q, want %q", line["error"], want)
 	}

@@ -38,7 +38,7 @@ func TestServeReload(t *testing.T) {
 	in(other, true)
 	writeFile(t, keys, []byte("nonsense\n"))
 	s.cmd.Process.Signal(syscall.SIGHUP)
-	line := s.wait("not reloaded; everything stays as it was", nil)
+	line := s.wait("reload failed; the old settings stay in effect", nil)
 	if text := fmt.Sprint(line["error"]); !strings.Contains(text, keys+":1: no key") {
 		t.Errorf("it says %q", text)
 	}

@@ -19,10 +19,10 @@ type hosts struct {
 // A host is one login, or the error of one.
 type host struct {
 	pool.Host
-	login *pool.Login
-	lent  bool // others close it
-	Err   error
-	told  bool // the error has been reported
+	login    *pool.Login
+	lent     bool // others close it
+	Err      error
+	reported bool // the error has been reported
 }
 
 func newHosts(config pool.ConnectConfig, turn promptTurn) *hosts {
@@ -80,7 +80,7 @@ func (h *hosts) CheckAll() {
 		}
 		select {
 		case <-host.login.Host().Client.Done():
-			host.Err, host.told = ErrHostLost, true
+			host.Err, host.reported = ErrHostLost, true
 		default:
 		}
 	}

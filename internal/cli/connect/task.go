@@ -77,8 +77,8 @@ func (t *Task) Note(err error) {
 // Host connects to the host of a place. It reports an error once for each host.
 func (t *Task) Host(p Place) (pool.Host, error) {
 	host := t.Hosts.Get(t.Ctx, p.Target)
-	if host.Err != nil && !host.told {
-		host.told = true
+	if host.Err != nil && !host.reported {
+		host.reported = true
 		t.Fail(host.Err)
 	}
 	return host.Host, host.Err

@@ -66,7 +66,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
 	return err
 }
 
-// copier returns a Copier as the flags say, which must be ended.
+// copier returns a Copier with the options of the flags. The caller must call End.
 func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	target connect.Place) (*Copier, error) {
 	hosts := f.Config(a, &f.Report)
@@ -184,7 +184,7 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 	}
 	several := len(sources) > 1 || len(files) > 1
 	if several && c.options.NoTargetDirectory {
-		c.Fail(fmt.Errorf("cannot copy several files to %s: -T makes it the copy of one",
+		c.Fail(fmt.Errorf("cannot copy several files to %s: with -T it is the copy of one file",
 			target.Typed))
 		return
 	}
@@ -244,8 +244,8 @@ func (f file) shown() string {
 	return ui.Printable(at.String())
 }
 
-// mayFollow reports whether f may be copied after first, which has the same name. It would replace
-// what first has just become, unless it is first itself, or a directory, which merges with it.
+// mayFollow reports whether f may be copied after first, which has the same name. That would replace
+// first's copy, unless both are the same source, or f is a directory, which is merged with it.
 func (c *Copier) mayFollow(f, first file) bool {
 	from, before := f.Target, first.Target
 	from.Path, before.Path = "", ""

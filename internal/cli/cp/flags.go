@@ -104,7 +104,7 @@ func (c *flags) check(cmd *cobra.Command) error {
 	set := cmd.Flags().Changed
 	switch {
 	case c.inplace && c.resume:
-		err = errors.New("--inplace and --resume cannot be combined: data written in place cannot be told from older data")
+		err = errors.New("--inplace and --resume cannot be combined: data written in place cannot be told apart from older data")
 	case c.inplace && c.atomic:
 		err = errors.New("--inplace and --atomic cannot be combined")
 	case !c.recursive && slices.ContainsFunc(onlyTrees, set):
@@ -115,7 +115,7 @@ func (c *flags) check(cmd *cobra.Command) error {
 	case c.legacy:
 		err = errors.New("usftp does not have scp's old protocol (-O); for a host without SFTP, use scp -O")
 	case c.fromFirst:
-		err = errors.New("-R is not supported: usftp logs in to both hosts and copies through this machine (-3); leave -R out")
+		err = errors.New("-R is not supported: usftp logs in to both hosts and copies through this machine (-3); leave out -R")
 	}
 	for _, check := range []func() error{
 		func() error { return c.Connect.Check(set) },

@@ -80,7 +80,7 @@ func (m *manyCopy) check() error {
 	case err != nil:
 		return err
 	case download && m.operands[len(m.operands)-1] == "-":
-		return errors.New("--hosts cannot copy to -: the files of each host go into a directory of its name")
+		return errors.New("--hosts cannot copy to -: each host's files go into a directory with its name")
 	case m.flags.hashes.manifest != "":
 		return errors.New("--manifest writes one list and cannot be used with --hosts")
 	case m.flags.exactly && download:
@@ -174,9 +174,9 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	return hosts.Result{Files: c.Files, Bytes: c.Bytes, Resumable: c.canResume}, err
 }
 
-// awaitLogins waits until the login to every host has succeeded or failed, but no longer than a
-// slow host is waited for, unless a person is being asked: otherwise a late host would be abandoned
-// at once.
+// awaitLogins waits until the login to every host has succeeded or failed, since a host that logs in
+// late would be given up at once. It waits no longer than --patience, unless a question is on the
+// screen.
 func (m *manyCopy) awaitLogins(ctx context.Context, a *ui.App) {
 	all := make(chan struct{})
 	go func() {

@@ -47,7 +47,7 @@ var demoRounds = []struct {
 func demo(ctx context.Context, a *ui.App) (err error) {
 	dir, err := os.MkdirTemp("", "usftp-demo-")
 	if err != nil {
-		return fmt.Errorf("no directory for the demo's files: %s", err)
+		return fmt.Errorf("cannot make a directory for the demo's files: %s", err)
 	}
 	defer func() {
 		if left := os.RemoveAll(dir); left != nil && err == nil {
@@ -175,7 +175,7 @@ func sumOf(path string) ([]byte, error) {
 }
 
 // errNotOurs reports that something other than the demo's server answered.
-var errNotOurs = errors.New("another server answers in place of the demo's")
+var errNotOurs = errors.New("another server answers instead of the demo's")
 
 // prompt answers what a person would be asked: the server's key and the password are known here.
 func (s *demoServer) prompt(_ context.Context, p dial.Prompt) (string, error) {

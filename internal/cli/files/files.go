@@ -50,11 +50,11 @@ ended usftp.`
 type spec struct {
 	use, short, long, examples string
 	exits                      string // describes the exit codes, if not usualExits
-	usageCode                  int    // for wrong usage, as the tool has it; 0 means 1
+	usageCode                  int    // the tool's exit code for wrong usage; 0 means 1
 
 	register func(f *pflag.FlagSet) // its own flags
 	acts     bool                   // it changes files, and -v reports what it does
-	reads    bool                   // it reads what files hold
+	reads    bool                   // it reads the contents of files
 
 	// again reports whether the command may be run again from its beginning if the connection was
 	// lost meanwhile, and changes whether it changes files. Nil means that it changes nothing, or

@@ -18,7 +18,7 @@ type SessionCommand struct {
 	Usage   string // flags and operands
 	Short   string
 	Changes bool // it changes the host
-	Reads   bool // it reads what files hold
+	Reads   bool // it reads the contents of files
 
 	make func() *spec
 }
@@ -30,7 +30,7 @@ func SessionCommands() []SessionCommand {
 		s := make()
 		name, usage, _ := strings.Cut(s.use, " ")
 		usage = strings.ReplaceAll(usage, "HOST:", "")
-		if here[name] {
+		if defaultToDir[name] {
 			usage = strings.Replace(usage, "PATH...", "[PATH]...", 1)
 		}
 		commands = append(commands, SessionCommand{name, usage, s.short, s.acts, s.reads, make})
@@ -53,8 +53,8 @@ func (c SessionCommand) Help() string {
 	return text
 }
 
-// here are the commands that apply to the current directory if nothing is named.
-var here = map[string]bool{"ls": true, "df": true, "du": true, "find": true}
+// defaultToDir are the commands that apply to the current directory if nothing is named.
+var defaultToDir = map[string]bool{"ls": true, "df": true, "du": true, "find": true}
 
 // Run runs the command. expand returns the names that an operand stands for, or itself if it is
 // literal.
@@ -74,7 +74,7 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 		f.AddFlag(&pflag.Flag{Name: "f", Shorthand: "f", Value: unsorted.Value,
 			NoOptDefVal: "true"})
 	}
-	if s.rawArguments && here[c.Name] && (len(args) == 0 || strings.HasPrefix(args[0], "-") ||
+	if s.rawArguments && defaultToDir[c.Name] && (len(args) == 0 || strings.HasPrefix(args[0], "-") ||
 		args[0] == "(" || args[0] == "!") {
 		args = append([]string{"."}, args...)
 	}
@@ -91,7 +91,7 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 			return &ui.UsageError{Err: err}
 		}
 	}
-	if len(args) == 0 && here[c.Name] {
+	if len(args) == 0 && defaultToDir[c.Name] {
 		args = []string{"."}
 	}
 	if len(args) < s.least {

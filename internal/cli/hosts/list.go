@@ -156,7 +156,7 @@ func CheckOperands(operands []string) error {
 func checkLocal(arg string) error {
 	_, remote, err := dial.ParseTarget(arg)
 	if err == nil && remote {
-		return fmt.Errorf("%s names one host: with --hosts, write :path for a path on each, or ./%s for a local file",
+		return fmt.Errorf("%s names one host: with --hosts, write :path for a path on each host, or ./%s for a local file",
 			arg, arg)
 	}
 	return err
@@ -185,7 +185,7 @@ func (f *Flags) load(stdin io.Reader) ([]Host, error) {
 		}
 	}
 	if len(hosts) == 0 {
-		return nil, fmt.Errorf("--hosts-file %s: there is no host in it", f.file)
+		return nil, fmt.Errorf("--hosts-file %s: no hosts in the file", f.file)
 	}
 	return hosts, nil
 }
@@ -205,7 +205,7 @@ func readFile(name string, stdin io.Reader) (names []string, err error) {
 		line, _, _ := strings.Cut(lines.Text(), "#")
 		words := strings.Fields(line)
 		if len(words) > 1 {
-			return nil, fmt.Errorf("--hosts-file %s: line %d: one host to a line", name, n)
+			return nil, fmt.Errorf("--hosts-file %s: line %d: more than one host on a line", name, n)
 		}
 		names = append(names, words...)
 	}

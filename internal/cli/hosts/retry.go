@@ -46,7 +46,7 @@ func (r record) failed(hosts []Host) ([]Host, error) {
 	}
 	hosts = slices.DeleteFunc(hosts, func(h Host) bool { return !slices.Contains(labels, h.Label) })
 	if len(hosts) == 0 {
-		return nil, errors.New("--retry-failed: none of the hosts that failed is in the list any more")
+		return nil, errors.New("--retry-failed: none of the hosts that failed is still in the list")
 	}
 	return hosts, nil
 }

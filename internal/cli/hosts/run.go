@@ -175,7 +175,7 @@ func (r *Run) finish(results []Result, elapsed time.Duration) error {
 		total.Bytes += result.Bytes
 	}
 	if err := r.record.write(failed); err != nil {
-		r.app.Console.Say("which hosts failed cannot be remembered for --retry-failed: " +
+		r.app.Console.Say("cannot record which hosts failed, for --retry-failed: " +
 			ui.ReasonOf(err))
 	}
 	total.Code, total.Failed, total.Time = code, len(failed), time.Now()

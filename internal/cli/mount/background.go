@@ -26,7 +26,7 @@ const readyVariable = "USFTP_MOUNT_READY"
 // A daemon is the background process. It logs in on the terminal, where programs can ask for
 // passwords, and leaves the terminal once all is well.
 type daemon struct {
-	told *os.File // where to report that
+	told *os.File // where to report readiness
 	log  *os.File
 }
 
@@ -68,9 +68,9 @@ func background(a *ui.App) error {
 	if err = cmd.Wait(); errors.As(err, &failed) && failed.Exited() {
 		return &ui.ExitError{Code: failed.ExitCode()} // it has reported why
 	} else if err == nil {
-		err = errors.New("it ended before it was ready")
+		err = errors.New("exited before it was ready")
 	}
-	return fmt.Errorf("the process in the background: %w", err)
+	return fmt.Errorf("the background process: %w", err)
 }
 
 const readyLine = "mounted\n"

@@ -28,7 +28,7 @@ type eventLine struct {
 	Size       int64  `json:"size"`
 	Bytes      int64  `json:"bytes"`
 	Resumed    int64  `json:"resumed,omitempty"`
-	// of an older file, which did not travel
+	// taken from an older version at the target instead of being sent
 	Reused     int64                 `json:"reused,omitempty"`
 	Elapsed    time.Duration         `json:"elapsed_ns,omitempty"`
 	Finishing  bool                  `json:"finishing,omitempty"`
@@ -88,7 +88,7 @@ func (w *eventWriter) Event(e transfer.Event) {
 	case e.Kind == transfer.Done:
 		w.last.Copied++
 		w.last.Bytes += e.Bytes
-	case e.Kind == transfer.Ended && untold(e):
+	case e.Kind == transfer.Ended && unreported(e):
 		w.console.Say(e.Message)
 	case e.Kind == transfer.Failed:
 		w.last.Failed++

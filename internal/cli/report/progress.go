@@ -28,7 +28,7 @@ type progressLine struct {
 	good  bool
 
 	finishing bool  // everything has arrived
-	checked   int64 // of it, 0 where nobody tells
+	checked   int64 // how much of it has been checked; 0 if that is not known
 
 	tree  *transfer.Totals // nil for one file
 	root  string           // the tree's source

@@ -133,7 +133,7 @@ func (p *Person) ended(e transfer.Event) {
 // endTree ends the progress line of a tree, and reports its error unless a summary does.
 func (p *Person) endTree(e transfer.Event) {
 	p.endLine(e)
-	if untold(e) && e.Totals.Vanished == 0 {
+	if unreported(e) && e.Totals.Vanished == 0 {
 		p.Console.Say(e.Message)
 	}
 }
@@ -146,9 +146,9 @@ func resumedText(bytes int64) string {
 	return fmt.Sprintf(" (%s were there already)", ui.Amount(float64(bytes)))
 }
 
-// untold reports whether a tree has ended with an error that no file has reported. An interruption
-// needs no report.
-func untold(e transfer.Event) bool {
+// unreported reports whether a tree has ended with an error that no file has reported. An
+// interruption needs no report.
+func unreported(e transfer.Event) bool {
 	return e.Err != nil && e.Totals.Failed == 0 && !errors.Is(e.Err, context.Canceled) &&
 		!errors.As(e.Err, new(*ui.Interruption)) && !errors.As(e.Err, new(*ui.OutputError))
 }

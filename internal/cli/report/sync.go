@@ -75,7 +75,7 @@ func (s *syncer) ended(e transfer.Event) {
 	}
 	text := fmt.Sprintf("%s: %s, %s%s; %d equal", targetOf(e), copied, ui.Amount(float64(bytes)),
 		resumedText(t.Resumed), t.Kept)
-	text += counts(", ", count{t.Links, links}, count{t.Attrs, "given other attributes"},
+	text += counts(", ", count{t.Links, links}, count{t.Attrs, "with new attributes"},
 		count{t.Deleted, deleted}, count{t.Skipped, "skipped"}, count{t.Vanished, "vanished"},
 		count{t.Failed, "failed"})
 	if !t.Complete {

@@ -89,7 +89,7 @@ func configError(name string, err error) error {
 		var texts []string
 		for _, one := range unknown.Errors {
 			line, _ := one.Position()
-			texts = append(texts, fmt.Sprintf("%s:%d: there is no setting %q", name, line,
+			texts = append(texts, fmt.Sprintf("%s:%d: unknown setting %q", name, line,
 				strings.Join(one.Key(), ".")))
 		}
 		return errors.New(strings.Join(texts, "\n"))
@@ -106,8 +106,8 @@ func configError(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// otherKind is how the decoder says that a value is of another kind than the setting. It names the
-// setting's Go type.
+// otherKind matches the decoder's error for a value of the wrong type, which names the setting's Go
+// type.
 var otherKind = regexp.MustCompile(`^cannot decode TOML .* of type (\S+)$`)
 
 func kindOf(goType string) string {
@@ -121,7 +121,7 @@ func kindOf(goType string) string {
 	case goType == "serve.countNumber", strings.HasPrefix(goType, "int"):
 		return "a number"
 	}
-	return "a text in quotes"
+	return "a quoted string"
 }
 
 // A configFile is a decoded file that is being interpreted.
@@ -224,13 +224,13 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 		key, _, options, _, err := ssh.ParseAuthorizedKey([]byte(line))
 		if err != nil || len(options) > 0 {
 			return f.wrong(-1, "certificates.authorities",
-				fmt.Errorf("%s:%d: not a public key alone", f.path(authorities), number))
+				fmt.Errorf("%s:%d: not a public key without options", f.path(authorities), number))
 		}
 		made.Keys = append(made.Keys, key)
 	}
 	if len(made.Keys) == 0 {
 		return f.wrong(-1, "certificates.authorities",
-			fmt.Errorf("there is no key in %s", f.path(authorities)))
+			fmt.Errorf("no keys in %s", f.path(authorities)))
 	}
 	f.made.authorities = made
 	return nil
@@ -245,10 +245,10 @@ func (f *configFile) user(i int, u *userTable) (one account, err error) {
 		Umask: fs.FileMode(u.Umask)}
 	if u.Name == "" || strings.ContainsAny(u.Name, ":\n\r") || u.Name[0] == '#' ||
 		u.Name != strings.TrimSpace(u.Name) {
-		return one, f.wrong(i, "name", fmt.Errorf("%q cannot be a user's name", u.Name))
+		return one, f.wrong(i, "name", fmt.Errorf("invalid user name %q", u.Name))
 	}
 	if u.Root == "" {
-		return one, f.wrong(i, "root", fmt.Errorf("user %s has no directory", u.Name))
+		return one, f.wrong(i, "root", fmt.Errorf("user %s needs a directory", u.Name))
 	}
 	info, err := os.Stat(one.root)
 	if err == nil && !info.IsDir() {
@@ -262,7 +262,7 @@ func (f *configFile) user(i int, u *userTable) (one account, err error) {
 	}
 	if one.Keys == nil && one.passwordHash == "" && f.made.authorities == nil {
 		return one, f.wrong(i, "name",
-			fmt.Errorf("%s has no way to log in: keys, authorized_keys or password", u.Name))
+			fmt.Errorf("%s has no way to log in: set keys, authorized_keys or password", u.Name))
 	}
 	return one, nil
 }

@@ -101,7 +101,7 @@ func (a *algorithmText) UnmarshalText(text []byte) error {
 func (k *keyText) UnmarshalText(text []byte) error {
 	k.text = string(text)
 	if strings.ContainsAny(string(text), "\r\n") {
-		return errors.New("a key is one line")
+		return errors.New("a key must be one line")
 	}
 	keys, count := parseKeys("", text)
 	if len(keys.Warnings) > 0 {
@@ -118,7 +118,7 @@ func (p *passwordText) UnmarshalText(text []byte) error {
 	p.text = string(text)
 	_, err := sshd.ParsePasswords("", []byte("user:"+string(text)))
 	if err == nil && strings.ContainsAny(string(text), "\r\n") {
-		err = errors.New("not a hash")
+		err = errors.New("not a password hash")
 	}
 	if err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), ":1: "))

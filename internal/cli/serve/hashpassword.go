@@ -32,7 +32,7 @@ func HashPasswordCommand(a *ui.App) *cobra.Command {
 	}
 }
 
-// maxPassword is the longest password that is read: SSH carries hardly longer ones.
+// maxPassword is the longest password that is read: hardly any program sends longer ones.
 const maxPassword = 1024
 
 // newPassword asks for a password twice, or reads it from standard input if that is not a terminal.
@@ -51,14 +51,14 @@ func newPassword(ctx context.Context, a *ui.App) (password string, err error) {
 			return "", err
 		}
 		if again != password {
-			return "", errors.New("the passwords differ")
+			return "", errors.New("the passwords do not match")
 		}
 	}
 	switch {
 	case password == "":
 		return "", errors.New("the password is empty")
 	case len(password) > maxPassword:
-		return "", fmt.Errorf("a password of more than %d bytes", maxPassword)
+		return "", fmt.Errorf("the password is longer than %d bytes", maxPassword)
 	}
 	return password, nil
 }

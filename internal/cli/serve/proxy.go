@@ -136,7 +136,7 @@ func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 	if buf[0] == 'P' {
 		for buf[len(buf)-1] != '\n' {
 			if len(buf) == proxyV1Most {
-				return nil, errors.New("a version 1 line that does not end")
+				return nil, errors.New("the version 1 header has no end")
 			}
 			buf = append(buf, 0)
 			if _, err := io.ReadFull(r, buf[len(buf)-1:]); err != nil {
@@ -150,7 +150,7 @@ func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 		}
 		rest := int(binary.BigEndian.Uint16(buf[proxyV2Prefix-2:]))
 		if rest > proxyV2Most {
-			return nil, fmt.Errorf("a header of %d bytes", rest)
+			return nil, fmt.Errorf("a header of %d bytes is too long", rest)
 		}
 		buf = append(buf, make([]byte, rest)...)
 		if _, err := io.ReadFull(r, buf[proxyV2Prefix:]); err != nil {

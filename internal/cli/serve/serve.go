@@ -109,7 +109,7 @@ func (s *site) reload(ctx context.Context) {
 		err = s.apply(settings)
 	}
 	if err != nil {
-		s.log.Error("not reloaded; everything stays as it was", "error", err)
+		s.log.Error("reload failed; the old settings stay in effect", "error", err)
 		return
 	}
 	s.log.Info("reloaded")

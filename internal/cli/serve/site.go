@@ -221,27 +221,27 @@ func parseKeys(name string, data []byte) (keys *sshd.AuthorizedKeys, count int) 
 func defaultHostKey() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("there is nowhere to keep the server's key (%w): name a file with --host-key", err)
+		return "", fmt.Errorf("no directory for the host key (%w): name a file with --host-key", err)
 	}
 	dir = filepath.Join(dir, "usftp")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fileError("cannot make a place for the server's key,", dir, err)
+		return "", fileError("cannot make the directory for the host key,", dir, err)
 	}
 	return filepath.Join(dir, "host_ed25519_key"), nil
 }
 
-// loadHostKeys refuses a key that others may read, as sshd does: they could impersonate the server.
+// loadHostKeys refuses a key that others can read, as sshd does: they could impersonate the server.
 func loadHostKeys(names []string) ([]ssh.Signer, error) {
 	for _, name := range names {
 		info, err := os.Stat(name)
 		if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-			return nil, fmt.Errorf("the host key %s may be read by others (mode %04o): chmod 600 it", name, info.Mode().Perm())
+			return nil, fmt.Errorf("others can read the host key %s (mode %04o): run chmod 600 on it", name, info.Mode().Perm())
 		}
 	}
 	keys, err := sshd.LoadHostKeys(names...)
 	var path *os.PathError
 	if errors.As(err, &path) {
-		return nil, fileError("cannot read or make the host key", path.Path, err)
+		return nil, fileError("cannot read or create the host key", path.Path, err)
 	}
 	return keys, err
 }

@@ -166,37 +166,37 @@ func (s *Shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint)
 		if errors.As(err, &failed) && failed.Resumable && !show.Quiet {
 			s.app.Console.Say("reget and reput continue such copies")
 		}
-		return told(err)
+		return reported(err)
 	}
 	tree := s.flags.TreeOptions()
 	tree.Options = j.options
 	_, err := transfer.CopyTree(ctx, dst, src, tree)
-	return told(err)
+	return reported(err)
 }
 
-// told marks an error as reported.
-func told(err error) error {
+// reported marks an error as reported.
+func reported(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &toldError{err}
+	return &reportedError{err}
 }
 
-// A toldError is an error that has been reported.
-type toldError struct{ err error }
+// A reportedError is an error that has been reported.
+type reportedError struct{ err error }
 
-func (e *toldError) Error() string { return e.err.Error() }
-func (e *toldError) Unwrap() error { return e.err }
+func (e *reportedError) Error() string { return e.err.Error() }
+func (e *reportedError) Unwrap() error { return e.err }
 
 // report shows an error, and marks it as reported.
 func (s *Shell) report(err error) error {
 	s.show(err)
-	return told(err)
+	return reported(err)
 }
 
 // show reports an error, unless that was done before.
 func (s *Shell) show(err error) {
-	var done *toldError
+	var done *reportedError
 	var exit *ui.ExitError
 	if err != nil && !errors.As(err, &done) && !errors.As(err, &exit) {
 		s.app.Console.Say(err.Error())

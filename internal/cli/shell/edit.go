@@ -66,14 +66,14 @@ func (s *Shell) editFile(ctx context.Context, name string) error {
 		return nil
 	}
 	keep = true
-	kept := fmt.Sprintf("; what you edited is in %s", copied)
+	kept := fmt.Sprintf("; your version is in %s", copied)
 	now, err := s.fetch(ctx, name, filepath.Join(dir, "now"))
 	os.Remove(filepath.Join(dir, "now"))
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot tell whether %s was changed on the host: %w%s", name, err, kept)
 	case now != before:
-		return fmt.Errorf("%s was changed on the host in the meantime and is left alone%s", name,
+		return fmt.Errorf("%s has changed on the host meanwhile and is left alone%s", name,
 			kept)
 	}
 	host, err := s.session.connect(ctx)
@@ -86,7 +86,7 @@ func (s *Shell) editFile(ctx context.Context, name string) error {
 	j := job{options: s.flags.TransferOptions()}
 	j.options.NoTargetDirectory = true
 	if err := s.transfer(ctx, j, transfer.Remote(host, name), transfer.Local(copied)); err != nil {
-		s.app.Console.Say("what you edited is in " + copied)
+		s.app.Console.Say("your version is in " + copied)
 		return err
 	}
 	keep = false

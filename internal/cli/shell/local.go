@@ -123,7 +123,7 @@ func (s *Shell) child(ctx context.Context, cmd *exec.Cmd) error {
 	if errors.As(err, &exit) && exit.String() == "signal: interrupt" { // Ctrl-C was for the program
 		s.interrupts.await(ctx)
 		fmt.Fprintln(os.Stderr)
-		return told(err)
+		return reported(err)
 	}
 	if errors.As(err, &exit) {
 		return fmt.Errorf("%s ended with %s", filepath.Base(cmd.Path), exit)

@@ -68,7 +68,7 @@ func (s *session) begin(ctx context.Context, login *pool.Login) error {
 func (s *session) reconnect(ctx context.Context, lost pool.Host) (pool.Host, error) {
 	why := lost.Client.Wait()
 	if lost.Redial == nil {
-		s.tell(s.target.UserHost() + ": the connection was lost; connecting again")
+		s.tell(s.target.UserHost() + ": the connection was lost; reconnecting")
 		login, err := pool.Connect(ctx, s.target, s.config)
 		if err != nil {
 			return pool.Host{}, err

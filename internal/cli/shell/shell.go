@@ -76,7 +76,7 @@ func (s *Shell) run(ctx context.Context, l line) (ends bool, err error) {
 	if l.command.changes {
 		s.listings.changed()
 	}
-	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.As(err, new(*toldError)) {
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.As(err, new(*reportedError)) {
 		err = cause
 	}
 	return l.command.ends && err == nil, err
@@ -91,7 +91,7 @@ func (c *command) execute(ctx context.Context, s *Shell, r *request) error {
 	if err := r.count(); err != nil {
 		return err
 	}
-	if !c.here {
+	if !c.offline {
 		var err error
 		if r.host, err = s.session.connect(ctx); err != nil {
 			return err

@@ -22,7 +22,7 @@ type command struct {
 	takes    []kind // the kinds of its operands, for completion; the last one repeats
 	ownFlags bool   // it parses its own flags
 	raw      bool   // the rest of the line is for the local shell
-	here     bool   // it needs no connection
+	offline  bool   // it needs no connection
 	repeats  bool   // may be run again if the connection was lost
 	changes  bool   // it changes the host
 	ends     bool   // it ends the shell
@@ -148,7 +148,7 @@ var own = []command{
 	{names: []string{"cd", "chdir"}, operands: "[DIR]", most: 1,
 		text:  "change the directory on the host; without DIR, to the login directory",
 		takes: []kind{remoteDirectory}, repeats: true, run: (*Shell).cd},
-	{names: []string{"pwd"}, text: "print the directory on the host", here: true,
+	{names: []string{"pwd"}, text: "print the directory on the host", offline: true,
 		run: (*Shell).pwd},
 	{names: []string{"get", "mget"}, flags: "afpPrR", operands: "SRC... [DST]", least: 1,
 		most: many, text: "copy files from the host; -r: directories too; -a: continue",
@@ -179,24 +179,24 @@ var own = []command{
 		takes: []kind{remote}, changes: true, run: (*Shell).symlink},
 	{names: []string{"chgrp"}, operands: "[flags] GROUP FILE...", text: "change groups",
 		takes: []kind{other, remote}, changes: true, ownFlags: true, run: (*Shell).chgrp},
-	{names: []string{"lcd", "lchdir"}, operands: "[DIR]", most: 1, here: true,
+	{names: []string{"lcd", "lchdir"}, operands: "[DIR]", most: 1, offline: true,
 		text:  "change the local directory; without DIR, to your home directory",
 		takes: []kind{localDirectory}, run: (*Shell).lcd},
-	{names: []string{"lpwd"}, text: "print the local directory", here: true, run: (*Shell).lpwd},
-	{names: []string{"lls"}, raw: true, here: true, operands: "[ARGUMENTS]", text: "run ls on this machine",
+	{names: []string{"lpwd"}, text: "print the local directory", offline: true, run: (*Shell).lpwd},
+	{names: []string{"lls"}, raw: true, offline: true, operands: "[ARGUMENTS]", text: "run ls on this machine",
 		takes: []kind{local}, run: (*Shell).lls},
-	{names: []string{"lmkdir"}, operands: "DIR...", least: 1, most: many, here: true,
+	{names: []string{"lmkdir"}, operands: "DIR...", least: 1, most: many, offline: true,
 		text: "make local directories", takes: []kind{localDirectory}, run: (*Shell).lmkdir},
-	{names: []string{"lumask"}, operands: "MASK", least: 1, most: 1, here: true,
+	{names: []string{"lumask"}, operands: "MASK", least: 1, most: 1, offline: true,
 		text: "set the umask of local files", run: (*Shell).lumask},
-	{names: []string{"!"}, raw: true, here: true, operands: "[COMMAND]",
+	{names: []string{"!"}, raw: true, offline: true, operands: "[COMMAND]",
 		text: "run a command, or a shell, on this machine", run: (*Shell).escape},
-	{names: []string{"progress"}, text: "turn the progress line on or off", here: true,
+	{names: []string{"progress"}, text: "turn the progress line on or off", offline: true,
 		run: (*Shell).progress},
 	{names: []string{"version"}, text: "print the SFTP version and what the server offers",
 		repeats: true, run: (*Shell).version},
-	{names: []string{"help", "?"}, operands: "[COMMAND]...", here: true,
+	{names: []string{"help", "?"}, operands: "[COMMAND]...", offline: true,
 		text: "print this list, or help about commands", takes: []kind{commandName}},
-	{names: []string{"exit", "bye", "quit"}, text: "end the session", here: true, ends: true,
+	{names: []string{"exit", "bye", "quit"}, text: "end the session", offline: true, ends: true,
 		run: func(*Shell, context.Context, *request) error { return nil }},
 }

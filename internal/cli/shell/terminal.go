@@ -103,8 +103,8 @@ func (t *terminal) run(ctx context.Context, l line) (ends bool, err error) {
 // show shows an error. A user who has pressed Ctrl-C knows why the command ended, but the terminal
 // shows ^C, and what follows needs a new line.
 func (t *terminal) show(err error) {
-	var told *toldError
-	if errors.As(err, new(*ui.Interruption)) && !errors.As(err, &told) {
+	var earlier *reportedError
+	if errors.As(err, new(*ui.Interruption)) && !errors.As(err, &earlier) {
 		fmt.Fprintln(t.shell.app.Stdout)
 		return
 	}
@@ -125,7 +125,7 @@ func (t *terminal) ask(ctx context.Context, question string) (yes bool, err erro
 	answer, err := t.readLine(ctx, prompt)
 	switch {
 	case errors.Is(err, liner.ErrPromptAborted):
-		return false, told(err)
+		return false, reported(err)
 	case errors.Is(err, io.EOF):
 		fmt.Fprintln(t.shell.app.Stdout)
 		return false, nil

@@ -29,8 +29,8 @@ const (
 )
 
 var (
-	errQuote     = errors.New("a quote is not closed")
-	errBackslash = errors.New("nothing follows the last backslash")
+	errQuote     = errors.New("unterminated quote")
+	errBackslash = errors.New("the line ends after a backslash")
 )
 
 // split splits a line into words.

@@ -39,7 +39,7 @@ var ExitCodes = []struct{ Code, Meaning string }{
 	{"25", "sync: refused to delete, or another run holds the target's lock"},
 	{"129", "killed by SIGHUP: the terminal was closed"},
 	{"130", "interrupted by Ctrl-C (SIGINT)"},
-	{"141", "the reader of standard output closed it"},
+	{"141", "standard output was closed by its reader"},
 	{"143", "killed by SIGTERM"},
 	{"255", "could not connect or log in to a host, it has no SFTP, or the connection was lost"},
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// errOther is why a verb is not run again to its end.
-var errOther = errors.New(
-	"the connection was lost, and what was printed before is no longer what the host has")
+// errChanged ends a verb that would print something else when it is run again.
+var errChanged = errors.New(
+	"the connection was lost, and the host no longer has what was printed before")
 
 // Steadily runs a verb that may be run again: one that changes nothing, or whose changes do no harm
 // if they are made twice. If the connection is lost, Renew replaces it and the verb runs once more
@@ -48,11 +48,11 @@ func (e *Env) Steadily(changes bool, run func() error) error {
 		err := run()
 		if err == nil || !errors.Is(err, net.ErrClosed) {
 			if printed.missing() && (err == nil || errors.As(err, new(*ui.ExitError))) {
-				return errOther
+				return errChanged
 			}
 			return err
 		}
-		client := e.Renew(err, printed.grown() || e.earlier.grown())
+		client := e.Renew(err, printed.progressed() || e.earlier.progressed())
 		if client == nil {
 			printed.release()
 			return err
@@ -72,10 +72,10 @@ type earlier struct {
 	seed  maphash.Seed
 	run   int
 	seen  map[uint64]int  // reports, by their hash, and the run that first made them
-	met   map[string]bool // operands that were there
+	met   map[string]bool // operands that existed
 	count int             // reports of this run
 	most  int             // of any run before
-	news  bool            // this run has come further than those before
+	news  bool            // this run has got further than those before
 }
 
 // mostSeen is how many reports are kept so that they are not made again, at about 20 bytes each.
@@ -94,8 +94,8 @@ func (r *earlier) begin() {
 	}
 }
 
-// grown reports whether a run has done something that those before had not.
-func (r *earlier) grown() bool { return r != nil && r.news }
+// progressed reports whether a run has done something that those before had not.
+func (r *earlier) progressed() bool { return r != nil && r.news }
 
 // has records a report about a file, and reports whether an earlier run has made it.
 func (r *earlier) has(kind, name string) bool {
@@ -117,14 +117,14 @@ func (r *earlier) has(kind, name string) bool {
 	return false
 }
 
-// meet records that an operand is there.
+// meet records that an operand exists.
 func (r *earlier) meet(name string) {
 	if r != nil {
 		r.met[name] = true
 	}
 }
 
-// hasMet reports whether an operand was there once.
+// hasMet reports whether an operand existed once.
 func (r *earlier) hasMet(name string) bool { return r != nil && r.met[name] }
 
 // replay is output that leaves out what was printed before. Once the connection is lost it takes
@@ -155,8 +155,8 @@ func (r *replay) release() {
 // missing reports whether a run has printed less than those before.
 func (r *replay) missing() bool { return r.at < r.printed }
 
-// grown reports whether a run has printed more than those before.
-func (r *replay) grown() bool { return r.printed > r.from }
+// progressed reports whether a run has printed more than those before.
+func (r *replay) progressed() bool { return r.printed > r.from }
 
 func (r *replay) Write(p []byte) (n int, err error) {
 	if pool.Lost(r.env.Client) {
@@ -169,7 +169,7 @@ func (r *replay) Write(p []byte) (n int, err error) {
 		n = int(min(r.printed-r.at, int64(len(p))))
 		r.now.Write(p[:n])
 		if r.at += int64(n); r.at == r.printed && !bytes.Equal(r.now.Sum(nil), r.sum.Sum(nil)) {
-			return n, errOther
+			return n, errChanged
 		}
 	}
 	if n < len(p) {

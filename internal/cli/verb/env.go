@@ -113,7 +113,7 @@ func (j *job) end() error {
 		j.err = err
 	}
 	switch {
-	case j.err != nil && !(errors.Is(j.err, errOther) && j.ctx.Err() != nil):
+	case j.err != nil && !(errors.Is(j.err, errChanged) && j.ctx.Err() != nil):
 		return j.err
 	case j.ctx.Err() != nil: // which may be why the output differs
 		return context.Cause(j.ctx)

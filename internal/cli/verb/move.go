@@ -333,8 +333,8 @@ func (j *job) replaceBy(at string, make func(at string) error) error {
 	return err
 }
 
-// renameOver stands in for posix-rename: what is to be replaced steps aside, and comes back if the
-// new name is refused.
+// renameOver stands in for posix-rename: it renames what is to be replaced out of the way, and back
+// if the new name is refused.
 func (j *job) renameOver(name, at, aside string) error {
 	if err := j.client.Rename(at, aside); err != nil {
 		return err
@@ -342,12 +342,12 @@ func (j *job) renameOver(name, at, aside string) error {
 	err := j.client.Rename(name, at)
 	if err == nil {
 		if err = j.client.Remove(aside); err != nil {
-			err = fmt.Errorf("%w; it is made, and what it replaces is called %s now", err, aside)
+			err = fmt.Errorf("%w; the link was made, and what it replaced is now called %s", err, aside)
 		}
 		return err
 	}
 	if j.client.Rename(aside, at) != nil {
-		err = fmt.Errorf("%w; what it was to replace is called %s now", err, aside)
+		err = fmt.Errorf("%w; what it should have replaced is now called %s", err, aside)
 	}
 	return err
 }

@@ -292,7 +292,7 @@ func (t *tail) renew() bool {
 }
 
 // A look is the server's answers about a followed file: by its handle before and after asking by
-// its name, so that growth in between can be told from another file.
+// its name, so that growth in between can be told apart from another file.
 type look struct {
 	before, after *usftp.Pending[*usftp.FileStat]
 	name          *usftp.Pending[fs.FileInfo]
@@ -330,7 +330,7 @@ func (t *tail) took(f *followed, l look) bool {
 	if !f.gone {
 		stat, err := l.before.Wait()
 		if err == nil {
-			err = t.grown(f, int64(stat.Size))
+			err = t.printAdded(f, int64(stat.Size))
 		}
 		switch {
 		case err == nil:
@@ -369,8 +369,8 @@ func (t *tail) took(f *followed, l look) bool {
 	return true
 }
 
-// grown prints what was added to a file.
-func (t *tail) grown(f *followed, size int64) error {
+// printAdded prints what was added to a file.
+func (t *tail) printAdded(f *followed, size int64) error {
 	if size < f.offset {
 		t.say(t.title(f.name) + " was truncated")
 		f.offset = 0
