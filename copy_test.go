@@ -146,11 +146,11 @@ func TestCopyRangeWithinAFile(t *testing.T) {
 			{"backward", 1, 300_000, 0, true},
 			{"to the end, forward", 0, -1, 1, true},
 		} {
+			if server.script.HideAttrs != 0 && c.length < 0 {
+				continue // nobody knows where the end is: one handle is refused, with two it moves
+			}
 			for _, handles := range []string{"one handle", "two handles"} {
 				t.Run(server.name+"/"+c.name+"/"+handles, func(t *testing.T) {
-					if server.script.HideAttrs != 0 && c.length < 0 {
-						t.Skip("without a size nobody knows where the end is: one handle is refused, with two the end moves")
-					}
 					r := newRig(t, server.script, 0)
 					data := noise(600_000)
 					r.server.Files.WriteFile("/f", data)

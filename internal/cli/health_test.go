@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 func TestHealth(t *testing.T) {
@@ -39,12 +42,8 @@ func TestHealth(t *testing.T) {
 		})
 	}
 	t.Run("nobody listens", func(t *testing.T) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		listener.Close()
-		if err := answersAsSSH(t.Context(), listener.Addr().String()); err == nil {
+		addr := fmt.Sprintf("127.0.0.1:%d", testenv.RefusedPort(t))
+		if err := answersAsSSH(t.Context(), addr); err == nil {
 			t.Error("no error")
 		}
 	})

@@ -54,6 +54,8 @@ func ownProcess(t *testing.T) bool {
 		t.Errorf("%v\n%s", err, out)
 	case bytes.Contains(out, []byte("--- SKIP: ")):
 		t.Skipf("%s", out)
+	case !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
+		t.Errorf("the test has not run there:\n%s", out)
 	default:
 		t.Logf("%s", out)
 	}

@@ -282,14 +282,6 @@ func daemon(t *testing.T, argv, env []string, port int) string {
 	}
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // openssh is the installed sshd.
 func openssh(t *testing.T, s *site) string {
 	return s.sshd(t, []string{opensshd.Find(t, "sshd")})
@@ -299,7 +291,7 @@ func (s *site) sshd(t *testing.T, argv []string, options ...string) string {
 	if os.Getuid() == 0 {
 		must(t, os.MkdirAll("/run/sshd", 0o755))
 	}
-	port := freePort(t)
+	port := testenv.FreePort(t)
 	for _, kind := range keyTypes {
 		options = append(options, "HostKey "+s.file("host_"+kind))
 	}
@@ -335,7 +327,7 @@ func openssh10(t *testing.T, s *site) string {
 
 func dropbear(t *testing.T, s *site) string {
 	convert := opensshd.Find(t, "dropbearconvert")
-	port := freePort(t)
+	port := testenv.FreePort(t)
 	argv := []string{opensshd.Find(t, "dropbear"), "-F", "-E", "-p",
 		fmt.Sprintf("127.0.0.1:%d", port)}
 	for _, kind := range keyTypes {
@@ -359,7 +351,7 @@ func libssh(t *testing.T, s *site) string {
 	if program == "" {
 		testenv.Unavailable(t, "libssh's example server ($USFTP_LIBSSH)")
 	}
-	port := freePort(t)
+	port := testenv.FreePort(t)
 	return daemon(t, []string{program, "-p", fmt.Sprint(port), "-k", s.file("host_ed25519"),
 		"-a", s.file("authorized_keys"), "-u", user, "-P", secret, "127.0.0.1"}, nil, port)
 }
