@@ -28,7 +28,7 @@
 // HostName, IdentitiesOnly, IdentityAgent, IdentityFile, Include, KbdInteractiveAuthentication,
 // KexAlgorithms, MACs, Match, NoHostAuthenticationForLocalhost, NumberOfPasswordPrompts,
 // PasswordAuthentication, Port, PreferredAuthentications, ProxyCommand, ProxyJump,
-// PubkeyAcceptedAlgorithms, PubkeyAuthentication, RefuseConnection, RekeyLimit (its bytes),
+// PubkeyAcceptedAlgorithms, PubkeyAuthentication, RefuseConnection, RekeyLimit,
 // RequiredRSASize, ServerAliveCountMax, ServerAliveInterval, StrictHostKeyChecking (but a changed
 // key is refused even with "no"), TCPKeepAlive, User and UserKnownHostsFile. It refuses
 // BindInterface, KnownHostsCommand, PKCS11Provider, ProxyUseFdpass, RevokedHostKeys,

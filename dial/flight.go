@@ -138,8 +138,8 @@ func (l *login) refused(c *own.AuthContext) {
 	}
 }
 
-// mayHaveMisSigned reports whether the flight's RSA key has signed with an algorithm that the server
-// does not support, which it had no chance to say. Such a key has to be offered again.
+// mayHaveMisSigned reports whether the flight's RSA key has signed with an algorithm that the
+// server does not support, which it had no chance to say. Such a key has to be offered again.
 func (l *login) mayHaveMisSigned() bool {
 	f := &l.flight
 	return f.key != nil && rsaBits(f.key.public) > 0 && f.conn.SigAlgs() != nil &&
@@ -267,7 +267,7 @@ func (l *login) learn(before *login, err error) {
 	}
 }
 
-// refusedRemembered reports whether the server has refused the key that was noted by an earlier run.
+// refusedRemembered reports whether the server has refused the key that an earlier run noted.
 func (l *login) refusedRemembered() bool {
 	var said *own.DisconnectError
 	return l.flight.remembered && (l.anyRefused || errors.As(l.raw, &said))

@@ -124,7 +124,8 @@ func (l *login) check(checker *hostKeyChecker, remote net.Addr, key ssh.PublicKe
 func (l *login) runOwn(w *way, hostKeys []string,
 	check func(net.Addr, ssh.PublicKey) error) (transport, *firstSession, error) {
 	conn, err := own.Client(l.ctx, w.conn, &own.ClientConfig{
-		User: l.s.user, Version: clientVersion, RekeyBytes: int64(l.s.rekeyBytes),
+		User: l.s.user, Version: clientVersion,
+		RekeyBytes: int64(l.s.rekeyBytes), RekeyAfter: l.s.rekeyAfter,
 		Algorithms: own.Algorithms{KeyExchanges: l.s.kexes, HostKeys: hostKeys,
 			Ciphers: l.s.ciphers, MACs: l.s.macs},
 		Buffers: &l.d.buffers,

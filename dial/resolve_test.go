@@ -371,10 +371,20 @@ func TestDuration(t *testing.T) {
 }
 
 func TestRekeyLimit(t *testing.T) {
-	for in, want := range map[string]uint64{"": 0, "0 0": 0, "default none": 0, "1G 1h": 1 << 30,
-		"512k": 512 << 10, "1073741824 3600": 1 << 30, "8589934592": 8 << 30} {
-		if got, err := rekeyLimit(in); err != nil || got != want {
-			t.Errorf("rekeyLimit(%q) = %d, %v; want %d", in, got, err, want)
+	for in, want := range map[string]struct {
+		bytes uint64
+		after time.Duration
+	}{"": {}, "0 0": {}, "default none": {}, "1G 1h": {1 << 30, time.Hour}, "512k": {512 << 10, 0},
+		"1073741824 3600": {1 << 30, time.Hour}, "8589934592": {8 << 30, 0},
+		"default  1h30m": {0, 90 * time.Minute}} {
+		bytes, after, err := rekeyLimit(in)
+		if err != nil || bytes != want.bytes || after != want.after {
+			t.Errorf("rekeyLimit(%q) = %d, %v, %v", in, bytes, after, err)
+		}
+	}
+	for _, in := range []string{"x", "1G x", "-1 1h", "1G -1h"} {
+		if _, _, err := rekeyLimit(in); err == nil {
+			t.Errorf("rekeyLimit(%q) is no error", in)
 		}
 	}
 }

@@ -58,9 +58,11 @@ func (w words) number(key string, otherwise int) (int, error) {
 // maxSeconds keeps a time from the configuration within a time.Duration.
 const maxSeconds = 1 << 31
 
+// duration parses a keyword's time.
+func (w words) duration(key string) (time.Duration, error) { return duration(key, w.get(key)) }
+
 // duration parses a time: seconds, or sshd_config's TIME FORMATS such as 1h30m.
-func (w words) duration(key string) (time.Duration, error) {
-	v := w.get(key)
+func duration(key, v string) (time.Duration, error) {
 	if v == "" || strings.EqualFold(v, "none") {
 		return 0, nil
 	}
@@ -113,7 +115,8 @@ type settings struct {
 	hostKeyAlgosConfigured bool
 	caAlgos, pubkeyAlgos   []string
 	minRSABits             int
-	rekeyBytes             uint64
+	rekeyBytes             uint64        // 0 for the cipher's default
+	rekeyAfter             time.Duration // 0 for never
 	hostKeyAlias           string
 	userKnown, globalKnown []string
 	strict                 string // "yes", "accept-new", "no" or "ask"
@@ -242,7 +245,7 @@ func readSettings(t Target, w words, c *Config) (*settings, error) {
 	errs = append(errs, err)
 	s.strict, err = strictness(w.get("stricthostkeychecking"))
 	errs = append(errs, err)
-	s.rekeyBytes, err = rekeyLimit(w.get("rekeylimit"))
+	s.rekeyBytes, s.rekeyAfter, err = rekeyLimit(w.get("rekeylimit"))
 	errs = append(errs, err)
 	if w.set("proxycommand") {
 		s.proxyCommand = w.get("proxycommand")
@@ -288,12 +291,16 @@ func strictness(v string) (string, error) {
 	return "", fmt.Errorf("StrictHostKeyChecking %q is not yes, accept-new, no or ask", v)
 }
 
-// rekeyLimit reads the first part of RekeyLimit: bytes, 0 for the cipher's default.
-func rekeyLimit(v string) (uint64, error) {
-	amount, _, _ := strings.Cut(strings.TrimSpace(v), " ")
+// rekeyLimit reads RekeyLimit: bytes, and a time.
+func rekeyLimit(v string) (uint64, time.Duration, error) {
+	amount, span, _ := strings.Cut(strings.TrimSpace(v), " ")
+	after, err := duration("RekeyLimit", strings.TrimSpace(span))
+	if err != nil {
+		return 0, 0, err
+	}
 	switch amount = strings.ToLower(amount); amount {
 	case "", "default", "none":
-		return 0, nil
+		return 0, after, nil
 	}
 	last := len(amount) - 1
 	shift := 10 * (strings.IndexByte("kmg", amount[last]) + 1)
@@ -302,9 +309,9 @@ func rekeyLimit(v string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(amount, 10, 62-shift)
 	if err != nil {
-		return 0, fmt.Errorf("RekeyLimit %q is not a size", v)
+		return 0, 0, fmt.Errorf("RekeyLimit %q is not a size", v)
 	}
-	return n << shift, nil
+	return n << shift, after, nil
 }
 
 // readFiles expands file names. Like ssh it leaves out a name that needs an unset variable.

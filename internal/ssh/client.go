@@ -18,6 +18,9 @@ type ClientConfig struct {
 	// RekeyBytes is how many bytes are sent or received before keys are exchanged again; 0 means 16
 	// GiB.
 	RekeyBytes int64
+	// RekeyAfter is how long after an exchange of keys the next one begins; 0 means that only bytes
+	// and packets count.
+	RekeyAfter time.Duration
 	// Window limits the sum to which the connection's receive windows may grow; 0 means 16 MiB.
 	// Each starts at 2 MiB.
 	Window int64
@@ -58,7 +61,7 @@ func Client(ctx context.Context, conn net.Conn, config *ClientConfig) (*Conn, er
 		return nil, err
 	}
 	t := newTransport(conn, config.Buffers, algorithms, config.RekeyBytes)
-	t.client = true
+	t.client, t.rekeyAfter = true, config.RekeyAfter
 	t.in.heard = config.Heard
 	c := newConn(t, config.Window)
 	c.user = config.User

@@ -209,6 +209,9 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 		t.timer.Stop()
 		t.timer = nil
 	}
+	if t.nextRekey != nil {
+		t.nextRekey.Reset(t.rekeyAfter)
+	}
 	t.exchanges++
 	o.mu.Unlock()
 	return nil

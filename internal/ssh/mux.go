@@ -78,6 +78,7 @@ func (m *mux) start() {
 	t.out.mu.Lock()
 	t.out.loop = true
 	t.out.fail = func(err error) { t.end(err) }
+	t.rekeyInTime()
 	t.out.mu.Unlock()
 	go t.out.flush()
 	go m.run()

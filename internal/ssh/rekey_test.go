@@ -211,6 +211,42 @@ func (c *counter) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// TestRekeyingByTime: keys are exchanged again some time after the last exchange, whatever started
+// it, and also while nothing is sent.
+func TestRekeyingByTime(t *testing.T) {
+	user := signer(t, "ed25519")
+	synctest.Test(t, func(t *testing.T) {
+		cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+		cc.RekeyAfter = time.Hour
+		client, server := overLongLink(t, cc, sc)
+		go echo(server)
+		after := func(d time.Duration, want int) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if got := client.Exchanges(); got != want || server.Exchanges() != want {
+				t.Errorf("%d and %d exchanges, want %d", got, server.Exchanges(), want)
+			}
+		}
+		after(59*time.Minute, 1)
+		after(2*time.Minute, 2)
+		after(30*time.Minute, 2)
+		client.Rekey()
+		after(59*time.Minute, 3)
+		after(2*time.Minute, 4)
+		ch := session(t, client, "echo")
+		if _, err := ch.Write([]byte("x")); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.ReadFull(ch, make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+		client.Close()
+		server.Close()
+		after(3*time.Hour, 4)
+	})
+}
+
 // TestDataInTheMiddleOfAnExchange: data that arrives between a peer's KEXINIT and NEWKEYS, as some
 // send it, is delivered in order.
 func TestDataInTheMiddleOfAnExchange(t *testing.T) {

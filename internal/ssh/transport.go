@@ -41,7 +41,9 @@ type transport struct {
 	ext           extensions
 	wantsExtInfo  bool // the client's first KEXINIT said so
 	kexLimit      time.Duration
-	timer         *time.Timer  // of an exchange
+	timer         *time.Timer // of an exchange
+	rekeyAfter    time.Duration
+	nextRekey     *time.Timer  // nil before the login, or if time does not count
 	trip          atomic.Int64 // the shortest round trip seen, in nanoseconds
 	login         bool         // the login is not complete
 	ignored       int
@@ -172,9 +174,20 @@ func (t *transport) rekey() error {
 	o := t.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.err != nil {
+		return o.err
+	}
 	o.finish()
 	o.startKex()
 	return o.flushLocked()
+}
+
+// rekeyInTime starts an exchange of keys whenever the last one is too long ago. The caller holds the
+// output's lock.
+func (t *transport) rekeyInTime() {
+	if t.rekeyAfter > 0 {
+		t.nextRekey = time.AfterFunc(t.rekeyAfter, func() { t.rekey() })
+	}
 }
 
 // end ends the connection at once. Only the first reason counts; if we are closing, that is the
@@ -184,6 +197,10 @@ func (t *transport) end(err error) {
 		t.out.mu.Lock()
 		if t.out.leaving != nil {
 			err = t.out.leaving
+		}
+		if t.nextRekey != nil {
+			t.nextRekey.Stop()
+			t.nextRekey = nil
 		}
 		t.out.mu.Unlock()
 		t.reason = err
