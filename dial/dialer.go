@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -259,16 +260,49 @@ func (d *Dialer) ownLogin(l *login) (*Conn, error) {
 	return c, nil
 }
 
+// droppedTries is how often a login begins again after the server hung up before it had shown its
+// key: sshd does so at random while many others log in (MaxStartups), and as it restarts. Nobody was
+// asked for anything by then, and nothing counts as a failed login.
+const droppedTries = 3
+
+// logIn connects and logs in.
 func (d *Dialer) logIn(l *login) (*Conn, error) {
+	for try := 0; ; try++ {
+		sniff := new(sniffer)
+		c, err := d.tryLogIn(l, sniff)
+		if err == nil || try == droppedTries || !l.dropped(sniff) {
+			return c, err
+		}
+		wait := time.Second << try
+		wait = wait/2 + rand.N(wait/2) // not all at the same time again
+		d.log.Info("trying again", "host", d.s.alias, "error", err, "in", wait)
+		select {
+		case <-time.After(wait):
+		case <-l.ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// dropped reports whether the server hung up as one does that has too much to do: before it had
+// shown its key.
+func (l *login) dropped(sniff *sniffer) bool {
+	var said *own.DisconnectError
+	text := sniff.text()
+	return l.direct && l.hostKey == nil && l.ctx.Err() == nil && l.watch.expired() == nil &&
+		connectionEnded(l.raw) && !errors.As(l.raw, &said) &&
+		(text == "" || text == "Exceeded MaxStartups")
+}
+
+func (d *Dialer) tryLogIn(l *login, sniff *sniffer) (*Conn, error) {
 	l.watch = &watchdog{limit: cmp.Or(d.s.connectTimeout, loginStall), doing: "connecting"}
-	sniff := new(sniffer)
 	sniff.odd = func() { l.watch.shorten(notSSHWait) }
 	began := time.Now()
 	way, err := d.connect(l.ctx, sniff)
 	if err != nil {
 		return nil, err
 	}
-	if way.jump == nil && way.proxy == nil {
+	if l.direct = way.jump == nil && way.proxy == nil; l.direct {
 		l.took(time.Since(began), 1) // TCP's handshake
 	}
 	t, first, err := l.run(way, sniff)

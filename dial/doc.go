@@ -58,4 +58,8 @@
 // Otherwise a login asks as OpenSSH's client does, with the likeliest key first. The [Dialer] keeps
 // in memory what a person typed, so that further connections need nobody; they offer only what
 // worked before. [Dialer.NeedsPerson] reports when that is not possible.
+//
+// A server that hangs up before it has shown its key, as sshd does at random while many others log
+// in (MaxStartups), is tried up to three times more within seven seconds, unless it is behind a jump
+// host or a ProxyCommand.
 package dial

@@ -49,8 +49,9 @@ type login struct {
 	first    *firstLogin // set if this is the first login
 	waitsFor *firstLogin // the first login, which this one waits for
 
-	trip  time.Duration // the shortest round trip seen
-	keyed time.Time     // when the keys were exchanged
+	direct bool          // without a jump host or ProxyCommand
+	trip   time.Duration // the shortest round trip seen
+	keyed  time.Time     // when the keys were exchanged
 
 	flight        flight
 	anyRefused    bool          // the server has refused something: "none", or what the flight offered

@@ -268,27 +268,78 @@ func TestNotSSH(t *testing.T) {
 		{"", "closed the connection before it said anything"},
 		{"\x1b[2J\x00evil", `"?[2J?evil"`},
 	} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer conn.Close()
-			io.WriteString(conn, c.answer)
-			conn.(*net.TCPConn).CloseWrite()
-			io.Copy(io.Discard, conn)
-		}()
-		err = dialError(t, Target{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port},
-			&Config{ConfigFile: "none"})
-		l.Close()
+		var err error
+		synctest.Test(t, func(t *testing.T) {
+			d := newTestServer(t).dialer(t, new(Config))
+			d.tcp = hangingUp(t, 1<<10, c.answer, d.tcp)
+			_, err = d.Dial(t.Context())
+		})
 		var not *NotSSHError
 		if !errors.As(err, &not) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v", c.answer, err)
 		}
 	}
-	none(t)
+}
+
+// hangingUp returns a way to a server that says something and hangs up, a number of times.
+func hangingUp(t *testing.T, times int, words string,
+	then func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		if times--; times < 0 {
+			return then(ctx)
+		}
+		ours, theirs := socketPair()
+		go func() {
+			theirs.Read(make([]byte, 1<<10))
+			io.WriteString(theirs, words)
+			theirs.Close()
+		}()
+		return ours, nil
+	}
+}
+
+// TestServerDropsConnections: one that has too much to do, or restarts, is tried again a few times.
+func TestServerDropsConnections(t *testing.T) {
+	for _, c := range []struct {
+		name, words string
+		times       int
+		ok          bool
+		most        time.Duration
+	}{
+		{"once", "", 1, true, time.Second},
+		{"in words", "Exceeded MaxStartups\r\n", 3, true, 7 * time.Second},
+		{"after its version", "SSH-2.0-OpenSSH_9.9\r\n", 2, true, 3 * time.Second},
+		{"all", "", 4, false, 7 * time.Second},
+		{"on purpose", "Not allowed at this time\r\n", 1, false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newTestServer(t)
+				key := filepath.Join(t.TempDir(), "key")
+				takesKeys(srv, writeKey(t, key, ""))
+				d := srv.dialer(t, &Config{Identities: []string{key}})
+				d.tcp = hangingUp(t, c.times, c.words, d.tcp)
+				began := time.Now()
+				conn, err := d.Dial(t.Context())
+				if took := time.Since(began); (err == nil) != c.ok || took > c.most ||
+					took < c.most/2 {
+					t.Errorf("%v after %v", err, took)
+				}
+				if err == nil {
+					conn.Close()
+				}
+			})
+		})
+	}
+	t.Run("until it is stopped", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d := newTestServer(t).dialer(t, new(Config))
+			d.tcp = hangingUp(t, 9, "", d.tcp)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if _, err := d.Dial(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		})
+	})
 }
