@@ -208,6 +208,18 @@ func TestMountStalled(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("Ctrl-C took %v", took)
 	}
+	// So it does in a program that handles it. A signal of another kind, before it, changes nothing.
+	sh := exec.Command("sh", "-c", "trap 'exit 7' INT; trap : USR1; while :; do true <"+m.path("file")+
+		"; done")
+	must(t, sh.Start())
+	eventually(t, "the wait", func() bool { return waitsForFUSE(t, sh.Process.Pid) })
+	began = time.Now()
+	must(t, sh.Process.Signal(syscall.SIGUSR1))
+	must(t, sh.Process.Signal(syscall.SIGINT))
+	sh.Wait()
+	if took := time.Since(began); took > time.Second || sh.ProcessState.ExitCode() != 7 {
+		t.Errorf("Ctrl-C that is handled took %v: %v", took, sh.ProcessState)
+	}
 	link.Restore()
 	eventually(t, "the mount's return", func() bool {
 		_, err := os.Stat(m.path("file"))

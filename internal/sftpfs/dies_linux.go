@@ -3,28 +3,43 @@ package sftpfs
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
 )
 
-// dies reports whether a fatal signal is pending for a thread. When a signal ends a program, the
-// kernel adds SIGKILL to the pending signals of each of its threads.
+// ends are the signals by which somebody ends a program, whether or not it handles them. When one
+// that it does not handle ends it, the kernel adds SIGKILL to the pending signals of each thread.
+const ends = 1<<(syscall.SIGKILL-1) | 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGQUIT-1) |
+	1<<(syscall.SIGTERM-1) | 1<<(syscall.SIGHUP-1)
+
+// dies reports whether somebody is ending a thread's program. A signal for the program is pending
+// until one of its threads handles it, and this one cannot while its call is under way.
 func dies(tid uint32) bool {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", tid))
 	if err != nil {
 		return true // the thread is gone, or belongs to another PID namespace
 	}
 	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	return hasPending(f, ends)
+}
+
+// hasPending reports whether one of some signals is pending, and not blocked, in what the kernel
+// says of a thread.
+func hasPending(status io.Reader, signals uint64) bool {
+	var pending, blocked uint64
+	for lines := bufio.NewScanner(status); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), ":")
-		if name == "SigPnd" || name == "ShdPnd" {
-			pending, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			if err == nil && pending&(1<<(syscall.SIGKILL-1)) != 0 {
-				return true
-			}
+		set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		switch {
+		case err != nil:
+		case name == "SigPnd" || name == "ShdPnd":
+			pending |= set
+		case name == "SigBlk":
+			blocked = set
 		}
 	}
-	return false
+	return pending&^blocked&signals != 0
 }

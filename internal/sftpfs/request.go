@@ -9,12 +9,16 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// interruptGrace is how long a request may still run after a signal that does not end the program.
-// The kernel tells a file system of every signal, including SIGCHLD and timers, and programs do not
-// expect those to interrupt stat or mkdir. Go's runtime sends itself signals, too, and calls rmdir
-// again after EINTR, which fails if the first call was carried out: hence also while the link is
-// down.
+// interruptGrace is how long a request may still run after a signal by which nobody ends the
+// program. The kernel tells a file system of every signal, including SIGCHLD and timers, and
+// programs do not expect those to interrupt stat or mkdir. Go's runtime sends itself signals, too,
+// and calls rmdir again after EINTR, which fails if the first call was carried out: hence also
+// while the link is down.
 const interruptGrace = 2 * time.Second
+
+// nextSignal is how often it is looked meanwhile whether another signal ends the program: the kernel
+// tells of the first only.
+const nextSignal = 50 * time.Millisecond
 
 // brief is how long a call may take before it can be interrupted. A goroutine for each call, to
 // wait for a signal, would cost as much as a call that is answered from memory.
@@ -41,18 +45,23 @@ func (l *link) overdue(ctx context.Context, cancel <-chan struct{}, pid uint32,
 	began time.Time) error {
 	timer := time.NewTimer(time.Until(l.deadline(began)))
 	defer timer.Stop()
-	var grace <-chan time.Time
+	var signals <-chan time.Time
+	var signalled time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-grace:
-			return errInterrupted
 		case <-cancel:
+			cancel, signalled = nil, time.Now()
 			if dies(pid) {
 				return errInterrupted
 			}
-			cancel, grace = nil, time.After(interruptGrace)
+			signals = time.After(nextSignal)
+		case <-signals:
+			if dies(pid) || time.Since(signalled) >= interruptGrace {
+				return errInterrupted
+			}
+			signals = time.After(nextSignal)
 		case <-timer.C:
 			left := time.Until(l.deadline(began))
 			if left <= 0 {

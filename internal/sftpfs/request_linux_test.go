@@ -3,6 +3,7 @@ package sftpfs
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,4 +37,21 @@ func TestInterrupted(t *testing.T) {
 			t.Errorf("interrupted: %v", context.Cause(ctx))
 		}
 	})
+}
+
+// What ends a program interrupts its call, whether or not it handles the signal. A signal that it
+// has blocked, or of another kind, does not.
+func TestPendingSignals(t *testing.T) {
+	for status, want := range map[string]bool{
+		"SigPnd:\t0000000000000000\nShdPnd:\t0000000000000002\nSigBlk:\t0000000000000000\n": true,
+		"SigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000000000\n": true,
+		"SigPnd:\t0000000000000000\nShdPnd:\t0000000000004000\nSigBlk:\t0000000000000000\n": true,
+		"SigPnd:\t0000000000000000\nShdPnd:\t0000000000000002\nSigBlk:\t0000000000000002\n": false,
+		"SigPnd:\t0000000000000000\nShdPnd:\t0000000000010000\nSigBlk:\t0000000000000000\n": false,
+		"Name:\t2\nSigIgn:\t0000000000000002\nSigCgt:\t0000000000000002\n":                  false,
+	} {
+		if got := hasPending(strings.NewReader(status), ends); got != want {
+			t.Errorf("%q: %v", status, got)
+		}
+	}
 }
