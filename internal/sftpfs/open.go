@@ -67,6 +67,9 @@ type file struct {
 	loose   bool           // changed here since its version was last seen
 	retimed bool           // its times were set here
 	idle    *time.Timer    // sends an extent to which nothing is added for a while
+
+	rescuing sync.Mutex
+	rescued  string // the rescue file, or "" if there is none
 }
 
 // A proof is the checksum of a piece that we wrote.

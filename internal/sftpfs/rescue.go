@@ -5,6 +5,7 @@ package sftpfs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,30 +14,61 @@ import (
 )
 
 // rescue saves data that could not be written in a local file, at its original offsets, with a list
-// of the ranges next to it, and logs the file's name.
-func (f *FS) rescue(remote string, cause error, extents []*extent) {
+// of the ranges next to it. All that a file could not write while it was open goes to one rescue
+// file, which is logged when it is made.
+func (f *file) rescue(cause error, extents []*extent) {
 	if len(extents) == 0 {
 		return
 	}
-	name, err := f.keep(remote, extents)
+	f.rescuing.Lock()
+	defer f.rescuing.Unlock()
+	remote, _ := f.fs.tree.path(f.node)
+	before := f.rescued
+	err := f.keep(remote, extents)
 	if err != nil {
-		f.options.Logger.Error("written data is lost", "file", remote, "error", cause, "rescue",
+		f.fs.options.Logger.Error("written data is lost", "file", remote, "error", cause, "rescue",
 			err)
-		return
+	} else if f.rescued != before {
+		f.fs.options.Logger.Error("written data is not on the host; it was kept here", "file",
+			remote, "error", cause, "kept", f.rescued)
 	}
-	f.options.Logger.Error("written data is not on the host; it was kept here", "file", remote,
-		"error", cause, "kept", name)
 }
 
 var errNoRescue = errors.New("there is no directory for rescue files")
 
-func (f *FS) keep(remote string, extents []*extent) (name string, err error) {
+// keep adds data to the rescue file. The caller holds the lock.
+func (f *file) keep(remote string, extents []*extent) error {
+	file, err := os.OpenFile(f.rescued, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) { // there is none yet, or somebody has taken it away
+		file, err = f.fs.newRescue(remote)
+	}
+	if err != nil {
+		return err
+	}
+	f.rescued = file.Name()
+	var ranges strings.Builder
+	for _, e := range extents {
+		appended := ""
+		if e.appends {
+			appended = " appended"
+		}
+		fmt.Fprintf(&ranges, "%d %d%s\n", e.off, len(e.data), appended)
+		_, werr := file.WriteAt(e.data, e.off)
+		err = errors.Join(err, werr)
+	}
+	return errors.Join(err, file.Sync(), file.Close(), appendText(rangesOf(f.rescued),
+		ranges.String()))
+}
+
+// newRescue makes a rescue file, and the list of its ranges, which begins with the name of the file
+// on the host.
+func (f *FS) newRescue(remote string) (*os.File, error) {
 	dir := f.options.RescueDir
 	if dir == "" {
-		return "", errNoRescue
+		return nil, errNoRescue
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
+		return nil, err
 	}
 	base := strings.Map(func(r rune) rune {
 		if r == '/' || r < ' ' || r == 0x7f {
@@ -44,27 +76,29 @@ func (f *FS) keep(remote string, extents []*extent) (name string, err error) {
 		}
 		return r
 	}, f.options.HostName+"-"+path.Base(remote))
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
 	file, err := os.CreateTemp(dir, base[:min(len(base), 128)]+"-"+
 		time.Now().UTC().Format("20060102T150405")+"-*")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	ranges := fmt.Sprintf("%s:%s\n", f.options.HostName, remote)
-	for _, e := range extents {
-		where := fmt.Sprintf("%d %d\n", e.off, len(e.data))
-		if e.appends {
-			where = fmt.Sprintf("%d %d appended\n", e.off, len(e.data))
-		}
-		ranges += where
-		if _, werr := file.WriteAt(e.data, e.off); werr != nil && err == nil {
-			err = werr
-		}
+	err = appendText(rangesOf(file.Name()), fmt.Sprintf("%s:%s\n", f.options.HostName, remote))
+	if err != nil {
+		file.Close()
+		return nil, err
 	}
-	err = errors.Join(err, file.Sync(), file.Close(),
-		os.WriteFile(file.Name()+".ranges", []byte(ranges), 0o600))
-	abs, absErr := filepath.Abs(file.Name())
-	if absErr != nil {
-		abs = file.Name()
+	return file, nil
+}
+
+func rangesOf(rescue string) string { return rescue + ".ranges" }
+
+func appendText(name, text string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
 	}
-	return abs, err
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
 }

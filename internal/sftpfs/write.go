@@ -479,8 +479,7 @@ func (f *file) failed(err error, extents []*extent) {
 	}
 	f.mu.Unlock()
 	f.fs.outdated(f.node)
-	path, _ := f.fs.tree.path(f.node)
-	f.fs.rescue(path, err, extents)
+	f.rescue(err, extents)
 }
 
 // abandon gives up data that is not on the host. The program learns that it was not written, so it

@@ -1,0 +1,83 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// All that a host refuses of a file is kept in one rescue file, at its offsets, whenever the program
+// learns of it: what is not listed there is on the host.
+func TestRescueIsComplete(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/file", nil)
+	const refused, size = 600_000, 3 << 20
+	s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, From: refused, To: 1 << 40,
+		Do: sftptest.Refuse(wire.Failure, "the disk is full")})
+	o := s.open(t, "file")
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(i>>9) | 1
+	}
+	told, written := 0, 0
+	for off := 0; off < size; off += page {
+		in := fuse.WriteIn{InHeader: o.header, Fh: o.fh, Offset: uint64(off), Size: page}
+		_, status := o.Write(nil, &in, data[off:off+page])
+		for ; status != fuse.OK; told++ { // a program that goes on nevertheless
+			_, status = o.Write(nil, &in, data[off:off+page])
+		}
+		written = off + page
+	}
+	if o.sync() != fuse.OK {
+		told++
+	}
+	o.Flush(nil, &fuse.FlushIn{InHeader: o.header, Fh: o.fh})
+	if told == 0 {
+		t.Error("the program has not learned of it")
+	}
+	lists, err := filepath.Glob(filepath.Join(s.rescues, "*.ranges"))
+	if err != nil || len(lists) != 1 {
+		t.Fatalf("%d rescue files, %v", len(lists), err)
+	}
+	kept, err := os.ReadFile(strings.TrimSuffix(lists[0], ".ranges"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := s.server.Files.ReadFile("/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := append(there, make([]byte, written-len(there))...)
+	list, err := os.Open(lists[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	lines := bufio.NewScanner(list)
+	lines.Scan()
+	if lines.Text() != ":/file" {
+		t.Errorf("the list begins with %q", lines.Text())
+	}
+	for lines.Scan() {
+		var off, length int
+		if _, err := fmt.Sscanf(lines.Text(), "%d %d", &off, &length); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		copy(whole[off:off+length], kept[off:])
+	}
+	if !bytes.Equal(whole, data) {
+		t.Error("something is neither on the host nor in the rescue file")
+	}
+}
