@@ -45,10 +45,10 @@ type indexed struct {
 // longestLine is more than a path and a hash can take.
 const longestLine = 64 << 10
 
-// Open reads a list, also in the form of sha256sum --tag. Other lines do not say which algorithm
-// made them, so the caller must; all are by the same one. Empty lines and lines that begin with #
-// are ignored. A line that cannot be parsed, or whose name is absolute or contains NUL or "..", is
-// a [*LineError]. The caller must close the List.
+// Open reads a list, also in the form of sha256sum --tag. Other lines do not name their algorithm,
+// so the caller does, for all of them. Empty lines and lines that begin with # are ignored. A line
+// that cannot be parsed, or whose name is absolute or contains NUL or "..", is a [*LineError]. The
+// caller must close the List.
 func Open(name string, algorithm Algorithm) (*List, error) {
 	if _, err := ParseAlgorithm(string(algorithm)); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ const (
 	// would, with the rights of the logged-in user.
 	helperCommand = "usftp serve --stdio"
 
-	// helperLimit bounds how long it may take to start. Without a helper only speed is lost.
+	// helperLimit bounds how long a helper may take to start. Without one, copies are only slower.
 	helperLimit = 10 * time.Second
 )
 
@@ -73,11 +73,11 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 		}
 	}
 	if err != nil {
-		log.Info("the host has no usftp to help: files are sent whole", "host", conn.Host(),
+		log.Info("cannot run usftp on the host: files are sent whole", "host", conn.Host(),
 			"reason", err)
 		return
 	}
-	log.Info("usftp runs on the host to help", "host", conn.Host(), "command", helperCommand)
+	log.Info("running usftp on the host to find what has changed", "host", conn.Host(), "command", helperCommand)
 }
 
 // close ends a helper, or the attempt to start it.

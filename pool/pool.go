@@ -249,7 +249,7 @@ func (p *Pool) openSession(l *link) {
 	case err != nil:
 		l.full = true
 		if p.ctx.Err() == nil {
-			p.config.Logger.Info("no further channel: " + err.Error())
+			p.config.Logger.Info("cannot open another channel: " + err.Error())
 			// what one connection was refused, the others will be too
 			if l.sessions > 1 && !errors.Is(err, net.ErrClosed) {
 				p.config.Streams = max(1, min(p.config.Streams, l.sessions-1))
@@ -275,7 +275,7 @@ func (p *Pool) openLink() {
 	switch {
 	case err != nil:
 		if p.wanted > len(p.links) && p.ctx.Err() == nil {
-			p.config.Logger.Info("no further connection: " + err.Error())
+			p.config.Logger.Info("cannot open another connection: " + err.Error())
 		}
 		p.limit(max(1, len(p.links))) // do not ask again for what was refused once
 	case p.closed:

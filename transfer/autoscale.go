@@ -259,8 +259,8 @@ func (a *autoscaler) explore(ctx context.Context, rate float64) {
 		}
 		before, ok := rate, false
 		more := float64(wanted) / float64(have)
-		// That more connections help can be seen sooner than that they do not, and until the next
-		// have logged in the link stays idle.
+		// It takes less time to see that more connections help than that they do not, and the link
+		// stays idle until the next ones have logged in.
 		if rate, ok = g.measureUntil(ctx, func() bool {
 			return g.within(independent*before*more/2, tooMuch*more*before)
 		}); !ok {

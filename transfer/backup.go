@@ -37,13 +37,12 @@ func (b *backups) check() error {
 			if found.mode&fs.ModeSymlink != 0 {
 				what = "a symbolic link, which is not followed"
 			}
-			return fmt.Errorf("files cannot be moved to the backup directory %s: %s is %s", b.dir,
-				d.target, what)
+			return fmt.Errorf("cannot use the backup directory %s: %s is %s", b.dir, d.target, what)
 		}
 	}
 	target, backup := t.dst.fileSystem(t.root.target), t.dst.fileSystem(d.target)
 	if unknown := [2]uint64{}; target != unknown && backup != unknown && target != backup {
-		return fmt.Errorf("files cannot be moved to the backup directory %s: "+
+		return fmt.Errorf("cannot use the backup directory %s: "+
 			"it is on another file system than %s", b.dir, t.root.target)
 	}
 	return nil

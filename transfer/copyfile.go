@@ -57,7 +57,7 @@ type tries struct {
 	poured   *facts   // the source as it was when the Writer was given data
 	delta    bool     // some of it came from the old file, so it must be verified
 	progress [2]pools.Progress
-	racy     *racySource // about a source on a host
+	racy     *racySource // for a source on a host
 	again    reread      // for verifying and checking
 	prefix   *prefixHash // everything that was read, nil unless needed
 	sync     bool        // the last attempt lost its connection while verifying

@@ -172,7 +172,8 @@ func (d *delta) path(name string) string {
 	return name
 }
 
-// An opening says how to open a file on the host. like is what the host's own server says of it.
+// An opening says how to open a file on the host. like returns its attributes by the host's own
+// server.
 type opening struct {
 	name string
 	flag int
@@ -217,7 +218,7 @@ func (d *delta) open(files ...opening) (opened []*usftp.File, err error) {
 	return opened, nil
 }
 
-// described returns what a host's own server said of a file.
+// described returns the attributes of a file by the host's own server.
 func described(info os.FileInfo) func() (*usftp.FileStat, error) {
 	return func() (*usftp.FileStat, error) {
 		if stat, known := info.Sys().(*usftp.FileStat); known {
@@ -332,7 +333,7 @@ type proof struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	whole  chan struct{} // closed when the file is complete
-	sums   [][]byte      // nil where the host has told none
+	sums   [][]byte      // nil where the host gave none
 }
 
 const (
@@ -410,7 +411,7 @@ func (d *delta) verify() error {
 	c := d.copy
 	d.proof.work.Wait()
 	if !slices.EqualFunc(d.proof.sums, c.hashing.digests.check().Sums, bytes.Equal) {
-		switch { // the host may not have told them
+		switch { // the host may not have given them
 		case c.ctx.Err() != nil:
 			return context.Cause(c.ctx)
 		case pool.Lost(d.main):
@@ -463,7 +464,7 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	defer c.watch(position)()
 	at, err := d.windows(first, planned, func(p *plan, from, end int64) (int64, error) {
 		at, err := d.send(o, in, old, to, p, from, end)
-		c.hashing.pipe.grown(at)
+		c.hashing.pipe.advance(at)
 		return at, err
 	})
 	if err == nil && at < size { // the source has shrunk
@@ -792,5 +793,5 @@ func (d *delta) store(to *os.File, data []byte, off int64) (err error) {
 // done records a finished part of a file on this machine.
 func (d *delta) done(e extent) {
 	d.moved.add(e.off, e.length)
-	d.copy.hashing.pipe.grown(d.moved.mark.Load())
+	d.copy.hashing.pipe.advance(d.moved.mark.Load())
 }

@@ -353,7 +353,7 @@ func (m *matcher) match() error {
 		if err != nil {
 			return err
 		}
-		m.index.grow(others)
+		m.index.extend(others)
 		part := chunks[taken:]
 		if end < m.to {
 			n, _ := slices.BinarySearchFunc(part, end, func(c chunk, end int64) int {
@@ -375,7 +375,7 @@ func (m *matcher) match() error {
 			if others, err = old.all(); err != nil {
 				return err
 			}
-			m.index.grow(others)
+			m.index.extend(others)
 			part, end = chunks[taken:], m.to
 			extents, common = m.index.match(part, at, end)
 			if !always && at == m.from && common < (end-at)/leastCommon {
@@ -488,7 +488,7 @@ func (m *matcher) finer(e extent, from, to int64) []extent {
 	}
 	listing.Wait()
 	var there index
-	there.grow(lists[1])
+	there.extend(lists[1])
 	parts, _ := there.match(lists[0], e.off, e.end())
 	return parts
 }
@@ -518,8 +518,8 @@ type index struct {
 	bySum  map[[wire.ChunkSumSize]byte]int32 // the first of those that are equal
 }
 
-// grow takes over a list that begins with the one before.
-func (x *index) grow(chunks []chunk) {
+// extend replaces the list by a longer one that begins with it.
+func (x *index) extend(chunks []chunk) {
 	if x.bySum == nil {
 		x.bySum = make(map[[wire.ChunkSumSize]byte]int32, cap(chunks))
 	}

@@ -158,13 +158,13 @@ type input interface {
 	// verify compares the copy with the source, if the target is on this machine.
 	verify(c *fileCopy, target reopen) error
 
-	// holds reports whether the source matches the hash of a target on this machine; told is false
-	// if that is unknown.
-	holds(c *fileCopy) (same, told bool)
+	// holds reports whether the source matches the hash of a target on this machine; known is false
+	// if that cannot be told.
+	holds(c *fileCopy) (same, known bool)
 
-	// begins reports whether the source begins with the first n bytes of a local file; told is
-	// false if that is unknown.
-	begins(local io.ReaderAt, n int64) (same, told bool)
+	// begins reports whether the source begins with the first n bytes of a local file; known is
+	// false if that cannot be told.
+	begins(local io.ReaderAt, n int64) (same, known bool)
 
 	// reopen returns how to read the file again, nil if that is impossible.
 	reopen(c *fileCopy) reopen
@@ -224,9 +224,9 @@ type output interface {
 	finishCommit(c *fileCopy) (done bool, err error)
 
 	// rereads returns how to read the copy back, nil if that is impossible. holds reports whether
-	// the host's file matches the hash of the source; told is false if that is unknown.
+	// the host's file matches the hash of the source; known is false if that cannot be told.
 	rereads(c *fileCopy, in input) reopen
-	holds(c *fileCopy, in input) (same, told bool)
+	holds(c *fileCopy, in input) (same, known bool)
 
 	// same fails if the target is the source itself.
 	same(c *fileCopy, in input) error

@@ -27,15 +27,15 @@ func (f *facts) regular() bool { return f.hasMode && f.mode.IsRegular() && f.siz
 
 // remoteFacts returns what a server said about a file.
 func remoteFacts(stat *usftp.FileStat) (f facts) {
-	f.told(stat)
+	f.setStat(stat)
 	return f
 }
 
-// told sets facts from what a server said about a file. It is not inlined, to keep the stacks of
+// setStat sets facts from what a server said about a file. It is not inlined, to keep the stacks of
 // thousands of files small.
 //
 //go:noinline
-func (f *facts) told(stat *usftp.FileStat) {
+func (f *facts) setStat(stat *usftp.FileStat) {
 	*f = facts{size: -1}
 	if stat == nil {
 		return
@@ -52,14 +52,14 @@ func (f *facts) told(stat *usftp.FileStat) {
 }
 
 func localFacts(info fs.FileInfo) (f facts) {
-	f.are(info)
+	f.setInfo(info)
 	return f
 }
 
-// are sets facts from what the system says about a file. For noinline see told.
+// setInfo sets facts from what the system says about a file. For noinline see setStat.
 //
 //go:noinline
-func (f *facts) are(info fs.FileInfo) {
+func (f *facts) setInfo(info fs.FileInfo) {
 	*f = facts{mode: info.Mode(), hasMode: true, size: info.Size(), mtime: info.ModTime(),
 		atime: info.ModTime(), hasTimes: true, owner: localfs.OwnerOf(info), info: info}
 }
@@ -111,4 +111,4 @@ func unchanged(before, after *facts, read int64) error {
 }
 
 // errTouched reports that only a source's modification time changed.
-var errTouched = changedf("its modification time did")
+var errTouched = changedf("its modification time changed")

@@ -235,8 +235,8 @@ func (h *hashing) keptSame(c *fileCopy, in input, out output) bool {
 	if !c.verifies() {
 		return true
 	}
-	same, told := out.holds(c, in)
-	return same || !told
+	same, known := out.holds(c, in)
+	return same || !known
 }
 
 // reread hashes a file of the given size that is not being copied.
@@ -383,8 +383,8 @@ func (p *hashPipe) feed(data []byte, off, safe int64) {
 	}
 }
 
-// grown reports that the local file is complete up to safe, for data that is not fed.
-func (p *hashPipe) grown(safe int64) {
+// advance reports that the local file is complete up to safe, for data that is not fed.
+func (p *hashPipe) advance(safe int64) {
 	if p == nil {
 		return
 	}

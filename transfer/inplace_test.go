@@ -166,7 +166,7 @@ func TestStreamOverAnOldFile(t *testing.T) {
 			got := string(b.remote("/target"))
 			if cuts := name == "as it should be" || name == "only whole files"; cuts &&
 				(err != nil || got != "new") ||
-				!cuts && (err == nil || !strings.Contains(err.Error(), "does not cut")) {
+				!cuts && (err == nil || !strings.Contains(err.Error(), "does not truncate")) {
 				t.Errorf("it holds %q, %v", got, err)
 			}
 			// by now it is known

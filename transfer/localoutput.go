@@ -112,7 +112,7 @@ func (o *localOutput) rereads(*fileCopy, input) reopen {
 	}
 }
 
-func (o *localOutput) holds(c *fileCopy, in input) (same, told bool) { return in.holds(c) }
+func (o *localOutput) holds(c *fileCopy, in input) (same, known bool) { return in.holds(c) }
 
 func (o *localOutput) verify(c *fileCopy, in input) error { return in.verify(c, o.rereads(c, in)) }
 
@@ -299,11 +299,11 @@ func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, er
 	if m == c.journal.left { // this run's own attempt
 		return m.Bytes, nil
 	}
-	same, told := in.begins(file, m.Bytes)
+	same, known := in.begins(file, m.Bytes)
 	switch {
-	case told && !same:
+	case known && !same:
 		return 0, errDiffers
-	case told:
+	case known:
 		return m.Bytes, nil
 	case m.Delta:
 		return 0, errUnprovable
@@ -312,7 +312,7 @@ func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, er
 	case m.Boot != localfs.BootID():
 		// What was lost need not be what was written last: the kernel writes back in any order, and
 		// so do several handles. A hole in the middle would read as zeros.
-		return 0, errors.New("this machine was restarted since, which may have lost some of it")
+		return 0, errors.New("this machine has restarted since, which may have lost some of it")
 	case m.Boot != "":
 		// the process was killed, not the machine: the kernel has everything it was given
 		offset = m.Bytes - tail
@@ -320,7 +320,7 @@ func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, er
 		offset = m.Bytes - unsyncedTail
 	}
 	if offset <= 0 {
-		return 0, errors.New("too little of it is there")
+		return 0, errors.New("too little of it is left")
 	}
 	return offset, nil
 }
@@ -401,7 +401,7 @@ func (o *localOutput) setAttrs(c *fileCopy, source *facts) error {
 	if c.options.Owners {
 		mode &^= fs.ModeSetuid | fs.ModeSetgid
 	} else if err := localfs.OwnerOf(o.info).Keep(o.file); err != nil {
-		c.warn("the new file cannot have the owner of the one it replaces: " + err.Error())
+		c.warn("the new file cannot be given the owner of the old one: " + err.Error())
 		mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
 	}
 	return o.file.Chmod(mode)

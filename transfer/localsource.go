@@ -158,7 +158,7 @@ func (in *localInput) ready(c *fileCopy) error {
 		return err
 	}
 	in.file, in.free = f, func() {}
-	in.known.are(info)
+	in.known.setInfo(info)
 	if c.options.Journal != "" {
 		in.known.id = localfs.ID(info)
 	}
@@ -296,9 +296,9 @@ func (in *localInput) verify(c *fileCopy, target reopen) error {
 }
 
 // holds claims nothing about a local source: the file is copied again rather than compared.
-func (in *localInput) holds(*fileCopy) (same, told bool) { return false, true }
+func (in *localInput) holds(*fileCopy) (same, known bool) { return false, true }
 
-func (in *localInput) begins(io.ReaderAt, int64) (same, told bool) { return false, false }
+func (in *localInput) begins(io.ReaderAt, int64) (same, known bool) { return false, false }
 
 // reopen returns the open file if there is one, even if its name has since gone to another file.
 func (in *localInput) reopen(*fileCopy) reopen {

@@ -71,7 +71,7 @@ func (e *LockedError) Error() string {
 		who = fmt.Sprintf("process %d on %s, since %s", h.PID, h.Host,
 			h.Started.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%v: %s; it was last seen %v ago. Wait until it is done; the lock (%s) of a run that was killed is void after %v; --no-lock ignores it", ErrLocked, who, e.Age.Round(time.Second), lockName, lockStale)
+	return fmt.Sprintf("%v: %s; last seen %v ago. Wait until it is done. The lock (%s) of a run that was killed expires after %v; --no-lock ignores it", ErrLocked, who, e.Age.Round(time.Second), lockName, lockStale)
 }
 
 func (e *LockedError) Unwrap() error { return ErrLocked }

@@ -93,7 +93,7 @@ func (r *racySource) isRacy(ctx context.Context) bool {
 	return err != nil || known && !r.first.ModTime().Before(r.began.Add(-behind-racyFor))
 }
 
-// everywhere says that other copies may have read any part of the source.
+// everywhere records that other copies may have read any part of the source.
 func (r *racySource) everywhere() {
 	if r != nil {
 		r.shared = true
@@ -240,7 +240,7 @@ func (r *racySource) check(c *fileCopy, f *usftp.File, n int64, local reopen) er
 	case now == nil:
 		c.warn("the source was written to just before it was copied, and cannot be read again to check that it did not change")
 	case !bytes.Equal(sum, now):
-		return changedf("its contents did, within one second")
+		return changedf("its contents changed within one second")
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ var errNotRegular = errors.New("not a regular file")
 
 func (e *remoteEnd) fileSystem(name string) (id [2]uint64) {
 	client := e.link.Host().Client
-	if _, told := client.HasExtension(wire.ExtStatVFS); !told {
+	if _, known := client.HasExtension(wire.ExtStatVFS); !known {
 		return id
 	}
 	if vfs, err := client.StatVFS(name); err == nil {
@@ -196,7 +196,7 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 		if t := e.job.tree; t != nil && t.sync != nil { // most directories have nothing to copy
 			most = syncWalkers
 		}
-		if _, told := client.HasExtension(wire.ExtLimits); told {
+		if _, known := client.HasExtension(wire.ExtLimits); known {
 			l.handles = 1 << 20
 			if limits.MaxOpenHandles > 0 { // keep some for listings and other uses
 				all := int64(min(limits.MaxOpenHandles, 1<<20))

@@ -40,7 +40,7 @@ func (o *remoteOutput) close() {
 
 func (o *remoteOutput) rereads(c *fileCopy, in input) reopen { return in.reopen(c) }
 
-func (o *remoteOutput) holds(c *fileCopy, in input) (same, told bool) {
+func (o *remoteOutput) holds(c *fileCopy, in input) (same, known bool) {
 	return o.session.holds(c.hashing.digests, o.name, nil)
 }
 
@@ -214,7 +214,7 @@ func (o *remoteOutput) restore(c *fileCopy, aside string) {
 	}
 	client := o.session.client
 	if err := takeBack(client, aside, o.name); err != nil {
-		c.warn(fmt.Sprintf("the file that an interrupted copy was to replace is still called %s: %s",
+		c.warn(fmt.Sprintf("the old file that an interrupted copy moved aside is still called %s: %s",
 			c.shown(aside), plain(err)))
 		return
 	}
@@ -258,10 +258,10 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 	}
 	if info.Size() > m.Bytes {
 		if err := f.Truncate(m.Bytes); err != nil {
-			return fmt.Errorf("it cannot be cut to what is known: %s", plain(err))
+			return fmt.Errorf("it cannot be truncated to what is known to be good: %s", plain(err))
 		}
 	}
-	if same, told := c.to.begins(f, in.contents(), m.Bytes); told {
+	if same, known := c.to.begins(f, in.contents(), m.Bytes); known {
 		if !same {
 			return errDiffers
 		}
@@ -499,8 +499,8 @@ func (s sealing) keptMode() fs.FileMode {
 	return kept
 }
 
-// errNotCut reports that the rest of a longer old file is still there.
-var errNotCut = errors.New("the host does not cut files, and the old one was longer")
+// errNotCut reports that the end of a longer old file is still there.
+var errNotCut = errors.New("the host does not truncate files, and the old one was longer")
 
 func (s sealing) cutRefused(err error) error {
 	if !refused(err) {
@@ -517,7 +517,7 @@ func (s sealing) attrsRefused(err error) error {
 		return err
 	}
 	if s.o.info != nil {
-		c.warn("the server does not let the new file have the permissions of the one it replaces: " +
+		c.warn("the new file cannot be given the permissions of the old one: " +
 			err.Error())
 	}
 	return nil

@@ -200,11 +200,11 @@ func (in *remoteInput) open(c *fileCopy) error {
 		return err
 	}
 	in.file, in.session.trip = f, trip
-	in.known.told(nil)
+	in.known.setStat(nil)
 	if !f.AttrsCached() { // nothing to compare with, or to resume from
 		return nil
 	}
-	if in.known.told(f.FileStat()); in.known.mode.IsDir() {
+	if in.known.setStat(f.FileStat()); in.known.mode.IsDir() {
 		return &fs.PathError{Op: "read", Path: in.path, Err: ErrIsDirectory}
 	}
 	in.bound = sizeGuard(f.Info().Size())
@@ -261,7 +261,7 @@ func (in *remoteInput) load(c *fileCopy) (same bool, err error) {
 		(!in.known.hasTimes || !now.HasTimes() || in.known.mtime.Equal(now.ModTime())) {
 		c.freeHandle()
 		c.size = size
-		in.known.told(now)
+		in.known.setStat(now)
 		in.data = data
 		in.free = func() {
 			release()
@@ -295,7 +295,7 @@ func (in *remoteInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 	if err != nil || now == nil || now.HasMode() && !now.FileMode().IsRegular() {
 		return false, err
 	}
-	in.known.told(now)
+	in.known.setStat(now)
 	return true, nil
 }
 
@@ -469,7 +469,7 @@ func (in *remoteInput) sameAs(c *fileCopy, n int64, local reopen) (bool, error) 
 		return false, err
 	}
 	defer free()
-	if same, told := in.session.begins(in.file, file, n); told {
+	if same, known := in.session.begins(in.file, file, n); known {
 		return same, nil
 	}
 	again := in.file.ReadRange(0, n)
@@ -490,11 +490,11 @@ func (in *remoteInput) verify(c *fileCopy, target reopen) error {
 	return in.session.verify(c, in.path, in.file, target)
 }
 
-func (in *remoteInput) holds(c *fileCopy) (same, told bool) {
+func (in *remoteInput) holds(c *fileCopy) (same, known bool) {
 	return in.session.holds(c.hashing.digests, in.path, nil)
 }
 
-func (in *remoteInput) begins(local io.ReaderAt, n int64) (same, told bool) {
+func (in *remoteInput) begins(local io.ReaderAt, n int64) (same, known bool) {
 	return in.session.begins(in.file, local, n)
 }
 

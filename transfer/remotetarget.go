@@ -95,7 +95,7 @@ func (t *remoteTarget) tidy(root, rel string, stale func(name string, isDir bool
 	})
 }
 
-var errOldName = errors.New("an old file's name is not known")
+var errOldName = errors.New("the name of an old file that was moved aside is not known")
 
 // check refuses names that SFTP cannot carry, and those that a source server must not choose.
 func (t *remoteTarget) check(d *directory, name string) error {

@@ -35,7 +35,7 @@ func (s *session) why(err error) error {
 	return s.conn.Why(err)
 }
 
-// quirks returns what the host has shown.
+// quirks returns what is known about the host's behaviour.
 func (s *session) quirks() *quirks.Quirks { return pools.OfHost(&s.host).Quirks() }
 
 // look is pools.Host.Look. It also keeps the time that took as the round trip.

@@ -85,12 +85,12 @@ func (s *readerSource) contents() contents                       { return stream
 func (s *readerSource) unchanged(*fileCopy, int64, reopen) error { return nil }
 func (s *readerSource) inherit(*fileCopy, *mark)                 {}
 func (s *readerSource) verify(*fileCopy, reopen) error           { return errNoReread }
-func (s *readerSource) holds(*fileCopy) (same, told bool)        { return false, true }
+func (s *readerSource) holds(*fileCopy) (same, known bool)       { return false, true }
 func (s *readerSource) reopen(*fileCopy) reopen                  { return nil }
 
 func (s *readerSource) pour(c *fileCopy, to sink) (int64, error) { return pourStream(c, s.r, to) }
 
-func (s *readerSource) begins(io.ReaderAt, int64) (same, told bool) { return false, false }
+func (s *readerSource) begins(io.ReaderAt, int64) (same, known bool) { return false, false }
 
 func (s *readerSource) copyOn(*fileCopy, *usftp.File) (n int64, done bool, err error) {
 	return 0, false, nil
@@ -136,7 +136,7 @@ func (o *writerOutput) close()           {}
 
 func (o *writerOutput) finishCommit(*fileCopy) (done bool, err error) { return false, nil }
 func (o *writerOutput) rereads(*fileCopy, input) reopen               { return nil }
-func (o *writerOutput) holds(*fileCopy, input) (same, told bool)      { return false, false }
+func (o *writerOutput) holds(*fileCopy, input) (same, known bool)     { return false, false }
 func (o *writerOutput) same(*fileCopy, input) error                   { return nil }
 func (o *writerOutput) discard(string) error                          { return nil }
 func (o *writerOutput) restore(*fileCopy, string)                     {}

@@ -643,7 +643,7 @@ func (s *syncing) settable(set *usftp.NewAttrs) {
 	if mtime.Unix() != set.Mtime.Unix() {
 		s.times.Do(func() {
 			s.tree.warn(s.tree.route.Source, s.tree.root.target,
-				"times before 1970 or after 2106 cannot be set on a host: it gets the nearest")
+				"a host cannot store times before 1970 or after 2106: the nearest is set")
 		})
 	}
 	set.Atime, set.Mtime = atime, mtime
@@ -651,7 +651,7 @@ func (s *syncing) settable(set *usftp.NewAttrs) {
 
 var errOtherNames = errors.New("the file has other names (hard links)")
 
-var errDirectoryInWay = fmt.Errorf("%w with contents, and would have to be deleted", ErrIsDirectory)
+var errDirectoryInWay = fmt.Errorf("%w that is not empty, and would have to be deleted", ErrIsDirectory)
 
 // makeWay removes an existing entry that a rename would not replace.
 func (s *syncing) makeWay(e *entry) error {

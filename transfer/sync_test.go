@@ -402,7 +402,7 @@ func TestSyncRefuses(t *testing.T) {
 			_, err := (&syncJob{direction: direction, far: far, src: from, dst: to}).run(t)
 			return err
 		}
-		if err := run(src, dst); err == nil || !strings.Contains(err.Error(), "with contents") {
+		if err := run(src, dst); err == nil || !strings.Contains(err.Error(), "not empty") {
 			t.Errorf("over a directory with contents: %v", err)
 		}
 		if _, err := os.Stat(filepath.Join(dst, "name", "full")); err != nil {

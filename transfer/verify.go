@@ -39,7 +39,7 @@ func verifiable(s *session, verify bool) error {
 // local rereads the other end.
 func (s *session) verify(c *fileCopy, name string, f *usftp.File, local reopen) error {
 	c.takeHandle()
-	if same, told := s.holds(c.hashing.digests, name, f); told {
+	if same, known := s.holds(c.hashing.digests, name, f); known {
 		if !same {
 			return ErrVerify
 		}
@@ -59,10 +59,10 @@ func (s *session) verify(c *fileCopy, name string, f *usftp.File, local reopen) 
 	return nil
 }
 
-// holds asks the host to hash its whole file, so that a longer file differs too. told is false if
+// holds asks the host to hash its whole file, so that a longer file differs too. known is false if
 // the host cannot, or not by this algorithm. A file hashed in one piece takes one round trip, by
 // name or by an open handle, and two more if the host must open it first.
-func (s *session) holds(ours digests, name string, f *usftp.File) (same, told bool) {
+func (s *session) holds(ours digests, name string, f *usftp.File) (same, known bool) {
 	check := ours.check()
 	what := usftp.CheckFile{Algorithms: []string{hostName(check.Algorithm)}}
 	if len(check.Sums) > 1 {
@@ -95,8 +95,8 @@ func (s *session) hashes(name string, f *usftp.File,
 }
 
 // begins reports whether a file on the host begins with the first n bytes of a local one, by
-// hashing both at the same time. told is false if the host cannot hash.
-func (s *session) begins(f *usftp.File, local io.ReaderAt, n int64) (same, told bool) {
+// hashing both at the same time. known is false if the host cannot hash.
+func (s *session) begins(f *usftp.File, local io.ReaderAt, n int64) (same, known bool) {
 	if !s.client.HasCheckFile() {
 		return false, false
 	}

@@ -540,7 +540,7 @@ func (w *walk) finish(d *directory) {
 				t.fail("", d.source, d.target, err)
 			} else if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {
 				t.warn(d.source, d.target,
-					"the directory cannot have the attributes of its source: "+err.Error())
+					"cannot set the directory's attributes: "+err.Error())
 			}
 		}
 	})

@@ -46,14 +46,14 @@ type Facts struct {
 // asideFrom is the size from which on handing the data to a second processor pays.
 const asideFrom = 4 << 20
 
-// Choose says how to copy. It follows the table "Copies on one machine" in bench/details.md:
+// Choose returns the way to copy. It follows the table "Copies on one machine" in bench/details.md:
 //
 //   - Where the file system can share blocks (btrfs, XFS), a clone takes some 20 µs whatever the
-//     size, and with a hash the clone and the one read that the hash needs are never beaten by more
-//     than what a clone takes. Where it cannot, asking costs about a microsecond.
+//     size. With a hash, nothing beats a clone and one read for the hash by more than those 20 µs.
+//     Where it cannot, asking costs about a microsecond.
 //   - Reading and writing 256 KiB at a time takes no longer than copy_file_range, and on ext4 a
-//     fifth less for 10 MB. So the kernel copies only where more than a copy may come of it: parts
-//     of files may be shared too, and a file server may copy without sending anything.
+//     fifth less for 10 MB. So the kernel copies only where it may do better: it may share blocks
+//     of parts of files, and a file server may copy without sending anything.
 //   - With a hash, reading once for both takes less processor time than two reads at every size,
 //     and less than copy_file_range with a second read.
 //   - Another processor for the hash costs a tenth more processor time, and a third more for 10 KB.

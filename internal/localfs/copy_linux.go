@@ -17,9 +17,9 @@ const (
 // isNoData reports whether SEEK_DATA found no data.
 func isNoData(err error) bool { return errors.Is(err, unix.ENXIO) }
 
-// roomy reports whether a file may have holes: whether its blocks, of 512 bytes each, hold fewer
-// bytes than its size.
-func roomy(info fs.FileInfo) bool {
+// mayHaveHoles reports whether a file may have holes: whether its blocks, of 512 bytes each, hold
+// fewer bytes than its size.
+func mayHaveHoles(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && stat.Blocks < (info.Size()+511)/512
 }
@@ -47,7 +47,7 @@ func copyRange(dst, src *os.File, to, from, length int64) (n int64, err error) {
 	})
 	switch err {
 	case unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.EBADF, unix.EPERM:
-		return n, errors.ErrUnsupported // what is really wrong, reading and writing will say
+		return n, errors.ErrUnsupported // reading and writing will show what is really wrong
 	case nil:
 		return n, nil
 	}
@@ -109,7 +109,7 @@ func both(dst, src *os.File, do func(out, in int) error) error {
 		inner = in.Control(func(inFD uintptr) { failed = do(int(outFD), int(inFD)) })
 	})
 	if err != nil || inner != nil {
-		return os.ErrClosed // it is the one reason, under a name of its own
+		return os.ErrClosed // the only reason, but not under this name
 	}
 	return failed
 }

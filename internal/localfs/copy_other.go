@@ -16,7 +16,7 @@ const (
 
 func isNoData(error) bool { return false }
 
-func roomy(fs.FileInfo) bool { return false }
+func mayHaveHoles(fs.FileInfo) bool { return false }
 
 // Stored returns how many bytes a file occupies, or its size if that is not known.
 func Stored(info fs.FileInfo) int64 { return info.Size() }

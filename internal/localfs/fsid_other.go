@@ -2,5 +2,5 @@
 
 package localfs
 
-// FileSystemID returns zeros: what servers on this system say of their file systems is not known.
+// FileSystemID returns zeros: how servers on this system identify their file systems is not known.
 func FileSystemID(string) [2]uint64 { return [2]uint64{} }

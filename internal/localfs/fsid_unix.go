@@ -4,8 +4,8 @@ package localfs
 
 import "golang.org/x/sys/unix"
 
-// FileSystemID returns what statvfs tells programs of the file system that holds a path: one of
-// two, since systems do not agree on the order of its halves. Zeros mean that it is not known.
+// FileSystemID returns the number by which statvfs identifies the file system that holds a path,
+// with its halves in both orders, since systems do not agree on theirs. Zeros mean unknown.
 func FileSystemID(name string) [2]uint64 {
 	var st unix.Statfs_t
 	if unix.Statfs(name, &st) != nil {

@@ -30,7 +30,7 @@ func FindHoles(f *os.File) *Holes {
 }
 
 func holesOf(f *os.File, info os.FileInfo) *Holes {
-	if !info.Mode().IsRegular() || !roomy(info) {
+	if !info.Mode().IsRegular() || !mayHaveHoles(info) {
 		return nil
 	}
 	return &Holes{file: f, size: info.Size()}

@@ -17,7 +17,7 @@ import (
 // from people and from programs that collect what arrives in a directory, the name lets a later run
 // find what an earlier one left, and the token is that of the run, by which it finds what was left
 // under names that it does not know. The last four digits are random. A dash in place of the first
-// means that it is the old file, which steps aside while a new one takes its name.
+// means that it is the old file, moved aside while a new one takes its name.
 const (
 	tempMark    = ".usftp-"
 	tokenBytes  = 4
@@ -115,8 +115,7 @@ var ErrBadName = errors.New("server sent an invalid file name")
 
 var errReservedName = fmt.Errorf("%w: this system has another use for it", ErrBadName)
 
-// CheckName reports whether a name from elsewhere can be a file's name on this machine, as a nil
-// error.
+// CheckName returns nil if a name from elsewhere can be a file's name on this machine.
 func CheckName(name string) error {
 	if !filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, "/\x00") ||
 		strings.ContainsRune(name, filepath.Separator) {
@@ -131,7 +130,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckForeignName reports whether a name from one server can be a file's name on another.
+// CheckForeignName returns nil if a name from one server can be a file's name on another.
 // Backslashes separate names on servers that run Windows and are letters elsewhere.
 func CheckForeignName(name string) error {
 	if name == "" || name == "." || strings.ContainsAny(name, "/\x00") {

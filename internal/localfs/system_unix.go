@@ -36,9 +36,9 @@ func ID(info fs.FileInfo) string {
 	return ""
 }
 
-// OpenPrivate opens a file for reading and writing and creates it if needed. It takes only a file
-// of our own with one name: the directory may be somebody else's whose HOME is still set (sudo),
-// and a link in it could lead to any file that we may write.
+// OpenPrivate opens a file for reading and writing and creates it if needed. It refuses a file that
+// belongs to somebody else or has a second name: under sudo, HOME may be another user's, who could
+// have put a link there to any file that we may write.
 func OpenPrivate(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
