@@ -6,9 +6,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 
 	"github.com/usftp/usftp/internal/testenv"
 )
+
+// A process that is forked has the open files of this one, and closes them when it starts a
+// program. If sshfs is asked to flush a file twice at once, it answers one of the two before its
+// writes have ended, so nothing is forked while a file on the mount is written.
+func withoutForks(write func()) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	write()
+}
 
 // sshfs mounts the server, so its operations are system calls.
 var sshfs = func() *client {
@@ -62,9 +72,13 @@ var sshfs = func() *client {
 			}
 			s.t.Cleanup(func() { exec.Command("fusermount3", "-u", mnt).Run() })
 		},
-		put:       func(s *site, from, to string) { copyFile(s, from, mounted(s, to)) },
-		get:       func(s *site, from, to string) { copyFile(s, mounted(s, from), to) },
-		resumePut: func(s *site, from, to string) { carryOn(s, from, mounted(s, to)) },
+		put: func(s *site, from, to string) {
+			withoutForks(func() { copyFile(s, from, mounted(s, to)) })
+		},
+		get: func(s *site, from, to string) { copyFile(s, mounted(s, from), to) },
+		resumePut: func(s *site, from, to string) {
+			withoutForks(func() { carryOn(s, from, mounted(s, to)) })
+		},
 		resumeGet: func(s *site, from, to string) { carryOn(s, mounted(s, from), to) },
 		putTree:   func(s *site, from, to string) { s.run("cp", "-r", from, mounted(s, to)) },
 		getTree:   func(s *site, from, to string) { s.run("cp", "-r", mounted(s, from), to) },
