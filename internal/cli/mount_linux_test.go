@@ -783,6 +783,52 @@ func TestMountAndUnmount(t *testing.T) {
 	})
 }
 
+// copy_file_range works whether or not the host can copy, and within one file where the ranges do not
+// overlap.
+func TestMountCopyFileRange(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Find(t, "sftp-server")
+	for name, program := range map[string]string{"copy-data": server,
+		"no copy-data": server + " -P copy-data"} {
+		t.Run(name, func(t *testing.T) {
+			m := mountHost(t, "far", "-D", program)
+			data := randomData(1 << 20)
+			writeFile(t, m.path("from"), data)
+			from, err := os.OpenFile(m.path("from"), os.O_RDWR, 0)
+			must(t, err)
+			defer from.Close()
+			to, err := os.Create(m.path("to"))
+			must(t, err)
+			defer to.Close()
+			copied := func(to *os.File, at, off int64, length int) (int, error) {
+				return unix.CopyFileRange(int(from.Fd()), &at, int(to.Fd()), &off, length, 0)
+			}
+			want := make([]byte, 700_123)
+			copy(want[123:], data[1000:])
+			for n := 0; n < 700_000; {
+				got, err := copied(to, int64(1000+n), int64(123+n), 700_000-n)
+				if err != nil || got == 0 {
+					t.Fatalf("%d, %v", got, err)
+				}
+				n += got
+			}
+			if got := readFile(t, m.path("to")); !bytes.Equal(got, want) {
+				t.Errorf("%d bytes, or others", len(got))
+			}
+			if n, err := copied(from, 0, 900_000, 1000); n != 1000 || err != nil {
+				t.Errorf("in one file: %d, %v", n, err)
+			}
+			copy(data[900_000:], data[:1000])
+			if got := readFile(t, m.path("from")); !bytes.Equal(got, data) {
+				t.Errorf("in one file: %d bytes, or others", len(got))
+			}
+			if n, err := copied(from, 0, 500, 1000); !errors.Is(err, unix.EINVAL) {
+				t.Errorf("overlapping: %d, %v", n, err)
+			}
+		})
+	}
+}
+
 // Options of sshfs have the same effect, or are refused with a reason.
 func TestMountOptions(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,10 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 	file.mu.Lock()
 	to.made, to.written = false, true
 	file.mu.Unlock()
+	end := int64(in.OffOut) + n
+	file.reaches(end)
 	file.dropReaders()
+	file.node.grew(end) // or a read would stop at the size that it had
 	f.outdated(file.node)
 	return uint32(n), fuse.OK
 }
