@@ -38,7 +38,7 @@ func (s *session) listChunks(r *request) (reply wire.ChunksReply, err error) {
 	case err != nil:
 		return reply, err
 	case !wire.ValidChunk(r.blockSize):
-		return reply, &StatusError{Code: wire.BadMessage, Message: "no such length of chunks"}
+		return reply, &StatusError{Code: wire.BadMessage, Message: "invalid chunk length"}
 	case r.offset > math.MaxInt64:
 		return reply, errOffset
 	case r.handle.readerAt == nil:

@@ -406,7 +406,7 @@ func (s *session) expandPath(name string) (string, error) {
 func (w *worker) usersGroups(s *session, r *request) {
 	users, groups, err := s.view.ownerNames(s.ctx, r.uids, r.gids)
 	if err == nil && (len(users) != len(r.uids) || len(groups) != len(r.gids)) {
-		err = &StatusError{Code: wire.Failure, Message: "the backend named too few or too many"}
+		err = &StatusError{Code: wire.Failure, Message: "the backend returned the wrong number of names"}
 	}
 	if err != nil {
 		w.status(s, r, err)

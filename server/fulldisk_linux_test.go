@@ -55,7 +55,7 @@ func fillDisk(t *testing.T, dir string) {
 	want(t, c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: copied}), wire.Failure)
 	want(t, c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: h}), wire.Failure)
 	for _, path := range []string{"/big", "/copied"} {
-		if n := book.count(map[string]string{"": "file closed badly", "path": path}); n != 1 {
+		if n := book.count(map[string]string{"": "file failed", "path": path}); n != 1 {
 			t.Errorf("%d lines say that %s failed: %v", n, path, book.lines)
 		}
 	}

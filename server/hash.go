@@ -50,7 +50,7 @@ func chooseHash(list string) (name string, h hash.Hash, err error) {
 		}
 	}
 	return "", nil, &StatusError{Code: wire.OpUnsupported,
-		Message: "no such hash algorithm: " + list}
+		Message: "unknown hash algorithm: " + list}
 }
 
 // minHashBlock is the smallest block size allowed (draft-ietf-secsh-filexfer-extensions-00, section
@@ -73,7 +73,7 @@ func (w *worker) hashRange(s *session, r *request) (reply wire.CheckFileReply, e
 	case err != nil:
 		return reply, err
 	case r.blockSize != 0 && r.blockSize < minHashBlock:
-		return reply, &StatusError{Code: wire.BadMessage, Message: "blocks of less than 256 bytes"}
+		return reply, &StatusError{Code: wire.BadMessage, Message: "the block size is below 256 bytes"}
 	case r.offset > math.MaxInt64:
 		return reply, errOffset
 	}

@@ -21,7 +21,7 @@ const (
 )
 
 var (
-	errPacketLength = errors.New("sftp server: the client sent a packet of an impossible length")
+	errPacketLength = errors.New("sftp server: the client sent an invalid packet length")
 	errCutPacket    = errors.New("sftp server: the stream ended inside a packet")
 )
 

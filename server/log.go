@@ -124,7 +124,7 @@ func (s *session) logTransfer(h *handle, err error) {
 		"seconds", time.Since(h.opened).Round(time.Millisecond).Seconds(),
 	}
 	if err != nil {
-		s.log.Warn("file closed badly", append(args, "error", err)...)
+		s.log.Warn("file failed", append(args, "error", err)...)
 		return
 	}
 	s.log.Info("file closed", args...)

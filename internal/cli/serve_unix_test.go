@@ -141,7 +141,7 @@ func TestServeTellsThatItServesFilesOnly(t *testing.T) {
 		flags[slices.Index(flags, "-P")] = "-p"
 		out, err := s.client("", opensshd.Find(t, "ssh"), flags...)
 		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 ||
-			!strings.Contains(out, "This server serves files only") {
+			!strings.Contains(out, "This server only serves files") {
 			t.Errorf("%q: %v: %s", command, err, out)
 		}
 	}

@@ -131,7 +131,7 @@ func split(line string) ([]Word, error) {
 			}
 			s.literal(line[i])
 		case strings.IndexByte(special, c) >= 0:
-			return s.words, fmt.Errorf("scp: there is no shell here that understands %q", c)
+			return s.words, fmt.Errorf("scp: no shell runs here, so %q is not supported", c)
 		default:
 			s.unquoted(c)
 		}
@@ -153,14 +153,14 @@ func (s *splitter) quoted(rest string, quote byte) (int, error) {
 			i++
 			s.literal(rest[i])
 		case quote == '"' && (c == '$' || c == '`'):
-			return 0, fmt.Errorf("scp: there is no shell here that understands %q", c)
+			return 0, fmt.Errorf("scp: no shell runs here, so %q is not supported", c)
 		case c == 0:
 			return 0, errors.New("scp: NUL in the command")
 		default:
 			s.literal(c)
 		}
 	}
-	return 0, fmt.Errorf("scp: the command has an unfinished %c", quote)
+	return 0, fmt.Errorf("scp: the command has an unterminated %c", quote)
 }
 
 // literal adds a literal character.

@@ -56,7 +56,7 @@ func (h *header) attrs(mode bool) wire.Attrs {
 	return attrs
 }
 
-// receive takes what belongs into target until the directory, or the session, ends.
+// receive takes what goes into target until the directory, or the session, ends.
 func (s *session) receive(target string, isDir bool, depth int) error {
 	var times wire.Attrs
 	for {
@@ -67,7 +67,7 @@ func (s *session) receive(target string, isDir bool, depth int) error {
 		switch line[0] {
 		case 'E':
 			if depth == 0 {
-				return s.giveUp("the end of a directory that did not begin")
+				return s.giveUp("the end of a directory without its beginning")
 			}
 			return s.ok()
 		case 'T':
@@ -80,7 +80,7 @@ func (s *session) receive(target string, isDir bool, depth int) error {
 		case 'C', 'D':
 			head, err := parseHeader(line)
 			if err == nil && head.directory && !s.command.Recursive {
-				err = errors.New("a directory without -r")
+				err = errors.New("a directory, but -r was not given")
 			}
 			if err != nil {
 				return s.giveUp(err.Error())
@@ -94,7 +94,7 @@ func (s *session) receive(target string, isDir bool, depth int) error {
 		case 2:
 			return &fatal{"the client gave up: " + line[1:]}
 		default:
-			return s.giveUp("this is no line of the protocol")
+			return s.giveUp("not a line of the protocol")
 		}
 	}
 }
@@ -213,19 +213,19 @@ func (s *session) receiveContents(file io.WriterAt, size int64) (writeErr, err e
 func parseHeader(line string) (*header, error) {
 	fields := strings.SplitN(line[1:], " ", 3)
 	if len(fields) != 3 {
-		return nil, errors.New("a header without mode, size and name")
+		return nil, errors.New("invalid header: it needs mode, size and name")
 	}
 	mode, err := strconv.ParseUint(fields[0], 8, 16)
 	if err != nil || mode > 0o7777 {
-		return nil, fmt.Errorf("a mode of %q", fields[0])
+		return nil, fmt.Errorf("invalid mode %q", fields[0])
 	}
 	size, err := strconv.ParseInt(fields[1], 10, 64)
 	if err != nil || size < 0 {
-		return nil, fmt.Errorf("a size of %q", fields[1])
+		return nil, fmt.Errorf("invalid size %q", fields[1])
 	}
 	// The name must be a single path element: "..", "a/b" and the like would lead elsewhere.
 	if !shown.Name(fields[2]) {
-		return nil, fmt.Errorf("a name of %q", fields[2])
+		return nil, fmt.Errorf("invalid name %q", fields[2])
 	}
 	return &header{directory: line[0] == 'D', mode: uint32(mode), size: size, name: fields[2]}, nil
 }
@@ -234,13 +234,13 @@ func parseHeader(line string) (*header, error) {
 func parseTimes(line string) (wire.Attrs, error) {
 	fields := strings.Fields(line[1:])
 	if len(fields) != 4 {
-		return wire.Attrs{}, errors.New("a T line without four numbers")
+		return wire.Attrs{}, errors.New("invalid T line: it needs four numbers")
 	}
 	var values [4]int64
 	for i, field := range fields {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
-			return wire.Attrs{}, fmt.Errorf("a time of %q", field)
+			return wire.Attrs{}, fmt.Errorf("invalid time %q", field)
 		}
 		values[i] = n
 	}

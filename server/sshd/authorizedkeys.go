@@ -76,7 +76,7 @@ func parseAuthorizedKey(line []byte) (k authorizedKey, err error) {
 		return k, errors.New("no key")
 	}
 	if _, ok := key.(*ssh.Certificate); ok {
-		return k, errors.New("a certificate where its authority's key should be")
+		return k, errors.New("a certificate instead of its authority's key")
 	}
 	k.key = key.Marshal()
 	for _, option := range options {
@@ -118,7 +118,7 @@ func (k *authorizedKey) option(option string) (err error) {
 		err = errors.New("the key is refused: verify-required is not supported")
 	default:
 		if !slices.Contains(harmless, name) {
-			err = fmt.Errorf("the option %q is not known", name)
+			err = errors.New("unknown option")
 		}
 	}
 	if err != nil {

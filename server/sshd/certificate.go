@@ -35,7 +35,7 @@ func (a *Authorities) Check(user string, certificate *ssh.Certificate, address n
 func checkCertificate(certificate *ssh.Certificate, principals []string, address netip.Addr,
 	revoked *RevocationList, now time.Time) error {
 	if certificate.CertType != ssh.UserCert {
-		return errors.New("the certificate is not for users")
+		return errors.New("not a user certificate")
 	}
 	// As with OpenSSH's CASignatureAlgorithms: anyone who can find SHA-1 collisions can forge
 	// certificates.

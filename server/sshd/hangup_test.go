@@ -67,7 +67,7 @@ func TestClientsThatHangUp(t *testing.T) {
 					conn.Close()
 				}
 				<-served
-				if log.has("session ended badly") != test.badly {
+				if log.has("session failed") != test.badly {
 					t.Error(log.text.String())
 				}
 			})

@@ -125,15 +125,14 @@ func parsePasswordHash(text string) (passwordHash, error) {
 	case strings.HasPrefix(text, "$2"):
 		cost, err := bcrypt.Cost([]byte(text))
 		if err != nil {
-			return nil, fmt.Errorf("an invalid bcrypt hash: %w", err)
+			return nil, fmt.Errorf("invalid bcrypt hash: %w", err)
 		}
 		if cost > 16 {
-			return nil, fmt.Errorf("a bcrypt cost of %d, which keeps a processor busy for seconds",
-				cost)
+			return nil, fmt.Errorf("bcrypt cost %d is too high: a check would take seconds", cost)
 		}
 		return bcryptHash{text, cost}, nil
 	}
-	return nil, errors.New("a hash that is neither argon2id nor bcrypt")
+	return nil, errors.New("the hash is neither argon2id nor bcrypt")
 }
 
 type bcryptHash struct {
@@ -157,22 +156,23 @@ type argon2Hash struct {
 func parseArgon2(text string) (passwordHash, error) {
 	fields := strings.Split(text, "$")
 	if len(fields) != 6 || fields[2] != "v=19" {
-		return nil, errors.New("an argon2id hash that is not of version 19 in five fields")
+		return nil, errors.New("invalid argon2id hash: it must have version 19 and five fields")
 	}
 	var h argon2Hash
 	if _, err := fmt.Sscanf(fields[3], "m=%d,t=%d,p=%d", &h.kib, &h.time, &h.threads); err != nil {
-		return nil, fmt.Errorf("the parameters %q: %w", fields[3], err)
+		return nil, fmt.Errorf("invalid argon2id parameters %q: %w", fields[3], err)
 	}
 	var err, err2 error
 	h.salt, err = base64.RawStdEncoding.DecodeString(fields[4])
 	h.hash, err2 = base64.RawStdEncoding.DecodeString(fields[5])
 	switch {
 	case err != nil || err2 != nil || len(h.salt) < 8 || len(h.hash) < 16:
-		return nil, errors.New("an argon2id hash whose salt or hash is damaged")
+		return nil, errors.New("invalid argon2id hash: the salt or the hash is too short or not base64")
 	case h.time == 0 || h.threads == 0 || h.time > 100:
-		return nil, fmt.Errorf("the parameters %q are out of range", fields[3])
+		return nil, fmt.Errorf("argon2id parameters %q are out of range", fields[3])
 	case h.kib > passwordMemory:
-		return nil, fmt.Errorf("an argon2id hash that takes %d KiB, more than the %d that there are for all", h.kib, passwordMemory)
+		return nil, fmt.Errorf("the argon2id hash needs %d KiB of memory, more than the limit of %d",
+			h.kib, passwordMemory)
 	}
 	return &h, nil
 }

@@ -82,7 +82,7 @@ func ParseRevocationList(data []byte) (*RevocationList, error) {
 	}
 	r := wire.NewReader(data[len(krlMagic):])
 	if version := r.Uint32(); version != krlVersion {
-		return nil, fmt.Errorf("a revocation list of format %d, where %d is known", version,
+		return nil, fmt.Errorf("revocation list of format %d; only %d is supported", version,
 			krlVersion)
 	}
 	r.Uint64() // version of the list itself
@@ -100,7 +100,7 @@ func ParseRevocationList(data []byte) (*RevocationList, error) {
 
 func short(err error) error {
 	if err != nil {
-		return errors.New("the revocation list is cut short")
+		return errors.New("the revocation list is truncated")
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (l *RevocationList) section(kind byte, data []byte) error {
 	case krlExtension:
 		return extension(&r)
 	default:
-		return fmt.Errorf("the revocation list has a section of the unknown type %d", kind)
+		return fmt.Errorf("the revocation list has a section of unknown type %d", kind)
 	}
 	return short(r.Err())
 }
@@ -147,7 +147,7 @@ func (l *RevocationList) section(kind byte, data []byte) error {
 func extension(r *wire.Reader) error {
 	name, critical := r.String(), r.Byte()
 	if critical != 0 && r.Err() == nil {
-		return fmt.Errorf("the revocation list has the critical extension %q, which is not known",
+		return fmt.Errorf("the revocation list has the unknown critical extension %q",
 			name)
 	}
 	return short(r.Err())
@@ -192,7 +192,7 @@ func (c *revokedCertificates) section(kind byte, data []byte) error {
 	case krlCAExtension:
 		return extension(&r)
 	default:
-		return fmt.Errorf("the revocation list has a certificate section of the unknown type %d",
+		return fmt.Errorf("the revocation list has a certificate section of unknown type %d",
 			kind)
 	}
 	return short(r.Err())

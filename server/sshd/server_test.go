@@ -187,7 +187,7 @@ func TestOnlyFilesAreServed(t *testing.T) {
 			}
 			var exit *ssh.ExitError
 			if !errors.As(err, &exit) || exit.ExitStatus() != 1 || stdout.Len() > 0 ||
-				!strings.Contains(stderr.String(), "serves files only") {
+				!strings.Contains(stderr.String(), "only serves files") {
 				t.Errorf("%q: %v, with %q and %q", command, err, &stdout, &stderr)
 			}
 			session.Close()

@@ -117,7 +117,7 @@ func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 		DraftSymlinks: draftSymlinks(l.client),
 	})
 	if err != nil && l.server.ctx.Err() == nil && !hungUp(err) {
-		l.log.Warn("session ended badly", "error", err)
+		l.log.Warn("session failed", "error", err)
 	}
 }
 
@@ -141,7 +141,7 @@ func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp
 	ctx := view.WithWork(connected, &l.server.work)
 	if err := scp.Serve(ctx, channel, view, command, l.log); err != nil {
 		if status = 1; !errors.Is(err, scp.ErrFailed) && connected.Err() == nil {
-			l.log.Warn("session ended badly", "error", err)
+			l.log.Warn("session failed", "error", err)
 		}
 	}
 	exit(channel, status)
@@ -150,7 +150,7 @@ func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp
 // filesOnly ends a shell or a command with a message for the user.
 func filesOnly(_ context.Context, channel ssh.Channel) {
 	io.WriteString(channel.Stderr(),
-		"This server serves files only, with SFTP and SCP: there is no shell, and no command runs.\r\n")
+		"This server only serves files, over SFTP and SCP: it has no shell and runs no commands.\r\n")
 	exit(channel, 1)
 }
 

@@ -101,7 +101,7 @@ func token(rest string) (string, error) {
 		}
 		return u.Username, nil
 	}
-	return "", fmt.Errorf("%%%.1s is not a token; use %%d, %%u or %%%%", rest)
+	return "", fmt.Errorf("unknown token %%%.1s; use %%d, %%u or %%%%", rest)
 }
 
 // clientPath converts a system path to a client's.

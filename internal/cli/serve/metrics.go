@@ -35,7 +35,7 @@ func newMetrics() *metrics {
 			"login failed":           set.NewCounter("usftp_logins_failed_total"),
 			"address banned":         set.NewCounter("usftp_bans_total"),
 			"session refused":        set.NewCounter("usftp_sessions_refused_total"),
-			"session ended badly":    set.NewCounter("usftp_sessions_failed_total"),
+			"session failed":         set.NewCounter("usftp_sessions_failed_total"),
 			"a command was refused":  set.NewCounter("usftp_commands_refused_total"),
 			"request denied":         set.NewCounter("usftp_requests_denied_total"),
 			"idle connection closed": set.NewCounter("usftp_connections_idle_total"),
@@ -69,7 +69,7 @@ func (m *metrics) count(e logEvent) {
 		} else {
 			m.sftpFiles.Inc()
 		}
-	case "file closed badly", "scp failed":
+	case "file failed", "scp failed":
 		m.failed.Inc()
 	case "tree changed":
 		m.set.GetOrCreateCounter(fmt.Sprintf(`usftp_changes_total{request=%q}`, e.request)).Inc()
