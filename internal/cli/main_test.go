@@ -73,7 +73,7 @@ func command(t *testing.T, dir string, args ...string) *exec.Cmd {
 	// processes that other tests are starting hold its output open for a moment
 	cmd.WaitDelay = time.Minute
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "SSH_AUTH_SOCK=")
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "SSH_AUTH_SOCK=", "SSH_ASKPASS=")
 	noTerminal(cmd)
 	return cmd
 }

@@ -120,6 +120,8 @@ under its temporary name, which is printed. This takes a few seconds at most; a 
 signal ends the program at once. usftp serve handles signals as described above.`},
 	{"ENVIRONMENT", `GOMAXPROCS, GOGC and GOMEMLIMIT have their usual meaning in Go programs.
 LS_COLORS has the colours of usftp ls, and NO_COLOR turns them off.
+SSH_ASKPASS names a program that asks for passwords, passphrases and host keys where there
+is no terminal, and SSH_ASKPASS_REQUIRE says when it is used, both as for ssh(1).
 SSH_AUTH_SOCK names the agent's socket.
 USFTP_COMPLETION_TIMEOUT is how long completion waits for a host, such as 3s (default 1s).
 USFTP_REMEMBER_LOGINS=no turns off the notes of which key worked where (see FILES).

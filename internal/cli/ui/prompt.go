@@ -25,17 +25,22 @@ func (t terminal) close() {
 }
 
 // Prompter returns a function that asks the user, or nil if nobody can be asked. Questions go to
-// the terminal and never to standard input, which may be the file to copy.
+// the terminal or to SSH_ASKPASS, and never to standard input, which may be the file to copy.
 func (a *App) Prompter(batch bool) dial.Prompter {
 	if batch {
 		return nil
 	}
-	tty, err := openTerminal()
-	if err != nil {
+	program, first := askpass()
+	if program == "" || !first {
+		if tty, err := openTerminal(); err == nil {
+			tty.close()
+			return dial.PrompterFunc(a.Prompt)
+		}
+	}
+	if program == "" {
 		return nil
 	}
-	tty.close()
-	return dial.PrompterFunc(a.Prompt)
+	return promptBy(program)
 }
 
 func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
