@@ -17,6 +17,7 @@ import (
 
 	"github.com/usftp/usftp/internal/cutproxy"
 	"github.com/usftp/usftp/internal/soak"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"golang.org/x/sys/unix"
 )
@@ -298,6 +299,59 @@ func TestMountRescue(t *testing.T) {
 	if got := readFile(t, filepath.Join(m.far, "file")); !bytes.HasPrefix(got,
 		append(data[:100:100], "on"...)) {
 		t.Errorf("the host has %d bytes", len(got))
+	}
+}
+
+// A program learns that the host's disk is full from the next write, from fsync or from close, and
+// what the host has not taken is kept.
+func TestMountFull(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		testenv.Unavailable(t, "root, who may mount a small tmpfs")
+	}
+	m := mountFar(t)
+	must(t, syscall.Mount("tmpfs", m.far, "tmpfs", 0, "size=3m"))
+	t.Cleanup(func() { syscall.Unmount(m.far, syscall.MNT_DETACH) })
+	data := randomData(5 << 20)
+	f, err := os.Create(m.path("file"))
+	must(t, err)
+	defer f.Close()
+	written := 0
+	for err == nil && written < len(data) {
+		var n int
+		n, err = f.Write(data[written : written+128<<10])
+		written += n
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%d bytes are written: %v", written, err)
+	}
+	f.Sync() // what was under way may have failed since
+	whole := make([]byte, written)
+	copy(whole, readFile(t, filepath.Join(m.far, "file")))
+	lists, err := filepath.Glob(filepath.Join(m.home, "usftp/rescue/*.ranges"))
+	if err != nil || len(lists) != 1 {
+		t.Fatalf("%d rescue files, %v", len(lists), err)
+	}
+	kept := readFile(t, strings.TrimSuffix(lists[0], ".ranges"))
+	for line := range strings.Lines(string(readFile(t, lists[0]))) {
+		var off, n int
+		if _, err := fmt.Sscanf(line, "%d %d", &off, &n); err == nil {
+			copy(whole[off:], kept[off:off+n])
+		}
+	}
+	if !bytes.Equal(whole, data[:written]) {
+		t.Error("something is neither on the host nor kept")
+	}
+	small, err := os.Create(m.path("small"))
+	must(t, err)
+	if _, err = small.WriteString("does not fit"); err == nil {
+		err = small.Close()
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a small file: %v", err)
 	}
 }
 

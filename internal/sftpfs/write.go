@@ -113,6 +113,10 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	return uint32(len(data)), fuse.OK
 }
 
+// fullBelow is the free space below which a WRITE is refused because the disk, or a quota, is full:
+// some servers write all of it or nothing.
+const fullBelow = 1 << 20
+
 // takeError returns what failed since the last call on the handle, once.
 func (h *handle) takeError() error {
 	h.file.mu.Lock()
@@ -134,7 +138,8 @@ func (f *FS) statusOfWrite(ctx context.Context, h *handle, err error) fuse.Statu
 	full := false
 	f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 		stat, err := c.StatVFS(path)
-		full = err == nil && stat.Bavail == 0
+		full = err == nil && (stat.AvailableSpace() < fullBelow ||
+			stat.Files > 0 && stat.Favail == 0)
 		return err
 	})
 	if full {
