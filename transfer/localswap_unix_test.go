@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
@@ -55,5 +57,42 @@ func TestLocalDirectorySwappedWhileItIsFilled(t *testing.T) {
 	}
 	if left, err := os.ReadDir(other); err != nil || len(left) > 0 {
 		t.Errorf("the file was put where the link leads: %v, %v", left, err)
+	}
+}
+
+// While a file is fetched, a named pipe takes the place of the directory that it is for. Nobody
+// ever writes to the pipe, so whoever opened it would wait for ever.
+func TestLocalDirectorySwappedForAPipe(t *testing.T) {
+	dir := ""
+	b := newTreeBench(t, sftptest.Script{
+		Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeRead && r.Path == "/tree/d/file" {
+				os.Rename(filepath.Join(dir, "d"), filepath.Join(dir, "aside"))
+				syscall.Mkfifo(filepath.Join(dir, "d"), 0o600)
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/tree/d/file", []byte("data"))
+	dir = filepath.Join(b.dir, "out")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.tree(download, "/tree", dir,
+			func(j *treeJob) { j.Options.NoTargetDirectory = true })
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "not a directory") {
+			t.Errorf("the error is %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for the pipe")
+		if pipe, err := os.OpenFile(filepath.Join(dir, "d"), os.O_RDWR, 0); err == nil {
+			defer pipe.Close()
+		}
+		<-ended
 	}
 }

@@ -44,7 +44,7 @@ func (t *localTarget) tidy(root, rel string, stale func(name string, isDir bool)
 		return notThere(err)
 	}
 	defer top.Close()
-	dir, err := top.Open(rel)
+	dir, err := top.Open(rel + "/") // a named pipe in its place is not waited for
 	if err != nil {
 		return notThere(err)
 	}
@@ -395,9 +395,10 @@ func (r *roots) hold(d *directory, within string) (*openRoot, error) {
 	return o, nil
 }
 
-// openUnfollowed opens a directory in another, but not through a link.
+// openUnfollowed opens a directory in another, but not through a link. The slash is for the case
+// that a named pipe has taken its place: without it OpenRoot waits until somebody writes to that.
 func openUnfollowed(in *os.Root, name string) (*os.Root, error) {
-	dir, err := in.OpenRoot(name)
+	dir, err := in.OpenRoot(name + "/")
 	if err != nil {
 		return nil, err
 	}
