@@ -438,13 +438,19 @@ func (f *file) answered(e *extent, err error) {
 		}
 	}
 	e.over = true
+	if err != nil { // before the extent is gone, or fsync would say that it has arrived
+		f.fail(err)
+		f.mu.Unlock()
+		f.rescue(err, []*extent{e})
+		f.mu.Lock()
+	}
 	f.remove(e)
 	f.mu.Unlock()
 	cost := e.cost()
 	if err == nil {
 		e.release()
 	} else {
-		f.failed(err, []*extent{e})
+		f.fs.outdated(f.node)
 	}
 	f.fs.budget.put(cost)
 }
@@ -475,38 +481,42 @@ func (n *node) grew(end int64) {
 	n.attrs.size, n.changed = max(n.attrs.size, uint64(end)), time.Now()
 }
 
-// failed saves data that could not be written in a rescue file, and makes the next call on each
-// handle return the error.
-func (f *file) failed(err error, extents []*extent) {
-	f.mu.Lock()
+// fail makes the next call on each handle return an error. The caller holds the lock.
+func (f *file) fail(err error) {
 	for h := range f.handles {
 		h.err = err
 	}
-	f.mu.Unlock()
-	f.fs.outdated(f.node)
-	f.rescue(err, extents)
 }
 
 // abandon gives up data that is not on the host. The program learns that it was not written, so it
 // must not appear later.
 func (f *file) abandon(err error) {
 	f.mu.Lock()
-	extents := f.extents
-	for _, e := range extents {
+	var given, rest []*extent
+	for _, e := range f.extents {
+		if e.over { // answered is about to remove it
+			rest = append(rest, e)
+			continue
+		}
 		e.over = true
+		given = append(given, e)
 	}
-	f.extents, f.size = nil, 0
+	f.extents, f.size = rest, 0
 	f.set, f.wrote, f.told = usftp.NewAttrs{}, time.Time{}, 0
+	if len(given) > 0 {
+		f.fail(err)
+	}
 	f.wake()
-	f.fs.setDirty(f, false)
+	f.fs.setDirty(f, len(rest) > 0)
 	f.mu.Unlock()
-	if len(extents) == 0 {
+	if len(given) == 0 {
 		return
 	}
-	for _, e := range extents {
+	for _, e := range given {
 		f.fs.budget.put(e.cost())
 	}
-	f.failed(err, extents)
+	f.fs.outdated(f.node)
+	f.rescue(err, given)
 }
 
 // push sends in the background. While there is no connection, the data waits for the next. But if
@@ -701,8 +711,9 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	for _, e := range extents {
 		f.fs.budget.put(e.cost())
 	}
-	if err != nil {
-		f.failed(err, extents)
+	if err != nil { // which the caller returns
+		f.fs.outdated(f.node)
+		f.rescue(err, extents)
 		return true, err
 	}
 	f.fs.outdated(f.node)
