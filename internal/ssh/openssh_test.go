@@ -317,9 +317,10 @@ func serveExec(c *ssh.Conn) {
 				}
 				go func() { io.Copy(in, ch); in.Close() }()
 				cmd.Wait()
-				ch.CloseWrite()
+				// Before the end of the data, which makes clients close the channel.
 				ch.SendRequest("exit-status", false,
 					[]byte{0, 0, 0, byte(cmd.ProcessState.ExitCode())})
+				ch.CloseWrite()
 				return
 			}
 		}()

@@ -342,12 +342,13 @@ func (saw *served) session(c *ssh.Conn, ch *ssh.Channel) {
 		}
 		go func() { io.Copy(in, ch); in.Close() }()
 		cmd.Wait()
-		ch.CloseWrite()
 		saw.mu.Lock()
 		saw.sessions++
 		saw.exchanges, saw.agreed = c.Exchanges(), c.Algorithms()
 		saw.mu.Unlock()
+		// Before the end of the data, which makes clients close the channel.
 		ch.SendRequest("exit-status", false, []byte{0, 0, 0, byte(cmd.ProcessState.ExitCode())})
+		ch.CloseWrite()
 		return
 	}
 }
