@@ -46,8 +46,10 @@ const serverAttempts = 128
 // user name, and a password or the answers to questions. Some services take long tokens as
 // passwords.
 const (
-	maxUser   = 1 << 10
-	maxSecret = 8 << 10
+	maxUser    = 1 << 10
+	maxSecret  = 8 << 10
+	maxHeldKey = 2 << 10 // RSA's with 16384 bits
+	maxError   = 512
 )
 
 // serverLogin is the server's side of RFC 4252.
@@ -62,7 +64,7 @@ type serverLogin struct {
 	errs      []error
 	pending   []byte // a request that came instead of answers
 	// The last key's hash and the callback's result: clients ask about a key, and then sign with
-	// it.
+	// it. What permissions from a long certificate refer to would be too much to hold meanwhile.
 	key   [sha256.Size]byte
 	user  string
 	asked bool // the callback was asked about that key and user
@@ -335,7 +337,8 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	if !slices.Contains(userKeyAlgos, BaseAlgo(k.algo)) {
 		return nil, fmt.Errorf("ssh: the algorithm %.64q is not accepted", k.algo), nil
 	}
-	key, err := xssh.ParsePublicKey(k.key)
+	// A key refers to the bytes from which it was parsed, and a callback may keep it.
+	key, err := xssh.ParsePublicKey(slices.Clone(k.key))
 	if err != nil {
 		return nil, errors.New("ssh: a key that cannot be read"), nil
 	}
@@ -344,8 +347,9 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 			nil
 	}
 	if sum := sha256.Sum256(k.key); !l.asked || l.key != sum || l.user != a.user {
-		l.asked, l.key, l.user = true, sum, a.user
+		l.asked, l.key, l.user = len(k.key) <= maxHeldKey, sum, a.user
 		l.perm, l.err = l.callbacks.PublicKeyCallback(l.conn, key)
+		l.err = short(l.err)
 		var partial *xssh.PartialSuccessError
 		if l.err == nil || errors.As(l.err, &partial) {
 			if err := checkSource(l.conn.RemoteAddr(), l.perm); err != nil {
@@ -353,10 +357,14 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 			}
 		}
 	}
+	perm, decided := l.perm, l.err
+	if !l.asked {
+		l.perm, l.err = nil, nil
+	}
 	var partial *xssh.PartialSuccessError
-	would := l.err == nil || errors.As(l.err, &partial)
+	would := decided == nil || errors.As(decided, &partial)
 	if !would {
-		return nil, l.err, nil
+		return nil, decided, nil
 	}
 	if !k.signed {
 		ok := appendString(appendString([]byte{msgUserAuthPubKeyOK}, k.algo), k.key)
@@ -365,7 +373,21 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	if err := verify(key, k.algo, a.signedData(l.session, k), k.signature); err != nil {
 		return nil, err, nil
 	}
-	return l.perm, l.err, nil
+	return perm, decided, nil
+}
+
+// short returns err, or its text cut if that is long: errors are held until the login ends, and may
+// quote what the client has put into a certificate.
+func short(err error) error {
+	var partial *xssh.PartialSuccessError
+	var banner *xssh.BannerError
+	if err == nil || errors.As(err, &partial) || errors.As(err, &banner) {
+		return err
+	}
+	if text := err.Error(); len(text) > maxError {
+		return errors.New(string(cut([]byte(text), maxError)))
+	}
+	return err
 }
 
 // checkSource applies the one critical option that the transport handles: source-address of a

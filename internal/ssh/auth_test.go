@@ -350,3 +350,25 @@ func TestMethods(t *testing.T) {
 		})
 	}
 }
+
+// TestKeptKeys: a callback may keep the keys that it is asked about. What the client sends later
+// does not change them.
+func TestKeptKeys(t *testing.T) {
+	first, second := signer(t, "ed25519"), signer(t, "ed25519")
+	cc, sc := clientConfig(first), serverConfig(t, second.PublicKey())
+	cc.Auth = once(ssh.PublicKey(first), ssh.PublicKey(second))
+	var kept []xssh.PublicKey
+	var seen []string
+	inner := sc.Auth.PublicKeyCallback
+	sc.Auth.PublicKeyCallback = func(c xssh.ConnMetadata,
+		k xssh.PublicKey) (*xssh.Permissions, error) {
+		kept, seen = append(kept, k), append(seen, xssh.FingerprintSHA256(k))
+		return inner(c, k)
+	}
+	connect(t, cc, sc)
+	for i, k := range kept {
+		if got := xssh.FingerprintSHA256(k); got != seen[i] {
+			t.Errorf("key %d was %s and is %s", i+1, seen[i], got)
+		}
+	}
+}

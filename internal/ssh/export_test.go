@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"fmt"
 	"net"
 
 	xssh "golang.org/x/crypto/ssh"
@@ -76,11 +77,20 @@ func PasswordAttempt(password string) string {
 	return string(appendString(appendBool(nil, false), password))
 }
 
-// LoginOver lets a client log in without encryption. A password is handed to check.
+// LoginOver lets a client log in without encryption. A password is handed to check. Permissions are
+// those of the certificate key, and the user "quoted" gets an error that quotes it.
 func LoginOver(conn net.Conn, key xssh.PublicKey, check func(password []byte) error) error {
 	l := loginServerOn(conn, key)
 	l.callbacks.PasswordCallback = func(_ xssh.ConnMetadata, p []byte) (*xssh.Permissions, error) {
 		return nil, check(p)
+	}
+	l.callbacks.PublicKeyCallback = func(conn xssh.ConnMetadata, k xssh.PublicKey) (
+		*xssh.Permissions, error) {
+		cert := k.(*xssh.Certificate)
+		if conn.User() == "quoted" {
+			return nil, fmt.Errorf("a certificate for %q", cert.ValidPrincipals)
+		}
+		return &cert.Permissions, nil
 	}
 	_, err := l.run()
 	l.end(ErrClosed)

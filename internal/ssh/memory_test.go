@@ -107,6 +107,7 @@ func TestMemoryBeforeLogin(t *testing.T) {
 	half := append(binary.BigEndian.AppendUint32(nil, 34996), make([]byte, 34000)...)
 	long := strings.Repeat("x", 30_000)
 	cert := certify(t, key, xssh.UserCert, long).PublicKey()
+	other := certify(t, key, xssh.UserCert, long[1:]).PublicKey()
 	for _, c := range []struct {
 		name  string
 		first []byte
@@ -119,6 +120,10 @@ func TestMemoryBeforeLogin(t *testing.T) {
 			[3]string{"ann", "publickey", ssh.KeyQuery(cert)},
 			[3]string{long[:ssh.MaxUser], "none"}),
 			half...), false},
+		{"errors that quote a certificate", append(ssh.FramedLogin(
+			[3]string{"quoted", "publickey", ssh.KeyQuery(cert)},
+			[3]string{"quoted", "publickey", ssh.KeyQuery(other)},
+			[3]string{"quoted", "publickey", ssh.KeyQuery(cert)}), half...), false},
 		{"a long password", ssh.FramedLogin([3]string{"ann", "password",
 			ssh.PasswordAttempt(long[:ssh.MaxSecret])}), false},
 		{"a ping whose answer is not read", append(ssh.FramedPing(long[:ssh.LoginPing]), half...),

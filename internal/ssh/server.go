@@ -37,8 +37,9 @@ type ServerConfig struct {
 
 	// Auth holds the allowed methods; nil ones are not offered. A callback may take its time, and
 	// may return an *xssh.PartialSuccessError or an *xssh.BannerError. PublicKeyCallback is called
-	// once for a query and the signature that follows, and a success counts only once the signature
-	// has been verified. GSSAPIWithMICConfig is not supported.
+	// once for a query and the signature that follows, but for each if the key is longer than 2 KiB,
+	// and a success counts only once the signature has been verified. GSSAPIWithMICConfig is not
+	// supported.
 	Auth xssh.ServerAuthCallbacks
 	// NoAuth, if not nil, decides on "none".
 	NoAuth func(conn xssh.ConnMetadata) (*xssh.Permissions, error)
@@ -55,7 +56,8 @@ const (
 )
 
 // Server exchanges keys and authenticates the client. It takes over conn, and closes it if it
-// returns an error. A connection that is not logged in takes at most 64 KiB of memory.
+// returns an error. A connection that is not logged in takes at most 64 KiB of memory; only while
+// PublicKeyCallback looks at a long certificate it takes up to 300 KiB.
 func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 	algorithms, err := config.algorithms()
 	if err == nil {
