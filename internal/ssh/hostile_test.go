@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,7 +34,10 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 			nil)},
 		{"global requests in an exchange", true, (&globalRequest{"k", true, nil}).append(nil)},
 		{"channels", true, (&channelOpen{"x11", 1, 1, 1 << 15, nil}).append(nil)},
-		{"unknown messages", true, []byte{200}},
+		{"unknown messages", false, []byte{200}},
+		{"unknown messages in an exchange", true, []byte{200}},
+		{"requests about a channel", false, (&channelRequest{0, "exit", true, nil}).append(nil)},
+		{"channels that are refused", false, (&channelOpen{"x11", 1, 1, 1 << 15, nil}).append(nil)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := stuck{feedOf(nil), make(chan struct{})}
@@ -42,6 +46,10 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 			tr.out.propose = func() []byte { return []byte{msgKexInit} }
 			co := &Conn{t: tr, done: make(chan struct{})}
 			co.mux = newMux(tr, co, 0)
+			ch := newChannel(co.mux)
+			ch.refuse = true
+			close(ch.opened)
+			co.mux.add(ch)
 			tr.in.queue, tr.in.next = []inPacket{{}}, 1
 			tr.out.loop = true
 			go tr.out.flush()
@@ -60,6 +68,106 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 			}
 			if held := len(tr.out.held); held > heldMost {
 				t.Errorf("%d bytes are held", held)
+			}
+		})
+	}
+}
+
+// TestPingsThatNobodyReads: as above, for messages that the transport answers.
+func TestPingsThatNobodyReads(t *testing.T) {
+	for _, size := range []int{0, 1000, heldMost, 200_000} {
+		ping := appendString([]byte{msgPing}, make([]byte, size))
+		pings := slices.Repeat([][]byte{ping}, 20+2*blockSize/len(ping))
+		conn := stuck{feedOf(framed(pings...)), make(chan struct{})}
+		defer close(conn.closed)
+		tr := newTransport(conn, nil, Supported(), 1<<50)
+		tr.login, tr.in.limit, tr.out.loop = false, maxPacketLength, true
+		go tr.out.flush()
+		defer tr.out.abort(ErrClosed)
+		var protocol *ProtocolError
+		if _, err := tr.read(); !errors.As(err, &protocol) {
+			t.Errorf("pings of %d bytes: %v", size, err)
+		}
+		if held := len(tr.out.held); held > heldMost {
+			t.Errorf("pings of %d bytes: %d bytes are held", size, held)
+		}
+	}
+}
+
+// TestChannelViolations: what breaks RFC 4254 ends the connection, and what it allows does not.
+func TestChannelViolations(t *testing.T) {
+	const id = 0
+	on := func(number byte, more ...byte) []byte {
+		return append(appendUint32([]byte{number}, id), more...)
+	}
+	data := func(n int) []byte { return on(msgChannelData, appendString(nil, make([]byte, n))...) }
+	extended := func(kind byte, n int) []byte {
+		return on(msgChannelExtendedData, appendString([]byte{0, 0, 0, kind}, make([]byte, n))...)
+	}
+	full := slices.Repeat([][]byte{data(maxPacket)}, firstWindow/maxPacket)
+	adjust := func(n uint32) []byte { return on(msgChannelWindowAdjust, appendUint32(nil, n)...) }
+	confirm := (&channelConfirm{id, 5, 1, 1 << 15}).append(nil)
+	another := func(p []byte) []byte { p = bytes.Clone(p); p[4] = 9; return p }
+	eof, closes := on(msgChannelEOF), on(msgChannelClose)
+	for _, c := range []struct {
+		name     string
+		messages [][]byte
+		says     string // "" if it is allowed
+	}{
+		{"a full window", full, ""},
+		{"beyond the window", append(full[:len(full):len(full)], data(1)), "window"},
+		{"beyond the window, on standard error", append(full[:len(full):len(full)], extended(1, 1)),
+			"window"},
+		{"beyond the window, on an unknown stream", append(full[:len(full):len(full)],
+			extended(2, 1)), "window"},
+		{"nothing, when the window is full", append(full[:len(full):len(full)], data(0)), ""},
+		{"too long a packet", [][]byte{data(maxPacket + 1)}, "more data in a packet"},
+		{"nothing, again and again", slices.Repeat([][]byte{data(0), extended(1, 0)}, 10_000), ""},
+		{"data after EOF", [][]byte{eof, data(1)}, "after EOF"},
+		{"standard error after EOF", [][]byte{eof, extended(1, 1)}, "after EOF"},
+		{"EOF twice", [][]byte{eof, eof, closes}, ""},
+		{"EOF after CLOSE", [][]byte{closes, eof}, "does not exist"},
+		{"data after CLOSE", [][]byte{closes, data(1)}, "does not exist"},
+		{"CLOSE twice", [][]byte{closes, closes}, "does not exist"},
+		{"another channel", [][]byte{another(data(1))}, "does not exist"},
+		{"another channel's CLOSE", [][]byte{another(closes)}, "does not exist"},
+		{"the largest window", [][]byte{adjust(1<<32 - 1)}, ""},
+		{"too large a window", [][]byte{adjust(1<<32 - 1), adjust(1)}, "window of more than"},
+		{"no more window", slices.Repeat([][]byte{adjust(0)}, 10_000), ""},
+		{"half an adjustment", [][]byte{on(msgChannelWindowAdjust, 0, 0)}, "wrong length"},
+		{"data of another length", [][]byte{on(msgChannelData, 0, 0, 0, 2, 'x')}, "another length"},
+		{"no stream", [][]byte{on(msgChannelExtendedData, 0, 0)}, "cut short"},
+		{"no channel", [][]byte{{msgChannelData, 0, 0}}, "cut short"},
+		{"opened twice", [][]byte{confirm}, "opened twice"},
+		{"refused when it is open", [][]byte{appendOpenFailure(nil, id, 1, "no")}, "opened twice"},
+		{"an answer to nothing", [][]byte{on(msgChannelSuccess)}, "without a request"},
+		{"a refusal of nothing", [][]byte{on(msgChannelFailure)}, "without a request"},
+		{"a global answer to nothing", [][]byte{{msgRequestSuccess}}, "without a request"},
+		{"half a request", [][]byte{on(msgChannelRequest, 0, 0, 0, 9)}, "cut short"},
+		{"an exit status without a status", [][]byte{(&channelRequest{id, "exit-status", false,
+			nil}).append(nil)}, ""},
+		{"global requests that want no answer", slices.Repeat([][]byte{(&globalRequest{
+			"hostkeys-00@openssh.com", false, make([]byte, 1000)}).append(nil)}, 10_000), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tr := newTransport(capture{}, nil, Supported(), 1<<50)
+			m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
+			ch := newChannel(m)
+			close(ch.opened)
+			m.add(ch)
+			var err error
+			for i, p := range c.messages {
+				if err = m.handle(p); err != nil && i < len(c.messages)-1 {
+					t.Fatalf("message %d: %v", i+1, err)
+				}
+			}
+			var protocol *ProtocolError
+			if c.says == "" && err != nil || c.says != "" && (!errors.As(err, &protocol) ||
+				!strings.Contains(err.Error(), c.says)) {
+				t.Errorf("got %v", err)
+			}
+			if n := len(ch.data.pieces) + len(ch.stderr.pieces); n > 1+firstWindow/pieceSize {
+				t.Errorf("%d pieces are kept", n)
 			}
 		})
 	}

@@ -94,6 +94,142 @@ func TestBoundsBeforeLogin(t *testing.T) {
 	}
 }
 
+// TestBoundsOfClient: a server cannot keep a client busy before the login.
+func TestBoundsOfClient(t *testing.T) {
+	accept := appendString([]byte{msgServiceAccept}, serviceUserAuth)
+	refusal := func(partial bool) []byte {
+		return (&authFailure{[]string{"publickey", "password", "keyboard-interactive"},
+			partial}).append(nil)
+	}
+	text := func(number byte, text string) []byte {
+		return appendString(appendString([]byte{number}, text), "")
+	}
+	question := (&infoRequest{"", "", []string{"?"}, []bool{true}}).append(nil)
+	million := appendUint32(appendString(appendString(appendString([]byte{msgUserAuthInfoRequest},
+		""), ""), ""), 1e6)
+	blob := fuzzKey.PublicKey().Marshal()
+	wouldDo := appendString(appendString([]byte{msgUserAuthPubKeyOK}, "ssh-ed25519"), blob)
+	key, password := PublicKey(fuzzKey), Password(func() (string, error) { return "x", nil })
+	answers := KeyboardInteractive(func(_, _ string, asked []string, _ []bool) ([]string, error) {
+		return make([]string, len(asked)), nil
+	})
+	endless := func(first [][]byte, then ...[]byte) [][]byte {
+		return append(first, slices.Repeat(then, 5000)...)
+	}
+	for _, c := range []struct {
+		name     string
+		method   AuthMethod
+		messages [][]byte
+		most     int // packets that are read
+	}{
+		{"nothing", key, endless(nil, []byte{msgIgnore, 0, 0, 0, 0}), loginPackets + 1},
+		{"pings", key, endless(nil, []byte{msgPing, 0, 0, 0, 0}), loginPackets + 1},
+		{"a long ping", key, [][]byte{appendString([]byte{msgPing}, make([]byte, loginPing+1)),
+			{msgIgnore}}, 1},
+		{"extensions", key, endless(nil, appendExtInfo(nil, []string{"ssh-ed25519"})),
+			loginPackets + 1},
+		{"UNIMPLEMENTED", key, endless(nil, []byte{msgUnimplemented, 0, 0, 0, 0}), loginPackets + 1},
+		{"long messages", key, endless(nil, appendString([]byte{msgIgnore}, make([]byte, 32000))),
+			loginBytes/32000 + 3},
+		{"banners", key, endless([][]byte{accept}, text(msgUserAuthBanner, "hello")),
+			maxQuestions + 2},
+		{"questions", answers, endless([][]byte{accept, refusal(false)}, question),
+			maxQuestions + 3},
+		{"no questions", answers, endless([][]byte{accept, refusal(false)},
+			(&infoRequest{}).append(nil)), maxQuestions + 3},
+		{"a million questions", answers, [][]byte{accept, refusal(false), million, question}, 3},
+		{"refusals", password, endless([][]byte{accept}, refusal(false)), maxAttempts + 3},
+		{"partial successes", password, endless([][]byte{accept}, refusal(true)), maxAttempts + 3},
+		{"password changes", password, endless([][]byte{accept, refusal(false)},
+			text(msgUserAuthPubKeyOK, "change")), maxAttempts + 3},
+		{"the service twice", key, [][]byte{accept, accept, refusal(false)}, 2},
+		{"a login without the service", key, [][]byte{{msgUserAuthSuccess}, accept}, 1},
+		{"a key twice", key, [][]byte{accept, refusal(false), wouldDo, wouldDo, refusal(false)}, 4},
+		{"another key", key, [][]byte{accept, refusal(false), text(msgUserAuthPubKeyOK, "x"),
+			refusal(false)}, 3},
+		{"a channel", key, [][]byte{accept, (&channelOpen{"session", 0, 1, 1 << 15, nil}).append(nil),
+			refusal(false)}, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tr := newTransport(feedOf(framed(c.messages...)), nil, Supported(), 0)
+			tr.client, tr.session = true, []byte("session")
+			l := &clientLogin{transport: tr, conn: newConn(tr, 0), first: "none",
+				config: &ClientConfig{User: "u",
+					Auth: func(*AuthContext) (AuthMethod, error) { return c.method, nil }}}
+			defer l.end(ErrClosed)
+			if err := l.run(); err == nil {
+				t.Fatal("it logged in")
+			}
+			if int(l.in.packets) > c.most || l.in.total > loginBytes+maxFirstPacket+idleSize {
+				t.Errorf("%d packets and %d bytes were read", l.in.packets, l.in.total)
+			}
+		})
+	}
+}
+
+// TestExchangesBeforeLogin: a peer cannot make either side exchange keys again and again.
+func TestExchangesBeforeLogin(t *testing.T) {
+	for _, hostile := range []string{"client", "server"} {
+		t.Run(hostile, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			a, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			algorithms := Supported()
+			algorithms.HostKeys = []string{xssh.KeyAlgoED25519}
+			tr := newTransport(a, nil, algorithms, 0)
+			tr.client, tr.hostKeys = hostile == "client", []xssh.Signer{fuzzKey}
+			tr.acceptHostKey = func(xssh.PublicKey, string) error { return nil }
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				tr.handshake("SSH-2.0-x", func() error {
+					tr.login = false // no limits here
+					for range 100 {
+						if err := tr.rekey(); err != nil {
+							return err
+						}
+						p, err := tr.in.read()
+						for err == nil && p[0] != msgKexInit {
+							p, err = tr.in.read()
+						}
+						if err == nil {
+							err = tr.exchange(p)
+						}
+						if err != nil {
+							return err
+						}
+					}
+					return errors.New("it goes on and on")
+				})
+			}()
+			if hostile == "client" {
+				_, err = Server(b, &ServerConfig{Version: "SSH-2.0-s", HostKeys: []xssh.Signer{fuzzKey},
+					NoAuth: func(xssh.ConnMetadata) (*xssh.Permissions, error) {
+						return nil, errors.New("nobody")
+					}})
+			} else {
+				_, err = Client(t.Context(), b, &ClientConfig{User: "u", Version: "SSH-2.0-c",
+					HostKey: func(net.Addr, xssh.PublicKey, string) error { return nil }})
+			}
+			<-ended
+			if err == nil || !strings.Contains(err.Error(), "too many key exchanges") ||
+				tr.exchanges > loginExchanges {
+				t.Errorf("after %d exchanges: %v", tr.exchanges, err)
+			}
+		})
+	}
+}
+
 // TestLongSecrets: the callbacks are not asked about names, passwords and answers that are too
 // long.
 func TestLongSecrets(t *testing.T) {
