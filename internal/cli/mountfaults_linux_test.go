@@ -61,9 +61,7 @@ func TestMountFaults(t *testing.T) {
 	if !ownProcess(t) {
 		return
 	}
-	// A call waits for the timeout after the last sign of life, which each new connection gives.
-	// That nothing waits for longer is tested in package sftpfs.
-	const timeout, limit = 20 * time.Second, 2*20*time.Second + margin
+	const timeout, limit = 20 * time.Second, 20*time.Second + margin
 	m, link := mountOverProxy(t, "--timeout", timeout.String())
 	stop := make(chan struct{})
 	var breaking, working sync.WaitGroup

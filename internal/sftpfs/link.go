@@ -19,8 +19,7 @@ import (
 )
 
 // link is the connection to the host. For as long as the file system is mounted, a lost connection
-// is replaced in the background. Nothing waits for longer than the timeout after the host's last
-// sign of life.
+// is replaced in the background.
 type link struct {
 	conn    *pool.Conn
 	timeout time.Duration
@@ -132,10 +131,13 @@ func (l *link) isUp() bool {
 	return l.down.IsZero() && !pool.Lost(l.client)
 }
 
-// deadline returns when a call must end that began at some time, if the host gives no further sign
-// of life: a host that is slow is waited for, one that is silent is not.
-func (l *link) deadline(began time.Time) time.Time {
-	return latest(began, l.heard()).Add(l.timeout)
+// heardSince returns when the host last gave a sign of life, and whether the connection is, or was
+// until it was lost, the one of some time.
+func (l *link) heardSince(from time.Time) (heard time.Time, same bool) {
+	l.mu.Lock()
+	same = !l.up.After(from)
+	l.mu.Unlock()
+	return l.heard(), same
 }
 
 // heard returns when the host last gave a sign of life.

@@ -4,6 +4,7 @@ package sftpfs
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -16,13 +17,28 @@ import (
 // while the link is down.
 const interruptGrace = 2 * time.Second
 
-// nextSignal is how often it is looked meanwhile whether another signal ends the program: the kernel
-// tells of the first only.
+// nextSignal is how often it is looked meanwhile whether another signal ends the program: the
+// kernel tells of the first only.
 const nextSignal = 50 * time.Millisecond
 
 // brief is how long a call may take before it can be interrupted. A goroutine for each call, to
 // wait for a signal, would cost as much as a call that is answered from memory.
 const brief = 10 * time.Millisecond
+
+// A call is one by the kernel. Its context leads to it.
+type call struct {
+	arrived atomic.Pointer[time.Time] // when the host last took something that the call waits for
+}
+
+type callKey struct{}
+
+// progress says that the host has taken something that a call waits for.
+func progress(ctx context.Context) {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		now := time.Now()
+		c.arrived.Store(&now)
+	}
+}
 
 // request returns the context of one call by the kernel. It ends with errTimeout when the call has
 // waited for too long, whatever it waits for. The caller must call stop when the call is over.
@@ -30,8 +46,10 @@ func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context
 	stop func()) {
 	began := time.Now()
 	ctx, end := context.WithCancelCause(f.ctx)
+	c := new(call)
+	ctx = context.WithValue(ctx, callKey{}, c)
 	pid := header.Pid
-	watch := time.AfterFunc(brief, func() { end(f.link.overdue(ctx, cancel, pid, began)) })
+	watch := time.AfterFunc(brief, func() { end(f.link.overdue(ctx, c, cancel, pid, began)) })
 	f.calls.Add(1)
 	return ctx, func() {
 		f.calls.Add(-1)
@@ -40,13 +58,16 @@ func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context
 	}
 }
 
-// overdue waits until a call must end, and returns why.
-func (l *link) overdue(ctx context.Context, cancel <-chan struct{}, pid uint32,
-	began time.Time) error {
-	timer := time.NewTimer(time.Until(l.deadline(began)))
+// overdue waits until a call must end, and returns why: the timeout has passed since it began. Only
+// a host that is slow is waited for longer: one that takes what the call waits for bit by bit, or
+// that is alive over the same connection all the time.
+func (l *link) overdue(ctx context.Context, c *call, cancel <-chan struct{}, pid uint32,
+	from time.Time) error {
+	timer := time.NewTimer(time.Until(from.Add(l.timeout)))
 	defer timer.Stop()
 	var signals <-chan time.Time
 	var signalled time.Time
+	slow := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -63,7 +84,16 @@ func (l *link) overdue(ctx context.Context, cancel <-chan struct{}, pid uint32,
 			}
 			signals = time.After(nextSignal)
 		case <-timer.C:
-			left := time.Until(l.deadline(began))
+			heard, same := l.heardSince(from)
+			// A live host is asked for a sign of life well before that.
+			slow = slow || same && l.isUp() && time.Since(heard) < l.timeout/4
+			if slow && same {
+				from = latest(from, heard)
+			}
+			if arrived := c.arrived.Load(); arrived != nil {
+				from = latest(from, *arrived)
+			}
+			left := time.Until(from.Add(l.timeout))
 			if left <= 0 {
 				return errTimeout
 			}

@@ -262,6 +262,9 @@ func (f *file) send(ctx context.Context, all bool) error {
 		}
 		if e != last { // what is appended is sent again here
 			patience.arrived()
+			if last != nil && last.appends {
+				progress(ctx)
+			}
 		}
 		err := patience.over()
 		if err == nil {
@@ -543,6 +546,9 @@ func (f *file) flush(ctx context.Context) error {
 		}
 		if rest != before {
 			patience.arrived()
+		}
+		if rest < before {
+			progress(ctx)
 		}
 		before = rest
 		err := patience.over()
@@ -828,6 +834,7 @@ func (b *budget) take(ctx context.Context, l *link, n int) error {
 		select {
 		case <-changed:
 			patience.arrived()
+			progress(ctx)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(time.Second): // look at the link again
