@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"sync"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/usftp/usftp/checksum"
 )
@@ -140,11 +141,9 @@ func (w *walk) lookForMissing() {
 	t := w.tree
 	t.root.pending.Add(1)
 	defer w.done(t.root)
-	names := make(chan string)
-	var looking sync.WaitGroup
+	var looking errgroup.Group
+	looking.SetLimit(min(w.most, mostSought))
 	defer looking.Wait()
-	defer close(names)
-	workers := 0
 	for name, err := range t.options.List.Missing() {
 		if t.ctx.Err() != nil {
 			return
@@ -156,15 +155,7 @@ func (w *walk) lookForMissing() {
 		if _, before, _ := t.options.List.Find(name); before || !t.filter.wantsAll(name) {
 			continue
 		}
-		if workers < min(w.most, mostSought) {
-			workers++
-			looking.Go(func() {
-				for name := range names {
-					w.look(name)
-				}
-			})
-		}
-		names <- name
+		looking.Go(func() error { w.look(name); return nil })
 	}
 }
 

@@ -76,31 +76,7 @@ func (c *fileCopy) copy() error {
 	var err error
 	for {
 		c.takeHandle()
-		err = c.once(c)
-		if errors.Is(err, errParts) && !c.flags.dense {
-			c.note(errParts.Error() + ": its holes are sent too")
-			c.flags.dense = true
-			c.reset()
-			continue
-		}
-		if errors.Is(err, errNoDelta) && !noRoom(err) && !c.flags.whole {
-			c.note(err.Error() + ": all of it is copied")
-			c.flags.whole, c.tries.delta = true, false
-			c.reset()
-			continue
-		}
-		if errors.Is(err, errNotCut) && !c.flags.uncut && !c.tries.once {
-			c.flags.uncut = true // it is emptied first, since it cannot be the source
-			c.reset()
-			continue
-		}
-		if errors.Is(err, errTouched) && c.to != nil && c.tries.prefix == nil {
-			// its contents may be unchanged: the next attempt will find out
-			c.tries.prefix = new(prefixHash)
-			c.reset()
-			continue
-		}
-		if err == nil || !c.retry(err) {
+		if err = c.once(c); err == nil || !c.again(err) {
 			break
 		}
 	}
@@ -277,13 +253,27 @@ func (c *fileCopy) startAt(offset int64) {
 	}
 }
 
-// retry reports whether a failed copy continues over a new connection.
-func (c *fileCopy) retry(err error) bool {
-	if c.tries.once || !c.ends.renew(c, err) {
+// again prepares for another attempt after err, if one may succeed: in another way, or over a new
+// connection.
+func (c *fileCopy) again(err error) bool {
+	switch {
+	case errors.Is(err, errParts) && !c.flags.dense:
+		c.note(errParts.Error() + ": its holes are sent too")
+		c.flags.dense = true
+	case errors.Is(err, errNoDelta) && !noRoom(err) && !c.flags.whole:
+		c.note(err.Error() + ": all of it is copied")
+		c.flags.whole, c.tries.delta = true, false
+	case errors.Is(err, errNotCut) && !c.flags.uncut && !c.tries.once:
+		c.flags.uncut = true // it is emptied first, since it cannot be the source
+	case errors.Is(err, errTouched) && c.to != nil && c.tries.prefix == nil:
+		// its contents may be unchanged: the next attempt will find out
+		c.tries.prefix = new(prefixHash)
+	case !c.tries.once && c.ends.renew(c, err):
+		c.tries.reached = c.result.Bytes
+		c.tries.retried, c.journal.resumable = true, false
+	default:
 		return false
 	}
-	c.tries.reached = c.result.Bytes
-	c.tries.retried, c.journal.resumable = true, false
 	c.reset()
 	return true
 }
