@@ -49,11 +49,10 @@ func (f *FS) full(op, name string) (string, error) {
 
 // named replaces the name in an error by the one the caller used.
 func named(err error, op, name string) error {
-	var inner *fs.PathError
-	if !errors.As(err, &inner) {
-		return err
+	if inner, ok := errors.AsType[*fs.PathError](err); ok {
+		return &fs.PathError{Op: op, Path: name, Err: inner.Err}
 	}
-	return &fs.PathError{Op: op, Path: name, Err: inner.Err}
+	return err
 }
 
 // Open opens a file or directory. It asks for attributes at the same time to tell the two apart.

@@ -421,8 +421,7 @@ type sinkError struct{ error }
 
 // ownError returns an error of the caller's reader or writer unwrapped.
 func ownError(err error) error {
-	var own *sinkError
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*sinkError](err); ok {
 		return own.error
 	}
 	return err

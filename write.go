@@ -161,8 +161,7 @@ func (f *File) upload(op string, from int64, source io.Reader,
 
 // refusal reports whether an error is a server's answer.
 func refusal(err error) bool {
-	var status *StatusError
-	return errors.As(err, &status)
+	return errors.As(err, new(*StatusError))
 }
 
 // rewind moves a source back by n bytes, if it can seek.

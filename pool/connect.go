@@ -273,8 +273,7 @@ func (l *Login) pool(first Connection) *Pool {
 
 // error returns err with the host's name in front.
 func (l *Login) error(ctx context.Context, err error) error {
-	var named *dial.Error
-	if errors.As(err, &named) || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+	if errors.As(err, new(*dial.Error)) || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
 	return &dial.Error{Host: l.host.Name, Err: err}
@@ -312,8 +311,7 @@ func OpenClient(ctx context.Context, conn *dial.Conn,
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	var named *dial.Error
-	if errors.As(err, &named) { // the stream knows best why it ended
+	if named, ok := errors.AsType[*dial.Error](err); ok { // the stream knows best why it ended
 		return nil, named
 	}
 	if err != nil {
@@ -330,12 +328,11 @@ type startError struct {
 }
 
 func (e *startError) Error() string {
-	var lost *usftp.LostError
-	var other *usftp.NotSFTPError
+	other, isOther := errors.AsType[*usftp.NotSFTPError](e.err)
 	switch {
 	case e.stderr == "":
 		return e.err.Error()
-	case errors.As(e.err, &lost), errors.As(e.err, &other) && len(other.Text) == 0:
+	case errors.As(e.err, new(*usftp.LostError)), isOther && len(other.Text) == 0:
 		return "SFTP did not start: " + e.stderr
 	}
 	return fmt.Sprintf("%s (and: %s)", e.err, e.stderr)

@@ -194,15 +194,13 @@ func ofSource(err error) error {
 }
 
 func isOfSource(err error) bool {
-	var source *sourceError
-	return errors.As(err, &source)
+	return errors.As(err, new(*sourceError))
 }
 
 // refused reports whether the server answered that it did not do something; with any other error
 // nobody knows.
 func refused(err error) bool {
-	var status *usftp.StatusError
-	return errors.As(err, &status)
+	return errors.As(err, new(*usftp.StatusError))
 }
 
 // nameRefused reports whether a file could not be created because of its name, or because nothing
@@ -214,8 +212,7 @@ func refused(err error) bool {
 // ENAMETOOLONG and EINVAL, and FAILURE for everything else, including ENOSPC, EDQUOT, EMFILE and
 // EIO. So a FAILURE counts only if its message names the reason.
 func nameRefused(err error) bool {
-	var status *usftp.StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*usftp.StatusError](err); ok {
 		switch wire.Code(status.Code) {
 		case wire.PermissionDenied, wire.WriteProtect, wire.BadMessage, wire.InvalidFilename:
 			return true

@@ -136,8 +136,7 @@ func (o *localOutput) create(c *fileCopy, in input) error {
 	if err == nil {
 		err = o.createIn(c, in.facts())
 	}
-	var path *fs.PathError
-	if errors.As(err, &path) && o.temp == "" && path.Path == o.base {
+	if path, ok := errors.AsType[*fs.PathError](err); ok && o.temp == "" && path.Path == o.base {
 		err = &fs.PathError{Op: path.Op, Path: o.name, Err: path.Err}
 	}
 	return err

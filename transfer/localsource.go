@@ -108,8 +108,7 @@ func (s *localSource) sum(c *fileCopy) error {
 // write to the tree can replace a file by a link since it was listed, to a file that only we may
 // read.
 func explainLink(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) && path.Err == localfs.ErrLink {
+	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Err == localfs.ErrLink {
 		path.Err = changedf("%v", localfs.ErrLink)
 	}
 	return err

@@ -758,8 +758,8 @@ func (s *syncing) sameDirectory(d *directory) bool {
 
 // vanished reports whether an error means that an entry is gone from the source, and counts it.
 func (s *syncing) vanished(source string, err error) bool {
-	var failure *Error
-	ours := errors.As(err, &failure) && failure.ofSource || isOfSource(err)
+	failure, ok := errors.AsType[*Error](err)
+	ours := ok && failure.ofSource || isOfSource(err)
 	if s == nil || source == s.tree.route.Source || !ours || !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}

@@ -254,8 +254,7 @@ func (r *treeReport) fail(name, source, target string, err error) {
 	if t.sync.vanished(source, err) || r.ending(err) {
 		return
 	}
-	var ours *Error
-	if !errors.As(err, &ours) {
+	if !errors.As(err, new(*Error)) {
 		err = newError(t.job, source, target, err)
 	}
 	r.count(&r.sums.Failed, 1)

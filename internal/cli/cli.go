@@ -54,15 +54,13 @@ func exitCode(ctx context.Context, a *ui.App, cmd *cobra.Command, err error) int
 	if signal := ui.Interrupted(ctx); signal != nil {
 		return signal.Code()
 	}
-	var failed *ui.ExitError
-	if errors.As(err, &failed) { // everything has been reported
+	if failed, ok := errors.AsType[*ui.ExitError](err); ok { // everything has been reported
 		return failed.Code
 	}
 	code := ui.CodeOf(err)
 	if err != nil && code != ui.ExitOutputGone {
 		a.Console.Say(err.Error())
-		var usage *ui.UsageError
-		if errors.As(err, &usage) {
+		if usage, ok := errors.AsType[*ui.UsageError](err); ok {
 			fmt.Fprintf(a.Console, "Try `%s --help` for more information.\n",
 				cmp.Or(usage.Command, cmd.CommandPath()))
 		}

@@ -137,15 +137,13 @@ func column(w io.Writer, width int, term, text string) {
 
 // flagError describes a flag error in plain words.
 func flagError(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if hint := flagHint(cmd, unknown.GetSpecifiedName()); hint != "" {
 			return fmt.Errorf("%w; %s", err, hint)
 		}
 	}
 	var value *pflag.InvalidValueError
-	var number *strconv.NumError
-	if errors.As(err, &value) && errors.As(err, &number) {
+	if errors.As(err, &value) && errors.As(err, new(*strconv.NumError)) {
 		form, _ := flagForm(value.GetFlag())
 		return fmt.Errorf("%s: %q is not a valid number", strings.TrimSpace(form),
 			value.GetValue())

@@ -39,16 +39,13 @@ func (e *LostError) Error() string {
 // plain strips the system call and the addresses from the error of a socket or pipe: "broken pipe"
 // is all that a person needs.
 func plain(err error) error {
-	var file *fs.PathError
-	if errors.As(err, &file) {
+	if file, ok := errors.AsType[*fs.PathError](err); ok {
 		err = file.Err
 	}
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err
 	}
-	var syscallError *os.SyscallError
-	if errors.As(err, &syscallError) {
+	if syscallError, ok := errors.AsType[*os.SyscallError](err); ok {
 		err = syscallError.Err
 	}
 	return err

@@ -140,9 +140,7 @@ func (c *Conn) readLoop() {
 	for err == nil {
 		err = c.readReply()
 	}
-	var protocol *ProtocolError
-	var notSFTP *NotSFTPError
-	if !errors.As(err, &protocol) && !errors.As(err, &notSFTP) {
+	if !errors.As(err, new(*ProtocolError)) && !errors.As(err, new(*NotSFTPError)) {
 		err = &LostError{Cause: err}
 	}
 	c.end(err)

@@ -70,8 +70,8 @@ func OpenDirNoFollow(name string) (*os.File, error) {
 
 // notFollowed translates the kernel's error for a link: ELOOP, or EMLINK on FreeBSD.
 func notFollowed(f *os.File, err error) (*os.File, error) {
-	var path *fs.PathError
-	if errors.As(err, &path) && (path.Err == syscall.ELOOP || path.Err == syscall.EMLINK) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok &&
+		(path.Err == syscall.ELOOP || path.Err == syscall.EMLINK) {
 		path.Err = ErrLink
 	}
 	return f, err

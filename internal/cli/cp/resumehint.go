@@ -10,14 +10,12 @@ import (
 // resumable reports whether --resume could continue a failed copy: a file of which something is
 // left, or an interrupted tree.
 func (c *Copier) resumable(err error) bool {
-	var job *transfer.Error
-	if errors.As(err, &job) && job.Resumable {
+	if job, ok := errors.AsType[*transfer.Error](err); ok && job.Resumable {
 		return true
 	}
 	// any other error means that the tree was not started, for example because its host could not
 	// be reached
-	var unfinished *transfer.TreeError
-	return errors.As(err, &unfinished) && c.tree != nil && !c.tree.DryRun &&
+	return errors.As(err, new(*transfer.TreeError)) && c.tree != nil && !c.tree.DryRun &&
 		c.options.Placement != transfer.PlaceDirect &&
 		(c.Ctx.Err() != nil || ui.CodeOf(err) == ui.ExitNoHost)
 }

@@ -84,8 +84,7 @@ func readConfig(name string) (*settings, error) {
 
 // configError adds the position in the file to an error of the decoder.
 func configError(name string, err error) error {
-	var unknown *toml.StrictMissingError
-	if errors.As(err, &unknown) {
+	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		var texts []string
 		for _, one := range unknown.Errors {
 			line, _ := one.Position()
@@ -94,8 +93,7 @@ func configError(name string, err error) error {
 		}
 		return errors.New(strings.Join(texts, "\n"))
 	}
-	var at *toml.DecodeError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := at.Position()
 		text := strings.TrimPrefix(at.Error(), "toml: ")
 		if m := otherKind.FindStringSubmatch(text); m != nil {
@@ -140,8 +138,7 @@ func (f *configFile) wrong(user int, key string, err error) error {
 			line = max(f.lines[prefix], f.lines["users"])
 		}
 	}
-	var path *os.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		err = fmt.Errorf("%s: %w", path.Path, path.Err)
 	}
 	return fmt.Errorf("%s:%d: %s: %w", f.name, max(line, 1), key, err)

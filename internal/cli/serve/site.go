@@ -239,8 +239,7 @@ func loadHostKeys(names []string) ([]ssh.Signer, error) {
 		}
 	}
 	keys, err := sshd.LoadHostKeys(names...)
-	var path *os.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return nil, fileError("cannot read or create the host key", path.Path, err)
 	}
 	return keys, err

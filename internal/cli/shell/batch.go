@@ -49,12 +49,11 @@ func (b *batch) loop(ctx context.Context, s *Shell) error {
 			ends, err = s.run(ctx, l)
 		}
 		s.show(err)
-		var output *ui.OutputError
-		var host *dial.Error
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.As(err, &output), errors.As(err, &host): // the rest cannot work either
+		case errors.As(err, new(*ui.OutputError)), errors.As(err, new(*dial.Error)):
+			// the rest cannot work either
 			return &ui.ExitError{Code: ui.CodeOf(err)}
 		case err != nil && b.aborts && !l.ignoreErrors && !l.forgiven():
 			return &ui.ExitError{Code: ui.ExitFailed}

@@ -162,8 +162,8 @@ func (s *Shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint)
 	j.options.Events = reporter.Event
 	if !j.recursive {
 		_, err := transfer.Copy(ctx, dst, src, j.options)
-		var failed *transfer.Error
-		if errors.As(err, &failed) && failed.Resumable && !show.Quiet {
+		if failed, ok := errors.AsType[*transfer.Error](err); ok && failed.Resumable &&
+			!show.Quiet {
 			s.app.Console.Say("reget and reput continue such copies")
 		}
 		return reported(err)
@@ -196,9 +196,7 @@ func (s *Shell) report(err error) error {
 
 // show reports an error, unless that was done before.
 func (s *Shell) show(err error) {
-	var done *reportedError
-	var exit *ui.ExitError
-	if err != nil && !errors.As(err, &done) && !errors.As(err, &exit) {
+	if err != nil && !errors.As(err, new(*reportedError)) && !errors.As(err, new(*ui.ExitError)) {
 		s.app.Console.Say(err.Error())
 	}
 }

@@ -119,13 +119,13 @@ func (s *Shell) child(ctx context.Context, cmd *exec.Cmd) error {
 	s.interrupts.ignore(true)
 	defer s.interrupts.ignore(false)
 	err := cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.String() == "signal: interrupt" { // Ctrl-C was for the program
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	if ended && exit.String() == "signal: interrupt" { // Ctrl-C was for the program
 		s.interrupts.await(ctx)
 		fmt.Fprintln(os.Stderr)
 		return reported(err)
 	}
-	if errors.As(err, &exit) {
+	if ended {
 		return fmt.Errorf("%s ended with %s", filepath.Base(cmd.Path), exit)
 	}
 	return err

@@ -39,8 +39,7 @@ func (s *Shell) enter(ctx context.Context, client *usftp.Client, name string) er
 		err = errors.New("it is not a directory")
 	}
 	if err != nil {
-		var path *fs.PathError
-		if errors.As(err, &path) {
+		if path, ok := errors.AsType[*fs.PathError](err); ok {
 			err = path.Err
 		}
 		return fmt.Errorf("cannot change the directory to %s: %w", name, err)

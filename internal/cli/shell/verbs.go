@@ -80,8 +80,7 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, r *request) er
 	if gaveUp != nil {
 		return gaveUp
 	}
-	var usage *ui.UsageError
-	if errors.As(err, &usage) {
+	if usage, ok := errors.AsType[*ui.UsageError](err); ok {
 		return fmt.Errorf("%s: %w; usage: %s %s", c.Name, usage.Err, c.Name, c.Usage)
 	}
 	return err

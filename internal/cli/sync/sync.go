@@ -125,13 +125,12 @@ func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 
 // codeOf returns the exit code for a failed sync. The numbers are rsync's.
 func codeOf(err error) int {
-	var tree *transfer.TreeError
 	switch {
 	case errors.Is(err, transfer.ErrLocked), errors.Is(err, transfer.ErrDeletionRefused):
 		return ui.ExitRefused
 	case errors.Is(err, transfer.ErrVanished):
 		return ui.ExitVanished
-	case errors.As(err, &tree):
+	case errors.As(err, new(*transfer.TreeError)):
 		return ui.ExitPartial
 	}
 	return ui.ExitFailed

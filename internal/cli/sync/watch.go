@@ -396,6 +396,5 @@ func backoff(attempt int) time.Duration {
 
 // isPartial reports whether a sync got as far as copying.
 func isPartial(err error) bool {
-	var tree *transfer.TreeError
-	return errors.As(err, &tree)
+	return errors.As(err, new(*transfer.TreeError))
 }

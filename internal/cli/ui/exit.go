@@ -77,7 +77,6 @@ const ExitOutputGone = exitSignals + 13 // SIGPIPE
 func CodeOf(err error) int {
 	var usage *UsageError
 	var signal *Interruption
-	var host *dial.Error
 	switch {
 	case err == nil:
 		return ExitOK
@@ -87,7 +86,7 @@ func CodeOf(err error) int {
 		return signal.Code()
 	case ReaderGone(err):
 		return ExitOutputGone
-	case errors.As(err, &host), errors.Is(err, net.ErrClosed):
+	case errors.As(err, new(*dial.Error)), errors.Is(err, net.ErrClosed):
 		return ExitNoHost
 	}
 	return ExitFailed
@@ -95,8 +94,7 @@ func CodeOf(err error) int {
 
 // Interrupted returns the signal that has ended ctx, if one has.
 func Interrupted(ctx context.Context) *Interruption {
-	var signal *Interruption
-	errors.As(context.Cause(ctx), &signal)
+	signal, _ := errors.AsType[*Interruption](context.Cause(ctx))
 	return signal
 }
 
@@ -116,8 +114,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // ReasonOf returns an error's text without the operation and the path that package os and others
 // put in front.
 func ReasonOf(err error) string {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
 	}
 	return err.Error()

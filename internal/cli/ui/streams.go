@@ -108,8 +108,8 @@ func (e *OutputError) Unwrap() error { return e.err }
 // ReaderGone reports whether err means that the reader of standard output closed it, as head does.
 // That needs no message.
 func ReaderGone(err error) bool {
-	var output *OutputError
-	return errors.As(err, &output) && errors.Is(output.err, syscall.EPIPE)
+	output, ok := errors.AsType[*OutputError](err)
+	return ok && errors.Is(output.err, syscall.EPIPE)
 }
 
 // Await returns what f returns, or the cause of ctx if that ends first. A read from a pipe or a
