@@ -182,41 +182,46 @@ func (t *localTarget) use(d *directory) (root *os.Root, release func(), err erro
 	return t.roots.use(d, t.within(d))
 }
 
-// above returns the directory's parent and its name there.
-func (t *localTarget) above(d *directory) (in *os.Root, name string, release func(), err error) {
-	if d.parent == nil {
-		return t.top, t.base, func() {}, nil
+// inside calls do with an open directory.
+func (t *localTarget) inside(d *directory, do func(in *os.Root) error) error {
+	in, release, err := t.use(d)
+	if err != nil {
+		return err
 	}
-	in, release, err = t.use(d.parent)
-	return in, path.Base(d.rel), release, err
+	defer release()
+	return do(in)
+}
+
+// above calls do with the directory's open parent, and its name there.
+func (t *localTarget) above(d *directory, do func(in *os.Root, name string) error) error {
+	if d.parent == nil {
+		return do(t.top, t.base)
+	}
+	return t.inside(d.parent, func(in *os.Root) error { return do(in, path.Base(d.rel)) })
 }
 
 func (t *localTarget) makeDir(d *directory) (fresh bool, err error) {
 	if d.parent == nil && t.base == "." {
 		return t.fresh, nil
 	}
-	in, name, release, err := t.above(d)
-	if err != nil {
-		return false, err
-	}
-	defer release()
-	err = in.Mkdir(name, d.facts.perm()|0o700)
-	if err == nil {
-		return true, nil
-	}
-	if !errors.Is(err, fs.ErrExist) {
-		return false, err
-	}
-	info, err := in.Lstat(name)
-	switch {
-	case err != nil:
-		return false, err
-	case info.Mode()&fs.ModeSymlink != 0:
-		return false, errLinkInWay
-	case !info.IsDir():
-		return false, errNotDirectory
-	}
-	return false, nil
+	err = t.above(d, func(in *os.Root, name string) error {
+		err := in.Mkdir(name, d.facts.perm()|0o700)
+		fresh = err == nil
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		info, err := in.Lstat(name)
+		switch {
+		case err != nil:
+			return err
+		case info.Mode()&fs.ModeSymlink != 0:
+			return errLinkInWay
+		case !info.IsDir():
+			return errNotDirectory
+		}
+		return nil
+	})
+	return fresh, err
 }
 
 func (t *localTarget) finishDir(d *directory) error {
@@ -224,31 +229,26 @@ func (t *localTarget) finishDir(d *directory) error {
 	if err != nil || set == (usftp.NewAttrs{}) {
 		return err
 	}
-	in, name, release, err := t.above(d)
-	if err != nil {
-		return err
-	}
-	defer release()
-	info, err := in.Lstat(name)
-	switch {
-	case err != nil:
-		return err
-	case !info.IsDir():
-		return errLinkInWay
-	}
-	if set.SetOwner {
-		err = in.Lchown(name, set.UID, set.GID)
-	}
-	if err == nil && set.SetMode {
-		err = chmodDir(in, name, set.Mode.Perm())
-	}
-	if err == nil && set.SetTimes {
-		atime, mtime := d.facts.times()
-		if err = localfs.Lchtimes(in, name, atime, mtime); errors.Is(err, errors.ErrUnsupported) {
-			err = in.Chtimes(name, atime, mtime)
+	return t.above(d, func(in *os.Root, name string) error {
+		info, err := in.Lstat(name)
+		if err == nil && !info.IsDir() {
+			err = errLinkInWay
 		}
-	}
-	return err
+		if err == nil && set.SetOwner {
+			err = in.Lchown(name, set.UID, set.GID)
+		}
+		if err == nil && set.SetMode {
+			err = chmodDir(in, name, set.Mode.Perm())
+		}
+		if err == nil && set.SetTimes {
+			atime, mtime := d.facts.times()
+			err = localfs.Lchtimes(in, name, atime, mtime)
+			if errors.Is(err, errors.ErrUnsupported) {
+				err = in.Chtimes(name, atime, mtime)
+			}
+		}
+		return err
+	})
 }
 
 // chmodDir sets the mode of a directory, not that of one to which a link that has taken its place
@@ -269,46 +269,39 @@ func chmodDir(in *os.Root, name string, mode fs.FileMode) error {
 func (t *localTarget) leave(d *directory) { t.roots.leave(d) }
 
 func (t *localTarget) makeLink(e *entry, to string) error {
-	in, release, err := t.use(e.dir)
-	if err != nil {
+	return t.inside(e.dir, func(in *os.Root) error {
+		err := in.Symlink(to, e.name)
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if old, err := in.Readlink(e.name); err == nil && old == to {
+			return nil
+		}
+		if info, err := in.Lstat(e.name); err == nil && info.IsDir() {
+			return &fs.PathError{Op: "replace", Path: e.target(), Err: ErrIsDirectory}
+		}
+		temporary := t.job.token.Name(e.name)
+		if err := in.Symlink(to, temporary); err != nil {
+			return err
+		}
+		if err = in.Rename(temporary, e.name); err != nil {
+			in.Remove(temporary)
+		}
 		return err
-	}
-	defer release()
-	err = in.Symlink(to, e.name)
-	if !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if old, err := in.Readlink(e.name); err == nil && old == to {
-		return nil
-	}
-	if info, err := in.Lstat(e.name); err == nil && info.IsDir() {
-		return &fs.PathError{Op: "replace", Path: e.target(), Err: ErrIsDirectory}
-	}
-	temporary := t.job.token.Name(e.name)
-	if err := in.Symlink(to, temporary); err != nil {
-		return err
-	}
-	if err := in.Rename(temporary, e.name); err != nil {
-		in.Remove(temporary)
-		return err
-	}
-	return nil
+	})
 }
 
 func (t *localTarget) finishLink(e *entry, set usftp.NewAttrs) error {
-	in, release, err := t.use(e.dir)
-	if err != nil {
+	return t.inside(e.dir, func(in *os.Root) (err error) {
+		if set.SetOwner {
+			err = in.Lchown(e.name, set.UID, set.GID)
+		}
+		if err == nil && set.SetTimes {
+			atime, mtime := e.facts.times()
+			err = localfs.Lchtimes(in, e.name, atime, mtime)
+		}
 		return err
-	}
-	defer release()
-	if set.SetOwner {
-		err = in.Lchown(e.name, set.UID, set.GID)
-	}
-	if err == nil && set.SetTimes {
-		atime, mtime := e.facts.times()
-		err = localfs.Lchtimes(in, e.name, atime, mtime)
-	}
-	return err
+	})
 }
 
 // place examines the target.

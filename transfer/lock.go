@@ -128,7 +128,7 @@ func newLock(s *syncing) (*lock, error) {
 	mayBeEmpty := lockWritten
 	for range 3 {
 		began := time.Now()
-		err := l.files.createFile(lockName, l.text())
+		err := l.files.writeFile(lockName, l.text(), createNew)
 		if err == nil && failed == nil && time.Since(began) < lockWritten {
 			return l.begin(), nil
 		} else if err == nil { // while it was empty, somebody may have taken it away
@@ -207,7 +207,7 @@ func (l *lock) read(name string) (holder Holder, data []byte, written time.Time,
 // now returns the time on the target's clock.
 func (l *lock) now() (time.Time, error) {
 	name := localfs.TempName(lockName)
-	if err := l.files.createFile(name, nil); err != nil {
+	if err := l.files.writeFile(name, nil, createNew); err != nil {
 		return time.Time{}, err
 	}
 	defer l.files.removeFile(l.tree.ctx, name)
@@ -238,7 +238,7 @@ func (l *lock) renew() {
 		l.tree.cancel(errLockLost)
 		return
 	}
-	l.files.writeFile(lockName, l.text())
+	l.files.writeFile(lockName, l.text(), 0)
 }
 
 // release removes the lock.
@@ -251,14 +251,17 @@ func (l *lock) release() {
 	}
 }
 
-func (t localMirror) createFile(name string, data []byte) error {
-	f, err := t.top.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+// createNew makes writeFile fail if the file exists.
+const createNew = os.O_CREATE | os.O_EXCL
+
+func (t localMirror) writeFile(name string, data []byte, flags int) error {
+	f, err := t.top.OpenFile(name, os.O_WRONLY|flags, 0o644)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err != nil {
-		t.top.Remove(name)
+	if err = errors.Join(err, f.Close()); err != nil && flags&os.O_EXCL != 0 {
+		t.top.Remove(name) // an empty lock would keep others out
 	}
 	return err
 }
@@ -280,31 +283,14 @@ func (t localMirror) readFile(name string) ([]byte, time.Time, error) {
 	return data, info.ModTime(), err
 }
 
-func (t localMirror) writeFile(name string, data []byte) error {
-	f, err := t.top.OpenFile(name, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
-}
-
 func (t localMirror) removeFile(_ context.Context, name string) error { return t.top.Remove(name) }
 
 func (t remoteMirror) top(name string) string { return path.Join(t.job.tree.root.target, name) }
 
-func (t remoteMirror) createFile(name string, data []byte) error {
-	return t.writeTo(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, data)
-}
-
-func (t remoteMirror) writeFile(name string, data []byte) error {
-	return t.writeTo(name, os.O_WRONLY, data)
-}
-
-func (t remoteMirror) writeTo(name string, flags int, data []byte) error {
+func (t remoteMirror) writeFile(name string, data []byte, flags int) error {
 	name = t.top(name)
 	return t.over(name, func(client *usftp.Client, again bool) error {
-		f, err := client.OpenFile(name, flags, 0o644)
+		f, err := client.OpenFile(name, os.O_WRONLY|flags, 0o644)
 		if err == nil {
 			began := time.Now()
 			_, err = private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})()

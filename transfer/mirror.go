@@ -55,12 +55,11 @@ type mirror interface {
 	makeAll(dir string) error
 	move(d *directory, name, to string) error
 
-	// These are for the lock, which is a file at the top of the target. createFile fails if the
-	// file exists, writeFile is for one of the same size, and removeFile works after the job's
-	// context has ended.
-	createFile(name string, data []byte) error
+	// These are for the lock, which is a file at the top of the target. writeFile gets the flags
+	// to open it with besides O_WRONLY: without any, for a file of the same size. removeFile works
+	// after the job's context has ended.
 	readFile(name string) (data []byte, written time.Time, err error)
-	writeFile(name string, data []byte) error
+	writeFile(name string, data []byte, flags int) error
 	removeFile(ctx context.Context, name string) error
 }
 
@@ -78,28 +77,22 @@ func (t localMirror) entries(d *directory, _ func(),
 	if t.top == nil { // a dry run without a target
 		return fs.ErrNotExist
 	}
-	in, release, err := t.use(d)
-	if err != nil {
-		return err
-	}
-	defer release()
-	dir, err := in.Open(".")
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	var failed error
-	err = eachEntry(dir, func(name string, info fs.FileInfo, err error) bool {
-		if failed = err; err == nil {
-			f := localFacts(info)
-			failed = yield(name, &f)
+	return t.inside(d, func(in *os.Root) error {
+		dir, err := in.Open(".")
+		if err != nil {
+			return err
 		}
-		return failed == nil
+		defer dir.Close()
+		var failed error
+		err = eachEntry(dir, func(name string, info fs.FileInfo, err error) bool {
+			if failed = err; err == nil {
+				f := localFacts(info)
+				failed = yield(name, &f)
+			}
+			return failed == nil
+		})
+		return cmp.Or(failed, err)
 	})
-	if failed != nil {
-		return failed
-	}
-	return err
 }
 
 func (t localMirror) lookAt(d *directory, name string) (facts, error) {
@@ -113,79 +106,70 @@ func (t localMirror) lookAt(d *directory, name string) (facts, error) {
 	return localFacts(info), nil
 }
 
-func (t localMirror) readLink(e *entry) (string, error) {
-	in, release, err := t.use(e.dir)
-	if err != nil {
-		return "", err
-	}
-	defer release()
-	return in.Readlink(e.name)
+func (t localMirror) readLink(e *entry) (to string, err error) {
+	err = t.inside(e.dir, func(in *os.Root) error {
+		to, err = in.Readlink(e.name)
+		return err
+	})
+	return to, err
 }
 
 func (localMirror) storable(t time.Time) time.Time { return t }
 
-func (t localMirror) otherNames(e *entry) bool {
-	in, release, err := t.use(e.dir)
-	if err != nil {
-		return false
-	}
-	defer release()
-	info, err := in.Lstat(e.name)
-	return err == nil && localfs.Links(info) > 1
+func (t localMirror) otherNames(e *entry) (others bool) {
+	t.inside(e.dir, func(in *os.Root) error {
+		info, err := in.Lstat(e.name)
+		others = err == nil && localfs.Links(info) > 1
+		return err
+	})
+	return others
 }
 
 func (t localMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
-	in, release, err := t.use(e.dir)
-	if err != nil {
+	return t.inside(e.dir, func(in *os.Root) error {
+		info, err := in.Lstat(e.name)
+		if err == nil && !info.Mode().IsRegular() {
+			err = &fs.PathError{Op: "chmod", Path: e.target(), Err: errReplaced}
+		}
+		if err == nil && localfs.Links(info) > 1 {
+			err = errOtherNames
+		}
+		if err == nil && set.SetOwner {
+			err = in.Lchown(e.name, set.UID, set.GID)
+		}
+		if err == nil && set.SetMode {
+			err = in.Chmod(e.name, set.Mode)
+		}
+		if err == nil && set.SetTimes {
+			err = localfs.Lchtimes(in, e.name, set.Atime, set.Mtime)
+		}
 		return err
-	}
-	defer release()
-	info, err := in.Lstat(e.name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "chmod", Path: e.target(), Err: errReplaced}
-	}
-	if err == nil && localfs.Links(info) > 1 {
-		err = errOtherNames
-	}
-	if err == nil && set.SetOwner {
-		err = in.Lchown(e.name, set.UID, set.GID)
-	}
-	if err == nil && set.SetMode {
-		err = in.Chmod(e.name, set.Mode)
-	}
-	if err == nil && set.SetTimes {
-		err = localfs.Lchtimes(in, e.name, set.Atime, set.Mtime)
-	}
-	return err
+	})
 }
 
 func (t localMirror) openDir(d *directory) (was fs.FileMode, changed bool, err error) {
-	in, name, release, err := t.above(d)
-	if err != nil {
-		return 0, false, err
-	}
-	defer release()
-	info, err := in.Lstat(name)
-	switch {
-	case err != nil:
-		return 0, false, err
-	case !info.IsDir():
-		return 0, false, errLinkInWay
-	}
-	mode, open := writable(info.Mode())
-	if open {
-		return 0, false, nil
-	}
-	return info.Mode(), true, chmodDir(in, name, mode)
+	err = t.above(d, func(in *os.Root, name string) error {
+		info, err := in.Lstat(name)
+		switch {
+		case err != nil:
+			return err
+		case !info.IsDir():
+			return errLinkInWay
+		}
+		mode, open := writable(info.Mode())
+		if open {
+			return nil
+		}
+		was, changed = info.Mode(), true
+		return chmodDir(in, name, mode)
+	})
+	return was, changed, err
 }
 
 func (t localMirror) restoreDir(d *directory, mode fs.FileMode) error {
-	in, name, release, err := t.above(d)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return chmodDir(in, name, mode&^fs.ModeType)
+	return t.above(d, func(in *os.Root, name string) error {
+		return chmodDir(in, name, mode&^fs.ModeType)
+	})
 }
 
 // writable returns the mode of a directory in which something can be changed, and whether the
@@ -196,12 +180,7 @@ func writable(mode fs.FileMode) (with fs.FileMode, already bool) {
 }
 
 func (t localMirror) remove(d *directory, name string, _ bool) error {
-	in, release, err := t.use(d)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return in.Remove(name)
+	return t.inside(d, func(in *os.Root) error { return in.Remove(name) })
 }
 
 func (t localMirror) asSource() source { return &localSource{t.localEnd} }
@@ -212,20 +191,17 @@ func (t localMirror) asSource() source { return &localSource{t.localEnd} }
 func (t localMirror) ready() {}
 
 func (t localMirror) unmoved(d *directory) error {
-	in, release, err := t.use(d)
-	if err != nil {
+	return t.inside(d, func(in *os.Root) error {
+		open, err := in.Stat(".")
+		if err != nil || d.rel == "." {
+			return err
+		}
+		listed, err := t.top.Lstat(t.within(d))
+		if err == nil && !os.SameFile(open, listed) {
+			err = errLinkInWay
+		}
 		return err
-	}
-	defer release()
-	open, err := in.Stat(".")
-	if err != nil || d.rel == "." {
-		return err
-	}
-	listed, err := t.top.Lstat(t.within(d))
-	if err == nil && !os.SameFile(open, listed) {
-		err = errLinkInWay
-	}
-	return err
+	})
 }
 
 func (t localMirror) makeAll(dir string) error { return t.top.MkdirAll(dir, 0o777) }
