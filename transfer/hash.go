@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -300,7 +301,7 @@ func (r interruptibleAt) ReadAt(p []byte, off int64) (int, error) {
 type hashPipe struct {
 	digests digests
 	open    reopen     // the local file; nil if there is none and everything comes in order
-	pool    *sync.Pool // buffers of a tree; nil for a single file
+	pool    *sync.Pool // of [pipeBuffer]byte, a tree's or its own
 	ended   chan struct{}
 
 	mu      sync.Mutex
@@ -309,15 +310,14 @@ type hashPipe struct {
 	behind  bool  // what comes next must be read from the file
 	safe    int64 // the file is complete up to here
 	queue   [][]byte
-	idle    [][]byte
-	made    int  // buffers
+	lent    int  // buffers that are filled, queued or hashed
 	last    bool // nothing more will be fed
 	stopped bool // the hash is no longer wanted
 	err     error
 }
 
 const (
-	// pipeBuffer holds one packet's data; at most pipeBuffers of them are allocated.
+	// pipeBuffer holds one packet's data; at most pipeBuffers of them are in use.
 	pipeBuffer  = 256 << 10
 	pipeBuffers = 8
 
@@ -328,10 +328,10 @@ const (
 // errNotInOrder is a bug: a stream's bytes arrive in order.
 var errNotInOrder = errors.New("it did not come in order; this is a bug in usftp")
 
-// newHashPipe starts hashing. The first present bytes are already in the file.
+// newHashPipe starts hashing. The first present bytes are already in the file. pool may be nil.
 func newHashPipe(all digests, present int64, open reopen, pool *sync.Pool) *hashPipe {
-	p := &hashPipe{digests: all, open: open, pool: pool, ended: make(chan struct{}),
-		behind: present > 0, safe: present}
+	p := &hashPipe{digests: all, open: open, pool: cmp.Or(pool, new(sync.Pool)),
+		ended: make(chan struct{}), behind: present > 0, safe: present}
 	p.changed.L = &p.mu
 	go p.run()
 	return p
@@ -368,13 +368,14 @@ func (p *hashPipe) feed(data []byte, off, safe int64) {
 		if len(data) == 0 {
 			return
 		}
-		buffer := p.buffer()
-		if buffer == nil {
+		if p.lent == pipeBuffers {
 			p.changed.Wait()
 			continue
 		}
+		p.lent++
 		p.mu.Unlock()
-		n := copy(buffer[:pipeBuffer], data)
+		buffer := p.lend()
+		n := copy(buffer, data)
 		p.mu.Lock()
 		p.queue = append(p.queue, buffer[:n])
 		p.next += int64(n)
@@ -397,34 +398,15 @@ func (p *hashPipe) advance(safe int64) {
 	p.changed.Broadcast()
 }
 
-// buffer returns a free buffer, or nil if there is none. The caller holds the lock.
-func (p *hashPipe) buffer() []byte {
-	if n := len(p.idle); n > 0 {
-		b := p.idle[n-1]
-		p.idle = p.idle[:n-1]
-		return b
-	}
-	if p.made == pipeBuffers {
-		return nil
-	}
-	p.made++
-	return p.lend()
-}
-
 func (p *hashPipe) lend() []byte {
-	if p.pool != nil {
-		if lent, _ := p.pool.Get().(*[]byte); lent != nil {
-			return *lent
-		}
+	if buffer, ok := p.pool.Get().(*[pipeBuffer]byte); ok {
+		return buffer[:]
 	}
 	return make([]byte, pipeBuffer)
 }
 
 func (p *hashPipe) giveBack(buffer []byte) {
-	if p.pool != nil && buffer != nil {
-		buffer = buffer[:pipeBuffer]
-		p.pool.Put(&buffer)
-	}
+	p.pool.Put((*[pipeBuffer]byte)(buffer[:pipeBuffer]))
 }
 
 // run hashes until the file is done or the pipe is stopped.
@@ -434,13 +416,6 @@ func (p *hashPipe) run() {
 	defer p.mu.Unlock()
 	var file io.ReaderAt
 	var own []byte
-	defer func() {
-		p.giveBack(own)
-		for _, buffer := range p.idle {
-			p.giveBack(buffer)
-		}
-		p.idle, p.made = nil, pipeBuffers
-	}()
 	for !p.stopped && p.err == nil {
 		switch {
 		case len(p.queue) > 0:
@@ -453,6 +428,7 @@ func (p *hashPipe) run() {
 				}
 				defer free()
 				own = p.lend()
+				defer p.giveBack(own)
 			}
 			p.readOne(file, own)
 		case p.behind && p.next >= p.safe && !p.last:
@@ -472,8 +448,9 @@ func (p *hashPipe) takeOne() {
 	p.queue = append(p.queue[:0], p.queue[1:]...)
 	p.mu.Unlock()
 	p.digests.Write(buffer)
+	p.giveBack(buffer)
 	p.mu.Lock()
-	p.idle = append(p.idle, buffer)
+	p.lent--
 	p.changed.Broadcast()
 }
 

@@ -162,7 +162,7 @@ func TestHashPipeIsBounded(t *testing.T) {
 		}()
 		synctest.Wait()
 		p.mu.Lock()
-		waiting, taken := p.made, p.next
+		waiting, taken := p.lent, p.next
 		p.mu.Unlock()
 		if waiting != pipeBuffers || taken != pipeBuffers*pipeBuffer {
 			t.Errorf("%d buffers hold %d bytes", waiting, taken)

@@ -153,9 +153,7 @@ func (r *remover) enterDirectory(d *dir, name string) error {
 	default:
 		return nil
 	}
-	if d.parent != nil {
-		d.parent.failed = true
-	}
+	r.keep(d.parent)
 	return fs.SkipDir
 }
 
@@ -171,11 +169,7 @@ func (r *remover) leave(d *dir) error {
 	if r.o.Interactive {
 		r.ops.drain()
 	}
-	if d.failed {
-		r.keep(d.parent)
-		return r.err
-	}
-	if !r.ask("remove directory", d.path) {
+	if d.failed || !r.ask("remove directory", d.path) {
 		r.keep(d.parent)
 		return r.err
 	}
