@@ -52,9 +52,10 @@ type FS struct {
 	link    *link
 	tree    *tree
 	ids     ids
-	hidden  string       // begins the names of files that were removed while open
-	ahead   atomic.Int64 // seconds by which the host's clock is ahead of ours
-	budget  *budget      // of writes that are not on the host yet
+	trip    time.Duration // a round trip to the host
+	hidden  string        // begins the names of files that were removed while open
+	ahead   atomic.Int64  // seconds by which the host's clock is ahead of ours
+	budget  *budget       // of writes that are not on the host yet
 	blocks  blocks
 	reading readMemory
 	scout   *scout
@@ -105,6 +106,7 @@ func (f *FS) begin(ctx context.Context) error {
 	}
 	asked := time.Now()
 	info, err := c.Stat(root)
+	f.trip = time.Since(asked)
 	switch {
 	case err != nil:
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -92,6 +93,9 @@ func (l *link) keep(ctx context.Context) {
 		down := time.Now()
 		if stalled(lost) {
 			down = private.OfClient(client).Heard()
+			if p := l.conn.Host().Pool; p != nil {
+				p.Close() // its sessions are on the same connection, and cannot take over
+			}
 		}
 		l.set(nil, down, nil)
 		l.log.Warn("the connection was lost", "error", lost)
@@ -148,7 +152,14 @@ func (l *link) heard() time.Time {
 	if !down.IsZero() {
 		return down
 	}
-	return latest(up, private.OfClient(client).Heard())
+	heard := latest(up, private.OfClient(client).Heard())
+	if shared := l.conn.Host().Pool; shared != nil {
+		sessions, _ := pools.OfPool(shared).Sessions() // see lanes
+		for _, on := range sessions {
+			heard = latest(heard, private.OfClient(on.Client()).Heard())
+		}
+	}
+	return heard
 }
 
 func latest(a, b time.Time) time.Time {

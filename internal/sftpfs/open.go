@@ -29,6 +29,7 @@ type handle struct {
 	gate   gate         // held while the file is reopened or appended to
 	remote *usftp.File  // nil if it is not open on the host; guarded by the gate
 	size   int64        // of the file when it was last reopened; guarded by the gate
+	single bool         // it is to have no lanes; guarded by the gate
 	users  atomic.Int32 // calls that are using remote; only one that holds the gate adds to it
 
 	reader reader
@@ -67,6 +68,13 @@ type file struct {
 	loose   bool           // changed here since its version was last seen
 	retimed bool           // its times were set here
 	idle    *time.Timer    // sends an extent to which nothing is added for a while
+
+	lanes   *lanes    // nil if there are none
+	further int       // WRITEs over lanes without an answer, also of what was given up
+	arrived int       // bytes, since the rate was last looked at
+	since   time.Time // when that was
+	odd     uint32    // time of access that was set for a proof, or 0
+	atime   uint32    // the right one
 
 	rescuing sync.Mutex
 	rescued  string // the rescue file, or "" if there is none
@@ -196,7 +204,11 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	if file := f.fileOf(n); file != nil {
-		if err := file.flush(ctx); err != nil {
+		wait := file.flush
+		if flags&os.O_TRUNC != 0 {
+			wait = file.settle
+		}
+		if err := wait(ctx); err != nil {
 			return statusOf(err)
 		}
 	}
@@ -332,6 +344,9 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	}
 	f, n := h.file.fs, h.file.node
 	h.reader.drop()
+	if err := h.file.endLanes(ctx, h); err != nil {
+		return nil, err
+	}
 	flags := h.flags
 	var remote *usftp.File
 	var a attrs
@@ -462,6 +477,9 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 			}
 			h.remote = nil
 			h.gate.unlock()
+		}
+		if err := h.file.endLanes(f.ctx, h); err != nil && f.ctx.Err() == nil {
+			f.options.Logger.Error("a file could not be closed on the host", "error", err)
 		}
 		last := f.detach(h)
 		if n := h.file.node; last && f.tree.isRemoved(n) {

@@ -3,6 +3,7 @@
 package sftpfs
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"slices"
@@ -24,10 +25,13 @@ type scripted struct {
 	link    sftptest.LinkConfig
 	version string // of the server
 	rescues string // the directory of rescue files
+	buffer  int64  // for written data, if not bufferSize
+	streams int    // sessions that the connection may have, if more than one
 
 	mu    sync.Mutex
-	end   *sftptest.End
-	quiet bool // nothing comes from the server any more
+	pool  *pool.Pool      // of the present connection, if it may have several sessions
+	ends  []*sftptest.End // of the present connection's sessions
+	quiet bool            // nothing comes from the server any more
 }
 
 // bufferSize is how much written data may wait for the server.
@@ -62,7 +66,7 @@ func (s *scripted) mount(t *testing.T, cache time.Duration) {
 	}
 	s.rescues = t.TempDir()
 	s.FS, err = New(t.Context(), host, Options{Root: "/", Timeout: scriptedTimeout, Cache: cache,
-		Buffer: bufferSize, RescueDir: s.rescues})
+		Buffer: cmp.Or(s.buffer, bufferSize), RescueDir: s.rescues})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +74,7 @@ func (s *scripted) mount(t *testing.T, cache time.Duration) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+		s.closePool()
 		s.cut()
 	})
 }
@@ -79,13 +84,37 @@ func (s *scripted) dial(ctx context.Context) (pool.Host, error) {
 	if err := s.alive(ctx); err != nil {
 		return pool.Host{}, err
 	}
-	end := s.server.Dial(s.link)
+	s.closePool()
 	s.mu.Lock()
-	s.end = end
+	s.ends = nil
 	s.mu.Unlock()
-	client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion(s.version),
-		usftp.WithStallTimeout(scriptedTimeout/2), usftp.WithKeepalive(s.alive))
-	return pool.Host{Client: client, Redial: s.dial}, err
+	client, err := connection{s}.Open(ctx)
+	host := pool.Host{Client: client, Redial: s.dial}
+	if s.streams > 1 {
+		s.pool = pool.New(pool.Config{First: connection{s}, Connections: 1, Streams: s.streams})
+		host.Pool = s.pool
+	}
+	return host, err
+}
+
+func (s *scripted) closePool() {
+	if s.pool != nil {
+		s.pool.Close()
+	}
+}
+
+// connection opens sessions.
+type connection struct{ *scripted }
+
+func (c connection) Close() error { return nil }
+
+func (c connection) Open(context.Context) (*usftp.Client, error) {
+	end := c.server.Dial(c.scripted.link)
+	c.mu.Lock()
+	c.ends = append(c.ends, end)
+	c.mu.Unlock()
+	return usftp.NewClientPipe(end, end, usftp.WithServerVersion(c.version),
+		usftp.WithStallTimeout(scriptedTimeout/2), usftp.WithKeepalive(c.alive))
 }
 
 // alive waits for an answer of the server's transport.
@@ -106,7 +135,9 @@ func (s *scripted) silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.quiet = true
-	s.end.Silence()
+	for _, end := range s.ends {
+		end.Silence()
+	}
 }
 
 func (s *scripted) restore() {
@@ -119,7 +150,9 @@ func (s *scripted) restore() {
 func (s *scripted) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end.Cut(nil)
+	for _, end := range s.ends {
+		end.Cut(nil)
+	}
 }
 
 // opened is a file that the kernel has open.

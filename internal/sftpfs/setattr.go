@@ -90,6 +90,7 @@ func (f *file) written() bool {
 func (f *file) adjust(a *attrs) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.hide(a)
 	a.size = max(a.size, uint64(f.size))
 	if !f.wrote.IsZero() {
 		// The program may remember this time, as git does, so it becomes the file's time.
@@ -234,6 +235,11 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 	if file == nil && h != nil {
 		file = h.file
 	}
+	if file != nil {
+		file.mu.Lock()
+		file.hide(&now)
+		file.mu.Unlock()
+	}
 	if size, ok := in.GetSize(); ok {
 		if err := f.truncate(ctx, n, file, h, size); err != nil {
 			return err
@@ -247,7 +253,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		return nil
 	}
 	if file != nil {
-		if err := file.flush(ctx); err != nil {
+		if err := file.settle(ctx); err != nil {
 			return err
 		}
 		if err := file.setPending(ctx); err != nil {
@@ -356,7 +362,7 @@ func (f *file) unproved() {
 // truncate sets a file's size.
 func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size uint64) error {
 	if file != nil {
-		if err := file.flush(ctx); err != nil {
+		if err := file.settle(ctx); err != nil {
 			return err
 		}
 	}

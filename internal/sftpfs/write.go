@@ -167,9 +167,9 @@ func (f *file) write(h *handle, off int64, data []byte) (ready bool) {
 		before := f.last()
 		e := f.tail(h, off)
 		ready = ready || before != nil && before != e && !before.sent
-		n := min(len(data), blockSizeMost-len(e.data))
+		n := min(len(data), blockSizeMost-int(e.end()%blockSizeMost)) // see lanes
 		e.data = append(e.data, data[:n]...)
-		e.full = len(e.data) == blockSizeMost
+		e.full = e.end()%blockSizeMost == 0
 		ready = ready || e.full
 		data, off = data[n:], off+int64(n)
 		f.size = max(f.size, e.end())
@@ -308,6 +308,10 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 	if err != nil {
 		return err
 	}
+	over, err := h.lane(ctx, e, remote)
+	if err != nil {
+		return err
+	}
 	if e.appends {
 		return f.sendAppend(ctx, e)
 	}
@@ -316,33 +320,33 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 			return err
 		}
 	}
+	further := 0
+	if over != remote {
+		further = 1
+	}
 	f.mu.Lock()
 	e.sent, e.tried = true, true
+	f.further += further
 	f.mu.Unlock()
-	remote.Async().WriteAt(e.data, e.off).Then(func(_ int, err error) { f.answered(e, err) })
+	over.Async().WriteAt(e.data, e.off).Then(func(_ int, err error) {
+		f.mu.Lock()
+		if f.further -= further; f.further == 0 && further > 0 {
+			f.wake()
+		}
+		f.mu.Unlock()
+		f.answered(e, err)
+	})
 	return nil
 }
 
 // awaitOverlap waits until earlier writes to the same place have been acknowledged, for servers
 // that may carry out a later WRITE first.
 func (f *file) awaitOverlap(ctx context.Context, e *extent) error {
-	for {
-		f.mu.Lock()
-		waits := false
-		for _, other := range f.extents {
-			waits = waits || other != e && other.sent && other.off < e.end() && e.off < other.end()
-		}
-		changed := f.changed
-		f.mu.Unlock()
-		if !waits {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return f.await(ctx, func() bool {
+		return !slices.ContainsFunc(f.extents, func(other *extent) bool {
+			return other != e && other.sent && other.off < e.end() && e.off < other.end()
+		})
+	})
 }
 
 // sendAppend appends an extent and waits for the answer. The host decides where the end is, so that
@@ -426,6 +430,7 @@ func (f *file) answered(e *extent, err error) {
 	}
 	if err == nil {
 		f.loose = true
+		f.arrived += len(e.data)
 		if !e.appends {
 			f.there = max(f.there, e.end())
 		}
@@ -539,7 +544,7 @@ func (f *file) flush(ctx context.Context) error {
 	before := 0
 	for {
 		f.mu.Lock()
-		rest, changed := len(f.extents), f.changed
+		rest, changed := len(f.extents)+f.further, f.changed
 		f.mu.Unlock()
 		if rest == 0 {
 			return nil
@@ -559,7 +564,7 @@ func (f *file) flush(ctx context.Context) error {
 			return f.gaveUp(err)
 		}
 		f.mu.Lock()
-		rest, again := len(f.extents), f.changed != changed
+		rest, again := len(f.extents)+f.further, f.changed != changed
 		f.mu.Unlock()
 		if rest == 0 || again {
 			continue
@@ -649,9 +654,10 @@ func (h *handle) close(ctx context.Context) error {
 		return nil // Release closes what others still use
 	}
 	h.remote = nil
-	_, err := remote.Async().Close().WaitContext(ctx)
-	if lost(err) {
-		err = nil // all data was acknowledged
+	closing := remote.Async().Close()
+	err := h.file.endLanes(ctx, h)
+	if _, closed := closing.WaitContext(ctx); closed != nil && !lost(closed) {
+		err = closed // if it is only lost: all data was acknowledged
 	}
 	return err
 }
@@ -672,8 +678,8 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	var data []byte
 	var only *extent
 	switch {
-	case !h.made || len(f.handles) != 1 || len(f.proofs) > 0 || len(f.extents) > 1 ||
-		h.appends() && f.there != 0: // something has arrived
+	case !h.made || len(f.handles) != 1 || f.lanes != nil || len(f.proofs) > 0 ||
+		len(f.extents) > 1 || h.appends() && f.there != 0: // something has arrived
 		f.mu.Unlock()
 		return false, nil
 	case len(f.extents) == 1:

@@ -3,6 +3,7 @@
 package mount
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	}
 	config := flags.Config(a, &flags.report)
 	config.Client = append(config.Client, usftp.WithStallTimeout(stallTimeout(flags.timeout)))
+	config.Streams = cmp.Or(config.Streams, streams)
 	login, err := pool.Connect(ctx, from.Target, config)
 	if err != nil {
 		return err
@@ -91,6 +93,9 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	}
 	return err
 }
+
+// streams is how many sessions may write one large file.
+const streams = 3
 
 // newServer mounts. If fusermount fails, the error is what it says: it prints that to os.Stderr,
 // and go-fuse knows its exit status only.
