@@ -31,6 +31,39 @@ func TestWaitSaysWhy(t *testing.T) {
 	}
 }
 
+// TestAhead: the first request follows INIT at once and costs no round trip more, but only to a
+// server that works in order.
+func TestAhead(t *testing.T) {
+	for _, version := range []string{openSSH, "SSH-2.0-other"} {
+		bubble(t, func(t *testing.T) {
+			const rtt = 100 * time.Millisecond
+			want := 0
+			if version == openSSH {
+				want = 1
+			}
+			asked := make(chan error, 1)
+			calls := 0
+			took := trips(rtt, func() {
+				newRig(t, sftptest.Script{}, rtt, usftp.WithServerVersion(version),
+					private.WithAhead(func(c *usftp.Client) {
+						calls++
+						stat := c.Async().Stat("/")
+						go func() {
+							_, err := stat.Wait()
+							asked <- err
+						}()
+					}))
+				if want == 1 {
+					ok(t, <-asked)
+				}
+			})
+			if took != 1 || calls != want {
+				t.Errorf("%s: %v round trips, and start was called %d times", version, took, calls)
+			}
+		})
+	}
+}
+
 // TestIdleClient: ten seconds after the last transfer a client has only two goroutines.
 func TestIdleClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -683,31 +683,6 @@ func ExampleFile_SetClient() {
 	// Output: second <nil>
 }
 
-// The request for a file's size is sent before the server has answered the handshake.
-func ExampleWithAhead() {
-	size := make(chan int64, 1)
-	client, done := connect(map[string]string{"f": "0123456789"},
-		usftp.WithServerVersion("SSH-2.0-OpenSSH_9.2"), // which works in order
-		usftp.WithAhead(func(client *usftp.Client) {
-			stat := client.Async().Stat("f")
-			go func() {
-				info, err := stat.Wait()
-				if err != nil {
-					log.Fatal(err)
-				}
-				size <- info.Size()
-			}()
-		}))
-	defer done()
-	f, err := client.Open("f")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer f.Close()
-	fmt.Println(<-size)
-	// Output: 10
-}
-
 // Two clients share 8 MiB in flight, so transfers on both together take no more memory than that.
 func ExampleWithBudget() {
 	budget := usftp.NewBudget(8 << 20)

@@ -86,16 +86,6 @@ func WithErrorFunc(f func(error)) ClientOption {
 	return func(o *options) { o.errorFunc = f }
 }
 
-// WithAhead makes the client call start before the server has answered INIT, with a client whose
-// requests follow INIT at once: a program that knows its first requests gets their answers a round
-// trip earlier. start must not block; to wait for an answer it starts a goroutine. The client it
-// gets does not know the server's extensions yet and must only open files and stat paths. start is
-// not called for servers that are not known to work in order (see [WithServerVersion]), since those
-// may need INIT alone first.
-func WithAhead(start func(*Client)) ClientOption {
-	return func(o *options) { o.ahead = start }
-}
-
 // WithLogger sets a logger, mostly for how a server deviates from the protocol and what was done
 // about it.
 func WithLogger(l *slog.Logger) ClientOption {

@@ -12,6 +12,7 @@ import (
 	"github.com/usftp/usftp/bench/sshd"
 	"github.com/usftp/usftp/bench/turns"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/testenv"
 )
 
@@ -97,7 +98,7 @@ func TestRoundTripsOfALogin(t *testing.T) {
 	step("third", "the channel and the subsystem", 0)
 	opened := make(chan error, 1)
 	if _, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(conn.ServerVersion()),
-		usftp.WithAhead(func(c *usftp.Client) {
+		private.WithAhead(func(c *usftp.Client) {
 			go func() {
 				_, err := c.OpenRead(access.ClientConfig)
 				opened <- err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // ConnectConfig changes how [Connect] logs in. The zero ConnectConfig is valid.
@@ -166,7 +167,7 @@ func (l *Login) start(ctx context.Context, conn *dial.Conn) (*usftp.Client, erro
 	var r *firstRequest
 	if path := cmp.Or(l.config.Source, l.config.Look); path != "" {
 		r = &firstRequest{path: path, opens: l.config.Source != "", done: make(chan struct{})}
-		options = append(options, usftp.WithAhead(r.start))
+		options = append(options, private.WithAhead(r.start))
 	}
 	client, err := OpenClient(ctx, conn, options...)
 	if r != nil && r.asked {
