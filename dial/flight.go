@@ -209,8 +209,12 @@ func (l *login) again(err error) *login {
 		return nil
 	}
 	l.d.log.Info("logging in once more, one step after the other", "host", l.s.alias, "error", err)
-	return &login{ctx: l.ctx, d: l.d, s: l.s, alone: l.alone, replay: l.replay, first: l.first,
+	next := &login{ctx: l.ctx, d: l.d, s: l.s, alone: l.alone, replay: l.replay, first: l.first,
 		only: only, flight: flight{never: true, session: l.flight.session}}
+	if only != nil {
+		next.before = l.keysOffered()
+	}
+	return next
 }
 
 // passedOver returns the keys that ssh would have offered within as many attempts, and that this

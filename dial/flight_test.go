@@ -192,6 +192,28 @@ func TestRememberedKeyCostsNoLogin(t *testing.T) {
 	}
 }
 
+// TestUnsupportedSignature: an RSA key signs at once with an algorithm that the server turns out
+// not to support. It is offered again, on a new connection if the server hangs up.
+func TestUnsupportedSignature(t *testing.T) {
+	t.Parallel()
+	file := opensshd.Keygen(t, filepath.Join(t.TempDir(), "rsa"), "-t", "rsa", "-b", "2048")
+	key, err := readPublic(file + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tries := 1; tries <= 2; tries++ {
+		srv := newTestServer(t)
+		srv.MaxAuthTries = tries
+		srv.PublicKeyAuthAlgorithms = []string{ssh.KeyAlgoRSASHA256}
+		takesKeys(srv, key)
+		refused := logsIn(t, srv, Config{Identities: []string{file}})
+		refused = slices.DeleteFunc(refused, func(m string) bool { return m == "none" })
+		if want := []string{"publickey"}; !slices.Equal(refused, want) || srv.conns != 3-tries {
+			t.Errorf("%d tries: refused were %v on %d connections", tries, refused, srv.conns)
+		}
+	}
+}
+
 // TestServerIsNotBlamedForAKey: sshd hangs up because of too many keys. That says nothing about
 // whether it takes a flight, and it does.
 func TestServerIsNotBlamedForAKey(t *testing.T) {

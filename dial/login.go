@@ -58,6 +58,7 @@ type login struct {
 	credentials   []*credential // not offered yet
 	all           []*credential
 	only          []*credential // if not nil, nothing else is offered
+	before        []string      // keys that the login before this one offered
 	loaded        bool
 	pwTries       int
 	kbdTries      int
@@ -520,10 +521,8 @@ func joinLines(lines ...string) string {
 
 // refusal returns the error for a login that has nothing left to try.
 func (l *login) refusal(allowed []string, err error) error {
-	e := &AuthError{User: l.s.user, Tried: l.tried, Notes: l.ring.notes, Err: err}
-	for _, c := range l.offered {
-		e.Keys = append(e.Keys, c.String())
-	}
+	e := &AuthError{User: l.s.user, Tried: l.tried, Notes: l.ring.notes, Err: err,
+		Keys: slices.Concat(l.before, l.keysOffered())}
 	for _, m := range allowed {
 		e.Allowed = append(e.Allowed, printable([]byte(m)))
 	}
@@ -535,6 +534,13 @@ func (l *login) refusal(allowed []string, err error) error {
 		e.Notes = append(slices.Clone(e.Notes), "there is nobody to ask for a password")
 	}
 	return e
+}
+
+func (l *login) keysOffered() (keys []string) {
+	for _, c := range l.offered {
+		keys = append(keys, c.String())
+	}
+	return keys
 }
 
 // worked returns the steps of a login that succeeded.
