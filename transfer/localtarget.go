@@ -292,16 +292,21 @@ func (t *localTarget) makeLink(e *entry, to string) error {
 }
 
 func (t *localTarget) finishLink(e *entry, set usftp.NewAttrs) error {
-	return t.inside(e.dir, func(in *os.Root) (err error) {
-		if set.SetOwner {
-			err = in.Lchown(e.name, set.UID, set.GID)
-		}
-		if err == nil && set.SetTimes {
-			atime, mtime := e.facts.times()
-			err = localfs.Lchtimes(in, e.name, atime, mtime)
-		}
-		return err
-	})
+	return t.inside(e.dir, func(in *os.Root) error { return setIn(in, e.name, set) })
+}
+
+// setIn sets attributes of a file, or of a link, which has no mode.
+func setIn(in *os.Root, name string, set usftp.NewAttrs) (err error) {
+	if set.SetOwner {
+		err = in.Lchown(name, set.UID, set.GID)
+	}
+	if err == nil && set.SetMode {
+		err = in.Chmod(name, set.Mode)
+	}
+	if err == nil && set.SetTimes {
+		err = localfs.Lchtimes(in, name, set.Atime, set.Mtime)
+	}
+	return err
 }
 
 // place examines the target.

@@ -134,16 +134,10 @@ func (t localMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 		if err == nil && localfs.Links(info) > 1 {
 			err = errOtherNames
 		}
-		if err == nil && set.SetOwner {
-			err = in.Lchown(e.name, set.UID, set.GID)
+		if err != nil {
+			return err
 		}
-		if err == nil && set.SetMode {
-			err = in.Chmod(e.name, set.Mode)
-		}
-		if err == nil && set.SetTimes {
-			err = localfs.Lchtimes(in, e.name, set.Atime, set.Mtime)
-		}
-		return err
+		return setIn(in, e.name, set)
 	})
 }
 
