@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -638,6 +639,80 @@ func TestMountOpensReplaced(t *testing.T) {
 		if n, err := f.Read(got); string(got[:n]) != text {
 			t.Errorf("%q, %v, want %q", got[:n], err, text)
 		}
+	}
+}
+
+// A file that programs on the host replace again and again while others read it is never read in
+// parts: each reader has one of the files, from its beginning to its end.
+func TestMountReadsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, cache := range []string{"0", "1s"} {
+		t.Run(cache, func(t *testing.T) {
+			t.Parallel()
+			m := mountFar(t, "--cache", cache)
+			far := filepath.Join(m.far, "file")
+			size := func(generation int) int { return 100_000 + generation*1001 }
+			replace := func(generation int) {
+				writeFile(t, far+".new", bytes.Repeat([]byte{byte(generation)}, size(generation)))
+				must(t, os.Rename(far+".new", far))
+			}
+			replace(0)
+			done := make(chan struct{})
+			var readers sync.WaitGroup
+			for range 4 {
+				readers.Go(func() {
+					for {
+						readWhole(t, m.path("file"), size)
+						select {
+						case <-done:
+							return
+						default:
+						}
+					}
+				})
+			}
+			for generation := 1; generation < 150 && !t.Failed(); generation++ {
+				replace(generation)
+				time.Sleep(time.Duration(generation%20) * time.Millisecond)
+			}
+			close(done)
+			readers.Wait()
+		})
+	}
+}
+
+// readWhole reads a file slowly, and compares it with the one that its first byte says it is.
+func readWhole(t *testing.T, name string, size func(generation int) int) {
+	f, err := os.Open(name)
+	if errors.Is(err, syscall.ESTALE) {
+		return // it was replaced twice while it was being opened
+	} else if err != nil {
+		t.Error(err)
+		return
+	}
+	defer f.Close()
+	var data []byte
+	block := make([]byte, 8<<10)
+	for {
+		n, err := f.Read(block)
+		data = append(data, block[:n]...)
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Error(err)
+			return
+		}
+	}
+	if len(data) == 0 {
+		t.Error("it is empty")
+		return
+	}
+	generation := int(data[0])
+	if len(data) != size(generation) {
+		t.Errorf("%d bytes of file %d, want %d", len(data), generation, size(generation))
+	}
+	if n := bytes.Count(data, data[:1]); n != len(data) {
+		t.Errorf("%d of %d bytes are those of file %d", n, len(data), generation)
 	}
 }
 

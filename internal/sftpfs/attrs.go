@@ -65,6 +65,10 @@ func (n *node) learnAttrs(a attrs, asked time.Time) {
 	if n.fetched.After(asked) || n.changed.After(asked) {
 		return // something newer is known
 	}
+	if n.differsLocked(&a) {
+		n.fetched = time.Time{}
+		return
+	}
 	if n.touched.After(asked) {
 		a.mtime = max(a.mtime, n.attrs.mtime)
 	}
@@ -173,10 +177,14 @@ func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err 
 	err = f.lookOnPath(ctx, n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			asked = time.Now()
-			a, err = f.look(c, path)
+			a, err = f.lookOpen(ctx, c, n, path)
 			return err
 		})
 	})
+	if _, named := f.tree.path(n); !named && f.fileOf(n) != nil {
+		asked = time.Now()
+		a, err = f.statNameless(ctx, n)
+	}
 	if err == nil {
 		n.learnAttrs(a, asked)
 	}
@@ -302,7 +310,7 @@ func (f *FS) entry(dir *node, name string, a attrs, asked time.Time, out *fuse.E
 // answer fills in a node and its attributes: a, or newer ones that are known here.
 func (f *FS) answer(n *node, a attrs, out *fuse.EntryOut) {
 	known, left, ok := f.known(n)
-	if ok {
+	if ok || n.differs(&a) {
 		a = known
 	}
 	out.NodeId = n.id

@@ -372,6 +372,7 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 			a, asked, exists, known = f.lookInList(dir, name)
 		}
 	}
+	known = known && !(exists && f.tree.child(dir, name).differs(&a))
 	switch {
 	case known && exists:
 		f.entry(dir, name, a, asked, out)
@@ -389,7 +390,7 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 		err = f.lookOnPath(ctx, dir, func(path string) error {
 			return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 				asked = time.Now()
-				a, err = f.look(c, join(path, name))
+				a, err = f.lookOpen(ctx, c, f.tree.child(dir, name), join(path, name))
 				return err
 			})
 		})
@@ -493,7 +494,7 @@ func (f *FS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn,
 			return false
 		}
 		if e != nil && e.attrs.complete && time.Since(e.asked) < f.options.Cache &&
-			!d.node.namesChanged(d.loaded) {
+			!d.node.namesChanged(d.loaded) && !f.tree.child(d.node, e.name).differs(&e.attrs) {
 			f.entry(d.node, e.name, e.attrs, e.asked, plus)
 		}
 		return true

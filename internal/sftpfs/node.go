@@ -38,6 +38,7 @@ type node struct {
 	ctime   uint32    // status change, by the host's clock; the protocol has no such time
 	version version   // of the contents that the kernel may have cached
 	since   time.Time // when that version was first seen
+	open    version   // that the open file was last found to have
 	read    *reading  // what the kernel may have in its page cache; nil if it was never opened
 	names   *names    // of a directory: see knownNames
 	file    *file     // set while the file is open or has data to write

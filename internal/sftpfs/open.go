@@ -122,11 +122,16 @@ func (f *FS) fileOf(n *node) *file {
 	return n.file
 }
 
-// attach adds a handle to its node.
-func (f *FS) attach(n *node, flags int, remote *usftp.File) *handle {
+// attach adds a handle to its node. It returns nil if the node has come to stand for another file
+// than one with these attributes, unless they are nil.
+func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs) *handle {
 	f.tree.hold(n)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if a != nil && n.version != a.version() && (n.file == nil || n.file.isRead()) {
+		f.work.Go(func() { f.tree.let(n) })
+		return nil
+	}
 	if n.file == nil {
 		n.file = &file{fs: f, node: n, gate: newGate(), handles: make(map[*handle]bool),
 			changed: make(chan struct{})}
@@ -217,29 +222,45 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	var asked time.Time
 	open := func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-			remote, a, asked, err = f.opening(c, path, flags, 0)
+			if remote, a, asked, err = f.opening(c, path, flags, 0); err != nil {
+				return err
+			}
+			if a, err = f.verify(ctx, c, remote, n, path, a, flags); err != nil {
+				remote.Async().Close().Forget()
+			}
 			return err
 		})
 	}
-	var err error
-	if flags&os.O_TRUNC != 0 {
-		err = f.onPath(ctx, n, open)
-	} else {
-		err = f.lookOrDrop(ctx, n, open, func() { remote.Async().Close().Forget() })
+	var h *handle
+	for try := 1; h == nil; try++ { // while somebody keeps replacing it
+		var err error
+		if flags&os.O_TRUNC != 0 {
+			err = f.onPath(ctx, n, open)
+		} else {
+			err = f.lookOrDrop(ctx, n, open, func() { remote.Async().Close().Forget() })
+		}
+		if err != nil {
+			return statusOf(err)
+		}
+		if flags&os.O_TRUNC != 0 {
+			f.outdated(n)
+			asked = time.Now()
+		}
+		n.learnAttrs(a, asked)
+		if flags&(os.O_WRONLY|os.O_RDWR) != 0 {
+			h = f.attach(n, flags, remote, nil)
+		} else if h = f.attach(n, flags, remote, &a); h == nil {
+			remote.Async().Close().Forget()
+		}
+		if h == nil && try == 5 {
+			return fuse.Status(syscall.ESTALE)
+		}
 	}
-	if err != nil {
-		return statusOf(err)
-	}
-	if flags&os.O_TRUNC != 0 {
-		f.outdated(n)
-		asked = time.Now()
-	}
-	if n.learnAttrs(a, asked); f.server != nil {
+	if f.server != nil {
 		// OPEN has no attributes in its answer, and the kernel reads no further than the size that it
 		// knows. This waits for nothing.
 		f.server.InodeNotify(n.id, -1, 0)
 	}
-	h := f.attach(n, flags, remote)
 	h.made = flags&os.O_TRUNC != 0 && a.size == 0
 	if flags&os.O_TRUNC != 0 {
 		h.file.dropReaders()
@@ -249,6 +270,41 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 	}
 	return fuse.OK
+}
+
+// verify returns the attributes of a file that was just opened by a path, if those of the path are
+// not those that were known. It returns ESTALE if the file is not the one that its node stands for:
+// the kernel then looks the name up again and finds the node of the other file.
+func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n *node, path string,
+	a attrs, flags int) (attrs, error) {
+	n.mu.Lock()
+	same, known := n.version == a.version(), !n.fetched.IsZero()
+	n.mu.Unlock()
+	if same {
+		return a, nil
+	}
+	open := n.statReader(ctx, c)
+	if open == nil && (!known || flags&os.O_TRUNC != 0) { // it was changed here
+		return a, nil
+	}
+	stat, err := remote.WithContext(ctx).Async().Stat().Wait()
+	if err != nil {
+		return a, err
+	}
+	a = attrsOf(stat)
+	if open == nil {
+		return a, nil
+	}
+	other, err := open.Wait()
+	switch {
+	case err != nil:
+		return a, err
+	case versionOf(other) == a.version():
+		n.isOpen(a.version())
+	case f.part(ctx, c, n, path, a):
+		return a, syscall.ESTALE
+	}
+	return a, nil
 }
 
 // keepsPages reports whether the kernel's cached contents are still valid: they were read from the
@@ -293,7 +349,11 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	var asked time.Time
 	err := f.onPath(ctx, dir, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-			remote, a, asked, err = f.opening(c, join(path, name), flags, perm)
+			at := join(path, name)
+			remote, a, asked, err = f.opening(c, at, flags, perm)
+			if old := f.tree.child(dir, name); err == nil && old.differs(&a) {
+				f.part(ctx, c, old, at, a)
+			}
 			return err
 		})
 	})
@@ -312,7 +372,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	n.learnAttrs(a, asked)
 	f.note(dir, name, change{exists: true, attrs: a})
 	f.touched(dir)
-	h := f.attach(n, flags, remote)
+	h := f.attach(n, flags, remote, nil)
 	h.made = fresh
 	// The host has applied its own umask in addition to ours.
 	if want := in.Mode & 0o7777; flags&os.O_EXCL != 0 && a.mode&0o7777 != want &&
@@ -503,16 +563,24 @@ type gate chan struct{}
 func newGate() gate { return make(gate, 1) }
 
 func (g gate) lock(ctx context.Context) error {
-	select {
-	case g <- struct{}{}:
+	if g.tryLock() {
 		return nil
-	default:
 	}
 	select {
 	case g <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// tryLock reports whether it could lock at once.
+func (g gate) tryLock() bool {
+	select {
+	case g <- struct{}{}:
+		return true
+	default:
+		return false
 	}
 }
 

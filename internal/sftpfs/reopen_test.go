@@ -207,7 +207,15 @@ func TestSizeOfReplaced(t *testing.T) {
 	if data, status := o.read(30); status != fuse.OK || data != "the one that is open" {
 		t.Errorf("read: %q, %v", data, status)
 	}
-	if attr, status := o.getAttr(); status != fuse.OK || attr.Size != 7 {
+	other := s.open(t, "file")
+	if attr, status := other.getAttr(); status != fuse.OK || attr.Size != 7 {
 		t.Errorf("by its name: size %d, %v", attr.Size, status)
+	}
+	if data, status := other.read(30); status != fuse.OK || data != "another" {
+		t.Errorf("by its name: %q, %v", data, status)
+	}
+	if attr, status := o.getAttr(); status != fuse.OK || attr.Size != 20 ||
+		o.header.NodeId == other.header.NodeId {
+		t.Errorf("what is open: size %d, %v", attr.Size, status)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// All that a host refuses of a file is kept in one rescue file, at its offsets, whenever the program
-// learns of it: what is not listed there is on the host.
+// All that a host refuses of a file is kept in one rescue file, at its offsets, whenever the
+// program learns of it: what is not listed there is on the host.
 func TestRescueIsComplete(t *testing.T) {
 	s := mountScripted(t, time.Minute, sftptest.Script{})
 	s.server.Files.WriteFile("/file", nil)

@@ -1,0 +1,175 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+)
+
+// SFTP does not say whether a name still belongs to a file that is open. If another program has
+// replaced the file on the host, the name gets a node of its own: within one node the kernel would
+// mix the pages of both files, and programs would read parts of both.
+
+// statHandle asks for the attributes of a node's file over one of its handles. It returns nil if
+// none is open over the connection, or none can be had at once.
+func (n *node) statHandle(ctx context.Context,
+	c *usftp.Client) *usftp.Pending[*usftp.FileStat] {
+	n.mu.Lock()
+	file := n.file
+	n.mu.Unlock()
+	if file == nil {
+		return nil
+	}
+	file.mu.Lock()
+	defer file.mu.Unlock()
+	for h := range file.handles {
+		if !h.gate.tryLock() {
+			continue
+		}
+		remote := h.remote
+		if remote == nil || remote.Client().Done() != c.Done() {
+			h.gate.unlock()
+			continue
+		}
+		asked := remote.WithContext(ctx).Async().Stat()
+		h.gate.unlock() // after it was sent: a CLOSE comes later
+		return asked
+	}
+	return nil
+}
+
+// statReader is statHandle for a file that is open here, and only for reading. Some servers keep
+// what is written elsewhere until it is closed.
+func (n *node) statReader(ctx context.Context, c *usftp.Client) *usftp.Pending[*usftp.FileStat] {
+	if n == nil {
+		return nil
+	}
+	n.mu.Lock()
+	read := n.file != nil && n.file.isRead()
+	n.mu.Unlock()
+	if !read {
+		return nil
+	}
+	return n.statHandle(ctx, c)
+}
+
+// lookOpen is look for a path of a node, which may be nil. If the path has come to belong to
+// another file than the one that is open, lookOpen takes it from the node.
+func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string) (attrs,
+	error) {
+	asked := n.statReader(ctx, c)
+	a, err := f.look(c, path)
+	if asked == nil {
+		return a, err
+	}
+	open, openErr := asked.Wait()
+	switch {
+	case err != nil || openErr != nil:
+	case versionOf(open) == a.version():
+		n.isOpen(a.version())
+	default:
+		f.part(ctx, c, n, path, a)
+	}
+	return a, err
+}
+
+func versionOf(stat *usftp.FileStat) version {
+	a := attrsOf(stat)
+	return a.version()
+}
+
+// part takes a path from a node if it belongs to another file than the one that is open, and
+// reports whether it did. The path had attributes that the open file did not have. One of them may
+// have changed in between: they belong to different files if those of the path are the same before
+// and after others are those of the open file.
+func (f *FS) part(ctx context.Context, c *usftp.Client, n *node, path string, a attrs) bool {
+	asked := n.statReader(ctx, c)
+	if asked == nil {
+		return false
+	}
+	open, err := asked.Wait()
+	if err == nil && versionOf(open) == a.version() {
+		n.isOpen(a.version())
+	}
+	if err != nil || versionOf(open) == a.version() {
+		return false
+	}
+	again, err := f.look(c, path)
+	if err != nil || again.version() != a.version() || !again.complete {
+		return false
+	}
+	return f.tree.part(n, path)
+}
+
+// part takes a path from a node, unless it is being renamed here.
+func (t *tree) part(n *node, path string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.moves(n) {
+		return false
+	}
+	for _, p := range n.places {
+		if dir, ok := t.pathLocked(p.dir); ok && join(dir, p.name) == path {
+			t.removePlace(n, p)
+			return true
+		}
+	}
+	return false
+}
+
+// isOpen notes a version that the open file was found to have.
+func (n *node) isOpen(v version) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.open = v
+}
+
+// differs reports whether attributes of a name may be those of another file than the one that is
+// open.
+func (n *node) differs(a *attrs) bool {
+	if n == nil {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.differsLocked(a)
+}
+
+// differsLocked is differs for callers that hold the lock. What is written here has no version that
+// lasts.
+func (n *node) differsLocked(a *attrs) bool {
+	return n.version != a.version() && n.open != a.version() && n.file != nil && n.file.isRead()
+}
+
+// isRead reports whether a file is open here, and only for reading.
+func (f *file) isRead() (is bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.handles {
+		if h.writes() {
+			return false
+		}
+		is = is || !pool.Lost(h.over)
+	}
+	return is
+}
+
+// statNameless returns the attributes of an open file that has no name any more.
+func (f *FS) statNameless(ctx context.Context, n *node) (a attrs, err error) {
+	err = f.link.do(ctx, func(c *usftp.Client, _ bool) error {
+		asked := n.statHandle(ctx, c)
+		if asked == nil {
+			return syscall.ESTALE
+		}
+		open, err := asked.Wait()
+		if err == nil {
+			a = attrsOf(open)
+		}
+		return err
+	})
+	return a, err
+}
