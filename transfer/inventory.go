@@ -16,7 +16,8 @@ import (
 // raising it; a collision means a file that is not copied, or not deleted.
 type inventory struct {
 	seed   maphash.Seed
-	parts  [][]held // one, or split by the hash's first bits; sorted after the listing
+	folds  func() bool // names that differ only in case are the same
+	parts  [][]held    // one, or split by the hash's first bits; sorted after the listing
 	n      int
 	files  int // entries that are not directories
 	unseen int // entries not seen in the source
@@ -102,8 +103,8 @@ func (h held) sameOwner(f *facts) bool {
 	return !f.owner.Known || h.size&heldOwned != 0 && h.owner == ownerDigest(f.owner)
 }
 
-func newInventory() *inventory {
-	return &inventory{seed: maphash.MakeSeed(), parts: make([][]held, 1)}
+func newInventory(folds func() bool) *inventory {
+	return &inventory{seed: maphash.MakeSeed(), folds: folds, parts: make([][]held, 1)}
 }
 
 // reset empties the inventory, when a listing starts over.
@@ -111,7 +112,7 @@ func (v *inventory) reset() { v.parts, v.n, v.files, v.unseen = make([][]held, 1
 
 // hash returns the hash of a name. It ignores case where file names do.
 func (v *inventory) hash(name string) uint64 {
-	if localfs.FoldsCase {
+	if v.folds() {
 		name = localfs.FoldName(name)
 	}
 	return maphash.String(v.seed, name)

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/soak"
 )
 
@@ -23,7 +24,7 @@ func TestInventoryOfAMillion(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	v := newInventory()
+	v := newInventory(func() bool { return localfs.FoldsCase })
 	at := time.Unix(1_600_000_000, 0)
 	for i := range n {
 		v.add(name(i), &facts{mode: 0o640, hasMode: true, hasTimes: true, size: int64(i),

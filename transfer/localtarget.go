@@ -162,14 +162,14 @@ func (t *localTarget) close() {
 }
 
 var errDoubleName = errors.New("its name differs only in case from that of another entry, " +
-	"and this system treats them as the same name")
+	"and the target treats them as the same name")
 
 func (t *localTarget) check(d *directory, name string) error {
 	if err := localfs.CheckName(name); err != nil {
 		return err
 	}
-	if localfs.FoldsCase && !d.addName(localfs.FoldName(name)) {
-		return errDoubleName
+	if localfs.FoldsCase && t.job.tree.sync == nil && !d.addName(localfs.FoldName(name)) {
+		return errDoubleName // a sync knows more about its target
 	}
 	return nil
 }

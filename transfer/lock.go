@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -115,6 +117,10 @@ type lock struct {
 	files  mirror
 	holder Holder
 	stop   func()
+
+	// foldsCase waits for the target's answer whether it has the lock under a name in upper case,
+	// too: names that differ only in case are one file there.
+	foldsCase func() bool
 }
 
 // newLock takes the lock, or returns a *LockedError.
@@ -186,9 +192,15 @@ func (l *lock) pause(d time.Duration) error {
 	}
 }
 
-// begin starts renewing the lock.
+// begin starts renewing the lock, and asks what foldsCase answers.
 func (l *lock) begin() *lock {
 	l.stop = every(lockRenewed, l.renew)
+	answer := make(chan bool, 1)
+	go func() {
+		_, err := l.files.lookAt(l.tree.root, strings.ToUpper(lockName))
+		answer <- err == nil
+	}()
+	l.foldsCase = sync.OnceValue(func() bool { return <-answer })
 	return l
 }
 
@@ -243,6 +255,7 @@ func (l *lock) renew() {
 
 // release removes the lock.
 func (l *lock) release() {
+	l.foldsCase() // so that nothing is still asked
 	l.stop()
 	ctx, cancel := cleanupContext(l.tree.ctx)
 	defer cancel()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // SyncOptions configure a [Sync]. The zero SyncOptions are valid: everything that is missing or
@@ -374,7 +375,7 @@ func (s *syncing) renameOne(r SyncRename) {
 
 // take takes the inventory of a target directory.
 func (s *syncing) take(d *directory) (release func(), err error) {
-	v := newInventory()
+	v := newInventory(s.foldsCase)
 	d.inventory = v
 	release = func() {
 		d.inventory = nil
@@ -458,6 +459,15 @@ func (s *syncing) open(d *directory) error {
 	return d.moved
 }
 
+// foldsCase reports whether names that differ only in case are the same file in the target. Without
+// a lock only this system is known.
+func (s *syncing) foldsCase() bool {
+	if s.lock == nil {
+		return localfs.FoldsCase && s.tree.dst.conn() == nil
+	}
+	return s.lock.foldsCase()
+}
+
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
 // excluded.
 func (s *syncing) found(e *entry) bool {
@@ -465,6 +475,10 @@ func (s *syncing) found(e *entry) bool {
 		return false
 	}
 	s.met.Add(1)
+	if s.foldsCase() && !e.dir.addName(localfs.FoldName(e.name)) {
+		s.tree.fail("", e.source(), e.target(), errDoubleName)
+		return false
+	}
 	e.existing, e.present = e.dir.inventory.take(e.name)
 	return true
 }
