@@ -170,7 +170,7 @@ func (l *listing) more() error {
 		return err
 	}
 	if l.out == 0 {
-		return io.EOF
+		return l.end()
 	}
 	call, err := l.queue.Next(l.ctx)
 	if call == nil || err != nil {
@@ -180,6 +180,26 @@ func (l *listing) more() error {
 	l.taken++
 	l.call = call
 	return l.take()
+}
+
+// end returns io.EOF, unless there was no name at all, not even ".", and the directory may not be
+// searched: OpenSSH's server leaves out what it cannot look at (process_readdir in sftp-server.c),
+// so that a directory which may only be read seems to be empty.
+func (l *listing) end() error {
+	if l.cycle.count > 0 {
+		return io.EOF
+	}
+	_, err := run(l.ctx, l.session.stat("lstat", wire.TypeLstat, l.prefix+"."))
+	var status *StatusError
+	switch {
+	case err == nil:
+		return io.EOF
+	case !errors.As(err, &status):
+		return err
+	case errors.Is(err, fs.ErrPermission):
+		return status
+	}
+	return io.EOF
 }
 
 // opendir opens a directory (draft-02, section 6.7).

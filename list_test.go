@@ -282,3 +282,31 @@ func TestReadDirLimit(t *testing.T) {
 		ok(t, files[0].OpenRead()) // with the client's context, not that of the time limit
 	})
 }
+
+// TestListingOfWhatMayOnlyBeRead: OpenSSH's server leaves out everything in a directory that may be
+// read but not searched. That is an error, and no empty directory.
+func TestListingOfWhatMayOnlyBeRead(t *testing.T) {
+	for look, want := range map[wire.Code]error{wire.PermissionDenied: fs.ErrPermission,
+		wire.NoSuchFile: nil, wire.Failure: nil, wire.OK: nil} {
+		r := newRig(t, sftptest.Script{Intercept: func(request sftptest.Request) []sftptest.Action {
+			switch {
+			case request.Type == wire.TypeReaddir:
+				return []sftptest.Action{sftptest.Refuse(wire.EOF, "")}
+			case request.Type == wire.TypeLstat && request.Path == "/d/." && look != wire.OK:
+				return []sftptest.Action{sftptest.Refuse(look, "")}
+			}
+			return nil
+		}}, 0)
+		r.server.Files.WriteFile("/d/f", nil)
+		for _, dir := range []string{"/d", "/d/"} {
+			files, err := r.ReadDir(dir)
+			if len(files) > 0 || !errors.Is(err, want) {
+				t.Errorf("LSTAT is answered %v: %v, %v", look, names(files), err)
+			}
+			var path *fs.PathError
+			if want != nil && (!errors.As(err, &path) || path.Path != dir) {
+				t.Errorf("the error is %v", err)
+			}
+		}
+	}
+}
