@@ -209,7 +209,7 @@ func (l *chunkLister) take(reply *wire.ChunksReply, from, to int64) (list chunkL
 		at += int64(c.Length)
 	}
 	if !reply.End && at < to && len(list.chunks) < leastListed {
-		return list, &ProtocolError{What: fmt.Sprintf("a list of %d chunks, which are not all",
+		return list, &ProtocolError{What: fmt.Sprintf("an incomplete list of only %d chunks",
 			len(list.chunks))}
 	}
 	return list, nil

@@ -160,7 +160,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	return c, nil
 }
 
-// Ping asks the transport for a sign of life and waits for it. No file operation delays the answer,
+// Ping sends a keepalive over the transport and waits for the answer. No file operation delays it,
 // so Ping tells a slow server from a slow link. Without a way to ask (see [WithKeepalive]) the
 // error matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Ping(ctx context.Context) error {

@@ -176,7 +176,7 @@ func replyError(call *conn.Call) error {
 		return &StatusError{Code: uint32(status.Code), Message: status.Message,
 			Language: status.Language}
 	case call.Expect != wire.TypeStatus:
-		return &ProtocolError{What: fmt.Sprintf("success where %v was due", call.Expect)}
+		return &ProtocolError{What: fmt.Sprintf("success instead of %v", call.Expect)}
 	}
 	return nil
 }

@@ -324,7 +324,7 @@ func (c *chaos) end() {
 	}
 }
 
-// TestRandomFaults: awkward servers, one or two of whose replies are spoiled.
+// TestRandomFaults: unusual servers, one or two of whose replies are spoiled.
 func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(chaosRuns) {
 		script := sftptest.RandomScript(seed)

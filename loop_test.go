@@ -245,7 +245,7 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // Whatever a server is allowed to do, the bytes are right.
-func TestTransfersWithAwkwardServers(t *testing.T) {
+func TestTransfersWithUnusualServers(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) { transferWith(t, seed) })
 	}

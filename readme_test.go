@@ -18,7 +18,7 @@ func upload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// as ssh does, with your ssh_config
+	// Connect logs in as ssh does, with your ssh_config.
 	login, err := pool.Connect(ctx, target, pool.ConnectConfig{})
 	if err != nil {
 		return err

@@ -130,9 +130,9 @@ func (c *Conn) heard() time.Time {
 	return time.Unix(0, c.way.conn.heard.Load())
 }
 
-// Keepalive asks the server for a sign of life (keepalive@openssh.com, which every server answers,
-// if only with a refusal) and waits for it. It takes one round trip, which no file operation on the
-// server delays, so it tells a slow server from a dead one. With the system's ssh the error matches
+// Keepalive sends a keepalive (keepalive@openssh.com, which every server answers, if only with a
+// refusal) and waits for the answer. It takes one round trip, which no file operation on the server
+// delays, so it tells a slow server from a dead one. With the system's ssh the error matches
 // [errors.ErrUnsupported].
 func (c *Conn) Keepalive(ctx context.Context) error {
 	if c.transport == nil {
@@ -187,7 +187,7 @@ func (c *Conn) stayAlive() {
 		if err == nil {
 			missed = 0
 		} else if missed++; missed >= count {
-			c.cancel(&timeoutError{"waiting for a sign of life",
+			c.cancel(&timeoutError{"waiting for the answer to a keepalive",
 				time.Since(c.heard()).Round(time.Second)})
 			c.way.cut()
 			return

@@ -104,7 +104,7 @@ func (d *Dialer) warnOfMissing() {
 		if _, err := os.Stat(path + ".pub"); err == nil {
 			continue // an agent may hold its other half
 		}
-		d.log.Warn(fmt.Sprintf("the key %s is not there, and so not offered", path))
+		d.log.Warn(fmt.Sprintf("the key %s does not exist and is not offered", path))
 	}
 }
 

@@ -79,7 +79,7 @@ func (l *login) sign() *own.Flight {
 	}
 	f.key = l.credentials[i]
 	l.credentials = slices.Delete(slices.Clone(l.credentials), i, i+1)
-	l.d.log.Debug("signing in without asking first whether the key would do", "host", l.s.alias)
+	l.d.log.Debug("signing without asking first whether the server takes the key", "host", l.s.alias)
 	return &own.Flight{Signer: l.offer(f.key).key}
 }
 

@@ -499,13 +499,13 @@ func TestLoginIsTold(t *testing.T) {
 		{"in one flight", srv.IdentityFile, []string{
 			`msg="the host's key is accepted" host=` + srv.Alias + " type=ED25519",
 			`msg="keys were exchanged" host=` + srv.Alias + ` server="SSH-2.0-OpenSSH_`,
-			`msg="signing in without asking first whether the key would do"`,
+			`msg="signing without asking first whether the server takes the key"`,
 			`msg="offering ED25519 SHA256:`,
 			`msg="asking for sftp along with the login"`,
 			`msg="sftp came along with the login" host=` + srv.Alias + " granted=true",
 		}},
 		{"step by step", first, []string{
-			`msg="signing in without asking first whether the key would do"`,
+			`msg="signing without asking first whether the server takes the key"`,
 			`msg="offering ED25519 ` + public,
 			`msg="the server refused the key"`,
 			`msg="the server wants more" host=` + srv.Alias + " takes=publickey",
@@ -539,7 +539,7 @@ func TestNoSessions(t *testing.T) {
 	jump := opensshd.Start(t, opensshd.Options{Alias: "jump", Config: []string{"MaxSessions 0"}})
 	_, err := connect(t, Target{Host: "jump"}, &Config{ConfigFile: jump.ConfigFile}).Open(
 		testContext(t))
-	if err == nil || !strings.Contains(err.Error(), "opens no further channel: open failed (") {
+	if err == nil || !strings.Contains(err.Error(), "the server refused another channel: open failed (") {
 		t.Errorf("got %v", err)
 	}
 	behind := opensshd.Start(t, opensshd.Options{Alias: "behind"})

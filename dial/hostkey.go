@@ -77,7 +77,7 @@ func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.Pub
 	}
 	if bits := rsaBits(plain); bits > 0 && bits < h.s.minRSABits {
 		err := h.problem(HostKeyWeak, plain)
-		err.Note = fmt.Sprintf("%d bits where RequiredRSASize wants %d", bits, h.s.minRSABits)
+		err.Note = fmt.Sprintf("%d bits; RequiredRSASize requires %d", bits, h.s.minRSABits)
 		return err
 	}
 	if isCert {
@@ -136,10 +136,10 @@ func (h *hostKeyChecker) checkCertificate(cert *ssh.Certificate) error {
 		_, ok = find(h.portless.authorities, cert.SignatureKey)
 	}
 	if !ok {
-		return fmt.Errorf("no @cert-authority line for %s names what signed it", h.s.knownAs())
+		return fmt.Errorf("no @cert-authority line for %s lists the key that signed it", h.s.knownAs())
 	}
 	if cert.CertType != ssh.HostCert {
-		return fmt.Errorf("it is not a host's certificate")
+		return fmt.Errorf("it is not a host certificate")
 	}
 	if !slices.Contains(h.s.caAlgos, cert.Signature.Format) {
 		return fmt.Errorf("it is signed with %s, which CASignatureAlgorithms does not list",

@@ -205,7 +205,7 @@ func (k *keyring) usable(all []*credential) []*credential {
 			continue
 		}
 		if bits := rsaBits(c.public); bits > 0 && bits < k.s.minRSABits {
-			k.note("%v has %d bits where RequiredRSASize wants %d", c, bits, k.s.minRSABits)
+			k.note("%v has %d bits; RequiredRSASize requires %d", c, bits, k.s.minRSABits)
 			continue
 		}
 		out = append(out, c)
@@ -409,7 +409,7 @@ func (k *keyring) certificates() []certFile {
 		case err == nil && ok && cert.CertType == ssh.UserCert:
 			out = append(out, certFile{path, cert, explicit})
 		case explicit && err == nil:
-			k.note("%s is no certificate of a user", path)
+			k.note("%s is not a user certificate", path)
 		case explicit:
 			k.note("certificate %v", err)
 		}

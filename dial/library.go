@@ -133,7 +133,7 @@ func decodeConfig(file string, c *Config) (*ssh_config.Config, error) {
 }
 
 func unreadable(file, why string) error {
-	return fmt.Errorf("%s: %s (OpenSSH's own client is not installed; with it every word could be read)", file, why)
+	return fmt.Errorf("%s: %s (OpenSSH's ssh is not installed; with it, every keyword could be read)", file, why)
 }
 
 // maxInclude is the library's own limit.

@@ -219,7 +219,7 @@ func TestManyStreams(t *testing.T) {
 	open(t, conn)
 	open(t, conn)
 	_, err := conn.Open(testContext(t))
-	if err == nil || !strings.Contains(err.Error(), "opens no further channel") {
+	if err == nil || !strings.Contains(err.Error(), "the server refused another channel") {
 		t.Errorf("beyond MaxSessions: %v", err)
 	}
 }

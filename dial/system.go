@@ -175,7 +175,7 @@ func splitCommand(line string) ([]string, error) {
 		}
 	}
 	if quote != 0 {
-		return nil, errors.New("a quote is not closed")
+		return nil, errors.New("unterminated quote")
 	}
 	if in {
 		words = append(words, word.String())

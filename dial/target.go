@@ -62,7 +62,7 @@ func ParseTarget(s string) (t Target, remote bool, err error) {
 	}
 	t.Path = homeRelative(s[colon+1:])
 	if strings.IndexByte(t.Path, 0) >= 0 {
-		return Target{}, true, fmt.Errorf("%q: the path holds a NUL", s)
+		return Target{}, true, fmt.Errorf("%q: the path contains a NUL", s)
 	}
 	return t, true, nil
 }
@@ -208,7 +208,7 @@ func parseURL(s, scheme string) (Target, error) {
 		if _, has := u.User.Password(); has {
 			// The password is not repeated on the screen.
 			return Target{}, fmt.Errorf(
-				"an %s:// address must hold no password: every user of this machine could read it",
+				"an %s:// address must not contain a password: every user of this machine could read it",
 				scheme)
 		}
 		// RFC 3986 lets parameters follow: "user;fingerprint=...". ssh refuses what it does not
@@ -232,7 +232,7 @@ func parseURL(s, scheme string) (Target, error) {
 		t.Path = homeRelative(t.Path[1:])
 	}
 	if strings.IndexByte(t.Path, 0) >= 0 {
-		return Target{}, fmt.Errorf("%q: the path holds a NUL", s)
+		return Target{}, fmt.Errorf("%q: the path contains a NUL", s)
 	}
 	return t, nil
 }

@@ -61,7 +61,7 @@ func (x expander) percent(v string) (string, error) {
 		}
 		r, ok := x.tokens[v[i]]
 		if !ok {
-			return "", fmt.Errorf("%q in the ssh configuration holds the unknown token %%%c", v,
+			return "", fmt.Errorf("%q in the ssh configuration contains the unknown token %%%c", v,
 				v[i])
 		}
 		b.WriteString(r)

@@ -21,7 +21,7 @@ func TestScriptedConforms(t *testing.T) {
 		"Plain":     {script: Script{Extensions: all}},
 		"Bytewise":  {script: Script{Extensions: all}, link: LinkConfig{MaxPiece: 1}},
 		"Reordered": {script: Script{Reorder: 7, Seed: 1, RandomReads: true}},
-		"Awkward": {script: Script{ShortReads: 1000, ReaddirNames: 3, BareStatus: true,
+		"Unusual": {script: Script{ShortReads: 1000, ReaddirNames: 3, BareStatus: true,
 			DraftSymlink: true, HandleSize: 256, Home: "/home/user"}},
 	} {
 		t.Run(name, func(t *testing.T) {

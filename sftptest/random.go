@@ -26,7 +26,7 @@ func RandomLink(seed uint64) LinkConfig {
 	return c
 }
 
-// RandomScript returns an awkward server on which everything works that a client may rely on: it
+// RandomScript returns an unusual server on which everything that a client may rely on works: it
 // sends short, reordered replies, without messages, in large or small packets, with few extensions.
 // It is the same one for the same seed.
 func RandomScript(seed uint64) Script {

@@ -37,11 +37,11 @@ type fileCopy struct {
 
 // flags record what has happened to one file.
 type flags struct {
-	large  bool // it is no longer the small file that was listed
-	handle bool // it holds one of the tree's handles
-	whole  bool // a delta failed, so the whole file is sent
-	dense  bool // its holes are sent, since the host takes no file in parts
-	uncut  bool // the host did not cut the old file
+	large        bool // it is no longer the small file that was listed
+	handle       bool // it holds one of the tree's handles
+	whole        bool // a delta failed, so the whole file is sent
+	dense        bool // its holes are sent, since the host takes no file in parts
+	notTruncated bool // the host did not truncate the old file
 }
 
 // tries is the state that attempts at one file share: each continues what the last one left.
@@ -215,7 +215,7 @@ func (c *fileCopy) abandon(out output, err error) {
 	}
 	if c.main() != nil && c.interrupted() && c.result.Bytes > 0 && !c.worthless(err) &&
 		c.journal.mayContinue(c) {
-		if ok, synced := out.cut(c, c.result.Bytes); ok {
+		if ok, synced := out.truncate(c, c.result.Bytes); ok {
 			c.result.LeftBehind = out.at().temp
 			c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes,
 				c.shown(out.at().temp))
@@ -263,8 +263,8 @@ func (c *fileCopy) again(err error) bool {
 	case errors.Is(err, errNoDelta) && !noRoom(err) && !c.flags.whole:
 		c.note(err.Error() + ": all of it is copied")
 		c.flags.whole, c.tries.delta = true, false
-	case errors.Is(err, errNotCut) && !c.flags.uncut && !c.tries.once:
-		c.flags.uncut = true // it is emptied first, since it cannot be the source
+	case errors.Is(err, errNotTruncated) && !c.flags.notTruncated && !c.tries.once:
+		c.flags.notTruncated = true // it is emptied first, since it cannot be the source
 	case errors.Is(err, errTouched) && c.to != nil && c.tries.prefix == nil:
 		// its contents may be unchanged: the next attempt will find out
 		c.tries.prefix = new(prefixHash)

@@ -247,9 +247,9 @@ type output interface {
 	verify(c *fileCopy, in input) error // compares what is stored with what was copied
 	commit(c *fileCopy, in input) error // gives the copy its name
 
-	// cut truncates the file to n bytes for a later run to continue; synced means that they are on
-	// disk. remove removes what was written.
-	cut(c *fileCopy, n int64) (ok, synced bool)
+	// truncate shortens the file to n bytes for a later run to continue; synced means that they are
+	// on disk. remove removes what was written.
+	truncate(c *fileCopy, n int64) (ok, synced bool)
 	remove(c *fileCopy)
 	close()
 }

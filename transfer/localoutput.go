@@ -232,7 +232,7 @@ func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
 
 // openedOver looks at the file that was opened to be written in place. An old file is emptied only
 // if the source is a file of this machine and another one. The source on a host may be this very
-// file: then it must keep its contents, and seal cuts it to its new size.
+// file: then it must keep its contents, and seal truncates it to its new size.
 func (o *localOutput) openedOver(source *facts) error {
 	now, err := o.file.Stat()
 	switch {
@@ -406,7 +406,7 @@ func (o *localOutput) setAttrs(c *fileCopy, source *facts) error {
 	return o.file.Chmod(mode)
 }
 
-func (o *localOutput) cut(_ *fileCopy, n int64) (ok, synced bool) {
+func (o *localOutput) truncate(_ *fileCopy, n int64) (ok, synced bool) {
 	if o.file.Truncate(n) != nil {
 		return false, false
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestRandomMisfortune: copies run against awkward servers, with spoiled replies, and are
+// TestRandomMisfortune: copies run against unusual servers, with spoiled replies, and are
 // interrupted at any moment. The target is the old file or the new one, unless an event says that
 // it is written in place; every leftover is named; and the copy ends soon.
 func TestRandomMisfortune(t *testing.T) {

@@ -156,8 +156,8 @@ func (p inPlace) open() (*usftp.File, error) {
 }
 
 // over opens an existing file to write over it. It does not empty the file, which may be the
-// source: the host may be this machine, and a file can have several names. seal cuts it to its new
-// size. On hosts that take only whole files, it is emptied if it is certainly not the source.
+// source: the host may be this machine, and a file can have several names. seal truncates it to its
+// new size. On hosts that take only whole files, it is emptied if it is certainly not the source.
 func (p inPlace) over(old fs.FileInfo) (f *usftp.File, err error) {
 	o := p.o
 	client, quirks, flags := o.session.client, o.end.placement.quirks, os.O_WRONLY|os.O_CREATE
@@ -289,7 +289,7 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 func (o *remoteOutput) fill(c *fileCopy, in input) error {
 	dir := path.Dir(o.name)
 	if c.isSmall() {
-		if o.over <= c.entry.facts.size { // otherwise it has to be cut
+		if o.over <= c.entry.facts.size { // otherwise it has to be truncated
 			done, err := o.fillSmall(c, in)
 			if done || err != nil {
 				return o.session.explainWrite(err, dir)
@@ -416,15 +416,15 @@ func (s sealing) run() error {
 	f := o.file
 	if n := c.result.Bytes; n < o.over {
 		steps = append(steps, func() func() error {
-			cut := waits(c.ctx, f.Async().Truncate(n))
-			return func() error { return s.cutRefused(cut()) }
+			truncated := waits(c.ctx, f.Async().Truncate(n))
+			return func() error { return s.truncateRefused(truncated()) }
 		}, func() func() error { // some servers say yes and do nothing
 			looked := f.Async().Stat()
 			return func() error {
 				stat, err := looked.WaitContext(c.ctx)
 				if err == nil && stat.HasSize() && int64(stat.Size) > n {
 					o.end.placement.quirks.WholeFiles.Store(true)
-					return errNotCut
+					return errNotTruncated
 				}
 				return nil
 			}
@@ -499,15 +499,15 @@ func (s sealing) keptMode() fs.FileMode {
 	return kept
 }
 
-// errNotCut reports that the end of a longer old file is still there.
-var errNotCut = errors.New("the host does not truncate files, and the old one was longer")
+// errNotTruncated reports that the end of a longer old file is still there.
+var errNotTruncated = errors.New("the host does not truncate files, and the old one was longer")
 
-func (s sealing) cutRefused(err error) error {
+func (s sealing) truncateRefused(err error) error {
 	if !refused(err) {
 		return err
 	}
 	s.o.end.placement.quirks.WholeFiles.Store(true)
-	return fmt.Errorf("%w: %w", errNotCut, err)
+	return fmt.Errorf("%w: %w", errNotTruncated, err)
 }
 
 // attrsRefused returns err unless the attributes are optional and were merely refused.
@@ -755,9 +755,9 @@ func (p *placing) wasRenamed(c *fileCopy, o *remoteOutput, refusal error) (done 
 	return true, nil
 }
 
-// cut truncates what was written to the contiguous part. If the connection is lost the next run
+// truncate shortens what was written to the contiguous part. If the connection is lost the next run
 // does that.
-func (o *remoteOutput) cut(c *fileCopy, n int64) (ok, synced bool) {
+func (o *remoteOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
 	if o.session.lost() {
 		return true, false
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestServerThatAlwaysBreaksOff: a server that ends the connection at every request of some kind,
-// after the first few, is given up: each connection may bring progress, but not forever.
-func TestServerThatAlwaysBreaksOff(t *testing.T) {
+// TestServerThatKeepsDisconnecting: a server that ends the connection at every request of some
+// kind, after the first few, is given up: each connection may bring progress, but not forever.
+func TestServerThatKeepsDisconnecting(t *testing.T) {
 	t.Parallel()
 	local := filepath.Join(t.TempDir(), "source")
 	makeSample(t, local)

@@ -186,8 +186,8 @@ func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
 	return io.NewOffsetWriter(sparse, c.result.Resumed), sparse, nil
 }
 
-// end sets the file's size, since it may end in a hole. An old file that is longer is cut only when
-// the copy is sealed.
+// end sets the file's size, since it may end in a hole. An old file that is longer is truncated
+// only when the copy is sealed.
 func (s sink) end(c *fileCopy, size int64) error {
 	if s.file == nil || !c.options.Sparse {
 		return nil

@@ -177,7 +177,7 @@ func (o *writerOutput) fill(c *fileCopy, in input) error {
 	return err
 }
 
-func (o *writerOutput) cut(*fileCopy, int64) (ok, synced bool) { return false, false }
+func (o *writerOutput) truncate(*fileCopy, int64) (ok, synced bool) { return false, false }
 
 func (o *writerOutput) remove(c *fileCopy) {
 	if c.result.Bytes > 0 {

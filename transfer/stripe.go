@@ -35,7 +35,7 @@ type striper struct {
 	mu     sync.Mutex
 	lanes  []lane
 	broken error // the first failure of a handle that took part
-	cut    bool  // the connection of one was lost
+	lost   bool  // the connection of one was lost
 }
 
 // lane is a further handle of the file.
@@ -95,7 +95,7 @@ func (s *striper) note(l lane, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if pool.Lost(l.file.Client()) {
-		s.cut = true
+		s.lost = true
 	} else if s.broken == nil {
 		s.broken = err
 	}
@@ -132,7 +132,7 @@ func (s *striper) prove() error {
 	case named != nil && !s.proof.same(named, true):
 		return errReplaced
 	}
-	if _, syncs := s.first.Client().HasExtension(wire.ExtFsync); s.cut && syncs {
+	if _, syncs := s.first.Client().HasExtension(wire.ExtFsync); s.lost && syncs {
 		// reports what the CLOSE of the lost handle would have reported
 		_, err := s.first.Async().Sync().WaitContext(s.ctx)
 		return err

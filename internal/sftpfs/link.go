@@ -63,7 +63,7 @@ func limitRedial(redial func(context.Context) (pool.Host, error)) func(context.C
 	}
 	return func(ctx context.Context) (pool.Host, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout,
-			errors.New("the login takes too long"))
+			errors.New("the login took too long"))
 		defer cancel()
 		host, err := redial(ctx)
 		host.Redial = limitRedial(redial)

@@ -420,7 +420,7 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 				remote.Async().Close().Forget()
 			}
 			if err != nil && !undecided(err) {
-				f.options.Logger.Warn("an open file is another one now", "file", path, "error", err)
+				f.options.Logger.Warn("an open file has been replaced on the host", "file", path, "error", err)
 			}
 			return err
 		})
@@ -527,7 +527,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	}
 	f.work.Go(func() {
 		if err := h.file.finish(f.ctx); err != nil {
-			f.options.Logger.Error("a file was not written to its end", "error", err)
+			f.options.Logger.Error("not all data of a file was written", "error", err)
 		}
 		h.reader.drop()
 		var closing *usftp.Pending[struct{}]

@@ -26,10 +26,10 @@ func (f *file) rescue(cause error, extents []*extent) {
 	before := f.rescued
 	err := f.keep(remote, extents)
 	if err != nil {
-		f.fs.options.Logger.Error("written data is lost", "file", remote, "error", cause, "rescue",
+		f.fs.options.Logger.Error("written data was lost", "file", remote, "error", cause, "rescue",
 			err)
 	} else if f.rescued != before {
-		f.fs.options.Logger.Error("written data is not on the host; it was kept here", "file",
+		f.fs.options.Logger.Error("written data did not reach the host; it was kept in a local file", "file",
 			remote, "error", cause, "kept", f.rescued)
 	}
 }

@@ -213,7 +213,7 @@ func (l *clientLogin) failed(method string, d decision) {
 // decide reads until the server decides. ask handles the method's own messages.
 func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
 	if len(l.context.Tried)+len(l.context.Partial) > maxAttempts {
-		return decision{}, &ProtocolError{"the login does not end"}
+		return decision{}, &ProtocolError{"the login takes too many steps"}
 	}
 	for {
 		p, err := l.read()

@@ -15,15 +15,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// moody is a tree in memory that is slow now and then.
-type moody struct {
+// slowFS is a tree in memory that is slow at random.
+type slowFS struct {
 	*memfs.FS
 	mu     sync.Mutex
 	random *rand.Rand
 }
 
 // pause sometimes takes longer than the reader's patience.
-func (m *moody) pause() {
+func (m *slowFS) pause() {
 	m.mu.Lock()
 	n := m.random.IntN(10)
 	m.mu.Unlock()
@@ -32,12 +32,12 @@ func (m *moody) pause() {
 	}
 }
 
-func (m *moody) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
+func (m *slowFS) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
 	m.pause()
 	return m.FS.Stat(ctx, name)
 }
 
-func (m *moody) Open(ctx context.Context, name string, flags uint32,
+func (m *slowFS) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
 	m.pause()
 	file, err := m.FS.Open(ctx, name, flags, attrs)
@@ -49,7 +49,7 @@ func (m *moody) Open(ctx context.Context, name string, flags uint32,
 
 type moodyFile struct {
 	memFile
-	m *moody
+	m *slowFS
 }
 
 func (f *moodyFile) ReadAt(p []byte, offset int64) (int, error) {
@@ -62,10 +62,10 @@ func (f *moodyFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.memFile.WriteAt(p, offset)
 }
 
-// TestMoodyBackend sends requests in bursts of any length to a backend that is slow now and then,
+// TestRandomlySlowBackend sends requests in bursts of any length to a backend that is slow now and then,
 // so that readers are replaced at any moment. Every request must be answered, once, without further
 // requests to push it along.
-func TestMoodyBackend(t *testing.T) {
+func TestRandomlySlowBackend(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testMoody(t, rand.New(rand.NewPCG(seed, 7))) })
@@ -74,7 +74,7 @@ func TestMoodyBackend(t *testing.T) {
 }
 
 func testMoody(t *testing.T, random *rand.Rand) {
-	backend := &moody{FS: memfs.New(0), random: rand.New(rand.NewPCG(random.Uint64(), 1))}
+	backend := &slowFS{FS: memfs.New(0), random: rand.New(rand.NewPCG(random.Uint64(), 1))}
 	c := start(t, backend, nil)
 	var handles [][]byte
 	for i := range 3 {
