@@ -226,10 +226,10 @@ func TestConfigurationErrors(t *testing.T) {
 		{"ConnectTimeout soon\n", "time"},
 		{"AddressFamily inet7\n", "AddressFamily"},
 		{"StrictHostKeyChecking maybe\n", "StrictHostKeyChecking"},
-		{"Match user x\n Port 3\n", "OpenSSH's own client is not installed"},
-		{"Match host h user me\n Port 3\n", "OpenSSH's own client is not installed"},
-		{"Host \"h\"\n Port 3\n", "OpenSSH's own client is not installed"},
-		{"Match exec \"true\"\n", "OpenSSH's own client is not installed"},
+		{"Match user x\n Port 3\n", "OpenSSH's ssh is not installed"},
+		{"Match host h user me\n Port 3\n", "OpenSSH's ssh is not installed"},
+		{"Host \"h\"\n Port 3\n", "OpenSSH's ssh is not installed"},
+		{"Match exec \"true\"\n", "OpenSSH's ssh is not installed"},
 		{"HostName %q\n", "token"},
 	} {
 		home := t.TempDir()
