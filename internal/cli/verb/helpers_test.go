@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,6 +135,21 @@ func ok(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// modesDir is TempDir for a test that changes modes: users other than root could not remove what is
+// in a directory that they may not read.
+func modesDir(t testing.TB) string {
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				os.Chmod(name, 0o700)
+			}
+			return nil
+		})
+	})
+	return dir
 }
 
 func writeFile(t testing.TB, name, content string) {

@@ -178,7 +178,7 @@ func TestDiskUsageIsDu(t *testing.T) {
 
 // TestChangeModeIsChmod compares modes and exit codes with those of chmod.
 func TestChangeModeIsChmod(t *testing.T) {
-	ours, theirs := t.TempDir(), t.TempDir()
+	ours, theirs := modesDir(t), modesDir(t)
 	r := newRig(startServer(t, ours))
 	modes := []string{"755", "0", "4755", "u+x", "go-rwx", "a=r", "+x", "-w", "=rw", "u=g",
 		"g=u,o=g", "ug+s", "u-s,g+s", "+t", "a+rwXt", "u=rwX,go=rX",

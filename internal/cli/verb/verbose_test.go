@@ -99,7 +99,7 @@ func TestVerboseIsTheirs(t *testing.T) {
 			if strings.HasPrefix(test.tool, "chown") && os.Getuid() != 0 {
 				testenv.Unavailable(t, "root, who may change owners")
 			}
-			ours, theirs := t.TempDir(), t.TempDir()
+			ours, theirs := modesDir(t), modesDir(t)
 			for _, dir := range []string{ours, theirs} {
 				for _, name := range []string{"f", "it's", "d/e/x", "full/x"} {
 					writeFile(t, dir+"/"+name, name)
