@@ -182,10 +182,14 @@ func (l *listing) more() error {
 	return l.take()
 }
 
-// end returns io.EOF, unless there was no name at all, not even ".", and the directory may not be
-// searched: OpenSSH's server leaves out what it cannot look at (process_readdir in sftp-server.c),
-// so that a directory which may only be read seems to be empty.
+// end returns io.EOF after the last name, unless names may be missing: OpenSSH's server leaves out
+// what it cannot look at (process_readdir in sftp-server.c). In a directory that may be read but not
+// searched that is everything, even ".". In one whose path is long it is the names with which the
+// path exceeds what a system call takes.
 func (l *listing) end() error {
+	if l.session.inOrder && len(l.prefix)+longestName > longestPath {
+		return errLongPath
+	}
 	if l.cycle.count > 0 {
 		return io.EOF
 	}
@@ -201,6 +205,15 @@ func (l *listing) end() error {
 	}
 	return io.EOF
 }
+
+// Linux's limits of a name (NAME_MAX) and of a path in a system call (PATH_MAX), in bytes.
+const (
+	longestName = 255
+	longestPath = 4095
+)
+
+var errLongPath = errors.New("its path is so long that the server may have left names out; " +
+	"start deeper in the tree")
 
 // opendir opens a directory (draft-02, section 6.7).
 func (s *session) opendir(dir string) operation[[]byte] {

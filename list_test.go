@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -307,6 +308,46 @@ func TestListingOfWhatMayOnlyBeRead(t *testing.T) {
 			if want != nil && (!errors.As(err, &path) || path.Path != dir) {
 				t.Errorf("the error is %v", err)
 			}
+		}
+	}
+}
+
+// TestListingOfALongPath: OpenSSH's server leaves out names whose path is longer than a system call
+// takes, so that a directory where there may be such names is listed with an error.
+func TestListingOfALongPath(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	client := startServer(t, usftp.WithServerVersion(openSSH))
+	dir := root.Name() + "/"
+	deepest := root
+	for len(dir) < 3600 {
+		name := strings.Repeat("d", 200)
+		if err := deepest.Mkdir(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		below, err := deepest.OpenRoot(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer below.Close()
+		deepest, dir = below, dir+name+"/"
+	}
+	for _, c := range []struct {
+		length int // of the directory's path
+		names  int // of two
+	}{{3839, 2}, {3840, 1}} {
+		name := strings.Repeat("e", c.length-len(dir))
+		long := name + "/" + strings.Repeat("f", 255)
+		if err := errors.Join(deepest.Mkdir(name, 0o755), deepest.WriteFile(name+"/short", nil, 0o600),
+			deepest.WriteFile(long, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		files, err := client.ReadDir(dir + name)
+		if len(files) != c.names || (err == nil) != (c.names == 2) {
+			t.Errorf("%d bytes: %d names, %v", c.length, len(files), err)
 		}
 	}
 }
