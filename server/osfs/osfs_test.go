@@ -265,3 +265,31 @@ func TestOwnerNames(t *testing.T) {
 		t.Errorf("user 0 is %q", users[0])
 	}
 }
+
+// TestListingWhileNamesVanish: names that are removed during a listing are left out of it.
+func TestListingWhileNamesVanish(t *testing.T) {
+	f, dir, _ := served(t)
+	file := filepath.Join(dir, "f")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				os.WriteFile(file, nil, 0o600)
+				os.Remove(file)
+			}
+		}
+	}()
+	for range 2000 {
+		for info, err := range f.List(t.Context(), "/") {
+			if err != nil {
+				t.Error(info, err)
+			}
+		}
+	}
+	close(stop)
+	<-stopped
+}

@@ -185,16 +185,17 @@ func readDir(dir *os.File, n int) (list []fs.FileInfo, err error) {
 	names, err := dir.Readdirnames(n)
 	failed := control(dir, func(fd int) error {
 		for _, name := range names {
-			i := &info{name: name}
-			if i.st, err = statAt(fd, name); err == nil {
-				list = append(list, i)
-			} else if err != unix.ENOENT {
+			st, err := statAt(fd, name)
+			switch {
+			case err == nil:
+				list = append(list, &info{name: name, st: st})
+			case err != unix.ENOENT:
 				return err
 			}
 		}
 		return nil
 	})
-	return list, errors.Join(failed, err)
+	return list, cmp.Or(failed, err)
 }
 
 // dots describes the directory name and its parent, leaving out what cannot be read.
