@@ -207,6 +207,10 @@ type syncing struct {
 	within  *reach // nil means everything
 	backups backups
 
+	// foldsCase reports whether names that differ only in case are the same file in the target.
+	// Without a lock only this system is known.
+	foldsCase func() bool
+
 	// big is held by the walker that has a large inventory: only one may at a time.
 	big sync.Mutex
 
@@ -242,8 +246,9 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 		options.BackupDir = ""
 	}
 	s := &syncing{tree: t, options: options, dst: dst.mirror(), within: newReach(options.Within),
-		filter:  newSyncFilter(t, rules, &options),
-		backups: backups{dir: options.BackupDir}}
+		filter:    newSyncFilter(t, rules, &options),
+		backups:   backups{dir: options.BackupDir},
+		foldsCase: func() bool { return localfs.FoldsCase && t.dst.conn() == nil }}
 	s.extras.sync, s.backups.sync = s, s
 	return s, nil
 }
@@ -268,6 +273,7 @@ func (s *syncing) start() error {
 		s.lock, err = newLock(s)
 	}
 	if err == nil {
+		s.foldsCase = s.lock.foldsCase
 		root.pending.Add(1) // releasing the lock changes its mtime once more
 		s.rename()
 	}
@@ -457,15 +463,6 @@ func (s *syncing) open(d *directory) error {
 		}
 	})
 	return d.moved
-}
-
-// foldsCase reports whether names that differ only in case are the same file in the target. Without
-// a lock only this system is known.
-func (s *syncing) foldsCase() bool {
-	if s.lock == nil {
-		return localfs.FoldsCase && s.tree.dst.conn() == nil
-	}
-	return s.lock.foldsCase()
 }
 
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
