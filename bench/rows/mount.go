@@ -35,7 +35,7 @@ func afar(bound, near float64) func(int) float64 {
 
 var mountJobs = []mountJob{
 	{"cat", "cat of 200 MB", false, 200e6, 0, afar(2, 1.2)},
-	{"cp", "cp of 200 MB to the host", true, 200e6, 0, afar(2, 1)},
+	{"cp", "cp of 500 MB to the host", true, 500e6, 0, afar(2, 1)},
 	{"ls", "ls -lR of 5,000 files, cold", false, 1000, 5000, always(5)},
 	{"find", "find of 5,000 files, cold", false, 1000, 5000, always(5)},
 	{"git-cold", "git status of 2,000 files, cold", false, 1000, 2000, always(5)},
@@ -44,8 +44,8 @@ var mountJobs = []mountJob{
 	{randomReads, "2,000 random reads of 4 KiB, 16 at once, in 256 MB", false, 256e6, 0, always(1)},
 }
 
-// mountRows are jobs on a mounted directory, each over links with three delays. They are smaller
-// than what usftp's bars name, so that all of them run in minutes. Without a delay cat and cp fill
+// mountRows are jobs on a mounted directory, each over links with three delays. All but cp's are
+// smaller than what usftp's bars name, so that all of them run in minutes. Without a delay cat and cp fill
 // a link of 1 Gbit/s whatever the program, so that they run over one without a limit too.
 func mountRows() []Row {
 	var all []Row
