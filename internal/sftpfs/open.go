@@ -37,7 +37,9 @@ type handle struct {
 	// The file's lock guards these.
 	over    *usftp.Client // the connection over which it was last opened
 	seen    version       // of what is open, as last seen over that connection
-	err     error         // for the next call to return
+	err     error         // for the next write to return
+	unsaid  error         // for the next fsync, and each close until then, to return
+	said    bool          // a close has returned it: the next write ends it
 	written bool          // since the last flush
 	flushes int           // flushes that found something written
 	flushed bool          // a program has closed it, perhaps not the last that has it

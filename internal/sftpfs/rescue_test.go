@@ -81,3 +81,30 @@ func TestRescueIsComplete(t *testing.T) {
 		t.Error("something is neither on the host nor in the rescue file")
 	}
 }
+
+// TestFsyncAfterARefusedWrite: fsync and each close before it fail although a write has returned the
+// error. The kernel may have hidden that one: it says nothing of a failed part of a write after a
+// part that succeeded.
+func TestFsyncAfterARefusedWrite(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/file", nil)
+	s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, To: 1,
+		Do: sftptest.Refuse(wire.Failure, "the disk is full")})
+	o := s.open(t, "file")
+	status := fuse.OK
+	for off := uint64(0); status == fuse.OK; off += page {
+		in := fuse.WriteIn{InHeader: o.header, Fh: o.fh, Offset: off, Size: page}
+		_, status = o.Write(nil, &in, make([]byte, page))
+	}
+	for range 2 { // a forked child closes it, too
+		if o.Flush(nil, &fuse.FlushIn{InHeader: o.header, Fh: o.fh}) == fuse.OK {
+			t.Error("close says that everything has arrived")
+		}
+	}
+	if o.sync() == fuse.OK {
+		t.Error("fsync says that everything has arrived")
+	}
+	if status := o.sync(); status != fuse.OK {
+		t.Errorf("fsync says once more what it has said: %v", status)
+	}
+}
