@@ -45,6 +45,10 @@ func mountLarge(t *testing.T, streams int, buffer int64) *largeFile {
 		link: sftptest.LinkConfig{ToServer: laneTrip / 2, ToClient: laneTrip / 2,
 			Window: 2 << 20}}
 	s.mount(t, 0)
+	if shared := s.FS.link.conn.Host().Pool; shared != nil {
+		shared.Want(1, 0)
+		time.Sleep(time.Second) // all sessions are there before lanes are due
+	}
 	s.server.Files.WriteFile("/file", nil)
 	before, err := s.server.Files.Lstat("/file")
 	if err != nil {
