@@ -91,6 +91,16 @@ func TestPeakIsTheSumOfAllProcesses(t *testing.T) {
 	}
 }
 
+// TestPeakIsWithoutTheShell measures one command with a shell that waits for it, and with one that
+// it has replaced.
+func TestPeakIsWithoutTheShell(t *testing.T) {
+	waits := run(t, runner, "sleep 0.5; true").PeakKiB
+	replaced := run(t, runner, "exec sleep 0.5").PeakKiB
+	if difference := waits - replaced; replaced == 0 || difference < -300 || difference > 300 {
+		t.Errorf("%d KiB beside a shell, %d KiB instead of one", waits, replaced)
+	}
+}
+
 // TestProcessorIsThatOfTheWholeTree counts a child, and one that was left behind.
 func TestProcessorIsThatOfTheWholeTree(t *testing.T) {
 	idle := run(t, runner, "sleep 0.1")

@@ -21,7 +21,8 @@ type Figures struct {
 	User   float64 `json:"user"`
 	System float64 `json:"system"`
 	// PeakKiB is the largest sum, over the processes alive at one moment, of each one's peak
-	// resident memory so far.
+	// resident memory so far. The shell that runs the command is left out: it is how the command is
+	// written down, whichever tool is measured.
 	PeakKiB int64 `json:"peak_kib"`
 	// Busiest is the processor time of the one process that took most, as seen when last looked: a
 	// program that keeps a core busy shows there, whatever others of the command wait.
@@ -38,15 +39,19 @@ func Meter(command string, sample, timeout time.Duration) (Figures, error) {
 	}
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Stderr = os.Stderr
+	shell, err := os.Stat(cmd.Path)
+	if err != nil {
+		return Figures{}, err
+	}
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
 		return Figures{}, err
 	}
 	expired := time.AfterFunc(timeout, killTree)
 	stop, seen := make(chan struct{}), make(chan samples)
-	go func() { seen <- look(sample, stop) }()
+	go func() { seen <- look(sample, cmd.Process.Pid, shell, stop) }()
 
-	err := cmd.Wait()
+	err = cmd.Wait()
 	figures := Figures{Seconds: time.Since(start).Seconds()}
 	if err != nil {
 		figures.Failure = err.Error()
@@ -92,7 +97,9 @@ type samples struct {
 	busiest time.Duration
 }
 
-func look(every time.Duration, stop <-chan struct{}) (s samples) {
+// look counts the process first too once it has become another program than the shell, as some
+// shells do for the last command of a line.
+func look(every time.Duration, first int, shell os.FileInfo, stop <-chan struct{}) (s samples) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -102,7 +109,9 @@ func look(every time.Duration, stop <-chan struct{}) (s samples) {
 		case <-ticker.C:
 			var sum int64
 			for _, pid := range descendants(os.Getpid()) {
-				sum += highWater(pid)
+				if pid != first || !runs(pid, shell) {
+					sum += highWater(pid)
+				}
 				if own, _, err := processor(pid); err == nil {
 					s.busiest = max(s.busiest, own)
 				}
@@ -110,6 +119,12 @@ func look(every time.Duration, stop <-chan struct{}) (s samples) {
 			s.peakKiB = max(s.peakKiB, sum)
 		}
 	}
+}
+
+// runs reports whether a process runs a program.
+func runs(pid int, program os.FileInfo) bool {
+	now, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && os.SameFile(now, program)
 }
 
 func seconds(t unix.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
