@@ -29,6 +29,32 @@ const (
 	typeSocket = 0o140000
 )
 
+// A fileType is what the verbs call a type of file.
+type fileType struct {
+	letter byte   // ls -l
+	name   string // --json
+	stat   string
+}
+
+var fileTypes = map[uint32]fileType{
+	typeFIFO:   {'p', "fifo", "fifo"},
+	typeChar:   {'c', "character device", "character special file"},
+	typeDir:    {'d', "directory", "directory"},
+	typeBlock:  {'b', "block device", "block special file"},
+	typeFile:   {'-', "file", "regular file"},
+	typeLink:   {'l', "link", "symbolic link"},
+	typeSocket: {'s', "socket", "socket"},
+}
+
+func typeOf(s *usftp.FileStat) fileType {
+	if !s.HasMode() {
+		return fileType{'?', "unknown", "unknown"}
+	} else if t, ok := fileTypes[s.Mode&typeMask]; ok {
+		return t
+	}
+	return fileType{'?', "file", "regular file"}
+}
+
 func (e *entry) is(kind uint32) bool { return e.stat.HasMode() && e.stat.Mode&typeMask == kind }
 func (e *entry) isDir() bool         { return e.is(typeDir) }
 func (e *entry) isLink() bool        { return e.is(typeLink) }

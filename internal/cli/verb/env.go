@@ -14,19 +14,17 @@
 // net.ErrClosed), the context has ended, or the output cannot be written. A [*ui.UsageError] is a
 // mistake in the options.
 //
-// For large trees and long links, all recursive verbs share one walker (walk.go), which lists
+// Each verb has a file, and a run of it is a job (job.go). After a failure, reasons.go finds out
+// what the server did not say. All recursive verbs share one walker (walk.go), which lists
 // directories ahead of the visit, and one pipeline (pipeline.go), which starts changes without
-// waiting for them. Both use bounded memory, and output is in order.
+// waiting for them, so that large trees and long links take little time. Both use bounded memory,
+// and output is in order.
 package verb
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net"
 	"strings"
 	"time"
 
@@ -83,207 +81,6 @@ func (e *Env) now() time.Time {
 		return e.Now()
 	}
 	return time.Now()
-}
-
-// job is one run of a verb. It keeps the exit code, and the error that ends the verb.
-type job struct {
-	*Env
-	verb   string // "rm"
-	ctx    context.Context
-	client *usftp.Client // ends with ctx
-	out    *bufio.Writer
-	code   int
-	err    error // what ends the verb
-}
-
-const outputBuffer = 64 << 10
-
-// begin starts a verb.
-func (e *Env) begin(ctx context.Context, verb string) *job {
-	if e.names == nil {
-		e.names = newOwners()
-	}
-	return &job{Env: e, verb: verb, ctx: ctx, client: e.Client.WithContext(ctx),
-		out: bufio.NewWriterSize(e.Out, outputBuffer)}
-}
-
-// end returns the verb's result.
-func (j *job) end() error {
-	if err := j.out.Flush(); err != nil && j.err == nil {
-		j.err = err
-	}
-	switch {
-	case j.err != nil && !(errors.Is(j.err, errChanged) && j.ctx.Err() != nil):
-		return j.err
-	case j.ctx.Err() != nil: // which may be why the output differs
-		return context.Cause(j.ctx)
-	case j.code != 0:
-		return &ui.ExitError{Code: j.code}
-	}
-	return nil
-}
-
-// over reports whether the verb should stop.
-func (j *job) over() bool { return j.err != nil || j.ctx.Err() != nil }
-
-// stopped returns why the verb is over.
-func (j *job) stopped() error {
-	if j.err != nil {
-		return j.err
-	}
-	return context.Cause(j.ctx)
-}
-
-// fail reports that something could not be done to a file, and keeps exit code 1. If the connection
-// or the context has ended, the verb ends instead.
-func (j *job) fail(what, name string, err error) { j.failCode(1, what, name, err) }
-
-func (j *job) failCode(code int, what, name string, err error) {
-	j.failed(code, what+" "+j.title(name), name, err)
-}
-
-// failed is failCode for a failure that concerns more than one file.
-func (j *job) failed(code int, what, name string, err error) {
-	switch {
-	case err == nil || j.err != nil:
-	case j.ctx.Err() != nil:
-		j.err = context.Cause(j.ctx)
-	case errors.Is(err, net.ErrClosed):
-		j.err = err
-	default:
-		j.code = max(j.code, code)
-		reason := reasonOf(err)
-		if j.JSON && !j.earlier.has("error", name+"\x00"+reason) {
-			j.print(errorLine{header{1, "error", j.Host}, name, reason})
-		}
-		j.say(fmt.Sprintf("cannot %s: %s", what, reason))
-	}
-}
-
-// say reports a line, after everything printed so far.
-func (j *job) say(line string) {
-	j.flush()
-	j.Say(ui.Printable(line))
-}
-
-// flush writes what was printed. The reader may have gone.
-func (j *job) flush() {
-	if err := j.out.Flush(); err != nil && j.err == nil {
-		j.err = err
-	}
-}
-
-// title names a file in a message.
-func (j *job) title(name string) string {
-	if j.Host == "" {
-		return name
-	}
-	return j.Host + ":" + name
-}
-
-// shown returns a path or name for printing, made safe if it goes to a terminal.
-func (j *job) shown(name string) string {
-	if j.Terminal {
-		return ui.Printable(name)
-	}
-	return name
-}
-
-// quoted returns a path as -v and the like print it.
-func (j *job) quoted(name string) string { return quoted(j.Prefix + name) }
-
-// line prints one line.
-func (j *job) line(parts ...string) {
-	for _, part := range parts {
-		j.out.WriteString(part)
-	}
-	if err := j.out.WriteByte('\n'); err != nil && j.err == nil {
-		j.err = err
-	}
-}
-
-// done reports that something was done, for --json and -v. Names in the text for -v are quoted.
-func (j *job) done(kind, name, text string) { j.did(kind, name, "", text) }
-
-// did is done for an operation on two names.
-func (j *job) did(kind, name, target, text string) {
-	switch {
-	case j.earlier.has(kind, name):
-	case j.JSON:
-		j.print(doneLine{header{1, kind, j.Host}, name, target})
-	case j.Verbose:
-		j.line(text)
-	}
-}
-
-// Reasons that version 3 has no status for; verbs find them out once something has failed.
-var (
-	errIsDirectory  = errors.New("is a directory")
-	errNotDirectory = errors.New("not a directory")
-	errNotEmpty     = errors.New("directory not empty")
-)
-
-// whyMissing returns why a name could not be found or made. Servers also answer "no such file" if
-// a parent is not a directory.
-func (j *job) whyMissing(name string, err error) error {
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	above := prefixes(name)
-	above = above[:len(above)-1]
-	if file := strings.TrimRight(name, "/"); file != name && file != "" {
-		above = append(above, file)
-	}
-	var ops pipeline
-	for _, parent := range above {
-		pending := j.client.Async().Stat(j.at(parent))
-		ops.add(func() {
-			if info, statErr := pending.Wait(); statErr == nil && !info.IsDir() {
-				err = errNotDirectory
-			}
-		})
-	}
-	ops.drain()
-	return err
-}
-
-// prefixes returns the directories above a path, as it names them, the highest first, and the path.
-func prefixes(name string) (list []string) {
-	for i := 1; i < len(strings.TrimRight(name, "/")); i++ {
-		if name[i] == '/' && name[i-1] != '/' {
-			list = append(list, name[:i])
-		}
-	}
-	return append(list, name)
-}
-
-// reasonOf describes why something failed in a few words, using the server's if they say more than
-// the status code does.
-func reasonOf(err error) string {
-	var status *usftp.StatusError
-	message := ""
-	if errors.As(err, &status) {
-		message = status.Message
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "no such file or directory"
-	case errors.Is(err, fs.ErrPermission) && status != nil:
-		return status.Error()
-	case errors.Is(err, fs.ErrPermission):
-		return "permission denied"
-	case errors.Is(err, fs.ErrExist):
-		return "file exists"
-	case errors.Is(err, errors.ErrUnsupported):
-		return "the server does not support this"
-	case errors.Is(err, usftp.ErrSSHFxBadMessage): // OpenSSH's answer to EINVAL and ENAMETOOLONG
-		return "the server does not accept this name or value"
-	case message != "" && !strings.EqualFold(message, "failure"):
-		return message
-	case status != nil:
-		return "the server refuses without a reason"
-	}
-	return ui.ReasonOf(err)
 }
 
 // usage returns an error about the options or operands of a verb; nothing was done.

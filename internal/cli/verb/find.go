@@ -11,7 +11,7 @@ import (
 // Find is find: it visits the trees at some operands and evaluates an expression for each file. A
 // directory's entries come sorted by name. Links are not followed.
 func Find(ctx context.Context, env *Env, e *Expression, names []string) error {
-	f := &finder{job: env.begin(ctx, "find"), e: e}
+	f := &finder{job: env.begin(ctx), e: e}
 	f.start = f.now()
 	f.remover = newRemover(f.job)
 	f.find(names)
@@ -130,7 +130,7 @@ func (v *visit) print(end byte) bool {
 	}
 	switch {
 	case v.JSON:
-		v.job.print(fileLine{header{1, "file", v.Host}, v.path, v.attributesOf(&v.entry.stat), ""})
+		v.job.print(fileLine{header{1, "file", v.Host}, v.path, attributesOf(v.job, &v.entry.stat), ""})
 	case end == 0:
 		v.out.WriteString(v.Prefix + v.path + "\x00")
 	default:

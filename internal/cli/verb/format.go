@@ -12,16 +12,7 @@ import (
 
 // modeString returns a mode as ls -l prints it.
 func modeString(s *usftp.FileStat) string {
-	if !s.HasMode() {
-		return "?---------"
-	}
-	kinds := map[uint32]byte{typeFIFO: 'p', typeChar: 'c', typeDir: 'd', typeBlock: 'b',
-		typeFile: '-', typeLink: 'l', typeSocket: 's'}
-	kind, ok := kinds[s.Mode&typeMask]
-	if !ok {
-		kind = '?'
-	}
-	return string(kind) + permissions(s.Mode)
+	return string(typeOf(s).letter) + permissions(s.Mode)
 }
 
 // permissions returns a mode's permissions in nine letters.
@@ -87,7 +78,7 @@ var width, padLeft, padRight = textWidth.StringWidth, textWidth.FillLeft, textWi
 
 // columns writes cells in as many columns as fit, each as wide as its longest cell, filled
 // downwards as in ls. plain are the cells without colours, which determine their width.
-func (j *job) columns(cells, plain []string) {
+func columns(j *job, cells, plain []string) {
 	if len(cells) == 0 {
 		return
 	}

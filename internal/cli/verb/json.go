@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/internal/cli/ui"
 )
 
 // header begins each line of --json.
@@ -50,8 +49,8 @@ type attributes struct {
 }
 
 // attributesOf returns attributes for --json, with the known names of owners.
-func (j *job) attributesOf(s *usftp.FileStat) attributes {
-	a := attributes{Type: typeName(s)}
+func attributesOf(j *job, s *usftp.FileStat) attributes {
+	a := attributes{Type: typeOf(s).name}
 	if s.HasMode() {
 		a.Mode = octal(s.Mode)
 	}
@@ -67,33 +66,4 @@ func (j *job) attributesOf(s *usftp.FileStat) attributes {
 		a.User, a.Group = j.names.known(s.UID, s.GID)
 	}
 	return a
-}
-
-// typeName names a type of file.
-func typeName(s *usftp.FileStat) string {
-	if !s.HasMode() {
-		return "unknown"
-	}
-	switch s.Mode & typeMask {
-	case typeDir:
-		return "directory"
-	case typeLink:
-		return "link"
-	case typeFIFO:
-		return "fifo"
-	case typeSocket:
-		return "socket"
-	case typeChar:
-		return "character device"
-	case typeBlock:
-		return "block device"
-	}
-	return "file"
-}
-
-// print prints one object.
-func (j *job) print(object any) {
-	if err := ui.WriteJSON(j.out, object); err != nil && j.err == nil {
-		j.err = err
-	}
 }

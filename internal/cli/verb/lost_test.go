@@ -196,7 +196,7 @@ func TestInterruptedAgain(t *testing.T) {
 	stopped := errors.New("Ctrl-C")
 	lost := &usftp.LostError{}
 	err := l.Steadily(false, func() error {
-		j := l.begin(ctx, "ls")
+		j := l.begin(ctx)
 		if l.Again {
 			cancel(stopped)
 			j.line("names that the server did not tell any more")

@@ -45,7 +45,7 @@ func List(ctx context.Context, env *Env, o ListOptions, names []string) error {
 	if len(names) == 0 {
 		names = []string{"."}
 	}
-	l := &lister{job: env.begin(ctx, "ls"), o: o, several: len(names) > 1 || o.Recursive}
+	l := &lister{job: env.begin(ctx), o: o, several: len(names) > 1 || o.Recursive}
 	l.list(names)
 	return l.end()
 }
@@ -66,7 +66,8 @@ func (l *lister) list(names []string) {
 		follow = followNever
 	}
 	found := l.lookup(names, follow, func(name string, err error) {
-		l.failCode(2, "access", name, err)
+		l.fail("access", name, err)
+		l.code = 2
 	})
 	if l.over() {
 		return
@@ -166,13 +167,11 @@ func (l *lister) prepare(d *dir, entries []*entry) {
 // enter prints a directory.
 func (l *lister) enter(d *dir, entries []*entry) error {
 	if d.err != nil {
-		code := 1
-		if d.depth == 0 {
-			code = 2
+		if l.fail("list", d.path, d.err); d.depth == 0 {
+			l.code = 2
 		}
-		l.failCode(code, "list", d.path, d.err)
-		if l.over() {
-			return l.stopped()
+		if err := l.stopped(); err != nil {
+			return err
 		}
 	}
 	if l.JSON {
@@ -232,7 +231,7 @@ func (l *lister) show(entries []*entry) {
 			plain[i] = shown + l.mark(&e.stat)
 			cells[i] = l.Colors.paint(e, shown) + l.mark(&e.stat)
 		}
-		l.columns(cells, plain)
+		columns(l.job, cells, plain)
 	default:
 		for _, e := range entries {
 			l.line(l.Colors.paint(e, l.shown(l.withPrefix(e.name))), l.mark(&e.stat))
@@ -337,6 +336,6 @@ func (l *lister) showJSON(d *dir, entries []*entry) {
 			}
 			name = strings.TrimPrefix(below(d.path, name), "./")
 		}
-		l.print(fileLine{header{1, "file", l.Host}, name, l.attributesOf(&e.stat), e.target})
+		l.print(fileLine{header{1, "file", l.Host}, name, attributesOf(l.job, &e.stat), e.target})
 	}
 }

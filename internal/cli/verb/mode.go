@@ -1,13 +1,10 @@
 package verb
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/usftp/usftp/wire"
 )
 
 // A modeChange is a change for chmod: an octal mode, or a symbolic change.
@@ -148,120 +145,28 @@ func (s *modeStep) apply(mode uint32, dir bool) uint32 {
 	if s.x && (dir || mode&0o111 != 0) {
 		bits |= 0o111
 	}
-	switch s.copy {
-	case 'u':
-		bits = (mode >> 6 & 7) * 0o111
-	case 'g':
-		bits = (mode >> 3 & 7) * 0o111
-	case 'o':
-		bits = (mode & 7) * 0o111
+	if s.copy != 0 {
+		bits = (mode >> (3 * strings.IndexByte("ogu", s.copy)) & 7) * 0o111
 	}
-	who := s.who
 	if s.all {
 		bits &^= umask()
 	}
-	bits &= who
+	bits &= s.who
 	switch s.op {
 	case '+':
 		return mode | bits
 	case '-':
 		return mode &^ bits
 	}
-	keep := allModeBits &^ who
+	keep := allModeBits &^ s.who
 	if dir { // unless given explicitly
-		keep |= 0o6000 &^ (s.bits & who)
+		keep |= 0o6000 &^ (s.bits & s.who)
 	}
 	return mode&keep | bits
-}
-
-// ChangeModeOptions are the options of chmod.
-type ChangeModeOptions struct {
-	Recursive bool
-	Mode      string // octal or symbolic
-}
-
-// ChangeMode is chmod. Links given as operands are followed; those below a directory are left
-// alone.
-func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []string) error {
-	mode, err := parseMode(o.Mode)
-	if err != nil {
-		return usage("%w", err)
-	}
-	j := env.begin(ctx, "chmod")
-	c := &changer{job: j, recursive: o.Recursive, follow: followAlways}
-	c.change = func(e *entry, name string) {
-		if e.isLink() && !c.named {
-			if j.Verbose && !j.JSON {
-				c.ops.add(func() {
-					j.line("neither symbolic link ", j.quoted(name),
-						" nor referent has been changed")
-				})
-			}
-			return
-		}
-		was := e.stat.Mode & allModeBits
-		to := mode.apply(was, e.isDir())
-		if !e.stat.HasMode() && !mode.octal {
-			j.fail("change the mode of", name, errors.New("the server does not report its type"))
-			return
-		}
-		pending := j.client.Async().Chmod(j.at(name), wire.FileMode(to))
-		c.ops.add(func() {
-			if _, err := pending.Wait(); err != nil {
-				j.fail("change the mode of", name, err)
-				return
-			}
-			text := "mode of " + j.quoted(name)
-			if was == to {
-				text += " retained as " + modeText(to)
-			} else {
-				text += " changed from " + modeText(was) + " to " + modeText(to)
-			}
-			j.done("changed", name, text)
-		})
-	}
-	c.run(names)
-	return j.end()
-}
-
-// modeText returns a mode as chmod -v prints it.
-func modeText(mode uint32) string {
-	return octal(mode) + " (" + permissions(mode) + ")"
 }
 
 // CheckMode reports what is wrong with a mode for chmod or mkdir -m.
 func CheckMode(mode string) error {
 	_, err := parseMode(mode)
 	return err
-}
-
-// A changer changes the attributes of files and of everything below directories. A directory is
-// changed before its contents.
-type changer struct {
-	*job
-	recursive bool
-	follow    follow
-	owners    bool // change needs the names of owners
-	change    func(e *entry, name string)
-	named     bool // the file being changed is an operand
-	ops       pipeline
-}
-
-func (c *changer) run(names []string) {
-	found := c.lookup(names, c.follow, nil)
-	var prepare func(*dir, []*entry)
-	if c.owners {
-		c.names.learn(c.ctx, c.client, found)
-		prepare = func(_ *dir, entries []*entry) { c.names.learn(c.ctx, c.client, entries) }
-	}
-	w := &walk{job: c.job, prepare: prepare, enter: c.listed, again: c.ops.drain,
-		descend: func(*dir) bool { return c.recursive },
-		each: func(in *dir, e *entry, below *dir) error {
-			c.named = in == nil
-			c.change(e, pathIn(in, e))
-			return c.err
-		},
-	}
-	w.run(found)
-	c.ops.drain()
 }

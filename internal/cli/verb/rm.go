@@ -23,7 +23,7 @@ type RemoveOptions struct {
 // replaced by a link while it runs, that may be followed: the protocol cannot open a directory
 // without following links.
 func Remove(ctx context.Context, env *Env, o RemoveOptions, names []string) error {
-	r := newRemover(env.begin(ctx, "rm"))
+	r := newRemover(env.begin(ctx))
 	r.o = o
 	r.remove(names)
 	return r.end()
@@ -241,8 +241,8 @@ func (r *remover) removed(in *dir, name, done string, err error) {
 	}
 	if err != nil {
 		r.keep(in)
-		r.fail("remove", name, r.whyNotRemoved(name, err))
+		r.fail("remove", name, whyNotRemoved(r.job, name, err))
 		return
 	}
-	r.done("removed", name, done+r.quoted(name))
+	r.done("removed", name, "", done+r.quoted(name))
 }

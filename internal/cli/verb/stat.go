@@ -2,7 +2,6 @@ package verb
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ type StatusOptions struct {
 // Status is stat. The protocol has no inodes, devices, link counts, blocks, birth times or change
 // times: these are left out, and formats show "?" for them.
 func Status(ctx context.Context, env *Env, o StatusOptions, names []string) error {
-	j := env.begin(ctx, "stat")
+	j := env.begin(ctx)
 	follow := followNever
 	if o.Follow {
 		follow = followAlways
@@ -37,41 +36,27 @@ func Status(ctx context.Context, env *Env, o StatusOptions, names []string) erro
 		}
 		switch {
 		case j.JSON:
-			j.print(fileLine{header{1, "file", j.Host}, e.name, j.attributesOf(&e.stat), e.target})
+			j.print(fileLine{header{1, "file", j.Host}, e.name, attributesOf(j, &e.stat), e.target})
 		case o.Format == "":
-			j.status(e)
+			printStatus(j, e)
 		case o.Plain:
-			j.out.WriteString(j.formatted(e, unescape(o.Format)))
+			j.out.WriteString(formatted(j, e, unescape(o.Format)))
 		default:
-			j.line(j.formatted(e, o.Format))
+			j.line(formatted(j, e, o.Format))
 		}
 	}
 	return j.end()
 }
 
-// status prints the default form.
-func (j *job) status(e *entry) {
+// printStatus prints the default form.
+func printStatus(j *job, e *entry) {
 	name := j.shown(j.Prefix + e.name)
 	if e.target != "" {
 		name += " -> " + j.shown(e.target)
 	}
-	s := &e.stat
-	user, group := j.names.of(s, false)
-	size := "?"
-	if s.HasSize() {
-		size = strconv.FormatUint(s.Size, 10)
-	}
 	j.line("  File: ", name)
-	j.line("  Size: ", padRight(size, 10), "\t", kindOf(s))
-	uid, gid := "?", "?"
-	if s.HasOwner() {
-		uid, gid = fmt.Sprint(s.UID), fmt.Sprint(s.GID)
-	}
-	j.line("Access: (", octal(s.Mode), "/", modeString(s), ")  Uid: (", padLeft(uid, 5), "/",
-		padLeft(ui.Printable(user), 8), ")   Gid: (", padLeft(gid, 5), "/",
-		padLeft(ui.Printable(group), 8), ")")
-	j.line("Access: ", longTime(s, s.AccessTime()))
-	j.line("Modify: ", longTime(s, s.ModTime()))
+	j.line(formatted(j, e, "  Size: %-10s\t%F\nAccess: (%04a/%A)  Uid: (%5u/%8U)   Gid: (%5g/%8G)\n"+
+		"Access: %x\nModify: %y"))
 }
 
 func longTime(s *usftp.FileStat, t time.Time) string {
@@ -81,26 +66,8 @@ func longTime(s *usftp.FileStat, t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05.000000000 -0700")
 }
 
-// kindOf returns what stat calls a type of file.
-func kindOf(s *usftp.FileStat) string {
-	switch kind := typeName(s); {
-	case kind == "file" && s.HasSize() && s.Size == 0:
-		return "regular empty file"
-	case kind == "file":
-		return "regular file"
-	case kind == "link":
-		return "symbolic link"
-	case kind == "character device":
-		return "character special file"
-	case kind == "block device":
-		return "block special file"
-	default:
-		return kind
-	}
-}
-
 // formatted expands a format such as "%n %s".
-func (j *job) formatted(e *entry, format string) string {
+func formatted(j *job, e *entry, format string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
 		if format[i] != '%' || i+1 == len(format) {
@@ -110,7 +77,7 @@ func (j *job) formatted(e *entry, format string) string {
 		from := i + 1
 		for i++; i < len(format)-1 && strings.IndexByte("-0123456789# +.", format[i]) >= 0; i++ {
 		}
-		b.WriteString(padTo(format[from:i], j.field(e, format[i])))
+		b.WriteString(padTo(format[from:i], field(j, e, format[i])))
 	}
 	return b.String()
 }
@@ -131,7 +98,8 @@ func padTo(flags, text string) string {
 	return padLeft(text, to)
 }
 
-func (j *job) field(e *entry, letter byte) string {
+// field returns the text of a format's field.
+func field(j *job, e *entry, letter byte) string {
 	s := &e.stat
 	user, group := j.names.of(s, false)
 	number := func(known bool, n uint64) string {
@@ -160,7 +128,10 @@ func (j *job) field(e *entry, letter byte) string {
 	case 'f':
 		return strconv.FormatUint(uint64(s.Mode), 16)
 	case 'F':
-		return kindOf(s)
+		if s.HasSize() && s.Size == 0 && typeOf(s).name == "file" {
+			return "regular empty file"
+		}
+		return typeOf(s).stat
 	case 'u':
 		return number(s.HasOwner(), uint64(s.UID))
 	case 'g':

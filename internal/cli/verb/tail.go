@@ -24,11 +24,12 @@ type TailOptions struct {
 // Tail is tail. The protocol cannot wait for changes: with Follow, the sizes of all files are
 // requested at every interval, in one round trip.
 func Tail(ctx context.Context, env *Env, o TailOptions, names []string) error {
-	j := env.begin(ctx, "tail")
+	j := env.begin(ctx)
 	if o.Count == 0 && !o.Other && !o.Follow && !o.Retry {
 		return j.end() // like GNU's tail, which does not even open the file
 	}
-	t := &tail{job: j, o: o, headings: newHeadings(j, o.HeadOptions, names)}
+	t := &tail{job: j, o: o, headings: newHeadings(j, o.HeadOptions, names),
+		lines: &lineWriter{job: j}}
 	for _, name := range names {
 		if j.over() {
 			break
@@ -50,6 +51,7 @@ type tail struct {
 	*job
 	o        TailOptions
 	headings *headings
+	lines    *lineWriter
 	files    []*followed
 }
 
@@ -71,10 +73,10 @@ func (t *tail) first(name string) {
 		err = t.printEnd(f)
 	}
 	if err != nil {
-		if err = t.whyNotOpened(name, err); err == errIsDirectory {
+		if err = whyNotOpened(t.job, name, err); err == errIsDirectory {
 			t.headings.print(name)
 		}
-		t.readFailed(name, err)
+		readFailed(t.job, name, err)
 		if file != nil {
 			file.Close()
 		}
@@ -97,8 +99,6 @@ func (t *tail) printEnd(f *followed) error {
 		return errIsDirectory
 	}
 	t.headings.print(f.name)
-	w, end := t.writerFor(f.name)
-	defer end()
 	size := info.Size()
 	var start int64
 	switch {
@@ -106,8 +106,9 @@ func (t *tail) printEnd(f *followed) error {
 		start, err = t.startFrom(f.file)
 	case size == 0 || !info.Mode().IsRegular():
 		// A file that reports size 0 may not be empty, as in /proc.
-		n, err := lastOf(w, f.file, t.o.HeadOptions)
-		f.offset = n
+		t.lines.name = f.name
+		defer t.lines.end()
+		f.offset, err = lastOf(t.lines, f.file, t.o.HeadOptions)
 		return err
 	case t.o.Bytes:
 		start = max(0, size-t.o.Count)
@@ -118,15 +119,17 @@ func (t *tail) printEnd(f *followed) error {
 		return err
 	}
 	f.offset = start
-	return t.copyFrom(f, w)
+	return t.copyFrom(f)
 }
 
 // copyFrom prints a file from the offset to its end.
-func (t *tail) copyFrom(f *followed, w io.Writer) error {
+func (t *tail) copyFrom(f *followed) error {
 	if _, err := f.file.Seek(f.offset, io.SeekStart); err != nil {
 		return err
 	}
-	n, err := f.file.WriteTo(w)
+	t.lines.name = f.name
+	defer t.lines.end()
+	n, err := f.file.WriteTo(t.lines)
 	f.offset += n
 	return err
 }
@@ -338,7 +341,7 @@ func (t *tail) took(f *followed, l look) bool {
 		case t.o.Retry:
 			t.failOnce(f, err)
 		default:
-			t.readFailed(f.name, err)
+			readFailed(t.job, f.name, err)
 			if !t.over() {
 				f.file.Close()
 				return false
@@ -379,9 +382,7 @@ func (t *tail) printAdded(f *followed, size int64) error {
 		return nil
 	}
 	t.headings.more(f.name)
-	w, end := t.writerFor(f.name)
-	defer end()
-	return t.copyFrom(f, w)
+	return t.copyFrom(f)
 }
 
 // replaced reports whether a name no longer refers to the open file. Between the two answers by
@@ -406,7 +407,7 @@ func (t *tail) drop(f *followed) {
 // failOnce reports why a file cannot be followed, unless that was the last thing reported about it.
 // What ends the verb always goes to fail.
 func (t *tail) failOnce(f *followed, err error) {
-	if t.outputLost() {
+	if outputLost(t.job) {
 		return
 	}
 	if why := reasonOf(err); t.over() || errors.Is(err, net.ErrClosed) || why != f.why {
@@ -425,9 +426,7 @@ func (t *tail) reopen(f *followed, what string) {
 	t.say(t.title(f.name) + " " + what)
 	f.file, f.gone, f.why, f.offset = file, false, "", 0
 	t.headings.more(f.name)
-	w, end := t.writerFor(f.name)
-	defer end()
-	if err := t.copyFrom(f, w); err != nil {
-		t.readFailed(f.name, err)
+	if err := t.copyFrom(f); err != nil {
+		readFailed(t.job, f.name, err)
 	}
 }

@@ -21,7 +21,7 @@ type TouchOptions struct {
 // Touch is touch: it creates missing files, and sets times. Times are whole seconds, and "now" is
 // this machine's time: SFTP cannot use the server's.
 func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error {
-	j := env.begin(ctx, "touch")
+	j := env.begin(ctx)
 	t := o.Time
 	if t.IsZero() {
 		t = j.now()
@@ -30,16 +30,17 @@ func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error 
 		if j.over() {
 			break
 		}
-		if err := j.touch(o, name, t); err != nil {
-			j.fail("touch", name, j.whyMissing(name, err))
+		if err := touch(j, o, name, t); err != nil {
+			j.fail("touch", name, whyMissing(j, name, err))
 		} else {
-			j.done("touched", name, "touched "+j.quoted(name))
+			j.done("touched", name, "", "touched "+j.quoted(name))
 		}
 	}
 	return j.end()
 }
 
-func (j *job) touch(o TouchOptions, name string, t time.Time) error {
+// touch sets the times of a file, and creates it if it is missing.
+func touch(j *job, o TouchOptions, name string, t time.Time) error {
 	at := j.at(name)
 	atime, mtime := t, t
 	info, err := j.client.Stat(at)

@@ -156,10 +156,10 @@ func (w *walk) finish() {
 
 // visitEntry visits a directory's entry, and what lies below it.
 func (w *walk) visitEntry(in *dir, e *entry, below *dir) error {
-	if w.job.over() {
-		return w.stopped()
+	err := w.stopped()
+	if err != nil {
+		return err
 	}
-	var err error
 	if w.each != nil {
 		err = w.each(in, e, below)
 	}
@@ -192,8 +192,8 @@ func noSkip(err error) error {
 func (w *walk) visit(d *dir) error {
 	for {
 		part, last := w.await(d)
-		if w.job.over() {
-			return w.stopped()
+		if err := w.stopped(); err != nil {
+			return err
 		}
 		if w.again != nil && !d.again && errors.Is(d.err, fs.ErrPermission) &&
 			!errors.As(d.err, new(*brokenOff)) { // of that, some entries were visited

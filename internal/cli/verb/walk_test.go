@@ -16,7 +16,7 @@ import (
 func TestWalkIsBounded(t *testing.T) {
 	const entries = 400_000
 	r, _ := listing(t, entries, nil)
-	j := r.begin(t.Context(), "find")
+	j := r.begin(t.Context())
 	var most uint64
 	seen := 0
 	last := ""
@@ -61,7 +61,7 @@ func TestSortedDirectoryComesOnce(t *testing.T) {
 	client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(openSSH))
 	ok(t, err)
 	t.Cleanup(func() { client.Close() })
-	j := newRig(client).begin(t.Context(), "ls")
+	j := newRig(client).begin(t.Context())
 	entered := make(map[string]int)
 	w := &walk{job: j, order: byName, enter: func(d *dir, _ []*entry) error {
 		entered[d.path]++
@@ -122,7 +122,7 @@ func TestListingBreaksOff(t *testing.T) {
 		"permission": wire.PermissionDenied} {
 		t.Run(name, func(t *testing.T) {
 			r, opened := listing(t, 3*mostPart, []sftptest.Action{sftptest.Refuse(code, "no more")})
-			j := r.begin(t.Context(), "chmod")
+			j := r.begin(t.Context())
 			seen, told := 0, 0
 			w := &walk{job: j, again: func() {},
 				each: func(in *dir, _ *entry, _ *dir) error {

@@ -1,0 +1,94 @@
+package verb
+
+import (
+	"context"
+	"errors"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// ChangeModeOptions are the options of chmod.
+type ChangeModeOptions struct {
+	Recursive bool
+	Mode      string // octal or symbolic
+}
+
+// ChangeMode is chmod. Links given as operands are followed; those below a directory are left
+// alone.
+func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []string) error {
+	mode, err := parseMode(o.Mode)
+	if err != nil {
+		return usage("%w", err)
+	}
+	j := env.begin(ctx)
+	c := &changer{job: j, recursive: o.Recursive, follow: followAlways}
+	c.change = func(e *entry, name string) {
+		if e.isLink() && !c.named {
+			if j.Verbose && !j.JSON {
+				c.ops.add(func() {
+					j.line("neither symbolic link ", j.quoted(name),
+						" nor referent has been changed")
+				})
+			}
+			return
+		}
+		was := e.stat.Mode & allModeBits
+		to := mode.apply(was, e.isDir())
+		if !e.stat.HasMode() && !mode.octal {
+			j.fail("change the mode of", name, errors.New("the server does not report its type"))
+			return
+		}
+		pending := j.client.Async().Chmod(j.at(name), wire.FileMode(to))
+		c.ops.add(func() {
+			if _, err := pending.Wait(); err != nil {
+				j.fail("change the mode of", name, err)
+				return
+			}
+			text := "mode of " + j.quoted(name)
+			if was == to {
+				text += " retained as " + modeText(to)
+			} else {
+				text += " changed from " + modeText(was) + " to " + modeText(to)
+			}
+			j.done("changed", name, "", text)
+		})
+	}
+	c.run(names)
+	return j.end()
+}
+
+// modeText returns a mode as chmod -v prints it.
+func modeText(mode uint32) string {
+	return octal(mode) + " (" + permissions(mode) + ")"
+}
+
+// A changer changes the attributes of files and of everything below directories. A directory is
+// changed before its contents.
+type changer struct {
+	*job
+	recursive bool
+	follow    follow
+	owners    bool // change needs the names of owners
+	change    func(e *entry, name string)
+	named     bool // the file being changed is an operand
+	ops       pipeline
+}
+
+func (c *changer) run(names []string) {
+	found := c.lookup(names, c.follow, nil)
+	var prepare func(*dir, []*entry)
+	if c.owners {
+		c.names.learn(c.ctx, c.client, found)
+		prepare = func(_ *dir, entries []*entry) { c.names.learn(c.ctx, c.client, entries) }
+	}
+	w := &walk{job: c.job, prepare: prepare, enter: c.listed, again: c.ops.drain,
+		descend: func(*dir) bool { return c.recursive },
+		each: func(in *dir, e *entry, below *dir) error {
+			c.named = in == nil
+			c.change(e, pathIn(in, e))
+			return c.err
+		},
+	}
+	w.run(found)
+	c.ops.drain()
+}

@@ -1,0 +1,207 @@
+package verb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path"
+	"strings"
+
+	"github.com/usftp/usftp"
+)
+
+// MoveOptions are the options of mv.
+type MoveOptions struct {
+	NoClobber   bool // -n: keep existing files
+	Interactive bool // -i: ask before replacing
+	NoDirectory bool // -T: the target is the new name, even if it is a directory
+}
+
+// Move is mv on one host: the last name is the new name, or the directory that the others move to.
+func Move(ctx context.Context, env *Env, o MoveOptions, names []string) error {
+	m := &mover{job: env.begin(ctx), o: o}
+	m.move(names)
+	return m.end()
+}
+
+type mover struct {
+	*job
+	o MoveOptions
+}
+
+// targetsOf returns the target for each source of mv or ln: inside the last name if that is a
+// directory, otherwise that name. A target is "" if the source's failure has been reported. There
+// are no sources if they cannot all go to the last name, which has been reported too.
+func targetsOf(j *job, names []string, noDirectory bool) (sources, targets []string) {
+	sources, last := names[:len(names)-1], names[len(names)-1]
+	isDir := false
+	if !noDirectory {
+		info, err := j.client.Stat(j.at(last))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || len(sources) > 1 && err != nil {
+			j.fail("access", last, err)
+			return nil, nil
+		}
+		isDir = err == nil && info.IsDir()
+	}
+	if len(sources) > 1 && !isDir {
+		j.fail("use as a target for several files", last, errNotDirectory)
+		return nil, nil
+	}
+	taken := make(map[string]bool)
+	for _, source := range sources {
+		target := last
+		if isDir {
+			target = below(last, path.Base(strings.TrimRight(source, "/")))
+		}
+		if taken[target] {
+			j.fail("replace", target, errors.New("another file of this name was just moved there"))
+			target = ""
+		}
+		taken[target] = true
+		targets = append(targets, target)
+	}
+	return sources, targets
+}
+
+func (m *mover) move(names []string) {
+	links := m.links(names[:len(names)-1])
+	sources, targets := targetsOf(m.job, names, m.o.NoDirectory)
+	lost := m.replacedByLinks(links(), sources, targets)
+	var ops pipeline
+	for i, source := range sources {
+		target := targets[i]
+		if target == "" || m.over() {
+			continue
+		}
+		if lost[i] {
+			m.fail("move", source, errors.New("it is a link to the target"))
+			continue
+		}
+		if m.keeps(target, &ops) {
+			continue
+		}
+		from, to := m.at(source), m.at(target)
+		if from == to && !m.o.NoClobber {
+			m.fail("move", source, errors.New("source and target are the same"))
+			continue
+		}
+		var pending *usftp.Pending[struct{}]
+		if m.o.NoClobber || !m.client.HasPosixRename() {
+			pending = m.client.Async().Rename(from, to)
+		} else {
+			pending = m.client.Async().PosixRename(from, to)
+		}
+		ops.add(func() {
+			_, err := pending.Wait()
+			switch {
+			case err == nil:
+				m.done("moved", source, target, "renamed "+m.quoted(source)+" -> "+m.quoted(target))
+			case m.o.NoClobber && errors.Is(err, fs.ErrExist):
+			default:
+				m.notMoved(source, target, err)
+			}
+		})
+	}
+	ops.drain()
+}
+
+// links asks which files are symbolic links, and returns a function that waits for the answers.
+func (m *mover) links(names []string) (wait func() []bool) {
+	found := make([]bool, len(names))
+	var ops pipeline
+	for i, name := range names {
+		pending := m.client.Async().Lstat(m.at(name))
+		ops.add(func() {
+			info, err := pending.Wait()
+			found[i] = err == nil && info.Mode()&fs.ModeSymlink != 0
+		})
+	}
+	return func() []bool {
+		ops.drain()
+		return found
+	}
+}
+
+// replacedByLinks returns which targets are the files that their source, a symbolic link, leads to.
+// The link would replace the file and then lead to itself.
+func (m *mover) replacedByLinks(links []bool, sources, targets []string) []bool {
+	lost := make([]bool, len(links))
+	var ops pipeline
+	for i, target := range targets {
+		if !links[i] || target == "" {
+			continue
+		}
+		async := m.client.Async()
+		from, to := async.RealPath(m.at(sources[i])), async.RealPath(m.at(target))
+		old := async.Lstat(m.at(target))
+		ops.add(func() {
+			source, fromErr := from.Wait()
+			file, toErr := to.Wait()
+			info, err := old.Wait()
+			lost[i] = cmp.Or(fromErr, toErr, err) == nil && source == file &&
+				info.Mode()&fs.ModeSymlink == 0
+		})
+	}
+	ops.drain()
+	return lost
+}
+
+// notMoved reports why a file could not be moved. Version 3 tells little, so both names are looked
+// at: one round trip, and two more if only a directory that is not empty explains it.
+func (m *mover) notMoved(source, target string, err error) {
+	if m.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+		m.fail("move", source, err)
+		return
+	}
+	async := m.client.Async()
+	askFrom, askTo := async.Lstat(m.at(source)), async.Lstat(m.at(target))
+	from, fromErr := askFrom.Wait()
+	to, toErr := askTo.Wait()
+	switch {
+	case fromErr != nil:
+		m.fail("move", source, fromErr)
+		return
+	case from.IsDir() && m.inside(target, source):
+		err = errors.New("a directory cannot be moved into itself")
+	case toErr != nil:
+		err = whyMissing(m.job, target, err)
+	case errors.Is(err, fs.ErrPermission):
+	case to.IsDir() && !from.IsDir():
+		err = errors.New("cannot overwrite a directory with a non-directory")
+	case from.IsDir() && !to.IsDir():
+		err = errors.New("cannot overwrite a non-directory with a directory")
+	case from.IsDir() && holds(m.job, target):
+		err = errNotEmpty
+	}
+	if errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("%s (SFTP cannot move between file systems; usftp cp and rm do)",
+			reasonOf(err))
+	}
+	m.failed("move "+m.title(source)+" to "+m.title(target), source, err)
+}
+
+// inside reports whether what a name is to become lies in a directory, also through links.
+func (m *mover) inside(name, dir string) bool {
+	parent, _ := path.Split(strings.TrimRight(m.at(name), "/"))
+	async := m.client.Async()
+	askParent, askDir := async.RealPath(cmp.Or(parent, ".")), async.RealPath(m.at(dir))
+	parent, err := askParent.Wait()
+	real, dirErr := askDir.Wait()
+	return cmp.Or(err, dirErr) == nil &&
+		strings.HasPrefix(strings.TrimRight(parent, "/")+"/", strings.TrimRight(real, "/")+"/")
+}
+
+// keeps reports whether an existing target must be kept, asking if necessary.
+func (m *mover) keeps(target string, ops *pipeline) bool {
+	if !m.o.Interactive || m.o.NoClobber {
+		return false
+	}
+	ops.drain()
+	if _, err := m.client.Lstat(m.at(target)); errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	return !m.confirm("replace", target)
+}
