@@ -275,8 +275,8 @@ func TestLanesOrder(t *testing.T) {
 					wait()
 					if givenUp {
 						l.FS.files.get(l.fh).file.abandon(os.ErrDeadlineExceeded)
-						l.FS.files.get(l.fh).takeError()
-						other.FS.files.get(other.fh).takeError()
+						l.FS.files.get(l.fh).failure.forFsync()
+						other.FS.files.get(other.fh).failure.forFsync()
 					}
 					done := make(chan bool)
 					go func() {

@@ -32,14 +32,12 @@ type handle struct {
 	single bool         // it is to have no lanes; guarded by the gate
 	users  atomic.Int32 // calls that are using remote; only one that holds the gate adds to it
 
-	reader reader
+	reader  reader
+	failure failure
 
 	// The file's lock guards these.
 	over    *usftp.Client // the connection over which it was last opened
 	seen    version       // of what is open, as last seen over that connection
-	err     error         // for the next write to return
-	unsaid  error         // for the next fsync, and each close until then, to return
-	said    bool          // a close has returned it: the next write ends it
 	written bool          // since the last flush
 	flushes int           // flushes that found something written
 	flushed bool          // a program has closed it, perhaps not the last that has it

@@ -94,14 +94,7 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	}
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
-	h.file.mu.Lock()
-	err := h.err
-	h.err = nil
-	if h.said {
-		h.unsaid, h.said = nil, false
-	}
-	h.file.mu.Unlock()
-	if err != nil {
+	if err := h.failure.forWrite(); err != nil {
 		return 0, f.statusOfWrite(ctx, h, err)
 	}
 	if err := f.budget.take(ctx, f.link, len(data)); err != nil {
@@ -123,25 +116,6 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 // fullBelow is the free space below which a WRITE is refused because the disk, or a quota, is full:
 // some servers write all of it or nothing.
 const fullBelow = 1 << 20
-
-// failed returns what failed since the last fsync, even if a write has returned it: the kernel says
-// nothing of a failed part of a write after a part that succeeded. The next write does not return
-// it, and ends it.
-func (h *handle) failed() error {
-	h.file.mu.Lock()
-	defer h.file.mu.Unlock()
-	h.err, h.said = nil, true
-	return h.unsaid
-}
-
-// takeError is failed, once.
-func (h *handle) takeError() error {
-	h.file.mu.Lock()
-	defer h.file.mu.Unlock()
-	err := h.unsaid
-	h.err, h.unsaid = nil, nil
-	return err
-}
 
 // statusOfWrite is statusOf for a WRITE. Servers report a full disk as FAILURE.
 func (f *FS) statusOfWrite(ctx context.Context, h *handle, err error) fuse.Status {
@@ -506,11 +480,10 @@ func (n *node) grew(end int64) {
 	n.attrs.size, n.changed = max(n.attrs.size, uint64(end)), time.Now()
 }
 
-// fail makes the next write, the next fsync, and each close until then return an error, on each
-// handle. The caller holds the lock.
+// fail makes the calls on each handle return an error. The caller holds the lock.
 func (f *file) fail(err error) {
 	for h := range f.handles {
-		h.err, h.unsaid, h.said = err, err, false
+		h.failure.set(err)
 	}
 }
 
@@ -622,9 +595,7 @@ func (f *FS) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	err := h.flush(ctx)
-	// Each close says it: a forked child, which closes the file too, must not be the only one to
-	// learn of it.
-	if failed := h.failed(); failed != nil {
+	if failed := h.failure.forClose(); failed != nil {
 		err = failed
 	}
 	return f.statusOfWrite(ctx, h, err)
@@ -800,7 +771,7 @@ func (f *FS) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	err := h.sync(ctx)
-	if failed := h.takeError(); failed != nil {
+	if failed := h.failure.forFsync(); failed != nil {
 		err = failed
 	}
 	return f.statusOfWrite(ctx, h, err)

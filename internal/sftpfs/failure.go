@@ -1,0 +1,52 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import "sync"
+
+// A failure to write data, of one handle, and which of the program's calls have returned it. One
+// call is not enough: the kernel says nothing of a failed part of a write after a part that
+// succeeded, and a close may be that of a forked child.
+type failure struct {
+	mu               sync.Mutex
+	err              error // nil if there is nothing to tell
+	byWrite, byClose bool  // have returned it
+}
+
+// set replaces what has failed before.
+func (f *failure) set(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err, f.byWrite, f.byClose = err, false, false
+}
+
+// forWrite returns the error if no call has returned it. A write after a close ends it.
+func (f *failure) forWrite() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.byClose:
+		f.err = nil
+	case !f.byWrite:
+		f.byWrite = true
+		return f.err
+	}
+	return nil
+}
+
+// forClose returns the error, as each close does.
+func (f *failure) forClose() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.byClose = true
+	return f.err
+}
+
+// forFsync returns the error and ends it.
+func (f *failure) forFsync() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := f.err
+	f.err = nil
+	return err
+}
