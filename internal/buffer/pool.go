@@ -4,8 +4,10 @@
 package buffer
 
 import (
+	"slices"
 	"sync"
 	"time"
+	"weak"
 )
 
 // The sizes of blocks. Packet holds the longest packet that the protocol allows and the beginning
@@ -28,6 +30,9 @@ type Pool struct {
 	mu    sync.Mutex
 	free  [len(classes)][]*Block
 	least [len(classes)]int // the fewest free blocks since the last trim, which nobody needed
+	// gone are blocks that a trim has let go. Until the garbage collector takes them, which may be
+	// never, they cost nothing to use again, and new ones would come on top of them.
+	gone  [len(classes)][]weak.Pointer[Block]
 	out   int64
 	timer *time.Timer
 	armed bool
@@ -56,6 +61,9 @@ func (p *Pool) Get(n int) *Block {
 		p.out += int64(size)
 		free := p.free[class]
 		if len(free) == 0 {
+			if b := p.recall(class); b != nil {
+				return b
+			}
 			return &Block{pool: p, class: class, mem: make([]byte, size)}
 		}
 		last := len(free) - 1
@@ -67,6 +75,20 @@ func (p *Pool) Get(n int) *Block {
 	}
 	p.out += int64(n)
 	return &Block{pool: p, class: -1, mem: make([]byte, n)}
+}
+
+// recall returns a block that was let go and is still there, or nil.
+func (p *Pool) recall(class int) *Block {
+	for gone := p.gone[class]; len(gone) > 0; {
+		last := len(gone) - 1
+		b := gone[last].Value()
+		gone = gone[:last]
+		p.gone[class] = gone
+		if b != nil {
+			return b
+		}
+	}
+	return nil
 }
 
 // Bytes returns all of the block's memory.
@@ -134,6 +156,10 @@ func (p *Pool) trim() {
 	for class := range classes {
 		free := p.free[class]
 		keep := len(free) - min(p.least[class], len(free))
+		p.gone[class] = slices.DeleteFunc(p.gone[class], collected)
+		for _, b := range free[keep:] {
+			p.gone[class] = append(p.gone[class], weak.Make(b))
+		}
 		clear(free[keep:])
 		p.free[class] = free[:keep]
 		if keep == 0 {
@@ -148,12 +174,15 @@ func (p *Pool) trim() {
 	}
 }
 
+func collected(b weak.Pointer[Block]) bool { return b.Value() == nil }
+
 // Close frees what is kept and stops the pool's timer. Lent blocks may still be released, but are
 // not kept.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = [len(classes)][]*Block{}
+	p.gone = [len(classes)][]weak.Pointer[Block]{}
 	p.least = [len(classes)]int{}
 	if p.timer != nil {
 		p.timer.Stop()

@@ -1,9 +1,12 @@
 package buffer
 
 import (
+	"runtime"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 )
 
 func TestBlockIsReused(t *testing.T) {
@@ -69,6 +72,42 @@ func TestIdlePoolLetsGo(t *testing.T) {
 		time.Sleep(2*idleAfter + time.Second)
 		if kept := p.Kept(); kept != 0 {
 			t.Errorf("%d bytes are kept after two idle periods", kept)
+		}
+	})
+}
+
+// TestBlocksLetGoAreLentAgain: between bursts a pool lets its blocks go. While the garbage collector
+// has not run, they are lent again, instead of new ones beside them; after it has, they are gone.
+func TestBlocksLetGoAreLentAgain(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	synctest.Test(t, func(t *testing.T) {
+		var p Pool
+		defer p.Close()
+		const burst = 8
+		var last weak.Pointer[Block]
+		seen := make(map[weak.Pointer[Block]]bool)
+		for range 5 {
+			var blocks []*Block
+			for range burst {
+				b := p.Get(Large)
+				last = weak.Make(b)
+				seen[last] = true
+				blocks = append(blocks, b)
+			}
+			for _, b := range blocks {
+				b.Release()
+			}
+			time.Sleep(3 * idleAfter)
+			if kept := p.Kept(); kept != 0 {
+				t.Fatalf("%d bytes are kept", kept)
+			}
+		}
+		if len(seen) != burst {
+			t.Errorf("bursts of %d blocks took %d", burst, len(seen))
+		}
+		runtime.GC()
+		if last.Value() != nil {
+			t.Error("a block that was let go outlives a garbage collection")
 		}
 	})
 }
