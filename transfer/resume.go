@@ -69,8 +69,9 @@ const (
 	// copy progresses even over a link that breaks every few seconds.
 	retriedTail = 256 << 10
 
-	// resumeHint is what errors say about resuming.
-	resumeHint = "the same with --resume continues from there"
+	// resumeHint is what errors say about resuming. A sync always resumes.
+	resumeHint     = "the same with --resume continues from there"
+	resumeSyncHint = "the same again continues from there"
 )
 
 // A journal is one file's part in the journal. As long as it holds the lock on its mark, no other
@@ -272,7 +273,11 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 	j.left = &m
 	if j.write(c, m) {
 		j.resumable = true
-		c.detail += "; " + resumeHint
+		hint := resumeHint
+		if c.tree != nil && c.tree.sync != nil {
+			hint = resumeSyncHint
+		}
+		c.detail += "; " + hint
 	}
 }
 

@@ -89,6 +89,7 @@ func commandLine(a *ui.App) *cobra.Command {
 	}
 	root.SetOut(a.Out)
 	root.SetErr(a.Console)
+	root.SetHelpFunc(help)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &ui.UsageError{Err: flagError(cmd, err)}

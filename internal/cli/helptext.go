@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -14,8 +14,13 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// helpWidth is the width of help: that of the narrowest terminal in use.
-const helpWidth = 80
+// help writes a command's help.
+func help(cmd *cobra.Command, _ []string) {
+	w := cmd.OutOrStdout()
+	ui.WriteParagraphs(w, cmp.Or(cmd.Long, cmd.Short))
+	fmt.Fprintln(w)
+	usage(cmd)
+}
 
 // usage writes what follows the description in help.
 func usage(cmd *cobra.Command) error {
@@ -25,7 +30,7 @@ func usage(cmd *cobra.Command) error {
 		fmt.Fprint(w, "\nCommands:\n")
 		for _, sub := range cmd.Commands() {
 			if sub.IsAvailableCommand() || sub.Name() == "help" {
-				column(w, 12, sub.Name(), sub.Short)
+				ui.WriteColumn(w, 12, sub.Name(), sub.Short)
 			}
 		}
 	}
@@ -34,10 +39,10 @@ func usage(cmd *cobra.Command) error {
 	}
 	if cmd.HasAvailableFlags() {
 		fmt.Fprint(w, "\nFlags:\n")
-		eachFlag(cmd, func(form, text string) { column(w, 24, form, text) })
+		eachFlag(cmd, func(form, text string) { ui.WriteColumn(w, 24, form, text) })
 		if names := connectionFlags(cmd); names != "" {
 			fmt.Fprintln(w, "\nFlags that say how to connect, as for cp, by their long names only:")
-			column(w, 0, "", names)
+			ui.WriteColumn(w, 0, "", names)
 		}
 	}
 	if name := cmd.Name(); name == "cp" || name == "check" || name == "sync" {
@@ -45,7 +50,7 @@ func usage(cmd *cobra.Command) error {
 		for _, e := range ui.ExitCodes {
 			meaning, ofSync := strings.CutPrefix(e.Meaning, "sync: ")
 			if !ofSync || name == "sync" {
-				column(w, 5, e.Code, meaning)
+				ui.WriteColumn(w, 5, e.Code, meaning)
 			}
 		}
 	}
@@ -67,7 +72,7 @@ func synopsis(cmd *cobra.Command) string {
 func eachFlag(cmd *cobra.Command, each func(form, text string)) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if _, grouped := f.Annotations[opt.ConnectionGroup]; !f.Hidden && !grouped {
-			each(flagForm(f))
+			each(ui.FlagForm(f))
 		}
 	})
 }
@@ -83,58 +88,6 @@ func connectionFlags(cmd *cobra.Command) string {
 	return strings.Join(names, " ")
 }
 
-func flagForm(f *pflag.Flag) (form, text string) {
-	argument, text := pflag.UnquoteUsage(f)
-	form = "    --" + f.Name
-	if f.Shorthand != "" {
-		form = "-" + f.Shorthand + ", --" + f.Name
-	}
-	switch {
-	case f.Value.Type() == "bool" || f.Value.Type() == "count":
-	case f.NoOptDefVal != "":
-		form += "[=" + argument + "]"
-	default:
-		form += " " + argument
-	}
-	return form, text + defaultText(f)
-}
-
-// defaultText is the end of a flag's text that gives its default, unless the text does so itself.
-func defaultText(f *pflag.Flag) string {
-	value := f.DefValue
-	switch f.Value.Type() {
-	case "bool", "count":
-		return ""
-	case "duration": // 15m0s
-		value = strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(value)
-	}
-	switch value {
-	case "", "[]", "0", "0s", "-1": // not set
-		return ""
-	}
-	if strings.Contains(f.Usage, "default") {
-		return ""
-	}
-	return " (default " + value + ")"
-}
-
-// column writes a term and, starting at a column, its meaning.
-func column(w io.Writer, width int, term, text string) {
-	line := fmt.Sprintf("  %-*s", width, term)
-	if term != "" && len(term) >= width {
-		fmt.Fprintln(w, line)
-		line = strings.Repeat(" ", width+2)
-	}
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+1+len(word) > helpWidth {
-			fmt.Fprintln(w, line)
-			line = strings.Repeat(" ", width+2)
-		}
-		line += " " + word
-	}
-	fmt.Fprintln(w, line)
-}
-
 // flagError describes a flag error in plain words.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
@@ -144,7 +97,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var value *pflag.InvalidValueError
 	if errors.As(err, &value) && errors.As(err, new(*strconv.NumError)) {
-		form, _ := flagForm(value.GetFlag())
+		form, _ := ui.FlagForm(value.GetFlag())
 		return fmt.Errorf("%s: %q is not a valid number", strings.TrimSpace(form),
 			value.GetValue())
 	}

@@ -213,6 +213,22 @@ func TestCtrlC(t *testing.T) {
 	s.await(`usftp: cannot copy big to testhost:.*: interrupted; \d+ bytes of it are left in testhost:.*target`)
 }
 
+// A sync always resumes: it has no --resume, and its message does not name it.
+func TestCtrlCInSync(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+	writeFile(t, filepath.Join(dir, "big"), randomData(16<<20))
+	s := onScreen(t, 100, command(t, dir, "sync", "-F", server.ConfigFile, "-l", "20000", ".",
+		"testhost:"+target))
+	s.await(`\d+% +[1-9].* left`)
+	s.typed("\x03")
+	if code := s.End(); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
+	}
+	s.await(`bytes of it are left in testhost:.*target.*; the same again continues from there\r\n`)
+}
+
 const secret = "open sesame"
 
 // passwordServer starts an SSH server that asks for a password, and returns the directory that it

@@ -120,6 +120,7 @@ func TestShellCtrlC(t *testing.T) {
 			s.await(`\d+% +[1-9].* left`)
 			s.typed("\x03")
 			s.await(`big .* stopped`)
+			s.await(`bytes of it are left in \.big\S+; reget continues from there\r\n`)
 			s.await(`testhost:.*> $`)
 			s.typed("ls\r")
 			s.await(`> ls\s+big\s+.*> $`)

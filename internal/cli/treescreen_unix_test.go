@@ -48,7 +48,17 @@ func TestTreeOnScreen(t *testing.T) {
 			t.Errorf("in the end it shows %q", last)
 		}
 	}
-	s := onScreen(t, 100, command(t, dir, "cp", "-r", "--resume", "-F", server.ConfigFile, "tree/.",
+	cmd := command(t, dir, "cp", "-r", "-F", server.ConfigFile, "tree", target+"dumb")
+	cmd.Env = append(cmd.Env, "TERM=dumb")
+	s := onScreen(t, 100, cmd)
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+	if lines := s.lines(); len(lines) != 2 || strings.Contains(s.shown.String(), "\x1b") ||
+		!strings.Contains(lines[0], "4 of 4 files 100%") {
+		t.Errorf("a terminal that cannot move its cursor shows %q", &s.shown)
+	}
+	s = onScreen(t, 100, command(t, dir, "cp", "-r", "--resume", "-F", server.ConfigFile, "tree/.",
 		target+"0"))
 	if code := s.End(); code != 0 {
 		t.Errorf("exit code %d: %q", code, &s.shown)

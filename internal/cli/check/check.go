@@ -90,15 +90,16 @@ func parseCheckPlaces(args []string) (dir connect.Place, err error) {
 }
 
 func run(ctx context.Context, a *ui.App, flags *flags, name string, dir connect.Place) error {
-	list, err := checksum.Open(name, checksum.Algorithm(flags.hash))
-	if err != nil {
-		return fmt.Errorf("cannot use the list of hashes: %w", err)
-	}
-	defer list.Close()
 	ctx, stop := a.Out.WhileHeard(ctx)
 	defer stop()
 	config := flags.Config(a, &flags.Report)
 	t := connect.NewTask(ctx, a, config, report.NewCheck(a, &flags.Report, name, flags.strict))
+	list, err := checksum.Open(name, checksum.Algorithm(flags.hash))
+	if err != nil {
+		t.Fail(fmt.Errorf("cannot use the list of hashes: %w", err))
+		return t.End()
+	}
+	defer list.Close()
 	checkFiles(t, flags, list, dir)
 	return t.End()
 }

@@ -78,26 +78,26 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	if f.Compress && config.SSH == "" {
 		config.Logger.Info("-C has no effect: our own SSH does not compress; use --ssh")
 	}
-	lists, err := f.hashes.open()
-	if err != nil {
-		return nil, err
-	}
 	stop := func() {}
 	if f.DryRun {
 		ctx, stop = a.Out.WhileHeard(ctx)
 	}
-	options := f.transferOptions()
-	options.List = lists.check
-	c := NewCopier(ctx, a, hosts, options, report.New(a, &f.Report,
+	c := NewCopier(ctx, a, hosts, f.transferOptions(), report.New(a, &f.Report,
 		report.Look{Recursive: f.recursive, DryRun: f.DryRun,
 			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
-	c.lists, c.stop, c.stops = lists, stop, f.StopOnError
+	c.stop, c.stops = stop, f.StopOnError
+	lists, err := f.hashes.open()
+	if err != nil {
+		c.Fail(err)
+		return nil, c.End()
+	}
+	c.lists, c.options.List = lists, lists.check
 	c.options.Events = lists.listen(c.options.Events)
 	if f.recursive {
 		options := f.TreeOptions()
 		c.tree = &options
 	}
-	if target.Remote && f.Limit == 0 && options.Delta == transfer.DeltaNever {
+	if target.Remote && f.Limit == 0 && c.options.Delta == transfer.DeltaNever {
 		c.Hosts.Config.Expected = largest(sources)
 	}
 	return c, nil

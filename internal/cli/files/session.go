@@ -46,11 +46,18 @@ func (c SessionCommand) Help() string {
 	if s.register != nil {
 		s.register(f)
 	}
-	text := strings.NewReplacer("HOST:", "", "host:", "").Replace(s.long) + "\n"
+	var b strings.Builder
+	ui.WriteParagraphs(&b, strings.NewReplacer("HOST:", "", "host:", "").Replace(s.long))
 	if f.HasAvailableFlags() {
-		text += "\n" + f.FlagUsages()
+		b.WriteByte('\n')
 	}
-	return text
+	f.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			form, text := ui.FlagForm(f)
+			ui.WriteColumn(&b, 24, form, text)
+		}
+	})
+	return b.String()
 }
 
 // defaultToDir are the commands that apply to the current directory if nothing is named.

@@ -123,24 +123,37 @@ func (l *progressLine) files() string {
 // line returns the first line. It uses the width available; if that is short, the name is shortened
 // first.
 func (l *progressLine) line(width int) string {
-	numbers := l.numbers()
+	files, fields := l.numbers()
+	numbers := fmt.Sprintf("%s%4s %20s %11s %10s", files, fields[0], fields[1], fields[2],
+		fields[3])
 	room := width - runewidth.StringWidth(numbers) - 1
 	if room < 4 { // then show no columns
 		numbers = strings.Join(strings.Fields(numbers), " ")
 		room = width - runewidth.StringWidth(numbers) - 1
 	}
 	if room < 4 {
-		return runewidth.Truncate(numbers, max(0, width), "")
+		return fitting(append([]string{strings.TrimSpace(files)}, fields[:]...), width)
 	}
 	name := runewidth.Truncate(l.name, room, "…")
 	return name + strings.Repeat(" ", room-runewidth.StringWidth(name)+1) + numbers
 }
 
-func (l *progressLine) numbers() string {
+// fitting returns the fields that fit, in their order. None is cut: half a number is a wrong one.
+func fitting(fields []string, width int) (line string) {
+	for _, field := range fields {
+		if longer := strings.TrimSpace(line + " " + field); len(longer) <= width {
+			line = longer
+		}
+	}
+	return line
+}
+
+// numbers returns the count of files, if it is a tree, and percent, bytes, rate and time.
+func (l *progressLine) numbers() (files string, fields [4]string) {
 	m := &l.meter
-	percent, total, last := "    ", "", ""
+	percent, total, last := "", "", ""
 	if l.size >= 0 {
-		percent = fmt.Sprintf("%3d%%", percentOf(m.bytes, l.size))
+		percent = fmt.Sprintf("%d%%", percentOf(m.bytes, l.size))
 		total = " of " + ui.Amount(float64(l.size))
 	}
 	switch {
@@ -160,7 +173,6 @@ func (l *progressLine) numbers() string {
 		last = ui.Clock(time.Duration(min(float64(max(0, l.size-m.bytes))/m.rate,
 			math.MaxInt32)*float64(time.Second))) + " left"
 	}
-	files := ""
 	if l.tree != nil {
 		files = fmt.Sprintf("%d of %d", l.tree.Files+l.tree.Kept, l.tree.PlannedFiles)
 		if !l.tree.Complete {
@@ -168,8 +180,8 @@ func (l *progressLine) numbers() string {
 		}
 		files = fmt.Sprintf("%15s files ", files)
 	}
-	return fmt.Sprintf("%s%s %20s %11s %10s", files, percent, ui.Amount(float64(m.bytes))+total,
-		ui.Amount(m.rate)+"/s", last)
+	return files, [4]string{percent, ui.Amount(float64(m.bytes)) + total,
+		ui.Amount(m.rate) + "/s", last}
 }
 
 // percentOf returns 100 only when everything has arrived.

@@ -1,8 +1,11 @@
 package report
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/transfer"
 )
 
 // The rate follows what happens. At first it is the average so far, and on a dead link it falls to
@@ -47,6 +50,38 @@ func TestMeter(t *testing.T) {
 	near("in the end, after going on from much,", 1000)
 	if m.bytes != 1<<40+2000 {
 		t.Errorf("%d bytes are there", m.bytes)
+	}
+}
+
+// On a narrow terminal numbers are left out, and never cut.
+func TestNarrow(t *testing.T) {
+	t.Parallel()
+	l := &progressLine{name: "name", size: 20_000_000}
+	l.meter.add(4_990_000, time.Second)
+	for width, want := range map[int]string{
+		80: "name                          24%   4.99 MB of 20.0 MB   4.99 MB/s 00:03 left",
+		50: "name 24% 4.99 MB of 20.0 MB 4.99 MB/s 00:03 left",
+		46: "24% 4.99 MB of 20.0 MB 4.99 MB/s 00:03 left",
+		40: "24% 4.99 MB of 20.0 MB 4.99 MB/s",
+		26: "24% 4.99 MB of 20.0 MB",
+		20: "24% 4.99 MB/s",
+		7:  "24%",
+		1:  "",
+	} {
+		if got := l.text(width)[0]; strings.Join(strings.Fields(got), " ") !=
+			strings.Join(strings.Fields(want), " ") || len(got) >= width {
+			t.Errorf("with %d columns it shows %q, want %q", width, got, want)
+		}
+	}
+	l.tree, l.root = &transfer.Totals{Files: 12,
+		PlannedTotals: transfer.PlannedTotals{PlannedFiles: 30, Complete: true}}, "name"
+	for width, want := range map[int]string{
+		40: "12 of 30 files 24% 4.99 MB of 20.0 MB",
+		12: "24%",
+	} {
+		if got := l.text(width)[0]; got != want {
+			t.Errorf("with %d columns a tree shows %q, want %q", width, got, want)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ in:
 
 const examples = `  usftp serve .
   usftp serve --listen :2022 --read-only /srv/pub
-  usftp serve --user deploy --authorized-keys deploy.pub --metrics=:9722 /srv/www
+  usftp serve --user deploy --authorized-keys deploy.pub --metrics=:9722 /srv
   usftp serve --config /etc/usftp/serve.toml`
 
 const hashPasswordLong = `Asks for a password twice and prints its argon2id hash, for the "password" setting

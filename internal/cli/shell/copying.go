@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/opt"
@@ -20,6 +21,7 @@ import (
 type job struct {
 	options   transfer.Options
 	recursive bool
+	again     string // what continues it, "" if that is the same with --resume
 }
 
 // job reads the flags. -P and -R are sftp's older forms.
@@ -29,7 +31,15 @@ func (s *Shell) job(r *request) job {
 	o.Resume = r.has('a') || s.flags.resume
 	o.Sync = r.has('f') || s.flags.fsync
 	o.Preserve = r.has('p') || r.has('P') || s.flags.preserve
-	return job{options: o, recursive: r.has('r') || r.has('R') || s.flags.recursive}
+	again := ""
+	switch name := r.command.names[0]; {
+	case s.single:
+	case name == "cp":
+		again = "cp in usftp shell --resume"
+	default:
+		again = "re" + strings.TrimPrefix(name, "re")
+	}
+	return job{options: o, recursive: r.has('r') || r.has('R') || s.flags.recursive, again: again}
 }
 
 func (s *Shell) reget(ctx context.Context, r *request) error {
@@ -160,12 +170,16 @@ func (s *Shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint)
 	show.NoProgress = show.NoProgress || !s.meter
 	reporter := report.New(s.app, &show, report.Look{Recursive: j.recursive})
 	j.options.Events = reporter.Event
+	if j.again != "" {
+		hints := strings.NewReplacer("the same with --resume continues", j.again+" continues",
+			"(--resume continues", "("+j.again+" continues")
+		j.options.Events = func(e transfer.Event) {
+			e.Message = hints.Replace(e.Message)
+			reporter.Event(e)
+		}
+	}
 	if !j.recursive {
 		_, err := transfer.Copy(ctx, dst, src, j.options)
-		if failed, ok := errors.AsType[*transfer.Error](err); ok && failed.Resumable &&
-			!show.Quiet {
-			s.app.Console.Say("reget and reput continue such copies")
-		}
 		return reported(err)
 	}
 	tree := s.flags.TreeOptions()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/usftp/usftp/internal/cli/ui"
 )
 
 const long = `Logs in to a host and runs commands there: list, copy, rename, remove, edit. The
@@ -87,14 +89,10 @@ func (c *command) help() string {
 
 // commandList returns the table as help and the man page show it.
 func commandList() string {
-	var lines []string
+	var b strings.Builder
 	for i := range commands {
 		c := &commands[i]
-		line := fmt.Sprintf("  %-28s %s", c.usage(), c.text)
-		if len(c.usage()) > 28 {
-			line = fmt.Sprintf("  %s\n  %-28s %s", c.usage(), "", c.text)
-		}
-		lines = append(lines, line)
+		ui.WriteColumn(&b, 28, c.usage(), c.text)
 	}
-	return strings.Join(lines, "\n")
+	return strings.TrimRight(b.String(), "\n")
 }

@@ -29,7 +29,11 @@ func (s *Shell) localTilde(w word) string {
 
 func (s *Shell) lcd(_ context.Context, r *request) error {
 	dir := "~"
-	if len(r.args) == 1 && r.args[0].text != "" {
+	if len(r.args) == 1 && r.args[0].text == "-" {
+		if dir = s.localWas; dir == "" {
+			return errNoPrevious
+		}
+	} else if len(r.args) == 1 && r.args[0].text != "" {
 		names, err := s.localNames(r.args[0])
 		if err != nil {
 			return err
@@ -46,9 +50,11 @@ func (s *Shell) lcd(_ context.Context, r *request) error {
 		}
 		dir = home
 	}
+	was, _ := os.Getwd()
 	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("cannot change the local directory to %s: %s", dir, ui.ReasonOf(err))
 	}
+	s.localWas = was
 	return nil
 }
 

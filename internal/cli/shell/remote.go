@@ -14,9 +14,15 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
+var errNoPrevious = errors.New("there is no previous directory")
+
 func (s *Shell) cd(ctx context.Context, r *request) error {
 	name := s.session.home
-	if len(r.args) == 1 {
+	if len(r.args) == 1 && r.args[0].text == "-" {
+		if name = s.session.was; name == "" {
+			return errNoPrevious
+		}
+	} else if len(r.args) == 1 {
 		names, err := s.remoteNames(ctx, r.host, r.args[0])
 		if err != nil {
 			return err
@@ -26,7 +32,12 @@ func (s *Shell) cd(ctx context.Context, r *request) error {
 		}
 		name = names[0]
 	}
-	return s.enter(ctx, r.host.Client, name)
+	was := s.session.dir
+	if err := s.enter(ctx, r.host.Client, name); err != nil {
+		return err
+	}
+	s.session.was = was
+	return nil
 }
 
 // enter changes the directory on the host.

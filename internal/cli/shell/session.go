@@ -22,6 +22,7 @@ type session struct {
 	login *pool.Login // nil before the first login
 	home  string      // where the first login began
 	dir   string      // absolute; typed paths are relative to it
+	was   string      // the directory before the last cd, "" if there was none
 }
 
 // connect returns the host. If there is no connection, it makes one.

@@ -22,9 +22,11 @@ type Shell struct {
 	// ask asks the person who types commands. Nil means that there is none.
 	ask func(ctx context.Context, question string) (yes bool, err error)
 
-	quoting quoting
-	meter   bool // show progress
-	stdin   bool // programs run here may use standard input
+	quoting  quoting
+	meter    bool   // show progress
+	stdin    bool   // programs run here may use standard input
+	single   bool   // one file is copied, and there is no session
+	localWas string // the local directory before the last lcd, "" if there was none
 }
 
 func newShell(a *ui.App, f *flags, target dial.Target) *Shell {
@@ -55,6 +57,7 @@ func (s *Shell) start(ctx context.Context, at, to string) (done bool, err error)
 	if err != nil {
 		return true, err
 	}
+	s.single = true
 	r := &request{line: line{command: find("get"), args: []word{{text: at, pattern: at}}}}
 	if to != "" {
 		r.args = append(r.args, word{text: to, pattern: usftp.QuotePattern(to)})

@@ -23,6 +23,7 @@ type Console struct {
 	lines func(width int) []string // the lines to redraw; nil if there are none
 	drawn int                      // how many of them are on the screen
 	stop  chan struct{}            // ends the redrawing
+	still bool                     // the terminal cannot redraw: lines are shown only in the end
 
 	// question is the last line of a question that waits for its answer. Nothing is redrawn until
 	// then.
@@ -58,6 +59,9 @@ func (c *Console) redraw(text []byte) error {
 	}
 	c.drawn = 0
 	lines := c.lines
+	if c.still {
+		lines = nil
+	}
 	if c.question != "" {
 		if lines = nil; len(text) > 0 {
 			text = []byte("\n" + string(text) + c.question)
@@ -100,7 +104,7 @@ func (c *Console) width() int { return Width(c.file) }
 
 const refreshEvery = 200 * time.Millisecond
 
-// Show redraws lines until Hide.
+// Show redraws lines until Hide. A terminal that cannot move its cursor shows them only then.
 func (c *Console) Show(lines func(width int) []string) {
 	if c.row != nil {
 		c.row.show(lines)
@@ -110,6 +114,9 @@ func (c *Console) Show(lines func(width int) []string) {
 	defer c.mu.Unlock()
 	stop := make(chan struct{})
 	c.lines, c.stop = lines, stop
+	if c.still = os.Getenv("TERM") == "dumb"; c.still {
+		return
+	}
 	enableEscapes(c.file)
 	c.redraw(nil)
 	go func() {
@@ -141,7 +148,7 @@ func (c *Console) Hide() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.stop)
-	c.question = ""
+	c.question, c.still = "", false
 	c.redraw(nil)
 	c.lines, c.drawn = nil, 0
 }
