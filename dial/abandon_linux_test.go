@@ -4,35 +4,10 @@ import (
 	"context"
 	"io"
 	"net"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
 )
-
-// A heldConn reads nothing while it is held, like the far end of a link that is down, and says
-// nothing afterwards: an answer to a socket that is closed would make its kernel reset the
-// connection.
-type heldConn struct {
-	net.Conn
-	mu    sync.Mutex
-	quiet atomic.Bool
-}
-
-func (c *heldConn) Write(p []byte) (int, error) {
-	if c.quiet.Load() {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
-func (c *heldConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return n, err
-}
 
 // A takenConn says when the kernel has taken a number of bytes.
 type takenConn struct {
@@ -90,15 +65,8 @@ func TestAbandonDropsWhatIsQueued(t *testing.T) {
 		go srv.serve(far)
 		return near, nil
 	}
-	c, err := d.Dial(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s, err := c.Open(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := dialed(t, d)
+	s := opened(t, c)
 	far.mu.Lock()
 	far.quiet.Store(true)
 	written := make(chan struct{})

@@ -39,15 +39,8 @@ func takesKeys(s *testServer, good ...ssh.PublicKey) {
 func logsIn(t *testing.T, srv *testServer, c Config) []string {
 	t.Helper()
 	c.Options = slices.Clone(c.Options)
-	conn, err := srv.dialer(t, &c).Dial(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	s, err := conn.Open(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := dialed(t, srv.dialer(t, &c))
+	s := opened(t, conn)
 	greet(t, s)
 	return srv.failures()
 }
@@ -183,10 +176,7 @@ func TestRememberedKeyCostsNoLogin(t *testing.T) {
 					return hangUp
 				}}, nil
 			}
-			conn, err := d.Dial(testContext(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := dialed(t, d)
 			conn.Close()
 		})
 	}
@@ -342,10 +332,7 @@ func TestCutLinkIsNoRefusal(t *testing.T) {
 				d.tcp = whole
 				return &cutConn{Conn: conn, cut: cut}, err
 			}
-			conn, err := d.Dial(testContext(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := dialed(t, d)
 			conn.Close()
 			if srv.conns != 2 || d.memory.refuses(srv.key.PublicKey()) {
 				t.Errorf("%d connections, and it refuses flights: %v", srv.conns,
@@ -446,11 +433,7 @@ func TestServerThatTakesItsTime(t *testing.T) {
 			return ours, nil
 		}
 		began := time.Now()
-		conn, err := d.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
+		conn := dialed(t, d)
 		if _, err := conn.Open(t.Context()); err != nil {
 			t.Error(err)
 		}

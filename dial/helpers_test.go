@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -13,6 +16,27 @@ func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// dialed returns a connection, which the end of the test closes.
+func dialed(t testing.TB, d *Dialer) *Conn {
+	t.Helper()
+	conn, err := d.Dial(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// opened returns a stream of a connection.
+func opened(t testing.TB, c *Conn) *Stream {
+	t.Helper()
+	s, err := c.Open(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // greet speaks the first words of SFTP (draft-02, section 4) over s: it shows that the
@@ -29,4 +53,27 @@ func greet(t testing.TB, s io.ReadWriter) {
 	if head[4] != 2 || binary.BigEndian.Uint32(head[5:]) != 3 {
 		t.Fatalf("INIT was answered with % x", head)
 	}
+}
+
+// A heldConn reads nothing while mu is held, like the far end of a link that is down. Once it is
+// quiet it loses what is written: an answer to a socket that is closed would make its kernel reset
+// the connection.
+type heldConn struct {
+	net.Conn
+	mu    sync.Mutex
+	quiet atomic.Bool
+}
+
+func (c *heldConn) Write(p []byte) (int, error) {
+	if c.quiet.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *heldConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return n, err
 }

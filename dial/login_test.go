@@ -48,14 +48,8 @@ func takesPassword(s *testServer, want string) {
 func dialTwice(t *testing.T, d *Dialer) {
 	t.Helper()
 	for range 2 {
-		c, err := d.Dial(testContext(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := c.Open(testContext(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := dialed(t, d)
+		s := opened(t, c)
 		greet(t, s)
 		c.Close()
 	}
@@ -343,12 +337,8 @@ func TestSubsystemRefused(t *testing.T) {
 			ch.Close()
 		}
 	}
-	c, err := srv.dialer(t, &Config{}).Dial(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_, err = c.Open(testContext(t))
+	c := dialed(t, srv.dialer(t, &Config{}))
+	_, err := c.Open(testContext(t))
 	var sub *SubsystemError
 	if !errors.As(err, &sub) || sub.ExitStatus != 7 ||
 		sub.Text != "no sftp? here; ask your admin" ||
@@ -379,11 +369,7 @@ func TestConcurrentDials(t *testing.T) {
 	takesPassword(srv, "secret")
 	p := &script{answers: []string{"secret"}}
 	d := srv.dialer(t, &Config{Prompter: p})
-	first, err := d.Dial(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
+	dialed(t, d)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

@@ -163,10 +163,7 @@ func TestNearlyIsToldWhereAKeyIsThere(t *testing.T) {
 		d := srv.dialer(t, &Config{Identities: []string{key},
 			Prompter: &script{answers: []string{passphrase}},
 			Nearly:   func(*Dialer, time.Duration) { told = len(srv.failures()) }})
-		conn, err := d.Dial(testContext(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := dialed(t, d)
 		conn.Close()
 		if trip := conn.RoundTrip(); trip <= 0 || trip > time.Minute {
 			t.Errorf("a round trip takes %v", trip)

@@ -68,10 +68,7 @@ func TestMaster(t *testing.T) {
 	}
 	dial := func() *Conn {
 		t.Helper()
-		c, err := d.Dial(testContext(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := dialed(t, d)
 		return c
 	}
 	first := dial()
@@ -201,11 +198,7 @@ func TestMasterOfAJumpHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		c, err := d.Dial(testContext(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := dialed(t, d)
 		open(t, c)
 	}
 	if n := logins(jump); n != 1 {

@@ -22,25 +22,16 @@ import (
 
 func connect(t testing.TB, target Target, c *Config) *Conn {
 	t.Helper()
-	ctx := testContext(t)
-	d, err := New(ctx, target, c)
+	d, err := New(testContext(t), target, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := d.Dial(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
+	return dialed(t, d)
 }
 
 func open(t testing.TB, c *Conn) *Stream {
 	t.Helper()
-	s, err := c.Open(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := opened(t, c)
 	greet(t, s)
 	return s
 }

@@ -20,10 +20,7 @@ func TestSystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := d.Dial(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := dialed(t, d)
 	first, second := open(t, conn), open(t, conn)
 	if conn.SSH() != nil || conn.ServerVersion() != "" ||
 		!errors.Is(conn.Keepalive(testContext(t)), errors.ErrUnsupported) {
@@ -50,11 +47,8 @@ func TestSystem(t *testing.T) {
 func TestSystemFails(t *testing.T) {
 	srv := opensshd.Start(t, opensshd.Options{NoKnownHosts: true})
 	conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, SSH: "ssh"})
-	s, err := conn.Open(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.ReadAll(s)
+	s := opened(t, conn)
+	_, err := io.ReadAll(s)
 	var sub *SubsystemError
 	if !errors.As(err, &sub) || sub.ExitStatus != 255 ||
 		!strings.Contains(err.Error(), "Host key verification failed") ||

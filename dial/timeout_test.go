@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,15 +34,8 @@ func TestEnd(t *testing.T) {
 			ch.Close()
 		}
 	}
-	c, err := srv.dialer(t, &Config{}).Dial(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s, err := c.Open(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := dialed(t, srv.dialer(t, &Config{}))
+	s := opened(t, c)
 	if b, err := io.ReadAll(s); err != nil || len(b) > 0 {
 		t.Errorf("read %q, %v", b, err)
 	}
@@ -67,17 +59,10 @@ func TestDeath(t *testing.T) {
 		raw, err = inner(ctx)
 		return raw, err
 	}
-	c, err := d.Dial(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s, err := c.Open(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := dialed(t, d)
+	s := opened(t, c)
 	raw.Close()
-	_, err = io.Copy(io.Discard, s)
+	_, err := io.Copy(io.Discard, s)
 	if want := "me@h: the server closed the connection"; err == nil || err.Error() != want ||
 		!errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the stream ended with %v; want %s", err, want)
@@ -215,15 +200,12 @@ func TestServerAlive(t *testing.T) {
 		c, hold := heldBack(t, &Config{Options: []string{"ServerAliveInterval=10",
 			"ServerAliveCountMax=3"}})
 		defer c.Close()
-		s, err := c.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := opened(t, c)
 		time.Sleep(time.Hour) // the bubble's: it answers, and so it lives
 		if c.Err() != nil {
 			t.Fatalf("a server that answers was given up: %v", c.Err())
 		}
-		hold.stop()
+		hold.quiet.Store(true)
 		began := time.Now()
 		if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the stream ended with %v", err)
@@ -241,44 +223,19 @@ func TestServerAlive(t *testing.T) {
 	})
 }
 
-// A holdConn loses what we send, once told so.
-type holdConn struct {
-	net.Conn
-	drop     sync.Mutex
-	dropping bool
-}
-
-// heldBack connects to a server over one.
-func heldBack(t *testing.T, config *Config) (*Conn, *holdConn) {
+// heldBack connects to a server over a connection that can become quiet.
+func heldBack(t *testing.T, config *Config) (*Conn, *heldConn) {
 	srv := newTestServer(t)
 	srv.NoClientAuth = true
 	d := srv.dialer(t, config)
-	hold, inner := new(holdConn), d.tcp
+	hold, inner := new(heldConn), d.tcp
 	d.tcp = func(ctx context.Context) (net.Conn, error) {
 		c, err := inner(ctx)
 		hold.Conn = c
 		return hold, err
 	}
-	c, err := d.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := dialed(t, d)
 	return c, hold
-}
-
-func (h *holdConn) stop() {
-	h.drop.Lock()
-	defer h.drop.Unlock()
-	h.dropping = true
-}
-
-func (h *holdConn) Write(p []byte) (int, error) {
-	h.drop.Lock()
-	defer h.drop.Unlock()
-	if h.dropping {
-		return len(p), nil
-	}
-	return h.Conn.Write(p)
 }
 
 // TestCloseOfDeadStream: a Read in progress ends even where the server is dead, and so does the
@@ -287,22 +244,16 @@ func TestCloseOfDeadStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, hold := heldBack(t, &Config{})
 		defer c.Close()
-		s, err := c.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		healthy, err := c.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := opened(t, c)
+		healthy := opened(t, c)
 		healthy.Close()
 		if _, err := io.Copy(io.Discard, healthy); err != nil {
 			t.Errorf("the end of a healthy stream: %v", err)
 		}
-		hold.stop()
+		hold.quiet.Store(true)
 		began := time.Now()
 		s.Close()
-		_, err = s.Read(make([]byte, 1))
+		_, err := s.Read(make([]byte, 1))
 		if own := err == io.EOF && time.Since(began) == 0; !own && !errors.Is(err,
 			os.ErrDeadlineExceeded) {
 			t.Errorf("the stream ended with %v after %v", err, time.Since(began))
@@ -324,7 +275,7 @@ func TestKeepalive(t *testing.T) {
 		if err := c.Keepalive(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		hold.stop()
+		hold.quiet.Store(true)
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if err := c.Keepalive(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -48,7 +48,7 @@ func depends(r, e *request) bool {
 // TestScheduleKeepsOrder runs random requests that finish in random order, and checks every start.
 func TestScheduleKeepsOrder(t *testing.T) {
 	for seed := range uint64(300) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			runSchedule(t,
 				rand.New(rand.NewPCG(seed, 1)))
 		})

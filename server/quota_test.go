@@ -249,7 +249,7 @@ func TestQuotaIsRecounted(t *testing.T) {
 func TestQuotaKeepsCountOfOpenFiles(t *testing.T) {
 	for name, make := range backends {
 		for seed := range uint64(10) {
-			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
 				backend, random := make(t), rand.New(rand.NewPCG(seed, 3))
 				q := server.NewQuota(2000, 15)
 				c := start(t, backend, &server.Options{Policy: server.Policy{Quota: q}})
@@ -384,7 +384,7 @@ func TestWriteUnderWayWhileTruncated(t *testing.T) {
 		},
 	} {
 		for _, flags := range []uint32{wire.OpenWrite, wire.OpenAppend} {
-			t.Run(fmt.Sprintf("%s, flags %d", name, flags), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, append %t", name, flags == wire.OpenAppend), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					backend, q := newGated(), server.NewQuota(100, 0)
 					view, err := server.NewView(backend, &server.Policy{Quota: q})

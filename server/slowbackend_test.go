@@ -67,7 +67,7 @@ func (f *moodyFile) WriteAt(p []byte, offset int64) (int, error) {
 // requests to push it along.
 func TestRandomlySlowBackend(t *testing.T) {
 	for seed := range uint64(20) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testMoody(t, rand.New(rand.NewPCG(seed, 7))) })
 		})
 	}

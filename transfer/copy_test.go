@@ -372,7 +372,7 @@ func TestLimitedProgress(t *testing.T) {
 	for _, rate := range []int64{5 << 10, 62500, 300 << 10, 4 << 20} {
 		for _, direction := range []way{upload, download} {
 			for _, tree := range []bool{false, true} {
-				t.Run(fmt.Sprint(rate, " ", direction, " tree ", tree), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%d bytes a second, %v, tree %t", rate, direction, tree), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						limitedProgress(t, rate, direction, tree)
 					})
@@ -434,7 +434,7 @@ func TestSecondReadIsShown(t *testing.T) {
 	}{{"written to just now", download, false}, {"verified download", download, true},
 		{"verified upload", upload, true}} {
 		for _, tree := range []bool{false, true} {
-			t.Run(fmt.Sprint(test.name, " tree ", tree), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, tree %t", test.name, tree), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{
 						ToServer: 20 * time.Millisecond, ToClient: 20 * time.Millisecond})

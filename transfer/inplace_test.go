@@ -250,7 +250,7 @@ func TestStripedOverAnOldFile(t *testing.T) {
 	t.Parallel()
 	const size = 48 << 20
 	for _, old := range []int{1 << 20, size, size + 5} {
-		t.Run(fmt.Sprint(old), func(t *testing.T) {
+		t.Run(fmt.Sprintf("old file of %d bytes", old), func(t *testing.T) {
 			striped(t, sftptest.Script{}, func(b *bench) {
 				data := random(size)
 				b.server.Files.WriteFile("/target", bytes.Repeat([]byte("o"), old))

@@ -28,7 +28,7 @@ func TestTreeThatGivesUpIsTidied(t *testing.T) {
 				if direction != upload && seed%4 != 0 {
 					continue // these leave little
 				}
-				t.Run(fmt.Sprintf("%v %s %d", direction, next, seed), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%v, next run %s, seed %d", direction, next, seed), func(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) { giveUpAndTidy(t, direction, next, seed) })
 				})
@@ -128,7 +128,7 @@ func giveUpAndTidy(t *testing.T, direction way, next string, seed uint64) {
 func TestLitterWhereTheSourceIsNoMore(t *testing.T) {
 	for _, direction := range []way{upload, download, relay} {
 		for _, sync := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%v sync %v", direction, sync), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v, sync %v", direction, sync), func(t *testing.T) {
 				b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 				here := end{root: filepath.Join(b.dir, "tree")}
 				there := end{root: "/tree", files: b.server.Files}

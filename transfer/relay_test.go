@@ -311,7 +311,7 @@ func TestRelayFromHostileSource(t *testing.T) {
 		"a zero in a name": {file("a\x00b")},
 	} {
 		for _, placement := range []transfer.Placement{transfer.PlaceAuto, transfer.PlaceDirect} {
-			t.Run(fmt.Sprint(name, placement), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, placement %d", name, placement), func(t *testing.T) {
 				listed := make(map[string]bool)
 				script := sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 					switch {

@@ -31,7 +31,7 @@ func TestServerThatKeepsDisconnecting(t *testing.T) {
 			for _, skip := range []int{0, 4} {
 				on := on
 				on.Do, on.Skip = do, skip
-				t.Run(fmt.Sprint(on.On, on.Extension, do, skip), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%v %s, %v, after %d", on.On, on.Extension, do, skip), func(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) { alwaysBreaks(t, local, on, skip > 0) })
 				})

@@ -129,7 +129,7 @@ func TestSharedHostTargetDies(t *testing.T) {
 	data := random(8<<20 + 12345)
 	size := int64(len(data))
 	for dying := range 2 {
-		t.Run(fmt.Sprint("host ", dying), func(t *testing.T) {
+		t.Run(fmt.Sprintf("host %d dies", dying), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				source := newBench(t, sftptest.Script{}, near)
 				source.server.Files.WriteFile("/source", data)
@@ -211,7 +211,7 @@ func TestSharedHostLost(t *testing.T) {
 // of its time is not passed off as the file to a copy that starts later.
 func TestSharedHostRewritten(t *testing.T) {
 	for _, size := range []int{1000, 300_000, 3_000_000} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d bytes", size), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				source := newBench(t, sftptest.Script{}, near)
 				written, version := time.Now(), byte(0)

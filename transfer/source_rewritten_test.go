@@ -28,7 +28,7 @@ func TestSourceRewrittenInItsSecond(t *testing.T) {
 	} {
 		for _, way := range []string{"download", "writer", "relay"} {
 			for _, behind := range []time.Duration{0, time.Hour} { // the server's clock
-				t.Run(fmt.Sprint(name, " ", way, " ", behind), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s link, %s, clock %v behind", name, way, behind), func(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
 						var rewritten atomic.Bool
@@ -78,7 +78,7 @@ func TestSmallSourceAnsweredShort(t *testing.T) {
 	fresh := append(bytes.Clone(old[:size/2]), make([]byte, size-size/2)...)
 	for _, way := range []string{"download", "writer", "relay"} {
 		for _, short := range []int{0, 16 << 10} {
-			t.Run(fmt.Sprint(way, " ", short), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, reads up to %d bytes", way, short), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var rewritten atomic.Bool
 					var b *bench

@@ -95,7 +95,8 @@ func TestCloseOfAnyHandleCounts(t *testing.T) {
 	const size = 48 << 20
 	for _, placement := range []transfer.Placement{transfer.PlaceAuto, transfer.PlaceDirect} {
 		for closes := 1; closes <= 3; closes++ {
-			t.Run(fmt.Sprintf("placement %d, close %d", placement, closes), func(t *testing.T) {
+			t.Run(fmt.Sprintf("in place %t, close %d fails", placement == transfer.PlaceDirect,
+				closes), func(t *testing.T) {
 				var seen atomic.Int64 // on all connections
 				script := sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 					if r.Type == wire.TypeClose && seen.Add(1) == int64(closes) {

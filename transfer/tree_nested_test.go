@@ -106,7 +106,7 @@ func TestTemporaryFilesOfACopyUnderWayAreNotCopied(t *testing.T) {
 func TestTreeIntoItselfUnderAnotherPath(t *testing.T) {
 	for name, way := range map[string]way{"upload": upload, "download": download, "relay": relay} {
 		for _, exactly := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " ", exactly), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, exactly %t", name, exactly), func(t *testing.T) {
 				outer, tree := ourHost(t)
 				if err := os.Mkdir(filepath.Join(tree, "sub"), 0o755); err != nil {
 					t.Fatal(err)

@@ -59,7 +59,7 @@ func TestEveryWay(t *testing.T) {
 		sum := sha256.Sum256(data)
 		src := create(t, data)
 		for _, plan := range plans {
-			t.Run(fmt.Sprintf("%d/%s-%s", size, plan.Move, plan.Hash), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d bytes, move %s, hash %s", size, plan.Move, plan.Hash), func(t *testing.T) {
 				dst, h := create(t, nil), sha256.New()
 				var told int64
 				n, err := localfs.Copy(context.Background(), dst, src,

@@ -66,7 +66,7 @@ const aDir, aFile = syscall.S_IFDIR | 0o755, syscall.S_IFREG | 0o644
 func TestNodesAreBounded(t *testing.T) {
 	const names = 40
 	for _, prunes := range []bool{false, true} {
-		t.Run(fmt.Sprintf("prunes=%t", prunes), func(t *testing.T) {
+		t.Run(fmt.Sprintf("kernel prunes %t", prunes), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := told(t, prunes)
 				k.deaf = true

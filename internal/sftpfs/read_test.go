@@ -134,7 +134,7 @@ func TestReadAheadFailsOnce(t *testing.T) {
 // a program that reads the headers in an archive skips what lies between them.
 func TestRandomReadsAskForNoMore(t *testing.T) {
 	for _, step := range []int{64 << 10, 300_000, -300_000} {
-		t.Run(fmt.Sprint(step), func(t *testing.T) {
+		t.Run(fmt.Sprintf("every %d bytes", step), func(t *testing.T) {
 			o, data := openLarge(t)
 			off, want := 0, 0
 			if step < 0 {
