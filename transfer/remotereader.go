@@ -16,7 +16,7 @@ type remoteReader struct {
 	at      int64                // of the stream
 	lanes   func(int64) *striper // opens further handles for a stream at an offset, or nil
 	striper *striper             // of the stream
-	bound   int64                // nothing is read beyond it
+	guard   int64                // nothing is read beyond it
 	mixed   error                // the first failed proof of a stream's handles
 
 	racy   *racySource // about what a target on another host reads, or nil
@@ -39,8 +39,8 @@ func (r *remoteReader) writer(w io.Writer, off int64) io.Writer {
 
 func (r *remoteReader) Read(p []byte) (int, error) {
 	n, err := r.next(r.off).Read(p)
-	if grown := within(r.bound, r.off, n); grown != nil {
-		return 0, ofSource(grown)
+	if err := within(r.guard, r.off, n); err != nil {
+		return 0, ofSource(err)
 	}
 	r.feed(p[:n], r.off)
 	r.at += int64(n)
@@ -61,8 +61,8 @@ func (r *remoteReader) ReadAt(p []byte, off int64) (n int, err error) {
 			err = io.EOF
 		}
 	}
-	if grown := within(r.bound, off, n); grown != nil {
-		return 0, ofSource(grown)
+	if err := within(r.guard, off, n); err != nil {
+		return 0, ofSource(err)
 	}
 	return n, ofSource(err)
 }

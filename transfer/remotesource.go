@@ -25,7 +25,7 @@ type remoteSource struct{ *remoteEnd }
 
 func (s *remoteSource) open(c *fileCopy) (input, error) {
 	in := &remoteInput{session: c.from, path: c.source, original: true}
-	in.bound = sizeGuard(0)
+	in.guard = sizeGuard(0)
 	if c.entry != nil {
 		in.known = c.entry.facts
 		return in, nil
@@ -207,7 +207,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 	if in.known.setStat(f.FileStat()); in.known.mode.IsDir() {
 		return &fs.PathError{Op: "read", Path: in.path, Err: ErrIsDirectory}
 	}
-	in.bound = sizeGuard(f.Info().Size())
+	in.guard = sizeGuard(f.Info().Size())
 	if in.original {
 		if !c.tries.racy.isAbout(f.FileStat()) {
 			c.tries.racy = newRacySource(in.session, f.FileStat())
@@ -361,13 +361,13 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 	if c.limiter != nil {
 		w = counting{w, &moved}
 	}
-	bound := sizeGuard(c.size)
+	guard := sizeGuard(c.size)
 	if at == nil || pipe.ordered() || in.racy != nil || in.prefix != nil || !in.known.regular() ||
 		!in.session.worthStriping(c, c.size-resumed, true) {
 		n, err = in.session.judge(c, f, func() (int64, int, error) {
 			n, err := f.WriteTo(&guarded{pipe.writer(in.writer(c.limiter.writer(w), resumed),
 				resumed),
-				resumed, bound})
+				resumed, guard})
 			return n, 1, err
 		})
 	} else {
@@ -375,7 +375,7 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		defer s.stop()
 		safe := func() int64 { return resumed + f.Progress() }
 		n, err = in.session.judge(c, f, func() (int64, int, error) {
-			n, err := s.stripes.WriteToAt(guardedAt{pipe.writerAt(at, safe), bound})
+			n, err := s.stripes.WriteToAt(guardedAt{pipe.writerAt(at, safe), guard})
 			return n, 1 + s.count(), err
 		})
 		c.result.Stripes = s.stripes.Joined()

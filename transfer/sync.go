@@ -714,13 +714,13 @@ func (s *syncing) probe(e *entry) (done bool, err error) {
 }
 
 func (s *syncing) sameLink(e *entry) (bool, error) {
-	var there string
-	var thereErr error
+	var have string
+	var haveErr error
 	var asking sync.WaitGroup
-	asking.Go(func() { there, thereErr = s.dst.readLink(e) })
-	here, err := s.tree.src.readLink(e.source())
+	asking.Go(func() { have, haveErr = s.dst.readLink(e) })
+	want, err := s.tree.src.readLink(e.source())
 	asking.Wait()
-	return thereErr == nil && there == here, err
+	return haveErr == nil && have == want, err
 }
 
 // sameContents compares the hashes of both files.

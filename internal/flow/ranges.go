@@ -35,8 +35,8 @@ const smallest = 4 << 10
 const growAfter = 16
 
 // Ranges hands out the ranges of one file, for reading or writing, to any number of streams, and
-// records what became of them. Every range that it hands out must be settled by exactly one call of
-// Done, EOF or Again.
+// records what became of them. Every range that it hands out must be reported by exactly one call
+// of Done, EOF or Again.
 type Ranges struct {
 	request int // bytes of a range now
 	largest int // bytes of a range at most
@@ -57,10 +57,10 @@ type Ranges struct {
 	// whether they must be requested
 	held   []Range
 	done   []span // done beyond mark, by offset, none adjacent
-	out    int    // ranges handed out and not settled
+	out    int    // ranges handed out and not reported
 	holder int    // the stream that the ranges in flight are on, where order matters
 	whole  int    // answers in full since the last short one
-	grow   int    // how many of them make the request grow
+	enough int    // how many of them make the request grow
 	grown  bool   // it has grown since it last shrank
 	shrunk bool
 }
@@ -78,7 +78,7 @@ func NewRanges(from, size int64, request int, inOrder bool) *Ranges {
 
 // Reset starts over and reuses the memory.
 func (r *Ranges) Reset(from, size int64, request int, inOrder bool) {
-	*r = Ranges{request: request, largest: request, inOrder: inOrder, grow: growAfter, newest: -1,
+	*r = Ranges{request: request, largest: request, inOrder: inOrder, enough: growAfter, newest: -1,
 		next: from, mark: from, size: size, end: Unknown, limit: Unknown, reach: Unknown,
 		ends: r.ends[:0], again: r.again[:0], held: r.held[:0], done: r.done[:0]}
 }
@@ -160,7 +160,7 @@ func (r *Ranges) SetSize(size int64) {
 	r.probed = r.newest >= size
 }
 
-// Done settles a range of which the first n bytes have arrived or been acknowledged; n is at least
+// Done reports that the first n bytes of a range have arrived or been acknowledged; n is at least
 // 1. The rest of a short reply is handed out again, in smaller requests, as the server may not
 // return more at once.
 func (r *Ranges) Done(got Range, n int) {
@@ -179,12 +179,12 @@ func (r *Ranges) Done(got Range, n int) {
 		r.reopen(reached)
 	}
 	r.add(span{got.Off, reached})
-	r.settleHeld()
+	r.decideHeld()
 }
 
 // full counts a full reply.
 func (r *Ranges) full() {
-	if r.whole++; r.whole >= r.grow && r.request < r.largest {
+	if r.whole++; r.whole >= r.enough && r.request < r.largest {
 		r.whole = 0
 		r.request = min(2*r.request, r.largest)
 		r.grown = true
@@ -201,16 +201,16 @@ func (r *Ranges) short(got Range, n int) {
 	if least := max(n, smallest); least < r.request {
 		r.request = least
 		if r.grown {
-			r.grow, r.grown = min(2*r.grow, math.MaxInt32), false
+			r.enough, r.grown = min(2*r.enough, math.MaxInt32), false
 		}
 	}
 	r.insert(rest)
 }
 
-// settleHeld decides about the rest of a short read that ended at the announced size. If a request
+// decideHeld decides about the rest of a short read that ended at the announced size. If a request
 // that was already in flight gets an EOF at or beyond it, the file ends there. If there is data
 // beyond it, or no such request is left, the rest is requested.
-func (r *Ranges) settleHeld() {
+func (r *Ranges) decideHeld() {
 	r.held = slices.DeleteFunc(r.held, func(rest Range) bool {
 		switch {
 		case r.end != Unknown && rest.Off <= r.end && r.size == rest.Off:
@@ -225,8 +225,8 @@ func (r *Ranges) settleHeld() {
 	})
 }
 
-// EOF settles a range at whose offset the server reports the end of the file. If data has come from
-// beyond it, the range is requested once more; if the server insists, the file has shrunk.
+// EOF reports that the server says the file ends at a range's offset. If data has come from beyond
+// it, the range is requested once more; if the server insists, the file has shrunk.
 func (r *Ranges) EOF(got Range) {
 	r.out--
 	if got.Off < r.end && r.beyond(got.Off) {
@@ -239,7 +239,7 @@ func (r *Ranges) EOF(got Range) {
 	}
 	r.ends = append(r.ends, got)
 	r.end = min(r.end, got.Off)
-	r.settleHeld()
+	r.decideHeld()
 }
 
 // beyond reports whether data has come from beyond an offset.
@@ -277,7 +277,7 @@ func (r *Ranges) Trim(got Range, n int) Range {
 }
 
 // Shorten shortens the range that was handed out last, before it is sent, to n bytes, because the
-// source has ended. If n is 0 the range is settled.
+// source has ended. If n is 0 there is nothing to report.
 func (r *Ranges) Shorten(got Range, n int) Range {
 	got.Len = n
 	r.end = got.End()
@@ -288,7 +288,7 @@ func (r *Ranges) Shorten(got Range, n int) Range {
 	return got
 }
 
-// Again settles a range whose stream has failed, and hands it out again.
+// Again reports that a range's stream has failed, and hands it out again.
 func (r *Ranges) Again(got Range) {
 	r.out--
 	r.insert(got)
@@ -326,7 +326,7 @@ func (r *Ranges) add(s span) {
 // failure, and where to continue.
 func (r *Ranges) Mark() int64 { return r.mark }
 
-// Out returns how many ranges are handed out but not settled.
+// Out returns how many ranges are handed out but not reported.
 func (r *Ranges) Out() int { return r.out }
 
 // End returns where the file ends, or Unknown until an EOF has said so.

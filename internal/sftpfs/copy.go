@@ -34,7 +34,7 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	for _, file := range []*file{from.file, to.file} {
-		if err := file.settle(ctx); err != nil {
+		if err := file.drain(ctx); err != nil {
 			return 0, statusOf(err)
 		}
 	}

@@ -42,7 +42,7 @@ func (l *lanes) lost() bool {
 }
 
 // lane returns the file on the session over which an extent is to be sent. The caller holds the
-// gates of the file and the handle, whose own session is that of remote.
+// turn of the file and the handle, whose own session is that of remote.
 func (h *handle) lane(ctx context.Context, e *extent, remote *usftp.File) (*usftp.File, error) {
 	f := h.file
 	f.mu.Lock()
@@ -125,7 +125,7 @@ func (f *file) openLanes(h *handle) {
 // they show a time of access that is set through that, and that nobody can guess. It is the time of
 // access because writing does not change it; setting it sets the time of modification too, but more
 // is written at once. It is set after what was written before, by a host that works in order. The
-// caller holds the handle's gate.
+// caller holds the handle's turn.
 func (h *handle) prove(ctx context.Context, files []*usftp.File) bool {
 	f := h.file
 	was, err := h.remote.Async().Stat().WaitContext(ctx)
@@ -199,9 +199,9 @@ func (f *file) endLanes(ctx context.Context, h *handle) error {
 	return err
 }
 
-// settle is flush for a change of the file in another way than by writing. Even if that is given up,
+// drain is flush for a change of the file in another way than by writing. Even if that is given up,
 // it must not be carried out after what is written later, so that this goes the same way.
-func (f *file) settle(ctx context.Context) error {
+func (f *file) drain(ctx context.Context) error {
 	if err := f.flush(ctx); err != nil {
 		return err
 	}

@@ -26,11 +26,11 @@ type handle struct {
 	file  *file
 	flags int // of package os: the access mode and O_APPEND
 
-	gate   gate         // held while the file is reopened or appended to
-	remote *usftp.File  // nil if it is not open on the host; guarded by the gate
-	size   int64        // of the file when it was last reopened; guarded by the gate
-	single bool         // it is to have no lanes; guarded by the gate
-	users  atomic.Int32 // calls that are using remote; only one that holds the gate adds to it
+	turn   ctxMutex     // held while the file is reopened or appended to
+	remote *usftp.File  // nil if it is not open on the host; guarded by turn
+	size   int64        // of the file when it was last reopened; guarded by turn
+	single bool         // it is to have no lanes; guarded by turn
+	users  atomic.Int32 // calls that are using remote; only one that holds turn adds to it
 
 	reader  reader
 	failure failure
@@ -53,7 +53,7 @@ func (h *handle) appends() bool { return h.flags&os.O_APPEND != 0 && h.writes() 
 type file struct {
 	fs   *FS
 	node *node
-	gate gate // held while data is sent, to keep it in order
+	turn ctxMutex // held while data is sent, to keep it in order
 
 	mu      sync.Mutex
 	handles map[*handle]bool
@@ -133,11 +133,11 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs) *handle {
 		return nil
 	}
 	if n.file == nil {
-		n.file = &file{fs: f, node: n, gate: newGate(), handles: make(map[*handle]bool),
+		n.file = &file{fs: f, node: n, turn: newCtxMutex(), handles: make(map[*handle]bool),
 			changed: make(chan struct{})}
 	}
 	h := &handle{file: n.file, flags: flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND),
-		gate: newGate(), remote: remote}
+		turn: newCtxMutex(), remote: remote}
 	h.over, h.seen = remote.Client(), n.version
 	h.reader.reset(&f.reading)
 	n.file.mu.Lock()
@@ -211,7 +211,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	if file := f.fileOf(n); file != nil {
 		wait := file.flush
 		if flags&os.O_TRUNC != 0 {
-			wait = file.settle
+			wait = file.drain
 		}
 		if err := wait(ctx); err != nil {
 			return statusOf(err)
@@ -397,7 +397,7 @@ func modeOf(mode uint32) fs.FileMode {
 }
 
 // open returns the file on the host. If the connection was lost, or flush closed the file, open
-// reopens it and verifies that it is the same. The caller holds the gate.
+// reopens it and verifies that it is the same. The caller holds turn.
 func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	if h.remote != nil && !pool.Lost(h.remote.Client()) {
 		return h.remote, nil
@@ -443,14 +443,14 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 // clockError is how many seconds a time that we set may be ahead of the host's clock.
 const clockError = 2
 
-// use is open for callers that do not hold the gate. Until they call done, a flush does not close
+// use is open for callers that do not hold turn. Until they call done, a flush does not close
 // the file: the kernel flushes whenever any process closes the descriptor, such as a child between
 // fork and exec, while its parent may be in the middle of another call.
 func (h *handle) use(ctx context.Context) (remote *usftp.File, done func(), err error) {
-	if err := h.gate.lock(ctx); err != nil {
+	if err := h.turn.lock(ctx); err != nil {
 		return nil, nil, err
 	}
-	defer h.gate.unlock()
+	defer h.turn.unlock()
 	if remote, err = h.open(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -531,12 +531,12 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 		}
 		h.reader.drop()
 		var closing *usftp.Pending[struct{}]
-		if h.gate.lock(f.ctx) == nil { // else the connection is about to be closed
+		if h.turn.lock(f.ctx) == nil { // else the connection is about to be closed
 			if h.remote != nil {
 				closing = h.remote.Async().Close()
 			}
 			h.remote = nil
-			h.gate.unlock()
+			h.turn.unlock()
 		}
 		if err := h.file.endLanes(f.ctx, h); err != nil && f.ctx.Err() == nil {
 			f.options.Logger.Error("a file could not be closed on the host", "error", err)
@@ -557,17 +557,17 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	})
 }
 
-// A gate is a lock that callers can stop waiting for.
-type gate chan struct{}
+// A ctxMutex is a lock that callers can stop waiting for.
+type ctxMutex chan struct{}
 
-func newGate() gate { return make(gate, 1) }
+func newCtxMutex() ctxMutex { return make(ctxMutex, 1) }
 
-func (g gate) lock(ctx context.Context) error {
-	if g.tryLock() {
+func (m ctxMutex) lock(ctx context.Context) error {
+	if m.tryLock() {
 		return nil
 	}
 	select {
-	case g <- struct{}{}:
+	case m <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -575,13 +575,13 @@ func (g gate) lock(ctx context.Context) error {
 }
 
 // tryLock reports whether it could lock at once.
-func (g gate) tryLock() bool {
+func (m ctxMutex) tryLock() bool {
 	select {
-	case g <- struct{}{}:
+	case m <- struct{}{}:
 		return true
 	default:
 		return false
 	}
 }
 
-func (g gate) unlock() { <-g }
+func (m ctxMutex) unlock() { <-m }

@@ -27,16 +27,16 @@ func (n *node) statHandle(ctx context.Context,
 	file.mu.Lock()
 	defer file.mu.Unlock()
 	for h := range file.handles {
-		if !h.gate.tryLock() {
+		if !h.turn.tryLock() {
 			continue
 		}
 		remote := h.remote
 		if remote == nil || remote.Client().Done() != c.Done() {
-			h.gate.unlock()
+			h.turn.unlock()
 			continue
 		}
 		asked := remote.WithContext(ctx).Async().Stat()
-		h.gate.unlock() // after it was sent: a CLOSE comes later
+		h.turn.unlock() // after it was sent: a CLOSE comes later
 		return asked
 	}
 	return nil

@@ -52,11 +52,11 @@ func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool
 	if h == nil || h.file.written() {
 		return a, false
 	}
-	if err := h.gate.lock(ctx); err != nil {
+	if err := h.turn.lock(ctx); err != nil {
 		return a, false
 	}
 	remote := h.remote
-	h.gate.unlock()
+	h.turn.unlock()
 	if remote == nil || pool.Lost(remote.Client()) {
 		return a, false
 	}
@@ -143,10 +143,10 @@ func (f *file) setMode(mode uint32) {
 
 // setPending sets the pending attributes on the host.
 func (f *file) setPending(ctx context.Context) error {
-	if err := f.gate.lock(ctx); err != nil {
+	if err := f.turn.lock(ctx); err != nil {
 		return err
 	}
-	defer f.gate.unlock() // or what is set first could arrive last
+	defer f.turn.unlock() // or what is set first could arrive last
 	f.mu.Lock()
 	if !f.hasPending() {
 		f.wrote = time.Time{}
@@ -253,7 +253,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		return nil
 	}
 	if file != nil {
-		if err := file.settle(ctx); err != nil {
+		if err := file.drain(ctx); err != nil {
 			return err
 		}
 		if err := file.setPending(ctx); err != nil {
@@ -362,7 +362,7 @@ func (f *file) unproved() {
 // truncate sets a file's size.
 func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size uint64) error {
 	if file != nil {
-		if err := file.settle(ctx); err != nil {
+		if err := file.drain(ctx); err != nil {
 			return err
 		}
 	}

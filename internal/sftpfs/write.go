@@ -240,10 +240,10 @@ func (n *node) sizeThere() uint64 {
 
 // send sends the full extents, or all of them. It does not wait for answers.
 func (f *file) send(ctx context.Context, all bool) error {
-	if err := f.gate.lock(ctx); err != nil {
+	if err := f.turn.lock(ctx); err != nil {
 		return err
 	}
-	defer f.gate.unlock()
+	defer f.turn.unlock()
 	patience := f.fs.link.patience()
 	var last *extent
 	for {
@@ -291,10 +291,10 @@ func (f *file) next(all bool) *extent {
 
 func (f *file) sendOne(ctx context.Context, e *extent) error {
 	h := e.handle
-	if err := h.gate.lock(ctx); err != nil {
+	if err := h.turn.lock(ctx); err != nil {
 		return err
 	}
-	defer h.gate.unlock()
+	defer h.turn.unlock()
 	remote, err := h.open(ctx)
 	if err != nil {
 		return err
@@ -341,7 +341,7 @@ func (f *file) awaitOverlap(ctx context.Context, e *extent) error {
 }
 
 // sendAppend appends an extent and waits for the answer. The host decides where the end is, so that
-// what others append is not overwritten. The caller holds the handle's gate.
+// what others append is not overwritten. The caller holds the handle's turn.
 func (f *file) sendAppend(ctx context.Context, e *extent) error {
 	h := e.handle
 	f.mu.Lock()
@@ -636,10 +636,10 @@ func (h *handle) flush(ctx context.Context) error {
 
 // close closes the file on the host; only then do some servers report that they cannot store it.
 func (h *handle) close(ctx context.Context) error {
-	if err := h.gate.lock(ctx); err != nil {
+	if err := h.turn.lock(ctx); err != nil {
 		return err
 	}
-	defer h.gate.unlock()
+	defer h.turn.unlock()
 	remote := h.remote
 	if remote == nil || h.users.Load() > 0 {
 		return nil // Release closes what others still use
@@ -657,10 +657,10 @@ func (h *handle) close(ctx context.Context) error {
 // not possible or no answer came.
 func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	f := h.file
-	if err := h.gate.lock(ctx); err != nil {
+	if err := h.turn.lock(ctx); err != nil {
 		return true, err
 	}
-	defer h.gate.unlock()
+	defer h.turn.unlock()
 	if h.remote == nil || h.users.Load() > 0 ||
 		!private.OfClient(h.remote.Client()).WorksInOrder() {
 		return false, nil

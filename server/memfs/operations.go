@@ -287,7 +287,7 @@ func (f *FS) RealPath(_ context.Context, name string) (string, error) {
 	for rest := name; rest != ""; {
 		element, after, slash := strings.Cut(strings.TrimLeft(rest, "/"), "/")
 		rest = after
-		here := above[len(above)-1]
+		dir := above[len(above)-1]
 		switch {
 		case element == "" || element == ".":
 			continue
@@ -296,10 +296,10 @@ func (f *FS) RealPath(_ context.Context, name string) (string, error) {
 				names, above = names[:len(names)-1], above[:len(above)-1]
 			}
 			continue
-		case !here.mode.IsDir():
+		case !dir.mode.IsDir():
 			return "", syscall.ENOTDIR
 		}
-		child := here.children[element]
+		child := dir.children[element]
 		switch {
 		case child == nil && slash:
 			return "", fs.ErrNotExist

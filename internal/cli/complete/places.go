@@ -224,11 +224,11 @@ func escaped(name string) string {
 	return name
 }
 
-// Operands returns cobra's ValidArgsFunction for a command whose operands are places, after lead
+// Operands returns cobra's ValidArgsFunction for a command whose operands are places, after skip
 // operands of another kind.
-func (p Places) Operands(lead int) cobra.CompletionFunc {
+func (p Places) Operands(skip int) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		if len(args) < lead {
+		if len(args) < skip {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return p.Complete(word)

@@ -129,7 +129,7 @@ A symbolic link given as an operand is followed; those below a directory are lef
 Put "--" in front of a MODE that begins with "-".`,
 		examples: `  usftp chmod 640 host:secret.txt
   usftp chmod -R u+rwX,go= host:private`,
-		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) {
+		least: 1, skip: 1, acts: true, again: func() (ok, changes bool) {
 			return verb.Idempotent(o.Mode), true
 		},
 		register: func(f *pflag.FlagSet) {
@@ -161,7 +161,7 @@ the name has in the host's /etc/passwd or /etc/group and on this machine, then a
 give a number.`,
 		examples: `  usftp chown www-data:www-data host:/srv/www
   usftp chown -R 1000:1000 host:/srv/data`,
-		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) { return true, true },
+		least: 1, skip: 1, acts: true, again: func() (ok, changes bool) { return true, true },
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Recursive, "recursive", "R", false,
 				"change directories and everything below them")

@@ -71,7 +71,7 @@ type spec struct {
 
 	least int         // operands that name files
 	none  func() bool // reports whether there may be none: nothing is done. Nil means no.
-	lead  int         // operands before them that are not files
+	skip  int         // operands before them that are not files
 
 	directories bool // completion offers directories only
 
@@ -131,7 +131,7 @@ func newCommand(a *ui.App, make func() *spec) (*command, *cobra.Command) {
 	})
 	c.name = cmd.Name()
 	cmd.ValidArgsFunction = complete.Places{Connect: &c.flags.Connect,
-		Directories: s.directories}.Operands(s.lead)
+		Directories: s.directories}.Operands(s.skip)
 	if s.rawArguments {
 		cmd.ValidArgsFunction = c.completeFind
 	}

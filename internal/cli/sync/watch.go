@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// A round begins when nothing has changed for settleTime, or longestWait after the first
+	// A round begins when nothing has changed for debounce, or longestWait after the first
 	// change.
-	settleTime  = 200 * time.Millisecond
+	debounce    = 200 * time.Millisecond
 	longestWait = 2 * time.Second
 
 	// After a round that failed there is another one, after a wait that grows from firstRetry to
@@ -103,7 +103,7 @@ func (w *watcher) again(round *transfer.SyncWithin, after time.Duration) {
 func (w *watcher) startOver() error {
 	w.forget()
 	w.moved = false
-	w.everything(settleTime)
+	w.everything(debounce)
 	for _, name := range w.system.WatchList() {
 		w.system.Remove(name)
 	}
@@ -215,7 +215,7 @@ func (w *watcher) take(e fsnotify.Event) error {
 	}
 	if len(w.within.Dirs)+len(w.within.Trees)+len(w.within.Renames) > mostChanges {
 		w.forget()
-		w.everything(settleTime)
+		w.everything(debounce)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func oldName(e fsnotify.Event) string {
 	return old
 }
 
-// wait waits until there is something to do: changes that have settled, or everything is to be
+// wait waits until there is something to do: changes that are over, or everything is to be
 // compared. within is nil if it is everything.
 func (w *watcher) wait(ctx context.Context) (within *transfer.SyncWithin, err error) {
 	if err := w.collect(ctx); err != nil {
@@ -258,15 +258,15 @@ func (w *watcher) wait(ctx context.Context) (within *transfer.SyncWithin, err er
 }
 
 func (w *watcher) collect(ctx context.Context) error {
-	var due, settled, latest <-chan time.Time
-	settle := func() {
-		settled = time.After(max(settleTime, time.Until(w.resume)))
+	var due, quiet, latest <-chan time.Time
+	restart := func() {
+		quiet = time.After(max(debounce, time.Until(w.resume)))
 		if latest == nil {
 			latest = time.After(max(longestWait, time.Until(w.resume)))
 		}
 	}
 	if len(w.within.Dirs)+len(w.within.Trees) > 0 {
-		settle()
+		restart()
 	}
 	for {
 		if w.all {
@@ -281,7 +281,7 @@ func (w *watcher) collect(ctx context.Context) error {
 			return nil
 		case <-latest:
 			return nil
-		case <-settled:
+		case <-quiet:
 			return nil
 		case err, ok := <-w.errors:
 			if !ok {
@@ -299,7 +299,7 @@ func (w *watcher) collect(ctx context.Context) error {
 			if err := w.take(e); err != nil {
 				return err
 			}
-			settle()
+			restart()
 		}
 	}
 }
@@ -363,7 +363,7 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 		case errors.Is(err, transfer.ErrVanished):
 			// Everything was copied, but nothing was deleted. What vanishes in every round, as a
 			// link that leads nowhere does if links are followed, must not keep us busy.
-			w.again(within, settleTime<<min(vanished, 3))
+			w.again(within, debounce<<min(vanished, 3))
 			vanished++
 			continue
 		default:

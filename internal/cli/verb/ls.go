@@ -198,15 +198,15 @@ func (l *lister) enter(d *dir, entries []*entry) error {
 
 // withDots adds "." and "..", which listings leave out.
 func (l *lister) withDots(d *dir, entries []*entry) []*entry {
-	here := &entry{name: ".", stat: d.entry.stat}
+	dot := &entry{name: ".", stat: d.entry.stat}
 	up := &entry{name: ".."}
 	if d.parent != nil {
 		up.stat = d.parent.entry.stat
 	} else if info, err := l.client.Lstat(l.at(below(d.path, ".."))); err == nil {
 		up.stat = statOf(info)
-		l.names.learn(l.ctx, l.client, []*entry{here, up})
+		l.names.learn(l.ctx, l.client, []*entry{dot, up})
 	}
-	entries = append([]*entry{here, up}, entries...)
+	entries = append([]*entry{dot, up}, entries...)
 	slices.SortStableFunc(entries, l.order())
 	return entries
 }
