@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
@@ -342,4 +344,68 @@ func TestServerDropsConnections(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestServerDropsConnectionsOfAJumpHost: as from a direct one, but nobody is asked twice for the jump
+// host, and it is not asked again itself.
+func TestServerDropsConnectionsOfAJumpHost(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		code   bool // the jump host asks for a code at each login
+		leaves bool // the jump host takes nobody after its first login
+		times  int
+		ok     bool
+		logins int // to the jump host
+	}{
+		{"once", false, false, 1, true, 2},
+		{"always", false, false, 9, false, 4},
+		{"a person for the jump host", true, false, 1, false, 1},
+		{"a jump host that fails", false, true, 1, false, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				far := newTestServer(t)
+				far.NoClientAuth = true
+				d := far.dialer(t, new(Config))
+				reach := hangingUp(t, c.times, "", d.tcp)
+
+				near := newTestServer(t)
+				near.session = func(ch ssh.Channel, requests <-chan *ssh.Request) {
+					go ssh.DiscardRequests(requests)
+					conn, err := reach(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer conn.Close()
+					go io.Copy(conn, ch)
+					io.Copy(ch, conn)
+					ch.Close()
+				}
+				asked, logins := 0, 0
+				near.NoClientAuth = !c.code
+				near.NoClientAuthCallback = func(ssh.ConnMetadata) (*ssh.Permissions, error) {
+					if logins++; c.leaves && logins > 1 {
+						return nil, errors.New("no more")
+					}
+					return nil, nil
+				}
+				near.KeyboardInteractiveCallback = func(_ ssh.ConnMetadata,
+					ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+					logins++
+					_, err := ask("", "", []string{"Code: "}, []bool{true})
+					return nil, err
+				}
+				d.hop = near.dialer(t, &Config{Prompter: PrompterFunc(
+					func(context.Context, Prompt) (string, error) { asked++; return "1", nil })})
+				conn, err := d.Dial(t.Context())
+				if (err == nil) != c.ok || logins != c.logins || asked > 1 {
+					t.Errorf("%v; %d logins to the jump host, and %d questions", err, logins, asked)
+				}
+				if err == nil {
+					conn.Close()
+				}
+			})
+		})
+	}
 }

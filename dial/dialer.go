@@ -270,7 +270,7 @@ func (d *Dialer) logIn(l *login) (*Conn, error) {
 	for try := 0; ; try++ {
 		sniff := new(sniffer)
 		c, err := d.tryLogIn(l, sniff)
-		if err == nil || try == droppedTries || !l.dropped(sniff) {
+		if err == nil || try == droppedTries || !l.dropped(sniff, err) {
 			return c, err
 		}
 		wait := time.Second << try
@@ -285,11 +285,16 @@ func (d *Dialer) logIn(l *login) (*Conn, error) {
 }
 
 // dropped reports whether the server hung up as one does that has too much to do: before it had
-// shown its key.
-func (l *login) dropped(sniff *sniffer) bool {
+// shown its key. Behind a jump host it is not asked again if the jump host would need a person again,
+// or failed itself.
+func (l *login) dropped(sniff *sniffer, err error) bool {
 	var said *own.DisconnectError
+	var jump *JumpError
 	text := sniff.text()
-	return l.direct && l.hostKey == nil && l.ctx.Err() == nil && l.watch.expired() == nil &&
+	if !l.direct && (l.d.hop == nil || errors.As(err, &jump) || l.d.hop.NeedsPerson()) {
+		return false
+	}
+	return l.hostKey == nil && l.ctx.Err() == nil && l.watch.expired() == nil &&
 		connectionEnded(l.raw) && !errors.As(l.raw, &said) &&
 		(text == "" || text == "Exceeded MaxStartups")
 }

@@ -60,6 +60,6 @@
 // worked before. [Dialer.NeedsPerson] reports when that is not possible.
 //
 // A server that hangs up before it has shown its key, as sshd does at random while many others log
-// in (MaxStartups), is tried up to three times more within seven seconds, unless it is behind a jump
-// host or a ProxyCommand.
+// in (MaxStartups), is tried up to three times more within seven seconds, unless it is behind a
+// ProxyCommand, or behind a jump host where each login needs a person.
 package dial
