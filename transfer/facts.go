@@ -72,6 +72,10 @@ func (f *facts) perm() fs.FileMode {
 	return f.mode.Perm()
 }
 
+// dirBits are the bits of a directory's mode that a copy gets beside the permissions. They give no
+// program to anybody: one says who may delete files in it, the other what group new ones have.
+const dirBits = fs.ModeSetgid | fs.ModeSticky
+
 // times returns the times that a copy should get. OpenSSH sends a time before 1970 as the low 32
 // bits of its seconds, which reads as a time after 2038. So a server's time more than a year ahead
 // is taken to be in the past; no server can be sent such a time.

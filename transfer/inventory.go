@@ -33,12 +33,13 @@ const (
 // held is one entry of a target directory.
 type held struct {
 	name  uint64 // hash of the name
-	size  uint64 // the low 48 bits; above them mode and flags
+	size  uint64 // the low 48 bits; above them mode, flags and the rest of the time
 	mtime uint32 // the low 32 bits of the seconds, as in SFTP
 	owner uint32 // a digest
 }
 
-// The bits above the size: nine of permissions, two for the kind, and these flags.
+// The bits above the size: nine of permissions, two for the kind, and these flags. The highest two
+// are bits 32 and 33 of the seconds, as many as tell times from 1698 to 2242 apart.
 const (
 	heldSize   = 1<<48 - 1
 	heldPerm   = 48
@@ -46,6 +47,7 @@ const (
 	heldTimed  = 1 << 59
 	heldOwned  = 1 << 60
 	heldSeen   = 1 << 61
+	heldEra    = 62
 	kindFile   = 0
 	kindDir    = 1
 	kindLink   = 2
@@ -68,9 +70,10 @@ func heldKindOf(mode fs.FileMode) uint64 {
 func ownerDigest(o localfs.Owner) uint32 { return uint32(o.UID)*2654435761 ^ uint32(o.GID) }
 
 func newHeld(f *facts) held {
-	h := held{size: uint64(f.size) & heldSize, mtime: uint32(f.mtime.Unix()),
-		owner: ownerDigest(f.owner)}
-	h.size |= uint64(f.mode.Perm())<<heldPerm | heldKindOf(f.mode)<<heldKind
+	seconds := f.mtime.Unix()
+	h := held{size: heldSizeOf(f), mtime: uint32(seconds), owner: ownerDigest(f.owner)}
+	h.size |= uint64(f.mode.Perm())<<heldPerm | heldKindOf(f.mode)<<heldKind |
+		uint64(min(max(seconds>>32, -2), 1))<<heldEra
 	if f.hasTimes {
 		h.size |= heldTimed
 	}
@@ -83,21 +86,30 @@ func newHeld(f *facts) held {
 func (h held) kind() uint64      { return h.size >> heldKind & 3 }
 func (h held) perm() fs.FileMode { return fs.FileMode(h.size>>heldPerm) & fs.ModePerm }
 
-func (h held) sameSize(f *facts) bool { return h.size&heldSize == uint64(f.size)&heldSize }
+func (h held) sameSize(f *facts) bool { return h.size&heldSize == heldSizeOf(f) }
+
+// heldSizeOf returns what is held of a size. A directory, whose size says nothing, has those bits
+// of its mode instead that a copy gets beside its permissions.
+func heldSizeOf(f *facts) uint64 {
+	if f.mode.IsDir() {
+		return uint64(f.mode&dirBits) & heldSize
+	}
+	return uint64(f.size) & heldSize
+}
 
 // age returns by how many whole seconds the source is newer than the target's entry.
 func (h held) age(f *facts) (age time.Duration, known bool) {
-	if h.size&heldTimed == 0 || !f.hasTimes {
-		return 0, false
-	}
-	return time.Duration(int32(uint32(f.mtime.Unix())-h.mtime)) * time.Second, true
+	mtime := time.Unix(int64(h.size)>>heldEra<<32|int64(h.mtime), 0)
+	return time.Unix(f.mtime.Unix(), 0).Sub(mtime), h.timed(f)
 }
 
-// sameTime reports whether the times differ by no more than window.
+// sameTime reports whether the times, of which SFTP has 32 bits, differ by no more than window.
 func (h held) sameTime(f *facts, window time.Duration) bool {
-	age, known := h.age(f)
-	return known && age.Abs() <= window
+	apart := time.Duration(int32(uint32(f.mtime.Unix())-h.mtime)) * time.Second
+	return apart.Abs() <= window && h.timed(f)
 }
+
+func (h held) timed(f *facts) bool { return h.size&heldTimed != 0 && f.hasTimes }
 
 func (h held) sameOwner(f *facts) bool {
 	return !f.owner.Known || h.size&heldOwned != 0 && h.owner == ownerDigest(f.owner)

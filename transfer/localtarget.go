@@ -238,7 +238,7 @@ func (t *localTarget) finishDir(d *directory) error {
 			err = in.Lchown(name, set.UID, set.GID)
 		}
 		if err == nil && set.SetMode {
-			err = chmodDir(in, name, set.Mode.Perm())
+			err = chmodDir(in, name, set.Mode)
 		}
 		if err == nil && set.SetTimes {
 			atime, mtime := d.facts.times()
@@ -262,6 +262,10 @@ func chmodDir(in *os.Root, name string, mode fs.FileMode) error {
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		err = in.Chmod(name, mode)
+	}
+	if errors.Is(err, fs.ErrPermission) && mode&fs.ModeSetgid != 0 {
+		// Linux leaves the bit out if we are not in the group, other systems refuse the mode.
+		err = in.Chmod(name, mode&^fs.ModeSetgid)
 	}
 	return err
 }

@@ -635,7 +635,7 @@ func (s *syncing) attrs(e *entry) (set usftp.NewAttrs) {
 func (s *syncing) asStored(f *facts) *facts {
 	_, mtime := f.times()
 	at := s.dst.storable(mtime)
-	if at.Equal(mtime) {
+	if at.Equal(f.mtime) {
 		return f
 	}
 	stored := *f
@@ -763,7 +763,8 @@ func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error
 func (s *syncing) sameDirectory(d *directory) bool {
 	return d.existing != nil && !d.touched.Load() && d.existing.sameTime(s.asStored(&d.facts),
 		s.options.ModifyWindow) &&
-		(!d.facts.hasMode || d.existing.perm() == d.facts.mode.Perm()) &&
+		(!d.facts.hasMode || d.existing.perm() == d.facts.mode.Perm() &&
+			d.existing.sameSize(&d.facts)) &&
 		(!s.options.Owners || d.existing.sameOwner(&d.facts))
 }
 

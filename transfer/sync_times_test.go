@@ -79,3 +79,43 @@ func TestSyncOverAFileFrom1970(t *testing.T) {
 	}
 	sameTrees(t, j.src, j.dst)
 }
+
+// Update compares times that are more than 68 years apart by which is later, too. A host shows a
+// time before 1970 as one that far ahead, so there a target with such a time counts as newer.
+func TestSyncUpdateOverDecades(t *testing.T) {
+	t.Parallel()
+	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		for name, c := range map[string]struct {
+			src, dst time.Time
+			copied   bool
+		}{
+			"newer by 80 years": {year(2020), year(2100), false},
+			"older by 75 years": {year(2035), year(1960), direction == local ||
+				direction == download},
+			"from 1960":      {year(1960), year(2035), false},
+			"new in the end": {year(2037), year(1970), true},
+		} {
+			t.Run(name, func(t *testing.T) {
+				dir := t.TempDir()
+				j := &syncJob{direction: direction, far: far, src: filepath.Join(dir, "src"),
+					dst: filepath.Join(dir, "dst"), options: transfer.SyncOptions{
+						Only: transfer.SyncOnly{Update: true}}}
+				fill(t, j.src, "file")
+				fill(t, j.dst, "file")
+				for name, when := range map[string]time.Time{j.src: c.src, j.dst: c.dst} {
+					name = filepath.Join(name, "file")
+					if err := os.Chtimes(name, when, when); err != nil {
+						t.Fatal(err)
+					}
+					if info, err := os.Stat(name); err != nil || !info.ModTime().Equal(when) {
+						testenv.Unavailable(t, "a file system that has such times")
+					}
+				}
+				if s := j.must(t); (s.Files == 1) != c.copied {
+					t.Errorf("%d files were copied", s.Files)
+				}
+			})
+		}
+	})
+}

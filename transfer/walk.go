@@ -76,7 +76,10 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 		return set, nil
 	}
 	if d.facts.hasMode && (o.Preserve || d.facts.perm()&0o700 != 0o700) {
-		set.SetMode, set.Mode = true, d.facts.mode
+		set.SetMode, set.Mode = true, d.facts.perm()
+	}
+	if set.SetMode && o.Preserve {
+		set.Mode |= d.facts.mode & dirBits
 	}
 	if d.facts.hasTimes {
 		set.SetTimes, set.Atime, set.Mtime = true, d.facts.atime, d.facts.mtime
