@@ -10,9 +10,9 @@
 // stream, for what the native one lacks: PKCS#11, GSSAPI, and keys on a token without an agent.
 //
 // If USFTP_SSH_STACK=xcrypto is in the environment the native one uses golang.org/x/crypto/ssh, to
-// find out whether our own transport is to blame for a problem. There is no automatic fallback:
-// what a server says before keys are exchanged is not authenticated, so a fallback would let an
-// attacker choose.
+// find out whether our own transport is to blame for a problem. With it RekeyLimit's time has no
+// effect. There is no automatic fallback: what a server says before keys are exchanged is not
+// authenticated, so a fallback would let an attacker choose.
 //
 // # Configuration
 //

@@ -476,6 +476,10 @@ func (l *login) challenge(kept string) *attempt {
 	return &attempt{challenge: func(name, instruction string, questions []string,
 		echos []bool) ([]string, error) {
 		l.kbdAsked = true
+		// As ssh shows it: "your password expires tomorrow", or "a request was sent to your phone".
+		if text := joinLines(name, instruction); len(questions) == 0 && text != "" {
+			l.banner(text)
+		}
 		answers := make([]string, len(questions))
 		for i, q := range questions {
 			if asked++; asked > maxQuestions {

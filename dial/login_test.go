@@ -296,6 +296,32 @@ func TestBanner(t *testing.T) {
 	}
 }
 
+// TestQuestionlessInstruction: what keyboard-interactive says without asking anything is shown.
+func TestQuestionlessInstruction(t *testing.T) {
+	srv := newTestServer(t)
+	srv.KeyboardInteractiveCallback = func(_ ssh.ConnMetadata,
+		ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+		for _, text := range []string{"Look at your phone.", ""} {
+			if _, err := ask("", text, nil, nil); err != nil {
+				return nil, err
+			}
+		}
+		_, err := ask("Almost", "there", nil, nil)
+		return nil, err
+	}
+	var shown []string
+	d := srv.dialer(t, &Config{Prompter: &script{},
+		Banner: func(host, text string) { shown = append(shown, host+": "+text) }})
+	conn, err := d.Dial(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if want := []string{"h: Look at your phone.", "h: Almost\nthere"}; !slices.Equal(shown, want) {
+		t.Errorf("shown was %q, want %q", shown, want)
+	}
+}
+
 func TestChangedKeyOnTheWire(t *testing.T) {
 	srv := newTestServer(t)
 	srv.NoClientAuth = true

@@ -33,6 +33,7 @@ func TestOverXcrypto(t *testing.T) {
 		{"PassphraseOnlyWhenWanted", TestPassphraseOnlyWhenWanted},
 		{"UnusableKeys", TestUnusableKeys},
 		{"Banner", TestBanner},
+		{"QuestionlessInstruction", TestQuestionlessInstruction},
 		{"ChangedKeyOnTheWire", TestChangedKeyOnTheWire},
 		{"NoCommonAlgorithm", TestNoCommonAlgorithm},
 		{"SubsystemRefused", TestSubsystemRefused},
