@@ -138,7 +138,7 @@ func (f *FS) resume() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for file := range f.dirty {
-		f.work.Go(func() { file.push(f.ctx) })
+		f.work.Go(func() { file.push(f.ctx, true) })
 	}
 }
 

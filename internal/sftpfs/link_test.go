@@ -268,3 +268,30 @@ func TestSilentHostRescue(t *testing.T) {
 		})
 	}
 }
+
+// Data that was given up is not written later, even if it is already waiting for the connection in
+// the background.
+func TestGivenUpIsNotSent(t *testing.T) {
+	for name, flags := range map[string]int{"written": os.O_RDWR,
+		"appended": os.O_WRONLY | os.O_APPEND} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := mountFile(t).openFlags(t, fuse.FUSE_ROOT_ID, "file", flags)
+				o.silence()
+				o.cut()
+				for range 2 { // the second waits for the first to give up
+					o.write(0, "more")
+					time.Sleep(5 * time.Second)
+				}
+				if status := o.sync(); status != fuse.EIO {
+					t.Error(status)
+				}
+				o.restore()
+				time.Sleep(time.Minute)
+				if data, err := o.server.Files.ReadFile("/file"); string(data) != "contents" {
+					t.Errorf("the host has %q, %v", data, err)
+				}
+			})
+		})
+	}
+}

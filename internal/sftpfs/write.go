@@ -103,12 +103,13 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	if in.WriteFlags&fuse.WRITE_CACHE == 0 { // else it was written to mapped memory before
 		h.file.dropTimes()
 	}
-	if ready := h.file.write(h, int64(in.Offset), data); ready {
-		err := h.file.send(ctx, false)
-		if err != nil && (errors.Is(err, errTimeout) || !undecided(err)) {
-			h.file.abandon(err)
-			return 0, f.statusOfWrite(ctx, h, err)
-		}
+	ready, err := h.file.write(h, int64(in.Offset), data)
+	if err != nil {
+		f.budget.put(len(data))
+		return 0, f.statusOfWrite(ctx, h, err)
+	}
+	if ready {
+		f.work.Go(func() { h.file.push(f.ctx, false) }) // it may have to wait for the link
 	}
 	return uint32(len(data)), fuse.OK
 }
@@ -147,10 +148,13 @@ func (f *file) dropTimes() {
 }
 
 // write keeps data, and reports whether an extent can be sent: it is full, or nothing was added to
-// it.
-func (f *file) write(h *handle, off int64, data []byte) (ready bool) {
+// it. It keeps nothing if what was written before has failed meanwhile.
+func (f *file) write(h *handle, off int64, data []byte) (ready bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err := h.failure.forWrite(); err != nil {
+		return false, err
+	}
 	for _, other := range f.readers() {
 		other.drop()
 	}
@@ -167,10 +171,10 @@ func (f *file) write(h *handle, off int64, data []byte) (ready bool) {
 	}
 	f.wrote, h.written = time.Now(), true
 	if !f.last().full && f.idle == nil {
-		f.idle = time.AfterFunc(idleTime, func() { f.push(f.fs.ctx) })
+		f.idle = time.AfterFunc(idleTime, func() { f.push(f.fs.ctx, true) })
 	}
 	f.fs.setDirty(f, true)
-	return ready
+	return ready, nil
 }
 
 // tail returns the extent to which data at an offset is added. What is appended needs no offset, and
@@ -303,10 +307,7 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 	if err != nil {
 		return err
 	}
-	if e.appends {
-		return f.sendAppend(ctx, e)
-	}
-	if !private.OfClient(remote.Client()).WorksInOrder() {
+	if !e.appends && !private.OfClient(remote.Client()).WorksInOrder() {
 		if err := f.awaitOverlap(ctx, e); err != nil {
 			return err
 		}
@@ -316,9 +317,18 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 		further = 1
 	}
 	f.mu.Lock()
-	e.sent, e.tried = true, true
-	f.further += further
+	given := e.over // up, while this waited for a connection
+	if !given && !e.appends {
+		e.sent, e.tried = true, true
+		f.further += further
+	}
 	f.mu.Unlock()
+	switch {
+	case given:
+		return nil
+	case e.appends:
+		return f.sendAppend(ctx, e)
+	}
 	over.Async().WriteAt(e.data, e.off).Then(func(_ int, err error) {
 		f.mu.Lock()
 		if f.further -= further; f.further == 0 && further > 0 {
@@ -415,7 +425,7 @@ func (f *file) answered(e *extent, err error) {
 		f.wake()
 		f.mu.Unlock()
 		if f.fs.link.isUp() {
-			go f.push(f.fs.ctx) // resume has not seen this one
+			go f.push(f.fs.ctx, true) // resume has not seen this one
 		}
 		return
 	}
@@ -518,13 +528,15 @@ func (f *file) abandon(err error) {
 	f.rescue(err, given)
 }
 
-// push sends in the background. While there is no connection, the data waits for the next. But if
+// push is send in the background. While there is no connection, the data waits for the next. But if
 // the host refuses the file, it is given up at once: nothing else may make room for other writes.
-func (f *file) push(ctx context.Context) {
-	f.mu.Lock()
-	f.idle = nil
-	f.mu.Unlock()
-	if err := f.send(ctx, true); err != nil && !undecided(err) {
+func (f *file) push(ctx context.Context, all bool) {
+	if all {
+		f.mu.Lock()
+		f.idle = nil
+		f.mu.Unlock()
+	}
+	if err := f.send(ctx, all); err != nil && !undecided(err) {
 		f.abandon(err)
 	}
 }
