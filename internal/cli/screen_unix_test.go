@@ -213,6 +213,65 @@ func TestCtrlC(t *testing.T) {
 	s.await(`usftp: cannot copy big to testhost:.*: interrupted; \d+ bytes of it are left in testhost:.*target`)
 }
 
+// stopped stops the command, as Ctrl-Z does. A shell has the terminal then, and has it echo.
+func (s *screen) stopped() {
+	s.t.Helper()
+	var status unix.WaitStatus
+	s.cmd.Process.Signal(unix.SIGSTOP)
+	if _, err := unix.Wait4(s.cmd.Process.Pid, &status, unix.WUNTRACED, nil); err != nil ||
+		!status.Stopped() {
+		s.t.Fatalf("it did not stop: %v, %v", status, err)
+	}
+	s.termios(func(fd int, state *unix.Termios) error {
+		state.Lflag |= unix.ECHO
+		return unix.IoctlSetTermios(fd, ui.SetTermios, state)
+	})
+}
+
+func (s *screen) continued() { s.cmd.Process.Signal(unix.SIGCONT) }
+
+// What a shell has written while the command was stopped is not erased.
+func TestCtrlZ(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "big"), randomData(4<<20))
+	s := onScreen(t, 100, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "20000", "big",
+		"testhost:"+filepath.Join(dir, "target")))
+	s.await(`\d+% +[1-9].* left`)
+	s.stopped()
+	s.continued()
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+	drawn := strings.Count(s.shown.String(), "B/s")
+	erased := strings.Count(s.shown.String(), "\x1b[1A")
+	if drawn-erased != 2 {
+		t.Errorf("the line was drawn %d times, and erased %d times: %q", drawn, erased, &s.shown)
+	}
+}
+
+// In the background nothing is drawn, since a person types to the shell.
+func TestBackground(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "big"), randomData(1<<20))
+	cmd := command(t, dir, "cp", "-F", server.ConfigFile, "-l", "20000", "big",
+		"testhost:"+filepath.Join(dir, "target"))
+	cmd.Args = append([]string{"sh", "-c", `set -m; "$@" & wait; echo ended`, "sh", cmd.Path},
+		cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	s := onScreen(t, 100, cmd)
+	s.await(`ended`)
+	if code := s.End(); code != 0 || strings.Contains(s.shown.String(), "%") {
+		t.Errorf("exit code %d, and it shows %q", code, &s.shown)
+	}
+	if size := len(readFile(t, filepath.Join(dir, "target"))); size != 1<<20 {
+		t.Errorf("the copy has %d bytes", size)
+	}
+}
+
 // A sync always resumes: it has no --resume, and its message does not name it.
 func TestCtrlCInSync(t *testing.T) {
 	t.Parallel()
@@ -261,17 +320,30 @@ func passwordServer(t *testing.T) (dir, port string) {
 }
 
 // echoes reports whether the terminal echoes what is typed.
-func (s *screen) echoes() bool {
+func (s *screen) echoes() (echoes bool) {
+	s.t.Helper()
+	s.termios(func(_ int, state *unix.Termios) error {
+		echoes = state.Lflag&unix.ECHO != 0
+		return nil
+	})
+	return echoes
+}
+
+// termios calls do with the terminal's state.
+func (s *screen) termios(do func(fd int, state *unix.Termios) error) {
 	s.t.Helper()
 	raw, err := s.pty.SyscallConn()
-	var state *unix.Termios
 	if err == nil {
-		raw.Control(func(fd uintptr) { state, err = unix.IoctlGetTermios(int(fd), ui.GetTermios) })
+		raw.Control(func(fd uintptr) {
+			var state *unix.Termios
+			if state, err = unix.IoctlGetTermios(int(fd), ui.GetTermios); err == nil {
+				err = do(int(fd), state)
+			}
+		})
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return state.Lflag&unix.ECHO != 0
 }
 
 // Questions go to the terminal, even if standard input is the file to copy. A password is not
@@ -296,6 +368,12 @@ func TestQuestions(t *testing.T) {
 	}
 	s.typed("wrong\n")
 	s.await(`(?is)password: .*Permission denied, please try again\..*password: $`)
+	s.stopped()
+	s.continued() // it asks again
+	s.await(`(?is)please try again\..*password: .*password: $`)
+	if s.echoes() {
+		t.Error("after Ctrl-Z the terminal shows what is typed at the question for a password")
+	}
 	s.typed(secret + "\n")
 	if code := s.End(); code != 0 {
 		t.Errorf("exit code %d: %q", code, &s.shown)

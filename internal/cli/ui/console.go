@@ -54,11 +54,14 @@ func (c *Console) Write(p []byte) (int, error) {
 // may be in any column, since the terminal shows a typed ^C.
 func (c *Console) redraw(text []byte) error {
 	var b bytes.Buffer
+	lines := c.lines
+	if lines != nil && !foreground(c.file) {
+		lines, c.drawn = nil, 0 // what is on the screen is the shell's
+	}
 	if c.drawn > 0 {
 		fmt.Fprintf(&b, "\r\x1b[%dA\x1b[J", c.drawn)
 	}
 	c.drawn = 0
-	lines := c.lines
 	if c.still {
 		lines = nil
 	}
@@ -119,24 +122,39 @@ func (c *Console) Show(lines func(width int) []string) {
 	}
 	enableEscapes(c.file)
 	c.redraw(nil)
-	go func() {
-		tick := time.NewTicker(refreshEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
+	go c.keepDrawing(stop)
+}
+
+// keepDrawing redraws the lines until stop is closed.
+func (c *Console) keepDrawing(stop <-chan struct{}) {
+	tick := time.NewTicker(refreshEvery)
+	defer tick.Stop()
+	continued, end := continuations()
+	defer end()
+	for last := time.Now(); ; {
+		moved := false
+		select {
+		case <-stop:
+			return
+		case <-continued:
+			moved = true
+		case now := <-tick.C:
+			late := now.Sub(last) > 2*refreshEvery
+			if last = now; late {
+				continue // after Ctrl-Z, the signal that tells so may come later than the tick
 			}
-			c.mu.Lock()
-			select {
-			case <-stop: // hidden while waiting for the lock
-			default:
-				c.redraw(nil)
-			}
-			c.mu.Unlock()
 		}
-	}()
+		c.mu.Lock()
+		select {
+		case <-stop: // hidden while waiting for the lock
+		default:
+			if moved { // the shell has written below the lines
+				c.drawn = 0
+			}
+			c.redraw(nil)
+		}
+		c.mu.Unlock()
+	}
 }
 
 // Hide draws the lines once more and leaves them on the screen.

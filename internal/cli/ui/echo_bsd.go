@@ -4,4 +4,4 @@ package ui
 
 import "golang.org/x/sys/unix"
 
-const GetTermios, setTermios = unix.TIOCGETA, unix.TIOCSETA
+const GetTermios, SetTermios = unix.TIOCGETA, unix.TIOCSETA

@@ -2,4 +2,4 @@ package ui
 
 import "golang.org/x/sys/unix"
 
-const GetTermios, setTermios = unix.TCGETS, unix.TCSETS
+const GetTermios, SetTermios = unix.TCGETS, unix.TCSETS

@@ -32,5 +32,5 @@ func change(fd int, how func(state *unix.Termios)) error {
 		return err
 	}
 	how(state)
-	return unix.IoctlSetTermios(fd, setTermios, state)
+	return unix.IoctlSetTermios(fd, SetTermios, state)
 }

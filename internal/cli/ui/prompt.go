@@ -51,6 +51,7 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 	question := printableLines(p.Text)
 	defer a.Console.ask(question)()
 	if p.Echo {
+		defer againAfterStop(func() { io.WriteString(tty.out, question) })()
 		io.WriteString(tty.out, question)
 		return tty.await(ctx, func() (string, error) { return ReadLine(tty.in) })
 	}
@@ -61,7 +62,13 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		tty.close()
 		return "", fmt.Errorf("cannot turn off echo: %w", err)
 	}
+	// A shell that had the terminal in between has turned the echo on.
+	answered := againAfterStop(func() {
+		echoOff(fd)
+		io.WriteString(tty.out, question)
+	})
 	restored := a.RestoreAtSignal(func() {
+		answered()
 		term.Restore(fd, state)
 		io.WriteString(tty.out, "\n")
 	})
@@ -76,6 +83,29 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		defer restored()
 		return readHidden(tty.in)
 	})
+}
+
+// againAfterStop asks again each time that the program goes on after Ctrl-Z, until answered is
+// called.
+func againAfterStop(ask func()) (answered func()) {
+	continued, stop := continuations()
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-quit:
+				return
+			case <-continued:
+				ask()
+			}
+		}
+	}()
+	return func() {
+		stop()
+		close(quit)
+		<-done
+	}
 }
 
 // await waits for the answer or for ctx, and closes the terminal after the answer.
