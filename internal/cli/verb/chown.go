@@ -141,7 +141,7 @@ func parseOwner(j *job, text string) (o newOwner, err error) {
 		}
 		o.gid, o.group = &gid, strconv.FormatUint(uint64(gid), 10)
 		if tellsOwners(j.client) {
-			if _, names, err := ownerNames(j.client, nil, []uint32{gid})(); err == nil &&
+			if _, names, err := j.client.UsersGroups(nil, []uint32{gid}); err == nil &&
 				names[0] != "" {
 				o.group = names[0]
 			}

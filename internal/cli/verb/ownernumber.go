@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -128,13 +129,19 @@ func (s *numberSearch) ask(ids []uint32) answer {
 	if s.what == "group" {
 		uids, gids = nil, ids
 	}
-	names := ownerNames(s.client, uids, gids)
+	var names []string
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var users, groups []string
+		users, groups, err = s.client.UsersGroups(uids, gids)
+		names = append(users, groups...)
+	}()
 	return func(name string) (uint32, bool, error) {
-		users, groups, err := names()
-		for i, found := range append(users, groups...) {
-			if found == name {
-				return ids[i], true, err
-			}
+		<-done
+		if i := slices.Index(names, name); i >= 0 {
+			return ids[i], true, err
 		}
 		return 0, false, err
 	}

@@ -33,7 +33,7 @@ func (o *owners) learn(ctx context.Context, client *usftp.Client, entries []*ent
 	for len(users)+len(groups) > 0 {
 		u, g := users[:min(len(users), mostAsked)], groups[:min(len(groups), mostAsked)]
 		users, groups = users[len(u):], groups[len(g):]
-		userNames, groupNames, err := ownerNames(client.WithContext(ctx), u, g)()
+		userNames, groupNames, err := client.WithContext(ctx).UsersGroups(u, g)
 		if err != nil {
 			return // numbers will do
 		}
@@ -54,30 +54,6 @@ const mostAsked = 1024
 func tellsOwners(client *usftp.Client) bool {
 	version, _ := client.HasExtension(wire.ExtUsersGroupsByID)
 	return version == "1"
-}
-
-// ownerNames asks for the names of users and groups, and returns a function that waits for them; ""
-// means that the server knows none.
-func ownerNames(client *usftp.Client, users, groups []uint32) func() (userNames,
-	groupNames []string, err error) {
-	const head = wire.LengthSize + 1 + 4 + 4 + len(wire.ExtUsersGroupsByID) // of the packet
-	packet := wire.UsersGroupsByID{UIDs: users, GIDs: groups}.Append(nil, 0)
-	pending := client.Async().Extended(wire.ExtUsersGroupsByID, packet[head:])
-	return func() ([]string, []string, error) {
-		reply, err := pending.Wait()
-		if err != nil {
-			return nil, nil, err
-		}
-		var names wire.UsersGroupsReply
-		if err := names.Parse(reply); err != nil {
-			return nil, nil, err
-		}
-		if len(names.Users) != len(users) || len(names.Groups) != len(groups) {
-			return nil, nil, &usftp.ProtocolError{
-				What: "the server does not name each user and group"}
-		}
-		return names.Users, names.Groups, nil
-	}
 }
 
 // unknown returns the entries' owners whose names are not known.
