@@ -96,17 +96,7 @@ func startServer(t testing.TB, opts ...usftp.ClientOption) *usftp.Client {
 		testenv.Unavailable(t, err)
 	}
 	cmd := exec.Command(sftpServer, "-e")
-	w, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	w, r := testenv.Pipes(t, cmd)
 	client, err := usftp.NewClientPipe(r, w, opts...)
 	if err != nil {
 		t.Fatal(err)

@@ -65,17 +65,7 @@ type program struct {
 
 func dialProgram(t testing.TB, path string) io.ReadWriteCloser {
 	cmd := exec.Command(path, "-e")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.Pipes(t, cmd)
 	t.Cleanup(func() {
 		in.Close()
 		_, _ = io.Copy(io.Discard, out)

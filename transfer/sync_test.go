@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/sftptest/opensshd"
@@ -33,17 +34,7 @@ func sftpServer(t *testing.T) pool.Host {
 // started starts a server, and returns a client of it.
 func started(t *testing.T, cmd *exec.Cmd) pool.Host {
 	t.Helper()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.Pipes(t, cmd)
 	client, err := usftp.NewClientPipe(out, in, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
 	if err != nil {
 		t.Fatal(err)

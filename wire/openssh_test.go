@@ -46,17 +46,7 @@ func startServer(t *testing.T) *sftpServer {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	server := exec.CommandContext(ctx, path)
 	server.Dir, server.Stderr = dir, os.Stderr
-	in, err := server.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.Pipes(t, server)
 	t.Cleanup(func() {
 		in.Close()
 		if err := server.Wait(); err != nil && !t.Failed() {

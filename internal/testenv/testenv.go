@@ -2,6 +2,7 @@
 package testenv
 
 import (
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -44,4 +45,20 @@ func RefusedPort(tb testing.TB) int {
 	}
 	tb.Cleanup(func() { near.Close() })
 	return near.LocalAddr().(*net.TCPAddr).Port
+}
+
+// Pipes starts a program, and returns its standard input and output.
+func Pipes(tb testing.TB, cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
+	tb.Helper()
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		out, err = cmd.StdoutPipe()
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return in, out
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/sftptest/opensshd"
@@ -93,16 +94,8 @@ func startPeer(t *testing.T, name, top string, cmd *exec.Cmd) *peer {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody,
 			Gid: nobody}}
 	}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.out, err = cmd.StdoutPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.Pipes(t, cmd)
+	p.out = out
 	t.Cleanup(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil && !t.Failed() {

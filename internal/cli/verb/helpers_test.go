@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
@@ -48,17 +49,7 @@ func startServer(t testing.TB, dir string) *usftp.Client {
 	t.Helper()
 	cmd := exec.Command(opensshd.Find(t, "sftp-server"), "-e", "-d", dir)
 	cmd.Dir = dir
-	w, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	w, r := testenv.Pipes(t, cmd)
 	client, err := usftp.NewClientPipe(r, w, usftp.WithServerVersion(openSSH))
 	if err != nil {
 		t.Fatal(err)
