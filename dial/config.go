@@ -38,8 +38,8 @@ type Config struct {
 	Server string
 	// Prompter answers questions. If it is nil nobody is asked, as with BatchMode.
 	Prompter Prompter
-	// Banner, if set, is called with what the server says before the login, where it asks nothing.
-	// The text comes from a peer: escape it before it reaches a terminal.
+	// Banner, if set, is called with what the server says before the first login of a [Dialer],
+	// where it asks nothing. The text comes from a peer: escape it before it reaches a terminal.
 	Banner func(host, text string)
 	// Logger gets what -v shows. Nil discards it.
 	Logger *slog.Logger

@@ -218,7 +218,12 @@ func (a *attempt) xcrypto() ssh.AuthMethod {
 	return ssh.KeyboardInteractive(a.challenge)
 }
 
+// banner shows what the server says, unless an earlier login of the Dialer has shown it: a copy may
+// open eight connections.
 func (l *login) banner(text string) error {
+	if l.replay != nil {
+		return nil
+	}
 	if f := l.d.config.Banner; f != nil {
 		f(l.s.alias, text)
 	} else {
