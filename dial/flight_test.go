@@ -3,8 +3,10 @@
 package dial
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"log/slog"
@@ -321,46 +323,81 @@ func TestCutLinkIsNoRefusal(t *testing.T) {
 	for _, cut := range []error{io.EOF, io.ErrUnexpectedEOF,
 		&net.OpError{Op: "read", Err: syscall.ECONNRESET},
 		&net.OpError{Op: "read", Err: syscall.ETIMEDOUT}} {
-		t.Run(cut.Error(), func(t *testing.T) {
-			srv := newTestServer(t)
-			srv.ServerVersion = "SSH-2.0-OpenSSH_9.9"
-			takesKeys(srv, public)
-			d := srv.dialer(t, &Config{Identities: []string{key}, StateDir: t.TempDir()})
-			whole := d.tcp
-			d.tcp = func(ctx context.Context) (net.Conn, error) {
-				conn, err := whole(ctx)
-				d.tcp = whole
-				return &cutConn{Conn: conn, cut: cut}, err
-			}
-			conn := dialed(t, d)
-			conn.Close()
-			if srv.conns != 2 || d.memory.refuses(srv.key.PublicKey()) {
-				t.Errorf("%d connections, and it refuses flights: %v", srv.conns,
-					d.memory.refuses(srv.key.PublicKey()))
-			}
-		})
+		for where, packets := range map[string]int{"before NEWKEYS": 2, "after it": 3} {
+			t.Run(cut.Error()+" "+where, func(t *testing.T) {
+				srv := newTestServer(t)
+				srv.ServerVersion = "SSH-2.0-OpenSSH_9.9"
+				takesKeys(srv, public)
+				d := srv.dialer(t, &Config{Identities: []string{key}, StateDir: t.TempDir()})
+				whole := d.tcp
+				d.tcp = func(ctx context.Context) (net.Conn, error) {
+					conn, err := whole(ctx)
+					d.tcp = whole
+					return newCutConn(conn, packets, cut), err
+				}
+				dialed(t, d).Close()
+				if srv.conns != 2 || d.memory.refuses(srv.key.PublicKey()) {
+					t.Errorf("%d connections, and it refuses flights: %v", srv.conns,
+						d.memory.refuses(srv.key.PublicKey()))
+				}
+			})
+		}
 	}
 }
 
-// cutConn is cut once the client has sent its third piece: after the first for its algorithms and
-// one for its key exchange, the flight.
+// cutConn lets through some of the server's packets, which are KEXINIT, its key exchange, and
+// NEWKEYS, and is cut once the client has sent its third piece: after the first for its algorithms
+// and one for its key exchange, the flight.
 type cutConn struct {
 	net.Conn
-	cut    error
-	writes atomic.Int32
+	server  *bufio.Reader
+	ready   []byte // may be read
+	packets int    // come through after that
+	cut     error
+	writes  atomic.Int32
+	flown   chan struct{}
+}
+
+func newCutConn(conn net.Conn, packets int, cut error) *cutConn {
+	return &cutConn{Conn: conn, server: bufio.NewReader(conn), packets: packets, cut: cut,
+		flown: make(chan struct{})}
 }
 
 func (c *cutConn) Write(p []byte) (int, error) {
-	c.writes.Add(1)
-	return c.Conn.Write(p)
-}
-
-func (c *cutConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if c.writes.Load() >= 3 {
-		return 0, c.cut
+	n, err := c.Conn.Write(p)
+	if c.writes.Add(1) == 3 {
+		close(c.flown)
 	}
 	return n, err
+}
+
+func (c *cutConn) Read(p []byte) (n int, err error) {
+	if len(c.ready) == 0 {
+		if c.ready, err = c.next(); err != nil {
+			return 0, err
+		}
+	}
+	n = copy(p, c.ready)
+	c.ready = c.ready[n:]
+	return n, nil
+}
+
+// next returns the server's version, and then packet after packet.
+func (c *cutConn) next() ([]byte, error) {
+	length, err := c.server.Peek(4)
+	switch {
+	case err != nil:
+		return nil, err
+	case string(length) == "SSH-":
+		return c.server.ReadBytes('\n')
+	case c.packets == 0:
+		<-c.flown
+		return nil, c.cut
+	}
+	c.packets--
+	packet := make([]byte, 4+binary.BigEndian.Uint32(length))
+	_, err = io.ReadFull(c.server, packet)
+	return packet, err
 }
 
 // TestWhatRefusesAFlight: how a login ended tells whether the server supports the flight.

@@ -54,6 +54,7 @@ type clientLogin struct {
 	config   *ClientConfig
 	context  AuthContext
 	flight   *Flight
+	flying   bool   // the flight, with a request for a subsystem, is out and not decided
 	first    string // the method of the first attempt
 	accepted bool   // the service was accepted
 	banners  int
@@ -71,7 +72,7 @@ func (l *clientLogin) firstWords() ([][]byte, error) {
 		return append(words, l.request("none", nil)), nil
 	}
 	words = append(words, attempt)
-	if l.flight.Subsystem != "" {
+	if l.flying = l.flight.Subsystem != ""; l.flying {
 		words = append(words, l.conn.mux.flight(l.flight.Subsystem)...)
 	}
 	return words, nil
@@ -145,19 +146,20 @@ func (l *clientLogin) run() error {
 		var local *localError
 		switch {
 		case errors.As(err, &local):
+			l.flying = false
 			l.failed(l.first, decision{})
 			return l.refused(local.err)
 		case l.flight == nil:
 			return err
 		case errors.As(err, &said) && strings.Contains(strings.ToLower(said.Text),
 			"authentication fail"):
+			l.flying = false
 			l.failed(l.first, decision{}) // a server that allows only one attempt
 			return l.refused(err)
-		case l.flight.Subsystem != "":
-			return &FlightError{err, l.accepted}
 		}
 		return err
 	}
+	l.flying = false
 	if d.success {
 		return nil
 	}

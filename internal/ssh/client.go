@@ -75,6 +75,9 @@ func Client(ctx context.Context, conn net.Conn, config *ClientConfig) (*Conn, er
 	stop := context.AfterFunc(ctx, func() { t.end(context.Cause(ctx)) })
 	defer stop()
 	if err := t.handshake(config.Version, l.run); err != nil {
+		if l.flying && ctx.Err() == nil { // even if the server's NEWKEYS has not arrived
+			err = &FlightError{err, l.accepted}
+		}
 		return nil, err
 	}
 	c.limitGrowth()
