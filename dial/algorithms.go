@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -70,12 +71,22 @@ func (s *settings) readAlgorithms(w words) error {
 		{"PubkeyAcceptedAlgorithms", withCerts(signatureAlgos), withCerts(keys), &s.pubkeyAlgos},
 	}
 	for _, l := range lists {
-		value := w.get(strings.ToLower(l.word))
-		if value == "" {
+		values := w[strings.ToLower(l.word)]
+		if len(values) == 0 {
 			*l.into = l.preferred
 			continue
 		}
-		names := resolveList(value, l.preferred)
+		value, names := values[0], []string(nil)
+		if value != "" { // which ssh -G prints for a list from which -* has taken everything
+			names = resolveList(value, l.preferred)
+		}
+		if len(names) == 0 {
+			if l.into != &s.caAlgos && l.into != &s.pubkeyAlgos { // without these there is a login
+				return fmt.Errorf("the ssh configuration leaves no %s", l.word)
+			}
+			*l.into = nil
+			continue
+		}
 		*l.into = slices.DeleteFunc(names,
 			func(n string) bool { return !slices.Contains(l.supported, n) })
 		if len(*l.into) == 0 {

@@ -344,6 +344,28 @@ func TestAlgorithmPreference(t *testing.T) {
 	}
 }
 
+// TestEmptyLists: a list from which everything is taken away is not the default one.
+func TestEmptyLists(t *testing.T) {
+	opensshd.Find(t, "ssh")
+	path := "PATH=" + os.Getenv("PATH")
+	for _, env := range [][]string{{path, "HOME=/"}, withoutSSH(t.TempDir())} {
+		for _, word := range []string{"Ciphers", "MACs", "KexAlgorithms", "HostKeyAlgorithms"} {
+			_, err := settingsOf(t, Target{Host: "h"},
+				&Config{ConfigFile: "none", Options: []string{word + "=-*"}, Env: env})
+			if err == nil || err.Error() != "the ssh configuration leaves no "+word {
+				t.Errorf("%s without any: %v", word, err)
+			}
+		}
+		s, err := settingsOf(t, Target{Host: "h"}, &Config{ConfigFile: "none", Env: env,
+			Options: []string{"PubkeyAcceptedAlgorithms=-*", "CASignatureAlgorithms=-*"}})
+		if err != nil {
+			t.Error(err)
+		} else if len(s.pubkeyAlgos)+len(s.caAlgos) > 0 {
+			t.Errorf("for users' keys %q are left, for authorities %q", s.pubkeyAlgos, s.caAlgos)
+		}
+	}
+}
+
 func TestResolveList(t *testing.T) {
 	def := []string{"a", "b@x", "c1", "c2"}
 	for in, want := range map[string]string{
