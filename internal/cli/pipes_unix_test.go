@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,5 +61,28 @@ func TestPatternSkipsPipes(t *testing.T) {
 		string(readFile(t, filepath.Join(into, "file"))) != "data" ||
 		!strings.HasSuffix(got.stdout, "data") {
 		t.Errorf("get and cat in the shell: %+v", got)
+	}
+}
+
+// tail -f ends when the program that reads its output has, although nothing is added to the file.
+func TestTailWithoutReader(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	name := filepath.Join(t.TempDir(), "file")
+	writeFile(t, name, []byte("line\n"))
+	cmd := command(t, t.TempDir(), "tail", "-f", "--config", sshd.ConfigFile, "testhost:"+name)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != ui.ExitOutputGone {
+		t.Errorf("exit code %d", cmd.ProcessState.ExitCode())
 	}
 }

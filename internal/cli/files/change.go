@@ -125,8 +125,7 @@ func changeMode() *spec {
 u+rwX,go-w. Where no class is named, as in "+w", this machine's umask applies: SFTP does
 not reveal the host's.
 
-A symbolic link given as an operand is followed; those below a directory are left alone.
-Put "--" in front of a MODE that begins with "-".`,
+A symbolic link given as an operand is followed; those below a directory are left alone.`,
 		examples: `  usftp chmod 640 host:secret.txt
   usftp chmod -R u+rwX,go= host:private`,
 		least: 1, skip: 1, acts: true, again: func() (ok, changes bool) {

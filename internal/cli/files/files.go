@@ -307,7 +307,7 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 // env returns the environment for the verb.
 func (c *command) env(t *connect.Task, on pool.Host, host dial.Target) *verb.Env {
 	env := &verb.Env{Client: on.Client, Host: host.UserHost(), Out: c.app.Out,
-		Say: c.app.Console.Say,
+		Say: c.app.Console.Say, Waiting: c.app.Out.CheckReader,
 		Ask: asker(c.app), JSON: c.flags.JSON, Verbose: c.acts && c.flags.Verbose > 0}
 	env.Renew = c.renewing(t, on)
 	if ui.IsTerminal(c.app.Stdout) && !c.flags.JSON {

@@ -131,15 +131,23 @@ compares size, time and owner, and cannot tell two files apart if these are the 
 	}
 }
 
-// Historical replaces the old form "-5" by "-n 5" in a command line of head or tail.
+// Historical replaces the old form "-5" by "-n 5" in a command line of head or tail, and makes an
+// operand of a mode of chmod that looks like a flag: "+" changes nothing, so "+,-x" is "-x".
 func Historical(args []string) []string {
-	if len(args) == 0 || args[0] != "head" && args[0] != "tail" {
+	if len(args) == 0 || args[0] != "head" && args[0] != "tail" && args[0] != "chmod" {
 		return args
 	}
 	args = slices.Clone(args)
 	for i, arg := range args {
 		if arg == "--" {
 			break
+		}
+		if args[0] == "chmod" {
+			if len(arg) > 1 && arg[0] == '-' && arg[1] != '-' &&
+				strings.Trim(arg, "rwxXstugoa,+-=") == "" {
+				args[i] = "+," + arg
+			}
+			continue
 		}
 		if len(arg) > 1 && arg[0] == '-' && strings.Trim(arg[1:], "0123456789") == "" &&
 			args[i-1] != "-n" && args[i-1] != "-c" {

@@ -61,13 +61,27 @@ func (o *output) Write(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
+	return n, o.fail(err)
+}
+
+func (o *output) fail(err error) error {
 	if !errors.As(err, &o.err) {
 		o.err = &OutputError{err: err}
 	}
 	if o.failed != nil {
 		o.failed(o.err)
 	}
-	return n, o.err
+	return o.err
+}
+
+// CheckReader fails like a write if the reader of a pipe has gone, for a command that may not write
+// for long.
+func (o *output) CheckReader() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if f, ok := o.w.(*os.File); ok && o.err == nil && readerGone(f) {
+		o.fail(syscall.EPIPE)
+	}
 }
 
 // WhileHeard returns a context that a failed write ends, for commands whose purpose is their

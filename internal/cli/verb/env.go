@@ -43,6 +43,10 @@ type Env struct {
 	Out io.Writer         // the verb's output, which it buffers
 	Say func(line string) // takes one line about a failure, safe for a terminal
 
+	// Waiting is called again and again while a verb waits, unless it is nil. It may end the
+	// verb's context if nobody reads Out any more.
+	Waiting func()
+
 	// Ask asks the user before something is removed or replaced. Nil means that nobody can be
 	// asked, which counts as no.
 	Ask func(ctx context.Context, question string) (yes bool, err error)

@@ -258,6 +258,9 @@ func (t *tail) follow() {
 			continue
 		case <-tick.C:
 		}
+		if t.Waiting != nil {
+			t.Waiting()
+		}
 		t.look()
 	}
 }
