@@ -355,6 +355,28 @@ func TestMountFull(t *testing.T) {
 	}
 }
 
+// A program learns that the host's disk has no room for a further name.
+func TestMountFullOfNames(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		testenv.Unavailable(t, "root, who may mount a small tmpfs")
+	}
+	m := mountFar(t)
+	must(t, syscall.Mount("tmpfs", m.far, "tmpfs", 0, "nr_inodes=2")) // one is the directory's
+	t.Cleanup(func() { syscall.Unmount(m.far, syscall.MNT_DETACH) })
+	writeFile(t, m.path("file"), nil)
+	for name, call := range map[string]func(path string) error{
+		"create":  func(path string) error { return os.WriteFile(path, nil, 0o644) },
+		"mkdir":   func(path string) error { return os.Mkdir(path, 0o755) },
+		"symlink": func(path string) error { return os.Symlink("file", path) },
+		"link":    func(path string) error { return os.Link(m.path("file"), path) },
+	} {
+		if err := call(m.path(name)); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A file that was replaced while the link was down is not taken for the one that was open.
 func TestMountReplacedMeanwhile(t *testing.T) {
 	t.Parallel()

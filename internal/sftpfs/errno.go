@@ -41,3 +41,33 @@ func statusOf(err error) fuse.Status {
 	}
 	return fuse.EIO
 }
+
+// fullBelow is the free space below which a request is refused because the disk, or a quota, is
+// full: some servers write all that they were given or nothing.
+const fullBelow = 1 << 20
+
+// statusIfFull is statusOf for what needs room on the disk of a file or directory.
+func (f *FS) statusIfFull(ctx context.Context, n *node, err error) fuse.Status {
+	if f.full(ctx, n, err) {
+		return fuse.Status(syscall.ENOSPC)
+	}
+	return statusOf(err)
+}
+
+// full reports whether an error means that the disk is full. Servers report that as FAILURE.
+func (f *FS) full(ctx context.Context, n *node, err error) (full bool) {
+	if !errors.Is(err, usftp.ErrSSHFxFailure) || errors.Is(err, fs.ErrExist) {
+		return false
+	}
+	path, ok := f.tree.path(n)
+	if !ok {
+		return false
+	}
+	f.link.do(ctx, func(c *usftp.Client, _ bool) error {
+		stat, err := c.StatVFS(path)
+		full = err == nil && (stat.AvailableSpace() < fullBelow ||
+			stat.Files > 0 && stat.Favail == 0)
+		return err
+	})
+	return full
+}

@@ -130,7 +130,7 @@ func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string,
 		return err
 	})
 	if err != nil {
-		return statusOf(err)
+		return f.statusIfFull(ctx, dir, err)
 	}
 	f.empty(f.made(dir, name, a, asked, out))
 	return fuse.OK
@@ -220,7 +220,7 @@ func (f *FS) Symlink(cancel <-chan struct{}, header *fuse.InHeader, target, name
 		return err
 	})
 	if err != nil {
-		return statusOf(err)
+		return f.statusIfFull(ctx, dir, err)
 	}
 	f.made(dir, name, a, asked, out)
 	return fuse.OK
@@ -318,6 +318,8 @@ func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string,
 	})
 	f.doubt(place{dir, name}, err)
 	switch {
+	case f.full(ctx, dir, err):
+		return fuse.Status(syscall.ENOSPC)
 	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, usftp.ErrSSHFxFailure) &&
 		!errors.Is(err, fs.ErrExist):
 		return fuse.EPERM // as file systems without hard links do

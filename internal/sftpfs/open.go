@@ -359,7 +359,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	})
 	if err != nil {
 		f.doubt(place{dir, name}, err)
-		return statusOf(err)
+		return f.statusIfFull(ctx, dir, err)
 	}
 	fresh := flags&os.O_EXCL != 0 || flags&os.O_TRUNC != 0 && a.size == 0
 	if fresh {

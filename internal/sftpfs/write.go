@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -95,7 +94,7 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	if err := h.failure.forWrite(); err != nil {
-		return 0, f.statusOfWrite(ctx, h, err)
+		return 0, f.statusIfFull(ctx, h.file.node, err)
 	}
 	if err := f.budget.take(ctx, f.link, len(data)); err != nil {
 		return 0, statusOf(err)
@@ -106,38 +105,12 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	ready, err := h.file.write(h, int64(in.Offset), data)
 	if err != nil {
 		f.budget.put(len(data))
-		return 0, f.statusOfWrite(ctx, h, err)
+		return 0, f.statusIfFull(ctx, h.file.node, err)
 	}
 	if ready {
 		f.work.Go(func() { h.file.push(f.ctx, false) }) // it may have to wait for the link
 	}
 	return uint32(len(data)), fuse.OK
-}
-
-// fullBelow is the free space below which a WRITE is refused because the disk, or a quota, is full:
-// some servers write all of it or nothing.
-const fullBelow = 1 << 20
-
-// statusOfWrite is statusOf for a WRITE. Servers report a full disk as FAILURE.
-func (f *FS) statusOfWrite(ctx context.Context, h *handle, err error) fuse.Status {
-	if !errors.Is(err, usftp.ErrSSHFxFailure) {
-		return statusOf(err)
-	}
-	path, ok := f.tree.path(h.file.node)
-	if !ok {
-		return fuse.EIO
-	}
-	full := false
-	f.link.do(ctx, func(c *usftp.Client, _ bool) error {
-		stat, err := c.StatVFS(path)
-		full = err == nil && (stat.AvailableSpace() < fullBelow ||
-			stat.Files > 0 && stat.Favail == 0)
-		return err
-	})
-	if full {
-		return fuse.Status(syscall.ENOSPC)
-	}
-	return fuse.EIO
 }
 
 // dropTimes drops times that are still to be set: the program has written since it set them.
@@ -610,7 +583,7 @@ func (f *FS) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	if failed := h.failure.forClose(); failed != nil {
 		err = failed
 	}
-	return f.statusOfWrite(ctx, h, err)
+	return f.statusIfFull(ctx, h.file.node, err)
 }
 
 // flush is file.flush for one handle. Where possible, it sends WRITE, FSETSTAT and CLOSE at once.
@@ -786,7 +759,7 @@ func (f *FS) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	if failed := h.failure.forFsync(); failed != nil {
 		err = failed
 	}
-	return f.statusOfWrite(ctx, h, err)
+	return f.statusIfFull(ctx, h.file.node, err)
 }
 
 func (h *handle) sync(ctx context.Context) error {
