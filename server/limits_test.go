@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/wire"
@@ -59,7 +60,7 @@ func TestBusySessionsAreBounded(t *testing.T) {
 		c := start(t, backend, nil)
 		h := c.open("/f", create)
 		c.ok(wire.Write{Handle: h, Data: make([]byte, wire.MaxData)})
-		before := inUse()
+		before := testenv.MemoryInUse()
 		for range sessions {
 			c := start(t, backend, &server.Options{Pool: pool})
 			h := c.open("/f", wire.OpenRead)
@@ -71,7 +72,7 @@ func TestBusySessionsAreBounded(t *testing.T) {
 		if each := pool.Out() / sessions; each < 1<<20 || each > 3<<20 {
 			t.Errorf("a busy session has %d bytes of buffers", each)
 		}
-		if each := (inUse() - before) / sessions; each > 4<<20 {
+		if each := (testenv.MemoryInUse() - before) / sessions; each > 4<<20 {
 			t.Errorf("a busy session takes %d bytes", each)
 		}
 		runtime.KeepAlive(backend)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"io"
 	"net"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/wire"
@@ -60,7 +60,7 @@ func testIdleSession(t *testing.T) {
 	const sessions = 50
 	pool := &server.Pool{}
 	backend := memfs.New(0)
-	before := inUse()
+	before := testenv.MemoryInUse()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, sessions)
 	for range sessions {
@@ -79,20 +79,13 @@ func testIdleSession(t *testing.T) {
 	if out := pool.Out(); out != 0 {
 		t.Errorf("idle sessions hold %d bytes of buffers", out)
 	}
-	if each := (inUse() - before - pool.Kept()) / sessions; each > 64<<10 {
+	if each := (testenv.MemoryInUse() - before - pool.Kept()) / sessions; each > 64<<10 {
 		t.Errorf("an idle session takes %d bytes", each)
 	}
 	cancel()
 	for range sessions {
 		<-done
 	}
-}
-
-func inUse() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapInuse + m.StackInuse)
 }
 
 func TestPoolShrinksWhenIdle(t *testing.T) {

@@ -58,13 +58,8 @@ func TestCappedConnections(t *testing.T) {
 						h.down = &bottleneck{rate: test.shared}
 						h.up = &bottleneck{rate: test.shared}
 					}
-					first, err := farConn{farHost: h}.Open(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer first.Close()
-					further := pool.New(pool.Config{First: farConn{farHost: h}, Connect: h.connect})
-					defer further.Close()
+					first, further, end := h.open(t, pool.Config{})
+					defer end()
 					b := &bench{t: t, server: h.server, dir: t.TempDir(),
 						host: pool.Host{Client: first, Name: "near", Pool: further}}
 					data := random(test.size << 20)

@@ -103,17 +103,11 @@ func TestConnectionsAreTriedOut(t *testing.T) {
 				}
 				data := random(test.size)
 				h.server.Files.WriteFile("/source", data)
-				first, err := farConn{farHost: h}.Open(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer first.Close()
-				further := pool.New(pool.Config{First: farConn{farHost: h},
-					Connect: h.connect})
-				defer further.Close()
+				first, further, end := h.open(t, pool.Config{})
+				defer end()
 				target := filepath.Join(t.TempDir(), "target")
 				began := time.Now()
-				_, err = downloadFile(t.Context(),
+				_, err := downloadFile(t.Context(),
 					pool.Host{Client: first, Name: "far", Pool: further}, "/source", target,
 					transfer.Options{})
 				if err != nil {

@@ -149,14 +149,8 @@ func TestHashOfStriped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
 			link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
-		first, err := farConn{farHost: h}.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer first.Close()
-		further := pool.New(pool.Config{First: farConn{farHost: h},
-			Connect: h.connect})
-		defer further.Close()
+		first, further, end := h.open(t, pool.Config{})
+		defer end()
 		host := pool.Host{Client: first, Name: "far", Pool: further}
 		dir := t.TempDir()
 		source, back := filepath.Join(dir, "source"), filepath.Join(dir, "back")

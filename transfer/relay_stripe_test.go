@@ -26,14 +26,8 @@ func relayed(t *testing.T, connections int, version string, files map[string][]b
 		for i := range hosts {
 			h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), version: version,
 				link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
-			first, err := farConn{farHost: h}.Open(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer first.Close()
-			further := pool.New(pool.Config{First: farConn{farHost: h},
-				Connect: h.connect, Connections: connections})
-			defer further.Close()
+			first, further, end := h.open(t, pool.Config{Connections: connections})
+			defer end()
 			hosts[i], far[i] = pool.Host{Client: first, Name: fmt.Sprint("far", i),
 				Pool: further}, h
 		}

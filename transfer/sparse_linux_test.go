@@ -235,14 +235,8 @@ func TestHolesOverLongLink(t *testing.T) {
 		const trip = 400 * time.Millisecond
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
 			link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
-		first, err := farConn{farHost: h}.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer first.Close()
-		further := pool.New(pool.Config{First: farConn{farHost: h},
-			Connect: h.connect})
-		defer further.Close()
+		first, further, end := h.open(t, pool.Config{})
+		defer end()
 		b := &bench{t: t, dir: t.TempDir(), server: h.server}
 		source, data := b.holeyFile("source", 64<<20, extents{{2 << 20, 3 << 20}})
 		host := pool.Host{Client: first, Name: "far", Pool: further}

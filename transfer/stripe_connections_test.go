@@ -81,6 +81,22 @@ func (c farConn) Open(context.Context) (*usftp.Client, error) {
 		usftp.WithChannelWindow(c.link.Window))
 }
 
+// open returns a first session, and a pool for further ones.
+func (h *farHost) open(t *testing.T, config pool.Config) (first *usftp.Client, further *pool.Pool,
+	end func()) {
+	t.Helper()
+	config.First, config.Connect = farConn{farHost: h}, h.connect
+	first, err := config.First.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	further = pool.New(config)
+	return first, further, func() {
+		further.Close()
+		first.Close()
+	}
+}
+
 func (h *farHost) connect(ctx context.Context) (pool.Connection, error) {
 	h.mu.Lock()
 	h.logins++
@@ -149,15 +165,9 @@ func TestLargeFileOverLongLink(t *testing.T) {
 				h := &farHost{server: sftptest.NewServer(t, test.script), refuse: test.refuse,
 					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2,
 						Window: 2 << 20}}
-				first, err := farConn{farHost: h}.Open(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				first, further, end := h.open(t, pool.Config{Connections: test.connections})
+				defer end()
 				h.oneEach = test.oneEach
-				defer first.Close()
-				further := pool.New(pool.Config{First: farConn{farHost: h},
-					Connect: h.connect, Connections: test.connections})
-				defer further.Close()
 				host := pool.Host{Client: first, Name: "far", Pool: further}
 				dir := t.TempDir()
 				source, back := filepath.Join(dir, "source"), filepath.Join(dir, "back")
@@ -207,14 +217,8 @@ func TestServerThatKeepsUploadsApart(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{UploadPerHandle: true}),
 			link: sftptest.LinkConfig{ToServer: 200 * time.Millisecond,
 				ToClient: 200 * time.Millisecond, Window: 2 << 20}}
-		first, err := farConn{farHost: h}.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer first.Close()
-		further := pool.New(pool.Config{First: farConn{farHost: h},
-			Connect: h.connect})
-		defer further.Close()
+		first, further, end := h.open(t, pool.Config{})
+		defer end()
 		data := random(24 << 20)
 		source := filepath.Join(t.TempDir(), "source")
 		if err := os.WriteFile(source, data, 0o644); err != nil {
@@ -238,14 +242,8 @@ func TestMailboxIsReadOnce(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), version: "SSH-2.0-Sterling",
 			link: sftptest.LinkConfig{ToServer: 200 * time.Millisecond,
 				ToClient: 200 * time.Millisecond, Window: 2 << 20}}
-		first, err := farConn{farHost: h}.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer first.Close()
-		further := pool.New(pool.Config{First: farConn{farHost: h},
-			Connect: h.connect})
-		defer further.Close()
+		first, further, end := h.open(t, pool.Config{})
+		defer end()
 		data := random(24 << 20)
 		h.server.Files.WriteFile("/source", data)
 		target := filepath.Join(t.TempDir(), "target")
@@ -286,14 +284,8 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 					h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
 						link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2,
 							Window: 2 << 20}}
-					first, err := farConn{farHost: h}.Open(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer first.Close()
-					further := pool.New(pool.Config{First: farConn{farHost: h},
-						Connect: h.connect, Connections: 3, Streams: 1})
-					defer further.Close()
+					first, further, end := h.open(t, pool.Config{Connections: 3, Streams: 1})
+					defer end()
 					host := pool.Host{Client: first, Name: "far", Pool: further,
 						Redial: func(context.Context) (pool.Host, error) {
 							return pool.Host{}, errors.New("nobody is there")

@@ -24,14 +24,8 @@ func striped(t *testing.T, script sftptest.Script, do func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, script),
 			link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
-		first, err := farConn{farHost: h}.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer first.Close()
-		further := pool.New(pool.Config{First: farConn{farHost: h},
-			Connect: h.connect, Connections: 3, Streams: 1})
-		defer further.Close()
+		first, further, end := h.open(t, pool.Config{Connections: 3, Streams: 1})
+		defer end()
 		do(&bench{t: t, server: h.server, dir: t.TempDir(),
 			host: pool.Host{Client: first, Name: "far", Pool: further}})
 	})

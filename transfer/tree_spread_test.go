@@ -24,14 +24,8 @@ func TestFilesSpreadOverThePool(t *testing.T) {
 				h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
 					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2,
 						Window: 2 << 20}}
-				first, err := farConn{farHost: h}.Open(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer first.Close()
-				further := pool.New(pool.Config{First: farConn{farHost: h},
-					Connect: h.connect, Connections: connections})
-				defer further.Close()
+				first, further, end := h.open(t, pool.Config{Connections: connections})
+				defer end()
 				local, data := t.TempDir(), random(size)
 				if err := os.Mkdir(filepath.Join(local, "tree"), 0o755); err != nil {
 					t.Fatal(err)

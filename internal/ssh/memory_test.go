@@ -14,17 +14,8 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/internal/testenv"
 )
-
-// inUse returns how much memory the process uses.
-func inUse() int64 {
-	for range 3 {
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapInuse + m.StackInuse)
-}
 
 // TestMemoryBeforeLogin measures the cost of clients that are not logged in: those that have keys
 // and wait (including their own memory), and those that have sent half of the largest packet.
@@ -40,7 +31,7 @@ func TestMemoryBeforeLogin(t *testing.T) {
 	t.Run("with keys", func(t *testing.T) {
 		waiting, leave := make(chan bool), make(chan bool)
 		ended := make(chan bool)
-		before := inUse()
+		before := testenv.MemoryInUse()
 		for range clients {
 			a, b := tcpPair()
 			go func() {
@@ -60,7 +51,7 @@ func TestMemoryBeforeLogin(t *testing.T) {
 		for range clients {
 			<-waiting
 		}
-		if each := (inUse() - before) / clients; each > 2*bound {
+		if each := (testenv.MemoryInUse() - before) / clients; each > 2*bound {
 			t.Errorf("client and server together hold %d bytes", each)
 		} else {
 			t.Logf("client and server together hold %d bytes", each)
@@ -71,7 +62,7 @@ func TestMemoryBeforeLogin(t *testing.T) {
 		}
 	})
 	t.Run("half a packet", func(t *testing.T) {
-		before := inUse()
+		before := testenv.MemoryInUse()
 		ended := make(chan bool)
 		var all []net.Conn
 		for range clients {
@@ -93,7 +84,7 @@ func TestMemoryBeforeLogin(t *testing.T) {
 			}
 		}
 		runtime.Gosched()
-		if each := (inUse() - before) / clients; each > bound {
+		if each := (testenv.MemoryInUse() - before) / clients; each > bound {
 			t.Errorf("the server holds %d bytes", each)
 		} else {
 			t.Logf("the server holds %d bytes", each)
@@ -130,7 +121,7 @@ func TestMemoryBeforeLogin(t *testing.T) {
 			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before := inUse()
+			before := testenv.MemoryInUse()
 			waiting, leave, ended := make(chan bool), make(chan bool), make(chan error, clients)
 			for range clients {
 				conn := &script{rest: c.first, waiting: waiting, leave: leave,
@@ -151,7 +142,7 @@ func TestMemoryBeforeLogin(t *testing.T) {
 			for range clients {
 				<-waiting
 			}
-			if each := (inUse() - before) / clients; each > bound {
+			if each := (testenv.MemoryInUse() - before) / clients; each > bound {
 				t.Errorf("the server holds %d bytes", each)
 			} else {
 				t.Logf("the server holds %d bytes", each)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 )
 
@@ -61,4 +62,14 @@ func Pipes(tb testing.TB, cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) 
 		tb.Fatal(err)
 	}
 	return in, out
+}
+
+// MemoryInUse returns how much memory the process uses.
+func MemoryInUse() int64 {
+	for range 3 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapInuse + m.StackInuse)
 }

@@ -7,24 +7,14 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"runtime"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
 
 	transport "github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/memfs"
 )
-
-// inUse returns how much memory the process uses.
-func inUse() int64 {
-	for range 3 {
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapInuse + m.StackInuse)
-}
 
 // TestMemoryOfConnectionsBeforeLogin: at most 64 KiB each, with everything that the server keeps
 // for them, both after half a packet and after a key exchange and a failed login.
@@ -54,7 +44,7 @@ func TestMemoryOfConnectionsBeforeLogin(t *testing.T) {
 		for i := range conns {
 			conns[i] = dial()
 		}
-		before := inUse()
+		before := testenv.MemoryInUse()
 		for _, conn := range conns {
 			p := append([]byte("SSH-2.0-x\r\n"), binary.BigEndian.AppendUint32(nil, 34996)...)
 			if _, err := conn.Write(append(p, make([]byte, 34000)...)); err != nil {
@@ -65,13 +55,13 @@ func TestMemoryOfConnectionsBeforeLogin(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if each := (inUse() - before) / clients; each > bound {
+		if each := (testenv.MemoryInUse() - before) / clients; each > bound {
 			t.Errorf("a connection takes %d bytes", each)
 		}
 	})
 	t.Run("a failed login", func(t *testing.T) {
 		failed, leave, left := make(chan bool), make(chan bool), make(chan bool)
-		before := inUse()
+		before := testenv.MemoryInUse()
 		for range clients {
 			conn := dial()
 			go func() {
@@ -96,7 +86,7 @@ func TestMemoryOfConnectionsBeforeLogin(t *testing.T) {
 		for range clients {
 			<-failed
 		}
-		if each := (inUse() - before) / clients; each > 2*bound {
+		if each := (testenv.MemoryInUse() - before) / clients; each > 2*bound {
 			t.Errorf("a connection takes %d bytes, the client's end included", each)
 		}
 		close(leave)
