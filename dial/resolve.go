@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,11 +96,23 @@ func sshG(ctx context.Context, path string, args []string, host string, c *Confi
 	cmd := exec.CommandContext(ctx, path,
 		append(append([]string{"-G", "-T"}, args...), "--", host)...)
 	cmd.Env = c.environ()
-	cmd.WaitDelay = time.Second // a child of "Match exec" may hold our pipes
+	cmd.WaitDelay = time.Second
 	var stdout, stderr limitedBuffer
 	stdout.limit, stderr.limit = maxConfig, 64<<10
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { out.Close() })
+		_, cut := io.Copy(&stdout, out) // to its end: half a configuration is none
+		stop()
+		if err = cmd.Wait(); err == nil || errors.Is(err, exec.ErrWaitDelay) {
+			err = cut // a child of "Match exec" may hold stderr for as long as it likes
+		}
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("reading the ssh configuration: %w", context.Cause(ctx))
 		}
@@ -139,19 +152,22 @@ func parseG(out []byte) (words, error) {
 	return w, nil
 }
 
-// A limitedBuffer keeps the first bytes written to it and drops the rest.
+// A limitedBuffer keeps the first bytes written to it and drops the rest. The buffer is not
+// embedded, as io.Copy would fill it by its ReadFrom, which knows no limit.
 type limitedBuffer struct {
-	bytes.Buffer
+	buf   bytes.Buffer
 	limit int
 	full  bool
 }
 
+func (b *limitedBuffer) Bytes() []byte { return b.buf.Bytes() }
+
 func (b *limitedBuffer) Write(p []byte) (int, error) {
 	n := len(p)
-	if room := b.limit - b.Len(); len(p) > room {
+	if room := b.limit - b.buf.Len(); len(p) > room {
 		p, b.full = p[:max(room, 0)], true
 	}
-	b.Buffer.Write(p)
+	b.buf.Write(p)
 	return n, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -298,6 +299,46 @@ func TestOtherSSH(t *testing.T) {
 		&Config{Env: []string{"PATH=" + filepath.Dir(file), "HOME=" + home}}); !errors.Is(err,
 		context.Canceled) {
 		t.Errorf("a cancelled New: %v", err)
+	}
+}
+
+// TestWhatHoldsThePipesOfSSH: what "Match exec" leaves behind has ssh's standard error, and a
+// process that is just being started may have its standard output for a moment. The configuration
+// is read all the same.
+func TestWhatHoldsThePipesOfSSH(t *testing.T) {
+	t.Parallel()
+	program := opensshd.Find(t, "ssh")
+	dir := t.TempDir()
+	conf := writeFile(t, filepath.Join(dir, "conf"), "Match exec \"sleep 3 &\"\nPort 8\n")
+	slow := writeFile(t, filepath.Join(dir, "bin", "ssh"),
+		"#!/bin/sh\nsleep 2 &\nexec "+program+" \"$@\"\n")
+	if err := os.Chmod(slow, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"standard error": filepath.Dir(program), "standard output": filepath.Dir(slow)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := settingsOf(t, Target{Host: "h"}, &Config{ConfigFile: conf,
+				Env: []string{"PATH=" + path + ":" + os.Getenv("PATH"), "HOME=" + dir}})
+			if err != nil || s.port != 8 {
+				t.Errorf("%+v, %v", s, err)
+			}
+		})
+	}
+}
+
+// TestLongOutputOfSSH: a program's output is read up to a limit.
+func TestLongOutputOfSSH(t *testing.T) {
+	home := t.TempDir()
+	file := writeFile(t, filepath.Join(home, "bin", "ssh"),
+		"#!/bin/sh\nexec /usr/bin/head -c "+strconv.Itoa(maxConfig+1)+" /dev/zero\n")
+	if err := os.Chmod(file, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sshG(testContext(t), file, nil, "h", &Config{})
+	if err == nil || !strings.Contains(err.Error(), "printed more than") {
+		t.Error(err)
 	}
 }
 

@@ -37,7 +37,7 @@ func promptBy(program string) dial.PrompterFunc {
 	return func(ctx context.Context, p dial.Prompt) (string, error) {
 		cmd := exec.CommandContext(ctx, program, printableLines(p.Text))
 		cmd.Stderr = os.Stderr
-		cmd.WaitDelay = time.Second // for what it has started
+		cmd.WaitDelay = time.Second // what it has started may hold its output
 		out, err := cmd.Output()
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
@@ -45,7 +45,7 @@ func promptBy(program string) dial.PrompterFunc {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) { // cancelled, as a rule
 			return "", errors.New("no answer")
-		} else if err != nil {
+		} else if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			return "", fmt.Errorf("SSH_ASKPASS: %w", err)
 		}
 		answer, _, _ := strings.Cut(string(out), "\n")

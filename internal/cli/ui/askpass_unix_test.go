@@ -45,6 +45,7 @@ func TestAskpassAnswers(t *testing.T) {
 		{"printf 'a b \\r\\nmore'", "a b ", ""},
 		{"printf x", "x", ""},
 		{"cat", "", ""},
+		{"sleep 3 & echo x", "x", ""},
 		{"echo x; exit 1", "", "no answer"},
 	} {
 		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
