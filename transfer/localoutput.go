@@ -403,6 +403,11 @@ func (o *localOutput) setAttrs(c *fileCopy, source *facts) error {
 		c.warn("the new file cannot be given the owner of the old one: " + err.Error())
 		mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
 	}
+	if err := localfs.KeepACL(o.root, o.base, o.file); err != nil {
+		c.warn("the new file cannot be given the access control list of the old one, and gives " +
+			"its group no access: " + err.Error())
+		mode &^= 0o070
+	}
 	return o.file.Chmod(mode)
 }
 
