@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -137,6 +138,32 @@ func TestAppendedByTwo(t *testing.T) {
 			if data, err := s.server.Files.ReadFile("/log"); string(data) != want {
 				t.Errorf("the host has %q, %v", data, err)
 			}
+		})
+	}
+}
+
+// The same holds if the host comes back later than anything waits for it.
+func TestAppendedBeforeALongOutage(t *testing.T) {
+	for made, lose := range map[string]sftptest.Action{"made": sftptest.Truncate(0),
+		"not made": sftptest.Hangup()} {
+		t.Run(made, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := mountFile(t).openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_APPEND)
+				o.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: lose})
+				o.mu.Lock()
+				o.quiet = true // for the next connection
+				o.mu.Unlock()
+				o.write(8, " and more")
+				time.Sleep(3 * scriptedTimeout)
+				o.restore()
+				time.Sleep(time.Minute)
+				if status := o.sync(); status != fuse.OK {
+					t.Error(status)
+				}
+				if data, err := o.server.Files.ReadFile("/file"); string(data) != "contents and more" {
+					t.Errorf("the host has %q, %v", data, err)
+				}
+			})
 		})
 	}
 }

@@ -33,10 +33,12 @@ type extent struct {
 	off     int64
 	data    []byte
 	appends bool
-	sent    bool // over the present connection
-	tried   bool // sent at some time
-	full    bool // nothing more is added
-	over    bool // no longer the file's: it arrived, was refused, or was given up
+	unsure  bool  // it was appended, and no answer came
+	from    int64 // where it begins if that has arrived
+	sent    bool  // over the present connection
+	tried   bool  // sent at some time
+	full    bool  // nothing more is added
+	over    bool  // no longer the file's: it arrived, was refused, or was given up
 }
 
 // blocks are memory for extents that will probably become full. It is kept for the next extents for
@@ -327,17 +329,19 @@ func (f *file) awaitOverlap(ctx context.Context, e *extent) error {
 // what others append is not overwritten. The caller holds the handle's turn.
 func (f *file) sendAppend(ctx context.Context, e *extent) error {
 	h := e.handle
-	f.mu.Lock()
-	before := f.there
-	f.mu.Unlock()
-	after := before + int64(len(e.data))
-	_, err := h.remote.Write(e.data)
-	if err == nil {
-		f.reaches(after)
-	}
-	if !lost(err) {
-		f.answered(e, err)
-		return nil
+	if !e.unsure {
+		f.mu.Lock()
+		e.from = f.there
+		f.mu.Unlock()
+		_, err := h.remote.Write(e.data)
+		if err == nil {
+			f.reaches(e.from + int64(len(e.data)))
+		}
+		if !lost(err) {
+			f.answered(e, err)
+			return nil
+		}
+		e.unsure = true // also if this call does not wait until there is a connection
 	}
 	// The data may have arrived or not. It has if the file grew by exactly this much and ends with
 	// it.
@@ -346,10 +350,11 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 		return err
 	}
 	switch h.size {
-	case before:
-		return nil // next sends it again
-	case after:
-		if f.holds(remote.Client().WithContext(ctx), e.data, before) {
+	case e.from:
+		e.unsure = false // next sends it again
+		return nil
+	case e.from + int64(len(e.data)):
+		if f.holds(remote.Client().WithContext(ctx), e.data, e.from) {
 			f.answered(e, nil)
 			return nil
 		}
