@@ -275,7 +275,8 @@ func hostsRow() Row {
 	}
 }
 
-// memoryRows copy a hole: the content of a file makes no difference to memory.
+// memoryRows fetch a hole: the content of a file makes no difference to memory. What is sent is no
+// hole, since that would not travel.
 func memoryRows(upload bool) []Row {
 	var all []Row
 	for _, size := range []struct {
@@ -297,7 +298,7 @@ func memoryRows(upload bool) []Row {
 		all = append(all, Row{
 			Name: "memory-" + name + "-" + size.name, Title: name + " of " + size.title,
 			Kind:   Memory,
-			Upload: upload, Bytes: size.bytes, Sparse: true, Cipher: fastCipher, Ours: "usftp cp",
+			Upload: upload, Bytes: size.bytes, Sparse: !upload, Cipher: fastCipher, Ours: "usftp cp",
 			Contestants: contestants,
 			Targets:     []Target{{Figure: PeakMemory, Absolute: most * 1024}},
 		})
