@@ -191,15 +191,22 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// A person types Ctrl-C on a terminal.
-func TestCtrlC(t *testing.T) {
-	t.Parallel()
+// copying shows a copy of a file "big", at 20 Mbit/s, that has begun.
+func copying(t *testing.T, size int) *screen {
+	t.Helper()
 	server := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "big"), randomData(16<<20))
+	writeFile(t, filepath.Join(dir, "big"), randomData(size))
 	s := onScreen(t, 100, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "20000", "big",
 		"testhost:"+filepath.Join(dir, "target")))
 	s.await(`\d+% +[1-9].* left`)
+	return s
+}
+
+// A person types Ctrl-C on a terminal.
+func TestCtrlC(t *testing.T) {
+	t.Parallel()
+	s := copying(t, 16<<20)
 	s.typed("\x03")
 	if code := s.End(); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
@@ -233,12 +240,7 @@ func (s *screen) continued() { s.cmd.Process.Signal(unix.SIGCONT) }
 // What a shell has written while the command was stopped is not erased.
 func TestCtrlZ(t *testing.T) {
 	t.Parallel()
-	server := opensshd.Start(t, opensshd.Options{})
-	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "big"), randomData(4<<20))
-	s := onScreen(t, 100, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "20000", "big",
-		"testhost:"+filepath.Join(dir, "target")))
-	s.await(`\d+% +[1-9].* left`)
+	s := copying(t, 4<<20)
 	s.stopped()
 	s.continued()
 	if code := s.End(); code != 0 {
