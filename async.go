@@ -543,7 +543,7 @@ func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int]
 	at := &rangeAt{
 		pending: pending,
 		open:    open, buf: p, off: off, write: write, starting: true,
-		ranges: flow.NewRanges(off, flow.Unknown, request, false),
+		ranges: flow.NewRanges(off, flow.Unknown, request),
 	}
 	at.ranges.Limit(endOf(off, len(p)))
 	pending.watch(f.ctx, pending.op)
@@ -557,7 +557,7 @@ func (at *rangeAt) sendAll(f *File) {
 	p := at.pending
 	for {
 		p.mu.Lock()
-		r, more := at.ranges.Next(0)
+		r, more := at.ranges.Next()
 		if !more || p.ended {
 			at.starting = false
 			p.mu.Unlock()
@@ -594,7 +594,7 @@ func (c *rangeCall) Complete(call *conn.Call) {
 	if !p.ended {
 		at.handleReply(c.Range, call)
 		for !at.write && !at.starting {
-			r, more := at.ranges.Next(0)
+			r, more := at.ranges.Next()
 			if !more {
 				break
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/usftp/usftp/internal/bigpipe"
 	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -42,9 +43,6 @@ type session struct {
 	startsSmall atomic.Bool // transfers start with smallStart in flight
 }
 
-// sshWindow is the window of an SSH channel, as x/crypto/ssh and OpenSSH grant it.
-const sshWindow = 2 << 20
-
 // NewClient opens the SFTP subsystem on an SSH connection and starts a client on it. It takes three
 // round trips: channel, subsystem and INIT. Closing the client leaves the connection open.
 func NewClient(sshClient *ssh.Client, opts ...ClientOption) (*Client, error) {
@@ -68,7 +66,7 @@ func NewClient(sshClient *ssh.Client, opts ...ClientOption) (*Client, error) {
 	}
 	defaults := []ClientOption{
 		WithServerVersion(string(sshClient.ServerVersion())),
-		WithChannelWindow(sshWindow),
+		WithChannelWindow(flow.SSHWindow),
 		WithKeepalive(func(ctx context.Context) error { return keepalive(ctx, sshClient) }),
 	}
 	return NewClientPipe(r, channelWriter{w, channel}, append(defaults, opts...)...)

@@ -121,7 +121,7 @@ func (l *loop) claim(i int) (flow.Range, bool) {
 	if lane.lost || lane.resting() || !lane.window.Has(l.ranges.Request(), lane.room()) {
 		return flow.Range{}, false
 	}
-	return l.ranges.Next(i)
+	return l.ranges.Next()
 }
 
 // room returns how much the lane may have in flight, by the budget.

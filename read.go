@@ -227,7 +227,7 @@ func (f *File) download(d *download, limit, size int64, progress *atomic.Int64,
 	defer done()
 	request, _ := open.client.dataSizes()
 	d.given = d.from
-	d.loop = newLoop(ctx, f, open, flow.NewRanges(d.from, size, request, false))
+	d.loop = newLoop(ctx, f, open, flow.NewRanges(d.from, size, request))
 	d.ranges.Limit(limit)
 	d.progress = progress
 	if err := stripes.begin(d.loop); err != nil {

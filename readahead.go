@@ -173,7 +173,7 @@ func (f *File) startAhead(open *openFile) *prefetch {
 	if s.conn.Room(0) < int64(request) {
 		return nil
 	}
-	ranges := flow.NewRanges(f.offset, f.expectedSize(), request, false)
+	ranges := flow.NewRanges(f.offset, f.expectedSize(), request)
 	ahead := &prefetch{open: open, name: path.Clean(f.Name()), consumed: f.readRun}
 	ahead.download = &download{
 		loop: newLoop(open.closed, f, open, ranges), from: f.offset, given: f.offset,

@@ -156,7 +156,7 @@ func (s *stripes) ReadFromAt(r io.ReaderAt) (int64, error) {
 	defer done()
 	_, request := open.client.dataSizes()
 	u := &upload{
-		loop: newLoop(ctx, f, open, flow.NewRanges(f.offset, flow.Unknown, request, false)),
+		loop: newLoop(ctx, f, open, flow.NewRanges(f.offset, flow.Unknown, request)),
 		from: f.offset, at: r,
 	}
 	u.progress = &f.progress

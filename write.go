@@ -376,11 +376,11 @@ func (f *File) newUpload(ctx context.Context, open *openFile, from int64, source
 	_, request := open.client.dataSizes()
 	u := open.client.uploads.take()
 	if u == nil {
-		ranges := flow.NewRanges(from, flow.Unknown, request, false)
+		ranges := flow.NewRanges(from, flow.Unknown, request)
 		u = &upload{loop: newLoop(ctx, f, open, ranges)}
 	} else {
 		u.ctx, u.file, u.began = ctx, f, time.Now()
-		u.ranges.Reset(from, flow.Unknown, request, false)
+		u.ranges.Reset(from, flow.Unknown, request)
 		u.lanes[0].handle = open.handle
 		u.lanes[0].resetWindow()
 	}

@@ -116,7 +116,7 @@ func (b *behind) write(f *File, p []byte) (n int, err error) {
 func (b *behind) begin(off int64) {
 	s := b.open.client
 	_, size := s.dataSizes()
-	ranges := flow.NewRanges(off, flow.Unknown, size, s.oneWrite.Load())
+	ranges := flow.NewRanges(off, flow.Unknown, size)
 	b.u = &upload{loop: newLoop(b.open.closed, b.file, b.open, ranges), from: off}
 	b.u.progress = &b.file.progress
 	switch window := &b.u.lanes[0].window; {

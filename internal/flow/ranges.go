@@ -1,6 +1,6 @@
-// Package flow is the arithmetic of a transfer: which range of the file goes next and on which
-// stream, how many bytes a stream should have in flight, what a short read or an end of file means,
-// and how far everything has arrived without a gap.
+// Package flow is the arithmetic of a transfer: which range of the file goes next, how many bytes a
+// stream should have in flight, what a short read or an end of file means, and how far everything
+// has arrived without a gap.
 //
 // It is pure: no I/O, no goroutines, no clock. Its values are not safe for concurrent use.
 package flow
@@ -16,7 +16,7 @@ type Range struct {
 	Off int64
 	Len int
 
-	asked int // how often an end of file at Off has been doubted
+	doubted bool // an end of file at Off was doubted, and the range requested again
 }
 
 // End returns the offset after the range.
@@ -40,7 +40,6 @@ const growAfter = 16
 type Ranges struct {
 	request int // bytes of a range now
 	largest int // bytes of a range at most
-	inOrder bool
 
 	next   int64   // the lowest offset that was never handed out
 	newest int64   // the offset of the range that ends there
@@ -58,42 +57,35 @@ type Ranges struct {
 	held   []Range
 	done   []span // done beyond mark, by offset, none adjacent
 	out    int    // ranges handed out and not reported
-	holder int    // the stream that the ranges in flight are on, where order matters
 	whole  int    // answers in full since the last short one
 	enough int    // how many of them make the request grow
 	grown  bool   // it has grown since it last shrank
-	shrunk bool
 }
 
 type span struct{ from, to int64 }
 
 // NewRanges starts at offset from. Size says where the file should end, or Unknown; a file that
-// ends elsewhere is followed to its real end. A range has at most request bytes. With inOrder,
-// ranges are on one stream at a time, for servers that can write only in order.
-func NewRanges(from, size int64, request int, inOrder bool) *Ranges {
+// ends elsewhere is followed to its real end. A range has at most request bytes.
+func NewRanges(from, size int64, request int) *Ranges {
 	r := new(Ranges)
-	r.Reset(from, size, request, inOrder)
+	r.Reset(from, size, request)
 	return r
 }
 
 // Reset starts over and reuses the memory.
-func (r *Ranges) Reset(from, size int64, request int, inOrder bool) {
-	*r = Ranges{request: request, largest: request, inOrder: inOrder, enough: growAfter, newest: -1,
+func (r *Ranges) Reset(from, size int64, request int) {
+	*r = Ranges{request: request, largest: request, enough: growAfter, newest: -1,
 		next: from, mark: from, size: size, end: Unknown, limit: Unknown, reach: Unknown,
 		ends: r.ends[:0], again: r.again[:0], held: r.held[:0], done: r.done[:0]}
 }
 
-// Next hands a range to a stream; false means that there is none now. A range ends at the announced
-// size, and one more beyond it asks whether there is more, along with the others: only an EOF ends
-// a file.
-func (r *Ranges) Next(stream int) (Range, bool) {
-	if r.inOrder && r.out > 0 && stream != r.holder {
-		return Range{}, false
-	}
+// Next hands out a range; false means that there is none now. A range ends at the announced size,
+// and one more beyond it asks whether there is more, along with the others: only an EOF ends a
+// file.
+func (r *Ranges) Next() (Range, bool) {
 	got, ok := r.pick()
 	if ok {
 		r.out++
-		r.holder = stream
 	}
 	return got, ok
 }
@@ -229,13 +221,10 @@ func (r *Ranges) decideHeld() {
 // it, the range is requested once more; if the server insists, the file has shrunk.
 func (r *Ranges) EOF(got Range) {
 	r.out--
-	if got.Off < r.end && r.beyond(got.Off) {
-		if got.asked == 0 {
-			got.asked++
-			r.insert(got)
-			return
-		}
-		r.shrunk = true
+	if !got.doubted && got.Off < r.end && r.beyond(got.Off) {
+		got.doubted = true
+		r.insert(got)
+		return
 	}
 	r.ends = append(r.ends, got)
 	r.end = min(r.end, got.Off)
@@ -252,12 +241,11 @@ func (r *Ranges) beyond(off int64) bool {
 func (r *Ranges) reopen(reached int64) {
 	r.end = Unknown
 	r.ends = slices.DeleteFunc(r.ends, func(e Range) bool {
-		if e.Off < reached && e.asked == 0 {
-			e.asked++
+		if e.Off < reached && !e.doubted {
+			e.doubted = true
 			r.insert(e)
 			return true
 		}
-		r.shrunk = r.shrunk || e.Off < reached
 		r.end = min(r.end, e.Off)
 		return false
 	})
@@ -334,9 +322,6 @@ func (r *Ranges) End() int64 { return r.end }
 
 // Request returns the current size of a range in bytes, which shrinks with short replies.
 func (r *Ranges) Request() int { return r.request }
-
-// Shrunk reports whether the file ended before data that had been read from it.
-func (r *Ranges) Shrunk() bool { return r.shrunk }
 
 // Finished reports whether everything before the limit or the end of the file is done, and nothing
 // in flight could change that.

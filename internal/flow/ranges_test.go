@@ -8,25 +8,21 @@ import (
 // step is one thing that happens to Ranges.
 type step func(*testing.T, *Ranges)
 
-// hands expects the next range, on stream 0.
-func hands(off int64, length int) step { return handsTo(0, off, length) }
-
-func handsTo(stream int, off int64, length int) step {
+// hands expects the next range.
+func hands(off int64, length int) step {
 	return func(t *testing.T, r *Ranges) {
 		t.Helper()
-		if got, ok := r.Next(stream); !ok || got.Off != off || got.Len != length {
+		if got, ok := r.Next(); !ok || got.Off != off || got.Len != length {
 			t.Fatalf("Next: %+v, %v, want %d bytes at %d", got, ok, length, off)
 		}
 	}
 }
 
 // none expects that there is nothing to hand out.
-func none(stream int) step {
-	return func(t *testing.T, r *Ranges) {
-		t.Helper()
-		if got, ok := r.Next(stream); ok {
-			t.Fatalf("Next: %+v, want none", got)
-		}
+func none(t *testing.T, r *Ranges) {
+	t.Helper()
+	if got, ok := r.Next(); ok {
+		t.Fatalf("Next: %+v, want none", got)
 	}
 }
 
@@ -40,7 +36,7 @@ func eof(off int64, length int) step {
 
 // eofAgain is an EOF for a range that was asked again.
 func eofAgain(off int64, length int) step {
-	return func(_ *testing.T, r *Ranges) { r.EOF(Range{Off: off, Len: length, asked: 1}) }
+	return func(_ *testing.T, r *Ranges) { r.EOF(Range{Off: off, Len: length, doubted: true}) }
 }
 
 func lost(off int64, length int) step {
@@ -65,7 +61,7 @@ func mark(want int64) step {
 func over(at int64) step {
 	return func(t *testing.T, r *Ranges) {
 		t.Helper()
-		none(0)(t, r)
+		none(t, r)
 		if !r.Finished() || r.Mark() != at || r.Out() != 0 {
 			t.Fatalf("finished: %v, mark %d, out %d, want a finish at %d", r.Finished(), r.Mark(),
 				r.Out(), at)
@@ -79,34 +75,32 @@ func TestRanges(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		from, size int64
-		inOrder    bool
-		shrunk     bool
 		steps      []step
 	}{
 		{name: "known size", size: 25_000, steps: []step{
-			hands(0, k), hands(k, k), hands(2*k, 5000), hands(25_000, k), none(0),
+			hands(0, k), hands(k, k), hands(2*k, 5000), hands(25_000, k), none,
 			done(k, k, k), mark(0), done(0, k, k), mark(2 * k), done(2*k, 5000,
 				5000), mark(25_000), eof(25_000, k), over(25_000)}},
 		{name: "known size, a multiple of the request", size: 2 * k, steps: []step{
-			hands(0, k), hands(k, k), hands(2*k, k), none(0), eof(2*k, k), done(0, k, k), done(k, k,
+			hands(0, k), hands(k, k), hands(2*k, k), none, eof(2*k, k), done(0, k, k), done(k, k,
 				k), over(2 * k)}},
-		{name: "known size 0", steps: []step{hands(0, k), none(0), eof(0, k), over(0)}},
+		{name: "known size 0", steps: []step{hands(0, k), none, eof(0, k), over(0)}},
 		{name: "from the size on", from: 500, size: 500,
-			steps: []step{hands(500, k), none(0), eof(500, k), over(500)}},
+			steps: []step{hands(500, k), none, eof(500, k), over(500)}},
 		{name: "from beyond the size", from: 900, size: 500,
-			steps: []step{hands(900, k), none(0), eof(900, k), over(900)}},
+			steps: []step{hands(900, k), none, eof(900, k), over(900)}},
 		{name: "unknown size", size: Unknown, steps: []step{
 			hands(0, k), hands(k, k), hands(2*k, k), done(0, k, k), done(k, k, 500), eof(2*k, k),
-			hands(k+500, 4096), hands(k+4596, 4096), hands(k+8692, 1308), none(0),
+			hands(k+500, 4096), hands(k+4596, 4096), hands(k+8692, 1308), none,
 			eof(k+4596, 4096), eof(k+8692, 1308), eof(k+500, 4096), over(k + 500)}},
 		{name: "unknown size, told in time", size: Unknown, steps: []step{
 			hands(0, k), hands(k, k), setSize(k + 500), hands(2*k, k),
-			done(0, k, k), done(k, k, 500), none(0), eof(2*k, k), over(k + 500)}},
+			done(0, k, k), done(k, k, 500), none, eof(2*k, k), over(k + 500)}},
 		{name: "told when nothing beyond is out", size: Unknown, steps: []step{
-			hands(0, k), hands(k, k), setSize(2 * k), hands(2*k, k), none(0),
+			hands(0, k), hands(k, k), setSize(2 * k), hands(2*k, k), none,
 			done(0, k, k), done(k, k, k), eof(2*k, k), over(2 * k)}},
 		{name: "told, and only the range across the end is out", size: Unknown, steps: []step{
-			hands(0, k), setSize(500), hands(k, k), none(0), done(0, k, 500), none(0), eof(k,
+			hands(0, k), setSize(500), hands(k, k), none, done(0, k, 500), none, eof(k,
 				k), over(500)}},
 		{name: "told what has been disproved", size: Unknown, steps: []step{
 			hands(0, k), done(0, k, k), setSize(500), hands(k, k), eof(k, k), over(k)}},
@@ -114,15 +108,15 @@ func TestRanges(t *testing.T) {
 			hands(0, k), hands(k, 500), hands(k+500, k), eof(k+500, k), done(k, 500, 500), done(0,
 				k, k), over(k + 500)}},
 		{name: "held, and the file has grown", size: Unknown, steps: []step{
-			hands(0, k), hands(k, k), setSize(500), done(0, k, 500), none(0), done(k, k, k),
+			hands(0, k), hands(k, k), setSize(500), done(0, k, 500), none, done(k, k, k),
 			hands(500, k-500), hands(2*k, k), done(500, k-500, k-500), eof(2*k, k), over(2 * k)}},
 		{name: "held, and told another size", size: Unknown, steps: []step{
 			hands(0, k), hands(k, k), setSize(500), done(0, k, 500), setSize(k + 500), done(k, k,
 				500),
-			hands(500, k-500), hands(k+500, k-500), hands(2*k, k), none(0),
+			hands(500, k-500), hands(k+500, k-500), hands(2*k, k), none,
 			done(500, k-500, k-500), eof(k+500, k-500), eof(2*k, k), over(k + 500)}},
 		{name: "grown", size: 15_000, steps: []step{
-			hands(0, k), hands(k, 5000), hands(15_000, k), none(0), done(15_000, k,
+			hands(0, k), hands(k, 5000), hands(15_000, k), none, done(15_000, k,
 				k), hands(25_000, k),
 			done(0, k, k), done(k, 5000, 5000), eof(25_000, k), over(25_000)}},
 		{name: "shrunk", size: 35_000, steps: []step{
@@ -132,27 +126,27 @@ func TestRanges(t *testing.T) {
 			hands(0, k), hands(k, k), hands(2*k, k), hands(3*k, k), done(2*k, k, k), eof(0,
 				k), hands(0, k),
 			done(0, k, k), done(k, k, k), eof(3*k, k), over(3 * k)}},
-		{name: "EOF with data beyond, twice", size: 30_000, shrunk: true, steps: []step{
+		{name: "EOF with data beyond, twice", size: 30_000, steps: []step{
 			hands(0, k), hands(k, k), hands(2*k, k), hands(3*k, k), done(2*k, k, k), eof(k,
 				k), hands(k, k),
 			eofAgain(k, k), done(0, k, k), eof(3*k, k), over(k)}},
 		{name: "data beyond several EOFs", size: Unknown, steps: []step{
 			hands(0, k), hands(k, k), hands(2*k, k), hands(3*k, k), hands(4*k, k),
-			eof(k, k), eof(2*k, k), eof(0, k), eof(4*k, k), none(0), done(3*k, k, k),
-			hands(0, k), hands(k, k), hands(2*k, k), none(0),
+			eof(k, k), eof(2*k, k), eof(0, k), eof(4*k, k), none, done(3*k, k, k),
+			hands(0, k), hands(k, k), hands(2*k, k), none,
 			done(2*k, k, k), done(0, k, k), done(k, k, k), over(4 * k)}},
 		{name: "lost beyond an EOF that is none", size: Unknown, steps: []step{
-			hands(0, k), hands(k, k), hands(2*k, k), lost(k, k), eof(0, k), none(0), done(2*k, k,
+			hands(0, k), hands(k, k), hands(2*k, k), lost(k, k), eof(0, k), none, done(2*k, k,
 				k),
 			hands(0, k), hands(k, k), done(0, k, k), done(k, k, k), hands(3*k, k), eof(3*k,
 				k), over(3 * k)}},
 		{name: "reach", size: Unknown, steps: []step{
-			reach(15_000), hands(0, k), hands(k, k), none(0), lost(0, k), hands(0, k), done(k, k,
-				k), none(0), reach(2*k + 1),
-			hands(2*k, k), none(0), done(0, k, k), reach(Unknown), hands(3*k, k), eof(3*k,
+			reach(15_000), hands(0, k), hands(k, k), none, lost(0, k), hands(0, k), done(k, k,
+				k), none, reach(2*k + 1),
+			hands(2*k, k), none, done(0, k, k), reach(Unknown), hands(3*k, k), eof(3*k,
 				k), done(2*k, k, k), over(3 * k)}},
 		{name: "limit", size: Unknown, steps: []step{
-			limit(15_000), hands(0, k), hands(k, 5000), none(0), done(k, 5000, 5000), done(0, k,
+			limit(15_000), hands(0, k), hands(k, 5000), none, done(k, 5000, 5000), done(0, k,
 				k), over(15_000)}},
 		{name: "limit in the middle", size: 50_000, steps: []step{
 			hands(0, k), hands(k, k), hands(2*k, k), lost(0, k), lost(2*k,
@@ -163,20 +157,13 @@ func TestRanges(t *testing.T) {
 			hands(0, k), hands(k, k), hands(2*k, k), lost(k, k), limit(k), done(2*k, k, k), done(0,
 				k, k), over(k)}},
 		{name: "another stream", size: 2 * k, steps: []step{
-			handsTo(1, 0, k), handsTo(2, k, k), lost(0, k), handsTo(2, 0, k), handsTo(2, 2*k, k),
+			hands(0, k), hands(k, k), lost(0, k), hands(0, k), hands(2*k, k),
 			done(0, k, k), done(k, k, k), eof(2*k, k), over(2 * k)}},
-		{name: "in order", size: 3 * k, inOrder: true, steps: []step{
-			handsTo(1, 0, k), handsTo(1, k, k), none(2), done(0, k, k), none(2), lost(k, k),
-			handsTo(2, k, k), none(1), done(k, k, k), handsTo(1, 2*k, k), done(2*k, k,
-				k), handsTo(2, 3*k, k), eof(3*k, k), over(3 * k)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := NewRanges(test.from, test.size, k, test.inOrder)
+			r := NewRanges(test.from, test.size, k)
 			for _, step := range test.steps {
 				step(t, r)
-			}
-			if r.Shrunk() != test.shrunk {
-				t.Errorf("Shrunk: %v", r.Shrunk())
 			}
 		})
 	}
@@ -184,14 +171,14 @@ func TestRanges(t *testing.T) {
 
 func TestShorten(t *testing.T) {
 	for _, n := range []int{0, 1, k - 1} {
-		r := NewRanges(0, Unknown, k, false)
-		first, _ := r.Next(0)
-		last, _ := r.Next(0)
+		r := NewRanges(0, Unknown, k)
+		first, _ := r.Next()
+		last, _ := r.Next()
 		last = r.Shorten(last, n)
 		if last.Len != n {
 			t.Errorf("%d bytes are left, want %d", last.Len, n)
 		}
-		none(0)(t, r)
+		none(t, r)
 		if n > 0 {
 			r.Done(last, n)
 		}
@@ -208,10 +195,10 @@ func TestShorten(t *testing.T) {
 // it is back soon.
 func TestRequestAdapts(t *testing.T) {
 	const most, cap = 255 << 10, 32 << 10
-	r := NewRanges(0, Unknown, most, false)
+	r := NewRanges(0, Unknown, most)
 	asked, short := 0, 0
 	for range 4000 {
-		got, _ := r.Next(0)
+		got, _ := r.Next()
 		asked++
 		if n := min(got.Len, cap); n < got.Len {
 			short++
@@ -224,22 +211,22 @@ func TestRequestAdapts(t *testing.T) {
 		t.Errorf("%d of %d requests were answered short", short, asked)
 	}
 
-	r = NewRanges(0, Unknown, most, false)
-	got, _ := r.Next(0)
+	r = NewRanges(0, Unknown, most)
+	got, _ := r.Next()
 	r.Done(got, 5000)
 	for requests := 0; r.Request() < most; requests++ {
 		if requests > 16*6+60 {
 			t.Fatalf("the request is still %d bytes", r.Request())
 		}
-		got, _ := r.Next(0)
+		got, _ := r.Next()
 		r.Done(got, got.Len)
 	}
 
-	r = NewRanges(0, Unknown, most, false)
-	got, _ = r.Next(0)
+	r = NewRanges(0, Unknown, most)
+	got, _ = r.Next()
 	r.Done(got, 1) // the end of a small file: no need for hundreds of requests
 	var rest []Range
-	for got, ok := r.Next(0); ok && got.Off < most; got, ok = r.Next(0) {
+	for got, ok := r.Next(); ok && got.Off < most; got, ok = r.Next() {
 		rest = append(rest, got)
 	}
 	if len(rest) > 64 || slices.ContainsFunc(rest, func(r Range) bool { return r.Len == 0 }) {

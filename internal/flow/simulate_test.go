@@ -45,7 +45,6 @@ type recipe struct {
 	resize        int // the file changes its size with one answer of so many; 0 means never
 	grow, shrink  bool
 	inOrderServer bool // each stream's answers come in order
-	inOrder       bool
 	limit         int64
 }
 
@@ -67,7 +66,7 @@ func throwRecipe(d dice) recipe {
 		size: int64(d(20_000)), announced: Unknown, request: 1 + d(20_000), streams: 1 +
 			d(4), inFlight: 1 + d(20),
 		short: one(20), fail: one(20), falseEOF: 0, resize: one(10), limit: Unknown,
-		inOrderServer: d(2) == 0, inOrder: d(4) == 0,
+		inOrderServer: d(2) == 0,
 	}
 	if d(4) == 0 {
 		r.from = int64(d(25_000))
@@ -111,7 +110,7 @@ func simulate(t *testing.T, r recipe, d dice) {
 		t.Helper()
 		t.Fatalf("%s\nrecipe: %v", fmt.Sprintf(format, args...), r)
 	}
-	ranges := NewRanges(r.from, r.announced, r.request, r.inOrder)
+	ranges := NewRanges(r.from, r.announced, r.request)
 	ranges.Limit(r.limit)
 	size, least, most := r.size, r.size, r.size
 	var out []outstanding
@@ -124,7 +123,7 @@ func simulate(t *testing.T, r recipe, d dice) {
 	for {
 		for stream := range r.streams {
 			for !dead[stream] && inFlight(out, stream) < r.inFlight {
-				next, ok := ranges.Next(stream)
+				next, ok := ranges.Next()
 				if !ok {
 					break
 				}
@@ -135,9 +134,6 @@ func simulate(t *testing.T, r recipe, d dice) {
 				for _, o := range out {
 					if o.Off < next.End() && next.Off < o.End() {
 						fail("%+v overlaps %+v, which is in flight", next, o)
-					}
-					if r.inOrder && o.stream != stream {
-						fail("two streams at a time, where order matters")
 					}
 				}
 				out = append(out, outstanding{next, stream})
@@ -231,9 +227,6 @@ func simulate(t *testing.T, r recipe, d dice) {
 	}
 	if mark < first || mark > last {
 		fail("it ended at %d, want %d to %d", mark, first, last)
-	}
-	if ranges.Shrunk() && !r.shrink {
-		fail("a file that never shrank is said to have shrunk")
 	}
 }
 

@@ -40,13 +40,13 @@ type Stamp struct {
 	delivered int64
 }
 
-// Sent counts a request for n bytes in.
+// Sent records a request for n bytes.
 func (w *Window) Sent(now time.Duration, n int) Stamp {
 	w.inFlight += int64(n)
 	return Stamp{at: now, delivered: w.delivered}
 }
 
-// Acked counts a request for n bytes out, of which got have moved.
+// Acked records the reply to a request for n bytes, of which got have moved.
 func (w *Window) Acked(now time.Duration, s Stamp, n, got int) {
 	w.inFlight -= int64(n)
 	w.delivered += int64(got)
@@ -62,7 +62,7 @@ func (w *Window) Acked(now time.Duration, s Stamp, n, got int) {
 	w.limit = min(max(int64(2*float64(w.rate.best())*trip.Seconds()), w.least), w.most)
 }
 
-// Lost counts a request for n bytes out without learning from it.
+// Lost takes a request for n bytes out of flight without learning from it.
 func (w *Window) Lost(n int) { w.inFlight -= int64(n) }
 
 // Has reports whether a request for n more bytes may be sent, if the budget leaves this stream room
@@ -76,9 +76,6 @@ func (w *Window) InFlight() int64 { return w.inFlight }
 
 // Limit returns how many bytes should be in flight.
 func (w *Window) Limit() int64 { return w.limit }
-
-// RoundTrip returns the shortest recent round trip, or 0 before the first reply.
-func (w *Window) RoundTrip() time.Duration { return time.Duration(-w.trip.best()) }
 
 // recent is the largest value added in this period and the one before.
 type recent struct {

@@ -47,7 +47,7 @@ type clock struct {
 }
 
 func newClock(t *testing.T, size, announced, start, most int64, links ...link) *clock {
-	c := &clock{t: t, ranges: NewRanges(0, announced, request, false), links: links,
+	c := &clock{t: t, ranges: NewRanges(0, announced, request), links: links,
 		free: make([]time.Duration, len(links)), size: size, budget: 1 << 40}
 	for range links {
 		c.windows = append(c.windows, NewWindow(start, mib, most))
@@ -90,7 +90,7 @@ func (c *clock) inFlight() (n int64) {
 func (c *clock) fill() {
 	for i, w := range c.windows {
 		for c.alive(i) && w.Has(c.ranges.Request(), c.budget-c.inFlight()+w.InFlight()) {
-			r, ok := c.ranges.Next(i)
+			r, ok := c.ranges.Next()
 			if !ok {
 				break
 			}
@@ -196,7 +196,7 @@ func TestWindowSettlesAtTwiceWhatTheLinkHolds(t *testing.T) {
 		if limit := c.windows[0].Limit(); limit < holds*19/10 || limit > 2*holds+4*request {
 			t.Errorf("%+v holds %d, the window is %d", l, holds, limit)
 		}
-		if trip := c.windows[0].RoundTrip(); trip < l.trip || trip > l.trip+50*ms {
+		if trip := time.Duration(-c.windows[0].trip.best()); trip < l.trip || trip > l.trip+50*ms {
 			t.Errorf("%+v: the round trip is thought to be %v", l, trip)
 		}
 		ideal := l.trip + time.Duration(float64(size)/float64(l.rate)*float64(time.Second))
