@@ -19,7 +19,7 @@ func KeepACL(in *os.Root, old string, file *os.File) error {
 		return err
 	}
 	defer dir.Close()
-	return both(file, dir, func(file, dir int) error {
+	return withFDs(file, dir, func(file, dir int) error {
 		// the name is not opened, since that may take a permission that we do not have
 		old := fmt.Sprintf("/proc/self/fd/%d/%s", dir, old)
 		n, err := unix.Lgetxattr(old, accessList, nil)

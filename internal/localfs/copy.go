@@ -4,6 +4,7 @@
 package localfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -73,10 +74,7 @@ func Copy(ctx context.Context, dst, src *os.File, o Options) (int64, error) {
 		c.Plan = Choose(c.facts)
 	}
 	c.holes = holesOf(src, info)
-	err = c.copy()
-	if hashErr := c.finishHash(); err == nil {
-		err = hashErr
-	}
+	err = cmp.Or(c.copy(), c.finishHash())
 	return c.done(), err
 }
 
