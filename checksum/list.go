@@ -85,7 +85,7 @@ func (l *List) index() error {
 			})
 			return nil
 		case err == bufio.ErrBufferFull:
-			return &LineError{l.file.Name(), number, errNoLine}
+			return &LineError{l.file.Name(), number, errMalformed}
 		case err != nil && err != io.EOF:
 			return err
 		}
@@ -247,39 +247,33 @@ func (l *List) Missing() iter.Seq2[string, error] {
 // name, and a newline. Backslashes, newlines and carriage returns in the name are escaped, and the
 // line then begins with a backslash. b3sum has no escape for carriage returns and leaves them.
 
+var (
+	blake3Escapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	sha256Escapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
+)
+
 // appendLine appends a file's line.
 func appendLine(b []byte, h Hash, name string) []byte {
 	if name == "-" { // it would mean standard input
 		name = "./-"
 	}
-	special := "\\\n\r"
+	escapes := sha256Escapes
 	if h.Algorithm == BLAKE3 {
-		special = "\\\n"
+		escapes = blake3Escapes
 	}
-	escaped := strings.ContainsAny(name, special)
-	if escaped {
+	escaped := escapes.Replace(name)
+	if escaped != name {
 		b = append(b, '\\')
 	}
 	b = hex.AppendEncode(b, h.Sum)
 	b = append(b, "  "...)
-	for _, c := range []byte(name) {
-		switch {
-		case !escaped || strings.IndexByte(special, c) < 0:
-			b = append(b, c)
-		case c == '\n':
-			b = append(b, `\n`...)
-		case c == '\r':
-			b = append(b, `\r`...)
-		default:
-			b = append(b, `\\`...)
-		}
-	}
+	b = append(b, escaped...)
 	return append(b, '\n')
 }
 
 var (
-	errNoLine    = errors.New("not a hash and a name")
-	errName      = errors.New("its name is empty or leads out of the directory")
+	errMalformed = errors.New("not a hash and a name")
+	errUnsafe    = errors.New("its name is empty or leads out of the directory")
 	errOtherSum  = errors.New("its hash is of another algorithm")
 	errOtherName = errors.New("a line has another name")
 )
@@ -293,7 +287,7 @@ func parseLine(line []byte, algorithm Algorithm) (sum []byte, name string, err e
 	if !tagged {
 		if len(line) < 2*hashSize+3 || line[2*hashSize] != ' ' ||
 			line[2*hashSize+1] != ' ' && line[2*hashSize+1] != '*' {
-			return nil, "", errNoLine
+			return nil, "", errMalformed
 		}
 		digits, rest = line[:2*hashSize], line[2*hashSize+2:]
 	} else if tag := line[:bytes.IndexByte(line, ' ')]; !strings.EqualFold(string(tag),
@@ -302,7 +296,7 @@ func parseLine(line []byte, algorithm Algorithm) (sum []byte, name string, err e
 	}
 	sum = make([]byte, hashSize)
 	if n, err := hex.Decode(sum, digits); err != nil || n != hashSize {
-		return nil, "", errNoLine
+		return nil, "", errMalformed
 	}
 	name = string(rest)
 	if escaped {
@@ -338,7 +332,7 @@ func unescape(name string) (string, error) {
 				c = '\r'
 			case i < len(name) && name[i] == '\\':
 			default:
-				return "", errNoLine
+				return "", errMalformed
 			}
 		}
 		b.WriteByte(c)
@@ -350,10 +344,10 @@ func unescape(name string) (string, error) {
 func cleanName(name string) (string, error) {
 	if name == "" || name[0] == '/' || strings.IndexByte(name, 0) >= 0 ||
 		slices.Contains(strings.Split(name, "/"), "..") {
-		return "", errName
+		return "", errUnsafe
 	}
 	if name = path.Clean(name); name == "." {
-		return "", errName
+		return "", errUnsafe
 	}
 	return name, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -248,10 +249,7 @@ func (l *Login) options() []usftp.ClientOption {
 }
 
 func (l *Login) logger() *slog.Logger {
-	if l.config.Dial.Logger == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return l.config.Dial.Logger
+	return cmp.Or(l.config.Dial.Logger, slog.New(slog.DiscardHandler))
 }
 
 // pool returns a new pool.
@@ -300,23 +298,33 @@ func OpenClient(ctx context.Context, conn *dial.Conn,
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	client, err := newClient(ctx, conn, stream, conn, append([]usftp.ClientOption{
+		usftp.WithServerVersion(conn.ServerVersion())}, options...))
+	if err == nil {
+		return client, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if named, ok := errors.AsType[*dial.Error](err); ok { // the stream knows best why it ended
+		return nil, named
+	}
+	return nil, &startError{err: err, stderr: strings.ReplaceAll(stream.Stderr(), "\n", "; ")}
+}
+
+// newClient starts SFTP on a stream of a connection. If ctx ends first it closes onEnd.
+func newClient(ctx context.Context, conn *dial.Conn, stream *dial.Stream, onEnd io.Closer,
+	options []usftp.ClientOption) (*usftp.Client, error) {
+	stop := context.AfterFunc(ctx, func() { onEnd.Close() })
 	client, err := usftp.NewClientPipe(stream, stream, append([]usftp.ClientOption{
-		usftp.WithServerVersion(conn.ServerVersion()),
 		usftp.WithChannelWindow(stream.Window()),
 		usftp.WithKeepalive(conn.Keepalive)}, options...)...)
 	if !stop() && err == nil {
 		client.Close()
 		err = context.Cause(ctx)
 	}
-	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if named, ok := errors.AsType[*dial.Error](err); ok { // the stream knows best why it ended
-		return nil, named
-	}
 	if err != nil {
-		return nil, &startError{err: err, stderr: strings.ReplaceAll(stream.Stderr(), "\n", "; ")}
+		return nil, err
 	}
 	return client, nil
 }

@@ -59,16 +59,7 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 	defer h.cancel()
 	stream, err := conn.OpenCommand(ctx, helperCommand)
 	if err == nil {
-		stop := context.AfterFunc(ctx, func() { stream.Close() })
-		h.client, err = usftp.NewClientPipe(stream, stream, append([]usftp.ClientOption{
-			usftp.WithChannelWindow(stream.Window()),
-			usftp.WithKeepalive(conn.Keepalive)}, options...)...)
-		if !stop() && err == nil {
-			h.client.Close()
-			h.client, err = nil, context.Cause(ctx)
-		}
-		if err != nil {
-			h.client = nil
+		if h.client, err = newClient(ctx, conn, stream, stream, options); err != nil {
 			stream.Close()
 		}
 	}
@@ -77,7 +68,8 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 			"reason", err)
 		return
 	}
-	log.Info("running usftp on the host to find what has changed", "host", conn.Host(), "command", helperCommand)
+	log.Info("running usftp on the host to find what has changed", "host", conn.Host(),
+		"command", helperCommand)
 }
 
 // close ends a helper, or the attempt to start it.

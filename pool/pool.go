@@ -7,6 +7,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -114,9 +115,7 @@ func New(config Config) *Pool {
 	if config.Streams <= 0 {
 		config.Streams = defaultStreams
 	}
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	p := &Pool{config: config, changed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.links = []*link{{conn: config.First, sessions: 1}}
@@ -216,10 +215,7 @@ func (p *Pool) Want(connections, sessions int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wanted = max(p.wanted, min(connections, p.config.Connections))
-	if sessions == 0 {
-		sessions = p.config.Streams
-	}
-	p.each = max(p.each, sessions)
+	p.each = max(p.each, cmp.Or(sessions, p.config.Streams))
 	p.open()
 }
 
