@@ -279,7 +279,7 @@ func (e extent) pieces(most int64) iter.Seq[extent] {
 func (d *delta) plan(from, to int64, fresh, old lister, oldSize int64) (*plan, error) {
 	p := d.newPlan()
 	m := &matcher{d: d, plan: p, lister: [2]lister{fresh, old}, from: from, to: to,
-		oldFrom: from, oldTo: max(from, min(from+deltaWindow, oldSize)),
+		oldAt: from, oldTo: max(from, min(from+deltaWindow, oldSize)),
 		ready:    make(chan (<-chan []extent), refinements),
 		refining: make(chan struct{}, refinements)}
 	for i, end := range []int64{to, m.oldTo} {
@@ -313,14 +313,14 @@ func (d *delta) plan(from, to int64, fresh, old lister, oldSize int64) (*plan, e
 
 // A matcher makes a plan from the lists of the new and the old file, while they grow.
 type matcher struct {
-	d              *delta
-	plan           *plan
-	lister         [2]lister
-	lists          [2]listing // of the new and the old file
-	from, to       int64      // what is planned of the new file
-	oldFrom, oldTo int64      // what is listed of the old one
-	index          index      // of what has been listed of the old file
-	oldAt          int64      // where the last extent that it has ends in it
+	d        *delta
+	plan     *plan
+	lister   [2]lister
+	lists    [2]listing // of the new and the old file
+	from, to int64      // what is planned of the new file
+	oldTo    int64      // up to where the old one is listed, from the same place on
+	index    index      // of what has been listed of the old file
+	oldAt    int64      // where the last extent that it has ends in it
 
 	// ready passes on the extents in order, although places are refined side by side.
 	ready    chan (<-chan []extent)
@@ -337,7 +337,6 @@ func (m *matcher) match() error {
 		}
 	}
 	step, most := int64(plannedFirst*m.d.shortest), int64(plannedAtOnce*m.d.shortest)
-	m.oldAt = m.oldFrom
 	shift := int64(0) // of the last common part, from the new to the old file
 	taken := 0        // chunks of the new file
 	for at := m.from; at < m.to; {

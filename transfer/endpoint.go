@@ -316,7 +316,7 @@ func (l *location) find(c *fileCopy, name string, slash bool, valid func(string)
 	if err == nil {
 		l.info = info
 	}
-	return notThere(err)
+	return ignoreMissing(err)
 }
 
 // checkBase checks the name that a copy gets in a directory.

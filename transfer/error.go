@@ -283,22 +283,6 @@ type explained struct {
 func (e *explained) Error() string   { return e.text }
 func (e *explained) Unwrap() []error { return e.is }
 
-// explainWrite distinguishes a full or read-only file system from other reasons why a write failed
-// on a host.
-func (s *session) explainWrite(err error, dir string) error {
-	var status *usftp.StatusError
-	if isOfSource(err) || !errors.As(err, &status) {
-		return err
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return explainMissing(err, s.client, dir)
-	}
-	if !errors.Is(err, usftp.ErrSSHFxFailure) {
-		return err
-	}
-	return explainFailure(err, s.client, s.host.Name, dir)
-}
-
 // explainMissing asks whether a file is where a directory should be. OpenSSH's server says of what
 // would be below a file that it does not exist (errno_to_portable in sftp-server.c).
 func explainMissing(err error, client *usftp.Client, dir string) error {

@@ -182,7 +182,7 @@ func (h *hashing) checkList(c *fileCopy) error {
 	if c.options.List == nil {
 		return nil
 	}
-	for _, name := range c.listNames(c) {
+	for _, name := range c.listNames() {
 		if listed, err := c.options.List.Check(name, h.hash); listed {
 			return err
 		}
@@ -196,7 +196,7 @@ func (h *hashing) meetList(c *fileCopy) {
 	if c.options.List == nil {
 		return
 	}
-	for _, name := range c.listNames(c) {
+	for _, name := range c.listNames() {
 		if listed, _, _ := c.options.List.Find(name); listed {
 			return
 		}
@@ -206,8 +206,8 @@ func (h *hashing) meetList(c *fileCopy) {
 // listNames returns the names by which a list may know the file, the likeliest first: its path
 // below the directory named as the target, below the source, or below the source's parent, as in a
 // list made when the source was copied there.
-func (j *job) listNames(c *fileCopy) []string {
-	base, err := j.src.base(j.src.join(j.route.Source, ""))
+func (c *fileCopy) listNames() []string {
+	base, err := c.src.base(c.src.join(c.route.Source, ""))
 	switch {
 	case err != nil:
 		base = ""
@@ -340,7 +340,7 @@ func newHashPipe(all digests, present int64, open reopen, pool *sync.Pool) *hash
 // ordered reports whether pieces must be fed in order.
 func (p *hashPipe) ordered() bool { return p != nil && p.open == nil }
 
-// feedAt is feed if the local file is complete up to the end of data.
+// feedAt is feed for data up to whose end the local file is complete.
 func (p *hashPipe) feedAt(data []byte, off int64) { p.feed(data, off, off+int64(len(data))) }
 
 // feed hands over what was copied at an offset. The local file, if there is one, is complete up to
@@ -445,7 +445,7 @@ func (p *hashPipe) run() {
 // while hashing.
 func (p *hashPipe) takeOne() {
 	buffer := p.queue[0]
-	p.queue = append(p.queue[:0], p.queue[1:]...)
+	p.queue = slices.Delete(p.queue, 0, 1)
 	p.mu.Unlock()
 	p.digests.Write(buffer)
 	p.giveBack(buffer)
@@ -485,9 +485,7 @@ func (p *hashPipe) readOne(file io.ReaderAt, buffer []byte) {
 }
 
 func (p *hashPipe) fail(err error) {
-	if p.err == nil {
-		p.err = err
-	}
+	p.err = cmp.Or(p.err, err)
 	p.changed.Broadcast()
 }
 

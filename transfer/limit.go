@@ -47,13 +47,16 @@ func (l *limiter) wait(n int) error {
 	if delay <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
+	return sleep(l.ctx, delay)
+}
+
+// sleep waits for d. If ctx ends first it returns the cause.
+func sleep(ctx context.Context, d time.Duration) error {
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
-	case <-l.ctx.Done():
-		return context.Cause(l.ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

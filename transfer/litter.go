@@ -169,11 +169,7 @@ func readMark(name string) *mark {
 		return nil
 	}
 	defer f.Close()
-	var m mark
-	if json.NewDecoder(io.LimitReader(f, longestMark)).Decode(&m) != nil || m.Temporary == "" {
-		return nil
-	}
-	return &m
+	return decodeMark(f)
 }
 
 // sweep removes what dead runs left in a directory and in its counterparts below their targets,

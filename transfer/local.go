@@ -100,8 +100,8 @@ func opened(f *os.File, err error) (io.ReaderAt, func(), error) {
 	return f, func() { f.Close() }, nil
 }
 
-// notThere returns err, or nil if err says that a file does not exist.
-func notThere(err error) error {
+// ignoreMissing returns err, or nil if it says that a file does not exist.
+func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

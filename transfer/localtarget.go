@@ -41,12 +41,12 @@ func (t *localTarget) dispose(temporary string) bool {
 func (t *localTarget) tidy(root, rel string, stale func(name string, isDir bool) bool) error {
 	top, err := os.OpenRoot(root)
 	if err != nil {
-		return notThere(err)
+		return ignoreMissing(err)
 	}
 	defer top.Close()
 	dir, err := top.Open(rel + "/") // a named pipe in its place is not waited for
 	if err != nil {
-		return notThere(err)
+		return ignoreMissing(err)
 	}
 	defer dir.Close()
 	var names []string
@@ -63,7 +63,7 @@ func (t *localTarget) tidy(root, rel string, stale func(name string, isDir bool)
 		err = nil
 	}
 	for _, name := range names {
-		err = errors.Join(err, notThere(top.Remove(path.Join(rel, name))))
+		err = errors.Join(err, ignoreMissing(top.Remove(path.Join(rel, name))))
 	}
 	return err
 }
@@ -133,17 +133,19 @@ func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 // liesIn reports whether name leads to dir, or to something below it.
 func liesIn(name string, dir fs.FileInfo) bool {
 	name, err := localEnd{}.realPath(name)
-	for err == nil {
+	if err != nil {
+		return false
+	}
+	for {
 		if info, err := os.Stat(name); err == nil && os.SameFile(info, dir) {
 			return true
 		}
 		above := filepath.Dir(name)
 		if above == name {
-			break
+			return false
 		}
 		name = above
 	}
-	return false
 }
 
 func (t *localTarget) is(source facts) bool {

@@ -89,8 +89,8 @@ type Holder struct {
 	Machine string    `json:"machine,omitempty"` // where PID is valid
 }
 
-// over reports whether the holder is known to have ended.
-func (h *Holder) over() bool {
+// ended reports whether the holder is known to have ended.
+func (h *Holder) ended() bool {
 	if h.Machine == "" || h.Machine != machine() || h.PID <= 0 {
 		return false
 	}
@@ -118,8 +118,8 @@ type lock struct {
 	holder Holder
 	stop   func()
 
-	// foldsCase waits for the target's answer whether it has the lock under a name in upper case,
-	// too: names that differ only in case are one file there.
+	// foldsCase waits for the answer and reports whether the target has the lock under an
+	// upper-case name, too: names that differ only in case are one file there.
 	foldsCase func() bool
 }
 
@@ -140,7 +140,7 @@ func newLock(s *syncing) (*lock, error) {
 		} else if err == nil { // while it was empty, somebody may have taken it away
 			break
 		}
-		holder, data, written, readErr := l.read(lockName)
+		holder, data, written, readErr := l.read()
 		if readErr != nil { // it has been released, or cannot be created
 			if !errors.Is(readErr, fs.ErrNotExist) {
 				err = readErr // it says what is there instead
@@ -156,13 +156,14 @@ func newLock(s *syncing) (*lock, error) {
 			return nil, nowErr
 		}
 		locked := &LockedError{Holder: holder, Age: now.Sub(written).Abs()}
-		void := locked.Age >= lockStale || holder.over() || owner != "" && holder.Owner == owner
+		void := locked.Age >= lockStale || holder.ended() || owner != "" && holder.Owner == owner
 		if len(data) == 0 && !void {
 			if errors.Is(err, errRepeated) {
 				mayBeEmpty = lockRepeated
 			}
 			if void = locked.Age >= mayBeEmpty; !void {
-				if err := l.pause(mayBeEmpty - locked.Age); err != nil {
+				left := min(max(mayBeEmpty-locked.Age, time.Second), lockWritten)
+				if err := sleep(l.tree.ctx, left); err != nil {
 					return nil, err
 				}
 				continue // it has been written by now, or is void
@@ -173,23 +174,13 @@ func newLock(s *syncing) (*lock, error) {
 		}
 		failed = locked
 	}
-	switch holder, _, _, err := l.read(lockName); {
+	switch holder, _, _, err := l.read(); {
 	case err != nil && failed != nil:
 		return nil, failed
 	case err != nil || holder.ID != l.holder.ID:
 		return nil, &LockedError{Holder: holder}
 	}
 	return l.begin(), nil
-}
-
-// pause waits until an empty lock should have been written.
-func (l *lock) pause(d time.Duration) error {
-	select {
-	case <-time.After(min(max(d, time.Second), lockWritten)):
-		return nil
-	case <-l.tree.ctx.Done():
-		return context.Cause(l.tree.ctx)
-	}
 }
 
 // begin starts renewing the lock, and asks what foldsCase answers.
@@ -210,8 +201,8 @@ func (l *lock) text() []byte {
 	return append(data, '\n')
 }
 
-func (l *lock) read(name string) (holder Holder, data []byte, written time.Time, err error) {
-	data, written, err = l.files.readFile(name)
+func (l *lock) read() (holder Holder, data []byte, written time.Time, err error) {
+	data, written, err = l.files.readFile(lockName)
 	json.Unmarshal(data, &holder) // a file just being written names no holder
 	return holder, data, written, err
 }
@@ -234,7 +225,7 @@ func (l *lock) takeAway(void []byte) bool {
 	if l.files.move(root, lockName, aside) != nil {
 		return false
 	}
-	_, data, _, err := l.read(aside)
+	data, _, err := l.files.readFile(aside)
 	changed := err == nil && !bytes.Equal(data, void)
 	if !changed || l.files.move(root, aside, lockName) != nil { // otherwise there is a newer lock
 		l.files.removeFile(l.tree.ctx, aside)
@@ -244,7 +235,7 @@ func (l *lock) takeAway(void []byte) bool {
 
 // renew shows that this run is still alive.
 func (l *lock) renew() {
-	holder, _, _, err := l.read(lockName)
+	holder, _, _, err := l.read()
 	if errors.Is(err, fs.ErrNotExist) || err == nil && holder.ID != l.holder.ID && holder.ID != "" {
 		l.tree.failFirst(errLockLost)
 		l.tree.cancel(errLockLost)
@@ -337,7 +328,7 @@ func (t remoteMirror) removeFile(ctx context.Context, name string) error {
 	return t.over(name, func(client *usftp.Client, again bool) error {
 		err := client.Remove(name)
 		if again {
-			err = notThere(err)
+			err = ignoreMissing(err)
 		}
 		return err
 	})

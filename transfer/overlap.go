@@ -56,18 +56,19 @@ func (o *overlap) inside() string {
 		}
 	}
 	asking.Wait()
-	if path.Join(resolved, t.base) == source {
+	switch {
+	case path.Join(resolved, t.base) == source:
 		return source // it would be copied to itself
-	}
-	if err == nil && t.sync != nil &&
-		strings.HasPrefix(source, strings.TrimRight(resolved, "/")+"/") {
+	case err == nil && source != "" &&
+		(leadsInto(resolved, source) || t.sync != nil && leadsInto(source, resolved)):
 		return resolved
 	}
-	if err != nil || source == "" || resolved != source &&
-		!strings.HasPrefix(resolved, strings.TrimRight(source, "/")+"/") {
-		return ""
-	}
-	return resolved
+	return ""
+}
+
+// leadsInto reports whether a real path is a directory's, or below it.
+func leadsInto(name, dir string) bool {
+	return name == dir || strings.HasPrefix(name, strings.TrimRight(dir, "/")+"/")
 }
 
 // check fails if a tree would be copied into itself. dir is what inside returned.
@@ -82,9 +83,10 @@ func (o *overlap) check(dir string) error {
 	if t.options.DryRun {
 		return nil
 	}
-	remove, err := func() error { return nil }, fs.ErrNotExist
-	probe := ""
-	for ; err != nil; dir = path.Dir(dir) {
+	var probe string
+	var remove func() error
+	for ; ; dir = path.Dir(dir) {
+		var err error
 		probe = path.Join(dir, t.token.Name("probe"))
 		if remove, err = t.dst.touch(probe); !errors.Is(err, fs.ErrNotExist) ||
 			dir == path.Dir(dir) {
@@ -95,12 +97,11 @@ func (o *overlap) check(dir string) error {
 		return nil // writing there will fail with the reason
 	}
 	defer remove()
-	if err := t.src.lstat(probe); err == nil {
+	err := t.src.lstat(probe)
+	if err == nil {
 		return o.nested()
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
-	return nil
+	return ignoreMissing(err)
 }
 
 // If one end sees less of a machine than the other, because of a chroot or a bind mount, paths
@@ -143,7 +144,7 @@ func (o *overlap) mark() {
 	}
 	t.root.pending.Add(1) // its times are set after that
 	o.marker, o.unmark = name, func() {
-		if notThere(remove()) != nil {
+		if ignoreMissing(remove()) != nil {
 			t.litter.leaves(false)
 			if t.ctx.Err() == nil {
 				t.warn(t.route.Source, t.root.target, t.leftBehind())

@@ -188,12 +188,7 @@ func (p *prefixHash) feed(data []byte, off int64) {
 // wait waits until the second of the source's mtime is over. It is for files that a host copies
 // itself, whose data does not pass through here.
 func (r *racySource) wait(ctx context.Context) error {
-	select {
-	case <-time.After(time.Until(r.began.Add(racyFor))):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return sleep(ctx, time.Until(r.began.Add(racyFor)))
 }
 
 // check compares what was read too early with what the source holds now. n bytes were copied; local

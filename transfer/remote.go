@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +27,10 @@ func Remote(host pool.Host, path string) Endpoint {
 		},
 		newTarget: func(j *job) (target, error) {
 			e, err := newRemoteEnd(j, host)
-			return &remoteTarget{remoteEnd: e, placement: placement{e.quirks()}}, err
+			if err != nil {
+				return nil, err
+			}
+			return &remoteTarget{remoteEnd: e, placement: placement{e.quirks()}}, nil
 		}}
 }
 
@@ -58,9 +62,6 @@ func newRemoteEnd(j *job, host pool.Host) (*remoteEnd, error) {
 }
 
 func (e *remoteEnd) quirks() *quirks.Quirks {
-	if e == nil {
-		return nil
-	}
 	host := e.link.Host()
 	return pools.OfHost(&host).Quirks()
 }
@@ -71,11 +72,7 @@ func (e *remoteEnd) join(dir, name string) string { return path.Join(dir, name) 
 
 func (e *remoteEnd) identity(name string) (host, path string, ok bool) {
 	h := e.link.Host()
-	id := h.Identity
-	if id == "" {
-		id = h.Name
-	}
-	return "host " + id, name, true
+	return "host " + cmp.Or(h.Identity, h.Name), name, true
 }
 
 // over calls do for an entry of a tree, and again over a new connection if the connection was lost.

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 			}
 			return err
 		}
-		if err := o.end.fallBack(c, o.session.explainWrite(err, path.Dir(o.name))); err != nil {
+		if err := o.end.fallBack(c, o.explain(err)); err != nil {
 			return err
 		}
 		denied = true
@@ -111,7 +112,21 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	if err == nil && denied {
 		o.end.nameRefused(c, o.info == nil)
 	}
-	return o.session.explainWrite(err, path.Dir(o.name))
+	return o.explain(err)
+}
+
+// explain distinguishes a full or read-only file system from other reasons why a write failed.
+func (o *remoteOutput) explain(err error) error {
+	client, dir := o.session.client, path.Dir(o.name)
+	switch {
+	case isOfSource(err) || !refused(err):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return explainMissing(err, client, dir)
+	case !errors.Is(err, usftp.ErrSSHFxFailure):
+		return err
+	}
+	return explainFailure(err, client, o.session.host.Name, dir)
 }
 
 // inPlace opens a target on a host that is written in place.
@@ -287,12 +302,11 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 
 // fill copies the contents, over several handles where that helps.
 func (o *remoteOutput) fill(c *fileCopy, in input) error {
-	dir := path.Dir(o.name)
 	if c.isSmall() {
 		if o.over <= c.entry.facts.size { // otherwise it has to be truncated
 			done, err := o.fillSmall(c, in)
 			if done || err != nil {
-				return o.session.explainWrite(err, dir)
+				return o.explain(err)
 			}
 		}
 		c.flags.large = true
@@ -304,7 +318,7 @@ func (o *remoteOutput) fill(c *fileCopy, in input) error {
 	c.hashing.start(c, in.reopen(c))
 	n, err := o.send(c, in)
 	c.result.Bytes = c.result.Resumed + n
-	return o.session.explainWrite(err, dir)
+	return o.explain(err)
 }
 
 func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
@@ -441,7 +455,7 @@ func (s sealing) run() error {
 	}
 	steps = append(steps, func() func() error {
 		closed := waits(c.ctx, f.Async().Close())
-		return func() error { return o.session.explainWrite(closed(), path.Dir(o.name)) }
+		return func() error { return o.explain(closed()) }
 	})
 	return runSteps(steps, private.OfClient(o.session.client).WorksInOrder())
 }
@@ -547,9 +561,7 @@ func runSteps(steps []step, atOnce bool) (first error) {
 		}
 	}
 	for _, wait := range waiting {
-		if err := wait(); err != nil && first == nil {
-			first = err
-		}
+		first = cmp.Or(first, wait())
 	}
 	return first
 }

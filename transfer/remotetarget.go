@@ -67,7 +67,7 @@ func (t *remoteTarget) tidy(root, rel string, stale func(name string, isDir bool
 		var names []string
 		for f, err := range client.Entries(dir) {
 			if err != nil {
-				return notThere(err)
+				return ignoreMissing(err)
 			}
 			stat := f.FileStat()
 			if stale(f.BaseName(), stat.HasMode() && stat.FileMode().IsDir()) {
@@ -88,7 +88,7 @@ func (t *remoteTarget) tidy(root, rel string, stale func(name string, isDir bool
 			}
 			steps = append(steps, func() func() error {
 				removed := waits(t.job.ctx, client.Async().Remove(temporary))
-				return func() error { return notThere(removed()) }
+				return func() error { return ignoreMissing(removed()) }
 			})
 		}
 		return errors.Join(failed, runSteps(steps, true))
@@ -257,7 +257,7 @@ func makeRemoteLink(client *usftp.Client, e *entry, to, temporary, aside string)
 		err = client.PosixRename(temporary, target)
 	} else if err = client.Rename(target, aside); err == nil {
 		if err = client.Rename(temporary, target); err == nil {
-			return notThere(client.Remove(aside))
+			return ignoreMissing(client.Remove(aside))
 		}
 		if back := takeBack(client, aside, target); back != nil {
 			err = fmt.Errorf("%w; what it should have replaced is now called %s", err, aside)
@@ -276,9 +276,9 @@ func takeBack(client *usftp.Client, aside, target string) error {
 		if err == nil {
 			err = client.Remove(aside)
 		}
-		return notThere(err)
+		return ignoreMissing(err)
 	}
-	return notThere(client.Rename(aside, target))
+	return ignoreMissing(client.Rename(aside, target))
 }
 
 // finishLink takes a round trip and needs lsetstat@openssh.com (OpenSSH PROTOCOL, section 4.7).

@@ -84,7 +84,6 @@ type journal struct {
 
 	asked bool     // lock was called
 	file  *os.File // the locked mark, nil if another run holds it or there is no journal
-	name  string
 }
 
 // newMark returns what to record about a copy, nil if it cannot be continued.
@@ -283,7 +282,7 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 
 // removeStale removes what an earlier run left, once the copy is in place.
 func (j *journal) removeStale(out output) {
-	if j.stale != nil && notThere(out.discard(j.stale.Temporary)) == nil {
+	if j.stale != nil && ignoreMissing(out.discard(j.stale.Temporary)) == nil {
 		j.stale = nil
 	}
 }
@@ -302,9 +301,14 @@ func (j *journal) load(c *fileCopy) *mark {
 	if !j.lock(c) {
 		return nil
 	}
+	return decodeMark(io.NewSectionReader(j.file, 0, longestMark))
+}
+
+// decodeMark returns nil unless r begins with a valid mark.
+func decodeMark(r io.Reader) *mark {
 	var m mark
-	if json.NewDecoder(io.NewSectionReader(j.file, 0, longestMark)).Decode(&m) != nil ||
-		m.Bytes < 0 || m.Temporary == "" {
+	if json.NewDecoder(io.LimitReader(r, longestMark)).Decode(&m) != nil || m.Bytes < 0 ||
+		m.Temporary == "" {
 		return nil
 	}
 	return &m
@@ -394,7 +398,7 @@ func (j *journal) lock(c *fileCopy) bool {
 		ours, err := f.Stat()
 		there, thereErr := os.Stat(name)
 		if err == nil && thereErr == nil && os.SameFile(ours, there) {
-			j.name, j.file = name, f
+			j.file = f
 			return true
 		}
 		localfs.CloseLocked(f) // its holder removed it before we got the lock
@@ -415,9 +419,9 @@ func (j *journal) release(keep bool) {
 		localfs.CloseLocked(f)
 		return
 	}
-	if os.Remove(j.name) != nil { // some systems refuse that while it is open
+	if os.Remove(f.Name()) != nil { // some systems refuse that while it is open
 		localfs.CloseLocked(f)
-		os.Remove(j.name)
+		os.Remove(f.Name())
 		return
 	}
 	localfs.CloseLocked(f)

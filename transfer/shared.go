@@ -89,14 +89,6 @@ type fileKey struct {
 	mtime int64
 }
 
-func keyOf(host *SharedHost, path string, f *facts) fileKey {
-	name := ""
-	if f.info != nil {
-		name = localfs.ID(f.info)
-	}
-	return fileKey{host, cmp.Or(name, path), f.size, f.mtime.UnixNano()}
-}
-
 type blockKey struct {
 	fileKey
 	index int64 // the block's number; wholeFile for a small file
@@ -317,7 +309,13 @@ func (in *sharedInput) shares() bool {
 	return known.regular() && (in.of.host == nil || known.hasTimes)
 }
 
-func (in *sharedInput) key() fileKey { return keyOf(in.of.host, in.copy.source, in.facts()) }
+func (in *sharedInput) key() fileKey {
+	f, id := in.facts(), ""
+	if f.info != nil {
+		id = localfs.ID(f.info)
+	}
+	return fileKey{in.of.host, cmp.Or(id, in.copy.source), f.size, f.mtime.UnixNano()}
+}
 
 // changing reports whether a small file was written to since it was listed, or on a host so
 // recently that its time, in whole seconds, would not show another write.

@@ -856,12 +856,3 @@ func (t *tree) plan(e *entry) {
 }
 
 func (e *entry) route() Route { return Route{Source: e.source(), Target: e.target()} }
-
-// tooMany reports whether n entries exceed the limit.
-func (t *tree) tooMany(n int64) bool {
-	most := t.options.MaxEntries
-	if most == 0 {
-		most = defaultEntries
-	}
-	return most > 0 && n > most
-}

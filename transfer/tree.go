@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,10 +233,9 @@ func (t *tree) prepare() (err error) {
 	}
 	root := &directory{tree: t, source: t.route.Source, rel: ".", facts: found}
 	root.pending.Store(1)
+	// both ask the hosts at the same time as begin does
 	inside, near := make(chan string, 1), make(chan bool, 1)
-	go func() {
-		inside <- t.overlap.inside()
-	}() // at the same time as the other requests to the hosts
+	go func() { inside <- t.overlap.inside() }()
 	go func() { near <- t.overlap.near() }()
 	root.target, err = t.dst.begin(found, t.base, func() error {
 		dir := <-inside
@@ -274,11 +274,14 @@ func (t *tree) prepare() (err error) {
 
 // tooDeep reports whether a directory's depth exceeds the limit.
 func (t *tree) tooDeep(depth int) bool {
-	most := t.options.MaxDepth
-	if most == 0 {
-		most = defaultDepth
-	}
+	most := cmp.Or(t.options.MaxDepth, defaultDepth)
 	return most > 0 && depth > most
+}
+
+// tooMany reports whether n entries exceed the limit.
+func (t *tree) tooMany(n int64) bool {
+	most := cmp.Or(t.options.MaxEntries, defaultEntries)
+	return most > 0 && n > most
 }
 
 // single copies a source that is a file.

@@ -284,12 +284,12 @@ func (w *walk) found(e *entry) {
 	link := e.facts.mode&fs.ModeSymlink != 0
 	if t.sync == nil && !t.filter.wants(e.rel(), e.facts.mode.IsDir()) ||
 		t.check != nil && !t.checks(e.facts.mode) ||
-		t.sync != nil && !t.sync.found(e) || link && !w.link(e, e.rel()) {
+		t.sync != nil && !t.sync.found(e) || link && !w.link(e) {
 		return
 	}
 	switch mode := e.facts.mode; {
 	case mode.IsDir():
-		w.enter(e, e.rel())
+		w.enter(e)
 	case mode.IsRegular() && t.check == nil && localfs.IsTempName(e.name) &&
 		e.facts.mtime.After(t.began.Add(-time.Second)):
 		t.skip(e.source(), "it is the temporary file of a copy that is under way")
@@ -302,7 +302,7 @@ func (w *walk) found(e *entry) {
 
 // link handles a symbolic link, looking up where it leads if links are followed. It returns false
 // if there is nothing more to do.
-func (w *walk) link(e *entry, rel string) bool {
+func (w *walk) link(e *entry) bool {
 	t := w.tree
 	switch t.options.Links {
 	case LinksSkip:
@@ -315,16 +315,16 @@ func (w *walk) link(e *entry, rel string) bool {
 			return false
 		}
 		e.facts = found
-		return t.filter.wants(rel, found.mode.IsDir())
+		return t.filter.wants(e.rel(), found.mode.IsDir())
 	}
 	return true
 }
 
 // enter queues a directory, if it may be entered.
-func (w *walk) enter(e *entry, rel string) {
+func (w *walk) enter(e *entry) {
 	t := w.tree
-	d := &directory{tree: t, parent: e.dir, source: e.source(), target: e.target(), rel: rel,
-		depth: e.dir.depth + 1, facts: e.facts}
+	d := &directory{tree: t, parent: e.dir, source: e.source(), target: e.target(),
+		rel: e.rel(), depth: e.dir.depth + 1, facts: e.facts}
 	err := t.dst.check(e.dir, e.name)
 	if t.tooDeep(d.depth) {
 		err = ErrTreeTooDeep
