@@ -82,8 +82,8 @@ func lost(err error) error {
 	if strings.HasPrefix(err.Error(), "ssh: disconnect") {
 		return &describedError{"the server ended the connection: " + err.Error(), err}
 	}
-	var call *os.SyscallError
-	if errors.As(err, &call) { // without Go's "read tcp 127.0.0.1:1->127.0.0.1:2: read"
+	// Without Go's "read tcp 127.0.0.1:1->127.0.0.1:2: read".
+	if call, ok := errors.AsType[*os.SyscallError](err); ok {
 		return &describedError{"the connection was lost: " + call.Err.Error(), err}
 	}
 	return fmt.Errorf("the connection was lost: %w", err)

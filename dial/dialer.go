@@ -160,12 +160,10 @@ func parseHop(s string) (Target, error) {
 
 // jumpError names the hop that failed. An error from a hop behind it already names that one.
 func jumpError(hop string, err error) error {
-	var deeper *JumpError
-	if errors.As(err, &deeper) {
+	if deeper, ok := errors.AsType[*JumpError](err); ok {
 		return deeper
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		err = e.Err
 	}
 	return &JumpError{Hop: hop, Err: err}
@@ -284,18 +282,17 @@ func (d *Dialer) logIn(l *login) (*Conn, error) {
 	}
 }
 
-// dropped reports whether the server hung up as one does that has too much to do: before it had
-// shown its key. Behind a jump host it is not asked again if the jump host would need a person again,
-// or failed itself.
+// dropped reports whether the server hung up before it had shown its key, as an overloaded one
+// does. Behind a jump host there is no second try if the jump host itself failed, or would need a
+// person again.
 func (l *login) dropped(sniff *sniffer, err error) bool {
-	var said *own.DisconnectError
-	var jump *JumpError
-	text := sniff.text()
-	if !l.direct && (l.d.hop == nil || errors.As(err, &jump) || l.d.hop.NeedsPerson()) {
+	_, hopFailed := errors.AsType[*JumpError](err)
+	if !l.direct && (l.d.hop == nil || hopFailed || l.d.hop.NeedsPerson()) {
 		return false
 	}
+	text := sniff.text()
 	return l.hostKey == nil && l.ctx.Err() == nil && l.watch.expired() == nil &&
-		connectionEnded(l.raw) && !errors.As(l.raw, &said) &&
+		connectionEnded(l.raw) && !disconnected(l.raw) &&
 		(text == "" || text == "Exceeded MaxStartups")
 }
 
@@ -354,8 +351,8 @@ func (w *way) explain(err error) error {
 	if w.proxy == nil {
 		return err
 	}
-	var not *NotSSHError
-	if !errors.As(err, &not) || not.Text != "" {
+	not, ok := errors.AsType[*NotSSHError](err)
+	if !ok || not.Text != "" {
 		return err
 	}
 	if not.Text = w.conn.sniff.text(); not.Text != "" {
@@ -431,8 +428,7 @@ func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) 
 	conn, err := jump.transport.dial(limit, d.s.host, d.s.port)
 	if err != nil {
 		jump.Close()
-		var refused *refusedError
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*refusedError](err); ok {
 			err = fmt.Errorf("it cannot reach %s: %w",
 				net.JoinHostPort(d.s.host, strconv.Itoa(d.s.port)), refused)
 		}

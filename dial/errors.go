@@ -55,8 +55,7 @@ func sentence(err error) string {
 		case op.Timeout():
 			return fmt.Sprintf("connecting to %s timed out", op.Addr)
 		}
-		var sys *os.SyscallError
-		if errors.As(op.Err, &sys) {
+		if sys, ok := errors.AsType[*os.SyscallError](op.Err); ok {
 			return fmt.Sprintf("connecting to %s: %s", op.Addr, sys.Err)
 		}
 		return fmt.Sprintf("connecting to %s: %s", op.Addr, op.Err)
@@ -232,12 +231,10 @@ func (e *SubsystemError) Error() string {
 // startError says why a program could not be started, without Go's names for it.
 func startError(program string, err error) error {
 	reason := err
-	var path *fs.PathError
-	var find *exec.Error
-	if errors.As(err, &path) {
-		reason = path.Err
-	} else if errors.As(err, &find) {
-		reason = find.Err
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		reason = e.Err
+	} else if e, ok := errors.AsType[*exec.Error](err); ok {
+		reason = e.Err
 	}
 	return &describedError{fmt.Sprintf("%s could not be started: %s", program, reason), err}
 }

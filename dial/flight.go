@@ -171,14 +171,14 @@ func (l *login) land(conn *own.Conn) (*firstSession, error) {
 		}
 	}).Stop()
 	ch, ok, err := conn.FlightChannel(ctx)
-	var refused *own.OpenChannelError
-	switch {
-	case errors.As(err, &refused):
+	if _, refused := errors.AsType[*own.OpenChannelError](err); refused {
 		l.d.log.Debug("the server refused the channel", "host", l.s.alias)
 		return &firstSession{err: ownRefusal(err)}, nil
-	case err != nil:
+	}
+	if err != nil {
 		return nil, &own.FlightError{Err: err, Answered: true}
-	case ch == nil: // refused with the key
+	}
+	if ch == nil { // refused with the key
 		return nil, nil
 	}
 	l.d.log.Debug("sftp came along with the login", "host", l.s.alias, "granted", ok)
@@ -191,22 +191,19 @@ func (l *login) again(err error) *login {
 	if err == nil || l.ctx.Err() != nil || l.watch.expired() != nil {
 		return nil
 	}
-	var flew *own.FlightError
 	var only []*credential
-	switch {
-	case errors.As(l.raw, &flew):
-	case l.replay == nil && connectionEnded(l.raw):
+	if _, flew := errors.AsType[*own.FlightError](l.raw); !flew {
+		if l.replay != nil || !connectionEnded(l.raw) {
+			return nil
+		}
 		// "Too many authentication failures", some of them for keys that ssh would have offered
 		// later or not at all.
 		if only = l.passedOver(); len(only) == 0 {
 			return nil
 		}
-		var said *own.DisconnectError
-		if !errors.As(l.raw, &said) {
-			only = nil // nor is it certain that the last key was refused
+		if !disconnected(l.raw) {
+			only = nil // it is not certain that the last key was refused
 		}
-	default:
-		return nil
 	}
 	l.d.log.Info("logging in once more, one step after the other", "host", l.s.alias, "error", err)
 	next := &login{ctx: l.ctx, d: l.d, s: l.s, alone: l.alone, replay: l.replay, first: l.first,
@@ -234,21 +231,28 @@ func (l *login) passedOver() []*credential {
 
 // connectionEnded reports whether the server, or the network, ended the connection.
 func connectionEnded(err error) bool {
-	var said *own.DisconnectError
-	var failed *net.OpError
-	return errors.As(err, &said) || errors.As(err, &failed) || errors.Is(err, io.EOF) ||
+	_, failed := errors.AsType[*net.OpError](err)
+	return failed || disconnected(err) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// disconnected reports whether the server ended the connection and gave a reason.
+func disconnected(err error) bool {
+	_, ok := errors.AsType[*own.DisconnectError](err)
+	return ok
 }
 
 // refusesFlight reports whether a login failed because the server does not support the flight, and
 // not for another reason or, as far as that can be told, because the link was cut: before the server
 // had answered anything, or in silence.
 func refusesFlight(err error) bool {
-	var flew *own.FlightError
-	var said *own.DisconnectError
-	var silent net.Error
-	return errors.As(err, &flew) && (errors.As(err, &said) || !connectionEnded(err) ||
-		flew.Answered && !(errors.As(err, &silent) && silent.Timeout()))
+	flew, ok := errors.AsType[*own.FlightError](err)
+	if !ok {
+		return false
+	}
+	failed, ok := errors.AsType[net.Error](err)
+	silent := ok && failed.Timeout()
+	return disconnected(err) || !connectionEnded(err) || flew.Answered && !silent
 }
 
 // learn remembers what this login has shown. before is the login with a flight that failed just
@@ -273,8 +277,7 @@ func (l *login) learn(before *login, err error) {
 
 // refusedRemembered reports whether the server has refused the key that an earlier run noted.
 func (l *login) refusedRemembered() bool {
-	var said *own.DisconnectError
-	return l.flight.remembered && (l.anyRefused || errors.As(l.raw, &said))
+	return l.flight.remembered && (l.anyRefused || disconnected(l.raw))
 }
 
 // tellOfConn logs what ssh -v says about a connection.

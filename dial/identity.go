@@ -311,15 +311,14 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 		return f, false
 	}
 	raw, err := ssh.ParseRawPrivateKey(text)
-	var missing *ssh.PassphraseMissingError
-	switch {
-	case errors.As(err, &missing):
+	if missing, ok := errors.AsType[*ssh.PassphraseMissingError](err); ok {
 		if f.public = missing.PublicKey; f.public == nil {
 			f.public, _ = readPublic(id.path + ".pub")
 		}
 		f.private = k.encrypted(f, text)
 		return f, true
-	case err != nil:
+	}
+	if err != nil {
 		if pub, perr := readPublic(id.path + ".pub"); perr == nil {
 			// A key on a token: its file is a handle. An agent may serve it.
 			f.public = pub
@@ -344,8 +343,7 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 }
 
 func (k *keyring) noteUnread(name string, err error) {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
 	}
 	k.note("the key %s cannot be read: %v", name, err)

@@ -253,21 +253,17 @@ func (l *login) explain(err error, sniff *sniffer) error {
 	if l.failure != nil {
 		return l.failure
 	}
-	var flight *own.FlightError
-	if errors.As(err, &flight) {
+	if flight, ok := errors.AsType[*own.FlightError](err); ok {
 		err = flight.Err
 	}
-	var refused *own.AuthError
-	if errors.As(err, &refused) && refused.Err != nil {
+	if refused, ok := errors.AsType[*own.AuthError](err); ok && refused.Err != nil {
 		err = refused.Err
 	}
-	var theirs *ssh.AlgorithmNegotiationError
-	if errors.As(err, &theirs) {
+	if theirs, ok := errors.AsType[*ssh.AlgorithmNegotiationError](err); ok {
 		err = &own.NegotiationError{What: theirs.What, Ours: theirs.SupportedAlgorithms,
 			Theirs: theirs.RequestedAlgorithms}
 	}
-	var negotiation *own.NegotiationError
-	if errors.As(err, &negotiation) {
+	if negotiation, ok := errors.AsType[*own.NegotiationError](err); ok {
 		return fmt.Errorf("no common %s: we offer %s and the server %s", negotiation.What,
 			strings.Join(negotiation.Ours, ","),
 			printable([]byte(strings.Join(negotiation.Theirs, ","))))

@@ -44,8 +44,7 @@ func (l *login) follow() error {
 		}
 		err := l.waitsFor.err
 		l.waitsFor = nil
-		var refused *AuthError
-		if errors.As(err, &refused) {
+		if _, refused := errors.AsType[*AuthError](err); refused {
 			return err
 		}
 		l.d.begin(l)

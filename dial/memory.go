@@ -1,7 +1,6 @@
 package dial
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/sha256"
@@ -146,14 +145,13 @@ func (m *memory) read() []note {
 // parseMemory reads what renderMemory has written. It ignores files of another format and malformed
 // lines.
 func parseMemory(text []byte) []note {
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, maxMemoryFile+1)
-	if !lines.Scan() || lines.Text() != memoryFormat {
+	format, rest, _ := strings.Cut(string(text), "\n")
+	if format != memoryFormat {
 		return nil
 	}
 	var notes []note
-	for lines.Scan() {
-		f := strings.Split(lines.Text(), " ")
+	for line := range strings.SplitSeq(rest, "\n") {
+		f := strings.Split(line, " ")
 		if len(f) == 3 && (note{f[0], f[1], f[2]}).good() {
 			notes = append(notes, note{f[0], f[1], f[2]})
 		}

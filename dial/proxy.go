@@ -24,7 +24,6 @@ type process struct {
 
 	drained chan struct{} // its standard error has ended
 	exited  chan struct{}
-	err     error // once exited
 	once    sync.Once
 }
 
@@ -71,7 +70,7 @@ func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
 		io.Copy(io.MultiWriter(p.stderr, &lineWriter{emit: onLine}), fromStderr)
 	}()
 	go func() {
-		p.err = cmd.Wait()
+		cmd.Wait()
 		close(p.exited)
 		// Its descendants may keep its standard error open.
 		select {
@@ -136,10 +135,7 @@ func (l *lineWriter) Write(p []byte) (int, error) {
 }
 
 // A proxyConn is a connection through a ProxyCommand.
-type proxyConn struct {
-	*process
-	command string
-}
+type proxyConn struct{ *process }
 
 // SyscallConn makes large reads possible.
 func (p *proxyConn) SyscallConn() (syscall.RawConn, error) { return p.out.SyscallConn() }
@@ -156,7 +152,7 @@ func startProxy(command string, c *Config) (*proxyConn, error) {
 	if err != nil {
 		return nil, startError("the ProxyCommand", err)
 	}
-	return &proxyConn{p, command}, nil
+	return &proxyConn{p}, nil
 }
 
 // lastWordsGrace is how long a command that has failed may hold its output open.

@@ -1,7 +1,6 @@
 package dial
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -133,18 +132,13 @@ func sshG(ctx context.Context, path string, args []string, host string, c *Confi
 // parseG reads the output of `ssh -G`: a keyword and its value on each line.
 func parseG(out []byte) (words, error) {
 	w := make(words)
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	lines.Buffer(nil, maxConfig)
-	for lines.Scan() {
-		key, value, _ := strings.Cut(strings.TrimRight(lines.Text(), "\r"), " ")
+	for line := range strings.Lines(string(out)) {
+		key, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
 		if key == "" {
 			continue
 		}
 		key = strings.ToLower(key)
 		w[key] = append(w[key], value)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("reading the output of ssh -G: %w", err)
 	}
 	if w.get("hostname") == "" {
 		return nil, errors.New("the output of ssh -G names no host")

@@ -110,8 +110,7 @@ func openChannel(ctx context.Context, c *Conn, command string) (*Stream, error) 
 }
 
 func openError(err error) error {
-	var refused *refusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*refusedError](err); ok {
 		return fmt.Errorf("the server refused another channel: %w", refused)
 	}
 	return fmt.Errorf("opening a channel: %w", err)

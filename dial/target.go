@@ -196,9 +196,8 @@ func parseURL(s, scheme string) (Target, error) {
 	// A fragment or query has no meaning here, and '#' and '?' are good in file names.
 	u, err := url.Parse(strings.NewReplacer("#", "%23", "?", "%3F").Replace(s))
 	if err != nil {
-		var ue *url.Error
-		if errors.As(err, &ue) {
-			err = ue.Err
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err
 		}
 		return Target{}, fmt.Errorf("%q: %w", s, err)
 	}

@@ -66,8 +66,7 @@ func (t ownTransport) session(ctx context.Context) (channel, error) {
 }
 
 func ownRefusal(err error) error {
-	var refused *own.OpenChannelError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*own.OpenChannelError](err); ok {
 		return &refusedError{refused.Text, refused.Reason}
 	}
 	return err

@@ -25,8 +25,7 @@ func (t xcryptoTransport) session(context.Context) (channel, error) {
 }
 
 func xcryptoRefusal(err error) error {
-	var refused *ssh.OpenChannelError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*ssh.OpenChannelError](err); ok {
 		return &refusedError{refused.Message, refused.Reason}
 	}
 	return err
