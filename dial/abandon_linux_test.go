@@ -75,7 +75,7 @@ func TestAbandonDropsWhatIsQueued(t *testing.T) {
 		s.Write(make([]byte, size)) // waits if the kernel takes less
 	}()
 	<-near.taken
-	c.way.conn.heard.Store(1) // long ago
+	c.route.conn.heard.Store(1) // long ago
 	if err := s.Abandon(); err != nil {
 		t.Error(err)
 	}

@@ -24,12 +24,12 @@ func hasAES() bool {
 var ctrCiphers = []string{ssh.CipherAES128CTR, ssh.CipherAES192CTR, ssh.CipherAES256CTR}
 
 func preferredCiphers() []string {
+	gcm, chacha := []string{ssh.CipherAES128GCM, ssh.CipherAES256GCM},
+		[]string{ssh.CipherChaCha20Poly1305}
 	if hasAES() {
-		return append([]string{ssh.CipherAES128GCM, ssh.CipherAES256GCM,
-			ssh.CipherChaCha20Poly1305}, ctrCiphers...)
+		return slices.Concat(gcm, chacha, ctrCiphers)
 	}
-	return append([]string{ssh.CipherChaCha20Poly1305, ssh.CipherAES128GCM, ssh.CipherAES256GCM},
-		ctrCiphers...)
+	return slices.Concat(chacha, gcm, ctrCiphers)
 }
 
 // signatureAlgos are those for user keys, and those that may sign a host certificate.
@@ -37,7 +37,7 @@ var signatureAlgos = slices.DeleteFunc(own.Supported().HostKeys, isCertAlgo)
 
 // An algorithmList is an ssh_config keyword that lists algorithms.
 type algorithmList struct {
-	word      string
+	keyword   string
 	preferred []string // what applies if nothing is configured
 	supported []string // what may be configured
 	into      *[]string
@@ -45,7 +45,7 @@ type algorithmList struct {
 
 // readAlgorithms resolves the lists and drops what the transport does not implement. If nothing
 // remains it returns an error: it must not connect with algorithms that were not asked for.
-func (s *settings) readAlgorithms(w words) error {
+func (s *settings) readAlgorithms(w keywords) error {
 	has := own.Supported()
 	has.Ciphers = preferredCiphers()
 	all, keys := own.Supported(), signatureAlgos
@@ -71,7 +71,7 @@ func (s *settings) readAlgorithms(w words) error {
 		{"PubkeyAcceptedAlgorithms", withCerts(signatureAlgos), withCerts(keys), &s.pubkeyAlgos},
 	}
 	for _, l := range lists {
-		values := w[strings.ToLower(l.word)]
+		values := w[strings.ToLower(l.keyword)]
 		if len(values) == 0 {
 			*l.into = l.preferred
 			continue
@@ -82,7 +82,7 @@ func (s *settings) readAlgorithms(w words) error {
 		}
 		if len(names) == 0 {
 			if l.into != &s.caAlgos && l.into != &s.pubkeyAlgos { // without these there is a login
-				return fmt.Errorf("the ssh configuration leaves no %s", l.word)
+				return fmt.Errorf("the ssh configuration leaves no %s", l.keyword)
 			}
 			*l.into = nil
 			continue
@@ -90,16 +90,16 @@ func (s *settings) readAlgorithms(w words) error {
 		*l.into = slices.DeleteFunc(names,
 			func(n string) bool { return !slices.Contains(l.supported, n) })
 		if len(*l.into) == 0 {
-			return &UnsupportedError{l.word, printable([]byte(value))}
+			return &UnsupportedError{l.keyword, printable([]byte(value))}
 		}
-		s.hostKeyAlgosConfigured = s.hostKeyAlgosConfigured || l.word == "HostKeyAlgorithms"
+		s.hostKeyAlgosConfigured = s.hostKeyAlgosConfigured || l.keyword == "HostKeyAlgorithms"
 	}
 	return nil
 }
 
 // dropDefaults deletes the algorithm lists that equal ssh's defaults, so that our own order
 // applies.
-func dropDefaults(w, defaults words) {
+func dropDefaults(w, defaults keywords) {
 	for _, key := range []string{"ciphers", "macs", "kexalgorithms", "hostkeyalgorithms",
 		"casignaturealgorithms", "pubkeyacceptedalgorithms"} {
 		if w.get(key) == defaults.get(key) {

@@ -24,9 +24,9 @@ const closeLimit = 2 * time.Second
 type Conn struct {
 	d         *Dialer
 	transport transport // nil with the system's ssh
-	way       *way
+	route     *route
 	key       ssh.PublicKey // the server's; nil where another program keeps it to itself
-	trip      time.Duration
+	roundTrip time.Duration
 
 	ctx    context.Context // done when the connection is closed or has died
 	cancel context.CancelCauseFunc
@@ -54,8 +54,8 @@ type firstSession struct {
 	err error
 }
 
-func newConn(d *Dialer, t transport, w *way, key ssh.PublicKey) *Conn {
-	c := &Conn{d: d, transport: t, way: w, key: plainKey(key)}
+func newConn(d *Dialer, t transport, r *route, key ssh.PublicKey) *Conn {
+	c := &Conn{d: d, transport: t, route: r, key: plainKey(key)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(func() {
 		c.cancel(lost(t.wait()))
@@ -69,7 +69,7 @@ func newConn(d *Dialer, t transport, w *way, key ssh.PublicKey) *Conn {
 
 // RoundTrip returns the estimated round trip: the shortest time in which the server answered during
 // the login, TCP's handshake included. It is 0 with the system's ssh, where it is not known.
-func (c *Conn) RoundTrip() time.Duration { return c.trip }
+func (c *Conn) RoundTrip() time.Duration { return c.roundTrip }
 
 // lost says how a connection died.
 func lost(err error) error {
@@ -124,10 +124,10 @@ func (c *Conn) Err() error { return context.Cause(c.ctx) }
 // heard returns when anything was last received from the peer, or the zero Time with the system's
 // ssh.
 func (c *Conn) heard() time.Time {
-	if c.way == nil {
+	if c.route == nil {
 		return time.Time{}
 	}
-	return time.Unix(0, c.way.conn.heard.Load())
+	return time.Unix(0, c.route.conn.heard.Load())
 }
 
 // Keepalive sends a keepalive (keepalive@openssh.com, which every server answers, if only with a
@@ -189,7 +189,7 @@ func (c *Conn) stayAlive() {
 		} else if missed++; missed >= count {
 			c.cancel(&timeoutError{"waiting for the answer to a keepalive",
 				time.Since(c.heard()).Round(time.Second)})
-			c.way.cut()
+			c.route.cut()
 			return
 		}
 		timer.Reset(max(0, interval-time.Since(c.heard())))
@@ -215,9 +215,9 @@ func (c *Conn) Close() error {
 		closing.Go(func() { s.Close() })
 	}
 	closing.Wait()
-	if c.way != nil {
+	if c.route != nil {
 		c.transport.end()
-		c.way.close()
+		c.route.close()
 	}
 	within(closeLimit, c.work.Wait)
 	return nil

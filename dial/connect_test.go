@@ -189,7 +189,7 @@ func TestProxyCommand(t *testing.T) {
 	conn := connect(t, Target{Host: srv.Alias},
 		&Config{ConfigFile: srv.ConfigFile, Options: []string{proxy}})
 	open(t, conn)
-	pid := conn.way.proxy.cmd.Process.Pid
+	pid := conn.route.proxy.cmd.Process.Pid
 	if !alive(pid) {
 		t.Fatal("the command is not there")
 	}

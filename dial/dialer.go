@@ -31,12 +31,12 @@ type Dialer struct {
 
 	buffers own.Buffers // its connections' own
 
-	mu      sync.Mutex
-	masters int         // connections through the user's master that live
-	beside  error       // why no login of our own is possible beside them
-	last    []step      // how the last login succeeded, nil before the first
-	first   *firstLogin // the first login, while it is under way
-	told    bool        // Config.Nearly has been called
+	mu           sync.Mutex
+	masters      int         // connections through the user's master that live
+	beside       error       // why no login of our own is possible beside them
+	last         []step      // how the last login succeeded, nil before the first
+	first        *firstLogin // the first login, while it is under way
+	nearlyCalled bool        // Config.Nearly has been called
 }
 
 // maxHops limits a chain of jump hosts, which a configuration could make endless.
@@ -181,15 +181,10 @@ func (d *Dialer) NeedsPerson() bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.beside != nil {
+	if d.beside != nil { // one without a person has failed
 		return true
 	}
-	for _, s := range d.last {
-		if s.person {
-			return true
-		}
-	}
-	return d.hop != nil && d.hop.NeedsPerson()
+	return needPerson(d.last) || d.hop != nil && d.hop.NeedsPerson()
 }
 
 // Dial connects and logs in once. After a login has succeeded, later ones offer only what worked
@@ -237,13 +232,13 @@ func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
 			return c, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %w", errBesideMaster, cannot)
+	return nil, fmt.Errorf("%w: %w", errMasterOnly, cannot)
 }
 
 func (d *Dialer) ownLogin(l *login) (*Conn, error) {
 	d.begin(l)
 	c, err := d.logIn(l)
-	if again := l.again(err); again != nil {
+	if again := l.retry(err); again != nil {
 		c, err = d.logIn(again)
 		again.learn(l, err)
 		l = again
@@ -258,9 +253,9 @@ func (d *Dialer) ownLogin(l *login) (*Conn, error) {
 	return c, nil
 }
 
-// droppedTries is how often a login begins again after the server hung up before it had shown its
-// key: sshd does so at random while many others log in (MaxStartups), and as it restarts. Nobody was
-// asked for anything by then, and nothing counts as a failed login.
+// droppedTries is how often a login is repeated after the server hung up before it had shown its
+// key: sshd does so at random while many others log in (MaxStartups), and when it restarts. By then
+// nobody has been asked for anything, and nothing counts as a failed login.
 const droppedTries = 3
 
 // logIn connects and logs in.
@@ -272,7 +267,7 @@ func (d *Dialer) logIn(l *login) (*Conn, error) {
 			return c, err
 		}
 		wait := time.Second << try
-		wait = wait/2 + rand.N(wait/2) // not all at the same time again
+		wait = wait/2 + rand.N(wait/2) // so that clients do not all come back at once
 		d.log.Info("trying again", "host", d.s.alias, "error", err, "in", wait)
 		select {
 		case <-time.After(wait):
@@ -298,70 +293,71 @@ func (l *login) dropped(sniff *sniffer, err error) bool {
 
 func (d *Dialer) tryLogIn(l *login, sniff *sniffer) (*Conn, error) {
 	l.watch = &watchdog{limit: cmp.Or(d.s.connectTimeout, loginStall), doing: "connecting"}
-	sniff.odd = func() { l.watch.shorten(notSSHWait) }
+	sniff.notSSH = func() { l.watch.shorten(notSSHWait) }
 	began := time.Now()
-	way, err := d.connect(l.ctx, sniff)
+	route, err := d.connect(l.ctx, sniff)
 	if err != nil {
 		return nil, err
 	}
-	if l.direct = way.jump == nil && way.proxy == nil; l.direct {
-		l.took(time.Since(began), 1) // TCP's handshake
+	if l.direct = route.jump == nil && route.proxy == nil; l.direct {
+		l.recordRoundTrip(time.Since(began), 1) // TCP's handshake
 	}
-	t, first, err := l.run(way, sniff)
+	t, first, err := l.run(route, sniff)
 	if err != nil {
-		err = way.explain(err)
-		way.close()
+		err = route.explain(err)
+		route.close()
 		return nil, err
 	}
-	c := newConn(d, t, way, l.hostKey)
-	c.trip, c.first = l.trip, first
+	c := newConn(d, t, route, l.hostKey)
+	c.roundTrip, c.first = l.roundTrip, first
 	return c, nil
 }
 
-// A way leads to a server: a socket, a channel through a jump host, or the pipes of a ProxyCommand.
-type way struct {
+// A route leads to a server: a socket, a channel through a jump host, or a ProxyCommand's pipes.
+type route struct {
 	conn  *socket
 	jump  *Conn
 	proxy *proxyConn
 }
 
-// socket is what leads out of this machine. A channel through a jump host would wait for the jump
-// host to confirm its end, so the jump host's whole connection is closed, which nobody else uses.
-func (w *way) socket() *socket {
-	for w.jump != nil {
-		w = w.jump.way
+// socket returns what leads out of this machine. Closing a channel through a jump host would wait
+// for the jump host to confirm it, so the whole connection to the jump host is closed. Nobody else
+// uses it.
+func (r *route) socket() *socket {
+	for r.jump != nil {
+		r = r.jump.route
 	}
-	return w.conn
+	return r.conn
 }
 
 // cut abandons the connection: it ends all reads and writes at once, and discards what has not been
 // sent.
-func (w *way) cut() { w.socket().reset() }
+func (r *route) cut() { r.socket().reset() }
 
-func (w *way) close() {
-	w.socket().Close()
-	if w.jump != nil {
-		w.jump.Close()
+func (r *route) close() {
+	r.socket().Close()
+	if r.jump != nil {
+		r.jump.Close()
 	}
-	w.conn.Close()
+	r.conn.Close()
 }
 
 // explain adds what a failed ProxyCommand printed.
-func (w *way) explain(err error) error {
-	if w.proxy == nil {
+func (r *route) explain(err error) error {
+	if r.proxy == nil {
 		return err
 	}
 	not, ok := errors.AsType[*NotSSHError](err)
 	if !ok || not.Text != "" {
 		return err
 	}
-	if not.Text = w.conn.sniff.text(); not.Text != "" {
+	if not.Text = r.conn.sniff.text(); not.Text != "" {
 		return err
 	}
-	return w.proxy.failure()
+	return r.proxy.failure()
 }
 
-func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*way, error) {
+func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*route, error) {
 	switch {
 	case d.hop != nil:
 		return d.connectJump(ctx, sniff)
@@ -374,13 +370,13 @@ func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*way, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &way{conn: newSocket(p, sniff), proxy: p}, nil
+		return &route{conn: newSocket(p, sniff), proxy: p}, nil
 	}
 	conn, err := d.tcp(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &way{conn: newSocket(conn, sniff)}, nil
+	return &route{conn: newSocket(conn, sniff)}, nil
 }
 
 func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
@@ -417,7 +413,7 @@ func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
 // more than one.
 const jumpStall = 5 * time.Minute
 
-func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) {
+func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*route, error) {
 	jump, err := d.hop.dial(ctx, false)
 	if err != nil {
 		return nil, jumpError(d.hop.host(), causeOf(ctx, err))
@@ -437,5 +433,5 @@ func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) 
 		}
 		return nil, jumpError(d.hop.host(), err)
 	}
-	return &way{conn: newSocket(conn, sniff), jump: jump}, nil
+	return &route{conn: newSocket(conn, sniff), jump: jump}, nil
 }

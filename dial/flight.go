@@ -21,16 +21,15 @@ import (
 type flight struct {
 	never      bool // log in step by step, as ssh does
 	session    bool // SFTP is wanted; otherwise only a tunnel
-	left       bool // something was sent: a signature or a password
 	key        *credential
 	remembered bool // the key was noted by an earlier run
 	asked      bool // SFTP was requested along with it
 	conn       *own.Conn
 }
 
-// fly decides, once the host's key is accepted, whether to log in with one flight.
-func (l *login) fly(conn *own.Conn) *own.Flight {
-	l.tellOfConn(conn)
+// startFlight decides, once the host's key is accepted, whether to log in with one flight.
+func (l *login) startFlight(conn *own.Conn) *own.Flight {
+	l.logConn(conn)
 	f := &l.flight
 	if f.never {
 		return nil
@@ -50,7 +49,6 @@ func (l *login) fly(conn *own.Conn) *own.Flight {
 	if flight == nil {
 		return nil
 	}
-	f.left = true
 	if f.session && takesFlight(conn.ServerVersion()) && !l.d.memory.refuses(l.hostKey) {
 		f.asked = true
 		flight.Subsystem = sftp
@@ -64,7 +62,7 @@ func (l *login) password() *own.Flight {
 	if len(l.replay) != 1 || l.replay[0].method != "password" {
 		return nil
 	}
-	l.began("password", l.replay[0])
+	l.startMethod("password", l.replay[0])
 	l.d.log.Debug("sending the password that worked before", "host", l.s.alias)
 	return &own.Flight{Password: l.replay[0].secret}
 }
@@ -154,13 +152,13 @@ const flightLimit = 10 * time.Second
 // flightGrace is how much later than the sign of life the session may be seen.
 const flightGrace = 500 * time.Millisecond
 
-// land waits for the session that was requested along with the login. It returns nil if there was
-// none. An error means that the server does not support the flight.
-func (l *login) land(conn *own.Conn) (*firstSession, error) {
+// awaitSession waits for the session that was requested along with the login. It returns nil if
+// there was none. An error means that the server does not support the flight.
+func (l *login) awaitSession(conn *own.Conn) (*firstSession, error) {
 	if !l.flight.asked {
 		return nil, nil
 	}
-	limit := max(flightLimit, 10*l.trip)
+	limit := max(flightLimit, 10*l.roundTrip)
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	defer cancel(nil)
 	defer time.AfterFunc(limit, func() {
@@ -185,9 +183,9 @@ func (l *login) land(conn *own.Conn) (*firstSession, error) {
 	return &firstSession{ch: newOwnChannel(ch), ok: ok}, nil
 }
 
-// again returns a login that goes step by step, as ssh does, if that may succeed where this one
+// retry returns a login that goes step by step, as ssh does, if that may succeed where this one
 // failed; otherwise nil.
-func (l *login) again(err error) *login {
+func (l *login) retry(err error) *login {
 	if err == nil || l.ctx.Err() != nil || l.watch.expired() != nil {
 		return nil
 	}
@@ -221,8 +219,7 @@ func (l *login) passedOver() []*credential {
 	if l.mayHaveMisSigned() && len(offered) == 1 {
 		return offered
 	}
-	keys := slices.SortedStableFunc(slices.Values(l.all),
-		func(a, b *credential) int { return a.turn - b.turn })
+	keys := slices.SortedStableFunc(slices.Values(l.all), byTurn)
 	keys = keys[:min(len(offered), len(keys))]
 	return slices.DeleteFunc(keys, func(c *credential) bool {
 		return slices.ContainsFunc(offered, c.same)
@@ -242,9 +239,9 @@ func disconnected(err error) bool {
 	return ok
 }
 
-// refusesFlight reports whether a login failed because the server does not support the flight, and
-// not for another reason or, as far as that can be told, because the link was cut: before the server
-// had answered anything, or in silence.
+// refusesFlight reports whether a login failed because the server does not support the flight,
+// rather than for another reason or because the link was cut, as far as that can be told: before
+// the server had answered anything, or in silence.
 func refusesFlight(err error) bool {
 	flew, ok := errors.AsType[*own.FlightError](err)
 	if !ok {
@@ -280,8 +277,8 @@ func (l *login) refusedRemembered() bool {
 	return l.flight.remembered && (l.anyRefused || disconnected(l.raw))
 }
 
-// tellOfConn logs what ssh -v says about a connection.
-func (l *login) tellOfConn(conn *own.Conn) {
+// logConn logs what ssh -v says about a connection.
+func (l *login) logConn(conn *own.Conn) {
 	if l.flight.conn != nil {
 		return
 	}

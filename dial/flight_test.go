@@ -297,7 +297,7 @@ func TestServerThatTakesNoFlight(t *testing.T) {
 				srv.ServerVersion, srv.hangUps, srv.late = c.version, c.hangUps, synctest.Wait
 				for i, want := range append(c.conns, c.later) {
 					if i == len(c.conns) {
-						time.Sleep(slowlyFor)
+						time.Sleep(stepwiseFor)
 					}
 					srv.conns = 0
 					began := time.Now()

@@ -29,7 +29,6 @@ type credential struct {
 	locked bool // the first one needs a passphrase that nobody has given yet
 	agent  bool // it is an agent's, which does not say whether it needs a person
 	turn   int  // where ssh offers it
-	err    error
 }
 
 func (c *credential) PublicKey() ssh.PublicKey { return c.public }
@@ -41,11 +40,7 @@ func (c *credential) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
 
 func (c *credential) SignWithAlgorithm(rand io.Reader, data []byte,
 	algo string) (*ssh.Signature, error) {
-	sig, err := c.sign(rand, data, algo)
-	if err != nil {
-		c.err = err
-	}
-	return sig, err
+	return c.sign(rand, data, algo)
 }
 
 // same reports whether both are the same key. One that its passphrase hides is known by its file.
@@ -55,6 +50,9 @@ func (c *credential) same(d *credential) bool {
 	}
 	return sameKey(c.public, d.public)
 }
+
+// byTurn orders keys as ssh offers them.
+func byTurn(a, b *credential) int { return a.turn - b.turn }
 
 // String names the key for messages.
 func (c *credential) String() string {

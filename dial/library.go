@@ -17,14 +17,14 @@ import (
 // systemConfig is where OpenSSH's client finds the system's configuration.
 const systemConfig = "/etc/ssh/ssh_config"
 
-// manyValued are the words whose values add up instead of the first one winning.
+// manyValued are the keywords whose values add up; of the others the first value wins.
 var manyValued = map[string]bool{"identityfile": true, "certificatefile": true, "sendenv": true,
 	"setenv": true}
 
-// libraryWords reads ssh_config without OpenSSH's help. What the library cannot read is an error
+// libraryKeywords reads ssh_config without OpenSSH's help. What the library cannot read is an error
 // and not skipped, since it might say where to connect.
-func libraryWords(t Target, c *Config) (words, error) {
-	w := make(words)
+func libraryKeywords(t Target, c *Config) (keywords, error) {
+	w := make(keywords)
 	add := func(key, value string) {
 		key = strings.ToLower(key)
 		if len(w[key]) == 0 || manyValued[key] {
@@ -42,7 +42,7 @@ func libraryWords(t Target, c *Config) (words, error) {
 		if cfg == nil {
 			continue
 		}
-		for _, key := range knownWords() {
+		for _, key := range knownKeywords() {
 			values, err := cfg.GetAll(t.Host, key)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
@@ -52,7 +52,7 @@ func libraryWords(t Target, c *Config) (words, error) {
 			}
 		}
 	}
-	return finishWords(t, w)
+	return addDefaults(t, w)
 }
 
 // addFlags adds what the command line says, in the order in which ssh would take it.
@@ -204,8 +204,8 @@ func readIncluded(value, dir, home string, depth int) (string, error) {
 	return "Include " + strings.Join(names, " "), nil
 }
 
-// finishWords fills in what `ssh -G` would.
-func finishWords(t Target, w words) (words, error) {
+// addDefaults fills in what `ssh -G` would.
+func addDefaults(t Target, w keywords) (keywords, error) {
 	host := cmp.Or(w.get("hostname"), t.Host)
 	host, err := expander{tokens: map[byte]string{'%': "%", 'h': t.Host}}.percent(host)
 	if err != nil {

@@ -35,6 +35,11 @@ type step struct {
 	person bool   // needs a person each time
 }
 
+// needPerson reports whether a login with these steps needs a person each time.
+func needPerson(steps []step) bool {
+	return slices.ContainsFunc(steps, func(s step) bool { return s.person })
+}
+
 // A login is one attempt to log in to one server.
 type login struct {
 	ctx   context.Context
@@ -49,9 +54,9 @@ type login struct {
 	first    *firstLogin // set if this is the first login
 	waitsFor *firstLogin // the first login, which this one waits for
 
-	direct bool          // without a jump host or ProxyCommand
-	trip   time.Duration // the shortest round trip seen
-	keyed  time.Time     // when the keys were exchanged
+	direct    bool          // without a jump host or ProxyCommand
+	roundTrip time.Duration // the shortest round trip seen
+	keyed     time.Time     // when the keys were exchanged
 
 	flight        flight
 	anyRefused    bool          // the server has refused something: "none", or what the flight offered
@@ -74,8 +79,8 @@ type login struct {
 	interactError error         // why a question was not answered
 }
 
-// run logs in over w, which the caller closes.
-func (l *login) run(w *way, sniff *sniffer) (transport, *firstSession, error) {
+// run logs in over r, which the caller closes.
+func (l *login) run(r *route, sniff *sniffer) (transport, *firstSession, error) {
 	checker, err := newHostKeyChecker(l.s, l.d.asker)
 	if err != nil {
 		return nil, nil, err
@@ -83,7 +88,7 @@ func (l *login) run(w *way, sniff *sniffer) (transport, *firstSession, error) {
 	l.ring = openKeyring(l.ctx, l.s, l.d.asker)
 	defer l.ring.close()
 	end := func() {
-		w.cut()
+		r.cut()
 		l.ring.close() // an agent may hang, too
 	}
 	stop := context.AfterFunc(l.ctx, end)
@@ -94,9 +99,9 @@ func (l *login) run(w *way, sniff *sniffer) (transport, *firstSession, error) {
 	var t transport
 	var first *firstSession
 	if l.s.xcrypto {
-		t, err = l.runXcrypto(w, checker.algorithms(), check)
+		t, err = l.runXcrypto(r, checker.algorithms(), check)
 	} else {
-		t, first, err = l.runOwn(w, checker.algorithms(), check)
+		t, first, err = l.runOwn(r, checker.algorithms(), check)
 	}
 	if err != nil {
 		l.raw = err
@@ -117,15 +122,15 @@ func (l *login) check(checker *hostKeyChecker, remote net.Addr, key ssh.PublicKe
 		l.hostKey = key
 		l.d.log.Debug("the host's key is accepted", "host", l.s.alias, "type", keyTypeName(key),
 			"fingerprint", ssh.FingerprintSHA256(key))
-		l.hopeful()
+		l.expectSuccess()
 	}
 	return l.hostKeyErr
 }
 
 // runOwn is run over package internal/ssh.
-func (l *login) runOwn(w *way, hostKeys []string,
+func (l *login) runOwn(r *route, hostKeys []string,
 	check func(net.Addr, ssh.PublicKey) error) (transport, *firstSession, error) {
-	conn, err := own.Client(l.ctx, w.conn, &own.ClientConfig{
+	conn, err := own.Client(l.ctx, r.conn, &own.ClientConfig{
 		User: l.s.user, Version: clientVersion,
 		RekeyBytes: int64(l.s.rekeyBytes), RekeyAfter: l.s.rekeyAfter,
 		Algorithms: own.Algorithms{KeyExchanges: l.s.kexes, HostKeys: hostKeys,
@@ -135,7 +140,7 @@ func (l *login) runOwn(w *way, hostKeys []string,
 			return check(remote, key)
 		},
 		Banner: l.banner,
-		Flight: l.fly,
+		Flight: l.startFlight,
 		Auth: func(c *own.AuthContext) (own.AuthMethod, error) {
 			l.refused(c)
 			a, err := l.next(c.Allowed, c.Partial, c.Tried)
@@ -148,12 +153,12 @@ func (l *login) runOwn(w *way, hostKeys []string,
 	if err != nil {
 		return nil, nil, err
 	}
-	l.tellOfConn(conn)
+	l.logConn(conn)
 	t := ownTransport{conn}
 	if trip := conn.RoundTrip(); trip > 0 {
-		l.took(trip, 1)
+		l.recordRoundTrip(trip, 1)
 	}
-	first, err := l.land(conn)
+	first, err := l.awaitSession(conn)
 	if err != nil {
 		conn.Close()
 		return nil, nil, err
@@ -162,7 +167,7 @@ func (l *login) runOwn(w *way, hostKeys []string,
 }
 
 // runXcrypto is run over x/crypto/ssh.
-func (l *login) runXcrypto(w *way, hostKeys []string,
+func (l *login) runXcrypto(r *route, hostKeys []string,
 	check func(net.Addr, ssh.PublicKey) error) (transport, error) {
 	config := &ssh.ClientConfig{
 		Config: ssh.Config{
@@ -184,7 +189,7 @@ func (l *login) runXcrypto(w *way, hostKeys []string,
 			return a.xcrypto(), nil
 		},
 	}
-	c, chans, reqs, err := ssh.NewClientConn(w.conn, "", config)
+	c, chans, reqs, err := ssh.NewClientConn(r.conn, "", config)
 	if err != nil {
 		return nil, err
 	}
@@ -286,11 +291,11 @@ func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	}
 	if !l.anyRefused {
 		l.anyRefused = true
+		trips := 1
 		if l.s.xcrypto {
-			l.took(time.Since(l.keyed), 2) // the service request and "none"
-		} else {
-			l.took(time.Since(l.keyed), 1)
+			trips = 2 // the service request and "none"
 		}
+		l.recordRoundTrip(time.Since(l.keyed), trips)
 		l.watch.pause() // the first login may wait for a person
 		if l.failure = l.follow(); l.failure != nil {
 			return nil, l.failure
@@ -341,7 +346,7 @@ func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 				return m, nil
 			}
 		case "password":
-			l.began("password", r)
+			l.startMethod("password", r)
 			return &attempt{password: func() (string, error) { return r.secret, nil }}, nil
 		case "keyboard-interactive":
 			if !r.person {
@@ -356,7 +361,7 @@ func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 	return nil, l.failure
 }
 
-func (l *login) began(method string, s step) {
+func (l *login) startMethod(method string, s step) {
 	s.method = method
 	l.current = s
 	if !slices.Contains(l.tried, method) {
@@ -397,30 +402,23 @@ func (l *login) publicKeyOf(blob []byte) *attempt {
 	return nil
 }
 
+// load finds the keys to offer, once.
 func (l *login) load() {
-	if !l.loaded {
-		l.loaded = true
-		l.credentials = l.ring.credentials()
-		if l.alone {
-			l.credentials = slices.DeleteFunc(l.credentials, func(c *credential) bool {
-				return !c.alone()
-			})
-		}
-		if l.flight.never { // as ssh does
-			slices.SortStableFunc(l.credentials,
-				func(a, b *credential) int { return a.turn - b.turn })
-		}
-		if l.only != nil {
-			l.credentials = slices.DeleteFunc(l.credentials, func(c *credential) bool {
-				return !slices.ContainsFunc(l.only, c.same)
-			})
-		}
-		l.all = l.credentials
+	if l.loaded {
+		return
 	}
+	l.loaded = true
+	l.credentials = slices.DeleteFunc(l.ring.credentials(), func(c *credential) bool {
+		return l.alone && !c.alone() || l.only != nil && !slices.ContainsFunc(l.only, c.same)
+	})
+	if l.flight.never { // as ssh does
+		slices.SortStableFunc(l.credentials, byTurn)
+	}
+	l.all = l.credentials
 }
 
 func (l *login) offer(c *credential) *attempt {
-	l.began("publickey", step{key: c.public.Marshal(), person: c.person})
+	l.startMethod("publickey", step{key: c.public.Marshal(), person: c.person})
 	l.offered = append(l.offered, c)
 	l.d.log.Info("offering "+c.String(), "host", l.s.alias)
 	sign := *c
@@ -453,7 +451,7 @@ func (l *login) ask(p Prompt) (string, error) {
 const tryAgain = "Permission denied, please try again."
 
 func (l *login) passwordMethod() *attempt {
-	l.began("password", step{})
+	l.startMethod("password", step{})
 	text := l.s.userHost() + "'s password: "
 	if l.pwTries > 1 {
 		text = joinLines(tryAgain, text)
@@ -472,7 +470,7 @@ const maxQuestions = 64
 // password, and remembered for further connections. Anything else, such as a one-time code, needs a
 // person each time. kept is the password if it is known.
 func (l *login) challenge(kept string) *attempt {
-	l.began("keyboard-interactive", step{secret: kept})
+	l.startMethod("keyboard-interactive", step{secret: kept})
 	asked := 0
 	return &attempt{challenge: func(name, instruction string, questions []string,
 		echos []bool) ([]string, error) {
@@ -551,13 +549,13 @@ func (l *login) keysOffered() (keys []string) {
 // worked returns the steps of a login that succeeded.
 func (l *login) worked() []step { return append(slices.Clone(l.done), l.current) }
 
-// hopeful reports that the first login is likely to succeed without a person: the host has proved
-// its identity, and there is a key that can sign by itself. Further connections can then exchange
-// keys in the meantime. They offer nothing before the first login has succeeded, so that no attempt
-// fails in vain.
-func (l *login) hopeful() {
+// expectSuccess calls Config.Nearly if the first login is likely to succeed without a person: the
+// host has proved its identity, and there is a key that can sign by itself. Further connections can
+// then exchange keys in the meantime. They offer nothing before the first login has succeeded, so
+// that no attempt fails in vain.
+func (l *login) expectSuccess() {
 	// behind a jump host the round trip is not known yet
-	if l.first == nil || l.trip == 0 || l.s.preferred[0] != "publickey" {
+	if l.first == nil || l.roundTrip == 0 || l.s.preferred[0] != "publickey" {
 		return
 	}
 	l.load()
@@ -569,24 +567,24 @@ func (l *login) hopeful() {
 // alone reports whether a key signs without a person.
 func (c *credential) alone() bool { return c.public != nil && !c.person && !c.locked }
 
-// nearly reports, once for each Dialer, that the first login is almost complete.
+// nearly calls Config.Nearly, once for each Dialer: the first login is almost complete.
 func (l *login) nearly() {
 	if l.d.config.Nearly == nil {
 		return
 	}
 	l.d.mu.Lock()
-	told := l.d.told
-	l.d.told = true
+	called := l.d.nearlyCalled
+	l.d.nearlyCalled = true
 	l.d.mu.Unlock()
-	if !told {
-		l.d.config.Nearly(l.d, l.trip)
+	if !called {
+		l.d.config.Nearly(l.d, l.roundTrip)
 	}
 }
 
-// took records how long a number of round trips took. The shortest time counts, since some servers
-// take a while to answer.
-func (l *login) took(d time.Duration, trips int) {
-	if d /= time.Duration(trips); l.trip == 0 || d < l.trip {
-		l.trip = d
+// recordRoundTrip records that a number of round trips took d. The shortest time counts, since some
+// servers take a while to answer.
+func (l *login) recordRoundTrip(d time.Duration, trips int) {
+	if d /= time.Duration(trips); l.roundTrip == 0 || d < l.roundTrip {
+		l.roundTrip = d
 	}
 }

@@ -3,7 +3,6 @@ package dial
 import (
 	"context"
 	"errors"
-	"slices"
 )
 
 // A firstLogin is the first login of a Dialer, until it is known what the server accepts. Others
@@ -48,7 +47,7 @@ func (l *login) follow() error {
 			return err
 		}
 		l.d.begin(l)
-		if slices.ContainsFunc(l.replay, func(s step) bool { return s.person }) {
+		if needPerson(l.replay) {
 			return errEachNeedsPerson
 		}
 	}

@@ -61,7 +61,7 @@ func (d *Dialer) dialMaster(ctx context.Context, path string, session bool) (*Co
 	raw.SetDeadline(time.Time{})
 	t := &masterTransport{xcryptoTransport: xcryptoTransport{ssh.NewClient(conn, channels,
 		requests)}}
-	c := newConn(d, t, &way{conn: socket}, nil)
+	c := newConn(d, t, &route{conn: socket}, nil)
 	if session {
 		limit := time.AfterFunc(sessionLimit, func() { raw.Close() })
 		first, trip, err := t.first(ctx)
@@ -72,7 +72,7 @@ func (d *Dialer) dialMaster(ctx context.Context, path string, session bool) (*Co
 			c.Close()
 			return nil, err
 		}
-		c.first, c.trip = first, trip
+		c.first, c.roundTrip = first, trip
 	}
 	d.mu.Lock()
 	d.masters++
@@ -148,5 +148,5 @@ func (s *settings) beside() *settings {
 	return &own
 }
 
-// errBesideMaster is the error of further logins once one has turned out to need a person.
-var errBesideMaster = errors.New("only the master is logged in: a login of our own needs a person")
+// errMasterOnly is the error of further logins once one has turned out to need a person.
+var errMasterOnly = errors.New("only the master is logged in: a login of our own needs a person")

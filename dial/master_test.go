@@ -95,7 +95,7 @@ func TestMaster(t *testing.T) {
 	// Where they cannot without a person, nobody is asked, and nothing is tried again.
 	writeFile(t, srv.AuthorizedKeys, "")
 	for range 2 {
-		if _, err := d.Dial(testContext(t)); !errors.Is(err, errBesideMaster) {
+		if _, err := d.Dial(testContext(t)); !errors.Is(err, errMasterOnly) {
 			t.Errorf("a login that needs a person: %v", err)
 		}
 	}

@@ -34,12 +34,12 @@ const (
 	maxMemory     = 256
 	maxMemoryFile = 64 << 10
 
-	noteKey    = "key"      // value: the fingerprint of the key that worked
-	noteSlowly = "stepwise" // value: when it was noted, in seconds since 1970
+	noteKey      = "key"      // value: the fingerprint of the key that worked
+	noteStepwise = "stepwise" // value: when it was noted, in seconds since 1970
 
-	// slowlyFor is how long a server is believed not to support the flight: it may be replaced by
+	// stepwiseFor is how long a server is believed not to support the flight: it may be replaced by
 	// one that does, and what looked like a refusal may have been the link.
-	slowlyFor = 7 * 24 * time.Hour
+	stepwiseFor = 7 * 24 * time.Hour
 )
 
 // A note is one line: what is known, about whom, and its value.
@@ -83,13 +83,13 @@ func (m *memory) forgetKey(user string, port int, host ssh.PublicKey) {
 
 // refuses reports whether a server has shown lately that it does not support a login in one flight.
 func (m *memory) refuses(host ssh.PublicKey) bool {
-	noted, err := strconv.ParseInt(m.find(noteSlowly, about("", 0, host)), 10, 64)
+	noted, err := strconv.ParseInt(m.find(noteStepwise, about("", 0, host)), 10, 64)
 	age := time.Since(time.Unix(noted, 0))
-	return err == nil && age >= -time.Second && age < slowlyFor // one from the future is wrong
+	return err == nil && age >= -time.Second && age < stepwiseFor // one from the future is wrong
 }
 
 func (m *memory) noteRefusal(host ssh.PublicKey) {
-	m.put(note{noteSlowly, about("", 0, host), strconv.FormatInt(time.Now().Unix(), 10)})
+	m.put(note{noteStepwise, about("", 0, host), strconv.FormatInt(time.Now().Unix(), 10)})
 }
 
 func (m *memory) find(kind, about string) string {
@@ -169,7 +169,7 @@ func (n note) good() bool {
 		sum, ok := strings.CutPrefix(n.value, "SHA256:")
 		raw, err := base64.RawStdEncoding.Strict().DecodeString(sum)
 		return ok && err == nil && len(raw) == sha256.Size
-	case noteSlowly:
+	case noteStepwise:
 		_, err := strconv.ParseInt(n.value, 10, 64)
 		return err == nil
 	}

@@ -28,10 +28,10 @@ func TestMemory(t *testing.T) {
 	}
 	for when, want := range map[string]bool{"-": false, "0": false, "9223372036854775807": false,
 		"-9223372036854775808": false, fmt.Sprint(time.Now().Unix()): true,
-		fmt.Sprint(time.Now().Add(-slowlyFor).Unix()):      false,
+		fmt.Sprint(time.Now().Add(-stepwiseFor).Unix()):    false,
 		fmt.Sprint(time.Now().Add(time.Hour).Unix()):       false,
 		fmt.Sprint(time.Now().Add(-24 * time.Hour).Unix()): true} {
-		m.put(note{noteSlowly, about("", 0, host), when})
+		m.put(note{noteStepwise, about("", 0, host), when})
 		if m.refuses(host) != want {
 			t.Errorf("a refusal noted at %s: %v", when, !want)
 		}

@@ -147,23 +147,23 @@ func startProxy(command string, c *Config) (*proxyConn, error) {
 	} else if s := c.getenv("SHELL"); s != "" { // as OpenSSH
 		shell[0] = s
 	}
-	cmd := c.program(shell[0], shell[1:]...)
-	p, err := startProcess(cmd, func(line string) { c.logger().Info("ProxyCommand: " + line) })
+	p, err := startProcess(c.program(shell[0], shell[1:]...),
+		func(line string) { c.logger().Info("ProxyCommand: " + line) })
 	if err != nil {
 		return nil, startError("the ProxyCommand", err)
 	}
 	return &proxyConn{p}, nil
 }
 
-// lastWordsGrace is how long a command that has failed may hold its output open.
-const lastWordsGrace = 100 * time.Millisecond
+// remainingGrace is how long a command that has failed may hold its output open.
+const remainingGrace = 100 * time.Millisecond
 
-// lastWords reads the rest of the command's output.
-func (p *proxyConn) lastWords() []byte {
-	p.out.SetReadDeadline(time.Now().Add(lastWordsGrace))
-	words := make([]byte, sniffLimit)
-	n, _ := io.ReadFull(p.out, words)
-	return words[:n]
+// remainingOutput reads what a command printed before it failed.
+func (p *proxyConn) remainingOutput() []byte {
+	p.out.SetReadDeadline(time.Now().Add(remainingGrace))
+	rest := make([]byte, sniffLimit)
+	n, _ := io.ReadFull(p.out, rest)
+	return rest[:n]
 }
 
 // failure says how the command ended, for a connection that failed.

@@ -25,17 +25,17 @@ const maxConfig = 4 << 20
 // resolve finds the keywords' values for t: with `ssh -G` if OpenSSH is installed, since nothing
 // else reads ssh_config exactly, otherwise with a library. exact reports which. Lists of algorithms
 // are present only if they were configured.
-func resolve(ctx context.Context, t Target, c *Config) (w words, exact bool, err error) {
+func resolve(ctx context.Context, t Target, c *Config) (w keywords, exact bool, err error) {
 	path := findSSH(c)
 	if path == "" {
-		w, err = libraryWords(t, c)
+		w, err = libraryKeywords(t, c)
 		return w, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	// Whether algorithms were configured shows only by comparing with this ssh's defaults, so ask
 	// for both at once, which takes about 5 ms.
-	var defaults words
+	var defaults keywords
 	var defaultsErr error
 	var asking sync.WaitGroup
 	asking.Go(func() {
@@ -48,7 +48,7 @@ func resolve(ctx context.Context, t Target, c *Config) (w words, exact bool, err
 	}
 	asking.Wait()
 	if other {
-		w, err = libraryWords(t, c)
+		w, err = libraryKeywords(t, c)
 		return w, false, err
 	}
 	if err = cmp.Or(err, defaultsErr); err != nil {
@@ -90,7 +90,7 @@ func isOpenSSH(ctx context.Context, path string, c *Config) bool {
 }
 
 // sshG runs `ssh -G`.
-func sshG(ctx context.Context, path string, args []string, host string, c *Config) (words, error) {
+func sshG(ctx context.Context, path string, args []string, host string, c *Config) (keywords, error) {
 	// -T suppresses the warning that there is no terminal.
 	cmd := exec.CommandContext(ctx, path,
 		append(append([]string{"-G", "-T"}, args...), "--", host)...)
@@ -130,8 +130,8 @@ func sshG(ctx context.Context, path string, args []string, host string, c *Confi
 }
 
 // parseG reads the output of `ssh -G`: a keyword and its value on each line.
-func parseG(out []byte) (words, error) {
-	w := make(words)
+func parseG(out []byte) (keywords, error) {
+	w := make(keywords)
 	for line := range strings.Lines(string(out)) {
 		key, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
 		if key == "" {

@@ -186,7 +186,7 @@ func TestRefusedWords(t *testing.T) {
 			}
 			_, err := settingsOf(t, Target{Host: "h"}, c)
 			var refusedWord *UnsupportedError
-			if !errors.As(err, &refusedWord) || refusedWord.Word != word ||
+			if !errors.As(err, &refusedWord) || refusedWord.Keyword != word ||
 				!errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "--ssh") {
 				t.Errorf("%s, by %s: %v", word, by, err)
 			}
@@ -210,7 +210,7 @@ func TestRefusedWords(t *testing.T) {
 }
 
 func TestRefuseConnection(t *testing.T) {
-	w := words{"hostname": {"h"}, "refuseconnection": {"use the other one"}}
+	w := keywords{"hostname": {"h"}, "refuseconnection": {"use the other one"}}
 	if err := checkSupport(w, true, slog.New(slog.DiscardHandler)); err == nil ||
 		!strings.Contains(err.Error(), "use the other one") {
 		t.Errorf("RefuseConnection gave %v", err)
@@ -422,12 +422,12 @@ func TestResolveList(t *testing.T) {
 func TestDuration(t *testing.T) {
 	for in, want := range map[string]time.Duration{"": 0, "none": 0, "30": 30 * time.Second,
 		"1h30m": 90 * time.Minute, "1W": 7 * 24 * time.Hour, "1m5": 65 * time.Second} {
-		if got, err := (words{"x": {in}}).duration("x"); err != nil || got != want {
+		if got, err := (keywords{"x": {in}}).duration("x"); err != nil || got != want {
 			t.Errorf("duration(%q) = %v, %v; want %v", in, got, err, want)
 		}
 	}
 	for _, in := range []string{"x", "m", "1y", "-1", "99999999999999999999", "9999999w"} {
-		if got, err := (words{"x": {in}}).duration("x"); err == nil {
+		if got, err := (keywords{"x": {in}}).duration("x"); err == nil {
 			t.Errorf("duration(%q) = %v", in, got)
 		}
 	}
@@ -478,14 +478,14 @@ func TestExpander(t *testing.T) {
 
 func TestFilesWithSpaces(t *testing.T) {
 	x := expander{home: "/home/me", env: func(string) (string, bool) { return "", false }}
-	if got := x.files(words{"k": {"/a b/c ~/d"}}, "k"); !slices.Equal(got,
+	if got := x.files(keywords{"k": {"/a b/c ~/d"}}, "k"); !slices.Equal(got,
 		[]string{"/a b/c", "/home/me/d"}) {
 		t.Errorf("files = %q", got)
 	}
-	if got := x.files(words{"k": {"/a /b"}}, "k"); !slices.Equal(got, []string{"/a", "/b"}) {
+	if got := x.files(keywords{"k": {"/a /b"}}, "k"); !slices.Equal(got, []string{"/a", "/b"}) {
 		t.Errorf("files = %q", got)
 	}
-	if got := x.files(words{"k": {"/a b/c /d"}}, "k"); !slices.Equal(got,
+	if got := x.files(keywords{"k": {"/a b/c /d"}}, "k"); !slices.Equal(got,
 		[]string{"/a b/c", "/d"}) {
 		t.Errorf("files = %q", got)
 	}

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// words are the resolved ssh_config keywords for one host, by name in lower case, as `ssh -G`
+// keywords are one host's resolved ssh_config keywords, by name in lower case, as `ssh -G`
 // prints them. Most have one value.
-type words map[string][]string
+type keywords map[string][]string
 
-func (w words) get(key string) string {
+func (w keywords) get(key string) string {
 	if v := w[key]; len(v) > 0 {
 		return v[0]
 	}
@@ -26,14 +26,14 @@ func (w words) get(key string) string {
 }
 
 // set reports whether a keyword has a value; "none" unsets most of them.
-func (w words) set(key string) bool {
+func (w keywords) set(key string) bool {
 	v := w.get(key)
 	return v != "" && !strings.EqualFold(v, "none")
 }
 
 // yes reads a flag. `ssh -G` prints some as yes/no and others as true/false, which differs between
 // versions.
-func (w words) yes(key string, otherwise bool) bool {
+func (w keywords) yes(key string, otherwise bool) bool {
 	switch strings.ToLower(w.get(key)) {
 	case "":
 		return otherwise
@@ -43,7 +43,7 @@ func (w words) yes(key string, otherwise bool) bool {
 	return true // "unbound" and "host-bound" of PubkeyAuthentication are yes as well
 }
 
-func (w words) number(key string, otherwise int) (int, error) {
+func (w keywords) number(key string, otherwise int) (int, error) {
 	v := w.get(key)
 	if v == "" || strings.EqualFold(v, "none") {
 		return otherwise, nil
@@ -59,7 +59,7 @@ func (w words) number(key string, otherwise int) (int, error) {
 const maxSeconds = 1 << 31
 
 // duration parses a keyword's time.
-func (w words) duration(key string) (time.Duration, error) { return duration(key, w.get(key)) }
+func (w keywords) duration(key string) (time.Duration, error) { return duration(key, w.get(key)) }
 
 // duration parses a time: seconds, or sshd_config's TIME FORMATS such as 1h30m.
 func duration(key, v string) (time.Duration, error) {
@@ -186,8 +186,8 @@ func localUser(c *Config) string {
 	return c.getenv("USER")
 }
 
-// readSettings turns words into settings.
-func readSettings(t Target, w words, c *Config) (*settings, error) {
+// readSettings turns keywords into settings.
+func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 	s := &settings{
 		alias: t.Host, host: cmp.Or(w.get("hostname"), t.Host), user: w.get("user"),
 		bindAddress:    w.get("bindaddress"),
@@ -315,7 +315,7 @@ func rekeyLimit(v string) (uint64, time.Duration, error) {
 }
 
 // readFiles expands file names. Like ssh it leaves out a name that needs an unset variable.
-func (s *settings) readFiles(w words) {
+func (s *settings) readFiles(w keywords) {
 	x := s.tokens()
 	for _, f := range w["identityfile"] {
 		if strings.EqualFold(f, "none") {
@@ -362,7 +362,7 @@ func isDefaultIdentity(f string) bool {
 
 // controlPath returns the socket of a master that may be used. As with ssh, "yes" and "ask" mean
 // that this connection should become the master rather than use one.
-func (x expander) controlPath(w words) string {
+func (x expander) controlPath(w keywords) string {
 	switch strings.ToLower(w.get("controlmaster")) {
 	case "yes", "true", "ask":
 		return ""
@@ -402,7 +402,7 @@ func (x expander) agent(v string) string {
 // files reads a keyword with several file names. `ssh -G` prints them without quotes, so a name
 // with a space looks like two. Such names are absolute or start with '~', so a piece that does
 // neither belongs to the one before it.
-func (x expander) files(w words, key string) []string {
+func (x expander) files(w keywords, key string) []string {
 	var files []string
 	for _, v := range w[key] {
 		var line []string

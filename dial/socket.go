@@ -34,10 +34,10 @@ func (s *socket) Close() error {
 		return nil
 	}
 	// If the command has already ended, sending our version fails, and the transport closes before
-	// reading the words that say why.
+	// it has read what the command said.
 	if p, ok := s.Conn.(*proxyConn); ok && s.heard.Load() == 0 {
-		if words := p.lastWords(); len(words) > 0 {
-			s.sniff.saw(words)
+		if rest := p.remainingOutput(); len(rest) > 0 {
+			s.sniff.saw(rest)
 		}
 	}
 	return s.Conn.Close()
@@ -53,16 +53,16 @@ func (s *socket) reset() {
 	s.Close()
 }
 
-// sniffLimit is how much of a peer's first words is kept for a message.
+// sniffLimit is how much of a peer's first bytes is kept for a message.
 const sniffLimit = 512
 
-// A sniffer keeps the peer's first words until they turn out to be SSH.
+// A sniffer keeps the peer's first bytes until they turn out to be SSH.
 type sniffer struct {
 	mu    sync.Mutex
 	first []byte
 	ssh   bool
-	// odd is called once, if the peer begins with something else.
-	odd func()
+	// notSSH is called once, if they turn out to be something else.
+	notSSH func()
 }
 
 func (s *sniffer) saw(p []byte) {
@@ -80,9 +80,9 @@ func (s *sniffer) saw(p []byte) {
 		s.ssh, s.first = true, nil
 		return
 	}
-	if len(s.first) >= len("SSH-") && s.odd != nil {
-		s.odd()
-		s.odd = nil
+	if len(s.first) >= len("SSH-") && s.notSSH != nil {
+		s.notSSH()
+		s.notSSH = nil
 	}
 }
 

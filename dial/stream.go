@@ -60,10 +60,10 @@ const aliveWithin = time.Second
 // what a new connection sends.
 func (s *Stream) Abandon() error {
 	c := s.conn
-	if c.way != nil && time.Since(c.heard()) > aliveWithin {
+	if c.route != nil && time.Since(c.heard()) > aliveWithin {
 		c.cancel(&describedError{"the connection was given up because a stream on it had stalled",
 			os.ErrDeadlineExceeded})
-		c.way.cut()
+		c.route.cut()
 	}
 	return s.Close()
 }
@@ -172,7 +172,7 @@ func (s *Stream) awaitEnd() {
 	case <-timer.C:
 		if !s.conn.heard().After(began) {
 			s.conn.cancel(&timeoutError{"closing a channel", endLimit})
-			s.conn.way.cut()
+			s.conn.route.cut()
 		}
 	}
 }

@@ -12,40 +12,40 @@ import (
 // native dialer does not implement. The system's ssh does ([Config].SSH, --ssh). It matches
 // [errors.ErrUnsupported].
 type UnsupportedError struct {
-	Word  string // as ssh_config(5) spells it
-	Value string
+	Keyword string // as ssh_config(5) spells it
+	Value   string
 }
 
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("the ssh configuration says %s %s, which is not supported here; use the system's ssh (--ssh)", e.Word, e.Value)
+	return fmt.Sprintf("the ssh configuration says %s %s, which is not supported here; use the system's ssh (--ssh)", e.Keyword, e.Value)
 }
 
 func (e *UnsupportedError) Unwrap() error { return errors.ErrUnsupported }
 
-// refused are the keywords that change where or how to connect, or whom to trust, and are not
+// unsupported are the keywords that change where or how to connect, or whom to trust, and are not
 // implemented. If their value differs from the default, the native dialer must not guess.
-var refused = []struct {
-	word   string
-	differ func(words) bool
+var unsupported = []struct {
+	keyword string
+	differ  func(keywords) bool
 }{
-	{"BindInterface", func(w words) bool { return w.set("bindinterface") }},
-	{"ProxyUseFdpass", func(w words) bool {
+	{"BindInterface", func(w keywords) bool { return w.set("bindinterface") }},
+	{"ProxyUseFdpass", func(w keywords) bool {
 		return w.yes("proxyusefdpass", false) && w.set("proxycommand")
 	}},
-	{"KnownHostsCommand", func(w words) bool { return w.set("knownhostscommand") }},
-	{"RevokedHostKeys", func(w words) bool { return w.set("revokedhostkeys") }},
-	{"VerifyHostKeyDNS", func(w words) bool { return w.yes("verifyhostkeydns", false) }},
-	{"PKCS11Provider", func(w words) bool { return w.set("pkcs11provider") }},
-	{"SecurityKeyProvider", func(w words) bool {
+	{"KnownHostsCommand", func(w keywords) bool { return w.set("knownhostscommand") }},
+	{"RevokedHostKeys", func(w keywords) bool { return w.set("revokedhostkeys") }},
+	{"VerifyHostKeyDNS", func(w keywords) bool { return w.yes("verifyhostkeydns", false) }},
+	{"PKCS11Provider", func(w keywords) bool { return w.set("pkcs11provider") }},
+	{"SecurityKeyProvider", func(w keywords) bool {
 		v := w.get("securitykeyprovider")
 		return v != "" && v != "internal" && !strings.HasPrefix(v, "$")
 	}},
 }
 
-// told are keywords that have no effect here, harmlessly. With -v the user is told if they are set.
-var told = []struct {
-	word  string
-	plain []string // values that need no word
+// ignored are the keywords that have no effect here, harmlessly. If one is set, -v says so.
+var ignored = []struct {
+	keyword  string
+	harmless []string // values that -v does not mention
 }{
 	{"AddKeysToAgent", []string{"no", "false"}},
 	{"CheckHostIP", []string{"no"}},
@@ -60,8 +60,8 @@ var told = []struct {
 	{"VisualHostKey", []string{"no"}},
 }
 
-// used are the keywords that readSettings acts on.
-var used = []string{
+// honoured are the keywords that readSettings acts on.
+var honoured = []string{
 	"addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile",
 	"ciphers",
 	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile",
@@ -77,24 +77,24 @@ var used = []string{
 	"canonicalizehostname", "refuseconnection",
 }
 
-// knownWords are all keywords that mean something here, in lower case.
-func knownWords() []string {
-	all := slices.Clone(used)
-	for _, r := range refused {
-		all = append(all, strings.ToLower(r.word))
+// knownKeywords returns all keywords that mean something here, in lower case.
+func knownKeywords() []string {
+	all := slices.Clone(honoured)
+	for _, k := range unsupported {
+		all = append(all, strings.ToLower(k.keyword))
 	}
-	for _, t := range told {
-		all = append(all, strings.ToLower(t.word))
+	for _, k := range ignored {
+		all = append(all, strings.ToLower(k.keyword))
 	}
 	return all
 }
 
 // checkSupport refuses what the native dialer cannot honour, and logs what has no effect. exact
 // means that OpenSSH resolved the keywords, CanonicalizeHostname included.
-func checkSupport(w words, exact bool, log *slog.Logger) error {
-	for _, r := range refused {
-		if r.differ(w) {
-			return &UnsupportedError{r.word, printable([]byte(w.get(strings.ToLower(r.word))))}
+func checkSupport(w keywords, exact bool, log *slog.Logger) error {
+	for _, k := range unsupported {
+		if k.differ(w) {
+			return &UnsupportedError{k.keyword, printable([]byte(w.get(strings.ToLower(k.keyword))))}
 		}
 	}
 	if !exact && w.yes("canonicalizehostname", false) {
@@ -108,10 +108,10 @@ func checkSupport(w words, exact bool, log *slog.Logger) error {
 	if err := checkMethods(w); err != nil {
 		return err
 	}
-	for _, t := range told {
-		if v := w.get(strings.ToLower(t.word)); v != "" && v != "none" &&
-			!slices.Contains(t.plain, v) {
-			log.Debug("the ssh configuration's " + t.word + " has no effect here")
+	for _, k := range ignored {
+		if v := w.get(strings.ToLower(k.keyword)); v != "" && v != "none" &&
+			!slices.Contains(k.harmless, v) {
+			log.Debug("the ssh configuration's " + k.keyword + " has no effect here")
 		}
 	}
 	return nil
@@ -122,7 +122,7 @@ var nativeMethods = []string{"publickey", "keyboard-interactive", "password"}
 
 // checkMethods refuses a configuration that leaves only methods we do not implement: GSSAPI and
 // host-based. Debian's ssh_config enables GSSAPI along with the others.
-func checkMethods(w words) error {
+func checkMethods(w keywords) error {
 	native := func(method string) bool { return slices.Contains(nativeMethods, method) }
 	v := w.get("preferredauthentications")
 	if v != "" && !slices.ContainsFunc(strings.Split(v, ","), native) {
@@ -130,9 +130,9 @@ func checkMethods(w words) error {
 	}
 	if !w.yes("pubkeyauthentication", true) && !w.yes("passwordauthentication", true) &&
 		!w.yes("kbdinteractiveauthentication", true) {
-		for _, word := range []string{"GSSAPIAuthentication", "HostbasedAuthentication"} {
-			if w.yes(strings.ToLower(word), false) {
-				return &UnsupportedError{word, "yes and turns off the other ways to log in"}
+		for _, keyword := range []string{"GSSAPIAuthentication", "HostbasedAuthentication"} {
+			if w.yes(strings.ToLower(keyword), false) {
+				return &UnsupportedError{keyword, "yes and turns off the other ways to log in"}
 			}
 		}
 	}
