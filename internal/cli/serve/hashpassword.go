@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/cli/ui"
@@ -37,7 +36,7 @@ const maxPassword = 1024
 
 // newPassword asks for a password twice, or reads it from standard input if that is not a terminal.
 func newPassword(ctx context.Context, a *ui.App) (password string, err error) {
-	if !term.IsTerminal(int(a.Stdin.Fd())) {
+	if !ui.IsTerminal(a.Stdin) {
 		password, err = ui.ReadLine(io.LimitReader(a.Stdin, maxPassword+2))
 		if err != nil {
 			return "", errors.New("no password on standard input")

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -51,12 +52,7 @@ func (l *proxyListener) trusts(end net.Addr) bool {
 		return false
 	}
 	address := tcp.AddrPort().Addr().Unmap().WithZone("")
-	for _, prefix := range l.trusted {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.trusted, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // A proxyConn begins with a header, which is read before anything else. The rest is used directly

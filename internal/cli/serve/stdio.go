@@ -30,8 +30,8 @@ func serveStdio(ctx context.Context, a *ui.App, flags *flags) error {
 		if err != nil {
 			return err
 		}
-		if err := setUmask(umask); err != nil {
-			return err
+		if err := ui.SetUmask(uint32(umask)); err != nil {
+			return fmt.Errorf("-u: %w", err)
 		}
 	}
 	if flags.stderr {

@@ -83,7 +83,7 @@ func (s *Shell) lumask(_ context.Context, r *request) error {
 	if err != nil || mask > 0o777 {
 		return fmt.Errorf("%q is not a umask: it must be an octal number up to 777", r.args[0].text)
 	}
-	if err := umask(int(mask)); err != nil {
+	if err := ui.SetUmask(uint32(mask)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(s.app.Out, "Local umask: %03o\n", mask)

@@ -24,6 +24,6 @@ func (a *App) EnableEscapes() { enableEscapes(a.Stdout) }
 
 func NewApp() *App {
 	return &App{Stdin: os.Stdin, Stdout: os.Stdout, Out: &output{w: os.Stdout},
-		Console: newConsole(os.Stderr), restorer: new(restorer),
+		Console: &Console{file: os.Stderr}, restorer: new(restorer),
 		Turn: make(chan struct{}, 1)}
 }

@@ -30,8 +30,6 @@ type Console struct {
 	question string
 }
 
-func newConsole(f *os.File) *Console { return &Console{file: f} }
-
 // Terminal reports whether standard error is a terminal.
 func (c *Console) Terminal() bool {
 	if c.row != nil {
@@ -62,17 +60,12 @@ func (c *Console) redraw(text []byte) error {
 		fmt.Fprintf(&b, "\r\x1b[%dA\x1b[J", c.drawn)
 	}
 	c.drawn = 0
-	if c.still {
-		lines = nil
-	}
-	if c.question != "" {
-		if lines = nil; len(text) > 0 {
-			text = []byte("\n" + string(text) + c.question)
-		}
+	if c.question != "" && len(text) > 0 {
+		text = []byte("\n" + string(text) + c.question)
 	}
 	b.Write(text)
-	if lines != nil {
-		for _, line := range lines(c.width()) {
+	if lines != nil && !c.still && c.question == "" {
+		for _, line := range lines(Width(c.file)) {
 			b.WriteString(line + "\n")
 			c.drawn++
 		}
@@ -102,8 +95,6 @@ func (c *Console) ask(question string) (answered func()) {
 	set(question[strings.LastIndexByte(question, '\n')+1:])
 	return func() { set("") }
 }
-
-func (c *Console) width() int { return Width(c.file) }
 
 const refreshEvery = 200 * time.Millisecond
 
@@ -141,7 +132,7 @@ func (c *Console) keepDrawing(stop <-chan struct{}) {
 		case now := <-tick.C:
 			late := now.Sub(last) > 2*refreshEvery
 			if last = now; late {
-				continue // after Ctrl-Z, the signal that tells so may come later than the tick
+				continue // the program may have been stopped: its SIGCONT may come after the tick
 			}
 		}
 		c.mu.Lock()

@@ -18,7 +18,7 @@ func TestQuestionKeepsTheScreen(t *testing.T) {
 	}
 	defer master.Close()
 	defer tty.Close()
-	c := newConsole(tty)
+	c := &Console{file: tty}
 	shows := func(what, want string) {
 		t.Helper()
 		buf := make([]byte, len(want))

@@ -65,10 +65,7 @@ func (e *Interruption) Error() string {
 }
 
 func (e *Interruption) Code() int {
-	if s, ok := e.signal.(syscall.Signal); ok {
-		return exitSignals + int(s)
-	}
-	return exitSignals + 2
+	return exitSignals + int(e.signal.(syscall.Signal))
 }
 
 const ExitOutputGone = exitSignals + 13 // SIGPIPE

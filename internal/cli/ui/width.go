@@ -6,8 +6,8 @@ import (
 	"golang.org/x/term"
 )
 
-// usualWidth is that of a terminal that does not tell its own: a serial line, or what expect and
-// containers make.
+// usualWidth is assumed of a terminal that does not report its width, such as a serial line or one
+// made by expect or a container.
 const usualWidth = 80
 
 // Width is how many columns a terminal has.
