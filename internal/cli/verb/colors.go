@@ -28,9 +28,9 @@ var defaultColors = map[string]string{
 	"ex": "01;32", "su": "37;41", "sg": "30;43", "st": "37;44", "ow": "34;42", "tw": "30;42",
 }
 
-// NewColors parses LS_COLORS; if it is empty, the colours are GNU's. Anything that is not a colour
+// newColors parses LS_COLORS; if it is empty, the colours are GNU's. Anything that is not a colour
 // is ignored: an environment variable must not inject other terminal commands into the output.
-func NewColors(variable string) *Colors {
+func newColors(variable string) *Colors {
 	c := &Colors{kinds: maps.Clone(defaultColors)}
 	for _, item := range strings.Split(variable, ":") {
 		name, code, ok := strings.Cut(item, "=")
@@ -52,7 +52,7 @@ func ColorsFor(when string, terminal bool) *Colors {
 	if when == "never" || when != "always" && (!terminal || none || os.Getenv("TERM") == "dumb") {
 		return nil
 	}
-	return NewColors(os.Getenv("LS_COLORS"))
+	return newColors(os.Getenv("LS_COLORS"))
 }
 
 // paint puts the colour of a file around its name as shown.

@@ -12,7 +12,7 @@ import (
 
 // An Expression is what find evaluates for each file.
 type Expression struct {
-	test       func(v *visit) bool
+	test       expressionTest
 	maxDepth   int // negative if there is none
 	minDepth   int
 	depthFirst bool
@@ -108,7 +108,7 @@ func (p *expressionParser) and() (expressionTest, error) {
 
 func (p *expressionParser) not() (expressionTest, error) {
 	if p.nest++; p.nest > mostNested {
-		return nil, fmt.Errorf("the expression is nested too deeply")
+		return nil, errors.New("the expression is nested too deeply")
 	}
 	defer func() { p.nest-- }()
 	switch word := p.peek(); word {
@@ -120,12 +120,12 @@ func (p *expressionParser) not() (expressionTest, error) {
 		p.at++
 		test, err := p.or()
 		if err == nil && p.peek() != ")" {
-			err = fmt.Errorf(`")" is missing`)
+			err = errors.New(`")" is missing`)
 		}
 		p.at++
 		return test, err
 	case "":
-		return nil, fmt.Errorf("the expression ends too early")
+		return nil, errors.New("the expression ends too early")
 	}
 	return p.primary()
 }
@@ -165,7 +165,7 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 	case "-maxdepth", "-mindepth":
 		n, err := strconv.Atoi(argument)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("not a number of levels")
+			return nil, errors.New("not a number of levels")
 		}
 		if word == "-maxdepth" {
 			p.e.maxDepth = n
@@ -254,7 +254,7 @@ func typeTest(argument string) (expressionTest, error) {
 	for letter := range strings.SplitSeq(argument, ",") {
 		kind, ok := kinds[letter]
 		if !ok {
-			return nil, fmt.Errorf("must be of f, d, l, p, s, b and c")
+			return nil, errors.New("must be of f, d, l, p, s, b and c")
 		}
 		wanted = append(wanted, kind)
 	}
@@ -275,7 +275,7 @@ func numberTest(argument string, value func(v *visit) uint64) (expressionTest, e
 	sign, number := compare(argument)
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("not a number")
+		return nil, errors.New("not a number")
 	}
 	return func(v *visit) bool {
 		switch got := value(v); sign {
@@ -314,7 +314,7 @@ func timeTest(argument string, unit time.Duration, access bool) (expressionTest,
 	sign, number := compare(argument)
 	n, err := strconv.ParseFloat(number, 64)
 	if err != nil || math.IsNaN(n) || n < 0 || n > 1e9 {
-		return nil, fmt.Errorf("not a number")
+		return nil, errors.New("not a number")
 	}
 	limit := n * unit.Seconds()
 	if unit > time.Hour && sign != '-' {

@@ -33,7 +33,7 @@ func (e *Env) begin(ctx context.Context) *job {
 		out: bufio.NewWriterSize(e.Out, outputBuffer)}
 }
 
-// end returns the verb's result.
+// end writes what was printed, and returns the verb's result.
 func (j *job) end() error {
 	j.flush()
 	switch {

@@ -47,7 +47,7 @@ func targetsOf(j *job, names []string, noDirectory bool) (sources, targets []str
 		isDir = err == nil && info.IsDir()
 	}
 	if len(sources) > 1 && !isDir {
-		j.fail("use as a target for several files", last, errNotDirectory)
+		j.fail("put several files into", last, errNotDirectory)
 		return nil, nil
 	}
 	taken := make(map[string]bool)
@@ -57,7 +57,7 @@ func targetsOf(j *job, names []string, noDirectory bool) (sources, targets []str
 			target = below(last, path.Base(strings.TrimRight(source, "/")))
 		}
 		if taken[target] {
-			j.fail("replace", target, errors.New("another file of this name was just moved there"))
+			j.fail("replace", target, errors.New("another file of this name was just put there"))
 			target = ""
 		}
 		taken[target] = true
@@ -177,7 +177,7 @@ func (m *mover) notMoved(source, target string, err error) {
 		err = errNotEmpty
 	}
 	if errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrExist) {
-		err = fmt.Errorf("%s (SFTP cannot move between file systems; usftp cp and rm do)",
+		err = fmt.Errorf("%s (SFTP cannot move files between file systems; use usftp cp, then usftp rm)",
 			reasonOf(err))
 	}
 	m.failed("move "+m.title(source)+" to "+m.title(target), source, err)

@@ -2,6 +2,7 @@ package verb
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -60,23 +61,20 @@ func tellsOwners(client *usftp.Client) bool {
 func (o *owners) unknown(entries []*entry) (users, groups []uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	asked := make(map[uint64]bool)
 	for _, e := range entries {
 		if !e.stat.HasOwner() {
 			continue
 		}
-		_, known := o.users[e.stat.UID]
-		if !known && !asked[uint64(e.stat.UID)] && len(o.users) < mostOwners {
-			asked[uint64(e.stat.UID)] = true
+		if _, known := o.users[e.stat.UID]; !known && len(o.users) < mostOwners {
 			users = append(users, e.stat.UID)
 		}
-		_, known = o.groups[e.stat.GID]
-		if key := 1<<32 | uint64(e.stat.GID); !known && !asked[key] && len(o.groups) < mostOwners {
-			asked[key] = true
+		if _, known := o.groups[e.stat.GID]; !known && len(o.groups) < mostOwners {
 			groups = append(groups, e.stat.GID)
 		}
 	}
-	return users, groups
+	slices.Sort(users)
+	slices.Sort(groups)
+	return slices.Compact(users), slices.Compact(groups)
 }
 
 // known returns the names of a user and a group, "" if unknown.

@@ -51,11 +51,7 @@ func prefixes(name string) (list []string) {
 // reasonOf describes why something failed in a few words, using the server's if they say more than
 // the status code does.
 func reasonOf(err error) string {
-	var status *usftp.StatusError
-	message := ""
-	if errors.As(err, &status) {
-		message = status.Message
-	}
+	status, _ := errors.AsType[*usftp.StatusError](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "no such file or directory"
@@ -69,8 +65,8 @@ func reasonOf(err error) string {
 		return "the server does not support this"
 	case errors.Is(err, usftp.ErrSSHFxBadMessage): // OpenSSH's answer to EINVAL and ENAMETOOLONG
 		return "the server does not accept this name or value"
-	case message != "" && !strings.EqualFold(message, "failure"):
-		return message
+	case status != nil && status.Message != "" && !strings.EqualFold(status.Message, "failure"):
+		return status.Message
 	case status != nil:
 		return "the server refuses without a reason"
 	}

@@ -3,6 +3,7 @@ package verb
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -251,10 +252,7 @@ func (t *tail) follow() {
 		case <-t.ctx.Done():
 			return
 		case <-t.client.Done():
-			t.err = t.client.Wait()
-			if t.err == nil {
-				t.err = usftp.ErrClosed
-			}
+			t.err = cmp.Or(t.client.Wait(), usftp.ErrClosed)
 			continue
 		case <-tick.C:
 		}

@@ -92,8 +92,7 @@ func ParseDate(text string) (time.Time, error) {
 		return time.Unix(n, 0), nil
 	}
 	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05 -0700",
-		"2006-01-02 15:04:05",
-		"2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02"} {
+		time.DateTime, "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02T15:04", time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return t, nil
 		}

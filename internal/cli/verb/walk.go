@@ -130,7 +130,7 @@ func (w *walk) run(operands []*entry) {
 	w.mu.Lock()
 	for i, e := range operands {
 		if e.isDir() {
-			top[i] = &dir{entry: e, path: e.name, order: i, index: -1}
+			top[i] = &dir{entry: e, path: e.name, order: i}
 			w.found(top[i])
 		}
 	}
@@ -403,7 +403,7 @@ func (w *walk) foundIn(d *dir, e *entry) {
 	if d.below == nil {
 		d.below = make(map[*entry]*dir)
 	}
-	child := &dir{entry: e, path: below(d.path, e.name), parent: d, depth: d.depth + 1, index: -1}
+	child := &dir{entry: e, path: below(d.path, e.name), parent: d, depth: d.depth + 1}
 	d.below[e] = child
 	w.found(child)
 }
