@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -28,6 +30,31 @@ func TestWaitSaysWhy(t *testing.T) {
 	}
 	if _, err := r.ReadDir("/"); !errors.As(err, &lost) {
 		t.Error(err)
+	}
+}
+
+// TestLostIsNoEndOfFile: the end of a connection, between two packets or within one, does not pass
+// for the end of a file, and a copy that it cuts off fails.
+func TestLostIsNoEndOfFile(t *testing.T) {
+	for _, end := range []sftptest.Action{sftptest.Hangup(), sftptest.Truncate(1000)} {
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, From: 700_000,
+			To: 1 << 40, Do: end}}}, 0)
+		r.server.Files.WriteFile("/a", noise(1<<20))
+		from := must[*usftp.File](t)(r.Open("/a"))
+		to := must[*usftp.File](t)(newRig(t, sftptest.Script{}, 0).Create("/b"))
+		n, err := from.CopyRange(0, -1, to, 0)
+		if n >= 1<<20 || !errors.As(err, new(*usftp.LostError)) {
+			t.Errorf("%v: copied %d bytes: %v", end, n, err)
+		}
+		_, err = from.ReadAt(make([]byte, 1), 0)
+		if !errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) ||
+			errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%v: the error is %v", end, err)
+		}
+	}
+	inSSH := &usftp.LostError{Cause: fmt.Errorf("read: %w", io.ErrUnexpectedEOF)}
+	if !errors.Is(inSSH, net.ErrClosed) || errors.Is(inSSH, io.ErrUnexpectedEOF) {
+		t.Errorf("%v matches io.ErrUnexpectedEOF", inSSH)
 	}
 }
 

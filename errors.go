@@ -17,7 +17,8 @@ import (
 var ErrClosed = conn.ErrClosed
 
 // LostError says that the connection was ended by the server or by something on the way to it. It
-// matches [net.ErrClosed] and its cause.
+// matches [net.ErrClosed] and its cause, but never io.EOF or [io.ErrUnexpectedEOF], which say that
+// a file has ended.
 type LostError struct {
 	Cause error // io.EOF if the server ended the stream between two packets
 }
@@ -25,7 +26,7 @@ type LostError struct {
 // Error says what happened to the connection.
 func (e *LostError) Error() string { return (*conn.LostError)(e).Error() }
 
-// Unwrap returns net.ErrClosed and the cause.
+// Unwrap returns net.ErrClosed and, unless it is an end of file, the cause.
 func (e *LostError) Unwrap() []error { return (*conn.LostError)(e).Unwrap() }
 
 // StallError says that the connection was given up because the server owed something for longer

@@ -21,7 +21,8 @@ func (closedError) Error() string { return "the SFTP connection was closed" }
 func (closedError) Unwrap() error { return net.ErrClosed }
 
 // LostError means that the peer, or something on the way to it, ended the connection. It matches
-// [net.ErrClosed] and its cause.
+// [net.ErrClosed] and its cause, but never io.EOF or io.ErrUnexpectedEOF: the end of a connection
+// must not pass for the end of a file.
 type LostError struct {
 	Cause error // io.EOF if the peer ended the stream between two packets
 }
@@ -51,7 +52,12 @@ func plain(err error) error {
 	return err
 }
 
-func (e *LostError) Unwrap() []error { return []error{net.ErrClosed, e.Cause} }
+func (e *LostError) Unwrap() []error {
+	if errors.Is(e.Cause, io.EOF) || errors.Is(e.Cause, io.ErrUnexpectedEOF) {
+		return []error{net.ErrClosed}
+	}
+	return []error{net.ErrClosed, e.Cause}
+}
 
 // StallError means that the peer owed something for too long. It matches [net.ErrClosed] and is a
 // [net.Error].
