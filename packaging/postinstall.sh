@@ -12,7 +12,7 @@ fi
 
 install -d -m 0750 -o usftp -g usftp /srv/usftp /var/lib/usftp
 
-# The service starts when an administrator has said who may log in: systemctl enable --now usftp.
+# An administrator starts the service once somebody may log in: systemctl enable --now usftp
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true
 	systemctl try-restart usftp.service || true
