@@ -35,10 +35,10 @@ const (
 
 // How rates are compared.
 const (
-	steadyAfter = 3       // before what has joined or rests takes effect
-	steadyOver  = 8       // the shortest time to average rates over,
-	steadyBytes = 4 << 20 // and the least to move: bytes are counted per request,
-	steadyEach  = 1 << 20 // and each lane has some in flight
+	steadyAfter = 3       // round trips before a lane that has joined or rests takes effect
+	steadyOver  = 8       // the fewest round trips to average a rate over
+	steadyBytes = 4 << 20 // the fewest bytes for that: they are counted per request
+	steadyEach  = 1 << 20 // the same for each lane, which has some in flight
 
 	tooMuch     = 1.2 // times as many lanes: more than they can gain
 	independent = 1.6 // the gain of twice as many lanes if each has a rate of its own
@@ -121,8 +121,8 @@ func (g *gauge) rate() (sum float64) {
 // begin starts a measurement for average.
 func (g *gauge) begin() { g.since.at, g.since.moved = time.Now(), g.s.stripes.Moved() }
 
-// average returns the rate since begin, and whether that is enough to compare it with another, or
-// is one of several parts of enough.
+// average returns the rate since begin. enough reports whether it covers at least one of this many
+// parts of what it takes to compare two rates.
 func (g *gauge) average(parts int) (rate float64, enough bool) {
 	took, moved := g.at.Sub(g.since.at), g.moved-g.since.moved
 	lanes := int64(1 + g.s.count())
@@ -136,7 +136,7 @@ func (g *gauge) measure(ctx context.Context) (rate float64, ok bool) {
 	return g.measureUntil(ctx, func() bool { return false })
 }
 
-// measureUntil is measure, which ends early once the latest rates are clear.
+// measureUntil is measure, but ends early once clear says that the latest rates suffice.
 func (g *gauge) measureUntil(ctx context.Context, clear func() bool) (rate float64, ok bool) {
 	for trips := 1; ; trips++ {
 		if !g.wait(ctx) {

@@ -226,7 +226,7 @@ func (c *fileCopy) abandon(out output, err error) {
 	out.remove(c)
 }
 
-// sized takes over the source's size, if it has one.
+// sized records the source's size, if it is known.
 func (c *fileCopy) sized(in input) {
 	if f := in.facts(); f.regular() {
 		c.size = f.size

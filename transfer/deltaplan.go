@@ -21,11 +21,11 @@ const (
 	mostChunks  = 1 << 18
 	deltaWindow = mostChunks / 2 * wire.MaxChunk
 
-	// plannedAtOnce is how much of the new file is planned at a time, in shortest chunks, while the
-	// rest is still being listed; plannedFirst is how much at first. It is looked up in what has
-	// been listed of the old file, which must extend beyond the same place by as much. What the old
-	// file seems to lack may be anywhere in it: if that is more than one part in leastCommon in one
-	// piece, or in leastScattered in all, then the lists are awaited.
+	// While the files are still being listed, the new one is planned piece by piece: at first
+	// plannedFirst of the shortest chunks, later up to plannedAtOnce. A piece is looked up in what
+	// has been listed of the old file, which must reach another piece beyond the same place. What
+	// is not found may lie anywhere in the old file: if one gap exceeds 1/leastCommon of a full piece,
+	// or all together 1/leastScattered, both lists are awaited.
 	plannedAtOnce  = 1024
 	plannedFirst   = 128
 	leastScattered = 4

@@ -273,7 +273,7 @@ func (l *location) written() string {
 	return l.name
 }
 
-// look takes over what was found below the target of a tree.
+// look records what was found below the target of a tree.
 func (l *location) look(info fs.FileInfo, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -288,8 +288,9 @@ func (l *location) look(info fs.FileInfo, err error) error {
 	return nil
 }
 
-// find finds out where a single file goes: a directory is entered. name is the target as the user
-// named it, slash says that it ends in one, valid checks a name in it, and stat follows links.
+// find determines where a single file goes: into the target if that is a directory. name is the
+// target as the user gave it, slash says whether it ends in one, valid checks a name in it, and
+// stat follows links.
 func (l *location) find(c *fileCopy, name string, slash bool, valid func(string) error,
 	stat func(string) (fs.FileInfo, error)) error {
 	l.name = name

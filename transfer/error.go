@@ -174,6 +174,7 @@ func silent(err error) bool {
 		(status.Message == "" || strings.EqualFold(status.Message, "failure"))
 }
 
+// plain returns an error's text, or a better one where Go's would puzzle users.
 func plain(err error) string {
 	if errors.Is(err, fs.ErrClosed) {
 		return "the file was closed in the meantime"

@@ -97,7 +97,7 @@ func (j *job) tell(e *Event) {
 // fileReport tells the user what becomes of one file.
 type fileReport struct {
 	c        *fileCopy
-	activity *activity // of a large file in a tree, nil before its first sign
+	activity *activity // of a large file in a tree, nil before its first progress
 	// how far it has been checked, nil if it is not being checked
 	checked atomic.Pointer[func() int64]
 	mu      sync.Mutex // held while an event is passed on; guards started

@@ -72,8 +72,9 @@ func (f *facts) perm() fs.FileMode {
 	return f.mode.Perm()
 }
 
-// dirBits are the bits of a directory's mode that a copy gets beside the permissions. They give no
-// program to anybody: one says who may delete files in it, the other what group new ones have.
+// dirBits are the mode bits besides the permissions that the copy of a directory gets. On a
+// directory they give nobody the rights of another user: one says who may delete files in it, the
+// other which group new files have.
 const dirBits = fs.ModeSetgid | fs.ModeSticky
 
 // times returns the times that a copy should get. OpenSSH sends a time before 1970 as the low 32

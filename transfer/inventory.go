@@ -39,7 +39,7 @@ type held struct {
 }
 
 // The bits above the size: nine of permissions, two for the kind, and these flags. The highest two
-// are bits 32 and 33 of the seconds, as many as tell times from 1698 to 2242 apart.
+// are bits 32 and 33 of the seconds, enough for times from 1698 to 2242.
 const (
 	heldSize   = 1<<48 - 1
 	heldPerm   = 48

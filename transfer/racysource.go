@@ -101,7 +101,7 @@ func (r *racySource) everywhere() {
 	}
 }
 
-// since takes into account that part of the source was already read at some time, for another copy.
+// since records that another copy read part of the source earlier, at the given time.
 func (r *racySource) since(when time.Time) {
 	if r != nil && when.Before(r.began) {
 		r.began = when
@@ -147,8 +147,8 @@ func (r *racySource) watch(ends *ends, position func() int64) (stop func()) {
 	}
 }
 
-// remember hashes what passes, for data that is not stored here: if the source is racy, or may
-// turn out to be at the end.
+// remember starts to hash what passes, for data that is not stored on this machine, if the source
+// is racy or may turn out to be.
 func (r *racySource) remember() {
 	if r != nil && (r.suspect || r.young()) {
 		r.prefix.remember()

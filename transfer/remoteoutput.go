@@ -78,8 +78,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
 		c.journal.noteBefore(c, temporary)
 		private := perm
-		if o.info != nil || c.options.Preserve {
-			// until it gets its final permissions
+		if o.info != nil || c.options.Preserve { // until it gets its final permissions
 			private = 0o600
 		}
 		lost := o.session.lost()
@@ -531,8 +530,7 @@ func (s sealing) attrsRefused(err error) error {
 		return err
 	}
 	if s.o.info != nil {
-		c.warn("the new file cannot be given the permissions of the old one: " +
-			err.Error())
+		c.warn("the new file cannot be given the permissions of the old one: " + err.Error())
 	}
 	return nil
 }

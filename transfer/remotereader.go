@@ -39,7 +39,7 @@ func (r *remoteReader) writer(w io.Writer, off int64) io.Writer {
 
 func (r *remoteReader) Read(p []byte) (int, error) {
 	n, err := r.next(r.off).Read(p)
-	if err := within(r.guard, r.off, n); err != nil {
+	if err := checkGuard(r.guard, r.off, n); err != nil {
 		return 0, ofSource(err)
 	}
 	r.feed(p[:n], r.off)
@@ -61,7 +61,7 @@ func (r *remoteReader) ReadAt(p []byte, off int64) (n int, err error) {
 			err = io.EOF
 		}
 	}
-	if err := within(r.guard, off, n); err != nil {
+	if err := checkGuard(r.guard, off, n); err != nil {
 		return 0, ofSource(err)
 	}
 	return n, ofSource(err)

@@ -313,8 +313,8 @@ func (in *remoteInput) copyOn(c *fileCopy, to *usftp.File) (n int64, done bool, 
 		return 0, false, nil
 	}
 	small := in.known.size <= readAtOnce
-	if d := c.tries.racy; !small && d.isRacy(c.ctx) {
-		if err := d.wait(c.ctx); err != nil {
+	if racy := c.tries.racy; !small && racy.isRacy(c.ctx) {
+		if err := racy.wait(c.ctx); err != nil {
 			return 0, true, err
 		}
 		c.tries.racy, in.racy = nil, nil
@@ -341,10 +341,10 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		}
 		return n, err
 	}
-	f, resumed, d := in.file, c.result.Resumed, c.tries.racy
+	f, resumed := in.file, c.result.Resumed
 	if to.reread == nil {
-		d.remember()
-		in.racy = d
+		in.racy = c.tries.racy
+		in.racy.remember()
 		in.rememberAll(c)
 	}
 	if n, done, err := in.pourDelta(c, to); done || err != nil {
@@ -365,9 +365,8 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 	if at == nil || pipe.ordered() || in.racy != nil || in.prefix != nil || !in.known.regular() ||
 		!in.session.worthStriping(c, c.size-resumed, true) {
 		n, err = in.session.judge(c, f, func() (int64, int, error) {
-			n, err := f.WriteTo(&guarded{pipe.writer(in.writer(c.limiter.writer(w), resumed),
-				resumed),
-				resumed, guard})
+			fed := pipe.writer(in.writer(c.limiter.writer(w), resumed), resumed)
+			n, err := f.WriteTo(&guarded{fed, resumed, guard})
 			return n, 1, err
 		})
 	} else {

@@ -120,8 +120,7 @@ func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left 
 func (j *journal) resume(c *fileCopy, in input, out output) int64 {
 	f := in.facts()
 	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() ||
-		out.at().direct ||
-		!f.regular() || !f.hasTimes {
+		out.at().direct || !f.regular() || !f.hasTimes {
 		return 0
 	}
 	m := j.load(c)
@@ -141,7 +140,7 @@ func (j *journal) resume(c *fileCopy, in input, out output) int64 {
 	case m.SourceSize != f.size || !m.SourceTime.Equal(f.mtime) || m.SourceID != f.id:
 		why = errors.New("the source has changed since")
 	case !ours:
-		why = errors.New("it is somewhere else")
+		why = errors.New("it does not belong to this target")
 	default:
 		var offset int64
 		if offset, why = out.resume(c, in, m); why == nil {
@@ -253,7 +252,8 @@ func (j *journal) mayContinue(c *fileCopy) bool {
 	renews := slices.ContainsFunc(c.conns(), func(conn *pool.Conn) bool {
 		return pools.OfConn(conn).Renews()
 	})
-	return !c.isSmall() && j.mark != nil && j.provable(c) && (j.markName(c) != "" || c.ctx.Err() == nil && renews)
+	return !c.isSmall() && j.mark != nil && j.provable(c) &&
+		(j.markName(c) != "" || c.ctx.Err() == nil && renews)
 }
 
 // provable reports whether it can be told later that what a try leaves is the beginning of the
@@ -320,8 +320,8 @@ func (j *journal) write(c *fileCopy, m mark) bool {
 		m.Boot = localfs.BootID()
 	}
 	m.Delta = c.tries.delta
-	if d := c.tries.racy; d.isRacy(c.ctx) {
-		m.RacyBytes = min(m.Bytes, d.readTo.Load())
+	if racy := c.tries.racy; racy.isRacy(c.ctx) {
+		m.RacyBytes = min(m.Bytes, racy.readTo.Load())
 	}
 	m.Strays = c.tries.strays
 	if j.stale != nil {
@@ -516,7 +516,7 @@ func (m treeMark) write(state string) {
 	}
 }
 
-// forget is for copies that went into an existing directory.
+// forget removes the mark of a copy that went into an existing directory.
 func (m treeMark) forget() {
 	if m != "" {
 		os.Remove(string(m))

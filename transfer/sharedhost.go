@@ -125,11 +125,10 @@ func (a *sharedAhead) take(ctx context.Context, key blockKey) (*sharedBlock, err
 			a.stop()
 			continue
 		}
-		switch {
-		case b != nil:
+		if b != nil {
 			b.users++
 			from = nil
-		default:
+		} else {
 			if from == nil {
 				from = a
 				a.stream = a.file.ReadRange(key.index*sharedBlockSize, -1)

@@ -144,7 +144,7 @@ func (s *sharedStream) await(b *Branch, ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case b.over:
-		return errors.New("the branch was left")
+		return errors.New("read from a Branch after its Leave")
 	case b.at < s.end:
 		return nil
 	case s.panicked != nil:

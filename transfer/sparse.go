@@ -228,8 +228,8 @@ func sizeGuard(size int64) int64 {
 	return size + mostGrown
 }
 
-// within fails if n bytes at an offset go beyond a guard.
-func within(guard, off int64, n int) error {
+// checkGuard fails if n bytes at an offset go beyond a guard.
+func checkGuard(guard, off int64, n int) error {
 	if off > guard-int64(n) {
 		return fmt.Errorf("%w: there is more than the %d bytes that it had", ErrSourceChanged,
 			guard-mostGrown)
@@ -243,7 +243,7 @@ type guarded struct {
 }
 
 func (w *guarded) Write(p []byte) (int, error) {
-	if err := within(w.guard, w.at, len(p)); err != nil {
+	if err := checkGuard(w.guard, w.at, len(p)); err != nil {
 		return 0, err
 	}
 	n, err := w.Writer.Write(p)
@@ -257,7 +257,7 @@ type guardedAt struct {
 }
 
 func (w guardedAt) WriteAt(p []byte, off int64) (int, error) {
-	if err := within(w.guard, off, len(p)); err != nil {
+	if err := checkGuard(w.guard, off, len(p)); err != nil {
 		return 0, err
 	}
 	return w.WriterAt.WriteAt(p, off)

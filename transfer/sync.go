@@ -541,7 +541,8 @@ func (s *syncing) wants(e *entry) bool {
 		return true
 	}
 	stored := s.asStored(f)
-	if age, known := existing.age(stored); regular && only.Update && known && age < -o.ModifyWindow {
+	age, known := existing.age(stored)
+	if regular && only.Update && known && age < -o.ModifyWindow {
 		s.tree.count(&s.tree.sums.Skipped, 1)
 		return false
 	}
@@ -643,8 +644,8 @@ func (s *syncing) asStored(f *facts) *facts {
 	return &stored
 }
 
-// settable replaces times that a host cannot be given by the nearest that SFTP has, from 1970 to
-// 2106. Otherwise a file with such a time would never get into the target, and nothing would ever
+// settable replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
+// it has. Otherwise a file with such a time would never get into the target, and nothing would ever
 // be deleted.
 func (s *syncing) settable(set *usftp.NewAttrs) {
 	if s == nil || !set.SetTimes {

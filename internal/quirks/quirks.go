@@ -10,13 +10,13 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// A Quirks is what a host has shown since the login, on any connection.
+// Quirks is what a host has shown since the login, on any connection.
 type Quirks struct {
 	Separate    atomic.Bool // one handle does not see what another one wrote
 	Touches     atomic.Bool // a file being read shows the current time as its mtime
 	NoTemporary atomic.Bool // temporary names are refused where the target's own name is not
 	NoRename    atomic.Bool // files cannot be renamed
-	Reported    atomic.Bool // the user has been told of one of the last two
+	Reported    atomic.Bool // the user has been told of NoTemporary or NoRename
 	WholeFiles  atomic.Bool // existing files are written only if they are emptied first
 	Clock       Clock
 }
@@ -59,7 +59,7 @@ func (k *Clock) Ask(c *usftp.Client) {
 }
 
 // Behind waits for the answer. known is false if the host was not asked, was lost, or has no /proc.
-// The error is the cause of ctx.
+// The error is the cause of ctx, unless the answer was there before ctx ended.
 func (k *Clock) Behind(ctx context.Context) (behind time.Duration, known bool, err error) {
 	k.mu.Lock()
 	asked := k.asked
