@@ -26,11 +26,13 @@ const (
 	heldFor     = 10 // a connection must be held down for this part of the transfer's time, as 1/n
 
 	growing   = 1.25 // the rate is growing, or has grown from the last step
-	near      = 0.5  // of a window per round trip and lane: the windows limit the rate
-	few       = 0.25 // likewise: the windows do not, and fewer lanes may do
 	kept      = 0.9  // fewer connections have kept up the rate
 	recovered = 1.1  // with fewer connections: the rate with more was measured too early
-	limiting  = 0.8  // of a window per round trip: it limits a single lane
+
+	// Shares of what the windows carry in a round trip.
+	oneWindowFull = 0.8  // the window limits a single lane
+	windowsFull   = 0.5  // the windows limit several lanes
+	windowsFree   = 0.25 // the windows do not, and fewer lanes may do
 )
 
 // How rates are compared.
@@ -210,7 +212,7 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 	began, at, waited, last := g.at, g.at, file.Waited(), 0.0
 	var held time.Duration // for how long something has held the connection down without a break
 	for g.wait(ctx) {
-		if worth && g.rate() > limiting*g.windows(1) {
+		if worth && g.rate() > oneWindowFull*g.windows(1) {
 			return windowLimits, 0
 		}
 		rate, enough := g.average(2)
@@ -326,14 +328,14 @@ func (a *autoscaler) byWindows(ctx context.Context) {
 			lanes, still = s.count(), 0
 		}
 		windows := g.windows(1 + lanes)
-		limited := g.moved > 0 && (g.rates[0] > growing*g.rates[1] || g.rates[0] > near*windows)
+		limited := g.moved > 0 && (g.rates[0] > growing*g.rates[1] || g.rates[0] > windowsFull*windows)
 		switch {
 		case wanted < most && g.lasts(0) && limited,
 			wanted < most && g.lasts(exploreFor) && still >= judgeAfter && g.rate() > growing*base:
 			base = g.rate()
 			wanted *= 2
 			a.pool.Want(wanted, allStreams)
-		case !tested && g.lasts(testFor) && still >= judgeAfter && g.rate() < few*windows:
+		case !tested && g.lasts(testFor) && still >= judgeAfter && g.rate() < windowsFree*windows:
 			closed, _, _ := a.test(ctx)
 			tested = !closed
 			still = 0

@@ -43,10 +43,10 @@ type evidence struct {
 }
 
 const (
-	shortest = time.Second // copies shorter than this get no verdict
-	busy     = 0.85        // of the processors' time
-	mostly   = 0.5         // of the time
-	filled   = 0.6         // of what the windows carry, including the slow beginning
+	leastJudged = time.Second // shorter copies get no verdict
+	busy        = 0.85        // of the processors' time
+	mostly      = 0.5         // of the time
+	filled      = 0.6         // of what the windows carry, including the slow beginning
 	// Answers that take this many times a ping: then about half of what is in flight waits at the
 	// server. A ping waits only in the link.
 	overdue    = 1.5
@@ -55,7 +55,7 @@ const (
 
 // verdict returns what limited a copy, testing the surest signs first.
 func (e *evidence) verdict() Bottleneck {
-	if e.elapsed < shortest {
+	if e.elapsed < leastJudged {
 		return ""
 	}
 	rate := float64(e.bytes) / e.elapsed.Seconds()

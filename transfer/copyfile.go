@@ -365,10 +365,10 @@ func (p placement) fallBack(c *fileCopy, err error) error {
 	return err
 }
 
-// nameRefused records that no temporary file could be created where the target itself could.
+// noteNameRefused records that no temporary file could be created where the target itself could.
 // Creating a new target needs the same permission, so the name must be what is refused; with an
 // existing target it may be just this directory that takes no new names.
-func (p placement) nameRefused(c *fileCopy, isNew bool) {
+func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
 	if isNew {
 		p.quirks.NoTemporary.Store(true)
 	} else if c.entry != nil {
@@ -377,9 +377,9 @@ func (p placement) nameRefused(c *fileCopy, isNew bool) {
 	p.report(c, "no temporary file can be created beside the target: it is written in place")
 }
 
-// renameRefused records that a file could not be renamed to a free name. A refusal to replace an
+// noteRenameRefused records that a file could not be renamed to a free name. A refusal to replace an
 // existing file may concern that file alone, and a full disk refuses writing in place too.
-func (p placement) renameRefused(c *fileCopy, err error, isNew bool) {
+func (p placement) noteRenameRefused(c *fileCopy, err error, isNew bool) {
 	if !isNew || c.options.Placement == PlaceAtomic ||
 		!nameRefused(err) && !errors.Is(err, errors.ErrUnsupported) {
 		return

@@ -37,8 +37,8 @@ func (localEnd) identity(name string) (host, path string, ok bool) {
 
 // limits allows enough files at once to keep the processors busy with the kernel's work on names.
 func (localEnd) limits() (limits, error) {
-	return limits{handles: 1 << 20, listings: walkers, files: 2 * runtime.GOMAXPROCS(0), queue: 256,
-		small: largestSmall}, nil
+	return limits{handles: 1 << 20, listings: usualWalkers, files: 2 * runtime.GOMAXPROCS(0),
+		queue: 256, small: largestSmall}, nil
 }
 
 func (localEnd) realPath(name string) (string, error) {

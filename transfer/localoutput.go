@@ -190,7 +190,7 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 	case o.direct:
 		c.warn("the target has other names (hard links): it is written in place")
 	default:
-		o.end.nameRefused(c, o.info == nil)
+		o.end.noteNameRefused(c, o.info == nil)
 	}
 	return err
 }

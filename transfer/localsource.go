@@ -114,8 +114,18 @@ func explainLink(err error) error {
 	return err
 }
 
+// hostless is the part of an input for which it takes a host. What cannot be compared by a host's
+// hash is copied again.
+type hostless struct{}
+
+func (hostless) copyOn(*fileCopy, *usftp.File) (int64, bool, error) { return 0, false, nil }
+func (hostless) holds(*fileCopy) (same, known bool)                 { return false, true }
+func (hostless) begins(io.ReaderAt, int64) (same, known bool)       { return false, false }
+func (hostless) inherit(*fileCopy, *mark)                           {}
+
 // localInput is a file on this machine being read.
 type localInput struct {
+	hostless
 	path   string
 	known  facts
 	listed bool // as a regular file, in a tree whose links are not followed
@@ -271,10 +281,6 @@ func (w counting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (in *localInput) copyOn(*fileCopy, *usftp.File) (n int64, done bool, err error) {
-	return 0, false, nil
-}
-
 func (in *localInput) verify(c *fileCopy, target reopen) error {
 	if target == nil || !in.known.mode.IsRegular() {
 		return errNoReread
@@ -294,11 +300,6 @@ func (in *localInput) verify(c *fileCopy, target reopen) error {
 	return err
 }
 
-// holds claims nothing about a local source: the file is copied again rather than compared.
-func (in *localInput) holds(*fileCopy) (same, known bool) { return false, true }
-
-func (in *localInput) begins(io.ReaderAt, int64) (same, known bool) { return false, false }
-
 // reopen returns the open file if there is one, even if its name has since gone to another file.
 func (in *localInput) reopen(*fileCopy) reopen {
 	if !in.known.mode.IsRegular() {
@@ -311,8 +312,6 @@ func (in *localInput) reopen(*fileCopy) reopen {
 		return opened(os.Open(in.path))
 	}
 }
-
-func (in *localInput) inherit(*fileCopy, *mark) {}
 
 func (in *localInput) close() {
 	if in.file != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
-	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/wire"
 )
@@ -30,7 +29,7 @@ func Remote(host pool.Host, path string) Endpoint {
 			if err != nil {
 				return nil, err
 			}
-			return &remoteTarget{remoteEnd: e, placement: placement{e.quirks()}}, nil
+			return &remoteTarget{remoteEnd: e, placement: placement{e.host().Quirks()}}, nil
 		}}
 }
 
@@ -61,9 +60,10 @@ func newRemoteEnd(j *job, host pool.Host) (*remoteEnd, error) {
 	return e, nil
 }
 
-func (e *remoteEnd) quirks() *quirks.Quirks {
+// host returns the host with its current connection.
+func (e *remoteEnd) host() pools.Host {
 	host := e.link.Host()
-	return pools.OfHost(&host).Quirks()
+	return pools.OfHost(&host)
 }
 
 func (e *remoteEnd) conn() *pool.Conn { return e.link }
@@ -98,8 +98,7 @@ func ask[T any](e *remoteEnd, name string,
 func (e *remoteEnd) stat(name string) (fs.FileInfo, error) {
 	began := time.Now()
 	info, err := ask(e, name, func(*usftp.Client, string) (fs.FileInfo, error) {
-		host := e.link.Host()
-		return pools.OfHost(&host).Stat(e.job.ctx, name)
+		return e.host().Stat(e.job.ctx, name)
 	})
 	if e.trip == 0 {
 		e.trip = time.Since(began)
@@ -188,8 +187,8 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 		}
 		read, write, err := private.OfClient(client).DataSizes()
 		l.small = min(piece(read, write), largestSmall)
-		l.handles, l.listings = unknownHandles, walkers
-		most := walkers
+		l.handles, l.listings = unknownHandles, usualWalkers
+		most := usualWalkers
 		if t := e.job.tree; t != nil && t.sync != nil { // most directories have nothing to copy
 			most = syncWalkers
 		}
@@ -203,7 +202,6 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 		}
 		return err
 	})
-	host := e.link.Host()
-	l.trip = max(e.trip, pools.OfHost(&host).LoginTrip())
+	l.trip = max(e.trip, e.host().LoginTrip())
 	return l, err
 }

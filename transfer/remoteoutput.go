@@ -109,7 +109,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	// opening the target itself yields an error with the name the user knows.
 	o.file, err = inPlace{o, c, source, perm}.open()
 	if err == nil && denied {
-		o.end.nameRefused(c, o.info == nil)
+		o.end.noteNameRefused(c, o.info == nil)
 	}
 	return o.explain(err)
 }
@@ -628,7 +628,7 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 		if p.aside == "" {
 			c.tries.placing = nil
 		}
-		o.end.renameRefused(c, err, o.info == nil)
+		o.end.noteRenameRefused(c, err, o.info == nil)
 		c.detail += "; --inplace writes the target itself"
 		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""

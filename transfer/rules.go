@@ -151,8 +151,8 @@ func latin1(s string) string {
 	return s
 }
 
-// nothing is a regular expression that matches nothing.
-const nothing = `[^\x00-\x{10FFFF}]`
+// matchesNothing is a regular expression.
+const matchesNothing = `[^\x00-\x{10FFFF}]`
 
 // rsyncExpression translates a pattern as rsync's wildmatch.c reads it into a regular expression.
 func rsyncExpression(text string) string {
@@ -184,7 +184,7 @@ func element(text string) (n int, expression string) {
 		return class(text)
 	case '\\':
 		if len(text) == 1 {
-			return 1, nothing
+			return 1, matchesNothing
 		}
 		return 2, regexp.QuoteMeta(latin1(text[1:2]))
 	}
@@ -203,7 +203,7 @@ func class(text string) (n int, expression string) {
 	last := -1 // the previous character, which may start a range
 	for first := true; ; first = false {
 		if i >= len(text) {
-			return len(text), nothing
+			return len(text), matchesNothing
 		}
 		c := text[i]
 		switch {
@@ -213,7 +213,7 @@ func class(text string) (n int, expression string) {
 			i++
 			if text[i] == '\\' {
 				if i++; i >= len(text) {
-					return len(text), nothing
+					return len(text), matchesNothing
 				}
 			}
 			for c := last; c <= int(text[i]); c++ {
@@ -225,12 +225,12 @@ func class(text string) (n int, expression string) {
 		case c == '[' && i+1 < len(text) && text[i+1] == ':':
 			end := strings.IndexByte(text[i+2:], ']')
 			if end < 0 {
-				return len(text), nothing
+				return len(text), matchesNothing
 			}
 			if name, ok := strings.CutSuffix(text[i+2:i+2+end], ":"); ok {
 				in, ok := posixClass(name)
 				if !ok {
-					return len(text), nothing
+					return len(text), matchesNothing
 				}
 				for c := range 128 {
 					set[c] = set[c] || in.MatchString(string(rune(c)))
@@ -241,7 +241,7 @@ func class(text string) (n int, expression string) {
 			}
 		case c == '\\':
 			if i++; i >= len(text) {
-				return len(text), nothing
+				return len(text), matchesNothing
 			}
 			c = text[i]
 		}
@@ -259,7 +259,7 @@ func setExpression(set *[256]bool, negated bool) string {
 		}
 	}
 	if b.Len() == 0 {
-		return nothing
+		return matchesNothing
 	}
 	return "[" + b.String() + "]"
 }

@@ -59,6 +59,7 @@ func (streamTarget) finishLink(*entry, usftp.NewAttrs) error            { return
 // readerSource is an io.Reader as a source, and as the input that it opens.
 type readerSource struct {
 	streamEnd
+	hostless
 	r io.Reader
 }
 
@@ -83,18 +84,10 @@ func (s *readerSource) ready(*fileCopy) error                    { return nil }
 func (s *readerSource) whole(*fileCopy, []byte) (bool, error)    { return false, nil }
 func (s *readerSource) contents() contents                       { return streamContents{s.r} }
 func (s *readerSource) unchanged(*fileCopy, int64, reopen) error { return nil }
-func (s *readerSource) inherit(*fileCopy, *mark)                 {}
 func (s *readerSource) verify(*fileCopy, reopen) error           { return errNoReread }
-func (s *readerSource) holds(*fileCopy) (same, known bool)       { return false, true }
 func (s *readerSource) reopen(*fileCopy) reopen                  { return nil }
 
 func (s *readerSource) pour(c *fileCopy, to sink) (int64, error) { return pourStream(c, s.r, to) }
-
-func (s *readerSource) begins(io.ReaderAt, int64) (same, known bool) { return false, false }
-
-func (s *readerSource) copyOn(*fileCopy, *usftp.File) (n int64, done bool, err error) {
-	return 0, false, nil
-}
 
 // streamContents is a stream as a target reads it.
 type streamContents struct{ io.Reader }

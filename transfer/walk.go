@@ -134,7 +134,7 @@ type walk struct {
 }
 
 const (
-	walkers      = 16
+	usualWalkers = 16
 	syncWalkers  = 128 // where servers allow it
 	largeWorkers = 4
 	mostWaiting  = 4096 // directories
