@@ -33,8 +33,8 @@ func (all digests) finish() {
 
 // whole returns the whole file's hash that the user asked for; check returns the digest to compare
 // with the host's.
-func (all digests) whole(algorithm checksum.Algorithm) checksum.Hash {
-	return checksum.Hash{Algorithm: algorithm, Sum: all[0].Sums[0]}
+func (all digests) whole() checksum.Hash {
+	return checksum.Hash{Algorithm: all[0].Algorithm, Sum: all[0].Sums[0]}
 }
 
 func (all digests) check() *checksum.Digest { return all[len(all)-1] }
@@ -171,7 +171,7 @@ func (h *hashing) complete(c *fileCopy) error {
 		h.digests, h.pipe = p.digests, nil
 	}
 	if c.options.Hash != "" {
-		h.hash = h.digests.whole(c.options.Hash)
+		h.hash = h.digests.whole()
 	}
 	return nil
 }

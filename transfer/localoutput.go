@@ -423,3 +423,72 @@ func (o *localOutput) remove(*fileCopy) {
 		o.root.Remove(o.inRoot())
 	}
 }
+
+// sparseFile is a local file in which blocks of zeros become holes.
+type sparseFile struct {
+	file *os.File
+	over bool // it was not empty
+}
+
+func (s sparseFile) WriteAt(p []byte, off int64) (int, error) {
+	if s.over {
+		return localfs.WriteSparseOver(s.file, p, off)
+	}
+	return localfs.WriteSparse(s.file, p, off)
+}
+
+// A sink is how data reaches a target on this machine: a stream, or a regular file that can be
+// written at any offset.
+type sink struct {
+	io.Writer
+	file   *os.File // nil unless it is a regular file
+	reread reopen   // opens the file for reading, nil unless it is a regular file
+	over   bool     // the file is an old one that is written over
+
+	// old opens the file to be replaced, nil if there is none
+	old func() (*os.File, error)
+}
+
+// open returns the writers to use, for data in order and in any order. Blocks of zeros become holes
+// if Options.Sparse is set.
+func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
+	if s.file == nil {
+		return s.Writer, nil, nil
+	}
+	if !c.options.Sparse {
+		return s.file, s.file, nil
+	}
+	if c.size > 0 { // a hash may read from it before all has arrived
+		if err := s.end(c, c.size); err != nil {
+			return nil, nil, err
+		}
+	}
+	sparse := sparseFile{s.file, s.over}
+	return io.NewOffsetWriter(sparse, c.result.Resumed), sparse, nil
+}
+
+// end sets the file's size, since it may end in a hole. An old file that is longer is truncated
+// only when the copy is sealed.
+func (s sink) end(c *fileCopy, size int64) error {
+	if s.file == nil || !c.options.Sparse {
+		return nil
+	}
+	if s.over {
+		if info, err := s.file.Stat(); err != nil || info.Size() >= size {
+			return err
+		}
+	}
+	return s.file.Truncate(size)
+}
+
+// small writes a file held in memory.
+func (s sink) small(c *fileCopy, data []byte) error {
+	if s.file == nil || !c.options.Sparse {
+		_, err := s.Write(data)
+		return err
+	}
+	if _, err := (sparseFile{s.file, s.over}).WriteAt(data, 0); err != nil {
+		return err
+	}
+	return s.end(c, int64(len(data)))
+}

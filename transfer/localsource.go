@@ -104,6 +104,24 @@ func (s *localSource) sum(c *fileCopy) error {
 	return err
 }
 
+func (s *localSource) readSmall(name string, most int64) ([]byte, error) {
+	f, err := localfs.OpenNoFollow(name)
+	if errors.Is(err, localfs.ErrLink) {
+		return nil, fs.ErrNotExist
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
 // explainLink turns a link that was not followed into a source that has changed: anyone who may
 // write to the tree can replace a file by a link since it was listed, to a file that only we may
 // read.

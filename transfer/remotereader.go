@@ -2,7 +2,9 @@ package transfer
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"math"
 
 	"github.com/usftp/usftp"
 )
@@ -111,4 +113,55 @@ func (r *remoteReader) Seek(off int64, whence int) (int64, error) {
 	}
 	_, err := r.file.Seek(off, io.SeekStart)
 	return off, ofSource(err)
+}
+
+// A server that sends more of a file than it announced could fill the disk with a file that looked
+// small. A file that has grown makes no valid copy anyway, so what goes far beyond its size is
+// refused. Files without a size, as in /proc, may have any length.
+
+// mostGrown is how far a file is read beyond its size. A file that has grown a little is read to
+// its end, so that the error can say to what size.
+const mostGrown = 1 << 20
+
+// sizeGuard returns the offset beyond which a source of this size is not read.
+func sizeGuard(size int64) int64 {
+	if size <= 0 || size > math.MaxInt64-mostGrown {
+		return math.MaxInt64
+	}
+	return size + mostGrown
+}
+
+// checkGuard fails if n bytes at an offset go beyond a guard.
+func checkGuard(guard, off int64, n int) error {
+	if off > guard-int64(n) {
+		return fmt.Errorf("%w: there is more than the %d bytes that it had", ErrSourceChanged,
+			guard-mostGrown)
+	}
+	return nil
+}
+
+type guarded struct {
+	io.Writer
+	at, guard int64
+}
+
+func (w *guarded) Write(p []byte) (int, error) {
+	if err := checkGuard(w.guard, w.at, len(p)); err != nil {
+		return 0, err
+	}
+	n, err := w.Writer.Write(p)
+	w.at += int64(n)
+	return n, err
+}
+
+type guardedAt struct {
+	io.WriterAt
+	guard int64
+}
+
+func (w guardedAt) WriteAt(p []byte, off int64) (int, error) {
+	if err := checkGuard(w.guard, off, len(p)); err != nil {
+		return 0, err
+	}
+	return w.WriterAt.WriteAt(p, off)
 }

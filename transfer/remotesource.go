@@ -92,6 +92,14 @@ func (s *remoteSource) readLink(name string) (string, error) {
 	return to, ofSource(err)
 }
 
+func (s *remoteSource) readSmall(name string, most int64) ([]byte, error) {
+	data, _, err := s.readRegular(name, most)
+	if errors.Is(err, errNotRegular) {
+		err = fs.ErrNotExist
+	}
+	return data, err
+}
+
 // loops compares the directories' real paths.
 func (s *remoteSource) loops(d *directory) string {
 	real, err := s.realPath(d.source)

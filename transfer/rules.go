@@ -10,8 +10,6 @@ import (
 	"path"
 	"regexp"
 	"strings"
-
-	"github.com/usftp/usftp/internal/localfs"
 )
 
 // A FilterRule includes or excludes what a pattern matches. In a list of rules the first match
@@ -441,31 +439,4 @@ func (f *syncFilter) readIgnore(d *directory) error {
 		d.ignore, err = newIgnoreRules(d.ignore, d.rel, text)
 	}
 	return ofSource(err)
-}
-
-// readSmall follows no link, as git follows none for ignore files.
-func (s *localSource) readSmall(name string, most int64) ([]byte, error) {
-	f, err := localfs.OpenNoFollow(name)
-	if errors.Is(err, localfs.ErrLink) {
-		return nil, fs.ErrNotExist
-	} else if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(f, most))
-}
-
-func (s *remoteSource) readSmall(name string, most int64) ([]byte, error) {
-	data, _, err := s.readRegular(name, most)
-	if errors.Is(err, errNotRegular) {
-		err = fs.ErrNotExist
-	}
-	return data, err
 }

@@ -237,13 +237,11 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 		!filepath.IsLocal(name)) {
 		return nil, fmt.Errorf("%q is not the name of an ignore file", name)
 	}
-	if options.BackupDir != "" && !isBelow(options.BackupDir) {
-		return nil, fmt.Errorf("the backup directory %q is not a path in the target",
-			options.BackupDir)
-	}
-	options.BackupDir = path.Clean(filepath.ToSlash(options.BackupDir))
-	if options.BackupDir == "." {
-		options.BackupDir = ""
+	if dir := filepath.ToSlash(options.BackupDir); dir != "" {
+		if !isBelow(dir) {
+			return nil, fmt.Errorf("the backup directory %q is not a path in the target", dir)
+		}
+		options.BackupDir = path.Clean(dir)
 	}
 	s := &syncing{tree: t, options: options, dst: dst.mirror(), within: newReach(options.Within),
 		filter:    newSyncFilter(t, rules, &options),
