@@ -1,4 +1,4 @@
-// Command usftp copies files over SSH, with SFTP, at the speed of the wire. See `usftp help`.
+// Command usftp copies files over SSH with SFTP, as fast as the link allows. See `usftp help`.
 package main
 
 import (

@@ -73,7 +73,7 @@ func exitCode(ctx context.Context, a *ui.App, cmd *cobra.Command, err error) int
 func commandLine(a *ui.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "usftp",
-		Short:         "copy files over SSH, with SFTP, at the speed of the wire",
+		Short:         "copy files over SSH with SFTP, as fast as the link allows",
 		Long:          rootLong,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -111,6 +111,11 @@ func commandLine(a *ui.App) *cobra.Command {
 	root.AddCommand(shell.Command(a), mount.Command(a), mount.UmountCommand(a), serve.Command(a),
 		serve.HashPasswordCommand(a),
 		demo.Command(a), versionCommand(), completionCommand(), manCommand(root), healthCommand())
+	for _, c := range root.Commands() {
+		if c.Flags().Lookup("help") == nil {
+			c.Flags().BoolP("help", "h", false, "print help") // cobra's names the command again
+		}
+	}
 	complete.Flags(root)
 	return root
 }

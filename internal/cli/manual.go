@@ -67,11 +67,11 @@ they do not know. The kinds are:
   started   the copy of a file begins
   progress  bytes counts those that have arrived, and resumed those of them that an
             earlier copy left (done has it too); finishing is true once all have
-            arrived, while they are hashed, verified or written to disk; or while a
-            source that was only just modified is read again, of which checked
-            counts the bytes so far
-  note      message says how the copy is made, where that may be a surprise
-  warning   message says what is wrong, or left behind, without being a failure
+            arrived, while they are still being hashed, verified or written to disk,
+            or while a source that was modified just before is read again; checked
+            then counts the bytes that were read again
+  note      message says something surprising about how the copy is made
+  warning   message says what is wrong or left behind, if that is not a failure
   done      bytes and elapsed_ns are final; bound, if known, says what limited
             the speed: "link window", "link", "server", "processor",
             "disk" or "limit"; with --hash and related flags, hash is "sha256:" or
@@ -141,8 +141,8 @@ that variable is set.
 ~/.local/state/usftp/journal: what interrupted copies left behind, and where. The same
 command reads it to continue (with --resume) or to clean up. Entries expire after a month.
 
-~/.local/state/usftp/logins: which key worked for which user and host key, so that the
-next login can sign with it at once, and which servers refuse that; only as hashes.
+~/.local/state/usftp/logins: hashes that say which key worked for which user and host key,
+so that the next login can sign with it at once, and which servers refuse that.
 
 ~/.ssh/authorized_keys: the keys that may log in to usftp serve, unless
 --authorized-keys names another file; see sshd(8).`},

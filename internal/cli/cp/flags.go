@@ -62,7 +62,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.Compress, "compress", "C", false,
 		"compress (with --ssh only: our own SSH does not compress)")
 	f.BoolVar(&c.resume, "resume", false,
-		"continue an interrupted copy, after proving that what is there is the same; with -r, skip files whose copy has the same size and time")
+		"continue an interrupted copy, after proving that what is there is the beginning of SRC; with -r, skip files whose copy has the same size and time")
 	f.BoolVar(&c.verify, "verify", false,
 		"before renaming, compare what was stored with the source, by the host's hash or by reading it back")
 	c.hashes.register(f)
@@ -78,14 +78,14 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 		"flush data to the target's disk before renaming")
 	c.hosts.Register(f)
 	f.DurationVar(&c.patience, "patience", transfer.DefaultPatience,
-		"with --hosts and a stream as the source: give up on a host once the others have waited this `time` for it")
+		"with --hosts and a stream as the source: give up on a host once the others have waited for it for this `time`")
 	c.Report.Register(f)
 	f.BoolVarP(&c.through, "through", "3", false,
-		"copy between two hosts through this machine, as usftp always does; names with a colon are then remote even if such a local file exists")
+		"copy between two hosts through this machine, as usftp always does; names with a colon are then remote even if a local file has that name")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false,
 		"ignored, like -s; see docs/coming-from-scp.md")
 	f.FuncP("tune", "X",
-		"`what`=n: with nrequests, at most n requests in flight for a file; with buffer, at most n bytes in a request (default: what link and server allow)",
+		"set an `option` of sftp: nrequests=n, at most n requests in flight for a file; buffer=n, at most n bytes in a request (default: what link and server allow)",
 		c.Tuning.Set)
 	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
 		"refused: data between hosts passes through this machine (-3)")

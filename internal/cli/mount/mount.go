@@ -37,7 +37,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second,
 		"while the host cannot be reached, calls wait for this `time` and then fail")
 	f.DurationVar(&c.cache, "cache", time.Second,
-		"cache names and attributes for this `time`, or longer while nobody else changes them")
+		"cache names and attributes for this `time`; make it longer if nobody else changes the files")
 	f.StringVar(&c.log, "log", "",
 		"log to `file` in the background (default: mount.log in the state directory)")
 	c.Connect.Register(f)

@@ -71,7 +71,7 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 	SizeVar(f, &c.buffer, "buffer",
 		"keep at most `size` bytes of large files, such as 32MiB, in flight over all connections (default: what the links need)")
 	f.IntVar(&c.retries, "retries", 5,
-		"reconnect up to `n` times in a row without progress, and continue; not if a login asks for something")
+		"reconnect up to `n` times in a row without progress, unless a login asks for something")
 	f.DurationVar(&c.retryFor, "retry-for", 15*time.Minute,
 		"reconnect for up to this `time` without progress")
 }

@@ -29,7 +29,7 @@ func (d *Delta) RegisterOptional(f *pflag.FlagSet) {
 
 func (d *Delta) register(f *pflag.FlagSet) {
 	f.BoolVar(&d.noHelper, "no-helper", false,
-		"do not run usftp on the host to find what has changed; unless the host's server is usftp, files are copied whole")
+		"do not run usftp on the host to find what has changed; files are then copied whole, unless the host's server is usftp")
 }
 
 // Mode returns how files are copied.

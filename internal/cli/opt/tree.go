@@ -21,7 +21,7 @@ type Tree struct {
 // RegisterBounds adds the flags that limit trees, which could be endless.
 func (c *Tree) RegisterBounds(f *pflag.FlagSet) {
 	f.IntVar(&c.maxDepth, "max-depth", 256,
-		"fail below `n` levels of directories, since a server could invent them without end; 0 for no limit")
+		"fail if directories are more than `n` levels deep, as a hostile server could make them; 0 for no limit")
 	f.Int64Var(&c.maxEntries, "max-entries", 20_000_000,
 		"stop at more than `n` entries; 0 for no limit")
 }

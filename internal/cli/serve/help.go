@@ -4,8 +4,8 @@ const long = `Serves a directory to SFTP and SCP clients over SSH until it is in
 get no shell, no commands and no forwarding, and no path or link leads out of the
 directory.
 
-The owners of the keys in --authorized-keys, or in your own ~/.ssh/authorized_keys, may
-log in. If there are no keys, a password is generated and printed at startup. The host
+Anyone with a key in --authorized-keys, or in your own ~/.ssh/authorized_keys, may log
+in. If there are no keys, a password is generated and printed at startup. The host
 key is created at the first start and kept in your configuration directory
 (~/.config/usftp/host_ed25519_key), so that clients recognize the server.
 
@@ -13,7 +13,7 @@ Without --listen, the server listens on 127.0.0.1:2022, which only programs on t
 machine can reach. Logins, file transfers and refusals are logged to standard error.
 
 SIGINT (Ctrl-C) and SIGTERM stop the server: new logins are refused, and running
-sessions have the time of --grace to finish. A second signal stops it at once. SIGHUP
+sessions get the time of --grace to finish. A second signal stops it at once. SIGHUP
 reloads keys, users and limits, and recounts quotas; existing logins stay.
 
 --config serves several users, each with a directory, keys, a password and limits;

@@ -28,8 +28,8 @@ with \, '...' or "...". In batches the rules are sftp's, where a backslash also 
 between single quotes. Patterns (* ? [a-z]) stand for names on the host, or for local
 names in put. ~/ is the login directory.
 
-With HOST:FILE instead, shell copies the file here, to the local name that may follow,
-and exits, as sftp does.
+With HOST:FILE instead of a directory, shell copies that file here, or to the local name
+that follows, and exits, as sftp does.
 
 Commands:`
 

@@ -29,12 +29,12 @@ copied. It compares everything again if changes come too fast for the system to 
 each one, if something cannot be copied, and a minute after the host could not be
 reached.
 
-The summary says how many files were copied, equal and deleted. If a run is interrupted,
+The summary says how many files were copied, deleted, or already equal. If a run is interrupted,
 the next one continues where it stopped.`
 
 const exits = `0 if DST now equals SRC, as far as the flags ask for that; 23 if some entries could not
-be copied or deleted, but the rest is done (a file that changed while it was copied
-counts); 24 if files vanished from SRC during the run, but the rest was copied; 25 if
+be copied or deleted, but the rest is done (this includes
+files that changed while they were copied); 24 if files vanished from SRC during the run, but the rest was copied; 25 if
 nothing was deleted because it would have been too much or because SRC is empty, or if
 another run holds the lock on DST; 2 for wrong usage; 255 if a host cannot be reached or
 the connection was lost; 130 and 143 after a signal; 1 for everything else. 23 to 25 are
