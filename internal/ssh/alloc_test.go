@@ -29,7 +29,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 			close(ch.opened)
 			m.add(ch)
 			tr.login, tr.in.batch, tr.in.limit, tr.in.idle = false, true, maxPacketLength,
-				m.tellReaders
+				m.wakeReaders
 			tr.in.maxKept.Store(1 << 20)
 			go func() {
 				for {

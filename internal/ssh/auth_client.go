@@ -50,18 +50,18 @@ type decision struct {
 // clientLogin is the client's side of RFC 4252.
 type clientLogin struct {
 	*transport
-	conn     *Conn
-	config   *ClientConfig
-	context  AuthContext
-	flight   *Flight
-	flying   bool   // the flight, with a request for a subsystem, is out and not decided
-	first    string // the method of the first attempt
-	accepted bool   // the service was accepted
-	banners  int
+	conn          *Conn
+	config        *ClientConfig
+	context       AuthContext
+	flight        *Flight
+	flightPending bool   // the flight, with a request for a subsystem, is out and not decided
+	first         string // the method of the first attempt
+	accepted      bool   // the service was accepted
+	banners       int
 }
 
-// firstWords returns what is sent with NEWKEYS: the service request, and the first attempt.
-func (l *clientLogin) firstWords() ([][]byte, error) {
+// firstMessages returns what is sent with NEWKEYS: the service request, and the first attempt.
+func (l *clientLogin) firstMessages() ([][]byte, error) {
 	words := [][]byte{appendString([]byte{msgServiceRequest}, serviceUserAuth)}
 	if l.config.Flight != nil {
 		l.flight = l.config.Flight(l.conn)
@@ -72,7 +72,7 @@ func (l *clientLogin) firstWords() ([][]byte, error) {
 		return append(words, l.request("none", nil)), nil
 	}
 	words = append(words, attempt)
-	if l.flying = l.flight.Subsystem != ""; l.flying {
+	if l.flightPending = l.flight.Subsystem != ""; l.flightPending {
 		words = append(words, l.conn.mux.flight(l.flight.Subsystem)...)
 	}
 	return words, nil
@@ -138,28 +138,25 @@ func (l *clientLogin) signed(signer xssh.Signer, algo string) ([]byte, error) {
 func (l *clientLogin) run() error {
 	var asked func([]byte) error
 	if l.first == "password" {
-		asked = expired
+		asked = passwordExpired
 	}
 	d, err := l.decide(asked)
 	if err != nil {
-		var said *DisconnectError
-		var local *localError
+		local, isLocal := errors.AsType[*localError](err)
+		said, ended := errors.AsType[*DisconnectError](err)
 		switch {
-		case errors.As(err, &local):
-			l.flying = false
-			l.failed(l.first, decision{})
-			return l.refused(local.err)
-		case l.flight == nil:
+		case isLocal:
+			err = local.err
+		case l.flight != nil && ended && strings.Contains(strings.ToLower(said.Text),
+			"authentication fail"): // the server allows only one attempt
+		default:
 			return err
-		case errors.As(err, &said) && strings.Contains(strings.ToLower(said.Text),
-			"authentication fail"):
-			l.flying = false
-			l.failed(l.first, decision{}) // a server that allows only one attempt
-			return l.refused(err)
 		}
-		return err
+		l.flightPending = false
+		l.failed(l.first, decision{})
+		return l.refused(err)
 	}
-	l.flying = false
+	l.flightPending = false
 	if d.success {
 		return nil
 	}
@@ -181,9 +178,9 @@ func (l *clientLogin) run() error {
 		}
 		d, err := method.attempt(l)
 		l.context.Err = nil
-		var local *localError
+		local, isLocal := errors.AsType[*localError](err)
 		switch {
-		case errors.As(err, &local) && len(l.context.Tried) < maxAttempts:
+		case isLocal && len(l.context.Tried) < maxAttempts:
 			d.failure.methods = l.context.Allowed
 			l.context.Err = local.err
 		case err != nil:
@@ -281,7 +278,7 @@ func (m passwordMethod) attempt(l *clientLogin) (decision, error) {
 	if err := l.send(l.passwordRequest(password)); err != nil {
 		return decision{}, err
 	}
-	return l.decide(expired)
+	return l.decide(passwordExpired)
 }
 
 // passwordRequest returns a request without a password change: RFC 4252, section 8.
@@ -289,7 +286,7 @@ func (l *clientLogin) passwordRequest(password string) []byte {
 	return l.request("password", appendString(appendBool(nil, false), password))
 }
 
-func expired([]byte) error { return &localError{ErrPasswordExpired} }
+func passwordExpired([]byte) error { return &localError{ErrPasswordExpired} }
 
 type keyMethod struct{ signer xssh.Signer }
 

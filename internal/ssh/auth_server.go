@@ -102,7 +102,7 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 				return nil, &ServerAuthError{l.errs, err}
 			}
 			if waits {
-				l.sawTrip(time.Since(began))
+				l.recordRoundTrip(time.Since(began))
 			}
 		}
 		if p[0] > msgUserAuthRequest+29 {
@@ -162,11 +162,10 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 	if err != nil {
 		return nil, false, err
 	}
-	if errors.Is(authErr, errKeyWouldDo) {
+	if errors.Is(authErr, errKeyAcceptable) {
 		return nil, false, nil
 	}
-	var partial *xssh.PartialSuccessError
-	isPartial := errors.As(authErr, &partial)
+	partial, isPartial := errors.AsType[*xssh.PartialSuccessError](authErr)
 	if authErr == nil || isPartial {
 		if err := checkSource(l.conn.RemoteAddr(), perm); err != nil {
 			authErr, isPartial = err, false
@@ -180,8 +179,7 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 	}
 	l.errs = append(l.errs, authErr)
 	abandoned := l.pending != nil
-	var banner *xssh.BannerError
-	if errors.As(authErr, &banner) {
+	if banner, ok := errors.AsType[*xssh.BannerError](authErr); ok {
 		if err := l.banner(banner.Message); err != nil {
 			return nil, false, err
 		}
@@ -234,8 +232,8 @@ func (l *serverLogin) banner(text string) error {
 	return l.send(appendString(appendString([]byte{msgUserAuthBanner}, text), ""))
 }
 
-// errKeyWouldDo is the result of a query, which does not count as an attempt.
-var errKeyWouldDo = errors.New("ssh: the key would be accepted")
+// errKeyAcceptable is the result of a query, which does not count as an attempt.
+var errKeyAcceptable = errors.New("ssh: the key would be accepted")
 
 // errLongSecret is the result of an attempt with more than maxSecret bytes.
 var errLongSecret = errors.New("ssh: the password is too long")
@@ -281,8 +279,7 @@ func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, er
 					return nil, errAbandoned
 				}
 				answers, err := l.ask(&infoRequest{name, instruction, questions, echos})
-				var protocol *ProtocolError
-				if errors.As(err, &protocol) || l.in.err != nil {
+				if _, ok := errors.AsType[*ProtocolError](err); ok || l.in.err != nil {
 					broken = err
 				}
 				return answers, err
@@ -349,9 +346,8 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	if sum := sha256.Sum256(k.key); !l.asked || l.key != sum || l.user != a.user {
 		l.asked, l.key, l.user = len(k.key) <= maxHeldKey, sum, a.user
 		l.perm, l.err = l.callbacks.PublicKeyCallback(l.conn, key)
-		l.err = short(l.err)
-		var partial *xssh.PartialSuccessError
-		if l.err == nil || errors.As(l.err, &partial) {
+		l.err = shorten(l.err)
+		if succeeds(l.err) {
 			if err := checkSource(l.conn.RemoteAddr(), l.perm); err != nil {
 				l.perm, l.err = nil, err
 			}
@@ -361,14 +357,12 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	if !l.asked {
 		l.perm, l.err = nil, nil
 	}
-	var partial *xssh.PartialSuccessError
-	would := decided == nil || errors.As(decided, &partial)
-	if !would {
+	if !succeeds(decided) {
 		return nil, decided, nil
 	}
 	if !k.signed {
 		ok := appendString(appendString([]byte{msgUserAuthPubKeyOK}, k.algo), k.key)
-		return nil, errKeyWouldDo, l.send(ok)
+		return nil, errKeyAcceptable, l.send(ok)
 	}
 	if err := verify(key, k.algo, a.signedData(l.session, k), k.signature); err != nil {
 		return nil, err, nil
@@ -376,12 +370,16 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	return perm, decided, nil
 }
 
-// short returns err, or its text cut if that is long: errors are held until the login ends, and may
-// quote what the client has put into a certificate.
-func short(err error) error {
-	var partial *xssh.PartialSuccessError
-	var banner *xssh.BannerError
-	if err == nil || errors.As(err, &partial) || errors.As(err, &banner) {
+// succeeds reports whether a callback's result is a success, if only a partial one.
+func succeeds(err error) bool {
+	_, partial := errors.AsType[*xssh.PartialSuccessError](err)
+	return err == nil || partial
+}
+
+// shorten returns err, or a part of its text if that is long: errors are held until the login ends,
+// and may quote what the client has put into a certificate.
+func shorten(err error) error {
+	if _, banner := errors.AsType[*xssh.BannerError](err); banner || succeeds(err) {
 		return err
 	}
 	if text := err.Error(); len(text) > maxError {

@@ -117,7 +117,7 @@ func BenchmarkOpen(b *testing.B) {
 				close(ch.opened)
 				m.add(ch)
 				t.login, t.in.batch, t.in.limit, t.in.idle = false, true, maxPacketLength,
-					m.tellReaders
+					m.wakeReaders
 				t.in.maxKept.Store(1 << 20)
 				done := make(chan int)
 				go func() {
@@ -140,11 +140,11 @@ func BenchmarkOpen(b *testing.B) {
 						b.Fatal(err)
 					}
 					for ch.waiting() > firstWindow { // like a peer that has to wait for the window
-						m.tellReaders()
+						m.wakeReaders()
 						runtime.Gosched()
 					}
 				}
-				m.tellReaders()
+				m.wakeReaders()
 				if n := <-done; n != benchSize {
 					b.Fatalf("%d bytes came", n)
 				}

@@ -30,20 +30,20 @@ type Channel struct {
 	openErr error
 	done    chan struct{} // closed when the peer has closed the channel, or the connection ended
 
-	mu       sync.Mutex // taken after the output's lock, never before it
-	change   sync.Cond
-	data     queue
-	stderr   queue
-	window   window
-	gotEOF   bool
-	closed   bool // by us
-	dirty    bool // readers must be woken; used by the reading goroutine only
-	err      error
-	replies  []chan bool
-	requests []*Request
-	refuse   bool // the peer's requests are refused
-	exit     ExitStatus
-	given    bool // abandoned while being opened
+	mu        sync.Mutex // taken after the output's lock, never before it
+	change    sync.Cond
+	data      queue
+	stderr    queue
+	window    window
+	gotEOF    bool
+	closed    bool // by us
+	dirty     bool // readers must be woken; used by the reading goroutine only
+	err       error
+	replies   []chan bool
+	requests  []*Request
+	refuse    bool // the peer's requests are refused
+	exit      ExitStatus
+	abandoned bool // while being opened
 }
 
 // window is how much the peer may still send, and how that grows.
@@ -58,8 +58,8 @@ const (
 	// firstWindow is a channel's initial window, as large as OpenSSH's.
 	firstWindow = 2 << 20
 
-	// creditMost is the most that is read before window is returned to the peer.
-	creditMost = 1 << 20
+	// maxCredit is the most that is read before window is returned to the peer.
+	maxCredit = 1 << 20
 )
 
 // ExitStatus is how a remote program ended: RFC 4254, section 6.10.
@@ -136,7 +136,7 @@ func (c *Channel) read(q *queue, p []byte) (int, error) {
 // consumed records that n bytes have been read, and returns how much more the peer may send now.
 func (w *window) consumed(n int, m *mux) (grant int64) {
 	w.credit += int64(n)
-	if w.credit < min(w.size/4, creditMost) {
+	if w.credit < min(w.size/4, maxCredit) {
 		return 0
 	}
 	now := time.Now()
@@ -146,7 +146,7 @@ func (w *window) consumed(n int, m *mux) (grant int64) {
 	// A window that is used up in less than two round trips limits the rate, or soon will. But one
 	// larger than the link needs costs OpenSSH's programs dearly, since they move everything they
 	// have queued with every packet.
-	if trip := time.Duration(m.t.trip.Load()); trip > 0 && took < 2*trip*time.Duration(
+	if trip := time.Duration(m.t.roundTrip.Load()); trip > 0 && took < 2*trip*time.Duration(
 		w.credit)/time.Duration(w.size) {
 		more := m.growth.take(w.size)
 		w.size += more
@@ -157,7 +157,7 @@ func (w *window) consumed(n int, m *mux) (grant int64) {
 	return grant
 }
 
-// receive takes data from the reading goroutine.
+// receive takes data from the reading goroutine. q is nil for a stream that nobody reads.
 func (c *Channel) receive(q *queue, data []byte, block *block) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,6 +165,10 @@ func (c *Channel) receive(q *queue, data []byte, block *block) error {
 		return &ProtocolError{"more data than the window has room for"}
 	}
 	c.window.left -= int64(len(data))
+	if q == nil {
+		c.window.credit += int64(len(data))
+		return nil
+	}
 	if c.gotEOF {
 		return &ProtocolError{"data after EOF"}
 	}
@@ -179,8 +183,8 @@ func (c *Channel) receive(q *queue, data []byte, block *block) error {
 	return nil
 }
 
-// tell wakes readers.
-func (c *Channel) tell() {
+// wakeReaders wakes those who wait in Read.
+func (c *Channel) wakeReaders() {
 	c.mu.Lock()
 	c.dirty = false
 	c.change.Broadcast()
@@ -238,10 +242,10 @@ func (c *Channel) CloseWrite() error {
 	return o.controlLocked(appendUint32([]byte{msgChannelEOF}, c.peer))
 }
 
-// inform sends a message about the channel that cannot wait. It sends nothing once CLOSE has been
+// control sends a message about the channel that cannot wait. It sends nothing once CLOSE has been
 // sent, or the channel has ended: a peer that has answered CLOSE has forgotten the channel, and may
 // end the connection over a message about one that it does not know.
-func (c *Channel) inform(message []byte) error {
+func (c *Channel) control(message []byte) error {
 	o := c.mux.t.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -392,14 +396,14 @@ func (c *Channel) answer(ok bool) error {
 	if ok {
 		number = msgChannelSuccess
 	}
-	return c.inform(appendUint32([]byte{number}, c.peer))
+	return c.control(appendUint32([]byte{number}, c.peer))
 }
 
 // waitingRequests and waitingBytes limit the requests that wait for NextRequest. More are refused.
 // A single request may be as long as a packet.
 const (
-	waitingRequests = 16
-	waitingBytes    = maxPacketLength
+	maxRequests     = 16
+	maxRequestBytes = maxPacketLength
 )
 
 // requested takes a request from the reading goroutine.
@@ -428,7 +432,7 @@ func (c *Channel) taken(q *channelRequest) bool {
 		for _, r := range c.requests {
 			bytes += len(r.Payload)
 		}
-		if !c.refuse && len(c.requests) < waitingRequests && bytes <= waitingBytes {
+		if !c.refuse && len(c.requests) < maxRequests && bytes <= maxRequestBytes {
 			c.requests = append(c.requests, &Request{Type: q.kind, Payload: q.extra,
 				WantReply: q.wantReply, channel: c})
 			c.change.Broadcast()

@@ -55,15 +55,15 @@ func appendOpenFailure(p []byte, recipient uint32, reason xssh.RejectionReason,
 	return appendString(appendString(p, text), "")
 }
 
-func parseOpenFailure(payload []byte) (recipient uint32, failure *OpenChannelError, err error) {
+func parseOpenFailure(payload []byte) (*OpenChannelError, error) {
 	r, err := body(payload, msgChannelOpenFailure)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	recipient = r.Uint32()
-	failure = &OpenChannelError{Reason: xssh.RejectionReason(r.Uint32())}
-	failure.Text = string(cut(r.Bytes(), 1024))
-	return recipient, failure, parsed(&r, msgChannelOpenFailure)
+	r.Uint32() // recipient
+	e := &OpenChannelError{Reason: xssh.RejectionReason(r.Uint32()),
+		Text: string(cut(r.Bytes(), 1024))}
+	return e, parsed(&r, msgChannelOpenFailure)
 }
 
 // channelRequest is CHANNEL_REQUEST: section 5.4.

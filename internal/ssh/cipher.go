@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 )
@@ -141,8 +142,6 @@ func (plain) open(_ *scratch, _ uint32, _ uint64, p []byte) ([]byte, error) {
 	return p[lengthSize:], nil
 }
 
-func length(p []byte) uint32 {
-	return uint32(p[0])<<24 | uint32(p[1])<<16 | uint32(p[2])<<8 | uint32(p[3])
-}
+func length(p []byte) uint32 { return binary.BigEndian.Uint32(p) }
 
 var errKeySize = errors.New("ssh: a key of the wrong size")

@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -71,11 +72,11 @@ func Client(ctx context.Context, conn net.Conn, config *ClientConfig) (*Conn, er
 	}
 	l := &clientLogin{transport: t, conn: c, config: config}
 	l.context.Conn = c
-	t.follow = l.firstWords
+	t.afterNewKeys = l.firstMessages
 	stop := context.AfterFunc(ctx, func() { t.end(context.Cause(ctx)) })
 	defer stop()
 	if err := t.handshake(config.Version, l.run); err != nil {
-		if l.flying && ctx.Err() == nil { // even if the server's NEWKEYS has not arrived
+		if l.flightPending && ctx.Err() == nil { // even if the server's NEWKEYS has not arrived
 			err = &FlightError{err, l.accepted}
 		}
 		return nil, err
@@ -88,7 +89,7 @@ func Client(ctx context.Context, conn net.Conn, config *ClientConfig) (*Conn, er
 // handshake does everything up to the login.
 func (t *transport) handshake(version string, login func() error) error {
 	t.out.propose = t.proposal
-	err := t.sendVersion(version, t.listen == nil)
+	err := t.sendVersion(version, t.awaitKexInit == nil)
 	if err == nil {
 		err = t.readVersion()
 	}
@@ -101,14 +102,9 @@ func (t *transport) handshake(version string, login func() error) error {
 	if err == nil {
 		return nil
 	}
-	select {
-	case <-t.ended:
-		err = t.reason // why the connection was closed, rather than that it was
-	default:
-	}
-	var protocol *ProtocolError
-	if errors.As(err, &protocol) {
-		t.conn.SetWriteDeadline(time.Now().Add(lastWords))
+	err = cmp.Or(t.endReason(), err) // why the connection was closed, rather than that it was
+	if protocol, ok := errors.AsType[*ProtocolError](err); ok {
+		t.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
 		t.out.urgent(appendDisconnect(nil, reasonProtocolError, protocol.Text))
 	}
 	t.end(err)

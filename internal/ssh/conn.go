@@ -83,7 +83,7 @@ func (c *Conn) Strict() bool { return c.t.strict }
 func (c *Conn) SigAlgs() []string { return c.t.ext.serverSigAlgs }
 
 // RoundTrip returns the shortest time in which the peer answered during key exchange and login.
-func (c *Conn) RoundTrip() time.Duration { return time.Duration(c.t.trip.Load()) }
+func (c *Conn) RoundTrip() time.Duration { return time.Duration(c.t.roundTrip.Load()) }
 
 // Permissions returns those that the server's callback returned.
 func (c *Conn) Permissions() *xssh.Permissions { return c.perm }
@@ -91,11 +91,7 @@ func (c *Conn) Permissions() *xssh.Permissions { return c.perm }
 // Open opens a channel: "session", or "direct-tcpip" with extra data as in RFC 4254, section 7.2. A
 // refusal is an [*OpenChannelError]. It takes a round trip; ctx ends the wait.
 func (c *Conn) Open(ctx context.Context, kind string, extra []byte) (*Channel, error) {
-	ch, err := c.mux.open(ctx, kind, extra)
-	if err != nil {
-		return nil, err
-	}
-	return ch, nil
+	return c.mux.open(ctx, kind, extra)
 }
 
 // FlightChannel waits for the channel of the short login, and for the reply to its subsystem
@@ -121,7 +117,7 @@ func (c *Conn) FlightChannel(ctx context.Context) (ch *Channel, ok bool, err err
 }
 
 // Accept waits for a channel that the peer wants to open. An error means that none will come.
-func (c *Conn) Accept() (*NewChannel, error) { return c.mux.nextOffer() }
+func (c *Conn) Accept() (*NewChannel, error) { return c.mux.accept() }
 
 // SendRequest sends a global request, such as keepalive@openssh.com, and waits for the answer if
 // one is wanted: one round trip, which no work on the peer's side delays.
@@ -145,14 +141,7 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Err returns nil while the connection lives. io.EOF means that the peer hung up between two
 // packets, a [*DisconnectError] that it gave a reason.
-func (c *Conn) Err() error {
-	select {
-	case <-c.t.ended:
-		return c.t.reason
-	default:
-		return nil
-	}
-}
+func (c *Conn) Err() error { return c.t.endReason() }
 
 // Wait waits for the connection to end.
 func (c *Conn) Wait() error {
@@ -162,10 +151,8 @@ func (c *Conn) Wait() error {
 
 // Close ends the connection once what was written has been sent, for which the peer gets a second.
 func (c *Conn) Close() error {
-	select {
-	case <-c.t.ended:
+	if c.Err() != nil {
 		return nil
-	default:
 	}
 	var last []byte
 	if c.t.client {

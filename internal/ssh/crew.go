@@ -13,7 +13,7 @@ type crew struct {
 	do func(s *scratch, i int)
 
 	own      scratch
-	most     int // helpers
+	helpers  int
 	tokens   chan struct{}
 	state    atomic.Uint64 // count<<32 | next
 	left     atomic.Int64
@@ -31,26 +31,26 @@ const (
 )
 
 func newCrew(ended <-chan struct{}, do func(s *scratch, i int)) *crew {
-	return &crew{do: do, ended: ended, most: min(runtime.GOMAXPROCS(0)-1, maxHelpers)}
+	return &crew{do: do, ended: ended, helpers: min(runtime.GOMAXPROCS(0)-1, maxHelpers)}
 }
 
 // run handles count packets of size bytes in total.
 func (c *crew) run(count, size int, parallel bool) {
-	if !parallel || count < 2 || size < parallelFrom || c.most == 0 {
+	if !parallel || count < 2 || size < parallelFrom || c.helpers == 0 {
 		for i := range count {
 			c.do(&c.own, i)
 		}
 		return
 	}
 	if c.tokens == nil {
-		c.tokens, c.finished = make(chan struct{}, c.most), make(chan struct{}, 1)
-		for range c.most {
+		c.tokens, c.finished = make(chan struct{}, c.helpers), make(chan struct{}, 1)
+		for range c.helpers {
 			go c.help()
 		}
 	}
 	c.left.Store(int64(count))
 	c.state.Store(uint64(count) << 32)
-	for range min(c.most, count-1) {
+	for range min(c.helpers, count-1) {
 		select {
 		case c.tokens <- struct{}{}:
 		default:

@@ -10,8 +10,8 @@ import (
 func (t *transport) firstExchange() error {
 	var p []byte
 	var err error
-	if t.listen != nil {
-		p, err = t.listen()
+	if t.awaitKexInit != nil {
+		p, err = t.awaitKexInit()
 	}
 	if err == nil && p == nil {
 		t.rekey()
@@ -127,7 +127,7 @@ func (t *transport) agree(n Negotiated, h exchangeHash) (*kexResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.sawTrip(time.Since(began))
+		t.recordRoundTrip(time.Since(began))
 		h.finish(reply.hostKey, result)
 		return result, t.checkHostKey(reply, result, n.HostKey)
 	}
@@ -180,8 +180,8 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 	switch {
 	case first && !t.client && t.wantsExtInfo:
 		follow = append(follow, appendExtInfo(nil, userKeyAlgos))
-	case first && t.client && t.follow != nil:
-		if follow, err = t.follow(); err != nil {
+	case first && t.client && t.afterNewKeys != nil:
+		if follow, err = t.afterNewKeys(); err != nil {
 			return err
 		}
 	}
@@ -197,7 +197,7 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 		return &ProtocolError{"NEWKEYS with data after it"}
 	}
 	if !t.client {
-		t.sawTrip(time.Since(began)) // includes the client's checks, and maybe a person
+		t.recordRoundTrip(time.Since(began)) // includes the client's checks, and maybe a person
 	}
 	t.in.setOpener(opener)
 	if t.strict {

@@ -247,7 +247,7 @@ func FuzzChannels(f *testing.F) {
 			}
 			for {
 				c.mux.mu.Lock()
-				waiting := len(c.mux.offers)
+				waiting := len(c.mux.incoming)
 				c.mux.mu.Unlock()
 				if waiting == 0 {
 					break
@@ -259,7 +259,7 @@ func FuzzChannels(f *testing.F) {
 				offer.Accept()
 			}
 		}
-		c.mux.tellReaders()
+		c.mux.wakeReaders()
 		tr.end(ErrClosed)
 		c.mux.finish(ErrClosed)
 	})

@@ -66,7 +66,7 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 			if !errors.As(err, &protocol) {
 				t.Fatalf("after %d requests: %v", n, err)
 			}
-			if held := len(tr.out.held); held > heldMost {
+			if held := len(tr.out.held); held > maxHeld {
 				t.Errorf("%d bytes are held", held)
 			}
 		})
@@ -75,7 +75,7 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 
 // TestPingsThatNobodyReads: as above, for messages that the transport answers.
 func TestPingsThatNobodyReads(t *testing.T) {
-	for _, size := range []int{0, 1000, heldMost, 200_000} {
+	for _, size := range []int{0, 1000, maxHeld, 200_000} {
 		ping := appendString([]byte{msgPing}, make([]byte, size))
 		pings := slices.Repeat([][]byte{ping}, 20+2*blockSize/len(ping))
 		conn := stuck{feedOf(framed(pings...)), make(chan struct{})}
@@ -88,7 +88,7 @@ func TestPingsThatNobodyReads(t *testing.T) {
 		if _, err := tr.read(); !errors.As(err, &protocol) {
 			t.Errorf("pings of %d bytes: %v", size, err)
 		}
-		if held := len(tr.out.held); held > heldMost {
+		if held := len(tr.out.held); held > maxHeld {
 			t.Errorf("pings of %d bytes: %d bytes are held", size, held)
 		}
 	}
@@ -175,7 +175,7 @@ func TestChannelViolations(t *testing.T) {
 
 // TestRequestsAreBounded: a peer sends requests about a channel, and nobody takes them.
 func TestRequestsAreBounded(t *testing.T) {
-	for _, c := range []struct{ size, kept int }{{10, waitingRequests}, {100_000, 2},
+	for _, c := range []struct{ size, kept int }{{10, maxRequests}, {100_000, 2},
 		{200_000, 1}} {
 		tr := newTransport(capture{}, nil, Supported(), 1<<50)
 		m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
@@ -275,7 +275,7 @@ func TestTinyPackets(t *testing.T) {
 	if _, err := tr.read(); err != io.EOF || tr.in.packets != count {
 		t.Fatalf("%d packets came, then %v", tr.in.packets, err)
 	}
-	if n := cap(tr.in.queue); n > 2*batchMost {
+	if n := cap(tr.in.queue); n > 2*maxBatch {
 		t.Errorf("%d packets are remembered at a time", n)
 	}
 }

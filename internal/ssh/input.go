@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -23,9 +24,9 @@ const (
 	keptBlocks = 4
 )
 
-// batchMost is how many packets are opened at once. A full read of data is nine, but could be
+// maxBatch is how many packets are opened at once. A full read of data is nine, but could be
 // thousands that contain nothing.
-const batchMost = 512
+const maxBatch = 512
 
 // inPacket is a complete packet.
 type inPacket struct {
@@ -46,7 +47,7 @@ type input struct {
 	block      *block // holds mem; nil while mem is small
 	mem        []byte
 	start, end int // the part of mem that has been read and not used
-	scant      int // consecutive reads that returned little
+	shortReads int // consecutive reads that returned little
 	need       int // length of the packet that has begun, 0 if not known yet
 
 	opener opener
@@ -114,7 +115,7 @@ func (in *input) frame() error {
 	size := 0
 	for {
 		p := in.mem[in.start:in.end]
-		more := size == 0 || in.batch && in.form.parallel && len(in.queue) < batchMost
+		more := size == 0 || in.batch && in.form.parallel && len(in.queue) < maxBatch
 		if in.need == 0 && len(p) >= in.form.head {
 			if !more {
 				break
@@ -179,9 +180,9 @@ func (in *input) fill() error {
 				in.heard(n)
 			}
 			if in.block != nil && n < idleSize {
-				in.scant++
+				in.shortReads++
 			} else {
-				in.scant = 0
+				in.shortReads = 0
 			}
 			return nil // the error will come again
 		}
@@ -198,16 +199,16 @@ func (in *input) fill() error {
 	return io.ErrNoProgress
 }
 
-// scantReads is how many consecutive reads must return little before the block is given back.
-const scantReads = 4
+// maxShortReads is how many consecutive reads must return little before the block is given back.
+const maxShortReads = 4
 
 func (in *input) makeRoom() {
 	need := max(in.need, in.form.head)
 	have := in.end - in.start
 	switch {
-	case in.block != nil && have == 0 && in.scant >= scantReads && need <= idleSize:
+	case in.block != nil && have == 0 && in.shortReads >= maxShortReads && need <= idleSize:
 		in.block.release()
-		in.block, in.scant = nil, 0
+		in.block, in.shortReads = nil, 0
 		in.mem, in.start, in.end = make([]byte, idleSize), 0, 0
 	case in.block != nil:
 		if in.block.holds.Load() == 1 {
@@ -274,8 +275,7 @@ func (in *input) line(most int) ([]byte, error) {
 				return line, nil
 			}
 			if at-in.start >= most {
-				return nil, &NotSSHError{Text: append([]byte(nil),
-					cut(in.mem[in.start:in.end], 512)...)}
+				return nil, &NotSSHError{Text: bytes.Clone(cut(in.mem[in.start:in.end], 512))}
 			}
 		}
 		offset := at - in.start

@@ -17,7 +17,7 @@ var two = big.NewInt(2)
 func prime(hex string) *big.Int {
 	p, ok := new(big.Int).SetString(hex, 16)
 	if !ok {
-		panic("ssh: a prime that is no number")
+		panic("ssh: not a hexadecimal number: " + hex)
 	}
 	return p
 }
@@ -125,13 +125,13 @@ func newGroupExchange() kexMethod { return groupExchange{} }
 
 // The group sizes that we request and accept: RFC 8270 requires at least 2048 bits.
 const (
-	groupLeast = 2048
-	groupBest  = 4096
-	groupMost  = 8192
+	groupMin  = 2048
+	groupBest = 4096
+	groupMax  = 8192
 )
 
 func (groupExchange) client(t *transport) (*kexReply, *kexResult, error) {
-	request := appendUint32(appendUint32(appendUint32(nil, groupLeast), groupBest), groupMost)
+	request := appendUint32(appendUint32(appendUint32(nil, groupMin), groupBest), groupMax)
 	if err := t.out.urgent(append([]byte{msgKexGEXRequest}, request...)); err != nil {
 		return nil, nil, err
 	}
@@ -165,7 +165,7 @@ func parseGroup(payload []byte) (p, g *big.Int, err error) {
 	if err := whole(&r, msgKexGEXGroup); err != nil {
 		return nil, nil, err
 	}
-	if len(first) > groupMost/8+1 || len(second) > groupMost/8+1 {
+	if len(first) > groupMax/8+1 || len(second) > groupMax/8+1 {
 		return nil, nil, errKexValue
 	}
 	p, g = new(big.Int).SetBytes(first), new(big.Int).SetBytes(second)
@@ -176,7 +176,7 @@ func parseGroup(payload []byte) (p, g *big.Int, err error) {
 		return nil, nil, errKexValue
 	}
 	last := new(big.Int).Sub(p, big.NewInt(1))
-	if p.BitLen() < groupLeast || p.BitLen() > groupMost || p.Bit(0) == 0 || g.Cmp(two) < 0 ||
+	if p.BitLen() < groupMin || p.BitLen() > groupMax || p.Bit(0) == 0 || g.Cmp(two) < 0 ||
 		g.Cmp(last) >= 0 {
 		return nil, nil, errKexValue
 	}
@@ -193,7 +193,7 @@ func (groupExchange) server(t *transport,
 	if err != nil {
 		return nil, err
 	}
-	request := append([]byte(nil), r.Rest()...)
+	request := bytes.Clone(r.Rest())
 	least, best, most := r.Uint32(), r.Uint32(), r.Uint32()
 	if err := whole(&r, msgKexGEXRequest); err != nil {
 		return nil, err

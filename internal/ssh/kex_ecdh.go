@@ -1,10 +1,12 @@
 package ssh
 
 import (
+	"bytes"
 	"crypto/ecdh"
 	"crypto/mlkem"
 	"crypto/rand"
 	"crypto/sha256"
+	"slices"
 )
 
 // pointExchange is a method with one message in each direction: INIT with the client's public
@@ -74,9 +76,9 @@ func parseKexReply(payload []byte, number byte) (reply *kexReply, public []byte,
 	if err != nil {
 		return nil, nil, err
 	}
-	reply = &kexReply{hostKey: append([]byte(nil), r.Bytes()...)}
-	public = append([]byte(nil), r.Bytes()...)
-	reply.signature = append([]byte(nil), r.Bytes()...)
+	reply = &kexReply{hostKey: bytes.Clone(r.Bytes())}
+	public = bytes.Clone(r.Bytes())
+	reply.signature = bytes.Clone(r.Bytes())
 	if err := whole(&r, number); err != nil {
 		return nil, nil, err
 	}
@@ -88,7 +90,7 @@ func parseKexValue(payload []byte, number byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	value := append([]byte(nil), r.Bytes()...)
+	value := bytes.Clone(r.Bytes())
 	return value, whole(&r, number)
 }
 
@@ -138,7 +140,7 @@ const x25519Size = 32
 func newMLKEM() kexMethod {
 	x := ecdh.X25519()
 	join := func(pq, classic []byte) []byte {
-		sum := sha256.Sum256(append(append([]byte(nil), pq...), classic...))
+		sum := sha256.Sum256(slices.Concat(pq, classic))
 		return appendString(nil, sum[:])
 	}
 	return &pointExchange{

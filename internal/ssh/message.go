@@ -1,5 +1,7 @@
 package ssh
 
+import "bytes"
+
 // The numbers of messages: RFC 4250, section 4.1, and OpenSSH's PROTOCOL.
 const (
 	msgDisconnect     = 1
@@ -83,7 +85,7 @@ func parseString(payload []byte, number byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	value := append([]byte(nil), r.Bytes()...)
+	value := bytes.Clone(r.Bytes())
 	return value, parsed(&r, number)
 }
 

@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -13,18 +14,18 @@ import (
 // mux implements RFC 4254: channels, and requests about the connection. Its run method is the
 // reading goroutine.
 type mux struct {
-	t       *transport
-	conn    *Conn
-	growth  growth     // of windows
-	accepts bool       // the peer may open channels
-	dirty   []*Channel // with data that readers have not been woken for
-	most    int        // channels at once
+	t           *transport
+	conn        *Conn
+	growth      growth     // of windows
+	accepts     bool       // the peer may open channels
+	dirty       []*Channel // with data that readers have not been woken for
+	maxChannels int        // channels at once
 
 	mu       sync.Mutex // taken after the output's lock, never before it
 	change   sync.Cond
 	channels []*Channel // by our number; nil if free
 	count    int
-	offers   []*NewChannel
+	incoming []*NewChannel
 	replies  []globalReply
 	err      error
 	first    *Channel  // of the short login
@@ -49,16 +50,13 @@ const (
 	// maxChannels limits a connection's channels by default.
 	maxChannels = 64
 
-	// waitingOffers limits the channels that wait for Accept. More are refused.
-	waitingOffers = 16
+	// maxIncoming limits the channels that wait for Accept. More are refused.
+	maxIncoming = 16
 )
 
 func newMux(t *transport, conn *Conn, budget int64) *mux {
-	m := &mux{t: t, conn: conn, most: maxChannels}
-	if budget == 0 {
-		budget = defaultWindow
-	}
-	m.growth.left = max(0, budget-firstWindow)
+	m := &mux{t: t, conn: conn, maxChannels: maxChannels}
+	m.growth.left = max(0, cmp.Or(budget, defaultWindow)-firstWindow)
 	m.growth.kept = &t.in.maxKept
 	m.change.L = &m.mu
 	return m
@@ -73,12 +71,12 @@ func (m *mux) start() {
 	t.login = false
 	t.in.batch, t.in.limit = true, maxPacketLength
 	m.growth.keep()
-	t.in.idle = m.tellReaders
+	t.in.idle = m.wakeReaders
 	t.unimplemented, t.late = m.unimplemented, m.handle
 	t.out.mu.Lock()
 	t.out.loop = true
 	t.out.fail = func(err error) { t.end(err) }
-	t.rekeyInTime()
+	t.scheduleRekey()
 	t.out.mu.Unlock()
 	go t.out.flush()
 	go m.run()
@@ -92,8 +90,7 @@ func (m *mux) run() {
 			err = m.handle(p)
 		}
 	}
-	var protocol *ProtocolError
-	if errors.As(err, &protocol) {
+	if protocol, ok := errors.AsType[*ProtocolError](err); ok {
 		m.t.out.close(appendDisconnect(nil, reasonProtocolError, protocol.Text), err)
 	}
 	m.t.end(err)
@@ -126,10 +123,10 @@ func (m *mux) finish(err error) {
 	close(m.conn.done)
 }
 
-// tellReaders wakes the readers for which data has come. It runs before the next read.
-func (m *mux) tellReaders() {
+// wakeReaders wakes the readers for which data has come. It runs before the next read.
+func (m *mux) wakeReaders() {
 	for i, c := range m.dirty {
-		c.tell()
+		c.wakeReaders()
 		m.dirty[i] = nil
 	}
 	m.dirty = m.dirty[:0]
@@ -138,7 +135,7 @@ func (m *mux) tellReaders() {
 func (m *mux) adjust(c *Channel, n int64) {
 	p := make([]byte, 0, 9)
 	p = appendUint32(appendUint32(append(p, msgChannelWindowAdjust), c.peer), uint32(n))
-	if err := c.inform(p); err != nil {
+	if err := c.control(p); err != nil {
 		m.t.end(err)
 	}
 }
@@ -269,7 +266,7 @@ func (m *mux) handleData(p []byte) error {
 			return &ProtocolError{"a message about a channel is cut short"}
 		}
 		q = &c.stderr
-		if length(rest) != 1 {
+		if length(rest) != 1 { // RFC 4254, section 5.2, defines only one
 			q = nil
 		}
 		rest = rest[4:]
@@ -280,16 +277,6 @@ func (m *mux) handleData(p []byte) error {
 	}
 	if len(data) > maxPacket {
 		return &ProtocolError{"more data in a packet than agreed"}
-	}
-	if q == nil { // an unknown stream: RFC 4254 defines only one
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if int64(len(data)) > c.window.left {
-			return &ProtocolError{"more data than the window has room for"}
-		}
-		c.window.left -= int64(len(data))
-		c.window.credit += int64(len(data))
-		return nil
 	}
 	return c.receive(q, data, m.t.in.lend())
 }
@@ -383,7 +370,10 @@ func (m *mux) open(ctx context.Context, kind string, extra []byte) (*Channel, er
 		m.remove(c)
 		return nil, err
 	}
-	return c, m.awaitOpen(ctx, c)
+	if err := m.awaitOpen(ctx, c); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 func (m *mux) awaitOpen(ctx context.Context, c *Channel) error {
@@ -400,7 +390,7 @@ func (m *mux) awaitOpen(ctx context.Context, c *Channel) error {
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	c.given = true
+	c.abandoned = true
 	c.mu.Unlock()
 	select {
 	case <-c.opened: // it was opened in the meantime
@@ -436,7 +426,7 @@ func (m *mux) handleOpened(c *Channel, p []byte) error {
 	default:
 	}
 	if p[0] == msgChannelOpenFailure {
-		_, failure, err := parseOpenFailure(p)
+		failure, err := parseOpenFailure(p)
 		if err != nil {
 			return err
 		}
@@ -461,10 +451,10 @@ func (m *mux) handleOpened(c *Channel, p []byte) error {
 	c.peer, c.peerWindow, c.peerMax = confirm.sender, int64(confirm.window), most
 	o.mu.Unlock()
 	c.mu.Lock()
-	given := c.given
+	abandoned := c.abandoned
 	close(c.opened)
 	c.mu.Unlock()
-	if given {
+	if abandoned {
 		c.Close()
 	}
 	return nil
@@ -526,7 +516,7 @@ func (m *mux) handleOpen(p []byte) error {
 		return err
 	}
 	m.mu.Lock()
-	full := m.count >= m.most || len(m.offers) >= waitingOffers
+	full := m.count >= m.maxChannels || len(m.incoming) >= maxIncoming
 	m.mu.Unlock()
 	if full {
 		return refuse(xssh.ResourceShortage, "too many channels")
@@ -538,24 +528,24 @@ func (m *mux) handleOpen(p []byte) error {
 		return err
 	}
 	m.mu.Lock()
-	m.offers = append(m.offers, &NewChannel{o.kind, o.extra, c})
+	m.incoming = append(m.incoming, &NewChannel{o.kind, o.extra, c})
 	m.change.Broadcast()
 	m.mu.Unlock()
 	return nil
 }
 
-// nextOffer waits for a channel that the peer wants to open.
-func (m *mux) nextOffer() (*NewChannel, error) {
+// accept waits for a channel that the peer wants to open.
+func (m *mux) accept() (*NewChannel, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(m.offers) == 0 && m.err == nil {
+	for len(m.incoming) == 0 && m.err == nil {
 		m.change.Wait()
 	}
 	if m.err != nil {
 		return nil, m.err
 	}
-	n := m.offers[0]
-	m.offers = slices.Delete(m.offers, 0, 1)
+	n := m.incoming[0]
+	m.incoming = slices.Delete(m.incoming, 0, 1)
 	return n, nil
 }
 
@@ -576,5 +566,5 @@ func (n *NewChannel) Accept() (*Channel, error) {
 func (n *NewChannel) Reject(reason xssh.RejectionReason, text string) error {
 	c := n.channel
 	c.mux.remove(c)
-	return c.inform(appendOpenFailure(nil, c.peer, reason, text))
+	return c.control(appendOpenFailure(nil, c.peer, reason, text))
 }

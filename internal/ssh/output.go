@@ -26,13 +26,13 @@ type batch struct {
 }
 
 const (
-	// stageMost is where writers of data wait: beyond it there is room for one packet of data, and
+	// maxStaged is where writers of data wait: beyond it there is room for one packet of data, and
 	// for what cannot wait.
-	stageMost = blockSize - heldMost - maxData - 1024
+	maxStaged = blockSize - maxHeld - maxData - 1024
 
-	// heldMost limits messages that cannot wait but have to: answers that a peer demands while it
+	// maxHeld limits messages that cannot wait but have to: answers that a peer demands while it
 	// reads nothing, or while keys are exchanged (CVE-2025-22869 was such a queue without a limit).
-	heldMost = 16 << 10
+	maxHeld = 16 << 10
 
 	// atOnce is the size up to which a writer makes the system call itself instead of waking
 	// another goroutine: somebody usually waits for the answer to so little.
@@ -69,21 +69,21 @@ type output struct {
 	propose func() []byte
 	limits  limits
 
-	loop    bool // the flusher goroutine runs; before the login, whoever stages flushes
-	writing bool
-	closing bool
-	leaving error // why close was called
-	err     error
-	work    sync.Cond // wakes the flusher
-	fail    func(error)
+	loop     bool // the flusher goroutine runs; before the login, whoever stages flushes
+	writing  bool
+	closing  bool
+	closeErr error // why close was called
+	err      error
+	work     sync.Cond // wakes the flusher
+	fail     func(error)
 }
 
 // openPacket is a data packet that is still growing.
 type openPacket struct {
-	channel uint32
-	begin   int // where the packet begins; -1 if none is open
-	most    int // bytes of data
-	ext     bool
+	channel  uint32
+	begin    int // where the packet begins; -1 if none is open
+	max      int // bytes of data
+	extended bool
 }
 
 func newOutput(conn net.Conn, buffers *Buffers, ended <-chan struct{}) *output {
@@ -128,7 +128,7 @@ func (b *batch) reset() {
 	b.mem = b.small
 }
 
-func (o *output) full() bool { return o.stage.size > stageMost }
+func (o *output) full() bool { return o.stage.size > maxStaged }
 
 // begin starts a packet with a payload of at most most bytes, and returns memory for it.
 func (o *output) begin(most int) []byte {
@@ -169,7 +169,7 @@ func (o *output) finish() {
 	o.open.begin = -1
 	p := o.stage.mem[at+headerSize : o.stage.size]
 	header := dataHeader
-	if o.open.ext {
+	if o.open.extended {
 		header += 4
 	}
 	binary.BigEndian.PutUint32(p[header-4:], uint32(len(p)-header))
@@ -211,7 +211,7 @@ func (o *output) controlLocked(message []byte) error {
 	o.finish() // may start an exchange
 	// Messages after a held one must be held as well: answers come in the order of requests.
 	if o.kexing || len(o.held) > 0 || o.stage.size+len(message) > blockSize-1024 {
-		if len(o.held)+lengthSize+len(message) > heldMost {
+		if len(o.held)+lengthSize+len(message) > maxHeld {
 			return &ProtocolError{"the peer sends requests but does not read the answers"}
 		}
 		o.held = appendString(o.held, message)
@@ -300,7 +300,7 @@ func (o *output) waitToSend(ready func() (bool, error)) error {
 			}
 		}
 		if !o.loop {
-			return errNotNow
+			return errDuringKex
 		}
 		o.change.Wait()
 	}
@@ -456,8 +456,8 @@ func (o *output) add(c *Channel, extended bool, p []byte) int {
 		header += 4
 	}
 	k := &o.open
-	if k.begin >= 0 && (k.channel != c.peer || k.ext != extended ||
-		o.stage.size-k.begin-headerSize-header >= k.most) {
+	if k.begin >= 0 && (k.channel != c.peer || k.extended != extended ||
+		o.stage.size-k.begin-headerSize-header >= k.max) {
 		o.finish()
 		if o.kexing {
 			return 0
@@ -474,11 +474,11 @@ func (o *output) add(c *Channel, extended bool, p []byte) int {
 			m[0] = msgChannelData
 		}
 		binary.BigEndian.PutUint32(m[1:], c.peer)
-		*k = openPacket{channel: c.peer, begin: at, most: most, ext: extended}
+		*k = openPacket{channel: c.peer, begin: at, max: most, extended: extended}
 		o.stage.size = at + headerSize + header
 	}
 	have := o.stage.size - k.begin - headerSize - header
-	n := min(len(p), k.most-have)
+	n := min(len(p), k.max-have)
 	if int64(n) > c.peerWindow {
 		n = int(c.peerWindow)
 	}
@@ -492,8 +492,8 @@ func (o *output) add(c *Channel, extended bool, p []byte) int {
 // sealed at once.
 const maxData = 32 << 10
 
-// lastWords limits how long sending the rest may take at the end.
-const lastWords = time.Second
+// closeTimeout limits how long sending the rest may take at the end.
+const closeTimeout = time.Second
 
 // close sends what is staged, if the peer takes it soon, and ends the output.
 func (o *output) close(last []byte, err error) {
@@ -505,14 +505,14 @@ func (o *output) close(last []byte, err error) {
 	if last != nil && o.err == nil && o.stage.size+len(last) < blockSize-1024 {
 		o.put(last)
 	}
-	o.closing, o.leaving = true, err
-	o.conn.SetWriteDeadline(time.Now().Add(lastWords))
+	o.closing, o.closeErr = true, err
+	o.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
 	if o.err == nil && o.stage.size > 0 && !o.loop && !o.writing {
 		o.writeOnce()
 	}
 	o.work.Broadcast()
 	o.change.Broadcast()
-	timer := time.AfterFunc(lastWords, func() { o.conn.Close() })
+	timer := time.AfterFunc(closeTimeout, func() { o.conn.Close() })
 	defer timer.Stop()
 	for o.err == nil && (o.stage.size > 0 || o.writing) {
 		o.change.Wait()
@@ -538,7 +538,7 @@ func (o *output) abort(err error) {
 
 var (
 	errShortWrite = &ProtocolError{"the stream took less than it was given"}
-	errNotNow     = &ProtocolError{"a message in the middle of a key exchange"}
+	errDuringKex  = &ProtocolError{"a message in the middle of a key exchange"}
 )
 
 // limits determine when keys are exchanged.

@@ -2,6 +2,7 @@ package ssh
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"net"
 	"os"
@@ -68,19 +69,15 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 		return nil, err
 	}
 	own := *config
-	if own.MaxAuthTries == 0 {
-		own.MaxAuthTries = maxAuthTries
-	}
-	if own.LoginTimeout == 0 {
-		own.LoginTimeout = loginTimeout
-	}
+	own.MaxAuthTries = cmp.Or(own.MaxAuthTries, maxAuthTries)
+	own.LoginTimeout = cmp.Or(own.LoginTimeout, loginTimeout)
 	t := newTransport(conn, config.Buffers, algorithms, config.RekeyBytes)
 	t.hostKeys = config.HostKeys
 	t.in.heard = config.Heard
 	c := newConn(t, config.Window)
 	c.mux.growth.shared = config.Windows
 	if config.MaxChannels > 0 {
-		c.mux.most = config.MaxChannels
+		c.mux.maxChannels = config.MaxChannels
 	}
 	c.mux.accepts = true
 	l := &serverLogin{transport: t, conn: c, config: &own, callbacks: config.Auth}
@@ -91,7 +88,7 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 		return nil, err
 	}
 	if config.PreferAES {
-		t.listen = func() ([]byte, error) { return t.listenFirst(deadline) }
+		t.awaitKexInit = func() ([]byte, error) { return t.kexInitFirst(deadline) }
 	}
 	err = t.handshake(config.Version, func() (err error) {
 		c.perm, err = l.run()
@@ -126,17 +123,17 @@ func (c *ServerConfig) algorithms() (Algorithms, error) {
 	return a.withDefaults()
 }
 
-// overture is how long the server waits for the client's KEXINIT before it sends its own. If that
-// takes longer, the link is slower than any cipher.
-const overture = 20 * time.Millisecond
+// kexInitWait is how long the server waits for the client's KEXINIT before it sends its own. If the
+// client's takes longer, the link is slower than any cipher.
+const kexInitWait = 20 * time.Millisecond
 
-// listenFirst reads the client's KEXINIT before sending ours, and chooses what to offer. payload is
-// nil if it did not come in time.
-func (t *transport) listenFirst(deadline time.Time) ([]byte, error) {
+// kexInitFirst reads the client's KEXINIT before ours is sent, and chooses what to offer. It returns
+// nil if that does not come in time.
+func (t *transport) kexInitFirst(deadline time.Time) ([]byte, error) {
 	if !bytes.HasPrefix(t.theirs, []byte(openSSH)) {
 		return nil, nil
 	}
-	t.conn.SetReadDeadline(time.Now().Add(overture))
+	t.conn.SetReadDeadline(time.Now().Add(kexInitWait))
 	defer t.conn.SetReadDeadline(deadline)
 	p, err := t.firstKexInit()
 	if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -2,10 +2,12 @@ package ssh
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,10 +28,10 @@ type transport struct {
 	hostKeys []xssh.Signer
 	// acceptHostKey decides on the server's key, once.
 	acceptHostKey func(key xssh.PublicKey, algo string) error
-	// listen, if not nil, reads the client's KEXINIT before the server's is sent.
-	listen func() ([]byte, error)
-	// follow returns what the client sends immediately after its first NEWKEYS.
-	follow func() ([][]byte, error)
+	// awaitKexInit, if not nil, reads the client's KEXINIT before the server's is sent.
+	awaitKexInit func() ([]byte, error)
+	// afterNewKeys returns what the client sends immediately after its first NEWKEYS.
+	afterNewKeys func() ([][]byte, error)
 
 	algorithms    Algorithms
 	ours, theirs  []byte // version lines
@@ -44,7 +46,7 @@ type transport struct {
 	timer         *time.Timer // of an exchange
 	rekeyAfter    time.Duration
 	nextRekey     *time.Timer  // nil before the login, or if time does not count
-	trip          atomic.Int64 // the shortest round trip seen, in nanoseconds
+	roundTrip     atomic.Int64 // the shortest round trip seen, in nanoseconds
 	login         bool         // the login is not complete
 	ignored       int
 	unimplemented func(seq uint32)
@@ -76,9 +78,7 @@ const (
 )
 
 func newTransport(conn net.Conn, buffers *Buffers, a Algorithms, rekey int64) *transport {
-	if buffers == nil {
-		buffers = new(Buffers)
-	}
+	buffers = cmp.Or(buffers, new(Buffers))
 	if rekey <= 0 {
 		rekey = rekeyBytes
 	}
@@ -90,16 +90,13 @@ func newTransport(conn net.Conn, buffers *Buffers, a Algorithms, rekey int64) *t
 	return t
 }
 
-// version is the line without its end.
+// checkVersion checks our version line, given without its end.
 func checkVersion(version string) error {
-	if len(version) > maxVersion-2 || len(version) < len("SSH-2.0-x") ||
-		version[:8] != "SSH-2.0-" {
-		return errors.New("ssh: a version line that RFC 4253 does not allow")
-	}
-	for _, b := range []byte(version) {
-		if b < ' ' || b > '~' {
-			return errors.New("ssh: a version line that RFC 4253 does not allow")
-		}
+	software, ok := strings.CutPrefix(version, "SSH-2.0-")
+	unprintable := func(r rune) bool { return r < ' ' || r > '~' }
+	if !ok || software == "" || len(version) > maxVersion-2 ||
+		strings.ContainsFunc(software, unprintable) {
+		return errors.New("ssh: RFC 4253 does not allow this version line")
 	}
 	return nil
 }
@@ -182,9 +179,9 @@ func (t *transport) rekey() error {
 	return o.flushLocked()
 }
 
-// rekeyInTime starts an exchange of keys whenever the last one is too long ago. The caller holds the
-// output's lock.
-func (t *transport) rekeyInTime() {
+// scheduleRekey makes an exchange of keys start whenever the last one is too long ago. The caller
+// holds the output's lock.
+func (t *transport) scheduleRekey() {
 	if t.rekeyAfter > 0 {
 		t.nextRekey = time.AfterFunc(t.rekeyAfter, func() { t.rekey() })
 	}
@@ -195,8 +192,8 @@ func (t *transport) rekeyInTime() {
 func (t *transport) end(err error) {
 	t.once.Do(func() {
 		t.out.mu.Lock()
-		if t.out.leaving != nil {
-			err = t.out.leaving
+		if t.out.closeErr != nil {
+			err = t.out.closeErr
 		}
 		if t.nextRekey != nil {
 			t.nextRekey.Stop()
@@ -208,6 +205,16 @@ func (t *transport) end(err error) {
 		t.conn.Close()
 		t.out.abort(err)
 	})
+}
+
+// endReason returns why the connection ended, or nil while it lives.
+func (t *transport) endReason() error {
+	select {
+	case <-t.ended:
+		return t.reason
+	default:
+		return nil
+	}
 }
 
 // read returns the next message that the transport does not handle itself.
@@ -283,9 +290,9 @@ func (t *transport) skip(p []byte) (bool, error) {
 	return false, nil
 }
 
-// sawTrip records how long an answer took. The shortest counts.
-func (t *transport) sawTrip(d time.Duration) {
-	if have := t.trip.Load(); have == 0 || int64(d) < have {
-		t.trip.Store(int64(d))
+// recordRoundTrip records how long an answer took. The shortest counts.
+func (t *transport) recordRoundTrip(d time.Duration) {
+	if have := t.roundTrip.Load(); have == 0 || int64(d) < have {
+		t.roundTrip.Store(int64(d))
 	}
 }
