@@ -4,6 +4,7 @@ package sftpfs
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -114,13 +115,13 @@ func (s *scout) expect(below []string) {
 		for _, path := range s.next[:over] {
 			delete(s.below, path)
 		}
-		s.next = append(s.next[:0], s.next[over:]...)
+		s.next = slices.Delete(s.next, 0, over)
 	}
 	below = below[:min(len(below), mostExpected)]
-	for i := len(below) - 1; i >= 0; i-- {
-		if _, known := s.below[below[i]]; !known {
-			s.below[below[i]] = true
-			s.next = append(s.next, below[i])
+	for _, path := range slices.Backward(below) {
+		if _, known := s.below[path]; !known {
+			s.below[path] = true
+			s.next = append(s.next, path)
 		}
 	}
 }
@@ -131,7 +132,7 @@ func (s *scout) forget(path string) {
 	delete(s.below, path)
 	for i := len(s.next) - 1; queued && i >= 0; i-- {
 		if s.next[i] == path {
-			s.next = append(s.next[:i], s.next[i+1:]...)
+			s.next = slices.Delete(s.next, i, i+1)
 			return
 		}
 	}

@@ -47,7 +47,7 @@ type version struct {
 	mtime uint32
 }
 
-func (a *attrs) version() version { return version{a.size, a.mtime} }
+func (a attrs) version() version { return version{a.size, a.mtime} }
 
 const (
 	// trustAfter is how long a version must have been known before contents that were read belong
@@ -181,7 +181,7 @@ func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err 
 			return err
 		})
 	})
-	if _, named := f.tree.path(n); !named && f.fileOf(n) != nil {
+	if _, named := f.tree.path(n); !named && n.openFile() != nil {
 		asked = time.Now()
 		a, err = f.statNameless(ctx, n)
 	}
@@ -271,7 +271,7 @@ func (f *FS) lookOrDrop(ctx context.Context, n *node, ask func(path string) erro
 // fill converts attributes to what programs see, including what was written here and has not
 // arrived at the server.
 func (f *FS) fill(n *node, a attrs, out *fuse.Attr) {
-	file := f.fileOf(n)
+	file := n.openFile()
 	if file != nil {
 		file.adjust(&a)
 	}

@@ -11,13 +11,11 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/wire"
 )
 
 // mostCopied is how much one call copies. The server sends nothing until it is done.
 const mostCopied = 64 << 20
-
-// extCopyData is an extension of draft-ietf-secsh-filexfer-extensions-00, section 7.
-const extCopyData = "copy-data"
 
 // CopyFileRange implements fuse.RawFileSystem. If the host can copy, the data does not leave it;
 // otherwise the kernel falls back to reading and writing.
@@ -49,7 +47,7 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 	file.unproved()
 	var n int64
 	err := f.link.do(ctx, func(c *usftp.Client, _ bool) error {
-		if _, ok := c.HasExtension(extCopyData); !ok {
+		if _, ok := c.HasExtension(wire.ExtCopyData); !ok {
 			return errors.ErrUnsupported
 		}
 		source, done, err := from.use(ctx)

@@ -3,6 +3,7 @@
 package sftpfs
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -105,13 +106,7 @@ func (t *tree) enqueue(n *node) {
 	}
 	n.queued = true
 	if len(t.queue) > 2*len(t.byID) {
-		kept := t.queue[:0]
-		for _, id := range t.queue {
-			if t.byID[id] != nil {
-				kept = append(kept, id)
-			}
-		}
-		t.queue = kept
+		t.queue = slices.DeleteFunc(t.queue, func(id uint64) bool { return t.byID[id] == nil })
 	}
 	t.queue = append(t.queue, n.id)
 	if t.tooMany() > 0 {
@@ -140,8 +135,8 @@ func (t *tree) oldest() (nodes []uint64) {
 			continue
 		}
 		n.queued = false
-		if n.opens > 0 || n.lookups == 0 || n.removed || len(n.places) != 1 || n.hasFile() ||
-			len(n.children) > 0 {
+		if n.opens > 0 || n.lookups == 0 || n.removed || len(n.places) != 1 ||
+			n.openFile() != nil || len(n.children) > 0 {
 			continue // it is queued again when it is closed or empty, or the kernel asks for it
 		}
 		n.leaving = true
@@ -155,10 +150,4 @@ func (n *node) isDir() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.attrs.isDir()
-}
-
-func (n *node) hasFile() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.file != nil
 }

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -114,8 +116,7 @@ func (f *FS) begin(ctx context.Context) error {
 		return fmt.Errorf("%s is not a directory", root)
 	}
 	f.tree = newTree(root)
-	a := attrsOfInfo(info)
-	f.tree.root.learnAttrs(a, asked)
+	f.tree.root.learnAttrs(attrsOfInfo(info), asked)
 	f.ids = ids{uid: f.options.UID, gid: f.options.GID}
 	if !f.options.MapUser {
 		return nil
@@ -143,14 +144,10 @@ func (f *FS) resume() {
 }
 
 // Close writes what is not on the host yet, for as long as calls may wait, removes the files that
-// programs have removed, and stops everything.
-// Call it after unmounting the file system.
+// programs have removed, and stops everything. Call it after unmounting the file system.
 func (f *FS) Close() error {
 	f.mu.Lock()
-	var files []*file
-	for file := range f.dirty {
-		files = append(files, file)
-	}
+	files := slices.Collect(maps.Keys(f.dirty))
 	f.mu.Unlock()
 	var failed error
 	var mu sync.Mutex
@@ -237,13 +234,10 @@ func (t *table[T]) get(id uint64) *T {
 }
 
 // all returns what is open.
-func (t *table[T]) all() (items []*T) {
+func (t *table[T]) all() []*T {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for _, item := range t.items {
-		items = append(items, item)
-	}
-	return items
+	return slices.Collect(maps.Values(t.items))
 }
 
 func (t *table[T]) take(id uint64) *T {

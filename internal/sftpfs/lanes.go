@@ -6,6 +6,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -33,12 +34,7 @@ const laneRun = 2 << 20
 
 // lost reports whether a lane's session has ended.
 func (l *lanes) lost() bool {
-	for _, file := range l.files {
-		if pool.Lost(file.Client()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.files, func(f *usftp.File) bool { return pool.Lost(f.Client()) })
 }
 
 // lane returns the file on the session over which an extent is to be sent. The caller holds the

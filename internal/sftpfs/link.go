@@ -262,6 +262,6 @@ func lost(err error) bool { return errors.Is(err, net.ErrClosed) }
 
 // stalled reports whether a connection was given up because nothing came over it.
 func stalled(err error) bool {
-	var stall *usftp.StallError
-	return errors.As(err, &stall)
+	_, ok := errors.AsType[*usftp.StallError](err)
+	return ok
 }

@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -173,14 +173,14 @@ func (f *FS) listKnown(n *node) []fileEntry {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	d := n.knownNames()
-	if d.listed == nil || time.Since(d.asked) >= f.options.Cache {
+	if !d.fresh(f.options.Cache) {
 		return nil
 	}
 	entries := make([]fileEntry, 0, len(d.listed))
 	for name, a := range d.listed {
 		entries = append(entries, fileEntry{name, a, d.asked})
 	}
-	sort.Slice(entries, func(i, j int) bool { return entries[i].name < entries[j].name })
+	slices.SortFunc(entries, func(a, b fileEntry) int { return strings.Compare(a.name, b.name) })
 	return entries
 }
 
@@ -291,8 +291,12 @@ func (f *FS) hasList(n *node) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := n.knownNames()
-	return d.listed != nil && time.Since(d.asked) < f.options.Cache
+	return n.knownNames().fresh(f.options.Cache)
+}
+
+// fresh reports whether there is a list that may still be used.
+func (d *names) fresh(cache time.Duration) bool {
+	return d.listed != nil && time.Since(d.asked) < cache
 }
 
 // errTooMany says that a directory is too large to be listed for lookups.
@@ -303,8 +307,7 @@ var errTooMany = syscall.E2BIG
 func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists, known bool) {
 	n.mu.Lock()
 	d := n.knownNames()
-	age := time.Since(d.asked)
-	if d.listed != nil && age < f.options.Cache {
+	if d.fresh(f.options.Cache) {
 		a, exists = d.listed[name]
 		asked, known = d.asked, !exists || a.complete
 	}
@@ -313,7 +316,7 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 	// before they make it. The list and the directory's attributes are kept fresh for them, so that
 	// only the first lookup asks the host.
 	refresh := d.reading == 0 && len(d.listed)+d.expired <= mostRefreshed && d.used > 2 &&
-		age > f.options.Cache/2
+		time.Since(d.asked) > f.options.Cache/2
 	n.mu.Unlock()
 	if refresh {
 		go func() {
@@ -438,7 +441,7 @@ func (f *FS) tooLong(dir *node, name string) bool {
 // vanished notes that a name no longer exists.
 func (f *FS) vanished(dir *node, name string) {
 	f.note(dir, name, change{})
-	if n := f.tree.child(dir, name); n != nil && f.fileOf(n) == nil {
+	if n := f.tree.child(dir, name); n != nil && n.openFile() == nil {
 		f.tree.vanished(dir, name)
 	}
 }

@@ -59,7 +59,7 @@ func (t *tree) hidden() (nodes []*node) {
 
 // inUse reports whether a node is open and has only one name.
 func (f *FS) inUse(n *node) bool {
-	return n != nil && f.fileOf(n) != nil && f.tree.links(n) == 1
+	return n != nil && n.openFile() != nil && f.tree.links(n) == 1
 }
 
 // changing begins every change of a name: it returns the directory if the change is allowed.
@@ -408,7 +408,7 @@ func (f *FS) removedName(dir *node, name string) {
 // nobody else removes it.
 func (f *FS) hide(n *node, from, to place) {
 	f.tree.hide(n, from, to)
-	if f.fileOf(n) == nil {
+	if n.openFile() == nil {
 		f.tree.hold(n) // the kernel forgets it now
 		f.work.Go(func() {
 			f.removeHidden(n)
@@ -502,10 +502,8 @@ func (f *FS) moveHidden(ctx context.Context, names []string, from, to *node) boo
 	return len(names) > 0
 }
 
-const (
-	renameNoReplace = 1
-	renameExchange  = 2
-)
+// renameNoReplace is the kernel's RENAME_NOREPLACE.
+const renameNoReplace = 1
 
 // Rename implements fuse.RawFileSystem.
 func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -104,8 +105,8 @@ func (t *tree) pathLocked(n *node) (string, bool) {
 		n = p.dir
 	}
 	full := t.host
-	for i := len(names) - 1; i >= 0; i-- {
-		full = join(full, names[i])
+	for _, name := range slices.Backward(names) {
+		full = join(full, name)
 	}
 	return full, true
 }
@@ -444,13 +445,7 @@ func (t *tree) vanished(dir *node, name string) {
 
 // removePlace takes a name from a node. The caller holds the lock.
 func (t *tree) removePlace(n *node, gone place) {
-	kept := n.places[:0]
-	for _, p := range n.places {
-		if p != gone {
-			kept = append(kept, p)
-		}
-	}
-	n.places = kept
+	n.places = slices.DeleteFunc(n.places, func(p place) bool { return p == gone })
 	t.removeChild(gone, n)
 }
 
@@ -463,10 +458,10 @@ func (t *tree) renamed(from, to place) {
 	}
 	n := from.dir.children[from.name]
 	old := to.dir.children[to.name]
-	if old != nil && old == n {
-		return // two names of one file: rename does nothing
-	}
 	if old != nil {
+		if old == n {
+			return // two names of one file: rename does nothing
+		}
 		t.removePlace(old, to)
 		t.drop(old)
 	}
@@ -489,5 +484,5 @@ func (t *tree) links(n *node) int {
 func (t *tree) placesOf(n *node) []place {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return append([]place(nil), n.places...)
+	return slices.Clone(n.places)
 }

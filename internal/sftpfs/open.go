@@ -9,6 +9,7 @@ import (
 	"hash/maphash"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/wire"
 )
 
 // A handle is one open of a file by a program.
@@ -103,20 +105,16 @@ func (p proof) holds(remote *usftp.File) (bool, error) {
 
 // without returns the proofs that an extent does not overwrite.
 func without(proofs []proof, e *extent) []proof {
-	kept := make([]proof, 0, len(proofs)+1)
-	for _, p := range proofs {
-		if p.off+int64(p.size) <= e.off || e.end() <= p.off {
-			kept = append(kept, p)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(proofs), func(p proof) bool {
+		return p.off < e.end() && e.off < p.off+int64(p.size)
+	})
 }
 
 // mostProofs is how many pieces are compared when a file is reopened.
 const mostProofs = 4
 
-// fileOf returns what the handles of a node share, or nil if the node is not open.
-func (f *FS) fileOf(n *node) *file {
+// openFile returns what the handles of a node share, or nil if the node is not open.
+func (n *node) openFile() *file {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.file
@@ -208,7 +206,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	}
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
-	if file := f.fileOf(n); file != nil {
+	if file := n.openFile(); file != nil {
 		wait := file.flush
 		if flags&os.O_TRUNC != 0 {
 			wait = file.drain
@@ -299,7 +297,7 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 	switch {
 	case err != nil:
 		return a, err
-	case versionOf(other) == a.version():
+	case attrsOf(other).version() == a.version():
 		n.isOpen(a.version())
 	case f.part(ctx, c, n, path, a):
 		return a, syscall.ESTALE
@@ -331,14 +329,9 @@ type reading struct {
 // Create implements fuse.RawFileSystem.
 func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	out *fuse.CreateOut) fuse.Status {
-	dir := f.tree.get(in.NodeId)
-	switch {
-	case dir == nil:
-		return fuse.Status(syscall.ESTALE)
-	case f.options.ReadOnly:
-		return fuse.EROFS
-	case f.tooLong(dir, name):
-		return fuse.Status(syscall.ENAMETOOLONG)
+	dir, status := f.changing(in.NodeId, name)
+	if status != fuse.OK {
+		return status
 	}
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
@@ -365,7 +358,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	if fresh {
 		f.learnClock(a.mtime, asked)
 	}
-	if old := f.tree.child(dir, name); old != nil && f.fileOf(old) == nil {
+	if old := f.tree.child(dir, name); old != nil && old.openFile() == nil {
 		old.forgetAttrs()
 	}
 	n := f.tree.learn(dir, name, &a)
@@ -384,17 +377,8 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	return fuse.OK
 }
 
-// modeOf converts POSIX permissions to those of package fs.
-func modeOf(mode uint32) fs.FileMode {
-	m := fs.FileMode(mode & 0o777)
-	for bit, flag := range map[uint32]fs.FileMode{syscall.S_ISUID: fs.ModeSetuid,
-		syscall.S_ISGID: fs.ModeSetgid, syscall.S_ISVTX: fs.ModeSticky} {
-		if mode&bit != 0 {
-			m |= flag
-		}
-	}
-	return m
-}
+// modeOf converts POSIX permissions to those of package fs, without the type.
+func modeOf(mode uint32) fs.FileMode { return wire.FileMode(mode & 0o7777) }
 
 // open returns the file on the host. If the connection was lost, or flush closed the file, open
 // reopens it and verifies that it is the same. The caller holds turn.

@@ -18,9 +18,7 @@ import (
 // none is open over the connection, or none can be had at once.
 func (n *node) statHandle(ctx context.Context,
 	c *usftp.Client) *usftp.Pending[*usftp.FileStat] {
-	n.mu.Lock()
-	file := n.file
-	n.mu.Unlock()
+	file := n.openFile()
 	if file == nil {
 		return nil
 	}
@@ -69,17 +67,12 @@ func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string
 	open, openErr := asked.Wait()
 	switch {
 	case err != nil || openErr != nil:
-	case versionOf(open) == a.version():
+	case attrsOf(open).version() == a.version():
 		n.isOpen(a.version())
 	default:
 		f.part(ctx, c, n, path, a)
 	}
 	return a, err
-}
-
-func versionOf(stat *usftp.FileStat) version {
-	a := attrsOf(stat)
-	return a.version()
 }
 
 // part takes a path from a node if it belongs to another file than the one that is open, and
@@ -92,10 +85,11 @@ func (f *FS) part(ctx context.Context, c *usftp.Client, n *node, path string, a 
 		return false
 	}
 	open, err := asked.Wait()
-	if err == nil && versionOf(open) == a.version() {
-		n.isOpen(a.version())
+	if err != nil {
+		return false
 	}
-	if err != nil || versionOf(open) == a.version() {
+	if attrsOf(open).version() == a.version() {
+		n.isOpen(a.version())
 		return false
 	}
 	again, err := f.look(c, path)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/wire"
 )
 
 // GetAttr implements fuse.RawFileSystem.
@@ -98,26 +99,11 @@ func (f *file) adjust(a *attrs) {
 		a.mtime = f.told
 	}
 	if f.set.SetMode {
-		a.mode = a.mode&typeMask | bitsOf(f.set.Mode)
+		a.mode = a.mode&typeMask | wire.PermissionBits(f.set.Mode)
 	}
 	if f.set.SetTimes {
 		a.atime, a.mtime = uint32(f.set.Atime.Unix()), uint32(f.set.Mtime.Unix())
 	}
-}
-
-// bitsOf converts permissions to POSIX bits.
-func bitsOf(mode fs.FileMode) uint32 {
-	bits := uint32(mode.Perm())
-	if mode&fs.ModeSetuid != 0 {
-		bits |= syscall.S_ISUID
-	}
-	if mode&fs.ModeSetgid != 0 {
-		bits |= syscall.S_ISGID
-	}
-	if mode&fs.ModeSticky != 0 {
-		bits |= syscall.S_ISVTX
-	}
-	return bits
 }
 
 // hasPending reports whether attributes are still to be set. The caller holds the lock.
@@ -231,7 +217,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 	if err != nil {
 		return err
 	}
-	file := f.fileOf(n)
+	file := n.openFile()
 	if file == nil && h != nil {
 		file = h.file
 	}
@@ -282,7 +268,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 			n.attrs.atime, n.attrs.mtime = uint32(set.Atime.Unix()), uint32(set.Mtime.Unix())
 		}
 		if set.SetMode {
-			n.attrs.mode = now.mode&typeMask | bitsOf(set.Mode)
+			n.attrs.mode = now.mode&typeMask | wire.PermissionBits(set.Mode)
 		}
 		n.fetched = n.changed
 		n.learnVersion(n.fetched)
@@ -365,8 +351,6 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 		if err := file.drain(ctx); err != nil {
 			return err
 		}
-	}
-	if file != nil {
 		file.unproved()
 		file.dropTimes()
 	}

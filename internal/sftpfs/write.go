@@ -3,6 +3,7 @@
 package sftpfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/wire"
 )
 
 const (
@@ -130,8 +132,8 @@ func (f *file) write(h *handle, off int64, data []byte) (ready bool, err error) 
 	if err := h.failure.forWrite(); err != nil {
 		return false, err
 	}
-	for _, other := range f.readers() {
-		other.drop()
+	for other := range f.handles {
+		other.reader.drop()
 	}
 	for len(data) > 0 {
 		before := f.last()
@@ -180,20 +182,12 @@ func (f *file) last() *extent {
 	return f.extents[len(f.extents)-1]
 }
 
-// readers returns the readers of all handles. The caller holds the lock.
-func (f *file) readers() (readers []*reader) {
-	for h := range f.handles {
-		readers = append(readers, &h.reader)
-	}
-	return readers
-}
-
 // dropReaders discards what was read ahead.
 func (f *file) dropReaders() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, r := range f.readers() {
-		r.drop()
+	for h := range f.handles {
+		h.reader.drop()
 	}
 }
 
@@ -420,8 +414,8 @@ func (f *file) answered(e *extent, err error) {
 		if !e.appends {
 			f.proofs = append(f.proofs, e.proof())
 		}
-		for _, r := range f.readers() {
-			r.dropOld(e)
+		for h := range f.handles {
+			h.reader.dropOld(e)
 		}
 	}
 	e.over = true
@@ -567,7 +561,7 @@ func (f *file) gaveUp(err error) error {
 	return err
 }
 
-// finish is flush for what happens after the last call on a handle.
+// finish is flush, and then sets the attributes that are still to be set.
 func (f *file) finish(ctx context.Context) error {
 	err := f.flush(ctx)
 	if err == nil {
@@ -585,10 +579,7 @@ func (f *FS) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	err := h.flush(ctx)
-	if failed := h.failure.forClose(); failed != nil {
-		err = failed
-	}
-	return f.statusIfFull(ctx, h.file.node, err)
+	return f.statusIfFull(ctx, h.file.node, cmp.Or(h.failure.forClose(), err))
 }
 
 // flush is file.flush for one handle. Where possible, it sends WRITE, FSETSTAT and CLOSE at once.
@@ -608,10 +599,7 @@ func (h *handle) flush(ctx context.Context) error {
 	if done, err := h.writeAndClose(ctx); done {
 		return err
 	}
-	if err := f.flush(ctx); err != nil {
-		return err
-	}
-	if err := f.setPending(ctx); err != nil {
+	if err := f.finish(ctx); err != nil {
 		return err
 	}
 	f.fs.outdated(f.node)
@@ -704,12 +692,11 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	for _, e := range extents {
 		f.fs.budget.put(e.cost())
 	}
+	f.fs.outdated(f.node)
 	if err != nil { // which the caller returns
-		f.fs.outdated(f.node)
 		f.rescue(err, extents)
 		return true, err
 	}
-	f.fs.outdated(f.node)
 	if refused != nil {
 		if program.SetMode || program.SetTimes {
 			return true, refused
@@ -732,7 +719,7 @@ func (n *node) learnWritten(size uint64, set usftp.NewAttrs) {
 	n.attrs.size, n.attrs.mtime, n.attrs.atime = size, uint32(set.Mtime.Unix()),
 		uint32(set.Atime.Unix())
 	if set.SetMode {
-		n.attrs.mode = n.attrs.mode&typeMask | bitsOf(set.Mode)
+		n.attrs.mode = n.attrs.mode&typeMask | wire.PermissionBits(set.Mode)
 	}
 	n.fetched, n.changed = time.Now(), time.Now()
 	n.learnVersion(n.fetched)
@@ -761,17 +748,11 @@ func (f *FS) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	err := h.sync(ctx)
-	if failed := h.failure.forFsync(); failed != nil {
-		err = failed
-	}
-	return f.statusIfFull(ctx, h.file.node, err)
+	return f.statusIfFull(ctx, h.file.node, cmp.Or(h.failure.forFsync(), err))
 }
 
 func (h *handle) sync(ctx context.Context) error {
-	if err := h.file.flush(ctx); err != nil {
-		return err
-	}
-	if err := h.file.setPending(ctx); err != nil {
+	if err := h.file.finish(ctx); err != nil {
 		return err
 	}
 	err := h.file.fs.link.do(ctx, func(*usftp.Client, bool) error {
