@@ -95,7 +95,7 @@ func (n *node) learnVersion(asked time.Time) {
 		if changed {
 			h.reader.drop()
 		}
-		if !pool.Lost(h.over) {
+		if !pool.Lost(h.client) {
 			h.seen = n.version
 		}
 	}
@@ -122,13 +122,13 @@ func (f *FS) statusChanged(n *node) {
 }
 
 // now returns the host's time, estimated from the times of files that were just made.
-func (f *FS) now() uint32 { return uint32(time.Now().Unix() + f.ahead.Load()) }
+func (f *FS) now() uint32 { return uint32(time.Now().Unix() + f.clockSkew.Load()) }
 
 // learnClock learns how far the host's clock is ahead from the time of something that the host made
 // after asked and before now, which may be long after: on a link that was down, for example.
 func (f *FS) learnClock(mtime uint32, asked time.Time) {
 	least, most := int64(mtime)-time.Now().Unix(), int64(mtime)-asked.Unix()
-	f.ahead.Store(min(max(f.ahead.Load(), least), most))
+	f.clockSkew.Store(min(max(f.clockSkew.Load(), least), most))
 }
 
 // touched notes that a name in a directory was changed here. The modification time is a guess until
@@ -235,8 +235,8 @@ func (f *FS) onPaths(ctx context.Context, a, b *node, ask func(a, b string) erro
 }
 
 // lookOnPath calls ask with a node's path, for a request that changes nothing and does not keep the
-// node from being renamed. If it was renamed meanwhile, lookOnPath calls ask again: by the time that
-// the host was asked, another file may have got the path.
+// node from being renamed. If it was renamed meanwhile, lookOnPath calls ask again: another file may
+// have had the path by the time that the host was asked.
 func (f *FS) lookOnPath(ctx context.Context, n *node, ask func(path string) error) error {
 	return f.lookOrDrop(ctx, n, ask, func() {})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// mostCopied is how much one call copies. The server sends nothing until it is done.
-const mostCopied = 64 << 20
+// maxCopy is how much one call copies. The server sends nothing until it is done.
+const maxCopy = 64 << 20
 
 // CopyFileRange implements fuse.RawFileSystem. If the host can copy, the data does not leave it;
 // otherwise the kernel falls back to reading and writing.
@@ -36,15 +36,15 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 			return 0, statusOf(err)
 		}
 	}
-	length := min(int64(in.Len), mostCopied)
-	if size := int64(from.file.node.sizeThere()); int64(in.OffIn)+length > size {
+	length := min(int64(in.Len), maxCopy)
+	if size := int64(from.file.node.size()); int64(in.OffIn)+length > size {
 		length = max(0, size-int64(in.OffIn))
 	}
 	if length == 0 {
 		return 0, fuse.OK
 	}
 	file := to.file
-	file.unproved()
+	file.contentsChange()
 	var n int64
 	err := f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 		if _, ok := c.HasExtension(wire.ExtCopyData); !ok {

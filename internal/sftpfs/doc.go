@@ -7,7 +7,8 @@
 //
 // The files: requests that survive a lost connection (link.go), the nodes that the kernel knows and
 // their names (node.go) until it is asked to forget them (forget.go), attributes (attrs.go),
-// listings (listing.go) and those made ahead of a program (ahead.go), open files (open.go), those
-// replaced on the host (replaced.go), read-ahead (read.go), write-behind (write.go), data that
-// could not be written (rescue.go), changes of names (names.go) and of attributes (setattr.go).
+// listings (listing.go) and those made before a program asks for them (prefetch.go), open files
+// (open.go), those replaced on the host (replaced.go), read-ahead (read.go), write-behind
+// (write.go) over several sessions (lanes.go), data that could not be written (rescue.go), changes
+// of names (names.go) and of attributes (setattr.go).
 package sftpfs

@@ -9,12 +9,12 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// mostNodes is how many nodes there are before the kernel is asked to forget some. The kernel keeps
+// maxNodes is how many nodes there are before the kernel is asked to forget some. The kernel keeps
 // every name for as long as it has memory itself, and each takes some 450 bytes here.
-const mostNodes = 32 << 10
+const maxNodes = 32 << 10
 
-// mostForgotten is how many nodes the kernel is asked to forget before the tree is looked at again.
-const mostForgotten = 256
+// maxForgotten is how many nodes the kernel is asked to forget before the tree is looked at again.
+const maxForgotten = 256
 
 // kernel is what can be asked to forget: the server of a mount.
 type kernel interface {
@@ -29,11 +29,11 @@ func (f *FS) Init(server *fuse.Server) {
 	// Since Linux 6.18. Other kernels say that they know an earlier version of the protocol.
 	f.tree.prunes = server.KernelSettings().SupportsNotify(fuse.NOTIFY_PRUNE)
 	f.server = server
-	f.work.Go(func() { f.boundNodes(server) })
+	f.work.Go(func() { f.pruneNodes(server) })
 }
 
-// boundNodes asks the kernel to forget nodes while there are too many. It answers with FORGET.
-func (f *FS) boundNodes(k kernel) {
+// pruneNodes asks the kernel to forget nodes while there are too many. It answers with FORGET.
+func (f *FS) pruneNodes(k kernel) {
 	for {
 		select {
 		case <-f.tree.crowded:
@@ -51,18 +51,18 @@ func (f *FS) boundNodes(k kernel) {
 	}
 }
 
-// lull is how often forgetNames looks whether no call is under way.
-const lull = 10 * time.Millisecond
+// callPoll is how often forgetNames checks that no call is under way.
+const callPoll = 10 * time.Millisecond
 
-// forgetNames makes a kernel that knows no better forget nodes by their names. The kernel makes
-// EntryNotify wait, uninterruptibly, for calls in the directory. If this process is killed then, it
+// forgetNames makes a kernel without PruneNotify forget nodes by their names. EntryNotify waits in
+// the kernel, uninterruptibly, for calls in the directory. If this process is killed meanwhile, it
 // never ends, and neither do those calls: the kernel ends them only when the process is gone. So
 // forgetNames asks only while no call is under way.
 func (f *FS) forgetNames(k kernel, nodes []uint64) {
 	for _, id := range nodes {
 		for f.calls.Load() > 0 {
 			select {
-			case <-time.After(lull):
+			case <-time.After(callPoll):
 			case <-f.ctx.Done():
 				return
 			}
@@ -120,7 +120,7 @@ func (t *tree) enqueue(n *node) {
 // tooMany returns how many more nodes must go. If others cannot go, such as directories, the latest
 // stay nevertheless: the kernel would ask for them again and again. The caller holds the lock.
 func (t *tree) tooMany() int {
-	return min(len(t.byID)-t.leaving-t.most, len(t.queue)-t.most/2)
+	return min(len(t.byID)-t.leaving-t.maxNodes, len(t.queue)-t.maxNodes/2)
 }
 
 // oldest returns nodes for the kernel to forget, of those that it has known for longest. Those in
@@ -128,7 +128,7 @@ func (t *tree) tooMany() int {
 func (t *tree) oldest() (nodes []uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.tooMany() > 0 && len(t.queue) > 0 && len(nodes) < mostForgotten {
+	for t.tooMany() > 0 && len(t.queue) > 0 && len(nodes) < maxForgotten {
 		n := t.byID[t.queue[0]]
 		t.queue = t.queue[1:]
 		if n == nil {

@@ -25,7 +25,7 @@ func TestKernelForgets(t *testing.T) {
 			s.server.Files.WriteFile(fmt.Sprintf("/dir%d/file%d", i, j), nil)
 		}
 	}
-	s.tree.most = most
+	s.tree.maxNodes = most
 	at := t.TempDir()
 	server, err := fuse.NewServer(s.FS, at, &fuse.MountOptions{DisableXAttrs: true})
 	if err != nil {
@@ -76,7 +76,7 @@ func TestKernelForgets(t *testing.T) {
 	}
 	bounded := func(most int) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); count() > most; time.Sleep(lull) {
+		for deadline := time.Now().Add(time.Minute); count() > most; time.Sleep(callPoll) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d nodes, want %d", count(), most)
 			}

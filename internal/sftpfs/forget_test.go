@@ -37,13 +37,14 @@ func (k *toldKernel) PruneNotify(nodes []uint64) fuse.Status {
 	return fuse.OK
 }
 
-const mostTold = 10
+// maxTold is how many nodes there may be before told's kernel is asked to forget some.
+const maxTold = 10
 
-// told mounts with a kernel that is asked to forget if there are more than mostTold nodes.
+// told mounts with a toldKernel.
 func told(t *testing.T, prunes bool) *toldKernel {
 	k := &toldKernel{f: mountScripted(t, time.Minute, listsNames()).FS, asked: make(map[string]int)}
-	k.f.tree.most, k.f.tree.prunes = mostTold, prunes
-	k.f.work.Go(func() { k.f.boundNodes(k) })
+	k.f.tree.maxNodes, k.f.tree.prunes = maxTold, prunes
+	k.f.work.Go(func() { k.f.pruneNodes(k) })
 	return k
 }
 
@@ -78,7 +79,7 @@ func TestNodesAreBounded(t *testing.T) {
 					k.learn(root, fmt.Sprint("file", i), aFile)
 				}
 				// Each was asked for once, though none is gone: asking again would not help.
-				if got, want := k.count(), names+3; got != want || len(k.asked) != want-mostTold {
+				if got, want := k.count(), names+3; got != want || len(k.asked) != want-maxTold {
 					t.Errorf("%d nodes, %d names were asked for: %v", got, len(k.asked), k.asked)
 				}
 				for name, times := range k.asked {
@@ -94,10 +95,10 @@ func TestNodesAreBounded(t *testing.T) {
 					k.learn(root, fmt.Sprint("file", i), aFile)
 					synctest.Wait()
 				}
-				if got := k.count(); got > mostTold+1 { // dir was asked for before
-					t.Errorf("%d nodes, want %d", got, mostTold)
+				if got := k.count(); got > maxTold+1 { // dir was asked for before
+					t.Errorf("%d nodes, want %d", got, maxTold)
 				}
-				k.f.tree.let(open)
+				k.f.tree.release(open)
 				k.learn(root, "open", aFile)
 				for i := range 100 * names { // names that come and go leave nothing behind
 					n := k.learn(root, fmt.Sprint("new", i), aFile)
@@ -105,7 +106,7 @@ func TestNodesAreBounded(t *testing.T) {
 				}
 				k.f.tree.mu.RLock()
 				defer k.f.tree.mu.RUnlock()
-				if len(k.f.tree.queue) > 4*mostTold {
+				if len(k.f.tree.queue) > 4*maxTold {
 					t.Errorf("%d names are queued", len(k.f.tree.queue))
 				}
 			})
@@ -125,8 +126,8 @@ func TestDirectoriesAreBounded(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		if got := k.count(); got > mostTold {
-			t.Errorf("%d nodes, want %d", got, mostTold)
+		if got := k.count(); got > maxTold {
+			t.Errorf("%d nodes, want %d", got, maxTold)
 		}
 	})
 }
@@ -137,11 +138,11 @@ func TestManyDirectories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := told(t, false)
 		root := k.f.tree.root
-		for i := range 2 * mostTold {
+		for i := range 2 * maxTold {
 			k.learn(root, fmt.Sprint("dir", i), aDir)
 		}
 		for range 10 {
-			for i := range mostTold / 2 {
+			for i := range maxTold / 2 {
 				k.learn(root, fmt.Sprint("file", i), aFile)
 				synctest.Wait()
 			}
@@ -159,7 +160,7 @@ func TestNamesAreForgottenBetweenCalls(t *testing.T) {
 		k := told(t, false)
 		root := k.f.tree.root
 		_, stop := k.f.request(nil, &fuse.InHeader{})
-		for i := range 2 * mostTold {
+		for i := range 2 * maxTold {
 			k.learn(root, fmt.Sprint("file", i), aFile)
 		}
 		time.Sleep(time.Minute / 2)
@@ -169,7 +170,7 @@ func TestNamesAreForgottenBetweenCalls(t *testing.T) {
 		k.f.tree.unlinked(root, "file0")
 		k.learn(root, "file0", aDir)
 		stop()
-		time.Sleep(2 * lull)
+		time.Sleep(2 * callPoll)
 		if synctest.Wait(); len(k.asked) == 0 || k.asked["file0"] != 0 {
 			t.Errorf("asked for %v after the call", k.asked)
 		}
@@ -184,13 +185,13 @@ func TestNodesThatStayAreCounted(t *testing.T) {
 		root := k.f.tree.root
 		var nodes []*node
 		for round := range 5 {
-			for i := range mostTold {
+			for i := range maxTold {
 				nodes = append(nodes, k.learn(root, fmt.Sprint("file", round, i), aFile))
 			}
 			synctest.Wait()
 			for _, n := range nodes {
 				k.f.tree.hold(n)
-				k.f.tree.let(n)
+				k.f.tree.release(n)
 			}
 			synctest.Wait()
 			leaving := 0
@@ -235,7 +236,7 @@ func TestEmptiedDirectories(t *testing.T) {
 				tree := k.f.tree
 				dir := k.learn(tree.root, "dir", aDir)
 				n := k.learn(dir, "file", aFile)
-				for i := range 2 * mostTold { // the directory is not empty when its turn comes
+				for i := range 2 * maxTold { // the directory is not empty when its turn comes
 					k.learn(tree.root, fmt.Sprint("file", i), aFile)
 				}
 				synctest.Wait()
@@ -243,7 +244,7 @@ func TestEmptiedDirectories(t *testing.T) {
 					t.Fatal("a directory with a name in it was asked for")
 				}
 				take(tree, dir, n)
-				for i := range 2 * mostTold {
+				for i := range 2 * maxTold {
 					k.learn(tree.root, fmt.Sprint("more", i), aFile)
 				}
 				if synctest.Wait(); k.asked["dir"] != 1 {

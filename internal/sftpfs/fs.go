@@ -48,23 +48,23 @@ type Options struct {
 type FS struct {
 	fuse.RawFileSystem // answers ENOSYS for everything that FS does not implement
 
-	options Options
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	link    *link
-	tree    *tree
-	ids     ids
-	trip    time.Duration // a round trip to the host
-	hidden  string        // begins the names of files that were removed while open
-	ahead   atomic.Int64  // seconds by which the host's clock is ahead of ours
-	budget  *budget       // of writes that are not on the host yet
-	blocks  blocks
-	reading readMemory
-	scout   *scout
-	dirs    table[dirHandle]
-	files   table[handle]
-	calls   atomic.Int64   // of the kernel, under way
-	work    sync.WaitGroup // background work after a call was answered
+	options    Options
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	link       *link
+	tree       *tree
+	ids        ids
+	roundTrip  time.Duration // a round trip to the host
+	hidden     string        // begins the names of files that were removed while open
+	clockSkew  atomic.Int64  // seconds by which the host's clock is ahead of ours
+	budget     *budget       // of writes that are not on the host yet
+	blocks     blocks
+	reading    readMemory
+	prefetcher *prefetcher
+	dirs       table[dirHandle]
+	files      table[handle]
+	calls      atomic.Int64   // of the kernel, under way
+	work       sync.WaitGroup // background work after a call was answered
 
 	server *fuse.Server // nil before Init
 
@@ -84,11 +84,11 @@ func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
 	f.ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	f.link = newLink(f.ctx, host, options.Timeout, options.Logger)
 	f.link.onUp = f.resume
-	f.scout = newScout(f.ctx, options.Cache, func(ctx context.Context, path string) (*listing,
+	f.prefetcher = newPrefetcher(f.ctx, options.Cache, func(ctx context.Context, path string) (*listing,
 		error) {
-		return f.listPath(ctx, path, mostInList)
+		return f.listPath(ctx, path, maxNamesInList)
 	})
-	if err := f.begin(ctx); err != nil {
+	if err := f.setUp(ctx); err != nil {
 		f.cancel(nil)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errors.New("the host has no such directory")
@@ -99,8 +99,8 @@ func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
 	return f, nil
 }
 
-// begin checks the directory and finds out who the host's user is.
-func (f *FS) begin(ctx context.Context) error {
+// setUp checks the directory and finds out who the host's user is.
+func (f *FS) setUp(ctx context.Context) error {
 	c := f.link.client.WithContext(ctx)
 	root, err := c.RealPath(f.options.Root)
 	if err != nil {
@@ -108,7 +108,7 @@ func (f *FS) begin(ctx context.Context) error {
 	}
 	asked := time.Now()
 	info, err := c.Stat(root)
-	f.trip = time.Since(asked)
+	f.roundTrip = time.Since(asked)
 	switch {
 	case err != nil:
 		return err
@@ -196,7 +196,7 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader,
 	case errors.Is(err, errors.ErrUnsupported): // claim much space rather than none
 		const block, blocks = 4096, 1 << 31
 		*out = fuse.StatfsOut{Blocks: blocks, Bfree: blocks, Bavail: blocks, Files: blocks,
-			Ffree: blocks, Bsize: block, Frsize: block, NameLen: mostName}
+			Ffree: blocks, Bsize: block, Frsize: block, NameLen: maxNewName}
 		return fuse.OK
 	case err != nil:
 		return statusOf(err)

@@ -87,7 +87,7 @@ func TestScout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := make(map[string]int)
 		ctx := t.Context()
-		s := newScout(ctx, time.Second, lister(lists, 10))
+		s := newPrefetcher(ctx, time.Second, lister(lists, 10))
 		below := func(path string) []string {
 			l, _ := lister(make(map[string]int), 10)(ctx, path)
 			return directoriesIn(path, l.entries)
@@ -98,11 +98,11 @@ func TestScout(t *testing.T) {
 			t.Fatalf("listed ahead of a program that has read one directory: %v", lists)
 		}
 		s.mu.Lock()
-		s.running = mostListings - 1 // one at a time
+		s.running = maxListings - 1 // one at a time
 		s.mu.Unlock()
 		s.read("/0", below("/0"))
 		synctest.Wait()
-		if len(lists) != firstScouted || lists["/0/0"] != 1 {
+		if len(lists) != firstPrefetched || lists["/0/0"] != 1 {
 			t.Fatalf("%d lists ahead: %v", len(lists), lists)
 		}
 		if l := s.take(ctx, "/0/0"); l == nil || len(l.entries) != 10 {
@@ -118,9 +118,9 @@ func TestScout(t *testing.T) {
 			synctest.Wait()
 		}
 		s.mu.Lock()
-		if len(s.lists) > mostScouted || s.names > mostAwaiting+mostInList ||
-			len(s.next) > mostExpected ||
-			len(s.below) > mostExpected+2*mostScouted {
+		if len(s.lists) > maxPrefetched || s.names > maxPrefetchedNames+maxNamesInList ||
+			len(s.next) > maxExpected ||
+			len(s.below) > maxExpected+2*maxPrefetched {
 			t.Errorf("%d lists of %d names, %d and %d expected", len(s.lists), s.names, len(s.next),
 				len(s.below))
 		}
@@ -139,12 +139,12 @@ func TestScout(t *testing.T) {
 // older than names are believed.
 func TestScoutForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, spoil := range map[string]func(*scout){
-			"a change":     func(s *scout) { s.changed("/a/x") },
-			"a rename":     func(s *scout) { s.renamed() },
-			"another time": func(*scout) { time.Sleep(time.Second) },
+		for name, spoil := range map[string]func(*prefetcher){
+			"a change":     func(s *prefetcher) { s.changed("/a/x") },
+			"a rename":     func(s *prefetcher) { s.renamed() },
+			"another time": func(*prefetcher) { time.Sleep(time.Second) },
 		} {
-			s := newScout(t.Context(), time.Second, func(context.Context, string) (*listing,
+			s := newPrefetcher(t.Context(), time.Second, func(context.Context, string) (*listing,
 				error) {
 				return &listing{asked: time.Now()}, nil
 			})

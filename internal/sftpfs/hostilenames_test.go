@@ -103,7 +103,7 @@ func TestHostileNames(t *testing.T) {
 		"300 bytes": {[]wire.Name{listedFile(long), listedFile("fine")},
 			[]string{"fine", long}},
 		"1,025 bytes": {[]wire.Name{listedFile("fine"),
-			listedFile(strings.Repeat("n", longestName+1))}, nil},
+			listedFile(strings.Repeat("n", maxName+1))}, nil},
 		"32 KiB": {[]wire.Name{listedFile(strings.Repeat("n", 32<<10))}, nil},
 		"control characters": {[]wire.Name{listedFile("\x1b[2J\n"), listedFile("\xff")},
 			[]string{"\x1b[2J\n", "\xff"}},

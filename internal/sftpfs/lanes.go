@@ -18,7 +18,7 @@ import (
 
 // lanes are further handles of a file that is written, on further sessions of the same connection:
 // the host takes one window a round trip on each. Every byte has its own session, so that what is
-// written there later also arrives later: blocks of blockSizeMost bytes, which no extent crosses,
+// written there later also arrives later: blocks of extentSize bytes, which no extent crosses,
 // take turns. Before lanes are used, and before anything is changed in another way afterwards, the
 // host has carried out all that was sent, even if it was given up. The file's lock guards them.
 type lanes struct {
@@ -43,7 +43,7 @@ func (h *handle) lane(ctx context.Context, e *extent, remote *usftp.File) (*usft
 	f := h.file
 	f.mu.Lock()
 	l := f.lanes
-	alien := e.appends || l != nil && l.of != h || l == nil && f.further > 0
+	alien := e.appends || l != nil && l.of != h || l == nil && f.laneWrites > 0
 	lost := l != nil && l.lost()
 	open := l == nil && !h.single && len(f.handles) == 1 && f.due(remote.Client())
 	opening := l != nil && l.opening > 0
@@ -64,7 +64,7 @@ func (h *handle) lane(ctx context.Context, e *extent, remote *usftp.File) (*usft
 		}
 		l.proved = true
 	}
-	if turn := int(e.off / blockSizeMost % int64(len(l.files)+1)); turn > 0 {
+	if turn := int(e.off / extentSize % int64(len(l.files)+1)); turn > 0 {
 		return l.files[turn-1], nil
 	}
 	return remote, nil
@@ -77,7 +77,7 @@ func (f *file) due(c *usftp.Client) bool {
 	if f.since.IsZero() {
 		f.since = time.Now()
 	}
-	trip, shared := f.fs.trip, f.fs.link.conn.Host().Pool
+	trip, shared := f.fs.roundTrip, f.fs.link.conn.Host().Pool
 	if f.arrived < laneRun || trip <= flow.StripeAtOnce || shared == nil ||
 		!private.OfClient(c).WorksInOrder() {
 		return false
@@ -135,8 +135,8 @@ func (h *handle) prove(ctx context.Context, files []*usftp.File) bool {
 		return err
 	}
 	f.mu.Lock()
-	f.odd, f.atime = was.Atime+1+rand.Uint32N(1<<28), was.Atime
-	odd := f.odd
+	f.probeAtime, f.realAtime = was.Atime+1+rand.Uint32N(1<<28), was.Atime
+	odd := f.probeAtime
 	f.mu.Unlock()
 	err = set(odd)
 	if err != nil && !undecided(err) {
@@ -153,8 +153,8 @@ func (h *handle) prove(ctx context.Context, files []*usftp.File) bool {
 	}
 	back := set(was.Atime)
 	f.mu.Lock()
-	if back != nil && !f.wrote.IsZero() {
-		f.told = max(was.Mtime, 1) // so that the times are set when the file is closed
+	if back != nil && !f.lastWrite.IsZero() {
+		f.shownMtime = max(was.Mtime, 1) // so that the times are set when the file is closed
 	}
 	f.mu.Unlock()
 	f.fs.outdated(f.node)
@@ -163,8 +163,8 @@ func (h *handle) prove(ctx context.Context, files []*usftp.File) bool {
 
 // hide replaces a time of access that is only set for a proof. The caller holds the lock.
 func (f *file) hide(a *attrs) {
-	if f.odd != 0 && a.atime == f.odd {
-		a.atime = f.atime
+	if f.probeAtime != 0 && a.atime == f.probeAtime {
+		a.atime = f.realAtime
 	}
 }
 
@@ -179,7 +179,7 @@ func (f *file) endLanes(ctx context.Context, h *handle) error {
 	}
 	f.lanes = nil
 	f.mu.Unlock()
-	err := f.await(ctx, func() bool { return f.further == 0 })
+	err := f.await(ctx, func() bool { return f.laneWrites == 0 })
 	if l == nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (l *largeFile) put(from, to int) {
 // lanes writes so much that lanes are in use.
 func (l *largeFile) lanes() {
 	l.t.Helper()
-	l.put(0, lanesFrom+8*blockSizeMost)
+	l.put(0, lanesFrom+8*extentSize)
 	if status := l.sync(); status != fuse.OK {
 		l.t.Error(status)
 	}
@@ -129,7 +129,7 @@ func TestLanes(t *testing.T) {
 			l := mountLarge(t, streams, laneBuffer)
 			l.lanes()
 			began := time.Now()
-			l.put(lanesFrom+8*blockSizeMost, laneFile)
+			l.put(lanesFrom+8*extentSize, laneFile)
 			if status := l.sync(); status != fuse.OK {
 				t.Error(status)
 			}
@@ -242,15 +242,15 @@ func (l *largeFile) stuck() (wait, free func()) {
 // What is written later arrives later, whatever the session: also if what was written before has
 // been given up, and if another program or another call changes the file.
 func TestLanesOrder(t *testing.T) {
-	const at = lanesFrom + 8*blockSizeMost
+	const at = lanesFrom + 8*extentSize
 	for what, change := range map[string]func(l *largeFile, other *opened){
 		"the same range": func(l *largeFile, _ *opened) {
 			clear(l.data[at:])
-			l.put(at, at+4*blockSizeMost)
+			l.put(at, at+4*extentSize)
 		},
 		"by another program": func(l *largeFile, other *opened) {
 			clear(l.data[at:])
-			other.write(at, string(l.data[at:at+4*blockSizeMost]))
+			other.write(at, string(l.data[at:at+4*extentSize]))
 		},
 		"a shorter size": func(l *largeFile, _ *opened) {
 			in := fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 10}
@@ -271,7 +271,7 @@ func TestLanesOrder(t *testing.T) {
 					l.lanes()
 					other := l.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY)
 					wait, free := l.stuck()
-					l.put(at, at+4*blockSizeMost)
+					l.put(at, at+4*extentSize)
 					wait()
 					if givenUp {
 						l.FS.files.get(l.fh).file.abandon(os.ErrDeadlineExceeded)
@@ -291,7 +291,7 @@ func TestLanesOrder(t *testing.T) {
 					time.Sleep(time.Second)
 					free()
 					<-done
-					l.compare("/file", l.data[:min(len(l.data), at+4*blockSizeMost)])
+					l.compare("/file", l.data[:min(len(l.data), at+4*extentSize)])
 				})
 			})
 		}
@@ -301,7 +301,7 @@ func TestLanesOrder(t *testing.T) {
 // That holds for what was written, and has not been sent, before lanes are used.
 func TestLanesRewrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const block = blockSizeMost
+		const block = extentSize
 		l := mountLarge(t, 3, 4*laneBuffer)
 		old := string(make([]byte, block))
 		for at := 0; at+block <= lanesFrom; at += block {
@@ -324,13 +324,13 @@ func TestLanesCut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := mountLarge(t, 3, laneBuffer)
 				l.lanes()
-				l.put(lanesFrom+8*blockSizeMost, lanesFrom+32*blockSizeMost)
+				l.put(lanesFrom+8*extentSize, lanesFrom+32*extentSize)
 				if session < 0 {
 					l.cut()
 				} else {
 					l.ends[session].Cut(nil)
 				}
-				l.put(lanesFrom+32*blockSizeMost, laneFile)
+				l.put(lanesFrom+32*extentSize, laneFile)
 				l.close()
 			})
 		})
@@ -348,8 +348,8 @@ func TestLanesSlow(t *testing.T) {
 					time.Sleep(scriptedTimeout / 4)
 				}
 			})})
-		end := lanesFrom + 24*blockSizeMost
-		l.put(lanesFrom+8*blockSizeMost, end)
+		end := lanesFrom + 24*extentSize
+		l.put(lanesFrom+8*extentSize, end)
 		began := time.Now()
 		if status := l.sync(); status != fuse.OK {
 			t.Errorf("fsync: %v", status)
@@ -366,7 +366,7 @@ func TestLanesRescue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := mountLarge(t, 3, laneBuffer)
 		l.lanes()
-		l.put(lanesFrom+8*blockSizeMost, lanesFrom+24*blockSizeMost)
+		l.put(lanesFrom+8*extentSize, lanesFrom+24*extentSize)
 		l.silence()
 		if status := l.sync(); status == fuse.OK {
 			t.Error("fsync: no error")
@@ -396,7 +396,7 @@ func TestLanesRescue(t *testing.T) {
 			}
 			copy(got[off:off+n], kept[off:off+n])
 		}
-		if end := lanesFrom + 24*blockSizeMost; !bytes.Equal(got[:end], l.data[:end]) {
+		if end := lanesFrom + 24*extentSize; !bytes.Equal(got[:end], l.data[:end]) {
 			t.Error("the host and the rescue file do not have it all")
 		}
 	})

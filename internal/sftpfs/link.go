@@ -181,7 +181,8 @@ func (l *link) patience() patience { return patience{l, time.Now()} }
 // arrived says that something has.
 func (p *patience) arrived() { p.from = time.Now() }
 
-// over returns an error if it was long enough. A single connection is waited for, however slow.
+// over returns an error once that has gone on for too long. A single connection is waited for,
+// however slow.
 func (p *patience) over() error {
 	p.link.mu.Lock()
 	defer p.link.mu.Unlock()

@@ -80,16 +80,16 @@ func (n *node) namesChanged(asked time.Time) bool {
 	return !n.knownNames().changed.Before(asked)
 }
 
-// mostRefreshed is how many names a directory may have for its list to be kept fresh.
-const mostRefreshed = 2000
+// maxRefreshed is how many names a directory may have for its list to be kept fresh.
+const maxRefreshed = 2000
 
-// mostNames is how many names of one directory are remembered.
-const mostNames = 200_000
+// maxRemembered is how many names of one directory are remembered.
+const maxRemembered = 200_000
 
 // note records a change made here to a name.
 func (f *FS) note(dir *node, name string, c change) {
 	if path, ok := f.tree.path(dir); ok {
-		f.scout.changed(path)
+		f.prefetcher.changed(path)
 	}
 	dir.note(name, c)
 }
@@ -189,7 +189,7 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 	n.ask(1)
 	var l *listing
 	err = f.lookOnPath(ctx, n, func(path string) (err error) {
-		if l = f.scout.take(ctx, path); l == nil {
+		if l = f.prefetcher.take(ctx, path); l == nil {
 			l, err = f.listPath(ctx, path, most)
 		}
 		return err
@@ -201,7 +201,7 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 	if err != nil {
 		return nil, err
 	}
-	if l.asked.After(d.asked) && len(l.entries) <= mostNames {
+	if l.asked.After(d.asked) && len(l.entries) <= maxRemembered {
 		listed := make(map[string]attrs, len(l.entries))
 		for i := range l.entries {
 			listed[l.entries[i].name] = l.entries[i].attrs
@@ -233,15 +233,15 @@ func withChanges(entries []fileEntry, since map[string]change) []fileEntry {
 	return now
 }
 
-// mostEntries is how many names a directory may have to be listed at all. Some server may never
-// end.
-const mostEntries = 2_000_000
+// maxEntries is how many names a directory may have to be listed at all. A broken server's listing
+// may never end.
+const maxEntries = 2_000_000
 
 // listPath asks for the names in a directory, and gives up beyond a number of them; 0 is
 // mostEntries.
 func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, error) {
 	if most == 0 {
-		most = mostEntries
+		most = maxEntries
 	}
 	var l *listing
 	err := f.link.do(ctx, func(c *usftp.Client, _ bool) error {
@@ -255,7 +255,7 @@ func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, err
 				a.complete = false // LOOKUP asks where it leads
 			}
 			name := strings.Clone(file.BaseName()) // which would keep the whole path in memory
-			if len(name) > longestName {
+			if len(name) > maxName {
 				return fmt.Errorf("the host lists a name of %d bytes", len(name))
 			}
 			l.entries = append(l.entries, fileEntry{name, a, l.asked})
@@ -268,8 +268,8 @@ func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, err
 	return l, err
 }
 
-// expectBelow says that a program has read a directory, and may go on with those below it. Those of
-// which the list is here are not listed ahead.
+// expectBelow says that a program has read a directory, and may go on with those below it. Those
+// whose list is known already are not prefetched.
 func (f *FS) expectBelow(n *node, entries []fileEntry) {
 	path, ok := f.tree.path(n)
 	if !ok {
@@ -281,7 +281,7 @@ func (f *FS) expectBelow(n *node, entries []fileEntry) {
 			unknown = append(unknown, *e)
 		}
 	}
-	f.scout.read(path, directoriesIn(path, unknown))
+	f.prefetcher.read(path, directoriesIn(path, unknown))
 }
 
 // hasList reports whether the list of a directory is fresh.
@@ -315,7 +315,7 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 	// Programs such as tar and git look up one name after the other, to see whether a file exists
 	// before they make it. The list and the directory's attributes are kept fresh for them, so that
 	// only the first lookup asks the host.
-	refresh := d.reading == 0 && len(d.listed)+d.expired <= mostRefreshed && d.used > 2 &&
+	refresh := d.reading == 0 && len(d.listed)+d.expired <= maxRefreshed && d.used > 2 &&
 		time.Since(d.asked) > f.options.Cache/2
 	n.mu.Unlock()
 	if refresh {
@@ -325,7 +325,7 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 			var renewing sync.WaitGroup
 			defer renewing.Wait()
 			renewing.Go(func() { f.renew(ctx, n) })
-			entries, err := f.readNames(ctx, n, mostRefreshed)
+			entries, err := f.readNames(ctx, n, maxRefreshed)
 			if err != nil {
 				n.mu.Lock()
 				defer n.mu.Unlock()
@@ -338,14 +338,13 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 	return a, asked, exists, known
 }
 
-// useAhead takes over the list of a directory that was made ahead, and reports whether there is
-// one.
-func (f *FS) useAhead(ctx context.Context, dir *node) bool {
+// usePrefetched takes over a directory's prefetched list, and reports whether there is one.
+func (f *FS) usePrefetched(ctx context.Context, dir *node) bool {
 	path, ok := f.tree.path(dir)
-	if !ok || !f.scout.has(path) {
+	if !ok || !f.prefetcher.has(path) {
 		return false
 	}
-	entries, err := f.readNames(ctx, dir, mostRefreshed)
+	entries, err := f.readNames(ctx, dir, maxRefreshed)
 	if err == nil {
 		f.expectBelow(dir, entries)
 	}
@@ -371,7 +370,7 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 		var stop func()
 		ctx, stop = f.request(cancel, header)
 		defer stop()
-		if f.useAhead(ctx, dir) {
+		if f.usePrefetched(ctx, dir) {
 			a, asked, exists, known = f.lookInList(dir, name)
 		}
 	}
@@ -380,7 +379,7 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 	case known && exists:
 		f.entry(dir, name, a, asked, out)
 		return fuse.OK
-	case known && len(name) > mostName:
+	case known && len(name) > maxNewName:
 		return fuse.Status(syscall.ENAMETOOLONG)
 	case known:
 		out.SetEntryTimeout(max(0, time.Until(asked.Add(f.options.Cache)))) // "does not exist"
@@ -413,7 +412,7 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 	switch {
 	case status == fuse.OK:
 		f.entry(dir, name, a, asked, out)
-	case refused && len(name) > mostName:
+	case refused && len(name) > maxNewName:
 		return fuse.Status(syscall.ENAMETOOLONG)
 	case status == fuse.ENOENT && late:
 		return status // which the kernel does not keep
@@ -426,16 +425,16 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 }
 
 const (
-	// mostName is how long a new name may be. Servers answer a longer one with a mere "invalid".
+	// maxNewName is how long a new name may be. Servers answer a longer one with a mere "invalid".
 	// Names that exist may be longer: those of Windows and macOS have 255 UTF-16 units.
-	mostName = 255
-	// longestName is FUSE_NAME_MAX: the kernel rejects a listing with a longer name.
-	longestName = 1024
+	maxNewName = 255
+	// maxName is FUSE_NAME_MAX: the kernel rejects a listing with a longer name.
+	maxName = 1024
 )
 
 // tooLong reports whether a name that a program uses is too long for the host.
 func (f *FS) tooLong(dir *node, name string) bool {
-	return len(name) > mostName && f.tree.child(dir, name) == nil
+	return len(name) > maxNewName && f.tree.child(dir, name) == nil
 }
 
 // vanished notes that a name no longer exists.
@@ -472,7 +471,7 @@ func (f *FS) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse
 // ReleaseDir implements fuse.RawFileSystem.
 func (f *FS) ReleaseDir(in *fuse.ReleaseIn) {
 	if d := f.dirs.take(in.Fh); d != nil {
-		f.tree.let(d.node)
+		f.tree.release(d.node)
 	}
 }
 

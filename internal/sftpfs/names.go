@@ -84,23 +84,23 @@ func (f *FS) inDir(ctx context.Context, dir *node, name string,
 			return ask(c, join(path, name), again)
 		})
 	})
-	f.doubt(place{dir, name}, err)
+	f.dropIfWrong(place{dir, name}, err)
 	return err
 }
 
-// doubt drops what is known of a name if an error says that it was wrong, so that the next lookup
-// asks the host. The kernel does the same. The host may have carried out a request whose answer was
-// lost, or another program may have changed the name.
-func (f *FS) doubt(at place, err error) {
+// dropIfWrong drops what is known of a name if an error says that it was wrong, so that the next
+// lookup asks the host. The kernel does the same. The host may have carried out a request whose
+// answer was lost, or another program may have changed the name.
+func (f *FS) dropIfWrong(at place, err error) {
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
-		f.unknown(at)
+		f.dropName(at)
 	}
 }
 
-// unknown drops what is known of a name.
-func (f *FS) unknown(at place) {
+// dropName drops what is known of a name.
+func (f *FS) dropName(at place) {
 	if path, ok := f.tree.path(at.dir); ok {
-		f.scout.changed(path)
+		f.prefetcher.changed(path)
 	}
 	at.dir.dropList()
 	if n := f.tree.child(at.dir, at.name); n != nil {
@@ -250,7 +250,7 @@ func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fu
 	switch {
 	case target == "" || strings.ContainsRune(target, 0):
 		return nil, fuse.EIO
-	case len(target) > longestTarget:
+	case len(target) > maxTarget:
 		return nil, fuse.Status(syscall.ENAMETOOLONG)
 	case !f.options.FreeSymlinks && !contained(target, f.tree.depth(n)):
 		return nil, fuse.EPERM
@@ -258,8 +258,8 @@ func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fu
 	return []byte(target), fuse.OK
 }
 
-// longestTarget is the kernel's PATH_MAX without the NUL.
-const longestTarget = 4095
+// maxTarget is the kernel's PATH_MAX without the NUL.
+const maxTarget = 4095
 
 // contained reports whether a link stays below the root of the mount, whatever a hostile host makes
 // of the other names: the kernel resolves links here, so one that leads out makes programs read and
@@ -316,7 +316,7 @@ func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string,
 			return c.Link(old, join(at, name))
 		})
 	})
-	f.doubt(place{dir, name}, err)
+	f.dropIfWrong(place{dir, name}, err)
 	switch {
 	case f.full(ctx, dir, err):
 		return fuse.Status(syscall.ENOSPC)
@@ -365,7 +365,7 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 			f.touched(dir)
 			return fuse.OK
 		}
-		f.doubt(place{dir, name}, err)
+		f.dropIfWrong(place{dir, name}, err)
 		if status := statusOf(err); status == fuse.EINTR || status == fuse.ENOENT {
 			return status
 		}
@@ -412,7 +412,7 @@ func (f *FS) hide(n *node, from, to place) {
 		f.tree.hold(n) // the kernel forgets it now
 		f.work.Go(func() {
 			f.removeHidden(n)
-			f.tree.let(n)
+			f.tree.release(n)
 		})
 	}
 }
@@ -551,14 +551,14 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 		err = f.whyNotRenamed(ctx, target)
 	}
 	if err != nil {
-		f.doubt(old, err)
-		f.doubt(target, err)
+		f.dropIfWrong(old, err)
+		f.dropIfWrong(target, err)
 		return statusOf(err)
 	}
 	linked := f.mayBeLinked(f.tree.child(from, oldName), replaced)
 	f.movedName(old, target)
 	if linked {
-		f.unknown(old)
+		f.dropName(old)
 	}
 	return fuse.OK
 }
@@ -664,7 +664,7 @@ func (f *FS) whyNotRenamed(ctx context.Context, target place) error {
 // movedName records a rename.
 func (f *FS) movedName(old, target place) {
 	n, replaced := f.tree.child(old.dir, old.name), f.tree.child(target.dir, target.name)
-	f.scout.renamed() // what it lists from now on is what the paths will mean
+	f.prefetcher.renamed() // what it lists from now on is what the paths will mean
 	f.tree.renamed(old, target)
 	if replaced != nil && replaced != n {
 		f.statusChanged(replaced)

@@ -64,17 +64,17 @@ type tree struct {
 	changing map[*node]int // nodes that the host is changing by their paths, or names in them
 	moved    chan struct{} // closed and replaced when one of those is known to be done
 
-	most    int           // nodes; see boundNodes
-	prunes  bool          // the kernel can be asked to forget nodes that nothing uses
-	queue   []uint64      // nodes that the kernel knows, the first that it was given first
-	leaving int           // nodes that the kernel was asked to forget
-	crowded chan struct{} // receives a value when there are too many nodes
+	maxNodes int           // of nodes; see pruneNodes
+	prunes   bool          // the kernel can be asked to forget nodes that nothing uses
+	queue    []uint64      // nodes that the kernel knows, the first that it was given first
+	leaving  int           // nodes that the kernel was asked to forget
+	crowded  chan struct{} // receives a value when there are too many nodes
 }
 
 func newTree(host string) *tree {
 	t := &tree{host: host, byID: make(map[uint64]*node), inos: make(map[uint64]int), last: 1,
 		moving: make(map[*node]int), changing: make(map[*node]int), moved: make(chan struct{}),
-		most: mostNodes, crowded: make(chan struct{}, 1)}
+		maxNodes: maxNodes, crowded: make(chan struct{}, 1)}
 	t.root = &node{id: fuse.FUSE_ROOT_ID, ino: 1, lookups: 1}
 	t.byID[t.root.id] = t.root
 	return t
@@ -149,7 +149,7 @@ func (t *tree) move(ctx context.Context, from place) (moved func(), err error) {
 		t.end(t.moving, n)
 	}
 	for t.changesAt(n) && err == nil {
-		err = t.awaitMoved(ctx)
+		err = t.awaitChange(ctx)
 	}
 	if err != nil {
 		t.end(t.moving, n)
@@ -158,8 +158,8 @@ func (t *tree) move(ctx context.Context, from place) (moved func(), err error) {
 	return moved, nil
 }
 
-// end counts down what happens to a node, and wakes those who wait for that. The caller holds the
-// lock.
+// end counts down the changes of a node that are under way, and wakes those who wait for that. The
+// caller holds the lock.
 func (t *tree) end(what map[*node]int, n *node) {
 	if what[n]--; what[n] == 0 {
 		delete(what, n)
@@ -168,8 +168,8 @@ func (t *tree) end(what map[*node]int, n *node) {
 	t.moved = make(chan struct{})
 }
 
-// awaitMoved waits until something has ended. The caller holds the lock, but not meanwhile.
-func (t *tree) awaitMoved(ctx context.Context) error {
+// awaitChange waits until something has ended. The caller holds the lock, but not meanwhile.
+func (t *tree) awaitChange(ctx context.Context) error {
 	moved := t.moved
 	t.mu.Unlock()
 	defer t.mu.Lock()
@@ -212,7 +212,7 @@ func (t *tree) change(ctx context.Context, a, b *node) (pathA, pathB string, don
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for t.moves(a) || t.moves(b) {
-		if err := t.awaitMoved(ctx); err != nil {
+		if err := t.awaitChange(ctx); err != nil {
 			return "", "", nil, err
 		}
 	}
@@ -236,7 +236,7 @@ func (t *tree) awaitMoves(ctx context.Context, n *node) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for t.moves(n) {
-		if err := t.awaitMoved(ctx); err != nil {
+		if err := t.awaitChange(ctx); err != nil {
 			return err
 		}
 	}
@@ -401,7 +401,7 @@ func (t *tree) hold(n *node) {
 	n.opens++
 }
 
-func (t *tree) let(n *node) {
+func (t *tree) release(n *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n.opens--

@@ -38,7 +38,7 @@ type handle struct {
 	failure failure
 
 	// The file's lock guards these.
-	over    *usftp.Client // the connection over which it was last opened
+	client  *usftp.Client // the connection over which it was last opened
 	seen    version       // of what is open, as last seen over that connection
 	written bool          // since the last flush
 	flushes int           // flushes that found something written
@@ -57,26 +57,26 @@ type file struct {
 	node *node
 	turn ctxMutex // held while data is sent, to keep it in order
 
-	mu      sync.Mutex
-	handles map[*handle]bool
-	extents []*extent      // not acknowledged; oldest first
-	size    int64          // the end of the furthest extent; 0 without extents
-	there   int64          // where the host's file ends, unless others have changed it
-	set     usftp.NewAttrs // to be set with the next flush
-	wrote   time.Time      // when something was last written; zero if that was flushed
-	told    uint32         // modification time that a program saw since then, or 0
-	changed chan struct{}  // closed and replaced when an extent leaves
-	proofs  []proof        // of the last writes that arrived
-	loose   bool           // changed here since its version was last seen
-	retimed bool           // its times were set here
-	idle    *time.Timer    // sends an extent to which nothing is added for a while
+	mu         sync.Mutex
+	handles    map[*handle]bool
+	extents    []*extent      // not acknowledged; oldest first
+	size       int64          // the end of the furthest extent; 0 without extents
+	remoteSize int64          // where the host's file ends, unless others have changed it
+	set        usftp.NewAttrs // to be set with the next flush
+	lastWrite  time.Time      // when something was last written; zero if that was flushed
+	shownMtime uint32         // modification time that a program saw since then, or 0
+	changed    chan struct{}  // closed and replaced when an extent leaves
+	proofs     []proof        // of the last writes that arrived
+	modified   bool           // changed here since its version was last seen
+	retimed    bool           // its times were set here
+	idle       *time.Timer    // sends an extent to which nothing is added for a while
 
-	lanes   *lanes    // nil if there are none
-	further int       // WRITEs over lanes without an answer, also of what was given up
-	arrived int       // bytes, since the rate was last looked at
-	since   time.Time // when that was
-	odd     uint32    // time of access that was set for a proof, or 0
-	atime   uint32    // the right one
+	lanes      *lanes    // nil if there are none
+	laneWrites int       // WRITEs over lanes without an answer, also of what was given up
+	arrived    int       // bytes, since the rate was last looked at
+	since      time.Time // when that was
+	probeAtime uint32    // time of access that was set for a proof, or 0
+	realAtime  uint32    // the right one
 
 	rescuing sync.Mutex
 	rescued  string // the rescue file, or "" if there is none
@@ -110,8 +110,8 @@ func without(proofs []proof, e *extent) []proof {
 	})
 }
 
-// mostProofs is how many pieces are compared when a file is reopened.
-const mostProofs = 4
+// maxProofs is how many pieces are compared when a file is reopened.
+const maxProofs = 4
 
 // openFile returns what the handles of a node share, or nil if the node is not open.
 func (n *node) openFile() *file {
@@ -127,7 +127,7 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs) *handle {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if a != nil && n.version != a.version() && (n.file == nil || n.file.isRead()) {
-		f.work.Go(func() { f.tree.let(n) })
+		f.work.Go(func() { f.tree.release(n) })
 		return nil
 	}
 	if n.file == nil {
@@ -136,12 +136,12 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs) *handle {
 	}
 	h := &handle{file: n.file, flags: flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND),
 		turn: newCtxMutex(), remote: remote}
-	h.over, h.seen = remote.Client(), n.version
+	h.client, h.seen = remote.Client(), n.version
 	h.reader.reset(&f.reading)
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
 	n.file.handles[h] = true
-	n.file.there = int64(n.attrs.size)
+	n.file.remoteSize = int64(n.attrs.size)
 	return h
 }
 
@@ -298,8 +298,8 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 	case err != nil:
 		return a, err
 	case attrsOf(other).version() == a.version():
-		n.isOpen(a.version())
-	case f.part(ctx, c, n, path, a):
+		n.noteOpenVersion(a.version())
+	case f.takePath(ctx, c, n, path, a):
 		return a, syscall.ESTALE
 	}
 	return a, nil
@@ -345,13 +345,13 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 			at := join(path, name)
 			remote, a, asked, err = f.opening(c, at, flags, perm)
 			if old := f.tree.child(dir, name); err == nil && old.differs(&a) {
-				f.part(ctx, c, old, at, a)
+				f.takePath(ctx, c, old, at, a)
 			}
 			return err
 		})
 	})
 	if err != nil {
-		f.doubt(place{dir, name}, err)
+		f.dropIfWrong(place{dir, name}, err)
 		return f.statusIfFull(ctx, dir, err)
 	}
 	fresh := flags&os.O_EXCL != 0 || flags&os.O_TRUNC != 0 && a.size == 0
@@ -413,9 +413,9 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 		return nil, err
 	}
 	h.file.mu.Lock()
-	loose := h.file.loose
-	h.over = remote.Client()
-	h.file.there = max(h.file.there, int64(a.size))
+	loose := h.file.modified
+	h.client = remote.Client()
+	h.file.remoteSize = max(h.file.remoteSize, int64(a.size))
 	h.file.mu.Unlock()
 	if !loose {
 		n.learnAttrs(a, asked)
@@ -450,8 +450,8 @@ func (h *handle) use(ctx context.Context) (remote *usftp.File, done func(), err 
 func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f := h.file
 	f.mu.Lock()
-	loose, seen, end := f.loose, h.seen, f.there
-	retimed := f.retimed || f.set.SetTimes || f.told != 0
+	loose, seen, end := f.modified, h.seen, f.remoteSize
+	retimed := f.retimed || f.set.SetTimes || f.shownMtime != 0
 	known := f.proofs
 	all, oneOf := known, []proof(nil)
 	for _, e := range f.extents {
@@ -529,7 +529,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 		if n := h.file.node; last && f.tree.isRemoved(n) {
 			f.removeHidden(n)
 		}
-		f.tree.let(h.file.node)
+		f.tree.release(h.file.node)
 		if closing == nil {
 			return
 		}

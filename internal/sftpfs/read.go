@@ -19,12 +19,12 @@ import (
 const (
 	// chunkSize is the unit of read-ahead: what one READ of most servers returns, in pages.
 	chunkSize = 63 * 4096
-	// firstAhead is the read-ahead for a program that has begun to read in order.
-	firstAhead = 2 * chunkSize
-	// mostAhead limits the read-ahead in one open file.
-	mostAhead = 12 << 20
-	// mostRead limits what was read ahead in all open files together.
-	mostRead = 16 << 20
+	// firstReadAhead is the read-ahead for a program that has begun to read in order.
+	firstReadAhead = 2 * chunkSize
+	// maxReadAhead limits the read-ahead in one open file.
+	maxReadAhead = 12 << 20
+	// maxReadMemory limits what was read ahead in all open files together.
+	maxReadMemory = 16 << 20
 	// idleReader is how long a program must not have read for its read-ahead to make room.
 	idleReader = time.Second
 	// swapped is how far the requests of a program that reads in order may be out of order: the
@@ -57,7 +57,7 @@ type readMemory struct {
 	swept atomic.Int64 // when idle readers were last dropped, in Unix nanoseconds
 }
 
-func (m *readMemory) full() bool { return m.bytes.Load() >= mostRead }
+func (m *readMemory) full() bool { return m.bytes.Load() >= maxReadMemory }
 
 // makeRoom drops what was read ahead for programs that have stopped reading, if memory is short.
 func (f *FS) makeRoom() {
@@ -157,7 +157,7 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	defer done()
 	// The kernel asks for whole pages. Asking the host for more than the file has would cost
 	// another round trip, in which the host says that there is no more.
-	if size := int64(h.file.node.sizeThere()); off < size {
+	if size := int64(h.file.node.size()); off < size {
 		p = p[:min(int64(len(p)), size-off)]
 	}
 	if chunks := h.reader.plan(remote, off, len(p), h.file.node); chunks != nil {
@@ -177,7 +177,7 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 // those that come next; collected must be called after waiting for them. Otherwise plan returns
 // nil.
 func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int64]*chunk {
-	size := int64(node.sizeThere())
+	size := int64(node.size())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used = time.Now()
@@ -201,9 +201,9 @@ func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int6
 	}
 	if r.chunks == nil {
 		r.chunks = make(map[int64]*chunk)
-		r.window = flow.NewWindow(firstAhead, firstAhead, mostAhead)
+		r.window = flow.NewWindow(firstReadAhead, firstReadAhead, maxReadAhead)
 	}
-	ahead := min(firstAhead+2*r.run, max(r.window.Limit(), firstAhead))
+	ahead := min(firstReadAhead+2*r.run, max(r.window.Limit(), firstReadAhead))
 	wanted := make(map[int64]*chunk)
 	for at := off / chunkSize; at*chunkSize < min(end+ahead, max(size, end)); at++ {
 		c := r.chunks[at]
@@ -218,7 +218,7 @@ func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int6
 			wanted[at] = c
 		}
 	}
-	r.discard(r.next-swapped, r.next+2*mostAhead)
+	r.discard(r.next-swapped, r.next+2*maxReadAhead)
 	r.waiting++
 	return wanted
 }

@@ -210,7 +210,7 @@ func TestLearnClock(t *testing.T) {
 		{"the host is set right", at(0), now, 0},
 	} {
 		f.learnClock(step.mtime, step.asked)
-		if got := f.ahead.Load(); got < step.want-1 || got > step.want+1 {
+		if got := f.clockSkew.Load(); got < step.want-1 || got > step.want+1 {
 			t.Errorf("%s: %d s ahead, want %d", step.what, got, step.want)
 		}
 	}

@@ -68,18 +68,18 @@ func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string
 	switch {
 	case err != nil || openErr != nil:
 	case attrsOf(open).version() == a.version():
-		n.isOpen(a.version())
+		n.noteOpenVersion(a.version())
 	default:
-		f.part(ctx, c, n, path, a)
+		f.takePath(ctx, c, n, path, a)
 	}
 	return a, err
 }
 
-// part takes a path from a node if it belongs to another file than the one that is open, and
+// takePath takes a path from a node if it belongs to another file than the one that is open, and
 // reports whether it did. The path had attributes that the open file did not have. One of them may
 // have changed in between: they belong to different files if those of the path are the same before
 // and after others are those of the open file.
-func (f *FS) part(ctx context.Context, c *usftp.Client, n *node, path string, a attrs) bool {
+func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string, a attrs) bool {
 	asked := n.statReader(ctx, c)
 	if asked == nil {
 		return false
@@ -89,18 +89,18 @@ func (f *FS) part(ctx context.Context, c *usftp.Client, n *node, path string, a 
 		return false
 	}
 	if attrsOf(open).version() == a.version() {
-		n.isOpen(a.version())
+		n.noteOpenVersion(a.version())
 		return false
 	}
 	again, err := f.look(c, path)
 	if err != nil || again.version() != a.version() || !again.complete {
 		return false
 	}
-	return f.tree.part(n, path)
+	return f.tree.takePath(n, path)
 }
 
-// part takes a path from a node, unless it is being renamed here.
-func (t *tree) part(n *node, path string) bool {
+// takePath takes a path from a node, unless it is being renamed here.
+func (t *tree) takePath(n *node, path string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.moves(n) {
@@ -115,8 +115,8 @@ func (t *tree) part(n *node, path string) bool {
 	return false
 }
 
-// isOpen notes a version that the open file was found to have.
-func (n *node) isOpen(v version) {
+// noteOpenVersion notes a version that the open file was found to have.
+func (n *node) noteOpenVersion(v version) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.open = v
@@ -147,7 +147,7 @@ func (f *file) isRead() (is bool) {
 		if h.writes() {
 			return false
 		}
-		is = is || !pool.Lost(h.over)
+		is = is || !pool.Lost(h.client)
 	}
 	return is
 }

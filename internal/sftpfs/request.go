@@ -10,20 +10,20 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// interruptGrace is how long a request may still run after a signal by which nobody ends the
-// program. The kernel tells a file system of every signal, including SIGCHLD and timers, and
+// interruptGrace is how long a request may still run after a signal that is not meant to end the
+// program. The kernel reports every signal to a file system, including SIGCHLD and timers, and
 // programs do not expect those to interrupt stat or mkdir. Go's runtime sends itself signals, too,
-// and calls rmdir again after EINTR, which fails if the first call was carried out: hence also
-// while the link is down.
+// and calls rmdir again after EINTR, which fails if the first call was carried out. So the grace
+// also applies while the link is down.
 const interruptGrace = 2 * time.Second
 
-// nextSignal is how often it is looked meanwhile whether another signal ends the program: the
-// kernel tells of the first only.
-const nextSignal = 50 * time.Millisecond
+// signalPoll is how often a request looks meanwhile whether a later signal ends the program: the
+// kernel reports only the first.
+const signalPoll = 50 * time.Millisecond
 
-// brief is how long a call may take before it can be interrupted. A goroutine for each call, to
-// wait for a signal, would cost as much as a call that is answered from memory.
-const brief = 10 * time.Millisecond
+// interruptDelay is how long a call may take before it can be interrupted. A goroutine for each
+// call, to wait for a signal, would cost as much as a call that is answered from memory.
+const interruptDelay = 10 * time.Millisecond
 
 // A call is one by the kernel. Its context leads to it.
 type call struct {
@@ -49,7 +49,7 @@ func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context
 	c := new(call)
 	ctx = context.WithValue(ctx, callKey{}, c)
 	pid := header.Pid
-	watch := time.AfterFunc(brief, func() { end(f.link.overdue(ctx, c, cancel, pid, began)) })
+	watch := time.AfterFunc(interruptDelay, func() { end(f.link.overdue(ctx, c, cancel, pid, began)) })
 	f.calls.Add(1)
 	return ctx, func() {
 		f.calls.Add(-1)
@@ -77,12 +77,12 @@ func (l *link) overdue(ctx context.Context, c *call, cancel <-chan struct{}, pid
 			if dies(pid) {
 				return errInterrupted
 			}
-			signals = time.After(nextSignal)
+			signals = time.After(signalPoll)
 		case <-signals:
 			if dies(pid) || time.Since(signalled) >= interruptGrace {
 				return errInterrupted
 			}
-			signals = time.After(nextSignal)
+			signals = time.After(signalPoll)
 		case <-timer.C:
 			heard, same := l.heardSince(from)
 			// A live host is asked for a sign of life well before that.

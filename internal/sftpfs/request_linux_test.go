@@ -26,7 +26,7 @@ func TestInterrupted(t *testing.T) {
 		if context.Cause(other) != context.Canceled {
 			t.Errorf("the call that has ended: %v", context.Cause(other))
 		}
-		time.Sleep(brief + interruptGrace - time.Millisecond)
+		time.Sleep(interruptDelay + interruptGrace - time.Millisecond)
 		if ctx.Err() != nil {
 			t.Errorf("the program handles the signal, but its call ended early: %v",
 				context.Cause(ctx))

@@ -68,7 +68,7 @@ func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool
 	a = attrsOfInfo(info)
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
-	if h.over == remote.Client() && h.seen != a.version() {
+	if h.client == remote.Client() && h.seen != a.version() {
 		h.seen = a.version()
 		h.reader.drop()
 	}
@@ -93,10 +93,10 @@ func (f *file) adjust(a *attrs) {
 	defer f.mu.Unlock()
 	f.hide(a)
 	a.size = max(a.size, uint64(f.size))
-	if !f.wrote.IsZero() {
+	if !f.lastWrite.IsZero() {
 		// The program may remember this time, as git does, so it becomes the file's time.
-		f.told = uint32(f.wrote.Unix() + f.fs.ahead.Load())
-		a.mtime = f.told
+		f.shownMtime = uint32(f.lastWrite.Unix() + f.fs.clockSkew.Load())
+		a.mtime = f.shownMtime
 	}
 	if f.set.SetMode {
 		a.mode = a.mode&typeMask | wire.PermissionBits(f.set.Mode)
@@ -107,14 +107,14 @@ func (f *file) adjust(a *attrs) {
 }
 
 // hasPending reports whether attributes are still to be set. The caller holds the lock.
-func (f *file) hasPending() bool { return f.set.SetMode || f.set.SetTimes || f.told != 0 }
+func (f *file) hasPending() bool { return f.set.SetMode || f.set.SetTimes || f.shownMtime != 0 }
 
 // pending returns the attributes that are still to be set. The caller holds the lock.
 func (f *file) pending() usftp.NewAttrs {
 	set := f.set
-	if !set.SetTimes && f.told != 0 {
+	if !set.SetTimes && f.shownMtime != 0 {
 		set.SetTimes = true
-		set.Mtime = time.Unix(f.wrote.Unix()+f.fs.ahead.Load(), 0)
+		set.Mtime = time.Unix(f.lastWrite.Unix()+f.fs.clockSkew.Load(), 0)
 		set.Atime = set.Mtime
 	}
 	return set
@@ -135,11 +135,11 @@ func (f *file) setPending(ctx context.Context) error {
 	defer f.turn.unlock() // or what is set first could arrive last
 	f.mu.Lock()
 	if !f.hasPending() {
-		f.wrote = time.Time{}
+		f.lastWrite = time.Time{}
 		f.mu.Unlock()
 		return nil
 	}
-	f.loose = true
+	f.modified = true
 	set, program := f.pending(), f.set
 	f.retimed = f.retimed || set.SetTimes
 	f.mu.Unlock()
@@ -156,7 +156,7 @@ func (f *file) setPending(ctx context.Context) error {
 	}
 	f.fs.outdated(f.node) // before nothing here says what was set
 	f.mu.Lock()
-	f.set, f.wrote, f.told = usftp.NewAttrs{}, time.Time{}, 0
+	f.set, f.lastWrite, f.shownMtime = usftp.NewAttrs{}, time.Time{}, 0
 	f.mu.Unlock()
 	return nil
 }
@@ -245,7 +245,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		if err := file.setPending(ctx); err != nil {
 			return err
 		}
-		file.loosen(set.SetTimes)
+		file.markModified(set.SetTimes)
 	}
 	err = f.onPath(ctx, n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
@@ -305,7 +305,7 @@ func (f *FS) newAttrs(now attrs, in *fuse.SetAttrInCommon) (set usftp.NewAttrs, 
 	atime, setsAtime := in.GetATime()
 	if setsMtime || setsAtime {
 		// The protocol sets both or none.
-		ahead := time.Duration(f.ahead.Load()) * time.Second
+		ahead := time.Duration(f.clockSkew.Load()) * time.Second
 		switch {
 		case !setsMtime:
 			mtime = time.Unix(int64(now.mtime), 0)
@@ -329,20 +329,20 @@ func clamp(t time.Time) time.Time {
 	return time.Unix(min(max(t.Unix(), 0), last), 0)
 }
 
-// loosen records that the file is about to change: its size and time may become different even if
-// no answer arrives.
-func (f *file) loosen(retimed bool) {
+// markModified records that the file is about to change: its size and time may become different
+// even if no answer arrives.
+func (f *file) markModified(retimed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.loose = true
+	f.modified = true
 	f.retimed = f.retimed || retimed
 }
 
-// unproved is loosen for a change of the contents.
-func (f *file) unproved() {
+// contentsChange is markModified for a change of the contents.
+func (f *file) contentsChange() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.loose, f.proofs = true, nil
+	f.modified, f.proofs = true, nil
 }
 
 // truncate sets a file's size.
@@ -351,7 +351,7 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 		if err := file.drain(ctx); err != nil {
 			return err
 		}
-		file.unproved()
+		file.contentsChange()
 		file.dropTimes()
 	}
 	byHandle := h != nil && h.writes() && !h.appends()
@@ -385,7 +385,7 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 	n.mu.Unlock()
 	if file != nil {
 		file.mu.Lock()
-		file.wrote, file.there = time.Now(), int64(size)
+		file.lastWrite, file.remoteSize = time.Now(), int64(size)
 		for other := range file.handles {
 			other.made = other.made && size == 0
 		}

@@ -109,7 +109,7 @@ func TestLostLate(t *testing.T) {
 	o := s.open(t, "file")
 	gate := new(sftptest.Gate)
 	s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Do: sftptest.Hold(gate)})
-	o.write(0, strings.Repeat("x", blockSizeMost))
+	o.write(0, strings.Repeat("x", extentSize))
 	gate.Wait(1)
 	file := s.files.get(o.fh).file
 	file.mu.Lock()

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// blockSizeMost is how much is collected before it is sent: what one WRITE of most servers
+	// extentSize is how much is collected before it is sent: what one WRITE of most servers
 	// takes.
-	blockSizeMost = 63 * 4096
+	extentSize = 63 * 4096
 	// idleTime is how long collected data waits for more.
 	idleTime = time.Second
 	// extentCost is what an extent takes of the budget beyond its data. It bounds how many there are:
@@ -40,7 +40,7 @@ type extent struct {
 	sent    bool  // over the present connection
 	tried   bool  // sent at some time
 	full    bool  // nothing more is added
-	over    bool  // no longer the file's: it arrived, was refused, or was given up
+	done    bool  // no longer the file's: it arrived, was refused, or was given up
 }
 
 // blocks are memory for extents that will probably become full. It is kept for the next extents for
@@ -55,7 +55,7 @@ func (b *blocks) get() []byte {
 	defer b.mu.Unlock()
 	last := len(b.free) - 1
 	if last < 0 {
-		return make([]byte, 0, blockSizeMost)
+		return make([]byte, 0, extentSize)
 	}
 	block := b.free[last]
 	b.free[last] = nil
@@ -78,7 +78,7 @@ func (b *blocks) drop() {
 
 // release returns the extent's memory. The extent must not be used afterwards.
 func (e *extent) release() {
-	if cap(e.data) == blockSizeMost {
+	if cap(e.data) == extentSize {
 		e.handle.file.fs.blocks.put(e.data)
 	}
 	e.data = nil
@@ -139,14 +139,14 @@ func (f *file) write(h *handle, off int64, data []byte) (ready bool, err error) 
 		before := f.last()
 		e := f.tail(h, off)
 		ready = ready || before != nil && before != e && !before.sent
-		n := min(len(data), blockSizeMost-int(e.end()%blockSizeMost)) // see lanes
+		n := min(len(data), extentSize-int(e.end()%extentSize)) // see lanes
 		e.data = append(e.data, data[:n]...)
-		e.full = e.end()%blockSizeMost == 0
+		e.full = e.end()%extentSize == 0
 		ready = ready || e.full
 		data, off = data[n:], off+int64(n)
 		f.size = max(f.size, e.end())
 	}
-	f.wrote, h.written = time.Now(), true
+	f.lastWrite, h.written = time.Now(), true
 	if !f.last().full && f.idle == nil {
 		f.idle = time.AfterFunc(idleTime, func() { f.push(f.fs.ctx, true) })
 	}
@@ -154,8 +154,8 @@ func (f *file) write(h *handle, off int64, data []byte) (ready bool, err error) 
 	return ready, nil
 }
 
-// tail returns the extent to which data at an offset is added. What is appended needs no offset, and
-// is in order whoever appends it. The caller holds the lock.
+// tail returns the extent to which data at an offset is added. What is appended needs no offset,
+// and is in order whoever appends it. The caller holds the lock.
 func (f *file) tail(h *handle, off int64) *extent {
 	e := f.last()
 	if e != nil && !e.full && (e.appends && h.appends() || e.handle == h && e.end() == off) {
@@ -193,7 +193,7 @@ func (f *file) dropReaders() {
 
 // overlaps reports whether a range includes data that is not on the host yet.
 func (f *file) overlaps(off int64, n int) bool {
-	there := int64(f.node.sizeThere())
+	there := int64(f.node.size())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.extents {
@@ -205,7 +205,7 @@ func (f *file) overlaps(off int64, n int) bool {
 	return len(f.extents) > 0 && off+int64(n) > there
 }
 
-func (n *node) sizeThere() uint64 {
+func (n *node) size() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.attrs.size
@@ -286,21 +286,21 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 		further = 1
 	}
 	f.mu.Lock()
-	given := e.over // up, while this waited for a connection
-	if !given && !e.appends {
+	givenUp := e.done // while this waited for a connection
+	if !givenUp && !e.appends {
 		e.sent, e.tried = true, true
-		f.further += further
+		f.laneWrites += further
 	}
 	f.mu.Unlock()
 	switch {
-	case given:
+	case givenUp:
 		return nil
 	case e.appends:
 		return f.sendAppend(ctx, e)
 	}
 	over.Async().WriteAt(e.data, e.off).Then(func(_ int, err error) {
 		f.mu.Lock()
-		if f.further -= further; f.further == 0 && further > 0 {
+		if f.laneWrites -= further; f.laneWrites == 0 && further > 0 {
 			f.wake()
 		}
 		f.mu.Unlock()
@@ -325,7 +325,7 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 	h := e.handle
 	if !e.unsure {
 		f.mu.Lock()
-		e.from = f.there
+		e.from = f.remoteSize
 		f.mu.Unlock()
 		_, err := h.remote.Write(e.data)
 		if err == nil {
@@ -362,7 +362,7 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 func (f *file) reaches(end int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.there = max(f.there, end)
+	f.remoteSize = max(f.remoteSize, end)
 }
 
 // holds reports whether the file on the host has data at an offset.
@@ -388,7 +388,7 @@ func (f *file) answered(e *extent, err error) {
 		f.node.grew(e.end())
 	}
 	f.mu.Lock()
-	if e.over {
+	if e.done {
 		f.mu.Unlock()
 		return
 	}
@@ -402,12 +402,12 @@ func (f *file) answered(e *extent, err error) {
 		return
 	}
 	if err == nil {
-		f.loose = true
+		f.modified = true
 		f.arrived += len(e.data)
 		if !e.appends {
-			f.there = max(f.there, e.end())
+			f.remoteSize = max(f.remoteSize, e.end())
 		}
-		if len(f.proofs) == mostProofs {
+		if len(f.proofs) == maxProofs {
 			f.proofs = f.proofs[1:]
 		}
 		f.proofs = without(f.proofs, e) // what was overwritten proves nothing
@@ -418,7 +418,7 @@ func (f *file) answered(e *extent, err error) {
 			h.reader.dropOld(e)
 		}
 	}
-	e.over = true
+	e.done = true
 	if err != nil { // before the extent is gone, or fsync would say that it has arrived
 		f.fail(err)
 		f.mu.Unlock()
@@ -475,15 +475,15 @@ func (f *file) abandon(err error) {
 	f.mu.Lock()
 	var given, rest []*extent
 	for _, e := range f.extents {
-		if e.over { // answered is about to remove it
+		if e.done { // answered is about to remove it
 			rest = append(rest, e)
 			continue
 		}
-		e.over = true
+		e.done = true
 		given = append(given, e)
 	}
 	f.extents, f.size = rest, 0
-	f.set, f.wrote, f.told = usftp.NewAttrs{}, time.Time{}, 0
+	f.set, f.lastWrite, f.shownMtime = usftp.NewAttrs{}, time.Time{}, 0
 	if len(given) > 0 {
 		f.fail(err)
 	}
@@ -519,7 +519,7 @@ func (f *file) flush(ctx context.Context) error {
 	before := 0
 	for {
 		f.mu.Lock()
-		rest, changed := len(f.extents)+f.further, f.changed
+		rest, changed := len(f.extents)+f.laneWrites, f.changed
 		f.mu.Unlock()
 		if rest == 0 {
 			return nil
@@ -539,7 +539,7 @@ func (f *file) flush(ctx context.Context) error {
 			return f.gaveUp(err)
 		}
 		f.mu.Lock()
-		rest, again := len(f.extents)+f.further, f.changed != changed
+		rest, again := len(f.extents)+f.laneWrites, f.changed != changed
 		f.mu.Unlock()
 		if rest == 0 || again {
 			continue
@@ -648,7 +648,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	var only *extent
 	switch {
 	case !h.made || len(f.handles) != 1 || f.lanes != nil || len(f.proofs) > 0 ||
-		len(f.extents) > 1 || h.appends() && f.there != 0: // something has arrived
+		len(f.extents) > 1 || h.appends() && f.remoteSize != 0: // something has arrived
 		f.mu.Unlock()
 		return false, nil
 	case len(f.extents) == 1:
@@ -659,7 +659,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		}
 		only.full, only.tried, data = true, true, only.data
 	default:
-		f.loose = true // by the attributes
+		f.modified = true // by the attributes
 	}
 	set := f.pending()
 	if f.idle != nil {
@@ -681,10 +681,10 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	}
 	f.mu.Lock()
 	program := f.set
-	f.set, f.wrote, f.told, f.loose = usftp.NewAttrs{}, time.Time{}, 0, true
+	f.set, f.lastWrite, f.shownMtime, f.modified = usftp.NewAttrs{}, time.Time{}, 0, true
 	var extents []*extent
-	if only != nil && !only.over {
-		only.over = true
+	if only != nil && !only.done {
+		only.done = true
 		extents = []*extent{only}
 		f.remove(only)
 	}
@@ -706,7 +706,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	if set.SetTimes {
 		f.node.learnWritten(uint64(len(data)), set)
 		f.mu.Lock()
-		f.loose = false
+		f.modified = false
 		f.mu.Unlock()
 	}
 	return true, nil

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// A scout lists directories ahead of a program that goes through a tree, so that ls -R, find and
-// git do not wait for one directory at a time. It begins when a program reads a directory and then
-// one below it, and stops when what it has listed is not read.
-type scout struct {
+// A prefetcher lists directories before a program that walks a tree asks for them, so that ls -R,
+// find and git do not wait for one directory at a time. It starts when a program reads a directory
+// and then one below it, and stops when what it has listed is not read.
+type prefetcher struct {
 	list  func(ctx context.Context, path string) (*listing, error)
 	ctx   context.Context
 	cache time.Duration // how long a list may be used
 
 	mu      sync.Mutex
-	next    []string                // what may be read next, the likeliest last
-	below   map[string]bool         // what is expected to be read: whether it is in next
-	lists   map[string]*aheadOfTime // on their way, or here and not read yet
-	names   int                     // in lists
+	next    []string             // what may be read next, the likeliest last
+	below   map[string]bool      // what is expected to be read: whether it is in next
+	lists   map[string]*prefetch // on their way, or here and not read yet
+	names   int                  // in lists
 	running int
 	window  int // how many lists there may be
 	expired time.Time
@@ -35,31 +35,31 @@ type listing struct {
 	asked   time.Time
 }
 
-// aheadOfTime is a listing that nobody has asked for yet.
-type aheadOfTime struct {
+// prefetch is a listing that nobody has asked for yet.
+type prefetch struct {
 	done chan struct{} // closed when the rest is set
 	*listing
 	err error
 }
 
 const (
-	firstScouted = 8      // lists that are made when a program seems to go through a tree
-	mostScouted  = 128    // lists that nobody has read yet
-	mostListings = 16     // lists on their way at once
-	mostExpected = 4096   // directories that are remembered to be listed
-	mostInList   = 2000   // names in a directory that is listed ahead
-	mostAwaiting = 20_000 // names in all lists that nobody has read yet
+	firstPrefetched    = 8      // lists that are made when a program seems to go through a tree
+	maxPrefetched      = 128    // lists that nobody has read yet
+	maxListings        = 16     // lists on their way at once
+	maxExpected        = 4096   // directories that are remembered to be listed
+	maxNamesInList     = 2000   // names in a directory that is prefetched
+	maxPrefetchedNames = 20_000 // names in all lists that nobody has read yet
 )
 
-func newScout(ctx context.Context, cache time.Duration,
-	list func(context.Context, string) (*listing, error)) *scout {
-	return &scout{ctx: ctx, cache: cache, list: list, below: make(map[string]bool),
-		lists: make(map[string]*aheadOfTime)}
+func newPrefetcher(ctx context.Context, cache time.Duration,
+	list func(context.Context, string) (*listing, error)) *prefetcher {
+	return &prefetcher{ctx: ctx, cache: cache, list: list, below: make(map[string]bool),
+		lists: make(map[string]*prefetch)}
 }
 
-// take returns the list of a directory that was made ahead, nil if there is none, and waits for it
-// while it is on its way.
-func (s *scout) take(ctx context.Context, path string) *listing {
+// take returns a directory's prefetched list, nil if there is none, and waits for it while it is on
+// its way.
+func (s *prefetcher) take(ctx context.Context, path string) *listing {
 	s.mu.Lock()
 	l := s.lists[path]
 	s.drop(path)
@@ -81,14 +81,14 @@ func (s *scout) take(ctx context.Context, path string) *listing {
 }
 
 // has reports whether the list of a directory is here or on its way.
-func (s *scout) has(path string) bool {
+func (s *prefetcher) has(path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lists[path] != nil
 }
 
 // read notes that a program has read a directory, and which directories it may read next.
-func (s *scout) read(path string, below []string) {
+func (s *prefetcher) read(path string, below []string) {
 	if s.cache <= 0 {
 		return
 	}
@@ -96,28 +96,28 @@ func (s *scout) read(path string, below []string) {
 	defer s.mu.Unlock()
 	s.expire()
 	if _, expected := s.below[path]; expected { // it goes down into the tree
-		s.window = min(max(2*s.window, firstScouted), mostScouted)
+		s.window = min(max(2*s.window, firstPrefetched), maxPrefetched)
 	}
 	s.forget(path)
 	s.expect(below)
 	s.start()
 	if s.idle == nil {
-		s.idle = time.AfterFunc(2*s.cache, s.rest)
+		s.idle = time.AfterFunc(2*s.cache, s.idleStop)
 	} else {
 		s.idle.Reset(2 * s.cache)
 	}
 }
 
 // expect notes directories that may be read next. The caller holds the lock.
-func (s *scout) expect(below []string) {
-	if over := len(s.next) + len(below) - mostExpected; over > 0 {
+func (s *prefetcher) expect(below []string) {
+	if over := len(s.next) + len(below) - maxExpected; over > 0 {
 		over = min(over, len(s.next))
 		for _, path := range s.next[:over] {
 			delete(s.below, path)
 		}
 		s.next = slices.Delete(s.next, 0, over)
 	}
-	below = below[:min(len(below), mostExpected)]
+	below = below[:min(len(below), maxExpected)]
 	for _, path := range slices.Backward(below) {
 		if _, known := s.below[path]; !known {
 			s.below[path] = true
@@ -127,7 +127,7 @@ func (s *scout) expect(below []string) {
 }
 
 // forget takes a path out of what is expected. The caller holds the lock.
-func (s *scout) forget(path string) {
+func (s *prefetcher) forget(path string) {
 	queued := s.below[path]
 	delete(s.below, path)
 	for i := len(s.next) - 1; queued && i >= 0; i-- {
@@ -139,20 +139,20 @@ func (s *scout) forget(path string) {
 }
 
 // start begins to make lists, up to the limits. The caller holds the lock.
-func (s *scout) start() {
-	for len(s.next) > 0 && s.running < mostListings && len(s.lists) < s.window &&
-		s.names < mostAwaiting {
+func (s *prefetcher) start() {
+	for len(s.next) > 0 && s.running < maxListings && len(s.lists) < s.window &&
+		s.names < maxPrefetchedNames {
 		path := s.next[len(s.next)-1]
 		s.next = s.next[:len(s.next)-1]
 		s.below[path] = false
-		l := &aheadOfTime{done: make(chan struct{})}
+		l := &prefetch{done: make(chan struct{})}
 		s.lists[path] = l
 		s.running++
 		go s.run(path, l)
 	}
 }
 
-func (s *scout) run(path string, l *aheadOfTime) {
+func (s *prefetcher) run(path string, l *prefetch) {
 	found, err := s.list(s.ctx, path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *scout) run(path string, l *aheadOfTime) {
 }
 
 // drop removes a list. The caller holds the lock.
-func (s *scout) drop(path string) {
+func (s *prefetcher) drop(path string) {
 	l := s.lists[path]
 	if l == nil {
 		return
@@ -184,7 +184,7 @@ func (s *scout) drop(path string) {
 }
 
 // expire drops lists that were not read in time, now and then. The caller holds the lock.
-func (s *scout) expire() {
+func (s *prefetcher) expire() {
 	if time.Since(s.expired) < s.cache/8 {
 		return
 	}
@@ -202,35 +202,35 @@ func (s *scout) expire() {
 		}
 	}
 	if late {
-		if s.window /= 2; s.window < firstScouted/2 {
+		if s.window /= 2; s.window < firstPrefetched/2 {
 			s.stop()
 		}
 	}
 }
 
 // stop forgets everything. The caller holds the lock.
-func (s *scout) stop() {
+func (s *prefetcher) stop() {
 	s.next, s.window, s.names = nil, 0, 0
 	clear(s.below)
 	clear(s.lists)
 }
 
-// rest is called when no directory has been read for a while.
-func (s *scout) rest() {
+// idleStop is called when no directory has been read for a while.
+func (s *prefetcher) idleStop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
 }
 
 // changed drops what is known of a directory, because a name in it was changed here.
-func (s *scout) changed(path string) {
+func (s *prefetcher) changed(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(path)
 }
 
 // renamed drops everything, because paths may mean other directories now.
-func (s *scout) renamed() {
+func (s *prefetcher) renamed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
