@@ -44,9 +44,9 @@ var mountJobs = []mountJob{
 	{randomReads, "2,000 random reads of 4 KiB, 16 at once, in 256 MB", false, 256e6, 0, always(1)},
 }
 
-// mountRows are jobs on a mounted directory, each over links with three delays. All but cp's are
-// smaller than what usftp's bars name, so that all of them run in minutes. Without a delay cat and cp fill
-// a link of 1 Gbit/s whatever the program, so that they run over one without a limit too.
+// mountRows are jobs on a mounted directory, each over links with three delays. All but cp use less
+// data than the targets were set for, so that they end in minutes. Without a delay any program fills
+// a link of 1 Gbit/s with cat and cp, so these run over a link without a limit too.
 func mountRows() []Row {
 	var all []Row
 	for _, job := range mountJobs {
