@@ -506,8 +506,6 @@ type rangeAt struct {
 	write   bool
 
 	starting bool // the caller has not sent all yet
-	err      error
-	errOff   int64
 }
 
 // rangeCall is one request of a rangeAt, as its Completer.
@@ -567,7 +565,7 @@ func (at *rangeAt) sendAll(f *File) {
 		p.mu.Unlock()
 		if err := at.open.client.conn.Start(f.ctx, call); err != nil {
 			p.mu.Lock()
-			at.fail(r, err)
+			at.ranges.Fail(r, err)
 			p.mu.Unlock()
 		}
 	}
@@ -600,7 +598,7 @@ func (c *rangeCall) Complete(call *conn.Call) {
 			}
 			again := at.call(r)
 			if ok, err := at.open.client.conn.TryStart(again, true); !ok {
-				at.fail(r, cmp.Or(err, errTooMany))
+				at.ranges.Fail(r, cmp.Or(err, errTooMany))
 				at.open.client.conn.Recycle(again)
 			}
 		}
@@ -622,21 +620,13 @@ func (at *rangeAt) handleReply(r flow.Range, call *conn.Call) {
 	case err == io.EOF:
 		at.ranges.EOF(r)
 	case err != nil:
-		at.fail(r, err)
+		at.ranges.Fail(r, err)
 	case at.write:
 		at.ranges.Done(r, r.Len)
 	default:
 		copy(at.buf[r.Off-at.off:], call.Body)
 		at.ranges.Done(r, len(call.Body))
 	}
-}
-
-func (at *rangeAt) fail(r flow.Range, err error) {
-	if at.err == nil || r.Off < at.errOff {
-		at.err, at.errOff = err, r.Off
-	}
-	at.ranges.Again(r)
-	at.ranges.Limit(r.Off)
 }
 
 // finish completes the pending result when all has been answered.
@@ -648,7 +638,7 @@ func (at *rangeAt) finish() {
 		return
 	}
 	n := int(at.ranges.Mark() - at.off)
-	err := at.err
+	err := at.ranges.Err()
 	if err == nil && n < len(at.buf) && !at.write {
 		err = io.EOF
 	}

@@ -43,9 +43,6 @@ type loop struct {
 	joins  *stripes // where further lanes come from; nil if there are none
 	// where the length is stored that has moved without a gap, as it grows; nil for nowhere
 	progress *atomic.Int64
-	// why the transfer ends early: the error of the lowest range that failed
-	err    error
-	errOff int64
 }
 
 // mover is what differs between loops: a download or an upload.
@@ -212,16 +209,6 @@ func (l *loop) pass(p piece) bool {
 	return true
 }
 
-// fail records that a range has failed: what lies before it still counts, what lies after it does
-// not.
-func (l *loop) fail(r flow.Range, err error) {
-	if l.err == nil || r.Off < l.errOff {
-		l.err, l.errOff = err, r.Off
-	}
-	l.ranges.Again(r)
-	l.ranges.Limit(r.Off)
-}
-
 // errUnfinished says that a transfer has stopped early without a reason: a bug in this package,
 // which must not be silent.
 var errUnfinished = errors.New("the transfer stopped early; this is a bug in usftp")
@@ -229,7 +216,7 @@ var errUnfinished = errors.New("the transfer stopped early; this is a bug in usf
 // verdict returns how a transfer with nothing in flight has ended. A failed request counts before
 // the source's error.
 func (l *loop) verdict(source error) error {
-	err := cmp.Or(l.err, source)
+	err := cmp.Or(l.ranges.Err(), source)
 	if err == nil && !l.ranges.Finished() {
 		err = errUnfinished
 	}

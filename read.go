@@ -345,7 +345,7 @@ func (d *download) handleReply(call *conn.Call) {
 	case err == io.EOF:
 		d.ranges.EOF(p.Range)
 	case err != nil:
-		d.fail(p.Range, err)
+		d.ranges.Fail(p.Range, err)
 	case d.place != nil:
 		d.file.answers.Add(1)
 		d.putAt(call, p)

@@ -162,7 +162,7 @@ func (f *File) aheadAtOffset(open *openFile) (*prefetch, error) {
 func (a *prefetch) ended() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.err != nil || a.ranges.End() != flow.Unknown
+	return a.ranges.Err() != nil || a.ranges.End() != flow.Unknown
 }
 
 // startAhead starts to read ahead at the file's offset, if the budget has room.

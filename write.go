@@ -360,7 +360,7 @@ func (u *upload) handleReply(call *conn.Call) {
 	switch {
 	case call.Err != nil && u.pass(p):
 	case err != nil:
-		u.fail(p.Range, err)
+		u.ranges.Fail(p.Range, err)
 		u.ended = true
 	default:
 		u.ranges.Done(p.Range, p.Len)
@@ -414,7 +414,7 @@ func (s *uploads) put(u *upload) {
 		return
 	}
 	*u = upload{loop: u.loop}
-	u.ctx, u.file, u.progress, u.err, u.errOff = nil, nil, nil, nil, 0
+	u.ctx, u.file, u.progress = nil, nil, nil
 	u.pieces, u.idle, u.lanes[0].handle = u.pieces[:0], u.idle[:0], nil
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,7 +50,6 @@ func (w *Writer) Close() error { return w.Flush() }
 // within the program's calls. A File has at most one, from the first Write to the next call that
 // needs everything to be written.
 type behind struct {
-	file *File
 	open *openFile
 
 	mu    sync.Mutex
@@ -74,14 +73,14 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 	}
 	b := f.writing.Load()
 	if b == nil || b.open != open {
-		b = &behind{file: f, open: open, most: most}
+		b = &behind{open: open, most: most}
 		f.writing.Store(b)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n, err := b.write(f, p)
 	f.offset += int64(n)
-	if b.u.err != nil {
+	if b.u.ranges.Err() != nil {
 		f.offset = b.u.ranges.Mark()
 	}
 	return n, f.wrap("write", err)
@@ -90,11 +89,11 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 // write collects p. The caller holds the lock.
 func (b *behind) write(f *File, p []byte) (n int, err error) {
 	if b.u == nil {
-		b.begin(f.offset)
+		b.begin(f)
 	}
 	b.u.collect()
 	header, size := wire.WriteHeaderSize(len(b.open.handle)), b.u.ranges.Request()
-	for len(p) > 0 && b.u.err == nil {
+	for len(p) > 0 && b.u.ranges.Err() == nil {
 		if b.block == nil {
 			b.block = b.open.client.conn.Pool().Get(header + size)
 		}
@@ -109,16 +108,16 @@ func (b *behind) write(f *File, p []byte) (n int, err error) {
 			return n, err
 		}
 	}
-	return n, b.u.err
+	return n, b.u.ranges.Err()
 }
 
-// begin starts the upload at an offset.
-func (b *behind) begin(off int64) {
+// begin starts the upload at the file's offset.
+func (b *behind) begin(f *File) {
 	s := b.open.client
 	_, size := s.dataSizes()
-	ranges := flow.NewRanges(off, flow.Unknown, size)
-	b.u = &upload{loop: newLoop(b.open.closed, b.file, b.open, ranges), from: off}
-	b.u.progress = &b.file.progress
+	ranges := flow.NewRanges(f.offset, flow.Unknown, size)
+	b.u = &upload{loop: newLoop(b.open.closed, f, b.open, ranges), from: f.offset}
+	b.u.progress = &f.progress
 	switch window := &b.u.lanes[0].window; {
 	case b.open.flags&wire.OpenAppend != 0 || s.oneWrite.Load():
 		window.Reset(1, 1, 1)
@@ -130,22 +129,22 @@ func (b *behind) begin(off int64) {
 // send sends the block as soon as it may be in flight.
 func (b *behind) send(f *File) error {
 	for {
-		if b.u.err != nil {
-			return b.u.err
+		if err := b.u.ranges.Err(); err != nil {
+			return err
 		}
 		if b.open.client.conn.Queued() < writeAhead {
 			if r, ok := b.u.claim(0); ok {
-				return b.sendRange(r)
+				return b.sendRange(f, r)
 			}
 		}
-		if err := b.wait(f.ctx); err != nil {
+		if err := b.wait(f); err != nil {
 			return err
 		}
 	}
 }
 
-func (b *behind) sendRange(r flow.Range) error {
-	b.open.client.changed(b.file.Name())
+func (b *behind) sendRange(f *File, r flow.Range) error {
+	b.open.client.changed(f.Name())
 	if b.n < r.Len {
 		r = b.u.ranges.Trim(r, b.n)
 	}
@@ -155,11 +154,10 @@ func (b *behind) sendRange(r flow.Range) error {
 }
 
 // wait waits for an answer, for the connection's writer to catch up, or until the file is closed or
-// ctx is done.
-func (b *behind) wait(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(b.open.closed, func() { cancel(fs.ErrClosed) })
-	defer func() { stop(); cancel(nil) }()
+// its context is done.
+func (b *behind) wait(f *File) error {
+	ctx, done := f.during(b.open)
+	defer done()
 	call, err := b.u.queue.Next(ctx)
 	if call != nil {
 		b.u.handleReply(call)
@@ -174,18 +172,18 @@ func (b *behind) flush(f *File) error {
 		return nil
 	}
 	b.u.collect()
-	if b.n > 0 && b.u.err == nil {
-		if err := b.send(f); err != nil && b.u.err == nil {
+	if b.n > 0 {
+		if err := b.send(f); err != nil && b.u.ranges.Err() == nil {
 			return err
 		}
 	}
 	for b.u.ranges.Out() > 0 {
-		if err := b.wait(f.ctx); err != nil {
+		if err := b.wait(f); err != nil {
 			return err
 		}
 	}
-	b.open.client.changed(b.file.Name())
-	return b.u.err
+	b.open.client.changed(f.Name())
+	return b.u.ranges.Err()
 }
 
 // flushBehind waits until everything written behind is acknowledged. An error stays.

@@ -36,7 +36,7 @@ const growAfter = 16
 
 // Ranges hands out the ranges of one file, for reading or writing, to any number of streams, and
 // records what became of them. Every range that it hands out must be reported by exactly one call
-// of Done, EOF or Again.
+// of Done, EOF, Again or Fail.
 type Ranges struct {
 	request int // bytes of a range now
 	largest int // bytes of a range at most
@@ -51,6 +51,7 @@ type Ranges struct {
 
 	again []Range // are handed out before anything new, by offset
 	limit int64   // nothing at or beyond it is handed out
+	err   error   // of the lowest range that failed
 	reach int64   // nothing new is, for now
 	// rests of short reads that end where the file should: the answer to another range shows
 	// whether they must be requested
@@ -124,8 +125,8 @@ func (r *Ranges) pick() (Range, bool) {
 // that end turns out to be wrong.
 func (r *Ranges) waiting() bool { return len(r.again) > 0 && r.again[0].Off < r.end }
 
-// Limit stops handing out anything at or beyond an offset: either the wanted part ends there, or a
-// request failed there and only what lies before it matters. A limit only falls.
+// Limit stops handing out anything at or beyond an offset, where the wanted part ends. A limit only
+// falls.
 func (r *Ranges) Limit(off int64) {
 	if off >= r.limit {
 		return
@@ -281,6 +282,19 @@ func (r *Ranges) Again(got Range) {
 	r.out--
 	r.insert(got)
 }
+
+// Fail reports that a range has failed for good: what lies before it still counts, what lies after
+// it does not.
+func (r *Ranges) Fail(got Range, err error) {
+	r.out--
+	if got.Off < r.limit {
+		r.err = err
+	}
+	r.Limit(got.Off)
+}
+
+// Err returns the error of the lowest range that failed, or nil.
+func (r *Ranges) Err() error { return r.err }
 
 func (r *Ranges) insert(got Range) {
 	if got.Len = int(min(int64(got.Len), r.limit-got.Off)); got.Len <= 0 {

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"io/fs"
 	"slices"
 	"testing"
 )
@@ -41,6 +42,19 @@ func eofAgain(off int64, length int) step {
 
 func lost(off int64, length int) step {
 	return func(_ *testing.T, r *Ranges) { r.Again(Range{Off: off, Len: length}) }
+}
+
+func failed(off int64, length int, err error) step {
+	return func(_ *testing.T, r *Ranges) { r.Fail(Range{Off: off, Len: length}, err) }
+}
+
+func because(want error) step {
+	return func(t *testing.T, r *Ranges) {
+		t.Helper()
+		if r.Err() != want {
+			t.Fatalf("Err: %v, want %v", r.Err(), want)
+		}
+	}
 }
 
 func setSize(size int64) step { return func(_ *testing.T, r *Ranges) { r.SetSize(size) } }
@@ -156,6 +170,11 @@ func TestRanges(t *testing.T) {
 		{name: "a failure", size: 50_000, steps: []step{
 			hands(0, k), hands(k, k), hands(2*k, k), lost(k, k), limit(k), done(2*k, k, k), done(0,
 				k, k), over(k)}},
+		{name: "several failures", size: 50_000, steps: []step{
+			hands(0, k), hands(k, k), hands(2*k, k), hands(3*k, k), because(nil),
+			failed(2*k, k, fs.ErrPermission), because(fs.ErrPermission), failed(3*k, k, fs.ErrExist),
+			because(fs.ErrPermission), none, failed(k, k, fs.ErrClosed), because(fs.ErrClosed),
+			done(0, k, k), over(k)}},
 		{name: "another stream", size: 2 * k, steps: []step{
 			hands(0, k), hands(k, k), lost(0, k), hands(0, k), hands(2*k, k),
 			done(0, k, k), done(k, k, k), eof(2*k, k), over(2 * k)}},
