@@ -226,7 +226,7 @@ func (s *session) report(err error) {
 		s.dispatcher.run(func() { f(err) })
 	} else if logger := s.options.conn.Logger; logger != nil && !errors.Is(err, ErrClosed) {
 		s.dispatcher.run(func() {
-			logger.Info("an operation failed that nobody waits for", "error", err)
+			logger.Info("an operation that nobody waits for failed", "error", err)
 		})
 	}
 }

@@ -3,7 +3,6 @@ package usftp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -84,8 +83,8 @@ func (f *File) Chunks(what ListChunks) iter.Seq2[Chunk, error] {
 			yield(Chunk{}, err)
 			return
 		}
-		ctx, cancel := context.WithCancelCause(f.ctx)
-		defer cancel(errNotWanted)
+		ctx, cancel := context.WithCancel(f.ctx)
+		defer cancel()
 		l := &chunkLister{file: f, open: open, ctx: ctx, what: what, next: what.Offset,
 			step: int64(listedFirst * what.Shortest), end: math.MaxInt64}
 		if what.Length != 0 {
@@ -96,8 +95,6 @@ func (f *File) Chunks(what ListChunks) iter.Seq2[Chunk, error] {
 		}
 	}
 }
-
-var errNotWanted = errors.New("nobody wants the chunks")
 
 // A chunkLister lists the chunks of a file with several requests in flight. Only the answer to a
 // request shows where its last chunk ends, so the next request starts at an offset of its own, and

@@ -326,6 +326,6 @@ func knownToList(version string) bool {
 func (s *session) differs(quirk *atomic.Bool, what string) {
 	if logger := s.options.conn.Logger; quirk.CompareAndSwap(false, true) && logger != nil {
 		// Not directly: this may be one of the connection's goroutines.
-		s.dispatcher.run(func() { logger.Info("the server differs: " + what) })
+		s.dispatcher.run(func() { logger.Info("server quirk: " + what) })
 	}
 }

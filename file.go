@@ -244,8 +244,8 @@ func (f *File) Open(flag int, perm fs.FileMode) error {
 // OpenRead opens a closed file for reading. It takes one round trip.
 func (f *File) OpenRead() error { return f.Open(os.O_RDONLY, 0) }
 
-// openWith and openOperation fill their results in place: thousands of files may be on their way to
-// the wait for OPEN, each with a stack for all that is copied there.
+// openWith and openOperation fill in a named result: thousands of goroutines may be opening files,
+// and each copy of an operation would enlarge every stack.
 func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 	flags, err := openFlags(flag)
 	if err != nil {

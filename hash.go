@@ -144,8 +144,8 @@ func checkPieces(what CheckFile, stat func() (fs.FileInfo, error),
 		if err != nil {
 			return nil, err
 		}
-		if want := (piece.Length + int64(what.BlockSize) - 1) / int64(what.BlockSize); int64(
-			len(hashes.Hashes)) != want {
+		want := (piece.Length + int64(what.BlockSize) - 1) / int64(what.BlockSize)
+		if int64(len(hashes.Hashes)) != want {
 			return nil, &ProtocolError{What: fmt.Sprintf("%d hashes of %d blocks",
 				len(hashes.Hashes), want)}
 		}

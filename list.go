@@ -194,11 +194,9 @@ func (l *listing) end() error {
 		return io.EOF
 	}
 	_, err := run(l.ctx, l.session.stat("lstat", wire.TypeLstat, l.prefix+"."))
-	var status *StatusError
+	status, refused := errors.AsType[*StatusError](err)
 	switch {
-	case err == nil:
-		return io.EOF
-	case !errors.As(err, &status):
+	case err != nil && !refused:
 		return err
 	case errors.Is(err, fs.ErrPermission):
 		return status

@@ -129,8 +129,7 @@ func (op *operation[T]) wrap(err error) error {
 	}
 }
 
-// request returns a call that expects a type of reply. The message goes into the call's scratch
-// memory if it fits.
+// request returns a call that expects a type of reply, without its message.
 func (s *session) request(expect wire.Type) *conn.Call {
 	call := s.conn.NewCall()
 	call.Expect = expect

@@ -74,7 +74,7 @@ const (
 // If somebody replaces a directory by a link while RemoveAll runs, it may be followed: the protocol
 // cannot open a directory without following links.
 func (c *Client) RemoveAll(name string) error {
-	name, err := c.removable("removeall", name)
+	name, err := removable(name)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (c *Client) RemoveAll(name string) error {
 	case !isDir:
 		return err
 	}
-	return c.removeTree(name, true, mostRemoved)
+	return c.removeTree(name, false, mostRemoved)
 }
 
 // RemoveAllIn removes everything in a directory but not the directory itself. Otherwise it is like
@@ -104,15 +104,15 @@ func (c *Client) RemoveAllIn(dir string) error {
 	if err != nil {
 		return err
 	}
-	return c.removeTree(dir, false, mostRemoved)
+	return c.removeTree(dir, true, mostRemoved)
 }
 
 // removable refuses names that are surely mistakes, and cuts trailing slashes, which would follow a
 // link.
-func (c *Client) removable(op, name string) (string, error) {
+func removable(name string) (string, error) {
 	trimmed := strings.TrimRight(name, "/")
 	if base := path.Base(trimmed); trimmed == "" || base == "." || base == ".." {
-		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+		return "", &fs.PathError{Op: "removeall", Path: name, Err: fs.ErrInvalid}
 	}
 	return trimmed, nil
 }
@@ -150,8 +150,8 @@ type removal struct {
 // removalSize is about the memory of a removal without its name.
 const removalSize = 64
 
-func (c *Client) removeTree(name string, top bool, most int) error {
-	r := &remover{client: c, stack: []*removal{{name: name, keep: !top}}, names: most}
+func (c *Client) removeTree(name string, keep bool, most int) error {
+	r := &remover{client: c, stack: []*removal{{name: name, keep: keep}}, names: most}
 	r.mu.Lock()
 	r.hire()
 	r.mu.Unlock()

@@ -91,7 +91,7 @@ func (s *stripes) begin(l *loop) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.queue != nil || s.ended {
-		return errors.New("stripes were used already")
+		return errors.New("the stripes have already been used")
 	}
 	s.queue = l.queue
 	l.joins = s

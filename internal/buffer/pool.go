@@ -30,8 +30,8 @@ type Pool struct {
 	mu    sync.Mutex
 	free  [len(classes)][]*Block
 	least [len(classes)]int // the fewest free blocks since the last trim, which nobody needed
-	// gone are blocks that a trim has let go. Until the garbage collector takes them, which may be
-	// never, they cost nothing to use again, and new ones would come on top of them.
+	// gone are blocks that trim has dropped. Until the garbage collector frees them, using them
+	// again costs nothing, and new ones would take more memory.
 	gone  [len(classes)][]weak.Pointer[Block]
 	out   int64
 	timer *time.Timer

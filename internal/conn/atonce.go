@@ -6,8 +6,8 @@ import "github.com/usftp/usftp/internal/buffer"
 // a separate writer: the hand-off costs more than the system call. So [Conn.Do] writes the request
 // itself, on the caller's goroutine and from the caller's memory, if four things hold:
 //
-//   - the stream can be asked to take what it takes at once (see tryWriter), so that the call can
-//     be cancelled at any moment, Close is bounded and no Write of a user's is run here;
+//   - the stream supports writes that do not block (see tryWriter), so that the call can be
+//     cancelled at any moment, Close is bounded and no user's Write runs here;
 //   - nobody else is writing;
 //   - nothing is queued, so the order is kept;
 //   - no request is partly written.

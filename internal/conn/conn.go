@@ -1,5 +1,5 @@
 // Package conn is the client's side of one byte stream that speaks SFTP: request ids, the table of
-// calls in flight, one reader, one writer, the byte budget, and the orderly end. It knows packets,
+// calls in flight, one reader, one writer, the byte budget, and orderly shutdown. It knows packets,
 // not files.
 //
 // A [Call] is one request. [Conn.Start] queues it. When its reply has arrived, or the connection
@@ -38,7 +38,7 @@ type Config struct {
 
 	// Keepalive asks the transport whether the peer is alive, and returns nil if the peer has
 	// answered in any way. If it is nil, requests without data may take any time.
-	Keepalive KeepaliveFunc
+	Keepalive func(context.Context) error
 
 	// Error translates this package's errors for callers. nil leaves them as they are.
 	Error func(error) error
@@ -65,7 +65,7 @@ type Conn struct {
 	config Config
 	in     input
 	out    io.WriteCloser
-	// out, if it can be asked what it takes at once, or nil; for whoever has set busy
+	// writes to out without blocking, for whoever has set busy; nil if out does not support it
 	try    *tryWriter
 	pool   buffer.Pool
 	server wire.InitReply
@@ -88,7 +88,7 @@ type Conn struct {
 	bulk    callList // WRITEs, and what must not overtake them
 	queued  int      // bytes in bulk
 	left    outgoing // what is left of a request that was written at once
-	busy    bool     // somebody writes to the stream: the writer, or who writes at once
+	busy    bool     // the writer, or a caller that writes at once, is writing to the stream
 	wake    sync.Cond
 	stall   stall
 	slow    bool  // the last Write took long; the writer's own

@@ -70,8 +70,7 @@ func (e *StallError) Error() string {
 	if e.Data {
 		return fmt.Sprintf("the server has stalled: no data has moved for %v", e.After)
 	}
-	return fmt.Sprintf("the server has stalled: it answers neither requests nor keepalives, for %v",
-		e.After)
+	return fmt.Sprintf("the server has stalled: no reply to requests or keepalives for %v", e.After)
 }
 
 func (e *StallError) Unwrap() error   { return net.ErrClosed }
@@ -105,7 +104,7 @@ type NotSFTPError struct {
 
 func (e *NotSFTPError) Error() string {
 	if len(e.Text) == 0 {
-		return "the server does not speak SFTP: it ended the stream without a word"
+		return "the server does not speak SFTP: it closed the stream without sending anything"
 	}
 	return fmt.Sprintf("the server does not speak SFTP; it said: %q", e.Text)
 }

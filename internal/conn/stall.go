@@ -6,19 +6,17 @@ import (
 	"time"
 )
 
-// KeepaliveFunc asks the transport under a connection whether its peer lives.
-type KeepaliveFunc func(context.Context) error
-
-// looks is how many times the clock looks within the stall timeout, and so how late it may be.
-const looks = 8
+// stallChecks is how many times the counts are checked within the stall timeout, so a stall is found
+// late by up to this fraction of it.
+const stallChecks = 8
 
 // stall finds a peer that owes something for too long. Data that READs asked for and
 // acknowledgements of WRITEs must keep coming; any other request may take its time as long as the
 // transport lives. The transport is asked early, so that a peer from which nothing comes at all is
 // given up after the stall timeout whatever it owes.
 //
-// Nothing is done for each packet but to count: a timer runs while calls are in flight and looks
-// whether the counts have moved. All but the counts is guarded by Conn.mu.
+// Packets are only counted: a timer runs while calls are in flight and checks whether the counts
+// have moved. All but the counts is guarded by Conn.mu.
 type stall struct {
 	// counts what shows that data moves: pieces of DATA and of WRITEs, acknowledgements
 	moved atomic.Int64
@@ -34,7 +32,7 @@ type stall struct {
 	movedAt, heardAt     time.Time
 }
 
-// started counts a call in. The caller holds Conn.mu.
+// started records that a call is in flight. The caller holds Conn.mu.
 func (s *stall) started(c *Conn, call *Call) {
 	if call.Bytes > 0 {
 		s.data++
@@ -61,13 +59,13 @@ func (s *stall) started(c *Conn, call *Call) {
 	}
 	s.armed = true
 	if s.timer == nil {
-		s.timer = time.AfterFunc(c.config.StallTimeout/looks, c.checkStall)
+		s.timer = time.AfterFunc(c.config.StallTimeout/stallChecks, c.checkStall)
 	} else {
-		s.timer.Reset(c.config.StallTimeout / looks)
+		s.timer.Reset(c.config.StallTimeout / stallChecks)
 	}
 }
 
-// finished counts a call out. The caller holds Conn.mu.
+// finished records that a call has its reply. The caller holds Conn.mu.
 func (s *stall) finished(call *Call) {
 	if call.Bytes > 0 {
 		s.data--
@@ -92,7 +90,7 @@ func (s *stall) hears(now time.Time) {
 }
 
 // Heard returns when the peer last gave a sign of life, late by an eighth of the stall timeout at
-// most. While nothing is in flight nobody looks, and the time may be too early; the start of the
+// most. While nothing is in flight nobody checks, and the time may be too early; the start of the
 // next call counts as a sign of life.
 func (c *Conn) Heard() time.Time {
 	c.mu.Lock()
@@ -103,7 +101,7 @@ func (c *Conn) Heard() time.Time {
 	return c.stall.heardAt
 }
 
-// checkStall looks at the counts, and comes again while calls are in flight.
+// checkStall checks the counts, and runs again while calls are in flight.
 func (c *Conn) checkStall() {
 	s, timeout := &c.stall, c.config.StallTimeout
 	c.mu.Lock()
@@ -127,7 +125,7 @@ func (c *Conn) checkStall() {
 		c.idle.Add(1)
 	}
 	s.armed = true
-	s.timer.Reset(timeout / looks)
+	s.timer.Reset(timeout / stallChecks)
 	c.mu.Unlock()
 	switch {
 	case overdue:

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryWriter writes what the stream takes at once, and never waits.
+// tryWriter writes as much as the stream takes without blocking.
 type tryWriter struct {
 	raw     syscall.RawConn
 	attempt func(fd uintptr) bool
