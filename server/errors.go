@@ -92,10 +92,10 @@ func statusOf(err error) wire.Status {
 }
 
 func codeOf(err error) wire.Code {
-	var status *StatusError
-	switch {
-	case errors.As(err, &status):
+	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code
+	}
+	switch {
 	case errors.Is(err, io.EOF):
 		return wire.EOF
 	case errors.Is(err, fs.ErrNotExist), isNotDirectory(err):
@@ -112,7 +112,6 @@ func codeOf(err error) wire.Code {
 
 // isEscape reports whether os.Root refused a path that leads out of it; that error is not exported.
 func isEscape(err error) bool {
-	var pathError *fs.PathError
-	return errors.As(err, &pathError) && pathError.Err != nil &&
-		pathError.Err.Error() == "path escapes from parent"
+	e, ok := errors.AsType[*fs.PathError](err)
+	return ok && e.Err != nil && e.Err.Error() == "path escapes from parent"
 }

@@ -253,9 +253,7 @@ func (t *turns) drop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, reply := range t.held {
-		if reply.long != nil {
-			reply.long.Release()
-		}
+		reply.long.Release()
 	}
 	t.held = nil
 }

@@ -59,7 +59,7 @@ const minHashBlock = 256
 
 // checkFile answers check-file-handle and check-file-name.
 func (w *worker) checkFile(s *session, r *request) {
-	reply, err := w.hashRange(s, r)
+	reply, err := s.hashRange(r)
 	if err != nil {
 		w.status(s, r, err)
 		return
@@ -67,7 +67,7 @@ func (w *worker) checkFile(s *session, r *request) {
 	w.send(s, r, reply.Append(r.reply.Bytes()[:0], r.id))
 }
 
-func (w *worker) hashRange(s *session, r *request) (reply wire.CheckFileReply, err error) {
+func (s *session) hashRange(r *request) (reply wire.CheckFileReply, err error) {
 	name, h, err := chooseHash(r.text)
 	switch {
 	case err != nil:

@@ -109,10 +109,11 @@ func (in *input) fill(n int) error {
 	got, err := io.ReadAtLeast(in.r, in.buf[in.end:], n-(in.end-in.start))
 	in.last = got
 	in.end += got
-	return in.readError(err, in.end-in.start)
+	return readError(err, in.end-in.start)
 }
 
-func (in *input) readError(err error, have int) error {
+// readError returns the error for a stream that ends after the first have bytes of a packet.
+func readError(err error, have int) error {
 	if (err == io.EOF || err == io.ErrUnexpectedEOF) && have > 0 {
 		return errCutPacket
 	}
@@ -129,7 +130,7 @@ func (in *input) long(need int) (packet []byte, own *buffer.Block, err error) {
 	in.start, in.end = 0, 0
 	got, err := io.ReadAtLeast(in.r, own.Bytes()[have:need+lookahead], need-have)
 	if have += got; err != nil {
-		return nil, own, in.readError(err, have)
+		return nil, own, readError(err, have)
 	}
 	in.end = copy(in.buf, own.Bytes()[need:have])
 	return own.Bytes()[wire.LengthSize:need], own, nil

@@ -20,8 +20,7 @@ type refusalLog struct {
 // classify returns the log message for an error, and what refused the request; ok is false for
 // errors that are no refusal.
 func classify(err error) (message, by string, ok bool) {
-	var status *StatusError
-	errors.As(err, &status)
+	status, _ := errors.AsType[*StatusError](err)
 	switch {
 	case status == errReadOnly || status == errForbidden:
 		return "request denied", "policy", true

@@ -23,9 +23,6 @@ func Pipes(in, out *os.File) io.ReadWriteCloser {
 
 type pipes struct{ in, out *os.File }
 
-// relay implements relayer.
-func (p *pipes) relay() *relay { return newRelay(p.out) }
-
 func (p *pipes) Read(b []byte) (int, error)  { return p.in.Read(b) }
 func (p *pipes) Write(b []byte) (int, error) { return p.out.Write(b) }
 func (p *pipes) Close() error                { return errors.Join(p.in.Close(), p.out.Close()) }

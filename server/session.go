@@ -154,8 +154,8 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 		maxRun:  bounded(opts.MaxConcurrent, 64, 1, 1<<16),
 		maxMem:  bounded(opts.MaxMemory, 2560<<10, 1<<20, 1<<30),
 	}
-	if r, ok := stream.(interface{ relay() *relay }); ok {
-		s.relay = r.relay()
+	if p, ok := stream.(*pipes); ok {
+		s.relay = newRelay(p.out)
 	}
 	s.told.log = s.log
 	s.view.log = s.log

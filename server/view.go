@@ -72,9 +72,6 @@ func (v *View) Path(name string) string {
 	return path.Clean(name)
 }
 
-// Home returns the directory where relative paths begin.
-func (v *View) Home() string { return v.home }
-
 // permit returns an error if the policy forbids an operation.
 func (v *View) permit(o operation) error {
 	if v.forbidden.has(o) {

@@ -182,7 +182,7 @@ func (s *session) checkFile(c *call) {
 
 // chooseHash returns the first known algorithm of a list.
 func chooseHash(list string) (string, func() hash.Hash) {
-	for _, name := range strings.Split(list, ",") {
+	for name := range strings.SplitSeq(list, ",") {
 		switch name {
 		case "md5":
 			return name, md5.New

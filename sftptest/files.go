@@ -199,7 +199,7 @@ func (f *Files) absolute(name string) string {
 // what exists.
 func (f *Files) mkdirAll(name string) *node {
 	dir := f.root
-	for _, element := range strings.Split(path.Clean(name), "/") {
+	for element := range strings.SplitSeq(path.Clean(name), "/") {
 		if element == "" {
 			continue
 		}

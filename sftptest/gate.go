@@ -1,6 +1,9 @@
 package sftptest
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Gate holds replies until a test lets them pass; see [Hold]. The zero value is a closed gate.
 type Gate struct {
@@ -75,7 +78,7 @@ func (g *Gate) release(n int, newest bool) {
 			i = last
 		}
 		send := g.held[i]
-		g.held = append(g.held[:i], g.held[i+1:]...)
+		g.held = slices.Delete(g.held, i, i+1)
 		g.cond().Broadcast()
 		g.mu.Unlock()
 		send()

@@ -2,6 +2,7 @@ package sftptest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/usftp/usftp/wire"
@@ -74,7 +75,7 @@ func (n *node) attrs() wire.Attrs {
 	}
 	if len(n.extended) > 0 {
 		a.Flags |= wire.AttrExtended
-		a.Extended = append(a.Extended, n.extended...)
+		a.Extended = slices.Clone(n.extended)
 	}
 	return a
 }
@@ -99,7 +100,7 @@ func (n *node) setAttrs(a *wire.Attrs) wire.Code {
 		n.atime, n.mtime = a.ATime, a.MTime
 	}
 	if a.Has(wire.AttrExtended) {
-		n.extended = append([]wire.ExtensionPair(nil), a.Extended...)
+		n.extended = slices.Clone(a.Extended)
 	}
 	return wire.OK
 }

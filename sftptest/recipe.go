@@ -64,7 +64,7 @@ func goType(t wire.Type) string {
 		return fmt.Sprintf("wire.Type(%d)", uint8(t))
 	}
 	var words strings.Builder
-	for _, word := range strings.Split(name, "_") {
+	for word := range strings.SplitSeq(name, "_") {
 		words.WriteString(word[:1] + strings.ToLower(word[1:]))
 	}
 	return "wire.Type" + words.String()

@@ -30,9 +30,8 @@ type ExtensionPair struct{ Name, Data string }
 // minPair is the least that a pair takes: two lengths.
 const minPair = 4 + 4
 
-// MaxExtended is how many extended attributes one ATTRS may have. None of those that servers are
-// known to send has more than a few; a pair takes 8 bytes in a packet, and several times that in
-// memory.
+// MaxExtended is how many extended attributes one ATTRS may have. Known servers send a few at most.
+// A pair may take only 8 bytes in a packet, but takes several times that in memory.
 const MaxExtended = 256
 
 // Has reports whether all the given flags are set.

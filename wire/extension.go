@@ -31,11 +31,11 @@ const (
 	ExtCheckFileName   = "check-file-name"
 )
 
-// Two names of our own. Neither the draft nor any server that is known to us lists the algorithms
-// that a server has, or names BLAKE3. A client that hashes data on the way must know the algorithm
-// before the first byte.
+// Two names of our own. Neither the draft nor any known server lists the algorithms that a server
+// has, or names BLAKE3. A client that hashes data on the way must know the algorithm before the
+// first byte.
 const (
-	// no request: its data lists the algorithms, with commas
+	// not a request: its data lists the algorithms, separated by commas
 	ExtCheckFileAlgorithms = "check-file-algorithms@usftp"
 	HashBLAKE3             = "blake3@usftp" // BLAKE3 with 32 bytes of hash
 )

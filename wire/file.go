@@ -1,6 +1,9 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"errors"
+)
 
 // The flags of OPEN (draft-02, section 6.3).
 const (
@@ -47,6 +50,9 @@ func (m Handle) Append(b []byte, id uint32) []byte {
 	b = appendBytes(appendHeader(b, TypeHandle, id), m.Handle)
 	return finish(b, start, 0)
 }
+
+// ErrHandleTooLong means that a handle has more than [MaxHandle] bytes.
+var ErrHandleTooLong = errors.New("sftp: handle of more than 256 bytes")
 
 // Parse parses the packet's body. A handle of more than [MaxHandle] bytes breaks draft-02, section
 // 7, and is [ErrHandleTooLong].

@@ -22,8 +22,8 @@ func (r *Reader) Rest() []byte { return r.rest }
 // Len returns the number of bytes that have not been read yet.
 func (r *Reader) Len() int { return len(r.rest) }
 
-func (r *Reader) take(n int) []byte {
-	if n < 0 || n > len(r.rest) {
+func (r *Reader) take(n uint32) []byte {
+	if uint64(n) > uint64(len(r.rest)) {
 		r.fail()
 		return nil
 	}
@@ -62,14 +62,7 @@ func (r *Reader) Uint64() uint64 {
 }
 
 // Bytes reads a length and as many bytes, which alias the body.
-func (r *Reader) Bytes() []byte {
-	n := r.Uint32()
-	if uint64(n) > uint64(len(r.rest)) {
-		r.fail()
-		return nil
-	}
-	return r.take(int(n))
-}
+func (r *Reader) Bytes() []byte { return r.take(r.Uint32()) }
 
 // String reads a length and as many bytes, and copies them.
 func (r *Reader) String() string { return string(r.Bytes()) }

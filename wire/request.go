@@ -1,10 +1,5 @@
 package wire
 
-import "errors"
-
-// ErrHandleTooLong means that a handle has more than [MaxHandle] bytes.
-var ErrHandleTooLong = errors.New("sftp: handle of more than 256 bytes")
-
 // HandleRequest is any request that carries a handle and nothing else: CLOSE (draft-02, section
 // 6.3), READDIR (6.7) and FSTAT (6.8).
 type HandleRequest struct {

@@ -120,7 +120,7 @@ func (c *content) writeAt(p []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-func (c *content) truncate(size int64) error {
+func (c *content) truncate(size int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if size < c.size {
@@ -136,7 +136,6 @@ func (c *content) truncate(size int64) error {
 	}
 	c.size = size
 	c.touched = time.Now()
-	return nil
 }
 
 // unlink records that no name is left, and closed that a handle was closed; the last of them frees
@@ -200,9 +199,7 @@ func (f *FS) Open(_ context.Context, name string, flags uint32,
 		}
 		f.put(dir, base, n)
 	case flags&wire.OpenTruncate != 0:
-		if err := n.content.truncate(0); err != nil {
-			return nil, err
-		}
+		n.content.truncate(0)
 	}
 	n.content.mu.Lock()
 	n.content.handles++

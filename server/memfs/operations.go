@@ -97,9 +97,7 @@ func (n *node) set(attrs wire.Attrs) error {
 		case attrs.Size > math.MaxInt64:
 			return fs.ErrInvalid
 		}
-		if err := n.content.truncate(int64(attrs.Size)); err != nil {
-			return err
-		}
+		n.content.truncate(int64(attrs.Size))
 	}
 	if attrs.Has(wire.AttrPermissions) {
 		n.mode = n.mode.Type() | wire.FileMode(attrs.Permissions&0o7777)

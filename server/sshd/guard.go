@@ -265,11 +265,11 @@ func (g *guard) loggedIn(address netip.Addr) {
 	key := network(address)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for any := range g.known {
+	for other := range g.known {
 		if len(g.known) < guardMost {
 			break
 		}
-		delete(g.known, any)
+		delete(g.known, other)
 	}
 	g.known[key] = struct{}{}
 }

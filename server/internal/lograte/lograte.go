@@ -79,11 +79,11 @@ func (t *Table[K]) Of(client K) *Limit {
 	defer t.mu.Unlock()
 	l := t.limits[client]
 	if l == nil {
-		for any := range t.limits {
+		for other := range t.limits {
 			if len(t.limits) < t.most {
 				break
 			}
-			delete(t.limits, any)
+			delete(t.limits, other)
 		}
 		l = New(t.rate)
 		t.limits[client] = l

@@ -24,17 +24,14 @@ func Name(name string) bool {
 
 // Message returns an error's text for a client: without operation and path.
 func Message(err error) string {
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) && pathError.Err != nil {
-		return Message(pathError.Err)
+	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Err != nil {
+		return Message(e.Err)
 	}
-	var linkError *os.LinkError
-	if errors.As(err, &linkError) && linkError.Err != nil {
-		return Message(linkError.Err)
+	if e, ok := errors.AsType[*os.LinkError](err); ok && e.Err != nil {
+		return Message(e.Err)
 	}
-	var syscallError *os.SyscallError
-	if errors.As(err, &syscallError) && syscallError.Err != nil {
-		return Message(syscallError.Err)
+	if e, ok := errors.AsType[*os.SyscallError](err); ok && e.Err != nil {
+		return Message(e.Err)
 	}
 	message := err.Error()
 	return message[:min(len(message), maxMessage)]
