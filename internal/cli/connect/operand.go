@@ -72,11 +72,12 @@ func checkPlaces(sources []Place, target Place, through bool) error {
 		case s.Remote && target.Remote && !through:
 			for _, p := range []Place{s, target} {
 				if _, err := os.Lstat(p.Typed); err == nil {
-					return fmt.Errorf("%s means a file on the host %s; for the local file of this name write .%c%s, and for the host's give -3 too", p.Typed, p.Target.UserHost(), filepath.Separator, p.Typed)
+					return fmt.Errorf("%s means a file on host %s, but is also the name of a local file: write .%c%s for the local file, or add -3 for the host's",
+						p.Typed, p.Target.UserHost(), filepath.Separator, p.Typed)
 				}
 			}
 		case s.Stream && target.Stream:
-			return errors.New("- to - is a job for cat")
+			return errors.New("cannot copy - to -: use cat")
 		case s.Stream:
 			streams++
 		}

@@ -113,7 +113,7 @@ type Opener func(p Place, host pool.Host, path string) transfer.Endpoint
 
 // Open connects to the host of a place and opens it. A failure to connect has been reported.
 func (t *Task) Open(p Place, open Opener) (transfer.Endpoint, error) {
-	p = t.AtHome(p)
+	t.Home(&p)
 	var host pool.Host
 	if p.Remote {
 		var err error
@@ -132,34 +132,28 @@ func Open(p Place, host pool.Host, path string) transfer.Endpoint {
 	return transfer.Local(path)
 }
 
-// AtHome returns a place with a leading ~user replaced by that user's home directory, as scp does.
-func (t *Task) AtHome(p Place) Place {
-	t.Home(&p)
-	return p
-}
-
-// Home replaces a leading ~user of a remote path by that user's home directory. It returns the user
-// and what was typed after it, including the slash. If the server does not know the user, the path
-// is unchanged and ok is false.
-func (t *Task) Home(p *Place) (user, below string, ok bool) {
+// Home replaces a leading ~user of a remote path by that user's home directory, as scp does. It
+// returns the user, and how much of the path is the home directory and was not typed. If the server
+// does not know the user, the path is unchanged and home is 0.
+func (t *Task) Home(p *Place) (user string, home int) {
 	if !p.Remote || !strings.HasPrefix(p.Target.Path, "~") {
-		return "", "", false
+		return "", 0
 	}
 	host, err := t.Host(*p)
 	if err != nil {
-		return "", "", false
+		return "", 0
 	}
-	user = p.Target.Path
+	user, below := p.Target.Path, ""
 	if i := strings.IndexByte(user, '/'); i >= 0 {
 		user, below = user[:i], user[i:]
 	}
 	if user == "~." || user == "~.." {
-		return "", "", false // unsuitable as the copy's name
+		return "", 0 // unsuitable as the copy's name
 	}
-	home, err := host.Client.WithContext(t.Ctx).ExpandPath(user)
-	if err != nil {
-		return "", "", false
+	dir, err := host.Client.WithContext(t.Ctx).ExpandPath(user)
+	if err != nil || dir == "" {
+		return "", 0
 	}
-	p.Target.Path = home + below
-	return user[1:], below, true
+	p.Target.Path = dir + below
+	return user[1:], len(dir)
 }

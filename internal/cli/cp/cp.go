@@ -3,6 +3,7 @@ package cp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -58,7 +59,9 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
 	}
 	c.askAhead(sources, target)
 	c.Copy(sources, target)
-	c.printResumeHint()
+	if c.canResume {
+		a.Console.Say("to continue: " + ui.CommandLine(a.Args, "cp", "--resume"))
+	}
 	err = c.End()
 	if flags.Verbose >= 2 {
 		a.Console.Say("peak memory: " + ui.PeakMemory())
@@ -158,12 +161,6 @@ func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 	return c
 }
 
-// note remembers what to say about a failure at the end.
-func (c *Copier) note(err error) {
-	c.canResume = c.canResume || c.resumable(err)
-	c.Task.Note(err)
-}
-
 // Copy copies the sources to the target.
 func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 	// Patterns must be expanded before the target can be checked: several files need a directory.
@@ -171,7 +168,7 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 	if i := slices.IndexFunc(sources, func(s connect.Place) bool { return s.Remote }); i >= 0 {
 		c.ConnectBoth(sources[i], target)
 	}
-	target = c.AtHome(target)
+	c.Home(&target)
 	for _, s := range sources {
 		found, err := c.expand(s)
 		if err != nil {
@@ -310,10 +307,24 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 		_, err = transfer.Copy(c.Ctx, dst, src, c.options)
 	}
 	if err != nil {
-		c.note(err)
+		c.canResume = c.canResume || c.resumable(err)
+		c.Note(err)
 		c.Hosts.CheckAll()
 	}
 	return err == nil
+}
+
+// resumable reports whether --resume could continue a failed copy: a file of which something is
+// left, or an interrupted tree.
+func (c *Copier) resumable(err error) bool {
+	if failed, ok := errors.AsType[*transfer.Error](err); ok && failed.Resumable {
+		return true
+	}
+	// Any error but a TreeError means that the tree was not started, for example because its host
+	// could not be reached.
+	return errors.As(err, new(*transfer.TreeError)) && c.tree != nil && !c.tree.DryRun &&
+		c.options.Placement != transfer.PlaceDirect &&
+		(c.Ctx.Err() != nil || ui.CodeOf(err) == ui.ExitNoHost)
 }
 
 // host connects to the host of a place. It reports a failure once for each host.
@@ -330,7 +341,7 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 	var info fs.FileInfo
 	var err error
 	if target.Remote {
-		host, hostErr := c.Task.Host(target)
+		host, hostErr := c.Host(target)
 		if hostErr != nil {
 			return nil // it has been reported
 		}

@@ -378,18 +378,14 @@ func (c *command) runOne(t *connect.Task, env *verb.Env, g *group) error {
 // nothing stands for itself: the verb then reports that there is no such file.
 func (c *command) expand(t *connect.Task, env *verb.Env, p connect.Place,
 	literal bool) (names []string, err error) {
-	_, below, atHome := t.Home(&p)
+	_, home := t.Home(&p)
 	name := p.Path()
-	head := 0 // length of the part from the server, before what was typed
-	if atHome {
-		head = len(name) - len(below)
-	}
-	typed := name[head:]
+	typed := name[home:]
 	switch {
 	case literal:
 		return []string{name}, nil
 	case pattern.Has(typed):
-		typed = usftp.QuotePattern(name[:head]) + typed
+		typed = usftp.QuotePattern(name[:home]) + typed
 		if c.reads {
 			names, err = pattern.ExpandReadable(t.Ctx, env.Client, typed, name,
 				func(name, why string) { env.Say(name + ": skipped: " + why) })
@@ -401,13 +397,7 @@ func (c *command) expand(t *connect.Task, env *verb.Env, p connect.Place,
 		}
 		return names, err
 	case strings.Contains(typed, `\`):
-		return []string{pattern.Unescape(env.Client.WithContext(t.Ctx), name, head)}, nil
+		return []string{pattern.Unescape(env.Client.WithContext(t.Ctx), name, home)}, nil
 	}
 	return []string{name}, nil
-}
-
-// reporter reports failures that concern a host and not a file.
-type reporter struct {
-	*command
-	host string // whose turn it is
 }

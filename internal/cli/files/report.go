@@ -10,6 +10,12 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
+// reporter reports failures that concern a host and not a file.
+type reporter struct {
+	*command
+	host string // whose turn it is
+}
+
 // Event implements report.Reporter; nothing is copied here.
 func (r *reporter) Event(transfer.Event) {}
 
