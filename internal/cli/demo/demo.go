@@ -19,6 +19,7 @@ import (
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/cp"
+	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/pool"
@@ -67,7 +68,7 @@ func demo(ctx context.Context, a *ui.App) (err error) {
 		server.addr)
 	d := &demoRun{dir: dir, server: server}
 	d.Copier = cp.NewCopier(ctx, a, pool.ConnectConfig{Dial: server.clientConfig()},
-		transfer.Options{}, &report.Person{Console: a.Console})
+		transfer.Options{}, report.New(a, &opt.Report{NoProgress: true}, report.Look{}))
 	defer d.Hosts.Close()
 	for i, round := range demoRounds {
 		if err := d.round(fmt.Sprintf("round%d", i), round.files, round.size); err != nil {

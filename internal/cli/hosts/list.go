@@ -65,9 +65,9 @@ type Host struct {
 	Target dial.Target
 }
 
-// Operand returns an operand for this host: one that begins with a colon is a path on it.
-func (h Host) Operand(arg string) string {
-	path, ok := Path(arg)
+// operand returns an operand for this host: one that begins with a colon is a path on it.
+func (h Host) operand(arg string) string {
+	path, ok := eachPath(arg)
 	switch {
 	case !ok:
 		return arg
@@ -81,14 +81,14 @@ func (h Host) Operand(arg string) string {
 	return h.Target.UserHost() + ":" + path
 }
 
-// Path returns the path that an operand names on each host; ok is false if it is something else.
-func Path(arg string) (path string, ok bool) { return strings.CutPrefix(arg, ":") }
+// eachPath returns the path that an operand names on each host; ok is false if it is something else.
+func eachPath(arg string) (path string, ok bool) { return strings.CutPrefix(arg, ":") }
 
 // Operands returns a verb's operands for this host.
 func (h Host) Operands(args []string) []string {
 	operands := make([]string, len(args))
 	for i, arg := range args {
-		operands[i] = h.Operand(arg)
+		operands[i] = h.operand(arg)
 	}
 	return operands
 }
@@ -99,7 +99,7 @@ func (h Host) Operands(args []string) []string {
 func Direction(operands []string) (download bool, err error) {
 	each, last := 0, len(operands)-1
 	for i, arg := range operands {
-		if _, ok := Path(arg); ok {
+		if _, ok := eachPath(arg); ok {
 			each++
 		} else if i == last {
 			if err := checkLocal(arg); err != nil {
@@ -107,7 +107,7 @@ func Direction(operands []string) (download bool, err error) {
 			}
 		}
 	}
-	_, up := Path(operands[last])
+	_, up := eachPath(operands[last])
 	switch {
 	case each == 0:
 		return false, errors.New(
@@ -129,7 +129,7 @@ func Common(operands []string, through bool) ([]connect.Place, error) {
 	}
 	var common []connect.Place
 	for i, p := range sources {
-		if _, each := Path(operands[i]); !each {
+		if _, each := eachPath(operands[i]); !each {
 			common = append(common, p)
 		}
 	}
@@ -140,7 +140,7 @@ func Common(operands []string, through bool) ([]connect.Place, error) {
 func CheckOperands(operands []string) error {
 	each := false
 	for _, arg := range operands {
-		if _, ok := Path(arg); ok {
+		if _, ok := eachPath(arg); ok {
 			each = true
 		} else if err := checkLocal(arg); err != nil {
 			return err

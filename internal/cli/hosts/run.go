@@ -8,9 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // A Run is one run of a verb on several hosts.
@@ -72,6 +74,18 @@ func (h Host) Begin(t *connect.Task, src connect.Place, dst *connect.Place, dryR
 	return err
 }
 
+// shortTrip is the round trip below which a link holds next to nothing.
+const shortTrip = 2 * time.Millisecond
+
+// startSmall limits what uploads have in flight if they share this machine's processors and a short
+// link: as much as a long link needs would cost the hosts more time than the copy itself.
+func startSmall(ctx context.Context, client *usftp.Client) {
+	began := time.Now()
+	if client.Ping(ctx) == nil && time.Since(began) < shortTrip {
+		private.OfClient(client).StartSmall()
+	}
+}
+
 // AtOnce returns how many hosts are worked on at once.
 func (r *Run) AtOnce() int { return min(r.flags.parallel, len(r.Hosts)) }
 
@@ -131,21 +145,14 @@ func (r *Run) one(ctx context.Context, board *ui.Board, h Host,
 	}
 	a.Out.Close()
 	if r.report.JSON {
-		ui.WriteJSON(r.app.Out, hostLine{1, "host", h.Label, time.Now(), result.Code, result.Files, result.Bytes,
-			result.elapsed})
+		ui.WriteJSON(r.app.Out, hostLine{1, "host", h.Label, time.Now(), result.Code, result.Files,
+			result.Bytes, result.elapsed})
 	}
 	return result
 }
 
-// worse returns the more important code: a signal's, then that of a host that could not be reached,
+// rank orders exit codes: a signal's ranks highest, then that of a host that could not be reached,
 // then any other failure, and last that files vanished during a sync.
-func worse(a, b int) int {
-	if rank(b) > rank(a) {
-		return b
-	}
-	return a
-}
-
 func rank(code int) int {
 	switch {
 	case code == ui.ExitOK:
@@ -166,7 +173,9 @@ func (r *Run) finish(results []Result, elapsed time.Duration) error {
 	var failed []string
 	total := totalLine{Version: 1, Kind: "hosts", Hosts: len(results), Elapsed: elapsed}
 	for i, result := range results {
-		code = worse(code, result.Code)
+		if rank(result.Code) > rank(code) {
+			code = result.Code
+		}
 		resumable = resumable || result.Resumable
 		if result.Code != ui.ExitOK {
 			failed = append(failed, r.Hosts[i].Label)

@@ -55,11 +55,11 @@ func Expand(ctx context.Context, client *usftp.Client, pattern, literal string) 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	// some of the files would be worse than none
+	// Some of the files would be worse than none.
 	if err != nil && !errors.Is(err, path.ErrBadPattern) {
 		return nil, err
 	}
-	// the file may have this name, and its directory may not be listable
+	// The file may have exactly this name, and its directory may not be listable.
 	if len(names) == 0 {
 		if _, statErr := client.Lstat(literal); statErr == nil {
 			return []string{literal}, nil
@@ -74,13 +74,62 @@ func Expand(ctx context.Context, client *usftp.Client, pattern, literal string) 
 	return names, nil
 }
 
+// mostLooked is how many names are examined at once.
+const mostLooked = 128
+
+// ExpandReadable is Expand for files that will be read. It leaves out special files that match
+// without being named: opening a named pipe waits for a writer, here and, forever, in the host's
+// sftp-server. Links are followed, as they are when a file is read. skipped is called with the
+// reason for each file that is left out.
+func ExpandReadable(ctx context.Context, client *usftp.Client, pattern, literal string,
+	skipped func(name, why string)) ([]string, error) {
+	names, err := Expand(ctx, client, pattern, literal)
+	if err != nil || len(names) == 1 && names[0] == literal {
+		return names, err
+	}
+	client = client.WithContext(ctx)
+	var kept []string
+	for some := range slices.Chunk(names, mostLooked) {
+		var looking []*usftp.Pending[fs.FileInfo]
+		for _, name := range some {
+			looking = append(looking, client.Async().Stat(name))
+		}
+		for i, name := range some {
+			info, err := looking[i].WaitContext(ctx)
+			kind := ""
+			if err == nil { // otherwise whoever reads the file reports the error
+				kind = specialKind(info.Mode())
+			}
+			if kind == "" {
+				kept = append(kept, name)
+				continue
+			}
+			skipped(name, "it is "+kind+", and not read; name it to read from it")
+		}
+	}
+	return kept, nil
+}
+
+// specialKind returns what a special file is, and "" for any other file.
+func specialKind(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&(fs.ModeDevice|fs.ModeCharDevice) != 0:
+		return "a device"
+	}
+	return ""
+}
+
 // checkMatch makes sure that a name's last element, which becomes the copy's name, matches the
 // pattern. A server that answers a listing of "*.txt" with other names could otherwise have files
 // overwritten that nobody meant, and in other directories.
 func checkMatch(pattern, name string) error {
 	base := path.Base(name)
 	matches, err := path.Match(path.Base(pattern), base)
-	if err != nil || !matches || base == "" || base == "." || base == ".." ||
+	if err != nil || !matches || base == "." || base == ".." ||
 		strings.ContainsAny(base, "/\x00") {
 		return fmt.Errorf("the server answered with the name %q, which was not asked for", name)
 	}

@@ -16,7 +16,7 @@ func NewCheck(a *ui.App, flags *opt.Report, list string, strict bool) Reporter {
 	if flags.JSON {
 		return &eventWriter{out: a.Out, console: a.Console, checking: true}
 	}
-	c := &checker{Person: *newPerson(a, flags, Look{Recursive: true}), list: list, strict: strict,
+	c := &checker{person: *newPerson(a, flags, Look{Recursive: true}), list: list, strict: strict,
 		out: a.Out}
 	if c.moving && ui.IsTerminal(a.Stdout) {
 		c.out = a.Console // otherwise it would break the progress line
@@ -27,7 +27,7 @@ func NewCheck(a *ui.App, flags *opt.Report, list string, strict bool) Reporter {
 // A checker reports to a person what a check has found: the result for each file on standard
 // output, as sha256sum -c does, and the rest on standard error.
 type checker struct {
-	Person
+	person
 	list   string
 	strict bool
 	out    io.Writer
@@ -39,7 +39,7 @@ func (c *checker) Event(e transfer.Event) {
 	case e.Kind == transfer.Ended:
 		c.ended(e)
 	case e.Name == "":
-		c.Person.Event(e)
+		c.person.Event(e)
 	case e.Kind == transfer.Done && c.verbose:
 		c.result(e, "OK")
 	case unlisted && (c.verbose || c.strict):

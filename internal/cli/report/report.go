@@ -33,17 +33,17 @@ func New(a *ui.App, flags *opt.Report, l Look) Reporter {
 	return newPerson(a, flags, l)
 }
 
-func newPerson(a *ui.App, flags *opt.Report, l Look) *Person {
-	return &Person{Console: a.Console, quiet: flags.Quiet, verbose: flags.Verbose > 0, look: l,
+func newPerson(a *ui.App, flags *opt.Report, l Look) *person {
+	return &person{Console: a.Console, quiet: flags.Quiet, verbose: flags.Verbose > 0, look: l,
 		planned: a.Out,
 		// A progress line would break up what is shown on the same screen.
 		moving: a.Console.Terminal() && !flags.Quiet && !flags.NoProgress && !l.DryRun &&
 			!l.ToTerminal}
 }
 
-// A Person reads standard error. Only what a dry run would copy goes to standard output, since that
-// is what was asked for.
-type Person struct {
+// A person is the Reporter for one who reads standard error. Only what a dry run would copy goes to
+// standard output, since that is what was asked for.
+type person struct {
 	Console        *ui.Console
 	planned        io.Writer
 	quiet, verbose bool
@@ -52,7 +52,7 @@ type Person struct {
 	line           *progressLine
 }
 
-func (p *Person) Event(e transfer.Event) {
+func (p *person) Event(e transfer.Event) {
 	switch {
 	case e.Kind == transfer.Started && e.Tree && e.Totals == nil:
 		p.line.began(e.Source)
@@ -85,7 +85,7 @@ func (p *Person) Event(e transfer.Event) {
 }
 
 // done reports that a file was copied.
-func (p *Person) done(e transfer.Event) {
+func (p *person) done(e transfer.Event) {
 	speed := ""
 	if !e.Tree { // there is one line for the whole tree
 		p.endLine(e)
@@ -99,13 +99,13 @@ func (p *Person) done(e transfer.Event) {
 }
 
 // endLine ends the progress line.
-func (p *Person) endLine(e transfer.Event) {
+func (p *person) endLine(e transfer.Event) {
 	p.line.finish(e)
 	p.line = nil
 }
 
 // advice suggests what the user may have forgotten.
-func (p *Person) advice(err error) string {
+func (p *person) advice(err error) string {
 	var path *fs.PathError
 	if !p.look.Recursive && errors.Is(err, transfer.ErrIsDirectory) && errors.As(err, &path) &&
 		path.Op == "read" {
@@ -115,7 +115,7 @@ func (p *Person) advice(err error) string {
 }
 
 // ended sums up a tree.
-func (p *Person) ended(e transfer.Event) {
+func (p *person) ended(e transfer.Event) {
 	if p.endTree(e); errors.As(e.Err, new(*ui.OutputError)) {
 		return
 	}
@@ -131,7 +131,7 @@ func (p *Person) ended(e transfer.Event) {
 }
 
 // endTree ends the progress line of a tree, and reports its error unless a summary does.
-func (p *Person) endTree(e transfer.Event) {
+func (p *person) endTree(e transfer.Event) {
 	p.endLine(e)
 	if unreported(e) && e.Totals.Vanished == 0 {
 		p.Console.Say(e.Message)
@@ -197,9 +197,9 @@ func summaryOf(e transfer.Event) string {
 	return text
 }
 
-func (p *Person) Failed(err error) { p.Console.Say(err.Error()) }
+func (p *person) Failed(err error) { p.Console.Say(err.Error()) }
 
-func (p *Person) End(int) {}
+func (p *person) End(int) {}
 
 // hashOf describes what is known about a copy's contents.
 func hashOf(e transfer.Event) (text string) {

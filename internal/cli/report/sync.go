@@ -18,7 +18,7 @@ func NewSync(a *ui.App, flags *opt.Report, dryRun bool) Reporter {
 }
 
 // A syncer reports to a person what a sync does.
-type syncer struct{ Person }
+type syncer struct{ person }
 
 func (s *syncer) Event(e transfer.Event) {
 	switch e.Kind {
@@ -35,7 +35,7 @@ func (s *syncer) Event(e transfer.Event) {
 	case transfer.Ended:
 		s.ended(e)
 	default:
-		s.Person.Event(e)
+		s.person.Event(e)
 	}
 }
 
