@@ -69,7 +69,7 @@ func flagValues(cmd *cobra.Command, f *pflag.Flag, word string) ([]string,
 			done, last = word[:i+1], word[i+1:]
 		}
 		var words []string
-		for _, host := range MatchHosts(config, last) {
+		for _, host := range matchHosts(config, last) {
 			words = append(words, done+host)
 		}
 		return words, cobra.ShellCompDirectiveNoFileComp

@@ -105,19 +105,20 @@ func (r *hostReader) expand(name string) string {
 
 // words splits the arguments of a line, which may be quoted.
 func words(text string) (list []string) {
-	for text = strings.TrimSpace(text); text != "" && text[0] != '#'; text = strings.TrimSpace(
-		text) {
+	for {
+		text = strings.TrimSpace(text)
+		if text == "" || text[0] == '#' {
+			return list
+		}
 		var word string
 		if text[0] == '"' {
 			word, text, _ = strings.Cut(text[1:], `"`)
-		} else if i := strings.IndexAny(text, " \t"); i >= 0 {
-			word, text = text[:i], text[i:]
 		} else {
-			word, text = text, ""
+			end := strings.IndexAny(text+" ", " \t")
+			word, text = text[:end], text[end:]
 		}
 		list = append(list, word)
 	}
-	return list
 }
 
 // knownHosts reads the names of a known_hosts file (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).

@@ -109,7 +109,7 @@ const scheme = "sftp://"
 // host that is known with a port is reached as "host:" only if that is the port in use.
 func (p Places) hosts(word string) (words []string) {
 	prefix, isURL := strings.CutPrefix(word, scheme)
-	for _, name := range MatchHosts(p.Connect.ConfigFile(), prefix) {
+	for _, name := range matchHosts(p.Connect.ConfigFile(), prefix) {
 		switch host, port := cutPort(name); {
 		case isURL:
 			words = append(words, scheme+name+"/")
@@ -120,8 +120,8 @@ func (p Places) hosts(word string) (words []string) {
 	return slices.Compact(words)
 }
 
-// MatchHosts returns the hosts that begin with a word, which may start with "user@".
-func MatchHosts(config, word string) (words []string) {
+// matchHosts returns the hosts that begin with a word, which may start with "user@".
+func matchHosts(config, word string) (words []string) {
 	user, host := "", word
 	if i := strings.LastIndexByte(word, '@'); i >= 0 {
 		user, host = word[:i+1], word[i+1:]

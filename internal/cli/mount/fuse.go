@@ -184,10 +184,6 @@ const maxWrite = 256 << 10
 // mountOptions returns the kernel's options.
 func mountOptions(flags *flags, from connect.Place, logger *slog.Logger) *fuse.MountOptions {
 	o := &flags.options
-	name := o.fsName
-	if name == "" {
-		name = from.Typed
-	}
 	kernel := append([]string{"nosuid", "nodev"}, o.kernel...)
 	if o.readOnly {
 		kernel = append(kernel, "ro")
@@ -197,7 +193,7 @@ func mountOptions(flags *flags, from connect.Place, logger *slog.Logger) *fuse.M
 		kernel = append(kernel, "default_permissions")
 	}
 	return &fuse.MountOptions{
-		AllowOther: o.allowOther, Options: kernel, FsName: name, Name: "usftp",
+		AllowOther: o.allowOther, Options: kernel, FsName: cmp.Or(o.fsName, from.Typed), Name: "usftp",
 		MaxBackground: 64, MaxWrite: maxWrite, DisableXAttrs: true,
 		// What is read comes from memory. go-fuse would try for each READ to pass it on through a
 		// pipe, which takes five system calls before it finds that this works for files only.

@@ -13,8 +13,7 @@ func AsHelper(program string, args []string) []string {
 	}
 	meant := []string{"mount"}
 	for i, arg := range args {
-		known := strings.TrimLeft(arg, "-nsv") == "" && (i == 0 || args[i-1] != "-o")
-		if !known {
+		if strings.TrimLeft(arg, "-nsv") != "" || i > 0 && args[i-1] == "-o" {
 			meant = append(meant, arg)
 		}
 	}

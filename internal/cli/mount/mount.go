@@ -60,14 +60,11 @@ func (c *flags) check(f *pflag.FlagSet) error {
 	if err := list.Replace(rest); err != nil {
 		return err
 	}
-	if c.options.ssh != "" && !f.Changed("ssh") {
-		if err := f.Set("ssh", c.options.ssh); err != nil {
-			return err
-		}
-	}
-	if c.options.port != "" && !f.Changed("port") {
-		if err := f.Set("port", c.options.port); err != nil {
-			return err
+	for name, value := range map[string]string{"ssh": c.options.ssh, "port": c.options.port} {
+		if value != "" && !f.Changed(name) {
+			if err := f.Set(name, value); err != nil {
+				return err
+			}
 		}
 	}
 	if c.options.cache != nil && !f.Changed("cache") {

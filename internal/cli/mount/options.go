@@ -109,8 +109,7 @@ func (o *options) set(option string) error {
 		if err != nil {
 			return nil, fmt.Errorf("-o %s: %q is not a valid number", name, value)
 		}
-		v := uint32(n)
-		return &v, nil
+		return new(uint32(n)), nil
 	}
 	var err error
 	switch name {

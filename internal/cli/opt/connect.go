@@ -3,6 +3,7 @@
 package opt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -136,13 +137,12 @@ var ciphers = []string{"aes128-gcm@openssh.com", "aes256-gcm@openssh.com",
 var optionWords = []string{"AddressFamily=", "BatchMode=", "BindAddress=", "BindInterface=",
 	"CertificateFile=", "Ciphers=", "Compression=", "ConnectTimeout=", "ConnectionAttempts=",
 	"ControlMaster=", "ControlPath=", "GlobalKnownHostsFile=", "HostKeyAlgorithms=",
-	"HostKeyAlias=",
-	"HostName=", "IdentitiesOnly=", "IdentityAgent=", "IdentityFile=",
-	"KbdInteractiveAuthentication=",
-	"KexAlgorithms=", "LogLevel=", "MACs=", "NumberOfPasswordPrompts=", "PasswordAuthentication=",
-	"Port=", "PreferredAuthentications=", "ProxyCommand=", "ProxyJump=", "PubkeyAuthentication=",
-	"ServerAliveCountMax=", "ServerAliveInterval=", "StrictHostKeyChecking=", "TCPKeepAlive=",
-	"User=", "UserKnownHostsFile="}
+	"HostKeyAlias=", "HostName=", "IdentitiesOnly=", "IdentityAgent=", "IdentityFile=",
+	"KbdInteractiveAuthentication=", "KexAlgorithms=", "LogLevel=", "MACs=",
+	"NumberOfPasswordPrompts=", "PasswordAuthentication=", "Port=", "PreferredAuthentications=",
+	"ProxyCommand=", "ProxyJump=", "PubkeyAuthentication=", "ServerAliveCountMax=",
+	"ServerAliveInterval=", "StrictHostKeyChecking=", "TCPKeepAlive=", "User=",
+	"UserKnownHostsFile="}
 
 // IsSSHWord reports whether a word is one of ssh_config's, in any case.
 func IsSSHWord(word string) bool {
@@ -199,22 +199,22 @@ func (c *Connect) configMissing() error {
 	return err
 }
 
-// clientOptions returns the options for each client.
-func (c *Connect) clientOptions() []usftp.ClientOption {
-	options := c.Tuning.options()
-	if c.buffer > 0 {
-		options = append(options, usftp.WithBudget(usftp.NewBudget(c.buffer)))
-	}
-	return options
-}
-
 // leastBuffer holds a few requests.
 const leastBuffer = 1 << 20
 
 // Config returns how to connect to hosts.
 func (c *Connect) Config(a *ui.App, report *Report) pool.ConnectConfig {
-	return pool.ConnectConfig{Dial: c.dialConfig(a, report), Connections: c.connections,
-		Streams: c.streams, Client: c.clientOptions()}
+	config := c.silentConfig()
+	config.Prompter, config.Logger = a.Prompter(c.batch), a.Console.Logger(report.Level())
+	if !report.Quiet {
+		config.Banner = a.Banner
+	}
+	client := c.Tuning.options()
+	if c.buffer > 0 {
+		client = append(client, usftp.WithBudget(usftp.NewBudget(c.buffer)))
+	}
+	return pool.ConnectConfig{Dial: config, Connections: c.connections, Streams: c.streams,
+		Client: client}
 }
 
 // TransferOptions returns those options of a copy that concern connections.
@@ -227,53 +227,31 @@ func (c *Connect) Retry() pool.Retry {
 	return pool.Retry{Retries: c.retries, RetryFor: c.retryFor}
 }
 
-// StateDirectory returns where programs keep their state, by the XDG base directory specification;
-// "" if there is none.
-func StateDirectory() string {
-	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
-		return filepath.Join(state, "usftp")
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(home, ".local", "state", "usftp")
-}
-
-// StatePath returns the path of something in the state directory, or "" if there is none.
+// StatePath returns the path of something in the directory where this program keeps its state, by
+// the XDG base directory specification; "" if there is no such directory.
 func StatePath(elem ...string) string {
-	state := StateDirectory()
-	if state == "" {
-		return ""
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		state = filepath.Join(home, ".local", "state")
 	}
-	return filepath.Join(append([]string{state}, elem...)...)
+	return filepath.Join(append([]string{state, "usftp"}, elem...)...)
 }
 
 // Journal returns the directory where interrupted copies record what they left.
 func Journal() string { return StatePath("journal") }
 
-// dialConfig returns how to make connections.
-func (c *Connect) dialConfig(a *ui.App, report *Report) *dial.Config {
-	config := c.silentConfig()
-	config.Prompter, config.Logger = a.Prompter(c.batch), a.Console.Logger(report.Level())
-	if !report.Quiet {
-		config.Banner = a.Banner
-	}
-	return config
-}
-
 // silentConfig returns how to make connections without a person.
 func (c *Connect) silentConfig() *dial.Config {
 	config := &dial.Config{
 		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options,
-		Port: c.port, Ciphers: c.cipher,
-		SSH: c.ssh, Server: c.server,
+		Port: c.port, Ciphers: c.cipher, SSH: cmp.Or(c.program, c.ssh), Server: c.server,
 	}
 	if os.Getenv("USFTP_REMEMBER_LOGINS") != "no" {
-		config.StateDir = StateDirectory()
-	}
-	if c.program != "" {
-		config.SSH = c.program
+		config.StateDir = StatePath()
 	}
 	switch {
 	case c.ipv4:

@@ -35,9 +35,11 @@ func parseRate(text string) (int64, error) {
 	var bytes float64
 	if n, err := strconv.ParseInt(rate, 10, 64); err == nil {
 		bytes = float64(n) * 1024 / 8
-	} else if number, unit, ok := cutUnit(strings.ToLower(rate), "bit"); ok {
-		scale := map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[unit]
-		bytes = number * scale / 8
+	} else if number, ok := strings.CutSuffix(strings.ToLower(rate), "bit"); ok {
+		digits := strings.TrimRight(number, "kmg")
+		scale := map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[number[len(digits):]]
+		n, _ := strconv.ParseFloat(digits, 64) // 0 if it is none
+		bytes = n * scale / 8
 	} else if size, err := ui.ParseSize(rate); err == nil && strings.HasSuffix(rate, "B") {
 		bytes = float64(size)
 	}
@@ -45,17 +47,6 @@ func parseRate(text string) (int64, error) {
 		return 0, fmt.Errorf("invalid rate %q: use Kbit/s, or a unit such as 10MB or 10Mbit, up to 100 Gbit/s", text)
 	}
 	return int64(bytes), nil
-}
-
-// cutUnit splits "10Mbit" into 10 and "M" if text ends in the unit.
-func cutUnit(text, unit string) (number float64, prefix string, ok bool) {
-	text, ok = strings.CutSuffix(text, unit)
-	if !ok {
-		return 0, "", false
-	}
-	digits := strings.TrimRight(text, "kmg")
-	number, err := strconv.ParseFloat(digits, 64)
-	return number, text[len(digits):], err == nil
 }
 
 // tuning is what -X sets, in scp's words. Neither part is needed: what is in flight follows from
