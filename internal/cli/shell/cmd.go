@@ -56,8 +56,9 @@ func Command(a *ui.App) *cobra.Command {
 				err = flags.Tree.Check()
 			}
 			var target dial.Target
+			var to string
 			if err == nil {
-				target, args, err = parseTarget(args, set("server"))
+				target, to, err = parseTarget(args, set("server"))
 			}
 			if err == nil && flags.JSON {
 				err = errors.New("--json is not for sessions; use usftp cp and the other commands")
@@ -70,10 +71,6 @@ func Command(a *ui.App) *cobra.Command {
 				flags.NoProgress = true
 				flags.Quiet = !flags.noisy
 			}
-			to := ""
-			if len(args) > 0 {
-				to = args[0]
-			}
 			return run(cmd.Context(), a, &flags, target, to)
 		},
 	}
@@ -82,19 +79,22 @@ func Command(a *ui.App) *cobra.Command {
 	return cmd
 }
 
-// parseTarget reads the operands: the host, unless a local server is run, and the rest.
-func parseTarget(args []string, server bool) (target dial.Target, rest []string, err error) {
+// parseTarget reads the operands: the host, unless a local server is run, and the local name of a
+// file to copy, "" if there is none.
+func parseTarget(args []string, server bool) (target dial.Target, to string, err error) {
 	switch {
 	case len(args) == 0 && server:
-		return dial.Target{Host: "localhost"}, nil, nil
+		return dial.Target{Host: "localhost"}, "", nil
 	case len(args) == 0:
-		return target, nil, errors.New("missing operand: shell needs a host")
+		return target, "", errors.New("missing operand: shell needs a host")
+	case len(args) == 2:
+		to = args[1]
 	case len(args) > 2:
-		return target, nil,
+		return target, "",
 			errors.New("too many operands: shell takes HOST[:DIR], or HOST:FILE and a local name")
 	}
 	target, err = dial.ParseHost(args[0])
-	return target, args[1:], err
+	return target, to, err
 }
 
 func run(ctx context.Context, a *ui.App, f *flags, target dial.Target, to string) error {

@@ -73,8 +73,7 @@ func (s *Shell) editFile(ctx context.Context, name string) error {
 	case err != nil:
 		return fmt.Errorf("cannot tell whether %s was changed on the host: %w%s", name, err, kept)
 	case now != before:
-		return fmt.Errorf("%s has changed on the host meanwhile and is left alone%s", name,
-			kept)
+		return fmt.Errorf("%s was changed on the host in the meantime, and was not replaced%s", name, kept)
 	}
 	host, err := s.session.connect(ctx)
 	if err != nil {
@@ -131,8 +130,7 @@ func (s *Shell) fetch(ctx context.Context, name, local string) (version, error) 
 	case !info.Mode().IsRegular():
 		return version{}, errors.New("it is not a regular file")
 	case info.Size() > maxEdited:
-		return version{}, fmt.Errorf("it has %s, which is too much to edit",
-			ui.Amount(float64(info.Size())))
+		return version{}, fmt.Errorf("it is too large to edit (%s)", ui.Amount(float64(info.Size())))
 	}
 	options := s.flags.TransferOptions()
 	options.NoTargetDirectory = true

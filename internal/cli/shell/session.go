@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"strings"
@@ -30,55 +31,48 @@ func (s *session) connect(ctx context.Context) (pool.Host, error) {
 	s.mu.Lock()
 	login := s.login
 	s.mu.Unlock()
-	if login != nil {
-		host := login.Host()
-		if !pool.Lost(host.Client) {
-			return host, nil
-		}
-		return s.reconnect(ctx, host)
+	if login == nil {
+		return s.logIn(ctx)
 	}
+	host := login.Host()
+	if !pool.Lost(host.Client) {
+		return host, nil
+	}
+	return s.reconnect(ctx, host)
+}
+
+// logIn gives the session a new login, in the current directory.
+func (s *session) logIn(ctx context.Context) (pool.Host, error) {
 	login, err := pool.Connect(ctx, s.target, s.config)
 	if err != nil {
 		return pool.Host{}, err
 	}
-	return login.Host(), s.begin(ctx, login)
-}
-
-// begin uses a new login for the session, in the current directory.
-func (s *session) begin(ctx context.Context, login *pool.Login) error {
-	if s.dir == "" {
-		dir, err := login.Host().Client.WithContext(ctx).RealPath(".")
-		if err != nil {
+	dir := s.dir
+	if dir == "" {
+		if dir, err = login.Host().Client.WithContext(ctx).RealPath("."); err != nil {
 			login.Close()
-			return err
+			return pool.Host{}, err
 		}
-		s.mu.Lock()
-		s.home, s.dir = dir, dir
-		s.mu.Unlock()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.login != nil {
 		s.login.Close()
 	}
-	s.login = login
-	return nil
+	s.login, s.dir, s.home = login, dir, cmp.Or(s.home, dir)
+	return login.Host(), nil
 }
 
 // reconnect replaces a lost connection. A login that needs a password asks for it again.
 func (s *session) reconnect(ctx context.Context, lost pool.Host) (pool.Host, error) {
-	why := lost.Client.Wait()
 	if lost.Redial == nil {
 		s.tell(s.target.UserHost() + ": the connection was lost; reconnecting")
-		login, err := pool.Connect(ctx, s.target, s.config)
-		if err != nil {
-			return pool.Host{}, err
-		}
-		return login.Host(), s.begin(ctx, login)
+		return s.logIn(ctx)
 	}
 	retry := s.retry
 	retry.Retries = max(1, retry.Retries)
 	conn := pool.NewConn(ctx, lost, retry)
+	why := lost.Client.Wait()
 	if !conn.Renew(conn.Host().Client, why, func(a pool.Attempt) { s.tell(a.Message) }) {
 		if ctx.Err() != nil {
 			return pool.Host{}, context.Cause(ctx)

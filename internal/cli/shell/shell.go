@@ -62,7 +62,7 @@ func (s *Shell) start(ctx context.Context, at, to string) (done bool, err error)
 	if to != "" {
 		r.args = append(r.args, word{text: to, pattern: usftp.QuotePattern(to)})
 	}
-	return true, r.command.execute(ctx, s, r)
+	return true, s.execute(ctx, r)
 }
 
 // run runs one command line. ends means that the session is over.
@@ -70,22 +70,21 @@ func (s *Shell) run(ctx context.Context, l line) (ends bool, err error) {
 	if l.command == nil {
 		return false, nil
 	}
-	r := &request{line: l}
-	err = l.command.execute(ctx, s, r)
+	err = s.execute(ctx, &request{line: l})
 	if err != nil && l.command.repeats && ctx.Err() == nil && s.session.lost() {
-		again := &request{line: l}
-		err = l.command.execute(ctx, s, again)
+		err = s.execute(ctx, &request{line: l})
 	}
 	if l.command.changes {
 		s.listings.changed()
 	}
-	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.As(err, new(*reportedError)) {
-		err = cause
+	if err != nil && ctx.Err() != nil && !errors.As(err, new(*reportedError)) {
+		err = context.Cause(ctx)
 	}
 	return l.command.ends && err == nil, err
 }
 
-func (c *command) execute(ctx context.Context, s *Shell, r *request) error {
+func (s *Shell) execute(ctx context.Context, r *request) error {
+	c := r.command
 	if !c.raw && !c.ownFlags {
 		if err := r.parseFlags(); err != nil {
 			return err

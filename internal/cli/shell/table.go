@@ -114,7 +114,8 @@ var commands = slices.SortedFunc(slices.Values(append(own, verbs()...)), func(a,
 })
 
 func init() {
-	find("help").run = (*Shell).help // this prints the table
+	// These use the table.
+	find("help").run, find("chgrp").run = (*Shell).help, (*Shell).chgrp
 }
 
 // fromSFTP lists other names that sftp has for commands.
@@ -178,7 +179,7 @@ var own = []command{
 		text:  "make a symbolic link NEW to OLD",
 		takes: []kind{remote}, changes: true, run: (*Shell).symlink},
 	{names: []string{"chgrp"}, operands: "[flags] GROUP FILE...", text: "change groups",
-		takes: []kind{other, remote}, changes: true, ownFlags: true, run: (*Shell).chgrp},
+		takes: []kind{other, remote}, changes: true, ownFlags: true},
 	{names: []string{"lcd", "lchdir"}, operands: "[DIR]", most: 1, offline: true,
 		text:  "change the local directory: without DIR, to your home directory; with -, to the one before",
 		takes: []kind{localDirectory}, run: (*Shell).lcd},

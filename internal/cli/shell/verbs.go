@@ -58,12 +58,13 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, r *request) er
 	}
 	err := c.Run(ctx, env, textsOf(words), func(text string, literal bool) ([]string, error) {
 		w, rest := operand(text)
-		if literal || !w.isPattern() {
+		switch {
+		case !w.isPattern():
 			left = rest
-			if literal {
-				return []string{s.literal(w)}, nil
-			}
 			return []string{s.tilde(w)}, nil
+		case literal:
+			left = rest
+			return []string{w.text}, nil
 		}
 		names, err := names(ctx, host, w)
 		if err != nil {
@@ -86,14 +87,6 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, r *request) er
 	return err
 }
 
-// literal returns a word that is not a pattern, whatever it looks like.
-func (s *Shell) literal(w word) string {
-	if w.isPattern() {
-		return w.text
-	}
-	return s.tilde(w)
-}
-
 func textsOf(words []word) []string {
 	list := make([]string, len(words))
 	for i, w := range words {
@@ -110,12 +103,7 @@ func (s *Shell) chgrp(ctx context.Context, r *request) error {
 			break
 		}
 	}
-	for _, c := range files.SessionCommands() {
-		if c.Name == "chown" {
-			return s.verb(ctx, c, r)
-		}
-	}
-	return errors.New("there is no chown")
+	return find("chown").run(s, ctx, r)
 }
 
 // sync makes a directory equal to another. One is local and one is on the host, marked by a leading

@@ -52,7 +52,7 @@ func scan(line string, q quoting) (words []word, open byte) {
 	for s.at < len(s.line) && open == 0 {
 		c := s.line[s.at]
 		switch {
-		case isBlank(c):
+		case strings.IndexByte(" \t\r\n", c) >= 0:
 			s.end()
 			s.at++
 		case c == '#' && (!s.inWord || q == sftpQuoting):
@@ -78,8 +78,6 @@ func scan(line string, q quoting) (words []word, open byte) {
 	s.end()
 	return s.words, open
 }
-
-func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 type scanner struct {
 	line    string
@@ -140,18 +138,14 @@ func (s *scanner) backslash(quote, next byte) bool {
 		return true
 	}
 	switch next {
-	case quote:
+	case quote, '\\':
 		s.escaped(next)
-	case '\\':
-		s.escaped('\\')
 	case '?', '[', '*':
 		s.escaped('\\')
 		s.escaped(next)
 	default: // sftp removes the backslash from names that may be patterns, and keeps it in others
-		s.text.WriteByte('\\')
-		s.text.WriteByte(next)
-		s.pattern.WriteByte('\\')
-		s.pattern.WriteByte(next)
+		s.plain('\\')
+		s.plain(next)
 	}
 	return true
 }
@@ -165,7 +159,7 @@ func (s *scanner) escaped(c byte) {
 	s.pattern.WriteByte(c)
 }
 
-// plain adds an unquoted byte. sh's [!a] is [^a] in package path.
+// plain adds a byte that keeps its meaning. sh's [!a] is [^a] in package path.
 func (s *scanner) plain(c byte) {
 	s.text.WriteByte(c)
 	p := s.pattern.String()
@@ -175,13 +169,11 @@ func (s *scanner) plain(c byte) {
 	s.pattern.WriteByte(c)
 }
 
-// isPattern reports whether a word may stand for several names.
-func (w word) isPattern() bool { return hasMagic(w.pattern) }
-
-// hasMagic reports whether a pattern has unescaped metacharacters.
-func hasMagic(pattern string) bool {
-	for i := 0; i < len(pattern); i++ {
-		switch pattern[i] {
+// isPattern reports whether a word may stand for several names: its pattern has an unescaped
+// metacharacter.
+func (w word) isPattern() bool {
+	for i := 0; i < len(w.pattern); i++ {
+		switch w.pattern[i] {
 		case '\\':
 			i++
 		case '*', '?', '[':
