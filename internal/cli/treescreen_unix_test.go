@@ -64,5 +64,5 @@ func TestTreeOnScreen(t *testing.T) {
 		t.Errorf("exit code %d: %q", code, &s.shown)
 	}
 	s.await(`4 of 4 files 100% `)
-	s.await(`4 files were there already`)
+	s.await(`4 files were already there`)
 }

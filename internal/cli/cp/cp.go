@@ -30,8 +30,8 @@ func Command(a *ui.App) *cobra.Command {
 		Long:    long,
 		Example: examples,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := flags.check(cmd); err != nil {
-				return err
+			if err := flags.check(cmd.Flags().Changed); err != nil {
+				return &ui.UsageError{Err: err}
 			}
 			if flags.hosts.Given() {
 				return many(cmd, a, &flags, args)

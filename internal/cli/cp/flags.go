@@ -6,13 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/opt"
-	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -99,38 +97,33 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 // onlyTrees are the flags that only make sense with -r.
 var onlyTrees = []string{"links", "exclude", "include", "dry-run"}
 
-func (c *flags) check(cmd *cobra.Command) error {
-	var err error
-	set := cmd.Flags().Changed
+// check checks the flags; set reports whether one was given.
+func (c *flags) check(set func(name string) bool) error {
+	tree := slices.IndexFunc(onlyTrees, set)
 	switch {
 	case c.inplace && c.resume:
-		err = errors.New("--inplace and --resume cannot be combined: data written in place cannot be told apart from older data")
+		return errors.New("--inplace and --resume cannot be combined: data written in place cannot be told apart from older data")
 	case c.inplace && c.atomic:
-		err = errors.New("--inplace and --atomic cannot be combined")
-	case !c.recursive && slices.ContainsFunc(onlyTrees, set):
-		err = fmt.Errorf("--%s needs -r, even for a single file",
-			onlyTrees[slices.IndexFunc(onlyTrees, set)])
+		return errors.New("--inplace and --atomic cannot be combined")
+	case !c.recursive && tree >= 0:
+		return fmt.Errorf("--%s needs -r, even for a single file", onlyTrees[tree])
 	case c.patience <= 0:
-		err = errors.New("--patience must be a time such as 30s or 1h")
+		return errors.New("--patience must be a time such as 30s or 1h")
 	case c.legacy:
-		err = errors.New("usftp does not have scp's old protocol (-O); for a host without SFTP, use scp -O")
+		return errors.New("usftp does not have scp's old protocol (-O); for a host without SFTP, use scp -O")
 	case c.fromFirst:
-		err = errors.New("-R is not supported: usftp logs in to both hosts and copies through this machine (-3); leave out -R")
+		return errors.New("-R is not supported: usftp logs in to both hosts and copies through this machine (-3); leave out -R")
 	}
-	for _, check := range []func() error{
-		func() error { return c.Connect.Check(set) },
-		func() error { return c.hosts.Check(set) },
-		c.Tree.Check,
-		func() error { return c.hashes.check(c.DryRun) },
-	} {
-		if err == nil {
-			err = check()
-		}
+	if err := c.Connect.Check(set); err != nil {
+		return err
 	}
-	if err != nil {
-		return &ui.UsageError{Err: err}
+	if err := c.hosts.Check(set); err != nil {
+		return err
 	}
-	return nil
+	if err := c.Tree.Check(); err != nil {
+		return err
+	}
+	return c.hashes.check(c.DryRun)
 }
 
 // checkPlaces refuses flags that do not go with the operands.

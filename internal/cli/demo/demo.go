@@ -132,7 +132,7 @@ func (d *demoRun) way(name, what string, sources []connect.Place, target connect
 			return err
 		}
 		if !bytes.Equal(got, sum) {
-			return fmt.Errorf("%s has arrived with different contents", base)
+			return fmt.Errorf("%s arrived with different contents", base)
 		}
 	}
 	speed := ui.Rate(d.Bytes-before, took)

@@ -143,7 +143,7 @@ func resumedText(bytes int64) string {
 	if bytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%s were there already)", ui.Amount(float64(bytes)))
+	return fmt.Sprintf(" (%s were already there)", ui.Amount(float64(bytes)))
 }
 
 // unreported reports whether a tree has ended with an error that no file has reported. An
@@ -188,7 +188,7 @@ func summaryOf(e transfer.Event) string {
 		ui.Amount(float64(t.Bytes)), resumedText(t.Resumed), e.Elapsed.Seconds(),
 		ui.Rate(t.Bytes-t.Resumed, e.Elapsed)) + boundText(e.Bottleneck)
 	if t.Kept > 0 {
-		text += fmt.Sprintf("; %s there already", ui.Count(t.Kept, "file was", "files were"))
+		text += fmt.Sprintf("; %s already there", ui.Count(t.Kept, "file was", "files were"))
 	}
 	text += counts("; ", count{t.Skipped, "skipped"}, count{t.Failed, "failed"})
 	if !t.Complete {

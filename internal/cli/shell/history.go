@@ -19,7 +19,7 @@ type history struct {
 }
 
 // openHistory gives each line of a file, which need not exist, to add. The error says why it cannot
-// be read; the history can be used then, and keeps nothing.
+// be read; the history still works then, but keeps nothing.
 func openHistory(file string, add func(line string)) (*history, error) {
 	h := new(history)
 	text, err := os.ReadFile(file)

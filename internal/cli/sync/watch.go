@@ -31,7 +31,7 @@ const (
 	firstRetry   = 500 * time.Millisecond
 	longestRetry = 30 * time.Second
 
-	// checkLost is how long after the host was lost everything is compared.
+	// Everything is compared checkLost after the host was lost.
 	checkLost = time.Minute
 
 	// margin makes up for times being whole seconds: a file modified within margin before a round,
@@ -81,13 +81,13 @@ func newWatcher(root string, system *fsnotify.Watcher) (*watcher, error) {
 // forget drops the collected changes.
 func (w *watcher) forget() { w.within = transfer.SyncWithin{Dirs: make(map[string]bool)} }
 
-// everything has everything compared, after a wait.
+// everything schedules a comparison of everything, after a wait.
 func (w *watcher) everything(after time.Duration) { w.all, w.due = true, time.Now().Add(after) }
 
 // toCheck reports whether everything will be compared since the host was lost.
 func (w *watcher) toCheck() bool { return !w.check.IsZero() }
 
-// again has what was compared in a round compared again, after a wait.
+// again schedules another comparison of what a round compared, after a wait.
 func (w *watcher) again(round *transfer.SyncWithin, after time.Duration) {
 	if round == nil {
 		w.everything(after)
@@ -98,8 +98,8 @@ func (w *watcher) again(round *transfer.SyncWithin, after time.Duration) {
 	w.within.Trees = append(w.within.Trees, round.Trees...)
 }
 
-// startOver replaces all watches and has everything compared, after events were lost: directories
-// that were moved meanwhile are still watched under their old names.
+// startOver replaces all watches and schedules a comparison of everything, after events were lost:
+// directories that were moved in the meantime are still watched under their old names.
 func (w *watcher) startOver() error {
 	w.forget()
 	w.moved = false
@@ -221,9 +221,9 @@ func (w *watcher) take(e fsnotify.Event) error {
 }
 
 // oldName returns what a file was called before it got the name that an event reports, or "" if it
-// is new. Only the event's text has it. Not every system tells, and then a rename is a deletion and
-// a new file. That the two are reported in a row proves nothing: one directory may have been moved
-// elsewhere and another one made.
+// is new. Only the event's text has it. Where the system does not report it, a rename is a deletion
+// and a new file. That the two are reported in a row proves nothing: one directory may have been
+// moved elsewhere and another one made.
 func oldName(e fsnotify.Event) string {
 	_, text, _ := strings.Cut(e.String(), `"`)
 	name, err := strconv.QuotedPrefix(`"` + text)
@@ -237,8 +237,8 @@ func oldName(e fsnotify.Event) string {
 	return old
 }
 
-// wait waits until there is something to do: changes that are over, or everything is to be
-// compared. within is nil if it is everything.
+// wait waits until there is something to do: changes have come and no more follow, or everything is
+// to be compared, for which within is nil.
 func (w *watcher) wait(ctx context.Context) (within *transfer.SyncWithin, err error) {
 	if err := w.collect(ctx); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// askpass returns the program that asks in place of the terminal, "" for none, and whether it does
-// so even if there is a terminal: SSH_ASKPASS and SSH_ASKPASS_REQUIRE as for ssh.
+// askpass returns the program that asks instead of the terminal, "" for none, and whether it does so
+// even if there is a terminal. SSH_ASKPASS and SSH_ASKPASS_REQUIRE mean what they mean to ssh.
 func askpass() (program string, first bool) {
 	program = os.Getenv("SSH_ASKPASS")
 	screen := os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""
@@ -31,13 +31,13 @@ func askpass() (program string, first bool) {
 	return program, first
 }
 
-// promptBy returns a function that has a program ask: its argument is the question, and its first
-// line the answer. It gets no standard input, which may be the file to copy.
+// promptBy returns a prompter that runs a program. Its argument is the question, and the first line
+// that it prints is the answer. It gets no standard input, which may be the file to copy.
 func promptBy(program string) dial.PrompterFunc {
 	return func(ctx context.Context, p dial.Prompt) (string, error) {
 		cmd := exec.CommandContext(ctx, program, printableLines(p.Text))
 		cmd.Stderr = os.Stderr
-		cmd.WaitDelay = time.Second // what it has started may hold its output
+		cmd.WaitDelay = time.Second // programs that it started may hold its output open
 		out, err := cmd.Output()
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)

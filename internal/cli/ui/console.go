@@ -23,7 +23,7 @@ type Console struct {
 	lines func(width int) []string // the lines to redraw; nil if there are none
 	drawn int                      // how many of them are on the screen
 	stop  chan struct{}            // ends the redrawing
-	still bool                     // the terminal cannot redraw: lines are shown only in the end
+	still bool                     // the terminal cannot redraw: lines are shown only at the end
 
 	// question is the last line of a question that waits for its answer. Nothing is redrawn until
 	// then.
@@ -217,3 +217,15 @@ func writeAttr(b *strings.Builder, a slog.Attr) {
 
 // IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// usualWidth is assumed of a terminal that does not report its width, such as a serial line or one
+// made by expect or a container.
+const usualWidth = 80
+
+// Width is how many columns a terminal has.
+func Width(f *os.File) int {
+	if columns, rows, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 && rows > 0 {
+		return columns
+	}
+	return usualWidth
+}

@@ -62,7 +62,7 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		tty.close()
 		return "", fmt.Errorf("cannot turn off echo: %w", err)
 	}
-	// A shell that had the terminal in between has turned the echo on.
+	// A shell that had the terminal in between turned the echo on.
 	answered := againAfterStop(func() {
 		echoOff(fd)
 		io.WriteString(tty.out, question)
@@ -85,8 +85,7 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 	})
 }
 
-// againAfterStop asks again each time that the program goes on after Ctrl-Z, until answered is
-// called.
+// againAfterStop asks again each time the program continues after Ctrl-Z, until answered is called.
 func againAfterStop(ask func()) (answered func()) {
 	continued, stop := continuations()
 	quit, done := make(chan struct{}), make(chan struct{})

@@ -135,8 +135,8 @@ type restorer struct {
 	undo func()
 }
 
-// RestoreAtSignal keeps how to put the terminal back, for a signal that ends the program. What it
-// returns does so now, once.
+// RestoreAtSignal has undo put the terminal back if a signal ends the program. The function that it
+// returns does so now. undo is called only once.
 func (r *restorer) RestoreAtSignal(undo func()) (now func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

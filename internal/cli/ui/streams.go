@@ -74,8 +74,8 @@ func (o *output) fail(err error) error {
 	return o.err
 }
 
-// CheckReader fails like a write if the reader of a pipe has gone, for a command that may not write
-// for long.
+// CheckReader fails like a write if the reader of a pipe has gone, for a command that may have
+// nothing to write for a long time.
 func (o *output) CheckReader() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -128,8 +128,8 @@ func (r *earlier) meet(name string) {
 func (r *earlier) hasMet(name string) bool { return r != nil && r.met[name] }
 
 // replay is output that leaves out what was printed before. Once the connection is lost it takes
-// nothing more: what a verb could not find out any more, such as the names of owners, may be
-// missing.
+// nothing more, since that may lack what the verb could no longer ask for, such as the names of
+// owners.
 type replay struct {
 	out  io.Writer
 	env  *Env

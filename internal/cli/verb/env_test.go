@@ -19,7 +19,7 @@ func TestServersOwnWords(t *testing.T) {
 		{wire.PermissionDenied, "", "permission denied"},
 		{wire.PermissionDenied, "the server is read-only",
 			`permission denied (the server says "the server is read-only")`},
-		{wire.Failure, "Failure", "the server refuses without a reason"},
+		{wire.Failure, "Failure", "the server refused without giving a reason"},
 		{wire.Failure, "quota exceeded", "quota exceeded"},
 		{wire.NoSuchFile, "No such file", "no such file or directory"},
 	} {

@@ -165,7 +165,7 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 	case "-maxdepth", "-mindepth":
 		n, err := strconv.Atoi(argument)
 		if err != nil || n < 0 {
-			return nil, errors.New("not a number of levels")
+			return nil, errors.New("must be a number of levels, such as 2")
 		}
 		if word == "-maxdepth" {
 			p.e.maxDepth = n
@@ -254,7 +254,7 @@ func typeTest(argument string) (expressionTest, error) {
 	for letter := range strings.SplitSeq(argument, ",") {
 		kind, ok := kinds[letter]
 		if !ok {
-			return nil, errors.New("must be of f, d, l, p, s, b and c")
+			return nil, errors.New("must be f, d, l, p, s, b or c, or several with commas")
 		}
 		wanted = append(wanted, kind)
 	}

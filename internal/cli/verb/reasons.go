@@ -68,7 +68,7 @@ func reasonOf(err error) string {
 	case status != nil && status.Message != "" && !strings.EqualFold(status.Message, "failure"):
 		return status.Message
 	case status != nil:
-		return "the server refuses without a reason"
+		return "the server refused without giving a reason"
 	}
 	return ui.ReasonOf(err)
 }

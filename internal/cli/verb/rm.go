@@ -106,8 +106,8 @@ func (r *remover) leadsToDirectory(e *entry) bool {
 	return false
 }
 
-// mayBeGone reports whether an operand that is not there is no failure. If an earlier run has found
-// it, that run has removed it.
+// mayBeGone reports whether an operand may be missing without that being a failure. If an earlier
+// run found it, that run removed it.
 func (r *remover) mayBeGone(name string) bool {
 	return r.o.Force || r.Again && r.earlier.hasMet(name)
 }

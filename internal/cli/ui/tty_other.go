@@ -19,3 +19,9 @@ func readHidden(f *os.File) (string, error) {
 
 // SignalsOff leaves it to the line editor.
 func SignalsOff(*os.File) error { return nil }
+
+func foreground(*os.File) bool { return true }
+
+func continuations() (continued <-chan os.Signal, stop func()) { return nil, func() {} }
+
+func readerGone(*os.File) bool { return false }
