@@ -38,6 +38,10 @@ func TestOptions(t *testing.T) {
 	if _, err := o.parse([]string{"IdentityFile=a,ro,nonsense"}); err == nil {
 		t.Error("nonsense is taken")
 	}
+	const noPort = `-o port: "ssh" is not a valid number`
+	if _, err := o.parse([]string{"port=ssh"}); err == nil || err.Error() != noPort {
+		t.Errorf("a port by name: %v", err)
+	}
 	for option := range refused {
 		if _, err := o.parse([]string{option}); err == nil {
 			t.Errorf("%s is taken", option)
@@ -53,7 +57,7 @@ func TestOptionsOfSSHFS(t *testing.T) {
 		t.Fatalf("%v: %s", err, help)
 	}
 	values := strings.NewReplacer("=BOOL", "=yes", "=LIST", "=rename", "=TYPE", "=user", "=M", "=022",
-		"=N", "=1", "=T", "=1")
+		"=PORT", "=22", "=N", "=1", "=T", "=1")
 	found := 0
 	for line := range strings.Lines(string(help)) {
 		words := strings.Fields(line)

@@ -160,6 +160,7 @@ func (o *options) set(option string) error {
 		o.ssh = value
 	case "port":
 		o.port = value
+		_, err = number(10)
 	case "fsname":
 		o.fsName = value
 	case "noexec", "noatime":
