@@ -46,6 +46,36 @@ func (s *swapper) RenameBeneath(ctx context.Context, top, from, to string) error
 	return s.FS.RenameBeneath(ctx, top, from, to)
 }
 
+// swapDeep puts a link to outside in the place of dst/d/deep; all are in dir.
+func swapDeep(t *testing.T, dir string) {
+	deep := filepath.Join(dir, "dst/d/deep")
+	if err := os.Rename(deep, filepath.Join(dir, "aside")); err != nil {
+		t.Error(err)
+	}
+	if err := os.Symlink("../../outside", deep); err != nil {
+		t.Error(err)
+	}
+}
+
+// syncSwapped syncs to dst on a host that serves dir, while somebody calls swapDeep. The sync must
+// fail, and delete nothing outside of dst.
+func syncSwapped(t *testing.T, host pool.Host, dir string, o transfer.SyncOptions) *syncJob {
+	t.Helper()
+	src, outside := t.TempDir(), filepath.Join(dir, "outside")
+	fill(t, src, "kept", "d/kept")
+	fill(t, filepath.Join(dir, "dst"), "kept", "d/kept", "d/deep/extra")
+	fill(t, outside, "extra")
+	j := &syncJob{direction: upload, far: host, src: src, dst: "/dst", options: o}
+	summary, err := j.run(t)
+	if _, gone := os.Stat(filepath.Join(outside, "extra")); gone != nil {
+		t.Errorf("outside of the target: %v", gone)
+	}
+	if err == nil || summary.Failed == 0 {
+		t.Errorf("it ended with %+v, %v", summary.Totals, err)
+	}
+	return j
+}
+
 // On our server nothing outside of the target is deleted or moved away, whatever links are swapped
 // in and when.
 func TestSyncDeletesBeneathTheTarget(t *testing.T) {
@@ -59,34 +89,13 @@ func TestSyncDeletesBeneathTheTarget(t *testing.T) {
 				s = &swapper{FS: files}
 				return s
 			}, nil)
-			dst, outside := filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
-			src := t.TempDir()
-			fill(t, src, "kept", "d/kept")
-			fill(t, dst, "kept", "d/kept", "d/deep/extra")
-			fill(t, outside, "extra")
-			fill(t, filepath.Join(dst, "d"), "deep/extra")
-			s.swap = func() {
-				if err := os.Rename(filepath.Join(dst, "d/deep"),
-					filepath.Join(dir, "aside")); err != nil {
-					t.Error(err)
-				}
-				if err := os.Symlink("../../outside", filepath.Join(dst, "d/deep")); err != nil {
-					t.Error(err)
-				}
-			}
-			j := &syncJob{direction: upload, far: host, src: src, dst: "/dst", options: o}
-			summary, err := j.run(t)
-			if _, gone := os.Stat(filepath.Join(outside, "extra")); gone != nil {
-				t.Errorf("outside of the target: %v", gone)
-			}
-			if err == nil || summary.Failed == 0 {
-				t.Errorf("it ended with %+v, %v", summary.Totals, err)
-			}
+			s.swap = func() { swapDeep(t, dir) }
+			j := syncSwapped(t, host, dir, o)
 			// run again, with the link as an entry of its own, it ends equal
-			if summary, err = j.run(t); err != nil || summary.Deleted == 0 {
+			if summary, err := j.run(t); err != nil || summary.Deleted == 0 {
 				t.Errorf("again: %+v, %v", summary.Totals, err)
 			}
-			if _, gone := os.Stat(filepath.Join(outside, "extra")); gone != nil {
+			if _, gone := os.Stat(filepath.Join(dir, "outside/extra")); gone != nil {
 				t.Errorf("outside of the target, in the second run: %v", gone)
 			}
 		})
@@ -126,31 +135,13 @@ func TestSyncLosesTheServerThatDeletesBeneath(t *testing.T) {
 						return files
 					}, []string{"beneath"}), nil
 				}}
-			dst, outside := filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
-			src := t.TempDir()
-			fill(t, src, "kept", "d/kept")
-			fill(t, dst, "kept", "d/kept", "d/deep/extra")
-			fill(t, outside, "extra")
 			first.swap = func() {
-				if err := os.Rename(filepath.Join(dst, "d/deep"),
-					filepath.Join(dir, "aside")); err != nil {
-					t.Error(err)
-				}
-				if err := os.Symlink("../../outside", filepath.Join(dst, "d/deep")); err != nil {
-					t.Error(err)
-				}
+				swapDeep(t, dir)
 				far.Close()
 			}
 			o.Options.Retries = 1
 			o.Options.Backoff = func(int) time.Duration { return 0 }
-			j := &syncJob{direction: upload, far: host, src: src, dst: "/dst", options: o}
-			summary, err := j.run(t)
-			if _, gone := os.Stat(filepath.Join(outside, "extra")); gone != nil {
-				t.Errorf("outside of the target: %v", gone)
-			}
-			if err == nil || summary.Failed == 0 {
-				t.Errorf("it ended with %+v, %v", summary.Totals, err)
-			}
+			syncSwapped(t, host, dir, o)
 		})
 	}
 }

@@ -547,11 +547,7 @@ func (p *hashPipe) reader(r io.Reader, at int64) io.Reader {
 	if p == nil {
 		return r
 	}
-	fed := &fedReader{Reader: r, pipe: p, at: at}
-	if seeker, ok := r.(io.Seeker); ok {
-		return fedSeeker{fed, seeker}
-	}
-	return fed
+	return &fedReader{r, p, at}
 }
 
 func (p *hashPipe) readerAt(r io.ReaderAt) io.ReaderAt {
@@ -591,17 +587,13 @@ func (r *fedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// fedSeeker can go back, which some servers make necessary.
-type fedSeeker struct {
-	*fedReader
-	seeker io.Seeker
-}
-
-func (r fedSeeker) Seek(offset int64, whence int) (int64, error) {
-	if whence != io.SeekCurrent {
+// Seek goes back, which some servers make necessary, if the reader can.
+func (r *fedReader) Seek(offset int64, whence int) (int64, error) {
+	seeker, ok := r.Reader.(io.Seeker)
+	if !ok || whence != io.SeekCurrent {
 		return 0, errors.ErrUnsupported
 	}
-	pos, err := r.seeker.Seek(offset, whence)
+	pos, err := seeker.Seek(offset, whence)
 	if err == nil {
 		r.at += offset
 	}

@@ -32,12 +32,31 @@ func modes(t *testing.T, mode fs.FileMode, dirs ...string) {
 	})
 }
 
+// forModes returns a host to which modes apply: far, unless we are root. Then it runs as another
+// user, who gets the tree dst in a directory of t.TempDir.
+func forModes(t *testing.T, far pool.Host, dst string) pool.Host {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return far
+	}
+	const nobody = 65534
+	cmd := exec.Command(opensshd.Find(t, "sftp-server"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{
+		Uid: nobody, Gid: nobody}}
+	err := errors.Join(os.Chmod(filepath.Join(dst, "../.."), 0o755),
+		filepath.WalkDir(dst, func(name string, _ fs.DirEntry, err error) error {
+			return errors.Join(err, os.Chown(name, nobody, nobody))
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return started(t, cmd)
+}
+
 // What is extra is deleted from read-only directories of our own, such as those of Go's module
 // cache: both from one that stays, and from one that goes.
 func TestSyncDeletesFromReadOnlyDirectories(t *testing.T) {
 	t.Parallel()
-	const nobody = 65534
-	root := os.Getuid() == 0 // to whom modes do not apply; so the host runs as somebody else
 	for _, backup := range []string{"", ".old"} {
 		t.Run("backup="+backup, func(t *testing.T) {
 			everyWay(t, func(t *testing.T, direction way, far pool.Host) {
@@ -45,19 +64,7 @@ func TestSyncDeletesFromReadOnlyDirectories(t *testing.T) {
 				src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 				fill(t, src, "stays/file")
 				fill(t, dst, "stays/file", "stays/old", "stays/sub/old", "goes/sub/old")
-				if root {
-					cmd := exec.Command(opensshd.Find(t, "sftp-server"))
-					cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{
-						Uid: nobody, Gid: nobody}}
-					far = started(t, cmd)
-					err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755),
-						filepath.WalkDir(dst, func(name string, _ fs.DirEntry, err error) error {
-							return errors.Join(err, os.Chown(name, nobody, nobody))
-						}))
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
+				far = forModes(t, far, dst)
 				old := filepath.Join(src, "stays/file")
 				if info, err := os.Stat(old); err != nil {
 					t.Fatal(err)
@@ -103,7 +110,6 @@ func TestSyncDeletesFromReadOnlyDirectories(t *testing.T) {
 // afterwards.
 func TestSyncKeepsModesOfExtraDirectories(t *testing.T) {
 	t.Parallel()
-	const nobody = 65534
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()
 		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
@@ -114,19 +120,7 @@ func TestSyncKeepsModesOfExtraDirectories(t *testing.T) {
 			fill(t, dst, fmt.Sprintf("extra/many/%d/old", i))
 		}
 		fill(t, dst, "extra/many/excluded")
-		if os.Getuid() == 0 { // to whom modes do not apply; so the host runs as somebody else
-			cmd := exec.Command(opensshd.Find(t, "sftp-server"))
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{
-				Uid: nobody, Gid: nobody}}
-			far = started(t, cmd)
-			err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755),
-				filepath.WalkDir(dst, func(name string, _ fs.DirEntry, err error) error {
-					return errors.Join(err, os.Chown(name, nobody, nobody))
-				}))
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		far = forModes(t, far, dst)
 		sub, extra := filepath.Join(dst, "extra/sub"), filepath.Join(dst, "extra")
 		within := filepath.Join(extra, "many")
 		modes(t, 0o510, sub)
