@@ -52,10 +52,10 @@ type Conn struct {
 	mu       sync.Mutex
 	host     Host          // its Client ends with ctx
 	renewing chan struct{} // closed when the reconnect under way ends; nil if there is none
-	tries    int           // attempts since the last progress
+	attempts int           // since the last progress
 	arrived  int64         // counts everything that need not be done again
-	reached  int64         // arrived at the first of the tries
-	since    time.Time     // the first of the tries
+	reached  int64         // arrived at the first of the attempts
+	since    time.Time     // when the first of the attempts began
 	gaveUp   error
 	files    map[*pools.Progress]func() int64 // large files in progress
 	slow     slowStart
@@ -227,8 +227,8 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	for p, position := range c.files {
 		c.count(p, position())
 	}
-	if c.arrived > c.reached || c.tries == 0 {
-		c.reached, c.tries, c.since = c.arrived, 0, time.Now()
+	if c.arrived > c.reached || c.attempts == 0 {
+		c.reached, c.attempts, c.since = c.arrived, 0, time.Now()
 	} else {
 		c.slow.width = 1
 	}
@@ -246,12 +246,12 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	ctx, cancel := context.WithDeadline(c.ctx, c.since.Add(limit))
 	defer cancel()
 	err := lost
-	for c.tries < c.retry.Retries && ctx.Err() == nil {
-		c.tries++
-		wait := c.backoff(c.tries)
+	for c.attempts < c.retry.Retries && ctx.Err() == nil {
+		c.attempts++
+		wait := c.backoff(c.attempts)
 		tell(Attempt{Err: err, Wait: wait,
 			Message: fmt.Sprintf("%v; reconnecting to %s in %v (attempt %d of %d)", err, host.Name,
-				wait.Round(100*time.Millisecond), c.tries, c.retry.Retries)})
+				wait.Round(100*time.Millisecond), c.attempts, c.retry.Retries)})
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -273,7 +273,8 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	if c.ctx.Err() != nil {
 		return host, context.Cause(c.ctx)
 	}
-	return host, &gaveUpError{lost: lost, last: err, tries: c.tries, within: time.Since(c.since)}
+	return host, &gaveUpError{lost: lost, last: err, attempts: c.attempts,
+		within: time.Since(c.since)}
 }
 
 func (c *Conn) backoff(attempt int) time.Duration {
@@ -299,17 +300,17 @@ func (c *Conn) Why(err error) error {
 // gaveUpError reports a lost connection that could not be replaced.
 type gaveUpError struct {
 	lost, last error
-	tries      int
+	attempts   int
 	within     time.Duration
 }
 
 func (e *gaveUpError) Error() string {
 	if e.last == e.lost {
 		return fmt.Sprintf("%v (gave up after %d new connections without progress)", e.lost,
-			e.tries)
+			e.attempts)
 	}
 	return fmt.Sprintf("%v; %d attempts to reconnect failed within %v, the last one: %v", e.lost,
-		e.tries, e.within.Round(time.Second), e.last)
+		e.attempts, e.within.Round(time.Second), e.last)
 }
 
 func (e *gaveUpError) Unwrap() []error { return []error{e.lost, e.last} }

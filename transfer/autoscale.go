@@ -328,7 +328,8 @@ func (a *autoscaler) byWindows(ctx context.Context) {
 			lanes, still = s.count(), 0
 		}
 		windows := g.windows(1 + lanes)
-		limited := g.moved > 0 && (g.rates[0] > growing*g.rates[1] || g.rates[0] > windowsFull*windows)
+		limited := g.moved > 0 &&
+			(g.rates[0] > growing*g.rates[1] || g.rates[0] > windowsFull*windows)
 		switch {
 		case wanted < most && g.lasts(0) && limited,
 			wanted < most && g.lasts(exploreFor) && still >= judgeAfter && g.rate() > growing*base:

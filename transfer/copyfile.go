@@ -26,11 +26,11 @@ type fileCopy struct {
 	detail string // for the error: the state of the target
 
 	fileReport
-	ends    // the connections of this attempt
-	journal journal
-	hashing hashing
-	delta   *delta // of this attempt, nil if the whole file is sent
-	tries   tries
+	ends     // the connections of this attempt
+	journal  journal
+	hashing  hashing
+	delta    *delta // of this attempt, nil if the whole file is sent
+	attempts attempts
 
 	flags flags
 }
@@ -44,8 +44,8 @@ type flags struct {
 	notTruncated bool // the host did not truncate the old file
 }
 
-// tries is the state that attempts at one file share: each continues what the last one left.
-type tries struct {
+// attempts is what the attempts at one file share: each continues what the last one left.
+type attempts struct {
 	retried  bool     // this is not the first attempt
 	once     bool     // there can be no other: what was read or written is gone
 	made     string   // the last attempt's temporary file
@@ -81,7 +81,7 @@ func (c *fileCopy) copy() error {
 		}
 	}
 	c.journal.release(err != nil && (c.journal.resumable || c.journal.left != nil || c.lost() ||
-		c.result.LeftBehind != "" || c.tries.placing != nil) || c.journal.restoreStale())
+		c.result.LeftBehind != "" || c.attempts.placing != nil) || c.journal.restoreStale())
 	if err != nil && c.journal.left != nil && !c.journal.resumable && c.journal.markName(c) == "" &&
 		c.dst.dispose(c.journal.left.Temporary) {
 		c.result.LeftBehind, c.detail = "", "" // there will be no attempt to use it
@@ -238,16 +238,16 @@ func (c *fileCopy) sized(in input) {
 func (c *fileCopy) startAt(offset int64) {
 	c.result.Resumed = offset
 	if offset == 0 {
-		c.tries.again = reread{}
-		if p := c.tries.prefix; p.remembers() {
+		c.attempts.again = reread{}
+		if p := c.attempts.prefix; p.remembers() {
 			*p = prefixHash{}
 			p.remember()
 		}
 	}
-	if c.tries.retried {
+	if c.attempts.retried {
 		return
 	}
-	c.tries.found = offset
+	c.attempts.found = offset
 	if c.tree != nil {
 		c.tree.count(&c.tree.sums.Resumed, offset)
 	}
@@ -262,15 +262,15 @@ func (c *fileCopy) again(err error) bool {
 		c.flags.dense = true
 	case errors.Is(err, errNoDelta) && !noRoom(err) && !c.flags.whole:
 		c.note(err.Error() + ": all of it is copied")
-		c.flags.whole, c.tries.delta = true, false
-	case errors.Is(err, errNotTruncated) && !c.flags.notTruncated && !c.tries.once:
+		c.flags.whole, c.attempts.delta = true, false
+	case errors.Is(err, errNotTruncated) && !c.flags.notTruncated && !c.attempts.once:
 		c.flags.notTruncated = true // it is emptied first, since it cannot be the source
-	case errors.Is(err, errTouched) && c.to != nil && c.tries.prefix == nil:
+	case errors.Is(err, errTouched) && c.to != nil && c.attempts.prefix == nil:
 		// its contents may be unchanged: the next attempt will find out
-		c.tries.prefix = new(prefixHash)
-	case !c.tries.once && c.ends.renew(c, err):
-		c.tries.reached = c.result.Bytes
-		c.tries.retried, c.journal.resumable = true, false
+		c.attempts.prefix = new(prefixHash)
+	case !c.attempts.once && c.ends.renew(c, err):
+		c.attempts.reached = c.result.Bytes
+		c.attempts.retried, c.journal.resumable = true, false
 	default:
 		return false
 	}
@@ -377,8 +377,8 @@ func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
 	p.report(c, "no temporary file can be created beside the target: it is written in place")
 }
 
-// noteRenameRefused records that a file could not be renamed to a free name. A refusal to replace an
-// existing file may concern that file alone, and a full disk refuses writing in place too.
+// noteRenameRefused records that a file could not be renamed to a free name. A refusal to replace
+// an existing file may concern that file alone, and a full disk refuses writing in place too.
 func (p placement) noteRenameRefused(c *fileCopy, err error, isNew bool) {
 	if !isNew || c.options.Placement == PlaceAtomic ||
 		!nameRefused(err) && !errors.Is(err, errors.ErrUnsupported) {

@@ -318,11 +318,11 @@ func (d *delta) failed(err error) error {
 // this machine. undo takes it back: the whole file is to be hashed.
 func (d *delta) begin(local reopen) (undo func()) {
 	c := d.copy
-	before := c.tries.delta
-	c.delta, c.tries.delta = d, true
+	before := c.attempts.delta
+	c.delta, c.attempts.delta = d, true
 	c.hashing.start(c, local)
 	return func() {
-		c.delta, c.tries.delta = nil, before
+		c.delta, c.attempts.delta = nil, before
 		c.hashing.start(c, local)
 	}
 }

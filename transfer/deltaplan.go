@@ -24,8 +24,8 @@ const (
 	// While the files are still being listed, the new one is planned piece by piece: at first
 	// plannedFirst of the shortest chunks, later up to plannedAtOnce. A piece is looked up in what
 	// has been listed of the old file, which must reach another piece beyond the same place. What
-	// is not found may lie anywhere in the old file: if one gap exceeds 1/leastCommon of a full piece,
-	// or all together 1/leastScattered, both lists are awaited.
+	// is not found may lie anywhere in the old file: if one gap exceeds 1/leastCommon of a full
+	// piece, or all together 1/leastScattered, both lists are awaited.
 	plannedAtOnce  = 1024
 	plannedFirst   = 128
 	leastScattered = 4
@@ -256,7 +256,7 @@ func (p *plan) each(f func(extent) bool) error {
 	}
 }
 
-// pieces yields the parts of an extent, of at most most bytes each.
+// pieces yields the parts of an extent, each of up to most bytes.
 func (e extent) pieces(most int64) iter.Seq[extent] {
 	return func(yield func(extent) bool) {
 		for e.length > 0 {

@@ -122,7 +122,7 @@ type source interface {
 	list(d *directory, yield func(*entry, error) bool) error
 	readLink(path string) (string, error)
 
-	// readSmall reads at most most bytes of an ignore file. It follows no link, as git does not.
+	// readSmall reads up to most bytes of an ignore file. It follows no link, as git does not.
 	readSmall(path string, most int64) ([]byte, error)
 	loops(d *directory) string // why a linked directory is not entered, "" if it is
 	limits() (limits, error)

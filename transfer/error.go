@@ -60,7 +60,7 @@ type Error struct {
 func (c *fileCopy) failure(err error) error {
 	e := newError(c.job, c.source, c.result.Target, err)
 	e.Detail, e.Resumable = c.detail, c.journal.resumable
-	e.temporary = cmp.Or(c.tries.made, c.result.LeftBehind)
+	e.temporary = cmp.Or(c.attempts.made, c.result.LeftBehind)
 	return e
 }
 

@@ -166,9 +166,9 @@ func (r *fileReport) tellKept() {
 func (r *fileReport) watch(position func() int64) (stop func()) {
 	c := r.c
 	stops := []func(){c.journal.markProgress(c, position), r.report(position),
-		c.tries.racy.watch(&c.ends, position)}
+		c.attempts.racy.watch(&c.ends, position)}
 	for i, s := range c.ends.all() {
-		stops = append(stops, pools.OfConn(s.conn).Follow(&c.tries.progress[i], position))
+		stops = append(stops, pools.OfConn(s.conn).Follow(&c.attempts.progress[i], position))
 	}
 	return func() {
 		for _, stop := range stops {
@@ -193,7 +193,7 @@ func (r *fileReport) report(position func() int64) (stop func()) {
 
 // at returns the file's position after bytes bytes.
 func (r *fileReport) at(bytes int64) Position {
-	return Position{Bytes: bytes, Resumed: min(r.c.tries.found, bytes),
+	return Position{Bytes: bytes, Resumed: min(r.c.attempts.found, bytes),
 		Elapsed: time.Since(r.c.began)}
 }
 

@@ -110,7 +110,7 @@ func hostName(a checksum.Algorithm) string {
 }
 
 // verifies reports whether the copy is compared with what the target stores.
-func (c *fileCopy) verifies() bool { return c.options.Verify || c.tries.delta }
+func (c *fileCopy) verifies() bool { return c.options.Verify || c.attempts.delta }
 
 // hashes reports whether anything is hashed.
 func (c *fileCopy) hashes() bool { return c.options.Hash != "" || c.verifies() }

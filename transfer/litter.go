@@ -338,7 +338,7 @@ func (l *litter) leaves(alone bool) {
 // mayLeave reports whether a failed file may have left something.
 func mayLeave(c *fileCopy) bool {
 	return c.result.LeftBehind != "" ||
-		c.to.lost() && (c.tries.made != "" || len(c.tries.strays) > 0)
+		c.to.lost() && (c.attempts.made != "" || len(c.attempts.strays) > 0)
 }
 
 // leftBehind describes what may be left and was not reported file by file, "" if nothing is.

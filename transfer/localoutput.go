@@ -156,7 +156,7 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 		path := filepath.Join(filepath.Dir(o.name), temporary)
 		c.journal.noteBefore(c, path)
 		o.file, err = o.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
-		c.tries.made = temporary // without the directory: os.Root names files by their path in it
+		c.attempts.made = temporary // without the directory: os.Root names files by a path in it
 		if err == nil {
 			o.temp = path
 			return nil
@@ -283,7 +283,7 @@ func (o *localOutput) resume(c *fileCopy, in input, m *mark) (offset int64, err 
 		return 0, errors.New(plain(err))
 	}
 	in.inherit(c, m)
-	o.file, o.temp, c.tries.made = file, filepath.Join(filepath.Dir(o.name), name), name
+	o.file, o.temp, c.attempts.made = file, filepath.Join(filepath.Dir(o.name), name), name
 	return offset, nil
 }
 

@@ -115,7 +115,7 @@ func (e *remoteEnd) lstat(name string) error {
 	return err
 }
 
-// readRegular reads at most most bytes of a regular file. It follows no link.
+// readRegular reads up to most bytes of a regular file. It follows no link.
 func (e *remoteEnd) readRegular(name string, most int64) (data []byte, info fs.FileInfo,
 	err error) {
 	err = e.over(name, func(client *usftp.Client, _ bool) error {

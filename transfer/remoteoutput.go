@@ -83,7 +83,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		}
 		lost := o.session.lost()
 		o.file, err = client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
-		c.tries.made = temporary
+		c.attempts.made = temporary
 		if err == nil {
 			o.temp = temporary
 			return nil
@@ -175,7 +175,7 @@ func (p inPlace) open() (*usftp.File, error) {
 func (p inPlace) over(old fs.FileInfo) (f *usftp.File, err error) {
 	o := p.o
 	client, quirks, flags := o.session.client, o.end.placement.quirks, os.O_WRONLY|os.O_CREATE
-	other := p.c.tries.once || isOther(p.source, old) // what can be read only once is no file
+	other := p.c.attempts.once || isOther(p.source, old) // what can be read only once is no file
 	if !other || !quirks.WholeFiles.Load() {
 		if f, err = client.OpenFile(o.name, flags, p.perm); err == nil {
 			o.over = sizeOf(old)
@@ -255,7 +255,7 @@ func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
 		f.Close()
 		return 0, errors.New(plain(err))
 	}
-	o.file, o.temp, c.tries.made = f, m.Temporary, m.Temporary
+	o.file, o.temp, c.attempts.made = f, m.Temporary, m.Temporary
 	_, err = f.Seek(m.Bytes, io.SeekStart)
 	return m.Bytes, err
 }
@@ -577,15 +577,15 @@ func (o *remoteOutput) commit(c *fileCopy, _ input) error {
 	if o.temp == "" {
 		return nil
 	}
-	if c.tries.placing == nil {
-		c.tries.placing = &placing{temporary: o.temp, size: c.result.Bytes}
+	if c.attempts.placing == nil {
+		c.attempts.placing = &placing{temporary: o.temp, size: c.result.Bytes}
 		// count it once: a server that loses everything when asked gets no endless attempts
-		if !c.tries.arrived {
-			c.tries.arrived = true
+		if !c.attempts.arrived {
+			c.attempts.arrived = true
 			o.session.conn.Arrived() // whatever becomes of the name
 		}
 	}
-	err := c.tries.placing.rename(c, o)
+	err := c.attempts.placing.rename(c, o)
 	if err == nil {
 		o.delta.leave()
 	} else if !refused(err) {
@@ -613,7 +613,7 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 		err = p.replace(c, o, client)
 	}
 	if err == nil {
-		c.tries.placing = nil
+		c.attempts.placing = nil
 		return nil
 	}
 	c.result.LeftBehind = p.temporary
@@ -626,7 +626,7 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	}
 	if refused(err) {
 		if p.aside == "" {
-			c.tries.placing = nil
+			c.attempts.placing = nil
 		}
 		o.end.noteRenameRefused(c, err, o.info == nil)
 		c.detail += "; --inplace writes the target itself"
@@ -691,7 +691,7 @@ func (p *placing) removeAside(c *fileCopy, o *remoteOutput, client *usftp.Client
 // If the temporary name is gone, the rename was done, since nobody else knows that name; the target
 // must then have the right size.
 func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
-	t, client := &c.tries, o.session.client
+	t, client := &c.attempts, o.session.client
 	if t.retried && t.made != "" && (t.placing == nil || t.placing.temporary != t.made) &&
 		(c.journal.left == nil || c.journal.left.Temporary != t.made) {
 		t.strays = append(t.strays, t.made)
@@ -748,7 +748,7 @@ func (p *placing) giveUp(c *fileCopy, o *remoteOutput) error {
 			o.info = info
 		}
 	}
-	c.tries.placing = nil
+	c.attempts.placing = nil
 	return nil
 }
 

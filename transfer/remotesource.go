@@ -165,10 +165,10 @@ func (s *remoteSource) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checks
 		c.size = int64(f.FileStat().Size)
 		name = fmt.Sprint(name, " ", c.size, " ", f.FileStat().Mtime)
 	} else {
-		c.tries.again = reread{} // nothing shows that it is still the same file
+		c.attempts.again = reread{} // nothing shows that it is still the same file
 	}
-	sum := c.tries.again.of(name, wanted, 0)
-	from := c.tries.again.done
+	sum := c.attempts.again.of(name, wanted, 0)
+	from := c.attempts.again.done
 	defer c.watch(func() int64 { return from + f.Progress() })()
 	return sum, c.from.hashLarge(c, f, c.size)
 }
@@ -217,11 +217,11 @@ func (in *remoteInput) open(c *fileCopy) error {
 	}
 	in.guard = sizeGuard(f.Info().Size())
 	if in.original {
-		if !c.tries.racy.isAbout(f.FileStat()) {
-			c.tries.racy = newRacySource(in.session, f.FileStat())
+		if !c.attempts.racy.isAbout(f.FileStat()) {
+			c.attempts.racy = newRacySource(in.session, f.FileStat())
 		}
 		if c.to != nil { // none of it stays on this machine
-			in.racy = c.tries.racy
+			in.racy = c.attempts.racy
 			in.racy.remember()
 			in.rememberAll(c)
 		}
@@ -240,11 +240,11 @@ func (in *remoteInput) open(c *fileCopy) error {
 // change the times of files being read: at the end only the contents show whether the file is
 // unchanged.
 func (in *remoteInput) rememberAll(c *fileCopy) {
-	if c.tries.prefix == nil && (in.session.quirks().Touches.Load() ||
+	if c.attempts.prefix == nil && (in.session.quirks().Touches.Load() ||
 		private.OfClient(in.session.client).Touches()) {
-		c.tries.prefix = new(prefixHash)
+		c.attempts.prefix = new(prefixHash)
 	}
-	if in.prefix = c.tries.prefix; in.prefix != nil {
+	if in.prefix = c.attempts.prefix; in.prefix != nil {
 		in.prefix.remember()
 	}
 }
@@ -321,11 +321,11 @@ func (in *remoteInput) copyOn(c *fileCopy, to *usftp.File) (n int64, done bool, 
 		return 0, false, nil
 	}
 	small := in.known.size <= readAtOnce
-	if racy := c.tries.racy; !small && racy.isRacy(c.ctx) {
+	if racy := c.attempts.racy; !small && racy.isRacy(c.ctx) {
 		if err := racy.wait(c.ctx); err != nil {
 			return 0, true, err
 		}
-		c.tries.racy, in.racy = nil, nil
+		c.attempts.racy, in.racy = nil, nil
 		if err := in.unchanged(c, in.known.size, nil); err != nil {
 			return 0, true, err
 		}
@@ -333,7 +333,7 @@ func (in *remoteInput) copyOn(c *fileCopy, to *usftp.File) (n int64, done bool, 
 	at := c.result.Resumed
 	n, err = in.file.CopyRange(at, max(0, in.known.size-at), to, at)
 	if small && n > 0 {
-		c.tries.racy, in.racy = nil, nil
+		c.attempts.racy, in.racy = nil, nil
 	}
 	return n, n > 0 || !refused(err), err
 }
@@ -351,7 +351,7 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 	}
 	f, resumed := in.file, c.result.Resumed
 	if to.reread == nil {
-		in.racy = c.tries.racy
+		in.racy = c.attempts.racy
 		in.racy.remember()
 		in.rememberAll(c)
 	}
@@ -427,7 +427,7 @@ func (in *remoteInput) unchanged(c *fileCopy, n int64, local reopen) error {
 	if c.verifies() && c.to == nil { // the source itself is compared
 		return nil
 	}
-	return c.tries.racy.check(c, in.file, n, local)
+	return c.attempts.racy.check(c, in.file, n, local)
 }
 
 // onlyTouched checks that a source whose time changed while it was read has the contents that
@@ -442,7 +442,7 @@ func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
 		return errTouched
 	case in.prefix.remembers() && in.prefix.fed == n:
 		var now []byte
-		now, err = c.tries.again.hash(c, in.file, n)
+		now, err = c.attempts.again.hash(c, in.file, n)
 		same = bytes.Equal(now, in.prefix.sum.Sum(nil))
 	case c.to == nil && local != nil:
 		same, err = in.sameAs(c, n, local)
@@ -485,8 +485,8 @@ func (in *remoteInput) sameAs(c *fileCopy, n int64, local reopen) (bool, error) 
 }
 
 func (in *remoteInput) inherit(c *fileCopy, m *mark) {
-	if m.RacyBytes > 0 && !c.tries.racy.isRacy(c.ctx) {
-		c.tries.racy = resumeRacySource(in.file.FileStat(), m.RacyBytes)
+	if m.RacyBytes > 0 && !c.attempts.racy.isRacy(c.ctx) {
+		c.attempts.racy = resumeRacySource(in.file.FileStat(), m.RacyBytes)
 	}
 }
 

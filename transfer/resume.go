@@ -192,7 +192,7 @@ func (j *journal) inherit(c *fileCopy, m *mark, out output) {
 	}
 	for _, name := range m.Strays {
 		if out.left(name) {
-			c.tries.strays = append(c.tries.strays, name)
+			c.attempts.strays = append(c.attempts.strays, name)
 		}
 	}
 }
@@ -200,14 +200,14 @@ func (j *journal) inherit(c *fileCopy, m *mark, out output) {
 // dropLeft gives up what an attempt left, since nothing continues it.
 func (j *journal) dropLeft(c *fileCopy) {
 	if j.left != nil {
-		c.tries.strays = append(c.tries.strays, j.left.Temporary)
+		c.attempts.strays = append(c.attempts.strays, j.left.Temporary)
 		j.left = nil
 	}
 }
 
 // removeStrays removes what earlier attempts left that nothing will continue.
 func (j *journal) removeStrays(c *fileCopy, out output) {
-	strays := &c.tries.strays
+	strays := &c.attempts.strays
 	for len(*strays) > 0 {
 		var err error
 		if (*strays)[0] != out.at().temp {
@@ -245,9 +245,9 @@ func (j *journal) noteAside(c *fileCopy, p *placing) {
 	j.write(c, m)
 }
 
-// mayContinue reports whether anybody could continue from what a try leaves: a later run, which
-// finds it in the journal, or the next try of this one. Small files of a tree start over in any
-// case, and so does what has no mark, such as a device.
+// mayContinue reports whether anything could continue from what an attempt leaves: a later run,
+// which finds it in the journal, or the next attempt of this one. Small files of a tree start over
+// in any case, and so does what has no mark, such as a device.
 func (j *journal) mayContinue(c *fileCopy) bool {
 	renews := slices.ContainsFunc(c.conns(), func(conn *pool.Conn) bool {
 		return pools.OfConn(conn).Renews()
@@ -256,10 +256,10 @@ func (j *journal) mayContinue(c *fileCopy) bool {
 		(j.markName(c) != "" || c.ctx.Err() == nil && renews)
 }
 
-// provable reports whether it can be told later that what a try leaves is the beginning of the
+// provable reports whether it can be told later that what an attempt leaves is the beginning of the
 // source. What came from an old file is proved by a hash only.
 func (j *journal) provable(c *fileCopy) bool {
-	return !c.tries.delta || c.main().client.HasCheckFile()
+	return !c.attempts.delta || c.main().client.HasCheckFile()
 }
 
 // keep records what an attempt has left.
@@ -268,7 +268,7 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 		return
 	}
 	m := *j.mark
-	m.Bytes, m.Synced, m.Delta = c.result.Bytes, synced, c.tries.delta
+	m.Bytes, m.Synced, m.Delta = c.result.Bytes, synced, c.attempts.delta
 	j.left = &m
 	if j.write(c, m) {
 		j.resumable = true
@@ -319,15 +319,15 @@ func (j *journal) write(c *fileCopy, m mark) bool {
 	if !m.Synced {
 		m.Boot = localfs.BootID()
 	}
-	m.Delta = c.tries.delta
-	if racy := c.tries.racy; racy.isRacy(c.ctx) {
+	m.Delta = c.attempts.delta
+	if racy := c.attempts.racy; racy.isRacy(c.ctx) {
 		m.RacyBytes = min(m.Bytes, racy.readTo.Load())
 	}
-	m.Strays = c.tries.strays
+	m.Strays = c.attempts.strays
 	if j.stale != nil {
 		m.Strays = append(slices.Clip(m.Strays), j.stale.Temporary)
 	}
-	if p := c.tries.placing; p != nil {
+	if p := c.attempts.placing; p != nil {
 		m.Aside = p.aside
 	}
 	return j.lock(c) && j.save(m)

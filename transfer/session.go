@@ -98,7 +98,7 @@ const worthTrial = 4 << 20
 // ends are the connections to the source's and the target's host, the same one if the hosts are.
 type ends struct{ from, to *session }
 
-// connect chooses the connections of a try.
+// connect chooses the connections of an attempt.
 func (e *ends) connect(c *fileCopy) (release func()) {
 	from, to := c.src.conn(), c.dst.conn()
 	e.to = newSession(c, to)
@@ -140,8 +140,8 @@ func newSession(c *fileCopy, conn *pool.Conn) *session {
 
 func (e *ends) all() []*session { return present(e.to, e.from) }
 
-// present returns the target's and the source's connection, as far as there are any, and a common
-// one once.
+// present returns the target's and the source's connection, without nil ones, and once if they are
+// the same.
 func present[T any](to, from *T) (all []*T) {
 	if to != nil {
 		all = append(all, to)

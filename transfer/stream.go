@@ -64,7 +64,7 @@ type readerSource struct {
 }
 
 func (s *readerSource) open(c *fileCopy) (input, error) {
-	c.tries.once = true // what was read cannot be read again
+	c.attempts.once = true // what was read cannot be read again
 	if sized, ok := s.r.(interface{ Len() int }); ok && sized.Len() > 0 {
 		c.size = int64(sized.Len())
 	}
@@ -146,18 +146,18 @@ func (o *writerOutput) create(c *fileCopy, in input) error {
 	o.in = in
 	now := in.facts()
 	known := now.regular() && now.hasTimes
-	if c.tries.reached == 0 {
-		if c.tries.poured = nil; known {
-			c.tries.poured = now
+	if c.attempts.reached == 0 {
+		if c.attempts.poured = nil; known {
+			c.attempts.poured = now
 		}
 		return nil
 	}
-	c.result.Bytes = c.tries.reached
-	if !known || now.size != c.tries.poured.size || !now.mtime.Equal(c.tries.poured.mtime) {
+	c.result.Bytes = c.attempts.reached
+	if !known || now.size != c.attempts.poured.size || !now.mtime.Equal(c.attempts.poured.mtime) {
 		o.remove(c)
 		return ErrSourceChanged
 	}
-	c.startAt(c.tries.reached)
+	c.startAt(c.attempts.reached)
 	return nil
 }
 
@@ -165,8 +165,8 @@ func (o *writerOutput) fill(c *fileCopy, in input) error {
 	n, err := in.pour(c, sink{Writer: o.w})
 	c.result.Bytes = c.result.Resumed + n
 	// without the source's facts, or with a hash, another attempt cannot continue from here
-	c.tries.once = c.tries.once || c.result.Bytes > 0 &&
-		(c.tries.poured == nil || c.hashes())
+	c.attempts.once = c.attempts.once || c.result.Bytes > 0 &&
+		(c.attempts.poured == nil || c.hashes())
 	return err
 }
 

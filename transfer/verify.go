@@ -137,13 +137,13 @@ func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen
 			name = fmt.Sprint(name, " ", f.FileStat().Mtime)
 		}
 		if s == c.to && !s.syncs(c) {
-			c.tries.again = reread{}
-			defer func() { c.tries.sync = s.lost() }()
+			c.attempts.again = reread{}
+			defer func() { c.attempts.sync = s.lost() }()
 		}
 		if local != nil && s.worthStriping(c, size, true) {
 			return s.compare(c, name, f, size, local)
 		}
-		theirs = c.tries.again.of(name, ours.Algorithm, ours.Piece)
+		theirs = c.attempts.again.of(name, ours.Algorithm, ours.Piece)
 		err = s.hashLarge(c, f, size)
 	}
 	if err == nil && !slices.EqualFunc(ours.Sums, theirs.Sums, bytes.Equal) {
@@ -160,7 +160,7 @@ func (s *session) syncs(c *fileCopy) bool {
 		return true
 	}
 	_, offered := s.client.HasExtension(wire.ExtFsync)
-	return c.tries.sync && offered
+	return c.attempts.sync && offered
 }
 
 // A reread is a file on a host that is read again. What was read of it before the connection was
@@ -193,10 +193,10 @@ func (r *reread) read(c *fileCopy, s *session,
 	return err
 }
 
-// hashLarge hashes the rest of the file that c.tries.again describes. It fails if the file's size
-// differs; a size below 0 accepts any.
+// hashLarge hashes the rest of the file that c.attempts.again describes. It fails if the file's
+// size differs; a size below 0 accepts any.
 func (s *session) hashLarge(c *fileCopy, f *usftp.File, size int64) error {
-	r := &c.tries.again
+	r := &c.attempts.again
 	err := r.read(c, s, func(w io.Writer, off int64) (int64, error) {
 		if size >= 0 {
 			w = &atMost{w, size - off}
@@ -245,7 +245,7 @@ func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, l
 		return err
 	}
 	defer free()
-	r := &c.tries.again
+	r := &c.attempts.again
 	if r.name != name || r.sum != nil {
 		*r = reread{name: name}
 	}

@@ -38,7 +38,7 @@ type directory struct {
 	syncedDir
 }
 
-// syncedDir is what a sync knows of a directory besides.
+// syncedDir is what else a sync knows of a directory.
 type syncedDir struct {
 	made      bool        // it exists at the target already
 	existing  *held       // the existing directory at the target; nil if none is known
