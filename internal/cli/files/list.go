@@ -18,9 +18,9 @@ func list() *spec {
 	var color string
 	return &spec{
 		use: "ls [flags] HOST:PATH...", short: "list directories", long: listLong,
-		exits: `0 if all went well, 2 if an operand cannot be listed and for wrong usage, 1 if
-something below an operand cannot, 255 if there is no connection to a host, and 128
-plus the number of a signal that ended it.`,
+		exits: `0 on success; 2 for wrong usage, or if an operand cannot be listed; 1 if something below
+an operand cannot be listed; 255 if a host could not be reached; 128 plus the number of
+the signal that ended usftp.`,
 		examples: `  usftp ls host:
   usftp ls -lh 'host:/var/log/*.gz'
   usftp ls -lRt user@host:/srv/www`,

@@ -34,8 +34,8 @@ that follows, and exits, as sftp does.
 Commands:`
 
 const exits = `0 at the end of a session, even if commands failed; 1 if a command failed with -b, or
-FILE could not be copied; 2 for wrong usage; 255 if there is no connection to the host;
-and 128 plus the number of a signal that ended it.`
+FILE could not be copied; 2 for wrong usage; 255 if the host could not be reached or the
+connection was lost; 128 plus the number of the signal that ended usftp.`
 
 const examples = `  usftp shell user@host:/var/www
   usftp shell -b nightly.batch backup
