@@ -13,13 +13,13 @@ import (
 const long = `Logs in to a host and runs commands there: list, copy, rename, remove, edit. The
 commands are those of sftp, and some of lftp's. At a terminal, lines are edited with
 the keys of Emacs and readline, kept in a history, and completed with Tab: commands,
-names on the host, and local names. Ctrl-C stops the command and not the session.
+names on the host, and local names. Ctrl-C stops the command, not the session.
 Ctrl-Z suspends the session only while a command runs. Pasted lines run one by one, as
 if they were typed. A lost connection is replaced, and you stay in the directory.
 
 With -b, or if standard input is not a terminal, commands are read as sftp reads its
 batch files: after a -, a command may fail without ending the batch; after an @, it is
-not shown; # begins a comment. With -b, nothing is asked, and the first command that
+not shown; # begins a comment. With -b, usftp asks nothing, and the first command that
 fails ends the batch with exit code 1. Without -b, the session goes on after a command
 that fails.
 

@@ -147,7 +147,7 @@ func verbs() (list []command) {
 // own are the commands that are not in package files.
 var own = []command{
 	{names: []string{"cd", "chdir"}, operands: "[DIR]", most: 1,
-		text:  "change the directory on the host: without DIR, to the login directory; with -, to the one before",
+		text:  "change the directory on the host: without DIR, to the login directory; with -, to the previous one",
 		takes: []kind{remoteDirectory}, repeats: true, run: (*Shell).cd},
 	{names: []string{"pwd"}, text: "print the directory on the host", offline: true,
 		run: (*Shell).pwd},
@@ -181,7 +181,7 @@ var own = []command{
 	{names: []string{"chgrp"}, operands: "[flags] GROUP FILE...", text: "change groups",
 		takes: []kind{other, remote}, changes: true, ownFlags: true},
 	{names: []string{"lcd", "lchdir"}, operands: "[DIR]", most: 1, offline: true,
-		text:  "change the local directory: without DIR, to your home directory; with -, to the one before",
+		text:  "change the local directory: without DIR, to your home directory; with -, to the previous one",
 		takes: []kind{localDirectory}, run: (*Shell).lcd},
 	{names: []string{"lpwd"}, text: "print the local directory", offline: true, run: (*Shell).lpwd},
 	{names: []string{"lls"}, raw: true, offline: true, operands: "[ARGUMENTS]", text: "run ls on this machine",

@@ -15,8 +15,8 @@ be read completely or is empty, or if more than half of the files in DST (and mo
 
 --exclude, --include and --exclude-from form one list of rules, in the order given. The
 first rule that matches decides; what no rule matches is included. Patterns are rsync's:
-one that begins with a slash must match the whole path below SRC, one with a slash
-elsewhere the end of a path, and any other the last element. * and ? do not match
+a pattern that begins with a slash must match the whole path below SRC, a pattern with a
+slash elsewhere the end of a path, and any other pattern the last element. * and ? do not match
 slashes, ** does. A pattern that ends in a slash matches only directories. What is
 excluded is neither copied nor deleted.
 
