@@ -180,16 +180,11 @@ func (w *watcher) take(e fsnotify.Event) error {
 		return nil
 	}
 	w.within.Dirs[path.Dir(rel)] = true
+	appeared := false // a directory that has to be watched
 	switch {
 	case e.Has(fsnotify.Chmod):
-		if !w.unreadable[e.Name] {
-			break
-		}
+		appeared = w.unreadable[e.Name]
 		delete(w.unreadable, e.Name)
-		w.within.Trees = append(w.within.Trees, rel)
-		if err := w.add(e.Name); err != nil {
-			return err
-		}
 	case e.Has(fsnotify.Rename):
 		// If it was a directory, the directories in it are being watched under their old names.
 		for _, name := range w.system.WatchList() {
@@ -205,9 +200,9 @@ func (w *watcher) take(e fsnotify.Event) error {
 			}
 		}
 		info, err := os.Lstat(e.Name)
-		if err != nil || !info.IsDir() {
-			return nil
-		}
+		appeared = err == nil && info.IsDir()
+	}
+	if appeared {
 		w.within.Trees = append(w.within.Trees, rel)
 		if err := w.add(e.Name); err != nil {
 			return err
