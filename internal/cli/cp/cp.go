@@ -114,8 +114,8 @@ func (c *Copier) End() error {
 	return c.Task.End()
 }
 
-// askAhead tells the connections what will be asked first, if that is known: of a single source
-// that is no pattern.
+// askAhead tells the connections what will be asked first. That is known for a single source that
+// is not a pattern.
 func (c *Copier) askAhead(sources []connect.Place, target connect.Place) {
 	if len(sources) == 1 && !strings.ContainsAny(sources[0].Target.Path, `*?[\`) {
 		c.AskAhead(sources[0], target, c.tree == nil)

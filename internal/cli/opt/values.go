@@ -38,7 +38,7 @@ func parseRate(text string) (int64, error) {
 	} else if number, ok := strings.CutSuffix(strings.ToLower(rate), "bit"); ok {
 		digits := strings.TrimRight(number, "kmg")
 		scale := map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[number[len(digits):]]
-		n, _ := strconv.ParseFloat(digits, 64) // 0 if it is none
+		n, _ := strconv.ParseFloat(digits, 64) // 0 if it is not a number
 		bytes = n * scale / 8
 	} else if size, err := ui.ParseSize(rate); err == nil && strings.HasSuffix(rate, "B") {
 		bytes = float64(size)

@@ -175,8 +175,7 @@ func (w *lineWriter) end() {
 
 func (w *lineWriter) emit() {
 	line := bytes.TrimSuffix(w.rest, []byte("\n"))
-	object := textLine{header{1, "line", w.Host}, w.name, strings.ToValidUTF8(string(line),
-		"\ufffd"), nil}
+	object := textLine{w.header("line"), w.name, strings.ToValidUTF8(string(line), "\ufffd"), nil}
 	if !utf8.Valid(line) {
 		object.Base64 = line
 	}

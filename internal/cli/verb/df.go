@@ -48,7 +48,7 @@ func Space(ctx context.Context, env *Env, o SpaceOptions, names []string) error 
 				j.fail("get the free space of", name, err)
 			case j.JSON:
 				used := s.Blocks - min(s.Blocks, s.Bfree)
-				j.print(spaceLine{header{1, "space", j.Host}, name, s.Blocks * s.Frsize,
+				j.print(spaceLine{j.header("space"), name, s.Blocks * s.Frsize,
 					used * s.Frsize, s.Bavail * s.Frsize, s.Files, s.Ffree, s.Flag&1 != 0})
 			default:
 				row := append([]string{cmp.Or(j.Host, "-")}, o.columns(s)...)

@@ -82,7 +82,7 @@ func (u *diskUsage) leave(d *dir) error {
 
 func (u *diskUsage) print(name string, bytes uint64) {
 	if u.JSON {
-		u.job.print(usageLine{header{1, "usage", u.Host}, name, bytes})
+		u.job.print(usageLine{u.header("usage"), name, bytes})
 		return
 	}
 	text := strconv.FormatUint(kibibytes(bytes), 10)

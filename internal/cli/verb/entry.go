@@ -76,7 +76,7 @@ type follow int
 const (
 	followNever  follow = iota
 	followToDir         // only if the target is a directory
-	followAlways        // and it is an error if there is none
+	followAlways        // and a link without a target is an error
 )
 
 // lookup asks for the attributes of operands, all at once. Those that fail go to failed, or are

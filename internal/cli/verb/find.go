@@ -130,7 +130,7 @@ func (v *visit) print(end byte) bool {
 	}
 	switch {
 	case v.JSON:
-		v.job.print(fileLine{header{1, "file", v.Host}, v.path, attributesOf(v.job, &v.entry.stat), ""})
+		v.printFile(v.path, v.entry)
 	case end == 0:
 		v.out.WriteString(v.Prefix + v.path + "\x00")
 	default:

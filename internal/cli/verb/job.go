@@ -76,7 +76,7 @@ func (j *job) failed(what, name string, err error) {
 		j.code = max(j.code, 1)
 		reason := reasonOf(err)
 		if j.JSON && !j.earlier.has("error", name+"\x00"+reason) {
-			j.print(errorLine{header{1, "error", j.Host}, name, reason})
+			j.print(errorLine{j.header("error"), name, reason})
 		}
 		j.say(fmt.Sprintf("cannot %s: %s", what, reason))
 	}
@@ -127,7 +127,7 @@ func (j *job) done(kind, name, target, text string) {
 	switch {
 	case j.earlier.has(kind, name):
 	case j.JSON:
-		j.print(doneLine{header{1, kind, j.Host}, name, target})
+		j.print(doneLine{j.header(kind), name, target})
 	case j.Verbose:
 		j.line(text)
 	}

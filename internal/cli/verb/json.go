@@ -1,10 +1,6 @@
 package verb
 
-import (
-	"time"
-
-	"github.com/usftp/usftp"
-)
+import "time"
 
 // header begins each line of --json.
 type header struct {
@@ -12,6 +8,8 @@ type header struct {
 	Kind    string `json:"kind"`
 	Host    string `json:"host,omitempty"`
 }
+
+func (j *job) header(kind string) header { return header{1, kind, j.Host} }
 
 // An errorLine reports a failure.
 type errorLine struct {
@@ -27,43 +25,38 @@ type doneLine struct {
 	Target string `json:"target,omitempty"` // if there are two names
 }
 
-// A fileLine is a file and its attributes.
+// A fileLine is a file and the attributes that the server has sent.
 type fileLine struct {
 	header
-	Path string `json:"path"`
-	attributes
-	Target string `json:"target,omitempty"` // of a symbolic link
+	Path   string     `json:"path"`
+	Type   string     `json:"type"`
+	Mode   string     `json:"mode,omitempty"` // octal, without the type
+	Size   *uint64    `json:"size,omitempty"`
+	MTime  *time.Time `json:"mtime,omitempty"`
+	ATime  *time.Time `json:"atime,omitempty"`
+	UID    *uint32    `json:"uid,omitempty"`
+	GID    *uint32    `json:"gid,omitempty"`
+	User   string     `json:"user,omitempty"` // if the server knows the name
+	Group  string     `json:"group,omitempty"`
+	Target string     `json:"target,omitempty"` // of a symbolic link
 }
 
-// attributes are those that the server has sent.
-type attributes struct {
-	Type  string     `json:"type"`
-	Mode  string     `json:"mode,omitempty"` // octal, without the type
-	Size  *uint64    `json:"size,omitempty"`
-	MTime *time.Time `json:"mtime,omitempty"`
-	ATime *time.Time `json:"atime,omitempty"`
-	UID   *uint32    `json:"uid,omitempty"`
-	GID   *uint32    `json:"gid,omitempty"`
-	User  string     `json:"user,omitempty"` // if the server knows the name
-	Group string     `json:"group,omitempty"`
-}
-
-// attributesOf returns attributes for --json, with the known names of owners.
-func attributesOf(j *job, s *usftp.FileStat) attributes {
-	a := attributes{Type: typeOf(s).name}
+// printFile prints a file for --json.
+func (j *job) printFile(name string, e *entry) {
+	s := &e.stat
+	line := fileLine{header: j.header("file"), Path: name, Type: typeOf(s).name, Target: e.target}
 	if s.HasMode() {
-		a.Mode = octal(s.Mode)
+		line.Mode = octal(s.Mode)
 	}
 	if s.HasSize() {
-		a.Size = &s.Size
+		line.Size = &s.Size
 	}
 	if s.HasTimes() {
-		mtime, atime := s.ModTime().UTC(), s.AccessTime().UTC()
-		a.MTime, a.ATime = &mtime, &atime
+		line.MTime, line.ATime = new(s.ModTime().UTC()), new(s.AccessTime().UTC())
 	}
 	if s.HasOwner() {
-		a.UID, a.GID = &s.UID, &s.GID
-		a.User, a.Group = j.names.known(s.UID, s.GID)
+		line.UID, line.GID = &s.UID, &s.GID
+		line.User, line.Group = j.names.known(s.UID, s.GID)
 	}
-	return a
+	j.print(line)
 }

@@ -336,6 +336,6 @@ func (l *lister) showJSON(d *dir, entries []*entry) {
 			}
 			name = strings.TrimPrefix(below(d.path, name), "./")
 		}
-		l.print(fileLine{header{1, "file", l.Host}, name, attributesOf(l.job, &e.stat), e.target})
+		l.printFile(name, e)
 	}
 }

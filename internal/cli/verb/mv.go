@@ -149,8 +149,8 @@ func (m *mover) replacedByLinks(links []bool, sources, targets []string) []bool 
 	return lost
 }
 
-// notMoved reports why a file could not be moved. Version 3 tells little, so both names are looked
-// at: one round trip, and two more if only a directory that is not empty explains it.
+// notMoved reports why a file could not be moved. Version 3 gives no reason, so both names are
+// looked at: one round trip, and two more if only a directory that is not empty explains it.
 func (m *mover) notMoved(source, target string, err error) {
 	if m.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 		m.fail("move", source, err)

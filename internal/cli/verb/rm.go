@@ -84,8 +84,8 @@ func (r *remover) remove(names []string) {
 		if plain[e.name] || e.isDir() || !e.stat.HasMode() {
 			return false
 		}
-		// As in GNU's rm: with -f there is no such directory, which is no failure. Behind a link
-		// there is one, which without -r stays.
+		// As in GNU's rm: with -f, a file with a slash after its name counts as missing, which is
+		// not a failure. A link to a directory does not, unless -r is given.
 		if !r.o.Force || !r.o.Recursive && r.leadsToDirectory(e) {
 			r.fail("remove", e.name+"/", errNotDirectory)
 		}

@@ -36,7 +36,7 @@ func Status(ctx context.Context, env *Env, o StatusOptions, names []string) erro
 		}
 		switch {
 		case j.JSON:
-			j.print(fileLine{header{1, "file", j.Host}, e.name, attributesOf(j, &e.stat), e.target})
+			j.printFile(e.name, e)
 		case o.Format == "":
 			printStatus(j, e)
 		case o.Plain:
