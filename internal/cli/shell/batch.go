@@ -29,7 +29,7 @@ func (b *batch) close() {
 // maxLine is the most bytes that a command may have.
 const maxLine = 1 << 20
 
-func (b *batch) loop(ctx context.Context, s *Shell) error {
+func (b *batch) loop(ctx context.Context, s *shell) error {
 	if b.in == nil {
 		b.in = s.app.StandardInput(ctx)
 	}

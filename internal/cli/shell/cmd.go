@@ -117,12 +117,12 @@ func run(ctx context.Context, a *ui.App, f *flags, target dial.Target, to string
 
 // A source supplies commands.
 type source interface {
-	loop(ctx context.Context, s *Shell) error
+	loop(ctx context.Context, s *shell) error
 	close()
 }
 
 // source returns the source to use: a batch file, a person at a terminal, or standard input.
-func (s *Shell) source() (source, error) {
+func (s *shell) source() (source, error) {
 	switch {
 	case s.flags.batch != "" && s.flags.batch != "-":
 		f, err := os.Open(s.flags.batch)

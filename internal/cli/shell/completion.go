@@ -13,7 +13,7 @@ import (
 // complete completes the line up to pos, which counts characters, for the editor: a command's name,
 // or an operand of the kind that the table gives. It never waits: if a listing has not arrived
 // there are no candidates, and the next Tab finds it.
-func (s *Shell) complete(line string, pos int) (head string, candidates []string, tail string) {
+func (s *shell) complete(line string, pos int) (head string, candidates []string, tail string) {
 	runes := []rune(line)
 	text, tail := string(runes[:pos]), string(runes[pos:])
 	lead := len(text) - len(strings.TrimLeft(text, " \t-@"))
@@ -33,7 +33,7 @@ func (s *Shell) complete(line string, pos int) (head string, candidates []string
 }
 
 // candidates returns what may replace the operand as typed, from byte from on.
-func (s *Shell) candidates(before []word, o operand) (from int, candidates []string) {
+func (s *shell) candidates(before []word, o operand) (from int, candidates []string) {
 	if len(before) == 0 {
 		return 0, commandNames(o.text)
 	}
@@ -102,7 +102,7 @@ func (o operand) directory() string {
 
 // remoteCandidates returns names on the host. If there is only one, and it is a directory, its
 // listing is fetched for the next Tab.
-func (s *Shell) remoteCandidates(o operand, directories bool) (from int, candidates []string) {
+func (s *shell) remoteCandidates(o operand, directories bool) (from int, candidates []string) {
 	dir := o.directory()
 	if strings.HasPrefix(dir, "~/") && !strings.HasPrefix(o.typed, `\`) && o.open == 0 {
 		dir = s.session.home + dir[1:]

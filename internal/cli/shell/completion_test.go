@@ -16,8 +16,8 @@ import (
 )
 
 // completing is a shell in /srv on the host, with some names in its listings.
-func completing() *Shell {
-	s := &Shell{session: &session{home: "/home/me", dir: "/srv"}}
+func completing() *shell {
+	s := &shell{session: &session{home: "/home/me", dir: "/srv"}}
 	s.listings = newListings(s.session.client)
 	for dir, names := range map[string][]string{
 		"/srv": {"a long name", "alpha", "beta/", "beta/x", "it's", ".hidden", "日本", "日月", "*star",

@@ -25,7 +25,7 @@ type job struct {
 }
 
 // job reads the flags. -P and -R are sftp's older forms.
-func (s *Shell) job(r *request) job {
+func (s *shell) job(r *request) job {
 	o := s.flags.TransferOptions()
 	o.Journal = opt.Journal()
 	o.Resume = r.has('a') || s.flags.resume
@@ -42,12 +42,12 @@ func (s *Shell) job(r *request) job {
 	return job{options: o, recursive: r.has('r') || r.has('R') || s.flags.recursive, again: again}
 }
 
-func (s *Shell) reget(ctx context.Context, r *request) error {
+func (s *shell) reget(ctx context.Context, r *request) error {
 	r.flags['a'] = true
 	return s.get(ctx, r)
 }
 
-func (s *Shell) reput(ctx context.Context, r *request) error {
+func (s *shell) reput(ctx context.Context, r *request) error {
 	r.flags['a'] = true
 	return s.put(ctx, r)
 }
@@ -71,7 +71,7 @@ type copying struct {
 }
 
 // copyAll copies everything that the operands stand for, one after another.
-func (s *Shell) copyAll(ctx context.Context, r *request, sources []word, c copying) error {
+func (s *shell) copyAll(ctx context.Context, r *request, sources []word, c copying) error {
 	names, failed := s.expandAll(sources, c.names)
 	several := len(names) > 1
 	if several {
@@ -107,7 +107,7 @@ func (s *Shell) copyAll(ctx context.Context, r *request, sources []word, c copyi
 	return failed
 }
 
-func (s *Shell) get(ctx context.Context, r *request) error {
+func (s *shell) get(ctx context.Context, r *request) error {
 	sources, to := operands(r)
 	target := "."
 	if to != nil {
@@ -127,7 +127,7 @@ func (s *Shell) get(ctx context.Context, r *request) error {
 	})
 }
 
-func (s *Shell) put(ctx context.Context, r *request) error {
+func (s *shell) put(ctx context.Context, r *request) error {
 	sources, to := operands(r)
 	target := s.session.dir
 	if to != nil {
@@ -150,7 +150,7 @@ func (s *Shell) put(ctx context.Context, r *request) error {
 
 // copy copies files on the host. If the server can do the copying, no data passes through this
 // machine.
-func (s *Shell) copy(ctx context.Context, r *request) error {
+func (s *shell) copy(ctx context.Context, r *request) error {
 	last := len(r.args) - 1
 	target := s.session.abs(s.tilde(r.args[last]))
 	j := s.job(r)
@@ -165,7 +165,7 @@ func (s *Shell) copy(ctx context.Context, r *request) error {
 }
 
 // transfer copies one file or tree, and reports like cp. Errors have been reported when it returns.
-func (s *Shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint) error {
+func (s *shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint) error {
 	show := s.flags.Report
 	show.NoProgress = show.NoProgress || !s.meter
 	reporter := report.New(s.app, &show, report.Look{Recursive: j.recursive})
@@ -203,13 +203,13 @@ func (e *reportedError) Error() string { return e.err.Error() }
 func (e *reportedError) Unwrap() error { return e.err }
 
 // report shows an error, and marks it as reported.
-func (s *Shell) report(err error) error {
+func (s *shell) report(err error) error {
 	s.show(err)
 	return reported(err)
 }
 
 // show reports an error, unless that was done before.
-func (s *Shell) show(err error) {
+func (s *shell) show(err error) {
 	if err != nil && !errors.As(err, new(*reportedError)) && !errors.As(err, new(*ui.ExitError)) {
 		s.app.Console.Say(err.Error())
 	}

@@ -28,7 +28,7 @@ type version struct {
 
 // edit fetches a file, lets the user edit it here, and puts it back if it was changed. If it was
 // also changed on the host, the edited file stays here.
-func (s *Shell) edit(ctx context.Context, r *request) error {
+func (s *shell) edit(ctx context.Context, r *request) error {
 	names, failed := s.expandAll(r.args, s.readable(ctx, r))
 	for _, name := range names {
 		failed = cmp.Or(failed, s.report(s.editFile(ctx, name)))
@@ -39,7 +39,7 @@ func (s *Shell) edit(ctx context.Context, r *request) error {
 	return failed
 }
 
-func (s *Shell) editFile(ctx context.Context, name string) error {
+func (s *shell) editFile(ctx context.Context, name string) error {
 	dir, err := os.MkdirTemp("", "usftp-edit-") // readable only by the user
 	if err != nil {
 		return fmt.Errorf("cannot edit %s: %s", name, ui.ReasonOf(err))
@@ -116,7 +116,7 @@ func localName(name string) string {
 const maxEdited = 1 << 30
 
 // fetch copies a file from the host to a local one, and returns its contents' version.
-func (s *Shell) fetch(ctx context.Context, name, local string) (version, error) {
+func (s *shell) fetch(ctx context.Context, name, local string) (version, error) {
 	host, err := s.session.connect(ctx)
 	if err != nil {
 		return version{}, err

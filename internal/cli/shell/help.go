@@ -42,7 +42,7 @@ const examples = `  usftp shell user@host:/var/www
   usftp shell -D /usr/lib/openssh/sftp-server`
 
 // help prints the commands.
-func (s *Shell) help(_ context.Context, r *request) error {
+func (s *shell) help(_ context.Context, r *request) error {
 	if len(r.args) == 0 {
 		_, err := io.WriteString(s.app.Out, commandList()+"\n")
 		return err

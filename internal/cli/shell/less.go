@@ -13,7 +13,7 @@ import (
 )
 
 // less shows files in $PAGER, less or more.
-func (s *Shell) less(ctx context.Context, r *request) error {
+func (s *shell) less(ctx context.Context, r *request) error {
 	names, failed := s.expandAll(r.args, s.readable(ctx, r))
 	if len(names) == 0 {
 		return failed
@@ -52,7 +52,7 @@ func (p pagerPipe) Write(b []byte) (int, error) {
 }
 
 // concatenate writes files one after the other.
-func (s *Shell) concatenate(ctx context.Context, host pool.Host, names []string,
+func (s *shell) concatenate(ctx context.Context, host pool.Host, names []string,
 	to *os.File) error {
 	for _, name := range names {
 		_, err := transfer.Copy(ctx, transfer.Writer(pagerPipe{to}), transfer.Remote(host, name),
@@ -64,7 +64,7 @@ func (s *Shell) concatenate(ctx context.Context, host pool.Host, names []string,
 	return nil
 }
 
-func (s *Shell) pager(in *os.File) error {
+func (s *shell) pager(in *os.File) error {
 	program := os.Getenv("PAGER")
 	if strings.TrimSpace(program) == "" {
 		program = "more"

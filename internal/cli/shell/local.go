@@ -17,7 +17,7 @@ import (
 
 // localTilde returns the local name that a word stands for, with a leading ~ replaced by the home
 // directory.
-func (s *Shell) localTilde(w word) string {
+func (s *shell) localTilde(w word) string {
 	name := w.name()
 	if w.pattern == "~" || strings.HasPrefix(w.pattern, "~/") {
 		if home, err := os.UserHomeDir(); err == nil {
@@ -27,7 +27,7 @@ func (s *Shell) localTilde(w word) string {
 	return name
 }
 
-func (s *Shell) lcd(_ context.Context, r *request) error {
+func (s *shell) lcd(_ context.Context, r *request) error {
 	dir := "~"
 	if len(r.args) == 1 && r.args[0].text == "-" {
 		if dir = s.localWas; dir == "" {
@@ -58,7 +58,7 @@ func (s *Shell) lcd(_ context.Context, r *request) error {
 	return nil
 }
 
-func (s *Shell) lpwd(context.Context, *request) error {
+func (s *shell) lpwd(context.Context, *request) error {
 	dir, err := os.Getwd()
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *Shell) lpwd(context.Context, *request) error {
 	return err
 }
 
-func (s *Shell) lmkdir(_ context.Context, r *request) error {
+func (s *shell) lmkdir(_ context.Context, r *request) error {
 	var failed error
 	for _, w := range r.args {
 		if err := os.Mkdir(s.localTilde(w), 0o777); err != nil {
@@ -78,7 +78,7 @@ func (s *Shell) lmkdir(_ context.Context, r *request) error {
 	return failed
 }
 
-func (s *Shell) lumask(_ context.Context, r *request) error {
+func (s *shell) lumask(_ context.Context, r *request) error {
 	mask, err := strconv.ParseUint(r.args[0].text, 8, 32)
 	if err != nil || mask > 0o777 {
 		return fmt.Errorf("%q is not a umask: it must be an octal number up to 777", r.args[0].text)
@@ -90,7 +90,7 @@ func (s *Shell) lumask(_ context.Context, r *request) error {
 	return err
 }
 
-func (s *Shell) lls(ctx context.Context, r *request) error {
+func (s *shell) lls(ctx context.Context, r *request) error {
 	list := "ls"
 	if runtime.GOOS == "windows" {
 		list = "dir"
@@ -98,10 +98,10 @@ func (s *Shell) lls(ctx context.Context, r *request) error {
 	return s.local(ctx, strings.TrimSpace(list+" "+r.rest))
 }
 
-func (s *Shell) escape(ctx context.Context, r *request) error { return s.local(ctx, r.rest) }
+func (s *shell) escape(ctx context.Context, r *request) error { return s.local(ctx, r.rest) }
 
 // local runs a command in the user's shell, or the shell itself.
-func (s *Shell) local(ctx context.Context, command string) error {
+func (s *shell) local(ctx context.Context, command string) error {
 	shell, flag := os.Getenv("SHELL"), "-c"
 	switch {
 	case runtime.GOOS == "windows":
@@ -117,7 +117,7 @@ func (s *Shell) local(ctx context.Context, command string) error {
 }
 
 // child runs a program that has the terminal to itself. Ctrl-C then goes to the program.
-func (s *Shell) child(ctx context.Context, cmd *exec.Cmd) error {
+func (s *shell) child(ctx context.Context, cmd *exec.Cmd) error {
 	if s.stdin && cmd.Stdin == nil {
 		cmd.Stdin = s.app.Stdin
 	}

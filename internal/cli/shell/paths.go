@@ -19,14 +19,14 @@ import (
 
 // remoteNames returns the absolute paths on the host that a word stands for: those that match its
 // pattern, or the one that it names, whether or not it exists.
-func (s *Shell) remoteNames(ctx context.Context, host pool.Host, w word) ([]string, error) {
+func (s *shell) remoteNames(ctx context.Context, host pool.Host, w word) ([]string, error) {
 	return s.expand(w, func(typed, literal string) ([]string, error) {
 		return pattern.Expand(ctx, host.Client, typed, literal)
 	})
 }
 
 // readableNames is remoteNames for files that will be read; see [pattern.ExpandReadable].
-func (s *Shell) readableNames(ctx context.Context, host pool.Host, w word) ([]string, error) {
+func (s *shell) readableNames(ctx context.Context, host pool.Host, w word) ([]string, error) {
 	return s.expand(w, func(typed, literal string) ([]string, error) {
 		return pattern.ExpandReadable(ctx, host.Client, typed, literal, func(name, why string) {
 			s.app.Console.Say(name + ": skipped: " + why)
@@ -35,11 +35,11 @@ func (s *Shell) readableNames(ctx context.Context, host pool.Host, w word) ([]st
 }
 
 // readable returns readableNames for a command's operands.
-func (s *Shell) readable(ctx context.Context, r *request) func(w word) ([]string, error) {
+func (s *shell) readable(ctx context.Context, r *request) func(w word) ([]string, error) {
 	return func(w word) ([]string, error) { return s.readableNames(ctx, r.host, w) }
 }
 
-func (s *Shell) expand(w word, match func(typed, literal string) ([]string, error)) ([]string,
+func (s *shell) expand(w word, match func(typed, literal string) ([]string, error)) ([]string,
 	error) {
 	if !w.isPattern() {
 		return []string{s.session.abs(s.tilde(w))}, nil
@@ -56,7 +56,7 @@ func (s *Shell) expand(w word, match func(typed, literal string) ([]string, erro
 }
 
 // expandAll returns what several words stand for. It reports each error, and returns the first.
-func (s *Shell) expandAll(words []word, expand func(w word) ([]string, error)) (names []string,
+func (s *shell) expandAll(words []word, expand func(w word) ([]string, error)) (names []string,
 	failed error) {
 	for _, w := range words {
 		found, err := expand(w)
@@ -68,7 +68,7 @@ func (s *Shell) expandAll(words []word, expand func(w word) ([]string, error)) (
 
 // tilde returns the name that a word stands for, with a leading ~ replaced by the login directory.
 // sftp does not support that, so neither do its batch files.
-func (s *Shell) tilde(w word) string {
+func (s *shell) tilde(w word) string {
 	name := w.name()
 	if s.quoting == shQuoting && (w.pattern == "~" || strings.HasPrefix(w.pattern, "~/")) {
 		return s.session.home + strings.TrimPrefix(name, "~")
@@ -77,7 +77,7 @@ func (s *Shell) tilde(w word) string {
 }
 
 // localNames returns the local names that a word stands for.
-func (s *Shell) localNames(w word) ([]string, error) {
+func (s *shell) localNames(w word) ([]string, error) {
 	if !w.isPattern() {
 		return []string{s.localTilde(w)}, nil
 	}

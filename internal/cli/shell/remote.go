@@ -16,7 +16,7 @@ import (
 
 var errNoPrevious = errors.New("there is no previous directory")
 
-func (s *Shell) cd(ctx context.Context, r *request) error {
+func (s *shell) cd(ctx context.Context, r *request) error {
 	name := s.session.home
 	if len(r.args) == 1 && r.args[0].text == "-" {
 		if name = s.session.was; name == "" {
@@ -41,7 +41,7 @@ func (s *Shell) cd(ctx context.Context, r *request) error {
 }
 
 // enter changes the directory on the host.
-func (s *Shell) enter(ctx context.Context, client *usftp.Client, name string) error {
+func (s *shell) enter(ctx context.Context, client *usftp.Client, name string) error {
 	client = client.WithContext(ctx)
 	stat := client.Async().Stat(name) // at the same time as the other request
 	dir, err := client.RealPath(name)
@@ -60,14 +60,14 @@ func (s *Shell) enter(ctx context.Context, client *usftp.Client, name string) er
 	return nil
 }
 
-func (s *Shell) pwd(_ context.Context, r *request) error {
+func (s *shell) pwd(_ context.Context, r *request) error {
 	_, err := fmt.Fprintf(s.app.Out, "Remote working directory: %s\n", ui.Printable(s.session.dir))
 	return err
 }
 
 // rename renames as sftp does: to the new name, replacing an existing file, and never into a
 // directory.
-func (s *Shell) rename(ctx context.Context, r *request) error {
+func (s *shell) rename(ctx context.Context, r *request) error {
 	client := r.host.Client.WithContext(ctx)
 	from, to := s.session.abs(r.args[0].text), s.session.abs(r.args[1].text)
 	if r.has('l') || !client.HasPosixRename() {
@@ -76,18 +76,18 @@ func (s *Shell) rename(ctx context.Context, r *request) error {
 	return client.PosixRename(from, to)
 }
 
-func (s *Shell) symlink(ctx context.Context, r *request) error {
+func (s *shell) symlink(ctx context.Context, r *request) error {
 	return r.host.Client.WithContext(ctx).Symlink(r.args[0].text, s.session.abs(r.args[1].text))
 }
 
-func (s *Shell) version(_ context.Context, r *request) error {
+func (s *shell) version(_ context.Context, r *request) error {
 	offers := slices.Sorted(maps.Keys(r.host.Client.Extensions()))
 	_, err := fmt.Fprintf(s.app.Out, "SFTP protocol version 3\n%s offers: %s\n",
 		ui.Printable(r.host.Name), ui.Printable(strings.Join(offers, ", ")))
 	return err
 }
 
-func (s *Shell) progress(context.Context, *request) error {
+func (s *shell) progress(context.Context, *request) error {
 	s.meter = !s.meter
 	state := "disabled"
 	if s.meter {

@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// A Shell runs commands, one after the other, whatever their source.
-type Shell struct {
+// A shell runs commands, one after the other, whatever their source.
+type shell struct {
 	app        *ui.App
 	flags      *flags
 	session    *session
@@ -29,10 +29,10 @@ type Shell struct {
 	localWas string // the local directory before the last lcd, "" if there was none
 }
 
-func newShell(a *ui.App, f *flags, target dial.Target) *Shell {
+func newShell(a *ui.App, f *flags, target dial.Target) *shell {
 	config := f.Config(a, &f.Report)
 	config.Dial.IgnoreInterrupts = interactive(a, f)
-	s := &Shell{app: a, flags: f, meter: true}
+	s := &shell{app: a, flags: f, meter: true}
 	target.Path = ""
 	s.session = &session{target: target, config: config, retry: f.Retry(),
 		tell: a.Console.Say}
@@ -40,7 +40,7 @@ func newShell(a *ui.App, f *flags, target dial.Target) *Shell {
 }
 
 // start logs in and goes where the operand says. If that is a file it is copied, and done is true.
-func (s *Shell) start(ctx context.Context, at, to string) (done bool, err error) {
+func (s *shell) start(ctx context.Context, at, to string) (done bool, err error) {
 	host, err := s.session.connect(ctx)
 	if err != nil {
 		return true, err
@@ -66,7 +66,7 @@ func (s *Shell) start(ctx context.Context, at, to string) (done bool, err error)
 }
 
 // run runs one command line. ends means that the session is over.
-func (s *Shell) run(ctx context.Context, l line) (ends bool, err error) {
+func (s *shell) run(ctx context.Context, l line) (ends bool, err error) {
 	if l.command == nil {
 		return false, nil
 	}
@@ -83,7 +83,7 @@ func (s *Shell) run(ctx context.Context, l line) (ends bool, err error) {
 	return l.command.ends && err == nil, err
 }
 
-func (s *Shell) execute(ctx context.Context, r *request) error {
+func (s *shell) execute(ctx context.Context, r *request) error {
 	c := r.command
 	if !c.raw && !c.ownFlags {
 		if err := r.parseFlags(); err != nil {

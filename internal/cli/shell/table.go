@@ -26,7 +26,7 @@ type command struct {
 	repeats  bool   // may be run again if the connection was lost
 	changes  bool   // it changes the host
 	ends     bool   // it ends the shell
-	run      func(s *Shell, ctx context.Context, r *request) error
+	run      func(s *shell, ctx context.Context, r *request) error
 }
 
 // A kind says what an operand is.
@@ -115,7 +115,7 @@ var commands = slices.SortedFunc(slices.Values(append(own, verbs()...)), func(a,
 
 func init() {
 	// These use the table.
-	find("help").run, find("chgrp").run = (*Shell).help, (*Shell).chgrp
+	find("help").run, find("chgrp").run = (*shell).help, (*shell).chgrp
 }
 
 // fromSFTP lists other names that sftp has for commands.
@@ -137,7 +137,7 @@ func verbs() (list []command) {
 			operands: c.Usage,
 			text:     c.Short, takes: kinds, changes: c.Changes, ownFlags: true,
 			long: c.Help,
-			run: func(s *Shell, ctx context.Context, r *request) error {
+			run: func(s *shell, ctx context.Context, r *request) error {
 				return s.verb(ctx, c, r)
 			}})
 	}
@@ -148,56 +148,56 @@ func verbs() (list []command) {
 var own = []command{
 	{names: []string{"cd", "chdir"}, operands: "[DIR]", most: 1,
 		text:  "change the directory on the host: without DIR, to the login directory; with -, to the previous one",
-		takes: []kind{remoteDirectory}, repeats: true, run: (*Shell).cd},
+		takes: []kind{remoteDirectory}, repeats: true, run: (*shell).cd},
 	{names: []string{"pwd"}, text: "print the directory on the host", offline: true,
-		run: (*Shell).pwd},
+		run: (*shell).pwd},
 	{names: []string{"get", "mget"}, flags: "afpPrR", operands: "SRC... [DST]", least: 1,
 		most: many, text: "copy files from the host; -r: directories too; -a: continue",
-		takes: []kind{remote}, run: (*Shell).get},
+		takes: []kind{remote}, run: (*shell).get},
 	{names: []string{"reget"}, flags: "fpPrR", operands: "SRC... [DST]", least: 1, most: many,
-		text: "get -a: continue interrupted copies", takes: []kind{remote}, run: (*Shell).reget},
+		text: "get -a: continue interrupted copies", takes: []kind{remote}, run: (*shell).reget},
 	{names: []string{"put", "mput"}, flags: "afpPrR", operands: "SRC... [DST]", least: 1,
 		most: many, text: "copy files to the host; -r: directories too; -a: continue",
-		takes: []kind{local}, changes: true, run: (*Shell).put},
+		takes: []kind{local}, changes: true, run: (*shell).put},
 	{names: []string{"reput"}, flags: "fpPrR", operands: "SRC... [DST]", least: 1, most: many,
 		text: "put -a: continue interrupted copies", takes: []kind{local}, changes: true,
-		run: (*Shell).reput},
+		run: (*shell).reput},
 	{names: []string{"sync"}, operands: "[flags] SRC DST",
 		text:  "make one directory equal to another; :DIR is on the host",
-		takes: []kind{either}, changes: true, ownFlags: true, run: (*Shell).sync},
+		takes: []kind{either}, changes: true, ownFlags: true, run: (*shell).sync},
 	{names: []string{"cp", "copy"}, flags: "prR", operands: "SRC... DST", least: 2, most: many,
-		text: "copy files on the host", takes: []kind{remote}, changes: true, run: (*Shell).copy},
+		text: "copy files on the host", takes: []kind{remote}, changes: true, run: (*shell).copy},
 	{names: []string{"edit"}, operands: "FILE...", least: 1, most: many,
 		text:  "edit files with $EDITOR, and put back those that only you have changed",
-		takes: []kind{remote}, changes: true, run: (*Shell).edit},
+		takes: []kind{remote}, changes: true, run: (*shell).edit},
 	{names: []string{"less", "more"}, operands: "FILE...", least: 1, most: many,
-		text: "show files in $PAGER", takes: []kind{remote}, run: (*Shell).less},
+		text: "show files in $PAGER", takes: []kind{remote}, run: (*shell).less},
 	{names: []string{"rename"}, flags: "l", operands: "OLD NEW", least: 2, most: 2,
 		text:  "rename a file, replacing NEW if it exists; -l: fail if it does",
-		takes: []kind{remote}, changes: true, run: (*Shell).rename},
+		takes: []kind{remote}, changes: true, run: (*shell).rename},
 	{names: []string{"symlink"}, operands: "OLD NEW", least: 2, most: 2,
 		text:  "make a symbolic link NEW to OLD",
-		takes: []kind{remote}, changes: true, run: (*Shell).symlink},
+		takes: []kind{remote}, changes: true, run: (*shell).symlink},
 	{names: []string{"chgrp"}, operands: "[flags] GROUP FILE...", text: "change groups",
 		takes: []kind{other, remote}, changes: true, ownFlags: true},
 	{names: []string{"lcd", "lchdir"}, operands: "[DIR]", most: 1, offline: true,
 		text:  "change the local directory: without DIR, to your home directory; with -, to the previous one",
-		takes: []kind{localDirectory}, run: (*Shell).lcd},
-	{names: []string{"lpwd"}, text: "print the local directory", offline: true, run: (*Shell).lpwd},
+		takes: []kind{localDirectory}, run: (*shell).lcd},
+	{names: []string{"lpwd"}, text: "print the local directory", offline: true, run: (*shell).lpwd},
 	{names: []string{"lls"}, raw: true, offline: true, operands: "[ARGUMENTS]", text: "run ls on this machine",
-		takes: []kind{local}, run: (*Shell).lls},
+		takes: []kind{local}, run: (*shell).lls},
 	{names: []string{"lmkdir"}, operands: "DIR...", least: 1, most: many, offline: true,
-		text: "make local directories", takes: []kind{localDirectory}, run: (*Shell).lmkdir},
+		text: "make local directories", takes: []kind{localDirectory}, run: (*shell).lmkdir},
 	{names: []string{"lumask"}, operands: "MASK", least: 1, most: 1, offline: true,
-		text: "set the umask of local files", run: (*Shell).lumask},
+		text: "set the umask of local files", run: (*shell).lumask},
 	{names: []string{"!"}, raw: true, offline: true, operands: "[COMMAND]",
-		text: "run a command, or a shell, on this machine", run: (*Shell).escape},
+		text: "run a command, or a shell, on this machine", run: (*shell).escape},
 	{names: []string{"progress"}, text: "turn the progress line on or off", offline: true,
-		run: (*Shell).progress},
+		run: (*shell).progress},
 	{names: []string{"version"}, text: "print the SFTP version and what the server offers",
-		repeats: true, run: (*Shell).version},
+		repeats: true, run: (*shell).version},
 	{names: []string{"help", "?"}, operands: "[COMMAND]...", offline: true,
 		text: "print this list, or help about commands", takes: []kind{commandName}},
 	{names: []string{"exit", "bye", "quit"}, text: "end the session", offline: true, ends: true,
-		run: func(*Shell, context.Context, *request) error { return nil }},
+		run: func(*shell, context.Context, *request) error { return nil }},
 }

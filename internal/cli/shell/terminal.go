@@ -17,7 +17,7 @@ import (
 
 // A terminal is a source of commands typed by a user.
 type terminal struct {
-	shell   *Shell
+	shell   *shell
 	editor  *liner.State
 	history *history
 
@@ -26,7 +26,7 @@ type terminal struct {
 	editing, before liner.ModeApplier
 }
 
-func newTerminal(s *Shell) (*terminal, error) {
+func newTerminal(s *shell) (*terminal, error) {
 	before, err := liner.TerminalMode()
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the terminal: %w", err)
@@ -58,7 +58,7 @@ func newTerminal(s *Shell) (*terminal, error) {
 
 func (t *terminal) close() { t.editor.Close() }
 
-func (t *terminal) loop(ctx context.Context, s *Shell) error {
+func (t *terminal) loop(ctx context.Context, s *shell) error {
 	s.app.Signals.OnInterrupt(s.interrupts.interrupted)
 	if !s.flags.Quiet {
 		fmt.Fprintf(s.app.Stdout, "Connected to %s. Try help, or Tab.\n",

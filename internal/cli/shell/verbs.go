@@ -16,7 +16,7 @@ import (
 )
 
 // verb runs a command of package files in the current directory on the host.
-func (s *Shell) verb(ctx context.Context, c files.SessionCommand, r *request) error {
+func (s *shell) verb(ctx context.Context, c files.SessionCommand, r *request) error {
 	host, words := r.host, r.args
 	env := &verb.Env{Client: host.Client, Host: host.Name, Dir: s.session.dir, Out: s.app.Out,
 		Say: s.app.Console.Say}
@@ -96,7 +96,7 @@ func textsOf(words []word) []string {
 }
 
 // chgrp is chown for groups only.
-func (s *Shell) chgrp(ctx context.Context, r *request) error {
+func (s *shell) chgrp(ctx context.Context, r *request) error {
 	for i, w := range r.args {
 		if !strings.HasPrefix(w.text, "-") {
 			r.args[i].text, r.args[i].pattern = ":"+w.text, ":"+w.pattern
@@ -108,7 +108,7 @@ func (s *Shell) chgrp(ctx context.Context, r *request) error {
 
 // sync makes a directory equal to another. One is local and one is on the host, marked by a leading
 // colon since there is no host name; or both are on the host.
-func (s *Shell) sync(ctx context.Context, r *request) error {
+func (s *shell) sync(ctx context.Context, r *request) error {
 	remote := 0
 	for _, w := range r.args {
 		if strings.HasPrefix(w.text, ":") {
