@@ -27,7 +27,7 @@ type CheckOptions struct {
 var ErrUnlisted = errors.New("it is not in the list of hashes")
 
 var (
-	errMissing = &explained{"it is in the list, and not there",
+	errMissing = &explained{"it is in the list but does not exist",
 		[]error{checksum.ErrMismatch, fs.ErrNotExist}}
 	errChanging  = errors.New("it is being written to: its size or time changed while it was read")
 	errEmptyList = &explained{"the list is empty", []error{checksum.ErrMismatch}}
@@ -178,7 +178,7 @@ func (w *walk) look(name string) {
 		kind = "it is " + kindOf(found.mode)
 	}
 	if kind != "" {
-		err = &explained{kind + ", and the list has a file's hash", []error{checksum.ErrMismatch}}
+		err = &explained{kind + ", but the list has the hash of a file", []error{checksum.ErrMismatch}}
 	}
 	if err != nil {
 		t.fail(name, e.source(), "", err)

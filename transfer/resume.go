@@ -70,8 +70,8 @@ const (
 	retriedTail = 256 << 10
 
 	// resumeHint is what errors say about resuming. A sync always resumes.
-	resumeHint     = "the same with --resume continues from there"
-	resumeSyncHint = "the same again continues from there"
+	resumeHint     = "the same command with --resume continues from there"
+	resumeSyncHint = "the same command continues from there"
 )
 
 // A journal is one file's part in the journal. As long as it holds the lock on its mark, no other

@@ -75,7 +75,7 @@ var (
 	errNotShared = errors.New("it can be read only once: open it and use Shared.Reader")
 
 	// errNotSame reports that a small file is no longer as listed.
-	errNotSame = errors.New("it is not what was listed")
+	errNotSame = errors.New("it has changed since it was listed")
 
 	// errOwn reports that what a copy has read is not for the others.
 	errOwn = errors.New("it may be changing")

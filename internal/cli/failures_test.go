@@ -348,8 +348,8 @@ func TestConnectionLostMidway(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(64 << 20)
 	for _, c := range []struct{ name, sentence string }{
-		{"download", `cannot copy testhost:.*/big to .*/target: .*; (\d+) bytes of it are left in ([^\s;]+); the same with --resume continues from there`},
-		{"upload", `cannot copy .*/big to testhost:.*/target: .*; (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume continues from there`},
+		{"download", `cannot copy testhost:.*/big to .*/target: .*; (\d+) bytes of it are left in ([^\s;]+); the same command with --resume continues from there`},
+		{"upload", `cannot copy .*/big to testhost:.*/target: .*; (\d+) bytes of it are left in testhost:([^\s;]+); the same command with --resume continues from there`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			port := listen(t, func(client net.Conn) {

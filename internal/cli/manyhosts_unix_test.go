@@ -612,7 +612,7 @@ func TestManyUsage(t *testing.T) {
 			`either all sources are paths on each host`},
 		{"download to a stream", "--hosts a,b :x -", 2, `--hosts cannot copy to -`},
 		{"stream among others", "--hosts a,b - file :x", 2, `standard input \(-\) has no name`},
-		{"a path in the list", "--hosts a,b:x file :x", 1, `"b:x": a host of --hosts has no path`},
+		{"a path in the list", "--hosts a,b:x file :x", 1, `"b:x": a host in the list must not have a path`},
 		{"no directory's name", "--hosts a,.. file :x", 1, `"\.\."`},
 		{"no host in the file", "--hosts-file empty file :x", 1, `no hosts in the file`},
 		{"two on a line", "--hosts-file two file :x", 1, `line 1: more than one host on a line`},

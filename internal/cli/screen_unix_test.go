@@ -287,7 +287,7 @@ func TestCtrlCInSync(t *testing.T) {
 	if code := s.End(); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
 	}
-	s.await(`bytes of it are left in testhost:.*target.*; the same again continues from there\r\n`)
+	s.await(`bytes of it are left in testhost:.*target.*; the same command continues from there\r\n`)
 }
 
 const secret = "open sesame"

@@ -64,13 +64,13 @@ func TestSignal(t *testing.T) {
 		sentence string
 	}{
 		{"Ctrl-C, upload", true, syscall.SIGINT, 130,
-			`usftp: cannot copy .*/big to testhost:.*/target: interrupted; (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume continues from there`},
+			`usftp: cannot copy .*/big to testhost:.*/target: interrupted; (\d+) bytes of it are left in testhost:([^\s;]+); the same command with --resume continues from there`},
 		{"Ctrl-C, download", false, syscall.SIGINT, 130,
-			`usftp: cannot copy testhost:.*/big to .*/target: interrupted; (\d+) bytes of it are left in ([^\s;]+); the same with --resume continues from there`},
+			`usftp: cannot copy testhost:.*/big to .*/target: interrupted; (\d+) bytes of it are left in ([^\s;]+); the same command with --resume continues from there`},
 		{"TERM", true, syscall.SIGTERM, 143,
-			`usftp: cannot copy .*/big to testhost:.*/target: killed by a signal \(terminated\); (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume continues from there`},
+			`usftp: cannot copy .*/big to testhost:.*/target: killed by a signal \(terminated\); (\d+) bytes of it are left in testhost:([^\s;]+); the same command with --resume continues from there`},
 		{"HUP", false, syscall.SIGHUP, 129,
-			`usftp: cannot copy testhost:.*/big to .*/target: killed by a signal \(hangup\); (\d+) bytes of it are left in ([^\s;]+); the same with --resume continues from there`},
+			`usftp: cannot copy testhost:.*/big to .*/target: killed by a signal \(hangup\); (\d+) bytes of it are left in ([^\s;]+); the same command with --resume continues from there`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

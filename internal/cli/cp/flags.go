@@ -132,7 +132,7 @@ func (c *flags) checkPlaces(sources []connect.Place, target connect.Place) error
 	case c.hashes.manifest != "" && target.Stream:
 		return errors.New("--manifest cannot be used with the target -, which is not a file")
 	case c.exactly && (len(sources) > 1 || target.Stream):
-		return errors.New("-T is for one source and a target that is not -")
+		return errors.New("-T needs exactly one source, and a target other than -")
 	case c.JSON && target.Stream:
 		return errors.New("--json writes to standard output and cannot be used with the target -")
 	case c.DryRun && (target.Stream || sources[0].Stream):

@@ -226,7 +226,7 @@ func parse(s string) (Host, error) {
 	case portErr == nil && port > 0 && t.Port == 0:
 		t.Port = int(port)
 	default:
-		return Host{}, fmt.Errorf("%q: a host of --hosts has no path", s)
+		return Host{}, fmt.Errorf("%q: a host in the list must not have a path", s)
 	}
 	t.Path = ""
 	label := s

@@ -317,7 +317,7 @@ func TestLinkOntoItsFile(t *testing.T) {
 	for _, names := range [][]string{{"f", "d"}, {"f", "d/f"}, {"../d/f", "d/f"},
 		{dir + "/d/f", dir + "/d/f"}} {
 		err := Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true}, names)
-		if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "what it leads to") {
+		if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "what it points to") {
 			t.Errorf("ln -sf %q: %v, %q", names, err, said)
 		}
 	}

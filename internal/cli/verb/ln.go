@@ -56,7 +56,7 @@ func (l *linker) link(source, target string) {
 	switch {
 	case !l.o.Force || !errors.Is(err, fs.ErrExist):
 	case l.o.Symbolic && leadsTo(at, source) == path.Clean(at):
-		err = errors.New("the link would replace what it leads to")
+		err = errors.New("the link would replace what it points to")
 	default:
 		err = replaceBy(l.client, at, make)
 	}
