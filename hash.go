@@ -115,7 +115,7 @@ func (f *File) CheckFile(what CheckFile) (*FileHashes, error) {
 	})
 }
 
-// mostBlocks keeps the answer within 256 KiB, the largest packet of OpenSSH and the like.
+// mostBlocks keeps the answer within 256 KiB, the largest packet of OpenSSH and many others.
 const mostBlocks = 2048
 
 // checkPieces asks for blocks in pieces of at most 64 MiB, so that no answer takes long. It calls

@@ -456,7 +456,7 @@ func (c *Client) matches(dir, pattern string, taken *atomic.Int64) (names []stri
 				name = dir + "/" + f.BaseName()
 			}
 			names = append(names, name)
-			taken.Add(int64(len(names[len(names)-1])))
+			taken.Add(int64(len(name)))
 		}
 		if entries > mostEntries || taken.Load() > mostGlobBytes {
 			return names, &fs.PathError{Op: "glob", Path: dir, Err: errTooMuch}

@@ -136,10 +136,7 @@ func (c *Client) CreateTemp(dir, pattern string) (*File, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	return f, err
 }
 
 // MkdirTemp makes a new directory in dir, with mode 0700, and returns its name; see

@@ -350,7 +350,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	}
 	file, err := open()
 	if err != nil {
-		// it may have been created all the same
+		// it may have been created anyway
 		if _, missing := v.fs.Stat(ctx, name); isNew && missing != nil {
 			q.add(-charged, -1)
 		}

@@ -143,9 +143,7 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, inline boo
 	}
 	defer s.mu.Unlock()
 	if s.closed {
-		if r.own != nil {
-			r.own.Release()
-		}
+		r.own.Release()
 		return nil, false, io.ErrClosedPipe
 	}
 	s.enterBusy(d)

@@ -306,7 +306,7 @@ func (v *View) Readlink(ctx context.Context, name string) (string, error) {
 	return readlinker.Readlink(ctx, name)
 }
 
-// Link makes another name for a file.
+// Link makes a hard link, another name for a file.
 func (v *View) Link(ctx context.Context, oldName, newName string) error {
 	return change(v, opHardlink, oldName, newName, nil, func(backend Linker) error {
 		return v.quotaMake(ctx, func() error { return backend.Link(ctx, oldName, newName) })

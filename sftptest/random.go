@@ -75,7 +75,7 @@ func RandomScript(seed uint64) Script {
 }
 
 // RandomFault returns a fault that hits one or a few requests; the same one for the same seed. A
-// client handles it well if the call fails, or succeeds all the same, within its time; it must not
+// client handles it well if the call fails, or succeeds anyway, within its time; it must not
 // hang, panic, or accept wrong data. No fault makes data wrong without any sign.
 func RandomFault(seed uint64) Fault {
 	rng := rand.New(rand.NewPCG(seed, 3))

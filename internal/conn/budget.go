@@ -72,25 +72,23 @@ func (b *budget) give(bytes int64) {
 	b.serve()
 }
 
+// serve grants what fits to those who wait.
 func (b *budget) serve() {
 	if len(b.waiters) == 0 {
 		return
 	}
-	rest := b.waiters[:0]
-	blocked := false
-	for _, t := range b.waiters {
+	blocked := false // somebody waits for bytes, and later ones do not overtake
+	b.waiters = slices.DeleteFunc(b.waiters, func(t *turn) bool {
 		if !b.fits(t.bytes) || (blocked && t.bytes > 0) {
 			blocked = blocked || t.bytes > 0
-			rest = append(rest, t)
-			continue
+			return false
 		}
 		b.move(t.bytes)
 		b.requests--
 		t.done = true
 		close(t.granted)
-	}
-	clear(b.waiters[len(rest):])
-	b.waiters = rest
+		return true
+	})
 }
 
 // move takes bytes out of the budget, or gives them back if the number is negative.

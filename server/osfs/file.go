@@ -54,9 +54,9 @@ func openFlags(flags uint32) (flag int) {
 	case flags&wire.OpenWrite == 0:
 		flag = os.O_RDONLY
 	case flags&wire.OpenRead == 0:
-		flag |= os.O_WRONLY
+		flag = os.O_WRONLY
 	default:
-		flag |= os.O_RDWR
+		flag = os.O_RDWR
 	}
 	if flags&wire.OpenAppend != 0 {
 		flag |= os.O_APPEND

@@ -18,7 +18,7 @@ import (
 // (sshd(8), AUTHORIZED_KEYS FILE FORMAT).
 //
 // The options from, expiry-time, cert-authority and principals are honoured. Options that only
-// restrict what is not served anyway are accepted: restrict, no-pty, permitopen and their like.
+// restrict what is not served anyway are accepted: restrict, no-pty, permitopen and others.
 // With OpenSSH a key with command= may run only that command; no commands are run here, so the key
 // is refused, with a warning. As with OpenSSH, so is a line with an unknown option.
 type AuthorizedKeys struct {
