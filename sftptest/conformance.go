@@ -36,13 +36,9 @@ type conformanceCase struct {
 	run       func(*kit)
 }
 
-func conformanceCases() []conformanceCase {
-	return slices.Concat(fileCases, nameCases, protocolCases, extensionCases)
-}
-
 // Run runs each case as a subtest.
 func (c Conformance) Run(t *testing.T) {
-	for _, test := range conformanceCases() {
+	for _, test := range slices.Concat(fileCases, nameCases, protocolCases, extensionCases) {
 		t.Run(test.name, func(t *testing.T) {
 			if why := c.Skip[test.name]; why != "" {
 				t.Skip(why)

@@ -8,8 +8,6 @@ import (
 	"net"
 	"os"
 	"time"
-
-	"github.com/usftp/usftp/wire"
 )
 
 // ErrClosed means that the connection was closed on this side. It matches [net.ErrClosed].
@@ -120,7 +118,3 @@ func (e *HandshakeError) Error() string {
 }
 
 func (e *HandshakeError) Unwrap() []error { return []error{net.ErrClosed, e.Cause} }
-
-func wrongType(call *Call, got wire.Type) error {
-	return protocolErrorf("%v in reply to %v", got, call.kind)
-}

@@ -177,7 +177,7 @@ func (c *Conn) readReply() error {
 	if call != nil {
 		expect, limit = call.Expect, call.Bytes
 		if kind != expect && kind != wire.TypeStatus {
-			err = wrongType(call, kind)
+			err = protocolErrorf("%v in reply to %v", kind, call.kind)
 		}
 	}
 	c.mu.Unlock()
