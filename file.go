@@ -208,8 +208,7 @@ func (c *Client) Open(name string) (*File, error) { return c.OpenFile(name, os.O
 // error if the server sends no attributes.
 func (c *Client) OpenRead(name string) (*File, error) {
 	f := NewFile(c, name)
-	stat := start(c.ctx, ask(c.session, "stat", name, wire.TypeAttrs,
-		wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs))
+	stat := start(c.ctx, f.statOperation())
 	if _, err := run(c.ctx, f.openWith(os.O_RDONLY, 0)); err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func (w *worker) refuse(s *session, r *request) {
 // executeRare is execute for everything but READ and WRITE.
 func (w *worker) executeRare(s *session, r *request) {
 	ctx, v := s.ctx, s.view
-	if !v.turns && r.takesLong() {
+	if !v.takesTurns && r.takesLong() {
 		if err := s.costly.begin(ctx, v.user, r); err != nil {
 			w.status(s, r, err)
 			return
@@ -107,7 +107,7 @@ func (w *worker) executeRare(s *session, r *request) {
 // status queues a STATUS. It releases any buffer lent for a longer reply.
 func (w *worker) status(s *session, r *request, err error) {
 	if err != nil && !r.repeated {
-		s.told.note(r, err)
+		s.refusals.note(r, err)
 	}
 	w.short(s, r, statusOf(err).Append(w.scratch[:0], r.id))
 }

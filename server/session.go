@@ -69,22 +69,22 @@ const afterSlow = 256
 
 // session is one conversation with a client.
 type session struct {
-	view    *View
-	draft   bool // SYMLINK has the link's own path first
-	stream  io.Closer
-	log     *slog.Logger
-	pool    *Pool
-	costly  *Work
-	active  *Activity
-	relay   *relay // nil if the stream is no pipe
-	out     output
-	told    refusalLog
-	ctx     context.Context // of handlers
-	cancel  context.CancelFunc
-	limits  wire.LimitsReply
-	maxOpen int
-	maxRun  int
-	maxMem  int
+	view     *View
+	draft    bool // SYMLINK has the link's own path first
+	stream   io.Closer
+	log      *slog.Logger
+	pool     *Pool
+	costly   *Work
+	active   *Activity
+	relay    *relay // nil if the stream is no pipe
+	out      output
+	refusals refusalLog
+	ctx      context.Context // of handlers
+	cancel   context.CancelFunc
+	limits   wire.LimitsReply
+	maxOpen  int
+	maxRun   int
+	maxMem   int
 
 	parallel bool // there is more than one processor
 
@@ -157,7 +157,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 	if p, ok := stream.(*pipes); ok {
 		s.relay = newRelay(p.out)
 	}
-	s.told.log = s.log
+	s.refusals.log = s.log
 	s.view.log = s.log
 	s.parallel = runtime.GOMAXPROCS(0) > 1
 	s.ctx, s.cancel = context.WithCancel(view.WithWork(ctx, s.costly))
@@ -214,7 +214,7 @@ func (s *session) wait() error {
 			r.own = nil
 		}
 	}
-	s.told.end()
+	s.refusals.end()
 	for _, slot := range s.handles.slots {
 		if slot.h != nil { // nobody else is left to use it
 			slot.h.turns.drop()

@@ -17,16 +17,16 @@ import (
 // View is a backend with a policy applied. It answers every request; those for which the backend
 // has no method fail with errors.ErrUnsupported. It is safe for concurrent use.
 type View struct {
-	fs        FS
-	walks     bool // fs resolves paths itself
-	turns     bool // fs takes turns while it does
-	home      string
-	user      string
-	readOnly  bool
-	umask     uint32
-	quota     *Quota
-	forbidden operationSet
-	log       *slog.Logger // for changes to the tree; may be nil
+	fs         FS
+	walks      bool // fs resolves paths itself
+	takesTurns bool // fs takes turns while it does
+	home       string
+	user       string
+	readOnly   bool
+	umask      uint32
+	quota      *Quota
+	forbidden  operationSet
+	log        *slog.Logger // for changes to the tree; may be nil
 }
 
 // NewView returns a view of backend; policy may be nil. It fails if the policy names unknown
@@ -42,17 +42,17 @@ func NewView(backend FS, policy *Policy) (*View, error) {
 		return nil, err
 	}
 	_, walks := backend.(PathWalker)
-	_, turns := backend.(turn.Taker)
+	_, takesTurns := backend.(turn.Taker)
 	v := &View{
-		fs:        backend,
-		walks:     walks,
-		turns:     turns,
-		user:      policy.User,
-		home:      path.Clean("/" + policy.Home),
-		readOnly:  policy.ReadOnly,
-		umask:     wire.PermissionBits(policy.Umask),
-		quota:     policy.Quota,
-		forbidden: denied,
+		fs:         backend,
+		walks:      walks,
+		takesTurns: takesTurns,
+		user:       policy.User,
+		home:       path.Clean("/" + policy.Home),
+		readOnly:   policy.ReadOnly,
+		umask:      wire.PermissionBits(policy.Umask),
+		quota:      policy.Quota,
+		forbidden:  denied,
 	}
 	if len(policy.Allowed) > 0 {
 		v.forbidden |= ^allowed

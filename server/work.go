@@ -105,7 +105,7 @@ func inOrder(all []waiter) []waiter {
 // processor time, until w gives the view's user a turn. Only trees of package osfs have such work.
 // Serve uses Options.Work in the same way.
 func (v *View) WithWork(ctx context.Context, w *Work) context.Context {
-	if !v.turns {
+	if !v.takesTurns {
 		return ctx
 	}
 	return turn.With(ctx, func(ctx context.Context) (func(), error) {

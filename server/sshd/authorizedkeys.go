@@ -33,7 +33,6 @@ type authorizedKey struct {
 	expires    time.Time
 	authority  bool // signs certificates, and is not accepted itself
 	principals []string
-	line       int
 }
 
 // ReadAuthorizedKeys reads a file. A missing file is an error.
@@ -61,7 +60,6 @@ func ParseAuthorizedKeys(name string, data []byte) *AuthorizedKeys {
 			list.Warnings = append(list.Warnings, fmt.Sprintf("%s:%d: %v", name, number, err))
 			continue
 		}
-		key.line = number
 		list.keys = append(list.keys, key)
 	}
 	if err := scanner.Err(); err != nil {
