@@ -326,7 +326,7 @@ const (
 )
 
 // errNotInOrder is a bug: a stream's bytes arrive in order.
-var errNotInOrder = errors.New("it did not come in order; this is a bug in usftp")
+var errNotInOrder = errors.New("the data arrived out of order; this is a bug in usftp")
 
 // newHashPipe starts hashing. The first present bytes are already in the file. pool may be nil.
 func newHashPipe(all digests, present int64, open reopen, pool *sync.Pool) *hashPipe {

@@ -24,6 +24,8 @@ type mirror interface {
 	// entries lists a directory. It calls reset when the listing starts over.
 	entries(d *directory, reset func(), yield func(name string, f *facts) error) error
 
+	foldsCase() bool // without asking
+
 	// storable returns the time closest to t that the target can hold.
 	storable(t time.Time) time.Time
 
@@ -114,6 +116,7 @@ func (t localMirror) readLink(e *entry) (to string, err error) {
 	return to, err
 }
 
+func (localMirror) foldsCase() bool                { return localfs.FoldsCase }
 func (localMirror) storable(t time.Time) time.Time { return t }
 
 func (t localMirror) otherNames(e *entry) (others bool) {
@@ -247,6 +250,8 @@ func (t remoteMirror) lookAt(d *directory, name string) (f facts, err error) {
 func (t remoteMirror) readLink(e *entry) (string, error) {
 	return ask(t.remoteEnd, e.target(), (*usftp.Client).ReadLink)
 }
+
+func (remoteMirror) foldsCase() bool { return false }
 
 func (remoteMirror) storable(t time.Time) time.Time {
 	if t.Unix() >= 0 && t.Unix() <= math.MaxUint32 {

@@ -208,7 +208,7 @@ type syncing struct {
 	backups backups
 
 	// foldsCase reports whether names that differ only in case are the same file in the target.
-	// Without a lock only this system is known.
+	// Without a lock that is known only of this system.
 	foldsCase func() bool
 
 	// big is held by the walker that has a large inventory: only one may at a time.
@@ -244,10 +244,9 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 		options.BackupDir = path.Clean(dir)
 	}
 	s := &syncing{tree: t, options: options, dst: dst.mirror(), within: newReach(options.Within),
-		filter:    newSyncFilter(t, rules, &options),
-		backups:   backups{dir: options.BackupDir},
-		foldsCase: func() bool { return localfs.FoldsCase && t.dst.conn() == nil }}
-	s.extras.sync, s.backups.sync = s, s
+		filter:  newSyncFilter(t, rules, &options),
+		backups: backups{dir: options.BackupDir}}
+	s.extras.sync, s.backups.sync, s.foldsCase = s, s, s.dst.foldsCase
 	return s, nil
 }
 
@@ -653,7 +652,7 @@ func (s *syncing) settable(set *usftp.NewAttrs) {
 	if mtime.Unix() != set.Mtime.Unix() {
 		s.times.Do(func() {
 			s.tree.warn(s.tree.route.Source, s.tree.root.target,
-				"a host cannot store times before 1970 or after 2106: the nearest is set")
+				"SFTP has no times before 1970 or after 2106: the nearest is set")
 		})
 	}
 	set.Atime, set.Mtime = atime, mtime
