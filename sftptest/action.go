@@ -12,22 +12,22 @@ import (
 // Action changes how a request or its reply is handled. Its String is the Go expression that makes
 // it.
 type Action struct {
-	recipe string
-	before func(*session, *call) // before the request is executed
-	after  func(*session, *call) // when the reply is ready
+	expression string
+	before     func(*session, *call) // before the request is executed
+	after      func(*session, *call) // when the reply is ready
 }
 
 // String returns the expression that makes the action.
 func (a Action) String() string {
-	if a.recipe == "" {
+	if a.expression == "" {
 		return "sftptest.Action{}"
 	}
-	return "sftptest." + a.recipe
+	return "sftptest." + a.expression
 }
 
 // Refuse answers with a status instead of executing the request. With wire.OK it is a lie.
 func Refuse(code wire.Code, message string) Action {
-	return Action{recipe: fmt.Sprintf("Refuse(%s, %q)", goCode(code), message),
+	return Action{expression: fmt.Sprintf("Refuse(%s, %q)", goCode(code), message),
 		before: func(_ *session, c *call) { c.refused = true },
 		after:  func(s *session, c *call) { s.statusMessage(c, code, message) }}
 }
@@ -35,7 +35,7 @@ func Refuse(code wire.Code, message string) Action {
 // Fail executes the request and answers that it failed, like a CLOSE that reports what a WRITE
 // could not.
 func Fail(code wire.Code, message string) Action {
-	return Action{recipe: fmt.Sprintf("Fail(%s, %q)", goCode(code), message),
+	return Action{expression: fmt.Sprintf("Fail(%s, %q)", goCode(code), message),
 		after: func(s *session, c *call) { s.statusMessage(c, code, message) }}
 }
 
@@ -48,7 +48,7 @@ func NoNames() Action { return ReplyType(wire.TypeName) }
 // ReplyType answers with the emptiest packet of the given type, which need not be a valid answer to
 // the request; the request is not executed. STATUS says OK.
 func ReplyType(t wire.Type) Action {
-	return Action{recipe: "ReplyType(" + goType(t) + ")",
+	return Action{expression: "ReplyType(" + goType(t) + ")",
 		before: func(_ *session, c *call) { c.refused = true },
 		after:  func(_ *session, c *call) { c.answer(emptyPacket(t, c.ID)) }}
 }
@@ -76,30 +76,30 @@ func emptyPacket(t wire.Type, id uint32) []byte {
 
 // Drop executes the request and does not answer.
 func Drop() Action {
-	return Action{recipe: "Drop()", after: func(_ *session, c *call) { c.reply = nil }}
+	return Action{expression: "Drop()", after: func(_ *session, c *call) { c.reply = nil }}
 }
 
 // Silence answers neither this request nor any later one on its stream, but keeps reading.
 func Silence() Action {
-	return Action{recipe: "Silence()",
+	return Action{expression: "Silence()",
 		before: func(s *session, c *call) { s.silent, c.refused = true, true },
 		after:  func(_ *session, c *call) { c.reply = nil }}
 }
 
 // Hangup closes the stream instead of answering.
 func Hangup() Action {
-	return Action{recipe: "Hangup()", before: func(_ *session, c *call) { c.refused = true },
+	return Action{expression: "Hangup()", before: func(_ *session, c *call) { c.refused = true },
 		after: func(_ *session, c *call) { c.reply, c.hangup = nil, true }}
 }
 
 // LastReply answers and then closes the stream.
 func LastReply() Action {
-	return Action{recipe: "LastReply()", after: func(_ *session, c *call) { c.hangup = true }}
+	return Action{expression: "LastReply()", after: func(_ *session, c *call) { c.hangup = true }}
 }
 
 // Truncate sends the first n bytes of the reply, its length field included, and closes the stream.
 func Truncate(n int) Action {
-	return Action{recipe: fmt.Sprintf("Truncate(%d)", n), after: func(_ *session, c *call) {
+	return Action{expression: fmt.Sprintf("Truncate(%d)", n), after: func(_ *session, c *call) {
 		for i, packet := range c.reply {
 			c.reply[i] = packet[:min(n, len(packet))]
 		}
@@ -110,7 +110,7 @@ func Truncate(n int) Action {
 // Length sends the reply with another length field, and nothing after it, as if the rest were still
 // to come.
 func Length(n uint32) Action {
-	return Action{recipe: fmt.Sprintf("Length(%d)", n), after: func(s *session, c *call) {
+	return Action{expression: fmt.Sprintf("Length(%d)", n), after: func(s *session, c *call) {
 		for _, packet := range c.reply {
 			binary.BigEndian.PutUint32(packet, n)
 		}
@@ -120,7 +120,7 @@ func Length(n uint32) Action {
 
 // UnknownID gives the reply an id that was never used: the request's, with the highest bit flipped.
 func UnknownID() Action {
-	return Action{recipe: "UnknownID()", after: func(_ *session, c *call) {
+	return Action{expression: "UnknownID()", after: func(_ *session, c *call) {
 		for _, packet := range c.reply {
 			if len(packet) >= wire.HeaderSize {
 				wire.SetID(packet, c.ID^1<<31)
@@ -131,13 +131,13 @@ func UnknownID() Action {
 
 // Repeat sends the reply twice.
 func Repeat() Action {
-	return Action{recipe: "Repeat()",
+	return Action{expression: "Repeat()",
 		after: func(_ *session, c *call) { c.reply = append(c.reply, c.reply...) }}
 }
 
 // Garble changes some bytes of the reply after its header, at random.
 func Garble(seed uint64) Action {
-	return Action{recipe: fmt.Sprintf("Garble(%d)", seed), after: func(_ *session, c *call) {
+	return Action{expression: fmt.Sprintf("Garble(%d)", seed), after: func(_ *session, c *call) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for _, packet := range c.reply {
 			body := packet[min(wire.HeaderSize, len(packet)):]
@@ -150,32 +150,32 @@ func Garble(seed uint64) Action {
 
 // ReplyBytes sends bytes instead of the reply; the request is not executed.
 func ReplyBytes(data string) Action {
-	return Action{recipe: fmt.Sprintf("ReplyBytes(%q)", data),
+	return Action{expression: fmt.Sprintf("ReplyBytes(%q)", data),
 		before: func(_ *session, c *call) { c.refused = true },
 		after:  func(_ *session, c *call) { c.answer([]byte(data)) }}
 }
 
 // Delay sends the reply later, and lets others overtake it.
 func Delay(d time.Duration) Action {
-	return Action{recipe: fmt.Sprintf("Delay(%d)", int64(d)),
+	return Action{expression: fmt.Sprintf("Delay(%d)", int64(d)),
 		after: func(_ *session, c *call) { c.delay += d }}
 }
 
 // Hold keeps the reply until the gate lets it pass; others overtake it.
 func Hold(gate *Gate) Action {
-	return Action{recipe: "Hold(gate)", after: func(_ *session, c *call) { c.gate = gate }}
+	return Action{expression: "Hold(gate)", after: func(_ *session, c *call) { c.gate = gate }}
 }
 
 // Resize changes the size of the file at a path before the request is executed, like a file that
 // grows or shrinks while it is read.
 func Resize(path string, size int64) Action {
-	return Action{recipe: fmt.Sprintf("Resize(%q, %d)", path, size),
+	return Action{expression: fmt.Sprintf("Resize(%q, %d)", path, size),
 		before: func(s *session, _ *call) { _ = s.server.Files.Resize(path, size) }}
 }
 
 // Call calls a function before the request is executed, on the goroutine that serves the stream.
 // Only its name is printed.
 func Call(name string, f func(Request)) Action {
-	return Action{recipe: fmt.Sprintf("Call(%q, func)", name),
+	return Action{expression: fmt.Sprintf("Call(%q, func)", name),
 		before: func(_ *session, c *call) { f(c.Request) }}
 }

@@ -104,7 +104,7 @@ func (d *direction) take(p []byte) (n int) {
 		s.data = s.data[m:]
 		n += m
 		if len(s.data) == 0 {
-			if s.block != nil && len(d.spare) < mostSpare {
+			if s.block != nil && len(d.spare) < maxSpare {
 				d.spare = append(d.spare, s.block)
 			}
 			d.queue[0] = segment{}
@@ -228,8 +228,8 @@ func (d *direction) push(p []byte) {
 	}
 }
 
-// mostSpare is how many blocks are kept to be used again.
-const mostSpare = 4
+// maxSpare is how many blocks are kept to be used again.
+const maxSpare = 4
 
 // block returns n bytes with any contents.
 func (d *direction) block(n int) []byte {
@@ -241,7 +241,7 @@ func (d *direction) block(n int) []byte {
 			return b[:n]
 		}
 	}
-	if len(d.spare) == mostSpare {
+	if len(d.spare) == maxSpare {
 		d.spare = d.spare[:0]
 	}
 	return make([]byte, n)

@@ -77,6 +77,11 @@ func (p *Proxy) Stall() {
 func (p *Proxy) Restore() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.restore()
+}
+
+// restore is Restore for callers that hold the lock.
+func (p *Proxy) restore() {
 	select {
 	case <-p.moving:
 	default:
@@ -84,10 +89,10 @@ func (p *Proxy) Restore() {
 	}
 }
 
-// Hold holds back the bytes of the connections that are open, and lets new ones pass: when a link
-// comes back, TCP may take minutes to send again on a connection from before. release lets pass
-// what their senders still want to send, and nothing of those that have reset them: the last of it
-// before the end, so that a server answers. It returns when they have ended.
+// Hold holds back the bytes of the connections that are open, and lets new connections pass: when a
+// link comes back, TCP may take minutes before it resends on an old connection. release lets pass
+// what senders that have not reset their connections still want to send: the last of it before the
+// end of the stream, so that a server answers. It returns when those connections have ended.
 func (p *Proxy) Hold() (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,10 +102,10 @@ func (p *Proxy) Hold() (release func()) {
 		l.hold, l.heard = hold, make(chan struct{})
 		held = append(held, l)
 	}
-	p.holds = append(p.holds, sync.OnceFunc(func() { close(hold) }))
-	let := p.holds[len(p.holds)-1]
+	pass := sync.OnceFunc(func() { close(hold) })
+	p.holds = append(p.holds, pass)
 	return func() {
-		let()
+		pass()
 		for _, l := range held {
 			<-l.over
 		}
@@ -124,13 +129,9 @@ func (p *Proxy) close() {
 	p.listener.Close()
 	p.mu.Lock()
 	p.closed = true
-	select {
-	case <-p.moving:
-	default:
-		close(p.moving)
-	}
-	for _, let := range p.holds {
-		let()
+	p.restore()
+	for _, release := range p.holds {
+		release()
 	}
 	for c := range p.open {
 		reset(c)
@@ -171,10 +172,10 @@ func (p *Proxy) begin(client, server net.Conn) {
 	p.open[client], p.open[server] = struct{}{}, struct{}{}
 	p.lines[l] = struct{}{}
 	p.work.Go(func() {
-		var ways sync.WaitGroup
-		ways.Go(func() { l.pass(server, client) })
-		ways.Go(func() { l.pass(client, server) })
-		ways.Wait()
+		var both sync.WaitGroup
+		both.Go(func() { l.pass(server, client) })
+		both.Go(func() { l.pass(client, server) })
+		both.Wait()
 		close(l.over)
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -235,7 +236,7 @@ func (l *line) pass(to, from net.Conn) {
 	}
 }
 
-// afterHold has the end of what a client has sent wait until the server has said something to it.
+// afterHold makes the end of a client's stream wait until the server has said something to it.
 func (l *line) afterHold(from net.Conn, n int, err error) {
 	if from == l.both[1] {
 		l.once.Do(func() { close(l.heard) })
@@ -258,8 +259,8 @@ func (l *line) allow(n int) (passing int, broken bool) {
 	return n, broken
 }
 
-// isReset reports whether a connection was reset by its peer. What has arrived before can be read
-// still, but on a link that is down it would have been lost.
+// isReset reports whether a connection was reset by its peer. What arrived before can still be
+// read, but on a link that is down it would have been lost.
 func isReset(c net.Conn) (yes bool) {
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -269,7 +270,7 @@ func isReset(c net.Conn) (yes bool) {
 	return yes
 }
 
-// reset ends a connection so that the peer hears of it as of a crash.
+// reset ends a connection as a crash would: with RST.
 func reset(c net.Conn) {
 	tcp := c.(*net.TCPConn)
 	if raw, err := tcp.SyscallConn(); err == nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketError returns what has become of a socket, nil if it is well.
+// socketError returns a socket's pending error, or nil.
 func socketError(fd uintptr) error {
 	code, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && code != 0 {

@@ -139,13 +139,14 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
-// startTries is how many ports are tried: a free one may be taken in between.
+// startTries is how many ports are tried: except on Linux, another process may take a free one
+// first.
 const startTries = 5
 
 func (s *Server) run(t testing.TB, sshd, sftp string, o Options) {
 	t.Helper()
 	for try := 1; ; try++ {
-		s.Port = freePort(t)
+		s.Port = testenv.FreePort(t)
 		var conf strings.Builder
 		for _, line := range o.Config {
 			fmt.Fprintln(&conf, line)
@@ -240,16 +241,6 @@ func (s *Server) writeClient(t testing.TB, o Options) {
 func (s *Server) ClientBlock() string {
 	return fmt.Sprintf("Host %s\n\tHostName %s\n\tPort %d\n\tUser %s\n\tIdentityFile %s\n\tIdentitiesOnly yes\n\tIdentityAgent none\n\tUserKnownHostsFile %s\n\tGlobalKnownHostsFile none\n",
 		s.Alias, s.Host, s.Port, s.User, s.IdentityFile, s.KnownHosts)
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func write(t testing.TB, file, text string) {

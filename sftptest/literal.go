@@ -33,9 +33,8 @@ func goValue(v reflect.Value) string {
 		return goType(value)
 	case Action:
 		return value.String()
-	case Fault:
-		return "{" + strings.TrimSuffix(strings.TrimPrefix(value.String(), "sftptest.Fault{"),
-			"}") + "}"
+	case Fault: // an element of []Fault
+		return literal(v)
 	}
 	switch v.Kind() {
 	case reflect.Func:
