@@ -1,10 +1,6 @@
 package ssh
 
-import (
-	xssh "golang.org/x/crypto/ssh"
-
-	"github.com/usftp/usftp/wire"
-)
+import xssh "golang.org/x/crypto/ssh"
 
 // Messages of user authentication: RFC 4252, and RFC 4256 for keyboard-interactive.
 
@@ -20,13 +16,10 @@ func (a *authRequest) append(p []byte) []byte {
 }
 
 func (a *authRequest) parse(payload []byte) error {
-	r, err := body(payload, msgUserAuthRequest)
-	if err != nil {
-		return err
-	}
+	r := body(payload, msgUserAuthRequest)
 	a.user, a.service, a.method = r.String(), r.String(), r.String()
 	a.rest = r.Rest()
-	return parsed(&r, msgUserAuthRequest)
+	return r.parsed()
 }
 
 // keyRequest is the publickey method's part: RFC 4252, section 7.
@@ -46,13 +39,13 @@ func (k *keyRequest) append(p []byte) []byte {
 }
 
 func (k *keyRequest) parse(rest []byte) error {
-	r := wire.NewReader(rest)
-	k.signed = readBool(&r)
+	r := fields(rest, msgUserAuthRequest)
+	k.signed = r.Bool()
 	k.algo, k.key = r.String(), r.Bytes()
 	if k.signed {
 		k.signature = r.Bytes()
 	}
-	if err := parsed(&r, msgUserAuthRequest); err != nil {
+	if err := r.parsed(); err != nil {
 		return err
 	}
 	if r.Len() > 0 {
@@ -79,21 +72,15 @@ func (f *authFailure) append(p []byte) []byte {
 }
 
 func (f *authFailure) parse(payload []byte) error {
-	r, err := body(payload, msgUserAuthFailure)
-	if err != nil {
-		return err
-	}
-	f.methods, f.partial = readNames(&r), readBool(&r)
-	return parsed(&r, msgUserAuthFailure)
+	r := body(payload, msgUserAuthFailure)
+	f.methods, f.partial = r.Names(), r.Bool()
+	return r.parsed()
 }
 
 func parseBanner(payload []byte) (string, error) {
-	r, err := body(payload, msgUserAuthBanner)
-	if err != nil {
-		return "", err
-	}
+	r := body(payload, msgUserAuthBanner)
 	text := r.String()
-	return text, parsed(&r, msgUserAuthBanner) // some leave out the language tag
+	return text, r.parsed() // some leave out the language tag
 }
 
 // maxQuestions limits how many questions a server may ask at a time, and how many answers a client
@@ -117,10 +104,7 @@ func (q *infoRequest) append(p []byte) []byte {
 }
 
 func (q *infoRequest) parse(payload []byte) error {
-	r, err := body(payload, msgUserAuthInfoRequest)
-	if err != nil {
-		return err
-	}
+	r := body(payload, msgUserAuthInfoRequest)
 	q.name, q.instruction = r.String(), r.String()
 	r.Bytes() // language
 	n := r.Uint32()
@@ -129,9 +113,9 @@ func (q *infoRequest) parse(payload []byte) error {
 	}
 	for range n {
 		q.questions = append(q.questions, r.String())
-		q.echos = append(q.echos, readBool(&r))
+		q.echos = append(q.echos, r.Bool())
 	}
-	return parsed(&r, msgUserAuthInfoRequest)
+	return r.parsed()
 }
 
 func appendInfoResponse(p []byte, answers []string) []byte {
@@ -143,10 +127,7 @@ func appendInfoResponse(p []byte, answers []string) []byte {
 }
 
 func parseInfoResponse(payload []byte) (answers []string, err error) {
-	r, err := body(payload, msgUserAuthInfoResponse)
-	if err != nil {
-		return nil, err
-	}
+	r := body(payload, msgUserAuthInfoResponse)
 	n := r.Uint32()
 	if n > maxQuestions {
 		return nil, &ProtocolError{"too many answers"}
@@ -154,7 +135,7 @@ func parseInfoResponse(payload []byte) (answers []string, err error) {
 	for range n {
 		answers = append(answers, r.String())
 	}
-	return answers, parsed(&r, msgUserAuthInfoResponse)
+	return answers, r.parsed()
 }
 
 // A Challenge answers keyboard-interactive's questions.

@@ -221,7 +221,7 @@ func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
 		}
 		switch p[0] {
 		case msgServiceAccept:
-			r, _ := body(p, msgServiceAccept)
+			r := body(p, msgServiceAccept)
 			// Some servers leave the name out.
 			if service := r.String(); l.accepted || r.Err() == nil && service != serviceUserAuth {
 				return decision{}, &ProtocolError{"an unexpected service was granted"}
@@ -307,13 +307,10 @@ func (m keyMethod) attempt(l *clientLogin) (decision, error) {
 	}
 	asked := false
 	return l.decide(func(p []byte) error {
-		r, err := body(p, msgUserAuthPubKeyOK)
-		if err != nil {
-			return err
-		}
+		r := body(p, msgUserAuthPubKeyOK)
 		r.Bytes() // some send the key's type instead of the algorithm
 		key := r.Bytes()
-		if err := parsed(&r, msgUserAuthPubKeyOK); err != nil {
+		if err := r.parsed(); err != nil {
 			return err
 		}
 		if asked || string(key) != string(k.key) {

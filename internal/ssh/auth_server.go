@@ -10,8 +10,6 @@ import (
 	"time"
 
 	xssh "golang.org/x/crypto/ssh"
-
-	"github.com/usftp/usftp/wire"
 )
 
 // ErrNoAuth is passed to [ServerConfig].AuthLog for the method "none", which clients try first to
@@ -78,11 +76,12 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 	if err != nil {
 		return nil, err
 	}
-	service, err := parseString(p, msgServiceRequest)
-	if err != nil {
+	r := body(p, msgServiceRequest)
+	service := r.String()
+	if err := r.parsed(); err != nil {
 		return nil, err
 	}
-	if string(service) != serviceUserAuth {
+	if service != serviceUserAuth {
 		return nil, l.disconnect(reasonServiceNotAvailable, "no such service")
 	}
 	if err := l.send(appendString([]byte{msgServiceAccept}, serviceUserAuth)); err != nil {
@@ -254,10 +253,10 @@ func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, er
 		if l.callbacks.PasswordCallback == nil {
 			break
 		}
-		r := wire.NewReader(a.rest)
-		change := readBool(&r)
+		r := fields(a.rest, msgUserAuthRequest)
+		change := r.Bool()
 		password := r.Bytes()
-		if err := parsed(&r, msgUserAuthRequest); err != nil {
+		if err := r.parsed(); err != nil {
 			return nil, nil, err
 		}
 		if change {
@@ -402,7 +401,7 @@ func checkSource(remote net.Addr, perm *xssh.Permissions) error {
 	if !ok {
 		return errors.New("ssh: the key is bound to addresses, and the client has none")
 	}
-	for _, one := range strings.Split(list, ",") {
+	for one := range strings.SplitSeq(list, ",") {
 		if ip := net.ParseIP(one); ip != nil && ip.Equal(tcp.IP) {
 			return nil
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/usftp/usftp/wire"
 )
 
 // Channel is a session or another channel: RFC 4254, section 5. Read, Write and the other methods
@@ -378,8 +380,9 @@ type Request struct {
 
 // String reads the payload of "exec" and "subsystem": one string.
 func (r *Request) String() (string, error) {
-	text, err := parseString(append([]byte{msgChannelRequest}, r.Payload...), msgChannelRequest)
-	return string(text), err
+	payload := fields(r.Payload, msgChannelRequest)
+	text := payload.String()
+	return text, payload.parsed()
 }
 
 // Reply answers the request, once, if an answer is wanted.
@@ -425,7 +428,7 @@ func (c *Channel) taken(q *channelRequest) bool {
 			c.exit = ExitStatus{Known: true, Status: length(q.extra)}
 		}
 	case "exit-signal":
-		r, _ := body(append([]byte{0}, q.extra...), 0)
+		r := wire.NewReader(q.extra)
 		c.exit = ExitStatus{Known: true, Signal: string(cut(r.Bytes(), 64))}
 	default:
 		bytes := len(q.extra)

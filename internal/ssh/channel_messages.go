@@ -1,6 +1,8 @@
 package ssh
 
 import (
+	"bytes"
+
 	xssh "golang.org/x/crypto/ssh"
 )
 
@@ -21,13 +23,10 @@ func (c *channelOpen) append(p []byte) []byte {
 }
 
 func (c *channelOpen) parse(payload []byte) error {
-	r, err := body(payload, msgChannelOpen)
-	if err != nil {
-		return err
-	}
+	r := body(payload, msgChannelOpen)
 	c.kind, c.sender, c.window, c.maxPacket = r.String(), r.Uint32(), r.Uint32(), r.Uint32()
-	c.extra = append([]byte(nil), r.Rest()...)
-	return parsed(&r, msgChannelOpen)
+	c.extra = bytes.Clone(r.Rest())
+	return r.parsed()
 }
 
 // channelConfirm is CHANNEL_OPEN_CONFIRMATION.
@@ -41,12 +40,9 @@ func (c *channelConfirm) append(p []byte) []byte {
 }
 
 func (c *channelConfirm) parse(payload []byte) error {
-	r, err := body(payload, msgChannelOpenConfirm)
-	if err != nil {
-		return err
-	}
+	r := body(payload, msgChannelOpenConfirm)
 	c.recipient, c.sender, c.window, c.maxPacket = r.Uint32(), r.Uint32(), r.Uint32(), r.Uint32()
-	return parsed(&r, msgChannelOpenConfirm)
+	return r.parsed()
 }
 
 func appendOpenFailure(p []byte, recipient uint32, reason xssh.RejectionReason,
@@ -56,14 +52,11 @@ func appendOpenFailure(p []byte, recipient uint32, reason xssh.RejectionReason,
 }
 
 func parseOpenFailure(payload []byte) (*OpenChannelError, error) {
-	r, err := body(payload, msgChannelOpenFailure)
-	if err != nil {
-		return nil, err
-	}
+	r := body(payload, msgChannelOpenFailure)
 	r.Uint32() // recipient
 	e := &OpenChannelError{Reason: xssh.RejectionReason(r.Uint32()),
 		Text: string(cut(r.Bytes(), 1024))}
-	return e, parsed(&r, msgChannelOpenFailure)
+	return e, r.parsed()
 }
 
 // channelRequest is CHANNEL_REQUEST: section 5.4.
@@ -80,13 +73,10 @@ func (c *channelRequest) append(p []byte) []byte {
 }
 
 func (c *channelRequest) parse(payload []byte) error {
-	r, err := body(payload, msgChannelRequest)
-	if err != nil {
-		return err
-	}
-	c.recipient, c.kind, c.wantReply = r.Uint32(), r.String(), readBool(&r)
-	c.extra = append([]byte(nil), r.Rest()...)
-	return parsed(&r, msgChannelRequest)
+	r := body(payload, msgChannelRequest)
+	c.recipient, c.kind, c.wantReply = r.Uint32(), r.String(), r.Bool()
+	c.extra = bytes.Clone(r.Rest())
+	return r.parsed()
 }
 
 // globalRequest is GLOBAL_REQUEST: section 4.
@@ -102,13 +92,10 @@ func (g *globalRequest) append(p []byte) []byte {
 }
 
 func (g *globalRequest) parse(payload []byte) error {
-	r, err := body(payload, msgGlobalRequest)
-	if err != nil {
-		return err
-	}
-	g.kind, g.wantReply = r.String(), readBool(&r)
+	r := body(payload, msgGlobalRequest)
+	g.kind, g.wantReply = r.String(), r.Bool()
 	g.extra = r.Rest()
-	return parsed(&r, msgGlobalRequest)
+	return r.parsed()
 }
 
 // channelID reads the channel number with which the other channel messages begin.

@@ -8,7 +8,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// The data types of RFC 4251, section 5. Parsing uses [wire.Reader], whose error is sticky.
+// The data types of RFC 4251, section 5.
 
 func appendUint32(p []byte, n uint32) []byte { return binary.BigEndian.AppendUint32(p, n) }
 
@@ -43,8 +43,32 @@ func appendMPInt(p, magnitude []byte) []byte {
 // nobody knows.
 const maxNames = 500
 
-// readNames reads a name-list, which is at most as long as its packet.
-func readNames(r *wire.Reader) []string {
+// A fieldReader reads the fields of one message. Its error is sticky, like that of [wire.Reader]: a
+// parser reads all fields, and ends with parsed or whole.
+type fieldReader struct {
+	wire.Reader
+	number byte
+	err    error // it is another message
+}
+
+// body starts parsing a message whose first byte must be the given number.
+func body(payload []byte, number byte) fieldReader {
+	if len(payload) == 0 || payload[0] != number {
+		return fieldReader{err: unexpected(payload, number)}
+	}
+	return fields(payload[1:], number)
+}
+
+// fields starts parsing the rest of a message.
+func fields(rest []byte, number byte) fieldReader {
+	return fieldReader{Reader: wire.NewReader(rest), number: number}
+}
+
+// Bool reads a boolean.
+func (r *fieldReader) Bool() bool { return r.Byte() != 0 }
+
+// Names reads a name-list, which is at most as long as its packet.
+func (r *fieldReader) Names() []string {
 	list := r.String()
 	if list == "" {
 		return nil
@@ -52,32 +76,22 @@ func readNames(r *wire.Reader) []string {
 	return strings.SplitN(list, ",", maxNames+1)
 }
 
-func readBool(r *wire.Reader) bool { return r.Byte() != 0 }
-
-// body starts parsing a message whose first byte must be the given number.
-func body(payload []byte, number byte) (wire.Reader, error) {
-	if len(payload) == 0 || payload[0] != number {
-		return wire.Reader{}, unexpected(payload, number)
-	}
-	return wire.NewReader(payload[1:]), nil
-}
-
 // parsed ends parsing: every field must have been present.
-func parsed(r *wire.Reader, number byte) error {
-	if r.Err() != nil {
-		return &ProtocolError{fmt.Sprintf("message %d is cut short", number)}
+func (r *fieldReader) parsed() error {
+	if r.err == nil && r.Err() != nil {
+		return &ProtocolError{fmt.Sprintf("message %d is cut short", r.number)}
 	}
-	return nil
+	return r.err
 }
 
 // whole is parsed for messages before the first keys: bytes after the last field are not covered by
 // any hash, so an attacker could have put them there.
-func whole(r *wire.Reader, number byte) error {
-	if err := parsed(r, number); err != nil {
+func (r *fieldReader) whole() error {
+	if err := r.parsed(); err != nil {
 		return err
 	}
 	if r.Len() > 0 {
-		return &ProtocolError{fmt.Sprintf("message %d has data after its end", number)}
+		return &ProtocolError{fmt.Sprintf("message %d has data after its end", r.number)}
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func (groupExchange) client(t *transport) (*kexReply, *kexResult, error) {
 }
 
 func groupOf(p, g *big.Int, request []byte) *fieldExchange {
-	before := appendMPInt(append([]byte(nil), request...), p.Bytes())
+	before := appendMPInt(bytes.Clone(request), p.Bytes())
 	before = appendMPInt(before, g.Bytes())
 	return &fieldExchange{p: p, g: g, init: msgKexGEXInit, reply: msgKexGEXReply,
 		before: before[:len(before):len(before)]}
@@ -157,12 +157,9 @@ func groupOf(p, g *big.Int, request []byte) *fieldExchange {
 // parseGroup refuses groups that are too small, or so large that they only cost time, and useless
 // generators.
 func parseGroup(payload []byte) (p, g *big.Int, err error) {
-	r, err := body(payload, msgKexGEXGroup)
-	if err != nil {
-		return nil, nil, err
-	}
+	r := body(payload, msgKexGEXGroup)
 	first, second := r.Bytes(), r.Bytes()
-	if err := whole(&r, msgKexGEXGroup); err != nil {
+	if err := r.whole(); err != nil {
 		return nil, nil, err
 	}
 	if len(first) > groupMax/8+1 || len(second) > groupMax/8+1 {
@@ -189,13 +186,10 @@ func (groupExchange) server(t *transport,
 	if err != nil {
 		return nil, err
 	}
-	r, err := body(payload, msgKexGEXRequest)
-	if err != nil {
-		return nil, err
-	}
+	r := body(payload, msgKexGEXRequest)
 	request := bytes.Clone(r.Rest())
 	least, best, most := r.Uint32(), r.Uint32(), r.Uint32()
-	if err := whole(&r, msgKexGEXRequest); err != nil {
+	if err := r.whole(); err != nil {
 		return nil, err
 	}
 	p := prime(group16Prime)

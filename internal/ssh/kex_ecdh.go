@@ -72,26 +72,20 @@ func appendKexReply(p []byte, number byte, reply *kexReply, public []byte) []byt
 }
 
 func parseKexReply(payload []byte, number byte) (reply *kexReply, public []byte, err error) {
-	r, err := body(payload, number)
-	if err != nil {
-		return nil, nil, err
-	}
+	r := body(payload, number)
 	reply = &kexReply{hostKey: bytes.Clone(r.Bytes())}
 	public = bytes.Clone(r.Bytes())
 	reply.signature = bytes.Clone(r.Bytes())
-	if err := whole(&r, number); err != nil {
+	if err := r.whole(); err != nil {
 		return nil, nil, err
 	}
 	return reply, public, nil
 }
 
 func parseKexValue(payload []byte, number byte) ([]byte, error) {
-	r, err := body(payload, number)
-	if err != nil {
-		return nil, err
-	}
+	r := body(payload, number)
 	value := bytes.Clone(r.Bytes())
-	return value, whole(&r, number)
+	return value, r.whole()
 }
 
 // newCurve uses crypto/ecdh, which checks that points lie on the curve, and that X25519's result is

@@ -27,22 +27,19 @@ func (k *kexInit) append(p []byte) []byte {
 }
 
 func (k *kexInit) parse(payload []byte) error {
-	r, err := body(payload, msgKexInit)
-	if err != nil {
-		return err
-	}
+	r := body(payload, msgKexInit)
 	for i := range k.cookie {
 		k.cookie[i] = r.Byte()
 	}
 	for _, names := range []*[]string{&k.kex, &k.hostKeys, &k.ciphers[0], &k.ciphers[1], &k.macs[0],
 		&k.macs[1], &k.compress[0], &k.compress[1]} {
-		*names = readNames(&r)
+		*names = r.Names()
 	}
 	r.Bytes() // languages
 	r.Bytes()
-	k.follows = readBool(&r)
+	k.follows = r.Bool()
 	r.Uint32()
-	return parsed(&r, msgKexInit)
+	return r.parsed()
 }
 
 // Names in the key exchange list that are not algorithms: RFC 8308, section 2.1, and PROTOCOL,

@@ -1,7 +1,5 @@
 package ssh
 
-import "bytes"
-
 // The numbers of messages: RFC 4250, section 4.1, and OpenSSH's PROTOCOL.
 const (
 	msgDisconnect     = 1
@@ -71,22 +69,9 @@ func appendDisconnect(p []byte, reason uint32, text string) []byte {
 }
 
 func parseDisconnect(payload []byte) (*DisconnectError, error) {
-	r, err := body(payload, msgDisconnect)
-	if err != nil {
-		return nil, err
-	}
+	r := body(payload, msgDisconnect)
 	d := &DisconnectError{Reason: r.Uint32(), Text: string(cut(r.Bytes(), 1024))}
-	return d, parsed(&r, msgDisconnect) // some leave out the language tag
-}
-
-// parseString reads a message that begins with one string.
-func parseString(payload []byte, number byte) ([]byte, error) {
-	r, err := body(payload, number)
-	if err != nil {
-		return nil, err
-	}
-	value := bytes.Clone(r.Bytes())
-	return value, parsed(&r, number)
+	return d, r.parsed() // some leave out the language tag
 }
 
 // cut shortens what a peer may make long and we keep.
@@ -103,10 +88,7 @@ const maxExtensions = 1024
 
 func parseExtInfo(payload []byte) (extensions, error) {
 	var e extensions
-	r, err := body(payload, msgExtInfo)
-	if err != nil {
-		return e, err
-	}
+	r := body(payload, msgExtInfo)
 	n := r.Uint32()
 	if n > maxExtensions {
 		return e, &ProtocolError{"EXT_INFO has too many extensions"}
@@ -114,7 +96,7 @@ func parseExtInfo(payload []byte) (extensions, error) {
 	for range n {
 		switch name := r.String(); name {
 		case "server-sig-algs":
-			e.serverSigAlgs = readNames(&r)
+			e.serverSigAlgs = r.Names()
 			if e.serverSigAlgs == nil {
 				e.serverSigAlgs = []string{}
 			}
@@ -128,7 +110,7 @@ func parseExtInfo(payload []byte) (extensions, error) {
 			break
 		}
 	}
-	return e, parsed(&r, msgExtInfo)
+	return e, r.parsed()
 }
 
 // appendExtInfo appends the server's EXT_INFO.

@@ -246,9 +246,9 @@ func (t *transport) read() ([]byte, error) {
 				return nil, err
 			}
 		case msgPing:
-			r, _ := body(p, msgPing)
+			r := body(p, msgPing)
 			data := r.Bytes()
-			if err := parsed(&r, msgPing); err != nil {
+			if err := r.parsed(); err != nil {
 				return nil, err
 			}
 			if t.login && len(data) > loginPing {
@@ -274,7 +274,7 @@ func (t *transport) skip(p []byte) (bool, error) {
 	case msgIgnore, msgDebug:
 		return true, nil
 	case msgUnimplemented:
-		r, _ := body(p, msgUnimplemented)
+		r := body(p, msgUnimplemented)
 		seq := r.Uint32()
 		if t.unimplemented != nil && r.Err() == nil {
 			t.unimplemented(seq)
