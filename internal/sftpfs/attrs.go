@@ -174,12 +174,10 @@ func (f *FS) stat(ctx context.Context, n *node) (attrs, time.Duration, error) {
 
 // renew requests a node's attributes.
 func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err error) {
-	err = f.lookOnPath(ctx, n, func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-			asked = time.Now()
-			a, err = f.lookOpen(ctx, c, n, path)
-			return err
-		})
+	err = f.lookOnPath(ctx, n, func(c *usftp.Client, path string) (err error) {
+		asked = time.Now()
+		a, err = f.lookOpen(ctx, c, n, path)
+		return err
 	})
 	if _, named := f.tree.path(n); !named && n.openFile() != nil {
 		asked = time.Now()
@@ -218,30 +216,50 @@ func (f *FS) look(c *usftp.Client, path string) (attrs, error) {
 	return attrsOfInfo(info), nil
 }
 
-// onPath calls ask with a node's path, for a request that changes something. Until it returns,
+// onPath makes a request on a node's path that changes something; see [link.do]. Until it returns,
 // neither the node nor a directory above it is renamed through this mount.
-func (f *FS) onPath(ctx context.Context, n *node, ask func(path string) error) error {
-	return f.onPaths(ctx, n, n, func(path, _ string) error { return ask(path) })
+func (f *FS) onPath(ctx context.Context, n *node,
+	ask func(c *usftp.Client, path string, again bool) error) error {
+	return f.withPath(ctx, n, func(path string) error {
+		return f.link.do(ctx, func(c *usftp.Client, again bool) error { return ask(c, path, again) })
+	})
+}
+
+// withPath is onPath for callers that make the request themselves.
+func (f *FS) withPath(ctx context.Context, n *node, ask func(path string) error) error {
+	path, _, done, err := f.tree.change(ctx, n, n)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return ask(path)
 }
 
 // onPaths is onPath for two nodes.
-func (f *FS) onPaths(ctx context.Context, a, b *node, ask func(a, b string) error) error {
+func (f *FS) onPaths(ctx context.Context, a, b *node,
+	ask func(c *usftp.Client, a, b string, again bool) error) error {
 	pathA, pathB, done, err := f.tree.change(ctx, a, b)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return ask(pathA, pathB)
+	return f.link.do(ctx, func(c *usftp.Client, again bool) error {
+		return ask(c, pathA, pathB, again)
+	})
 }
 
-// lookOnPath calls ask with a node's path, for a request that changes nothing and does not keep the
-// node from being renamed. If it was renamed meanwhile, lookOnPath calls ask again: another file may
-// have had the path by the time that the host was asked.
-func (f *FS) lookOnPath(ctx context.Context, n *node, ask func(path string) error) error {
-	return f.lookOrDrop(ctx, n, ask, func() {})
+// lookOnPath makes a request on a node's path that changes nothing and does not keep the node from
+// being renamed. If it was renamed meanwhile, lookOnPath calls ask again: another file may have had
+// the path by the time that the host was asked.
+func (f *FS) lookOnPath(ctx context.Context, n *node,
+	ask func(c *usftp.Client, path string) error) error {
+	return f.lookOrDrop(ctx, n, func(path string) error {
+		return f.link.do(ctx, func(c *usftp.Client, _ bool) error { return ask(c, path) })
+	}, func() {})
 }
 
-// lookOrDrop is lookOnPath, and calls drop between two successful calls of ask.
+// lookOrDrop is lookOnPath for callers that make the request themselves. It calls drop between two
+// successful calls of ask.
 func (f *FS) lookOrDrop(ctx context.Context, n *node, ask func(path string) error,
 	drop func()) error {
 	const most = 10 // tries, while somebody keeps renaming

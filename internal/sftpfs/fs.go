@@ -186,11 +186,9 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader,
 	ctx, stop := f.request(cancel, header)
 	defer stop()
 	var stat *usftp.StatVFS
-	err := f.lookOnPath(ctx, n, func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-			stat, err = c.StatVFS(path)
-			return err
-		})
+	err := f.lookOnPath(ctx, n, func(c *usftp.Client, path string) (err error) {
+		stat, err = c.StatVFS(path)
+		return err
 	})
 	switch {
 	case errors.Is(err, errors.ErrUnsupported): // claim much space rather than none

@@ -188,12 +188,12 @@ func (f *FS) listKnown(n *node) []fileEntry {
 func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEntry, err error) {
 	n.ask(1)
 	var l *listing
-	err = f.lookOnPath(ctx, n, func(path string) (err error) {
+	err = f.lookOrDrop(ctx, n, func(path string) (err error) {
 		if l = f.prefetcher.take(ctx, path); l == nil {
 			l, err = f.listPath(ctx, path, most)
 		}
 		return err
-	})
+	}, func() {})
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	d := n.knownNames()
@@ -389,12 +389,10 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 	var err error
 	late := true
 	for range 3 { // while somebody keeps changing it
-		err = f.lookOnPath(ctx, dir, func(path string) error {
-			return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-				asked = time.Now()
-				a, err = f.lookOpen(ctx, c, f.tree.child(dir, name), join(path, name))
-				return err
-			})
+		err = f.lookOnPath(ctx, dir, func(c *usftp.Client, path string) (err error) {
+			asked = time.Now()
+			a, err = f.lookOpen(ctx, c, f.tree.child(dir, name), join(path, name))
+			return err
 		})
 		if late = dir.nameChanged(name, asked); !late {
 			break

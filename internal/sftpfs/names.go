@@ -79,10 +79,8 @@ func (f *FS) changing(id uint64, name string) (*node, fuse.Status) {
 // inDir makes a request about a name in a directory.
 func (f *FS) inDir(ctx context.Context, dir *node, name string,
 	ask func(c *usftp.Client, path string, again bool) error) error {
-	err := f.onPath(ctx, dir, func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, again bool) error {
-			return ask(c, join(path, name), again)
-		})
+	err := f.onPath(ctx, dir, func(c *usftp.Client, path string, again bool) error {
+		return ask(c, join(path, name), again)
 	})
 	f.dropIfWrong(place{dir, name}, err)
 	return err
@@ -235,11 +233,9 @@ func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fu
 	ctx, stop := f.request(cancel, header)
 	defer stop()
 	var target string
-	err := f.lookOnPath(ctx, n, func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-			target, err = c.ReadLink(path)
-			return err
-		})
+	err := f.lookOnPath(ctx, n, func(c *usftp.Client, path string) (err error) {
+		target, err = c.ReadLink(path)
+		return err
 	})
 	if err != nil {
 		return nil, statusOf(err)
@@ -311,10 +307,8 @@ func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string,
 	}
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
-	err := f.onPaths(ctx, n, dir, func(old, at string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
-			return c.Link(old, join(at, name))
-		})
+	err := f.onPaths(ctx, n, dir, func(c *usftp.Client, old, at string, _ bool) error {
+		return c.Link(old, join(at, name))
 	})
 	f.dropIfWrong(place{dir, name}, err)
 	switch {
@@ -354,10 +348,8 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 			return statusOf(err)
 		}
 		defer moved()
-		err = f.onPath(ctx, dir, func(at string) error {
-			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
-				return rename(c, join(at, name), join(at, hidden), again)
-			})
+		err = f.onPath(ctx, dir, func(c *usftp.Client, at string, again bool) error {
+			return rename(c, join(at, name), join(at, hidden), again)
 		})
 		if err == nil {
 			f.hide(n, place{dir, name}, place{dir, hidden})
@@ -419,10 +411,8 @@ func (f *FS) hide(n *node, from, to place) {
 
 // removeHidden removes a hidden file after its last handle was closed.
 func (f *FS) removeHidden(n *node) {
-	err := f.onPath(f.ctx, n, func(path string) error {
-		return f.link.do(f.ctx, func(c *usftp.Client, again bool) error {
-			return gone(c.Remove(path), again)
-		})
+	err := f.onPath(f.ctx, n, func(c *usftp.Client, path string, again bool) error {
+		return gone(c.Remove(path), again)
 	})
 	if at, ok := f.tree.path(n); ok && err != nil && statusOf(err) != fuse.ENOENT {
 		f.options.Logger.Warn("a removed file was left behind", "file", at, "error", err)
@@ -485,10 +475,8 @@ func (f *FS) moveHidden(ctx context.Context, names []string, from, to *node) boo
 		if err != nil {
 			return false
 		}
-		err = f.onPaths(ctx, from, to, func(old, above string) error {
-			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
-				return rename(c, join(old, name), join(above, name), again)
-			})
+		err = f.onPaths(ctx, from, to, func(c *usftp.Client, old, above string, again bool) error {
+			return rename(c, join(old, name), join(above, name), again)
 		})
 		if err == nil {
 			f.tree.renamed(place{from, name}, place{to, name})
@@ -534,10 +522,8 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 	}
 	defer moved()
 	request := func() error {
-		return f.onPaths(ctx, from, to, func(oldDir, newDir string) error {
-			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
-				return ask(c, join(oldDir, oldName), join(newDir, newName), again)
-			})
+		return f.onPaths(ctx, from, to, func(c *usftp.Client, oldDir, newDir string, again bool) error {
+			return ask(c, join(oldDir, oldName), join(newDir, newName), again)
 		})
 	}
 	replaced := f.tree.child(to, newName)
@@ -636,10 +622,8 @@ func renameAside(c *usftp.Client, old, target string) error {
 // saveTarget gives an open file that is about to be replaced a second, hidden name.
 func (f *FS) saveTarget(ctx context.Context, n *node, target place) {
 	hidden := f.newHidden()
-	err := f.onPath(ctx, target.dir, func(dir string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
-			return c.Link(join(dir, target.name), join(dir, hidden))
-		})
+	err := f.onPath(ctx, target.dir, func(c *usftp.Client, dir string, _ bool) error {
+		return c.Link(join(dir, target.name), join(dir, hidden))
 	})
 	if err != nil {
 		return // the file lives as long as the connection

@@ -233,7 +233,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	for try := 1; h == nil; try++ { // while somebody keeps replacing it
 		var err error
 		if flags&os.O_TRUNC != 0 {
-			err = f.onPath(ctx, n, open)
+			err = f.withPath(ctx, n, open)
 		} else {
 			err = f.lookOrDrop(ctx, n, open, func() { remote.Async().Close().Forget() })
 		}
@@ -340,15 +340,13 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	var remote *usftp.File
 	var a attrs
 	var asked time.Time
-	err := f.onPath(ctx, dir, func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-			at := join(path, name)
-			remote, a, asked, err = f.opening(c, at, flags, perm)
-			if old := f.tree.child(dir, name); err == nil && old.differs(&a) {
-				f.takePath(ctx, c, old, at, a)
-			}
-			return err
-		})
+	err := f.onPath(ctx, dir, func(c *usftp.Client, path string, _ bool) (err error) {
+		at := join(path, name)
+		remote, a, asked, err = f.opening(c, at, flags, perm)
+		if old := f.tree.child(dir, name); err == nil && old.differs(&a) {
+			f.takePath(ctx, c, old, at, a)
+		}
+		return err
 	})
 	if err != nil {
 		f.dropIfWrong(place{dir, name}, err)
@@ -395,19 +393,17 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	var remote *usftp.File
 	var a attrs
 	var asked time.Time
-	err := f.onPath(ctx, n, func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-			if remote, a, asked, err = f.opening(c, path, flags, 0); err != nil {
-				return err
-			}
-			if err = h.isSame(c, path, a); err != nil {
-				remote.Async().Close().Forget()
-			}
-			if err != nil && !undecided(err) {
-				f.options.Logger.Warn("an open file has been replaced on the host", "file", path, "error", err)
-			}
+	err := f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) (err error) {
+		if remote, a, asked, err = f.opening(c, path, flags, 0); err != nil {
 			return err
-		})
+		}
+		if err = h.isSame(c, path, a); err != nil {
+			remote.Async().Close().Forget()
+		}
+		if err != nil && !undecided(err) {
+			f.options.Logger.Warn("an open file has been replaced on the host", "file", path, "error", err)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err

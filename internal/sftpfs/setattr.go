@@ -144,7 +144,7 @@ func (f *file) setPending(ctx context.Context) error {
 	f.retimed = f.retimed || set.SetTimes
 	f.mu.Unlock()
 	err := f.fs.link.do(ctx, func(c *usftp.Client, _ bool) error {
-		return f.fs.onPath(ctx, f.node, func(path string) error {
+		return f.fs.withPath(ctx, f.node, func(path string) error {
 			return c.SetAttrs(path, set)
 		})
 	})
@@ -247,13 +247,11 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		}
 		file.markModified(set.SetTimes)
 	}
-	err = f.onPath(ctx, n, func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
-			if now.isLink() {
-				return c.LsetAttrs(path, set)
-			}
-			return c.SetAttrs(path, set)
-		})
+	err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
+		if now.isLink() {
+			return c.LsetAttrs(path, set)
+		}
+		return c.SetAttrs(path, set)
 	})
 	if err != nil {
 		return err
@@ -372,7 +370,7 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 	if byHandle {
 		err = truncate("")
 	} else {
-		err = f.onPath(ctx, n, truncate)
+		err = f.withPath(ctx, n, truncate)
 	}
 	if errors.Is(err, usftp.ErrSSHFxFailure) {
 		err = syscall.EFBIG // or the disk is full
