@@ -212,7 +212,7 @@ func (l *clientLogin) failed(method string, d decision) {
 // decide reads until the server decides. ask handles the method's own messages.
 func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
 	if len(l.context.Tried)+len(l.context.Partial) > maxAttempts {
-		return decision{}, &ProtocolError{"the login takes too many steps"}
+		return decision{}, &ProtocolError{"the login needs too many attempts"}
 	}
 	for {
 		p, err := l.read()
@@ -224,7 +224,7 @@ func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
 			r := body(p, msgServiceAccept)
 			// Some servers leave the name out.
 			if service := r.String(); l.accepted || r.Err() == nil && service != serviceUserAuth {
-				return decision{}, &ProtocolError{"an unexpected service was granted"}
+				return decision{}, &ProtocolError{"unexpected SERVICE_ACCEPT"}
 			}
 			l.accepted = true
 		case msgUserAuthBanner:
@@ -268,7 +268,7 @@ func Password(ask func() (string, error)) AuthMethod { return passwordMethod{ask
 func (passwordMethod) name() string { return "password" }
 
 // ErrPasswordExpired reports that the server requires a new password: RFC 4252, section 8.
-var ErrPasswordExpired = errors.New("ssh: the server wants the password changed")
+var ErrPasswordExpired = errors.New("ssh: the password has expired and must be changed")
 
 func (m passwordMethod) attempt(l *clientLogin) (decision, error) {
 	password, err := m.ask()

@@ -336,7 +336,7 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	// A key refers to the bytes from which it was parsed, and a callback may keep it.
 	key, err := xssh.ParsePublicKey(slices.Clone(k.key))
 	if err != nil {
-		return nil, errors.New("ssh: a key that cannot be read"), nil
+		return nil, errors.New("ssh: invalid public key"), nil
 	}
 	if key.Type() != keyTypeOf(k.algo) {
 		return nil, fmt.Errorf("ssh: a key of type %.64q for the algorithm %s", key.Type(), k.algo),
@@ -399,7 +399,7 @@ func checkSource(remote net.Addr, perm *xssh.Permissions) error {
 	}
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
-		return errors.New("ssh: the key is bound to addresses, and the client has none")
+		return errors.New("ssh: the key is limited to some addresses, and the client has none")
 	}
 	for one := range strings.SplitSeq(list, ",") {
 		if ip := net.ParseIP(one); ip != nil && ip.Equal(tcp.IP) {
@@ -409,5 +409,5 @@ func checkSource(remote net.Addr, perm *xssh.Permissions) error {
 			return nil
 		}
 	}
-	return errors.New("ssh: the key is not for this address")
+	return errors.New("ssh: the key may not be used from this address")
 }

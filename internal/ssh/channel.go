@@ -164,7 +164,7 @@ func (c *Channel) receive(q *queue, data []byte, block *block) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if int64(len(data)) > c.window.left {
-		return &ProtocolError{"more data than the window has room for"}
+		return &ProtocolError{"more data than the window allows"}
 	}
 	c.window.left -= int64(len(data))
 	if q == nil {
@@ -362,7 +362,7 @@ func (c *Channel) replied(ok bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.replies) == 0 {
-		return &ProtocolError{"an answer without a request"}
+		return &ProtocolError{"a reply without a request"}
 	}
 	c.replies[0] <- ok
 	c.replies = slices.Delete(c.replies, 0, 1)

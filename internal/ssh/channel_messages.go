@@ -101,7 +101,7 @@ func (g *globalRequest) parse(payload []byte) error {
 // channelID reads the channel number with which the other channel messages begin.
 func channelID(payload []byte) (id uint32, rest []byte, err error) {
 	if len(payload) < 5 {
-		return 0, nil, &ProtocolError{"a message about a channel is cut short"}
+		return 0, nil, &ProtocolError{"a channel message is truncated"}
 	}
 	return length(payload[1:]), payload[5:], nil
 }
@@ -109,7 +109,7 @@ func channelID(payload []byte) (id uint32, rest []byte, err error) {
 // channelData reads the string that is all of CHANNEL_DATA's and CHANNEL_EXTENDED_DATA's rest.
 func channelData(rest []byte) ([]byte, error) {
 	if len(rest) < lengthSize || uint64(length(rest)) != uint64(len(rest)-lengthSize) {
-		return nil, &ProtocolError{"channel data of another length than it says"}
+		return nil, &ProtocolError{"channel data with a wrong length"}
 	}
 	return rest[lengthSize:], nil
 }

@@ -144,4 +144,4 @@ func (plain) open(_ *scratch, _ uint32, _ uint64, p []byte) ([]byte, error) {
 
 func length(p []byte) uint32 { return binary.BigEndian.Uint32(p) }
 
-var errKeySize = errors.New("ssh: a key of the wrong size")
+var errKeySize = errors.New("ssh: wrong key size")

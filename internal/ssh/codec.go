@@ -79,7 +79,7 @@ func (r *fieldReader) Names() []string {
 // parsed ends parsing: every field must have been present.
 func (r *fieldReader) parsed() error {
 	if r.err == nil && r.Err() != nil {
-		return &ProtocolError{fmt.Sprintf("message %d is cut short", r.number)}
+		return &ProtocolError{fmt.Sprintf("message %d is truncated", r.number)}
 	}
 	return r.err
 }
@@ -91,14 +91,14 @@ func (r *fieldReader) whole() error {
 		return err
 	}
 	if r.Len() > 0 {
-		return &ProtocolError{fmt.Sprintf("message %d has data after its end", r.number)}
+		return &ProtocolError{fmt.Sprintf("message %d has trailing data", r.number)}
 	}
 	return nil
 }
 
 func unexpected(payload []byte, want byte) error {
 	if len(payload) == 0 {
-		return &ProtocolError{"a packet without a message came"}
+		return &ProtocolError{"a packet without a message"}
 	}
-	return &ProtocolError{fmt.Sprintf("message %d came, not %d", payload[0], want)}
+	return &ProtocolError{fmt.Sprintf("got message %d, want %d", payload[0], want)}
 }

@@ -96,7 +96,7 @@ var (
 	ErrClosed error = closedError{}
 
 	// ErrChannelClosed reports that the peer has closed the channel.
-	ErrChannelClosed = errors.New("ssh: the peer has closed the channel")
+	ErrChannelClosed = errors.New("ssh: the peer closed the channel")
 )
 
 type closedError struct{}

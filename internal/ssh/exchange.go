@@ -40,7 +40,7 @@ func (t *transport) firstKexInit() ([]byte, error) {
 			return nil, unexpected(p, msgKexInit)
 		}
 		if t.in.packets > 16 {
-			return nil, &ProtocolError{"too much came before KEXINIT"}
+			return nil, &ProtocolError{"too many messages before KEXINIT"}
 		}
 	}
 }
@@ -194,7 +194,7 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 		return err
 	}
 	if len(p) != 1 {
-		return &ProtocolError{"NEWKEYS with data after it"}
+		return &ProtocolError{"NEWKEYS has trailing data"}
 	}
 	if !t.client {
 		t.recordRoundTrip(time.Since(began)) // includes the client's checks, and maybe a person
@@ -233,7 +233,7 @@ func (t *transport) kexMessage(want byte) ([]byte, error) {
 				return nil, err
 			} else if skip {
 				if t.ignored++; t.login && t.ignored > loginPackets {
-					return nil, &ProtocolError{"too much came during a key exchange"}
+					return nil, &ProtocolError{"too many messages during a key exchange"}
 				}
 				continue
 			}

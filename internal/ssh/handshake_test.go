@@ -389,7 +389,7 @@ func TestPublicValues(t *testing.T) {
 						}
 						var protocol *ssh.ProtocolError
 						if !errors.As(who, &protocol) ||
-							!strings.Contains(who.Error(), "not valid") {
+							!strings.Contains(who.Error(), "invalid public value") {
 							t.Errorf("it was refused with: %v", who)
 						}
 					})

@@ -88,7 +88,7 @@ func sign(signer xssh.Signer, data []byte, algo string) (*xssh.Signature, error)
 		s, err = signer.Sign(rand.Reader, data)
 	}
 	if err == nil && s.Format != BaseAlgo(algo) {
-		err = fmt.Errorf("the key signed with %s, not %s", s.Format, BaseAlgo(algo))
+		err = fmt.Errorf("the key signed with %s instead of %s", s.Format, BaseAlgo(algo))
 	}
 	return s, err
 }
@@ -107,7 +107,7 @@ func parseSignature(p []byte) (*xssh.Signature, error) {
 		return nil, errors.New("the signature is too long")
 	}
 	if err := xssh.Unmarshal(p, &s); err != nil {
-		return nil, errors.New("the signature cannot be read")
+		return nil, errors.New("invalid signature")
 	}
 	return &s, nil
 }
@@ -120,10 +120,10 @@ func verify(key xssh.PublicKey, algo string, data, signature []byte) error {
 		return err
 	}
 	if key.Type() != keyTypeOf(algo) {
-		return fmt.Errorf("a key of type %.64q where %s was agreed upon", key.Type(), algo)
+		return fmt.Errorf("got a key of type %.64q, but %s was negotiated", key.Type(), algo)
 	}
 	if s.Format != BaseAlgo(algo) {
-		return fmt.Errorf("a signature of type %.64q where %s was agreed upon", s.Format, algo)
+		return fmt.Errorf("got a signature of type %.64q, but %s was negotiated", s.Format, algo)
 	}
 	return key.Verify(data, s)
 }
@@ -140,7 +140,7 @@ func (t *transport) checkHostKey(reply *kexReply, result *kexResult, algo string
 	}
 	if t.hostKey != nil {
 		if !bytes.Equal(t.hostKey.Marshal(), reply.hostKey) {
-			return &HostKeyError{errors.New("the server's key differs from before")}
+			return &HostKeyError{errors.New("the server's key has changed since the last key exchange")}
 		}
 		return nil
 	}

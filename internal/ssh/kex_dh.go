@@ -197,7 +197,7 @@ func (groupExchange) server(t *transport,
 		p = prime(group14Prime)
 	}
 	if bits := uint32(p.BitLen()); bits < least || bits > most {
-		return nil, &ProtocolError{"no group of the size that was asked for"}
+		return nil, &ProtocolError{"no group of the requested size"}
 	}
 	group := appendMPInt(appendMPInt([]byte{msgKexGEXGroup}, p.Bytes()), two.Bytes())
 	if err := t.out.urgent(group); err != nil {

@@ -18,7 +18,7 @@ type pointExchange struct {
 	answer func(client []byte) (public, secret []byte, err error)
 }
 
-var errKexValue = &ProtocolError{"a public value of the key exchange is not valid"}
+var errKexValue = &ProtocolError{"invalid public value in the key exchange"}
 
 func (x *pointExchange) client(t *transport) (*kexReply, *kexResult, error) {
 	public, finish, err := x.begin()

@@ -144,7 +144,7 @@ func (m *mux) lookup(id uint32) (*Channel, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if uint64(id) >= uint64(len(m.channels)) || m.channels[id] == nil {
-		return nil, &ProtocolError{"a message about a channel that does not exist"}
+		return nil, &ProtocolError{"a message for a channel that does not exist"}
 	}
 	return m.channels[id], nil
 }
@@ -203,12 +203,12 @@ func (m *mux) handle(p []byte) error {
 		return m.handleOpened(c, p)
 	}
 	if !c.isOpen() {
-		return &ProtocolError{"a message about a channel that is not open"}
+		return &ProtocolError{"a message for a channel that is not open"}
 	}
 	switch p[0] {
 	case msgChannelWindowAdjust:
 		if len(rest) != 4 {
-			return &ProtocolError{"WINDOW_ADJUST of the wrong length"}
+			return &ProtocolError{"WINDOW_ADJUST has the wrong length"}
 		}
 		o := m.t.out
 		o.mu.Lock()
@@ -258,12 +258,12 @@ func (m *mux) handleData(p []byte) error {
 		return err
 	}
 	if !c.isOpen() {
-		return &ProtocolError{"data on a channel that is not open"}
+		return &ProtocolError{"data for a channel that is not open"}
 	}
 	q := &c.data
 	if p[0] == msgChannelExtendedData {
 		if len(rest) < 4 {
-			return &ProtocolError{"a message about a channel is cut short"}
+			return &ProtocolError{"a channel message is truncated"}
 		}
 		q = &c.stderr
 		if length(rest) != 1 { // RFC 4254, section 5.2, defines only one
@@ -276,7 +276,7 @@ func (m *mux) handleData(p []byte) error {
 		return err
 	}
 	if len(data) > maxPacket {
-		return &ProtocolError{"more data in a packet than agreed"}
+		return &ProtocolError{"more data in a packet than the channel allows"}
 	}
 	return c.receive(q, data, m.t.in.lend())
 }
@@ -298,7 +298,7 @@ func (m *mux) handleGlobalReply(p []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.replies) == 0 {
-		return &ProtocolError{"an answer without a request"}
+		return &ProtocolError{"a reply without a request"}
 	}
 	m.replies[0].answer <- globalAnswer{p[0] == msgRequestSuccess, slices.Clone(p[1:])}
 	m.replies = slices.Delete(m.replies, 0, 1)
@@ -414,7 +414,7 @@ func (c *Channel) isOpen() bool {
 // maxPacketOf returns how much data to put in a packet for a peer that accepts n.
 func maxPacketOf(n uint32) (int, error) {
 	if n < 64 { // refuse absurdly small packets
-		return 0, &ProtocolError{"a channel whose packets may hold only a few bytes"}
+		return 0, &ProtocolError{"the channel's maximum packet size is too small"}
 	}
 	return int(min(n, maxData)), nil
 }

@@ -212,7 +212,7 @@ func (o *output) controlLocked(message []byte) error {
 	// Messages after a held one must be held as well: answers come in the order of requests.
 	if o.kexing || len(o.held) > 0 || o.stage.size+len(message) > blockSize-1024 {
 		if len(o.held)+lengthSize+len(message) > maxHeld {
-			return &ProtocolError{"the peer sends requests but does not read the answers"}
+			return &ProtocolError{"the peer sends requests but does not read the replies"}
 		}
 		o.held = appendString(o.held, message)
 		if o.stage.size > 0 {
@@ -537,8 +537,8 @@ func (o *output) abort(err error) {
 }
 
 var (
-	errShortWrite = &ProtocolError{"the stream took less than it was given"}
-	errDuringKex  = &ProtocolError{"a message in the middle of a key exchange"}
+	errShortWrite = &ProtocolError{"short write to the stream"}
+	errDuringKex  = &ProtocolError{"a message during a key exchange"}
 )
 
 // limits determine when keys are exchanged.

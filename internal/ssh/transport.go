@@ -226,7 +226,7 @@ func (t *transport) read() ([]byte, error) {
 		}
 		switch {
 		case t.login && (t.in.packets > loginPackets || t.in.total > loginBytes):
-			return nil, &ProtocolError{"too much came before the login"}
+			return nil, &ProtocolError{"too much data before the login"}
 		case !t.login && t.out.limits.reached(t.in.bytes, t.in.n):
 			if err := t.rekey(); err != nil {
 				return nil, err
@@ -252,7 +252,7 @@ func (t *transport) read() ([]byte, error) {
 				return nil, err
 			}
 			if t.login && len(data) > loginPing {
-				return nil, &ProtocolError{"a long ping came before the login"}
+				return nil, &ProtocolError{"a ping before the login is too long"}
 			}
 			if err := t.out.control(appendString([]byte{msgPong}, data)); err != nil {
 				return nil, err
