@@ -175,5 +175,5 @@ func (a *asker) passphrase(ctx context.Context, s *settings, file string,
 			return nil
 		}
 	}
-	return errors.New("no passphrase opened it")
+	return errors.New("no passphrase unlocked it")
 }

@@ -121,7 +121,7 @@ func (e *AuthError) Error() string {
 	if len(e.Keys) > 0 {
 		b.WriteString(" with " + strings.Join(e.Keys, ", "))
 	}
-	b.WriteString("; the server takes " + orNothing(e.Allowed) + ")")
+	b.WriteString("; the server accepts " + orNothing(e.Allowed) + ")")
 	if len(e.Notes) > 0 {
 		b.WriteString("; " + strings.Join(e.Notes, "; "))
 	}

@@ -71,7 +71,7 @@ func ExamplePrompterFunc() {
 	conn, err := d.Dial(context.Background())
 	var refused *dial.AuthError
 	if errors.As(err, &refused) {
-		log.Fatalf("tried %v; the server takes %v", refused.Tried, refused.Allowed)
+		log.Fatalf("tried %v; the server accepts %v", refused.Tried, refused.Allowed)
 	}
 	if err != nil {
 		log.Fatal(err)

@@ -77,7 +77,7 @@ func (l *login) sign() *own.Flight {
 	}
 	f.key = l.credentials[i]
 	l.credentials = slices.Delete(slices.Clone(l.credentials), i, i+1)
-	l.d.log.Debug("signing without asking first whether the server takes the key", "host", l.s.alias)
+	l.d.log.Debug("signing before the server has accepted the key", "host", l.s.alias)
 	return &own.Flight{Signer: l.offer(f.key).key}
 }
 
@@ -179,7 +179,7 @@ func (l *login) awaitSession(conn *own.Conn) (*firstSession, error) {
 	if ch == nil { // refused with the key
 		return nil, nil
 	}
-	l.d.log.Debug("sftp came along with the login", "host", l.s.alias, "granted", ok)
+	l.d.log.Debug("sftp was opened along with the login", "host", l.s.alias, "granted", ok)
 	return &firstSession{ch: newOwnChannel(ch), ok: ok}, nil
 }
 
@@ -203,7 +203,7 @@ func (l *login) retry(err error) *login {
 			only = nil // it is not certain that the last key was refused
 		}
 	}
-	l.d.log.Info("logging in once more, one step after the other", "host", l.s.alias, "error", err)
+	l.d.log.Info("logging in again, step by step", "host", l.s.alias, "error", err)
 	next := &login{ctx: l.ctx, d: l.d, s: l.s, alone: l.alone, replay: l.replay, first: l.first,
 		only: only, flight: flight{never: true, session: l.flight.session}}
 	if only != nil {

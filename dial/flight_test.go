@@ -519,13 +519,13 @@ func TestLoginIsTold(t *testing.T) {
 		{"in one flight", srv.IdentityFile, []string{
 			`msg="the host's key is accepted" host=` + srv.Alias + " type=ED25519",
 			`msg="keys were exchanged" host=` + srv.Alias + ` server="SSH-2.0-OpenSSH_`,
-			`msg="signing without asking first whether the server takes the key"`,
+			`msg="signing before the server has accepted the key"`,
 			`msg="offering ED25519 SHA256:`,
 			`msg="asking for sftp along with the login"`,
-			`msg="sftp came along with the login" host=` + srv.Alias + " granted=true",
+			`msg="sftp was opened along with the login" host=` + srv.Alias + " granted=true",
 		}},
 		{"step by step", first, []string{
-			`msg="signing without asking first whether the server takes the key"`,
+			`msg="signing before the server has accepted the key"`,
 			`msg="offering ED25519 ` + public,
 			`msg="the server refused the key"`,
 			`msg="the server wants more" host=` + srv.Alias + " takes=publickey",

@@ -89,7 +89,7 @@ func (set *knownSet) add(text []byte, file string, n int, name string, log *slog
 	}
 	marker, _, key, _, _, err := ssh.ParseKnownHosts(text)
 	if err != nil {
-		log.Info("skipping a line that cannot be read", "file", file, "line", n, "error", err)
+		log.Info("skipping an invalid line", "file", file, "line", n, "error", err)
 		return
 	}
 	k := knownKey{file, n, key}

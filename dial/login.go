@@ -357,7 +357,7 @@ func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 			}
 		}
 	}
-	l.failure = l.refusal(allowed, errors.New("what worked before failed this time"))
+	l.failure = l.refusal(allowed, errors.New("what worked for an earlier login failed this time"))
 	return nil, l.failure
 }
 
@@ -491,7 +491,7 @@ func (l *login) challenge(kept string) *attempt {
 				continue
 			}
 			if kept != "" {
-				l.interactError = errors.New("the server asks for more than before")
+				l.interactError = errors.New("the server asks for more than in an earlier login")
 				return nil, l.interactError
 			}
 			// as in ssh: the question is the server's, and there may be several servers

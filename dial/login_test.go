@@ -88,7 +88,7 @@ func TestPasswordPrompts(t *testing.T) {
 		!slices.Equal(auth.Allowed, []string{"password"}) {
 		t.Errorf("%v, asked %d times", err, len(p.asked))
 	}
-	if want := "me@h: logging in as me failed (tried password; the server takes password)"; err.Error() != want {
+	if want := "me@h: logging in as me failed (tried password; the server accepts password)"; err.Error() != want {
 		t.Errorf("%q, want %q", err, want)
 	}
 }

@@ -37,10 +37,10 @@ func (d *Dialer) throughMaster(ctx context.Context, session bool) *Conn {
 	}
 	c, err := d.dialMaster(ctx, path, session)
 	if err != nil {
-		d.log.Info("the master is not used", "host", d.s.alias, "socket", path, "error", err)
+		d.log.Info("not using the OpenSSH master", "host", d.s.alias, "socket", path, "error", err)
 		return nil
 	}
-	d.log.Info("using the master of OpenSSH's", "host", d.s.alias, "socket", path)
+	d.log.Info("using the OpenSSH master", "host", d.s.alias, "socket", path)
 	return c
 }
 
@@ -149,4 +149,4 @@ func (s *settings) beside() *settings {
 }
 
 // errMasterOnly is the error of further logins once one has turned out to need a person.
-var errMasterOnly = errors.New("only the master is logged in: a login of our own needs a person")
+var errMasterOnly = errors.New("only the connection through the OpenSSH master is possible: another login needs a person")

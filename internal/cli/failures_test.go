@@ -132,7 +132,7 @@ func TestLoginsThatFail(t *testing.T) {
 	}{
 		{"wrong key", []string{"-o", "IdentityFile=" + wrong, "-o", "IdentitiesOnly=yes", "a",
 			"testhost:"},
-			`testhost: logging in as \S+ failed \(tried publickey with .*wrong.*; the server takes publickey\)`},
+			`testhost: logging in as \S+ failed \(tried publickey with .*wrong.*; the server accepts publickey\)`},
 		{"unknown host", []string{"-o", "UserKnownHostsFile=" + noKnown, "a", "testhost:"},
 			`testhost: the host key of .* is not known: its ED25519 key SHA256:\S+ is in no known_hosts file, and there is nobody to ask; log in once with ssh .*`},
 		{"changed host key", []string{"-o", "UserKnownHostsFile=" + changed, "a", "testhost:"},

@@ -58,7 +58,7 @@ type AuthError struct {
 }
 
 func (e *AuthError) Error() string {
-	s := "ssh: login failed: tried " + strings.Join(e.Tried, ",") + "; the server takes " +
+	s := "ssh: login failed: tried " + strings.Join(e.Tried, ",") + "; the server accepts " +
 		strings.Join(e.Allowed, ",")
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
