@@ -113,7 +113,7 @@ func IsTempName(name string) bool { return TempTokenOf(name) != "" }
 // ErrBadName reports a name from a server that cannot be a file's name.
 var ErrBadName = errors.New("server sent an invalid file name")
 
-var errReservedName = fmt.Errorf("%w: this system has another use for it", ErrBadName)
+var errReservedName = fmt.Errorf("%w: this system reserves or alters it", ErrBadName)
 
 // CheckName returns nil if a name from elsewhere can be a file's name on this machine.
 func CheckName(name string) error {
