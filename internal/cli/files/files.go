@@ -169,7 +169,7 @@ func (c *command) execute(cmd *cobra.Command, args []string) error {
 	if c.take != nil {
 		args, err = c.take(cmd.Flags(), args)
 	}
-	if help := cmd.Flags().Lookup("help"); c.rawArguments && help != nil && help.Changed {
+	if c.rawArguments && cmd.Flags().Changed("help") {
 		return cmd.Help()
 	}
 	if err == nil {

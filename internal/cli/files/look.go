@@ -59,7 +59,7 @@ the device nor the mount point: the host and the operand are printed instead.`,
 }
 
 func diskUsage() *spec {
-	o := verb.DiskUsageOptions{}
+	var o verb.DiskUsageOptions
 	return &spec{
 		use: "du [flags] HOST:PATH...", short: "print the sizes of directory trees",
 		long: `Prints the size of each directory on hosts, with everything below it, as du

@@ -81,16 +81,15 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 		f.AddFlag(&pflag.Flag{Name: "f", Shorthand: "f", Value: unsorted.Value,
 			NoOptDefVal: "true"})
 	}
-	if s.rawArguments && defaultToDir[c.Name] && (len(args) == 0 || strings.HasPrefix(args[0], "-") ||
-		args[0] == "(" || args[0] == "!") {
-		args = append([]string{"."}, args...)
-	}
-	if !s.rawArguments {
+	switch {
+	case !s.rawArguments:
 		args = Historical(append([]string{c.Name}, args...))[1:]
 		if err := f.Parse(args); err != nil {
 			return &ui.UsageError{Err: err}
 		}
 		args = f.Args()
+	case len(args) == 0 || strings.HasPrefix(args[0], "-") || args[0] == "(" || args[0] == "!":
+		args = append([]string{"."}, args...) // the expression comes first
 	}
 	if s.take != nil {
 		var err error

@@ -14,6 +14,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/internal/cli/verb"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -162,10 +163,8 @@ func (c *flags) addRules(name string) error {
 
 // parseMoment parses a time, or an age.
 func parseMoment(text string) (time.Time, error) {
-	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04:05", time.RFC3339} {
-		if when, err := time.ParseInLocation(layout, text, time.Local); err == nil {
-			return when, nil
-		}
+	if when, err := verb.ParseDate(text); err == nil {
+		return when, nil
 	}
 	age, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
