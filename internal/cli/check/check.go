@@ -75,7 +75,7 @@ func Command(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(cmd.Flags())
-	cmd.ValidArgsFunction = complete.Places{Connect: &flags.Connect, Local: true}.Operands(0)
+	cmd.ValidArgsFunction = complete.Places{Connect: &flags.Connect, Local: true}.Operands
 	return cmd
 }
 

@@ -38,6 +38,7 @@ type Places struct {
 	Connect     *opt.Connect // the connection flags on the command line
 	Local       bool         // local files are operands too
 	Directories bool         // only directories are operands
+	Skip        int          // operands of another kind before them
 }
 
 // Complete returns completions for a word.
@@ -224,13 +225,11 @@ func escaped(name string) string {
 	return name
 }
 
-// Operands returns cobra's ValidArgsFunction for a command whose operands are places, after skip
-// operands of another kind.
-func (p Places) Operands(skip int) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		if len(args) < skip {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return p.Complete(word)
+// Operands is a command's cobra.CompletionFunc.
+func (p Places) Operands(_ *cobra.Command, args []string, word string) ([]string,
+	cobra.ShellCompDirective) {
+	if len(args) < p.Skip {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return p.Complete(word)
 }

@@ -131,7 +131,7 @@ func newCommand(a *ui.App, make func() *spec) (*command, *cobra.Command) {
 	})
 	c.name = cmd.Name()
 	cmd.ValidArgsFunction = complete.Places{Connect: &c.flags.Connect,
-		Directories: s.directories}.Operands(s.skip)
+		Directories: s.directories, Skip: s.skip}.Operands
 	if s.rawArguments {
 		cmd.ValidArgsFunction = c.completeFind
 	}

@@ -28,10 +28,10 @@ type Run struct {
 
 // Result is the outcome for one host. Files and Bytes are what was copied.
 type Result struct {
-	Code         int
 	Files, Bytes int64
 	Resumable    bool // --resume would continue what is left
 
+	code    int
 	elapsed time.Duration
 	skipped bool // it was not started
 }
@@ -111,7 +111,7 @@ func (r *Run) Each(ctx context.Context,
 		case <-ctx.Done():
 		}
 		if signal := ui.Interrupted(ctx); signal != nil {
-			results[i] = Result{Code: signal.Code(), skipped: true}
+			results[i] = Result{code: signal.Code(), skipped: true}
 			continue
 		}
 		working.Go(func() {
@@ -136,16 +136,16 @@ func (r *Run) one(ctx context.Context, board *ui.Board, h Host,
 	var exit *ui.ExitError
 	switch {
 	case errors.As(err, &exit):
-		result.Code = exit.Code
+		result.code = exit.Code
 	case err != nil:
-		result.Code = ui.CodeOf(err)
-		if result.Code != ui.ExitOutputGone && ui.Interrupted(ctx) == nil {
+		result.code = ui.CodeOf(err)
+		if result.code != ui.ExitOutputGone && ui.Interrupted(ctx) == nil {
 			a.Console.Say(err.Error())
 		}
 	}
 	a.Out.Close()
 	if r.report.JSON {
-		ui.WriteJSON(r.app.Out, hostLine{1, "host", h.Label, time.Now(), result.Code, result.Files,
+		ui.WriteJSON(r.app.Out, hostLine{1, "host", h.Label, time.Now(), result.code, result.Files,
 			result.Bytes, result.elapsed})
 	}
 	return result
@@ -173,11 +173,11 @@ func (r *Run) finish(results []Result, elapsed time.Duration) error {
 	var failed []string
 	total := totalLine{Version: 1, Kind: "hosts", Hosts: len(results), Elapsed: elapsed}
 	for i, result := range results {
-		if rank(result.Code) > rank(code) {
-			code = result.Code
+		if rank(result.code) > rank(code) {
+			code = result.code
 		}
 		resumable = resumable || result.Resumable
-		if result.Code != ui.ExitOK {
+		if result.code != ui.ExitOK {
 			failed = append(failed, r.Hosts[i].Label)
 		}
 		total.Files += result.Files

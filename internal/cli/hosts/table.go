@@ -33,7 +33,7 @@ func (r *Run) table(results []Result, total totalLine) string {
 			line(ui.Printable(r.Hosts[i].Label), "not started", "", "", "", "")
 			continue
 		}
-		line(ui.Printable(r.Hosts[i].Label), resultText(result.Code), fmt.Sprint(result.Files),
+		line(ui.Printable(r.Hosts[i].Label), resultText(result.code), fmt.Sprint(result.Files),
 			ui.Amount(float64(result.Bytes)), fmt.Sprintf("%.1f s", result.elapsed.Seconds()),
 			ui.Rate(result.Bytes, result.elapsed))
 	}

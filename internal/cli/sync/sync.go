@@ -44,7 +44,7 @@ func Command(a *ui.App) *cobra.Command {
 	}
 	flags.register(cmd.Flags())
 	cmd.ValidArgsFunction = complete.Places{Connect: &flags.Connect, Local: true,
-		Directories: true}.Operands(0)
+		Directories: true}.Operands
 	return cmd
 }
 
