@@ -151,7 +151,7 @@ func writeMan(w io.Writer, root *cobra.Command) {
 
 // paragraphs removes the line breaks of help, so that man can wrap the text itself.
 func paragraphs(w io.Writer, text string) {
-	for _, p := range strings.Split(text, "\n\n") {
+	for p := range strings.SplitSeq(text, "\n\n") {
 		if strings.HasPrefix(p, "  ") {
 			fmt.Fprintf(w, ".PP\n.nf\n%s\n.fi\n", roff(p))
 		} else {

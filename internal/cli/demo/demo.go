@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/cp"
 	"github.com/usftp/usftp/internal/cli/opt"
@@ -173,21 +171,4 @@ func sumOf(path string) ([]byte, error) {
 	hash := sha256.New()
 	_, err = io.Copy(hash, f)
 	return hash.Sum(nil), err
-}
-
-// errNotOurs reports that something other than the demo's server answered.
-var errNotOurs = errors.New("another server answers instead of the demo's")
-
-// prompt answers what a person would be asked: the server's key and the password are known here.
-func (s *demoServer) prompt(_ context.Context, p dial.Prompt) (string, error) {
-	switch p.Kind {
-	case dial.AskHostKey:
-		if p.Fingerprint != s.fingerprint {
-			return "", errNotOurs
-		}
-		return "yes", nil
-	case dial.AskPassword:
-		return s.password, nil
-	}
-	return "", errors.New("the demo does not support that")
 }

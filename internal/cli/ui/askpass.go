@@ -42,8 +42,7 @@ func promptBy(program string) dial.PrompterFunc {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
-		var exit *exec.ExitError
-		if errors.As(err, &exit) { // cancelled, as a rule
+		if errors.As(err, new(*exec.ExitError)) { // usually cancelled
 			return "", errors.New("no answer")
 		} else if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			return "", fmt.Errorf("SSH_ASKPASS: %w", err)
