@@ -41,7 +41,7 @@ type loop struct {
 	pieces []piece
 	idle   []int    // pieces that are free
 	joins  *stripes // where further lanes come from; nil if there are none
-	// where the length is stored that has moved without a gap, as it grows; nil for nowhere
+	// receives the length that has moved without a gap, as it grows; may be nil
 	progress *atomic.Int64
 }
 

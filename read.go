@@ -249,8 +249,7 @@ type download struct {
 	parked []*conn.Call // data that arrived before what precedes it, by offset
 	place  io.WriterAt
 	broken error // what place failed with
-	// for data that counts in the budget until it is used: returns that of a reply that nobody
-	// takes
+	// gives back the budget of a reply that nobody takes; nil unless data counts until it is used
 	kept func(*conn.Call)
 }
 

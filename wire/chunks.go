@@ -15,18 +15,18 @@ const ExtChunks = "chunks@usftp"
 // nothing.
 const ChunkSumSize = 16
 
-// The length of the shortest chunk is a power of two in these bounds.
+// The least length of a chunk is a power of two between these bounds.
 const (
 	MinChunk = 2 << 10
 	MaxChunk = 64 << 10
 )
 
-// ValidChunk reports whether n may be the length of the shortest chunk.
+// ValidChunk reports whether n may be the least length of a chunk.
 func ValidChunk(n uint32) bool {
 	return MinChunk <= n && n <= MaxChunk && bits.OnesCount32(n) == 1
 }
 
-// LongestChunk limits the length of a chunk: at most LongestChunk times the shortest length.
+// LongestChunk limits the length of a chunk: it is at most LongestChunk times the least length.
 const LongestChunk = 3
 
 // chunkSize is what one chunk takes in a reply.
@@ -39,7 +39,7 @@ type Chunks struct {
 	Algorithms string // of the hash; names separated by commas, the most wanted first
 	Offset     uint64
 	Length     uint64
-	Shortest   uint32 // length that only the last chunk of a file falls short of; see ValidChunk
+	Shortest   uint32 // the least length of a chunk, except for the last of a file; see ValidChunk
 }
 
 // Append appends the packet.

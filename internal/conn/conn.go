@@ -117,9 +117,8 @@ func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
 	c.budget = budget{free: config.MaxInFlight, most: config.MaxInFlight, shared: config.Shared,
 		requests: maxRequests}
 	c.wake.L = &c.mu
-	c.idle.Add(2)
-	go c.readLoop()
-	go c.writeLoop()
+	c.idle.Go(c.readLoop)
+	c.idle.Go(c.writeLoop)
 	return c
 }
 
@@ -235,11 +234,11 @@ func (c *Conn) closeStream(stalled bool) {
 			c.config.Logger.Debug("closing the stream", "error", err)
 		}
 	}
-	go closeSide(c.out)
 	if source, ok := c.in.source.(io.Closer); ok && !same(c.in.source, c.out) {
 		c.idle.Add(1)
 		go closeSide(source)
 	}
+	go closeSide(c.out)
 }
 
 // same reports whether both sides are one value, which must be closed only once.

@@ -135,7 +135,6 @@ const maxSmall = 64 << 10
 // readLoop is the only reader of the stream. Its stack is small: the memory for each reply is
 // leased.
 func (c *Conn) readLoop() {
-	defer c.idle.Done()
 	err := c.readVersion()
 	for err == nil {
 		err = c.readReply()

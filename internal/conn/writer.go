@@ -39,7 +39,6 @@ func (c *Conn) mostAtOnce() int {
 // writeLoop writes the stream, except for what writeAtOnce writes. What was queued during one write
 // goes out with the next, short requests first.
 func (c *Conn) writeLoop() {
-	defer c.idle.Done()
 	if err := c.write(wire.Init{Version: wire.Version}.Append(nil)); err != nil {
 		c.writeFailed(err)
 		return

@@ -42,17 +42,17 @@ type Ranges struct {
 	largest int // bytes of a range at most
 
 	next   int64   // the lowest offset that was never handed out
-	newest int64   // the offset of the range that ends there
+	newest int64   // the offset of the range that ends at next
 	mark   int64   // all below it is done
 	size   int64   // of the file, as announced
 	end    int64   // where the file ends, by the lowest of ends
 	probed bool    // a range at or beyond size is in flight or was answered
 	ends   []Range // ranges that an EOF has answered; requested again if data comes from beyond
 
-	again []Range // are handed out before anything new, by offset
+	again []Range // ranges to hand out again before anything new, by offset
 	limit int64   // nothing at or beyond it is handed out
 	err   error   // of the lowest range that failed
-	reach int64   // nothing new is, for now
+	reach int64   // nothing new at or beyond it is handed out for now
 	// rests of short reads that end where the file should: the answer to another range shows
 	// whether they must be requested
 	held   []Range

@@ -2,7 +2,7 @@ package flow
 
 import "time"
 
-// How many connections one file is worth.
+// When a file is worth more than one connection.
 const (
 	// SSHWindow is what one channel carries in a round trip: the window of OpenSSH and of
 	// x/crypto/ssh.
@@ -18,8 +18,8 @@ const (
 	// 5.4 s over four lanes and 4.6 s over one. So the rate of one is measured first.
 	StripeAtOnce = SSHWindow * time.Second / 125e6
 
-	// StripeFor is how long a transfer must still take at one window a round trip for another login
-	// to pay.
+	// StripeFor is how long a transfer must still take at one window per round trip for another
+	// login to pay.
 	StripeFor = 1500 * time.Millisecond
 )
 
@@ -29,7 +29,7 @@ func WorthStriping(size int64, trip time.Duration) bool {
 	return trip >= StripeTrip && alone(size, trip) > StripeFor.Seconds()
 }
 
-// alone returns how many seconds a file takes at one window a round trip.
+// alone returns how many seconds a file takes at one window per round trip.
 func alone(size int64, trip time.Duration) float64 {
 	return float64(size) / SSHWindow * trip.Seconds()
 }

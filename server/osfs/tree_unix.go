@@ -332,7 +332,7 @@ func (t tree) twoParents(ctx context.Context, oldName, newName string,
 	op func(from int, old string, to int, base string) error) error {
 	return t.toParent(ctx, "rename", oldName, func(from int, old string) error {
 		return t.toParent(ctx, "rename", newName, func(to int, base string) error {
-			if t.root != nil && hasSlash(newName) && !hasSlash(base) {
+			if t.root != nil && strings.HasSuffix(newName, "/") && !strings.HasSuffix(base, "/") {
 				// Not every kernel is given the slash, see withSlash.
 				if st, err := statAt(from, old); err != nil {
 					return err
@@ -438,6 +438,3 @@ func retry(op func() error) error {
 		}
 	}
 }
-
-// hasSlash reports whether a path ends in one.
-func hasSlash(name string) bool { return strings.HasSuffix(name, "/") }

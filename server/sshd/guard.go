@@ -60,7 +60,7 @@ type guard struct {
 type record struct {
 	failures float64 // one is forgotten per forgiveness
 	seen     time.Time
-	banned   time.Time // until then
+	banned   time.Time // end of the ban
 }
 
 // place is held by a connection while it is logging in.
@@ -120,9 +120,9 @@ const (
 //
 // Honest bursts get through: a login takes a moment, and then passes its place on. Silent
 // connections do not keep others out: from limits.start strangers on, a newcomer may displace one
-// that has had its place for long, the more likely the more there are. The victim belongs to the
-// address with the most connections, if these are no fewer than the newcomer's, so that an attacker
-// who opens many loses his own.
+// that has had its place for long; the more strangers there are, the more likely that is. The
+// victim belongs to the address with the most connections, if these are no fewer than the
+// newcomer's, so that attackers who open many lose their own.
 func (g *guard) begin(address netip.Addr, limits *loginLimits, drop func()) (*place, string) {
 	p := &place{network: network(address), drop: drop}
 	reason, freed := g.tryBegin(p, limits)
