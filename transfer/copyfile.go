@@ -111,6 +111,7 @@ func (c *fileCopy) copyOnce() error {
 		return ofSource(err)
 	}
 	defer in.close()
+	defer func() { c.delta.close() }()
 	c.sized(in)
 	out, err := c.dst.place(c, in)
 	if err != nil {

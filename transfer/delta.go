@@ -437,7 +437,6 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	if d == nil {
 		return 0, false, nil
 	}
-	o.delta = d // until the file is closed
 	defer func() {
 		if !done || err != nil {
 			d.close()
@@ -673,7 +672,6 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 	if d == nil {
 		return 0, false, nil
 	}
-	in.delta = d // until the source is closed
 	defer func() {
 		if !done || err != nil {
 			d.close()

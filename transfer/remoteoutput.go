@@ -26,7 +26,6 @@ type remoteOutput struct {
 	session *session
 	file    *usftp.File
 	striper *striper // until seal
-	delta   *delta   // nil if the whole file is sent
 	sealed  bool
 	over    int64 // size of the old file that is written over in place; 0 if there is none
 }
@@ -36,7 +35,6 @@ func (o *remoteOutput) close() {
 		o.striper.stop()
 		o.striper = nil
 	}
-	o.delta.close()
 }
 
 func (o *remoteOutput) rereads(c *fileCopy, in input) reopen { return in.reopen(c) }
@@ -46,9 +44,6 @@ func (o *remoteOutput) holds(c *fileCopy, in input) (same, known bool) {
 }
 
 func (o *remoteOutput) verify(c *fileCopy, in input) error {
-	if c.delta != nil {
-		return c.delta.verify()
-	}
 	return o.session.verify(c, o.written(), nil, in.reopen(c))
 }
 
@@ -587,7 +582,7 @@ func (o *remoteOutput) commit(c *fileCopy, _ input) error {
 	}
 	err := c.attempts.placing.rename(c, o)
 	if err == nil {
-		o.delta.leave()
+		c.delta.leave()
 	} else if !refused(err) {
 		c.journal.keep(c, false)
 	}
@@ -603,13 +598,13 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	switch {
 	case client.HasPosixRename():
 		err = client.PosixRename(p.temporary, o.name)
-		if refused(err) && o.delta.close() { // Windows does not replace open files
+		if refused(err) && c.delta.close() { // Windows does not replace open files
 			err = client.PosixRename(p.temporary, o.name)
 		}
 	case o.info == nil && p.aside == "":
 		err = client.Rename(p.temporary, o.name)
 	default:
-		o.delta.close()
+		c.delta.close()
 		err = p.replace(c, o, client)
 	}
 	if err == nil {
@@ -792,7 +787,7 @@ func (o *remoteOutput) remove(c *fileCopy) {
 	ctx, cancel := cleanupContext(c.ctx)
 	defer cancel()
 	o.file.Async().Close().WaitContext(ctx)
-	o.delta.close() // Windows does not remove open files
+	c.delta.close() // Windows does not remove open files
 	if o.temp != "" {
 		removeTemporary(ctx, c, o.temp)
 	}

@@ -182,7 +182,6 @@ type remoteInput struct {
 	data     []byte // of a small file held in memory
 	free     func() // of data
 	original bool   // it is being copied, rather than read again
-	delta    *delta // nil if all of it is fetched
 	remoteReader
 }
 
@@ -491,9 +490,6 @@ func (in *remoteInput) inherit(c *fileCopy, m *mark) {
 }
 
 func (in *remoteInput) verify(c *fileCopy, target reopen) error {
-	if c.delta != nil {
-		return c.delta.verify()
-	}
 	return in.session.verify(c, in.path, in.file, target)
 }
 
@@ -527,7 +523,6 @@ func (in *remoteInput) release() {
 
 func (in *remoteInput) close() {
 	in.release()
-	in.delta.close()
 	in.end()
 	if in.file != nil {
 		in.file.Close()
