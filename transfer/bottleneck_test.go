@@ -23,8 +23,8 @@ func (s slow) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBoundIsFoundOut: each kind of bottleneck is recognized when it limits a copy.
-func TestBoundIsFoundOut(t *testing.T) {
+// TestBottleneck: each kind of bottleneck is recognized when it limits a copy.
+func TestBottleneck(t *testing.T) {
 	t.Parallel()
 	busy := func(d time.Duration) sftptest.Script {
 		return sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {

@@ -16,7 +16,7 @@ import (
 
 // The request expected first is sent along with the session's first packet, and not again; if
 // something else is asked first, the hint changes nothing.
-func TestAskedAhead(t *testing.T) {
+func TestFirstRequest(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	tree, file := filepath.Join(dir, "tree"), filepath.Join(dir, "tree", "file")

@@ -57,7 +57,7 @@ func TestInventoryOfAMillion(t *testing.T) {
 }
 
 // A held keeps everything apart that matters, up to its limits.
-func TestHeld(t *testing.T) {
+func TestInventoryEntry(t *testing.T) {
 	at := time.Unix(1<<32-1, 0)
 	f := facts{mode: fs.ModeDir | 0o755, size: 1<<48 - 1, mtime: at, hasTimes: true}
 	h := newHeld(&f)

@@ -65,8 +65,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestLocalStopped: an interrupted copy leaves the old target, and nothing else.
-func TestLocalStopped(t *testing.T) {
+// TestLocalInterrupted: an interrupted copy leaves the old target, and nothing else.
+func TestLocalInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "target")
 	if err := errors.Join(os.WriteFile(source, random(4<<20), 0o600),

@@ -22,10 +22,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestRandomMisfortune: copies run against unusual servers, with spoiled replies, and are
+// TestRandomFaults: copies run against unusual servers, with spoiled replies, and are
 // interrupted at any moment. The target is the old file or the new one, unless an event says that
 // it is written in place; every leftover is named; and the copy ends soon.
-func TestRandomMisfortune(t *testing.T) {
+func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(soak.Pick(30, 150)) {
 		rng := rand.New(rand.NewPCG(seed, 30))
 		script, link := sftptest.RandomScript(seed), sftptest.RandomLink(seed)

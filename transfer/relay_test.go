@@ -356,7 +356,7 @@ func TestRelayFromHostileSource(t *testing.T) {
 }
 
 // If either connection is lost it is replaced, and the file continues where it was.
-func TestRelayGoesOn(t *testing.T) {
+func TestRelayReconnects(t *testing.T) {
 	t.Parallel()
 	for _, which := range []string{"near", "far"} {
 		t.Run(which, func(t *testing.T) {

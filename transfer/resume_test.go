@@ -299,7 +299,7 @@ func TestResumeAfterAnEarlyKill(t *testing.T) {
 
 // A run that starts over after an interruption says so, and removes what was left once the copy is
 // in place, not before.
-func TestBeginAnew(t *testing.T) {
+func TestStartOver(t *testing.T) {
 	t.Parallel()
 	for _, direction := range []way{upload, download} {
 		t.Run(direction.String(), func(t *testing.T) {

@@ -459,9 +459,9 @@ func TestTreeGivenUp(t *testing.T) {
 	}
 }
 
-// TestWriterGoesOn: an io.Writer target continues after what it was given, unless the source has
+// TestWriterReconnects: an io.Writer target continues after what it was given, unless the source has
 // changed.
-func TestWriterGoesOn(t *testing.T) {
+func TestWriterReconnects(t *testing.T) {
 	t.Parallel()
 	for _, changes := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -110,9 +110,9 @@ func TestUploadInPlaceFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestInPlaceGoesOn: a tree that is written in place continues over a new connection, in
+// TestInPlaceReconnects: a tree that is written in place continues over a new connection, in
 // directories that it has made too.
-func TestInPlaceGoesOn(t *testing.T) {
+func TestInPlaceReconnects(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		synctest.Test(t, func(t *testing.T) {
 			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
