@@ -459,8 +459,8 @@ func TestTreeGivenUp(t *testing.T) {
 	}
 }
 
-// TestWriterReconnects: an io.Writer target continues after what it was given, unless the source has
-// changed.
+// TestWriterReconnects: an io.Writer target continues after what it was given, unless the source
+// has changed.
 func TestWriterReconnects(t *testing.T) {
 	t.Parallel()
 	for _, changes := range []bool{false, true} {

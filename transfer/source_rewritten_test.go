@@ -183,8 +183,8 @@ func TestClockThatIsBehind(t *testing.T) {
 	}
 }
 
-// TestRacySourceCostsLittle: a source whose second is over is read once; for any other, only what was
-// read within that second is read again.
+// TestRacySourceCostsLittle: a source whose second is over is read once; for any other, only what
+// was read within that second is read again.
 func TestRacySourceCostsLittle(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
