@@ -587,13 +587,11 @@ func (r *fedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Seek goes back, which some servers make necessary, if the reader can.
 func (r *fedReader) Seek(offset int64, whence int) (int64, error) {
-	seeker, ok := r.Reader.(io.Seeker)
-	if !ok || whence != io.SeekCurrent {
+	if whence != io.SeekCurrent {
 		return 0, errors.ErrUnsupported
 	}
-	pos, err := seeker.Seek(offset, whence)
+	pos, err := seek(r.Reader, offset, whence)
 	if err == nil {
 		r.at += offset
 	}

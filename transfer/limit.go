@@ -89,6 +89,10 @@ func (r limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+func (r limitedReader) Seek(offset int64, whence int) (int64, error) {
+	return seek(r.Reader, offset, whence)
+}
+
 type limitedWriter struct {
 	io.Writer
 	limit *limiter

@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
@@ -198,11 +200,24 @@ func TestLostBeforeTheFirstByte(t *testing.T) {
 
 // TestUploadOneWriteAtATime: a server that refuses concurrent WRITEs gets them one by one.
 func TestUploadOneWriteAtATime(t *testing.T) {
-	b := newBench(t, sftptest.Script{OneWrite: true}, sftptest.LinkConfig{})
 	data := random(2 << 20)
-	if _, err := b.job(upload, b.local("source", data), "/target"); err != nil ||
-		!bytes.Equal(b.remote("/target"), data) {
-		t.Error(err)
+	for name, o := range map[string]transfer.Options{
+		"plain":         {},
+		"hash":          {Hash: checksum.SHA256},
+		"limit":         {RateLimit: 1 << 40},
+		"limit, hashed": {RateLimit: 1 << 40, Hash: checksum.SHA256},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, sftptest.Script{OneWrite: true}, sftptest.LinkConfig{})
+			r, err := b.job(upload, b.local("source", data), "/target",
+				func(j *copyJob) { j.Options = o })
+			if err != nil || !bytes.Equal(b.remote("/target"), data) {
+				t.Error(err)
+			}
+			if sum := sha256.Sum256(data); o.Hash != "" && !bytes.Equal(r.Hash.Sum, sum[:]) {
+				t.Errorf("hash %v", r.Hash)
+			}
+		})
 	}
 }
 

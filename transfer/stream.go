@@ -94,9 +94,14 @@ type streamContents struct{ io.Reader }
 
 func (s streamContents) ReadAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
 
-// Seek works if the stream's does: with some servers, data that was read has to be read again.
 func (s streamContents) Seek(off int64, whence int) (int64, error) {
-	if seeker, ok := s.Reader.(io.Seeker); ok {
+	return seek(s.Reader, off, whence)
+}
+
+// seek seeks in a reader if it can: some servers make it necessary to go back. So all readers that
+// wrap another one pass that on.
+func seek(r io.Reader, off int64, whence int) (int64, error) {
+	if seeker, ok := r.(io.Seeker); ok {
 		return seeker.Seek(off, whence)
 	}
 	return 0, errors.ErrUnsupported
