@@ -64,10 +64,8 @@ func flagValues(cmd *cobra.Command, f *pflag.Flag, word string) ([]string,
 		if c := cmd.Flags().Lookup("config"); c != nil {
 			config = c.Value.String()
 		}
-		done, last := "", word
-		if i := strings.LastIndexByte(word, ','); i >= 0 {
-			done, last = word[:i+1], word[i+1:]
-		}
+		at := strings.LastIndexByte(word, ',') + 1
+		done, last := word[:at], word[at:]
 		var words []string
 		for _, host := range matchHosts(config, last) {
 			words = append(words, done+host)

@@ -123,10 +123,8 @@ func (p Places) hosts(word string) (words []string) {
 
 // matchHosts returns the hosts that begin with a word, which may start with "user@".
 func matchHosts(config, word string) (words []string) {
-	user, host := "", word
-	if i := strings.LastIndexByte(word, '@'); i >= 0 {
-		user, host = word[:i+1], word[i+1:]
-	}
+	at := strings.LastIndexByte(word, '@') + 1
+	user, host := word[:at], word[at:]
 	for _, name := range Hosts(config) {
 		if strings.HasPrefix(name, host) {
 			words = append(words, user+name)

@@ -181,7 +181,7 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 	}
 	several := len(sources) > 1 || len(files) > 1
 	if several && c.options.NoTargetDirectory {
-		c.Fail(fmt.Errorf("cannot copy several files to %s: with -T it is the copy of one file",
+		c.Fail(fmt.Errorf("cannot copy several files to %s: -T needs exactly one source",
 			target.Typed))
 		return
 	}

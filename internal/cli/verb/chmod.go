@@ -35,7 +35,7 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 		was := e.stat.Mode & allModeBits
 		to := mode.apply(was, e.isDir())
 		if !e.stat.HasMode() && !mode.octal {
-			j.fail("change the mode of", name, errors.New("the server does not report its type"))
+			j.fail("change the mode of", name, errors.New("the server does not report its mode: give the new one in octal"))
 			return
 		}
 		pending := j.client.Async().Chmod(j.at(name), wire.FileMode(to))

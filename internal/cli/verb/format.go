@@ -1,6 +1,7 @@
 package verb
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -82,15 +83,11 @@ func columns(j *job, cells, plain []string) {
 	if len(cells) == 0 {
 		return
 	}
-	total := j.Width
-	if total <= 0 {
-		total = 80
-	}
 	widths := make([]int, len(plain))
 	for i, cell := range plain {
 		widths[i] = width(cell)
 	}
-	rows, column := layout(widths, total)
+	rows, column := layout(widths, cmp.Or(j.Width, 80))
 	for row := range rows {
 		line := ""
 		for at := row; at < len(cells); at += rows {

@@ -240,11 +240,7 @@ func (t *tail) follow() {
 	if printed, ok := t.Out.(*replay); ok {
 		t.out.Reset(printed.out)
 	}
-	interval := t.o.Interval
-	if interval <= 0 {
-		interval = time.Second
-	}
-	tick := time.NewTicker(interval)
+	tick := time.NewTicker(cmp.Or(t.o.Interval, time.Second))
 	defer tick.Stop()
 	for len(t.files) > 0 && (!t.over() || t.renew()) {
 		t.flush()
