@@ -108,30 +108,44 @@ func (f *FS) dropName(at place) {
 	}
 }
 
-// Mkdir implements fuse.RawFileSystem.
-func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string,
-	out *fuse.EntryOut) fuse.Status {
-	dir, status := f.changing(in.NodeId, name)
+// makeEntry makes something new in a directory by ask, which returns its attributes, and fills in
+// the answer.
+func (f *FS) makeEntry(cancel <-chan struct{}, header *fuse.InHeader, name string,
+	out *fuse.EntryOut,
+	ask func(c *usftp.Client, path string, again bool) (attrs, error)) (*node, fuse.Status) {
+	dir, status := f.changing(header.NodeId, name)
 	if status != fuse.OK {
-		return status
+		return nil, status
 	}
-	ctx, stop := f.request(cancel, &in.InHeader)
+	ctx, stop := f.request(cancel, header)
 	defer stop()
 	var a attrs
 	asked := time.Now()
-	err := f.inDir(ctx, dir, name, func(c *usftp.Client, path string, _ bool) (err error) {
+	err := f.inDir(ctx, dir, name, func(c *usftp.Client, path string, again bool) (err error) {
 		asked = time.Now()
-		if err = c.MkdirPerm(path, modeOf(in.Mode)); err != nil {
-			return err
-		}
-		a, err = f.madeNow(c, path, in.Mode)
+		a, err = ask(c, path, again)
 		return err
 	})
 	if err != nil {
-		return f.statusIfFull(ctx, dir, err)
+		return nil, f.statusIfFull(ctx, dir, err)
 	}
-	f.empty(f.made(dir, name, a, asked, out))
-	return fuse.OK
+	return f.made(dir, name, a, asked, out), fuse.OK
+}
+
+// Mkdir implements fuse.RawFileSystem.
+func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string,
+	out *fuse.EntryOut) fuse.Status {
+	n, status := f.makeEntry(cancel, &in.InHeader, name, out,
+		func(c *usftp.Client, path string, _ bool) (attrs, error) {
+			if err := c.MkdirPerm(path, modeOf(in.Mode)); err != nil {
+				return attrs{}, err
+			}
+			return f.madeNow(c, path, in.Mode)
+		})
+	if status == fuse.OK {
+		f.empty(n)
+	}
+	return status
 }
 
 // madeNow returns the attributes of what was just made, after restoring permissions that the host's
@@ -163,65 +177,40 @@ func (f *FS) made(dir *node, name string, a attrs, asked time.Time, out *fuse.En
 // Mknod implements fuse.RawFileSystem for regular files. The protocol cannot make others.
 func (f *FS) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string,
 	out *fuse.EntryOut) fuse.Status {
-	dir, status := f.changing(in.NodeId, name)
-	if status != fuse.OK {
-		return status
-	}
 	if kind := in.Mode & typeMask; kind != 0 && kind != syscall.S_IFREG {
 		return fuse.EPERM
 	}
-	ctx, stop := f.request(cancel, &in.InHeader)
-	defer stop()
-	var a attrs
-	asked := time.Now()
-	err := f.inDir(ctx, dir, name, func(c *usftp.Client, path string, _ bool) error {
-		asked = time.Now()
-		file, err := c.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, modeOf(in.Mode))
-		if err != nil {
-			return err
-		}
-		if err := file.Close(); err != nil {
-			return err
-		}
-		a, err = f.madeNow(c, path, in.Mode)
-		return err
-	})
-	if err != nil {
-		return statusOf(err)
-	}
-	f.made(dir, name, a, asked, out)
-	return fuse.OK
+	_, status := f.makeEntry(cancel, &in.InHeader, name, out,
+		func(c *usftp.Client, path string, _ bool) (attrs, error) {
+			file, err := c.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, modeOf(in.Mode))
+			if err == nil {
+				err = file.Close()
+			}
+			if err != nil {
+				return attrs{}, err
+			}
+			return f.madeNow(c, path, in.Mode)
+		})
+	return status
 }
 
 // Symlink implements fuse.RawFileSystem.
 func (f *FS) Symlink(cancel <-chan struct{}, header *fuse.InHeader, target, name string,
 	out *fuse.EntryOut) fuse.Status {
-	dir, status := f.changing(header.NodeId, name)
-	if status != fuse.OK {
-		return status
-	}
-	ctx, stop := f.request(cancel, header)
-	defer stop()
-	var a attrs
-	asked := time.Now()
-	err := f.inDir(ctx, dir, name, func(c *usftp.Client, path string, again bool) error {
-		asked = time.Now()
-		err := c.Symlink(target, path)
-		if again && errors.Is(err, fs.ErrExist) {
-			if made, e := c.ReadLink(path); e == nil && made == target {
-				err = nil // the earlier request made it, or it is the same anyway
+	_, status := f.makeEntry(cancel, header, name, out,
+		func(c *usftp.Client, path string, again bool) (attrs, error) {
+			err := c.Symlink(target, path)
+			if again && errors.Is(err, fs.ErrExist) {
+				if made, e := c.ReadLink(path); e == nil && made == target {
+					err = nil // the earlier request made it, or it is the same anyway
+				}
 			}
-		}
-		if err == nil {
-			a, err = f.look(c, path)
-		}
-		return err
-	})
-	if err != nil {
-		return f.statusIfFull(ctx, dir, err)
-	}
-	f.made(dir, name, a, asked, out)
-	return fuse.OK
+			if err != nil {
+				return attrs{}, err
+			}
+			return f.look(c, path)
+		})
+	return status
 }
 
 // Readlink implements fuse.RawFileSystem.

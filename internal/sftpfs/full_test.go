@@ -1,0 +1,45 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// Whatever a program makes on a full disk, the error says that the disk is full. Servers say only
+// FAILURE.
+func TestMakeOnFullDisk(t *testing.T) {
+	refuse := func(t wire.Type) sftptest.Fault {
+		return sftptest.Fault{On: t, Do: sftptest.Refuse(wire.Failure, "Failure")}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := mountScripted(t, time.Minute, sftptest.Script{
+			StatVFS: &wire.StatVFSReply{BlockSize: 4096, FragmentSize: 4096, Blocks: 1000},
+			Faults: []sftptest.Fault{refuse(wire.TypeOpen), refuse(wire.TypeMkdir),
+				refuse(wire.TypeSymlink)}})
+		for name, makes := range map[string]func(name string, out *fuse.EntryOut) fuse.Status{
+			"mkdir": func(name string, out *fuse.EntryOut) fuse.Status {
+				return s.Mkdir(nil, &fuse.MkdirIn{InHeader: *root(), Mode: 0o755}, name, out)
+			},
+			"mknod": func(name string, out *fuse.EntryOut) fuse.Status {
+				return s.Mknod(nil, &fuse.MknodIn{InHeader: *root(), Mode: 0o644}, name, out)
+			},
+			"symlink": func(name string, out *fuse.EntryOut) fuse.Status {
+				return s.Symlink(nil, root(), "target", name, out)
+			},
+		} {
+			status := makes(name, new(fuse.EntryOut))
+			if status != fuse.Status(syscall.ENOSPC) {
+				t.Errorf("%s: %v", name, status)
+			}
+		}
+	})
+}
