@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,8 +119,8 @@ func (c *Config) lookupEnv(name string) (string, bool) {
 	if c.Env == nil {
 		return os.LookupEnv(name)
 	}
-	for i := len(c.Env) - 1; i >= 0; i-- { // as for exec.Cmd, the last one counts
-		if v, ok := strings.CutPrefix(c.Env[i], name+"="); ok {
+	for _, entry := range slices.Backward(c.Env) { // as for exec.Cmd, the last one counts
+		if v, ok := strings.CutPrefix(entry, name+"="); ok {
 			return v, true
 		}
 	}

@@ -314,7 +314,8 @@ func (c *Conn) openAnother(ctx context.Context, command string) (*Stream, error)
 	}
 }
 
-// takeFirst returns the stream that was opened along with the login, once, or why there is none.
+// takeFirst returns, once, the stream that was opened along with the login, or why that failed. It
+// returns nil if there is no such stream.
 func (c *Conn) takeFirst() (*Stream, error) {
 	c.mu.Lock()
 	first := c.first

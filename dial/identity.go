@@ -189,7 +189,7 @@ func (k *keyring) usable(all []*credential) []*credential {
 	var out []*credential
 	seen := make(map[string]bool)
 	for _, c := range all {
-		if c.public == nil { // only its passphrase would tell
+		if c.public == nil { // only its passphrase reveals it
 			out = append(out, c)
 			continue
 		}

@@ -4,8 +4,8 @@ package dial
 
 import "io/fs"
 
-// tooOpen cannot be told from a mode here.
+// tooOpen returns false: modes say nothing about access here.
 func tooOpen(fs.FileInfo) bool { return false }
 
-// ours does not know here who owns a file. OpenSSH has no masters on such systems.
+// ours returns false: a file's owner is not known here. OpenSSH has no masters on such systems.
 func ours(fs.FileInfo) bool { return false }

@@ -28,10 +28,10 @@ type knownKey struct {
 	key  ssh.PublicKey
 }
 
-// A knownSet is what the known_hosts files say about one host. The lines are parsed
-// by x/crypto/ssh, but matched here: its knownhosts package gives up a whole file for
-// one bad line, which OpenSSH skips, lets no wildcard match a port, and does not tell
-// which types of key are known.
+// A knownSet is what the known_hosts files say about one host. The lines are parsed by
+// x/crypto/ssh, but matched here: its knownhosts package rejects a whole file for one bad line,
+// which OpenSSH skips, lets no wildcard match a port, and does not say which types of key are
+// known.
 type knownSet struct {
 	keys, authorities, revoked []knownKey
 }
@@ -39,8 +39,8 @@ type knownSet struct {
 // maxKnownHosts bounds what is read of one file; 64 MiB hold some 300,000 hosts.
 const maxKnownHosts = 64 << 20
 
-// readKnownHosts collects the lines about name. Files that do not exist are
-// empty, and bad lines are told to log and skipped.
+// readKnownHosts collects the lines about name. Files that do not exist count as empty. Bad lines
+// are logged and skipped.
 func readKnownHosts(files []string, name string, log *slog.Logger) (*knownSet, error) {
 	set := new(knownSet)
 	for _, file := range files {

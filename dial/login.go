@@ -552,7 +552,7 @@ func (l *login) worked() []step { return append(slices.Clone(l.done), l.current)
 // expectSuccess calls Config.Nearly if the first login is likely to succeed without a person: the
 // host has proved its identity, and there is a key that can sign by itself. Further connections can
 // then exchange keys in the meantime. They offer nothing before the first login has succeeded, so
-// that no attempt fails in vain.
+// that no attempt fails without need.
 func (l *login) expectSuccess() {
 	// behind a jump host the round trip is not known yet
 	if l.first == nil || l.roundTrip == 0 || l.s.preferred[0] != "publickey" {

@@ -82,8 +82,7 @@ func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
 	return p, nil
 }
 
-// exitGrace is how long a helper gets to exit once its input has ended, and again once it was told
-// to.
+// exitGrace is how long a helper gets to exit once its input has ended, and again after a signal.
 const exitGrace = 300 * time.Millisecond
 
 // stop ends the process and reaps it. At the end of its input ssh ends the session cleanly. A

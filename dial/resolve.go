@@ -105,7 +105,7 @@ func sshG(ctx context.Context, path string, args []string, host string, c *Confi
 	}
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() { out.Close() })
-		_, cut := io.Copy(&stdout, out) // to its end: half a configuration is none
+		_, cut := io.Copy(&stdout, out) // all of it: half a configuration is useless
 		stop()
 		if err = cmd.Wait(); err == nil || errors.Is(err, exec.ErrWaitDelay) {
 			err = cut // a child of "Match exec" may hold stderr for as long as it likes

@@ -134,7 +134,7 @@ type settings struct {
 	home                   string
 }
 
-// An identityFile is the name of a private key. If an explicit one is missing, the user is told.
+// An identityFile is the name of a private key. A warning is logged if an explicit one is missing.
 type identityFile struct {
 	path     string
 	explicit bool
@@ -406,7 +406,7 @@ func (x expander) files(w keywords, key string) []string {
 	var files []string
 	for _, v := range w[key] {
 		var line []string
-		for _, piece := range strings.Split(v, " ") {
+		for piece := range strings.SplitSeq(v, " ") {
 			whole := filepath.IsAbs(piece) || strings.HasPrefix(piece, "~") ||
 				strings.HasPrefix(piece, "${")
 			if last := len(line) - 1; !whole && last >= 0 && filepath.IsAbs(line[last]) {

@@ -13,7 +13,7 @@ import (
 type socket struct {
 	net.Conn
 	sniff  *sniffer
-	heard  atomic.Int64 // when the peer was last heard of, UnixNano
+	heard  atomic.Int64 // when the peer was last heard from, UnixNano
 	closed atomic.Bool
 }
 

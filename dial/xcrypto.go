@@ -46,7 +46,7 @@ func (t xcryptoTransport) keepalive(context.Context) error {
 
 func (t xcryptoTransport) wait() error { return t.Wait() }
 
-// end leaves it to who closes the socket: x/crypto/ssh says nothing.
+// end does nothing: x/crypto/ssh has no message for it, and the caller closes the socket.
 func (t xcryptoTransport) end() {}
 
 type xcryptoChannel struct {
@@ -58,7 +58,7 @@ type xcryptoChannel struct {
 	known  bool
 }
 
-// serve hears what the server has to say about the program: RFC 4254, section 6.10.
+// serve takes the exit status or signal of the program: RFC 4254, section 6.10.
 func (c *xcryptoChannel) serve(requests <-chan *ssh.Request) {
 	defer close(c.requests)
 	for r := range requests {

@@ -1,5 +1,5 @@
 // Package sftptest helps test SFTP clients and servers: it has links with a delay, counters of
-// bytes and round trips, and a server that does as it is told.
+// bytes and round trips, and a server that follows a script.
 //
 //   - [NewLink] joins two ends by a link that delays, limits its rate, splits what it carries,
 //     falls silent or breaks.

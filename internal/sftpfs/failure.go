@@ -9,7 +9,7 @@ import "sync"
 // succeeded, and a close may be that of a forked child.
 type failure struct {
 	mu               sync.Mutex
-	err              error // nil if there is nothing to tell
+	err              error // nil if there is nothing to report
 	byWrite, byClose bool  // have returned it
 }
 

@@ -117,8 +117,8 @@ func (t *tree) enqueue(n *node) {
 	}
 }
 
-// tooMany returns how many more nodes must go. If others cannot go, such as directories, the latest
-// stay nevertheless: the kernel would ask for them again and again. The caller holds the lock.
+// tooMany returns how many more nodes must go. The latest stay even if others, such as directories,
+// cannot go: the kernel would ask for them again and again. The caller holds the lock.
 func (t *tree) tooMany() int {
 	return min(len(t.byID)-t.leaving-t.maxNodes, len(t.queue)-t.maxNodes/2)
 }

@@ -25,7 +25,7 @@ const signalPoll = 50 * time.Millisecond
 // call, to wait for a signal, would cost as much as a call that is answered from memory.
 const interruptDelay = 10 * time.Millisecond
 
-// A call is one by the kernel. Its context leads to it.
+// A call is a call by the kernel. Its context holds it.
 type call struct {
 	arrived atomic.Pointer[time.Time] // when the host last took something that the call waits for
 }

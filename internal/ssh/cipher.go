@@ -122,11 +122,15 @@ var cipherSpecs = []cipherSpec{
 }
 
 func cipherNamed(name string) *cipherSpec {
-	i := slices.IndexFunc(cipherSpecs, func(c cipherSpec) bool { return c.name == name })
-	if i < 0 {
-		return nil
+	return find(cipherSpecs, func(c cipherSpec) bool { return c.name == name })
+}
+
+// find returns the first of some specs that is the one looked for, or nil.
+func find[T any](specs []T, is func(T) bool) *T {
+	if i := slices.IndexFunc(specs, is); i >= 0 {
+		return &specs[i]
 	}
-	return &cipherSpecs[i]
+	return nil
 }
 
 // plain is for packets before the first keys.

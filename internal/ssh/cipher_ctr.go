@@ -8,7 +8,6 @@ import (
 	"crypto/sha512"
 	"encoding/binary"
 	"hash"
-	"slices"
 )
 
 // A macSpec is a MAC by its name: RFC 6668, and OpenSSH's PROTOCOL, section 1.5, for -etm.
@@ -27,11 +26,7 @@ var macSpecs = []macSpec{
 }
 
 func macNamed(name string) *macSpec {
-	i := slices.IndexFunc(macSpecs, func(m macSpec) bool { return m.name == name })
-	if i < 0 {
-		return nil
-	}
-	return &macSpecs[i]
+	return find(macSpecs, func(m macSpec) bool { return m.name == name })
 }
 
 // ctr is AES in counter mode (RFC 4344, section 4) with a MAC. The key stream runs through all

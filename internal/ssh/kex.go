@@ -5,7 +5,6 @@ import (
 	_ "crypto/sha256" // the hashes of kexSpecs
 	_ "crypto/sha512"
 	"hash"
-	"slices"
 )
 
 // A kexMethod is one method of key exchange, for one exchange.
@@ -52,11 +51,7 @@ var kexSpecs = []kexSpec{
 }
 
 func kexNamed(name string) *kexSpec {
-	i := slices.IndexFunc(kexSpecs, func(k kexSpec) bool { return k.name == name })
-	if i < 0 {
-		return nil
-	}
-	return &kexSpecs[i]
+	return find(kexSpecs, func(k kexSpec) bool { return k.name == name })
 }
 
 // exchangeHash is H of an exchange: RFC 4253, section 8. It keeps no copies of the messages, since

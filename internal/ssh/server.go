@@ -127,8 +127,8 @@ func (c *ServerConfig) algorithms() (Algorithms, error) {
 // client's takes longer, the link is slower than any cipher.
 const kexInitWait = 20 * time.Millisecond
 
-// kexInitFirst reads the client's KEXINIT before ours is sent, and chooses what to offer. It returns
-// nil if that does not come in time.
+// kexInitFirst reads the client's KEXINIT before ours is sent, and chooses what to offer. It
+// returns nil if that does not come in time.
 func (t *transport) kexInitFirst(deadline time.Time) ([]byte, error) {
 	if !bytes.HasPrefix(t.theirs, []byte(openSSH)) {
 		return nil, nil

@@ -177,8 +177,8 @@ func (s *Server) run(t testing.TB, sshd, sftp string, o Options) {
 	}
 }
 
-// launch starts sshd and waits until it listens. Its log is a file, which has a line as soon as
-// sshd has written it, and which nobody waits for at the end while a session has it open.
+// launch starts sshd and waits until it listens. It logs to a file and not to a pipe: a file has a
+// line as soon as sshd has written it, and nobody has to wait for sessions that still have it open.
 func (s *Server) launch(t testing.TB, sshd, config string) error {
 	s.log = filepath.Join(s.Dir, "log")
 	log, err := os.Create(s.log)
