@@ -337,6 +337,39 @@ func noiseOf(seed int64, n int) []byte {
 	return p
 }
 
+// interruptedDelta interrupts a delta of 12 MiB in its second half, which the old file does not
+// have. The job that it returns runs it again, from fresh to stored; left is what it left.
+func interruptedDelta(t *testing.T, host pool.Host, far string, direction way,
+	resume bool) (j copyJob, stored, left string, fresh []byte) {
+	t.Helper()
+	old := random(12 << 20)
+	fresh = append(bytes.Clone(old[:6<<20]), noiseOf(3, 6<<20)...)
+	source, target, stored := deltaFiles(t, direction, far, fresh, old)
+	stop := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	j = copyJob{Host: host, Direction: direction, Source: source, Target: target}
+	always(&j)
+	j.Options.Journal, j.Options.Resume = filepath.Join(t.TempDir(), "journal"), resume
+	j.Options.RateLimit = 4 << 20
+	j.Options.SetProgressEvery(1e6)
+	j.Options.Events = func(e transfer.Event) {
+		if e.Kind == transfer.Progress && e.Bytes > 7<<20 {
+			cancel(stop)
+		}
+	}
+	result, err := j.Run(ctx)
+	if !errors.Is(err, stop) || result.LeftBehind == "" {
+		t.Fatalf("it left %q behind and ended with %v", result.LeftBehind, err)
+	}
+	if got, _ := os.ReadFile(stored); !bytes.Equal(got, old) {
+		t.Error("the old file has changed")
+	}
+	j.Options.RateLimit, j.Options.Events = 0, nil
+	left = filepath.Join(filepath.Dir(stored), filepath.Base(result.LeftBehind))
+	return j, stored, left, fresh
+}
+
 // TestInterruptedDelta: what an interrupted delta leaves is continued or removed.
 func TestInterruptedDelta(t *testing.T) {
 	t.Parallel()
@@ -344,29 +377,7 @@ func TestInterruptedDelta(t *testing.T) {
 		for _, resume := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v, resume %v", direction, resume), func(t *testing.T) {
 				host, _, far := deltaHost(t, nil)
-				old := random(12 << 20)
-				fresh := append(bytes.Clone(old[:6<<20]), noiseOf(3, 6<<20)...)
-				source, target, stored := deltaFiles(t, direction, far, fresh, old)
-				stop := errors.New("enough")
-				ctx, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				j := copyJob{Host: host, Direction: direction, Source: source, Target: target}
-				always(&j)
-				j.Options.Journal, j.Options.Resume = filepath.Join(t.TempDir(), "journal"), resume
-				j.Options.RateLimit = 4 << 20
-				j.Options.SetProgressEvery(1e6)
-				j.Options.Events = func(e transfer.Event) {
-					if e.Kind == transfer.Progress && e.Bytes > 7<<20 {
-						cancel(stop)
-					}
-				}
-				if _, err := j.Run(ctx); !errors.Is(err, stop) {
-					t.Fatalf("it ended with %v", err)
-				}
-				if got, _ := os.ReadFile(stored); !bytes.Equal(got, old) {
-					t.Error("the old file has changed")
-				}
-				j.Options.RateLimit, j.Options.Events = 0, nil
+				j, stored, _, fresh := interruptedDelta(t, host, far, direction, resume)
 				result, err := j.Run(t.Context())
 				if got, _ := os.ReadFile(stored); err != nil || !bytes.Equal(got, fresh) {
 					t.Errorf("what arrived is not the source: %v", err)

@@ -152,27 +152,7 @@ func TestDeltaIsContinuedByHashOnly(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		t.Run(fmt.Sprint(direction), func(t *testing.T) {
 			host, far := ourHost(t)
-			old := random(12 << 20)
-			fresh := append(bytes.Clone(old[:6<<20]), noiseOf(3, 6<<20)...)
-			source, target, stored := deltaFiles(t, direction, far, fresh, old)
-			stop := errors.New("enough")
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			j := copyJob{Host: host, Direction: direction, Source: source, Target: target}
-			always(&j)
-			j.Options.Journal, j.Options.Resume = filepath.Join(t.TempDir(), "journal"), true
-			j.Options.RateLimit = 4 << 20
-			j.Options.SetProgressEvery(1e6)
-			j.Options.Events = func(e transfer.Event) {
-				if e.Kind == transfer.Progress && e.Bytes > 7<<20 {
-					cancel(stop)
-				}
-			}
-			result, err := j.Run(ctx)
-			if !errors.Is(err, stop) || result.LeftBehind == "" {
-				t.Fatalf("it left %q behind and ended with %v", result.LeftBehind, err)
-			}
-			left := filepath.Join(filepath.Dir(stored), filepath.Base(result.LeftBehind))
+			j, stored, left, fresh := interruptedDelta(t, host, far, direction, true)
 			f, err := os.OpenFile(left, os.O_WRONLY, 0)
 			if err != nil {
 				t.Fatal(err)
@@ -181,10 +161,9 @@ func TestDeltaIsContinuedByHashOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.Close()
-			j.Options.RateLimit, j.Options.Events = 0, nil
 			j.Host = hostOver(t, far, func(files *osfs.FS) server.FS { return files },
 				[]string{"check-file-handle", "check-file-name"})
-			result, err = j.Run(t.Context())
+			result, err := j.Run(t.Context())
 			if got, _ := os.ReadFile(stored); err != nil || !bytes.Equal(got, fresh) {
 				t.Errorf("what arrived is not the source: %v", err)
 			}
