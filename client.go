@@ -127,10 +127,10 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	o.conn.Ended, o.conn.Error = s.report, connError
 	s.conn = conn.New(r, w, o.conn)
 	c := &Client{session: s, ctx: context.Background()}
-	ahead := o.ahead != nil && s.inOrder
-	if ahead {
+	asked := o.firstRequest != nil && s.inOrder
+	if asked {
 		s.askLimits() // which a server without this extension refuses
-		o.ahead(c)
+		o.firstRequest(c)
 	}
 	timeout := cmp.Or(o.conn.StallTimeout, handshakeTimeout)
 	ctx := context.Background()
@@ -149,7 +149,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 		s.offers[e.Name] = e.Data
 	}
 	switch {
-	case ahead:
+	case asked:
 	case s.offers[wire.ExtLimits] == "1":
 		s.askLimits()
 	default:

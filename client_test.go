@@ -58,9 +58,9 @@ func TestLostIsNoEndOfFile(t *testing.T) {
 	}
 }
 
-// TestAhead: the first request follows INIT at once and costs no round trip more, but only to a
-// server that works in order.
-func TestAhead(t *testing.T) {
+// TestFirstRequest: the first request follows INIT at once and costs no further round trip,
+// but only to a server that works in order.
+func TestFirstRequest(t *testing.T) {
 	for _, version := range []string{openSSH, "SSH-2.0-other"} {
 		bubble(t, func(t *testing.T) {
 			const rtt = 100 * time.Millisecond
@@ -72,7 +72,7 @@ func TestAhead(t *testing.T) {
 			calls := 0
 			took := trips(rtt, func() {
 				newRig(t, sftptest.Script{}, rtt, usftp.WithServerVersion(version),
-					private.WithAhead(func(c *usftp.Client) {
+					private.WithFirstRequest(func(c *usftp.Client) {
 						calls++
 						stat := c.Async().Stat("/")
 						go func() {

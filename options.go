@@ -20,7 +20,7 @@ type options struct {
 	errorFunc     func(error)
 	readAhead     int64
 	writeBehind   int64
-	ahead         func(*Client)
+	firstRequest  func(*Client)
 	conn          conn.Config
 }
 

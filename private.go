@@ -13,8 +13,8 @@ func init() {
 	hook.Client = func(c any) any { return privateClient{c.(*Client)} }
 	hook.File = func(f any) any { return privateFile{f.(*File)} }
 	hook.Stripes = func(f any) any { return &stripes{file: f.(*File)} }
-	hook.Ahead = func(start func(any)) any {
-		return ClientOption(func(o *options) { o.ahead = func(c *Client) { start(c) } })
+	hook.FirstRequest = func(start func(any)) any {
+		return ClientOption(func(o *options) { o.firstRequest = func(c *Client) { start(c) } })
 	}
 }
 

@@ -98,7 +98,7 @@ func TestRoundTripsOfALogin(t *testing.T) {
 	step("third", "the channel and the subsystem", 0)
 	opened := make(chan error, 1)
 	if _, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(conn.ServerVersion()),
-		private.WithAhead(func(c *usftp.Client) {
+		private.WithFirstRequest(func(c *usftp.Client) {
 			go func() {
 				_, err := c.OpenRead(access.ClientConfig)
 				opened <- err

@@ -168,7 +168,7 @@ func (l *Login) start(ctx context.Context, conn *dial.Conn) (*usftp.Client, erro
 	var r *firstRequest
 	if path := cmp.Or(l.config.Source, l.config.Look); path != "" {
 		r = &firstRequest{path: path, opens: l.config.Source != "", done: make(chan struct{})}
-		options = append(options, private.WithAhead(r.start))
+		options = append(options, private.WithFirstRequest(r.start))
 	}
 	client, err := OpenClient(ctx, conn, options...)
 	if r != nil && r.asked {

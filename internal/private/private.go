@@ -47,13 +47,14 @@ type Client interface {
 // OfClient returns the further methods of a client.
 func OfClient(c *usftp.Client) Client { return hook.Client(c).(Client) }
 
-// WithAhead makes the client call start before the server has answered INIT, with a client whose
-// requests follow INIT at once, so that the first answers come a round trip earlier. start must not
-// block; to wait for an answer it starts a goroutine. The client it gets does not know the server's
-// extensions yet and must only open files and stat paths. start is not called for servers that are
-// not known to work in order (see [usftp.WithServerVersion]), since those may need INIT alone first.
-func WithAhead(start func(*usftp.Client)) usftp.ClientOption {
-	return hook.Ahead(func(c any) { start(c.(*usftp.Client)) }).(usftp.ClientOption)
+// WithFirstRequest makes the client call start before the server has answered INIT, with a client
+// whose requests follow INIT at once, so that the first answers come a round trip earlier. start
+// must not block; to wait for an answer it starts a goroutine. The client it gets does not know the
+// server's extensions yet and must only open files and stat paths. start is not called for servers
+// that are not known to work in order (see [usftp.WithServerVersion]), since those may need INIT
+// alone first.
+func WithFirstRequest(start func(*usftp.Client)) usftp.ClientOption {
+	return hook.FirstRequest(func(c any) { start(c.(*usftp.Client)) }).(usftp.ClientOption)
 }
 
 // File has further methods of a [usftp.File].

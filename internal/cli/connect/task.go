@@ -92,9 +92,9 @@ func (t *Task) ConnectBoth(src, dst Place) {
 	}
 }
 
-// AskAhead sends the first request with the login, if only one host is involved. With read, a
-// source is a file that will be read.
-func (t *Task) AskAhead(src, dst Place, read bool) {
+// PlanFirstRequest sends the first request with the login, if only one host is involved. With
+// read, a source is a file that will be read.
+func (t *Task) PlanFirstRequest(src, dst Place, read bool) {
 	p := dst
 	if src.Remote {
 		p = src

@@ -57,7 +57,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
 	if err != nil {
 		return err
 	}
-	c.askAhead(sources, target)
+	c.planFirstRequest(sources, target)
 	c.Copy(sources, target)
 	if c.canResume {
 		a.Console.Say("to continue: " + ui.CommandLine(a.Args, "cp", "--resume"))
@@ -114,11 +114,11 @@ func (c *Copier) End() error {
 	return c.Task.End()
 }
 
-// askAhead tells the connections what will be asked first. That is known for a single source that
-// is not a pattern.
-func (c *Copier) askAhead(sources []connect.Place, target connect.Place) {
+// planFirstRequest tells the connections what will be asked first. That is known for a single source
+// that is not a pattern.
+func (c *Copier) planFirstRequest(sources []connect.Place, target connect.Place) {
 	if len(sources) == 1 && !strings.ContainsAny(sources[0].Target.Path, `*?[\`) {
-		c.AskAhead(sources[0], target, c.tree == nil)
+		c.PlanFirstRequest(sources[0], target, c.tree == nil)
 	}
 }
 

@@ -162,7 +162,7 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 		c.stream = func() transfer.Endpoint { return branch.Endpoint }
 		sources[0].Stream, c.name = true, m.name
 	}
-	c.askAhead(sources, target)
+	c.planFirstRequest(sources, target)
 	err = h.Begin(c.Task, sources[0], &target, m.flags.DryRun)
 	if loggedIn(); err == nil && branch != nil {
 		m.awaitLogins(ctx, a)

@@ -42,7 +42,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 		}
 		t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
 		sources.Lend(t)
-		t.AskAhead(src, dst, false)
+		t.PlanFirstRequest(src, dst, false)
 		if h.Begin(t, src, &dst, flags.DryRun) == nil {
 			syncTrees(t, flags, src, dst, sources.Open)
 		}

@@ -9,8 +9,8 @@ var (
 	// describes, and Stripes a new transfer of the file.
 	Client, File, Stripes func(any) any
 
-	// Ahead is private.WithAhead with a *usftp.Client and a usftp.ClientOption.
-	Ahead func(start func(client any)) any
+	// FirstRequest is private.WithFirstRequest with a *usftp.Client and a usftp.ClientOption.
+	FirstRequest func(start func(client any)) any
 
 	// ErrOtherSize is private.ErrOtherSize.
 	ErrOtherSize = errors.New("the file is not of the expected size")
