@@ -83,7 +83,7 @@ func lister(lists map[string]int, width int) func(context.Context, string) (*lis
 
 // Directories are listed ahead of a program that goes down into a tree, and not of one that reads a
 // single directory. Lists that nobody reads are bounded, though the tree has no end.
-func TestScout(t *testing.T) {
+func TestPrefetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := make(map[string]int)
 		ctx := t.Context()
@@ -137,7 +137,7 @@ func TestScout(t *testing.T) {
 
 // A list that was made ahead is dropped when a name in the directory changes here, and when it is
 // older than names are believed.
-func TestScoutForgets(t *testing.T) {
+func TestPrefetchForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, spoil := range map[string]func(*prefetcher){
 			"a change":     func(s *prefetcher) { s.changed("/a/x") },
