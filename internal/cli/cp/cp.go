@@ -88,7 +88,7 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	c := NewCopier(ctx, a, hosts, f.transferOptions(), report.New(a, &f.Report,
 		report.Look{Recursive: f.recursive, DryRun: f.DryRun,
 			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
-	c.stop, c.stops = stop, f.StopOnError
+	c.stop, c.stopOnError = stop, f.StopOnError
 	lists, err := f.hashes.open()
 	if err != nil {
 		c.Fail(err)
@@ -138,13 +138,13 @@ func largest(sources []connect.Place) (size int64) {
 // A Copier copies files.
 type Copier struct {
 	*connect.Task
-	options   transfer.Options
-	tree      *transfer.TreeOptions // nil unless directories are copied
-	lists     lists
-	stop      func()
-	canResume bool // --resume would continue what is left
-	stops     bool // at the first failure
-	untried   int  // files, since a connection was lost for good
+	options     transfer.Options
+	tree        *transfer.TreeOptions // nil unless directories are copied
+	lists       lists
+	stop        func() // ends the context of a dry run
+	canResume   bool   // --resume would continue what is left
+	stopOnError bool
+	untried     int // files, since a connection was lost for good
 
 	// open makes the endpoint for a source, and stream for one that is a stream.
 	open   connect.Opener
@@ -212,7 +212,7 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 }
 
 // over reports whether nothing more should be copied.
-func (c *Copier) over() bool { return c.Ctx.Err() != nil || c.stops && c.Code != ui.ExitOK }
+func (c *Copier) over() bool { return c.Ctx.Err() != nil || c.stopOnError && c.Code != ui.ExitOK }
 
 // A file is one source, after patterns were expanded.
 type file struct {
