@@ -42,7 +42,7 @@ func TestRoundTripsOfALogin(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
-	level, nearly := 0, 0
+	level, likely := 0, 0
 	step := func(login, what string, want int) {
 		t.Helper()
 		now := proxy.Level()
@@ -53,7 +53,7 @@ func TestRoundTripsOfALogin(t *testing.T) {
 	}
 	dialer, err := dial.New(ctx, dial.Target{Host: "host"},
 		&dial.Config{ConfigFile: access.ClientConfig,
-			Nearly: func(*dial.Dialer, time.Duration) { nearly = proxy.Level() }})
+			LoginLikely: func(*dial.Dialer, time.Duration) { likely = proxy.Level() }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestRoundTripsOfALogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	step("third", "INIT, and opening a file ahead,", 1)
-	if nearly != 2 {
-		t.Errorf("further logins may begin after %d round trips of the first, want 2", nearly)
+	if likely != 2 {
+		t.Errorf("further logins may begin after %d round trips of the first, want 2", likely)
 	}
 }

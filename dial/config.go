@@ -49,13 +49,13 @@ type Config struct {
 	// sign with it at once, and which servers do not accept that. The directory is created if it is
 	// missing.
 	StateDir string
-	// Nearly, if set, is called once, when the first login of a [Dialer] is likely to succeed: the
-	// host has proved its identity and there is a key to offer that needs no person, or the server
-	// has accepted a key, or the login is complete. Calls of Dial that begin then are ready up to a
-	// whole login earlier than those that wait for the first one to end. roundTrip is the estimated
-	// round trip. Nearly is called from within Dial and must not block. It is not called with the
-	// system's ssh.
-	Nearly func(d *Dialer, roundTrip time.Duration)
+	// LoginLikely, if set, is called once, when the first login of a [Dialer] is likely to succeed:
+	// the host has proved its identity and there is a key to offer that needs no person, or the
+	// server has accepted a key, or the login is complete. Calls of Dial that begin then are ready
+	// up to a whole login earlier than those that wait for the first one to end. roundTrip is the
+	// estimated round trip. LoginLikely is called from within Dial and must not block. It is not
+	// called with the system's ssh.
+	LoginLikely func(d *Dialer, roundTrip time.Duration)
 	// Env is the environment, in the form of os.Environ. Nil means the process's own.
 	Env []string
 	// IgnoreInterrupts starts the programs that connections run (SSH, Server, a ProxyCommand) with

@@ -36,7 +36,7 @@ type Dialer struct {
 	beside       error       // why no login of our own is possible beside them
 	last         []step      // how the last login succeeded, nil before the first
 	first        *firstLogin // the first login, while it is under way
-	nearlyCalled bool        // Config.Nearly has been called
+	likelyCalled bool        // Config.LoginLikely has been called
 }
 
 // maxHops limits a chain of jump hosts, which a configuration could make endless.
@@ -249,7 +249,7 @@ func (d *Dialer) ownLogin(l *login) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.nearly()
+	l.loginLikely()
 	return c, nil
 }
 

@@ -429,7 +429,7 @@ func (l *login) offer(c *credential) *attempt {
 		if err != nil {
 			l.ring.note("%v", err)
 		} else if !c.person && len(l.done) == 0 {
-			l.nearly()
+			l.loginLikely()
 		}
 		return sig, err
 	}
@@ -549,10 +549,10 @@ func (l *login) keysOffered() (keys []string) {
 // worked returns the steps of a login that succeeded.
 func (l *login) worked() []step { return append(slices.Clone(l.done), l.current) }
 
-// expectSuccess calls Config.Nearly if the first login is likely to succeed without a person: the
-// host has proved its identity, and there is a key that can sign by itself. Further connections can
-// then exchange keys in the meantime. They offer nothing before the first login has succeeded, so
-// that no attempt fails without need.
+// expectSuccess calls Config.LoginLikely if the first login is likely to succeed without a person:
+// the host has proved its identity, and there is a key that can sign by itself. Further connections
+// can then exchange keys in the meantime. They offer nothing before the first login has succeeded,
+// so that no attempt fails without need.
 func (l *login) expectSuccess() {
 	// behind a jump host the round trip is not known yet
 	if l.first == nil || l.roundTrip == 0 || l.s.preferred[0] != "publickey" {
@@ -560,24 +560,24 @@ func (l *login) expectSuccess() {
 	}
 	l.load()
 	if len(l.credentials) > 0 && l.credentials[0].alone() {
-		l.nearly()
+		l.loginLikely()
 	}
 }
 
 // alone reports whether a key signs without a person.
 func (c *credential) alone() bool { return c.public != nil && !c.person && !c.locked }
 
-// nearly calls Config.Nearly, once for each Dialer: the first login is almost complete.
-func (l *login) nearly() {
-	if l.d.config.Nearly == nil {
+// loginLikely calls Config.LoginLikely, once for each Dialer: the first login is almost complete.
+func (l *login) loginLikely() {
+	if l.d.config.LoginLikely == nil {
 		return
 	}
 	l.d.mu.Lock()
-	called := l.d.nearlyCalled
-	l.d.nearlyCalled = true
+	called := l.d.likelyCalled
+	l.d.likelyCalled = true
 	l.d.mu.Unlock()
 	if !called {
-		l.d.config.Nearly(l.d, l.roundTrip)
+		l.d.config.LoginLikely(l.d, l.roundTrip)
 	}
 }
 

@@ -132,13 +132,13 @@ func TestLoginsBesideOneThatNeedsItsPerson(t *testing.T) {
 	}
 }
 
-func TestNearlyIsToldOnce(t *testing.T) {
+func TestLoginLikelyIsToldOnce(t *testing.T) {
 	srv := newTestServer(t)
 	takesPassword(srv, "secret")
 	var told []time.Duration
 	p := &script{answers: []string{"secret"}}
 	d := srv.dialer(t, &Config{Prompter: p,
-		Nearly: func(_ *Dialer, trip time.Duration) { told = append(told, trip) }})
+		LoginLikely: func(_ *Dialer, trip time.Duration) { told = append(told, trip) }})
 	dialTwice(t, d)
 	if len(told) != 1 || told[0] <= 0 || told[0] > time.Minute {
 		t.Errorf("told %v", told)
@@ -147,7 +147,7 @@ func TestNearlyIsToldOnce(t *testing.T) {
 
 // Where a key is there that needs nobody, others may begin before anything was offered; where its
 // passphrase is wanted first, not before that was given.
-func TestNearlyIsToldWhereAKeyIsThere(t *testing.T) {
+func TestLoginLikelyIsToldWhereAKeyIsThere(t *testing.T) {
 	for passphrase, want := range map[string]int{"": 0, "phrase": 1} {
 		srv := newTestServer(t)
 		key := filepath.Join(t.TempDir(), "id")
@@ -161,8 +161,8 @@ func TestNearlyIsToldWhereAKeyIsThere(t *testing.T) {
 		}
 		told := -1
 		d := srv.dialer(t, &Config{Identities: []string{key},
-			Prompter: &script{answers: []string{passphrase}},
-			Nearly:   func(*Dialer, time.Duration) { told = len(srv.failures()) }})
+			Prompter:    &script{answers: []string{passphrase}},
+			LoginLikely: func(*Dialer, time.Duration) { told = len(srv.failures()) }})
 		conn := dialed(t, d)
 		conn.Close()
 		if trip := conn.RoundTrip(); trip <= 0 || trip > time.Minute {

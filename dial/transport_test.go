@@ -41,7 +41,7 @@ func TestOverXcrypto(t *testing.T) {
 		{"LoginsBesideTheFirstWaitForIt", TestLoginsBesideTheFirstWaitForIt},
 		{"LoginsBesideOneThatFailsOfferNothing", TestLoginsBesideOneThatFailsOfferNothing},
 		{"LoginsBesideOneThatNeedsItsPerson", TestLoginsBesideOneThatNeedsItsPerson},
-		{"NearlyIsToldOnce", TestNearlyIsToldOnce},
+		{"LoginLikelyIsToldOnce", TestLoginLikelyIsToldOnce},
 		{"End", TestEnd},
 		{"Death", TestDeath},
 		{"SilentServers", TestSilentServers},

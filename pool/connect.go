@@ -124,11 +124,11 @@ func (l *Login) login(ctx context.Context) (err error) {
 	config := *l.config.Dial
 	first := &pending{ready: make(chan struct{})}
 	var pool *Pool
-	nearly := config.Nearly
-	config.Nearly = func(d *dial.Dialer, roundTrip time.Duration) {
+	likely := config.LoginLikely
+	config.LoginLikely = func(d *dial.Dialer, roundTrip time.Duration) {
 		privatePool{pool}.Expect(l.config.Expected, roundTrip)
-		if nearly != nil {
-			nearly(d, roundTrip)
+		if likely != nil {
+			likely(d, roundTrip)
 		}
 	}
 	if l.dialer, err = dial.New(ctx, l.target, &config); err != nil {
