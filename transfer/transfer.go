@@ -126,7 +126,7 @@ const (
 type Outcome struct {
 	Hash       checksum.Hash `json:"hash,omitzero"`         // of the contents; in JSON "sha256:HEX"
 	Verified   Verification  `json:"verified,omitempty"`    // "" if it was not
-	Bottleneck Bottleneck    `json:"bound,omitempty"`       // what limited the rate, if known
+	Bottleneck Bottleneck    `json:"bottleneck,omitempty"`  // what limited the rate, if known
 	LeftBehind string        `json:"left_behind,omitempty"` // a temporary file that remains
 	Reused     int64         `json:"reused,omitempty"`      // bytes taken from the old file
 }

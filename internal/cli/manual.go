@@ -72,7 +72,7 @@ they do not know. The kinds are:
             then counts the bytes that were read again
   note      message says something surprising about how the copy is made
   warning   message says what is wrong or left behind, if that is not a failure
-  done      bytes and elapsed_ns are final; bound, if known, says what limited
+  done      bytes and elapsed_ns are final; bottleneck, if known, says what limited
             the speed: "link window", "link", "server", "processor",
             "disk" or "limit"; with --hash and related flags, hash is "sha256:" or
             "blake3:" and hexadecimal digits, and name is the path as in a list of

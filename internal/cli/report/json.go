@@ -34,7 +34,7 @@ type eventLine struct {
 	Finishing  bool                  `json:"finishing,omitempty"`
 	Checked    int64                 `json:"checked,omitempty"`
 	Wait       time.Duration         `json:"wait_ns,omitempty"`
-	Bottleneck transfer.Bottleneck   `json:"bound,omitempty"`
+	Bottleneck transfer.Bottleneck   `json:"bottleneck,omitempty"`
 	Message    string                `json:"message,omitempty"`
 	Reason     transfer.Reason       `json:"reason,omitempty"`
 	LeftBehind string                `json:"left_behind,omitempty"`
@@ -49,7 +49,7 @@ type eventLine struct {
 type totalsLine struct {
 	*transfer.Totals
 	Elapsed    time.Duration       `json:"elapsed_ns"`
-	Bottleneck transfer.Bottleneck `json:"bound,omitempty"`
+	Bottleneck transfer.Bottleneck `json:"bottleneck,omitempty"`
 }
 
 // An errorLine is a failure that concerns no file, such as a host that cannot be reached.
