@@ -238,7 +238,7 @@ func withChanges(entries []fileEntry, since map[string]change) []fileEntry {
 const maxEntries = 2_000_000
 
 // listPath asks for the names in a directory, and gives up beyond a number of them; 0 is
-// mostEntries.
+// maxEntries.
 func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, error) {
 	if most == 0 {
 		most = maxEntries

@@ -402,7 +402,7 @@ func (c *Channel) answer(ok bool) error {
 	return c.control(appendUint32([]byte{number}, c.peer))
 }
 
-// waitingRequests and waitingBytes limit the requests that wait for NextRequest. More are refused.
+// maxRequests and maxRequestBytes limit the requests that wait for NextRequest. More are refused.
 // A single request may be as long as a packet.
 const (
 	maxRequests     = 16
