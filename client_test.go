@@ -52,9 +52,13 @@ func TestLostIsNoEndOfFile(t *testing.T) {
 			t.Errorf("%v: the error is %v", end, err)
 		}
 	}
-	inSSH := &usftp.LostError{Cause: fmt.Errorf("read: %w", io.ErrUnexpectedEOF)}
+	cause := &net.OpError{Op: "read", Err: io.ErrUnexpectedEOF}
+	inSSH := &usftp.LostError{Cause: fmt.Errorf("in SSH: %w", cause)}
 	if !errors.Is(inSSH, net.ErrClosed) || errors.Is(inSSH, io.ErrUnexpectedEOF) {
 		t.Errorf("%v matches io.ErrUnexpectedEOF", inSSH)
+	}
+	if op, ok := errors.AsType[*net.OpError](inSSH); op != cause || !ok || !errors.Is(inSSH, cause) {
+		t.Errorf("%v does not match its cause", inSSH)
 	}
 }
 

@@ -50,12 +50,16 @@ func plain(err error) error {
 	return err
 }
 
-func (e *LostError) Unwrap() []error {
-	if errors.Is(e.Cause, io.EOF) || errors.Is(e.Cause, io.ErrUnexpectedEOF) {
-		return []error{net.ErrClosed}
-	}
-	return []error{net.ErrClosed, e.Cause}
+func (e *LostError) Unwrap() []error { return []error{net.ErrClosed, notEOF{e.Cause}} }
+
+// notEOF matches whatever its error does, except for the end of a file.
+type notEOF struct{ error }
+
+func (e notEOF) Is(target error) bool {
+	return target != io.EOF && target != io.ErrUnexpectedEOF && errors.Is(e.error, target)
 }
+
+func (e notEOF) As(target any) bool { return errors.As(e.error, target) }
 
 // StallError means that the peer owed something for too long. It matches [net.ErrClosed] and is a
 // [net.Error].
