@@ -123,8 +123,8 @@ func (g *gauge) rate() (sum float64) {
 // begin starts a measurement for average.
 func (g *gauge) begin() { g.since.at, g.since.moved = time.Now(), g.s.stripes.Moved() }
 
-// average returns the rate since begin. enough reports whether it covers at least one of this many
-// parts of what it takes to compare two rates.
+// average returns the rate since begin. enough reports whether it covers at least 1/parts of what
+// comparing two rates takes.
 func (g *gauge) average(parts int) (rate float64, enough bool) {
 	took, moved := g.at.Sub(g.since.at), g.moved-g.since.moved
 	lanes := int64(1 + g.s.count())

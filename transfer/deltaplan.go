@@ -318,7 +318,7 @@ type matcher struct {
 	lister   [2]lister
 	lists    [2]listing // of the new and the old file
 	from, to int64      // what is planned of the new file
-	oldTo    int64      // up to where the old one is listed, from the same place on
+	oldTo    int64      // how far the old one is listed, from the same place on
 	index    index      // of what has been listed of the old file
 	oldAt    int64      // where the last extent that it has ends in it
 

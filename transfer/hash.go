@@ -340,7 +340,7 @@ func newHashPipe(all digests, present int64, open reopen, pool *sync.Pool) *hash
 // ordered reports whether pieces must be fed in order.
 func (p *hashPipe) ordered() bool { return p != nil && p.open == nil }
 
-// feedAt is feed for data up to whose end the local file is complete.
+// feedAt is feed where the local file is complete up to the end of data.
 func (p *hashPipe) feedAt(data []byte, off int64) { p.feed(data, off, off+int64(len(data))) }
 
 // feed hands over what was copied at an offset. The local file, if there is one, is complete up to

@@ -132,8 +132,8 @@ func explainLink(err error) error {
 	return err
 }
 
-// hostless is the part of an input for which it takes a host. What cannot be compared by a host's
-// hash is copied again.
+// hostless has the methods of an input that need a host, for inputs without one. What no host can
+// hash for a comparison is copied again.
 type hostless struct{}
 
 func (hostless) copyOn(*fileCopy, *usftp.File) (int64, bool, error) { return 0, false, nil }

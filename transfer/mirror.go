@@ -24,7 +24,9 @@ type mirror interface {
 	// entries lists a directory. It calls reset when the listing starts over.
 	entries(d *directory, reset func(), yield func(name string, f *facts) error) error
 
-	foldsCase() bool // without asking
+	// foldsCase reports whether names that differ only in case are the same file, as far as that is
+	// known without asking.
+	foldsCase() bool
 
 	// storable returns the time closest to t that the target can hold.
 	storable(t time.Time) time.Time

@@ -66,7 +66,7 @@ func (o *overlap) inside() string {
 	return ""
 }
 
-// leadsInto reports whether a real path is a directory's, or below it.
+// leadsInto reports whether a real path is that of a directory, or lies below it.
 func leadsInto(name, dir string) bool {
 	return name == dir || strings.HasPrefix(name, strings.TrimRight(dir, "/")+"/")
 }

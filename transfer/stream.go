@@ -98,8 +98,8 @@ func (s streamContents) Seek(off int64, whence int) (int64, error) {
 	return seek(s.Reader, off, whence)
 }
 
-// seek seeks in a reader if it can: some servers make it necessary to go back. So all readers that
-// wrap another one pass that on.
+// seek seeks in a reader that can. Some servers make it necessary to go back, so every reader that
+// wraps another one passes Seek on.
 func seek(r io.Reader, off int64, whence int) (int64, error) {
 	if seeker, ok := r.(io.Seeker); ok {
 		return seeker.Seek(off, whence)

@@ -208,7 +208,7 @@ type syncing struct {
 	backups backups
 
 	// foldsCase reports whether names that differ only in case are the same file in the target.
-	// Without a lock that is known only of this system.
+	// Without a lock it is known only for this system.
 	foldsCase func() bool
 
 	// big is held by the walker that has a large inventory: only one may at a time.

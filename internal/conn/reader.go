@@ -23,8 +23,8 @@ type input struct {
 	empty      int           // reads that brought nothing, in a row
 	count      *atomic.Int64 // bytes read
 	heard      *atomic.Int64 // counts reads that brought something
-	// counts those that brought part of a packet: one that is read around the buffer, or arrives in
-	// small pieces
+	// counts those that brought part of a packet: one that bypasses the buffer, or arrives in small
+	// pieces
 	moved *atomic.Int64
 }
 
@@ -124,7 +124,7 @@ const (
 	// answers.
 	maxHeld = 96 << 20
 
-	// maxReply is the longest packet accepted; a larger length is no packet's.
+	// maxReply is the longest packet accepted; no server sends a longer one.
 	maxReply = 1 << 30
 )
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// stallChecks is how many times the counts are checked within the stall timeout, so a stall is found
-// late by up to this fraction of it.
+// stallChecks is how many times the counts are checked within the stall timeout. A stall is found
+// late by at most the time between two checks.
 const stallChecks = 8
 
 // stall finds a peer that owes something for too long. Data that READs asked for and

@@ -59,7 +59,7 @@ func (k *Clock) Ask(c *usftp.Client) {
 }
 
 // Behind waits for the answer. known is false if the host was not asked, was lost, or has no /proc.
-// The error is the cause of ctx, unless the answer was there before ctx ended.
+// If ctx ends before the answer arrives, the error is its cause.
 func (k *Clock) Behind(ctx context.Context) (behind time.Duration, known bool, err error) {
 	k.mu.Lock()
 	asked := k.asked
