@@ -111,7 +111,6 @@ func (c *fileCopy) copyOnce() error {
 		return ofSource(err)
 	}
 	defer in.close()
-	defer func() { c.delta.close() }()
 	c.sized(in)
 	out, err := c.dst.place(c, in)
 	if err != nil {
@@ -172,6 +171,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
 			c.abandon(out, err)
 		}
+		c.delta.close()
 	}()
 	err = out.fill(c, in)
 	moved = true
