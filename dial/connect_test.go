@@ -346,8 +346,8 @@ func TestServerDropsConnections(t *testing.T) {
 	})
 }
 
-// TestServerDropsConnectionsOfAJumpHost: as from a direct one, but nobody is asked twice for the jump
-// host, and it is not asked again itself.
+// TestServerDropsConnectionsOfAJumpHost: as from a direct one, but nobody is asked twice for the
+// jump host, and it is not asked again itself.
 func TestServerDropsConnectionsOfAJumpHost(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -858,8 +858,8 @@ func TestMountAndUnmount(t *testing.T) {
 	})
 }
 
-// copy_file_range works whether or not the host can copy, and within one file where the ranges do not
-// overlap.
+// copy_file_range works whether or not the host can copy, and within one file where the ranges do
+// not overlap.
 func TestMountCopyFileRange(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Find(t, "sftp-server")

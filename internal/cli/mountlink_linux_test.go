@@ -35,10 +35,10 @@ func mountOverProxy(t *testing.T, flags ...string) (*mounted, *cutproxy.Proxy) {
 	return mountHost(t, "testhost", append(args, flags...)...), proxy
 }
 
-// ownProcess runs a test in a process of its own, and reports whether this is that process. A program
-// that is started first closes its copies of the files that are open in the process that starts it.
-// On a mount whose link is down that takes as long as the mount waits, and so does every other test
-// that starts a program.
+// ownProcess runs a test in a process of its own, and reports whether this is that process. A
+// program that is started first closes its copies of the files that are open in the process that
+// starts it. On a mount whose link is down that takes as long as the mount waits, and so does every
+// other test that starts a program.
 func ownProcess(t *testing.T) bool {
 	t.Helper()
 	const marker = "USFTP_TEST_OWN_PROCESS"
@@ -209,7 +209,8 @@ func TestMountStalled(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("Ctrl-C took %v", took)
 	}
-	// So it does in a program that handles it. A signal of another kind, before it, changes nothing.
+	// So it does in a program that handles it. A signal of another kind, before it, changes
+	// nothing.
 	sh := exec.Command("sh", "-c", "trap 'exit 7' INT; trap : USR1; while :; do true <"+m.path("file")+
 		"; done")
 	must(t, sh.Start())

@@ -120,8 +120,8 @@ func (l *largeFile) streamsOf(from, to int) int {
 	return len(streams)
 }
 
-// A large file is written over several sessions, each of which carries a window in a round trip. The
-// time of access that proves that they have the same file does not stay.
+// A large file is written over several sessions, each of which carries a window in a round trip.
+// The time of access that proves that they have the same file does not stay.
 func TestLanes(t *testing.T) {
 	took := make(map[int]time.Duration)
 	for _, streams := range []int{1, 3} {

@@ -64,7 +64,7 @@ type tree struct {
 	changing map[*node]int // nodes that the host is changing by their paths, or names in them
 	moved    chan struct{} // closed and replaced when one of those is known to be done
 
-	maxNodes int           // of nodes; see pruneNodes
+	maxNodes int           // see pruneNodes
 	prunes   bool          // the kernel can be asked to forget nodes that nothing uses
 	queue    []uint64      // nodes that the kernel knows, the first that it was given first
 	leaving  int           // nodes that the kernel was asked to forget

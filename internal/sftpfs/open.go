@@ -255,8 +255,8 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		}
 	}
 	if f.server != nil {
-		// OPEN has no attributes in its answer, and the kernel reads no further than the size that it
-		// knows. This waits for nothing.
+		// OPEN has no attributes in its answer, and the kernel reads no further than the size that
+		// it knows. This waits for nothing.
 		f.server.InodeNotify(n.id, -1, 0)
 	}
 	h.made = flags&os.O_TRUNC != 0 && a.size == 0

@@ -82,9 +82,9 @@ func TestRescueIsComplete(t *testing.T) {
 	}
 }
 
-// TestFsyncAfterARefusedWrite: fsync and each close before it fail although a write has returned the
-// error. The kernel may have hidden that one: it says nothing of a failed part of a write after a
-// part that succeeded.
+// TestFsyncAfterARefusedWrite: fsync and each close before it fail although a write has returned
+// the error. The kernel may have hidden that one: it says nothing of a failed part of a write after
+// a part that succeeded.
 func TestFsyncAfterARefusedWrite(t *testing.T) {
 	s := mountScripted(t, time.Minute, sftptest.Script{})
 	s.server.Files.WriteFile("/file", nil)

@@ -23,8 +23,8 @@ const (
 	extentSize = 63 * 4096
 	// idleTime is how long collected data waits for more.
 	idleTime = time.Second
-	// extentCost is what an extent takes of the budget beyond its data. It bounds how many there are:
-	// a program may write single bytes here and there.
+	// extentCost is what an extent takes of the budget beyond its data. It bounds how many there
+	// are: a program may write single bytes here and there.
 	extentCost = 4096
 )
 

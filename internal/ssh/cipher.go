@@ -125,7 +125,7 @@ func cipherNamed(name string) *cipherSpec {
 	return find(cipherSpecs, func(c cipherSpec) bool { return c.name == name })
 }
 
-// find returns the first of some specs that is the one looked for, or nil.
+// find returns the first of specs for which the function returns true, or nil.
 func find[T any](specs []T, is func(T) bool) *T {
 	if i := slices.IndexFunc(specs, is); i >= 0 {
 		return &specs[i]

@@ -38,9 +38,9 @@ type ServerConfig struct {
 
 	// Auth holds the allowed methods; nil ones are not offered. A callback may take its time, and
 	// may return an *xssh.PartialSuccessError or an *xssh.BannerError. PublicKeyCallback is called
-	// once for a query and the signature that follows, but for each if the key is longer than 2 KiB,
-	// and a success counts only once the signature has been verified. GSSAPIWithMICConfig is not
-	// supported.
+	// once for a query and the signature that follows, but for each if the key is longer than 2
+	// KiB, and a success counts only once the signature has been verified. GSSAPIWithMICConfig is
+	// not supported.
 	Auth xssh.ServerAuthCallbacks
 	// NoAuth, if not nil, decides on "none".
 	NoAuth func(conn xssh.ConnMetadata) (*xssh.Permissions, error)

@@ -114,8 +114,8 @@ func (c *Copier) End() error {
 	return c.Task.End()
 }
 
-// planFirstRequest tells the connections what will be asked first. That is known for a single source
-// that is not a pattern.
+// planFirstRequest tells the connections what will be asked first. That is known for a single
+// source that is not a pattern.
 func (c *Copier) planFirstRequest(sources []connect.Place, target connect.Place) {
 	if len(sources) == 1 && !strings.ContainsAny(sources[0].Target.Path, `*?[\`) {
 		c.PlanFirstRequest(sources[0], target, c.tree == nil)
@@ -241,8 +241,9 @@ func (f file) shown() string {
 	return ui.Printable(at.String())
 }
 
-// mayFollow reports whether f may be copied after first, which has the same name. That would replace
-// first's copy, unless both are the same source, or f is a directory, which is merged with it.
+// mayFollow reports whether f may be copied after first, which has the same name. That would
+// replace first's copy, unless both are the same source, or f is a directory, which is merged with
+// it.
 func (c *Copier) mayFollow(f, first file) bool {
 	from, before := f.Target, first.Target
 	from.Path, before.Path = "", ""

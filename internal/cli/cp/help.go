@@ -41,8 +41,7 @@ the local target has several hard links, the target is written in place, with a
 warning. Devices and pipes are always written in place.
 
 Local copies work the same way, without a login. They share blocks if the file
-system can (btrfs, XFS). An interrupted local copy of a
-single file starts over.
+system can (btrfs, XFS). An interrupted local copy of a single file starts over.
 
 Holes in local files are not sent, and stay holes. SFTP does not report holes in
 remote files; --sparse turns blocks of zeros into holes.

@@ -174,9 +174,9 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	return hosts.Result{Files: c.Files, Bytes: c.Bytes, Resumable: c.canResume}, err
 }
 
-// awaitLogins waits until the login to every host has succeeded or failed, since a host that logs in
-// late would be given up at once. It waits no longer than --patience, unless a question is on the
-// screen.
+// awaitLogins waits until the login to every host has succeeded or failed, since a host that logs
+// in late would be given up at once. It waits no longer than --patience, unless a question is on
+// the screen.
 func (m *manyCopy) awaitLogins(ctx context.Context, a *ui.App) {
 	all := make(chan struct{})
 	go func() {

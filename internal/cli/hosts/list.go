@@ -81,7 +81,8 @@ func (h Host) operand(arg string) string {
 	return h.Target.UserHost() + ":" + path
 }
 
-// eachPath returns the path that an operand names on each host; ok is false if it is something else.
+// eachPath returns the path that an operand names on each host; ok is false if it is something
+// else.
 func eachPath(arg string) (path string, ok bool) { return strings.CutPrefix(arg, ":") }
 
 // Operands returns a verb's operands for this host.

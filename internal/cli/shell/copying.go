@@ -21,7 +21,7 @@ import (
 type job struct {
 	options   transfer.Options
 	recursive bool
-	again     string // what continues it, "" if that is the same with --resume
+	again     string // what continues it, "" if that is the same command with --resume
 }
 
 // job reads the flags. -P and -R are sftp's older forms.

@@ -16,9 +16,9 @@ be read completely or is empty, or if more than half of the files in DST (and mo
 --exclude, --include and --exclude-from form one list of rules, in the order given. The
 first rule that matches decides; what no rule matches is included. Patterns are rsync's:
 a pattern that begins with a slash must match the whole path below SRC, a pattern with a
-slash elsewhere the end of a path, and any other pattern the last element. * and ? do not match
-slashes, ** does. A pattern that ends in a slash matches only directories. What is
-excluded is neither copied nor deleted.
+slash elsewhere the end of a path, and any other pattern the last element. * and ? do
+not match slashes, ** does. A pattern that ends in a slash matches only directories.
+What is excluded is neither copied nor deleted.
 
 During a run DST contains the file .usftp-sync.lock, which keeps other runs out. The lock
 of a run that was killed expires after 10 minutes, or at once on the same machine.
@@ -29,13 +29,13 @@ copied. It compares everything again if changes come too fast for the system to 
 each one, if something cannot be copied, and a minute after the host could not be
 reached.
 
-The summary says how many files were copied, deleted, or already equal. If a run is interrupted,
-the next one continues where it stopped.`
+The summary says how many files were copied, deleted, or already equal. If a run is
+interrupted, the next one continues where it stopped.`
 
 const exits = `0 if DST now equals SRC, as far as the flags ask for that; 23 if some entries could not
-be copied or deleted, but the rest is done (this includes
-files that changed while they were copied); 24 if files vanished from SRC during the run, but the rest was copied; 25 if
-nothing was deleted because it would have been too much or because SRC is empty, or if
+be copied or deleted, but the rest is done (this includes files that changed while they
+were copied); 24 if files vanished from SRC during the run, but the rest was copied; 25
+if nothing was deleted because it would have been too much or because SRC is empty, or if
 another run holds the lock on DST; 2 for wrong usage; 255 if a host cannot be reached or
 the connection was lost; 130 and 143 after a signal; 1 for everything else. 23 to 25 are
 rsync's.`

@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// askpass returns the program that asks instead of the terminal, "" for none, and whether it does so
-// even if there is a terminal. SSH_ASKPASS and SSH_ASKPASS_REQUIRE mean what they mean to ssh.
+// askpass returns the program that asks instead of the terminal, "" for none, and whether it does
+// so even if there is a terminal. SSH_ASKPASS and SSH_ASKPASS_REQUIRE mean what they mean to ssh.
 func askpass() (program string, first bool) {
 	program = os.Getenv("SSH_ASKPASS")
 	screen := os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""

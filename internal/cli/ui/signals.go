@@ -38,8 +38,8 @@ func (p *signalPlan) catch(caught chan os.Signal, signals ...os.Signal) {
 	}
 }
 
-// Set sets how long cleaning up may take, and what SIGHUP does instead of ending the program, unless
-// reload is nil. SIGHUP is then caught even under nohup.
+// Set sets how long cleaning up may take, and what SIGHUP does instead of ending the program,
+// unless reload is nil. SIGHUP is then caught even under nohup.
 func (p *signalPlan) Set(cleanup time.Duration, reload func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Under nohup, a program that only takes longer to clean up, such as mount, still ignores SIGHUP. One
-// that reloads on SIGHUP, such as serve, gets it.
+// Under nohup, a program that only takes longer to clean up, such as mount, still ignores SIGHUP.
+// One that reloads on SIGHUP, such as serve, gets it.
 func TestHangupUnderNohup(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
 	defer signal.Reset(syscall.SIGHUP)

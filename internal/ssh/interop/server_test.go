@@ -67,7 +67,8 @@ func runProgram(s *site, c portCase, path string,
 	run := cmd.Run
 	if filepath.Base(path) == "dbclient" {
 		// When the channel closes while its standard output is a full pipe, dbclient 2022.83 writes
-		// the rest and then waits for another packet from the server, for ever. A file is never full.
+		// the rest and then waits for another packet from the server, for ever. A file is never
+		// full.
 		run = func() error { return runIntoFile(cmd, s.file("stdout"), out) }
 	}
 	err := run()
