@@ -26,8 +26,8 @@ type LostError struct {
 // Error says what happened to the connection.
 func (e *LostError) Error() string { return (*conn.LostError)(e).Error() }
 
-// Unwrap returns net.ErrClosed and an error that matches whatever the cause does, except for the end
-// of a file.
+// Unwrap returns net.ErrClosed and an error that matches whatever the cause does, except for the
+// end of a file.
 func (e *LostError) Unwrap() []error { return (*conn.LostError)(e).Unwrap() }
 
 // StallError says that the connection was given up because the server owed something for longer

@@ -183,9 +183,9 @@ func (l *listing) more() error {
 }
 
 // end returns io.EOF after the last name, unless names may be missing: OpenSSH's server leaves out
-// what it cannot look at (process_readdir in sftp-server.c). In a directory that may be read but not
-// searched that is everything, even ".". In one whose path is long it is the names with which the
-// path exceeds what a system call takes.
+// what it cannot look at (process_readdir in sftp-server.c). In a directory that may be read but
+// not searched that is everything, even ".". In one whose path is long it is the names with which
+// the path exceeds what a system call takes.
 func (l *listing) end() error {
 	if l.session.inOrder && len(l.prefix)+longestName > longestPath {
 		return errLongPath

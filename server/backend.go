@@ -40,8 +40,8 @@ type Lstater interface {
 	Lstat(ctx context.Context, path string) (fs.FileInfo, error)
 }
 
-// Opener opens files. flags are those of OPEN, wire.OpenRead and so on, with at least one of read and
-// write set; attrs are for a file that this creates. Absent: OPEN is unsupported.
+// Opener opens files. flags are those of OPEN, wire.OpenRead and so on, with at least one of read
+// and write set; attrs are for a file that this creates. Absent: OPEN is unsupported.
 type Opener interface {
 	Open(ctx context.Context, path string, flags uint32, attrs wire.Attrs) (File, error)
 }

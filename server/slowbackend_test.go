@@ -62,9 +62,9 @@ func (f *moodyFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.memFile.WriteAt(p, offset)
 }
 
-// TestRandomlySlowBackend sends requests in bursts of any length to a backend that is slow now and then,
-// so that readers are replaced at any moment. Every request must be answered, once, without further
-// requests to push it along.
+// TestRandomlySlowBackend sends requests in bursts of any length to a backend that is slow now and
+// then, so that readers are replaced at any moment. Every request must be answered, once, without
+// further requests to push it along.
 func TestRandomlySlowBackend(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

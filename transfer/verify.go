@@ -35,8 +35,8 @@ func verifiable(s *session, verify bool) error {
 }
 
 // verify compares a file on a host with what was copied: by a delta's proof, by the host's hash if
-// it offers one, or by reading it back, unless the host counts reads. f is the file if it is already
-// open; local rereads the other end.
+// it offers one, or by reading it back, unless the host counts reads. f is the file if it is
+// already open; local rereads the other end.
 func (s *session) verify(c *fileCopy, name string, f *usftp.File, local reopen) error {
 	if c.delta != nil {
 		return c.delta.verify()

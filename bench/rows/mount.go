@@ -45,8 +45,8 @@ var mountJobs = []mountJob{
 }
 
 // mountRows are jobs on a mounted directory, each over links with three delays. All but cp use less
-// data than the targets were set for, so that they end in minutes. Without a delay any program fills
-// a link of 1 Gbit/s with cat and cp, so these run over a link without a limit too.
+// data than the targets were set for, so that they end in minutes. Without a delay any program
+// fills a link of 1 Gbit/s with cat and cp, so these run over a link without a limit too.
 func mountRows() []Row {
 	var all []Row
 	for _, job := range mountJobs {

@@ -76,8 +76,9 @@ func TestIdlePoolLetsGo(t *testing.T) {
 	})
 }
 
-// TestBlocksLetGoAreLentAgain: between bursts a pool lets its blocks go. While the garbage collector
-// has not run, they are lent again, instead of new ones beside them; after it has, they are gone.
+// TestBlocksLetGoAreLentAgain: between bursts a pool lets its blocks go. While the garbage
+// collector has not run, they are lent again, instead of new ones beside them; after it has, they
+// are gone.
 func TestBlocksLetGoAreLentAgain(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	synctest.Test(t, func(t *testing.T) {

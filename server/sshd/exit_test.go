@@ -41,8 +41,8 @@ func (c *eagerChannel) Stderr() io.ReadWriter {
 	}{Writer: io.Discard}
 }
 
-// TestExitStatusOfAnEagerClient: a client learns how its program ended even if it closes the channel
-// at the end of the data. Otherwise plink, for one, takes a failure for success.
+// TestExitStatusOfAnEagerClient: a client learns how its program ended even if it closes the
+// channel at the end of the data. Otherwise plink, for one, takes a failure for success.
 func TestExitStatusOfAnEagerClient(t *testing.T) {
 	l := &login{log: slog.New(slog.DiscardHandler)}
 	for name, test := range map[string]struct {

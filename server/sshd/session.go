@@ -162,8 +162,8 @@ func (l *login) complain(channel ssh.Channel, err error) {
 }
 
 // exit sends a program's exit status (RFC 4254, section 6.10), which OpenSSH's client passes on to
-// its caller. It goes before the end of the data: many clients close the channel when they see that,
-// and nothing can follow.
+// its caller. It goes before the end of the data: many clients close the channel when they see
+// that, and nothing can follow.
 func exit(channel ssh.Channel, status uint32) {
 	channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
 	channel.CloseWrite()

@@ -157,8 +157,8 @@ func (s *Server) run(t testing.TB, sshd, sftp string, o Options) {
 		if !strings.Contains(conf.String(), "Subsystem sftp") {
 			fmt.Fprintf(&conf, "Subsystem sftp %s\n", sftp)
 		}
-		// A bash that sshd starts reads ~/.bashrc first, unless another shell has started it. What a
-		// developer has there may take seconds, print something, or change the PATH.
+		// A bash that sshd starts reads ~/.bashrc first, unless another shell has started it. What
+		// a developer has there may take seconds, print something, or change the PATH.
 		fmt.Fprint(&conf, "SetEnv SHLVL=1\n")
 		// The test's directories are below /tmp, which others may write to.
 		fmt.Fprint(&conf, "StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 100:30:200\nPrintMotd no\n")
