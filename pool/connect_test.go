@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/usftp/usftp"
@@ -54,6 +55,17 @@ func TestConnect(t *testing.T) {
 	}
 	if _, err := again.Redial(t.Context()); !errors.Is(err, usftp.ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// If the SSH connection ends while SFTP starts, the error says so, and not what SFTP made of it.
+func TestConnectionEndsAsSFTPStarts(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{Config: []string{
+		"Subsystem sftp kill -9 $PPID; sleep 1"}})
+	_, err := pool.Connect(t.Context(), dial.Target{Host: sshd.Alias},
+		pool.ConnectConfig{Dial: &dial.Config{ConfigFile: sshd.ConfigFile}})
+	if _, named := errors.AsType[*dial.Error](err); !named || strings.Contains(err.Error(), "SFTP") {
+		t.Error(err)
 	}
 }
 
