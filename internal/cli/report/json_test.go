@@ -23,3 +23,24 @@ func TestEventsOfNamesThatAreNotUTF8(t *testing.T) {
 		t.Errorf("%s", &out)
 	}
 }
+
+// A file and a tree say what limited their speed by the name that the manual gives.
+func TestBottleneckInJSON(t *testing.T) {
+	var out bytes.Buffer
+	w := &eventWriter{out: &out}
+	w.Event(transfer.Event{Kind: transfer.Done,
+		Outcome: transfer.Outcome{Bottleneck: transfer.BottleneckRateLimit}})
+	w.Event(transfer.Event{Kind: transfer.Ended, Tree: true, Totals: new(transfer.Totals),
+		Outcome: transfer.Outcome{Bottleneck: transfer.BottleneckDisk}})
+	var file, tree struct {
+		Bottleneck string
+		Totals     struct{ Bottleneck string }
+	}
+	lines := json.NewDecoder(&out)
+	if err := lines.Decode(&file); err != nil || file.Bottleneck != "limit" {
+		t.Errorf("%+v, %v", file, err)
+	}
+	if err := lines.Decode(&tree); err != nil || tree.Totals.Bottleneck != "disk" {
+		t.Errorf("%+v, %v", tree, err)
+	}
+}
