@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"github.com/usftp/usftp/internal/cli"
+	"github.com/usftp/usftp/cmd/usftp/internal/cli"
 )
 
 func main() { os.Exit(cli.Main(os.Args[1:])) }

@@ -1,0 +1,159 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/usftp/usftp/cmd/usftp/internal/report"
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/transfer"
+)
+
+// A Task is one run of a command that works on hosts: its connections, its report, and its exit
+// code.
+type Task struct {
+	*ui.App
+	Ctx    context.Context
+	Hosts  *hosts
+	Report report.Reporter
+	Code   int // of the first failure
+
+	Files, Bytes int64 // copied
+}
+
+func NewTask(ctx context.Context, a *ui.App, config pool.ConnectConfig,
+	report report.Reporter) *Task {
+	return &Task{App: a, Ctx: ctx, Hosts: newHosts(config, a.Turn), Report: report}
+}
+
+// End ends the report and the connections. The error has the exit code if it is not 0.
+func (t *Task) End() error {
+	t.Report.End(t.Code)
+	t.Hosts.Close()
+	if t.Code != ui.ExitOK {
+		return &ui.ExitError{Code: t.Code}
+	}
+	return nil
+}
+
+// Event counts what is copied, and reports it.
+func (t *Task) Event(e transfer.Event) {
+	switch {
+	case e.Kind == transfer.Done && !e.Tree:
+		t.Files++
+		t.Bytes += e.Bytes
+	case e.Kind == transfer.Ended && e.Totals != nil:
+		t.Files += e.Totals.Files
+		t.Bytes += e.Totals.Bytes
+	}
+	t.Report.Event(e)
+}
+
+// Fail reports a failure outside any copy.
+func (t *Task) Fail(err error) {
+	t.Note(err)
+	if !errors.As(err, new(*ui.OutputError)) {
+		t.Report.Failed(err)
+	}
+}
+
+// Note keeps the code of the first failure; a signal's takes precedence.
+func (t *Task) Note(err error) {
+	switch {
+	case errors.Is(err, transfer.ErrTreeTooLarge):
+		t.Console.Say("use --max-entries to allow more, or 0 for no limit")
+	case errors.Is(err, transfer.ErrTreeTooDeep):
+		t.Console.Say("use --max-depth to allow more, or 0 for no limit")
+	}
+	if signal := ui.Interrupted(t.Ctx); signal != nil {
+		t.Code = signal.Code()
+	} else if t.Code == ui.ExitOK {
+		t.Code = ui.CodeOf(err)
+	}
+}
+
+// Host connects to the host of a place. It reports an error once for each host.
+func (t *Task) Host(p Place) (pool.Host, error) {
+	host := t.Hosts.Get(t.Ctx, p.Target)
+	if host.Err != nil && !host.reported {
+		host.reported = true
+		t.Fail(host.Err)
+	}
+	return host.Host, host.Err
+}
+
+// ConnectBoth logs in to the hosts of a copy between hosts at the same time, so that it takes only
+// as long as the slower login.
+func (t *Task) ConnectBoth(src, dst Place) {
+	if src.Remote && dst.Remote {
+		t.Hosts.ConnectAll(t.Ctx, src.Target, dst.Target)
+	}
+}
+
+// PlanFirstRequest sends the first request with the login, if only one host is involved. With
+// read, a source is a file that will be read.
+func (t *Task) PlanFirstRequest(src, dst Place, read bool) {
+	p := dst
+	if src.Remote {
+		p = src
+	}
+	switch {
+	case src.Remote == dst.Remote, strings.HasPrefix(p.Target.Path, "~"):
+	case src.Remote && read:
+		t.Hosts.Config.Source = p.Path()
+	default:
+		t.Hosts.Config.Look = p.Path()
+	}
+}
+
+// An Opener makes the endpoint for a file at a place. host is the place's, if it is remote.
+type Opener func(p Place, host pool.Host, path string) transfer.Endpoint
+
+// Open connects to the host of a place and opens it. A failure to connect has been reported.
+func (t *Task) Open(p Place, open Opener) (transfer.Endpoint, error) {
+	t.Home(&p)
+	var host pool.Host
+	if p.Remote {
+		var err error
+		if host, err = t.Host(p); err != nil {
+			return transfer.Endpoint{}, err
+		}
+	}
+	return open(p, host, p.Path()), nil
+}
+
+// Open is the usual Opener.
+func Open(p Place, host pool.Host, path string) transfer.Endpoint {
+	if p.Remote {
+		return transfer.Remote(host, path)
+	}
+	return transfer.Local(path)
+}
+
+// Home replaces a leading ~user of a remote path by that user's home directory, as scp does. It
+// returns the user, and how much of the path is the home directory and was not typed. If the server
+// does not know the user, the path is unchanged and home is 0.
+func (t *Task) Home(p *Place) (user string, home int) {
+	if !p.Remote || !strings.HasPrefix(p.Target.Path, "~") {
+		return "", 0
+	}
+	host, err := t.Host(*p)
+	if err != nil {
+		return "", 0
+	}
+	user, below := p.Target.Path, ""
+	if i := strings.IndexByte(user, '/'); i >= 0 {
+		user, below = user[:i], user[i:]
+	}
+	if user == "~." || user == "~.." {
+		return "", 0 // unsuitable as the copy's name
+	}
+	dir, err := host.Client.WithContext(t.Ctx).ExpandPath(user)
+	if err != nil || dir == "" {
+		return "", 0
+	}
+	p.Target.Path = dir + below
+	return user[1:], len(dir)
+}

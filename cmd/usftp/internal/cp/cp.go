@@ -1,0 +1,361 @@
+// Package cp is the verb cp.
+package cp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/cmd/usftp/internal/complete"
+	"github.com/usftp/usftp/cmd/usftp/internal/connect"
+	"github.com/usftp/usftp/cmd/usftp/internal/report"
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/transfer"
+)
+
+func Command(a *ui.App) *cobra.Command {
+	var flags flags
+	cmd := &cobra.Command{
+		Use:     "cp [flags] SRC... DST",
+		Short:   "copy files to, from and between hosts",
+		Long:    long,
+		Example: examples,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.check(cmd.Flags().Changed); err != nil {
+				return &ui.UsageError{Err: err}
+			}
+			if flags.hosts.Given() {
+				return many(cmd, a, &flags, args)
+			}
+			sources, target, err := connect.ParsePlaces(args, flags.through)
+			if err == nil {
+				err = flags.checkPlaces(sources, target)
+			}
+			if err != nil {
+				return &ui.UsageError{Err: err}
+			}
+			return run(cmd.Context(), a, &flags, sources, target)
+		},
+	}
+	flags.register(cmd.Flags())
+	cmd.ValidArgsFunction = complete.Places{Connect: &flags.Connect, Local: true}.Operands
+	return cmd
+}
+
+func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
+	target connect.Place) error {
+	c, err := flags.copier(ctx, a, sources, target)
+	if err != nil {
+		return err
+	}
+	c.planFirstRequest(sources, target)
+	c.Copy(sources, target)
+	if c.canResume {
+		a.Console.Say("to continue: " + ui.CommandLine(a.Args, "cp", "--resume"))
+	}
+	err = c.End()
+	if flags.Verbose >= 2 {
+		a.Console.Say("peak memory: " + ui.PeakMemory())
+	}
+	return err
+}
+
+// copier returns a Copier with the options of the flags. The caller must call End.
+func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
+	target connect.Place) (*Copier, error) {
+	hosts := f.Config(a, &f.Report)
+	hosts.Helper = f.delta.Helper()
+	config := hosts.Dial
+	if f.agent {
+		config.Logger.Info("-A has no effect: usftp logs in to both hosts from here")
+	}
+	if f.Compress && config.SSH == "" {
+		config.Logger.Info("-C has no effect: our own SSH does not compress; use --ssh")
+	}
+	stop := func() {}
+	if f.DryRun {
+		ctx, stop = a.Out.WhileHeard(ctx)
+	}
+	c := NewCopier(ctx, a, hosts, f.transferOptions(), report.New(a, &f.Report,
+		report.Look{Recursive: f.recursive, DryRun: f.DryRun,
+			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
+	c.stop, c.stopOnError = stop, f.StopOnError
+	lists, err := f.hashes.open()
+	if err != nil {
+		c.Fail(err)
+		return nil, c.End()
+	}
+	c.lists, c.options.List = lists, lists.check
+	c.options.Events = lists.listen(c.options.Events)
+	if f.recursive {
+		options := f.TreeOptions()
+		c.tree = &options
+	}
+	if target.Remote && f.Limit == 0 && c.options.Delta == transfer.DeltaNever {
+		c.Hosts.Config.Expected = largest(sources)
+	}
+	return c, nil
+}
+
+// End completes the lists and the report.
+func (c *Copier) End() error {
+	defer c.lists.close()
+	defer c.stop()
+	c.finishLists()
+	return c.Task.End()
+}
+
+// planFirstRequest tells the connections what will be asked first. That is known for a single
+// source that is not a pattern.
+func (c *Copier) planFirstRequest(sources []connect.Place, target connect.Place) {
+	if len(sources) == 1 && !strings.ContainsAny(sources[0].Target.Path, `*?[\`) {
+		c.PlanFirstRequest(sources[0], target, c.tree == nil)
+	}
+}
+
+// largest returns the size of the largest local file among the sources.
+func largest(sources []connect.Place) (size int64) {
+	for _, s := range sources {
+		if s.Remote || s.Stream {
+			continue
+		}
+		if info, err := os.Stat(s.Path()); err == nil && info.Mode().IsRegular() {
+			size = max(size, info.Size())
+		}
+	}
+	return size
+}
+
+// A Copier copies files.
+type Copier struct {
+	*connect.Task
+	options     transfer.Options
+	tree        *transfer.TreeOptions // nil unless directories are copied
+	lists       lists
+	stop        func() // ends the context of a dry run
+	canResume   bool   // --resume would continue what is left
+	stopOnError bool
+	untried     int // files, since a connection was lost for good
+
+	// open makes the endpoint for a source, and stream for one that is a stream.
+	open   connect.Opener
+	stream func() transfer.Endpoint
+	name   string // the stream's name, "" if it has none
+}
+
+func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
+	options transfer.Options, report report.Reporter) *Copier {
+	c := &Copier{Task: connect.NewTask(ctx, a, config, report), options: options,
+		open:   connect.Open,
+		stream: func() transfer.Endpoint { return transfer.Reader(a.StandardInput(ctx)) }}
+	c.options.Events = c.Event
+	return c
+}
+
+// Copy copies the sources to the target.
+func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
+	// Patterns must be expanded before the target can be checked: several files need a directory.
+	var files []file
+	if i := slices.IndexFunc(sources, func(s connect.Place) bool { return s.Remote }); i >= 0 {
+		c.ConnectBoth(sources[i], target)
+	}
+	c.Home(&target)
+	for _, s := range sources {
+		found, err := c.expand(s)
+		if err != nil {
+			c.Fail(err)
+		}
+		if c.over() {
+			return
+		}
+		files = append(files, found...)
+	}
+	several := len(sources) > 1 || len(files) > 1
+	if several && c.options.NoTargetDirectory {
+		c.Fail(fmt.Errorf("cannot copy several files to %s: -T needs exactly one source",
+			target.Typed))
+		return
+	}
+	if several && len(files) > 0 && !target.Stream {
+		if err := c.wantDirectory(target); err != nil {
+			c.Fail(err)
+			return
+		}
+	}
+	taken := make(map[string]file) // by the copy's name
+	for _, f := range files {
+		if c.over() {
+			return
+		}
+		if first, ok := taken[f.base()]; ok && !target.Stream && !c.mayFollow(f, first) {
+			c.Fail(fmt.Errorf("cannot copy %s to %s: %s was copied there under the same name",
+				f.shown(), target.Typed, first.shown()))
+			continue
+		}
+		if c.copyFile(f, target, several) {
+			taken[f.base()] = f
+		}
+	}
+	if c.untried > 0 && c.Ctx.Err() == nil {
+		c.Report.Failed(fmt.Errorf("%s skipped: the connection was lost",
+			ui.Count(int64(c.untried), "further source was", "further sources were")))
+	}
+}
+
+// over reports whether nothing more should be copied.
+func (c *Copier) over() bool { return c.Ctx.Err() != nil || c.stopOnError && c.Code != ui.ExitOK }
+
+// A file is one source, after patterns were expanded.
+type file struct {
+	connect.Place
+	path string
+	name string // the copy's name, if it is not the last element of path
+}
+
+// base returns the name of the copy in the target directory.
+func (f file) base() string {
+	switch {
+	case f.name != "":
+		return f.name
+	case f.Remote:
+		return path.Base(f.path)
+	}
+	return filepath.Base(f.path)
+}
+
+func (f file) shown() string {
+	if !f.Remote {
+		return ui.Printable(f.path)
+	}
+	at := f.Target
+	at.Path = f.path
+	return ui.Printable(at.String())
+}
+
+// mayFollow reports whether f may be copied after first, which has the same name. That would
+// replace first's copy, unless both are the same source, or f is a directory, which is merged with
+// it.
+func (c *Copier) mayFollow(f, first file) bool {
+	from, before := f.Target, first.Target
+	from.Path, before.Path = "", ""
+	if f.Remote == first.Remote && from == before && f.path == first.path {
+		return true
+	}
+	if c.tree == nil {
+		return false
+	}
+	if !f.Remote {
+		info, err := os.Stat(f.path)
+		return err != nil || info.IsDir()
+	}
+	host := c.Hosts.Get(c.Ctx, f.Target)
+	if host.Err != nil {
+		return true
+	}
+	info, err := host.Client.WithContext(c.Ctx).Stat(f.path)
+	return err != nil || info.IsDir()
+}
+
+// copyFile copies one source, and reports whether it did. The copy's own events tell the user.
+func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
+	if f.name != "" && !target.Stream && !c.options.NoTargetDirectory && (several ||
+		c.wantDirectory(target) == nil) {
+		target.Typed = connect.Below(target.Typed, f.name)
+		target.Target.Path = connect.Below(target.Target.Path, f.name)
+		several = false
+	}
+	var from pool.Host
+	if f.Remote {
+		var ok bool
+		if from, ok = c.host(f.Place); !ok {
+			return false
+		}
+	}
+	src, dst := c.open(f.Place, from, f.path), transfer.Local(target.Path())
+	if target.Remote {
+		host, ok := c.host(target)
+		if !ok {
+			return false
+		}
+		name := target.Path()
+		if several && c.tree == nil {
+			// It is known to be a directory, so the copy need not ask again.
+			name = connect.Below(name, f.base())
+		}
+		dst = transfer.Remote(host, name)
+	}
+	var err error
+	if c.tree != nil && !f.Stream && !target.Stream {
+		tree := *c.tree
+		tree.Options = c.options
+		_, err = transfer.CopyTree(c.Ctx, dst, src, tree)
+	} else {
+		if f.Stream {
+			src = c.stream()
+		}
+		if target.Stream {
+			dst = transfer.Writer(c.StandardOutput(c.Ctx))
+		}
+		_, err = transfer.Copy(c.Ctx, dst, src, c.options)
+	}
+	if err != nil {
+		c.canResume = c.canResume || c.resumable(err)
+		c.Note(err)
+		c.Hosts.CheckAll()
+	}
+	return err == nil
+}
+
+// resumable reports whether --resume could continue a failed copy: a file of which something is
+// left, or an interrupted tree.
+func (c *Copier) resumable(err error) bool {
+	if failed, ok := errors.AsType[*transfer.Error](err); ok && failed.Resumable {
+		return true
+	}
+	// Any error but a TreeError means that the tree was not started, for example because its host
+	// could not be reached.
+	return errors.As(err, new(*transfer.TreeError)) && c.tree != nil && !c.tree.DryRun &&
+		c.options.Placement != transfer.PlaceDirect &&
+		(c.Ctx.Err() != nil || ui.CodeOf(err) == ui.ExitNoHost)
+}
+
+// host connects to the host of a place. It reports a failure once for each host.
+func (c *Copier) host(p connect.Place) (pool.Host, bool) {
+	host, err := c.Task.Host(p)
+	if err == connect.ErrHostLost {
+		c.untried++
+	}
+	return host, err == nil
+}
+
+// wantDirectory makes sure that the target is a directory.
+func (c *Copier) wantDirectory(target connect.Place) error {
+	var info fs.FileInfo
+	var err error
+	if target.Remote {
+		host, hostErr := c.Host(target)
+		if hostErr != nil {
+			return nil // it has been reported
+		}
+		info, err = host.Client.WithContext(c.Ctx).Stat(target.Path())
+	} else {
+		info, err = os.Stat(target.Path())
+	}
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	reason := "it is not a directory"
+	if err != nil {
+		reason = ui.ReasonOf(err)
+	}
+	return fmt.Errorf("cannot copy several files to %s: %s", target.Typed, reason)
+}

@@ -1,0 +1,158 @@
+package cp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/cmd/usftp/internal/connect"
+	"github.com/usftp/usftp/cmd/usftp/internal/hosts"
+	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/transfer"
+)
+
+// flags is the command line of cp. The letters and their meanings are scp's, so that nobody need
+// relearn them.
+type flags struct {
+	opt.Connect
+	opt.Tree
+	opt.Report
+	delta opt.Delta
+
+	preserve, inplace, atomic, fsync bool
+	recursive, legacy, ignore        bool
+	through, fromFirst, agent        bool
+	resume, verify, sparse, owners   bool
+	exactly                          bool
+	hashes                           hashFlags
+	hosts                            hosts.Flags
+	patience                         time.Duration
+}
+
+// register is the table of flags: parsing, help, completion and the man page come from it.
+func (c *flags) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	c.Connect.Register(f)
+	c.registerCopying(f)
+}
+
+// registerCopying adds the rest of the table.
+func (c *flags) registerCopying(f *pflag.FlagSet) {
+	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
+	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories and everything in them")
+	f.BoolVarP(&c.exactly, "no-target-directory", "T", false,
+		"copy to DST itself, even if it is a directory: with -r, merge with it instead of copying into it")
+	f.StringVar(&c.Links, "links", "preserve",
+		"with -r: `how` to treat symbolic links: preserve, follow or skip")
+	opt.Values(f, "links", "preserve", "follow", "skip")
+	f.StringArrayVar(&c.Exclude, "exclude", nil,
+		"with -r: skip what matches `pattern`, and everything below it; may be repeated")
+	f.StringArrayVar(&c.Include, "include", nil,
+		"with -r: copy only files that match `pattern`; may be repeated")
+	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
+		"with -r: print what would be copied, and copy nothing")
+	f.BoolVar(&c.StopOnError, "stop-on-error", false,
+		"stop at the first error instead of copying the rest")
+	c.RegisterBounds(f)
+	f.BoolVarP(&c.Compress, "compress", "C", false,
+		"compress (with --ssh only: our own SSH does not compress)")
+	f.BoolVar(&c.resume, "resume", false,
+		"continue an interrupted copy, after proving that what is there is the beginning of SRC; with -r, skip files whose copy has the same size and time")
+	f.BoolVar(&c.verify, "verify", false,
+		"before renaming, compare what was stored with the source, by the host's hash or by reading it back")
+	c.hashes.register(f)
+	f.BoolVar(&c.owners, "owners", false,
+		"keep owner and group, by number; fail if the target refuses")
+	c.delta.RegisterOptional(f)
+	f.BoolVar(&c.sparse, "sparse", false,
+		"turn blocks of zeros into holes in local files; holes in local sources are always kept")
+	f.BoolVar(&c.inplace, "inplace", false,
+		"write directly to the target instead of renaming a temporary file")
+	f.BoolVar(&c.atomic, "atomic", false, "fail if the target can only be written in place")
+	f.BoolVar(&c.fsync, "fsync", false,
+		"flush data to the target's disk before renaming")
+	c.hosts.Register(f)
+	f.DurationVar(&c.patience, "patience", transfer.DefaultPatience,
+		"with --hosts and a stream as the source: give up on a host once the others have waited for it for this `time`")
+	c.Report.Register(f)
+	f.BoolVarP(&c.through, "through", "3", false,
+		"copy between two hosts through this machine, as usftp always does; names with a colon are then remote even if a local file has that name")
+	f.BoolVarP(&c.agent, "forward-agent", "A", false,
+		"ignored, like -s; see docs/coming-from-scp.md")
+	f.FuncP("tune", "X",
+		"set an `option` of sftp: nrequests=n, at most n requests in flight for a file; buffer=n, at most n bytes in a request (default: what link and server allow)",
+		c.Tuning.Set)
+	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
+		"refused: data between hosts passes through this machine (-3)")
+	f.BoolVarP(&c.legacy, "scp", "O", false,
+		"refused: usftp does not have scp's old protocol")
+	// No effect here: -s requests what is done anyway.
+	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
+	f.Lookup("sftp").Hidden = true
+}
+
+// onlyTrees are the flags that only make sense with -r.
+var onlyTrees = []string{"links", "exclude", "include", "dry-run"}
+
+// check checks the flags; set reports whether one was given.
+func (c *flags) check(set func(name string) bool) error {
+	tree := slices.IndexFunc(onlyTrees, set)
+	switch {
+	case c.inplace && c.resume:
+		return errors.New("--inplace and --resume cannot be combined: data written in place cannot be told apart from older data")
+	case c.inplace && c.atomic:
+		return errors.New("--inplace and --atomic cannot be combined")
+	case !c.recursive && tree >= 0:
+		return fmt.Errorf("--%s needs -r, even for a single file", onlyTrees[tree])
+	case c.patience <= 0:
+		return errors.New("--patience must be a time such as 30s or 1h")
+	case c.legacy:
+		return errors.New("usftp does not have scp's old protocol (-O); for a host without SFTP, use scp -O")
+	case c.fromFirst:
+		return errors.New("-R is not supported: usftp logs in to both hosts and copies through this machine (-3); leave out -R")
+	}
+	if err := c.Connect.Check(set); err != nil {
+		return err
+	}
+	if err := c.hosts.Check(set); err != nil {
+		return err
+	}
+	if err := c.Tree.Check(); err != nil {
+		return err
+	}
+	return c.hashes.check(c.DryRun)
+}
+
+// checkPlaces refuses flags that do not go with the operands.
+func (c *flags) checkPlaces(sources []connect.Place, target connect.Place) error {
+	switch {
+	case c.hashes.manifest != "" && target.Stream:
+		return errors.New("--manifest cannot be used with the target -, which is not a file")
+	case c.exactly && (len(sources) > 1 || target.Stream):
+		return errors.New("-T needs exactly one source, and a target other than -")
+	case c.JSON && target.Stream:
+		return errors.New("--json writes to standard output and cannot be used with the target -")
+	case c.DryRun && (target.Stream || sources[0].Stream):
+		return errors.New("--dry-run cannot be used with -")
+	}
+	return nil
+}
+
+// transferOptions returns how files are copied.
+func (c *flags) transferOptions() transfer.Options {
+	o := c.Connect.TransferOptions()
+	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse
+	o.Resume, o.Journal = c.resume, opt.Journal()
+	o.NoTargetDirectory, o.Delta = c.exactly, c.delta.Mode()
+	o.Verify, o.Hash = c.verify, c.hashes.algorithm()
+	switch {
+	case c.inplace:
+		o.Placement = transfer.PlaceDirect
+	case c.atomic:
+		o.Placement = transfer.PlaceAtomic
+	}
+	return o
+}

@@ -1,0 +1,56 @@
+package cp
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/cmd/usftp/internal/connect"
+	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
+	"github.com/usftp/usftp/transfer"
+)
+
+// expand returns the files that a source stands for: those that match its pattern, or the one file
+// it names. Only what the user typed decides what is a pattern and what the copy is called; a home
+// directory reported by the server never does, whatever it looks like.
+func (c *Copier) expand(s connect.Place) ([]file, error) {
+	switch {
+	case s.Stream:
+		return []file{{Place: s, path: s.Path(), name: c.name}}, nil
+	case !s.Remote:
+		return []file{{Place: s, path: s.Path()}}, nil
+	}
+	user, home := c.Home(&s)
+	path := s.Path()
+	typed := path[home:]
+	switch {
+	case home > 0 && strings.Trim(typed, "/") == "":
+		// The contents of the directory, under the name that was typed: the last element of the
+		// path came from the server.
+		return []file{{Place: s, path: path + "/.", name: user}}, nil
+	case !pattern.Has(typed) && !strings.Contains(typed, `\`):
+		return []file{{Place: s, path: path}}, nil
+	}
+	host, err := c.Host(s)
+	if err != nil {
+		return nil, nil // it has been reported
+	}
+	if !pattern.Has(typed) {
+		path = pattern.Unescape(host.Client.WithContext(c.Ctx), path, home)
+		return []file{{Place: s, path: path}}, nil
+	}
+	names, err := pattern.ExpandReadable(c.Ctx, host.Client,
+		usftp.QuotePattern(path[:home])+typed, path, func(name, why string) {
+			c.options.Events(transfer.Event{Kind: transfer.Skipped, Time: time.Now(), Message: why,
+				Route: transfer.Route{SourceHost: host.Name, Source: name}})
+		})
+	if err != nil {
+		return nil, fmt.Errorf("cannot copy %s:%s: %w", host.Name, path, err)
+	}
+	var files []file
+	for _, name := range names {
+		files = append(files, file{Place: s, path: name})
+	}
+	return files, nil
+}

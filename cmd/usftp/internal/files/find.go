@@ -1,0 +1,118 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/cmd/usftp/internal/complete"
+	"github.com/usftp/usftp/cmd/usftp/internal/verb"
+)
+
+func find() *spec {
+	var expression *verb.Expression
+	return &spec{
+		use: "find HOST:PATH... [expression]", short: "search for files",
+		long: `Searches directory trees on hosts, as GNU find does. The expression may use
+
+  -name -iname PATTERN    -path -ipath PATTERN    -type f,d,l,p,s,b,c
+  -size [+-]N[cwbkMG]     -empty                  -perm [-/]MODE
+  -mtime -atime [+-]DAYS  -mmin -amin [+-]MINUTES -newer PATH
+  -user NAME -group NAME  -uid -gid [+-]N
+  -print -print0 -delete -prune -quit -true -false
+  -maxdepth N -mindepth N -depth
+  ( EXPR )   ! EXPR   EXPR -a EXPR   EXPR -o EXPR
+
+with the same meaning as in GNU find. If the expression has no action, the files for
+which it is true are printed. The entries of a directory are sorted by name; links are
+not followed. usftp's own flags begin with two dashes.
+
+Ages are by this machine's clock, in whole seconds. SFTP has no change times, inodes,
+link counts or blocks, so there are no tests for them. -user and -group accept numbers,
+and names if the server sends names.`,
+		examples: `  usftp find host:logs -name '*.gz' -mtime +30 -delete
+  usftp find host: -type f -size +100M`,
+		least: 1, rawArguments: true,
+		again: func() (ok, changes bool) { return true, expression.Deletes() },
+		take: func(f *pflag.FlagSet, args []string) (files []string, err error) {
+			files, words, flags, err := splitFind(f, args)
+			if err == nil {
+				err = f.Parse(flags)
+			}
+			if err == nil && len(files) == 0 {
+				err = errors.New("missing operand: find needs a directory, such as host:path")
+			}
+			if err == nil {
+				expression, err = verb.ParseExpression(words)
+			}
+			return files, err
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			return verb.Find(ctx, env, expression, names)
+		},
+	}
+}
+
+// completeFind completes a command line of find: operands, primaries, and flags with two dashes.
+func (c *command) completeFind(cmd *cobra.Command, args []string, word string) ([]string,
+	cobra.ShellCompDirective) {
+	f := cmd.Flags()
+	_, words, flags, _ := splitFind(f, args)
+	f.Parse(flags)
+	last := ""
+	if len(args) > 0 {
+		last = args[len(args)-1]
+	}
+	none := cobra.ShellCompDirectiveNoFileComp
+	switch n := verb.Primaries[last]; {
+	case last == "-type":
+		return complete.Matching([]string{"f", "d", "l", "p", "s", "b", "c"}, word), none
+	case n > 0 && len(words) > 0:
+		return nil, none
+	case strings.HasPrefix(word, "--"):
+		var names []string
+		f.VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		return complete.Matching(names, word), none
+	case strings.HasPrefix(word, "-") || len(words) > 0:
+		return complete.Matching(slices.Sorted(maps.Keys(verb.Primaries)), word), none
+	}
+	return complete.Places{Connect: &c.flags.Connect, Directories: true}.Complete(word)
+}
+
+// splitFind splits a command line of find into operands, the words of the expression, and usftp's
+// own flags, which have two dashes and may stand anywhere except as an argument.
+func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, err error) {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		name, isFlag := strings.CutPrefix(arg, "--")
+		name, _, hasValue := strings.Cut(name, "=")
+		switch n, primary := verb.Primaries[arg]; {
+		case isFlag:
+			flags = append(flags, arg)
+			flag := f.Lookup(name)
+			if flag != nil && !hasValue && flag.NoOptDefVal == "" && i+1 < len(args) {
+				i++
+				flags = append(flags, args[i])
+			}
+		case primary:
+			words = append(words, arg)
+			for ; n > 0 && i+1 < len(args); n-- {
+				i++
+				words = append(words, args[i])
+			}
+		case strings.HasPrefix(arg, "-"):
+			return nil, nil, nil, fmt.Errorf("unknown predicate %q", arg)
+		case len(words) > 0:
+			return nil, nil, nil, fmt.Errorf("operands come before the expression: %q", arg)
+		default:
+			files = append(files, arg)
+		}
+	}
+	return files, words, flags, nil
+}

@@ -1,0 +1,61 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/cmd/usftp/internal/hosts"
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/dial"
+)
+
+// onEach runs the command on several hosts at once. A verb keeps and changes its options, so each
+// host gets a command of its own, which reads the same arguments. typed are the arguments given to
+// take, and operands what it left.
+func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
+	if err := c.checkEach(cmd, operands); err != nil {
+		return c.wrongUsage(err)
+	}
+	run, err := c.flags.hosts.New(c.app, c.report(), c.name, typed)
+	if err != nil {
+		return err
+	}
+	return run.Each(cmd.Context(), func(ctx context.Context, a *ui.App,
+		h hosts.Host) (result hosts.Result, err error) {
+		own, ownCmd := newCommand(a, c.make)
+		args := typed
+		if !c.rawArguments {
+			if err := ownCmd.ParseFlags(a.Args[slices.Index(a.Args, c.name)+1:]); err != nil {
+				return result, c.wrongUsage(err)
+			}
+			args = ownCmd.Flags().Args()
+		}
+		if own.take != nil {
+			if args, err = own.take(ownCmd.Flags(), args); err != nil {
+				return result, c.wrongUsage(err)
+			}
+		}
+		groups, err := own.parse(h.Operands(args))
+		if err != nil {
+			return result, c.wrongUsage(err)
+		}
+		return result, own.runAll(ctx, groups)
+	})
+}
+
+// checkEach refuses operands that are not paths on each host, and questions from many hosts at
+// once.
+func (c *command) checkEach(cmd *cobra.Command, operands []string) error {
+	if cmd.Flags().Changed("interactive") {
+		return errors.New("-i cannot be used with --hosts")
+	}
+	if err := hosts.CheckOperands(operands); err != nil {
+		return err
+	}
+	_, err := c.parse(hosts.Host{Label: "host", Target: dial.Target{Host: "host"}}.Operands(
+		operands))
+	return err
+}

@@ -1,0 +1,269 @@
+// Package opt has the groups of flags that several verbs share: how to connect, which part of a
+// tree is meant, and what is reported.
+package opt
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/transfer"
+)
+
+// Connect are the flags that say how to connect to hosts.
+type Connect struct {
+	configFile, jump, cipher, program, ssh string
+	server                                 string
+	Tuning                                 tuning
+	buffer                                 int64
+	Limit                                  int64 // bytes per second; 0 for none
+	identities, options                    []string
+	port                                   int
+	connections, streams, retries          int
+	retryFor                               time.Duration
+	ipv4, ipv6, batch                      bool
+	Compress                               bool // only cp has it
+}
+
+func (c *Connect) Register(f *pflag.FlagSet) {
+	f.StringVarP(&c.configFile, "config", "F", "",
+		"read `file` instead of the user's and the system's ssh_config; \"none\" for neither")
+	f.StringArrayVarP(&c.identities, "identity", "i", nil,
+		"try the private key in `file` first; may be repeated")
+	f.StringVarP(&c.jump, "jump", "J", "", "connect through `host`[,host...]")
+	f.StringArrayVarP(&c.options, "option", "o", nil,
+		"set an ssh_config option, `word=value`; may be repeated")
+	f.IntVarP(&c.port, "port", "P", 0, "connect to this `port`")
+	f.StringVarP(&c.cipher, "cipher", "c", "",
+		"use these `ciphers`, a list as in ssh_config's Ciphers")
+	f.BoolVarP(&c.ipv4, "ipv4", "4", false, "use IPv4 addresses only")
+	f.BoolVarP(&c.ipv6, "ipv6", "6", false, "use IPv6 addresses only")
+	f.BoolVarP(&c.batch, "batch", "B", false,
+		"never ask for passwords, passphrases or confirmation")
+	f.StringVar(&c.ssh, "ssh", "",
+		"connect with the system's ssh, or with `command` instead")
+	f.Lookup("ssh").NoOptDefVal = "ssh"
+	Values(f, "cipher", ciphers...)
+	Values(f, "option", optionWords...)
+	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
+	f.StringVarP(&c.server, "server", "D", "",
+		"run the SFTP server `program` on this machine instead of connecting to a host")
+	f.FuncP("limit", "l",
+		"limit the speed to `rate`: Kbit/s (8192 is 1 MiB/s), or with a unit, such as 10MB or 10Mbit",
+		func(text string) (err error) {
+			c.Limit, err = parseRate(text)
+			return err
+		})
+	f.IntVar(&c.connections, "connections", 0,
+		"use at most `n` connections to a host (default 8, or 1 if each login asks for something)")
+	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
+	SizeVar(f, &c.buffer, "buffer",
+		"keep at most `size` bytes of large files, such as 32MiB, in flight over all connections (default: what the links need)")
+	f.IntVar(&c.retries, "retries", 5,
+		"reconnect up to `n` times in a row without progress, unless a login asks for something")
+	f.DurationVar(&c.retryFor, "retry-for", 15*time.Minute,
+		"reconnect for up to this `time` without progress")
+}
+
+// making are the flags about making a connection, rather than about what is done over it.
+var making = []string{"config", "identity", "jump", "option", "port", "cipher", "ipv4", "ipv6",
+	"batch", "ssh", "program", "server", "retries", "retry-for"}
+
+// ConnectionGroup marks flags that help lists together, in [pflag.Flag.Annotations].
+const ConnectionGroup = "connection"
+
+// OwnPage marks commands with a man page of their own, in [cobra.Command.Annotations]. Its value
+// describes their exit codes.
+const OwnPage = "page"
+
+// RegisterLong adds the connection flags by their long names only, for commands whose letters mean
+// something else.
+func (c *Connect) RegisterLong(f *pflag.FlagSet) {
+	var all pflag.FlagSet
+	c.Register(&all)
+	for _, name := range making {
+		flag := all.Lookup(name)
+		flag.Shorthand = ""
+		all.SetAnnotation(name, ConnectionGroup, nil)
+		f.AddFlag(flag)
+	}
+}
+
+// FlagValues lists the values that a flag may have, for completion, in [pflag.Flag.Annotations].
+const FlagValues = "values"
+
+// Values declares the values of a flag.
+func Values(f *pflag.FlagSet, name string, values ...string) {
+	f.SetAnnotation(name, FlagValues, values)
+}
+
+// ConfigFile returns the ssh_config named by the flags, or "".
+func (c *Connect) ConfigFile() string { return c.configFile }
+
+// Port is the port that was named, or "".
+func (c *Connect) Port() string {
+	if c.port == 0 {
+		return ""
+	}
+	return strconv.Itoa(c.port)
+}
+
+// Unattended returns how to connect in the background: nothing is asked or printed, no host key is
+// accepted, no master connection is left behind, and the command line cannot change that.
+func (c *Connect) Unattended() pool.ConnectConfig {
+	own := *c
+	own.batch, own.connections = true, 1
+	own.options = append([]string{"StrictHostKeyChecking=yes", "UpdateHostKeys=no",
+		"ControlMaster=no", "PermitLocalCommand=no"}, c.options...)
+	return pool.ConnectConfig{Dial: own.silentConfig(), Connections: 1, Streams: 1}
+}
+
+// ciphers and optionWords are offered as completions.
+var ciphers = []string{"aes128-gcm@openssh.com", "aes256-gcm@openssh.com",
+	"chacha20-poly1305@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr"}
+
+var optionWords = []string{"AddressFamily=", "BatchMode=", "BindAddress=", "BindInterface=",
+	"CertificateFile=", "Ciphers=", "Compression=", "ConnectTimeout=", "ConnectionAttempts=",
+	"ControlMaster=", "ControlPath=", "GlobalKnownHostsFile=", "HostKeyAlgorithms=",
+	"HostKeyAlias=", "HostName=", "IdentitiesOnly=", "IdentityAgent=", "IdentityFile=",
+	"KbdInteractiveAuthentication=", "KexAlgorithms=", "LogLevel=", "MACs=",
+	"NumberOfPasswordPrompts=", "PasswordAuthentication=", "Port=", "PreferredAuthentications=",
+	"ProxyCommand=", "ProxyJump=", "PubkeyAuthentication=", "ServerAliveCountMax=",
+	"ServerAliveInterval=", "StrictHostKeyChecking=", "TCPKeepAlive=", "User=",
+	"UserKnownHostsFile="}
+
+// IsSSHWord reports whether a word is one of ssh_config's, in any case.
+func IsSSHWord(word string) bool {
+	return slices.ContainsFunc(optionWords, func(known string) bool {
+		return strings.EqualFold(known, word+"=")
+	})
+}
+
+// Check checks the flags; set reports whether one was given. Errors name flags in full, since some
+// commands give the letters to other flags: ls -F is --classify.
+func (c *Connect) Check(set func(name string) bool) error {
+	if err := c.configMissing(); err != nil {
+		return fmt.Errorf("--config %s: %s", c.configFile, ui.ReasonOf(err))
+	}
+	switch {
+	case c.ipv4 && c.ipv6:
+		return errors.New("--ipv4 and --ipv6 cannot be combined")
+	case c.program != "" && c.ssh != "" && c.program != c.ssh:
+		return errors.New("--program and --ssh name different programs")
+	case c.server != "" && (c.ssh != "" || c.program != ""):
+		return errors.New("--server replaces the connection and cannot be combined with --program or --ssh")
+	case set("server") && strings.TrimSpace(c.server) == "":
+		return errors.New("--server needs a program")
+	case set("port") && (c.port < 1 || c.port > 65535):
+		return fmt.Errorf("--port %d: a port must be from 1 to 65535", c.port)
+	case c.retries < 0, c.retryFor <= 0:
+		return errors.New("--retries must not be negative, and --retry-for must be a time such as 90s or 2h")
+	case set("connections") && (c.connections < 1 || c.connections > 64),
+		set("streams") && (c.streams < 1 || c.streams > 10):
+		return errors.New("--connections must be from 1 to 64, and --streams from 1 to 10, which is sshd's limit")
+	case set("buffer") && c.buffer < leastBuffer:
+		return fmt.Errorf("--buffer must be at least %d KiB", leastBuffer>>10)
+	case set("ssh") && strings.TrimSpace(c.ssh) == "",
+		set("program") && strings.TrimSpace(c.program) == "":
+		return errors.New("--ssh and --program need a program")
+	}
+	return nil
+}
+
+// configMissing returns why the file of -F cannot be read. ssh itself would report it once per
+// host.
+func (c *Connect) configMissing() error {
+	if c.configFile == "" || strings.EqualFold(c.configFile, "none") {
+		return nil
+	}
+	info, err := os.Stat(c.configFile)
+	if err != nil || !info.Mode().IsRegular() { // a pipe must be opened only once
+		return err
+	}
+	f, err := os.Open(c.configFile)
+	if err == nil {
+		f.Close()
+	}
+	return err
+}
+
+// leastBuffer holds a few requests.
+const leastBuffer = 1 << 20
+
+// Config returns how to connect to hosts.
+func (c *Connect) Config(a *ui.App, report *Report) pool.ConnectConfig {
+	config := c.silentConfig()
+	config.Prompter, config.Logger = a.Prompter(c.batch), a.Console.Logger(report.Level())
+	if !report.Quiet {
+		config.Banner = a.Banner
+	}
+	client := c.Tuning.options()
+	if c.buffer > 0 {
+		client = append(client, usftp.WithBudget(usftp.NewBudget(c.buffer)))
+	}
+	return pool.ConnectConfig{Dial: config, Connections: c.connections, Streams: c.streams,
+		Client: client}
+}
+
+// TransferOptions returns those options of a copy that concern connections.
+func (c *Connect) TransferOptions() transfer.Options {
+	return transfer.Options{Retry: c.Retry(), RateLimit: c.Limit}
+}
+
+// Retry says how lost connections are replaced.
+func (c *Connect) Retry() pool.Retry {
+	return pool.Retry{Retries: c.retries, RetryFor: c.retryFor}
+}
+
+// StatePath returns the path of something in the directory where this program keeps its state, by
+// the XDG base directory specification; "" if there is no such directory.
+func StatePath(elem ...string) string {
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(append([]string{state, "usftp"}, elem...)...)
+}
+
+// Journal returns the directory where interrupted copies record what they left.
+func Journal() string { return StatePath("journal") }
+
+// silentConfig returns how to make connections without a person.
+func (c *Connect) silentConfig() *dial.Config {
+	config := &dial.Config{
+		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options,
+		Port: c.port, Ciphers: c.cipher, SSH: cmp.Or(c.program, c.ssh), Server: c.server,
+	}
+	if os.Getenv("USFTP_REMEMBER_LOGINS") != "no" {
+		config.StateDir = StatePath()
+	}
+	switch {
+	case c.ipv4:
+		config.AddressFamily = "inet"
+	case c.ipv6:
+		config.AddressFamily = "inet6"
+	}
+	if c.batch {
+		config.Options = append([]string{"BatchMode=yes"}, config.Options...)
+	}
+	if c.Compress && config.SSH != "" {
+		config.Options = append(config.Options, "Compression=yes")
+	}
+	return config
+}

@@ -1,0 +1,96 @@
+package opt
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/wire"
+)
+
+// SizeVar defines a flag for a number of bytes with a unit, such as 64MiB; 64M means what it does
+// to scp and others.
+func SizeVar(f *pflag.FlagSet, size *int64, name, usage string) {
+	f.Func(name, usage, func(text string) (err error) {
+		if n := len(text); n > 0 && strings.IndexByte("kmgKMG", text[n-1]) >= 0 {
+			text = text[:n-1] + strings.ToUpper(text[n-1:]) + "iB"
+		}
+		*size, err = ui.ParseSize(text)
+		return err
+	})
+}
+
+// maxRate is scp's: 100 Gbit/s.
+const maxRate = 100 << 30 / 8
+
+// parseRate parses a rate and returns it in bytes per second. It takes scp's number of Kbit/s,
+// which have 1024 bits, or a number with a unit of bits or bytes per second.
+func parseRate(text string) (int64, error) {
+	rate := strings.TrimSuffix(text, "/s")
+	var bytes float64
+	if n, err := strconv.ParseInt(rate, 10, 64); err == nil {
+		bytes = float64(n) * 1024 / 8
+	} else if number, ok := strings.CutSuffix(strings.ToLower(rate), "bit"); ok {
+		digits := strings.TrimRight(number, "kmg")
+		scale := map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[number[len(digits):]]
+		n, _ := strconv.ParseFloat(digits, 64) // 0 if it is not a number
+		bytes = n * scale / 8
+	} else if size, err := ui.ParseSize(rate); err == nil && strings.HasSuffix(rate, "B") {
+		bytes = float64(size)
+	}
+	if !(bytes >= 1 && bytes <= maxRate) { // false for NaN, too
+		return 0, fmt.Errorf("invalid rate %q: use Kbit/s, or a unit such as 10MB or 10Mbit, up to 100 Gbit/s", text)
+	}
+	return int64(bytes), nil
+}
+
+// tuning is what -X sets, in scp's words. Neither part is needed: what is in flight follows from
+// the link, and the size of a request from the server.
+type tuning struct {
+	requests, buffer int64 // 0 if not given
+}
+
+// Set takes one -X.
+func (t *tuning) Set(text string) error {
+	word, value, _ := strings.Cut(text, "=")
+	number := &t.requests
+	switch strings.ToLower(word) {
+	case "nrequests":
+	case "buffer":
+		number = &t.buffer
+	default:
+		return errors.New("must be nrequests=n or buffer=n")
+	}
+	scale := int64(1)
+	if number == &t.buffer && value != "" { // as scp accepts it: 128k
+		if unit := strings.IndexByte("km", value[len(value)-1]|0x20); unit >= 0 {
+			scale = 1 << (10 * (unit + 1))
+			value = value[:len(value)-1]
+		}
+	}
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%s must be at least 1", strings.ToLower(word))
+	}
+	*number = n * scale
+	return nil
+}
+
+// options returns the client options. One transfer takes at most half of what a client may have in
+// flight.
+func (t *tuning) options() (options []usftp.ClientOption) {
+	request := int64(wire.MaxData)
+	if t.buffer > 0 {
+		request = min(t.buffer, request)
+		options = append(options, usftp.WithMaxPacket(int(request)))
+	}
+	if t.requests > 0 {
+		options = append(options, usftp.WithMaxInFlight(2*t.requests*request))
+	}
+	return options
+}

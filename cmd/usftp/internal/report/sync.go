@@ -1,0 +1,85 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// NewSync returns the report for a sync.
+func NewSync(a *ui.App, flags *opt.Report, dryRun bool) Reporter {
+	if flags.JSON {
+		return &eventWriter{out: a.Out, console: a.Console}
+	}
+	return &syncer{*newPerson(a, flags, Look{Recursive: true, DryRun: dryRun})}
+}
+
+// A syncer reports to a person what a sync does.
+type syncer struct{ person }
+
+func (s *syncer) Event(e transfer.Event) {
+	switch e.Kind {
+	case transfer.Planned:
+		fmt.Fprintln(s.planned, ui.Printable("would "+s.change("copy", e)))
+	case transfer.Done:
+		if s.verbose {
+			s.Console.Say(s.change("copied", e) + hashOf(e))
+		}
+	case transfer.Deleted:
+		if s.verbose {
+			s.Console.Say("deleted " + targetOf(e))
+		}
+	case transfer.Ended:
+		s.ended(e)
+	default:
+		s.person.Event(e)
+	}
+}
+
+// change describes what is done with an entry and, with -v, why.
+func (s *syncer) change(verb string, e transfer.Event) (text string) {
+	switch e.Reason {
+	case transfer.ReasonMode, transfer.ReasonOwner, transfer.ReasonTouch:
+		text = "set the attributes of " + targetOf(e)
+	case transfer.ReasonExtra:
+		text = "delete " + targetOf(e)
+	default:
+		text = fmt.Sprintf("%s %s to %s", verb, sourceOf(e), targetOf(e))
+	}
+	if s.verbose {
+		text += " (" + string(e.Reason) + ")"
+	}
+	return text
+}
+
+// ended ends the progress line, and sums up.
+func (s *syncer) ended(e transfer.Event) {
+	t := e.Totals
+	if s.endTree(e); s.quiet || errors.As(e.Err, new(*ui.OutputError)) {
+		return
+	}
+	deleted := "deleted"
+	copied := ui.Count(t.Files, "file", "files") + " copied"
+	bytes := t.Bytes
+	if s.look.DryRun {
+		bytes = t.PlannedBytes - t.KeptBytes
+		copied = ui.Count(t.PlannedFiles-t.Kept, "file", "files") + " would be copied"
+		deleted = "would be deleted"
+	}
+	links := "links"
+	if t.Links == 1 {
+		links = "link"
+	}
+	text := fmt.Sprintf("%s: %s, %s%s; %d equal", targetOf(e), copied, ui.Amount(float64(bytes)),
+		resumedText(t.Resumed), t.Kept)
+	text += counts(", ", count{t.Links, links}, count{t.Attrs, "with new attributes"},
+		count{t.Deleted, deleted}, count{t.Skipped, "skipped"}, count{t.Vanished, "vanished"},
+		count{t.Failed, "failed"})
+	if !t.Complete {
+		text += "; not all of the source was read"
+	}
+	s.Console.Say(fmt.Sprintf("%s; %.1f s", text, e.Elapsed.Seconds()) + boundText(e.Bottleneck))
+}

@@ -1,0 +1,72 @@
+package shell
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/dial"
+)
+
+// A batch is commands from a file, or from standard input if that is not a terminal.
+type batch struct {
+	file   *os.File // nil for standard input
+	in     io.Reader
+	aborts bool // at the first failure, as with sftp -b; else failures do not matter
+}
+
+func (b *batch) close() {
+	if b.file != nil {
+		b.file.Close()
+	}
+}
+
+// maxLine is the most bytes that a command may have.
+const maxLine = 1 << 20
+
+func (b *batch) loop(ctx context.Context, s *shell) error {
+	if b.in == nil {
+		b.in = s.app.StandardInput(ctx)
+	}
+	lines := bufio.NewScanner(b.in)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		text := lines.Text()
+		l, err := parseLine(text, s.quoting)
+		if !l.silent {
+			shown := ui.Printable(strings.TrimRight(text, "\r"))
+			if _, err := fmt.Fprintf(s.app.Out, "sftp> %s\n", shown); err != nil {
+				return err
+			}
+		}
+		ends := false
+		if err == nil {
+			ends, err = s.run(ctx, l)
+		}
+		s.show(err)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.As(err, new(*ui.OutputError)), errors.As(err, new(*dial.Error)):
+			// the rest cannot work either
+			return &ui.ExitError{Code: ui.CodeOf(err)}
+		case err != nil && b.aborts && !l.ignoreErrors && !l.forgiven():
+			return &ui.ExitError{Code: ui.ExitFailed}
+		case ends:
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return lines.Err()
+}
+
+// forgiven reports whether the command's failure does not end a batch: sftp ignores the exit status
+// of programs it runs locally.
+func (l *line) forgiven() bool { return l.command != nil && l.command.raw }

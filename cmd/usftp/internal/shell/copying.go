@@ -1,0 +1,216 @@
+package shell
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/usftp/usftp/cmd/usftp/internal/connect"
+	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/cmd/usftp/internal/report"
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/transfer"
+)
+
+// A job is what the flags of get and put select.
+type job struct {
+	options   transfer.Options
+	recursive bool
+	again     string // what continues it, "" if that is the same command with --resume
+}
+
+// job reads the flags. -P and -R are sftp's older forms.
+func (s *shell) job(r *request) job {
+	o := s.flags.TransferOptions()
+	o.Journal = opt.Journal()
+	o.Resume = r.has('a') || s.flags.resume
+	o.Sync = r.has('f') || s.flags.fsync
+	o.Preserve = r.has('p') || r.has('P') || s.flags.preserve
+	again := ""
+	switch name := r.command.names[0]; {
+	case s.single:
+	case name == "cp":
+		again = "cp in usftp shell --resume"
+	default:
+		again = "re" + strings.TrimPrefix(name, "re")
+	}
+	return job{options: o, recursive: r.has('r') || r.has('R') || s.flags.recursive, again: again}
+}
+
+func (s *shell) reget(ctx context.Context, r *request) error {
+	r.flags['a'] = true
+	return s.get(ctx, r)
+}
+
+func (s *shell) reput(ctx context.Context, r *request) error {
+	r.flags['a'] = true
+	return s.put(ctx, r)
+}
+
+// operands splits the operands of a copy: the last of several is the target, unless it is a
+// pattern, which only a source can be.
+func operands(r *request) (sources []word, target *word) {
+	n := len(r.args)
+	if n < 2 || r.args[n-1].isPattern() {
+		return r.args, nil
+	}
+	return r.args[:n-1], &r.args[n-1]
+}
+
+// A copying is what differs between get, put and copy.
+type copying struct {
+	names  func(w word) ([]string, error) // what an operand stands for
+	target string
+	isDir  func() (bool, error) // reports whether target is a directory
+	one    func(host pool.Host, name string, several bool) error
+}
+
+// copyAll copies everything that the operands stand for, one after another.
+func (s *shell) copyAll(ctx context.Context, r *request, sources []word, c copying) error {
+	names, failed := s.expandAll(sources, c.names)
+	several := len(names) > 1
+	if several {
+		if is, err := c.isDir(); err != nil {
+			return err
+		} else if !is {
+			return fmt.Errorf("cannot copy several files to %s: it is not a directory", c.target)
+		}
+	}
+	merges := s.job(r).recursive     // directories of the same name become one
+	taken := make(map[string]string) // by the copy's name
+	for _, name := range names {
+		if ctx.Err() != nil {
+			break
+		}
+		base := filepath.Base(name)
+		if first, ok := taken[base]; ok && first != name && !merges {
+			failed = cmp.Or(failed, s.report(fmt.Errorf(
+				"cannot copy %s to %s: %s was copied there under the same name",
+				ui.Printable(name), ui.Printable(c.target), ui.Printable(first))))
+			continue
+		}
+		host, err := s.session.connect(ctx)
+		if err != nil {
+			return err
+		}
+		err = c.one(host, name, several)
+		if err == nil {
+			taken[base] = name
+		}
+		failed = cmp.Or(failed, err)
+	}
+	return failed
+}
+
+func (s *shell) get(ctx context.Context, r *request) error {
+	sources, to := operands(r)
+	target := "."
+	if to != nil {
+		target = s.localTilde(*to)
+	}
+	j := s.job(r)
+	return s.copyAll(ctx, r, sources, copying{
+		names:  s.readable(ctx, r),
+		target: target,
+		isDir: func() (bool, error) {
+			info, err := os.Stat(target)
+			return err == nil && info.IsDir(), nil
+		},
+		one: func(host pool.Host, name string, _ bool) error {
+			return s.transfer(ctx, j, transfer.Local(target), transfer.Remote(host, name))
+		},
+	})
+}
+
+func (s *shell) put(ctx context.Context, r *request) error {
+	sources, to := operands(r)
+	target := s.session.dir
+	if to != nil {
+		target = s.session.abs(s.tilde(*to))
+	}
+	j := s.job(r)
+	return s.copyAll(ctx, r, sources, copying{
+		names:  s.localNames,
+		target: target,
+		isDir:  func() (bool, error) { return isDirectory(ctx, r.host, target) },
+		one: func(host pool.Host, name string, several bool) error {
+			to := target
+			if several && !j.recursive { // it is known to be a directory
+				to = connect.Below(target, filepath.Base(name))
+			}
+			return s.transfer(ctx, j, transfer.Remote(host, to), transfer.Local(name))
+		},
+	})
+}
+
+// copy copies files on the host. If the server can do the copying, no data passes through this
+// machine.
+func (s *shell) copy(ctx context.Context, r *request) error {
+	last := len(r.args) - 1
+	target := s.session.abs(s.tilde(r.args[last]))
+	j := s.job(r)
+	return s.copyAll(ctx, r, r.args[:last], copying{
+		names:  s.readable(ctx, r),
+		target: target,
+		isDir:  func() (bool, error) { return isDirectory(ctx, r.host, target) },
+		one: func(host pool.Host, name string, _ bool) error {
+			return s.transfer(ctx, j, transfer.Remote(host, target), transfer.Remote(host, name))
+		},
+	})
+}
+
+// transfer copies one file or tree, and reports like cp. Errors have been reported when it returns.
+func (s *shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint) error {
+	show := s.flags.Report
+	show.NoProgress = show.NoProgress || !s.meter
+	reporter := report.New(s.app, &show, report.Look{Recursive: j.recursive})
+	j.options.Events = reporter.Event
+	if j.again != "" {
+		hints := strings.NewReplacer("the same command with --resume continues", j.again+" continues",
+			"(--resume continues", "("+j.again+" continues")
+		j.options.Events = func(e transfer.Event) {
+			e.Message = hints.Replace(e.Message)
+			reporter.Event(e)
+		}
+	}
+	if !j.recursive {
+		_, err := transfer.Copy(ctx, dst, src, j.options)
+		return reported(err)
+	}
+	tree := s.flags.TreeOptions()
+	tree.Options = j.options
+	_, err := transfer.CopyTree(ctx, dst, src, tree)
+	return reported(err)
+}
+
+// reported marks an error as reported.
+func reported(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &reportedError{err}
+}
+
+// A reportedError is an error that has been reported.
+type reportedError struct{ err error }
+
+func (e *reportedError) Error() string { return e.err.Error() }
+func (e *reportedError) Unwrap() error { return e.err }
+
+// report shows an error, and marks it as reported.
+func (s *shell) report(err error) error {
+	s.show(err)
+	return reported(err)
+}
+
+// show reports an error, unless that was done before.
+func (s *shell) show(err error) {
+	if err != nil && !errors.As(err, new(*reportedError)) && !errors.As(err, new(*ui.ExitError)) {
+		s.app.Console.Say(err.Error())
+	}
+}

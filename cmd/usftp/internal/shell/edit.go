@@ -1,0 +1,184 @@
+package shell
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"unicode"
+
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// A version is a file's contents at one moment, or its absence.
+type version struct {
+	exists bool
+	hash   [sha256.Size]byte
+}
+
+// edit fetches a file, lets the user edit it here, and puts it back if it was changed. If it was
+// also changed on the host, the edited file stays here.
+func (s *shell) edit(ctx context.Context, r *request) error {
+	names, failed := s.expandAll(r.args, s.readable(ctx, r))
+	for _, name := range names {
+		failed = cmp.Or(failed, s.report(s.editFile(ctx, name)))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return failed
+}
+
+func (s *shell) editFile(ctx context.Context, name string) error {
+	dir, err := os.MkdirTemp("", "usftp-edit-") // readable only by the user
+	if err != nil {
+		return fmt.Errorf("cannot edit %s: %s", name, ui.ReasonOf(err))
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			os.RemoveAll(dir)
+		}
+	}()
+	copied := filepath.Join(dir, localName(name))
+	before, err := s.fetch(ctx, name, copied)
+	if err != nil {
+		return fmt.Errorf("cannot edit %s: %w", name, err)
+	}
+	if err := s.child(ctx, editor(copied)); err != nil {
+		return fmt.Errorf("%s is unchanged: %w", name, err)
+	}
+	after, err := versionOf(copied)
+	if err != nil {
+		return fmt.Errorf("cannot read the edited file: %s", ui.ReasonOf(err))
+	}
+	if after == before || !after.exists {
+		return nil
+	}
+	keep = true
+	kept := fmt.Sprintf("; your version is in %s", copied)
+	now, err := s.fetch(ctx, name, filepath.Join(dir, "now"))
+	os.Remove(filepath.Join(dir, "now"))
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot tell whether %s was changed on the host: %w%s", name, err, kept)
+	case now != before:
+		return fmt.Errorf("%s was changed on the host in the meantime, and was not replaced%s", name, kept)
+	}
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("%w%s", err, kept)
+	}
+	if !before.exists { // a file in a private directory is private, which this one should not be
+		os.Chmod(copied, 0o666)
+	}
+	j := job{options: s.flags.TransferOptions()}
+	j.options.NoTargetDirectory = true
+	if err := s.transfer(ctx, j, transfer.Remote(host, name), transfer.Local(copied)); err != nil {
+		s.app.Console.Say("your version is in " + copied)
+		return err
+	}
+	keep = false
+	return nil
+}
+
+// localName returns the name of a file's local copy, whose extension matters to editors. Since the
+// name comes from the host, only harmless characters are kept.
+func localName(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) ||
+			strings.ContainsRune("._-", r) {
+			return r
+		}
+		return '_'
+	}, path.Base(name))
+	clean = strings.TrimLeft(clean, "-")
+	if strings.Trim(clean, ".") == "" {
+		return "file"
+	}
+	if ending := path.Ext(clean); len(clean) > 200 {
+		return "file" + ending[:min(len(ending), 20)]
+	}
+	return clean
+}
+
+// maxEdited is the most bytes that edit fetches.
+const maxEdited = 1 << 30
+
+// fetch copies a file from the host to a local one, and returns its contents' version.
+func (s *shell) fetch(ctx context.Context, name, local string) (version, error) {
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return version{}, err
+	}
+	info, err := host.Client.WithContext(ctx).Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return version{}, nil
+	case err != nil:
+		return version{}, errors.New(ui.ReasonOf(err))
+	case !info.Mode().IsRegular():
+		return version{}, errors.New("it is not a regular file")
+	case info.Size() > maxEdited:
+		return version{}, fmt.Errorf("it is too large to edit (%s)", ui.Amount(float64(info.Size())))
+	}
+	options := s.flags.TransferOptions()
+	options.NoTargetDirectory = true
+	_, err = transfer.Copy(ctx, transfer.Local(local), transfer.Remote(host, name), options)
+	if err != nil {
+		return version{}, err
+	}
+	os.Chmod(local, 0o600)
+	return versionOf(local)
+}
+
+func versionOf(local string) (v version, err error) {
+	f, err := os.Open(local)
+	if errors.Is(err, fs.ErrNotExist) {
+		return v, nil
+	} else if err != nil {
+		return v, err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return v, err
+	}
+	v.exists = true
+	hash.Sum(v.hash[:0])
+	return v, nil
+}
+
+// editor returns the command that edits a file: $VISUAL or $EDITOR, which may have arguments, or
+// vi.
+func editor(file string) *exec.Cmd {
+	for _, name := range []string{"VISUAL", "EDITOR"} {
+		if program := os.Getenv(name); strings.TrimSpace(program) != "" {
+			return withArguments(program, file)
+		}
+	}
+	if runtime.GOOS == "windows" {
+		return exec.Command("notepad", file)
+	}
+	return exec.Command("vi", file)
+}
+
+// withArguments returns a command made from an environment variable and operands.
+func withArguments(program string, operands ...string) *exec.Cmd {
+	if runtime.GOOS == "windows" {
+		words := strings.Fields(program)
+		return exec.Command(words[0], append(words[1:], operands...)...)
+	}
+	return exec.Command("/bin/sh",
+		append([]string{"-c", program + ` "$@"`, program}, operands...)...)
+}

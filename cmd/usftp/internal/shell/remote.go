@@ -1,0 +1,98 @@
+package shell
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+)
+
+var errNoPrevious = errors.New("there is no previous directory")
+
+func (s *shell) cd(ctx context.Context, r *request) error {
+	name := s.session.home
+	if len(r.args) == 1 && r.args[0].text == "-" {
+		if name = s.session.was; name == "" {
+			return errNoPrevious
+		}
+	} else if len(r.args) == 1 {
+		names, err := s.remoteNames(ctx, r.host, r.args[0])
+		if err != nil {
+			return err
+		}
+		if len(names) > 1 {
+			return fmt.Errorf("%s matches %d names", r.args[0].text, len(names))
+		}
+		name = names[0]
+	}
+	was := s.session.dir
+	if err := s.enter(ctx, r.host.Client, name); err != nil {
+		return err
+	}
+	s.session.was = was
+	return nil
+}
+
+// enter changes the directory on the host.
+func (s *shell) enter(ctx context.Context, client *usftp.Client, name string) error {
+	client = client.WithContext(ctx)
+	stat := client.Async().Stat(name) // at the same time as the other request
+	dir, err := client.RealPath(name)
+	info, statErr := stat.WaitContext(ctx)
+	if err = cmp.Or(statErr, err); err == nil && !info.IsDir() {
+		err = errors.New("it is not a directory")
+	}
+	if err != nil {
+		if path, ok := errors.AsType[*fs.PathError](err); ok {
+			err = path.Err
+		}
+		return fmt.Errorf("cannot change the directory to %s: %w", name, err)
+	}
+	s.session.enter(dir)
+	s.listings.get(dir)
+	return nil
+}
+
+func (s *shell) pwd(_ context.Context, r *request) error {
+	_, err := fmt.Fprintf(s.app.Out, "Remote working directory: %s\n", ui.Printable(s.session.dir))
+	return err
+}
+
+// rename renames as sftp does: to the new name, replacing an existing file, and never into a
+// directory.
+func (s *shell) rename(ctx context.Context, r *request) error {
+	client := r.host.Client.WithContext(ctx)
+	from, to := s.session.abs(r.args[0].text), s.session.abs(r.args[1].text)
+	if r.has('l') || !client.HasPosixRename() {
+		return client.Rename(from, to)
+	}
+	return client.PosixRename(from, to)
+}
+
+func (s *shell) symlink(ctx context.Context, r *request) error {
+	return r.host.Client.WithContext(ctx).Symlink(r.args[0].text, s.session.abs(r.args[1].text))
+}
+
+func (s *shell) version(_ context.Context, r *request) error {
+	offers := slices.Sorted(maps.Keys(r.host.Client.Extensions()))
+	_, err := fmt.Fprintf(s.app.Out, "SFTP protocol version 3\n%s offers: %s\n",
+		ui.Printable(r.host.Name), ui.Printable(strings.Join(offers, ", ")))
+	return err
+}
+
+func (s *shell) progress(context.Context, *request) error {
+	s.meter = !s.meter
+	state := "disabled"
+	if s.meter {
+		state = "enabled"
+	}
+	_, err := fmt.Fprintf(s.app.Out, "Progress meter %s\n", state)
+	return err
+}

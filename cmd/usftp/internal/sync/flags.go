@@ -1,0 +1,180 @@
+package sync
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/cmd/usftp/internal/hosts"
+	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/cmd/usftp/internal/verb"
+	"github.com/usftp/usftp/transfer"
+)
+
+// flags is the command line of sync. Flags that mean the same as one of rsync's have the same name.
+type flags struct {
+	opt.Connect
+	opt.Tree
+	opt.Report
+	delta opt.Delta
+
+	checksum, update, existing, ignoreExisting bool
+	owners, fsync, verify, delete, noLock      bool
+	watch                                      bool
+	maxDelete                                  int64
+	backupDir, ignoreFile                      string
+	filter                                     []transfer.FilterRule
+	window                                     int
+	minSize, maxSize                           int64
+	newer                                      time.Time
+	hosts                                      hosts.Flags
+}
+
+// register is the table of flags: parsing, help, completion and the man page come from it.
+func (c *flags) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	c.Connect.Register(f)
+	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
+		"print what would be done, one line each, and do nothing; -v adds why")
+	f.BoolVar(&c.checksum, "checksum", false,
+		"compare contents instead of times: by the host's hashes, or by reading the files if it has none")
+	f.IntVar(&c.window, "modify-window", 0, "treat times that differ by up to `n` seconds as equal")
+	f.BoolVarP(&c.update, "update", "u", false, "skip files that are newer in DST")
+	f.BoolVar(&c.existing, "existing", false, "copy only what DST already has")
+	f.BoolVar(&c.ignoreExisting, "ignore-existing", false, "copy only what DST does not have")
+	opt.SizeVar(f, &c.minSize, "min-size", "copy only files of at least `size`, such as 10k or 5MiB")
+	opt.SizeVar(f, &c.maxSize, "max-size", "copy only files of at most `size`")
+	f.Func("newer",
+		"copy only files modified since `time`: 2026-01-31, 2026-01-31T12:00:00, or an age such as 36h or 7d",
+		func(text string) (err error) {
+			c.newer, err = parseMoment(text)
+			return err
+		})
+	// All rules go into one list, since their order matters.
+	f.Func("exclude",
+		"neither copy nor delete what matches `pattern`, or anything below it; the first rule that matches decides",
+		func(text string) error { return c.addRule(text, false) })
+	f.Func("include", "include what matches `pattern`, even if a later rule excludes it",
+		func(text string) error { return c.addRule(text, true) })
+	f.Func("exclude-from",
+		"read exclude rules from `file`, one per line; a line that begins with \"+ \" includes", c.addRules)
+	f.StringVar(&c.ignoreFile, "ignore-file", "",
+		"neither copy nor delete what files of this `name` in SRC, such as .gitignore, exclude by git's rules")
+	f.BoolVar(&c.delete, "delete", false,
+		"delete what SRC does not have, once everything has been copied without an error; what is excluded stays")
+	f.Int64Var(&c.maxDelete, "max-delete", 0,
+		"delete nothing if more than `n` files would go (default: half of DST, or 10 if that is more)")
+	f.StringVar(&c.backupDir, "backup-dir", "",
+		"move files to `directory`, inside DST and not a link, instead of deleting them")
+	f.BoolVar(&c.watch, "watch", false,
+		"keep running, and copy what changes in SRC as it changes; SRC must be local")
+	f.BoolVar(&c.noLock, "no-lock", false, "do not use a lock file to keep other runs out of DST")
+	f.StringVar(&c.Links, "links", "preserve",
+		"`how` to treat symbolic links: preserve, follow or skip")
+	opt.Values(f, "links", "preserve", "follow", "skip")
+	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if the target refuses")
+	c.delta.Register(f)
+	f.BoolVar(&c.verify, "verify", false,
+		"compare what was stored with the source, by the host's hash or by reading it back")
+	f.BoolVar(&c.fsync, "fsync", false, "flush data to the target's disk before renaming")
+	f.BoolVar(&c.StopOnError, "stop-on-error", false,
+		"stop at the first error instead of copying the rest")
+	c.RegisterBounds(f)
+	c.hosts.Register(f)
+	c.Report.Register(f)
+}
+
+// check checks the flags; set reports whether one was given.
+func (c *flags) check(set func(name string) bool) error {
+	switch {
+	case c.existing && c.ignoreExisting:
+		return errors.New("--existing and --ignore-existing together copy nothing")
+	case !c.delete && (set("max-delete") || set("backup-dir")):
+		return errors.New("--max-delete and --backup-dir need --delete")
+	case set("max-delete") && c.maxDelete < 1:
+		return errors.New("--max-delete must be at least 1; without --delete nothing is deleted")
+	case set("backup-dir") && (!filepath.IsLocal(c.backupDir) ||
+		filepath.Clean(c.backupDir) == "."):
+		return fmt.Errorf("--backup-dir %s: must be a path in DST, such as .old", c.backupDir)
+	case set("ignore-file") && (c.ignoreFile == "" || c.ignoreFile != filepath.Base(c.ignoreFile)):
+		return fmt.Errorf("--ignore-file %q: must be the name of a file, such as .gitignore",
+			c.ignoreFile)
+	case c.watch && c.DryRun:
+		return errors.New("--watch and --dry-run cannot be combined")
+	case c.watch && c.hosts.Given():
+		return errors.New("--watch is for one host")
+	case c.window < 0:
+		return errors.New("--modify-window must not be negative")
+	case c.maxSize > 0 && c.minSize > c.maxSize:
+		return errors.New("--min-size is larger than --max-size")
+	case set("max-size") && c.maxSize == 0:
+		return errors.New("--max-size 0 would copy nothing")
+	}
+	if err := c.Connect.Check(set); err != nil {
+		return err
+	}
+	if err := c.hosts.Check(set); err != nil {
+		return err
+	}
+	return c.Tree.Check()
+}
+
+func (c *flags) syncOptions() transfer.SyncOptions {
+	o := transfer.SyncOptions{TreeOptions: c.TreeOptions(), Checksum: c.checksum,
+		ModifyWindow: time.Duration(c.window) * time.Second,
+		Only: transfer.SyncOnly{
+			MinSize: c.minSize, MaxSize: c.maxSize, Newer: c.newer,
+			Update: c.update, Existing: c.existing, IgnoreExisting: c.ignoreExisting},
+		Delete: c.delete, MaxDelete: c.maxDelete, BackupDir: c.backupDir, NoLock: c.noLock,
+		Filter: c.filter, IgnoreFile: c.ignoreFile}
+	o.Options = c.TransferOptions()
+	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
+	o.Delta = c.delta.Mode()
+	o.Journal = opt.Journal()
+	return o
+}
+
+// addRule adds the rule of an --exclude or --include.
+func (c *flags) addRule(text string, include bool) error {
+	if text == "" || text == "/" {
+		return errors.New("the pattern is empty")
+	}
+	c.filter = transfer.AppendFilter(c.filter, text, include)
+	return nil
+}
+
+// addRules adds the rules in a file.
+func (c *flags) addRules(name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return errors.New(ui.ReasonOf(err))
+	}
+	defer file.Close()
+	c.filter, err = transfer.ReadFilter(c.filter, file, false)
+	return err
+}
+
+// parseMoment parses a time, or an age.
+func parseMoment(text string) (time.Time, error) {
+	if when, err := verb.ParseDate(text); err == nil {
+		return when, nil
+	}
+	age, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n int
+		n, err = strconv.Atoi(days)
+		age = time.Duration(n) * 24 * time.Hour
+	}
+	if err != nil || age < 0 {
+		return time.Time{}, errors.New(
+			"must be a date, a date and a time, or an age such as 36h or 7d")
+	}
+	return time.Now().Add(-age), nil
+}

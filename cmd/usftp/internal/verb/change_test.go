@@ -1,0 +1,360 @@
+package verb
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestChangesAreTheirs runs the verbs that make, move and link files next to the tools of the same
+// names, and compares the resulting files and exit codes.
+func TestChangesAreTheirs(t *testing.T) {
+	seed := func(dir string) {
+		for _, name := range []string{"f", "g", "d/f", "e/x", "full/x"} {
+			writeFile(t, filepath.Join(dir, name), name)
+		}
+		ok(t, os.Symlink("d", dir+"/dlink"))
+		ok(t, os.Symlink("nowhere", dir+"/broken"))
+		ok(t, os.MkdirAll(dir+"/empty/a/b", 0o755))
+	}
+	for _, test := range []struct {
+		tool string
+		run  func(r *rig) error
+	}{
+		{"mv f new", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "new"})
+		}},
+		{"mv f f", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "f"})
+		}},
+		{"mv f g", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g"})
+		}},
+		{"mv f g d", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g", "d"})
+		}},
+		{"mv g dlink", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"g", "dlink"})
+		}},
+		{"mv f missing d", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "missing", "d"})
+		}},
+		{"mv f g new", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g", "new"})
+		}},
+		{"mv -n f g", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{NoClobber: true}, []string{"f", "g"})
+		}},
+		{"mv f d/f e", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "d/f", "e"})
+		}},
+		{"mv d e/", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{}, []string{"d", "e/"})
+		}},
+		{"mv -T d full", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{NoDirectory: true}, []string{"d", "full"})
+		}},
+		{"mkdir n m", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{}, []string{"n", "m"})
+		}},
+		{"mkdir d n", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{}, []string{"d", "n"})
+		}},
+		{"mkdir n/m/o", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{}, []string{"n/m/o"})
+		}},
+		{"mkdir -p n/m/o d", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true},
+				[]string{"n/m/o", "d"})
+		}},
+		{"mkdir -p f/x", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true},
+				[]string{"f/x"})
+		}},
+		{"mkdir -m 2750 n", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Mode: "2750"},
+				[]string{"n"})
+		}},
+		{"mkdir -p -m u=rwx,go= n/m d", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true,
+				Mode: "u=rwx,go="}, []string{"n/m", "d"})
+		}},
+		{"rmdir empty/a/b full f missing", func(r *rig) error {
+			return RemoveDirectory(t.Context(), r.Env, RemoveDirectoryOptions{},
+				[]string{"empty/a/b", "full", "f", "missing"})
+		}},
+		{"rmdir -p empty/a/b", func(r *rig) error {
+			return RemoveDirectory(t.Context(), r.Env, RemoveDirectoryOptions{Parents: true},
+				[]string{"empty/a/b"})
+		}},
+		{"ln f n", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{}, []string{"f", "n"})
+		}},
+		{"ln f g", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{}, []string{"f", "g"})
+		}},
+		{"ln -f f g", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Force: true}, []string{"f", "g"})
+		}},
+		{"ln -s f n", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"f", "n"})
+		}},
+		{"ln -s f g d", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"f", "g", "d"})
+		}},
+		{"ln -s x dlink", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"x", "dlink"})
+		}},
+		{"ln -sfn x dlink", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true,
+				NoFollow: true}, []string{"x", "dlink"})
+		}},
+		{"ln -sf x broken", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true},
+				[]string{"x", "broken"})
+		}},
+		{"ln -sfT x empty", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true,
+				NoDirectory: true}, []string{"x", "empty"})
+		}},
+		{"ln -s ../f d/up", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"../f", "d/up"})
+		}},
+		{"touch -d @1700000000 f n", func(r *rig) error {
+			return Touch(t.Context(), r.Env, TouchOptions{Time: time.Unix(1_700_000_000, 0)},
+				[]string{"f", "n"})
+		}},
+		{"touch -c n f -d @1600000000", func(r *rig) error {
+			return Touch(t.Context(), r.Env,
+				TouchOptions{NoCreate: true, Time: time.Unix(1_600_000_000, 0)}, []string{"n", "f"})
+		}},
+		{"touch missing/n", func(r *rig) error {
+			return Touch(t.Context(), r.Env, TouchOptions{}, []string{"missing/n"})
+		}},
+		{"chown -R 12:34 d dlink", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Recursive: true,
+				Owner: "12:34"}, []string{"d", "dlink"})
+		}},
+		{"chown nobody f", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "nobody"},
+				[]string{"f"})
+		}},
+		{"chown nobody: f", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "nobody:"},
+				[]string{"f"})
+		}},
+		{"chown :daemon f missing", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: ":daemon"},
+				[]string{"f", "missing"})
+		}},
+		{"chown +12:+34 f", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "+12:+34"},
+				[]string{"f"})
+		}},
+		{"chown 7 broken f", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "7"},
+				[]string{"broken", "f"})
+		}},
+		{"chmod 600 broken f", func(r *rig) error {
+			return ChangeMode(t.Context(), r.Env, ChangeModeOptions{Mode: "600"},
+				[]string{"broken", "f"})
+		}},
+		{"chown -h 7 broken", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "7", NoFollow: true},
+				[]string{"broken"})
+		}},
+	} {
+		t.Run(test.tool, func(t *testing.T) {
+			if strings.HasPrefix(test.tool, "chown") && os.Getuid() != 0 {
+				testenv.Unavailable(t, "root, who may change owners")
+			}
+			ours, theirs := t.TempDir(), t.TempDir()
+			seed(ours)
+			seed(theirs)
+			words := strings.Fields(test.tool)
+			_, code := tool(t, theirs, words[0], words[1:]...)
+			r := newRig(startServer(t, ours))
+			err := test.run(r)
+			_, said := r.take()
+			if codeOf(err) != code || (said != "") != (code != 0) {
+				t.Errorf("code %v, want %d; said %q", err, code, said)
+			}
+			format := "%p %y %m %U %G %l %n\n"
+			if words[0] == "touch" {
+				format = "%p %y %m %s\n"
+			}
+			state := func(dir string) string {
+				out, _ := tool(t, dir, "find", ".", "-mindepth", "1", "-printf", format)
+				times, _ := tool(t, dir, "find", ".", "-type", "f", "-not", "-newermt",
+					"2025-01-01", "-printf", "%p %T@ %A@\n")
+				return sortedLines(out) + sortedLines(times)
+			}
+			if got, want := state(ours), state(theirs); got != want {
+				t.Errorf("there is\n%s\nwant\n%s\nsaid %q", got, want, said)
+			}
+		})
+	}
+}
+
+// TestOwnerNumbers: a number that means "no change" to the system is refused, and so is a sign
+// before a name.
+func TestOwnerNumbers(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/f", "")
+	r := newRig(startServer(t, dir))
+	for _, owner := range []string{"4294967295", ":4294967295", "+4294967295", "4294967295:0",
+		"+root", "+"} {
+		err := ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: owner}, []string{"f"})
+		if !errors.As(err, new(*ui.UsageError)) {
+			t.Errorf("%q: %v", owner, err)
+		}
+	}
+}
+
+// TestOwnersWithoutNames: with a server that sends no names, only numbers are accepted.
+func TestOwnersWithoutNames(t *testing.T) {
+	onShape(t, shape{"few", func(i int) string {
+		return "/t/f"
+	}}, openSSH, func(r *rig, _ *scripted) {
+		err := ChangeOwner(background, r.Env, ChangeOwnerOptions{Owner: "nobody"}, []string{"/t/f"})
+		if err == nil || !strings.Contains(err.Error(), "use a number") {
+			t.Errorf("%v", err)
+		}
+		ok(t, ChangeOwner(background, r.Env, ChangeOwnerOptions{Owner: "5:6"}, []string{"/t/f"}))
+		ok(t, List(background, r.Env, ListOptions{Long: true}, []string{"/t/f"}))
+		if out, _ := r.take(); !strings.Contains(out, " 5 6 ") {
+			t.Errorf("%q", out)
+		}
+	})
+}
+
+// TestParseDates: the formats of touch -d and -t.
+func TestParseDates(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.Local)
+	for stamp, want := range map[string]string{"01020304": "2026-01-02 03:04:00",
+		"7001020304":    "1970-01-02 03:04:00",
+		"2501020304.05": "2025-01-02 03:04:05", "202501020304": "2025-01-02 03:04:00"} {
+		got, err := ParseStamp(stamp, now)
+		if err != nil || got.Format("2006-01-02 15:04:05") != want {
+			t.Errorf("%s: %v, %v", stamp, got, err)
+		}
+	}
+	for _, stamp := range []string{"", "1", "13020304", "01020304.", "01020304.5", "0102030x"} {
+		if _, err := ParseStamp(stamp, now); err == nil {
+			t.Errorf("%q was taken", stamp)
+		}
+	}
+	for _, date := range []string{"2026-01-02", "2026-01-02 03:04", "2026-01-02T03:04:05Z", "@5",
+		"2026-01-02 03:04:05 +0100"} {
+		if _, err := ParseDate(date); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, date := range []string{"", "yesterday", "@x", "2026-13-01"} {
+		if _, err := ParseDate(date); err == nil {
+			t.Errorf("%q was taken", date)
+		}
+	}
+}
+
+// TestLinkThatCannotReplace: on a host without posix-rename, what ln -f is to replace has its name
+// back if the host refuses that name to the link.
+func TestLinkThatCannotReplace(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		renames := 0 // the second one gives the link its name
+		s := sftptest.NewServer(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type != wire.TypeRename {
+					return nil
+				}
+				if renames++; refused && renames == 2 {
+					return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
+				}
+				return nil
+			}})
+		s.Files.WriteFile("/f", []byte("old"))
+		stream := s.Dial(sftptest.LinkConfig{})
+		client, err := usftp.NewClientPipe(stream, stream)
+		ok(t, err)
+		defer client.Close()
+		err = Link(t.Context(), newRig(client).Env, LinkOptions{Symbolic: true, Force: true},
+			[]string{"new", "/f"})
+		to, _ := client.ReadLink("/f")
+		old, _ := s.Files.ReadFile("/f")
+		if refused != (err != nil) || !refused && to != "new" || refused && string(old) != "old" {
+			t.Errorf("refused: %v; it leads to %q and holds %q, %v", refused, to, old, err)
+		}
+		if names := s.Files.List(); len(names) != 1 {
+			t.Errorf("there are %q", names)
+		}
+	}
+}
+
+// TestLinkOntoItsFile: neither mv nor ln replaces a file by a symbolic link that leads to it.
+func TestLinkOntoItsFile(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/d/f", "x")
+	ok(t, os.Symlink("d/f", dir+"/f"))
+	ok(t, os.Symlink("d/f", dir+"/other"))
+	ok(t, os.Symlink("d", dir+"/link"))
+	r := newRig(startServer(t, dir))
+	for _, names := range [][]string{{"f", "d/f"}, {"f", "d"}, {"f", "link"}, {"f", "link/../d/f"}} {
+		err := Move(t.Context(), r.Env, MoveOptions{}, names)
+		if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "link to the target") {
+			t.Errorf("mv %q: %v, %q", names, err, said)
+		}
+	}
+	for _, names := range [][]string{{"f", "d"}, {"f", "d/f"}, {"../d/f", "d/f"},
+		{dir + "/d/f", dir + "/d/f"}} {
+		err := Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true}, names)
+		if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "what it points to") {
+			t.Errorf("ln -sf %q: %v, %q", names, err, said)
+		}
+	}
+	if data, err := os.ReadFile(dir + "/d/f"); string(data) != "x" {
+		t.Errorf("the file holds %q, %v", data, err)
+	}
+	ok(t, Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "other"})) // of the same file
+	ok(t, Move(t.Context(), r.Env, MoveOptions{}, []string{"d/f", "other"}))
+	if data, err := os.ReadFile(dir + "/other"); string(data) != "x" {
+		t.Errorf("the file holds %q, %v", data, err)
+	}
+}
+
+// TestMoveIntoItselfThroughALink: the reason is given, although the paths do not show it.
+func TestMoveIntoItselfThroughALink(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, os.Mkdir(dir+"/d", 0o755))
+	ok(t, os.Symlink("d", dir+"/link"))
+	r := newRig(startServer(t, dir))
+	err := Move(t.Context(), r.Env, MoveOptions{}, []string{"d", "link"})
+	if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "moved into itself") {
+		t.Errorf("%v, %q", err, said)
+	}
+}
+
+// TestTouchSlash: a name that ends in a slash is a directory's, which touch does not make.
+func TestTouchSlash(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/file", "x")
+	ok(t, os.Mkdir(dir+"/d", 0o755))
+	r := newRig(startServer(t, dir))
+	for name, want := range map[string]string{"file/": "not a directory", "d/": "",
+		"missing/": "no such file or directory"} {
+		err := Touch(t.Context(), r.Env, TouchOptions{}, []string{name})
+		_, said := r.take()
+		if (want == "") != (err == nil) || !strings.HasSuffix(said, want) {
+			t.Errorf("%s: %v, %q", name, err, said)
+		}
+	}
+}
