@@ -7,9 +7,13 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/machine"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 )
+
+// newSpare is replaced by tests.
+var newSpare = machine.NewSpare
 
 // How a striped transfer determines how many connections it should have. All times are in round
 // trips, each counted as at least gaugeEvery.

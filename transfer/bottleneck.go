@@ -8,6 +8,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/machine"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 )
@@ -92,7 +93,7 @@ const sampleEvery = time.Second
 // newWitness starts gathering evidence about a copy over a client.
 func newWitness(ctx context.Context, client *usftp.Client) *witness {
 	ctx, stop := context.WithCancel(ctx)
-	w := &witness{began: time.Now(), cpu: processorTime(), stop: stop}
+	w := &witness{began: time.Now(), cpu: machine.ProcessorTime(), stop: stop}
 	w.work.Go(func() {
 		ticker := time.NewTicker(sampleEvery / 2)
 		defer ticker.Stop()
@@ -141,7 +142,7 @@ func (w *witness) end(bytes int64) Bottleneck {
 	w.bytes = bytes
 	w.processors = runtime.GOMAXPROCS(0)
 	if w.cpu >= 0 {
-		w.evidence.cpu = processorTime() - w.cpu
+		w.evidence.cpu = machine.ProcessorTime() - w.cpu
 	}
 	return w.verdict()
 }

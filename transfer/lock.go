@@ -91,7 +91,7 @@ type Holder struct {
 
 // ended reports whether the holder is known to have ended.
 func (h *Holder) ended() bool {
-	if h.Machine == "" || h.Machine != machine() || h.PID <= 0 {
+	if h.Machine == "" || h.Machine != processSpace() || h.PID <= 0 {
 		return false
 	}
 	process, err := os.FindProcess(h.PID)
@@ -101,8 +101,8 @@ func (h *Holder) ended() bool {
 	return errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH)
 }
 
-// machine identifies the system and namespace in which process numbers are valid, "" if unknown.
-func machine() string {
+// processSpace identifies the system and namespace in which process numbers are valid, "" if unknown.
+func processSpace() string {
 	boot := localfs.BootID()
 	processes, err := os.Readlink("/proc/self/ns/pid")
 	if boot == "" || err != nil {
@@ -129,7 +129,7 @@ func newLock(s *syncing) (*lock, error) {
 	owner := s.options.LockOwner
 	l := &lock{tree: s.tree, files: s.dst, holder: Holder{Host: host, PID: os.Getpid(),
 		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: owner,
-		Machine: machine()}}
+		Machine: processSpace()}}
 	var failed error
 	mayBeEmpty := lockWritten
 	for range 3 {

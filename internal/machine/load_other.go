@@ -1,5 +1,5 @@
 //go:build !linux
 
-package transfer
+package machine
 
 func readMachineTime() machineTime { return machineTime{} }

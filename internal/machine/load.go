@@ -1,4 +1,5 @@
-package transfer
+// Package machine measures how busy this machine is.
+package machine
 
 import (
 	"runtime"
@@ -25,11 +26,11 @@ const (
 	nearBy = time.Millisecond
 )
 
-func readLoad() load { return load{time.Now(), processorTime(), readMachineTime()} }
+func readLoad() load { return load{time.Now(), ProcessorTime(), readMachineTime()} }
 
-// newSpare returns a function that reports whether there was processor time to spare since the last
-// call, for a transfer with a host that is a round trip away. Tests replace it.
-var newSpare = func(trip time.Duration) func() bool {
+// NewSpare returns a function that reports whether there was processor time to spare since the last
+// call, for a transfer with a host that is a round trip away.
+func NewSpare(trip time.Duration) func() bool {
 	last := readLoad()
 	return func() bool {
 		now := readLoad()

@@ -1,6 +1,6 @@
 //go:build unix
 
-package transfer
+package machine
 
 import (
 	"time"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processorTime returns the processor time used by the process so far, or a negative value if the
+// ProcessorTime returns the processor time used by the process so far, or a negative value if the
 // system does not report it.
-func processorTime() time.Duration {
+func ProcessorTime() time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
 		return -1
