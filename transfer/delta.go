@@ -21,6 +21,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/deltaplan"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
@@ -49,13 +50,6 @@ const (
 	// leastDelta is the smallest file worth the round trips.
 	leastDelta = 4 << 20
 
-	// leastCommon is the reciprocal of the share of the file that the old one must contain. If
-	// fewer of the first chunks are found, the rest is not compared.
-	leastCommon = 16
-
-	// sampleChunks is how many chunks count as the first ones.
-	sampleChunks = 1024
-
 	// hashRate is roughly how many bytes each end can chunk and hash per second. Links must be
 	// clearly slower for a delta to pay off.
 	hashRate = 500 << 20
@@ -77,9 +71,6 @@ const (
 
 // errNoDelta reports that the copy must be made without a delta.
 var errNoDelta = errors.New("it cannot be assembled from the old file and the changes")
-
-// errNotWorth ends the search for common parts.
-var errNotWorth = errors.New("the old and the new file have too little in common")
 
 // A delta is one attempt to assemble a file from an older one and the differences.
 type delta struct {
@@ -132,7 +123,7 @@ func (s *session) worthDelta(c *fileCopy, size, old int64) bool {
 		return false
 	case c.options.Delta == DeltaAlways:
 		return true
-	case size < leastDelta || old < size/leastCommon:
+	case size < leastDelta || old < size/deltaplan.LeastCommon:
 		return false
 	}
 	rate := pools.OfConn(s.conn).Rate()
@@ -275,7 +266,7 @@ func (d *delta) leave() {
 }
 
 // windowEnd returns the end of the window that starts at from.
-func windowEnd(from, size int64) int64 { return min(from+deltaWindow, size) }
+func windowEnd(from, size int64) int64 { return min(from+deltaplan.Window, size) }
 
 // coverage tracks how far a file is complete, while its parts are finished in any order.
 type coverage struct {
@@ -447,9 +438,9 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 		return 0, false, o.session.lostWith(err)
 	}
 	undo := d.begin(in.reopen(c))
-	fresh := d.hashed(source, size)
-	planned := func(from, to int64) (*plan, error) {
-		return d.plan(from, to, fresh, d.remote(old), o.info.Size())
+	versions := d.versions(d.hashed(source, size), d.remote(old), o.info.Size())
+	planned := func(from, to int64) (*deltaplan.Plan, error) {
+		return versions.Plan(c.ctx, from, to)
 	}
 	first, err := planned(resumed, windowEnd(resumed, size))
 	if err != nil {
@@ -461,7 +452,7 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	position := d.position(o.file)
 	d.proof = d.prove(d.path(o.temp), written, position)
 	defer c.watch(position)()
-	at, err := d.windows(first, planned, func(p *plan, from, end int64) (int64, error) {
+	at, err := d.windows(first, planned, func(p *deltaplan.Plan, from, end int64) (int64, error) {
 		at, err := d.send(o, in, old, to, p, from, end)
 		c.hashing.pipe.advance(at)
 		return at, err
@@ -513,7 +504,7 @@ func (d *delta) position(f *usftp.File) func() int64 {
 	return func() int64 {
 		base := d.base.Load() // first: progress begins again with each window
 		sent := f.Progress()
-		if sent == deltaWindow { // left over from the previous window
+		if sent == deltaplan.Window { // left over from the previous window
 			sent = 0
 		}
 		return min(base+sent, d.moved.mark.Load())
@@ -522,18 +513,18 @@ func (d *delta) position(f *usftp.File) func() int64 {
 
 // windows moves the file window by window, of which the first is planned. It returns how far the
 // file is complete: less than its size after an error, or if the source has shrunk.
-func (d *delta) windows(first *plan, planned func(from, to int64) (*plan, error),
-	move func(p *plan, from, end int64) (int64, error)) (at int64, err error) {
+func (d *delta) windows(first *deltaplan.Plan, planned func(from, to int64) (*deltaplan.Plan, error),
+	move func(p *deltaplan.Plan, from, end int64) (int64, error)) (at int64, err error) {
 	size, p := d.copy.size, first
 	for at = d.copy.result.Resumed; ; {
 		end := windowEnd(at, size)
 		at, err = move(p, at, end)
-		p.stop()
+		p.Stop()
 		if err != nil || at < end || at == size {
 			return at, d.failed(err)
 		}
-		if p, err = planned(at, windowEnd(at, size)); errors.Is(err, errNotWorth) {
-			p = d.wholePlan(at, windowEnd(at, size))
+		if p, err = planned(at, windowEnd(at, size)); errors.Is(err, deltaplan.ErrNotWorth) {
+			p = deltaplan.Whole(d.copy.ctx, at, windowEnd(at, size))
 		} else if err != nil {
 			return at, d.failed(err)
 		}
@@ -541,22 +532,22 @@ func (d *delta) windows(first *plan, planned func(from, to int64) (*plan, error)
 }
 
 // send sends one window. It returns how far the file is complete.
-func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan *plan,
+func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan *deltaplan.Plan,
 	from, end int64) (int64, error) {
 	c := d.copy
 	d.moved.begin(from)
 	d.base.Store(from)
 	var copying sync.WaitGroup
 	asked := make(chan struct{})
-	copying.Go(func() { d.copyData(old.WithContext(plan.ctx), to, plan, asked) })
+	copying.Go(func() { d.copyData(old.WithContext(plan.Context()), to, plan, asked) })
 	<-asked
 	source := &changes{copy: c, file: in.contents(), holes: findHoles(c, in), plan: plan, end: end}
-	n, err := private.NewStripes(o.file.WithContext(plan.ctx)).ReadFromAt(source)
+	n, err := private.NewStripes(o.file.WithContext(plan.Context())).ReadFromAt(source)
 	if err != nil {
-		plan.cancel(err)
+		plan.Fail(err)
 	}
-	if copying.Wait(); plan.ctx.Err() != nil {
-		err = context.Cause(plan.ctx) // whichever came first
+	if copying.Wait(); plan.Context().Err() != nil {
+		err = context.Cause(plan.Context()) // whichever came first
 	}
 	return min(from+n, d.moved.mark.Load()), err
 }
@@ -565,35 +556,35 @@ func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan *plan,
 // the changes has its own progress. It closes asked when as much of what is known of the plan has
 // been asked for as may be in flight: the host would be idle if those requests followed the first
 // changes, which a new connection sends slowly (RFC 5681, section 3.1).
-func (d *delta) copyData(old, to *usftp.File, plan *plan, asked chan<- struct{}) {
+func (d *delta) copyData(old, to *usftp.File, plan *deltaplan.Plan, asked chan<- struct{}) {
 	sendChanges := sync.OnceFunc(func() { close(asked) })
 	defer sendChanges()
-	known, _ := plan.known(0)
+	known, _ := plan.Known(0)
 	unasked := len(known)
 	inFlight := make(chan struct{}, copiesAhead)
 	var copies sync.WaitGroup
-	err := plan.each(func(e extent) bool {
-		if e.old < 0 {
-			d.moved.add(e.off, e.length)
+	err := plan.Each(func(e deltaplan.Extent) bool {
+		if e.Old < 0 {
+			d.moved.add(e.Off, e.Length)
 		} else {
-			for e := range e.pieces(copiedAtOnce) {
+			for e := range e.Pieces(copiedAtOnce) {
 				if len(inFlight) == cap(inFlight) {
 					sendChanges()
 				}
 				select {
-				case <-plan.ctx.Done():
+				case <-plan.Context().Done():
 					return false
 				case inFlight <- struct{}{}:
 				}
-				copied := old.Async().CopyData(e.old, e.length, to, e.off)
+				copied := old.Async().CopyData(e.Old, e.Length, to, e.Off)
 				copies.Go(func() {
 					defer func() { <-inFlight }()
 					if _, err := copied.Wait(); err != nil {
-						plan.cancel(err)
+						plan.Fail(err)
 						return
 					}
-					d.common.Add(e.length)
-					d.moved.add(e.off, e.length)
+					d.common.Add(e.Length)
+					d.moved.add(e.Off, e.Length)
 				})
 			}
 		}
@@ -603,7 +594,7 @@ func (d *delta) copyData(old, to *usftp.File, plan *plan, asked chan<- struct{})
 		return true
 	})
 	if err != nil {
-		plan.cancel(err)
+		plan.Fail(err)
 	}
 	copies.Wait()
 }
@@ -613,26 +604,26 @@ type changes struct {
 	copy  *fileCopy
 	file  io.ReaderAt
 	holes *sparseSource // nil if there are none
-	plan  *plan
+	plan  *deltaplan.Plan
 	end   int64
 	err   error // the plan's
 }
 
 // Extent implements private.SparseReaderAt.
 func (s *changes) Extent(off int64) (to int64, hole bool) {
-	e, found, err := s.plan.at(off)
+	e, found, err := s.plan.At(off)
 	if !found {
 		s.err = err
 		return math.MaxInt64, false
 	}
-	if e.old >= 0 {
-		return e.end(), true
+	if e.Old >= 0 {
+		return e.End(), true
 	}
 	if s.holes == nil {
-		return e.end(), false
+		return e.End(), false
 	}
 	to, hole = s.holes.Extent(off)
-	return min(to, e.end()), hole
+	return min(to, e.End()), hole
 }
 
 func (s *changes) ReadAt(p []byte, off int64) (n int, err error) {
@@ -685,8 +676,9 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 		}
 		listed = files[0]
 	}
-	planned := func(from, to int64) (*plan, error) {
-		return d.plan(from, to, d.remote(listed), d.local(old), info.Size())
+	versions := d.versions(d.remote(listed), d.local(old), info.Size())
+	planned := func(from, to int64) (*deltaplan.Plan, error) {
+		return versions.Plan(c.ctx, from, to)
 	}
 	first, err := planned(resumed, windowEnd(resumed, size))
 	if err != nil {
@@ -696,10 +688,10 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 	d.proof = d.prove(d.path(in.path), listed, func() int64 { return size })
 	defer c.watch(d.moved.mark.Load)()
 	if err := to.file.Truncate(size); err != nil {
-		first.stop()
+		first.Stop()
 		return 0, true, err
 	}
-	at, err := d.windows(first, planned, func(p *plan, from, _ int64) (int64, error) {
+	at, err := d.windows(first, planned, func(p *deltaplan.Plan, from, _ int64) (int64, error) {
 		err := d.fetch(in.file, to.file, old, p, from)
 		return d.moved.mark.Load(), err
 	})
@@ -711,27 +703,27 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 }
 
 // fetch fetches one window.
-func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *plan, from int64) error {
+func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *deltaplan.Plan, from int64) error {
 	c := d.copy
-	ctx, fail := plan.ctx, plan.cancel
+	ctx, fail := plan.Context(), plan.Fail
 	d.moved.begin(from)
 	var copying sync.WaitGroup
 	copying.Go(func() {
-		plan.each(func(e extent) bool {
-			if e.old < 0 {
+		plan.Each(func(e deltaplan.Extent) bool {
+			if e.Old < 0 {
 				return true
 			}
-			for e := range e.pieces(copiedAtOnce) {
-				n, err := localfs.Copy(ctx, to, old, localfs.Options{From: e.old, To: e.off,
-					Length: e.length, Zeros: c.options.Sparse})
-				if err == nil && n < e.length {
+			for e := range e.Pieces(copiedAtOnce) {
+				n, err := localfs.Copy(ctx, to, old, localfs.Options{From: e.Old, To: e.Off,
+					Length: e.Length, Zeros: c.options.Sparse})
+				if err == nil && n < e.Length {
 					err = errNoDelta // it has shrunk
 				}
 				if err != nil {
 					fail(err)
 					return false
 				}
-				d.common.Add(e.length)
+				d.common.Add(e.Length)
 				d.done(e)
 			}
 			return true
@@ -741,12 +733,12 @@ func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *plan, from int64) e
 	var fetches errgroup.Group
 	fetches.SetLimit(fetchesAhead)
 	f = f.WithContext(ctx)
-	err := plan.each(func(e extent) bool {
-		if e.old >= 0 {
+	err := plan.Each(func(e deltaplan.Extent) bool {
+		if e.Old >= 0 {
 			return true
 		}
-		for e := range e.pieces(fetchedAtOnce) {
-			if err := c.limiter.wait(int(e.length)); err != nil {
+		for e := range e.Pieces(fetchedAtOnce) {
+			if err := c.limiter.wait(int(e.Length)); err != nil {
 				fail(err)
 			}
 			if ctx.Err() != nil {
@@ -755,10 +747,10 @@ func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *plan, from int64) e
 			fetches.Go(func() error {
 				buffer := buffers.Get().(*[fetchedAtOnce]byte)
 				defer buffers.Put(buffer)
-				data := buffer[:e.length]
-				_, err := f.Async().ReadAt(data, e.off).Wait()
+				data := buffer[:e.Length]
+				_, err := f.Async().ReadAt(data, e.Off).Wait()
 				if err == nil {
-					err = d.store(to, data, e.off)
+					err = d.store(to, data, e.Off)
 				}
 				if err != nil {
 					fail(err)
@@ -789,7 +781,7 @@ func (d *delta) store(to *os.File, data []byte, off int64) (err error) {
 }
 
 // done records a finished part of a file on this machine.
-func (d *delta) done(e extent) {
-	d.moved.add(e.off, e.length)
+func (d *delta) done(e deltaplan.Extent) {
+	d.moved.add(e.Off, e.Length)
 	d.copy.hashing.pipe.advance(d.moved.mark.Load())
 }

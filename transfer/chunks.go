@@ -1,0 +1,75 @@
+package transfer
+
+import (
+	"context"
+	"io"
+	"iter"
+	"math"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cdc"
+	"github.com/usftp/usftp/internal/deltaplan"
+	"github.com/usftp/usftp/wire"
+)
+
+// versions describes the two files to compare.
+func (d *delta) versions(fresh, old deltaplan.Lister, oldSize int64) *deltaplan.Versions {
+	return &deltaplan.Versions{New: fresh, Old: old, OldSize: oldSize, Shortest: d.shortest,
+		Always: d.copy.options.Delta == DeltaAlways}
+}
+
+// remote lists the chunks of a file on the host.
+func (d *delta) remote(f *usftp.File) deltaplan.Lister {
+	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[deltaplan.Chunk, error] {
+		return func(yield func(deltaplan.Chunk, error) bool) {
+			if from >= to {
+				return
+			}
+			for c, err := range f.WithContext(ctx).Chunks(usftp.ListChunks{
+				Algorithm: hostName(d.algorithm), Shortest: shortest, Offset: from,
+				Length: to - from}) {
+				if !yield(deltaplan.Chunk{Off: c.Offset, Length: int32(c.Length),
+					Sum: c.Sum}, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// local lists the chunks of a file on this machine.
+func (d *delta) local(file io.ReaderAt) deltaplan.Lister {
+	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[deltaplan.Chunk, error] {
+		return func(yield func(deltaplan.Chunk, error) bool) {
+			at := from
+			cutter, err := cdc.NewCutter(interruptibleReader{ctx,
+				io.NewSectionReader(file, from, math.MaxInt64-from)}, shortest,
+				d.algorithm.New(), make([]byte, 16*shortest))
+			for err == nil && at < to {
+				var c wire.Chunk
+				if c, err = cutter.Next(); err == nil {
+					if !yield(deltaplan.Chunk{Off: at, Length: int32(c.Length), Sum: c.Sum}, nil) {
+						return
+					}
+					at += int64(c.Length)
+				}
+			}
+			if err != nil && err != io.EOF {
+				yield(deltaplan.Chunk{}, err)
+			}
+		}
+	}
+}
+
+// hashed is local for the source of an upload. Bytes whose chunks are listed are also hashed as a
+// part of the file, so that it is read once.
+func (d *delta) hashed(file io.ReaderAt, size int64) deltaplan.Lister {
+	again := d.local(file)
+	once := d.local(d.copy.hashing.pipe.readerAt(io.NewSectionReader(file, 0, size)))
+	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[deltaplan.Chunk, error] {
+		if shortest != d.shortest { // a place is refined
+			return again(ctx, shortest, from, to)
+		}
+		return once(ctx, shortest, from, to)
+	}
+}
