@@ -65,7 +65,7 @@ func (d *delta) local(file io.ReaderAt) deltaplan.Lister {
 // part of the file, so that it is read once.
 func (d *delta) hashed(file io.ReaderAt, size int64) deltaplan.Lister {
 	again := d.local(file)
-	once := d.local(d.copy.hashing.pipe.readerAt(io.NewSectionReader(file, 0, size)))
+	once := d.local(d.copy.hashing.pipe.ReaderAt(io.NewSectionReader(file, 0, size)))
 	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[deltaplan.Chunk, error] {
 		if shortest != d.shortest { // a place is refined
 			return again(ctx, shortest, from, to)

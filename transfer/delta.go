@@ -341,7 +341,7 @@ const (
 func (d *delta) prove(name string, f *usftp.File, complete func() int64) *proof {
 	c := d.copy
 	ctx, cancel := context.WithCancel(c.ctx)
-	size, piece := c.size, c.hashing.pipe.digests.check().Piece
+	size, piece := c.size, c.hashing.pipe.Digests().Check().Piece
 	if piece == 0 {
 		piece = size
 	}
@@ -401,7 +401,7 @@ func (p *proof) stop() {
 func (d *delta) verify() error {
 	c := d.copy
 	d.proof.work.Wait()
-	if !slices.EqualFunc(d.proof.sums, c.hashing.digests.check().Sums, bytes.Equal) {
+	if !slices.EqualFunc(d.proof.sums, c.hashing.digests.Check().Sums, bytes.Equal) {
 		switch { // the host may not have given them
 		case c.ctx.Err() != nil:
 			return context.Cause(c.ctx)
@@ -454,7 +454,7 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	defer c.watch(position)()
 	at, err := d.windows(first, planned, func(p *deltaplan.Plan, from, end int64) (int64, error) {
 		at, err := d.send(o, in, old, to, p, from, end)
-		c.hashing.pipe.advance(at)
+		c.hashing.pipe.Advance(at)
 		return at, err
 	})
 	if err == nil && at < size { // the source has shrunk
@@ -513,7 +513,8 @@ func (d *delta) position(f *usftp.File) func() int64 {
 
 // windows moves the file window by window, of which the first is planned. It returns how far the
 // file is complete: less than its size after an error, or if the source has shrunk.
-func (d *delta) windows(first *deltaplan.Plan, planned func(from, to int64) (*deltaplan.Plan, error),
+func (d *delta) windows(first *deltaplan.Plan,
+	planned func(from, to int64) (*deltaplan.Plan, error),
 	move func(p *deltaplan.Plan, from, end int64) (int64, error)) (at int64, err error) {
 	size, p := d.copy.size, first
 	for at = d.copy.result.Resumed; ; {
@@ -783,5 +784,5 @@ func (d *delta) store(to *os.File, data []byte, off int64) (err error) {
 // done records a finished part of a file on this machine.
 func (d *delta) done(e deltaplan.Extent) {
 	d.moved.add(e.Off, e.Length)
-	d.copy.hashing.pipe.advance(d.moved.mark.Load())
+	d.copy.hashing.pipe.Advance(d.moved.mark.Load())
 }

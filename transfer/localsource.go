@@ -248,7 +248,7 @@ func (in *localInput) pour(c *fileCopy, to sink) (int64, error) {
 		o.Hash = c.hashing.digests
 	}
 	n, err := localfs.Copy(c.ctx, to.file, in.file, o)
-	c.hashing.digests.finish()
+	c.hashing.digests.Finish()
 	return n, err
 }
 
@@ -260,7 +260,7 @@ func pourStream(c *fileCopy, r io.Reader, to sink) (int64, error) {
 	var moved atomic.Int64
 	defer c.watch(moved.Load)()
 	c.hashing.start(c, nil)
-	return io.Copy(counting{c.hashing.pipe.writer(c.limiter.writer(to.Writer), 0), &moved},
+	return io.Copy(counting{c.hashing.pipe.Writer(c.limiter.writer(to.Writer), 0), &moved},
 		interruptibleReader{c.ctx, r})
 }
 

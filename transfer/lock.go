@@ -101,7 +101,8 @@ func (h *Holder) ended() bool {
 	return errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH)
 }
 
-// processSpace identifies the system and namespace in which process numbers are valid, "" if unknown.
+// processSpace identifies the system and namespace in which process numbers are valid, "" if
+// unknown.
 func processSpace() string {
 	boot := localfs.BootID()
 	processes, err := os.Readlink("/proc/self/ns/pid")

@@ -332,14 +332,14 @@ func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
 	if !source.regular() || o.over >= source.size && o.over > 0 ||
 		!o.session.worthStriping(c, source.size-max(resumed, o.over), false) {
 		return o.session.judge(c, f, func() (int64, int, error) {
-			n, err := f.ReadFrom(c.hashing.pipe.reader(c.limiter.reader(in.contents()), resumed))
+			n, err := f.ReadFrom(c.hashing.pipe.Reader(c.limiter.reader(in.contents()), resumed))
 			return n, 1, err
 		})
 	}
 	s := o.session.stripe(c, f, os.O_WRONLY, resumed, source.size, o.over)
 	o.striper = s // until seal
 	n, err := o.session.judge(c, f, func() (int64, int, error) {
-		n, err := s.stripes.ReadFromAt(c.hashing.pipe.readerAt(in.contents()))
+		n, err := s.stripes.ReadFromAt(c.hashing.pipe.ReaderAt(in.contents()))
 		return n, 1 + s.count(), err
 	})
 	c.result.Stripes = s.stripes.Joined()

@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 
+	"github.com/usftp/usftp/internal/hashpipe"
+
 	"github.com/usftp/usftp"
 )
 
@@ -36,7 +38,7 @@ func (r *remoteReader) writer(w io.Writer, off int64) io.Writer {
 	if r.racy == nil && r.prefix == nil {
 		return w
 	}
-	return &feedingWriter{w, r.feed, off}
+	return hashpipe.Tee(w, r.feed, off)
 }
 
 func (r *remoteReader) Read(p []byte) (int, error) {

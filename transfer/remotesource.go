@@ -369,10 +369,10 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		w = counting{w, &moved}
 	}
 	guard := sizeGuard(c.size)
-	if at == nil || pipe.ordered() || in.racy != nil || in.prefix != nil || !in.known.regular() ||
+	if at == nil || pipe.Ordered() || in.racy != nil || in.prefix != nil || !in.known.regular() ||
 		!in.session.worthStriping(c, c.size-resumed, true) {
 		n, err = in.session.judge(c, f, func() (int64, int, error) {
-			fed := pipe.writer(in.writer(c.limiter.writer(w), resumed), resumed)
+			fed := pipe.Writer(in.writer(c.limiter.writer(w), resumed), resumed)
 			n, err := f.WriteTo(&guarded{fed, resumed, guard})
 			return n, 1, err
 		})
@@ -381,7 +381,7 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		defer s.stop()
 		safe := func() int64 { return resumed + f.Progress() }
 		n, err = in.session.judge(c, f, func() (int64, int, error) {
-			n, err := s.stripes.WriteToAt(guardedAt{pipe.writerAt(at, safe), guard})
+			n, err := s.stripes.WriteToAt(guardedAt{pipe.WriterAt(at, safe), guard})
 			return n, 1 + s.count(), err
 		})
 		c.result.Stripes = s.stripes.Joined()

@@ -93,7 +93,7 @@ func (s *sparseSource) extent(off int64) (to int64, hole bool) {
 
 func (s *sparseSource) ReadAt(p []byte, off int64) (int, error) {
 	n, err := s.data.ReadAt(p, off)
-	s.copy.hashing.pipe.feedAt(p[:n], off) // the pipe reads holes by itself
+	s.copy.hashing.pipe.FeedAt(p[:n], off) // the pipe reads holes by itself
 	if waitErr := s.copy.limiter.wait(n); waitErr != nil {
 		return 0, waitErr
 	}

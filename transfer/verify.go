@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/usftp/usftp/internal/hashpipe"
+
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/private"
@@ -65,8 +67,8 @@ func (s *session) verify(c *fileCopy, name string, f *usftp.File, local reopen) 
 // holds asks the host to hash its whole file, so that a longer file differs too. known is false if
 // the host cannot, or not by this algorithm. A file hashed in one piece takes one round trip, by
 // name or by an open handle, and two more if the host must open it first.
-func (s *session) holds(ours digests, name string, f *usftp.File) (same, known bool) {
-	check := ours.check()
+func (s *session) holds(ours hashpipe.Digests, name string, f *usftp.File) (same, known bool) {
+	check := ours.Check()
 	what := usftp.CheckFile{Algorithms: []string{hostName(check.Algorithm)}}
 	if len(check.Sums) > 1 {
 		what.BlockSize = int(check.Piece)
@@ -124,7 +126,7 @@ func (s *session) begins(f *usftp.File, local io.ReaderAt, n int64) (same, known
 // is read over several connections in any order, and compared with the other end instead.
 func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen) error {
 	size := c.result.Bytes
-	ours := c.hashing.digests.check()
+	ours := c.hashing.digests.Check()
 	theirs := checksum.NewDigest(ours.Algorithm, ours.Piece)
 	err := private.ErrOtherSize
 	if f == nil && c.isSmall() {
@@ -186,13 +188,13 @@ func (r *reread) of(name string, algorithm checksum.Algorithm, piece int64) *che
 // read hashes what copy writes to w: the file from an offset on.
 func (r *reread) read(c *fileCopy, s *session,
 	copy func(w io.Writer, off int64) (int64, error)) error {
-	pipe := newHashPipe(digests{r.sum}, 0, nil, c.pipeBuffers())
+	pipe := hashpipe.New(hashpipe.Digests{r.sum}, 0, nil, c.pipeBuffers())
 	from := r.done
-	position := func() int64 { return from + pipe.progress() }
+	position := func() int64 { return from + pipe.Progress() }
 	defer pools.OfConn(s.conn).Follow(&r.progress, position)()
 	defer c.checks(position)()
-	_, err := copy(pipe.writer(c.limiter.writer(io.Discard), 0), from)
-	r.done += pipe.drain()
+	_, err := copy(pipe.Writer(c.limiter.writer(io.Discard), 0), from)
+	r.done += pipe.Drain()
 	return err
 }
 

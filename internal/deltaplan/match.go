@@ -1,5 +1,5 @@
-// Package deltaplan finds what two versions of a file have in common, from lists of their chunks. It
-// plans while the files are still being listed, and moves no data.
+// Package deltaplan finds what two versions of a file have in common, from lists of their chunks.
+// It plans while the files are still being listed, and moves no data.
 package deltaplan
 
 import (

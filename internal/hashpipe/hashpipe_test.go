@@ -1,4 +1,4 @@
-package transfer
+package hashpipe
 
 import (
 	"bytes"
@@ -95,7 +95,7 @@ func hashInAnyOrder(t *testing.T, random *rand.Rand, all []byte, pool *sync.Pool
 	file := &readerAtFor{data: make([]byte, len(data))}
 	copy(file.data, data[:present])
 	pieceSize := int64(1 + random.IntN(1<<20))
-	p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0),
+	p := New(Digests{checksum.NewDigest(checksum.SHA256, 0),
 		checksum.NewDigest(checksum.BLAKE3, pieceSize)}, int64(present),
 		func() (io.ReaderAt, func(), error) { return file, func() {}, nil }, pool)
 	arrived := make([]bool, len(pieces))
@@ -116,10 +116,10 @@ func hashInAnyOrder(t *testing.T, random *rand.Rand, all []byte, pool *sync.Pool
 		safe := mark()
 		arrived[i] = true
 		given := bytes.Clone(data[piece.off:piece.end])
-		p.feed(given, int64(piece.off), safe)
+		p.Feed(given, int64(piece.off), safe)
 		clear(given) // the pipe must not retain it
 	}
-	if err := p.finish(int64(len(data))); err != nil {
+	if err := p.Finish(int64(len(data))); err != nil {
 		t.Fatal(err)
 	}
 	want := sha256.Sum256(data)
@@ -133,7 +133,7 @@ func hashInAnyOrder(t *testing.T, random *rand.Rand, all []byte, pool *sync.Pool
 		t.Fatalf("the pieces' hashes differ: %d and %d", len(byPiece.Sums),
 			len(p.digests[1].Sums))
 	}
-	p.stop() // may be called again
+	p.Stop() // may be called again
 }
 
 // slowHash hashes when told to.
@@ -153,18 +153,18 @@ func TestHashPipeIsBounded(t *testing.T) {
 		tell := make(chan struct{})
 		slow := checksum.NewDigest(checksum.SHA256, 0)
 		slow.State = slowHash{slow.State, tell}
-		p := newHashPipe(digests{slow}, 0, nil, nil)
-		data := noise(100 * pipeBuffer)
+		p := New(Digests{slow}, 0, nil, nil)
+		data := noise(100 * bufferSize)
 		fed := make(chan struct{})
 		go func() {
-			p.feed(data, 0, 0)
+			p.Feed(data, 0, 0)
 			close(fed)
 		}()
 		synctest.Wait()
 		p.mu.Lock()
 		waiting, taken := p.lent, p.next
 		p.mu.Unlock()
-		if waiting != pipeBuffers || taken != pipeBuffers*pipeBuffer {
+		if waiting != buffers || taken != buffers*bufferSize {
 			t.Errorf("%d buffers hold %d bytes", waiting, taken)
 		}
 		select {
@@ -174,7 +174,7 @@ func TestHashPipeIsBounded(t *testing.T) {
 		}
 		close(tell)
 		<-fed
-		if err := p.finish(int64(len(data))); err != nil {
+		if err := p.Finish(int64(len(data))); err != nil {
 			t.Error(err)
 		}
 		if want := sha256.Sum256(data); !bytes.Equal(slow.Sums[0], want[:]) {
@@ -187,54 +187,47 @@ func TestHashPipeIsBounded(t *testing.T) {
 func TestHashPipeFails(t *testing.T) {
 	broken := errors.New("broken")
 	for name, test := range map[string]struct {
-		open reopen
-		feed func(p *hashPipe)
+		open func() (io.ReaderAt, func(), error)
+		feed func(p *Pipe)
 		size int64
 		want error
 	}{
-		"a stream with a gap": {nil, func(p *hashPipe) { p.feed([]byte("x"), 1, 1) }, 2,
+		"a stream with a gap": {nil, func(p *Pipe) { p.Feed([]byte("x"), 1, 1) }, 2,
 			errNotInOrder},
-		"a stream that is short": {nil, func(p *hashPipe) { p.feed([]byte("x"), 0, 0) }, 2,
+		"a stream that is short": {nil, func(p *Pipe) { p.Feed([]byte("x"), 0, 0) }, 2,
 			errNotInOrder},
-		"more than there was": {nil, func(p *hashPipe) { p.feed([]byte("xyz"), 0, 0) }, 2,
+		"more than there was": {nil, func(p *Pipe) { p.Feed([]byte("xyz"), 0, 0) }, 2,
 			errNotInOrder},
 		"a file that does not open": {func() (io.ReaderAt, func(), error) {
 			return nil, nil,
 				broken
-		}, func(p *hashPipe) { p.feed([]byte("x"), 1, 0) }, 2, broken},
+		}, func(p *Pipe) { p.Feed([]byte("x"), 1, 0) }, 2, broken},
 		"a file that is short": {func() (io.ReaderAt, func(), error) {
 			return strings.NewReader("x"), func() {}, nil
 		},
-			func(p *hashPipe) { p.feed([]byte("x"), 1, 0) }, 2, io.ErrUnexpectedEOF},
+			func(p *Pipe) { p.Feed([]byte("x"), 1, 0) }, 2, io.ErrUnexpectedEOF},
 	} {
-		p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0)}, 0, test.open, nil)
+		p := New(Digests{checksum.NewDigest(checksum.SHA256, 0)}, 0, test.open, nil)
 		test.feed(p)
-		if err := p.finish(test.size); !errors.Is(err, test.want) {
+		if err := p.Finish(test.size); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-		p.feed(noise(pipeBuffer*(pipeBuffers+2)), 0, 0) // feeding does not wait
-		p.stop()
+		p.Feed(noise(bufferSize*(buffers+2)), 0, 0) // feeding does not wait
+		p.Stop()
 	}
-	p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0)}, 0, nil, nil)
-	p.feed([]byte("x"), 0, 0)
-	p.stop() // the hash is no longer wanted
-	(*hashPipe)(nil).stop()
+	p := New(Digests{checksum.NewDigest(checksum.SHA256, 0)}, 0, nil, nil)
+	p.Feed([]byte("x"), 0, 0)
+	p.Stop() // the hash is no longer wanted
+	(*Pipe)(nil).Stop()
 }
 
 // Without a hash the readers and writers are the originals.
-func TestNoHashCostsNothing(t *testing.T) {
-	c := &fileCopy{job: &job{}}
-	c.hashing.start(c, nil)
-	c.hashing.small(c, []byte("x"))
-	p := c.hashing.pipe
+func TestNilPipeCostsNothing(t *testing.T) {
+	var p *Pipe
 	file := &readerAtFor{}
 	var w bytes.Buffer
-	if p != nil || c.hashing.digests != nil || p.reader(&w, 0) != io.Reader(&w) ||
-		p.writer(&w, 0) != io.Writer(&w) || p.readerAt(file) != io.ReaderAt(file) ||
-		p.writerAt(file, nil) != io.WriterAt(file) {
+	if p.Reader(&w, 0) != io.Reader(&w) || p.Writer(&w, 0) != io.Writer(&w) ||
+		p.ReaderAt(file) != io.ReaderAt(file) || p.WriterAt(file, nil) != io.WriterAt(file) {
 		t.Error("something stands between")
-	}
-	if err := c.hashing.finish(c); err != nil || !c.hashing.hash.IsZero() {
-		t.Errorf("%v, %v", c.hashing.hash, err)
 	}
 }
