@@ -152,7 +152,7 @@ func (w *walk) lookForMissing() {
 			t.fail("", t.root.source, "", err)
 			return
 		}
-		if _, before, _ := t.options.List.Find(name); before || !t.filter.wantsAll(name) {
+		if _, before, _ := t.options.List.Find(name); before || t.filter.ExcludeFile(name) {
 			continue
 		}
 		looking.Go(func() error { w.look(name); return nil })

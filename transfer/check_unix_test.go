@@ -227,8 +227,7 @@ func TestCheck(t *testing.T) {
 				said.compare(t, want.with(test.how))
 
 				// Only what is selected is compared, and looked up from the list.
-				c.TreeOptions.Include, c.TreeOptions.Exclude = []string{"*small"},
-					[]string{"linked/"}
+				c.TreeOptions.Filter = rules("linked/", "+ *small", "+ */", "*")
 				said, _, err := checked(t, c)
 				said.compare(t, outcomes{"small": string(test.how), "deep/small": string(test.how)})
 				if err != nil {
@@ -238,7 +237,7 @@ func TestCheck(t *testing.T) {
 				// Linked directories are searched for unlisted files, except those that lead back
 				// up.
 				c.TreeOptions = transfer.TreeOptions{Links: transfer.LinksFollow,
-					Exclude: []string{"broken"}}
+					Filter: rules("broken")}
 				said, _, _ = checked(t, c)
 				delete(want, "broken")
 				want["linked/extra"], want["linked/large"],
@@ -401,7 +400,7 @@ func TestCheckRefuses(t *testing.T) {
 		"nothing": {Dir: filepath.Join(dir, "nothing"),
 			List: openList(t, full, checksum.SHA256)},
 		"a bad pattern": {Dir: dir, List: openList(t, full, checksum.SHA256),
-			TreeOptions: transfer.TreeOptions{Exclude: []string{"["}}},
+			TreeOptions: transfer.TreeOptions{Filter: rules("../x")}},
 	} {
 		said, s, err := checked(t, c)
 		var ours *transfer.Error

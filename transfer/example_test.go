@@ -417,7 +417,8 @@ func ExampleAppendFilter() {
 	rules = transfer.AppendFilter(rules, "+ /one", false)
 	rules = transfer.AppendFilter(rules, "*", false)
 	summary, err := transfer.Sync(context.Background(), transfer.Remote(host, "/site"),
-		transfer.Local(filepath.Join(dir, "data")), transfer.SyncOptions{Filter: rules})
+		transfer.Local(filepath.Join(dir, "data")), transfer.SyncOptions{
+			TreeOptions: transfer.TreeOptions{Filter: rules}})
 	fmt.Println(summary.Files, err)
 	// Output: 1 <nil>
 }

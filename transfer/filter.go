@@ -1,110 +1,133 @@
 package transfer
 
 import (
-	"fmt"
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
 	"path"
 	"strings"
+
+	"github.com/usftp/usftp/internal/filter"
 )
 
-// filter decides which entries are copied.
-type filter struct{ include, exclude []pattern }
-
-type pattern struct {
-	elements []string
-	whole    bool // matched with the path, not only its last element
-	dirs     bool // matches only directories
+// A FilterRule includes or excludes what a pattern matches. In a list of rules the first match
+// decides. What none matches is included. Excluded directories are not entered.
+//
+// Patterns are rsync's. A pattern with a leading slash is matched with the whole path relative to
+// the source, one with another slash with the end of the path, any other with the last element. "*"
+// and "?" match no slash, "**" does, [...] is a class. A pattern that ends in a slash matches only
+// directories; "dir/***" matches the directory and everything in it.
+type FilterRule struct {
+	Pattern string
+	Include bool
 }
 
-func newFilter(include, exclude []string) (f filter, err error) {
-	if f.include, err = newPatterns(include); err == nil {
-		f.exclude, err = newPatterns(exclude)
+// AppendFilter adds a rule in the form of rsync's --include, --exclude and their files: a prefix "+
+// " or "- " overrides include, and "!" clears all rules so far.
+func AppendFilter(rules []FilterRule, text string, include bool) []FilterRule {
+	if text == "!" {
+		return nil
 	}
-	return f, err
-}
-
-func newPatterns(texts []string) (all []pattern, err error) {
-	for _, text := range texts {
-		var p pattern
-		trimmed := strings.TrimRight(text, "/")
-		p.dirs = trimmed != text
-		p.whole = strings.Contains(trimmed, "/")
-		p.elements = strings.Split(strings.TrimLeft(trimmed, "/"), "/")
-		for _, element := range p.elements {
-			switch _, err := path.Match(element, ""); {
-			case err != nil || element == "":
-				return nil, fmt.Errorf("%q is not a valid pattern", text)
-			case element == "." || element == "..": // else everything would be copied
-				return nil, fmt.Errorf("%q matches nothing: paths in the tree have no %q", text,
-					element)
-			}
-		}
-		all = append(all, p)
+	if pattern, ok := strings.CutPrefix(text, "+ "); ok {
+		text, include = pattern, true
+	} else if pattern, ok := strings.CutPrefix(text, "- "); ok {
+		text, include = pattern, false
 	}
-	return all, nil
+	return append(rules, FilterRule{text, include})
 }
 
-// wants reports whether an entry is copied. Directories are entered even if only Include is set,
-// since wanted files may lie in them.
-func (f *filter) wants(rel string, dir bool) bool {
-	if matchAny(f.exclude, rel, dir) {
-		return false
-	}
-	return dir || len(f.include) == 0 || matchAny(f.include, rel, dir)
-}
-
-// wantsAll reports whether a file, and every directory above it, is wanted.
-func (f *filter) wantsAll(name string) bool {
-	for at := range len(name) {
-		if name[at] == '/' && !f.wants(name[:at], true) {
-			return false
+// ReadFilter adds the rules in a file, one per line. Empty lines and lines that begin with "#" or
+// ";" are ignored.
+func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, error) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		line := strings.TrimSuffix(lines.Text(), "\r")
+		if line != "" && line[0] != '#' && line[0] != ';' {
+			rules = AppendFilter(rules, line, include)
 		}
 	}
-	return f.wants(name, false)
+	return rules, lines.Err()
 }
 
-func matchAny(patterns []pattern, rel string, dir bool) bool {
-	for _, p := range patterns {
-		if p.dirs && !dir {
-			continue
+// compile compiles rules.
+func compile(list []FilterRule) (filter.Rules, error) {
+	rules := make(filter.Rules, len(list))
+	for i, f := range list {
+		var err error
+		if rules[i], err = filter.NewRule(f.Pattern, f.Include); err != nil {
+			return nil, err
 		}
-		name := strings.Split(rel, "/")
-		if !p.whole {
-			name = name[len(name)-1:]
+	}
+	return rules, nil
+}
+
+// A syncFilter decides what a sync leaves out on both sides.
+type syncFilter struct {
+	tree       *tree
+	ignoreFile string // SyncOptions.IgnoreFile
+	backupDir  string // relative to the target, or ""
+
+	// allIncluded says that there are no rules but those of ignore files.
+	allIncluded bool
+}
+
+func newSyncFilter(t *tree, o *SyncOptions) syncFilter {
+	return syncFilter{tree: t, ignoreFile: o.IgnoreFile, backupDir: o.BackupDir,
+		allIncluded: len(o.Filter) == 0 && o.BackupDir == ""}
+}
+
+// excludes reports whether an entry is left out.
+func (f *syncFilter) excludes(in *directory, name string, dir bool) bool {
+	if in.rel == "." && name == lockName {
+		return true
+	}
+	if f.allIncluded && in.ignore == nil {
+		return false // and no path is made for each of a million names
+	}
+	rel := path.Join(in.rel, name)
+	return f.tree.filter.Exclude(rel, dir) || in.ignore.Exclude(rel, dir) ||
+		f.backupDir != "" && rel == f.backupDir
+}
+
+// excludesPath is excludes for a path that may lie in an excluded directory.
+func (f *syncFilter) excludesPath(rel string, dir bool) bool {
+	src := f.tree.src
+	in := &directory{tree: f.tree, rel: ".", source: f.tree.root.source}
+	for rest := rel; rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		if f.ignoreFile != "" && (src.lstat(in.source) != nil || f.readIgnore(in) != nil) {
+			return true // its rules are gone
 		}
-		if matchElements(p.elements, name) {
+		if f.excludes(in, name, dir || rest != "") {
 			return true
 		}
+		in = &directory{tree: f.tree, parent: in, rel: path.Join(in.rel, name),
+			source: src.join(in.source, name)}
 	}
 	return false
 }
 
-// matchElements backtracks to the last "**" only: what is before it has matched as little as
-// possible, and no other match would leave more for the rest. So matching takes at most the product
-// of both lengths, even with many "**" in a deep tree.
-func matchElements(pattern, name []string) bool {
-	p, n := 0, 0
-	star, from := -1, 0 // the last "**", and where in name its match ends
-	for n < len(name) {
-		if p < len(pattern) && pattern[p] == "**" {
-			star, from = p, n
-			p++
-			continue
-		}
-		if p < len(pattern) {
-			if ok, _ := path.Match(pattern[p], name[n]); ok {
-				p++
-				n++
-				continue
-			}
-		}
-		if star < 0 {
-			return false
-		}
-		from++
-		p, n = star+1, from
+// readIgnore reads a directory's ignore file, and adds its rules to those of the directory above.
+func (f *syncFilter) readIgnore(d *directory) error {
+	if d.parent != nil {
+		d.ignore = d.parent.ignore
 	}
-	for p < len(pattern) && pattern[p] == "**" {
-		p++
+	if f.ignoreFile == "" || d.extra {
+		return nil
 	}
-	return p == len(pattern)
+	name := f.tree.src.join(d.source, f.ignoreFile)
+	text, err := f.tree.src.readSmall(name, filter.LongestIgnore)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && len(text) == filter.LongestIgnore:
+		err = &fs.PathError{Op: "read", Path: name,
+			Err: errors.New("it is too large for an ignore file")}
+	}
+	if err == nil {
+		d.ignore, err = filter.NewIgnore(d.ignore, d.rel, text)
+	}
+	return ofSource(err)
 }

@@ -149,9 +149,8 @@ func TestPatternsOfManyStars(t *testing.T) {
 	b.server.Files.WriteFile("/tree"+strings.Repeat("/a", 120)+"/x", nil)
 	s, err := b.tree(download, "/tree", filepath.Join(b.dir, "out"),
 		func(tree *treeJob) {
-			tree.TreeOptions.Exclude = []string{strings.Repeat("**/a/", 12) + "b",
-				strings.Repeat("**/", 20) + "b"}
-			tree.TreeOptions.Include = []string{strings.Repeat("**/a/**/", 12) + "x"}
+			tree.TreeOptions.Filter = rules(strings.Repeat("**/a/", 12)+"b",
+				strings.Repeat("**/", 20)+"b", "+ "+strings.Repeat("**/a/**/", 12)+"x", "+ */", "*")
 		})
 	if err != nil || s.Files != 1 {
 		t.Errorf("%+v, %v", s.Totals, err)

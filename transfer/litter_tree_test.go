@@ -149,7 +149,7 @@ func TestLitterWhereTheSourceIsNoMore(t *testing.T) {
 					t.Helper()
 					dst, src := direction.endpoints(b.host, from, source.root, target.root, nil,
 						nil)
-					o := transfer.TreeOptions{Exclude: exclude,
+					o := transfer.TreeOptions{Filter: rules(exclude...),
 						Options: transfer.Options{Journal: journal,
 							Events: event, NoTargetDirectory: true}}
 					var err error
@@ -237,7 +237,7 @@ func newSweptTree(t *testing.T, link sftptest.LinkConfig) *sweptTree {
 
 func (s *sweptTree) sync(exclude []string, within *transfer.SyncWithin,
 	event func(transfer.Event)) error {
-	o := transfer.TreeOptions{Exclude: exclude, Options: transfer.Options{Journal: s.journal,
+	o := transfer.TreeOptions{Filter: rules(exclude...), Options: transfer.Options{Journal: s.journal,
 		Events: event}}
 	_, err := transfer.Sync(context.Background(), transfer.Remote(s.host, "/tree"),
 		transfer.Local(s.source),

@@ -53,11 +53,9 @@ type SyncOptions struct {
 	// of being deleted. The directory itself is not synced.
 	BackupDir string
 
-	// Filter decides what is synced, besides Include and Exclude. IgnoreFile is the name of files
-	// in the source, such as ".gitignore", that exclude entries of their directories by git's rules
-	// (gitignore(5)); looking for them takes a round trip per directory. What is excluded is
-	// neither copied nor deleted.
-	Filter     []FilterRule
+	// IgnoreFile is the name of files in the source, such as ".gitignore", that exclude entries of
+	// their directories by git's rules (gitignore(5)), besides TreeOptions.Filter. Looking for them
+	// takes a round trip per directory. What is excluded is neither copied nor deleted.
 	IgnoreFile string
 
 	// Since is for callers that watch the source: files modified since then are copied even if size
@@ -229,10 +227,6 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	if _, _, isPath := t.src.identity(t.route.Source); !ok || !isPath {
 		return nil, errNotPath
 	}
-	rules, err := newRules(options.Filter)
-	if err != nil {
-		return nil, err
-	}
 	if name := options.IgnoreFile; name != "" && (strings.ContainsAny(name, `/\`) ||
 		!filepath.IsLocal(name)) {
 		return nil, fmt.Errorf("%q is not the name of an ignore file", name)
@@ -244,7 +238,7 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 		options.BackupDir = path.Clean(dir)
 	}
 	s := &syncing{tree: t, options: options, dst: dst.mirror(), within: newReach(options.Within),
-		filter:  newSyncFilter(t, rules, &options),
+		filter:  newSyncFilter(t, &options),
 		backups: backups{dir: options.BackupDir}}
 	s.extras.sync, s.backups.sync, s.foldsCase = s, s, s.dst.foldsCase
 	return s, nil

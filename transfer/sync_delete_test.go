@@ -405,7 +405,7 @@ func TestSyncDryRunOfExcludedInExtra(t *testing.T) {
 		dir := t.TempDir()
 		j := &syncJob{direction: direction, far: far, src: filepath.Join(dir, "src"),
 			dst: filepath.Join(dir, "dst"), options: transfer.SyncOptions{Delete: true,
-				Filter: []transfer.FilterRule{{Pattern: "*.o"}}}}
+				TreeOptions: transfer.TreeOptions{Filter: rules("*.o")}}}
 		fill(t, j.src, "file", "stays", "goes")
 		fill(t, j.dst, "sub/a.o", "sub/b", "deep/sub/c.o", "deep/empty/d", "stays/e.o", "goes/f")
 		j.options.DryRun = true

@@ -159,7 +159,7 @@ func TestSyncIgnoresAsGit(t *testing.T) {
 			"--exclude-per-directory=.gitignore"), "\x00"), "\x00")
 		j := &syncJob{direction: local, src: src, dst: filepath.Join(dir, "ours"),
 			options: transfer.SyncOptions{IgnoreFile: ".gitignore",
-				Filter: []transfer.FilterRule{{Pattern: "/.git/"}}}}
+				TreeOptions: transfer.TreeOptions{Filter: rules("/.git/")}}}
 		j.must(t)
 		ours := slices.DeleteFunc(filesIn(j.dst), func(name string) bool {
 			info, err := os.Lstat(filepath.Join(j.dst, name))
@@ -186,7 +186,7 @@ func TestSyncExcludedStays(t *testing.T) {
 		fill(t, dst, "x", "x.o", "gone/x.o", "gone/y", "d/x", "d/x.log", "d/keep.log", "d/e/x.log")
 		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
 			options: transfer.SyncOptions{Delete: true, IgnoreFile: ".gitignore",
-				Filter: []transfer.FilterRule{{Pattern: "*.o"}}}}
+				TreeOptions: transfer.TreeOptions{Filter: rules("*.o")}}}
 		j.must(t)
 		want := []string{"a", "d", "d/.gitignore", "d/c", "d/e", "d/e/x.log", "d/x.log", "gone",
 			"gone/x.o", "x.o"}
@@ -206,7 +206,7 @@ func TestReadFilter(t *testing.T) {
 	}
 	for _, bad := range []string{"", "/"} {
 		j := &syncJob{direction: local, src: t.TempDir(), dst: t.TempDir(),
-			options: transfer.SyncOptions{Filter: []transfer.FilterRule{{Pattern: bad}}}}
+			options: transfer.SyncOptions{TreeOptions: transfer.TreeOptions{Filter: []transfer.FilterRule{{Pattern: bad}}}}}
 		if _, err := j.run(t); err == nil {
 			t.Errorf("the pattern %q was taken", bad)
 		}

@@ -128,7 +128,7 @@ func TestSyncKeepsModesOfExtraDirectories(t *testing.T) {
 		modes(t, 0o555, extra)
 		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
 			options: transfer.SyncOptions{Delete: true, MaxDelete: 1000,
-				Filter: []transfer.FilterRule{{Pattern: "excluded"}}}}
+				TreeOptions: transfer.TreeOptions{Filter: rules("excluded")}}}
 		if s := j.must(t); s.Deleted != 2+2*many {
 			t.Errorf("%+v", s.Totals)
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -20,12 +21,9 @@ type TreeOptions struct {
 
 	Links LinkMode
 
-	// Include and Exclude are patterns as in package path, in which "**" also matches any number of
-	// path elements. A pattern without a slash is matched with the last element of a path, any
-	// other with the path relative to the source. A pattern that ends in a slash matches only
-	// directories. What Exclude matches is not copied, nor is anything in it. If Include is not
-	// empty, only files that match one of its patterns are copied.
-	Include, Exclude []string
+	// Filter decides what is left out, of the copy and of what a sync deletes. The first rule that
+	// matches decides.
+	Filter []FilterRule
 
 	// DryRun writes nothing: Planned events report what would be copied.
 	DryRun bool
@@ -139,7 +137,7 @@ type tree struct {
 	sync    *syncing      // nil if the tree is only copied or checked
 
 	root    *directory
-	filter  filter
+	filter  filter.Rules
 	base    string   // the copy's name in a directory, "." if the directory is the copy
 	below   string   // the copy's name in the directory named as the target, or ""
 	resumed bool     // an earlier run made the target and the directories in it
@@ -199,7 +197,7 @@ func (t *tree) run(err error) (Summary, error) {
 
 // prepare examines the source and the target. root stays nil if the source is a file.
 func (t *tree) prepare() (err error) {
-	if t.filter, err = newFilter(t.options.Include, t.options.Exclude); err != nil {
+	if t.filter, err = compile(t.options.Filter); err != nil {
 		return err
 	}
 	if conns := t.conns(); len(conns) > 0 {

@@ -288,7 +288,7 @@ func TestTreeErrors(t *testing.T) {
 	_, err = b.tree(download, "/copy", filepath.Join(b.dir, "stopped"),
 		func(tree *treeJob) {
 			tree.TreeOptions.StopOnError, tree.TreeOptions.MaxFiles = true, 1
-			tree.TreeOptions.Exclude = []string{"deep"}
+			tree.TreeOptions.Filter = rules("deep")
 		})
 	if !errors.As(err, &failed) || failed.Failed != 1 {
 		t.Errorf("stopped with %v", err)
@@ -383,6 +383,14 @@ func TestTreeOfAHostileServer(t *testing.T) {
 	}
 }
 
+// rules is a filter of patterns that exclude, or include after "+ ".
+func rules(patterns ...string) (list []transfer.FilterRule) {
+	for _, pattern := range patterns {
+		list = transfer.AppendFilter(list, pattern, false)
+	}
+	return list
+}
+
 func TestTreeFilters(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	for _, name := range []string{"a.txt", "b.log", "dir/c.txt", "dir/d.log", "cache/e.txt",
@@ -391,13 +399,13 @@ func TestTreeFilters(t *testing.T) {
 	}
 	for want, options := range map[string]transfer.TreeOptions{
 		"a.txt cache/e.txt dir/c.txt x/f.txt x/y/z/f.txt": {
-			Include: []string{"*.txt"}},
+			Filter: rules("+ *.txt", "+ */", "*")},
 		"a.txt b.log dir/c.txt dir/cache dir/d.log x/f.txt x/y/z/f.txt": {
-			Exclude: []string{"cache/"}},
+			Filter: rules("cache/")},
 		"a.txt cache/e.txt dir/c.txt dir/cache x/f.txt x/y/z/f.txt": {
-			Exclude: []string{"*.log"}},
-		"a.txt dir/c.txt":     {Include: []string{"*.txt"}, Exclude: []string{"/x", "cache"}},
-		"x/f.txt x/y/z/f.txt": {Include: []string{"x/**/f.txt"}},
+			Filter: rules("*.log")},
+		"a.txt dir/c.txt":     {Filter: rules("/x", "cache", "+ *.txt", "+ */", "*")},
+		"x/f.txt x/y/z/f.txt": {Filter: rules("+ x/**f.txt", "+ */", "*")},
 	} {
 		options.DryRun = true
 		_, err := b.tree(download, "/tree", filepath.Join(b.dir, "out"),
@@ -412,9 +420,11 @@ func TestTreeFilters(t *testing.T) {
 			t.Error("a dry run has written")
 		}
 	}
-	for _, bad := range []string{"[", "./cache", "x/../y", "a//b", "/"} {
+	for _, bad := range []string{"", "/", "./cache", "x/../y"} {
 		if _, err := b.tree(download, "/tree", b.dir,
-			func(tree *treeJob) { tree.TreeOptions.Exclude = []string{bad} }); err == nil {
+			func(tree *treeJob) {
+				tree.TreeOptions.Filter = []transfer.FilterRule{{Pattern: bad}}
+			}); err == nil {
 			t.Errorf("the pattern %q was taken", bad)
 		}
 	}

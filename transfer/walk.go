@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private/pools"
@@ -48,7 +49,7 @@ type syncedDir struct {
 	inventory *inventory  // of the target's directory, while both are listed
 	big       atomic.Bool // inventory is large; this or an ancestor holds syncing.big
 	extra     bool        // the source does not have it
-	ignore    *ignoreRules
+	ignore    *filter.Ignore
 }
 
 // addName records an entry's name. It returns false if the name was recorded before.
@@ -282,7 +283,7 @@ func (w *walk) found(e *entry) {
 		return
 	}
 	link := e.facts.mode&fs.ModeSymlink != 0
-	if t.sync == nil && !t.filter.wants(e.rel(), e.facts.mode.IsDir()) ||
+	if t.sync == nil && t.filter.Exclude(e.rel(), e.facts.mode.IsDir()) ||
 		t.check != nil && !t.checks(e.facts.mode) ||
 		t.sync != nil && !t.sync.found(e) || link && !w.link(e) {
 		return
@@ -315,7 +316,7 @@ func (w *walk) link(e *entry) bool {
 			return false
 		}
 		e.facts = found
-		return t.filter.wants(e.rel(), found.mode.IsDir())
+		return !t.filter.Exclude(e.rel(), found.mode.IsDir())
 	}
 	return true
 }

@@ -35,10 +35,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 		"the list's `algorithm`: sha256 or blake3")
 	opt.Values(f, "hash", "sha256", "blake3")
 	f.BoolVar(&c.strict, "strict", false, "fail for files that are not in the list, too")
-	f.StringArrayVar(&c.Exclude, "exclude", nil,
-		"ignore what matches `pattern`, in the list too; may be repeated")
-	f.StringArrayVar(&c.Include, "include", nil,
-		"compare only files that match `pattern`; may be repeated")
+	c.RegisterFilter(f, "ignore what matches `pattern`, in the list too, and everything below it")
 	c.RegisterBounds(f)
 	f.BoolVar(&c.StopOnError, "stop-on-error", false, "stop at the first failure")
 	c.Report.Register(f)

@@ -48,10 +48,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.StringVar(&c.Links, "links", "preserve",
 		"with -r: `how` to treat symbolic links: preserve, follow or skip")
 	opt.Values(f, "links", "preserve", "follow", "skip")
-	f.StringArrayVar(&c.Exclude, "exclude", nil,
-		"with -r: skip what matches `pattern`, and everything below it; may be repeated")
-	f.StringArrayVar(&c.Include, "include", nil,
-		"with -r: copy only files that match `pattern`; may be repeated")
+	c.RegisterFilter(f, "with -r: leave out what matches `pattern`, and everything below it")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
 		"with -r: print what would be copied, and copy nothing")
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
@@ -95,7 +92,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 }
 
 // onlyTrees are the flags that only make sense with -r.
-var onlyTrees = []string{"links", "exclude", "include", "dry-run"}
+var onlyTrees = []string{"links", "exclude", "include", "exclude-from", "dry-run"}
 
 // check checks the flags; set reports whether one was given.
 func (c *flags) check(set func(name string) bool) error {

@@ -1,5 +1,7 @@
 package cp
 
+import "github.com/usftp/usftp/cmd/usftp/internal/opt"
+
 const long = `Copies files to hosts, from hosts, between hosts, or between local directories.
 
 SRC and DST are local files, host:path, user@host:path or
@@ -22,11 +24,8 @@ The same command with --resume recognizes a DST that it created, for up to a day
 the copy was completed. Files in a tree keep their times where possible, with or
 without -p. Pipes, sockets and devices are skipped.
 
-A pattern of --exclude or --include without a slash matches the last element of a
-path ('*.o'). With a slash, it matches the whole path below SRC ('doc/*.txt',
-'/build'), and ** matches any number of elements ('**/cache/*'). With a trailing
-slash, it matches directories only ('.git/'). --exclude always wins over --include;
-order does not matter, unlike with rsync.
+` + opt.FilterHelp + `
+To copy only *.go: --include='*.go' --include='*/' --exclude='*'.
 
 Between two hosts, data passes through this machine, which logs in to both and
 stores nothing. If both are the same host and user, the server makes the copy itself

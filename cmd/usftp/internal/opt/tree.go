@@ -3,16 +3,19 @@ package opt
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 )
 
 // Tree are the flags that say which part of a tree is copied or compared.
 type Tree struct {
 	Links               string
-	Include, Exclude    []string
+	filter              []transfer.FilterRule
 	DryRun, StopOnError bool
 	maxDepth            int
 	maxEntries          int64
@@ -26,9 +29,55 @@ func (c *Tree) RegisterBounds(f *pflag.FlagSet) {
 		"stop at more than `n` entries; 0 for no limit")
 }
 
+// FilterHelp explains the flags of RegisterFilter.
+const FilterHelp = `--exclude, --include and --exclude-from form one list of rules, in the order given. The
+first rule that matches decides; what no rule matches is included. Patterns are rsync's:
+a pattern that begins with a slash must match the whole path below SRC, a pattern with a
+slash elsewhere the end of a path, and any other pattern the last element. * and ? do
+not match slashes, ** does. A pattern that ends in a slash matches only directories.`
+
+// RegisterFilter adds the flags that select parts of a tree. exclude says what --exclude does.
+func (c *Tree) RegisterFilter(f *pflag.FlagSet, exclude string) {
+	// All rules go into one list, since their order matters.
+	f.Func("exclude", exclude+"; the first rule that matches decides",
+		func(text string) error { return c.addRule(text, false) })
+	f.Func("include", "include what matches `pattern`, even if a later rule excludes it",
+		func(text string) error { return c.addRule(text, true) })
+	f.Func("exclude-from",
+		"read exclude rules from `file`, one per line; a line that begins with \"+ \" includes",
+		c.addRules)
+}
+
+func (c *Tree) addRule(text string, include bool) error {
+	if text == "" || text == "/" {
+		return errors.New("the pattern is empty")
+	}
+	c.filter = transfer.AppendFilter(c.filter, text, include)
+	return nil
+}
+
+func (c *Tree) addRules(name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return errors.New(ui.ReasonOf(err))
+	}
+	defer file.Close()
+	c.filter, err = transfer.ReadFilter(c.filter, file, false)
+	return err
+}
+
+// includesOnly reports whether the rules leave nothing out, which nobody means.
+func (c *Tree) includesOnly() bool {
+	return len(c.filter) > 0 && !slices.ContainsFunc(c.filter,
+		func(r transfer.FilterRule) bool { return !r.Include })
+}
+
 // Check checks the flags.
 func (c *Tree) Check() error {
 	switch {
+	case c.includesOnly():
+		return errors.New("--include alone leaves nothing out; to select only what it matches, " +
+			"add --include='*/' --exclude='*'")
 	case c.Links != "" && c.Links != "preserve" && c.Links != "follow" && c.Links != "skip":
 		return fmt.Errorf("--links %s: must be preserve, follow or skip", c.Links)
 	case c.maxDepth < 0, c.maxEntries < 0:
@@ -39,7 +88,7 @@ func (c *Tree) Check() error {
 
 // TreeOptions returns how directories are copied.
 func (c *Tree) TreeOptions() transfer.TreeOptions {
-	o := transfer.TreeOptions{Include: c.Include, Exclude: c.Exclude, DryRun: c.DryRun,
+	o := transfer.TreeOptions{Filter: c.filter, DryRun: c.DryRun,
 		StopOnError: c.StopOnError, MaxDepth: c.maxDepth, MaxEntries: c.maxEntries}
 	if c.maxDepth == 0 {
 		o.MaxDepth = -1

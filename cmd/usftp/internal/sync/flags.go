@@ -3,7 +3,6 @@ package sync
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/usftp/usftp/cmd/usftp/internal/hosts"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/cmd/usftp/internal/verb"
 	"github.com/usftp/usftp/transfer"
 )
@@ -30,7 +28,6 @@ type flags struct {
 	watch                                      bool
 	maxDelete                                  int64
 	backupDir, ignoreFile                      string
-	filter                                     []transfer.FilterRule
 	window                                     int
 	minSize, maxSize                           int64
 	newer                                      time.Time
@@ -57,14 +54,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 			c.newer, err = parseMoment(text)
 			return err
 		})
-	// All rules go into one list, since their order matters.
-	f.Func("exclude",
-		"neither copy nor delete what matches `pattern`, or anything below it; the first rule that matches decides",
-		func(text string) error { return c.addRule(text, false) })
-	f.Func("include", "include what matches `pattern`, even if a later rule excludes it",
-		func(text string) error { return c.addRule(text, true) })
-	f.Func("exclude-from",
-		"read exclude rules from `file`, one per line; a line that begins with \"+ \" includes", c.addRules)
+	c.RegisterFilter(f, "neither copy nor delete what matches `pattern`, or anything below it")
 	f.StringVar(&c.ignoreFile, "ignore-file", "",
 		"neither copy nor delete what files of this `name` in SRC, such as .gitignore, exclude by git's rules")
 	f.BoolVar(&c.delete, "delete", false,
@@ -133,32 +123,12 @@ func (c *flags) syncOptions() transfer.SyncOptions {
 			MinSize: c.minSize, MaxSize: c.maxSize, Newer: c.newer,
 			Update: c.update, Existing: c.existing, IgnoreExisting: c.ignoreExisting},
 		Delete: c.delete, MaxDelete: c.maxDelete, BackupDir: c.backupDir, NoLock: c.noLock,
-		Filter: c.filter, IgnoreFile: c.ignoreFile}
+		IgnoreFile: c.ignoreFile}
 	o.Options = c.TransferOptions()
 	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
 	o.Delta = c.delta.Mode()
 	o.Journal = opt.Journal()
 	return o
-}
-
-// addRule adds the rule of an --exclude or --include.
-func (c *flags) addRule(text string, include bool) error {
-	if text == "" || text == "/" {
-		return errors.New("the pattern is empty")
-	}
-	c.filter = transfer.AppendFilter(c.filter, text, include)
-	return nil
-}
-
-// addRules adds the rules in a file.
-func (c *flags) addRules(name string) error {
-	file, err := os.Open(name)
-	if err != nil {
-		return errors.New(ui.ReasonOf(err))
-	}
-	defer file.Close()
-	c.filter, err = transfer.ReadFilter(c.filter, file, false)
-	return err
 }
 
 // parseMoment parses a time, or an age.

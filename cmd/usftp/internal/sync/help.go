@@ -1,5 +1,7 @@
 package sync
 
+import "github.com/usftp/usftp/cmd/usftp/internal/opt"
+
 const long = `Makes the contents of the directory DST equal to those of the directory SRC; a slash at
 the end of either makes no difference. Each is a local directory, host:path or anything
 else that cp accepts. DST is created if it does not exist.
@@ -13,11 +15,7 @@ DST once everything has been copied without an error. Nothing is deleted if SRC 
 be read completely or is empty, or if more than half of the files in DST (and more than
 10) would go, unless --max-delete allows it.
 
---exclude, --include and --exclude-from form one list of rules, in the order given. The
-first rule that matches decides; what no rule matches is included. Patterns are rsync's:
-a pattern that begins with a slash must match the whole path below SRC, a pattern with a
-slash elsewhere the end of a path, and any other pattern the last element. * and ? do
-not match slashes, ** does. A pattern that ends in a slash matches only directories.
+` + opt.FilterHelp + `
 What is excluded is neither copied nor deleted.
 
 During a run DST contains the file .usftp-sync.lock, which keeps other runs out. The lock
