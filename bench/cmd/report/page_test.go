@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +61,23 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	for name, want := range files {
 		if got, err := os.ReadFile(name); err != nil || string(got) != want {
 			t.Errorf("%s is out of date (%v): run go run ./cmd/report in bench", name, err)
+		}
+	}
+}
+
+// Only the latest run of each row is kept: a run that no page shows is in git's history.
+func TestOnlyShownResultsAreKept(t *testing.T) {
+	t.Chdir("../..")
+	page, err := os.ReadFile("../BENCHMARKS.md")
+	details, detailsErr := os.ReadFile("details.md")
+	kept, keptErr := filepath.Glob("results/*")
+	if err := errors.Join(err, detailsErr, keptErr); err != nil || len(kept) == 0 {
+		t.Fatal(err, kept)
+	}
+	for _, name := range kept {
+		name = filepath.ToSlash(name)
+		if !strings.Contains(string(page)+string(details), name) {
+			t.Errorf("no page shows %s: remove it", name)
 		}
 	}
 }
