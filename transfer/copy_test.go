@@ -2,7 +2,6 @@ package transfer_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"errors"
@@ -16,112 +15,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/testenv"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
 )
-
-// bench is a scripted server, a client of it, and a local directory.
-type bench struct {
-	t      *testing.T
-	server *sftptest.Scripted
-	host   pool.Host
-	dir    string
-	events []transfer.Event
-}
-
-func newBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig) *bench {
-	t.Helper()
-	server := sftptest.NewServer(t, script)
-	stream := server.Dial(link)
-	client, err := usftp.NewClientPipe(stream, stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	return &bench{t: t, server: server, host: pool.Host{Client: client, Name: "far"},
-		dir: t.TempDir()}
-}
-
-func (b *bench) job(direction way, source, target string,
-	change ...func(*copyJob)) (transfer.Result, error) {
-	return b.jobContext(context.Background(), direction, source, target, change...)
-}
-
-func (b *bench) jobContext(ctx context.Context, direction way, source, target string,
-	change ...func(*copyJob)) (transfer.Result, error) {
-	b.events = nil
-	j := copyJob{Host: b.host, Direction: direction, Source: source, Target: target}
-	j.Options.Events = func(e transfer.Event) { b.events = append(b.events, e) }
-	for _, f := range change {
-		f(&j)
-	}
-	return j.Run(ctx)
-}
-
-func (b *bench) local(name string, data []byte) string {
-	b.t.Helper()
-	name = filepath.Join(b.dir, name)
-	if err := os.WriteFile(name, data, 0o644); err != nil {
-		b.t.Fatal(err)
-	}
-	return name
-}
-
-func (b *bench) remote(name string) []byte {
-	b.t.Helper()
-	data, err := b.server.Files.ReadFile(name)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return data
-}
-
-func (b *bench) read(name string) []byte {
-	b.t.Helper()
-	data, err := os.ReadFile(filepath.Join(b.dir, name))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return data
-}
-
-// arrived returns the contents of the target: "/target" on the host, "target" here.
-func (b *bench) arrived(direction way) []byte {
-	b.t.Helper()
-	if direction == upload {
-		return b.remote("/target")
-	}
-	return b.read("target")
-}
-
-// temporaries returns the names on the host and in the directory that look temporary.
-func (b *bench) temporaries() (names []string) {
-	for _, name := range b.server.Files.List() {
-		if strings.Contains(name, ".usftp-") {
-			names = append(names, name)
-		}
-	}
-	entries, _ := os.ReadDir(b.dir)
-	for _, e := range entries {
-		if strings.Contains(e.Name(), ".usftp-") {
-			names = append(names, e.Name())
-		}
-	}
-	return names
-}
-
-func (b *bench) notes() (notes []string) {
-	for _, e := range b.events {
-		if e.Kind == transfer.Note || e.Kind == transfer.Warning {
-			notes = append(notes, e.Message)
-		}
-	}
-	return notes
-}
 
 // random returns bytes that depend on nothing but their number. A cipher makes them because that
 // costs next to nothing, under the race detector too.

@@ -46,44 +46,6 @@ func started(t *testing.T, cmd *exec.Cmd) pool.Host {
 	return pool.Host{Client: client, Name: "far"}
 }
 
-// A syncJob is a call of Sync.
-type syncJob struct {
-	direction way
-	far       pool.Host
-	src, dst  string
-	options   transfer.SyncOptions
-	events    []transfer.Event
-}
-
-func (j *syncJob) run(t *testing.T) (transfer.Summary, error) {
-	t.Helper()
-	j.events = nil
-	j.options.Events = func(e transfer.Event) { j.events = append(j.events, e) }
-	dst, src := j.direction.endpoints(j.far, j.far, j.src, j.dst, nil, nil)
-	return transfer.Sync(t.Context(), dst, src, j.options)
-}
-
-// must runs a sync that must succeed.
-func (j *syncJob) must(t *testing.T) transfer.Summary {
-	t.Helper()
-	s, err := j.run(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// told returns the reasons of the events of a kind, by path below the target.
-func (j *syncJob) told(kind transfer.Kind) map[string]transfer.Reason {
-	all := make(map[string]transfer.Reason)
-	for _, e := range j.events {
-		if e.Kind == kind && e.Totals == nil {
-			all[strings.TrimPrefix(e.Target, j.dst+"/")] = e.Reason
-		}
-	}
-	return all
-}
-
 // A doing is what one event reports: a path below the target, and the reason. A path that is
 // deleted and made again has two.
 type doing struct {

@@ -2,7 +2,6 @@ package transfer_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,48 +14,10 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
 )
-
-// newTreeBench is newBench with a server that is known to work in order.
-func newTreeBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig) *bench {
-	t.Helper()
-	server := sftptest.NewServer(t, script)
-	stream := server.Dial(link)
-	client, err := usftp.NewClientPipe(stream, stream,
-		usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	return &bench{t: t, server: server, host: pool.Host{Client: client, Name: "far"},
-		dir: t.TempDir()}
-}
-
-func (b *bench) tree(direction way, source, target string,
-	change ...func(*treeJob)) (transfer.Summary, error) {
-	b.events = nil
-	tree := treeJob{Host: b.host, Direction: direction, Source: source, Target: target}
-	tree.Options.Events = func(e transfer.Event) { b.events = append(b.events, e) }
-	for _, f := range change {
-		f(&tree)
-	}
-	return tree.Run(context.Background())
-}
-
-// kinds returns the sources of a kind's events about entries, relative to prefix.
-func (b *bench) kinds(kind transfer.Kind, prefix string) (names []string) {
-	for _, e := range b.events {
-		if e.Kind == kind && e.Totals == nil {
-			names = append(names, strings.TrimPrefix(strings.TrimPrefix(e.Source, prefix), "/"))
-		}
-	}
-	slices.Sort(names)
-	return names
-}
 
 var oldTime = time.Unix(1_234_567_890, 0)
 
@@ -381,14 +342,6 @@ func TestTreeOfAHostileServer(t *testing.T) {
 			t.Errorf("%q: something was written: %v", name, entries)
 		}
 	}
-}
-
-// rules is a filter of patterns that exclude, or include after "+ ".
-func rules(patterns ...string) (list []transfer.FilterRule) {
-	for _, pattern := range patterns {
-		list = transfer.AppendFilter(list, pattern, false)
-	}
-	return list
 }
 
 func TestTreeFilters(t *testing.T) {
