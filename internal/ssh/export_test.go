@@ -2,7 +2,10 @@ package ssh
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net"
+	"slices"
 
 	xssh "golang.org/x/crypto/ssh"
 )
@@ -96,3 +99,68 @@ func LoginOver(conn net.Conn, key xssh.PublicKey, check func(password []byte) er
 	l.end(ErrClosed)
 	return err
 }
+
+// Inject sends any message, allowed or not, as a hostile peer would.
+func Inject(c *Conn, message []byte) error {
+	o := c.t.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil || o.closing || len(message) > maxData || o.stage.size > maxStaged {
+		return o.err
+	}
+	o.finish()
+	o.put(message)
+	return o.flushLocked()
+}
+
+// The numbers of messages that a hostile peer may choose from, with a body that each may have.
+var messages = map[byte][]byte{
+	msgIgnore: appendString(nil, "x"), msgUnimplemented: {0, 0, 0, 1}, msgDebug: {0},
+	msgServiceRequest: appendString(nil, serviceUserAuth), msgExtInfo: {0, 0, 0, 0}, msgNewKeys: {},
+	msgKexInitial: appendString(nil, "x"), msgKexReply: {}, msgUserAuthRequest: {}, 61: {},
+	msgGlobalRequest: appendBool(appendString(nil, "keepalive@openssh.com"), true),
+	msgPing:          appendString(nil, "ping"), msgPong: {}, 200: {},
+}
+
+// RandomMessage returns a message that may or may not be allowed.
+func RandomMessage(rng *rand.Rand) []byte {
+	channel := rng.Uint32N(4)
+	on := func(number byte, more ...byte) []byte {
+		return append(appendUint32([]byte{number}, channel), more...)
+	}
+	switch rng.IntN(14) {
+	case 0:
+		return on(msgChannelData, appendString(nil, make([]byte, rng.IntN(40<<10)))...)
+	case 1:
+		return on(msgChannelExtendedData, appendString([]byte{0, 0, 0, 1}, "x")...)
+	case 2, 3:
+		return on(msgChannelWindowAdjust, appendUint32(nil, rng.Uint32())...)
+	case 4:
+		return on(msgChannelEOF)
+	case 5:
+		return on(msgChannelClose)
+	case 6:
+		return on(msgChannelSuccess)
+	case 7, 8:
+		return (&channelRequest{channel, "ask", true, nil}).append(nil)
+	case 9, 10:
+		return (&channelOpen{"session", rng.Uint32N(4), 1 << 20, maxPacket, nil}).append(nil)
+	case 11:
+		return (&channelConfirm{channel, 5, 1 << 20, maxPacket}).append(nil)
+	case 12:
+		p := make([]byte, 1+rng.IntN(40))
+		for i := range p {
+			p[i] = byte(rng.Uint32())
+		}
+		return p
+	}
+	numbers := slices.Sorted(maps.Keys(messages))
+	n := numbers[rng.IntN(len(numbers))]
+	return append([]byte{n}, messages[n]...)
+}
+
+// Violation returns a message that no peer may send.
+func Violation() []byte { return appendUint32([]byte{msgChannelEOF}, 9999) }
+
+// CloseTimeout is how long the end of a connection may take.
+const CloseTimeout = closeTimeout

@@ -69,8 +69,10 @@ type output struct {
 	propose func() []byte
 	limits  limits
 
-	loop     bool // the flusher goroutine runs; before the login, whoever stages flushes
-	writing  bool
+	loop    bool // the flusher goroutine runs; before the login, whoever stages flushes
+	writing bool
+	// closing is set by close. Nothing new is staged from then on: the flusher ends once the rest
+	// is written, so nobody would write it, and close would wait for that.
 	closing  bool
 	closeErr error // why close was called
 	err      error
@@ -187,7 +189,7 @@ func (o *output) put(message []byte) {
 
 // startKex stages our KEXINIT unless an exchange is in progress. The caller holds mu.
 func (o *output) startKex() {
-	if o.kexing || o.sent != nil || o.propose == nil {
+	if o.kexing || o.closing || o.sent != nil || o.propose == nil {
 		return
 	}
 	o.sent = o.propose()
@@ -203,9 +205,10 @@ func (o *output) control(message []byte) error {
 	return o.controlLocked(message)
 }
 
-// controlLocked is control for a caller that holds mu.
+// controlLocked is control for a caller that holds mu. A connection that is being closed answers
+// nothing more; its reader must go on, so that what is staged can still be sent.
 func (o *output) controlLocked(message []byte) error {
-	if o.err != nil {
+	if o.err != nil || o.closing {
 		return o.err
 	}
 	o.finish() // may start an exchange
@@ -228,7 +231,7 @@ func (o *output) controlLocked(message []byte) error {
 func (o *output) urgent(message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err != nil {
+	if o.err != nil || o.closing {
 		return o.err
 	}
 	o.put(message)
@@ -239,7 +242,7 @@ func (o *output) urgent(message []byte) error {
 func (o *output) stageOnly(message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err == nil {
+	if o.err == nil && !o.closing {
 		o.put(message)
 	}
 	return o.err
@@ -314,7 +317,7 @@ func (o *output) waitToSend(ready func() (bool, error)) error {
 func (o *output) newKeys(s sealer, strict bool, follow [][]byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err != nil {
+	if o.err != nil || o.closing {
 		return o.err
 	}
 	o.put([]byte{msgNewKeys})
@@ -406,20 +409,18 @@ func (o *output) sealOne(s *scratch, i int) {
 func (o *output) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for {
-		for o.err == nil && (o.stage.size == 0 || o.writing) && !o.closing {
+	for o.err == nil {
+		switch {
+		case o.writing && o.closing:
+			o.change.Wait()
+		case o.stage.size > 0 && !o.writing:
+			o.writeOnce()
+		case o.closing:
+			return
+		default:
 			o.work.Wait()
 		}
-		if o.err != nil || o.stage.size == 0 {
-			break
-		}
-		if o.writing {
-			o.change.Wait()
-			continue
-		}
-		o.writeOnce()
 	}
-	o.change.Broadcast()
 }
 
 // data sends parts as one stream of channel data, in packets as large as the peer accepts, with one
@@ -507,12 +508,15 @@ func (o *output) close(last []byte, err error) {
 	}
 	o.closing, o.closeErr = true, err
 	o.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
-	if o.err == nil && o.stage.size > 0 && !o.loop && !o.writing {
+	for o.err == nil && o.stage.size > 0 && !o.loop && !o.writing {
 		o.writeOnce()
 	}
 	o.work.Broadcast()
 	o.change.Broadcast()
-	timer := time.AfterFunc(closeTimeout, func() { o.conn.Close() })
+	timer := time.AfterFunc(closeTimeout, func() {
+		o.conn.Close()
+		o.abort(err)
+	})
 	defer timer.Stop()
 	for o.err == nil && (o.stage.size > 0 || o.writing) {
 		o.change.Wait()
