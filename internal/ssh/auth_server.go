@@ -45,6 +45,7 @@ const serverAttempts = 128
 // passwords.
 const (
 	maxUser    = 1 << 10
+	maxMethod  = 64 // RFC 4251, section 6
 	maxSecret  = 8 << 10
 	maxHeldKey = 2 << 10 // RSA's with 16384 bits
 	maxError   = 512
@@ -150,6 +151,9 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 	}
 	if len(a.user) > maxUser {
 		return nil, false, l.disconnect(reasonProtocolError, "the user name is too long")
+	}
+	if len(a.method) > maxMethod {
+		return nil, false, l.disconnect(reasonProtocolError, "the method's name is too long")
 	}
 	l.conn.setUser(a.user)
 	if first && l.config.Banner != nil {
@@ -283,7 +287,7 @@ func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, er
 				}
 				return answers, err
 			})
-		if l.pending != nil && authErr == nil {
+		if l.pending != nil && succeeds(authErr) {
 			authErr = errAbandoned // regardless of the callback's result
 		}
 		return perm, authErr, broken

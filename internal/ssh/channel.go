@@ -312,7 +312,7 @@ func (c *Channel) send(ctx context.Context, message []byte, wantReply bool) (cha
 	o := c.mux.t.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	err := o.awaitTurn(ctx, func() error {
+	err := o.awaitTurn(ctx, message, func() error {
 		if c.ended == nil && c.sentClose {
 			return ErrClosed
 		}

@@ -89,7 +89,7 @@ func Client(ctx context.Context, conn net.Conn, config *ClientConfig) (*Conn, er
 // handshake does everything up to the login.
 func (t *transport) handshake(version string, login func() error) error {
 	t.out.propose = t.proposal
-	err := t.sendVersion(version, t.awaitKexInit == nil)
+	err := t.sendVersion(version)
 	if err == nil {
 		err = t.readVersion()
 	}

@@ -6,17 +6,10 @@ import (
 	"time"
 )
 
-// firstExchange reads the peer's KEXINIT and exchanges keys.
+// firstExchange sends our KEXINIT unless that was done, reads the peer's, and exchanges keys.
 func (t *transport) firstExchange() error {
-	var p []byte
-	var err error
-	if t.awaitKexInit != nil {
-		p, err = t.awaitKexInit()
-	}
-	if err == nil && p == nil {
-		t.rekey()
-		p, err = t.firstKexInit()
-	}
+	t.rekey()
+	p, err := t.firstKexInit()
 	if err != nil {
 		return err
 	}
@@ -195,6 +188,9 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 	}
 	if len(p) != 1 {
 		return &ProtocolError{"NEWKEYS has trailing data"}
+	}
+	if t.in.next < len(t.in.queue) {
+		return &ProtocolError{"a packet under the old keys after NEWKEYS"}
 	}
 	if !t.client {
 		t.recordRoundTrip(time.Since(began)) // includes the client's checks, and maybe a person

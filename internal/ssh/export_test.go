@@ -162,5 +162,8 @@ func RandomMessage(rng *rand.Rand) []byte {
 // Violation returns a message that no peer may send.
 func Violation() []byte { return appendUint32([]byte{msgChannelEOF}, 9999) }
 
+// NewKeys is a message that nobody may send out of turn.
+func NewKeys() []byte { return []byte{msgNewKeys} }
+
 // CloseTimeout is how long the end of a connection may take.
 const CloseTimeout = closeTimeout

@@ -93,6 +93,8 @@ func (g *growth) end() {
 	g.taken = 0
 }
 
+const openSSH = "SSH-2.0-OpenSSH_"
+
 // openSSHWindow limits windows for OpenSSH. Its client and its server queue as much as the window
 // allows, and move the whole queue for each piece they add. Over 100 ms its client sends at half
 // the rate with a window of 16 MiB compared to 4 MiB, and its server takes twice the processor

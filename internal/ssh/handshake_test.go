@@ -265,6 +265,11 @@ func TestEveryFieldOfTheHandshake(t *testing.T) {
 	add("no signature", one(unchanged), one(alterString(kexReply, 3, 2, nil)))
 	add("a signature of another algorithm", one(unchanged), one(alterString(kexReply, 3, 2,
 		xssh.Marshal(&xssh.Signature{Format: "ssh-rsa", Blob: signature.Blob}))))
+	add("a longer signature", one(unchanged), one(on(kexReply, func(p []byte) [][]byte {
+		parts, rest := fields(p, 1, 3)
+		parts[2] = append(slices.Clone(parts[2]), 0)
+		return [][]byte{join(p[:1], parts, rest)}
+	})))
 	add("host key and signature of another", one(unchanged),
 		one(on(kexReply, func(p []byte) [][]byte {
 			parts, rest := fields(p, 1, 3)

@@ -73,6 +73,8 @@ func TestBoundsBeforeLogin(t *testing.T) {
 			loginBytes/32000 + 3},
 		{"failed passwords", append([][]byte{service}, slices.Repeat([][]byte{ask("password",
 			appendString(appendBool(nil, false), "x"))}, 5000)...), maxAuthTries + 1},
+		{"a method with a long name", append([][]byte{service}, slices.Repeat([][]byte{
+			ask(strings.Repeat("m", maxMethod+1), nil)}, 100)...), 2},
 		{"nones", append([][]byte{service}, slices.Repeat([][]byte{ask("none", nil)}, 5000)...),
 			maxAuthTries + 2},
 		{"queries for a key that would do", append([][]byte{service}, slices.Repeat([][]byte{query},
@@ -91,6 +93,29 @@ func TestBoundsBeforeLogin(t *testing.T) {
 				t.Errorf("%d packets and %d bytes were read", l.in.packets, l.in.total)
 			}
 		})
+	}
+}
+
+// TestAbandonedQuestions: a client that sends another request instead of its answers has answered
+// nothing, whatever the callback makes of that.
+func TestAbandonedQuestions(t *testing.T) {
+	ask := func(method string) []byte {
+		return (&authRequest{"u", serviceConnection, method,
+			appendString(appendString(nil, ""), "")}).append(nil)
+	}
+	for _, result := range []error{nil, &xssh.PartialSuccessError{}} {
+		l := loginServer(framed(appendString([]byte{msgServiceRequest}, serviceUserAuth),
+			ask("keyboard-interactive"), ask("none")), fuzzKey.PublicKey())
+		l.callbacks.KeyboardInteractiveCallback = func(_ xssh.ConnMetadata,
+			ask xssh.KeyboardInteractiveChallenge) (*xssh.Permissions, error) {
+			ask("", "", []string{"?"}, []bool{false})
+			return nil, result
+		}
+		_, err := l.run()
+		l.end(ErrClosed)
+		if err == nil || l.partial || len(l.errs) == 0 || !errors.Is(l.errs[0], errAbandoned) {
+			t.Errorf("%v: %v, partial %v, %v", result, err, l.partial, l.errs)
+		}
 	}
 }
 

@@ -187,6 +187,9 @@ func (m *mux) handle(p []byte) error {
 	case msgChannelOpen:
 		return m.handleOpen(p)
 	}
+	if p[0] == msgNewKeys || p[0] >= msgKexFirst && p[0] <= msgKexLast {
+		return &ProtocolError{"a message of a key exchange that nobody has begun"}
+	}
 	if p[0] < msgChannelOpenConfirm || p[0] > msgChannelFailure {
 		// RFC 4253, section 11.4
 		return m.t.out.control(appendUint32([]byte{msgUnimplemented}, m.t.in.seqOfLast()))
@@ -320,7 +323,7 @@ func (m *mux) ask(ctx context.Context, request []byte, answer chan globalAnswer)
 	o := m.t.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err := o.awaitTurn(ctx, nil); err != nil {
+	if err := o.awaitTurn(ctx, request, nil); err != nil {
 		return err
 	}
 	m.mu.Lock()

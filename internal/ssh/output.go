@@ -3,6 +3,7 @@ package ssh
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -104,7 +105,7 @@ func (o *output) setSealer(s sealer) { o.sealer, o.form, o.n, o.bytes = s, s.for
 func (b *batch) grow(n int, buffers *Buffers) []byte {
 	if b.size+n > len(b.mem) {
 		var mem []byte
-		if b.size+n > idleSize && buffers != nil && b.block == nil {
+		if b.size+n > idleSize && b.size+n <= blockSize && buffers != nil && b.block == nil {
 			b.block = buffers.get(nil)
 			mem = b.block.mem[:]
 		} else {
@@ -252,16 +253,22 @@ func (o *output) stageOnly(message []byte) error {
 func (o *output) message(ctx context.Context, message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err := o.awaitTurn(ctx, nil); err != nil {
+	if err := o.awaitTurn(ctx, message, nil); err != nil {
 		return err
 	}
 	o.put(message)
 	return o.flushLocked()
 }
 
+// errTooLong is about a message that no peer would accept.
+var errTooLong = errors.New("ssh: the message is longer than 256 KiB")
+
 // awaitTurn waits until a message may be staged, which will be packet o.seq. It gives up when ctx
 // ends, or when refused, which may be nil, says why it must not be sent. The caller holds mu.
-func (o *output) awaitTurn(ctx context.Context, refused func() error) error {
+func (o *output) awaitTurn(ctx context.Context, message []byte, refused func() error) error {
+	if len(message) > maxPacketLength {
+		return errTooLong
+	}
 	defer context.AfterFunc(ctx, func() {
 		o.mu.Lock()
 		o.change.Broadcast()

@@ -1,13 +1,9 @@
 package ssh
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"net"
-	"os"
-	"slices"
-	"strings"
 	"time"
 
 	xssh "golang.org/x/crypto/ssh"
@@ -22,11 +18,6 @@ type ServerConfig struct {
 	Window     int64      // as in ClientConfig
 	Windows    *Windows   // limits the windows of all connections that share it; may be nil
 	Buffers    *Buffers
-
-	// PreferAES makes OpenSSH clients that support AES-GCM be offered nothing else: they prefer
-	// chacha20-poly1305, which is much slower if the processor has AES instructions. KEXINIT then
-	// waits for the client's, for at most 20 ms.
-	PreferAES bool
 
 	// LoginTimeout limits the time up to the end of the login; 0 means a minute. It uses conn's
 	// deadlines, and resets them.
@@ -87,9 +78,6 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 		conn.Close()
 		return nil, err
 	}
-	if config.PreferAES {
-		t.awaitKexInit = func() ([]byte, error) { return t.kexInitFirst(deadline) }
-	}
 	err = t.handshake(config.Version, func() (err error) {
 		c.perm, err = l.run()
 		return err
@@ -106,8 +94,6 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 	return c, nil
 }
 
-const openSSH = "SSH-2.0-OpenSSH_"
-
 // algorithms returns those that are configured and for which there is a key.
 func (c *ServerConfig) algorithms() (Algorithms, error) {
 	a := c.Algorithms
@@ -121,38 +107,4 @@ func (c *ServerConfig) algorithms() (Algorithms, error) {
 		return a, errors.New("ssh: the configuration has no host key that can be used")
 	}
 	return a.withDefaults()
-}
-
-// kexInitWait is how long the server waits for the client's KEXINIT before it sends its own. If the
-// client's takes longer, the link is slower than any cipher.
-const kexInitWait = 20 * time.Millisecond
-
-// kexInitFirst reads the client's KEXINIT before ours is sent, and chooses what to offer. It
-// returns nil if that does not come in time.
-func (t *transport) kexInitFirst(deadline time.Time) ([]byte, error) {
-	if !bytes.HasPrefix(t.theirs, []byte(openSSH)) {
-		return nil, nil
-	}
-	t.conn.SetReadDeadline(time.Now().Add(kexInitWait))
-	defer t.conn.SetReadDeadline(deadline)
-	p, err := t.firstKexInit()
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var theirs kexInit
-	if err := theirs.parse(p); err != nil {
-		return nil, err
-	}
-	fast := slices.DeleteFunc(slices.Clone(t.algorithms.Ciphers),
-		func(n string) bool { return !strings.HasSuffix(n, "-gcm@openssh.com") })
-	knows := func(names []string) bool {
-		return slices.ContainsFunc(fast, func(n string) bool { return slices.Contains(names, n) })
-	}
-	if knows(theirs.ciphers[0]) && knows(theirs.ciphers[1]) {
-		t.algorithms.Ciphers = fast
-	}
-	return p, nil
 }

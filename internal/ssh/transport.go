@@ -28,8 +28,6 @@ type transport struct {
 	hostKeys []xssh.Signer
 	// acceptHostKey decides on the server's key, once.
 	acceptHostKey func(key xssh.PublicKey, algo string) error
-	// awaitKexInit, if not nil, reads the client's KEXINIT before the server's is sent.
-	awaitKexInit func() ([]byte, error)
 	// afterNewKeys returns what the client sends immediately after its first NEWKEYS.
 	afterNewKeys func() ([][]byte, error)
 
@@ -101,8 +99,8 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// sendVersion sends our version, and our KEXINIT along with it if init is set.
-func (t *transport) sendVersion(version string, init bool) error {
+// sendVersion sends our version, and our KEXINIT along with it.
+func (t *transport) sendVersion(version string) error {
 	t.ours = []byte(version)
 	o := t.out
 	o.mu.Lock()
@@ -111,9 +109,7 @@ func (t *transport) sendVersion(version string, init bool) error {
 	p := append([]byte(version), "\r\n"...)
 	copy(o.stage.grow(len(p), nil), p)
 	o.stage.size = len(p)
-	if init {
-		o.startKex()
-	}
+	o.startKex()
 	return o.flushLocked()
 }
 

@@ -6,18 +6,12 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/sys/cpu"
 
 	transport "github.com/usftp/usftp/internal/ssh"
 )
 
 // serverVersion is the server's version line (RFC 4253, section 4.2).
 const serverVersion = "SSH-2.0-usftp"
-
-// hasAES reports whether the processor has AES instructions, with which AES-GCM is several times as
-// fast as the other ciphers.
-var hasAES = cpu.X86.HasAES && cpu.X86.HasPCLMULQDQ || cpu.ARM64.HasAES && cpu.ARM64.HasPMULL ||
-	cpu.S390X.HasAESGCM
 
 // The defaults are those of OpenSSH 10's sshd (myproposal.h) that internal/ssh implements: no
 // Diffie-Hellman groups over integers, no SHA-1. Anything weaker must be requested by name; see

@@ -37,7 +37,6 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 		Version:      serverVersion,
 		HostKeys:     config.HostKeys,
 		Algorithms:   offer,
-		PreferAES:    hasAES && len(config.Ciphers) == 0,
 		Buffers:      &s.blocks,
 		Windows:      s.windows,
 		LoginTimeout: config.LoginTimeout,
@@ -62,8 +61,9 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 	if decide := config.Password; decide != nil {
 		check := func(conn ssh.ConnMetadata, password string) (*ssh.Permissions, error) {
 			result, err := permissions(decide(conn, password))
-			if err != nil {
+			if _, partial := errors.AsType[*ssh.PartialSuccessError](err); err != nil && !partial {
 				s.punish(config, conn)
+				err = punished{err}
 			}
 			return result, err
 		}
@@ -111,18 +111,35 @@ func logAttempt(log *slog.Logger, conn ssh.ConnMetadata, method string, err erro
 	log.Log(context.Background(), level, "login attempt", args...)
 }
 
-// attempts records how a client has tried to log in.
+// punished is a failure that has been counted against the address.
+type punished struct{ error }
+
+func (p punished) Unwrap() error { return p.error }
+
+// attempts records how a client has tried to log in. What a client may name is held until its login
+// ends, so only known methods are recorded by name.
 type attempts struct {
-	log     *slog.Logger
-	user    string
-	methods []string // failed ones, each listed once
+	log      *slog.Logger
+	user     string
+	methods  []string // failed ones, each listed once
+	punished bool     // at least one has been counted
 }
+
+// knownMethods are those of RFC 4252, RFC 4256 and RFC 4462.
+var knownMethods = []string{"publickey", "password", "keyboard-interactive", "hostbased",
+	"gssapi-with-mic", "gssapi-keyex"}
 
 // noting returns config for one connection, whose attempts it records.
 func (a *attempts) noting(config *transport.ServerConfig) *transport.ServerConfig {
 	own := *config
 	own.AuthLog = func(conn ssh.ConnMetadata, method string, err error) {
 		a.user = conn.User()
+		if errors.As(err, new(punished)) {
+			a.punished = true
+		}
+		if method != "none" && !slices.Contains(knownMethods, method) {
+			method = "unknown"
+		}
 		if err != nil && method != "none" && !slices.Contains(a.methods, method) {
 			a.methods = append(a.methods, method)
 		}
@@ -143,13 +160,14 @@ func (a *attempts) args() (args []any) {
 }
 
 // weight returns what a connection that ended without a login counts for. Wrong passwords have
-// already been counted one by one. Clients with several keys try them all, so keys count once.
+// already been counted one by one. Clients with several keys try them all, so keys count once, and
+// so does whatever else was tried: a question left unanswered, a method that we do not have.
 func (a *attempts) weight(conn *connection, err error) float64 {
 	switch {
-	case slices.Equal(a.methods, []string{"publickey"}):
-		return wrongLogin
-	case len(a.methods) > 0 || !conn.heard.Load(): // or a load balancer checking that we are alive
+	case a.punished, !conn.heard.Load(): // the latter may be a load balancer's check
 		return 0
+	case len(a.methods) > 0:
+		return wrongLogin
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return timedOut
 	}

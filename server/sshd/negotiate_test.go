@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/server/memfs"
 )
 
+// TestCipherOfOpenSSH: the client's order decides, whatever it prefers, as with sshd.
 func TestCipherOfOpenSSH(t *testing.T) {
 	testenv.Program(t, "sftp")
 	dir := makeKeys(t, "key")
@@ -43,14 +44,11 @@ func TestCipherOfOpenSSH(t *testing.T) {
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	for asked, want := range map[string]string{
-		"":                                  "-gcm@openssh.com",
+		"":                                  "chacha20-poly1305@openssh.com", // its favourite
 		"chacha20-poly1305@openssh.com":     "chacha20-poly1305@openssh.com",
 		"aes128-ctr":                        "aes128-ctr",
-		"aes256-ctr,aes256-gcm@openssh.com": "aes256-gcm@openssh.com",
+		"aes256-ctr,aes256-gcm@openssh.com": "aes256-ctr",
 	} {
-		if !hasAES && (asked == "" || strings.Contains(asked, ",")) {
-			continue
-		}
 		args := []string{"-v", "-b", "-", "-P", port, "-F", "none", "-i", filepath.Join(dir, "key"),
 			"-o", "BatchMode=yes",
 			"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"}

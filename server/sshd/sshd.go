@@ -86,10 +86,7 @@ type Config struct {
 	// These are not dropped.
 	MaxLoginsKnown int
 
-	// Ciphers are the ciphers offered; the client's order decides. The default is OpenSSH's. If the
-	// processor has AES instructions, an OpenSSH client on a fast link that supports AES-GCM is by
-	// default offered nothing else, since it would otherwise choose a cipher that takes twice the
-	// time.
+	// Ciphers are the ciphers offered; the client's order decides. The default is OpenSSH's.
 	Ciphers []string
 
 	// LegacyAlgorithms are key exchanges to offer in addition to OpenSSH 10's defaults, for clients

@@ -232,6 +232,7 @@ func TestConnectionsWithoutALoginAreCounted(t *testing.T) {
 		},
 		"version only": func(conn net.Conn) {
 			io.ReadFull(conn, make([]byte, len(serverVersion)+2))
+			go io.Copy(io.Discard, conn)
 			conn.Write([]byte("SSH-2.0-x\r\n"))
 			synctest.Wait()
 			conn.Close()
