@@ -145,6 +145,10 @@ func (h *hostKeyChecker) checkCertificate(cert *ssh.Certificate) error {
 		return fmt.Errorf("it is signed with %s, which CASignatureAlgorithms does not list",
 			cert.Signature.Format)
 	}
+	// It would be valid for every host. OpenSSH 10.3 matches none; older ones took it for all.
+	if len(cert.ValidPrincipals) == 0 {
+		return fmt.Errorf("it names no host")
+	}
 	// OpenSSH takes a host certificate's principals as patterns; x/crypto/ssh compares.
 	principal := h.s.principal()
 	for _, p := range cert.ValidPrincipals {

@@ -166,6 +166,8 @@ func TestHostCertificates(t *testing.T) {
 		{"other host", authority, issue(func(c *ssh.Certificate) {
 			c.ValidPrincipals = []string{"other"}
 		}), HostKeyUnknown},
+		{"no host", authority, issue(func(c *ssh.Certificate) { c.ValidPrincipals = nil }),
+			HostKeyUnknown},
 		{"expired", authority, issue(func(c *ssh.Certificate) {
 			c.ValidBefore = uint64(time.Now().Add(-time.Hour).Unix())
 		}), HostKeyUnknown},

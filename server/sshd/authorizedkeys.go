@@ -157,9 +157,15 @@ var (
 // Check returns nil if key, or the authority of key if it is a certificate for user, is authorized
 // to log in from address now, and otherwise why not. Revocation is checked by a [Directory].
 func (list *AuthorizedKeys) Check(user string, key ssh.PublicKey, address netip.Addr) error {
+	if certificate, ok := key.(*ssh.Certificate); ok {
+		if err := verifyCertificate(certificate); err != nil {
+			return err
+		}
+	}
 	return list.check(user, key, address, nil, time.Now())
 }
 
+// check is Check for a certificate whose signature has been verified, or a key.
 func (list *AuthorizedKeys) check(user string, key ssh.PublicKey, address netip.Addr,
 	revoked *RevocationList, now time.Time) error {
 	wanted := key

@@ -112,6 +112,12 @@ var errNoUser = errors.New("there is no such user")
 // PublicKey is for Config.PublicKey. It accepts a user's own keys, and certificates of the
 // authorities.
 func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access, error) {
+	if certificate, ok := key.(*ssh.Certificate); ok {
+		// Before users are looked at: it takes long, and must take as long for all names.
+		if err := verifyCertificate(certificate); err != nil {
+			return nil, err
+		}
+	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	e := d.users[conn.User()]
@@ -126,7 +132,8 @@ func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access
 	return e.access(), nil
 }
 
-// checkKey returns nil if a key lets the user in. e is nil for an unknown user.
+// checkKey returns nil if a key, or a certificate whose signature has been verified, lets the user
+// in. e is nil for an unknown user.
 func (d *Directory) checkKey(conn ssh.ConnMetadata, e *entry, key ssh.PublicKey) error {
 	address := addressOf(conn.RemoteAddr())
 	err := errUnknownKey
@@ -140,7 +147,7 @@ func (d *Directory) checkKey(conn ssh.ConnMetadata, e *entry, key ssh.PublicKey)
 		d.revoked.CertificateRevoked(certificate) {
 		return err
 	}
-	return d.authorities.Check(conn.User(), certificate, address)
+	return d.authorities.check(conn.User(), certificate, address)
 }
 
 // passwordPatience limits how long a login waits for its password to be checked when many are.

@@ -2,6 +2,7 @@ package sshd
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/server/memfs"
 )
 
 // keygen runs ssh-keygen in a directory.
@@ -320,3 +322,56 @@ func TestGuard(t *testing.T) {
 		t.Errorf("%d addresses are remembered", len(g.records))
 	}
 }
+
+// countedKey counts how often it verifies something.
+type countedKey struct {
+	ssh.PublicKey
+	verified int
+}
+
+func (k *countedKey) Verify(data []byte, s *ssh.Signature) error {
+	k.verified++
+	return k.PublicKey.Verify(data, s)
+}
+
+// TestCertificatesTellNoNames: a certificate costs one verification, whoever it names, whoever
+// signed it, and whether that is forged.
+func TestCertificatesTellNoNames(t *testing.T) {
+	dir := makeKeys(t, "ca", "users", "k")
+	keys := ParseAuthorizedKeys("keys", []byte("cert-authority "+line(publicKey(t, dir, "users"))))
+	d, err := NewDirectory(Accounts{Users: []User{{Name: "u", FS: memfs.New(0), Keys: keys}},
+		Authorities: &Authorities{Keys: []ssh.PublicKey{publicKey(t, dir, "ca")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ca := range []string{"ca", "users", "k"} {
+		for _, forged := range []bool{false, true} {
+			for _, name := range []string{"u", "nobody"} {
+				c := certificate(t, dir, ca, "k", "-I", "id", "-n", "u,nobody")
+				key := &countedKey{PublicKey: c.SignatureKey}
+				c.SignatureKey = key
+				if forged {
+					c.KeyId = "another"
+				}
+				_, err := d.PublicKey(named{name}, c)
+				if key.verified != 1 {
+					t.Errorf("%s, forged %v, user %s: %d verifications", ca, forged, name,
+						key.verified)
+				}
+				if in := err == nil; in != (!forged && name == "u" && ca != "k") {
+					t.Errorf("%s, forged %v, user %s: %v", ca, forged, name, err)
+				}
+			}
+		}
+	}
+}
+
+// named is a connection of a user.
+type named struct{ name string }
+
+func (n named) User() string        { return n.name }
+func (named) SessionID() []byte     { return nil }
+func (named) ClientVersion() []byte { return nil }
+func (named) ServerVersion() []byte { return nil }
+func (named) RemoteAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7)} }
+func (named) LocalAddr() net.Addr   { return nil }
