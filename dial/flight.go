@@ -37,7 +37,7 @@ func (l *login) startFlight(conn *own.Conn) *own.Flight {
 	if l.waitsFor != nil {
 		l.watch.pause()
 		l.failure = l.follow()
-		l.watch.resume(loginStall, "logging in")
+		l.resume()
 		if l.failure != nil {
 			return nil
 		}

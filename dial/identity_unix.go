@@ -14,6 +14,9 @@ func tooOpen(fi fs.FileInfo) bool {
 	return ok && fi.Mode().IsRegular() && int(st.Uid) == os.Getuid() && fi.Mode().Perm()&0o077 != 0
 }
 
+// othersMayWrite reports whether somebody besides us and root may change a file.
+func othersMayWrite(fi fs.FileInfo) bool { return !ours(fi) || fi.Mode().Perm()&0o022 != 0 }
+
 // ours reports whether a file is the user's, or root's.
 func ours(fi fs.FileInfo) bool {
 	st, ok := fi.Sys().(*syscall.Stat_t)

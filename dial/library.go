@@ -149,6 +149,12 @@ func readConfig(file, dir, home string, depth int) ([]byte, error) {
 		return nil, fmt.Errorf("the ssh configuration: %w", err)
 	}
 	defer f.Close()
+	if own := filepath.Join(home, ".ssh", "config"); file == own || depth > 0 {
+		// As ssh does (readconf.c, SSHCONF_CHECKPERM): it says where to connect, and what to run.
+		if info, err := f.Stat(); err == nil && othersMayWrite(info) {
+			return nil, fmt.Errorf("%s: bad owner or permissions: it must be yours or root's, and nobody else may write to it", file)
+		}
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxConfig))
 	if err != nil {
 		return nil, fmt.Errorf("the ssh configuration: %w", err)

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,8 @@ import (
 const clientVersion = "SSH-2.0-usftp"
 
 const (
-	// loginStall limits each wait for the server during a login, once ConnectTimeout no longer
-	// applies. It is sshd's default LoginGraceTime.
+	// loginStall limits each wait for the server during a login where ConnectTimeout does not. It
+	// is sshd's default LoginGraceTime.
 	loginStall = 2 * time.Minute
 	// notSSHWait is how long a peer that began with something other than SSH has to send its
 	// version.
@@ -110,14 +111,24 @@ func (l *login) run(r *route, sniff *sniffer) (transport, *firstSession, error) 
 	return t, first, nil
 }
 
+// resume lets the clock run again. ConnectTimeout limits each wait for the server as long as no
+// person can be involved at the other end: what a password or an answer leads to may wait for
+// somebody to approve it on a telephone, as ssh would wait.
+func (l *login) resume() {
+	limit := cmp.Or(l.s.connectTimeout, loginStall)
+	if l.current.method == "password" || l.current.method == "keyboard-interactive" {
+		limit = loginStall
+	}
+	l.watch.resume(limit, "logging in")
+}
+
 // check decides whether to accept the host's key.
 func (l *login) check(checker *hostKeyChecker, remote net.Addr, key ssh.PublicKey) error {
 	l.watch.pause()
 	l.hostKeyErr = checker.check(l.ctx, remote, key)
 	first := l.hostKey == nil // x/crypto/ssh asks again at each key exchange
 	l.keyed = time.Now()
-	// ConnectTimeout ends here, as in OpenSSH: the rest may wait for a person.
-	l.watch.resume(loginStall, "logging in")
+	l.resume()
 	if l.hostKeyErr == nil && first {
 		l.hostKey = key
 		l.d.log.Debug("the host's key is accepted", "host", l.s.alias, "type", keyTypeName(key),
@@ -301,7 +312,7 @@ func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 			return nil, l.failure
 		}
 	}
-	l.watch.resume(loginStall, "logging in")
+	l.resume()
 	if len(partial) > len(l.done) {
 		l.done = append(l.done, l.current)
 	}
@@ -367,6 +378,7 @@ func (l *login) startMethod(method string, s step) {
 	if !slices.Contains(l.tried, method) {
 		l.tried = append(l.tried, method)
 	}
+	l.resume()
 }
 
 // publicKey offers one key at a time, so that a key that cannot sign does not spoil the others.
@@ -378,7 +390,7 @@ func (l *login) publicKey() *attempt {
 		if c.public == nil {
 			l.watch.pause()
 			err := l.ring.reveal(c)
-			l.watch.resume(loginStall, "logging in")
+			l.resume()
 			if err != nil {
 				l.ring.note("%v", err)
 				continue
@@ -424,7 +436,7 @@ func (l *login) offer(c *credential) *attempt {
 	sign := *c
 	sign.sign = func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error) {
 		l.watch.pause() // a passphrase to type, a token to touch
-		defer l.watch.resume(loginStall, "logging in")
+		defer l.resume()
 		sig, err := c.sign(rand, data, algo)
 		if err != nil {
 			l.ring.note("%v", err)
@@ -438,7 +450,7 @@ func (l *login) offer(c *credential) *attempt {
 
 func (l *login) ask(p Prompt) (string, error) {
 	l.watch.pause()
-	defer l.watch.resume(loginStall, "logging in")
+	defer l.resume()
 	p.User, p.Host = l.s.user, l.s.alias
 	answer, err := l.d.asker.ask(l.ctx, l.s, p)
 	if err != nil {

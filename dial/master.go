@@ -49,6 +49,11 @@ func (d *Dialer) dialMaster(ctx context.Context, path string, session bool) (*Co
 	if err != nil {
 		return nil, err
 	}
+	// Who owns the socket's file need not be who listens.
+	if uid := peerUID(raw.(*net.UnixConn)); uid != os.Getuid() && uid != 0 {
+		raw.Close()
+		return nil, errors.New("somebody else's process listens on it")
+	}
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer stop()
 	socket := newSocket(raw, nil)

@@ -173,6 +173,46 @@ func TestCancelledLogin(t *testing.T) {
 	})
 }
 
+// TestSilenceAfterTheKeys: ConnectTimeout limits the rest of a login, too, unless a password or an
+// answer was sent: somebody may have to approve that.
+func TestSilenceAfterTheKeys(t *testing.T) {
+	for name, test := range map[string]struct {
+		options []string
+		within  time.Duration
+	}{
+		"a key":                         {nil, 7 * time.Second},
+		"a password":                    {[]string{"PubkeyAuthentication=no"}, loginStall},
+		"a key, without ConnectTimeout": {[]string{"ConnectTimeout=none"}, loginStall},
+	} {
+		key := filepath.Join(t.TempDir(), "key")
+		writeKey(t, key, "")
+		synctest.Test(t, func(t *testing.T) {
+			srv := newTestServer(t)
+			stuck := make(chan struct{})
+			srv.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
+				<-stuck
+				return nil, errors.New("too late")
+			}
+			srv.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) {
+				<-stuck
+				return nil, errors.New("too late")
+			}
+			d := srv.dialer(t, &Config{Options: append(test.options, "ConnectTimeout=7"),
+				Identities: []string{key},
+				Prompter: PrompterFunc(func(context.Context, Prompt) (string, error) {
+					return "secret", nil
+				})})
+			began := time.Now()
+			_, err := d.Dial(t.Context())
+			if took := time.Since(began); err == nil || took != test.within ||
+				!strings.Contains(err.Error(), "no answer within") {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+			close(stuck)
+		})
+	}
+}
+
 // TestThinkingPerson: while a person thinks no limit runs.
 func TestThinkingPerson(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,8 @@ type authorizedKey struct {
 	principals []string
 }
 
-// ReadAuthorizedKeys reads a file. A missing file is an error.
+// ReadAuthorizedKeys reads a file. A missing file is an error. It does not check who could change
+// the file: see [StrictModes].
 func ReadAuthorizedKeys(name string) (*AuthorizedKeys, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -103,6 +104,9 @@ func (k *authorizedKey) option(option string) (err error) {
 	value = unquote(value)
 	switch name = strings.ToLower(name); name {
 	case "from":
+		if k.from != nil { // one of them would have no effect
+			return errors.New("from: given more than once")
+		}
 		k.from, err = parseAddressList(value)
 	case "expiry-time":
 		k.expires, err = parseExpiry(value)

@@ -86,16 +86,17 @@ func TestAuthorizedKeys(t *testing.T) {
 		}
 	}
 	for options, want := range map[string]string{
-		`command="rm -rf /" `:      "no commands are run here",
-		`restrict,command="x" `:    "no commands are run here",
-		`from="host.example.com" `: "host names are not looked up",
-		`from="" `:                 "empty pattern",
-		`from="10.0.0.0/99" `:      "10.0.0.0/99",
-		`expiry-time="never" `:     "is not a valid time",
-		`unheard-of `:              "unheard-of: unknown option",
-		`principals="x" `:          "principals without",
-		`verify-required `:         "not supported",
-		"nonsense":                 "no key",
+		`command="rm -rf /" `:                "no commands are run here",
+		`restrict,command="x" `:              "no commands are run here",
+		`from="host.example.com" `:           "host names are not looked up",
+		`from="" `:                           "empty pattern",
+		`from="10.0.0.0/99" `:                "10.0.0.0/99",
+		`expiry-time="never" `:               "is not a valid time",
+		`unheard-of `:                        "unheard-of: unknown option",
+		`principals="x" `:                    "principals without",
+		`verify-required `:                   "not supported",
+		"nonsense":                           "no key",
+		`from="192.0.2.7",from="192.0.2.7" `: "from: given more than once",
 	} {
 		list := ParseAuthorizedKeys("keys", []byte("\n"+options+line(a)))
 		if len(list.Warnings) != 1 || !strings.HasPrefix(list.Warnings[0], "keys:2: ") ||

@@ -29,7 +29,9 @@ type serveFile struct {
 	Grace         durationText  `toml:"grace"`
 	ProxyProtocol []prefixText  `toml:"proxy_protocol"`
 
+	Ciphers          []string        `toml:"ciphers"`
 	LegacyAlgorithms []algorithmText `toml:"legacy_algorithms"`
+	StrictModes      *bool           `toml:"strict_modes"`
 
 	Limits struct {
 		LoginTimeout      durationText `toml:"login_timeout"`
@@ -124,9 +126,10 @@ func kindOf(goType string) string {
 
 // A configFile is a decoded file that is being interpreted.
 type configFile struct {
-	name  string
-	lines map[string]int
-	made  *settings
+	name   string
+	lines  map[string]int
+	strict bool // who could change a file of keys is checked
+	made   *settings
 }
 
 // wrong returns an error about a key, which is a user's unless user is negative.
@@ -154,6 +157,7 @@ func (f *configFile) path(name string) string {
 }
 
 func (f *configFile) settings(file *serveFile) (*settings, error) {
+	f.strict = file.StrictModes == nil || *file.StrictModes
 	f.made = &settings{
 		metrics: file.Metrics.text, grace: time.Duration(file.Grace),
 		logFormat: file.LogFormat.text, logLevel: slog.Level(file.LogLevel),
@@ -165,6 +169,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 			DropStart:        int(file.Limits.LoginsDropStart),
 			DropRate:         int(file.Limits.LoginsDropRate),
 			MaxLoginsKnown:   int(file.Limits.LoginsKnown),
+			Ciphers:          file.Ciphers,
 			LegacyAlgorithms: texts(file.LegacyAlgorithms),
 		},
 	}
@@ -273,6 +278,9 @@ func (f *configFile) keys(i int, u *userTable, one *account) error {
 	if u.AuthorizedKeys != "" {
 		name := f.path(u.AuthorizedKeys)
 		data, err := os.ReadFile(name)
+		if err == nil && f.strict {
+			err = sshd.StrictModes(name)
+		}
 		if err != nil {
 			return f.wrong(i, "authorized_keys", err)
 		}

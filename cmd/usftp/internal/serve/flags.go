@@ -21,6 +21,7 @@ import (
 // flags is the command line of serve. Letters that sftp-server has keep their meaning.
 type flags struct {
 	listen, hostKeys       []string
+	noStrictModes          bool
 	authorizedKeys, user   string
 	config                 string
 	metrics                string
@@ -55,6 +56,8 @@ func (s *flags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.user, "user", "", "the user `name` to log in with (default: your own)")
 	f.StringVar(&s.authorizedKeys, "authorized-keys", "",
 		"accept the keys in `file`, in sshd's authorized_keys format; \"none\" generates and prints a password (default ~/.ssh/authorized_keys if it has keys, else none)")
+	f.BoolVar(&s.noStrictModes, "no-strict-modes", false,
+		"accept the keys even if others could change their file")
 	f.StringArrayVar(&s.hostKeys, "host-key", nil,
 		"use the private host key in `file`, and create it if missing; may be repeated")
 	f.BoolVarP(&s.readOnly, "read-only", "R", false, "refuse all changes")
@@ -95,7 +98,7 @@ var facilities = []string{"", "DAEMON", "USER", "AUTH", "AUTHPRIV", "LOCAL0", "L
 // onlyFor are flags that apply to only one way of serving.
 var onlyFor = map[string][]string{
 	"--stdio":         {"start-directory", "log-stderr", "log-facility", "query"},
-	"DIR":             {"user", "authorized-keys"},
+	"DIR":             {"user", "authorized-keys", "no-strict-modes"},
 	"DIR or --stdio":  {"read-only", "allow", "deny", "umask"},
 	"DIR or --config": {"listen", "host-key", "metrics", "grace", "log-format"},
 }

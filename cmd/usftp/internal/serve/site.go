@@ -195,6 +195,11 @@ func (s *site) authorizedKeys() (*sshd.AuthorizedKeys, error) {
 	if err != nil && !own {
 		return nil, fileError("cannot read", name, err)
 	}
+	if err == nil && !s.flags.noStrictModes {
+		if err := sshd.StrictModes(name); err != nil {
+			return nil, fmt.Errorf("%w, or give --no-strict-modes", err)
+		}
+	}
 	keys, count := parseKeys(name, data)
 	switch {
 	case count > 0:
