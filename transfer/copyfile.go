@@ -190,6 +190,9 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	if err == nil && c.verifies() {
 		err = out.verify(c, in)
 	}
+	if err == nil && c.tree != nil && c.tree.sync != nil {
+		err = c.tree.sync.lock.check()
+	}
 	if err == nil {
 		err = out.commit(c, in)
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,15 +24,16 @@ var ErrDeletionRefused = errors.New("nothing was deleted")
 // walked, and deleted when everything else is done. If there are many, the list is kept on disk.
 type extras struct {
 	sync    *syncing
-	files   spill // records: a directory's path below the target, then names in it
+	files   spill // records: as directoryRecord, then names in the directory
 	touched spill // records: path and attributes of a directory that loses something
 	opened  spill // records: path and earlier mode of a directory that had to be opened
 	found   atomic.Int64
 	held    atomic.Int64 // files and links at the target, extra or not
 	began   bool         // deleting was not refused
+	spelt   sync.Once    // that something stays for its spelling was reported
 
 	mu    sync.Mutex
-	dirs  []*spill        // paths of extra directories, by depth
+	dirs  []*spill        // records of extra directories, by depth
 	late  []*entry        // waiting until the directory in their way is gone
 	stays map[string]bool // paths of those that a dry run knows will not be empty
 }
@@ -69,13 +71,21 @@ func (x *extras) find(d *directory) {
 // collect records a directory's extra entries.
 func (x *extras) collect(d *directory, extra func(name string) bool) {
 	s, t := x.sync, d.tree
-	batch := []string{d.rel}
+	head := directoryRecord(d)
+	batch := slices.Clone(head)
 	err := s.dst.entries(d, func() {}, func(name string, f *facts) error {
 		if s.filter.excludes(d, name, f.mode.IsDir()) {
 			x.stay(d)
 			return nil
 		}
 		if !extra(name) {
+			return nil
+		}
+		if !d.extra && d.inventory.spelt.has(name) {
+			x.spelt.Do(func() {
+				t.warn("", t.dst.join(d.target, name),
+					"it is not deleted: it may be another spelling of a name that the source has")
+			})
 			return nil
 		}
 		if err := localfs.CheckForeignName(name); err != nil {
@@ -95,16 +105,26 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 		x.found.Add(1)
 		if batch = append(batch, name); len(batch) > extraBatch {
 			x.files.add(batch...)
-			batch = batch[:1]
+			batch = batch[:len(head)]
 		}
 		return nil
 	})
-	if len(batch) > 1 {
+	if len(batch) > len(head) {
 		x.files.add(batch...)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.fail("", d.source, d.target, err)
 	}
+}
+
+// directoryRecord returns a directory's path below the target, and that of the nearest directory
+// above it that the source has, or its own if the source has it.
+func directoryRecord(d *directory) []string {
+	present := d
+	for present.extra {
+		present = present.parent
+	}
+	return []string{d.rel, present.rel}
 }
 
 // stay records that an extra directory contains something excluded, so that a dry run does not
@@ -138,7 +158,7 @@ func (x *extras) addDir(in *directory, name string) error {
 	}
 	at := x.dirs[d.depth]
 	x.mu.Unlock()
-	at.add(d.rel)
+	at.add(directoryRecord(d)...)
 	t.walk.enqueue(d)
 	return nil
 }
@@ -205,9 +225,9 @@ func (x *extras) delete() bool {
 	x.began = true
 	s.dst.ready()
 	x.each(&x.files, deleteDirs, func(fields []string) {
-		d := s.place(fields[0])
+		d, names := s.place(fields[0]), fields[2:]
 		defer d.leave()
-		if x.plan(d, fields[1:]) {
+		if s.gone.confirm(fields[1], d.rel, names, false) != nil || x.plan(d, names) {
 			return
 		}
 		if err := s.dst.unmoved(d); err != nil {
@@ -217,7 +237,7 @@ func (x *extras) delete() bool {
 		open := x.opener(d)
 		var work errgroup.Group
 		work.SetLimit(deleteFiles)
-		for _, name := range fields[1:] {
+		for _, name := range names {
 			work.Go(func() error { x.remove(d, name, false, open); return nil })
 		}
 		work.Wait()
@@ -226,7 +246,8 @@ func (x *extras) delete() bool {
 		x.each(x.dirs[depth], deleteDirs*deleteFiles, func(fields []string) {
 			d, name := s.place(path.Dir(fields[0])), path.Base(fields[0])
 			defer d.leave()
-			if x.plan(d, []string{name}) {
+			if s.gone.confirm(fields[1], d.rel, []string{name}, true) != nil ||
+				x.plan(d, []string{name}) {
 				return
 			}
 			switch err := s.dst.unmoved(d); {
@@ -298,7 +319,10 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 		return
 	}
 	target := t.dst.join(d.target, name)
-	err := s.clear(d, name, dir)
+	err := s.lock.check()
+	if err == nil {
+		err = s.clear(d, name, dir)
+	}
 	if errors.Is(err, fs.ErrPermission) && open() == nil {
 		err = s.clear(d, name, dir)
 	}

@@ -47,11 +47,15 @@ type end interface {
 
 	join(dir, name string) string
 
-	// realPath resolves symbolic links, lstat fails if nothing is there, and touch makes an empty
-	// file; remove is not nil if the file may exist.
+	// realPath resolves symbolic links, lstat describes what is there and follows none, and touch
+	// makes an empty file; remove is not nil if the file may exist.
 	realPath(name string) (string, error)
-	lstat(name string) error
+	lstat(name string) (facts, error)
 	touch(name string) (remove func() error, err error)
+
+	// mark returns what tells a directory from others that may take its place, as far as that can
+	// be known.
+	mark(dir string) (string, error)
 
 	// fileSystem returns numbers that identify a path's file system; zeros if unknown.
 	fileSystem(name string) [2]uint64

@@ -97,8 +97,10 @@ func (f *syncFilter) excludesPath(rel string, dir bool) bool {
 	for rest := rel; rest != ""; {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
-		if f.ignoreFile != "" && (src.lstat(in.source) != nil || f.readIgnore(in) != nil) {
-			return true // its rules are gone
+		if f.ignoreFile != "" {
+			if _, err := src.lstat(in.source); err != nil || f.readIgnore(in) != nil {
+				return true // its rules are gone
+			}
 		}
 		if f.excludes(in, name, dir || rest != "") {
 			return true

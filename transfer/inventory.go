@@ -1,7 +1,9 @@
 package transfer
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/binary"
 	"hash/maphash"
 	"io/fs"
 	"slices"
@@ -10,17 +12,19 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// An inventory holds what comparing needs of a target directory, in 24 bytes per entry, so that a
-// directory of a million fits in memory. It keeps a hash of each name. Among a million names the
-// chance that two collide is one in thirty million, and the random seed keeps an attacker from
-// raising it; a collision means a file that is not copied, or not deleted.
+// An inventory holds what comparing needs of a target directory, in 24 bytes per entry besides its
+// name, so that a directory of a million fits in memory.
 type inventory struct {
 	seed   maphash.Seed
 	folds  func() bool // names that differ only in case are the same
 	parts  [][]held    // one, or split by the hash's first bits; sorted after the listing
+	names  [][]byte    // of the entries, each after its length
 	n      int
 	files  int // entries that are not directories
 	unseen int // entries not seen in the source
+
+	// spelt has the names in the source that a target might spell in another way.
+	spelt spellings
 }
 
 // manyHeld is the number of entries from which an inventory is split into parts, which grow and are
@@ -28,11 +32,12 @@ type inventory struct {
 const (
 	manyHeld  = 4096
 	heldParts = 256
+	namePiece = 1 << 16 // bytes of names that are allocated at once
 )
 
 // held is one entry of a target directory.
 type held struct {
-	name  uint64 // hash of the name
+	name  uint64 // the first 16 bits of the name's hash, and where the name is
 	size  uint64 // the low 48 bits; above them mode, flags and the rest of the time
 	mtime uint32 // the low 32 bits of the seconds, as in SFTP
 	owner uint32 // a digest
@@ -115,19 +120,43 @@ func (h held) sameOwner(f *facts) bool {
 	return !f.owner.Known || h.size&heldOwned != 0 && h.owner == ownerDigest(f.owner)
 }
 
-func newInventory(folds func() bool) *inventory {
-	return &inventory{seed: maphash.MakeSeed(), folds: folds, parts: make([][]held, 1)}
+func newInventory(folds func() bool, spelt spellings) *inventory {
+	return &inventory{seed: maphash.MakeSeed(), folds: folds, parts: make([][]held, 1), spelt: spelt}
 }
 
 // reset empties the inventory, when a listing starts over.
-func (v *inventory) reset() { v.parts, v.n, v.files, v.unseen = make([][]held, 1), 0, 0, 0 }
+func (v *inventory) reset() {
+	v.parts, v.names, v.n, v.files, v.unseen = make([][]held, 1), nil, 0, 0, 0
+}
 
-// hash returns the hash of a name. It ignores case where file names do.
-func (v *inventory) hash(name string) uint64 {
+// key returns the same string for names that are one file at the target, and 16 bits of its hash.
+func (v *inventory) key(name string) (key string, hash uint64) {
 	if v.folds() {
 		name = localfs.FoldName(name)
 	}
-	return maphash.String(v.seed, name)
+	return name, maphash.String(v.seed, name) >> 48 << 48
+}
+
+// keep stores a key and returns where it is.
+func (v *inventory) keep(key string) (at uint64) {
+	last := len(v.names) - 1
+	need := len(key) + binary.MaxVarintLen32
+	if last < 0 || cap(v.names[last])-len(v.names[last]) < need {
+		v.names = append(v.names, make([]byte, 0, max(namePiece, need)))
+		last++
+	}
+	p := v.names[last]
+	at = uint64(last)*namePiece + uint64(len(p))
+	v.names[last] = append(binary.AppendUvarint(p, uint64(len(key))), key...)
+	return at
+}
+
+// keyOf returns an entry's key.
+func (v *inventory) keyOf(h *held) []byte {
+	at := h.name & (1<<48 - 1)
+	p := v.names[at/namePiece][at%namePiece:]
+	n, size := binary.Uvarint(p)
+	return p[size : size+int(n)]
 }
 
 func (v *inventory) part(hash uint64) *[]held {
@@ -139,7 +168,8 @@ func (v *inventory) part(hash uint64) *[]held {
 
 func (v *inventory) add(name string, f *facts) {
 	h := newHeld(f)
-	h.name = v.hash(name)
+	key, hash := v.key(name)
+	h.name = hash | v.keep(key)
 	if v.n == manyHeld {
 		all := v.parts[0]
 		v.parts = make([][]held, heldParts)
@@ -163,15 +193,23 @@ func (v *inventory) add(name string, f *facts) {
 // sort prepares for find.
 func (v *inventory) sort() {
 	for _, part := range v.parts {
-		slices.SortFunc(part, func(a, b held) int { return cmp.Compare(a.name, b.name) })
+		slices.SortFunc(part, func(a, b held) int {
+			if order := cmp.Compare(a.name>>48, b.name>>48); order != 0 {
+				return order
+			}
+			return bytes.Compare(v.keyOf(&a), v.keyOf(&b))
+		})
 	}
 }
 
 func (v *inventory) find(name string) *held {
-	hash := v.hash(name)
+	key, hash := v.key(name)
 	part := *v.part(hash)
-	i, found := slices.BinarySearchFunc(part, hash, func(h held, hash uint64) int {
-		return cmp.Compare(h.name, hash)
+	i, found := slices.BinarySearchFunc(part, []byte(key), func(h held, key []byte) int {
+		if order := cmp.Compare(h.name>>48, hash>>48); order != 0 {
+			return order
+		}
+		return bytes.Compare(v.keyOf(&h), key)
 	})
 	if !found {
 		return nil
@@ -181,6 +219,7 @@ func (v *inventory) find(name string) *held {
 
 // take looks up an entry of the source and marks it as seen.
 func (v *inventory) take(name string) (entry held, present bool) {
+	v.spelt.add(name)
 	h := v.find(name)
 	if h == nil {
 		return held{}, false

@@ -52,9 +52,20 @@ func (localEnd) realPath(name string) (string, error) {
 	return filepath.ToSlash(name), err
 }
 
-func (localEnd) lstat(name string) error {
-	_, err := os.Lstat(name)
-	return err
+func (localEnd) lstat(name string) (f facts, err error) {
+	info, err := os.Lstat(name)
+	if err == nil {
+		f = localFacts(info)
+	}
+	return f, err
+}
+
+func (localEnd) mark(dir string) (string, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", err
+	}
+	return localfs.ID(info), nil
 }
 
 func (localEnd) fileSystem(name string) [2]uint64 { return localfs.FileSystemID(name) }
@@ -71,16 +82,20 @@ func (localEnd) touch(name string) (remove func() error, err error) {
 // listPiece is how many entries of a directory are read at a time.
 const listPiece = 256
 
-// eachEntry reads a directory until yield returns false.
-func eachEntry(dir *os.File, yield func(name string, info fs.FileInfo, err error) bool) error {
+// eachEntry reads a directory until yield returns false. It looks at entries through the open
+// directory, not by their paths: if the directory is renamed, or its file system unmounted, they
+// would all seem to be gone. One that was really removed meanwhile has an error for fs.ErrNotExist.
+func eachEntry(in *os.Root, yield func(name string, info fs.FileInfo, err error) bool) error {
+	dir, err := in.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
 	for {
-		entries, err := dir.ReadDir(listPiece)
-		for _, found := range entries {
-			info, err := found.Info()
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // it was removed in between
-			}
-			if !yield(found.Name(), info, err) {
+		names, err := dir.Readdirnames(listPiece)
+		for _, name := range names {
+			info, err := in.Lstat(name)
+			if !yield(name, info, err) {
 				return nil
 			}
 		}

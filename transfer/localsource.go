@@ -47,23 +47,50 @@ func (s *localSource) look(name string) (facts, error) {
 	return localFacts(info), nil
 }
 
+// list lists the directory that its parent's listing showed, and fails if another one, or a link, is
+// in its place before or after that: then entries may have been missed.
 func (s *localSource) list(d *directory, yield func(*entry, error) bool) error {
-	open := os.Open
-	if d.parent != nil && d.tree.options.Links != LinksFollow {
-		open = localfs.OpenDirNoFollow
-	}
-	dir, err := open(d.source)
+	dir, err := os.OpenRoot(d.source + string(filepath.Separator) + ".") // waits for no named pipe
 	if err != nil {
-		return ofSource(explainLink(err))
+		return ofSource(s.explain(d, err))
 	}
 	defer dir.Close()
-	return ofSource(eachEntry(dir, func(name string, info fs.FileInfo, err error) bool {
+	is, err := dir.Stat(".")
+	if err != nil {
+		return ofSource(err)
+	}
+	same := func(info fs.FileInfo) bool { return os.SameFile(info, is) }
+	if d.parent != nil && d.tree.options.Links != LinksFollow && !same(d.facts.info) {
+		return ofSource(s.explain(d, &fs.PathError{Op: "open", Path: d.source, Err: errMoved}))
+	}
+	stopped := false
+	err = eachEntry(dir, func(name string, info fs.FileInfo, err error) bool {
 		e := &entry{dir: d, name: name}
 		if err == nil {
 			e.facts = localFacts(info)
 		}
-		return yield(e, ofSource(err))
-	}))
+		stopped = !yield(e, ofSource(err))
+		return !stopped
+	})
+	if err == nil && !stopped {
+		var now fs.FileInfo
+		if now, err = os.Stat(d.source); err == nil && !same(now) {
+			err = &fs.PathError{Op: "list", Path: d.source, Err: errMoved}
+		}
+	}
+	return ofSource(err)
+}
+
+// errMoved reports that another directory is in the place of one that was found before.
+var errMoved = changedf("it is another directory now")
+
+// explain says that a link, if that is what is there, has taken the place of a directory.
+func (s *localSource) explain(d *directory, err error) error {
+	if f, lookErr := s.lstat(d.source); d.parent != nil && lookErr == nil &&
+		d.tree.options.Links != LinksFollow && f.mode&fs.ModeSymlink != 0 {
+		return explainLink(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
+	}
+	return err
 }
 
 func (s *localSource) readLink(name string) (string, error) {

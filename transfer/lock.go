@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -119,6 +121,9 @@ type lock struct {
 	holder Holder
 	stop   func()
 
+	renewing chan struct{}             // holds a token while somebody renews it
+	shown    atomic.Pointer[time.Time] // when the lock was last known to be held and renewed
+
 	// foldsCase waits for the answer and reports whether the target has the lock under an
 	// upper-case name, too: names that differ only in case are one file there.
 	foldsCase func() bool
@@ -186,6 +191,9 @@ func newLock(s *syncing) (*lock, error) {
 
 // begin starts renewing the lock, and asks what foldsCase answers.
 func (l *lock) begin() *lock {
+	now := time.Now()
+	l.renewing = make(chan struct{}, 1)
+	l.shown.Store(&now)
 	l.stop = every(lockRenewed, l.renew)
 	answer := make(chan bool, 1)
 	go func() {
@@ -211,10 +219,13 @@ func (l *lock) read() (holder Holder, data []byte, written time.Time, err error)
 // now returns the time on the target's clock.
 func (l *lock) now() (time.Time, error) {
 	name := localfs.TempName(lockName)
-	if err := l.files.writeFile(name, nil, createNew); err != nil {
+	err := l.files.writeFile(name, nil, createNew)
+	if err == nil || errors.Is(err, errRepeated) { // then the first request may have made it
+		defer l.files.removeFile(l.tree.ctx, name)
+	}
+	if err != nil {
 		return time.Time{}, err
 	}
-	defer l.files.removeFile(l.tree.ctx, name)
 	_, now, err := l.files.readFile(name)
 	return now, err
 }
@@ -234,15 +245,40 @@ func (l *lock) takeAway(void []byte) bool {
 	return !changed
 }
 
+// check returns an error unless the lock is held: a process that was stopped, or a machine that was
+// asleep, may find another run at work when it goes on. It asks only if the lock was not renewed for
+// so long that it may have been taken over. A nil lock is always held.
+func (l *lock) check() error {
+	if l == nil || !l.overdue() {
+		return nil
+	}
+	if l.renew(); l.overdue() {
+		return cmp.Or(context.Cause(l.tree.ctx), error(errLockLost))
+	}
+	return nil
+}
+
+// overdue reports whether others may take the lock over soon. Both clocks count: one of them may
+// stand still while the machine sleeps.
+func (l *lock) overdue() bool {
+	shown := *l.shown.Load()
+	return max(time.Since(shown), time.Now().Round(0).Sub(shown.Round(0))) > lockStale/2
+}
+
 // renew shows that this run is still alive.
 func (l *lock) renew() {
+	l.renewing <- struct{}{}
+	defer func() { <-l.renewing }()
+	began := time.Now()
 	holder, _, _, err := l.read()
 	if errors.Is(err, fs.ErrNotExist) || err == nil && holder.ID != l.holder.ID && holder.ID != "" {
 		l.tree.failFirst(errLockLost)
 		l.tree.cancel(errLockLost)
 		return
 	}
-	l.files.writeFile(lockName, l.text(), 0)
+	if l.files.writeFile(lockName, l.text(), 0) == nil && err == nil {
+		l.shown.Store(&began)
+	}
 }
 
 // release removes the lock.

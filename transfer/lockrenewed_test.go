@@ -22,12 +22,19 @@ import (
 // lasts, in a bubble.
 func slowSync(t *testing.T, during func(server *sftptest.Scripted, dial func() pool.Host)) error {
 	t.Helper()
+	return slowSyncTo(t, func(sftptest.Request) []sftptest.Action { return nil }, during)
+}
+
+// slowSyncTo is slowSync to a host that may do something else, too.
+func slowSyncTo(t *testing.T, intercept func(sftptest.Request) []sftptest.Action,
+	during func(server *sftptest.Scripted, dial func() pool.Host)) error {
+	t.Helper()
 	server := sftptest.NewServer(t,
 		sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 			if r.Type == wire.TypeOpen && r.Stream == 1 && strings.Contains(r.Path, "slow") {
 				return []sftptest.Action{sftptest.Delay(time.Hour)}
 			}
-			return nil
+			return intercept(r)
 		}})
 	dial := func() pool.Host {
 		t.Helper()
@@ -115,6 +122,35 @@ func TestSyncLockIsLost(t *testing.T) {
 		}
 	})
 }
+
+// A run that could not look at its lock for long, as if it had been stopped, looks at it before it
+// gives a file its name: another run may be at work by now.
+func TestSyncLockIsCheckedAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const other = `{"host":"alpha","pid":7,"id":"other"}`
+		began := time.Now()
+		var server *sftptest.Scripted
+		err := slowSyncTo(t, func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeLstat && strings.HasSuffix(r.Path, transfer.LockName) &&
+				time.Since(began) > 30*time.Second {
+				return []sftptest.Action{sftptest.Delay(2 * time.Hour)}
+			}
+			return nil
+		}, func(s *sftptest.Scripted, _ func() pool.Host) {
+			server = s
+			time.Sleep(lockTakenOver)
+			s.Files.WriteFile("/dst/"+transfer.LockName, []byte(other))
+		})
+		if err == nil || !strings.Contains(err.Error(), "taken over the lock") {
+			t.Errorf("it ended with %v", err)
+		}
+		if server.Files.Exists("/dst/slow") {
+			t.Error("it went on to copy")
+		}
+	})
+}
+
+const lockTakenOver = transfer.LockStale + time.Minute
 
 // If the connection is lost after the lock was made and before it was written, it is taken all the
 // same, and the next run does not find it in its way.

@@ -82,14 +82,9 @@ func (t localMirror) entries(d *directory, _ func(),
 		return fs.ErrNotExist
 	}
 	return t.inside(d, func(in *os.Root) error {
-		dir, err := in.Open(".")
-		if err != nil {
-			return err
-		}
-		defer dir.Close()
 		var failed error
-		err = eachEntry(dir, func(name string, info fs.FileInfo, err error) bool {
-			if failed = err; err == nil {
+		err := eachEntry(in, func(name string, info fs.FileInfo, err error) bool {
+			if failed = ignoreMissing(err); err == nil {
 				f := localFacts(info)
 				failed = yield(name, &f)
 			}

@@ -97,7 +97,7 @@ func (o *overlap) check(dir string) error {
 		return nil // writing there will fail with the reason
 	}
 	defer remove()
-	err := t.src.lstat(probe)
+	_, err := t.src.lstat(probe)
 	if err == nil {
 		return o.nested()
 	}

@@ -110,9 +110,27 @@ func (e *remoteEnd) realPath(name string) (string, error) {
 	return ask(e, name, (*usftp.Client).RealPath)
 }
 
-func (e *remoteEnd) lstat(name string) error {
-	_, err := ask(e, name, (*usftp.Client).Lstat)
-	return err
+func (e *remoteEnd) lstat(name string) (f facts, err error) {
+	info, err := ask(e, name, (*usftp.Client).Lstat)
+	if err == nil {
+		f = remoteFacts(info.Sys().(*usftp.FileStat))
+	}
+	return f, err
+}
+
+// mark knows no inode: SFTP has none. What the host calls the directory, whose it is and which file
+// system it is on must do.
+func (e *remoteEnd) mark(dir string) (string, error) {
+	real, err := e.realPath(dir)
+	if err != nil {
+		return "", err
+	}
+	info, err := ask(e, dir, (*usftp.Client).Stat)
+	if err != nil {
+		return "", err
+	}
+	stat := info.Sys().(*usftp.FileStat)
+	return fmt.Sprint(real, info.Mode().Type(), stat.UID, stat.GID, e.fileSystem(dir)), nil
 }
 
 // readRegular reads up to most bytes of a regular file. It follows no link.

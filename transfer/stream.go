@@ -38,7 +38,8 @@ func (streamEnd) identity(string) (host, path string, ok bool) { return "", "", 
 
 func (streamEnd) limits() (limits, error)                       { return limits{}, errStream }
 func (streamEnd) realPath(string) (string, error)               { return "", errStream }
-func (streamEnd) lstat(string) error                            { return errStream }
+func (streamEnd) lstat(string) (facts, error)                   { return facts{}, errStream }
+func (streamEnd) mark(string) (string, error)                   { return "", errStream }
 func (streamEnd) fileSystem(string) [2]uint64                   { return [2]uint64{} }
 func (streamEnd) touch(string) (remove func() error, err error) { return nil, errStream }
 

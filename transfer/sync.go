@@ -172,8 +172,8 @@ var ErrVanished = errors.New("files vanished from the source before they could b
 // Files with equal size and time count as equal; SyncOptions can change that. Both sides are
 // listed, many directories at once, and merged, so equal entries cost no round trip. A file that is
 // copied costs what it costs in [CopyTree], which does the copying; a difference in permissions,
-// owner or time alone costs one round trip. Memory holds 24 bytes for each entry of the directories
-// being compared.
+// owner or time alone costs one round trip. Memory holds 24 bytes and the name of each entry of the
+// directories being compared.
 //
 // Anything other than files, directories and links is skipped with an event. No symbolic link below
 // the target is followed. dst must not lie in src, nor src in dst.
@@ -215,6 +215,7 @@ type syncing struct {
 	listed   atomic.Int64 // entries seen at the target
 	met      atomic.Int64 // entries seen in the source
 	extras   extras
+	gone     gone
 	lock     *lock
 	reported sync.Once // reports once that files are read because the host does not hash them
 	times    sync.Once // reports once that times cannot be set
@@ -240,7 +241,7 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	s := &syncing{tree: t, options: options, dst: dst.mirror(), within: newReach(options.Within),
 		filter:  newSyncFilter(t, &options),
 		backups: backups{dir: options.BackupDir}}
-	s.extras.sync, s.backups.sync, s.foldsCase = s, s, s.dst.foldsCase
+	s.extras.sync, s.backups.sync, s.gone.sync, s.foldsCase = s, s, s, s.dst.foldsCase
 	return s, nil
 }
 
@@ -249,6 +250,9 @@ func (s *syncing) start() error {
 	root := s.tree.root
 	if err := s.backups.check(); err != nil {
 		return err
+	}
+	if s.options.Delete {
+		s.gone.begin()
 	}
 	if s.tree.options.DryRun {
 		return nil
@@ -339,8 +343,10 @@ func unrelated(renames []SyncRename) int {
 func (s *syncing) renameOne(r SyncRename) {
 	src := s.tree.src
 	from, to := path.Clean(r.From), path.Clean(r.To)
-	if !isBelow(from) || !isBelow(to) ||
-		!errors.Is(src.lstat(src.join(s.tree.root.source, from)), fs.ErrNotExist) {
+	if !isBelow(from) || !isBelow(to) {
+		return
+	}
+	if _, err := src.lstat(src.join(s.tree.root.source, from)); !errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	now, err := src.look(src.join(s.tree.root.source, to))
@@ -372,7 +378,12 @@ func (s *syncing) renameOne(r SyncRename) {
 
 // take takes the inventory of a target directory.
 func (s *syncing) take(d *directory) (release func(), err error) {
-	v := newInventory(s.foldsCase)
+	var spelt spellings
+	if s.options.Delete {
+		// Whether case counts on a host is known only with a lock, by whose name it is found out.
+		spelt = newSpellings(s.options.NoLock && s.tree.dst.conn() != nil)
+	}
+	v := newInventory(s.foldsCase, spelt)
 	d.inventory = v
 	release = func() {
 		d.inventory = nil
@@ -568,7 +579,10 @@ func (r Reason) onlyAttrs() bool {
 
 // prepare does whatever an entry needs before copying, or instead. It reports whether that was all.
 func (s *syncing) prepare(e *entry) (done bool) {
-	done, err := s.tryPrepare(e)
+	err := s.lock.check()
+	if err == nil {
+		done, err = s.tryPrepare(e)
+	}
 	if err != nil {
 		s.tree.fail("", e.source(), e.target(), err)
 		return true
@@ -768,6 +782,8 @@ func (s *syncing) vanished(source string, err error) bool {
 		return false
 	}
 	s.tree.count(&s.tree.sums.Vanished, 1)
+	s.gone.note(strings.TrimPrefix(filepath.ToSlash(strings.TrimPrefix(source,
+		s.tree.root.source)), "/"))
 	s.tree.tell(&Event{Kind: Skipped, Route: Route{Source: source}, Size: -1, Err: ErrVanished,
 		Message: "it vanished before it could be copied"})
 	return true

@@ -16,55 +16,58 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A lowerFS is a file system in which names that differ only in case are the same file. It stores
-// them in lower case.
-type lowerFS struct{ *memfs.FS }
-
-func (l lowerFS) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
-	return l.FS.Stat(ctx, strings.ToLower(path))
+// A foldFS is a file system that takes names for the same file if fold makes the same of them, and
+// stores that.
+type foldFS struct {
+	*memfs.FS
+	fold func(string) string
 }
 
-func (l lowerFS) Lstat(ctx context.Context, path string) (fs.FileInfo, error) {
-	return l.FS.Lstat(ctx, strings.ToLower(path))
+func (l foldFS) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
+	return l.FS.Stat(ctx, l.fold(path))
 }
 
-func (l lowerFS) Open(ctx context.Context, path string, flags uint32,
+func (l foldFS) Lstat(ctx context.Context, path string) (fs.FileInfo, error) {
+	return l.FS.Lstat(ctx, l.fold(path))
+}
+
+func (l foldFS) Open(ctx context.Context, path string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
-	return l.FS.Open(ctx, strings.ToLower(path), flags, attrs)
+	return l.FS.Open(ctx, l.fold(path), flags, attrs)
 }
 
-func (l lowerFS) List(ctx context.Context, path string) iter.Seq2[fs.FileInfo, error] {
-	return l.FS.List(ctx, strings.ToLower(path))
+func (l foldFS) List(ctx context.Context, path string) iter.Seq2[fs.FileInfo, error] {
+	return l.FS.List(ctx, l.fold(path))
 }
 
-func (l lowerFS) Setstat(ctx context.Context, path string, attrs wire.Attrs) error {
-	return l.FS.Setstat(ctx, strings.ToLower(path), attrs)
+func (l foldFS) Setstat(ctx context.Context, path string, attrs wire.Attrs) error {
+	return l.FS.Setstat(ctx, l.fold(path), attrs)
 }
 
-func (l lowerFS) Rename(ctx context.Context, from, to string) error {
-	return l.FS.Rename(ctx, strings.ToLower(from), strings.ToLower(to))
+func (l foldFS) Rename(ctx context.Context, from, to string) error {
+	return l.FS.Rename(ctx, l.fold(from), l.fold(to))
 }
 
-func (l lowerFS) PosixRename(ctx context.Context, from, to string) error {
-	return l.FS.PosixRename(ctx, strings.ToLower(from), strings.ToLower(to))
+func (l foldFS) PosixRename(ctx context.Context, from, to string) error {
+	return l.FS.PosixRename(ctx, l.fold(from), l.fold(to))
 }
 
-func (l lowerFS) Remove(ctx context.Context, path string) error {
-	return l.FS.Remove(ctx, strings.ToLower(path))
+func (l foldFS) Remove(ctx context.Context, path string) error {
+	return l.FS.Remove(ctx, l.fold(path))
 }
 
-func (l lowerFS) Rmdir(ctx context.Context, path string) error {
-	return l.FS.Rmdir(ctx, strings.ToLower(path))
+func (l foldFS) Rmdir(ctx context.Context, path string) error {
+	return l.FS.Rmdir(ctx, l.fold(path))
 }
 
-func (l lowerFS) Mkdir(ctx context.Context, path string, attrs wire.Attrs) error {
-	return l.FS.Mkdir(ctx, strings.ToLower(path), attrs)
+func (l foldFS) Mkdir(ctx context.Context, path string, attrs wire.Attrs) error {
+	return l.FS.Mkdir(ctx, l.fold(path), attrs)
 }
 
 // TestSyncToAHostThatIgnoresCase: what was renamed only in case is the same file there, and is not
 // deleted as one that the source does not have. Of two names that are one there, one fails.
 func TestSyncToAHostThatIgnoresCase(t *testing.T) {
-	files := lowerFS{memfs.New(0)}
+	files := foldFS{memfs.New(0), strings.ToLower}
 	host, _ := deltaHostOf(t, files, nil)
 	src := t.TempDir()
 	fill(t, src, "Photo.jpg", "Dir/File", "other", "gone")

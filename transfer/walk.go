@@ -219,10 +219,11 @@ func (w *walk) visit(d *directory) {
 		t.sync.extras.collect(d, func(string) bool { return true })
 		return
 	}
-	if t.overlap.marker != "" && d.parent != nil &&
-		t.src.lstat(t.src.join(d.source, t.overlap.marker)) == nil {
-		t.overlap.met()
-		return
+	if t.overlap.marker != "" && d.parent != nil {
+		if _, err := t.src.lstat(t.src.join(d.source, t.overlap.marker)); err == nil {
+			t.overlap.met()
+			return
+		}
 	}
 	if !t.options.DryRun && !d.made {
 		fresh, err := t.dst.makeDir(d)

@@ -46,12 +46,17 @@ const (
 	queuedEvents = 4096
 )
 
+// rootChecked is how often the source is looked at: no event tells that it was unmounted. Tests
+// change it.
+var rootChecked = 5 * time.Second
+
 // A watcher collects changes in a local directory.
 type watcher struct {
 	system *fsnotify.Watcher
 	events <-chan fsnotify.Event // from system, as are the errors
 	errors <-chan error
 	root   string
+	is     fs.FileInfo // root, when it was first watched
 
 	within transfer.SyncWithin // what has changed
 	// a directory was moved, so one that was found meanwhile may have no watch
@@ -71,7 +76,11 @@ func newWatcher(root string, system *fsnotify.Watcher) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{system: system, events: system.Events, errors: system.Errors, root: real,
+	is, err := os.Stat(real)
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{system: system, events: system.Events, errors: system.Errors, root: real, is: is,
 		unreadable: make(map[string]bool)}
 	w.forget()
 	w.everything(0)
@@ -166,6 +175,19 @@ func (w *watcher) rel(name string) (string, bool) {
 	return rel, err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
+func (w *watcher) gone() error {
+	return fmt.Errorf("%s is gone: nothing is watched any more", w.root)
+}
+
+// stands returns an error unless the source is still the directory that is watched.
+func (w *watcher) stands() error {
+	info, err := os.Stat(w.root)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, w.is) {
+		return w.gone()
+	}
+	return nil // another error may pass, and a sync reports it
+}
+
 // take records a change.
 func (w *watcher) take(e fsnotify.Event) error {
 	rel, ok := w.rel(e.Name)
@@ -174,7 +196,7 @@ func (w *watcher) take(e fsnotify.Event) error {
 	}
 	if rel == "." {
 		if e.Op&(fsnotify.Remove|fsnotify.Rename) != 0 {
-			return fmt.Errorf("%s is gone: nothing is watched any more", w.root)
+			return w.gone()
 		}
 		w.within.Dirs[rel] = true
 		return nil
@@ -263,6 +285,8 @@ func (w *watcher) collect(ctx context.Context) error {
 	if len(w.within.Dirs)+len(w.within.Trees) > 0 {
 		restart()
 	}
+	look := time.NewTicker(rootChecked)
+	defer look.Stop()
 	for {
 		if w.all {
 			due = time.After(time.Until(w.due))
@@ -272,6 +296,10 @@ func (w *watcher) collect(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-look.C:
+			if err := w.stands(); err != nil {
+				return err
+			}
 		case <-due:
 			return nil
 		case <-latest:
@@ -333,6 +361,9 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 		}
 		if round.Within = within; within != nil && round.MaxDelete == 0 {
 			round.MaxDelete = max(10, files/2) // half of everything, not of what has changed
+		}
+		if err := w.stands(); err != nil {
+			return err
 		}
 		began := time.Now()
 		summary, err := sync(round)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -208,6 +209,35 @@ func TestWatchAfterLostConnection(t *testing.T) {
 	if again == nil || !again.Dirs["changed"] || !again.Dirs["later"] ||
 		!slices.Contains(again.Trees, "changed/tree") || again.Dirs["."] {
 		t.Errorf("%+v was to be compared again, and what has changed, but was %+v", failed, again)
+	}
+}
+
+// A source that is unmounted, or replaced in a way that no event tells, ends the watch instead of
+// leaving nothing watched.
+func TestWatchWhoseSourceGoesAway(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	was := rootChecked
+	rootChecked = 10 * time.Millisecond
+	defer func() { rootChecked = was }()
+	full, root := t.TempDir(), t.TempDir()
+	if err := syscall.Mount(full, root, "", syscall.MS_BIND, ""); err != nil {
+		t.Skipf("a bind mount: %v", err)
+	}
+	unmount := sync.OnceValue(func() error { return syscall.Unmount(root, 2) }) // MNT_DETACH
+	defer unmount()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := watch(ctx, root, transfer.SyncOptions{},
+		func(transfer.SyncOptions) (s transfer.Summary, err error) { return s, nil },
+		func(string) {
+			if err := unmount(); err != nil {
+				t.Error(err)
+			}
+		})
+	if err == nil || !strings.Contains(err.Error(), "is gone: nothing is watched any more") {
+		t.Errorf("it ended with %v", err)
 	}
 }
 

@@ -1,0 +1,62 @@
+package transfer_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/transfer"
+)
+
+// TestSyncToAHostThatNormalizes: a host that stores names decomposed, whether it finds them in other
+// spellings or not, keeps what the sync has copied. What the source really lacks is deleted.
+func TestSyncToAHostThatNormalizes(t *testing.T) {
+	composed, decomposed := norm.NFC.String("Käse.txt"), norm.NFD.String("Käse.txt")
+	for _, noLock := range []bool{false, true} {
+		for name, there := range map[string]string{"new": "", "there in the host's spelling": decomposed} {
+			files := foldFS{memfs.New(0), norm.NFD.String}
+			host, _ := deltaHostOf(t, files, nil)
+			src := t.TempDir()
+			fill(t, src, composed, "plain", "gone", "gän")
+			if there != "" {
+				if err := host.Client.Mkdir("/dst"); err != nil {
+					t.Fatal(err)
+				}
+				putText(host.Client, "/dst/"+there, "old")
+			}
+			options := transfer.SyncOptions{Delete: true, NoLock: noLock}
+			run := func(want ...string) {
+				t.Helper()
+				_, err := transfer.Sync(t.Context(), transfer.Remote(host, "/dst"),
+					transfer.Local(src), options)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				var have []string
+				for info, err := range files.List(t.Context(), "/dst") {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !info.IsDir() {
+						have = append(have, norm.NFC.String(info.Name()))
+					}
+				}
+				if slices.Sort(have); !slices.Equal(have, want) {
+					t.Errorf("%s: the target has %q, want %q", name, have, want)
+				}
+			}
+			run(composed, "gone", norm.NFC.String("gän"), "plain")
+			for _, gone := range []string{"gone", "gän"} {
+				if err := os.Remove(filepath.Join(src, gone)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run(composed, "plain")
+			run(composed, "plain")
+		}
+	}
+}
