@@ -152,6 +152,22 @@ type File interface {
 	io.Closer
 }
 
+// FileAbandoner gives up a file opened for writing. Abandon is called instead of Close if the
+// session ended without CLOSE, or a write failed or was denied: what has arrived is not what the
+// client meant to store. A backend whose files appear at Close shows nothing then. Absent: Close is
+// called.
+type FileAbandoner interface {
+	Abandon() error
+}
+
+// abandon gives up a file, which is not used again.
+func abandon(file File) error {
+	if abandoner, ok := file.(FileAbandoner); ok {
+		return abandoner.Abandon()
+	}
+	return file.Close()
+}
+
 // FileStater describes an open file. Absent: FSTAT asks [FS] by the path that was opened.
 type FileStater interface {
 	Stat() (fs.FileInfo, error)

@@ -301,13 +301,13 @@ func (s *session) close(h *handle) error {
 	s.mu.Lock()
 	s.handles.remove(h)
 	s.mu.Unlock()
-	return s.closeHandle(h)
+	return s.closeHandle(h, false)
 }
 
-func (s *session) closeHandle(h *handle) error {
-	err := h.close()
+func (s *session) closeHandle(h *handle, ended bool) error {
+	abandoned, err := h.close(ended)
 	if h.file != nil {
-		s.logTransfer(h, err)
+		s.logTransfer(h, abandoned, err)
 	}
 	return err
 }

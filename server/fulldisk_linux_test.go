@@ -55,8 +55,8 @@ func fillDisk(t *testing.T, dir string) {
 	want(t, c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: copied}), wire.Failure)
 	want(t, c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: h}), wire.Failure)
 	for _, path := range []string{"/big", "/copied"} {
-		if n := book.count(map[string]string{"": "file failed", "path": path}); n != 1 {
-			t.Errorf("%d lines say that %s failed: %v", n, path, book.lines)
+		if n := book.count(map[string]string{"": "file abandoned", "path": path}); n != 1 {
+			t.Errorf("%d lines say that %s was abandoned: %v", n, path, book.lines)
 		}
 	}
 	bystander.ok(wire.PathRequest{Type: wire.TypeRemove, Path: "/big"})

@@ -2,9 +2,9 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -79,9 +79,11 @@ func systemFile(file File) syscall.RawConn {
 }
 
 // failWrites records a failed write. Later writes on the handle fail the same way, and so does
-// CLOSE.
+// CLOSE. A handle that is not open for writing has nothing to lose.
 func (h *handle) failWrites(err error) {
-	h.writeError.CompareAndSwap(nil, &err)
+	if h.flags&wire.OpenWrite != 0 {
+		h.writeError.CompareAndSwap(nil, &err)
+	}
 }
 
 func (h *handle) failed() error {
@@ -91,14 +93,29 @@ func (h *handle) failed() error {
 	return nil
 }
 
-// close closes the file or directory. The error is that of the first failed write, if any.
-func (h *handle) close() error {
+// errNoClose is why a file was abandoned by a client that left.
+var errNoClose = errors.New("the session ended before CLOSE")
+
+// close closes the file or directory, or abandons a file some of whose writes failed; ended means
+// that the session has ended without CLOSE. The error is that of the first failed write, if any.
+func (h *handle) close(ended bool) (abandoned bool, err error) {
 	if h.dir != nil {
 		h.dir.stop()
-		return nil
+		return false, nil
 	}
-	err := h.file.Close()
-	return cmp.Or(h.failed(), err)
+	reason := h.failed()
+	if reason == nil && ended {
+		reason = errNoClose
+	}
+	if reason == nil {
+		return false, h.file.Close()
+	}
+	if h.flags&wire.OpenWrite != 0 {
+		abandon(h.file)
+	} else {
+		h.file.Close()
+	}
+	return true, reason
 }
 
 // handleTable maps keys to handles. The lower half of a key is a slot, the upper half counts the

@@ -109,7 +109,7 @@ func (v *View) Logged(log *slog.Logger) *View {
 }
 
 // logTransfer logs the end of a transfer.
-func (s *session) logTransfer(h *handle, err error) {
+func (s *session) logTransfer(h *handle, abandoned bool, err error) {
 	read, written := h.bytesRead.Load(), h.bytesWritten.Load()
 	transfer := "download"
 	if written > 0 || read == 0 && h.writerAt != nil {
@@ -122,9 +122,12 @@ func (s *session) logTransfer(h *handle, err error) {
 		"written", written,
 		"seconds", time.Since(h.opened).Round(time.Millisecond).Seconds(),
 	}
-	if err != nil {
+	switch {
+	case abandoned:
+		s.log.Warn("file abandoned", append(args, "error", err)...)
+	case err != nil:
 		s.log.Warn("file failed", append(args, "error", err)...)
-		return
+	default:
+		s.log.Info("file closed", args...)
 	}
-	s.log.Info("file closed", args...)
 }

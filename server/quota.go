@@ -540,9 +540,15 @@ func (f *quotedFile) StatVFS() (wire.StatVFSReply, error) {
 }
 
 // Close corrects the count to the file's actual size, if the backend can report it.
-func (f *quotedFile) Close() error {
+func (f *quotedFile) Close() error { return f.end(f.File.Close) }
+
+func (f *quotedFile) Abandon() error {
+	return f.end(func() error { return abandon(f.File) })
+}
+
+func (f *quotedFile) end(end func() error) error {
 	info, statErr := f.Stat()
-	err := f.File.Close()
+	err := end()
 	f.once.Do(func() {
 		f.q.mu.Lock()
 		defer f.q.mu.Unlock()

@@ -124,8 +124,8 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, inline boo
 	s.mu.Lock()
 	if r.bad == nil {
 		r.bad = s.attach(r)
-	} else if h := s.findHandle(r.key); h != nil {
-		r.path = h.path // for the log: the request goes no further
+	} else {
+		s.noteRefused(r)
 	}
 	// A long WRITE takes so long that handing it over costs little, and the next packet is read in
 	// the meantime.
@@ -294,6 +294,24 @@ func (s *session) attach(r *request) error {
 		r.changes = r.handle.writerAt != nil
 	}
 	return nil
+}
+
+// noteRefused records on its handle that a request is refused: it goes no further. A file that
+// misses a write must not look complete. The caller holds the lock.
+func (s *session) noteRefused(r *request) {
+	h := s.findHandle(r.key)
+	if h == nil {
+		return
+	}
+	r.path = h.path // for the log
+	switch r.op {
+	case opWrite:
+		h.failWrites(r.bad)
+	case opCopyData:
+		if target := s.findHandle(r.targetKey); target != nil {
+			target.failWrites(r.bad)
+		}
+	}
 }
 
 // findHandle finds a handle that the client has not closed; the caller holds the lock.

@@ -218,7 +218,7 @@ func (s *session) wait() error {
 	for _, slot := range s.handles.slots {
 		if slot.h != nil { // nobody else is left to use it
 			slot.h.turns.drop()
-			s.closeHandle(slot.h)
+			s.closeHandle(slot.h, true)
 		}
 	}
 	return s.err

@@ -530,3 +530,12 @@ func (f *ViewFile) setstat(attrs wire.Attrs) error {
 
 // Close closes the file, and returns the backend's error.
 func (f *ViewFile) Close() error { return f.file.Close() }
+
+// Abandon is called instead of Close on a file that the client did not complete, see
+// [FileAbandoner].
+func (f *ViewFile) Abandon() error {
+	if f.writer == nil {
+		return f.file.Close()
+	}
+	return abandon(f.file)
+}

@@ -83,8 +83,20 @@ func (f *fatal) Error() string { return "scp: " + f.text }
 
 // fail tells the client what went wrong with one file; the session continues.
 func (s *session) fail(name string, cause error) error {
-	s.failures++
 	s.logFailure(name, cause)
+	return s.tell(name, cause)
+}
+
+// failAbandoned is fail for a file whose abandonment has been logged, with the cause.
+func (s *session) failAbandoned(name string, cause error) error {
+	if isDenial(cause) {
+		s.logFailure(name, cause)
+	}
+	return s.tell(name, cause)
+}
+
+func (s *session) tell(name string, cause error) error {
+	s.failures++
 	return s.say(fmt.Sprintf("\x01scp: %s: %s\n", oneLine(name),
 		oneLine(shown.Message(cause))))
 }
@@ -102,11 +114,15 @@ func (s *session) logFailure(name string, cause error) {
 	if omitted > 0 {
 		args = append(args, "omitted", omitted)
 	}
-	if errors.Is(cause, fs.ErrPermission) || errors.Is(cause, server.ErrQuota) {
+	if isDenial(cause) {
 		s.log.Info("request denied", args...)
 		return
 	}
 	s.log.Warn("scp failed", args...)
+}
+
+func isDenial(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, server.ErrQuota)
 }
 
 // clientFailed records the client's message about a file that it could not copy; the session
@@ -196,10 +212,30 @@ func (s *session) scratch() []byte {
 	return s.buffer
 }
 
-// logTransfer logs what became of a file.
-func (s *session) logTransfer(transfer, what, name string, bytes int64, since time.Time) {
-	s.log.Info("file closed", "path", name, "transfer", transfer, what, bytes, "seconds",
-		time.Since(since).Round(time.Millisecond).Seconds(), "protocol", "scp")
+// transfer is what the log says about a file.
+type transfer struct {
+	name   string
+	upload bool
+	bytes  int64 // that came or went
+	began  time.Time
+}
+
+func (t *transfer) args() []any {
+	kind, what := "download", "read"
+	if t.upload {
+		kind, what = "upload", "written"
+	}
+	return []any{"path", t.name, "transfer", kind, what, t.bytes, "seconds",
+		time.Since(t.began).Round(time.Millisecond).Seconds(), "protocol", "scp"}
+}
+
+// logTransfer logs that a file was copied.
+func (s *session) logTransfer(t *transfer) { s.log.Info("file closed", t.args()...) }
+
+// logAbandoned logs that a file was not copied completely, and returns the reason.
+func (s *session) logAbandoned(t *transfer, reason error) error {
+	s.log.Warn("file abandoned", append(t.args(), "error", reason)...)
+	return reason
 }
 
 // resolve turns an argument into a path in the view.

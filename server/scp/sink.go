@@ -1,7 +1,6 @@
 package scp
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -161,20 +160,22 @@ func (s *session) receiveFile(name string, head *header) error {
 	if err != nil {
 		return s.fail(name, err)
 	}
+	came := &transfer{name: name, upload: true, began: time.Now()}
 	if err := s.ok(); err != nil {
-		file.Close()
-		return err
+		return s.abandon(file, came, err)
 	}
-	began := time.Now()
-	writeErr, err := s.receiveContents(file, head.size)
+	writeErr, err := s.receiveContents(file, head.size, came)
 	if err != nil {
-		file.Close()
-		return err
+		return s.abandon(file, came, err)
 	}
 	// The client reports whether it could read everything that it sent.
-	if _, err := s.answer(); err != nil {
-		file.Close()
-		return err
+	complete, err := s.answer()
+	switch {
+	case err != nil:
+		return s.abandon(file, came, err)
+	case !complete:
+		s.abandon(file, came, errUnread)
+		return s.ok()
 	}
 	if writeErr == nil {
 		writeErr = file.Truncate(head.size)
@@ -182,16 +183,31 @@ func (s *session) receiveFile(name string, head *header) error {
 	if attrs := head.attrs(s.command.Preserve); writeErr == nil && attrs.Flags != 0 {
 		writeErr = file.Setstat(attrs)
 	}
-	if err := cmp.Or(writeErr, file.Close()); err != nil {
+	if writeErr != nil {
+		s.abandon(file, came, writeErr)
+		return s.failAbandoned(name, writeErr)
+	}
+	if err := file.Close(); err != nil {
 		return s.fail(name, err)
 	}
-	s.logTransfer("upload", "written", name, head.size, began)
+	s.logTransfer(came)
 	return s.ok()
 }
 
+// abandon gives up a file that has not come completely, and returns the reason.
+func (s *session) abandon(file *server.ViewFile, came *transfer, reason error) error {
+	file.Abandon()
+	return s.logAbandoned(came, reason)
+}
+
+// errUnread is why a file was abandoned that the client could not read to its end: scp then sends
+// zeros.
+var errUnread = errors.New("the client could not read all of the file")
+
 // receiveContents reads exactly size bytes. After a failed write it reads and discards the rest, so
 // that the two sides stay in step.
-func (s *session) receiveContents(file io.WriterAt, size int64) (writeErr, err error) {
+func (s *session) receiveContents(file io.WriterAt, size int64,
+	came *transfer) (writeErr, err error) {
 	buffer := s.scratch()
 	for offset := int64(0); offset < size; {
 		if err := s.ctx.Err(); err != nil {
@@ -199,7 +215,9 @@ func (s *session) receiveContents(file io.WriterAt, size int64) (writeErr, err e
 		}
 		n, err := s.in.Read(buffer[:min(size-offset, int64(len(buffer)))])
 		if writeErr == nil && n > 0 {
-			_, writeErr = file.WriteAt(buffer[:n], offset)
+			var written int
+			written, writeErr = file.WriteAt(buffer[:n], offset)
+			came.bytes += int64(max(written, 0))
 		}
 		offset += int64(n)
 		if err != nil && offset < size {

@@ -102,6 +102,7 @@ func (s *session) sendFile(name string) error {
 		return s.fail(name, err)
 	}
 	defer file.Close()
+	went := &transfer{name: name, began: time.Now()}
 	info, err := file.Stat()
 	if err != nil {
 		return s.fail(name, err)
@@ -114,19 +115,22 @@ func (s *session) sendFile(name string) error {
 	if ok, err := s.ask("C%04o %d %s\n", attrs.Permissions&0o7777, size, path.Base(name)); !ok {
 		return err
 	}
-	began := time.Now()
-	readErr, err := s.sendContents(file, size)
+	readErr, err := s.sendContents(file, size, went)
+	switch {
+	case err != nil:
+		return s.logAbandoned(went, err)
+	case readErr != nil:
+		s.logAbandoned(went, readErr)
+		err = s.failAbandoned(name, readErr)
+	default:
+		err = s.ok()
+	}
 	if err != nil {
 		return err
 	}
-	if readErr != nil {
-		if err := s.fail(name, readErr); err != nil {
-			return err
-		}
-	} else if err := s.ok(); err != nil {
-		return err
+	if readErr == nil {
+		s.logTransfer(went)
 	}
-	s.logTransfer("download", "read", name, size, began)
 	_, err = s.answer()
 	return err
 }
@@ -135,7 +139,8 @@ var errShrank = errors.New("the file became shorter while it was read")
 
 // sendContents sends exactly the announced size. Unreadable parts are sent as zeros and reported
 // afterwards.
-func (s *session) sendContents(file io.ReaderAt, size int64) (readErr, err error) {
+func (s *session) sendContents(file io.ReaderAt, size int64,
+	went *transfer) (readErr, err error) {
 	buffer := s.scratch()
 	for offset := int64(0); offset < size; {
 		if err := s.ctx.Err(); err != nil {
@@ -156,6 +161,7 @@ func (s *session) sendContents(file io.ReaderAt, size int64) (readErr, err error
 			return readErr, err
 		}
 		offset += int64(len(piece))
+		went.bytes += int64(n)
 	}
 	return readErr, nil
 }

@@ -38,6 +38,7 @@ func newMetrics() *metrics {
 			"session failed":         set.NewCounter("usftp_sessions_failed_total"),
 			"a command was refused":  set.NewCounter("usftp_commands_refused_total"),
 			"request denied":         set.NewCounter("usftp_requests_denied_total"),
+			"file abandoned":         set.NewCounter("usftp_files_abandoned_total"),
 			"idle connection closed": set.NewCounter("usftp_connections_idle_total"),
 		},
 		sftpFiles: set.NewCounter(`usftp_files_total{protocol="sftp"}`),

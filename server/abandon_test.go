@@ -1,0 +1,142 @@
+package server_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// endings is a tree in memory that records how files opened for writing ended.
+type endings struct {
+	*memfs.FS
+	mu   sync.Mutex
+	seen []string
+}
+
+func (e *endings) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	file, err := e.FS.Open(ctx, name, flags, attrs)
+	if err != nil || flags&wire.OpenWrite == 0 {
+		return file, err
+	}
+	return &endingFile{memFile: file.(memFile), e: e, name: name}, nil
+}
+
+type endingFile struct {
+	memFile
+	e    *endings
+	name string
+}
+
+func (f *endingFile) end(how string) error {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	f.e.seen = append(f.e.seen, how+" "+f.name)
+	return f.memFile.Close()
+}
+
+func (f *endingFile) Close() error   { return f.end("close") }
+func (f *endingFile) Abandon() error { return f.end("abandon") }
+
+// TestAbandonedFiles: only what the client closed, and all of whose writes went well, counts as
+// uploaded.
+func TestAbandonedFiles(t *testing.T) {
+	write := func(h []byte, n int) message { return wire.Write{Handle: h, Data: make([]byte, n)} }
+	shut := func(h []byte) message {
+		return wire.HandleRequest{Type: wire.TypeClose, Handle: h}
+	}
+	quota := server.Policy{Quota: server.NewQuota(100, 0)}
+	for _, one := range []struct {
+		name   string
+		policy server.Policy
+		run    func(c *raw)
+		ending string            // of the file, as the backend sees it
+		line   map[string]string // of the log
+	}{
+		{"closed", quota, func(c *raw) { c.put("/f", "text") }, "close /f",
+			map[string]string{"": "file closed", "transfer": "upload", "written": "4"}},
+		{"no CLOSE", quota, func(c *raw) { c.ok(write(c.open("/f", create), 10)) }, "abandon /f",
+			map[string]string{"": "file abandoned", "transfer": "upload", "written": "10",
+				"error": "the session ended before CLOSE"}},
+		{"cut within a packet", quota, func(c *raw) {
+			h := c.open("/f", create)
+			c.ok(write(h, 10))
+			packet := write(h, 10).Append(nil, 99)
+			c.send(packet[:len(packet)-1])
+		}, "abandon /f", map[string]string{"": "file abandoned", "written": "10"}},
+		{"a write over the quota", quota, func(c *raw) {
+			h := c.open("/f", create)
+			c.ok(write(h, 10))
+			want(c.t, c.status(write(h, 101)), wire.Failure)
+			want(c.t, c.status(shut(h)), wire.Failure)
+		}, "abandon /f", map[string]string{"": "file abandoned", "written": "10",
+			"error": "quota exceeded"}},
+		{"a write that makes no sense", server.Policy{}, func(c *raw) {
+			h := c.open("/f", create)
+			c.ok(write(h, 10))
+			cut := append([]byte{0, 0, 0, 8}, h...)
+			want(c.t, c.cut(wire.TypeWrite, cut), wire.BadMessage)
+			want(c.t, c.status(shut(h)), wire.BadMessage)
+		}, "abandon /f", map[string]string{"": "file abandoned", "written": "10"}},
+		{"a copy that is denied", server.Policy{Denied: []string{"copy-data"}}, func(c *raw) {
+			h := c.open("/f", create|wire.OpenRead)
+			c.ok(write(h, 10))
+			want(c.t, c.status(wire.CopyData{FromHandle: h, Length: 5, ToHandle: h,
+				ToOffset: 20}),
+				wire.PermissionDenied)
+			want(c.t, c.status(shut(h)), wire.PermissionDenied)
+		}, "abandon /f", map[string]string{"": "file abandoned", "written": "10"}},
+		{"a write to a file that is read", server.Policy{}, func(c *raw) {
+			c.put("/f", "text")
+			h := c.open("/f", wire.OpenRead)
+			want(c.t, c.status(write(h, 10)), wire.Failure)
+			c.close(h)
+		}, "close /f", map[string]string{"": "file closed", "transfer": "download"}},
+		{"a download without CLOSE", server.Policy{}, func(c *raw) {
+			c.put("/f", "text")
+			c.do(wire.Read{Handle: c.open("/f", wire.OpenRead), Length: 4}).data(c.t)
+		}, "close /f", map[string]string{"": "file abandoned", "transfer": "download",
+			"read": "4"}},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			backend, book := &endings{FS: memfs.New(0)}, &logBook{}
+			c := start(t, backend, &server.Options{Policy: one.policy, Logger: slog.New(book)})
+			one.run(c)
+			c.over()
+			if !slices.Equal(backend.seen, []string{one.ending}) {
+				t.Errorf("the backend saw %q, want %q", backend.seen, one.ending)
+			}
+			if one.line["path"] = "/f"; book.count(one.line) != 1 {
+				t.Errorf("no line with %v: %v", one.line, book.lines)
+			}
+			if one.line[""] == "file abandoned" && one.line["transfer"] != "download" &&
+				book.count(map[string]string{"": "file closed"}) > 0 {
+				t.Errorf("an abandoned file is logged as closed: %v", book.lines)
+			}
+		})
+	}
+}
+
+// cut sends a request of which the end is missing.
+func (c *raw) cut(typ wire.Type, rest []byte) wire.Code {
+	c.t.Helper()
+	c.send(body(typ, 7, rest...))
+	return c.receive().status(c.t).Code
+}
+
+// TestAbandonedFileIsClosed: a backend that cannot abandon files closes them.
+func TestAbandonedFileIsClosed(t *testing.T) {
+	g := newGated()
+	c := start(t, g, nil)
+	c.ok(wire.Write{Handle: c.open("/f", create), Data: []byte("text")})
+	if c.over(); g.open.Load() != 0 {
+		t.Error("the file is still open")
+	}
+	want(t, start(t, g, nil).get("/f"), "text")
+}
