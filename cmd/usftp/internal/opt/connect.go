@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,6 +158,10 @@ func (c *Connect) Check(set func(name string) bool) error {
 	if err := c.configMissing(); err != nil {
 		return fmt.Errorf("--config %s: %s", c.configFile, ui.ReasonOf(err))
 	}
+	if name, err := c.identityMissing(); err != nil {
+		return fmt.Errorf("--identity %s: %s (-i names a private key, as with ssh)", name,
+			ui.ReasonOf(err))
+	}
 	switch {
 	case c.ipv4 && c.ipv6:
 		return errors.New("--ipv4 and --ipv6 cannot be combined")
@@ -197,6 +202,22 @@ func (c *Connect) configMissing() error {
 		f.Close()
 	}
 	return err
+}
+
+// identityMissing returns the first file of -i that does not exist, and why. ssh only warns, but
+// rsync's -in means a dry run that lists changes, and must not become a run with a key called "n".
+// The private key may be in the agent alone, and only ssh expands what is not a plain path.
+func (c *Connect) identityMissing() (string, error) {
+	for _, name := range c.identities {
+		if strings.ContainsAny(name, "%$~") {
+			continue
+		}
+		_, err := os.Stat(name)
+		if _, public := os.Stat(name + ".pub"); errors.Is(err, fs.ErrNotExist) && public != nil {
+			return name, err
+		}
+	}
+	return "", nil
 }
 
 // leastBuffer holds a few requests.

@@ -40,6 +40,9 @@ func parseLine(text string, q quoting) (l line, err error) {
 		return l, nil
 	}
 	words, err := split(text, q)
+	if err == nil {
+		err = refuseOperators(words, q)
+	}
 	if err != nil {
 		return l, err
 	}

@@ -2,7 +2,9 @@ package shell
 
 import (
 	"errors"
+	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/usftp/usftp"
@@ -13,6 +15,7 @@ import (
 type word struct {
 	text       string // without quotes
 	pattern    string // the same for path.Match, with quoted characters escaped
+	operator   byte   // one of sh's that it contains unquoted; 0 if there is none
 	start, end int    // its offsets in the line, in bytes
 }
 
@@ -21,7 +24,7 @@ type quoting int
 
 const (
 	// shQuoting is sh's (POSIX XCU 2.2): a backslash, '...' and "...", and comments where a word
-	// could begin. There are no variables, so nothing else is special.
+	// could begin. There are no variables, and sh's operators are refused.
 	shQuoting quoting = iota
 	// sftpQuoting is that of OpenSSH's sftp, for its batch files: a backslash also works in '...',
 	// and an unquoted # begins a comment anywhere (makeargv in sftp.c).
@@ -32,6 +35,35 @@ var (
 	errQuote     = errors.New("unterminated quote")
 	errBackslash = errors.New("the line ends after a backslash")
 )
+
+// operators are sh's that would join commands or redirect their output: `rm -r build; ls docs` must
+// not remove docs.
+const operators = ";|&<>"
+
+// refuseOperators returns an error if words contain an operator that would be taken for a name. sftp
+// takes it for one too, so a batch may have it where sftp would have run the line: with as many
+// operands as its commands have, and without flags of rm, which has none there.
+func refuseOperators(words []word, q quoting) error {
+	i := slices.IndexFunc(words, func(w word) bool { return w.operator != 0 })
+	if i < 0 {
+		return nil
+	}
+	flags := 0
+	for _, w := range words[1:] {
+		if strings.HasPrefix(w.text, "-") {
+			flags++
+		}
+	}
+	most, operands := 2, len(words)-1-flags
+	if words[0].text == "rm" {
+		most = 1
+	}
+	if q == sftpQuoting && operands <= most && (words[0].text != "rm" || flags == 0) {
+		return nil
+	}
+	return fmt.Errorf("%q has no meaning here: one command per line; put it in quotes if it is part of a name",
+		words[i].operator)
+}
 
 // split splits a line into words.
 func split(line string, q quoting) ([]word, error) {
@@ -71,6 +103,9 @@ func scan(line string, q quoting) (words []word, open byte) {
 			s.at++
 		default:
 			s.begin()
+			if strings.IndexByte(operators, c) >= 0 {
+				s.operator = c
+			}
 			s.plain(c)
 			s.at++
 		}
@@ -87,12 +122,13 @@ type scanner struct {
 
 	inWord        bool
 	start         int
+	operator      byte
 	text, pattern strings.Builder
 }
 
 func (s *scanner) begin() {
 	if !s.inWord {
-		s.inWord, s.start = true, s.at
+		s.inWord, s.start, s.operator = true, s.at, 0
 		s.text.Reset()
 		s.pattern.Reset()
 	}
@@ -103,7 +139,8 @@ func (s *scanner) end() {
 		return
 	}
 	s.inWord = false
-	w := word{text: s.text.String(), pattern: s.pattern.String(), start: s.start, end: s.at}
+	w := word{text: s.text.String(), pattern: s.pattern.String(), operator: s.operator,
+		start: s.start, end: s.at}
 	if _, err := path.Match(w.pattern, ""); err != nil { // a [ without ] stands for itself
 		w.pattern = usftp.QuotePattern(w.text)
 	}

@@ -230,3 +230,26 @@ func FuzzSplit(f *testing.F) {
 		}
 	})
 }
+
+// TestOperators: sh's operators are not taken for names, but where sftp does so in its batches.
+func TestOperators(t *testing.T) {
+	for line, refusedIn := range map[string]struct{ shell, batch bool }{
+		"rm -r build; ls docs": {true, true},
+		"rm build; ls docs":    {true, true},
+		"rm build;":            {true, false}, // as in sftp
+		"ls | less":            {true, false},
+		"ls >list":             {true, false},
+		"get a b && bye":       {true, true},
+		"get R&D.txt":          {true, false},
+		`get "R&D.txt" 'a;b'`:  {false, false},
+		`rm a\;b`:              {false, false},
+		"ls -l a b c":          {false, false},
+	} {
+		for q, want := range map[quoting]bool{shQuoting: refusedIn.shell, sftpQuoting: refusedIn.batch} {
+			_, err := parseLine(line, q)
+			if (err != nil) != want || err != nil && !strings.Contains(err.Error(), "has no meaning here") {
+				t.Errorf("%s, by quoting %d: %v", line, q, err)
+			}
+		}
+	}
+}
