@@ -17,6 +17,10 @@ type Policy struct {
 	// Allowed, if not empty, names the only operations that are allowed. Denied names operations
 	// that are not, and takes precedence. See [Operations]. The handshake, and closing handles,
 	// cannot be denied.
+	//
+	// Denying write, read, setstat, rename, check-file or statvfs, in any of their forms, denies
+	// every request that would do the same: without write, nothing is truncated or copied into a
+	// file, by whatever request.
 	Allowed, Denied []string
 
 	// Umask removes permission bits from new files and directories, in addition to the process's
@@ -75,6 +79,18 @@ const (
 	operationCount
 )
 
+// effect is what a request does, as far as several requests do the same. A set has a bit for each.
+type effect uint8
+
+const (
+	readsContents  effect = 1 << iota // or what is computed from them
+	writesContents                    // or changes the size
+	hashesContents                    // tells whether contents are equal to others
+	setsAttributes                    // besides those that everything new has
+	renames
+	describesDisk
+)
+
 // operationTable describes each operation. Names are those used by the options -P and -p of
 // OpenSSH's sftp-server.
 var operationTable = [operationCount]struct {
@@ -83,16 +99,18 @@ var operationTable = [operationCount]struct {
 	extension string // the name of the extended request
 	version   string // as VERSION offers it; "" means "1"
 	writes    bool   // always changes something; OPEN is judged by its flags
+	does      effect // always; [request.does] adds what depends on the request
+	denies    effect // what every request is denied with this one
 }{
 	opUnknown:         {name: "unknown"},
 	opOpen:            {name: "open", wireType: wire.TypeOpen},
 	opClose:           {name: "close", wireType: wire.TypeClose},
-	opRead:            {name: "read", wireType: wire.TypeRead},
-	opWrite:           {name: "write", wireType: wire.TypeWrite, writes: true},
+	opRead:            {name: "read", wireType: wire.TypeRead, does: readsContents, denies: readsContents},
+	opWrite:           {name: "write", wireType: wire.TypeWrite, writes: true, does: writesContents, denies: writesContents},
 	opLstat:           {name: "lstat", wireType: wire.TypeLstat},
 	opFstat:           {name: "fstat", wireType: wire.TypeFstat},
-	opSetstat:         {name: "setstat", wireType: wire.TypeSetstat, writes: true},
-	opFsetstat:        {name: "fsetstat", wireType: wire.TypeFsetstat, writes: true},
+	opSetstat:         {name: "setstat", wireType: wire.TypeSetstat, writes: true, does: setsAttributes, denies: setsAttributes},
+	opFsetstat:        {name: "fsetstat", wireType: wire.TypeFsetstat, writes: true, does: setsAttributes, denies: setsAttributes},
 	opOpendir:         {name: "opendir", wireType: wire.TypeOpendir},
 	opReaddir:         {name: "readdir", wireType: wire.TypeReaddir},
 	opRemove:          {name: "remove", wireType: wire.TypeRemove, writes: true},
@@ -100,23 +118,23 @@ var operationTable = [operationCount]struct {
 	opRmdir:           {name: "rmdir", wireType: wire.TypeRmdir, writes: true},
 	opRealpath:        {name: "realpath", wireType: wire.TypeRealpath},
 	opStat:            {name: "stat", wireType: wire.TypeStat},
-	opRename:          {name: "rename", wireType: wire.TypeRename, writes: true},
+	opRename:          {name: "rename", wireType: wire.TypeRename, writes: true, does: renames, denies: renames},
 	opReadlink:        {name: "readlink", wireType: wire.TypeReadlink},
 	opSymlink:         {name: "symlink", wireType: wire.TypeSymlink, writes: true},
-	opPosixRename:     {name: "posix-rename", extension: wire.ExtPosixRename, writes: true},
-	opStatVFS:         {name: "statvfs", extension: wire.ExtStatVFS, version: "2"},
-	opFstatVFS:        {name: "fstatvfs", extension: wire.ExtFstatVFS, version: "2"},
+	opPosixRename:     {name: "posix-rename", extension: wire.ExtPosixRename, writes: true, does: renames},
+	opStatVFS:         {name: "statvfs", extension: wire.ExtStatVFS, version: "2", does: describesDisk, denies: describesDisk},
+	opFstatVFS:        {name: "fstatvfs", extension: wire.ExtFstatVFS, version: "2", does: describesDisk, denies: describesDisk},
 	opHardlink:        {name: "hardlink", extension: wire.ExtHardlink, writes: true},
 	opFsync:           {name: "fsync", extension: wire.ExtFsync, writes: true},
-	opLsetstat:        {name: "lsetstat", extension: wire.ExtLsetstat, writes: true},
+	opLsetstat:        {name: "lsetstat", extension: wire.ExtLsetstat, writes: true, does: setsAttributes, denies: setsAttributes},
 	opLimits:          {name: "limits", extension: wire.ExtLimits},
 	opExpandPath:      {name: "expand-path", extension: wire.ExtExpandPath},
-	opCopyData:        {name: "copy-data", extension: wire.ExtCopyData, writes: true},
+	opCopyData:        {name: "copy-data", extension: wire.ExtCopyData, writes: true, does: readsContents | writesContents},
 	opHomeDirectory:   {name: "home-directory", extension: wire.ExtHomeDirectory},
 	opUsersGroups:     {name: "users-groups-by-id", extension: wire.ExtUsersGroupsByID},
-	opCheckFileHandle: {name: "check-file-handle", extension: wire.ExtCheckFileHandle},
-	opCheckFileName:   {name: "check-file-name", extension: wire.ExtCheckFileName},
-	opChunks:          {name: "chunks", extension: wire.ExtChunks},
+	opCheckFileHandle: {name: "check-file-handle", extension: wire.ExtCheckFileHandle, does: readsContents | hashesContents, denies: hashesContents},
+	opCheckFileName:   {name: "check-file-name", extension: wire.ExtCheckFileName, does: readsContents | hashesContents, denies: hashesContents},
+	opChunks:          {name: "chunks", extension: wire.ExtChunks, does: readsContents | hashesContents},
 	opBeneath:         {name: "beneath", extension: wire.ExtBeneath, writes: true},
 }
 
@@ -152,6 +170,73 @@ func Operations() []string {
 		names = append(names, o.String())
 	}
 	return names
+}
+
+// openDoes returns what OPEN does.
+func openDoes(flags uint32, attrs *wire.Attrs) (does effect) {
+	if flags&wire.OpenTruncate != 0 {
+		does |= writesContents
+	}
+	if flags&wire.OpenCreate != 0 {
+		does |= makeDoes(attrs) | sizeDoes(attrs)
+	}
+	return does
+}
+
+// makeDoes returns what is done to something new, whose mode is part of making it.
+func makeDoes(attrs *wire.Attrs) effect {
+	if attrs.Flags&(wire.AttrUIDGID|wire.AttrACModTime) != 0 {
+		return setsAttributes
+	}
+	return 0
+}
+
+// sizeDoes returns what setting attributes does besides that.
+func sizeDoes(attrs *wire.Attrs) effect {
+	if attrs.Has(wire.AttrSize) {
+		return writesContents
+	}
+	return 0
+}
+
+// does returns what a request does that depends on its arguments.
+func (r *request) does() effect {
+	switch r.op {
+	case opOpen:
+		return openDoes(r.flags, &r.attrs)
+	case opMkdir:
+		return makeDoes(&r.attrs)
+	case opSetstat, opFsetstat, opLsetstat:
+		return sizeDoes(&r.attrs)
+	}
+	return 0
+}
+
+// forbidden returns the operations and the effects that a policy forbids. A list of what is allowed
+// forbids the effects that nothing on it has.
+func (p *Policy) forbidden() (operations operationSet, effects effect, err error) {
+	allowed, err := parseOperations(p.Allowed)
+	if err != nil {
+		return 0, 0, err
+	}
+	denied, err := parseOperations(p.Denied)
+	if err != nil {
+		return 0, 0, err
+	}
+	var granted effect
+	for o := opOpen; o < operationCount; o++ {
+		if allowed.has(o) {
+			granted |= operationTable[o].does
+		}
+		if denied.has(o) {
+			effects |= operationTable[o].denies
+		}
+	}
+	if len(p.Allowed) > 0 {
+		denied |= ^allowed
+		effects |= ^granted
+	}
+	return denied &^ (1 << opClose), effects, nil
 }
 
 // operationSet has a bit for each operation.

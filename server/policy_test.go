@@ -131,3 +131,105 @@ func TestViewFileAsksThePolicy(t *testing.T) {
 		})
 	}
 }
+
+// TestDenialCoversTheSame: what is denied is denied to every request that would do the same.
+func TestDenialCoversTheSame(t *testing.T) {
+	size := wire.Attrs{Flags: wire.AttrSize, Size: 1}
+	owner := wire.Attrs{Flags: wire.AttrUIDGID}
+	mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}
+	setstat := func(attrs wire.Attrs) func(*raw) message {
+		return func(*raw) message {
+			return wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f", Attrs: attrs}
+		}
+	}
+	fsetstat := func(attrs wire.Attrs) func(*raw) message {
+		return func(c *raw) message {
+			return wire.Fsetstat{Handle: c.open("/f", wire.OpenRead|wire.OpenWrite), Attrs: attrs}
+		}
+	}
+	always := func(m message) func(*raw) message { return func(*raw) message { return m } }
+	read := func(c *raw) message { return wire.Read{Handle: c.open("/f", wire.OpenRead), Length: 1} }
+	write := func(c *raw) message {
+		return wire.Write{Handle: c.open("/f", wire.OpenWrite), Data: []byte("x")}
+	}
+	copyData := func(c *raw) message {
+		return wire.CopyData{FromHandle: c.open("/f", wire.OpenRead),
+			ToHandle: c.open("/g", wire.OpenWrite)}
+	}
+	checkHandle := func(c *raw) message {
+		return wire.CheckFile{Name: wire.ExtCheckFileHandle,
+			Target: c.open("/f", wire.OpenRead), Algorithms: "sha256"}
+	}
+	checkName := always(wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"),
+		Algorithms: "sha256"})
+	chunks := func(c *raw) message {
+		return wire.Chunks{Handle: c.open("/f", wire.OpenRead), Algorithms: "sha256",
+			Shortest: wire.MinChunk}
+	}
+	truncate := always(wire.Open{Path: "/f", Flags: create})
+	sized := always(wire.Open{Path: "/new", Flags: wire.OpenWrite | wire.OpenCreate, Attrs: size})
+	owned := always(wire.Open{Path: "/new", Flags: wire.OpenWrite | wire.OpenCreate, Attrs: owner})
+	made := always(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d", Attrs: owner})
+	lsetstat := always(wire.Lsetstat{Path: "/f", Attrs: mode})
+	rename := always(wire.Rename{OldPath: "/f", NewPath: "/new"})
+	posixRename := always(wire.PosixRename{OldPath: "/f", NewPath: "/g"})
+
+	type requests = map[string]func(*raw) message
+	for _, one := range []struct {
+		policy        server.Policy
+		denied, other requests
+	}{
+		{server.Policy{Denied: []string{"write"}},
+			requests{"write": write, "copy-data": copyData, "truncating open": truncate,
+				"open with a size": sized, "setstat of the size": setstat(size),
+				"fsetstat of the size": fsetstat(size)},
+			requests{"read": read, "check-file": checkName, "chunks": chunks,
+				"setstat": setstat(mode), "fsetstat": fsetstat(mode), "rename": rename}},
+		{server.Policy{Denied: []string{"read"}},
+			requests{"read": read, "copy-data": copyData, "check-file-handle": checkHandle,
+				"check-file-name": checkName, "chunks": chunks},
+			requests{"write": write, "setstat": setstat(size), "open": truncate}},
+		{server.Policy{Denied: []string{"check-file-name"}},
+			requests{"by handle": checkHandle, "by name": checkName, "chunks": chunks},
+			requests{"read": read, "copy-data": copyData}},
+		{server.Policy{Denied: []string{"fsetstat"}},
+			requests{"setstat": setstat(mode), "fsetstat": fsetstat(mode), "lsetstat": lsetstat,
+				"open with an owner": owned, "mkdir with an owner": made},
+			requests{"write": write, "open": truncate}},
+		{server.Policy{Denied: []string{"rename"}},
+			requests{"rename": rename, "posix-rename": posixRename}, requests{"write": write}},
+		{server.Policy{Denied: []string{"posix-rename"}},
+			requests{"posix-rename": posixRename}, requests{"rename": rename}},
+		{server.Policy{Denied: []string{"copy-data", "chunks"}},
+			requests{"copy-data": copyData, "chunks": chunks},
+			requests{"read": read, "write": write, "check-file": checkHandle}},
+		{server.Policy{Allowed: []string{"open", "read", "setstat"}},
+			requests{"truncating open": truncate, "setstat of the size": setstat(size)},
+			requests{"read": read, "setstat": setstat(mode)}},
+		{server.Policy{Allowed: []string{"open", "copy-data"}},
+			requests{"write": write, "read": read}, requests{"copy-data": copyData}},
+	} {
+		try := func(name string, request func(*raw) message, denied bool) {
+			backend := memfs.New(0)
+			c := start(t, backend, nil)
+			c.put("/f", "text")
+			c.put("/g", "text")
+			c = start(t, backend, &server.Options{Policy: one.policy})
+			p := c.do(request(c))
+			got := p.typ == wire.TypeStatus && p.status(t).Code == wire.PermissionDenied
+			if got != denied {
+				t.Errorf("denied %q, allowed %q: %s is answered by %v", one.policy.Denied,
+					one.policy.Allowed, name, p.describe(t))
+			}
+			if c = start(t, backend, nil); denied && c.get("/f") != "text" {
+				t.Errorf("denied %q: %s changed the file", one.policy.Denied, name)
+			}
+		}
+		for name, request := range one.denied {
+			try(name, request, true)
+		}
+		for name, request := range one.other {
+			try(name, request, false)
+		}
+	}
+}

@@ -264,7 +264,7 @@ func (s *session) parse(r *request, t wire.Type, body []byte) error {
 	if err := r.parse(s.view, s.draft, body); err != nil {
 		return err
 	}
-	return s.view.permit(r.op)
+	return s.view.permitTo(r.op, r.does())
 }
 
 // attach looks up a request's handles; the caller holds the lock.

@@ -26,6 +26,7 @@ type View struct {
 	umask      uint32
 	quota      *Quota
 	forbidden  operationSet
+	withheld   effect       // what no request may do
 	log        *slog.Logger // for changes to the tree; may be nil
 }
 
@@ -33,11 +34,7 @@ type View struct {
 // operations.
 func NewView(backend FS, policy *Policy) (*View, error) {
 	policy = cmp.Or(policy, &Policy{})
-	allowed, err := parseOperations(policy.Allowed)
-	if err != nil {
-		return nil, err
-	}
-	denied, err := parseOperations(policy.Denied)
+	forbidden, withheld, err := policy.forbidden()
 	if err != nil {
 		return nil, err
 	}
@@ -52,12 +49,9 @@ func NewView(backend FS, policy *Policy) (*View, error) {
 		readOnly:   policy.ReadOnly,
 		umask:      wire.PermissionBits(policy.Umask),
 		quota:      policy.Quota,
-		forbidden:  denied,
+		forbidden:  forbidden,
+		withheld:   withheld,
 	}
-	if len(policy.Allowed) > 0 {
-		v.forbidden |= ^allowed
-	}
-	v.forbidden &^= 1 << opClose
 	return v, nil
 }
 
@@ -73,11 +67,15 @@ func (v *View) Path(name string) string {
 }
 
 // permit returns an error if the policy forbids an operation.
-func (v *View) permit(o operation) error {
-	if v.forbidden.has(o) {
+func (v *View) permit(o operation) error { return v.permitTo(o, 0) }
+
+// permitTo is permit for an operation that does more than it always does.
+func (v *View) permitTo(o operation, more effect) error {
+	row := &operationTable[o]
+	if v.forbidden.has(o) || v.withheld&(row.does|more) != 0 {
 		return errForbidden
 	}
-	if v.readOnly && operationTable[o].writes {
+	if v.readOnly && row.writes {
 		return errReadOnly
 	}
 	return nil
@@ -105,7 +103,7 @@ const writing = wire.OpenWrite | wire.OpenAppend | wire.OpenCreate | wire.OpenTr
 // others use [View.Open].
 func (v *View) open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (File, error) {
-	if err := v.permit(opOpen); err != nil {
+	if err := v.permitTo(opOpen, openDoes(flags, &attrs)); err != nil {
 		return nil, err
 	}
 	if flags&writing != 0 && v.readOnly {
@@ -227,7 +225,7 @@ func failedList(err error) iter.Seq2[fs.FileInfo, error] {
 
 // Setstat changes attributes, following links.
 func (v *View) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
-	if err := v.permit(opSetstat); err != nil {
+	if err := v.permitTo(opSetstat, sizeDoes(&attrs)); err != nil {
 		return err
 	}
 	return v.changed(v.setstat(ctx, name, attrs), opSetstat, name, "", &attrs)
@@ -284,6 +282,9 @@ func (v *View) Rmdir(ctx context.Context, name string) error {
 
 // Mkdir makes a directory.
 func (v *View) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
+	if err := v.permitTo(opMkdir, makeDoes(&attrs)); err != nil {
+		return err
+	}
 	attrs = v.masked(attrs, 0o777)
 	return change(v, opMkdir, name, "", &attrs, func(backend Mkdirer) error {
 		return v.quotaMake(ctx, func() error { return backend.Mkdir(ctx, name, attrs) })
@@ -501,7 +502,7 @@ func (f *ViewFile) Stat() (fs.FileInfo, error) {
 // Setstat changes attributes. The policy must allow that both by handle and by path.
 func (f *ViewFile) Setstat(attrs wire.Attrs) error {
 	for _, o := range []operation{opSetstat, opFsetstat} {
-		if err := f.view.permit(o); err != nil {
+		if err := f.view.permitTo(o, sizeDoes(&attrs)); err != nil {
 			return err
 		}
 	}
