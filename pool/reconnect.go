@@ -53,6 +53,7 @@ type Conn struct {
 	host     Host          // its Client ends with ctx
 	renewing chan struct{} // closed when the reconnect under way ends; nil if there is none
 	attempts int           // since the last progress
+	broken   int           // connections on which the server broke the protocol, since then
 	arrived  int64         // counts everything that need not be done again
 	reached  int64         // arrived at the first of the attempts
 	since    time.Time     // when the first of the attempts began
@@ -228,9 +229,18 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 		c.count(p, position())
 	}
 	if c.arrived > c.reached || c.attempts == 0 {
-		c.reached, c.attempts, c.since = c.arrived, 0, time.Now()
+		c.reached, c.attempts, c.broken, c.since = c.arrived, 0, 0, time.Now()
 	} else {
 		c.slow.width = 1
+	}
+	// A server that breaks the protocol twice, with nothing done in between, would go on: a reply
+	// of 2 GiB is not shorter the third time.
+	why := host.Client.Wait() // returns at once, since the connection has ended
+	if _, broke := errors.AsType[*usftp.ProtocolError](why); broke {
+		if c.broken++; c.broken > 1 {
+			c.mu.Unlock()
+			return host, &brokeError{why}
+		}
 	}
 	c.mu.Unlock()
 	if other := host.Pool.survivor(); other != nil {
@@ -314,6 +324,16 @@ func (e *gaveUpError) Error() string {
 }
 
 func (e *gaveUpError) Unwrap() []error { return []error{e.lost, e.last} }
+
+// brokeError reports a connection that was not replaced, since the server had broken the protocol on
+// the one before it, too.
+type brokeError struct{ error }
+
+func (e *brokeError) Error() string {
+	return fmt.Sprintf("%v (as on the connection before; gave up)", e.error)
+}
+
+func (e *brokeError) Unwrap() error { return e.error }
 
 // slowStart limits how many files are in progress after a connection that brought no progress. What
 // many files have in flight together may be more than the link carries before it breaks, and then
