@@ -282,6 +282,8 @@ func (c *Conn) openAnother(ctx context.Context, command string) (*Stream, error)
 	if c.transport == nil {
 		return c.d.system.open(c, command)
 	}
+	ctx, cancel := c.limitOpen(ctx, command)
+	defer cancel()
 	type answer struct {
 		s   *Stream
 		err error
@@ -311,6 +313,35 @@ func (c *Conn) openAnother(ctx context.Context, command string) (*Stream, error)
 		return nil, context.Cause(ctx)
 	case <-c.ctx.Done():
 		return nil, c.Err()
+	}
+}
+
+// limitOpen limits the wait for a channel: to ConnectTimeout if the server has fallen silent, and
+// to loginStall if it answers keepalives, since what it starts may take a while, but never does.
+func (c *Conn) limitOpen(ctx context.Context, command string) (context.Context, func()) {
+	doing := "asking for sftp"
+	if command != "" {
+		doing = "asking for a command"
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, loginStall, &timeoutError{doing, loginStall})
+	limit := c.d.s.connectTimeout
+	_, shared := c.transport.(*masterTransport) // which cannot always send keepalives
+	if shared || limit == 0 || limit >= loginStall {
+		return ctx, cancel
+	}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	began := time.Now()
+	probe := time.AfterFunc(limit/2, func() {
+		ctx, stop := context.WithTimeout(ctx, limit-limit/2)
+		defer stop()
+		if c.Keepalive(ctx) != nil && !c.heard().After(began) {
+			giveUp(&timeoutError{doing, limit})
+		}
+	})
+	return ctx, func() {
+		probe.Stop()
+		giveUp(nil)
+		cancel()
 	}
 }
 

@@ -265,7 +265,10 @@ func TestServerAlive(t *testing.T) {
 
 // heldBack connects to a server over a connection that can become quiet.
 func heldBack(t *testing.T, config *Config) (*Conn, *heldConn) {
-	srv := newTestServer(t)
+	return newTestServer(t).heldBack(t, config)
+}
+
+func (srv *testServer) heldBack(t *testing.T, config *Config) (*Conn, *heldConn) {
 	srv.NoClientAuth = true
 	d := srv.dialer(t, config)
 	hold, inner := new(heldConn), d.tcp
@@ -276,6 +279,39 @@ func heldBack(t *testing.T, config *Config) (*Conn, *heldConn) {
 	}
 	c := dialed(t, d)
 	return c, hold
+}
+
+// TestSilenceAfterTheLogin: a server that does not open a channel is waited for as long as
+// ConnectTimeout says, and longer if it answers keepalives.
+func TestSilenceAfterTheLogin(t *testing.T) {
+	for _, test := range []struct {
+		option string
+		alive  bool
+		within time.Duration
+	}{
+		{"ConnectTimeout=8", false, 8 * time.Second},
+		{"ConnectTimeout=8", true, loginStall},
+		{"ConnectTimeout=none", false, loginStall},
+	} {
+		for _, command := range []string{"", "true"} {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newTestServer(t)
+				srv.session = func(_ ssh.Channel, requests <-chan *ssh.Request) {
+					for range requests { // none is answered
+					}
+				}
+				c, hold := srv.heldBack(t, &Config{Options: []string{test.option}})
+				defer c.Close()
+				hold.quiet.Store(!test.alive)
+				began := time.Now()
+				_, err := c.open(t.Context(), command)
+				if took := time.Since(began); took != test.within ||
+					!errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%+v, %q: %v after %v", test, command, err, took)
+				}
+			})
+		}
+	}
 }
 
 // TestCloseOfDeadStream: a Read in progress ends even where the server is dead, and so does the
