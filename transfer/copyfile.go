@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -46,14 +47,14 @@ type flags struct {
 
 // attempts is what the attempts at one file share: each continues what the last one left.
 type attempts struct {
-	retried  bool     // this is not the first attempt
+	began    bool     // one of them came as far as to copy
 	once     bool     // there can be no other: what was read or written is gone
 	made     string   // the last attempt's temporary file
 	strays   []string // earlier attempts' temporary files on the host
 	placing  *placing // a commit that a lost connection cut off
 	arrived  bool     // all of it has arrived and was counted
 	reached  int64    // how far the last attempt came
-	found    int64    // where the first attempt continued from
+	found    int64    // where the first that began continued from
 	poured   *facts   // the source as it was when the Writer was given data
 	delta    bool     // some of it came from the old file, so it must be verified
 	progress [2]pools.Progress
@@ -61,6 +62,13 @@ type attempts struct {
 	again    reread      // for verifying and checking
 	prefix   *prefixHash // everything that was read, nil unless needed
 	sync     bool        // the last attempt lost its connection while verifying
+}
+
+// addStray adds a temporary file that nothing will continue.
+func (t *attempts) addStray(name string) {
+	if !slices.Contains(t.strays, name) {
+		t.strays = append(t.strays, name)
+	}
 }
 
 // newFileCopy returns a copy of source to target. e is nil for a single file.
@@ -80,10 +88,11 @@ func (c *fileCopy) copy() error {
 			break
 		}
 	}
-	c.journal.release(err != nil && (c.journal.resumable || c.journal.left != nil || c.lost() ||
-		c.result.LeftBehind != "" || c.attempts.placing != nil) || c.journal.restoreStale())
-	if err != nil && c.journal.left != nil && !c.journal.resumable && c.journal.markName(c) == "" &&
-		c.dst.dispose(c.journal.left.Temporary) {
+	j, t := &c.journal, &c.attempts
+	j.release(err != nil && (j.resumable || j.left != nil || j.earlier || c.lost() ||
+		c.result.LeftBehind != "" || t.placing != nil || len(t.strays) > 0) || j.restoreStale())
+	if err != nil && j.left != nil && !j.resumable && j.markName(c) == "" &&
+		c.dst.dispose(j.left.Temporary) {
 		c.result.LeftBehind, c.detail = "", "" // there will be no attempt to use it
 	}
 	c.hashing.stop()
@@ -142,12 +151,17 @@ func (c *fileCopy) copyOnce() error {
 
 // begin continues what an earlier run or attempt left, or starts over.
 func (c *fileCopy) begin(in input, out output) error {
-	if offset := c.journal.resume(c, in, out); offset > 0 {
-		c.startAt(offset)
+	offset, err := c.journal.resume(c, in, out)
+	if err != nil {
+		return err
+	}
+	c.startAt(offset)
+	if offset > 0 {
 		c.journal.removeStrays(c, out)
 	} else {
-		c.startAt(0)
-		c.journal.findStale(c, out)
+		if err := c.journal.findStale(c, out); err != nil {
+			return err
+		}
 		c.journal.dropLeft(c)
 		c.journal.removeStrays(c, out)
 		if err := out.create(c, in); err != nil {
@@ -160,7 +174,7 @@ func (c *fileCopy) begin(in input, out output) error {
 		}
 	}
 	c.result.InPlace = !out.atomic()
-	c.journal.mark = newMark(in, out)
+	c.journal.mark, c.journal.earlier = newMark(in, out), false
 	return nil
 }
 
@@ -248,10 +262,10 @@ func (c *fileCopy) startAt(offset int64) {
 			p.remember()
 		}
 	}
-	if c.attempts.retried {
+	if c.attempts.began {
 		return
 	}
-	c.attempts.found = offset
+	c.attempts.began, c.attempts.found = true, offset
 	if c.tree != nil {
 		c.tree.count(&c.tree.sums.Resumed, offset)
 	}
@@ -274,10 +288,13 @@ func (c *fileCopy) again(err error) bool {
 		c.attempts.prefix = new(prefixHash)
 	case !c.attempts.once && c.ends.renew(c, err):
 		c.attempts.reached = c.result.Bytes
-		c.attempts.retried, c.journal.resumable = true, false
+		c.journal.resumable = false
+		c.reset()
+		return true
 	default:
 		return false
 	}
+	c.attempts.made = "" // the attempt has removed it
 	c.reset()
 	return true
 }

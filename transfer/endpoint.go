@@ -244,7 +244,7 @@ type output interface {
 	resume(c *fileCopy, in input, m *mark) (offset int64, why error)
 	left(name string) bool
 	discard(name string) error
-	restore(c *fileCopy, aside string)
+	restore(aside string) error
 
 	fill(c *fileCopy, in input) error   // copies the contents
 	seal(c *fileCopy, in input) error   // sets attributes and closes, on a host

@@ -259,7 +259,7 @@ func (o *localOutput) discard(name string) error {
 	return o.root.Remove(filepath.Base(name))
 }
 
-func (o *localOutput) restore(*fileCopy, string) {} // a rename replaces files here
+func (o *localOutput) restore(string) error { return nil } // a rename replaces files here
 
 // resume opens what an earlier run left and proves it by the source's hash, or drops the end of it
 // that may not have reached the disk.
@@ -280,7 +280,7 @@ func (o *localOutput) resume(c *fileCopy, in input, m *mark) (offset int64, err 
 	}
 	if err != nil {
 		file.Close()
-		return 0, errors.New(plain(err))
+		return 0, err
 	}
 	in.inherit(c, m)
 	o.file, o.temp, c.attempts.made = file, filepath.Join(filepath.Dir(o.name), name), name

@@ -217,21 +217,22 @@ func (o *remoteOutput) left(name string) bool {
 
 func (o *remoteOutput) discard(name string) error { return o.session.client.Remove(name) }
 
-func (o *remoteOutput) restore(c *fileCopy, aside string) {
+func (o *remoteOutput) restore(aside string) error {
 	if _, old := localfs.OldNameOf(path.Base(aside)); !old || !o.left(aside) {
-		return
+		return nil
 	}
 	client := o.session.client
 	if err := takeBack(client, aside, o.name); err != nil {
-		c.warn(fmt.Sprintf("the old file that an interrupted copy moved aside is still called %s: %s",
-			c.shown(aside), plain(err)))
-		return
+		return err
 	}
 	if o.info == nil {
 		if info, err := client.Lstat(o.name); err == nil {
 			o.info = info
+		} else if !refused(err) {
+			return err
 		}
 	}
+	return nil
 }
 
 // resume opens what an earlier run left, and proves it by the host's hash or by reading back its
@@ -241,14 +242,12 @@ func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
 		return 0, errors.New("the source was being written to when the copy started")
 	}
 	f, err := o.session.client.OpenFile(m.Temporary, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, err
-	} else if err != nil {
-		return 0, fmt.Errorf("it cannot be opened: %s", plain(err))
+	if err != nil {
+		return 0, fmt.Errorf("it cannot be opened: %w", err)
 	}
 	if err := proveRemote(c, f, in, m); err != nil {
 		f.Close()
-		return 0, errors.New(plain(err))
+		return 0, err
 	}
 	o.file, o.temp, c.attempts.made = f, m.Temporary, m.Temporary
 	_, err = f.Seek(m.Bytes, io.SeekStart)
@@ -267,7 +266,7 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 	}
 	if info.Size() > m.Bytes {
 		if err := f.Truncate(m.Bytes); err != nil {
-			return fmt.Errorf("it cannot be truncated to what is known to be good: %s", plain(err))
+			return fmt.Errorf("it cannot be truncated to what is known to be good: %w", err)
 		}
 	}
 	if same, known := c.to.begins(f, in.contents(), m.Bytes); known {
@@ -687,9 +686,9 @@ func (p *placing) removeAside(c *fileCopy, o *remoteOutput, client *usftp.Client
 // must then have the right size.
 func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
 	t, client := &c.attempts, o.session.client
-	if t.retried && t.made != "" && (t.placing == nil || t.placing.temporary != t.made) &&
+	if t.made != "" && (t.placing == nil || t.placing.temporary != t.made) &&
 		(c.journal.left == nil || c.journal.left.Temporary != t.made) {
-		t.strays = append(t.strays, t.made)
+		t.addStray(t.made)
 		t.made = ""
 	}
 	p := t.placing
@@ -713,7 +712,7 @@ func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
 	case err != nil:
 		return false, err
 	case left.Size() != p.size:
-		t.strays = append(t.strays, p.temporary)
+		t.addStray(p.temporary)
 		return false, p.giveUp(c, o)
 	default:
 		t.made = p.temporary

@@ -1,6 +1,8 @@
 package transfer
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -81,6 +83,7 @@ type journal struct {
 	left      *mark // by an attempt that lost its connection
 	resumable bool  // a mark was saved for a later run
 	stale     *mark // what an earlier run left, useless once this copy is done
+	earlier   bool  // the file still has an earlier run's mark, which may be continued
 
 	asked bool     // lock was called
 	file  *os.File // the locked mark, nil if another run holds it or there is no journal
@@ -116,91 +119,97 @@ func (j *journal) markName(c *fileCopy) string {
 func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left != nil }
 
 // resume continues what an earlier run or attempt left, if that is proved to be the beginning of
-// the source. It returns the offset to continue from, 0 if there is nothing.
-func (j *journal) resume(c *fileCopy, in input, out output) int64 {
+// the source. It returns the offset to continue from, 0 if there is nothing. It fails if the copy
+// was interrupted meanwhile: nothing is then given up, so that the next attempt or run can go on
+// from it.
+func (j *journal) resume(c *fileCopy, in input, out output) (offset int64, err error) {
 	f := in.facts()
 	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() ||
 		out.at().direct || !f.regular() || !f.hasTimes {
-		return 0
+		return 0, nil
 	}
 	m := j.load(c)
 	if m == nil {
-		return 0
+		return 0, nil
+	}
+	if err := j.inherit(c, m, out); err != nil {
+		return 0, err
 	}
 	ours := out.left(m.Temporary)
-	j.inherit(c, m, out)
-	if ours && m.Bytes == 0 {
-		if out.discard(m.Temporary); !c.lost() {
-			j.drop(c)
-		}
-		return 0
-	}
 	var why error
 	switch {
+	case ours && m.Bytes == 0:
 	case m.SourceSize != f.size || !m.SourceTime.Equal(f.mtime) || m.SourceID != f.id:
 		why = errors.New("the source has changed since")
 	case !ours:
 		why = errors.New("it does not belong to this target")
 	default:
-		var offset int64
 		if offset, why = out.resume(c, in, m); why == nil {
-			return offset
+			return offset, nil
 		}
-		if errors.Is(why, fs.ErrNotExist) {
-			j.drop(c)
-			return 0
+		if c.interrupted() {
+			return 0, cmp.Or(context.Cause(c.ctx), why)
 		}
 	}
-	c.note("not continuing from what an earlier run left: " + plain(why))
-	if !c.interrupted() {
-		if ours {
-			out.discard(m.Temporary)
-		}
-		j.drop(c)
+	if why != nil && !errors.Is(why, fs.ErrNotExist) {
+		c.note("not continuing from what an earlier run left: " + plain(why))
 	}
-	return 0
+	if ours {
+		c.attempts.addStray(m.Temporary)
+	}
+	j.left, j.earlier = nil, false
+	return 0, nil
 }
 
 // findStale looks for what an interrupted run of the same copy left, if this run does not continue
 // it. It is removed once the copy is in place: otherwise the journal would forget it, and hidden
 // files of any size would pile up beside the target.
-func (j *journal) findStale(c *fileCopy, out output) {
+func (j *journal) findStale(c *fileCopy, out output) error {
 	if j.resumes(c) && c.main() != nil || j.stale != nil || c.isSmall() {
-		return
+		return nil
 	}
 	if _, err := os.Lstat(j.markName(c)); err != nil {
-		return
+		return nil
 	}
 	m := j.load(c)
-	j.inherit(c, m, out)
+	if err := j.inherit(c, m, out); err != nil {
+		return err
+	}
 	if m != nil && out.left(m.Temporary) {
 		j.stale = m
 		if m.Bytes > 0 {
 			c.note(fmt.Sprintf("copying it again; the %d bytes that an interrupted copy left are removed when it is done (--resume continues from them)", m.Bytes))
 		}
 	}
+	return nil
 }
 
 // inherit takes over what an earlier run's attempts left, and gives a file that it moved aside its
-// name back.
-func (j *journal) inherit(c *fileCopy, m *mark, out output) {
+// name back. It fails if the copy was interrupted meanwhile.
+func (j *journal) inherit(c *fileCopy, m *mark, out output) error {
 	if m == nil || m == j.left {
-		return
+		return nil
 	}
 	if m.Aside != "" {
-		out.restore(c, m.Aside)
+		if err := out.restore(m.Aside); err != nil && c.interrupted() {
+			return cmp.Or(context.Cause(c.ctx), err)
+		} else if err != nil {
+			c.warn(fmt.Sprintf("the old file that an interrupted copy moved aside is still called %s: %s",
+				c.shown(m.Aside), plain(err)))
+		}
 	}
 	for _, name := range m.Strays {
 		if out.left(name) {
-			c.attempts.strays = append(c.attempts.strays, name)
+			c.attempts.addStray(name)
 		}
 	}
+	return nil
 }
 
 // dropLeft gives up what an attempt left, since nothing continues it.
 func (j *journal) dropLeft(c *fileCopy) {
 	if j.left != nil {
-		c.attempts.strays = append(c.attempts.strays, j.left.Temporary)
+		c.attempts.addStray(j.left.Temporary)
 		j.left = nil
 	}
 }
@@ -301,7 +310,9 @@ func (j *journal) load(c *fileCopy) *mark {
 	if !j.lock(c) {
 		return nil
 	}
-	return decodeMark(io.NewSectionReader(j.file, 0, longestMark))
+	m := decodeMark(io.NewSectionReader(j.file, 0, longestMark))
+	j.earlier = m != nil
+	return m
 }
 
 // decodeMark returns nil unless r begins with a valid mark.
@@ -334,6 +345,7 @@ func (j *journal) write(c *fileCopy, m mark) bool {
 }
 
 func (j *journal) save(m mark) bool {
+	j.earlier = false
 	data, err := json.Marshal(m)
 	if err != nil {
 		return false
@@ -344,14 +356,6 @@ func (j *journal) save(m mark) bool {
 		return false
 	}
 	return j.file.Truncate(int64(len(data))+1) == nil
-}
-
-// drop forgets what an earlier attempt or run left.
-func (j *journal) drop(c *fileCopy) {
-	j.left = nil
-	if j.lock(c) {
-		j.file.Truncate(0)
-	}
 }
 
 // markProgress records a large file's progress until stop is called.

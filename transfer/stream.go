@@ -138,7 +138,7 @@ func (o *writerOutput) rereads(*fileCopy, input) reopen               { return n
 func (o *writerOutput) holds(*fileCopy, input) (same, known bool)     { return false, false }
 func (o *writerOutput) same(*fileCopy, input) error                   { return nil }
 func (o *writerOutput) discard(string) error                          { return nil }
-func (o *writerOutput) restore(*fileCopy, string)                     {}
+func (o *writerOutput) restore(string) error                          { return nil }
 func (o *writerOutput) seal(*fileCopy, input) error                   { return nil }
 func (o *writerOutput) commit(*fileCopy, input) error                 { return nil }
 func (o *writerOutput) verify(c *fileCopy, in input) error            { return in.verify(c, nil) }

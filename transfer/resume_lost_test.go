@@ -1,0 +1,179 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// A resumption is a copy of a file that was interrupted half way. The next run ends, or loses its
+// connection, at one of its first requests.
+type resumption struct {
+	*bench
+	direction      way
+	synced         bool // by Sync, which always resumes
+	data           []byte
+	source, target string
+
+	at   int64 // the request at which run two ends, from 1; 0 for none
+	end  func() []sftptest.Action
+	seen int64
+	last sftptest.Request // the one at which it ended
+}
+
+func newResumption(t *testing.T, direction way, synced, hashes bool, at int64) *resumption {
+	r := &resumption{direction: direction, synced: synced, data: random(5 << 20)}
+	script := sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
+		if r.end == nil || q.Type == wire.TypeInit {
+			return nil
+		}
+		if r.seen++; r.seen != at {
+			return nil
+		}
+		r.last = q
+		return r.end()
+	}}
+	if hashes {
+		script.Extensions = append(sftptest.OpenSSHExtensions(),
+			wire.ExtensionPair{Name: wire.ExtCheckFileHandle, Data: "1"})
+	}
+	r.bench = newBench(t, script, r.link())
+	if err := os.MkdirAll(filepath.Join(r.dir, "source"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.server.Files.Mkdir("/source")
+	r.source, r.target = r.local("source/file", r.data), "/target"
+	if direction == download {
+		r.server.Files.WriteFile("/source/file", r.data)
+		r.source, r.target = "/source/file", filepath.Join(r.dir, "target")
+	}
+	return r
+}
+
+func (r *resumption) link() sftptest.LinkConfig {
+	return sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+		RateBytesPerSec: 2 << 20}
+}
+
+// run copies over a new connection. It returns how many bytes it did not have to copy.
+func (r *resumption) run(ctx context.Context, retries int) (resumed int64, err error) {
+	r.reconnect(r.link())
+	if retries > 0 {
+		r.host.Redial = func(context.Context) (pool.Host, error) {
+			r.reconnect(r.link())
+			return r.host, nil
+		}
+	}
+	o := transfer.Options{Journal: filepath.Join(r.dir, "journal"), Resume: true}
+	o.Retries = retries
+	if !r.synced {
+		result, err := r.jobContext(ctx, r.direction, r.source, r.target,
+			func(j *copyJob) { j.Options = o })
+		return result.Resumed, err
+	}
+	dst, src := r.direction.endpoints(r.host, r.host, filepath.Dir(r.source), r.target, nil, nil)
+	summary, err := transfer.Sync(ctx, dst, src,
+		transfer.SyncOptions{TreeOptions: transfer.TreeOptions{Options: o}, NoLock: true})
+	return summary.Resumed, err
+}
+
+func (r *resumption) check() {
+	r.t.Helper()
+	name := "target"
+	if r.synced {
+		name = "target/file"
+	}
+	there, err := r.server.Files.ReadFile("/" + name)
+	if r.direction == download {
+		there, err = os.ReadFile(filepath.Join(r.dir, name))
+	}
+	if err != nil || !bytes.Equal(there, r.data) {
+		r.t.Errorf("the target differs: %d bytes, %v", len(there), err)
+	}
+	left := r.temporaries()
+	in, _ := filepath.Glob(filepath.Join(r.dir, "target", ".*"))
+	if left = append(left, in...); len(left) > 0 {
+		r.t.Errorf("left behind: %q", left)
+	}
+	if marks, _ := filepath.Glob(filepath.Join(r.dir, "journal", "*.file.json")); len(marks) > 0 {
+		r.t.Errorf("left in the journal: %q", marks)
+	}
+}
+
+// A run that ends while it proves the beginning of what an earlier one left gives nothing up: it
+// goes on from there over its next connection, and if there is none, the next run does. Nothing is
+// left behind.
+func TestResumeEndsWhileItProves(t *testing.T) {
+	for _, test := range []struct {
+		direction      way
+		synced, hashes bool
+	}{
+		{direction: upload}, {direction: upload, hashes: true}, {direction: upload, synced: true},
+		{direction: download}, {direction: download, hashes: true},
+		{direction: download, synced: true, hashes: true},
+	} {
+		for _, ends := range []string{"lost", "cancelled", "lost, and retried"} {
+			name := fmt.Sprintf("%v %s synced %v hashes %v", test.direction, ends, test.synced,
+				test.hashes)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				for n, moving := int64(1), false; !moving && n < 50 && !t.Failed(); n++ {
+					synctest.Test(t, func(t *testing.T) {
+						r := newResumption(t, test.direction, test.synced, test.hashes, n)
+						moving = r.endAt(ends)
+					})
+				}
+			})
+		}
+	}
+}
+
+// endAt interrupts a first run, ends a second one, and makes a third. It reports whether the second
+// had begun to move data.
+func (r *resumption) endAt(how string) (moving bool) {
+	t := r.t
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second+time.Second/2)
+	defer cancel()
+	if _, err := r.run(ctx, 0); err == nil {
+		t.Fatal("the first run was not interrupted")
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	retries := 0
+	r.end = func() []sftptest.Action { return []sftptest.Action{sftptest.Hangup()} }
+	switch how {
+	case "cancelled":
+		r.end = func() []sftptest.Action { cancel(); return nil }
+	case "lost, and retried":
+		retries = 1
+	}
+	resumed, err := r.run(ctx, retries)
+	r.end = nil
+	moving = r.last.Type == wire.TypeWrite ||
+		r.last.Type == wire.TypeRead && r.direction == download
+	at := r.last.String()
+	if retries > 0 {
+		if err != nil || resumed == 0 {
+			t.Errorf("lost at %s: %d bytes were kept, %v", at, resumed, err)
+		}
+		r.check()
+		return moving
+	}
+	if err != nil { // otherwise it ended at its last request
+		if resumed, err = r.run(t.Context(), 0); err != nil || resumed == 0 {
+			t.Errorf("%s at %s: the third run kept %d bytes, %v", how, at, resumed, err)
+		}
+	}
+	r.check()
+	return moving
+}
