@@ -21,7 +21,7 @@ import (
 // send them. Below a directory they are walked; in the whole file system they are left to the
 // kernel.
 type tree struct {
-	root *os.File
+	root *root
 }
 
 // openList is for opening a directory to list it.
@@ -34,7 +34,7 @@ func (f *FS) WalksPaths() {}
 func (f *FS) TakesTurns() {}
 
 func openTree(dir string) (tree, error) {
-	root, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
+	root, err := openRoot(dir)
 	return tree{root}, err
 }
 
@@ -46,22 +46,24 @@ func (t tree) close() error {
 	if t.root == nil {
 		return nil
 	}
-	return t.root.Close()
+	return t.root.close()
 }
 
 // do calls op with a walk of name; what names the operation in errors.
 func (t tree) do(ctx context.Context, what, name string, op func(w *walk) error) error {
-	raw, err := t.root.SyscallConn()
-	if err != nil {
-		return err
+	for renewed := false; ; renewed = true {
+		root, atRoot := t.root.file.Load(), true
+		err := control(root, func(fd int) error {
+			w := newWalk(ctx, fd, name)
+			defer w.close()
+			err := op(w)
+			atRoot = len(w.names) == 0
+			return err
+		})
+		if err == nil || renewed || !atRoot || !t.root.renewed(root, err) {
+			return named(what, name, err)
+		}
 	}
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		w := newWalk(ctx, int(fd), name)
-		defer w.close()
-		failed = op(w)
-	})
-	return named(what, name, cmp.Or(err, failed))
 }
 
 // named adds the operation and path to a system error.
@@ -132,6 +134,10 @@ func (t tree) open(ctx context.Context, name string, flag int, perm uint32) (*os
 		exclusive := unix.O_CREAT | unix.O_EXCL
 		return w.lookUp(flag&exclusive != exclusive, func(dir int, base string) (err error) {
 			fd, err = openAt(dir, base, flag|unix.O_NOFOLLOW, perm)
+			if err == nil && base == "." && len(w.names) == 0 && t.root.isGone() {
+				unix.Close(fd)
+				err = unix.ENOENT
+			}
 			return err
 		})
 	})
@@ -148,6 +154,9 @@ func (t tree) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, 
 			return unix.Fstatat(dir, base, &i.st, 0)
 		}
 		i.st, err = statAt(dir, base)
+		if err == nil && base == "." && i.st.Nlink == 0 && t.root.isGone() {
+			err = unix.ENOENT
+		}
 		if err == nil && follow && i.st.Mode&unix.S_IFMT == unix.S_IFLNK {
 			err = unix.ELOOP
 		}
@@ -358,7 +367,7 @@ func (t tree) realPath(ctx context.Context, name string) (resolved string, err e
 		return "", err
 	}
 	defer root.Close()
-	err = tree{root}.do(ctx, "realpath", name, func(w *walk) error {
+	err = tree{rootOf(root)}.do(ctx, "realpath", name, func(w *walk) error {
 		w.absolute = true
 		return op(w)
 	})
