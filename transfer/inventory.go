@@ -23,8 +23,9 @@ type inventory struct {
 	files  int // entries that are not directories
 	unseen int // entries not seen in the source
 
-	// spelt has the names in the source that a target might spell in another way.
-	spelt spellings
+	// spelt has the names in the source that a target might spell in another way; nil if nothing
+	// is deleted.
+	spelt *spellings
 }
 
 // manyHeld is the number of entries from which an inventory is split into parts, which grow and are
@@ -120,7 +121,7 @@ func (h held) sameOwner(f *facts) bool {
 	return !f.owner.Known || h.size&heldOwned != 0 && h.owner == ownerDigest(f.owner)
 }
 
-func newInventory(folds func() bool, spelt spellings) *inventory {
+func newInventory(folds func() bool, spelt *spellings) *inventory {
 	return &inventory{seed: maphash.MakeSeed(), folds: folds, parts: make([][]held, 1), spelt: spelt}
 }
 
@@ -219,7 +220,9 @@ func (v *inventory) find(name string) *held {
 
 // take looks up an entry of the source and marks it as seen.
 func (v *inventory) take(name string) (entry held, present bool) {
-	v.spelt.add(name)
+	if v.spelt != nil {
+		v.spelt.add(name)
+	}
 	h := v.find(name)
 	if h == nil {
 		return held{}, false

@@ -25,7 +25,6 @@ type resumption struct {
 	data           []byte
 	source, target string
 
-	at   int64 // the request at which run two ends, from 1; 0 for none
 	end  func() []sftptest.Action
 	seen int64
 	last sftptest.Request // the one at which it ended

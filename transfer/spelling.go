@@ -14,42 +14,35 @@ import (
 // a name of the source in another spelling.
 
 // spellings are the names of a source directory in a form that is the same for all their spellings.
-// It keeps hashes only: a collision means that something is not deleted. The zero value keeps
-// nothing.
+// It keeps hashes only: a collision means that something is not deleted.
 type spellings struct {
-	seed *maphash.Seed
+	seed maphash.Seed
 	// foldsCase is set if the target may take names that differ only in case for one. Then all
 	// names count, otherwise only those that Unicode can spell in several ways.
 	foldsCase bool
 	known     map[uint64]struct{}
 }
 
-func newSpellings(foldsCase bool) spellings {
-	seed := maphash.MakeSeed()
-	return spellings{seed: &seed, foldsCase: foldsCase}
+func newSpellings(foldsCase bool) *spellings {
+	return &spellings{seed: maphash.MakeSeed(), foldsCase: foldsCase, known: map[uint64]struct{}{}}
 }
 
 // of returns a name's form. ok is false if the name has no other spelling.
 func (s *spellings) of(name string) (form uint64, ok bool) {
-	if s.seed == nil || !s.foldsCase && isASCII(name) {
+	if !s.foldsCase && isASCII(name) {
 		return 0, false
 	}
 	name = norm.NFC.String(name)
 	if s.foldsCase {
 		name = norm.NFC.String(localfs.FoldName(name))
 	}
-	return maphash.String(*s.seed, name), true
+	return maphash.String(s.seed, name), true
 }
 
 func (s *spellings) add(name string) {
-	form, ok := s.of(name)
-	if !ok {
-		return
+	if form, ok := s.of(name); ok {
+		s.known[form] = struct{}{}
 	}
-	if s.known == nil {
-		s.known = make(map[uint64]struct{})
-	}
-	s.known[form] = struct{}{}
 }
 
 // has reports whether a name is one of them in some spelling.

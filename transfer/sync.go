@@ -378,7 +378,7 @@ func (s *syncing) renameOne(r SyncRename) {
 
 // take takes the inventory of a target directory.
 func (s *syncing) take(d *directory) (release func(), err error) {
-	var spelt spellings
+	var spelt *spellings // only deleting needs them
 	if s.options.Delete {
 		// Whether case counts on a host is known only with a lock, by whose name it is found out.
 		spelt = newSpellings(s.options.NoLock && s.tree.dst.conn() != nil)
