@@ -18,9 +18,9 @@ type Policy struct {
 	// that are not, and takes precedence. See [Operations]. The handshake, and closing handles,
 	// cannot be denied.
 	//
-	// Denying write, read, setstat, rename, check-file or statvfs, in any of their forms, denies
-	// every request that would do the same: without write, nothing is truncated or copied into a
-	// file, by whatever request.
+	// Denying write, read, setstat, fsetstat, rename, check-file or statvfs denies every request
+	// that would do the same: without write, nothing is truncated or copied into a file, by
+	// whatever request.
 	Allowed, Denied []string
 
 	// Umask removes permission bits from new files and directories, in addition to the process's
@@ -126,7 +126,7 @@ var operationTable = [operationCount]struct {
 	opFstatVFS:        {name: "fstatvfs", extension: wire.ExtFstatVFS, version: "2", does: describesDisk, denies: describesDisk},
 	opHardlink:        {name: "hardlink", extension: wire.ExtHardlink, writes: true},
 	opFsync:           {name: "fsync", extension: wire.ExtFsync, writes: true},
-	opLsetstat:        {name: "lsetstat", extension: wire.ExtLsetstat, writes: true, does: setsAttributes, denies: setsAttributes},
+	opLsetstat:        {name: "lsetstat", extension: wire.ExtLsetstat, writes: true, does: setsAttributes},
 	opLimits:          {name: "limits", extension: wire.ExtLimits},
 	opExpandPath:      {name: "expand-path", extension: wire.ExtExpandPath},
 	opCopyData:        {name: "copy-data", extension: wire.ExtCopyData, writes: true, does: readsContents | writesContents},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,14 +26,24 @@ type resumption struct {
 	data           []byte
 	source, target string
 
+	mu   sync.Mutex // the script runs on the goroutine of each connection
 	end  func() []sftptest.Action
 	seen int64
 	last sftptest.Request // the one at which it ended
 }
 
+// ends sets what happens at the chosen request; nil for nothing.
+func (r *resumption) ends(end func() []sftptest.Action) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.end = end
+}
+
 func newResumption(t *testing.T, direction way, synced, hashes bool, at int64) *resumption {
 	r := &resumption{direction: direction, synced: synced, data: random(5 << 20)}
 	script := sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if r.end == nil || q.Type == wire.TypeInit {
 			return nil
 		}
@@ -149,18 +160,20 @@ func (r *resumption) endAt(how string) (moving bool) {
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
 	retries := 0
-	r.end = func() []sftptest.Action { return []sftptest.Action{sftptest.Hangup()} }
+	r.ends(func() []sftptest.Action { return []sftptest.Action{sftptest.Hangup()} })
 	switch how {
 	case "cancelled":
-		r.end = func() []sftptest.Action { cancel(); return nil }
+		r.ends(func() []sftptest.Action { cancel(); return nil })
 	case "lost, and retried":
 		retries = 1
 	}
 	resumed, err := r.run(ctx, retries)
-	r.end = nil
-	moving = r.last.Type == wire.TypeWrite ||
-		r.last.Type == wire.TypeRead && r.direction == download
-	at := r.last.String()
+	r.ends(nil)
+	r.mu.Lock()
+	last := r.last
+	r.mu.Unlock()
+	moving = last.Type == wire.TypeWrite || last.Type == wire.TypeRead && r.direction == download
+	at := last.String()
 	if retries > 0 {
 		if err != nil || resumed == 0 {
 			t.Errorf("lost at %s: %d bytes were kept, %v", at, resumed, err)

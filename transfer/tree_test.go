@@ -373,7 +373,7 @@ func TestTreeFilters(t *testing.T) {
 			t.Error("a dry run has written")
 		}
 	}
-	for _, bad := range []string{"", "/", "./cache", "x/../y"} {
+	for _, bad := range []string{"", "/"} {
 		if _, err := b.tree(download, "/tree", b.dir,
 			func(tree *treeJob) {
 				tree.TreeOptions.Filter = []transfer.FilterRule{{Pattern: bad}}

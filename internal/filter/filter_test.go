@@ -33,7 +33,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("%q excludes %q: %v", test.pattern, test.path, got)
 		}
 	}
-	for _, bad := range []string{"", "/", "./a", "a/../b"} {
+	for _, bad := range []string{"", "/"} {
 		if _, err := NewRule(bad, false); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}

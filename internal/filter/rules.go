@@ -26,11 +26,6 @@ func NewRule(pattern string, include bool) (r Rule, err error) {
 	if text == "" || text == "/" {
 		return r, errEmptyPattern
 	}
-	for element := range strings.SplitSeq(text, "/") {
-		if element == "." || element == ".." { // else everything would be copied
-			return r, fmt.Errorf("%q matches nothing: paths in the tree have no %q", text, element)
-		}
-	}
 	r.include = include
 	wild := strings.ContainsAny(text, "*[?")
 	if strings.HasSuffix(text, "/") {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -51,6 +52,11 @@ func (c *Tree) RegisterFilter(f *pflag.FlagSet, exclude string) {
 func (c *Tree) addRule(text string, include bool) error {
 	if text == "" || text == "/" {
 		return errors.New("the pattern is empty")
+	}
+	for element := range strings.SplitSeq(text, "/") {
+		if element == "." || element == ".." { // rsync would leave nothing out, and say nothing
+			return fmt.Errorf("%q matches nothing: paths in the tree have no %q", text, element)
+		}
 	}
 	c.filter = transfer.AppendFilter(c.filter, text, include)
 	return nil
