@@ -33,7 +33,7 @@ type inventory struct {
 const (
 	manyHeld  = 4096
 	heldParts = 256
-	namePiece = 1 << 16 // bytes of names that are allocated at once
+	namePiece = 1 << 16 // bytes of names that are kept together
 )
 
 // held is one entry of a target directory.
@@ -141,9 +141,13 @@ func (v *inventory) key(name string) (key string, hash uint64) {
 // keep stores a key and returns where it is.
 func (v *inventory) keep(key string) (at uint64) {
 	last := len(v.names) - 1
-	need := len(key) + binary.MaxVarintLen32
-	if last < 0 || cap(v.names[last])-len(v.names[last]) < need {
-		v.names = append(v.names, make([]byte, 0, max(namePiece, need)))
+	need := binary.MaxVarintLen32 + len(key)
+	if last < 0 || len(v.names[last])+need > namePiece {
+		var piece []byte // the first grows with its names: most directories are small
+		if last >= 0 {
+			piece = make([]byte, 0, max(namePiece, need))
+		}
+		v.names = append(v.names, piece)
 		last++
 	}
 	p := v.names[last]
