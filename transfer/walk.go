@@ -47,7 +47,7 @@ type syncedDir struct {
 	opened    sync.Once   // syncing.open has been called for it
 	moved     error       // set by syncing.open if something else is in its place
 	inventory *inventory  // of the target's directory, while both are listed
-	big       atomic.Bool // inventory is large; this or an ancestor holds syncing.big
+	big       atomic.Bool // inventory is large; this or an ancestor holds inventories.big
 	extra     bool        // the source does not have it
 	ignore    *filter.Ignore
 }
