@@ -33,7 +33,7 @@ func Main(args []string) int {
 func execute(ctx context.Context, a *ui.App, args []string) int {
 	root := commandLine(a)
 	a.Args = args
-	root.SetArgs(files.Historical(args))
+	root.SetArgs(sync.Habits(files.Historical(args)))
 	cmd, err := root.ExecuteContextC(ctx)
 	code := exitCode(ctx, a, cmd, err)
 	if errors.Is(err, serve.ErrEnded) {

@@ -108,15 +108,10 @@ func flagError(cmd *cobra.Command, err error) error {
 func flagHint(cmd *cobra.Command, name string) string {
 	if cmd.Name() == "sync" {
 		switch name {
-		case "a", "archive", "r", "recursive", "t", "times", "p", "perms", "partial", "stats",
-			"progress":
-			return "sync always does what rsync does with it, so leave it out"
 		case "e", "rsh":
 			return "ssh_config is read, and --ssh names another program"
 		case "z", "compress":
 			return "to compress, use --ssh='ssh -C'"
-		case "bwlimit":
-			return "use --limit"
 		case "filter":
 			return "use --exclude, --include and --exclude-from"
 		}
