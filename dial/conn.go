@@ -340,9 +340,11 @@ func (c *Conn) LimitSilence(ctx context.Context) (limited context.Context, stop 
 }
 
 func (c *Conn) limitSilence(ctx context.Context, doing string) (context.Context, func()) {
+	if _, shared := c.transport.(*masterTransport); shared || c.transport == nil {
+		return ctx, func() {} // which cannot always send keepalives, or cannot at all
+	}
 	limit := c.d.s.connectTimeout
-	_, shared := c.transport.(*masterTransport) // which cannot always send keepalives
-	if shared || c.transport == nil || limit == 0 || limit >= loginStall {
+	if limit == 0 || limit >= loginStall {
 		return ctx, func() {}
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)
