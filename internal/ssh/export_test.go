@@ -113,6 +113,23 @@ func Inject(c *Conn, message []byte) error {
 	return o.flushLocked()
 }
 
+// ExchangeAndMore sends a client's half of a key exchange and one more message in one piece, all
+// under the old keys.
+func ExchangeAndMore(c *Conn, public, more []byte) error {
+	o := c.t.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.finish()
+	for _, message := range [][]byte{o.propose(), appendString([]byte{msgKexInitial}, string(public)),
+		{msgNewKeys}, more} {
+		o.put(message)
+	}
+	return o.flushLocked()
+}
+
+// Goodbye is a message that ends a connection in order.
+func Goodbye() []byte { return appendDisconnect(nil, reasonByApplication, "bye") }
+
 // The numbers of messages that a hostile peer may choose from, with a body that each may have.
 var messages = map[byte][]byte{
 	msgIgnore: appendString(nil, "x"), msgUnimplemented: {0, 0, 0, 1}, msgDebug: {0},
