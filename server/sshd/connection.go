@@ -168,7 +168,7 @@ func (s *Server) login(state *state, conn *connection,
 // hangUp closes the connection once what has been written is on its way, which may take a second.
 func (c *connection) hangUp() {
 	if secure := c.secure.Load(); secure != nil {
-		secure.Disconnect(tooManyConnections, "too many connections of the user")
+		secure.Close()
 	}
 	c.Close()
 }
