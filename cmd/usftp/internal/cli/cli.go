@@ -68,6 +68,35 @@ func exitCode(ctx context.Context, a *ui.App, cmd *cobra.Command, err error) int
 	return code
 }
 
+// unknownCommandError names the command that was probably meant, or none.
+type unknownCommandError struct{ name, meant string }
+
+func (e *unknownCommandError) Error() string {
+	text := fmt.Sprintf("unknown command %q", e.name)
+	switch e.meant {
+	case "":
+		return text
+	case "cp":
+		return text + "; `usftp cp` copies files"
+	}
+	return text + "; did you mean `usftp " + e.meant + "`?"
+}
+
+// otherNames are what other tools call our commands.
+var otherNames = map[string]string{"copy": "cp", "get": "cp", "put": "cp", "scp": "cp",
+	"rsync": "sync", "mirror": "sync", "dir": "ls", "list": "ls", "delete": "rm", "del": "rm",
+	"unlink": "rm", "rename": "mv", "move": "mv", "sftp": "shell", "server": "serve",
+	"unmount": "umount", "ncdu": "du"}
+
+func unknownCommand(root *cobra.Command, name string) *unknownCommandError {
+	meant := otherNames[name]
+	root.SuggestionsMinimumDistance = min(2, len(name)/2) // two letters are near to any two
+	if near := root.SuggestionsFor(name); meant == "" && len(near) > 0 {
+		meant = near[0]
+	}
+	return &unknownCommandError{name, meant}
+}
+
 // commandLine returns the command tree, from which parsing, help, completion and the man page
 // follow.
 func commandLine(a *ui.App) *cobra.Command {
@@ -78,13 +107,14 @@ func commandLine(a *ui.App) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return &ui.UsageError{Err: fmt.Errorf("unknown command %q; `usftp cp` copies files",
-					args[0])}
-			} else if len(args) > 0 {
-				return &ui.UsageError{Err: fmt.Errorf("unknown command %q", args[0])}
+			if len(args) == 0 {
+				return nil
 			}
-			return nil
+			err := unknownCommand(cmd, args[0])
+			if len(args) > 1 && err.meant == "" {
+				err.meant = "cp"
+			}
+			return &ui.UsageError{Err: err}
 		},
 	}
 	root.SetOut(a.Out)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -29,8 +28,7 @@ func helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("unknown command %q",
-					args[0])}
+				return &ui.UsageError{Command: "usftp", Err: unknownCommand(cmd.Root(), args[0])}
 			}
 			return about.Help()
 		},
