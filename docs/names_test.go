@@ -128,10 +128,13 @@ func checkDocLink(t *testing.T, doc, link string) {
 // TestInstallsAsWritten: `go install PACKAGE@VERSION` refuses a module that replaces or excludes
 // others, and README.md names the Go version that go.mod asks for.
 func TestInstallsAsWritten(t *testing.T) {
-	mod := readDoc(t, "go.mod")
-	if m := regexp.MustCompile(`(?m)^\s*(replace|exclude)\b.*`).FindString(mod); m != "" {
-		t.Errorf("go.mod has %q", m)
+	for _, name := range []string{"go.mod", "service/go.mod"} {
+		m := regexp.MustCompile(`(?m)^\s*(replace|exclude)\b.*`).FindString(readDoc(t, name))
+		if m != "" {
+			t.Errorf("%s has %q", name, m)
+		}
 	}
+	mod := readDoc(t, "go.mod")
 	version := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(mod)[1]
 	if !strings.Contains(readDoc(t, "README.md"), "Go "+version+" or newer") {
 		t.Errorf("README.md does not name Go %s", version)

@@ -157,10 +157,10 @@ func TestOfferedAlgorithms(t *testing.T) {
 	}
 }
 
-// TestDocumentedAlgorithms: docs/serve.md lists what a client sees in the server's KEXINIT, apart
+// TestDocumentedAlgorithms: docs/service.md lists what a client sees in the server's KEXINIT, apart
 // from the marker of strict key exchange.
 func TestDocumentedAlgorithms(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "serve.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "service.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/hosts"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/internal/cmdline"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -47,7 +48,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 		"copy to DST itself, even if it is a directory: with -r, merge with it instead of copying into it")
 	f.StringVar(&c.Links, "links", "preserve",
 		"with -r: `how` to treat symbolic links: preserve, follow or skip")
-	opt.Values(f, "links", "preserve", "follow", "skip")
+	cmdline.Values(f, "links", "preserve", "follow", "skip")
 	c.RegisterFilter(f, "with -r: leave out what matches `pattern`, and everything below it")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
 		"with -r: print what would be copied, and copy nothing")

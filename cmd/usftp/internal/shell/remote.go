@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 var errNoPrevious = errors.New("there is no previous directory")

@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/hosts"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/verb"
+	"github.com/usftp/usftp/internal/cmdline"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -68,7 +69,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.BoolVar(&c.noLock, "no-lock", false, "do not use a lock file to keep other runs out of DST")
 	f.StringVar(&c.Links, "links", "preserve",
 		"`how` to treat symbolic links: preserve, follow or skip")
-	opt.Values(f, "links", "preserve", "follow", "skip")
+	cmdline.Values(f, "links", "preserve", "follow", "skip")
 	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if the target refuses")
 	c.delta.Register(f)
 	f.BoolVar(&c.verify, "verify", false,

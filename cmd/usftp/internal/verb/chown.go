@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // ChangeOwnerOptions are the options of chown.
