@@ -68,7 +68,10 @@ func FramedLogin(requests ...[3]string) []byte {
 }
 
 // FramedPing is a ping before the login, without encryption.
-func FramedPing(data string) []byte { return framed(appendString([]byte{msgPing}, data)) }
+func FramedPing(data string) []byte { return framed(Ping([]byte(data))) }
+
+// Ping is ping@openssh.com, whose answer holds the same data.
+func Ping(data []byte) []byte { return appendString([]byte{msgPing}, string(data)) }
 
 // KeyQuery is the part of the method publickey that asks about a key.
 func KeyQuery(key xssh.PublicKey) string {
