@@ -11,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -20,9 +21,47 @@ type remoteTarget struct {
 	placement
 	existing bool // a tree's target existed before anything was made
 	real     realRoot
+	beneath  beneath
 
 	// a directory was not looked at before deleting, since the host follows no links
 	trusting atomic.Bool
+}
+
+// beneath is how requests below the target of a tree are kept from following links. A host that has
+// beneath@usftp sees to it itself (docs/beneath.md). Another connection may reach a server without
+// it, so that is found out for each.
+type beneath struct{ last atomic.Pointer[beneathView] }
+
+type beneathView struct {
+	of, client *usftp.Client
+	ok         bool
+}
+
+// view returns a client whose requests follow no link below the target of the tree; ok is false,
+// and the client follows links, if the host cannot promise that. The target itself may be a link:
+// the user named it.
+func (t *remoteTarget) view(client *usftp.Client) (view *usftp.Client, ok bool) {
+	tree := t.job.tree
+	if tree == nil || tree.root == nil { // before the tree, or a single file
+		return client, false
+	}
+	if last := t.beneath.last.Load(); last != nil && (last.of == client || last.client == client) {
+		return last.client, last.ok
+	}
+	v := &beneathView{of: client}
+	above := strings.TrimSuffix(path.Join(tree.root.target, "x"), "x")
+	v.client, v.ok = private.OfClient(client).Beneath(above)
+	t.beneath.last.Store(v)
+	return v.client, v.ok
+}
+
+// over is remoteEnd.over with a client that follows no link below the target, if the host can
+// promise that.
+func (t *remoteTarget) over(name string, do func(client *usftp.Client, again bool) error) error {
+	return t.remoteEnd.over(name, func(client *usftp.Client, again bool) error {
+		view, _ := t.view(client)
+		return do(view, again)
+	})
 }
 
 func (t *remoteTarget) close()           {}
@@ -293,12 +332,13 @@ func (t *remoteTarget) finishLink(e *entry, set usftp.NewAttrs) error {
 // would replace the link: that takes one round trip, and one more for a directory or a link.
 func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 	o := &remoteOutput{end: t, session: c.to}
+	o.client, _ = t.view(c.to.client)
 	if c.entry != nil {
 		o.name = c.entry.target()
 		if c.entry.absent() {
 			return o, nil
 		}
-		return o, o.look(c.to.client.Lstat(o.name))
+		return o, o.look(o.client.Lstat(o.name))
 	}
 	return o, t.find(c, o)
 }
