@@ -261,6 +261,9 @@ func (remoteMirror) otherNames(*entry) bool { return false } // hosts do not say
 func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 	t.job.tree.sync.settable(&set)
 	return t.over(e.target(), func(client *usftp.Client, _ bool) error {
+		if err := t.inPlace(client, e.dir); err != nil {
+			return err
+		}
 		return setUnfollowed(client, e.target(), set, fs.FileMode.IsRegular)
 	})
 }
@@ -347,7 +350,7 @@ func (t remoteMirror) unmoved(d *directory) error {
 // reached a server without it.
 func (t remoteMirror) trusted(client *usftp.Client, d *directory) error {
 	if _, ok := t.view(client); ok || !t.trusting.Load() {
-		return nil
+		return t.inPlace(client, d)
 	}
 	return t.unmovedOn(client, d)
 }

@@ -55,6 +55,21 @@ func (t *remoteTarget) view(client *usftp.Client) (view *usftp.Client, ok bool) 
 	return v.client, v.ok
 }
 
+// inPlace fails if a link has taken the place of a directory that was found at the target, as far as
+// one look shows, right before the first change in it. Nothing else is possible on hosts without
+// beneath@usftp. The others have been looked at when they were made, or when making them failed.
+func (t *remoteTarget) inPlace(client *usftp.Client, d *directory) error {
+	if _, ok := t.view(client); ok || d.parent == nil || !d.made {
+		return nil
+	}
+	d.looked.Do(func() {
+		if info, err := client.Lstat(d.target); err == nil && !info.IsDir() {
+			d.linked = &fs.PathError{Op: "write", Path: d.target, Err: errLinkInWay}
+		}
+	})
+	return d.linked
+}
+
 // over is remoteEnd.over with a client that follows no link below the target, if the host can
 // promise that.
 func (t *remoteTarget) over(name string, do func(client *usftp.Client, again bool) error) error {
@@ -167,6 +182,11 @@ func (t *remoteTarget) makeDir(d *directory) (fresh bool, err error) {
 		return false, nil
 	}
 	err = t.over(d.source, func(client *usftp.Client, again bool) error {
+		if d.parent != nil {
+			if err := t.inPlace(client, d.parent); err != nil {
+				return err
+			}
+		}
 		fresh, err = makeRemoteDir(client, d, again)
 		return err
 	})
@@ -222,6 +242,9 @@ func (t *remoteTarget) finishDir(d *directory) error {
 		case d.parent == nil || d.fresh: // the user named it, or it was made just now
 			return client.SetAttrs(d.target, set)
 		case t.job.tree.sync != nil: // long after it was looked at, perhaps after all deletions
+			if _, ok := t.view(client); ok {
+				break
+			}
 			if _, err := t.lookUnmoved(client, d); err != nil {
 				return err
 			}
@@ -253,6 +276,9 @@ func (t *remoteTarget) makeLink(e *entry, to string) error {
 	temporary := path.Join(e.dir.target, t.job.token.Name(e.name))
 	aside := path.Join(e.dir.target, t.job.token.OldName(e.name))
 	err := t.over(e.source(), func(client *usftp.Client, again bool) error {
+		if err := t.inPlace(client, e.dir); err != nil {
+			return err
+		}
 		if again {
 			client.Remove(temporary)
 			if err := takeBack(client, aside, e.target()); err != nil && !refused(err) {
@@ -335,6 +361,9 @@ func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 	o.client, _ = t.view(c.to.client)
 	if c.entry != nil {
 		o.name = c.entry.target()
+		if err := t.inPlace(o.client, c.entry.dir); err != nil {
+			return nil, err
+		}
 		if c.entry.absent() {
 			return o, nil
 		}
