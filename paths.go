@@ -265,6 +265,9 @@ func symlinkOrder(version string) int32 {
 // round trip, or three the first time on an unknown server.
 func (c *Client) Symlink(oldname, newname string) error {
 	order := c.symlinks.Load()
+	if c.isBeneath(newname) {
+		order = symlinksTargetFirst
+	}
 	err := c.do(c.symlink(oldname, newname, order))
 	if err != nil || order != symlinksUnknown {
 		return err
@@ -289,7 +292,7 @@ func (c *Client) Symlink(oldname, newname string) error {
 
 func (s *session) symlink(oldname, newname string, order int32) operation[none] {
 	message := wire.Symlink{First: oldname, Second: newname}
-	if order == symlinksLinkFirst {
+	if order == symlinksLinkFirst && !s.isBeneath(newname) {
 		message = wire.Symlink{First: newname, Second: oldname}
 	}
 	return s.command2("symlink", oldname, newname, message).orExists(newname)

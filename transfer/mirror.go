@@ -13,7 +13,6 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
-	"github.com/usftp/usftp/internal/private"
 )
 
 // A mirror is a target that can be compared and deleted from. All paths lie in a directory below
@@ -262,6 +261,9 @@ func (remoteMirror) otherNames(*entry) bool { return false } // hosts do not say
 func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 	t.job.tree.sync.settable(&set)
 	return t.over(e.target(), func(client *usftp.Client, _ bool) error {
+		if err := t.inPlace(client, e.dir); err != nil {
+			return err
+		}
 		return setUnfollowed(client, e.target(), set, fs.FileMode.IsRegular)
 	})
 }
@@ -304,14 +306,10 @@ func (t remoteMirror) restoreDir(d *directory, mode fs.FileMode) error {
 func (t remoteMirror) asSource() source { return &remoteSource{t.remoteEnd} }
 
 func (t remoteMirror) remove(d *directory, name string, dir bool) error {
-	top, rel := t.job.tree.root.target, path.Join(d.rel, name)
 	name = path.Join(d.target, name)
 	return t.over(name, func(client *usftp.Client, again bool) (err error) {
-		beneath, err := t.beneath(client, d)
-		switch {
+		switch err = t.trusted(client, d); {
 		case err != nil:
-		case beneath != nil:
-			err = beneath.RemoveBeneath(top, rel, dir)
 		case dir:
 			err = client.RemoveDirectory(name)
 		default:
@@ -327,7 +325,7 @@ func (t remoteMirror) remove(d *directory, name string, dir bool) error {
 func (t remoteMirror) ready() {
 	root := t.job.tree.root.target
 	t.over(root, func(client *usftp.Client, _ bool) error { // unmoved reports the error
-		if private.OfClient(client).RemovesBeneath() {
+		if _, ok := t.view(client); ok {
 			return nil
 		}
 		_, err := t.real.of(client, root)
@@ -340,7 +338,7 @@ func (t remoteMirror) ready() {
 // directory between this check and the deletion, the deletion follows it.
 func (t remoteMirror) unmoved(d *directory) error {
 	return t.over(d.target, func(client *usftp.Client, _ bool) error {
-		if private.OfClient(client).RemovesBeneath() {
+		if _, ok := t.view(client); ok {
 			t.trusting.Store(true)
 			return nil
 		}
@@ -348,17 +346,13 @@ func (t remoteMirror) unmoved(d *directory) error {
 	})
 }
 
-// beneath returns the means to delete without following links, nil if the host has none. If unmoved
-// relied on that, but this connection has reached a server without it, that check is made here.
-func (t remoteMirror) beneath(client *usftp.Client, d *directory) (private.Client, error) {
-	own := private.OfClient(client)
-	switch {
-	case own.RemovesBeneath():
-		return own, nil
-	case t.trusting.Load():
-		return nil, t.unmovedOn(client, d)
+// trusted makes the check of unmoved if that relied on beneath@usftp, but this connection has
+// reached a server without it.
+func (t remoteMirror) trusted(client *usftp.Client, d *directory) error {
+	if _, ok := t.view(client); ok || !t.trusting.Load() {
+		return t.inPlace(client, d)
 	}
-	return nil, nil
+	return t.unmovedOn(client, d)
 }
 
 func (t remoteMirror) unmovedOn(client *usftp.Client, d *directory) error {
@@ -407,19 +401,12 @@ func (t remoteMirror) makeAll(dir string) error {
 }
 
 func (t remoteMirror) move(d *directory, name, to string) error {
-	top := t.job.tree.root.target
-	from, toBelow := path.Join(d.rel, name), to
-	name, to = path.Join(d.target, name), path.Join(top, to)
+	name, to = path.Join(d.target, name), path.Join(t.job.tree.root.target, to)
 	return t.over(name, func(client *usftp.Client, again bool) error {
-		beneath, err := t.beneath(client, d)
-		if err != nil {
+		if err := t.trusted(client, d); err != nil {
 			return err
 		}
-		rename := client.Rename
-		if beneath != nil {
-			rename = func(string, string) error { return beneath.RenameBeneath(top, from, toBelow) }
-		}
-		err = rename(name, to)
+		err := client.Rename(name, to)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

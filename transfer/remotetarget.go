@@ -11,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -20,9 +21,62 @@ type remoteTarget struct {
 	placement
 	existing bool // a tree's target existed before anything was made
 	real     realRoot
+	beneath  beneath
 
 	// a directory was not looked at before deleting, since the host follows no links
 	trusting atomic.Bool
+}
+
+// beneath is how requests below the target of a tree are kept from following links. A host that has
+// beneath@usftp sees to it itself (docs/beneath.md). Another connection may reach a server without
+// it, so that is found out for each.
+type beneath struct{ last atomic.Pointer[beneathView] }
+
+type beneathView struct {
+	of, client *usftp.Client
+	ok         bool
+}
+
+// view returns a client whose requests follow no link below the target of the tree; ok is false,
+// and the client follows links, if the host cannot promise that. The target itself may be a link:
+// the user named it.
+func (t *remoteTarget) view(client *usftp.Client) (view *usftp.Client, ok bool) {
+	tree := t.job.tree
+	if tree == nil || tree.root == nil { // before the tree, or a single file
+		return client, false
+	}
+	if last := t.beneath.last.Load(); last != nil && (last.of == client || last.client == client) {
+		return last.client, last.ok
+	}
+	v := &beneathView{of: client}
+	above := strings.TrimSuffix(path.Join(tree.root.target, "x"), "x")
+	v.client, v.ok = private.OfClient(client).Beneath(above)
+	t.beneath.last.Store(v)
+	return v.client, v.ok
+}
+
+// inPlace fails if a link has taken the place of a directory that was found at the target, as far as
+// one look shows, right before the first change in it. Nothing else is possible on hosts without
+// beneath@usftp. The others have been looked at when they were made, or when making them failed.
+func (t *remoteTarget) inPlace(client *usftp.Client, d *directory) error {
+	if _, ok := t.view(client); ok || d.parent == nil || !d.made {
+		return nil
+	}
+	d.looked.Do(func() {
+		if info, err := client.Lstat(d.target); err == nil && !info.IsDir() {
+			d.linked = &fs.PathError{Op: "write", Path: d.target, Err: errLinkInWay}
+		}
+	})
+	return d.linked
+}
+
+// over is remoteEnd.over with a client that follows no link below the target, if the host can
+// promise that.
+func (t *remoteTarget) over(name string, do func(client *usftp.Client, again bool) error) error {
+	return t.remoteEnd.over(name, func(client *usftp.Client, again bool) error {
+		view, _ := t.view(client)
+		return do(view, again)
+	})
 }
 
 func (t *remoteTarget) close()           {}
@@ -128,6 +182,11 @@ func (t *remoteTarget) makeDir(d *directory) (fresh bool, err error) {
 		return false, nil
 	}
 	err = t.over(d.source, func(client *usftp.Client, again bool) error {
+		if d.parent != nil {
+			if err := t.inPlace(client, d.parent); err != nil {
+				return err
+			}
+		}
 		fresh, err = makeRemoteDir(client, d, again)
 		return err
 	})
@@ -183,6 +242,9 @@ func (t *remoteTarget) finishDir(d *directory) error {
 		case d.parent == nil || d.fresh: // the user named it, or it was made just now
 			return client.SetAttrs(d.target, set)
 		case t.job.tree.sync != nil: // long after it was looked at, perhaps after all deletions
+			if _, ok := t.view(client); ok {
+				break
+			}
 			if _, err := t.lookUnmoved(client, d); err != nil {
 				return err
 			}
@@ -214,6 +276,9 @@ func (t *remoteTarget) makeLink(e *entry, to string) error {
 	temporary := path.Join(e.dir.target, t.job.token.Name(e.name))
 	aside := path.Join(e.dir.target, t.job.token.OldName(e.name))
 	err := t.over(e.source(), func(client *usftp.Client, again bool) error {
+		if err := t.inPlace(client, e.dir); err != nil {
+			return err
+		}
 		if again {
 			client.Remove(temporary)
 			if err := takeBack(client, aside, e.target()); err != nil && !refused(err) {
@@ -293,12 +358,16 @@ func (t *remoteTarget) finishLink(e *entry, set usftp.NewAttrs) error {
 // would replace the link: that takes one round trip, and one more for a directory or a link.
 func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 	o := &remoteOutput{end: t, session: c.to}
+	o.client, _ = t.view(c.to.client)
 	if c.entry != nil {
 		o.name = c.entry.target()
+		if err := t.inPlace(o.client, c.entry.dir); err != nil {
+			return nil, err
+		}
 		if c.entry.absent() {
 			return o, nil
 		}
-		return o, o.look(c.to.client.Lstat(o.name))
+		return o, o.look(o.client.Lstat(o.name))
 	}
 	return o, t.find(c, o)
 }

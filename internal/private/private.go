@@ -27,15 +27,15 @@ type Client interface {
 	// more in flight than twice what the link holds. It is for short links: sshd spends much time
 	// on growing its buffers if it receives faster than its sftp-server takes.
 	StartSmall()
-	// RemovesBeneath reports whether the server has what RemoveBeneath and RenameBeneath need, as
-	// usftp's own has.
-	RemovesBeneath() bool
-	// RemoveBeneath removes a file or an empty directory, by its path from top on. No symbolic link
-	// is followed on the way there, whatever becomes of the directories meanwhile.
-	RemoveBeneath(top, name string, directory bool) error
-	// RenameBeneath is Rename for two paths from top on; no symbolic link is followed on the way to
-	// either.
-	RenameBeneath(top, oldName, newName string) error
+	// Beneath returns a view of the client that follows no symbolic link beneath a directory,
+	// whatever becomes of the directories there meanwhile. above is what all paths of that
+	// directory begin with: it ends in a slash, or is "" for the directory where relative paths
+	// start. Not even a link that is a path's last element is followed there; other paths are
+	// treated as ever. ok is false, and the view follows links, if the server cannot do that:
+	// usftp's own can.
+	Beneath(above string) (view *usftp.Client, ok bool)
+	// Alike returns the view of another client that follows links where this one does.
+	Alike(other *usftp.Client) *usftp.Client
 	// Heard returns when the server last gave a sign of life: when it sent anything or answered a
 	// keepalive. It is exact to an eighth of the stall timeout, as long as requests are in flight.
 	Heard() time.Time
