@@ -208,12 +208,23 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		err = c.tree.sync.lock.check()
 	}
 	if err == nil {
-		err = out.commit(c, in)
+		err = c.commit(in, out)
 	}
 	if err == nil {
 		c.journal.removeStale(out)
 	}
 	return err
+}
+
+// commit gives the copy its name, and keeps what it replaces if there is a backup directory.
+func (c *fileCopy) commit(in input, out output) error {
+	if c.entry == nil || !out.atomic() {
+		return out.commit(c, in)
+	}
+	return c.entry.backups().exchange(c.entry, func(freed bool) error {
+		out.at().freed = freed
+		return out.commit(c, in)
+	})
 }
 
 // abandon ends a failed copy. After an interruption it truncates the temporary file to the

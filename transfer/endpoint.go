@@ -264,6 +264,7 @@ type location struct {
 	info   fs.FileInfo // what is there, nil if nothing is
 	direct bool        // it can only be written in place
 	temp   string      // path of the temporary file, "" if the target itself is written
+	freed  bool        // what was there has been moved away
 }
 
 func (l *location) at() *location { return l }

@@ -52,12 +52,13 @@ type mirror interface {
 
 	// unmoved fails if a listed directory is no longer where it was; ready, which is called first,
 	// finds out what it needs for all directories. makeAll makes a directory and its parents, given
-	// relative to the target. move moves a file to such a path; it fails with fs.ErrExist if
-	// something is there.
+	// relative to the target. move moves a file to such a path, and hardLink gives it that as
+	// another name; both fail with fs.ErrExist if something is there.
 	ready()
 	unmoved(d *directory) error
 	makeAll(dir string) error
 	move(d *directory, name, to string) error
+	hardLink(d *directory, name, to string) error
 
 	// These are for the lock, which is a file at the top of the target. writeFile gets the flags
 	// to open it with besides O_WRONLY: without any, for a file of the same size. removeFile works
@@ -205,6 +206,10 @@ func (t localMirror) move(d *directory, name, to string) error {
 		return fs.ErrExist
 	}
 	return t.top.Rename(path.Join(t.within(d), name), to)
+}
+
+func (t localMirror) hardLink(d *directory, name, to string) error {
+	return t.top.Link(path.Join(t.within(d), name), to)
 }
 
 func (t remoteMirror) entries(d *directory, reset func(),
@@ -431,4 +436,9 @@ func (t remoteMirror) move(d *directory, name, to string) error {
 		}
 		return err
 	})
+}
+
+func (t remoteMirror) hardLink(d *directory, name, to string) error {
+	name, to = path.Join(d.target, name), path.Join(t.job.tree.root.target, to)
+	return t.over(name, func(client *usftp.Client, _ bool) error { return client.Link(name, to) })
 }

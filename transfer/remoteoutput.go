@@ -144,15 +144,21 @@ func (p inPlace) open() (*usftp.File, error) {
 			old, flags = nil, flags|os.O_EXCL
 		case err != nil:
 			return nil, err
-		case info.Mode()&fs.ModeSymlink != 0:
-			if err := client.Remove(o.name); err != nil {
-				return nil, err
-			}
-			old, flags = nil, flags|os.O_EXCL
-		case !info.Mode().IsRegular():
+		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
 			return nil, inTheWay(o.name, info.Mode())
 		default:
 			old = info
+			link := info.Mode()&fs.ModeSymlink != 0
+			moved, err := c.entry.backups().aside(c.entry)
+			if link && !moved && err == nil {
+				err = client.Remove(o.name)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if moved || link {
+				old, flags = nil, flags|os.O_EXCL
+			}
 		}
 	}
 	switch {
@@ -600,7 +606,7 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 		if refused(err) && c.delta.close() { // Windows does not replace open files
 			err = client.PosixRename(p.temporary, o.name)
 		}
-	case o.info == nil && p.aside == "":
+	case (o.info == nil || o.freed) && p.aside == "":
 		err = client.Rename(p.temporary, o.name)
 	default:
 		c.delta.close()

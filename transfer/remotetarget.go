@@ -253,16 +253,24 @@ func makeRemoteLink(client *usftp.Client, e *entry, to, temporary, aside string)
 	if err := client.Symlink(to, temporary); err != nil {
 		return err
 	}
-	if client.HasPosixRename() {
-		err = client.PosixRename(temporary, target)
-	} else if err = client.Rename(target, aside); err == nil {
-		if err = client.Rename(temporary, target); err == nil {
-			return ignoreMissing(client.Remove(aside))
+	err = e.backups().exchange(e, func(freed bool) error {
+		switch {
+		case client.HasPosixRename():
+			return client.PosixRename(temporary, target)
+		case freed:
+			return client.Rename(temporary, target)
 		}
-		if back := takeBack(client, aside, target); back != nil {
-			err = fmt.Errorf("%w; what it should have replaced is now called %s", err, aside)
+		err := client.Rename(target, aside)
+		if err == nil {
+			if err = client.Rename(temporary, target); err == nil {
+				return ignoreMissing(client.Remove(aside))
+			}
+			if back := takeBack(client, aside, target); back != nil {
+				err = fmt.Errorf("%w; what it should have replaced is now called %s", err, aside)
+			}
 		}
-	}
+		return err
+	})
 	if err != nil {
 		client.Remove(temporary)
 	}
