@@ -33,6 +33,7 @@ type mirror interface {
 
 	lookAt(d *directory, name string) (facts, error) // follows no link
 	readLink(e *entry) (string, error)
+	linksTo(e *entry, have, want string) bool // whether what readLink returned means want
 
 	// setAttrs fails with errOtherNames if the file is known to have other names, which would
 	// change with it.
@@ -113,6 +114,8 @@ func (t localMirror) readLink(e *entry) (to string, err error) {
 	})
 	return to, err
 }
+
+func (localMirror) linksTo(_ *entry, have, want string) bool { return have == want }
 
 func (localMirror) foldsCase() bool                { return localfs.FoldsCase }
 func (localMirror) storable(t time.Time) time.Time { return t }
@@ -242,7 +245,10 @@ func (t remoteMirror) entries(d *directory, reset func(),
 }
 
 func (t remoteMirror) lookAt(d *directory, name string) (f facts, err error) {
-	info, err := ask(t.remoteEnd, path.Join(d.target, name), (*usftp.Client).Lstat)
+	look := func(client *usftp.Client, name string) (fs.FileInfo, error) {
+		return private.OfClient(client).Look(name)
+	}
+	info, err := ask(t.remoteEnd, path.Join(d.target, name), look)
 	if err == nil {
 		f = remoteFacts(info.Sys().(*usftp.FileStat))
 	}
@@ -251,6 +257,14 @@ func (t remoteMirror) lookAt(d *directory, name string) (f facts, err error) {
 
 func (t remoteMirror) readLink(e *entry) (string, error) {
 	return ask(t.remoteEnd, e.target(), (*usftp.Client).ReadLink)
+}
+
+func (t remoteMirror) linksTo(e *entry, have, want string) (same bool) {
+	t.over(e.target(), func(client *usftp.Client, _ bool) error {
+		same = private.OfClient(client).LinksTo(e.target(), have, want)
+		return nil
+	})
+	return same
 }
 
 func (remoteMirror) foldsCase() bool { return false }
@@ -420,7 +434,9 @@ func (t remoteMirror) move(d *directory, name, to string) error {
 		if err != nil {
 			return err
 		}
-		rename := client.Rename
+		rename := func(name, to string) error {
+			return private.OfClient(client).Move(name, to, false)
+		}
 		if beneath != nil {
 			rename = func(string, string) error { return beneath.RenameBeneath(top, from, toBelow) }
 		}

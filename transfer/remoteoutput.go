@@ -138,7 +138,7 @@ func (p inPlace) open() (*usftp.File, error) {
 	o, c := p.o, p.c
 	client, old, flags := o.session.client, o.info, os.O_WRONLY|os.O_CREATE
 	if c.entry != nil {
-		info, err := client.Lstat(o.name)
+		info, err := private.OfClient(client).Look(o.name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			old, flags = nil, flags|os.O_EXCL
@@ -601,6 +601,8 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	client := o.session.client.WithContext(ctx)
 	var err error
 	switch {
+	case o.link && !o.freed:
+		err = private.OfClient(client).Move(p.temporary, o.name, true)
 	case client.HasPosixRename():
 		err = client.PosixRename(p.temporary, o.name)
 		if refused(err) && c.delta.close() { // Windows does not replace open files

@@ -727,7 +727,7 @@ func (s *syncing) sameLink(e *entry) (bool, error) {
 	asking.Go(func() { have, haveErr = s.dst.readLink(e) })
 	want, err := s.tree.src.readLink(e.source())
 	asking.Wait()
-	return haveErr == nil && have == want, err
+	return err == nil && haveErr == nil && s.dst.linksTo(e, have, want), err
 }
 
 // sameContents compares the hashes of both files.

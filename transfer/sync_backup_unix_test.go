@@ -98,7 +98,8 @@ func TestSyncBackupOnAPoorHost(t *testing.T) {
 			script := sftptest.Script{Extensions: []wire.ExtensionPair{}}
 			if refuse {
 				script.Intercept = func(r sftptest.Request) []sftptest.Action {
-					if r.Type == wire.TypeRename && strings.Contains(r.Path, ".usftp-") {
+					if r.Type == wire.TypeRename && strings.Contains(r.Path, ".usftp-") ||
+						r.Type == wire.TypeSymlink {
 						return []sftptest.Action{sftptest.Refuse(wire.Failure, "no")}
 					}
 					return nil
