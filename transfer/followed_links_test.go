@@ -1,14 +1,18 @@
 package transfer_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -19,14 +23,19 @@ func newFollowingBench(t *testing.T, script sftptest.Script) *bench {
 	t.Helper()
 	script.FollowLinks, script.Home = true, "/home"
 	b := newTreeBench(t, script, sftptest.LinkConfig{})
-	stream := b.server.Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(stream, stream,
-		usftp.WithServerVersion("SSH-2.0-mod_sftp"))
+	dial := func(context.Context) (pool.Host, error) {
+		end := b.server.Dial(sftptest.LinkConfig{})
+		client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-mod_sftp"))
+		if err == nil {
+			t.Cleanup(func() { client.Close() })
+		}
+		return pool.Host{Client: client, Name: "far"}, err
+	}
+	host, err := dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { client.Close() })
-	b.host.Client = client
+	b.host.Client, b.host.Redial = host.Client, dial
 	return b
 }
 
@@ -198,6 +207,43 @@ func TestFileForALinkIsRefused(t *testing.T) {
 		if to, err := b.host.Client.ReadLink("/dst/file"); (err == nil) != again ||
 			again && to != "/dst/precious" {
 			t.Errorf("it leads to %q, %v", to, err)
+		}
+	}
+}
+
+// Whichever request loses the connection, before it is carried out or after, links are replaced and
+// what they led to stays.
+func TestConnectionLostWhereLinksAreFollowed(t *testing.T) {
+	for what, loss := range map[string][]sftptest.Action{"request": {sftptest.Hangup()},
+		"answer": {sftptest.LastReply(), sftptest.Drop()}} {
+		for cut, hit := int64(1), true; hit; cut++ {
+			var requests atomic.Int64
+			b := newFollowingBench(t, sftptest.Script{
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if strings.HasPrefix(r.Path, "/home/dst/") && requests.Add(1) == cut {
+						return loss
+					}
+					return nil
+				}})
+			src := filepath.Join(b.dir, "src")
+			fill(t, src, "file")
+			linksOf(t, src, map[string]string{"link": "new"})
+			b.server.Files.WriteFile("/home/precious", []byte("precious"))
+			b.server.Files.Symlink("../precious", "/home/dst/file")
+			b.server.Files.Symlink("../precious", "/home/dst/link")
+			_, err := b.tree(upload, src+"/.", "/home/dst", func(tree *treeJob) {
+				tree.Options.Retries = 3
+				tree.Options.Backoff = func(int) time.Duration { return 0 }
+			})
+			want := []string{"/home/", "/home/dst/", "/home/dst/file", "/home/dst/link -> new",
+				"/home/precious"}
+			if got := b.server.Files.List(); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s %d lost: there are %q, %v", what, cut, got, err)
+			}
+			if got := b.remote("/home/precious"); string(got) != "precious" {
+				t.Errorf("%s %d lost: what the links led to is now %q", what, cut, got)
+			}
+			hit = requests.Load() >= cut
 		}
 	}
 }
