@@ -311,6 +311,20 @@ var clientCalls = map[string]anyCall{
 		_, err := c.Raw().Opendir("/").Wait()
 		return err
 	},
+	"private.Client.Look": func(c *usftp.Client, _ *usftp.File) error {
+		_, err := private.OfClient(c).Look("/f")
+		return err
+	},
+	"private.Client.StartLook": func(c *usftp.Client, _ *usftp.File) error {
+		_, err := private.OfClient(c).StartLook("/f")()
+		return err
+	},
+	"private.Client.Move": func(c *usftp.Client, _ *usftp.File) error {
+		return private.OfClient(c).Move("/f", "/g", true)
+	},
+	"private.Client.ReplaceByLink": func(c *usftp.Client, _ *usftp.File) error {
+		return private.OfClient(c).ReplaceByLink("f", "/g", "/h", "/i")
+	},
 	"FS": func(c *usftp.Client, _ *usftp.File) error { _, err := c.FS().Open("f"); return err },
 	"DirFS": func(c *usftp.Client, _ *usftp.File) error {
 		_, err := c.DirFS("/").ReadDir(".")
@@ -324,7 +338,8 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder",
 	"private.Client.ReadsOnce", "private.Client.StartSmall", "private.Client.Touches",
-	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard"}
+	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard",
+	"private.Client.KnowsLinks", "private.Client.LinksTo"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{

@@ -176,8 +176,9 @@ func tryNames(op, dir, pattern string, try func(name string) error) error {
 }
 
 // Rename renames a file or directory. If newname exists it fails (draft-02, section 6.5) and the
-// error matches [fs.ErrExist], though some servers replace it; see [Client.PosixRename]. It takes
-// one round trip, and one more after a refusal that does not say why.
+// error matches [fs.ErrExist], though some servers replace it; see [Client.PosixRename]. Some
+// follow symbolic links at either name (ProFTPD's mod_sftp). It takes one round trip, and one more
+// after a refusal that does not say why.
 func (c *Client) Rename(oldname, newname string) error {
 	return c.do(c.rename(oldname, newname))
 }
@@ -272,7 +273,7 @@ func (c *Client) Symlink(oldname, newname string) error {
 	if err != nil || order != symlinksUnknown {
 		return err
 	}
-	if target, err := c.ReadLink(newname); err == nil && target == oldname {
+	if target, err := c.ReadLink(newname); err == nil && c.linksTo(newname, target, oldname) {
 		c.symlinks.Store(symlinksTargetFirst)
 		return nil
 	}

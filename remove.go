@@ -120,7 +120,7 @@ func removable(name string) (string, error) {
 }
 
 func (c *Client) isDirectory(name string) (bool, error) {
-	info, err := c.Lstat(name)
+	info, err := privateClient{c}.Look(name)
 	return err == nil && info.IsDir(), err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // A mirror is a target that can be compared and deleted from. All paths lie in a directory below
@@ -32,6 +33,7 @@ type mirror interface {
 
 	lookAt(d *directory, name string) (facts, error) // follows no link
 	readLink(e *entry) (string, error)
+	linksTo(e *entry, have, want string) bool // whether what readLink returned means want
 
 	// setAttrs fails with errOtherNames if the file is known to have other names, which would
 	// change with it.
@@ -51,12 +53,13 @@ type mirror interface {
 
 	// unmoved fails if a listed directory is no longer where it was; ready, which is called first,
 	// finds out what it needs for all directories. makeAll makes a directory and its parents, given
-	// relative to the target. move moves a file to such a path; it fails with fs.ErrExist if
-	// something is there.
+	// relative to the target. move moves a file to such a path, and hardLink gives it that as
+	// another name; both fail with fs.ErrExist if something is there.
 	ready()
 	unmoved(d *directory) error
 	makeAll(dir string) error
 	move(d *directory, name, to string) error
+	hardLink(d *directory, name, to string) error
 
 	// These are for the lock, which is a file at the top of the target. writeFile gets the flags
 	// to open it with besides O_WRONLY: without any, for a file of the same size. removeFile works
@@ -111,6 +114,8 @@ func (t localMirror) readLink(e *entry) (to string, err error) {
 	})
 	return to, err
 }
+
+func (localMirror) linksTo(_ *entry, have, want string) bool { return have == want }
 
 func (localMirror) foldsCase() bool                { return localfs.FoldsCase }
 func (localMirror) storable(t time.Time) time.Time { return t }
@@ -206,6 +211,10 @@ func (t localMirror) move(d *directory, name, to string) error {
 	return t.top.Rename(path.Join(t.within(d), name), to)
 }
 
+func (t localMirror) hardLink(d *directory, name, to string) error {
+	return t.top.Link(path.Join(t.within(d), name), to)
+}
+
 func (t remoteMirror) entries(d *directory, reset func(),
 	yield func(name string, f *facts) error) error {
 	return t.over(d.target, func(client *usftp.Client, again bool) error {
@@ -236,7 +245,10 @@ func (t remoteMirror) entries(d *directory, reset func(),
 }
 
 func (t remoteMirror) lookAt(d *directory, name string) (f facts, err error) {
-	info, err := ask(t.remoteEnd, path.Join(d.target, name), (*usftp.Client).Lstat)
+	look := func(client *usftp.Client, name string) (fs.FileInfo, error) {
+		return private.OfClient(client).Look(name)
+	}
+	info, err := ask(t.remoteEnd, path.Join(d.target, name), look)
 	if err == nil {
 		f = remoteFacts(info.Sys().(*usftp.FileStat))
 	}
@@ -245,6 +257,14 @@ func (t remoteMirror) lookAt(d *directory, name string) (f facts, err error) {
 
 func (t remoteMirror) readLink(e *entry) (string, error) {
 	return ask(t.remoteEnd, e.target(), (*usftp.Client).ReadLink)
+}
+
+func (t remoteMirror) linksTo(e *entry, have, want string) (same bool) {
+	t.over(e.target(), func(client *usftp.Client, _ bool) error {
+		same = private.OfClient(client).LinksTo(e.target(), have, want)
+		return nil
+	})
+	return same
 }
 
 func (remoteMirror) foldsCase() bool { return false }
@@ -406,7 +426,7 @@ func (t remoteMirror) move(d *directory, name, to string) error {
 		if err := t.trusted(client, d); err != nil {
 			return err
 		}
-		err := client.Rename(name, to)
+		err := private.OfClient(client).Move(name, to, false)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -417,5 +437,15 @@ func (t remoteMirror) move(d *directory, name, to string) error {
 			return fs.ErrExist
 		}
 		return err
+	})
+}
+
+func (t remoteMirror) hardLink(d *directory, name, to string) error {
+	name, to = path.Join(d.target, name), path.Join(t.job.tree.root.target, to)
+	return t.over(name, func(client *usftp.Client, _ bool) error {
+		if err := t.trusted(client, d); err != nil {
+			return err
+		}
+		return client.Link(name, to)
 	})
 }

@@ -152,21 +152,27 @@ func (p inPlace) open() (*usftp.File, error) {
 	o, c := p.o, p.c
 	client, old, flags := o.client, o.info, os.O_WRONLY|os.O_CREATE
 	if c.entry != nil {
-		info, err := client.Lstat(o.name)
+		info, err := private.OfClient(client).Look(o.name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			old, flags = nil, flags|os.O_EXCL
 		case err != nil:
 			return nil, err
-		case info.Mode()&fs.ModeSymlink != 0:
-			if err := client.Remove(o.name); err != nil {
-				return nil, err
-			}
-			old, flags = nil, flags|os.O_EXCL
-		case !info.Mode().IsRegular():
+		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
 			return nil, inTheWay(o.name, info.Mode())
 		default:
 			old = info
+			link := info.Mode()&fs.ModeSymlink != 0
+			moved, err := c.entry.backups().aside(c.entry)
+			if link && !moved && err == nil {
+				err = client.Remove(o.name)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if moved || link {
+				old, flags = nil, flags|os.O_EXCL
+			}
 		}
 	}
 	switch {
@@ -609,12 +615,14 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	client := o.client.WithContext(ctx)
 	var err error
 	switch {
+	case o.link && !o.freed:
+		err = private.OfClient(client).Move(p.temporary, o.name, true)
 	case client.HasPosixRename():
 		err = client.PosixRename(p.temporary, o.name)
 		if refused(err) && c.delta.close() { // Windows does not replace open files
 			err = client.PosixRename(p.temporary, o.name)
 		}
-	case o.info == nil && p.aside == "":
+	case (o.info == nil || o.freed) && p.aside == "":
 		err = client.Rename(p.temporary, o.name)
 	default:
 		c.delta.close()

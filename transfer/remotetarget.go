@@ -3,7 +3,6 @@ package transfer
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -159,9 +158,10 @@ func (t *remoteTarget) check(d *directory, name string) error {
 	if err := t.checkName(name); err != nil || t.job.src.conn() == nil {
 		return err
 	}
-	// Writing in place follows whatever the name leads to, so the source must not have turned it
-	// into a link with an earlier entry.
-	if t.job.options.Placement == PlaceDirect && !d.addName(name) {
+	// Writing in place follows whatever the name leads to, and so do some servers' renames: the
+	// source must not have turned it into a link with an earlier entry.
+	if (t.job.options.Placement == PlaceDirect ||
+		!private.OfClient(t.link.Host().Client).KnowsLinks()) && !d.addName(name) {
 		return errTwice
 	}
 	return nil
@@ -204,7 +204,7 @@ func makeRemoteDir(client *usftp.Client, d *directory, again bool) (fresh bool, 
 		return false, explainMissing(err, client, path.Dir(path.Clean(d.target)))
 	}
 	// Version 3 has no status for "already exists", so look at what is there.
-	look := client.Lstat
+	look := private.OfClient(client).Look
 	if d.parent == nil {
 		look = client.Stat // the user named the target, so links in it are followed
 	}
@@ -262,7 +262,7 @@ func setUnfollowed(client *usftp.Client, name string, set usftp.NewAttrs,
 	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, usftp.ErrSSHFxFailure) {
 		return err
 	}
-	info, err := client.Lstat(name)
+	info, err := private.OfClient(client).Look(name)
 	if err == nil && !is(info.Mode()) {
 		err = &fs.PathError{Op: "setstat", Path: name, Err: errReplaced}
 	}
@@ -284,7 +284,7 @@ func (t *remoteTarget) makeLink(e *entry, to string) error {
 			if err := takeBack(client, aside, e.target()); err != nil && !refused(err) {
 				return err
 			}
-			if made, err := client.ReadLink(e.target()); err == nil && made == to {
+			if leadsTo(client, e.target(), to) {
 				return nil
 			}
 		}
@@ -296,42 +296,31 @@ func (t *remoteTarget) makeLink(e *entry, to string) error {
 	return err
 }
 
-// makeRemoteLink makes a link, under a temporary name if something has to be replaced, which keeps
-// its name or gets it back if the link does not.
+// leadsTo reports whether a name is a link that means to.
+func leadsTo(client *usftp.Client, name, to string) bool {
+	have, err := client.ReadLink(name)
+	return err == nil && private.OfClient(client).LinksTo(name, have, to)
+}
+
+// makeRemoteLink makes a link, replacing a file or a link.
 func makeRemoteLink(client *usftp.Client, e *entry, to, temporary, aside string) error {
 	target := e.target()
 	err := client.Symlink(to, target)
 	if err == nil || e.dir.fresh {
 		return err
 	}
-	info, lookErr := client.Lstat(target)
+	info, lookErr := private.OfClient(client).Look(target)
 	switch {
 	case lookErr != nil:
 		return err
 	case info.IsDir():
 		return &fs.PathError{Op: "replace", Path: target, Err: ErrIsDirectory}
-	case info.Mode()&fs.ModeSymlink != 0:
-		if old, err := client.ReadLink(target); err == nil && old == to {
-			return nil
-		}
+	case info.Mode()&fs.ModeSymlink != 0 && leadsTo(client, target, to):
+		return nil
 	}
-	if err := client.Symlink(to, temporary); err != nil {
-		return err
-	}
-	if client.HasPosixRename() {
-		err = client.PosixRename(temporary, target)
-	} else if err = client.Rename(target, aside); err == nil {
-		if err = client.Rename(temporary, target); err == nil {
-			return ignoreMissing(client.Remove(aside))
-		}
-		if back := takeBack(client, aside, target); back != nil {
-			err = fmt.Errorf("%w; what it should have replaced is now called %s", err, aside)
-		}
-	}
-	if err != nil {
-		client.Remove(temporary)
-	}
-	return err
+	return e.backups().exchange(e, func(bool) error {
+		return private.OfClient(client).ReplaceByLink(to, target, temporary, aside)
+	})
 }
 
 // takeBack gives a file that was moved aside its name back if that is free, and otherwise removes
@@ -367,7 +356,7 @@ func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 		if c.entry.absent() {
 			return o, nil
 		}
-		return o, o.look(o.client.Lstat(o.name))
+		return o, o.look(private.OfClient(o.client).Look(o.name))
 	}
 	return o, t.find(c, o)
 }

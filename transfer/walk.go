@@ -100,6 +100,7 @@ type entry struct {
 	// Of a sync:
 	existing held // the target's entry of this name, if present is set
 	present  bool
+	saved    bool   // that entry is in the backup directory
 	reason   Reason // why it is copied or changed
 	probe    bool   // more must be asked to decide
 	planned  bool   // counted as such

@@ -5,6 +5,7 @@ package private
 
 import (
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -36,6 +37,25 @@ type Client interface {
 	Beneath(above string) (view *usftp.Client, ok bool)
 	// Alike returns the view of another client that follows links where this one does.
 	Alike(other *usftp.Client) *usftp.Client
+	// KnowsLinks reports whether the server is known to follow no symbolic link in RENAME and LSTAT,
+	// and to answer READLINK with what the link says. On other servers the following methods send
+	// more requests.
+	KnowsLinks() bool
+	// Look is Lstat that follows no link on any server; of a link it may know no more than that it
+	// is one. It takes one round trip.
+	Look(name string) (fs.FileInfo, error)
+	// StartLook is Look that does not wait for the answer; wait does.
+	StartLook(name string) (wait func() (fs.FileInfo, error))
+	// Move is Rename that follows no link in the last element of either name, on any server. With
+	// replace it is PosixRename if the server has that; otherwise it replaces nothing but links.
+	Move(oldName, newName string, replace bool) error
+	// ReplaceByLink makes a symbolic link that says text, in place of a file or a link if there is
+	// one. It may use the other two names, which are in the same directory; if it fails, what is
+	// left under one of them is in the error.
+	ReplaceByLink(text, name, temporary, aside string) error
+	// LinksTo reports whether a link means want. READLINK answers have, which some servers make
+	// absolute.
+	LinksTo(name, have, want string) bool
 	// Heard returns when the server last gave a sign of life: when it sent anything or answered a
 	// keepalive. It is exact to an eighth of the stall timeout, as long as requests are in flight.
 	Heard() time.Time
