@@ -330,7 +330,7 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder",
 	"private.Client.ReadsOnce", "private.Client.StartSmall", "private.Client.Touches",
-	"private.Client.RemovesBeneath", "private.Client.Heard"}
+	"private.Client.RemovesBeneath", "private.Client.Heard", "private.Client.OneHandle"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{

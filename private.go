@@ -3,6 +3,7 @@ package usftp
 import (
 	"path"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/internal/private/hook"
@@ -13,6 +14,9 @@ func init() {
 	hook.Client = func(c any) any { return privateClient{c.(*Client)} }
 	hook.File = func(f any) any { return privateFile{f.(*File)} }
 	hook.Stripes = func(f any) any { return &stripes{file: f.(*File)} }
+	hook.OneHandle = func(host string, shared *atomic.Bool) any {
+		return ClientOption(func(o *options) { o.host, o.conn.OneHandle = host, shared })
+	}
 	hook.FirstRequest = func(start func(any)) any {
 		return ClientOption(func(o *options) { o.firstRequest = func(c *Client) { start(c) } })
 	}
@@ -50,6 +54,9 @@ func (c privateClient) DataSizes() (read, write int, err error) {
 	read, write = c.dataSizes()
 	return read, write, nil
 }
+
+// OneHandle implements private.Client.
+func (c privateClient) OneHandle() bool { return c.conn.OneHandle() }
 
 // Waited implements private.File.
 func (f privateFile) Waited() time.Duration { return time.Duration(f.waited.Load()) }

@@ -5,6 +5,7 @@ package private
 
 import (
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -36,6 +37,9 @@ type Client interface {
 	// RenameBeneath is Rename for two paths from top on; no symbolic link is followed on the way to
 	// either.
 	RenameBeneath(top, oldName, newName string) error
+	// OneHandle reports whether one file or directory can be open at a time, since the server gives
+	// one handle to several (see [usftp.ErrSharedHandle]).
+	OneHandle() bool
 	// Heard returns when the server last gave a sign of life: when it sent anything or answered a
 	// keepalive. It is exact to an eighth of the stall timeout, as long as requests are in flight.
 	Heard() time.Time
@@ -55,6 +59,12 @@ func OfClient(c *usftp.Client) Client { return hook.Client(c).(Client) }
 // alone first.
 func WithFirstRequest(start func(*usftp.Client)) usftp.ClientOption {
 	return hook.FirstRequest(func(c any) { start(c.(*usftp.Client)) }).(usftp.ClientOption)
+}
+
+// WithOneHandle makes the clients of a host share what one of them finds out, and logs with the
+// host's name: that each can have one file or directory open at a time.
+func WithOneHandle(host string, shared *atomic.Bool) usftp.ClientOption {
+	return hook.OneHandle(host, shared).(usftp.ClientOption)
 }
 
 // File has further methods of a [usftp.File].
