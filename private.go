@@ -58,6 +58,12 @@ func (c privateClient) DataSizes() (read, write int, err error) {
 // OneHandle implements private.Client.
 func (c privateClient) OneHandle() bool { return c.conn.OneHandle() }
 
+// HandleLost implements private.File.
+func (f privateFile) HandleLost() bool {
+	open, err := f.opening("handle")
+	return err == nil && open.client.conn.IsLost(open.handle)
+}
+
 // Waited implements private.File.
 func (f privateFile) Waited() time.Duration { return time.Duration(f.waited.Load()) }
 

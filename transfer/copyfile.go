@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/quirks"
 )
@@ -115,7 +114,7 @@ func (c *fileCopy) copy() error {
 func (c *fileCopy) copyOnce() error {
 	defer c.ends.connect(c)()
 	if c.to == c.from && c.to.oneHandle() {
-		return fmt.Errorf("it cannot be copied within the host: %w", usftp.ErrOneHandle)
+		return errWithinHost
 	}
 	if err := verifiable(c.main(), c.options.Verify); err != nil {
 		return err

@@ -18,14 +18,14 @@ import (
 // ErrSharedHandle means that the server has given one handle to several open files, so what was
 // written to a file that was open then may be in another one, and what was read may be another's.
 // The connection goes on with one open file at a time: whoever starts over gets it right.
-var ErrSharedHandle = errors.New("the server gave one handle to several open files, so their " +
+var ErrSharedHandle = errors.New("the host gave one handle to several open files, so their " +
 	"contents may have been mixed up; start over, since only one is opened at a time from now on")
 
 // ErrOneHandle means that a file or directory cannot be opened while another one is open, since the
 // server gives one handle to several open files, and that the other one was not used for the stall
 // timeout.
-var ErrOneHandle = errors.New("the server gives one handle to several open files, so only one " +
-	"can be open at a time, and another one is; close that first")
+var ErrOneHandle = errors.New("the host gives one handle to several open files, so only one can " +
+	"be open at a time")
 
 // A Handle is an open file or directory.
 type Handle struct {
@@ -70,6 +70,13 @@ func (c *Conn) Handle(name []byte) *Handle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.handles.open[string(name)]
+}
+
+// IsLost reports whether nothing is sent on a handle any more.
+func (c *Conn) IsLost(h *Handle) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return h.lost
 }
 
 // OneHandle reports whether one handle is open at a time.

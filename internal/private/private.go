@@ -82,6 +82,9 @@ type File interface {
 	// server sends no attributes. ReadClose takes one round trip on servers that work in order and
 	// two on others.
 	ReadClose(size int, memory func() []byte) (after *usftp.FileStat, err error)
+	// HandleLost reports whether the file's handle was given up, since the host gave one to several
+	// open files: the file has to be opened again.
+	HandleLost() bool
 	// Waited returns how long all transfers of the file did nothing but wait for the server or the
 	// link. The rest of their time they spent in the caller's reader or writer.
 	Waited() time.Duration
