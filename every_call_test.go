@@ -339,7 +339,7 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder",
 	"private.Client.ReadsOnce", "private.Client.StartSmall", "private.Client.Touches",
 	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard",
-	"private.Client.KnowsLinks", "private.Client.LinksTo"}
+	"private.Client.KnowsLinks", "private.Client.LinksTo", "private.Client.OneHandle"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{
@@ -472,7 +472,7 @@ func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 var noFileCalls = []string{"Close", "WithContext", "Client", "SetClient", "Name", "BaseName",
 	"Stash", "SetStash", "IsOpen", "AttrsCached",
 	"FileStat", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle",
-	"Progress", "private.File.Waited", "private.File.Answers", "private.Stripes.Join",
+	"Progress", "private.File.Waited", "private.File.Answers", "private.File.HandleLost", "private.Stripes.Join",
 	"private.Stripes.Rest",
 	"private.Stripes.Idle", "private.Stripes.Moved", "private.Stripes.Joined"}
 

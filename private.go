@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/internal/private/hook"
@@ -12,6 +13,9 @@ func init() {
 	hook.Client = func(c any) any { return privateClient{c.(*Client)} }
 	hook.File = func(f any) any { return privateFile{f.(*File)} }
 	hook.Stripes = func(f any) any { return &stripes{file: f.(*File)} }
+	hook.OneHandle = func(host string, shared *atomic.Bool) any {
+		return ClientOption(func(o *options) { o.host, o.conn.OneHandle = host, shared })
+	}
 	hook.FirstRequest = func(start func(any)) any {
 		return ClientOption(func(o *options) { o.firstRequest = func(c *Client) { start(c) } })
 	}
@@ -48,6 +52,15 @@ func (c privateClient) DataSizes() (read, write int, err error) {
 	}
 	read, write = c.dataSizes()
 	return read, write, nil
+}
+
+// OneHandle implements private.Client.
+func (c privateClient) OneHandle() bool { return c.conn.OneHandle() }
+
+// HandleLost implements private.File.
+func (f privateFile) HandleLost() bool {
+	open, err := f.opening("handle")
+	return err == nil && open.client.conn.IsLost(open.handle)
 }
 
 // Waited implements private.File.

@@ -119,7 +119,7 @@ func shortestChunk(size int64) int {
 func (s *session) worthDelta(c *fileCopy, size, old int64) bool {
 	switch {
 	case c.options.Delta == DeltaNever || size <= c.result.Resumed || old <= 0 ||
-		private.OfClient(s.client).ReadsOnce():
+		private.OfClient(s.client).ReadsOnce(), s.oneHandle(): // it takes the old file and the new
 		return false
 	case c.options.Delta == DeltaAlways:
 		return true

@@ -84,7 +84,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 			o.temp = temporary
 			return nil
 		}
-		if c.interrupted() {
+		if c.interrupted() || sharesHandle(err) {
 			if !lost { // the server may have created it
 				ctx, cancel := cleanupContext(c.ctx)
 				defer cancel()
@@ -792,7 +792,11 @@ func (o *remoteOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
 	ctx, cancel := cleanupContext(c.ctx)
 	defer cancel()
 	f := o.file.WithContext(ctx)
-	synced = f.Truncate(n) == nil && f.Sync() == nil
+	err := f.Truncate(n)
+	if sharesHandle(err) { // what it holds may be another file's
+		return false, false
+	}
+	synced = err == nil && f.Sync() == nil
 	f.Async().Close().WaitContext(ctx)
 	return true, synced
 }

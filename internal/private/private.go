@@ -6,6 +6,7 @@ package private
 import (
 	"io"
 	"io/fs"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -56,6 +57,9 @@ type Client interface {
 	// LinksTo reports whether a link means want. READLINK answers have, which some servers make
 	// absolute.
 	LinksTo(name, have, want string) bool
+	// OneHandle reports whether one file or directory can be open at a time, since the server gives
+	// one handle to several (see [usftp.ErrSharedHandle]).
+	OneHandle() bool
 	// Heard returns when the server last gave a sign of life: when it sent anything or answered a
 	// keepalive. It is exact to an eighth of the stall timeout, as long as requests are in flight.
 	Heard() time.Time
@@ -77,6 +81,12 @@ func WithFirstRequest(start func(*usftp.Client)) usftp.ClientOption {
 	return hook.FirstRequest(func(c any) { start(c.(*usftp.Client)) }).(usftp.ClientOption)
 }
 
+// WithOneHandle makes the clients of a host share what one of them finds out, and logs with the
+// host's name: that each can have one file or directory open at a time.
+func WithOneHandle(host string, shared *atomic.Bool) usftp.ClientOption {
+	return hook.OneHandle(host, shared).(usftp.ClientOption)
+}
+
 // File has further methods of a [usftp.File].
 type File interface {
 	// StartWriteClose writes p, which must fit one request (see [Client.DataSizes]), at the
@@ -92,6 +102,9 @@ type File interface {
 	// server sends no attributes. ReadClose takes one round trip on servers that work in order and
 	// two on others.
 	ReadClose(size int, memory func() []byte) (after *usftp.FileStat, err error)
+	// HandleLost reports whether the file's handle was given up, since the host gave one to several
+	// open files: the file has to be opened again.
+	HandleLost() bool
 	// Waited returns how long all transfers of the file did nothing but wait for the server or the
 	// link. The rest of their time they spent in the caller's reader or writer.
 	Waited() time.Duration
