@@ -2,7 +2,7 @@ package sshd
 
 import (
 	"context"
-	"log/slog"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -47,7 +47,7 @@ func (c *connection) Write(p []byte) (int, error) {
 
 // watchIdle closes the connection when nothing has moved for timeout and no request is running. A
 // client that has stopped taking what it is sent may get twice that time.
-func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop func()) {
+func (c *connection) watchIdle(timeout time.Duration, reports *server.Reporter) (stop func()) {
 	if timeout < 0 {
 		return func() {}
 	}
@@ -75,7 +75,7 @@ func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop fu
 		case running > 0, waiting && taken != before:
 			timer.Reset(timeout)
 		default:
-			log.Info("idle connection closed", "seconds", timeout.Seconds())
+			reports.Report(server.Event{Kind: server.ConnectionIdle, Took: timeout})
 			c.Close()
 		}
 	}
@@ -101,28 +101,30 @@ func (s *Server) ServeConn(raw net.Conn) {
 	defer s.untrack(func() { delete(s.conns, conn) })
 	defer conn.Close()
 	state := s.state.Load()
-	tried := attempts{log: s.strangers(&state.Config, raw.RemoteAddr())}
+	tried := attempts{reports: s.strangers(&state.Config, raw.RemoteAddr())}
 	secure, err := s.login(state, conn, &tried)
 	if err != nil {
-		tried.log.Info("login failed", append(tried.args(), "error", err)...)
+		checker, ok := raw.(interface{ HealthCheck() bool })
+		tried.reports.Report(server.Event{Kind: server.LoginFailed, User: tried.user,
+			Tried: tried.methods, Check: ok && checker.HealthCheck(), Err: err})
 		return
 	}
-	log := lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
-		secure.User()), s.bytes.Of(secure.User()))
-	log.Info("logged in", "client", string(secure.ClientVersion()))
-	stop := conn.watchIdle(state.IdleTimeout, log)
-	defer stop()
 	l := &login{
 		server: s,
 		conn:   conn,
 		access: secure.Permissions().ExtraData[accessKey{}].(*Access),
 		client: string(secure.ClientVersion()),
-		log:    log,
 	}
+	l.Events = about(state.Events, raw.RemoteAddr(), secure.User())
+	l.Logger = lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
+		secure.User()), s.bytes.Of(secure.User()))
+	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client})
+	stop := conn.watchIdle(state.IdleTimeout, &l.Reporter)
+	defer stop()
 	l.policy = l.access.Policy
 	l.policy.User = secure.User()
 	l.serve(secure, state.MaxSessions)
-	log.Info("connection closed")
+	l.Report(server.Event{Kind: server.ConnectionClosed})
 }
 
 // login authenticates the client.
@@ -181,7 +183,7 @@ func (l *login) serve(secure *transport.Conn, most int) {
 			continue
 		}
 		if reason := l.enter(most); reason != "" {
-			l.logRefusal("session refused", "reason", reason)
+			l.Report(server.Event{Kind: server.SessionRefused, Err: errors.New(reason)})
 			offered.Reject(ssh.ResourceShortage, reason)
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	transport "github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/server"
 )
 
 // user is a connection of which only the user's name is asked.
@@ -36,7 +37,7 @@ func TestNoWayAroundTheBan(t *testing.T) {
 		{[]string{"password"}, punished{wrong}, 0},
 		{nil, nil, noLogin},
 	} {
-		a := attempts{log: slog.New(slog.DiscardHandler)}
+		a := attempts{reports: &server.Reporter{Logger: slog.New(slog.DiscardHandler)}}
 		log := a.noting(&transport.ServerConfig{}).AuthLog
 		log(user{}, "none", wrong)
 		for _, method := range test.methods {

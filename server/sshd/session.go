@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	transport "github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/server"
-	"github.com/usftp/usftp/server/internal/lograte"
 	"github.com/usftp/usftp/server/scp"
 )
 
@@ -23,18 +21,7 @@ type login struct {
 	access *Access
 	policy server.Policy
 	client string // its version line
-	log    *slog.Logger
-	rate   lograte.Limit // for lines about refusals
-}
-
-// logRefusal logs a refusal, unless there were too many.
-func (l *login) logRefusal(message string, args ...any) {
-	if ok, omitted := l.rate.Take(); ok {
-		if omitted > 0 {
-			args = append(args, "omitted", omitted)
-		}
-		l.log.Warn(message, args...)
-	}
+	server.Reporter
 }
 
 // session serves one channel, which runs one program: the first request for one decides which.
@@ -77,7 +64,7 @@ func (l *login) program(request *transport.Request) program {
 			return l.sftp
 		}
 	case "shell":
-		l.logRefusal("a command was refused", "command", "a shell")
+		l.Report(server.Event{Kind: server.CommandRefused, Command: "a shell"})
 		return filesOnly
 	case "exec":
 		text, err := request.String()
@@ -87,7 +74,7 @@ func (l *login) program(request *transport.Request) program {
 		command, err := scp.Parse(text)
 		switch {
 		case errors.Is(err, scp.ErrNotSCP):
-			l.logRefusal("a command was refused", "command", text)
+			l.Report(server.Event{Kind: server.CommandRefused, Command: text})
 			return filesOnly
 		case err != nil:
 			return func(_ context.Context, channel ssh.Channel) { l.complain(channel, err) }
@@ -111,13 +98,14 @@ func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 		Policy:   l.policy,
 		Pool:     &l.server.buffers,
 		Work:     &l.server.work,
-		Logger:   l.log,
+		Events:   l.Events,
+		Logger:   l.Logger,
 		Activity: &l.conn.activity,
 
 		DraftSymlinks: draftSymlinks(l.client),
 	})
 	if err != nil && l.server.ctx.Err() == nil && !hungUp(err) {
-		l.log.Warn("session failed", "error", err)
+		l.Report(server.Event{Kind: server.SessionFailed, Err: err})
 	}
 }
 
@@ -139,9 +127,10 @@ func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp
 	}
 	status := uint32(0)
 	ctx := view.WithWork(connected, &l.server.work)
-	if err := scp.Serve(ctx, channel, view, command, l.log); err != nil {
+	reports := &server.Reporter{Events: l.Events, Logger: l.Logger, Protocol: "scp"}
+	if err := scp.Serve(ctx, channel, view, command, reports); err != nil {
 		if status = 1; !errors.Is(err, scp.ErrFailed) && connected.Err() == nil {
-			l.log.Warn("session failed", "error", err)
+			l.Report(server.Event{Kind: server.SessionFailed, Err: err})
 		}
 	}
 	exit(channel, status)
@@ -156,7 +145,7 @@ func filesOnly(_ context.Context, channel ssh.Channel) {
 
 // complain tells a client what is wrong with its command.
 func (l *login) complain(channel ssh.Channel, err error) {
-	l.logRefusal("a command was refused", "error", err)
+	l.Report(server.Event{Kind: server.CommandRefused, Err: err})
 	io.WriteString(channel.Stderr(), err.Error()+"\n")
 	exit(channel, 1)
 }

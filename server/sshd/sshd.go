@@ -52,9 +52,14 @@ type Config struct {
 	// Nil accepts no passwords.
 	Password func(conn ssh.ConnMetadata, password string) (*Access, error)
 
-	// Logger gets logins, files and refusals; nil logs nothing. Strings are cut at 128 bytes.
-	// Before login, lines are limited by address; after it, bytes are limited by user. If the
-	// Handler has a method Omit(context.Context, slog.Record), it is called for each line left out.
+	// Events, if not nil, gets an event for each login, failed login, ban, file, change and
+	// refusal, before any limit. It is called by several goroutines at once, and what it is told
+	// about waits for it.
+	Events func(server.Event)
+
+	// Logger gets the same events as lines; nil logs nothing. Strings are cut at 128 bytes. Before
+	// login, lines are limited by address; after it, bytes are limited by user, and lines about
+	// refusals by session.
 	Logger *slog.Logger
 
 	// LoginTimeout limits the time from the connection to a successful login: 30 seconds by
@@ -227,6 +232,10 @@ func (s *Server) HostKeys() []ssh.PublicKey {
 
 // Serve accepts connections on l until the server is closed or accepting fails permanently, and
 // closes l.
+//
+// A connection that does not log in, and has a method HealthCheck() bool that returns true, is taken
+// for a load balancer's check of this server: its failure is logged at debug level, and its event
+// says so.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.track(func() { s.listeners[l] = struct{}{} }) {
