@@ -178,7 +178,7 @@ func (s *Server) blame(config *Config, end net.Addr, weight float64) time.Durati
 	if config.Exempt(address) || weight == 0 {
 		return 0
 	}
-	delay, ban := s.guard.failed(address, weight)
+	delay, ban := s.guard.bans.Failed(s.ctx, network(address), weight)
 	if ban > 0 {
 		s.strangers(config, end).Report(server.Event{Kind: server.AddressBanned, Took: ban})
 	}

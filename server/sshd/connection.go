@@ -182,13 +182,20 @@ func (l *login) serve(secure *transport.Conn, most int) {
 			offered.Reject(ssh.UnknownChannelType, "only sessions are served")
 			continue
 		}
-		if reason := l.enter(most); reason != "" {
-			l.Report(server.Event{Kind: server.SessionRefused, Err: errors.New(reason)})
-			offered.Reject(ssh.ResourceShortage, reason)
+		if err := l.enter(most); err != nil {
+			l.refuse(offered, err)
 			continue
 		}
 		sessions.Go(func() {
 			defer l.leave()
+			if l.access.Sessions != nil { // which may have to ask other servers
+				end, err := l.access.Sessions.Begin(connected)
+				if err != nil {
+					l.refuse(offered, err)
+					return
+				}
+				defer end()
+			}
 			l.session(connected, offered)
 		})
 	}
@@ -196,21 +203,30 @@ func (l *login) serve(secure *transport.Conn, most int) {
 	sessions.Wait()
 }
 
-// enter takes a place for a session, or returns the reason why there is none.
-func (l *login) enter(most int) (reason string) {
+// refuse turns a channel down.
+func (l *login) refuse(offered *transport.NewChannel, reason error) {
+	l.Report(server.Event{Kind: server.SessionRefused, Err: reason})
+	offered.Reject(ssh.ResourceShortage, reason.Error())
+}
+
+var (
+	errDraining    = errors.New("the server is shutting down")
+	errMaxSessions = errors.New("too many sessions")
+)
+
+// enter takes a place for a session of the connection.
+func (l *login) enter(most int) error {
 	s := l.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.draining:
-		return "the server is shutting down"
+		return errDraining
 	case l.conn.sessions >= most:
-		return "too many sessions"
-	case !l.access.Sessions.take():
-		return "too many sessions of the user"
+		return errMaxSessions
 	}
 	l.conn.sessions++
-	return ""
+	return nil
 }
 
 // leave gives the place back. During a shutdown it closes a connection without sessions.
@@ -218,7 +234,6 @@ func (l *login) leave() {
 	s := l.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.access.Sessions.give()
 	if l.conn.sessions--; l.conn.sessions == 0 && s.draining {
 		go l.conn.hangUp()
 	}

@@ -58,7 +58,7 @@ func TestNoWayAroundTheBan(t *testing.T) {
 // have it, and wakes nobody else.
 func TestQueueForPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGuard()
+		g := newGuard(NewBanList())
 		limits := &loginLimits{start: 2, full: 2, each: 1, stale: time.Hour, timeout: time.Hour}
 		address := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}) }
 		var served []int

@@ -32,10 +32,10 @@ type Access struct {
 	Policy server.Policy
 
 	// Bandwidth, if not nil, limits what is sent and received. Logins may share one.
-	Bandwidth *Bandwidth
+	Bandwidth Bandwidth
 
 	// Sessions, if not nil, limits the number of concurrent sessions. Logins may share one.
-	Sessions *SessionLimit
+	Sessions Sessions
 }
 
 // Config configures a server. At least one of PublicKey and Password must be set.
@@ -99,6 +99,9 @@ type Config struct {
 	// [LegacyAlgorithms] lists them. There is no SHA-1 and no CBC.
 	LegacyAlgorithms []string
 
+	// Bans keeps addresses out; nil is a [BanList] of this server's own. Reload does not change it.
+	Bans Bans
+
 	// Exempt reports whether an address is never banned or counted, such as that of a load balancer
 	// that hides the client's own.
 	Exempt func(netip.Addr) bool
@@ -140,8 +143,11 @@ type state struct {
 // New returns a server. It fails if config accepts neither keys nor passwords, or names an unknown
 // algorithm.
 func New(config Config) (*Server, error) {
+	if config.Bans == nil {
+		config.Bans = NewBanList()
+	}
 	s := &Server{
-		guard:     newGuard(),
+		guard:     newGuard(config.Bans),
 		lines:     lograte.NewTable[netip.Prefix](lograte.Lines, guardMost),
 		allLines:  lograte.New(strangersLines),
 		bytes:     lograte.NewTable[string](userBytes, guardMost),
