@@ -2,7 +2,6 @@ package cmdline
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -29,8 +28,11 @@ func helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return &ui.UsageError{Command: cmd.Root().Name(), Err: fmt.Errorf("unknown command %q",
-					args[0])}
+				err = cmd.Root().Args(cmd.Root(), args[:1])
+				if usage, ok := errors.AsType[*ui.UsageError](err); ok {
+					usage.Command = cmd.Root().Name()
+				}
+				return err
 			}
 			return about.Help()
 		},

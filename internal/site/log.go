@@ -17,11 +17,11 @@ func NewHandler(console *ui.Console, format string, level slog.Leveler) slog.Han
 	return slog.NewTextHandler(console, options)
 }
 
-// escapingWriter escapes characters that JSON does not escape but terminals obey.
+// escapingWriter escapes in JSON what the text format escapes.
 type escapingWriter struct{ w io.Writer }
 
 func (e escapingWriter) Write(p []byte) (int, error) {
 	line := bytes.TrimSuffix(p, []byte("\n"))
-	_, err := e.w.Write(append(ui.EscapeC1(line), '\n'))
+	_, err := e.w.Write(append(ui.EscapeJSON(line), '\n'))
 	return len(p), err
 }

@@ -169,7 +169,7 @@ func (r *row) labelled(p []byte) []byte {
 	var b bytes.Buffer
 	for line := range strings.Lines(string(p)) {
 		if rest, ok := strings.CutPrefix(line, "{"); ok {
-			fmt.Fprintf(&b, `{"on":%s,%s`, EscapeC1(label), rest)
+			fmt.Fprintf(&b, `{"on":%s,%s`, EscapeJSON(label), rest)
 		} else {
 			b.WriteString(line)
 		}

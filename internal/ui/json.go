@@ -22,7 +22,7 @@ func WriteJSON(w io.Writer, object any) error {
 		more, _ := json.Marshal(raw)
 		text = append(append(text[:len(text)-1], ','), more[1:]...)
 	}
-	_, err = w.Write(append(EscapeC1(text), '\n'))
+	_, err = w.Write(append(EscapeJSON(text), '\n'))
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -142,21 +143,25 @@ func CommandLine(args []string, verb string, flags ...string) string {
 	return strings.Join(words, " ")
 }
 
-// EscapeC1 escapes the control characters that JSON does not: DEL and U+0080 to U+009F, which
-// terminals may obey.
-func EscapeC1(text []byte) []byte {
-	if !bytes.ContainsFunc(text, isC1) {
+// EscapeJSON escapes what JSON text may contain and Printable would escape: characters that a
+// terminal obeys, or that make it show another text.
+func EscapeJSON(text []byte) []byte {
+	if !bytes.ContainsFunc(text, unprintable) {
 		return text
 	}
 	var b bytes.Buffer
 	for _, r := range string(text) {
-		if isC1(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
+		switch {
+		case !unprintable(r):
 			b.WriteRune(r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r) // RFC 8259, section 7
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
 		}
 	}
 	return b.Bytes()
 }
 
-func isC1(r rune) bool { return r >= 0x7f && r <= 0x9f }
+func unprintable(r rune) bool { return r >= 0x7f && !unicode.IsPrint(r) }

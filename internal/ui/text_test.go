@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 )
@@ -55,10 +56,15 @@ func TestClock(t *testing.T) {
 	}
 }
 
-func TestEscapeC1(t *testing.T) {
+func TestEscapeJSON(t *testing.T) {
 	t.Parallel()
-	if got, want := string(EscapeC1([]byte("{\"a\":\"é\u009bx\x7f\"}"))),
-		`{"a":"é\u009bx\u007f"}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	text := "é\u009bx\x7f\u202egpj.exe\u2066\U000e0001"
+	escaped := EscapeJSON([]byte(`{"a":"` + text + `"}`))
+	if want := `{"a":"é\u009bx\u007f\u202egpj.exe\u2066\udb40\udc01"}`; string(escaped) != want {
+		t.Errorf("got %s, want %s", escaped, want)
+	}
+	var back struct{ A string }
+	if err := json.Unmarshal(escaped, &back); err != nil || back.A != text {
+		t.Errorf("it means %q, %v", back.A, err)
 	}
 }

@@ -110,14 +110,25 @@ func (s *Server) ServeConn(raw net.Conn) {
 		return
 	}
 	l := &login{
-		server: s,
-		conn:   conn,
-		access: secure.Permissions().ExtraData[accessKey{}].(*Access),
-		client: string(secure.ClientVersion()),
+		server:   s,
+		conn:     conn,
+		access:   secure.Permissions().ExtraData[accessKey{}].(*Access),
+		patience: state.LoginTimeout,
+		client:   string(secure.ClientVersion()),
 	}
 	l.Events = about(state.Events, raw.RemoteAddr(), secure.User())
 	l.Logger = lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
 		secure.User()), s.bytes.Of(secure.User()))
+	usage := s.users.enter(secure.User(), l.access.mostConnections())
+	if usage == nil {
+		l.Report(server.Event{Kind: server.SessionRefused, Err: errConnections})
+		secure.Disconnect(tooManyConnections, errConnections.Error())
+		return
+	}
+	defer s.users.leave(secure.User())
+	if l.sessions = l.access.Sessions; l.sessions == nil {
+		l.sessions = usage.sessions
+	}
 	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client})
 	stop := conn.watchIdle(state.IdleTimeout, &l.Reporter)
 	defer stop()
@@ -126,6 +137,9 @@ func (s *Server) ServeConn(raw net.Conn) {
 	l.serve(secure, state.MaxSessions)
 	l.Report(server.Event{Kind: server.ConnectionClosed})
 }
+
+// tooManyConnections is a reason of RFC 4253, section 11.1.
+const tooManyConnections = 12
 
 // login authenticates the client.
 func (s *Server) login(state *state, conn *connection,
@@ -188,14 +202,12 @@ func (l *login) serve(secure *transport.Conn, most int) {
 		}
 		sessions.Go(func() {
 			defer l.leave()
-			if l.access.Sessions != nil { // which may have to ask other servers
-				end, err := l.access.Sessions.Begin(connected)
-				if err != nil {
-					l.refuse(offered, err)
-					return
-				}
-				defer end()
+			end, err := l.sessions.Begin(connected) // which may have to ask other servers
+			if err != nil {
+				l.refuse(offered, err)
+				return
 			}
+			defer end()
 			l.session(connected, offered)
 		})
 	}
@@ -212,6 +224,7 @@ func (l *login) refuse(offered *transport.NewChannel, reason error) {
 var (
 	errDraining    = errors.New("the server is shutting down")
 	errMaxSessions = errors.New("too many sessions")
+	errConnections = errors.New("too many connections of the user")
 )
 
 // enter takes a place for a session of the connection.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -14,34 +15,46 @@ type Sessions interface {
 	// Begin takes a place for a session, and end gives it back. The client is told the error. If
 	// the connection ends, ctx does.
 	Begin(ctx context.Context) (end func(), err error)
+
+	// Most returns how many places there are: a user may have a connection for each.
+	Most() int
 }
 
 // SessionLimit is a Sessions in the memory of one server.
 type SessionLimit struct {
-	mu         sync.Mutex
-	most, used int
+	most int
+	used atomic.Int64 // not under a mutex, at which a thousand sessions would queue up
 }
 
 // NewSessionLimit returns a limit of most sessions, but at least 1.
 func NewSessionLimit(most int) *SessionLimit { return &SessionLimit{most: max(most, 1)} }
 
+// Most implements [Sessions].
+func (l *SessionLimit) Most() int { return l.most }
+
 var errSessions = errors.New("too many sessions of the user")
 
 // Begin implements [Sessions].
 func (l *SessionLimit) Begin(context.Context) (end func(), err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.used >= l.most {
-		return nil, errSessions
+	for {
+		used := l.used.Load()
+		if used >= int64(l.most) {
+			return nil, errSessions
+		}
+		if l.used.CompareAndSwap(used, used+1) {
+			return l.end, nil
+		}
 	}
-	l.used++
-	return l.end, nil
 }
 
-func (l *SessionLimit) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.used--
+func (l *SessionLimit) end() { l.used.Add(-1) }
+
+// mostConnections returns how many connections the user may have: one for each session.
+func (a *Access) mostConnections() int {
+	if a.Sessions == nil {
+		return userMost
+	}
+	return max(userMost, a.Sessions.Most())
 }
 
 // Bandwidth limits the bytes per second sent, and separately those received. It is safe for

@@ -16,11 +16,13 @@ import (
 
 // login is one authenticated connection.
 type login struct {
-	server *Server
-	conn   *connection
-	access *Access
-	policy server.Policy
-	client string // its version line
+	server   *Server
+	conn     *connection
+	access   *Access
+	sessions Sessions      // the user's
+	patience time.Duration // how long a session may have no program
+	policy   server.Policy
+	client   string // its version line
 	server.Reporter
 }
 
@@ -32,6 +34,8 @@ func (l *login) session(connected context.Context, offered *transport.NewChannel
 		return
 	}
 	defer accepted.Close()
+	late := time.AfterFunc(l.patience, func() { accepted.Close() })
+	defer late.Stop()
 	for {
 		request, err := accepted.NextRequest()
 		if err != nil {
@@ -41,6 +45,9 @@ func (l *login) session(connected context.Context, offered *transport.NewChannel
 		request.Reply(run != nil)
 		if run == nil {
 			continue
+		}
+		if !late.Stop() {
+			return
 		}
 		accepted.RefuseRequests()
 		channel := ssh.Channel(accepted)

@@ -67,6 +67,8 @@ func (deaf) Begin(ctx context.Context) (func(), error) {
 	return nil, errors.New("nobody answers")
 }
 
+func (deaf) Most() int { return 1 }
+
 // TestSessionsThatDoNotAnswer: a store that does not answer holds up only the session that waits
 // for it, and not beyond the end of its connection.
 func TestSessionsThatDoNotAnswer(t *testing.T) {

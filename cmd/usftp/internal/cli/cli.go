@@ -29,7 +29,7 @@ func Main(args []string) int {
 	ctx, stop := a.CatchSignals(context.Background())
 	defer stop()
 	a.Args = mount.AsHelper(os.Args[0], serve.AsSFTPServer(os.Args[0], args))
-	return cmdline.Run(ctx, a, commandLine(a), files.Historical(a.Args))
+	return cmdline.Run(ctx, a, commandLine(a), sync.Habits(files.Historical(a.Args)))
 }
 
 // commandLine returns the command tree, from which parsing, help, completion and the man page
@@ -40,16 +40,14 @@ func commandLine(a *ui.App) *cobra.Command {
 		Short: "copy files over SSH with SFTP, as fast as the link allows",
 		Long:  rootLong,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 && args[0] == "hash-password" {
-				return &ui.UsageError{Err: fmt.Errorf("unknown command %q; it is a command of usftpd",
-					args[0])}
-			} else if len(args) > 1 {
-				return &ui.UsageError{Err: fmt.Errorf("unknown command %q; `usftp cp` copies files",
-					args[0])}
-			} else if len(args) > 0 {
-				return &ui.UsageError{Err: fmt.Errorf("unknown command %q", args[0])}
+			if len(args) == 0 {
+				return nil
 			}
-			return nil
+			hint := hintAt(cmd, args[0])
+			if hint == "" && len(args) > 1 {
+				hint = copies
+			}
+			return &ui.UsageError{Err: fmt.Errorf("unknown command %q%s", args[0], hint)}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -60,6 +58,33 @@ func commandLine(a *ui.App) *cobra.Command {
 	cmdline.Complete(a, root, cmdline.Texts{Hint: flagHint, Usage: moreUsage})
 	complete.Flags(root)
 	return root
+}
+
+const copies = "; `usftp cp` copies files"
+
+// otherNames are what other tools call our commands.
+var otherNames = map[string]string{"copy": "cp", "get": "cp", "put": "cp", "scp": "cp",
+	"rsync": "sync", "mirror": "sync", "dir": "ls", "list": "ls", "delete": "rm", "del": "rm",
+	"unlink": "rm", "rename": "mv", "move": "mv", "sftp": "shell", "server": "serve",
+	"unmount": "umount", "ncdu": "du"}
+
+// hintAt says which command was probably meant by one that does not exist, or "".
+func hintAt(root *cobra.Command, name string) string {
+	if name == "hash-password" {
+		return "; it is a command of usftpd"
+	}
+	meant := otherNames[name]
+	root.SuggestionsMinimumDistance = min(2, len(name)/2) // two letters are near to any two
+	if near := root.SuggestionsFor(name); meant == "" && len(near) > 0 {
+		meant = near[0]
+	}
+	switch meant {
+	case "":
+		return ""
+	case "cp":
+		return copies
+	}
+	return "; did you mean `usftp " + meant + "`?"
 }
 
 // moreUsage writes the end of a command's help.
@@ -82,15 +107,10 @@ func moreUsage(w io.Writer, cmd *cobra.Command) {
 func flagHint(cmd *cobra.Command, name string) string {
 	if cmd.Name() == "sync" {
 		switch name {
-		case "a", "archive", "r", "recursive", "t", "times", "p", "perms", "partial", "stats",
-			"progress":
-			return "sync always does what rsync does with it, so leave it out"
 		case "e", "rsh":
 			return "ssh_config is read, and --ssh names another program"
 		case "z", "compress":
 			return "to compress, use --ssh='ssh -C'"
-		case "bwlimit":
-			return "use --limit"
 		case "filter":
 			return "use --exclude, --include and --exclude-from"
 		}

@@ -27,7 +27,7 @@ type flags struct {
 	recursive, legacy, ignore        bool
 	through, fromFirst, agent        bool
 	resume, verify, sparse, owners   bool
-	exactly                          bool
+	exactly, archive                 bool
 	hashes                           hashFlags
 	hosts                            hosts.Flags
 	patience                         time.Duration
@@ -90,6 +90,13 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	// No effect here: -s requests what is done anyway.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
 	f.Lookup("sftp").Hidden = true
+	// What the users of cp and rsync type by habit.
+	f.BoolVarP(&c.archive, "archive", "a", false, "")
+	f.BoolVarP(&c.ignore, "force", "f", false, "")
+	f.BoolVar(&c.ignore, "progress", false, "")
+	for _, name := range []string{"archive", "force", "progress"} {
+		f.Lookup(name).Hidden = true
+	}
 }
 
 // onlyTrees are the flags that only make sense with -r.
@@ -97,6 +104,9 @@ var onlyTrees = []string{"links", "exclude", "include", "exclude-from", "dry-run
 
 // check checks the flags; set reports whether one was given.
 func (c *flags) check(set func(name string) bool) error {
+	if c.archive {
+		c.recursive, c.preserve = true, true
+	}
 	tree := slices.IndexFunc(onlyTrees, set)
 	switch {
 	case c.inplace && c.resume:

@@ -80,6 +80,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	c.RegisterBounds(f)
 	c.hosts.Register(f)
 	c.Report.Register(f)
+	c.registerHabits(f)
 }
 
 // check checks the flags; set reports whether one was given.

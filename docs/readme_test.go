@@ -1,4 +1,4 @@
-package usftp_test
+package docs_test
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func Example_readme() {
 
 // TestReadmeExample: the example in README.md is the code that is compiled here.
 func TestReadmeExample(t *testing.T) {
-	source, err := os.ReadFile("readme_test.go")
+	source, err := os.ReadFile("docs/readme_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package usftp_test
+package docs_test
 
 import (
 	"os"

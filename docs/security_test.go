@@ -1,4 +1,4 @@
-package usftp_test
+package docs_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package usftp_test
+package docs_test
 
 import (
 	"io/fs"
@@ -9,6 +9,15 @@ import (
 	"strings"
 	"testing"
 )
+
+// TestMain runs the tests in the repository's root: documents are there as well, and all of them
+// name files as seen from there.
+func TestMain(m *testing.M) {
+	if err := os.Chdir(".."); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
 
 var (
 	docLink   = regexp.MustCompile(`\]\(([^)\s]+)\)`)
@@ -72,7 +81,11 @@ func TestDocsNameWhatExists(t *testing.T) {
 
 func readDoc(t *testing.T, name string) string {
 	t.Helper()
-	return string(must[[]byte](t)(os.ReadFile(filepath.FromSlash(name))))
+	text, err := os.ReadFile(filepath.FromSlash(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // hasFile reports whether a file exists: documents leave out the directories that are clear from

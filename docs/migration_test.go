@@ -1,10 +1,9 @@
-package usftp_test
+package docs_test
 
 import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,12 +15,18 @@ import (
 func exported(t *testing.T, dir, prefix string) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)
-	files := must[[]string](t)(filepath.Glob(filepath.Join(dir, "*.go")))
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		parsed := must[*ast.File](t)(parser.ParseFile(token.NewFileSet(), file, nil, 0))
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, decl := range parsed.Decls {
 			switch decl := decl.(type) {
 			case *ast.FuncDecl:
@@ -73,8 +78,8 @@ func addSpec(names map[string]bool, prefix string, spec ast.Spec) {
 // TestMigrationTable: docs/coming-from-pkg-sftp.md has a row for every name of pkg/sftp, and the
 // names on this side exist.
 func TestMigrationTable(t *testing.T) {
-	page := string(must[[]byte](t)(os.ReadFile("docs/coming-from-pkg-sftp.md")))
-	theirs := strings.Fields(string(must[[]byte](t)(os.ReadFile("testdata/pkg-sftp-symbols.txt"))))
+	page := readDoc(t, "docs/coming-from-pkg-sftp.md")
+	theirs := strings.Fields(readDoc(t, "docs/testdata/pkg-sftp-symbols.txt"))
 	if len(theirs) < 200 {
 		t.Fatalf("the list of pkg/sftp's names has %d", len(theirs))
 	}
