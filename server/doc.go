@@ -18,6 +18,11 @@
 // Paths are compared as written: two names of one file, through a link, count as two paths. A slow
 // request delays only those that wait for it.
 //
+// # Events
+//
+// A session tells what happens as values, see [Event]: each file that is opened and closed, each
+// change to the tree, each request that is denied. The lines of a log are made from them.
+//
 // # Bounds
 //
 // A session holds a limited number of handles, requests and bytes (see [Options]). When a client

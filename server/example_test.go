@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/server/osfs"
@@ -103,21 +104,58 @@ func ExamplePolicy() {
 	// Output: <nil>
 }
 
-// A view is for protocols of your own: it applies a policy and logs what is changed.
+// Events are what happened, as values: for counters, audits or whatever follows an upload.
+func ExampleEvent() {
+	ours, theirs := net.Pipe()
+	served := make(chan error)
+	go func() {
+		served <- server.Serve(context.Background(), theirs, memfs.New(0), &server.Options{
+			Events: func(e server.Event) {
+				switch e.Kind {
+				case server.FileClosed:
+					fmt.Println(e.Path, "uploaded:", e.Upload, e.Written)
+				case server.TreeChanged:
+					fmt.Println(e.Request, e.Path, e.To)
+				}
+			},
+		})
+	}()
+	client, err := usftp.NewClientPipe(ours, ours)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	f, err := client.Create("/draft")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	f.Write([]byte("42\n"))
+	f.Close()
+	client.Rename("/draft", "/report")
+	client.Close()
+	<-served
+	// Output:
+	// /draft uploaded: true 3
+	// rename /draft /report
+}
+
+// A view is for protocols of your own: it applies a policy and reports what is changed.
 func ExampleNewView() {
 	view, err := server.NewView(memfs.New(0), &server.Policy{Denied: []string{"remove"}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	view = view.Logged(slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
 			return a
 		},
-	})))
+	}))
+	view = view.Reporting(&server.Reporter{Logger: log})
 	ctx := context.Background()
 	report := view.Path("report")
 	f, err := view.Create(ctx, report, wire.Attrs{})

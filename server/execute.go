@@ -107,7 +107,7 @@ func (w *worker) executeRare(s *session, r *request) {
 // status queues a STATUS. It releases any buffer lent for a longer reply.
 func (w *worker) status(s *session, r *request, err error) {
 	if err != nil && !r.repeated {
-		s.refusals.note(r, err)
+		s.refused(r, err)
 	}
 	w.short(s, r, statusOf(err).Append(w.scratch[:0], r.id))
 }
@@ -292,6 +292,9 @@ func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)
 		w.status(s, r, err)
 		return
 	}
+	if h.file != nil {
+		s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.writerAt != nil})
+	}
 	key := appendKey(make([]byte, 0, handleSize), h.key)
 	w.short(s, r, wire.Handle{Handle: key}.Append(w.scratch[:0], r.id))
 }
@@ -307,7 +310,7 @@ func (s *session) close(h *handle) error {
 func (s *session) closeHandle(h *handle, ended bool) error {
 	abandoned, err := h.close(ended)
 	if h.file != nil {
-		s.logTransfer(h, abandoned, err)
+		s.fileEnded(h, abandoned, err)
 	}
 	return err
 }

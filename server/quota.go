@@ -16,23 +16,30 @@ import (
 // Quota limits the contents of a directory: the total size of its files, and the number of files,
 // directories and links. Sessions that write there share one. It is safe for concurrent use.
 //
-// The directory is walked and counted when the count is first needed; from then on the count
-// follows what sessions do. Changes made by other programs are not seen until Recount. A hole in a
+// The directory is walked and counted when the count is first needed, unless an [Account] has the
+// count already; from then on the count follows what sessions do. Changes made by other programs
+// are not seen until Recount. A hole in a
 // file counts as if it were filled; a file with several names counts once (see [Linked]); a file
 // removed while open counts until it is closed.
 type Quota struct {
-	maxBytes, maxFiles int64
+	account Account
 
 	mu      sync.Mutex
 	counted bool
-	bytes   int64
-	files   int64
 	open    map[any]*quotaFile // files that are open for writing, by identity
 }
 
-// NewQuota returns a quota; 0 means unlimited.
+// NewQuota returns a quota whose count is in memory; 0 means unlimited.
 func NewQuota(maxBytes, maxFiles int64) *Quota {
-	return &Quota{maxBytes: maxBytes, maxFiles: maxFiles, open: map[any]*quotaFile{}}
+	q := NewQuotaOf(&counter{now: Usage{MaxBytes: maxBytes, MaxFiles: maxFiles}})
+	q.counted = false
+	return q
+}
+
+// NewQuotaOf returns a quota of an account, whose count is taken as it is. All sessions of a server
+// that write to the directory must share the quota, since it knows which files they have open.
+func NewQuotaOf(account Account) *Quota {
+	return &Quota{account: account, counted: true, open: map[any]*quotaFile{}}
 }
 
 // ErrQuota is the error of requests that would exceed a quota.
@@ -40,24 +47,22 @@ var ErrQuota = &StatusError{Code: wire.Failure, Message: "quota exceeded"}
 
 // Usage returns the current count, or zeros before the first count.
 func (q *Quota) Usage() (bytes, files int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.bytes, q.files
+	now := q.account.Usage()
+	return now.Bytes, now.Files
 }
 
 // limit lowers the free space of a file system to what the quota leaves.
 func (q *Quota) limit(reply *wire.StatVFSReply) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.maxBytes > 0 && reply.FragmentSize > 0 {
-		left := uint64(max(0, q.maxBytes-q.bytes)) / reply.FragmentSize
-		reply.Blocks = min(reply.Blocks, uint64(q.maxBytes)/reply.FragmentSize)
+	now := q.account.Usage()
+	if now.MaxBytes > 0 && reply.FragmentSize > 0 {
+		left := uint64(max(0, now.MaxBytes-now.Bytes)) / reply.FragmentSize
+		reply.Blocks = min(reply.Blocks, uint64(now.MaxBytes)/reply.FragmentSize)
 		reply.BlocksFree = min(reply.BlocksFree, left)
 		reply.BlocksAvailable = min(reply.BlocksAvailable, left)
 	}
-	if q.maxFiles > 0 {
-		left := uint64(max(0, q.maxFiles-q.files))
-		reply.Files = uint64(q.maxFiles)
+	if now.MaxFiles > 0 {
+		left := uint64(max(0, now.MaxFiles-now.Files))
+		reply.Files = uint64(now.MaxFiles)
 		reply.FilesFree = min(reply.FilesFree, left)
 		reply.FilesAvailable = min(reply.FilesAvailable, left)
 	}
@@ -86,7 +91,9 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string) error {
 			bytes += f.size
 		}
 	}
-	q.bytes, q.files, q.counted = bytes, files, true
+	before := q.account.Usage()
+	q.account.Settle(bytes-before.Bytes, files-before.Files)
+	q.counted = true
 	return nil
 }
 
@@ -151,21 +158,6 @@ func (q *Quota) ready(ctx context.Context, v *View) error {
 	return q.count(WithBeneath(ctx, ""), v.fs, v.home)
 }
 
-// take adds to the count, or fails with ErrQuota; the caller holds the lock.
-func (q *Quota) take(bytes, files int64) error {
-	if q.maxBytes > 0 && bytes > 0 && q.bytes+bytes > q.maxBytes ||
-		q.maxFiles > 0 && files > 0 && q.files+files > q.maxFiles {
-		return ErrQuota
-	}
-	q.add(bytes, files)
-	return nil
-}
-
-// add adjusts the count without a check; the caller holds the lock.
-func (q *Quota) add(bytes, files int64) {
-	q.bytes, q.files = max(0, q.bytes+bytes), max(0, q.files+files)
-}
-
 // The quota methods of a View change the backend while holding the quota's lock, so that the count
 // and the tree change together.
 
@@ -180,12 +172,12 @@ func (v *View) quotaMake(ctx context.Context, make func() error) error {
 	if err := q.ready(ctx, v); err != nil {
 		return err
 	}
-	if err := q.take(0, 1); err != nil {
+	if err := q.account.Reserve(ctx, 0, 1); err != nil {
 		return err
 	}
 	err := make()
 	if err != nil {
-		q.add(0, -1)
+		q.account.Settle(0, -1)
 	}
 	return err
 }
@@ -214,14 +206,14 @@ func (v *View) quotaRemove(ctx context.Context, name string, remove func() error
 
 // gone subtracts a file whose name was removed; the caller holds the lock.
 func (q *Quota) gone(info fs.FileInfo, name string) {
-	q.add(0, -1)
+	q.account.Settle(0, -1)
 	if !info.Mode().IsRegular() || linkCount(info) > 1 {
 		return
 	}
 	key := identityOf(info, name)
 	f := q.open[key]
 	if f == nil {
-		q.add(-info.Size(), 0)
+		q.account.Settle(-info.Size(), 0)
 		return
 	}
 	// The system keeps the contents until the file is closed, and so does the count. A new file may
@@ -294,18 +286,27 @@ func (v *View) quotaResize(ctx context.Context, name string, size uint64,
 	if f == nil {
 		f = &quotaFile{size: info.Size()}
 	}
-	return q.resize(f, size, resize, func() (fs.FileInfo, error) { return v.fs.Stat(ctx, name) })
+	return q.resize(ctx, f, size, resize, func() (fs.FileInfo, error) { return v.fs.Stat(ctx, name) })
+}
+
+// grow adds to the count of bytes, or subtracts.
+func (q *Quota) grow(ctx context.Context, bytes int64) error {
+	if bytes > 0 {
+		return q.account.Reserve(ctx, bytes, 0)
+	}
+	q.account.Settle(bytes, 0)
+	return nil
 }
 
 // resize runs a change that includes a file's size, and may fail in another part. The caller holds
 // the lock.
-func (q *Quota) resize(f *quotaFile, size uint64, resize func() error,
+func (q *Quota) resize(ctx context.Context, f *quotaFile, size uint64, resize func() error,
 	stat func() (fs.FileInfo, error)) error {
 	if size > 1<<62 {
 		return ErrQuota
 	}
 	old, now := f.size, f.atLeast(int64(size))
-	if err := q.take(now-old, 0); err != nil {
+	if err := q.grow(ctx, now-old); err != nil {
 		return err
 	}
 	f.size = now
@@ -317,7 +318,7 @@ func (q *Quota) resize(f *quotaFile, size uint64, resize func() error,
 	if info, statErr := stat(); statErr == nil {
 		now = max(old, info.Size())
 	}
-	q.add(now-f.size, 0)
+	q.account.Settle(now-f.size, 0)
 	f.size = now
 	return err
 }
@@ -344,7 +345,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		if attrs.Has(wire.AttrSize) {
 			charged = int64(min(attrs.Size, 1<<62))
 		}
-		if err := q.take(charged, 1); err != nil {
+		if err := q.account.Reserve(ctx, charged, 1); err != nil {
 			return nil, err
 		}
 	}
@@ -352,7 +353,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	if err != nil {
 		// it may have been created anyway
 		if _, missing := v.fs.Stat(ctx, name); isNew && missing != nil {
-			q.add(-charged, -1)
+			q.account.Settle(-charged, -1)
 		}
 		return nil, err
 	}
@@ -361,7 +362,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		file.Close()
 		return nil, err
 	}
-	return q.opened(file, info, name, charged, flags), nil
+	return q.opened(ctx, file, info, name, charged, flags), nil
 }
 
 // statOpen describes an open file or directory; file is nil for a directory.
@@ -395,7 +396,8 @@ func (f *quotaFile) atLeast(size int64) int64 {
 }
 
 // opened records an open file, for which charged bytes were counted; the caller holds the lock.
-func (q *Quota) opened(file File, info fs.FileInfo, name string, charged int64, flags uint32) File {
+func (q *Quota) opened(ctx context.Context, file File, info fs.FileInfo, name string, charged int64,
+	flags uint32) File {
 	size := int64(0)
 	if info.Mode().IsRegular() {
 		size = info.Size()
@@ -404,21 +406,22 @@ func (q *Quota) opened(file File, info fs.FileInfo, name string, charged int64, 
 	f := q.open[key]
 	switch {
 	case f == nil:
-		q.add(size-charged, 0) // opening may have truncated it
+		q.account.Settle(size-charged, 0) // opening may have truncated it
 		f = &quotaFile{key: key, size: size}
 		q.open[key] = f
 	case flags&wire.OpenTruncate != 0:
 		size = f.atLeast(size)
-		q.add(size-f.size, 0)
+		q.account.Settle(size-f.size, 0)
 		f.size = size
 	}
 	f.handles++
-	return &quotedFile{File: file, q: q, f: f, append: flags&wire.OpenAppend != 0}
+	return &quotedFile{File: file, ctx: ctx, q: q, f: f, append: flags&wire.OpenAppend != 0}
 }
 
 // quotedFile is a File under a quota. It has every method that a File may have.
 type quotedFile struct {
 	File
+	ctx    context.Context // of the session
 	q      *Quota
 	f      *quotaFile
 	append bool
@@ -443,7 +446,7 @@ func (f *quotedFile) reserve(offset, length int64) error {
 		end = f.f.size + length
 	}
 	if growth := end - f.f.size; growth > 0 {
-		if err := f.q.take(growth, 0); err != nil {
+		if err := f.q.account.Reserve(f.ctx, growth, 0); err != nil {
 			return err
 		}
 		f.f.size += growth
@@ -522,7 +525,7 @@ func (f *quotedFile) Setstat(attrs wire.Attrs) error {
 	}
 	f.q.mu.Lock()
 	defer f.q.mu.Unlock()
-	return f.q.resize(f.f, attrs.Size, func() error { return setstater.Setstat(attrs) }, f.Stat)
+	return f.q.resize(f.ctx, f.f, attrs.Size, func() error { return setstater.Setstat(attrs) }, f.Stat)
 }
 
 func (f *quotedFile) Sync() error {
@@ -558,9 +561,9 @@ func (f *quotedFile) end(end func() error) error {
 		delete(f.q.open, f.f.key)
 		switch {
 		case f.f.unlinked:
-			f.q.add(-f.f.size, 0)
+			f.q.account.Settle(-f.f.size, 0)
 		case statErr == nil && info.Mode().IsRegular():
-			f.q.add(info.Size()-f.f.size, 0)
+			f.q.account.Settle(info.Size()-f.f.size, 0)
 		}
 	})
 	return err

@@ -46,7 +46,11 @@ type Options struct {
 	// Activity, when not nil, records whether the backend is busy. Sessions may share one.
 	Activity *Activity
 
-	// Logger gets a line for each file and a warning for each session that ends badly; nil logs
+	// Events, if not nil, gets an event for each file, change and refusal, before any limit. It is
+	// called by several goroutines at once, and the request that it is about waits for it.
+	Events func(Event)
+
+	// Logger gets the same events as lines, and those about refusals only up to a limit; nil logs
 	// nothing.
 	Logger *slog.Logger
 }
@@ -69,22 +73,22 @@ const afterSlow = 256
 
 // session is one conversation with a client.
 type session struct {
-	view     *View
-	draft    bool // SYMLINK has the link's own path first
-	stream   io.Closer
-	log      *slog.Logger
-	pool     *Pool
-	costly   *Work
-	active   *Activity
-	relay    *relay // nil if the stream is no pipe
-	out      output
-	refusals refusalLog
-	ctx      context.Context // of handlers
-	cancel   context.CancelFunc
-	limits   wire.LimitsReply
-	maxOpen  int
-	maxRun   int
-	maxMem   int
+	view    *View
+	draft   bool // SYMLINK has the link's own path first
+	stream  io.Closer
+	log     *slog.Logger
+	pool    *Pool
+	costly  *Work
+	active  *Activity
+	relay   *relay // nil if the stream is no pipe
+	out     output
+	reports *Reporter
+	ctx     context.Context // of handlers
+	cancel  context.CancelFunc
+	limits  wire.LimitsReply
+	maxOpen int
+	maxRun  int
+	maxMem  int
 
 	parallel bool // there is more than one processor
 
@@ -157,8 +161,8 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 	if p, ok := stream.(*pipes); ok {
 		s.relay = newRelay(p.out)
 	}
-	s.refusals.log = s.log
-	s.view.log = s.log
+	s.reports = &Reporter{Events: opts.Events, Logger: opts.Logger, Protocol: "sftp"}
+	s.view.reports = s.reports
 	s.parallel = runtime.GOMAXPROCS(0) > 1
 	s.ctx, s.cancel = context.WithCancel(view.WithWork(ctx, s.costly))
 	s.begin = s.beginWork
@@ -214,13 +218,13 @@ func (s *session) wait() error {
 			r.own = nil
 		}
 	}
-	s.refusals.end()
 	for _, slot := range s.handles.slots {
 		if slot.h != nil { // nobody else is left to use it
 			slot.h.turns.drop()
 			s.closeHandle(slot.h, true)
 		}
 	}
+	s.reports.end()
 	return s.err
 }
 

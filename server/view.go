@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"log/slog"
 	"path"
 	"strings"
 
@@ -26,8 +25,8 @@ type View struct {
 	umask      uint32
 	quota      *Quota
 	forbidden  operationSet
-	withheld   effect       // what no request may do
-	log        *slog.Logger // for changes to the tree; may be nil
+	withheld   effect    // what no request may do
+	reports    *Reporter // of changes to the tree; may be nil
 }
 
 // NewView returns a view of backend; policy may be nil. It fails if the policy names unknown
@@ -152,8 +151,8 @@ func method[T any](v *View, o operation) (backend T, err error) {
 	return backend, err
 }
 
-// change runs a change by the interface that the operation needs, if the policy allows it, and logs
-// it. name, to and attrs are for the log.
+// change runs a change by the interface that the operation needs, if the policy allows it, and
+// reports it. name, to and attrs are for the report.
 func change[T any](v *View, o operation, name, to string, attrs *wire.Attrs,
 	run func(backend T) error) error {
 	backend, err := method[T](v, o)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 )
 
@@ -22,8 +23,8 @@ type Site struct {
 	// Read makes the settings, and makes them again for each reload.
 	Read func() (*Settings, error)
 
-	// Handler, if not nil, wraps the log's handler.
-	Handler func(slog.Handler) slog.Handler
+	// Events, if not nil, gets what happens. It may be set by Read.
+	Events func(server.Event)
 
 	// Accept, if not nil, wraps each listener.
 	Accept func(net.Listener) net.Listener
@@ -74,11 +75,7 @@ func (s *Site) Start() error {
 	if s.started, err = s.read(); err != nil {
 		return err
 	}
-	handler := NewHandler(s.Console, s.started.LogFormat, &s.level)
-	if s.Handler != nil {
-		handler = s.Handler(handler)
-	}
-	s.Log = slog.New(handler)
+	s.Log = slog.New(NewHandler(s.Console, s.started.LogFormat, &s.level))
 	return s.apply(s.started)
 }
 
@@ -114,7 +111,7 @@ func (s *Site) apply(made *Settings) error {
 		return err
 	}
 	config := made.SSHD
-	config.Logger = s.Log
+	config.Logger, config.Events = s.Log, s.Events
 	if config.HostKeys, err = loadHostKeys(made.HostKeys); err != nil {
 		return err
 	}

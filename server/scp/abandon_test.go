@@ -49,9 +49,9 @@ func TestAbandonedFiles(t *testing.T) {
 		line, says, want string
 	}{
 		"the client leaves": {server.Policy{}, "scp -t /f", "C0644 5 f\nhel",
-			"transfer=upload written=3"},
+			"transfer=upload read=0 written=3"},
 		"it leaves at the end": {server.Policy{}, "scp -t /f", "C0644 5 f\nhello",
-			"transfer=upload written=5"},
+			"transfer=upload read=0 written=5"},
 		"it cannot read its file": {server.Policy{}, "scp -t /f",
 			"C0644 5 f\nhello\x01scp: f: bad sector\n", "could not read all"},
 		"the quota is full": {server.Policy{Quota: server.NewQuota(50, 0)}, "scp -t /f",
@@ -77,7 +77,7 @@ func TestAbandonedFiles(t *testing.T) {
 				io.Writer
 			}{strings.NewReader(one.says), io.Discard}
 			scp.Serve(context.Background(), stream, view, command,
-				slog.New(slog.NewTextHandler(&log, nil)))
+				&server.Reporter{Logger: slog.New(slog.NewTextHandler(&log, nil)), Protocol: "scp"})
 			if _, err := f.Stat(context.Background(), "/f"); err == nil {
 				t.Error("the file is there")
 			}

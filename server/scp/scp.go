@@ -12,12 +12,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/usftp/usftp/server"
-	"github.com/usftp/usftp/server/internal/lograte"
 	"github.com/usftp/usftp/server/internal/shown"
 )
 
@@ -41,8 +39,7 @@ type session struct {
 	command  *Command
 	in       *bufio.Reader
 	out      io.Writer
-	log      *slog.Logger
-	rate     lograte.Limit
+	reports  *server.Reporter
 	buffer   []byte
 	failures int
 }
@@ -52,17 +49,16 @@ type session struct {
 var ErrFailed = errors.New("scp: not everything was copied")
 
 // Serve runs command on stream, which it does not close. If it returns an error, the client should
-// get exit status 1. The logger may be nil.
+// get exit status 1. The reporter may be nil.
 func Serve(ctx context.Context, stream io.ReadWriter, view *server.View, command *Command,
-	logger *slog.Logger) error {
-	log := lograte.Cut(logger)
+	reports *server.Reporter) error {
 	s := &session{
 		ctx:     ctx,
-		view:    view.Logged(log.With("protocol", "scp")),
+		view:    view.Reporting(reports),
 		command: command,
 		in:      bufio.NewReaderSize(stream, maxLine),
 		out:     stream,
-		log:     log,
+		reports: reports,
 	}
 	var err error
 	if command.Source {
@@ -83,14 +79,14 @@ func (f *fatal) Error() string { return "scp: " + f.text }
 
 // fail tells the client what went wrong with one file; the session continues.
 func (s *session) fail(name string, cause error) error {
-	s.logFailure(name, cause)
+	s.failed(name, cause)
 	return s.tell(name, cause)
 }
 
-// failAbandoned is fail for a file whose abandonment has been logged, with the cause.
+// failAbandoned is fail for a file whose abandonment has been reported, with the cause.
 func (s *session) failAbandoned(name string, cause error) error {
-	if isDenial(cause) {
-		s.logFailure(name, cause)
+	if server.Denier(cause) != "" {
+		s.failed(name, cause)
 	}
 	return s.tell(name, cause)
 }
@@ -101,37 +97,23 @@ func (s *session) tell(name string, cause error) error {
 		oneLine(shown.Message(cause))))
 }
 
-// logFailure logs what failed or was denied.
-func (s *session) logFailure(name string, cause error) {
-	ok, omitted := s.rate.Take()
-	if !ok {
-		return
-	}
-	args := []any{"request", "scp -t", "path", name, "protocol", "scp", "error", cause}
+// failed reports what failed or was denied.
+func (s *session) failed(name string, cause error) {
+	e := server.Event{Kind: server.CopyFailed, Request: "scp -t", Path: name, Err: cause}
 	if s.command.Source {
-		args[1] = "scp -f"
+		e.Request = "scp -f"
 	}
-	if omitted > 0 {
-		args = append(args, "omitted", omitted)
+	if e.By = server.Denier(cause); e.By != "" {
+		e.Kind = server.RequestDenied
 	}
-	if isDenial(cause) {
-		s.log.Info("request denied", args...)
-		return
-	}
-	s.log.Warn("scp failed", args...)
-}
-
-func isDenial(err error) bool {
-	return errors.Is(err, fs.ErrPermission) || errors.Is(err, server.ErrQuota)
+	s.reports.Report(e)
 }
 
 // clientFailed records the client's message about a file that it could not copy; the session
 // continues.
 func (s *session) clientFailed(text string) {
 	s.failures++
-	if ok, _ := s.rate.Take(); ok {
-		s.log.Warn("scp: the client failed", "message", text)
-	}
+	s.reports.Report(server.Event{Kind: server.ClientFailed, Err: errors.New(text)})
 }
 
 // giveUp tells the client why the session ends early.
@@ -212,7 +194,7 @@ func (s *session) scratch() []byte {
 	return s.buffer
 }
 
-// transfer is what the log says about a file.
+// transfer is a file on its way.
 type transfer struct {
 	name   string
 	upload bool
@@ -220,26 +202,24 @@ type transfer struct {
 	began  time.Time
 }
 
-func (t *transfer) args() []any {
-	kind, what := "download", "read"
-	if t.upload {
-		kind, what = "upload", "written"
-	}
-	seconds := time.Since(t.began).Round(time.Millisecond).Seconds()
-	args := []any{"path", t.name, "transfer", kind, what, t.bytes, "seconds", seconds,
-		"protocol", "scp"}
-	if t.bytes > 0 && seconds > 0 {
-		args = append(args, "bytes_per_second", int64(float64(t.bytes)/seconds))
-	}
-	return args
+// begin reports that a file is open.
+func (s *session) begin(name string, upload bool) *transfer {
+	s.reports.Report(server.Event{Kind: server.FileOpened, Path: name, Upload: upload})
+	return &transfer{name: name, upload: upload, began: time.Now()}
 }
 
-// logTransfer logs that a file was copied.
-func (s *session) logTransfer(t *transfer) { s.log.Info("file closed", t.args()...) }
-
-// logAbandoned logs that a file was not copied completely, and returns the reason.
-func (s *session) logAbandoned(t *transfer, reason error) error {
-	s.log.Warn("file abandoned", append(t.args(), "error", reason)...)
+// ended reports that a file was copied, or with a reason that it was not copied completely, and
+// returns the reason.
+func (s *session) ended(t *transfer, reason error) error {
+	e := server.Event{Kind: server.FileClosed, Path: t.name, Upload: t.upload, Read: t.bytes,
+		Took: time.Since(t.began), Err: reason}
+	if t.upload {
+		e.Read, e.Written = 0, t.bytes
+	}
+	if reason != nil {
+		e.Kind = server.FileAbandoned
+	}
+	s.reports.Report(e)
 	return reason
 }
 

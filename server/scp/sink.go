@@ -19,7 +19,7 @@ import (
 func (s *session) sink() error {
 	word := s.command.Paths[0]
 	if err := s.view.Allows("write"); err != nil {
-		s.logFailure(word.Literal(), err)
+		s.failed(word.Literal(), err)
 		return s.giveUp(shown.Message(err))
 	}
 	target, err := s.resolve(word, word.Literal())
@@ -160,7 +160,7 @@ func (s *session) receiveFile(name string, head *header) error {
 	if err != nil {
 		return s.fail(name, err)
 	}
-	came := &transfer{name: name, upload: true, began: time.Now()}
+	came := s.begin(name, true)
 	if err := s.ok(); err != nil {
 		return s.abandon(file, came, err)
 	}
@@ -190,14 +190,14 @@ func (s *session) receiveFile(name string, head *header) error {
 	if err := file.Close(); err != nil {
 		return s.fail(name, err)
 	}
-	s.logTransfer(came)
+	s.ended(came, nil)
 	return s.ok()
 }
 
 // abandon gives up a file that has not come completely, and returns the reason.
 func (s *session) abandon(file *server.ViewFile, came *transfer, reason error) error {
 	file.Abandon()
-	return s.logAbandoned(came, reason)
+	return s.ended(came, reason)
 }
 
 // errUnread is why a file was abandoned that the client could not read to its end: scp then sends

@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"time"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/internal/shown"
@@ -18,7 +17,7 @@ func (s *session) source() error {
 		return err
 	}
 	if err := s.view.Allows("read"); err != nil {
-		s.logFailure(s.command.Paths[0].Literal(), err)
+		s.failed(s.command.Paths[0].Literal(), err)
 		return s.giveUp(shown.Message(err))
 	}
 	for _, word := range s.command.Paths {
@@ -102,7 +101,6 @@ func (s *session) sendFile(name string) error {
 		return s.fail(name, err)
 	}
 	defer file.Close()
-	went := &transfer{name: name, began: time.Now()}
 	info, err := file.Stat()
 	if err != nil {
 		return s.fail(name, err)
@@ -115,12 +113,13 @@ func (s *session) sendFile(name string) error {
 	if ok, err := s.ask("C%04o %d %s\n", attrs.Permissions&0o7777, size, path.Base(name)); !ok {
 		return err
 	}
+	went := s.begin(name, false)
 	readErr, err := s.sendContents(file, size, went)
 	switch {
 	case err != nil:
-		return s.logAbandoned(went, err)
+		return s.ended(went, err)
 	case readErr != nil:
-		s.logAbandoned(went, readErr)
+		s.ended(went, readErr)
 		err = s.failAbandoned(name, readErr)
 	default:
 		err = s.ok()
@@ -129,7 +128,7 @@ func (s *session) sendFile(name string) error {
 		return err
 	}
 	if readErr == nil {
-		s.logTransfer(went)
+		s.ended(went, nil)
 	}
 	_, err = s.answer()
 	return err

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	transport "github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/internal/lograte"
 )
 
@@ -119,7 +120,7 @@ func (p punished) Unwrap() error { return p.error }
 // attempts records how a client has tried to log in. What a client may name is held until its login
 // ends, so only known methods are recorded by name.
 type attempts struct {
-	log      *slog.Logger
+	reports  *server.Reporter
 	user     string
 	methods  []string // failed ones, each listed once
 	punished bool     // at least one has been counted
@@ -143,20 +144,9 @@ func (a *attempts) noting(config *transport.ServerConfig) *transport.ServerConfi
 		if err != nil && method != "none" && !slices.Contains(a.methods, method) {
 			a.methods = append(a.methods, method)
 		}
-		logAttempt(a.log, conn, method, err)
+		logAttempt(a.reports.Logger, conn, method, err)
 	}
 	return &own
-}
-
-// args returns the log fields that describe the attempts.
-func (a *attempts) args() (args []any) {
-	if a.user != "" {
-		args = append(args, "user", a.user)
-	}
-	if len(a.methods) > 0 {
-		args = append(args, "tried", strings.Join(a.methods, ","))
-	}
-	return args
 }
 
 // weight returns what a connection that ended without a login counts for. Wrong passwords have
@@ -188,22 +178,37 @@ func (s *Server) blame(config *Config, end net.Addr, weight float64) time.Durati
 	if config.Exempt(address) || weight == 0 {
 		return 0
 	}
-	delay, ban := s.guard.failed(address, weight)
+	delay, ban := s.guard.bans.Failed(s.ctx, network(address), weight)
 	if ban > 0 {
-		s.strangers(config, end).Warn("address banned", "seconds", ban.Seconds())
+		s.strangers(config, end).Report(server.Event{Kind: server.AddressBanned, Took: ban})
 	}
 	return delay
 }
 
-// strangers returns the logger for a connection before its login. Its lines are limited by address
-// and in total, since there is no end of addresses.
-func (s *Server) strangers(config *Config, end net.Addr) *slog.Logger {
+// strangers returns the reporter for a connection before its login. Its lines are limited by
+// address and in total, since there is no end of addresses.
+func (s *Server) strangers(config *Config, end net.Addr) *server.Reporter {
 	log := lograte.ByLine(config.Logger.With("remote", end.String()), s.allLines)
-	address := addressOf(end)
-	if config.Exempt(address) {
-		return log
+	if address := addressOf(end); !config.Exempt(address) {
+		log = lograte.ByLine(log, s.lines.Of(network(address)))
 	}
-	return lograte.ByLine(log, s.lines.Of(network(address)))
+	return &server.Reporter{Events: about(config.Events, end, ""), Logger: log}
+}
+
+// about returns a function that completes events with who they are about and passes them on. The
+// log's lines have that from their logger.
+func about(events func(server.Event), end net.Addr, user string) func(server.Event) {
+	if events == nil {
+		return nil
+	}
+	remote := end.String()
+	return func(e server.Event) {
+		e.Remote = remote
+		if user != "" {
+			e.User = user
+		}
+		events(e)
+	}
 }
 
 // addressOf returns a network address without its port; the zero Addr if there is none.

@@ -1,9 +1,8 @@
 package sshd
 
 import (
-	"cmp"
 	"context"
-	"log/slog"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -48,7 +47,7 @@ func (c *connection) Write(p []byte) (int, error) {
 
 // watchIdle closes the connection when nothing has moved for timeout and no request is running. A
 // client that has stopped taking what it is sent may get twice that time.
-func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop func()) {
+func (c *connection) watchIdle(timeout time.Duration, reports *server.Reporter) (stop func()) {
 	if timeout < 0 {
 		return func() {}
 	}
@@ -76,7 +75,7 @@ func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop fu
 		case running > 0, waiting && taken != before:
 			timer.Reset(timeout)
 		default:
-			log.Info("idle connection closed", "seconds", timeout.Seconds())
+			reports.Report(server.Event{Kind: server.ConnectionIdle, Took: timeout})
 			c.Close()
 		}
 	}
@@ -102,38 +101,41 @@ func (s *Server) ServeConn(raw net.Conn) {
 	defer s.untrack(func() { delete(s.conns, conn) })
 	defer conn.Close()
 	state := s.state.Load()
-	tried := attempts{log: s.strangers(&state.Config, raw.RemoteAddr())}
+	tried := attempts{reports: s.strangers(&state.Config, raw.RemoteAddr())}
 	secure, err := s.login(state, conn, &tried)
 	if err != nil {
-		tried.log.Info("login failed", append(tried.args(), "error", err)...)
+		checker, ok := raw.(interface{ HealthCheck() bool })
+		tried.reports.Report(server.Event{Kind: server.LoginFailed, User: tried.user,
+			Tried: tried.methods, Check: ok && checker.HealthCheck(), Err: err})
 		return
 	}
-	log := lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
-		secure.User()), s.bytes.Of(secure.User()))
-	access := secure.Permissions().ExtraData[accessKey{}].(*Access)
-	usage := s.users.enter(secure.User(), access.mostConnections())
-	if usage == nil {
-		log.Warn("session refused", "reason", "too many connections of the user")
-		secure.Disconnect(tooManyConnections, "too many connections of the user")
-		return
-	}
-	defer s.users.leave(secure.User())
-	log.Info("logged in", "client", string(secure.ClientVersion()))
-	stop := conn.watchIdle(state.IdleTimeout, log)
-	defer stop()
 	l := &login{
 		server:   s,
 		conn:     conn,
-		access:   access,
-		sessions: cmp.Or(access.Sessions, usage.sessions),
+		access:   secure.Permissions().ExtraData[accessKey{}].(*Access),
 		patience: state.LoginTimeout,
 		client:   string(secure.ClientVersion()),
-		log:      log,
 	}
+	l.Events = about(state.Events, raw.RemoteAddr(), secure.User())
+	l.Logger = lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
+		secure.User()), s.bytes.Of(secure.User()))
+	usage := s.users.enter(secure.User(), l.access.mostConnections())
+	if usage == nil {
+		l.Report(server.Event{Kind: server.SessionRefused, Err: errConnections})
+		secure.Disconnect(tooManyConnections, errConnections.Error())
+		return
+	}
+	defer s.users.leave(secure.User())
+	if l.sessions = l.access.Sessions; l.sessions == nil {
+		l.sessions = usage.sessions
+	}
+	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client})
+	stop := conn.watchIdle(state.IdleTimeout, &l.Reporter)
+	defer stop()
 	l.policy = l.access.Policy
 	l.policy.User = secure.User()
 	l.serve(secure, state.MaxSessions)
-	log.Info("connection closed")
+	l.Report(server.Event{Kind: server.ConnectionClosed})
 }
 
 // tooManyConnections is a reason of RFC 4253, section 11.1.
@@ -194,13 +196,18 @@ func (l *login) serve(secure *transport.Conn, most int) {
 			offered.Reject(ssh.UnknownChannelType, "only sessions are served")
 			continue
 		}
-		if reason := l.enter(most); reason != "" {
-			l.logRefusal("session refused", "reason", reason)
-			offered.Reject(ssh.ResourceShortage, reason)
+		if err := l.enter(most); err != nil {
+			l.refuse(offered, err)
 			continue
 		}
 		sessions.Go(func() {
 			defer l.leave()
+			end, err := l.sessions.Begin(connected) // which may have to ask other servers
+			if err != nil {
+				l.refuse(offered, err)
+				return
+			}
+			defer end()
 			l.session(connected, offered)
 		})
 	}
@@ -208,21 +215,31 @@ func (l *login) serve(secure *transport.Conn, most int) {
 	sessions.Wait()
 }
 
-// enter takes a place for a session, or returns the reason why there is none.
-func (l *login) enter(most int) (reason string) {
+// refuse turns a channel down.
+func (l *login) refuse(offered *transport.NewChannel, reason error) {
+	l.Report(server.Event{Kind: server.SessionRefused, Err: reason})
+	offered.Reject(ssh.ResourceShortage, reason.Error())
+}
+
+var (
+	errDraining    = errors.New("the server is shutting down")
+	errMaxSessions = errors.New("too many sessions")
+	errConnections = errors.New("too many connections of the user")
+)
+
+// enter takes a place for a session of the connection.
+func (l *login) enter(most int) error {
 	s := l.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.draining:
-		return "the server is shutting down"
+		return errDraining
 	case l.conn.sessions >= most:
-		return "too many sessions"
-	case !l.sessions.take():
-		return "too many sessions of the user"
+		return errMaxSessions
 	}
 	l.conn.sessions++
-	return ""
+	return nil
 }
 
 // leave gives the place back. During a shutdown it closes a connection without sessions.
@@ -230,7 +247,6 @@ func (l *login) leave() {
 	s := l.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.sessions.give()
 	if l.conn.sessions--; l.conn.sessions == 0 && s.draining {
 		go l.conn.hangUp()
 	}

@@ -52,10 +52,12 @@ func testManyConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := keys[0]
+	// Not the usual 100: the server gives a place back a moment after its client has left.
+	sessions := sshd.NewSessionLimit(connections)
 	server, err := sshd.New(sshd.Config{
 		HostKeys: keys,
 		PublicKey: func(ssh.ConnMetadata, ssh.PublicKey) (*sshd.Access, error) {
-			return &sshd.Access{FS: backend}, nil
+			return &sshd.Access{FS: backend, Sessions: sessions}, nil
 		},
 		Exempt: func(netip.Addr) bool { return true }, // all have one address
 	})

@@ -42,8 +42,8 @@ type Directory struct {
 // entry is a user with the state shared by the user's logins.
 type entry struct {
 	User
-	bandwidth *Bandwidth
-	sessions  *SessionLimit
+	bandwidth Bandwidth
+	sessions  Sessions
 }
 
 // Accounts are the contents of a Directory.
@@ -91,7 +91,7 @@ func newEntry(user User, old *entry) *entry {
 	case old != nil && old.Bandwidth == user.Bandwidth:
 		e.bandwidth = old.bandwidth
 	default:
-		e.bandwidth = NewBandwidth(user.Bandwidth)
+		e.bandwidth = NewRateLimit(user.Bandwidth)
 	}
 	switch {
 	case user.MaxSessions <= 0:

@@ -3,7 +3,6 @@ package sshd
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
@@ -44,7 +43,7 @@ func (c *eagerChannel) Stderr() io.ReadWriter {
 // TestExitStatusOfAnEagerClient: a client learns how its program ended even if it closes the
 // channel at the end of the data. Otherwise plink, for one, takes a failure for success.
 func TestExitStatusOfAnEagerClient(t *testing.T) {
-	l := &login{log: slog.New(slog.DiscardHandler)}
+	l := &login{}
 	for name, test := range map[string]struct {
 		want byte
 		run  func(ssh.Channel)

@@ -9,58 +9,19 @@ import (
 	"time"
 )
 
-const (
-	// freeFailures is how many logins an address may fail at before it is banned; until then
-	// answers are only delayed.
-	freeFailures = 10
-
-	// firstBan is how long an address is banned after that; each further failure doubles it, up to
-	// longestBan.
-	firstBan   = time.Minute
-	longestBan = time.Hour
-
-	// forgiveness is how long it takes for one failure to be forgotten.
-	forgiveness = 2 * time.Minute
-
-	// firstDelay delays the answer to the first wrong password; each further one doubles it, up to
-	// longestDelay.
-	firstDelay   = 100 * time.Millisecond
-	longestDelay = 5 * time.Second
-
-	// guardMost limits how many addresses are remembered.
-	guardMost = 20_000
-)
-
-// What a failed login counts for.
-const (
-	wrongLogin = 1.0 // a wrong password, or a connection none of whose keys were accepted
-	timedOut   = 1.0 // a connection that kept its place until the timeout
-
-	// noLogin is for a connection that ended without trying to log in: a scanner, or a monitor that
-	// may come every few seconds forever.
-	noLogin = 1.0 / 50
-)
-
-// guard remembers which addresses have failed to log in, and limits the connections that are
-// logging in. IPv6 addresses count by their /64, the least that a customer has.
+// guard limits the connections that are logging in, and turns away banned ones. IPv6 addresses count
+// by their /64, the least that a customer has.
 type guard struct {
 	now  func() time.Time
 	draw func(n int) int // a random number below n
+	bans Bans
 
-	mu      sync.Mutex
-	records map[netip.Prefix]*record
-	known   map[netip.Prefix]struct{} // networks that have logged in
-	places  map[netip.Prefix][]*place // held by connections that are logging in
-	taken   [2]int                    // places held by strangers, and by known addresses
-	queue   list.List                 // of *waiter: connections that wait for a place
-	queued  map[netip.Prefix]int      // how many of them
-}
-
-// record is what is held against an address.
-type record struct {
-	failures float64 // one is forgotten per forgiveness
-	seen     time.Time
-	banned   time.Time // end of the ban
+	mu     sync.Mutex
+	known  map[netip.Prefix]struct{} // networks that have logged in
+	places map[netip.Prefix][]*place // held by connections that are logging in
+	taken  [2]int                    // places held by strangers, and by known addresses
+	queue  list.List                 // of *waiter: connections that wait for a place
+	queued map[netip.Prefix]int      // how many of them
 }
 
 // place is held by a connection while it is logging in.
@@ -92,14 +53,14 @@ type loginLimits struct {
 	timeout time.Duration // how long to wait for a place
 }
 
-func newGuard() *guard {
+func newGuard(bans Bans) *guard {
 	return &guard{
-		now:     time.Now,
-		draw:    rand.IntN,
-		records: map[netip.Prefix]*record{},
-		known:   map[netip.Prefix]struct{}{},
-		places:  map[netip.Prefix][]*place{},
-		queued:  map[netip.Prefix]int{},
+		now:    time.Now,
+		draw:   rand.IntN,
+		bans:   bans,
+		known:  map[netip.Prefix]struct{}{},
+		places: map[netip.Prefix][]*place{},
+		queued: map[netip.Prefix]int{},
 	}
 }
 
@@ -203,7 +164,7 @@ func (g *guard) admit() {
 // refusal returns why a connection can have no place without displacing another, or "". The caller
 // holds the lock.
 func (g *guard) refusal(p *place, limits *loginLimits) string {
-	if r := g.records[p.network]; r != nil && g.now().Before(r.banned) {
+	if g.bans.Banned(p.network) {
 		return errBanned
 	}
 	if len(g.places[p.network]) >= limits.each {
@@ -331,57 +292,4 @@ func (g *guard) loggedIn(address netip.Addr) {
 		delete(g.known, other)
 	}
 	g.known[key] = struct{}{}
-}
-
-// failed records a failed login that counts for weight. It returns how long to delay the answer,
-// and for how long the address is now banned.
-func (g *guard) failed(address netip.Addr, weight float64) (delay, ban time.Duration) {
-	key := network(address)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.now()
-	r := g.records[key]
-	if r == nil {
-		g.makeRoom(now)
-		r = &record{}
-		g.records[key] = r
-	}
-	r.forget(now)
-	r.failures += weight
-	delay = longestDelay
-	if doubled := max(int(r.failures)-1, 0); doubled < 10 {
-		delay = min(firstDelay<<doubled, longestDelay)
-	}
-	if over := int(r.failures) - freeFailures; over > 0 {
-		ban = longestBan
-		if over < 10 {
-			ban = min(firstBan<<(over-1), longestBan)
-		}
-		r.banned = now.Add(ban)
-	}
-	return delay, ban
-}
-
-func (r *record) forget(now time.Time) {
-	r.failures = max(0, r.failures-now.Sub(r.seen).Seconds()/forgiveness.Seconds())
-	r.seen = now
-}
-
-// makeRoom drops records without effect, and then arbitrary ones: an attacker with that many
-// addresses cannot be kept out by address, and must not fill the memory.
-func (g *guard) makeRoom(now time.Time) {
-	if len(g.records) < guardMost {
-		return
-	}
-	for key, r := range g.records {
-		if r.forget(now); r.failures < 1 && !now.Before(r.banned) {
-			delete(g.records, key)
-		}
-	}
-	for key := range g.records { // drop a tenth at once, since scanning all of them is slow
-		if len(g.records) <= guardMost*9/10 {
-			break
-		}
-		delete(g.records, key)
-	}
 }

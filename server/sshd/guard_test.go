@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	transport "github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/server"
 )
 
 // user is a connection of which only the user's name is asked.
@@ -36,7 +37,7 @@ func TestNoWayAroundTheBan(t *testing.T) {
 		{[]string{"password"}, punished{wrong}, 0},
 		{nil, nil, noLogin},
 	} {
-		a := attempts{log: slog.New(slog.DiscardHandler)}
+		a := attempts{reports: &server.Reporter{Logger: slog.New(slog.DiscardHandler)}}
 		log := a.noting(&transport.ServerConfig{}).AuthLog
 		log(user{}, "none", wrong)
 		for _, method := range test.methods {
@@ -57,7 +58,7 @@ func TestNoWayAroundTheBan(t *testing.T) {
 // have it, and wakes nobody else.
 func TestQueueForPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGuard()
+		g := newGuard(NewBanList())
 		limits := &loginLimits{start: 2, full: 2, each: 1, stale: time.Hour, timeout: time.Hour}
 		address := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}) }
 		var served []int

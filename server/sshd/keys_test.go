@@ -258,14 +258,19 @@ func FuzzParseAuthorizedKeys(f *testing.F) {
 }
 
 func TestGuard(t *testing.T) {
-	g := newGuard()
+	bans := NewBanList()
+	g := newGuard(bans)
 	now := time.Unix(1_700_000_000, 0)
 	g.now = func() time.Time { return now }
+	bans.now = g.now
+	failed := func(address netip.Addr) (delay, ban time.Duration) {
+		return bans.Failed(t.Context(), network(address), wrongLogin)
+	}
 	attacker, neighbour := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
 	other := netip.MustParseAddr("2001:db8:0:1::1")
 	var delays []time.Duration
 	for range freeFailures {
-		delay, ban := g.failed(attacker, wrongLogin)
+		delay, ban := failed(attacker)
 		delays = append(delays, delay)
 		if ban != 0 {
 			t.Fatalf("banned after %d failures", len(delays))
@@ -274,7 +279,7 @@ func TestGuard(t *testing.T) {
 	if delays[0] != firstDelay || delays[1] != 2*firstDelay || delays[9] != longestDelay {
 		t.Errorf("delays of %v", delays)
 	}
-	if _, ban := g.failed(attacker, wrongLogin); ban != firstBan {
+	if _, ban := failed(attacker); ban != firstBan {
 		t.Errorf("banned for %v", ban)
 	}
 	begin := func(address netip.Addr, full, each int) (*place, string) {
@@ -291,15 +296,15 @@ func TestGuard(t *testing.T) {
 	if _, reason := begin(attacker, 10, 10); reason != "" {
 		t.Errorf("the ban is over, but %s", reason)
 	}
-	if _, ban := g.failed(attacker, wrongLogin); ban != 2*firstBan && ban != firstBan {
+	if _, ban := failed(attacker); ban != 2*firstBan && ban != firstBan {
 		t.Errorf("the next ban takes %v", ban)
 	}
 	now = now.Add(24 * time.Hour)
-	if _, ban := g.failed(attacker, wrongLogin); ban != 0 {
+	if _, ban := failed(attacker); ban != 0 {
 		t.Error("nothing is forgotten")
 	}
 
-	g = newGuard()
+	g = newGuard(bans)
 	g.now = func() time.Time { return now }
 	var first *place
 	for i, address := range []netip.Addr{home, home, home, other, other} {
@@ -317,10 +322,10 @@ func TestGuard(t *testing.T) {
 		t.Error("a place was not given back")
 	}
 	for i := range 2 * guardMost {
-		g.failed(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), wrongLogin)
+		failed(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
 	}
-	if len(g.records) > guardMost {
-		t.Errorf("%d addresses are remembered", len(g.records))
+	if len(bans.records) > guardMost {
+		t.Errorf("%d addresses are remembered", len(bans.records))
 	}
 }
 

@@ -2,55 +2,90 @@ package sshd
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 )
 
-// SessionLimit limits how many sessions exist at once. It is safe for concurrent use.
+// Sessions limits how many sessions exist at once. It is safe for concurrent use.
+type Sessions interface {
+	// Begin takes a place for a session, and end gives it back. The client is told the error. If
+	// the connection ends, ctx does.
+	Begin(ctx context.Context) (end func(), err error)
+
+	// Most returns how many places there are: a user may have a connection for each.
+	Most() int
+}
+
+// SessionLimit is a Sessions in the memory of one server.
 type SessionLimit struct {
-	mu         sync.Mutex
-	most, used int
+	most int
+	used atomic.Int64 // not under a mutex, at which a thousand sessions would queue up
 }
 
 // NewSessionLimit returns a limit of most sessions, but at least 1.
 func NewSessionLimit(most int) *SessionLimit { return &SessionLimit{most: max(most, 1)} }
 
-func (l *SessionLimit) take() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.used >= l.most {
-		return false
+// Most implements [Sessions].
+func (l *SessionLimit) Most() int { return l.most }
+
+var errSessions = errors.New("too many sessions of the user")
+
+// Begin implements [Sessions].
+func (l *SessionLimit) Begin(context.Context) (end func(), err error) {
+	for {
+		used := l.used.Load()
+		if used >= int64(l.most) {
+			return nil, errSessions
+		}
+		if l.used.CompareAndSwap(used, used+1) {
+			return l.end, nil
+		}
 	}
-	l.used++
-	return true
 }
 
-func (l *SessionLimit) give() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.used--
-}
+func (l *SessionLimit) end() { l.used.Add(-1) }
 
 // mostConnections returns how many connections the user may have: one for each session.
 func (a *Access) mostConnections() int {
 	if a.Sessions == nil {
 		return userMost
 	}
-	return max(userMost, a.Sessions.most)
+	return max(userMost, a.Sessions.Most())
 }
 
 // Bandwidth limits the bytes per second sent, and separately those received. It is safe for
 // concurrent use.
-type Bandwidth struct{ sent, received bucket }
-
-// NewBandwidth returns a limit of rate bytes per second in each direction, but at least 1 KiB.
-func NewBandwidth(rate int64) *Bandwidth {
-	b := &Bandwidth{}
-	b.sent.rate, b.received.rate = max(rate, 1<<10), max(rate, 1<<10)
-	return b
+type Bandwidth interface {
+	// Send and Receive wait until n more bytes may pass, or ctx ends, whose error they return.
+	Send(ctx context.Context, n int) error
+	Receive(ctx context.Context, n int) error
 }
+
+// RateLimit is a Bandwidth in the memory of one server.
+type RateLimit struct{ sent, received bucket }
+
+// NewRateLimit returns a limit of rate bytes per second in each direction, but at least 1 KiB.
+func NewRateLimit(rate int64) *RateLimit {
+	l := &RateLimit{}
+	l.Set(rate)
+	return l
+}
+
+// Set changes the limit, also for those who wait, once they have waited.
+func (l *RateLimit) Set(rate int64) {
+	l.sent.set(rate)
+	l.received.set(rate)
+}
+
+// Send implements [Bandwidth].
+func (l *RateLimit) Send(ctx context.Context, n int) error { return l.sent.wait(ctx, n) }
+
+// Receive implements [Bandwidth].
+func (l *RateLimit) Receive(ctx context.Context, n int) error { return l.received.wait(ctx, n) }
 
 // bucket lets bytes through at a rate. Callers pay for their bytes by waiting, and for those of
 // earlier callers, too.
@@ -58,6 +93,12 @@ type bucket struct {
 	mu   sync.Mutex
 	rate int64
 	free time.Time // when everything let through will have been paid for
+}
+
+func (b *bucket) set(rate int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rate = max(rate, 1<<10)
 }
 
 // burst is how far a bucket may run ahead.
@@ -90,13 +131,13 @@ func (b *bucket) wait(ctx context.Context, n int) error {
 type throttled struct {
 	ssh.Channel
 	connected context.Context
-	b         *Bandwidth
+	b         Bandwidth
 }
 
 func (t *throttled) Read(p []byte) (int, error) {
 	n, err := t.Channel.Read(p)
 	if n > 0 {
-		t.b.received.wait(t.connected, n) // if the connection ends, the next read says how
+		t.b.Receive(t.connected, n) // if the connection ends, the next read says how
 	}
 	return n, err
 }
@@ -108,7 +149,7 @@ const throttledPiece = 32 << 10
 func (t *throttled) Write(p []byte) (done int, err error) {
 	for len(p) > 0 {
 		piece := p[:min(len(p), throttledPiece)]
-		if err := t.b.sent.wait(t.connected, len(piece)); err != nil {
+		if err := t.b.Send(t.connected, len(piece)); err != nil {
 			return done, err
 		}
 		n, err := t.Channel.Write(piece)

@@ -272,7 +272,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 func TestBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate = 100 << 10
-		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0), Bandwidth: NewBandwidth(rate)}))
+		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0), Bandwidth: NewRateLimit(rate)}))
 		client := mustConnect(t, s)
 		for _, direction := range []string{"up", "down"} {
 			session, err := client.NewSession()

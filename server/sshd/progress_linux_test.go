@@ -3,7 +3,6 @@ package sshd
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -50,7 +49,7 @@ func TestSlowLinkIsNoIdleOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &connection{Conn: near}
 		const timeout = time.Minute
-		stop := conn.watchIdle(timeout, slog.New(slog.DiscardHandler))
+		stop := conn.watchIdle(timeout, nil)
 		defer stop()
 		taken := int64(0)
 		for range 20 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	transport "github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/server"
-	"github.com/usftp/usftp/server/internal/lograte"
 	"github.com/usftp/usftp/server/scp"
 )
 
@@ -21,22 +19,11 @@ type login struct {
 	server   *Server
 	conn     *connection
 	access   *Access
-	sessions *SessionLimit // the user's
+	sessions Sessions      // the user's
 	patience time.Duration // how long a session may have no program
 	policy   server.Policy
 	client   string // its version line
-	log      *slog.Logger
-	rate     lograte.Limit // for lines about refusals
-}
-
-// logRefusal logs a refusal, unless there were too many.
-func (l *login) logRefusal(message string, args ...any) {
-	if ok, omitted := l.rate.Take(); ok {
-		if omitted > 0 {
-			args = append(args, "omitted", omitted)
-		}
-		l.log.Warn(message, args...)
-	}
+	server.Reporter
 }
 
 // session serves one channel, which runs one program: the first request for one decides which.
@@ -84,7 +71,7 @@ func (l *login) program(request *transport.Request) program {
 			return l.sftp
 		}
 	case "shell":
-		l.logRefusal("a command was refused", "command", "a shell")
+		l.Report(server.Event{Kind: server.CommandRefused, Command: "a shell"})
 		return filesOnly
 	case "exec":
 		text, err := request.String()
@@ -94,7 +81,7 @@ func (l *login) program(request *transport.Request) program {
 		command, err := scp.Parse(text)
 		switch {
 		case errors.Is(err, scp.ErrNotSCP):
-			l.logRefusal("a command was refused", "command", text)
+			l.Report(server.Event{Kind: server.CommandRefused, Command: text})
 			return filesOnly
 		case err != nil:
 			return func(_ context.Context, channel ssh.Channel) { l.complain(channel, err) }
@@ -118,13 +105,14 @@ func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 		Policy:   l.policy,
 		Pool:     &l.server.buffers,
 		Work:     &l.server.work,
-		Logger:   l.log,
+		Events:   l.Events,
+		Logger:   l.Logger,
 		Activity: &l.conn.activity,
 
 		DraftSymlinks: draftSymlinks(l.client),
 	})
 	if err != nil && l.server.ctx.Err() == nil && !hungUp(err) {
-		l.log.Warn("session failed", "error", err)
+		l.Report(server.Event{Kind: server.SessionFailed, Err: err})
 	}
 }
 
@@ -146,9 +134,10 @@ func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp
 	}
 	status := uint32(0)
 	ctx := view.WithWork(connected, &l.server.work)
-	if err := scp.Serve(ctx, channel, view, command, l.log); err != nil {
+	reports := &server.Reporter{Events: l.Events, Logger: l.Logger, Protocol: "scp"}
+	if err := scp.Serve(ctx, channel, view, command, reports); err != nil {
 		if status = 1; !errors.Is(err, scp.ErrFailed) && connected.Err() == nil {
-			l.log.Warn("session failed", "error", err)
+			l.Report(server.Event{Kind: server.SessionFailed, Err: err})
 		}
 	}
 	exit(channel, status)
@@ -163,7 +152,7 @@ func filesOnly(_ context.Context, channel ssh.Channel) {
 
 // complain tells a client what is wrong with its command.
 func (l *login) complain(channel ssh.Channel, err error) {
-	l.logRefusal("a command was refused", "error", err)
+	l.Report(server.Event{Kind: server.CommandRefused, Err: err})
 	io.WriteString(channel.Stderr(), err.Error()+"\n")
 	exit(channel, 1)
 }

@@ -32,11 +32,11 @@ type Access struct {
 	Policy server.Policy
 
 	// Bandwidth, if not nil, limits what is sent and received. Logins may share one.
-	Bandwidth *Bandwidth
+	Bandwidth Bandwidth
 
 	// Sessions limits the number of concurrent sessions. Logins may share one. Nil limits them to
 	// 100 for all connections of the user, whom the name identifies.
-	Sessions *SessionLimit
+	Sessions Sessions
 }
 
 // Config configures a server. At least one of PublicKey and Password must be set.
@@ -53,9 +53,14 @@ type Config struct {
 	// Nil accepts no passwords.
 	Password func(conn ssh.ConnMetadata, password string) (*Access, error)
 
-	// Logger gets logins, files and refusals; nil logs nothing. Strings are cut at 128 bytes.
-	// Before login, lines are limited by address; after it, bytes are limited by user. If the
-	// Handler has a method Omit(context.Context, slog.Record), it is called for each line left out.
+	// Events, if not nil, gets an event for each login, failed login, ban, file, change and
+	// refusal, before any limit. It is called by several goroutines at once, and what it is told
+	// about waits for it.
+	Events func(server.Event)
+
+	// Logger gets the same events as lines; nil logs nothing. Strings are cut at 128 bytes. Before
+	// login, lines are limited by address; after it, bytes are limited by user, and lines about
+	// refusals by session.
 	Logger *slog.Logger
 
 	// LoginTimeout limits the time from the connection to a successful login, and from a session's
@@ -94,6 +99,9 @@ type Config struct {
 	// that support nothing better, such as "diffie-hellman-group14-sha256". The function
 	// [LegacyAlgorithms] lists them. There is no SHA-1 and no CBC.
 	LegacyAlgorithms []string
+
+	// Bans keeps addresses out; nil is a [BanList] of this server's own. Reload does not change it.
+	Bans Bans
 
 	// Exempt reports whether an address is never banned or counted, such as that of a load balancer
 	// that hides the client's own.
@@ -137,8 +145,11 @@ type state struct {
 // New returns a server. It fails if config accepts neither keys nor passwords, or names an unknown
 // algorithm.
 func New(config Config) (*Server, error) {
+	if config.Bans == nil {
+		config.Bans = NewBanList()
+	}
 	s := &Server{
-		guard:     newGuard(),
+		guard:     newGuard(config.Bans),
 		lines:     lograte.NewTable[netip.Prefix](lograte.Lines, guardMost),
 		allLines:  lograte.New(strangersLines),
 		bytes:     lograte.NewTable[string](userBytes, guardMost),
@@ -234,6 +245,10 @@ func (s *Server) HostKeys() []ssh.PublicKey {
 
 // Serve accepts connections on l until the server is closed or accepting fails permanently, and
 // closes l.
+//
+// A connection that does not log in, and has a method HealthCheck() bool that returns true, is taken
+// for a load balancer's check of this server: its failure is logged at debug level, and its event
+// says so.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.track(func() { s.listeners[l] = struct{}{} }) {

@@ -161,7 +161,7 @@ func TestKnownAddressesHaveAShare(t *testing.T) {
 // TestDropsAsMaxStartupsDoes: with that probability, and the right victim.
 func TestDropsAsMaxStartupsDoes(t *testing.T) {
 	limits := &loginLimits{start: 50, rate: 30, full: 100, each: 20, known: 5, stale: time.Second}
-	g := newGuard()
+	g := newGuard(NewBanList())
 	clock := time.Now()
 	g.now = func() time.Time { return clock }
 	for taken, want := range map[int]int{0: 0, 49: 0, 50: 30, 75: 65, 99: 98, 100: 100, 120: 100} {
@@ -178,7 +178,7 @@ func TestDropsAsMaxStartupsDoes(t *testing.T) {
 		}
 	}
 
-	g = newGuard()
+	g = newGuard(NewBanList())
 	g.now = func() time.Time { return clock }
 	lost := map[string]int{}
 	begin := func(ip string) (string, *place) {
@@ -256,7 +256,7 @@ func TestConnectionsWithoutALoginAreCounted(t *testing.T) {
 				ours.Close()
 				serving.Wait()
 				got := 0.0
-				if r := s.guard.records[network(netip.MustParseAddr("192.0.2.1"))]; r != nil {
+				if r := s.guard.bans.(*BanList).records[network(netip.MustParseAddr("192.0.2.1"))]; r != nil {
 					got = r.failures
 				}
 				if got != want {

@@ -40,11 +40,6 @@ type handler struct {
 	cost  func(slog.Record) float64
 }
 
-// Omitter is a handler that counts the lines that are omitted.
-type Omitter interface {
-	Omit(context.Context, slog.Record)
-}
-
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	cut := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
@@ -54,7 +49,6 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if h.limit != nil {
 		ok, omitted := h.limit.TakeN(h.cost(cut))
 		if !ok {
-			h.Omit(ctx, cut)
 			return nil
 		}
 		if omitted > 0 {
@@ -62,13 +56,6 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 		}
 	}
 	return h.Handler.Handle(ctx, cut)
-}
-
-// Omit passes on that a line is omitted.
-func (h *handler) Omit(ctx context.Context, r slog.Record) {
-	if o, ok := h.Handler.(Omitter); ok {
-		o.Omit(ctx, r)
-	}
 }
 
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -47,7 +45,7 @@ func commandLine(a *ui.App) *cobra.Command {
 				return &ui.UsageError{Err: err}
 			}
 			s := &service{flags: &flags}
-			s.Site = site.Site{App: a, Read: s.read, Handler: s.counted, Accept: s.proxied}
+			s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied}
 			return s.run(cmd.Context())
 		},
 	}
@@ -111,7 +109,6 @@ type service struct {
 	flags   *flags
 	started *settings // those read first
 	metrics *metrics  // nil without --metrics
-	checks  sync.Map  // addresses of connections that balancers make for themselves
 }
 
 // run serves until it is asked to end.
@@ -138,15 +135,11 @@ func (s *service) read() (*site.Settings, error) {
 	}
 	if s.started == nil {
 		s.started = made
+		if made.metrics != "" {
+			s.metrics = newMetrics()
+			s.Events = s.metrics.count
+		}
 	}
 	made.Fixed = fmt.Sprint(made.metrics, made.proxies)
 	return &made.Settings, err
-}
-
-// counted makes the metrics count what is logged, so the two never disagree.
-func (s *service) counted(log slog.Handler) slog.Handler {
-	if s.started.metrics != "" {
-		s.metrics = newMetrics()
-	}
-	return &logHandler{Handler: log, metrics: s.metrics, checks: &s.checks}
 }

@@ -11,6 +11,7 @@ import (
 	vm "github.com/VictoriaMetrics/metrics"
 
 	"github.com/usftp/usftp/internal/site"
+	"github.com/usftp/usftp/server"
 )
 
 // metrics are the metrics for Prometheus. A nil *metrics counts nothing.
@@ -21,7 +22,7 @@ type metrics struct {
 
 	set                   *vm.Set
 	loggedIn              atomic.Int64
-	events                map[string]*vm.Counter // by the log's message
+	events                map[server.EventKind]*vm.Counter
 	sftpFiles, scpFiles   *vm.Counter
 	failed, read, written *vm.Counter
 }
@@ -32,16 +33,16 @@ func newMetrics() *metrics {
 	set := vm.NewSet()
 	m := &metrics{
 		set: set,
-		events: map[string]*vm.Counter{
-			"logged in":              set.NewCounter("usftp_logins_total"),
-			"login failed":           set.NewCounter("usftp_logins_failed_total"),
-			"address banned":         set.NewCounter("usftp_bans_total"),
-			"session refused":        set.NewCounter("usftp_sessions_refused_total"),
-			"session failed":         set.NewCounter("usftp_sessions_failed_total"),
-			"a command was refused":  set.NewCounter("usftp_commands_refused_total"),
-			"request denied":         set.NewCounter("usftp_requests_denied_total"),
-			"file abandoned":         set.NewCounter("usftp_files_abandoned_total"),
-			"idle connection closed": set.NewCounter("usftp_connections_idle_total"),
+		events: map[server.EventKind]*vm.Counter{
+			server.LoggedIn:       set.NewCounter("usftp_logins_total"),
+			server.LoginFailed:    set.NewCounter("usftp_logins_failed_total"),
+			server.AddressBanned:  set.NewCounter("usftp_bans_total"),
+			server.SessionRefused: set.NewCounter("usftp_sessions_refused_total"),
+			server.SessionFailed:  set.NewCounter("usftp_sessions_failed_total"),
+			server.CommandRefused: set.NewCounter("usftp_commands_refused_total"),
+			server.RequestDenied:  set.NewCounter("usftp_requests_denied_total"),
+			server.FileAbandoned:  set.NewCounter("usftp_files_abandoned_total"),
+			server.ConnectionIdle: set.NewCounter("usftp_connections_idle_total"),
 		},
 		sftpFiles: set.NewCounter(`usftp_files_total{protocol="sftp"}`),
 		scpFiles:  set.NewCounter(`usftp_files_total{protocol="scp"}`),
@@ -53,36 +54,36 @@ func newMetrics() *metrics {
 	return m
 }
 
-// count updates the counters by a log record.
-func (m *metrics) count(e logEvent) {
-	if m == nil {
+// count updates the counters by an event. Load balancers' checks count nowhere.
+func (m *metrics) count(e server.Event) {
+	if e.Check {
 		return
 	}
-	if c := m.events[e.message]; c != nil {
+	if c := m.events[e.Kind]; c != nil {
 		c.Inc()
 	}
-	switch e.message {
-	case "logged in":
+	switch e.Kind {
+	case server.LoggedIn:
 		m.loggedIn.Add(1)
-	case "connection closed":
+	case server.ConnectionClosed:
 		m.loggedIn.Add(-1)
-	case "file closed":
-		if e.scp {
+	case server.FileClosed:
+		if e.Protocol == "scp" {
 			m.scpFiles.Inc()
 		} else {
 			m.sftpFiles.Inc()
 		}
-	case "file failed", "scp failed":
+	case server.FileFailed, server.CopyFailed:
 		m.failed.Inc()
-	case "tree changed":
-		m.set.GetOrCreateCounter(fmt.Sprintf(`usftp_changes_total{request=%q}`, e.request)).Inc()
-	case "request denied":
-		if e.scp { // otherwise nothing more is logged about the file
+	case server.TreeChanged:
+		m.set.GetOrCreateCounter(fmt.Sprintf(`usftp_changes_total{request=%q}`, e.Request)).Inc()
+	case server.RequestDenied:
+		if e.Protocol == "scp" { // otherwise nothing more is reported about the file
 			m.failed.Inc()
 		}
 	}
-	m.read.AddInt64(e.read)
-	m.written.AddInt64(e.written)
+	m.read.AddInt64(e.Read)
+	m.written.AddInt64(e.Written)
 }
 
 // metricsTimeout limits how long a client of the metrics may take for its request.

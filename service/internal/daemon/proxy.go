@@ -24,14 +24,13 @@ func (s *service) proxied(l net.Listener) net.Listener {
 	if len(s.started.proxies) == 0 {
 		return l
 	}
-	return &proxyListener{l, s.started.proxies, s.Log, &s.checks}
+	return &proxyListener{l, s.started.proxies, s.Log}
 }
 
 type proxyListener struct {
 	net.Listener
 	trusted []netip.Prefix
 	log     *slog.Logger
-	checks  *sync.Map // see service
 }
 
 func (l *proxyListener) Accept() (net.Conn, error) {
@@ -43,7 +42,7 @@ func (l *proxyListener) Accept() (net.Conn, error) {
 	if !ok || !l.trusts(tcp.RemoteAddr()) {
 		return conn, nil
 	}
-	return &proxyConn{TCPConn: tcp, log: l.log, checks: l.checks}, nil
+	return &proxyConn{TCPConn: tcp, log: l.log}, nil
 }
 
 func (l *proxyListener) trusts(end net.Addr) bool {
@@ -61,9 +60,9 @@ func (l *proxyListener) trusts(end net.Addr) bool {
 type proxyConn struct {
 	*net.TCPConn
 	log    *slog.Logger
-	checks *sync.Map
 	once   sync.Once
 	client net.Addr
+	check  bool
 }
 
 func (c *proxyConn) Read(p []byte) (int, error) {
@@ -92,7 +91,8 @@ func (c *proxyConn) begin() {
 		c.SetReadDeadline(time.Now().Add(proxyTimeout))
 		header, err := readProxyHeader(c.TCPConn)
 		c.SetReadDeadline(time.Time{})
-		if err == io.EOF { // nothing at all: a health check
+		if err == io.EOF { // nothing at all
+			c.check = true
 			c.TCPConn.Close()
 			return
 		}
@@ -106,13 +106,14 @@ func (c *proxyConn) begin() {
 			c.client = client
 			return
 		}
-		c.checks.Store(c.client.String(), true)
+		c.check = true
 	})
 }
 
-func (c *proxyConn) Close() error {
-	c.checks.Delete(c.TCPConn.RemoteAddr().String())
-	return c.TCPConn.Close()
+// HealthCheck reports whether the connection is the balancer's own, to see whether the server lives.
+func (c *proxyConn) HealthCheck() bool {
+	c.begin()
+	return c.check
 }
 
 const (

@@ -85,6 +85,9 @@ func TestProxyHeaders(t *testing.T) {
 		if got := conn.RemoteAddr().String(); got != want {
 			t.Errorf("%s: the client is %s, want %s", c.name, got, want)
 		}
+		if check := conn.(*proxyConn).HealthCheck(); check != (c.want == "") {
+			t.Errorf("%s: a health check: %v", c.name, check)
+		}
 		if rest, err := io.ReadAll(conn); err != nil || string(rest) != "SSH-2.0-x\r\n" {
 			t.Errorf("%s: %q is left, %v", c.name, rest, err)
 		}
@@ -111,6 +114,9 @@ func TestProxyHeadersRefused(t *testing.T) {
 		conn, balancer := dialProxied(t, "127.0.0.1/32", []byte(header), &log)
 		if got := conn.RemoteAddr().String(); got != balancer.String() {
 			t.Errorf("%s: the client is %s", name, got)
+		}
+		if check := conn.(*proxyConn).HealthCheck(); check != (header == "") {
+			t.Errorf("%s: a health check: %v", name, check)
 		}
 		if n, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Errorf("%s: the connection is still open, %d bytes", name, n)

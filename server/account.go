@@ -1,0 +1,54 @@
+package server
+
+import (
+	"context"
+	"sync"
+)
+
+// Account is where a Quota keeps its count: what is used, and how much may be. Several servers may
+// share one, for directories that they share. It is safe for concurrent use.
+type Account interface {
+	// Reserve adds to the count, or returns [ErrQuota] if that would exceed a limit, or another
+	// error, with which the request fails. Nothing is negative. Other changes under the same Quota
+	// wait meanwhile, so an account that is far away should take more than it is asked for, in
+	// advance.
+	Reserve(ctx context.Context, bytes, files int64) error
+
+	// Settle corrects the count by what has turned out, in either direction. It does not wait.
+	Settle(bytes, files int64)
+
+	// Usage returns the count. It does not wait, and may be a little old.
+	Usage() Usage
+}
+
+// Usage is what is used of a quota. A limit of 0 is none.
+type Usage struct{ Bytes, Files, MaxBytes, MaxFiles int64 }
+
+// counter is an Account in memory.
+type counter struct {
+	mu  sync.Mutex
+	now Usage
+}
+
+func (c *counter) Reserve(_ context.Context, bytes, files int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now.MaxBytes > 0 && bytes > 0 && c.now.Bytes+bytes > c.now.MaxBytes ||
+		c.now.MaxFiles > 0 && files > 0 && c.now.Files+files > c.now.MaxFiles {
+		return ErrQuota
+	}
+	c.now.Bytes, c.now.Files = c.now.Bytes+bytes, c.now.Files+files
+	return nil
+}
+
+func (c *counter) Settle(bytes, files int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now.Bytes, c.now.Files = max(0, c.now.Bytes+bytes), max(0, c.now.Files+files)
+}
+
+func (c *counter) Usage() Usage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}

@@ -1,0 +1,91 @@
+package server_test
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// eventBook records events.
+type eventBook struct {
+	mu     sync.Mutex
+	events []server.Event
+}
+
+func (b *eventBook) note(e server.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events = append(b.events, e)
+}
+
+func (b *eventBook) kinds() (kinds []server.EventKind) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.events {
+		kinds = append(kinds, e.Kind)
+	}
+	return kinds
+}
+
+// TestEvents: each thing that a client does, or is refused, is one event.
+func TestEvents(t *testing.T) {
+	book := &eventBook{}
+	c := start(t, memfs.New(0), &server.Options{Policy: server.Policy{Denied: []string{"remove"}},
+		Events: book.note})
+	c.put("/f", "text")
+	c.get("/f")
+	c.ok(wire.Rename{OldPath: "/f", NewPath: "/g"})
+	times := wire.Attrs{Flags: wire.AttrACModTime, MTime: 1}
+	c.ok(wire.PathAttrs{Type: wire.TypeSetstat, Path: "/g", Attrs: times})
+	want(t, c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/g"}), wire.PermissionDenied)
+	want(t, c.status(wire.PathRequest{Type: wire.TypeStat, Path: "/a\x00b"}), wire.BadMessage)
+	c.ok(wire.Write{Handle: c.open("/h", create), Data: []byte("half")})
+	c.over()
+	kinds := []server.EventKind{server.FileOpened, server.FileClosed, server.FileOpened,
+		server.FileClosed, server.TreeChanged, server.TreeChanged, server.RequestDenied,
+		server.BadRequest, server.FileOpened, server.FileAbandoned}
+	if got := book.kinds(); !slices.Equal(got, kinds) {
+		t.Fatalf("events %q, want %q", got, kinds)
+	}
+	for i, e := range book.events {
+		if e.Time.IsZero() || e.Protocol != "sftp" {
+			t.Errorf("event %d: %+v", i, e)
+		}
+	}
+	up, down, rename, set := book.events[1], book.events[3], book.events[4], book.events[5]
+	denied, half := book.events[6], book.events[9]
+	if !up.Upload || up.Written != 4 || up.Path != "/f" || up.Took <= 0 ||
+		down.Upload || down.Read != 4 {
+		t.Errorf("transfers: %+v, %+v", up, down)
+	}
+	if rename.Request != "rename" || rename.Path != "/f" || rename.To != "/g" ||
+		set.Request != "setstat" || set.Attrs == nil || set.Attrs.MTime != 1 {
+		t.Errorf("changes: %+v, %+v", rename, set)
+	}
+	if denied.Request != "remove" || denied.By != "policy" || denied.Path != "/g" ||
+		half.Err == nil || half.Written != 4 || half.Path != "/h" {
+		t.Errorf("a denial and half a file: %+v, %+v", denied, half)
+	}
+}
+
+// TestEventsComeBeforeLimits: whoever counts refusals counts all of them, however few are logged.
+func TestEventsComeBeforeLimits(t *testing.T) {
+	lines, events := &logBook{}, &eventBook{}
+	c := start(t, memfs.New(0), &server.Options{Policy: server.Policy{ReadOnly: true},
+		Logger: slog.New(lines), Events: events.note})
+	const times = 3000
+	for range times {
+		want(t, c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"}),
+			wire.PermissionDenied)
+	}
+	c.over()
+	want(t, len(events.kinds()), times)
+	if n := lines.count(map[string]string{"": "request denied"}); n >= times/2 {
+		t.Errorf("%d of %d refusals were logged", n, times)
+	}
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"errors"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// classify returns the kind of event for an error, and what refused the request; ok is false for
+// errors that are no refusal.
+func classify(err error) (kind EventKind, by string, ok bool) {
+	status, _ := errors.AsType[*StatusError](err)
+	switch {
+	case status == errReadOnly || status == errForbidden:
+		return RequestDenied, "policy", true
+	case status == ErrQuota:
+		return RequestDenied, "quota", true
+	case status == errHandles:
+		return RequestDenied, "limit", true
+	case status == errBadHandle, codeOf(err) == wire.BadMessage:
+		return BadRequest, "", true
+	case codeOf(err) == wire.PermissionDenied:
+		return RequestDenied, "backend", true
+	}
+	return "", "", false
+}
+
+// Denier returns what denied a request that failed with err: "policy", "quota", "limit" or
+// "backend", as in [Event]; or "" if nothing did.
+func Denier(err error) string {
+	_, by, _ := classify(err)
+	return by
+}
+
+// refused reports a request that was answered with err, if that is a refusal.
+func (s *session) refused(r *request, err error) {
+	if kind, by, ok := classify(err); ok {
+		s.reports.Report(Event{Kind: kind, Request: r.op.String(), By: by, Path: r.about(),
+			To: r.path2, Err: err})
+	}
+}
+
+// about returns the path that a request concerns.
+func (r *request) about() string {
+	if r.path == "" && r.handle != nil {
+		return r.handle.path
+	}
+	return r.path
+}
+
+// changed reports a change to the tree, unless err is set, and returns err.
+func (v *View) changed(err error, o operation, name, to string, attrs *wire.Attrs) error {
+	if err != nil {
+		return err
+	}
+	e := Event{Kind: TreeChanged, Request: o.String(), Path: name, To: to}
+	if attrs != nil {
+		set := *attrs // who gets the event may keep it
+		e.Attrs = &set
+	}
+	v.reports.Report(e)
+	return nil
+}
+
+// Reporting returns the view with a reporter, which gets an event for each change to the tree.
+func (v *View) Reporting(r *Reporter) *View {
+	reporting := *v
+	reporting.reports = r
+	return &reporting
+}
+
+// fileEnded reports the end of a file.
+func (s *session) fileEnded(h *handle, abandoned bool, err error) {
+	e := Event{Kind: FileClosed, Path: h.path, Read: int64(h.bytesRead.Load()),
+		Written: int64(h.bytesWritten.Load()), Took: time.Since(h.opened), Err: err}
+	e.Upload = e.Written > 0 || e.Read == 0 && h.writerAt != nil
+	switch {
+	case abandoned:
+		e.Kind = FileAbandoned
+	case err != nil:
+		e.Kind = FileFailed
+	}
+	s.reports.Report(e)
+}
