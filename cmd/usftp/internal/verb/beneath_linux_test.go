@@ -1,5 +1,3 @@
-//go:build linux || darwin || freebsd
-
 package verb
 
 import (
@@ -8,6 +6,7 @@ import (
 	"iter"
 	"net"
 	"os"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -70,19 +69,21 @@ var changing = map[string]func(r *rig, operand string) error{
 
 // On our server nothing outside of an operand is changed, whatever links are swapped in and when.
 func TestChangesBeneathOperands(t *testing.T) {
-	for _, test := range []struct{ verb, operand, request, name string }{
-		{"rm", "top", "opendir", "/top"},
-		{"rm", "/top/", "opendir", "/top/d"},
-		{"rm", "top", "remove", "/top/d/f"},
-		{"rm", "./top", "rmdir", "/top/d/e"},
-		{"find", "top", "remove", "/top/d/f"},
-		{"find", "./top/.", "rmdir", "/top/d/e"},
-		{"chmod", "top", "opendir", "/top/d"},
-		{"chmod", "link", "setstat", "/link/d/f"},
-		{"chmod", "/top/", "setstat", "/top/d/e"},
-		{"chown", "top", "opendir", "/top"},
-		{"chown", "top/", "setstat", "/top/d/f"},
-		{"chown", "top/.", "setstat", "/top/d/e/f"},
+	for _, test := range []struct{ verb, operand, request, name, dir string }{
+		{"rm", "top", "opendir", "/top", ""},
+		{"rm", "/top/", "opendir", "/top/d", ""},
+		{"rm", "top", "remove", "/top/d/f", ""},
+		{"rm", "top", "remove", "/top/d/f", "/."}, // from a shell's directory
+		{"chmod", "link", "setstat", "/link/d/f", "/"},
+		{"rm", "./top", "rmdir", "/top/d/e", ""},
+		{"find", "top", "remove", "/top/d/f", ""},
+		{"find", "./top/.", "rmdir", "/top/d/e", ""},
+		{"chmod", "top", "opendir", "/top/d", ""},
+		{"chmod", "link", "setstat", "/link/d/f", ""},
+		{"chmod", "/top/", "setstat", "/top/d/e", ""},
+		{"chown", "top", "opendir", "/top", ""},
+		{"chown", "top/", "setstat", "/top/d/f", ""},
+		{"chown", "top/.", "setstat", "/top/d/e/f", ""},
 	} {
 		t.Run(test.verb+" "+test.operand+" "+test.request, func(t *testing.T) {
 			dir := t.TempDir()
@@ -110,6 +111,7 @@ func TestChangesBeneathOperands(t *testing.T) {
 				})
 			})
 			r := newRig(client)
+			r.Dir = test.dir
 			err := changing[test.verb](r, test.operand)
 			_, said := r.take()
 			if !swapped {
@@ -126,8 +128,8 @@ func TestChangesBeneathOperands(t *testing.T) {
 }
 
 // sameName reports whether a request's path, without elements that are ".", is a name.
-func sameName(path, name string) bool {
-	return strings.ReplaceAll(strings.ReplaceAll(path, "/./", "/"), "//", "/") == name
+func sameName(request, name string) bool {
+	return path.Clean(request) == name
 }
 
 // ourServer is a client of our server, which calls arrived before it does something.
