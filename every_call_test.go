@@ -463,7 +463,8 @@ func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 var noFileCalls = []string{"Close", "WithContext", "Client", "SetClient", "Name", "BaseName",
 	"Stash", "SetStash", "IsOpen", "AttrsCached",
 	"FileStat", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle",
-	"Progress", "private.File.Waited", "private.File.Answers", "private.File.HandleLost", "private.Stripes.Join",
+	"Progress", "private.File.Waited", "private.File.Answers", "private.File.HandleLost",
+	"private.Stripes.Join",
 	"private.Stripes.Rest",
 	"private.Stripes.Idle", "private.Stripes.Moved", "private.Stripes.Joined"}
 
