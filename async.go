@@ -447,7 +447,7 @@ func (a AsyncFile) CopyData(off, length int64, to *File, at int64) *Pending[stru
 		err = fs.ErrClosed
 	case off < 0 || at < 0 || length <= 0 || length > copyPiece:
 		err = fs.ErrInvalid
-	case source.client != target.client || !source.client.offered(wire.ExtCopyData):
+	case source.client.shared != target.client.shared || !source.client.offered(wire.ExtCopyData):
 		err = &unsupported{wire.ExtCopyData}
 	default:
 		return startChange(a.file.ctx, source.copyData(off, length, target, at), to.Name())

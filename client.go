@@ -27,8 +27,17 @@ type Client struct {
 	ctx context.Context
 }
 
-// session is what all views of a client share.
+// session is a client without its context.
 type session struct {
+	*shared
+
+	// above is what paths begin with beneath which no link is followed, see [session.beneath]; nil
+	// in all views but those for that.
+	above *string
+}
+
+// shared is what all views of a client share.
+type shared struct {
 	conn    *conn.Conn
 	options options
 	offers  map[string]string
@@ -117,7 +126,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 			bigpipe.Widen(f)
 		}
 	}
-	s := &session{options: o, limited: make(chan struct{})}
+	s := &session{shared: &shared{options: o, limited: make(chan struct{})}}
 	if readsOnce(o.serverVersion) {
 		s.options.readAhead = 0
 	}

@@ -154,7 +154,7 @@ func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 		}
 	}
 	// OpenSSH's server refuses copy-data within one file.
-	if known && !alike && source.client == target.client &&
+	if known && !alike && source.client.shared == target.client.shared &&
 		source.client.offered(wire.ExtCopyData) {
 		n, err := f.copyData(source, off, length, to, target, at)
 		if n > 0 || !errors.Is(err, errors.ErrUnsupported) {
@@ -183,7 +183,7 @@ func (f *File) rest(off int64) (length int64, known bool, err error) {
 
 // alike reports whether two openings have the same handle or name.
 func (o *openFile) alike(p *openFile) bool {
-	return o.client == p.client &&
+	return o.client.shared == p.client.shared &&
 		(bytes.Equal(o.handle.Name, p.handle.Name) || path.Clean(o.path) == path.Clean(p.path))
 }
 

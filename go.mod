@@ -4,15 +4,12 @@ go 1.26.5
 
 require (
 	github.com/PlakarKorp/go-cdc-chunkers v1.1.0
-	github.com/VictoriaMetrics/metrics v1.35.1
 	github.com/creack/pty v1.1.24
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/kevinburke/ssh_config v1.6.0
 	github.com/mattn/go-runewidth v0.0.31
-	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/peterh/liner v1.2.3
-	github.com/pires/go-proxyproto v0.15.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
@@ -29,7 +26,5 @@ require (
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
-	github.com/valyala/fastrand v1.1.0 // indirect
-	github.com/valyala/histogram v1.2.0 // indirect
 	golang.org/x/tools v0.52.0 // indirect
 )

@@ -184,6 +184,9 @@ func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 	result func(*conn.Call) (T, error)) operation[T] {
 	call := s.request(expect)
 	call.Request = message.Append(call.Scratch(), 0)
+	if s.above != nil {
+		call.Request = s.beneath(message, call.Request)
+	}
 	return operation[T]{session: s, name: op, path: name, call: call, result: result}
 }
 
@@ -205,7 +208,8 @@ func (s *session) command2(op, oldname, newname string, message appender) operat
 // offered reports whether the server offers an extension in the version that this package speaks.
 func (s *session) offered(extension string) bool {
 	version := "1"
-	if extension == wire.ExtStatVFS || extension == wire.ExtFstatVFS {
+	switch extension {
+	case wire.ExtStatVFS, wire.ExtFstatVFS, wire.ExtBeneath:
 		version = "2"
 	}
 	return s.offers[extension] == version

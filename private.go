@@ -1,7 +1,6 @@
 package usftp
 
 import (
-	"path"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -70,22 +69,19 @@ func (f privateFile) Waited() time.Duration { return time.Duration(f.waited.Load
 // Answers implements private.File.
 func (f privateFile) Answers() int64 { return f.answers.Load() }
 
-// RemovesBeneath implements private.Client.
-func (c privateClient) RemovesBeneath() bool { return c.offered(wire.ExtBeneath) }
-
-// RemoveBeneath implements private.Client.
-func (c privateClient) RemoveBeneath(top, name string, directory bool) error {
-	op, request := "remove", wire.TypeRemove
-	if directory {
-		op, request = "rmdir", wire.TypeRmdir
+// Beneath implements private.Client.
+func (c privateClient) Beneath(above string) (view *Client, ok bool) {
+	if !c.offered(wire.ExtBeneath) {
+		return c.Client, false
 	}
-	message := wire.Beneath{Request: request, Top: top, Path: name}
-	return c.do(c.command(op, path.Join(top, name), message).needs(wire.ExtBeneath))
+	return &Client{&session{c.shared, &above}, c.ctx}, true
 }
 
-// RenameBeneath implements private.Client.
-func (c privateClient) RenameBeneath(top, oldName, newName string) error {
-	message := wire.Beneath{Request: wire.TypeRename, Top: top, Path: oldName, NewPath: newName}
-	return c.do(c.command2("rename", path.Join(top, oldName), path.Join(top, newName),
-		message).needs(wire.ExtBeneath))
+// Alike implements private.Client.
+func (c privateClient) Alike(other *Client) *Client {
+	if c.above == nil {
+		return other
+	}
+	view, _ := privateClient{other}.Beneath(*c.above)
+	return view
 }

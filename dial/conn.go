@@ -324,10 +324,28 @@ func (c *Conn) limitOpen(ctx context.Context, command string) (context.Context, 
 		doing = "asking for a command"
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, loginStall, &timeoutError{doing, loginStall})
+	ctx, stop := c.limitSilence(ctx, doing)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// LimitSilence is for the beginning of a conversation on a Stream. It returns a context that ends
+// when the server has said nothing, on any channel, and answered no keepalive for as long as
+// ConnectTimeout allows. Its cause is then an error that matches [os.ErrDeadlineExceeded]. The
+// caller must call stop.
+func (c *Conn) LimitSilence(ctx context.Context) (limited context.Context, stop func()) {
+	return c.limitSilence(ctx, "starting sftp")
+}
+
+func (c *Conn) limitSilence(ctx context.Context, doing string) (context.Context, func()) {
+	if _, shared := c.transport.(*masterTransport); shared || c.transport == nil {
+		return ctx, func() {} // which cannot always send keepalives, or cannot at all
+	}
 	limit := c.d.s.connectTimeout
-	_, shared := c.transport.(*masterTransport) // which cannot always send keepalives
-	if shared || limit == 0 || limit >= loginStall {
-		return ctx, cancel
+	if limit == 0 || limit >= loginStall {
+		return ctx, func() {}
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	began := time.Now()
@@ -341,7 +359,6 @@ func (c *Conn) limitOpen(ctx context.Context, command string) (context.Context, 
 	return ctx, func() {
 		probe.Stop()
 		giveUp(nil)
-		cancel()
 	}
 }
 

@@ -314,6 +314,31 @@ func TestSilenceAfterTheLogin(t *testing.T) {
 	}
 }
 
+// TestSilenceBeforeSFTPStarts: whoever begins a conversation hears of a server that has fallen
+// silent after ConnectTimeout, and waits for one that answers keepalives.
+func TestSilenceBeforeSFTPStarts(t *testing.T) {
+	for _, alive := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, hold := heldBack(t, &Config{Options: []string{"ConnectTimeout=8"}})
+			defer c.Close()
+			opened(t, c)
+			hold.quiet.Store(!alive)
+			limited, stop := c.LimitSilence(t.Context())
+			defer stop()
+			began := time.Now()
+			select {
+			case <-limited.Done():
+			case <-time.After(time.Hour):
+			}
+			took, err := time.Since(began), context.Cause(limited)
+			if alive && err != nil || !alive && (took != 8*time.Second ||
+				!errors.Is(err, os.ErrDeadlineExceeded)) {
+				t.Errorf("alive %v: %v after %v", alive, err, took)
+			}
+		})
+	}
+}
+
 // TestCloseOfDeadStream: a Read in progress ends even where the server is dead, and so does the
 // connection.
 func TestCloseOfDeadStream(t *testing.T) {

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs after the package is installed or upgraded, by dpkg and by rpm.
+# Runs after the package usftpd is installed or upgraded, by dpkg and by rpm.
 set -e
 
 if command -v systemd-sysusers >/dev/null; then
-	systemd-sysusers usftp.conf
+	systemd-sysusers usftpd.conf
 elif ! getent passwd usftp >/dev/null; then
 	groupadd --system usftp
 	useradd --system --gid usftp --home-dir /var/lib/usftp --no-create-home \
@@ -12,8 +12,8 @@ fi
 
 install -d -m 0750 -o usftp -g usftp /srv/usftp /var/lib/usftp
 
-# An administrator starts the service once somebody may log in: systemctl enable --now usftp
+# An administrator starts the service once somebody may log in: systemctl enable --now usftpd
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true
-	systemctl try-restart usftp.service || true
+	systemctl try-restart usftpd.service || true
 fi

@@ -294,14 +294,16 @@ func (d dialed) Open(ctx context.Context) (*usftp.Client, error) {
 
 // OpenClient opens a stream on a connection and starts SFTP on it. The connection tells the client
 // the server's version, the channel's window, and how to send a keepalive. If ctx ends before SFTP
-// has started, the whole connection is closed, since closing just the stream would wait for a
-// silent server.
+// has started, or the server falls silent for as long as ConnectTimeout allows, the whole
+// connection is closed, since closing just the stream would wait for a silent server.
 func OpenClient(ctx context.Context, conn *dial.Conn,
 	options ...usftp.ClientOption) (*usftp.Client, error) {
 	stream, err := conn.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
+	ctx, stop := conn.LimitSilence(ctx)
+	defer stop()
 	client, err := newClient(ctx, conn, stream, conn, append([]usftp.ClientOption{
 		usftp.WithServerVersion(conn.ServerVersion())}, options...))
 	if err == nil {

@@ -108,6 +108,16 @@ func (v *View) Logged(log *slog.Logger) *View {
 	return &logged
 }
 
+// speed returns what the log says about how long a transfer took.
+func speed(bytes int64, took time.Duration) []any {
+	seconds := took.Round(time.Millisecond).Seconds()
+	args := []any{"seconds", seconds}
+	if bytes > 0 && seconds > 0 {
+		args = append(args, "bytes_per_second", int64(float64(bytes)/seconds))
+	}
+	return args
+}
+
 // logTransfer logs the end of a transfer.
 func (s *session) logTransfer(h *handle, abandoned bool, err error) {
 	read, written := h.bytesRead.Load(), h.bytesWritten.Load()
@@ -120,8 +130,8 @@ func (s *session) logTransfer(h *handle, abandoned bool, err error) {
 		"transfer", transfer,
 		"read", read,
 		"written", written,
-		"seconds", time.Since(h.opened).Round(time.Millisecond).Seconds(),
 	}
+	args = append(args, speed(int64(read+written), time.Since(h.opened))...)
 	switch {
 	case abandoned:
 		s.log.Warn("file abandoned", append(args, "error", err)...)

@@ -148,7 +148,7 @@ func (q *Quota) ready(ctx context.Context, v *View) error {
 	if q.counted {
 		return nil
 	}
-	return q.count(ctx, v.fs, v.home)
+	return q.count(WithBeneath(ctx, ""), v.fs, v.home)
 }
 
 // take adds to the count, or fails with ErrQuota; the caller holds the lock.

@@ -83,6 +83,10 @@ type Script struct {
 	// DraftSymlink expects SYMLINK's paths in the draft's order, the link's own path first, where
 	// OpenSSH has the target first.
 	DraftSymlink bool
+	// FollowLinks makes RENAME and posix-rename follow links in both names, and LSTAT links that
+	// lead to something; READLINK answers with where a link leads from the path in the request.
+	// ProFTPD's mod_sftp does that.
+	FollowLinks bool
 	// HandleSize is the length of handles. 0 means 4; more than 256 breaks draft-02, section 6.3.
 	HandleSize int
 	// SharedHandles, if positive, is how many different handles there are. When all are in use, the

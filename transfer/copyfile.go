@@ -211,13 +211,26 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	if err == nil && c.tree != nil && c.tree.sync != nil {
 		err = c.tree.sync.lock.check()
 	}
-	if err == nil {
+	if b := c.backups(out); b != nil && err == nil {
+		err = b.exchange(c.entry, func(freed bool) error {
+			out.at().freed = freed
+			return out.commit(c, in)
+		})
+	} else if err == nil {
 		err = out.commit(c, in)
 	}
 	if err == nil {
 		c.journal.removeStale(out)
 	}
 	return err
+}
+
+// backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
+func (c *fileCopy) backups(out output) *backups {
+	if c.tree == nil || c.tree.sync == nil || !out.atomic() {
+		return nil
+	}
+	return c.entry.backups()
 }
 
 // abandon ends a failed copy. After an interruption it truncates the temporary file to the

@@ -424,7 +424,9 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	if !ok || !in.facts().regular() || o.info == nil || o.temp == "" {
 		return 0, false, nil
 	}
-	d := newDelta(c, o.session, size, o.info.Size())
+	session := *o.session
+	session.client = o.client
+	d := newDelta(c, &session, size, o.info.Size())
 	if d == nil {
 		return 0, false, nil
 	}

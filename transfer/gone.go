@@ -116,16 +116,7 @@ func (g *gone) confirm(present, dir string, names []string, dirs bool) error {
 // stands returns nil if a directory of the source is one.
 func (g *gone) stands(dir string) error {
 	t := g.sync.tree
-	at := t.src.join(t.route.Source, dir)
-	look := t.src.lstat
-	if dir == "." || t.options.Links == LinksFollow {
-		look = t.src.look
-	}
-	found, err := look(at)
-	if err == nil && !found.mode.IsDir() {
-		err = fs.ErrNotExist
-	}
-	return g.missed(at, err)
+	return g.missed(t.src.join(t.route.Source, dir), t.stands(dir))
 }
 
 // same returns nil if the source is what it was.

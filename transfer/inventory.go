@@ -2,23 +2,24 @@ package transfer
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/binary"
-	"hash/maphash"
+	"crypto/rand"
+	"crypto/sha256"
 	"io/fs"
+	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// An inventory holds what comparing needs of a target directory, in 24 bytes per entry besides its
-// name, so that a directory of a million fits in memory.
+// An inventory holds what comparing needs of a target directory, in 24 bytes per entry, so that a
+// directory of a million fits in memory.
 type inventory struct {
-	seed   maphash.Seed
+	owners *owners
+	secret [16]byte    // what digests begin with, so that nobody can prepare two names for one
 	folds  func() bool // names that differ only in case are the same
-	parts  [][]held    // one, or split by the hash's first bits; sorted after the listing
-	names  [][]byte    // of the entries, each after its length
+	parts  [][]held    // one, or split by the digest's first byte; sorted after the listing
 	n      int
 	files  int // entries that are not directories
 	unseen int // entries not seen in the source
@@ -33,15 +34,18 @@ type inventory struct {
 const (
 	manyHeld  = 4096
 	heldParts = 256
-	namePiece = 1 << 16 // bytes of names that are allocated at once
 )
+
+// A digest stands for a name, which would take more than the rest. Among a million names, two have
+// the same with a chance of one in 10^12.
+type digest [10]byte
 
 // held is one entry of a target directory.
 type held struct {
-	name  uint64 // the first 16 bits of the name's hash, and where the name is
-	size  uint64 // the low 48 bits; above them mode, flags and the rest of the time
+	name  digest
+	owner uint16 // a number that owners gave, or 0
 	mtime uint32 // the low 32 bits of the seconds, as in SFTP
-	owner uint32 // a digest
+	size  uint64 // the low 48 bits; above them mode, flags and the rest of the time
 }
 
 // The bits above the size: nine of permissions, two for the kind, and these flags. The highest two
@@ -51,8 +55,7 @@ const (
 	heldPerm   = 48
 	heldKind   = 57
 	heldTimed  = 1 << 59
-	heldOwned  = 1 << 60
-	heldSeen   = 1 << 61
+	heldSeen   = 1 << 60
 	heldEra    = 62
 	kindFile   = 0
 	kindDir    = 1
@@ -73,18 +76,40 @@ func heldKindOf(mode fs.FileMode) uint64 {
 	return kindOthers
 }
 
-func ownerDigest(o localfs.Owner) uint32 { return uint32(o.UID)*2654435761 ^ uint32(o.GID) }
+// inventories are what all inventories of a sync share.
+type inventories struct {
+	owners owners
+	big    sync.Mutex // held by the walker that has a large inventory: only one may at a time
+}
+
+// owners numbers the owners of files, from 1.
+type owners struct {
+	mu      sync.Mutex
+	numbers map[localfs.Owner]uint16
+}
+
+// number returns an owner's number, or 0 if it is not known or there are too many.
+func (o *owners) number(owner localfs.Owner) uint16 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, ok := o.numbers[owner]
+	if !ok && owner.Known && len(o.numbers) < math.MaxUint16 {
+		if o.numbers == nil {
+			o.numbers = make(map[localfs.Owner]uint16)
+		}
+		n = uint16(len(o.numbers) + 1)
+		o.numbers[owner] = n
+	}
+	return n
+}
 
 func newHeld(f *facts) held {
 	seconds := f.mtime.Unix()
-	h := held{size: heldSizeOf(f), mtime: uint32(seconds), owner: ownerDigest(f.owner)}
+	h := held{size: heldSizeOf(f), mtime: uint32(seconds)}
 	h.size |= uint64(f.mode.Perm())<<heldPerm | heldKindOf(f.mode)<<heldKind |
 		uint64(min(max(seconds>>32, -2), 1))<<heldEra
 	if f.hasTimes {
 		h.size |= heldTimed
-	}
-	if f.owner.Known {
-		h.size |= heldOwned
 	}
 	return h
 }
@@ -117,60 +142,36 @@ func (h held) sameTime(f *facts, window time.Duration) bool {
 
 func (h held) timed(f *facts) bool { return h.size&heldTimed != 0 && f.hasTimes }
 
-func (h held) sameOwner(f *facts) bool {
-	return !f.owner.Known || h.size&heldOwned != 0 && h.owner == ownerDigest(f.owner)
+func (h held) sameOwner(f *facts, all *owners) bool {
+	return !f.owner.Known || h.owner != 0 && h.owner == all.number(f.owner)
 }
 
-func newInventory(folds func() bool, spelt *spellings) *inventory {
-	return &inventory{seed: maphash.MakeSeed(), folds: folds, parts: make([][]held, 1), spelt: spelt}
+func newInventory(folds func() bool, owners *owners, spelt *spellings) *inventory {
+	v := &inventory{owners: owners, folds: folds, parts: make([][]held, 1), spelt: spelt}
+	rand.Read(v.secret[:])
+	return v
 }
 
 // reset empties the inventory, when a listing starts over.
 func (v *inventory) reset() {
-	v.parts, v.names, v.n, v.files, v.unseen = make([][]held, 1), nil, 0, 0, 0
+	v.parts, v.n, v.files, v.unseen = make([][]held, 1), 0, 0, 0
 }
 
-// key returns the same string for names that are one file at the target, and 16 bits of its hash.
-func (v *inventory) key(name string) (key string, hash uint64) {
+// digest returns the same for names that are one file at the target.
+func (v *inventory) digest(name string) digest {
 	if v.folds() {
 		name = localfs.FoldName(name)
 	}
-	return name, maphash.String(v.seed, name) >> 48 << 48
+	var text [16 + 255]byte // as long as names are, so that nothing is allocated
+	sum := sha256.Sum256(append(append(text[:0], v.secret[:]...), name...))
+	return digest(sum[:len(digest{})])
 }
 
-// keep stores a key and returns where it is.
-func (v *inventory) keep(key string) (at uint64) {
-	last := len(v.names) - 1
-	need := len(key) + binary.MaxVarintLen32
-	if last < 0 || cap(v.names[last])-len(v.names[last]) < need {
-		v.names = append(v.names, make([]byte, 0, max(namePiece, need)))
-		last++
-	}
-	p := v.names[last]
-	at = uint64(last)*namePiece + uint64(len(p))
-	v.names[last] = append(binary.AppendUvarint(p, uint64(len(key))), key...)
-	return at
-}
-
-// keyOf returns an entry's key.
-func (v *inventory) keyOf(h *held) []byte {
-	at := h.name & (1<<48 - 1)
-	p := v.names[at/namePiece][at%namePiece:]
-	n, size := binary.Uvarint(p)
-	return p[size : size+int(n)]
-}
-
-func (v *inventory) part(hash uint64) *[]held {
-	if len(v.parts) == 1 {
-		return &v.parts[0]
-	}
-	return &v.parts[hash>>56]
-}
+func (v *inventory) part(name digest) *[]held { return &v.parts[int(name[0])%len(v.parts)] }
 
 func (v *inventory) add(name string, f *facts) {
 	h := newHeld(f)
-	key, hash := v.key(name)
-	h.name = hash | v.keep(key)
+	h.name, h.owner = v.digest(name), v.owners.number(f.owner)
 	if v.n == manyHeld {
 		all := v.parts[0]
 		v.parts = make([][]held, heldParts)
@@ -194,23 +195,15 @@ func (v *inventory) add(name string, f *facts) {
 // sort prepares for find.
 func (v *inventory) sort() {
 	for _, part := range v.parts {
-		slices.SortFunc(part, func(a, b held) int {
-			if order := cmp.Compare(a.name>>48, b.name>>48); order != 0 {
-				return order
-			}
-			return bytes.Compare(v.keyOf(&a), v.keyOf(&b))
-		})
+		slices.SortFunc(part, func(a, b held) int { return bytes.Compare(a.name[:], b.name[:]) })
 	}
 }
 
 func (v *inventory) find(name string) *held {
-	key, hash := v.key(name)
-	part := *v.part(hash)
-	i, found := slices.BinarySearchFunc(part, []byte(key), func(h held, key []byte) int {
-		if order := cmp.Compare(h.name>>48, hash>>48); order != 0 {
-			return order
-		}
-		return bytes.Compare(v.keyOf(&h), key)
+	d := v.digest(name)
+	part := *v.part(d)
+	i, found := slices.BinarySearchFunc(part, d, func(h held, d digest) int {
+		return bytes.Compare(h.name[:], d[:])
 	})
 	if !found {
 		return nil

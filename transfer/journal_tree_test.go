@@ -17,7 +17,8 @@ import (
 
 // TestResumeTreeThatMadeItsTarget: an interrupted command continues where it was, although its
 // target is a directory by then and copies go into directories. The same holds for repeating a
-// completed command within a day. Without Resume the target means what it means to scp.
+// completed command within a day. Without Resume only an interrupted command goes to the same place,
+// for a week; otherwise the target means what it means to scp.
 func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 	for _, direction := range []way{upload, download,
 		local} {
@@ -36,7 +37,7 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 				}
 				from = "/source"
 			}
-			journal := filepath.Join(b.dir, "journal")
+			journal, said := filepath.Join(b.dir, "journal"), ""
 			run := func(resume bool, stop bool) error {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -45,6 +46,9 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 				tree.Options.Events = func(e transfer.Event) {
 					if stop && e.Kind == transfer.Done {
 						cancel()
+					}
+					if e.Kind == transfer.Note && strings.Contains(e.Message, "the same place") {
+						said = e.Message
 					}
 				}
 				_, err := tree.Run(ctx)
@@ -68,6 +72,12 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 			}
 			if err := run(true, true); err == nil {
 				t.Fatal("it was not interrupted again")
+			}
+			if err := run(false, true); err == nil {
+				t.Fatal("it was not interrupted a third time")
+			}
+			if said == "" {
+				t.Error("nobody said that the target itself is the copy")
 			}
 			if err := run(true, false); err != nil {
 				t.Fatal(err)

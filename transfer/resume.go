@@ -471,6 +471,10 @@ const (
 	completeAge  = 24 * time.Hour
 	mostComplete = 1000
 
+	// unfinishedAge limits for how long repeating the same command goes on with an unfinished tree
+	// without being asked to resume: its target may be somebody else's by then.
+	unfinishedAge = 7 * 24 * time.Hour
+
 	treeSuffix = ".tree.json"
 	fileSuffix = ".file.json"
 )
@@ -482,13 +486,15 @@ func (t *tree) madeMark() treeMark {
 	return treeMark(t.journalKey("tree", t.route.Source, t.route.Target))
 }
 
-// exists reports whether an earlier run created the target.
-func (m treeMark) exists() bool {
+// continues reports whether the target is the copy itself because an earlier run created it. If that
+// run was complete, only resume asks for the same place again.
+func (m treeMark) continues(resume bool) bool {
 	if m == "" {
 		return false
 	}
 	info, err := os.Lstat(string(m))
-	if err != nil || info.Size() > 0 && time.Since(info.ModTime()) > completeAge {
+	if err != nil || info.Size() > 0 && (!resume || time.Since(info.ModTime()) > completeAge) ||
+		!resume && time.Since(info.ModTime()) > unfinishedAge {
 		return false
 	}
 	f, err := localfs.OpenPrivate(string(m))

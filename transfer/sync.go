@@ -49,8 +49,9 @@ type SyncOptions struct {
 	// target's files if that is more.
 	MaxDelete int64
 
-	// BackupDir is a directory in the target, given relative to it. Files are moved there instead
-	// of being deleted. The directory itself is not synced.
+	// BackupDir is a directory in the target, given relative to it, that gets whatever is deleted or
+	// replaced there, except directories. The directory itself is not synced. What replaces a file
+	// takes one round trip more.
 	BackupDir string
 
 	// IgnoreFile is the name of files in the source, such as ".gitignore", that exclude entries of
@@ -209,8 +210,7 @@ type syncing struct {
 	// Without a lock it is known only for this system.
 	foldsCase func() bool
 
-	// big is held by the walker that has a large inventory: only one may at a time.
-	big sync.Mutex
+	inventories inventories
 
 	listed   atomic.Int64 // entries seen at the target
 	met      atomic.Int64 // entries seen in the source
@@ -383,7 +383,7 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		// Whether case counts on a host is known only with a lock, by whose name it is found out.
 		spelt = newSpellings(s.options.NoLock && s.tree.dst.conn() != nil)
 	}
-	v := newInventory(s.foldsCase, spelt)
+	v := newInventory(s.foldsCase, &s.inventories.owners, spelt)
 	d.inventory = v
 	release = func() {
 		d.inventory = nil
@@ -419,11 +419,11 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		if v.n == bigInventory {
 			if !locked {
 				locked = true
-				s.big.Lock()
+				s.inventories.big.Lock()
 				forget := release
 				release = func() {
 					forget()
-					s.big.Unlock()
+					s.inventories.big.Unlock()
 				}
 			}
 			d.big.Store(true)
@@ -562,7 +562,7 @@ func (s *syncing) wants(e *entry) bool {
 	case existing.perm() != f.mode.Perm() && f.hasMode:
 		e.reason = ReasonMode
 	}
-	if e.reason == "" && o.Owners && !existing.sameOwner(f) {
+	if e.reason == "" && o.Owners && !existing.sameOwner(f, &s.inventories.owners) {
 		e.reason = ReasonOwner
 	}
 	if e.reason != "" {
@@ -704,7 +704,7 @@ func (s *syncing) probe(e *entry) (done bool, err error) {
 		e.reason = ReasonTouch
 	case e.facts.mode.IsRegular() && e.existing.perm() != e.facts.mode.Perm():
 		e.reason = ReasonMode
-	case o.Owners && !e.existing.sameOwner(&e.facts):
+	case o.Owners && !e.existing.sameOwner(&e.facts, &s.inventories.owners):
 		e.reason = ReasonOwner
 	default:
 		s.tree.equal(e)
@@ -726,7 +726,7 @@ func (s *syncing) sameLink(e *entry) (bool, error) {
 	asking.Go(func() { have, haveErr = s.dst.readLink(e) })
 	want, err := s.tree.src.readLink(e.source())
 	asking.Wait()
-	return haveErr == nil && have == want, err
+	return err == nil && haveErr == nil && s.dst.linksTo(e, have, want), err
 }
 
 // sameContents compares the hashes of both files.
@@ -771,7 +771,7 @@ func (s *syncing) sameDirectory(d *directory) bool {
 		s.options.ModifyWindow) &&
 		(!d.facts.hasMode || d.existing.perm() == d.facts.mode.Perm() &&
 			d.existing.sameSize(&d.facts)) &&
-		(!s.options.Owners || d.existing.sameOwner(&d.facts))
+		(!s.options.Owners || d.existing.sameOwner(&d.facts, &s.inventories.owners))
 }
 
 // vanished reports whether an error means that an entry is gone from the source, and counts it.

@@ -221,7 +221,7 @@ func (t *tree) prepare() (err error) {
 	}
 	fresh := false
 	if mark := t.madeMark(); t.base != "." {
-		if t.resumed = t.options.Resume && mark.exists(); t.resumed {
+		if t.resumed = mark.continues(t.options.Resume); t.resumed {
 			t.base = "."
 		}
 		if fresh = !t.resumed; !t.options.DryRun {
@@ -251,6 +251,10 @@ func (t *tree) prepare() (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if t.resumed && !t.options.Resume {
+		t.note(t.route.Source, root.target,
+			"an interrupted run of this copy made the target, so the copy goes into the same place")
 	}
 	if root.target != t.route.Target {
 		t.below = t.base

@@ -44,10 +44,12 @@ type syncedDir struct {
 	made      bool        // it exists at the target already
 	existing  *held       // the existing directory at the target; nil if none is known
 	touched   atomic.Bool // something in it changes, and with that its mtime
+	looked    sync.Once   // remoteTarget.inPlace has been called for it
+	linked    error       // set by remoteTarget.inPlace if a link is in its place
 	opened    sync.Once   // syncing.open has been called for it
 	moved     error       // set by syncing.open if something else is in its place
 	inventory *inventory  // of the target's directory, while both are listed
-	big       atomic.Bool // inventory is large; this or an ancestor holds syncing.big
+	big       atomic.Bool // inventory is large; this or an ancestor holds inventories.big
 	extra     bool        // the source does not have it
 	ignore    *filter.Ignore
 }
@@ -98,6 +100,7 @@ type entry struct {
 	// Of a sync:
 	existing held // the target's entry of this name, if present is set
 	present  bool
+	saved    bool   // that entry is in the backup directory
 	reason   Reason // why it is copied or changed
 	probe    bool   // more must be asked to decide
 	planned  bool   // counted as such
@@ -262,11 +265,43 @@ func (w *walk) visit(d *directory) {
 		t.fail("", d.source, d.target, err)
 		return
 	}
+	if t.src.conn() != nil && t.ctx.Err() == nil {
+		w.working.Go(func() { w.lookAgain(d) }) // the next directory need not wait for the answer
+	}
 	t.litter.sweepRest(d)
 	t.count(&t.sums.Directories, 1)
 	if t.sync != nil {
 		t.sync.extras.find(d)
 	}
+}
+
+// lookAgain makes sure that a host's directory is still there after it has been listed. OpenSSH's
+// server leaves out what it cannot look at by its path, so otherwise the rest is missed in silence.
+func (w *walk) lookAgain(d *directory) {
+	t := w.tree
+	if err := t.stands(d.rel); err != nil && t.ctx.Err() == nil {
+		if isAbsent(err) {
+			err = &fs.PathError{Op: "list", Path: d.source, Err: errMissed}
+		}
+		t.fail("", d.source, d.target, err)
+	}
+}
+
+var errMissed = &explained{"it was moved or removed while it was listed, so some of what was in it " +
+	"may have been missed; run it again", []error{fs.ErrNotExist}}
+
+// stands returns nil if a directory of the source, given relative to it, is one.
+func (t *tree) stands(dir string) error {
+	at := t.src.join(t.route.Source, dir)
+	look := t.src.lstat
+	if dir == "." || t.options.Links == LinksFollow {
+		look = t.src.look
+	}
+	found, err := look(at)
+	if err == nil && !found.mode.IsDir() {
+		err = &fs.PathError{Op: "list", Path: at, Err: fs.ErrNotExist}
+	}
+	return err
 }
 
 // found decides what to do with an entry.

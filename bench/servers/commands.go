@@ -40,17 +40,26 @@ func (r *Rig) startSFTPGo(s *Server, address string) error {
 		"-k", strings.TrimSpace(string(keys)), "-g", "*", "-s", port, "--ssh-commands", "scp")
 }
 
-// startUsftp runs ours as one command, with all its defaults.
+// startUsftp runs ours, with all its defaults.
 func (r *Rig) startUsftp(s *Server, address string) error {
 	metrics, err := sshd.FreePort(loopback)
 	if err != nil {
 		return err
 	}
 	s.Metrics = net.JoinHostPort(loopback, metrics)
-	return r.run(s, banner(address), r.config.Usftp, "serve", "--listen", address, "--host-key",
-		r.openssh.HostKey,
-		"--authorized-keys", r.openssh.AuthorizedKeys, "--user", r.openssh.User, "--metrics="+
-			s.Metrics, r.config.Dir)
+	return r.runUsftpd(s, banner(address), fmt.Sprintf("listen = [%q]\nmetrics = %q\n", address,
+		s.Metrics))
+}
+
+// runUsftpd runs an instance with the user and these settings.
+func (r *Rig) runUsftpd(s *Server, ready func() error, settings string) error {
+	file := filepath.Join(r.dir, fmt.Sprintf("%s-%d.toml", s.Name, len(s.processes)))
+	text := settings + fmt.Sprintf(instanceConfig, r.openssh.HostKey, r.openssh.User, r.config.Dir,
+		r.openssh.AuthorizedKeys)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return r.run(s, ready, r.config.Usftpd, "--config", file)
 }
 
 // startBalanced runs HAProxy, as docs/haproxy.cfg has it, before two instances.
@@ -62,15 +71,8 @@ func (r *Rig) startBalanced(s *Server, address string) error {
 			return err
 		}
 		instances[i] = net.JoinHostPort(loopback, port)
-		config := filepath.Join(r.dir, "instance-"+port+".toml")
-		text := fmt.Appendf(nil, instanceConfig, instances[i], r.openssh.HostKey, loopback,
-			r.openssh.User, r.config.Dir,
-			r.openssh.AuthorizedKeys)
-		if err := os.WriteFile(config, text, 0o600); err != nil {
-			return err
-		}
-		if err := r.run(s, accepts(instances[i]), r.config.Usftp, "serve", "--config",
-			config); err != nil {
+		if err := r.runUsftpd(s, accepts(instances[i]), fmt.Sprintf(
+			"listen = [%q]\nproxy_protocol = [%q]\n", instances[i], loopback)); err != nil {
 			return err
 		}
 	}
@@ -82,9 +84,7 @@ func (r *Rig) startBalanced(s *Server, address string) error {
 	return r.run(s, banner(address), "haproxy", "-db", "-f", config)
 }
 
-const instanceConfig = `listen = [%q]
-host_keys = [%q]
-proxy_protocol = [%q]
+const instanceConfig = `host_keys = [%q]
 
 [[users]]
 name = %q

@@ -27,8 +27,8 @@ import (
 type Config struct {
 	// Dir is the directory.
 	Dir string
-	// Usftp is the usftp program; without it there are no servers of ours.
-	Usftp string
+	// Usftpd is the usftpd program; without it there are no servers of ours.
+	Usftpd string
 }
 
 // Rig starts servers. It owns their keys, which OpenSSH's server made, so that this one always
@@ -85,8 +85,8 @@ func (r *Rig) Present(name string) error {
 			return absent("no sftpgo on the PATH")
 		}
 	case rows.Usftp, rows.Balanced:
-		if r.config.Usftp == "" {
-			return absent("no -usftp given")
+		if _, err := os.Stat(r.config.Usftpd); err != nil {
+			return absent("no usftpd beside what -usftp names")
 		}
 		if _, err := exec.LookPath("haproxy"); err != nil && name == rows.Balanced {
 			return absent("no haproxy on the PATH")

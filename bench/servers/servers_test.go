@@ -17,12 +17,12 @@ import (
 // server.
 func TestServersServe(t *testing.T) {
 	dir := t.TempDir()
-	usftp := filepath.Join(t.TempDir(), "usftp")
-	if out, err := exec.Command("go", "build", "-C", "../..", "-o", usftp,
-		"./cmd/usftp").CombinedOutput(); err != nil {
+	usftpd := filepath.Join(t.TempDir(), "usftpd")
+	if out, err := exec.Command("go", "build", "-C", "../../service", "-o", usftpd,
+		"./cmd/usftpd").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	rig, err := NewRig(Config{Dir: dir, Usftp: usftp})
+	rig, err := NewRig(Config{Dir: dir, Usftpd: usftpd})
 	if errors.Is(err, sshd.ErrNoServer) {
 		testenv.Unavailable(t, err)
 	}

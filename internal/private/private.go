@@ -5,6 +5,7 @@ package private
 
 import (
 	"io"
+	"io/fs"
 	"sync/atomic"
 	"time"
 
@@ -28,15 +29,34 @@ type Client interface {
 	// more in flight than twice what the link holds. It is for short links: sshd spends much time
 	// on growing its buffers if it receives faster than its sftp-server takes.
 	StartSmall()
-	// RemovesBeneath reports whether the server has what RemoveBeneath and RenameBeneath need, as
-	// usftp's own has.
-	RemovesBeneath() bool
-	// RemoveBeneath removes a file or an empty directory, by its path from top on. No symbolic link
-	// is followed on the way there, whatever becomes of the directories meanwhile.
-	RemoveBeneath(top, name string, directory bool) error
-	// RenameBeneath is Rename for two paths from top on; no symbolic link is followed on the way to
-	// either.
-	RenameBeneath(top, oldName, newName string) error
+	// Beneath returns a view of the client that follows no symbolic link beneath a directory,
+	// whatever becomes of the directories there meanwhile. above is what all paths of that
+	// directory begin with: it ends in a slash, or is "" for the directory where relative paths
+	// start. Not even a link that is a path's last element is followed there; other paths are
+	// treated as ever. ok is false, and the view follows links, if the server cannot do that:
+	// usftp's own can.
+	Beneath(above string) (view *usftp.Client, ok bool)
+	// Alike returns the view of another client that follows links where this one does.
+	Alike(other *usftp.Client) *usftp.Client
+	// KnowsLinks reports whether the server is known to follow no symbolic link in RENAME and LSTAT,
+	// and to answer READLINK with what the link says. On other servers the following methods send
+	// more requests.
+	KnowsLinks() bool
+	// Look is Lstat that follows no link on any server; of a link it may know no more than that it
+	// is one. It takes one round trip.
+	Look(name string) (fs.FileInfo, error)
+	// StartLook is Look that does not wait for the answer; wait does.
+	StartLook(name string) (wait func() (fs.FileInfo, error))
+	// Move is Rename that follows no link in the last element of either name, on any server. With
+	// replace it is PosixRename if the server has that; otherwise it replaces nothing but links.
+	Move(oldName, newName string, replace bool) error
+	// ReplaceByLink makes a symbolic link that says text, in place of a file or a link if there is
+	// one. It may use the other two names, which are in the same directory; if it fails, what is
+	// left under one of them is in the error.
+	ReplaceByLink(text, name, temporary, aside string) error
+	// LinksTo reports whether a link means want. READLINK answers have, which some servers make
+	// absolute.
+	LinksTo(name, have, want string) bool
 	// OneHandle reports whether one file or directory can be open at a time, since the server gives
 	// one handle to several (see [usftp.ErrSharedHandle]).
 	OneHandle() bool

@@ -57,7 +57,9 @@ type window struct {
 }
 
 const (
-	// firstWindow is a channel's initial window, as large as OpenSSH's.
+	// firstWindow is a channel's initial window, as large as OpenSSH's. A session that the peer has
+	// opened gets it with its program, and none before, as from OpenSSH: nobody would read what it
+	// sends.
 	firstWindow = 2 << 20
 
 	// maxCredit is the most that is read before window is returned to the peer.
@@ -74,8 +76,19 @@ type ExitStatus struct {
 func newChannel(m *mux) *Channel {
 	c := &Channel{mux: m, opened: make(chan struct{}), done: make(chan struct{})}
 	c.change.L = &c.mu
-	c.window = window{size: firstWindow, left: firstWindow, since: time.Now()}
+	c.openWindow()
 	return c
+}
+
+// openWindow gives the peer its first window, and returns how much that adds to what it has.
+func (c *Channel) openWindow() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.window.size > 0 {
+		return 0
+	}
+	c.window = window{size: firstWindow, left: firstWindow, since: time.Now()}
+	return firstWindow
 }
 
 // Conn returns the channel's connection.
@@ -385,13 +398,35 @@ func (r *Request) String() (string, error) {
 	return text, payload.parsed()
 }
 
-// Reply answers the request, once, if an answer is wanted.
+// Reply answers the request, once, if an answer is wanted. The peer may send data once a program
+// has been granted to it.
 func (r *Request) Reply(ok bool) error {
-	if !r.WantReply || r.replied {
+	if r.replied {
 		return nil
 	}
 	r.replied = true
+	if ok && r.forProgram() {
+		if err := r.channel.grantWindow(); err != nil {
+			return err
+		}
+	}
+	if !r.WantReply {
+		return nil
+	}
 	return r.channel.answer(ok)
+}
+
+// forProgram reports whether the peer asks for a program: RFC 4254, section 6.5.
+func (r *Request) forProgram() bool {
+	return r.Type == "shell" || r.Type == "exec" || r.Type == "subsystem"
+}
+
+// grantWindow gives the peer a window if it has none.
+func (c *Channel) grantWindow() error {
+	if n := c.openWindow(); n > 0 {
+		return c.control(appendAdjust(nil, c.peer, n))
+	}
+	return nil
 }
 
 func (c *Channel) answer(ok bool) error {

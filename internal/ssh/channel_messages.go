@@ -59,6 +59,11 @@ func parseOpenFailure(payload []byte) (*OpenChannelError, error) {
 	return e, r.parsed()
 }
 
+// appendAdjust appends WINDOW_ADJUST: section 5.2.
+func appendAdjust(p []byte, recipient uint32, n int64) []byte {
+	return appendUint32(appendUint32(append(p, msgChannelWindowAdjust), recipient), uint32(n))
+}
+
 // channelRequest is CHANNEL_REQUEST: section 5.4.
 type channelRequest struct {
 	recipient uint32

@@ -154,13 +154,19 @@ func (c *Conn) Close() error {
 	if c.Err() != nil {
 		return nil
 	}
-	var last []byte
 	if c.t.client {
-		last = appendDisconnect(nil, reasonByApplication, "disconnected by user")
+		c.Disconnect(reasonByApplication, "disconnected by user")
+		return nil
 	}
-	c.t.out.close(last, ErrClosed)
+	c.t.out.close(nil, ErrClosed)
 	c.t.end(ErrClosed)
 	return nil
+}
+
+// Disconnect is [Conn.Close] with a reason for the peer: RFC 4253, section 11.1.
+func (c *Conn) Disconnect(reason uint32, text string) {
+	c.t.out.close(appendDisconnect(nil, reason, text), ErrClosed)
+	c.t.end(ErrClosed)
 }
 
 // Dial opens a connection from the peer to an address: RFC 4254, section 7.2, as ProxyJump does. It

@@ -68,7 +68,10 @@ func FramedLogin(requests ...[3]string) []byte {
 }
 
 // FramedPing is a ping before the login, without encryption.
-func FramedPing(data string) []byte { return framed(appendString([]byte{msgPing}, data)) }
+func FramedPing(data string) []byte { return framed(Ping([]byte(data))) }
+
+// Ping is ping@openssh.com, whose answer holds the same data.
+func Ping(data []byte) []byte { return appendString([]byte{msgPing}, string(data)) }
 
 // KeyQuery is the part of the method publickey that asks about a key.
 func KeyQuery(key xssh.PublicKey) string {
@@ -112,6 +115,23 @@ func Inject(c *Conn, message []byte) error {
 	o.put(message)
 	return o.flushLocked()
 }
+
+// ExchangeAndMore sends a client's half of a key exchange and one more message in one piece, all
+// under the old keys.
+func ExchangeAndMore(c *Conn, public, more []byte) error {
+	o := c.t.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.finish()
+	for _, message := range [][]byte{o.propose(), appendString([]byte{msgKexInitial}, string(public)),
+		{msgNewKeys}, more} {
+		o.put(message)
+	}
+	return o.flushLocked()
+}
+
+// Goodbye is a message that ends a connection in order.
+func Goodbye() []byte { return appendDisconnect(nil, reasonByApplication, "bye") }
 
 // The numbers of messages that a hostile peer may choose from, with a body that each may have.
 var messages = map[byte][]byte{

@@ -8,41 +8,51 @@ import (
 
 // Windows limits how far the windows of all connections that share it may grow beyond the initial 2
 // MiB each: their sum is what the peers can make us hold in memory.
-type Windows struct{ left atomic.Int64 }
+type Windows struct {
+	mu    sync.Mutex
+	left  int64
+	each  int64
+	users map[string]int64 // what each user's have grown by
+}
 
-// NewWindows allows growth by a total of bytes.
-func NewWindows(bytes int64) *Windows {
-	w := new(Windows)
-	w.left.Store(bytes)
-	return w
+// NewWindows allows growth by a total of bytes, and by each for all connections of one user.
+func NewWindows(bytes, each int64) *Windows {
+	return &Windows{left: bytes, each: each, users: map[string]int64{}}
 }
 
 // take takes up to n bytes.
-func (w *Windows) take(n int64) int64 {
+func (w *Windows) take(user string, n int64) int64 {
 	if w == nil {
 		return n
 	}
-	for {
-		have := w.left.Load()
-		n = min(n, have)
-		if n <= 0 {
-			return 0
-		}
-		if w.left.CompareAndSwap(have, have-n) {
-			return n
-		}
-	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n = max(0, min(n, w.left, w.each-w.users[user]))
+	w.add(user, n)
+	return n
 }
 
-func (w *Windows) give(n int64) {
-	if w != nil {
-		w.left.Add(n)
+func (w *Windows) give(user string, n int64) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.add(user, -n)
+}
+
+// add records growth by n. The caller holds mu.
+func (w *Windows) add(user string, n int64) {
+	w.left -= n
+	if w.users[user] += n; w.users[user] == 0 {
+		delete(w.users, user)
 	}
 }
 
 // growth records how far one connection's windows have grown and may still grow.
 type growth struct {
 	shared *Windows
+	user   string
 	kept   *atomic.Int32 // how many blocks channels may hold
 
 	mu    sync.Mutex
@@ -61,7 +71,7 @@ func (g *growth) take(n int64) int64 {
 	if n = min(n, g.left); g.ended || n <= 0 {
 		return 0
 	}
-	n = g.shared.take(n)
+	n = g.shared.take(g.user, n)
 	g.left -= n
 	g.taken += n
 	g.keep()
@@ -78,7 +88,7 @@ func (g *growth) give(n int64) {
 	g.left += n
 	g.taken -= n
 	g.keep()
-	g.shared.give(n)
+	g.shared.give(g.user, n)
 }
 
 // keep lets channels hold blocks of twice the windows' size.
@@ -89,7 +99,7 @@ func (g *growth) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ended = true
-	g.shared.give(g.taken)
+	g.shared.give(g.user, g.taken)
 	g.taken = 0
 }
 

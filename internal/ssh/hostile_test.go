@@ -173,6 +173,85 @@ func TestChannelViolations(t *testing.T) {
 	}
 }
 
+// TestNoWindowWithoutAProgram: what a client sends on a session before its program is granted, for
+// which nobody would read it, ends the connection. A refused program grants nothing, and a second
+// one no more than the first.
+func TestNoWindowWithoutAProgram(t *testing.T) {
+	data := append(appendUint32([]byte{msgChannelData}, 0), appendString(nil, []byte("x"))...)
+	program := (&channelRequest{0, "exec", false, appendString(nil, "x")}).append(nil)
+	for _, c := range []struct {
+		name   string
+		kind   string
+		accept bool
+		grant  []bool
+		window int64
+	}{
+		{"before the channel is accepted", session, false, nil, 0},
+		{"before a program is asked for", session, true, nil, 0},
+		{"after a program was refused", session, true, []bool{false}, 0},
+		{"after a program was granted", session, true, []bool{false, true}, firstWindow},
+		{"after two were granted", session, true, []bool{true, true}, firstWindow},
+		{"on a tunnel that is not accepted", "direct-tcpip", false, nil, 0},
+		{"on a tunnel", "direct-tcpip", true, nil, firstWindow},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tr := newTransport(capture{}, nil, Supported(), 1<<50)
+			m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
+			m.accepts = true
+			opens := (&channelOpen{c.kind, 7, 1 << 20, maxPacket, make([]byte, 3000)}).append(nil)
+			if err := m.handle(opens); err != nil {
+				t.Fatal(err)
+			}
+			offer, err := m.accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.kind == session && offer.Extra != nil {
+				t.Errorf("%d bytes about a session are kept", len(offer.Extra))
+			}
+			ch := offer.channel
+			if c.accept {
+				if _, err := offer.Accept(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, grant := range c.grant {
+				if err := m.handle(program); err != nil {
+					t.Fatal(err)
+				}
+				r, err := ch.NextRequest()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Reply(grant); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if ch.window.left != c.window {
+				t.Errorf("the client may send %d bytes, not %d", ch.window.left, c.window)
+			}
+			if err := m.handle(data); (err == nil) != (c.window > 0) {
+				t.Errorf("data: %v", err)
+			}
+		})
+	}
+}
+
+// TestLongRequestForAChannel: it would be kept until somebody looks at it.
+func TestLongRequestForAChannel(t *testing.T) {
+	for _, open := range []channelOpen{
+		{"direct-tcpip", 7, 1 << 20, maxPacket, make([]byte, maxOpenExtra)},
+		{strings.Repeat("x", maxOpenExtra+1), 7, 1 << 20, maxPacket, nil},
+	} {
+		tr := newTransport(capture{}, nil, Supported(), 1<<50)
+		m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
+		m.accepts = true
+		if err := m.handle(open.append(nil)); err != nil || len(m.incoming) > 0 || m.count > 0 {
+			t.Errorf("%d channels wait: %v", len(m.incoming), err)
+		}
+	}
+}
+
 // TestRequestsAreBounded: a peer sends requests about a channel, and nobody takes them.
 func TestRequestsAreBounded(t *testing.T) {
 	for _, c := range []struct{ size, kept int }{{10, maxRequests}, {100_000, 2},

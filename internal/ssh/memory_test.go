@@ -8,7 +8,9 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	xssh "golang.org/x/crypto/ssh"
@@ -155,6 +157,52 @@ func TestMemoryBeforeLogin(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMemoryWithoutASession measures the cost of clients that are logged in, open no channel, read
+// nothing, ask as much as a server answers, and then send most of the largest packet.
+func TestMemoryWithoutASession(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector has memory of its own")
+	}
+	const clients, bound = 10, 1 << 20
+	user := signer(t, "ed25519")
+	sc := serverConfig(t, user.PublicKey())
+	sc.Algorithms.Ciphers = []string{xssh.CipherAES128GCM}
+	sc.Buffers = new(ssh.Buffers)
+	synctest.Test(t, func(t *testing.T) {
+		packet := append(binary.BigEndian.AppendUint32(nil, 256<<10-16), make([]byte, 250<<10)...)
+		before := testenv.MemoryInUse()
+		for range clients {
+			a, b := memPipe()
+			var server *ssh.Conn
+			var serverErr error
+			var wait sync.WaitGroup
+			wait.Go(func() { server, serverErr = ssh.Server(b, sc) })
+			client, err := ssh.Client(t.Context(), a, clientConfig(user))
+			if wait.Wait(); err != nil || serverErr != nil {
+				t.Fatal(err, serverErr)
+			}
+			defer end(client, server)
+			synctest.Wait()
+			a.(*memConn).in.stop()
+			for range 29 { // the first answer is being written, the others fill another block
+				must(t, ssh.Inject(client, ssh.Ping(make([]byte, 10_000))))
+				synctest.Wait()
+			}
+			_, err = a.Write(packet)
+			must(t, err)
+			synctest.Wait()
+			if left := len(a.(*memConn).out.data); left > 0 || server.Err() != nil {
+				t.Fatalf("the server has not read %d bytes: %v", left, server.Err())
+			}
+		}
+		if each := (testenv.MemoryInUse() - before) / clients; each > bound {
+			t.Errorf("client and server together hold %d bytes", each)
+		} else {
+			t.Logf("client and server together hold %d bytes", each)
+		}
+	})
 }
 
 // script is a connection whose peer sends something, and then waits. If it is stuck, the peer reads

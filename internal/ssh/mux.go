@@ -52,6 +52,9 @@ const (
 
 	// maxIncoming limits the channels that wait for Accept. More are refused.
 	maxIncoming = 16
+
+	// maxOpenExtra limits what a peer may say about a channel that it wants to open.
+	maxOpenExtra = 4 << 10
 )
 
 func newMux(t *transport, conn *Conn, budget int64) *mux {
@@ -133,9 +136,7 @@ func (m *mux) wakeReaders() {
 }
 
 func (m *mux) adjust(c *Channel, n int64) {
-	p := make([]byte, 0, 9)
-	p = appendUint32(appendUint32(append(p, msgChannelWindowAdjust), c.peer), uint32(n))
-	if err := c.control(p); err != nil {
+	if err := c.control(appendAdjust(make([]byte, 0, 9), c.peer, n)); err != nil {
 		m.t.end(err)
 	}
 }
@@ -230,7 +231,7 @@ func (m *mux) handle(p []byte) error {
 		m.remove(c)
 		c.mu.Lock()
 		c.gotEOF = true // its window grows no more
-		m.growth.give(c.window.size - firstWindow)
+		m.growth.give(max(0, c.window.size-firstWindow))
 		c.mu.Unlock()
 		o := m.t.out
 		o.mu.Lock()
@@ -478,7 +479,7 @@ func (m *mux) flight(subsystem string) [][]byte {
 	m.mu.Lock()
 	m.first, m.reply = c, reply
 	m.mu.Unlock()
-	open := channelOpen{"session", c.id, firstWindow, maxPacket, nil}
+	open := channelOpen{session, c.id, firstWindow, maxPacket, nil}
 	request := channelRequest{flightChannel, "subsystem", true, appendString(nil, subsystem)}
 	return [][]byte{open.append(nil), request.append(nil)}
 }
@@ -494,6 +495,9 @@ func (m *mux) forgetFlight() {
 		m.remove(c)
 	}
 }
+
+// session is the kind of channel that runs a program: RFC 4254, section 6.1.
+const session = "session"
 
 // A NewChannel is a channel that the peer wants to open. It already has its number, and requests
 // that came along with CHANNEL_OPEN wait in it, so our server supports short logins, too.
@@ -514,6 +518,12 @@ func (m *mux) handleOpen(p []byte) error {
 	if !m.accepts {
 		return refuse(xssh.Prohibited, "no channels are opened here")
 	}
+	if o.kind == session {
+		o.extra = nil // there is none, and it would be kept for as long as the session
+	}
+	if len(o.kind)+len(o.extra) > maxOpenExtra {
+		return refuse(xssh.Prohibited, "too long a request for a channel")
+	}
 	most, err := maxPacketOf(o.maxPacket)
 	if err != nil {
 		return err
@@ -525,6 +535,7 @@ func (m *mux) handleOpen(p []byte) error {
 		return refuse(xssh.ResourceShortage, "too many channels")
 	}
 	c := newChannel(m)
+	c.window = window{}
 	c.peer, c.peerWindow, c.peerMax = o.sender, int64(o.window), most
 	close(c.opened)
 	if err := m.add(c); err != nil {
@@ -552,16 +563,21 @@ func (m *mux) accept() (*NewChannel, error) {
 	return n, nil
 }
 
-// Accept opens the channel.
+// Accept opens the channel. On a session the peer may send data once a program has been granted:
+// see [Request.Reply].
 func (n *NewChannel) Accept() (*Channel, error) {
 	c := n.channel
+	window := int64(0)
+	if n.Type != session {
+		window = c.openWindow()
+	}
 	o := c.mux.t.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if c.ended != nil { // the peer did not wait
 		return nil, c.ended
 	}
-	confirm := channelConfirm{c.peer, c.id, firstWindow, maxPacket}
+	confirm := channelConfirm{c.peer, c.id, uint32(window), maxPacket}
 	return c, o.controlLocked(confirm.append(nil))
 }
 

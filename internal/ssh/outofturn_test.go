@@ -2,7 +2,10 @@ package ssh_test
 
 import (
 	"context"
+	"crypto/ecdh"
+	"crypto/rand"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +30,28 @@ func TestKeysOutOfTurn(t *testing.T) {
 				t.Errorf("%s from the %s: %v", name, who, gets.Err())
 			}
 		}
+	}
+}
+
+// TestOldKeysAfterNewKeys: what comes in one piece is opened at once, and so a message that follows
+// NEWKEYS could have been opened under the old keys. It must not be taken.
+func TestOldKeysAfterNewKeys(t *testing.T) {
+	user := signer(t, "ed25519")
+	cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+	cc.Algorithms.KeyExchanges = []string{xssh.KeyExchangeCurve25519}
+	cc.Algorithms.Ciphers = []string{xssh.CipherAES128GCM}
+	client, server, err, serverErr := shake(cc, sc, same, same)
+	if err != nil || serverErr != nil {
+		t.Fatal(err, serverErr)
+	}
+	defer end(client, server)
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	must(t, err)
+	must(t, ssh.ExchangeAndMore(client, key.PublicKey().Bytes(), ssh.Goodbye()))
+	<-server.Done()
+	protocol, ok := errors.AsType[*ssh.ProtocolError](server.Err())
+	if !ok || !strings.Contains(protocol.Text, "under the old keys") {
+		t.Errorf("the server took it: %v", server.Err())
 	}
 }
 

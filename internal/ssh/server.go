@@ -90,6 +90,7 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 		return nil, err
 	}
 	c.limitGrowth()
+	c.mux.growth.user = c.User()
 	c.mux.start()
 	return c, nil
 }

@@ -56,8 +56,8 @@ func overLongLink(t *testing.T, cc *ssh.ClientConfig, sc *ssh.ServerConfig) (c, 
 	return c, s
 }
 
-// TestRoundTripsOfLogin counts the round trips until the subsystem is granted, without TCP's
-// handshake.
+// TestRoundTripsOfLogin counts the round trips until the subsystem is granted and the client may
+// send to it, without TCP's handshake.
 func TestRoundTripsOfLogin(t *testing.T) {
 	user := signer(t, "ed25519")
 	for _, c := range []struct {
@@ -81,10 +81,15 @@ func TestRoundTripsOfLogin(t *testing.T) {
 				}
 				began := time.Now()
 				client, server := overLongLink(t, cc, sc)
-				if ch, ok, err := client.FlightChannel(context.Background()); err != nil {
+				ch, ok, err := client.FlightChannel(context.Background())
+				if err != nil {
 					t.Fatal(ok, err)
-				} else if ch == nil {
-					session(t, client, "sftp")
+				}
+				if ch == nil {
+					ch = session(t, client, "sftp")
+				}
+				if _, err := ch.Write([]byte("x")); err != nil {
+					t.Fatal(err)
 				}
 				if took := time.Since(began); took > c.want {
 					t.Errorf("it took %v", took)
@@ -144,6 +149,34 @@ func TestWindowsGrow(t *testing.T) {
 	}
 }
 
+// TestWindowsOfAUser: what a user's connections grow by is limited, and leaves others their share.
+func TestWindowsOfAUser(t *testing.T) {
+	const share = 6 << 20
+	user := signer(t, "ed25519")
+	synctest.Test(t, func(t *testing.T) {
+		sc := serverConfig(t, user.PublicKey())
+		sc.Windows = ssh.NewWindows(2*share, share)
+		var conns []*ssh.Conn
+		for _, c := range []struct {
+			user string
+			want int64
+		}{{"ann", share}, {"ann", 0}, {"bob", share}} {
+			cc := clientConfig(user)
+			cc.User = c.user
+			client, server := overLongLink(t, cc, sc)
+			if _, err := session(t, client, "sink").Write(make([]byte, 64<<20)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // until everything has arrived
+			if grown := ssh.Grown(server); grown != c.want {
+				t.Errorf("the windows of %s have grown by %d bytes, not %d", c.user, grown, c.want)
+			}
+			conns = append(conns, client, server)
+		}
+		end(conns...)
+	})
+}
+
 // TestWindowsOfAllConnections: windows grow by no more than what connections share. A connection
 // that ends returns its share, whether or not it has closed its channels.
 func TestWindowsOfAllConnections(t *testing.T) {
@@ -151,7 +184,7 @@ func TestWindowsOfAllConnections(t *testing.T) {
 	user := signer(t, "ed25519")
 	synctest.Test(t, func(t *testing.T) {
 		sc := serverConfig(t, user.PublicKey())
-		sc.Windows = ssh.NewWindows(share)
+		sc.Windows = ssh.NewWindows(share, share)
 		fill := func() (client, server *ssh.Conn) {
 			client, server = overLongLink(t, clientConfig(user), sc)
 			ch := session(t, client, "sink")

@@ -225,8 +225,13 @@ func (t *transfer) args() []any {
 	if t.upload {
 		kind, what = "upload", "written"
 	}
-	return []any{"path", t.name, "transfer", kind, what, t.bytes, "seconds",
-		time.Since(t.began).Round(time.Millisecond).Seconds(), "protocol", "scp"}
+	seconds := time.Since(t.began).Round(time.Millisecond).Seconds()
+	args := []any{"path", t.name, "transfer", kind, what, t.bytes, "seconds", seconds,
+		"protocol", "scp"}
+	if t.bytes > 0 && seconds > 0 {
+		args = append(args, "bytes_per_second", int64(float64(t.bytes)/seconds))
+	}
+	return args
 }
 
 // logTransfer logs that a file was copied.

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -153,6 +154,35 @@ func TestOfferedAlgorithms(t *testing.T) {
 	if got := offered(t, newServer(t, config)); !slices.Contains(got[0],
 		"diffie-hellman-group-exchange-sha256") {
 		t.Errorf("not all are offered: %s", got)
+	}
+}
+
+// TestDocumentedAlgorithms: docs/service.md lists what a client sees in the server's KEXINIT, apart
+// from the marker of strict key exchange.
+func TestDocumentedAlgorithms(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "service.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := offered(t, newServer(t, onlyPassword(&Access{FS: memfs.New(0)})))
+	for row, list := range map[string]int{"key exchange": 0, "cipher": 2, "MAC": 4} {
+		_, after, _ := strings.Cut(string(page), "| "+row+" | ")
+		line, _, _ := strings.Cut(after, " |\n")
+		var names []string
+		for name := range strings.SplitSeq(line, ", ") {
+			name, _, _ = strings.Cut(name, " (")
+			if strings.HasPrefix(name, "-") { // -nistp384
+				last := names[len(names)-1]
+				name = last[:strings.LastIndex(last, "-")] + name
+			}
+			names = append(names, name)
+		}
+		got := slices.DeleteFunc(lists[list], func(name string) bool {
+			return strings.HasPrefix(name, "kex-strict-")
+		})
+		if !slices.Equal(got, names) {
+			t.Errorf("%s: offered %q, documented %q", row, got, names)
+		}
 	}
 }
 

@@ -35,6 +35,9 @@ type authorizedKey struct {
 	principals []string
 }
 
+// Len returns how many keys there are.
+func (a *AuthorizedKeys) Len() int { return len(a.keys) }
+
 // ReadAuthorizedKeys reads a file. A missing file is an error. It does not check who could change
 // the file: see [StrictModes].
 func ReadAuthorizedKeys(name string) (*AuthorizedKeys, error) {

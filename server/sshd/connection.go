@@ -1,6 +1,7 @@
 package sshd
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -109,21 +110,34 @@ func (s *Server) ServeConn(raw net.Conn) {
 	}
 	log := lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
 		secure.User()), s.bytes.Of(secure.User()))
+	access := secure.Permissions().ExtraData[accessKey{}].(*Access)
+	usage := s.users.enter(secure.User(), access.mostConnections())
+	if usage == nil {
+		log.Warn("session refused", "reason", "too many connections of the user")
+		secure.Disconnect(tooManyConnections, "too many connections of the user")
+		return
+	}
+	defer s.users.leave(secure.User())
 	log.Info("logged in", "client", string(secure.ClientVersion()))
 	stop := conn.watchIdle(state.IdleTimeout, log)
 	defer stop()
 	l := &login{
-		server: s,
-		conn:   conn,
-		access: secure.Permissions().ExtraData[accessKey{}].(*Access),
-		client: string(secure.ClientVersion()),
-		log:    log,
+		server:   s,
+		conn:     conn,
+		access:   access,
+		sessions: cmp.Or(access.Sessions, usage.sessions),
+		patience: state.LoginTimeout,
+		client:   string(secure.ClientVersion()),
+		log:      log,
 	}
 	l.policy = l.access.Policy
 	l.policy.User = secure.User()
 	l.serve(secure, state.MaxSessions)
 	log.Info("connection closed")
 }
+
+// tooManyConnections is a reason of RFC 4253, section 11.1.
+const tooManyConnections = 12
 
 // login authenticates the client.
 func (s *Server) login(state *state, conn *connection,
@@ -204,7 +218,7 @@ func (l *login) enter(most int) (reason string) {
 		return "the server is shutting down"
 	case l.conn.sessions >= most:
 		return "too many sessions"
-	case !l.access.Sessions.take():
+	case !l.sessions.take():
 		return "too many sessions of the user"
 	}
 	l.conn.sessions++
@@ -216,7 +230,7 @@ func (l *login) leave() {
 	s := l.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.access.Sessions.give()
+	l.sessions.give()
 	if l.conn.sessions--; l.conn.sessions == 0 && s.draining {
 		go l.conn.hangUp()
 	}

@@ -24,7 +24,7 @@ type User struct {
 	// Bandwidth limits the user's bytes per second, in each direction; 0 means no limit.
 	Bandwidth int64
 
-	// MaxSessions limits the user's sessions over all connections; 0 means no limit.
+	// MaxSessions limits the user's sessions over all connections; 0 means 100.
 	MaxSessions int
 }
 

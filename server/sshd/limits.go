@@ -8,8 +8,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// SessionLimit limits how many sessions exist at once. It is safe for concurrent use; nil means no
-// limit.
+// SessionLimit limits how many sessions exist at once. It is safe for concurrent use.
 type SessionLimit struct {
 	mu         sync.Mutex
 	most, used int
@@ -19,9 +18,6 @@ type SessionLimit struct {
 func NewSessionLimit(most int) *SessionLimit { return &SessionLimit{most: max(most, 1)} }
 
 func (l *SessionLimit) take() bool {
-	if l == nil {
-		return true
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.used >= l.most {
@@ -32,12 +28,17 @@ func (l *SessionLimit) take() bool {
 }
 
 func (l *SessionLimit) give() {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.used--
+}
+
+// mostConnections returns how many connections the user may have: one for each session.
+func (a *Access) mostConnections() int {
+	if a.Sessions == nil {
+		return userMost
+	}
+	return max(userMost, a.Sessions.most)
 }
 
 // Bandwidth limits the bytes per second sent, and separately those received. It is safe for

@@ -2,6 +2,7 @@ package sshd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -95,6 +96,118 @@ func TestSessionLimits(t *testing.T) {
 		channel.Close()
 		synctest.Wait()
 		open(second, true)
+	})
+}
+
+// TestLimitsOfAUser: by default a user has at most 100 sessions, and as many connections, over all
+// connections. A further session is refused and its connection goes on; a further connection learns
+// why it ends. Others do not notice.
+func TestLimitsOfAUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		access := &Access{FS: memfs.New(0)}
+		s := newServer(t, Config{Password: func(ssh.ConnMetadata, string) (*Access, error) {
+			return access, nil
+		}})
+		var clients []*ssh.Client
+		for range userMost {
+			clients = append(clients, mustConnect(t, s))
+		}
+		for i := range userMost {
+			if _, err := sftp(clients[i%30]); err != nil {
+				t.Fatalf("session %d: %v", i, err)
+			}
+		}
+		refused := func(client *ssh.Client) {
+			t.Helper()
+			var why *ssh.OpenChannelError
+			if _, err := sftp(client); !errors.As(err, &why) ||
+				why.Reason != ssh.ResourceShortage {
+				t.Errorf("another session: %v", err)
+			}
+		}
+		refused(clients[0])
+		refused(clients[userMost-1])
+		refused(clients[0]) // it is still there
+
+		late, err := connect(s, ssh.Password("secret"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := late.Wait(); err == nil || !strings.Contains(err.Error(), "too many connections") {
+			t.Errorf("another connection: %v", err)
+		}
+		other, err := connectAs(s, "other", ssh.Password("secret"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		if _, err := sftp(other); err != nil {
+			t.Errorf("another user: %v", err)
+		}
+
+		clients[0].Close() // and its four sessions
+		synctest.Wait()
+		again := mustConnect(t, s)
+		for range 4 {
+			if _, err := sftp(again); err != nil {
+				t.Errorf("after others have ended: %v", err)
+			}
+		}
+		refused(again)
+	})
+}
+
+// TestConnectionsForSessions: a user who may have more sessions may have as many connections.
+func TestConnectionsForSessions(t *testing.T) {
+	for _, c := range []struct{ sessions, want int }{{3, userMost}, {1000, 1000}} {
+		access := &Access{Sessions: NewSessionLimit(c.sessions)}
+		if got := access.mostConnections(); got != c.want {
+			t.Errorf("with %d sessions %d connections are allowed", c.sessions, got)
+		}
+	}
+}
+
+// TestSessionWithoutAProgramEnds: one that asks for none, or only for what is not served, gives its
+// place back; one with a program may stay idle.
+func TestSessionWithoutAProgramEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := onlyPassword(&Access{FS: memfs.New(0)})
+		config.LoginTimeout, config.MaxSessions = 20*time.Second, 3
+		s := newServer(t, config)
+		client := mustConnect(t, s)
+		idle, err := sftp(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ended []<-chan *ssh.Request
+		for range 2 {
+			channel, requests, err := client.OpenChannel("session", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer channel.Close()
+			if ok, err := channel.SendRequest("pty-req", true, nil); ok || err != nil {
+				t.Errorf("a terminal: %v, %v", ok, err)
+			}
+			ended = append(ended, requests)
+		}
+		began := time.Now()
+		for _, requests := range ended {
+			for range requests {
+			}
+		}
+		if took := time.Since(began); took != config.LoginTimeout {
+			t.Errorf("they ended after %v", took)
+		}
+		for range 2 {
+			if _, err := sftp(client); err != nil {
+				t.Errorf("in their place: %v", err)
+			}
+		}
+		idle.Write(wire.PathRequest{Type: wire.TypeRealpath, Path: "/"}.Append(nil, 1))
+		if _, err := receive(idle); err != nil {
+			t.Errorf("the session with a program: %v", err)
+		}
 	})
 }
 

@@ -84,11 +84,15 @@ func (e *eager) Close() error {
 
 // connect logs in to s over a pipe.
 func connect(s *Server, auth ...ssh.AuthMethod) (*ssh.Client, error) {
+	return connectAs(s, "u", auth...)
+}
+
+func connectAs(s *Server, user string, auth ...ssh.AuthMethod) (*ssh.Client, error) {
 	client, theirs := net.Pipe()
 	ours := newEager(client)
 	go s.ServeConn(address{theirs})
 	conn, channels, requests, err := ssh.NewClientConn(ours, "server", &ssh.ClientConfig{
-		User: "u", Auth: auth, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		User: user, Auth: auth, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	})
 	if err != nil {
 		ours.Close()

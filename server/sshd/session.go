@@ -18,13 +18,15 @@ import (
 
 // login is one authenticated connection.
 type login struct {
-	server *Server
-	conn   *connection
-	access *Access
-	policy server.Policy
-	client string // its version line
-	log    *slog.Logger
-	rate   lograte.Limit // for lines about refusals
+	server   *Server
+	conn     *connection
+	access   *Access
+	sessions *SessionLimit // the user's
+	patience time.Duration // how long a session may have no program
+	policy   server.Policy
+	client   string // its version line
+	log      *slog.Logger
+	rate     lograte.Limit // for lines about refusals
 }
 
 // logRefusal logs a refusal, unless there were too many.
@@ -45,6 +47,8 @@ func (l *login) session(connected context.Context, offered *transport.NewChannel
 		return
 	}
 	defer accepted.Close()
+	late := time.AfterFunc(l.patience, func() { accepted.Close() })
+	defer late.Stop()
 	for {
 		request, err := accepted.NextRequest()
 		if err != nil {
@@ -54,6 +58,9 @@ func (l *login) session(connected context.Context, offered *transport.NewChannel
 		request.Reply(run != nil)
 		if run == nil {
 			continue
+		}
+		if !late.Stop() {
+			return
 		}
 		accepted.RefuseRequests()
 		channel := ssh.Channel(accepted)

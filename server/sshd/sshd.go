@@ -34,7 +34,8 @@ type Access struct {
 	// Bandwidth, if not nil, limits what is sent and received. Logins may share one.
 	Bandwidth *Bandwidth
 
-	// Sessions, if not nil, limits the number of concurrent sessions. Logins may share one.
+	// Sessions limits the number of concurrent sessions. Logins may share one. Nil limits them to
+	// 100 for all connections of the user, whom the name identifies.
 	Sessions *SessionLimit
 }
 
@@ -57,8 +58,8 @@ type Config struct {
 	// Handler has a method Omit(context.Context, slog.Record), it is called for each line left out.
 	Logger *slog.Logger
 
-	// LoginTimeout limits the time from the connection to a successful login: 30 seconds by
-	// default.
+	// LoginTimeout limits the time from the connection to a successful login, and from a session's
+	// beginning to its program: 30 seconds by default.
 	LoginTimeout time.Duration
 
 	// IdleTimeout closes a connection on which nothing has moved for that long in either direction,
@@ -110,6 +111,7 @@ type Server struct {
 	work    server.Work
 	blocks  transport.Buffers
 	windows *transport.Windows
+	users   users
 
 	// Limits on the log: lines per address and in total before the login, bytes per user after it.
 	lines    *lograte.Table[netip.Prefix]
@@ -140,7 +142,8 @@ func New(config Config) (*Server, error) {
 		lines:     lograte.NewTable[netip.Prefix](lograte.Lines, guardMost),
 		allLines:  lograte.New(strangersLines),
 		bytes:     lograte.NewTable[string](userBytes, guardMost),
-		windows:   transport.NewWindows(windowGrowth),
+		windows:   transport.NewWindows(windowGrowth, userGrowth),
+		users:     users{all: map[string]*usage{}},
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*connection]struct{}{},
 	}
@@ -190,8 +193,12 @@ func (s *Server) Reload(config Config) error {
 
 // windowGrowth limits how far the windows of all connections together may grow beyond their initial
 // 2 MiB: by 14 MiB for 18 connections, or for OpenSSH's clients by 2 MiB for 128. A window is what
-// a client may send before the session has taken it, and so what it can make us hold in memory.
-const windowGrowth = 256 << 20
+// a client may send before the session has taken it, and so what it can make us hold in memory. No
+// user gets more than half of the growth.
+const (
+	windowGrowth = 256 << 20
+	userGrowth   = windowGrowth / 2
+)
 
 var (
 	// strangersLines limits the lines about all connections before their login: 5 MB at once, and

@@ -36,6 +36,7 @@ type options struct {
 	list    bool
 	runs    int
 	usftp   string
+	usftpd  string
 	results string
 	dir     string
 	size    int64
@@ -95,7 +96,7 @@ func parse(arguments []string) (o options, err error) {
 	flags.BoolVar(&o.list, "list", false, "list the rows and their commands, run nothing")
 	flags.IntVar(&o.runs, "runs", 5, "rounds, in each of which every contestant runs once")
 	flags.StringVar(&o.usftp, "usftp", "",
-		"the usftp program; without it its contestants are left out")
+		"the usftp program, with usftpd beside it; without it its contestants are left out")
 	flags.StringVar(&o.results, "results", "",
 		"directory that takes the raw results; without it they are only printed")
 	flags.StringVar(&o.dir, "dir", "/dev/shm", "directory for the files, best on tmpfs")
@@ -115,6 +116,7 @@ func parse(arguments []string) (o options, err error) {
 		return o, err
 	}
 	o.usftp, err = filepath.Abs(o.usftp)
+	o.usftpd = filepath.Join(filepath.Dir(o.usftp), "usftpd")
 	return o, err
 }
 

@@ -57,7 +57,7 @@ func newServeBench(o options, selected []rows.ServeRow) (b *serveBench, err erro
 	if b.dir, err = os.MkdirTemp(o.dir, "usftp-bench-"); err != nil {
 		return nil, err
 	}
-	if b.rig, err = servers.NewRig(servers.Config{Dir: b.dir, Usftp: o.usftp}); err != nil {
+	if b.rig, err = servers.NewRig(servers.Config{Dir: b.dir, Usftpd: o.usftpd}); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(b.dir))
 	}
 	for _, name := range rows.Servers() {

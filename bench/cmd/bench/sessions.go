@@ -48,7 +48,7 @@ func sessionsRun(ctx context.Context, o options, row rows.SessionRow, name strin
 	if err := makeSource(filepath.Join(dir, "source"), row.Bytes, true); err != nil {
 		return err
 	}
-	rig, err := servers.NewRig(servers.Config{Dir: dir, Usftp: o.usftp})
+	rig, err := servers.NewRig(servers.Config{Dir: dir, Usftpd: o.usftpd})
 	if err != nil {
 		return err
 	}

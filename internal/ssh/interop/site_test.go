@@ -44,6 +44,7 @@ var keyTypes = []string{"ed25519", "ecdsa", "rsa"}
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{dir: t.TempDir(), ids: make(map[string]xssh.Signer)}
+	opensshd.Find(t, "ssh-keygen") // not in Do: that would skip the first test only
 	keys.once.Do(func() { keys.files = generate(t) })
 	for name, text := range keys.files {
 		must(t, os.WriteFile(s.file(name), text, 0o600))

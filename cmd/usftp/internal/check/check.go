@@ -14,7 +14,8 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/cmdline"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -33,7 +34,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	c.Connect.Register(f)
 	f.StringVar(&c.hash, "hash", "sha256",
 		"the list's `algorithm`: sha256 or blake3")
-	opt.Values(f, "hash", "sha256", "blake3")
+	cmdline.Values(f, "hash", "sha256", "blake3")
 	f.BoolVar(&c.strict, "strict", false, "fail for files that are not in the list, too")
 	c.RegisterFilter(f, "ignore what matches `pattern`, in the list too, and everything below it")
 	c.RegisterBounds(f)

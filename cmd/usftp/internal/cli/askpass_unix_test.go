@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -39,7 +40,7 @@ func TestAskpass(t *testing.T) {
 	if o := cp("-", "SSH_ASKPASS_REQUIRE=force"); o.code != 0 {
 		t.Fatalf("%+v", o)
 	}
-	same(t, []byte("content"), filepath.Join(dir, "b"))
+	servetest.Same(t, []byte("content"), filepath.Join(dir, "b"))
 	said := string(readFile(t, asked))
 	if !strings.Contains(said, "Are you sure you want to continue connecting") ||
 		!strings.Contains(said, "Enter passphrase for key '"+key+"': ") ||

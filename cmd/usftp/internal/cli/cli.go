@@ -1,12 +1,12 @@
-// Package cli is the command usftp: its verbs, help, completion, the man page and the version.
+// Package cli is the command usftp: its verbs, help, completion and the man pages.
 package cli
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,103 +19,120 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/serve"
 	"github.com/usftp/usftp/cmd/usftp/internal/shell"
 	"github.com/usftp/usftp/cmd/usftp/internal/sync"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/cmdline"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // Main runs the command with its arguments (without the program's name) and returns the exit code.
 func Main(args []string) int {
-	a := ui.NewApp()
+	a := ui.NewApp("usftp")
 	ctx, stop := a.CatchSignals(context.Background())
 	defer stop()
-	return execute(ctx, a, mount.AsHelper(os.Args[0], serve.AsSFTPServer(os.Args[0], args)))
-}
-
-func execute(ctx context.Context, a *ui.App, args []string) int {
-	root := commandLine(a)
-	a.Args = args
-	root.SetArgs(files.Historical(args))
-	cmd, err := root.ExecuteContextC(ctx)
-	code := exitCode(ctx, a, cmd, err)
-	if errors.Is(err, serve.ErrEnded) {
-		return ui.ExitOK
-	}
-	lost := a.Out.Close()
-	if lost != nil && !ui.ReaderGone(lost) && !errors.As(err, new(*ui.OutputError)) {
-		a.Console.Say(lost.Error())
-	}
-	if lost != nil && (code == ui.ExitOK || ui.ReaderGone(lost)) {
-		return ui.CodeOf(lost)
-	}
-	return code
-}
-
-// exitCode reports a command's error, unless that was done, and returns the exit code.
-func exitCode(ctx context.Context, a *ui.App, cmd *cobra.Command, err error) int {
-	if signal := ui.Interrupted(ctx); signal != nil {
-		return signal.Code()
-	}
-	if failed, ok := errors.AsType[*ui.ExitError](err); ok { // everything has been reported
-		return failed.Code
-	}
-	code := ui.CodeOf(err)
-	if err != nil && code != ui.ExitOutputGone {
-		a.Console.Say(err.Error())
-		if usage, ok := errors.AsType[*ui.UsageError](err); ok {
-			fmt.Fprintf(a.Console, "Try `%s --help` for more information.\n",
-				cmp.Or(usage.Command, cmd.CommandPath()))
-		}
-	}
-	return code
+	a.Args = mount.AsHelper(os.Args[0], serve.AsSFTPServer(os.Args[0], args))
+	return cmdline.Run(ctx, a, commandLine(a), sync.Habits(files.Historical(a.Args)))
 }
 
 // commandLine returns the command tree, from which parsing, help, completion and the man page
 // follow.
 func commandLine(a *ui.App) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "usftp",
-		Short:         "copy files over SSH with SFTP, as fast as the link allows",
-		Long:          rootLong,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Use:   "usftp COMMAND [flags] [operands]",
+		Short: "copy files over SSH with SFTP, as fast as the link allows",
+		Long:  rootLong,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return &ui.UsageError{Err: fmt.Errorf("unknown command %q; `usftp cp` copies files",
-					args[0])}
-			} else if len(args) > 0 {
-				return &ui.UsageError{Err: fmt.Errorf("unknown command %q", args[0])}
+			if len(args) == 0 {
+				return nil
 			}
-			return nil
+			hint := hintAt(cmd, args[0])
+			if hint == "" && len(args) > 1 {
+				hint = copies
+			}
+			return &ui.UsageError{Err: fmt.Errorf("unknown command %q%s", args[0], hint)}
 		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetOut(a.Out)
-	root.SetErr(a.Console)
-	root.SetHelpFunc(help)
-	root.SetUsageFunc(usage)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &ui.UsageError{Err: flagError(cmd, err)}
-	})
-	// Not cobra's own version flag, which uses a template: linking text/template makes the linker
-	// keep all methods, which costs 4.7 MB.
-	version := root.Flags().Bool("version", false, "print the version")
-	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *version {
-			return printVersion(cmd)
-		}
-		return cmd.Help()
-	}
-	cobra.EnableCommandSorting = false // keep cp first
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommand(helpCommand())
 	root.AddCommand(cp.Command(a), sync.Command(a), check.Command(a))
 	root.AddCommand(files.Commands(a)...)
 	root.AddCommand(shell.Command(a), mount.Command(a), mount.UmountCommand(a), serve.Command(a),
-		serve.HashPasswordCommand(a),
-		demo.Command(a), versionCommand(), completionCommand(), manCommand(root), healthCommand())
-	for _, c := range root.Commands() {
-		if c.Flags().Lookup("help") == nil {
-			c.Flags().BoolP("help", "h", false, "print help") // cobra's names the command again
-		}
-	}
+		demo.Command(a), cmdline.Version(), cmdline.Completion(completionLong), manCommand(root))
+	cmdline.Complete(a, root, cmdline.Texts{Hint: flagHint, Usage: moreUsage})
 	complete.Flags(root)
 	return root
+}
+
+const copies = "; `usftp cp` copies files"
+
+// otherNames are what other tools call our commands.
+var otherNames = map[string]string{"copy": "cp", "get": "cp", "put": "cp", "scp": "cp",
+	"rsync": "sync", "mirror": "sync", "dir": "ls", "list": "ls", "delete": "rm", "del": "rm",
+	"unlink": "rm", "rename": "mv", "move": "mv", "sftp": "shell", "server": "serve",
+	"unmount": "umount", "ncdu": "du"}
+
+// hintAt says which command was probably meant by one that does not exist, or "".
+func hintAt(root *cobra.Command, name string) string {
+	if name == "hash-password" {
+		return "; it is a command of usftpd"
+	}
+	meant := otherNames[name]
+	root.SuggestionsMinimumDistance = min(2, len(name)/2) // two letters are near to any two
+	if near := root.SuggestionsFor(name); meant == "" && len(near) > 0 {
+		meant = near[0]
+	}
+	switch meant {
+	case "":
+		return ""
+	case "cp":
+		return copies
+	}
+	return "; did you mean `usftp " + meant + "`?"
+}
+
+// moreUsage writes the end of a command's help.
+func moreUsage(w io.Writer, cmd *cobra.Command) {
+	if name := cmd.Name(); name == "cp" || name == "check" || name == "sync" {
+		fmt.Fprint(w, "\nExit codes:\n")
+		for _, e := range ui.ExitCodes {
+			meaning, ofSync := strings.CutPrefix(e.Meaning, "sync: ")
+			if !ofSync || name == "sync" {
+				ui.WriteColumn(w, 5, e.Code, meaning)
+			}
+		}
+	}
+	if !cmd.HasParent() {
+		fmt.Fprintf(w, "\nUse `usftp help COMMAND` for more about a command.\n")
+	}
+}
+
+// flagHint says what to write instead of a flag that another tool has, or "".
+func flagHint(cmd *cobra.Command, name string) string {
+	if cmd.Name() == "sync" {
+		switch name {
+		case "e", "rsh":
+			return "ssh_config is read, and --ssh names another program"
+		case "z", "compress":
+			return "to compress, use --ssh='ssh -C'"
+		case "filter":
+			return "use --exclude, --include and --exclude-from"
+		}
+	}
+	if cmd.Name() == "mount" {
+		switch name { // those of sshfs
+		case "d", "debug":
+			return "use -f -vv"
+		case "s":
+			return "requests always run concurrently"
+		case "1":
+			return "there is only version 2 of SSH"
+		case "C":
+			return "to compress, use --ssh='ssh -C'"
+		case "p":
+			return "use -P"
+		}
+	}
+	long := map[string]string{"F": "config", "i": "identity", "J": "jump", "o": "option",
+		"P": "port"}[name]
+	if long != "" && cmd.Flags().Lookup(long) != nil {
+		return "use --" + long
+	}
+	return ""
 }

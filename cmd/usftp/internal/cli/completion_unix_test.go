@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -153,12 +154,12 @@ func TestCompletesPaths(t *testing.T) {
 		wantCompleted(t, completed(t, "", append(append([]string{"ls"}, key...), url+typed)...),
 			want...)
 	}
-	// homes, and relative paths
-	home, err := os.UserHomeDir()
+	// homes, and relative paths: the host's home is the password file's, wherever $HOME is
+	account, err := user.Lookup(sshd.User)
 	if err != nil {
 		t.Fatal(err)
 	}
-	below, err := filepath.Rel(home, root)
+	below, err := filepath.Rel(account.HomeDir, root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,13 +247,14 @@ func TestCompletionInShells(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	root := completionTree(t)
 	at := "testhost:" + root + "/"
+	const bashCompletion = "/usr/share/bash-completion/bash_completion"
 	for _, shell := range []struct {
 		name, program string
 		quoted        string // how the shell writes a name with a space
 		colon         bool   // what is before the last colon is left out
 	}{
 		{"bash", `
-. /usr/share/bash-completion/bash_completion
+. ` + bashCompletion + `
 . "$SCRIPT"
 ask() {
 	COMP_LINE="usftp ls --config $CONF $1"
@@ -286,6 +288,11 @@ complete -C "usftp ls --config $CONF $WORD"
 		t.Run(shell.name, func(t *testing.T) {
 			t.Parallel()
 			program := testenv.Program(t, shell.name)
+			if strings.Contains(shell.program, bashCompletion) {
+				if _, err := os.Stat(bashCompletion); err != nil {
+					testenv.Unavailable(t, "the package bash-completion")
+				}
+			}
 			dir := t.TempDir()
 			script := run(t, dir, "completion", shell.name)
 			file := filepath.Join(dir, "completion")

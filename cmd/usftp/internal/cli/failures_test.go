@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 

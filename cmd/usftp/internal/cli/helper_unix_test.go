@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -79,7 +80,7 @@ func TestHelperOnTheHost(t *testing.T) {
 				if o.code != 0 || o.stderr != "" {
 					t.Fatalf("it ended with %d, and said %q", o.code, o.stderr)
 				}
-				same(t, fresh, filepath.Join(dst, "big"))
+				servetest.Same(t, fresh, filepath.Join(dst, "big"))
 				reused := reusedBytes(t, o.stdout)
 				if helped := reused > int64(len(old)/2); helped != test.helps ||
 					!helped && reused != 0 {

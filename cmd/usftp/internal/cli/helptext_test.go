@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/files"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // Help fits on a terminal of 80 columns, both of the command line and of a session.
 func TestHelpFits(t *testing.T) {
 	t.Parallel()
 	texts := make(map[string]string)
-	root := commandLine(ui.NewApp())
+	root := commandLine(ui.NewApp("usftp"))
 	for _, cmd := range append(root.Commands(), root) {
 		var b bytes.Buffer
 		cmd.SetOut(&b)

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/wire"

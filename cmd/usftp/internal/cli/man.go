@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/cmdline"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // manCommand prints the man page, or writes all man pages to a directory; those in docs are written
@@ -62,12 +63,12 @@ const manHead = `.\" Made by "usftp man --dir docs" out of the same tables as th
 
 // writeCommandMan writes the man page of one command.
 func writeCommandMan(w io.Writer, cmd *cobra.Command) {
-	fmt.Fprintf(w, "%s\n.TH USFTP-%s 1\n", manHead, roff(strings.ToUpper(cmd.Name())))
-	fmt.Fprintf(w, ".SH NAME\nusftp\\-%s \\- %s\n", roff(cmd.Name()), roff(cmd.Short))
-	fmt.Fprintf(w, ".SH SYNOPSIS\n.B %s\n.SH DESCRIPTION\n", roff(synopsis(cmd)))
-	writeCommand(w, cmd)
+	fmt.Fprintf(w, "%s\n.TH USFTP-%s 1\n", manHead, cmdline.Roff(strings.ToUpper(cmd.Name())))
+	fmt.Fprintf(w, ".SH NAME\nusftp\\-%s \\- %s\n", cmdline.Roff(cmd.Name()), cmdline.Roff(cmd.Short))
+	fmt.Fprintf(w, ".SH SYNOPSIS\n.B %s\n.SH DESCRIPTION\n", cmdline.Roff(cmdline.Synopsis(cmd)))
+	cmdline.WriteCommand(w, cmd)
 	fmt.Fprint(w, ".SH EXIT STATUS\n")
-	paragraphs(w, cmd.Annotations[opt.OwnPage])
+	cmdline.WriteParagraphs(w, cmd.Annotations[opt.OwnPage])
 	other := cmd.Name()
 	switch other {
 	case "shell":
@@ -77,36 +78,14 @@ func writeCommandMan(w io.Writer, cmd *cobra.Command) {
 	case "sync":
 		other = "rsync"
 	}
-	fmt.Fprintf(w, ".SH SEE ALSO\nusftp(1), %s(1)\n", roff(other))
-}
-
-// writeCommand writes a command's text, flags and examples.
-func writeCommand(w io.Writer, cmd *cobra.Command) {
-	text := cmd.Long
-	if text == "" {
-		text = strings.ToUpper(cmd.Short[:1]) + cmd.Short[1:] + "."
-	}
-	paragraphs(w, text)
-	eachFlag(cmd, func(form, text string) {
-		if !strings.Contains(form, "--help") {
-			fmt.Fprintf(w, ".TP\n.B %s\n%s\n", roff(strings.TrimSpace(form)), roff(text))
-		}
-	})
-	if names := connectionFlags(cmd); names != "" {
-		fmt.Fprintf(w, ".PP\nFlags that say how to connect, as for cp, by their long names only: %s\n",
-			roff(names))
-	}
-	if cmd.HasExample() {
-		fmt.Fprintln(w, ".PP\nExamples:")
-		paragraphs(w, cmd.Example)
-	}
+	fmt.Fprintf(w, ".SH SEE ALSO\nusftp(1), %s(1)\n", cmdline.Roff(other))
 }
 
 // writeMan writes the man page, in the macros of man(7).
 func writeMan(w io.Writer, root *cobra.Command) {
 	fmt.Fprintln(w, manHead)
 	fmt.Fprintln(w, ".TH USFTP 1")
-	fmt.Fprintf(w, ".SH NAME\nusftp \\- %s\n.SH SYNOPSIS\n", roff(root.Short))
+	fmt.Fprintf(w, ".SH NAME\nusftp \\- %s\n.SH SYNOPSIS\n", cmdline.Roff(root.Short))
 	var commands []*cobra.Command
 	for _, cmd := range root.Commands() {
 		if cmd.IsAvailableCommand() && cmd.Name() != "help" {
@@ -117,57 +96,34 @@ func writeMan(w io.Writer, root *cobra.Command) {
 		if i > 0 {
 			fmt.Fprintln(w, ".br")
 		}
-		fmt.Fprintf(w, ".B %s\n", roff(synopsis(cmd)))
+		fmt.Fprintf(w, ".B %s\n", cmdline.Roff(cmdline.Synopsis(cmd)))
 	}
 	fmt.Fprintln(w, ".SH DESCRIPTION")
-	paragraphs(w, rootLong)
+	cmdline.WriteParagraphs(w, rootLong)
 	for _, cmd := range commands {
 		if hasPage(cmd) {
 			continue
 		}
-		fmt.Fprintf(w, ".SH \"%s\"\n", roff(strings.ToUpper("usftp "+cmd.Name())))
-		writeCommand(w, cmd)
+		fmt.Fprintf(w, ".SH \"%s\"\n", cmdline.Roff(strings.ToUpper("usftp "+cmd.Name())))
+		cmdline.WriteCommand(w, cmd)
 	}
 	fmt.Fprintln(w, ".SH FILES ON HOSTS")
-	paragraphs(w, filesLong)
+	cmdline.WriteParagraphs(w, filesLong)
 	for _, cmd := range commands {
 		if hasPage(cmd) {
-			fmt.Fprintf(w, ".TP\n.B %s\n%s; see usftp\\-%s(1)\n", roff("usftp "+cmd.Name()),
-				roff(cmd.Short), roff(cmd.Name()))
+			fmt.Fprintf(w, ".TP\n.B %s\n%s; see usftp\\-%s(1)\n", cmdline.Roff("usftp "+cmd.Name()),
+				cmdline.Roff(cmd.Short), cmdline.Roff(cmd.Name()))
 		}
 	}
 	fmt.Fprintln(w, ".SH EXIT STATUS")
 	for _, e := range ui.ExitCodes {
-		fmt.Fprintf(w, ".TP\n.B %s\n%s\n", e.Code, roff(e.Meaning))
+		fmt.Fprintf(w, ".TP\n.B %s\n%s\n", e.Code, cmdline.Roff(e.Meaning))
 	}
 	fmt.Fprint(w, ".PP\nCommands for files on hosts use the exit codes of the tools they are named after:\n"+
 		"wrong usage is 1, or 2 for ls.\n")
 	for _, section := range manual {
 		fmt.Fprintf(w, ".SH %s\n", section.title)
-		paragraphs(w, section.text)
+		cmdline.WriteParagraphs(w, section.text)
 	}
-	fmt.Fprintf(w, ".SH SEE ALSO\n%s\n", roff(manSeeAlso))
-}
-
-// paragraphs removes the line breaks of help, so that man can wrap the text itself.
-func paragraphs(w io.Writer, text string) {
-	for p := range strings.SplitSeq(text, "\n\n") {
-		if strings.HasPrefix(p, "  ") {
-			fmt.Fprintf(w, ".PP\n.nf\n%s\n.fi\n", roff(p))
-		} else {
-			fmt.Fprintf(w, ".PP\n%s\n", roff(p))
-		}
-	}
-}
-
-// roff escapes text so that it is not taken for requests, and hyphens stay hyphens.
-func roff(text string) string {
-	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
-			lines[i] = `\&` + line
-		}
-	}
-	return strings.Join(lines, "\n")
+	fmt.Fprintf(w, ".SH SEE ALSO\n%s\n", cmdline.Roff(manSeeAlso))
 }

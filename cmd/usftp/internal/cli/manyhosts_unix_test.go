@@ -13,12 +13,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -472,6 +473,49 @@ func (f *fleet) block(t *testing.T, name string) string {
 	_, block, _ := strings.Cut(string(readFile(t, f.config)), "Host "+name+"\n")
 	block, _, _ = strings.Cut(block, "Host ")
 	return "Host " + name + "\n" + block
+}
+
+// TestManySilent: hosts that accept a connection and fall silent sooner or later hold up the summary
+// for as long as ConnectTimeout says.
+func TestManySilent(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 1)
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "file"), []byte("hello"))
+	blocks := []string{"ConnectTimeout 1"}
+	for name, says := range map[string]string{"mute": "", "hoarse": "SSH-2.0-x\r\n"} {
+		port := listen(t, func(c net.Conn) {
+			io.WriteString(c, says)
+			t.Cleanup(func() { c.Close() })
+		})
+		blocks = append(blocks, "Host "+name, "HostName 127.0.0.1", "Port "+port)
+	}
+	stopped := filepath.Join(dir, "stopped") // the processes of asleep's connection
+	asleep := opensshd.Start(t, opensshd.Options{Alias: "asleep", Config: []string{
+		"Subsystem sftp echo $PPID $$ >>" + stopped + "; kill -STOP $PPID; exec sleep 1000"}})
+	t.Cleanup(func() {
+		for _, id := range strings.Fields(string(readFile(t, stopped))) {
+			if pid, err := strconv.Atoi(id); err == nil {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	})
+	config := f.also(t, append(blocks, asleep.ClientBlock())...)
+	began := time.Now()
+	got := run(t, dir, "cp", "-F", config, "--hosts", "mute,hoarse,asleep,web1", "file", ":")
+	if took := time.Since(began); got.code != ui.ExitNoHost || took > 30*time.Second {
+		t.Errorf("after %v: %+v", took, got)
+	}
+	for _, want := range []string{`(?m)^usftp: mute: no answer within 1s while connecting`,
+		`(?m)^usftp: hoarse: no answer within 1s while connecting`,
+		`(?m)^usftp: asleep: no answer within 1s while (asking for|starting) sftp`,
+		`(?m)^web1 +ok +1 `,
+		`(?m)^4 hosts +3 failed +1 `} {
+		if !regexp.MustCompile(want).MatchString(got.stderr) {
+			t.Errorf("nothing matches %s:\n%s", want, got.stderr)
+		}
+	}
+	f.has(t, "file", []byte("hello"), "web1")
 }
 
 // TestManyJSON: each line names its host, and the last lines sum up.

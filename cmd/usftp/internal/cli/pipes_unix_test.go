@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 

@@ -25,7 +25,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/sftptest/opensshd"

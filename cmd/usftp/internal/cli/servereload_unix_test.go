@@ -11,34 +11,35 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
 // After SIGHUP new keys apply, and an unreadable configuration changes nothing.
 func TestServeReload(t *testing.T) {
 	t.Parallel()
-	home, key := homeWithKey(t)
+	home, key := servetest.HomeWithKey(t)
 	other := opensshd.Keygen(t, filepath.Join(home, "other"))
 	keys := filepath.Join(home, "keys")
 	writeFile(t, keys, readFile(t, key+".pub"))
-	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--authorized-keys", keys,
+	s := servetest.Start(t, home, "usftp serve", "--listen", servetest.Loopback, "--user", "u", "--authorized-keys", keys,
 		t.TempDir())
 	in := func(who string, want bool) {
 		t.Helper()
-		if out, err := s.sftp("u", who, "pwd\n"); (err == nil) != want {
+		if out, err := s.SFTP("u", who, "pwd\n"); (err == nil) != want {
 			t.Errorf("%s is let in: %v, want %v\n%s", filepath.Base(who), err == nil, want, out)
 		}
 	}
 	in(key, true)
 	in(other, false)
 	writeFile(t, keys, readFile(t, other+".pub"))
-	s.cmd.Process.Signal(syscall.SIGHUP)
-	s.wait("reloaded", nil)
+	s.Cmd.Process.Signal(syscall.SIGHUP)
+	s.Wait("reloaded", nil)
 	in(key, false)
 	in(other, true)
 	writeFile(t, keys, []byte("nonsense\n"))
-	s.cmd.Process.Signal(syscall.SIGHUP)
-	line := s.wait("reload failed; the old settings stay in effect", nil)
+	s.Cmd.Process.Signal(syscall.SIGHUP)
+	line := s.Wait("reload failed; the old settings stay in effect", nil)
 	if text := fmt.Sprint(line["error"]); !strings.Contains(text, keys+":1: no key") {
 		t.Errorf("it says %q", text)
 	}
@@ -46,66 +47,67 @@ func TestServeReload(t *testing.T) {
 }
 
 // session opens a session of OpenSSH's sftp that waits for commands.
-func (s *served) session(key string) (stdin io.WriteCloser, wait func() error) {
-	s.t.Helper()
-	cmd := exec.Command(opensshd.Find(s.t, "sftp"),
-		s.sshFlags("-i", key, "-b", "-", "u@127.0.0.1")...)
-	cmd.Dir = s.home
+func session(t *testing.T, s *servetest.Server, home, key string) (stdin io.WriteCloser,
+	wait func() error) {
+	t.Helper()
+	cmd := exec.Command(opensshd.Find(t, "sftp"),
+		s.SSHFlags("-i", key, "-b", "-", "u@127.0.0.1")...)
+	cmd.Dir = home
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	s.t.Cleanup(func() { in.Close(); cmd.Process.Kill() })
+	t.Cleanup(func() { in.Close(); cmd.Process.Kill() })
 	return in, cmd.Wait
 }
 
 // A server that is asked to stop lets sessions finish, and lets nobody new in.
 func TestServeShutdown(t *testing.T) {
 	t.Parallel()
-	home, key := homeWithKey(t)
+	home, key := servetest.HomeWithKey(t)
 	dir, data := t.TempDir(), randomData(1<<20)
 	writeFile(t, filepath.Join(home, "a"), data)
-	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", dir)
-	in, wait := s.session(key)
+	s := servetest.Start(t, home, "usftp serve", "--listen", servetest.Loopback, "--user", "u", dir)
+	in, wait := session(t, s, home, key)
 	io.WriteString(in, "put a b\n")
-	s.wait("file closed", nil)
-	s.cmd.Process.Signal(syscall.SIGTERM)
-	s.wait("shutting down", nil)
-	if out, err := s.sftp("u", key, "pwd\n"); err == nil {
+	s.Wait("file closed", nil)
+	s.Cmd.Process.Signal(syscall.SIGTERM)
+	s.Wait("shutting down", nil)
+	if out, err := s.SFTP("u", key, "pwd\n"); err == nil {
 		t.Errorf("somebody was let in while the server ends:\n%s", out)
 	}
 	io.WriteString(in, "put a c\nquit\n")
 	if err := wait(); err != nil {
 		t.Errorf("the session that ran was not let end: %v", err)
 	}
-	<-s.ended
-	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+	<-s.Ended
+	if code := s.Cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	same(t, data, filepath.Join(dir, "b"), filepath.Join(dir, "c"))
+	servetest.Same(t, data, filepath.Join(dir, "b"), filepath.Join(dir, "c"))
 }
 
 // The grace period ends, and a second signal ends it earlier.
 func TestServeShutdownAtOnce(t *testing.T) {
 	t.Parallel()
-	home, key := homeWithKey(t)
+	home, key := servetest.HomeWithKey(t)
 	writeFile(t, filepath.Join(home, "a"), []byte("a"))
 	for _, c := range []struct {
 		grace string
 		twice bool
 		code  int
 	}{{"1ms", false, 0}, {"10m", true, 143}} {
-		s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--grace", c.grace,
+		s := servetest.Start(t, home, "usftp serve", "--listen", servetest.Loopback, "--user", "u", "--grace", c.grace,
 			t.TempDir())
-		in, wait := s.session(key)
+		in, wait := session(t, s, home, key)
 		io.WriteString(in, "put a b\n")
-		s.wait("file closed", nil)
+		s.Wait("file closed", nil)
 		if c.twice {
-			s.cmd.Process.Signal(syscall.SIGTERM)
-			s.wait("shutting down", nil)
+			s.Cmd.Process.Signal(syscall.SIGTERM)
+			s.Wait("shutting down", nil)
 		}
 		s.End(syscall.SIGTERM, c.code)
 		io.WriteString(in, "put a c\n")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
@@ -42,7 +43,7 @@ func TestServeStdio(t *testing.T) {
 		!strings.Contains(out, "directory: "+dir+"\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	same(t, data, filepath.Join(dir, "b"), filepath.Join(dir, "c"))
+	servetest.Same(t, data, filepath.Join(dir, "b"), filepath.Join(dir, "c"))
 	if info, err := os.Stat(filepath.Join(dir, "b")); err != nil || info.Mode() != 0o600 {
 		t.Errorf("with -u 077 a file gets the mode %v, %v", info.Mode(), err)
 	}
@@ -109,7 +110,7 @@ func TestServeStdioAsSftpServer(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			same(t, data, filepath.Join(dir, "b"))
+			servetest.Same(t, data, filepath.Join(dir, "b"))
 		})
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 

@@ -6,11 +6,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/internal/cmdline"
 )
 
 // Flags completes the values of all flags of a command and its subcommands: from the values listed
-// in the flag table (opt.Values), or by the name of the argument.
+// in the flag table (cmdline.Values), or by the name of the argument.
 func Flags(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Value.Type() == "bool" || f.Value.Type() == "count" {
@@ -42,7 +42,7 @@ func Matching(words []string, prefix string) (matching []string) {
 // flagValues returns completions for the value of a flag.
 func flagValues(cmd *cobra.Command, f *pflag.Flag, word string) ([]string,
 	cobra.ShellCompDirective) {
-	if values, ok := f.Annotations[opt.FlagValues]; ok {
+	if values, ok := f.Annotations[cmdline.FlagValues]; ok {
 		words := Matching(values, word)
 		directive := cobra.ShellCompDirectiveNoFileComp
 		if len(words) == 1 && strings.HasSuffix(words[0], "=") {

@@ -20,7 +20,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )

@@ -17,7 +17,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/complete"
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )

@@ -11,6 +11,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/hosts"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/internal/cmdline"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -26,7 +27,7 @@ type flags struct {
 	recursive, legacy, ignore        bool
 	through, fromFirst, agent        bool
 	resume, verify, sparse, owners   bool
-	exactly                          bool
+	exactly, archive                 bool
 	hashes                           hashFlags
 	hosts                            hosts.Flags
 	patience                         time.Duration
@@ -47,7 +48,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 		"copy to DST itself, even if it is a directory: with -r, merge with it instead of copying into it")
 	f.StringVar(&c.Links, "links", "preserve",
 		"with -r: `how` to treat symbolic links: preserve, follow or skip")
-	opt.Values(f, "links", "preserve", "follow", "skip")
+	cmdline.Values(f, "links", "preserve", "follow", "skip")
 	c.RegisterFilter(f, "with -r: leave out what matches `pattern`, and everything below it")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
 		"with -r: print what would be copied, and copy nothing")
@@ -89,6 +90,13 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	// No effect here: -s requests what is done anyway.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
 	f.Lookup("sftp").Hidden = true
+	// What the users of cp and rsync type by habit.
+	f.BoolVarP(&c.archive, "archive", "a", false, "")
+	f.BoolVarP(&c.ignore, "force", "f", false, "")
+	f.BoolVar(&c.ignore, "progress", false, "")
+	for _, name := range []string{"archive", "force", "progress"} {
+		f.Lookup(name).Hidden = true
+	}
 }
 
 // onlyTrees are the flags that only make sense with -r.
@@ -96,6 +104,9 @@ var onlyTrees = []string{"links", "exclude", "include", "exclude-from", "dry-run
 
 // check checks the flags; set reports whether one was given.
 func (c *flags) check(set func(name string) bool) error {
+	if c.archive {
+		c.recursive, c.preserve = true, true
+	}
 	tree := slices.IndexFunc(onlyTrees, set)
 	switch {
 	case c.inplace && c.resume:

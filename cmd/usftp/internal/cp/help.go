@@ -20,9 +20,9 @@ If two sources have the same name, the second is not copied over the first.
 With -r, a directory is copied to DST, or into DST under its own name if DST is a
 directory already. A trailing slash is ignored; end SRC with /. to copy its contents
 (-r site/. host:/var/www), or give -T to copy to DST itself even if it is a directory.
-The same command with --resume recognizes a DST that it created, for up to a day after
-the copy was completed. Files in a tree keep their times where possible, with or
-without -p. Pipes, sockets and devices are skipped.
+The same command recognizes a DST that it created: for a week if it was interrupted, and
+with --resume for up to a day after the copy was completed. Files in a tree keep their
+times where possible, with or without -p. Pipes, sockets and devices are skipped.
 
 ` + opt.FilterHelp + `
 To copy only *.go: --include='*.go' --include='*/' --exclude='*'.

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/checksum"
-	"github.com/usftp/usftp/cmd/usftp/internal/opt"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/cmdline"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -20,7 +20,7 @@ type hashFlags struct {
 func (h *hashFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&h.hash, "hash", "",
 		"hash each file with `algorithm` sha256 or blake3 while copying it; --json and -v print the hash (default sha256 with --manifest or --check-manifest)")
-	opt.Values(f, "hash", "sha256", "blake3")
+	cmdline.Values(f, "hash", "sha256", "blake3")
 	f.StringVar(&h.manifest, "manifest", "",
 		"write the hashes of what was copied to `file`, as sha256sum (or b3sum) does, with paths relative to the target directory")
 	f.StringVar(&h.checkManifest, "check-manifest", "",

@@ -21,9 +21,9 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/hosts"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/cmd/usftp/internal/verb"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 )
 

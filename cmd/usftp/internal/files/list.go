@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/verb"
+	"github.com/usftp/usftp/internal/cmdline"
 )
 
 // list is ls.
@@ -50,7 +50,7 @@ the signal that ended usftp.`,
 				"list names in columns; the default on a terminal")
 			f.StringVar(&color, "color", "auto", "colour names: `when` is always, auto or never")
 			f.Lookup("color").NoOptDefVal = "always"
-			opt.Values(f, "color", "always", "auto", "never")
+			cmdline.Values(f, "color", "always", "auto", "never")
 		},
 		take: func(f *pflag.FlagSet, args []string) ([]string, error) {
 			switch {

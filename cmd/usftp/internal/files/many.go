@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/hosts"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // onEach runs the command on several hosts at once. A verb keeps and changes its options, so each

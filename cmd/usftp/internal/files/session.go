@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/cmd/usftp/internal/verb"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // A SessionCommand is a command of this package as typed in a session on one host: its operands are

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // Flags select the hosts on which a verb runs.

@@ -12,8 +12,8 @@ import (
 	"slices"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // A record is the file that remembers on which hosts the last run of a command failed. It does not

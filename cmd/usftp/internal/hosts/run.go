@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // A Run is one run of a verb on several hosts.

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // readyVariable tells the program that it is the background process, and on which descriptor to

@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/complete"
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // flags is the command line of mount.

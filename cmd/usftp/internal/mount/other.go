@@ -8,7 +8,7 @@ import (
 	"runtime"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 func run(context.Context, *ui.App, *flags, connect.Place, string) error { return errSystem() }

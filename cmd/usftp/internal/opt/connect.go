@@ -17,8 +17,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cmdline"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
@@ -56,8 +57,8 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 	f.StringVar(&c.ssh, "ssh", "",
 		"connect with the system's ssh, or with `command` instead")
 	f.Lookup("ssh").NoOptDefVal = "ssh"
-	Values(f, "cipher", ciphers...)
-	Values(f, "option", optionWords...)
+	cmdline.Values(f, "cipher", ciphers...)
+	cmdline.Values(f, "option", optionWords...)
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
 	f.StringVarP(&c.server, "server", "D", "",
 		"run the SFTP server `program` on this machine instead of connecting to a host")
@@ -82,9 +83,6 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 var making = []string{"config", "identity", "jump", "option", "port", "cipher", "ipv4", "ipv6",
 	"batch", "ssh", "program", "server", "retries", "retry-for"}
 
-// ConnectionGroup marks flags that help lists together, in [pflag.Flag.Annotations].
-const ConnectionGroup = "connection"
-
 // OwnPage marks commands with a man page of their own, in [cobra.Command.Annotations]. Its value
 // describes their exit codes.
 const OwnPage = "page"
@@ -97,17 +95,9 @@ func (c *Connect) RegisterLong(f *pflag.FlagSet) {
 	for _, name := range making {
 		flag := all.Lookup(name)
 		flag.Shorthand = ""
-		all.SetAnnotation(name, ConnectionGroup, nil)
+		all.SetAnnotation(name, cmdline.ConnectionGroup, nil)
 		f.AddFlag(flag)
 	}
-}
-
-// FlagValues lists the values that a flag may have, for completion, in [pflag.Flag.Annotations].
-const FlagValues = "values"
-
-// Values declares the values of a flag.
-func Values(f *pflag.FlagSet, name string, values ...string) {
-	f.SetAnnotation(name, FlagValues, values)
 }
 
 // ConfigFile returns the ssh_config named by the flags, or "".

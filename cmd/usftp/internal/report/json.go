@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/checksum"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 )
 

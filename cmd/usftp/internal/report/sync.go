@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 )
 

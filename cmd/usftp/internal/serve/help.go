@@ -14,10 +14,9 @@ machine can reach. Logins, file transfers and refusals are logged to standard er
 
 SIGINT (Ctrl-C) and SIGTERM stop the server: new logins are refused, and running
 sessions get the time of --grace to finish. A second signal stops it at once. SIGHUP
-reloads keys, users and limits, and recounts quotas; existing logins stay.
+reloads the keys; existing logins stay.
 
---config serves several users, each with a directory, keys, a password and limits;
-docs/serve.md describes the file. Flags override it.
+To serve several users, with limits and metrics, run usftpd; see usftpd(8).
 
 --stdio replaces sftp-server in sshd_config, with its flags -d, -e, -f, -l, -P, -p,
 -Q, -R and -u. It serves the whole file system with the rights of the user who logged
@@ -27,12 +26,4 @@ in:
 
 const examples = `  usftp serve .
   usftp serve --listen :2022 --read-only /srv/pub
-  usftp serve --user deploy --authorized-keys deploy.pub --metrics=:9722 /srv
-  usftp serve --config /etc/usftp/serve.toml`
-
-const hashPasswordLong = `Asks for a password twice and prints its argon2id hash, for the "password" setting
-of a user in serve's configuration. If standard input is not a terminal, its first
-line is the password.`
-
-const hashPasswordExamples = `  usftp hash-password
-  pass show sftp/guest | usftp hash-password`
+  usftp serve --user deploy --authorized-keys deploy.pub /srv`

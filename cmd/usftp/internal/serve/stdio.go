@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/site"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/stdio"
 )
@@ -26,7 +27,7 @@ func serveStdio(ctx context.Context, a *ui.App, flags *flags) error {
 		Allowed: flags.allow,
 	}
 	if flags.umask != "" {
-		umask, err := parseUmask(flags.umask)
+		umask, err := site.ParseUmask(flags.umask)
 		if err != nil {
 			return err
 		}
@@ -36,8 +37,8 @@ func serveStdio(ctx context.Context, a *ui.App, flags *flags) error {
 	}
 	if flags.stderr {
 		// sftp-server's default level is ERROR.
-		config.Logger = slog.New(&logHandler{Handler: formatHandler(a.Console, flags.logFormat,
-			flags.level(slog.LevelWarn))})
+		config.Logger = slog.New(site.NewHandler(a.Console, flags.Format,
+			flags.Level(slog.LevelWarn)))
 	}
 	return stdio.Serve(ctx, config)
 }

@@ -142,6 +142,26 @@ func TestAppendedByTwo(t *testing.T) {
 	}
 }
 
+// A host that carries out an append after its connection has been lost does so once.
+func TestAppendedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := mountFile(t).openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_APPEND)
+		o.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: sftptest.Hangup()})
+		o.write(8, " and more")
+		go func() {
+			time.Sleep(lateTime + idleTime - time.Millisecond)
+			o.server.Files.Append("/file", []byte(" and more"))
+		}()
+		time.Sleep(idleTime) // after which it is sent
+		if status := o.sync(); status != fuse.OK {
+			t.Error(status)
+		}
+		if data, err := o.server.Files.ReadFile("/file"); string(data) != "contents and more" {
+			t.Errorf("the host has %q, %v", data, err)
+		}
+	})
+}
+
 // The same holds if the host comes back later than anything waits for it.
 func TestAppendedBeforeALongOutage(t *testing.T) {
 	for made, lose := range map[string]sftptest.Action{"made": sftptest.Truncate(0),

@@ -35,12 +35,12 @@ type extent struct {
 	off     int64
 	data    []byte
 	appends bool
-	unsure  bool  // it was appended, and no answer came
-	from    int64 // where it begins if that has arrived
-	sent    bool  // over the present connection
-	tried   bool  // sent at some time
-	full    bool  // nothing more is added
-	done    bool  // no longer the file's: it arrived, was refused, or was given up
+	from    int64     // where it begins if it was appended and has arrived
+	lost    time.Time // when the connection was lost before the answer to an append came
+	sent    bool      // over the present connection
+	tried   bool      // sent at some time
+	full    bool      // nothing more is added
+	done    bool      // no longer the file's: it arrived, was refused, or was given up
 }
 
 // blocks are memory for extents that will probably become full. It is kept for the next extents for
@@ -319,11 +319,15 @@ func (f *file) awaitOverlap(ctx context.Context, e *extent) error {
 	})
 }
 
+// lateTime is how long a host may take to carry out a request of a connection that has been lost:
+// its server may have the request already, and be slower than the next login.
+const lateTime = 2 * time.Second
+
 // sendAppend appends an extent and waits for the answer. The host decides where the end is, so that
 // what others append is not overwritten. The caller holds the handle's turn.
 func (f *file) sendAppend(ctx context.Context, e *extent) error {
 	h := e.handle
-	if !e.unsure {
+	if e.lost.IsZero() {
 		f.mu.Lock()
 		e.from = f.remoteSize
 		f.mu.Unlock()
@@ -335,7 +339,7 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 			f.answered(e, err)
 			return nil
 		}
-		e.unsure = true // also if this call does not wait until there is a connection
+		e.lost = time.Now() // also if this call does not wait until there is a connection
 	}
 	// The data may have arrived or not. It has if the file grew by exactly this much and ends with
 	// it.
@@ -343,12 +347,26 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 	if err != nil {
 		return err
 	}
-	switch h.size {
+	size := h.size
+	if late := time.Until(e.lost.Add(lateTime)); size == e.from && late > 0 {
+		select {
+		case <-time.After(late):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		info, err := remote.Stat()
+		if err != nil {
+			return err
+		}
+		size = info.Size()
+	}
+	switch size {
 	case e.from:
-		e.unsure = false // next sends it again
+		e.lost = time.Time{} // next sends it again
 		return nil
 	case e.from + int64(len(e.data)):
 		if f.holds(remote.Client().WithContext(ctx), e.data, e.from) {
+			f.reaches(size)
 			f.answered(e, nil)
 			return nil
 		}

@@ -9,8 +9,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // A batch is commands from a file, or from standard input if that is not a terminal.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/usftp/usftp/cmd/usftp/internal/complete"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 type flags struct {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/complete"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // complete completes the line up to pos, which counts characters, for the editor: a command's name,

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 )
 

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 const long = `Logs in to a host and runs commands there: list, copy, rename, remove, edit. The

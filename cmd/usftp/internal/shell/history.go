@@ -8,7 +8,7 @@ import (
 
 	"github.com/peterh/liner"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // A history is a file of the lines that were typed, which only its owner can read. The editor keeps

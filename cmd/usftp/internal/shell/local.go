@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // localTilde returns the local name that a word stands for, with a leading ~ replaced by the home

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // A shell runs commands, one after the other, whatever their source.

@@ -12,7 +12,7 @@ import (
 	"github.com/peterh/liner"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // A terminal is a source of commands typed by a user.

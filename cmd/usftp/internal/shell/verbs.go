@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/cmd/usftp/internal/files"
 	"github.com/usftp/usftp/cmd/usftp/internal/sync"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/cmd/usftp/internal/verb"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )

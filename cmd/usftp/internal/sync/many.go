@@ -8,7 +8,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/hosts"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // many runs the sync on each of several hosts.

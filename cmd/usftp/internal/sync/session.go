@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
@@ -26,6 +26,9 @@ func Command(a *ui.App) *cobra.Command {
 		Example:     examples,
 		Annotations: map[string]string{opt.OwnPage: exits},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && cmd.Flags().Changed("human-readable") {
+				return cmd.Help()
+			}
 			src, dst, err := parsePlaces(args)
 			if err == nil {
 				err = flags.check(cmd.Flags().Changed)

@@ -11,7 +11,7 @@ import (
 	"net"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 )
 

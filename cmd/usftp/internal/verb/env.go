@@ -29,7 +29,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // An Env is where a verb runs. Only Client, Out and Say must be set. Only one verb at a time may

@@ -9,7 +9,7 @@ import (
 	"net"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // job is one run of a verb. It keeps the exit code, and the error that ends the verb.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // ListOptions are the options of ls.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // Reasons that version 3 has no status for; verbs find them out once something has failed.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // StatusOptions are the options of stat.

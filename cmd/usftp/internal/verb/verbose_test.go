@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/ui"
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )

@@ -1,0 +1,64 @@
+package cmdline
+
+import (
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/ui"
+)
+
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "print help about a command",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string,
+			cobra.ShellCompDirective) {
+			var names []string
+			for _, sub := range cmd.Root().Commands() {
+				if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), word) &&
+					len(args) == 0 {
+					names = append(names, sub.Name()+"\t"+sub.Short)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				err = cmd.Root().Args(cmd.Root(), args[:1])
+				if usage, ok := errors.AsType[*ui.UsageError](err); ok {
+					usage.Command = cmd.Root().Name()
+				}
+				return err
+			}
+			return about.Help()
+		},
+	}
+}
+
+// shells are those for which there is completion.
+var shells = map[string]func(root *cobra.Command, w io.Writer) error{
+	"bash": func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+	"zsh":  (*cobra.Command).GenZshCompletion,
+	"fish": func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
+}
+
+// Completion returns the command completion; long is its text.
+func Completion(long string) *cobra.Command {
+	return &cobra.Command{
+		Use:       "completion bash|zsh|fish",
+		Short:     "print a script that completes command lines in a shell",
+		Long:      long,
+		ValidArgs: []string{"bash", "zsh", "fish"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || shells[args[0]] == nil {
+				return &ui.UsageError{Err: errors.New(
+					"completion needs a shell: bash, zsh or fish")}
+			}
+			return shells[args[0]](cmd.Root(), cmd.OutOrStdout())
+		},
+	}
+}

@@ -1,0 +1,83 @@
+package cmdline
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/ui"
+)
+
+// usage writes what follows the description in help.
+func usage(cmd *cobra.Command) {
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "Usage:\n  %s\n", Synopsis(cmd))
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprint(w, "\nCommands:\n")
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				ui.WriteColumn(w, 12, sub.Name(), sub.Short)
+			}
+		}
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if cmd.HasAvailableFlags() {
+		fmt.Fprint(w, "\nFlags:\n")
+		eachFlag(cmd, func(form, text string) { ui.WriteColumn(w, 24, form, text) })
+		if names := connectionFlags(cmd); names != "" {
+			fmt.Fprintln(w, "\nFlags that say how to connect, as for cp, by their long names only:")
+			ui.WriteColumn(w, 0, "", names)
+		}
+	}
+}
+
+// Synopsis returns the usage line, starting with the program's name.
+func Synopsis(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return cmd.Use
+	}
+	return cmd.Root().Name() + " " + cmd.Use
+}
+
+// eachFlag yields the visible flags as "-F, --config file" with their texts.
+func eachFlag(cmd *cobra.Command, each func(form, text string)) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, grouped := f.Annotations[ConnectionGroup]; !f.Hidden && !grouped {
+			each(ui.FlagForm(f))
+		}
+	})
+}
+
+// connectionFlags names the connection flags, if they form a group of their own.
+func connectionFlags(cmd *cobra.Command) string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, grouped := f.Annotations[ConnectionGroup]; grouped {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return strings.Join(names, " ")
+}
+
+// flagError describes a flag error in plain words.
+func flagError(cmd *cobra.Command, err error,
+	hintFor func(*cobra.Command, string) string) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if hint := hintFor(cmd, unknown.GetSpecifiedName()); hint != "" {
+			return fmt.Errorf("%w; %s", err, hint)
+		}
+	}
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) && errors.As(err, new(*strconv.NumError)) {
+		form, _ := ui.FlagForm(value.GetFlag())
+		return fmt.Errorf("%s: %q is not a valid number", strings.TrimSpace(form),
+			value.GetValue())
+	}
+	return err
+}

@@ -1,0 +1,41 @@
+package site
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// defaultHostKey returns where to keep a key that clients should recognize later.
+func defaultHostKey() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("no directory for the host key (%w): name a file with --host-key", err)
+	}
+	dir = filepath.Join(dir, "usftp")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", FileError("cannot make the directory for the host key,", dir, err)
+	}
+	return filepath.Join(dir, "host_ed25519_key"), nil
+}
+
+// loadHostKeys refuses a key that others can read, as sshd does: they could impersonate the server.
+func loadHostKeys(names []string) ([]ssh.Signer, error) {
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+			return nil, fmt.Errorf("others can read the host key %s (mode %04o): run chmod 600 on it", name, info.Mode().Perm())
+		}
+	}
+	keys, err := sshd.LoadHostKeys(names...)
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return nil, FileError("cannot read or create the host key", path.Path, err)
+	}
+	return keys, err
+}

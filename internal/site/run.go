@@ -1,0 +1,131 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"github.com/usftp/usftp/internal/ui"
+)
+
+// Run serves what Start has made until ctx ends, and then until the running sessions have ended or the grace period is
+// over.
+func (s *Site) Run(ctx context.Context) error {
+	listeners, err := s.listen()
+	if err != nil {
+		return err
+	}
+	defer s.recounting.Wait()
+	hangups := make(chan struct{}, 1)
+	s.App.Signals.Set(s.started.Grace+ui.CleanupTime, func() {
+		select {
+		case hangups <- struct{}{}:
+		default:
+		}
+	})
+	ended := make(chan error, len(listeners))
+	for _, l := range listeners {
+		s.Log.Info("listening", "address", l.Addr().String())
+		if s.Accept != nil {
+			l = s.Accept(l)
+		}
+		go func() { ended <- s.sshd.Serve(l) }()
+	}
+	if err := s.greet(listeners); ui.ReaderGone(err) {
+		s.Log.Warn("cannot print how to connect", "error", err)
+	} else if err != nil {
+		s.sshd.Close()
+		return err
+	}
+	for {
+		select {
+		case <-hangups:
+			s.reload(ctx)
+		case err := <-ended: // accepting has failed permanently
+			s.sshd.Close()
+			return err
+		case <-ctx.Done():
+			return s.shutdown(ctx)
+		}
+	}
+}
+
+// shutdown lets running sessions end.
+func (s *Site) shutdown(ctx context.Context) error {
+	s.Log.Info("shutting down", "reason", context.Cause(ctx), "grace", s.started.Grace.String())
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx),
+		s.started.Grace)
+	defer cancel()
+	if err := s.sshd.Shutdown(grace); err != nil {
+		s.Log.Warn("sessions that were still running were cut off")
+	}
+	s.Log.Info("ended")
+	return &ui.ExitError{Code: ui.ExitOK}
+}
+
+// reload rereads what may have changed. If anything is invalid nothing changes.
+func (s *Site) reload(ctx context.Context) {
+	settings, err := s.read()
+	if err == nil {
+		err = s.apply(settings)
+	}
+	if err != nil {
+		s.Log.Error("reload failed; the old settings stay in effect", "error", err)
+		return
+	}
+	s.Log.Info("reloaded")
+	quotas := s.quotas()
+	s.recounting.Go(func() { s.recount(ctx, quotas) })
+}
+
+func (s *Site) listen() (listeners []net.Listener, err error) {
+	for _, address := range s.started.Listen {
+		l, err := Listen(address)
+		if err != nil {
+			closeAll(listeners)
+			return nil, err
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+// Listen listens on an address, or says in plain words why it cannot.
+func Listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err == nil {
+		return l, nil
+	}
+	text := fmt.Sprintf("cannot listen on %s: %s", address, causeOf(err))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		text += "; use port 0 for any free port"
+	case errors.Is(err, syscall.EACCES):
+		text += "; ports below 1024 need privileges"
+	}
+	return nil, errors.New(text)
+}
+
+// causeOf returns an error's innermost cause, without the names of operations and system calls.
+func causeOf(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		l.Close()
+	}
+}
+
+// FileError describes what happened to a file in plain words.
+func FileError(what, name string, err error) error {
+	return fmt.Errorf("%s %s: %s", what, name, ui.ReasonOf(err))
+}

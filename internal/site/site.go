@@ -1,0 +1,177 @@
+// Package site is a running server, as usftp serve and usftpd have it: what listens, who may log in
+// to what, the log, reloading on SIGHUP, and the end on a signal.
+package site
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// A Site is a server. Its exported fields are set before Start, except as they say.
+type Site struct {
+	*ui.App
+
+	// Read makes the settings, and makes them again for each reload.
+	Read func() (*Settings, error)
+
+	// Handler, if not nil, wraps the log's handler.
+	Handler func(slog.Handler) slog.Handler
+
+	// Accept, if not nil, wraps each listener.
+	Accept func(net.Listener) net.Listener
+
+	// More are further lines of what Run prints. They may be set after Start.
+	More string
+
+	// Log is made by Start.
+	Log *slog.Logger
+
+	level    slog.LevelVar
+	started  *Settings // those read first, of which some cannot change
+	settings *Settings // in effect now
+
+	sshd      *sshd.Server
+	directory *sshd.Directory
+	trees     map[string]*tree
+
+	recounting sync.WaitGroup // counting of quotas after reloads
+}
+
+// Settings is what is served, to whom and how; each reload makes new ones.
+type Settings struct {
+	SSHD        sshd.Config // without the host keys, the logger and the functions that authenticate
+	Listen      []string
+	Grace       time.Duration
+	LogFormat   string
+	LogLevel    slog.Level
+	HostKeys    []string // files
+	Users       []Account
+	Authorities *sshd.Authorities
+	Revoked     *sshd.RevocationList
+	Warnings    []string
+	Fixed       string // what else cannot change without a restart, as a text to be compared
+}
+
+// An Account is a user whose directory has not been opened yet.
+type Account struct {
+	sshd.User
+	Root         string
+	Quota        [2]int64 // bytes and files
+	PasswordHash string
+}
+
+// Start makes the server, without listening yet.
+func (s *Site) Start() error {
+	var err error
+	if s.started, err = s.read(); err != nil {
+		return err
+	}
+	handler := NewHandler(s.Console, s.started.LogFormat, &s.level)
+	if s.Handler != nil {
+		handler = s.Handler(handler)
+	}
+	s.Log = slog.New(handler)
+	return s.apply(s.started)
+}
+
+// read makes settings, and completes them.
+func (s *Site) read() (*Settings, error) {
+	made, err := s.Read()
+	if err != nil {
+		return nil, err
+	}
+	if len(made.Listen) == 0 {
+		made.Listen = []string{defaultListen}
+	}
+	if len(made.HostKeys) == 0 {
+		name, err := defaultHostKey()
+		if err != nil {
+			return nil, err
+		}
+		made.HostKeys = []string{name}
+	}
+	for _, address := range made.Listen {
+		err = errors.Join(err, CheckAddress(address))
+	}
+	return made, err
+}
+
+// apply puts settings into effect, initially or after a reload.
+func (s *Site) apply(made *Settings) error {
+	if !sameListening(s.started, made) {
+		s.Log.Warn("changes of addresses, trusted proxies, grace and the log format need a restart")
+	}
+	accounts, keys, err := s.accounts(made)
+	if err != nil {
+		return err
+	}
+	config := made.SSHD
+	config.Logger = s.Log
+	if config.HostKeys, err = loadHostKeys(made.HostKeys); err != nil {
+		return err
+	}
+	first := s.directory == nil
+	if first {
+		s.directory, err = sshd.NewDirectory(accounts)
+	} else {
+		err = s.directory.Set(accounts)
+	}
+	if err != nil {
+		return err
+	}
+	if keys {
+		config.PublicKey = s.directory.PublicKey
+	}
+	if accounts.Passwords != nil {
+		config.Password = s.directory.Password
+	}
+	s.settings = made
+	s.level.Set(made.LogLevel)
+	for _, warning := range made.Warnings {
+		s.Log.Warn("a line of authorized_keys is ignored: " + warning)
+	}
+	if !first {
+		return s.sshd.Reload(config)
+	}
+	s.sshd, err = sshd.New(config)
+	return err
+}
+
+func sameListening(a, b *Settings) bool {
+	return fmt.Sprint(a.Listen, a.LogFormat, a.Grace, a.Fixed) == fmt.Sprint(b.Listen, b.LogFormat,
+		b.Grace, b.Fixed)
+}
+
+// accounts opens what the users will see. keys reports whether keys or certificates let anybody in.
+func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err error) {
+	accounts.Authorities, accounts.Revoked = made.Authorities, made.Revoked
+	keys = made.Authorities != nil
+	var passwords strings.Builder
+	for _, one := range made.Users {
+		t, err := s.tree(one.Root)
+		if err != nil {
+			return accounts, false, err
+		}
+		one.FS = t.fs
+		if one.Quota != [2]int64{} {
+			one.Policy.Quota = t.quota(one.Quota)
+		}
+		keys = keys || one.Keys != nil
+		if one.PasswordHash != "" {
+			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)
+		}
+		accounts.Users = append(accounts.Users, one.User)
+	}
+	if passwords.Len() > 0 {
+		accounts.Passwords, err = sshd.ParsePasswords("passwords", []byte(passwords.String()))
+	}
+	return accounts, keys, err
+}

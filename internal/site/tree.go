@@ -1,0 +1,80 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
+)
+
+// A tree is a served directory, with what its users share. It stays open until the program ends,
+// for sessions that began before a reload.
+type tree struct {
+	fs     *osfs.FS
+	info   fs.FileInfo
+	quotas map[[2]int64]*server.Quota
+}
+
+// tree opens a directory, or returns the one already open.
+func (s *Site) tree(root string) (*tree, error) {
+	info, err := os.Stat(root)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is not a directory")
+	}
+	if err != nil {
+		return nil, FileError("cannot serve", root, err)
+	}
+	if t := s.trees[root]; t != nil && os.SameFile(t.info, info) {
+		return t, nil
+	}
+	files, err := osfs.New(root)
+	if err != nil {
+		return nil, FileError("cannot serve", root, err)
+	}
+	t := &tree{fs: files, info: info, quotas: map[[2]int64]*server.Quota{}}
+	if s.trees == nil {
+		s.trees = map[string]*tree{}
+	}
+	s.trees[root] = t
+	return t, nil
+}
+
+// quota returns the quota shared by users of the same directory with the same limits.
+func (t *tree) quota(bounds [2]int64) *server.Quota {
+	if t.quotas[bounds] == nil {
+		t.quotas[bounds] = server.NewQuota(bounds[0], bounds[1])
+	}
+	return t.quotas[bounds]
+}
+
+// A rootQuota is a quota with its directory.
+type rootQuota struct {
+	*server.Quota
+	root string
+	fs   *osfs.FS
+}
+
+// quotas lists the quotas of all trees.
+func (s *Site) quotas() (all []rootQuota) {
+	for root, t := range s.trees {
+		for _, q := range t.quotas {
+			all = append(all, rootQuota{q, root, t.fs})
+		}
+	}
+	return all
+}
+
+// recount counts what lies under quotas again, since others may have changed it.
+func (s *Site) recount(ctx context.Context, quotas []rootQuota) {
+	for _, q := range quotas {
+		if err := q.Recount(ctx, q.fs, "/"); err != nil {
+			s.Log.Error("cannot recount a quota", "root", q.root, "error", err)
+			continue
+		}
+		bytes, files := q.Usage()
+		s.Log.Info("quota counted", "root", q.root, "bytes", bytes, "files", files)
+	}
+}

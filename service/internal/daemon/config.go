@@ -1,0 +1,308 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/site"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// serveFile is the file named by --config. docs/service.md describes every field.
+type serveFile struct {
+	Listen        []addressText `toml:"listen"`
+	HostKeys      []string      `toml:"host_keys"`
+	LogFormat     formatText    `toml:"log_format"`
+	LogLevel      levelText     `toml:"log_level"`
+	Metrics       addressText   `toml:"metrics"`
+	Grace         durationText  `toml:"grace"`
+	ProxyProtocol []prefixText  `toml:"proxy_protocol"`
+
+	Ciphers          []string        `toml:"ciphers"`
+	LegacyAlgorithms []algorithmText `toml:"legacy_algorithms"`
+	StrictModes      *bool           `toml:"strict_modes"`
+
+	Limits struct {
+		LoginTimeout      durationText `toml:"login_timeout"`
+		IdleTimeout       durationText `toml:"idle_timeout"`
+		Sessions          countNumber  `toml:"sessions"`
+		Logins            countNumber  `toml:"logins"`
+		LoginsEachAddress countNumber  `toml:"logins_each_address"`
+		LoginsDropStart   countNumber  `toml:"logins_drop_start"`
+		LoginsDropRate    countNumber  `toml:"logins_drop_rate"`
+		LoginsKnown       countNumber  `toml:"logins_known"`
+	} `toml:"limits"`
+
+	Certificates struct {
+		Authorities string `toml:"authorities"`
+		Revoked     string `toml:"revoked"`
+	} `toml:"certificates"`
+
+	Users []userTable `toml:"users"`
+}
+
+type userTable struct {
+	Name           string          `toml:"name"`
+	Root           string          `toml:"root"`
+	Keys           []keyText       `toml:"keys"`
+	AuthorizedKeys string          `toml:"authorized_keys"`
+	Password       passwordText    `toml:"password"`
+	ReadOnly       bool            `toml:"read_only"`
+	Allow          []operationText `toml:"allow"`
+	Deny           []operationText `toml:"deny"`
+	Umask          umaskText       `toml:"umask"`
+	QuotaBytes     sizeText        `toml:"quota_bytes"`
+	QuotaFiles     countNumber     `toml:"quota_files"`
+	Bandwidth      sizeText        `toml:"bandwidth"`
+	Sessions       countNumber     `toml:"sessions"`
+}
+
+// settings are what a file says.
+type settings struct {
+	site.Settings
+	metrics string
+	proxies []netip.Prefix
+}
+
+// readConfig reads a file. Its errors begin with the file's name and the line number.
+func readConfig(name string) (*settings, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, site.FileError("cannot read the configuration", name, err)
+	}
+	var file serveFile
+	decoder := toml.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return nil, configError(name, err)
+	}
+	f := &configFile{name: name, lines: linesOf(data)}
+	return f.settings(&file)
+}
+
+// configError adds the position in the file to an error of the decoder.
+func configError(name string, err error) error {
+	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+		var texts []string
+		for _, one := range unknown.Errors {
+			line, _ := one.Position()
+			texts = append(texts, fmt.Sprintf("%s:%d: unknown setting %q", name, line,
+				strings.Join(one.Key(), ".")))
+		}
+		return errors.New(strings.Join(texts, "\n"))
+	}
+	if at, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, column := at.Position()
+		text := strings.TrimPrefix(at.Error(), "toml: ")
+		if m := otherKind.FindStringSubmatch(text); m != nil {
+			text = fmt.Sprintf("%s: it must be %s", strings.Join(at.Key(), "."), kindOf(m[1]))
+		}
+		return fmt.Errorf("%s:%d:%d: %s", name, line, column, text)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// otherKind matches the decoder's error for a value of the wrong type, which names the setting's Go
+// type.
+var otherKind = regexp.MustCompile(`^cannot decode TOML .* of type (\S+)$`)
+
+func kindOf(goType string) string {
+	switch {
+	case goType == "[]daemon.userTable":
+		return "tables, each headed by [[users]]"
+	case strings.HasPrefix(goType, "[]"):
+		return "a list in brackets"
+	case goType == "bool":
+		return "true or false"
+	case goType == "daemon.countNumber", strings.HasPrefix(goType, "int"):
+		return "a number"
+	}
+	return "a quoted string"
+}
+
+// A configFile is a decoded file that is being interpreted.
+type configFile struct {
+	name   string
+	lines  map[string]int
+	strict bool // who could change a file of keys is checked
+	made   *settings
+}
+
+// wrong returns an error about a key, which is a user's unless user is negative.
+func (f *configFile) wrong(user int, key string, err error) error {
+	line := f.lines[key]
+	if user >= 0 {
+		prefix := fmt.Sprintf("users[%d]", user)
+		if line = f.lines[prefix+"."+key]; line == 0 {
+			line = max(f.lines[prefix], f.lines["users"])
+		}
+	}
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		err = fmt.Errorf("%s: %w", path.Path, path.Err)
+	}
+	return fmt.Errorf("%s:%d: %s: %w", f.name, max(line, 1), key, err)
+}
+
+// path returns the path of a file named in this one: relative to this one's directory, unless
+// absolute.
+func (f *configFile) path(name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(f.name), name)
+}
+
+func (f *configFile) settings(file *serveFile) (*settings, error) {
+	f.strict = file.StrictModes == nil || *file.StrictModes
+	f.made = &settings{metrics: file.Metrics.text, Settings: site.Settings{
+		Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
+		LogLevel: slog.Level(file.LogLevel),
+		SSHD: sshd.Config{
+			LoginTimeout: time.Duration(file.Limits.LoginTimeout),
+			IdleTimeout:  time.Duration(file.Limits.IdleTimeout),
+			MaxSessions:  int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins),
+			MaxLoginsEach:    int(file.Limits.LoginsEachAddress),
+			DropStart:        int(file.Limits.LoginsDropStart),
+			DropRate:         int(file.Limits.LoginsDropRate),
+			MaxLoginsKnown:   int(file.Limits.LoginsKnown),
+			Ciphers:          file.Ciphers,
+			LegacyAlgorithms: texts(file.LegacyAlgorithms),
+		},
+	}}
+	for _, address := range file.Listen {
+		f.made.Listen = append(f.made.Listen, address.text)
+	}
+	for _, prefix := range file.ProxyProtocol {
+		f.made.proxies = append(f.made.proxies, prefix.Prefix)
+	}
+	for _, name := range file.HostKeys {
+		f.made.HostKeys = append(f.made.HostKeys, f.path(name))
+	}
+	if err := f.certificates(file.Certificates.Authorities, file.Certificates.Revoked); err != nil {
+		return nil, err
+	}
+	if len(file.Users) == 0 {
+		return nil, fmt.Errorf("%s:1: there are no users: nobody could log in", f.name)
+	}
+	names := map[string]bool{}
+	for i := range file.Users {
+		one, err := f.user(i, &file.Users[i])
+		if err != nil {
+			return nil, err
+		}
+		if names[one.Name] {
+			return nil, f.wrong(i, "name", fmt.Errorf("user %q already exists", one.Name))
+		}
+		names[one.Name] = true
+		f.made.Users = append(f.made.Users, one)
+	}
+	return f.made, nil
+}
+
+func (f *configFile) certificates(authorities, revoked string) (err error) {
+	if revoked != "" {
+		if f.made.Revoked, err = sshd.ReadRevocationList(f.path(revoked)); err != nil {
+			return f.wrong(-1, "certificates.revoked", err)
+		}
+	}
+	if authorities == "" {
+		return nil
+	}
+	data, err := os.ReadFile(f.path(authorities))
+	if err != nil {
+		return f.wrong(-1, "certificates.authorities", err)
+	}
+	made := &sshd.Authorities{Revoked: f.made.Revoked}
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		key, _, options, _, err := ssh.ParseAuthorizedKey([]byte(line))
+		if err != nil || len(options) > 0 {
+			return f.wrong(-1, "certificates.authorities",
+				fmt.Errorf("%s:%d: not a public key without options", f.path(authorities), number))
+		}
+		made.Keys = append(made.Keys, key)
+	}
+	if len(made.Keys) == 0 {
+		return f.wrong(-1, "certificates.authorities",
+			fmt.Errorf("no keys in %s", f.path(authorities)))
+	}
+	f.made.Authorities = made
+	return nil
+}
+
+// user interprets one user.
+func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
+	one.Name, one.Root, one.PasswordHash = u.Name, f.path(u.Root), u.Password.text
+	one.Quota = [2]int64{int64(u.QuotaBytes), int64(u.QuotaFiles)}
+	one.Bandwidth, one.MaxSessions = int64(u.Bandwidth), int(u.Sessions)
+	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny),
+		Umask: fs.FileMode(u.Umask)}
+	if u.Name == "" || strings.ContainsAny(u.Name, ":\n\r") || u.Name[0] == '#' ||
+		u.Name != strings.TrimSpace(u.Name) {
+		return one, f.wrong(i, "name", fmt.Errorf("invalid user name %q", u.Name))
+	}
+	if u.Root == "" {
+		return one, f.wrong(i, "root", fmt.Errorf("user %s needs a directory", u.Name))
+	}
+	info, err := os.Stat(one.Root)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s: not a directory", one.Root)
+	}
+	if err != nil {
+		return one, f.wrong(i, "root", err)
+	}
+	if err := f.keys(i, u, &one); err != nil {
+		return one, err
+	}
+	if one.Keys == nil && one.PasswordHash == "" && f.made.Authorities == nil {
+		return one, f.wrong(i, "name",
+			fmt.Errorf("%s has no way to log in: set keys, authorized_keys or password", u.Name))
+	}
+	return one, nil
+}
+
+// keys combines the keys in the file with those in a separate file.
+func (f *configFile) keys(i int, u *userTable, one *site.Account) error {
+	if len(u.Keys) == 0 && u.AuthorizedKeys == "" {
+		return nil
+	}
+	all := []byte(strings.Join(texts(u.Keys), "\n") + "\n")
+	if u.AuthorizedKeys != "" {
+		name := f.path(u.AuthorizedKeys)
+		data, err := os.ReadFile(name)
+		if err == nil && f.strict {
+			err = sshd.StrictModes(name)
+		}
+		if err != nil {
+			return f.wrong(i, "authorized_keys", err)
+		}
+		f.made.Warnings = append(f.made.Warnings, sshd.ParseAuthorizedKeys(name, data).Warnings...)
+		all = append(all, data...)
+	}
+	one.Keys = sshd.ParseAuthorizedKeys(f.name, all)
+	return nil
+}
+
+func texts[T interface{ value() string }](list []T) (made []string) {
+	for _, one := range list {
+		made = append(made, one.value())
+	}
+	return made
+}

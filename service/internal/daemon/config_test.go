@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// Each setting of the documentation's example means what its comments say; so do the settings that
+// it leaves out.
+func TestConfigExample(t *testing.T) {
+	t.Parallel()
+	setting := regexp.MustCompile(`(?m)^#(\S|  ")`)
+	text := setting.ReplaceAllString(string(readFile(t, "../../../docs/usftpd.toml")), "$1")
+	dir := t.TempDir()
+	for _, name := range []string{"alice", "public"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := readFile(t, opensshd.Keygen(t, filepath.Join(dir, "id"))+".pub")
+	for _, name := range []string{"ca.pub", "publish.keys", "revoked.krl"} {
+		writeFile(t, filepath.Join(dir, name), key)
+	}
+	file := filepath.Join(dir, "usftpd.toml")
+	writeFile(t, file, []byte(strings.ReplaceAll(text, "/srv/sftp", filepath.ToSlash(dir))))
+	made, err := readConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(made.Users) != 3 || len(made.Listen) != 1 ||
+		made.HostKeys[0] != filepath.Join(dir, "host_ed25519_key") ||
+		made.metrics != "127.0.0.1:9722" {
+		t.Errorf("settings: %+v", made)
+	}
+	if made.Grace != time.Minute || made.LogFormat != "json" || made.LogLevel != slog.LevelInfo ||
+		made.Authorities == nil || made.Revoked == nil {
+		t.Errorf("settings: %+v", made)
+	}
+	if made.SSHD.LoginTimeout != 30*time.Second || made.SSHD.IdleTimeout != 30*time.Minute ||
+		made.SSHD.MaxSessions != 10 || made.SSHD.MaxLogins != 100 || made.SSHD.MaxLoginsEach != 20 {
+		t.Errorf("limits: %+v", made.SSHD)
+	}
+	if made.proxies[0].String() != "127.0.0.1/32" || made.proxies[1].String() != "10.1.2.0/28" {
+		t.Errorf("proxies: %v", made.proxies)
+	}
+	if made.SSHD.DropStart != 50 || made.SSHD.DropRate != 30 || made.SSHD.MaxLoginsKnown != 20 {
+		t.Errorf("limits: %+v", made.SSHD)
+	}
+	if len(made.SSHD.LegacyAlgorithms) != 1 {
+		t.Errorf("legacy algorithms: %v", made.SSHD.LegacyAlgorithms)
+	}
+	guest, publish, alice := made.Users[0], made.Users[1], made.Users[2]
+	if alice.Keys == nil || alice.Quota != [2]int64{50e9, 100000} || alice.Bandwidth != 20e6 ||
+		alice.MaxSessions != 8 || alice.PasswordHash != "" {
+		t.Errorf("alice: %+v", alice)
+	}
+	if publish.Keys == nil || publish.Policy.Umask != 0o022 || len(publish.Policy.Denied) != 3 ||
+		publish.Policy.ReadOnly {
+		t.Errorf("publish: %+v", publish)
+	}
+	if guest.Keys != nil || !guest.Policy.ReadOnly || guest.Root != dir {
+		t.Errorf("guest: %+v", guest)
+	}
+	passwords, err := sshd.ParsePasswords("", []byte("guest:"+guest.PasswordHash))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := passwords.Check(t.Context(), "guest", "example"); err != nil {
+		t.Error(err)
+	}
+	if err := passwords.Check(t.Context(), "guest", "other"); err == nil {
+		t.Error("another password does, too")
+	}
+}
+
+// The documentation lists each setting and each request, and the example has each setting or says
+// that it is absent.
+func TestConfigDocumented(t *testing.T) {
+	t.Parallel()
+	text := string(readFile(t, "../../../docs/service.md"))
+	var look func(reflect.Type)
+	look = func(kind reflect.Type) {
+		for field := range kind.Fields() {
+			if name := field.Tag.Get("toml"); !strings.Contains(text, "`"+name+"`") &&
+				!strings.Contains(text, "`["+name+"]`") && name != "users" {
+				t.Errorf("docs/service.md does not have %s", name)
+			}
+			if field.Type.Kind() == reflect.Struct && field.Type.Name() == "" {
+				look(field.Type)
+			}
+		}
+	}
+	look(reflect.TypeFor[serveFile]())
+	look(reflect.TypeFor[userTable]())
+	for _, name := range server.Operations() {
+		if !strings.Contains(text, name) {
+			t.Errorf("docs/service.md does not have the request %s", name)
+		}
+	}
+}
+
+// Errors name the line.
+func TestConfigErrors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key := strings.TrimSpace(string(readFile(t,
+		opensshd.Keygen(t, filepath.Join(dir, "id"))+".pub")))
+	writeFile(t, filepath.Join(dir, "file"), []byte("no key\n"))
+	user := "[[users]]\nname = \"u\"\nroot = \".\"\nkeys = ['" + key + "']\n"
+	for _, c := range []struct{ text, says string }{
+		{"", `:1: there are no users: nobody could log in`},
+		{"listen = [\n", `:1:11: array is incomplete`},
+		{"listen = 5\n" + user, `:1:10: listen: it must be a list in brackets`},
+		{"listen = ':22'\n" + user, `:1:10: listen: it must be a list in brackets`},
+		{"log_format = ['text']\n" + user, `:1:14: log_format: it must be a quoted string`},
+		{"users = 3\n", `:1:9: users: it must be tables, each headed by [[users]]`},
+		{user + "read_only = 'yes'\n", `:5:13: users.read_only: it must be true or false`},
+		{user + "quota_files = 'many'\n", `:5:15: users.quota_files: it must be a number`},
+		{"\nlistne = []\nlog_fromat = 'text'\n" + user,
+			":2: unknown setting \"listne\"\nNAME:3: unknown setting \"log_fromat\""},
+		{user + "reed_only = true\n", `:5: unknown setting "users.reed_only"`},
+		{"listen = ['127.0.0.1:2022',\n  'nowhere']\n" + user,
+			`:2:3: "nowhere" is not an address to listen on`},
+		{"listen = ['127.0.0.1:70000']\n" + user,
+			`:1:11: "127.0.0.1:70000" is not an address to listen on`},
+		{"log_format = 'xml'\n" + user, `:1:14: "xml": it must be text or json`},
+		{"log_level = 'loud'\n" + user, `:1:13: it must be quiet, error, info or debug`},
+		{"grace = '5'\n" + user,
+			`:1:9: "5" is not a valid time: use a form such as 30s, 5m or 1h30m`},
+		{"[limits]\nidle_timeout = '-5s'\n" + user, `:2:16: "-5s" is not a valid time`},
+		{"[limits]\nlogins = -1\n" + user, `:2:10: `},
+		{"legacy_algorithms = ['rot13']\n" + user,
+			`:1:22: unknown legacy algorithm "rot13"; use diffie-hellman-group16-sha512, `},
+		{"proxy_protocol = ['balancer']\n" + user,
+			`:1:19: "balancer" is neither an address nor a range`},
+		{"[certificates]\nauthorities = 'file'\n" + user,
+			`:2: certificates.authorities: ` + filepath.Join(dir, "file") +
+				`:1: not a public key without options`},
+		{"[certificates]\n\nrevoked = 'none'\n" + user,
+			`:3: certificates.revoked: ` + filepath.Join(dir, "none") + `: no such file`},
+		{"[certificates]\nrevoked = 'file'\n" + user, `:2: certificates.revoked: `},
+		{user + "\n" + user, `:7: name: user "u" already exists`},
+		{"[[users]]\nroot = '.'\n", `:1: name: invalid user name ""`},
+		{"[[users]]\nname = 'a:b'\nroot = '.'\n", `:2: name: invalid user name "a:b"`},
+		{"[[users]]\nname = 'u'\nroot = '.'\n", `:2: name: u has no way to log in`},
+		{"[[users]]\nname = 'u'\n", `:1: root: user u needs a directory`},
+		{"[[users]]\nname = 'u'\nroot = 'none'\n",
+			`:3: root: ` + filepath.Join(dir, "none") + `: no such file`},
+		{"[[users]]\nname = 'u'\nroot = 'file'\n",
+			`:3: root: ` + filepath.Join(dir, "file") + `: not a directory`},
+		{"[[users]]\nname = 'u'\nroot = '.'\nkeys = ['nonsense']\n", `:4:9: no key`},
+		{"[[users]]\nname = 'u'\nroot = '.'\nkeys = ['command=\"ls\" " + key + "']\n",
+			`:4:9: command: the key is refused`},
+		{"[[users]]\nname = 'u'\nroot = '.'\nauthorized_keys = 'none'\n",
+			`:4: authorized_keys: ` + filepath.Join(dir, "none") + `: no such file`},
+		{"[[users]]\nname = 'u'\nroot = '.'\npassword = 'secret'\n", `:4:12: `},
+		{user + "allow = ['fly']\n", `:5:10: unknown request "fly"; use open, `},
+		{user + "umask = '999'\n", `:5:9: it must be an octal number up to 777`},
+		{user + "quota_bytes = 'much'\n", `:5:15: invalid size "much"`},
+		{user + "bandwidth = '0MB'\n", `:5:13: invalid size "0MB"`},
+		{user + "sessions = 1.5\n", `:5:12: `},
+		{"users = [{name = 'u'}]\n", `:1: root: user u needs a directory`},
+	} {
+		name := filepath.Join(dir, "usftpd.toml")
+		writeFile(t, name, []byte(c.text))
+		_, err := readConfig(name)
+		if want := name + strings.ReplaceAll(c.says, "NAME", name); err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s\ngives the error\n%v\nwant\n%s", c.text, err, want)
+		} else if strings.Contains(err.Error(), "secret") ||
+			strings.Contains(err.Error(), "toml") && strings.Contains(err.Error(), "toml:") &&
+				!strings.Contains(err.Error(), "usftpd.toml:") {
+			t.Errorf("the error says too much: %v", err)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/usftp/usftp/internal/site"
+	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// checked is a text that has been validated. The decoder lets structs decode themselves, but not
+// string types.
+type checked struct{ text string }
+
+func (c checked) value() string { return c.text }
+
+// Configuration values validate themselves when they are decoded, so that the decoder can report
+// where an error is.
+type (
+	addressText   struct{ checked }
+	formatText    struct{ checked }
+	levelText     slog.Level
+	durationText  time.Duration
+	prefixText    struct{ netip.Prefix }
+	countNumber   uint32
+	sizeText      int64
+	umaskText     fs.FileMode
+	operationText struct{ checked }
+	algorithmText struct{ checked }
+	keyText       struct{ checked }
+	passwordText  struct{ checked }
+)
+
+func (a *addressText) UnmarshalText(text []byte) error {
+	a.text = string(text)
+	return site.CheckAddress(string(text))
+}
+
+func (f *formatText) UnmarshalText(text []byte) error {
+	f.text = string(text)
+	if f.text != "text" && f.text != "json" {
+		return fmt.Errorf("%q: it must be text or json", text)
+	}
+	return nil
+}
+
+func (l *levelText) UnmarshalText(text []byte) error {
+	level, err := site.ParseLevel(string(text))
+	*l = levelText(level)
+	return err
+}
+
+func (d *durationText) UnmarshalText(text []byte) error {
+	value, err := time.ParseDuration(string(text))
+	if err != nil || value <= 0 {
+		return fmt.Errorf("%q is not a valid time: use a form such as 30s, 5m or 1h30m", text)
+	}
+	*d = durationText(value)
+	return nil
+}
+
+func (p *prefixText) UnmarshalText(text []byte) (err error) {
+	p.Prefix, err = parsePrefix(string(text))
+	return err
+}
+
+func (s *sizeText) UnmarshalText(text []byte) error {
+	size, err := ui.ParseSize(string(text))
+	*s = sizeText(size)
+	return err
+}
+
+func (u *umaskText) UnmarshalText(text []byte) error {
+	umask, err := site.ParseUmask(string(text))
+	*u = umaskText(umask)
+	return err
+}
+
+func (o *operationText) UnmarshalText(text []byte) error {
+	o.text = string(text)
+	return site.KnownOperation(string(text))
+}
+
+func (a *algorithmText) UnmarshalText(text []byte) error {
+	a.text = string(text)
+	if known := sshd.LegacyAlgorithms(); !slices.Contains(known, a.text) {
+		return fmt.Errorf("unknown legacy algorithm %q; use %s", text,
+			strings.Join(known, ", "))
+	}
+	return nil
+}
+
+func (k *keyText) UnmarshalText(text []byte) error {
+	k.text = string(text)
+	if strings.ContainsAny(string(text), "\r\n") {
+		return errors.New("a key must be one line")
+	}
+	keys := sshd.ParseAuthorizedKeys("", text)
+	if len(keys.Warnings) > 0 {
+		_, warning, _ := strings.Cut(keys.Warnings[0], ": ")
+		return errors.New(warning)
+	}
+	if keys.Len() == 0 {
+		return errors.New("no key")
+	}
+	return nil
+}
+
+func (p *passwordText) UnmarshalText(text []byte) error {
+	p.text = string(text)
+	_, err := sshd.ParsePasswords("", []byte("user:"+string(text)))
+	if err == nil && strings.ContainsAny(string(text), "\r\n") {
+		err = errors.New("not a password hash")
+	}
+	if err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), ":1: "))
+	}
+	return nil
+}
+
+// linesOf returns the lines of keys: "grace", "certificates.revoked", "users[2].root", and
+// "users[2]" for the table itself.
+func linesOf(data []byte) map[string]int {
+	lines := map[string]int{}
+	var p unstable.Parser
+	p.Reset(data)
+	table := ""
+	tables := map[string]int{}
+	for p.NextExpression() {
+		e := p.Expression()
+		var parts []string
+		line := 0
+		for key := e.Key(); key.Next(); {
+			parts = append(parts, string(key.Node().Data))
+			line = p.Shape(key.Node().Raw).Start.Line
+		}
+		name := strings.Join(parts, ".")
+		switch e.Kind {
+		case unstable.ArrayTable:
+			table = fmt.Sprintf("%s[%d]", name, tables[name])
+			tables[name]++
+			lines[table] = line
+			table += "."
+		case unstable.Table:
+			table = name + "."
+			lines[name] = line
+		case unstable.KeyValue:
+			lines[table+name] = line
+		}
+	}
+	return lines
+}
+
+// parsePrefix parses an address or a range of addresses.
+func parsePrefix(text string) (netip.Prefix, error) {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return prefix.Masked(), nil
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a range such as 10.0.0.0/8",
+			text)
+	}
+	return netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
+}

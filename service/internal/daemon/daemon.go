@@ -1,0 +1,152 @@
+// Package daemon is the program usftpd: its command line, its configuration file, metrics, and the
+// PROXY protocol.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cmdline"
+	"github.com/usftp/usftp/internal/site"
+	"github.com/usftp/usftp/internal/ui"
+)
+
+// Main runs the program with its arguments (without its name) and returns the exit code.
+func Main(args []string) int {
+	a := ui.NewApp("usftpd")
+	ctx, stop := a.CatchSignals(context.Background())
+	defer stop()
+	return cmdline.Run(ctx, a, commandLine(a), args)
+}
+
+// commandLine returns the command and its subcommands, from which parsing, help, completion and the
+// man page follow.
+func commandLine(a *ui.App) *cobra.Command {
+	var flags flags
+	root := &cobra.Command{
+		Use:     "usftpd --config FILE [flags]",
+		Short:   "serve files to several users over SFTP",
+		Long:    long,
+		Example: examples,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &ui.UsageError{Err: fmt.Errorf("unknown command %q", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.check(); err != nil {
+				return &ui.UsageError{Err: err}
+			}
+			s := &service{flags: &flags}
+			s.Site = site.Site{App: a, Read: s.read, Handler: s.counted, Accept: s.proxied}
+			return s.run(cmd.Context())
+		},
+	}
+	flags.register(root.Flags())
+	root.AddCommand(hashPasswordCommand(a), cmdline.Version(), cmdline.Completion(completionLong),
+		healthCommand(), manCommand(root))
+	cmdline.Complete(a, root, cmdline.Texts{
+		Hint:  func(*cobra.Command, string) string { return "" },
+		Usage: func(io.Writer, *cobra.Command) {},
+	})
+	for _, name := range []string{"log-format", "log-level"} {
+		values := root.Flags().Lookup(name).Annotations[cmdline.FlagValues]
+		root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values,
+			cobra.ShellCompDirectiveNoFileComp))
+	}
+	return root
+}
+
+// flags is the command line.
+type flags struct {
+	site.Flags
+	config, metrics string
+}
+
+// defaultMetrics is the address of --metrics without a value.
+const defaultMetrics = "127.0.0.1:9722"
+
+// register is the table of flags.
+func (s *flags) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringVar(&s.config, "config", "", "serve the users that `file` describes")
+	s.Flags.Register(f)
+	f.StringVar(&s.metrics, "metrics", "",
+		"serve metrics for Prometheus on `address`:port ("+defaultMetrics+" without an address)")
+	f.Lookup("metrics").NoOptDefVal = defaultMetrics
+}
+
+// check returns what is wrong with the command line.
+func (s *flags) check() error {
+	if s.config == "" {
+		return errors.New("--config FILE is missing: it says who may log in, and to what")
+	}
+	return s.Flags.Check()
+}
+
+// override lets the command line take precedence over the file.
+func (s *flags) override(made *settings) {
+	s.Flags.Override(&made.Settings)
+	if s.metrics != "" {
+		made.metrics = s.metrics
+	}
+	// Without a host only this machine should reach them.
+	if host, port, err := net.SplitHostPort(made.metrics); err == nil && host == "" {
+		made.metrics = net.JoinHostPort("127.0.0.1", port)
+	}
+}
+
+// A service is the running server.
+type service struct {
+	site.Site
+	flags   *flags
+	started *settings // those read first
+	metrics *metrics  // nil without --metrics
+	checks  sync.Map  // addresses of connections that balancers make for themselves
+}
+
+// run serves until it is asked to end.
+func (s *service) run(ctx context.Context) error {
+	if err := s.Start(); err != nil {
+		return err
+	}
+	if err := s.serveMetrics(); err != nil {
+		return err
+	}
+	defer s.metrics.close()
+	return s.Run(ctx)
+}
+
+// read makes settings from the file and the flags.
+func (s *service) read() (*site.Settings, error) {
+	made, err := readConfig(s.flags.config)
+	if err != nil {
+		return nil, err
+	}
+	s.flags.override(made)
+	if made.metrics != "" {
+		err = site.CheckAddress(made.metrics)
+	}
+	if s.started == nil {
+		s.started = made
+	}
+	made.Fixed = fmt.Sprint(made.metrics, made.proxies)
+	return &made.Settings, err
+}
+
+// counted makes the metrics count what is logged, so the two never disagree.
+func (s *service) counted(log slog.Handler) slog.Handler {
+	if s.started.metrics != "" {
+		s.metrics = newMetrics()
+	}
+	return &logHandler{Handler: log, metrics: s.metrics, checks: &s.checks}
+}

@@ -1,0 +1,65 @@
+//go:build unix
+
+package daemon
+
+import (
+	"io"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	writeFile(t, filepath.Join(home, "a"), randomData(5000))
+	file := filepath.Join(home, "usftpd.toml")
+	writeFile(t, file, []byte(`listen = ["127.0.0.1:0"]
+log_level = "quiet"
+metrics = "192.0.2.1:0" # which the command line overrides
+[[users]]
+name = "u"
+root = "."
+authorized_keys = "id.pub"
+deny = ["mkdir"]
+`))
+	s := servetest.Start(t, home, "usftpd", "--config", file, "--metrics=:0")
+	url := s.Greeting["metrics"]
+	if !strings.HasPrefix(url, "http://127.0.0.1:") {
+		t.Fatalf("metrics at %q", url)
+	}
+	if out, err := s.SFTP("u", key, "put a b\nget b c\n"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	stranger := opensshd.Keygen(t, filepath.Join(home, "stranger"))
+	s.SFTP("u", stranger, "pwd\n")
+	s.SFTP("u", key, "mkdir d\n") // denied
+	want := regexp.MustCompile(
+		`(?s)usftp_files_total\{protocol="sftp"\} 2\n.*usftp_logins_failed_total 1\n.*usftp_logins_total 2\n.*usftp_read_bytes_total 5000\n.*usftp_requests_denied_total 1\n.*usftp_written_bytes_total 5000\n.*\ngo_goroutines \d`)
+	for began := time.Now(); ; { // the client is gone before the server has counted
+		response, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != 200 {
+			t.Fatalf("%s, %v", response.Status, err)
+		}
+		if want.Match(text) {
+			break
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("the metrics are\n%s", text)
+		}
+	}
+	if s.Log.String() != "" {
+		t.Errorf("the log is to be quiet:\n%s", s.Log)
+	}
+}
