@@ -233,7 +233,8 @@ func (s *session) report(err error) {
 
 // AsyncClient is a client whose operations are started without waiting for them; see [Pending]. A
 // method waits only while the budget is full: [WithMaxInFlight] bytes of file contents, or 32,768
-// requests. Where only one file can be open (see [ErrSharedHandle]), opening one waits for that too.
+// requests. Where only one file can be open (see [ErrSharedHandle]), opening one waits for that,
+// too.
 //
 // Operations are sent in the order in which they were started, except that requests without data
 // overtake WRITEs. Many servers execute them in another order, so an operation that depends on

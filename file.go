@@ -332,7 +332,8 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 }
 
 // becomeOpen gives the file its handle, unless another call has opened it in the meantime.
-func (f *File) becomeOpen(s *session, name string, handle *conn.Handle, flags uint32) (*File, error) {
+func (f *File) becomeOpen(s *session, name string, handle *conn.Handle,
+	flags uint32) (*File, error) {
 	open := &openFile{client: s, path: name, handle: handle, flags: flags}
 	open.closed, open.shut = context.WithCancelCause(context.Background())
 	f.mu.Lock()

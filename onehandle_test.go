@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,9 +21,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// withHandle are the types of requests that carry a handle, besides CLOSE.
+// withHandle are the types of requests that may carry a handle, besides CLOSE.
 var withHandle = []wire.Type{wire.TypeRead, wire.TypeWrite, wire.TypeFstat, wire.TypeFsetstat,
-	wire.TypeReaddir}
+	wire.TypeReaddir, wire.TypeExtended}
 
 // share opens two files that get one handle.
 func share(t *testing.T, r *rig) (a, b *usftp.File) {
@@ -54,7 +55,7 @@ func TestSharedHandle(t *testing.T) {
 				if err := call(r.Client, a); !errors.Is(err, usftp.ErrSharedHandle) {
 					t.Errorf("the error is %v", err)
 				}
-				if sent := r.server.Requests(append(withHandle, wire.TypeExtended)...); sent != nil {
+				if sent := r.server.Requests(withHandle...); sent != nil {
 					t.Errorf("sent: %v", sent)
 				}
 				if open := r.server.OpenHandles(); open != 0 {
@@ -65,8 +66,8 @@ func TestSharedHandle(t *testing.T) {
 	}
 }
 
-// What is in flight or queued for a file fails, and the files are right when they are written again,
-// one at a time. It is said once.
+// What is in flight or queued for a file fails, and the files are right when they are written
+// again, one at a time. It is said once.
 func TestSharedHandleStartsOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -239,6 +240,39 @@ func TestSharedHandleRaw(t *testing.T) {
 		handle = must[[]byte](t)((<-second).Wait())
 		if _, err := raw.Readdir(handle).Wait(); err != nil && err != io.EOF {
 			t.Error(err)
+		}
+	})
+}
+
+// What one connection to a host has found out holds for the others, at their next OPEN, and for
+// those that are made later. It is said once, with the host's name.
+func TestOneHandleForAllConnections(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var shared atomic.Bool
+		options := []usftp.ClientOption{private.WithOneHandle("far", &shared),
+			usftp.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))}
+		script := sftptest.Script{SharedHandles: 1}
+		first, second := newRig(t, script, 0, options...), newRig(t, script, 0, options...)
+		open := must[*usftp.File](t)(second.Create("/c"))
+		share(t, first)
+		must[*usftp.File](t)(second.Create("/d")).Close()
+		if err := open.Close(); !errors.Is(err, usftp.ErrSharedHandle) {
+			t.Errorf("closing what was open on the other connection: %v", err)
+		}
+		third := newRig(t, script, 0, options...)
+		open = must[*usftp.File](t)(third.Create("/e"))
+		waiting := make(chan error)
+		go func() { waiting <- third.WriteFile("/f", nil, 0o644) }()
+		synctest.Wait()
+		if sent := third.server.Requests(wire.TypeOpen); len(sent) != 1 {
+			t.Errorf("sent while a file is open: %v", sent)
+		}
+		ok(t, open.Close())
+		ok(t, <-waiting)
+		synctest.Wait()
+		if said := strings.Count(log.String(), "host=far"); said != 1 {
+			t.Errorf("said %d times: %s", said, log.String())
 		}
 	})
 }

@@ -129,7 +129,8 @@ func (b *burst) setAttrs(attrs *NewAttrs) error {
 	}
 	call := b.open.client.request(wire.TypeStatus)
 	call.Handle = b.open.handle
-	call.Request = wire.Fsetstat{Handle: call.Handle.Name, Attrs: set.Attrs}.Append(call.Scratch(), 0)
+	call.Request = wire.Fsetstat{Handle: call.Handle.Name,
+		Attrs: set.Attrs}.Append(call.Scratch(), 0)
 	call.Ordered = true
 	return b.send(burstAttrs, call)
 }

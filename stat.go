@@ -54,7 +54,8 @@ func (f *File) statOperation() operation[*FileStat] {
 		return byPath().after(f)
 	}
 	op := ask(s, "stat", name, wire.TypeAttrs,
-		wire.HandleRequest{Type: wire.TypeFstat, Handle: open.handle.Name}, f.keepAttrs).on(open.handle)
+		wire.HandleRequest{Type: wire.TypeFstat, Handle: open.handle.Name},
+		f.keepAttrs).on(open.handle)
 	op.instead = func(refusal error) *operation[*FileStat] {
 		if !errors.Is(refusal, errors.ErrUnsupported) {
 			return nil

@@ -335,7 +335,8 @@ func (c *fileCopy) interrupted() bool { return c.ctx.Err() != nil || c.lost() }
 
 // worthless reports whether what was written is useless to a later run.
 func (c *fileCopy) worthless(err error) bool {
-	return errors.Is(err, ErrSourceChanged) || sharesHandle(err) || context.Cause(c.ctx) == errListener
+	return errors.Is(err, ErrSourceChanged) || sharesHandle(err) ||
+		context.Cause(c.ctx) == errListener
 }
 
 // takeHandle waits until a file of a tree may hold one of the server's handles, unless it already

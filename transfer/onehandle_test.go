@@ -57,8 +57,8 @@ func (b *bench) wantTree(direction way, files map[string][]byte) {
 		if err != nil || !bytes.Equal(got, data) {
 			wrong++
 			if wrong < 4 {
-				b.t.Errorf("%s: %.20q (%d bytes, %v), want %.20q (%d bytes)", path, got, len(got), err,
-					data, len(data))
+				b.t.Errorf("%s: %.20q (%d bytes, %v), want %.20q (%d bytes)", path, got, len(got),
+					err, data, len(data))
 			}
 		}
 	}
@@ -101,8 +101,8 @@ func TestSharedHandles(t *testing.T) {
 		for _, inOrder := range []bool{false, true} {
 			for _, direction := range []way{upload, download} {
 				for _, place := range []string{"new", "existing", "in place"} {
-					name := fmt.Sprintf("%d handles, in order %v, %v, %s", handles, inOrder, direction,
-						place)
+					name := fmt.Sprintf("%d handles, in order %v, %v, %s", handles, inOrder,
+						direction, place)
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
 						script := sftptest.Script{SharedHandles: handles}
@@ -114,7 +114,7 @@ func TestSharedHandles(t *testing.T) {
 						server := b(t, script, link)
 						testSharedHandles(t, server, direction, place, files, other)
 						if most := mostOpen(server.server.Requests(), handles); most > 1 {
-							t.Errorf("%d handles were open at once after two had been the same", most)
+							t.Errorf("%d handles were open at once, after all were closed", most)
 						}
 					})
 				}

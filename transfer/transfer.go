@@ -201,7 +201,8 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		options.Hash = options.List.Algorithm()
 	}
 	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
-		token: localfs.NewTempToken(), listener: l, once: (*fileCopy).copyOnce, turn: new(sync.Mutex),
+		token: localfs.NewTempToken(), listener: l, once: (*fileCopy).copyOnce,
+		turn:    new(sync.Mutex),
 		limiter: newLimiter(ctx, options.RateLimit),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
 			Target: dst.path}}

@@ -78,8 +78,8 @@ func (c *Conn) await(ctx context.Context, call *Call, turn *turn) error {
 	return c.refuse(call, context.Cause(ctx))
 }
 
-// waitFor waits until it is a caller's turn, or the connection or ctx has ended. It returns false if
-// the caller waits for a handle that nobody uses.
+// waitFor waits until it is a caller's turn, or the connection or ctx has ended. It returns false
+// if the caller waits for a handle that nobody uses.
 func (c *Conn) waitFor(ctx context.Context, turn *turn) (inUse bool) {
 	var idle <-chan time.Time
 	if turn.opens {

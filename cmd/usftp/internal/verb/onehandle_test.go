@@ -31,8 +31,8 @@ func TestSharedHandles(t *testing.T) {
 			return want
 		},
 		"tail": func(r *rig, t *testing.T) (want string) {
-			ok(t, Tail(t.Context(), r.Env, TailOptions{HeadOptions: HeadOptions{Count: 1, Quiet: true}},
-				names))
+			o := TailOptions{HeadOptions: HeadOptions{Count: 1, Quiet: true}}
+			ok(t, Tail(t.Context(), r.Env, o, names))
 			for _, name := range names {
 				want += name + "\n"
 			}
@@ -60,7 +60,8 @@ func TestSharedHandles(t *testing.T) {
 	for name, verb := range verbs {
 		for _, handles := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s, %d handles", name, handles), func(t *testing.T) {
-				onSharedHandles(t, handles, contents, func(t *testing.T, r *rig, server *sftptest.Scripted) {
+				onSharedHandles(t, handles, contents, func(t *testing.T, r *rig,
+					_ *sftptest.Scripted) {
 					began := time.Now()
 					want := verb(r, t)
 					if out, said := r.take(); out != want || said != "" {
@@ -86,8 +87,8 @@ func TestSharedHandles(t *testing.T) {
 func TestFollowWithSharedHandles(t *testing.T) {
 	contents := map[string]string{"/a": "a\n", "/b": "b\n"}
 	onSharedHandles(t, 1, contents, func(t *testing.T, r *rig, _ *sftptest.Scripted) {
-		err := Tail(t.Context(), r.Env, TailOptions{Follow: true, HeadOptions: HeadOptions{Count: 9}},
-			[]string{"/a", "/b"})
+		o := TailOptions{Follow: true, HeadOptions: HeadOptions{Count: 9}}
+		err := Tail(t.Context(), r.Env, o, []string{"/a", "/b"})
 		if err == nil || !strings.Contains(strings.Join(r.said, ""), "one handle to several") {
 			t.Errorf("the error is %v, said: %q", err, r.said)
 		}
