@@ -225,12 +225,12 @@ func TestSharedHandleRaw(t *testing.T) {
 		r := newRig(t, sftptest.Script{SharedHandles: 1}, 0)
 		r.server.Files.WriteFile("/d/a", []byte("a"))
 		raw := r.Raw()
-		handle := must[[]byte](t)(raw.Opendir("/d").Wait())
+		must[[]byte](t)(raw.Opendir("/d").Wait())
 		_, err := raw.Open("/d/a", wire.OpenRead, wire.Attrs{}).Wait()
 		if !errors.Is(err, usftp.ErrSharedHandle) {
 			t.Fatalf("opening a second one: %v", err)
 		}
-		handle = must[[]byte](t)(raw.Open("/d/a", wire.OpenRead, wire.Attrs{}).Wait())
+		handle := must[[]byte](t)(raw.Open("/d/a", wire.OpenRead, wire.Attrs{}).Wait())
 		second := make(chan *usftp.Pending[[]byte], 1)
 		go func() { second <- raw.Opendir("/d") }() // when the first is closed
 		if n := must[int](t)(raw.Read(handle, 0, make([]byte, 9)).Wait()); n != 1 {
