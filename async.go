@@ -84,8 +84,8 @@ func (p *Pending[T]) Forget() {
 	})
 }
 
-// start sends the operation without waiting for its result. It waits only while the budget of bytes
-// or requests is full.
+// start sends the operation without waiting for its result. It waits only while the budget of
+// bytes, requests or handles is full.
 func start[T any](ctx context.Context, op operation[T]) *Pending[T] {
 	p := &Pending[T]{op: op, done: make(chan struct{})}
 	err := op.err
@@ -233,7 +233,7 @@ func (s *session) report(err error) {
 
 // AsyncClient is a client whose operations are started without waiting for them; see [Pending]. A
 // method waits only while the budget is full: [WithMaxInFlight] bytes of file contents, or 32,768
-// requests.
+// requests. Where only one file can be open (see [ErrSharedHandle]), opening one waits for that too.
 //
 // Operations are sent in the order in which they were started, except that requests without data
 // overtake WRITEs. Many servers execute them in another order, so an operation that depends on
@@ -446,7 +446,7 @@ func (a AsyncFile) CopyData(off, length int64, to *File, at int64) *Pending[stru
 		err = fs.ErrClosed
 	case off < 0 || at < 0 || length <= 0 || length > copyPiece:
 		err = fs.ErrInvalid
-	case source.client != target.client || !source.client.offered(wire.ExtCopyData):
+	case source.client.shared != target.client.shared || !source.client.offered(wire.ExtCopyData):
 		err = &unsupported{wire.ExtCopyData}
 	default:
 		return startChange(a.file.ctx, source.copyData(off, length, target, at), to.Name())

@@ -316,7 +316,7 @@ func (s *session) lsetstat(op, name string, to change) operation[none] {
 func (f *File) fsetstat(op string, to change) operation[none] {
 	return onHandle(f, op, func(open *openFile) operation[none] {
 		command := open.client.command(op, f.Name(),
-			wire.Fsetstat{Handle: open.handle, Attrs: to.Attrs})
+			wire.Fsetstat{Handle: open.handle.Name, Attrs: to.Attrs})
 		command.call.Ordered = true // after the WRITEs of a transfer that was given up
 		return command.fail(to.err)
 	})

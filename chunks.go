@@ -174,7 +174,7 @@ func (l *chunkLister) askAhead() {
 func (l *chunkLister) ask(from, to int64) *Pending[chunkList] {
 	s := l.open.client
 	op := ask(s, "chunks", l.file.Name(), wire.TypeExtendedReply, wire.Chunks{
-		Handle: l.open.handle, Algorithms: l.what.Algorithm, Offset: uint64(from),
+		Handle: l.open.handle.Name, Algorithms: l.what.Algorithm, Offset: uint64(from),
 		Length: uint64(to - from), Shortest: uint32(l.what.Shortest),
 	}, func(call *conn.Call) (list chunkList, err error) {
 		var reply wire.ChunksReply
@@ -183,7 +183,7 @@ func (l *chunkLister) ask(from, to int64) *Pending[chunkList] {
 		}
 		return l.take(&reply, from, to)
 	})
-	return start(l.ctx, op)
+	return start(l.ctx, op.on(l.open.handle))
 }
 
 // take rejects a list that no correct server can have made.

@@ -27,8 +27,17 @@ type Client struct {
 	ctx context.Context
 }
 
-// session is what all views of a client share.
+// session is a client without its context.
 type session struct {
+	*shared
+
+	// above is what paths begin with beneath which no link is followed, see [session.beneath]; nil
+	// in all views but those for that.
+	above *string
+}
+
+// shared is what all views of a client share.
+type shared struct {
 	conn    *conn.Conn
 	options options
 	offers  map[string]string
@@ -117,14 +126,14 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 			bigpipe.Widen(f)
 		}
 	}
-	s := &session{options: o, limited: make(chan struct{})}
+	s := &session{shared: &shared{options: o, limited: make(chan struct{})}}
 	if readsOnce(o.serverVersion) {
 		s.options.readAhead = 0
 	}
 	s.inOrder = knownInOrder(o.serverVersion)
 	s.listsAhead = knownToList(o.serverVersion)
 	s.symlinks.Store(symlinkOrder(o.serverVersion))
-	o.conn.Ended, o.conn.Error = s.report, connError
+	o.conn.Ended, o.conn.Error, o.conn.SharedHandle = s.report, connError, s.sharedHandle
 	s.conn = conn.New(r, w, o.conn)
 	c := &Client{session: s, ctx: context.Background()}
 	asked := o.firstRequest != nil && s.inOrder
@@ -320,6 +329,19 @@ func knownInOrder(version string) bool { return strings.Contains(version, "OpenS
 // server, which otherwise works concurrently.
 func knownToList(version string) bool {
 	return knownInOrder(version) || strings.HasPrefix(version, "SSH-2.0-usftp")
+}
+
+// sharedHandle says once for a host that one file is open at a time.
+func (s *session) sharedHandle() {
+	logger := s.options.conn.Logger
+	if logger == nil {
+		return
+	}
+	if s.options.host != "" {
+		logger = logger.With("host", s.options.host)
+	}
+	logger.Warn("the host gives one handle to several open files: " +
+		"one file at a time from now on, and what was under way is started over")
 }
 
 // differs remembers a quirk and logs it once.

@@ -33,6 +33,9 @@ func (c *Client) CopyFile(oldname, newname string) (n int64, err error) {
 	if path.Clean(oldname) == path.Clean(newname) {
 		return 0, &os.LinkError{Op: "copy", Old: oldname, New: newname, Err: errSameFile}
 	}
+	if c.conn.OneHandle() {
+		return 0, &os.LinkError{Op: "copy", Old: oldname, New: newname, Err: ErrOneHandle}
+	}
 	from, err := c.Open(oldname)
 	if err != nil {
 		return 0, err
@@ -151,7 +154,7 @@ func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 		}
 	}
 	// OpenSSH's server refuses copy-data within one file.
-	if known && !alike && source.client == target.client &&
+	if known && !alike && source.client.shared == target.client.shared &&
 		source.client.offered(wire.ExtCopyData) {
 		n, err := f.copyData(source, off, length, to, target, at)
 		if n > 0 || !errors.Is(err, errors.ErrUnsupported) {
@@ -180,14 +183,14 @@ func (f *File) rest(off int64) (length int64, known bool, err error) {
 
 // alike reports whether two openings have the same handle or name.
 func (o *openFile) alike(p *openFile) bool {
-	return o.client == p.client &&
-		(bytes.Equal(o.handle, p.handle) || path.Clean(o.path) == path.Clean(p.path))
+	return o.client.shared == p.client.shared &&
+		(bytes.Equal(o.handle.Name, p.handle.Name) || path.Clean(o.path) == path.Clean(p.path))
 }
 
 // isSame reports whether two openings that are alike are of one file, and not of two that had the
 // name one after the other.
 func (f *File) isSame(a *openFile, to *File, b *openFile) (bool, error) {
-	if bytes.Equal(a.handle, b.handle) {
+	if bytes.Equal(a.handle.Name, b.handle.Name) {
 		return true, nil
 	}
 	_, errA := f.Stat()
@@ -224,12 +227,12 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 // copyData copies part of a file on the server, in one request.
 func (o *openFile) copyData(off, length int64, to *openFile, at int64) operation[none] {
 	op := o.client.command2("copy", o.path, to.path, wire.CopyData{
-		FromHandle: o.handle, FromOffset: uint64(off), Length: uint64(length),
-		ToHandle: to.handle, ToOffset: uint64(at),
+		FromHandle: o.handle.Name, FromOffset: uint64(off), Length: uint64(length),
+		ToHandle: to.handle.Name, ToOffset: uint64(at),
 	})
 	op.call.Ordered = true // after the WRITEs whose data it copies
 	op.orEOF = true
-	return op
+	return op.on(o.handle) // they are lost together
 }
 
 // copyThrough copies through the client.

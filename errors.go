@@ -16,6 +16,18 @@ import (
 // [net.ErrClosed], as does every error by which a connection ends.
 var ErrClosed = conn.ErrClosed
 
+// ErrSharedHandle is the error of operations on files and directories that were open when the server
+// gave one handle to several of them, as the SFTP server of Erlang/OTP does: what was written to one
+// may be in another one, and what was read may be another's. The server's handles are closed, and
+// the Client goes on with one open file or directory at a time, so those who start over get it
+// right. Opening another one waits until the one before it is closed.
+var ErrSharedHandle = conn.ErrSharedHandle
+
+// ErrOneHandle is the error of opening a second file or directory on such a server, see
+// [ErrSharedHandle], if nobody uses the first for the stall timeout (see [WithStallTimeout]), and of
+// what needs two at once.
+var ErrOneHandle = conn.ErrOneHandle
+
 // LostError says that the connection was ended by the server or by something on the way to it. It
 // matches [net.ErrClosed] and its cause, but never io.EOF or [io.ErrUnexpectedEOF], which say that
 // a file has ended.

@@ -311,11 +311,19 @@ var clientCalls = map[string]anyCall{
 		_, err := c.Raw().Opendir("/").Wait()
 		return err
 	},
-	"private.Client.RemoveBeneath": func(c *usftp.Client, _ *usftp.File) error {
-		return private.OfClient(c).RemoveBeneath("/", "f", false)
+	"private.Client.Look": func(c *usftp.Client, _ *usftp.File) error {
+		_, err := private.OfClient(c).Look("/f")
+		return err
 	},
-	"private.Client.RenameBeneath": func(c *usftp.Client, _ *usftp.File) error {
-		return private.OfClient(c).RenameBeneath("/", "f", "g")
+	"private.Client.StartLook": func(c *usftp.Client, _ *usftp.File) error {
+		_, err := private.OfClient(c).StartLook("/f")()
+		return err
+	},
+	"private.Client.Move": func(c *usftp.Client, _ *usftp.File) error {
+		return private.OfClient(c).Move("/f", "/g", true)
+	},
+	"private.Client.ReplaceByLink": func(c *usftp.Client, _ *usftp.File) error {
+		return private.OfClient(c).ReplaceByLink("f", "/g", "/h", "/i")
 	},
 	"FS": func(c *usftp.Client, _ *usftp.File) error { _, err := c.FS().Open("f"); return err },
 	"DirFS": func(c *usftp.Client, _ *usftp.File) error {
@@ -330,7 +338,8 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder",
 	"private.Client.ReadsOnce", "private.Client.StartSmall", "private.Client.Touches",
-	"private.Client.RemovesBeneath", "private.Client.Heard"}
+	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard",
+	"private.Client.KnowsLinks", "private.Client.LinksTo", "private.Client.OneHandle"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{
@@ -463,7 +472,7 @@ func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 var noFileCalls = []string{"Close", "WithContext", "Client", "SetClient", "Name", "BaseName",
 	"Stash", "SetStash", "IsOpen", "AttrsCached",
 	"FileStat", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle",
-	"Progress", "private.File.Waited", "private.File.Answers", "private.Stripes.Join",
+	"Progress", "private.File.Waited", "private.File.Answers", "private.File.HandleLost", "private.Stripes.Join",
 	"private.Stripes.Rest",
 	"private.Stripes.Idle", "private.Stripes.Moved", "private.Stripes.Joined"}
 
@@ -517,7 +526,7 @@ func eachCall(t *testing.T, end func(cancel func(), r *rig, f *usftp.File), want
 				extensions := append(sftptest.OpenSSHExtensions(),
 					wire.ExtensionPair{Name: wire.ExtCheckFile, Data: "1"},
 					wire.ExtensionPair{Name: wire.ExtChunks, Data: "1"},
-					wire.ExtensionPair{Name: wire.ExtBeneath, Data: "1"})
+					wire.ExtensionPair{Name: wire.ExtBeneath, Data: "2"})
 				r := newRig(t, sftptest.Script{Extensions: extensions}, 0)
 				r.server.Files.WriteFile("/f", noise(2<<20))
 				f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))

@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 
@@ -58,14 +59,14 @@ func (c *Client) Raw() Raw { return Raw{c.session, c.ctx} }
 // Open sends OPEN (draft-02, section 6.3) with flags such as [wire.OpenRead].
 func (r Raw) Open(name string, flags uint32, attrs wire.Attrs) *Pending[[]byte] {
 	op := ask(r.session, "open", name, wire.TypeHandle,
-		wire.Open{Path: name, Flags: flags, Attrs: attrs}, handleReply)
+		wire.Open{Path: name, Flags: flags, Attrs: attrs}, handleName)
 	op.call.Orphan = r.session.closeOrphan
 	return start(r.ctx, op)
 }
 
 // Opendir sends OPENDIR (draft-02, section 6.7).
 func (r Raw) Opendir(name string) *Pending[[]byte] {
-	return start(r.ctx, r.session.opendir(name))
+	return start(r.ctx, opendir(r.session, name, handleName))
 }
 
 // Readdir sends READDIR (draft-02, section 6.7). The names are not checked as they are by
@@ -79,14 +80,14 @@ func (r Raw) Readdir(handle []byte) *Pending[[]wire.Name] {
 			return reply.Names, parse(err)
 		})
 	op.orEOF = true
-	return start(r.ctx, op)
+	return start(r.ctx, op.on(r.handle(handle)))
 }
 
 // Close sends CLOSE (draft-02, section 6.3), after all WRITEs that were started before it.
 func (r Raw) Close(handle []byte) *Pending[struct{}] {
 	op := r.session.command("close", "", wire.HandleRequest{Type: wire.TypeClose, Handle: handle})
 	op.call.Ordered = true
-	return start(r.ctx, op)
+	return start(r.ctx, op.on(r.handle(handle)))
 }
 
 // Read sends one READ for len(p) bytes (draft-02, section 6.4), which may return fewer. p must not
@@ -98,25 +99,26 @@ func (r Raw) Read(handle []byte, off uint64, p []byte) *Pending[int] {
 	})
 	op.call.Bytes = len(p)
 	op.orEOF = true
-	return start(r.ctx, op)
+	return start(r.ctx, op.on(r.handle(handle)))
 }
 
 // Write sends one WRITE (draft-02, section 6.4). It copies p before it returns.
 func (r Raw) Write(handle []byte, off uint64, p []byte) *Pending[struct{}] {
-	call := r.session.writeCall(handle, int64(off), p)
+	call := r.session.writeCall(r.handle(handle), int64(off), p)
 	return start(r.ctx, operation[none]{session: r.session, name: "write", call: call})
 }
 
 // Fstat sends FSTAT (draft-02, section 6.8).
 func (r Raw) Fstat(handle []byte) *Pending[*FileStat] {
 	message := wire.HandleRequest{Type: wire.TypeFstat, Handle: handle}
-	return start(r.ctx, ask(r.session, "stat", "", wire.TypeAttrs, message, attrsReply))
+	return start(r.ctx, ask(r.session, "stat", "", wire.TypeAttrs, message,
+		attrsReply).on(r.handle(handle)))
 }
 
 // Fsetstat sends FSETSTAT (draft-02, section 6.9).
 func (r Raw) Fsetstat(handle []byte, attrs wire.Attrs) *Pending[struct{}] {
 	return start(r.ctx, r.session.command("setstat", "",
-		wire.Fsetstat{Handle: handle, Attrs: attrs}))
+		wire.Fsetstat{Handle: handle, Attrs: attrs}).on(r.handle(handle)))
 }
 
 // Extended is [Client.Extended] for extensions answered by a packet of another type, such as
@@ -126,8 +128,9 @@ func (r Raw) Extended(name string, payload []byte, expect wire.Type) *Pending[[]
 	return start(r.ctx, r.session.extended(expect, name, payload))
 }
 
-func handleReply(call *conn.Call) ([]byte, error) {
-	var reply wire.Handle
-	err := reply.Parse(call.Body)
-	return bytes.Clone(reply.Handle), parse(err)
+// handle returns the open handle of a name. What the caller has made up is sent as it is.
+func (r Raw) handle(name []byte) *conn.Handle {
+	return cmp.Or(r.session.conn.Handle(name), &conn.Handle{Name: name})
 }
+
+func handleName(call *conn.Call) ([]byte, error) { return bytes.Clone(call.Handle.Name), nil }

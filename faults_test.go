@@ -330,6 +330,9 @@ func TestRandomFaults(t *testing.T) {
 		script := sftptest.RandomScript(seed)
 		rng := rand.New(rand.NewPCG(seed, 10))
 		handlesMayLeak := false
+		if rng.IntN(4) == 0 && script.Reorder == 0 { // what has arrived before the handle counts
+			script.SharedHandles = 1 + rng.IntN(3)
+		}
 		for range 1 + rng.IntN(2) {
 			fault := sftptest.RandomFault(rng.Uint64())
 			if strings.Contains(fault.Do.String(), "TypeStatus") {

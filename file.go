@@ -59,7 +59,7 @@ type fileState struct {
 type openFile struct {
 	client *session
 	path   string // by which it was opened
-	handle []byte
+	handle *conn.Handle
 	flags  uint32          // of OPEN
 	closed context.Context // done when this opening is closed
 	shut   context.CancelCauseFunc
@@ -140,7 +140,7 @@ func (f *File) Handle() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bytes.Clone(open.handle), nil
+	return bytes.Clone(open.handle.Name), nil
 }
 
 // errIsOpen is why a file cannot be opened again or moved to another client.
@@ -174,7 +174,7 @@ func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) oper
 	if err != nil {
 		return failing[T](f, op, fs.ErrClosed)
 	}
-	return make(open).after(f)
+	return make(open).on(open.handle).after(f)
 }
 
 // failing returns an operation on a file that fails before anything is sent.
@@ -325,19 +325,15 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 	}
 	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: flags, Attrs: attrs},
 		func(call *conn.Call) (*File, error) {
-			var reply wire.Handle
-			if err := reply.Parse(call.Body); err != nil {
-				return nil, parse(err)
-			}
-			return f.becomeOpen(s, name, reply.Handle, flags)
+			return f.becomeOpen(s, name, call.Handle, flags)
 		})
 	op.call.Orphan = s.closeOrphan
 	return op
 }
 
 // becomeOpen gives the file its handle, unless another call has opened it in the meantime.
-func (f *File) becomeOpen(s *session, name string, handle []byte, flags uint32) (*File, error) {
-	open := &openFile{client: s, path: name, handle: bytes.Clone(handle), flags: flags}
+func (f *File) becomeOpen(s *session, name string, handle *conn.Handle, flags uint32) (*File, error) {
+	open := &openFile{client: s, path: name, handle: handle, flags: flags}
 	open.closed, open.shut = context.WithCancelCause(context.Background())
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -354,15 +350,13 @@ func (f *File) becomeOpen(s *session, name string, handle []byte, flags uint32) 
 
 // closeOrphan closes the handle in a reply that nobody waits for any more.
 func (s *session) closeOrphan(call *conn.Call) {
-	var reply wire.Handle
-	if call.Type != wire.TypeHandle || reply.Parse(call.Body) != nil {
-		return
+	if call.Type == wire.TypeHandle {
+		s.closeHandle(call.Handle)
 	}
-	s.closeHandle(reply.Handle)
 }
 
 // closeHandle closes a handle without waiting, which is fine if nothing was written.
-func (s *session) closeHandle(handle []byte) {
+func (s *session) closeHandle(handle *conn.Handle) {
 	call := s.handleCall(wire.TypeClose, handle, wire.TypeStatus)
 	call.Done = discard{s}
 	s.conn.TryStart(call, true) // on a connection that has ended there is nothing to close
@@ -496,7 +490,7 @@ func (f *File) Sync() error { return f.do(f.sync()) }
 func (f *File) sync() operation[none] {
 	return onHandle(f, "sync", func(open *openFile) operation[none] {
 		op := open.client.command("sync", f.Name(),
-			wire.ExtendedHandle{Name: wire.ExtFsync, Handle: open.handle})
+			wire.ExtendedHandle{Name: wire.ExtFsync, Handle: open.handle.Name})
 		op.call.Ordered = true // after the WRITEs that it is to make safe
 		return op.needs(wire.ExtFsync)
 	})

@@ -111,7 +111,8 @@ func (f *File) CheckFile(what CheckFile) (*FileHashes, error) {
 		return nil, f.wrap("check-file", &unsupported{wire.ExtCheckFile})
 	}
 	return checkPieces(what, f.Stat, func(piece CheckFile) (*FileHashes, error) {
-		return run(f.ctx, open.client.checkFile(request, f.Name(), open.handle, piece))
+		return run(f.ctx, open.client.checkFile(request, f.Name(), open.handle.Name,
+			piece).on(open.handle))
 	})
 }
 

@@ -99,7 +99,7 @@ type listing struct {
 	dir     string
 	prefix  string
 
-	handle  []byte // nil before the first entry and after the last
+	handle  *conn.Handle
 	queue   *conn.Queue
 	call    *conn.Call // whose names are being taken
 	names   wire.NameReader
@@ -111,14 +111,79 @@ type listing struct {
 	ended   bool
 	err     error // what next returns from now on
 	cycle   cycle
+
+	returned int     // entries
+	last     string  // path of the last one
+	overs    int     // how often it has started over
+	skip     int     // entries that were returned before that
+	alone    bool    // nothing else can be opened before it is closed
+	held     []*File // then: entries to be returned
 }
 
 func (c *Client) list(dir string) *listing {
 	return &listing{session: c.session, ctx: c.ctx, dir: dir, prefix: listPrefix(dir)}
 }
 
-// next returns the next entry, and io.EOF after the last.
+// mostHeld limits the entries of a directory that is read to its end before they are returned:
+// some 400 MB.
+const mostHeld = 1 << 20
+
+// next returns the next entry, and io.EOF after the last. If one handle can be open at a time, the
+// directory is read to its end and closed first: whoever takes the entries may open files between
+// them.
 func (l *listing) next() (*File, error) {
+	for len(l.held) == 0 {
+		f, err := l.receive()
+		switch {
+		case errors.Is(err, ErrSharedHandle) && l.overs < mostOvers:
+			*l = listing{session: l.session, ctx: l.ctx, dir: l.dir, prefix: l.prefix,
+				returned: l.returned, last: l.last, overs: l.overs + 1, skip: l.returned}
+		case l.alone && (f != nil || l.skip > 0):
+			l.hold(f)
+		case f == nil:
+			return nil, err
+		default:
+			return l.passOn(f), nil
+		}
+	}
+	f := l.held[0]
+	l.held = l.held[1:]
+	return l.passOn(f), nil
+}
+
+// mostOvers is how often a listing starts over. Once is enough, unless another connection finds out
+// at the same time.
+const mostOvers = 3
+
+// passOn counts an entry that is returned.
+func (l *listing) passOn(f *File) *File {
+	l.returned++
+	l.last = f.path
+	return f
+}
+
+// hold receives the rest of a directory, without what was returned before the listing started over.
+func (l *listing) hold(f *File) {
+	for f != nil {
+		l.held = append(l.held, f)
+		if len(l.held) > mostHeld {
+			l.fail(errTooMuch)
+		}
+		f, _ = l.receive()
+	}
+	if skip := l.skip; skip > 0 {
+		l.skip = 0
+		if len(l.held) < skip || l.held[skip-1].path != l.last {
+			l.held, l.overs = nil, mostOvers
+			l.fail(ErrSharedHandle) // it has changed, or some of them were another directory's
+			return
+		}
+		l.held = l.held[skip:]
+	}
+}
+
+// receive returns the next entry as it comes from the server.
+func (l *listing) receive() (*File, error) {
 	for l.err == nil {
 		f, err := l.entry()
 		if f != nil {
@@ -128,14 +193,19 @@ func (l *listing) next() (*File, error) {
 			err = l.more()
 		}
 		if err != nil {
-			l.close()
-			l.err = err
-			if _, named := err.(*fs.PathError); !named && err != io.EOF {
-				l.err = &fs.PathError{Op: "readdir", Path: l.dir, Err: err}
-			}
+			l.fail(err)
 		}
 	}
 	return nil, l.err
+}
+
+// fail ends the listing.
+func (l *listing) fail(err error) {
+	l.close()
+	l.err = err
+	if _, named := err.(*fs.PathError); !named && err != io.EOF {
+		l.err = &fs.PathError{Op: "readdir", Path: l.dir, Err: err}
+	}
 }
 
 // close closes the directory and drops what was requested.
@@ -155,11 +225,13 @@ func (l *listing) close() {
 // more waits for the next reply.
 func (l *listing) more() error {
 	if l.queue == nil {
-		handle, err := run(l.ctx, l.session.opendir(l.dir))
+		handle, err := run(l.ctx, opendir(l.session, l.dir,
+			func(call *conn.Call) (*conn.Handle, error) { return call.Handle, nil }))
 		if err != nil {
 			return err
 		}
 		l.handle, l.queue, l.window = handle, conn.NewQueue(), 1
+		l.alone = l.session.conn.OneHandle()
 		if l.session.listsAhead {
 			// The second one brings the end of most directories. Where the last listing took more,
 			// this one probably does, too.
@@ -214,9 +286,9 @@ var errLongPath = errors.New("its path is so long that the server may have left 
 	"start deeper in the tree")
 
 // opendir opens a directory (draft-02, section 6.7).
-func (s *session) opendir(dir string) operation[[]byte] {
+func opendir[T any](s *session, dir string, result func(*conn.Call) (T, error)) operation[T] {
 	op := ask(s, "opendir", dir, wire.TypeHandle,
-		wire.PathRequest{Type: wire.TypeOpendir, Path: cmp.Or(dir, ".")}, handleReply)
+		wire.PathRequest{Type: wire.TypeOpendir, Path: cmp.Or(dir, ".")}, result)
 	op.call.Orphan = s.closeOrphan
 	return op
 }

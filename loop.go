@@ -15,7 +15,7 @@ import (
 // lane is one stream of a transfer: a handle of the file on one connection.
 type lane struct {
 	client *session
-	handle []byte
+	handle *conn.Handle
 	window flow.Window
 	lost   bool    // its connection has ended; the other lanes take over its ranges
 	member *member // nil for the first, which always takes part

@@ -51,6 +51,14 @@ func (op operation[T]) fail(err error) operation[T] {
 	return op
 }
 
+// on says which handle the operation is about.
+func (op operation[T]) on(handle *conn.Handle) operation[T] {
+	if op.call != nil {
+		op.call.Handle = handle
+	}
+	return op
+}
+
 // after makes run flush what was written behind to a file before it sends the operation.
 func (op operation[T]) after(f *File) operation[T] {
 	op.file = f
@@ -137,19 +145,21 @@ func (s *session) request(expect wire.Type) *conn.Call {
 }
 
 // readCall makes a READ.
-func (s *session) readCall(handle []byte, off int64, length int) *conn.Call {
+func (s *session) readCall(handle *conn.Handle, off int64, length int) *conn.Call {
 	call := s.request(wire.TypeData)
-	call.Request = wire.Read{Handle: handle, Offset: uint64(off),
+	call.Handle = handle
+	call.Request = wire.Read{Handle: handle.Name, Offset: uint64(off),
 		Length: uint32(length)}.Append(call.Scratch(), 0)
 	call.Bytes = length
 	return call
 }
 
 // writeCall makes a WRITE with a copy of p.
-func (s *session) writeCall(handle []byte, off int64, p []byte) *conn.Call {
-	block := s.conn.Pool().Get(wire.WriteHeaderSize(len(handle)) + len(p))
+func (s *session) writeCall(handle *conn.Handle, off int64, p []byte) *conn.Call {
+	block := s.conn.Pool().Get(wire.WriteHeaderSize(len(handle.Name)) + len(p))
 	call := s.request(wire.TypeStatus)
-	call.Request = wire.Write{Handle: handle, Offset: uint64(off),
+	call.Handle = handle
+	call.Request = wire.Write{Handle: handle.Name, Offset: uint64(off),
 		Data: p}.Append(block.Bytes()[:0], 0)
 	call.Payload = block
 	call.Bytes = len(p)
@@ -157,9 +167,10 @@ func (s *session) writeCall(handle []byte, off int64, p []byte) *conn.Call {
 }
 
 // handleCall makes a request with a handle and nothing else.
-func (s *session) handleCall(t wire.Type, handle []byte, expect wire.Type) *conn.Call {
+func (s *session) handleCall(t wire.Type, handle *conn.Handle, expect wire.Type) *conn.Call {
 	call := s.request(expect)
-	call.Request = wire.HandleRequest{Type: t, Handle: handle}.Append(call.Scratch(), 0)
+	call.Handle = handle
+	call.Request = wire.HandleRequest{Type: t, Handle: handle.Name}.Append(call.Scratch(), 0)
 	return call
 }
 
@@ -173,6 +184,9 @@ func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 	result func(*conn.Call) (T, error)) operation[T] {
 	call := s.request(expect)
 	call.Request = message.Append(call.Scratch(), 0)
+	if s.above != nil {
+		call.Request = s.beneath(message, call.Request)
+	}
 	return operation[T]{session: s, name: op, path: name, call: call, result: result}
 }
 
@@ -194,7 +208,8 @@ func (s *session) command2(op, oldname, newname string, message appender) operat
 // offered reports whether the server offers an extension in the version that this package speaks.
 func (s *session) offered(extension string) bool {
 	version := "1"
-	if extension == wire.ExtStatVFS || extension == wire.ExtFstatVFS {
+	switch extension {
+	case wire.ExtStatVFS, wire.ExtFstatVFS, wire.ExtBeneath:
 		version = "2"
 	}
 	return s.offers[extension] == version

@@ -21,6 +21,7 @@ type options struct {
 	readAhead     int64
 	writeBehind   int64
 	firstRequest  func(*Client)
+	host          string // for messages
 	conn          conn.Config
 }
 

@@ -176,8 +176,9 @@ func tryNames(op, dir, pattern string, try func(name string) error) error {
 }
 
 // Rename renames a file or directory. If newname exists it fails (draft-02, section 6.5) and the
-// error matches [fs.ErrExist], though some servers replace it; see [Client.PosixRename]. It takes
-// one round trip, and one more after a refusal that does not say why.
+// error matches [fs.ErrExist], though some servers replace it; see [Client.PosixRename]. Some
+// follow symbolic links at either name (ProFTPD's mod_sftp). It takes one round trip, and one more
+// after a refusal that does not say why.
 func (c *Client) Rename(oldname, newname string) error {
 	return c.do(c.rename(oldname, newname))
 }
@@ -265,11 +266,14 @@ func symlinkOrder(version string) int32 {
 // round trip, or three the first time on an unknown server.
 func (c *Client) Symlink(oldname, newname string) error {
 	order := c.symlinks.Load()
+	if c.isBeneath(newname) {
+		order = symlinksTargetFirst
+	}
 	err := c.do(c.symlink(oldname, newname, order))
 	if err != nil || order != symlinksUnknown {
 		return err
 	}
-	if target, err := c.ReadLink(newname); err == nil && target == oldname {
+	if target, err := c.ReadLink(newname); err == nil && c.linksTo(newname, target, oldname) {
 		c.symlinks.Store(symlinksTargetFirst)
 		return nil
 	}
@@ -289,7 +293,7 @@ func (c *Client) Symlink(oldname, newname string) error {
 
 func (s *session) symlink(oldname, newname string, order int32) operation[none] {
 	message := wire.Symlink{First: oldname, Second: newname}
-	if order == symlinksLinkFirst {
+	if order == symlinksLinkFirst && !s.isBeneath(newname) {
 		message = wire.Symlink{First: newname, Second: oldname}
 	}
 	return s.command2("symlink", oldname, newname, message).orExists(newname)

@@ -1,8 +1,8 @@
 package usftp
 
 import (
-	"path"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/internal/private/hook"
@@ -13,6 +13,9 @@ func init() {
 	hook.Client = func(c any) any { return privateClient{c.(*Client)} }
 	hook.File = func(f any) any { return privateFile{f.(*File)} }
 	hook.Stripes = func(f any) any { return &stripes{file: f.(*File)} }
+	hook.OneHandle = func(host string, shared *atomic.Bool) any {
+		return ClientOption(func(o *options) { o.host, o.conn.OneHandle = host, shared })
+	}
 	hook.FirstRequest = func(start func(any)) any {
 		return ClientOption(func(o *options) { o.firstRequest = func(c *Client) { start(c) } })
 	}
@@ -51,28 +54,34 @@ func (c privateClient) DataSizes() (read, write int, err error) {
 	return read, write, nil
 }
 
+// OneHandle implements private.Client.
+func (c privateClient) OneHandle() bool { return c.conn.OneHandle() }
+
+// HandleLost implements private.File.
+func (f privateFile) HandleLost() bool {
+	open, err := f.opening("handle")
+	return err == nil && open.client.conn.IsLost(open.handle)
+}
+
 // Waited implements private.File.
 func (f privateFile) Waited() time.Duration { return time.Duration(f.waited.Load()) }
 
 // Answers implements private.File.
 func (f privateFile) Answers() int64 { return f.answers.Load() }
 
-// RemovesBeneath implements private.Client.
-func (c privateClient) RemovesBeneath() bool { return c.offered(wire.ExtBeneath) }
-
-// RemoveBeneath implements private.Client.
-func (c privateClient) RemoveBeneath(top, name string, directory bool) error {
-	op, request := "remove", wire.TypeRemove
-	if directory {
-		op, request = "rmdir", wire.TypeRmdir
+// Beneath implements private.Client.
+func (c privateClient) Beneath(above string) (view *Client, ok bool) {
+	if !c.offered(wire.ExtBeneath) {
+		return c.Client, false
 	}
-	message := wire.Beneath{Request: request, Top: top, Path: name}
-	return c.do(c.command(op, path.Join(top, name), message).needs(wire.ExtBeneath))
+	return &Client{&session{c.shared, &above}, c.ctx}, true
 }
 
-// RenameBeneath implements private.Client.
-func (c privateClient) RenameBeneath(top, oldName, newName string) error {
-	message := wire.Beneath{Request: wire.TypeRename, Top: top, Path: oldName, NewPath: newName}
-	return c.do(c.command2("rename", path.Join(top, oldName), path.Join(top, newName),
-		message).needs(wire.ExtBeneath))
+// Alike implements private.Client.
+func (c privateClient) Alike(other *Client) *Client {
+	if c.above == nil {
+		return other
+	}
+	view, _ := privateClient{other}.Beneath(*c.above)
+	return view
 }

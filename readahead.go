@@ -254,6 +254,9 @@ func (a *prefetch) collect() {
 // replied takes one reply. Its data counts in the budget until it is read.
 func (a *prefetch) replied(call *conn.Call) {
 	asked, got := int64(call.Bytes), int64(len(call.Body))
+	if call.Err != nil {
+		asked = 0 // the connection has them
+	}
 	before := len(a.parked)
 	a.handleReply(call)
 	if len(a.parked) > before {

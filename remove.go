@@ -71,13 +71,15 @@ const (
 // round trip; in a tree many directories are emptied at once, and many files of each are removed at
 // once.
 //
-// If somebody replaces a directory by a link while RemoveAll runs, it may be followed: the protocol
-// cannot open a directory without following links.
+// If somebody replaces a directory by a link while RemoveAll runs, it is not followed on a server
+// that offers beneath@usftp. On others it may be: the protocol cannot open a directory without
+// following links.
 func (c *Client) RemoveAll(name string) error {
 	name, err := removable(name)
 	if err != nil {
 		return err
 	}
+	c = c.beside(name)
 	err = c.do(c.removeFile(name))
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -104,7 +106,7 @@ func (c *Client) RemoveAllIn(dir string) error {
 	if err != nil {
 		return err
 	}
-	return c.removeTree(dir, true, mostRemoved)
+	return c.beside(dir).removeTree(dir, true, mostRemoved)
 }
 
 // removable refuses names that are surely mistakes, and cuts trailing slashes, which would follow a
@@ -118,7 +120,7 @@ func removable(name string) (string, error) {
 }
 
 func (c *Client) isDirectory(name string) (bool, error) {
-	info, err := c.Lstat(name)
+	info, err := privateClient{c}.Look(name)
 	return err == nil && info.IsDir(), err
 }
 

@@ -110,3 +110,27 @@ func TestRemoveAllPipelines(t *testing.T) {
 		}
 	})
 }
+
+// A link is not taken for the directory that it leads to, even if the server's LSTAT says that.
+func TestRemoveAllWhereLinksAreFollowed(t *testing.T) {
+	r := newRig(t, sftptest.Script{FollowLinks: true, Faults: []sftptest.Fault{{
+		On: wire.TypeRemove, Do: sftptest.Refuse(wire.PermissionDenied, "no")}}}, 0)
+	r.server.Files.WriteFile("/dir/deep/kept", nil)
+	r.server.Files.Symlink("dir", "/link")
+	r.server.Files.Mkdir("/dir/empty")
+	for what, err := range map[string]error{"RemoveAll": r.RemoveAll("/link"),
+		"RemoveAllIn": r.RemoveAllIn("/link")} {
+		if err == nil {
+			t.Errorf("%s succeeds", what)
+		}
+	}
+	if !r.server.Files.Exists("/dir/empty") {
+		t.Error("a link was followed")
+	}
+	ok(t, r.WalkDir("/link", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type() != fs.ModeSymlink {
+			t.Errorf("%s is %v, %v", name, d, err)
+		}
+		return nil
+	}))
+}

@@ -128,7 +128,8 @@ func (b *burst) setAttrs(attrs *NewAttrs) error {
 		return set.err
 	}
 	call := b.open.client.request(wire.TypeStatus)
-	call.Request = wire.Fsetstat{Handle: b.open.handle, Attrs: set.Attrs}.Append(call.Scratch(), 0)
+	call.Handle = b.open.handle
+	call.Request = wire.Fsetstat{Handle: call.Handle.Name, Attrs: set.Attrs}.Append(call.Scratch(), 0)
 	call.Ordered = true
 	return b.send(burstAttrs, call)
 }

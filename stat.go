@@ -54,7 +54,7 @@ func (f *File) statOperation() operation[*FileStat] {
 		return byPath().after(f)
 	}
 	op := ask(s, "stat", name, wire.TypeAttrs,
-		wire.HandleRequest{Type: wire.TypeFstat, Handle: open.handle}, f.keepAttrs)
+		wire.HandleRequest{Type: wire.TypeFstat, Handle: open.handle.Name}, f.keepAttrs).on(open.handle)
 	op.instead = func(refusal error) *operation[*FileStat] {
 		if !errors.Is(refusal, errors.ErrUnsupported) {
 			return nil
@@ -120,7 +120,7 @@ func (f *File) StatVFS() (*StatVFS, error) {
 
 func (f *File) statVFS() operation[*StatVFS] {
 	return onHandle(f, "statvfs", func(open *openFile) operation[*StatVFS] {
-		message := wire.ExtendedHandle{Name: wire.ExtFstatVFS, Handle: open.handle}
+		message := wire.ExtendedHandle{Name: wire.ExtFstatVFS, Handle: open.handle.Name}
 		return ask(open.client, "statvfs", f.Name(), wire.TypeExtendedReply, message,
 			statVFSReply).needs(wire.ExtFstatVFS)
 	})

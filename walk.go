@@ -34,7 +34,7 @@ const (
 // directories, and changes made by fn may come too late to be seen by later calls. Memory holds the
 // listings on the current path and some ten thousand entries more.
 func (c *Client) WalkDir(root string, fn fs.WalkDirFunc) error {
-	info, err := c.Lstat(root)
+	info, err := privateClient{c}.Look(root)
 	if err != nil {
 		err = fn(root, nil, err)
 	} else {

@@ -65,7 +65,8 @@ func (f *File) writePacket(open *openFile, p []byte, off int64) (int, error) {
 	s.changed(f.Name())
 	defer s.changed(f.Name())
 	call := s.request(wire.TypeStatus)
-	call.Request = wire.Write{Handle: open.handle, Offset: uint64(off),
+	call.Handle = open.handle
+	call.Request = wire.Write{Handle: call.Handle.Name, Offset: uint64(off),
 		Data: p}.AppendHeader(call.Scratch(), 0)
 	call.Data = p
 	call.Bytes = len(p)
@@ -276,7 +277,7 @@ func (u *upload) data(r flow.Range) (flow.Range, bool) {
 // send reads the source into a block, after room for the request's header, and starts the WRITE.
 func (u *upload) send(i int, r flow.Range) error {
 	lane := &u.lanes[i]
-	header := wire.WriteHeaderSize(len(lane.handle))
+	header := wire.WriteHeaderSize(len(lane.handle.Name))
 	block := lane.client.conn.Pool().Get(header + r.Len)
 	u.filling = block
 	n, err := u.readInto(block.Bytes()[header:header+r.Len], r.Off)
@@ -314,9 +315,10 @@ func (u *upload) readInto(p []byte, off int64) (int, error) {
 // sendBlock starts the WRITE of a range whose data lies in a block, after room for the header.
 func (u *upload) sendBlock(i int, r flow.Range, block *buffer.Block) error {
 	lane := &u.lanes[i]
-	header := wire.WriteHeaderSize(len(lane.handle))
+	header := wire.WriteHeaderSize(len(lane.handle.Name))
 	call := lane.client.request(wire.TypeStatus)
-	packet := wire.Write{Handle: lane.handle, Offset: uint64(r.Off),
+	call.Handle = lane.handle
+	packet := wire.Write{Handle: call.Handle.Name, Offset: uint64(r.Off),
 		Data: block.Bytes()[header : header+r.Len]}.AppendHeader(block.Bytes()[:0], 0)
 	call.Request = packet[:header+r.Len]
 	call.Payload = block

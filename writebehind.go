@@ -92,7 +92,7 @@ func (b *behind) write(f *File, p []byte) (n int, err error) {
 		b.begin(f)
 	}
 	b.u.collect()
-	header, size := wire.WriteHeaderSize(len(b.open.handle)), b.u.ranges.Request()
+	header, size := wire.WriteHeaderSize(len(b.open.handle.Name)), b.u.ranges.Request()
 	for len(p) > 0 && b.u.ranges.Err() == nil {
 		if b.block == nil {
 			b.block = b.open.client.conn.Pool().Get(header + size)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -54,6 +55,8 @@ type Login struct {
 	target dial.Target
 	dialer *dial.Dialer
 	config ConnectConfig
+
+	oneHandle atomic.Bool // the host gives one handle to several open files
 
 	mu     sync.Mutex
 	host   Host
@@ -245,7 +248,8 @@ func identityOf(conn *dial.Conn, t dial.Target) string {
 }
 
 func (l *Login) options() []usftp.ClientOption {
-	return append([]usftp.ClientOption{usftp.WithLogger(l.logger())}, l.config.Client...)
+	return append([]usftp.ClientOption{usftp.WithLogger(l.logger()),
+		private.WithOneHandle(l.target.UserHost(), &l.oneHandle)}, l.config.Client...)
 }
 
 func (l *Login) logger() *slog.Logger {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/quirks"
 )
 
@@ -139,7 +140,7 @@ func look(c *usftp.Client, path string) (info fs.FileInfo, link bool, err error)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		if l, err := c.Lstat(path); err == nil {
+		if l, err := private.OfClient(c).Look(path); err == nil {
 			link = l.Mode()&fs.ModeSymlink != 0
 		}
 	}()

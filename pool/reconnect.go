@@ -164,13 +164,17 @@ func (c *Conn) count(p *pools.Progress, reached int64) {
 	}
 }
 
-// Do calls do, and calls it again over a new connection if the connection was lost. again is then
-// true, since the request may have been executed although its reply was lost. tell is as for
-// [Conn.Renew].
+// Do calls do, and calls it again over a new connection if the connection was lost, or if the host
+// gave one handle to several open files. again is then true, since the request may have been
+// executed although its reply was lost. tell is as for [Conn.Renew].
 func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) error) error {
-	for again := false; ; again = true {
+	for shared, again := 0, false; ; again = true {
 		client := c.Host().Client
 		err := do(client, again)
+		if errors.Is(err, usftp.ErrSharedHandle) && shared < pools.MostShared {
+			shared++
+			continue
+		}
 		if err == nil || !c.Renew(client, err, tell) {
 			return err
 		}

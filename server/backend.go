@@ -107,14 +107,10 @@ type Linker interface {
 	Link(ctx context.Context, oldPath, newPath string) error
 }
 
-// Beneather removes and renames what lies beneath the directory top. It follows symbolic links on
-// the way to top but none below it, even if somebody replaces a directory by a link in the
-// meantime. The other names are relative to top: clean, without a slash at either end, and not ".".
-// Otherwise the methods are Remove, Rmdir and Rename. Absent: beneath@usftp is not offered.
+// Beneather follows no symbolic link beneath a directory in requests whose context asks for that:
+// see [Beneath]. Absent: beneath@usftp is not offered.
 type Beneather interface {
-	RemoveBeneath(ctx context.Context, top, name string) error
-	RmdirBeneath(ctx context.Context, top, name string) error
-	RenameBeneath(ctx context.Context, top, oldName, newName string) error
+	WalksBeneath()
 }
 
 // RealPather resolves links in a path, whose last element need not exist. Absent: REALPATH answers

@@ -8,66 +8,73 @@ import (
 )
 
 // A beneath is what [wire.ExtBeneath] adds to the wrapped request; docs/beneath.md describes it.
-type beneath struct{ top, name, newName string }
+type beneath struct {
+	length int    // of top in the client's paths, with the slash after it
+	top    string // absolute
+}
+
+// beneathOperations are the requests that may be wrapped: all that do something at a path.
+const beneathOperations operationSet = 1<<opOpen | 1<<opOpendir | 1<<opStat | 1<<opLstat |
+	1<<opSetstat | 1<<opLsetstat | 1<<opReadlink | 1<<opRemove | 1<<opRmdir | 1<<opMkdir |
+	1<<opSymlink | 1<<opRename | 1<<opPosixRename | 1<<opHardlink
 
 var errNotBeneath = &StatusError{Code: wire.BadMessage,
-	Message: "the path is empty or contains an empty element, . or .."}
+	Message: "the path is not in the directory, or contains an empty element, . or .."}
 
-// readBeneath turns r into the wrapped request, so that the policy, the order of requests, the
-// quota and the log treat it alike.
-func (r *request) readBeneath(v *View, in *wire.Reader) {
+// unwrap turns r into the wrapped request, so that the policy, the order of requests, the quota and
+// the log treat it like any other. It returns the rest of the wrapped packet.
+func (r *request) unwrap(v *View, body []byte) ([]byte, error) {
 	if err := v.permit(opBeneath); err != nil {
-		r.bad = err
-		return
+		return nil, err
 	}
-	switch wire.Type(in.Byte()) {
-	case wire.TypeRemove:
-		r.op = opRemove
-	case wire.TypeRmdir:
-		r.op = opRmdir
-	case wire.TypeRename:
-		r.op = opRename
-	default:
-		r.bad = errUnsupported
-		return
+	if !v.serves(opBeneath) {
+		return nil, errUnsupported
 	}
-	r.changes = true
-	b := &beneath{top: r.readPath(v, in), name: r.readName(in)}
-	r.beneath = b
-	r.path = r.pathBeneath(b.top, b.name)
-	if r.op == opRename {
-		b.newName = r.readName(in)
-		r.path2 = r.pathBeneath(b.top, b.newName)
+	var m wire.Beneath
+	if m.Parse(body) != nil {
+		return nil, errBadMessage
 	}
+	body, err := r.identify(m.Request, m.Body)
+	if err == nil && !beneathOperations.has(r.op) {
+		err = errUnsupported
+	}
+	r.beneath = &beneath{length: int(min(m.Top, maxPath))}
+	return body, err
 }
 
-// pathBeneath returns the path that any other request would have.
-func (r *request) pathBeneath(top, name string) string {
-	for element := range strings.SplitSeq(name, "/") {
-		if r.bad == nil && (element == "" || element == "." || element == "..") {
-			r.bad = errNotBeneath
+// check checks a path, and takes the directory from it.
+func (b *beneath) check(v *View, name string) error {
+	if b.length > len(name) || b.length > 0 && name[b.length-1] != '/' {
+		return errNotBeneath
+	}
+	for element := range strings.SplitSeq(name[b.length:], "/") {
+		if element == "" || element == "." || element == ".." {
+			return errNotBeneath
 		}
 	}
-	joined := strings.TrimSuffix(top, "/") + "/" + name
-	if r.bad == nil && len(joined) > maxPath {
-		r.bad = errLongPath
+	top := v.Path(name[:b.length])
+	if b.top != "" && b.top != top {
+		return errNotBeneath
 	}
-	return joined
+	b.top = top
+	return nil
 }
 
-// runBeneath runs the request that [wire.ExtBeneath] wraps.
-func (v *View) runBeneath(ctx context.Context, r *request) error {
-	b := r.beneath
-	return change(v, r.op, r.path, r.path2, nil, func(backend Beneather) error {
-		switch r.op {
-		case opRemove:
-			return v.quotaRemove(ctx, r.path,
-				func() error { return backend.RemoveBeneath(ctx, b.top, b.name) })
-		case opRmdir:
-			return v.quotaRemove(ctx, r.path,
-				func() error { return backend.RmdirBeneath(ctx, b.top, b.name) })
-		}
-		return v.quotaReplace(ctx, r.path, r.path2,
-			func() error { return backend.RenameBeneath(ctx, b.top, b.name, b.newName) })
-	})
+type beneathKey struct{}
+
+// WithBeneath returns a context for one request that must follow no link beneath top; see
+// [Beneath].
+func WithBeneath(ctx context.Context, top string) context.Context {
+	return context.WithValue(ctx, beneathKey{}, top)
+}
+
+// Beneath returns the directory beneath which the request with this context must follow no symbolic
+// link, not even one that is the last element of a path, even if somebody replaces a directory by a
+// link in the meantime. Links on the way to the directory, and the directory itself, are followed.
+// The request's paths begin with top, and a slash unless that ends in one; what comes after that is
+// at least one element, none of them "", "." or "..". ok is false for all other requests. It is for
+// a [Beneather], which gets to see such requests through the same methods as all others.
+func Beneath(ctx context.Context) (top string, ok bool) {
+	top, _ = ctx.Value(beneathKey{}).(string)
+	return top, top != ""
 }

@@ -37,22 +37,31 @@ func eachTree(t *testing.T, options *server.Options,
 	})
 }
 
+// beneath wraps a request on paths that begin with top and a slash.
+func beneath(top string, m message) wire.Beneath {
+	packet := m.Append(nil, 0)
+	return wire.Beneath{Top: uint32(len(strings.TrimSuffix(top, "/")) + 1),
+		Request: wire.Type(packet[wire.LengthSize]), Body: packet[wire.LengthSize+5:]}
+}
+
+func in(top, name string) string { return strings.TrimSuffix(top, "/") + "/" + name }
+
 func removeBeneath(top, name string) wire.Beneath {
-	return wire.Beneath{Request: wire.TypeRemove, Top: top, Path: name}
+	return beneath(top, wire.PathRequest{Type: wire.TypeRemove, Path: in(top, name)})
 }
 
 func rmdirBeneath(top, name string) wire.Beneath {
-	return wire.Beneath{Request: wire.TypeRmdir, Top: top, Path: name}
+	return beneath(top, wire.PathRequest{Type: wire.TypeRmdir, Path: in(top, name)})
 }
 
 func renameBeneath(top, from, to string) wire.Beneath {
-	return wire.Beneath{Request: wire.TypeRename, Top: top, Path: from, NewPath: to}
+	return beneath(top, wire.Rename{OldPath: in(top, from), NewPath: in(top, to)})
 }
 
 // Entries beneath a directory are removed and renamed, and no link is followed on the way.
 func TestBeneath(t *testing.T) {
 	eachTree(t, nil, func(t *testing.T, c *raw, dir, prefix string) {
-		want(t, c.offers[wire.ExtBeneath], "1")
+		want(t, c.offers[wire.ExtBeneath], "2")
 		for _, name := range []string{"top/d/e", "other"} {
 			if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
 				t.Fatal(err)
@@ -92,8 +101,17 @@ func TestBeneath(t *testing.T) {
 		want(t, c.status(removeBeneath(top, "d")), wire.Failure)
 		want(t, c.status(rmdirBeneath(top, "d/e")), wire.Failure)
 		want(t, c.status(renameBeneath(top, "f", "d/f")), wire.Failure)
-		want(t, c.status(wire.Beneath{Request: wire.TypeMkdir, Top: top, Path: "x"}),
+		want(t, c.status(beneath(top, wire.PathRequest{Type: wire.TypeRealpath, Path: top + "/d"})),
 			wire.OpUnsupported)
+		want(t, c.status(beneath(top, removeBeneath(top, "f"))), wire.OpUnsupported)
+		for _, bad := range []wire.Beneath{removeBeneath(top, "f"), renameBeneath(top, "f", "g")} {
+			bad.Top++ // ends in the middle of a name
+			want(t, c.status(bad), wire.BadMessage)
+			bad.Top = 1 << 31
+			want(t, c.status(bad), wire.BadMessage)
+		}
+		outside := wire.Rename{OldPath: top + "/f", NewPath: prefix + "/other/g"}
+		want(t, c.status(beneath(top, outside)), wire.BadMessage)
 		for _, name := range []string{"top/f", "top/d/f", "top/d/e/f", "other/f"} {
 			want(t, there(name), true)
 		}
@@ -109,9 +127,97 @@ func TestBeneath(t *testing.T) {
 	})
 }
 
+// Every request on a path can be wrapped. It does what it does otherwise, except that no link is
+// followed, not even in the last element.
+func TestRequestsBeneath(t *testing.T) {
+	eachTree(t, nil, func(t *testing.T, c *raw, dir, prefix string) {
+		for _, name := range []string{"top/d", "top/other"} {
+			if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name, "f"), []byte("old"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, to := range map[string]string{"out": "other", "d/file": "../other/f",
+			"d/none": "../other/none"} {
+			if err := os.Symlink(to, filepath.Join(dir, "top", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		top := prefix + "/top"
+		const write = wire.OpenWrite | wire.OpenCreate | wire.OpenTruncate
+		mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}
+		path := func(typ wire.Type, name string) message {
+			return wire.PathRequest{Type: typ, Path: top + "/" + name}
+		}
+		attrs := func(typ wire.Type, name string) message {
+			return wire.PathAttrs{Type: typ, Path: top + "/" + name, Attrs: mode}
+		}
+		open := func(name string, flags uint32) message {
+			return wire.Open{Path: top + "/" + name, Flags: flags}
+		}
+		for what, m := range map[string]message{
+			"open":              open("out/f", wire.OpenRead),
+			"open to write":     open("out/f", write),
+			"open a new one":    open("out/new", write),
+			"open a link":       open("d/file", write),
+			"open a dangling":   open("d/none", write),
+			"opendir":           path(wire.TypeOpendir, "out"),
+			"stat":              path(wire.TypeStat, "out/f"),
+			"stat of a link":    path(wire.TypeStat, "out"),
+			"lstat":             path(wire.TypeLstat, "out/f"),
+			"readlink":          path(wire.TypeReadlink, "out/f"),
+			"setstat":           attrs(wire.TypeSetstat, "out/f"),
+			"setstat of a link": attrs(wire.TypeSetstat, "d/file"),
+			"mkdir":             attrs(wire.TypeMkdir, "out/new"),
+			"lsetstat":          wire.Lsetstat{Path: top + "/out/f", Attrs: mode},
+			"symlink":           wire.Symlink{First: "f", Second: top + "/out/new"},
+			"posix-rename":      wire.PosixRename{OldPath: top + "/d/f", NewPath: top + "/out/f"},
+			"hardlink":          wire.Hardlink{OldPath: top + "/d/f", NewPath: top + "/out/new"},
+			"hardlink from":     wire.Hardlink{OldPath: top + "/out/f", NewPath: top + "/d/new"},
+		} {
+			if code := c.status(beneath(top, m)); code != wire.PermissionDenied {
+				t.Errorf("%s: %v", what, code)
+			}
+		}
+		list, err := os.ReadDir(filepath.Join(dir, "top/other"))
+		want(t, err == nil && len(list) == 1, true)
+		info, err := os.Stat(filepath.Join(dir, "top/other/f"))
+		want(t, err == nil && info.Size() == 3 && info.Mode() == 0o644, true)
+
+		c.ok(beneath(top, attrs(wire.TypeMkdir, "d/new")))
+		c.ok(beneath(top, wire.Symlink{First: "../../other", Second: top + "/d/new/link"}))
+		handle := func(m message) []byte {
+			t.Helper()
+			reply := c.do(beneath(top, m))
+			var h wire.Handle
+			if err := h.Parse(reply.body); err != nil || reply.typ != wire.TypeHandle {
+				t.Fatalf("%v, %v", reply.typ, err)
+			}
+			return h.Handle
+		}
+		h := handle(open("d/new/f", write))
+		c.ok(wire.Write{Handle: h, Data: []byte("x")})
+		c.ok(wire.Fsetstat{Handle: h, Attrs: mode})
+		c.close(h)
+		c.ok(beneath(top, attrs(wire.TypeSetstat, "d/new/f")))
+		c.ok(beneath(top, wire.PosixRename{OldPath: top + "/d/new/f", NewPath: top + "/d/f"}))
+		want(t, c.get(top+"/d/f"), "x")
+		h = handle(path(wire.TypeOpendir, "d/new"))
+		reply := c.do(wire.HandleRequest{Type: wire.TypeReaddir, Handle: h})
+		var names wire.Names
+		if err := names.Parse(reply.body); err != nil || len(names.Names) != 3 { // with . and ..
+			t.Errorf("listed %+v, %v", names, err)
+		}
+		c.close(h)
+	})
+}
+
 // The wrapped request is treated like any other: someone who may not remove must not remove beneath
 // a directory either, and the quota and the log notice the request.
 func TestBeneathObeysPolicy(t *testing.T) {
+	truncate := beneath("/", wire.Open{Path: "/d/f", Flags: wire.OpenWrite | wire.OpenTruncate})
 	for name, test := range map[string]struct {
 		policy  server.Policy
 		request wire.Beneath
@@ -126,6 +232,24 @@ func TestBeneathObeysPolicy(t *testing.T) {
 			wire.PermissionDenied, true},
 		"read-only": {server.Policy{ReadOnly: true}, removeBeneath("/", "d/f"),
 			wire.PermissionDenied, false},
+		"open denied": {server.Policy{Denied: []string{"open"}}, truncate, wire.PermissionDenied, true},
+		"write denied": {server.Policy{Denied: []string{"write"}}, truncate,
+			wire.PermissionDenied, true},
+		"size denied": {server.Policy{Denied: []string{"write"}},
+			beneath("/", wire.PathAttrs{Type: wire.TypeSetstat, Path: "/d/f",
+				Attrs: wire.Attrs{Flags: wire.AttrSize}}), wire.PermissionDenied, true},
+		"setstat denied": {server.Policy{Denied: []string{"setstat"}},
+			beneath("/", wire.Lsetstat{Path: "/d/f",
+				Attrs: wire.Attrs{Flags: wire.AttrPermissions}}), wire.PermissionDenied, true},
+		"posix-rename denied with rename": {server.Policy{Denied: []string{"rename"}},
+			beneath("/", wire.PosixRename{OldPath: "/d/f", NewPath: "/g"}),
+			wire.PermissionDenied, true},
+		"opendir denied": {server.Policy{Denied: []string{"opendir"}},
+			beneath("/", wire.PathRequest{Type: wire.TypeOpendir, Path: "/d"}),
+			wire.PermissionDenied, true},
+		"lstat denied": {server.Policy{Denied: []string{"lstat"}},
+			beneath("/", wire.PathRequest{Type: wire.TypeLstat, Path: "/d"}),
+			wire.PermissionDenied, true},
 		"denied": {server.Policy{Denied: []string{"beneath"}}, removeBeneath("/", "d/f"),
 			wire.PermissionDenied, false},
 		"not allowed": {server.Policy{Allowed: []string{"remove"}}, removeBeneath("/", "d/f"),
@@ -143,7 +267,7 @@ func TestBeneathObeysPolicy(t *testing.T) {
 			}
 			defer fs.Close()
 			c := start(t, fs, &server.Options{Policy: test.policy})
-			want(t, c.offers[wire.ExtBeneath] == "1", test.offered)
+			want(t, c.offers[wire.ExtBeneath] == "2", test.offered)
 			want(t, c.status(test.request), test.code)
 			_, err = os.Stat(filepath.Join(dir, "d/f"))
 			want(t, err == nil, test.code != wire.OK)
@@ -166,9 +290,14 @@ func TestBeneathObeysPolicy(t *testing.T) {
 		c.ok(removeBeneath("/", "d/f"))
 		c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d/e"})
 		c.ok(renameBeneath("/", "d/e", "e"))
+		made := beneath("/", wire.PathAttrs{Type: wire.TypeMkdir, Path: "/e/x"})
+		want(t, c.status(made) != wire.OK, true) // two are there
+		mode := beneath("/", wire.PathAttrs{Type: wire.TypeSetstat, Path: "/e",
+			Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o700}})
+		c.ok(mode)
 		c.over()
 		for _, line := range []string{"request=remove path=/d/f",
-			"request=rename path=/d/e to=/e"} {
+			"request=rename path=/d/e to=/e", "request=setstat path=/e mode=0700"} {
 			if !strings.Contains(log.String(), line) {
 				t.Errorf("the log does not say %q:\n%s", line, log.String())
 			}
@@ -183,46 +312,104 @@ func TestBeneathUnsupported(t *testing.T) {
 	want(t, c.status(removeBeneath("/", "f")), wire.OpUnsupported)
 }
 
-// Somebody keeps swapping a directory for a link to another one: nothing is ever removed there. The
+// Somebody keeps swapping a directory for a link to another one: nothing is ever changed there. The
 // swaps happen between the steps of the walk, when it checks whether its context has ended.
 func TestBeneathWhileLinksAreSwapped(t *testing.T) {
+	const name, mode = "/top/a/b/c/f", wire.AttrPermissions
+	for what, request := range map[string]func(ctx context.Context, fs *osfs.FS) error{
+		"remove": func(ctx context.Context, fs *osfs.FS) error {
+			return fs.Remove(ctx, name)
+		},
+		"open": func(ctx context.Context, fs *osfs.FS) error {
+			f, err := fs.Open(ctx, name, wire.OpenWrite|wire.OpenTruncate,
+				wire.Attrs{})
+			if err == nil {
+				f.Close()
+			}
+			return err
+		},
+		"create": func(ctx context.Context, fs *osfs.FS) error {
+			f, err := fs.Open(ctx, name+"2", wire.OpenWrite|wire.OpenCreate,
+				wire.Attrs{Flags: mode, Permissions: 0o600})
+			if err == nil {
+				f.Close()
+			}
+			return err
+		},
+		"setstat": func(ctx context.Context, fs *osfs.FS) error {
+			return fs.Setstat(ctx, name,
+				wire.Attrs{Flags: mode | wire.AttrSize, Permissions: 0o600})
+		},
+		"lsetstat": func(ctx context.Context, fs *osfs.FS) error {
+			return fs.Lsetstat(ctx, name,
+				wire.Attrs{Flags: mode, Permissions: 0o600})
+		},
+		"mkdir": func(ctx context.Context, fs *osfs.FS) error {
+			return fs.Mkdir(ctx, name+"2", wire.Attrs{})
+		},
+		"symlink": func(ctx context.Context, fs *osfs.FS) error {
+			return fs.Symlink(ctx, "x", name+"2")
+		},
+		"posix-rename": func(ctx context.Context, fs *osfs.FS) error {
+			return fs.PosixRename(ctx, "/top/other", name)
+		},
+		"rename": func(ctx context.Context, fs *osfs.FS) error {
+			return fs.Rename(ctx, name, "/top/a/f")
+		},
+	} {
+		t.Run(what, func(t *testing.T) { swapAtEachStep(t, request) })
+	}
+}
+
+func swapAtEachStep(t *testing.T, request func(ctx context.Context, fs *osfs.FS) error) {
 	dir := t.TempDir()
-	in := func(name string) string { return filepath.Join(dir, name) }
+	at := func(name string) string { return filepath.Join(dir, name) }
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(os.MkdirAll(in("top/a/b/c"), 0o755))
-	must(os.MkdirAll(in("victim/b/c"), 0o755))
-	must(os.WriteFile(in("victim/b/c/f"), nil, 0o644))
-	must(os.WriteFile(in("victim/f"), nil, 0o644))
 	fs, err := osfs.New(dir)
 	must(err)
 	defer fs.Close()
-	for _, swapped := range []string{"a", "a/b", "a/b/c"} {
+	to := map[string]string{"a": "victim", "a/b": "victim/b", "a/b/c": "victim/b/c"}
+	for swapped := range to {
 		for step := range 8 {
-			must(os.WriteFile(in("top/a/b/c/f"), nil, 0o644))
+			must(os.RemoveAll(at("top")))
+			for _, name := range []string{"top/a/b/c", "top/victim/b/c"} {
+				must(os.MkdirAll(at(name), 0o755))
+			}
+			for _, name := range []string{"top/a/b/c/f", "top/other"} {
+				must(os.WriteFile(at(name), nil, 0o644))
+			}
+			for _, name := range []string{"top/victim/f", "top/victim/b/c/f"} {
+				must(os.WriteFile(at(name), []byte("victim"), 0o644))
+			}
 			steps, done := 0, false
 			ctx := asked{t.Context(), func() {
 				if steps++; steps == step+1 {
 					done = true
-					must(os.Rename(in("top/"+swapped), in("aside")))
-					to := map[string]string{"a": "victim", "a/b": "victim/b", "a/b/c": "victim/b/c"}
-					must(os.Symlink(in(to[swapped]), in("top/"+swapped)))
+					must(os.Rename(at("top/"+swapped), at("top/aside")))
+					must(os.Symlink(strings.Repeat("../", strings.Count(swapped, "/"))+
+						to[swapped], at("top/"+swapped)))
 				}
 			}}
-			fs.RemoveBeneath(ctx, "/top", "a/b/c/f")
-			for _, name := range []string{"victim/f", "victim/b/c/f"} {
-				if _, err := os.Stat(in(name)); err != nil {
-					t.Fatalf("%s was swapped at step %d: %v", swapped, step, err)
+			request(server.WithBeneath(ctx, "/top"), fs)
+			for dir, entries := range map[string]int{"top/victim": 2, "top/victim/b": 1,
+				"top/victim/b/c": 1} {
+				list, err := os.ReadDir(at(dir))
+				if err != nil || len(list) != entries {
+					t.Fatalf("%s was swapped at step %d: %v, %v", swapped, step, list, err)
 				}
 			}
-			if done {
-				must(os.Remove(in("top/" + swapped)))
-				must(os.Rename(in("aside"), in("top/"+swapped)))
-			} else if step == 0 {
+			for _, name := range []string{"top/victim/f", "top/victim/b/c/f"} {
+				info, err := os.Stat(at(name))
+				if err != nil || info.Size() != 6 || info.Mode() != 0o644 {
+					t.Fatalf("%s was swapped at step %d: %v, %v", swapped, step, info, err)
+				}
+			}
+			if step == 0 && !done {
 				t.Fatal("nothing was swapped")
 			}
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -56,14 +57,13 @@ func (w *worker) executeRare(s *session, r *request) {
 		defer s.costly.end()
 	}
 	if r.beneath != nil {
-		w.status(s, r, v.runBeneath(ctx, r))
-		return
+		ctx = WithBeneath(ctx, r.beneath.top)
 	}
 	switch r.op {
 	case opOpen:
-		w.open(s, r)
+		w.open(ctx, s, r)
 	case opOpendir:
-		w.opendir(s, r)
+		w.opendir(ctx, s, r)
 	case opReaddir:
 		w.readdir(s, r)
 	case opClose:
@@ -100,7 +100,7 @@ func (w *worker) executeRare(s *session, r *request) {
 		name, err := v.RealPath(ctx, r.path)
 		w.name(s, r, name, err)
 	default:
-		w.extended(s, r)
+		w.extended(ctx, s, r)
 	}
 }
 
@@ -257,9 +257,9 @@ func (s *session) write(r *request) error {
 	return err
 }
 
-func (w *worker) open(s *session, r *request) {
+func (w *worker) open(ctx context.Context, s *session, r *request) {
 	w.giveHandle(s, r, func() (*handle, error) {
-		file, err := s.view.open(s.ctx, r.path, r.flags, r.attrs)
+		file, err := s.view.open(ctx, r.path, r.flags, r.attrs)
 		if err == nil && file == nil {
 			err = errUnsupported
 		}
@@ -330,8 +330,8 @@ func (s *session) fsetstat(r *request) error {
 }
 
 // extended runs an extended request.
-func (w *worker) extended(s *session, r *request) {
-	ctx, v := s.ctx, s.view
+func (w *worker) extended(ctx context.Context, s *session, r *request) {
+	v := s.view
 	switch r.op {
 	case opPosixRename:
 		w.status(s, r, v.PosixRename(ctx, r.path, r.path2))

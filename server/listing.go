@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"io"
 	"io/fs"
 	"iter"
@@ -26,9 +27,9 @@ type listing struct {
 	user, group string
 }
 
-func (w *worker) opendir(s *session, r *request) {
+func (w *worker) opendir(ctx context.Context, s *session, r *request) {
 	w.giveHandle(s, r, func() (*handle, error) {
-		next, stop := iter.Pull2(s.view.listAll(s.ctx, r.path))
+		next, stop := iter.Pull2(s.view.listAll(ctx, r.path))
 		l := &listing{next: next, stop: stop, dots: s.view.walks}
 		if l.peek(); l.err != nil {
 			stop()

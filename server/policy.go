@@ -135,7 +135,7 @@ var operationTable = [operationCount]struct {
 	opCheckFileHandle: {name: "check-file-handle", extension: wire.ExtCheckFileHandle, does: readsContents | hashesContents, denies: hashesContents},
 	opCheckFileName:   {name: "check-file-name", extension: wire.ExtCheckFileName, does: readsContents | hashesContents, denies: hashesContents},
 	opChunks:          {name: "chunks", extension: wire.ExtChunks, does: readsContents | hashesContents},
-	opBeneath:         {name: "beneath", extension: wire.ExtBeneath, writes: true},
+	opBeneath:         {name: "beneath", extension: wire.ExtBeneath, version: "2", writes: true},
 }
 
 func (o operation) String() string { return operationTable[o].name }

@@ -155,7 +155,7 @@ func (q *Quota) ready(ctx context.Context, v *View) error {
 	if q.counted {
 		return nil
 	}
-	return q.count(ctx, v.fs, v.home)
+	return q.count(WithBeneath(ctx, ""), v.fs, v.home)
 }
 
 // The quota methods of a View change the backend while holding the quota's lock, so that the count

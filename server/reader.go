@@ -118,7 +118,7 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, inline boo
 		s.releasePacket(own)
 		return nil, false, err
 	}
-	r = s.newRequest(t, id, own)
+	r = s.newRequest(id, own)
 	r.bad = s.parse(r, t, body)
 
 	s.mu.Lock()
@@ -230,7 +230,7 @@ func (s *session) watch() {
 }
 
 // newRequest returns an empty request.
-func (s *session) newRequest(t wire.Type, id uint32, own *buffer.Block) *request {
+func (s *session) newRequest(id uint32, own *buffer.Block) *request {
 	s.mu.Lock()
 	r := s.spare
 	if r != nil {
@@ -241,21 +241,18 @@ func (s *session) newRequest(t wire.Type, id uint32, own *buffer.Block) *request
 		r = &request{}
 	}
 	s.mu.Unlock()
-	r.op, r.id, r.own = operationByType[t], id, own
+	r.id, r.own = id, own
 	return r
 }
 
 // parse parses a packet, and checks the policy.
 func (s *session) parse(r *request, t wire.Type, body []byte) error {
-	if t == wire.TypeExtended {
-		in := wire.NewReader(body)
-		name := in.Bytes()
-		r.op = extensionOperation(name)
-		r.shortName = r.op == opCheckFileHandle && len(name) == len(wire.ExtCheckFile)
-		if in.Err() != nil {
-			return errBadMessage
-		}
-		body = in.Rest()
+	body, err := r.identify(t, body)
+	if err == nil && r.op == opBeneath {
+		body, err = r.unwrap(s.view, body)
+	}
+	if err != nil {
+		return err
 	}
 	// OpenSSH's server leaves unknown types unanswered, so that a client would wait forever.
 	if r.op == opUnknown {
@@ -265,6 +262,21 @@ func (s *session) parse(r *request, t wire.Type, body []byte) error {
 		return err
 	}
 	return s.view.permitTo(r.op, r.does())
+}
+
+// identify finds out what a request asks for, and returns the rest of its packet.
+func (r *request) identify(t wire.Type, body []byte) ([]byte, error) {
+	if r.op = operationByType[t]; t != wire.TypeExtended {
+		return body, nil
+	}
+	in := wire.NewReader(body)
+	name := in.Bytes()
+	r.op = extensionOperation(name)
+	r.shortName = r.op == opCheckFileHandle && len(name) == len(wire.ExtCheckFile)
+	if in.Err() != nil {
+		return nil, errBadMessage
+	}
+	return in.Rest(), nil
 }
 
 // attach looks up a request's handles; the caller holds the lock.

@@ -84,7 +84,7 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 	case opSymlink:
 		// OpenSSH sends the target first, contrary to draft-02, section 6.10, and most others
 		// follow it (PROTOCOL, section 4.1).
-		if r.changes = true; draft {
+		if r.changes = true; draft && r.beneath == nil {
 			r.path, r.text = r.readPath(v, &in), r.readName(&in)
 		} else {
 			r.text, r.path = r.readName(&in), r.readPath(v, &in)
@@ -137,8 +137,6 @@ func (r *request) parseExtension(v *View, in *wire.Reader) {
 		r.text = r.readName(in)
 		r.offset, r.length, r.blockSize = in.Uint64(), in.Uint64(), in.Uint32()
 		r.charge = largeBuffer
-	case opBeneath:
-		r.readBeneath(v, in)
 	case opChunks:
 		r.key, r.text = r.readKey(in), r.readName(in)
 		r.offset, r.length, r.blockSize = in.Uint64(), in.Uint64(), in.Uint32()
@@ -148,6 +146,9 @@ func (r *request) parseExtension(v *View, in *wire.Reader) {
 
 func (r *request) readPath(v *View, in *wire.Reader) string {
 	name := r.readName(in)
+	if r.beneath != nil && r.bad == nil {
+		r.bad = r.beneath.check(v, name)
+	}
 	if name == "" && r.bad == nil {
 		r.bad = errNoName
 	}

@@ -24,7 +24,7 @@ func (s *session) extended(c *call) {
 	defer s.files.mu.Unlock()
 	switch c.Extension {
 	case wire.ExtPosixRename:
-		s.status(c, s.files.rename(c.Path, c.Path2, true))
+		s.status(c, s.files.rename(c.Path, c.Path2, true, s.script.FollowLinks))
 	case wire.ExtHardlink:
 		s.status(c, s.hardlink(c))
 	case wire.ExtLsetstat:

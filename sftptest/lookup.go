@@ -113,12 +113,12 @@ func (f *Files) put(name string, n *node) wire.Code {
 }
 
 // rename moves a name. It replaces an existing target only if replace is set, as rename(2) does.
-func (f *Files) rename(oldName, newName string, replace bool) wire.Code {
-	from, code := f.find(oldName, false)
+func (f *Files) rename(oldName, newName string, replace, follow bool) wire.Code {
+	from, code := f.find(oldName, follow)
 	if code != wire.OK {
 		return code
 	}
-	to, code := f.find(newName, false)
+	to, code := f.find(newName, follow)
 	switch {
 	case code != wire.OK:
 		return code

@@ -20,6 +20,8 @@ type handle struct {
 	wrote     bool
 	falseEOFs int
 
+	under *handle // the older one of the same name: SharedHandles
+
 	dir   bool
 	names []string // of the directory, as of OPENDIR
 	next  int
@@ -27,18 +29,32 @@ type handle struct {
 
 func (s *session) tooManyHandles() bool {
 	most := s.script.limits().MaxOpenHandles
-	return most > 0 && uint64(len(s.handles)) >= most
+	return most > 0 && uint64(s.opened) >= most
 }
 
-// newHandle answers with a handle that was not used before.
+// newHandle answers with a handle that was not used before, unless the script says otherwise.
 func (s *session) newHandle(c *call, h *handle) {
 	s.lastHandle++
+	name := s.handleName(s.lastHandle)
+	if most := s.script.SharedHandles; most > 0 {
+		for n := 1; n <= most; n++ {
+			if name = s.handleName(uint32(n)); s.handles[name] == nil {
+				break
+			}
+		}
+		h.under = s.handles[name]
+	}
+	s.handles[name] = h
+	s.opened++
+	s.server.open.Add(1)
+	c.answer(wire.Handle{Handle: []byte(name)}.Append(nil, c.ID))
+}
+
+func (s *session) handleName(number uint32) string {
 	size := max(s.script.HandleSize, 4)
 	name := make([]byte, size)
-	binary.BigEndian.PutUint32(name[size-4:], s.lastHandle)
-	s.handles[string(name)] = h
-	s.server.open.Add(1)
-	c.answer(wire.Handle{Handle: name}.Append(nil, c.ID))
+	binary.BigEndian.PutUint32(name[size-4:], number)
+	return string(name)
 }
 
 // onHandle executes the requests that carry a handle.
@@ -60,6 +76,10 @@ func (s *session) onHandle(c *call) {
 			h.commit.data, h.commit.mtime = h.node.data, h.node.mtime
 		}
 		delete(s.handles, c.Handle)
+		if h.under != nil {
+			s.handles[c.Handle] = h.under
+		}
+		s.opened--
 		s.server.open.Add(-1)
 		s.status(c, wire.OK)
 	case wire.TypeRead:

@@ -18,7 +18,10 @@ func (s *session) onPath(c *call) {
 	case wire.TypeOpendir:
 		s.opendir(c)
 	case wire.TypeStat, wire.TypeLstat:
-		n, code := s.files.lookup(c.Path, c.Type == wire.TypeStat)
+		n, code := s.files.lookup(c.Path, c.Type == wire.TypeStat || s.script.FollowLinks)
+		if code != wire.OK && c.Type == wire.TypeLstat {
+			n, code = s.files.lookup(c.Path, false)
+		}
 		s.attrsReply(c, n, code)
 	case wire.TypeSetstat:
 		s.status(c, s.setstat(c, true))
@@ -27,7 +30,7 @@ func (s *session) onPath(c *call) {
 	case wire.TypeRemove, wire.TypeRmdir:
 		s.status(c, s.files.remove(c.Path, c.Type == wire.TypeRmdir))
 	case wire.TypeRename:
-		s.status(c, s.files.rename(c.Path, c.Path2, false))
+		s.status(c, s.files.rename(c.Path, c.Path2, false, s.script.FollowLinks))
 	case wire.TypeSymlink:
 		n := newNode(modeSymlink | 0o777)
 		n.target = c.Path2
@@ -39,6 +42,8 @@ func (s *session) onPath(c *call) {
 			s.status(c, code)
 		case !n.isSymlink():
 			s.status(c, wire.BadMessage) // EINVAL
+		case s.script.FollowLinks && !path.IsAbs(n.target):
+			s.nameReply(c, path.Join(path.Dir(c.Path), n.target))
 		default:
 			s.nameReply(c, n.target)
 		}

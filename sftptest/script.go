@@ -83,8 +83,16 @@ type Script struct {
 	// DraftSymlink expects SYMLINK's paths in the draft's order, the link's own path first, where
 	// OpenSSH has the target first.
 	DraftSymlink bool
+	// FollowLinks makes RENAME and posix-rename follow links in both names, and LSTAT links that
+	// lead to something; READLINK answers with where a link leads from the path in the request.
+	// ProFTPD's mod_sftp does that.
+	FollowLinks bool
 	// HandleSize is the length of handles. 0 means 4; more than 256 breaks draft-02, section 6.3.
 	HandleSize int
+	// SharedHandles, if positive, is how many different handles there are. When all are in use, the
+	// next open file or directory gets the last of them, too, which means the newest of those that
+	// are open under it, as with the ssh_sftpd of Erlang/OTP (new_handle; there are two, usually).
+	SharedHandles int
 
 	// Reorder makes replies wait until this many are ready, or none has become ready for a
 	// millisecond; then they are sent in random order.

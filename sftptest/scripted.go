@@ -95,7 +95,7 @@ func (s *Scripted) ended(session *session) {
 	s.mu.Lock()
 	delete(s.streams, session)
 	s.mu.Unlock()
-	s.open.Add(-int64(len(session.handles)))
+	s.open.Add(-int64(session.opened))
 	s.serving.Done()
 }
 

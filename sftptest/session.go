@@ -28,6 +28,7 @@ type session struct {
 	silent      bool // nothing is answered any more
 	silentAfter bool // from the next request on
 	handles     map[string]*handle
+	opened      int // handles
 	lastHandle  uint32
 }
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// backups is where a sync moves files instead of deleting them.
+// backups is where a sync keeps what it deletes or replaces.
 type backups struct {
 	sync *syncing
 	dir  string   // relative to the target; "" if files are deleted
@@ -48,18 +48,79 @@ func (b *backups) check() error {
 	return nil
 }
 
-// move moves a file to the backup directory, beside what earlier runs moved there.
+// backups returns where to keep what an entry replaces, nil if that is not kept.
+func (e *entry) backups() *backups {
+	if s := e.dir.tree.sync; s != nil && s.backups.dir != "" && e.present && !e.saved {
+		return &s.backups
+	}
+	return nil
+}
+
+// move moves a file to the backup directory.
 func (b *backups) move(d *directory, name string) error {
+	_, err := b.keep(b.sync.dst.move, d, name)
+	return err
+}
+
+// keep moves a file to the backup directory, or links it there, beside what earlier runs left
+// there. It returns the new name, relative to the target.
+func (b *backups) keep(how func(d *directory, name, to string) error, d *directory,
+	name string) (to string, err error) {
 	in, err := b.of(d.rel)
-	if err != nil {
+	for n := 0; err == nil; n++ {
+		to = path.Join(in, backupName(name, n))
+		if err = how(d, name, to); !errors.Is(err, fs.ErrExist) || n == mostBackups {
+			return to, err
+		}
+		err = nil
+	}
+	return "", err
+}
+
+// aside moves what is about to be written in place to the backup directory, so that a new file is
+// written. b may be nil: then nothing is moved.
+func (b *backups) aside(e *entry) (moved bool, err error) {
+	if b == nil {
+		return false, nil
+	}
+	err = b.move(e.dir, e.name)
+	e.saved = err == nil
+	return e.saved, ignoreMissing(err)
+}
+
+// exchange calls replace, which replaces an entry at once, and keeps what was there. A file gets a
+// second name in the backup directory, if the target has hard links, and so has its own until it is
+// replaced. Anything else is moved, also because not every system links links; freed is then true.
+// If replace is refused, all is as it was before. b may be nil: then nothing is kept.
+func (b *backups) exchange(e *entry, replace func(freed bool) error) error {
+	if b == nil {
+		return replace(false)
+	}
+	dst, d, linked := b.sync.dst, e.dir, false
+	to, err := "", errors.ErrUnsupported
+	if e.existing.kind() == kindFile {
+		to, err = b.keep(dst.hardLink, d, e.name)
+		linked = err == nil
+	}
+	if ignoreMissing(err) != nil {
+		to, err = b.keep(dst.move, d, e.name)
+	}
+	if e.saved = err == nil; ignoreMissing(err) != nil {
+		return fmt.Errorf("what it replaces cannot be kept in %s: %w", b.dir, err)
+	}
+	err = replace(e.saved && !linked)
+	if err == nil || !e.saved || dst.conn() != nil && !refused(err) { // it may have been replaced
 		return err
 	}
-	for n := 0; ; n++ {
-		err := b.sync.dst.move(d, name, path.Join(in, backupName(name, n)))
-		if !errors.Is(err, fs.ErrExist) || n == mostBackups {
-			return err
-		}
+	in := b.sync.place(path.Dir(to))
+	defer in.leave()
+	if e.saved = false; linked {
+		dst.remove(in, path.Base(to), false)
+	} else if back := dst.move(in, path.Base(to), e.rel()); back != nil {
+		err = fmt.Errorf("%w; what it should have replaced is now called %s", err,
+			b.sync.tree.dst.join(b.sync.tree.root.target, to))
 	}
+	return err
 }
 
 // mostBackups is how many names are tried for one backup.

@@ -43,6 +43,7 @@ type flags struct {
 	whole        bool // a delta failed, so the whole file is sent
 	dense        bool // its holes are sent, since the host takes no file in parts
 	notTruncated bool // the host did not truncate the old file
+	shared       int  // attempts that ended because the host gave one handle to several files
 }
 
 // attempts is what the attempts at one file share: each continues what the last one left.
@@ -112,6 +113,9 @@ func (c *fileCopy) copy() error {
 // copyOnce makes one attempt: open, place, fill, verify, and commit or abandon.
 func (c *fileCopy) copyOnce() error {
 	defer c.ends.connect(c)()
+	if c.to == c.from && c.to.oneHandle() {
+		return errWithinHost
+	}
 	if err := verifiable(c.main(), c.options.Verify); err != nil {
 		return err
 	}
@@ -207,13 +211,26 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	if err == nil && c.tree != nil && c.tree.sync != nil {
 		err = c.tree.sync.lock.check()
 	}
-	if err == nil {
+	if b := c.backups(out); b != nil && err == nil {
+		err = b.exchange(c.entry, func(freed bool) error {
+			out.at().freed = freed
+			return out.commit(c, in)
+		})
+	} else if err == nil {
 		err = out.commit(c, in)
 	}
 	if err == nil {
 		c.journal.removeStale(out)
 	}
 	return err
+}
+
+// backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
+func (c *fileCopy) backups(out output) *backups {
+	if c.tree == nil || c.tree.sync == nil || !out.atomic() {
+		return nil
+	}
+	return c.entry.backups()
 }
 
 // abandon ends a failed copy. After an interruption it truncates the temporary file to the
@@ -286,6 +303,11 @@ func (c *fileCopy) again(err error) bool {
 	case errors.Is(err, errTouched) && c.to != nil && c.attempts.prefix == nil:
 		// its contents may be unchanged: the next attempt will find out
 		c.attempts.prefix = new(prefixHash)
+	case sharesHandle(err) && !c.attempts.once && c.flags.shared < pools.MostShared:
+		// from the beginning: part of it may be in another file, or another's in this one
+		c.flags.shared++
+		c.reset()
+		return true
 	case !c.attempts.once && c.ends.renew(c, err):
 		c.attempts.reached = c.result.Bytes
 		c.journal.resumable = false
@@ -313,7 +335,7 @@ func (c *fileCopy) interrupted() bool { return c.ctx.Err() != nil || c.lost() }
 
 // worthless reports whether what was written is useless to a later run.
 func (c *fileCopy) worthless(err error) bool {
-	return errors.Is(err, ErrSourceChanged) || context.Cause(c.ctx) == errListener
+	return errors.Is(err, ErrSourceChanged) || sharesHandle(err) || context.Cause(c.ctx) == errListener
 }
 
 // takeHandle waits until a file of a tree may hold one of the server's handles, unless it already

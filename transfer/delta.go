@@ -119,7 +119,7 @@ func shortestChunk(size int64) int {
 func (s *session) worthDelta(c *fileCopy, size, old int64) bool {
 	switch {
 	case c.options.Delta == DeltaNever || size <= c.result.Resumed || old <= 0 ||
-		private.OfClient(s.client).ReadsOnce():
+		private.OfClient(s.client).ReadsOnce(), s.oneHandle(): // it takes the old file and the new
 		return false
 	case c.options.Delta == DeltaAlways:
 		return true
@@ -424,7 +424,9 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	if !ok || !in.facts().regular() || o.info == nil || o.temp == "" {
 		return 0, false, nil
 	}
-	d := newDelta(c, o.session, size, o.info.Size())
+	session := *o.session
+	session.client = o.client
+	d := newDelta(c, &session, size, o.info.Size())
 	if d == nil {
 		return 0, false, nil
 	}

@@ -261,9 +261,11 @@ type output interface {
 // A location is where a file goes, and under which name it is written.
 type location struct {
 	name   string      // path, links resolved
-	info   fs.FileInfo // what is there, nil if nothing is
+	info   fs.FileInfo // what is there, nil if nothing or a link is
+	link   bool        // a link is there
 	direct bool        // it can only be written in place
 	temp   string      // path of the temporary file, "" if the target itself is written
+	freed  bool        // what was there has been moved away
 }
 
 func (l *location) at() *location { return l }
@@ -283,7 +285,8 @@ func (l *location) look(info fs.FileInfo, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
-	case info.Mode()&fs.ModeSymlink != 0: // the rename replaces it
+	case info.Mode()&fs.ModeSymlink != 0: // it is replaced
+		l.link = true
 	case !info.Mode().IsRegular():
 		return inTheWay(l.name, info.Mode())
 	default:

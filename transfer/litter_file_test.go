@@ -162,10 +162,16 @@ func TestLinkThatCannotReplace(t *testing.T) {
 		for _, step := range []string{"first", "second"} {
 			for _, old := range []string{"file", "link"} {
 				t.Run(name+", "+step+", "+old, func(t *testing.T) {
-					var hit atomic.Bool
+					var freed, hit atomic.Bool
 					b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
 						Intercept: func(r sftptest.Request) []sftptest.Action {
-							if r.Type == wire.TypeRename && (r.Path == "/copy/link") == (step == "first") &&
+							frees := r.Path == "/copy/link" && (r.Type == wire.TypeRename ||
+								r.Type == wire.TypeRemove)
+							makes := r.Type == wire.TypeSymlink && freed.Load()
+							if frees {
+								freed.Store(true)
+							}
+							if (frees && step == "first" || makes && step == "second") &&
 								!hit.Swap(true) {
 								return action
 							}
@@ -190,7 +196,7 @@ func TestLinkThatCannotReplace(t *testing.T) {
 						tree.Options.Backoff = func(int) time.Duration { return 0 }
 					})
 					if !hit.Load() {
-						t.Fatal("nothing was renamed")
+						t.Fatal("nothing was replaced")
 					}
 					b.redials(sftptest.LinkConfig{}, nil)
 					to, linkErr := b.host.Client.ReadLink("/copy/link")

@@ -207,13 +207,19 @@ func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
 		return o.root.OpenFile(o.base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	case err != nil:
 		return nil, err
-	case info.Mode()&fs.ModeSymlink != 0:
-		if err := o.root.Remove(o.base); err != nil {
-			return nil, err
-		}
-		return o.root.OpenFile(o.base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-	case !info.Mode().IsRegular():
+	case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
 		return nil, inTheWay(o.name, info.Mode())
+	}
+	link := info.Mode()&fs.ModeSymlink != 0
+	moved, err := o.entry.backups().aside(o.entry)
+	if link && !moved && err == nil {
+		err = o.root.Remove(o.base)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case link || moved:
+		return o.root.OpenFile(o.base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	}
 	file, err := o.root.OpenFile(o.base, os.O_WRONLY, 0)
 	if err != nil {

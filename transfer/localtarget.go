@@ -290,7 +290,8 @@ func (t *localTarget) makeLink(e *entry, to string) error {
 		if err := in.Symlink(to, temporary); err != nil {
 			return err
 		}
-		if err = in.Rename(temporary, e.name); err != nil {
+		err = e.backups().exchange(e, func(bool) error { return in.Rename(temporary, e.name) })
+		if err != nil {
 			in.Remove(temporary)
 		}
 		return err

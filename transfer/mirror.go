@@ -33,6 +33,7 @@ type mirror interface {
 
 	lookAt(d *directory, name string) (facts, error) // follows no link
 	readLink(e *entry) (string, error)
+	linksTo(e *entry, have, want string) bool // whether what readLink returned means want
 
 	// setAttrs fails with errOtherNames if the file is known to have other names, which would
 	// change with it.
@@ -52,12 +53,13 @@ type mirror interface {
 
 	// unmoved fails if a listed directory is no longer where it was; ready, which is called first,
 	// finds out what it needs for all directories. makeAll makes a directory and its parents, given
-	// relative to the target. move moves a file to such a path; it fails with fs.ErrExist if
-	// something is there.
+	// relative to the target. move moves a file to such a path, and hardLink gives it that as
+	// another name; both fail with fs.ErrExist if something is there.
 	ready()
 	unmoved(d *directory) error
 	makeAll(dir string) error
 	move(d *directory, name, to string) error
+	hardLink(d *directory, name, to string) error
 
 	// These are for the lock, which is a file at the top of the target. writeFile gets the flags
 	// to open it with besides O_WRONLY: without any, for a file of the same size. removeFile works
@@ -112,6 +114,8 @@ func (t localMirror) readLink(e *entry) (to string, err error) {
 	})
 	return to, err
 }
+
+func (localMirror) linksTo(_ *entry, have, want string) bool { return have == want }
 
 func (localMirror) foldsCase() bool                { return localfs.FoldsCase }
 func (localMirror) storable(t time.Time) time.Time { return t }
@@ -207,6 +211,10 @@ func (t localMirror) move(d *directory, name, to string) error {
 	return t.top.Rename(path.Join(t.within(d), name), to)
 }
 
+func (t localMirror) hardLink(d *directory, name, to string) error {
+	return t.top.Link(path.Join(t.within(d), name), to)
+}
+
 func (t remoteMirror) entries(d *directory, reset func(),
 	yield func(name string, f *facts) error) error {
 	return t.over(d.target, func(client *usftp.Client, again bool) error {
@@ -237,7 +245,10 @@ func (t remoteMirror) entries(d *directory, reset func(),
 }
 
 func (t remoteMirror) lookAt(d *directory, name string) (f facts, err error) {
-	info, err := ask(t.remoteEnd, path.Join(d.target, name), (*usftp.Client).Lstat)
+	look := func(client *usftp.Client, name string) (fs.FileInfo, error) {
+		return private.OfClient(client).Look(name)
+	}
+	info, err := ask(t.remoteEnd, path.Join(d.target, name), look)
 	if err == nil {
 		f = remoteFacts(info.Sys().(*usftp.FileStat))
 	}
@@ -246,6 +257,14 @@ func (t remoteMirror) lookAt(d *directory, name string) (f facts, err error) {
 
 func (t remoteMirror) readLink(e *entry) (string, error) {
 	return ask(t.remoteEnd, e.target(), (*usftp.Client).ReadLink)
+}
+
+func (t remoteMirror) linksTo(e *entry, have, want string) (same bool) {
+	t.over(e.target(), func(client *usftp.Client, _ bool) error {
+		same = private.OfClient(client).LinksTo(e.target(), have, want)
+		return nil
+	})
+	return same
 }
 
 func (remoteMirror) foldsCase() bool { return false }
@@ -262,6 +281,9 @@ func (remoteMirror) otherNames(*entry) bool { return false } // hosts do not say
 func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 	t.job.tree.sync.settable(&set)
 	return t.over(e.target(), func(client *usftp.Client, _ bool) error {
+		if err := t.inPlace(client, e.dir); err != nil {
+			return err
+		}
 		return setUnfollowed(client, e.target(), set, fs.FileMode.IsRegular)
 	})
 }
@@ -304,14 +326,10 @@ func (t remoteMirror) restoreDir(d *directory, mode fs.FileMode) error {
 func (t remoteMirror) asSource() source { return &remoteSource{t.remoteEnd} }
 
 func (t remoteMirror) remove(d *directory, name string, dir bool) error {
-	top, rel := t.job.tree.root.target, path.Join(d.rel, name)
 	name = path.Join(d.target, name)
 	return t.over(name, func(client *usftp.Client, again bool) (err error) {
-		beneath, err := t.beneath(client, d)
-		switch {
+		switch err = t.trusted(client, d); {
 		case err != nil:
-		case beneath != nil:
-			err = beneath.RemoveBeneath(top, rel, dir)
 		case dir:
 			err = client.RemoveDirectory(name)
 		default:
@@ -327,7 +345,7 @@ func (t remoteMirror) remove(d *directory, name string, dir bool) error {
 func (t remoteMirror) ready() {
 	root := t.job.tree.root.target
 	t.over(root, func(client *usftp.Client, _ bool) error { // unmoved reports the error
-		if private.OfClient(client).RemovesBeneath() {
+		if _, ok := t.view(client); ok {
 			return nil
 		}
 		_, err := t.real.of(client, root)
@@ -340,7 +358,7 @@ func (t remoteMirror) ready() {
 // directory between this check and the deletion, the deletion follows it.
 func (t remoteMirror) unmoved(d *directory) error {
 	return t.over(d.target, func(client *usftp.Client, _ bool) error {
-		if private.OfClient(client).RemovesBeneath() {
+		if _, ok := t.view(client); ok {
 			t.trusting.Store(true)
 			return nil
 		}
@@ -348,17 +366,13 @@ func (t remoteMirror) unmoved(d *directory) error {
 	})
 }
 
-// beneath returns the means to delete without following links, nil if the host has none. If unmoved
-// relied on that, but this connection has reached a server without it, that check is made here.
-func (t remoteMirror) beneath(client *usftp.Client, d *directory) (private.Client, error) {
-	own := private.OfClient(client)
-	switch {
-	case own.RemovesBeneath():
-		return own, nil
-	case t.trusting.Load():
-		return nil, t.unmovedOn(client, d)
+// trusted makes the check of unmoved if that relied on beneath@usftp, but this connection has
+// reached a server without it.
+func (t remoteMirror) trusted(client *usftp.Client, d *directory) error {
+	if _, ok := t.view(client); ok || !t.trusting.Load() {
+		return t.inPlace(client, d)
 	}
-	return nil, nil
+	return t.unmovedOn(client, d)
 }
 
 func (t remoteMirror) unmovedOn(client *usftp.Client, d *directory) error {
@@ -407,19 +421,12 @@ func (t remoteMirror) makeAll(dir string) error {
 }
 
 func (t remoteMirror) move(d *directory, name, to string) error {
-	top := t.job.tree.root.target
-	from, toBelow := path.Join(d.rel, name), to
-	name, to = path.Join(d.target, name), path.Join(top, to)
+	name, to = path.Join(d.target, name), path.Join(t.job.tree.root.target, to)
 	return t.over(name, func(client *usftp.Client, again bool) error {
-		beneath, err := t.beneath(client, d)
-		if err != nil {
+		if err := t.trusted(client, d); err != nil {
 			return err
 		}
-		rename := client.Rename
-		if beneath != nil {
-			rename = func(string, string) error { return beneath.RenameBeneath(top, from, toBelow) }
-		}
-		err = rename(name, to)
+		err := private.OfClient(client).Move(name, to, false)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -430,5 +437,15 @@ func (t remoteMirror) move(d *directory, name, to string) error {
 			return fs.ErrExist
 		}
 		return err
+	})
+}
+
+func (t remoteMirror) hardLink(d *directory, name, to string) error {
+	name, to = path.Join(d.target, name), path.Join(t.job.tree.root.target, to)
+	return t.over(name, func(client *usftp.Client, _ bool) error {
+		if err := t.trusted(client, d); err != nil {
+			return err
+		}
+		return client.Link(name, to)
 	})
 }

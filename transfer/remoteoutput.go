@@ -24,6 +24,7 @@ type remoteOutput struct {
 	location
 	end     *remoteTarget
 	session *session
+	client  *usftp.Client // the session's, see [remoteTarget.view]
 	file    *usftp.File
 	striper *striper // until seal
 	sealed  bool
@@ -52,11 +53,11 @@ func (o *remoteOutput) same(c *fileCopy, in input) error {
 	if c.entry != nil || o.info == nil || c.from != c.to {
 		return nil
 	}
-	source, err := o.session.client.RealPath(c.source)
+	source, err := o.client.RealPath(c.source)
 	if err != nil {
 		return nil
 	}
-	if to, err := o.session.client.RealPath(o.name); err == nil && to == source {
+	if to, err := o.client.RealPath(o.name); err == nil && to == source {
 		return errSameFile
 	}
 	return nil
@@ -64,7 +65,7 @@ func (o *remoteOutput) same(c *fileCopy, in input) error {
 
 // create creates the temporary file, or opens the target if it is to be written in place.
 func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
-	source, client := in.facts(), o.session.client
+	source, client := in.facts(), o.client
 	perm, denied := fs.FileMode(0o666), false
 	if source.hasMode {
 		perm = source.mode.Perm()
@@ -83,12 +84,15 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 			o.temp = temporary
 			return nil
 		}
-		if c.interrupted() {
+		if c.interrupted() || sharesHandle(err) {
 			if !lost { // the server may have created it
 				ctx, cancel := cleanupContext(c.ctx)
 				defer cancel()
-				removeTemporary(ctx, c, temporary)
+				o.removeTemporary(ctx, c, temporary)
 			}
+			return err
+		}
+		if c.entry != nil && o.linked(c.entry.dir) { // that says nothing about the name
 			return err
 		}
 		if err := o.end.fallBack(c, o.explain(err)); err != nil {
@@ -109,9 +113,19 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	return o.explain(err)
 }
 
+// linked reports whether a directory below the target cannot be reached without following a link,
+// as far as the host tells.
+func (o *remoteOutput) linked(dir *directory) bool {
+	if _, ok := o.end.view(o.session.client); !ok || dir.parent == nil {
+		return false
+	}
+	info, err := o.client.Lstat(dir.target)
+	return err != nil || !info.IsDir()
+}
+
 // explain distinguishes a full or read-only file system from other reasons why a write failed.
 func (o *remoteOutput) explain(err error) error {
-	client, dir := o.session.client, path.Dir(o.name)
+	client, dir := o.client, path.Dir(o.name)
 	switch {
 	case isOfSource(err) || !refused(err):
 		return err
@@ -136,23 +150,29 @@ type inPlace struct {
 // could still put a link in the file's place; the source cannot.
 func (p inPlace) open() (*usftp.File, error) {
 	o, c := p.o, p.c
-	client, old, flags := o.session.client, o.info, os.O_WRONLY|os.O_CREATE
+	client, old, flags := o.client, o.info, os.O_WRONLY|os.O_CREATE
 	if c.entry != nil {
-		info, err := client.Lstat(o.name)
+		info, err := private.OfClient(client).Look(o.name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			old, flags = nil, flags|os.O_EXCL
 		case err != nil:
 			return nil, err
-		case info.Mode()&fs.ModeSymlink != 0:
-			if err := client.Remove(o.name); err != nil {
-				return nil, err
-			}
-			old, flags = nil, flags|os.O_EXCL
-		case !info.Mode().IsRegular():
+		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
 			return nil, inTheWay(o.name, info.Mode())
 		default:
 			old = info
+			link := info.Mode()&fs.ModeSymlink != 0
+			moved, err := c.entry.backups().aside(c.entry)
+			if link && !moved && err == nil {
+				err = client.Remove(o.name)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if moved || link {
+				old, flags = nil, flags|os.O_EXCL
+			}
 		}
 	}
 	switch {
@@ -169,7 +189,7 @@ func (p inPlace) open() (*usftp.File, error) {
 // new size. On hosts that take only whole files, it is emptied if it is certainly not the source.
 func (p inPlace) over(old fs.FileInfo) (f *usftp.File, err error) {
 	o := p.o
-	client, quirks, flags := o.session.client, o.end.placement.quirks, os.O_WRONLY|os.O_CREATE
+	client, quirks, flags := o.client, o.end.placement.quirks, os.O_WRONLY|os.O_CREATE
 	other := p.c.attempts.once || isOther(p.source, old) // what can be read only once is no file
 	if !other || !quirks.WholeFiles.Load() {
 		if f, err = client.OpenFile(o.name, flags, p.perm); err == nil {
@@ -215,13 +235,13 @@ func (o *remoteOutput) left(name string) bool {
 		strings.HasPrefix(path.Base(name), localfs.TempPrefix(path.Base(o.name)))
 }
 
-func (o *remoteOutput) discard(name string) error { return o.session.client.Remove(name) }
+func (o *remoteOutput) discard(name string) error { return o.client.Remove(name) }
 
 func (o *remoteOutput) restore(aside string) error {
 	if _, old := localfs.OldNameOf(path.Base(aside)); !old || !o.left(aside) {
 		return nil
 	}
-	client := o.session.client
+	client := o.client
 	if err := takeBack(client, aside, o.name); err != nil {
 		return err
 	}
@@ -241,7 +261,7 @@ func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
 	if m.RacyBytes > 0 && m != c.journal.left {
 		return 0, errors.New("the source was being written to when the copy started")
 	}
-	f, err := o.session.client.OpenFile(m.Temporary, os.O_RDWR, 0)
+	f, err := o.client.OpenFile(m.Temporary, os.O_RDWR, 0)
 	if err != nil {
 		return 0, fmt.Errorf("it cannot be opened: %w", err)
 	}
@@ -450,7 +470,7 @@ func (s sealing) run() error {
 		closed := waits(c.ctx, f.Async().Close())
 		return func() error { return o.explain(closed()) }
 	})
-	return runSteps(steps, private.OfClient(o.session.client).WorksInOrder())
+	return runSteps(steps, private.OfClient(o.client).WorksInOrder())
 }
 
 // attrs returns the attributes to set on the target.
@@ -592,15 +612,17 @@ func (o *remoteOutput) commit(c *fileCopy, _ input) error {
 func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	ctx, cancel := lateContext(c.ctx)
 	defer cancel()
-	client := o.session.client.WithContext(ctx)
+	client := o.client.WithContext(ctx)
 	var err error
 	switch {
+	case o.link && !o.freed:
+		err = private.OfClient(client).Move(p.temporary, o.name, true)
 	case client.HasPosixRename():
 		err = client.PosixRename(p.temporary, o.name)
 		if refused(err) && c.delta.close() { // Windows does not replace open files
 			err = client.PosixRename(p.temporary, o.name)
 		}
-	case o.info == nil && p.aside == "":
+	case (o.info == nil || o.freed) && p.aside == "":
 		err = client.Rename(p.temporary, o.name)
 	default:
 		c.delta.close()
@@ -622,7 +644,9 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 		if p.aside == "" {
 			c.attempts.placing = nil
 		}
-		o.end.noteRenameRefused(c, err, o.info == nil)
+		if c.entry == nil || !o.linked(c.entry.dir) {
+			o.end.noteRenameRefused(c, err, o.info == nil)
+		}
 		c.detail += "; --inplace writes the target itself"
 		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
@@ -685,7 +709,7 @@ func (p *placing) removeAside(c *fileCopy, o *remoteOutput, client *usftp.Client
 // If the temporary name is gone, the rename was done, since nobody else knows that name; the target
 // must then have the right size.
 func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
-	t, client := &c.attempts, o.session.client
+	t, client := &c.attempts, o.client
 	if t.made != "" && (t.placing == nil || t.placing.temporary != t.made) &&
 		(c.journal.left == nil || c.journal.left.Temporary != t.made) {
 		t.addStray(t.made)
@@ -731,10 +755,10 @@ func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
 // giveUp ends a commit that cannot be completed, and gives the old file its name back.
 func (p *placing) giveUp(c *fileCopy, o *remoteOutput) error {
 	if p.aside != "" {
-		if err := takeBack(o.session.client, p.aside, o.name); err != nil {
+		if err := takeBack(o.client, p.aside, o.name); err != nil {
 			return err
 		}
-		info, err := o.session.client.Lstat(o.name)
+		info, err := o.client.Lstat(o.name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -748,10 +772,10 @@ func (p *placing) giveUp(c *fileCopy, o *remoteOutput) error {
 
 // wasRenamed checks whether a rename was refused because it had already been done.
 func (p *placing) wasRenamed(c *fileCopy, o *remoteOutput, refusal error) (done bool, err error) {
-	if _, err := o.session.client.Lstat(p.temporary); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := o.client.Lstat(p.temporary); !errors.Is(err, fs.ErrNotExist) {
 		return false, refusal
 	}
-	stat, err := o.session.client.Lstat(o.name)
+	stat, err := o.client.Lstat(o.name)
 	if err != nil || stat.Size() != p.size {
 		return false, refusal
 	}
@@ -768,7 +792,11 @@ func (o *remoteOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
 	ctx, cancel := cleanupContext(c.ctx)
 	defer cancel()
 	f := o.file.WithContext(ctx)
-	synced = f.Truncate(n) == nil && f.Sync() == nil
+	err := f.Truncate(n)
+	if sharesHandle(err) { // what it holds may be another file's
+		return false, false
+	}
+	synced = err == nil && f.Sync() == nil
 	f.Async().Close().WaitContext(ctx)
 	return true, synced
 }
@@ -788,13 +816,13 @@ func (o *remoteOutput) remove(c *fileCopy) {
 	o.file.Async().Close().WaitContext(ctx)
 	c.delta.close() // Windows does not remove open files
 	if o.temp != "" {
-		removeTemporary(ctx, c, o.temp)
+		o.removeTemporary(ctx, c, o.temp)
 	}
 }
 
 // removeTemporary removes a useless temporary file, or reports that it is left.
-func removeTemporary(ctx context.Context, c *fileCopy, temporary string) {
-	if err := c.to.client.WithContext(ctx).Remove(temporary); err != nil &&
+func (o *remoteOutput) removeTemporary(ctx context.Context, c *fileCopy, temporary string) {
+	if err := o.client.WithContext(ctx).Remove(temporary); err != nil &&
 		!errors.Is(err, fs.ErrNotExist) {
 		c.result.LeftBehind = temporary
 		c.detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))

@@ -506,6 +506,9 @@ func (in *remoteInput) reopen(c *fileCopy) reopen {
 		return nil
 	}
 	return func() (io.ReaderAt, func(), error) {
+		if in.file != nil && in.session.oneHandle() {
+			return in.file, func() {}, nil
+		}
 		again := &remoteInput{session: in.session, path: in.path}
 		if err := again.open(c); err != nil {
 			return nil, nil, ofSource(err)

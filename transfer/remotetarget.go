@@ -3,7 +3,6 @@ package transfer
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -20,9 +20,62 @@ type remoteTarget struct {
 	placement
 	existing bool // a tree's target existed before anything was made
 	real     realRoot
+	beneath  beneath
 
 	// a directory was not looked at before deleting, since the host follows no links
 	trusting atomic.Bool
+}
+
+// beneath is how requests below the target of a tree are kept from following links. A host that has
+// beneath@usftp sees to it itself (docs/beneath.md). Another connection may reach a server without
+// it, so that is found out for each.
+type beneath struct{ last atomic.Pointer[beneathView] }
+
+type beneathView struct {
+	of, client *usftp.Client
+	ok         bool
+}
+
+// view returns a client whose requests follow no link below the target of the tree; ok is false,
+// and the client follows links, if the host cannot promise that. The target itself may be a link:
+// the user named it.
+func (t *remoteTarget) view(client *usftp.Client) (view *usftp.Client, ok bool) {
+	tree := t.job.tree
+	if tree == nil || tree.root == nil { // before the tree, or a single file
+		return client, false
+	}
+	if last := t.beneath.last.Load(); last != nil && (last.of == client || last.client == client) {
+		return last.client, last.ok
+	}
+	v := &beneathView{of: client}
+	above := strings.TrimSuffix(path.Join(tree.root.target, "x"), "x")
+	v.client, v.ok = private.OfClient(client).Beneath(above)
+	t.beneath.last.Store(v)
+	return v.client, v.ok
+}
+
+// inPlace fails if a link has taken the place of a directory that was found at the target, as far as
+// one look shows, right before the first change in it. Nothing else is possible on hosts without
+// beneath@usftp. The others have been looked at when they were made, or when making them failed.
+func (t *remoteTarget) inPlace(client *usftp.Client, d *directory) error {
+	if _, ok := t.view(client); ok || d.parent == nil || !d.made {
+		return nil
+	}
+	d.looked.Do(func() {
+		if info, err := client.Lstat(d.target); err == nil && !info.IsDir() {
+			d.linked = &fs.PathError{Op: "write", Path: d.target, Err: errLinkInWay}
+		}
+	})
+	return d.linked
+}
+
+// over is remoteEnd.over with a client that follows no link below the target, if the host can
+// promise that.
+func (t *remoteTarget) over(name string, do func(client *usftp.Client, again bool) error) error {
+	return t.remoteEnd.over(name, func(client *usftp.Client, again bool) error {
+		view, _ := t.view(client)
+		return do(view, again)
+	})
 }
 
 func (t *remoteTarget) close()           {}
@@ -105,9 +158,10 @@ func (t *remoteTarget) check(d *directory, name string) error {
 	if err := t.checkName(name); err != nil || t.job.src.conn() == nil {
 		return err
 	}
-	// Writing in place follows whatever the name leads to, so the source must not have turned it
-	// into a link with an earlier entry.
-	if t.job.options.Placement == PlaceDirect && !d.addName(name) {
+	// Writing in place follows whatever the name leads to, and so do some servers' renames: the
+	// source must not have turned it into a link with an earlier entry.
+	if (t.job.options.Placement == PlaceDirect ||
+		!private.OfClient(t.link.Host().Client).KnowsLinks()) && !d.addName(name) {
 		return errTwice
 	}
 	return nil
@@ -128,6 +182,11 @@ func (t *remoteTarget) makeDir(d *directory) (fresh bool, err error) {
 		return false, nil
 	}
 	err = t.over(d.source, func(client *usftp.Client, again bool) error {
+		if d.parent != nil {
+			if err := t.inPlace(client, d.parent); err != nil {
+				return err
+			}
+		}
 		fresh, err = makeRemoteDir(client, d, again)
 		return err
 	})
@@ -145,7 +204,7 @@ func makeRemoteDir(client *usftp.Client, d *directory, again bool) (fresh bool, 
 		return false, explainMissing(err, client, path.Dir(path.Clean(d.target)))
 	}
 	// Version 3 has no status for "already exists", so look at what is there.
-	look := client.Lstat
+	look := private.OfClient(client).Look
 	if d.parent == nil {
 		look = client.Stat // the user named the target, so links in it are followed
 	}
@@ -183,6 +242,9 @@ func (t *remoteTarget) finishDir(d *directory) error {
 		case d.parent == nil || d.fresh: // the user named it, or it was made just now
 			return client.SetAttrs(d.target, set)
 		case t.job.tree.sync != nil: // long after it was looked at, perhaps after all deletions
+			if _, ok := t.view(client); ok {
+				break
+			}
 			if _, err := t.lookUnmoved(client, d); err != nil {
 				return err
 			}
@@ -200,7 +262,7 @@ func setUnfollowed(client *usftp.Client, name string, set usftp.NewAttrs,
 	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, usftp.ErrSSHFxFailure) {
 		return err
 	}
-	info, err := client.Lstat(name)
+	info, err := private.OfClient(client).Look(name)
 	if err == nil && !is(info.Mode()) {
 		err = &fs.PathError{Op: "setstat", Path: name, Err: errReplaced}
 	}
@@ -214,12 +276,15 @@ func (t *remoteTarget) makeLink(e *entry, to string) error {
 	temporary := path.Join(e.dir.target, t.job.token.Name(e.name))
 	aside := path.Join(e.dir.target, t.job.token.OldName(e.name))
 	err := t.over(e.source(), func(client *usftp.Client, again bool) error {
+		if err := t.inPlace(client, e.dir); err != nil {
+			return err
+		}
 		if again {
 			client.Remove(temporary)
 			if err := takeBack(client, aside, e.target()); err != nil && !refused(err) {
 				return err
 			}
-			if made, err := client.ReadLink(e.target()); err == nil && made == to {
+			if leadsTo(client, e.target(), to) {
 				return nil
 			}
 		}
@@ -231,42 +296,31 @@ func (t *remoteTarget) makeLink(e *entry, to string) error {
 	return err
 }
 
-// makeRemoteLink makes a link, under a temporary name if something has to be replaced, which keeps
-// its name or gets it back if the link does not.
+// leadsTo reports whether a name is a link that means to.
+func leadsTo(client *usftp.Client, name, to string) bool {
+	have, err := client.ReadLink(name)
+	return err == nil && private.OfClient(client).LinksTo(name, have, to)
+}
+
+// makeRemoteLink makes a link, replacing a file or a link.
 func makeRemoteLink(client *usftp.Client, e *entry, to, temporary, aside string) error {
 	target := e.target()
 	err := client.Symlink(to, target)
 	if err == nil || e.dir.fresh {
 		return err
 	}
-	info, lookErr := client.Lstat(target)
+	info, lookErr := private.OfClient(client).Look(target)
 	switch {
 	case lookErr != nil:
 		return err
 	case info.IsDir():
 		return &fs.PathError{Op: "replace", Path: target, Err: ErrIsDirectory}
-	case info.Mode()&fs.ModeSymlink != 0:
-		if old, err := client.ReadLink(target); err == nil && old == to {
-			return nil
-		}
+	case info.Mode()&fs.ModeSymlink != 0 && leadsTo(client, target, to):
+		return nil
 	}
-	if err := client.Symlink(to, temporary); err != nil {
-		return err
-	}
-	if client.HasPosixRename() {
-		err = client.PosixRename(temporary, target)
-	} else if err = client.Rename(target, aside); err == nil {
-		if err = client.Rename(temporary, target); err == nil {
-			return ignoreMissing(client.Remove(aside))
-		}
-		if back := takeBack(client, aside, target); back != nil {
-			err = fmt.Errorf("%w; what it should have replaced is now called %s", err, aside)
-		}
-	}
-	if err != nil {
-		client.Remove(temporary)
-	}
-	return err
+	return e.backups().exchange(e, func(bool) error {
+		return private.OfClient(client).ReplaceByLink(to, target, temporary, aside)
+	})
 }
 
 // takeBack gives a file that was moved aside its name back if that is free, and otherwise removes
@@ -293,12 +347,16 @@ func (t *remoteTarget) finishLink(e *entry, set usftp.NewAttrs) error {
 // would replace the link: that takes one round trip, and one more for a directory or a link.
 func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 	o := &remoteOutput{end: t, session: c.to}
+	o.client, _ = t.view(c.to.client)
 	if c.entry != nil {
 		o.name = c.entry.target()
+		if err := t.inPlace(o.client, c.entry.dir); err != nil {
+			return nil, err
+		}
 		if c.entry.absent() {
 			return o, nil
 		}
-		return o, o.look(c.to.client.Lstat(o.name))
+		return o, o.look(private.OfClient(o.client).Look(o.name))
 	}
 	return o, t.find(c, o)
 }

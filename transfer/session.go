@@ -3,6 +3,8 @@ package transfer
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -37,6 +39,18 @@ func (s *session) why(err error) error {
 
 // quirks returns what is known about the host's behaviour.
 func (s *session) quirks() *quirks.Quirks { return pools.OfHost(&s.host).Quirks() }
+
+// oneHandle reports whether one file can be open at a time.
+func (s *session) oneHandle() bool { return s != nil && private.OfClient(s.client).OneHandle() }
+
+// errWithinHost is why a file is not copied within a host that can have one file open at a time.
+var errWithinHost = fmt.Errorf("it can only be copied by way of this machine, first here and then "+
+	"back: %w", usftp.ErrOneHandle)
+
+// sharesHandle reports whether err says that the host gives one handle to several open files.
+func sharesHandle(err error) bool {
+	return errors.Is(err, usftp.ErrSharedHandle) || errors.Is(err, usftp.ErrOneHandle)
+}
 
 // look is pools.Host.Look. It also keeps the time that took as the round trip.
 func (s *session) look(ctx context.Context, name string) (info fs.FileInfo, link bool, err error) {
@@ -79,7 +93,8 @@ func (s *session) measure(ctx context.Context, size int64) {
 // handles would seem to have different files. On hosts where handles do not see each other's writes
 // it is written through one.
 func (s *session) worthStriping(c *fileCopy, size int64, reads bool) bool {
-	if s == nil || pools.OfPool(s.host.Pool).Size() < 2 || c.limiter != nil || c.tree.spreads() {
+	if s == nil || pools.OfPool(s.host.Pool).Size() < 2 || c.limiter != nil || c.tree.spreads() ||
+		s.oneHandle() {
 		return false
 	}
 	client, quirks := private.OfClient(s.client), s.quirks()
@@ -105,11 +120,18 @@ func (e *ends) connect(c *fileCopy) (release func()) {
 	if e.from = e.to; from != to {
 		e.from = newSession(c, from)
 	}
-	leave := func() {}
+	leave, pass := func() {}, func() {}
 	if s := e.main(); s != nil {
 		leave = pools.OfConn(s.conn).Enter(!c.isSmall())
 	}
+	// otherwise one file could hold the source's only handle and wait for the target's, while
+	// another one does the opposite; the second host may be found out later
+	if e.to != nil && e.from != nil && (e.to.oneHandle() || e.from.oneHandle()) {
+		c.job.turn.Lock()
+		pass = c.job.turn.Unlock
+	}
 	return func() {
+		pass()
 		for _, s := range e.all() {
 			s.release()
 		}

@@ -180,7 +180,8 @@ func (s *striper) join(ctx context.Context) {
 // transfer.
 func (s *striper) joinOne(ctx context.Context, on pools.Session) {
 	// without O_CREATE and O_TRUNC
-	f, err := on.Client().WithContext(ctx).OpenFile(s.first.Name(), s.flag, 0)
+	client := private.OfClient(s.first.Client()).Alike(on.Client())
+	f, err := client.WithContext(ctx).OpenFile(s.first.Name(), s.flag, 0)
 	if err != nil {
 		return // the host may not allow opening it twice
 	}

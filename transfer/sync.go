@@ -49,8 +49,9 @@ type SyncOptions struct {
 	// target's files if that is more.
 	MaxDelete int64
 
-	// BackupDir is a directory in the target, given relative to it. Files are moved there instead
-	// of being deleted. The directory itself is not synced.
+	// BackupDir is a directory in the target, given relative to it, that gets whatever is deleted or
+	// replaced there, except directories. The directory itself is not synced. What replaces a file
+	// takes one round trip more.
 	BackupDir string
 
 	// IgnoreFile is the name of files in the source, such as ".gitignore", that exclude entries of
@@ -176,7 +177,7 @@ var ErrVanished = errors.New("files vanished from the source before they could b
 // directories being compared.
 //
 // Anything other than files, directories and links is skipped with an event. No symbolic link below
-// the target is followed. dst must not lie in src, nor src in dst.
+// the target is followed, with the exception that [CopyTree] has. dst must not lie in src, nor src in dst.
 //
 // With DryRun there is a Planned event for each change, with its Reason, and nothing is changed.
 // There are no Kept events: Summary.Kept counts the equal files.
@@ -725,7 +726,7 @@ func (s *syncing) sameLink(e *entry) (bool, error) {
 	asking.Go(func() { have, haveErr = s.dst.readLink(e) })
 	want, err := s.tree.src.readLink(e.source())
 	asking.Wait()
-	return haveErr == nil && have == want, err
+	return err == nil && haveErr == nil && s.dst.linksTo(e, have, want), err
 }
 
 // sameContents compares the hashes of both files.

@@ -52,12 +52,12 @@ func (h *attrsHost) RealPath(ctx context.Context, name string) (string, error) {
 	return h.FS.RealPath(ctx, name)
 }
 
-// attrsHostOf is [hostOf] with an attrsHost.
+// attrsHostOf is [hostOf] with an attrsHost, a server without beneath@usftp.
 func attrsHostOf(t *testing.T, denied []string) (h *attrsHost, host pool.Host, dir string) {
 	host, dir = hostOf(t, func(files *osfs.FS) server.FS {
 		h = &attrsHost{FS: files}
 		return h
-	}, denied)
+	}, append(denied, "beneath"))
 	return h, host, dir
 }
 

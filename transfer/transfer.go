@@ -16,6 +16,7 @@ package transfer
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/usftp/usftp/checksum"
@@ -182,6 +183,9 @@ type job struct {
 	listener *listener // nil without Options.Events
 
 	once func(*fileCopy) error // one attempt at a file
+
+	// held by the file that uses two hosts, if one of them can have one file open: see ends.connect
+	turn *sync.Mutex
 }
 
 // newJob opens both endpoints. done must be called at the end; it repeats a panic of Events.
@@ -197,7 +201,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		options.Hash = options.List.Algorithm()
 	}
 	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
-		token: localfs.NewTempToken(), listener: l, once: (*fileCopy).copyOnce,
+		token: localfs.NewTempToken(), listener: l, once: (*fileCopy).copyOnce, turn: new(sync.Mutex),
 		limiter: newLimiter(ctx, options.RateLimit),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
 			Target: dst.path}}

@@ -44,6 +44,8 @@ type syncedDir struct {
 	made      bool        // it exists at the target already
 	existing  *held       // the existing directory at the target; nil if none is known
 	touched   atomic.Bool // something in it changes, and with that its mtime
+	looked    sync.Once   // remoteTarget.inPlace has been called for it
+	linked    error       // set by remoteTarget.inPlace if a link is in its place
 	opened    sync.Once   // syncing.open has been called for it
 	moved     error       // set by syncing.open if something else is in its place
 	inventory *inventory  // of the target's directory, while both are listed
@@ -98,6 +100,7 @@ type entry struct {
 	// Of a sync:
 	existing held // the target's entry of this name, if present is set
 	present  bool
+	saved    bool   // that entry is in the backup directory
 	reason   Reason // why it is copied or changed
 	probe    bool   // more must be asked to decide
 	planned  bool   // counted as such

@@ -1,35 +1,31 @@
 package wire
 
-// ExtBeneath is our own extension, version "1": a request that follows no symbolic link beneath a
+import "encoding/binary"
+
+// ExtBeneath is our own extension, version "2": a request that follows no symbolic link beneath a
 // directory, so that someone who may write there cannot redirect it. docs/beneath.md describes it.
 const ExtBeneath = "beneath@usftp"
 
-// Beneath wraps a REMOVE, RMDIR or RENAME. The answer is [Status].
+// Beneath wraps a request on paths. The answer is that to the wrapped request.
 type Beneath struct {
-	Request Type   // [TypeRemove], [TypeRmdir] or [TypeRename]
-	Top     string // a directory; links on the way to it are followed
-	Path    string // relative to Top; no link is followed on the way
-	NewPath string // the same, for a RENAME; not sent with the others
+	// Top is how many bytes at the beginning of each path name the directory, with the slash after
+	// it. Links on the way there are followed.
+	Top     uint32
+	Request Type   // of the wrapped request, which may be [TypeExtended]
+	Body    []byte // what follows the id in the wrapped request
 }
 
 // Append appends the packet.
 func (m Beneath) Append(b []byte, id uint32) []byte {
 	start := len(b)
-	b = append(appendExtended(b, id, ExtBeneath), byte(m.Request))
-	b = appendString(b, m.Top)
-	b = appendString(b, m.Path)
-	if m.Request == TypeRename {
-		b = appendString(b, m.NewPath)
-	}
+	b = binary.BigEndian.AppendUint32(appendExtended(b, id, ExtBeneath), m.Top)
+	b = append(append(b, byte(m.Request)), m.Body...)
 	return finish(b, start, 0)
 }
 
-// Parse parses the payload.
+// Parse parses the payload. Body is part of it.
 func (m *Beneath) Parse(payload []byte) error {
 	r := NewReader(payload)
-	m.Request, m.Top, m.Path, m.NewPath = Type(r.Byte()), r.String(), r.String(), ""
-	if m.Request == TypeRename {
-		m.NewPath = r.String()
-	}
+	m.Top, m.Request, m.Body = r.Uint32(), Type(r.Byte()), r.Rest()
 	return r.err
 }

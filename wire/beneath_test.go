@@ -4,24 +4,25 @@ package wire
 func beneathPackets() []packetCase {
 	return []packetCase{
 		{name: "remove beneath", packet: `
-			00 00 00 24
+			00 00 00 25
 			c8
 			01 02 03 04
 			00 00 00 0d "beneath@usftp"
+			00 00 00 03                # "/t/"
 			0d                         # REMOVE
-			00 00 00 02 "/t"
-			00 00 00 03 "a/b"`,
-			message: &Beneath{Request: TypeRemove, Top: "/t", Path: "a/b"}},
+			00 00 00 06 "/t/a/b"`,
+			opaque:  10,
+			message: &Beneath{Top: 3, Request: TypeRemove, Body: []byte("\x00\x00\x00\x06/t/a/b")}},
 
-		{name: "rename beneath", packet: `
-			00 00 00 29
+		{name: "extended request beneath", packet: `
+			00 00 00 22
 			c8
 			01 02 03 04
 			00 00 00 0d "beneath@usftp"
-			12                         # RENAME
-			00 00 00 01 "t"
-			00 00 00 03 "a/b"
-			00 00 00 02 ".c"`,
-			message: &Beneath{Request: TypeRename, Top: "t", Path: "a/b", NewPath: ".c"}},
+			00 00 00 00                # where relative paths start
+			c8                         # EXTENDED
+			00 00 00 03 "ext"`,
+			opaque:  7,
+			message: &Beneath{Request: TypeExtended, Body: []byte("\x00\x00\x00\x03ext")}},
 	}
 }

@@ -42,6 +42,7 @@ func (c *Conn) writeAtOnce(call *Call) {
 	request, data := call.Request, call.Data
 	call.Data = nil
 	call.writing = true
+	c.handles.stamp(call)
 	c.busy = true
 	c.mu.Unlock()
 

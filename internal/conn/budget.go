@@ -15,27 +15,48 @@ type budget struct {
 	most     int64   // free, when nothing is in flight
 	shared   *Shared // or nil
 	waiters  []*turn
+
+	oneHandle bool // one may be open at a time
+	held      int  // handles that are open or being opened, counted since then
 }
 
 // turn is one waiting caller.
 type turn struct {
 	bytes   int64
+	opens   bool          // the caller needs a handle, too
 	granted chan struct{} // closed when the bytes and the request have been taken for this caller
 	done    bool
+	held    bool // a handle was taken for this caller
 }
 
 // fits reports whether bytes may be taken. The last one to take may overdraw the budget, so that a
 // request larger than the whole budget can still be sent, alone.
-func (b *budget) fits(bytes int64) bool { return b.requests > 0 && (bytes == 0 || b.free > 0) }
+func (b *budget) fits(bytes int64, opens bool) bool {
+	return b.requests > 0 && (bytes == 0 || b.free > 0) && !(opens && b.oneHandle && b.held > 0)
+}
 
 // take takes bytes and a request if they are free and nobody has waited longer for the same.
-func (b *budget) take(bytes int64) bool {
-	if !b.fits(bytes) || (bytes > 0 && len(b.waiters) > 0) {
+func (b *budget) take(bytes int64, opens bool) bool {
+	hungry := func(t *turn) bool { return t.bytes > 0 }
+	if !b.fits(bytes, opens) || (bytes > 0 && slices.ContainsFunc(b.waiters, hungry)) {
 		return false
 	}
+	b.grant(bytes, opens)
+	return true
+}
+
+func (b *budget) grant(bytes int64, opens bool) {
 	b.move(bytes)
 	b.requests--
-	return true
+	if opens && b.oneHandle {
+		b.held++
+	}
+}
+
+// giveHandle gives back a handle.
+func (b *budget) giveHandle() {
+	b.held--
+	b.serve()
 }
 
 // overdraw takes bytes and a request even if none are free: a handle must be closed, and the rest
@@ -49,8 +70,8 @@ func (b *budget) overdraw(bytes int64) bool {
 	return true
 }
 
-func (b *budget) wait(bytes int64) *turn {
-	t := &turn{bytes: bytes, granted: make(chan struct{})}
+func (b *budget) wait(bytes int64, opens bool) *turn {
+	t := &turn{bytes: bytes, opens: opens, granted: make(chan struct{})}
 	b.waiters = append(b.waiters, t)
 	return t
 }
@@ -58,6 +79,9 @@ func (b *budget) wait(bytes int64) *turn {
 // leave ends a wait and gives back what was granted in the meantime.
 func (b *budget) leave(t *turn) {
 	if t.done {
+		if t.held {
+			b.held--
+		}
 		b.give(t.bytes)
 		return
 	}
@@ -79,12 +103,12 @@ func (b *budget) serve() {
 	}
 	blocked := false // somebody waits for bytes, and later ones do not overtake
 	b.waiters = slices.DeleteFunc(b.waiters, func(t *turn) bool {
-		if !b.fits(t.bytes) || (blocked && t.bytes > 0) {
+		if !b.fits(t.bytes, t.opens) || (blocked && t.bytes > 0) {
 			blocked = blocked || t.bytes > 0
 			return false
 		}
-		b.move(t.bytes)
-		b.requests--
+		b.grant(t.bytes, t.opens)
+		t.held = t.opens && b.oneHandle
 		t.done = true
 		close(t.granted)
 		return true

@@ -36,7 +36,7 @@ type Call struct {
 
 	// Keep leaves Bytes taken when the call is complete: its owner gives them back with
 	// [Conn.GiveBack] when it has used the reply or when Orphan is called. If Err is set it must
-	// not: the budget has ended with the connection.
+	// not: the connection has them, or the budget has ended with it.
 	Keep bool
 
 	// Tag is for the owner to recognize the call by.
@@ -44,6 +44,10 @@ type Call struct {
 
 	// Ordered sends the request after the WRITEs that were started before it.
 	Ordered bool
+
+	// Handle is the open file or directory that the request is about, or nil. The connection fills
+	// it in when an OPEN or OPENDIR has succeeded.
+	Handle *Handle
 
 	// Done is called when the call is complete.
 	Done Completer
@@ -76,9 +80,11 @@ type Call struct {
 	id      uint32
 	depth   int64 // requests in the chain that ends here; see Stats.RoundTrips
 	kind    wire.Type
-	sent    bool // the stream has all of Request, which nobody reads any more
-	writing bool // somebody is writing Request, through a slice of its own
-	replied bool // the reply has arrived; the call completes as soon as it is sent
+	order   uint64 // when an OPEN was sent; see handles.stamp
+	lost    bool   // its handle was; see handles.go
+	sent    bool   // the stream has all of Request, which nobody reads any more
+	writing bool   // somebody is writing Request, through a slice of its own
+	replied bool   // the reply has arrived; the call completes as soon as it is sent
 }
 
 // scratchSize holds most requests and short replies. Thousands of calls may be in flight, so longer

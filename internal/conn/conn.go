@@ -46,6 +46,14 @@ type Config struct {
 	// Ended is called once, on its own goroutine, when the connection has ended.
 	Ended func(error)
 
+	// OneHandle, if not nil, is shared by the connections to one host: it becomes true when the
+	// server gives one handle to several open files, and then each has one open at a time.
+	OneHandle *atomic.Bool
+
+	// SharedHandle, if not nil, is called once, on its own goroutine, when this connection is the
+	// first to find that out.
+	SharedHandle func()
+
 	// Logger gets what a person may want to know. nil discards it.
 	Logger *slog.Logger
 }
@@ -84,6 +92,7 @@ type Conn struct {
 	uses    uint16   // counts requests, for their ids
 	active  int      // calls in flight
 	budget  budget
+	handles handles
 	urgent  callList // requests without data
 	bulk    callList // WRITEs, and what must not overtake them
 	queued  int      // bytes in bulk
@@ -104,6 +113,7 @@ func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
 	}
 	config.StallTimeout = cmp.Or(config.StallTimeout, DefaultStallTimeout)
 	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
+	config.OneHandle = cmp.Or(config.OneHandle, new(atomic.Bool))
 	c := &Conn{
 		config: config,
 		out:    w,
@@ -115,7 +125,7 @@ func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
 	c.in = input{source: r, buf: make([]byte, inputSize), count: &c.stats.bytesRead,
 		heard: &c.stall.heard, moved: &c.stall.moved}
 	c.budget = budget{free: config.MaxInFlight, most: config.MaxInFlight, shared: config.Shared,
-		requests: maxRequests}
+		requests: maxRequests, oneHandle: config.OneHandle.Load()}
 	c.wake.L = &c.mu
 	c.idle.Go(c.readLoop)
 	c.idle.Go(c.writeLoop)
@@ -206,9 +216,7 @@ func (c *Conn) end(err error) {
 	c.wake.Broadcast()
 	c.mu.Unlock()
 
-	for _, call := range calls {
-		call.Done.Complete(call)
-	}
+	complete(calls)
 	c.closeStream(stalled)
 	c.pool.Close()
 	if c.config.Ended != nil {

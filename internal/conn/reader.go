@@ -330,12 +330,23 @@ func (c *Conn) deliver(call *Call, r reply) {
 		r.block.Release()
 		return
 	}
+	call.replied = true
+	var dropped []*Call
+	if call.lost {
+		c.handles.owed--
+	}
+	if r.kind == wire.TypeHandle && r.err == nil {
+		dropped = c.takeHandle(call, &r)
+	}
+	if call.lost {
+		r.block.Release()
+		r = reply{kind: r.kind, err: c.public(ErrSharedHandle)}
+	}
 	if r.short { // thousands may be here before anybody looks: a block for each would be megabytes
 		r.body, r.block = call.hold(r.body, &c.pool)
 	}
 	call.Type, call.Status, call.Body, call.Reply, call.Err = r.kind, r.status, r.body, r.block,
 		r.err
-	call.replied = true
 	if call.depth > c.stats.roundTrips.Load() {
 		c.stats.roundTrips.Store(call.depth)
 	}
@@ -343,7 +354,9 @@ func (c *Conn) deliver(call *Call, r reply) {
 	if done {
 		c.retire(call)
 	}
+	c.settle()
 	c.mu.Unlock()
+	complete(dropped)
 	if done {
 		call.Done.Complete(call)
 	}

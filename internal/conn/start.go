@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"time"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -27,13 +28,19 @@ func (c *Conn) start(ctx context.Context, call *Call, mayWrite bool) error {
 	if ctx.Err() != nil {
 		return c.refuse(call, context.Cause(ctx))
 	}
+	if call.opens() {
+		c.follow()
+	}
 	atOnce := c.lockFor(call, mayWrite)
 	switch {
 	case c.err != nil:
 		c.mu.Unlock()
 		return c.refuse(call, c.err)
-	case !c.budget.take(int64(call.Bytes)):
-		turn := c.budget.wait(int64(call.Bytes))
+	case call.onLost():
+		c.mu.Unlock()
+		return c.refuse(call, c.public(ErrSharedHandle))
+	case !c.budget.take(int64(call.Bytes), call.opens()):
+		turn := c.budget.wait(int64(call.Bytes), call.opens())
 		c.mu.Unlock()
 		return c.await(ctx, call, turn)
 	case atOnce:
@@ -51,22 +58,48 @@ func (c *Conn) await(ctx context.Context, call *Call, turn *turn) error {
 	if call.Data != nil {
 		c.gather(call)
 	}
-	select {
-	case <-turn.granted:
-	case <-c.life.Done():
-	case <-ctx.Done():
-	}
+	inUse := c.waitFor(ctx, turn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.err != nil:
 		return c.refuse(call, c.err)
-	case turn.done && ctx.Err() == nil:
+	case turn.done && ctx.Err() == nil && !call.onLost() && !c.outdated(turn):
 		c.enqueue(call)
 		return nil
 	}
 	c.budget.leave(turn)
+	switch {
+	case call.onLost(), c.outdated(turn):
+		return c.refuse(call, c.public(ErrSharedHandle))
+	case !inUse:
+		return c.refuse(call, c.public(ErrOneHandle))
+	}
 	return c.refuse(call, context.Cause(ctx))
+}
+
+// waitFor waits until it is a caller's turn, or the connection or ctx has ended. It returns false if
+// the caller waits for a handle that nobody uses.
+func (c *Conn) waitFor(ctx context.Context, turn *turn) (inUse bool) {
+	var idle <-chan time.Time
+	if turn.opens {
+		ticker := time.NewTicker(c.handleTime())
+		defer ticker.Stop()
+		idle = ticker.C
+	}
+	for used := int64(-1); ; {
+		select {
+		case <-turn.granted:
+		case <-c.life.Done():
+		case <-ctx.Done():
+		case <-idle:
+			if used, inUse = c.handleInUse(used); !inUse {
+				return false
+			}
+			continue
+		}
+		return true
+	}
 }
 
 // refuse releases the call's payload and returns err.
@@ -83,10 +116,13 @@ func (c *Conn) refuse(call *Call, err error) error {
 func (c *Conn) TryStart(call *Call, force bool) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
+	switch {
+	case c.err != nil:
 		return false, c.err
-	}
-	if !c.budget.take(int64(call.Bytes)) && !(force && c.budget.overdraw(int64(call.Bytes))) {
+	case call.onLost():
+		return false, c.public(ErrSharedHandle)
+	case !c.budget.take(int64(call.Bytes), call.opens()) &&
+		!(force && !call.opens() && c.budget.overdraw(int64(call.Bytes))):
 		return false, nil
 	}
 	c.enqueue(call)
@@ -132,6 +168,9 @@ func (c *Conn) register(call *Call) {
 	call.depth = c.stats.roundTrips.Load() + 1
 	wire.SetID(call.Request, call.id)
 	c.active++
+	if call.Handle != nil {
+		c.handles.used++
+	}
 	c.stall.started(c, call)
 }
 
@@ -180,7 +219,8 @@ func (c *Conn) retire(call *Call) {
 	c.slots[index] = nil
 	c.free = append(c.free, index)
 	c.active--
-	if call.Keep {
+	c.handleRetired(call)
+	if call.Keep && !call.lost {
 		c.budget.give(0)
 	} else {
 		c.budget.give(int64(call.Bytes))

@@ -128,6 +128,7 @@ func (c *Conn) waits() bool {
 // copyTo appends a request to a batch, so that its memory is free. The caller holds mu.
 func (c *Conn) copyTo(batch []byte, call *Call) []byte {
 	call.sent = true
+	c.handles.stamp(call)
 	c.stats.requests.Add(1)
 	return append(batch, call.Request...)
 }
@@ -142,6 +143,7 @@ type outgoing struct {
 // takeLarge marks a call whose request the writer is about to read without the lock.
 func (c *Conn) takeLarge(call *Call) outgoing {
 	call.writing = true
+	c.handles.stamp(call)
 	return outgoing{call, call.Request}
 }
 

@@ -5,6 +5,8 @@ package private
 
 import (
 	"io"
+	"io/fs"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -27,15 +29,37 @@ type Client interface {
 	// more in flight than twice what the link holds. It is for short links: sshd spends much time
 	// on growing its buffers if it receives faster than its sftp-server takes.
 	StartSmall()
-	// RemovesBeneath reports whether the server has what RemoveBeneath and RenameBeneath need, as
-	// usftp's own has.
-	RemovesBeneath() bool
-	// RemoveBeneath removes a file or an empty directory, by its path from top on. No symbolic link
-	// is followed on the way there, whatever becomes of the directories meanwhile.
-	RemoveBeneath(top, name string, directory bool) error
-	// RenameBeneath is Rename for two paths from top on; no symbolic link is followed on the way to
-	// either.
-	RenameBeneath(top, oldName, newName string) error
+	// Beneath returns a view of the client that follows no symbolic link beneath a directory,
+	// whatever becomes of the directories there meanwhile. above is what all paths of that
+	// directory begin with: it ends in a slash, or is "" for the directory where relative paths
+	// start. Not even a link that is a path's last element is followed there; other paths are
+	// treated as ever. ok is false, and the view follows links, if the server cannot do that:
+	// usftp's own can.
+	Beneath(above string) (view *usftp.Client, ok bool)
+	// Alike returns the view of another client that follows links where this one does.
+	Alike(other *usftp.Client) *usftp.Client
+	// KnowsLinks reports whether the server is known to follow no symbolic link in RENAME and LSTAT,
+	// and to answer READLINK with what the link says. On other servers the following methods send
+	// more requests.
+	KnowsLinks() bool
+	// Look is Lstat that follows no link on any server; of a link it may know no more than that it
+	// is one. It takes one round trip.
+	Look(name string) (fs.FileInfo, error)
+	// StartLook is Look that does not wait for the answer; wait does.
+	StartLook(name string) (wait func() (fs.FileInfo, error))
+	// Move is Rename that follows no link in the last element of either name, on any server. With
+	// replace it is PosixRename if the server has that; otherwise it replaces nothing but links.
+	Move(oldName, newName string, replace bool) error
+	// ReplaceByLink makes a symbolic link that says text, in place of a file or a link if there is
+	// one. It may use the other two names, which are in the same directory; if it fails, what is
+	// left under one of them is in the error.
+	ReplaceByLink(text, name, temporary, aside string) error
+	// LinksTo reports whether a link means want. READLINK answers have, which some servers make
+	// absolute.
+	LinksTo(name, have, want string) bool
+	// OneHandle reports whether one file or directory can be open at a time, since the server gives
+	// one handle to several (see [usftp.ErrSharedHandle]).
+	OneHandle() bool
 	// Heard returns when the server last gave a sign of life: when it sent anything or answered a
 	// keepalive. It is exact to an eighth of the stall timeout, as long as requests are in flight.
 	Heard() time.Time
@@ -57,6 +81,12 @@ func WithFirstRequest(start func(*usftp.Client)) usftp.ClientOption {
 	return hook.FirstRequest(func(c any) { start(c.(*usftp.Client)) }).(usftp.ClientOption)
 }
 
+// WithOneHandle makes the clients of a host share what one of them finds out, and logs with the
+// host's name: that each can have one file or directory open at a time.
+func WithOneHandle(host string, shared *atomic.Bool) usftp.ClientOption {
+	return hook.OneHandle(host, shared).(usftp.ClientOption)
+}
+
 // File has further methods of a [usftp.File].
 type File interface {
 	// StartWriteClose writes p, which must fit one request (see [Client.DataSizes]), at the
@@ -72,6 +102,9 @@ type File interface {
 	// server sends no attributes. ReadClose takes one round trip on servers that work in order and
 	// two on others.
 	ReadClose(size int, memory func() []byte) (after *usftp.FileStat, err error)
+	// HandleLost reports whether the file's handle was given up, since the host gave one to several
+	// open files: the file has to be opened again.
+	HandleLost() bool
 	// Waited returns how long all transfers of the file did nothing but wait for the server or the
 	// link. The rest of their time they spent in the caller's reader or writer.
 	Waited() time.Duration

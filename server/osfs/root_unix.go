@@ -87,7 +87,7 @@ func (r *root) isRemoved() bool {
 }
 
 // isGone reports whether the directory has been removed and may be made again.
-func (r *root) isGone() bool { return r.path != "" && r.isRemoved() }
+func (r *root) isGone() bool { return r != nil && r.path != "" && r.isRemoved() }
 
 // openWithoutLinks opens a directory by its path, and refuses links: whoever may remove the served
 // directory must not choose what is served in its place.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -54,11 +55,10 @@ func TestRootMadeAgain(t *testing.T) {
 		"rename":        func(f *osfs.FS) error { return f.Rename(ctx, "/file", "/new") },
 		"posix-rename":  func(f *osfs.FS) error { return f.PosixRename(ctx, "/file", "/dir/new") },
 		"hard link":     func(f *osfs.FS) error { return f.Link(ctx, "/file", "/new") },
-		"remove below":  func(f *osfs.FS) error { return f.RemoveBeneath(ctx, "/", "dir/x") },
-		"remove":        func(f *osfs.FS) error { return f.Remove(ctx, "/dir/x") },
-		"rename below": func(f *osfs.FS) error {
-			return f.RenameBeneath(ctx, "/", "dir/x", "dir/new")
+		"remove below": func(f *osfs.FS) error {
+			return f.Remove(server.WithBeneath(ctx, "/"), "/dir/x")
 		},
+		"remove": func(f *osfs.FS) error { return f.Remove(ctx, "/dir/x") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			top := filepath.Join(t.TempDir(), "top")

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -21,7 +22,8 @@ import (
 // send them. Below a directory they are walked; in the whole file system they are left to the
 // kernel.
 type tree struct {
-	root *root
+	root  *root
+	above string // what paths begin with if no link is followed below root
 }
 
 // openList is for opening a directory to list it.
@@ -35,7 +37,7 @@ func (f *FS) TakesTurns() {}
 
 func openTree(dir string) (tree, error) {
 	root, err := openRoot(dir)
-	return tree{root}, err
+	return tree{root: root}, err
 }
 
 func hostTree() tree { return tree{} }
@@ -51,10 +53,15 @@ func (t tree) close() error {
 
 // do calls op with a walk of name; what names the operation in errors.
 func (t tree) do(ctx context.Context, what, name string, op func(w *walk) error) error {
+	below, ok := strings.CutPrefix(name, t.above)
+	if !ok {
+		return errEscapes
+	}
 	for renewed := false; ; renewed = true {
 		root, atRoot := t.root.file.Load(), true
 		err := control(root, func(fd int) error {
-			w := newWalk(ctx, fd, name)
+			w := newWalk(ctx, fd, below)
+			w.unlinked = t.above != ""
 			defer w.close()
 			err := op(w)
 			atRoot = len(w.names) == 0
@@ -79,6 +86,11 @@ func named(what, name string, err error) error {
 // repeated, here and in toParent.
 func (t tree) lookUp(ctx context.Context, what, name string, follow bool,
 	op func(dir int, base string, flags int) error) error {
+	return t.beneath(ctx, func(t tree) error { return t.lookUpIn(ctx, what, name, follow, op) })
+}
+
+func (t tree) lookUpIn(ctx context.Context, what, name string, follow bool,
+	op func(dir int, base string, flags int) error) error {
 	if t.root == nil {
 		flags := unix.AT_SYMLINK_NOFOLLOW
 		if follow {
@@ -98,7 +110,7 @@ func (t tree) lookUp(ctx context.Context, what, name string, follow bool,
 func (t tree) change(ctx context.Context, what, name string, follow bool,
 	op func(dir int, base string, flags int) error) error {
 	return t.lookUp(ctx, what, name, follow, func(dir int, base string, flags int) error {
-		if t.root != nil && follow && base != "." {
+		if flags != 0 && follow && base != "." { // the link would be changed itself
 			if st, err := statAt(dir, base); err != nil {
 				return err
 			} else if st.Mode&unix.S_IFMT == unix.S_IFLNK {
@@ -112,14 +124,26 @@ func (t tree) change(ctx context.Context, what, name string, follow bool,
 // toParent calls op with the directory that holds the last element of name, and that element.
 func (t tree) toParent(ctx context.Context, what, name string,
 	op func(dir int, base string) error) error {
-	if t.root == nil {
-		return named(what, name, retry(func() error { return op(unix.AT_FDCWD, name) }))
-	}
-	return t.do(ctx, what, name, func(w *walk) error { return w.toParent(op) })
+	return t.beneath(ctx, func(t tree) error {
+		if t.root == nil {
+			return named(what, name, retry(func() error { return op(unix.AT_FDCWD, name) }))
+		}
+		return t.do(ctx, what, name, func(w *walk) error { return w.toParent(op) })
+	})
 }
 
 // open opens a file. On a pipe it does not wait for the other end.
-func (t tree) open(ctx context.Context, name string, flag int, perm uint32) (*os.File, error) {
+func (t tree) open(ctx context.Context, name string, flag int, perm uint32) (file *os.File,
+	err error) {
+	err = t.beneath(ctx, func(t tree) error {
+		file, err = t.openPath(ctx, name, flag, perm)
+		return err
+	})
+	return file, err
+}
+
+// openPath is open for any path, whatever the context says.
+func (t tree) openPath(ctx context.Context, name string, flag int, perm uint32) (*os.File, error) {
 	flag |= unix.O_NONBLOCK
 	if t.root == nil {
 		fd, err := openAt(unix.AT_FDCWD, name, flag, perm)
@@ -219,7 +243,7 @@ func (t tree) dots(ctx context.Context, name string) (list []fs.FileInfo) {
 }
 
 func (t tree) truncate(ctx context.Context, name string, size int64) error {
-	if t.root == nil {
+	if _, beneath := server.Beneath(ctx); t.root == nil && !beneath {
 		return named("truncate", name, retry(func() error { return unix.Truncate(name, size) }))
 	}
 	file, err := t.open(ctx, name, unix.O_WRONLY, 0)
@@ -367,7 +391,7 @@ func (t tree) realPath(ctx context.Context, name string) (resolved string, err e
 		return "", err
 	}
 	defer root.Close()
-	err = tree{rootOf(root)}.do(ctx, "realpath", name, func(w *walk) error {
+	err = tree{root: rootOf(root)}.do(ctx, "realpath", name, func(w *walk) error {
 		w.absolute = true
 		return op(w)
 	})

@@ -173,7 +173,7 @@ func TestLongLinksTakeTurns(t *testing.T) {
 				view.Rmdir(ctx, dir+"/new"))
 		},
 		"remove beneath": func(ctx context.Context, dir string) error {
-			err := files.RemoveBeneath(ctx, dir, "none")
+			err := files.Remove(server.WithBeneath(ctx, dir), dir+"/none")
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
@@ -232,7 +232,7 @@ func TestTurnsAndLocks(t *testing.T) {
 				err = view.Rename(ctx, from, to)
 			}
 			if err == nil {
-				err = files.RenameBeneath(ctx, long, fmt.Sprint("to", i), fmt.Sprint("from", i))
+				err = files.Rename(server.WithBeneath(ctx, long), to, from)
 			}
 			if err == nil {
 				err = view.Rmdir(ctx, from)

@@ -42,6 +42,7 @@ type walk struct {
 	pace
 	absolute bool // absolute links start at the root; otherwise they are refused
 	create   bool // the path may be that of a file to be created
+	unlinked bool // no link is followed
 
 	root  int
 	names []string // from the root to the current directory; none was a link
@@ -174,6 +175,9 @@ func (w *walk) follow(element string, slash bool, failed error) error {
 	}
 	if err != nil {
 		return err
+	}
+	if w.unlinked {
+		return errLinkBeneath
 	}
 	if err := w.step(); err != nil {
 		return err

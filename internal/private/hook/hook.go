@@ -2,12 +2,18 @@
 // imports usftp and so cannot be imported by it.
 package hook
 
-import "errors"
+import (
+	"errors"
+	"sync/atomic"
+)
 
 var (
 	// Client and File return the methods of a *usftp.Client and a *usftp.File that package private
 	// describes, and Stripes a new transfer of the file.
 	Client, File, Stripes func(any) any
+
+	// OneHandle is private.WithOneHandle, which returns a usftp.ClientOption.
+	OneHandle func(host string, shared *atomic.Bool) any
 
 	// FirstRequest is private.WithFirstRequest with a *usftp.Client and a usftp.ClientOption.
 	FirstRequest func(start func(client any)) any

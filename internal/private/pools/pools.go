@@ -18,6 +18,11 @@ var (
 	OfHost func(host any) Host // the further methods of a *pool.Host
 )
 
+// MostShared is how often something starts over because the host gave one handle to several open
+// files (see [usftp.ErrSharedHandle]). Once is enough, unless it meets another connection each time
+// that has not found out yet.
+const MostShared = 8
+
 // Conn has further methods of a pool.Conn.
 type Conn interface {
 	// Renews reports whether a lost connection is replaced.

@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -199,7 +200,7 @@ func (n *node) overtaken(asked time.Time) (size uint64, overtaken bool) {
 
 // look requests the attributes of a path.
 func (f *FS) look(c *usftp.Client, path string) (attrs, error) {
-	ask := c.Lstat
+	ask := private.OfClient(c).Look
 	if f.options.FollowSymlinks {
 		ask = func(path string) (fs.FileInfo, error) {
 			info, err := c.Stat(path)

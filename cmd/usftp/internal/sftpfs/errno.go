@@ -22,6 +22,8 @@ func statusOf(err error) fuse.Status {
 		return fuse.OK
 	case errors.As(err, &errno):
 		return fuse.Status(errno)
+	case errors.Is(err, usftp.ErrOneHandle):
+		return fuse.Status(syscall.EMFILE)
 	case errors.Is(err, errInterrupted):
 		return fuse.EINTR
 	case errors.Is(err, errTimeout):

@@ -222,12 +222,16 @@ func (l *link) get(ctx context.Context, from time.Time) (*usftp.Client, error) {
 // lost.
 func (l *link) do(ctx context.Context, ask func(c *usftp.Client, again bool) error) error {
 	from := time.Now() // when the call began, or its first connection was last heard from
-	for again := false; ; again = true {
+	for shared, again := 0, false; ; again = true {
 		client, err := l.get(ctx, from)
 		if err != nil {
 			return err
 		}
 		err = ask(client.WithContext(ctx), again)
+		if errors.Is(err, usftp.ErrSharedHandle) && shared < pools.MostShared {
+			shared++
+			continue
+		}
 		if err == nil || !lost(err) || ctx.Err() != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // hiddenPrefix begins the names of files that were removed while open. They stay on the host until
@@ -551,19 +552,21 @@ func (f *FS) mayBeLinked(a, b *node) bool {
 
 // rename replaces an existing target.
 func rename(c *usftp.Client, old, target string, again bool) error {
-	err := errors.ErrUnsupported
-	if c.HasPosixRename() {
-		err = c.PosixRename(old, target)
-	}
+	move, replaces := private.OfClient(c).Move, c.HasPosixRename()
+	err := move(old, target, true)
 	if errors.Is(err, errors.ErrUnsupported) {
-		err = renameAside(c, old, target)
+		replaces = false // although the server says that it has posix-rename
+		err = move(old, target, false)
+	}
+	if !replaces && errors.Is(err, fs.ErrExist) {
+		err = renameAside(c, old, target, err)
 	}
 	return renamedBefore(c, err, old, target, again)
 }
 
 // renameNew fails if the target exists.
 func renameNew(c *usftp.Client, old, target string, again bool) error {
-	return renamedBefore(c, c.Rename(old, target), old, target, again)
+	return renamedBefore(c, private.OfClient(c).Move(old, target, false), old, target, again)
 }
 
 // renamedBefore returns the result of a rename. If the request was repeated and only the new name
@@ -581,13 +584,10 @@ func renamedBefore(c *usftp.Client, err error, old, target string, again bool) e
 	return err
 }
 
-// renameAside replaces a target on servers whose RENAME refuses to: it renames the old target
-// first, and restores it if the second rename fails. A directory must be empty to be replaced.
-func renameAside(c *usftp.Client, old, target string) error {
-	err := c.Rename(old, target)
-	if !errors.Is(err, fs.ErrExist) {
-		return err
-	}
+// renameAside replaces a target that a server's RENAME has refused to replace: it renames the old
+// target first, and restores it if the second rename fails. A directory must be empty to be
+// replaced.
+func renameAside(c *usftp.Client, old, target string, err error) error {
 	if info, err := c.Lstat(target); err == nil && info.IsDir() {
 		if err := c.RemoveDirectory(target); err != nil {
 			return err

@@ -263,6 +263,9 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	if flags&os.O_TRUNC != 0 {
 		h.file.dropReaders()
 	}
+	if oneHandle(remote) {
+		h.letGo()
+	}
 	out.Fh = f.files.add(h)
 	if n.keepsPages() {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
@@ -381,7 +384,7 @@ func modeOf(mode uint32) fs.FileMode { return wire.FileMode(mode & 0o7777) }
 // open returns the file on the host. If the connection was lost, or flush closed the file, open
 // reopens it and verifies that it is the same. The caller holds turn.
 func (h *handle) open(ctx context.Context) (*usftp.File, error) {
-	if h.remote != nil && !pool.Lost(h.remote.Client()) {
+	if h.remote != nil && !pool.Lost(h.remote.Client()) && !private.OfFile(h.remote).HandleLost() {
 		return h.remote, nil
 	}
 	f, n := h.file.fs, h.file.node
@@ -435,7 +438,28 @@ func (h *handle) use(ctx context.Context) (remote *usftp.File, done func(), err 
 		return nil, nil, err
 	}
 	h.users.Add(1)
-	return remote, func() { h.users.Add(-1) }, nil
+	return remote, func() {
+		if h.users.Add(-1); oneHandle(remote) {
+			h.letGo()
+		}
+	}, nil
+}
+
+// oneHandle reports whether a file's host can have one file open at a time.
+func oneHandle(remote *usftp.File) bool { return private.OfClient(remote.Client()).OneHandle() }
+
+// letGo closes a file on a host that can have one open at a time, until it is used again: the
+// program may have several open for as long as it likes. One that is written to stays open until it
+// is flushed.
+func (h *handle) letGo() {
+	if h.writes() || h.turn.lock(h.file.fs.ctx) != nil {
+		return
+	}
+	defer h.turn.unlock()
+	if h.remote != nil && h.users.Load() == 0 {
+		h.remote.Async().Close().Forget()
+		h.remote = nil
+	}
 }
 
 // isSame returns an error unless a reopened file is the one that was open. If nothing that we have
@@ -470,6 +494,9 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 		return nil
 	case len(oneOf) == 0:
 		return syscall.ESTALE
+	}
+	if private.OfClient(c).OneHandle() {
+		return syscall.ESTALE // it cannot be opened once more to find out
 	}
 	remote, err := c.Open(path)
 	if undecided(err) {

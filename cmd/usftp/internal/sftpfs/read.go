@@ -177,6 +177,9 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 // those that come next; collected must be called after waiting for them. Otherwise plan returns
 // nil.
 func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int64]*chunk {
+	if oneHandle(remote) { // it is closed again at once
+		return nil
+	}
 	size := int64(node.size())
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -322,6 +322,40 @@ func TestRenameToLink(t *testing.T) {
 	}
 }
 
+// On a server whose renames follow links, what a link leads to is neither replaced nor moved.
+func TestRenameWhereLinksAreFollowed(t *testing.T) {
+	for name, extensions := range map[string][]wire.ExtensionPair{"all": nil, "none": {}} {
+		s := mountScripted(t, time.Minute, sftptest.Script{FollowLinks: true,
+			Extensions: extensions})
+		for _, file := range []string{"precious", "other", "new"} {
+			s.server.Files.WriteFile("/"+file, []byte(file))
+		}
+		s.server.Files.Symlink("precious", "/by file")
+		s.server.Files.Symlink("precious", "/by link")
+		s.server.Files.Symlink("other", "/link")
+		for _, name := range []string{"by file", "by link", "link", "new"} {
+			var out fuse.EntryOut
+			status := s.Lookup(nil, root(), name, &out)
+			if link := out.Mode&syscall.S_IFMT == syscall.S_IFLNK; status != fuse.OK ||
+				link != (name != "new") {
+				t.Errorf("%s is of mode %o, %v", name, out.Mode, status)
+			}
+		}
+		s.move(t, "new", "by file")
+		s.move(t, "link", "by link")
+		want := []string{"/by file", "/by link -> /other", "/other", "/precious"}
+		if got := s.server.Files.List(); !slices.Equal(got, want) {
+			t.Errorf("extensions %s: there are %q", name, got)
+		}
+		for file, want := range map[string]string{"precious": "precious", "other": "other",
+			"by file": "new"} {
+			if got, err := s.server.Files.ReadFile("/" + file); string(got) != want {
+				t.Errorf("extensions %s: %s holds %q, %v", name, file, got, err)
+			}
+		}
+	}
+}
+
 // On a server that only has RENAME, which replaces nothing, the mount replaces what rename(2) does:
 // files and empty directories, and leaves nothing behind.
 func TestReplaceWithoutPosixRename(t *testing.T) {

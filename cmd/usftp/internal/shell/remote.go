@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/ui"
 )
 
@@ -70,10 +71,8 @@ func (s *shell) pwd(_ context.Context, r *request) error {
 func (s *shell) rename(ctx context.Context, r *request) error {
 	client := r.host.Client.WithContext(ctx)
 	from, to := s.session.abs(r.args[0].text), s.session.abs(r.args[1].text)
-	if r.has('l') || !client.HasPosixRename() {
-		return client.Rename(from, to)
-	}
-	return client.PosixRename(from, to)
+	replace := !r.has('l') && client.HasPosixRename()
+	return private.OfClient(client).Move(from, to, replace)
 }
 
 func (s *shell) symlink(ctx context.Context, r *request) error {

@@ -63,7 +63,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.Int64Var(&c.maxDelete, "max-delete", 0,
 		"delete nothing if more than `n` files would go (default: half of DST, or 10 if that is more)")
 	f.StringVar(&c.backupDir, "backup-dir", "",
-		"move files to `directory`, inside DST and not a link, instead of deleting them")
+		"keep what is deleted or replaced in `directory`, which is inside DST and not a link")
 	f.BoolVar(&c.watch, "watch", false,
 		"keep running, and copy what changes in SRC as it changes; SRC must be local")
 	f.BoolVar(&c.noLock, "no-lock", false, "do not use a lock file to keep other runs out of DST")
@@ -88,8 +88,8 @@ func (c *flags) check(set func(name string) bool) error {
 	switch {
 	case c.existing && c.ignoreExisting:
 		return errors.New("--existing and --ignore-existing together copy nothing")
-	case !c.delete && (set("max-delete") || set("backup-dir")):
-		return errors.New("--max-delete and --backup-dir need --delete")
+	case !c.delete && set("max-delete"):
+		return errors.New("--max-delete needs --delete")
 	case set("max-delete") && c.maxDelete < 1:
 		return errors.New("--max-delete must be at least 1; without --delete nothing is deleted")
 	case set("backup-dir") && (!filepath.IsLocal(c.backupDir) ||

@@ -3,6 +3,7 @@ package verb
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // ConcatenateOptions are the options of cat.
@@ -71,7 +73,13 @@ func readAhead(j *job, names []string, size int) iter.Seq[*beginning] {
 		opened := make([]chan *beginning, len(names))
 		start := func(i int) {
 			opened[i] = make(chan *beginning, 1)
-			go func() { opened[i] <- openAhead(j, names[i], size) }()
+			go func() {
+				f := openAhead(j, names[i], size)
+				if oneHandle(j) { // what is open ahead of its turn would hold up the one before it
+					f.close()
+				}
+				opened[i] <- f
+			}()
 		}
 		for i := range min(mostOpened, len(names)) {
 			start(i)
@@ -79,18 +87,18 @@ func readAhead(j *job, names []string, size int) iter.Seq[*beginning] {
 		for i := range names {
 			f := <-opened[i]
 			opened[i] = nil
+			if oneHandle(j) {
+				f.close()
+				f = openAhead(j, names[i], size)
+			}
 			if i+mostOpened < len(names) {
 				start(i + mostOpened)
 			}
 			more := !j.over() && yield(f)
-			if f.file != nil {
-				f.file.Close()
-			}
+			f.close()
 			if !more {
 				for _, rest := range opened[i+1 : min(i+1+mostOpened, len(names))] {
-					if f := <-rest; f.file != nil {
-						f.file.Close()
-					}
+					(<-rest).close()
 				}
 				return
 			}
@@ -114,9 +122,44 @@ func openAhead(j *job, name string, size int) *beginning {
 		f.err = whyNotOpened(j, name, err)
 	default:
 		_, f.err = f.file.Seek(int64(n), io.SeekStart)
-		f.content = io.MultiReader(f.content, f.file)
+		f.content = io.MultiReader(f.content, steadyFile{f.file})
 	}
 	return f
+}
+
+func (f *beginning) close() {
+	if f.file != nil {
+		f.file.Close()
+	}
+}
+
+// oneHandle reports whether the host can have one file open at a time.
+func oneHandle(j *job) bool { return private.OfClient(j.client).OneHandle() }
+
+// A steadyFile is read to its end although the host gives its handle to another file meanwhile: it
+// is opened again. What came before that notice is right.
+type steadyFile struct{ *usftp.File }
+
+func (f steadyFile) Read(p []byte) (n int, err error) {
+	if n, err = f.File.Read(p); f.reopened(err) {
+		return f.File.Read(p)
+	}
+	return n, err
+}
+
+// WriteTo implements io.WriterTo.
+func (f steadyFile) WriteTo(w io.Writer) (n int64, err error) {
+	if n, err = f.File.WriteTo(w); f.reopened(err) {
+		var rest int64
+		rest, err = f.File.WriteTo(w)
+		n += rest
+	}
+	return n, err
+}
+
+// reopened opens the file again at its offset if that may mend err.
+func (f steadyFile) reopened(err error) bool {
+	return errors.Is(err, usftp.ErrSharedHandle) && f.Close() == nil && f.OpenRead() == nil
 }
 
 // A textLine is one line of a file for --json.

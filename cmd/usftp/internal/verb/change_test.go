@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -271,15 +272,13 @@ func TestParseDates(t *testing.T) {
 // back if the host refuses that name to the link.
 func TestLinkThatCannotReplace(t *testing.T) {
 	for _, refused := range []bool{false, true} {
-		renames := 0 // the second one gives the link its name
+		moved := false // then the next SYMLINK gives the link its name
 		s := sftptest.NewServer(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
 			Intercept: func(r sftptest.Request) []sftptest.Action {
-				if r.Type != wire.TypeRename {
-					return nil
-				}
-				if renames++; refused && renames == 2 {
+				if r.Type == wire.TypeSymlink && refused && moved {
 					return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
 				}
+				moved = moved || r.Type == wire.TypeRename
 				return nil
 			}})
 		s.Files.WriteFile("/f", []byte("old"))
@@ -296,6 +295,45 @@ func TestLinkThatCannotReplace(t *testing.T) {
 		}
 		if names := s.Files.List(); len(names) != 1 {
 			t.Errorf("there are %q", names)
+		}
+	}
+}
+
+// TestServerThatFollowsLinks: mv and ln -sf replace and move links, not what they lead to, on a
+// server whose renames follow them.
+func TestServerThatFollowsLinks(t *testing.T) {
+	for name, extensions := range map[string][]wire.ExtensionPair{"all": nil, "none": {}} {
+		s := sftptest.NewServer(t, sftptest.Script{FollowLinks: true, Extensions: extensions,
+			Home: "/home"})
+		s.Files.WriteFile("/home/precious", []byte("precious"))
+		s.Files.WriteFile("/home/new", []byte("new"))
+		for _, link := range []string{"replaced", "by file", "by link", "moved"} {
+			s.Files.Symlink("precious", "/home/"+link)
+		}
+		stream := s.Dial(sftptest.LinkConfig{})
+		client, err := usftp.NewClientPipe(stream, stream)
+		ok(t, err)
+		defer client.Close()
+		r := newRig(client)
+		ok(t, Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true},
+			[]string{"elsewhere", "replaced"}))
+		ok(t, Move(t.Context(), r.Env, MoveOptions{}, []string{"new", "by file"}))
+		ok(t, Move(t.Context(), r.Env, MoveOptions{}, []string{"replaced", "by link"}))
+		ok(t, Move(t.Context(), r.Env, MoveOptions{NoClobber: true}, []string{"moved", "there"}))
+		ok(t, Move(t.Context(), r.Env, MoveOptions{NoClobber: true}, []string{"there", "by link"}))
+		if err := Move(t.Context(), r.Env, MoveOptions{}, []string{"there", "precious"}); err == nil {
+			t.Error("a file was replaced by a link to itself")
+		}
+		s.Files.WriteFile("/home/dir/kept", nil)
+		s.Files.Symlink("dir", "/home/to dir")
+		ok(t, Remove(t.Context(), r.Env, RemoveOptions{Recursive: true}, []string{"to dir"}))
+		want := []string{"/home/", "/home/by file", "/home/by link -> /home/elsewhere",
+			"/home/dir/", "/home/dir/kept", "/home/precious", "/home/there -> /home/precious"}
+		if got := s.Files.List(); !slices.Equal(got, want) {
+			t.Errorf("extensions %s: there are %q", name, got)
+		}
+		if data, err := s.Files.ReadFile("/home/precious"); string(data) != "precious" {
+			t.Errorf("extensions %s: what the links led to holds %q, %v", name, data, err)
 		}
 	}
 }

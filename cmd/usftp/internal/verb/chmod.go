@@ -23,7 +23,7 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 	j := env.begin(ctx)
 	c := &changer{job: j, recursive: o.Recursive, follow: followAlways}
 	c.change = func(e *entry, name string) {
-		if e.isLink() && !c.named {
+		if e.isLink() && c.in != nil {
 			if j.Verbose && !j.JSON {
 				c.ops.add(func() {
 					j.line("neither symbolic link ", j.quoted(name),
@@ -38,7 +38,7 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 			j.fail("change the mode of", name, errors.New("the server does not report its mode: give the new one in octal"))
 			return
 		}
-		pending := j.client.Async().Chmod(j.at(name), wire.FileMode(to))
+		pending := j.clientIn(c.in).Async().Chmod(j.at(name), wire.FileMode(to))
 		c.ops.add(func() {
 			if _, err := pending.Wait(); err != nil {
 				j.fail("change the mode of", name, err)
@@ -70,7 +70,7 @@ type changer struct {
 	follow    follow
 	owners    bool // change needs the names of owners
 	change    func(e *entry, name string)
-	named     bool // the file being changed is an operand
+	in        *dir // which holds the file being changed; nil if that is an operand
 	ops       pipeline
 }
 
@@ -82,9 +82,10 @@ func (c *changer) run(names []string) {
 		prepare = func(_ *dir, entries []*entry) { c.names.learn(c.ctx, c.client, entries) }
 	}
 	w := &walk{job: c.job, prepare: prepare, enter: c.listed, again: c.ops.drain,
+		changes: true, follows: c.follow == followAlways,
 		descend: func(*dir) bool { return c.recursive },
 		each: func(in *dir, e *entry, below *dir) error {
-			c.named = in == nil
+			c.in = in
 			c.change(e, pathIn(in, e))
 			return c.err
 		},

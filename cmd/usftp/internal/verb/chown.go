@@ -53,9 +53,10 @@ func ChangeOwner(ctx context.Context, env *Env, o ChangeOwnerOptions, names []st
 			return
 		}
 		uid, gid := owner.of(&e.stat)
-		chown := j.client.Async().Chown
+		async := j.clientIn(c.in).Async()
+		chown := async.Chown
 		if e.isLink() {
-			chown = j.client.Async().Lchown
+			chown = async.Lchown
 		}
 		pending := chown(j.at(name), int(uid), int(gid))
 		c.ops.add(func() {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // An entry is a file that was listed or named, with its attributes.
@@ -89,12 +90,12 @@ func (j *job) lookup(names []string, f follow, failed func(name string, err erro
 	var found []*entry
 	for _, name := range names {
 		var target *usftp.Pending[fs.FileInfo]
-		link := j.client.Async().Lstat(j.at(name))
+		link := private.OfClient(j.client).StartLook(j.at(name))
 		if f != followNever {
 			target = j.client.Async().Stat(j.at(name))
 		}
 		ops.add(func() {
-			info, err := link.Wait()
+			info, err := link()
 			if err != nil {
 				failed(name, err)
 				return

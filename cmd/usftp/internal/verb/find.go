@@ -62,7 +62,7 @@ func (f *finder) find(names []string) {
 	if f.over() {
 		return
 	}
-	f.walk = &walk{job: f.job, each: f.each, enter: f.enter, leave: f.leave,
+	f.walk = &walk{job: f.job, each: f.each, enter: f.enter, leave: f.leave, changes: f.e.deletes,
 		descend: func(d *dir) bool { return f.e.maxDepth < 0 || d.depth < f.e.maxDepth }}
 	if f.e.owners || f.JSON {
 		f.names.learn(f.ctx, f.client, found)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // LinkOptions are the options of ln.
@@ -26,7 +27,7 @@ func Link(ctx context.Context, env *Env, o LinkOptions, names []string) error {
 	l := &linker{job: env.begin(ctx), o: o}
 	noDirectory := o.NoDirectory
 	if last := names[len(names)-1]; o.NoFollow && !noDirectory {
-		info, err := l.client.Lstat(l.at(last))
+		info, err := private.OfClient(l.client).Look(l.at(last))
 		noDirectory = err == nil && info.Mode()&fs.ModeSymlink != 0
 	}
 	sources, targets := targetsOf(l.job, names, noDirectory)
@@ -58,7 +59,7 @@ func (l *linker) link(source, target string) {
 	case l.o.Symbolic && leadsTo(at, source) == path.Clean(at):
 		err = errors.New("the link would replace what it points to")
 	default:
-		err = replaceBy(l.client, at, make)
+		err = l.replace(source, at, make)
 	}
 	switch {
 	case err != nil:
@@ -90,27 +91,29 @@ func (l *linker) notLinked(source, target string, err error) {
 	l.failed("make a link "+l.title(target)+" to "+source, target, err)
 }
 
-// replaceBy makes something under a temporary name and renames it over the existing name.
-func replaceBy(client *usftp.Client, at string, make func(at string) error) error {
-	if info, err := client.Lstat(at); err == nil && info.IsDir() {
+// replace makes a link in place of an existing name.
+func (l *linker) replace(source, at string, make func(at string) error) error {
+	info, err := private.OfClient(l.client).Look(at)
+	if err == nil && info.IsDir() {
 		return errIsDirectory
 	}
 	dir, base := path.Split(at)
 	free := func() string {
 		return dir + "." + base + ".usftp-" + strconv.FormatUint(rand.Uint64(), 36)
 	}
-	temporary := free()
+	temporary, aside := free(), free()
+	if l.o.Symbolic {
+		return private.OfClient(l.client).ReplaceByLink(source, at, temporary, aside)
+	}
 	if err := make(temporary); err != nil {
 		return err
 	}
-	var err error
-	if client.HasPosixRename() {
-		err = client.PosixRename(temporary, at)
-	} else {
-		err = renameOver(client, temporary, at, free())
+	err = private.OfClient(l.client).Move(temporary, at, true)
+	if !l.client.HasPosixRename() && errors.Is(err, fs.ErrExist) {
+		err = renameOver(l.client, temporary, at, aside)
 	}
-	if err != nil || !isGone(client, temporary) {
-		client.Remove(temporary)
+	if err != nil || !isGone(l.client, temporary) {
+		l.client.Remove(temporary)
 	}
 	return err
 }

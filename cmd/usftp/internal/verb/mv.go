@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // MoveOptions are the options of mv.
@@ -88,14 +89,9 @@ func (m *mover) move(names []string) {
 			m.fail("move", source, errors.New("source and target are the same"))
 			continue
 		}
-		var pending *usftp.Pending[struct{}]
-		if m.o.NoClobber || !m.client.HasPosixRename() {
-			pending = m.client.Async().Rename(from, to)
-		} else {
-			pending = m.client.Async().PosixRename(from, to)
-		}
+		renamed := m.rename(from, to)
 		ops.add(func() {
-			_, err := pending.Wait()
+			err := renamed()
 			switch {
 			case err == nil:
 				m.done("moved", source, target, "renamed "+m.quoted(source)+" -> "+m.quoted(target))
@@ -108,14 +104,34 @@ func (m *mover) move(names []string) {
 	ops.drain()
 }
 
+// rename renames a file. It returns a function that waits for the answer. Where links might be
+// followed one file is renamed after the other.
+func (m *mover) rename(from, to string) (wait func() error) {
+	replace := !m.o.NoClobber
+	var pending *usftp.Pending[struct{}]
+	switch own := private.OfClient(m.client); {
+	case !own.KnowsLinks():
+		err := own.Move(from, to, replace)
+		return func() error { return err }
+	case replace && m.client.HasPosixRename():
+		pending = m.client.Async().PosixRename(from, to)
+	default:
+		pending = m.client.Async().Rename(from, to)
+	}
+	return func() error {
+		_, err := pending.Wait()
+		return err
+	}
+}
+
 // links asks which files are symbolic links, and returns a function that waits for the answers.
 func (m *mover) links(names []string) (wait func() []bool) {
 	found := make([]bool, len(names))
 	var ops pipeline
 	for i, name := range names {
-		pending := m.client.Async().Lstat(m.at(name))
+		look := private.OfClient(m.client).StartLook(m.at(name))
 		ops.add(func() {
-			info, err := pending.Wait()
+			info, err := look()
 			found[i] = err == nil && info.Mode()&fs.ModeSymlink != 0
 		})
 	}

@@ -20,8 +20,8 @@ type RemoveOptions struct {
 }
 
 // Remove is rm. It follows no symbolic link, and refuses "/", "", "." and "..". If a directory is
-// replaced by a link while it runs, that may be followed: the protocol cannot open a directory
-// without following links.
+// replaced by a link while it runs, that is not followed on a server with beneath@usftp, and on
+// others only if it happens after the directory was listed and looked at.
 func Remove(ctx context.Context, env *Env, o RemoveOptions, names []string) error {
 	r := newRemover(env.begin(ctx))
 	r.o = o
@@ -91,7 +91,7 @@ func (r *remover) remove(names []string) {
 		}
 		return true
 	})
-	w := &walk{job: r.job, each: r.each, leave: r.leave,
+	w := &walk{job: r.job, each: r.each, leave: r.leave, changes: true,
 		descend: func(*dir) bool { return r.o.Recursive }}
 	w.run(found)
 	r.ops.drain()
@@ -189,7 +189,7 @@ func (r *remover) start(in *dir, name string) {
 	if in != nil {
 		in.pending++
 	}
-	pending := r.client.Async().Remove(r.at(name))
+	pending := r.clientIn(in).Async().Remove(r.at(name))
 	r.ops.add(func() {
 		_, err := pending.Wait()
 		r.removed(in, name, "removed ", err)
@@ -204,11 +204,12 @@ func (r *remover) startDirectory(d *dir) {
 	if d.parent != nil && !waited {
 		d.parent.pending++
 	}
-	pending := r.client.Async().RemoveDirectory(r.at(d.path))
+	pending := d.client.Async().RemoveDirectory(r.at(d.path))
 	r.ops.add(func() {
 		_, err := pending.Wait()
 		switch {
-		case err == nil || errors.Is(err, fs.ErrNotExist):
+		case err == nil || errors.Is(err, fs.ErrNotExist) &&
+			(d.err == nil || errors.Is(d.err, fs.ErrNotExist)): // not so if it is a link now
 		case d.failed: // what is left in it has been reported
 			r.keep(d.parent)
 			r.finished(d.parent)
@@ -217,7 +218,7 @@ func (r *remover) startDirectory(d *dir) {
 			err = d.err // why nothing in it was removed
 		case d.several:
 			// Some servers skip names if others are removed while they list.
-			err = r.client.RemoveAll(r.at(d.path))
+			err = d.client.RemoveAll(r.at(d.path))
 		}
 		r.removed(d.parent, d.path, "removed directory ", err)
 		r.finished(d.parent)

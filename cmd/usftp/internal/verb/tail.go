@@ -68,7 +68,11 @@ type followed struct {
 // first prints the end of a file.
 func (t *tail) first(name string) {
 	f := &followed{name: name}
-	file, err := t.client.Open(t.at(name))
+	var file *usftp.File
+	err := usftp.ErrOneHandle // which the other one has for as long as it is followed
+	if len(t.files) == 0 || !oneHandle(t.job) {
+		file, err = t.client.Open(t.at(name))
+	}
 	if err == nil {
 		f.file = file
 		err = t.printEnd(f)
@@ -85,6 +89,10 @@ func (t *tail) first(name string) {
 			return
 		}
 		f.gone, f.why = true, reasonOf(err)
+	}
+	if !t.o.Follow && !t.o.Retry {
+		file.Close()
+		return
 	}
 	t.files = append(t.files, f)
 }

@@ -40,13 +40,17 @@ type walk struct {
 	each  func(d *dir, e *entry, below *dir) error
 	leave func(d *dir) error
 
+	// changes is set by verbs that change what they visit, and follows by those that follow operands
+	// that are links: see [walk.guard].
+	changes, follows bool
+
 	// again waits for changes that may make a directory readable: one whose listing was denied is
 	// then listed again. Nil means that there are none.
 	again func()
 
-	lister *usftp.Client // ends with the walk
-	stop   context.CancelFunc
-	work   sync.WaitGroup
+	listing context.Context // ends with the walk
+	stop    context.CancelFunc
+	work    sync.WaitGroup
 
 	mu      sync.Mutex
 	waiting dirHeap // directories known but not being listed
@@ -82,12 +86,15 @@ const (
 // A dir is a directory of the tree. What visitors may use is set before they see it.
 type dir struct {
 	entry  *entry
-	path   string // as printed
-	parent *dir   // nil for an operand
-	depth  int    // 0 for an operand
+	path   string        // as printed
+	parent *dir          // nil for an operand
+	client *usftp.Client // for requests on what is in it
+	depth  int           // 0 for an operand
 
 	err     error // why the listing failed or is incomplete; set with the last part
 	several bool  // it came in several parts
+	guarded bool  // the client follows no link in it
+	looks   bool  // the walk looks whether a link has taken its place
 	again   bool  // it was listed again
 
 	// For visitors to use.
@@ -104,7 +111,7 @@ type dir struct {
 	// guarded by walk.mu
 	started, ended, left bool
 	why                  error // the listing ended; err once the visit has all parts
-	parts                [][]*entry
+	parts                []part
 	counted              int // entries in walk.ahead
 	below                map[*entry]*dir
 }
@@ -115,9 +122,7 @@ var errTooMany = errors.New("the directory has too many entries")
 // run walks the trees at the operands, in order. Operands that are not directories are passed to
 // each, with a nil directory. An error of a visitor ends the verb, except errQuit.
 func (w *walk) run(operands []*entry) {
-	var ctx context.Context
-	ctx, w.stop = context.WithCancel(w.ctx)
-	w.lister = w.client.WithContext(ctx)
+	w.listing, w.stop = context.WithCancel(w.ctx)
 	w.arrived.L, w.room.L = &w.mu, &w.mu
 	w.waiting.before = w.before
 	w.limit, w.most = leastListings, mostListings
@@ -130,7 +135,10 @@ func (w *walk) run(operands []*entry) {
 	w.mu.Lock()
 	for i, e := range operands {
 		if e.isDir() {
-			top[i] = &dir{entry: e, path: e.name, order: i}
+			top[i] = &dir{entry: e, path: e.name, order: i, client: w.client}
+			if w.changes {
+				w.guard(top[i], w.follows)
+			}
 			w.found(top[i])
 		}
 	}
@@ -201,12 +209,15 @@ func (w *walk) visit(d *dir) error {
 			d.again, d.started, d.ended, d.err = true, false, false, nil
 			continue
 		}
-		if w.enter != nil && (len(part) > 0 || last) {
-			if err := w.enter(d, part); err != nil {
+		if err := part.moved(); err != nil {
+			d.err, part.entries, last = err, nil, true
+		}
+		if w.enter != nil && (len(part.entries) > 0 || last) {
+			if err := w.enter(d, part.entries); err != nil {
 				return err
 			}
 		}
-		for i, e := range part {
+		for i, e := range part.entries {
 			w.mu.Lock()
 			w.ahead--
 			d.counted--
@@ -217,7 +228,7 @@ func (w *walk) visit(d *dir) error {
 			}
 			w.launch()
 			w.mu.Unlock()
-			part[i] = nil
+			part.entries[i] = nil
 			if err := w.visitEntry(d, e, below); err != nil {
 				return err
 			}
@@ -230,18 +241,18 @@ func (w *walk) visit(d *dir) error {
 }
 
 // await returns the next part of a directory. If its listing has not started, it comes first.
-func (w *walk) await(d *dir) (part []*entry, last bool) {
+func (w *walk) await(d *dir) (next part, last bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.awaitPart(d)
 	if len(d.parts) > 0 {
-		part, d.parts = d.parts[0], d.parts[1:]
+		next, d.parts = d.parts[0], d.parts[1:]
 		w.room.Broadcast()
 	}
 	if last = d.ended && len(d.parts) == 0; last {
 		d.err = d.why
 	}
-	return part, last
+	return next, last
 }
 
 // isEmpty waits for the listing of a directory that the visit is about to enter, and reports
@@ -317,7 +328,7 @@ func (w *walk) list(d *dir) {
 		w.mu.Unlock()
 		part, _, err = w.listOnce(d)
 	}
-	w.complete(d, part)
+	done := w.complete(d, part)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.active--
@@ -325,7 +336,7 @@ func (w *walk) list(d *dir) {
 		w.limit++
 	}
 	// Under one lock: a part that arrives before the end is taken for the first of several.
-	w.append(d, part)
+	w.append(d, done)
 	d.why, d.ended = err, true
 	w.arrived.Signal()
 	w.launch()
@@ -343,7 +354,7 @@ func (w *walk) listOnce(d *dir) (part []*entry, others bool, err error) {
 	others = w.active > 1
 	w.mu.Unlock()
 	uncounted, delivered := 0, false
-	for f, listErr := range w.lister.Entries(w.at(d.path)) {
+	for f, listErr := range d.client.WithContext(w.listing).Entries(w.at(d.path)) {
 		if listErr != nil {
 			if err = listErr; len(part) > 0 || delivered {
 				err = &brokenOff{listErr}
@@ -403,7 +414,8 @@ func (w *walk) foundIn(d *dir, e *entry) {
 	if d.below == nil {
 		d.below = make(map[*entry]*dir)
 	}
-	child := &dir{entry: e, path: below(d.path, e.name), parent: d, depth: d.depth + 1}
+	child := &dir{entry: e, path: below(d.path, e.name), parent: d, depth: d.depth + 1,
+		client: d.client, guarded: d.guarded, looks: w.changes && !d.guarded}
 	d.below[e] = child
 	w.found(child)
 }
@@ -411,11 +423,11 @@ func (w *walk) foundIn(d *dir, e *entry) {
 // deliver passes a part of a directory to the visit, with more to come, and waits until the visit
 // has taken it, so that at most two parts are held. It returns false if the visit no longer wants
 // it.
-func (w *walk) deliver(d *dir, part []*entry) bool {
-	w.complete(d, part)
+func (w *walk) deliver(d *dir, entries []*entry) bool {
+	done := w.complete(d, entries)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.append(d, part)
+	w.append(d, done)
 	w.arrived.Signal()
 	for len(d.parts) > 0 && !d.left && !w.over {
 		w.room.Wait()
@@ -424,21 +436,22 @@ func (w *walk) deliver(d *dir, part []*entry) bool {
 }
 
 // complete asks for what the listing did not include, and sorts.
-func (w *walk) complete(d *dir, part []*entry) {
-	w.askUnknown(d, part)
-	if w.prepare != nil && len(part) > 0 {
-		w.prepare(d, part)
+func (w *walk) complete(d *dir, entries []*entry) part {
+	w.askUnknown(d, entries)
+	if w.prepare != nil && len(entries) > 0 {
+		w.prepare(d, entries)
 	}
 	order := w.order
 	if order == nil {
 		order = byName
 	}
-	slices.SortStableFunc(part, order)
+	slices.SortStableFunc(entries, order)
+	return w.newPart(d, entries)
 }
 
 // append adds a part to those that the visit has not taken. The caller holds the lock.
-func (w *walk) append(d *dir, part []*entry) {
-	if len(part) > 0 && !d.left && !w.over {
+func (w *walk) append(d *dir, part part) {
+	if len(part.entries) > 0 && !d.left && !w.over {
 		d.parts = append(d.parts, part)
 	}
 }
@@ -453,7 +466,7 @@ func (w *walk) askUnknown(d *dir, entries []*entry) {
 		}
 	}
 	for r := range usftp.Batch(unknown, 0, func(e *entry) *usftp.Pending[fs.FileInfo] {
-		return w.lister.Async().Lstat(w.at(below(d.path, e.name)))
+		return d.client.WithContext(w.listing).Async().Lstat(w.at(below(d.path, e.name)))
 	}) {
 		if r.Err == nil {
 			if r.Item.stat = statOf(r.Value); r.Item.isDir() {

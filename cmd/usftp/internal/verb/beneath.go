@@ -1,0 +1,70 @@
+package verb
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
+)
+
+// Verbs that change trees must not be led out of them by somebody who replaces a directory with a
+// link meanwhile. A host that has beneath@usftp follows no link in a tree (docs/beneath.md). On
+// others the walk looks at each directory once it has listed it, and what replaces it after that is
+// followed: plain SFTP knows no other way.
+
+// guard makes sure that nothing beneath an operand is reached through a link. An operand that is
+// a link is followed if follows is set.
+func (w *walk) guard(d *dir, follows bool) {
+	above := d.path
+	switch base := path.Base(above); {
+	case strings.HasSuffix(above, "/"): // which follows a link, too
+	case follows || base == "." || base == "..":
+		above += "/"
+	default:
+		above = above[:strings.LastIndexByte(above, '/')+1]
+		d.looks = true
+	}
+	d.client, d.guarded = private.OfClient(w.client).Beneath(strings.TrimSuffix(w.at(above+"x"), "x"))
+	d.looks = d.looks && !d.guarded
+}
+
+// clientIn returns the client for requests on an entry of a directory, or on an operand.
+func (j *job) clientIn(d *dir) *usftp.Client {
+	if d == nil {
+		return j.client
+	}
+	return d.client
+}
+
+var errLinkInWay = errors.New("a symbolic link has taken its place, and is not followed")
+
+// A part is some of a directory's entries, and a look at the directory that was taken after they
+// were listed; nil if none is needed.
+type part struct {
+	entries []*entry
+	look    *usftp.Pending[fs.FileInfo]
+}
+
+// newPart starts the look without waiting for it: directories on the way down are being listed
+// already.
+func (w *walk) newPart(d *dir, entries []*entry) part {
+	p := part{entries: entries}
+	if d.looks && len(entries) > 0 {
+		p.look = d.client.WithContext(w.ctx).Async().Lstat(w.at(d.path))
+	}
+	return p
+}
+
+// moved waits for the look, and returns why nothing may be done in the directory.
+func (p part) moved() error {
+	if p.look == nil {
+		return nil
+	}
+	if info, err := p.look.Wait(); err == nil && !info.IsDir() {
+		return errLinkInWay
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package verb
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+)
+
+// The verbs that use many files or directories at once are right on a host that gives one handle to
+// several of them, and they do not wait for themselves.
+func TestSharedHandles(t *testing.T) {
+	var names []string
+	contents := make(map[string]string)
+	for i := range 60 {
+		name := fmt.Sprintf("/t/%d/%02d", i%6, i)
+		names = append(names, name)
+		contents[name] = strings.Repeat(name+"\n", 1+i%3*20_000)
+	}
+	verbs := map[string]func(r *rig, t *testing.T) string{
+		"cat": func(r *rig, t *testing.T) (want string) {
+			ok(t, Concatenate(t.Context(), r.Env, ConcatenateOptions{}, names))
+			for _, name := range names {
+				want += contents[name]
+			}
+			return want
+		},
+		"tail": func(r *rig, t *testing.T) (want string) {
+			ok(t, Tail(t.Context(), r.Env, TailOptions{HeadOptions: HeadOptions{Count: 1, Quiet: true}},
+				names))
+			for _, name := range names {
+				want += name + "\n"
+			}
+			return want
+		},
+		"head": func(r *rig, t *testing.T) (want string) {
+			ok(t, Head(t.Context(), r.Env, HeadOptions{Count: 1, Quiet: true}, names))
+			for _, name := range names {
+				want += name + "\n"
+			}
+			return want
+		},
+		"ls": func(r *rig, t *testing.T) (want string) {
+			ok(t, List(t.Context(), r.Env, ListOptions{Recursive: true}, []string{"/t"}))
+			want = "/t:\n0\n1\n2\n3\n4\n5\n"
+			for d := range 6 {
+				want += fmt.Sprintf("\n/t/%d:\n", d)
+				for i := d; i < 60; i += 6 {
+					want += fmt.Sprintf("%02d\n", i)
+				}
+			}
+			return want
+		},
+	}
+	for name, verb := range verbs {
+		for _, handles := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s, %d handles", name, handles), func(t *testing.T) {
+				onSharedHandles(t, handles, contents, func(t *testing.T, r *rig, server *sftptest.Scripted) {
+					began := time.Now()
+					want := verb(r, t)
+					if out, said := r.take(); out != want || said != "" {
+						t.Errorf("%d bytes were printed, want %d: %.200q; said %q", len(out),
+							len(want), out, said)
+					}
+					if took := time.Since(began); took > 30*time.Second {
+						t.Errorf("it took %v", took)
+					}
+				})
+			})
+		}
+	}
+	onSharedHandles(t, 1, contents, func(t *testing.T, r *rig, server *sftptest.Scripted) {
+		ok(t, Remove(t.Context(), r.Env, RemoveOptions{Recursive: true}, []string{"/t"}))
+		if left := server.Files.List(); slices.Contains(left, "/t/") {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// Files that would be held open together are refused, not mixed up.
+func TestFollowWithSharedHandles(t *testing.T) {
+	contents := map[string]string{"/a": "a\n", "/b": "b\n"}
+	onSharedHandles(t, 1, contents, func(t *testing.T, r *rig, _ *sftptest.Scripted) {
+		err := Tail(t.Context(), r.Env, TailOptions{Follow: true, HeadOptions: HeadOptions{Count: 9}},
+			[]string{"/a", "/b"})
+		if err == nil || !strings.Contains(strings.Join(r.said, ""), "one handle to several") {
+			t.Errorf("the error is %v, said: %q", err, r.said)
+		}
+	})
+}
+
+func onSharedHandles(t *testing.T, handles int, contents map[string]string,
+	f func(t *testing.T, r *rig, server *sftptest.Scripted)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := sftptest.NewScripted(sftptest.Script{SharedHandles: handles})
+		for name, data := range contents {
+			server.Files.WriteFile(name, []byte(data))
+		}
+		link := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond,
+			ToClient: time.Millisecond})
+		client, err := usftp.NewClientPipe(link, link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		defer client.Close()
+		f(t, newRig(client), server)
+	})
+}

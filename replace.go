@@ -1,0 +1,189 @@
+package usftp
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"strconv"
+	"syscall"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// This file replaces names without following links, as rename(2) does. Most servers pass a RENAME
+// on to that. ProFTPD's mod_sftp (1.3.8) resolves both paths first: renaming a link moves the file
+// that it leads to, and what is renamed to the name of a link replaces the file that the link leads
+// to. Its LSTAT follows links that lead to something, and READLINK answers with a path that is
+// resolved, though only links have one. REMOVE and SYMLINK follow nothing there. So on servers that
+// may be such, READLINK says what is a link; a link is removed before something gets its name, and
+// made again rather than renamed.
+
+// knowsLinks reports whether a server is known to follow no link where it should not.
+func (s *session) knowsLinks() bool { return s.listsAhead || s.offered(wire.ExtBeneath) }
+
+// KnowsLinks implements private.Client.
+func (c privateClient) KnowsLinks() bool { return c.knowsLinks() }
+
+// Look implements private.Client.
+func (c privateClient) Look(name string) (fs.FileInfo, error) { return c.StartLook(name)() }
+
+// StartLook implements private.Client.
+func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error)) {
+	looked := c.Async().Lstat(name)
+	if c.knowsLinks() {
+		return looked.Wait
+	}
+	leads := c.Async().ReadLink(name)
+	return func() (fs.FileInfo, error) {
+		info, err := looked.Wait()
+		to, linkErr := leads.Wait()
+		if err != nil || linkErr != nil || isLink(info) || path.Clean(to) == path.Clean(name) {
+			return info, err
+		}
+		return fileInfo{path.Base(name), &FileStat{Size: uint64(len(to)), Mode: 0o120777,
+			present: wire.AttrSize | wire.AttrPermissions}}, nil
+	}
+}
+
+func isLink(info fs.FileInfo) bool { return info.Mode()&fs.ModeSymlink != 0 }
+
+// Move implements private.Client.
+func (c privateClient) Move(oldname, newname string, replace bool) error {
+	rename := c.Rename
+	if replace && c.HasPosixRename() {
+		rename = c.PosixRename
+	}
+	if c.knowsLinks() {
+		err := rename(oldname, newname)
+		if replace && errors.Is(err, fs.ErrExist) {
+			if there, err := c.Look(newname); err == nil && isLink(there) {
+				return c.overLink(newname, func() error { return c.Rename(oldname, newname) })
+			}
+		}
+		return err
+	}
+	look := c.StartLook(oldname)
+	there, thereErr := c.Look(newname)
+	moved, err := look()
+	fromLink, toLink := err == nil && isLink(moved), thereErr == nil && isLink(there)
+	failed := func(err error) error {
+		return &os.LinkError{Op: "rename", Old: oldname, New: newname, Err: err}
+	}
+	switch {
+	case err != nil, !fromLink && !toLink:
+		return rename(oldname, newname)
+	case thereErr == nil && !replace:
+		return failed(fs.ErrExist)
+	case thereErr == nil && there.IsDir():
+		return failed(syscall.EISDIR)
+	case !fromLink:
+		return c.overLink(newname, func() error { return c.Rename(oldname, newname) })
+	}
+	text, err := c.linkText(oldname)
+	if err == nil {
+		beside := path.Join(path.Dir(newname), "."+path.Base(newname)+".usftp-"+
+			strconv.FormatUint(rand.Uint64(), 36))
+		err = c.ReplaceByLink(text, newname, beside, beside+"~")
+	}
+	if err == nil {
+		err = c.do(c.removeFile(oldname))
+	}
+	return err
+}
+
+// ReplaceByLink implements private.Client.
+func (c privateClient) ReplaceByLink(text, name, temporary, aside string) error {
+	if c.knowsLinks() && c.HasPosixRename() {
+		err := c.Symlink(text, temporary)
+		if err == nil {
+			if err = c.PosixRename(temporary, name); err != nil {
+				c.do(c.removeFile(temporary))
+			}
+		}
+		return err
+	}
+	there, err := c.Look(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c.Symlink(text, name)
+	case err != nil:
+		return err
+	case isLink(there):
+		return c.overLink(name, func() error { return c.Symlink(text, name) })
+	case there.IsDir():
+		return &os.LinkError{Op: "symlink", Old: text, New: name, Err: syscall.EISDIR}
+	}
+	if err := c.Rename(name, aside); err != nil {
+		return err
+	}
+	if err := c.Symlink(text, name); err != nil {
+		if back := c.Rename(aside, name); back != nil {
+			err = fmt.Errorf("%w; what it should have replaced is now called %s", err, aside)
+		}
+		return err
+	}
+	if err := c.do(c.removeFile(aside)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w; the link was made, and what it replaced is now called %s", err,
+			aside)
+	}
+	return nil
+}
+
+// overLink removes a link and gives something else its name. If that fails the link is made again.
+func (c privateClient) overLink(name string, replace func() error) error {
+	text, err := c.linkText(name)
+	if err == nil {
+		err = c.do(c.removeFile(name))
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return replace()
+	case err != nil:
+		return err
+	}
+	if err = replace(); err == nil {
+		return nil
+	}
+	if back := c.Symlink(text, name); back != nil && !errors.Is(back, fs.ErrExist) {
+		err = fmt.Errorf("%w; %s was a link to %s, which is removed", err, name, text)
+	}
+	return err
+}
+
+// LinksTo implements private.Client.
+func (c privateClient) LinksTo(name, have, want string) bool { return c.linksTo(name, have, want) }
+
+// linksTo reports whether a link means want, for which READLINK answers have.
+func (c *Client) linksTo(name, have, want string) bool {
+	if have == want || c.knowsLinks() {
+		return have == want
+	}
+	dir, have, err := c.resolvedLink(name)
+	if !path.IsAbs(want) {
+		want = path.Join(dir, want)
+	}
+	return err == nil && path.IsAbs(have) && path.Clean(have) == path.Clean(want)
+}
+
+// linkText returns a text with which a link elsewhere leads to the same place, if READLINK does not
+// say what the link says.
+func (c *Client) linkText(name string) (string, error) {
+	text, err := c.ReadLink(name)
+	if err != nil || c.knowsLinks() || path.IsAbs(text) {
+		return text, err
+	}
+	_, text, err = c.resolvedLink(name)
+	return text, err
+}
+
+// resolvedLink asks for a link by its directory's absolute path, which it returns, too. A server
+// that resolves what the link says then answers with an absolute path.
+func (c *Client) resolvedLink(name string) (dir, text string, err error) {
+	if dir, err = c.RealPath(path.Dir(name)); err == nil {
+		text, err = c.ReadLink(path.Join(dir, path.Base(name)))
+	}
+	return dir, text, err
+}

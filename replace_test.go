@@ -1,0 +1,174 @@
+package usftp_test
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// linkServers are servers that follow links where they should not, and others, with and without
+// posix-rename.
+func linkServers() map[string]sftptest.Script {
+	none := []wire.ExtensionPair{}
+	return map[string]sftptest.Script{
+		"follows":               {FollowLinks: true},
+		"follows, no extension": {FollowLinks: true, Extensions: none},
+		"does not follow":       {},
+		"no extension":          {Extensions: none},
+	}
+}
+
+// linkScene fills a server with files and links.
+func linkScene(files *sftptest.Files) {
+	for _, name := range []string{"file", "precious", "other", "dir/file"} {
+		files.WriteFile("/d/"+name, []byte(name))
+	}
+	for name, to := range map[string]string{"to precious": "precious", "to other": "other",
+		"dangling": "../nowhere", "absolute": "/d/precious", "to dir": "dir"} {
+		files.Symlink(to, "/d/"+name)
+	}
+}
+
+// linkState returns what each name is: a file's contents, or where a link leads.
+func linkState(t *testing.T, files *sftptest.Files) map[string]string {
+	t.Helper()
+	state := make(map[string]string)
+	for _, name := range files.List() {
+		name, to, link := strings.Cut(name, " -> ")
+		switch {
+		case link && path.IsAbs(to):
+			state[name] = "-> " + to
+		case link:
+			state[name] = "-> " + path.Join(path.Dir(name), to)
+		case strings.HasSuffix(name, "/"):
+			state[strings.TrimSuffix(name, "/")] = "dir"
+		default:
+			data, err := files.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			state[name] = string(data)
+		}
+	}
+	return state
+}
+
+// Whatever is moved to whatever name, nothing but these two names changes, as with rename(2), on
+// any server.
+func TestMoveFollowsNoLink(t *testing.T) {
+	for server, script := range linkServers() {
+		for _, version := range []string{"", openSSH} {
+			if version != "" && script.FollowLinks {
+				continue
+			}
+			for _, replace := range []bool{false, true} {
+				r := newRig(t, script, 0, usftp.WithServerVersion(version))
+				posix := replace && r.HasPosixRename()
+				must[string](t)(r.RealPath("/")) // what belongs to the login has arrived
+				linkScene(r.server.Files)
+				names := linkState(t, r.server.Files)
+				for from := range names {
+					for to := range maps.Keys(names) {
+						to += map[bool]string{true: "!"}[from == to] // a free name
+						if from == "/d" || to == "/d" || strings.HasPrefix(to, from+"/") ||
+							strings.HasPrefix(from, "/d/dir") ||
+							to == "/d/dir/file" && strings.HasPrefix(names[from], "->") {
+							continue
+						}
+						r.server.Files.Remove("/d")
+						linkScene(r.server.Files)
+						before := linkState(t, r.server.Files)
+						r.server.ForgetRequests()
+						err := private.OfClient(r.Client).Move(from, to, replace)
+						requests := len(r.server.Requests())
+						want := maps.Clone(before)
+						old, exists := want[to]
+						fails := exists && (old == "dir" || !replace ||
+							!posix && !strings.HasPrefix(old, "->") &&
+								(version != "" || !strings.HasPrefix(want[from], "->")))
+						if !fails {
+							want[to] = want[from]
+							delete(want, from)
+						}
+						if got := linkState(t, r.server.Files); (err != nil) != fails ||
+							!maps.Equal(got, want) {
+							t.Errorf("%s, version %q, replace %v: %s to %s: %v, %v", server, version,
+								replace, from, to, got, err)
+						}
+						if fails && old != "dir" && !errors.Is(err, fs.ErrExist) {
+							t.Errorf("%s: %s to %s: %v", server, from, to, err)
+						}
+						if version != "" && (posix || !exists) && requests != 1 {
+							t.Errorf("%s: %s to %s took %d requests", server, from, to, requests)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// A link replaces a file or a link, and says what it should.
+func TestReplaceByLink(t *testing.T) {
+	for server, script := range linkServers() {
+		for _, version := range []string{"", openSSH} {
+			if version != "" && script.FollowLinks {
+				continue
+			}
+			r := newRig(t, script, 0, usftp.WithServerVersion(version))
+			for _, name := range []string{"file", "to precious", "dangling", "to dir", "free", "dir"} {
+				r.server.Files.Remove("/d")
+				linkScene(r.server.Files)
+				want := linkState(t, r.server.Files)
+				name = "/d/" + name
+				fails := want[name] == "dir"
+				if !fails {
+					want[name] = "-> /x y"
+				}
+				err := private.OfClient(r.Client).ReplaceByLink("../x y", name, "/d/t", "/d/a")
+				if got := linkState(t, r.server.Files); (err != nil) != fails ||
+					!maps.Equal(got, want) {
+					t.Errorf("%s, version %q: %s: %v, %v", server, version, name, got, err)
+				}
+			}
+		}
+	}
+}
+
+// What cannot be replaced stays or comes back, and if it cannot come back the error says what it
+// was.
+func TestReplacingALinkIsRefused(t *testing.T) {
+	for server, script := range linkServers() {
+		for back, refused := range map[bool][]wire.Type{true: {wire.TypeRename, wire.TypeExtended},
+			false: {wire.TypeRename, wire.TypeExtended, wire.TypeSymlink}} {
+			r := newRig(t, script, 0)
+			linkScene(r.server.Files)
+			before := linkState(t, r.server.Files)
+			for _, on := range refused {
+				r.server.AddFaults(sftptest.Fault{On: on, Do: sftptest.Refuse(wire.Failure, "no")})
+			}
+			err := private.OfClient(r.Client).Move("/d/file", "/d/to precious", true)
+			if !errors.Is(err, usftp.ErrSSHFxFailure) {
+				t.Errorf("%s: %v", server, err)
+			}
+			if !back {
+				delete(before, "/d/to precious")
+				if !strings.Contains(err.Error(), "/d/to precious was a link to /d/precious") &&
+					!strings.Contains(err.Error(), "/d/to precious was a link to precious") {
+					t.Errorf("%s: %v", server, err)
+				}
+			}
+			if got := linkState(t, r.server.Files); !maps.Equal(got, before) {
+				t.Errorf("%s: %v", server, got)
+			}
+		}
+	}
+}

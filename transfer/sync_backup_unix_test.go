@@ -1,0 +1,136 @@
+//go:build unix
+
+package transfer_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// replacements makes trees in which everything is replaced by everything, and in which dst has more
+// of each kind than src.
+func replacements(t *testing.T, src, dst string) {
+	t.Helper()
+	makers := map[string]func(name string) error{
+		"file": func(name string) error { return os.WriteFile(name, []byte(name), 0o644) },
+		"link": func(name string) error { return os.Symlink("to "+name, name) },
+		"dir":  func(name string) error { return os.Mkdir(name, 0o755) },
+		"tree": func(name string) error {
+			return errors.Join(os.MkdirAll(name+"/deep", 0o755),
+				os.WriteFile(name+"/deep/file", []byte(name), 0o644),
+				os.Symlink("file", name+"/deep/link"))
+		},
+		"fifo": func(name string) error { return syscall.Mkfifo(name, 0o644) },
+	}
+	for _, dir := range []string{src, dst} {
+		if err := errors.Join(os.MkdirAll(dir+"/below", 0o755),
+			os.WriteFile(dir+"/kept", nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for old, makeOld := range makers {
+		for _, in := range []string{"", "below"} {
+			if err := makeOld(filepath.Join(dst, in, "extra "+old)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for new, makeNew := range makers {
+			if new == "fifo" {
+				continue
+			}
+			name := new + " for " + old
+			if err := errors.Join(makeOld(filepath.Join(dst, "below", name)),
+				makeNew(filepath.Join(src, "below", name))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Whatever is replaced or deleted gets into the backup directory, as with rsync.
+func TestSyncBackupAsRsync(t *testing.T) {
+	rsync := testenv.Program(t, "rsync")
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		for _, placement := range []transfer.Placement{transfer.PlaceAuto, transfer.PlaceDirect} {
+			dir := t.TempDir()
+			src, ours, theirs := filepath.Join(dir, "src"), filepath.Join(dir, "ours"),
+				filepath.Join(dir, "theirs")
+			replacements(t, src, ours)
+			ask(t, dir, rsync, "-aD", "ours/", "theirs")
+			cmd := exec.Command(rsync, "-rlpt", "--delete-after", "--backup-dir=.old",
+				"--exclude=/.old", "src/", "theirs")
+			cmd.Dir = dir
+			if said, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, said)
+			}
+			j := &syncJob{direction: direction, far: far, src: src, dst: ours,
+				options: transfer.SyncOptions{Delete: true, BackupDir: ".old", MaxDelete: 1000}}
+			j.options.Placement = placement
+			j.must(t)
+			if a, b := census(t, ours, false), census(t, theirs, false); !slices.Equal(a, b) {
+				t.Errorf("placement %v: only ours has\n%s\nonly rsync's has\n%s", placement,
+					lacking(a, b), lacking(b, a))
+			}
+			if s := j.must(t); s.Files+s.Links+s.Deleted > 0 {
+				t.Errorf("placement %v: again %+v", placement, s.Totals)
+			}
+		}
+	})
+}
+
+// On a host with neither hard links nor posix-rename what is replaced is moved, and gets its name
+// back if the new file cannot have it.
+func TestSyncBackupOnAPoorHost(t *testing.T) {
+	for name, refuse := range map[string]bool{"replaced": false, "refused": true} {
+		t.Run(name, func(t *testing.T) {
+			script := sftptest.Script{Extensions: []wire.ExtensionPair{}}
+			if refuse {
+				script.Intercept = func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeRename && strings.Contains(r.Path, ".usftp-") ||
+						r.Type == wire.TypeSymlink {
+						return []sftptest.Action{sftptest.Refuse(wire.Failure, "no")}
+					}
+					return nil
+				}
+			}
+			b := newTreeBench(t, script, sftptest.LinkConfig{})
+			src := filepath.Join(b.dir, "src")
+			fill(t, src, "file")
+			if err := os.Symlink("new", filepath.Join(src, "link")); err != nil {
+				t.Fatal(err)
+			}
+			b.server.Files.WriteFile("/dst/file", []byte("old file"))
+			b.server.Files.WriteFile("/dst/link", []byte("old file for a link"))
+			j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+				options: transfer.SyncOptions{BackupDir: ".old", TreeOptions: transfer.TreeOptions{
+					Options: transfer.Options{Placement: transfer.PlaceAtomic}}}}
+			_, err := j.run(t)
+			if (err != nil) != refuse {
+				t.Errorf("it ends with %v", err)
+			}
+			at := "/dst/.old/"
+			if refuse {
+				at = "/dst/"
+			}
+			if file, link := b.remote(at+"file"), b.remote(at+"link"); string(file) != "old file" ||
+				string(link) != "old file for a link" {
+				t.Errorf("%s has %q and %q", at, file, link)
+			}
+			if to, err := b.host.Client.ReadLink("/dst/link"); !refuse && (to != "new" || err != nil) {
+				t.Errorf("the link leads to %q, %v", to, err)
+			}
+		})
+	}
+}
