@@ -300,6 +300,7 @@ func (c *fileCopy) again(err error) bool {
 		c.flags.whole, c.attempts.delta = true, false
 	case errors.Is(err, errNotTruncated) && !c.flags.notTruncated && !c.attempts.once:
 		c.flags.notTruncated = true // it is emptied first, since it cannot be the source
+	case errors.Is(err, errPrivate): // the next one is made with its final permissions
 	case errors.Is(err, errTouched) && c.to != nil && c.attempts.prefix == nil:
 		// its contents may be unchanged: the next attempt will find out
 		c.attempts.prefix = new(prefixHash)

@@ -266,6 +266,9 @@ type location struct {
 	direct bool        // it can only be written in place
 	temp   string      // path of the temporary file, "" if the target itself is written
 	freed  bool        // what was there has been moved away
+
+	// private is set if the temporary file is its owner's alone until it gets its permissions.
+	private bool
 }
 
 func (l *location) at() *location { return l }

@@ -80,6 +80,19 @@ func heldKindOf(mode fs.FileMode) uint64 {
 type inventories struct {
 	owners owners
 	big    sync.Mutex // held by the walker that has a large inventory: only one may at a time
+
+	// keeps asks once whether the target sets times and modes, when it first matters.
+	keeps func() (times, modes bool)
+}
+
+func (v *inventories) keepsTimes() bool {
+	times, _ := v.keeps()
+	return times
+}
+
+func (v *inventories) keepsModes() bool {
+	_, modes := v.keeps()
+	return modes
 }
 
 // owners numbers the owners of files, from 1.

@@ -61,6 +61,10 @@ type mirror interface {
 	move(d *directory, name, to string) error
 	hardLink(d *directory, name, to string) error
 
+	// keeps reports whether the target sets times and modes, as far as the lock tells; lock is ""
+	// if there is none.
+	keeps(lock string) (times, modes bool)
+
 	// These are for the lock, which is a file at the top of the target. writeFile gets the flags
 	// to open it with besides O_WRONLY: without any, for a file of the same size. removeFile works
 	// after the job's context has ended.
@@ -279,13 +283,22 @@ func (remoteMirror) storable(t time.Time) time.Time {
 func (remoteMirror) otherNames(*entry) bool { return false } // hosts do not say
 
 func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
-	t.job.tree.sync.settable(&set)
-	return t.over(e.target(), func(client *usftp.Client, _ bool) error {
-		if err := t.inPlace(client, e.dir); err != nil {
-			return err
-		}
-		return setUnfollowed(client, e.target(), set, fs.FileMode.IsRegular)
-	})
+	s := t.job.tree.sync
+	s.settable(&set)
+	try := func(set usftp.NewAttrs) error {
+		return t.over(e.target(), func(client *usftp.Client, _ bool) error {
+			if err := t.inPlace(client, e.dir); err != nil {
+				return err
+			}
+			return setUnfollowed(client, e.target(), set, fs.FileMode.IsRegular)
+		})
+	}
+	err := try(set)
+	if refused(err) {
+		s.inventories.keeps()
+		err = t.placement.setEach(set, false, nil, try)
+	}
+	return err
 }
 
 // openDir checks the directory's path for links immediately before. On servers with

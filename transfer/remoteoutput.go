@@ -74,8 +74,12 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
 		c.journal.noteBefore(c, temporary)
 		private := perm
-		if o.info != nil || c.options.Preserve { // until it gets its final permissions
-			private = 0o600
+		switch noModes := o.end.placement.quirks.NoModes.Load(); {
+		case o.info == nil && !c.options.Preserve:
+		case !noModes: // until it gets its final permissions
+			private, o.private = 0o600, true
+		case !c.options.Preserve:
+			private = o.info.Mode().Perm()
 		}
 		lost := o.session.lost()
 		o.file, err = client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
@@ -377,7 +381,14 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
 	}
 	notSet, err := wait()
 	c.freeHandle()
-	if err != nil {
+	seal := sealing{o, c, in}
+	if err == nil && refused(notSet) {
+		var set usftp.NewAttrs
+		if set, err = seal.attrs(); err == nil {
+			err, notSet = seal.setByPath(set, notSet), nil
+		}
+	}
+	if err = cmp.Or(err, seal.tooPrivate()); err != nil {
 		return true, err
 	}
 	o.sealed = true
@@ -457,10 +468,18 @@ func (s sealing) run() error {
 			}
 		})
 	}
-	if set != (usftp.NewAttrs{}) {
+	later := set != (usftp.NewAttrs{}) && o.end.placement.quirks.NoFsetstat.Load()
+	var refusal error
+	if set != (usftp.NewAttrs{}) && !later {
 		steps = append(steps, func() func() error {
 			given := waits(c.ctx, f.Async().SetAttrs(set))
-			return func() error { return s.attrsRefused(given()) }
+			return func() error {
+				err := given()
+				if later = refused(err); later {
+					refusal, err = err, nil
+				}
+				return err
+			}
 		})
 	}
 	if c.options.Sync || c.options.Verify && o.session.syncs(c) {
@@ -470,7 +489,11 @@ func (s sealing) run() error {
 		closed := waits(c.ctx, f.Async().Close())
 		return func() error { return o.explain(closed()) }
 	})
-	return runSteps(steps, private.OfClient(o.client).WorksInOrder())
+	err = runSteps(steps, private.OfClient(o.client).WorksInOrder())
+	if err == nil && later {
+		err = s.setByPath(set, refusal)
+	}
+	return cmp.Or(err, s.tooPrivate())
 }
 
 // attrs returns the attributes to set on the target.
@@ -495,6 +518,7 @@ func (s sealing) attrs() (set usftp.NewAttrs, err error) {
 		// its new owner may never have agreed to that
 		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
 	}
+	o.end.placement.settable(&set)
 	return set, err
 }
 

@@ -237,6 +237,32 @@ func (t *remoteTarget) finishDir(d *directory) error {
 	}
 	set.Atime, set.Mtime = d.facts.times()
 	t.job.tree.sync.settable(&set)
+	t.placement.settable(&set)
+	err = t.setDir(d, set)
+	if !refused(err) {
+		return err
+	}
+	if s := t.job.tree.sync; s != nil && !d.fresh {
+		s.inventories.keeps()
+	}
+	say := func(why string) { t.job.tree.warn(d.source, d.target, why) }
+	return t.placement.setEach(set, d.fresh, say, func(part usftp.NewAttrs) error {
+		return t.over(d.source, func(client *usftp.Client, _ bool) error {
+			name := d.target
+			if d.parent == nil { // it may be a link
+				if real, err := client.RealPath(name); err == nil {
+					name = real
+				}
+			}
+			return setUnfollowed(client, name, part, fs.FileMode.IsDir)
+		})
+	})
+}
+
+func (t *remoteTarget) setDir(d *directory, set usftp.NewAttrs) error {
+	if set == (usftp.NewAttrs{}) {
+		return nil
+	}
 	return t.over(d.source, func(client *usftp.Client, _ bool) error {
 		switch {
 		case d.parent == nil || d.fresh: // the user named it, or it was made just now

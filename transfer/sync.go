@@ -242,6 +242,12 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 		filter:  newSyncFilter(t, &options),
 		backups: backups{dir: options.BackupDir}}
 	s.extras.sync, s.backups.sync, s.gone.sync, s.foldsCase = s, s, s, s.dst.foldsCase
+	s.inventories.keeps = sync.OnceValues(func() (times, modes bool) {
+		if s.lock == nil {
+			return s.dst.keeps("")
+		}
+		return s.dst.keeps(lockName)
+	})
 	return s, nil
 }
 
@@ -549,6 +555,9 @@ func (s *syncing) wants(e *entry) bool {
 		return false
 	}
 	sameTime := existing.sameTime(stored, o.ModifyWindow)
+	if !sameTime && regular && existing.sameSize(f) {
+		sameTime = !s.inventories.keepsTimes()
+	}
 	switch {
 	case !regular: // listings do not say where links lead
 		e.reason, e.probe = ReasonLink, true
@@ -559,7 +568,7 @@ func (s *syncing) wants(e *entry) bool {
 	case !sameTime, !o.Since.IsZero() && !f.mtime.Before(o.Since) &&
 		f.mtime.Before(time.Now().Add(time.Second)):
 		e.reason = ReasonTime
-	case existing.perm() != f.mode.Perm() && f.hasMode:
+	case existing.perm() != f.mode.Perm() && f.hasMode && s.inventories.keepsModes():
 		e.reason = ReasonMode
 	}
 	if e.reason == "" && o.Owners && !existing.sameOwner(f, &s.inventories.owners) {
@@ -700,9 +709,10 @@ func (s *syncing) probe(e *entry) (done bool, err error) {
 	}
 	o := &s.options
 	switch {
-	case !e.existing.sameTime(s.asStored(&e.facts), o.ModifyWindow):
+	case !e.existing.sameTime(s.asStored(&e.facts), o.ModifyWindow) && s.inventories.keepsTimes():
 		e.reason = ReasonTouch
-	case e.facts.mode.IsRegular() && e.existing.perm() != e.facts.mode.Perm():
+	case e.facts.mode.IsRegular() && e.existing.perm() != e.facts.mode.Perm() &&
+		s.inventories.keepsModes():
 		e.reason = ReasonMode
 	case o.Owners && !e.existing.sameOwner(&e.facts, &s.inventories.owners):
 		e.reason = ReasonOwner

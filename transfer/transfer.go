@@ -35,11 +35,13 @@ const (
 
 // Attributes select which of the source's attributes a target gets.
 type Attributes struct {
-	// Preserve gives the target the source's times and permissions, and fails if that is
-	// impossible. Without it a new file gets the source's permissions less the umask (ours or the
-	// server's), a replaced file keeps its own, files in trees keep their times where the target
-	// allows it, and a single file gets the current time, as with scp. Symbolic links get their
-	// source's times where possible; if not, one event says so.
+	// Preserve gives the target the source's times and permissions, and fails if they are refused
+	// for this target alone. A host that does not set times or permissions of any file, such as AWS
+	// Transfer Family in front of S3, gets the files all the same; a Warning for each of the two
+	// says so, once. Without Preserve a new file gets the source's permissions less the umask (ours
+	// or the server's), a replaced file keeps its own, files in trees keep their times where the
+	// target allows it, and a single file gets the current time, as with scp. Symbolic links get
+	// their source's times where possible; if not, one event says so.
 	Preserve bool
 
 	// Owners gives the target the source's numeric owner and group, for directories of trees too,

@@ -18,6 +18,9 @@ type Quirks struct {
 	NoRename    atomic.Bool // files cannot be renamed
 	Reported    atomic.Bool // the user has been told of NoTemporary or NoRename
 	WholeFiles  atomic.Bool // existing files are written only if they are emptied first
+	NoFsetstat  atomic.Bool // attributes are set by path only
+	NoTimes     atomic.Bool // times cannot be set
+	NoModes     atomic.Bool // permissions cannot be set
 	Clock       Clock
 }
 

@@ -1,0 +1,135 @@
+package transfer
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"time"
+
+	"github.com/usftp/usftp"
+)
+
+// Some hosts take files and let nobody set their times or permissions: AWS Transfer Family in front
+// of S3, Azure, and servers that deny SETSTAT. What was to be set is then tried one by one. What is
+// refused for a file that this copy has made is refused for all, so it is said once and not asked
+// for again, and the file counts as copied.
+
+// settable takes out of set what the host is known to refuse.
+func (p placement) settable(set *usftp.NewAttrs) {
+	if p.quirks.NoTimes.Load() {
+		set.SetTimes, set.Atime, set.Mtime = false, time.Time{}, time.Time{}
+	}
+	if p.quirks.NoModes.Load() {
+		set.SetMode, set.Mode = false, 0
+	}
+}
+
+// setEach sets attributes one by one, after they were refused together. own is set for a file or
+// directory that this copy has made; say is told what the host does not set.
+func (p placement) setEach(set usftp.NewAttrs, own bool, say func(string),
+	try func(usftp.NewAttrs) error) error {
+	p.settable(&set)
+	if set.SetTimes {
+		err := try(usftp.NewAttrs{SetTimes: true, Atime: set.Atime, Mtime: set.Mtime})
+		switch {
+		case own && refused(err):
+			p.noTimes(say)
+		case err != nil:
+			return err
+		}
+	}
+	if set.SetMode {
+		err := try(usftp.NewAttrs{SetMode: true, Mode: set.Mode})
+		switch {
+		case own && refused(err):
+			p.noModes(say)
+		case err != nil:
+			return err
+		}
+	}
+	if set.SetOwner { // which nobody gets who did not ask for it
+		return try(usftp.NewAttrs{SetOwner: true, UID: set.UID, GID: set.GID})
+	}
+	return nil
+}
+
+func (p placement) noTimes(say func(string)) {
+	if !p.quirks.NoTimes.Swap(true) {
+		say("the host does not set times: what is copied gets the current time")
+	}
+}
+
+func (p placement) noModes(say func(string)) {
+	if !p.quirks.NoModes.Swap(true) {
+		say("the host does not set permissions: what is copied gets those that the host chooses")
+	}
+}
+
+// setByPath sets a file's attributes by its path, after FSETSTAT was refused, or where it is known
+// to be. Servers without FSETSTAT (Twisted's) have SETSTAT.
+func (s sealing) setByPath(set usftp.NewAttrs, refusal error) error {
+	o, p, name := s.o, s.o.end.placement, s.o.name
+	if errors.Is(refusal, errors.ErrUnsupported) {
+		p.quirks.NoFsetstat.Store(true)
+	}
+	if o.temp != "" {
+		name = o.temp
+	}
+	say := func(string) {} // nobody has asked for it
+	if s.c.options.Preserve || o.info != nil {
+		say = s.c.warn
+	}
+	err := p.setEach(set, o.temp != "" || o.info == nil, say, func(part usftp.NewAttrs) error {
+		return setUnfollowed(o.client, name, part, fs.FileMode.IsRegular)
+	})
+	return s.attrsRefused(err)
+}
+
+// errPrivate reports that a file would stay readable for its owner alone.
+var errPrivate = errors.New("the host does not change the permissions of a file")
+
+// tooPrivate returns errPrivate if a file that was made before anybody knew that modes are not set
+// can be copied again.
+func (s sealing) tooPrivate() error {
+	if s.o.private && s.o.end.placement.quirks.NoModes.Load() && !s.c.attempts.once {
+		return errPrivate
+	}
+	return nil
+}
+
+// keeps finds out by the lock, a file of this run's own, whether the host sets times and modes.
+// Some say yes and do nothing.
+func (t remoteMirror) keeps(lock string) (times, modes bool) {
+	q, name := t.placement.quirks, path.Join(t.job.tree.root.target, lock)
+	say := func(why string) { t.job.tree.warn(t.job.route.Source, t.job.tree.root.target, why) }
+	defer func() {
+		if !times {
+			say("times are not compared, since the host does not set them: files of the same size " +
+				"count as equal (--checksum compares contents)")
+		}
+	}()
+	if lock == "" || q.NoTimes.Load() && q.NoModes.Load() {
+		return !q.NoTimes.Load(), !q.NoModes.Load()
+	}
+	t.over(name, func(client *usftp.Client, _ bool) error {
+		before, err := client.Lstat(name)
+		if err != nil || !before.Sys().(*usftp.FileStat).HasTimes() {
+			return err
+		}
+		at := before.ModTime().Add(-time.Second)
+		set := usftp.NewAttrs{SetTimes: true, Atime: at, Mtime: at, SetMode: true,
+			Mode: before.Mode().Perm()}
+		if err := t.placement.setEach(set, true, say, func(part usftp.NewAttrs) error {
+			return setUnfollowed(client, name, part, fs.FileMode.IsRegular)
+		}); err != nil {
+			return err
+		}
+		if after, err := client.Lstat(name); err == nil && after.ModTime().Equal(before.ModTime()) {
+			t.placement.noTimes(say)
+		}
+		return nil
+	})
+	return !q.NoTimes.Load(), !q.NoModes.Load()
+}
+
+func (localMirror) keeps(string) (times, modes bool) { return true, true }

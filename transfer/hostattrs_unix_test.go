@@ -1,0 +1,147 @@
+//go:build unix
+
+package transfer_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// What a host takes arrives, whatever it does not let be set. That is said once for each kind, new
+// files have the right permissions where the host takes them from OPEN, and a second sync copies
+// nothing.
+func TestHostSetsNoAttributes(t *testing.T) {
+	refuse := func(code wire.Code) []sftptest.Action {
+		return []sftptest.Action{sftptest.Refuse(code, "not here")}
+	}
+	for name, test := range map[string]struct {
+		path, handle, link []sftptest.Action // the answers to SETSTAT, FSETSTAT and lsetstat
+		said               []string
+	}{
+		"refused by handle": {handle: refuse(wire.OpUnsupported)},
+		"refused by path and handle": {path: refuse(wire.PermissionDenied),
+			handle: refuse(wire.PermissionDenied)},
+		"denied": {path: refuse(wire.PermissionDenied), handle: refuse(wire.PermissionDenied),
+			link: refuse(wire.PermissionDenied), said: []string{"permissions", "times"}},
+		"unknown": {path: refuse(wire.OpUnsupported), handle: refuse(wire.OpUnsupported),
+			link: refuse(wire.OpUnsupported), said: []string{"permissions", "times"}},
+		"failed": {path: refuse(wire.Failure), handle: refuse(wire.Failure),
+			link: refuse(wire.Failure), said: []string{"permissions", "times"}},
+	} {
+		for _, known := range []string{"SSH-2.0-OpenSSH_9.6", "SSH-2.0-Other"} {
+			t.Run(name+" by "+known, func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						switch {
+						case r.Type == wire.TypeSetstat:
+							return test.path
+						case r.Type == wire.TypeFsetstat:
+							return test.handle
+						case r.Extension == wire.ExtLsetstat:
+							return test.link
+						}
+						return nil
+					}}, sftptest.LinkConfig{})
+				login := func() { // which knows nothing of the one before
+					stream := b.server.Dial(sftptest.LinkConfig{})
+					client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(known))
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { client.Close() })
+					b.host = pool.Host{Client: client, Name: "far"}
+				}
+				login()
+				source := filepath.Join(b.dir, "source")
+				fill(t, source, "small", "dir/one", "dir/two", "large")
+				large := filepath.Join(source, "large")
+				if err := errors.Join(os.WriteFile(large, random(1<<20), 0o644),
+					os.Chtimes(large, oldTime, oldTime), os.Chmod(large, 0o640)); err != nil {
+					t.Fatal(err)
+				}
+				check := func(what, target string, s transfer.Summary, err error) {
+					t.Helper()
+					if err != nil || s.Files != 4 {
+						t.Fatalf("%s: %+v, %v", what, s.Totals, err)
+					}
+					for _, name := range []string{"small", "dir/one", "dir/two", "large"} {
+						want, _ := os.ReadFile(filepath.Join(source, name))
+						info, _ := os.Stat(filepath.Join(source, name))
+						got, err := b.server.Files.ReadFile(target + "/" + name)
+						if string(got) != string(want) {
+							t.Errorf("%s: %s has %d bytes, %v", what, name, len(got), err)
+						}
+						attrs, err := b.server.Files.Lstat(target + "/" + name)
+						if mode := fs.FileMode(attrs.Permissions & 0o777); mode != info.Mode() {
+							t.Errorf("%s: %s has mode %v, want %v, %v", what, name, mode, info.Mode(), err)
+						}
+					}
+					if left := b.temporaries(); len(left) > 0 {
+						t.Errorf("%s leaves %q", what, left)
+					}
+				}
+				s, err := b.tree(upload, source, "/copy", func(j *treeJob) { j.Options.Preserve = true })
+				check("cp -rp", "/copy", s, err)
+				if said := kindsSaid(b.notes()); !slices.Equal(said, test.said) {
+					t.Errorf("it says %q, want %q: %q", said, test.said, b.notes())
+				}
+
+				j := &syncJob{direction: upload, far: b.host, src: source, dst: "/mirror"}
+				s, err = j.run(t)
+				check("sync", "/mirror", s, err)
+				login()
+				j.far = b.host
+				if s, err = j.run(t); err != nil || s.Files != 0 || s.Kept != 4 {
+					t.Errorf("the second sync: %+v, %v", s.Totals, err)
+				}
+			})
+		}
+	}
+}
+
+// kindsSaid returns what the notes say is not set.
+func kindsSaid(notes []string) (kinds []string) {
+	for _, note := range notes {
+		if _, kind, ok := strings.Cut(note, "the host does not set "); ok {
+			kind, _, _ = strings.Cut(kind, ":")
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// A host that says that it has set times, and has not, is found out: the second sync copies
+// nothing.
+func TestHostPretendsToSetTimes(t *testing.T) {
+	b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat ||
+			r.Extension == wire.ExtLsetstat {
+			return []sftptest.Action{sftptest.ReplyType(wire.TypeStatus)}
+		}
+		return nil
+	}}, sftptest.LinkConfig{})
+	source := filepath.Join(b.dir, "source")
+	fill(t, source, "a", "dir/b")
+	j := &syncJob{direction: upload, far: b.host, src: source, dst: "/mirror"}
+	for run, copied := range []int64{2, 0} {
+		if s, err := j.run(t); err != nil || s.Files != copied {
+			t.Errorf("run %d: %+v, %v", run, s.Totals, err)
+		}
+	}
+	if said := fmt.Sprint(j.events); !strings.Contains(said, "times are not compared") {
+		t.Error("nobody says that times are not compared")
+	}
+}
