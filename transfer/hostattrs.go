@@ -14,16 +14,6 @@ import (
 // refused for a file that this copy has made is refused for all, so it is said once and not asked
 // for again, and the file counts as copied.
 
-// settable takes out of set what the host is known to refuse.
-func (p placement) settable(set *usftp.NewAttrs) {
-	if p.quirks.NoTimes.Load() {
-		set.SetTimes, set.Atime, set.Mtime = false, time.Time{}, time.Time{}
-	}
-	if p.quirks.NoModes.Load() {
-		set.SetMode, set.Mode = false, 0
-	}
-}
-
 // setEach sets attributes one by one, after they were refused together. own is set for a file or
 // directory that this copy has made; say is told what the host does not set.
 func (p placement) setEach(set usftp.NewAttrs, own bool, say func(string),
@@ -83,18 +73,6 @@ func (s sealing) setByPath(set usftp.NewAttrs, refusal error) error {
 		return setUnfollowed(o.client, name, part, fs.FileMode.IsRegular)
 	})
 	return s.attrsRefused(err)
-}
-
-// errPrivate reports that a file would stay readable for its owner alone.
-var errPrivate = errors.New("the host does not change the permissions of a file")
-
-// tooPrivate returns errPrivate if a file that was made before anybody knew that modes are not set
-// can be copied again.
-func (s sealing) tooPrivate() error {
-	if s.o.private && s.o.end.placement.quirks.NoModes.Load() && !s.c.attempts.once {
-		return errPrivate
-	}
-	return nil
 }
 
 // keeps finds out by the lock, a file of this run's own, whether the host sets times and modes.

@@ -561,6 +561,18 @@ func (s sealing) truncateRefused(err error) error {
 	return fmt.Errorf("%w: %w", errNotTruncated, err)
 }
 
+// errPrivate reports that a file would stay readable for its owner alone.
+var errPrivate = errors.New("the host does not change the permissions of a file")
+
+// tooPrivate returns errPrivate if a file that was made before anybody knew that modes are not set
+// can be copied again.
+func (s sealing) tooPrivate() error {
+	if s.o.private && s.o.end.placement.quirks.NoModes.Load() && !s.c.attempts.once {
+		return errPrivate
+	}
+	return nil
+}
+
 // attrsRefused returns err unless the attributes are optional and were merely refused.
 func (s sealing) attrsRefused(err error) error {
 	c := s.c
