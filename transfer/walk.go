@@ -283,12 +283,13 @@ func (w *walk) lookAgain(d *directory) {
 	if refused(err) && !isAbsent(err) { // some hosts have no LSTAT, and copies do without
 		_, err = t.src.look(d.source)
 	}
-	if err != nil && t.ctx.Err() == nil {
-		if isAbsent(err) {
-			err = &fs.PathError{Op: "list", Path: d.source, Err: errMissed}
-		}
-		t.fail("", d.source, d.target, ofSource(err))
+	if err == nil || t.ctx.Err() != nil {
+		return
 	}
+	if err = ofSource(err); isAbsent(err) { // not as of the source, where sync expects it
+		err = &fs.PathError{Op: "list", Path: d.source, Err: errMissed}
+	}
+	t.fail("", d.source, d.target, err)
 }
 
 var errMissed = &explained{"it was moved or removed while it was listed, so some of what was in it " +
