@@ -173,12 +173,15 @@ func (l *listing) hold(f *File) {
 	}
 	if skip := l.skip; skip > 0 {
 		l.skip = 0
-		if len(l.held) < skip || l.held[skip-1].path != l.last {
+		switch {
+		case len(l.held) < skip && l.err != io.EOF:
+			l.held = nil
+		case len(l.held) < skip || l.held[skip-1].path != l.last:
 			l.held, l.overs = nil, mostOvers
 			l.fail(ErrSharedHandle) // it has changed, or some of them were another directory's
-			return
+		default:
+			l.held = l.held[skip:]
 		}
-		l.held = l.held[skip:]
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -167,6 +168,29 @@ func TestListingWithSharedHandles(t *testing.T) {
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("listed: %q", got)
+		}
+	})
+}
+
+// A listing that starts over says why it cannot go on.
+func TestListingThatStartsOverFails(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{SharedHandles: 1, ReaddirNames: 3}, 0)
+		for i := range 20 {
+			r.server.Files.WriteFile(fmt.Sprintf("/d/%02d", i), nil)
+		}
+		var failed error
+		for f, err := range r.Entries("/d") {
+			if failed = err; err != nil {
+				break
+			}
+			if _, err := r.ReadFile(f.Name()); errors.Is(err, usftp.ErrSharedHandle) {
+				r.server.AddFaults(sftptest.Fault{On: wire.TypeReaddir,
+					Do: sftptest.Refuse(wire.PermissionDenied, "no")})
+			}
+		}
+		if !errors.Is(failed, fs.ErrPermission) {
+			t.Errorf("it failed with %v", failed)
 		}
 	})
 }

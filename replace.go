@@ -83,12 +83,21 @@ func (c privateClient) Move(oldname, newname string, replace bool) error {
 		return c.overLink(newname, func() error { return c.Rename(oldname, newname) })
 	}
 	text, err := c.linkText(oldname)
-	if err == nil {
+	same := false
+	switch {
+	case err != nil:
+	case toLink:
+		err = c.overLink(newname, func() error {
+			_, err := c.Look(oldname)
+			same = errors.Is(err, fs.ErrNotExist) // another spelling of one name
+			return c.Symlink(text, newname)
+		})
+	default:
 		beside := path.Join(path.Dir(newname), "."+path.Base(newname)+".usftp-"+
 			strconv.FormatUint(rand.Uint64(), 36))
 		err = c.ReplaceByLink(text, newname, beside, beside+"~")
 	}
-	if err == nil {
+	if err == nil && !same {
 		err = c.do(c.removeFile(oldname))
 	}
 	return err

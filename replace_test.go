@@ -116,6 +116,24 @@ func TestMoveFollowsNoLink(t *testing.T) {
 	}
 }
 
+// A link that is moved to another spelling of its own name stays, as with rename(2).
+func TestMoveOfALinkOntoItself(t *testing.T) {
+	for server, script := range linkServers() {
+		for _, to := range []string{"/to d/to other", "/d/dir/../to other"} {
+			r := newRig(t, script, 0)
+			linkScene(r.server.Files)
+			r.server.Files.Symlink("d", "/to d")
+			before := linkState(t, r.server.Files)
+			if err := private.OfClient(r.Client).Move("/d/to other", to, true); err != nil {
+				t.Errorf("%s: %s: %v", server, to, err)
+			}
+			if got := linkState(t, r.server.Files); !maps.Equal(got, before) {
+				t.Errorf("%s: %s: %v", server, to, got)
+			}
+		}
+	}
+}
+
 // A link replaces a file or a link, and says what it should.
 func TestReplaceByLink(t *testing.T) {
 	for server, script := range linkServers() {

@@ -18,9 +18,8 @@ import (
 //
 // The directory is walked and counted when the count is first needed, unless an [Account] has the
 // count already; from then on the count follows what sessions do. Changes made by other programs
-// are not seen until Recount. A hole in a
-// file counts as if it were filled; a file with several names counts once (see [Linked]); a file
-// removed while open counts until it is closed.
+// are not seen until Recount. A hole in a file counts as if it were filled; a file with several
+// names counts once (see [Linked]); a file removed while open counts until it is closed.
 type Quota struct {
 	account Account
 
@@ -286,7 +285,8 @@ func (v *View) quotaResize(ctx context.Context, name string, size uint64,
 	if f == nil {
 		f = &quotaFile{size: info.Size()}
 	}
-	return q.resize(ctx, f, size, resize, func() (fs.FileInfo, error) { return v.fs.Stat(ctx, name) })
+	stat := func() (fs.FileInfo, error) { return v.fs.Stat(ctx, name) }
+	return q.resize(ctx, f, size, resize, stat)
 }
 
 // grow adds to the count of bytes, or subtracts.
@@ -525,7 +525,8 @@ func (f *quotedFile) Setstat(attrs wire.Attrs) error {
 	}
 	f.q.mu.Lock()
 	defer f.q.mu.Unlock()
-	return f.q.resize(f.ctx, f.f, attrs.Size, func() error { return setstater.Setstat(attrs) }, f.Stat)
+	set := func() error { return setstater.Setstat(attrs) }
+	return f.q.resize(f.ctx, f.f, attrs.Size, set, f.Stat)
 }
 
 func (f *quotedFile) Sync() error {

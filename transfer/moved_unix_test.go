@@ -66,3 +66,23 @@ func TestListedDirectoryGoesAway(t *testing.T) {
 		})
 	}
 }
+
+// TestListedWhereLstatIsRefused: a host without LSTAT can be copied from. STAT says that a directory
+// is still there.
+func TestListedWhereLstatIsRefused(t *testing.T) {
+	for _, code := range []wire.Code{wire.OpUnsupported, wire.PermissionDenied, wire.Failure} {
+		b := newTreeBench(t, sftptest.Script{Faults: []sftptest.Fault{
+			{On: wire.TypeLstat, Do: sftptest.Refuse(code, "no")}}}, sftptest.LinkConfig{})
+		b.server.Files.WriteFile("/tree/d/file", []byte("contents"))
+		s, err := b.tree(download, "/tree/.", filepath.Join(b.dir, "out"))
+		if err != nil || s.Files != 1 || s.Failed != 0 {
+			t.Errorf("%v: %+v, %v", code, s.Totals, err)
+		}
+		b.server.AddFaults(sftptest.Fault{On: wire.TypeStat, Path: "/tree/d",
+			Do: sftptest.Refuse(code, "no")})
+		_, err = b.tree(download, "/tree/.", filepath.Join(b.dir, "again"))
+		if err == nil || strings.Contains(err.Error(), "this machine") {
+			t.Errorf("%v: STAT is refused, too: %v", code, err)
+		}
+	}
+}

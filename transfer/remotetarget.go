@@ -62,7 +62,8 @@ func (t *remoteTarget) inPlace(client *usftp.Client, d *directory) error {
 		return nil
 	}
 	d.looked.Do(func() {
-		if info, err := client.Lstat(d.target); err == nil && !info.IsDir() {
+		info, err := private.OfClient(client).Look(d.target)
+		if err == nil && !info.IsDir() {
 			d.linked = &fs.PathError{Op: "write", Path: d.target, Err: errLinkInWay}
 		}
 	})

@@ -177,7 +177,8 @@ var ErrVanished = errors.New("files vanished from the source before they could b
 // directories being compared.
 //
 // Anything other than files, directories and links is skipped with an event. No symbolic link below
-// the target is followed, with the exception that [CopyTree] has. dst must not lie in src, nor src in dst.
+// the target is followed, with the exception that [CopyTree] has. dst must not lie in src, nor src
+// in dst.
 //
 // With DryRun there is a Planned event for each change, with its Reason, and nothing is changed.
 // There are no Kept events: Summary.Kept counts the equal files.

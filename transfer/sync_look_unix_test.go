@@ -32,10 +32,11 @@ func TestSyncLooksAtDirectories(t *testing.T) {
 		},
 		"link": func(in string) error { return os.Symlink("to", filepath.Join(in, "new")) },
 	} {
-		for _, swap := range []bool{false, true} {
+		for _, way := range []struct{ swap, followed bool }{{}, {true, false}, {true, true}} {
+			swap := way.swap
 			t.Run(name, func(t *testing.T) {
-				b := newBench(t, sftptest.Script{Extensions: sftptest.OpenSSHExtensions()},
-					sftptest.LinkConfig{})
+				b := newBench(t, sftptest.Script{Extensions: sftptest.OpenSSHExtensions(),
+					FollowLinks: way.followed}, sftptest.LinkConfig{}) // also by LSTAT
 				src := t.TempDir()
 				fill(t, src, "d/e/file", "d/e/file2")
 				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
@@ -56,7 +57,7 @@ func TestSyncLooksAtDirectories(t *testing.T) {
 				b.server.ForgetRequests()
 				_, err := j.run(t)
 				if swap == (err == nil) {
-					t.Errorf("swapped %v, ended with %v", swap, err)
+					t.Errorf("%+v, ended with %v", way, err)
 				}
 				looks := 0
 				for _, r := range b.server.Requests(wire.TypeLstat) {

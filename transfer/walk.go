@@ -279,12 +279,17 @@ func (w *walk) visit(d *directory) {
 // server leaves out what it cannot look at by its path, so otherwise the rest is missed in silence.
 func (w *walk) lookAgain(d *directory) {
 	t := w.tree
-	if err := t.stands(d.rel); err != nil && t.ctx.Err() == nil {
-		if isAbsent(err) {
-			err = &fs.PathError{Op: "list", Path: d.source, Err: errMissed}
-		}
-		t.fail("", d.source, d.target, err)
+	err := t.stands(d.rel)
+	if refused(err) && !isAbsent(err) { // some hosts have no LSTAT, and copies do without
+		_, err = t.src.look(d.source)
 	}
+	if err == nil || t.ctx.Err() != nil {
+		return
+	}
+	if err = ofSource(err); isAbsent(err) { // not as of the source, where sync expects it
+		err = &fs.PathError{Op: "list", Path: d.source, Err: errMissed}
+	}
+	t.fail("", d.source, d.target, err)
 }
 
 var errMissed = &explained{"it was moved or removed while it was listed, so some of what was in it " +

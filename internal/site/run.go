@@ -10,8 +10,8 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-// Run serves what Start has made until ctx ends, and then until the running sessions have ended or the grace period is
-// over.
+// Run serves what Start has made until ctx ends, and then until the running sessions have ended or
+// the grace period is over.
 func (s *Site) Run(ctx context.Context) error {
 	listeners, err := s.listen()
 	if err != nil {

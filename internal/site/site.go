@@ -115,14 +115,13 @@ func (s *Site) apply(made *Settings) error {
 	if config.HostKeys, err = loadHostKeys(made.HostKeys); err != nil {
 		return err
 	}
-	first := s.directory == nil
-	if first {
-		s.directory, err = sshd.NewDirectory(accounts)
-	} else {
-		err = s.directory.Set(accounts)
-	}
+	directory, err := sshd.NewDirectory(accounts)
 	if err != nil {
 		return err
+	}
+	first := s.directory == nil
+	if first {
+		s.directory = directory
 	}
 	if keys {
 		config.PublicKey = s.directory.PublicKey
@@ -130,16 +129,23 @@ func (s *Site) apply(made *Settings) error {
 	if accounts.Passwords != nil {
 		config.Password = s.directory.Password
 	}
+	if first {
+		s.sshd, err = sshd.New(config)
+	} else {
+		err = s.sshd.Reload(config)
+	}
+	if err == nil && !first { // nothing is left that can be refused
+		err = s.directory.Set(accounts)
+	}
+	if err != nil {
+		return err
+	}
 	s.settings = made
 	s.level.Set(made.LogLevel)
 	for _, warning := range made.Warnings {
 		s.Log.Warn("a line of authorized_keys is ignored: " + warning)
 	}
-	if !first {
-		return s.sshd.Reload(config)
-	}
-	s.sshd, err = sshd.New(config)
-	return err
+	return nil
 }
 
 func sameListening(a, b *Settings) bool {

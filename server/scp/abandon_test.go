@@ -3,8 +3,10 @@ package scp_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,5 +91,74 @@ func TestAbandonedFiles(t *testing.T) {
 				t.Errorf("the log does not say %s:\n%s", one.want, &log)
 			}
 		})
+	}
+}
+
+// unclosed is a tree whose files cannot be closed.
+type unclosed struct{ *memfs.FS }
+
+type unclosedFile struct{ *hidingFile }
+
+func (unclosedFile) Close() error { return errors.New("no space left") }
+
+func (u unclosed) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	file, err := hiding{u.FS}.Open(ctx, name, flags, attrs)
+	if hidden, ok := file.(*hidingFile); ok {
+		return unclosedFile{hidden}, err
+	}
+	return file, err
+}
+
+// shortWriter is a stream to a client that leaves when it has been sent some bytes.
+type shortWriter struct{ left int }
+
+func (s *shortWriter) Write(p []byte) (int, error) {
+	if s.left -= len(p); s.left < 0 {
+		return 0, io.ErrClosedPipe
+	}
+	return len(p), nil
+}
+
+// TestEveryOpenedFileEnds: each file that was reported as opened is reported as ended, once.
+func TestEveryOpenedFileEnds(t *testing.T) {
+	for name, one := range map[string]struct {
+		line, says string
+		takes      int
+		want       []server.EventKind
+	}{
+		"it cannot be closed": {"scp -t /f", "C0644 5 f\nhello\x00", 100,
+			[]server.EventKind{server.FileOpened, server.FileFailed}},
+		"the client leaves at the end": {"scp -f /kept", "\x00\x00", len("C0644 2 kept\nhi"),
+			[]server.EventKind{server.FileOpened, server.FileAbandoned}},
+		"all is well": {"scp -f /kept", "\x00\x00\x00", 100,
+			[]server.EventKind{server.FileOpened, server.FileClosed}},
+	} {
+		f := memfs.New(0)
+		if _, err := talk(t, f, nil, "scp -t /kept", "C0644 2 kept\nhi\x00"); err != nil {
+			t.Fatal(err)
+		}
+		command, err := scp.Parse(one.line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		view, err := server.NewView(unclosed{f}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []server.EventKind
+		stream := struct {
+			io.Reader
+			io.Writer
+		}{strings.NewReader(one.says), &shortWriter{one.takes}}
+		scp.Serve(context.Background(), stream, view, command, &server.Reporter{
+			Events: func(e server.Event) {
+				if e.Kind != server.TreeChanged {
+					got = append(got, e.Kind)
+				}
+			}})
+		if !slices.Equal(got, one.want) {
+			t.Errorf("%s: the events are %q, want %q", name, got, one.want)
+		}
 	}
 }

@@ -211,16 +211,22 @@ func (s *session) begin(name string, upload bool) *transfer {
 // ended reports that a file was copied, or with a reason that it was not copied completely, and
 // returns the reason.
 func (s *session) ended(t *transfer, reason error) error {
-	e := server.Event{Kind: server.FileClosed, Path: t.name, Upload: t.upload, Read: t.bytes,
+	if reason != nil {
+		s.report(t, server.FileAbandoned, reason)
+	} else {
+		s.report(t, server.FileClosed, nil)
+	}
+	return reason
+}
+
+// report reports the end of a file.
+func (s *session) report(t *transfer, kind server.EventKind, reason error) {
+	e := server.Event{Kind: kind, Path: t.name, Upload: t.upload, Read: t.bytes,
 		Took: time.Since(t.began), Err: reason}
 	if t.upload {
 		e.Read, e.Written = 0, t.bytes
 	}
-	if reason != nil {
-		e.Kind = server.FileAbandoned
-	}
 	s.reports.Report(e)
-	return reason
 }
 
 // resolve turns an argument into a path in the view.

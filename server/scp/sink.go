@@ -188,7 +188,8 @@ func (s *session) receiveFile(name string, head *header) error {
 		return s.failAbandoned(name, writeErr)
 	}
 	if err := file.Close(); err != nil {
-		return s.fail(name, err)
+		s.report(came, server.FileFailed, err)
+		return s.tell(name, err)
 	}
 	s.ended(came, nil)
 	return s.ok()

@@ -122,13 +122,10 @@ func (s *session) sendFile(name string) error {
 		s.ended(went, readErr)
 		err = s.failAbandoned(name, readErr)
 	default:
-		err = s.ok()
+		err = s.ended(went, s.ok())
 	}
 	if err != nil {
 		return err
-	}
-	if readErr == nil {
-		s.ended(went, nil)
 	}
 	_, err = s.answer()
 	return err

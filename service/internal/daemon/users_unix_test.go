@@ -141,6 +141,10 @@ func TestUsers(t *testing.T) {
 		strings.Count(text, "\n")+1); line["error"] != want {
 		t.Errorf("the log says %q, want %q", line["error"], want)
 	}
+	// Nor does one that only the server finds.
+	writeFile(t, file, []byte("ciphers = [\"nonsense\"]\n"+text))
+	s.Cmd.Process.Signal(syscall.SIGHUP)
+	s.WaitFor("reload failed; the old settings stay in effect", 2)
 	if out, err := s.SFTP("carol", key, "pwd\n"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

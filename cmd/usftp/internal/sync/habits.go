@@ -40,7 +40,7 @@ func rsyncRate(text string) (bytes int64, err error) {
 		}
 	}
 	rate, err := strconv.ParseFloat(number, 64)
-	if err != nil || rate < 0 || rate*float64(unit) >= 1<<40 {
+	if err != nil || !(rate >= 0 && rate*float64(unit) < 1<<40) { // NaN is neither
 		return 0, fmt.Errorf("invalid rate %q: use KiB/s, or a number with K, M or G", text)
 	}
 	return int64(rate * float64(unit)), nil

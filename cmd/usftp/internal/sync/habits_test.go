@@ -53,7 +53,8 @@ func TestSwitches(t *testing.T) {
 
 func TestRsyncRate(t *testing.T) {
 	for text, want := range map[string]int64{"1000": 1024000, "1.5m": 3 << 19, "10MB": 10 << 20,
-		"0": 0, "": -1, "x": -1, "-1": -1, "9999999g": -1} {
+		"0": 0, "": -1, "x": -1, "-1": -1, "9999999g": -1,
+		"nan": -1, "inf": -1} {
 		got, err := rsyncRate(text)
 		if err != nil {
 			got = -1

@@ -45,7 +45,7 @@ var errLinkInWay = errors.New("a symbolic link has taken its place, and is not f
 // were listed; nil if none is needed.
 type part struct {
 	entries []*entry
-	look    *usftp.Pending[fs.FileInfo]
+	look    func() (fs.FileInfo, error)
 }
 
 // newPart starts the look without waiting for it: directories on the way down are being listed
@@ -53,7 +53,7 @@ type part struct {
 func (w *walk) newPart(d *dir, entries []*entry) part {
 	p := part{entries: entries}
 	if d.looks && len(entries) > 0 {
-		p.look = d.client.WithContext(w.ctx).Async().Lstat(w.at(d.path))
+		p.look = private.OfClient(d.client.WithContext(w.ctx)).StartLook(w.at(d.path))
 	}
 	return p
 }
@@ -63,7 +63,7 @@ func (p part) moved() error {
 	if p.look == nil {
 		return nil
 	}
-	if info, err := p.look.Wait(); err == nil && !info.IsDir() {
+	if info, err := p.look(); err == nil && !info.IsDir() {
 		return errLinkInWay
 	}
 	return nil

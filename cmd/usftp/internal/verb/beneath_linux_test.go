@@ -157,9 +157,10 @@ func ourServer(t *testing.T, dir string, arrived func(request, name string)) *us
 // that a link has replaced.
 func TestChangesLookAtDirectories(t *testing.T) {
 	for name, run := range changing {
-		for _, version := range []string{openSSH, "SSH-2.0-other"} {
+		for _, version := range []string{openSSH, "SSH-2.0-other", "SSH-2.0-mod_sftp"} {
 			t.Run(name+" "+version, func(t *testing.T) {
-				s := sftptest.NewServer(t, sftptest.Script{})
+				s := sftptest.NewServer(t, sftptest.Script{
+					FollowLinks: version == "SSH-2.0-mod_sftp"}) // also by LSTAT
 				for _, name := range []string{"/top/d/f", "/top/f", "/outside/f"} {
 					s.Files.WriteFile(name, []byte("x"))
 				}
