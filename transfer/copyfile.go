@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/quirks"
 )
@@ -409,16 +408,6 @@ func (p placement) fallBack(c *fileCopy, err error) error {
 		c.detail = "no temporary file can be created beside the target, which is untouched; --inplace writes the target itself"
 	}
 	return err
-}
-
-// settable takes out of set what the host is known to refuse.
-func (p placement) settable(set *usftp.NewAttrs) {
-	if p.quirks.NoTimes.Load() {
-		set.SetTimes, set.Atime, set.Mtime = false, time.Time{}, time.Time{}
-	}
-	if p.quirks.NoModes.Load() {
-		set.SetMode, set.Mode = false, 0
-	}
 }
 
 // noteNameRefused records that no temporary file could be created where the target itself could.

@@ -18,7 +18,7 @@ import (
 // directory that this copy has made; say is told what the host does not set.
 func (p placement) setEach(set usftp.NewAttrs, own bool, say func(string),
 	try func(usftp.NewAttrs) error) error {
-	p.settable(&set)
+	p.quirks.Settable(&set)
 	if set.SetTimes {
 		err := try(usftp.NewAttrs{SetTimes: true, Atime: set.Atime, Mtime: set.Mtime})
 		switch {

@@ -518,7 +518,7 @@ func (s sealing) attrs() (set usftp.NewAttrs, err error) {
 		// its new owner may never have agreed to that
 		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
 	}
-	o.end.placement.settable(&set)
+	o.end.placement.quirks.Settable(&set)
 	return set, err
 }
 

@@ -238,7 +238,7 @@ func (t *remoteTarget) finishDir(d *directory) error {
 	}
 	set.Atime, set.Mtime = d.facts.times()
 	t.job.tree.sync.settable(&set)
-	t.placement.settable(&set)
+	t.placement.quirks.Settable(&set)
 	err = t.setDir(d, set)
 	if !refused(err) {
 		return err

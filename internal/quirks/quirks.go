@@ -24,6 +24,16 @@ type Quirks struct {
 	Clock       Clock
 }
 
+// Settable takes out of set what the host is known to refuse.
+func (q *Quirks) Settable(set *usftp.NewAttrs) {
+	if q.NoTimes.Load() {
+		set.SetTimes, set.Atime, set.Mtime = false, time.Time{}, time.Time{}
+	}
+	if q.NoModes.Load() {
+		set.SetMode, set.Mode = false, 0
+	}
+}
+
 // A Clock measures how far a host's clock is behind ours. SFTP does not tell the time, but Linux
 // stamps a file in /proc when it is first looked up, and each SFTP session is a process of its own.
 type Clock struct {
