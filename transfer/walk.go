@@ -283,8 +283,8 @@ func (w *walk) lookAgain(d *directory) {
 	if refused(err) && !isAbsent(err) { // some hosts have no LSTAT, and copies do without
 		_, err = t.src.look(d.source)
 	}
-	if err == nil || t.ctx.Err() != nil {
-		return
+	if err == nil || refused(err) && !isAbsent(err) || t.ctx.Err() != nil {
+		return // if both are refused, nothing shows
 	}
 	if err = ofSource(err); isAbsent(err) { // not as of the source, where sync expects it
 		err = &fs.PathError{Op: "list", Path: d.source, Err: errMissed}
