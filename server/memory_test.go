@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -101,6 +102,43 @@ func TestPoolShrinksWhenIdle(t *testing.T) {
 		synctest.Wait()
 		if kept := pool.Kept(); kept > 0 {
 			t.Errorf("%d bytes are kept for nothing", kept)
+		}
+	})
+}
+
+// TestWritesLeaveRoomForAReply: WRITEs that wait for a READ before them on their handle do not take
+// the memory that the READ waits for, even if it becomes free piece by piece.
+func TestWritesLeaveRoomForAReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const memory = 1 << 20
+		files := newGated()
+		c := start(t, files, &server.Options{MaxMemory: memory})
+		data := append([]byte("slow"), make([]byte, 30<<10)...)
+		const writes = memory / (30 << 10) // more than fit
+		var requests []byte
+		var release []func()
+		for i := range writes {
+			name := fmt.Sprint("/slow", i)
+			requests = wire.Write{Handle: c.open(name, create), Data: data}.Append(requests, 1)
+			release = append(release, files.hold("write "+name))
+		}
+		h := c.open("/f", create|wire.OpenRead)
+		requests = wire.Read{Handle: h, Length: wire.MaxData}.Append(requests, 2)
+		for range writes {
+			requests = wire.Write{Handle: h, Data: data}.Append(requests, 3)
+		}
+		go c.conn.Write(requests)
+		go func() {
+			for _, release := range release {
+				time.Sleep(time.Second) // on the fake clock: nothing else goes on
+				release()
+			}
+		}()
+		c.conn.SetReadDeadline(time.Now().Add(time.Minute))
+		for replies := range 2*writes + 1 {
+			if _, err := c.tryReceive(); err != nil {
+				t.Fatalf("after %d of %d replies: %v", replies, 2*writes+1, err)
+			}
 		}
 	})
 }

@@ -290,12 +290,14 @@ func (s *session) sent(charge, short int) {
 	s.addWorker()
 }
 
-// leasePacket waits for room for a long packet; nil means that the session is over.
+// leasePacket waits for room for a long packet; nil means that the session is over. It leaves room
+// for one reply: packets may wait for a READ that came before them on their handle, and would wait
+// for ever if they held all of the memory that it needs.
 func (s *session) leasePacket(n int) *buffer.Block {
 	charge := bufferSize(n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && s.memory+charge > s.maxMem {
+	for !s.closed && s.memory+charge > s.maxMem-largeBuffer {
 		s.room.Wait()
 	}
 	if s.closed {
