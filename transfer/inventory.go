@@ -81,19 +81,24 @@ type inventories struct {
 	owners owners
 	big    sync.Mutex // held by the walker that has a large inventory: only one may at a time
 
-	// keeps asks once whether the target sets times and modes, when it first matters.
-	keeps func() (times, modes bool)
+	// Whether the target sets times and modes is asked once, when it first matters.
+	ask          func() (times, modes bool)
+	asked        once
+	times, modes bool
 }
 
 func (v *inventories) keepsTimes() bool {
-	times, _ := v.keeps()
-	return times
+	v.find()
+	return v.times
 }
 
 func (v *inventories) keepsModes() bool {
-	_, modes := v.keeps()
-	return modes
+	v.find()
+	return v.modes
 }
+
+// find finds out what the target sets.
+func (v *inventories) find() { v.asked.Do(func() { v.times, v.modes = v.ask() }) }
 
 // owners numbers the owners of files, from 1.
 type owners struct {

@@ -295,7 +295,7 @@ func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 	}
 	err := try(set)
 	if refused(err) {
-		s.inventories.keeps()
+		s.inventories.find()
 		err = t.placement.setEach(set, false, nil, try)
 	}
 	return err

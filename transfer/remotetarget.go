@@ -244,7 +244,7 @@ func (t *remoteTarget) finishDir(d *directory) error {
 		return err
 	}
 	if s := t.job.tree.sync; s != nil && !d.fresh {
-		s.inventories.keeps()
+		s.inventories.find()
 	}
 	say := func(why string) { t.job.tree.warn(d.source, d.target, why) }
 	return t.placement.setEach(set, d.fresh, say, func(part usftp.NewAttrs) error {

@@ -243,12 +243,12 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 		filter:  newSyncFilter(t, &options),
 		backups: backups{dir: options.BackupDir}}
 	s.extras.sync, s.backups.sync, s.gone.sync, s.foldsCase = s, s, s, s.dst.foldsCase
-	s.inventories.keeps = sync.OnceValues(func() (times, modes bool) {
+	s.inventories.ask = func() (times, modes bool) {
 		if s.lock == nil {
 			return s.dst.keeps("")
 		}
 		return s.dst.keeps(lockName)
-	})
+	}
 	return s, nil
 }
 

@@ -44,9 +44,9 @@ type syncedDir struct {
 	made      bool        // it exists at the target already
 	existing  *held       // the existing directory at the target; nil if none is known
 	touched   atomic.Bool // something in it changes, and with that its mtime
-	looked    sync.Once   // remoteTarget.inPlace has been called for it
+	looked    once        // remoteTarget.inPlace has been called for it
 	linked    error       // set by remoteTarget.inPlace if a link is in its place
-	opened    sync.Once   // syncing.open has been called for it
+	opened    once        // syncing.open has been called for it
 	moved     error       // set by syncing.open if something else is in its place
 	inventory *inventory  // of the target's directory, while both are listed
 	big       atomic.Bool // inventory is large; this or an ancestor holds inventories.big
@@ -111,6 +111,29 @@ func (e *entry) absent() bool { return e.dir.fresh || e.reason == ReasonNew }
 
 func (e *entry) source() string { return e.dir.tree.src.join(e.dir.source, e.name) }
 func (e *entry) target() string { return e.dir.tree.dst.join(e.dir.target, e.name) }
+
+// once is a sync.Once for what asks a host. Those who wait do so for a channel and not for a lock,
+// which package testing/synctest would not take for waiting.
+type once struct {
+	mu   sync.Mutex
+	done chan struct{}
+}
+
+func (o *once) Do(f func()) {
+	o.mu.Lock()
+	done, first := o.done, o.done == nil
+	if first {
+		done = make(chan struct{})
+		o.done = done
+	}
+	o.mu.Unlock()
+	if !first {
+		<-done
+		return
+	}
+	defer close(done)
+	f()
+}
 
 // rel returns the path relative to the source, with slashes.
 func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }

@@ -31,12 +31,16 @@ func (w *walk) guard(d *dir, follows bool) {
 	d.looks = d.looks && !d.guarded
 }
 
-// clientIn returns the client for requests on an entry of a directory, or on an operand.
-func (j *job) clientIn(d *dir) *usftp.Client {
-	if d == nil {
-		return j.client
+// clientFor returns the client for requests on an entry of a directory, or on an operand, for which
+// in is nil. If that is a directory, below, it may have been replaced since it was looked at, too.
+func (j *job) clientFor(in, below *dir) *usftp.Client {
+	switch {
+	case in != nil:
+		return in.client
+	case below != nil:
+		return below.client
 	}
-	return d.client
+	return j.client
 }
 
 var errLinkInWay = errors.New("a symbolic link has taken its place, and is not followed")

@@ -38,7 +38,7 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 			j.fail("change the mode of", name, errors.New("the server does not report its mode: give the new one in octal"))
 			return
 		}
-		pending := j.clientIn(c.in).Async().Chmod(j.at(name), wire.FileMode(to))
+		pending := j.clientFor(c.in, c.below).Async().Chmod(j.at(name), wire.FileMode(to))
 		c.ops.add(func() {
 			if _, err := pending.Wait(); err != nil {
 				j.fail("change the mode of", name, err)
@@ -71,6 +71,7 @@ type changer struct {
 	owners    bool // change needs the names of owners
 	change    func(e *entry, name string)
 	in        *dir // which holds the file being changed; nil if that is an operand
+	below     *dir // the file, if it is a directory
 	ops       pipeline
 }
 
@@ -85,7 +86,7 @@ func (c *changer) run(names []string) {
 		changes: true, follows: c.follow == followAlways,
 		descend: func(*dir) bool { return c.recursive },
 		each: func(in *dir, e *entry, below *dir) error {
-			c.in = in
+			c.in, c.below = in, below
 			c.change(e, pathIn(in, e))
 			return c.err
 		},

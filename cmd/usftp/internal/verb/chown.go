@@ -53,7 +53,7 @@ func ChangeOwner(ctx context.Context, env *Env, o ChangeOwnerOptions, names []st
 			return
 		}
 		uid, gid := owner.of(&e.stat)
-		async := j.clientIn(c.in).Async()
+		async := j.clientFor(c.in, c.below).Async()
 		chown := async.Chown
 		if e.isLink() {
 			chown = async.Lchown

@@ -189,7 +189,7 @@ func (r *remover) start(in *dir, name string) {
 	if in != nil {
 		in.pending++
 	}
-	pending := r.clientIn(in).Async().Remove(r.at(name))
+	pending := r.clientFor(in, nil).Async().Remove(r.at(name))
 	r.ops.add(func() {
 		_, err := pending.Wait()
 		r.removed(in, name, "removed ", err)
