@@ -145,6 +145,24 @@ func TestOneHandleIsNotWaitedForForever(t *testing.T) {
 	})
 }
 
+// Whoever waits to open a file for another reason, such as requests that a server is slow to answer,
+// is not told that the host has one handle.
+func TestOpeningWaitsForRequests(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{
+			{On: wire.TypeLstat, Do: sftptest.Silence()}}}, 0, usftp.WithStallTimeout(time.Second))
+		for range 1 << 15 { // as many as there may be
+			r.Async().Lstat("/f").Forget()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := r.WithContext(ctx).Open("/f")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("opening a file: %v", err)
+		}
+	})
+}
+
 // A listing that was under way returns each name once, and files can be opened between its entries.
 func TestListingWithSharedHandles(t *testing.T) {
 	bubble(t, func(t *testing.T) {

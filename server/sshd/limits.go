@@ -16,7 +16,8 @@ type Sessions interface {
 	// the connection ends, ctx does.
 	Begin(ctx context.Context) (end func(), err error)
 
-	// Most returns how many places there are: a user may have a connection for each.
+	// Most returns how many places there are: a user may have a connection for each, and 100 in any
+	// case.
 	Most() int
 }
 
@@ -49,7 +50,8 @@ func (l *SessionLimit) Begin(context.Context) (end func(), err error) {
 
 func (l *SessionLimit) end() { l.used.Add(-1) }
 
-// mostConnections returns how many connections the user may have: one for each session.
+// mostConnections returns how many connections the user may have: one for each session, and at
+// least userMost.
 func (a *Access) mostConnections() int {
 	if a.Sessions == nil {
 		return userMost

@@ -5,6 +5,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -44,6 +45,29 @@ func TestServeReload(t *testing.T) {
 		t.Errorf("it says %q", text)
 	}
 	in(other, true)
+}
+
+// When the keys of the user's own file go away, SIGHUP does not replace them by a password that nobody
+// is told.
+func TestServeReloadWithoutKeys(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	keys := filepath.Join(home, ".ssh", "authorized_keys")
+	if err := os.MkdirAll(filepath.Dir(keys), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, keys, readFile(t, key+".pub"))
+	s := servetest.Start(t, home, "usftp serve", "--listen", servetest.Loopback, "--user", "u",
+		t.TempDir())
+	writeFile(t, keys, nil)
+	s.Cmd.Process.Signal(syscall.SIGHUP)
+	line := s.Wait("reload failed; the old settings stay in effect", nil)
+	if text := fmt.Sprint(line["error"]); !strings.Contains(text, "no usable key in "+keys) {
+		t.Errorf("it says %q", text)
+	}
+	if out, err := s.SFTP("u", key, "pwd\n"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // session opens a session of OpenSSH's sftp that waits for commands.

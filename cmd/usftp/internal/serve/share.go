@@ -21,10 +21,12 @@ type share struct {
 	flags    *flags
 	dir      string
 	password string // the temporary one, once generated
+	greeted  bool   // another password could no longer be told
 }
 
 // greeting says what the password is.
 func (s *share) greeting() string {
+	s.greeted = true
 	if s.password == "" {
 		return ""
 	}
@@ -103,7 +105,7 @@ func (s *share) authorizedKeys() (*sshd.AuthorizedKeys, error) {
 	switch {
 	case keys.Len() > 0:
 		return keys, nil
-	case own:
+	case own && (s.password != "" || !s.greeted):
 		return nil, nil
 	}
 	return nil, errors.New(strings.Join(append([]string{"there is no usable key in " + name},
