@@ -98,6 +98,13 @@ func TestAbandonedFiles(t *testing.T) {
 			want(c.t, c.status(write(h, 10)), wire.Failure)
 			c.close(h)
 		}, "close /f", map[string]string{"": "file closed", "transfer": "download"}},
+		{"a download to the end without CLOSE", server.Policy{}, func(c *raw) {
+			c.put("/f", "text")
+			h := c.open("/f", wire.OpenRead)
+			c.do(wire.Read{Handle: h, Length: 8}).data(c.t)
+			want(c.t, c.status(wire.Read{Handle: h, Offset: 4, Length: 8}), wire.EOF)
+		}, "close /f", map[string]string{"": "file closed", "transfer": "download",
+			"read": "4"}},
 		{"a download without CLOSE", server.Policy{}, func(c *raw) {
 			c.put("/f", "text")
 			c.do(wire.Read{Handle: c.open("/f", wire.OpenRead), Length: 4}).data(c.t)

@@ -226,6 +226,9 @@ func (s *session) readAt(r *request) (int, error) {
 	data := r.reply.Bytes()[wire.DataHeaderSize:][:r.length]
 	n, err := h.readerAt.ReadAt(data, int64(r.offset))
 	h.bytesRead.Add(uint64(n))
+	if n == 0 && err == io.EOF {
+		h.sawEnd.Store(true)
+	}
 	return n, err
 }
 

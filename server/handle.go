@@ -41,6 +41,7 @@ type handle struct {
 
 	bytesRead    atomic.Uint64
 	bytesWritten atomic.Uint64
+	sawEnd       atomic.Bool // a READ was answered with the end of the file
 	// the first failure; a file with a gap must not look complete
 	writeError atomic.Pointer[error]
 }
@@ -97,14 +98,15 @@ func (h *handle) failed() error {
 var errNoClose = errors.New("the session ended before CLOSE")
 
 // close closes the file or directory, or abandons a file some of whose writes failed; ended means
-// that the session has ended without CLOSE. The error is that of the first failed write, if any.
+// that the session has ended without CLOSE. A file that was only read, to its end, is complete all
+// the same: clients hang up then. The error is that of the first failed write, if any.
 func (h *handle) close(ended bool) (abandoned bool, err error) {
 	if h.dir != nil {
 		h.dir.stop()
 		return false, nil
 	}
 	reason := h.failed()
-	if reason == nil && ended {
+	if reason == nil && ended && (h.flags&wire.OpenWrite != 0 || !h.sawEnd.Load()) {
 		reason = errNoClose
 	}
 	if reason == nil {
