@@ -62,9 +62,16 @@ func (t *remoteTarget) inPlace(client *usftp.Client, d *directory) error {
 		return nil
 	}
 	d.looked.Do(func() {
-		info, err := private.OfClient(client).Look(d.target)
-		if err == nil && !info.IsDir() {
-			d.linked = &fs.PathError{Op: "write", Path: d.target, Err: errLinkInWay}
+		var looks []func() (fs.FileInfo, error) // at d and all above it, in one round trip
+		for up := d; up.parent != nil; up = up.parent {
+			looks = append(looks, private.OfClient(client).StartLook(up.target))
+		}
+		up := d
+		for _, look := range looks {
+			if info, err := look(); err == nil && !info.IsDir() {
+				d.linked = &fs.PathError{Op: "write", Path: up.target, Err: errLinkInWay}
+			}
+			up = up.parent
 		}
 	})
 	return d.linked

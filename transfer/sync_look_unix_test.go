@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/usftp/usftp/sftptest"
@@ -32,8 +33,11 @@ func TestSyncLooksAtDirectories(t *testing.T) {
 		},
 		"link": func(in string) error { return os.Symlink("to", filepath.Join(in, "new")) },
 	} {
-		for _, way := range []struct{ swap, followed bool }{{}, {true, false}, {true, true}} {
-			swap := way.swap
+		for _, way := range []struct {
+			swapped  string
+			followed bool
+		}{{}, {"/dst/d/e", false}, {"/dst/d/e", true}, {"/dst/d", false}, {"/dst/d", true}} {
+			swap := way.swapped != ""
 			t.Run(name, func(t *testing.T) {
 				b := newBench(t, sftptest.Script{Extensions: sftptest.OpenSSHExtensions(),
 					FollowLinks: way.followed}, sftptest.LinkConfig{}) // also by LSTAT
@@ -42,6 +46,7 @@ func TestSyncLooksAtDirectories(t *testing.T) {
 				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
 				j.must(t)
 				b.server.Files.WriteFile("/outside/file", []byte("x"))
+				b.server.Files.WriteFile("/outside/e/file", []byte("x"))
 				if err := errors.Join(change(filepath.Join(src, "d/e")),
 					os.WriteFile(filepath.Join(src, "d/e/file2"), []byte("changed"), 0o644)); err != nil {
 					t.Fatal(err)
@@ -50,8 +55,8 @@ func TestSyncLooksAtDirectories(t *testing.T) {
 				if swap {
 					b.server.AddFaults(sftptest.Fault{On: wire.TypeClose, Path: "/dst/d/e", Times: 1,
 						Do: sftptest.Call("swap", func(sftptest.Request) {
-							b.server.Files.Remove("/dst/d/e")
-							b.server.Files.Symlink("/outside", "/dst/d/e")
+							b.server.Files.Remove(way.swapped)
+							b.server.Files.Symlink("/outside", way.swapped)
 						})})
 				}
 				b.server.ForgetRequests()
@@ -68,12 +73,14 @@ func TestSyncLooksAtDirectories(t *testing.T) {
 				if !swap && looks != 2 {
 					t.Errorf("it looked %d times", looks)
 				}
-				attrs, err := b.server.Files.Lstat("/outside/file")
-				if err != nil || attrs.Size != 1 || attrs.Permissions&0o777 != 0o644 {
-					t.Errorf("outside: %+v, %v", attrs, err)
+				for _, name := range []string{"/outside/file", "/outside/e/file"} {
+					attrs, err := b.server.Files.Lstat(name)
+					if err != nil || attrs.Size != 1 || attrs.Permissions&0o777 != 0o644 {
+						t.Errorf("outside: %s: %+v, %v", name, attrs, err)
+					}
 				}
 				for _, name := range b.server.Files.List() {
-					if filepath.Dir(name) == "/outside" && !slices.Contains(before, name) {
+					if strings.HasPrefix(name, "/outside") && !slices.Contains(before, name) {
 						t.Errorf("it made %s", name)
 					}
 				}

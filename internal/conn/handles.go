@@ -262,12 +262,12 @@ func (c *Conn) handleTime() time.Duration {
 }
 
 // handleInUse reports whether anything was sent on a handle since used was returned, or is in
-// flight on one. It is true of a connection that may have several, where an OPEN waits for room.
+// flight on one. It is true as well where an OPEN waits for room, and not for a handle.
 func (c *Conn) handleInUse(before int64) (used int64, inUse bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	used = c.handles.used
-	if inUse = used != before || !c.budget.oneHandle; inUse {
+	if inUse = used != before || !c.budget.oneHandle || c.budget.held == 0; inUse {
 		return used, true
 	}
 	for _, call := range c.slots {
