@@ -43,6 +43,7 @@ type flags struct {
 	whole        bool // a delta failed, so the whole file is sent
 	dense        bool // its holes are sent, since the host takes no file in parts
 	notTruncated bool // the host did not truncate the old file
+	notRenamed   bool // the host did not rename the temporary file to a free name
 	shared       int  // attempts that ended because the host gave one handle to several files
 }
 
@@ -300,6 +301,7 @@ func (c *fileCopy) again(err error) bool {
 		c.flags.whole, c.attempts.delta = true, false
 	case errors.Is(err, errNotTruncated) && !c.flags.notTruncated && !c.attempts.once:
 		c.flags.notTruncated = true // it is emptied first, since it cannot be the source
+	case errors.Is(err, errNotRenamed): // the next one writes the target itself
 	case errors.Is(err, errPrivate): // the next one is made with its final permissions
 	case errors.Is(err, errTouched) && c.to != nil && c.attempts.prefix == nil:
 		// its contents may be unchanged: the next attempt will find out
@@ -390,7 +392,8 @@ func (p placement) atomic(c *fileCopy) bool {
 	switch {
 	case c.options.Placement == PlaceAtomic:
 		return true
-	case c.options.Placement == PlaceDirect, p.quirks.NoTemporary.Load(), p.quirks.NoRename.Load():
+	case c.options.Placement == PlaceDirect, p.quirks.NoTemporary.Load(), p.quirks.NoRename.Load(),
+		c.flags.notRenamed:
 		return false
 	}
 	return c.entry == nil || !c.entry.dir.noTemporary.Load()
@@ -422,17 +425,19 @@ func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
 	p.report(c, "no temporary file can be created beside the target: it is written in place")
 }
 
-// noteRenameRefused records that a file could not be renamed to a free name. A refusal to replace
-// an existing file may concern that file alone, and a full disk refuses writing in place too.
+// noteRenameRefused records that a file could not be renamed to a free name, which is then written
+// itself. If the refusal has no reason the host may be full, so other files keep their contents. A
+// refusal to replace an existing file may concern that file alone, and a full disk refuses writing
+// in place too.
 func (p placement) noteRenameRefused(c *fileCopy, err error, isNew bool) {
-	if !isNew || c.options.Placement == PlaceAtomic ||
-		!nameRefused(err) && !errors.Is(err, errors.ErrUnsupported) {
+	if !isNew || c.options.Placement == PlaceAtomic || noRoom(err) {
 		return
 	}
-	p.quirks.NoRename.Store(true)
-	if c.entry != nil {
-		p.report(c, "the host does not rename files: the following ones are written in place")
+	c.flags.notRenamed = true
+	if nameRefused(err) || errors.Is(err, errors.ErrUnsupported) {
+		p.quirks.NoRename.Store(true)
 	}
+	p.report(c, "the host does not rename files: new ones are written in place")
 }
 
 // report notes why once for all files that it applies to.

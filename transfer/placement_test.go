@@ -93,7 +93,7 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 }
 
 // TestRefusedRenameIsNoReasonToWriteInPlace: a host that failed to rename one file for an unknown
-// reason may be full, so the files that follow keep their contents.
+// reason may be full, so existing files keep their contents. A new one has nothing to lose.
 func TestRefusedRenameIsNoReasonToWriteInPlace(t *testing.T) {
 	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 		if r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&
@@ -114,7 +114,8 @@ func TestRefusedRenameIsNoReasonToWriteInPlace(t *testing.T) {
 	}
 	tree := treeJob{Host: b.host, Source: filepath.Join(b.dir, "tree") + "/.",
 		Target: "/tree", TreeOptions: transfer.TreeOptions{MaxFiles: 1}}
-	if summary, err := tree.Run(t.Context()); err == nil || summary.Files > 0 {
+	if summary, err := tree.Run(t.Context()); err == nil || summary.Files != 1 ||
+		string(b.remote("/tree/0")) != "new" {
 		t.Errorf("%+v, %v", summary, err)
 	}
 	for i := 1; i < 40; i++ {

@@ -681,15 +681,31 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 			c.attempts.placing = nil
 		}
 		if c.entry == nil || !o.linked(c.entry.dir) {
-			o.end.noteRenameRefused(c, err, o.info == nil)
+			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name))
 		}
-		c.detail += "; --inplace writes the target itself"
+		if (c.flags.notRenamed || o.end.placement.quirks.NoRename.Load()) && !o.end.atomic(c) &&
+			p.aside == "" && !c.attempts.once && client.Remove(p.temporary) == nil {
+			c.result.LeftBehind, c.detail = "", ""
+			return fmt.Errorf("%w: %w", errNotRenamed, err)
+		}
+		if c.tree == nil || c.tree.sync == nil {
+			c.detail += "; --inplace writes the target itself"
+		}
 		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
 			c.detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
 		}
 	}
 	return err
+}
+
+// errNotRenamed reports that the host does not rename files.
+var errNotRenamed = errors.New("the host does not rename files")
+
+// isFree reports whether nothing has a name.
+func isFree(client *usftp.Client, name string) bool {
+	_, err := client.Lstat(name)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // replace stands in for posix-rename on servers without it: RENAME fails if the name exists

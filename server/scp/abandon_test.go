@@ -103,7 +103,7 @@ func (unclosedFile) Close() error { return errors.New("no space left") }
 
 func (u unclosed) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
-	file, err := hiding{u.FS}.Open(ctx, name, flags, attrs)
+	file, err := hiding(u).Open(ctx, name, flags, attrs)
 	if hidden, ok := file.(*hidingFile); ok {
 		return unclosedFile{hidden}, err
 	}
