@@ -276,7 +276,8 @@ func (l *lock) renew() {
 		l.tree.cancel(errLockLost)
 		return
 	}
-	if l.files.writeFile(lockName, l.text(), 0) == nil && err == nil {
+	// Whatever else is there now is not to be written to. It may be a link, which would be followed.
+	if err == nil && holder.ID == l.holder.ID && l.files.writeFile(lockName, l.text(), 0) == nil {
 		l.shown.Store(&began)
 	}
 }

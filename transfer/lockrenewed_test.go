@@ -123,6 +123,31 @@ func TestSyncLockIsLost(t *testing.T) {
 	})
 }
 
+// A link that somebody puts in the place of the lock is not written through, and the run, whose lock
+// it no longer is, stops before others may take it over.
+func TestSyncLockIsReplacedByALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const victim, precious = "/victim", "precious"
+		var server *sftptest.Scripted
+		err := slowSync(t, func(s *sftptest.Scripted, _ func() pool.Host) {
+			server = s
+			time.Sleep(30 * time.Second)
+			s.Files.WriteFile(victim, []byte(precious))
+			s.Files.Remove("/dst/" + transfer.LockName)
+			s.Files.Symlink(victim, "/dst/"+transfer.LockName)
+		})
+		if err == nil || !strings.Contains(err.Error(), "taken over the lock") {
+			t.Errorf("it ended with %v", err)
+		}
+		if data, err := server.Files.ReadFile(victim); err != nil || string(data) != precious {
+			t.Errorf("the file that the link names is %q, %v", data, err)
+		}
+		if server.Files.Exists("/dst/slow") {
+			t.Error("it went on to copy")
+		}
+	})
+}
+
 // A run that could not look at its lock for long, as if it had been stopped, looks at it before it
 // gives a file its name: another run may be at work by now.
 func TestSyncLockIsCheckedAfterAPause(t *testing.T) {
