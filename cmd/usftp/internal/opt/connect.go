@@ -3,9 +3,11 @@
 package opt
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
@@ -194,20 +197,41 @@ func (c *Connect) configMissing() error {
 	return err
 }
 
-// identityMissing returns the first file of -i that does not exist, and why. ssh only warns, but
-// rsync's -in means a dry run that lists changes, and must not become a run with a key called "n".
-// The private key may be in the agent alone, and only ssh expands what is not a plain path.
+// identityMissing returns the first file of -i that does not exist or holds no key, and why. ssh only
+// warns, but rsync's -in means a dry run that lists changes, and must not become a run with a key
+// called "n". The private key may be in the agent alone, and only ssh expands what is not a plain
+// path.
 func (c *Connect) identityMissing() (string, error) {
 	for _, name := range c.identities {
 		if strings.ContainsAny(name, "%$~") {
 			continue
 		}
-		_, err := os.Stat(name)
+		info, err := os.Stat(name)
 		if _, public := os.Stat(name + ".pub"); errors.Is(err, fs.ErrNotExist) && public != nil {
 			return name, err
 		}
+		if err == nil && (info.IsDir() || info.Mode().IsRegular() && !holdsKey(name)) {
+			return name, errNoKey
+		}
 	}
 	return "", nil
+}
+
+var errNoKey = errors.New("it holds no key")
+
+// holdsKey reports whether a file may hold a private or a public key. One that cannot be read may.
+func holdsKey(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil || bytes.Contains(text, []byte("-----BEGIN ")) {
+		return true
+	}
+	_, _, _, _, err = ssh.ParseAuthorizedKey(text)
+	return err == nil
 }
 
 // leastBuffer holds a few requests.
