@@ -135,6 +135,9 @@ func (c *fileCopy) copyOnce() error {
 	if c.kept(in, out) {
 		return errKept
 	}
+	if c.tree != nil && c.tree.resumed == repeated && c.strange(out.at().info) {
+		return errStrange
+	}
 	if err := out.same(c, in); err != nil {
 		return err
 	}
@@ -372,6 +375,16 @@ func (c *fileCopy) kept(in input, out output) bool {
 		return false
 	}
 	return sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
+}
+
+// errStrange reports that something else has come into a target since an earlier run made it.
+var errStrange = errors.New("it is not what the interrupted run of this copy left there, so it is not replaced (-T replaces it)")
+
+// strange reports whether a file at the target cannot be from an earlier run of the same copy. Not
+// every host keeps times.
+func (c *fileCopy) strange(before fs.FileInfo) bool {
+	return before != nil && (before.Size() != c.entry.facts.size ||
+		c.dst.conn() == nil && !sameSizeAndTime(c, before))
 }
 
 // sameSizeAndTime compares a file with its target as rsync does without --checksum. SFTP's times

@@ -47,7 +47,7 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 					if stop && e.Kind == transfer.Done {
 						cancel()
 					}
-					if e.Kind == transfer.Note && strings.Contains(e.Message, "the same place") {
+					if e.Kind == transfer.Note && strings.Contains(e.Message, "continued in the same place") {
 						said = e.Message
 					}
 				}
@@ -202,6 +202,72 @@ func TestNoTargetDirectory(t *testing.T) {
 				tree.Options.NoTargetDirectory = true
 			}); !errors.Is(err, transfer.ErrIsDirectory) {
 				t.Errorf("a file over a directory: %v", err)
+			}
+		})
+	}
+}
+
+// What has come into the target since an earlier run was interrupted is not replaced when the same
+// command is repeated.
+func TestRepeatedCopyReplacesNothingElse(t *testing.T) {
+	for _, direction := range []way{upload, download, local} {
+		t.Run(direction.String(), func(t *testing.T) {
+			b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			source, target := filepath.Join(b.dir, "source"), filepath.Join(b.dir, "target")
+			fill(t, source, "a", "b", "dir/c")
+			from, to := source, target
+			switch direction {
+			case upload:
+				to = "/target"
+			case download:
+				from = "/source"
+				for _, name := range []string{"a", "b", "dir/c"} {
+					b.server.Files.WriteFile("/source/"+name, []byte(name))
+				}
+			}
+			run := func(stop bool) (transfer.Summary, error) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				tree := treeJob{Host: b.host, Direction: direction, Source: from, Target: to}
+				tree.TreeOptions.MaxFiles = 1
+				tree.Options.Journal = filepath.Join(b.dir, "journal")
+				tree.Options.Events = func(e transfer.Event) {
+					if stop && e.Kind == transfer.Done {
+						cancel()
+					}
+				}
+				return tree.Run(ctx)
+			}
+			if _, err := run(true); err == nil {
+				t.Fatal("it was not interrupted")
+			}
+			const mine = "somebody else's contents"
+			read := func(name string) string {
+				data, _ := os.ReadFile(filepath.Join(target, name))
+				if direction == upload {
+					data, _ = b.server.Files.ReadFile("/target/" + name)
+				}
+				return string(data)
+			}
+			name := ""
+			for _, candidate := range []string{"a", "b", "dir/c"} {
+				if read(candidate) == "" {
+					name = candidate
+				}
+			}
+			if direction == upload {
+				b.server.Files.WriteFile("/target/"+name, []byte(mine))
+			} else if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(target, name)), 0o755),
+				os.WriteFile(filepath.Join(target, name), []byte(mine), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			s, err := run(false)
+			if err == nil || s.Failed != 1 || s.Files+s.Kept != 2 ||
+				!strings.Contains(err.Error(), "so it is not replaced") {
+				t.Errorf("%+v, %v", s.Totals, err)
+			}
+			if got := read(name); got != mine {
+				t.Errorf("%s has become %q", name, got)
 			}
 		})
 	}

@@ -79,8 +79,9 @@ type Options struct {
 	// (check-file), or by reading its end back. Otherwise the copy starts over. In a tree, files
 	// whose target has the source's size and time count as copied, and a target that the same copy
 	// created is recognized as the copy itself (by the Journal, which remembers completed copies
-	// for a day; one that was interrupted within the last week is recognized without Resume, too).
-	// A single file copied on this machine always starts over.
+	// for a day). A tree that was interrupted within the last week is continued without Resume,
+	// too, but then replaces nothing that has come into its target since. A single file copied on
+	// this machine always starts over.
 	Resume bool
 
 	// Verify compares what the host stores with what was sent, before the copy gets its name: by

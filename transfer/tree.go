@@ -139,9 +139,9 @@ type tree struct {
 
 	root    *directory
 	filter  filter.Rules
-	base    string   // the copy's name in a directory, "." if the directory is the copy
-	below   string   // the copy's name in the directory named as the target, or ""
-	resumed bool     // an earlier run made the target and the directories in it
+	base    string // the copy's name in a directory, "." if the directory is the copy
+	below   string // the copy's name in the directory named as the target, or ""
+	resumed resumption
 	made    treeMark // records that this copy makes its target; "" if it does not
 
 	treeReport
@@ -150,6 +150,15 @@ type tree struct {
 	walk    *walk
 	litter  litter
 }
+
+// resumption says whether an earlier run made the target and the directories in it.
+type resumption uint8
+
+const (
+	notResumed resumption = iota
+	resumed               // as was asked for
+	repeated              // by the same command: what is not the earlier run's is not replaced
+)
 
 func newTree(j *job, options TreeOptions) *tree {
 	t := &tree{job: j, options: options}
@@ -222,10 +231,13 @@ func (t *tree) prepare() (err error) {
 	}
 	fresh := false
 	if mark := t.madeMark(); t.base != "." {
-		if t.resumed = mark.continues(t.options.Resume); t.resumed {
-			t.base = "."
+		if mark.continues(t.options.Resume) {
+			t.base, t.resumed = ".", resumed
+			if !t.options.Resume {
+				t.resumed, t.options.Resume, t.job.options.Resume = repeated, true, true
+			}
 		}
-		if fresh = !t.resumed; !t.options.DryRun {
+		if fresh = t.resumed == notResumed; !t.options.DryRun {
 			t.made = mark
 			mark.begin()
 		}
@@ -253,9 +265,9 @@ func (t *tree) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	if t.resumed && !t.options.Resume {
+	if t.resumed == repeated {
 		t.note(t.route.Source, root.target,
-			"an interrupted run of this copy made the target, so the copy goes into the same place")
+			"an interrupted run of this copy made the target, so it is continued in the same place")
 	}
 	if root.target != t.route.Target {
 		t.below = t.base

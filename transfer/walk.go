@@ -75,7 +75,7 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	if s := d.tree.sync; s != nil && s.sameDirectory(d) {
 		return set, nil
 	}
-	if !d.fresh && !d.tree.resumed && !o.Preserve {
+	if !d.fresh && d.tree.resumed == notResumed && !o.Preserve {
 		return set, nil
 	}
 	if d.facts.hasMode && (o.Preserve || d.facts.perm()&0o700 != 0o700) {
