@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // Some hosts take files and let nobody set their times or permissions: AWS Transfer Family in front
@@ -75,21 +76,19 @@ func (s sealing) setByPath(set usftp.NewAttrs, refusal error) error {
 	return s.attrsRefused(err)
 }
 
-// keeps finds out by the lock, a file of this run's own, whether the host sets times and modes.
-// Some say yes and do nothing.
-func (t remoteMirror) keeps(lock string) (times, modes bool) {
+// probe finds out by the lock, a file of this run's own, whether the host sets times and modes. Some
+// say yes and do nothing. OpenSSH's server is believed until it refuses, so that most syncs need not
+// wait for the answers.
+func (t remoteMirror) probe(lock string) {
 	q, name := t.placement.quirks, path.Join(t.job.tree.root.target, lock)
 	say := func(why string) { t.job.tree.warn(t.job.route.Source, t.job.tree.root.target, why) }
-	defer func() {
-		if !times {
-			say("times are not compared, since the host does not set them: files of the same size " +
-				"count as equal (--checksum compares contents)")
-		}
-	}()
-	if lock == "" || q.NoTimes.Load() && q.NoModes.Load() {
-		return !q.NoTimes.Load(), !q.NoModes.Load()
+	if q.NoTimes.Load() && q.NoModes.Load() {
+		return
 	}
 	t.over(name, func(client *usftp.Client, _ bool) error {
+		if private.OfClient(client).WorksInOrder() {
+			return nil
+		}
 		before, err := client.Lstat(name)
 		if err != nil || !before.Sys().(*usftp.FileStat).HasTimes() {
 			return err
@@ -107,7 +106,12 @@ func (t remoteMirror) keeps(lock string) (times, modes bool) {
 		}
 		return nil
 	})
+}
+
+func (t remoteMirror) keeps() (times, modes bool) {
+	q := t.placement.quirks
 	return !q.NoTimes.Load(), !q.NoModes.Load()
 }
 
-func (localMirror) keeps(string) (times, modes bool) { return true, true }
+func (localMirror) probe(string)               {}
+func (localMirror) keeps() (times, modes bool) { return true, true }

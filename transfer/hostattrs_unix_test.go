@@ -23,6 +23,7 @@ import (
 // files have the right permissions where the host takes them from OPEN, and a second sync copies
 // nothing.
 func TestHostSetsNoAttributes(t *testing.T) {
+	const openSSH = "SSH-2.0-OpenSSH_9.6"
 	refuse := func(code wire.Code) []sftptest.Action {
 		return []sftptest.Action{sftptest.Refuse(code, "not here")}
 	}
@@ -40,7 +41,7 @@ func TestHostSetsNoAttributes(t *testing.T) {
 		"failed": {path: refuse(wire.Failure), handle: refuse(wire.Failure),
 			link: refuse(wire.Failure), said: []string{"permissions", "times"}},
 	} {
-		for _, known := range []string{"SSH-2.0-OpenSSH_9.6", "SSH-2.0-Other"} {
+		for _, known := range []string{openSSH, "SSH-2.0-Other"} {
 			t.Run(name+" by "+known, func(t *testing.T) {
 				b := newTreeBench(t, sftptest.Script{
 					Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -103,7 +104,8 @@ func TestHostSetsNoAttributes(t *testing.T) {
 				check("sync", "/mirror", s, err)
 				login()
 				j.far = b.host
-				if s, err = j.run(t); err != nil || s.Files != 0 || s.Kept != 4 {
+				copied := len(test.said) > 0 && known == openSSH // which is not asked in advance
+				if s, err = j.run(t); err != nil || s.Files != 0 && !copied || s.Files+s.Kept != 4 {
 					t.Errorf("the second sync: %+v, %v", s.Totals, err)
 				}
 			})
@@ -126,7 +128,7 @@ func kindsSaid(notes []string) (kinds []string) {
 // A host that says that it has set times, and has not, is found out: the second sync copies
 // nothing.
 func TestHostPretendsToSetTimes(t *testing.T) {
-	b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 		if r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat ||
 			r.Extension == wire.ExtLsetstat {
 			return []sftptest.Action{sftptest.ReplyType(wire.TypeStatus)}

@@ -81,24 +81,28 @@ type inventories struct {
 	owners owners
 	big    sync.Mutex // held by the walker that has a large inventory: only one may at a time
 
-	// Whether the target sets times and modes is asked once, when it first matters.
-	ask          func() (times, modes bool)
-	asked        once
-	times, modes bool
+	// keeps reports whether the target sets times and modes. probe asks it once, when that first
+	// matters.
+	keeps func() (times, modes bool)
+	probe func()
+	asked once
+	told  sync.Once // that times are not compared
 }
 
 func (v *inventories) keepsTimes() bool {
 	v.find()
-	return v.times
+	times, _ := v.keeps()
+	return times
 }
 
 func (v *inventories) keepsModes() bool {
 	v.find()
-	return v.modes
+	_, modes := v.keeps()
+	return modes
 }
 
 // find finds out what the target sets.
-func (v *inventories) find() { v.asked.Do(func() { v.times, v.modes = v.ask() }) }
+func (v *inventories) find() { v.asked.Do(v.probe) }
 
 // owners numbers the owners of files, from 1.
 type owners struct {

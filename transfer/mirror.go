@@ -61,9 +61,10 @@ type mirror interface {
 	move(d *directory, name, to string) error
 	hardLink(d *directory, name, to string) error
 
-	// keeps reports whether the target sets times and modes, as far as the lock tells; lock is ""
-	// if there is none.
-	keeps(lock string) (times, modes bool)
+	// keeps reports whether the target sets times and modes, as far as is known; probe finds out by
+	// the lock.
+	keeps() (times, modes bool)
+	probe(lock string)
 
 	// These are for the lock, which is a file at the top of the target. writeFile gets the flags
 	// to open it with besides O_WRONLY: without any, for a file of the same size. removeFile works

@@ -243,11 +243,10 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 		filter:  newSyncFilter(t, &options),
 		backups: backups{dir: options.BackupDir}}
 	s.extras.sync, s.backups.sync, s.gone.sync, s.foldsCase = s, s, s, s.dst.foldsCase
-	s.inventories.ask = func() (times, modes bool) {
-		if s.lock == nil {
-			return s.dst.keeps("")
+	s.inventories.keeps, s.inventories.probe = s.dst.keeps, func() {
+		if s.lock != nil {
+			s.dst.probe(lockName)
 		}
-		return s.dst.keeps(lockName)
 	}
 	return s, nil
 }
@@ -557,7 +556,11 @@ func (s *syncing) wants(e *entry) bool {
 	}
 	sameTime := existing.sameTime(stored, o.ModifyWindow)
 	if !sameTime && regular && existing.sameSize(f) {
-		sameTime = !s.inventories.keepsTimes()
+		if sameTime = !s.inventories.keepsTimes(); sameTime {
+			s.inventories.told.Do(func() {
+				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, since the host does not set them: files of the same size count as equal (--checksum compares contents)")
+			})
+		}
 	}
 	switch {
 	case !regular: // listings do not say where links lead
