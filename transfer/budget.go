@@ -121,9 +121,41 @@ func (b *buffers) get(n int) (memory []byte, release func()) {
 type allowance struct {
 	*semaphore.Weighted
 	most int64
+
+	mu   sync.Mutex
+	lost int64 // taken away by shrink
 }
 
-func newAllowance(most int64) *allowance { return &allowance{semaphore.NewWeighted(most), most} }
+func newAllowance(most int64) *allowance {
+	return &allowance{Weighted: semaphore.NewWeighted(most), most: most}
+}
+
+// shrink takes away one that the caller has, since more was refused, and the first time what nobody
+// has. It returns how much that is: 0 if nobody else has any. known is true if the host has refused
+// more before.
+func (a *allowance) shrink() (n int64, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known = a.lost > 0
+	for !known && a.TryAcquire(1) {
+		n++
+	}
+	if a.most-a.lost-n <= 1 {
+		a.Release(n)
+		return 0, known
+	}
+	n++
+	a.lost += n
+	return n, known
+}
+
+// grow gives back what shrink took away.
+func (a *allowance) grow(n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lost -= n
+	a.Release(n)
+}
 
 func (a *allowance) take(n int64) { a.Acquire(context.Background(), min(n, a.most)) }
 func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/quirks"
 )
@@ -45,6 +46,9 @@ type flags struct {
 	notTruncated bool // the host did not truncate the old file
 	notRenamed   bool // the host did not rename the temporary file to a free name
 	shared       int  // attempts that ended because the host gave one handle to several files
+
+	crowded int   // how often an OPEN was refused
+	lost    int64 // how many fewer handles the tree has for that
 }
 
 // attempts is what the attempts at one file share: each continues what the last one left.
@@ -96,6 +100,9 @@ func (c *fileCopy) copy() error {
 	if err != nil && j.left != nil && !j.resumable && j.markName(c) == "" &&
 		c.dst.dispose(j.left.Temporary) {
 		c.result.LeftBehind, c.detail = "", "" // there will be no attempt to use it
+	}
+	if err != nil && c.flags.lost > 0 { // that was not the reason
+		c.tree.budget.handles.grow(c.flags.lost)
 	}
 	c.hashing.stop()
 	c.result.Elapsed = time.Since(c.began)
@@ -309,6 +316,17 @@ func (c *fileCopy) again(err error) bool {
 	case errors.Is(err, errTouched) && c.to != nil && c.attempts.prefix == nil:
 		// its contents may be unchanged: the next attempt will find out
 		c.attempts.prefix = new(prefixHash)
+	case c.flags.crowded < mostCrowded && mayBeCrowded(err) && c.tree != nil && c.flags.handle:
+		n, known := c.tree.budget.handles.shrink()
+		if n == 0 && !known {
+			return false
+		}
+		c.flags.crowded++
+		c.flags.lost += n
+		if c.flags.handle = n == 0; n == 0 && sleep(c.ctx, crowdedPause) != nil { // a listing is open
+			return false
+		}
+		// otherwise it is repeated when another file has been closed
 	case sharesHandle(err) && !c.attempts.once && c.flags.shared < pools.MostShared:
 		// from the beginning: part of it may be in another file, or another's in this one
 		c.flags.shared++
@@ -343,6 +361,20 @@ func (c *fileCopy) interrupted() bool { return c.ctx.Err() != nil || c.lost() }
 func (c *fileCopy) worthless(err error) bool {
 	return errors.Is(err, ErrSourceChanged) || sharesHandle(err) ||
 		context.Cause(c.ctx) == errListener
+}
+
+// mostCrowded is how often a file is opened again: others may be refused later than this one.
+const (
+	mostCrowded  = 10
+	crowdedPause = 50 * time.Millisecond
+)
+
+// mayBeCrowded reports whether a file may not have been opened because too many are: servers have
+// no better code for that than FAILURE.
+func mayBeCrowded(err error) bool {
+	var path *fs.PathError
+	return errors.As(err, &path) && path.Op == "open" && !noRoom(err) &&
+		errors.Is(err, usftp.ErrSSHFxFailure)
 }
 
 // takeHandle waits until a file of a tree may hold one of the server's handles, unless it already

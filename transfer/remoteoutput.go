@@ -381,22 +381,36 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
 	}
 	notSet, err := wait()
 	c.freeHandle()
-	seal := sealing{o, c, in}
-	if err == nil && refused(notSet) {
-		var set usftp.NewAttrs
-		if set, err = seal.attrs(); err == nil {
-			err, notSet = seal.setByPath(set, notSet), nil
-		}
+	if err == nil && notSet != nil {
+		err = sealing{o, c, in}.smallRefused(notSet)
 	}
-	if err = cmp.Or(err, seal.tooPrivate()); err != nil {
+	if err == nil {
+		err = sealing{o, c, in}.tooPrivate()
+	}
+	if err != nil {
 		return true, err
 	}
 	o.sealed = true
 	c.result.Bytes = size
-	if notSet != nil && (c.options.Preserve || c.options.Owners) {
-		return true, notSet
-	}
 	return true, c.limiter.wait(int(size))
+}
+
+// smallRefused sets a small file's attributes by its path after they were refused. It is not
+// inlined, to keep the stacks of thousands of files small.
+//
+//go:noinline
+func (s sealing) smallRefused(refusal error) error {
+	if !refused(refusal) {
+		if s.c.options.Preserve || s.c.options.Owners {
+			return refusal
+		}
+		return nil
+	}
+	set, err := s.attrs()
+	if err != nil {
+		return err
+	}
+	return s.setByPath(set, refusal)
 }
 
 // startSmall reads a small file and starts writing it. It frees the memory for that before it
