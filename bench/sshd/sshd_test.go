@@ -95,7 +95,7 @@ func TestProcessorCountsWhatOutlivesItsSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const compute = `echo x; exec awk 'BEGIN { for (i = 0; i < 20000000; i++) s += i; exit s == 0 }'`
+	const compute = `echo x; exec awk 'BEGIN { for (i = 0; i < 100000000; i++) s += i; exit s == 0 }'`
 	if err := session.Start(compute); err != nil {
 		t.Fatal(err)
 	}
