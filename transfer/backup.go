@@ -77,15 +77,18 @@ func (b *backups) keep(how func(d *directory, name, to string) error, d *directo
 	return "", err
 }
 
-// aside moves what is about to be written in place to the backup directory, so that a new file is
-// written. b may be nil: then nothing is moved.
-func (b *backups) aside(e *entry) (moved bool, err error) {
-	if b == nil {
-		return false, nil
+// aside frees the name of what is about to be written in place, if that is kept or is a link: it
+// moves it to the backup directory, or removes a link. b may be nil: then nothing is kept.
+func (b *backups) aside(e *entry, mode fs.FileMode, remove func() error) (freed bool, err error) {
+	if b != nil {
+		err = b.move(e.dir, e.name)
+		e.saved = err == nil
+		freed, err = e.saved, ignoreMissing(err)
 	}
-	err = b.move(e.dir, e.name)
-	e.saved = err == nil
-	return e.saved, ignoreMissing(err)
+	if link := mode&fs.ModeSymlink != 0; link && !freed && err == nil {
+		freed, err = true, remove()
+	}
+	return freed, err
 }
 
 // exchange calls replace, which replaces an entry at once, and keeps what was there. A file gets a

@@ -363,9 +363,10 @@ func (c *fileCopy) worthless(err error) bool {
 		context.Cause(c.ctx) == errListener
 }
 
-// mostCrowded is how often a file is opened again: others may be refused later than this one.
 const (
-	mostCrowded  = 10
+	// mostCrowded is how often a file is opened again: others may be refused later than this one.
+	mostCrowded = 10
+	// crowdedPause is how long a file waits that no other will wake.
 	crowdedPause = 50 * time.Millisecond
 )
 

@@ -210,15 +210,12 @@ func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
 	case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
 		return nil, inTheWay(o.name, info.Mode())
 	}
-	link := info.Mode()&fs.ModeSymlink != 0
-	moved, err := o.entry.backups().aside(o.entry)
-	if link && !moved && err == nil {
-		err = o.root.Remove(o.base)
-	}
+	freed, err := o.entry.backups().aside(o.entry, info.Mode(),
+		func() error { return o.root.Remove(o.base) })
 	switch {
 	case err != nil:
 		return nil, err
-	case link || moved:
+	case freed:
 		return o.root.OpenFile(o.base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	}
 	file, err := o.root.OpenFile(o.base, os.O_WRONLY, 0)

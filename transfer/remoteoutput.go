@@ -166,15 +166,12 @@ func (p inPlace) open() (*usftp.File, error) {
 			return nil, inTheWay(o.name, info.Mode())
 		default:
 			old = info
-			link := info.Mode()&fs.ModeSymlink != 0
-			moved, err := c.entry.backups().aside(c.entry)
-			if link && !moved && err == nil {
-				err = client.Remove(o.name)
-			}
+			freed, err := c.entry.backups().aside(c.entry, info.Mode(),
+				func() error { return client.Remove(o.name) })
 			if err != nil {
 				return nil, err
 			}
-			if moved || link {
+			if freed {
 				old, flags = nil, flags|os.O_EXCL
 			}
 		}

@@ -179,7 +179,7 @@ func (s *Server) KnownHosts() string {
 		s.t.Fatal(err)
 	}
 	name := filepath.Join(s.t.TempDir(), "known")
-	write(s.t, name, []byte("[127.0.0.1]:"+s.Port+" "+string(public)))
+	WriteFile(s.t, name, []byte("[127.0.0.1]:"+s.Port+" "+string(public)))
 	return name
 }
 
@@ -219,34 +219,18 @@ func HomeWithKey(t *testing.T) (home, key string) {
 		t.Fatal(err)
 	}
 	key = opensshd.Keygen(t, filepath.Join(home, "id"))
-	write(t, filepath.Join(home, ".ssh", "authorized_keys"), read(t, key+".pub"))
+	WriteFile(t, filepath.Join(home, ".ssh", "authorized_keys"), ReadFile(t, key+".pub"))
 	return home, key
 }
 
 // Loopback is an address with any free port.
 const Loopback = "127.0.0.1:0"
 
-func write(t *testing.T, name string, data []byte) {
-	t.Helper()
-	if err := os.WriteFile(name, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func read(t *testing.T, name string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 // Same checks the contents of files.
 func Same(t *testing.T, data []byte, files ...string) {
 	t.Helper()
 	for _, name := range files {
-		got := read(t, name)
+		got := ReadFile(t, name)
 		if bytes.Equal(got, data) {
 			continue
 		}

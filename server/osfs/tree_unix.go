@@ -142,7 +142,7 @@ func (t tree) open(ctx context.Context, name string, flag int, perm uint32) (fil
 	return file, err
 }
 
-// openPath is open for any path, whatever the context says.
+// openPath opens a file like open, but does not look into the context for [server.Beneath].
 func (t tree) openPath(ctx context.Context, name string, flag int, perm uint32) (*os.File, error) {
 	flag |= unix.O_NONBLOCK
 	if t.root == nil {

@@ -83,7 +83,8 @@ func (s *session) fail(name string, cause error) error {
 	return s.tell(name, cause)
 }
 
-// failAbandoned is fail for a file whose abandonment has been reported, with the cause.
+// failAbandoned fails a file that has been reported as abandoned. The cause is in that report, so
+// only a denial is reported as well.
 func (s *session) failAbandoned(name string, cause error) error {
 	if server.Denier(cause) != "" {
 		s.failed(name, cause)

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/usftp/usftp/internal/servetest"
 )
 
 // The test binary is also the program, if started as "usftpd", which is in PATH for the tests.
@@ -43,25 +44,9 @@ func run(t *testing.T, dir, stdin string, args ...string) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// randomData returns the same bytes in each run.
-func randomData(size int) []byte {
-	data := make([]byte, size)
-	rand.NewChaCha8([32]byte{'u', 's', 'f', 't', 'p'}).Read(data)
-	return data
-}
-
-func writeFile(t *testing.T, name string, data []byte) {
-	t.Helper()
-	if err := os.WriteFile(name, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func readFile(t *testing.T, name string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
+// Both programs' tests share these.
+var (
+	randomData = servetest.RandomData
+	writeFile  = servetest.WriteFile
+	readFile   = servetest.ReadFile
+)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -19,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -90,28 +90,12 @@ func finish(t *testing.T, cmd *exec.Cmd) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// randomData returns the same bytes in each run.
-func randomData(size int) []byte {
-	data := make([]byte, size)
-	rand.NewChaCha8([32]byte{'u', 's', 'f', 't', 'p'}).Read(data)
-	return data
-}
-
-func writeFile(t *testing.T, name string, data []byte) {
-	t.Helper()
-	if err := os.WriteFile(name, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func readFile(t *testing.T, name string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
+// Both programs' tests share these.
+var (
+	randomData = servetest.RandomData
+	writeFile  = servetest.WriteFile
+	readFile   = servetest.ReadFile
+)
 
 // The scripts share two sshds, on which each script has its own directories.
 func TestScripts(t *testing.T) {
