@@ -8,7 +8,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/pool"
 )
 
 // CheckOptions configure a [Check]. The zero CheckOptions are valid.
@@ -27,10 +30,10 @@ type CheckOptions struct {
 var ErrUnlisted = errors.New("it is not in the list of hashes")
 
 var (
-	errMissing = &explained{"it is in the list but does not exist",
-		[]error{checksum.ErrMismatch, fs.ErrNotExist}}
+	errMissing = endpoint.Explain("it is in the list but does not exist", checksum.ErrMismatch,
+		fs.ErrNotExist)
 	errChanging  = errors.New("it is being written to: its size or time changed while it was read")
-	errEmptyList = &explained{"the list is empty", []error{checksum.ErrMismatch}}
+	errEmptyList = endpoint.Explain("the list is empty", checksum.ErrMismatch)
 )
 
 // Check compares the files in a directory, which may be on a host, with a list of hashes, as
@@ -82,32 +85,47 @@ func checkOnce(c *fileCopy) error {
 
 // nowhere is the target of a Check.
 type nowhere struct {
-	streamTarget
+	endpoint.Stream
 	job *job
 }
 
 func newNowhere(j *job) (target, error) { return nowhere{job: j}, nil }
 
 // begin fails if there is nothing to compare.
-func (n nowhere) begin(source facts, _ string, _ func() error) (string, error) {
+func (n nowhere) begin(source endpoint.Info, _ string, _ func() error) (targetDir, error) {
+	to := targetDir{Root: noRoot{}, exists: true}
 	switch {
 	case n.job.options.List.Len() == 0:
-		return "", errEmptyList
-	case !source.mode.IsDir():
-		return "", &fs.PathError{Op: "check", Path: n.job.route.Source, Err: errNotDirectory}
+		return to, errEmptyList
+	case !source.Mode.IsDir():
+		return to, &fs.PathError{Op: "check", Path: n.job.route.Source,
+			Err: endpoint.ErrNotDirectory}
 	}
-	return "", nil
+	return to, nil
 }
 
 func (nowhere) limits() (limits, error) {
 	return limits{handles: 1 << 20, small: largestSmall}, nil
 }
 
-func (nowhere) place(*fileCopy, input) (output, error)     { return nil, errStream }
-func (nowhere) join(dir, name string) string               { return "" }
-func (nowhere) check(*directory, string) error             { return nil }
-func (nowhere) makeDir(*directory) (fresh bool, err error) { return false, nil }
-func (nowhere) finishDir(*directory) error                 { return nil }
+func (nowhere) place(*fileCopy, input) (output, error) { return nil, endpoint.ErrStream }
+func (nowhere) conn() *pool.Conn                       { return nil }
+func (nowhere) dispose(string) bool                    { return false }
+func (nowhere) asSource() source                       { return nil }
+func (nowhere) Join(dir, name string) string           { return "" }
+func (nowhere) check(*directory, string) error         { return nil }
+
+// noRoot is what lies below nowhere: it takes directories and their attributes, which nobody sees.
+type noRoot struct{ endpoint.Root }
+
+func (noRoot) Mkdir(string, fs.FileMode) (made bool, err error) { return false, nil }
+func (noRoot) FollowsLinks() bool                               { return false }
+func (noRoot) Leave(string)                                     {}
+func (noRoot) Close()                                           {}
+
+func (noRoot) SetAttrs(string, fs.FileMode, bool, usftp.NewAttrs) (endpoint.Unset, error) {
+	return endpoint.Unset{}, nil
+}
 
 // checks reports whether a Check examines entries of this mode.
 func (t *tree) checks(mode fs.FileMode) bool {
@@ -127,7 +145,7 @@ func (t *tree) unlisted(e *entry) bool {
 		return true
 	}
 	t.count(&t.sums.Skipped, 1)
-	t.tell(&Event{Kind: Skipped, Route: Route{Source: e.source()}, Size: e.facts.size, Name: name,
+	t.tell(&Event{Kind: Skipped, Route: Route{Source: e.source()}, Size: e.info.Size, Name: name,
 		Message: ErrUnlisted.Error()})
 	return true
 }
@@ -166,24 +184,25 @@ func (w *walk) look(name string) {
 		return
 	}
 	e := &entry{dir: t.root, name: name, sought: true}
-	found, err := t.src.look(e.source())
+	found, err := t.src.Stat(e.source())
+	err = ofSource(err)
 	kind := ""
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		t.count(&t.sums.Missing, 1)
 		err = errMissing
-	case err == nil && found.mode.IsDir():
+	case err == nil && found.Mode.IsDir():
 		kind = ErrIsDirectory.Error()
-	case err == nil && !found.mode.IsRegular():
-		kind = "it is " + kindOf(found.mode)
+	case err == nil && !found.Mode.IsRegular():
+		kind = "it is " + kindOf(found.Mode)
 	}
 	if kind != "" {
-		err = &explained{kind + ", but the list has the hash of a file", []error{checksum.ErrMismatch}}
+		err = endpoint.Explain(kind+", but the list has the hash of a file", checksum.ErrMismatch)
 	}
 	if err != nil {
 		t.fail(name, e.source(), "", err)
 		return
 	}
-	e.facts = found
+	e.info = found
 	w.hand(e)
 }

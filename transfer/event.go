@@ -157,7 +157,7 @@ func (r *fileReport) tellEnd(err error) {
 
 //go:noinline
 func (r *fileReport) tellKept() {
-	r.c.tell(&Event{Kind: Kept, Size: r.c.entry.facts.size,
+	r.c.tell(&Event{Kind: Kept, Size: r.c.entry.info.Size,
 		Outcome: Outcome{Hash: r.c.hashing.hash}})
 }
 

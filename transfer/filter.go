@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filter"
 )
 
@@ -98,7 +99,7 @@ func (f *syncFilter) excludesPath(rel string, dir bool) bool {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
 		if f.ignoreFile != "" {
-			if _, err := src.lstat(in.source); err != nil || f.readIgnore(in) != nil {
+			if _, err := src.Lstat(in.source); err != nil || f.readIgnore(in) != nil {
 				return true // its rules are gone
 			}
 		}
@@ -106,7 +107,7 @@ func (f *syncFilter) excludesPath(rel string, dir bool) bool {
 			return true
 		}
 		in = &directory{tree: f.tree, parent: in, rel: path.Join(in.rel, name),
-			source: src.join(in.source, name)}
+			source: src.Join(in.source, name)}
 	}
 	return false
 }
@@ -119,10 +120,10 @@ func (f *syncFilter) readIgnore(d *directory) error {
 	if f.ignoreFile == "" || d.extra {
 		return nil
 	}
-	name := f.tree.src.join(d.source, f.ignoreFile)
-	text, err := f.tree.src.readSmall(name, filter.LongestIgnore)
+	name := f.tree.src.Join(d.source, f.ignoreFile)
+	text, _, err := f.tree.src.ReadSmall(name, filter.LongestIgnore) // as git: through no link
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, endpoint.ErrNotRegular):
 		return nil
 	case err == nil && len(text) == filter.LongestIgnore:
 		err = &fs.PathError{Op: "read", Path: name,

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/pool"
 )
 
 // A tree copied into itself never ends: the copy is found and copied again. A host may be this very
@@ -47,11 +50,11 @@ func (o *overlap) inside() string {
 	}
 	var source string
 	var asking sync.WaitGroup
-	asking.Go(func() { source, _ = t.src.realPath(t.route.Source) })
+	asking.Go(func() { source, _ = t.src.RealPath(t.route.Source) })
 	target := path.Clean(filepath.ToSlash(t.route.Target))
-	resolved, err := t.dst.realPath(target)
+	resolved, err := t.dst.RealPath(target)
 	if err != nil { // a missing parent is reported when the target is made
-		if resolved, err = t.dst.realPath(path.Dir(target)); err == nil {
+		if resolved, err = t.dst.RealPath(path.Dir(target)); err == nil {
 			resolved = path.Join(resolved, path.Base(target))
 		}
 	}
@@ -88,7 +91,7 @@ func (o *overlap) check(dir string) error {
 	for ; ; dir = path.Dir(dir) {
 		var err error
 		probe = path.Join(dir, t.token.Name("probe"))
-		if remove, err = t.dst.touch(probe); !errors.Is(err, fs.ErrNotExist) ||
+		if remove, err = touch(t.dst, probe); !errors.Is(err, fs.ErrNotExist) ||
 			dir == path.Dir(dir) {
 			break
 		}
@@ -97,11 +100,22 @@ func (o *overlap) check(dir string) error {
 		return nil // writing there will fail with the reason
 	}
 	defer remove()
-	_, err := t.src.lstat(probe)
+	_, err := t.src.Lstat(probe)
 	if err == nil {
 		return o.nested()
 	}
-	return ignoreMissing(err)
+	return endpoint.IgnoreMissing(err)
+}
+
+// touch makes an empty file at the target; remove is not nil if the file may exist.
+func touch(dst target, name string) (remove func() error, err error) {
+	err = dst.WriteSmall(name, nil, true)
+	conn := dst.conn()
+	if err == nil || errors.Is(err, endpoint.ErrRepeated) ||
+		conn != nil && pool.Lost(conn.Host().Client) {
+		remove = func() error { return dst.Remove(name, false) }
+	}
+	return remove, err
 }
 
 // If one end sees less of a machine than the other, because of a chroot or a bind mount, paths
@@ -119,9 +133,9 @@ func (o *overlap) near() bool {
 	target := path.Clean(filepath.ToSlash(t.route.Target))
 	var source, parent [2]uint64
 	var asking sync.WaitGroup
-	asking.Go(func() { source = t.src.fileSystem(t.route.Source) })
-	asking.Go(func() { parent = t.dst.fileSystem(path.Dir(target)) })
-	to := t.dst.fileSystem(target)
+	asking.Go(func() { source = t.src.Volume(t.route.Source) })
+	asking.Go(func() { parent = t.dst.Volume(path.Dir(target)) })
+	to := t.dst.Volume(target)
 	asking.Wait()
 	if to == [2]uint64{} {
 		to = parent
@@ -138,13 +152,13 @@ func (o *overlap) mark() {
 		return
 	}
 	name := t.token.Name("probe")
-	remove, _ := t.dst.touch(t.dst.join(t.root.target, name))
+	remove, _ := touch(t.dst, t.dst.Join(t.root.target, name))
 	if remove == nil { // writing there will fail with the reason
 		return
 	}
 	t.root.pending.Add(1) // its times are set after that
 	o.marker, o.unmark = name, func() {
-		if ignoreMissing(remove()) != nil {
+		if endpoint.IgnoreMissing(remove()) != nil {
 			t.litter.leaves(false)
 			if t.ctx.Err() == nil {
 				t.warn(t.route.Source, t.root.target, t.leftBehind())

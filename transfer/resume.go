@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
@@ -91,18 +92,18 @@ type journal struct {
 
 // newMark returns what to record about a copy, nil if it cannot be continued.
 func newMark(in input, out output) *mark {
-	f := in.facts()
-	if !f.regular() || !f.hasTimes || out.at().temp == "" {
+	f := in.info()
+	if !f.IsRegular() || !f.HasTimes || out.at().temp == "" {
 		return nil
 	}
-	return &mark{Temporary: out.at().temp, SourceSize: f.size, SourceTime: f.mtime, SourceID: f.id}
+	return &mark{Temporary: out.at().temp, SourceSize: f.Size, SourceTime: f.Mtime, SourceID: f.ID}
 }
 
 // journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
 // endpoint is a stream.
 func (j *job) journalKey(kind, source, target string) string {
-	from, source, isFile := j.src.identity(source)
-	to, target, isToFile := j.dst.identity(target)
+	from, source, isFile := j.src.Identity(source)
+	to, target, isToFile := j.dst.Identity(target)
 	if j.options.Journal == "" || !isFile || !isToFile {
 		return ""
 	}
@@ -123,9 +124,9 @@ func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left 
 // was interrupted meanwhile: nothing is then given up, so that the next attempt or run can go on
 // from it.
 func (j *journal) resume(c *fileCopy, in input, out output) (offset int64, err error) {
-	f := in.facts()
+	f := in.info()
 	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() ||
-		out.at().direct || !f.regular() || !f.hasTimes {
+		out.at().direct || !f.IsRegular() || !f.HasTimes {
 		return 0, nil
 	}
 	m := j.load(c)
@@ -139,7 +140,7 @@ func (j *journal) resume(c *fileCopy, in input, out output) (offset int64, err e
 	var why error
 	switch {
 	case ours && m.Bytes == 0:
-	case m.SourceSize != f.size || !m.SourceTime.Equal(f.mtime) || m.SourceID != f.id:
+	case m.SourceSize != f.Size || !m.SourceTime.Equal(f.Mtime) || m.SourceID != f.ID:
 		why = errors.New("the source has changed since")
 	case !ours:
 		why = errors.New("it does not belong to this target")
@@ -222,7 +223,7 @@ func (j *journal) removeStrays(c *fileCopy, out output) {
 		if (*strays)[0] != out.at().temp {
 			err = out.discard((*strays)[0])
 		}
-		if err != nil && !refused(err) && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
 			return // the connection is lost again
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && c.tree != nil {
@@ -291,7 +292,7 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 
 // removeStale removes what an earlier run left, once the copy is in place.
 func (j *journal) removeStale(out output) {
-	if j.stale != nil && ignoreMissing(out.discard(j.stale.Temporary)) == nil {
+	if j.stale != nil && endpoint.IgnoreMissing(out.discard(j.stale.Temporary)) == nil {
 		j.stale = nil
 	}
 }

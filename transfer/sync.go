@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
 
@@ -202,7 +204,6 @@ func Sync(ctx context.Context, dst, src Endpoint, options SyncOptions) (Summary,
 type syncing struct {
 	tree    *tree
 	options SyncOptions
-	dst     mirror
 	filter  syncFilter
 	within  *reach // nil means everything
 	backups backups
@@ -225,8 +226,8 @@ type syncing struct {
 var errNotPath = errors.New("a stream cannot be synced")
 
 func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
-	dst, ok := t.dst.(interface{ mirror() mirror })
-	if _, _, isPath := t.src.identity(t.route.Source); !ok || !isPath {
+	_, _, isPath := t.src.Identity(t.route.Source)
+	if _, _, toPath := t.dst.Identity(t.route.Target); !isPath || !toPath {
 		return nil, errNotPath
 	}
 	if name := options.IgnoreFile; name != "" && (strings.ContainsAny(name, `/\`) ||
@@ -239,23 +240,21 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 		}
 		options.BackupDir = path.Clean(dir)
 	}
-	s := &syncing{tree: t, options: options, dst: dst.mirror(), within: newReach(options.Within),
+	s := &syncing{tree: t, options: options, within: newReach(options.Within),
 		filter:  newSyncFilter(t, &options),
 		backups: backups{dir: options.BackupDir}}
-	s.extras.sync, s.backups.sync, s.gone.sync, s.foldsCase = s, s, s, s.dst.foldsCase
-	s.inventories.keeps, s.inventories.probe = s.dst.keeps, func() {
-		if s.lock != nil {
-			s.dst.probe(lockName)
-		}
-	}
+	s.extras.sync, s.backups.sync, s.gone.sync, s.inventories.sync = s, s, s, s
+	s.foldsCase = func() bool { return localfs.FoldsCase && t.dst.conn() == nil }
 	return s, nil
 }
 
 // start makes the target and takes the lock.
 func (s *syncing) start() error {
 	root := s.tree.root
-	if err := s.backups.check(); err != nil {
-		return err
+	if s.backups.dir != "" {
+		if err := s.backups.check(); err != nil {
+			return err
+		}
 	}
 	if s.options.Delete {
 		s.gone.begin()
@@ -263,7 +262,7 @@ func (s *syncing) start() error {
 	if s.tree.options.DryRun {
 		return nil
 	}
-	fresh, err := s.tree.dst.makeDir(root)
+	fresh, err := s.tree.makeDir(root)
 	root.made, root.fresh = err == nil, fresh
 	if err != nil || s.options.NoLock {
 		return err
@@ -300,7 +299,7 @@ func (s *syncing) rename() {
 	}
 	renames := s.options.Within.Renames
 	if len(renames) > 0 {
-		s.dst.ready()
+		s.tree.into.Unmoved(".") // the others need what it finds out, and report its error
 	}
 	for len(renames) > 0 && s.tree.ctx.Err() == nil {
 		n := unrelated(renames)
@@ -352,33 +351,33 @@ func (s *syncing) renameOne(r SyncRename) {
 	if !isBelow(from) || !isBelow(to) {
 		return
 	}
-	if _, err := src.lstat(src.join(s.tree.root.source, from)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := src.Lstat(src.Join(s.tree.root.source, from)); !errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	now, err := src.look(src.join(s.tree.root.source, to))
-	dir := now.mode.IsDir()
+	now, err := src.Stat(src.Join(s.tree.root.source, to))
+	dir := now.Mode.IsDir()
 	if err != nil || s.filter.excludesPath(from, dir) || s.filter.excludesPath(to, dir) {
 		return
 	}
-	in, into := s.place(path.Dir(from)), s.place(path.Dir(to))
-	defer in.leave()
-	defer into.leave()
-	var old facts
+	target := s.tree.into
+	defer s.tree.into.leave(path.Dir(from))
+	defer s.tree.into.leave(path.Dir(to))
+	var old endpoint.Info
 	var looks errgroup.Group
-	looks.Go(func() error { return s.dst.unmoved(in) })
-	looks.Go(func() error { return s.dst.unmoved(into) })
+	looks.Go(func() error { return target.Unmoved(path.Dir(from)) })
+	looks.Go(func() error { return target.Unmoved(path.Dir(to)) })
 	looks.Go(func() (err error) {
-		old, err = s.dst.lookAt(in, path.Base(from))
+		old, err = target.Lstat(from)
 		return err
 	})
 	if looks.Wait() != nil {
 		return
 	}
 	existing := newHeld(&old)
-	if existing.kind() == heldKindOf(now.mode) && (now.mode.IsDir() ||
-		now.mode.IsRegular() && existing.sameSize(&now) && existing.sameTime(s.asStored(&now),
+	if existing.kind() == heldKindOf(now.Mode) && (now.Mode.IsDir() ||
+		now.Mode.IsRegular() && existing.sameSize(&now) && existing.sameTime(s.asStored(&now),
 			s.options.ModifyWindow)) {
-		s.dst.move(in, path.Base(from), to)
+		target.Rename(from, to)
 	}
 }
 
@@ -415,8 +414,8 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		s.listed.Add(-int64(v.n))
 		v.reset()
 	}
-	err = s.dst.entries(d, startOver, func(name string, f *facts) error {
-		if s.filter.excludes(d, name, f.mode.IsDir()) {
+	err = s.tree.into.entries(d.rel, startOver, func(name string, f *endpoint.Info) error {
+		if s.filter.excludes(d, name, f.Mode.IsDir()) {
 			return nil
 		}
 		if n := s.listed.Add(1); s.tree.tooMany(n) {
@@ -462,11 +461,11 @@ func (s *syncing) open(d *directory) error {
 		if existing == nil && d.parent != nil || existing != nil && existing.perm()&0o700 == 0o700 {
 			return
 		}
-		_, changed, err := s.dst.openDir(d)
+		_, changed, err := s.tree.into.openDir(d.rel)
 		if changed {
 			d.touched.Store(true)
 		}
-		if errors.Is(err, errLinkInWay) || errors.Is(err, errReplaced) {
+		if errors.Is(err, endpoint.ErrLinkInWay) || errors.Is(err, endpoint.ErrReplaced) {
 			d.moved = err
 		}
 	})
@@ -476,7 +475,7 @@ func (s *syncing) open(d *directory) error {
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
 // excluded.
 func (s *syncing) found(e *entry) bool {
-	if s.filter.excludes(e.dir, e.name, e.facts.mode.IsDir()) {
+	if s.filter.excludes(e.dir, e.name, e.info.Mode.IsDir()) {
 		return false
 	}
 	s.met.Add(1)
@@ -524,19 +523,19 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 
 // wants decides whether a file or a link needs work.
 func (s *syncing) wants(e *entry) bool {
-	o, only, f, existing := &s.options, &s.options.Only, &e.facts, e.existing
-	regular := f.mode.IsRegular()
+	o, only, f, existing := &s.options, &s.options.Only, &e.info, e.existing
+	regular := f.Mode.IsRegular()
 	old := existing.kind()
 	switch {
-	case regular && (f.size < only.MinSize || only.MaxSize > 0 && f.size > only.MaxSize ||
-		!only.Newer.IsZero() && f.mtime.Before(only.Newer)),
+	case regular && (f.Size < only.MinSize || only.MaxSize > 0 && f.Size > only.MaxSize ||
+		!only.Newer.IsZero() && f.Mtime.Before(only.Newer)),
 		!e.present && only.Existing, e.present && only.IgnoreExisting:
 		s.tree.count(&s.tree.sums.Skipped, 1)
 		return false
 	case !e.present:
 		e.reason = ReasonNew
 		return true
-	case old != heldKindOf(f.mode):
+	case old != heldKindOf(f.Mode):
 		e.reason = ReasonType
 		switch {
 		case old == kindDir && o.Delete:
@@ -569,10 +568,10 @@ func (s *syncing) wants(e *entry) bool {
 		e.reason = ReasonSize
 	case o.Checksum:
 		e.reason, e.probe = ReasonHash, true
-	case !sameTime, !o.Since.IsZero() && !f.mtime.Before(o.Since) &&
-		f.mtime.Before(time.Now().Add(time.Second)):
+	case !sameTime, !o.Since.IsZero() && !f.Mtime.Before(o.Since) &&
+		f.Mtime.Before(time.Now().Add(time.Second)):
 		e.reason = ReasonTime
-	case existing.perm() != f.mode.Perm() && f.hasMode && s.inventories.keepsModes():
+	case existing.perm() != f.Mode.Perm() && f.HasMode && s.inventories.keepsModes():
 		e.reason = ReasonMode
 	}
 	if e.reason == "" && o.Owners && !existing.sameOwner(f, &s.inventories.owners) {
@@ -618,13 +617,16 @@ func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 		return true, nil
 	}
 	if e.reason.onlyAttrs() {
-		err := s.dst.setAttrs(e, s.attrs(e))
+		err := t.inPlace(e.dir)
+		if err == nil {
+			err = t.setAttrs(e.rel(), 0, false, s.attrs(e), func(string) {})
+		}
 		if err == nil {
 			s.tree.equal(e)
 			t.count(&t.sums.Attrs, 1)
-			t.tell(&Event{Kind: Done, Route: e.route(), Size: e.facts.size, Reason: e.reason})
+			t.tell(&Event{Kind: Done, Route: e.route(), Size: e.info.Size, Reason: e.reason})
 		}
-		if !errors.Is(err, errOtherNames) { // otherwise it is copied
+		if !errors.Is(err, endpoint.ErrOtherNames) { // otherwise it is copied
 			return true, err
 		}
 	}
@@ -636,29 +638,31 @@ func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 
 // attrs returns the attributes to set on an entry whose contents are equal.
 func (s *syncing) attrs(e *entry) (set usftp.NewAttrs) {
-	f := &e.facts
-	if e.facts.mode.IsRegular() {
-		set.SetMode, set.Mode = f.hasMode, f.mode.Perm()
+	f := &e.info
+	if e.info.Mode.IsRegular() {
+		set.SetMode, set.Mode = f.HasMode, f.Mode.Perm()
 	}
-	if f.hasTimes {
+	if f.HasTimes {
 		set.SetTimes = true
-		set.Atime, set.Mtime = f.times()
+		set.Atime, set.Mtime = f.Times()
 	}
-	if s.options.Owners && f.owner.Known {
-		set.SetOwner, set.UID, set.GID = true, f.owner.UID, f.owner.GID
+	if s.options.Owners && f.Owner.Known {
+		set.SetOwner, set.UID, set.GID = true, f.Owner.UID, f.Owner.GID
 	}
 	return set
 }
 
 // asStored returns what the target shows of a source that has been copied.
-func (s *syncing) asStored(f *facts) *facts {
-	_, mtime := f.times()
-	at := s.dst.storable(mtime)
-	if at.Equal(f.mtime) {
+func (s *syncing) asStored(f *endpoint.Info) *endpoint.Info {
+	_, at := f.Times()
+	if s.tree.dst.conn() != nil && (at.Unix() < 0 || at.Unix() > math.MaxUint32) {
+		at = endpoint.Nearest(at)
+	}
+	if at.Equal(f.Mtime) {
 		return f
 	}
 	stored := *f
-	stored.mtime = at
+	stored.Mtime = at
 	return &stored
 }
 
@@ -666,10 +670,10 @@ func (s *syncing) asStored(f *facts) *facts {
 // it has. Otherwise a file with such a time would never get into the target, and nothing would ever
 // be deleted.
 func (s *syncing) settable(set *usftp.NewAttrs) {
-	if s == nil || !set.SetTimes {
+	if !set.SetTimes || s.tree.dst.conn() == nil {
 		return
 	}
-	atime, mtime := nearest(set.Atime), nearest(set.Mtime)
+	atime, mtime := endpoint.Nearest(set.Atime), endpoint.Nearest(set.Mtime)
 	if mtime.Unix() != set.Mtime.Unix() {
 		s.times.Do(func() {
 			s.tree.warn(s.tree.route.Source, s.tree.root.target,
@@ -679,14 +683,12 @@ func (s *syncing) settable(set *usftp.NewAttrs) {
 	set.Atime, set.Mtime = atime, mtime
 }
 
-var errOtherNames = errors.New("the file has other names (hard links)")
-
 var errDirectoryInWay = fmt.Errorf("%w that is not empty, and would have to be deleted", ErrIsDirectory)
 
 // makeWay removes an existing entry that a rename would not replace.
 func (s *syncing) makeWay(e *entry) error {
 	kind := e.existing.kind()
-	if kind == kindFile || kind == kindLink && e.facts.mode.IsRegular() {
+	if kind == kindFile || kind == kindLink && e.info.Mode.IsRegular() {
 		return nil
 	}
 	err := s.clear(e.dir, e.name, kind == kindDir)
@@ -713,18 +715,18 @@ func (s *syncing) probe(e *entry) (done bool, err error) {
 	}
 	o := &s.options
 	switch {
-	case !e.existing.sameTime(s.asStored(&e.facts), o.ModifyWindow) && s.inventories.keepsTimes():
+	case !e.existing.sameTime(s.asStored(&e.info), o.ModifyWindow) && s.inventories.keepsTimes():
 		e.reason = ReasonTouch
-	case e.facts.mode.IsRegular() && e.existing.perm() != e.facts.mode.Perm() &&
+	case e.info.Mode.IsRegular() && e.existing.perm() != e.info.Mode.Perm() &&
 		s.inventories.keepsModes():
 		e.reason = ReasonMode
-	case o.Owners && !e.existing.sameOwner(&e.facts, &s.inventories.owners):
+	case o.Owners && !e.existing.sameOwner(&e.info, &s.inventories.owners):
 		e.reason = ReasonOwner
 	default:
 		s.tree.equal(e)
 		return true, nil
 	}
-	if !e.facts.mode.IsRegular() { // not every host can set a link's times
+	if !e.info.Mode.IsRegular() { // not every host can set a link's times
 		if !s.tree.options.DryRun {
 			err = s.tree.walk.finishLink(e)
 		}
@@ -737,20 +739,20 @@ func (s *syncing) sameLink(e *entry) (bool, error) {
 	var have string
 	var haveErr error
 	var asking sync.WaitGroup
-	asking.Go(func() { have, haveErr = s.dst.readLink(e) })
-	want, err := s.tree.src.readLink(e.source())
+	asking.Go(func() { have, haveErr = s.tree.into.ReadLink(e.rel()) })
+	want, err := s.tree.src.ReadLink(e.source())
 	asking.Wait()
-	return err == nil && haveErr == nil && s.dst.linksTo(e, have, want), err
+	return err == nil && haveErr == nil && s.tree.into.SameLink(e.rel(), have, want), ofSource(err)
 }
 
 // sameContents compares the hashes of both files.
 func (s *syncing) sameContents(e *entry) (bool, error) {
-	target := entry{dir: e.dir, name: e.name, facts: e.facts}
-	target.facts.info = nil
+	target := entry{dir: e.dir, name: e.name, info: e.info}
+	target.info.Local = nil
 	var there checksum.Hash
 	var thereErr error
 	var asking sync.WaitGroup
-	asking.Go(func() { there, thereErr = s.hash(s.dst.asSource(), &target, e.target()) })
+	asking.Go(func() { there, thereErr = s.hash(s.tree.dst.asSource(), &target, e.target()) })
 	here, err := s.hash(s.tree.src, e, e.source())
 	asking.Wait()
 	return err == nil && thereErr == nil && here.Equal(there), err
@@ -781,11 +783,11 @@ func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error
 
 // sameDirectory reports whether a target directory already has all the attributes it should.
 func (s *syncing) sameDirectory(d *directory) bool {
-	return d.existing != nil && !d.touched.Load() && d.existing.sameTime(s.asStored(&d.facts),
+	return d.existing != nil && !d.touched.Load() && d.existing.sameTime(s.asStored(&d.info),
 		s.options.ModifyWindow) &&
-		(!d.facts.hasMode || d.existing.perm() == d.facts.mode.Perm() &&
-			d.existing.sameSize(&d.facts)) &&
-		(!s.options.Owners || d.existing.sameOwner(&d.facts, &s.inventories.owners))
+		(!d.info.HasMode || d.existing.perm() == d.info.Mode.Perm() &&
+			d.existing.sameSize(&d.info)) &&
+		(!s.options.Owners || d.existing.sameOwner(&d.info, &s.inventories.owners))
 }
 
 // vanished reports whether an error means that an entry is gone from the source, and counts it.
@@ -810,21 +812,14 @@ func (s *syncing) place(rel string) *directory {
 		return root
 	}
 	return &directory{tree: s.tree, rel: rel, parent: s.place(path.Dir(rel)),
-		source: s.tree.src.join(root.source, rel), target: s.tree.dst.join(root.target, rel)}
-}
-
-// leave closes a directory that place returned, and those above it, which nobody else uses.
-func (d *directory) leave() {
-	for ; d.parent != nil; d = d.parent {
-		d.tree.dst.leave(d)
-	}
+		source: s.tree.src.Join(root.source, rel), target: s.tree.dst.Join(root.target, rel)}
 }
 
 // holds reports whether a directory contains anything.
 func (s *syncing) holds(in *directory, name string) (found bool) {
 	d := s.place(path.Join(in.rel, name))
-	defer d.leave()
-	s.dst.entries(d, func() {}, func(string, *facts) error {
+	defer s.tree.into.leave(d.rel)
+	s.tree.into.entries(d.rel, func() {}, func(string, *endpoint.Info) error {
 		found = true
 		return errKept
 	})
@@ -833,10 +828,13 @@ func (s *syncing) holds(in *directory, name string) (found bool) {
 
 // clear removes an entry, or moves a file to the backup directory.
 func (s *syncing) clear(d *directory, name string, dir bool) error {
-	if s.backups.dir == "" || dir {
-		return s.dst.remove(d, name, dir)
+	if s.backups.dir != "" && !dir {
+		return s.backups.move(d, name)
 	}
-	return s.backups.move(d, name)
+	if err := s.tree.inPlace(d); err != nil {
+		return err
+	}
+	return s.tree.into.Remove(path.Join(d.rel, name), dir)
 }
 
 // conclude deletes the extras, and copies what waits for that.
@@ -866,15 +864,25 @@ func (s *syncing) conclude() {
 
 // plan reports what would be done with an entry.
 func (t *tree) plan(e *entry) {
-	route, size := e.route(), e.facts.size
-	if e.reason.onlyAttrs() && !t.sync.dst.otherNames(e) {
+	route, size := e.route(), e.info.Size
+	if e.reason.onlyAttrs() && !e.hasOtherNames() {
 		t.equal(e)
 		t.count(&t.sums.Attrs, 1)
 	}
-	if e.facts.mode.IsDir() {
+	if e.info.Mode.IsDir() {
 		route.Source, route.Target, size = route.Source+"/", route.Target+"/", -1
 	}
 	t.tell(&Event{Kind: Planned, Route: route, Size: size, Reason: e.reason})
 }
 
 func (e *entry) route() Route { return Route{Source: e.source(), Target: e.target()} }
+
+// hasOtherNames reports whether the target's file is known to have other names. Hosts do not say.
+func (e *entry) hasOtherNames() bool {
+	t := e.dir.tree
+	if t.dst.conn() != nil {
+		return false
+	}
+	i, err := t.into.Lstat(e.rel())
+	return err == nil && localfs.Links(i.Local) > 1
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/pool"
 )
@@ -138,9 +139,9 @@ type tree struct {
 	sync    *syncing      // nil if the tree is only copied or checked
 
 	root    *directory
+	into    targetDir
 	filter  filter.Rules
 	base    string // the copy's name in a directory, "." if the directory is the copy
-	below   string // the copy's name in the directory named as the target, or ""
 	resumed resumption
 	made    treeMark // records that this copy makes its target; "" if it does not
 
@@ -184,7 +185,7 @@ func (t *tree) run(err error) (Summary, error) {
 	if t.root == nil {
 		return t.single()
 	}
-	defer t.dst.close()
+	defer t.into.Close()
 	t.openLitter()
 	stop := t.reportTotals()
 	var w *witness
@@ -210,22 +211,21 @@ func (t *tree) prepare() (err error) {
 	if t.filter, err = compile(t.options.Filter); err != nil {
 		return err
 	}
-	if conns := t.conns(); len(conns) > 0 {
+	if conns := t.conns(); len(conns) > 0 && (t.options.Verify || t.check != nil) {
 		s := &session{client: conns[0].Host().Client}
-		if err := verifiable(s, t.options.Verify || t.check != nil); err != nil {
+		if err := verifiable(s); err != nil {
 			return err
 		}
 	}
-	found, err := t.src.look(t.route.Source)
-	if err == nil && !found.mode.IsDir() && t.sync != nil {
-		err = ofSource(&fs.PathError{Op: "sync", Path: t.route.Source, Err: errNotDirectory})
+	found, err := t.src.Stat(t.route.Source)
+	err = ofSource(err)
+	if err == nil && !found.Mode.IsDir() && t.sync != nil {
+		err = ofSource(&fs.PathError{Op: "sync", Path: t.route.Source, Err: endpoint.ErrNotDirectory})
 	}
-	if err != nil || !found.mode.IsDir() && t.check == nil {
+	if err != nil || !found.Mode.IsDir() && t.check == nil {
 		return err
 	}
-	if t.base, err = t.src.base(t.route.Source); err != nil {
-		return err
-	}
+	t.base = t.src.Base(t.route.Source)
 	if t.options.NoTargetDirectory {
 		t.base = "."
 	}
@@ -242,13 +242,13 @@ func (t *tree) prepare() (err error) {
 			mark.begin()
 		}
 	}
-	root := &directory{tree: t, source: t.route.Source, rel: ".", facts: found}
+	root := &directory{tree: t, source: t.route.Source, rel: ".", info: found}
 	root.pending.Store(1)
 	// both ask the hosts at the same time as begin does
 	inside, near := make(chan string, 1), make(chan bool, 1)
 	go func() { inside <- t.overlap.inside() }()
 	go func() { near <- t.overlap.near() }()
-	root.target, err = t.dst.begin(found, t.base, func() error {
+	t.into, err = t.dst.begin(found, t.base, func() error {
 		dir := <-inside
 		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool {
 			return pool.Lost(c.Host().Client)
@@ -257,6 +257,7 @@ func (t *tree) prepare() (err error) {
 		}
 		return t.overlap.check(dir)
 	})
+	root.target = t.into.path
 	nested := t.base != "." && root.target != t.route.Target
 	if fresh && (err != nil || nested) {
 		t.made.forget()
@@ -270,7 +271,7 @@ func (t *tree) prepare() (err error) {
 			"an interrupted run of this copy made the target, so it is continued in the same place")
 	}
 	if root.target != t.route.Target {
-		t.below = t.base
+		t.into.within = t.base
 	}
 	if nested && path.Base(path.Dir(filepath.ToSlash(root.target))) == t.base {
 		t.note(t.route.Source, root.target,
