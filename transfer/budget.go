@@ -67,11 +67,7 @@ func (t *tree) measure() error {
 	if from.queue > 0 {
 		queue = min(files, from.queue)
 	}
-	listings := from.listings
-	if t.sync != nil {
-		listings = t.sync.walkers(from, to)
-	}
-	t.walk = newWalk(t, files, listings, queue)
+	t.walk = newWalk(t, files, t.plan.walkers(from, to), queue)
 	return nil
 }
 
@@ -202,8 +198,8 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 		l.small = min(piece(read, write), largestSmall)
 		l.handles, l.listings = unknownHandles, usualWalkers
 		most := usualWalkers
-		if t := e.job.tree; t != nil && t.sync != nil { // most directories have nothing to copy
-			most = syncWalkers
+		if t := e.job.tree; t != nil {
+			most = t.rules.listings
 		}
 		if _, known := client.HasExtension(wire.ExtLimits); known {
 			l.handles = 1 << 20

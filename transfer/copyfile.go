@@ -222,8 +222,8 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	if err == nil && c.verifies() {
 		err = out.verify(c, in)
 	}
-	if err == nil && c.tree != nil && c.tree.sync != nil {
-		err = c.tree.sync.lock.check()
+	if err == nil && c.tree != nil {
+		err = c.tree.plan.mayCommit()
 	}
 	if b := c.backups(out); b != nil && err == nil {
 		err = b.exchange(c.entry, func(freed bool) error {
@@ -241,7 +241,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 
 // backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
 func (c *fileCopy) backups(out output) *backups {
-	if c.tree == nil || c.tree.sync == nil || !out.atomic() {
+	if c.entry == nil || !out.atomic() {
 		return nil
 	}
 	return c.entry.backups()
@@ -406,7 +406,7 @@ func (c *fileCopy) isSmall() bool {
 // kept reports whether the target is already up to date.
 func (c *fileCopy) kept(in input, out output) bool {
 	before := out.at().info
-	if c.tree == nil || c.tree.sync != nil || !c.options.Resume || before == nil ||
+	if c.tree == nil || !c.tree.rules.keeps || !c.options.Resume || before == nil ||
 		!before.Mode().IsRegular() {
 		return false
 	}

@@ -51,9 +51,17 @@ type Error struct {
 
 	temporary string // the target's temporary name
 	ofSource  bool
-	checking  bool
-	deleting  bool
+	op        op
 }
+
+// An op is what failed.
+type op uint8
+
+const (
+	opCopy op = iota
+	opCheck
+	opDelete
+)
 
 // failure returns the file's Error for err.
 func (c *fileCopy) failure(err error) error {
@@ -65,7 +73,7 @@ func (c *fileCopy) failure(err error) error {
 
 func newError(j *job, source, target string, err error) *Error {
 	e := &Error{Route: j.route, Err: err, ofSource: isOfSource(err)}
-	e.Source, e.Target, e.checking = source, target, j.tree != nil && j.tree.check != nil
+	e.Source, e.Target, e.op = source, target, j.op
 	if s, ok := err.(*sourceError); ok {
 		e.Err = s.error
 	}
@@ -76,10 +84,10 @@ func newError(j *job, source, target string, err error) *Error {
 func (e *Error) Error() string {
 	message := fmt.Sprintf("cannot copy %s to %s: %s%s", shown(e.SourceHost, e.Source),
 		shown(e.TargetHost, e.Target), e.at(), e.cause())
-	if e.checking {
+	if e.op == opCheck {
 		message = shown(e.SourceHost, e.Source) + ": " + e.cause()
 	}
-	if e.deleting {
+	if e.op == opDelete {
 		message = fmt.Sprintf("cannot delete %s: %s", shown(e.TargetHost, e.Target), e.cause())
 	}
 	if e.Detail != "" {
@@ -133,7 +141,7 @@ func (e *Error) cause() string {
 	switch err := e.Err.(type) {
 	case *fs.PathError:
 		// About a file to be created, "no such file" would mislead users to look at the source.
-		if !e.ofSource && !e.checking && errors.Is(err, fs.ErrNotExist) {
+		if !e.ofSource && e.op != opCheck && errors.Is(err, fs.ErrNotExist) {
 			switch err.Op {
 			case "open", "openat", "stat":
 				return "the target directory does not exist"
@@ -158,7 +166,7 @@ func (e *Error) cause() string {
 // could be both.
 func (e *Error) plain(err error) string {
 	switch {
-	case e.checking || !errors.Is(err, endpoint.ErrNotDirectory):
+	case e.op == opCheck || !errors.Is(err, endpoint.ErrNotDirectory):
 		return plain(err)
 	case e.ofSource:
 		return "the source is not a directory"

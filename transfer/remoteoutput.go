@@ -516,9 +516,7 @@ func (s sealing) attrs() (set usftp.NewAttrs, err error) {
 	if source.HasTimes && (c.options.Preserve ||
 		c.entry != nil && seconds >= 0 && seconds <= math.MaxUint32) {
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
-		if c.tree != nil && c.tree.sync != nil {
-			c.tree.sync.settable(&set)
-		}
+		c.settable(&set)
 	}
 	if c.options.Preserve && source.HasMode {
 		// without setuid and setgid: the copy would run as the user who made it
@@ -702,9 +700,7 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 			c.result.LeftBehind, c.detail = "", ""
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
-		if c.tree == nil || c.tree.sync == nil {
-			c.detail += "; --inplace writes the target itself"
-		}
+		c.detail += c.rules().inPlace
 		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
 			c.detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))

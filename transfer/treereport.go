@@ -120,7 +120,7 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 			r.warn(t.route.Source, t.root.target, left)
 		}
 		err = &TreeError{Failed: max(1, s.Failed), First: first, LeftBehind: left,
-			checking: t.check != nil}
+			what: t.rules.failed}
 		e.Err, e.Message = err, err.Error()
 	}
 	r.tellTotals(e)
@@ -252,7 +252,7 @@ func (r *treeReport) equal(e *entry) {
 // fail counts an entry that failed. name is its name in a list, if it has one.
 func (r *treeReport) fail(name, source, target string, err error) {
 	t := r.t
-	if t.sync.vanished(source, err) || r.ending(err) {
+	if t.plan.vanished(source, err) || r.ending(err) {
 		return
 	}
 	if !errors.As(err, new(*Error)) {
