@@ -19,6 +19,7 @@ const (
 	Started  Kind = "started"  // Size is known, or -1
 	Progress Kind = "progress" // Bytes have arrived so far
 	Retried  Kind = "retried"  // the lost connection will be replaced after Wait; Err, Message
+	Renewed  Kind = "renewed"  // it has been replaced; Message
 	Note     Kind = "note"     // Message says how it is done, where that may surprise
 	Warning  Kind = "warning"  // Message says what is wrong or is left, though nothing failed
 	Done     Kind = "done"     // Bytes, Elapsed and the Outcome are final
@@ -67,14 +68,20 @@ type Position struct {
 	// Finishing means, in Progress, that all bytes have arrived but are still being hashed,
 	// verified or synced, or that the source is being read again because it had just been written
 	// to. Checked is how far that has come, 0 if unknown.
-	Finishing bool          `json:"finishing,omitempty"`
-	Checked   int64         `json:"checked,omitempty"`
-	Elapsed   time.Duration `json:"elapsed_ns,omitempty"`
+	Finishing bool  `json:"finishing,omitempty"`
+	Checked   int64 `json:"checked,omitempty"`
+	// Stalled is, in Progress, for how long a host has sent nothing of what it owes, if that is some
+	// seconds. Wait is then the time until the connection is given up, and Message says both.
+	Stalled time.Duration `json:"stalled_ns,omitempty"`
+	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
 }
 
 // retried fills in an event about an attempt to replace a connection.
-func retried(a pool.Attempt, doing string, e *Event) *Event {
-	e.Kind, e.Err, e.Wait, e.Message = Retried, a.Err, a.Wait, doing+": "+a.Message
+func retried(a pool.Attempt, e *Event) *Event {
+	e.Kind, e.Err, e.Wait, e.Message = Retried, a.Err, a.Wait, a.Message
+	if a.Err == nil {
+		e.Kind = Renewed
+	}
 	return e
 }
 
@@ -187,7 +194,9 @@ func (r *fileReport) report(position func() int64) (stop func()) {
 		return func() {}
 	}
 	return every(c.options.progressInterval(), func() {
-		c.tell(&Event{Kind: Progress, Size: c.size, Position: r.at(position())})
+		e := &Event{Kind: Progress, Size: c.size, Position: r.at(position())}
+		e.addStall(c.job)
+		c.tell(e)
 	})
 }
 
@@ -213,6 +222,7 @@ func (r *fileReport) finishing() (stop func()) {
 		if position := r.checked.Load(); position != nil {
 			e.Checked = min((*position)(), bytes)
 		}
+		e.addStall(c.job)
 		c.tell(e)
 	})
 }

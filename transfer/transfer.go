@@ -224,11 +224,3 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 
 // conns returns the job's connections, the target's first.
 func (j *job) conns() []*pool.Conn { return present(j.dst.conn(), j.src.conn()) }
-
-// doing returns what the job does, for messages.
-func (j *job) doing() string {
-	if j.tree != nil && j.tree.check != nil {
-		return "checking"
-	}
-	return "copying"
-}

@@ -166,8 +166,10 @@ func (r *treeReport) reportTotals() (stop func()) {
 	r.tellTotals(&Event{Kind: Started, Size: -1, Totals: &Totals{}})
 	return every(t.options.progressInterval(), func() {
 		totals := r.totals()
-		r.tellTotals(&Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
-			Position: Position{Bytes: totals.Bytes, Elapsed: time.Since(t.began)}})
+		e := &Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
+			Position: Position{Bytes: totals.Bytes, Elapsed: time.Since(t.began)}}
+		e.addStall(t.job)
+		r.tellTotals(e)
 	})
 }
 

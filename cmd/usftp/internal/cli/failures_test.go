@@ -328,7 +328,7 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 			alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
 			got := run(t, dir, "cp", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, from,
 				to)
-			if got.code != 0 || !strings.Contains(got.stderr, "reconnecting to testhost in ") {
+			if got.code != 0 || !strings.Contains(got.stderr, "usftp: testhost: connection lost; reconnecting in ") {
 				t.Errorf("exit code %d: %s", got.code, got.stderr)
 			}
 			if !bytes.Equal(readFile(t, target), data) {

@@ -23,7 +23,8 @@ type progressLine struct {
 	name  string
 	size  int64 // -1 if unknown
 	meter meter
-	lost  bool // there is no connection at the moment
+	lost  bool   // there is no connection at the moment
+	stall string // what a host that sends nothing leads to
 	ended bool
 	good  bool
 
@@ -52,9 +53,13 @@ func (l *progressLine) update(e transfer.Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.Kind == transfer.Retried {
-		l.lost = true // until something arrives
+	if e.Kind == transfer.Retried || e.Kind == transfer.Renewed {
+		l.lost, l.stall = e.Wait > 0, ""
 		return
+	}
+	l.stall = ""
+	if e.Stalled > 0 {
+		l.stall = e.Message
 	}
 	l.finishing, l.checked = e.Finishing, e.Checked
 	if t := e.Totals; t != nil {
@@ -63,7 +68,6 @@ func (l *progressLine) update(e transfer.Event) {
 			l.size = t.PlannedBytes - t.KeptBytes
 		}
 	}
-	l.lost = l.lost && e.Bytes <= l.meter.bytes && !l.finishing
 	l.meter.skip(resumedOf(e))
 	l.meter.add(e.Bytes, e.Elapsed)
 }
@@ -97,8 +101,12 @@ func (l *progressLine) text(width int) []string {
 	defer l.mu.Unlock()
 	width-- // a full line would wrap on some terminals
 	lines := []string{l.line(width)}
-	if files := l.files(); files != "" {
-		lines = append(lines, runewidth.Truncate("  "+files, max(0, width), "…"))
+	below := l.files()
+	if l.stall != "" && !l.ended {
+		below = l.stall
+	}
+	if below != "" {
+		lines = append(lines, runewidth.Truncate("  "+below, max(0, width), "…"))
 	}
 	return lines
 }
@@ -163,6 +171,8 @@ func (l *progressLine) numbers() (files string, fields [4]string) {
 		last = "stopped"
 	case l.lost:
 		last = "offline"
+	case l.stall != "":
+		last = "stalled"
 	case l.finishing && l.checked > 0:
 		last = fmt.Sprintf("check %d%%", percentOf(l.checked, m.bytes))
 	case l.finishing && (l.tree == nil || m.rate <= 0 || m.bytes == l.size):

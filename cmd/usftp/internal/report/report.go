@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/internal/ui"
@@ -61,6 +62,12 @@ func (p *person) Event(e transfer.Event) {
 	case e.Kind == transfer.Progress:
 		p.line.update(e)
 	case e.Kind == transfer.Retried:
+		p.line.update(e)
+		p.Console.Say(e.Message)
+		if cause := e.Err.Error(); p.verbose && !strings.Contains(e.Message, cause) {
+			p.Console.Say("the cause: " + cause)
+		}
+	case e.Kind == transfer.Renewed:
 		p.line.update(e)
 		p.Console.Say(e.Message)
 	case e.Kind == transfer.Planned:
