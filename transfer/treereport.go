@@ -18,8 +18,10 @@ import (
 type Totals struct {
 	PlannedTotals
 
-	Files       int64 `json:"files"`             // copied; in a Check, those that match the list
-	Bytes       int64 `json:"bytes"`             // copied, including files in progress
+	Files int64 `json:"files"` // copied; in a Check, those that match the list
+	// Bytes were copied, including those of files in progress, and in the end those of files that
+	// were cut off and are kept for Options.Resume.
+	Bytes       int64 `json:"bytes"`
 	Resumed     int64 `json:"resumed,omitempty"` // of Bytes, those copied by an earlier run
 	Directories int64 `json:"directories"`
 	Links       int64 `json:"links"`

@@ -509,7 +509,7 @@ func (w *walk) copied(c *fileCopy, err error) {
 	c.freeHandle()
 	keeps := errors.Is(err, errKept)
 	bytes := c.result.Bytes
-	if err != nil {
+	if err != nil && !c.journal.resumable {
 		bytes = 0
 	}
 	t.finished(c, bytes)

@@ -372,7 +372,7 @@ func TestConnectionLostMidway(t *testing.T) {
 			got := run(t, dir, "cp", "--retries=0", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o",
 				alias, from, to)
 			got.says(t, ui.ExitNoHost, c.sentence+
-				`\nusftp: to continue: usftp cp --resume --retries=0 -F .*big.*target`)
+				`\nusftp: [0-9.]+ MB kept for --resume; to continue: usftp cp --resume --retries=0 -F .*big.*target`)
 			if old := string(readFile(t, target)); old != "old" {
 				t.Errorf("the target has changed: %.40q", old)
 			}

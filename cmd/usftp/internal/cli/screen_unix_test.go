@@ -220,6 +220,48 @@ func TestCtrlC(t *testing.T) {
 	s.await(`usftp: cannot copy big to testhost:.*: interrupted; \d+ bytes of it are left in testhost:.*target`)
 }
 
+// What Ctrl-C leaves of a tree's files counts: the percentage does not fall, and what is kept is
+// what the files at the target have.
+func TestCtrlCInTree(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+	for _, name := range []string{"a", "b", "c", "d"} {
+		writeFile(t, filepath.Join(dir, name), randomData(8<<20))
+	}
+	s := onScreen(t, 100, command(t, dir, "cp", "-r", "-F", server.ConfigFile, "-l", "40000", ".",
+		"testhost:"+target))
+	s.await(`[1-9]\d% +[1-9].* left`)
+	s.typed("\x03")
+	if code := s.End(); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
+	}
+	before, last := 0, ""
+	for _, m := range regexp.MustCompile(` (\d+)% .*`).FindAllStringSubmatch(
+		strings.Join(s.lines(), "\n"), -1) {
+		percent, _ := strconv.Atoi(m[1])
+		if last = m[0]; percent < before-2 {
+			t.Errorf("from %d %% it falls to %q", before, last)
+		}
+		before = percent
+	}
+	if !strings.HasSuffix(last, "stopped") {
+		t.Errorf("in the end it shows %q", last)
+	}
+	kept := int64(0)
+	filepath.WalkDir(target, func(_ string, d os.DirEntry, _ error) error {
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			kept += info.Size()
+		}
+		return nil
+	})
+	said := fmt.Sprintf("usftp: %s kept for --resume; to continue: usftp cp --resume -r",
+		ui.Amount(float64(kept)))
+	if !strings.Contains(s.shown.String(), said) {
+		t.Errorf("it does not say %q:\n%s", said, strings.Join(s.picture(), "\n"))
+	}
+}
+
 // stopped stops the command, as Ctrl-Z does. A shell has the terminal then, and has it echo.
 func (s *screen) stopped() {
 	s.t.Helper()

@@ -60,7 +60,8 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
 	c.planFirstRequest(sources, target)
 	c.Copy(sources, target)
 	if c.canResume {
-		a.Console.Say("to continue: " + ui.CommandLine(a.Args, "cp", "--resume"))
+		a.Console.Say(fmt.Sprintf("%s kept for --resume; to continue: %s",
+			ui.Amount(float64(c.Bytes+c.Kept)), ui.CommandLine(a.Args, "cp", "--resume")))
 	}
 	err = c.End()
 	if flags.Verbose >= 2 {
