@@ -205,6 +205,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	err = out.fill(c, in)
 	moved = true
 	if err == nil {
+		c.settles()
 		defer c.finishing()()
 	}
 	if err == nil {
@@ -217,7 +218,9 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		err = c.hashing.finish(c)
 	}
 	if err == nil && c.verifies() {
+		c.enters(PhaseVerifying)
 		err = out.verify(c, in)
+		c.settles()
 	}
 	if err == nil && c.tree != nil && c.tree.sync != nil {
 		err = c.tree.sync.lock.check()

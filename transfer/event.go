@@ -61,14 +61,27 @@ type Event struct {
 	Totals *Totals `json:"totals,omitempty"` // of the whole tree
 }
 
+// A Phase says what is done with a file of which all bytes have arrived, or with a tree of which all
+// files have.
+type Phase string
+
+const (
+	PhaseFinishing Phase = "finishing"            // it gets its attributes and its name
+	PhaseWaiting   Phase = "waiting for the host" // to store it, or to answer the same
+	PhaseRereading Phase = "rereading"            // its source had just been written to
+	PhaseHashing   Phase = "hashing"
+	PhaseVerifying Phase = "verifying"
+	PhaseDeleting  Phase = "deleting" // of a Sync: looks for what to delete, and deletes it
+)
+
 // Position is how far a copy has come.
 type Position struct {
 	Bytes   int64 `json:"bytes"`
 	Resumed int64 `json:"resumed,omitempty"` // of Bytes, those left by an earlier copy
-	// Finishing means, in Progress, that all bytes have arrived but are still being hashed,
-	// verified or synced, or that the source is being read again because it had just been written
-	// to. Checked is how far that has come, 0 if unknown.
+	// Finishing means, in Progress, that all bytes have arrived, and Phase says what is done now.
+	// Checked is how far that has come, 0 if unknown.
 	Finishing bool  `json:"finishing,omitempty"`
+	Phase     Phase `json:"phase,omitempty"`
 	Checked   int64 `json:"checked,omitempty"`
 	// Stalled is, in Progress, for how long a host has sent nothing of what it owes, if that is some
 	// seconds. Wait is then the time until the connection is given up, and Message says both.
@@ -107,8 +120,9 @@ type fileReport struct {
 	activity *activity // of a large file in a tree, nil before its first progress
 	// how far it has been checked, nil if it is not being checked
 	checked atomic.Pointer[func() int64]
-	mu      sync.Mutex // held while an event is passed on; guards started
-	started bool       // reported as started
+	phase   atomic.Pointer[Phase] // nil before all bytes have arrived
+	mu      sync.Mutex            // held while an event is passed on; guards started
+	started bool                  // reported as started
 }
 
 // tell reports an event of the file.
@@ -218,13 +232,35 @@ func (r *fileReport) finishing() (stop func()) {
 	bytes := c.result.Bytes
 	return every(c.options.progressInterval(), func() {
 		e := &Event{Kind: Progress, Size: c.size, Position: r.at(bytes)}
-		e.Finishing = true
+		e.Finishing, e.Phase = true, r.now()
 		if position := r.checked.Load(); position != nil {
 			e.Checked = min((*position)(), bytes)
 		}
 		e.addStall(c.job)
 		c.tell(e)
 	})
+}
+
+// enters begins a phase.
+func (r *fileReport) enters(phase Phase) { r.phase.Store(&phase) }
+
+// settles begins the phase in which whoever keeps the copy finishes it.
+func (r *fileReport) settles() { r.enters(r.c.job.settling()) }
+
+// settling is the phase in which whoever keeps a copy finishes it.
+func (j *job) settling() Phase {
+	if j.dst.conn() == nil {
+		return PhaseFinishing
+	}
+	return PhaseWaiting
+}
+
+// now returns the phase of a file of which all bytes have arrived.
+func (r *fileReport) now() Phase {
+	if phase := r.phase.Load(); phase != nil {
+		return *phase
+	}
+	return PhaseFinishing
 }
 
 // checks has progress report position, which is how far the bytes have been hashed or read again,

@@ -192,6 +192,7 @@ func (t *tree) run(err error) (Summary, error) {
 		w = newWitness(t.ctx, conns[0].Host().Client)
 	}
 	t.walk.run()
+	t.treeReport.conclude()
 	if t.sync != nil {
 		t.sync.conclude()
 	}

@@ -63,6 +63,7 @@ type treeReport struct {
 	sums        Totals      // without the files in progress
 	first       error       // that was reported
 	active      []*activity // oldest first
+	concludes   Phase       // "" until all files have been copied
 	bottlenecks bottlenecks // of the files
 }
 
@@ -71,7 +72,7 @@ type activity struct {
 	name     string
 	position func() int64 // nil between attempts and after the last one
 	reached  int64        // the furthest of any attempt
-	finishes bool         // all of it has arrived
+	phase    func() Phase // nil before all of it has arrived
 }
 
 // bytes returns how far the file has come. It never decreases.
@@ -134,7 +135,7 @@ func (r *treeReport) totals() Totals {
 	s := r.sums
 	for _, a := range r.active {
 		s.Bytes += a.bytes()
-		if a.finishes {
+		if a.phase != nil {
 			s.Finishing++
 		}
 		if len(s.Active) < 4 {
@@ -143,6 +144,28 @@ func (r *treeReport) totals() Totals {
 	}
 	s.Resumed = min(s.Resumed, s.Bytes)
 	return s
+}
+
+// phase returns what is done, if nothing arrives: that of the file that began first of those that
+// have arrived, or what follows when all files have. It is "" while others are still to come.
+func (r *treeReport) phase() Phase {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.active {
+		if a.phase != nil {
+			return a.phase()
+		}
+	}
+	return r.concludes
+}
+
+// conclude begins what is left to do when all files have been copied.
+func (r *treeReport) conclude() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.concludes = r.t.settling(); r.t.sync != nil && r.t.sync.options.Delete {
+		r.concludes = PhaseDeleting
+	}
 }
 
 // count adds to one of r.sums.
@@ -169,7 +192,8 @@ func (r *treeReport) reportTotals() (stop func()) {
 	return every(t.options.progressInterval(), func() {
 		totals := r.totals()
 		e := &Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
-			Position: Position{Bytes: totals.Bytes, Elapsed: time.Since(t.began)}}
+			Position: Position{Bytes: totals.Bytes, Phase: r.phase(),
+				Elapsed: time.Since(t.began)}}
 		e.addStall(t.job)
 		r.tellTotals(e)
 	})
@@ -197,15 +221,15 @@ func (r *treeReport) watch(c *fileCopy, position func() int64) (stop func()) {
 
 // finishes counts a file as one of which all has arrived until stop is called.
 func (r *treeReport) finishes(c *fileCopy) (stop func()) {
-	finishes := func(is bool) {
+	finishes := func(phase func() Phase) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if c.activity != nil {
-			c.activity.finishes = is
+			c.activity.phase = phase
 		}
 	}
-	finishes(true)
-	return func() { finishes(false) }
+	finishes(c.now)
+	return func() { finishes(nil) }
 }
 
 // finished counts the bytes of a finished file, which is active no longer.

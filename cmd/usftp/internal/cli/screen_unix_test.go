@@ -191,6 +191,29 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
+// TestPhaseOnScreen: once everything has arrived, the screen says what goes on.
+func TestPhaseOnScreen(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "tree"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "tree", "big"), randomData(1<<20))
+	s := onScreen(t, 80, command(t, dir, "cp", "--verify", "-l", "8000", "-F", server.ConfigFile,
+		"tree/big", "testhost:"+filepath.Join(dir, "file")))
+	s.await(`big +100% +1\.05 MB of 1\.05 MB +verifying [1-9]\d%\r\n`)
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+	s = onScreen(t, 100, command(t, dir, "cp", "-r", "--verify", "-l", "8000", "-F",
+		server.ConfigFile, "tree", "testhost:"+filepath.Join(dir, "copy")))
+	s.await(`tree .* 100% +1\.05 MB of 1\.05 MB +verifying\r\n`)
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+}
+
 // copying shows a copy of a file "big", at 20 Mbit/s, that has begun.
 func copying(t *testing.T, size int) *screen {
 	t.Helper()

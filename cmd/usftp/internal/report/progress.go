@@ -28,8 +28,8 @@ type progressLine struct {
 	ended bool
 	good  bool
 
-	finishing bool  // everything has arrived
-	checked   int64 // how much of it has been checked; 0 if that is not known
+	phase   transfer.Phase // what is done, if nothing arrives; "" before everything has
+	checked int64          // how much has been hashed or verified; 0 if that is not known
 
 	tree  *transfer.Totals // nil for one file
 	root  string           // the tree's source
@@ -61,9 +61,9 @@ func (l *progressLine) update(e transfer.Event) {
 	if e.Stalled > 0 {
 		l.stall = e.Message
 	}
-	l.finishing, l.checked = e.Finishing, e.Checked
+	l.phase, l.checked = e.Phase, e.Checked
 	if t := e.Totals; t != nil {
-		l.tree, l.finishing = t, t.Finishing > 0
+		l.tree = t
 		if t.Complete { // files that were up to date need not be copied
 			l.size = t.PlannedBytes - t.KeptBytes
 		}
@@ -132,8 +132,12 @@ func (l *progressLine) files() string {
 // first.
 func (l *progressLine) line(width int) string {
 	files, fields := l.numbers()
-	numbers := fmt.Sprintf("%s%4s %20s %11s %10s", files, fields[0], fields[1], fields[2],
-		fields[3])
+	numbers := fmt.Sprintf("%s%4s %20s ", files, fields[0], fields[1])
+	if fields[2] == "" {
+		numbers += fmt.Sprintf("%22s", fields[3])
+	} else {
+		numbers += fmt.Sprintf("%11s %10s", fields[2], fields[3])
+	}
 	room := width - runewidth.StringWidth(numbers) - 1
 	if room < 4 { // then show no columns
 		numbers = strings.Join(strings.Fields(numbers), " ")
@@ -156,10 +160,11 @@ func fitting(fields []string, width int) (line string) {
 	return line
 }
 
-// numbers returns the count of files, if it is a tree, and percent, bytes, rate and time.
+// numbers returns the count of files, if it is a tree, and percent, bytes, rate and time; instead of
+// the last two, why nothing arrives.
 func (l *progressLine) numbers() (files string, fields [4]string) {
 	m := &l.meter
-	percent, total, last := "", "", ""
+	percent, total, rate, last := "", "", ui.Amount(m.rate)+"/s", ""
 	if l.size >= 0 {
 		percent = fmt.Sprintf("%d%%", percentOf(m.bytes, l.size))
 		total = " of " + ui.Amount(float64(l.size))
@@ -170,13 +175,14 @@ func (l *progressLine) numbers() (files string, fields [4]string) {
 	case l.ended:
 		last = "stopped"
 	case l.lost:
-		last = "offline"
+		rate, last = "", "offline"
 	case l.stall != "":
-		last = "stalled"
-	case l.finishing && l.checked > 0:
-		last = fmt.Sprintf("check %d%%", percentOf(l.checked, m.bytes))
-	case l.finishing && (l.tree == nil || m.rate <= 0 || m.bytes == l.size):
-		last = "finishing"
+		rate, last = "", "stalled"
+	case l.phase != "" && (l.tree == nil || m.rate <= 0 || m.bytes == l.size):
+		rate, last = "", string(l.phase)
+		if l.checked > 0 {
+			last += fmt.Sprintf(" %d%%", percentOf(l.checked, m.bytes))
+		}
 	case m.rate <= 0 && m.elapsed > stalledAfter:
 		last = "stalled"
 	case l.size >= 0 && m.rate > 0:
@@ -191,7 +197,7 @@ func (l *progressLine) numbers() (files string, fields [4]string) {
 		files = fmt.Sprintf("%15s files ", files)
 	}
 	return files, [4]string{percent, ui.Amount(float64(m.bytes)) + total,
-		ui.Amount(m.rate) + "/s", last}
+		rate, last}
 }
 
 // percentOf returns 100 only when everything has arrived.
