@@ -71,7 +71,8 @@ const (
 	PhaseRereading Phase = "rereading"            // its source had just been written to
 	PhaseHashing   Phase = "hashing"
 	PhaseVerifying Phase = "verifying"
-	PhaseDeleting  Phase = "deleting" // of a Sync: looks for what to delete, and deletes it
+	PhaseComparing Phase = "comparing" // of a Sync with Checksum
+	PhaseDeleting  Phase = "deleting"  // of a Sync: looks for what to delete, and deletes it
 )
 
 // Position is how far a copy has come.
@@ -201,11 +202,11 @@ func (r *fileReport) watch(position func() int64) (stop func()) {
 // report reports progress, or counts it for the tree.
 func (r *fileReport) report(position func() int64) (stop func()) {
 	c := r.c
-	if c.tree != nil {
-		return c.tree.watch(c, position)
-	}
 	if c.listener == nil {
 		return func() {}
+	}
+	if c.tree != nil {
+		return c.tree.watch(c, position)
 	}
 	return every(c.options.progressInterval(), func() {
 		e := &Event{Kind: Progress, Size: c.size, Position: r.at(position())}

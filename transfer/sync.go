@@ -745,6 +745,8 @@ func (s *syncing) sameLink(e *entry) (bool, error) {
 
 // sameContents compares the hashes of both files.
 func (s *syncing) sameContents(e *entry) (bool, error) {
+	s.tree.comparing.Add(1)
+	defer s.tree.comparing.Add(-1)
 	target := entry{dir: e.dir, name: e.name, facts: e.facts}
 	target.facts.info = nil
 	var there checksum.Hash

@@ -58,6 +58,8 @@ type SyncTotals struct {
 type treeReport struct {
 	t       *tree
 	entries atomic.Int64 // found in the source
+	// files whose contents a Sync is comparing
+	comparing atomic.Int64
 
 	mu          sync.Mutex
 	sums        Totals      // without the files in progress
@@ -155,6 +157,9 @@ func (r *treeReport) phase() Phase {
 		if a.phase != nil {
 			return a.phase()
 		}
+	}
+	if r.comparing.Load() > 0 {
+		return PhaseComparing
 	}
 	return r.concludes
 }

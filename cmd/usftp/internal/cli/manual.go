@@ -68,9 +68,9 @@ they do not know. The kinds are:
   progress  bytes counts those that have arrived, and resumed those of them that an
             earlier copy left (done has it too); finishing is true once all have
             arrived, and phase says what is done then: "hashing", "verifying",
-            "rereading" (a source that was modified just before), "deleting",
-            "waiting for the host" or "finishing"; checked counts the bytes that were
-            hashed or read again. stalled_ns is for how long a
+            "rereading" (a source that was modified just before), "comparing",
+            "deleting", "waiting for the host" or "finishing"; checked counts the bytes
+            that were hashed or read again. stalled_ns is for how long a
             host has sent nothing of what it owes, once that is 5 seconds; wait_ns is
             then the time until the connection is given up
   note      message says something surprising about how the copy is made

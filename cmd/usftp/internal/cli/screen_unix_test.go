@@ -429,6 +429,8 @@ func TestQuestions(t *testing.T) {
 	s.typed("perhaps\n")
 	s.await(`Please type 'yes', 'no' or the fingerprint: $`)
 	s.typed("yes\n")
+	s.await(`usftp: Warning: Permanently added '\[127\.0\.0\.1\]:` + port +
+		`' \(ED25519\) to the list of known hosts\.\r\n`)
 	s.await(`(?i)password: $`)
 	if s.echoes() { // by the time the question is seen, the echo must be off
 		t.Error("the terminal shows what is typed at the question for a password")

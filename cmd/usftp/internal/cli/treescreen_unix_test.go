@@ -38,13 +38,13 @@ func TestTreeOnScreen(t *testing.T) {
 		}
 		lines := s.lines()
 		for _, line := range lines {
-			if n := len([]rune(line)); n >= int(columns) && !strings.HasPrefix(line, "usftp: ") {
+			if n := len([]rune(line)); n >= int(columns) && !strings.HasPrefix(line, "tree: ") {
 				t.Errorf("a line of %d columns: %q", n, line)
 			}
 		}
 		last := strings.Join(lines[max(0, len(lines)-2):], "\n")
 		if columns == 100 && !regexp.MustCompile(
-			`^tree +4 of 4 files 100% .* in 00:0\d\nusftp: tree: 4 files, 2 directories, .*, limited by --limit$`).MatchString(last) {
+			`^tree +4 of 4 files 100% .* in 00:0\d\ntree: 4 files, 2 directories, .*, limited by --limit$`).MatchString(last) {
 			t.Errorf("in the end it shows %q", last)
 		}
 	}

@@ -60,8 +60,11 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
 	c.planFirstRequest(sources, target)
 	c.Copy(sources, target)
 	if c.canResume {
-		a.Console.Say(fmt.Sprintf("%s kept for --resume; to continue: %s",
-			ui.Amount(float64(c.Bytes+c.Kept)), ui.CommandLine(a.Args, "cp", "--resume")))
+		kept := ""
+		if n := c.Bytes + c.Kept; n > 0 {
+			kept = ui.Amount(float64(n)) + " kept for --resume; "
+		}
+		a.Console.Say(kept + "to continue: " + ui.CommandLine(a.Args, "cp", "--resume"))
 	}
 	err = c.End()
 	if flags.Verbose >= 2 {

@@ -69,7 +69,9 @@ func (p *person) Event(e transfer.Event) {
 		}
 	case e.Kind == transfer.Renewed:
 		p.line.update(e)
-		p.Console.Say(e.Message)
+		if !p.quiet {
+			p.Console.Say(e.Message)
+		}
 	case e.Kind == transfer.Planned:
 		fmt.Fprintln(p.planned, ui.Printable(fmt.Sprintf("would copy %s to %s", sourceOf(e),
 			targetOf(e))))
@@ -100,7 +102,7 @@ func (p *person) done(e transfer.Event) {
 			ui.Rate(e.Bytes-e.Resumed, e.Elapsed), boundText(e.Bottleneck))
 	}
 	if p.verbose {
-		p.Console.Say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e),
+		p.Console.Tell(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e),
 			ui.Amount(float64(e.Bytes))) + resumedText(e.Resumed) + speed + hashOf(e))
 	}
 }
@@ -128,12 +130,12 @@ func (p *person) ended(e transfer.Event) {
 	}
 	if t := e.Totals; p.look.DryRun && e.Err == nil {
 		if !p.quiet {
-			p.Console.Say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e),
+			p.Console.Tell(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e),
 				ui.Count(t.PlannedFiles, "file", "files"), ui.Amount(float64(t.PlannedBytes))))
 		}
 	} else if p.verbose || p.moving && e.Err == nil || t.Failed > 1 && !p.quiet ||
 		e.Err != nil && t.Failed == 0 {
-		p.Console.Say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(e)))
+		p.Console.Tell(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(e)))
 	}
 }
 
