@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
@@ -88,10 +91,14 @@ type Position struct {
 	// seconds. Wait is then the time until the connection is given up, and Message says both.
 	Stalled time.Duration `json:"stalled_ns,omitempty"`
 	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
+	// Paused is, of Elapsed, for how long there was no connection or the process was stopped. It is
+	// not known of the entries of a tree.
+	Paused time.Duration `json:"paused_ns,omitempty"`
 }
 
 // retried fills in an event about an attempt to replace a connection.
-func retried(a pool.Attempt, e *Event) *Event {
+func (j *job) retried(a pool.Attempt, e *Event) *Event {
+	j.pauses.attempt(a)
 	e.Kind, e.Err, e.Wait, e.Message = Retried, a.Err, a.Wait, a.Message
 	if a.Err == nil {
 		e.Kind = Renewed
@@ -103,6 +110,45 @@ func retried(a pool.Attempt, e *Event) *Event {
 func (e *Event) failed(err error) *Event {
 	e.Kind, e.Err, e.Message = Failed, err, err.Error()
 	return e
+}
+
+// stalledAfter is how long data must be overdue before that is reported.
+const stalledAfter = 5 * time.Second
+
+// addStall fills in that a host sends nothing of what it owes, and what follows from that.
+func (e *Event) addStall(j *job) {
+	for _, conn := range j.conns() {
+		since, end := quietSince(conn.Host())
+		stalled := time.Since(since)
+		if since.IsZero() || stalled < stalledAfter || stalled <= e.Stalled {
+			continue
+		}
+		e.Stalled, e.Wait = stalled, max(0, time.Until(end))
+		follows := "giving up"
+		if pools.OfConn(conn).Renews() {
+			follows = "reconnecting"
+		}
+		e.Message = fmt.Sprintf("stalled for %d s; %s in %d s", stalled/time.Second, follows,
+			(e.Wait+time.Second/2)/time.Second)
+	}
+}
+
+// quietSince returns since when all sessions of a host that owe something have sent nothing of it, and
+// when the connection is given up for that. Both are zero if nothing is overdue.
+func quietSince(host pool.Host) (since, end time.Time) {
+	clients := []*usftp.Client{host.Client}
+	if host.Pool != nil {
+		others, _ := pools.OfPool(host.Pool).Sessions()
+		for _, other := range others {
+			clients = append(clients, other.Client())
+		}
+	}
+	for _, client := range clients {
+		if from, to := private.OfClient(client).Overdue(); from.After(since) {
+			since, end = from, to
+		}
+	}
+	return since, end
 }
 
 // tell reports an event of the job.
@@ -217,8 +263,12 @@ func (r *fileReport) report(position func() int64) (stop func()) {
 
 // at returns the file's position after bytes bytes.
 func (r *fileReport) at(bytes int64) Position {
-	return Position{Bytes: bytes, Resumed: min(r.c.attempts.found, bytes),
+	p := Position{Bytes: bytes, Resumed: min(r.c.attempts.found, bytes),
 		Elapsed: time.Since(r.c.began)}
+	if r.c.tree == nil {
+		p.Paused = r.c.pauses.sum()
+	}
+	return p
 }
 
 // finishing reports progress after all bytes have arrived, until stop is called.

@@ -78,7 +78,7 @@ func (e *remoteEnd) identity(name string) (host, path string, ok bool) {
 // over calls do for an entry of a tree, and again over a new connection if the connection was lost.
 func (e *remoteEnd) over(name string, do func(client *usftp.Client, again bool) error) error {
 	return e.link.Do(func(a pool.Attempt) {
-		event := retried(a, &Event{Size: -1})
+		event := e.job.retried(a, &Event{Size: -1})
 		event.Source = name
 		e.job.tell(event)
 	}, do)

@@ -184,6 +184,7 @@ type job struct {
 	limiter  *limiter  // nil without a limit
 	tree     *tree     // nil for a single file
 	listener *listener // nil without Options.Events
+	pauses   *pauses
 
 	once func(*fileCopy) error // one attempt at a file
 
@@ -196,7 +197,10 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := listen(options.Events, cancel)
+	pauses := new(pauses)
+	stop := pauses.watch()
 	done = func() {
+		stop()
 		cancel(nil)
 		l.done()
 	}
@@ -204,7 +208,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		options.Hash = options.List.Algorithm()
 	}
 	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
-		token: localfs.NewTempToken(), listener: l, once: (*fileCopy).copyOnce,
+		token: localfs.NewTempToken(), listener: l, pauses: pauses, once: (*fileCopy).copyOnce,
 		turn:    new(sync.Mutex),
 		limiter: newLimiter(ctx, options.RateLimit),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,

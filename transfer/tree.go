@@ -189,7 +189,7 @@ func (t *tree) run(err error) (Summary, error) {
 	stop := t.reportTotals()
 	var w *witness
 	if conns := t.conns(); len(conns) > 0 && t.check == nil {
-		w = newWitness(t.ctx, conns[0].Host().Client)
+		w = newWitness(t.job, conns[0].Host().Client)
 	}
 	t.walk.run()
 	t.treeReport.conclude()

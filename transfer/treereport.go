@@ -95,6 +95,9 @@ func (r *treeReport) bottleneck(w *witness) Bottleneck {
 	bytes := r.totals().Bytes
 	w.far, w.limit = t.budget.trip >= flow.StripeTrip, t.options.RateLimit
 	whole := w.end(bytes)
+	if whole == BottleneckRateLimit {
+		return whole
+	}
 	if most := r.bottlenecks.verdict(bytes); most != "" {
 		return most
 	}
@@ -116,7 +119,7 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 		first = newError(t.job, t.route.Source, t.root.target, ErrVanished)
 	}
 	e := &Event{Kind: Ended, Size: s.PlannedBytes, Position: Position{Bytes: s.Bytes,
-		Elapsed: s.Elapsed},
+		Elapsed: s.Elapsed, Paused: t.pauses.sum()},
 		Outcome: Outcome{Bottleneck: s.Bottleneck}, Totals: &s.Totals}
 	if first != nil {
 		left := t.leftBehind()
@@ -198,7 +201,7 @@ func (r *treeReport) reportTotals() (stop func()) {
 		totals := r.totals()
 		e := &Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
 			Position: Position{Bytes: totals.Bytes, Phase: r.phase(),
-				Elapsed: time.Since(t.began)}}
+				Elapsed: time.Since(t.began), Paused: t.pauses.sum()}}
 		e.addStall(t.job)
 		r.tellTotals(e)
 	})

@@ -99,7 +99,8 @@ they do not know. The kinds are:
 
 The events of a file have host; direction ("upload", "download", "relay", "local" or
 "check"); source and target (paths, without the host); for a relay, source_host; size
-(-1 if it is not known); bytes; and elapsed_ns (nanoseconds since its start).
+(-1 if it is not known); bytes; elapsed_ns (nanoseconds since its start); and paused_ns,
+for how long of these there was no connection or usftp was stopped.
 
 With -r, tree is true in all of them, and the tree's own started, progress and ended
 events have totals: planned_files and planned_bytes (which grow until complete is true),

@@ -318,6 +318,25 @@ func TestCtrlZ(t *testing.T) {
 	}
 }
 
+// The time for which a copy was stopped is no part of its rate.
+func TestCtrlZIsAPause(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "big"), randomData(8<<20))
+	s := onScreen(t, 120, command(t, dir, "cp", "-v", "-F", server.ConfigFile, "-l", "20000", "big",
+		"testhost:"+filepath.Join(dir, "target")))
+	s.await(`\d+% +[1-9].* left`)
+	s.stopped()
+	time.Sleep(4 * time.Second) // that is what is measured
+	s.continued()
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+	s.await(`copied big to .*: 8\.39 MB in \d+\.\d s \([3-5]\.\d s of them paused\), 2\.[2-9]\d MB/s, limited by --limit\r\n`)
+	s.await(`big +100% .* 2\.[2-9]\d MB/s +in 00:0[78]\r\n`)
+}
+
 // In the background nothing is drawn, since a person types to the shell.
 func TestBackground(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,7 @@ type progressLine struct {
 	stall string // what a host that sends nothing leads to
 	ended bool
 	good  bool
+	took  time.Duration // valid in the end
 
 	phase   transfer.Phase // what is done, if nothing arrives; "" before everything has
 	checked int64          // how much has been hashed or verified; 0 if that is not known
@@ -69,7 +70,7 @@ func (l *progressLine) update(e transfer.Event) {
 		}
 	}
 	l.meter.skip(resumedOf(e))
-	l.meter.add(e.Bytes, e.Elapsed)
+	l.meter.add(e.Bytes, e.Elapsed-e.Paused)
 }
 
 // began notes that a file of a tree has begun.
@@ -89,8 +90,8 @@ func (l *progressLine) finish(e transfer.Event) {
 	}
 	l.update(e)
 	l.mu.Lock()
-	l.meter.finish(e.Bytes, e.Elapsed)
-	l.ended, l.good = true, e.Err == nil
+	l.meter.finish(e.Bytes, e.Elapsed-e.Paused)
+	l.ended, l.good, l.took = true, e.Err == nil, e.Elapsed
 	l.mu.Unlock()
 	l.console.Hide()
 }
@@ -171,7 +172,7 @@ func (l *progressLine) numbers() (files string, fields [4]string) {
 	}
 	switch {
 	case l.ended && l.good:
-		last = "in " + ui.Clock(m.elapsed)
+		last = "in " + ui.Clock(l.took)
 	case l.ended:
 		last = "stopped"
 	case l.lost:
@@ -214,7 +215,8 @@ type meter struct {
 	bytes   int64
 	elapsed time.Duration
 	rate    float64 // bytes a second
-	moved   time.Duration
+	moved   time.Duration // when something arrived last
+	from    time.Duration // when the beginning was, or the end of a stall
 	skipped int64 // of bytes, those copied earlier
 }
 
@@ -239,18 +241,22 @@ const (
 
 func (m *meter) add(bytes int64, elapsed time.Duration) {
 	dt := elapsed - m.elapsed
+	if dt < 0 { // the time before a connection was lost turns out to be a pause
+		m.bytes, m.elapsed, m.moved, m.from = bytes, elapsed, elapsed, elapsed
+	}
 	if dt <= 0 {
 		return
 	}
 	now := float64(max(0, bytes-m.bytes)) / dt.Seconds()
-	// At first the rate is that of everything so far: otherwise a slow first moment would weigh on
-	// it for seconds.
-	weight := max(1-math.Exp(-float64(dt)/float64(rateOver)), float64(dt)/float64(elapsed))
+	// At first, and after a stall, the rate is that of everything since: otherwise a slow first
+	// moment would weigh on it for seconds.
+	weight := max(1-math.Exp(-float64(dt)/float64(rateOver)),
+		float64(dt)/float64(elapsed-m.from))
 	m.rate += weight * (now - m.rate)
 	if bytes > m.bytes {
 		m.moved = elapsed
 	} else if elapsed-m.moved > stalledAfter {
-		m.rate = 0
+		m.rate, m.from = 0, elapsed
 	}
 	m.bytes, m.elapsed = bytes, elapsed
 }

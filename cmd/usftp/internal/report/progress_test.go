@@ -38,6 +38,9 @@ func TestMeter(t *testing.T) {
 	if m.rate != 0 {
 		t.Errorf("after 6 s without a byte the rate is %.0f", m.rate)
 	}
+	at -= 5 * time.Second // it was a pause
+	run(2, 200)
+	near("after a pause", 1000)
 	m.finish(bytes, at)
 	near("in the end", float64(bytes)/at.Seconds())
 

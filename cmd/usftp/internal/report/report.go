@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/internal/ui"
@@ -98,8 +99,7 @@ func (p *person) done(e transfer.Event) {
 	speed := ""
 	if !e.Tree { // there is one line for the whole tree
 		p.endLine(e)
-		speed = fmt.Sprintf(" in %.1f s, %s%s", e.Elapsed.Seconds(),
-			ui.Rate(e.Bytes-e.Resumed, e.Elapsed), boundText(e.Bottleneck))
+		speed = " in " + speedOf(e, e.Bytes-e.Resumed)
 	}
 	if p.verbose {
 		p.Console.Tell(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e),
@@ -162,6 +162,16 @@ func unreported(e transfer.Event) bool {
 		!errors.As(e.Err, new(*ui.Interruption)) && !errors.As(e.Err, new(*ui.OutputError))
 }
 
+// speedOf describes how long it took, and the rate without pauses.
+func speedOf(e transfer.Event, bytes int64) string {
+	paused := ""
+	if e.Paused >= time.Second {
+		paused = fmt.Sprintf(" (%.1f s of them paused)", e.Paused.Seconds())
+	}
+	return fmt.Sprintf("%.1f s%s, %s%s", e.Elapsed.Seconds(), paused,
+		ui.Rate(bytes, e.Elapsed-e.Paused), boundText(e.Bottleneck))
+}
+
 // boundText describes what limited the speed, if known.
 func boundText(b transfer.Bottleneck) string {
 	switch b {
@@ -192,10 +202,9 @@ func counts(separator string, list ...count) (text string) {
 // summaryOf describes the result for a tree.
 func summaryOf(e transfer.Event) string {
 	t := e.Totals
-	text := fmt.Sprintf("%s, %s, %s; %s%s in %.1f s, %s", ui.Count(t.Files, "file", "files"),
+	text := fmt.Sprintf("%s, %s, %s; %s%s in %s", ui.Count(t.Files, "file", "files"),
 		ui.Count(t.Directories, "directory", "directories"), ui.Count(t.Links, "link", "links"),
-		ui.Amount(float64(t.Bytes)), resumedText(t.Resumed), e.Elapsed.Seconds(),
-		ui.Rate(t.Bytes-t.Resumed, e.Elapsed)) + boundText(e.Bottleneck)
+		ui.Amount(float64(t.Bytes)), resumedText(t.Resumed), speedOf(e, t.Bytes-t.Resumed))
 	if t.Kept > 0 {
 		text += fmt.Sprintf("; %s already there", ui.Count(t.Kept, "file was", "files were"))
 	}
