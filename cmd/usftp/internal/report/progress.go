@@ -214,10 +214,10 @@ func percentOf(bytes, size int64) int {
 type meter struct {
 	bytes   int64
 	elapsed time.Duration
-	rate    float64 // bytes a second
+	rate    float64       // bytes a second
 	moved   time.Duration // when something arrived last
 	from    time.Duration // when the beginning was, or the end of a stall
-	skipped int64 // of bytes, those copied earlier
+	skipped int64         // of bytes, those copied earlier
 }
 
 // skip excludes from the rate what an earlier copy had sent.
