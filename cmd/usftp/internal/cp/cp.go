@@ -43,6 +43,9 @@ func Command(a *ui.App) *cobra.Command {
 			if err != nil {
 				return &ui.UsageError{Err: err}
 			}
+			if hint := complete.ForgottenColon(target, flags.ConfigFile()); hint != "" {
+				a.Console.Say(hint)
+			}
 			return run(cmd.Context(), a, &flags, sources, target)
 		},
 	}
