@@ -185,6 +185,7 @@ type job struct {
 	tree     *tree     // nil for a single file
 	listener *listener // nil without Options.Events
 	pauses   *pauses
+	work     *sync.WaitGroup // goroutines that end soon after ctx
 
 	once func(*fileCopy) error // one attempt at a file
 
@@ -202,13 +203,15 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	done = func() {
 		stop()
 		cancel(nil)
+		j.work.Wait()
 		l.done()
 	}
 	if options.List != nil {
 		options.Hash = options.List.Algorithm()
 	}
 	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
-		token: localfs.NewTempToken(), listener: l, pauses: pauses, once: (*fileCopy).copyOnce,
+		token: localfs.NewTempToken(), listener: l, pauses: pauses, work: new(sync.WaitGroup),
+		once:    (*fileCopy).copyOnce,
 		turn:    new(sync.Mutex),
 		limiter: newLimiter(ctx, options.RateLimit),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,

@@ -41,6 +41,11 @@ type TreeOptions struct {
 	// MaxFiles limits how many files are in progress at once. 0 means as many as the link needs and
 	// the servers allow.
 	MaxFiles int
+
+	// CountAhead lists the source a second time, only to count its files, if CopyTree takes more than
+	// a second: PlannedTotals then tell early how much there is. It does nothing if links are
+	// followed.
+	CountAhead bool
 }
 
 // LinkMode selects what happens to symbolic links in a tree. The source itself is always followed.

@@ -44,6 +44,10 @@ type PlannedTotals struct {
 	PlannedFiles int64 `json:"planned_files"`
 	PlannedBytes int64 `json:"planned_bytes"`
 	Complete     bool  `json:"complete"` // the whole tree has been listed
+
+	// What TreeOptions.CountAhead has counted in the source, 0 before that is done.
+	CountedFiles int64 `json:"counted_files,omitempty"`
+	CountedBytes int64 `json:"counted_bytes,omitempty"`
 }
 
 // SyncTotals are the totals that only a Sync has.
@@ -197,7 +201,8 @@ func (r *treeReport) reportTotals() (stop func()) {
 		return func() {}
 	}
 	r.tellTotals(&Event{Kind: Started, Size: -1, Totals: &Totals{}})
-	return every(t.options.progressInterval(), func() {
+	stopCount := r.countAhead()
+	stopTelling := every(t.options.progressInterval(), func() {
 		totals := r.totals()
 		e := &Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
 			Position: Position{Bytes: totals.Bytes, Phase: r.phase(),
@@ -205,6 +210,10 @@ func (r *treeReport) reportTotals() (stop func()) {
 		e.addStall(t.job)
 		r.tellTotals(e)
 	})
+	return func() {
+		stopCount()
+		stopTelling()
+	}
 }
 
 // watch counts a file as active until finished is called. After stop it still counts with what the

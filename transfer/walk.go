@@ -169,7 +169,7 @@ const (
 
 func newWalk(t *tree, most, walkers, queue int) *walk {
 	w := &walk{tree: t, walkers: walkers, most: most, small: make(chan *entry, queue),
-		large: make(chan *entry, 64)}
+		large: make(chan *entry, 1024)}
 	w.changed.L = &w.mu
 	return w
 }

@@ -92,9 +92,9 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	if f.DryRun {
 		ctx, stop = a.Out.WhileHeard(ctx)
 	}
-	c := NewCopier(ctx, a, hosts, f.transferOptions(), report.New(a, &f.Report,
-		report.Look{Recursive: f.recursive, DryRun: f.DryRun,
-			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
+	look := report.Look{Recursive: f.recursive, DryRun: f.DryRun,
+		ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}
+	c := NewCopier(ctx, a, hosts, f.transferOptions(), report.New(a, &f.Report, look))
 	c.stop, c.stopOnError, c.dryRun = stop, f.StopOnError, f.DryRun
 	lists, err := f.hashes.open()
 	if err != nil {
@@ -105,6 +105,7 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	c.options.Events = lists.listen(c.options.Events)
 	if f.recursive {
 		options := f.TreeOptions()
+		options.CountAhead = report.Moving(a, &f.Report, look)
 		c.tree = &options
 	}
 	if target.Remote && f.Limit == 0 && c.options.Delta == transfer.DeltaNever {

@@ -65,8 +65,11 @@ func (l *progressLine) update(e transfer.Event) {
 	l.phase, l.checked = e.Phase, e.Checked
 	if t := e.Totals; t != nil {
 		l.tree = t
-		if t.Complete { // files that were up to date need not be copied
+		// files that were up to date need not be copied
+		if t.Complete {
 			l.size = t.PlannedBytes - t.KeptBytes
+		} else if t.CountedFiles > 0 {
+			l.size = max(t.CountedBytes, t.PlannedBytes) - t.KeptBytes
 		}
 	}
 	l.meter.skip(resumedOf(e))
@@ -191,8 +194,9 @@ func (l *progressLine) numbers() (files string, fields [4]string) {
 			math.MaxInt32)*float64(time.Second))) + " left"
 	}
 	if l.tree != nil {
-		files = fmt.Sprintf("%d of %d", l.tree.Files+l.tree.Kept, l.tree.PlannedFiles)
-		if !l.tree.Complete {
+		files = fmt.Sprintf("%d of %d", l.tree.Files+l.tree.Kept,
+			max(l.tree.PlannedFiles, l.tree.CountedFiles))
+		if !l.tree.Complete && l.tree.CountedFiles == 0 {
 			files += "+"
 		}
 		files = fmt.Sprintf("%15s files ", files)

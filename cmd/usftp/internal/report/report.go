@@ -37,10 +37,14 @@ func New(a *ui.App, flags *opt.Report, l Look) Reporter {
 
 func newPerson(a *ui.App, flags *opt.Report, l Look) *person {
 	return &person{Console: a.Console, quiet: flags.Quiet, verbose: flags.Verbose > 0, look: l,
-		planned: a.Out,
-		// A progress line would break up what is shown on the same screen.
-		moving: a.Console.Terminal() && !flags.Quiet && !flags.NoProgress && !l.DryRun &&
-			!l.ToTerminal}
+		planned: a.Out, moving: Moving(a, flags, l)}
+}
+
+// Moving reports whether a person sees progress. A progress line would break up what is shown on the
+// same screen.
+func Moving(a *ui.App, flags *opt.Report, l Look) bool {
+	return a.Console.Terminal() && !flags.JSON && !flags.Quiet && !flags.NoProgress && !l.DryRun &&
+		!l.ToTerminal
 }
 
 // A person is the Reporter for one who reads standard error. Only what a dry run would copy goes to
