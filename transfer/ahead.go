@@ -37,8 +37,7 @@ const (
 // not wait for the host: the job's end does.
 func (r *treeReport) countAhead() (stop func()) {
 	t := r.t
-	if !t.options.CountAhead || t.sync != nil || t.check != nil || t.options.DryRun ||
-		t.options.Links == LinksFollow {
+	if t.sync != nil || t.check != nil || t.options.DryRun || t.options.Links == LinksFollow {
 		return func() {}
 	}
 	a := &ahead{tree: t}

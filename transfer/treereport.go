@@ -201,7 +201,10 @@ func (r *treeReport) reportTotals() (stop func()) {
 		return func() {}
 	}
 	r.tellTotals(&Event{Kind: Started, Size: -1, Totals: &Totals{}})
-	stopCount := r.countAhead()
+	stopCount := func() {}
+	if t.options.CountAhead {
+		stopCount = r.countAhead()
+	}
 	stopTelling := every(t.options.progressInterval(), func() {
 		totals := r.totals()
 		e := &Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
