@@ -101,7 +101,7 @@ func moreUsage(w io.Writer, cmd *cobra.Command) {
 		}
 	}
 	if !cmd.HasParent() {
-		fmt.Fprintf(w, "\nUse `usftp help COMMAND` for more about a command, and `usftp help connection` for\nthe flags that say how to connect.\n")
+		fmt.Fprintf(w, "\nUse `usftp help COMMAND` for more about a command, and `usftp help connection`\nfor the flags that say how to connect.\n")
 	}
 }
 
