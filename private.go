@@ -45,6 +45,9 @@ func (c privateClient) Touches() bool {
 // Heard implements private.Client.
 func (c privateClient) Heard() time.Time { return c.conn.Heard() }
 
+// Overdue implements private.Client.
+func (c privateClient) Overdue() (since, end time.Time) { return c.conn.Overdue() }
+
 // DataSizes implements private.Client.
 func (c privateClient) DataSizes() (read, write int, err error) {
 	if err := c.awaitLimits(c.ctx); err != nil {

@@ -208,6 +208,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	err = out.fill(c, in)
 	moved = true
 	if err == nil {
+		c.settles()
 		defer c.finishing()()
 	}
 	if err == nil {
@@ -220,7 +221,9 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		err = c.hashing.finish(c)
 	}
 	if err == nil && c.verifies() {
+		c.enters(PhaseVerifying)
 		err = out.verify(c, in)
+		c.settles()
 	}
 	if err == nil && c.tree != nil {
 		err = c.tree.plan.mayCommit()

@@ -73,6 +73,8 @@ func (s differ) sameLink(e *entry) (bool, error) {
 
 // sameContents compares the hashes of both files.
 func (s differ) sameContents(e *entry) (bool, error) {
+	s.tree.comparing.Add(1)
+	defer s.tree.comparing.Add(-1)
 	target := entry{dir: e.dir, name: e.name, info: e.info}
 	target.info.Local = nil
 	var there checksum.Hash

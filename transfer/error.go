@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -143,10 +145,8 @@ func (e *Error) cause() string {
 		// About a file to be created, "no such file" would mislead users to look at the source.
 		if !e.ofSource && e.op != opCheck && errors.Is(err, fs.ErrNotExist) {
 			switch err.Op {
-			case "open", "openat", "stat":
-				return "the target directory does not exist"
-			case "mkdir", "mkdirat":
-				return "the target's parent directory does not exist"
+			case "open", "openat", "stat", "mkdir", "mkdirat":
+				return noDirectory(shown(e.TargetHost, e.above()))
 			}
 		}
 		if err.Path == e.Source || err.Path == e.Target || err.Path == e.temporary {
@@ -160,6 +160,19 @@ func (e *Error) cause() string {
 		return fmt.Sprintf("cannot %s %s to %s: %s", err.Op, err.Old, err.New, plain(err.Err))
 	}
 	return e.plain(e.Err)
+}
+
+// noDirectory says that a directory in which something was to be made does not exist.
+func noDirectory(dir string) string {
+	return fmt.Sprintf("the directory %s does not exist (mkdir -p makes it)", dir)
+}
+
+// above returns the directory of the target.
+func (e *Error) above() string {
+	if e.TargetHost == "" {
+		return filepath.Dir(e.Target)
+	}
+	return path.Dir(e.Target)
 }
 
 // plain describes an error about the source or the target, and says which of them it is where "it"
@@ -183,8 +196,11 @@ func silent(err error) bool {
 
 // plain returns an error's text, or a better one where Go's would puzzle users.
 func plain(err error) string {
-	if errors.Is(err, fs.ErrClosed) {
+	switch {
+	case errors.Is(err, fs.ErrClosed):
 		return "the file was closed in the meantime"
+	case err == syscall.ENOSPC: // in the words in which it is said of a host
+		return "no space left on this machine"
 	}
 	return err.Error()
 }

@@ -255,6 +255,8 @@ func (r *reread) hash(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
 	if private.OfClient(client).ReadsOnce() {
 		return nil, nil
 	}
+	c.enters(PhaseRereading)
+	defer c.settles()
 	sum := r.of("", checksum.SHA256, 0)
 	err := r.read(c, c.from, func(w io.Writer, off int64) (int64, error) {
 		rest := f.ReadRange(off, n-off)

@@ -135,7 +135,7 @@ func TestRelayErrors(t *testing.T) {
 		"no source": {source: "/none", target: "/b",
 			want: "cannot copy near:/none to far:/b: on near: no such file", is: fs.ErrNotExist},
 		"no directory": {source: "/a", target: "/none/b",
-			want: "cannot copy near:/a to far:/none/b: on far: the target directory does not exist",
+			want: "cannot copy near:/a to far:/none/b: on far: the directory far:/none does not exist (mkdir -p makes it)",
 			is:   fs.ErrNotExist},
 		"a directory": {source: "/", target: "/b",
 			want: "cannot copy near:/ to far:/b: on near: it is a directory",

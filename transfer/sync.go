@@ -206,6 +206,9 @@ func newSyncing(t *tree, options SyncOptions) error {
 	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, relinks: true, judges: true,
 		partial: options.Within != nil, listings: syncWalkers, failed: copyRules.failed,
 		resume: "the same command continues from there"}
+	if options.Delete {
+		t.rules.last = PhaseDeleting
+	}
 	return nil
 }
 

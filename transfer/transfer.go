@@ -187,6 +187,8 @@ type job struct {
 	limiter  *limiter  // nil without a limit
 	tree     *tree     // nil for a single file
 	listener *listener // nil without Options.Events
+	pauses   *pauses
+	work     *sync.WaitGroup // goroutines that end soon after ctx
 
 	once func(*fileCopy) error // one attempt at a file
 	op   op                    // for messages
@@ -202,15 +204,20 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := listen(options.Events, cancel)
+	pauses := new(pauses)
+	stop := pauses.watch()
 	done = func() {
+		stop()
 		cancel(nil)
+		j.work.Wait()
 		l.done()
 	}
 	if options.List != nil {
 		options.Hash = options.List.Algorithm()
 	}
 	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
-		token: localfs.NewTempToken(), listener: l, once: (*fileCopy).copyOnce,
+		token: localfs.NewTempToken(), listener: l, pauses: pauses, work: new(sync.WaitGroup),
+		once: (*fileCopy).copyOnce,
 		turn: new(sync.Mutex), oldTimes: new(sync.Once),
 		limiter: newLimiter(ctx, options.RateLimit),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
@@ -230,14 +237,6 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 
 // conns returns the job's connections, the target's first.
 func (j *job) conns() []*pool.Conn { return present(j.dst.conn(), j.src.conn()) }
-
-// doing returns what the job does, for messages.
-func (j *job) doing() string {
-	if j.op == opCheck {
-		return "checking"
-	}
-	return "copying"
-}
 
 // rules returns those of the tree, or of a single file's copy.
 func (j *job) rules() *treeRules {

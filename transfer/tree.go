@@ -42,6 +42,11 @@ type TreeOptions struct {
 	// MaxFiles limits how many files are in progress at once. 0 means as many as the link needs and
 	// the servers allow.
 	MaxFiles int
+
+	// CountAhead lists the source a second time, only to count its files, if CopyTree takes more than
+	// a second: PlannedTotals then tell early how much there is. It does nothing if links are
+	// followed.
+	CountAhead bool
 }
 
 // LinkMode selects what happens to symbolic links in a tree. The source itself is always followed.
@@ -185,9 +190,10 @@ func (t *tree) run(err error) (Summary, error) {
 	stop := t.reportTotals()
 	var w *witness
 	if conns := t.conns(); len(conns) > 0 && t.rules.judges {
-		w = newWitness(t.ctx, conns[0].Host().Client)
+		w = newWitness(t.job, conns[0].Host().Client)
 	}
 	t.walk.run()
+	t.treeReport.conclude()
 	t.plan.conclude()
 	s := Summary{Target: t.root.target, Bottleneck: t.bottleneck(w)}
 	t.walk.finishing.Wait()
@@ -313,7 +319,7 @@ func (t *tree) single() (Summary, error) {
 }
 
 // copyRules are those of CopyTree and of single files.
-var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true,
+var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true, counts: true,
 	listings: usualWalkers, failed: "could not be copied",
 	resume:  "the same command with --resume continues from there",
 	inPlace: "; --inplace writes the target itself"}

@@ -44,7 +44,7 @@ const (
 
 func newWalk(t *tree, most, walkers, queue int) *walk {
 	w := &walk{tree: t, walkers: walkers, most: most, small: make(chan *entry, queue),
-		large: make(chan *entry, 64)}
+		large: make(chan *entry, 1024)}
 	w.changed.L = &w.mu
 	return w
 }
@@ -342,7 +342,7 @@ func (w *walk) copied(c *fileCopy, err error) {
 	c.freeHandle()
 	keeps := errors.Is(err, errKept)
 	bytes := c.result.Bytes
-	if err != nil {
+	if err != nil && !c.journal.resumable {
 		bytes = 0
 	}
 	t.finished(c, bytes)

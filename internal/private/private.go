@@ -63,6 +63,9 @@ type Client interface {
 	// Heard returns when the server last gave a sign of life: when it sent anything or answered a
 	// keepalive. It is exact to an eighth of the stall timeout, as long as requests are in flight.
 	Heard() time.Time
+	// Overdue returns since when what the server owes has been overdue, and when the connection will
+	// be given up for that; both are zero if nothing is.
+	Overdue() (since, end time.Time)
 	// DataSizes returns how many bytes one READ and one WRITE may carry. It waits for the server's
 	// limits if they have not arrived yet.
 	DataSizes() (read, write int, err error)

@@ -16,6 +16,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/demo"
 	"github.com/usftp/usftp/cmd/usftp/internal/files"
 	"github.com/usftp/usftp/cmd/usftp/internal/mount"
+	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/serve"
 	"github.com/usftp/usftp/cmd/usftp/internal/shell"
 	"github.com/usftp/usftp/cmd/usftp/internal/sync"
@@ -54,7 +55,8 @@ func commandLine(a *ui.App) *cobra.Command {
 	root.AddCommand(cp.Command(a), sync.Command(a), check.Command(a))
 	root.AddCommand(files.Commands(a)...)
 	root.AddCommand(shell.Command(a), mount.Command(a), mount.UmountCommand(a), serve.Command(a),
-		demo.Command(a), cmdline.Version(), cmdline.Completion(completionLong), manCommand(root))
+		demo.Command(a), cmdline.Version(), cmdline.Completion(completionLong), manCommand(root),
+		opt.Topic())
 	cmdline.Complete(a, root, cmdline.Texts{Hint: flagHint, Usage: moreUsage})
 	complete.Flags(root)
 	return root
@@ -99,7 +101,7 @@ func moreUsage(w io.Writer, cmd *cobra.Command) {
 		}
 	}
 	if !cmd.HasParent() {
-		fmt.Fprintf(w, "\nUse `usftp help COMMAND` for more about a command.\n")
+		fmt.Fprintf(w, "\nUse `usftp help COMMAND` for more about a command, and `usftp help connection`\nfor the flags that say how to connect.\n")
 	}
 }
 

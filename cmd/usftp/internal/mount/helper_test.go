@@ -49,6 +49,26 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// A person's mount shows the host user's files as theirs, unless owners were asked for; root's shows
+// the owners that the host has.
+func TestWhoseFiles(t *testing.T) {
+	for _, test := range []struct {
+		option        string
+		user          int
+		known, always bool
+	}{{"ro", 1000, true, false}, {"ro", 0, false, false}, {"idmap=none", 1000, false, false},
+		{"idmap=user", 1000, false, true}, {"uid=7", 1000, false, false},
+		{"gid=7", 1000, false, false}} {
+		var o options
+		if _, err := o.parse([]string{test.option}); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.mapsIfKnown(test.user); got != test.known || o.mapUser != test.always {
+			t.Errorf("-o %s as %d: %t, %t", test.option, test.user, got, o.mapUser)
+		}
+	}
+}
+
 // Each option that sshfs lists is taken, or refused with a reason.
 func TestOptionsOfSSHFS(t *testing.T) {
 	testenv.Program(t, "sshfs")

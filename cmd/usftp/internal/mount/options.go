@@ -19,6 +19,7 @@ type options struct {
 	mapUser            bool
 	allowOther         bool
 	defaultPermissions bool
+	idmap              string // "" if it was not given
 	follow, transform  bool
 	free               bool // links may lead out of the mount
 	uid, gid, umask    *uint32
@@ -127,10 +128,11 @@ func (o *options) set(option string) error {
 	case "transform_symlinks":
 		o.transform = true
 	case "idmap":
-		switch value {
+		switch o.idmap = value; value {
 		case "user":
 			o.mapUser = true
 		case "none":
+			o.mapUser = false
 		default:
 			return fmt.Errorf("-o %s: only idmap=user and idmap=none are known; for others use uid= or gid=", option)
 		}
@@ -175,4 +177,10 @@ func (o *options) set(option string) error {
 		return fmt.Errorf("-o %s is %w", option, errUnknown)
 	}
 	return err
+}
+
+// mapsIfKnown reports whether the host user's files are shown as the local user's, if the host
+// reports owners: a person who is not root expects files of their own, as does git.
+func (o *options) mapsIfKnown(user int) bool {
+	return user != 0 && o.idmap == "" && o.uid == nil && o.gid == nil
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/crypto/ssh"
 
@@ -90,17 +91,53 @@ var making = []string{"config", "identity", "jump", "option", "port", "cipher", 
 // describes their exit codes.
 const OwnPage = "page"
 
-// RegisterLong adds the connection flags by their long names only, for commands whose letters mean
-// something else.
-func (c *Connect) RegisterLong(f *pflag.FlagSet) {
+// letters are those that connection flags keep in all commands that do not give them to another
+// flag.
+const letters = "FiJoPB46"
+
+// RegisterFree adds the connection flags to a command with flags of its own, after those. Their
+// letters mean the same as elsewhere, unless the command has taken them for something else.
+func (c *Connect) RegisterFree(f *pflag.FlagSet, taken string) {
 	var all pflag.FlagSet
 	c.Register(&all)
 	for _, name := range making {
 		flag := all.Lookup(name)
-		flag.Shorthand = ""
+		if l := flag.Shorthand; l != "" && (!strings.Contains(letters, l) ||
+			strings.Contains(taken, l) || f.ShorthandLookup(l) != nil) {
+			flag.Shorthand = ""
+		}
 		all.SetAnnotation(name, cmdline.ConnectionGroup, nil)
 		f.AddFlag(flag)
 	}
+}
+
+// TakenLetter says which flags to use for a connection if one was given whose letter means something
+// else in the command, or "".
+func TakenLetter(f *pflag.FlagSet) (hint string) {
+	var all pflag.FlagSet
+	new(Connect).Register(&all)
+	for _, letter := range letters {
+		given, meant := f.ShorthandLookup(string(letter)), all.ShorthandLookup(string(letter))
+		if given != nil && given.Name != meant.Name && given.Changed {
+			hint += fmt.Sprintf("; -%c is --%s here, use --%s", letter, given.Name, meant.Name)
+		}
+	}
+	return hint
+}
+
+// Topic is the page `usftp help connection`: all connection flags.
+func Topic() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "connection",
+		Short: "the flags that say how to connect",
+		Long: `These flags say how to connect to hosts. All commands that work on hosts have them,
+with the same letters. Where a command gives a letter to a flag of the tool that it is
+named after, as ls does with -F and rm with -i, only the long name is for connections.
+-c, -D, -S and -l, and the flags about speed, are those of cp, sync, check, shell and
+mount alone.`,
+	}
+	new(Connect).Register(cmd.Flags())
+	return cmd
 }
 
 // ConfigFile returns the ssh_config named by the flags, or "".

@@ -66,7 +66,7 @@ func (s *session) logIn(ctx context.Context) (pool.Host, error) {
 // reconnect replaces a lost connection. A login that needs a password asks for it again.
 func (s *session) reconnect(ctx context.Context, lost pool.Host) (pool.Host, error) {
 	if lost.Redial == nil {
-		s.tell(s.target.UserHost() + ": the connection was lost; reconnecting")
+		s.tell(s.target.UserHost() + ": connection lost; reconnecting")
 		return s.logIn(ctx)
 	}
 	retry := s.retry
