@@ -49,9 +49,11 @@ func (l *login) startFlight(conn *own.Conn) *own.Flight {
 	if flight == nil {
 		return nil
 	}
-	if f.session && takesFlight(conn.ServerVersion()) && !l.d.memory.refuses(l.hostKey) {
+	program := l.d.config.sftp()
+	if f.session && program.request == "subsystem" && takesFlight(conn.ServerVersion()) &&
+		!l.d.memory.refuses(l.hostKey) {
 		f.asked = true
-		flight.Subsystem = sftp
+		flight.Subsystem = program.name
 		l.d.log.Debug("asking for sftp along with the login", "host", l.s.alias)
 	}
 	return flight

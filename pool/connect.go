@@ -161,7 +161,7 @@ func (l *Login) login(ctx context.Context) (err error) {
 		l.host.Helper = l.help
 	}
 	l.conn, l.host.Client, l.host.Pool = conn, client, pool
-	l.host.Identity = identityOf(conn, l.target)
+	l.host.Identity = l.identity(conn)
 	return nil
 }
 
@@ -234,17 +234,21 @@ func (l *Login) reconnect(ctx context.Context) error {
 	l.end()
 	l.conn, l.host.Client, l.host.first, l.helper = conn, client, nil, nil
 	l.host.Pool = l.pool(dialed{conn, l.options()})
-	l.host.Identity = identityOf(conn, l.target)
+	l.host.Identity = l.identity(conn)
 	return nil
 }
 
-// identityOf identifies a host by its key and the user's name on it, or by what was typed if the
-// system's ssh keeps the key to itself.
-func identityOf(conn *dial.Conn, t dial.Target) string {
+// identity identifies a host by its key and the user's name on it, or by what was typed if the
+// system's ssh keeps the key to itself. An SFTP server of one's own may see other files.
+func (l *Login) identity(conn *dial.Conn) string {
+	name := fmt.Sprintf("%s:%d", l.target.UserHost(), l.target.Port)
 	if key := conn.HostKey(); key != nil {
-		return conn.SSH().User() + "@" + ssh.FingerprintSHA256(key)
+		name = conn.SSH().User() + "@" + ssh.FingerprintSHA256(key)
 	}
-	return fmt.Sprintf("%s:%d", t.UserHost(), t.Port)
+	if server := l.config.Dial.SFTPServer; server != "" {
+		name += " " + server
+	}
+	return name
 }
 
 func (l *Login) options() []usftp.ClientOption {

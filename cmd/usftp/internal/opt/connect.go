@@ -30,7 +30,7 @@ import (
 // Connect are the flags that say how to connect to hosts.
 type Connect struct {
 	configFile, jump, cipher, program, ssh string
-	server                                 string
+	server, sftpServer                     string
 	Tuning                                 tuning
 	buffer                                 int64
 	Limit                                  int64 // bytes per second; 0 for none
@@ -42,7 +42,14 @@ type Connect struct {
 	Compress                               bool // only cp has it
 }
 
-func (c *Connect) Register(f *pflag.FlagSet) {
+// Register adds the flags.
+func (c *Connect) Register(f *pflag.FlagSet) { c.register(f, "") }
+
+// RegisterSFTP adds the flags, and sftp's -s: elsewhere that letter means something else, in scp and
+// rsync too.
+func (c *Connect) RegisterSFTP(f *pflag.FlagSet) { c.register(f, "s") }
+
+func (c *Connect) register(f *pflag.FlagSet, sftpServer string) {
 	f.StringVarP(&c.configFile, "config", "F", "",
 		"read `file` instead of the user's and the system's ssh_config; \"none\" for neither")
 	f.StringArrayVarP(&c.identities, "identity", "i", nil,
@@ -65,6 +72,8 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
 	f.StringVarP(&c.server, "server", "D", "",
 		"run the SFTP server `program` on this machine instead of connecting to a host")
+	f.StringVarP(&c.sftpServer, "sftp-server", sftpServer, "",
+		"run `command` on the host as its SFTP server, such as 'sudo /usr/lib/openssh/sftp-server'; a word without a slash names a subsystem")
 	f.FuncP("limit", "l",
 		"limit the speed to `rate`: Kbit/s (8192 is 1 MiB/s), or with a unit, such as 10MB or 10Mbit",
 		func(text string) (err error) {
@@ -84,7 +93,7 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 
 // making are the flags about making a connection, rather than about what is done over it.
 var making = []string{"config", "identity", "jump", "option", "port", "cipher", "ipv4", "ipv6",
-	"batch", "ssh", "program", "server", "retries", "retry-for"}
+	"batch", "ssh", "program", "server", "sftp-server", "retries", "retry-for"}
 
 // OwnPage marks commands with a man page of their own, in [cobra.Command.Annotations]. Its value
 // describes their exit codes.
@@ -162,8 +171,11 @@ func (c *Connect) Check(set func(name string) bool) error {
 		return errors.New("--program and --ssh name different programs")
 	case c.server != "" && (c.ssh != "" || c.program != ""):
 		return errors.New("--server replaces the connection and cannot be combined with --program or --ssh")
-	case set("server") && strings.TrimSpace(c.server) == "":
-		return errors.New("--server needs a program")
+	case c.server != "" && c.sftpServer != "":
+		return errors.New("--server runs a program here and --sftp-server on the host: they cannot be combined")
+	case set("server") && strings.TrimSpace(c.server) == "",
+		set("sftp-server") && strings.TrimSpace(c.sftpServer) == "":
+		return errors.New("--server and --sftp-server need a program")
 	case set("port") && (c.port < 1 || c.port > 65535):
 		return fmt.Errorf("--port %d: a port must be from 1 to 65535", c.port)
 	case c.retries < 0, c.retryFor <= 0:
@@ -284,6 +296,7 @@ func (c *Connect) silentConfig() *dial.Config {
 	config := &dial.Config{
 		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options,
 		Port: c.port, Ciphers: c.cipher, SSH: cmp.Or(c.program, c.ssh), Server: c.server,
+		SFTPServer: c.sftpServer,
 	}
 	if os.Getenv("USFTP_REMEMBER_LOGINS") != "no" {
 		config.StateDir = StatePath()
