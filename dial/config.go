@@ -82,6 +82,8 @@ const (
 	AskChallenge
 	// AskHostKey asks for "yes", "no", or the fingerprint itself.
 	AskHostKey
+	// AskPIN asks for the PIN of the token that holds the key in File.
+	AskPIN
 )
 
 // A Prompt is one question.

@@ -7,7 +7,7 @@
 // # Two transports
 //
 // The native one speaks SSH itself. The other runs the system's ssh ([Config].SSH), once for each
-// stream, for what the native one lacks: PKCS#11, GSSAPI, and keys on a token without an agent.
+// stream, for what the native one lacks, such as GSSAPI and PKCS #11 without an agent.
 //
 // If USFTP_SSH_STACK=xcrypto is in the environment the native one uses golang.org/x/crypto/ssh, to
 // find out whether our own transport is to blame for a problem. With it RekeyLimit's time has no
@@ -29,10 +29,9 @@
 // KexAlgorithms, MACs, Match, NoHostAuthenticationForLocalhost, NumberOfPasswordPrompts,
 // PasswordAuthentication, Port, PreferredAuthentications, ProxyCommand, ProxyJump,
 // PubkeyAcceptedAlgorithms, PubkeyAuthentication, RefuseConnection, RekeyLimit,
-// RequiredRSASize, ServerAliveCountMax, ServerAliveInterval, StrictHostKeyChecking (but a changed
+// RequiredRSASize, SecurityKeyProvider, ServerAliveCountMax, ServerAliveInterval, StrictHostKeyChecking (but a changed
 // key is refused even with "no"), TCPKeepAlive, User and UserKnownHostsFile. It refuses
-// BindInterface, KnownHostsCommand, PKCS11Provider, ProxyUseFdpass, RevokedHostKeys,
-// SecurityKeyProvider and VerifyHostKeyDNS if they differ from their defaults, and lists of
+// BindInterface, KnownHostsCommand, ProxyUseFdpass, RevokedHostKeys and VerifyHostKeyDNS if they differ from their defaults, and lists of
 // algorithms or login methods of which it implements none. CanonicalizeHostname needs OpenSSH to be
 // installed.
 //
@@ -42,6 +41,12 @@
 // needs no login. A master that does not answer within three seconds is ignored. ControlMaster=yes
 // and =ask mean, as to ssh, that no existing master is used. Further connections of a [Dialer] log
 // in themselves, and fail if that needs a person.
+//
+// # Keys
+//
+// Identity files may be OpenSSH's, PuTTY's (.ppk), or PEM, encrypted in any way that ssh-keygen,
+// puttygen and OpenSSL offer today. Those of keys on FIDO2 tokens need ssh-sk-helper, which comes
+// with OpenSSH; SSH_SK_HELPER names another one. Keys of a PKCS #11 module are used from an agent.
 //
 // # Logging in
 //

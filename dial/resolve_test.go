@@ -160,8 +160,6 @@ func TestRefusedWords(t *testing.T) {
 		"KnownHostsCommand":        "KnownHostsCommand /bin/echo\n",
 		"RevokedHostKeys":          "RevokedHostKeys /etc/revoked\n",
 		"VerifyHostKeyDNS":         "VerifyHostKeyDNS ask\n",
-		"PKCS11Provider":           "PKCS11Provider /lib/p11.so\n",
-		"SecurityKeyProvider":      "SecurityKeyProvider /lib/sk.so\n",
 		"PreferredAuthentications": "PreferredAuthentications gssapi-with-mic,hostbased\n",
 		"GSSAPIAuthentication":     "GSSAPIAuthentication yes\nPubkeyAuthentication no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n",
 		"HostbasedAuthentication":  "HostbasedAuthentication yes\nPubkeyAuthentication no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n",

@@ -35,11 +35,6 @@ var unsupported = []struct {
 	{"KnownHostsCommand", func(w keywords) bool { return w.set("knownhostscommand") }},
 	{"RevokedHostKeys", func(w keywords) bool { return w.set("revokedhostkeys") }},
 	{"VerifyHostKeyDNS", func(w keywords) bool { return w.yes("verifyhostkeydns", false) }},
-	{"PKCS11Provider", func(w keywords) bool { return w.set("pkcs11provider") }},
-	{"SecurityKeyProvider", func(w keywords) bool {
-		v := w.get("securitykeyprovider")
-		return v != "" && v != "internal" && !strings.HasPrefix(v, "$")
-	}},
 }
 
 // ignored are the keywords that have no effect here, harmlessly. If one is set, -v says so.
@@ -70,8 +65,9 @@ var honoured = []string{
 	"kbdinteractiveauthentication",
 	"kexalgorithms", "macs", "nohostauthenticationforlocalhost", "numberofpasswordprompts",
 	"passwordauthentication",
-	"port", "preferredauthentications", "proxycommand", "proxyjump", "pubkeyacceptedalgorithms",
-	"pubkeyauthentication", "rekeylimit", "requiredrsasize", "serveralivecountmax",
+	"pkcs11provider", "port", "preferredauthentications", "proxycommand", "proxyjump", "pubkeyacceptedalgorithms",
+	"pubkeyauthentication", "rekeylimit", "requiredrsasize", "securitykeyprovider",
+	"serveralivecountmax",
 	"serveraliveinterval",
 	"stricthostkeychecking", "tcpkeepalive", "user", "userknownhostsfile",
 	"canonicalizehostname", "refuseconnection",

@@ -3,7 +3,6 @@
 package opt
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/cmdline"
+	"github.com/usftp/usftp/internal/keyfile"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
@@ -239,7 +239,7 @@ func holdsKey(name string) bool {
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, 64<<10))
-	if err != nil || bytes.Contains(text, []byte("-----BEGIN ")) {
+	if err != nil || keyfile.IsKey(text) {
 		return true
 	}
 	_, _, _, _, err = ssh.ParseAuthorizedKey(text)
