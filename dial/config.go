@@ -82,6 +82,9 @@ const (
 	AskChallenge
 	// AskHostKey asks for "yes", "no", or the fingerprint itself.
 	AskHostKey
+	// AskNewPassword asks for a new password of User on Host, which wants another one, and then for
+	// the same again.
+	AskNewPassword
 	// AskPIN asks for the PIN of the token that holds the key in File.
 	AskPIN
 )
