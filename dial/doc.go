@@ -1,5 +1,9 @@
 // Package dial turns what a person types into byte streams that speak SFTP.
 //
+// [Client] is all of it in one call:
+//
+//	client, err := dial.Client(ctx, "me@example.com")
+//
 // [ParseTarget] reads "user@host:path" and "sftp://user@host:port/path", [New] reads what the
 // user's ssh_config says about the host, [Dialer.Dial] connects and logs in, and [Conn.Open] starts
 // SFTP in a new channel, as often as needed.
@@ -62,7 +66,8 @@
 //
 // Otherwise a login asks as OpenSSH's client does, with the likeliest key first. The [Dialer] keeps
 // in memory what a person typed, so that further connections need nobody; they offer only what
-// worked before. [Dialer.NeedsPerson] reports when that is not possible.
+// worked before. [Dialer.NeedsPerson] reports when that is not possible. If the server wants a new
+// password, that is asked for ([AskNewPassword]) and kept.
 //
 // A server that hangs up before it has shown its key, as sshd does at random while many others log
 // in (MaxStartups), is tried up to three times more within seven seconds, unless it is behind a

@@ -185,7 +185,7 @@ func TestRefusedWords(t *testing.T) {
 			_, err := settingsOf(t, Target{Host: "h"}, c)
 			var refusedWord *UnsupportedError
 			if !errors.As(err, &refusedWord) || refusedWord.Keyword != word ||
-				!errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "--ssh") {
+				!errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), AdviceSSH) {
 				t.Errorf("%s, by %s: %v", word, by, err)
 			}
 		}

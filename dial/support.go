@@ -9,15 +9,19 @@ import (
 )
 
 // An UnsupportedError names an ssh_config keyword that changes where or how to connect and that the
-// native dialer does not implement. The system's ssh does ([Config].SSH, --ssh). It matches
+// native dialer does not implement. The system's ssh does ([Config].SSH). It matches
 // [errors.ErrUnsupported].
 type UnsupportedError struct {
 	Keyword string // as ssh_config(5) spells it
 	Value   string
 }
 
+// AdviceSSH names what chooses the system's ssh, at the end of an [*UnsupportedError]'s text. A
+// program may put its own flag in its place.
+const AdviceSSH = "Config.SSH"
+
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("the ssh configuration says %s %s, which is not supported here; use the system's ssh (--ssh)", e.Keyword, e.Value)
+	return fmt.Sprintf("the ssh configuration says %s %s, which is not supported here; use the system's ssh (%s)", e.Keyword, e.Value, AdviceSSH)
 }
 
 func (e *UnsupportedError) Unwrap() error { return errors.ErrUnsupported }

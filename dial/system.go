@@ -23,13 +23,13 @@ func newSystemSSH(t Target, c *Config) (*systemSSH, error) {
 	if c.Server != "" {
 		command, err := splitCommand(c.Server)
 		if err != nil {
-			return nil, fmt.Errorf("-D %q: %w", c.Server, err)
+			return nil, fmt.Errorf("the server's command %q: %w", c.Server, err)
 		}
 		return &systemSSH{t: t, config: c, command: command, batch: true, local: true}, nil
 	}
 	command, err := splitCommand(c.SSH)
 	if err != nil {
-		return nil, fmt.Errorf("--ssh %q: %w", c.SSH, err)
+		return nil, fmt.Errorf("the command %q in place of ssh: %w", c.SSH, err)
 	}
 	if command[0] == "ssh" {
 		if path := findSSH(c); path != "" {

@@ -63,7 +63,7 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 	defer h.cancel()
 	stream, err := conn.OpenCommand(ctx, helperCommand)
 	if err == nil {
-		if h.client, err = newClient(ctx, conn, stream, stream, options); err != nil {
+		if h.client, err = stream.Client(ctx, options...); err != nil {
 			stream.Close()
 		}
 	}
