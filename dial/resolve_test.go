@@ -111,7 +111,7 @@ func TestParity(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range []*settings{exact, ours} {
-				s.env = nil
+				s.env, s.environ = nil, nil
 				// Versions differ in which types of key they still look for.
 				s.identities = slices.DeleteFunc(s.identities, func(id identityFile) bool {
 					return !id.explicit && (strings.HasSuffix(id.path, "_dsa") ||

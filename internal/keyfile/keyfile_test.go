@@ -195,21 +195,25 @@ func TestRefused(t *testing.T) {
 		"not SSH's curve": {openssl("ecparam -name secp256k1 -genkey -noout -param_enc explicit -out k"),
 			change{}, "curve is not one of SSH's"},
 		"old encryption": {func(t *testing.T, dir string) {
-			openssl("genrsa -out plain 2048")(t, dir)
+			openssl("ecparam -name prime256v1 -genkey -noout -out plain")(t, dir)
 			openssl("pkcs8 -topk8 -in plain -out k -passout pass:x -v1 PBE-SHA1-3DES")(t, dir)
 		}, change{}, "openssl pkcs8 -topk8 converts it"},
 		"many iterations": {func(t *testing.T, dir string) {
-			openssl("genrsa -out plain 2048")(t, dir)
-			openssl("pkcs8 -topk8 -in plain -out k -passout pass:x -iter 10000001")(t, dir)
-		}, change{}, "10000001 iterations of PBKDF2"},
+			openssl("ecparam -name prime256v1 -genkey -noout -out plain")(t, dir)
+			openssl("pkcs8 -topk8 -in plain -out k -passout pass:x -iter 100000")(t, dir)
+			// openssl would take as long to write it
+			patch(t, filepath.Join(dir, "k"), "\x02\x03\x01\x86\xa0", "\x02\x03\x7f\xff\xff")
+		}, change{}, "8388607 iterations of PBKDF2"},
 		"much scrypt": {func(t *testing.T, dir string) {
-			openssl("genrsa -out plain 2048")(t, dir)
-			openssl("pkcs8 -topk8 -in plain -out k -passout pass:x -scrypt -scrypt_N 16384 -scrypt_p 100")(t, dir)
+			openssl("ecparam -name prime256v1 -genkey -noout -out plain")(t, dir)
+			openssl("pkcs8 -topk8 -in plain -out k -passout pass:x -scrypt")(t, dir)
+			const small = "\x02\x02\x40\x00\x02\x01\x08\x02\x01" // N, r and the beginning of p
+			patch(t, filepath.Join(dir, "k"), small+"\x01", small+"\x7f")
 		}, change{}, "more work of scrypt"},
 		"many rounds": {func(t *testing.T, dir string) {
 			// ssh-keygen would take as long to write it
-			tool(t, dir, "ssh-keygen", "-q", "-t", "ed25519", "-f", "k", "-N", "x", "-a", "1")
-			raise(t, filepath.Join(dir, "k"))
+			tool(t, dir, "ssh-keygen", "-q", "-t", "ed25519", "-f", "k", "-N", "x", "-a", "3")
+			patch(t, filepath.Join(dir, "k"), "\x00\x00\x00\x03", "\x00\x00\x10\x01")
 		}, change{}, "4097 rounds of bcrypt"},
 		"PuTTY's DSA": {func(t *testing.T, dir string) { puttygen(t, dir, "dsa -b 1024", "version=3", "") },
 			change{}, "ssh-dss"},

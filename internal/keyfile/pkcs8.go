@@ -19,7 +19,7 @@ import (
 
 // Bounds of what a passphrase costs. OpenSSL takes 2048 iterations of PBKDF2, or 16 MiB of scrypt.
 const (
-	maxIterations   = 10_000_000
+	maxIterations   = 5_000_000
 	maxScryptMemory = 256 << 20
 	maxScryptWork   = 1 << 30 // bytes that are hashed
 )
