@@ -14,8 +14,8 @@
 // stream, for what the native one lacks, such as GSSAPI and PKCS #11 without an agent.
 //
 // If USFTP_SSH_STACK=xcrypto is in the environment the native one uses golang.org/x/crypto/ssh, to
-// find out whether our own transport is to blame for a problem. With it RekeyLimit's time has no
-// effect. There is no automatic fallback: what a server says before keys are exchanged is not
+// find out whether our own transport is to blame for a problem. With it Compression and RekeyLimit's
+// time have no effect. There is no automatic fallback: what a server says before keys are exchanged is not
 // authenticated, so a fallback would let an attacker choose.
 //
 // # Configuration
@@ -27,7 +27,7 @@
 // effect is logged.
 //
 // The native transport honours AddressFamily, BatchMode, BindAddress, CASignatureAlgorithms,
-// CertificateFile, Ciphers, ConnectionAttempts, ConnectTimeout, ControlMaster (not to be one),
+// CertificateFile, Ciphers, Compression, ConnectionAttempts, ConnectTimeout, ControlMaster (not to be one),
 // ControlPath, GlobalKnownHostsFile, HashKnownHosts, Host, HostKeyAlgorithms, HostKeyAlias,
 // HostName, IdentitiesOnly, IdentityAgent, IdentityFile, Include, KbdInteractiveAuthentication,
 // KexAlgorithms, MACs, Match, NoHostAuthenticationForLocalhost, NumberOfPasswordPrompts,

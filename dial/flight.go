@@ -50,7 +50,7 @@ func (l *login) startFlight(conn *own.Conn) *own.Flight {
 		return nil
 	}
 	program := l.d.config.sftp()
-	if f.session && program.request == "subsystem" && takesFlight(conn.ServerVersion()) &&
+	if f.session && !l.s.compress && program.request == "subsystem" && takesFlight(conn.ServerVersion()) &&
 		!l.d.memory.refuses(l.hostKey) {
 		f.asked = true
 		flight.Subsystem = program.name
@@ -288,5 +288,5 @@ func (l *login) logConn(conn *own.Conn) {
 	n := conn.Algorithms()
 	l.d.log.Debug("keys were exchanged", "host", l.s.alias,
 		"server", printable(conn.ServerVersion()), "kex", n.KeyExchange, "hostkey", n.HostKey,
-		"cipher", n.Ciphers[0], "mac", n.MACs[0])
+		"cipher", n.Ciphers[0], "mac", n.MACs[0], "compression", n.Compressions[0])
 }

@@ -146,7 +146,7 @@ func (l *login) runOwn(r *route, hostKeys []string,
 		User: l.s.user, Version: clientVersion,
 		RekeyBytes: int64(l.s.rekeyBytes), RekeyAfter: l.s.rekeyAfter,
 		Algorithms: own.Algorithms{KeyExchanges: l.s.kexes, HostKeys: hostKeys,
-			Ciphers: l.s.ciphers, MACs: l.s.macs},
+			Ciphers: l.s.ciphers, MACs: l.s.macs, Compress: l.s.compress},
 		Buffers: &l.d.buffers,
 		HostKey: func(remote net.Addr, key ssh.PublicKey, _ string) error {
 			return check(remote, key)

@@ -110,6 +110,7 @@ type settings struct {
 	proxyJump, proxyCommand string
 	controlPath             string // the socket of the user's master, "" for none
 
+	compress               bool
 	ciphers, macs, kexes   []string
 	hostKeyAlgos           []string
 	hostKeyAlgosConfigured bool
@@ -199,6 +200,7 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 		hashKnownHosts: w.yes("hashknownhosts", false),
 		trustLoopback:  w.yes("nohostauthenticationforlocalhost", false),
 		batch:          w.yes("batchmode", false),
+		compress:       w.yes("compression", false),
 		identitiesOnly: w.yes("identitiesonly", false),
 		pubkey:         w.yes("pubkeyauthentication", true),
 		password:       w.yes("passwordauthentication", true),

@@ -48,7 +48,6 @@ var ignored = []struct {
 }{
 	{"AddKeysToAgent", []string{"no", "false"}},
 	{"CheckHostIP", []string{"no"}},
-	{"Compression", []string{"no"}},
 	{"FingerprintHash", []string{"SHA256", "sha256"}},
 	{"GSSAPIAuthentication", []string{"no"}},
 	{"HostbasedAuthentication", []string{"no"}},
@@ -62,7 +61,7 @@ var ignored = []struct {
 // honoured are the keywords that readSettings acts on.
 var honoured = []string{
 	"addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile",
-	"ciphers",
+	"ciphers", "compression",
 	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile",
 	"hashknownhosts", "hostkeyalgorithms",
 	"hostkeyalias", "hostname", "identitiesonly", "identityagent", "identityfile",

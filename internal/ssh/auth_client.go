@@ -37,7 +37,7 @@ type Flight struct {
 	Signer   xssh.Signer
 	Password string // if Signer is nil
 	// Subsystem, if not "", is requested in a first session channel, which the server must give
-	// number 0. See [Conn.FlightChannel].
+	// number 0, unless the connection is compressed. See [Conn.FlightChannel].
 	Subsystem string
 }
 
@@ -72,7 +72,10 @@ func (l *clientLogin) firstMessages() ([][]byte, error) {
 		return append(words, l.request("none", nil)), nil
 	}
 	words = append(words, attempt)
-	if l.flightPending = l.flight.Subsystem != ""; l.flightPending {
+	// With compression the server would take what follows the login for compressed, if the login
+	// succeeds.
+	if l.flightPending = l.flight.Subsystem != "" &&
+		l.negotiated.Compressions[clientToServer] != delayedZlib; l.flightPending {
 		words = append(words, l.conn.mux.flight(l.flight.Subsystem)...)
 	}
 	return words, nil

@@ -39,17 +39,25 @@ type Connect struct {
 	connections, streams, retries          int
 	retryFor                               time.Duration
 	ipv4, ipv6, batch                      bool
-	Compress                               bool // only cp has it
+	compress                               bool
 }
 
 // Register adds the flags.
-func (c *Connect) Register(f *pflag.FlagSet) { c.register(f, "") }
+func (c *Connect) Register(f *pflag.FlagSet) { c.register(f, letters{compress: "C"}) }
 
 // RegisterSFTP adds the flags, and sftp's -s: elsewhere that letter means something else, in scp and
 // rsync too.
-func (c *Connect) RegisterSFTP(f *pflag.FlagSet) { c.register(f, "s") }
+func (c *Connect) RegisterSFTP(f *pflag.FlagSet) {
+	c.register(f, letters{compress: "C", sftpServer: "s"})
+}
 
-func (c *Connect) register(f *pflag.FlagSet, sftpServer string) {
+// RegisterRsync adds the flags, with rsync's letter where one of scp's is another of rsync's.
+func (c *Connect) RegisterRsync(f *pflag.FlagSet) { c.register(f, letters{compress: "z"}) }
+
+// letters are those that differ between commands; "" for none.
+type letters struct{ compress, sftpServer string }
+
+func (c *Connect) register(f *pflag.FlagSet, l letters) {
 	f.StringVarP(&c.configFile, "config", "F", "",
 		"read `file` instead of the user's and the system's ssh_config; \"none\" for neither")
 	f.StringArrayVarP(&c.identities, "identity", "i", nil,
@@ -60,6 +68,8 @@ func (c *Connect) register(f *pflag.FlagSet, sftpServer string) {
 	f.IntVarP(&c.port, "port", "P", 0, "connect to this `port`")
 	f.StringVarP(&c.cipher, "cipher", "c", "",
 		"use these `ciphers`, a list as in ssh_config's Ciphers")
+	f.BoolVarP(&c.compress, "compress", l.compress, false,
+		"compress the connection, if the host allows it: on links slower than 100 Mbit/s or so")
 	f.BoolVarP(&c.ipv4, "ipv4", "4", false, "use IPv4 addresses only")
 	f.BoolVarP(&c.ipv6, "ipv6", "6", false, "use IPv6 addresses only")
 	f.BoolVarP(&c.batch, "batch", "B", false,
@@ -72,7 +82,7 @@ func (c *Connect) register(f *pflag.FlagSet, sftpServer string) {
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
 	f.StringVarP(&c.server, "server", "D", "",
 		"run the SFTP server `program` on this machine instead of connecting to a host")
-	f.StringVarP(&c.sftpServer, "sftp-server", sftpServer, "",
+	f.StringVarP(&c.sftpServer, "sftp-server", l.sftpServer, "",
 		"run `command` on the host as its SFTP server, such as 'sudo /usr/lib/openssh/sftp-server'; a word without a slash names a subsystem")
 	f.FuncP("limit", "l",
 		"limit the speed to `rate`: Kbit/s (8192 is 1 MiB/s), or with a unit, such as 10MB or 10Mbit",
@@ -92,7 +102,7 @@ func (c *Connect) register(f *pflag.FlagSet, sftpServer string) {
 }
 
 // making are the flags about making a connection, rather than about what is done over it.
-var making = []string{"config", "identity", "jump", "option", "port", "cipher", "ipv4", "ipv6",
+var making = []string{"config", "identity", "jump", "option", "port", "cipher", "compress", "ipv4", "ipv6",
 	"batch", "ssh", "program", "server", "sftp-server", "retries", "retry-for"}
 
 // OwnPage marks commands with a man page of their own, in [cobra.Command.Annotations]. Its value
@@ -310,7 +320,7 @@ func (c *Connect) silentConfig() *dial.Config {
 	if c.batch {
 		config.Options = append([]string{"BatchMode=yes"}, config.Options...)
 	}
-	if c.Compress && config.SSH != "" {
+	if c.compress {
 		config.Options = append(config.Options, "Compression=yes")
 	}
 	return config
