@@ -184,19 +184,22 @@ type job struct {
 	token    localfs.TempToken // for all temporary names
 	src      source
 	dst      target
-	limiter  *limiter  // nil without a limit
-	tree     *tree     // nil for a single file
-	listener *listener // nil without Options.Events
+	limiter  *limiter              // nil without a limit
+	tree     *tree                 // nil for a single file
+	listener *listener             // nil without Options.Events
+	once     func(*fileCopy) error // one attempt at a file
+	op       op                    // for messages
+	*common
+}
+
+// common is what the copies of a job have in common with it.
+type common struct {
 	pauses   *pauses
-	work     *sync.WaitGroup // goroutines that end soon after ctx
-
-	once func(*fileCopy) error // one attempt at a file
-	op   op                    // for messages
-
-	oldTimes *sync.Once // that times cannot be set was reported
+	work     sync.WaitGroup // goroutines that end soon after ctx
+	oldTimes sync.Once      // that times cannot be set was reported
 
 	// held by the file that uses two hosts, if one of them can have one file open: see ends.connect
-	turn *sync.Mutex
+	turn sync.Mutex
 }
 
 // newJob opens both endpoints. done must be called at the end; it repeats a panic of Events.
@@ -216,9 +219,8 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		options.Hash = options.List.Algorithm()
 	}
 	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
-		token: localfs.NewTempToken(), listener: l, pauses: pauses, work: new(sync.WaitGroup),
-		once: (*fileCopy).copyOnce,
-		turn: new(sync.Mutex), oldTimes: new(sync.Once),
+		token: localfs.NewTempToken(), listener: l, common: &common{pauses: pauses},
+		once:    (*fileCopy).copyOnce,
 		limiter: newLimiter(ctx, options.RateLimit),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
 			Target: dst.path}}

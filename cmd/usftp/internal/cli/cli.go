@@ -111,8 +111,8 @@ func flagHint(cmd *cobra.Command, name string) string {
 		switch name {
 		case "e", "rsh":
 			return "ssh_config is read, and --ssh names another program"
-		case "z", "compress":
-			return "to compress, use --ssh='ssh -C'"
+		case "C", "cvs-exclude":
+			return "use --ignore-file .gitignore; -z compresses"
 		case "filter":
 			return "use --exclude, --include and --exclude-from"
 		}
@@ -125,8 +125,6 @@ func flagHint(cmd *cobra.Command, name string) string {
 			return "requests always run concurrently"
 		case "1":
 			return "there is only version 2 of SSH"
-		case "C":
-			return "to compress, use --ssh='ssh -C'"
 		case "p":
 			return "use -P"
 		}

@@ -95,7 +95,7 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 		{"refuses", "-P " + closed + " a 127.0.0.1:",
 			`127\.0\.0\.1: the connection to 127\.0\.0\.1:\d+ was refused`},
 		{"has no such address", "-6 a 127.0.0.1:",
-			`127\.0\.0\.1: 127\.0\.0\.1 has no address of the family that was asked for \(-4, -6, AddressFamily\)`},
+			`127\.0\.0\.1: 127\.0\.0\.1 has no address of the family that was asked for \(AddressFamily\)`},
 		{"transport is missing", "-S /none/ssh a 127.0.0.1:",
 			`127\.0\.0\.1: /none/ssh could not be started: no such file or directory`},
 		{"times out", "-P " + silent + " -o ConnectTimeout=1 a 127.0.0.1:",
@@ -135,6 +135,8 @@ func TestLoginsThatFail(t *testing.T) {
 			`testhost: logging in as \S+ failed \(tried publickey with .*wrong.*; the server accepts publickey\)`},
 		{"unknown host", []string{"-o", "UserKnownHostsFile=" + noKnown, "a", "testhost:"},
 			`testhost: the host key of .* is not known: its ED25519 key SHA256:\S+ is in no known_hosts file, and there is nobody to ask; log in once with ssh .*`},
+		{"what only ssh does", []string{"-o", "BindInterface=lo", "a", "testhost:"},
+			`testhost: the ssh configuration says BindInterface lo, which is not supported here; use the system's ssh \(--ssh\)`},
 		{"changed host key", []string{"-o", "UserKnownHostsFile=" + changed, "a", "testhost:"},
 			`testhost: the host key of .* has changed: .*` + regexp.QuoteMeta(changed) +
 				`:1 holds another; .*`},

@@ -1005,7 +1005,7 @@ func TestMountOptions(t *testing.T) {
 		})
 	}
 	for flag, reason := range map[string]string{"-d": "use -f -vv", "-s": "concurrently",
-		"-1": "version 2", "-C": "ssh -C", "-p": "use -P"} {
+		"-1": "version 2", "-p": "use -P"} {
 		t.Run(flag, func(t *testing.T) {
 			if o := run(t, "/", "mount", flag, "far:", t.TempDir()); o.code != 2 ||
 				!strings.Contains(o.stderr, reason) {

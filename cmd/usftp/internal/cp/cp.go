@@ -85,9 +85,6 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	if f.agent {
 		config.Logger.Info("-A has no effect: usftp logs in to both hosts from here")
 	}
-	if f.Compress && config.SSH == "" {
-		config.Logger.Info("-C has no effect: our own SSH does not compress; use --ssh")
-	}
 	stop := func() {}
 	if f.DryRun {
 		ctx, stop = a.Out.WhileHeard(ctx)

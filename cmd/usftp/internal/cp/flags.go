@@ -55,8 +55,6 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
 		"stop at the first error instead of copying the rest")
 	c.RegisterBounds(f)
-	f.BoolVarP(&c.Compress, "compress", "C", false,
-		"compress (with --ssh only: our own SSH does not compress)")
 	f.BoolVar(&c.resume, "resume", false,
 		"continue an interrupted copy, after proving that what is there is the beginning of SRC; with -r, skip files whose copy has the same size and time")
 	f.BoolVar(&c.verify, "verify", false,

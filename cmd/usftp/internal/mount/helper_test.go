@@ -26,13 +26,13 @@ func TestOptions(t *testing.T) {
 	var o options
 	ssh, err := o.parse([]string{"ro,idmap=user,umask=022", "Ciphers=a,b",
 		"reconnect,Compression=no,x-systemd.automount,_netdev",
-		"IdentityFile=/a,b,allow_other,MACs=c,d,e,uid=7", "identityfile=f,port=8"})
+		"IdentityFile=/a,b,allow_other,MACs=c,d,e,uid=7", "identityfile=f,port=8,sftp_server=sudo /x"})
 	if want := []string{"Ciphers=a,b", "Compression=no", "IdentityFile=/a,b", "MACs=c,d,e",
 		"identityfile=f"}; err != nil || !slices.Equal(ssh, want) {
 		t.Errorf("%q, %v", ssh, err)
 	}
 	if !o.readOnly || !o.mapUser || *o.umask != 0o022 || !o.allowOther || *o.uid != 7 ||
-		o.port != "8" {
+		o.port != "8" || o.server != "sudo /x" {
 		t.Errorf("%+v", o)
 	}
 	if _, err := o.parse([]string{"IdentityFile=a,ro,nonsense"}); err == nil {

@@ -24,7 +24,7 @@ type options struct {
 	free               bool // links may lead out of the mount
 	uid, gid, umask    *uint32
 	cache              *time.Duration
-	ssh, port          string
+	ssh, port, server  string
 	fsName             string
 	kernel             []string // passed on to the kernel
 }
@@ -54,7 +54,6 @@ var refused = map[string]string{
 	"uidfile":          "use idmap=user, uid= or gid=",
 	"gidfile":          "use idmap=user, uid= or gid=",
 	"nomap":            "use idmap=user, uid= or gid=",
-	"sftp_server":      "the host's sftp subsystem is used",
 	"writeback_cache":  "usftp buffers writes itself, and never reorders them with fsync",
 	"ssh_protocol":     "there is only version 2",
 }
@@ -160,6 +159,8 @@ func (o *options) set(option string) error {
 	case "negative_timeout", "dcache_negative_timeout":
 	case "ssh_command":
 		o.ssh = value
+	case "sftp_server":
+		o.server = value
 	case "port":
 		o.port = value
 		_, err = number(10)
