@@ -142,7 +142,7 @@ func (c *fileCopy) copyOnce() error {
 	if c.kept(in, out) {
 		return errKept
 	}
-	if c.tree != nil && c.tree.resumed == repeated && c.strange(out.at().info) {
+	if c.repeats() && c.strange(out.at().info) {
 		return errStrange
 	}
 	if err := out.same(c, in); err != nil {
@@ -413,6 +413,9 @@ func (c *fileCopy) kept(in input, out output) bool {
 // errStrange reports that something else has come into a target since an earlier run made it.
 var errStrange = errors.New("it is not what the interrupted run of this copy left there, so it is not replaced (-T replaces it)")
 
+// repeats reports whether the file belongs to a tree that replaces only what an earlier run made.
+func (c *fileCopy) repeats() bool { return c.tree != nil && c.tree.resumed == repeated }
+
 // strange reports whether a file at the target cannot be from an earlier run of the same copy. Not
 // every host keeps times.
 func (c *fileCopy) strange(before fs.FileInfo) bool {
@@ -474,15 +477,22 @@ func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
 // noteRenameRefused records that a file could not be renamed to a free name, which is then written
 // itself. If the refusal has no reason the host may be full, so other files keep their contents. A
 // refusal to replace an existing file may concern that file alone, and a full disk refuses writing
-// in place too.
-func (p placement) noteRenameRefused(c *fileCopy, err error, isNew bool) {
+// in place too. With untold, there may be an existing file all the same.
+func (p placement) noteRenameRefused(c *fileCopy, err error, isNew, untold bool) {
 	if !isNew || c.options.Placement == PlaceAtomic || noRoom(err) {
 		return
 	}
 	c.flags.notRenamed = true
+	if untold {
+		return
+	}
 	if nameRefused(err) || errors.Is(err, errors.ErrUnsupported) {
 		p.quirks.NoRename.Store(true)
 	}
+	p.reportNoRename(c)
+}
+
+func (p placement) reportNoRename(c *fileCopy) {
 	p.report(c, "the host does not rename files: new ones are written in place")
 }
 

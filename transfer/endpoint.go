@@ -4,12 +4,14 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"path"
 	"runtime"
 	"strings"
 	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -264,6 +266,7 @@ type location struct {
 	info   fs.FileInfo // what is there, nil if nothing or a link is
 	link   bool        // a link is there
 	direct bool        // it can only be written in place
+	untold bool        // the host does not say what is there, or whether anything is
 	temp   string      // path of the temporary file, "" if the target itself is written
 	freed  bool        // what was there has been moved away
 
@@ -286,6 +289,8 @@ func (l *location) written() string {
 func (l *location) look(info fs.FileInfo, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+	case private.Untold(err):
+		l.untold = true
 	case err != nil:
 		return err
 	case info.Mode()&fs.ModeSymlink != 0: // it is replaced
@@ -306,7 +311,7 @@ func (l *location) find(c *fileCopy, name string, slash bool, valid func(string)
 	l.name = name
 	info, err := stat(name)
 	switch {
-	case err == nil && info.IsDir():
+	case err == nil && info.IsDir(), private.Untold(err) && (slash || meansDirectory(name)):
 		base, baseErr := c.src.base(c.source)
 		if baseErr != nil || c.options.NoTargetDirectory {
 			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
@@ -327,7 +332,16 @@ func (l *location) find(c *fileCopy, name string, slash bool, valid func(string)
 	if err == nil {
 		l.info = info
 	}
+	if l.untold = private.Untold(err); l.untold {
+		return nil
+	}
 	return ignoreMissing(err)
+}
+
+// meansDirectory reports whether a path can only be a directory's.
+func meansDirectory(name string) bool {
+	base := path.Base(name)
+	return base == "." || base == ".." || base == "/"
 }
 
 // checkBase checks the name that a copy gets in a directory.

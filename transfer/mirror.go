@@ -409,6 +409,9 @@ func (t *remoteTarget) lookUnmoved(client *usftp.Client, d *directory) (fs.FileI
 	looked := client.Async().Lstat(d.target)
 	real, realErr := client.RealPath(d.target)
 	info, err := looked.Wait()
+	if private.Untold(err) {
+		info, err = private.OfClient(client).Look(d.target)
+	}
 	if err = cmp.Or(realErr, err); err == nil && (real != path.Join(root, d.rel) || !info.IsDir()) {
 		err = errLinkInWay
 	}

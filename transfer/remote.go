@@ -137,7 +137,11 @@ func (e *remoteEnd) mark(dir string) (string, error) {
 func (e *remoteEnd) readRegular(name string, most int64) (data []byte, info fs.FileInfo,
 	err error) {
 	err = e.over(name, func(client *usftp.Client, _ bool) error {
-		if info, err = client.Lstat(name); err != nil {
+		info, err = client.Lstat(name)
+		if private.Untold(err) {
+			info, err = private.OfClient(client).Look(name)
+		}
+		if err != nil {
 			return err
 		}
 		if !info.Mode().IsRegular() {

@@ -106,15 +106,16 @@ func (t *remoteTarget) begin(_ facts, base string, inside func() error) (string,
 	}
 	name := cmp.Or(t.job.route.Target, ".")
 	info, err := t.stat(name)
+	untold := private.Untold(err)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return name, err
-	case !info.IsDir():
-		return name, &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
-	default:
+	case err == nil && info.IsDir(), untold && (meansDirectory(name) ||
+		strings.HasSuffix(name, "/") && !errors.Is(err, usftp.ErrSSHFxFailure)): // it is missing
 		name = path.Join(name, base)
 		t.existing = base == "."
+	case err == nil:
+		return name, &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
+	case !untold && !errors.Is(err, fs.ErrNotExist):
+		return name, err
 	}
 	return name, inside()
 }
@@ -214,7 +215,7 @@ func makeRemoteDir(client *usftp.Client, d *directory, again bool) (fresh bool, 
 	// Version 3 has no status for "already exists", so look at what is there.
 	look := private.OfClient(client).Look
 	if d.parent == nil {
-		look = client.Stat // the user named the target, so links in it are followed
+		look = private.OfClient(client).Find // the user named the target, so links in it are followed
 	}
 	info, lookErr := look(path.Clean(d.target))
 	switch {
