@@ -85,8 +85,12 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		o.file, err = client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 		c.attempts.made = temporary
 		if err == nil {
+			c.flags.seat.opened(false)
 			o.temp = temporary
 			return nil
+		}
+		if c.flags.seat.crowded(err) { // that says nothing about the name
+			return err
 		}
 		if c.interrupted() || sharesHandle(err) {
 			if !lost { // the server may have created it
@@ -102,6 +106,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		if err := o.end.fallBack(c, o.explain(err)); err != nil {
 			return err
 		}
+		c.flags.seat.inVain(err)
 		denied = true
 	}
 	if c.options.Placement == PlaceAtomic {
@@ -110,7 +115,9 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	}
 	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
 	// opening the target itself yields an error with the name the user knows.
-	o.file, err = inPlace{o, c, source, perm}.open()
+	if o.file, err = (inPlace{o, c, source, perm}).open(); err == nil {
+		c.flags.seat.opened(false)
+	}
 	if err == nil && denied {
 		o.end.noteNameRefused(c, o.info == nil)
 	}

@@ -206,6 +206,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 	if err != nil {
 		return err
 	}
+	c.flags.seat.opened(true)
 	in.file, in.session.trip = f, trip
 	in.known.setStat(nil)
 	if !f.AttrsCached() { // nothing to compare with, or to resume from
@@ -254,6 +255,7 @@ func (in *remoteInput) load(c *fileCopy) (same bool, err error) {
 	if err := f.OpenRead(); err != nil {
 		return false, err
 	}
+	c.flags.seat.opened(true)
 	size := c.entry.facts.size
 	budget := c.tree.budget
 	budget.memory.take(size)
@@ -293,6 +295,7 @@ func (in *remoteInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 	if err := f.OpenRead(); err != nil {
 		return false, err
 	}
+	c.flags.seat.opened(true)
 	now, err := private.OfFile(f).ReadClose(len(data)-1, func() []byte {
 		return data[:len(data)-1]
 	})
