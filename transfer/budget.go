@@ -191,7 +191,7 @@ const (
 
 	waitedInVain = mostCrowded + 1
 
-	// crowdedPause is how long a file waits that no other will wake.
+	// crowdedPause is how long a file waits that no other will wake, and at most after others did.
 	crowdedPause = 50 * time.Millisecond
 )
 
@@ -309,7 +309,8 @@ func (s *seat) makeRoom(ctx context.Context, err error) bool {
 	}
 	s.held = false // take waits until another file has been closed
 	s.budget.held.Add(-1)
-	return true
+	// and all that were refused have had the time to give theirs up
+	return sleep(ctx, min(crowdedPause, time.Millisecond<<s.tries)) == nil
 }
 
 // inVain ends the waiting of a file that was refused for another reason.
