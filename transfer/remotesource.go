@@ -215,10 +215,12 @@ func (in *remoteInput) open(c *fileCopy) error {
 	if in.known.setStat(f.FileStat()); in.known.mode.IsDir() {
 		return &fs.PathError{Op: "read", Path: in.path, Err: ErrIsDirectory}
 	}
-	in.guard = sizeGuard(f.Info().Size())
 	if in.original {
 		if !c.attempts.racy.isAbout(f.FileStat()) {
 			c.attempts.racy = newRacySource(in.session, f.FileStat())
+			if err := in.settle(c); err != nil {
+				return err
+			}
 		}
 		if c.to != nil { // none of it stays on this machine
 			in.racy = c.attempts.racy
@@ -226,6 +228,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 			in.rememberAll(c)
 		}
 	}
+	in.guard = sizeGuard(f.Info().Size())
 	in.lanes = func(off int64) *striper {
 		if in.session == c.to || !in.known.regular() ||
 			!in.session.worthStriping(c, in.known.size-off, true) {
