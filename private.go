@@ -12,6 +12,7 @@ import (
 func init() {
 	hook.Client = func(c any) any { return privateClient{c.(*Client)} }
 	hook.File = func(f any) any { return privateFile{f.(*File)} }
+	hook.Untold = untold
 	hook.Stripes = func(f any) any { return &stripes{file: f.(*File)} }
 	hook.OneHandle = func(host string, shared *atomic.Bool) any {
 		return ClientOption(func(o *options) { o.host, o.conn.OneHandle = host, shared })

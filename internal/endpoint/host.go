@@ -208,6 +208,9 @@ func (h *Host) ReadSmall(name string, most int64) (data []byte, was Info, err er
 func readSmallFrom(client *usftp.Client, name string,
 	most int64) (data []byte, was Info, err error) {
 	was, err = seen(client.Lstat(name))
+	if private.Untold(err) {
+		was, err = seen(private.OfClient(client).Look(name))
+	}
 	if err == nil && !was.Mode.IsRegular() {
 		err = fmt.Errorf("%s is %w", path.Base(name), ErrNotRegular)
 	}

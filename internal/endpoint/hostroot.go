@@ -203,6 +203,9 @@ func (r *HostRoot) lookDirOn(client *usftp.Client, dir string) (Info, error) {
 	looked := client.Async().Lstat(r.at(dir))
 	real, realErr := client.RealPath(r.at(dir))
 	info, err := looked.Wait()
+	if private.Untold(err) {
+		info, err = private.OfClient(client).Look(r.at(dir))
+	}
 	if err = cmp.Or(realErr, err); err == nil && (real != path.Join(root, dir) || !info.IsDir()) {
 		err = ErrLinkInWay
 	}
@@ -239,7 +242,7 @@ func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 		// Version 3 has no status for "already exists", so look at what is there.
 		look := private.OfClient(client).Look
 		if name == "." {
-			look = client.Stat
+			look = private.OfClient(client).Find
 		}
 		there, lookErr := look(path.Clean(at))
 		switch {

@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/complete"
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
@@ -369,7 +370,7 @@ func (c *Copier) host(p connect.Place) (pool.Host, bool) {
 	return host, err == nil
 }
 
-// wantDirectory makes sure that the target is a directory.
+// wantDirectory makes sure that the target is a directory, if that can be known.
 func (c *Copier) wantDirectory(target connect.Place) error {
 	var info fs.FileInfo
 	var err error
@@ -378,7 +379,10 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 		if hostErr != nil {
 			return nil // it has been reported
 		}
-		info, err = host.Client.WithContext(c.Ctx).Stat(target.Path())
+		info, err = private.OfClient(host.Client.WithContext(c.Ctx)).Find(target.Path())
+		if private.Untold(err) {
+			return nil // copying there will tell
+		}
 	} else {
 		info, err = os.Stat(target.Path())
 	}
