@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 OpenSSH hashes passphrases with Blowfish
+
 // Copyright 2014 The Go Authors. All rights reserved.
 // Use of this source code is governed by a BSD-style
 // license that can be found in the LICENSE file.
