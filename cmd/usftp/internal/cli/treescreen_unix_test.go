@@ -90,7 +90,7 @@ func TestTreeIsCountedAhead(t *testing.T) {
 			t.Parallel()
 			s := onScreen(t, 100, command(t, dir, append(args, "-F", server.ConfigFile,
 				"-l", "4000")...)) // a minute
-			s.await(`tree +\d+ of 3000 files +\d%  .* of 30\.0 MB .*[kM]B/s +00:[3-6]\d left`)
+			s.await(`tree +\d+ of 3000 files +[1-4]?\d% .* of 30\.0 MB .*[kM]B/s +\d\d:\d\d left`)
 			s.typed("\x03")
 			if code := s.End(); code != 130 {
 				t.Errorf("exit code %d: %q", code, &s.shown)
