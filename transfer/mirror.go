@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -412,10 +413,20 @@ func (t *remoteTarget) lookUnmoved(client *usftp.Client, d *directory) (fs.FileI
 	if private.Untold(err) {
 		info, err = private.OfClient(client).Look(d.target)
 	}
-	if err = cmp.Or(realErr, err); err == nil && (real != path.Join(root, d.rel) || !info.IsDir()) {
+	if err = cmp.Or(realErr, err); err == nil && (comparable(real) != path.Join(comparable(root), d.rel) ||
+		!info.IsDir()) {
 		err = errLinkInWay
 	}
 	return info, err
+}
+
+// comparable returns what REALPATH answered in one form: servers for Windows may answer with
+// backslashes, and others begin with two slashes.
+func comparable(real string) string {
+	if !strings.HasPrefix(real, "/") {
+		real = strings.ReplaceAll(real, `\`, "/")
+	}
+	return path.Clean(real)
 }
 
 // realRoot caches the target's real path.
