@@ -407,7 +407,10 @@ func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
 
 // placement decides whether a target is written under a temporary name and renamed, or in place. It
 // remembers what the target refuses, so that thousands of files need not each find out.
-type placement struct{ quirks *quirks.Quirks }
+type placement struct {
+	quirks     *quirks.Quirks
+	attributes *Attributes // what the copies are to get
+}
 
 // atomic reports whether to try a temporary name, given what is known about the target and the
 // directory. PlaceAtomic always tries.

@@ -45,13 +45,13 @@ func (p placement) setEach(set usftp.NewAttrs, own bool, say func(string),
 }
 
 func (p placement) noTimes(say func(string)) {
-	if !p.quirks.NoTimes.Swap(true) {
+	if !p.quirks.NoTimes.Swap(true) && !p.attributes.NoTimes {
 		say("the host does not set times: what is copied gets the current time")
 	}
 }
 
 func (p placement) noModes(say func(string)) {
-	if !p.quirks.NoModes.Swap(true) {
+	if !p.quirks.NoModes.Swap(true) && !p.attributes.NoModes {
 		say("the host does not set permissions: what is copied gets those that the host chooses")
 	}
 }
@@ -80,9 +80,10 @@ func (s sealing) setByPath(set usftp.NewAttrs, refusal error) error {
 // say yes and do nothing. OpenSSH's server is believed until it refuses, so that most syncs need not
 // wait for the answers.
 func (t remoteMirror) probe(lock string) {
-	q, name := t.placement.quirks, path.Join(t.job.tree.root.target, lock)
+	name := path.Join(t.job.tree.root.target, lock)
 	say := func(why string) { t.job.tree.warn(t.job.route.Source, t.job.tree.root.target, why) }
-	if q.NoTimes.Load() && q.NoModes.Load() {
+	times, modes := t.keeps()
+	if !times && !modes {
 		return
 	}
 	t.over(name, func(client *usftp.Client, _ bool) error {
@@ -94,14 +95,17 @@ func (t remoteMirror) probe(lock string) {
 			return err
 		}
 		at := before.ModTime().Add(-time.Second)
-		set := usftp.NewAttrs{SetTimes: true, Atime: at, Mtime: at, SetMode: true,
-			Mode: before.Mode().Perm()}
+		set := usftp.NewAttrs{SetTimes: times, SetMode: modes, Mode: before.Mode().Perm()}
+		if times {
+			set.Atime, set.Mtime = at, at
+		}
 		if err := t.placement.setEach(set, true, say, func(part usftp.NewAttrs) error {
 			return setUnfollowed(client, name, part, fs.FileMode.IsRegular)
 		}); err != nil {
 			return err
 		}
-		if after, err := client.Lstat(name); err == nil && after.ModTime().Equal(before.ModTime()) {
+		if after, err := client.Lstat(name); err == nil && times &&
+			after.ModTime().Equal(before.ModTime()) {
 			t.placement.noTimes(say)
 		}
 		return nil
@@ -109,9 +113,11 @@ func (t remoteMirror) probe(lock string) {
 }
 
 func (t remoteMirror) keeps() (times, modes bool) {
-	q := t.placement.quirks
-	return !q.NoTimes.Load(), !q.NoModes.Load()
+	q, o := t.placement.quirks, &t.job.options
+	return !o.NoTimes && !q.NoTimes.Load(), !o.NoModes && !q.NoModes.Load()
 }
 
-func (localMirror) probe(string)               {}
-func (localMirror) keeps() (times, modes bool) { return true, true }
+func (localMirror) probe(string) {}
+func (t localMirror) keeps() (times, modes bool) {
+	return !t.job.options.NoTimes, !t.job.options.NoModes
+}

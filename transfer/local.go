@@ -18,7 +18,7 @@ func Local(path string) Endpoint {
 	return Endpoint{path: path,
 		newSource: func(j *job) (source, error) { return &localSource{localEnd{j}}, nil },
 		newTarget: func(j *job) (target, error) {
-			return &localTarget{localEnd: localEnd{j}, placement: placement{new(quirks.Quirks)}},
+			return &localTarget{localEnd: localEnd{j}, placement: placement{new(quirks.Quirks), &j.options.Attributes}},
 				nil
 		}}
 }

@@ -149,7 +149,7 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 	}
 	if !o.direct && o.end.atomic(c) {
 		private := perm
-		if o.info != nil || c.options.Preserve {
+		if o.info != nil || c.options.preservesModes() {
 			private = 0o600
 		}
 		temporary := c.token.Name(o.base)
@@ -365,7 +365,8 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 	if err := o.file.Close(); err != nil { // NFS and others report failed writes only now
 		return err
 	}
-	if o.regular() && (c.options.Preserve || c.entry != nil) && source.hasTimes {
+	if o.regular() && (c.options.Preserve || c.entry != nil) && source.hasTimes &&
+		!c.options.NoTimes {
 		atime, mtime := source.times()
 		if err := o.root.Chtimes(o.inRoot(), atime, mtime); err != nil &&
 			c.options.Preserve {
@@ -393,7 +394,7 @@ func (o *localOutput) setAttrs(c *fileCopy, source *facts) error {
 	if err := c.options.chown(source.owner, o.file.Chown); err != nil {
 		return err
 	}
-	if c.options.Preserve && source.hasMode {
+	if c.options.preservesModes() && source.hasMode {
 		return o.file.Chmod(source.mode.Perm())
 	}
 	if o.info == nil || o.temp == "" {

@@ -29,7 +29,7 @@ func Remote(host pool.Host, path string) Endpoint {
 			if err != nil {
 				return nil, err
 			}
-			return &remoteTarget{remoteEnd: e, placement: placement{e.host().Quirks()}}, nil
+			return &remoteTarget{remoteEnd: e, placement: placement{e.host().Quirks(), &j.options.Attributes}}, nil
 		}}
 }
 

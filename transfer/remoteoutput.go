@@ -75,10 +75,10 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		c.journal.noteBefore(c, temporary)
 		private := perm
 		switch noModes := o.end.placement.quirks.NoModes.Load(); {
-		case o.info == nil && !c.options.Preserve:
+		case o.info == nil && !c.options.preservesModes():
 		case !noModes: // until it gets its final permissions
 			private, o.private = 0o600, true
-		case !c.options.Preserve:
+		case !c.options.preservesModes():
 			private = o.info.Mode().Perm()
 		}
 		lost := o.session.lost()
@@ -532,14 +532,14 @@ func (s sealing) attrs() (set usftp.NewAttrs, err error) {
 	o, c, source := s.o, s.c, s.in.facts()
 	atime, mtime := source.times()
 	seconds := mtime.Unix()
-	if source.hasTimes && (c.options.Preserve ||
+	if source.hasTimes && !c.options.NoTimes && (c.options.Preserve ||
 		c.entry != nil && seconds >= 0 && seconds <= math.MaxUint32) {
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
 		if c.tree != nil {
 			c.tree.sync.settable(&set)
 		}
 	}
-	if c.options.Preserve && source.hasMode {
+	if c.options.preservesModes() && source.hasMode {
 		// without setuid and setgid: the copy would run as the user who made it
 		set.SetMode, set.Mode = true, source.mode.Perm()
 	} else if o.info != nil && o.temp != "" {

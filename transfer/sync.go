@@ -556,7 +556,7 @@ func (s *syncing) wants(e *entry) bool {
 	}
 	sameTime := existing.sameTime(stored, o.ModifyWindow)
 	if !sameTime && regular && existing.sameSize(f) {
-		if sameTime = !s.inventories.keepsTimes(); sameTime {
+		if sameTime = !s.inventories.keepsTimes(); sameTime && !s.options.NoTimes {
 			s.inventories.told.Do(func() {
 				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, since the host does not set them: files of the same size count as equal (--checksum compares contents)")
 			})
@@ -638,9 +638,9 @@ func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 func (s *syncing) attrs(e *entry) (set usftp.NewAttrs) {
 	f := &e.facts
 	if e.facts.mode.IsRegular() {
-		set.SetMode, set.Mode = f.hasMode, f.mode.Perm()
+		set.SetMode, set.Mode = f.hasMode && !s.options.NoModes, f.mode.Perm()
 	}
-	if f.hasTimes {
+	if f.hasTimes && !s.options.NoTimes {
 		set.SetTimes = true
 		set.Atime, set.Mtime = f.times()
 	}

@@ -78,13 +78,13 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	if !d.fresh && d.tree.resumed == notResumed && !o.Preserve {
 		return set, nil
 	}
-	if d.facts.hasMode && (o.Preserve || d.facts.perm()&0o700 != 0o700) {
+	if d.facts.hasMode && !o.NoModes && (o.Preserve || d.facts.perm()&0o700 != 0o700) {
 		set.SetMode, set.Mode = true, d.facts.perm()
 	}
 	if set.SetMode && o.Preserve {
 		set.Mode |= d.facts.mode & dirBits
 	}
-	if d.facts.hasTimes {
+	if d.facts.hasTimes && !o.NoTimes {
 		set.SetTimes, set.Atime, set.Mtime = true, d.facts.atime, d.facts.mtime
 	}
 	return set, nil
@@ -567,7 +567,7 @@ func (w *walk) finishLink(e *entry) error {
 	if err := t.options.addOwner(&set, e.facts.owner); err != nil {
 		return err
 	}
-	if t.options.Preserve && e.facts.hasTimes {
+	if t.options.Preserve && !t.options.NoTimes && e.facts.hasTimes {
 		set.SetTimes = true
 		set.Atime, set.Mtime = e.facts.times()
 	}
