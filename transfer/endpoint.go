@@ -288,6 +288,9 @@ type output interface {
 	close()
 }
 
+// preservesModes reports whether copies get their source's permissions without the umask.
+func (a *Attributes) preservesModes() bool { return a.Preserve && !a.NoModes }
+
 // chown gives a copy the source's owner if Options.Owners is set.
 func (o *Options) chown(to localfs.Owner, set func(uid, gid int) error) error {
 	switch {

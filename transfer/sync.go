@@ -494,7 +494,7 @@ func (s *syncing) wants(e *entry) bool {
 	}
 	sameTime := existing.sameTime(stored, o.ModifyWindow)
 	if !sameTime && regular && existing.sameSize(f) {
-		if sameTime = !s.inventories.keepsTimes(); sameTime {
+		if sameTime = !s.inventories.keepsTimes(); sameTime && !s.options.NoTimes {
 			s.inventories.told.Do(func() {
 				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, since the host does not set them: files of the same size count as equal (--checksum compares contents)")
 			})

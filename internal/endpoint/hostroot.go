@@ -206,10 +206,20 @@ func (r *HostRoot) lookDirOn(client *usftp.Client, dir string) (Info, error) {
 	if private.Untold(err) {
 		info, err = private.OfClient(client).Look(r.at(dir))
 	}
-	if err = cmp.Or(realErr, err); err == nil && (real != path.Join(root, dir) || !info.IsDir()) {
+	if err = cmp.Or(realErr, err); err == nil &&
+		(cleaned(real) != path.Join(cleaned(root), dir) || !info.IsDir()) {
 		err = ErrLinkInWay
 	}
 	return seen(info, err)
+}
+
+// cleaned returns what REALPATH answered in one form: servers for Windows may answer with
+// backslashes, and others begin with two slashes.
+func cleaned(real string) string {
+	if !strings.HasPrefix(real, "/") {
+		real = strings.ReplaceAll(real, `\`, "/")
+	}
+	return path.Clean(real)
 }
 
 // A realPath is asked for once.
