@@ -78,12 +78,6 @@ func (v *inventories) keeps() (times, modes bool) {
 	return times, modes
 }
 
-// tell says what a host does not set, unless that is not wanted anyway.
-func (a *Attributes) tell(unset endpoint.Unset, say func(string)) {
-	unset.Times, unset.Modes = unset.Times && !a.NoTimes, unset.Modes && !a.NoModes
-	unset.Say(say)
-}
-
 func quirksOf(conn *pool.Conn) *quirks.Quirks {
 	host := conn.Host()
 	return pools.OfHost(&host).Quirks()
