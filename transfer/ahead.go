@@ -39,8 +39,7 @@ const (
 // does not wait for the host: the job's end does.
 func (r *treeReport) countAhead() (stop func()) {
 	t := r.t
-	if t.check != nil || t.options.DryRun || t.options.Links == LinksFollow ||
-		t.sync != nil && (t.sync.options.Only != SyncOnly{} || t.sync.within != nil) {
+	if !t.rules.counts || t.options.DryRun || t.options.Links == LinksFollow {
 		return func() {}
 	}
 	a := &ahead{tree: t, quit: make(chan struct{})}
@@ -71,8 +70,7 @@ func (a *ahead) count() {
 	if conn := t.src.conn(); conn != nil && private.OfClient(conn.Host().Client).OneHandle() {
 		return // it would keep the copy from opening files
 	}
-	a.visit(&directory{tree: t, source: t.root.source, rel: ".", facts: t.root.facts,
-		real: t.root.real})
+	a.visit(&directory{tree: t, source: t.root.source, rel: ".", info: t.root.info})
 	a.group.Wait()
 	if a.ends() || a.bytes < 0 {
 		return
@@ -96,24 +94,25 @@ func (a *ahead) ends() bool {
 // visit counts what is in a directory, and below it.
 func (a *ahead) visit(d *directory) {
 	t := a.tree
-	if t.sync != nil && t.sync.filter.readIgnore(d) != nil {
+	leftOut, err := t.plan.leftOut(d)
+	if err != nil {
 		a.over.Store(true)
 		return
 	}
 	var below []*directory
 	files, bytes := int64(0), int64(0)
-	err := t.src.list(d, func(e *entry, err error) bool {
-		mode := e.facts.mode
+	err = t.list(d, func(e *entry, err error) bool {
+		mode := e.info.Mode
 		switch {
 		case err != nil || t.tooMany(a.found.Add(1)) || len(below) == mostAhead:
 			a.over.Store(true)
-		case a.excludes(e):
+		case leftOut(e):
 		case mode.IsRegular():
 			files++
-			bytes += max(0, e.facts.size)
+			bytes += max(0, e.info.Size)
 		case mode.IsDir() && !t.tooDeep(d.depth+1):
 			below = append(below, &directory{tree: t, parent: d, source: e.source(), rel: e.rel(),
-				depth: d.depth + 1, facts: e.facts})
+				depth: d.depth + 1, info: e.info})
 		}
 		return !a.over.Load() && t.ctx.Err() == nil
 	})
@@ -133,12 +132,4 @@ func (a *ahead) visit(d *directory) {
 			again()
 		}
 	}
-}
-
-func (a *ahead) excludes(e *entry) bool {
-	t, dir := a.tree, e.facts.mode.IsDir()
-	if t.sync != nil {
-		return t.sync.filter.excludes(e.dir, e.name, dir)
-	}
-	return t.filter.Exclude(e.rel(), dir)
 }
