@@ -2,9 +2,13 @@ package transfer
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/wire"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -63,11 +67,7 @@ func (t *tree) measure() error {
 	if from.queue > 0 {
 		queue = min(files, from.queue)
 	}
-	listings := from.listings
-	if t.sync != nil {
-		listings = t.sync.walkers(from, to)
-	}
-	t.walk = newWalk(t, files, listings, queue)
+	t.walk = newWalk(t, files, t.plan.walkers(from, to), queue)
 	return nil
 }
 
@@ -159,3 +159,58 @@ func (a *allowance) grow(n int64) {
 
 func (a *allowance) take(n int64) { a.Acquire(context.Background(), min(n, a.most)) }
 func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }
+
+// limits bound what is in progress at an endpoint.
+type limits struct {
+	handles  int64 // open at once
+	listings int   // directories listed at once
+	files    int   // copied at once if no link has to be waited for; 0 if the round trip decides
+	queue    int   // files found before they are copied
+	small    int   // the largest file sent in one piece; below 0 for none
+	stepwise int   // the largest sent in steps, of which many may be in progress all the same
+	trip     time.Duration
+}
+
+// limits allows enough files at once to keep the processors busy with the kernel's work on names.
+func (localEnd) limits() (limits, error) {
+	return limits{handles: 1 << 20, listings: usualWalkers, files: 2 * runtime.GOMAXPROCS(0),
+		queue: 256, small: largestSmall}, nil
+}
+
+const (
+	// largestSmall is the largest file sent in one piece, if packets can be that long.
+	largestSmall = 256 << 10
+
+	// unknownHandles is how many files may be open at once on a server that does not say how many
+	// it allows.
+	unknownHandles = 128
+)
+
+// limits asks the host what may be in progress at once. piece returns the size of a packet's data
+// in the direction of the copy.
+func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error) {
+	err = e.Over(e.job.route.Source, func(client *usftp.Client, _ bool) error {
+		limits, err := client.Limits()
+		if err != nil {
+			return err
+		}
+		read, write, err := private.OfClient(client).DataSizes()
+		l.small = min(piece(read, write), largestSmall)
+		l.handles, l.listings = unknownHandles, usualWalkers
+		most := usualWalkers
+		if t := e.job.tree; t != nil {
+			most = t.rules.listings
+		}
+		if _, known := client.HasExtension(wire.ExtLimits); known {
+			l.handles = 1 << 20
+			if limits.MaxOpenHandles > 0 { // keep some for listings and other uses
+				all := int64(min(limits.MaxOpenHandles, 1<<20))
+				l.handles = max(1, all*3/4)
+				l.listings = int(max(1, min(all-l.handles, int64(most))))
+			}
+		}
+		return err
+	})
+	l.trip = max(e.Trip(), e.Pooled().LoginTrip())
+	return l, err
+}

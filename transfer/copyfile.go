@@ -8,12 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private/pools"
-	"github.com/usftp/usftp/internal/quirks"
 )
 
 // A fileCopy copies one file, alone or as part of a tree.
@@ -53,16 +52,16 @@ type flags struct {
 
 // attempts is what the attempts at one file share: each continues what the last one left.
 type attempts struct {
-	began    bool     // one of them came as far as to copy
-	once     bool     // there can be no other: what was read or written is gone
-	made     string   // the last attempt's temporary file
-	strays   []string // earlier attempts' temporary files on the host
-	placing  *placing // a commit that a lost connection cut off
-	arrived  bool     // all of it has arrived and was counted
-	reached  int64    // how far the last attempt came
-	found    int64    // where the first that began continued from
-	poured   *facts   // the source as it was when the Writer was given data
-	delta    bool     // some of it came from the old file, so it must be verified
+	began    bool           // one of them came as far as to copy
+	once     bool           // there can be no other: what was read or written is gone
+	made     string         // the last attempt's temporary file
+	strays   []string       // earlier attempts' temporary files on the host
+	placing  *placing       // a commit that a lost connection cut off
+	arrived  bool           // all of it has arrived and was counted
+	reached  int64          // how far the last attempt came
+	found    int64          // where the first that began continued from
+	poured   *endpoint.Info // the source as it was when the Writer was given data
+	delta    bool           // some of it came from the old file, so it must be verified
 	progress [2]pools.Progress
 	racy     *racySource // for a source on a host
 	again    reread      // for verifying and checking
@@ -124,8 +123,10 @@ func (c *fileCopy) copyOnce() error {
 	if c.to == c.from && c.to.oneHandle() {
 		return errWithinHost
 	}
-	if err := verifiable(c.main(), c.options.Verify); err != nil {
-		return err
+	if c.options.Verify {
+		if err := verifiable(c.main()); err != nil {
+			return err
+		}
 	}
 	in, err := c.src.open(c)
 	if err != nil {
@@ -200,7 +201,9 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
 			c.abandon(out, err)
 		}
-		c.delta.close()
+		if c.delta != nil {
+			c.delta.close()
+		}
 	}()
 	err = out.fill(c, in)
 	moved = true
@@ -219,8 +222,8 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	if err == nil && c.verifies() {
 		err = out.verify(c, in)
 	}
-	if err == nil && c.tree != nil && c.tree.sync != nil {
-		err = c.tree.sync.lock.check()
+	if err == nil && c.tree != nil {
+		err = c.tree.plan.mayCommit()
 	}
 	if b := c.backups(out); b != nil && err == nil {
 		err = b.exchange(c.entry, func(freed bool) error {
@@ -238,7 +241,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 
 // backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
 func (c *fileCopy) backups(out output) *backups {
-	if c.tree == nil || c.tree.sync == nil || !out.atomic() {
+	if c.entry == nil || !out.atomic() {
 		return nil
 	}
 	return c.entry.backups()
@@ -274,8 +277,8 @@ func (c *fileCopy) abandon(out output, err error) {
 
 // sized records the source's size, if it is known.
 func (c *fileCopy) sized(in input) {
-	if f := in.facts(); f.regular() {
-		c.size = f.size
+	if f := in.info(); f.IsRegular() {
+		c.size = f.Size
 	}
 }
 
@@ -397,13 +400,13 @@ func (c *fileCopy) freeHandle() {
 
 // isSmall reports whether the file belongs to a tree and is sent in one piece.
 func (c *fileCopy) isSmall() bool {
-	return c.entry != nil && !c.flags.large && c.tree.budget.isSmall(c.entry.facts.size)
+	return c.entry != nil && !c.flags.large && c.tree.budget.isSmall(c.entry.info.Size)
 }
 
 // kept reports whether the target is already up to date.
 func (c *fileCopy) kept(in input, out output) bool {
 	before := out.at().info
-	if c.tree == nil || c.tree.sync != nil || !c.options.Resume || before == nil ||
+	if c.tree == nil || !c.tree.rules.keeps || !c.options.Resume || before == nil ||
 		!before.Mode().IsRegular() {
 		return false
 	}
@@ -416,83 +419,14 @@ var errStrange = errors.New("it is not what the interrupted run of this copy lef
 // strange reports whether a file at the target cannot be from an earlier run of the same copy. Not
 // every host keeps times.
 func (c *fileCopy) strange(before fs.FileInfo) bool {
-	return before != nil && (before.Size() != c.entry.facts.size ||
+	return before != nil && (before.Size() != c.entry.info.Size ||
 		c.dst.conn() == nil && !sameSizeAndTime(c, before))
 }
 
 // sameSizeAndTime compares a file with its target as rsync does without --checksum. SFTP's times
 // are whole seconds.
 func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
-	f := &c.entry.facts
-	_, mtime := f.times()
-	return f.hasTimes && before.Size() == f.size && before.ModTime().Unix() == mtime.Unix()
-}
-
-// placement decides whether a target is written under a temporary name and renamed, or in place. It
-// remembers what the target refuses, so that thousands of files need not each find out.
-type placement struct{ quirks *quirks.Quirks }
-
-// atomic reports whether to try a temporary name, given what is known about the target and the
-// directory. PlaceAtomic always tries.
-func (p placement) atomic(c *fileCopy) bool {
-	switch {
-	case c.options.Placement == PlaceAtomic:
-		return true
-	case c.options.Placement == PlaceDirect, p.quirks.NoTemporary.Load(), p.quirks.NoRename.Load(),
-		c.flags.notRenamed:
-		return false
-	}
-	return c.entry == nil || !c.entry.dir.noTemporary.Load()
-}
-
-// fallBack decides what follows when a temporary file could not be created: it returns nil if the
-// target may be written in place, otherwise the error to fail with, adding what else the user can
-// try.
-func (p placement) fallBack(c *fileCopy, err error) error {
-	if c.options.Placement != PlaceAtomic && nameRefused(err) {
-		return nil
-	}
-	if c.options.Placement == PlaceAuto && !errors.Is(err, fs.ErrNotExist) &&
-		!errors.Is(err, errNotDirectory) && !errors.Is(err, syscall.EROFS) {
-		c.detail = "no temporary file can be created beside the target, which is untouched; --inplace writes the target itself"
-	}
-	return err
-}
-
-// noteNameRefused records that no temporary file could be created where the target itself could.
-// Creating a new target needs the same permission, so the name must be what is refused; with an
-// existing target it may be just this directory that takes no new names.
-func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
-	if isNew {
-		p.quirks.NoTemporary.Store(true)
-	} else if c.entry != nil {
-		c.entry.dir.noTemporary.Store(true)
-	}
-	p.report(c, "no temporary file can be created beside the target: it is written in place")
-}
-
-// noteRenameRefused records that a file could not be renamed to a free name, which is then written
-// itself. If the refusal has no reason the host may be full, so other files keep their contents. A
-// refusal to replace an existing file may concern that file alone, and a full disk refuses writing
-// in place too.
-func (p placement) noteRenameRefused(c *fileCopy, err error, isNew bool) {
-	if !isNew || c.options.Placement == PlaceAtomic || noRoom(err) {
-		return
-	}
-	c.flags.notRenamed = true
-	if nameRefused(err) || errors.Is(err, errors.ErrUnsupported) {
-		p.quirks.NoRename.Store(true)
-	}
-	p.report(c, "the host does not rename files: new ones are written in place")
-}
-
-// report notes why once for all files that it applies to.
-func (p placement) report(c *fileCopy, why string) {
-	if p.quirks.Reported.Swap(true) {
-		return
-	}
-	if c.entry != nil {
-		why += " (reported once for all files of the tree)"
-	}
-	c.warn(why)
+	f := &c.entry.info
+	_, mtime := f.Times()
+	return f.HasTimes && before.Size() == f.Size && before.ModTime().Unix() == mtime.Unix()
 }

@@ -118,7 +118,7 @@ func (c *fileCopy) tell(e *Event) {
 		c.started = true
 	}
 	e.Source, e.Target = c.source, c.result.Target
-	if !e.Hash.IsZero() || c.tree != nil && c.tree.check != nil {
+	if !e.Hash.IsZero() || c.op == opCheck {
 		e.Name = c.name
 	}
 	c.job.tell(e)
@@ -157,7 +157,7 @@ func (r *fileReport) tellEnd(err error) {
 
 //go:noinline
 func (r *fileReport) tellKept() {
-	r.c.tell(&Event{Kind: Kept, Size: r.c.entry.facts.size,
+	r.c.tell(&Event{Kind: Kept, Size: r.c.entry.info.Size,
 		Outcome: Outcome{Hash: r.c.hashing.hash}})
 }
 

@@ -184,11 +184,8 @@ func (h *hashing) meetList(c *fileCopy) {
 // below the directory named as the target, below the source, or below the source's parent, as in a
 // list made when the source was copied there.
 func (c *fileCopy) listNames() []string {
-	base, err := c.src.base(c.src.join(c.route.Source, ""))
-	switch {
-	case err != nil:
-		base = ""
-	case c.entry == nil:
+	base := c.src.Base(c.src.Join(c.route.Source, ""))
+	if c.entry == nil {
 		return []string{c.name, base}
 	}
 	return []string{c.name, c.entry.rel(), path.Join(base, c.entry.rel())}
@@ -202,7 +199,7 @@ func (h *hashing) keptSame(c *fileCopy, in input, out output) bool {
 		return false
 	}
 	defer h.stop()
-	err := h.reread(c, c.entry.facts.size, local)
+	err := h.reread(c, c.entry.info.Size, local)
 	if err == nil {
 		err = h.checkList(c)
 	}

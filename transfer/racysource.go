@@ -12,6 +12,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/quirks"
@@ -266,3 +267,22 @@ func (r *reread) hash(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
 	sum.Finish()
 	return sum.Sums[0], nil
 }
+
+// unchanged compares a source as it was before reading with what it is afterwards, and with how
+// much was read. A file of size 0 may hold data all the same, as in /proc.
+func unchanged(before, after *endpoint.Info, read int64) error {
+	switch {
+	case after.Size < before.Size:
+		return changedf("it shrank from %d bytes to %d", before.Size, after.Size)
+	case after.Size > before.Size:
+		return changedf("it grew from %d bytes to %d", before.Size, after.Size)
+	case before.Size > 0 && read != before.Size:
+		return changedf("it had %d bytes and %d were read", before.Size, read)
+	case !before.Mtime.Equal(after.Mtime):
+		return errTouched
+	}
+	return nil
+}
+
+// errTouched reports that only a source's modification time changed.
+var errTouched = changedf("its modification time changed")

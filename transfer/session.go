@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
@@ -208,23 +209,15 @@ func (e *ends) why(err error) error {
 	return e.to.why(err)
 }
 
-// lateContext returns a context for what must not stop halfway: it ends cleanupTime after ctx.
+// lateContext returns a context for what must not stop halfway: it ends endpoint.CleanupTime after ctx.
 func lateContext(ctx context.Context) (context.Context, func()) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-late.Done():
-		case <-time.After(cleanupTime):
+		case <-time.After(endpoint.CleanupTime):
 			cancel(context.Cause(ctx))
 		}
 	})
 	return late, func() { stop(); cancel(nil) }
-}
-
-// cleanupTime limits how long cleaning up after an interruption may take.
-const cleanupTime = 5 * time.Second
-
-// cleanupContext returns a context for work that remains after ctx has ended.
-func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
@@ -119,7 +120,7 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 			r.warn(t.route.Source, t.root.target, left)
 		}
 		err = &TreeError{Failed: max(1, s.Failed), First: first, LeftBehind: left,
-			checking: t.check != nil}
+			what: t.rules.failed}
 		e.Err, e.Message = err, err.Error()
 	}
 	r.tellTotals(e)
@@ -219,39 +220,39 @@ func (r *treeReport) finished(c *fileCopy, bytes int64) {
 
 // planned counts an entry that is a file, unless it is counted already.
 func (r *treeReport) planned(e *entry) {
-	if e.planned || !e.facts.mode.IsRegular() {
+	if e.planned || !e.info.Mode.IsRegular() {
 		return
 	}
 	e.planned = true
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sums.PlannedFiles++
-	r.sums.PlannedBytes += max(0, e.facts.size)
+	r.sums.PlannedBytes += max(0, e.info.Size)
 	if r.sums.PlannedBytes < 0 { // sizes come from the server and may add up to anything
 		r.sums.PlannedBytes = math.MaxInt64 / 2
 	}
 }
 
 // kept counts a file that is already up to date.
-func (r *treeReport) kept(f *facts) {
+func (r *treeReport) kept(f *endpoint.Info) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sums.Kept++
-	r.sums.KeptBytes += max(0, f.size)
+	r.sums.KeptBytes += max(0, f.Size)
 }
 
 // equal counts an entry of a sync that is already equal.
 func (r *treeReport) equal(e *entry) {
-	if e.facts.mode.IsRegular() {
+	if e.info.Mode.IsRegular() {
 		r.planned(e)
-		r.kept(&e.facts)
+		r.kept(&e.info)
 	}
 }
 
 // fail counts an entry that failed. name is its name in a list, if it has one.
 func (r *treeReport) fail(name, source, target string, err error) {
 	t := r.t
-	if t.sync.vanished(source, err) || r.ending(err) {
+	if t.plan.vanished(source, err) || r.ending(err) {
 		return
 	}
 	if !errors.As(err, new(*Error)) {
