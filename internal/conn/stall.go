@@ -69,15 +69,21 @@ func (s *stall) started(c *Conn, call *Call) {
 }
 
 // stopped makes up for the time in which this process was stopped, as by Ctrl-Z: the peer may have
-// sent what it owes, and nobody has read it. A check that comes much too late shows that.
+// sent what it owes, and nobody has read it. A check that comes much too late shows that. What has
+// been noted since then is not moved into the future: the peer would get that time once more.
 func (s *stall) stopped(now time.Time, timeout time.Duration) {
 	late := now.Sub(s.due)
 	if late < timeout/stallChecks {
 		return
 	}
-	s.movedAt, s.heardAt = s.movedAt.Add(late), s.heardAt.Add(late)
-	if !s.askedAt.IsZero() {
-		s.askedAt = s.askedAt.Add(late)
+	s.due = now
+	for _, at := range []*time.Time{&s.movedAt, &s.heardAt, &s.askedAt} {
+		if at.IsZero() {
+			continue
+		}
+		if *at = at.Add(late); at.After(now) {
+			*at = now
+		}
 	}
 }
 
@@ -117,9 +123,9 @@ func (c *Conn) Heard() time.Time {
 	return c.stall.heardAt
 }
 
-// Overdue returns since when what the peer owes has been overdue, and when the connection ends
-// unless it comes. Both are zero if nothing is: a peer that answers keepalives may take its time for
-// anything but data.
+// Overdue returns since when what the peer owes has been overdue, and when the connection ends unless
+// it comes. Both are zero if nothing is: a peer that answers keepalives may take its time for anything
+// but data.
 func (c *Conn) Overdue() (since, end time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,6 +133,7 @@ func (c *Conn) Overdue() (since, end time.Time) {
 		return since, end
 	}
 	now := time.Now()
+	c.stall.stopped(now, c.config.StallTimeout)
 	c.stall.look(now)
 	return c.overdue(now)
 }

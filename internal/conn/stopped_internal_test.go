@@ -25,4 +25,12 @@ func TestStoppedProcess(t *testing.T) {
 	if s.stopped(at(140), timeout); !s.askedAt.IsZero() {
 		t.Error("it was never asked")
 	}
+	s = stall{due: at(20), movedAt: at(139), heardAt: at(20)} // something was read first
+	for range 2 {
+		s.stopped(at(140), timeout)
+	}
+	if s.movedAt != at(140) || s.heardAt != at(140) {
+		t.Errorf("moved at %v, heard at %v, which is not over yet", s.movedAt.Sub(began),
+			s.heardAt.Sub(began))
+	}
 }
