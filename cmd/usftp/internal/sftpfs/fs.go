@@ -32,7 +32,7 @@ type Options struct {
 	ReadOnly bool
 
 	MapUser    bool    // show the host user's files as the local user's
-	MapIfKnown bool    // the same, unless the host does not report owners
+	MapIfKnown bool    // the same, if the host says whose the user's home is
 	UID, GID   *uint32 // override the owners that the host sends
 	Umask      *uint32 // override the permissions: those that this umask leaves
 
@@ -123,6 +123,9 @@ func (f *FS) setUp(ctx context.Context) error {
 		return nil
 	}
 	home, err := c.Stat(".")
+	if !f.options.MapUser && errors.As(err, new(*usftp.StatusError)) {
+		return nil // the home may be missing, or nobody's business
+	}
 	if err != nil {
 		return err
 	}
