@@ -10,10 +10,10 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// Client logs in to a host as ssh does, with the user's ssh_config, known_hosts, agent and keys, and
-// starts SFTP. host is "user@host" or "sftp://user@host:port", as in [ParseHost], without a path.
-// Closing the client ends the connection. Nobody is asked for anything; [Config.Client] is for
-// programs that can ask. Errors are of type [*Error].
+// Client logs in to a host as ssh does, with the user's ssh_config, known_hosts, agent and keys,
+// and starts SFTP. host is "user@host" or "sftp://user@host:port", as in [ParseHost], without a
+// path. Closing the client ends the connection. Nobody is asked for anything; [Config.Client] is
+// for programs that can ask. Errors are of type [*Error].
 //
 // Package pool has logins that are made again when a connection is lost, and more than one
 // connection to a host.
@@ -67,10 +67,10 @@ func (s onlyStream) Abandon() error {
 	return err
 }
 
-// Client opens a stream and starts SFTP on it. The connection tells the client the server's version,
-// the channel's window, and how to send a keepalive. If ctx ends before SFTP has started, or the
-// server falls silent for as long as ConnectTimeout allows, the whole connection is closed, since
-// closing just the stream would wait for a silent server.
+// Client opens a stream and starts SFTP on it. The connection tells the client the server's
+// version, the channel's window, and how to send a keepalive. If ctx ends before SFTP has started,
+// or the server falls silent for as long as ConnectTimeout allows, the whole connection is closed,
+// since closing just the stream would wait for a silent server.
 func (c *Conn) Client(ctx context.Context, options ...usftp.ClientOption) (*usftp.Client, error) {
 	return c.client(ctx, func(s *Stream) io.ReadWriteCloser { return s }, options)
 }

@@ -14,9 +14,9 @@
 // stream, for what the native one lacks, such as GSSAPI and PKCS #11 without an agent.
 //
 // If USFTP_SSH_STACK=xcrypto is in the environment the native one uses golang.org/x/crypto/ssh, to
-// find out whether our own transport is to blame for a problem. With it Compression and RekeyLimit's
-// time have no effect. There is no automatic fallback: what a server says before keys are exchanged is not
-// authenticated, so a fallback would let an attacker choose.
+// find out whether our own transport is to blame for a problem. With it Compression and
+// RekeyLimit's time have no effect. There is no automatic fallback: what a server says before keys
+// are exchanged is not authenticated, so a fallback would let an attacker choose.
 //
 // # Configuration
 //
@@ -27,17 +27,17 @@
 // effect is logged.
 //
 // The native transport honours AddressFamily, BatchMode, BindAddress, CASignatureAlgorithms,
-// CertificateFile, Ciphers, Compression, ConnectionAttempts, ConnectTimeout, ControlMaster (not to be one),
-// ControlPath, GlobalKnownHostsFile, HashKnownHosts, Host, HostKeyAlgorithms, HostKeyAlias,
-// HostName, IdentitiesOnly, IdentityAgent, IdentityFile, Include, KbdInteractiveAuthentication,
-// KexAlgorithms, MACs, Match, NoHostAuthenticationForLocalhost, NumberOfPasswordPrompts,
-// PasswordAuthentication, Port, PreferredAuthentications, ProxyCommand, ProxyJump,
-// PubkeyAcceptedAlgorithms, PubkeyAuthentication, RefuseConnection, RekeyLimit,
-// RequiredRSASize, SecurityKeyProvider, ServerAliveCountMax, ServerAliveInterval, StrictHostKeyChecking (but a changed
-// key is refused even with "no"), TCPKeepAlive, User and UserKnownHostsFile. It refuses
-// BindInterface, KnownHostsCommand, ProxyUseFdpass, RevokedHostKeys and VerifyHostKeyDNS if they differ from their defaults, and lists of
-// algorithms or login methods of which it implements none. CanonicalizeHostname needs OpenSSH to be
-// installed.
+// CertificateFile, Ciphers, Compression, ConnectionAttempts, ConnectTimeout, ControlMaster (not to
+// be one), ControlPath, GlobalKnownHostsFile, HashKnownHosts, Host, HostKeyAlgorithms,
+// HostKeyAlias, HostName, IdentitiesOnly, IdentityAgent, IdentityFile, Include,
+// KbdInteractiveAuthentication, KexAlgorithms, MACs, Match, NoHostAuthenticationForLocalhost,
+// NumberOfPasswordPrompts, PasswordAuthentication, Port, PreferredAuthentications, ProxyCommand,
+// ProxyJump, PubkeyAcceptedAlgorithms, PubkeyAuthentication, RefuseConnection, RekeyLimit,
+// RequiredRSASize, SecurityKeyProvider, ServerAliveCountMax, ServerAliveInterval,
+// StrictHostKeyChecking (but a changed key is refused even with "no"), TCPKeepAlive, User and
+// UserKnownHostsFile. It refuses BindInterface, KnownHostsCommand, ProxyUseFdpass, RevokedHostKeys
+// and VerifyHostKeyDNS if they differ from their defaults, and lists of algorithms or login methods
+// of which it implements none. CanonicalizeHostname needs OpenSSH to be installed.
 //
 // # OpenSSH masters
 //

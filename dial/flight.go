@@ -50,8 +50,8 @@ func (l *login) startFlight(conn *own.Conn) *own.Flight {
 		return nil
 	}
 	program := l.d.config.sftp()
-	if f.session && !l.s.compress && program.request == "subsystem" && takesFlight(conn.ServerVersion()) &&
-		!l.d.memory.refuses(l.hostKey) {
+	if f.session && !l.s.compress && program.request == "subsystem" &&
+		takesFlight(conn.ServerVersion()) && !l.d.memory.refuses(l.hostKey) {
 		f.asked = true
 		flight.Subsystem = program.name
 		l.d.log.Debug("asking for sftp along with the login", "host", l.s.alias)

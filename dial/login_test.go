@@ -354,8 +354,8 @@ func TestNoCommonAlgorithm(t *testing.T) {
 	}
 }
 
-// What an old server has is left to the system's ssh, also if it is to be added to the default list:
-// it is not had here, and nothing else in the list is the server's.
+// What an old server has is left to the system's ssh, also if it is to be added to the default
+// list: it is not had here, and nothing else in the list is the server's.
 func TestOldAlgorithmIsLeftToTheSystemsSSH(t *testing.T) {
 	for _, value := range []string{"+hmac-sha1-96", "^hmac-sha1-96"} {
 		srv := newTestServer(t)

@@ -43,8 +43,10 @@ func (l *login) changePassword() own.PasswordChange {
 			l.banner(text)
 		}
 		who := l.s.userHost()
-		old, err = l.ask(Prompt{Kind: AskPassword, Text: fmt.Sprintf("Enter %s's old password: ", who)})
-		question := fmt.Sprintf("Enter %s's new password: ", who)
+		old, err = l.ask(Prompt{Kind: AskPassword,
+			Text: fmt.Sprintf("Enter %s's old password: ", who)})
+		enter := fmt.Sprintf("Enter %s's new password: ", who)
+		question := enter
 		for err == nil {
 			if tries++; tries > changeTries {
 				return "", "", errors.New("no new password was found")
@@ -62,7 +64,7 @@ func (l *login) changePassword() own.PasswordChange {
 				last, l.current.secret = fresh, fresh
 				return old, fresh, nil
 			}
-			question = joinLines("Mismatch; try again.", fmt.Sprintf("Enter %s's new password: ", who))
+			question = joinLines("Mismatch; try again.", enter)
 		}
 		return "", "", err
 	}

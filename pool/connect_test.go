@@ -89,8 +89,8 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
-// Another SFTP server on a host may see other files, so what interrupted copies have left through it
-// is not taken for what is there without it.
+// Another SFTP server on a host may see other files, so what interrupted copies have left through
+// it is not taken for what is there without it.
 func TestIdentityOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	srv := opensshd.Start(t, opensshd.Options{})

@@ -38,7 +38,7 @@ const (
 
 // An Attempt describes how a lost connection is about to be replaced, or says that it has been.
 type Attempt struct {
-	Err     error         // why it was lost, or why the last attempt failed; nil once it is replaced
+	Err     error         // why it was lost, or the last attempt failed; nil once it is replaced
 	Wait    time.Duration // before the attempt; 0 if another connection of the Pool takes over
 	Message string        // one line that names the host, for people
 }
@@ -249,7 +249,8 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	}
 	c.mu.Unlock()
 	if other := host.Pool.survivor(); other != nil {
-		tell(Attempt{Err: why, Message: host.Name + ": connection lost; continuing over another one"})
+		tell(Attempt{Err: why,
+			Message: host.Name + ": connection lost; continuing over another one"})
 		host.Client = other.WithContext(c.ctx)
 		return host, nil
 	}

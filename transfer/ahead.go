@@ -11,9 +11,9 @@ import (
 )
 
 // An ahead counts the files of a tree that is being copied, so that its size is known long before
-// the walk gets to its end: the walk keeps what it finds in memory until it is copied, and so cannot
-// be far ahead. The count keeps nothing. It lists the source a second time, and what it cannot list
-// is not counted at all: the copy itself says what is wrong.
+// the walk gets to its end: the walk keeps what it finds in memory until it is copied, and so
+// cannot be far ahead. The count keeps nothing. It lists the source a second time, and what it
+// cannot list is not counted at all: the copy itself says what is wrong.
 type ahead struct {
 	tree  *tree
 	group errgroup.Group

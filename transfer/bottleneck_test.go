@@ -107,8 +107,8 @@ func TestBottleneck(t *testing.T) {
 	}
 }
 
-// TestPausesDoNotCount: the time without a connection is no part of the rate, and what limited it is
-// the limit, whatever the link did for some of the time.
+// TestPausesDoNotCount: the time without a connection is no part of the rate, and what limited it
+// is the limit, whatever the link did for some of the time.
 func TestPausesDoNotCount(t *testing.T) {
 	const size, limit = 40 << 20, 4 << 20
 	for name, test := range map[string]struct {

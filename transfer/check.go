@@ -59,8 +59,8 @@ func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	options CheckOptions) (Summary, error) {
 	o := options.TreeOptions
 	o.DryRun = false
-	o.Options = Options{List: list, Verify: true, RateLimit: o.RateLimit, Retry: o.Retry, Events: o.Events,
-		progressEvery: o.progressEvery}
+	o.Options = Options{List: list, Verify: true, RateLimit: o.RateLimit, Retry: o.Retry,
+		Events: o.Events, progressEvery: o.progressEvery}
 	if dir.path == "" {
 		dir.path = "."
 	}

@@ -64,8 +64,8 @@ type Event struct {
 	Totals *Totals `json:"totals,omitempty"` // of the whole tree
 }
 
-// A Phase says what is done with a file of which all bytes have arrived, or with a tree of which all
-// files have.
+// A Phase says what is done with a file of which all bytes have arrived, or with a tree of which
+// all files have.
 type Phase string
 
 const (
@@ -87,8 +87,8 @@ type Position struct {
 	Finishing bool  `json:"finishing,omitempty"`
 	Phase     Phase `json:"phase,omitempty"`
 	Checked   int64 `json:"checked,omitempty"`
-	// Stalled is, in Progress, for how long a host has sent nothing of what it owes, if that is some
-	// seconds. Wait is then the time until the connection is given up, and Message says both.
+	// Stalled is, in Progress, for how long a host has sent nothing of what it owes, if that is
+	// some seconds. Wait is then the time until the connection is given up, and Message says both.
 	Stalled time.Duration `json:"stalled_ns,omitempty"`
 	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
 	// Paused is, of Elapsed, for how long there was no connection or the process was stopped. It is
@@ -133,8 +133,8 @@ func (e *Event) addStall(j *job) {
 	}
 }
 
-// quietSince returns since when all sessions of a host that owe something have sent nothing of it, and
-// when the connection is given up for that. Both are zero if nothing is overdue.
+// quietSince returns since when all sessions of a host that owe something have sent nothing of it,
+// and when the connection is given up for that. Both are zero if nothing is overdue.
 func quietSince(host pool.Host) (since, end time.Time) {
 	clients := []*usftp.Client{host.Client}
 	if host.Pool != nil {

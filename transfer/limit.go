@@ -35,7 +35,8 @@ func newLimiter(ctx context.Context, bytesPerSecond int64) *limiter {
 		return nil
 	}
 	piece := int(max(leastPiece, min(bytesPerSecond/4, limitedPiece)))
-	l := &limiter{ctx: ctx, Limiter: rate.NewLimiter(rate.Limit(bytesPerSecond), piece), piece: piece}
+	l := &limiter{ctx: ctx, piece: piece,
+		Limiter: rate.NewLimiter(rate.Limit(bytesPerSecond), piece)}
 	l.ReserveN(time.Now(), piece) // no initial burst
 	return l
 }

@@ -14,9 +14,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
-	"golang.org/x/sync/errgroup"
 )
 
 // litter is what runs of a tree copy leave behind: temporary files, too many to record one by one.

@@ -212,7 +212,7 @@ func (l *lock) read() (holder Holder, data []byte, written time.Time, err error)
 func (l *lock) now() (time.Time, error) {
 	name := localfs.TempName(lockName)
 	err := l.files.WriteSmall(name, nil, true)
-	if err == nil || errors.Is(err, endpoint.ErrRepeated) { // then the first request may have made it
+	if err == nil || errors.Is(err, endpoint.ErrRepeated) { // the first request may have made it
 		defer l.files.Remove(name, false)
 	}
 	if err != nil {
@@ -269,7 +269,8 @@ func (l *lock) renew() {
 		return
 	}
 	// Whatever else is there now is not to be written to. It may be a link, which would be followed.
-	if err == nil && holder.ID == l.holder.ID && l.files.WriteSmall(lockName, l.text(), false) == nil {
+	if err == nil && holder.ID == l.holder.ID &&
+		l.files.WriteSmall(lockName, l.text(), false) == nil {
 		l.shown.Store(&began)
 	}
 }

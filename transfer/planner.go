@@ -20,9 +20,9 @@ type planner interface {
 	// filterIn returns which entries of a directory are left out.
 	filterIn(d *directory) (excludes func(name string, dir bool) bool, err error)
 
-	// found reports whether an entry takes part. enters reports whether a directory is to be walked,
-	// and makes room for it; wants, whether anything is to be done with a file or a link. prepare
-	// does what that needs, and reports whether that was all.
+	// found reports whether an entry takes part. enters reports whether a directory is to be
+	// walked, and makes room for it; wants, whether anything is to be done with a file or a link.
+	// prepare does what that needs, and reports whether that was all.
 	found(e *entry) bool
 	enters(d *directory, e *entry) bool
 	wants(e *entry) bool

@@ -5,12 +5,13 @@ import (
 	"io/fs"
 	"path"
 
-	"github.com/usftp/usftp/internal/endpoint"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/usftp/usftp/internal/endpoint"
 )
 
-// repeatRenames repeats the source's renames, in order as far as that matters. What cannot be renamed is
-// copied and deleted later.
+// repeatRenames repeats the source's renames, in order as far as that matters. What cannot be
+// renamed is copied and deleted later.
 func repeatRenames(s *syncing) {
 	if s.options.Within == nil {
 		return

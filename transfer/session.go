@@ -208,7 +208,8 @@ func (e *ends) why(err error) error {
 	return e.to.why(err)
 }
 
-// lateContext returns a context for what must not stop halfway: it ends endpoint.CleanupTime after ctx.
+// lateContext returns a context for what must not stop halfway: it ends endpoint.CleanupTime after
+// ctx.
 func lateContext(ctx context.Context) (context.Context, func()) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -43,9 +43,9 @@ type TreeOptions struct {
 	// the servers allow.
 	MaxFiles int
 
-	// CountAhead lists the source a second time, only to count its files, if after a second what was
-	// found has to wait to be copied: PlannedTotals then tell early how much there is. It does nothing
-	// if links are followed, or if a Sync does not compare all files.
+	// CountAhead lists the source a second time, only to count its files, if after a second what
+	// was found has to wait to be copied: PlannedTotals then tell early how much there is. It does
+	// nothing if links are followed, or if a Sync does not compare all files.
 	CountAhead bool
 }
 

@@ -37,8 +37,8 @@ func (r reticent) bench(t *testing.T) (b *bench) {
 	return b
 }
 
-// Drop boxes take files and do not say what they have. Some servers answer FAILURE, or even OK, when
-// asked about a name that does not exist.
+// Drop boxes take files and do not say what they have. Some servers answer FAILURE, or even OK,
+// when asked about a name that does not exist.
 func TestUploadsToAHostThatDoesNotTell(t *testing.T) {
 	denied, failure := sftptest.Refuse(wire.PermissionDenied, ""), sftptest.Refuse(wire.Failure, "")
 	all := []wire.Type{wire.TypeStat, wire.TypeLstat, wire.TypeFstat, wire.TypeReadlink,

@@ -123,9 +123,9 @@ func (c *Conn) Heard() time.Time {
 	return c.stall.heardAt
 }
 
-// Overdue returns since when what the peer owes has been overdue, and when the connection ends unless
-// it comes. Both are zero if nothing is: a peer that answers keepalives may take its time for anything
-// but data.
+// Overdue returns since when what the peer owes has been overdue, and when the connection ends
+// unless it comes. Both are zero if nothing is: a peer that answers keepalives may take its time
+// for anything but data.
 func (c *Conn) Overdue() (since, end time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

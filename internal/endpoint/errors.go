@@ -77,7 +77,8 @@ func ExplainFailure(err error, client *usftp.Client, host, dir string) error {
 	case vfs.Flag&wire.StatVFSReadOnly != 0:
 		return Explain("the file system on "+host+" is read-only", syscall.EROFS, err)
 	case vfs.Files > 0 && vfs.Favail == 0:
-		return Explain("no space left on "+host+" for another file (no free inodes)", syscall.ENOSPC, err)
+		return Explain("no space left on "+host+" for another file (no free inodes)",
+			syscall.ENOSPC, err)
 	case vfs.AvailableSpace() < fullBelow:
 		return Explain(fmt.Sprintf("no space left on %s (%d bytes free)", host,
 			vfs.Bavail*vfs.Frsize), syscall.ENOSPC, err)

@@ -236,8 +236,8 @@ func (p *realPath) of(client *usftp.Client, name string) (string, error) {
 	return real, err
 }
 
-// Mkdir implements Root. If the connection was lost during the request, an empty directory counts as
-// made by it.
+// Mkdir implements Root. If the connection was lost during the request, an empty directory counts
+// as made by it.
 func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 	at := r.at(name)
 	err = r.over(at, func(client *usftp.Client, again bool) error {

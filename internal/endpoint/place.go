@@ -27,7 +27,8 @@ type FS interface {
 	//
 	// If the connection is lost, the listing starts over. Names that each has had are then left
 	// out; but if restart is not nil, it is called, and all names come again.
-	List(dir string, was *Info, restart func(), each func(name string, i Info, err error) bool) error
+	List(dir string, was *Info, restart func(),
+		each func(name string, i Info, err error) bool) error
 
 	// ReadSmall returns up to most bytes of a regular file, and what it was before it was read. It
 	// follows no link: for anything else than a regular file the error is ErrNotRegular.
@@ -99,8 +100,8 @@ type Root interface {
 	// Symlink makes a link that says text. It replaces nothing.
 	Symlink(text, name string) error
 
-	// ReplaceByLink makes a link in place of a file or a link. It may use the other two names, which
-	// are in the same directory.
+	// ReplaceByLink makes a link in place of a file or a link. It may use the other two names,
+	// which are in the same directory.
 	ReplaceByLink(text, name, temporary, aside string) error
 
 	// SameLink reports whether have, which ReadLink returned for name, means want.

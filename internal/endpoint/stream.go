@@ -24,6 +24,6 @@ func (Stream) WriteSmall(string, []byte, bool) error       { return ErrStream }
 func (Stream) Remove(string, bool) error                   { return ErrStream }
 
 func (Stream) List(string, *Info, func(), func(string, Info, error) bool) error { return ErrStream }
-func (Stream) ReadSmall(string, int64) ([]byte, Info, error)                    { return nil, Info{}, ErrStream }
 
-func (Stream) Below(string) (Root, error) { return nil, ErrStream }
+func (Stream) ReadSmall(string, int64) ([]byte, Info, error) { return nil, Info{}, ErrStream }
+func (Stream) Below(string) (Root, error)                    { return nil, ErrStream }

@@ -216,8 +216,9 @@ func (k *ppk) section(plain []byte) ([]byte, error) {
 		if ssh.Unmarshal(k.public, &public) != nil || ssh.Unmarshal(plain, &private) != nil {
 			return nil, errPuTTY
 		}
-		return append(append(ssh.Marshal(head), ssh.Marshal(struct{ N, E, D, Inverse, P, Q *big.Int }{
-			public.N, public.E, private.D, private.Inverse, private.P, private.Q})...), comment...), nil
+		numbers := struct{ N, E, D, Inverse, P, Q *big.Int }{public.N, public.E, private.D,
+			private.Inverse, private.P, private.Q}
+		return append(append(ssh.Marshal(head), ssh.Marshal(numbers)...), comment...), nil
 	case ssh.KeyAlgoED25519:
 		var public struct {
 			Type string

@@ -67,8 +67,8 @@ type Client interface {
 	// Heard returns when the server last gave a sign of life: when it sent anything or answered a
 	// keepalive. It is exact to an eighth of the stall timeout, as long as requests are in flight.
 	Heard() time.Time
-	// Overdue returns since when what the server owes has been overdue, and when the connection will
-	// be given up for that; both are zero if nothing is.
+	// Overdue returns since when what the server owes has been overdue, and when the connection
+	// will be given up for that; both are zero if nothing is.
 	Overdue() (since, end time.Time)
 	// DataSizes returns how many bytes one READ and one WRITE may carry. It waits for the server's
 	// limits if they have not arrived yet.
@@ -123,8 +123,8 @@ type File interface {
 // OfFile returns the further methods of a file.
 func OfFile(f *usftp.File) File { return hook.File(f).(File) }
 
-// Untold reports whether the error of a question about a path leaves open whether anything is there:
-// the server refused to answer, or answered FAILURE, which some do if nothing is there.
+// Untold reports whether the error of a question about a path leaves open whether anything is
+// there: the server refused to answer, or answered FAILURE, which some do if nothing is there.
 func Untold(err error) bool { return hook.Untold(err) }
 
 // ErrOtherSize means that a file does not have the expected size.

@@ -263,8 +263,8 @@ func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
 	}
 }
 
-// A PasswordChange asks for the old password and a new one. text is the server's: why it wants a new
-// one, or why it did not take the last.
+// A PasswordChange asks for the old password and a new one. text is the server's: why it wants a
+// new one, or why it did not take the last.
 type PasswordChange func(text string) (old, fresh string, err error)
 
 type passwordMethod struct {

@@ -23,8 +23,8 @@ const (
 	maxInflated = maxPacketLength
 )
 
-// compressions returns what is offered, in order of preference: a client that offers it wants it, and
-// the client's order decides.
+// compressions returns what is offered, in order of preference: a client that offers it wants it,
+// and the client's order decides.
 func (a Algorithms) compressions(client bool) []string {
 	switch {
 	case !a.Compress:
@@ -81,10 +81,10 @@ func (d *deflater) deflate(payload []byte) []byte {
 }
 
 // An inflater decompresses the payloads of one direction. A packet may end anywhere in a byte, and
-// behind it there may be the beginning of a block that goes on in the next one: zlib's partial flush,
-// which OpenSSH uses, ends in the middle of an empty block. A decompressor wants to read ahead. So each
-// packet gets one of its own, which begins at the end of the last whole block before it and has zeros
-// to read behind the packet; what it makes of these does not count.
+// behind it there may be the beginning of a block that goes on in the next one: zlib's partial
+// flush, which OpenSSH uses, ends in the middle of an empty block. A decompressor wants to read
+// ahead. So each packet gets one of its own, which begins at the end of the last whole block before
+// it and has zeros to read behind the packet; what it makes of these does not count.
 type inflater struct {
 	begun  bool   // the stream's header has been read
 	left   []byte // what follows the last whole block

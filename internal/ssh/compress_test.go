@@ -98,8 +98,8 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// TestCompressionIsAgreedOn: both sides must want it, and it is never the kind that begins before the
-// login.
+// TestCompressionIsAgreedOn: both sides must want it, and it is never the kind that begins before
+// the login.
 func TestCompressionIsAgreedOn(t *testing.T) {
 	key := signer(t, "ed25519")
 	for _, wants := range [][2]bool{{true, false}, {false, true}, {false, false}, {true, true}} {
@@ -118,8 +118,8 @@ func TestCompressionIsAgreedOn(t *testing.T) {
 	}
 }
 
-// TestCompressionWithSSHD: OpenSSH's server flushes so that packets end in the middle of a byte, and
-// starts anew with each exchange of keys.
+// TestCompressionWithSSHD: OpenSSH's server flushes so that packets end in the middle of a byte,
+// and starts anew with each exchange of keys.
 func TestCompressionWithSSHD(t *testing.T) {
 	s := opensshd.Start(t, opensshd.Options{Config: []string{"RekeyLimit 1M", "Compression yes"}})
 	cc, key := userOf(t, s)

@@ -11,9 +11,9 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 )
 
-// ForgottenColon says that a target was probably meant to be on a host, or returns "". That is so if
-// it has no colon and does not exist here, but has an @ or the name of a host that ssh knows; config
-// is as for [Hosts].
+// ForgottenColon says that a target was probably meant to be on a host, or returns "". That is so
+// if it has no colon and does not exist here, but has an @ or the name of a host that ssh knows;
+// config is as for [Hosts].
 func ForgottenColon(target connect.Place, config string) string {
 	name := target.Typed
 	if target.Remote || target.Stream || strings.ContainsAny(name, `/\`) {
@@ -28,6 +28,6 @@ func ForgottenColon(target connect.Place, config string) string {
 	}) {
 		return ""
 	}
-	return fmt.Sprintf("%s has no colon, so it is a new local path: a place on a host is %[1]s:, and "+
-		"./%[1]s is certainly local", name)
+	return fmt.Sprintf("%s has no colon, so it is a new local path: a place on a host is %[1]s:, "+
+		"and ./%[1]s is certainly local", name)
 }

@@ -49,8 +49,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A person's mount shows the host user's files as theirs, unless owners were asked for; root's shows
-// the owners that the host has.
+// A person's mount shows the host user's files as theirs, unless owners were asked for; root's
+// shows the owners that the host has.
 func TestWhoseFiles(t *testing.T) {
 	for _, test := range []struct {
 		option        string

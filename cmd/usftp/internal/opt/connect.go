@@ -46,8 +46,8 @@ type Connect struct {
 // Register adds the flags.
 func (c *Connect) Register(f *pflag.FlagSet) { c.register(f, letters{compress: "C"}) }
 
-// RegisterSFTP adds the flags, and sftp's -s: elsewhere that letter means something else, in scp and
-// rsync too.
+// RegisterSFTP adds the flags, and sftp's -s: elsewhere that letter means something else, in scp
+// and rsync too.
 func (c *Connect) RegisterSFTP(f *pflag.FlagSet) {
 	c.register(f, letters{compress: "C", sftpServer: "s"})
 }
@@ -130,8 +130,8 @@ func (c *Connect) RegisterFree(f *pflag.FlagSet, taken string) {
 	}
 }
 
-// TakenLetter says which flags to use for a connection if one was given whose letter means something
-// else in the command, or "".
+// TakenLetter says which flags to use for a connection if one was given whose letter means
+// something else in the command, or "".
 func TakenLetter(f *pflag.FlagSet) (hint string) {
 	var all pflag.FlagSet
 	new(Connect).Register(&all)

@@ -100,9 +100,9 @@ func (w *eventWriter) Event(e transfer.Event) {
 	line := eventLine{Version: eventVersion, Kind: e.Kind, Time: e.Time,
 		Host: cmp.Or(e.TargetHost, e.SourceHost), Direction: w.direction(e), Source: e.Source,
 		Target: e.Target, Size: e.Size, Bytes: e.Bytes, Resumed: e.Resumed, Reused: e.Reused,
-		Elapsed: e.Elapsed, Paused: e.Paused, Finishing: e.Finishing, Phase: e.Phase, Checked: e.Checked,
-		Stalled: e.Stalled, Wait: e.Wait, Bottleneck: e.Bottleneck, Message: e.Message,
-		Reason: e.Reason, LeftBehind: e.LeftBehind,
+		Elapsed: e.Elapsed, Paused: e.Paused, Finishing: e.Finishing, Phase: e.Phase,
+		Checked: e.Checked, Stalled: e.Stalled, Wait: e.Wait, Bottleneck: e.Bottleneck,
+		Message: e.Message, Reason: e.Reason, LeftBehind: e.LeftBehind,
 		Name: e.Name, Hash: e.Hash, Verified: e.Verified, Tree: e.Tree}
 	if e.TargetHost != "" {
 		line.SourceHost = e.SourceHost

@@ -164,8 +164,8 @@ func fitting(fields []string, width int) (line string) {
 	return line
 }
 
-// numbers returns the count of files, if it is a tree, and percent, bytes, rate and time; instead of
-// the last two, why nothing arrives.
+// numbers returns the count of files, if it is a tree, and percent, bytes, rate and time; instead
+// of the last two, why nothing arrives.
 func (l *progressLine) numbers() (files string, fields [4]string) {
 	m := &l.meter
 	percent, total, rate, last := "", "", ui.Amount(m.rate)+"/s", ""

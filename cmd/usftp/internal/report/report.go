@@ -40,8 +40,8 @@ func newPerson(a *ui.App, flags *opt.Report, l Look) *person {
 		planned: a.Out, moving: Moving(a, flags, l)}
 }
 
-// Moving reports whether a person sees progress. A progress line would break up what is shown on the
-// same screen.
+// Moving reports whether a person sees progress. A progress line would break up what is shown on
+// the same screen.
 func Moving(a *ui.App, flags *opt.Report, l Look) bool {
 	return a.Console.Terminal() && !flags.JSON && !flags.Quiet && !flags.NoProgress && !l.DryRun &&
 		!l.ToTerminal

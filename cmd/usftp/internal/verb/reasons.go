@@ -18,8 +18,8 @@ var (
 	errNotEmpty     = errors.New("directory not empty")
 )
 
-// whyMissing returns why a name could not be made. Servers also answer "no such file" if a parent is
-// not a directory.
+// whyMissing returns why a name could not be made. Servers also answer "no such file" if a parent
+// is not a directory.
 func whyMissing(j *job, name string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
