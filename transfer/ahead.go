@@ -70,8 +70,7 @@ func (a *ahead) count() {
 	if conn := t.src.conn(); conn != nil && private.OfClient(conn.Host().Client).OneHandle() {
 		return // it would keep the copy from opening files
 	}
-	a.visit(&directory{tree: t, source: t.root.source, rel: ".", info: t.root.info,
-		real: t.root.real})
+	a.visit(&directory{tree: t, source: t.root.source, rel: ".", info: t.root.info})
 	a.group.Wait()
 	if a.ends() || a.bytes < 0 {
 		return

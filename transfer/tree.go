@@ -84,8 +84,7 @@ type TreeError struct {
 }
 
 func (e *TreeError) Error() string {
-	switch {
-	case e.Failed <= 1:
+	if e.Failed <= 1 {
 		return e.First.Error()
 	}
 	return fmt.Sprintf("%d entries %s; the first: %v", e.Failed, e.what, e.First)
@@ -245,8 +244,8 @@ func (t *tree) prepare() (err error) {
 	root.pending.Store(1)
 	// both ask the hosts at the same time as begin does
 	inside, near := make(chan string, 1), make(chan bool, 1)
-	go func() { inside <- t.overlap.inside() }()
-	go func() { near <- t.overlap.near() }()
+	t.work.Go(func() { inside <- t.overlap.inside() })
+	t.work.Go(func() { near <- t.overlap.near() })
 	t.into, err = t.dst.begin(found, t.base, func() error {
 		dir := <-inside
 		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool {
@@ -327,18 +326,18 @@ var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true, count
 // copying is the planner of CopyTree.
 type copying struct{ tree *tree }
 
-func (p copying) file() error                            { return nil }
-func (p copying) start() error                           { return nil }
-func (p copying) walkers(from, _ limits) int             { return from.listings }
-func (p copying) listed(*directory)                      {}
-func (p copying) enters(*directory, *entry) bool         { return true }
-func (p copying) prepare(*entry) (done bool)             { return false }
-func (p copying) vanished(source string, err error) bool { return false }
-func (p copying) backups(*entry) *backups                { return nil }
-func (p copying) mayCommit() error                       { return nil }
-func (p copying) finish(d *directory) error              { return p.tree.finishDir(d) }
-func (p copying) rest()                                  {}
-func (p copying) conclude()                              {}
+func (p copying) file() error                    { return nil }
+func (p copying) start() error                   { return nil }
+func (p copying) walkers(from, _ limits) int     { return from.listings }
+func (p copying) listed(*directory)              {}
+func (p copying) enters(*directory, *entry) bool { return true }
+func (p copying) prepare(*entry) (done bool)     { return false }
+func (p copying) vanished(string, error) bool    { return false }
+func (p copying) backups(*entry) *backups        { return nil }
+func (p copying) mayCommit() error               { return nil }
+func (p copying) finish(d *directory) error      { return p.tree.finishDir(d) }
+func (p copying) rest()                          {}
+func (p copying) conclude()                      {}
 
 // enter makes the directory at the target, and tidies it.
 func (p copying) enter(d *directory) (leave func(), ok bool) {

@@ -23,6 +23,3 @@ func OpenPrivate(name string) (*os.File, error) {
 
 // OpenNoFollow opens a regular file for reading.
 func OpenNoFollow(name string) (*os.File, error) { return os.Open(name) }
-
-// OpenDirNoFollow opens a directory for reading.
-func OpenDirNoFollow(name string) (*os.File, error) { return os.Open(name) }

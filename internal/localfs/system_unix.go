@@ -59,18 +59,8 @@ func OpenPrivate(name string) (*os.File, error) {
 // OpenNoFollow opens a regular file for reading. It does not follow a symbolic link that took the
 // file's place since it was listed, and does not wait for a named pipe.
 func OpenNoFollow(name string) (*os.File, error) {
-	return notFollowed(os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0))
-}
-
-// OpenDirNoFollow opens a directory in the same way.
-func OpenDirNoFollow(name string) (*os.File, error) {
-	return notFollowed(os.OpenFile(name,
-		os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_DIRECTORY, 0))
-}
-
-// notFollowed translates the kernel's error for a link: ELOOP, or EMLINK on FreeBSD.
-func notFollowed(f *os.File, err error) (*os.File, error) {
-	if path, ok := errors.AsType[*fs.PathError](err); ok &&
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if path, ok := errors.AsType[*fs.PathError](err); ok && // ELOOP, or EMLINK on FreeBSD
 		(path.Err == syscall.ELOOP || path.Err == syscall.EMLINK) {
 		path.Err = ErrLink
 	}
