@@ -39,8 +39,9 @@ type FS interface {
 	// have been carried out.
 	WriteSmall(name string, data []byte, create bool) error
 
-	// Remove removes a file or an empty directory. It follows no link. It works for a few seconds
-	// after the run's context has ended, too, for what has to be cleaned up.
+	// Remove removes a file or an empty directory. It follows no link. With dir it removes nothing
+	// but a directory: a file that has taken its place stays. It works for a few seconds after the
+	// run's context has ended, too, for what has to be cleaned up.
 	Remove(name string, dir bool) error
 }
 
@@ -96,7 +97,7 @@ type Root interface {
 	// Mkdir makes a directory. made is false, without an error, if one is there already.
 	Mkdir(name string, perm fs.FileMode) (made bool, err error)
 
-	// Symlink makes a link that says text. It replaces nothing.
+	// Symlink makes a link that says text. It fails with fs.ErrExist if something is there.
 	Symlink(text, name string) error
 
 	// ReplaceByLink makes a link in place of a file or a link. It may use the other two names, which
