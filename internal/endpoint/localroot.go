@@ -265,7 +265,9 @@ func (r *LocalRoot) Link(name, to string) error { return r.both(name, to, (*os.R
 // os.Root follows links that stay inside, so that somebody has to look.
 func (r *LocalRoot) both(from, to string, do func(in *os.Root, from, to string) error) error {
 	if path.Dir(from) == path.Dir(to) {
-		return r.in(from, func(in *os.Root, base string) error { return do(in, base, path.Base(to)) })
+		return r.in(from, func(in *os.Root, base string) error {
+			return do(in, base, path.Base(to))
+		})
 	}
 	for _, name := range []string{from, to} {
 		if err := r.Unmoved(path.Dir(name)); err != nil {

@@ -26,8 +26,8 @@ type Disk interface {
 	Rename(from, to string)
 	Remove(name string) // with all that is below it
 
-	// State says what is there: "" for nothing, "dir", "pipe", "= " and a file's contents, "-> " and
-	// a link's text.
+	// State says what is there: "" for nothing, "dir", "pipe", "= " and a file's contents, or "-> "
+	// and a link's text.
 	State(name string) string
 	// Attrs returns the permissions and the modification time; it follows links.
 	Attrs(name string) (fs.FileMode, time.Time)

@@ -7,7 +7,6 @@ package endpointtest
 import (
 	"errors"
 	"fmt"
-	"path"
 	"testing"
 	"time"
 
@@ -141,9 +140,6 @@ func (s *scene) unchanged() {
 	}
 	s.is("dir/inside", "= inside", "nowhere", "")
 }
-
-// within returns a name in a directory.
-func within(dir, name string) string { return path.Join(dir, name) }
 
 // numbered returns names that are alike.
 func numbered(count int) (names []string) {

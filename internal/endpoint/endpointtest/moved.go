@@ -120,23 +120,33 @@ func (s *scene) verbs(r endpoint.Root) map[string]func(dir string) error {
 	set := usftp.NewAttrs{SetTimes: true, Atime: long, Mtime: long, SetMode: true, Mode: 0o700}
 	s.Disk.Write("mine", "mine")
 	verbs := map[string]func(dir string) error{
-		"Lstat":     func(dir string) error { _, err := r.Lstat(dir + "/file"); return err },
-		"ReadLink":  func(dir string) error { _, err := r.ReadLink(dir + "/link"); return err },
-		"ReadSmall": func(dir string) error { _, _, err := r.ReadSmall(dir+"/file", 9); return err },
+		"Lstat":    func(dir string) error { _, err := r.Lstat(dir + "/file"); return err },
+		"ReadLink": func(dir string) error { _, err := r.ReadLink(dir + "/link"); return err },
+		"ReadSmall": func(dir string) error {
+			_, _, err := r.ReadSmall(dir+"/file", 9)
+			return err
+		},
 		"List": func(dir string) error {
 			return r.List(dir+"/sub", nil, nil, func(string, endpoint.Info, error) bool { return true })
 		},
-		"create":        func(dir string) error { return r.WriteSmall(dir+"/new", nil, true) },
-		"write":         func(dir string) error { return r.WriteSmall(dir+"/file", []byte("DATA"), false) },
-		"Remove":        func(dir string) error { return r.Remove(dir+"/file", false) },
-		"Rmdir":         func(dir string) error { return r.Remove(dir+"/sub", true) },
-		"Mkdir":         func(dir string) error { _, err := r.Mkdir(dir+"/new", 0o755); return err },
-		"Symlink":       func(dir string) error { return r.Symlink("x", dir+"/new") },
-		"ReplaceByLink": func(dir string) error { return r.ReplaceByLink("x", dir+"/file", dir+"/t", dir+"/a") },
-		"Rename from":   func(dir string) error { return r.Rename(dir+"/file", "new") },
-		"Rename to":     func(dir string) error { return r.Rename("mine", dir+"/new") },
-		"Rename in":     func(dir string) error { return r.Rename(dir+"/file", dir+"/new") },
-		"SetAttrs":      func(dir string) error { _, err := r.SetAttrs(dir+"/file", 0, true, set); return err },
+		"create": func(dir string) error { return r.WriteSmall(dir+"/new", nil, true) },
+		"write": func(dir string) error {
+			return r.WriteSmall(dir+"/file", []byte("DATA"), false)
+		},
+		"Remove":  func(dir string) error { return r.Remove(dir+"/file", false) },
+		"Rmdir":   func(dir string) error { return r.Remove(dir+"/sub", true) },
+		"Mkdir":   func(dir string) error { _, err := r.Mkdir(dir+"/new", 0o755); return err },
+		"Symlink": func(dir string) error { return r.Symlink("x", dir+"/new") },
+		"ReplaceByLink": func(dir string) error {
+			return r.ReplaceByLink("x", dir+"/file", dir+"/t", dir+"/a")
+		},
+		"Rename from": func(dir string) error { return r.Rename(dir+"/file", "new") },
+		"Rename to":   func(dir string) error { return r.Rename("mine", dir+"/new") },
+		"Rename in":   func(dir string) error { return r.Rename(dir+"/file", dir+"/new") },
+		"SetAttrs": func(dir string) error {
+			_, err := r.SetAttrs(dir+"/file", 0, true, set)
+			return err
+		},
 		"Setdir": func(dir string) error {
 			_, err := r.SetAttrs(dir+"/sub", fs.ModeDir, true, set)
 			return err

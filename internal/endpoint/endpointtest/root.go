@@ -3,6 +3,7 @@
 package endpointtest
 
 import (
+	"errors"
 	"io/fs"
 	"slices"
 	"sync"
@@ -39,7 +40,7 @@ var rootCases = map[string]func(s *scene, r endpoint.Root){
 		}
 		s.unchanged()
 		for _, name := range odd {
-			made, err := r.Mkdir(within("new", name), 0o755)
+			made, err := r.Mkdir("new/"+name, 0o755)
 			if s.is("new/"+name, "dir"); !made || err != nil {
 				s.Errorf("%q: %v, %v", name, made, err)
 			}
@@ -184,6 +185,9 @@ var rootCases = map[string]func(s *scene, r endpoint.Root){
 		}{{"link", 0}, {"dirlink", fs.ModeDir}, {"dirlink", 0}, {"link", fs.ModeDir},
 			{"dangling", 0}} {
 			for _, own := range []bool{false, true} {
+				if own && c.kind == fs.ModeDir && r.FollowsLinks() {
+					continue
+				}
 				_, err := r.SetAttrs(c.name, c.kind, own, set)
 				if !s.Host {
 					s.refused(c.name, err, endpoint.ErrReplaced, endpoint.ErrLinkInWay)
@@ -239,7 +243,7 @@ var rootCases = map[string]func(s *scene, r endpoint.Root){
 	},
 
 	"many directories": func(s *scene, r endpoint.Root) {
-		all := numbered(150) // more than may be open at once
+		all := numbered(80) // more than may be open at once
 		for _, name := range all {
 			made, err := r.Mkdir(name, 0o755)
 			s.ok(err)
@@ -249,10 +253,14 @@ var rootCases = map[string]func(s *scene, r endpoint.Root){
 			}
 		}
 		var workers sync.WaitGroup
-		for part := range slices.Chunk(all, 40) {
+		for part := range slices.Chunk(all, 20) {
 			workers.Go(func() {
 				for _, name := range part {
-					if err := r.WriteSmall(name+"/below/file", []byte(name), true); err != nil {
+					err := r.WriteSmall(name+"/below/file", []byte(name), true)
+					if errors.Is(err, endpoint.ErrRepeated) { // then it may be there, and empty
+						err = r.WriteSmall(name+"/below/file", []byte(name), false)
+					}
+					if err != nil {
 						s.Error(err)
 					}
 					r.Leave(name + "/below")
