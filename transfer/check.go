@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/pool"
@@ -60,7 +59,7 @@ func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	options CheckOptions) (Summary, error) {
 	o := options.TreeOptions
 	o.DryRun = false
-	o.Options = Options{List: list, RateLimit: o.RateLimit, Retry: o.Retry, Events: o.Events,
+	o.Options = Options{List: list, Verify: true, RateLimit: o.RateLimit, Retry: o.Retry, Events: o.Events,
 		progressEvery: o.progressEvery}
 	if dir.path == "" {
 		dir.path = "."
@@ -68,10 +67,42 @@ func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	list.Reset()
 	j, done, err := newJob(ctx, Endpoint{newTarget: newNowhere}, dir, o.Options)
 	defer done()
-	j.once = checkOnce
+	j.once, j.op = checkOnce, opCheck
 	t := newTree(j, o)
-	t.check = &options
+	t.plan = &checking{copying{t}, options.Strict}
+	t.rules = treeRules{listings: usualWalkers,
+		failed: "differ from the list or could not be read"}
 	return t.run(err)
+}
+
+// checking is the planner of Check. It makes and finishes no directories.
+type checking struct {
+	copying
+	strict bool
+}
+
+func (p *checking) enter(*directory) (leave func(), ok bool) { return func() {}, true }
+func (p *checking) finish(*directory) error                  { return nil }
+
+func (p *checking) file() error {
+	if err := p.start(); err != nil {
+		return err
+	}
+	return &fs.PathError{Op: "check", Path: p.tree.route.Source, Err: endpoint.ErrNotDirectory}
+}
+
+// start fails if there is nothing to compare.
+func (p *checking) start() error {
+	if p.tree.options.List.Len() == 0 {
+		return errEmptyList
+	}
+	return nil
+}
+
+func (p *checking) found(e *entry) bool {
+	t, mode := p.tree, e.info.Mode
+	return !t.filter.Exclude(e.rel(), mode.IsDir()) && (mode.IsDir() || mode.IsRegular() ||
+		mode&fs.ModeSymlink != 0 && t.options.Links == LinksFollow)
 }
 
 // checkOnce makes one attempt to compare a file with the list.
@@ -91,17 +122,8 @@ type nowhere struct {
 
 func newNowhere(j *job) (target, error) { return nowhere{job: j}, nil }
 
-// begin fails if there is nothing to compare.
-func (n nowhere) begin(source endpoint.Info, _ string, _ func() error) (targetDir, error) {
-	to := targetDir{Root: noRoot{}, exists: true}
-	switch {
-	case n.job.options.List.Len() == 0:
-		return to, errEmptyList
-	case !source.Mode.IsDir():
-		return to, &fs.PathError{Op: "check", Path: n.job.route.Source,
-			Err: endpoint.ErrNotDirectory}
-	}
-	return to, nil
+func (nowhere) begin(endpoint.Info, string, func() error) (targetDir, error) {
+	return targetDir{Root: noRoot{}}, nil
 }
 
 func (nowhere) limits() (limits, error) {
@@ -115,48 +137,35 @@ func (nowhere) asSource() source                       { return nil }
 func (nowhere) Join(dir, name string) string           { return "" }
 func (nowhere) check(*directory, string) error         { return nil }
 
-// noRoot is what lies below nowhere: it takes directories and their attributes, which nobody sees.
+// noRoot is what lies below nowhere.
 type noRoot struct{ endpoint.Root }
 
-func (noRoot) Mkdir(string, fs.FileMode) (made bool, err error) { return false, nil }
-func (noRoot) FollowsLinks() bool                               { return false }
-func (noRoot) Leave(string)                                     {}
-func (noRoot) Close()                                           {}
+func (noRoot) Leave(string) {}
+func (noRoot) Close()       {}
 
-func (noRoot) SetAttrs(string, fs.FileMode, bool, usftp.NewAttrs) (endpoint.Unset, error) {
-	return endpoint.Unset{}, nil
-}
-
-// checks reports whether a Check examines entries of this mode.
-func (t *tree) checks(mode fs.FileMode) bool {
-	return mode.IsDir() || mode.IsRegular() ||
-		mode&fs.ModeSymlink != 0 && t.options.Links == LinksFollow
-}
-
-// unlisted reports whether a file is not in the list, and so not compared.
-func (t *tree) unlisted(e *entry) bool {
-	name := e.rel()
+// wants reports whether a file is in the list.
+func (p *checking) wants(e *entry) bool {
+	t, name := p.tree, e.rel()
 	if listed, _, err := t.options.List.Find(name); err != nil || listed {
-		return false
+		return true
 	}
 	t.count(&t.sums.Unlisted, 1)
-	if t.check.Strict {
+	if p.strict {
 		t.fail(name, e.source(), "", ErrUnlisted)
-		return true
+		return false
 	}
 	t.count(&t.sums.Skipped, 1)
 	t.tell(&Event{Kind: Skipped, Route: Route{Source: e.source()}, Size: e.info.Size, Name: name,
 		Message: ErrUnlisted.Error()})
-	return true
+	return false
 }
 
 // mostSought is how many names of the list are looked up at once.
 const mostSought = 256
 
-// lookForMissing looks up the listed names that the walk has not met: they are below links, or
-// missing.
-func (w *walk) lookForMissing() {
-	t := w.tree
+// rest looks up the listed names that the walk has not met: they are below links, or missing.
+func (p *checking) rest() {
+	t, w := p.tree, p.tree.walk
 	t.root.pending.Add(1)
 	defer w.done(t.root)
 	var looking errgroup.Group
@@ -173,13 +182,13 @@ func (w *walk) lookForMissing() {
 		if _, before, _ := t.options.List.Find(name); before || t.filter.ExcludeFile(name) {
 			continue
 		}
-		looking.Go(func() error { w.look(name); return nil })
+		looking.Go(func() error { p.look(name); return nil })
 	}
 }
 
 // look looks up a name of the list, and hands on the file found.
-func (w *walk) look(name string) {
-	t := w.tree
+func (p *checking) look(name string) {
+	t := p.tree
 	if t.ctx.Err() != nil {
 		return
 	}
@@ -204,5 +213,5 @@ func (w *walk) look(name string) {
 		return
 	}
 	e.info = found
-	w.hand(e)
+	t.walk.hand(e)
 }

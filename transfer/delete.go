@@ -93,7 +93,7 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 			return err
 		}
 		if d.extra { // not counted by take
-			if n := s.listed.Add(1); t.tooMany(n) {
+			if n := s.there.Add(1); t.tooMany(n) {
 				return ErrTreeTooLarge
 			}
 		}
@@ -375,7 +375,7 @@ func (x *extras) finishTouched() {
 // failDeleting counts an entry that could not be deleted.
 func (r *treeReport) failDeleting(target string, err error) {
 	failure := newError(r.t.job, "", target, err)
-	failure.deleting = true
+	failure.op = opDelete
 	r.fail("", "", target, failure)
 }
 

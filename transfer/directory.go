@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -68,9 +69,6 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	o := &d.tree.options
 	if err := o.addOwner(&set, d.info.Owner); err != nil {
 		return set, err
-	}
-	if s := d.tree.sync; s != nil && s.sameDirectory(d) {
-		return set, nil
 	}
 	if !d.fresh && d.tree.resumed == notResumed && !o.Preserve {
 		return set, nil
@@ -170,8 +168,7 @@ func (t *tree) finishDir(d *directory) error {
 	if err != nil || set == (usftp.NewAttrs{}) {
 		return err
 	}
-	if t.sync != nil && d.parent != nil && !d.fresh && t.into.FollowsLinks() {
-		// it was looked at long ago, perhaps before all deletions
+	if d.parent != nil && !d.fresh && t.into.FollowsLinks() { // it was looked at long ago
 		if _, err := t.into.LookDir(d.rel); err != nil {
 			return err
 		}
@@ -184,14 +181,8 @@ func (t *tree) finishDir(d *directory) error {
 // [endpoint.Root].
 func (t *tree) setAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs,
 	say func(string)) error {
-	if t.sync != nil {
-		t.sync.settable(&set)
-	}
+	t.settable(&set)
 	unset, err := t.into.SetAttrs(name, kind, own, set)
-	if t.sync != nil && !own && kind != fs.ModeSymlink && endpoint.Refused(err) {
-		t.sync.inventories.find() // perhaps the host sets some of them for no file
-		unset, err = t.into.SetAttrs(name, kind, own, set)
-	}
 	unset.Say(say)
 	return err
 }
@@ -242,12 +233,73 @@ func (e *entry) source() string { return e.dir.tree.src.Join(e.dir.source, e.nam
 func (e *entry) target() string { return e.dir.tree.dst.Join(e.dir.target, e.name) }
 
 // backups returns where to keep what an entry replaces, nil if that is not kept.
-func (e *entry) backups() *backups {
-	if s := e.dir.tree.sync; s != nil && s.backups.dir != "" && e.present && !e.saved {
-		return &s.backups
-	}
-	return nil
-}
+func (e *entry) backups() *backups { return e.dir.tree.plan.backups(e) }
 
 // rel returns the path relative to the source, with slashes.
 func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }
+
+// A targetDir is the directory that a tree is copied to, and what lies below it.
+type targetDir struct {
+	path string
+	endpoint.Root
+	within string // the copy's name in the directory that was named as the target, or ""
+	exists bool   // known to
+	made   bool   // by begin
+}
+
+// entries lists a directory of the target. It calls reset when the listing starts over.
+func (t *targetDir) entries(dir string, reset func(),
+	yield func(name string, f *endpoint.Info) error) error {
+	var failed error
+	err := t.List(dir, nil, reset, func(name string, i endpoint.Info, err error) bool {
+		if failed = endpoint.IgnoreMissing(err); err == nil {
+			failed = yield(name, &i)
+		}
+		return failed == nil
+	})
+	return cmp.Or(failed, err)
+}
+
+// openDir adds all permissions of the owner to a directory's mode, if it is still where it was, and
+// returns the mode that the directory had. changed may be true even if it failed.
+func (t *targetDir) openDir(dir string) (was fs.FileMode, changed bool, err error) {
+	i, err := t.LookDir(dir)
+	if err != nil || !i.HasMode || i.Mode&0o700 == 0o700 {
+		return was, false, err
+	}
+	return i.Mode, true, t.setMode(dir, i.Mode|0o700)
+}
+
+// restoreDir gives a directory the mode back that openDir returned.
+func (t *targetDir) restoreDir(dir string, mode fs.FileMode) error {
+	_, err := t.LookDir(dir)
+	if err == nil {
+		err = t.setMode(dir, mode)
+	}
+	return err
+}
+
+// setMode sets a directory's mode.
+func (t *targetDir) setMode(dir string, mode fs.FileMode) error {
+	_, err := t.SetAttrs(dir, fs.ModeDir, false,
+		usftp.NewAttrs{SetMode: true, Mode: mode &^ fs.ModeType})
+	return err
+}
+
+// leave closes a directory after the walk, and those above it, which nobody else uses.
+func (t *targetDir) leave(dir string) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		t.Leave(dir)
+	}
+}
+
+// mkdirAll makes a directory and those above it.
+func (t *targetDir) mkdirAll(dir string) error {
+	_, err := t.Mkdir(dir, 0o777)
+	if above := path.Dir(dir); errors.Is(err, fs.ErrNotExist) && above != "." {
+		if err = t.mkdirAll(above); err == nil {
+			_, err = t.Mkdir(dir, 0o777)
+		}
+	}
+	return err
+}

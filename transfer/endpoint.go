@@ -101,7 +101,7 @@ func newRemoteEnd(j *job, host pool.Host) (*remoteEnd, error) {
 
 // retrying tells that a connection was lost while an entry of a tree was asked about.
 func (e *remoteEnd) retrying(name string, a pool.Attempt) {
-	event := retried(a, e.job.doing()+" "+name, &Event{Size: -1})
+	event := e.job.retried(a, &Event{Size: -1})
 	event.Source = name
 	e.job.tell(event)
 }

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -51,9 +53,17 @@ type Error struct {
 
 	temporary string // the target's temporary name
 	ofSource  bool
-	checking  bool
-	deleting  bool
+	op        op
 }
+
+// An op is what failed.
+type op uint8
+
+const (
+	opCopy op = iota
+	opCheck
+	opDelete
+)
 
 // failure returns the file's Error for err.
 func (c *fileCopy) failure(err error) error {
@@ -65,7 +75,7 @@ func (c *fileCopy) failure(err error) error {
 
 func newError(j *job, source, target string, err error) *Error {
 	e := &Error{Route: j.route, Err: err, ofSource: isOfSource(err)}
-	e.Source, e.Target, e.checking = source, target, j.tree != nil && j.tree.check != nil
+	e.Source, e.Target, e.op = source, target, j.op
 	if s, ok := err.(*sourceError); ok {
 		e.Err = s.error
 	}
@@ -76,10 +86,10 @@ func newError(j *job, source, target string, err error) *Error {
 func (e *Error) Error() string {
 	message := fmt.Sprintf("cannot copy %s to %s: %s%s", shown(e.SourceHost, e.Source),
 		shown(e.TargetHost, e.Target), e.at(), e.cause())
-	if e.checking {
+	if e.op == opCheck {
 		message = shown(e.SourceHost, e.Source) + ": " + e.cause()
 	}
-	if e.deleting {
+	if e.op == opDelete {
 		message = fmt.Sprintf("cannot delete %s: %s", shown(e.TargetHost, e.Target), e.cause())
 	}
 	if e.Detail != "" {
@@ -133,12 +143,10 @@ func (e *Error) cause() string {
 	switch err := e.Err.(type) {
 	case *fs.PathError:
 		// About a file to be created, "no such file" would mislead users to look at the source.
-		if !e.ofSource && !e.checking && errors.Is(err, fs.ErrNotExist) {
+		if !e.ofSource && e.op != opCheck && errors.Is(err, fs.ErrNotExist) {
 			switch err.Op {
-			case "open", "openat", "stat":
-				return "the target directory does not exist"
-			case "mkdir", "mkdirat":
-				return "the target's parent directory does not exist"
+			case "open", "openat", "stat", "mkdir", "mkdirat":
+				return noDirectory(shown(e.TargetHost, e.above()))
 			}
 		}
 		if err.Path == e.Source || err.Path == e.Target || err.Path == e.temporary {
@@ -154,11 +162,24 @@ func (e *Error) cause() string {
 	return e.plain(e.Err)
 }
 
+// noDirectory says that a directory in which something was to be made does not exist.
+func noDirectory(dir string) string {
+	return fmt.Sprintf("the directory %s does not exist (mkdir -p makes it)", dir)
+}
+
+// above returns the directory of the target.
+func (e *Error) above() string {
+	if e.TargetHost == "" {
+		return filepath.Dir(e.Target)
+	}
+	return path.Dir(e.Target)
+}
+
 // plain describes an error about the source or the target, and says which of them it is where "it"
 // could be both.
 func (e *Error) plain(err error) string {
 	switch {
-	case e.checking || !errors.Is(err, endpoint.ErrNotDirectory):
+	case e.op == opCheck || !errors.Is(err, endpoint.ErrNotDirectory):
 		return plain(err)
 	case e.ofSource:
 		return "the source is not a directory"
@@ -175,8 +196,11 @@ func silent(err error) bool {
 
 // plain returns an error's text, or a better one where Go's would puzzle users.
 func plain(err error) string {
-	if errors.Is(err, fs.ErrClosed) {
+	switch {
+	case errors.Is(err, fs.ErrClosed):
 		return "the file was closed in the meantime"
+	case err == syscall.ENOSPC: // in the words in which it is said of a host
+		return "no space left on this machine"
 	}
 	return err.Error()
 }

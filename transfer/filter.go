@@ -134,3 +134,43 @@ func (f *syncFilter) readIgnore(d *directory) error {
 	}
 	return ofSource(err)
 }
+
+// A reach is a SyncWithin in a form that is quick to ask, however many changes there are.
+type reach struct {
+	listed map[string]bool // directories that are compared, and all above them
+	trees  map[string]bool // directories in which everything is compared
+}
+
+func newReach(w *SyncWithin) *reach {
+	if w == nil {
+		return nil
+	}
+	r := &reach{make(map[string]bool), make(map[string]bool)}
+	add := func(rel string) {
+		for ; !r.listed[rel]; rel = path.Dir(rel) {
+			r.listed[rel] = true
+		}
+	}
+	for dir := range w.Dirs {
+		add(path.Clean(dir))
+	}
+	for _, tree := range w.Trees {
+		tree = path.Clean(tree)
+		r.trees[tree] = true
+		add(tree)
+	}
+	return r
+}
+
+// has reports whether a directory is compared, or contains one that is.
+func (r *reach) has(rel string) bool {
+	if r == nil || r.listed[rel] || r.trees["."] {
+		return true
+	}
+	for ; rel != "."; rel = path.Dir(rel) {
+		if r.trees[rel] {
+			return true
+		}
+	}
+	return false
+}

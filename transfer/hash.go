@@ -141,6 +141,8 @@ func (h *hashing) finish(c *fileCopy) error {
 // complete waits until everything is hashed.
 func (h *hashing) complete(c *fileCopy) error {
 	if p := h.pipe; p != nil {
+		c.enters(PhaseHashing)
+		defer c.settles()
 		defer c.checks(p.Progress)()
 		if err := p.Finish(c.result.Bytes); err != nil {
 			return fmt.Errorf("what was copied cannot be hashed: %w", err)

@@ -196,7 +196,7 @@ func (l *litter) sweep(d *directory) {
 // limited to a part of the tree leaves them to one that is not.
 func (l *litter) sweepRest(d *directory) {
 	for root, names := range d.unswept {
-		if s := d.tree.sync; s != nil && s.options.Within != nil {
+		if d.tree.rules.partial {
 			if len(names) > 0 {
 				l.unseen.Store(true)
 			}

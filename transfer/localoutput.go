@@ -71,7 +71,7 @@ func (o *localOutput) lookBelow() error {
 		return err
 	}
 	err := o.look(o.root.Lstat(o.base))
-	o.direct = o.entry.dir.tree.sync == nil && o.info != nil && localfs.Links(o.info) > 1
+	o.direct = !o.entry.dir.tree.rules.relinks && o.info != nil && localfs.Links(o.info) > 1
 	return err
 }
 

@@ -64,8 +64,8 @@ func (t *localTarget) begin(source endpoint.Info, base string,
 		}
 		to.exists, to.made = true, true
 	}
-	var top *os.Root // none for a dry run that has nothing to compare with
-	if !dryRun || err == nil && t.job.tree.sync != nil {
+	var top *os.Root // a dry run may have none
+	if !dryRun || err == nil {
 		if top, err = os.OpenRoot(t.job.route.Target); err != nil {
 			return to, err
 		}
@@ -84,15 +84,15 @@ func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 	target := t.job.route.Target
 	info, err := os.Stat(filepath.Join(target, base))
 	if err == nil && os.SameFile(info, source) {
-		return t.job.tree.overlap.nested()
+		return t.job.tree.rules.apart
 	}
 	there, err := os.Stat(target)
 	if err != nil {
 		target = filepath.Dir(target)
 	}
 	if liesIn(target, source) ||
-		t.job.tree.sync != nil && err == nil && liesIn(t.job.route.Source, there) {
-		return t.job.tree.overlap.nested()
+		t.job.tree.rules.mutual && err == nil && liesIn(t.job.route.Source, there) {
+		return t.job.tree.rules.apart
 	}
 	return nil // if the target cannot be examined, making it will fail with the reason
 }
@@ -115,18 +115,7 @@ func liesIn(name string, dir fs.FileInfo) bool {
 	}
 }
 
-var errDoubleName = errors.New("its name differs only in case from that of another entry, " +
-	"and the target treats them as the same name")
-
-func (t *localTarget) check(d *directory, name string) error {
-	if err := localfs.CheckName(name); err != nil {
-		return err
-	}
-	if localfs.FoldsCase && t.job.tree.sync == nil && !d.addName(localfs.FoldName(name)) {
-		return errDoubleName // a sync knows more about its target
-	}
-	return nil
-}
+func (t *localTarget) check(_ *directory, name string) error { return localfs.CheckName(name) }
 
 // place examines the target.
 func (t *localTarget) place(c *fileCopy, in input) (output, error) {

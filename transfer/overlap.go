@@ -33,19 +33,11 @@ type overlap struct {
 	unmark func() // removes it
 }
 
-// nested returns the error for source and target that contain one another.
-func (o *overlap) nested() error {
-	if o.t.sync != nil {
-		return errNested
-	}
-	return errIntoItself
-}
-
 // inside returns where the target lies if that would be inside the source if both were on one
 // machine; otherwise "". It takes one round trip.
 func (o *overlap) inside() string {
 	t := o.t
-	if len(t.conns()) == 0 || t.check != nil {
+	if len(t.conns()) == 0 || t.rules.apart == nil {
 		return ""
 	}
 	var source string
@@ -63,7 +55,7 @@ func (o *overlap) inside() string {
 	case path.Join(resolved, t.base) == source:
 		return source // it would be copied to itself
 	case err == nil && source != "" &&
-		(leadsInto(resolved, source) || t.sync != nil && leadsInto(source, resolved)):
+		(leadsInto(resolved, source) || t.rules.mutual && leadsInto(source, resolved)):
 		return resolved
 	}
 	return ""
@@ -81,7 +73,7 @@ func (o *overlap) check(dir string) error {
 		return nil
 	}
 	if t.src.conn() == t.dst.conn() {
-		return o.nested()
+		return t.rules.apart
 	}
 	if t.options.DryRun {
 		return nil
@@ -102,7 +94,7 @@ func (o *overlap) check(dir string) error {
 	defer remove()
 	_, err := t.src.Lstat(probe)
 	if err == nil {
-		return o.nested()
+		return t.rules.apart
 	}
 	return endpoint.IgnoreMissing(err)
 }
@@ -127,7 +119,7 @@ func touch(dst target, name string) (remove func() error, err error) {
 // near reports whether both ends may be on the same file system. It takes one round trip.
 func (o *overlap) near() bool {
 	t := o.t
-	if len(t.conns()) == 0 || t.check != nil || t.src.conn() == t.dst.conn() {
+	if len(t.conns()) == 0 || t.rules.apart == nil || t.src.conn() == t.dst.conn() {
 		return false
 	}
 	target := path.Clean(filepath.ToSlash(t.route.Target))

@@ -3,9 +3,11 @@ package transfer
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"syscall"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/quirks"
 )
 
@@ -15,6 +17,7 @@ type location struct {
 	info   fs.FileInfo // what is there, nil if nothing or a link is
 	link   bool        // a link is there
 	direct bool        // it can only be written in place
+	untold bool        // the host does not say what is there, or whether anything is
 	temp   string      // path of the temporary file, "" if the target itself is written
 	freed  bool        // what was there has been moved away
 
@@ -37,6 +40,8 @@ func (l *location) written() string {
 func (l *location) look(info fs.FileInfo, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+	case private.Untold(err):
+		l.untold = true
 	case err != nil:
 		return err
 	case info.Mode()&fs.ModeSymlink != 0: // it is replaced
@@ -57,7 +62,7 @@ func (l *location) find(c *fileCopy, name string, slash bool, valid func(string)
 	l.name = name
 	info, err := stat(name)
 	switch {
-	case err == nil && info.IsDir():
+	case err == nil && info.IsDir(), private.Untold(err) && (slash || meansDirectory(name)):
 		base := c.src.Base(c.source)
 		if base == "" || c.options.NoTargetDirectory {
 			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
@@ -78,7 +83,16 @@ func (l *location) find(c *fileCopy, name string, slash bool, valid func(string)
 	if err == nil {
 		l.info = info
 	}
+	if l.untold = private.Untold(err); l.untold {
+		return nil
+	}
 	return endpoint.IgnoreMissing(err)
+}
+
+// meansDirectory reports whether a path can only be a directory's.
+func meansDirectory(name string) bool {
+	base := path.Base(name)
+	return base == "." || base == ".." || base == "/"
 }
 
 // checkBase checks the name that a copy gets in a directory.
@@ -138,15 +152,22 @@ func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
 // noteRenameRefused records that a file could not be renamed to a free name, which is then written
 // itself. If the refusal has no reason the host may be full, so other files keep their contents. A
 // refusal to replace an existing file may concern that file alone, and a full disk refuses writing
-// in place too.
-func (p placement) noteRenameRefused(c *fileCopy, err error, isNew bool) {
+// in place too. With untold, there may be an existing file all the same.
+func (p placement) noteRenameRefused(c *fileCopy, err error, isNew, untold bool) {
 	if !isNew || c.options.Placement == PlaceAtomic || noRoom(err) {
 		return
 	}
 	c.flags.notRenamed = true
+	if untold {
+		return
+	}
 	if nameRefused(err) || errors.Is(err, errors.ErrUnsupported) {
 		p.quirks.NoRename.Store(true)
 	}
+	p.reportNoRename(c)
+}
+
+func (p placement) reportNoRename(c *fileCopy) {
 	p.report(c, "the host does not rename files: new ones are written in place")
 }
 

@@ -51,7 +51,7 @@ func (o *remoteOutput) verify(c *fileCopy, in input) error {
 
 // same makes sure that a file does not overwrite itself.
 func (o *remoteOutput) same(c *fileCopy, in input) error {
-	if c.entry != nil || o.info == nil || c.from != c.to {
+	if c.entry != nil || o.info == nil && !o.untold || c.from != c.to {
 		return nil
 	}
 	source, err := o.client.RealPath(c.source)
@@ -86,8 +86,12 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		o.file, err = client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 		c.attempts.made = temporary
 		if err == nil {
+			c.flags.seat.opened(false)
 			o.temp = temporary
 			return nil
+		}
+		if c.flags.seat.crowded(err) { // that says nothing about the name
+			return err
 		}
 		if c.interrupted() || sharesHandle(err) {
 			if !lost { // the server may have created it
@@ -103,6 +107,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		if err := o.end.fallBack(c, o.explain(err)); err != nil {
 			return err
 		}
+		c.flags.seat.inVain(err)
 		denied = true
 	}
 	if c.options.Placement == PlaceAtomic {
@@ -111,7 +116,9 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	}
 	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
 	// opening the target itself yields an error with the name the user knows.
-	o.file, err = inPlace{o, c, source, perm}.open()
+	if o.file, err = (inPlace{o, c, source, perm}).open(); err == nil {
+		c.flags.seat.opened(false)
+	}
 	if err == nil && denied {
 		o.end.noteNameRefused(c, o.info == nil)
 	}
@@ -156,11 +163,14 @@ type inPlace struct {
 func (p inPlace) open() (*usftp.File, error) {
 	o, c := p.o, p.c
 	client, old, flags := o.client, o.info, os.O_WRONLY|os.O_CREATE
+	untold := o.untold
 	if c.entry != nil {
 		info, err := private.OfClient(client).Look(o.name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			old, flags = nil, flags|os.O_EXCL
+		case private.Untold(err):
+			old, untold = nil, true
 		case err != nil:
 			return nil, err
 		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
@@ -178,6 +188,16 @@ func (p inPlace) open() (*usftp.File, error) {
 		}
 	}
 	switch {
+	case untold && c.options.Placement != PlaceDirect:
+		f, err := client.OpenFile(o.name, flags|os.O_EXCL, p.perm)
+		if endpoint.Refused(err) {
+			c.detail = "the host does not say what has this name: a directory's must end in /, " +
+				"and --inplace writes over a file"
+		} else if err == nil && c.flags.notRenamed { // nothing had the name
+			o.end.placement.quirks.NoRename.Store(true)
+			o.end.reportNoRename(c)
+		}
+		return f, err
 	case old == nil:
 		return client.OpenFile(o.name, flags|os.O_TRUNC, p.perm)
 	case !old.Mode().IsRegular():
@@ -516,9 +536,7 @@ func (s sealing) attrs() (set usftp.NewAttrs, err error) {
 	if source.HasTimes && (c.options.Preserve ||
 		c.entry != nil && seconds >= 0 && seconds <= math.MaxUint32) {
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
-		if c.tree != nil && c.tree.sync != nil {
-			c.tree.sync.settable(&set)
-		}
+		c.settable(&set)
 	}
 	if c.options.Preserve && source.HasMode {
 		// without setuid and setgid: the copy would run as the user who made it
@@ -667,7 +685,7 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	switch {
 	case o.link && !o.freed:
 		err = private.OfClient(client).Move(p.temporary, o.name, true)
-	case client.HasPosixRename():
+	case client.HasPosixRename() && !(o.untold && c.repeats()):
 		err = client.PosixRename(p.temporary, o.name)
 		if endpoint.Refused(err) && c.delta.close() { // Windows does not replace open files
 			err = client.PosixRename(p.temporary, o.name)
@@ -695,16 +713,14 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 			c.attempts.placing = nil
 		}
 		if c.entry == nil || !o.linked(c.entry.dir) {
-			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name))
+			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
 		}
 		if (c.flags.notRenamed || o.end.placement.quirks.NoRename.Load()) && !o.end.atomic(c) &&
 			p.aside == "" && !c.attempts.once && client.Remove(p.temporary) == nil {
 			c.result.LeftBehind, c.detail = "", ""
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
-		if c.tree == nil || c.tree.sync == nil {
-			c.detail += "; --inplace writes the target itself"
-		}
+		c.detail += c.rules().inPlace
 		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
 			c.detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
@@ -716,10 +732,10 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 // errNotRenamed reports that the host does not rename files.
 var errNotRenamed = errors.New("the host does not rename files")
 
-// isFree reports whether nothing has a name.
+// isFree reports whether nothing has a name, as far as the host tells.
 func isFree(client *usftp.Client, name string) bool {
 	_, err := client.Lstat(name)
-	return errors.Is(err, fs.ErrNotExist)
+	return errors.Is(err, fs.ErrNotExist) || private.Untold(err)
 }
 
 // replace stands in for posix-rename on servers without it: RENAME fails if the name exists

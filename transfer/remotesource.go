@@ -123,6 +123,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 	if err != nil {
 		return err
 	}
+	c.flags.seat.opened(true)
 	in.file, in.session.trip = f, trip
 	in.known.SetStat(nil)
 	if !f.AttrsCached() { // nothing to compare with, or to resume from
@@ -131,10 +132,12 @@ func (in *remoteInput) open(c *fileCopy) error {
 	if in.known.SetStat(f.FileStat()); in.known.Mode.IsDir() {
 		return &fs.PathError{Op: "read", Path: in.path, Err: ErrIsDirectory}
 	}
-	in.guard = sizeGuard(f.Info().Size())
 	if in.original {
 		if !c.attempts.racy.isAbout(f.FileStat()) {
 			c.attempts.racy = newRacySource(in.session, f.FileStat())
+			if err := in.settle(c); err != nil {
+				return err
+			}
 		}
 		if c.to != nil { // none of it stays on this machine
 			in.racy = c.attempts.racy
@@ -142,6 +145,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 			in.rememberAll(c)
 		}
 	}
+	in.guard = sizeGuard(f.Info().Size())
 	in.lanes = func(off int64) *striper {
 		if in.session == c.to || !in.known.IsRegular() ||
 			!in.session.worthStriping(c, in.known.Size-off, true) {
@@ -171,6 +175,7 @@ func (in *remoteInput) load(c *fileCopy) (same bool, err error) {
 	if err := f.OpenRead(); err != nil {
 		return false, err
 	}
+	c.flags.seat.opened(true)
 	size := c.entry.info.Size
 	budget := c.tree.budget
 	budget.memory.take(size)
@@ -210,6 +215,7 @@ func (in *remoteInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 	if err := f.OpenRead(); err != nil {
 		return false, err
 	}
+	c.flags.seat.opened(true)
 	now, err := private.OfFile(f).ReadClose(len(data)-1, func() []byte {
 		return data[:len(data)-1]
 	})

@@ -49,15 +49,16 @@ func (t *remoteTarget) begin(_ endpoint.Info, base string,
 	}
 	to.path = cmp.Or(to.path, ".")
 	there, err := t.Stat(to.path)
+	untold := private.Untold(err)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return to, err
-	case !there.Mode.IsDir():
-		return to, &fs.PathError{Op: "write", Path: to.path, Err: endpoint.ErrNotDirectory}
-	default:
+	case err == nil && there.Mode.IsDir(), untold && (meansDirectory(to.path) ||
+		strings.HasSuffix(to.path, "/") && !errors.Is(err, usftp.ErrSSHFxFailure)): // it is missing
 		to.path = path.Join(to.path, base)
 		to.exists = base == "."
+	case err == nil:
+		return to, &fs.PathError{Op: "write", Path: to.path, Err: endpoint.ErrNotDirectory}
+	case !untold && !errors.Is(err, fs.ErrNotExist):
+		return to, err
 	}
 	if err := inside(); err != nil {
 		return to, err

@@ -71,10 +71,6 @@ const (
 	// retriedTail is for a copy that continues by itself after seconds. It is small, so that the
 	// copy progresses even over a link that breaks every few seconds.
 	retriedTail = 256 << 10
-
-	// resumeHint is what errors say about resuming. A sync always resumes.
-	resumeHint     = "the same command with --resume continues from there"
-	resumeSyncHint = "the same command continues from there"
 )
 
 // A journal is one file's part in the journal. As long as it holds the lock on its mark, no other
@@ -282,11 +278,7 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 	j.left = &m
 	if j.write(c, m) {
 		j.resumable = true
-		hint := resumeHint
-		if c.tree != nil && c.tree.sync != nil {
-			hint = resumeSyncHint
-		}
-		c.detail += "; " + hint
+		c.detail += "; " + c.rules().resume
 	}
 }
 

@@ -188,8 +188,7 @@ func (e *ends) renew(c *fileCopy, err error) (renewed bool) {
 			continue
 		}
 		if !s.conn.Renew(s.client, err, func(a pool.Attempt) {
-			c.tell(retried(a, c.doing()+" "+c.source,
-				&Event{Size: c.size, Position: Position{Bytes: c.result.Bytes}}))
+			c.tell(c.retried(a, &Event{Size: c.size, Position: Position{Bytes: c.result.Bytes}}))
 		}) {
 			return false
 		}

@@ -13,10 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
@@ -108,46 +104,6 @@ type SyncWithin struct {
 // SyncRename is a file or directory that was renamed, with both paths relative to the source.
 type SyncRename struct{ From, To string }
 
-// A reach is a SyncWithin in a form that is quick to ask, however many changes there are.
-type reach struct {
-	listed map[string]bool // directories that are compared, and all above them
-	trees  map[string]bool // directories in which everything is compared
-}
-
-func newReach(w *SyncWithin) *reach {
-	if w == nil {
-		return nil
-	}
-	r := &reach{make(map[string]bool), make(map[string]bool)}
-	add := func(rel string) {
-		for ; !r.listed[rel]; rel = path.Dir(rel) {
-			r.listed[rel] = true
-		}
-	}
-	for dir := range w.Dirs {
-		add(path.Clean(dir))
-	}
-	for _, tree := range w.Trees {
-		tree = path.Clean(tree)
-		r.trees[tree] = true
-		add(tree)
-	}
-	return r
-}
-
-// has reports whether a directory is compared, or contains one that is.
-func (r *reach) has(rel string) bool {
-	if r == nil || r.listed[rel] || r.trees["."] {
-		return true
-	}
-	for ; rel != "."; rel = path.Dir(rel) {
-		if r.trees[rel] {
-			return true
-		}
-	}
-	return false
-}
-
 // Reason says why Sync copies, changes or deletes an entry.
 type Reason string
 
@@ -195,18 +151,19 @@ func Sync(ctx context.Context, dst, src Endpoint, options SyncOptions) (Summary,
 	defer done()
 	t := newTree(j, options.TreeOptions)
 	if err == nil {
-		t.sync, err = newSyncing(t, options)
+		err = newSyncing(t, options)
 	}
 	return t.run(err)
 }
 
-// syncing is the additional state of a tree that is synced.
+// syncing is the planner of Sync.
 type syncing struct {
-	tree    *tree
+	copying
 	options SyncOptions
 	filter  syncFilter
-	within  *reach // nil means everything
-	backups backups
+	within  *reach  // nil means everything
+	saved   backups // where what is replaced goes
+	differ  differ
 
 	// foldsCase reports whether names that differ only in case are the same file in the target.
 	// Without a lock it is known only for this system.
@@ -214,45 +171,52 @@ type syncing struct {
 
 	inventories inventories
 
-	listed   atomic.Int64 // entries seen at the target
+	there    atomic.Int64 // entries seen at the target
 	met      atomic.Int64 // entries seen in the source
 	extras   extras
 	gone     gone
 	lock     *lock
 	reported sync.Once // reports once that files are read because the host does not hash them
-	times    sync.Once // reports once that times cannot be set
 }
 
 var errNotPath = errors.New("a stream cannot be synced")
 
-func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
+// newSyncing makes a Sync of a tree.
+func newSyncing(t *tree, options SyncOptions) error {
 	_, _, isPath := t.src.Identity(t.route.Source)
 	if _, _, toPath := t.dst.Identity(t.route.Target); !isPath || !toPath {
-		return nil, errNotPath
+		return errNotPath
 	}
 	if name := options.IgnoreFile; name != "" && (strings.ContainsAny(name, `/\`) ||
 		!filepath.IsLocal(name)) {
-		return nil, fmt.Errorf("%q is not the name of an ignore file", name)
+		return fmt.Errorf("%q is not the name of an ignore file", name)
 	}
 	if dir := filepath.ToSlash(options.BackupDir); dir != "" {
 		if !isBelow(dir) {
-			return nil, fmt.Errorf("the backup directory %q is not a path in the target", dir)
+			return fmt.Errorf("the backup directory %q is not a path in the target", dir)
 		}
 		options.BackupDir = path.Clean(dir)
 	}
-	s := &syncing{tree: t, options: options, within: newReach(options.Within),
-		filter:  newSyncFilter(t, &options),
-		backups: backups{dir: options.BackupDir}}
-	s.extras.sync, s.backups.sync, s.gone.sync, s.inventories.sync = s, s, s, s
+	s := &syncing{copying: copying{t}, options: options, within: newReach(options.Within),
+		filter: newSyncFilter(t, &options),
+		saved:  backups{dir: options.BackupDir}}
+	s.differ = differ{s}
+	s.extras.sync, s.saved.sync, s.gone.sync, s.inventories.sync = s, s, s, s
 	s.foldsCase = func() bool { return localfs.FoldsCase && t.dst.conn() == nil }
-	return s, nil
+	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, relinks: true, judges: true,
+		partial: options.Within != nil, listings: syncWalkers, failed: copyRules.failed,
+		resume: "the same command continues from there"}
+	if options.Delete {
+		t.rules.last = PhaseDeleting
+	}
+	return nil
 }
 
 // start makes the target and takes the lock.
 func (s *syncing) start() error {
 	root := s.tree.root
-	if s.backups.dir != "" {
-		if err := s.backups.check(); err != nil {
+	if s.saved.dir != "" {
+		if err := s.saved.check(); err != nil {
 			return err
 		}
 	}
@@ -275,7 +239,7 @@ func (s *syncing) start() error {
 	if err == nil {
 		s.foldsCase = s.lock.foldsCase
 		root.pending.Add(1) // releasing the lock changes its mtime once more
-		s.rename()
+		repeatRenames(s)
 	}
 	return err
 }
@@ -291,94 +255,60 @@ func (s *syncing) walkers(from, to limits) int {
 	return max(1, min(from.listings, to.listings)/2) // they may be the same host
 }
 
-// rename repeats the source's renames, in order as far as that matters. What cannot be renamed is
-// copied and deleted later.
-func (s *syncing) rename() {
-	if s.options.Within == nil {
-		return
-	}
-	renames := s.options.Within.Renames
-	if len(renames) > 0 {
-		s.tree.into.Unmoved(".") // the others need what it finds out, and report its error
-	}
-	for len(renames) > 0 && s.tree.ctx.Err() == nil {
-		n := unrelated(renames)
-		var work errgroup.Group
-		work.SetLimit(renamesAtOnce)
-		for _, r := range renames[:n] {
-			work.Go(func() error { s.renameOne(r); return nil })
-		}
-		work.Wait()
-		renames = renames[n:]
-	}
+func (s *syncing) file() error {
+	return ofSource(&fs.PathError{Op: "sync", Path: s.tree.route.Source,
+		Err: endpoint.ErrNotDirectory})
 }
 
-// renamesAtOnce is how many renames are made at once: each takes a few round trips.
-const renamesAtOnce = 64
-
-// unrelated returns how many of the first renames may be made in any order: none of their paths
-// is another's, or lies in it.
-func unrelated(renames []SyncRename) int {
-	met := make(map[string]bool)   // paths
-	above := make(map[string]bool) // all directories above them
-	for i, r := range renames[:min(len(renames), renamesAtOnce)] {
-		for _, name := range []string{r.From, r.To} {
-			name = path.Clean(name)
-			if above[name] {
-				return i
-			}
-			for at := name; at != "." && at != "/"; at = path.Dir(at) {
-				if met[at] {
-					return i
-				}
-			}
-		}
-		for _, name := range []string{r.From, r.To} {
-			name = path.Clean(name)
-			met[name] = true
-			for name != "." && name != "/" {
-				name = path.Dir(name)
-				above[name] = true
-			}
-		}
+// enter also takes the inventory of the target's directory. What the source does not have is listed
+// here, to be deleted.
+func (s *syncing) enter(d *directory) (leave func(), ok bool) {
+	if d.extra {
+		d.ignore = d.parent.ignore
+		s.extras.collect(d, func(string) bool { return true })
+		return func() {}, false
 	}
-	return min(len(renames), renamesAtOnce)
+	leave, ok = s.copying.enter(d)
+	if !ok {
+		return leave, false
+	}
+	leave, err := s.take(d)
+	if err != nil {
+		d.failed = true
+		s.tree.fail("", d.source, d.target, err)
+	}
+	return leave, err == nil
 }
 
-func (s *syncing) renameOne(r SyncRename) {
-	src := s.tree.src
-	from, to := path.Clean(r.From), path.Clean(r.To)
-	if !isBelow(from) || !isBelow(to) {
-		return
+// listed finds what the source does not have.
+func (s *syncing) listed(d *directory) { s.extras.find(d) }
+
+// finish leaves alone what is as it should be.
+func (s *syncing) finish(d *directory) error {
+	if s.sameDirectory(d) {
+		return nil
 	}
-	if _, err := src.Lstat(src.Join(s.tree.root.source, from)); !errors.Is(err, fs.ErrNotExist) {
-		return
+	return s.settling(func() error { return s.tree.finishDir(d) })
+}
+
+// settling sets attributes of what another run has made. If the host refuses, it may set some of
+// them for no file: that is found out, and what is left is tried again.
+func (s *syncing) settling(set func() error) error {
+	err := set()
+	if endpoint.Refused(err) {
+		s.inventories.find()
+		err = set()
 	}
-	now, err := src.Stat(src.Join(s.tree.root.source, to))
-	dir := now.Mode.IsDir()
-	if err != nil || s.filter.excludesPath(from, dir) || s.filter.excludesPath(to, dir) {
-		return
+	return err
+}
+
+func (s *syncing) mayCommit() error { return s.lock.check() }
+
+func (s *syncing) backups(e *entry) *backups {
+	if s.saved.dir != "" && e.present && !e.saved {
+		return &s.saved
 	}
-	target := s.tree.into
-	defer s.tree.into.leave(path.Dir(from))
-	defer s.tree.into.leave(path.Dir(to))
-	var old endpoint.Info
-	var looks errgroup.Group
-	looks.Go(func() error { return target.Unmoved(path.Dir(from)) })
-	looks.Go(func() error { return target.Unmoved(path.Dir(to)) })
-	looks.Go(func() (err error) {
-		old, err = target.Lstat(from)
-		return err
-	})
-	if looks.Wait() != nil {
-		return
-	}
-	existing := newHeld(&old)
-	if existing.kind() == heldKindOf(now.Mode) && (now.Mode.IsDir() ||
-		now.Mode.IsRegular() && existing.sameSize(&now) && existing.sameTime(s.asStored(&now),
-			s.options.ModifyWindow)) {
-		target.Rename(from, to)
-	}
+	return nil
 }
 
 // take takes the inventory of a target directory.
@@ -411,14 +341,14 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		locked = above.big.Load()
 	}
 	startOver := func() {
-		s.listed.Add(-int64(v.n))
+		s.there.Add(-int64(v.n))
 		v.reset()
 	}
 	err = s.tree.into.entries(d.rel, startOver, func(name string, f *endpoint.Info) error {
 		if s.filter.excludes(d, name, f.Mode.IsDir()) {
 			return nil
 		}
-		if n := s.listed.Add(1); s.tree.tooMany(n) {
+		if n := s.there.Add(1); s.tree.tooMany(n) {
 			return ErrTreeTooLarge
 		}
 		if v.n == bigInventory {
@@ -478,7 +408,7 @@ func (s *syncing) open(d *directory) error {
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
 // excluded.
 func (s *syncing) found(e *entry) bool {
-	if s.filter.excludes(e.dir, e.name, e.info.Mode.IsDir()) {
+	if s.tree.met(e) || s.filter.excludes(e.dir, e.name, e.info.Mode.IsDir()) {
 		return false
 	}
 	s.met.Add(1)
@@ -507,7 +437,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 	}
 	if t.options.DryRun {
 		d.fresh = true
-		t.plan(e)
+		t.tellPlan(e)
 		return true
 	}
 	e.dir.touched.Store(true)
@@ -526,6 +456,9 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 
 // wants decides whether a file or a link needs work.
 func (s *syncing) wants(e *entry) bool {
+	if !s.copying.wants(e) {
+		return false
+	}
 	o, only, f, existing := &s.options, &s.options.Only, &e.info, e.existing
 	regular := f.Mode.IsRegular()
 	old := existing.kind()
@@ -611,18 +544,20 @@ func (s *syncing) prepare(e *entry) (done bool) {
 func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 	t := s.tree
 	if e.probe {
-		if done, err = s.probe(e); done || err != nil {
+		if done, err = s.differ.probe(e); done || err != nil {
 			return done, err
 		}
 	}
 	if t.options.DryRun {
-		t.plan(e)
+		t.tellPlan(e)
 		return true, nil
 	}
 	if e.reason.onlyAttrs() {
 		err := t.inPlace(e.dir)
 		if err == nil {
-			err = t.setAttrs(e.rel(), 0, false, s.attrs(e), func(string) {})
+			err = s.settling(func() error {
+				return t.setAttrs(e.rel(), 0, false, s.differ.attrs(e), func(string) {})
+			})
 		}
 		if err == nil {
 			s.tree.equal(e)
@@ -637,53 +572,6 @@ func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 		return false, err
 	}
 	return false, s.makeWay(e)
-}
-
-// attrs returns the attributes to set on an entry whose contents are equal.
-func (s *syncing) attrs(e *entry) (set usftp.NewAttrs) {
-	f := &e.info
-	if e.info.Mode.IsRegular() {
-		set.SetMode, set.Mode = f.HasMode, f.Mode.Perm()
-	}
-	if f.HasTimes {
-		set.SetTimes = true
-		set.Atime, set.Mtime = f.Times()
-	}
-	if s.options.Owners && f.Owner.Known {
-		set.SetOwner, set.UID, set.GID = true, f.Owner.UID, f.Owner.GID
-	}
-	return set
-}
-
-// asStored returns what the target shows of a source that has been copied.
-func (s *syncing) asStored(f *endpoint.Info) *endpoint.Info {
-	_, at := f.Times()
-	if s.tree.dst.conn() != nil && (at.Unix() < 0 || at.Unix() > math.MaxUint32) {
-		at = endpoint.Nearest(at)
-	}
-	if at.Equal(f.Mtime) {
-		return f
-	}
-	stored := *f
-	stored.Mtime = at
-	return &stored
-}
-
-// settable replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
-// it has. Otherwise a file with such a time would never get into the target, and nothing would ever
-// be deleted.
-func (s *syncing) settable(set *usftp.NewAttrs) {
-	if !set.SetTimes || s.tree.dst.conn() == nil {
-		return
-	}
-	atime, mtime := endpoint.Nearest(set.Atime), endpoint.Nearest(set.Mtime)
-	if mtime.Unix() != set.Mtime.Unix() {
-		s.times.Do(func() {
-			s.tree.warn(s.tree.route.Source, s.tree.root.target,
-				"SFTP has no times before 1970 or after 2106: the nearest is set")
-		})
-	}
-	set.Atime, set.Mtime = atime, mtime
 }
 
 var errDirectoryInWay = fmt.Errorf("%w that is not empty, and would have to be deleted", ErrIsDirectory)
@@ -704,84 +592,18 @@ func (s *syncing) makeWay(e *entry) error {
 	return err
 }
 
-// probe compares what listings do not show: link targets and file contents. done is true if nothing
-// is left to do.
-func (s *syncing) probe(e *entry) (done bool, err error) {
-	same := false
-	if e.reason == ReasonLink {
-		same, err = s.sameLink(e)
-	} else {
-		same, err = s.sameContents(e)
+// asStored returns what the target shows of a source that has been copied.
+func (s *syncing) asStored(f *endpoint.Info) *endpoint.Info {
+	_, at := f.Times()
+	if s.tree.dst.conn() != nil && (at.Unix() < 0 || at.Unix() > math.MaxUint32) {
+		at = endpoint.Nearest(at)
 	}
-	if !same || err != nil {
-		return false, err
+	if at.Equal(f.Mtime) {
+		return f
 	}
-	o := &s.options
-	switch {
-	case !e.existing.sameTime(s.asStored(&e.info), o.ModifyWindow) && s.inventories.keepsTimes():
-		e.reason = ReasonTouch
-	case e.info.Mode.IsRegular() && e.existing.perm() != e.info.Mode.Perm() &&
-		s.inventories.keepsModes():
-		e.reason = ReasonMode
-	case o.Owners && !e.existing.sameOwner(&e.info, &s.inventories.owners):
-		e.reason = ReasonOwner
-	default:
-		s.tree.equal(e)
-		return true, nil
-	}
-	if !e.info.Mode.IsRegular() { // not every host can set a link's times
-		if !s.tree.options.DryRun {
-			err = s.tree.walk.finishLink(e)
-		}
-		return true, err
-	}
-	return false, nil
-}
-
-func (s *syncing) sameLink(e *entry) (bool, error) {
-	var have string
-	var haveErr error
-	var asking sync.WaitGroup
-	asking.Go(func() { have, haveErr = s.tree.into.ReadLink(e.rel()) })
-	want, err := s.tree.src.ReadLink(e.source())
-	asking.Wait()
-	return err == nil && haveErr == nil && s.tree.into.SameLink(e.rel(), have, want), ofSource(err)
-}
-
-// sameContents compares the hashes of both files.
-func (s *syncing) sameContents(e *entry) (bool, error) {
-	target := entry{dir: e.dir, name: e.name, info: e.info}
-	target.info.Local = nil
-	var there checksum.Hash
-	var thereErr error
-	var asking sync.WaitGroup
-	asking.Go(func() { there, thereErr = s.hash(s.tree.dst.asSource(), &target, e.target()) })
-	here, err := s.hash(s.tree.src, e, e.source())
-	asking.Wait()
-	return err == nil && thereErr == nil && here.Equal(there), err
-}
-
-// hash lets one side hash a file, or reads it.
-func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error) {
-	j := *s.tree.job
-	j.src, j.dst, j.listener = side, nowhere{job: &j}, nil
-	j.options.Hash, j.options.Verify, j.options.List = checksum.SHA256, false, nil
-	j.options.Journal = ""
-	j.once = func(c *fileCopy) error {
-		defer c.ends.connect(c)()
-		return ofSource(c.src.sum(c))
-	}
-	c := newFileCopy(&j, e, name, "")
-	err := c.copy()
-	c.freeHandle()
-	if conn := side.conn(); err == nil && conn != nil && c.hashing.verified == VerifiedByReading {
-		s.reported.Do(func() {
-			s.tree.note(s.tree.route.Source, s.tree.root.target,
-				fmt.Sprintf("%s does not hash files: they are read to compare them",
-					conn.Host().Name))
-		})
-	}
-	return c.hashing.hash, err
+	stored := *f
+	stored.Mtime = at
+	return &stored
 }
 
 // sameDirectory reports whether a target directory already has all the attributes it should.
@@ -797,7 +619,7 @@ func (s *syncing) sameDirectory(d *directory) bool {
 func (s *syncing) vanished(source string, err error) bool {
 	failure, ok := errors.AsType[*Error](err)
 	ours := ok && failure.ofSource || isOfSource(err)
-	if s == nil || source == s.tree.route.Source || !ours || !errors.Is(err, fs.ErrNotExist) {
+	if source == s.tree.route.Source || !ours || !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
 	s.tree.count(&s.tree.sums.Vanished, 1)
@@ -831,8 +653,8 @@ func (s *syncing) holds(in *directory, name string) (found bool) {
 
 // clear removes an entry, or moves a file to the backup directory.
 func (s *syncing) clear(d *directory, name string, dir bool) error {
-	if s.backups.dir != "" && !dir {
-		return s.backups.move(d, name)
+	if s.saved.dir != "" && !dir {
+		return s.saved.move(d, name)
 	}
 	if err := s.tree.inPlace(d); err != nil {
 		return err
@@ -865,8 +687,8 @@ func (s *syncing) conclude() {
 	x.close()
 }
 
-// plan reports what would be done with an entry.
-func (t *tree) plan(e *entry) {
+// tellPlan reports what would be done with an entry.
+func (t *tree) tellPlan(e *entry) {
 	route, size := e.route(), e.info.Size
 	if e.reason.onlyAttrs() && !e.hasOtherNames() {
 		t.equal(e)

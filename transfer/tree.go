@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filter"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -42,6 +42,11 @@ type TreeOptions struct {
 	// MaxFiles limits how many files are in progress at once. 0 means as many as the link needs and
 	// the servers allow.
 	MaxFiles int
+
+	// CountAhead lists the source a second time, only to count its files, if CopyTree takes more than
+	// a second: PlannedTotals then tell early how much there is. It does nothing if links are
+	// followed.
+	CountAhead bool
 }
 
 // LinkMode selects what happens to symbolic links in a tree. The source itself is always followed.
@@ -75,18 +80,15 @@ type TreeError struct {
 	// if there are none but those that Failed events name. A Warning says the same.
 	LeftBehind string
 
-	checking bool
+	what string // has happened to the entries
 }
 
 func (e *TreeError) Error() string {
 	switch {
 	case e.Failed <= 1:
 		return e.First.Error()
-	case e.checking:
-		return fmt.Sprintf("%d entries differ from the list or could not be read; the first: %v",
-			e.Failed, e.First)
 	}
-	return fmt.Sprintf("%d entries could not be copied; the first: %v", e.Failed, e.First)
+	return fmt.Sprintf("%d entries %s; the first: %v", e.Failed, e.what, e.First)
 }
 
 // Unwrap returns First.
@@ -135,8 +137,8 @@ func CopyTree(ctx context.Context, dst, src Endpoint, options TreeOptions) (Summ
 type tree struct {
 	*job
 	options TreeOptions
-	check   *CheckOptions // nil if the tree is copied
-	sync    *syncing      // nil if the tree is only copied or checked
+	plan    planner
+	rules   treeRules
 
 	root    *directory
 	into    targetDir
@@ -162,7 +164,8 @@ const (
 )
 
 func newTree(j *job, options TreeOptions) *tree {
-	t := &tree{job: j, options: options}
+	t := &tree{job: j, options: options, rules: copyRules}
+	t.plan = copying{t}
 	t.options.Options = j.options
 	t.treeReport.t, t.overlap.t = t, t
 	j.tree = t
@@ -175,9 +178,6 @@ func (t *tree) run(err error) (Summary, error) {
 		err = t.prepare()
 	}
 	if err != nil {
-		if t.sync != nil && t.sync.lock != nil {
-			t.sync.lock.release()
-		}
 		err = newError(t.job, t.route.Source, t.route.Target, err)
 		t.tell((&Event{Route: t.route, Size: -1}).failed(err))
 		return Summary{Totals: t.totals(), Target: t.route.Target}, err
@@ -189,13 +189,12 @@ func (t *tree) run(err error) (Summary, error) {
 	t.openLitter()
 	stop := t.reportTotals()
 	var w *witness
-	if conns := t.conns(); len(conns) > 0 && t.check == nil {
-		w = newWitness(t.ctx, conns[0].Host().Client)
+	if conns := t.conns(); len(conns) > 0 && t.rules.judges {
+		w = newWitness(t.job, conns[0].Host().Client)
 	}
 	t.walk.run()
-	if t.sync != nil {
-		t.sync.conclude()
-	}
+	t.treeReport.conclude()
+	t.plan.conclude()
 	s := Summary{Target: t.root.target, Bottleneck: t.bottleneck(w)}
 	t.walk.finishing.Wait()
 	stop()
@@ -211,7 +210,7 @@ func (t *tree) prepare() (err error) {
 	if t.filter, err = compile(t.options.Filter); err != nil {
 		return err
 	}
-	if conns := t.conns(); len(conns) > 0 && (t.options.Verify || t.check != nil) {
+	if conns := t.conns(); len(conns) > 0 && t.options.Verify {
 		s := &session{client: conns[0].Host().Client}
 		if err := verifiable(s); err != nil {
 			return err
@@ -219,11 +218,11 @@ func (t *tree) prepare() (err error) {
 	}
 	found, err := t.src.Stat(t.route.Source)
 	err = ofSource(err)
-	if err == nil && !found.Mode.IsDir() && t.sync != nil {
-		err = ofSource(&fs.PathError{Op: "sync", Path: t.route.Source, Err: endpoint.ErrNotDirectory})
-	}
-	if err != nil || !found.Mode.IsDir() && t.check == nil {
+	if err != nil {
 		return err
+	}
+	if !found.Mode.IsDir() {
+		return t.plan.file()
 	}
 	t.base = t.src.Base(t.route.Source)
 	if t.options.NoTargetDirectory {
@@ -279,11 +278,8 @@ func (t *tree) prepare() (err error) {
 	}
 	t.root = root
 	t.overlap.marks = <-near && !t.options.DryRun
-	if t.sync != nil {
-		err = t.sync.start()
-	}
-	if err == nil {
-		err = t.measure()
+	if err = t.measure(); err == nil {
+		err = t.plan.start()
 	}
 	return err
 }
@@ -320,4 +316,86 @@ func (t *tree) single() (Summary, error) {
 	}
 	s.Files = 1
 	return s, nil
+}
+
+// copyRules are those of CopyTree and of single files.
+var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true, counts: true,
+	listings: usualWalkers, failed: "could not be copied",
+	resume:  "the same command with --resume continues from there",
+	inPlace: "; --inplace writes the target itself"}
+
+// copying is the planner of CopyTree.
+type copying struct{ tree *tree }
+
+func (p copying) file() error                            { return nil }
+func (p copying) start() error                           { return nil }
+func (p copying) walkers(from, _ limits) int             { return from.listings }
+func (p copying) listed(*directory)                      {}
+func (p copying) enters(*directory, *entry) bool         { return true }
+func (p copying) prepare(*entry) (done bool)             { return false }
+func (p copying) vanished(source string, err error) bool { return false }
+func (p copying) backups(*entry) *backups                { return nil }
+func (p copying) mayCommit() error                       { return nil }
+func (p copying) finish(d *directory) error              { return p.tree.finishDir(d) }
+func (p copying) rest()                                  {}
+func (p copying) conclude()                              {}
+
+// enter makes the directory at the target, and tidies it.
+func (p copying) enter(d *directory) (leave func(), ok bool) {
+	t := p.tree
+	leave = func() {}
+	if t.overlap.marker != "" && d.parent != nil {
+		if _, err := t.src.Lstat(t.src.Join(d.source, t.overlap.marker)); err == nil {
+			t.overlap.met()
+			return leave, false
+		}
+	}
+	if t.options.DryRun {
+		return leave, true
+	}
+	if !d.made {
+		fresh, err := t.makeDir(d)
+		if err != nil {
+			d.failed = true
+			t.litter.unseen.Store(true)
+			t.fail("", d.source, d.target, err)
+			return leave, false
+		}
+		d.fresh = fresh
+	}
+	t.litter.sweep(d)
+	return leave, true
+}
+
+func (p copying) found(e *entry) bool {
+	t := p.tree
+	if t.met(e) || t.filter.Exclude(e.rel(), e.info.Mode.IsDir()) {
+		return false
+	}
+	if localfs.FoldsCase && t.dst.conn() == nil && !e.dir.addName(localfs.FoldName(e.name)) {
+		t.fail("", e.source(), e.target(), errDoubleName)
+		return false
+	}
+	return true
+}
+
+var errDoubleName = endpoint.Explain("its name differs only in case from that of another entry, " +
+	"and the target treats them as the same name")
+
+// met reports whether an entry is this run's own temporary file, and ends the run then.
+func (t *tree) met(e *entry) bool {
+	met := localfs.TempTokenOf(e.name) == t.token
+	if met {
+		t.overlap.met()
+	}
+	return met
+}
+
+func (p copying) wants(e *entry) bool {
+	if e.info.Mode.IsRegular() && localfs.IsTempName(e.name) &&
+		e.info.Mtime.After(p.tree.began.Add(-time.Second)) {
+		p.tree.skip(e.source(), "it is the temporary file of a copy that is under way")
+		return false
+	}
+	return true
 }

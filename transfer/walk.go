@@ -6,11 +6,9 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
-	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
@@ -46,7 +44,7 @@ const (
 
 func newWalk(t *tree, most, walkers, queue int) *walk {
 	w := &walk{tree: t, walkers: walkers, most: most, small: make(chan *entry, queue),
-		large: make(chan *entry, 64)}
+		large: make(chan *entry, 1024)}
 	w.changed.L = &w.mu
 	return w
 }
@@ -66,9 +64,7 @@ func (w *walk) run() {
 	if unmark := w.tree.overlap.unmark; unmark != nil {
 		unmark()
 	}
-	if w.tree.check != nil {
-		w.lookForMissing()
-	}
+	w.tree.plan.rest()
 	w.tree.mu.Lock()
 	w.tree.sums.Complete = w.tree.ctx.Err() == nil
 	w.tree.mu.Unlock()
@@ -117,38 +113,10 @@ func (w *walk) visit(d *directory) {
 	if t.ctx.Err() != nil {
 		return
 	}
-	if d.extra {
-		d.ignore = d.parent.ignore
-		t.sync.extras.collect(d, func(string) bool { return true })
+	leave, ok := t.plan.enter(d)
+	defer leave()
+	if !ok {
 		return
-	}
-	if t.overlap.marker != "" && d.parent != nil {
-		if _, err := t.src.Lstat(t.src.Join(d.source, t.overlap.marker)); err == nil {
-			t.overlap.met()
-			return
-		}
-	}
-	if !t.options.DryRun && !d.made {
-		fresh, err := t.makeDir(d)
-		if err != nil {
-			d.failed = true
-			t.litter.unseen.Store(true)
-			t.fail("", d.source, d.target, err)
-			return
-		}
-		d.fresh = fresh
-	}
-	if !t.options.DryRun {
-		t.litter.sweep(d)
-	}
-	if t.sync != nil {
-		release, err := t.sync.take(d)
-		defer func() { release() }()
-		if err != nil {
-			d.failed = true
-			t.fail("", d.source, d.target, err)
-			return
-		}
 	}
 	if d.parent == nil {
 		t.overlap.mark()
@@ -170,9 +138,7 @@ func (w *walk) visit(d *directory) {
 	}
 	t.litter.sweepRest(d)
 	t.count(&t.sums.Directories, 1)
-	if t.sync != nil {
-		t.sync.extras.find(d)
-	}
+	t.plan.listed(d)
 }
 
 // lookAgain makes sure that a host's directory is still there after it has been listed. OpenSSH's
@@ -212,10 +178,6 @@ func (t *tree) stands(dir string) error {
 // found decides what to do with an entry.
 func (w *walk) found(e *entry) {
 	t := w.tree
-	if localfs.TempTokenOf(e.name) == t.token && t.check == nil {
-		t.overlap.met()
-		return
-	}
 	if n := t.entries.Add(1); t.tooMany(n) {
 		if !t.tooMany(n - 1) {
 			t.fail("", t.route.Source, t.root.target, ErrTreeTooLarge)
@@ -223,18 +185,12 @@ func (w *walk) found(e *entry) {
 		}
 		return
 	}
-	link := e.info.Mode&fs.ModeSymlink != 0
-	if t.sync == nil && t.filter.Exclude(e.rel(), e.info.Mode.IsDir()) ||
-		t.check != nil && !t.checks(e.info.Mode) ||
-		t.sync != nil && !t.sync.found(e) || link && !w.link(e) {
+	if !t.plan.found(e) || e.info.Mode&fs.ModeSymlink != 0 && !w.link(e) {
 		return
 	}
 	switch mode := e.info.Mode; {
 	case mode.IsDir():
 		w.enter(e)
-	case mode.IsRegular() && t.check == nil && localfs.IsTempName(e.name) &&
-		e.info.Mtime.After(t.began.Add(-time.Second)):
-		t.skip(e.source(), "it is the temporary file of a copy that is under way")
 	case mode.IsRegular() || mode&fs.ModeSymlink != 0:
 		w.hand(e)
 	default:
@@ -285,7 +241,7 @@ func (w *walk) enter(e *entry) {
 			return
 		}
 	}
-	if t.sync != nil && !t.sync.enters(d, e) {
+	if !t.plan.enters(d, e) {
 		return
 	}
 	w.enqueue(d)
@@ -309,12 +265,12 @@ func (w *walk) enqueue(d *directory) {
 // hand gives a file or a link to the workers, and waits until one can take it.
 func (w *walk) hand(e *entry) {
 	t := w.tree
-	if t.check != nil && t.unlisted(e) || t.sync != nil && !t.sync.wants(e) {
+	if !t.plan.wants(e) {
 		return
 	}
 	t.planned(e)
 	if t.options.DryRun && !e.probe {
-		t.plan(e)
+		t.tellPlan(e)
 		return
 	}
 	if err := t.dst.check(e.dir, e.name); err != nil {
@@ -367,7 +323,7 @@ func (w *walk) workSmall() {
 // copy copies a file or a link.
 func (w *walk) copy(e *entry) {
 	t := w.tree
-	if t.sync != nil && t.sync.prepare(e) {
+	if t.plan.prepare(e) {
 		return
 	}
 	if e.info.Mode&fs.ModeSymlink != 0 {
@@ -386,7 +342,7 @@ func (w *walk) copied(c *fileCopy, err error) {
 	c.freeHandle()
 	keeps := errors.Is(err, errKept)
 	bytes := c.result.Bytes
-	if err != nil {
+	if err != nil && !c.journal.resumable {
 		bytes = 0
 	}
 	t.finished(c, bytes)
@@ -403,7 +359,7 @@ func (w *walk) copied(c *fileCopy, err error) {
 	case keeps:
 		t.kept(&c.entry.info)
 		c.tellKept()
-	case t.sync.vanished(c.source, err):
+	case t.plan.vanished(c.source, err):
 	case t.ending(err) && (c.result.LeftBehind == "" || t.budget.isSmall(c.entry.info.Size)):
 		if mayLeave(c) { // how many files is reported once, at the end
 			t.litter.leaves(false)
@@ -436,7 +392,7 @@ func (w *walk) finish(d *directory) {
 	}
 	w.finishing.Go(func() {
 		defer t.into.Leave(d.rel)
-		if err := t.finishDir(d); err != nil {
+		if err := t.plan.finish(d); err != nil {
 			if t.options.Preserve {
 				t.fail("", d.source, d.target, err)
 			} else if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {

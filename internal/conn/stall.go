@@ -101,6 +101,44 @@ func (c *Conn) Heard() time.Time {
 	return c.stall.heardAt
 }
 
+// Overdue returns since when what the peer owes has been overdue, and when the connection ends
+// unless it comes. Both are zero if nothing is: a peer that answers keepalives may take its time for
+// anything but data.
+func (c *Conn) Overdue() (since, end time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || c.active == 0 || c.config.StallTimeout < 0 {
+		return since, end
+	}
+	now := time.Now()
+	c.stall.look(now)
+	return c.overdue(now)
+}
+
+// overdue is Overdue for a caller that holds Conn.mu and has looked.
+func (c *Conn) overdue(now time.Time) (since, end time.Time) {
+	s, timeout := &c.stall, c.config.StallTimeout
+	if s.data > 0 {
+		return s.movedAt, s.movedAt.Add(timeout)
+	}
+	if s.askedAt.IsZero() || now.Sub(s.askedAt) < timeout/stallChecks {
+		return since, end
+	}
+	end = s.askedAt.Add(timeout - c.askAfter())
+	if heard := s.heardAt.Add(timeout); heard.After(end) {
+		end = heard
+	}
+	return s.heardAt, end
+}
+
+// look notes whether the counts have moved since it was last called. The caller holds Conn.mu.
+func (s *stall) look(now time.Time) {
+	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 {
+		s.movedSeen, s.movedAt = moved, now
+	}
+	s.hears(now)
+}
+
 // checkStall checks the counts, and runs again while calls are in flight.
 func (c *Conn) checkStall() {
 	s, timeout := &c.stall, c.config.StallTimeout
@@ -111,10 +149,7 @@ func (c *Conn) checkStall() {
 		return
 	}
 	now := time.Now()
-	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 {
-		s.movedSeen, s.movedAt = moved, now
-	}
-	s.hears(now)
+	s.look(now)
 	quiet, owes := now.Sub(s.heardAt), c.active > s.data
 	asked := !s.askedAt.IsZero()
 	silent := owes && asked && quiet >= timeout && now.Sub(s.askedAt) >= timeout-c.askAfter()
@@ -125,7 +160,11 @@ func (c *Conn) checkStall() {
 		c.idle.Add(1)
 	}
 	s.armed = true
-	s.timer.Reset(timeout / stallChecks)
+	next := timeout / stallChecks
+	if _, end := c.overdue(now); end.After(now) {
+		next = min(next, end.Sub(now)) // it ends when Overdue says so
+	}
+	s.timer.Reset(next)
 	c.mu.Unlock()
 	switch {
 	case overdue:

@@ -117,6 +117,11 @@ func unfollowed(client *usftp.Client, name string) (fs.FileInfo, error) {
 	return private.OfClient(client).Look(name)
 }
 
+// followed is Stat that makes do with what a server tells.
+func followed(client *usftp.Client, name string) (fs.FileInfo, error) {
+	return private.OfClient(client).Find(name)
+}
+
 // RealPath implements Place.
 func (h *Host) RealPath(name string) (string, error) {
 	return ask(h, name, (*usftp.Client).RealPath)

@@ -36,7 +36,7 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 		return unset, err
 	}
 	// What is refused because of what is there now says nothing about the host.
-	if is, err := r.Lstat(name); err != nil {
+	if is, err := r.Lstat(name); err != nil && !private.Untold(err) {
 		return unset, err
 	} else if is.HasMode && is.Mode.Type() != kind {
 		return unset, &fs.PathError{Op: "setstat", Path: at, Err: ErrReplaced}

@@ -86,7 +86,7 @@ func (r *HostRoot) explain(err error, dir string) error {
 func (r *HostRoot) Lstat(name string) (i Info, err error) {
 	look := unfollowed
 	if name == "." { // it may be a link
-		look = (*usftp.Client).Stat
+		look = followed
 	}
 	err = r.over(name, func(client *usftp.Client, _ bool) error {
 		i, err = seen(look(client, r.dir.at(name)))
@@ -208,7 +208,7 @@ func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 		// Version 3 has no status for "already exists", so look at what is there.
 		look := unfollowed
 		if name == "." {
-			look = (*usftp.Client).Stat
+			look = followed
 		}
 		there, lookErr := look(client, path.Clean(at))
 		switch {
@@ -383,7 +383,7 @@ func (d *hostDir) way(client *usftp.Client,
 // only tidy the text of a path (those made with pkg/sftp), in one round trip after the first.
 func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 	if dir == "." {
-		info, err := client.Stat(d.root)
+		info, err := followed(client, d.root)
 		if err == nil {
 			err = notDir(info)
 		}

@@ -51,12 +51,10 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	cmdline.Values(f, "links", "preserve", "follow", "skip")
 	c.RegisterFilter(f, "with -r: leave out what matches `pattern`, and everything below it")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
-		"with -r: print what would be copied, and copy nothing")
+		"print what would be copied, and copy nothing")
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
 		"stop at the first error instead of copying the rest")
 	c.RegisterBounds(f)
-	f.BoolVarP(&c.Compress, "compress", "C", false,
-		"compress (with --ssh only: our own SSH does not compress)")
 	f.BoolVar(&c.resume, "resume", false,
 		"continue an interrupted copy, after proving that what is there is the beginning of SRC; with -r, skip files whose copy has the same size and time")
 	f.BoolVar(&c.verify, "verify", false,
@@ -100,7 +98,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 }
 
 // onlyTrees are the flags that only make sense with -r.
-var onlyTrees = []string{"links", "exclude", "include", "exclude-from", "dry-run"}
+var onlyTrees = []string{"links", "exclude", "include", "exclude-from"}
 
 // check checks the flags; set reports whether one was given.
 func (c *flags) check(set func(name string) bool) error {

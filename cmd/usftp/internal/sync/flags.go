@@ -38,7 +38,7 @@ type flags struct {
 // register is the table of flags: parsing, help, completion and the man page come from it.
 func (c *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
-	c.Connect.Register(f)
+	c.Connect.RegisterRsync(f)
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
 		"print what would be done, one line each, and do nothing; -v adds why")
 	f.BoolVar(&c.checksum, "checksum", false,

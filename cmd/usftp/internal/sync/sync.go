@@ -42,6 +42,12 @@ func Command(a *ui.App) *cobra.Command {
 			if flags.hosts.Given() {
 				return many(cmd, a, &flags, args)
 			}
+			if hint := complete.ForgottenColon(dst, flags.ConfigFile()); hint != "" {
+				if !a.Console.Terminal() { // nobody could stop it
+					return &ui.UsageError{Err: errors.New(hint)}
+				}
+				a.Console.Say(hint)
+			}
 			return run(cmd.Context(), a, &flags, src, dst)
 		},
 	}
