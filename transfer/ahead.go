@@ -17,6 +17,7 @@ import (
 type ahead struct {
 	tree  *tree
 	group errgroup.Group
+	quit  chan struct{}
 	over  atomic.Bool // the count is not wanted or not possible
 	found atomic.Int64
 
@@ -25,7 +26,8 @@ type ahead struct {
 }
 
 const (
-	// aheadAfter is how long a copy takes before it is worth listing its source twice.
+	// aheadAfter is how often it is checked whether the walk has to wait for the copies, so that it
+	// is worth listing the source twice.
 	aheadAfter = time.Second
 	// aheadLists is how many directories are listed at once.
 	aheadLists = 8
@@ -33,25 +35,33 @@ const (
 	mostAhead = 1 << 14
 )
 
-// countAhead counts the source once the copy has taken some time, until stop is called. That does
-// not wait for the host: the job's end does.
+// countAhead counts the source once the walk has to wait for the copies, until stop is called. That
+// does not wait for the host: the job's end does.
 func (r *treeReport) countAhead() (stop func()) {
 	t := r.t
 	if !t.rules.counts || t.options.DryRun || t.options.Links == LinksFollow {
 		return func() {}
 	}
-	a := &ahead{tree: t}
+	a := &ahead{tree: t, quit: make(chan struct{})}
 	a.group.SetLimit(aheadLists)
-	t.work.Add(1)
-	timer := time.AfterFunc(aheadAfter, func() {
-		defer t.work.Done()
-		a.count()
+	t.work.Go(func() {
+		ticker := time.NewTicker(aheadAfter)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-a.quit:
+				return
+			case <-ticker.C:
+				if t.walk.full() {
+					a.count()
+					return
+				}
+			}
+		}
 	})
 	return func() {
 		a.over.Store(true)
-		if timer.Stop() {
-			t.work.Done()
-		}
+		close(a.quit)
 	}
 }
 
@@ -85,14 +95,19 @@ func (a *ahead) ends() bool {
 // visit counts what is in a directory, and below it.
 func (a *ahead) visit(d *directory) {
 	t := a.tree
+	excludes, err := t.plan.filterIn(d)
+	if err != nil {
+		a.over.Store(true)
+		return
+	}
 	var below []*directory
 	files, bytes := int64(0), int64(0)
-	err := t.list(d, func(e *entry, err error) bool {
+	err = t.list(d, func(e *entry, err error) bool {
 		mode := e.info.Mode
 		switch {
 		case err != nil || t.tooMany(a.found.Add(1)) || len(below) == mostAhead:
 			a.over.Store(true)
-		case t.filter.Exclude(e.rel(), mode.IsDir()):
+		case excludes(e.name, mode.IsDir()):
 		case mode.IsRegular():
 			files++
 			bytes += max(0, e.info.Size)

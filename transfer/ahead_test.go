@@ -16,7 +16,8 @@ import (
 // without what is left out; and the count ends with the copy.
 func TestCountAhead(t *testing.T) {
 	const dirs, each, size = 20, 60, 5000
-	for _, direction := range []way{upload, download} {
+	for i, direction := range []way{upload, download, upload} {
+		syncs := i == 2
 		synctest.Test(t, func(t *testing.T) {
 			b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{
 				ToServer: 20 * time.Millisecond, ToClient: 20 * time.Millisecond})
@@ -45,11 +46,25 @@ func TestCountAhead(t *testing.T) {
 					}
 				}
 			}
-			s, err := b.tree(direction, source, target, func(j *treeJob) {
-				j.Options.RateLimit, j.TreeOptions.CountAhead = 100_000, true
-				j.TreeOptions.Filter = rules("*.tmp")
-				j.TreeOptions.MaxFiles = 8 // as over a slow link to a server with few handles
-			})
+			o := transfer.TreeOptions{CountAhead: true, Filter: rules("*.tmp"),
+				MaxFiles: 8} // as over a slow link to a server with few handles
+			o.RateLimit = 100_000
+			run := func() (transfer.Summary, error) {
+				return b.tree(direction, source, target, func(j *treeJob) {
+					o.Events = j.Options.Events
+					j.Options, j.TreeOptions = o.Options, o
+				})
+			}
+			if syncs {
+				j := syncJob{direction: direction, far: b.host, src: source, dst: target,
+					options: transfer.SyncOptions{TreeOptions: o}}
+				run = func() (s transfer.Summary, err error) {
+					s, err = j.run(t)
+					b.events = j.events
+					return s, err
+				}
+			}
+			s, err := run()
 			const files, bytes = dirs * (each - 1), dirs * (each - 1) * size
 			if err != nil || s.Files != files || s.Bytes != bytes {
 				t.Fatalf("%v: %+v, %v", direction, s, err)

@@ -15,9 +15,9 @@ type differ struct{ *syncing }
 func (s differ) attrs(e *entry) (set usftp.NewAttrs) {
 	f := &e.info
 	if e.info.Mode.IsRegular() {
-		set.SetMode, set.Mode = f.HasMode, f.Mode.Perm()
+		set.SetMode, set.Mode = f.HasMode && !s.options.NoModes, f.Mode.Perm()
 	}
-	if f.HasTimes {
+	if f.HasTimes && !s.options.NoTimes {
 		set.SetTimes = true
 		set.Atime, set.Mtime = f.Times()
 	}

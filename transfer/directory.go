@@ -73,13 +73,13 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	if !d.fresh && d.tree.resumed == notResumed && !o.Preserve {
 		return set, nil
 	}
-	if d.info.HasMode && (o.Preserve || d.info.Perm()&0o700 != 0o700) {
+	if d.info.HasMode && !o.NoModes && (o.Preserve || d.info.Perm()&0o700 != 0o700) {
 		set.SetMode, set.Mode = true, d.info.Perm()
 	}
 	if set.SetMode && o.Preserve {
 		set.Mode |= d.info.Mode & endpoint.DirBits
 	}
-	if d.info.HasTimes {
+	if d.info.HasTimes && !o.NoTimes {
 		set.SetTimes = true
 		set.Atime, set.Mtime = d.info.Times()
 	}
@@ -183,7 +183,7 @@ func (t *tree) setAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAt
 	say func(string)) error {
 	t.settable(&set)
 	unset, err := t.into.SetAttrs(name, kind, own, set)
-	unset.Say(say)
+	t.options.tell(unset, say)
 	return err
 }
 

@@ -288,6 +288,15 @@ type output interface {
 	close()
 }
 
+// preservesModes reports whether copies get their source's permissions without the umask.
+func (a *Attributes) preservesModes() bool { return a.Preserve && !a.NoModes }
+
+// tell says what a host does not set, unless that is not wanted anyway.
+func (a *Attributes) tell(unset endpoint.Unset, say func(string)) {
+	unset.Times, unset.Modes = unset.Times && !a.NoTimes, unset.Modes && !a.NoModes
+	unset.Say(say)
+}
+
 // chown gives a copy the source's owner if Options.Owners is set.
 func (o *Options) chown(to localfs.Owner, set func(uid, gid int) error) error {
 	switch {

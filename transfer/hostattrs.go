@@ -30,7 +30,7 @@ func (s sealing) setByPath(set usftp.NewAttrs, refusal error) error {
 		func(part usftp.NewAttrs) error {
 			return endpoint.SetUnfollowed(o.client, name, part, 0)
 		})
-	unset.Say(say)
+	s.c.options.tell(unset, say)
 	return s.attrsRefused(err)
 }
 
@@ -43,34 +43,39 @@ func (v *inventories) probe() {
 	if conn == nil || s.lock == nil || private.OfClient(conn.Host().Client).WorksInOrder() {
 		return
 	}
-	if times, modes := v.keeps(); !times && !modes {
+	times, modes := v.keeps()
+	if !times && !modes {
 		return
 	}
-	say := func(why string) { s.tree.warn(s.tree.route.Source, into.path, why) }
 	before, err := into.Lstat(lockName)
 	if err != nil || !before.HasTimes {
 		return
 	}
-	at := before.Mtime.Add(-time.Second)
-	unset, err := into.SetAttrs(lockName, 0, true, usftp.NewAttrs{SetTimes: true, Atime: at,
-		Mtime: at, SetMode: true, Mode: before.Perm()})
-	if err == nil {
+	set := usftp.NewAttrs{SetTimes: times, SetMode: modes, Mode: before.Perm()}
+	if at := before.Mtime.Add(-time.Second); times {
+		set.Atime, set.Mtime = at, at
+	}
+	unset, err := into.SetAttrs(lockName, 0, true, set)
+	if err == nil && times {
 		after, err := into.Lstat(lockName)
 		if err == nil && after.Mtime.Equal(before.Mtime) && !unset.Times {
 			unset.Times = !quirksOf(conn).NoTimes.Swap(true)
 		}
 	}
-	unset.Say(say)
+	s.options.tell(unset, func(why string) {
+		s.tree.warn(s.tree.route.Source, into.path, why)
+	})
 }
 
-// keeps reports whether the target sets times and modes, as far as is known.
+// keeps reports whether the target sets times and modes, as far as is known, and should.
 func (v *inventories) keeps() (times, modes bool) {
-	conn := v.sync.tree.dst.conn()
-	if conn == nil {
-		return true, true
+	s := v.sync
+	times, modes = !s.options.NoTimes, !s.options.NoModes
+	if conn := s.tree.dst.conn(); conn != nil {
+		q := quirksOf(conn)
+		times, modes = times && !q.NoTimes.Load(), modes && !q.NoModes.Load()
 	}
-	q := quirksOf(conn)
-	return !q.NoTimes.Load(), !q.NoModes.Load()
+	return times, modes
 }
 
 func quirksOf(conn *pool.Conn) *quirks.Quirks {

@@ -36,7 +36,7 @@ func (w *walk) finishLink(e *entry) error {
 	if err := t.options.addOwner(&set, e.info.Owner); err != nil {
 		return err
 	}
-	if t.options.Preserve && e.info.HasTimes {
+	if t.options.Preserve && !t.options.NoTimes && e.info.HasTimes {
 		set.SetTimes = true
 		set.Atime, set.Mtime = e.info.Times()
 	}

@@ -150,7 +150,7 @@ func (o *localOutput) createIn(c *fileCopy, source *endpoint.Info) (err error) {
 	}
 	if !o.direct && o.end.atomic(c) {
 		private := perm
-		if o.info != nil || c.options.Preserve {
+		if o.info != nil || c.options.preservesModes() {
 			private = 0o600
 		}
 		temporary := c.token.Name(o.base)
@@ -366,7 +366,8 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 	if err := o.file.Close(); err != nil { // NFS and others report failed writes only now
 		return err
 	}
-	if o.regular() && (c.options.Preserve || c.entry != nil) && source.HasTimes {
+	if o.regular() && (c.options.Preserve || c.entry != nil) && source.HasTimes &&
+		!c.options.NoTimes {
 		atime, mtime := source.Times()
 		if err := o.root.Chtimes(o.inRoot(), atime, mtime); err != nil &&
 			c.options.Preserve {
@@ -394,7 +395,7 @@ func (o *localOutput) setAttrs(c *fileCopy, source *endpoint.Info) error {
 	if err := c.options.chown(source.Owner, o.file.Chown); err != nil {
 		return err
 	}
-	if c.options.Preserve && source.HasMode {
+	if c.options.preservesModes() && source.HasMode {
 		return o.file.Chmod(source.Mode.Perm())
 	}
 	if o.info == nil || o.temp == "" {

@@ -17,6 +17,9 @@ type planner interface {
 	enter(d *directory) (leave func(), ok bool)
 	listed(d *directory)
 
+	// filterIn returns which entries of a directory are left out.
+	filterIn(d *directory) (excludes func(name string, dir bool) bool, err error)
+
 	// found reports whether an entry takes part. enters reports whether a directory is to be walked,
 	// and makes room for it; wants, whether anything is to be done with a file or a link. prepare
 	// does what that needs, and reports whether that was all.

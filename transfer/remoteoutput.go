@@ -76,10 +76,10 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		c.journal.noteBefore(c, temporary)
 		private := perm
 		switch noModes := o.end.placement.quirks.NoModes.Load(); {
-		case o.info == nil && !c.options.Preserve:
+		case o.info == nil && !c.options.preservesModes():
 		case !noModes: // until it gets its final permissions
 			private, o.private = 0o600, true
-		case !c.options.Preserve:
+		case !c.options.preservesModes():
 			private = o.info.Mode().Perm()
 		}
 		lost := o.session.lost()
@@ -533,12 +533,12 @@ func (s sealing) attrs() (set usftp.NewAttrs, err error) {
 	o, c, source := s.o, s.c, s.in.info()
 	atime, mtime := source.Times()
 	seconds := mtime.Unix()
-	if source.HasTimes && (c.options.Preserve ||
+	if source.HasTimes && !c.options.NoTimes && (c.options.Preserve ||
 		c.entry != nil && seconds >= 0 && seconds <= math.MaxUint32) {
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
 		c.settable(&set)
 	}
-	if c.options.Preserve && source.HasMode {
+	if c.options.preservesModes() && source.HasMode {
 		// without setuid and setgid: the copy would run as the user who made it
 		set.SetMode, set.Mode = true, source.Mode.Perm()
 	} else if o.info != nil && o.temp != "" {

@@ -205,6 +205,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 	s.foldsCase = func() bool { return localfs.FoldsCase && t.dst.conn() == nil }
 	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, relinks: true, judges: true,
 		partial: options.Within != nil, listings: syncWalkers, failed: copyRules.failed,
+		counts: options.Only == SyncOnly{} && options.Within == nil,
 		resume: "the same command continues from there"}
 	if options.Delete {
 		t.rules.last = PhaseDeleting
@@ -278,6 +279,11 @@ func (s *syncing) enter(d *directory) (leave func(), ok bool) {
 		s.tree.fail("", d.source, d.target, err)
 	}
 	return leave, err == nil
+}
+
+func (s *syncing) filterIn(d *directory) (excludes func(name string, dir bool) bool, err error) {
+	return func(name string, dir bool) bool { return s.filter.excludes(d, name, dir) },
+		s.filter.readIgnore(d)
 }
 
 // listed finds what the source does not have.
@@ -491,7 +497,7 @@ func (s *syncing) wants(e *entry) bool {
 	}
 	sameTime := existing.sameTime(stored, o.ModifyWindow)
 	if !sameTime && regular && existing.sameSize(f) {
-		if sameTime = !s.inventories.keepsTimes(); sameTime {
+		if sameTime = !s.inventories.keepsTimes(); sameTime && !s.options.NoTimes {
 			s.inventories.told.Do(func() {
 				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, since the host does not set them: files of the same size count as equal (--checksum compares contents)")
 			})

@@ -47,6 +47,11 @@ type Attributes struct {
 	// their source's times where possible; if not, one event says so.
 	Preserve bool
 
+	// NoTimes and NoModes leave out the one or the other, of trees and with Preserve, too, and say
+	// nothing of hosts that do not set it. What is replaced keeps its permissions where possible.
+	// Sync compares neither; without times it compares sizes, or contents with Checksum.
+	NoTimes, NoModes bool
+
 	// Owners gives the target the source's numeric owner and group, for directories of trees too,
 	// and fails if that is impossible: usually only a superuser may give files away. Symbolic links
 	// get them too, except on hosts without lsetstat@openssh.com, which one event reports. Without

@@ -43,9 +43,9 @@ type TreeOptions struct {
 	// the servers allow.
 	MaxFiles int
 
-	// CountAhead lists the source a second time, only to count its files, if CopyTree takes more than
-	// a second: PlannedTotals then tell early how much there is. It does nothing if links are
-	// followed.
+	// CountAhead lists the source a second time, only to count its files, if after a second what was
+	// found has to wait to be copied: PlannedTotals then tell early how much there is. It does nothing
+	// if links are followed, or if a Sync does not compare all files.
 	CountAhead bool
 }
 
@@ -365,6 +365,12 @@ func (p copying) enter(d *directory) (leave func(), ok bool) {
 	}
 	t.litter.sweep(d)
 	return leave, true
+}
+
+func (p copying) filterIn(d *directory) (excludes func(name string, dir bool) bool, err error) {
+	return func(name string, dir bool) bool {
+		return p.tree.filter.Exclude(path.Join(d.rel, name), dir)
+	}, nil
 }
 
 func (p copying) found(e *entry) bool {

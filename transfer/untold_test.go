@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -188,4 +189,41 @@ func TestLargeUploadToAHostThatDoesNotTell(t *testing.T) {
 			t.Error("the copy differs")
 		}
 	})
+}
+
+// Servers for Windows may answer REALPATH with backslashes, and others begin with two slashes: a
+// sync that deletes still knows its directories.
+func TestSyncWhateverRealpathAnswers(t *testing.T) {
+	for name, real := range map[string]func(string) string{
+		"two slashes": func(name string) string { return "/" + name },
+		"backslashes": func(name string) string { return strings.ReplaceAll(name, "/", `\`) },
+		"a drive": func(name string) string {
+			return `C:` + strings.ReplaceAll(name, "/", `\`)
+		},
+	} {
+		for _, target := range []string{"/mirror", "/"} {
+			t.Run(name+" "+target, func(t *testing.T) {
+				b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type != wire.TypeRealpath {
+						return nil
+					}
+					answer := wire.Names{Names: []wire.Name{{Filename: real(path.Clean(r.Path))}}}
+					return []sftptest.Action{sftptest.ReplyBytes(string(answer.Append(nil, r.ID)))}
+				}}, sftptest.LinkConfig{})
+				source := filepath.Join(b.dir, "source")
+				fill(t, source, "dir/a", "dir/sub/b")
+				for _, extra := range []string{"dir/x", "dir/sub/y", "gone/z"} {
+					b.server.Files.WriteFile(path.Join(target, extra), []byte("extra"))
+				}
+				j := &syncJob{direction: upload, far: b.host, src: source, dst: target}
+				j.options.Delete = true
+				if s, err := j.run(t); err != nil || s.Files != 2 || s.Deleted != 4 {
+					t.Errorf("%+v, %v", s.Totals, err)
+				}
+				if left := b.server.Files.Exists(path.Join(target, "dir/sub/y")); left {
+					t.Error("a file that the source does not have is left")
+				}
+			})
+		}
+	}
 }

@@ -295,6 +295,11 @@ func (w *walk) hand(e *entry) {
 	}
 }
 
+// full reports whether what has been found has to wait for copies.
+func (w *walk) full() bool {
+	return len(w.small) == cap(w.small) || len(w.large) == cap(w.large)
+}
+
 // hireSmall starts another worker for small files, up to the limit. At the limit one will be free
 // soon, since workers stay until the end.
 func (w *walk) hireSmall() {

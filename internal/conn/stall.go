@@ -23,6 +23,7 @@ type stall struct {
 	heard atomic.Int64 // counts reads of the stream that brought anything
 
 	timer   *time.Timer
+	due     time.Time // when the timer runs next
 	armed   bool
 	asking  bool      // Keepalive is running
 	askedAt time.Time // when it was called, since the last sign of life
@@ -58,10 +59,25 @@ func (s *stall) started(c *Conn, call *Call) {
 		return
 	}
 	s.armed = true
+	next := c.config.StallTimeout / stallChecks
+	s.due = now.Add(next)
 	if s.timer == nil {
-		s.timer = time.AfterFunc(c.config.StallTimeout/stallChecks, c.checkStall)
+		s.timer = time.AfterFunc(next, c.checkStall)
 	} else {
-		s.timer.Reset(c.config.StallTimeout / stallChecks)
+		s.timer.Reset(next)
+	}
+}
+
+// stopped makes up for the time in which this process was stopped, as by Ctrl-Z: the peer may have
+// sent what it owes, and nobody has read it. A check that comes much too late shows that.
+func (s *stall) stopped(now time.Time, timeout time.Duration) {
+	late := now.Sub(s.due)
+	if late < timeout/stallChecks {
+		return
+	}
+	s.movedAt, s.heardAt = s.movedAt.Add(late), s.heardAt.Add(late)
+	if !s.askedAt.IsZero() {
+		s.askedAt = s.askedAt.Add(late)
 	}
 }
 
@@ -149,6 +165,7 @@ func (c *Conn) checkStall() {
 		return
 	}
 	now := time.Now()
+	s.stopped(now, timeout)
 	s.look(now)
 	quiet, owes := now.Sub(s.heardAt), c.active > s.data
 	asked := !s.askedAt.IsZero()
@@ -164,6 +181,7 @@ func (c *Conn) checkStall() {
 	if _, end := c.overdue(now); end.After(now) {
 		next = min(next, end.Sub(now)) // it ends when Overdue says so
 	}
+	s.due = now.Add(next)
 	s.timer.Reset(next)
 	c.mu.Unlock()
 	switch {

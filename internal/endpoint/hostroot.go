@@ -396,7 +396,8 @@ func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 	looks := d.way(client, dir)
 	real, realErr := client.RealPath(d.at(dir))
 	is, lookErr, way := looks()
-	if err = cmp.Or(way, realErr, lookErr); err == nil && real != path.Join(root, dir) {
+	err = cmp.Or(way, realErr, lookErr)
+	if err == nil && cleaned(real) != path.Join(cleaned(root), dir) {
 		err = ErrLinkInWay
 	}
 	return seen(is, err)
@@ -411,6 +412,15 @@ func (d *hostDir) unmoved(client *usftp.Client, dir string) error {
 	}
 	_, err := d.look(client, dir)
 	return err
+}
+
+// cleaned returns what REALPATH answered in one form: servers for Windows may answer with
+// backslashes, and others begin with two slashes.
+func cleaned(real string) string {
+	if !strings.HasPrefix(real, "/") {
+		real = strings.ReplaceAll(real, `\`, "/")
+	}
+	return path.Clean(real)
 }
 
 // A realPath is asked for once.

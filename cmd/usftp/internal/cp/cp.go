@@ -57,6 +57,7 @@ func Command(a *ui.App) *cobra.Command {
 
 func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
 	target connect.Place) error {
+	flags.CountAhead = report.Moving(a, &flags.Report, report.Look{})
 	c, err := flags.copier(ctx, a, sources, target)
 	if err != nil {
 		return err
@@ -90,9 +91,9 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	if f.DryRun {
 		ctx, stop = a.Out.WhileHeard(ctx)
 	}
-	look := report.Look{Recursive: f.recursive, DryRun: f.DryRun,
-		ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}
-	c := NewCopier(ctx, a, hosts, f.transferOptions(), report.New(a, &f.Report, look))
+	c := NewCopier(ctx, a, hosts, f.transferOptions(), report.New(a, &f.Report,
+		report.Look{Recursive: f.recursive, DryRun: f.DryRun,
+			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
 	c.stop, c.stopOnError, c.dryRun = stop, f.StopOnError, f.DryRun
 	lists, err := f.hashes.open()
 	if err != nil {
@@ -103,7 +104,6 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	c.options.Events = lists.listen(c.options.Events)
 	if f.recursive {
 		options := f.TreeOptions()
-		options.CountAhead = report.Moving(a, &f.Report, look)
 		c.tree = &options
 	}
 	if target.Remote && f.Limit == 0 && c.options.Delta == transfer.DeltaNever {

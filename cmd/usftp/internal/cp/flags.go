@@ -28,6 +28,7 @@ type flags struct {
 	through, fromFirst, agent        bool
 	resume, verify, sparse, owners   bool
 	exactly, archive                 bool
+	noTimes, noPerms                 bool
 	hashes                           hashFlags
 	hosts                            hosts.Flags
 	patience                         time.Duration
@@ -43,6 +44,10 @@ func (c *flags) register(f *pflag.FlagSet) {
 // registerCopying adds the rest of the table.
 func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
+	f.BoolVar(&c.noTimes, "no-times", false,
+		"do not set times, with -r or -p, and do not warn of hosts that set none")
+	f.BoolVar(&c.noPerms, "no-perms", false,
+		"do not set permissions with -p, and do not warn of hosts that set none")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories and everything in them")
 	f.BoolVarP(&c.exactly, "no-target-directory", "T", false,
 		"copy to DST itself, even if it is a directory: with -r, merge with it instead of copying into it")
@@ -150,6 +155,7 @@ func (c *flags) checkPlaces(sources []connect.Place, target connect.Place) error
 // transferOptions returns how files are copied.
 func (c *flags) transferOptions() transfer.Options {
 	o := c.Connect.TransferOptions()
+	o.NoTimes, o.NoModes = c.noTimes, c.noPerms
 	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse
 	o.Resume, o.Journal = c.resume, opt.Journal()
 	o.NoTargetDirectory, o.Delta = c.exactly, c.delta.Mode()
