@@ -396,8 +396,8 @@ func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 	looks := d.way(client, dir)
 	real, realErr := client.RealPath(d.at(dir))
 	is, lookErr, way := looks()
-	if err = cmp.Or(way, realErr, lookErr); err == nil &&
-		cleaned(real) != path.Join(cleaned(root), dir) {
+	err = cmp.Or(way, realErr, lookErr)
+	if err == nil && cleaned(real) != path.Join(cleaned(root), dir) {
 		err = ErrLinkInWay
 	}
 	return seen(is, err)
