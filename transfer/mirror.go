@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
@@ -413,20 +415,20 @@ func (t *remoteTarget) lookUnmoved(client *usftp.Client, d *directory) (fs.FileI
 	if private.Untold(err) {
 		info, err = private.OfClient(client).Look(d.target)
 	}
-	if err = cmp.Or(realErr, err); err == nil && (comparable(real) != path.Join(comparable(root), d.rel) ||
-		!info.IsDir()) {
+	if err = cmp.Or(realErr, err); err == nil && (!info.IsDir() ||
+		comparable(real) != comparable(strings.TrimRight(root, `/\`)+"/"+d.rel)) {
 		err = errLinkInWay
 	}
 	return info, err
 }
 
 // comparable returns what REALPATH answered in one form: servers for Windows may answer with
-// backslashes, and others begin with two slashes.
+// backslashes, others begin with two slashes, or spell names as their file system does.
 func comparable(real string) string {
 	if !strings.HasPrefix(real, "/") {
 		real = strings.ReplaceAll(real, `\`, "/")
 	}
-	return path.Clean(real)
+	return norm.NFC.String(path.Clean(real))
 }
 
 // realRoot caches the target's real path.
