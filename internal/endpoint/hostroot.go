@@ -12,6 +12,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
+	"golang.org/x/text/unicode/norm"
 )
 
 // HostRoot is a directory of a host as a Root. A host that has beneath@usftp sees to it itself that
@@ -397,7 +398,7 @@ func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 	real, realErr := client.RealPath(d.at(dir))
 	is, lookErr, way := looks()
 	err = cmp.Or(way, realErr, lookErr)
-	if err == nil && cleaned(real) != path.Join(cleaned(root), dir) {
+	if err == nil && cleaned(real) != cleaned(strings.TrimRight(root, `/\`)+"/"+dir) {
 		err = ErrLinkInWay
 	}
 	return seen(is, err)
@@ -415,12 +416,12 @@ func (d *hostDir) unmoved(client *usftp.Client, dir string) error {
 }
 
 // cleaned returns what REALPATH answered in one form: servers for Windows may answer with
-// backslashes, and others begin with two slashes.
+// backslashes, others begin with two slashes, or spell names as their file system does.
 func cleaned(real string) string {
 	if !strings.HasPrefix(real, "/") {
 		real = strings.ReplaceAll(real, `\`, "/")
 	}
-	return path.Clean(real)
+	return norm.NFC.String(path.Clean(real))
 }
 
 // A realPath is asked for once.
