@@ -9,9 +9,9 @@ import (
 // share one, for directories that they share. It is safe for concurrent use.
 type Account interface {
 	// Reserve adds to the count, or returns [ErrQuota] if that would exceed a limit, or another
-	// error, with which the request fails. Nothing is negative. Other changes under the same Quota
-	// wait meanwhile, so an account that is far away should take more than it is asked for, in
-	// advance.
+	// error, with which the request fails. Nothing is negative. Other changes of the same file wait
+	// meanwhile, and writers ask for each piece, so an account that is far away should take more
+	// than it is asked for, in advance.
 	Reserve(ctx context.Context, bytes, files int64) error
 
 	// Settle corrects the count by what has turned out, in either direction. It does not wait.
