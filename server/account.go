@@ -21,6 +21,18 @@ type Account interface {
 	Usage() Usage
 }
 
+// An Uncounted is an [Account] that may not have a count yet. Then the directory is walked before
+// the first change.
+type Uncounted interface {
+	Account
+
+	// Counted reports whether there is a count. An error is that of the change.
+	Counted(ctx context.Context) (bool, error)
+
+	// Count sets the first count. If another server has done so meanwhile, that stays.
+	Count(ctx context.Context, bytes, files int64) error
+}
+
 // Usage is what is used of a quota. A limit of 0 is none.
 type Usage struct{ Bytes, Files, MaxBytes, MaxFiles int64 }
 

@@ -32,11 +32,13 @@ func NewQuota(maxBytes, maxFiles int64) *Quota {
 	return &Quota{account: &counter{now: Usage{MaxBytes: maxBytes, MaxFiles: maxFiles}}}
 }
 
-// NewQuotaOf returns a quota of an account, whose count is taken as it is. All sessions of a server
-// that write to the directory must share the quota, since it knows which files they have open.
+// NewQuotaOf returns a quota of an account, whose count is taken as it is, unless the account is
+// [Uncounted]. All sessions of a server that write to the directory must share the quota, since it
+// knows which files they have open.
 func NewQuotaOf(account Account) *Quota {
 	q := &Quota{account: account}
-	q.counted.Store(true)
+	_, maybe := account.(Uncounted)
+	q.counted.Store(!maybe)
 	return q
 }
 
@@ -88,7 +90,15 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 		return err
 	}
 	defer leave()
-	if q.counted.Load() && !again {
+	known := q.counted.Load()
+	uncounted, _ := q.account.(Uncounted)
+	if !known && uncounted != nil {
+		if known, err = uncounted.Counted(ctx); err != nil {
+			return err
+		}
+		q.counted.Store(known)
+	}
+	if known && !again {
 		return nil
 	}
 	lister, ok := backend.(Lister)
@@ -108,7 +118,13 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 			bytes += f.size
 		}
 	}
-	q.account.Settle(bytes-before.Bytes, files-before.Files)
+	if !known && uncounted != nil {
+		if err := uncounted.Count(ctx, bytes, files); err != nil {
+			return err
+		}
+	} else {
+		q.account.Settle(bytes-before.Bytes, files-before.Files)
+	}
 	q.counted.Store(true)
 	return nil
 }
