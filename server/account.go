@@ -21,16 +21,17 @@ type Account interface {
 	Usage() Usage
 }
 
-// An Uncounted is an [Account] that may not have a count yet. Then the directory is walked before
-// the first change.
-type Uncounted interface {
+// A Countable is an [Account] that may not have a count yet, in which case the directory is walked
+// before the first change, and that several servers may count again at the same time.
+type Countable interface {
 	Account
 
 	// Counted reports whether there is a count. An error is that of the change.
 	Counted(ctx context.Context) (bool, error)
 
-	// Count sets the first count. If another server has done so meanwhile, that stays.
-	Count(ctx context.Context, bytes, files int64) error
+	// BeginCount begins a count. Its result is corrected by what changes from then on, and does not
+	// matter if another server's count has ended meanwhile.
+	BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error)
 }
 
 // Usage is what is used of a quota. A limit of 0 is none.

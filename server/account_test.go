@@ -106,11 +106,13 @@ func (u *uncounted) Counted(context.Context) (bool, error) {
 	return u.counted, u.down
 }
 
-func (u *uncounted) Count(_ context.Context, bytes, files int64) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.used.Bytes, u.used.Files, u.counted = bytes, files, true
-	return nil
+func (u *uncounted) BeginCount(context.Context) (end func(bytes, files int64) error, err error) {
+	return func(bytes, files int64) error {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.used.Bytes, u.used.Files, u.counted = bytes, files, true
+		return nil
+	}, nil
 }
 
 // TestQuotaOfAnUncountedAccount: the tree is walked once for all servers, and not while the account

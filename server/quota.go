@@ -33,11 +33,11 @@ func NewQuota(maxBytes, maxFiles int64) *Quota {
 }
 
 // NewQuotaOf returns a quota of an account, whose count is taken as it is, unless the account is
-// [Uncounted]. All sessions of a server that write to the directory must share the quota, since it
+// [Countable]. All sessions of a server that write to the directory must share the quota, since it
 // knows which files they have open.
 func NewQuotaOf(account Account) *Quota {
 	q := &Quota{account: account}
-	_, maybe := account.(Uncounted)
+	_, maybe := account.(Countable)
 	q.counted.Store(!maybe)
 	return q
 }
@@ -91,9 +91,9 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 	}
 	defer leave()
 	known := q.counted.Load()
-	uncounted, _ := q.account.(Uncounted)
-	if !known && uncounted != nil {
-		if known, err = uncounted.Counted(ctx); err != nil {
+	countable, _ := q.account.(Countable)
+	if !known && countable != nil {
+		if known, err = countable.Counted(ctx); err != nil {
 			return err
 		}
 		q.counted.Store(known)
@@ -107,7 +107,10 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 	}
 	open, unlock := q.files.lockAll()
 	defer unlock()
-	before := q.account.Usage()
+	end, err := q.beginCount(ctx)
+	if err != nil {
+		return err
+	}
 	walk := quotaWalk{lister: lister, open: open, seen: map[any]bool{}}
 	bytes, files, err := walk.countBelow(ctx, dir, 0)
 	if err != nil {
@@ -118,15 +121,23 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 			bytes += f.size
 		}
 	}
-	if !known && uncounted != nil {
-		if err := uncounted.Count(ctx, bytes, files); err != nil {
-			return err
-		}
-	} else {
-		q.account.Settle(bytes-before.Bytes, files-before.Files)
+	if err := end(bytes, files); err != nil {
+		return err
 	}
 	q.counted.Store(true)
 	return nil
+}
+
+// beginCount is BeginCount for any account.
+func (q *Quota) beginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
+	if countable, ok := q.account.(Countable); ok {
+		return countable.BeginCount(ctx)
+	}
+	before := q.account.Usage()
+	return func(bytes, files int64) error {
+		q.account.Settle(bytes-before.Bytes, files-before.Files)
+		return nil
+	}, nil
 }
 
 // quotaWalk is a count under way.

@@ -31,14 +31,15 @@ type Account struct {
 	mu      sync.Mutex
 	total   amount // of the store, as it was last heard of
 	spare   amount // of that, what this node has taken or freed and not used; may be negative
-	counted bool
-	known   bool // the store has a row
-	leased  bool // it has a lease
-	used    bool // since the last flush
-	doubt   bool // what the store has may be wrong
+	counts  int64  // how often it has been counted, as the store last said
+	counted bool   // so that what a dead node has left uncertain need not matter
+	known   bool   // the store has a row
+	leased  bool   // it has a lease
+	used    bool   // since the last flush
+	doubt   bool   // what the store has may be wrong
 }
 
-var _ server.Uncounted = (*Account)(nil)
+var _ server.Countable = (*Account)(nil)
 
 // amount is a number of bytes and of files.
 type amount struct{ bytes, files int64 }
@@ -80,11 +81,12 @@ func (a *Account) open(t tx) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.total, a.known, a.counted = total, true, a.counted || counted > 0 || others > 0
+	a.total, a.known, a.counts = total, true, counted
+	a.counted = a.counted || counted > 0 || others > 0
 	return nil
 }
 
-// Counted implements [server.Uncounted].
+// Counted implements [server.Countable].
 func (a *Account) Counted(ctx context.Context) (bool, error) {
 	a.mu.Lock()
 	counted := a.counted
@@ -98,15 +100,30 @@ func (a *Account) Counted(ctx context.Context) (bool, error) {
 	return a.counted, err
 }
 
-// Count implements [server.Uncounted].
-func (a *Account) Count(ctx context.Context, bytes, files int64) error {
-	return a.store.do(ctx, func(t tx) error {
-		if _, err := t.exec(`UPDATE quotas SET bytes = $2, files = $3, counted = 1
-			WHERE tree = $1 AND counted = 0`, a.tree, bytes, files); err != nil {
-			return err
-		}
-		return a.open(t)
+// BeginCount implements [server.Countable].
+func (a *Account) BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
+	a.asking <- struct{}{} // what is spare stays
+	defer func() { <-a.asking }()
+	var before amount
+	var counts int64
+	err = a.store.do(ctx, func(t tx) error {
+		err := a.open(t)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		before, counts = a.total.minus(a.spare), a.counts
+		return err
 	})
+	return func(bytes, files int64) error {
+		return a.store.do(ctx, func(t tx) error {
+			more := amount{bytes, files}.minus(before)
+			if _, err := t.exec(`UPDATE quotas SET bytes = bytes + $2, files = files + $3,
+				counted = counted + 1 WHERE tree = $1 AND counted = $4`, a.tree, more.bytes,
+				more.files, counts); err != nil {
+				return err
+			}
+			return a.open(t)
+		})
+	}, err
 }
 
 // Usage implements [server.Account].

@@ -116,7 +116,7 @@ func (s *Store) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if s.isDown() {
+		if s.Down() {
 			if s.join(ctx) != nil {
 				s.users.expire(s.downFor())
 				continue
@@ -214,7 +214,7 @@ func forget(t tx, node string) error {
 // do runs a transaction, unless the store is known to be down: then it returns ErrDown itself. If
 // it fails the store is down, until a look in the background succeeds.
 func (s *Store) do(ctx context.Context, run func(t tx) error) error {
-	if s.isDown() {
+	if s.Down() {
 		return ErrDown
 	}
 	var refused refusal
@@ -245,7 +245,8 @@ func (s *Store) downFor() time.Duration {
 	return time.Since(s.since)
 }
 
-func (s *Store) isDown() bool {
+// Down reports whether the store does not answer.
+func (s *Store) Down() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.down

@@ -130,7 +130,7 @@ func startAtOnce(t *testing.T, name string) {
 		if s == nil {
 			continue
 		}
-		eventually(t, "the store answers", func() bool { return !s.isDown() })
+		eventually(t, "the store answers", func() bool { return !s.Down() })
 		must(t, s.Close())
 	}
 }
@@ -266,6 +266,13 @@ func testDeadNode(t *testing.T, name string) {
 	})
 }
 
+func count(t *testing.T, a *Account, bytes, files int64) {
+	t.Helper()
+	end, err := a.BeginCount(t.Context())
+	must(t, err)
+	must(t, end(bytes, files))
+}
+
 func testQuotas(t *testing.T, name string) {
 	const most, writers, piece = 1 << 20, 8, 1000
 	stores := []*Store{node(t, name), node(t, name)}
@@ -276,13 +283,27 @@ func testQuotas(t *testing.T, name string) {
 	if counted, err := accounts[0].Counted(t.Context()); err != nil || counted {
 		t.Fatalf("a new tree is counted: %t, %v", counted, err)
 	}
-	must(t, accounts[0].Count(t.Context(), 1000, 2))
-	must(t, accounts[1].Count(t.Context(), 5000, 3)) // too late
+	first, err := accounts[0].BeginCount(t.Context())
+	must(t, err)
+	late, err := accounts[1].BeginCount(t.Context())
+	must(t, err)
+	must(t, first(1000, 2))
+	must(t, late(5000, 3)) // the same, a little later
 	if counted, err := accounts[1].Counted(t.Context()); err != nil || !counted ||
 		accounts[1].Usage() != (server.Usage{Bytes: 1000, Files: 2, MaxBytes: most,
 			MaxFiles: 500}) {
 		t.Fatalf("%t, %v, %+v", counted, err, accounts[1].Usage())
 	}
+	// Counted again, while some is taken in advance and the count changes.
+	must(t, accounts[0].Reserve(t.Context(), 10, 1))
+	again, err := accounts[0].BeginCount(t.Context())
+	must(t, err)
+	accounts[0].Settle(-4, 0)
+	must(t, again(2000, 7))
+	if now := accounts[0].Usage(); now.Bytes != 1996 || now.Files != 7 {
+		t.Errorf("counted again: %+v", now)
+	}
+	accounts[0].Settle(-996, -5)
 	var got atomic.Int64
 	var group sync.WaitGroup
 	for i := range writers {
@@ -324,7 +345,7 @@ func testQuotas(t *testing.T, name string) {
 func testQuotasOverRestart(t *testing.T, name string) {
 	s := node(t, name)
 	a := s.Account(t.Context(), "/srv", 0, 0)
-	must(t, a.Count(t.Context(), 0, 0))
+	count(t, a, 0, 0)
 	must(t, a.Reserve(t.Context(), 123, 1))
 	must(t, s.Close())
 	s = node(t, name)
@@ -352,7 +373,7 @@ func testQuotasOverRestart(t *testing.T, name string) {
 func testSmallQuotas(t *testing.T, name string) {
 	for i, most := range []int64{1, 10, 300} {
 		a := node(t, name).Account(t.Context(), fmt.Sprint("/", i), most*1000, most)
-		must(t, a.Count(t.Context(), 0, 0))
+		count(t, a, 0, 0)
 		for range most {
 			must(t, a.Reserve(t.Context(), 1000, 1))
 		}
@@ -470,7 +491,7 @@ func outage(t *testing.T, s *Store) (end func()) {
 func testOutage(t *testing.T, name string) {
 	s := node(t, name)
 	account := s.Account(t.Context(), "/srv", 0, 0)
-	must(t, account.Count(t.Context(), 0, 0))
+	count(t, account, 0, 0)
 	must(t, account.Reserve(t.Context(), 1, 1))
 	must(t, s.PutUser(t.Context(), User{Name: "u", Root: "/srv"}, false))
 	must(t, s.Bans().Add(t.Context(), attacker, time.Hour))
@@ -478,13 +499,13 @@ func testOutage(t *testing.T, name string) {
 	must(t, err)
 	var writing sync.WaitGroup // as a client that uploads
 	writing.Go(func() {
-		for account.Reserve(t.Context(), 1, 0) == nil && !s.isDown() {
+		for account.Reserve(t.Context(), 1, 0) == nil && !s.Down() {
 			time.Sleep(quick.tick / 10)
 		}
 	})
 	end := outage(t, s)
 	defer end()
-	eventually(t, "the store is down", s.isDown)
+	eventually(t, "the store is down", s.Down)
 	writing.Wait()
 
 	if err := account.Reserve(t.Context(), 1000, 0); err != nil {
@@ -545,7 +566,7 @@ func testEndOfCaller(t *testing.T, name string) {
 		context.Canceled) {
 		t.Errorf("a quota: %v", err)
 	}
-	if s.isDown() {
+	if s.Down() {
 		t.Error("the store is down")
 	}
 	if _, err := s.Sessions("u", 1).Begin(t.Context()); err != nil {
