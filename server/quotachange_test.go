@@ -183,7 +183,9 @@ func (p published) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo,
 	return p.tree.List(ctx, name)
 }
 
-func (p published) Remove(ctx context.Context, name string) error { return p.tree.Remove(ctx, name) }
+func (p published) Remove(ctx context.Context, name string) error {
+	return p.tree.Remove(ctx, name)
+}
 
 func (p published) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {

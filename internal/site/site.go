@@ -130,8 +130,8 @@ func (s *Site) read() (*Settings, error) {
 // apply puts settings into effect, initially or after a reload.
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
-		s.Log.Warn("changes of addresses, trusted proxies, the store, grace and the log format need" +
-			" a restart")
+		s.Log.Warn("changes of addresses, trusted proxies, the store, grace and the log format " +
+			"need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {

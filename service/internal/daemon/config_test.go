@@ -121,7 +121,8 @@ func TestConfigErrors(t *testing.T) {
 	for _, c := range []struct{ text, says string }{
 		{"", `:1: there are no users: nobody could log in`},
 		{"listen = [\n", `:1:11: array is incomplete`},
-		{"[store]\nurl = 'mysql://h/d'\n" + user, `:2:7: a store's URL is postgres://USER@HOST/DATABASE`},
+		{"[store]\nurl = 'mysql://h/d'\n" + user,
+			`:2:7: a store's URL is postgres://USER@HOST/DATABASE`},
 		{"[store]\nfile = 'f'\nurl = 'postgres:///d'\n" + user,
 			`:3: store.url: the store is either a file or at a URL`},
 		{"listen = 5\n" + user, `:1:10: listen: it must be a list in brackets`},

@@ -131,7 +131,8 @@ func (p *passwordText) UnmarshalText(text []byte) error {
 
 func (s *storeText) UnmarshalText(text []byte) error {
 	s.text = string(text)
-	if u, err := url.Parse(s.text); err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+	u, err := url.Parse(s.text)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return errors.New("a store's URL is postgres://USER@HOST/DATABASE")
 	}
 	return nil

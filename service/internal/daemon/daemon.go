@@ -52,8 +52,8 @@ func commandLine(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(root.Flags())
-	root.AddCommand(userCommand(a), banCommand(a), hashPasswordCommand(a), cmdline.Version(), cmdline.Completion(completionLong),
-		healthCommand(), manCommand(root))
+	root.AddCommand(userCommand(a), banCommand(a), hashPasswordCommand(a), cmdline.Version(),
+		cmdline.Completion(completionLong), healthCommand(), manCommand(root))
 	cmdline.Complete(a, root, cmdline.Texts{
 		Hint:  func(*cobra.Command, string) string { return "" },
 		Usage: func(io.Writer, *cobra.Command) {},
@@ -112,6 +112,8 @@ type service struct {
 	started *settings // those read first
 	metrics *metrics  // nil without --metrics
 	store   *store.Store
+
+	storeName string // of its file, or its URL
 }
 
 // run serves until it is asked to end.

@@ -45,6 +45,11 @@ func (s *service) openStore(ctx context.Context) error {
 	if !named {
 		name, err = usualStore()
 	}
+	for _, one := range s.started.Users {
+		if err == nil && below(one.Root, name) {
+			err = errServed(name, one.Root)
+		}
+	}
 	if err == nil {
 		s.store, err = store.Open(ctx, name, s.Log)
 	}
@@ -55,10 +60,39 @@ func (s *service) openStore(ctx context.Context) error {
 		s.Log.Warn("there is no store: bans and quota counts end with the server", "error", err)
 		return nil
 	}
-	s.Shared = shared{s.store}
+	s.Shared, s.storeName = shared{s.store}, name
 	s.MoreUsers = s.storedUsers
 	s.store.OnUsers(s.Refresh)
 	return nil
+}
+
+// errServed is why a file is no place for the store: users would see it, and who can write there
+// could make themselves another user.
+func errServed(name, root string) error {
+	return fmt.Errorf("the store %s would be in %s, which is served: set another file in [store]",
+		name, root)
+}
+
+// below reports whether a file lies below a directory. The file may not exist yet.
+func below(root, file string) bool {
+	root, err := realPath(root)
+	if err != nil {
+		return false // which is not served either
+	}
+	dir, err := realPath(filepath.Dir(file))
+	if err != nil {
+		return false
+	}
+	relative, err := filepath.Rel(root, dir)
+	return err == nil && filepath.IsLocal(relative)
+}
+
+func realPath(name string) (string, error) {
+	absolute, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(absolute)
 }
 
 // closeStore gives back what this node holds, once it is certain that nobody uses it.
@@ -92,6 +126,11 @@ func (s shared) Account(tree string, maxBytes, maxFiles int64) server.Account {
 func (s *service) storedUsers() (users []site.Account) {
 	for _, u := range s.store.Users() {
 		if u.Disabled {
+			continue
+		}
+		if below(u.Root, s.storeName) {
+			s.Log.Warn("a user is left out", "user", u.Name, "error",
+				errServed(s.storeName, u.Root))
 			continue
 		}
 		one := site.Account{Root: u.Root, PasswordHash: u.Password,

@@ -207,6 +207,37 @@ func TestStoreOfOneNode(t *testing.T) {
 	until(t, "carol is gone", func() bool { return !enters() })
 }
 
+// TestStoreIsNotServed: nobody sees the store's file by logging in.
+func TestStoreIsNotServed(t *testing.T) {
+	t.Parallel()
+	home, key, file := configWith(t, "")
+	served := strings.Replace(string(readFile(t, file)), `root = "alice"`, `root = "."`, 1)
+	writeFile(t, file, []byte(served))
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	line := s.Wait("there is no store: bans and quota counts end with the server", nil)
+	if !strings.Contains(fmt.Sprint(line["error"]), home+"/.local/state/usftp/usftpd.db would be in ") {
+		t.Errorf("the log says %v", line)
+	}
+	aliceOn(t, from(t, s, "192.0.2.10"), key).Close()
+
+	named := strings.Replace(served, "[[users]]", "[store]\nfile = \"bob/s.db\"\n[[users]]", 1)
+	writeFile(t, file, []byte(named))
+	got := run(t, home, "", "--config", file)
+	if got.code != 1 || !strings.Contains(got.stderr, "which is served: set another file in [store]") {
+		t.Errorf("%+v", got)
+	}
+
+	// Nor by a user of the store.
+	apart := strings.Replace(string(readFile(t, file)), `root = "."`, `root = "alice"`, 1)
+	writeFile(t, file, []byte(strings.Replace(apart, "bob/s.db", "s.db", 1)))
+	do(t, home, file, "secret\n", "user add", "--root", home, "--password", "carol")
+	s = servetest.Start(t, home, "usftpd", "--config", file)
+	s.Wait("a user is left out", func(f map[string]any) bool { return f["user"] == "carol" })
+	if _, err := login(t, s, "192.0.2.11", "carol", "secret"); err == nil {
+		t.Error("carol sees the store")
+	}
+}
+
 // What cannot be done with the store is refused in one sentence.
 func TestStoreUsage(t *testing.T) {
 	t.Parallel()
