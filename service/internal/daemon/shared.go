@@ -163,5 +163,9 @@ func withStore(ctx context.Context, config string, run func(s *store.Store) erro
 	if err != nil {
 		return err
 	}
+	if err := s.Err(); err != nil {
+		s.Close()
+		return err
+	}
 	return errors.Join(run(s), s.Close())
 }

@@ -271,6 +271,26 @@ func TestStoreUsage(t *testing.T) {
 	}
 }
 
+// TestStoreIsAway: a server starts without its PostgreSQL, with the users of its file, and a command
+// says in one line what does not answer.
+func TestStoreIsAway(t *testing.T) {
+	t.Parallel()
+	home, key, file := configWith(t, `[store]
+url = "postgres://usftpd:very-secret@/usftpd?host=/none"`)
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	s.Wait("the store does not answer; starting without it", nil)
+	aliceOn(t, from(t, s, "192.0.2.10"), key).Close()
+	got := run(t, home, "", "user", "list", "--config", file)
+	if got.code != 1 || !strings.HasPrefix(got.stderr,
+		"usftpd: the store does not answer: PostgreSQL on /none: ") ||
+		strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("%+v", got)
+	}
+	if strings.Contains(got.stderr+s.Log.String(), "very-secret") {
+		t.Error("the password is shown")
+	}
+}
+
 // TestThreeNodes: the sessions of a user are limited over all nodes, a ban on one holds on all, a
 // user is added for all, and what a node that was killed held is free after 15 s.
 func TestThreeNodes(t *testing.T) {

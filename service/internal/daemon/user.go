@@ -171,9 +171,6 @@ func (u *newUser) complete(ctx context.Context, a *ui.App) (err error) {
 }
 
 func listUsers(a *ui.App, s *store.Store) error {
-	if s.Down() {
-		return store.ErrDown
-	}
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	for _, u := range s.Users() {
 		var notes []string

@@ -32,6 +32,7 @@ type Store struct {
 	mu    sync.Mutex
 	down  bool
 	since time.Time // of being down
+	cause error     // the first
 
 	stop  context.CancelFunc
 	ended sync.WaitGroup
@@ -77,6 +78,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 			return nil, fmt.Errorf("cannot use the store %s: %w", db.name, err)
 		}
 		log.Warn("the store does not answer; starting without it", "store", db.name, "error", err)
+		s.cause = err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
@@ -239,6 +241,16 @@ func (s *Store) do(ctx context.Context, run func(t tx) error) error {
 // A refusal is an answer of the store, which is not down.
 type refusal struct{ error }
 
+// Err returns nil, or why the store does not answer.
+func (s *Store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down {
+		return nil
+	}
+	return fmt.Errorf("the store does not answer: %s: %w", s.db.name, s.cause)
+}
+
 func (s *Store) downFor() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +268,7 @@ func (s *Store) fell(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.down {
-		s.down, s.since = true, time.Now()
+		s.down, s.since, s.cause = true, time.Now(), err
 		s.log.Error("the store does not answer", "store", s.db.name, "error", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,6 +39,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"users":                    testUsers,
 	"outbox":                   testOutbox,
 	"outage":                   testOutage,
+	"outage at the start":      testOutageAtStart,
 	"nobody is in a hurry":     testEndOfCaller,
 }
 
@@ -552,6 +554,38 @@ func testOutage(t *testing.T, name string) {
 	if _, err := two.Sessions("u", 3).Begin(t.Context()); err != nil {
 		t.Errorf("after it has ended: %v", err)
 	}
+}
+
+// testOutageAtStart: a node of several starts without the store, and joins it later. A file that
+// somebody else keeps is an error.
+func testOutageAtStart(t *testing.T, name string) {
+	one := node(t, name)
+	must(t, one.Bans().Add(t.Context(), attacker, time.Hour))
+	end := outage(t, one)
+	defer end()
+	if one.db.postgres == "" {
+		_, err := open(t.Context(), name, slog.New(slog.DiscardHandler), quick)
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("a file that is in use: %v", err)
+		}
+		return
+	}
+	two := node(t, name)
+	if !two.Down() || two.Err() == nil || two.Bans().Banned(attacker) {
+		t.Errorf("without the store: down %t, %v", two.Down(), two.Err())
+	}
+	finish, err := two.Sessions("u", 1).Begin(t.Context())
+	must(t, err)
+	end()
+	eventually(t, "the ban is known", func() bool { return two.Bans().Banned(attacker) })
+	eventually(t, "the session counts", func() bool {
+		other, err := one.Sessions("u", 1).Begin(t.Context())
+		if err == nil {
+			other()
+		}
+		return err != nil && err != ErrDown
+	})
+	finish()
 }
 
 // testEndOfCaller: who has gone is not waited for, and the store is not down because of that.
