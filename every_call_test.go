@@ -311,6 +311,10 @@ var clientCalls = map[string]anyCall{
 		_, err := c.Raw().Opendir("/").Wait()
 		return err
 	},
+	"private.Client.Find": func(c *usftp.Client, _ *usftp.File) error {
+		_, err := private.OfClient(c).Find("/f")
+		return err
+	},
 	"private.Client.Look": func(c *usftp.Client, _ *usftp.File) error {
 		_, err := private.OfClient(c).Look("/f")
 		return err

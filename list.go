@@ -88,7 +88,8 @@ const (
 	// mostStarted is how many READDIRs a listing starts with at most.
 	mostStarted = 16
 
-	// mostEmpty limits replies without a name in a row.
+	// mostEmpty replies without a name in a row end a listing, if it had any: some servers send
+	// nothing else at its end.
 	mostEmpty = 16
 )
 
@@ -334,8 +335,10 @@ func (l *listing) take() error {
 	}
 	if names.Remaining() > 0 {
 		l.empty = 0
-	} else if l.empty++; l.empty == mostEmpty {
-		return &ProtocolError{What: "the server sends empty replies instead of ending a listing"}
+	} else if l.empty++; l.empty == mostEmpty && l.cycle.count == 0 {
+		return &ProtocolError{What: "the server sends empty replies instead of a listing"}
+	} else if l.empty >= mostEmpty {
+		l.ended = true
 	}
 	l.names = names
 	return nil

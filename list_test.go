@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -348,6 +349,24 @@ func TestListingOfALongPath(t *testing.T) {
 		files, err := client.ReadDir(dir + name)
 		if len(files) != c.names || (err == nil) != (c.names == 2) {
 			t.Errorf("%d bytes: %d names, %v", c.length, len(files), err)
+		}
+	}
+}
+
+// Some servers end a listing with a NAME that holds no names, again and again.
+func TestListingThatEndsWithoutNames(t *testing.T) {
+	for _, version := range []string{openSSH, ""} {
+		var asked atomic.Int64
+		r := newRig(t, sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
+			if q.Type == wire.TypeReaddir && asked.Add(1) > 1 {
+				return []sftptest.Action{sftptest.NoNames()}
+			}
+			return nil
+		}}, 0, usftp.WithServerVersion(version))
+		r.server.Files.WriteFile("/d/a", nil)
+		r.server.Files.WriteFile("/d/b", nil)
+		if files, err := r.ReadDir("/d"); err != nil || len(files) != 2 {
+			t.Errorf("%d files, %v", len(files), err)
 		}
 	}
 }

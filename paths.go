@@ -42,22 +42,37 @@ func (c *Client) MkdirAll(name string) error {
 	if err == nil || c.fatal(err) != nil {
 		return err
 	}
-	parents := above(name)
-	if errors.Is(err, fs.ErrNotExist) && len(parents) > 0 {
-		if err = c.mkdirChain(parents, name); err == nil {
-			return nil
+	// Version 3 has no code for a name that exists; servers answer FAILURE, PERMISSION_DENIED and
+	// others, and some answer these if a parent is missing. What counts is what is there.
+	if !errors.Is(err, fs.ErrNotExist) {
+		if there, err := c.madeAlready(name); there || err != nil {
+			return err
 		}
 	}
-	// Version 3 has no code for a name that exists; servers answer FAILURE, PERMISSION_DENIED and
-	// others. What counts is what is there now: somebody else may have made it at the same time.
-	info, statErr := run(c.ctx, c.stat("mkdir", wire.TypeStat, name))
-	switch {
-	case statErr != nil:
+	parents := above(name)
+	if len(parents) == 0 {
 		return err
-	case !info.IsDir():
-		return &fs.PathError{Op: "mkdir", Path: name, Err: errNotDirectory}
 	}
-	return nil
+	if chainErr := c.mkdirChain(parents, name); chainErr == nil {
+		return nil
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = chainErr
+	}
+	// somebody else may have made it at the same time
+	if there, err := c.madeAlready(name); there || err != nil {
+		return err
+	}
+	return err
+}
+
+// madeAlready reports whether a name is known to be that of a directory. It fails if it is known to
+// be something else's.
+func (c *Client) madeAlready(name string) (bool, error) {
+	info, err := privateClient{c}.Find(name)
+	if err == nil && !info.IsDir() {
+		return false, &fs.PathError{Op: "mkdir", Path: name, Err: errNotDirectory}
+	}
+	return err == nil, nil
 }
 
 // mkdirChain makes name and its missing parents.
@@ -252,7 +267,7 @@ func symlinkOrder(version string) int32 {
 			return symlinksTargetFirst
 		}
 	}
-	for _, name := range []string{"AsyncSSH", "VShell", "SSH Tectia"} {
+	for _, name := range []string{"AsyncSSH", "VShell", "SSH Tectia", "Erlang", "Twisted"} {
 		if strings.Contains(version, name) {
 			return symlinksLinkFirst
 		}

@@ -154,7 +154,8 @@ func TestSymlinkOrders(t *testing.T) {
 	for _, test := range []struct {
 		draft   bool
 		version string
-	}{{false, openSSH}, {false, ""}, {true, ""}, {true, "SSH-2.0-AsyncSSH_2.18.0"}} {
+	}{{false, openSSH}, {false, ""}, {true, ""}, {true, "SSH-2.0-AsyncSSH_2.18.0"},
+		{true, "SSH-2.0-Erlang/5.1.4"}, {true, "SSH-2.0-Twisted_24.3.0"}} {
 		r := newRig(t, sftptest.Script{DraftSymlink: test.draft, Home: "/home"}, 0,
 			usftp.WithServerVersion(test.version))
 		for _, name := range []string{"one", "two"} {
@@ -205,5 +206,25 @@ func TestTemporaryNames(t *testing.T) {
 	}
 	if _, err := r.CreateTemp("", "x/y"); err == nil {
 		t.Error("a pattern with a slash was taken")
+	}
+}
+
+// Some servers (Maverick's) do not say NO_SUCH_FILE if a parent is missing.
+func TestMkdirAllWhateverTheRefusal(t *testing.T) {
+	for _, code := range []wire.Code{wire.PermissionDenied, wire.Failure, wire.OpUnsupported} {
+		for _, version := range []string{openSSH, ""} {
+			var r *rig
+			r = newRig(t, sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
+				if q.Type == wire.TypeMkdir && !r.server.Files.Exists(path.Dir(q.Path)) {
+					return []sftptest.Action{sftptest.Refuse(code, "")}
+				}
+				return nil
+			}}, 0, usftp.WithServerVersion(version))
+			for range 2 {
+				if err := r.MkdirAll("/a/b/c"); err != nil || !r.server.Files.Exists("/a/b/c") {
+					t.Errorf("%v: %v", code, err)
+				}
+			}
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 func init() {
 	hook.Client = func(c any) any { return privateClient{c.(*Client)} }
 	hook.File = func(f any) any { return privateFile{f.(*File)} }
+	hook.Untold = untold
 	hook.Stripes = func(f any) any { return &stripes{file: f.(*File)} }
 	hook.OneHandle = func(host string, shared *atomic.Bool) any {
 		return ClientOption(func(o *options) { o.host, o.conn.OneHandle = host, shared })
@@ -44,6 +45,9 @@ func (c privateClient) Touches() bool {
 
 // Heard implements private.Client.
 func (c privateClient) Heard() time.Time { return c.conn.Heard() }
+
+// Overdue implements private.Client.
+func (c privateClient) Overdue() (since, end time.Time) { return c.conn.Overdue() }
 
 // DataSizes implements private.Client.
 func (c privateClient) DataSizes() (read, write int, err error) {

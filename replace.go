@@ -33,18 +33,24 @@ func (c privateClient) Look(name string) (fs.FileInfo, error) { return c.StartLo
 // StartLook implements private.Client.
 func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error)) {
 	looked := c.Async().Lstat(name)
+	look := func() (fs.FileInfo, error) {
+		info, err := looked.Wait()
+		if untold(err) {
+			return c.lookAgain(name, err)
+		}
+		return info, err
+	}
 	if c.knowsLinks() {
-		return looked.Wait
+		return look
 	}
 	leads := c.Async().ReadLink(name)
 	return func() (fs.FileInfo, error) {
-		info, err := looked.Wait()
+		info, err := look()
 		to, linkErr := leads.Wait()
 		if err != nil || linkErr != nil || isLink(info) || path.Clean(to) == path.Clean(name) {
 			return info, err
 		}
-		return fileInfo{path.Base(name), &FileStat{Size: uint64(len(to)), Mode: 0o120777,
-			present: wire.AttrSize | wire.AttrPermissions}}, nil
+		return linkInfo(name, to), nil
 	}
 }
 

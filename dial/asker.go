@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/keyfile"
 )
 
 // errNobody means that there is nobody to ask.
@@ -168,11 +170,15 @@ func (a *asker) passphrase(ctx context.Context, s *settings, file string,
 		if answer == "" { // as in ssh: on to the next key
 			break
 		}
-		if open([]byte(answer)) == nil {
+		err = open([]byte(answer))
+		if err == nil {
 			a.mu.Lock()
 			a.passphrases[file] = []byte(answer)
 			a.mu.Unlock()
 			return nil
+		}
+		if !errors.Is(err, keyfile.ErrPassphrase) { // another one would not help
+			return err
 		}
 	}
 	return errors.New("no passphrase unlocked it")

@@ -37,6 +37,11 @@ type Config struct {
 	// Server, if not empty, is a local command that speaks SFTP on its standard input and output,
 	// such as sftp-server. It is run instead of making a connection (sftp's -D).
 	Server string
+	// SFTPServer, if not empty, is what to run on the host for SFTP instead of the subsystem sftp
+	// (sftp's -s): a command for the user's shell there, such as "sudo
+	// /usr/lib/openssh/sftp-server", or, if it has neither a slash nor a space, the name of another
+	// subsystem.
+	SFTPServer string
 	// Prompter answers questions. If it is nil nobody is asked, as with BatchMode.
 	Prompter Prompter
 	// Banner, if set, is called with what the server says before the first login of a [Dialer],
@@ -77,6 +82,11 @@ const (
 	AskChallenge
 	// AskHostKey asks for "yes", "no", or the fingerprint itself.
 	AskHostKey
+	// AskNewPassword asks for a new password of User on Host, which wants another one, and then for
+	// the same again.
+	AskNewPassword
+	// AskPIN asks for the PIN of the token that holds the key in File.
+	AskPIN
 )
 
 // A Prompt is one question.

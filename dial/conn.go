@@ -250,23 +250,22 @@ func closedWithin(limit time.Duration, done <-chan struct{}) bool {
 // the login has already opened the channel. Servers limit the channels of a connection (sshd's
 // MaxSessions: 10). Errors are of type [*Error], which wraps a [*SubsystemError] if the server runs
 // no SFTP.
-func (c *Conn) Open(ctx context.Context) (*Stream, error) { return c.open(ctx, "") }
+func (c *Conn) Open(ctx context.Context) (*Stream, error) { return c.open(ctx, c.d.config.sftp()) }
 
 // OpenCommand runs a command on the host in a channel of its own, which the user's shell there
 // interprets: two round trips. What the command reads and writes is the Stream. Many servers run no
 // commands; errors are as those of [Conn.Open]. A command that does not exist is no error: the
 // Stream ends at once, with exit status 127 in most shells.
-func (c *Conn) OpenCommand(ctx context.Context, command string) (*Stream, error) {
-	return c.open(ctx, command)
+func (c *Conn) OpenCommand(ctx context.Context, line string) (*Stream, error) {
+	return c.open(ctx, command(line))
 }
 
-// open opens a channel for a command, or for SFTP if that is "".
-func (c *Conn) open(ctx context.Context, command string) (s *Stream, err error) {
-	if err = ctx.Err(); err == nil && command == "" {
+func (c *Conn) open(ctx context.Context, p program) (s *Stream, err error) {
+	if err = ctx.Err(); err == nil && p == c.d.config.sftp() {
 		s, err = c.takeFirst()
 	}
 	if s == nil && err == nil {
-		s, err = c.openAnother(ctx, command)
+		s, err = c.openAnother(ctx, p)
 	}
 	if err != nil {
 		return nil, &Error{Host: c.Host(), Err: causeOf(ctx, err)}
@@ -275,14 +274,14 @@ func (c *Conn) open(ctx context.Context, command string) (s *Stream, err error) 
 }
 
 // openAnother is open for all but the stream that was opened along with the login.
-func (c *Conn) openAnother(ctx context.Context, command string) (*Stream, error) {
+func (c *Conn) openAnother(ctx context.Context, p program) (*Stream, error) {
 	if c.ctx.Err() != nil {
 		return nil, c.Err()
 	}
 	if c.transport == nil {
-		return c.d.system.open(c, command)
+		return c.d.system.open(c, p)
 	}
-	ctx, cancel := c.limitOpen(ctx, command)
+	ctx, cancel := c.limitOpen(ctx, p)
 	defer cancel()
 	type answer struct {
 		s   *Stream
@@ -292,7 +291,7 @@ func (c *Conn) openAnother(ctx context.Context, command string) (*Stream, error)
 	gone := make(chan struct{}) // nobody waits any more
 	defer close(gone)
 	if !c.start(func() {
-		s, err := openChannel(ctx, c, command)
+		s, err := openChannel(ctx, c, p)
 		select {
 		case answers <- answer{s, err}:
 		case <-gone:
@@ -318,9 +317,9 @@ func (c *Conn) openAnother(ctx context.Context, command string) (*Stream, error)
 
 // limitOpen limits the wait for a channel: to ConnectTimeout if the server has fallen silent, and
 // to loginStall if it answers keepalives, since what it starts may take a while, but never does.
-func (c *Conn) limitOpen(ctx context.Context, command string) (context.Context, func()) {
+func (c *Conn) limitOpen(ctx context.Context, p program) (context.Context, func()) {
 	doing := "asking for sftp"
-	if command != "" {
+	if p != c.d.config.sftp() {
 		doing = "asking for a command"
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, loginStall, &timeoutError{doing, loginStall})
@@ -376,7 +375,7 @@ func (c *Conn) takeFirst() (*Stream, error) {
 	case first.ch == nil:
 		return nil, openError(first.err)
 	}
-	return newStream(c, first.ch).granted(theSubsystem, first.ok, first.err)
+	return newStream(c, first.ch).granted(c.d.config.sftp(), first.ok, first.err)
 }
 
 // start runs f in a goroutine that Close waits for. It returns false if the connection is closed.

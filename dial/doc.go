@@ -1,5 +1,9 @@
 // Package dial turns what a person types into byte streams that speak SFTP.
 //
+// [Client] is all of it in one call:
+//
+//	client, err := dial.Client(ctx, "me@example.com")
+//
 // [ParseTarget] reads "user@host:path" and "sftp://user@host:port/path", [New] reads what the
 // user's ssh_config says about the host, [Dialer.Dial] connects and logs in, and [Conn.Open] starts
 // SFTP in a new channel, as often as needed.
@@ -7,11 +11,11 @@
 // # Two transports
 //
 // The native one speaks SSH itself. The other runs the system's ssh ([Config].SSH), once for each
-// stream, for what the native one lacks: PKCS#11, GSSAPI, and keys on a token without an agent.
+// stream, for what the native one lacks, such as GSSAPI and PKCS #11 without an agent.
 //
 // If USFTP_SSH_STACK=xcrypto is in the environment the native one uses golang.org/x/crypto/ssh, to
-// find out whether our own transport is to blame for a problem. With it RekeyLimit's time has no
-// effect. There is no automatic fallback: what a server says before keys are exchanged is not
+// find out whether our own transport is to blame for a problem. With it Compression and RekeyLimit's
+// time have no effect. There is no automatic fallback: what a server says before keys are exchanged is not
 // authenticated, so a fallback would let an attacker choose.
 //
 // # Configuration
@@ -23,16 +27,15 @@
 // effect is logged.
 //
 // The native transport honours AddressFamily, BatchMode, BindAddress, CASignatureAlgorithms,
-// CertificateFile, Ciphers, ConnectionAttempts, ConnectTimeout, ControlMaster (not to be one),
+// CertificateFile, Ciphers, Compression, ConnectionAttempts, ConnectTimeout, ControlMaster (not to be one),
 // ControlPath, GlobalKnownHostsFile, HashKnownHosts, Host, HostKeyAlgorithms, HostKeyAlias,
 // HostName, IdentitiesOnly, IdentityAgent, IdentityFile, Include, KbdInteractiveAuthentication,
 // KexAlgorithms, MACs, Match, NoHostAuthenticationForLocalhost, NumberOfPasswordPrompts,
 // PasswordAuthentication, Port, PreferredAuthentications, ProxyCommand, ProxyJump,
 // PubkeyAcceptedAlgorithms, PubkeyAuthentication, RefuseConnection, RekeyLimit,
-// RequiredRSASize, ServerAliveCountMax, ServerAliveInterval, StrictHostKeyChecking (but a changed
+// RequiredRSASize, SecurityKeyProvider, ServerAliveCountMax, ServerAliveInterval, StrictHostKeyChecking (but a changed
 // key is refused even with "no"), TCPKeepAlive, User and UserKnownHostsFile. It refuses
-// BindInterface, KnownHostsCommand, PKCS11Provider, ProxyUseFdpass, RevokedHostKeys,
-// SecurityKeyProvider and VerifyHostKeyDNS if they differ from their defaults, and lists of
+// BindInterface, KnownHostsCommand, ProxyUseFdpass, RevokedHostKeys and VerifyHostKeyDNS if they differ from their defaults, and lists of
 // algorithms or login methods of which it implements none. CanonicalizeHostname needs OpenSSH to be
 // installed.
 //
@@ -42,6 +45,12 @@
 // needs no login. A master that does not answer within three seconds is ignored. ControlMaster=yes
 // and =ask mean, as to ssh, that no existing master is used. Further connections of a [Dialer] log
 // in themselves, and fail if that needs a person.
+//
+// # Keys
+//
+// Identity files may be OpenSSH's, PuTTY's (.ppk), or PEM, encrypted in any way that ssh-keygen,
+// puttygen and OpenSSL offer today. Those of keys on FIDO2 tokens need ssh-sk-helper, which comes
+// with OpenSSH; SSH_SK_HELPER names another one. Keys of a PKCS #11 module are used from an agent.
 //
 // # Logging in
 //
@@ -57,7 +66,8 @@
 //
 // Otherwise a login asks as OpenSSH's client does, with the likeliest key first. The [Dialer] keeps
 // in memory what a person typed, so that further connections need nobody; they offer only what
-// worked before. [Dialer.NeedsPerson] reports when that is not possible.
+// worked before. [Dialer.NeedsPerson] reports when that is not possible. If the server wants a new
+// password, that is asked for ([AskNewPassword]) and kept.
 //
 // A server that hangs up before it has shown its key, as sshd does at random while many others log
 // in (MaxStartups), is tried up to three times more within seven seconds, unless it is behind a

@@ -42,7 +42,7 @@ func sentence(err error) string {
 	case errors.As(err, &jump):
 		return jump.Error()
 	case errors.As(err, &family) && family.Err == "no suitable address found":
-		return fmt.Sprintf("%s has no address of the family that was asked for (-4, -6, AddressFamily)", family.Addr)
+		return fmt.Sprintf("%s has no address of the family that was asked for (AddressFamily)", family.Addr)
 	case errors.As(err, &dns):
 		if dns.IsNotFound {
 			return fmt.Sprintf("the name %s does not resolve", dns.Name)
@@ -183,7 +183,7 @@ func (e *HostKeyError) Error() string {
 		s += ", and " + e.Note
 	}
 	if e.Note == errNobody.Error() {
-		s += "; log in once with ssh to check it, or give --option StrictHostKeyChecking=accept-new"
+		s += "; log in once with ssh to check it, or set StrictHostKeyChecking=accept-new"
 	}
 	return s
 }

@@ -25,6 +25,30 @@ func ExampleParseTarget() {
 	// false "" "" 0 ""
 }
 
+// A client in one call; closing it ends the connection.
+func ExampleClient() {
+	client, err := dial.Client(context.Background(), "me@example.com")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	data, err := client.ReadFile("notes.txt")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s", data)
+}
+
+func ExampleConfig_Client() {
+	config := &dial.Config{Identities: []string{"deploy_key"},
+		Options: []string{"ConnectTimeout=10", "StrictHostKeyChecking=yes"}}
+	client, err := config.Client(context.Background(), "me@example.com")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+}
+
 func ExampleNew() {
 	ctx := context.Background()
 	target, err := dial.ParseHost("me@example.com")

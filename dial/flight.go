@@ -49,9 +49,11 @@ func (l *login) startFlight(conn *own.Conn) *own.Flight {
 	if flight == nil {
 		return nil
 	}
-	if f.session && takesFlight(conn.ServerVersion()) && !l.d.memory.refuses(l.hostKey) {
+	program := l.d.config.sftp()
+	if f.session && !l.s.compress && program.request == "subsystem" && takesFlight(conn.ServerVersion()) &&
+		!l.d.memory.refuses(l.hostKey) {
 		f.asked = true
-		flight.Subsystem = sftp
+		flight.Subsystem = program.name
 		l.d.log.Debug("asking for sftp along with the login", "host", l.s.alias)
 	}
 	return flight
@@ -286,5 +288,5 @@ func (l *login) logConn(conn *own.Conn) {
 	n := conn.Algorithms()
 	l.d.log.Debug("keys were exchanged", "host", l.s.alias,
 		"server", printable(conn.ServerVersion()), "kex", n.KeyExchange, "hostkey", n.HostKey,
-		"cipher", n.Ciphers[0], "mac", n.MACs[0])
+		"cipher", n.Ciphers[0], "mac", n.MACs[0], "compression", n.Compressions[0])
 }

@@ -195,11 +195,13 @@ func (h *hostKeyChecker) unknown(ctx context.Context, remote net.Addr, key ssh.P
 		return nil
 	}
 	if err := appendKnownHost(h.s.userKnown[0], name, key, h.s.hashKnownHosts); err != nil {
-		h.asker.log.Warn("the host's key could not be stored", "host", h.s.alias, "error", err)
+		h.asker.log.Warn(fmt.Sprintf("Failed to add the host '%s' to the list of known hosts: %v",
+			name, err))
 		return nil
 	}
-	h.asker.log.Warn("permanently added the host's key to the list of known hosts", "host", name,
-		"type", keyTypeName(key), "file", h.s.userKnown[0])
+	// as ssh says it (sshconnect.c)
+	h.asker.log.Warn(fmt.Sprintf("Warning: Permanently added '%s' (%s) to the list of known hosts.",
+		name, keyTypeName(key)))
 	return nil
 }
 

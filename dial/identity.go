@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
+	"github.com/usftp/usftp/internal/keyfile"
 	own "github.com/usftp/usftp/internal/ssh"
 )
 
@@ -25,10 +26,11 @@ type credential struct {
 	public ssh.PublicKey
 	algos  []string // signature algorithms, ours to choose from
 	sign   func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error)
-	person bool // each signature needs a touch
-	locked bool // the first one needs a passphrase that nobody has given yet
-	agent  bool // it is an agent's, which does not say whether it needs a person
-	turn   int  // where ssh offers it
+	person bool         // each signature needs a touch
+	locked bool         // the first one needs a passphrase that nobody has given yet
+	agent  bool         // it is an agent's, which does not say whether it needs a person
+	turn   int          // where ssh offers it
+	key    *keyfile.Key // a file's
 }
 
 func (c *credential) PublicKey() ssh.PublicKey { return c.public }
@@ -122,6 +124,9 @@ type keyFile struct {
 func (k *keyring) credentials() []*credential {
 	if !k.s.pubkey {
 		return nil
+	}
+	if module := k.s.pkcs11; module != "" {
+		k.note("the keys of the PKCS #11 module %s are used only from an agent: ssh-add -s %[1]s", module)
 	}
 	var files []keyFile
 	for _, id := range k.s.identities {
@@ -308,35 +313,16 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 		k.note("%s is ignored: others can read it (mode %04o)", id.path, fi.Mode().Perm())
 		return f, false
 	}
-	raw, err := ssh.ParseRawPrivateKey(text)
-	if missing, ok := errors.AsType[*ssh.PassphraseMissingError](err); ok {
-		if f.public = missing.PublicKey; f.public == nil {
-			f.public, _ = readPublic(id.path + ".pub")
-		}
-		f.private = k.encrypted(f, text)
-		return f, true
-	}
+	key, err := keyfile.Parse(text)
 	if err != nil {
-		if pub, perr := readPublic(id.path + ".pub"); perr == nil {
-			// A key on a token: its file is a handle. An agent may serve it.
-			f.public = pub
-			if strings.HasPrefix(pub.Type(), "sk-") {
-				k.note("%s needs its token: add it to an agent, or use the system's ssh (--ssh)",
-					id.path)
-				return f, true
-			}
-		}
-		k.note("%s cannot be read: %v", id.path, err)
+		f.public, _ = readPublic(id.path + ".pub") // an agent may hold the private half
+		k.note("the key %s cannot be used: %v; an agent may hold it instead (ssh-add)", id.path, err)
 		return f, f.public != nil
 	}
-	signer, err := ssh.NewSignerFromKey(raw)
-	if err != nil {
-		k.note("%s cannot be used: %v", id.path, err)
-		return f, false
+	if f.public = key.Public; f.public == nil {
+		f.public, _ = readPublic(id.path + ".pub")
 	}
-	f.public = signer.PublicKey()
-	f.private = &credential{name: id.path, public: f.public,
-		sign: signer.(ssh.AlgorithmSigner).SignWithAlgorithm}
+	f.private = k.credential(f, key)
 	return f, true
 }
 
@@ -347,42 +333,46 @@ func (k *keyring) noteUnread(name string, err error) {
 	k.note("the key %s cannot be read: %v", name, err)
 }
 
-// encrypted makes a credential that asks for the passphrase at the first signature.
-func (k *keyring) encrypted(f keyFile, text []byte) *credential {
-	c := &credential{name: f.path, public: f.public, locked: k.asker.kept(f.path) == nil}
+// credential makes a credential that asks for the passphrase at the first signature.
+func (k *keyring) credential(f keyFile, key *keyfile.Key) *credential {
+	c := &credential{name: f.path, public: f.public, key: key,
+		locked: key.Locked && k.asker.kept(f.path) == nil,
+		person: f.public != nil && strings.HasPrefix(f.public.Type(), "sk-")}
 	c.sign = func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error) {
-		signer, err := k.decrypt(f.path, text)
-		if err != nil {
+		p, err := k.open(c)
+		switch {
+		case err != nil:
 			return nil, err
+		case p.Token != nil:
+			return k.signOnToken(c.name, p.Token, data)
 		}
-		return signer.SignWithAlgorithm(rand, data, algo)
+		return p.Signer.SignWithAlgorithm(rand, data, algo)
 	}
 	return c
 }
 
-func (k *keyring) decrypt(path string, text []byte) (ssh.AlgorithmSigner, error) {
-	var signer ssh.Signer
-	err := k.asker.passphrase(k.ctx, k.s, path, func(p []byte) (err error) {
-		signer, err = ssh.ParsePrivateKeyWithPassphrase(text, p)
+// open returns the private key of a file, and asks for its passphrase if it has one.
+func (k *keyring) open(c *credential) (p *keyfile.Private, err error) {
+	if !c.key.Locked {
+		return c.key.Open(nil)
+	}
+	err = k.asker.passphrase(k.ctx, k.s, c.name, func(passphrase []byte) (err error) {
+		p, err = c.key.Open(passphrase)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the key %s needs its passphrase: %w", path, err)
+		return nil, fmt.Errorf("the key %s needs its passphrase: %w", c.name, err)
 	}
-	return signer.(ssh.AlgorithmSigner), nil
+	return p, nil
 }
 
-// reveal finds the public half of a key of the old PEM form, which hides it.
+// reveal finds the public half of a key that only its passphrase reveals.
 func (k *keyring) reveal(c *credential) error {
-	text, _, err := readSmall(c.name)
+	p, err := k.open(c)
 	if err != nil {
 		return err
 	}
-	signer, err := k.decrypt(c.name, text)
-	if err != nil {
-		return err
-	}
-	c.public, c.sign = signer.PublicKey(), signer.SignWithAlgorithm
+	c.public = p.Signer.PublicKey() // a token's is never hidden
 	if c.algos = k.algorithms(c.public); len(c.algos) == 0 {
 		return fmt.Errorf("%v is of a type that PubkeyAcceptedAlgorithms does not allow", c)
 	}

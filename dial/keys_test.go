@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -76,8 +77,11 @@ func TestKeys(t *testing.T) {
 		{"ed25519", []string{"-t", "ed25519"}},
 		{"rsa", []string{"-t", "rsa", "-b", "2048"}},
 		{"ecdsa", []string{"-t", "ecdsa"}},
+		{"ppk", []string{"-t", "ecdsa"}},
 		{"pem", []string{"-t", "rsa", "-b", "2048", "-m", "PEM"}},
 		{"locked", []string{"-t", "ed25519", "-N", "phrase", "-a", "1"}},
+		{"locked gcm", []string{"-N", "phrase", "-a", "1", "-Z", "aes256-gcm@openssh.com"}},
+		{"locked pkcs8", []string{"-t", "rsa", "-b", "2048", "-m", "PKCS8", "-N", "phrase"}},
 		{"lockedpem", []string{"-t", "ecdsa", "-m", "PEM", "-N", "phrase"}},
 		{"lockedpem without .pub", []string{"-t", "ecdsa", "-m", "PEM", "-N", "phrase"}},
 	} {
@@ -87,6 +91,13 @@ func TestKeys(t *testing.T) {
 			allow(t, srv, key+".pub", "")
 			if strings.Contains(c.name, "without") {
 				os.Remove(key + ".pub")
+			}
+			if strings.Contains(c.name, "ppk") {
+				if out, err := exec.Command(testenv.Program(t, "puttygen"), key, "-o",
+					key+".ppk").CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				os.Rename(key+".ppk", key)
 			}
 			p := &script{answers: []string{"phrase"}}
 			d, err := New(testContext(t), Target{Host: srv.Alias},

@@ -67,6 +67,7 @@ type login struct {
 	before        []string      // keys that the login before this one offered
 	loaded        bool
 	pwTries       int
+	passwords     []string // that were sent
 	kbdTries      int
 	kbdAsked      bool // whether the server asked anything; if not, it is not tried again
 	current       step
@@ -145,7 +146,7 @@ func (l *login) runOwn(r *route, hostKeys []string,
 		User: l.s.user, Version: clientVersion,
 		RekeyBytes: int64(l.s.rekeyBytes), RekeyAfter: l.s.rekeyAfter,
 		Algorithms: own.Algorithms{KeyExchanges: l.s.kexes, HostKeys: hostKeys,
-			Ciphers: l.s.ciphers, MACs: l.s.macs},
+			Ciphers: l.s.ciphers, MACs: l.s.macs, Compress: l.s.compress},
 		Buffers: &l.d.buffers,
 		HostKey: func(remote net.Addr, key ssh.PublicKey, _ string) error {
 			return check(remote, key)
@@ -211,6 +212,7 @@ func (l *login) runXcrypto(r *route, hostKeys []string,
 type attempt struct {
 	key       *credential
 	password  func() (string, error)
+	change    own.PasswordChange // for password
 	challenge ssh.KeyboardInteractiveChallenge
 }
 
@@ -219,7 +221,7 @@ func (a *attempt) own() own.AuthMethod {
 	case a.key != nil:
 		return own.PublicKey(a.key)
 	case a.password != nil:
-		return own.Password(a.password)
+		return own.Password(a.password, a.change)
 	}
 	return own.KeyboardInteractive(a.challenge)
 }
@@ -280,7 +282,8 @@ func (l *login) explain(err error, sniff *sniffer) error {
 			Theirs: theirs.RequestedAlgorithms}
 	}
 	if negotiation, ok := errors.AsType[*own.NegotiationError](err); ok {
-		return fmt.Errorf("no common %s: we offer %s and the server %s", negotiation.What,
+		return fmt.Errorf("no common %s: we offer %s and the server %s; the system's ssh (--ssh) may "+
+			"have one, if ssh_config allows it", negotiation.What,
 			strings.Join(negotiation.Ours, ","),
 			printable([]byte(strings.Join(negotiation.Theirs, ","))))
 	}
@@ -358,7 +361,11 @@ func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 			}
 		case "password":
 			l.startMethod("password", r)
-			return &attempt{password: func() (string, error) { return r.secret, nil }}, nil
+			return &attempt{password: func() (string, error) { return r.secret, nil },
+				change: func(text string) (_, _ string, err error) {
+					l.interactError = &own.PasswordExpiredError{Text: printable([]byte(text))}
+					return "", "", l.interactError
+				}}, nil
 		case "keyboard-interactive":
 			if !r.person {
 				return l.challenge(r.secret), nil
@@ -368,7 +375,8 @@ func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 			}
 		}
 	}
-	l.failure = l.refusal(allowed, errors.New("what worked for an earlier login failed this time"))
+	l.failure = l.refusal(allowed, cmp.Or(l.interactError,
+		errors.New("what worked for an earlier login failed this time")))
 	return nil, l.failure
 }
 
@@ -468,8 +476,12 @@ func (l *login) passwordMethod() *attempt {
 	if l.pwTries > 1 {
 		text = joinLines(tryAgain, text)
 	}
-	return &attempt{password: func() (string, error) {
+	return &attempt{change: l.changePassword(), password: func() (string, error) {
 		answer, err := l.ask(Prompt{Kind: AskPassword, Text: text})
+		if err == nil && l.isRefused(answer) {
+			err = errSamePassword
+			l.interactError = err
+		}
 		l.current.secret = answer
 		return answer, err
 	}}

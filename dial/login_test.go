@@ -349,8 +349,23 @@ func TestNoCommonAlgorithm(t *testing.T) {
 	srv.Ciphers = []string{ssh.CipherAES256CTR}
 	_, err := srv.dialer(t, &Config{Ciphers: "aes128-gcm@openssh.com"}).Dial(testContext(t))
 	if err == nil || !strings.Contains(err.Error(), "aes128-gcm@openssh.com") ||
-		!strings.Contains(err.Error(), "aes256-ctr") {
+		!strings.Contains(err.Error(), "aes256-ctr") || !strings.Contains(err.Error(), "--ssh") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What an old server has is left to the system's ssh, also if it is to be added to the default list:
+// it is not had here, and nothing else in the list is the server's.
+func TestOldAlgorithmIsLeftToTheSystemsSSH(t *testing.T) {
+	for _, value := range []string{"+hmac-sha1-96", "^hmac-sha1-96"} {
+		srv := newTestServer(t)
+		srv.NoClientAuth = true
+		srv.MACs, srv.Ciphers = []string{"hmac-sha1-96"}, []string{ssh.CipherAES256CTR}
+		_, err := srv.dialer(t, &Config{Ciphers: "aes256-ctr",
+			Options: []string{"MACs=" + value}}).Dial(testContext(t))
+		if err == nil || !strings.Contains(err.Error(), "--ssh") {
+			t.Errorf("MACs %s: %v", value, err)
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func (d *Dialer) dialMaster(ctx context.Context, path string, session bool) (*Co
 	c := newConn(d, t, &route{conn: socket}, nil)
 	if session {
 		limit := time.AfterFunc(sessionLimit, func() { raw.Close() })
-		first, trip, err := t.first(ctx)
+		first, trip, err := t.first(ctx, d.config.sftp())
 		if !limit.Stop() && err == nil {
 			err = &timeoutError{"asking for sftp", sessionLimit}
 		}
@@ -120,8 +120,9 @@ func (t *masterTransport) session(ctx context.Context) (channel, error) {
 	return c, nil
 }
 
-// first opens a session, and returns an estimate of the round trip.
-func (t *masterTransport) first(ctx context.Context) (*firstSession, time.Duration, error) {
+// first opens a session for a program, and returns an estimate of the round trip.
+func (t *masterTransport) first(ctx context.Context, p program) (*firstSession, time.Duration,
+	error) {
 	began := time.Now()
 	ch, err := t.session(ctx)
 	if err != nil {
@@ -129,7 +130,7 @@ func (t *masterTransport) first(ctx context.Context) (*firstSession, time.Durati
 	}
 	trip := time.Since(began)
 	began = time.Now()
-	ok, err := ch.subsystem(ctx)
+	ok, err := ch.run(ctx, p)
 	return &firstSession{ch: ch, ok: ok}, min(trip, time.Since(began)), err
 }
 

@@ -110,6 +110,7 @@ type settings struct {
 	proxyJump, proxyCommand string
 	controlPath             string // the socket of the user's master, "" for none
 
+	compress               bool
 	ciphers, macs, kexes   []string
 	hostKeyAlgos           []string
 	hostKeyAlgosConfigured bool
@@ -127,10 +128,13 @@ type settings struct {
 	certificates           []string
 	identitiesOnly         bool
 	agent                  string // path, "" for none
+	pkcs11                 string // a module, "" for none
+	tokenProvider          string // SecurityKeyProvider
 	pubkey, password, kbd  bool
 	prompts                int
 	preferred              []string
 	env                    func(string) (string, bool)
+	environ                []string // for programs; nil for our own
 	home                   string
 }
 
@@ -196,11 +200,13 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 		hashKnownHosts: w.yes("hashknownhosts", false),
 		trustLoopback:  w.yes("nohostauthenticationforlocalhost", false),
 		batch:          w.yes("batchmode", false),
+		compress:       w.yes("compression", false),
 		identitiesOnly: w.yes("identitiesonly", false),
 		pubkey:         w.yes("pubkeyauthentication", true),
 		password:       w.yes("passwordauthentication", true),
 		kbd:            w.yes("kbdinteractiveauthentication", true),
 		env:            c.lookupEnv,
+		environ:        c.Env,
 		home:           homeDir(c),
 	}
 	switch stack := c.getenv(stackEnv); stack {
@@ -335,6 +341,13 @@ func (s *settings) readFiles(w keywords) {
 	s.userKnown = x.files(w, "userknownhostsfile")
 	s.globalKnown = x.files(w, "globalknownhostsfile")
 	s.agent = x.agent(w.get("identityagent"))
+	if w.set("pkcs11provider") {
+		s.pkcs11 = w.get("pkcs11provider")
+	}
+	s.tokenProvider = cmp.Or(w.get("securitykeyprovider"), "internal")
+	if name, ok := strings.CutPrefix(s.tokenProvider, "$"); ok { // as in ssh, the whole of it
+		s.tokenProvider, _ = s.env(name)
+	}
 	s.controlPath = x.controlPath(w)
 }
 

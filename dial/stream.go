@@ -93,20 +93,14 @@ func (s *Stream) ExitStatus() (status int, ok bool) {
 
 func (s *Stream) setStatus(n int) { s.status.Store(&n) }
 
-// openChannel opens a session and asks for a command to be run in it, or for SFTP if that is "":
-// RFC 4254, sections 6.1 and 6.5.
-func openChannel(ctx context.Context, c *Conn, command string) (*Stream, error) {
+// openChannel opens a session and runs a program in it: RFC 4254, section 6.1.
+func openChannel(ctx context.Context, c *Conn, p program) (*Stream, error) {
 	ch, err := c.transport.session(ctx)
 	if err != nil {
 		return nil, openError(err)
 	}
-	s := newStream(c, ch)
-	if command != "" {
-		ok, err := ch.exec(ctx, command)
-		return s.granted("a command", ok, err)
-	}
-	ok, err := ch.subsystem(ctx)
-	return s.granted(theSubsystem, ok, err)
+	ok, err := ch.run(ctx, p)
+	return newStream(c, ch).granted(p, ok, err)
 }
 
 func openError(err error) error {
@@ -136,10 +130,8 @@ func newStream(c *Conn, ch channel) *Stream {
 	return s
 }
 
-const theSubsystem = "the subsystem sftp"
-
-// granted interprets the answer to a request for the subsystem, or for a command.
-func (s *Stream) granted(what string, ok bool, err error) (*Stream, error) {
+// granted interprets the answer to a request for a program.
+func (s *Stream) granted(p program, ok bool, err error) (*Stream, error) {
 	if err == nil && ok {
 		return s, nil
 	}
@@ -147,13 +139,13 @@ func (s *Stream) granted(what string, ok bool, err error) (*Stream, error) {
 	closedWithin(deathLimit, s.ended)
 	s.Close()
 	closedWithin(closeLimit/2, s.ended)
-	reason := "it refused the request for " + what
+	reason := "it refused the request for " + p.String()
 	if err != nil {
 		reason = "it closed the channel"
 	}
 	status, _ := s.ExitStatus()
 	return nil, &SubsystemError{Reason: reason, ExitStatus: status, Text: s.stderr.line(),
-		refused: err == nil}
+		refused: err == nil && p == new(Config).sftp()}
 }
 
 // endLimit is how long a server may take to confirm the end of a channel.

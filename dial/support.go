@@ -9,15 +9,19 @@ import (
 )
 
 // An UnsupportedError names an ssh_config keyword that changes where or how to connect and that the
-// native dialer does not implement. The system's ssh does ([Config].SSH, --ssh). It matches
+// native dialer does not implement. The system's ssh does ([Config].SSH). It matches
 // [errors.ErrUnsupported].
 type UnsupportedError struct {
 	Keyword string // as ssh_config(5) spells it
 	Value   string
 }
 
+// AdviceSSH names what chooses the system's ssh, at the end of an [*UnsupportedError]'s text. A
+// program may put its own flag in its place.
+const AdviceSSH = "Config.SSH"
+
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("the ssh configuration says %s %s, which is not supported here; use the system's ssh (--ssh)", e.Keyword, e.Value)
+	return fmt.Sprintf("the ssh configuration says %s %s, which is not supported here; use the system's ssh (%s)", e.Keyword, e.Value, AdviceSSH)
 }
 
 func (e *UnsupportedError) Unwrap() error { return errors.ErrUnsupported }
@@ -35,11 +39,6 @@ var unsupported = []struct {
 	{"KnownHostsCommand", func(w keywords) bool { return w.set("knownhostscommand") }},
 	{"RevokedHostKeys", func(w keywords) bool { return w.set("revokedhostkeys") }},
 	{"VerifyHostKeyDNS", func(w keywords) bool { return w.yes("verifyhostkeydns", false) }},
-	{"PKCS11Provider", func(w keywords) bool { return w.set("pkcs11provider") }},
-	{"SecurityKeyProvider", func(w keywords) bool {
-		v := w.get("securitykeyprovider")
-		return v != "" && v != "internal" && !strings.HasPrefix(v, "$")
-	}},
 }
 
 // ignored are the keywords that have no effect here, harmlessly. If one is set, -v says so.
@@ -49,7 +48,6 @@ var ignored = []struct {
 }{
 	{"AddKeysToAgent", []string{"no", "false"}},
 	{"CheckHostIP", []string{"no"}},
-	{"Compression", []string{"no"}},
 	{"FingerprintHash", []string{"SHA256", "sha256"}},
 	{"GSSAPIAuthentication", []string{"no"}},
 	{"HostbasedAuthentication", []string{"no"}},
@@ -63,15 +61,16 @@ var ignored = []struct {
 // honoured are the keywords that readSettings acts on.
 var honoured = []string{
 	"addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile",
-	"ciphers",
+	"ciphers", "compression",
 	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile",
 	"hashknownhosts", "hostkeyalgorithms",
 	"hostkeyalias", "hostname", "identitiesonly", "identityagent", "identityfile",
 	"kbdinteractiveauthentication",
 	"kexalgorithms", "macs", "nohostauthenticationforlocalhost", "numberofpasswordprompts",
 	"passwordauthentication",
-	"port", "preferredauthentications", "proxycommand", "proxyjump", "pubkeyacceptedalgorithms",
-	"pubkeyauthentication", "rekeylimit", "requiredrsasize", "serveralivecountmax",
+	"pkcs11provider", "port", "preferredauthentications", "proxycommand", "proxyjump", "pubkeyacceptedalgorithms",
+	"pubkeyauthentication", "rekeylimit", "requiredrsasize", "securitykeyprovider",
+	"serveralivecountmax",
 	"serveraliveinterval",
 	"stricthostkeychecking", "tcpkeepalive", "user", "userknownhostsfile",
 	"canonicalizehostname", "refuseconnection",

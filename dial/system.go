@@ -23,13 +23,13 @@ func newSystemSSH(t Target, c *Config) (*systemSSH, error) {
 	if c.Server != "" {
 		command, err := splitCommand(c.Server)
 		if err != nil {
-			return nil, fmt.Errorf("-D %q: %w", c.Server, err)
+			return nil, fmt.Errorf("the server's command %q: %w", c.Server, err)
 		}
 		return &systemSSH{t: t, config: c, command: command, batch: true, local: true}, nil
 	}
 	command, err := splitCommand(c.SSH)
 	if err != nil {
-		return nil, fmt.Errorf("--ssh %q: %w", c.SSH, err)
+		return nil, fmt.Errorf("the command %q in place of ssh: %w", c.SSH, err)
 	}
 	if command[0] == "ssh" {
 		if path := findSSH(c); path != "" {
@@ -51,9 +51,9 @@ func newSystemSSH(t Target, c *Config) (*systemSSH, error) {
 	return s, nil
 }
 
-// args returns the arguments that scp gives to ssh, and the subsystem, or the command if there is
-// one: nothing is forwarded, and no command from the configuration runs.
-func (s *systemSSH) args(command string) []string {
+// args returns the arguments that scp gives to ssh, and the program: nothing is forwarded, and no
+// command from the configuration runs.
+func (s *systemSSH) args(p program) []string {
 	if s.local {
 		return s.command[1:]
 	}
@@ -61,10 +61,10 @@ func (s *systemSSH) args(command string) []string {
 		"-x", "-a", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no", "-oRemoteCommand=none",
 		"-oRequestTTY=no")
 	args = append(args, s.config.sshArgs(s.t)...)
-	if command != "" {
-		return append(args, "--", s.t.Host, command)
+	if p.request == "subsystem" {
+		args = append(args, "-s")
 	}
-	return append(args, "-s", "--", s.t.Host, "sftp")
+	return append(args, "--", s.t.Host, p.name)
 }
 
 // newSystemConn returns a Conn whose streams are processes.
@@ -76,11 +76,11 @@ func newSystemConn(d *Dialer) *Conn {
 
 // open starts one ssh. Only the server's first words show that the login worked: until then the
 // stream is open, and a failure ends it with a [SubsystemError].
-func (s *systemSSH) open(c *Conn, command string) (*Stream, error) {
-	if s.local && command != "" {
+func (s *systemSSH) open(c *Conn, run program) (*Stream, error) {
+	if s.local && run != s.config.sftp() {
 		return nil, &SubsystemError{Reason: "a server without SSH runs no command", ExitStatus: -1}
 	}
-	cmd := s.config.program(s.command[0], s.args(command)...)
+	cmd := s.config.program(s.command[0], s.args(run)...)
 	log := s.config.logger()
 	p, err := startProcess(cmd, func(line string) { log.Info(s.name() + ": " + line) })
 	if err != nil {

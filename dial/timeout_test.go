@@ -293,7 +293,7 @@ func TestSilenceAfterTheLogin(t *testing.T) {
 		{"ConnectTimeout=8", true, loginStall},
 		{"ConnectTimeout=none", false, loginStall},
 	} {
-		for _, command := range []string{"", "true"} {
+		for _, p := range []program{new(Config).sftp(), command("true")} {
 			synctest.Test(t, func(t *testing.T) {
 				srv := newTestServer(t)
 				srv.session = func(_ ssh.Channel, requests <-chan *ssh.Request) {
@@ -304,10 +304,10 @@ func TestSilenceAfterTheLogin(t *testing.T) {
 				defer c.Close()
 				hold.quiet.Store(!test.alive)
 				began := time.Now()
-				_, err := c.open(t.Context(), command)
+				_, err := c.open(t.Context(), p)
 				if took := time.Since(began); took != test.within ||
 					!errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("%+v, %q: %v after %v", test, command, err, took)
+					t.Errorf("%+v, %q: %v after %v", test, p, err, took)
 				}
 			})
 		}

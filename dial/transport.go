@@ -32,10 +32,8 @@ type transport interface {
 type channel interface {
 	io.ReadWriteCloser
 	stderr() io.Reader
-	// subsystem asks for SFTP: RFC 4254, section 6.5.
-	subsystem(ctx context.Context) (bool, error)
-	// exec asks for a command to be run: RFC 4254, section 6.5.
-	exec(ctx context.Context, command string) (bool, error)
+	// run asks for a program to be run.
+	run(ctx context.Context, p program) (bool, error)
 	// ended waits until the server has closed the channel, or the connection has ended. Then
 	// exitStatus is final: what the server said about its program; ok is false if it said nothing.
 	ended()
@@ -51,8 +49,6 @@ type refusedError struct {
 func (e *refusedError) Error() string {
 	return fmt.Sprintf("%s (%s)", printable([]byte(e.text)), e.reason)
 }
-
-const sftp = "sftp"
 
 // ownTransport is package internal/ssh's.
 type ownTransport struct{ *own.Conn }
@@ -106,12 +102,8 @@ func (c ownChannel) Read(p []byte) (int, error) {
 
 func (c ownChannel) stderr() io.Reader { return c.Stderr() }
 
-func (c ownChannel) subsystem(ctx context.Context) (bool, error) {
-	return c.Request(ctx, "subsystem", true, ssh.Marshal(struct{ Name string }{sftp}))
-}
-
-func (c ownChannel) exec(ctx context.Context, command string) (bool, error) {
-	return c.Request(ctx, "exec", true, ssh.Marshal(struct{ Command string }{command}))
+func (c ownChannel) run(ctx context.Context, p program) (bool, error) {
+	return c.Request(ctx, p.request, true, p.payload())
 }
 
 func (c ownChannel) ended() { <-c.Done() }

@@ -89,12 +89,8 @@ func (c *xcryptoChannel) exitStatus() (int, bool) {
 
 func (c *xcryptoChannel) stderr() io.Reader { return c.Stderr() }
 
-func (c *xcryptoChannel) subsystem(context.Context) (bool, error) {
-	return c.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{sftp}))
-}
-
-func (c *xcryptoChannel) exec(_ context.Context, command string) (bool, error) {
-	return c.SendRequest("exec", true, ssh.Marshal(struct{ Command string }{command}))
+func (c *xcryptoChannel) run(_ context.Context, p program) (bool, error) {
+	return c.SendRequest(p.request, true, p.payload())
 }
 
 func (c *xcryptoChannel) ended() { <-c.requests }

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -161,7 +159,7 @@ func (l *Login) login(ctx context.Context) (err error) {
 		l.host.Helper = l.help
 	}
 	l.conn, l.host.Client, l.host.Pool = conn, client, pool
-	l.host.Identity = identityOf(conn, l.target)
+	l.host.Identity = l.identity(conn)
 	return nil
 }
 
@@ -173,7 +171,7 @@ func (l *Login) start(ctx context.Context, conn *dial.Conn) (*usftp.Client, erro
 		r = &firstRequest{path: path, opens: l.config.Source != "", done: make(chan struct{})}
 		options = append(options, private.WithFirstRequest(r.start))
 	}
-	client, err := OpenClient(ctx, conn, options...)
+	client, err := conn.Client(ctx, options...)
 	if r != nil && r.asked {
 		r.trip = conn.RoundTrip()
 		l.host.first = r
@@ -219,7 +217,7 @@ func (l *Login) reconnect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := OpenClient(ctx, conn, l.options()...)
+	client, err := conn.Client(ctx, l.options()...)
 	if err != nil {
 		conn.Close()
 		return err
@@ -234,17 +232,21 @@ func (l *Login) reconnect(ctx context.Context) error {
 	l.end()
 	l.conn, l.host.Client, l.host.first, l.helper = conn, client, nil, nil
 	l.host.Pool = l.pool(dialed{conn, l.options()})
-	l.host.Identity = identityOf(conn, l.target)
+	l.host.Identity = l.identity(conn)
 	return nil
 }
 
-// identityOf identifies a host by its key and the user's name on it, or by what was typed if the
-// system's ssh keeps the key to itself.
-func identityOf(conn *dial.Conn, t dial.Target) string {
+// identity identifies a host by its key and the user's name on it, or by what was typed if the
+// system's ssh keeps the key to itself. An SFTP server of one's own may see other files.
+func (l *Login) identity(conn *dial.Conn) string {
+	name := fmt.Sprintf("%s:%d", l.target.UserHost(), l.target.Port)
 	if key := conn.HostKey(); key != nil {
-		return conn.SSH().User() + "@" + ssh.FingerprintSHA256(key)
+		name = conn.SSH().User() + "@" + ssh.FingerprintSHA256(key)
 	}
-	return fmt.Sprintf("%s:%d", t.UserHost(), t.Port)
+	if server := l.config.Dial.SFTPServer; server != "" {
+		name += " " + server
+	}
+	return name
 }
 
 func (l *Login) options() []usftp.ClientOption {
@@ -289,68 +291,5 @@ type dialed struct {
 }
 
 func (d dialed) Open(ctx context.Context) (*usftp.Client, error) {
-	return OpenClient(ctx, d.Conn, d.options...)
+	return d.Conn.Client(ctx, d.options...)
 }
-
-// OpenClient opens a stream on a connection and starts SFTP on it. The connection tells the client
-// the server's version, the channel's window, and how to send a keepalive. If ctx ends before SFTP
-// has started, or the server falls silent for as long as ConnectTimeout allows, the whole
-// connection is closed, since closing just the stream would wait for a silent server.
-func OpenClient(ctx context.Context, conn *dial.Conn,
-	options ...usftp.ClientOption) (*usftp.Client, error) {
-	stream, err := conn.Open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx, stop := conn.LimitSilence(ctx)
-	defer stop()
-	client, err := newClient(ctx, conn, stream, conn, append([]usftp.ClientOption{
-		usftp.WithServerVersion(conn.ServerVersion())}, options...))
-	if err == nil {
-		return client, nil
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if named, ok := errors.AsType[*dial.Error](err); ok { // the stream knows best why it ended
-		return nil, named
-	}
-	return nil, &startError{err: err, stderr: strings.ReplaceAll(stream.Stderr(), "\n", "; ")}
-}
-
-// newClient starts SFTP on a stream of a connection. If ctx ends first it closes onEnd.
-func newClient(ctx context.Context, conn *dial.Conn, stream *dial.Stream, onEnd io.Closer,
-	options []usftp.ClientOption) (*usftp.Client, error) {
-	stop := context.AfterFunc(ctx, func() { onEnd.Close() })
-	client, err := usftp.NewClientPipe(stream, stream, append([]usftp.ClientOption{
-		usftp.WithChannelWindow(stream.Window()),
-		usftp.WithKeepalive(conn.Keepalive)}, options...)...)
-	if !stop() && err == nil {
-		client.Close()
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return client, nil
-}
-
-// A startError reports that SFTP did not start on a stream. Servers often give the reason on
-// standard error.
-type startError struct {
-	err    error
-	stderr string
-}
-
-func (e *startError) Error() string {
-	other, isOther := errors.AsType[*usftp.NotSFTPError](e.err)
-	switch {
-	case e.stderr == "":
-		return e.err.Error()
-	case errors.As(e.err, new(*usftp.LostError)), isOther && len(other.Text) == 0:
-		return "SFTP did not start: " + e.stderr
-	}
-	return fmt.Sprintf("%s (and: %s)", e.err, e.stderr)
-}
-
-func (e *startError) Unwrap() error { return e.err }

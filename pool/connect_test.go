@@ -88,3 +88,23 @@ func TestConnectErrors(t *testing.T) {
 		}
 	}
 }
+
+// Another SFTP server on a host may see other files, so what interrupted copies have left through it
+// is not taken for what is there without it.
+func TestIdentityOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	srv := opensshd.Start(t, opensshd.Options{})
+	identity := func(server string) string {
+		login, err := pool.Connect(t.Context(), dial.Target{Host: srv.Alias}, pool.ConnectConfig{
+			Dial: &dial.Config{ConfigFile: srv.ConfigFile, SFTPServer: server}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer login.Close()
+		return login.Host().Identity
+	}
+	usual, other := identity(""), identity(opensshd.Find(t, "sftp-server"))
+	if usual == other || usual != identity("") {
+		t.Errorf("%q and %q", usual, other)
+	}
+}

@@ -29,23 +29,3 @@ func ExampleConnect() {
 		log.Fatal(err)
 	}
 }
-
-// A client on a connection of package dial.
-func ExampleOpenClient() {
-	ctx := context.Background()
-	d, err := dial.New(ctx, dial.Target{Host: "example.com"}, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	conn, err := d.Dial(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close()
-	client, err := pool.OpenClient(ctx, conn)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-	log.Println(client.Getwd())
-}

@@ -90,7 +90,12 @@ func ExampleNewConn() {
 	conn := pool.NewConn(ctx, host, pool.Retry{Retries: 3})
 	host.Client.Close() // the connection is lost
 
-	err = conn.Do(func(a pool.Attempt) { fmt.Println("once more") },
+	tell := func(a pool.Attempt) {
+		if a.Err != nil { // otherwise it is connected again
+			fmt.Println("once more")
+		}
+	}
+	err = conn.Do(tell,
 		func(client *usftp.Client, again bool) error { return client.MkdirAll("/some/dir") })
 	fmt.Println(err)
 	// Output:

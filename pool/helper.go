@@ -27,8 +27,12 @@ type helper struct {
 }
 
 // help returns the connection's helper, or nil if there is none. The first call starts it; all
-// calls wait for that.
+// calls wait for that. There is none beside an SFTP server of one's own, which may run as another
+// user or in a container, and so see other files.
 func (l *Login) help(ctx context.Context) *usftp.Client {
+	if l.config.Dial.SFTPServer != "" {
+		return nil
+	}
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -59,7 +63,7 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 	defer h.cancel()
 	stream, err := conn.OpenCommand(ctx, helperCommand)
 	if err == nil {
-		if h.client, err = newClient(ctx, conn, stream, stream, options); err != nil {
+		if h.client, err = stream.Client(ctx, options...); err != nil {
 			stream.Close()
 		}
 	}

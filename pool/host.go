@@ -122,7 +122,7 @@ func (h privateHost) Stat(ctx context.Context, path string) (fs.FileInfo, error)
 	if r := h.take(ctx, path, false); r != nil {
 		return r.info, r.err
 	}
-	return h.Client.WithContext(ctx).Stat(path)
+	return private.OfClient(h.Client.WithContext(ctx)).Find(path)
 }
 
 // Look implements pools.Host.
@@ -144,7 +144,7 @@ func look(c *usftp.Client, path string) (info fs.FileInfo, link bool, err error)
 			link = l.Mode()&fs.ModeSymlink != 0
 		}
 	}()
-	info, err = c.Stat(path)
+	info, err = private.OfClient(c).Find(path)
 	<-answered
 	return info, link, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,11 +36,11 @@ const (
 	defaultRetryFor = 15 * time.Minute
 )
 
-// An Attempt describes how a lost connection is about to be replaced.
+// An Attempt describes how a lost connection is about to be replaced, or says that it has been.
 type Attempt struct {
-	Err     error         // why it was lost, or why the last attempt failed
+	Err     error         // why it was lost, or why the last attempt failed; nil once it is replaced
 	Wait    time.Duration // before the attempt; 0 if another connection of the Pool takes over
-	Message string        // one line about both, for people
+	Message string        // one line that names the host, for people
 }
 
 // A Conn is a shared connection to a host that is replaced when it is lost. Everyone who finds it
@@ -183,7 +184,7 @@ func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) 
 
 // Renew reports whether an operation that failed with err on client should be tried again: whether
 // the connection was lost and has been replaced. If several goroutines call it, the one that
-// reconnects calls tell before each attempt. tell must not be nil.
+// reconnects calls tell before each attempt, and when one has succeeded. tell must not be nil.
 func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 	if !Lost(client) {
 		return false
@@ -248,8 +249,7 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	}
 	c.mu.Unlock()
 	if other := host.Pool.survivor(); other != nil {
-		tell(Attempt{Err: lost,
-			Message: fmt.Sprintf("%v; continuing over another connection to %s", lost, host.Name)})
+		tell(Attempt{Err: why, Message: host.Name + ": connection lost; continuing over another one"})
 		host.Client = other.WithContext(c.ctx)
 		return host, nil
 	}
@@ -259,13 +259,13 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	}
 	ctx, cancel := context.WithDeadline(c.ctx, c.since.Add(limit))
 	defer cancel()
-	err := lost
+	err, what := lost, "connection lost"
 	for c.attempts < c.retry.Retries && ctx.Err() == nil {
 		c.attempts++
 		wait := c.backoff(c.attempts)
-		tell(Attempt{Err: err, Wait: wait,
-			Message: fmt.Sprintf("%v; reconnecting to %s in %v (attempt %d of %d)", err, host.Name,
-				wait.Round(100*time.Millisecond), c.attempts, c.retry.Retries)})
+		tell(Attempt{Err: why, Wait: wait,
+			Message: fmt.Sprintf("%s: %s; reconnecting in %.1f s (%d of %d)", host.Name, what,
+				wait.Seconds(), c.attempts, c.retry.Retries)})
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -280,9 +280,11 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 			if fresh.Redial == nil {
 				fresh.Redial = host.Redial
 			}
+			tell(Attempt{Message: host.Name + ": connected again"})
 			return fresh, nil
 		}
-		err = dialErr
+		err, why = dialErr, dialErr
+		what = strings.TrimPrefix(err.Error(), host.Name+": ")
 	}
 	if c.ctx.Err() != nil {
 		return host, context.Cause(c.ctx)

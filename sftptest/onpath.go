@@ -1,6 +1,7 @@
 package sftptest
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -124,7 +125,7 @@ func (s *session) open(c *call) {
 	case p.node != nil && p.node.readOnce && s.script.ReadOnce:
 		code = wire.NoSuchFile
 	case s.tooManyHandles():
-		code = wire.Failure
+		code = cmp.Or(s.script.Crowded, wire.Failure)
 	}
 	if code != wire.OK {
 		s.status(c, code)

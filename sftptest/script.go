@@ -25,6 +25,8 @@ type Script struct {
 	// packet ends the connection, a longer READ is answered short, a longer WRITE and one handle
 	// too many are refused with FAILURE. 0 in a field means no limit. nil means [OpenSSHLimits].
 	Limits *wire.LimitsReply
+	// Crowded refuses an OPEN for one handle too many. 0 means FAILURE.
+	Crowded wire.Code
 	// Home is the directory in which clients start. It is created. "" means the root.
 	Home string
 

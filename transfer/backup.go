@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/usftp/usftp/internal/endpoint"
 )
 
 // backups is where a sync keeps what it deletes or replaces.
@@ -20,27 +22,24 @@ type backups struct {
 // check refuses a backup directory into which nothing can be moved, before anything is copied. A
 // link is not followed: it could lead out of the target.
 func (b *backups) check() error {
-	if b.dir == "" {
-		return nil
-	}
 	s, t, d := b.sync, b.sync.tree, b.sync.tree.root
 	for name := range strings.SplitSeq(b.dir, "/") {
-		found, err := s.dst.lookAt(d, name)
+		found, err := t.into.Lstat(path.Join(d.rel, name))
 		d = s.place(path.Join(d.rel, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil // it will be made
 		case err != nil:
 			return err
-		case !found.mode.IsDir():
+		case !found.Mode.IsDir():
 			what := "not a directory"
-			if found.mode&fs.ModeSymlink != 0 {
+			if found.Mode&fs.ModeSymlink != 0 {
 				what = "a symbolic link, which is not followed"
 			}
 			return fmt.Errorf("cannot use the backup directory %s: %s is %s", b.dir, d.target, what)
 		}
 	}
-	target, backup := t.dst.fileSystem(t.root.target), t.dst.fileSystem(d.target)
+	target, backup := t.dst.Volume(t.root.target), t.dst.Volume(d.target)
 	if unknown := [2]uint64{}; target != unknown && backup != unknown && target != backup {
 		return fmt.Errorf("cannot use the backup directory %s: "+
 			"it is on another file system than %s", b.dir, t.root.target)
@@ -48,28 +47,23 @@ func (b *backups) check() error {
 	return nil
 }
 
-// backups returns where to keep what an entry replaces, nil if that is not kept.
-func (e *entry) backups() *backups {
-	if s := e.dir.tree.sync; s != nil && s.backups.dir != "" && e.present && !e.saved {
-		return &s.backups
-	}
-	return nil
-}
-
 // move moves a file to the backup directory.
 func (b *backups) move(d *directory, name string) error {
-	_, err := b.keep(b.sync.dst.move, d, name)
+	_, err := b.keep(b.sync.tree.into.Rename, d, name)
 	return err
 }
 
 // keep moves a file to the backup directory, or links it there, beside what earlier runs left
 // there. It returns the new name, relative to the target.
-func (b *backups) keep(how func(d *directory, name, to string) error, d *directory,
+func (b *backups) keep(how func(name, to string) error, d *directory,
 	name string) (to string, err error) {
+	if err := b.sync.tree.inPlace(d); err != nil {
+		return "", err
+	}
 	in, err := b.of(d.rel)
 	for n := 0; err == nil; n++ {
 		to = path.Join(in, backupName(name, n))
-		if err = how(d, name, to); !errors.Is(err, fs.ErrExist) || n == mostBackups {
+		if err = how(path.Join(d.rel, name), to); !errors.Is(err, fs.ErrExist) || n == mostBackups {
 			return to, err
 		}
 		err = nil
@@ -83,7 +77,7 @@ func (b *backups) aside(e *entry, mode fs.FileMode, remove func() error) (freed 
 	if b != nil {
 		err = b.move(e.dir, e.name)
 		e.saved = err == nil
-		freed, err = e.saved, ignoreMissing(err)
+		freed, err = e.saved, endpoint.IgnoreMissing(err)
 	}
 	if link := mode&fs.ModeSymlink != 0; link && !freed && err == nil {
 		freed, err = true, remove()
@@ -99,29 +93,28 @@ func (b *backups) exchange(e *entry, replace func(freed bool) error) error {
 	if b == nil {
 		return replace(false)
 	}
-	dst, d, linked := b.sync.dst, e.dir, false
+	into, d, linked := &b.sync.tree.into, e.dir, false
 	to, err := "", errors.ErrUnsupported
 	if e.existing.kind() == kindFile {
-		to, err = b.keep(dst.hardLink, d, e.name)
+		to, err = b.keep(into.Link, d, e.name)
 		linked = err == nil
 	}
-	if ignoreMissing(err) != nil {
-		to, err = b.keep(dst.move, d, e.name)
+	if endpoint.IgnoreMissing(err) != nil {
+		to, err = b.keep(into.Rename, d, e.name)
 	}
-	if e.saved = err == nil; ignoreMissing(err) != nil {
+	if e.saved = err == nil; endpoint.IgnoreMissing(err) != nil {
 		return fmt.Errorf("what it replaces cannot be kept in %s: %w", b.dir, err)
 	}
 	err = replace(e.saved && !linked)
-	if err == nil || !e.saved || dst.conn() != nil && !refused(err) { // it may have been replaced
+	remote := b.sync.tree.dst.conn() != nil
+	if err == nil || !e.saved || remote && !endpoint.Refused(err) { // it may have been replaced
 		return err
 	}
-	in := b.sync.place(path.Dir(to))
-	defer in.leave()
 	if e.saved = false; linked {
-		dst.remove(in, path.Base(to), false)
-	} else if back := dst.move(in, path.Base(to), e.rel()); back != nil {
+		into.Remove(to, false)
+	} else if back := into.Rename(to, e.rel()); back != nil {
 		err = fmt.Errorf("%w; what it should have replaced is now called %s", err,
-			b.sync.tree.dst.join(b.sync.tree.root.target, to))
+			b.sync.tree.dst.Join(b.sync.tree.root.target, to))
 	}
 	return err
 }
@@ -147,7 +140,7 @@ func (b *backups) of(rel string) (string, error) {
 // earlier run has moved there, is neither followed nor replaced: the directory gets another name.
 func (b *backups) make(rel string) (string, error) {
 	if rel == "." {
-		return b.dir, b.sync.dst.makeAll(b.dir)
+		return b.dir, b.sync.tree.into.mkdirAll(b.dir)
 	}
 	in, err := b.of(path.Dir(rel))
 	if err != nil {
@@ -156,11 +149,11 @@ func (b *backups) make(rel string) (string, error) {
 	for n := 0; ; n++ {
 		name := backupName(path.Base(rel), n)
 		to := path.Join(in, name)
-		found, err := b.sync.dst.lookAt(b.sync.place(in), name)
+		found, err := b.sync.tree.into.Lstat(to)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return to, b.sync.dst.makeAll(to)
-		case err != nil, found.mode.IsDir():
+			return to, b.sync.tree.into.mkdirAll(to)
+		case err != nil, found.Mode.IsDir():
 			return to, err
 		case n == mostBackups:
 			return to, fs.ErrExist

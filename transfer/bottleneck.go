@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/usftp/usftp/internal/machine"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/pool"
 )
 
 // Bottleneck names what limited the rate of a copy.
@@ -28,7 +30,8 @@ const (
 
 // evidence is what a verdict is based on.
 type evidence struct {
-	elapsed    time.Duration
+	elapsed    time.Duration // without pauses
+	held       time.Duration // in which the limit made somebody wait
 	local      time.Duration // spent with the local file
 	cpu        time.Duration // of the whole process; negative if the system does not report it
 	processors int           // available to the process
@@ -61,7 +64,8 @@ func (e *evidence) verdict() Bottleneck {
 	}
 	rate := float64(e.bytes) / e.elapsed.Seconds()
 	switch {
-	case e.limit > 0 && rate > 0.9*float64(e.limit):
+	case e.limit > 0 && (rate > 0.9*float64(e.limit) ||
+		e.held.Seconds() > mostly*e.elapsed.Seconds()):
 		return BottleneckRateLimit
 	case e.cpu.Seconds() > busy*e.elapsed.Seconds()*float64(e.processors):
 		return BottleneckProcessor
@@ -80,10 +84,13 @@ func (e *evidence) verdict() Bottleneck {
 
 // A witness gathers evidence during a copy.
 type witness struct {
-	began time.Time
-	cpu   time.Duration
-	stop  context.CancelFunc
-	work  sync.WaitGroup
+	job    *job
+	began  time.Time
+	paused time.Duration // before it began
+	before time.Duration // for which the limit had held somebody by then
+	cpu    time.Duration
+	stop   context.CancelFunc
+	work   sync.WaitGroup
 	evidence
 }
 
@@ -91,9 +98,10 @@ type witness struct {
 const sampleEvery = time.Second
 
 // newWitness starts gathering evidence about a copy over a client.
-func newWitness(ctx context.Context, client *usftp.Client) *witness {
-	ctx, stop := context.WithCancel(ctx)
-	w := &witness{began: time.Now(), cpu: machine.ProcessorTime(), stop: stop}
+func newWitness(j *job, client *usftp.Client) *witness {
+	ctx, stop := context.WithCancel(j.ctx)
+	w := &witness{job: j, began: time.Now(), paused: j.pauses.sum(), before: j.limiter.heldFor(),
+		cpu: machine.ProcessorTime(), stop: stop}
 	w.work.Go(func() {
 		ticker := time.NewTicker(sampleEvery / 2)
 		defer ticker.Stop()
@@ -138,7 +146,7 @@ func (w *witness) sample(ctx context.Context, client *usftp.Client) bool {
 func (w *witness) end(bytes int64) Bottleneck {
 	w.stop()
 	w.work.Wait()
-	w.elapsed = time.Since(w.began)
+	w.elapsed, w.held = w.moving(), w.job.limiter.heldFor()-w.before
 	w.bytes = bytes
 	w.processors = runtime.GOMAXPROCS(0)
 	if w.cpu >= 0 {
@@ -147,18 +155,23 @@ func (w *witness) end(bytes int64) Bottleneck {
 	return w.verdict()
 }
 
+// moving returns the time since the beginning, without pauses.
+func (w *witness) moving() time.Duration {
+	return time.Since(w.began) - (w.job.pauses.sum() - w.paused)
+}
+
 // judge runs copyAll, which copies a file's contents over some lanes, and determines what limited
 // it.
 func (s *session) judge(c *fileCopy, f *usftp.File,
 	copyAll func() (n int64, lanes int, err error)) (int64, error) {
 	waited := private.OfFile(f).Waited()
-	w := newWitness(c.ctx, s.client)
+	w := newWitness(c.job, s.client)
 	n, lanes, err := copyAll()
 	if err != nil {
 		w.stop() // sampling a lost connection would take long
 		return n, err
 	}
-	w.local = time.Since(w.began) - (private.OfFile(f).Waited() - waited)
+	w.local = w.moving() - (private.OfFile(f).Waited() - waited)
 	w.limit = c.options.RateLimit
 	w.far = s.trip >= flow.StripeTrip
 	w.windows = float64(lanes) * flow.SSHWindow / max(s.trip, 1).Seconds()
@@ -194,4 +207,63 @@ func (b *bottlenecks) verdict(bytes int64) Bottleneck {
 		}
 	}
 	return ""
+}
+
+// pauses sums up the time in which a job could not move anything: while a lost connection was
+// replaced, from when the host had stalled, and while the process was stopped, as by Ctrl-Z. Rates
+// leave it out. With two hosts, what both lack at the same time may count for the first one only.
+type pauses struct {
+	mu    sync.Mutex
+	total time.Duration // of those that are over
+	since time.Time     // when the connection stopped to be of use; zero if there is one
+	seen  time.Time     // when the process last ran, to pauseTick
+}
+
+const (
+	// pauseTick is how often a job notes that its process runs, and stoppedAfter how long a gap
+	// means that it was stopped and not just busy.
+	pauseTick    = 500 * time.Millisecond
+	stoppedAfter = 2 * time.Second
+)
+
+// watch notes that the process runs until stop is called.
+func (p *pauses) watch() (stop func()) {
+	p.seen = time.Now()
+	return every(pauseTick, func() { p.sum() })
+}
+
+// attempt takes note of what is told about a connection.
+func (p *pauses) attempt(a pool.Attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ran(time.Now())
+	switch {
+	case a.Err == nil && !p.since.IsZero():
+		p.total += time.Since(p.since)
+		p.since = time.Time{}
+	case a.Wait > 0 && p.since.IsZero():
+		p.since = time.Now()
+		if stall, ok := errors.AsType[*usftp.StallError](a.Err); ok {
+			p.since = p.since.Add(-stall.After)
+		}
+	}
+}
+
+// ran counts the time since the process last ran, if it was stopped. The caller holds the lock.
+func (p *pauses) ran(now time.Time) {
+	if gap := now.Sub(p.seen); gap > stoppedAfter && p.since.IsZero() {
+		p.total += gap
+	}
+	p.seen = now
+}
+
+// sum returns how long all pauses took so far.
+func (p *pauses) sum() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ran(time.Now())
+	if p.since.IsZero() {
+		return p.total
+	}
+	return p.total + time.Since(p.since)
 }

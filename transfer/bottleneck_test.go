@@ -3,7 +3,10 @@ package transfer_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,5 +104,65 @@ func TestBottleneck(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestPausesDoNotCount: the time without a connection is no part of the rate, and what limited it is
+// the limit, whatever the link did for some of the time.
+func TestPausesDoNotCount(t *testing.T) {
+	const size, limit = 40 << 20, 4 << 20
+	for name, test := range map[string]struct {
+		lose   func(*sftptest.End)
+		paused time.Duration // at least
+	}{
+		"cut":     {func(end *sftptest.End) { end.Cut(nil) }, 30 * time.Second},
+		"stalled": {func(end *sftptest.End) { end.SilenceAfter(0) }, 90 * time.Second},
+	} {
+		for _, tree := range []bool{false, true} {
+			for _, direction := range []way{upload, download} {
+				t.Run(fmt.Sprintf("%s, %v, tree %t", name, direction, tree), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) {
+						link := sftptest.LinkConfig{ToServer: time.Millisecond,
+							ToClient: time.Millisecond}
+						b := newBench(t, sftptest.Script{}, link)
+						end := b.reconnect(link)
+						time.AfterFunc(4*time.Second, func() { test.lose(end) })
+						b.host.Redial = func(context.Context) (pool.Host, error) {
+							b.reconnect(link)
+							return b.host, nil
+						}
+						b.server.Files.Mkdir("/tree")
+						b.server.Files.WriteFile("/tree/one", random(size))
+						if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
+							t.Fatal(err)
+						}
+						b.local("tree/one", random(size))
+						source, target := filepath.Join(b.dir, "tree"), "/copy"
+						if direction == download {
+							source, target = "/tree", filepath.Join(b.dir, "copy")
+						}
+						if !tree {
+							source += "/one"
+						}
+						_, err := b.tree(direction, source, target, func(j *treeJob) {
+							j.Options.RateLimit, j.Options.Retries = limit, 1
+							j.Options.Backoff = func(int) time.Duration { return 30 * time.Second }
+						})
+						if err != nil {
+							t.Fatal(err)
+						}
+						e := b.events[len(b.events)-1]
+						rate := float64(e.Bytes) / (e.Elapsed - e.Paused).Seconds()
+						if e.Paused < test.paused || e.Paused > test.paused+10*time.Second ||
+							rate < 0.8*limit || rate > 1.1*limit ||
+							e.Bottleneck != transfer.BottleneckRateLimit {
+							t.Errorf("%v, %v of them paused, %.1f MB/s, limited by %q", e.Elapsed,
+								e.Paused, rate/1e6, e.Bottleneck)
+						}
+					})
+				})
+			}
+		}
 	}
 }

@@ -32,12 +32,29 @@ func TestVerdict(t *testing.T) {
 			processors: 1}, ""},
 		{"a limit", evidence{elapsed: 10 * s, bytes: 10e6, local: 9 * s, limit: 1e6, processors: 1},
 			BottleneckRateLimit},
+		{"a limit most of the time", evidence{elapsed: 10 * s, bytes: 6e6, held: 6 * s, local: 9 * s,
+			limit: 1e6, processors: 1}, BottleneckRateLimit},
 		{"a limit out of reach", evidence{elapsed: 10 * s, bytes: 10e6, local: 9 * s, limit: 9e6,
 			processors: 1}, BottleneckDisk},
 	} {
 		if got := test.verdict(); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
+	}
+}
+
+// What several wait for at the same time is one wait.
+func TestHeldByTheLimit(t *testing.T) {
+	began := time.Now()
+	l := newLimiter(t.Context(), 1000)
+	for _, wait := range []struct{ at, long time.Duration }{{0, 4}, {1, 2}, {3, 3}, {10, 5}} {
+		l.hold(began.Add(wait.at*time.Second), wait.long*time.Second)
+	}
+	if held := l.heldFor(); held != 11*time.Second {
+		t.Errorf("it has held somebody for %v, want 11 s", held)
+	}
+	if held := (*limiter)(nil).heldFor(); held != 0 {
+		t.Errorf("without a limit %v", held)
 	}
 }
 

@@ -2,16 +2,28 @@ package transfer
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/wire"
 )
 
 // A budget is shared by all files of a tree.
 type budget struct {
-	memory   *allowance // bytes that small files in progress hold
-	handles  *allowance // on the hosts
+	memory   *allowance   // bytes that small files in progress hold
+	handles  *allowance   // on the hosts
+	held     atomic.Int64 // of them
+	sources  crowd
+	targets  crowd
 	buffers  buffers
 	trip     time.Duration // one round trip to each host
 	small    int           // the largest file sent in one piece
@@ -63,11 +75,7 @@ func (t *tree) measure() error {
 	if from.queue > 0 {
 		queue = min(files, from.queue)
 	}
-	listings := from.listings
-	if t.sync != nil {
-		listings = t.sync.walkers(from, to)
-	}
-	t.walk = newWalk(t, files, listings, queue)
+	t.walk = newWalk(t, files, t.plan.walkers(from, to), queue)
 	return nil
 }
 
@@ -159,3 +167,215 @@ func (a *allowance) grow(n int64) {
 
 func (a *allowance) take(n int64) { a.Acquire(context.Background(), min(n, a.most)) }
 func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }
+
+// limits bound what is in progress at an endpoint.
+type limits struct {
+	handles  int64 // open at once
+	listings int   // directories listed at once
+	files    int   // copied at once if no link has to be waited for; 0 if the round trip decides
+	queue    int   // files found before they are copied
+	small    int   // the largest file sent in one piece; below 0 for none
+	stepwise int   // the largest sent in steps, of which many may be in progress all the same
+	trip     time.Duration
+}
+
+// limits allows enough files at once to keep the processors busy with the kernel's work on names.
+func (localEnd) limits() (limits, error) {
+	return limits{handles: 1 << 20, listings: usualWalkers, files: 2 * runtime.GOMAXPROCS(0),
+		queue: 256, small: largestSmall}, nil
+}
+
+const (
+	// largestSmall is the largest file sent in one piece, if packets can be that long.
+	largestSmall = 256 << 10
+
+	// unknownHandles is how many files may be open at once on a server that does not say how many
+	// it allows.
+	unknownHandles = 128
+)
+
+// limits asks the host what may be in progress at once. piece returns the size of a packet's data
+// in the direction of the copy.
+func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error) {
+	err = e.Over(e.job.route.Source, func(client *usftp.Client, _ bool) error {
+		limits, err := client.Limits()
+		if err != nil {
+			return err
+		}
+		read, write, err := private.OfClient(client).DataSizes()
+		l.small = min(piece(read, write), largestSmall)
+		l.handles, l.listings = unknownHandles, usualWalkers
+		most := usualWalkers
+		if t := e.job.tree; t != nil {
+			most = t.rules.listings
+		}
+		if _, known := client.HasExtension(wire.ExtLimits); known {
+			l.handles = 1 << 20
+			if limits.MaxOpenHandles > 0 { // keep some for listings and other uses
+				all := int64(min(limits.MaxOpenHandles, 1<<20))
+				l.handles = max(1, all*3/4)
+				l.listings = int(max(1, min(all-l.handles, int64(most))))
+			}
+		}
+		return err
+	})
+	l.trip = max(e.Trip(), e.Pooled().LoginTrip())
+	return l, err
+}
+
+// A host may allow few open files and not say so: version 3 has no status for it. OpenSSH's server
+// answers FAILURE; SFTPGo, which allows 20 for each client as it is installed, PERMISSION_DENIED;
+// Maverick's says "Maximum concurrent transfers exceeded". A file that is refused while others are
+// open waits until one of them has been closed, and the tree goes on with as many as were open. But
+// most files that are denied are simply denied. So that counts only if more may have been open than
+// the host is known to allow, and no longer once waiting has not helped many.
+
+// A crowd is how many of a tree's files are open on a host.
+type crowd struct {
+	now, most atomic.Int64 // that are known to be open, and were at once
+	denied    atomic.Int64 // files that waited in vain
+	limited   atomic.Bool  // a file could be opened after it had waited
+}
+
+const (
+	// mostCrowded is how often a file is opened again: others may be refused later than this one.
+	// mostDenied is the same as long as waiting has not helped, fewDenied how many files try it,
+	// and fewestOthers how many others must be open.
+	mostCrowded, mostDenied, fewDenied, fewestOthers = 10, 3, 16, 4
+
+	waitedInVain = mostCrowded + 1
+
+	// crowdedPause is how long a file waits that no other will wake, and at most after others did.
+	crowdedPause = 50 * time.Millisecond
+)
+
+// crowd returns that of the source's or the target's host.
+func (b *budget) crowd(source bool) *crowd {
+	if source {
+		return &b.sources
+	}
+	return &b.targets
+}
+
+// A seat is what one file of a tree has of the budget's handles.
+type seat struct {
+	budget        *budget // nil for a single file
+	held          bool    // it has one
+	reads, writes bool    // it is open on the source's host, on the target's
+
+	others int64 // how many files held a handle when it began
+	tries  int   // how often an OPEN was refused
+	lost   int64 // how many fewer handles there are for that
+}
+
+// take waits until the file may have something open, unless it may already.
+func (s *seat) take(b *budget) {
+	if !s.held {
+		b.handles.take(1)
+		b.held.Add(1)
+		s.budget, s.held = b, true
+	}
+	s.others = b.held.Load() - 1
+}
+
+// free gives the handle back, if the file has one.
+func (s *seat) free() {
+	if s.held {
+		s.closed()
+		s.held = false
+		s.budget.held.Add(-1)
+		s.budget.handles.give(1)
+	}
+}
+
+// opened counts a file that has been opened, until closed.
+func (s *seat) opened(source bool) {
+	flag := &s.writes
+	if source {
+		flag = &s.reads
+	}
+	if !s.held || *flag {
+		return
+	}
+	*flag = true
+	k := s.budget.crowd(source)
+	now := k.now.Add(1)
+	for most := k.most.Load(); now > most && !k.most.CompareAndSwap(most, now); {
+		most = k.most.Load()
+	}
+	if s.tries > 0 && s.tries < waitedInVain {
+		k.limited.Store(true)
+	}
+}
+
+func (s *seat) closed() {
+	if s.reads {
+		s.budget.sources.now.Add(-1)
+	}
+	if s.writes {
+		s.budget.targets.now.Add(-1)
+	}
+	s.reads, s.writes = false, false
+}
+
+// crowded reports whether the file may not have been opened because too many are.
+func (s *seat) crowded(err error) bool {
+	path, ok := errors.AsType[*fs.PathError](err)
+	status, isStatus := errors.AsType[*usftp.StatusError](err)
+	if !ok || path.Op != "open" || !isStatus || !s.held || noRoom(err) ||
+		s.tries >= mostCrowded {
+		return false
+	}
+	k, says := s.budget.crowd(isOfSource(err)), strings.ToLower(status.Message)
+	switch {
+	case strings.Contains(says, "too many"), strings.Contains(says, "concurrent"),
+		errors.Is(status, usftp.ErrSSHFxFailure) && !nameRefused(status):
+		return true
+	case errors.Is(status, fs.ErrNotExist), errors.Is(status, fs.ErrExist),
+		errors.Is(status, errors.ErrUnsupported), errors.Is(status, usftp.ErrSSHFxBadMessage):
+		return false
+	case k.limited.Load():
+		return true
+	}
+	// those that have been closed since, or were refused as well, count, so half may do
+	most, others := k.most.Load(), max(s.others, s.budget.held.Load()-1)
+	if most == 0 && s.tries > 0 { // otherwise see makeRoom
+		return false
+	}
+	return s.tries < mostDenied && k.denied.Load() < fewDenied && others >= fewestOthers &&
+		2*others >= most
+}
+
+// makeRoom waits, after an OPEN was refused, for what the refusal may be due to. It returns false
+// if there is nothing to wait for.
+func (s *seat) makeRoom(ctx context.Context, err error) bool {
+	s.tries++
+	if s.budget.crowd(isOfSource(err)).most.Load() == 0 {
+		return sleep(ctx, crowdedPause) == nil // the answers about others are on their way
+	}
+	n, known := s.budget.handles.shrink()
+	if n == 0 && !known && s.others == 0 {
+		return false
+	}
+	s.lost += n
+	if n == 0 { // a listing is open, or the others have been closed by now
+		return sleep(ctx, crowdedPause) == nil
+	}
+	s.held = false // take waits until another file has been closed
+	s.budget.held.Add(-1)
+	// and all that were refused have had the time to give theirs up
+	return sleep(ctx, min(crowdedPause, time.Millisecond<<s.tries)) == nil
+}
+
+// inVain ends the waiting of a file that was refused for another reason.
+func (s *seat) inVain(err error) {
+	if s.tries == 0 || s.tries == waitedInVain {
+		return
+	}
+	k, lost := s.budget.crowd(isOfSource(err)), s.lost
+	if k.denied.Add(1); k.limited.Load() { // what nobody had stays away
+		lost = min(lost, int64(s.tries))
+	}
+	s.budget.handles.grow(lost)
+	s.tries, s.lost = waitedInVain, 0
+}

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/pool"
 )
 
 // CheckOptions configure a [Check]. The zero CheckOptions are valid.
@@ -27,10 +29,10 @@ type CheckOptions struct {
 var ErrUnlisted = errors.New("it is not in the list of hashes")
 
 var (
-	errMissing = &explained{"it is in the list but does not exist",
-		[]error{checksum.ErrMismatch, fs.ErrNotExist}}
+	errMissing = endpoint.Explain("it is in the list but does not exist", checksum.ErrMismatch,
+		fs.ErrNotExist)
 	errChanging  = errors.New("it is being written to: its size or time changed while it was read")
-	errEmptyList = &explained{"the list is empty", []error{checksum.ErrMismatch}}
+	errEmptyList = endpoint.Explain("the list is empty", checksum.ErrMismatch)
 )
 
 // Check compares the files in a directory, which may be on a host, with a list of hashes, as
@@ -57,7 +59,7 @@ func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	options CheckOptions) (Summary, error) {
 	o := options.TreeOptions
 	o.DryRun = false
-	o.Options = Options{List: list, RateLimit: o.RateLimit, Retry: o.Retry, Events: o.Events,
+	o.Options = Options{List: list, Verify: true, RateLimit: o.RateLimit, Retry: o.Retry, Events: o.Events,
 		progressEvery: o.progressEvery}
 	if dir.path == "" {
 		dir.path = "."
@@ -65,10 +67,42 @@ func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	list.Reset()
 	j, done, err := newJob(ctx, Endpoint{newTarget: newNowhere}, dir, o.Options)
 	defer done()
-	j.once = checkOnce
+	j.once, j.op = checkOnce, opCheck
 	t := newTree(j, o)
-	t.check = &options
+	t.plan = &checking{copying{t}, options.Strict}
+	t.rules = treeRules{listings: usualWalkers,
+		failed: "differ from the list or could not be read"}
 	return t.run(err)
+}
+
+// checking is the planner of Check. It makes and finishes no directories.
+type checking struct {
+	copying
+	strict bool
+}
+
+func (p *checking) enter(*directory) (leave func(), ok bool) { return func() {}, true }
+func (p *checking) finish(*directory) error                  { return nil }
+
+func (p *checking) file() error {
+	if err := p.start(); err != nil {
+		return err
+	}
+	return &fs.PathError{Op: "check", Path: p.tree.route.Source, Err: endpoint.ErrNotDirectory}
+}
+
+// start fails if there is nothing to compare.
+func (p *checking) start() error {
+	if p.tree.options.List.Len() == 0 {
+		return errEmptyList
+	}
+	return nil
+}
+
+func (p *checking) found(e *entry) bool {
+	t, mode := p.tree, e.info.Mode
+	return !t.filter.Exclude(e.rel(), mode.IsDir()) && (mode.IsDir() || mode.IsRegular() ||
+		mode&fs.ModeSymlink != 0 && t.options.Links == LinksFollow)
 }
 
 // checkOnce makes one attempt to compare a file with the list.
@@ -82,63 +116,56 @@ func checkOnce(c *fileCopy) error {
 
 // nowhere is the target of a Check.
 type nowhere struct {
-	streamTarget
+	endpoint.Stream
 	job *job
 }
 
 func newNowhere(j *job) (target, error) { return nowhere{job: j}, nil }
 
-// begin fails if there is nothing to compare.
-func (n nowhere) begin(source facts, _ string, _ func() error) (string, error) {
-	switch {
-	case n.job.options.List.Len() == 0:
-		return "", errEmptyList
-	case !source.mode.IsDir():
-		return "", &fs.PathError{Op: "check", Path: n.job.route.Source, Err: errNotDirectory}
-	}
-	return "", nil
+func (nowhere) begin(endpoint.Info, string, func() error) (targetDir, error) {
+	return targetDir{Root: noRoot{}}, nil
 }
 
 func (nowhere) limits() (limits, error) {
 	return limits{handles: 1 << 20, small: largestSmall}, nil
 }
 
-func (nowhere) place(*fileCopy, input) (output, error)     { return nil, errStream }
-func (nowhere) join(dir, name string) string               { return "" }
-func (nowhere) check(*directory, string) error             { return nil }
-func (nowhere) makeDir(*directory) (fresh bool, err error) { return false, nil }
-func (nowhere) finishDir(*directory) error                 { return nil }
+func (nowhere) place(*fileCopy, input) (output, error) { return nil, endpoint.ErrStream }
+func (nowhere) conn() *pool.Conn                       { return nil }
+func (nowhere) dispose(string) bool                    { return false }
+func (nowhere) asSource() source                       { return nil }
+func (nowhere) Join(dir, name string) string           { return "" }
+func (nowhere) check(*directory, string) error         { return nil }
 
-// checks reports whether a Check examines entries of this mode.
-func (t *tree) checks(mode fs.FileMode) bool {
-	return mode.IsDir() || mode.IsRegular() ||
-		mode&fs.ModeSymlink != 0 && t.options.Links == LinksFollow
-}
+// noRoot is what lies below nowhere.
+type noRoot struct{ endpoint.Root }
 
-// unlisted reports whether a file is not in the list, and so not compared.
-func (t *tree) unlisted(e *entry) bool {
-	name := e.rel()
+func (noRoot) Leave(string) {}
+func (noRoot) Close()       {}
+
+// wants reports whether a file is in the list.
+func (p *checking) wants(e *entry) bool {
+	t, name := p.tree, e.rel()
 	if listed, _, err := t.options.List.Find(name); err != nil || listed {
-		return false
-	}
-	t.count(&t.sums.Unlisted, 1)
-	if t.check.Strict {
-		t.fail(name, e.source(), "", ErrUnlisted)
 		return true
 	}
+	t.count(&t.sums.Unlisted, 1)
+	if p.strict {
+		t.fail(name, e.source(), "", ErrUnlisted)
+		return false
+	}
 	t.count(&t.sums.Skipped, 1)
-	t.tell(&Event{Kind: Skipped, Route: Route{Source: e.source()}, Size: e.facts.size, Name: name,
+	t.tell(&Event{Kind: Skipped, Route: Route{Source: e.source()}, Size: e.info.Size, Name: name,
 		Message: ErrUnlisted.Error()})
-	return true
+	return false
 }
 
 // mostSought is how many names of the list are looked up at once.
 const mostSought = 256
 
-// lookForMissing looks up the listed names that the walk has not met: they are below links, or
-// missing.
-func (w *walk) lookForMissing() {
-	t := w.tree
+// rest looks up the listed names that the walk has not met: they are below links, or missing.
+func (p *checking) rest() {
+	t, w := p.tree, p.tree.walk
 	t.root.pending.Add(1)
 	defer w.done(t.root)
 	var looking errgroup.Group
@@ -155,35 +182,36 @@ func (w *walk) lookForMissing() {
 		if _, before, _ := t.options.List.Find(name); before || t.filter.ExcludeFile(name) {
 			continue
 		}
-		looking.Go(func() error { w.look(name); return nil })
+		looking.Go(func() error { p.look(name); return nil })
 	}
 }
 
 // look looks up a name of the list, and hands on the file found.
-func (w *walk) look(name string) {
-	t := w.tree
+func (p *checking) look(name string) {
+	t := p.tree
 	if t.ctx.Err() != nil {
 		return
 	}
 	e := &entry{dir: t.root, name: name, sought: true}
-	found, err := t.src.look(e.source())
+	found, err := t.src.Stat(e.source())
+	err = ofSource(err)
 	kind := ""
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		t.count(&t.sums.Missing, 1)
 		err = errMissing
-	case err == nil && found.mode.IsDir():
+	case err == nil && found.Mode.IsDir():
 		kind = ErrIsDirectory.Error()
-	case err == nil && !found.mode.IsRegular():
-		kind = "it is " + kindOf(found.mode)
+	case err == nil && !found.Mode.IsRegular():
+		kind = "it is " + kindOf(found.Mode)
 	}
 	if kind != "" {
-		err = &explained{kind + ", but the list has the hash of a file", []error{checksum.ErrMismatch}}
+		err = endpoint.Explain(kind+", but the list has the hash of a file", checksum.ErrMismatch)
 	}
 	if err != nil {
 		t.fail(name, e.source(), "", err)
 		return
 	}
-	e.facts = found
-	w.hand(e)
+	e.info = found
+	t.walk.hand(e)
 }

@@ -8,12 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
-	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private/pools"
-	"github.com/usftp/usftp/internal/quirks"
 )
 
 // A fileCopy copies one file, alone or as part of a tree.
@@ -40,29 +38,27 @@ type fileCopy struct {
 // flags record what has happened to one file.
 type flags struct {
 	large        bool // it is no longer the small file that was listed
-	handle       bool // it holds one of the tree's handles
 	whole        bool // a delta failed, so the whole file is sent
 	dense        bool // its holes are sent, since the host takes no file in parts
 	notTruncated bool // the host did not truncate the old file
 	notRenamed   bool // the host did not rename the temporary file to a free name
 	shared       int  // attempts that ended because the host gave one handle to several files
 
-	crowded int   // how often an OPEN was refused
-	lost    int64 // how many fewer handles the tree has for that
+	seat seat // among those that have something open on the hosts
 }
 
 // attempts is what the attempts at one file share: each continues what the last one left.
 type attempts struct {
-	began    bool     // one of them came as far as to copy
-	once     bool     // there can be no other: what was read or written is gone
-	made     string   // the last attempt's temporary file
-	strays   []string // earlier attempts' temporary files on the host
-	placing  *placing // a commit that a lost connection cut off
-	arrived  bool     // all of it has arrived and was counted
-	reached  int64    // how far the last attempt came
-	found    int64    // where the first that began continued from
-	poured   *facts   // the source as it was when the Writer was given data
-	delta    bool     // some of it came from the old file, so it must be verified
+	began    bool           // one of them came as far as to copy
+	once     bool           // there can be no other: what was read or written is gone
+	made     string         // the last attempt's temporary file
+	strays   []string       // earlier attempts' temporary files on the host
+	placing  *placing       // a commit that a lost connection cut off
+	arrived  bool           // all of it has arrived and was counted
+	reached  int64          // how far the last attempt came
+	found    int64          // where the first that began continued from
+	poured   *endpoint.Info // the source as it was when the Writer was given data
+	delta    bool           // some of it came from the old file, so it must be verified
 	progress [2]pools.Progress
 	racy     *racySource // for a source on a host
 	again    reread      // for verifying and checking
@@ -87,22 +83,25 @@ func newFileCopy(j *job, e *entry, source, target string) *fileCopy {
 // copy copies the file. The error is an *Error.
 func (c *fileCopy) copy() error {
 	defer c.journal.release(false) // in case the user's code panics
-	var err error
 	for {
 		c.takeHandle()
-		if err = c.once(c); err == nil || !c.again(err) {
-			break
+		if err := c.once(c); err == nil || !c.again(err) {
+			return c.conclude(err)
 		}
 	}
+}
+
+// conclude ends the copy after the last attempt. It is not inlined, to keep the stacks of thousands
+// of files small.
+//
+//go:noinline
+func (c *fileCopy) conclude(err error) error {
 	j, t := &c.journal, &c.attempts
 	j.release(err != nil && (j.resumable || j.left != nil || j.earlier || c.lost() ||
 		c.result.LeftBehind != "" || t.placing != nil || len(t.strays) > 0) || j.restoreStale())
 	if err != nil && j.left != nil && !j.resumable && j.markName(c) == "" &&
 		c.dst.dispose(j.left.Temporary) {
 		c.result.LeftBehind, c.detail = "", "" // there will be no attempt to use it
-	}
-	if err != nil && c.flags.lost > 0 { // that was not the reason
-		c.tree.budget.handles.grow(c.flags.lost)
 	}
 	c.hashing.stop()
 	c.result.Elapsed = time.Since(c.began)
@@ -112,6 +111,7 @@ func (c *fileCopy) copy() error {
 		err = context.Cause(c.ctx) // see localfs.Interruptible
 	}
 	if err != nil {
+		c.flags.seat.inVain(err)
 		c.hashing.meetList(c)
 		return c.failure(c.why(err))
 	}
@@ -124,8 +124,10 @@ func (c *fileCopy) copyOnce() error {
 	if c.to == c.from && c.to.oneHandle() {
 		return errWithinHost
 	}
-	if err := verifiable(c.main(), c.options.Verify); err != nil {
-		return err
+	if c.options.Verify {
+		if err := verifiable(c.main()); err != nil {
+			return err
+		}
 	}
 	in, err := c.src.open(c)
 	if err != nil {
@@ -142,7 +144,7 @@ func (c *fileCopy) copyOnce() error {
 	if c.kept(in, out) {
 		return errKept
 	}
-	if c.tree != nil && c.tree.resumed == repeated && c.strange(out.at().info) {
+	if c.repeats() && c.strange(out.at().info) {
 		return errStrange
 	}
 	if err := out.same(c, in); err != nil {
@@ -200,11 +202,14 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
 			c.abandon(out, err)
 		}
-		c.delta.close()
+		if c.delta != nil {
+			c.delta.close()
+		}
 	}()
 	err = out.fill(c, in)
 	moved = true
 	if err == nil {
+		c.settles()
 		defer c.finishing()()
 	}
 	if err == nil {
@@ -217,10 +222,12 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		err = c.hashing.finish(c)
 	}
 	if err == nil && c.verifies() {
+		c.enters(PhaseVerifying)
 		err = out.verify(c, in)
+		c.settles()
 	}
-	if err == nil && c.tree != nil && c.tree.sync != nil {
-		err = c.tree.sync.lock.check()
+	if err == nil && c.tree != nil {
+		err = c.tree.plan.mayCommit()
 	}
 	if b := c.backups(out); b != nil && err == nil {
 		err = b.exchange(c.entry, func(freed bool) error {
@@ -238,7 +245,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 
 // backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
 func (c *fileCopy) backups(out output) *backups {
-	if c.tree == nil || c.tree.sync == nil || !out.atomic() {
+	if c.entry == nil || !out.atomic() {
 		return nil
 	}
 	return c.entry.backups()
@@ -274,8 +281,8 @@ func (c *fileCopy) abandon(out output, err error) {
 
 // sized records the source's size, if it is known.
 func (c *fileCopy) sized(in input) {
-	if f := in.facts(); f.regular() {
-		c.size = f.size
+	if f := in.info(); f.IsRegular() {
+		c.size = f.Size
 	}
 }
 
@@ -302,6 +309,7 @@ func (c *fileCopy) startAt(offset int64) {
 // again prepares for another attempt after err, if one may succeed: in another way, or over a new
 // connection.
 func (c *fileCopy) again(err error) bool {
+	c.flags.seat.closed()
 	switch {
 	case errors.Is(err, errParts) && !c.flags.dense:
 		c.note(errParts.Error() + ": its holes are sent too")
@@ -316,17 +324,10 @@ func (c *fileCopy) again(err error) bool {
 	case errors.Is(err, errTouched) && c.to != nil && c.attempts.prefix == nil:
 		// its contents may be unchanged: the next attempt will find out
 		c.attempts.prefix = new(prefixHash)
-	case c.flags.crowded < mostCrowded && mayBeCrowded(err) && c.tree != nil && c.flags.handle:
-		n, known := c.tree.budget.handles.shrink()
-		if n == 0 && !known {
+	case c.flags.seat.crowded(err):
+		if !c.flags.seat.makeRoom(c.ctx, err) {
 			return false
 		}
-		c.flags.crowded++
-		c.flags.lost += n
-		if c.flags.handle = n == 0; n == 0 && sleep(c.ctx, crowdedPause) != nil { // a listing is open
-			return false
-		}
-		// otherwise it is repeated when another file has been closed
 	case sharesHandle(err) && !c.attempts.once && c.flags.shared < pools.MostShared:
 		// from the beginning: part of it may be in another file, or another's in this one
 		c.flags.shared++
@@ -363,47 +364,26 @@ func (c *fileCopy) worthless(err error) bool {
 		context.Cause(c.ctx) == errListener
 }
 
-const (
-	// mostCrowded is how often a file is opened again: others may be refused later than this one.
-	mostCrowded = 10
-	// crowdedPause is how long a file waits that no other will wake.
-	crowdedPause = 50 * time.Millisecond
-)
-
-// mayBeCrowded reports whether a file may not have been opened because too many are: servers have
-// no better code for that than FAILURE.
-func mayBeCrowded(err error) bool {
-	var path *fs.PathError
-	return errors.As(err, &path) && path.Op == "open" && !noRoom(err) &&
-		errors.Is(err, usftp.ErrSSHFxFailure)
-}
-
 // takeHandle waits until a file of a tree may hold one of the server's handles, unless it already
 // does.
 func (c *fileCopy) takeHandle() {
-	if c.tree != nil && !c.flags.handle {
-		c.tree.budget.handles.take(1)
-		c.flags.handle = true
+	if c.tree != nil {
+		c.flags.seat.take(c.tree.budget)
 	}
 }
 
 // freeHandle gives back the server's handle, if the file holds one.
-func (c *fileCopy) freeHandle() {
-	if c.flags.handle {
-		c.flags.handle = false
-		c.tree.budget.handles.give(1)
-	}
-}
+func (c *fileCopy) freeHandle() { c.flags.seat.free() }
 
 // isSmall reports whether the file belongs to a tree and is sent in one piece.
 func (c *fileCopy) isSmall() bool {
-	return c.entry != nil && !c.flags.large && c.tree.budget.isSmall(c.entry.facts.size)
+	return c.entry != nil && !c.flags.large && c.tree.budget.isSmall(c.entry.info.Size)
 }
 
 // kept reports whether the target is already up to date.
 func (c *fileCopy) kept(in input, out output) bool {
 	before := out.at().info
-	if c.tree == nil || c.tree.sync != nil || !c.options.Resume || before == nil ||
+	if c.tree == nil || !c.tree.rules.keeps || !c.options.Resume || before == nil ||
 		!before.Mode().IsRegular() {
 		return false
 	}
@@ -413,86 +393,20 @@ func (c *fileCopy) kept(in input, out output) bool {
 // errStrange reports that something else has come into a target since an earlier run made it.
 var errStrange = errors.New("it is not what the interrupted run of this copy left there, so it is not replaced (-T replaces it)")
 
+// repeats reports whether the file belongs to a tree that replaces only what an earlier run made.
+func (c *fileCopy) repeats() bool { return c.tree != nil && c.tree.resumed == repeated }
+
 // strange reports whether a file at the target cannot be from an earlier run of the same copy. Not
 // every host keeps times.
 func (c *fileCopy) strange(before fs.FileInfo) bool {
-	return before != nil && (before.Size() != c.entry.facts.size ||
+	return before != nil && (before.Size() != c.entry.info.Size ||
 		c.dst.conn() == nil && !sameSizeAndTime(c, before))
 }
 
 // sameSizeAndTime compares a file with its target as rsync does without --checksum. SFTP's times
 // are whole seconds.
 func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
-	f := &c.entry.facts
-	_, mtime := f.times()
-	return f.hasTimes && before.Size() == f.size && before.ModTime().Unix() == mtime.Unix()
-}
-
-// placement decides whether a target is written under a temporary name and renamed, or in place. It
-// remembers what the target refuses, so that thousands of files need not each find out.
-type placement struct{ quirks *quirks.Quirks }
-
-// atomic reports whether to try a temporary name, given what is known about the target and the
-// directory. PlaceAtomic always tries.
-func (p placement) atomic(c *fileCopy) bool {
-	switch {
-	case c.options.Placement == PlaceAtomic:
-		return true
-	case c.options.Placement == PlaceDirect, p.quirks.NoTemporary.Load(), p.quirks.NoRename.Load(),
-		c.flags.notRenamed:
-		return false
-	}
-	return c.entry == nil || !c.entry.dir.noTemporary.Load()
-}
-
-// fallBack decides what follows when a temporary file could not be created: it returns nil if the
-// target may be written in place, otherwise the error to fail with, adding what else the user can
-// try.
-func (p placement) fallBack(c *fileCopy, err error) error {
-	if c.options.Placement != PlaceAtomic && nameRefused(err) {
-		return nil
-	}
-	if c.options.Placement == PlaceAuto && !errors.Is(err, fs.ErrNotExist) &&
-		!errors.Is(err, errNotDirectory) && !errors.Is(err, syscall.EROFS) {
-		c.detail = "no temporary file can be created beside the target, which is untouched; --inplace writes the target itself"
-	}
-	return err
-}
-
-// noteNameRefused records that no temporary file could be created where the target itself could.
-// Creating a new target needs the same permission, so the name must be what is refused; with an
-// existing target it may be just this directory that takes no new names.
-func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
-	if isNew {
-		p.quirks.NoTemporary.Store(true)
-	} else if c.entry != nil {
-		c.entry.dir.noTemporary.Store(true)
-	}
-	p.report(c, "no temporary file can be created beside the target: it is written in place")
-}
-
-// noteRenameRefused records that a file could not be renamed to a free name, which is then written
-// itself. If the refusal has no reason the host may be full, so other files keep their contents. A
-// refusal to replace an existing file may concern that file alone, and a full disk refuses writing
-// in place too.
-func (p placement) noteRenameRefused(c *fileCopy, err error, isNew bool) {
-	if !isNew || c.options.Placement == PlaceAtomic || noRoom(err) {
-		return
-	}
-	c.flags.notRenamed = true
-	if nameRefused(err) || errors.Is(err, errors.ErrUnsupported) {
-		p.quirks.NoRename.Store(true)
-	}
-	p.report(c, "the host does not rename files: new ones are written in place")
-}
-
-// report notes why once for all files that it applies to.
-func (p placement) report(c *fileCopy, why string) {
-	if p.quirks.Reported.Swap(true) {
-		return
-	}
-	if c.entry != nil {
-		why += " (reported once for all files of the tree)"
-	}
-	c.warn(why)
+	f := &c.entry.info
+	_, mtime := f.Times()
+	return f.HasTimes && before.Size() == f.Size && before.ModTime().Unix() == mtime.Unix()
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/usftp/usftp/sftptest"
@@ -18,42 +19,86 @@ func TestFewHandlesThatNobodyAnnounced(t *testing.T) {
 	limits := sftptest.OpenSSHLimits()
 	limits.MaxOpenHandles = 20
 	for _, direction := range []way{upload, download} {
-		for _, bad := range []bool{false, true} {
-			for name, open := range map[string]func(*testing.T, sftptest.Script,
-				sftptest.LinkConfig) *bench{"in order": newTreeBench, "step by step": newBench} {
-				t.Run(fmt.Sprint(direction, " ", name, ", one is bad: ", bad), func(t *testing.T) {
-					script := sftptest.Script{Limits: &limits, Extensions: []wire.ExtensionPair{
-						{Name: wire.ExtPosixRename, Data: "1"}}}
-					if bad {
-						script.Intercept = func(r sftptest.Request) []sftptest.Action {
-							name := strings.TrimPrefix(filepath.Base(r.Path), ".")
-							if r.Type == wire.TypeOpen && (name == "f7" || strings.HasPrefix(name, "f7.")) {
-								return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
+		for _, code := range []wire.Code{wire.Failure, wire.PermissionDenied} {
+			for _, bad := range []bool{false, true} {
+				for name, open := range map[string]func(*testing.T, sftptest.Script,
+					sftptest.LinkConfig) *bench{"in order": newTreeBench, "step by step": newBench} {
+					t.Run(fmt.Sprint(direction, " ", name, ", ", code, ", one is bad: ", bad), func(t *testing.T) {
+						script := sftptest.Script{Limits: &limits, Crowded: code, Extensions: []wire.ExtensionPair{
+							{Name: wire.ExtPosixRename, Data: "1"}}}
+						if bad {
+							script.Intercept = func(r sftptest.Request) []sftptest.Action {
+								name := strings.TrimPrefix(filepath.Base(r.Path), ".")
+								if r.Type == wire.TypeOpen && (name == "f7" || strings.HasPrefix(name, "f7.")) {
+									return []sftptest.Action{sftptest.Refuse(code, "")}
+								}
+								return nil
 							}
-							return nil
 						}
-					}
-					b := open(t, script, sftptest.LinkConfig{})
-					source, target := filepath.Join(b.dir, "source"), "/copy"
-					names := numbered("f", files)
-					if direction == upload {
-						fill(t, source, names...)
-					} else {
-						for _, name := range names {
-							b.server.Files.WriteFile("/source/"+name, []byte(name))
+						b := open(t, script, sftptest.LinkConfig{})
+						source, target := filepath.Join(b.dir, "source"), "/copy"
+						names := numbered("f", files)
+						if direction == upload {
+							fill(t, source, names...)
+						} else {
+							for _, name := range names {
+								b.server.Files.WriteFile("/source/"+name, []byte(name))
+							}
+							source, target = "/source", filepath.Join(b.dir, "copy")
 						}
-						source, target = "/source", filepath.Join(b.dir, "copy")
-					}
-					s, err := b.tree(direction, source, target)
-					want := int64(files)
-					if bad {
-						want--
-					}
-					if s.Files != want || s.Failed != files-want || (err != nil) != bad {
-						t.Errorf("%+v, %v", s.Totals, err)
-					}
-				})
+						s, err := b.tree(direction, source, target)
+						want := int64(files)
+						if bad {
+							want--
+						}
+						if s.Files != want || s.Failed != files-want || (err != nil) != bad {
+							t.Errorf("%+v, %v", s.Totals, err)
+						}
+					})
+				}
 			}
 		}
+	}
+}
+
+// Files that are denied are not taken for a limit: they fail at once, and the others need not wait.
+func TestDeniedFilesAreNotPutDownToALimit(t *testing.T) {
+	const files = 300
+	for _, direction := range []way{upload, download} {
+		t.Run(direction.String(), func(t *testing.T) {
+			var opened atomic.Int64
+			b := newBench(t, sftptest.Script{
+				Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename, Data: "1"}},
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type != wire.TypeOpen {
+						return nil
+					}
+					opened.Add(1)
+					name := strings.TrimPrefix(filepath.Base(r.Path), ".")
+					name, _, _ = strings.Cut(name, ".")
+					if strings.HasSuffix(name, "7") || strings.HasSuffix(name, "3") {
+						return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+			source, target := filepath.Join(b.dir, "source"), "/copy"
+			names := numbered("f", files)
+			if direction == upload {
+				fill(t, source, names...)
+			} else {
+				for _, name := range names {
+					b.server.Files.WriteFile("/source/"+name, []byte(name))
+				}
+				source, target = "/source", filepath.Join(b.dir, "copy")
+			}
+			s, err := b.tree(direction, source, target)
+			if s.Files != files*4/5 || s.Failed != files/5 || err == nil {
+				t.Errorf("%+v, %v", s.Totals, err)
+			}
+			// the first that are denied wait for others, and uploads are tried in place, too
+			if n := opened.Load(); n > files*2 {
+				t.Errorf("%d requests to open %d files", n, files)
+			}
+		})
 	}
 }

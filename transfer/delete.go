@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
 
@@ -64,7 +65,7 @@ func (x *extras) find(d *directory) {
 	if !x.sync.options.Delete || d.inventory.unseen == 0 || d.tree.ctx.Err() != nil {
 		return
 	}
-	x.touched.add(d.rel, packFacts(&d.facts))
+	x.touched.add(d.rel, packFacts(&d.info))
 	x.collect(d, d.inventory.extra)
 }
 
@@ -73,8 +74,8 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	s, t := x.sync, d.tree
 	head := directoryRecord(d)
 	batch := slices.Clone(head)
-	err := s.dst.entries(d, func() {}, func(name string, f *facts) error {
-		if s.filter.excludes(d, name, f.mode.IsDir()) {
+	err := s.tree.into.entries(d.rel, func() {}, func(name string, f *endpoint.Info) error {
+		if s.filter.excludes(d, name, f.Mode.IsDir()) {
 			x.stay(d)
 			return nil
 		}
@@ -83,7 +84,7 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 		}
 		if !d.extra && d.inventory.spelt.has(name) {
 			x.spelt.Do(func() {
-				t.warn("", t.dst.join(d.target, name),
+				t.warn("", t.dst.Join(d.target, name),
 					"it is not deleted: it may be another spelling of a name that the source has")
 			})
 			return nil
@@ -92,11 +93,11 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 			return err
 		}
 		if d.extra { // not counted by take
-			if n := s.listed.Add(1); t.tooMany(n) {
+			if n := s.there.Add(1); t.tooMany(n) {
 				return ErrTreeTooLarge
 			}
 		}
-		if f.mode.IsDir() {
+		if f.Mode.IsDir() {
 			return x.addDir(d, name)
 		}
 		if d.extra {
@@ -146,8 +147,8 @@ func (x *extras) stay(d *directory) {
 // addDir records an extra directory and queues it for listing.
 func (x *extras) addDir(in *directory, name string) error {
 	t := in.tree
-	d := &directory{tree: t, parent: in, source: t.src.join(in.source, name),
-		target: t.dst.join(in.target, name), rel: path.Join(in.rel, name), depth: in.depth + 1,
+	d := &directory{tree: t, parent: in, source: t.src.Join(in.source, name),
+		target: t.dst.Join(in.target, name), rel: path.Join(in.rel, name), depth: in.depth + 1,
 		failed: true, syncedDir: syncedDir{extra: true}}
 	if t.tooDeep(d.depth) {
 		return ErrTreeTooDeep
@@ -223,14 +224,14 @@ func (x *extras) delete() bool {
 		return false
 	}
 	x.began = true
-	s.dst.ready()
+	t.into.Unmoved(".") // the others need what it finds out, and report its error
 	x.each(&x.files, deleteDirs, func(fields []string) {
 		d, names := s.place(fields[0]), fields[2:]
-		defer d.leave()
+		defer s.tree.into.leave(d.rel)
 		if s.gone.confirm(fields[1], d.rel, names, false) != nil || x.plan(d, names) {
 			return
 		}
-		if err := s.dst.unmoved(d); err != nil {
+		if err := t.into.Unmoved(d.rel); err != nil {
 			t.failDeleting(d.target, err)
 			return
 		}
@@ -245,12 +246,12 @@ func (x *extras) delete() bool {
 	for depth := len(x.dirs) - 1; depth >= 0; depth-- {
 		x.each(x.dirs[depth], deleteDirs*deleteFiles, func(fields []string) {
 			d, name := s.place(path.Dir(fields[0])), path.Base(fields[0])
-			defer d.leave()
+			defer s.tree.into.leave(d.rel)
 			if s.gone.confirm(fields[1], d.rel, []string{name}, true) != nil ||
 				x.plan(d, []string{name}) {
 				return
 			}
-			switch err := s.dst.unmoved(d); {
+			switch err := t.into.Unmoved(d.rel); {
 			case err == nil:
 				x.remove(d, name, true, x.opener(d))
 			case !errors.Is(err, fs.ErrNotExist):
@@ -288,7 +289,7 @@ func (x *extras) plan(d *directory, names []string) bool {
 		return false
 	}
 	for _, name := range names {
-		target := t.dst.join(d.target, name)
+		target := t.dst.Join(d.target, name)
 		if x.stays[path.Join(d.rel, name)] {
 			t.warn("", target, directoryStays)
 			continue
@@ -303,7 +304,7 @@ func (x *extras) plan(d *directory, names []string) bool {
 // that stays gets its mode back, or the source's, from finishTouched.
 func (x *extras) opener(d *directory) func() error {
 	return sync.OnceValue(func() error {
-		was, changed, err := x.sync.dst.openDir(d)
+		was, changed, err := x.sync.tree.into.openDir(d.rel)
 		if changed && d.parent != nil {
 			x.opened.add(d.rel, fmt.Sprint(uint32(was)))
 		}
@@ -318,7 +319,7 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 	if t.ctx.Err() != nil {
 		return
 	}
-	target := t.dst.join(d.target, name)
+	target := t.dst.Join(d.target, name)
 	err := s.lock.check()
 	if err == nil {
 		err = s.clear(d, name, dir)
@@ -344,28 +345,28 @@ func (x *extras) finishTouched() {
 	s, t := x.sync, x.sync.tree
 	x.each(&x.opened, deleteDirs, func(fields []string) {
 		d := s.place(fields[0])
-		defer d.leave()
+		defer s.tree.into.leave(d.rel)
 		var was uint32
 		if _, err := fmt.Sscan(fields[1], &was); err != nil {
 			return
 		}
-		if err := s.dst.restoreDir(d, fs.FileMode(was)); err != nil &&
+		if err := t.into.restoreDir(d.rel, fs.FileMode(was)); err != nil &&
 			!errors.Is(err, fs.ErrNotExist) {
 			t.fail("", d.source, d.target, err)
 		}
 	})
 	x.each(&x.touched, deleteDirs, func(fields []string) {
 		d := s.place(fields[0])
-		defer d.leave()
+		defer s.tree.into.leave(d.rel)
 		if d == t.root {
 			d.touched.Store(true)
 			if s.lock != nil { // the last thing to go; a read-only directory would keep it
 				return
 			}
-		} else if err := unpackFacts(fields[1], &d.facts); err != nil {
+		} else if err := unpackFacts(fields[1], &d.info); err != nil {
 			return
 		}
-		if err := t.dst.finishDir(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := t.finishDir(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.fail("", d.source, d.target, err)
 		}
 	})
@@ -374,22 +375,22 @@ func (x *extras) finishTouched() {
 // failDeleting counts an entry that could not be deleted.
 func (r *treeReport) failDeleting(target string, err error) {
 	failure := newError(r.t.job, "", target, err)
-	failure.deleting = true
+	failure.op = opDelete
 	r.fail("", "", target, failure)
 }
 
 // packFacts encodes a directory's attributes as text.
-func packFacts(f *facts) string {
-	return fmt.Sprintln(uint32(f.mode), f.hasMode, f.mtime.UnixNano(), f.atime.UnixNano(),
-		f.hasTimes, f.owner.UID, f.owner.GID, f.owner.Known)
+func packFacts(f *endpoint.Info) string {
+	return fmt.Sprintln(uint32(f.Mode), f.HasMode, f.Mtime.UnixNano(), f.Atime.UnixNano(),
+		f.HasTimes, f.Owner.UID, f.Owner.GID, f.Owner.Known)
 }
 
-func unpackFacts(text string, f *facts) error {
+func unpackFacts(text string, f *endpoint.Info) error {
 	var mode uint32
 	var mtime, atime int64
-	_, err := fmt.Sscanln(text, &mode, &f.hasMode, &mtime, &atime, &f.hasTimes, &f.owner.UID,
-		&f.owner.GID, &f.owner.Known)
-	f.mode, f.mtime, f.atime = fs.FileMode(mode), time.Unix(0, mtime), time.Unix(0, atime)
+	_, err := fmt.Sscanln(text, &mode, &f.HasMode, &mtime, &atime, &f.HasTimes, &f.Owner.UID,
+		&f.Owner.GID, &f.Owner.Known)
+	f.Mode, f.Mtime, f.Atime = fs.FileMode(mode), time.Unix(0, mtime), time.Unix(0, atime)
 	return err
 }
 

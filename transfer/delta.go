@@ -22,6 +22,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/deltaplan"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
@@ -203,7 +204,7 @@ func (d *delta) open(files ...opening) (opened []*usftp.File, err error) {
 		}
 		if ours.Size != theirs.Size || ours.Mtime != theirs.Mtime || ours.Mode != theirs.Mode ||
 			ours.UID != theirs.UID || ours.GID != theirs.GID {
-			return nil, errReplaced
+			return nil, endpoint.ErrReplaced
 		}
 	}
 	return opened, nil
@@ -215,7 +216,7 @@ func described(info os.FileInfo) func() (*usftp.FileStat, error) {
 		if stat, known := info.Sys().(*usftp.FileStat); known {
 			return stat, nil
 		}
-		return nil, errReplaced
+		return nil, endpoint.ErrReplaced
 	}
 }
 
@@ -420,8 +421,8 @@ func (d *delta) verify() error {
 // rest. done is false if nothing was sent, because a delta is impossible or not worth it.
 func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err error) {
 	source, ok := in.contents().(*os.File)
-	size, resumed := in.facts().size, c.result.Resumed
-	if !ok || !in.facts().regular() || o.info == nil || o.temp == "" {
+	size, resumed := in.info().Size, c.result.Resumed
+	if !ok || !in.info().IsRegular() || o.info == nil || o.temp == "" {
 		return 0, false, nil
 	}
 	session := *o.session
@@ -649,7 +650,7 @@ func (s *changes) ReadAt(p []byte, off int64) (n int, err error) {
 // pourDelta fetches from a host what the file being replaced does not have, and copies the rest
 // from that file. done is false if nothing was fetched.
 func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err error) {
-	if to.file == nil || to.old == nil || !in.known.regular() {
+	if to.file == nil || to.old == nil || !in.known.IsRegular() {
 		return 0, false, nil
 	}
 	old, err := to.old()
@@ -661,7 +662,7 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 	if err != nil || !info.Mode().IsRegular() {
 		return 0, false, nil
 	}
-	size, resumed := in.known.size, c.result.Resumed
+	size, resumed := in.known.Size, c.result.Resumed
 	d := newDelta(c, in.session, size, info.Size())
 	if d == nil {
 		return 0, false, nil

@@ -6,10 +6,11 @@ import (
 	"io/fs"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -40,29 +41,81 @@ func (e Endpoint) to(j *job) (target, error) {
 	return e.newTarget(j)
 }
 
+// Local returns an endpoint for a path on this machine.
+func Local(path string) Endpoint {
+	return Endpoint{path: path,
+		newSource: func(j *job) (source, error) { return &localSource{}, nil },
+		newTarget: func(j *job) (target, error) {
+			return &localTarget{job: j, placement: placement{new(quirks.Quirks)}}, nil
+		}}
+}
+
+// localEnd is common to sources and targets on this machine.
+type localEnd struct{ endpoint.Local }
+
+func (localEnd) conn() *pool.Conn { return nil }
+
+// Remote returns an endpoint for a path on a host.
+func Remote(host pool.Host, path string) Endpoint {
+	return Endpoint{host: host.Name, path: path,
+		newSource: func(j *job) (source, error) {
+			e, err := newRemoteEnd(j, host)
+			return &remoteSource{e}, err
+		},
+		newTarget: func(j *job) (target, error) {
+			e, err := newRemoteEnd(j, host)
+			if err != nil {
+				return nil, err
+			}
+			return &remoteTarget{remoteEnd: e, placement: placement{e.Quirks()}}, nil
+		}}
+}
+
+var errNoClient = errors.New("transfer: the Host has no Client")
+
+// remoteEnd is common to sources and targets on a host.
+type remoteEnd struct {
+	*endpoint.Host
+	job    *job
+	client *usftp.Client // as the caller gave it
+	link   *pool.Conn    // shared with the other end if both have the same client
+}
+
+func newRemoteEnd(j *job, host pool.Host) (*remoteEnd, error) {
+	if host.Client == nil { // it would panic on a goroutine of ours
+		return nil, errNoClient
+	}
+	e := &remoteEnd{job: j, client: host.Client}
+	src := j.src
+	if shared, ok := src.(*sharedSource); ok {
+		src = shared.source
+	}
+	if other, ok := src.(*remoteSource); ok && other.client == host.Client {
+		e.link = other.link
+	} else {
+		e.link = pool.NewConn(j.ctx, host, j.options.Retry)
+	}
+	e.Host = endpoint.NewHost(j.ctx, e.link, e.retrying)
+	return e, nil
+}
+
+// retrying tells that a connection was lost while an entry of a tree was asked about.
+func (e *remoteEnd) retrying(name string, a pool.Attempt) {
+	event := e.job.retried(a, &Event{Size: -1})
+	event.Source = name
+	e.job.tell(event)
+}
+
+func (e *remoteEnd) conn() *pool.Conn { return e.link }
+
 // end is common to sources and targets.
 type end interface {
+	endpoint.Place
+
 	// conn returns the connection to the host, or nil on this machine.
 	conn() *pool.Conn
 
-	join(dir, name string) string
-
-	// realPath resolves symbolic links, lstat describes what is there and follows none, and touch
-	// makes an empty file; remove is not nil if the file may exist.
-	realPath(name string) (string, error)
-	lstat(name string) (facts, error)
-	touch(name string) (remove func() error, err error)
-
-	// mark returns what tells a directory from others that may take its place, as far as that can
-	// be known.
-	mark(dir string) (string, error)
-
-	// fileSystem returns numbers that identify a path's file system; zeros if unknown.
-	fileSystem(name string) [2]uint64
-
-	// identity identifies a path in the journal. host is "" on this machine; ok is false for
-	// streams.
-	identity(path string) (host, name string, ok bool)
+	limits() (limits, error)
 }
 
 // resolved replaces what a path begins with, up to the last "..", by what it really is, so that
@@ -73,10 +126,10 @@ func resolved(e end, name string) (string, error) {
 	if n == 0 || e.conn() == nil && runtime.GOOS == "windows" { // where ".." is text
 		return name, nil
 	}
-	if _, _, isPath := e.identity(name); !isPath {
+	if _, _, isPath := e.Identity(name); !isPath {
 		return name, nil
 	}
-	real, err := e.realPath(name[:n])
+	real, err := e.RealPath(name[:n])
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
 	}
@@ -118,23 +171,11 @@ type source interface {
 
 	// sum computes a file's hash, for Check.
 	sum(c *fileCopy) error
-
-	// base returns the name of a path's copy inside a directory, "." if its contents are meant.
-	base(path string) (string, error)
-
-	look(path string) (facts, error) // follows links
-	list(d *directory, yield func(*entry, error) bool) error
-	readLink(path string) (string, error)
-
-	// readSmall reads up to most bytes of an ignore file. It follows no link, as git does not.
-	readSmall(path string, most int64) ([]byte, error)
-	loops(d *directory) string // why a linked directory is not entered, "" if it is
-	limits() (limits, error)
 }
 
 // An input is a file that is read.
 type input interface {
-	facts() *facts
+	info() *endpoint.Info
 
 	// ready opens the file if it is not open yet, and completes all round trips for that, so that
 	// the target need not hold anything open while they last.
@@ -197,25 +238,14 @@ type target interface {
 	// that is still reachable when the connection is lost.
 	dispose(temporary string) bool
 
-	// tidy removes stale temporary files, this copy's or an earlier one's, from a directory below
-	// the root of a copy. It follows no link below the root; isDir is false for links.
-	tidy(root, rel string, stale func(name string, isDir bool) bool) error
-
-	// begin resolves the target of a tree and returns the path of the copy; base is the copy's name
-	// if the target is a directory. Before it makes anything it calls inside, which fails if the
-	// target lies in the source.
-	begin(source facts, base string, inside func() error) (path string, err error)
-
-	is(source facts) bool // whether a directory is the copy itself
+	// begin resolves the target of a tree; base is the copy's name if the target is a directory.
+	// Before it makes anything it calls inside, which fails if the target lies in the source. After
+	// an error only the path is set.
+	begin(source endpoint.Info, base string, inside func() error) (targetDir, error)
 
 	check(d *directory, name string) error // of an entry's name
-	makeDir(d *directory) (fresh bool, err error)
-	finishDir(d *directory) error
-	leave(d *directory) // nothing more will be written in it
-	makeLink(e *entry, to string) error
-	finishLink(e *entry, set usftp.NewAttrs) error
-	limits() (limits, error)
-	close()
+
+	asSource() source // the same endpoint, for reading
 }
 
 // An output is a file that is written.
@@ -258,98 +288,13 @@ type output interface {
 	close()
 }
 
-// A location is where a file goes, and under which name it is written.
-type location struct {
-	name   string      // path, links resolved
-	info   fs.FileInfo // what is there, nil if nothing or a link is
-	link   bool        // a link is there
-	direct bool        // it can only be written in place
-	temp   string      // path of the temporary file, "" if the target itself is written
-	freed  bool        // what was there has been moved away
+// preservesModes reports whether copies get their source's permissions without the umask.
+func (a *Attributes) preservesModes() bool { return a.Preserve && !a.NoModes }
 
-	// private is set if the temporary file is its owner's alone until it gets its permissions.
-	private bool
-}
-
-func (l *location) at() *location { return l }
-func (l *location) atomic() bool  { return l.temp != "" }
-
-// written is the path that is being written.
-func (l *location) written() string {
-	if l.temp != "" {
-		return l.temp
-	}
-	return l.name
-}
-
-// look records what was found below the target of a tree.
-func (l *location) look(info fs.FileInfo, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	case info.Mode()&fs.ModeSymlink != 0: // it is replaced
-		l.link = true
-	case !info.Mode().IsRegular():
-		return inTheWay(l.name, info.Mode())
-	default:
-		l.info = info
-	}
-	return nil
-}
-
-// find determines where a single file goes: into the target if that is a directory. name is the
-// target as the user gave it, slash says whether it ends in one, valid checks a name in it, and
-// stat follows links.
-func (l *location) find(c *fileCopy, name string, slash bool, valid func(string) error,
-	stat func(string) (fs.FileInfo, error)) error {
-	l.name = name
-	info, err := stat(name)
-	switch {
-	case err == nil && info.IsDir():
-		base, baseErr := c.src.base(c.source)
-		if baseErr != nil || c.options.NoTargetDirectory {
-			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
-		}
-		if err := c.checkBase(base, valid); err != nil {
-			return err
-		}
-		l.name, c.name = c.dst.join(name, base), base
-		c.result.Target = l.name
-		if info, err = stat(l.name); err == nil && info.IsDir() {
-			return &fs.PathError{Op: "write", Path: l.name, Err: ErrIsDirectory}
-		}
-	case err == nil && slash:
-		return &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
-	case slash:
-		return err
-	}
-	if err == nil {
-		l.info = info
-	}
-	return ignoreMissing(err)
-}
-
-// checkBase checks the name that a copy gets in a directory.
-func (j *job) checkBase(base string, valid func(string) error) error {
-	if base == "." {
-		return nil
-	}
-	if err := valid(base); err != nil {
-		return &fs.PathError{Op: "copy", Path: j.route.Source, Err: err}
-	}
-	return nil
-}
-
-// limits bound what is in progress at an endpoint.
-type limits struct {
-	handles  int64 // open at once
-	listings int   // directories listed at once
-	files    int   // copied at once if no link has to be waited for; 0 if the round trip decides
-	queue    int   // files found before they are copied
-	small    int   // the largest file sent in one piece; below 0 for none
-	stepwise int   // the largest sent in steps, of which many may be in progress all the same
-	trip     time.Duration
+// tell says what a host does not set, unless that is not wanted anyway.
+func (a *Attributes) tell(unset endpoint.Unset, say func(string)) {
+	unset.Times, unset.Modes = unset.Times && !a.NoTimes, unset.Modes && !a.NoModes
+	unset.Say(say)
 }
 
 // chown gives a copy the source's owner if Options.Owners is set.

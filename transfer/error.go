@@ -9,11 +9,14 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -31,9 +34,7 @@ var (
 	// ErrVerify reports that the stored file differs from what was copied.
 	ErrVerify = errors.New("what was stored differs from the source")
 
-	errSameFile     = errors.New("source and target are the same file")
-	errNotDirectory = errors.New("it is not a directory")
-	errReplaced     = errors.New("another file has taken its place")
+	errSameFile = errors.New("source and target are the same file")
 
 	// errKept ends the copy of a file that is already up to date.
 	errKept = errors.New("it already exists")
@@ -52,9 +53,17 @@ type Error struct {
 
 	temporary string // the target's temporary name
 	ofSource  bool
-	checking  bool
-	deleting  bool
+	op        op
 }
+
+// An op is what failed.
+type op uint8
+
+const (
+	opCopy op = iota
+	opCheck
+	opDelete
+)
 
 // failure returns the file's Error for err.
 func (c *fileCopy) failure(err error) error {
@@ -66,7 +75,7 @@ func (c *fileCopy) failure(err error) error {
 
 func newError(j *job, source, target string, err error) *Error {
 	e := &Error{Route: j.route, Err: err, ofSource: isOfSource(err)}
-	e.Source, e.Target, e.checking = source, target, j.tree != nil && j.tree.check != nil
+	e.Source, e.Target, e.op = source, target, j.op
 	if s, ok := err.(*sourceError); ok {
 		e.Err = s.error
 	}
@@ -77,10 +86,10 @@ func newError(j *job, source, target string, err error) *Error {
 func (e *Error) Error() string {
 	message := fmt.Sprintf("cannot copy %s to %s: %s%s", shown(e.SourceHost, e.Source),
 		shown(e.TargetHost, e.Target), e.at(), e.cause())
-	if e.checking {
+	if e.op == opCheck {
 		message = shown(e.SourceHost, e.Source) + ": " + e.cause()
 	}
-	if e.deleting {
+	if e.op == opDelete {
 		message = fmt.Sprintf("cannot delete %s: %s", shown(e.TargetHost, e.Target), e.cause())
 	}
 	if e.Detail != "" {
@@ -134,12 +143,10 @@ func (e *Error) cause() string {
 	switch err := e.Err.(type) {
 	case *fs.PathError:
 		// About a file to be created, "no such file" would mislead users to look at the source.
-		if !e.ofSource && !e.checking && errors.Is(err, fs.ErrNotExist) {
+		if !e.ofSource && e.op != opCheck && errors.Is(err, fs.ErrNotExist) {
 			switch err.Op {
-			case "open", "openat", "stat":
-				return "the target directory does not exist"
-			case "mkdir", "mkdirat":
-				return "the target's parent directory does not exist"
+			case "open", "openat", "stat", "mkdir", "mkdirat":
+				return noDirectory(shown(e.TargetHost, e.above()))
 			}
 		}
 		if err.Path == e.Source || err.Path == e.Target || err.Path == e.temporary {
@@ -155,11 +162,24 @@ func (e *Error) cause() string {
 	return e.plain(e.Err)
 }
 
+// noDirectory says that a directory in which something was to be made does not exist.
+func noDirectory(dir string) string {
+	return fmt.Sprintf("the directory %s does not exist (mkdir -p makes it)", dir)
+}
+
+// above returns the directory of the target.
+func (e *Error) above() string {
+	if e.TargetHost == "" {
+		return filepath.Dir(e.Target)
+	}
+	return path.Dir(e.Target)
+}
+
 // plain describes an error about the source or the target, and says which of them it is where "it"
 // could be both.
 func (e *Error) plain(err error) string {
 	switch {
-	case e.checking || !errors.Is(err, errNotDirectory):
+	case e.op == opCheck || !errors.Is(err, endpoint.ErrNotDirectory):
 		return plain(err)
 	case e.ofSource:
 		return "the source is not a directory"
@@ -176,8 +196,11 @@ func silent(err error) bool {
 
 // plain returns an error's text, or a better one where Go's would puzzle users.
 func plain(err error) string {
-	if errors.Is(err, fs.ErrClosed) {
+	switch {
+	case errors.Is(err, fs.ErrClosed):
 		return "the file was closed in the meantime"
+	case err == syscall.ENOSPC: // in the words in which it is said of a host
+		return "no space left on this machine"
 	}
 	return err.Error()
 }
@@ -196,12 +219,6 @@ func ofSource(err error) error {
 
 func isOfSource(err error) bool {
 	return errors.As(err, new(*sourceError))
-}
-
-// refused reports whether the server answered that it did not do something; with any other error
-// nobody knows.
-func refused(err error) bool {
-	return errors.As(err, new(*usftp.StatusError))
 }
 
 // nameRefused reports whether a file could not be created because of its name, or because nothing
@@ -274,45 +291,3 @@ func noRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
 		errors.Is(err, syscall.EFBIG)
 }
-
-// explained is an error whose text replaces those of the errors that it is.
-type explained struct {
-	text string
-	is   []error
-}
-
-func (e *explained) Error() string   { return e.text }
-func (e *explained) Unwrap() []error { return e.is }
-
-// explainMissing asks whether a file is where a directory should be. OpenSSH's server says of what
-// would be below a file that it does not exist (errno_to_portable in sftp-server.c).
-func explainMissing(err error, client *usftp.Client, dir string) error {
-	if info, statErr := client.Stat(dir); statErr != nil || info.IsDir() {
-		return err
-	}
-	return &fs.PathError{Op: "write", Path: dir, Err: errNotDirectory}
-}
-
-// explainFailure asks for the state of dir's file system: the protocol has only FAILURE for a full
-// or read-only one.
-func explainFailure(err error, client *usftp.Client, host, dir string) error {
-	vfs, statErr := client.StatVFS(dir)
-	switch {
-	case statErr != nil:
-		return err
-	case vfs.Flag&wire.StatVFSReadOnly != 0:
-		return &explained{"the file system on " + host + " is read-only",
-			[]error{syscall.EROFS, err}}
-	case vfs.Files > 0 && vfs.Favail == 0:
-		return &explained{"no space left on " + host + " for another file (no free inodes)",
-			[]error{syscall.ENOSPC, err}}
-	case vfs.AvailableSpace() < fullBelow:
-		return &explained{fmt.Sprintf("no space left on %s (%d bytes free)", host,
-			vfs.Bavail*vfs.Frsize), []error{syscall.ENOSPC, err}}
-	}
-	return err
-}
-
-// fullBelow is the free space below which a failed write is put down to a full disk: it may have
-// been less than a packet.
-const fullBelow = 1 << 20

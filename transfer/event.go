@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
@@ -19,6 +22,7 @@ const (
 	Started  Kind = "started"  // Size is known, or -1
 	Progress Kind = "progress" // Bytes have arrived so far
 	Retried  Kind = "retried"  // the lost connection will be replaced after Wait; Err, Message
+	Renewed  Kind = "renewed"  // it has been replaced; Message
 	Note     Kind = "note"     // Message says how it is done, where that may surprise
 	Warning  Kind = "warning"  // Message says what is wrong or is left, though nothing failed
 	Done     Kind = "done"     // Bytes, Elapsed and the Outcome are final
@@ -60,21 +64,45 @@ type Event struct {
 	Totals *Totals `json:"totals,omitempty"` // of the whole tree
 }
 
+// A Phase says what is done with a file of which all bytes have arrived, or with a tree of which all
+// files have.
+type Phase string
+
+const (
+	PhaseFinishing Phase = "finishing"            // it gets its attributes and its name
+	PhaseWaiting   Phase = "waiting for the host" // to store it, or to answer the same
+	PhaseRereading Phase = "rereading"            // its source had just been written to
+	PhaseHashing   Phase = "hashing"
+	PhaseVerifying Phase = "verifying"
+	PhaseComparing Phase = "comparing" // of a Sync with Checksum
+	PhaseDeleting  Phase = "deleting"  // of a Sync: looks for what to delete, and deletes it
+)
+
 // Position is how far a copy has come.
 type Position struct {
 	Bytes   int64 `json:"bytes"`
 	Resumed int64 `json:"resumed,omitempty"` // of Bytes, those left by an earlier copy
-	// Finishing means, in Progress, that all bytes have arrived but are still being hashed,
-	// verified or synced, or that the source is being read again because it had just been written
-	// to. Checked is how far that has come, 0 if unknown.
-	Finishing bool          `json:"finishing,omitempty"`
-	Checked   int64         `json:"checked,omitempty"`
-	Elapsed   time.Duration `json:"elapsed_ns,omitempty"`
+	// Finishing means, in Progress, that all bytes have arrived, and Phase says what is done now.
+	// Checked is how far that has come, 0 if unknown.
+	Finishing bool  `json:"finishing,omitempty"`
+	Phase     Phase `json:"phase,omitempty"`
+	Checked   int64 `json:"checked,omitempty"`
+	// Stalled is, in Progress, for how long a host has sent nothing of what it owes, if that is some
+	// seconds. Wait is then the time until the connection is given up, and Message says both.
+	Stalled time.Duration `json:"stalled_ns,omitempty"`
+	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
+	// Paused is, of Elapsed, for how long there was no connection or the process was stopped. It is
+	// not known of the entries of a tree.
+	Paused time.Duration `json:"paused_ns,omitempty"`
 }
 
 // retried fills in an event about an attempt to replace a connection.
-func retried(a pool.Attempt, doing string, e *Event) *Event {
-	e.Kind, e.Err, e.Wait, e.Message = Retried, a.Err, a.Wait, doing+": "+a.Message
+func (j *job) retried(a pool.Attempt, e *Event) *Event {
+	j.pauses.attempt(a)
+	e.Kind, e.Err, e.Wait, e.Message = Retried, a.Err, a.Wait, a.Message
+	if a.Err == nil {
+		e.Kind = Renewed
+	}
 	return e
 }
 
@@ -82,6 +110,45 @@ func retried(a pool.Attempt, doing string, e *Event) *Event {
 func (e *Event) failed(err error) *Event {
 	e.Kind, e.Err, e.Message = Failed, err, err.Error()
 	return e
+}
+
+// stalledAfter is how long data must be overdue before that is reported.
+const stalledAfter = 5 * time.Second
+
+// addStall fills in that a host sends nothing of what it owes, and what follows from that.
+func (e *Event) addStall(j *job) {
+	for _, conn := range j.conns() {
+		since, end := quietSince(conn.Host())
+		stalled := time.Since(since)
+		if since.IsZero() || stalled < stalledAfter || stalled <= e.Stalled {
+			continue
+		}
+		e.Stalled, e.Wait = stalled, max(0, time.Until(end))
+		follows := "giving up"
+		if pools.OfConn(conn).Renews() {
+			follows = "reconnecting"
+		}
+		e.Message = fmt.Sprintf("stalled for %d s; %s in %d s", stalled/time.Second, follows,
+			(e.Wait+time.Second/2)/time.Second)
+	}
+}
+
+// quietSince returns since when all sessions of a host that owe something have sent nothing of it, and
+// when the connection is given up for that. Both are zero if nothing is overdue.
+func quietSince(host pool.Host) (since, end time.Time) {
+	clients := []*usftp.Client{host.Client}
+	if host.Pool != nil {
+		others, _ := pools.OfPool(host.Pool).Sessions()
+		for _, other := range others {
+			clients = append(clients, other.Client())
+		}
+	}
+	for _, client := range clients {
+		if from, to := private.OfClient(client).Overdue(); from.After(since) {
+			since, end = from, to
+		}
+	}
+	return since, end
 }
 
 // tell reports an event of the job.
@@ -100,8 +167,9 @@ type fileReport struct {
 	activity *activity // of a large file in a tree, nil before its first progress
 	// how far it has been checked, nil if it is not being checked
 	checked atomic.Pointer[func() int64]
-	mu      sync.Mutex // held while an event is passed on; guards started
-	started bool       // reported as started
+	phase   atomic.Pointer[Phase] // nil before all bytes have arrived
+	mu      sync.Mutex            // held while an event is passed on; guards started
+	started bool                  // reported as started
 }
 
 // tell reports an event of the file.
@@ -118,7 +186,7 @@ func (c *fileCopy) tell(e *Event) {
 		c.started = true
 	}
 	e.Source, e.Target = c.source, c.result.Target
-	if !e.Hash.IsZero() || c.tree != nil && c.tree.check != nil {
+	if !e.Hash.IsZero() || c.op == opCheck {
 		e.Name = c.name
 	}
 	c.job.tell(e)
@@ -157,7 +225,7 @@ func (r *fileReport) tellEnd(err error) {
 
 //go:noinline
 func (r *fileReport) tellKept() {
-	r.c.tell(&Event{Kind: Kept, Size: r.c.entry.facts.size,
+	r.c.tell(&Event{Kind: Kept, Size: r.c.entry.info.Size,
 		Outcome: Outcome{Hash: r.c.hashing.hash}})
 }
 
@@ -180,21 +248,27 @@ func (r *fileReport) watch(position func() int64) (stop func()) {
 // report reports progress, or counts it for the tree.
 func (r *fileReport) report(position func() int64) (stop func()) {
 	c := r.c
-	if c.tree != nil {
-		return c.tree.watch(c, position)
-	}
 	if c.listener == nil {
 		return func() {}
 	}
+	if c.tree != nil {
+		return c.tree.watch(c, position)
+	}
 	return every(c.options.progressInterval(), func() {
-		c.tell(&Event{Kind: Progress, Size: c.size, Position: r.at(position())})
+		e := &Event{Kind: Progress, Size: c.size, Position: r.at(position())}
+		e.addStall(c.job)
+		c.tell(e)
 	})
 }
 
 // at returns the file's position after bytes bytes.
 func (r *fileReport) at(bytes int64) Position {
-	return Position{Bytes: bytes, Resumed: min(r.c.attempts.found, bytes),
+	p := Position{Bytes: bytes, Resumed: min(r.c.attempts.found, bytes),
 		Elapsed: time.Since(r.c.began)}
+	if r.c.tree == nil {
+		p.Paused = r.c.pauses.sum()
+	}
+	return p
 }
 
 // finishing reports progress after all bytes have arrived, until stop is called.
@@ -209,12 +283,35 @@ func (r *fileReport) finishing() (stop func()) {
 	bytes := c.result.Bytes
 	return every(c.options.progressInterval(), func() {
 		e := &Event{Kind: Progress, Size: c.size, Position: r.at(bytes)}
-		e.Finishing = true
+		e.Finishing, e.Phase = true, r.now()
 		if position := r.checked.Load(); position != nil {
 			e.Checked = min((*position)(), bytes)
 		}
+		e.addStall(c.job)
 		c.tell(e)
 	})
+}
+
+// enters begins a phase.
+func (r *fileReport) enters(phase Phase) { r.phase.Store(&phase) }
+
+// settles begins the phase in which whoever keeps the copy finishes it.
+func (r *fileReport) settles() { r.enters(r.c.job.settling()) }
+
+// settling is the phase in which whoever keeps a copy finishes it.
+func (j *job) settling() Phase {
+	if j.dst.conn() == nil {
+		return PhaseFinishing
+	}
+	return PhaseWaiting
+}
+
+// now returns the phase of a file of which all bytes have arrived.
+func (r *fileReport) now() Phase {
+	if phase := r.phase.Load(); phase != nil {
+		return *phase
+	}
+	return PhaseFinishing
 }
 
 // checks has progress report position, which is how far the bytes have been hashed or read again,

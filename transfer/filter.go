@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filter"
 )
 
@@ -98,7 +99,7 @@ func (f *syncFilter) excludesPath(rel string, dir bool) bool {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
 		if f.ignoreFile != "" {
-			if _, err := src.lstat(in.source); err != nil || f.readIgnore(in) != nil {
+			if _, err := src.Lstat(in.source); err != nil || f.readIgnore(in) != nil {
 				return true // its rules are gone
 			}
 		}
@@ -106,7 +107,7 @@ func (f *syncFilter) excludesPath(rel string, dir bool) bool {
 			return true
 		}
 		in = &directory{tree: f.tree, parent: in, rel: path.Join(in.rel, name),
-			source: src.join(in.source, name)}
+			source: src.Join(in.source, name)}
 	}
 	return false
 }
@@ -119,10 +120,10 @@ func (f *syncFilter) readIgnore(d *directory) error {
 	if f.ignoreFile == "" || d.extra {
 		return nil
 	}
-	name := f.tree.src.join(d.source, f.ignoreFile)
-	text, err := f.tree.src.readSmall(name, filter.LongestIgnore)
+	name := f.tree.src.Join(d.source, f.ignoreFile)
+	text, _, err := f.tree.src.ReadSmall(name, filter.LongestIgnore) // as git: through no link
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, endpoint.ErrNotRegular):
 		return nil
 	case err == nil && len(text) == filter.LongestIgnore:
 		err = &fs.PathError{Op: "read", Path: name,
@@ -132,4 +133,44 @@ func (f *syncFilter) readIgnore(d *directory) error {
 		d.ignore, err = filter.NewIgnore(d.ignore, d.rel, text)
 	}
 	return ofSource(err)
+}
+
+// A reach is a SyncWithin in a form that is quick to ask, however many changes there are.
+type reach struct {
+	listed map[string]bool // directories that are compared, and all above them
+	trees  map[string]bool // directories in which everything is compared
+}
+
+func newReach(w *SyncWithin) *reach {
+	if w == nil {
+		return nil
+	}
+	r := &reach{make(map[string]bool), make(map[string]bool)}
+	add := func(rel string) {
+		for ; !r.listed[rel]; rel = path.Dir(rel) {
+			r.listed[rel] = true
+		}
+	}
+	for dir := range w.Dirs {
+		add(path.Clean(dir))
+	}
+	for _, tree := range w.Trees {
+		tree = path.Clean(tree)
+		r.trees[tree] = true
+		add(tree)
+	}
+	return r
+}
+
+// has reports whether a directory is compared, or contains one that is.
+func (r *reach) has(rel string) bool {
+	if r == nil || r.listed[rel] || r.trees["."] {
+		return true
+	}
+	for ; rel != "."; rel = path.Dir(rel) {
+		if r.trees[rel] {
+			return true
+		}
+	}
+	return false
 }

@@ -31,7 +31,7 @@ var errIncomplete = errors.New(
 // begin notes what the source is, without waiting for the answer.
 func (g *gone) begin() {
 	t := g.sync.tree
-	g.first = sync.OnceValues(func() (string, error) { return t.src.mark(t.route.Source) })
+	g.first = sync.OnceValues(func() (string, error) { return t.src.Mark(t.route.Source) })
 	go g.first()
 }
 
@@ -116,7 +116,7 @@ func (g *gone) confirm(present, dir string, names []string, dirs bool) error {
 // stands returns nil if a directory of the source is one.
 func (g *gone) stands(dir string) error {
 	t := g.sync.tree
-	return g.missed(t.src.join(t.route.Source, dir), t.stands(dir))
+	return g.missed(t.src.Join(t.route.Source, dir), t.stands(dir))
 }
 
 // same returns nil if the source is what it was.
@@ -126,7 +126,7 @@ func (g *gone) same() error {
 	if err != nil {
 		return err
 	}
-	now, err := t.src.mark(t.route.Source)
+	now, err := t.src.Mark(t.route.Source)
 	if err == nil && now != first {
 		err = fs.ErrNotExist
 	}
@@ -144,11 +144,11 @@ func (g *gone) missed(at string, err error) error {
 // lacks returns nil if the source has no entry of this name, or, for a directory, another one.
 func (g *gone) lacks(dir, name string, isDir bool) error {
 	t := g.sync.tree
-	in := t.src.join(t.route.Source, dir)
-	at := t.src.join(in, name)
-	look := t.src.lstat
+	in := t.src.Join(t.route.Source, dir)
+	at := t.src.Join(in, name)
+	look := t.src.Lstat
 	if isDir && t.options.Links == LinksFollow {
-		look = t.src.look
+		look = t.src.Stat
 	}
 	found, err := look(at)
 	switch {
@@ -156,16 +156,16 @@ func (g *gone) lacks(dir, name string, isDir bool) error {
 		return nil
 	case err != nil:
 		return err
-	case isDir && !found.mode.IsDir():
+	case isDir && !found.Mode.IsDir():
 		return nil
 	}
 	// A source may take another spelling for this name.
 	d := &directory{tree: t, source: in, rel: dir}
-	if d.facts, err = t.src.look(in); err != nil {
+	if d.info, err = t.src.Stat(in); err != nil {
 		return g.missed(in, err)
 	}
 	has := false
-	err = t.src.list(d, func(e *entry, _ error) bool {
+	err = t.list(d, func(e *entry, _ error) bool {
 		has = has || e.name == name
 		return !has
 	})

@@ -141,6 +141,8 @@ func (h *hashing) finish(c *fileCopy) error {
 // complete waits until everything is hashed.
 func (h *hashing) complete(c *fileCopy) error {
 	if p := h.pipe; p != nil {
+		c.enters(PhaseHashing)
+		defer c.settles()
 		defer c.checks(p.Progress)()
 		if err := p.Finish(c.result.Bytes); err != nil {
 			return fmt.Errorf("what was copied cannot be hashed: %w", err)
@@ -184,11 +186,8 @@ func (h *hashing) meetList(c *fileCopy) {
 // below the directory named as the target, below the source, or below the source's parent, as in a
 // list made when the source was copied there.
 func (c *fileCopy) listNames() []string {
-	base, err := c.src.base(c.src.join(c.route.Source, ""))
-	switch {
-	case err != nil:
-		base = ""
-	case c.entry == nil:
+	base := c.src.Base(c.src.Join(c.route.Source, ""))
+	if c.entry == nil {
 		return []string{c.name, base}
 	}
 	return []string{c.name, c.entry.rel(), path.Join(base, c.entry.rel())}
@@ -202,7 +201,7 @@ func (h *hashing) keptSame(c *fileCopy, in input, out output) bool {
 		return false
 	}
 	defer h.stop()
-	err := h.reread(c, c.entry.facts.size, local)
+	err := h.reread(c, c.entry.info.Size, local)
 	if err == nil {
 		err = h.checkList(c)
 	}

@@ -2,59 +2,15 @@ package transfer
 
 import (
 	"errors"
-	"io/fs"
-	"path"
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/quirks"
+	"github.com/usftp/usftp/pool"
 )
-
-// Some hosts take files and let nobody set their times or permissions: AWS Transfer Family in front
-// of S3, Azure, and servers that deny SETSTAT. What was to be set is then tried one by one. What is
-// refused for a file that this copy has made is refused for all, so it is said once and not asked
-// for again, and the file counts as copied.
-
-// setEach sets attributes one by one, after they were refused together. own is set for a file or
-// directory that this copy has made; say is told what the host does not set.
-func (p placement) setEach(set usftp.NewAttrs, own bool, say func(string),
-	try func(usftp.NewAttrs) error) error {
-	p.quirks.Settable(&set)
-	if set.SetTimes {
-		err := try(usftp.NewAttrs{SetTimes: true, Atime: set.Atime, Mtime: set.Mtime})
-		switch {
-		case own && refused(err):
-			p.noTimes(say)
-		case err != nil:
-			return err
-		}
-	}
-	if set.SetMode {
-		err := try(usftp.NewAttrs{SetMode: true, Mode: set.Mode})
-		switch {
-		case own && refused(err):
-			p.noModes(say)
-		case err != nil:
-			return err
-		}
-	}
-	if set.SetOwner { // which nobody gets who did not ask for it
-		return try(usftp.NewAttrs{SetOwner: true, UID: set.UID, GID: set.GID})
-	}
-	return nil
-}
-
-func (p placement) noTimes(say func(string)) {
-	if !p.quirks.NoTimes.Swap(true) {
-		say("the host does not set times: what is copied gets the current time")
-	}
-}
-
-func (p placement) noModes(say func(string)) {
-	if !p.quirks.NoModes.Swap(true) {
-		say("the host does not set permissions: what is copied gets those that the host chooses")
-	}
-}
 
 // setByPath sets a file's attributes by its path, after FSETSTAT was refused, or where it is known
 // to be. Servers without FSETSTAT (Twisted's) have SETSTAT.
@@ -70,48 +26,59 @@ func (s sealing) setByPath(set usftp.NewAttrs, refusal error) error {
 	if s.c.options.Preserve || o.info != nil {
 		say = s.c.warn
 	}
-	err := p.setEach(set, o.temp != "" || o.info == nil, say, func(part usftp.NewAttrs) error {
-		return setUnfollowed(o.client, name, part, fs.FileMode.IsRegular)
-	})
+	unset, err := endpoint.SetEach(p.quirks, set, o.temp != "" || o.info == nil,
+		func(part usftp.NewAttrs) error {
+			return endpoint.SetUnfollowed(o.client, name, part, 0)
+		})
+	s.c.options.tell(unset, say)
 	return s.attrsRefused(err)
 }
 
-// probe finds out by the lock, a file of this run's own, whether the host sets times and modes. Some
-// say yes and do nothing. OpenSSH's server is believed until it refuses, so that most syncs need not
-// wait for the answers.
-func (t remoteMirror) probe(lock string) {
-	q, name := t.placement.quirks, path.Join(t.job.tree.root.target, lock)
-	say := func(why string) { t.job.tree.warn(t.job.route.Source, t.job.tree.root.target, why) }
-	if q.NoTimes.Load() && q.NoModes.Load() {
+// probe finds out by the lock, a file of this run's own, whether the host sets times and modes.
+// Some say yes and do nothing. OpenSSH's server is believed until it refuses, so that most syncs
+// need not wait for the answers.
+func (v *inventories) probe() {
+	s := v.sync
+	conn, into := s.tree.dst.conn(), s.tree.into
+	if conn == nil || s.lock == nil || private.OfClient(conn.Host().Client).WorksInOrder() {
 		return
 	}
-	t.over(name, func(client *usftp.Client, _ bool) error {
-		if private.OfClient(client).WorksInOrder() {
-			return nil
+	times, modes := v.keeps()
+	if !times && !modes {
+		return
+	}
+	before, err := into.Lstat(lockName)
+	if err != nil || !before.HasTimes {
+		return
+	}
+	set := usftp.NewAttrs{SetTimes: times, SetMode: modes, Mode: before.Perm()}
+	if at := before.Mtime.Add(-time.Second); times {
+		set.Atime, set.Mtime = at, at
+	}
+	unset, err := into.SetAttrs(lockName, 0, true, set)
+	if err == nil && times {
+		after, err := into.Lstat(lockName)
+		if err == nil && after.Mtime.Equal(before.Mtime) && !unset.Times {
+			unset.Times = !quirksOf(conn).NoTimes.Swap(true)
 		}
-		before, err := client.Lstat(name)
-		if err != nil || !before.Sys().(*usftp.FileStat).HasTimes() {
-			return err
-		}
-		at := before.ModTime().Add(-time.Second)
-		set := usftp.NewAttrs{SetTimes: true, Atime: at, Mtime: at, SetMode: true,
-			Mode: before.Mode().Perm()}
-		if err := t.placement.setEach(set, true, say, func(part usftp.NewAttrs) error {
-			return setUnfollowed(client, name, part, fs.FileMode.IsRegular)
-		}); err != nil {
-			return err
-		}
-		if after, err := client.Lstat(name); err == nil && after.ModTime().Equal(before.ModTime()) {
-			t.placement.noTimes(say)
-		}
-		return nil
+	}
+	s.options.tell(unset, func(why string) {
+		s.tree.warn(s.tree.route.Source, into.path, why)
 	})
 }
 
-func (t remoteMirror) keeps() (times, modes bool) {
-	q := t.placement.quirks
-	return !q.NoTimes.Load(), !q.NoModes.Load()
+// keeps reports whether the target sets times and modes, as far as is known, and should.
+func (v *inventories) keeps() (times, modes bool) {
+	s := v.sync
+	times, modes = !s.options.NoTimes, !s.options.NoModes
+	if conn := s.tree.dst.conn(); conn != nil {
+		q := quirksOf(conn)
+		times, modes = times && !q.NoTimes.Load(), modes && !q.NoModes.Load()
+	}
+	return times, modes
 }
 
-func (localMirror) probe(string)               {}
-func (localMirror) keeps() (times, modes bool) { return true, true }
+func quirksOf(conn *pool.Conn) *quirks.Quirks {
+	host := conn.Host()
+	return pools.OfHost(&host).Quirks()
+}

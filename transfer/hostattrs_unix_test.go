@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
@@ -145,5 +146,67 @@ func TestHostPretendsToSetTimes(t *testing.T) {
 	}
 	if said := fmt.Sprint(j.events); !strings.Contains(said, "times are not compared") {
 		t.Error("nobody says that times are not compared")
+	}
+}
+
+// With NoTimes and NoModes nothing is set or compared, and nothing is said, on a host that refuses
+// and on this machine.
+func TestNoTimesAndNoModes(t *testing.T) {
+	for _, direction := range []way{upload, local} {
+		for _, changed := range []string{"times", "modes"} {
+			t.Run(fmt.Sprint(direction, " ", changed), func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat ||
+						r.Extension == wire.ExtLsetstat {
+						return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+				source, target := filepath.Join(b.dir, "source"), "/copy"
+				if direction == local {
+					target = filepath.Join(b.dir, "copy")
+				}
+				fill(t, source, "a", "dir/b")
+				none := func(a *transfer.Attributes) { a.NoTimes, a.NoModes = true, true }
+				s, err := b.tree(direction, source, target, func(j *treeJob) {
+					j.Options.Preserve = true
+					none(&j.Options.Attributes)
+				})
+				if err != nil || s.Files != 2 || len(b.notes()) > 0 {
+					t.Errorf("cp -rp: %+v, %v, %q", s.Totals, err, b.notes())
+				}
+				if changed == "modes" {
+					if err := os.Chmod(filepath.Join(source, "a"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				j := &syncJob{direction: direction, far: b.host, src: source, dst: target}
+				none(&j.options.Attributes)
+				for range 2 {
+					if s, err := j.run(t); err != nil || s.Files != 0 || s.Attrs != 0 {
+						t.Errorf("sync: %+v, %v", s.Totals, err)
+					}
+				}
+				for _, e := range j.events {
+					if e.Kind == transfer.Warning {
+						t.Errorf("it says %q", e.Message)
+					}
+				}
+				var mode fs.FileMode
+				mtime := oldTime
+				if direction == local {
+					info, err := os.Stat(filepath.Join(target, "a"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					mode, mtime = info.Mode(), info.ModTime()
+				} else if attrs, err := b.server.Files.Lstat(target + "/a"); err == nil {
+					mode, mtime = fs.FileMode(attrs.Permissions&0o777), time.Unix(int64(attrs.MTime), 0)
+				}
+				if mode != 0o644 || mtime.Equal(oldTime) {
+					t.Errorf("the copy has mode %v and time %v", mode, mtime)
+				}
+			})
+		}
 	}
 }

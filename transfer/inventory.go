@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
 
@@ -81,11 +82,8 @@ type inventories struct {
 	owners owners
 	big    sync.Mutex // held by the walker that has a large inventory: only one may at a time
 
-	// keeps reports whether the target sets times and modes. probe asks it once, when that first
-	// matters.
-	keeps func() (times, modes bool)
-	probe func()
-	asked once
+	sync  *syncing
+	asked once      // what the target sets, when that first matters
 	told  sync.Once // that times are not compared
 }
 
@@ -125,12 +123,12 @@ func (o *owners) number(owner localfs.Owner) uint16 {
 	return n
 }
 
-func newHeld(f *facts) held {
-	seconds := f.mtime.Unix()
+func newHeld(f *endpoint.Info) held {
+	seconds := f.Mtime.Unix()
 	h := held{size: heldSizeOf(f), mtime: uint32(seconds)}
-	h.size |= uint64(f.mode.Perm())<<heldPerm | heldKindOf(f.mode)<<heldKind |
+	h.size |= uint64(f.Mode.Perm())<<heldPerm | heldKindOf(f.Mode)<<heldKind |
 		uint64(min(max(seconds>>32, -2), 1))<<heldEra
-	if f.hasTimes {
+	if f.HasTimes {
 		h.size |= heldTimed
 	}
 	return h
@@ -139,33 +137,33 @@ func newHeld(f *facts) held {
 func (h held) kind() uint64      { return h.size >> heldKind & 3 }
 func (h held) perm() fs.FileMode { return fs.FileMode(h.size>>heldPerm) & fs.ModePerm }
 
-func (h held) sameSize(f *facts) bool { return h.size&heldSize == heldSizeOf(f) }
+func (h held) sameSize(f *endpoint.Info) bool { return h.size&heldSize == heldSizeOf(f) }
 
 // heldSizeOf returns what is held of a size. A directory, whose size says nothing, has those bits
 // of its mode instead that a copy gets beside its permissions.
-func heldSizeOf(f *facts) uint64 {
-	if f.mode.IsDir() {
-		return uint64(f.mode&dirBits) & heldSize
+func heldSizeOf(f *endpoint.Info) uint64 {
+	if f.Mode.IsDir() {
+		return uint64(f.Mode&endpoint.DirBits) & heldSize
 	}
-	return uint64(f.size) & heldSize
+	return uint64(f.Size) & heldSize
 }
 
 // age returns by how many whole seconds the source is newer than the target's entry.
-func (h held) age(f *facts) (age time.Duration, known bool) {
+func (h held) age(f *endpoint.Info) (age time.Duration, known bool) {
 	mtime := time.Unix(int64(h.size)>>heldEra<<32|int64(h.mtime), 0)
-	return time.Unix(f.mtime.Unix(), 0).Sub(mtime), h.timed(f)
+	return time.Unix(f.Mtime.Unix(), 0).Sub(mtime), h.timed(f)
 }
 
 // sameTime reports whether the times, of which SFTP has 32 bits, differ by no more than window.
-func (h held) sameTime(f *facts, window time.Duration) bool {
-	apart := time.Duration(int32(uint32(f.mtime.Unix())-h.mtime)) * time.Second
+func (h held) sameTime(f *endpoint.Info, window time.Duration) bool {
+	apart := time.Duration(int32(uint32(f.Mtime.Unix())-h.mtime)) * time.Second
 	return apart.Abs() <= window && h.timed(f)
 }
 
-func (h held) timed(f *facts) bool { return h.size&heldTimed != 0 && f.hasTimes }
+func (h held) timed(f *endpoint.Info) bool { return h.size&heldTimed != 0 && f.HasTimes }
 
-func (h held) sameOwner(f *facts, all *owners) bool {
-	return !f.owner.Known || h.owner != 0 && h.owner == all.number(f.owner)
+func (h held) sameOwner(f *endpoint.Info, all *owners) bool {
+	return !f.Owner.Known || h.owner != 0 && h.owner == all.number(f.Owner)
 }
 
 func newInventory(folds func() bool, owners *owners, spelt *spellings) *inventory {
@@ -191,9 +189,9 @@ func (v *inventory) digest(name string) digest {
 
 func (v *inventory) part(name digest) *[]held { return &v.parts[int(name[0])%len(v.parts)] }
 
-func (v *inventory) add(name string, f *facts) {
+func (v *inventory) add(name string, f *endpoint.Info) {
 	h := newHeld(f)
-	h.name, h.owner = v.digest(name), v.owners.number(f.owner)
+	h.name, h.owner = v.digest(name), v.owners.number(f.Owner)
 	if v.n == manyHeld {
 		all := v.parts[0]
 		v.parts = make([][]held, heldParts)

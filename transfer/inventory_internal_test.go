@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/soak"
 )
@@ -27,8 +28,8 @@ func TestInventoryOfAMillion(t *testing.T) {
 	v := newInventory(func() bool { return localfs.FoldsCase }, &owners{}, nil)
 	at := time.Unix(1_600_000_000, 0)
 	for i := range n {
-		v.add(name(i), &facts{mode: 0o640, hasMode: true, hasTimes: true, size: int64(i),
-			mtime: at.Add(time.Duration(i) * time.Second)})
+		v.add(name(i), &endpoint.Info{Mode: 0o640, HasMode: true, HasTimes: true, Size: int64(i),
+			Mtime: at.Add(time.Duration(i) * time.Second)})
 	}
 	v.sort()
 	runtime.GC()
@@ -37,8 +38,8 @@ func TestInventoryOfAMillion(t *testing.T) {
 		t.Errorf("it takes %d bytes", took)
 	}
 	for i := range n {
-		f := facts{mode: 0o640, size: int64(i), mtime: at.Add(time.Duration(i) * time.Second),
-			hasTimes: true}
+		f := endpoint.Info{Mode: 0o640, Size: int64(i), Mtime: at.Add(time.Duration(i) * time.Second),
+			HasTimes: true}
 		if i%1000 == 0 {
 			continue
 		}
@@ -59,25 +60,25 @@ func TestInventoryOfAMillion(t *testing.T) {
 // A held keeps everything apart that matters, up to its limits.
 func TestInventoryEntry(t *testing.T) {
 	at := time.Unix(1<<32-1, 0)
-	f := facts{mode: fs.ModeDir | 0o755, size: 1<<48 - 1, mtime: at, hasTimes: true}
+	f := endpoint.Info{Mode: fs.ModeDir | 0o755, Size: 1<<48 - 1, Mtime: at, HasTimes: true}
 	h := newHeld(&f)
 	if h.kind() != kindDir || h.perm() != 0o755 || !h.sameSize(&f) || !h.sameTime(&f, 0) {
 		t.Errorf("%+v", h)
 	}
 	later := f
-	later.mtime = at.Add(2 * time.Second) // beyond what the protocol can express
+	later.Mtime = at.Add(2 * time.Second) // beyond what the protocol can express
 	if age, known := h.age(&later); !known || age != 2*time.Second ||
 		h.sameTime(&later, time.Second) ||
 		!h.sameTime(&later, 2*time.Second) {
 		t.Errorf("it is %v later", age)
 	}
-	f.hasTimes = false
+	f.HasTimes = false
 	if timeless := newHeld(&f); timeless.sameTime(&later, time.Hour) {
 		t.Error("an unknown time is the same as another")
 	}
 	for mode, kind := range map[fs.FileMode]uint64{0: kindFile, fs.ModeSymlink: kindLink,
 		fs.ModeNamedPipe: kindOthers, fs.ModeSocket: kindOthers} {
-		if got := newHeld(&facts{mode: mode}).kind(); got != kind {
+		if got := newHeld(&endpoint.Info{Mode: mode}).kind(); got != kind {
 			t.Errorf("%v is of the kind %d", mode, got)
 		}
 	}
@@ -88,8 +89,8 @@ func TestInventoryOwners(t *testing.T) {
 	var all owners
 	v := newInventory(func() bool { return false }, &all, nil)
 	mine := localfs.Owner{UID: 1, GID: 2, Known: true}
-	v.add("mine", &facts{owner: mine})
-	v.add("whose", &facts{})
+	v.add("mine", &endpoint.Info{Owner: mine})
+	v.add("whose", &endpoint.Info{})
 	v.sort()
 	ours, _ := v.take("mine")
 	nobodys, _ := v.take("whose")
@@ -103,7 +104,7 @@ func TestInventoryOwners(t *testing.T) {
 		{ours, localfs.Owner{}, true}, // the source does not tell
 		{nobodys, mine, false},
 	} {
-		if got := test.existing.sameOwner(&facts{owner: test.owner}, &all); got != test.same {
+		if got := test.existing.sameOwner(&endpoint.Info{Owner: test.owner}, &all); got != test.same {
 			t.Errorf("%+v is owned by %+v: %v", test.existing, test.owner, got)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -23,6 +24,10 @@ type limiter struct {
 	ctx context.Context
 	*rate.Limiter
 	piece int
+
+	mu    sync.Mutex
+	until time.Time     // the end of the latest wait
+	held  time.Duration // for how long somebody has waited, up to then
 }
 
 func newLimiter(ctx context.Context, bytesPerSecond int64) *limiter {
@@ -30,7 +35,7 @@ func newLimiter(ctx context.Context, bytesPerSecond int64) *limiter {
 		return nil
 	}
 	piece := int(max(leastPiece, min(bytesPerSecond/4, limitedPiece)))
-	l := &limiter{ctx, rate.NewLimiter(rate.Limit(bytesPerSecond), piece), piece}
+	l := &limiter{ctx: ctx, Limiter: rate.NewLimiter(rate.Limit(bytesPerSecond), piece), piece: piece}
 	l.ReserveN(time.Now(), piece) // no initial burst
 	return l
 }
@@ -47,7 +52,31 @@ func (l *limiter) wait(n int) error {
 	if delay <= 0 {
 		return nil
 	}
+	l.hold(time.Now(), delay)
 	return sleep(l.ctx, delay)
+}
+
+// hold counts a wait. What several wait at the same time counts once.
+func (l *limiter) hold(now time.Time, delay time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if until := now.Add(delay); until.After(l.until) {
+		if l.until.After(now) {
+			now = l.until
+		}
+		l.held += until.Sub(now)
+		l.until = until
+	}
+}
+
+// heldFor returns for how long the limit has made somebody wait.
+func (l *limiter) heldFor() time.Duration {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
 }
 
 // sleep waits for d. If ctx ends first it returns the cause.

@@ -14,7 +14,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"golang.org/x/sync/errgroup"
 )
 
 // litter is what runs of a tree copy leave behind: temporary files, too many to record one by one.
@@ -76,7 +78,7 @@ func (t *tree) openLitter() {
 	if os.MkdirAll(t.options.Journal, 0o700) != nil {
 		return
 	}
-	_, l.root, _ = t.dst.identity(t.root.target)
+	_, l.root, _ = t.dst.Identity(t.root.target)
 	if l.own = openRunNote(prefix + string(t.token) + runSuffix); l.own == nil {
 		return
 	}
@@ -194,7 +196,7 @@ func (l *litter) sweep(d *directory) {
 // limited to a part of the tree leaves them to one that is not.
 func (l *litter) sweepRest(d *directory) {
 	for root, names := range d.unswept {
-		if s := d.tree.sync; s != nil && s.options.Within != nil {
+		if d.tree.rules.partial {
 			if len(names) > 0 {
 				l.unseen.Store(true)
 			}
@@ -217,7 +219,7 @@ func (l *litter) sweepBelow(t *tree, root, rel, dir string, names map[string]boo
 			return
 		}
 		sweep := func() {
-			rel, dir := path.Join(rel, name), t.dst.join(dir, name)
+			rel, dir := path.Join(rel, name), t.dst.Join(dir, name)
 			below, err := l.tidy(t, root, rel, dir)
 			if err != nil && !errors.Is(err, fs.ErrPermission) { // no run can have written there
 				l.unseen.Store(true)
@@ -241,8 +243,8 @@ func (l *litter) sweepBelow(t *tree, root, rel, dir string, names map[string]boo
 func (l *litter) tidy(t *tree, root, rel, dir string) (below map[string]bool, err error) {
 	tokens := l.roots[root]
 	below = make(map[string]bool)
-	err = t.dst.tidy(root, rel, func(name string, isDir bool) bool {
-		switch temporary := t.dst.join(dir, name); {
+	err = tidy(t.dst, root, rel, func(name string, isDir bool) bool {
+		switch temporary := t.dst.Join(dir, name); {
 		case isDir && below[name]:
 		case isDir && l.names.Add(1) > mostNames:
 			l.names.Add(-1)
@@ -261,6 +263,58 @@ func (l *litter) tidy(t *tree, root, rel, dir string) (below map[string]bool, er
 	})
 	return below, err
 }
+
+// tidy removes stale temporary files from a directory below the root of a copy, this one's or an
+// earlier one's, and restores the name of an old file that was moved aside, if that name is free.
+// isDir is false for links.
+func tidy(at endpoint.Place, root, rel string, stale func(name string, isDir bool) bool) error {
+	in, err := at.Below(root)
+	if err != nil {
+		return endpoint.IgnoreMissing(err)
+	}
+	defer in.Close()
+	var names []string
+	err = in.List(rel, nil, nil, func(name string, i endpoint.Info, err error) bool {
+		if stale(name, i.HasMode && i.Mode.IsDir()) {
+			names = append(names, name)
+		}
+		return true
+	})
+	if err != nil {
+		return endpoint.IgnoreMissing(err)
+	}
+	var work errgroup.Group
+	work.SetLimit(deleteFiles)
+	for _, name := range names {
+		work.Go(func() error {
+			temporary := path.Join(rel, name)
+			if base, old := localfs.OldNameOf(name); old {
+				return takeBack(in, temporary, base)
+			}
+			return endpoint.IgnoreMissing(in.Remove(temporary, false))
+		})
+	}
+	return work.Wait()
+}
+
+// takeBack gives an old file that was moved aside the name base back if that is free, and otherwise
+// removes it.
+func takeBack(in endpoint.Root, aside, base string) error {
+	if base == "" {
+		return errOldName
+	}
+	name := path.Join(path.Dir(aside), base)
+	_, err := in.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = in.Rename(aside, name)
+	case err == nil:
+		err = in.Remove(aside, false)
+	}
+	return endpoint.IgnoreMissing(err)
+}
+
+var errOldName = errors.New("the name of an old file that was moved aside is not known")
 
 // met notes that the source has a directory, which is therefore swept when it is visited.
 func (l *litter) met(d *directory, name string) {
@@ -293,7 +347,7 @@ func (l *litter) end(t *tree, whole bool) {
 	whole = whole && !l.unseen.Load()
 	if whole { // nothing will be continued: the files are complete already, or gone
 		for temporary, mark := range l.marks {
-			whole = l.forget(t.dst, temporary, mark) && whole
+			whole = l.forget(t, temporary, mark) && whole
 		}
 	}
 	for _, n := range l.dead {
@@ -304,7 +358,7 @@ func (l *litter) end(t *tree, whole bool) {
 
 // forget removes a mark and its temporary file, unless the mark has changed or another run holds
 // it.
-func (l *litter) forget(dst target, temporary, mark string) bool {
+func (l *litter) forget(t *tree, temporary, mark string) bool {
 	if m := readMark(mark); m == nil || m.Temporary != temporary {
 		return true
 	}
@@ -318,7 +372,7 @@ func (l *litter) forget(dst target, temporary, mark string) bool {
 	}
 	if left, ok := l.continues[temporary]; ok {
 		stale := func(name string, _ bool) bool { return name == left.name }
-		if dst.tidy(left.root, left.rel, stale) != nil {
+		if tidy(t.dst, left.root, left.rel, stale) != nil {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
 
@@ -39,7 +40,7 @@ func (o *localOutput) open() (err error) {
 		return nil
 	}
 	if o.entry != nil {
-		o.root, o.release, err = o.end.use(o.entry.dir)
+		o.root, o.release, err = o.end.root.Open(o.entry.dir.rel)
 		return err
 	}
 	if o.root, err = os.OpenRoot(filepath.Dir(o.name)); err == nil {
@@ -70,7 +71,7 @@ func (o *localOutput) lookBelow() error {
 		return err
 	}
 	err := o.look(o.root.Lstat(o.base))
-	o.direct = o.entry.dir.tree.sync == nil && o.info != nil && localfs.Links(o.info) > 1
+	o.direct = !o.entry.dir.tree.rules.relinks && o.info != nil && localfs.Links(o.info) > 1
 	return err
 }
 
@@ -117,7 +118,7 @@ func (o *localOutput) holds(c *fileCopy, in input) (same, known bool) { return i
 func (o *localOutput) verify(c *fileCopy, in input) error { return in.verify(c, o.rereads(c, in)) }
 
 func (o *localOutput) same(_ *fileCopy, in input) error {
-	source := in.facts().info
+	source := in.info().Local
 	if source != nil && o.info != nil && os.SameFile(source, o.info) {
 		return errSameFile
 	}
@@ -134,7 +135,7 @@ func (o *localOutput) create(c *fileCopy, in input) error {
 	c.sized(in)
 	err := o.open()
 	if err == nil {
-		err = o.createIn(c, in.facts())
+		err = o.createIn(c, in.info())
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok && o.temp == "" && path.Path == o.base {
 		err = &fs.PathError{Op: path.Op, Path: o.name, Err: path.Err}
@@ -142,14 +143,14 @@ func (o *localOutput) create(c *fileCopy, in input) error {
 	return err
 }
 
-func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
+func (o *localOutput) createIn(c *fileCopy, source *endpoint.Info) (err error) {
 	perm := fs.FileMode(0o666)
-	if source.hasMode {
-		perm = source.mode.Perm()
+	if source.HasMode {
+		perm = source.Mode.Perm()
 	}
 	if !o.direct && o.end.atomic(c) {
 		private := perm
-		if o.info != nil || c.options.Preserve {
+		if o.info != nil || c.options.preservesModes() {
 			private = 0o600
 		}
 		temporary := c.token.Name(o.base)
@@ -224,7 +225,7 @@ func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
 	}
 	now, err := file.Stat()
 	if err == nil && (!os.SameFile(now, info) || o.info != nil && !os.SameFile(now, o.info)) {
-		err = &fs.PathError{Op: "write", Path: o.base, Err: errReplaced}
+		err = &fs.PathError{Op: "write", Path: o.base, Err: endpoint.ErrReplaced}
 	}
 	if err != nil {
 		file.Close()
@@ -236,14 +237,14 @@ func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
 // openedOver looks at the file that was opened to be written in place. An old file is emptied only
 // if the source is a file of this machine and another one. The source on a host may be this very
 // file: then it must keep its contents, and seal truncates it to its new size.
-func (o *localOutput) openedOver(source *facts) error {
+func (o *localOutput) openedOver(source *endpoint.Info) error {
 	now, err := o.file.Stat()
 	switch {
 	case err != nil:
 		return err
-	case source.info != nil && os.SameFile(now, source.info):
+	case source.Local != nil && os.SameFile(now, source.Local):
 		return errSameFile
-	case now.Mode().IsRegular() && now.Size() > 0 && source.info != nil:
+	case now.Mode().IsRegular() && now.Size() > 0 && source.Local != nil:
 		return o.file.Truncate(0)
 	}
 	o.over = now.Mode().IsRegular() && now.Size() > 0
@@ -351,7 +352,7 @@ func (o *localOutput) seal(c *fileCopy, _ input) error {
 // commit sets the file's attributes and gives it its name. A pipe or a device, which may be
 // /dev/null, keeps its own.
 func (o *localOutput) commit(c *fileCopy, in input) error {
-	source := in.facts()
+	source := in.info()
 	if o.regular() {
 		if err := o.setAttrs(c, source); err != nil {
 			return err
@@ -365,8 +366,9 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 	if err := o.file.Close(); err != nil { // NFS and others report failed writes only now
 		return err
 	}
-	if o.regular() && (c.options.Preserve || c.entry != nil) && source.hasTimes {
-		atime, mtime := source.times()
+	if o.regular() && (c.options.Preserve || c.entry != nil) && source.HasTimes &&
+		!c.options.NoTimes {
+		atime, mtime := source.Times()
 		if err := o.root.Chtimes(o.inRoot(), atime, mtime); err != nil &&
 			c.options.Preserve {
 			return err
@@ -389,12 +391,12 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 }
 
 // setAttrs sets the owner and the mode.
-func (o *localOutput) setAttrs(c *fileCopy, source *facts) error {
-	if err := c.options.chown(source.owner, o.file.Chown); err != nil {
+func (o *localOutput) setAttrs(c *fileCopy, source *endpoint.Info) error {
+	if err := c.options.chown(source.Owner, o.file.Chown); err != nil {
 		return err
 	}
-	if c.options.Preserve && source.hasMode {
-		return o.file.Chmod(source.mode.Perm())
+	if c.options.preservesModes() && source.HasMode {
+		return o.file.Chmod(source.Mode.Perm())
 	}
 	if o.info == nil || o.temp == "" {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
 
@@ -20,91 +20,11 @@ type localSource struct{ localEnd }
 func (s *localSource) open(c *fileCopy) (input, error) {
 	in := &localInput{path: c.source}
 	if c.entry != nil && !c.entry.sought {
-		in.known = c.entry.facts
-		in.listed = in.known.mode.IsRegular() && c.tree.options.Links != LinksFollow
+		in.known = c.entry.info
+		in.listed = in.known.Mode.IsRegular() && c.tree.options.Links != LinksFollow
 		return in, nil
 	}
 	return in, in.ready(c)
-}
-
-func (s *localSource) base(name string) (string, error) {
-	for len(name) > 1 && os.IsPathSeparator(name[len(name)-1]) {
-		name = name[:len(name)-1]
-	}
-	switch base := filepath.Base(name); base {
-	case ".", "..", string(filepath.Separator):
-		return ".", nil
-	default:
-		return base, nil
-	}
-}
-
-func (s *localSource) look(name string) (facts, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return facts{}, ofSource(err)
-	}
-	return localFacts(info), nil
-}
-
-// list lists the directory that its parent's listing showed, and fails if another one, or a link, is
-// in its place before or after that: then entries may have been missed.
-func (s *localSource) list(d *directory, yield func(*entry, error) bool) error {
-	dir, err := os.OpenRoot(d.source + string(filepath.Separator) + ".") // waits for no named pipe
-	if err != nil {
-		return ofSource(s.explain(d, err))
-	}
-	defer dir.Close()
-	is, err := dir.Stat(".")
-	if err != nil {
-		return ofSource(err)
-	}
-	same := func(info fs.FileInfo) bool { return os.SameFile(info, is) }
-	if d.parent != nil && d.tree.options.Links != LinksFollow && !same(d.facts.info) {
-		return ofSource(s.explain(d, &fs.PathError{Op: "open", Path: d.source, Err: errMoved}))
-	}
-	stopped := false
-	err = eachEntry(dir, func(name string, info fs.FileInfo, err error) bool {
-		e := &entry{dir: d, name: name}
-		if err == nil {
-			e.facts = localFacts(info)
-		}
-		stopped = !yield(e, ofSource(err))
-		return !stopped
-	})
-	if err == nil && !stopped {
-		var now fs.FileInfo
-		if now, err = os.Stat(d.source); err == nil && !same(now) {
-			err = &fs.PathError{Op: "list", Path: d.source, Err: errMoved}
-		}
-	}
-	return ofSource(err)
-}
-
-// errMoved reports that another directory is in the place of one that was found before.
-var errMoved = changedf("it is another directory now")
-
-// explain says that a link, if that is what is there, has taken the place of a directory.
-func (s *localSource) explain(d *directory, err error) error {
-	if f, lookErr := s.lstat(d.source); d.parent != nil && lookErr == nil &&
-		d.tree.options.Links != LinksFollow && f.mode&fs.ModeSymlink != 0 {
-		return explainLink(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
-	}
-	return err
-}
-
-func (s *localSource) readLink(name string) (string, error) {
-	to, err := os.Readlink(name)
-	return to, ofSource(err)
-}
-
-func (s *localSource) loops(d *directory) string {
-	for above := d.parent; above != nil; above = above.parent {
-		if os.SameFile(above.facts.info, d.facts.info) {
-			return "it leads back to " + above.source
-		}
-	}
-	return ""
 }
 
 // sum hashes a file by reading it.
@@ -117,11 +37,11 @@ func (s *localSource) sum(c *fileCopy) error {
 		return err
 	}
 	defer opened.close()
-	f := opened.facts()
-	if !f.mode.IsRegular() {
+	f := opened.info()
+	if !f.Mode.IsRegular() {
 		return errChanging
 	}
-	c.size = f.size
+	c.size = f.Size
 	err = c.hashing.reread(c, c.size, opened.reopen(c))
 	if errors.Is(err, errDiffers) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		opened.unchanged(c, c.size, nil) != nil {
@@ -129,24 +49,6 @@ func (s *localSource) sum(c *fileCopy) error {
 	}
 	c.hashing.verified, c.result.Bytes = VerifiedByReading, c.size
 	return err
-}
-
-func (s *localSource) readSmall(name string, most int64) ([]byte, error) {
-	f, err := localfs.OpenNoFollow(name)
-	if errors.Is(err, localfs.ErrLink) {
-		return nil, fs.ErrNotExist
-	} else if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // explainLink turns a link that was not followed into a source that has changed: anyone who may
@@ -172,13 +74,13 @@ func (hostless) inherit(*fileCopy, *mark)                           {}
 type localInput struct {
 	hostless
 	path   string
-	known  facts
+	known  endpoint.Info
 	listed bool // as a regular file, in a tree whose links are not followed
 	file   *os.File
 	free   func() // makes reads of file interruptible no longer
 }
 
-func (in *localInput) facts() *facts { return &in.known }
+func (in *localInput) info() *endpoint.Info { return &in.known }
 
 func (in *localInput) ready(c *fileCopy) error {
 	if in.file != nil {
@@ -190,7 +92,7 @@ func (in *localInput) ready(c *fileCopy) error {
 	case in.listed:
 		f, err = localfs.OpenNoFollow(in.path)
 		err = explainLink(err)
-	case in.known.regular(): // opening does not block, and there may be thousands
+	case in.known.IsRegular(): // opening does not block, and there may be thousands
 		f, err = os.Open(in.path)
 	default:
 		f, err = localfs.OpenWaiting(c.ctx, func() (*os.File, error) { return os.Open(in.path) })
@@ -212,9 +114,9 @@ func (in *localInput) ready(c *fileCopy) error {
 		return err
 	}
 	in.file, in.free = f, func() {}
-	in.known.setInfo(info)
+	in.known.SetInfo(info)
 	if c.options.Journal != "" {
-		in.known.id = localfs.ID(info)
+		in.known.ID = localfs.ID(info)
 	}
 	if !info.Mode().IsRegular() {
 		in.free = localfs.Interruptible(c.ctx, f)
@@ -227,7 +129,7 @@ func (in *localInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 		return false, err
 	}
 	size := len(data) - 1
-	if in.known.size == int64(size) {
+	if in.known.Size == int64(size) {
 		n, err := io.ReadFull(in.file, data)
 		if err != io.EOF && err != io.ErrUnexpectedEOF && err != nil {
 			return false, err
@@ -244,20 +146,20 @@ func (in *localInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 func (in *localInput) contents() contents { return in.file }
 
 func (in *localInput) unchanged(c *fileCopy, n int64, _ reopen) error {
-	if in.file == nil || !in.known.mode.IsRegular() {
+	if in.file == nil || !in.known.Mode.IsRegular() {
 		return nil
 	}
 	info, err := in.file.Stat()
 	if err != nil {
 		return err
 	}
-	now := localFacts(info)
+	now := endpoint.OfFile(info)
 	return unchanged(&in.known, &now, n)
 }
 
 // pour lets the file systems copy between two regular files, and streams anything else.
 func (in *localInput) pour(c *fileCopy, to sink) (int64, error) {
-	if !in.known.mode.IsRegular() || to.file == nil {
+	if !in.known.Mode.IsRegular() || to.file == nil {
 		return pourStream(c, in.file, to)
 	}
 	var moved atomic.Int64
@@ -327,7 +229,7 @@ func (w counting) Write(p []byte) (int, error) {
 }
 
 func (in *localInput) verify(c *fileCopy, target reopen) error {
-	if target == nil || !in.known.mode.IsRegular() {
+	if target == nil || !in.known.Mode.IsRegular() {
 		return errNoReread
 	}
 	stored, free, err := target()
@@ -347,7 +249,7 @@ func (in *localInput) verify(c *fileCopy, target reopen) error {
 
 // reopen returns the open file if there is one, even if its name has since gone to another file.
 func (in *localInput) reopen(*fileCopy) reopen {
-	if !in.known.mode.IsRegular() {
+	if !in.known.Mode.IsRegular() {
 		return nil
 	}
 	return func() (io.ReaderAt, func(), error) {
@@ -364,4 +266,11 @@ func (in *localInput) close() {
 		in.file.Close()
 		in.file = nil
 	}
+}
+
+func opened(f *os.File, err error) (io.ReaderAt, func(), error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, func() { f.Close() }, nil
 }

@@ -8,20 +8,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
-	"github.com/usftp/usftp/internal/private"
-	"github.com/usftp/usftp/pool"
 )
 
 // Two syncs to one target at once would each delete what the other has just copied. So a sync keeps
@@ -56,10 +52,6 @@ var (
 
 	errLockLost = errors.New(
 		"another sync has taken over the lock of the target, because this one could not renew it in time")
-
-	// errRepeated is one error of a request that was repeated over another connection: the first
-	// one may have been executed.
-	errRepeated = errors.New("it was requested twice")
 )
 
 // LockedError says who syncs to the target. errors.Is(err, ErrLocked) holds.
@@ -117,7 +109,7 @@ func processSpace() string {
 // A lock is the lock of a target, held by this run.
 type lock struct {
 	tree   *tree
-	files  mirror
+	files  endpoint.Root
 	holder Holder
 	stop   func()
 
@@ -133,14 +125,14 @@ type lock struct {
 func newLock(s *syncing) (*lock, error) {
 	host, _ := os.Hostname()
 	owner := s.options.LockOwner
-	l := &lock{tree: s.tree, files: s.dst, holder: Holder{Host: host, PID: os.Getpid(),
+	l := &lock{tree: s.tree, files: s.tree.into, holder: Holder{Host: host, PID: os.Getpid(),
 		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: owner,
 		Machine: processSpace()}}
 	var failed error
 	mayBeEmpty := lockWritten
 	for range 3 {
 		began := time.Now()
-		err := l.files.writeFile(lockName, l.text(), createNew)
+		err := l.files.WriteSmall(lockName, l.text(), true)
 		if err == nil && failed == nil && time.Since(began) < lockWritten {
 			return l.begin(), nil
 		} else if err == nil { // while it was empty, somebody may have taken it away
@@ -164,7 +156,7 @@ func newLock(s *syncing) (*lock, error) {
 		locked := &LockedError{Holder: holder, Age: now.Sub(written).Abs()}
 		void := locked.Age >= lockStale || holder.ended() || owner != "" && holder.Owner == owner
 		if len(data) == 0 && !void {
-			if errors.Is(err, errRepeated) {
+			if errors.Is(err, endpoint.ErrRepeated) {
 				mayBeEmpty = lockRepeated
 			}
 			if void = locked.Age >= mayBeEmpty; !void {
@@ -197,7 +189,7 @@ func (l *lock) begin() *lock {
 	l.stop = every(lockRenewed, l.renew)
 	answer := make(chan bool, 1)
 	go func() {
-		_, err := l.files.lookAt(l.tree.root, strings.ToUpper(lockName))
+		_, err := l.files.Lstat(strings.ToUpper(lockName))
 		answer <- err == nil
 	}()
 	l.foldsCase = sync.OnceValue(func() bool { return <-answer })
@@ -211,36 +203,36 @@ func (l *lock) text() []byte {
 }
 
 func (l *lock) read() (holder Holder, data []byte, written time.Time, err error) {
-	data, written, err = l.files.readFile(lockName)
+	data, was, err := l.files.ReadSmall(lockName, longestLock)
 	json.Unmarshal(data, &holder) // a file just being written names no holder
-	return holder, data, written, err
+	return holder, data, was.Mtime, err
 }
 
 // now returns the time on the target's clock.
 func (l *lock) now() (time.Time, error) {
 	name := localfs.TempName(lockName)
-	err := l.files.writeFile(name, nil, createNew)
-	if err == nil || errors.Is(err, errRepeated) { // then the first request may have made it
-		defer l.files.removeFile(l.tree.ctx, name)
+	err := l.files.WriteSmall(name, nil, true)
+	if err == nil || errors.Is(err, endpoint.ErrRepeated) { // then the first request may have made it
+		defer l.files.Remove(name, false)
 	}
 	if err != nil {
 		return time.Time{}, err
 	}
-	_, now, err := l.files.readFile(name)
-	return now, err
+	_, is, err := l.files.ReadSmall(name, longestLock)
+	return is.Mtime, err
 }
 
 // takeAway removes a stale lock. Another run may have done so already and hold the lock by now, so
 // it is first moved aside, and put back if its contents have changed.
 func (l *lock) takeAway(void []byte) bool {
-	aside, root := localfs.TempName(lockName), l.tree.root
-	if l.files.move(root, lockName, aside) != nil {
+	aside := localfs.TempName(lockName)
+	if l.files.Rename(lockName, aside) != nil {
 		return false
 	}
-	data, _, err := l.files.readFile(aside)
+	data, _, err := l.files.ReadSmall(aside, longestLock)
 	changed := err == nil && !bytes.Equal(data, void)
-	if !changed || l.files.move(root, aside, lockName) != nil { // otherwise there is a newer lock
-		l.files.removeFile(l.tree.ctx, aside)
+	if !changed || l.files.Rename(aside, lockName) != nil { // otherwise there is a newer lock
+		l.files.Remove(aside, false)
 	}
 	return !changed
 }
@@ -277,7 +269,7 @@ func (l *lock) renew() {
 		return
 	}
 	// Whatever else is there now is not to be written to. It may be a link, which would be followed.
-	if err == nil && holder.ID == l.holder.ID && l.files.writeFile(lockName, l.text(), 0) == nil {
+	if err == nil && holder.ID == l.holder.ID && l.files.WriteSmall(lockName, l.text(), false) == nil {
 		l.shown.Store(&began)
 	}
 }
@@ -286,88 +278,7 @@ func (l *lock) renew() {
 func (l *lock) release() {
 	l.foldsCase() // so that nothing is still asked
 	l.stop()
-	ctx, cancel := cleanupContext(l.tree.ctx)
-	defer cancel()
 	if context.Cause(l.tree.ctx) != errLockLost {
-		l.files.removeFile(ctx, lockName)
+		l.files.Remove(lockName, false)
 	}
-}
-
-// createNew makes writeFile fail if the file exists.
-const createNew = os.O_CREATE | os.O_EXCL
-
-func (t localMirror) writeFile(name string, data []byte, flags int) error {
-	f, err := t.top.OpenFile(name, os.O_WRONLY|flags, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err != nil && flags&os.O_EXCL != 0 {
-		t.top.Remove(name) // an empty lock would keep others out
-	}
-	return err
-}
-
-func (t localMirror) readFile(name string) ([]byte, time.Time, error) {
-	info, err := t.top.Lstat(name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is %w", name, errNotRegular)
-	}
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	f, err := t.top.Open(name)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, longestLock))
-	return data, info.ModTime(), err
-}
-
-func (t localMirror) removeFile(_ context.Context, name string) error { return t.top.Remove(name) }
-
-func (t remoteMirror) top(name string) string { return path.Join(t.job.tree.root.target, name) }
-
-func (t remoteMirror) writeFile(name string, data []byte, flags int) error {
-	name = t.top(name)
-	return t.over(name, func(client *usftp.Client, again bool) error {
-		f, err := client.OpenFile(name, os.O_WRONLY|flags, 0o644)
-		if err == nil {
-			began := time.Now()
-			_, err = private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})()
-			// An empty lock would keep others out, and this run too. Nobody else has taken it yet.
-			if refused(err) && flags&os.O_EXCL != 0 && time.Since(began) < lockWritten {
-				err = explainFailure(err, client, t.link.Host().Name, path.Dir(name))
-				client.Remove(name)
-			}
-		}
-		if err != nil && again && !pool.Lost(client) {
-			err = fmt.Errorf("%w: %w", errRepeated, err)
-		}
-		return err
-	})
-}
-
-func (t remoteMirror) readFile(name string) (data []byte, written time.Time, err error) {
-	data, info, err := t.readRegular(t.top(name), longestLock)
-	if err == nil {
-		written = info.ModTime()
-	}
-	return data, written, err
-}
-
-// removeFile reconnects if it must, unless the sync has been interrupted.
-func (t remoteMirror) removeFile(ctx context.Context, name string) error {
-	name = t.top(name)
-	if t.job.ctx.Err() != nil {
-		return t.link.Host().Client.WithContext(ctx).Remove(name)
-	}
-	return t.over(name, func(client *usftp.Client, again bool) error {
-		err := client.Remove(name)
-		if again {
-			err = ignoreMissing(err)
-		}
-		return err
-	})
 }

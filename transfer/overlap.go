@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/pool"
 )
 
 // A tree copied into itself never ends: the copy is found and copied again. A host may be this very
@@ -30,28 +33,20 @@ type overlap struct {
 	unmark func() // removes it
 }
 
-// nested returns the error for source and target that contain one another.
-func (o *overlap) nested() error {
-	if o.t.sync != nil {
-		return errNested
-	}
-	return errIntoItself
-}
-
 // inside returns where the target lies if that would be inside the source if both were on one
 // machine; otherwise "". It takes one round trip.
 func (o *overlap) inside() string {
 	t := o.t
-	if len(t.conns()) == 0 || t.check != nil {
+	if len(t.conns()) == 0 || t.rules.apart == nil {
 		return ""
 	}
 	var source string
 	var asking sync.WaitGroup
-	asking.Go(func() { source, _ = t.src.realPath(t.route.Source) })
+	asking.Go(func() { source, _ = t.src.RealPath(t.route.Source) })
 	target := path.Clean(filepath.ToSlash(t.route.Target))
-	resolved, err := t.dst.realPath(target)
+	resolved, err := t.dst.RealPath(target)
 	if err != nil { // a missing parent is reported when the target is made
-		if resolved, err = t.dst.realPath(path.Dir(target)); err == nil {
+		if resolved, err = t.dst.RealPath(path.Dir(target)); err == nil {
 			resolved = path.Join(resolved, path.Base(target))
 		}
 	}
@@ -60,7 +55,7 @@ func (o *overlap) inside() string {
 	case path.Join(resolved, t.base) == source:
 		return source // it would be copied to itself
 	case err == nil && source != "" &&
-		(leadsInto(resolved, source) || t.sync != nil && leadsInto(source, resolved)):
+		(leadsInto(resolved, source) || t.rules.mutual && leadsInto(source, resolved)):
 		return resolved
 	}
 	return ""
@@ -78,7 +73,7 @@ func (o *overlap) check(dir string) error {
 		return nil
 	}
 	if t.src.conn() == t.dst.conn() {
-		return o.nested()
+		return t.rules.apart
 	}
 	if t.options.DryRun {
 		return nil
@@ -88,7 +83,7 @@ func (o *overlap) check(dir string) error {
 	for ; ; dir = path.Dir(dir) {
 		var err error
 		probe = path.Join(dir, t.token.Name("probe"))
-		if remove, err = t.dst.touch(probe); !errors.Is(err, fs.ErrNotExist) ||
+		if remove, err = touch(t.dst, probe); !errors.Is(err, fs.ErrNotExist) ||
 			dir == path.Dir(dir) {
 			break
 		}
@@ -97,11 +92,22 @@ func (o *overlap) check(dir string) error {
 		return nil // writing there will fail with the reason
 	}
 	defer remove()
-	_, err := t.src.lstat(probe)
+	_, err := t.src.Lstat(probe)
 	if err == nil {
-		return o.nested()
+		return t.rules.apart
 	}
-	return ignoreMissing(err)
+	return endpoint.IgnoreMissing(err)
+}
+
+// touch makes an empty file at the target; remove is not nil if the file may exist.
+func touch(dst target, name string) (remove func() error, err error) {
+	err = dst.WriteSmall(name, nil, true)
+	conn := dst.conn()
+	if err == nil || errors.Is(err, endpoint.ErrRepeated) ||
+		conn != nil && pool.Lost(conn.Host().Client) {
+		remove = func() error { return dst.Remove(name, false) }
+	}
+	return remove, err
 }
 
 // If one end sees less of a machine than the other, because of a chroot or a bind mount, paths
@@ -113,15 +119,15 @@ func (o *overlap) check(dir string) error {
 // near reports whether both ends may be on the same file system. It takes one round trip.
 func (o *overlap) near() bool {
 	t := o.t
-	if len(t.conns()) == 0 || t.check != nil || t.src.conn() == t.dst.conn() {
+	if len(t.conns()) == 0 || t.rules.apart == nil || t.src.conn() == t.dst.conn() {
 		return false
 	}
 	target := path.Clean(filepath.ToSlash(t.route.Target))
 	var source, parent [2]uint64
 	var asking sync.WaitGroup
-	asking.Go(func() { source = t.src.fileSystem(t.route.Source) })
-	asking.Go(func() { parent = t.dst.fileSystem(path.Dir(target)) })
-	to := t.dst.fileSystem(target)
+	asking.Go(func() { source = t.src.Volume(t.route.Source) })
+	asking.Go(func() { parent = t.dst.Volume(path.Dir(target)) })
+	to := t.dst.Volume(target)
 	asking.Wait()
 	if to == [2]uint64{} {
 		to = parent
@@ -138,13 +144,13 @@ func (o *overlap) mark() {
 		return
 	}
 	name := t.token.Name("probe")
-	remove, _ := t.dst.touch(t.dst.join(t.root.target, name))
+	remove, _ := touch(t.dst, t.dst.Join(t.root.target, name))
 	if remove == nil { // writing there will fail with the reason
 		return
 	}
 	t.root.pending.Add(1) // its times are set after that
 	o.marker, o.unmark = name, func() {
-		if ignoreMissing(remove()) != nil {
+		if endpoint.IgnoreMissing(remove()) != nil {
 			t.litter.leaves(false)
 			if t.ctx.Err() == nil {
 				t.warn(t.route.Source, t.root.target, t.leftBehind())

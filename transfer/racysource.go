@@ -12,6 +12,8 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/quirks"
@@ -91,6 +93,61 @@ func (r *racySource) isRacy(ctx context.Context) bool {
 	}
 	behind, known, err := r.clock.Behind(ctx)
 	return err != nil || known && !r.first.ModTime().Before(r.began.Add(-behind-racyFor))
+}
+
+// over returns when the second of the source's mtime is over: at most one second after it was seen,
+// whatever the time is on the host.
+func (r *racySource) over() time.Time {
+	over, agreed := r.began.Add(time.Second), r.first.ModTime().Add(racyFor)
+	if agreed.Before(over) {
+		return agreed
+	}
+	return over
+}
+
+// usualRate and farRate are the rates, in bytes per second, at which a source is assumed to be read
+// again where nothing is known, on short and on long links: one connection is used for that, and
+// its window or a shaper may limit it.
+const usualRate, farRate = 64 << 20, 2 << 20
+
+// settle waits until the second of the source's mtime is over, before anything is read, if reading
+// again what would be read until then might take longer. Then nothing that is read is racy. The
+// logins of further connections fit into that time.
+func (in *remoteInput) settle(c *fileCopy) error {
+	r := c.attempts.racy
+	if _, alone := c.src.(*remoteSource); !alone || r == nil || !r.suspect ||
+		c.verifies() && c.to == nil { // the source itself is compared
+		return nil
+	}
+	rate := pools.OfConn(in.session.conn).Rate()
+	if rate == 0 {
+		rate = usualRate
+		if in.session.trip >= flow.StripeTrip {
+			rate = farRate
+		}
+	}
+	left := time.Until(r.over())
+	if left > 0 {
+		if float64(in.known.Size)/rate < left.Seconds() {
+			return nil
+		}
+		if pool := in.session.host.Pool; pool != nil && !c.tree.spreads() && c.limiter == nil {
+			pools.OfPool(pool).Expect(in.known.Size, in.session.trip)
+		}
+		if err := sleep(c.ctx, left); err != nil {
+			return err
+		}
+	}
+	if _, err := in.file.Stat(); endpoint.Refused(err) {
+		return nil // what was read until then is compared
+	} else if err != nil {
+		return err
+	}
+	in.known.SetStat(in.file.FileStat())
+	if c.attempts.racy = nil; !r.isAbout(in.file.FileStat()) { // it was written to meanwhile
+		c.attempts.racy = newRacySource(in.session, in.file.FileStat())
+	}
+	return nil
 }
 
 // everywhere records that other copies may have read any part of the source.
@@ -254,6 +311,8 @@ func (r *reread) hash(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
 	if private.OfClient(client).ReadsOnce() {
 		return nil, nil
 	}
+	c.enters(PhaseRereading)
+	defer c.settles()
 	sum := r.of("", checksum.SHA256, 0)
 	err := r.read(c, c.from, func(w io.Writer, off int64) (int64, error) {
 		rest := f.ReadRange(off, n-off)
@@ -266,3 +325,22 @@ func (r *reread) hash(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
 	sum.Finish()
 	return sum.Sums[0], nil
 }
+
+// unchanged compares a source as it was before reading with what it is afterwards, and with how
+// much was read. A file of size 0 may hold data all the same, as in /proc.
+func unchanged(before, after *endpoint.Info, read int64) error {
+	switch {
+	case after.Size < before.Size:
+		return changedf("it shrank from %d bytes to %d", before.Size, after.Size)
+	case after.Size > before.Size:
+		return changedf("it grew from %d bytes to %d", before.Size, after.Size)
+	case before.Size > 0 && read != before.Size:
+		return changedf("it had %d bytes and %d were read", before.Size, read)
+	case !before.Mtime.Equal(after.Mtime):
+		return errTouched
+	}
+	return nil
+}
+
+// errTouched reports that only a source's modification time changed.
+var errTouched = changedf("its modification time changed")

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
@@ -50,7 +51,7 @@ func (o *remoteOutput) verify(c *fileCopy, in input) error {
 
 // same makes sure that a file does not overwrite itself.
 func (o *remoteOutput) same(c *fileCopy, in input) error {
-	if c.entry != nil || o.info == nil || c.from != c.to {
+	if c.entry != nil || o.info == nil && !o.untold || c.from != c.to {
 		return nil
 	}
 	source, err := o.client.RealPath(c.source)
@@ -65,32 +66,36 @@ func (o *remoteOutput) same(c *fileCopy, in input) error {
 
 // create creates the temporary file, or opens the target if it is to be written in place.
 func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
-	source, client := in.facts(), o.client
+	source, client := in.info(), o.client
 	perm, denied := fs.FileMode(0o666), false
-	if source.hasMode {
-		perm = source.mode.Perm()
+	if source.HasMode {
+		perm = source.Mode.Perm()
 	}
 	if !o.direct && o.end.atomic(c) {
 		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
 		c.journal.noteBefore(c, temporary)
 		private := perm
 		switch noModes := o.end.placement.quirks.NoModes.Load(); {
-		case o.info == nil && !c.options.Preserve:
+		case o.info == nil && !c.options.preservesModes():
 		case !noModes: // until it gets its final permissions
 			private, o.private = 0o600, true
-		case !c.options.Preserve:
+		case !c.options.preservesModes():
 			private = o.info.Mode().Perm()
 		}
 		lost := o.session.lost()
 		o.file, err = client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 		c.attempts.made = temporary
 		if err == nil {
+			c.flags.seat.opened(false)
 			o.temp = temporary
 			return nil
 		}
+		if c.flags.seat.crowded(err) { // that says nothing about the name
+			return err
+		}
 		if c.interrupted() || sharesHandle(err) {
 			if !lost { // the server may have created it
-				ctx, cancel := cleanupContext(c.ctx)
+				ctx, cancel := endpoint.CleanupContext(c.ctx)
 				defer cancel()
 				o.removeTemporary(ctx, c, temporary)
 			}
@@ -102,6 +107,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		if err := o.end.fallBack(c, o.explain(err)); err != nil {
 			return err
 		}
+		c.flags.seat.inVain(err)
 		denied = true
 	}
 	if c.options.Placement == PlaceAtomic {
@@ -110,7 +116,9 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	}
 	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
 	// opening the target itself yields an error with the name the user knows.
-	o.file, err = inPlace{o, c, source, perm}.open()
+	if o.file, err = (inPlace{o, c, source, perm}).open(); err == nil {
+		c.flags.seat.opened(false)
+	}
 	if err == nil && denied {
 		o.end.noteNameRefused(c, o.info == nil)
 	}
@@ -131,21 +139,21 @@ func (o *remoteOutput) linked(dir *directory) bool {
 func (o *remoteOutput) explain(err error) error {
 	client, dir := o.client, path.Dir(o.name)
 	switch {
-	case isOfSource(err) || !refused(err):
+	case isOfSource(err) || !endpoint.Refused(err):
 		return err
 	case errors.Is(err, fs.ErrNotExist):
-		return explainMissing(err, client, dir)
+		return endpoint.ExplainMissing(err, client, dir)
 	case !errors.Is(err, usftp.ErrSSHFxFailure):
 		return err
 	}
-	return explainFailure(err, client, o.session.host.Name, dir)
+	return endpoint.ExplainFailure(err, client, o.session.host.Name, dir)
 }
 
 // inPlace opens a target on a host that is written in place.
 type inPlace struct {
 	o      *remoteOutput
 	c      *fileCopy
-	source *facts
+	source *endpoint.Info
 	perm   fs.FileMode // of a new file
 }
 
@@ -155,11 +163,14 @@ type inPlace struct {
 func (p inPlace) open() (*usftp.File, error) {
 	o, c := p.o, p.c
 	client, old, flags := o.client, o.info, os.O_WRONLY|os.O_CREATE
+	untold := o.untold
 	if c.entry != nil {
 		info, err := private.OfClient(client).Look(o.name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			old, flags = nil, flags|os.O_EXCL
+		case private.Untold(err):
+			old, untold = nil, true
 		case err != nil:
 			return nil, err
 		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
@@ -177,6 +188,16 @@ func (p inPlace) open() (*usftp.File, error) {
 		}
 	}
 	switch {
+	case untold && c.options.Placement != PlaceDirect:
+		f, err := client.OpenFile(o.name, flags|os.O_EXCL, p.perm)
+		if endpoint.Refused(err) {
+			c.detail = "the host does not say what has this name: a directory's must end in /, " +
+				"and --inplace writes over a file"
+		} else if err == nil && c.flags.notRenamed { // nothing had the name
+			o.end.placement.quirks.NoRename.Store(true)
+			o.end.reportNoRename(c)
+		}
+		return f, err
 	case old == nil:
 		return client.OpenFile(o.name, flags|os.O_TRUNC, p.perm)
 	case !old.Mode().IsRegular():
@@ -196,7 +217,7 @@ func (p inPlace) over(old fs.FileInfo) (f *usftp.File, err error) {
 		if f, err = client.OpenFile(o.name, flags, p.perm); err == nil {
 			o.over = sizeOf(old)
 		}
-		if !other || !refused(err) {
+		if !other || !endpoint.Refused(err) {
 			return f, err
 		}
 	}
@@ -212,14 +233,14 @@ func (p inPlace) over(old fs.FileInfo) (f *usftp.File, err error) {
 }
 
 // isOther reports whether a file on a host is certainly not the source.
-func isOther(source *facts, target fs.FileInfo) bool {
+func isOther(source *endpoint.Info, target fs.FileInfo) bool {
 	stat, ok := target.Sys().(*usftp.FileStat)
 	if !ok {
 		return false
 	}
-	return source.hasMode && !source.mode.IsRegular() ||
-		source.size >= 0 && stat.HasSize() && uint64(source.size) != stat.Size ||
-		source.hasTimes && stat.HasTimes() && uint32(source.mtime.Unix()) != stat.Mtime
+	return source.HasMode && !source.Mode.IsRegular() ||
+		source.Size >= 0 && stat.HasSize() && uint64(source.Size) != stat.Size ||
+		source.HasTimes && stat.HasTimes() && uint32(source.Mtime.Unix()) != stat.Mtime
 }
 
 // sizeOf returns the size of a file on a host, or the largest possible if the host did not tell.
@@ -243,13 +264,13 @@ func (o *remoteOutput) restore(aside string) error {
 		return nil
 	}
 	client := o.client
-	if err := takeBack(client, aside, o.name); err != nil {
+	if err := endpoint.TakeBack(client, aside, o.name); err != nil {
 		return err
 	}
 	if o.info == nil {
 		if info, err := client.Lstat(o.name); err == nil {
 			o.info = info
-		} else if !refused(err) {
+		} else if !endpoint.Refused(err) {
 			return err
 		}
 	}
@@ -317,7 +338,7 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 // fill copies the contents, over several handles where that helps.
 func (o *remoteOutput) fill(c *fileCopy, in input) error {
 	if c.isSmall() {
-		if o.over <= c.entry.facts.size { // otherwise it has to be truncated
+		if o.over <= c.entry.info.Size { // otherwise it has to be truncated
 			done, err := o.fillSmall(c, in)
 			if done || err != nil {
 				return o.explain(err)
@@ -344,19 +365,19 @@ func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
 	if n, done, err := in.copyOn(c, f); done {
 		return n, err
 	}
-	source := in.facts()
+	source := in.info()
 	if s := findHoles(c, in); s != nil {
 		return o.sendSparse(c, s)
 	}
 	// until data lies beyond the old size, nothing shows whether handles see each other's data
-	if !source.regular() || o.over >= source.size && o.over > 0 ||
-		!o.session.worthStriping(c, source.size-max(resumed, o.over), false) {
+	if !source.IsRegular() || o.over >= source.Size && o.over > 0 ||
+		!o.session.worthStriping(c, source.Size-max(resumed, o.over), false) {
 		return o.session.judge(c, f, func() (int64, int, error) {
 			n, err := f.ReadFrom(c.hashing.pipe.Reader(c.limiter.reader(in.contents()), resumed))
 			return n, 1, err
 		})
 	}
-	s := o.session.stripe(c, f, os.O_WRONLY, resumed, source.size, o.over)
+	s := o.session.stripe(c, f, os.O_WRONLY, resumed, source.Size, o.over)
 	o.striper = s // until seal
 	n, err := o.session.judge(c, f, func() (int64, int, error) {
 		n, err := s.stripes.ReadFromAt(c.hashing.pipe.ReaderAt(in.contents()))
@@ -369,7 +390,7 @@ func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
 // fillSmall reads, writes, finishes and closes a small file. done is false if the file is no longer
 // as listed.
 func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
-	size, memory := c.entry.facts.size, c.tree.budget.memory
+	size, memory := c.entry.info.Size, c.tree.budget.memory
 	memory.take(size)
 	defer memory.give(size)
 	wait, err := o.startSmall(c, in)
@@ -397,7 +418,7 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
 //
 //go:noinline
 func (s sealing) smallRefused(refusal error) error {
-	if !refused(refusal) {
+	if !endpoint.Refused(refusal) {
 		if s.c.options.Preserve || s.c.options.Owners {
 			return refusal
 		}
@@ -415,7 +436,7 @@ func (s sealing) smallRefused(refusal error) error {
 // listed.
 func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, err error),
 	err error) {
-	size := int(c.entry.facts.size)
+	size := int(c.entry.info.Size)
 	data, release := c.tree.budget.buffers.get(size + 1)
 	defer release()
 	if same, err := in.whole(c, data); err != nil || !same {
@@ -486,7 +507,7 @@ func (s sealing) run() error {
 			given := waits(c.ctx, f.Async().SetAttrs(set))
 			return func() error {
 				err := given()
-				if later = refused(err); later {
+				if later = endpoint.Refused(err); later {
 					refusal, err = err, nil
 				}
 				return err
@@ -509,23 +530,21 @@ func (s sealing) run() error {
 
 // attrs returns the attributes to set on the target.
 func (s sealing) attrs() (set usftp.NewAttrs, err error) {
-	o, c, source := s.o, s.c, s.in.facts()
-	atime, mtime := source.times()
+	o, c, source := s.o, s.c, s.in.info()
+	atime, mtime := source.Times()
 	seconds := mtime.Unix()
-	if source.hasTimes && (c.options.Preserve ||
+	if source.HasTimes && !c.options.NoTimes && (c.options.Preserve ||
 		c.entry != nil && seconds >= 0 && seconds <= math.MaxUint32) {
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
-		if c.tree != nil {
-			c.tree.sync.settable(&set)
-		}
+		c.settable(&set)
 	}
-	if c.options.Preserve && source.hasMode {
+	if c.options.preservesModes() && source.HasMode {
 		// without setuid and setgid: the copy would run as the user who made it
-		set.SetMode, set.Mode = true, source.mode.Perm()
+		set.SetMode, set.Mode = true, source.Mode.Perm()
 	} else if o.info != nil && o.temp != "" {
 		set.SetMode, set.Mode = true, s.keptMode()
 	}
-	if err = c.options.addOwner(&set, source.owner); set.SetOwner {
+	if err = c.options.addOwner(&set, source.Owner); set.SetOwner {
 		// its new owner may never have agreed to that
 		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
 	}
@@ -565,7 +584,7 @@ func (s sealing) keptMode() fs.FileMode {
 var errNotTruncated = errors.New("the host does not truncate files, and the old one was longer")
 
 func (s sealing) truncateRefused(err error) error {
-	if !refused(err) {
+	if !endpoint.Refused(err) {
 		return err
 	}
 	s.o.end.placement.quirks.WholeFiles.Store(true)
@@ -587,7 +606,7 @@ func (s sealing) tooPrivate() error {
 // attrsRefused returns err unless the attributes are optional and were merely refused.
 func (s sealing) attrsRefused(err error) error {
 	c := s.c
-	if err == nil || c.options.Preserve || c.options.Owners || !refused(err) {
+	if err == nil || c.options.Preserve || c.options.Owners || !endpoint.Refused(err) {
 		return err
 	}
 	if s.o.info != nil {
@@ -648,8 +667,10 @@ func (o *remoteOutput) commit(c *fileCopy, _ input) error {
 	}
 	err := c.attempts.placing.rename(c, o)
 	if err == nil {
-		c.delta.leave()
-	} else if !refused(err) {
+		if c.delta != nil {
+			c.delta.leave()
+		}
+	} else if !endpoint.Refused(err) {
 		c.journal.keep(c, false)
 	}
 	return err
@@ -664,9 +685,9 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	switch {
 	case o.link && !o.freed:
 		err = private.OfClient(client).Move(p.temporary, o.name, true)
-	case client.HasPosixRename():
+	case client.HasPosixRename() && !(o.untold && c.repeats()):
 		err = client.PosixRename(p.temporary, o.name)
-		if refused(err) && c.delta.close() { // Windows does not replace open files
+		if endpoint.Refused(err) && c.delta.close() { // Windows does not replace open files
 			err = client.PosixRename(p.temporary, o.name)
 		}
 	case (o.info == nil || o.freed) && p.aside == "":
@@ -681,27 +702,25 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	}
 	c.result.LeftBehind = p.temporary
 	c.detail = "all of the data is in " + c.shown(p.temporary)
-	if !refused(err) {
+	if !endpoint.Refused(err) {
 		c.detail += ", or has its name already"
 	}
 	if p.aside != "" {
 		c.detail += "; the file that it replaces may be " + c.shown(p.aside)
 	}
-	if refused(err) {
+	if endpoint.Refused(err) {
 		if p.aside == "" {
 			c.attempts.placing = nil
 		}
 		if c.entry == nil || !o.linked(c.entry.dir) {
-			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name))
+			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
 		}
 		if (c.flags.notRenamed || o.end.placement.quirks.NoRename.Load()) && !o.end.atomic(c) &&
 			p.aside == "" && !c.attempts.once && client.Remove(p.temporary) == nil {
 			c.result.LeftBehind, c.detail = "", ""
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
-		if c.tree == nil || c.tree.sync == nil {
-			c.detail += "; --inplace writes the target itself"
-		}
+		c.detail += c.rules().inPlace
 		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
 			c.detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
@@ -713,10 +732,10 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 // errNotRenamed reports that the host does not rename files.
 var errNotRenamed = errors.New("the host does not rename files")
 
-// isFree reports whether nothing has a name.
+// isFree reports whether nothing has a name, as far as the host tells.
 func isFree(client *usftp.Client, name string) bool {
 	_, err := client.Lstat(name)
-	return errors.Is(err, fs.ErrNotExist)
+	return errors.Is(err, fs.ErrNotExist) || private.Untold(err)
 }
 
 // replace stands in for posix-rename on servers without it: RENAME fails if the name exists
@@ -734,7 +753,7 @@ func (p *placing) replace(c *fileCopy, o *remoteOutput, client *usftp.Client) er
 	if !stepped {
 		c.journal.noteAside(c, p)
 		err := client.Rename(o.name, p.aside)
-		if refused(err) {
+		if endpoint.Refused(err) {
 			p.aside = ""
 		}
 		if err != nil {
@@ -804,7 +823,7 @@ func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
 	default:
 		t.made = p.temporary
 		err := p.rename(c, o)
-		if refused(err) { // the old connection's request may have been executed only now
+		if endpoint.Refused(err) { // the old connection's request may have been executed only now
 			return p.wasRenamed(c, o, err)
 		}
 		if err != nil {
@@ -818,7 +837,7 @@ func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
 // giveUp ends a commit that cannot be completed, and gives the old file its name back.
 func (p *placing) giveUp(c *fileCopy, o *remoteOutput) error {
 	if p.aside != "" {
-		if err := takeBack(o.client, p.aside, o.name); err != nil {
+		if err := endpoint.TakeBack(o.client, p.aside, o.name); err != nil {
 			return err
 		}
 		info, err := o.client.Lstat(o.name)
@@ -852,7 +871,7 @@ func (o *remoteOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
 	if o.session.lost() {
 		return true, false
 	}
-	ctx, cancel := cleanupContext(c.ctx)
+	ctx, cancel := endpoint.CleanupContext(c.ctx)
 	defer cancel()
 	f := o.file.WithContext(ctx)
 	err := f.Truncate(n)
@@ -874,7 +893,7 @@ func (o *remoteOutput) remove(c *fileCopy) {
 		c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes, c.shown(o.temp))
 		return
 	}
-	ctx, cancel := cleanupContext(c.ctx)
+	ctx, cancel := endpoint.CleanupContext(c.ctx)
 	defer cancel()
 	o.file.Async().Close().WaitContext(ctx)
 	c.delta.close() // Windows does not remove open files

@@ -7,16 +7,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -27,100 +25,19 @@ func (s *remoteSource) open(c *fileCopy) (input, error) {
 	in := &remoteInput{session: c.from, path: c.source, original: true}
 	in.guard = sizeGuard(0)
 	if c.entry != nil {
-		in.known = c.entry.facts
+		in.known = c.entry.info
 		return in, nil
 	}
 	return in, in.ready(c)
-}
-
-func (s *remoteSource) base(name string) (string, error) {
-	name = strings.TrimRight(name, "/")
-	if base := path.Base(name); name != "" && base != ".." {
-		return base, nil
-	}
-	return ".", nil
 }
 
 func (s *remoteSource) limits() (limits, error) {
 	return s.remoteEnd.limits(func(read, _ int) int { return read })
 }
 
-func (s *remoteSource) look(name string) (facts, error) {
-	info, err := s.stat(name)
-	if err != nil {
-		return facts{}, ofSource(err)
-	}
-	return remoteFacts(info.Sys().(*usftp.FileStat)), nil
-}
-
-// list lists a directory. If the connection is lost the listing starts over and yields only entries
-// not yielded before: neither the server's order nor the directory need have stayed the same.
-func (s *remoteSource) list(d *directory, yield func(*entry, error) bool) error {
-	known := newNames()
-	return ofSource(s.over(d.source, func(client *usftp.Client, again bool) error {
-		if again {
-			known.again()
-		}
-		for f, err := range client.Entries(d.source) {
-			if err != nil {
-				return err
-			}
-			if known.has(f.BaseName()) {
-				continue
-			}
-			e := &entry{dir: d, name: f.BaseName(), facts: remoteFacts(f.FileStat())}
-			if !e.facts.hasMode { // the listing had no attributes
-				var info fs.FileInfo
-				if info, err = client.Lstat(f.Name()); err == nil {
-					e.facts = remoteFacts(info.Sys().(*usftp.FileStat))
-				} else if pool.Lost(client) {
-					return err
-				}
-			}
-			known.add(f.BaseName())
-			s.link.Arrived()
-			if !yield(e, ofSource(err)) {
-				break
-			}
-		}
-		return nil
-	}))
-}
-
-func (s *remoteSource) readLink(name string) (string, error) {
-	to, err := ask(s.remoteEnd, name, (*usftp.Client).ReadLink)
-	return to, ofSource(err)
-}
-
-func (s *remoteSource) readSmall(name string, most int64) ([]byte, error) {
-	data, _, err := s.readRegular(name, most)
-	if errors.Is(err, errNotRegular) {
-		err = fs.ErrNotExist
-	}
-	return data, err
-}
-
-// loops compares the directories' real paths.
-func (s *remoteSource) loops(d *directory) string {
-	real, err := s.realPath(d.source)
-	if err != nil {
-		return ""
-	}
-	d.real = real
-	for above := d.parent; above != nil; above = above.parent {
-		if above.real == "" {
-			above.real, _ = s.realPath(above.source)
-		}
-		if above.real == real {
-			return "it leads back to " + above.source
-		}
-	}
-	return ""
-}
-
 // sum lets the host hash the file, or reads it.
 func (s *remoteSource) sum(c *fileCopy) error {
-	c.size = c.entry.facts.size
+	c.size = c.entry.info.Size
 	wanted := c.options.Hash
 	known := c.from.client.CheckFileAlgorithms()
 	if known == nil || slices.Contains(known, hostName(wanted)) {
@@ -178,14 +95,14 @@ func (s *remoteSource) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checks
 type remoteInput struct {
 	session  *session
 	path     string
-	known    facts
+	known    endpoint.Info
 	data     []byte // of a small file held in memory
 	free     func() // of data
 	original bool   // it is being copied, rather than read again
 	remoteReader
 }
 
-func (in *remoteInput) facts() *facts { return &in.known }
+func (in *remoteInput) info() *endpoint.Info { return &in.known }
 
 // ready opens the file, or reads it if it is small.
 func (in *remoteInput) ready(c *fileCopy) error {
@@ -206,18 +123,21 @@ func (in *remoteInput) open(c *fileCopy) error {
 	if err != nil {
 		return err
 	}
+	c.flags.seat.opened(true)
 	in.file, in.session.trip = f, trip
-	in.known.setStat(nil)
+	in.known.SetStat(nil)
 	if !f.AttrsCached() { // nothing to compare with, or to resume from
 		return nil
 	}
-	if in.known.setStat(f.FileStat()); in.known.mode.IsDir() {
+	if in.known.SetStat(f.FileStat()); in.known.Mode.IsDir() {
 		return &fs.PathError{Op: "read", Path: in.path, Err: ErrIsDirectory}
 	}
-	in.guard = sizeGuard(f.Info().Size())
 	if in.original {
 		if !c.attempts.racy.isAbout(f.FileStat()) {
 			c.attempts.racy = newRacySource(in.session, f.FileStat())
+			if err := in.settle(c); err != nil {
+				return err
+			}
 		}
 		if c.to != nil { // none of it stays on this machine
 			in.racy = c.attempts.racy
@@ -225,12 +145,13 @@ func (in *remoteInput) open(c *fileCopy) error {
 			in.rememberAll(c)
 		}
 	}
+	in.guard = sizeGuard(f.Info().Size())
 	in.lanes = func(off int64) *striper {
-		if in.session == c.to || !in.known.regular() ||
-			!in.session.worthStriping(c, in.known.size-off, true) {
+		if in.session == c.to || !in.known.IsRegular() ||
+			!in.session.worthStriping(c, in.known.Size-off, true) {
 			return nil
 		}
-		return in.session.stripe(c, f, os.O_RDONLY, off, in.known.size, 0)
+		return in.session.stripe(c, f, os.O_RDONLY, off, in.known.Size, 0)
 	}
 	return nil
 }
@@ -254,7 +175,8 @@ func (in *remoteInput) load(c *fileCopy) (same bool, err error) {
 	if err := f.OpenRead(); err != nil {
 		return false, err
 	}
-	size := c.entry.facts.size
+	c.flags.seat.opened(true)
+	size := c.entry.info.Size
 	budget := c.tree.budget
 	budget.memory.take(size)
 	var data []byte
@@ -265,10 +187,10 @@ func (in *remoteInput) load(c *fileCopy) (same bool, err error) {
 	})
 	if err == nil && now != nil && now.HasMode() && now.FileMode().IsRegular() &&
 		// otherwise it was written to since it was listed, perhaps just now
-		(!in.known.hasTimes || !now.HasTimes() || in.known.mtime.Equal(now.ModTime())) {
+		(!in.known.HasTimes || !now.HasTimes() || in.known.Mtime.Equal(now.ModTime())) {
 		c.freeHandle()
 		c.size = size
-		in.known.setStat(now)
+		in.known.SetStat(now)
 		in.data = data
 		in.free = func() {
 			release()
@@ -293,6 +215,7 @@ func (in *remoteInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 	if err := f.OpenRead(); err != nil {
 		return false, err
 	}
+	c.flags.seat.opened(true)
 	now, err := private.OfFile(f).ReadClose(len(data)-1, func() []byte {
 		return data[:len(data)-1]
 	})
@@ -302,7 +225,7 @@ func (in *remoteInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 	if err != nil || now == nil || now.HasMode() && !now.FileMode().IsRegular() {
 		return false, err
 	}
-	in.known.setStat(now)
+	in.known.SetStat(now)
 	return true, nil
 }
 
@@ -316,25 +239,25 @@ func (in *remoteInput) copies(c *fileCopy) bool {
 }
 
 func (in *remoteInput) copyOn(c *fileCopy, to *usftp.File) (n int64, done bool, err error) {
-	if !in.copies(c) || !in.known.regular() || in.known.size == 0 {
+	if !in.copies(c) || !in.known.IsRegular() || in.known.Size == 0 {
 		return 0, false, nil
 	}
-	small := in.known.size <= readAtOnce
+	small := in.known.Size <= readAtOnce
 	if racy := c.attempts.racy; !small && racy.isRacy(c.ctx) {
 		if err := racy.wait(c.ctx); err != nil {
 			return 0, true, err
 		}
 		c.attempts.racy, in.racy = nil, nil
-		if err := in.unchanged(c, in.known.size, nil); err != nil {
+		if err := in.unchanged(c, in.known.Size, nil); err != nil {
 			return 0, true, err
 		}
 	}
 	at := c.result.Resumed
-	n, err = in.file.CopyRange(at, max(0, in.known.size-at), to, at)
+	n, err = in.file.CopyRange(at, max(0, in.known.Size-at), to, at)
 	if small && n > 0 {
 		c.attempts.racy, in.racy = nil, nil
 	}
-	return n, n > 0 || !refused(err), err
+	return n, n > 0 || !endpoint.Refused(err), err
 }
 
 func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
@@ -369,7 +292,7 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		w = counting{w, &moved}
 	}
 	guard := sizeGuard(c.size)
-	if at == nil || pipe.Ordered() || in.racy != nil || in.prefix != nil || !in.known.regular() ||
+	if at == nil || pipe.Ordered() || in.racy != nil || in.prefix != nil || !in.known.IsRegular() ||
 		!in.session.worthStriping(c, c.size-resumed, true) {
 		n, err = in.session.judge(c, f, func() (int64, int, error) {
 			fed := pipe.Writer(in.writer(c.limiter.writer(w), resumed), resumed)
@@ -395,7 +318,7 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 	if err == nil {
 		err = to.end(c, resumed+n)
 	}
-	if refused(err) || in.session.lost() {
+	if endpoint.Refused(err) || in.session.lost() {
 		err = ofSource(err)
 	}
 	return n, err
@@ -408,13 +331,13 @@ func (in *remoteInput) unchanged(c *fileCopy, n int64, local reopen) error {
 		return in.onlyTouched(c, n, local)
 	case in.mixed != nil:
 		return in.mixed
-	case in.file == nil || !in.known.regular():
+	case in.file == nil || !in.known.IsRegular():
 		return nil
 	}
 	info, err := in.file.Stat()
 	now := in.known // a server without FSTAT offers nothing newer to compare with
 	if err == nil {
-		now = remoteFacts(info.Sys().(*usftp.FileStat))
+		now = endpoint.OfStat(info.Sys().(*usftp.FileStat))
 	} else if !errors.Is(err, errors.ErrUnsupported) && c.interrupted() {
 		return err
 	}
@@ -454,8 +377,8 @@ func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
 	if !same {
 		return ErrSourceChanged
 	}
-	if c.entry != nil && c.entry.facts.hasTimes { // restore the time from before it was read
-		in.known.mtime, in.known.atime = c.entry.facts.mtime, c.entry.facts.atime
+	if c.entry != nil && c.entry.info.HasTimes { // restore the time from before it was read
+		in.known.Mtime, in.known.Atime = c.entry.info.Mtime, c.entry.info.Atime
 	}
 	if !in.session.quirks().Touches.Swap(true) {
 		why := "some servers report the current time for files that are read"
@@ -502,7 +425,7 @@ func (in *remoteInput) begins(local io.ReaderAt, n int64) (same, known bool) {
 }
 
 func (in *remoteInput) reopen(c *fileCopy) reopen {
-	if !in.known.regular() || private.OfClient(in.session.client).ReadsOnce() {
+	if !in.known.IsRegular() || private.OfClient(in.session.client).ReadsOnce() {
 		return nil
 	}
 	return func() (io.ReaderAt, func(), error) {

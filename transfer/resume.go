@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
@@ -70,10 +71,6 @@ const (
 	// retriedTail is for a copy that continues by itself after seconds. It is small, so that the
 	// copy progresses even over a link that breaks every few seconds.
 	retriedTail = 256 << 10
-
-	// resumeHint is what errors say about resuming. A sync always resumes.
-	resumeHint     = "the same command with --resume continues from there"
-	resumeSyncHint = "the same command continues from there"
 )
 
 // A journal is one file's part in the journal. As long as it holds the lock on its mark, no other
@@ -91,18 +88,18 @@ type journal struct {
 
 // newMark returns what to record about a copy, nil if it cannot be continued.
 func newMark(in input, out output) *mark {
-	f := in.facts()
-	if !f.regular() || !f.hasTimes || out.at().temp == "" {
+	f := in.info()
+	if !f.IsRegular() || !f.HasTimes || out.at().temp == "" {
 		return nil
 	}
-	return &mark{Temporary: out.at().temp, SourceSize: f.size, SourceTime: f.mtime, SourceID: f.id}
+	return &mark{Temporary: out.at().temp, SourceSize: f.Size, SourceTime: f.Mtime, SourceID: f.ID}
 }
 
 // journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
 // endpoint is a stream.
 func (j *job) journalKey(kind, source, target string) string {
-	from, source, isFile := j.src.identity(source)
-	to, target, isToFile := j.dst.identity(target)
+	from, source, isFile := j.src.Identity(source)
+	to, target, isToFile := j.dst.Identity(target)
 	if j.options.Journal == "" || !isFile || !isToFile {
 		return ""
 	}
@@ -123,9 +120,9 @@ func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left 
 // was interrupted meanwhile: nothing is then given up, so that the next attempt or run can go on
 // from it.
 func (j *journal) resume(c *fileCopy, in input, out output) (offset int64, err error) {
-	f := in.facts()
+	f := in.info()
 	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() ||
-		out.at().direct || !f.regular() || !f.hasTimes {
+		out.at().direct || !f.IsRegular() || !f.HasTimes {
 		return 0, nil
 	}
 	m := j.load(c)
@@ -139,7 +136,7 @@ func (j *journal) resume(c *fileCopy, in input, out output) (offset int64, err e
 	var why error
 	switch {
 	case ours && m.Bytes == 0:
-	case m.SourceSize != f.size || !m.SourceTime.Equal(f.mtime) || m.SourceID != f.id:
+	case m.SourceSize != f.Size || !m.SourceTime.Equal(f.Mtime) || m.SourceID != f.ID:
 		why = errors.New("the source has changed since")
 	case !ours:
 		why = errors.New("it does not belong to this target")
@@ -222,7 +219,7 @@ func (j *journal) removeStrays(c *fileCopy, out output) {
 		if (*strays)[0] != out.at().temp {
 			err = out.discard((*strays)[0])
 		}
-		if err != nil && !refused(err) && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
 			return // the connection is lost again
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && c.tree != nil {
@@ -281,17 +278,13 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 	j.left = &m
 	if j.write(c, m) {
 		j.resumable = true
-		hint := resumeHint
-		if c.tree != nil && c.tree.sync != nil {
-			hint = resumeSyncHint
-		}
-		c.detail += "; " + hint
+		c.detail += "; " + c.rules().resume
 	}
 }
 
 // removeStale removes what an earlier run left, once the copy is in place.
 func (j *journal) removeStale(out output) {
-	if j.stale != nil && ignoreMissing(out.discard(j.stale.Temporary)) == nil {
+	if j.stale != nil && endpoint.IgnoreMissing(out.discard(j.stale.Temporary)) == nil {
 		j.stale = nil
 	}
 }

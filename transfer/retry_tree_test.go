@@ -404,10 +404,24 @@ func TestTreeStalled(t *testing.T) {
 				t.Errorf("%v: it took %v", direction, took)
 			}
 			var stall *usftp.StallError
+			var stalled []time.Duration
 			for _, e := range b.events {
+				if e.Stalled > 0 {
+					stalled = append(stalled, e.Stalled)
+					if left := e.Stalled + e.Wait; left < 59*time.Second || left > 61*time.Second ||
+						!strings.HasSuffix(e.Message, fmt.Sprintf("; reconnecting in %d s",
+							(e.Wait+time.Second/2)/time.Second)) {
+						t.Errorf("%v: stalled for %v, %v left, and it says %q", direction,
+							e.Stalled, e.Wait, e.Message)
+					}
+				}
 				if e.Kind == transfer.Retried && !errors.As(e.Err, &stall) {
 					t.Errorf("it was lost by %v", e.Err)
 				}
+			}
+			if len(stalled) == 0 || stalled[0] > 6*time.Second ||
+				stalled[len(stalled)-1] < 50*time.Second {
+				t.Errorf("%v: the stall was told %d times", direction, len(stalled))
 			}
 		})
 	}

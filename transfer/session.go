@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
@@ -187,8 +188,7 @@ func (e *ends) renew(c *fileCopy, err error) (renewed bool) {
 			continue
 		}
 		if !s.conn.Renew(s.client, err, func(a pool.Attempt) {
-			c.tell(retried(a, c.doing()+" "+c.source,
-				&Event{Size: c.size, Position: Position{Bytes: c.result.Bytes}}))
+			c.tell(c.retried(a, &Event{Size: c.size, Position: Position{Bytes: c.result.Bytes}}))
 		}) {
 			return false
 		}
@@ -208,23 +208,15 @@ func (e *ends) why(err error) error {
 	return e.to.why(err)
 }
 
-// lateContext returns a context for what must not stop halfway: it ends cleanupTime after ctx.
+// lateContext returns a context for what must not stop halfway: it ends endpoint.CleanupTime after ctx.
 func lateContext(ctx context.Context) (context.Context, func()) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-late.Done():
-		case <-time.After(cleanupTime):
+		case <-time.After(endpoint.CleanupTime):
 			cancel(context.Cause(ctx))
 		}
 	})
 	return late, func() { stop(); cancel(nil) }
-}
-
-// cleanupTime limits how long cleaning up after an interruption may take.
-const cleanupTime = 5 * time.Second
-
-// cleanupContext returns a context for work that remains after ctx has ended.
-func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 }

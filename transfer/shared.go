@@ -305,23 +305,23 @@ func (in *sharedInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 
 // shares reports whether the file's state is known well enough to share what is read from it.
 func (in *sharedInput) shares() bool {
-	known := in.facts()
-	return known.regular() && (in.of.host == nil || known.hasTimes)
+	known := in.info()
+	return known.IsRegular() && (in.of.host == nil || known.HasTimes)
 }
 
 func (in *sharedInput) key() fileKey {
-	f, id := in.facts(), ""
-	if f.info != nil {
-		id = localfs.ID(f.info)
+	f, id := in.info(), ""
+	if f.Local != nil {
+		id = localfs.ID(f.Local)
 	}
-	return fileKey{in.of.host, cmp.Or(id, in.copy.source), f.size, f.mtime.UnixNano()}
+	return fileKey{in.of.host, cmp.Or(id, in.copy.source), f.Size, f.Mtime.UnixNano()}
 }
 
 // changing reports whether a small file was written to since it was listed, or on a host so
 // recently that its time, in whole seconds, would not show another write.
 func (in *sharedInput) changing(listed fileKey) bool {
 	return in.of.host != nil &&
-		(in.key() != listed || time.Since(in.facts().mtime) < racyFor)
+		(in.key() != listed || time.Since(in.info().Mtime) < racyFor)
 }
 
 func (in *sharedInput) contents() contents {

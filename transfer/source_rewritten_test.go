@@ -183,17 +183,16 @@ func TestClockThatIsBehind(t *testing.T) {
 	}
 }
 
-// TestRacySourceCostsLittle: a source whose second is over is read once; for any other, only what
-// was read within that second is read again.
+// TestRacySourceCostsLittle: a large source on a long link is read once: its second is over, or is
+// waited for.
 func TestRacySourceCostsLittle(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
 	data := random(size)
 	for name, test := range map[string]struct {
-		age         time.Duration
-		least, most uint64
+		age time.Duration
 	}{
-		"old": {time.Hour, size, size}, "fresh": {0, size + 1<<20, size * 3 / 2},
+		"old": {time.Hour}, "fresh": {0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -214,10 +213,47 @@ func TestRacySourceCostsLittle(t *testing.T) {
 						asked += r.Length
 					}
 				}
-				if asked < test.least || asked > test.most {
+				if asked != size {
 					t.Errorf("%d bytes were asked for", asked)
 				}
 			})
 		})
+	}
+}
+
+// TestPriceOfAYoungSource: a source that was written to just now takes hardly longer than an old
+// one, whatever its size and the link, and no part of it is read twice where that would take long.
+func TestPriceOfAYoungSource(t *testing.T) {
+	const most = 1200 * time.Millisecond
+	for name, link := range map[string]sftptest.LinkConfig{
+		"short": {},
+		"long":  {ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond, Window: 2 << 20},
+		"slow":  {ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond, Window: 256 << 10},
+	} {
+		for _, way := range []string{"download", "writer", "relay"} {
+			for _, size := range []int{100_000, 1 << 20, 16 << 20, 64 << 20} {
+				t.Run(fmt.Sprintf("%s link, %s, %d bytes", name, way, size), func(t *testing.T) {
+					t.Parallel()
+					data := random(size)
+					var took [2]time.Duration
+					for i, age := range []time.Duration{time.Hour, 0} {
+						synctest.Test(t, func(t *testing.T) {
+							b := newBench(t, sftptest.Script{}, link)
+							b.server.Files.WriteFile("/source", data)
+							b.server.Files.SetModTime("/source", time.Now().Add(-age))
+							began := time.Now()
+							got, err := b.fetch(way, "/source")
+							took[i] = time.Since(began)
+							if err != nil || !bytes.Equal(got, data) {
+								t.Errorf("%d bytes, %v", len(got), err)
+							}
+						})
+					}
+					if more := took[1] - took[0]; more > most {
+						t.Errorf("an old one takes %v, a young one %v more", took[0], more)
+					}
+				})
+			}
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 )
@@ -43,7 +44,7 @@ func findHoles(c *fileCopy, in input) *sparseSource {
 	if holes == nil {
 		return nil
 	}
-	s := &sparseSource{copy: c, file: file, data: data, holes: holes, size: in.facts().size}
+	s := &sparseSource{copy: c, file: file, data: data, holes: holes, size: in.info().Size}
 	off := c.result.Resumed
 	for range mostLooks {
 		to, hole := s.extent(off)
@@ -110,14 +111,14 @@ func (o *remoteOutput) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {
 	resumed, joined := c.result.Resumed, c.result.Stripes
 	if err != nil {
 		safe := max(0, s.holes.DataBefore(resumed+n)-resumed)
-		if refused(err) && safe < n { // it failed after a hole
+		if endpoint.Refused(err) && safe < n { // it failed after a hole
 			err = errParts
 		}
 		return safe, err // the hole before what is missing may not have been created
 	}
 	info, err := o.file.Stat()
 	switch {
-	case err != nil && !refused(err):
+	case err != nil && !endpoint.Refused(err):
 		return n, err
 	case err != nil || info.Size() != s.size && joined == 0:
 		return n, errParts

@@ -6,7 +6,7 @@ import (
 	"io"
 	"io/fs"
 
-	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -24,38 +24,22 @@ func Writer(w io.Writer) Endpoint {
 		newTarget: func(*job) (target, error) { return &writerTarget{w: w}, nil }}
 }
 
-var errStream = fmt.Errorf("%w: a stream is not a directory", errors.ErrUnsupported)
-
 // streamEnd is common to Readers and Writers: they have no trees.
-type streamEnd struct{}
+type streamEnd struct{ endpoint.Stream }
 
-func (streamEnd) conn() *pool.Conn { return nil }
-func (streamEnd) close()           {}
-
-func (streamEnd) join(dir, name string) string { return name }
-
-func (streamEnd) identity(string) (host, path string, ok bool) { return "", "", false }
-
-func (streamEnd) limits() (limits, error)                       { return limits{}, errStream }
-func (streamEnd) realPath(string) (string, error)               { return "", errStream }
-func (streamEnd) lstat(string) (facts, error)                   { return facts{}, errStream }
-func (streamEnd) mark(string) (string, error)                   { return "", errStream }
-func (streamEnd) fileSystem(string) [2]uint64                   { return [2]uint64{} }
-func (streamEnd) touch(string) (remove func() error, err error) { return nil, errStream }
+func (streamEnd) conn() *pool.Conn        { return nil }
+func (streamEnd) limits() (limits, error) { return limits{}, endpoint.ErrStream }
 
 // streamTarget is a target that holds no tree.
 type streamTarget struct{ streamEnd }
 
-func (streamTarget) begin(facts, string, func() error) (string, error)  { return "-", errStream }
-func (streamTarget) is(facts) bool                                      { return false }
-func (streamTarget) dispose(string) bool                                { return false }
-func (streamTarget) tidy(string, string, func(string, bool) bool) error { return errStream }
-func (streamTarget) check(*directory, string) error                     { return errStream }
-func (streamTarget) makeDir(*directory) (fresh bool, err error)         { return false, errStream }
-func (streamTarget) finishDir(*directory) error                         { return errStream }
-func (streamTarget) leave(*directory)                                   {}
-func (streamTarget) makeLink(*entry, string) error                      { return errStream }
-func (streamTarget) finishLink(*entry, usftp.NewAttrs) error            { return errStream }
+func (streamTarget) dispose(string) bool            { return false }
+func (streamTarget) check(*directory, string) error { return endpoint.ErrStream }
+func (streamTarget) asSource() source               { return nil }
+
+func (streamTarget) begin(endpoint.Info, string, func() error) (targetDir, error) {
+	return targetDir{path: "-"}, endpoint.ErrStream
+}
 
 // readerSource is an io.Reader as a source, and as the input that it opens.
 type readerSource struct {
@@ -72,15 +56,11 @@ func (s *readerSource) open(c *fileCopy) (input, error) {
 	return s, nil
 }
 
-func (*readerSource) sum(*fileCopy) error                             { return errStream }
-func (*readerSource) base(string) (string, error)                     { return "", errStream }
-func (*readerSource) look(string) (facts, error)                      { return facts{}, errStream }
-func (*readerSource) list(*directory, func(*entry, error) bool) error { return errStream }
-func (*readerSource) readLink(string) (string, error)                 { return "", errStream }
-func (*readerSource) readSmall(string, int64) ([]byte, error)         { return nil, errStream }
-func (*readerSource) loops(*directory) string                         { return "" }
+func (*readerSource) close() {}
 
-func (s *readerSource) facts() *facts                            { return &facts{size: -1} }
+func (*readerSource) sum(*fileCopy) error { return endpoint.ErrStream }
+
+func (s *readerSource) info() *endpoint.Info                     { return &endpoint.Info{Size: -1} }
 func (s *readerSource) ready(*fileCopy) error                    { return nil }
 func (s *readerSource) whole(*fileCopy, []byte) (bool, error)    { return false, nil }
 func (s *readerSource) contents() contents                       { return streamContents{s.r} }
@@ -115,7 +95,7 @@ type writerTarget struct {
 }
 
 func (t *writerTarget) place(c *fileCopy, in input) (output, error) {
-	if base, err := c.src.base(c.source); err == nil {
+	if base := c.src.Base(c.source); base != "" {
 		c.name = base
 	}
 	return &writerOutput{location: location{name: "-", direct: true}, w: t.w}, nil
@@ -150,8 +130,8 @@ func (o *writerOutput) create(c *fileCopy, in input) error {
 	}
 	c.sized(in)
 	o.in = in
-	now := in.facts()
-	known := now.regular() && now.hasTimes
+	now := in.info()
+	known := now.IsRegular() && now.HasTimes
 	if c.attempts.reached == 0 {
 		if c.attempts.poured = nil; known {
 			c.attempts.poured = now
@@ -159,7 +139,7 @@ func (o *writerOutput) create(c *fileCopy, in input) error {
 		return nil
 	}
 	c.result.Bytes = c.attempts.reached
-	if !known || now.size != c.attempts.poured.size || !now.mtime.Equal(c.attempts.poured.mtime) {
+	if !known || now.Size != c.attempts.poured.Size || !now.Mtime.Equal(c.attempts.poured.Mtime) {
 		o.remove(c)
 		return ErrSourceChanged
 	}

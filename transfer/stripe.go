@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
@@ -123,14 +124,14 @@ func (s *striper) prove() error {
 	switch {
 	case s.broken != nil:
 		return s.broken
-	case err != nil && !refused(err):
+	case err != nil && !endpoint.Refused(err):
 		return err
 	case s.flag == os.O_RDONLY:
 		return s.proof.ofSource(stat, named, err)
 	case int64(stat.Size) != s.proof.whole:
 		return notJoined(int64(stat.Size), s.proof.whole)
 	case named != nil && !s.proof.same(named, true):
-		return errReplaced
+		return endpoint.ErrReplaced
 	}
 	if _, syncs := s.first.Client().HasExtension(wire.ExtFsync); s.lost && syncs {
 		// reports what the CLOSE of the lost handle would have reported

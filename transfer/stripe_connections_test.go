@@ -312,7 +312,7 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 						}
 					}
 					if lost == 0 && (!strings.Contains(retried,
-						"continuing over another connection to far") || r.Resumed == 0) {
+						"far: connection lost; continuing over another one") || r.Resumed == 0) {
 						t.Errorf("it was told %q; %+v", retried, r)
 					}
 					h.mu.Lock()

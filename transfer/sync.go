@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"path/filepath"
 	"strings"
@@ -12,10 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
 
@@ -106,46 +104,6 @@ type SyncWithin struct {
 // SyncRename is a file or directory that was renamed, with both paths relative to the source.
 type SyncRename struct{ From, To string }
 
-// A reach is a SyncWithin in a form that is quick to ask, however many changes there are.
-type reach struct {
-	listed map[string]bool // directories that are compared, and all above them
-	trees  map[string]bool // directories in which everything is compared
-}
-
-func newReach(w *SyncWithin) *reach {
-	if w == nil {
-		return nil
-	}
-	r := &reach{make(map[string]bool), make(map[string]bool)}
-	add := func(rel string) {
-		for ; !r.listed[rel]; rel = path.Dir(rel) {
-			r.listed[rel] = true
-		}
-	}
-	for dir := range w.Dirs {
-		add(path.Clean(dir))
-	}
-	for _, tree := range w.Trees {
-		tree = path.Clean(tree)
-		r.trees[tree] = true
-		add(tree)
-	}
-	return r
-}
-
-// has reports whether a directory is compared, or contains one that is.
-func (r *reach) has(rel string) bool {
-	if r == nil || r.listed[rel] || r.trees["."] {
-		return true
-	}
-	for ; rel != "."; rel = path.Dir(rel) {
-		if r.trees[rel] {
-			return true
-		}
-	}
-	return false
-}
-
 // Reason says why Sync copies, changes or deletes an entry.
 type Reason string
 
@@ -193,19 +151,19 @@ func Sync(ctx context.Context, dst, src Endpoint, options SyncOptions) (Summary,
 	defer done()
 	t := newTree(j, options.TreeOptions)
 	if err == nil {
-		t.sync, err = newSyncing(t, options)
+		err = newSyncing(t, options)
 	}
 	return t.run(err)
 }
 
-// syncing is the additional state of a tree that is synced.
+// syncing is the planner of Sync.
 type syncing struct {
-	tree    *tree
+	copying
 	options SyncOptions
-	dst     mirror
 	filter  syncFilter
-	within  *reach // nil means everything
-	backups backups
+	within  *reach  // nil means everything
+	saved   backups // where what is replaced goes
+	differ  differ
 
 	// foldsCase reports whether names that differ only in case are the same file in the target.
 	// Without a lock it is known only for this system.
@@ -213,49 +171,55 @@ type syncing struct {
 
 	inventories inventories
 
-	listed   atomic.Int64 // entries seen at the target
+	there    atomic.Int64 // entries seen at the target
 	met      atomic.Int64 // entries seen in the source
 	extras   extras
 	gone     gone
 	lock     *lock
 	reported sync.Once // reports once that files are read because the host does not hash them
-	times    sync.Once // reports once that times cannot be set
 }
 
 var errNotPath = errors.New("a stream cannot be synced")
 
-func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
-	dst, ok := t.dst.(interface{ mirror() mirror })
-	if _, _, isPath := t.src.identity(t.route.Source); !ok || !isPath {
-		return nil, errNotPath
+// newSyncing makes a Sync of a tree.
+func newSyncing(t *tree, options SyncOptions) error {
+	_, _, isPath := t.src.Identity(t.route.Source)
+	if _, _, toPath := t.dst.Identity(t.route.Target); !isPath || !toPath {
+		return errNotPath
 	}
 	if name := options.IgnoreFile; name != "" && (strings.ContainsAny(name, `/\`) ||
 		!filepath.IsLocal(name)) {
-		return nil, fmt.Errorf("%q is not the name of an ignore file", name)
+		return fmt.Errorf("%q is not the name of an ignore file", name)
 	}
 	if dir := filepath.ToSlash(options.BackupDir); dir != "" {
 		if !isBelow(dir) {
-			return nil, fmt.Errorf("the backup directory %q is not a path in the target", dir)
+			return fmt.Errorf("the backup directory %q is not a path in the target", dir)
 		}
 		options.BackupDir = path.Clean(dir)
 	}
-	s := &syncing{tree: t, options: options, dst: dst.mirror(), within: newReach(options.Within),
-		filter:  newSyncFilter(t, &options),
-		backups: backups{dir: options.BackupDir}}
-	s.extras.sync, s.backups.sync, s.gone.sync, s.foldsCase = s, s, s, s.dst.foldsCase
-	s.inventories.keeps, s.inventories.probe = s.dst.keeps, func() {
-		if s.lock != nil {
-			s.dst.probe(lockName)
-		}
+	s := &syncing{copying: copying{t}, options: options, within: newReach(options.Within),
+		filter: newSyncFilter(t, &options),
+		saved:  backups{dir: options.BackupDir}}
+	s.differ = differ{s}
+	s.extras.sync, s.saved.sync, s.gone.sync, s.inventories.sync = s, s, s, s
+	s.foldsCase = func() bool { return localfs.FoldsCase && t.dst.conn() == nil }
+	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, relinks: true, judges: true,
+		partial: options.Within != nil, listings: syncWalkers, failed: copyRules.failed,
+		counts: options.Only == SyncOnly{} && options.Within == nil,
+		resume: "the same command continues from there"}
+	if options.Delete {
+		t.rules.last = PhaseDeleting
 	}
-	return s, nil
+	return nil
 }
 
 // start makes the target and takes the lock.
 func (s *syncing) start() error {
 	root := s.tree.root
-	if err := s.backups.check(); err != nil {
-		return err
+	if s.saved.dir != "" {
+		if err := s.saved.check(); err != nil {
+			return err
+		}
 	}
 	if s.options.Delete {
 		s.gone.begin()
@@ -263,7 +227,7 @@ func (s *syncing) start() error {
 	if s.tree.options.DryRun {
 		return nil
 	}
-	fresh, err := s.tree.dst.makeDir(root)
+	fresh, err := s.tree.makeDir(root)
 	root.made, root.fresh = err == nil, fresh
 	if err != nil || s.options.NoLock {
 		return err
@@ -276,7 +240,7 @@ func (s *syncing) start() error {
 	if err == nil {
 		s.foldsCase = s.lock.foldsCase
 		root.pending.Add(1) // releasing the lock changes its mtime once more
-		s.rename()
+		repeatRenames(s)
 	}
 	return err
 }
@@ -292,94 +256,65 @@ func (s *syncing) walkers(from, to limits) int {
 	return max(1, min(from.listings, to.listings)/2) // they may be the same host
 }
 
-// rename repeats the source's renames, in order as far as that matters. What cannot be renamed is
-// copied and deleted later.
-func (s *syncing) rename() {
-	if s.options.Within == nil {
-		return
-	}
-	renames := s.options.Within.Renames
-	if len(renames) > 0 {
-		s.dst.ready()
-	}
-	for len(renames) > 0 && s.tree.ctx.Err() == nil {
-		n := unrelated(renames)
-		var work errgroup.Group
-		work.SetLimit(renamesAtOnce)
-		for _, r := range renames[:n] {
-			work.Go(func() error { s.renameOne(r); return nil })
-		}
-		work.Wait()
-		renames = renames[n:]
-	}
+func (s *syncing) file() error {
+	return ofSource(&fs.PathError{Op: "sync", Path: s.tree.route.Source,
+		Err: endpoint.ErrNotDirectory})
 }
 
-// renamesAtOnce is how many renames are made at once: each takes a few round trips.
-const renamesAtOnce = 64
-
-// unrelated returns how many of the first renames may be made in any order: none of their paths
-// is another's, or lies in it.
-func unrelated(renames []SyncRename) int {
-	met := make(map[string]bool)   // paths
-	above := make(map[string]bool) // all directories above them
-	for i, r := range renames[:min(len(renames), renamesAtOnce)] {
-		for _, name := range []string{r.From, r.To} {
-			name = path.Clean(name)
-			if above[name] {
-				return i
-			}
-			for at := name; at != "." && at != "/"; at = path.Dir(at) {
-				if met[at] {
-					return i
-				}
-			}
-		}
-		for _, name := range []string{r.From, r.To} {
-			name = path.Clean(name)
-			met[name] = true
-			for name != "." && name != "/" {
-				name = path.Dir(name)
-				above[name] = true
-			}
-		}
+// enter also takes the inventory of the target's directory. What the source does not have is listed
+// here, to be deleted.
+func (s *syncing) enter(d *directory) (leave func(), ok bool) {
+	if d.extra {
+		d.ignore = d.parent.ignore
+		s.extras.collect(d, func(string) bool { return true })
+		return func() {}, false
 	}
-	return min(len(renames), renamesAtOnce)
+	leave, ok = s.copying.enter(d)
+	if !ok {
+		return leave, false
+	}
+	leave, err := s.take(d)
+	if err != nil {
+		d.failed = true
+		s.tree.fail("", d.source, d.target, err)
+	}
+	return leave, err == nil
 }
 
-func (s *syncing) renameOne(r SyncRename) {
-	src := s.tree.src
-	from, to := path.Clean(r.From), path.Clean(r.To)
-	if !isBelow(from) || !isBelow(to) {
-		return
+func (s *syncing) filterIn(d *directory) (excludes func(name string, dir bool) bool, err error) {
+	return func(name string, dir bool) bool { return s.filter.excludes(d, name, dir) },
+		s.filter.readIgnore(d)
+}
+
+// listed finds what the source does not have.
+func (s *syncing) listed(d *directory) { s.extras.find(d) }
+
+// finish leaves alone what is as it should be.
+func (s *syncing) finish(d *directory) error {
+	if s.sameDirectory(d) {
+		return nil
 	}
-	if _, err := src.lstat(src.join(s.tree.root.source, from)); !errors.Is(err, fs.ErrNotExist) {
-		return
+	return s.settling(func() error { return s.tree.finishDir(d) })
+}
+
+// settling sets attributes of what another run has made. If the host refuses, it may set some of
+// them for no file: that is found out, and what is left is tried again.
+func (s *syncing) settling(set func() error) error {
+	err := set()
+	if endpoint.Refused(err) {
+		s.inventories.find()
+		err = set()
 	}
-	now, err := src.look(src.join(s.tree.root.source, to))
-	dir := now.mode.IsDir()
-	if err != nil || s.filter.excludesPath(from, dir) || s.filter.excludesPath(to, dir) {
-		return
+	return err
+}
+
+func (s *syncing) mayCommit() error { return s.lock.check() }
+
+func (s *syncing) backups(e *entry) *backups {
+	if s.saved.dir != "" && e.present && !e.saved {
+		return &s.saved
 	}
-	in, into := s.place(path.Dir(from)), s.place(path.Dir(to))
-	defer in.leave()
-	defer into.leave()
-	var old facts
-	var looks errgroup.Group
-	looks.Go(func() error { return s.dst.unmoved(in) })
-	looks.Go(func() error { return s.dst.unmoved(into) })
-	looks.Go(func() (err error) {
-		old, err = s.dst.lookAt(in, path.Base(from))
-		return err
-	})
-	if looks.Wait() != nil {
-		return
-	}
-	existing := newHeld(&old)
-	if existing.kind() == heldKindOf(now.mode) && (now.mode.IsDir() ||
-		now.mode.IsRegular() && existing.sameSize(&now) && existing.sameTime(s.asStored(&now),
-			s.options.ModifyWindow)) {
-		s.dst.move(in, path.Base(from), to)
-	}
+	return nil
 }
 
 // take takes the inventory of a target directory.
@@ -412,14 +347,14 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		locked = above.big.Load()
 	}
 	startOver := func() {
-		s.listed.Add(-int64(v.n))
+		s.there.Add(-int64(v.n))
 		v.reset()
 	}
-	err = s.dst.entries(d, startOver, func(name string, f *facts) error {
-		if s.filter.excludes(d, name, f.mode.IsDir()) {
+	err = s.tree.into.entries(d.rel, startOver, func(name string, f *endpoint.Info) error {
+		if s.filter.excludes(d, name, f.Mode.IsDir()) {
 			return nil
 		}
-		if n := s.listed.Add(1); s.tree.tooMany(n) {
+		if n := s.there.Add(1); s.tree.tooMany(n) {
 			return ErrTreeTooLarge
 		}
 		if v.n == bigInventory {
@@ -462,11 +397,11 @@ func (s *syncing) open(d *directory) error {
 		if existing == nil && d.parent != nil || existing != nil && existing.perm()&0o700 == 0o700 {
 			return
 		}
-		_, changed, err := s.dst.openDir(d)
+		_, changed, err := s.tree.into.openDir(d.rel)
 		if changed {
 			d.touched.Store(true)
 		}
-		if errors.Is(err, errLinkInWay) || errors.Is(err, errReplaced) {
+		if errors.Is(err, endpoint.ErrLinkInWay) || errors.Is(err, endpoint.ErrReplaced) {
 			d.moved = err
 		}
 	})
@@ -476,7 +411,7 @@ func (s *syncing) open(d *directory) error {
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
 // excluded.
 func (s *syncing) found(e *entry) bool {
-	if s.filter.excludes(e.dir, e.name, e.facts.mode.IsDir()) {
+	if s.tree.met(e) || s.filter.excludes(e.dir, e.name, e.info.Mode.IsDir()) {
 		return false
 	}
 	s.met.Add(1)
@@ -505,7 +440,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 	}
 	if t.options.DryRun {
 		d.fresh = true
-		t.plan(e)
+		t.tellPlan(e)
 		return true
 	}
 	e.dir.touched.Store(true)
@@ -524,19 +459,22 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 
 // wants decides whether a file or a link needs work.
 func (s *syncing) wants(e *entry) bool {
-	o, only, f, existing := &s.options, &s.options.Only, &e.facts, e.existing
-	regular := f.mode.IsRegular()
+	if !s.copying.wants(e) {
+		return false
+	}
+	o, only, f, existing := &s.options, &s.options.Only, &e.info, e.existing
+	regular := f.Mode.IsRegular()
 	old := existing.kind()
 	switch {
-	case regular && (f.size < only.MinSize || only.MaxSize > 0 && f.size > only.MaxSize ||
-		!only.Newer.IsZero() && f.mtime.Before(only.Newer)),
+	case regular && (f.Size < only.MinSize || only.MaxSize > 0 && f.Size > only.MaxSize ||
+		!only.Newer.IsZero() && f.Mtime.Before(only.Newer)),
 		!e.present && only.Existing, e.present && only.IgnoreExisting:
 		s.tree.count(&s.tree.sums.Skipped, 1)
 		return false
 	case !e.present:
 		e.reason = ReasonNew
 		return true
-	case old != heldKindOf(f.mode):
+	case old != heldKindOf(f.Mode):
 		e.reason = ReasonType
 		switch {
 		case old == kindDir && o.Delete:
@@ -556,7 +494,7 @@ func (s *syncing) wants(e *entry) bool {
 	}
 	sameTime := existing.sameTime(stored, o.ModifyWindow)
 	if !sameTime && regular && existing.sameSize(f) {
-		if sameTime = !s.inventories.keepsTimes(); sameTime {
+		if sameTime = !s.inventories.keepsTimes(); sameTime && !s.options.NoTimes {
 			s.inventories.told.Do(func() {
 				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, since the host does not set them: files of the same size count as equal (--checksum compares contents)")
 			})
@@ -569,10 +507,10 @@ func (s *syncing) wants(e *entry) bool {
 		e.reason = ReasonSize
 	case o.Checksum:
 		e.reason, e.probe = ReasonHash, true
-	case !sameTime, !o.Since.IsZero() && !f.mtime.Before(o.Since) &&
-		f.mtime.Before(time.Now().Add(time.Second)):
+	case !sameTime, !o.Since.IsZero() && !f.Mtime.Before(o.Since) &&
+		f.Mtime.Before(time.Now().Add(time.Second)):
 		e.reason = ReasonTime
-	case existing.perm() != f.mode.Perm() && f.hasMode && s.inventories.keepsModes():
+	case existing.perm() != f.Mode.Perm() && f.HasMode && s.inventories.keepsModes():
 		e.reason = ReasonMode
 	}
 	if e.reason == "" && o.Owners && !existing.sameOwner(f, &s.inventories.owners) {
@@ -609,22 +547,27 @@ func (s *syncing) prepare(e *entry) (done bool) {
 func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 	t := s.tree
 	if e.probe {
-		if done, err = s.probe(e); done || err != nil {
+		if done, err = s.differ.probe(e); done || err != nil {
 			return done, err
 		}
 	}
 	if t.options.DryRun {
-		t.plan(e)
+		t.tellPlan(e)
 		return true, nil
 	}
 	if e.reason.onlyAttrs() {
-		err := s.dst.setAttrs(e, s.attrs(e))
+		err := t.inPlace(e.dir)
+		if err == nil {
+			err = s.settling(func() error {
+				return t.setAttrs(e.rel(), 0, false, s.differ.attrs(e), func(string) {})
+			})
+		}
 		if err == nil {
 			s.tree.equal(e)
 			t.count(&t.sums.Attrs, 1)
-			t.tell(&Event{Kind: Done, Route: e.route(), Size: e.facts.size, Reason: e.reason})
+			t.tell(&Event{Kind: Done, Route: e.route(), Size: e.info.Size, Reason: e.reason})
 		}
-		if !errors.Is(err, errOtherNames) { // otherwise it is copied
+		if !errors.Is(err, endpoint.ErrOtherNames) { // otherwise it is copied
 			return true, err
 		}
 	}
@@ -634,59 +577,12 @@ func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 	return false, s.makeWay(e)
 }
 
-// attrs returns the attributes to set on an entry whose contents are equal.
-func (s *syncing) attrs(e *entry) (set usftp.NewAttrs) {
-	f := &e.facts
-	if e.facts.mode.IsRegular() {
-		set.SetMode, set.Mode = f.hasMode, f.mode.Perm()
-	}
-	if f.hasTimes {
-		set.SetTimes = true
-		set.Atime, set.Mtime = f.times()
-	}
-	if s.options.Owners && f.owner.Known {
-		set.SetOwner, set.UID, set.GID = true, f.owner.UID, f.owner.GID
-	}
-	return set
-}
-
-// asStored returns what the target shows of a source that has been copied.
-func (s *syncing) asStored(f *facts) *facts {
-	_, mtime := f.times()
-	at := s.dst.storable(mtime)
-	if at.Equal(f.mtime) {
-		return f
-	}
-	stored := *f
-	stored.mtime = at
-	return &stored
-}
-
-// settable replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
-// it has. Otherwise a file with such a time would never get into the target, and nothing would ever
-// be deleted.
-func (s *syncing) settable(set *usftp.NewAttrs) {
-	if s == nil || !set.SetTimes {
-		return
-	}
-	atime, mtime := nearest(set.Atime), nearest(set.Mtime)
-	if mtime.Unix() != set.Mtime.Unix() {
-		s.times.Do(func() {
-			s.tree.warn(s.tree.route.Source, s.tree.root.target,
-				"SFTP has no times before 1970 or after 2106: the nearest is set")
-		})
-	}
-	set.Atime, set.Mtime = atime, mtime
-}
-
-var errOtherNames = errors.New("the file has other names (hard links)")
-
 var errDirectoryInWay = fmt.Errorf("%w that is not empty, and would have to be deleted", ErrIsDirectory)
 
 // makeWay removes an existing entry that a rename would not replace.
 func (s *syncing) makeWay(e *entry) error {
 	kind := e.existing.kind()
-	if kind == kindFile || kind == kindLink && e.facts.mode.IsRegular() {
+	if kind == kindFile || kind == kindLink && e.info.Mode.IsRegular() {
 		return nil
 	}
 	err := s.clear(e.dir, e.name, kind == kindDir)
@@ -699,100 +595,34 @@ func (s *syncing) makeWay(e *entry) error {
 	return err
 }
 
-// probe compares what listings do not show: link targets and file contents. done is true if nothing
-// is left to do.
-func (s *syncing) probe(e *entry) (done bool, err error) {
-	same := false
-	if e.reason == ReasonLink {
-		same, err = s.sameLink(e)
-	} else {
-		same, err = s.sameContents(e)
+// asStored returns what the target shows of a source that has been copied.
+func (s *syncing) asStored(f *endpoint.Info) *endpoint.Info {
+	_, at := f.Times()
+	if s.tree.dst.conn() != nil && (at.Unix() < 0 || at.Unix() > math.MaxUint32) {
+		at = endpoint.Nearest(at)
 	}
-	if !same || err != nil {
-		return false, err
+	if at.Equal(f.Mtime) {
+		return f
 	}
-	o := &s.options
-	switch {
-	case !e.existing.sameTime(s.asStored(&e.facts), o.ModifyWindow) && s.inventories.keepsTimes():
-		e.reason = ReasonTouch
-	case e.facts.mode.IsRegular() && e.existing.perm() != e.facts.mode.Perm() &&
-		s.inventories.keepsModes():
-		e.reason = ReasonMode
-	case o.Owners && !e.existing.sameOwner(&e.facts, &s.inventories.owners):
-		e.reason = ReasonOwner
-	default:
-		s.tree.equal(e)
-		return true, nil
-	}
-	if !e.facts.mode.IsRegular() { // not every host can set a link's times
-		if !s.tree.options.DryRun {
-			err = s.tree.walk.finishLink(e)
-		}
-		return true, err
-	}
-	return false, nil
-}
-
-func (s *syncing) sameLink(e *entry) (bool, error) {
-	var have string
-	var haveErr error
-	var asking sync.WaitGroup
-	asking.Go(func() { have, haveErr = s.dst.readLink(e) })
-	want, err := s.tree.src.readLink(e.source())
-	asking.Wait()
-	return err == nil && haveErr == nil && s.dst.linksTo(e, have, want), err
-}
-
-// sameContents compares the hashes of both files.
-func (s *syncing) sameContents(e *entry) (bool, error) {
-	target := entry{dir: e.dir, name: e.name, facts: e.facts}
-	target.facts.info = nil
-	var there checksum.Hash
-	var thereErr error
-	var asking sync.WaitGroup
-	asking.Go(func() { there, thereErr = s.hash(s.dst.asSource(), &target, e.target()) })
-	here, err := s.hash(s.tree.src, e, e.source())
-	asking.Wait()
-	return err == nil && thereErr == nil && here.Equal(there), err
-}
-
-// hash lets one side hash a file, or reads it.
-func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error) {
-	j := *s.tree.job
-	j.src, j.dst, j.listener = side, nowhere{job: &j}, nil
-	j.options.Hash, j.options.Verify, j.options.List = checksum.SHA256, false, nil
-	j.options.Journal = ""
-	j.once = func(c *fileCopy) error {
-		defer c.ends.connect(c)()
-		return ofSource(c.src.sum(c))
-	}
-	c := newFileCopy(&j, e, name, "")
-	err := c.copy()
-	c.freeHandle()
-	if conn := side.conn(); err == nil && conn != nil && c.hashing.verified == VerifiedByReading {
-		s.reported.Do(func() {
-			s.tree.note(s.tree.route.Source, s.tree.root.target,
-				fmt.Sprintf("%s does not hash files: they are read to compare them",
-					conn.Host().Name))
-		})
-	}
-	return c.hashing.hash, err
+	stored := *f
+	stored.Mtime = at
+	return &stored
 }
 
 // sameDirectory reports whether a target directory already has all the attributes it should.
 func (s *syncing) sameDirectory(d *directory) bool {
-	return d.existing != nil && !d.touched.Load() && d.existing.sameTime(s.asStored(&d.facts),
+	return d.existing != nil && !d.touched.Load() && d.existing.sameTime(s.asStored(&d.info),
 		s.options.ModifyWindow) &&
-		(!d.facts.hasMode || d.existing.perm() == d.facts.mode.Perm() &&
-			d.existing.sameSize(&d.facts)) &&
-		(!s.options.Owners || d.existing.sameOwner(&d.facts, &s.inventories.owners))
+		(!d.info.HasMode || d.existing.perm() == d.info.Mode.Perm() &&
+			d.existing.sameSize(&d.info)) &&
+		(!s.options.Owners || d.existing.sameOwner(&d.info, &s.inventories.owners))
 }
 
 // vanished reports whether an error means that an entry is gone from the source, and counts it.
 func (s *syncing) vanished(source string, err error) bool {
 	failure, ok := errors.AsType[*Error](err)
 	ours := ok && failure.ofSource || isOfSource(err)
-	if s == nil || source == s.tree.route.Source || !ours || !errors.Is(err, fs.ErrNotExist) {
+	if source == s.tree.route.Source || !ours || !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
 	s.tree.count(&s.tree.sums.Vanished, 1)
@@ -810,21 +640,14 @@ func (s *syncing) place(rel string) *directory {
 		return root
 	}
 	return &directory{tree: s.tree, rel: rel, parent: s.place(path.Dir(rel)),
-		source: s.tree.src.join(root.source, rel), target: s.tree.dst.join(root.target, rel)}
-}
-
-// leave closes a directory that place returned, and those above it, which nobody else uses.
-func (d *directory) leave() {
-	for ; d.parent != nil; d = d.parent {
-		d.tree.dst.leave(d)
-	}
+		source: s.tree.src.Join(root.source, rel), target: s.tree.dst.Join(root.target, rel)}
 }
 
 // holds reports whether a directory contains anything.
 func (s *syncing) holds(in *directory, name string) (found bool) {
 	d := s.place(path.Join(in.rel, name))
-	defer d.leave()
-	s.dst.entries(d, func() {}, func(string, *facts) error {
+	defer s.tree.into.leave(d.rel)
+	s.tree.into.entries(d.rel, func() {}, func(string, *endpoint.Info) error {
 		found = true
 		return errKept
 	})
@@ -833,10 +656,13 @@ func (s *syncing) holds(in *directory, name string) (found bool) {
 
 // clear removes an entry, or moves a file to the backup directory.
 func (s *syncing) clear(d *directory, name string, dir bool) error {
-	if s.backups.dir == "" || dir {
-		return s.dst.remove(d, name, dir)
+	if s.saved.dir != "" && !dir {
+		return s.saved.move(d, name)
 	}
-	return s.backups.move(d, name)
+	if err := s.tree.inPlace(d); err != nil {
+		return err
+	}
+	return s.tree.into.Remove(path.Join(d.rel, name), dir)
 }
 
 // conclude deletes the extras, and copies what waits for that.
@@ -864,17 +690,27 @@ func (s *syncing) conclude() {
 	x.close()
 }
 
-// plan reports what would be done with an entry.
-func (t *tree) plan(e *entry) {
-	route, size := e.route(), e.facts.size
-	if e.reason.onlyAttrs() && !t.sync.dst.otherNames(e) {
+// tellPlan reports what would be done with an entry.
+func (t *tree) tellPlan(e *entry) {
+	route, size := e.route(), e.info.Size
+	if e.reason.onlyAttrs() && !e.hasOtherNames() {
 		t.equal(e)
 		t.count(&t.sums.Attrs, 1)
 	}
-	if e.facts.mode.IsDir() {
+	if e.info.Mode.IsDir() {
 		route.Source, route.Target, size = route.Source+"/", route.Target+"/", -1
 	}
 	t.tell(&Event{Kind: Planned, Route: route, Size: size, Reason: e.reason})
 }
 
 func (e *entry) route() Route { return Route{Source: e.source(), Target: e.target()} }
+
+// hasOtherNames reports whether the target's file is known to have other names. Hosts do not say.
+func (e *entry) hasOtherNames() bool {
+	t := e.dir.tree
+	if t.dst.conn() != nil {
+		return false
+	}
+	i, err := t.into.Lstat(e.rel())
+	return err == nil && localfs.Links(i.Local) > 1
+}

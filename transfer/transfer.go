@@ -19,7 +19,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/pool"
 )
@@ -38,11 +40,17 @@ type Attributes struct {
 	// Preserve gives the target the source's times and permissions, and fails if they are refused
 	// for this target alone. A host that does not set times or permissions of any file, such as AWS
 	// Transfer Family in front of S3, gets the files all the same; a Warning for each of the two
-	// says so, once. Without Preserve a new file gets the source's permissions less the umask (ours
+	// says so, once. So does one if a host gets a time before 1970 or after 2106, which SFTP does
+	// not have: the nearest is set. Without Preserve a new file gets the source's permissions less the umask (ours
 	// or the server's), a replaced file keeps its own, files in trees keep their times where the
 	// target allows it, and a single file gets the current time, as with scp. Symbolic links get
 	// their source's times where possible; if not, one event says so.
 	Preserve bool
+
+	// NoTimes and NoModes leave out the one or the other, of trees and with Preserve, too, and say
+	// nothing of hosts that do not set it. What is replaced keeps its permissions where possible.
+	// Sync compares neither; without times it compares sizes, or contents with Checksum.
+	NoTimes, NoModes bool
 
 	// Owners gives the target the source's numeric owner and group, for directories of trees too,
 	// and fails if that is impossible: usually only a superuser may give files away. Symbolic links
@@ -181,14 +189,22 @@ type job struct {
 	token    localfs.TempToken // for all temporary names
 	src      source
 	dst      target
-	limiter  *limiter  // nil without a limit
-	tree     *tree     // nil for a single file
-	listener *listener // nil without Options.Events
+	limiter  *limiter              // nil without a limit
+	tree     *tree                 // nil for a single file
+	listener *listener             // nil without Options.Events
+	once     func(*fileCopy) error // one attempt at a file
+	op       op                    // for messages
+	*common
+}
 
-	once func(*fileCopy) error // one attempt at a file
+// common is what the copies of a job have in common with it.
+type common struct {
+	pauses   *pauses
+	work     sync.WaitGroup // goroutines that end soon after ctx
+	oldTimes sync.Once      // that times cannot be set was reported
 
 	// held by the file that uses two hosts, if one of them can have one file open: see ends.connect
-	turn *sync.Mutex
+	turn sync.Mutex
 }
 
 // newJob opens both endpoints. done must be called at the end; it repeats a panic of Events.
@@ -196,16 +212,20 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := listen(options.Events, cancel)
+	pauses := new(pauses)
+	stop := pauses.watch()
 	done = func() {
+		stop()
 		cancel(nil)
+		j.work.Wait()
 		l.done()
 	}
 	if options.List != nil {
 		options.Hash = options.List.Algorithm()
 	}
 	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
-		token: localfs.NewTempToken(), listener: l, once: (*fileCopy).copyOnce,
-		turn:    new(sync.Mutex),
+		token: localfs.NewTempToken(), listener: l, common: &common{pauses: pauses},
+		once:    (*fileCopy).copyOnce,
 		limiter: newLimiter(ctx, options.RateLimit),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
 			Target: dst.path}}
@@ -225,10 +245,26 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 // conns returns the job's connections, the target's first.
 func (j *job) conns() []*pool.Conn { return present(j.dst.conn(), j.src.conn()) }
 
-// doing returns what the job does, for messages.
-func (j *job) doing() string {
-	if j.tree != nil && j.tree.check != nil {
-		return "checking"
+// rules returns those of the tree, or of a single file's copy.
+func (j *job) rules() *treeRules {
+	if j.tree == nil {
+		return &copyRules
 	}
-	return "copying"
+	return &j.tree.rules
+}
+
+// settable replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
+// it has.
+func (j *job) settable(set *usftp.NewAttrs) {
+	if !set.SetTimes || j.dst.conn() == nil {
+		return
+	}
+	atime, mtime := endpoint.Nearest(set.Atime), endpoint.Nearest(set.Mtime)
+	if mtime.Unix() != set.Mtime.Unix() {
+		j.oldTimes.Do(func() {
+			j.tell(&Event{Kind: Warning, Route: j.route, Size: -1,
+				Message: "SFTP has no times before 1970 or after 2106: the nearest is set"})
+		})
+	}
+	set.Atime, set.Mtime = atime, mtime
 }

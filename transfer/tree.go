@@ -5,13 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filter"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -41,6 +42,11 @@ type TreeOptions struct {
 	// MaxFiles limits how many files are in progress at once. 0 means as many as the link needs and
 	// the servers allow.
 	MaxFiles int
+
+	// CountAhead lists the source a second time, only to count its files, if after a second what was
+	// found has to wait to be copied: PlannedTotals then tell early how much there is. It does nothing
+	// if links are followed, or if a Sync does not compare all files.
+	CountAhead bool
 }
 
 // LinkMode selects what happens to symbolic links in a tree. The source itself is always followed.
@@ -74,18 +80,15 @@ type TreeError struct {
 	// if there are none but those that Failed events name. A Warning says the same.
 	LeftBehind string
 
-	checking bool
+	what string // has happened to the entries
 }
 
 func (e *TreeError) Error() string {
 	switch {
 	case e.Failed <= 1:
 		return e.First.Error()
-	case e.checking:
-		return fmt.Sprintf("%d entries differ from the list or could not be read; the first: %v",
-			e.Failed, e.First)
 	}
-	return fmt.Sprintf("%d entries could not be copied; the first: %v", e.Failed, e.First)
+	return fmt.Sprintf("%d entries %s; the first: %v", e.Failed, e.what, e.First)
 }
 
 // Unwrap returns First.
@@ -134,13 +137,13 @@ func CopyTree(ctx context.Context, dst, src Endpoint, options TreeOptions) (Summ
 type tree struct {
 	*job
 	options TreeOptions
-	check   *CheckOptions // nil if the tree is copied
-	sync    *syncing      // nil if the tree is only copied or checked
+	plan    planner
+	rules   treeRules
 
 	root    *directory
+	into    targetDir
 	filter  filter.Rules
 	base    string // the copy's name in a directory, "." if the directory is the copy
-	below   string // the copy's name in the directory named as the target, or ""
 	resumed resumption
 	made    treeMark // records that this copy makes its target; "" if it does not
 
@@ -161,7 +164,8 @@ const (
 )
 
 func newTree(j *job, options TreeOptions) *tree {
-	t := &tree{job: j, options: options}
+	t := &tree{job: j, options: options, rules: copyRules}
+	t.plan = copying{t}
 	t.options.Options = j.options
 	t.treeReport.t, t.overlap.t = t, t
 	j.tree = t
@@ -174,9 +178,6 @@ func (t *tree) run(err error) (Summary, error) {
 		err = t.prepare()
 	}
 	if err != nil {
-		if t.sync != nil && t.sync.lock != nil {
-			t.sync.lock.release()
-		}
 		err = newError(t.job, t.route.Source, t.route.Target, err)
 		t.tell((&Event{Route: t.route, Size: -1}).failed(err))
 		return Summary{Totals: t.totals(), Target: t.route.Target}, err
@@ -184,17 +185,16 @@ func (t *tree) run(err error) (Summary, error) {
 	if t.root == nil {
 		return t.single()
 	}
-	defer t.dst.close()
+	defer t.into.Close()
 	t.openLitter()
 	stop := t.reportTotals()
 	var w *witness
-	if conns := t.conns(); len(conns) > 0 && t.check == nil {
-		w = newWitness(t.ctx, conns[0].Host().Client)
+	if conns := t.conns(); len(conns) > 0 && t.rules.judges {
+		w = newWitness(t.job, conns[0].Host().Client)
 	}
 	t.walk.run()
-	if t.sync != nil {
-		t.sync.conclude()
-	}
+	t.treeReport.conclude()
+	t.plan.conclude()
 	s := Summary{Target: t.root.target, Bottleneck: t.bottleneck(w)}
 	t.walk.finishing.Wait()
 	stop()
@@ -210,22 +210,21 @@ func (t *tree) prepare() (err error) {
 	if t.filter, err = compile(t.options.Filter); err != nil {
 		return err
 	}
-	if conns := t.conns(); len(conns) > 0 {
+	if conns := t.conns(); len(conns) > 0 && t.options.Verify {
 		s := &session{client: conns[0].Host().Client}
-		if err := verifiable(s, t.options.Verify || t.check != nil); err != nil {
+		if err := verifiable(s); err != nil {
 			return err
 		}
 	}
-	found, err := t.src.look(t.route.Source)
-	if err == nil && !found.mode.IsDir() && t.sync != nil {
-		err = ofSource(&fs.PathError{Op: "sync", Path: t.route.Source, Err: errNotDirectory})
-	}
-	if err != nil || !found.mode.IsDir() && t.check == nil {
+	found, err := t.src.Stat(t.route.Source)
+	err = ofSource(err)
+	if err != nil {
 		return err
 	}
-	if t.base, err = t.src.base(t.route.Source); err != nil {
-		return err
+	if !found.Mode.IsDir() {
+		return t.plan.file()
 	}
+	t.base = t.src.Base(t.route.Source)
 	if t.options.NoTargetDirectory {
 		t.base = "."
 	}
@@ -242,13 +241,13 @@ func (t *tree) prepare() (err error) {
 			mark.begin()
 		}
 	}
-	root := &directory{tree: t, source: t.route.Source, rel: ".", facts: found}
+	root := &directory{tree: t, source: t.route.Source, rel: ".", info: found}
 	root.pending.Store(1)
 	// both ask the hosts at the same time as begin does
 	inside, near := make(chan string, 1), make(chan bool, 1)
 	go func() { inside <- t.overlap.inside() }()
 	go func() { near <- t.overlap.near() }()
-	root.target, err = t.dst.begin(found, t.base, func() error {
+	t.into, err = t.dst.begin(found, t.base, func() error {
 		dir := <-inside
 		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool {
 			return pool.Lost(c.Host().Client)
@@ -257,6 +256,7 @@ func (t *tree) prepare() (err error) {
 		}
 		return t.overlap.check(dir)
 	})
+	root.target = t.into.path
 	nested := t.base != "." && root.target != t.route.Target
 	if fresh && (err != nil || nested) {
 		t.made.forget()
@@ -270,7 +270,7 @@ func (t *tree) prepare() (err error) {
 			"an interrupted run of this copy made the target, so it is continued in the same place")
 	}
 	if root.target != t.route.Target {
-		t.below = t.base
+		t.into.within = t.base
 	}
 	if nested && path.Base(path.Dir(filepath.ToSlash(root.target))) == t.base {
 		t.note(t.route.Source, root.target,
@@ -278,11 +278,8 @@ func (t *tree) prepare() (err error) {
 	}
 	t.root = root
 	t.overlap.marks = <-near && !t.options.DryRun
-	if t.sync != nil {
-		err = t.sync.start()
-	}
-	if err == nil {
-		err = t.measure()
+	if err = t.measure(); err == nil {
+		err = t.plan.start()
 	}
 	return err
 }
@@ -319,4 +316,92 @@ func (t *tree) single() (Summary, error) {
 	}
 	s.Files = 1
 	return s, nil
+}
+
+// copyRules are those of CopyTree and of single files.
+var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true, counts: true,
+	listings: usualWalkers, failed: "could not be copied",
+	resume:  "the same command with --resume continues from there",
+	inPlace: "; --inplace writes the target itself"}
+
+// copying is the planner of CopyTree.
+type copying struct{ tree *tree }
+
+func (p copying) file() error                            { return nil }
+func (p copying) start() error                           { return nil }
+func (p copying) walkers(from, _ limits) int             { return from.listings }
+func (p copying) listed(*directory)                      {}
+func (p copying) enters(*directory, *entry) bool         { return true }
+func (p copying) prepare(*entry) (done bool)             { return false }
+func (p copying) vanished(source string, err error) bool { return false }
+func (p copying) backups(*entry) *backups                { return nil }
+func (p copying) mayCommit() error                       { return nil }
+func (p copying) finish(d *directory) error              { return p.tree.finishDir(d) }
+func (p copying) rest()                                  {}
+func (p copying) conclude()                              {}
+
+// enter makes the directory at the target, and tidies it.
+func (p copying) enter(d *directory) (leave func(), ok bool) {
+	t := p.tree
+	leave = func() {}
+	if t.overlap.marker != "" && d.parent != nil {
+		if _, err := t.src.Lstat(t.src.Join(d.source, t.overlap.marker)); err == nil {
+			t.overlap.met()
+			return leave, false
+		}
+	}
+	if t.options.DryRun {
+		return leave, true
+	}
+	if !d.made {
+		fresh, err := t.makeDir(d)
+		if err != nil {
+			d.failed = true
+			t.litter.unseen.Store(true)
+			t.fail("", d.source, d.target, err)
+			return leave, false
+		}
+		d.fresh = fresh
+	}
+	t.litter.sweep(d)
+	return leave, true
+}
+
+func (p copying) filterIn(d *directory) (excludes func(name string, dir bool) bool, err error) {
+	return func(name string, dir bool) bool {
+		return p.tree.filter.Exclude(path.Join(d.rel, name), dir)
+	}, nil
+}
+
+func (p copying) found(e *entry) bool {
+	t := p.tree
+	if t.met(e) || t.filter.Exclude(e.rel(), e.info.Mode.IsDir()) {
+		return false
+	}
+	if localfs.FoldsCase && t.dst.conn() == nil && !e.dir.addName(localfs.FoldName(e.name)) {
+		t.fail("", e.source(), e.target(), errDoubleName)
+		return false
+	}
+	return true
+}
+
+var errDoubleName = endpoint.Explain("its name differs only in case from that of another entry, " +
+	"and the target treats them as the same name")
+
+// met reports whether an entry is this run's own temporary file, and ends the run then.
+func (t *tree) met(e *entry) bool {
+	met := localfs.TempTokenOf(e.name) == t.token
+	if met {
+		t.overlap.met()
+	}
+	return met
+}
+
+func (p copying) wants(e *entry) bool {
+	if e.info.Mode.IsRegular() && localfs.IsTempName(e.name) &&
+		e.info.Mtime.After(p.tree.began.Add(-time.Second)) {
+		p.tree.skip(e.source(), "it is the temporary file of a copy that is under way")
+		return false
+	}
+	return true
 }

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
@@ -18,8 +20,10 @@ import (
 type Totals struct {
 	PlannedTotals
 
-	Files       int64 `json:"files"`             // copied; in a Check, those that match the list
-	Bytes       int64 `json:"bytes"`             // copied, including files in progress
+	Files int64 `json:"files"` // copied; in a Check, those that match the list
+	// Bytes were copied, including those of files in progress, and in the end those of files that
+	// were cut off and are kept for Options.Resume.
+	Bytes       int64 `json:"bytes"`
 	Resumed     int64 `json:"resumed,omitempty"` // of Bytes, those copied by an earlier run
 	Directories int64 `json:"directories"`
 	Links       int64 `json:"links"`
@@ -42,6 +46,10 @@ type PlannedTotals struct {
 	PlannedFiles int64 `json:"planned_files"`
 	PlannedBytes int64 `json:"planned_bytes"`
 	Complete     bool  `json:"complete"` // the whole tree has been listed
+
+	// What TreeOptions.CountAhead has counted in the source, 0 before that is done.
+	CountedFiles int64 `json:"counted_files,omitempty"`
+	CountedBytes int64 `json:"counted_bytes,omitempty"`
 }
 
 // SyncTotals are the totals that only a Sync has.
@@ -56,11 +64,14 @@ type SyncTotals struct {
 type treeReport struct {
 	t       *tree
 	entries atomic.Int64 // found in the source
+	// files whose contents a Sync is comparing
+	comparing atomic.Int64
 
 	mu          sync.Mutex
 	sums        Totals      // without the files in progress
 	first       error       // that was reported
 	active      []*activity // oldest first
+	concludes   Phase       // "" until all files have been copied
 	bottlenecks bottlenecks // of the files
 }
 
@@ -69,7 +80,7 @@ type activity struct {
 	name     string
 	position func() int64 // nil between attempts and after the last one
 	reached  int64        // the furthest of any attempt
-	finishes bool         // all of it has arrived
+	phase    func() Phase // nil before all of it has arrived
 }
 
 // bytes returns how far the file has come. It never decreases.
@@ -90,6 +101,9 @@ func (r *treeReport) bottleneck(w *witness) Bottleneck {
 	bytes := r.totals().Bytes
 	w.far, w.limit = t.budget.trip >= flow.StripeTrip, t.options.RateLimit
 	whole := w.end(bytes)
+	if whole == BottleneckRateLimit {
+		return whole
+	}
 	if most := r.bottlenecks.verdict(bytes); most != "" {
 		return most
 	}
@@ -111,7 +125,7 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 		first = newError(t.job, t.route.Source, t.root.target, ErrVanished)
 	}
 	e := &Event{Kind: Ended, Size: s.PlannedBytes, Position: Position{Bytes: s.Bytes,
-		Elapsed: s.Elapsed},
+		Elapsed: s.Elapsed, Paused: t.pauses.sum()},
 		Outcome: Outcome{Bottleneck: s.Bottleneck}, Totals: &s.Totals}
 	if first != nil {
 		left := t.leftBehind()
@@ -119,7 +133,7 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 			r.warn(t.route.Source, t.root.target, left)
 		}
 		err = &TreeError{Failed: max(1, s.Failed), First: first, LeftBehind: left,
-			checking: t.check != nil}
+			what: t.rules.failed}
 		e.Err, e.Message = err, err.Error()
 	}
 	r.tellTotals(e)
@@ -132,7 +146,7 @@ func (r *treeReport) totals() Totals {
 	s := r.sums
 	for _, a := range r.active {
 		s.Bytes += a.bytes()
-		if a.finishes {
+		if a.phase != nil {
 			s.Finishing++
 		}
 		if len(s.Active) < 4 {
@@ -141,6 +155,29 @@ func (r *treeReport) totals() Totals {
 	}
 	s.Resumed = min(s.Resumed, s.Bytes)
 	return s
+}
+
+// phase returns what is done, if nothing arrives: that of the file that began first of those that
+// have arrived, or what follows when all files have. It is "" while others are still to come.
+func (r *treeReport) phase() Phase {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.active {
+		if a.phase != nil {
+			return a.phase()
+		}
+	}
+	if r.comparing.Load() > 0 {
+		return PhaseComparing
+	}
+	return r.concludes
+}
+
+// conclude begins what is left to do when all files have been copied.
+func (r *treeReport) conclude() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.concludes = cmp.Or(r.t.rules.last, r.t.settling())
 }
 
 // count adds to one of r.sums.
@@ -164,11 +201,22 @@ func (r *treeReport) reportTotals() (stop func()) {
 		return func() {}
 	}
 	r.tellTotals(&Event{Kind: Started, Size: -1, Totals: &Totals{}})
-	return every(t.options.progressInterval(), func() {
+	stopCount := func() {}
+	if t.options.CountAhead {
+		stopCount = r.countAhead()
+	}
+	stopTelling := every(t.options.progressInterval(), func() {
 		totals := r.totals()
-		r.tellTotals(&Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
-			Position: Position{Bytes: totals.Bytes, Elapsed: time.Since(t.began)}})
+		e := &Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
+			Position: Position{Bytes: totals.Bytes, Phase: r.phase(),
+				Elapsed: time.Since(t.began), Paused: t.pauses.sum()}}
+		e.addStall(t.job)
+		r.tellTotals(e)
 	})
+	return func() {
+		stopCount()
+		stopTelling()
+	}
 }
 
 // watch counts a file as active until finished is called. After stop it still counts with what the
@@ -193,15 +241,15 @@ func (r *treeReport) watch(c *fileCopy, position func() int64) (stop func()) {
 
 // finishes counts a file as one of which all has arrived until stop is called.
 func (r *treeReport) finishes(c *fileCopy) (stop func()) {
-	finishes := func(is bool) {
+	finishes := func(phase func() Phase) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if c.activity != nil {
-			c.activity.finishes = is
+			c.activity.phase = phase
 		}
 	}
-	finishes(true)
-	return func() { finishes(false) }
+	finishes(c.now)
+	return func() { finishes(nil) }
 }
 
 // finished counts the bytes of a finished file, which is active no longer.
@@ -219,39 +267,39 @@ func (r *treeReport) finished(c *fileCopy, bytes int64) {
 
 // planned counts an entry that is a file, unless it is counted already.
 func (r *treeReport) planned(e *entry) {
-	if e.planned || !e.facts.mode.IsRegular() {
+	if e.planned || !e.info.Mode.IsRegular() {
 		return
 	}
 	e.planned = true
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sums.PlannedFiles++
-	r.sums.PlannedBytes += max(0, e.facts.size)
+	r.sums.PlannedBytes += max(0, e.info.Size)
 	if r.sums.PlannedBytes < 0 { // sizes come from the server and may add up to anything
 		r.sums.PlannedBytes = math.MaxInt64 / 2
 	}
 }
 
 // kept counts a file that is already up to date.
-func (r *treeReport) kept(f *facts) {
+func (r *treeReport) kept(f *endpoint.Info) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sums.Kept++
-	r.sums.KeptBytes += max(0, f.size)
+	r.sums.KeptBytes += max(0, f.Size)
 }
 
 // equal counts an entry of a sync that is already equal.
 func (r *treeReport) equal(e *entry) {
-	if e.facts.mode.IsRegular() {
+	if e.info.Mode.IsRegular() {
 		r.planned(e)
-		r.kept(&e.facts)
+		r.kept(&e.info)
 	}
 }
 
 // fail counts an entry that failed. name is its name in a list, if it has one.
 func (r *treeReport) fail(name, source, target string, err error) {
 	t := r.t
-	if t.sync.vanished(source, err) || r.ending(err) {
+	if t.plan.vanished(source, err) || r.ending(err) {
 		return
 	}
 	if !errors.As(err, new(*Error)) {

@@ -29,8 +29,8 @@ var (
 )
 
 // verifiable fails, before anything is copied, if nothing can be verified on the host.
-func verifiable(s *session, verify bool) error {
-	if verify && s != nil && private.OfClient(s.client).ReadsOnce() && !s.client.HasCheckFile() {
+func verifiable(s *session) error {
+	if s != nil && private.OfClient(s.client).ReadsOnce() && !s.client.HasCheckFile() {
 		return errReadOnce
 	}
 	return nil

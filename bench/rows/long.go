@@ -102,6 +102,29 @@ func longRows(upload bool) []Row {
 	})
 }
 
+// youngRows are files that were written to just before, as builds are: SFTP's times are whole
+// seconds, so a copy has to see that they have not been written to again. The links are made on
+// this machine, and so are the files.
+func youngRows() []Row {
+	old, young := usftpGet, usftpGet
+	old.Name, old.Command = "usftp cp, old file", `touch -d "1 hour ago" "$SRC" && `+old.Command
+	young.Command = `touch "$SRC" && ` + young.Command
+	row := Row{
+		Name:  "young-get",
+		Title: "get of 500 MB that are just written over 1 Gbit/s and 100 ms", Bytes: 500e6,
+		Cipher: fastCipher, Ours: young.Name, Contestants: []Contestant{old, young},
+		Link: &Link{RTT: 100 * time.Millisecond, Rate: 1e9},
+		// 1.2 s more of 6 to 7
+		Targets: []Target{{Against: old.Name, Bound: 0.83}},
+	}
+	capped := row
+	capped.Name = "capped-young-get"
+	capped.Title = "get of 500 MB that are just written over 2 Gbit/s and 2 ms, " +
+		"300 Mbit/s for each connection"
+	capped.Link = &Link{RTT: 2 * time.Millisecond, Rate: 2e9, Flow: 300e6}
+	return []Row{row, capped}
+}
+
 const atUsftp = " to usftp serve"
 
 // at is a contestant whose server is usftp serve.

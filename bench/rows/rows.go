@@ -201,6 +201,7 @@ func All() []Row {
 	for _, upload := range []bool{false, true} {
 		all = append(all, longRows(upload)...)
 	}
+	all = append(all, youngRows()...)
 	all = append(all, windowRow(), mailRow(), tinyRow())
 	for _, upload := range []bool{false, true} {
 		all = append(all, treeRows(upload)...)

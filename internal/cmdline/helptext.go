@@ -31,7 +31,8 @@ func usage(cmd *cobra.Command) {
 		fmt.Fprint(w, "\nFlags:\n")
 		eachFlag(cmd, func(form, text string) { ui.WriteColumn(w, 24, form, text) })
 		if names := connectionFlags(cmd); names != "" {
-			fmt.Fprintln(w, "\nFlags that say how to connect, as for cp, by their long names only:")
+			fmt.Fprintf(w, "\nFlags that say how to connect (see `%s help connection`):\n",
+				cmd.Root().Name())
 			ui.WriteColumn(w, 0, "", names)
 		}
 	}
@@ -59,7 +60,11 @@ func connectionFlags(cmd *cobra.Command) string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if _, grouped := f.Annotations[ConnectionGroup]; grouped {
-			names = append(names, "--"+f.Name)
+			name := "--" + f.Name
+			if f.Shorthand != "" {
+				name = "-" + f.Shorthand + "/" + name
+			}
+			names = append(names, name)
 		}
 	})
 	return strings.Join(names, " ")

@@ -21,7 +21,7 @@ func WriteCommand(w io.Writer, cmd *cobra.Command) {
 		}
 	})
 	if names := connectionFlags(cmd); names != "" {
-		fmt.Fprintf(w, ".PP\nFlags that say how to connect, as for cp, by their long names only: %s\n",
+		fmt.Fprintf(w, ".PP\nFlags that say how to connect, as for cp: %s\n",
 			Roff(names))
 	}
 	if cmd.HasExample() {

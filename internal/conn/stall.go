@@ -23,6 +23,7 @@ type stall struct {
 	heard atomic.Int64 // counts reads of the stream that brought anything
 
 	timer   *time.Timer
+	due     time.Time // when the timer runs next
 	armed   bool
 	asking  bool      // Keepalive is running
 	askedAt time.Time // when it was called, since the last sign of life
@@ -58,10 +59,25 @@ func (s *stall) started(c *Conn, call *Call) {
 		return
 	}
 	s.armed = true
+	next := c.config.StallTimeout / stallChecks
+	s.due = now.Add(next)
 	if s.timer == nil {
-		s.timer = time.AfterFunc(c.config.StallTimeout/stallChecks, c.checkStall)
+		s.timer = time.AfterFunc(next, c.checkStall)
 	} else {
-		s.timer.Reset(c.config.StallTimeout / stallChecks)
+		s.timer.Reset(next)
+	}
+}
+
+// stopped makes up for the time in which this process was stopped, as by Ctrl-Z: the peer may have
+// sent what it owes, and nobody has read it. A check that comes much too late shows that.
+func (s *stall) stopped(now time.Time, timeout time.Duration) {
+	late := now.Sub(s.due)
+	if late < timeout/stallChecks {
+		return
+	}
+	s.movedAt, s.heardAt = s.movedAt.Add(late), s.heardAt.Add(late)
+	if !s.askedAt.IsZero() {
+		s.askedAt = s.askedAt.Add(late)
 	}
 }
 
@@ -101,6 +117,44 @@ func (c *Conn) Heard() time.Time {
 	return c.stall.heardAt
 }
 
+// Overdue returns since when what the peer owes has been overdue, and when the connection ends
+// unless it comes. Both are zero if nothing is: a peer that answers keepalives may take its time for
+// anything but data.
+func (c *Conn) Overdue() (since, end time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || c.active == 0 || c.config.StallTimeout < 0 {
+		return since, end
+	}
+	now := time.Now()
+	c.stall.look(now)
+	return c.overdue(now)
+}
+
+// overdue is Overdue for a caller that holds Conn.mu and has looked.
+func (c *Conn) overdue(now time.Time) (since, end time.Time) {
+	s, timeout := &c.stall, c.config.StallTimeout
+	if s.data > 0 {
+		return s.movedAt, s.movedAt.Add(timeout)
+	}
+	if s.askedAt.IsZero() || now.Sub(s.askedAt) < timeout/stallChecks {
+		return since, end
+	}
+	end = s.askedAt.Add(timeout - c.askAfter())
+	if heard := s.heardAt.Add(timeout); heard.After(end) {
+		end = heard
+	}
+	return s.heardAt, end
+}
+
+// look notes whether the counts have moved since it was last called. The caller holds Conn.mu.
+func (s *stall) look(now time.Time) {
+	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 {
+		s.movedSeen, s.movedAt = moved, now
+	}
+	s.hears(now)
+}
+
 // checkStall checks the counts, and runs again while calls are in flight.
 func (c *Conn) checkStall() {
 	s, timeout := &c.stall, c.config.StallTimeout
@@ -111,10 +165,8 @@ func (c *Conn) checkStall() {
 		return
 	}
 	now := time.Now()
-	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 {
-		s.movedSeen, s.movedAt = moved, now
-	}
-	s.hears(now)
+	s.stopped(now, timeout)
+	s.look(now)
 	quiet, owes := now.Sub(s.heardAt), c.active > s.data
 	asked := !s.askedAt.IsZero()
 	silent := owes && asked && quiet >= timeout && now.Sub(s.askedAt) >= timeout-c.askAfter()
@@ -125,7 +177,12 @@ func (c *Conn) checkStall() {
 		c.idle.Add(1)
 	}
 	s.armed = true
-	s.timer.Reset(timeout / stallChecks)
+	next := timeout / stallChecks
+	if _, end := c.overdue(now); end.After(now) {
+		next = min(next, end.Sub(now)) // it ends when Overdue says so
+	}
+	s.due = now.Add(next)
+	s.timer.Reset(next)
 	c.mu.Unlock()
 	switch {
 	case overdue:

@@ -74,6 +74,67 @@ func TestOverdueData(t *testing.T) {
 	}
 }
 
+// TestOverdue: what is overdue shows before the connection ends for it, with the time when it will.
+func TestOverdue(t *testing.T) {
+	for name, test := range map[string]struct {
+		call  func(*conn.Conn) *conn.Call
+		lives bool          // the transport answers
+		after time.Duration // until it shows; 0 for never
+	}{
+		"READ":         {func(c *conn.Conn) *conn.Call { return read(c, 0, 100) }, true, 1},
+		"STAT":         {stat, true, 0},
+		"STAT, silent": {stat, false, patience/4 + patience/8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				keepalive := func(ctx context.Context) error {
+					if !test.lives {
+						<-ctx.Done()
+					}
+					return ctx.Err()
+				}
+				c, p := connect(t, sftptest.LinkConfig{},
+					conn.Config{StallTimeout: patience, Keepalive: keepalive})
+				if since, end := c.Overdue(); !since.IsZero() || !end.IsZero() {
+					t.Errorf("nothing is owed, and overdue since %v", since)
+				}
+				q := conn.NewQueue()
+				began := time.Now()
+				start(t, c, q, test.call(c))
+				var shown, promised time.Time
+				for time.Since(began) < 2*patience && c.Err() == nil {
+					time.Sleep(time.Second / 2)
+					if since, end := c.Overdue(); !since.IsZero() {
+						if promised = end; shown.IsZero() {
+							shown = time.Now()
+						}
+						if !since.Equal(began) {
+							t.Fatalf("overdue since %v, want %v", since, began)
+						}
+					}
+				}
+				switch {
+				case test.after == 0:
+					must(t, c.Err())
+					if !shown.IsZero() {
+						t.Errorf("it was overdue after %v", shown.Sub(began))
+					}
+					p.Close()
+				case shown.Sub(began) > test.after+patience/stallChecks:
+					t.Errorf("it was overdue after %v only", shown.Sub(began))
+				case time.Since(promised).Abs() > patience/stallChecks:
+					t.Errorf("it ended %v after the time that was named", time.Since(promised))
+				}
+				c.Recycle(take(t, q))
+				finish(t, c)
+			})
+		})
+	}
+}
+
+// stallChecks is how many times the connection checks within the stall timeout.
+const stallChecks = 8
+
 // TestCrumbsAreNoStall has the peer say everything a byte at a time, with half the stall timeout
 // between them.
 func TestCrumbsAreNoStall(t *testing.T) {

@@ -42,8 +42,12 @@ type Client interface {
 	// and to answer READLINK with what the link says. On other servers the following methods send
 	// more requests.
 	KnowsLinks() bool
-	// Look is Lstat that follows no link on any server; of a link it may know no more than that it
-	// is one. It takes one round trip.
+	// Find is Stat that makes do with what else a server tells if it refuses STAT: of a directory
+	// it may know no more than that it is one. It takes one round trip, and more after a refusal.
+	// If it fails, Untold says whether anything may be there.
+	Find(name string) (fs.FileInfo, error)
+	// Look is Lstat that follows no link on any server, and makes do like Find; of a link it may
+	// know no more than that it is one. It takes one round trip.
 	Look(name string) (fs.FileInfo, error)
 	// StartLook is Look that does not wait for the answer; wait does.
 	StartLook(name string) (wait func() (fs.FileInfo, error))
@@ -63,6 +67,9 @@ type Client interface {
 	// Heard returns when the server last gave a sign of life: when it sent anything or answered a
 	// keepalive. It is exact to an eighth of the stall timeout, as long as requests are in flight.
 	Heard() time.Time
+	// Overdue returns since when what the server owes has been overdue, and when the connection will
+	// be given up for that; both are zero if nothing is.
+	Overdue() (since, end time.Time)
 	// DataSizes returns how many bytes one READ and one WRITE may carry. It waits for the server's
 	// limits if they have not arrived yet.
 	DataSizes() (read, write int, err error)
@@ -115,6 +122,10 @@ type File interface {
 
 // OfFile returns the further methods of a file.
 func OfFile(f *usftp.File) File { return hook.File(f).(File) }
+
+// Untold reports whether the error of a question about a path leaves open whether anything is there:
+// the server refused to answer, or answered FAILURE, which some do if nothing is there.
+func Untold(err error) bool { return hook.Untold(err) }
 
 // ErrOtherSize means that a file does not have the expected size.
 var ErrOtherSize = hook.ErrOtherSize

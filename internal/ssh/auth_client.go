@@ -37,7 +37,7 @@ type Flight struct {
 	Signer   xssh.Signer
 	Password string // if Signer is nil
 	// Subsystem, if not "", is requested in a first session channel, which the server must give
-	// number 0. See [Conn.FlightChannel].
+	// number 0, unless the connection is compressed. See [Conn.FlightChannel].
 	Subsystem string
 }
 
@@ -72,7 +72,10 @@ func (l *clientLogin) firstMessages() ([][]byte, error) {
 		return append(words, l.request("none", nil)), nil
 	}
 	words = append(words, attempt)
-	if l.flightPending = l.flight.Subsystem != ""; l.flightPending {
+	// With compression the server would take what follows the login for compressed, if the login
+	// succeeds.
+	if l.flightPending = l.flight.Subsystem != "" &&
+		l.negotiated.Compressions[clientToServer] != delayedZlib; l.flightPending {
 		words = append(words, l.conn.mux.flight(l.flight.Subsystem)...)
 	}
 	return words, nil
@@ -138,7 +141,7 @@ func (l *clientLogin) signed(signer xssh.Signer, algo string) ([]byte, error) {
 func (l *clientLogin) run() error {
 	var asked func([]byte) error
 	if l.first == "password" {
-		asked = passwordExpired
+		asked = l.changePassword(nil)
 	}
 	d, err := l.decide(asked)
 	if err != nil {
@@ -260,15 +263,31 @@ func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
 	}
 }
 
-type passwordMethod struct{ ask func() (string, error) }
+// A PasswordChange asks for the old password and a new one. text is the server's: why it wants a new
+// one, or why it did not take the last.
+type PasswordChange func(text string) (old, fresh string, err error)
 
-// Password logs in with a password, which is asked for only when needed.
-func Password(ask func() (string, error)) AuthMethod { return passwordMethod{ask} }
+type passwordMethod struct {
+	ask    func() (string, error)
+	change PasswordChange
+}
+
+// Password logs in with a password, which is asked for only when needed. If the server wants a new
+// one, change is called; if that is nil the attempt fails with a [*PasswordExpiredError].
+func Password(ask func() (string, error), change PasswordChange) AuthMethod {
+	return passwordMethod{ask, change}
+}
 
 func (passwordMethod) name() string { return "password" }
 
-// ErrPasswordExpired reports that the server requires a new password: RFC 4252, section 8.
-var ErrPasswordExpired = errors.New("ssh: the password has expired and must be changed")
+// A PasswordExpiredError reports that the server wants a new password: RFC 4252, section 8.
+type PasswordExpiredError struct {
+	Text string // the server's
+}
+
+func (e *PasswordExpiredError) Error() string {
+	return fmt.Sprintf("the server wants a new password: %q", e.Text)
+}
 
 func (m passwordMethod) attempt(l *clientLogin) (decision, error) {
 	password, err := m.ask()
@@ -278,7 +297,7 @@ func (m passwordMethod) attempt(l *clientLogin) (decision, error) {
 	if err := l.send(l.passwordRequest(password)); err != nil {
 		return decision{}, err
 	}
-	return l.decide(passwordExpired)
+	return l.decide(l.changePassword(m.change))
 }
 
 // passwordRequest returns a request without a password change: RFC 4252, section 8.
@@ -286,7 +305,29 @@ func (l *clientLogin) passwordRequest(password string) []byte {
 	return l.request("password", appendString(appendBool(nil, false), password))
 }
 
-func passwordExpired([]byte) error { return &localError{ErrPasswordExpired} }
+// changePassword returns a function that answers PASSWD_CHANGEREQ: RFC 4252, section 8.
+func (l *clientLogin) changePassword(change PasswordChange) func([]byte) error {
+	asked := 0
+	return func(p []byte) error {
+		r := body(p, msgUserAuthPasswordChange)
+		text := string(cut(r.Bytes(), 1024))
+		if err := r.parsed(); err != nil { // some leave out the language tag
+			return err
+		}
+		if change == nil {
+			return &localError{&PasswordExpiredError{text}}
+		}
+		if asked++; asked > maxQuestions {
+			return &ProtocolError{"the server wants too many new passwords"}
+		}
+		old, fresh, err := change(text)
+		if err != nil {
+			return &localError{err}
+		}
+		return l.send(l.request("password",
+			appendString(appendString(appendBool(nil, true), old), fresh)))
+	}
+}
 
 type keyMethod struct{ signer xssh.Signer }
 

@@ -20,7 +20,7 @@ import (
 var errWrong = errors.New("wrong")
 
 func askFor(secret string) ssh.AuthMethod {
-	return ssh.Password(func() (string, error) { return secret, nil })
+	return ssh.Password(func() (string, error) { return secret, nil }, nil)
 }
 
 // TestKeys logs in with each type of key and its certificate, by offering it and in one flight.
@@ -273,7 +273,7 @@ func TestMethods(t *testing.T) {
 			return []string{secret, "42"}, nil
 		})
 	}
-	fails := ssh.Password(func() (string, error) { return "", errors.New("nobody is here") })
+	fails := ssh.Password(func() (string, error) { return "", errors.New("nobody is here") }, nil)
 	partial := xssh.ServerAuthCallbacks{
 		PublicKeyCallback: func(c xssh.ConnMetadata, k xssh.PublicKey) (*xssh.Permissions, error) {
 			if _, err := letIn(key.PublicKey())(c, k); err != nil {

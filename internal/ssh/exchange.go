@@ -179,7 +179,7 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 		}
 	}
 	began := time.Now()
-	if err := o.newKeys(sealer, t.strict, follow); err != nil {
+	if err := o.newKeys(sealer, t.deflater(n), t.strict, follow); err != nil {
 		return err
 	}
 	p, err := t.kexMessage(msgNewKeys)
@@ -196,6 +196,7 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 		t.recordRoundTrip(time.Since(began)) // includes the client's checks, and maybe a person
 	}
 	t.in.setOpener(opener)
+	t.in.inflater = t.inflater(n)
 	if t.strict {
 		t.in.seq = 0
 	}

@@ -187,3 +187,20 @@ func NewKeys() []byte { return []byte{msgNewKeys} }
 
 // CloseTimeout is how long the end of a connection may take.
 const CloseTimeout = closeTimeout
+
+// InjectPacked sends bytes in place of a message that our own compression would make.
+func InjectPacked(c *Conn, packed []byte) error {
+	o := c.t.out
+	o.mu.Lock()
+	d := o.deflater
+	o.deflater = nil
+	o.mu.Unlock()
+	err := Inject(c, packed)
+	o.mu.Lock()
+	o.deflater = d
+	o.mu.Unlock()
+	return err
+}
+
+// Pack compresses a message as the first of a connection.
+func Pack(message []byte) []byte { return newDeflater().deflate(message) }

@@ -50,12 +50,13 @@ type input struct {
 	shortReads int // consecutive reads that returned little
 	need       int // length of the packet that has begun, 0 if not known yet
 
-	opener opener
-	form   form
-	seq    uint32
-	n      uint64 // packets under this key
-	bytes  int64  // under this key
-	limit  int    // of a packet
+	opener   opener
+	form     form
+	inflater *inflater // nil without compression
+	seq      uint32
+	n        uint64 // packets under this key
+	bytes    int64  // under this key
+	limit    int    // of a packet
 
 	batch   bool // several packets may be opened at once
 	queue   []inPacket
@@ -104,7 +105,11 @@ func (in *input) read() ([]byte, error) {
 		return nil, p.err
 	}
 	in.packets++
-	return p.payload, nil
+	if in.inflater == nil {
+		return p.payload, nil
+	}
+	p.payload, in.err = in.inflater.inflate(p.payload)
+	return p.payload, in.err
 }
 
 // seqOfLast returns the sequence number of the packet that read returned last.
@@ -253,9 +258,9 @@ func (in *input) move(b *block) {
 }
 
 // lend returns the block that holds the current payload, for a channel to keep a part of it; nil if
-// the channel has to copy.
+// the channel has to copy, as it does where the payload was decompressed.
 func (in *input) lend() *block {
-	if in.block == nil || in.kept.Load() > in.maxKept.Load() {
+	if in.block == nil || in.inflater != nil || in.kept.Load() > in.maxKept.Load() {
 		return nil
 	}
 	return in.block

@@ -60,6 +60,7 @@ type Algorithms struct {
 	HostKeys     []string // signature algorithms, including those of certificates
 	Ciphers      []string
 	MACs         []string // not used with an AEAD
+	Compress     bool     // after the login: a client asks for it, and a server allows it
 }
 
 // Supported returns everything supported, in our order of preference.
@@ -106,7 +107,7 @@ func (a Algorithms) withDefaults() (Algorithms, error) {
 func (a Algorithms) kexInit(client, first bool) *kexInit {
 	k := &kexInit{kex: slices.Clone(a.KeyExchanges), hostKeys: a.HostKeys,
 		ciphers: [2][]string{a.Ciphers, a.Ciphers}, macs: [2][]string{a.MACs, a.MACs},
-		compress: [2][]string{{uncompressed}, {uncompressed}}}
+		compress: [2][]string{a.compressions(client), a.compressions(client)}}
 	switch {
 	case !first:
 	case client:
@@ -122,7 +123,7 @@ func (a Algorithms) kexInit(client, first bool) *kexInit {
 type Negotiated struct {
 	KeyExchange, HostKey string
 	// Index 0 is client to server, 1 server to client. A MAC is "" with an AEAD.
-	Ciphers, MACs [2]string
+	Ciphers, MACs, Compressions [2]string
 }
 
 // chooseAlgorithms applies RFC 4253, section 7.1: the first of the client's algorithms that the
@@ -159,7 +160,7 @@ func chooseAlgorithms(client, server *kexInit, isClient bool) (Negotiated, error
 		if c := cipherNamed(n.Ciphers[i]); c == nil || !c.aead {
 			n.MACs[i] = pick("MAC"+way, client.macs[i], server.macs[i])
 		}
-		pick("compression"+way, client.compress[i], server.compress[i])
+		n.Compressions[i] = pick("compression"+way, client.compress[i], server.compress[i])
 	}
 	return n, failed
 }

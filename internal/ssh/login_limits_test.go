@@ -134,7 +134,8 @@ func TestBoundsOfClient(t *testing.T) {
 		""), ""), ""), 1e6)
 	blob := fuzzKey.PublicKey().Marshal()
 	wouldDo := appendString(appendString([]byte{msgUserAuthPubKeyOK}, "ssh-ed25519"), blob)
-	key, password := PublicKey(fuzzKey), Password(func() (string, error) { return "x", nil })
+	key, password := PublicKey(fuzzKey), Password(func() (string, error) { return "x", nil },
+		func(string) (string, string, error) { return "x", "y", nil })
 	answers := KeyboardInteractive(func(_, _ string, asked []string, _ []bool) ([]string, error) {
 		return make([]string, len(asked)), nil
 	})
@@ -366,7 +367,7 @@ func FuzzLogin(f *testing.F) {
 		l.client = true
 		methods := []AuthMethod{PublicKey(fuzzKey), Password(func() (string, error) {
 			return "x", nil
-		}),
+		}, func(string) (string, string, error) { return "x", "y", nil }),
 			KeyboardInteractive(func(_, _ string, asked []string, _ []bool) ([]string, error) {
 				return make([]string, len(asked)), nil
 			})}

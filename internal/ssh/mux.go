@@ -72,12 +72,13 @@ const defaultWindow = 16 << 20
 func (m *mux) start() {
 	t := m.t
 	t.login = false
+	t.in.inflater = t.inflater(t.negotiated)
 	t.in.batch, t.in.limit = true, maxPacketLength
 	m.growth.keep()
 	t.in.idle = m.wakeReaders
 	t.unimplemented, t.late = m.unimplemented, m.handle
 	t.out.mu.Lock()
-	t.out.loop = true
+	t.out.loop, t.out.deflater = true, t.deflater(t.negotiated)
 	t.out.fail = func(err error) { t.end(err) }
 	t.scheduleRekey()
 	t.out.mu.Unlock()

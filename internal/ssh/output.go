@@ -62,6 +62,8 @@ type output struct {
 	n      uint64 // packets under this key
 	bytes  int64  // under this key
 
+	deflater *deflater // nil without compression
+
 	// While keys are exchanged (from our KEXINIT to our NEWKEYS) only the exchange may send: RFC
 	// 4253, section 7.1. Data waits; messages that cannot wait are held.
 	kexing  bool
@@ -133,6 +135,9 @@ func (b *batch) reset() {
 
 func (o *output) full() bool { return o.stage.size > maxStaged }
 
+// maxTail is the longest padding: RFC 4253, section 6.
+const maxTail = 255
+
 // begin starts a packet with a payload of at most most bytes, and returns memory for it.
 func (o *output) begin(most int) []byte {
 	o.finish()
@@ -140,13 +145,20 @@ func (o *output) begin(most int) []byte {
 	if !o.loop {
 		buffers = nil // before the login a little memory must do
 	}
-	p := o.stage.grow(headerSize+most+255+o.form.tag, buffers)
+	p := o.stage.grow(headerSize+most+maxTail+o.form.tag, buffers)
 	return p[headerSize:]
 }
 
 // end completes a packet whose payload is where begin said.
 func (o *output) end(at, payload int) {
 	b, f := o.stage, o.form
+	if o.deflater != nil {
+		from := b.mem[at+headerSize : at+headerSize+payload]
+		packed := o.deflater.deflate(from)
+		payload, b.size = len(packed), at
+		b.grow(headerSize+payload+maxTail+f.tag, o.buffers) // it may have become longer
+		copy(b.mem[at+headerSize:], packed)
+	}
 	pad := f.padding(payload)
 	size := headerSize + payload + pad + f.tag
 	p := b.mem[at : at+size]
@@ -321,7 +333,7 @@ func (o *output) waitToSend(ready func() (bool, error)) error {
 }
 
 // newKeys stages NEWKEYS and what may follow at once, and seals with the new keys from then on.
-func (o *output) newKeys(s sealer, strict bool, follow [][]byte) error {
+func (o *output) newKeys(s sealer, d *deflater, strict bool, follow [][]byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err != nil || o.closing {
@@ -329,6 +341,7 @@ func (o *output) newKeys(s sealer, strict bool, follow [][]byte) error {
 	}
 	o.put([]byte{msgNewKeys})
 	o.setSealer(s)
+	o.deflater = d
 	if strict {
 		o.seq = 0 // PROTOCOL, section 1.10
 	}

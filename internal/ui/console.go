@@ -163,14 +163,24 @@ func (c *Console) Hide() {
 	c.lines, c.drawn = nil, 0
 }
 
-// Say writes one line. Errors about connections begin with the host's name, which is not repeated.
-func (c *Console) Say(text string) {
+// Say writes one line about what is wrong or needs attention.
+func (c *Console) Say(text string) { c.line(true, text) }
+
+// Tell writes one line about what was done. It does not name the program: that would look like an
+// error.
+func (c *Console) Tell(text string) { c.line(false, text) }
+
+// line writes one line. Errors about connections begin with the host's name, which is not repeated.
+func (c *Console) line(named bool, text string) {
 	if c.row != nil {
 		label := c.row.label + ": "
-		c.row.board.console.Say(label + strings.TrimPrefix(text, label))
+		c.row.board.console.line(named, label+strings.TrimPrefix(text, label))
 		return
 	}
-	fmt.Fprintf(c, "%s: %s\n", c.program, Printable(text))
+	if text = Printable(text); named {
+		text = c.program + ": " + text
+	}
+	fmt.Fprintln(c, text)
 }
 
 // Logger returns a logger that says what has at least this level.

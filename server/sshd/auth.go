@@ -44,6 +44,7 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 		MaxAuthTries: 6, // as in OpenSSH
 		MaxChannels:  config.MaxSessions + spareChannels,
 	}
+	c.Algorithms.Compress = config.Compress
 	for _, name := range config.Ciphers {
 		if !slices.Contains(ciphers, name) {
 			return nil, fmt.Errorf("unknown cipher %q; use %s", name,

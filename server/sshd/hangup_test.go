@@ -46,7 +46,7 @@ func TestClientsThatHangUp(t *testing.T) {
 					Auth: func(*transport.AuthContext) (transport.AuthMethod, error) {
 						return transport.Password(func() (string, error) {
 							return "secret", nil
-						}), nil
+						}, nil), nil
 					}})
 				if err != nil {
 					t.Fatal(err)

@@ -77,7 +77,7 @@ func TestMemoryOfConnectionsBeforeLogin(t *testing.T) {
 						if tries++; tries == 1 {
 							return transport.Password(func() (string, error) {
 								return "wrong", nil
-							}), nil
+							}, nil), nil
 						}
 						failed <- true
 						<-leave
@@ -228,7 +228,7 @@ func tryOverTCP(t *testing.T, s *Server) (*transport.Conn, error) {
 			if tries++; tries > 1 {
 				return nil, nil
 			}
-			return transport.Password(func() (string, error) { return "secret", nil }), nil
+			return transport.Password(func() (string, error) { return "secret", nil }, nil), nil
 		},
 	})
 	if err == nil {

@@ -100,6 +100,10 @@ type Config struct {
 	// [LegacyAlgorithms] lists them. There is no SHA-1 and no CBC.
 	LegacyAlgorithms []string
 
+	// Compress allows clients to compress their connections (ssh -C) once they have logged in. It
+	// takes about 2 MiB and much of a processor's time for each connection that uses it.
+	Compress bool
+
 	// Bans keeps addresses out; nil is a [BanList] of this server's own. Reload does not change it.
 	Bans Bans
 

@@ -12,6 +12,9 @@ var (
 	// describes, and Stripes a new transfer of the file.
 	Client, File, Stripes func(any) any
 
+	// Untold is private.Untold.
+	Untold func(error) bool
+
 	// OneHandle is private.WithOneHandle, which returns a usftp.ClientOption.
 	OneHandle func(host string, shared *atomic.Bool) any
 

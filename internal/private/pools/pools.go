@@ -84,7 +84,8 @@ type Host interface {
 	// OpenRead opens a file for reading together with its attributes, and returns how long the
 	// round trip took.
 	OpenRead(ctx context.Context, path string) (f *usftp.File, trip time.Duration, err error)
-	// Stat returns what a path refers to, following symbolic links.
+	// Stat returns what a path refers to, following symbolic links, as far as the host tells (see
+	// private.Client.Find).
 	Stat(ctx context.Context, path string) (fs.FileInfo, error)
 	// Look reports in one round trip what a path refers to and whether the path itself is a
 	// symbolic link, and how long that took.

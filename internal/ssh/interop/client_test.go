@@ -112,7 +112,7 @@ func (s *site) config(c peerCase) *ssh.ClientConfig {
 	var method ssh.AuthMethod
 	switch c.login {
 	case "password":
-		method = ssh.Password(func() (string, error) { return secret, nil })
+		method = ssh.Password(func() (string, error) { return secret, nil }, nil)
 	case "keyboard":
 		method = ssh.KeyboardInteractive(func(_, _ string, asked []string, _ []bool) ([]string,
 			error) {

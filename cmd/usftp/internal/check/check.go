@@ -31,7 +31,7 @@ type flags struct {
 
 func (c *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
-	c.Connect.Register(f)
+	c.Connect.RegisterSFTP(f)
 	f.StringVar(&c.hash, "hash", "sha256",
 		"the list's `algorithm`: sha256 or blake3")
 	cmdline.Values(f, "hash", "sha256", "blake3")

@@ -8,9 +8,9 @@ The host hashes the files if it can; otherwise usftp reads them, which takes as 
 as copying them.
 
 Files that differ (FAILED), cannot be read (FAILED to read) or are missing are
-listed on standard output; -v also lists those that match (OK). Files that are not in
-the list are counted at the end; -v and --strict list them, and --strict counts them
-as failures. A name in the list may lead through symbolic links; other links are
+listed on standard output; -v also lists those that match (OK). The result is summed
+up on standard error, except with -q. Files that are not in the list are counted
+there; -v and --strict list them, and --strict counts them as failures. A name in the list may lead through symbolic links; other links are
 ignored. A list with a name that leads out of DIR (absolute, or with ..) is refused.
 
 Control characters in names are escaped, as in \x1b.`

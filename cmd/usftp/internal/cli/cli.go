@@ -16,6 +16,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/demo"
 	"github.com/usftp/usftp/cmd/usftp/internal/files"
 	"github.com/usftp/usftp/cmd/usftp/internal/mount"
+	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/serve"
 	"github.com/usftp/usftp/cmd/usftp/internal/shell"
 	"github.com/usftp/usftp/cmd/usftp/internal/sync"
@@ -54,7 +55,8 @@ func commandLine(a *ui.App) *cobra.Command {
 	root.AddCommand(cp.Command(a), sync.Command(a), check.Command(a))
 	root.AddCommand(files.Commands(a)...)
 	root.AddCommand(shell.Command(a), mount.Command(a), mount.UmountCommand(a), serve.Command(a),
-		demo.Command(a), cmdline.Version(), cmdline.Completion(completionLong), manCommand(root))
+		demo.Command(a), cmdline.Version(), cmdline.Completion(completionLong), manCommand(root),
+		opt.Topic())
 	cmdline.Complete(a, root, cmdline.Texts{Hint: flagHint, Usage: moreUsage})
 	complete.Flags(root)
 	return root
@@ -99,7 +101,7 @@ func moreUsage(w io.Writer, cmd *cobra.Command) {
 		}
 	}
 	if !cmd.HasParent() {
-		fmt.Fprintf(w, "\nUse `usftp help COMMAND` for more about a command.\n")
+		fmt.Fprintf(w, "\nUse `usftp help COMMAND` for more about a command, and `usftp help connection`\nfor the flags that say how to connect.\n")
 	}
 }
 
@@ -109,8 +111,8 @@ func flagHint(cmd *cobra.Command, name string) string {
 		switch name {
 		case "e", "rsh":
 			return "ssh_config is read, and --ssh names another program"
-		case "z", "compress":
-			return "to compress, use --ssh='ssh -C'"
+		case "C", "cvs-exclude":
+			return "use --ignore-file .gitignore; -z compresses"
 		case "filter":
 			return "use --exclude, --include and --exclude-from"
 		}
@@ -123,8 +125,6 @@ func flagHint(cmd *cobra.Command, name string) string {
 			return "requests always run concurrently"
 		case "1":
 			return "there is only version 2 of SSH"
-		case "C":
-			return "to compress, use --ssh='ssh -C'"
 		case "p":
 			return "use -P"
 		}

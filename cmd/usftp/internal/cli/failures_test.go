@@ -95,7 +95,7 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 		{"refuses", "-P " + closed + " a 127.0.0.1:",
 			`127\.0\.0\.1: the connection to 127\.0\.0\.1:\d+ was refused`},
 		{"has no such address", "-6 a 127.0.0.1:",
-			`127\.0\.0\.1: 127\.0\.0\.1 has no address of the family that was asked for \(-4, -6, AddressFamily\)`},
+			`127\.0\.0\.1: 127\.0\.0\.1 has no address of the family that was asked for \(AddressFamily\)`},
 		{"transport is missing", "-S /none/ssh a 127.0.0.1:",
 			`127\.0\.0\.1: /none/ssh could not be started: no such file or directory`},
 		{"times out", "-P " + silent + " -o ConnectTimeout=1 a 127.0.0.1:",
@@ -135,6 +135,8 @@ func TestLoginsThatFail(t *testing.T) {
 			`testhost: logging in as \S+ failed \(tried publickey with .*wrong.*; the server accepts publickey\)`},
 		{"unknown host", []string{"-o", "UserKnownHostsFile=" + noKnown, "a", "testhost:"},
 			`testhost: the host key of .* is not known: its ED25519 key SHA256:\S+ is in no known_hosts file, and there is nobody to ask; log in once with ssh .*`},
+		{"what only ssh does", []string{"-o", "BindInterface=lo", "a", "testhost:"},
+			`testhost: the ssh configuration says BindInterface lo, which is not supported here; use the system's ssh \(--ssh\)`},
 		{"changed host key", []string{"-o", "UserKnownHostsFile=" + changed, "a", "testhost:"},
 			`testhost: the host key of .* has changed: .*` + regexp.QuoteMeta(changed) +
 				`:1 holds another; .*`},
@@ -198,13 +200,13 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 		{"local source is a directory", "L testhost:R/x",
 			`cannot copy L to testhost:R/x: it is a directory \(-r copies directories\)`},
 		{"remote directory is missing", "L/new testhost:R/none/x",
-			`cannot copy L/new to testhost:R/none/x: the target directory does not exist`},
+			`cannot copy L/new to testhost:R/none/x: the directory testhost:R/none does not exist \(mkdir -p makes it\)`},
 		{"local directory is missing", "testhost:R/dir/file L/none/x",
-			`cannot copy testhost:R/dir/file to L/none/x: the target directory does not exist`},
+			`cannot copy testhost:R/dir/file to L/none/x: the directory L/none does not exist \(mkdir -p makes it\)`},
 		{"remote tree's parent is missing", "-r L testhost:R/none/x",
-			`cannot copy L to testhost:R/none/x: the target's parent directory does not exist`},
+			`cannot copy L to testhost:R/none/x: the directory testhost:R/none does not exist \(mkdir -p makes it\)`},
 		{"local tree's parent is missing", "-r testhost:R/dir L/none/x",
-			`cannot copy testhost:R/dir to L/none/x: the target's parent directory does not exist`},
+			`cannot copy testhost:R/dir to L/none/x: the directory L/none does not exist \(mkdir -p makes it\)`},
 		{"remote file as a directory", "L/new testhost:R/dir/file/",
 			`cannot copy L/new to testhost:R/dir/file/: cannot write R/dir/file: it is not a directory`},
 		{"remote tree in a file's place", "-r L/sub testhost:R/dir/file/",
@@ -259,7 +261,7 @@ func TestFullDisk(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(3 << 20)
 	for _, c := range []struct{ name, sentence string }{
-		{"here", `cannot copy testhost:.*/big to .*/target: .*no space left on device`},
+		{"here", `cannot copy testhost:.*/big to .*/target: .*no space left on this machine`},
 		{"there", `cannot copy .*/big to testhost:.*/target: no space left on testhost \(0 bytes free\)`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -328,7 +330,7 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 			alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
 			got := run(t, dir, "cp", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, from,
 				to)
-			if got.code != 0 || !strings.Contains(got.stderr, "reconnecting to testhost in ") {
+			if got.code != 0 || !strings.Contains(got.stderr, "usftp: testhost: connection lost; reconnecting in ") {
 				t.Errorf("exit code %d: %s", got.code, got.stderr)
 			}
 			if !bytes.Equal(readFile(t, target), data) {
@@ -372,7 +374,7 @@ func TestConnectionLostMidway(t *testing.T) {
 			got := run(t, dir, "cp", "--retries=0", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o",
 				alias, from, to)
 			got.says(t, ui.ExitNoHost, c.sentence+
-				`\nusftp: to continue: usftp cp --resume --retries=0 -F .*big.*target`)
+				`\nusftp: [0-9.]+ MB kept for --resume; to continue: usftp cp --resume --retries=0 -F .*big.*target`)
 			if old := string(readFile(t, target)); old != "old" {
 				t.Errorf("the target has changed: %.40q", old)
 			}

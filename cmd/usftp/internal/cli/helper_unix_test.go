@@ -38,6 +38,8 @@ func TestHelperOnTheHost(t *testing.T) {
 			flags: []string{"--no-helper"}},
 		"not wanted": {config: []string{"SetEnv SHLVL=1 PATH=%s:" + os.Getenv("PATH")},
 			flags: []string{"--whole-file"}},
+		"an SFTP server of one's own": {config: []string{"SetEnv SHLVL=1 PATH=%s:" +
+			os.Getenv("PATH")}, flags: []string{"--sftp-server", "exec sftp-server"}},
 		"only sftp": {config: []string{"ForceCommand internal-sftp",
 			"Subsystem sftp internal-sftp"}},
 		"only sftp, or else": {config: []string{

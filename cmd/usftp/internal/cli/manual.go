@@ -67,9 +67,12 @@ they do not know. The kinds are:
   started   the copy of a file begins
   progress  bytes counts those that have arrived, and resumed those of them that an
             earlier copy left (done has it too); finishing is true once all have
-            arrived, while they are still being hashed, verified or written to disk,
-            or while a source that was modified just before is read again; checked
-            then counts the bytes that were read again
+            arrived, and phase says what is done then: "hashing", "verifying",
+            "rereading" (a source that was modified just before), "comparing",
+            "deleting", "waiting for the host" or "finishing"; checked counts the bytes
+            that were hashed or read again. stalled_ns is for how long a
+            host has sent nothing of what it owes, once that is 5 seconds; wait_ns is
+            then the time until the connection is given up
   note      message says something surprising about how the copy is made
   warning   message says what is wrong or left behind, if that is not a failure
   done      bytes and elapsed_ns are final; bottleneck, if known, says what limited
@@ -79,8 +82,9 @@ they do not know. The kinds are:
             hashes; with --verify, verified is "hash" or "reading"; reused counts
             the bytes that were taken from an older version at the target
   failed    message says why; left_behind names what is left of the file
-  retried   a connection was lost; message says why, and usftp reconnects after
-            wait_ns
+  retried   a connection was lost, or could not be replaced, as message says; usftp
+            reconnects after wait_ns
+  renewed   the lost connection has been replaced
   kept      with -r and --resume: the file was already there
   planned   with --dry-run: the file would be copied; for sync, reason says why: new,
             type, size, time, hash, link; or only its mode, owner or time would be
@@ -95,7 +99,8 @@ they do not know. The kinds are:
 
 The events of a file have host; direction ("upload", "download", "relay", "local" or
 "check"); source and target (paths, without the host); for a relay, source_host; size
-(-1 if it is not known); bytes; and elapsed_ns (nanoseconds since its start).
+(-1 if it is not known); bytes; elapsed_ns (nanoseconds since its start); and paused_ns,
+for how long of these there was no connection or usftp was stopped.
 
 With -r, tree is true in all of them, and the tree's own started, progress and ended
 events have totals: planned_files and planned_bytes (which grow until complete is true),

@@ -99,7 +99,7 @@ func TestManyUploads(t *testing.T) {
 	dir := t.TempDir()
 	data := randomData(5 << 20)
 	writeFile(t, filepath.Join(dir, "file"), data)
-	read := regexp.MustCompile(`(?m)^usftp: 5\.24 MB read on this machine$`)
+	read := regexp.MustCompile(`(?m)^5\.24 MB read on this machine$`)
 
 	t.Run("file", func(t *testing.T) {
 		got := run(t, dir, "cp", "-v", "-F", f.config, "--hosts", f.list, "file", ":")
@@ -107,7 +107,7 @@ func TestManyUploads(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		f.has(t, "file", data, f.names...)
-		for _, want := range []string{`(?m)^usftp: web2: copied file to web2:file: 5\.24 MB`,
+		for _, want := range []string{`(?m)^web2: copied file to web2:file: 5\.24 MB`,
 			`(?m)^host +result +files +size +time +rate$`, `(?m)^web3 +ok +1 +5\.24 MB `,
 			`(?m)^3 hosts +0 failed +3 +15\.7 MB `} {
 			if !regexp.MustCompile(want).MatchString(got.stderr) {
@@ -196,7 +196,7 @@ func TestManyFromHost(t *testing.T) {
 		}
 	}
 	to := []string{"web2", "web3"}
-	read := regexp.MustCompile(`(?m)^usftp: 5\.24 MB read on web1$`)
+	read := regexp.MustCompile(`(?m)^5\.24 MB read on web1$`)
 	got := run(t, dir, "cp", "-v", "-F", f.config, "--hosts", "web2,web3", "web1:file", ":copy")
 	if got.code != ui.ExitOK || !read.MatchString(got.stderr) {
 		t.Errorf("%+v", got)

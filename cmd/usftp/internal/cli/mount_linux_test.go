@@ -125,6 +125,31 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// A directory that holds something is mounted over, and that is said.
+func TestMountOverFiles(t *testing.T) {
+	t.Parallel()
+	needFUSE(t)
+	at, home := t.TempDir(), t.TempDir()
+	for _, full := range []bool{false, true} {
+		if full {
+			writeFile(t, filepath.Join(at, "file"), nil)
+		}
+		cmd := command(t, home, "mount", "-D", opensshd.Find(t, "sftp-server"), "far:"+home, at)
+		cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+home)
+		o := finish(t, cmd)
+		if err := unmount(t, func() outcome { return run(t, home, "umount", at) }); err != nil {
+			t.Error(err)
+		}
+		want := ""
+		if full {
+			want = "usftp: " + at + " is not empty: what is in it cannot be seen until it is unmounted\n"
+		}
+		if o.code != 0 || o.stderr != want {
+			t.Errorf("full %t: exit code %d: %q", full, o.code, o.stderr)
+		}
+	}
+}
+
 // Package os works on a mount as on any file system.
 func TestMountFiles(t *testing.T) {
 	t.Parallel()
@@ -980,7 +1005,7 @@ func TestMountOptions(t *testing.T) {
 		})
 	}
 	for flag, reason := range map[string]string{"-d": "use -f -vv", "-s": "concurrently",
-		"-1": "version 2", "-C": "ssh -C", "-p": "use -P"} {
+		"-1": "version 2", "-p": "use -P"} {
 		t.Run(flag, func(t *testing.T) {
 			if o := run(t, "/", "mount", flag, "far:", t.TempDir()); o.code != 2 ||
 				!strings.Contains(o.stderr, reason) {

@@ -57,7 +57,8 @@ func TestVerbsReconnect(t *testing.T) {
 			flags, proxy := cutLink(t, server, 40_000, 80_000)
 			got := run(t, t.TempDir(), append(args, flags...)...)
 			if got.code != ui.ExitOK || got.stdout != want.stdout || proxy.Connections() != 3 ||
-				strings.Count(got.stderr, "reconnecting to testhost") != 2 {
+				strings.Count(got.stderr, "testhost: connection lost; reconnecting in") != 2 ||
+				strings.Count(got.stderr, "testhost: connected again\n") != 2 {
 				t.Errorf("exit code %d after %d connections; %d bytes, want %d: %s", got.code,
 					proxy.Connections(), len(got.stdout), len(want.stdout), got.stderr)
 			}

@@ -191,6 +191,29 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
+// TestPhaseOnScreen: once everything has arrived, the screen says what goes on.
+func TestPhaseOnScreen(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "tree"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "tree", "big"), randomData(1<<20))
+	s := onScreen(t, 80, command(t, dir, "cp", "--verify", "-l", "8000", "-F", server.ConfigFile,
+		"tree/big", "testhost:"+filepath.Join(dir, "file")))
+	s.await(`big +100% +1\.05 MB of 1\.05 MB +verifying [1-9]\d%\r\n`)
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+	s = onScreen(t, 100, command(t, dir, "cp", "-r", "--verify", "-l", "8000", "-F",
+		server.ConfigFile, "tree", "testhost:"+filepath.Join(dir, "copy")))
+	s.await(`tree .* 100% +1\.05 MB of 1\.05 MB +verifying\r\n`)
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+}
+
 // copying shows a copy of a file "big", at 20 Mbit/s, that has begun.
 func copying(t *testing.T, size int) *screen {
 	t.Helper()
@@ -218,6 +241,48 @@ func TestCtrlC(t *testing.T) {
 		t.Errorf("the screen shows:\n%s", strings.Join(lines, "\n"))
 	}
 	s.await(`usftp: cannot copy big to testhost:.*: interrupted; \d+ bytes of it are left in testhost:.*target`)
+}
+
+// What Ctrl-C leaves of a tree's files counts: the percentage does not fall, and what is kept is
+// what the files at the target have.
+func TestCtrlCInTree(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+	for _, name := range []string{"a", "b", "c", "d"} {
+		writeFile(t, filepath.Join(dir, name), randomData(8<<20))
+	}
+	s := onScreen(t, 100, command(t, dir, "cp", "-r", "-F", server.ConfigFile, "-l", "40000", ".",
+		"testhost:"+target))
+	s.await(`[1-9]\d% +[1-9].* left`)
+	s.typed("\x03")
+	if code := s.End(); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
+	}
+	before, last := 0, ""
+	for _, m := range regexp.MustCompile(` (\d+)% .*`).FindAllStringSubmatch(
+		strings.Join(s.lines(), "\n"), -1) {
+		percent, _ := strconv.Atoi(m[1])
+		if last = m[0]; percent < before-2 {
+			t.Errorf("from %d %% it falls to %q", before, last)
+		}
+		before = percent
+	}
+	if !strings.HasSuffix(last, "stopped") {
+		t.Errorf("in the end it shows %q", last)
+	}
+	kept := int64(0)
+	filepath.WalkDir(target, func(_ string, d os.DirEntry, _ error) error {
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			kept += info.Size()
+		}
+		return nil
+	})
+	said := fmt.Sprintf("usftp: %s kept for --resume; to continue: usftp cp --resume -r",
+		ui.Amount(float64(kept)))
+	if !strings.Contains(s.shown.String(), said) {
+		t.Errorf("it does not say %q:\n%s", said, strings.Join(s.picture(), "\n"))
+	}
 }
 
 // stopped stops the command, as Ctrl-Z does. A shell has the terminal then, and has it echo.
@@ -251,6 +316,25 @@ func TestCtrlZ(t *testing.T) {
 	if drawn-erased != 2 {
 		t.Errorf("the line was drawn %d times, and erased %d times: %q", drawn, erased, &s.shown)
 	}
+}
+
+// The time for which a copy was stopped is no part of its rate.
+func TestCtrlZIsAPause(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "big"), randomData(8<<20))
+	s := onScreen(t, 120, command(t, dir, "cp", "-v", "-F", server.ConfigFile, "-l", "20000", "big",
+		"testhost:"+filepath.Join(dir, "target")))
+	s.await(`\d+% +[1-9].* left`)
+	s.stopped()
+	time.Sleep(4 * time.Second) // that is what is measured
+	s.continued()
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+	s.await(`copied big to .*: 8\.39 MB in \d+\.\d s \([3-5]\.\d s of them paused\), 2\.[2-9]\d MB/s, limited by --limit\r\n`)
+	s.await(`big +100% .* 2\.[2-9]\d MB/s +in 00:0[78]\r\n`)
 }
 
 // In the background nothing is drawn, since a person types to the shell.
@@ -364,6 +448,8 @@ func TestQuestions(t *testing.T) {
 	s.typed("perhaps\n")
 	s.await(`Please type 'yes', 'no' or the fingerprint: $`)
 	s.typed("yes\n")
+	s.await(`usftp: Warning: Permanently added '\[127\.0\.0\.1\]:` + port +
+		`' \(ED25519\) to the list of known hosts\.\r\n`)
 	s.await(`(?i)password: $`)
 	if s.echoes() { // by the time the question is seen, the echo must be off
 		t.Error("the terminal shows what is typed at the question for a password")

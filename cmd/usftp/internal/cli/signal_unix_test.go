@@ -95,7 +95,7 @@ func TestSignal(t *testing.T) {
 				t.Errorf("exit code %d (%d in the last event), want %d", code, exit.Code, c.code)
 			}
 			if !regexp.MustCompile(`^` + c.sentence +
-				`\nusftp: to continue: usftp cp --resume -F .* --json -l 40000 .*big.* .*target\n$`).MatchString(stderr.String()) {
+				`\nusftp: [0-9.]+ MB kept for --resume; to continue: usftp cp --resume -F .* --json -l 40000 .*big.* .*target\n$`).MatchString(stderr.String()) {
 				t.Errorf("it says:\n%s", stderr)
 			}
 			if old := string(readFile(t, target)); old != "old" {

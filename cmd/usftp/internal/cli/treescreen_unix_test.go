@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,13 +39,13 @@ func TestTreeOnScreen(t *testing.T) {
 		}
 		lines := s.lines()
 		for _, line := range lines {
-			if n := len([]rune(line)); n >= int(columns) && !strings.HasPrefix(line, "usftp: ") {
+			if n := len([]rune(line)); n >= int(columns) && !strings.HasPrefix(line, "tree: ") {
 				t.Errorf("a line of %d columns: %q", n, line)
 			}
 		}
 		last := strings.Join(lines[max(0, len(lines)-2):], "\n")
 		if columns == 100 && !regexp.MustCompile(
-			`^tree +4 of 4 files 100% .* in 00:0\d\nusftp: tree: 4 files, 2 directories, .*, limited by --limit$`).MatchString(last) {
+			`^tree +4 of 4 files 100% .* in 00:0\d\ntree: 4 files, 2 directories, .*, limited by --limit$`).MatchString(last) {
 			t.Errorf("in the end it shows %q", last)
 		}
 	}
@@ -65,4 +66,35 @@ func TestTreeOnScreen(t *testing.T) {
 	}
 	s.await(`4 of 4 files 100% `)
 	s.await(`4 files were already there`)
+}
+
+// TestTreeIsCountedAhead: from its first seconds the screen says how much a tree has, and when it
+// will be done, though copying it takes long.
+func TestTreeIsCountedAhead(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	for i := range 3000 {
+		name := filepath.Join(dir, "tree", fmt.Sprint(i%30), fmt.Sprint(i))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, name, make([]byte, 10_000))
+	}
+	for name, args := range map[string][]string{
+		"up":   {"cp", "-r", "tree", "testhost:" + filepath.Join(dir, "up")},
+		"down": {"cp", "-r", "testhost:" + filepath.Join(dir, "tree"), "down"},
+		"sync": {"sync", "tree", "testhost:" + filepath.Join(dir, "synced")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := onScreen(t, 100, command(t, dir, append(args, "-F", server.ConfigFile,
+				"-l", "4000")...)) // a minute
+			s.await(`tree +\d+ of 3000 files +[1-4]?\d% .* of 30\.0 MB .*[kM]B/s +\d\d:\d\d left`)
+			s.typed("\x03")
+			if code := s.End(); code != 130 {
+				t.Errorf("exit code %d: %q", code, &s.shown)
+			}
+		})
+	}
 }

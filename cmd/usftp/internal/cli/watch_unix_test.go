@@ -228,8 +228,8 @@ func TestWatchOverABadLink(t *testing.T) {
 	took := w.until("the trees to be equal", w.equal)
 	waits := time.Duration(0)
 	for _, m := range regexp.MustCompile(
-		`(?:comparing everything again|trying again|reconnecting to testhost) in ([0-9.a-z]+)`).FindAllStringSubmatch(w.out.String()[said:], -1) {
-		wait, err := time.ParseDuration(m[1])
+		`(?:comparing everything again|trying again|reconnecting) in ([0-9.]+ s|[0-9.a-z]+)`).FindAllStringSubmatch(w.out.String()[said:], -1) {
+		wait, err := time.ParseDuration(strings.ReplaceAll(m[1], " ", ""))
 		if err != nil {
 			t.Fatal(err)
 		}

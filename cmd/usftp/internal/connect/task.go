@@ -21,6 +21,7 @@ type Task struct {
 	Code   int // of the first failure
 
 	Files, Bytes int64 // copied
+	Kept         int64 // bytes of files outside trees that were cut off and can be continued
 }
 
 func NewTask(ctx context.Context, a *ui.App, config pool.ConnectConfig,
@@ -44,6 +45,10 @@ func (t *Task) Event(e transfer.Event) {
 	case e.Kind == transfer.Done && !e.Tree:
 		t.Files++
 		t.Bytes += e.Bytes
+	case e.Kind == transfer.Failed && !e.Tree:
+		if failed, ok := errors.AsType[*transfer.Error](e.Err); ok && failed.Resumable {
+			t.Kept += e.Bytes
+		}
 	case e.Kind == transfer.Ended && e.Totals != nil:
 		t.Files += e.Totals.Files
 		t.Bytes += e.Totals.Bytes

@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/complete"
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
@@ -43,6 +44,9 @@ func Command(a *ui.App) *cobra.Command {
 			if err != nil {
 				return &ui.UsageError{Err: err}
 			}
+			if hint := complete.ForgottenColon(target, flags.ConfigFile()); hint != "" {
+				a.Console.Say(hint)
+			}
 			return run(cmd.Context(), a, &flags, sources, target)
 		},
 	}
@@ -53,6 +57,7 @@ func Command(a *ui.App) *cobra.Command {
 
 func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
 	target connect.Place) error {
+	flags.CountAhead = report.Moving(a, &flags.Report, report.Look{})
 	c, err := flags.copier(ctx, a, sources, target)
 	if err != nil {
 		return err
@@ -60,7 +65,11 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
 	c.planFirstRequest(sources, target)
 	c.Copy(sources, target)
 	if c.canResume {
-		a.Console.Say("to continue: " + ui.CommandLine(a.Args, "cp", "--resume"))
+		kept := ""
+		if n := c.Bytes + c.Kept; n > 0 {
+			kept = ui.Amount(float64(n)) + " kept for --resume; "
+		}
+		a.Console.Say(kept + "to continue: " + ui.CommandLine(a.Args, "cp", "--resume"))
 	}
 	err = c.End()
 	if flags.Verbose >= 2 {
@@ -78,9 +87,6 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	if f.agent {
 		config.Logger.Info("-A has no effect: usftp logs in to both hosts from here")
 	}
-	if f.Compress && config.SSH == "" {
-		config.Logger.Info("-C has no effect: our own SSH does not compress; use --ssh")
-	}
 	stop := func() {}
 	if f.DryRun {
 		ctx, stop = a.Out.WhileHeard(ctx)
@@ -88,7 +94,7 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	c := NewCopier(ctx, a, hosts, f.transferOptions(), report.New(a, &f.Report,
 		report.Look{Recursive: f.recursive, DryRun: f.DryRun,
 			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
-	c.stop, c.stopOnError = stop, f.StopOnError
+	c.stop, c.stopOnError, c.dryRun = stop, f.StopOnError, f.DryRun
 	lists, err := f.hashes.open()
 	if err != nil {
 		c.Fail(err)
@@ -144,6 +150,7 @@ type Copier struct {
 	stop        func() // ends the context of a dry run
 	canResume   bool   // --resume would continue what is left
 	stopOnError bool
+	dryRun      bool
 	untried     int // files, since a connection was lost for good
 
 	// open makes the endpoint for a source, and stream for one that is a stream.
@@ -280,16 +287,17 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 			return false
 		}
 	}
-	src, dst := c.open(f.Place, from, f.path), transfer.Local(target.Path())
+	name := target.Path()
+	// With several it is known to be a directory, so the copy need not ask again.
+	if c.tree == nil && (several && target.Remote || c.dryRun && !c.options.NoTargetDirectory &&
+		c.wantDirectory(target) == nil) {
+		name = connect.Below(name, f.base())
+	}
+	src, dst := c.open(f.Place, from, f.path), transfer.Local(name)
 	if target.Remote {
 		host, ok := c.host(target)
 		if !ok {
 			return false
-		}
-		name := target.Path()
-		if several && c.tree == nil {
-			// It is known to be a directory, so the copy need not ask again.
-			name = connect.Below(name, f.base())
 		}
 		dst = transfer.Remote(host, name)
 	}
@@ -298,6 +306,13 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 		tree := *c.tree
 		tree.Options = c.options
 		_, err = transfer.CopyTree(c.Ctx, dst, src, tree)
+	} else if c.dryRun {
+		if err = c.mayCopy(f, from); err != nil {
+			c.Fail(fmt.Errorf("cannot copy %s to %s: %w", f.shown(), target.Typed, err))
+			return false
+		}
+		_, err = transfer.CopyTree(c.Ctx, dst, src, transfer.TreeOptions{Options: c.options,
+			DryRun: true})
 	} else {
 		if f.Stream {
 			src = c.stream()
@@ -313,6 +328,24 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 		c.Hosts.CheckAll()
 	}
 	return err == nil
+}
+
+// mayCopy returns why a source cannot be copied without -r, for a dry run.
+func (c *Copier) mayCopy(f file, from pool.Host) error {
+	var info fs.FileInfo
+	var err error
+	if f.Remote {
+		info, err = from.Client.WithContext(c.Ctx).Stat(f.path)
+	} else {
+		info, err = os.Stat(f.path)
+	}
+	switch {
+	case err != nil:
+		return errors.New(ui.ReasonOf(err))
+	case info.IsDir():
+		return fmt.Errorf("%w (-r copies directories)", transfer.ErrIsDirectory)
+	}
+	return nil
 }
 
 // resumable reports whether --resume could continue a failed copy: a file of which something is
@@ -337,7 +370,7 @@ func (c *Copier) host(p connect.Place) (pool.Host, bool) {
 	return host, err == nil
 }
 
-// wantDirectory makes sure that the target is a directory.
+// wantDirectory makes sure that the target is a directory, if that can be known.
 func (c *Copier) wantDirectory(target connect.Place) error {
 	var info fs.FileInfo
 	var err error
@@ -346,7 +379,10 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 		if hostErr != nil {
 			return nil // it has been reported
 		}
-		info, err = host.Client.WithContext(c.Ctx).Stat(target.Path())
+		info, err = private.OfClient(host.Client.WithContext(c.Ctx)).Find(target.Path())
+		if private.Untold(err) {
+			return nil // copying there will tell
+		}
 	} else {
 		info, err = os.Stat(target.Path())
 	}
@@ -354,7 +390,10 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 		return nil
 	}
 	reason := "it is not a directory"
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		reason = fmt.Sprintf("the directory %s does not exist (mkdir -p makes it)", target.Typed)
+	case err != nil:
 		reason = ui.ReasonOf(err)
 	}
 	return fmt.Errorf("cannot copy several files to %s: %s", target.Typed, reason)

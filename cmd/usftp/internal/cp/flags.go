@@ -28,6 +28,7 @@ type flags struct {
 	through, fromFirst, agent        bool
 	resume, verify, sparse, owners   bool
 	exactly, archive                 bool
+	noTimes, noPerms                 bool
 	hashes                           hashFlags
 	hosts                            hosts.Flags
 	patience                         time.Duration
@@ -43,6 +44,10 @@ func (c *flags) register(f *pflag.FlagSet) {
 // registerCopying adds the rest of the table.
 func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
+	f.BoolVar(&c.noTimes, "no-times", false,
+		"do not set times, with -r or -p, and do not warn of hosts that set none")
+	f.BoolVar(&c.noPerms, "no-perms", false,
+		"do not set permissions with -p, and do not warn of hosts that set none")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories and everything in them")
 	f.BoolVarP(&c.exactly, "no-target-directory", "T", false,
 		"copy to DST itself, even if it is a directory: with -r, merge with it instead of copying into it")
@@ -51,12 +56,10 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	cmdline.Values(f, "links", "preserve", "follow", "skip")
 	c.RegisterFilter(f, "with -r: leave out what matches `pattern`, and everything below it")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
-		"with -r: print what would be copied, and copy nothing")
+		"print what would be copied, and copy nothing")
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
 		"stop at the first error instead of copying the rest")
 	c.RegisterBounds(f)
-	f.BoolVarP(&c.Compress, "compress", "C", false,
-		"compress (with --ssh only: our own SSH does not compress)")
 	f.BoolVar(&c.resume, "resume", false,
 		"continue an interrupted copy, after proving that what is there is the beginning of SRC; with -r, skip files whose copy has the same size and time")
 	f.BoolVar(&c.verify, "verify", false,
@@ -100,7 +103,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 }
 
 // onlyTrees are the flags that only make sense with -r.
-var onlyTrees = []string{"links", "exclude", "include", "exclude-from", "dry-run"}
+var onlyTrees = []string{"links", "exclude", "include", "exclude-from"}
 
 // check checks the flags; set reports whether one was given.
 func (c *flags) check(set func(name string) bool) error {
@@ -152,6 +155,7 @@ func (c *flags) checkPlaces(sources []connect.Place, target connect.Place) error
 // transferOptions returns how files are copied.
 func (c *flags) transferOptions() transfer.Options {
 	o := c.Connect.TransferOptions()
+	o.NoTimes, o.NoModes = c.noTimes, c.noPerms
 	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse
 	o.Resume, o.Journal = c.resume, opt.Journal()
 	o.NoTargetDirectory, o.Delta = c.exactly, c.delta.Mode()

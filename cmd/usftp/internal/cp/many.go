@@ -62,7 +62,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 		return m.copy(ctx, a, h, run.Connections())
 	})
 	if flags.Verbose > 0 && !flags.JSON {
-		a.Console.Say(m.sources.Read())
+		a.Console.Tell(m.sources.Read())
 	}
 	if flags.Verbose >= 2 {
 		a.Console.Say("peak memory: " + ui.PeakMemory())

@@ -111,6 +111,7 @@ type command struct {
 	make  func() *spec
 	app   *ui.App
 	flags common
+	all   *pflag.FlagSet
 	name  string
 }
 
@@ -144,8 +145,8 @@ func newCommand(a *ui.App, make func() *spec) (*command, *cobra.Command) {
 	return c, cmd
 }
 
-// registerCommon adds the flags that all commands have. Connection flags have only long names: the
-// letters are those of the tools whose names the commands carry.
+// registerCommon adds the flags that all commands have, after the command's own: letters are first
+// of all those of the tools whose names the commands carry.
 func (c *command) registerCommon(f *pflag.FlagSet) {
 	if c.acts {
 		f.CountVarP(&c.flags.Verbose, "verbose", "v", "print what is done; repeat for more")
@@ -157,7 +158,12 @@ func (c *command) registerCommon(f *pflag.FlagSet) {
 	}
 	f.BoolVar(&c.flags.JSON, "json", false, "print one JSON object per line")
 	c.flags.hosts.Register(f)
-	c.flags.Connect.RegisterLong(f)
+	taken := ""
+	if c.rawArguments {
+		taken = "o" // in find's expressions: or
+	}
+	c.flags.Connect.RegisterFree(f, taken)
+	c.all = f
 	if f.ShorthandLookup("h") != nil || c.rawArguments {
 		f.Bool("help", false, "print help")
 	}
@@ -229,7 +235,8 @@ func (c *command) parse(args []string) ([]*group, error) {
 			return nil, err
 		}
 		if !p.Remote {
-			return nil, fmt.Errorf("%s is a local path: use plain %s for it (host:path is a path on a host)", arg, c.name)
+			return nil, fmt.Errorf("%s is a local path: use plain %s for it (host:path is a path on a host)%s",
+				arg, c.name, opt.TakenLetter(c.all))
 		}
 		host := p.Target
 		host.Path = ""

@@ -31,7 +31,8 @@ func find() *spec {
 
 with the same meaning as in GNU find. If the expression has no action, the files for
 which it is true are printed. The entries of a directory are sorted by name; links are
-not followed. usftp's own flags begin with two dashes.
+not followed. usftp's own flags begin with two dashes, or have a letter and come before
+the expression.
 
 Ages are by this machine's clock, in whole seconds. SFTP has no change times, inodes,
 link counts or blocks, so there are no tests for them. -user and -group accept numbers,
@@ -86,7 +87,8 @@ func (c *command) completeFind(cmd *cobra.Command, args []string, word string) (
 }
 
 // splitFind splits a command line of find into operands, the words of the expression, and usftp's
-// own flags, which have two dashes and may stand anywhere except as an argument.
+// own flags. Those with two dashes may stand anywhere except as an argument, those with a letter only
+// before the expression.
 func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, err error) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -97,6 +99,12 @@ func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, e
 			flags = append(flags, arg)
 			flag := f.Lookup(name)
 			if flag != nil && !hasValue && flag.NoOptDefVal == "" && i+1 < len(args) {
+				i++
+				flags = append(flags, args[i])
+			}
+		case !primary && len(words) == 0 && ownLetter(f, arg):
+			flags = append(flags, arg)
+			if len(arg) == 2 && f.ShorthandLookup(arg[1:]).NoOptDefVal == "" && i+1 < len(args) {
 				i++
 				flags = append(flags, args[i])
 			}
@@ -115,4 +123,9 @@ func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, e
 		}
 	}
 	return files, words, flags, nil
+}
+
+// ownLetter reports whether a word is a flag of ours by its letter.
+func ownLetter(f *pflag.FlagSet, word string) bool {
+	return len(word) > 1 && word[0] == '-' && f.ShorthandLookup(word[1:2]) != nil
 }

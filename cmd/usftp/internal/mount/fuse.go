@@ -24,7 +24,6 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/sftpfs"
 	"github.com/usftp/usftp/internal/ui"
-	"github.com/usftp/usftp/pool"
 )
 
 func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at string) error {
@@ -32,13 +31,16 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 		return err
 	}
 	d := daemonOf()
+	if d == nil && holdsAny(at) {
+		a.Console.Say(at + " is not empty: what is in it cannot be seen until it is unmounted")
+	}
 	if d == nil && !flags.foreground {
 		return background(a)
 	}
 	config := flags.Config(a, &flags.report)
 	config.Client = append(config.Client, usftp.WithStallTimeout(stallTimeout(flags.timeout)))
 	config.Streams = cmp.Or(config.Streams, streams)
-	login, err := pool.Connect(ctx, from.Target, config)
+	login, err := connect.Login(ctx, from.Target, config)
 	if err != nil {
 		return err
 	}
@@ -166,12 +168,24 @@ func checkMountpoint(at string) error {
 	return nil
 }
 
+// holdsAny reports whether a directory has entries.
+func holdsAny(dir string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(1)
+	return len(names) > 0
+}
+
 // fsOptions returns the file system's options.
 func fsOptions(flags *flags, from connect.Place, logger *slog.Logger) sftpfs.Options {
 	o := &flags.options
 	return sftpfs.Options{
 		Root: from.Path(), Timeout: flags.timeout, Cache: flags.cache, Buffer: buffer,
-		ReadOnly: o.readOnly, MapUser: o.mapUser, UID: o.uid, GID: o.gid, Umask: o.umask,
+		ReadOnly: o.readOnly, MapUser: o.mapUser, MapIfKnown: o.mapsIfKnown(os.Geteuid()),
+		UID: o.uid, GID: o.gid, Umask: o.umask,
 		FollowSymlinks: o.follow, TransformSymlinks: o.transform,
 		FreeSymlinks: o.free,
 		HostName:     from.Target.UserHost(), Logger: logger, RescueDir: opt.StatePath("rescue"),

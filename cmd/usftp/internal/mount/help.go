@@ -14,13 +14,14 @@ or fail. Data that could not be written is then kept in a local file, which the 
 names.
 
 Names and attributes are cached for --cache, one second by default. Locks hold
-on this machine only. Files belong to the owners that the host reports; with -o
-idmap=user, files of the user you log in as are yours.
+on this machine only. Files of the user you log in as are yours, unless you are root
+(-o idmap=user and idmap=none say so explicitly); others belong to the owners that the
+host reports.
 
 Unmount with usftp umount, or with fusermount3 -u.
 
 Mount options (-o) are those of sshfs, as far as they make sense: ro, allow_other,
-default_permissions, idmap=user, uid=N, gid=N, umask=N, follow_symlinks,
+default_permissions, idmap=user, idmap=none, uid=N, gid=N, umask=N, follow_symlinks,
 transform_symlinks, no_contain_symlinks, cache_timeout=N, noexec, noatime,
 fsname=NAME. Options that begin with a capital letter are those of ssh_config.`
 

@@ -26,13 +26,13 @@ func TestOptions(t *testing.T) {
 	var o options
 	ssh, err := o.parse([]string{"ro,idmap=user,umask=022", "Ciphers=a,b",
 		"reconnect,Compression=no,x-systemd.automount,_netdev",
-		"IdentityFile=/a,b,allow_other,MACs=c,d,e,uid=7", "identityfile=f,port=8"})
+		"IdentityFile=/a,b,allow_other,MACs=c,d,e,uid=7", "identityfile=f,port=8,sftp_server=sudo /x"})
 	if want := []string{"Ciphers=a,b", "Compression=no", "IdentityFile=/a,b", "MACs=c,d,e",
 		"identityfile=f"}; err != nil || !slices.Equal(ssh, want) {
 		t.Errorf("%q, %v", ssh, err)
 	}
 	if !o.readOnly || !o.mapUser || *o.umask != 0o022 || !o.allowOther || *o.uid != 7 ||
-		o.port != "8" {
+		o.port != "8" || o.server != "sudo /x" {
 		t.Errorf("%+v", o)
 	}
 	if _, err := o.parse([]string{"IdentityFile=a,ro,nonsense"}); err == nil {
@@ -45,6 +45,26 @@ func TestOptions(t *testing.T) {
 	for option := range refused {
 		if _, err := o.parse([]string{option}); err == nil {
 			t.Errorf("%s is taken", option)
+		}
+	}
+}
+
+// A person's mount shows the host user's files as theirs, unless owners were asked for; root's shows
+// the owners that the host has.
+func TestWhoseFiles(t *testing.T) {
+	for _, test := range []struct {
+		option        string
+		user          int
+		known, always bool
+	}{{"ro", 1000, true, false}, {"ro", 0, false, false}, {"idmap=none", 1000, false, false},
+		{"idmap=user", 1000, false, true}, {"uid=7", 1000, false, false},
+		{"gid=7", 1000, false, false}} {
+		var o options
+		if _, err := o.parse([]string{test.option}); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.mapsIfKnown(test.user); got != test.known || o.mapUser != test.always {
+			t.Errorf("-o %s as %d: %t, %t", test.option, test.user, got, o.mapUser)
 		}
 	}
 }

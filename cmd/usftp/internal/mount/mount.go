@@ -60,7 +60,8 @@ func (c *flags) check(f *pflag.FlagSet) error {
 	if err := list.Replace(rest); err != nil {
 		return err
 	}
-	for name, value := range map[string]string{"ssh": c.options.ssh, "port": c.options.port} {
+	for name, value := range map[string]string{"ssh": c.options.ssh, "port": c.options.port,
+		"sftp-server": c.options.server} {
 		if value != "" && !f.Changed(name) {
 			if err := f.Set(name, value); err != nil {
 				return err

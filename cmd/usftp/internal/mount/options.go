@@ -19,11 +19,12 @@ type options struct {
 	mapUser            bool
 	allowOther         bool
 	defaultPermissions bool
+	idmap              string // "" if it was not given
 	follow, transform  bool
 	free               bool // links may lead out of the mount
 	uid, gid, umask    *uint32
 	cache              *time.Duration
-	ssh, port          string
+	ssh, port, server  string
 	fsName             string
 	kernel             []string // passed on to the kernel
 }
@@ -53,7 +54,6 @@ var refused = map[string]string{
 	"uidfile":          "use idmap=user, uid= or gid=",
 	"gidfile":          "use idmap=user, uid= or gid=",
 	"nomap":            "use idmap=user, uid= or gid=",
-	"sftp_server":      "the host's sftp subsystem is used",
 	"writeback_cache":  "usftp buffers writes itself, and never reorders them with fsync",
 	"ssh_protocol":     "there is only version 2",
 }
@@ -127,10 +127,11 @@ func (o *options) set(option string) error {
 	case "transform_symlinks":
 		o.transform = true
 	case "idmap":
-		switch value {
+		switch o.idmap = value; value {
 		case "user":
 			o.mapUser = true
 		case "none":
+			o.mapUser = false
 		default:
 			return fmt.Errorf("-o %s: only idmap=user and idmap=none are known; for others use uid= or gid=", option)
 		}
@@ -158,6 +159,8 @@ func (o *options) set(option string) error {
 	case "negative_timeout", "dcache_negative_timeout":
 	case "ssh_command":
 		o.ssh = value
+	case "sftp_server":
+		o.server = value
 	case "port":
 		o.port = value
 		_, err = number(10)
@@ -175,4 +178,10 @@ func (o *options) set(option string) error {
 		return fmt.Errorf("-o %s is %w", option, errUnknown)
 	}
 	return err
+}
+
+// mapsIfKnown reports whether the host user's files are shown as the local user's, if the host
+// reports owners: a person who is not root expects files of their own, as does git.
+func (o *options) mapsIfKnown(user int) bool {
+	return user != 0 && o.idmap == "" && o.uid == nil && o.gid == nil
 }

@@ -3,7 +3,6 @@
 package opt
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -16,12 +15,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/cmdline"
+	"github.com/usftp/usftp/internal/keyfile"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
@@ -30,7 +31,7 @@ import (
 // Connect are the flags that say how to connect to hosts.
 type Connect struct {
 	configFile, jump, cipher, program, ssh string
-	server                                 string
+	server, sftpServer                     string
 	Tuning                                 tuning
 	buffer                                 int64
 	Limit                                  int64 // bytes per second; 0 for none
@@ -39,10 +40,25 @@ type Connect struct {
 	connections, streams, retries          int
 	retryFor                               time.Duration
 	ipv4, ipv6, batch                      bool
-	Compress                               bool // only cp has it
+	compress                               bool
 }
 
-func (c *Connect) Register(f *pflag.FlagSet) {
+// Register adds the flags.
+func (c *Connect) Register(f *pflag.FlagSet) { c.register(f, letters{compress: "C"}) }
+
+// RegisterSFTP adds the flags, and sftp's -s: elsewhere that letter means something else, in scp and
+// rsync too.
+func (c *Connect) RegisterSFTP(f *pflag.FlagSet) {
+	c.register(f, letters{compress: "C", sftpServer: "s"})
+}
+
+// RegisterRsync adds the flags, with rsync's letter where one of scp's is another of rsync's.
+func (c *Connect) RegisterRsync(f *pflag.FlagSet) { c.register(f, letters{compress: "z"}) }
+
+// letters are those that differ between commands; "" for none.
+type letters struct{ compress, sftpServer string }
+
+func (c *Connect) register(f *pflag.FlagSet, l letters) {
 	f.StringVarP(&c.configFile, "config", "F", "",
 		"read `file` instead of the user's and the system's ssh_config; \"none\" for neither")
 	f.StringArrayVarP(&c.identities, "identity", "i", nil,
@@ -53,6 +69,8 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 	f.IntVarP(&c.port, "port", "P", 0, "connect to this `port`")
 	f.StringVarP(&c.cipher, "cipher", "c", "",
 		"use these `ciphers`, a list as in ssh_config's Ciphers")
+	f.BoolVarP(&c.compress, "compress", l.compress, false,
+		"compress the connection, if the host allows it: on links slower than 100 Mbit/s or so")
 	f.BoolVarP(&c.ipv4, "ipv4", "4", false, "use IPv4 addresses only")
 	f.BoolVarP(&c.ipv6, "ipv6", "6", false, "use IPv6 addresses only")
 	f.BoolVarP(&c.batch, "batch", "B", false,
@@ -65,6 +83,8 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
 	f.StringVarP(&c.server, "server", "D", "",
 		"run the SFTP server `program` on this machine instead of connecting to a host")
+	f.StringVarP(&c.sftpServer, "sftp-server", l.sftpServer, "",
+		"run `command` on the host as its SFTP server, such as 'sudo /usr/lib/openssh/sftp-server'; a word without a slash names a subsystem")
 	f.FuncP("limit", "l",
 		"limit the speed to `rate`: Kbit/s (8192 is 1 MiB/s), or with a unit, such as 10MB or 10Mbit",
 		func(text string) (err error) {
@@ -83,24 +103,60 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 }
 
 // making are the flags about making a connection, rather than about what is done over it.
-var making = []string{"config", "identity", "jump", "option", "port", "cipher", "ipv4", "ipv6",
-	"batch", "ssh", "program", "server", "retries", "retry-for"}
+var making = []string{"config", "identity", "jump", "option", "port", "cipher", "compress", "ipv4",
+	"ipv6", "batch", "ssh", "program", "server", "sftp-server", "retries", "retry-for"}
 
 // OwnPage marks commands with a man page of their own, in [cobra.Command.Annotations]. Its value
 // describes their exit codes.
 const OwnPage = "page"
 
-// RegisterLong adds the connection flags by their long names only, for commands whose letters mean
-// something else.
-func (c *Connect) RegisterLong(f *pflag.FlagSet) {
+// keptLetters are those that connection flags keep in all commands that do not give them to another
+// flag.
+const keptLetters = "FiJoPB46"
+
+// RegisterFree adds the connection flags to a command with flags of its own, after those. Their
+// letters mean the same as elsewhere, unless the command has taken them for something else.
+func (c *Connect) RegisterFree(f *pflag.FlagSet, taken string) {
 	var all pflag.FlagSet
 	c.Register(&all)
 	for _, name := range making {
 		flag := all.Lookup(name)
-		flag.Shorthand = ""
+		if l := flag.Shorthand; l != "" && (!strings.Contains(keptLetters, l) ||
+			strings.Contains(taken, l) || f.ShorthandLookup(l) != nil) {
+			flag.Shorthand = ""
+		}
 		all.SetAnnotation(name, cmdline.ConnectionGroup, nil)
 		f.AddFlag(flag)
 	}
+}
+
+// TakenLetter says which flags to use for a connection if one was given whose letter means something
+// else in the command, or "".
+func TakenLetter(f *pflag.FlagSet) (hint string) {
+	var all pflag.FlagSet
+	new(Connect).Register(&all)
+	for _, letter := range keptLetters {
+		given, meant := f.ShorthandLookup(string(letter)), all.ShorthandLookup(string(letter))
+		if given != nil && given.Name != meant.Name && given.Changed {
+			hint += fmt.Sprintf("; -%c is --%s here, use --%s", letter, given.Name, meant.Name)
+		}
+	}
+	return hint
+}
+
+// Topic is the page `usftp help connection`: all connection flags.
+func Topic() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "connection",
+		Short: "the flags that say how to connect",
+		Long: `These flags say how to connect to hosts. All commands that work on hosts have them,
+with the same letters. Where a command gives a letter to a flag of the tool that it is
+named after, as ls does with -F and rm with -i, only the long name is for connections.
+-c, -D, -S and -l, and the flags about speed, are those of cp, sync, check, shell and
+mount alone.`,
+	}
+	new(Connect).Register(cmd.Flags())
+	return cmd
 }
 
 // ConfigFile returns the ssh_config named by the flags, or "".
@@ -162,8 +218,11 @@ func (c *Connect) Check(set func(name string) bool) error {
 		return errors.New("--program and --ssh name different programs")
 	case c.server != "" && (c.ssh != "" || c.program != ""):
 		return errors.New("--server replaces the connection and cannot be combined with --program or --ssh")
-	case set("server") && strings.TrimSpace(c.server) == "":
-		return errors.New("--server needs a program")
+	case c.server != "" && c.sftpServer != "":
+		return errors.New("--server runs a program here and --sftp-server on the host: they cannot be combined")
+	case set("server") && strings.TrimSpace(c.server) == "",
+		set("sftp-server") && strings.TrimSpace(c.sftpServer) == "":
+		return errors.New("--server and --sftp-server need a program")
 	case set("port") && (c.port < 1 || c.port > 65535):
 		return fmt.Errorf("--port %d: a port must be from 1 to 65535", c.port)
 	case c.retries < 0, c.retryFor <= 0:
@@ -227,7 +286,7 @@ func holdsKey(name string) bool {
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, 64<<10))
-	if err != nil || bytes.Contains(text, []byte("-----BEGIN ")) {
+	if err != nil || keyfile.IsKey(text) {
 		return true
 	}
 	_, _, _, _, err = ssh.ParseAuthorizedKey(text)
@@ -284,6 +343,7 @@ func (c *Connect) silentConfig() *dial.Config {
 	config := &dial.Config{
 		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options,
 		Port: c.port, Ciphers: c.cipher, SSH: cmp.Or(c.program, c.ssh), Server: c.server,
+		SFTPServer: c.sftpServer,
 	}
 	if os.Getenv("USFTP_REMEMBER_LOGINS") != "no" {
 		config.StateDir = StatePath()
@@ -297,7 +357,7 @@ func (c *Connect) silentConfig() *dial.Config {
 	if c.batch {
 		config.Options = append([]string{"BatchMode=yes"}, config.Options...)
 	}
-	if c.Compress && config.SSH != "" {
+	if c.compress {
 		config.Options = append(config.Options, "Compression=yes")
 	}
 	return config

@@ -20,6 +20,7 @@ type Tree struct {
 	DryRun, StopOnError bool
 	maxDepth            int
 	maxEntries          int64
+	CountAhead          bool // no flag: a person watches
 }
 
 // RegisterBounds adds the flags that limit trees, which could be endless.
@@ -95,7 +96,8 @@ func (c *Tree) Check() error {
 // TreeOptions returns how directories are copied.
 func (c *Tree) TreeOptions() transfer.TreeOptions {
 	o := transfer.TreeOptions{Filter: c.filter, DryRun: c.DryRun,
-		StopOnError: c.StopOnError, MaxDepth: c.maxDepth, MaxEntries: c.maxEntries}
+		StopOnError: c.StopOnError, MaxDepth: c.maxDepth, MaxEntries: c.maxEntries,
+		CountAhead: c.CountAhead}
 	if c.maxDepth == 0 {
 		o.MaxDepth = -1
 	}

@@ -69,19 +69,22 @@ func (c *checker) ended(e transfer.Event) {
 	if c.endTree(e); errors.As(e.Err, new(*ui.OutputError)) {
 		return
 	}
-	if c.quiet || e.Err == nil && t.Unlisted == 0 && !c.verbose {
+	if c.quiet {
 		return
 	}
 	wrong := t.Failed - t.Missing
 	if c.strict {
 		wrong -= t.Unlisted
 	}
-	text := fmt.Sprintf("%s: %s %s", sourceOf(e), ui.Count(t.Files, "file matches", "files match"),
-		c.list)
+	matching := ui.Count(t.Files, "file matches", "files match")
+	if e.Err == nil && t.Files > 1 {
+		matching = "all " + matching
+	}
+	text := fmt.Sprintf("%s: %s %s", sourceOf(e), matching, c.list)
 	text += counts(", ", count{wrong, "wrong or unreadable"}, count{t.Missing, "missing"},
 		count{t.Unlisted, "not in it"})
 	if !t.Complete {
 		text += "; not all files were read"
 	}
-	c.Console.Say(text)
+	c.Console.Tell(text)
 }

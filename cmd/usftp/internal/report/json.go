@@ -31,8 +31,11 @@ type eventLine struct {
 	// taken from an older version at the target instead of being sent
 	Reused     int64                 `json:"reused,omitempty"`
 	Elapsed    time.Duration         `json:"elapsed_ns,omitempty"`
+	Paused     time.Duration         `json:"paused_ns,omitempty"`
 	Finishing  bool                  `json:"finishing,omitempty"`
+	Phase      transfer.Phase        `json:"phase,omitempty"`
 	Checked    int64                 `json:"checked,omitempty"`
+	Stalled    time.Duration         `json:"stalled_ns,omitempty"`
 	Wait       time.Duration         `json:"wait_ns,omitempty"`
 	Bottleneck transfer.Bottleneck   `json:"bottleneck,omitempty"`
 	Message    string                `json:"message,omitempty"`
@@ -97,8 +100,8 @@ func (w *eventWriter) Event(e transfer.Event) {
 	line := eventLine{Version: eventVersion, Kind: e.Kind, Time: e.Time,
 		Host: cmp.Or(e.TargetHost, e.SourceHost), Direction: w.direction(e), Source: e.Source,
 		Target: e.Target, Size: e.Size, Bytes: e.Bytes, Resumed: e.Resumed, Reused: e.Reused,
-		Elapsed: e.Elapsed, Finishing: e.Finishing, Checked: e.Checked, Wait: e.Wait,
-		Bottleneck: e.Bottleneck, Message: e.Message,
+		Elapsed: e.Elapsed, Paused: e.Paused, Finishing: e.Finishing, Phase: e.Phase, Checked: e.Checked,
+		Stalled: e.Stalled, Wait: e.Wait, Bottleneck: e.Bottleneck, Message: e.Message,
 		Reason: e.Reason, LeftBehind: e.LeftBehind,
 		Name: e.Name, Hash: e.Hash, Verified: e.Verified, Tree: e.Tree}
 	if e.TargetHost != "" {

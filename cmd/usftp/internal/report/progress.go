@@ -23,12 +23,14 @@ type progressLine struct {
 	name  string
 	size  int64 // -1 if unknown
 	meter meter
-	lost  bool // there is no connection at the moment
+	lost  bool   // there is no connection at the moment
+	stall string // what a host that sends nothing leads to
 	ended bool
 	good  bool
+	took  time.Duration // valid in the end
 
-	finishing bool  // everything has arrived
-	checked   int64 // how much of it has been checked; 0 if that is not known
+	phase   transfer.Phase // what is done, if nothing arrives; "" before everything has
+	checked int64          // how much has been hashed or verified; 0 if that is not known
 
 	tree  *transfer.Totals // nil for one file
 	root  string           // the tree's source
@@ -52,20 +54,26 @@ func (l *progressLine) update(e transfer.Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.Kind == transfer.Retried {
-		l.lost = true // until something arrives
+	if e.Kind == transfer.Retried || e.Kind == transfer.Renewed {
+		l.lost, l.stall = e.Wait > 0, ""
 		return
 	}
-	l.finishing, l.checked = e.Finishing, e.Checked
+	l.stall = ""
+	if e.Stalled > 0 {
+		l.stall = e.Message
+	}
+	l.phase, l.checked = e.Phase, e.Checked
 	if t := e.Totals; t != nil {
-		l.tree, l.finishing = t, t.Finishing > 0
-		if t.Complete { // files that were up to date need not be copied
+		l.tree = t
+		// files that were up to date need not be copied
+		if t.Complete {
 			l.size = t.PlannedBytes - t.KeptBytes
+		} else if t.CountedFiles > 0 {
+			l.size = max(t.CountedBytes, t.PlannedBytes) - t.KeptBytes
 		}
 	}
-	l.lost = l.lost && e.Bytes <= l.meter.bytes && !l.finishing
 	l.meter.skip(resumedOf(e))
-	l.meter.add(e.Bytes, e.Elapsed)
+	l.meter.add(e.Bytes, e.Elapsed-e.Paused)
 }
 
 // began notes that a file of a tree has begun.
@@ -85,8 +93,8 @@ func (l *progressLine) finish(e transfer.Event) {
 	}
 	l.update(e)
 	l.mu.Lock()
-	l.meter.finish(e.Bytes, e.Elapsed)
-	l.ended, l.good = true, e.Err == nil
+	l.meter.finish(e.Bytes, e.Elapsed-e.Paused)
+	l.ended, l.good, l.took = true, e.Err == nil, e.Elapsed
 	l.mu.Unlock()
 	l.console.Hide()
 }
@@ -97,8 +105,12 @@ func (l *progressLine) text(width int) []string {
 	defer l.mu.Unlock()
 	width-- // a full line would wrap on some terminals
 	lines := []string{l.line(width)}
-	if files := l.files(); files != "" {
-		lines = append(lines, runewidth.Truncate("  "+files, max(0, width), "…"))
+	below := l.files()
+	if l.stall != "" && !l.ended {
+		below = l.stall
+	}
+	if below != "" {
+		lines = append(lines, runewidth.Truncate("  "+below, max(0, width), "…"))
 	}
 	return lines
 }
@@ -124,8 +136,12 @@ func (l *progressLine) files() string {
 // first.
 func (l *progressLine) line(width int) string {
 	files, fields := l.numbers()
-	numbers := fmt.Sprintf("%s%4s %20s %11s %10s", files, fields[0], fields[1], fields[2],
-		fields[3])
+	numbers := fmt.Sprintf("%s%4s %20s ", files, fields[0], fields[1])
+	if fields[2] == "" {
+		numbers += fmt.Sprintf("%22s", fields[3])
+	} else {
+		numbers += fmt.Sprintf("%11s %10s", fields[2], fields[3])
+	}
 	room := width - runewidth.StringWidth(numbers) - 1
 	if room < 4 { // then show no columns
 		numbers = strings.Join(strings.Fields(numbers), " ")
@@ -148,25 +164,29 @@ func fitting(fields []string, width int) (line string) {
 	return line
 }
 
-// numbers returns the count of files, if it is a tree, and percent, bytes, rate and time.
+// numbers returns the count of files, if it is a tree, and percent, bytes, rate and time; instead of
+// the last two, why nothing arrives.
 func (l *progressLine) numbers() (files string, fields [4]string) {
 	m := &l.meter
-	percent, total, last := "", "", ""
+	percent, total, rate, last := "", "", ui.Amount(m.rate)+"/s", ""
 	if l.size >= 0 {
 		percent = fmt.Sprintf("%d%%", percentOf(m.bytes, l.size))
 		total = " of " + ui.Amount(float64(l.size))
 	}
 	switch {
 	case l.ended && l.good:
-		last = "in " + ui.Clock(m.elapsed)
+		last = "in " + ui.Clock(l.took)
 	case l.ended:
 		last = "stopped"
 	case l.lost:
-		last = "offline"
-	case l.finishing && l.checked > 0:
-		last = fmt.Sprintf("check %d%%", percentOf(l.checked, m.bytes))
-	case l.finishing && (l.tree == nil || m.rate <= 0 || m.bytes == l.size):
-		last = "finishing"
+		rate, last = "", "offline"
+	case l.stall != "":
+		rate, last = "", "stalled"
+	case l.phase != "" && (l.tree == nil || m.rate <= 0 || m.bytes == l.size):
+		rate, last = "", string(l.phase)
+		if l.checked > 0 {
+			last += fmt.Sprintf(" %d%%", percentOf(l.checked, m.bytes))
+		}
 	case m.rate <= 0 && m.elapsed > stalledAfter:
 		last = "stalled"
 	case l.size >= 0 && m.rate > 0:
@@ -174,14 +194,15 @@ func (l *progressLine) numbers() (files string, fields [4]string) {
 			math.MaxInt32)*float64(time.Second))) + " left"
 	}
 	if l.tree != nil {
-		files = fmt.Sprintf("%d of %d", l.tree.Files+l.tree.Kept, l.tree.PlannedFiles)
-		if !l.tree.Complete {
+		files = fmt.Sprintf("%d of %d", l.tree.Files+l.tree.Kept,
+			max(l.tree.PlannedFiles, l.tree.CountedFiles))
+		if !l.tree.Complete && l.tree.CountedFiles == 0 {
 			files += "+"
 		}
 		files = fmt.Sprintf("%15s files ", files)
 	}
 	return files, [4]string{percent, ui.Amount(float64(m.bytes)) + total,
-		ui.Amount(m.rate) + "/s", last}
+		rate, last}
 }
 
 // percentOf returns 100 only when everything has arrived.
@@ -197,9 +218,10 @@ func percentOf(bytes, size int64) int {
 type meter struct {
 	bytes   int64
 	elapsed time.Duration
-	rate    float64 // bytes a second
-	moved   time.Duration
-	skipped int64 // of bytes, those copied earlier
+	rate    float64       // bytes a second
+	moved   time.Duration // when something arrived last
+	from    time.Duration // when the beginning was, or the end of a stall
+	skipped int64         // of bytes, those copied earlier
 }
 
 // skip excludes from the rate what an earlier copy had sent.
@@ -223,18 +245,22 @@ const (
 
 func (m *meter) add(bytes int64, elapsed time.Duration) {
 	dt := elapsed - m.elapsed
+	if dt < 0 { // the time before a connection was lost turns out to be a pause
+		m.bytes, m.elapsed, m.moved, m.from = bytes, elapsed, elapsed, elapsed
+	}
 	if dt <= 0 {
 		return
 	}
 	now := float64(max(0, bytes-m.bytes)) / dt.Seconds()
-	// At first the rate is that of everything so far: otherwise a slow first moment would weigh on
-	// it for seconds.
-	weight := max(1-math.Exp(-float64(dt)/float64(rateOver)), float64(dt)/float64(elapsed))
+	// At first, and after a stall, the rate is that of everything since: otherwise a slow first
+	// moment would weigh on it for seconds.
+	weight := max(1-math.Exp(-float64(dt)/float64(rateOver)),
+		float64(dt)/float64(elapsed-m.from))
 	m.rate += weight * (now - m.rate)
 	if bytes > m.bytes {
 		m.moved = elapsed
 	} else if elapsed-m.moved > stalledAfter {
-		m.rate = 0
+		m.rate, m.from = 0, elapsed
 	}
 	m.bytes, m.elapsed = bytes, elapsed
 }

@@ -38,6 +38,9 @@ func TestMeter(t *testing.T) {
 	if m.rate != 0 {
 		t.Errorf("after 6 s without a byte the rate is %.0f", m.rate)
 	}
+	at -= 5 * time.Second // it was a pause
+	run(2, 200)
+	near("after a pause", 1000)
 	m.finish(bytes, at)
 	near("in the end", float64(bytes)/at.Seconds())
 
@@ -81,6 +84,38 @@ func TestNarrow(t *testing.T) {
 	} {
 		if got := l.text(width)[0]; got != want {
 			t.Errorf("with %d columns a tree shows %q, want %q", width, got, want)
+		}
+	}
+}
+
+// What is done instead of copying is named in place of a rate.
+func TestPhases(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		position transfer.Position
+		totals   *transfer.Totals
+		want     string
+	}{
+		{transfer.Position{Bytes: 50, Phase: transfer.PhaseWaiting}, nil,
+			"name 100% 50 B of 50 B waiting for the host"},
+		{transfer.Position{Bytes: 50, Phase: transfer.PhaseVerifying, Checked: 20}, nil,
+			"name 100% 50 B of 50 B verifying 40%"},
+		// while another file of a tree arrives, the rate counts
+		{transfer.Position{Bytes: 40, Phase: transfer.PhaseVerifying},
+			&transfer.Totals{PlannedTotals: transfer.PlannedTotals{PlannedFiles: 3,
+				PlannedBytes: 50, Complete: true}, Files: 2},
+			"name 2 of 3 files 80% 40 B of 50 B 40 B/s 00:00 left"},
+		{transfer.Position{Bytes: 50, Phase: transfer.PhaseDeleting},
+			&transfer.Totals{PlannedTotals: transfer.PlannedTotals{PlannedFiles: 3,
+				PlannedBytes: 50, Complete: true}, Files: 3},
+			"name 3 of 3 files 100% 50 B of 50 B deleting"},
+	} {
+		l := &progressLine{name: "name", size: 50}
+		test.position.Elapsed = time.Second
+		l.update(transfer.Event{Kind: transfer.Progress, Position: test.position,
+			Totals: test.totals})
+		if got := strings.Join(strings.Fields(l.text(100)[0]), " "); got != test.want {
+			t.Errorf("%+v: it shows %q, want %q", test.position, got, test.want)
 		}
 	}
 }

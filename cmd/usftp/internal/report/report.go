@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
+	"time"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/internal/ui"
@@ -35,10 +37,14 @@ func New(a *ui.App, flags *opt.Report, l Look) Reporter {
 
 func newPerson(a *ui.App, flags *opt.Report, l Look) *person {
 	return &person{Console: a.Console, quiet: flags.Quiet, verbose: flags.Verbose > 0, look: l,
-		planned: a.Out,
-		// A progress line would break up what is shown on the same screen.
-		moving: a.Console.Terminal() && !flags.Quiet && !flags.NoProgress && !l.DryRun &&
-			!l.ToTerminal}
+		planned: a.Out, moving: Moving(a, flags, l)}
+}
+
+// Moving reports whether a person sees progress. A progress line would break up what is shown on the
+// same screen.
+func Moving(a *ui.App, flags *opt.Report, l Look) bool {
+	return a.Console.Terminal() && !flags.JSON && !flags.Quiet && !flags.NoProgress && !l.DryRun &&
+		!l.ToTerminal
 }
 
 // A person is the Reporter for one who reads standard error. Only what a dry run would copy goes to
@@ -63,6 +69,14 @@ func (p *person) Event(e transfer.Event) {
 	case e.Kind == transfer.Retried:
 		p.line.update(e)
 		p.Console.Say(e.Message)
+		if cause := e.Err.Error(); p.verbose && !strings.Contains(e.Message, cause) {
+			p.Console.Say("the cause: " + cause)
+		}
+	case e.Kind == transfer.Renewed:
+		p.line.update(e)
+		if !p.quiet {
+			p.Console.Say(e.Message)
+		}
 	case e.Kind == transfer.Planned:
 		fmt.Fprintln(p.planned, ui.Printable(fmt.Sprintf("would copy %s to %s", sourceOf(e),
 			targetOf(e))))
@@ -89,11 +103,10 @@ func (p *person) done(e transfer.Event) {
 	speed := ""
 	if !e.Tree { // there is one line for the whole tree
 		p.endLine(e)
-		speed = fmt.Sprintf(" in %.1f s, %s%s", e.Elapsed.Seconds(),
-			ui.Rate(e.Bytes-e.Resumed, e.Elapsed), boundText(e.Bottleneck))
+		speed = " in " + speedOf(e, e.Bytes-e.Resumed)
 	}
 	if p.verbose {
-		p.Console.Say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e),
+		p.Console.Tell(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e),
 			ui.Amount(float64(e.Bytes))) + resumedText(e.Resumed) + speed + hashOf(e))
 	}
 }
@@ -121,12 +134,12 @@ func (p *person) ended(e transfer.Event) {
 	}
 	if t := e.Totals; p.look.DryRun && e.Err == nil {
 		if !p.quiet {
-			p.Console.Say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e),
+			p.Console.Tell(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e),
 				ui.Count(t.PlannedFiles, "file", "files"), ui.Amount(float64(t.PlannedBytes))))
 		}
 	} else if p.verbose || p.moving && e.Err == nil || t.Failed > 1 && !p.quiet ||
 		e.Err != nil && t.Failed == 0 {
-		p.Console.Say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(e)))
+		p.Console.Tell(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(e)))
 	}
 }
 
@@ -151,6 +164,16 @@ func resumedText(bytes int64) string {
 func unreported(e transfer.Event) bool {
 	return e.Err != nil && e.Totals.Failed == 0 && !errors.Is(e.Err, context.Canceled) &&
 		!errors.As(e.Err, new(*ui.Interruption)) && !errors.As(e.Err, new(*ui.OutputError))
+}
+
+// speedOf describes how long it took, and the rate without pauses.
+func speedOf(e transfer.Event, bytes int64) string {
+	paused := ""
+	if e.Paused >= time.Second {
+		paused = fmt.Sprintf(" (%.1f s of them paused)", e.Paused.Seconds())
+	}
+	return fmt.Sprintf("%.1f s%s, %s%s", e.Elapsed.Seconds(), paused,
+		ui.Rate(bytes, e.Elapsed-e.Paused), boundText(e.Bottleneck))
 }
 
 // boundText describes what limited the speed, if known.
@@ -183,10 +206,9 @@ func counts(separator string, list ...count) (text string) {
 // summaryOf describes the result for a tree.
 func summaryOf(e transfer.Event) string {
 	t := e.Totals
-	text := fmt.Sprintf("%s, %s, %s; %s%s in %.1f s, %s", ui.Count(t.Files, "file", "files"),
+	text := fmt.Sprintf("%s, %s, %s; %s%s in %s", ui.Count(t.Files, "file", "files"),
 		ui.Count(t.Directories, "directory", "directories"), ui.Count(t.Links, "link", "links"),
-		ui.Amount(float64(t.Bytes)), resumedText(t.Resumed), e.Elapsed.Seconds(),
-		ui.Rate(t.Bytes-t.Resumed, e.Elapsed)) + boundText(e.Bottleneck)
+		ui.Amount(float64(t.Bytes)), resumedText(t.Resumed), speedOf(e, t.Bytes-t.Resumed))
 	if t.Kept > 0 {
 		text += fmt.Sprintf("; %s already there", ui.Count(t.Kept, "file was", "files were"))
 	}

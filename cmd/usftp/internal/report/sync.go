@@ -26,11 +26,11 @@ func (s *syncer) Event(e transfer.Event) {
 		fmt.Fprintln(s.planned, ui.Printable("would "+s.change("copy", e)))
 	case transfer.Done:
 		if s.verbose {
-			s.Console.Say(s.change("copied", e) + hashOf(e))
+			s.Console.Tell(s.change("copied", e) + hashOf(e))
 		}
 	case transfer.Deleted:
 		if s.verbose {
-			s.Console.Say("deleted " + targetOf(e))
+			s.Console.Tell("deleted " + targetOf(e))
 		}
 	case transfer.Ended:
 		s.ended(e)
@@ -61,6 +61,9 @@ func (s *syncer) ended(e transfer.Event) {
 	if s.endTree(e); s.quiet || errors.As(e.Err, new(*ui.OutputError)) {
 		return
 	}
+	if e.Err == nil && !s.verbose && !s.look.DryRun && !s.Console.Terminal() {
+		return // cron would mail it
+	}
 	deleted := "deleted"
 	copied := ui.Count(t.Files, "file", "files") + " copied"
 	bytes := t.Bytes
@@ -81,5 +84,5 @@ func (s *syncer) ended(e transfer.Event) {
 	if !t.Complete {
 		text += "; not all of the source was read"
 	}
-	s.Console.Say(fmt.Sprintf("%s; %.1f s", text, e.Elapsed.Seconds()) + boundText(e.Bottleneck))
+	s.Console.Tell(fmt.Sprintf("%s; %.1f s", text, e.Elapsed.Seconds()) + boundText(e.Bottleneck))
 }

@@ -17,7 +17,7 @@ type flags struct {
 	noStrictModes          bool
 	authorizedKeys, user   string
 	readOnly, stdio        bool
-	stderr                 bool
+	stderr, compress       bool
 	umask, start, facility string
 	query                  string
 	deny, allow            []string
@@ -34,6 +34,8 @@ func (s *flags) register(f *pflag.FlagSet) {
 		"accept the keys in `file`, in sshd's authorized_keys format; \"none\" generates and prints a password (default ~/.ssh/authorized_keys if it has keys, else none)")
 	f.BoolVar(&s.noStrictModes, "no-strict-modes", false,
 		"accept the keys even if others could change their file")
+	f.BoolVar(&s.compress, "compress", false,
+		"let clients compress their connections, as with ssh -C; it takes 2 MiB and processor time for each")
 	f.BoolVarP(&s.readOnly, "read-only", "R", false, "refuse all changes")
 	f.StringSliceVarP(&s.allow, "allow", "p", nil,
 		"allow only these `requests`, a comma-separated list")

@@ -47,7 +47,7 @@ func (s *share) settings() (*site.Settings, error) {
 			return nil, err
 		}
 	}
-	made := &site.Settings{}
+	made := &site.Settings{SSHD: sshd.Config{Compress: s.flags.compress}}
 	one.Keys, err = s.authorizedKeys()
 	if err != nil {
 		return nil, err

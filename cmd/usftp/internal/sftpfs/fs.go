@@ -31,9 +31,10 @@ type Options struct {
 	Buffer   int64         // limit for bytes of writes that are not on the host yet
 	ReadOnly bool
 
-	MapUser  bool    // show the host user's files as the local user's
-	UID, GID *uint32 // override the owners that the host sends
-	Umask    *uint32 // override the permissions: those that this umask leaves
+	MapUser    bool    // show the host user's files as the local user's
+	MapIfKnown bool    // the same, unless the host does not report owners
+	UID, GID   *uint32 // override the owners that the host sends
+	Umask      *uint32 // override the permissions: those that this umask leaves
 
 	FollowSymlinks    bool // show links as what they point to
 	FreeSymlinks      bool // pass on links that lead out of the mount
@@ -118,7 +119,7 @@ func (f *FS) setUp(ctx context.Context) error {
 	f.tree = newTree(root)
 	f.tree.root.learnAttrs(attrsOfInfo(info), asked)
 	f.ids = ids{uid: f.options.UID, gid: f.options.GID}
-	if !f.options.MapUser {
+	if !f.options.MapUser && !f.options.MapIfKnown {
 		return nil
 	}
 	home, err := c.Stat(".")
@@ -127,6 +128,9 @@ func (f *FS) setUp(ctx context.Context) error {
 	}
 	stat := home.Sys().(*usftp.FileStat)
 	if !stat.HasOwner() {
+		if !f.options.MapUser {
+			return nil
+		}
 		return errors.New("the host does not report the owners of files: give -o uid=N,gid=N instead of idmap=user")
 	}
 	f.ids.user, f.ids.remoteUID, f.ids.remoteGID = true, stat.UID, stat.GID

@@ -115,7 +115,11 @@ func (l *link) keep(ctx context.Context) {
 	}
 }
 
-func (l *link) attempt(a pool.Attempt) { l.log.Info("reconnecting", "error", a.Err, "in", a.Wait) }
+func (l *link) attempt(a pool.Attempt) {
+	if a.Err != nil {
+		l.log.Info("reconnecting", "error", a.Err, "in", a.Wait)
+	}
+}
 
 func (l *link) set(client *usftp.Client, down time.Time, dead error) {
 	l.mu.Lock()

@@ -34,7 +34,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.BoolVarP(&c.fsync, "fsync", "f", false, "get and put flush data to the target's disk")
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "get and put keep times and permissions")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "get and put copy directories too")
-	c.Connect.Register(f)
+	c.Connect.RegisterSFTP(f)
 	c.RegisterBounds(f)
 	c.Report.Register(f)
 	f.Lookup("json").Hidden = true // the output is for people, or for programs written for sftp

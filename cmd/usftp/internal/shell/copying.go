@@ -129,7 +129,7 @@ func (s *shell) get(ctx context.Context, r *request) error {
 
 func (s *shell) put(ctx context.Context, r *request) error {
 	sources, to := operands(r)
-	target := s.session.dir
+	target := strings.TrimSuffix(s.session.dir, "/") + "/"
 	if to != nil {
 		target = s.session.abs(s.tilde(*to))
 	}

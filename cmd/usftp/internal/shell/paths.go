@@ -14,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -97,11 +98,12 @@ func (s *shell) localNames(w word) ([]string, error) {
 	return names, nil
 }
 
-// isDirectory reports whether a remote name leads to a directory.
+// isDirectory reports whether a remote name leads to a directory, or may do so on a host that does
+// not tell.
 func isDirectory(ctx context.Context, host pool.Host, name string) (bool, error) {
-	info, err := host.Client.WithContext(ctx).Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	info, err := private.OfClient(host.Client.WithContext(ctx)).Find(name)
+	if untold := private.Untold(err); untold || errors.Is(err, fs.ErrNotExist) {
+		return untold, nil
 	}
 	return err == nil && info.IsDir(), err
 }

@@ -44,10 +44,13 @@ func (s *shell) cd(ctx context.Context, r *request) error {
 // enter changes the directory on the host.
 func (s *shell) enter(ctx context.Context, client *usftp.Client, name string) error {
 	client = client.WithContext(ctx)
-	stat := client.Async().Stat(name) // at the same time as the other request
-	dir, err := client.RealPath(name)
-	info, statErr := stat.WaitContext(ctx)
-	if err = cmp.Or(statErr, err); err == nil && !info.IsDir() {
+	real := client.Async().RealPath(name) // at the same time as the other request
+	info, statErr := private.OfClient(client).Find(name)
+	dir, err := real.WaitContext(ctx)
+	if private.Untold(statErr) {
+		info, statErr = nil, nil
+	}
+	if err = cmp.Or(statErr, err); err == nil && info != nil && !info.IsDir() {
 		err = errors.New("it is not a directory")
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/pool"
 )
@@ -43,7 +44,7 @@ func (s *session) connect(ctx context.Context) (pool.Host, error) {
 
 // logIn gives the session a new login, in the current directory.
 func (s *session) logIn(ctx context.Context) (pool.Host, error) {
-	login, err := pool.Connect(ctx, s.target, s.config)
+	login, err := connect.Login(ctx, s.target, s.config)
 	if err != nil {
 		return pool.Host{}, err
 	}
@@ -66,7 +67,7 @@ func (s *session) logIn(ctx context.Context) (pool.Host, error) {
 // reconnect replaces a lost connection. A login that needs a password asks for it again.
 func (s *session) reconnect(ctx context.Context, lost pool.Host) (pool.Host, error) {
 	if lost.Redial == nil {
-		s.tell(s.target.UserHost() + ": the connection was lost; reconnecting")
+		s.tell(s.target.UserHost() + ": connection lost; reconnecting")
 		return s.logIn(ctx)
 	}
 	retry := s.retry

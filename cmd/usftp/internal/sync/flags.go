@@ -26,7 +26,7 @@ type flags struct {
 
 	checksum, update, existing, ignoreExisting bool
 	owners, fsync, verify, delete, noLock      bool
-	watch                                      bool
+	watch, noTimes, noPerms                    bool
 	maxDelete                                  int64
 	backupDir, ignoreFile                      string
 	window                                     int
@@ -38,11 +38,14 @@ type flags struct {
 // register is the table of flags: parsing, help, completion and the man page come from it.
 func (c *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
-	c.Connect.Register(f)
+	c.Connect.RegisterRsync(f)
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
 		"print what would be done, one line each, and do nothing; -v adds why")
 	f.BoolVar(&c.checksum, "checksum", false,
 		"compare contents instead of times: by the host's hashes, or by reading the files if it has none")
+	f.BoolVar(&c.noTimes, "no-times", false,
+		"neither set nor compare times: files of the same size count as equal, unless --checksum compares contents")
+	f.BoolVar(&c.noPerms, "no-perms", false, "neither set nor compare permissions")
 	f.IntVar(&c.window, "modify-window", 0, "treat times that differ by up to `n` seconds as equal")
 	f.BoolVarP(&c.update, "update", "u", false, "skip files that are newer in DST")
 	f.BoolVar(&c.existing, "existing", false, "copy only what DST already has")
@@ -127,6 +130,7 @@ func (c *flags) syncOptions() transfer.SyncOptions {
 		Delete: c.delete, MaxDelete: c.maxDelete, BackupDir: c.backupDir, NoLock: c.noLock,
 		IgnoreFile: c.ignoreFile}
 	o.Options = c.TransferOptions()
+	o.NoTimes, o.NoModes = c.noTimes, c.noPerms
 	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
 	o.Delta = c.delta.Mode()
 	o.Journal = opt.Journal()

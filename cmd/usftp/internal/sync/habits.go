@@ -17,6 +17,14 @@ func (c *flags) registerHabits(f *pflag.FlagSet) {
 		f.BoolP(flag.name, flag.letter, false, "")
 		f.Lookup(flag.name).Hidden = true
 	}
+	for _, name := range []string{"no-owner", "no-group", "no-o", "no-g"} {
+		f.Bool(name, false, "")
+		f.Lookup(name).Hidden = true
+	}
+	f.BoolVar(&c.noTimes, "no-t", false, "")
+	f.Lookup("no-t").Hidden = true
+	f.BoolVar(&c.noPerms, "no-p", false, "")
+	f.Lookup("no-p").Hidden = true
 	f.BoolP("human-readable", "h", false, "")
 	f.Lookup("human-readable").Hidden = true
 	f.Bool("help", false, "print help")
@@ -75,4 +83,4 @@ func Habits(args []string) []string {
 }
 
 // switches are the letters of sync's flags that have no value.
-const switches = "46ahnpqrtuvBW"
+const switches = "46ahnpqrtuvzBW"

@@ -27,8 +27,9 @@ copied. It compares everything again if changes come too fast for the system to 
 each one, if something cannot be copied, and a minute after the host could not be
 reached.
 
-The summary says how many files were copied, deleted, or already equal. If a run is
-interrupted, the next one continues where it stopped.`
+On a terminal, with -v or if something went wrong, a summary says how many files were
+copied, deleted, or already equal. If a run is interrupted, the next one continues
+where it stopped.`
 
 const exits = `0 if DST now equals SRC, as far as the flags ask for that; 23 if some entries could not
 be copied or deleted, but the rest is done (this includes files that changed while they

@@ -42,6 +42,12 @@ func Command(a *ui.App) *cobra.Command {
 			if flags.hosts.Given() {
 				return many(cmd, a, &flags, args)
 			}
+			if hint := complete.ForgottenColon(dst, flags.ConfigFile()); hint != "" {
+				if !a.Console.Terminal() { // nobody could stop it
+					return &ui.UsageError{Err: errors.New(hint)}
+				}
+				a.Console.Say(hint)
+			}
 			return run(cmd.Context(), a, &flags, src, dst)
 		},
 	}
@@ -70,6 +76,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 	defer stop()
 	config := flags.Config(a, &flags.Report)
 	config.Helper = flags.delta.Helper()
+	flags.CountAhead = report.Moving(a, &flags.Report, report.Look{DryRun: flags.DryRun})
 	t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
 	syncTrees(t, flags, src, dst, connect.Open)
 	err := t.End()

@@ -388,7 +388,7 @@ func TestTouchSlash(t *testing.T) {
 	ok(t, os.Mkdir(dir+"/d", 0o755))
 	r := newRig(startServer(t, dir))
 	for name, want := range map[string]string{"file/": "not a directory", "d/": "",
-		"missing/": "no such file or directory"} {
+		"missing/": "the directory missing does not exist (mkdir -p makes it)"} {
 		err := Touch(t.Context(), r.Env, TouchOptions{}, []string{name})
 		_, said := r.take()
 		if (want == "") != (err == nil) || !strings.HasSuffix(said, want) {

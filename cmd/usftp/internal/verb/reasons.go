@@ -2,6 +2,7 @@ package verb
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -17,23 +18,30 @@ var (
 	errNotEmpty     = errors.New("directory not empty")
 )
 
-// whyMissing returns why a name could not be found or made. Servers also answer "no such file" if
-// a parent is not a directory.
+// whyMissing returns why a name could not be made. Servers also answer "no such file" if a parent is
+// not a directory.
 func whyMissing(j *job, name string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	above := prefixes(name)
 	above = above[:len(above)-1]
-	if file := strings.TrimRight(name, "/"); file != name && file != "" {
+	file, missing := strings.TrimRight(name, "/"), ""
+	if file != name && file != "" {
 		above = append(above, file)
 	}
 	for r := range usftp.Batch(slices.Values(above), 0, func(name string) *usftp.Pending[fs.FileInfo] {
 		return j.client.Async().Stat(j.at(name))
 	}) {
-		if r.Err == nil && !r.Value.IsDir() {
+		switch {
+		case r.Err == nil && !r.Value.IsDir():
 			return errNotDirectory
+		case errors.Is(r.Err, fs.ErrNotExist) && (r.Item != file || missing == ""):
+			missing = r.Item
 		}
+	}
+	if missing != "" {
+		return fmt.Errorf("the directory %s does not exist (mkdir -p makes it)", j.title(missing))
 	}
 	return err
 }

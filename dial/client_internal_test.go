@@ -1,4 +1,4 @@
-package pool
+package dial
 
 import (
 	"io"
@@ -21,7 +21,7 @@ func TestStartError(t *testing.T) {
 		{text, "", text.Error()},
 		{text, "bye", text.Error() + " (and: bye)"},
 	} {
-		if got := (&startError{c.err, c.stderr}).Error(); got != c.want {
+		if got := (&startFailure{c.err, c.stderr}).Error(); got != c.want {
 			t.Errorf("%v with %q: %q, want %q", c.err, c.stderr, got, c.want)
 		}
 	}

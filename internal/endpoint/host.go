@@ -1,0 +1,335 @@
+package endpoint
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/quirks"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/wire"
+)
+
+// Host is a host as a Place.
+type Host struct {
+	ctx   context.Context
+	conn  *pool.Conn
+	retry func(name string, a pool.Attempt)
+	trip  *atomic.Int64
+}
+
+// NewHost returns the host that conn leads to. retry is called before a lost connection is
+// replaced, with the name that was asked about. ctx is the run's.
+func NewHost(ctx context.Context, conn *pool.Conn, retry func(name string, a pool.Attempt)) *Host {
+	return &Host{ctx: ctx, conn: conn, retry: retry, trip: new(atomic.Int64)}
+}
+
+// Conn returns the connection, which is replaced when it is lost.
+func (h *Host) Conn() *pool.Conn { return h.conn }
+
+// Pooled returns the host with its current connection.
+func (h *Host) Pooled() pools.Host {
+	host := h.conn.Host()
+	return pools.OfHost(&host)
+}
+
+// Quirks returns what the host has shown.
+func (h *Host) Quirks() *quirks.Quirks { return h.Pooled().Quirks() }
+
+// Trip returns how long the first Stat took, 0 before it.
+func (h *Host) Trip() time.Duration { return time.Duration(h.trip.Load()) }
+
+// Over calls do, and again over a new connection if the connection was lost. again is then true,
+// since the request may have been executed although its reply was lost.
+func (h *Host) Over(name string, do func(client *usftp.Client, again bool) error) error {
+	return h.conn.Do(func(a pool.Attempt) { h.retry(name, a) }, do)
+}
+
+// ask is Over for a question about a path.
+func ask[T any](h *Host, name string,
+	question func(*usftp.Client, string) (T, error)) (answer T, err error) {
+	err = h.Over(name, func(client *usftp.Client, _ bool) error {
+		answer, err = question(client, name)
+		return err
+	})
+	return answer, err
+}
+
+// look is ask for what a server says about a file.
+func (h *Host) look(name string,
+	question func(*usftp.Client, string) (fs.FileInfo, error)) (Info, error) {
+	return seen(ask(h, name, question))
+}
+
+// seen is found for an answer of a server.
+func seen(info fs.FileInfo, err error) (Info, error) {
+	if err != nil {
+		return Info{}, err
+	}
+	return OfStat(info.Sys().(*usftp.FileStat)), nil
+}
+
+// Join implements Place.
+func (h *Host) Join(dir, name string) string { return path.Join(dir, name) }
+
+// Base implements Place.
+func (h *Host) Base(name string) string {
+	name = strings.TrimRight(name, "/")
+	if base := path.Base(name); name != "" && base != ".." {
+		return base
+	}
+	return "."
+}
+
+// Identity implements Place.
+func (h *Host) Identity(name string) (host, path string, ok bool) {
+	is := h.conn.Host()
+	return "host " + cmp.Or(is.Identity, is.Name), name, true
+}
+
+// Stat implements Place. It takes the answer to the first request if that asked about the path.
+func (h *Host) Stat(name string) (Info, error) {
+	began := time.Now()
+	i, err := h.look(name, func(*usftp.Client, string) (fs.FileInfo, error) {
+		return h.Pooled().Stat(h.ctx, name)
+	})
+	h.trip.CompareAndSwap(0, int64(time.Since(began)))
+	return i, err
+}
+
+// Lstat implements FS.
+func (h *Host) Lstat(name string) (Info, error) { return h.look(name, (*usftp.Client).Lstat) }
+
+// RealPath implements Place.
+func (h *Host) RealPath(name string) (string, error) {
+	return ask(h, name, (*usftp.Client).RealPath)
+}
+
+// ReadLink implements FS.
+func (h *Host) ReadLink(name string) (string, error) {
+	return ask(h, name, (*usftp.Client).ReadLink)
+}
+
+// Mark implements Place. It knows no inode: SFTP has none. What the host calls the directory, whose
+// it is and which file system it is on must do.
+func (h *Host) Mark(dir string) (string, error) {
+	real, err := h.RealPath(dir)
+	if err != nil {
+		return "", err
+	}
+	i, err := h.look(dir, (*usftp.Client).Stat)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprint(real, i.Mode.Type(), i.Owner.UID, i.Owner.GID, h.Volume(dir)), nil
+}
+
+// Volume implements Place.
+func (h *Host) Volume(name string) (id [2]uint64) {
+	client := h.conn.Host().Client
+	if _, known := client.HasExtension(wire.ExtStatVFS); !known {
+		return id
+	}
+	if vfs, err := client.StatVFS(name); err == nil {
+		id[0] = vfs.Fsid
+	}
+	return id
+}
+
+// List implements FS. After a lost connection neither the server's order nor the directory need
+// have stayed the same.
+func (h *Host) List(dir string, _ *Info, restart func(),
+	each func(string, Info, error) bool) error {
+	return h.list(dir, restart, each, h.Over)
+}
+
+func (h *Host) list(dir string, restart func(), each func(string, Info, error) bool,
+	over func(string, func(*usftp.Client, bool) error) error) error {
+	var known *names
+	if restart == nil {
+		known = newNames()
+	}
+	return over(dir, func(client *usftp.Client, again bool) error {
+		switch {
+		case !again:
+		case known != nil:
+			known.again()
+		default:
+			restart()
+		}
+		for f, err := range client.Entries(dir) {
+			if err != nil {
+				return err
+			}
+			name := f.BaseName()
+			if known.has(name) {
+				continue
+			}
+			i := OfStat(f.FileStat())
+			if !i.HasMode { // the listing had no attributes
+				if i, err = seen(client.Lstat(f.Name())); err != nil && pool.Lost(client) {
+					return err
+				}
+			}
+			if known != nil {
+				known.add(name)
+				h.conn.Arrived()
+			}
+			if !each(name, i, err) {
+				return nil
+			}
+		}
+		h.conn.Arrived()
+		return nil
+	})
+}
+
+// ReadSmall implements FS.
+func (h *Host) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
+	err = h.Over(name, func(client *usftp.Client, _ bool) error {
+		data, was, err = readSmallFrom(client, name, most)
+		return err
+	})
+	return data, was, err
+}
+
+func readSmallFrom(client *usftp.Client, name string,
+	most int64) (data []byte, was Info, err error) {
+	was, err = seen(client.Lstat(name))
+	if private.Untold(err) {
+		was, err = seen(private.OfClient(client).Look(name))
+	}
+	if err == nil && !was.Mode.IsRegular() {
+		err = fmt.Errorf("%s is %w", path.Base(name), ErrNotRegular)
+	}
+	if err != nil {
+		return nil, was, err
+	}
+	f, err := client.OpenRead(name)
+	if err != nil {
+		return nil, was, err
+	}
+	defer f.Close()
+	data, err = io.ReadAll(io.LimitReader(f, most))
+	return data, was, err
+}
+
+// WriteSmall implements FS.
+func (h *Host) WriteSmall(name string, data []byte, create bool) error {
+	return h.Over(name, func(client *usftp.Client, again bool) error {
+		return h.writeSmallTo(client, name, data, create, again)
+	})
+}
+
+// slowWrite is how long the creation of a small file may take until it can no longer be taken back:
+// others may take what is still empty for abandoned.
+const slowWrite = 5 * time.Second
+
+func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
+	create, again bool) error {
+	flags := os.O_WRONLY
+	if create {
+		flags |= os.O_CREATE | os.O_EXCL
+	}
+	f, err := client.OpenFile(name, flags, 0o644)
+	if err == nil {
+		began := time.Now()
+		_, err = private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})()
+		if Refused(err) && create && time.Since(began) < slowWrite {
+			err = ExplainFailure(err, client, h.conn.Host().Name, path.Dir(name))
+			client.Remove(name)
+		}
+	}
+	if err != nil && again && !pool.Lost(client) {
+		err = fmt.Errorf("%w: %w", ErrRepeated, err)
+	}
+	return err
+}
+
+// Remove implements FS.
+func (h *Host) Remove(name string, dir bool) error {
+	return h.Over(name, func(client *usftp.Client, again bool) error {
+		return h.removeOn(client, name, dir, again)
+	})
+}
+
+func (h *Host) removeOn(client *usftp.Client, name string, dir, again bool) (err error) {
+	if h.ctx.Err() != nil {
+		late, cancel := CleanupContext(h.ctx)
+		defer cancel()
+		client = client.WithContext(late)
+	}
+	if dir {
+		err = client.RemoveDirectory(name)
+	} else {
+		err = client.Remove(name)
+	}
+	if again && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// CleanupTime limits how long cleaning up after an interruption may take.
+const CleanupTime = 5 * time.Second
+
+// CleanupContext returns a context for work that remains after ctx has ended.
+func CleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
+}
+
+// names remembers the names of a listing, so that an interrupted listing can start over without
+// repeating anything. It keeps eight bytes per name. Among a million names, the chance that two
+// collide, so that a file is missed, is one in thirty million, and the random seed keeps an
+// attacker from raising it.
+type names struct {
+	seed  maphash.Seed
+	added [][]uint64          // since the listing started, in pieces so that growing copies little
+	known map[uint64]struct{} // before it started over
+}
+
+func newNames() *names { return &names{seed: maphash.MakeSeed()} }
+
+func (n *names) add(name string) {
+	const piece = 4096
+	last := len(n.added) - 1
+	if last < 0 || len(n.added[last]) == piece {
+		n.added = append(n.added, nil)
+		last++
+	}
+	n.added[last] = append(n.added[last], maphash.String(n.seed, name))
+}
+
+// has reports whether a name was seen before the listing started over. A nil n has none.
+func (n *names) has(name string) bool {
+	if n == nil || n.known == nil {
+		return false
+	}
+	_, there := n.known[maphash.String(n.seed, name)]
+	return there
+}
+
+// again starts the listing over.
+func (n *names) again() {
+	if n.known == nil {
+		n.known = make(map[uint64]struct{})
+	}
+	for _, piece := range n.added {
+		for _, sum := range piece {
+			n.known[sum] = struct{}{}
+		}
+	}
+	n.added = nil
+}

@@ -1,0 +1,96 @@
+package endpoint
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/quirks"
+)
+
+// Some hosts take files and let nobody set their times or permissions: AWS Transfer Family in front
+// of S3, Azure, and servers that deny SETSTAT. What was to be set is then tried one by one. What is
+// refused for a file that this run has made is refused for all, so it is said once and not asked
+// for again, and the file counts as copied.
+
+// SetAttrs implements Root.
+func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
+	set usftp.NewAttrs) (unset Unset, err error) {
+	q, at := r.host.Quirks(), r.at(name)
+	if kind == fs.ModeSymlink { // it needs lsetstat@openssh.com (OpenSSH PROTOCOL, section 4.7)
+		return unset, r.over(at, func(client *usftp.Client, _ bool) error {
+			return client.LsetAttrs(at, set)
+		})
+	}
+	if q.Settable(&set); set == (usftp.NewAttrs{}) {
+		return unset, nil
+	}
+	err = r.over(at, func(client *usftp.Client, _ bool) error {
+		if kind == fs.ModeDir && (own || name == ".") {
+			return client.SetAttrs(at, set)
+		}
+		return SetUnfollowed(client, at, set, kind)
+	})
+	if !Refused(err) {
+		return unset, err
+	}
+	return SetEach(q, set, own, func(part usftp.NewAttrs) error {
+		return r.over(at, func(client *usftp.Client, _ bool) error {
+			at := at
+			if name == "." { // it may be a link
+				if real, err := client.RealPath(at); err == nil {
+					at = real
+				}
+			}
+			return SetUnfollowed(client, at, part, kind)
+		})
+	})
+}
+
+// SetEach sets attributes one by one, after they were refused together. own is set for what this
+// run has made.
+func SetEach(q *quirks.Quirks, set usftp.NewAttrs, own bool,
+	try func(usftp.NewAttrs) error) (unset Unset, err error) {
+	q.Settable(&set)
+	if set.SetTimes {
+		err := try(usftp.NewAttrs{SetTimes: true, Atime: set.Atime, Mtime: set.Mtime})
+		switch {
+		case own && Refused(err):
+			unset.Times = !q.NoTimes.Swap(true)
+		case err != nil:
+			return unset, err
+		}
+	}
+	if set.SetMode {
+		err := try(usftp.NewAttrs{SetMode: true, Mode: set.Mode})
+		switch {
+		case own && Refused(err):
+			unset.Modes = !q.NoModes.Swap(true)
+		case err != nil:
+			return unset, err
+		}
+	}
+	if set.SetOwner { // which nobody gets who did not ask for it
+		err = try(usftp.NewAttrs{SetOwner: true, UID: set.UID, GID: set.GID})
+	}
+	return unset, err
+}
+
+// SetUnfollowed sets attributes, but follows no link in the last element. On servers without
+// lsetstat@openssh.com, and on those that cannot carry it out (a chroot without /proc), it checks
+// immediately before.
+func SetUnfollowed(client *usftp.Client, name string, set usftp.NewAttrs, kind fs.FileMode) error {
+	err := client.LsetAttrs(name, set)
+	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, usftp.ErrSSHFxFailure) {
+		return err
+	}
+	info, err := private.OfClient(client).Look(name)
+	if err == nil && info.Mode().Type() != kind {
+		err = &fs.PathError{Op: "setstat", Path: name, Err: ErrReplaced}
+	}
+	if err == nil {
+		err = client.SetAttrs(name, set)
+	}
+	return err
+}

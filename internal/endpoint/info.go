@@ -1,0 +1,101 @@
+package endpoint
+
+import (
+	"io/fs"
+	"math"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// Info is what is known about a file.
+type Info struct {
+	Mode     fs.FileMode
+	HasMode  bool
+	Size     int64 // -1 if unknown
+	Mtime    time.Time
+	Atime    time.Time
+	HasTimes bool
+	Owner    localfs.Owner
+	ID       string      // of a local file, if it was asked for
+	Local    fs.FileInfo // of a local file
+}
+
+// IsRegular reports whether it is a regular file of known size.
+func (f *Info) IsRegular() bool { return f.HasMode && f.Mode.IsRegular() && f.Size >= 0 }
+
+// OfStat returns what a server said about a file.
+func OfStat(stat *usftp.FileStat) (f Info) {
+	f.SetStat(stat)
+	return f
+}
+
+// SetStat sets it to what a server said about a file. It is not inlined, to keep the stacks of
+// thousands of files small.
+//
+//go:noinline
+func (f *Info) SetStat(stat *usftp.FileStat) {
+	*f = Info{Size: -1}
+	if stat == nil {
+		return
+	}
+	f.HasMode, f.HasTimes, f.Mtime, f.Atime = stat.HasMode(), stat.HasTimes(), stat.ModTime(),
+		stat.AccessTime()
+	f.Owner = localfs.Owner{UID: int(stat.UID), GID: int(stat.GID), Known: stat.HasOwner()}
+	if stat.HasMode() {
+		f.Mode = stat.FileMode()
+	}
+	if stat.HasSize() && int64(stat.Size) >= 0 {
+		f.Size = int64(stat.Size)
+	}
+}
+
+// OfFile returns what the system says about a file.
+func OfFile(info fs.FileInfo) (f Info) {
+	f.SetInfo(info)
+	return f
+}
+
+// SetInfo sets it to what the system says about a file. For noinline see SetStat.
+//
+//go:noinline
+func (f *Info) SetInfo(info fs.FileInfo) {
+	*f = Info{Mode: info.Mode(), HasMode: true, Size: info.Size(), Mtime: info.ModTime(),
+		Atime: info.ModTime(), HasTimes: true, Owner: localfs.OwnerOf(info), Local: info}
+}
+
+// Perm returns the permissions to make a directory with.
+func (f *Info) Perm() fs.FileMode {
+	if !f.HasMode {
+		return 0o777
+	}
+	return f.Mode.Perm()
+}
+
+// DirBits are the mode bits besides the permissions that the copy of a directory gets. On a
+// directory they give nobody the rights of another user: one says who may delete files in it, the
+// other which group new files have.
+const DirBits = fs.ModeSetgid | fs.ModeSticky
+
+// Times returns the times that a copy should get. OpenSSH sends a time before 1970 as the low 32
+// bits of its seconds, which reads as a time after 2038. So a server's time more than a year ahead
+// is taken to be in the past; no server can be sent such a time.
+func (f *Info) Times() (atime, mtime time.Time) {
+	if f.Local != nil { // not from a server
+		return f.Atime, f.Mtime
+	}
+	soon := time.Now().AddDate(1, 0, 0)
+	past := func(t time.Time) time.Time {
+		if seconds := t.Unix(); seconds > math.MaxInt32 && t.After(soon) {
+			return time.Unix(int64(int32(seconds)), 0)
+		}
+		return t
+	}
+	return past(f.Atime), past(f.Mtime)
+}
+
+// Nearest returns the time closest to t that SFTP has.
+func Nearest(t time.Time) time.Time {
+	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)
+}

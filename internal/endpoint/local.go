@@ -1,0 +1,183 @@
+package endpoint
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// Local is this machine as a Place.
+type Local struct{}
+
+// Join implements Place.
+func (Local) Join(dir, name string) string { return filepath.Join(dir, name) }
+
+// Base implements Place.
+func (Local) Base(name string) string {
+	for len(name) > 1 && os.IsPathSeparator(name[len(name)-1]) {
+		name = name[:len(name)-1]
+	}
+	switch base := filepath.Base(name); base {
+	case ".", "..", string(filepath.Separator):
+		return "."
+	default:
+		return base
+	}
+}
+
+// Identity implements Place.
+func (Local) Identity(name string) (host, path string, ok bool) {
+	path, err := filepath.Abs(name)
+	return "", path, err == nil
+}
+
+// Stat implements Place.
+func (Local) Stat(name string) (Info, error) { return found(os.Stat(name)) }
+
+// Lstat implements FS.
+func (Local) Lstat(name string) (Info, error) { return found(os.Lstat(name)) }
+
+// found returns what was found.
+func found(info fs.FileInfo, err error) (Info, error) {
+	if err != nil {
+		return Info{}, err
+	}
+	return OfFile(info), nil
+}
+
+// RealPath implements Place.
+func (Local) RealPath(name string) (string, error) {
+	name, err := filepath.EvalSymlinks(name) // first: Abs takes ".." for text
+	if err == nil {
+		name, err = filepath.Abs(name)
+	}
+	if err == nil {
+		name, err = filepath.EvalSymlinks(name)
+	}
+	return filepath.ToSlash(name), err
+}
+
+// ReadLink implements FS.
+func (Local) ReadLink(name string) (string, error) { return os.Readlink(name) }
+
+// Mark implements Place.
+func (Local) Mark(dir string) (string, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", err
+	}
+	return localfs.ID(info), nil
+}
+
+// Volume implements Place.
+func (Local) Volume(name string) [2]uint64 { return localfs.FileSystemID(name) }
+
+// List implements FS.
+func (Local) List(dir string, was *Info, _ func(), each func(string, Info, error) bool) error {
+	in, err := os.OpenRoot(dir + string(filepath.Separator) + ".") // waits for no named pipe
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	is, err := in.Stat(".")
+	if err != nil {
+		return err
+	}
+	if was != nil && !os.SameFile(was.Local, is) {
+		return &fs.PathError{Op: "open", Path: dir, Err: ErrMoved}
+	}
+	whole, err := eachEntry(in, each)
+	if err == nil && whole { // otherwise entries may have been missed
+		var now fs.FileInfo
+		if now, err = os.Stat(dir); err == nil && !os.SameFile(now, is) {
+			err = &fs.PathError{Op: "list", Path: dir, Err: ErrMoved}
+		}
+	}
+	return err
+}
+
+// listPiece is how many entries of a directory are read at a time.
+const listPiece = 256
+
+// eachEntry reads a directory until each returns false; whole is then false. It looks at entries
+// through the open directory, not by their paths: if the directory is renamed, or its file system
+// unmounted, they would all seem to be gone. One that was really removed meanwhile has an error for
+// fs.ErrNotExist.
+func eachEntry(in *os.Root, each func(string, Info, error) bool) (whole bool, err error) {
+	dir, err := in.Open(".")
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	for {
+		names, err := dir.Readdirnames(listPiece)
+		for _, name := range names {
+			info, err := found(in.Lstat(name))
+			if !each(name, info, err) {
+				return false, nil
+			}
+		}
+		if err == io.EOF {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+// ReadSmall implements FS.
+func (Local) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
+	f, err := localfs.OpenNoFollow(name)
+	if errors.Is(err, localfs.ErrLink) {
+		err = fmt.Errorf("%s is %w", filepath.Base(name), ErrNotRegular)
+	}
+	if err != nil {
+		return nil, was, err
+	}
+	return readSmall(f, most)
+}
+
+// readSmall reads an open file and closes it.
+func readSmall(f *os.File, most int64) (data []byte, was Info, err error) {
+	defer f.Close()
+	was, err = found(f.Stat())
+	if err == nil && !was.Mode.IsRegular() {
+		err = fmt.Errorf("%s is %w", filepath.Base(f.Name()), ErrNotRegular)
+	}
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(f, most))
+	}
+	return data, was, err
+}
+
+// WriteSmall implements FS.
+func (Local) WriteSmall(name string, data []byte, create bool) error {
+	return writeSmall(name, data, create, os.OpenFile, os.Remove)
+}
+
+func writeSmall(name string, data []byte, create bool,
+	open func(string, int, fs.FileMode) (*os.File, error), remove func(string) error) error {
+	flags := os.O_WRONLY
+	if create {
+		flags |= os.O_CREATE | os.O_EXCL
+	}
+	f, err := open(name, flags, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = cmp.Or(err, f.Close()); err != nil && create {
+		remove(name)
+	}
+	return err
+}
+
+// Remove implements FS.
+func (Local) Remove(name string, _ bool) error { return os.Remove(name) }

@@ -1,0 +1,285 @@
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// LocalRoot is a directory of this machine as a Root. Everything in it is done through os.Root, so
+// that names from a server cannot lead outside.
+type LocalRoot struct {
+	top  *os.Root // nil if there is no directory, as in a dry run
+	base string   // the directory's name in top; "." if it is top
+	dirs openDirs
+}
+
+// NewLocalRoot returns a Root for the directory base in top, which may not exist yet, or for top
+// itself if base is ".". It takes over top. If top is nil, nothing exists.
+func NewLocalRoot(top *os.Root, base string) *LocalRoot {
+	return &LocalRoot{top: top, base: base, dirs: openDirs{top: top}}
+}
+
+// Below implements Place.
+func (Local) Below(dir string) (Root, error) {
+	top, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return NewLocalRoot(top, "."), nil
+}
+
+// Open returns an open directory, which release gives back. No link in its path is followed.
+func (r *LocalRoot) Open(dir string) (in *os.Root, release func(), err error) {
+	if r.top == nil {
+		return nil, nil, fs.ErrNotExist
+	}
+	return r.dirs.use(path.Join(r.base, dir))
+}
+
+// in calls do with the open directory that holds a name, and the name in it.
+func (r *LocalRoot) in(name string, do func(in *os.Root, base string) error) error {
+	if r.top == nil {
+		return fs.ErrNotExist
+	}
+	name = path.Join(r.base, name)
+	in, release, err := r.dirs.use(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer release()
+	return do(in, path.Base(name))
+}
+
+// Lstat implements FS.
+func (r *LocalRoot) Lstat(name string) (i Info, err error) {
+	err = r.in(name, func(in *os.Root, base string) error {
+		i, err = found(in.Lstat(base))
+		return err
+	})
+	return i, err
+}
+
+// ReadLink implements FS.
+func (r *LocalRoot) ReadLink(name string) (text string, err error) {
+	err = r.in(name, func(in *os.Root, base string) error {
+		text, err = in.Readlink(base)
+		return err
+	})
+	return text, err
+}
+
+// SameLink implements Root.
+func (*LocalRoot) SameLink(_, have, want string) bool { return have == want }
+
+// List implements FS.
+func (r *LocalRoot) List(dir string, _ *Info, _ func(), each func(string, Info, error) bool) error {
+	in, release, err := r.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	_, err = eachEntry(in, each)
+	return err
+}
+
+// ReadSmall implements FS.
+func (r *LocalRoot) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
+	err = r.in(name, func(in *os.Root, base string) error {
+		// a named pipe is not opened
+		if was, err = found(in.Lstat(base)); err == nil && !was.Mode.IsRegular() {
+			err = fmt.Errorf("%s is %w", base, ErrNotRegular)
+		}
+		if err != nil {
+			return err
+		}
+		f, err := in.Open(base)
+		if err == nil {
+			data, was, err = readSmall(f, most)
+		}
+		return err
+	})
+	return data, was, err
+}
+
+// WriteSmall implements FS.
+func (r *LocalRoot) WriteSmall(name string, data []byte, create bool) error {
+	return r.in(name, func(in *os.Root, base string) error {
+		return writeSmall(base, data, create, in.OpenFile, in.Remove)
+	})
+}
+
+// Remove implements FS.
+func (r *LocalRoot) Remove(name string, dir bool) error {
+	return r.in(name, func(in *os.Root, base string) error {
+		if dir {
+			r.dirs.forget(path.Join(r.base, name))
+		}
+		return in.Remove(base)
+	})
+}
+
+// LookDir implements Root.
+func (r *LocalRoot) LookDir(dir string) (i Info, err error) {
+	err = r.in(dir, func(in *os.Root, base string) error {
+		if i, err = found(in.Lstat(base)); err == nil && !i.Mode.IsDir() {
+			err = ErrLinkInWay
+		}
+		return err
+	})
+	return i, err
+}
+
+// FollowsLinks implements Root.
+func (*LocalRoot) FollowsLinks() bool { return false }
+
+// InPlace implements Root.
+func (*LocalRoot) InPlace(string) error { return nil }
+
+// Unmoved implements Root.
+func (r *LocalRoot) Unmoved(dir string) error {
+	in, release, err := r.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	open, err := in.Stat(".")
+	if err != nil || dir == "." {
+		return err
+	}
+	listed, err := r.top.Lstat(path.Join(r.base, dir))
+	if err == nil && !os.SameFile(open, listed) {
+		err = ErrLinkInWay
+	}
+	return err
+}
+
+// Mkdir implements Root.
+func (r *LocalRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
+	err = r.in(name, func(in *os.Root, base string) error {
+		err := in.Mkdir(base, perm)
+		made = err == nil
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		info, err := in.Lstat(base)
+		switch {
+		case err != nil:
+			return err
+		case info.Mode()&fs.ModeSymlink != 0:
+			return ErrLinkInWay
+		case !info.IsDir():
+			return ErrNotDirectory
+		}
+		return nil
+	})
+	return made, err
+}
+
+// Symlink implements Root.
+func (r *LocalRoot) Symlink(text, name string) error {
+	return r.in(name, func(in *os.Root, base string) error { return in.Symlink(text, base) })
+}
+
+// ReplaceByLink implements Root.
+func (r *LocalRoot) ReplaceByLink(text, name, temporary, _ string) error {
+	return r.in(name, func(in *os.Root, base string) error {
+		temporary := path.Base(temporary)
+		err := in.Symlink(text, temporary)
+		if err == nil {
+			if err = in.Rename(temporary, base); err != nil {
+				in.Remove(temporary)
+			}
+		}
+		return err
+	})
+}
+
+// Rename implements Root.
+func (r *LocalRoot) Rename(from, to string) error {
+	return r.in(from, func(*os.Root, string) error {
+		from, to := path.Join(r.base, from), path.Join(r.base, to)
+		if _, err := r.top.Lstat(to); err == nil {
+			return fs.ErrExist
+		}
+		r.dirs.forget(from)
+		return r.top.Rename(from, to)
+	})
+}
+
+// Link implements Root.
+func (r *LocalRoot) Link(name, to string) error {
+	return r.in(name, func(*os.Root, string) error {
+		return r.top.Link(path.Join(r.base, name), path.Join(r.base, to))
+	})
+}
+
+// SetAttrs implements Root.
+func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, _ bool,
+	set usftp.NewAttrs) (Unset, error) {
+	return Unset{}, r.in(name, func(in *os.Root, base string) error {
+		info, err := in.Lstat(base)
+		switch {
+		case err != nil:
+			return err
+		case info.Mode().Type() != kind && kind == fs.ModeDir:
+			return ErrLinkInWay
+		case info.Mode().Type() != kind:
+			return &fs.PathError{Op: "chmod", Path: name, Err: ErrReplaced}
+		case kind == 0 && localfs.Links(info) > 1:
+			return ErrOtherNames
+		}
+		if set.SetOwner {
+			err = in.Lchown(base, set.UID, set.GID)
+		}
+		switch {
+		case err != nil || !set.SetMode:
+		case kind == fs.ModeDir:
+			err = chmodDir(in, base, set.Mode)
+		default:
+			err = in.Chmod(base, set.Mode)
+		}
+		if err == nil && set.SetTimes {
+			err = localfs.Lchtimes(in, base, set.Atime, set.Mtime)
+			if kind == fs.ModeDir && errors.Is(err, errors.ErrUnsupported) {
+				err = in.Chtimes(base, set.Atime, set.Mtime)
+			}
+		}
+		return err
+	})
+}
+
+// chmodDir sets the mode of a directory, not that of one to which a link that has taken its place
+// leads. A directory that cannot be opened gets its mode by its name; os.Root then keeps the change
+// inside.
+func chmodDir(in *os.Root, name string, mode fs.FileMode) error {
+	dir, err := openUnfollowed(in, name)
+	if err == nil {
+		defer dir.Close()
+		err = dir.Chmod(".", mode)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		err = in.Chmod(name, mode)
+	}
+	if errors.Is(err, fs.ErrPermission) && mode&fs.ModeSetgid != 0 {
+		// Linux leaves the bit out if we are not in the group, other systems refuse the mode.
+		err = in.Chmod(name, mode&^fs.ModeSetgid)
+	}
+	return err
+}
+
+// Leave implements Root.
+func (r *LocalRoot) Leave(dir string) { r.dirs.leave(path.Join(r.base, dir)) }
+
+// Close implements Root.
+func (r *LocalRoot) Close() {
+	r.dirs.close()
+	if r.top != nil {
+		r.top.Close()
+	}
+}

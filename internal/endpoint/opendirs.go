@@ -1,0 +1,156 @@
+package endpoint
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"sync"
+)
+
+// openDirs keeps open the directories being written to, up to a number that any process may have
+// open.
+type openDirs struct {
+	top  *os.Root
+	mu   sync.Mutex
+	open map[string]*openDir // by the path in top
+	tick int64
+}
+
+type openDir struct {
+	*os.Root
+	users int
+	used  int64
+	left  bool // closed by its last user
+}
+
+const mostOpenDirs = 64
+
+// use opens a directory, which stays open at least until release is called. No link in its path is
+// followed, even if it leads to somewhere else in top.
+func (d *openDirs) use(name string) (root *os.Root, release func(), err error) {
+	if name == "." {
+		return d.top, func() {}, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	o, err := d.hold(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.users++
+	return o.Root, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if o.users--; o.users == 0 && o.left {
+			o.Close()
+		}
+	}, nil
+}
+
+// hold opens a directory from the one above. The caller holds the lock.
+func (d *openDirs) hold(name string) (*openDir, error) {
+	o := d.open[name]
+	if o == nil {
+		in := d.top
+		if dir := path.Dir(name); dir != "." {
+			above, err := d.hold(dir)
+			if err != nil {
+				return nil, err
+			}
+			above.users++ // so that it is not evicted
+			defer func() { above.users-- }()
+			in = above.Root
+		}
+		opened, err := openUnfollowed(in, path.Base(name))
+		if err != nil {
+			return nil, err
+		}
+		if d.open == nil {
+			d.open = make(map[string]*openDir)
+		}
+		d.evict()
+		o = &openDir{Root: opened}
+		d.open[name] = o
+	}
+	d.tick++
+	o.used = d.tick
+	return o, nil
+}
+
+// openUnfollowed opens a directory in another, but not through a link. The slash is for the case
+// that a named pipe has taken its place: without it OpenRoot waits until somebody writes to that.
+func openUnfollowed(in *os.Root, name string) (*os.Root, error) {
+	dir, err := in.OpenRoot(name + "/")
+	if err != nil {
+		return nil, err
+	}
+	opened, err := dir.Stat(".")
+	if err == nil {
+		var listed fs.FileInfo
+		if listed, err = in.Lstat(name); err == nil && !os.SameFile(opened, listed) {
+			err = ErrLinkInWay
+		}
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// evict closes the directories least recently used if there are too many. The caller holds the
+// lock.
+func (d *openDirs) evict() {
+	for len(d.open) >= mostOpenDirs {
+		oldest := ""
+		for name, o := range d.open {
+			if o.users == 0 && (oldest == "" || o.used < d.open[oldest].used) {
+				oldest = name
+			}
+		}
+		if oldest == "" {
+			return
+		}
+		d.open[oldest].Close()
+		delete(d.open, oldest)
+	}
+}
+
+// leave closes a directory in which nothing more is created. Attributes may still be set in it.
+func (d *openDirs) leave(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.drop(name)
+}
+
+// drop is leave for a caller who holds the lock.
+func (d *openDirs) drop(name string) {
+	if o := d.open[name]; o != nil {
+		delete(d.open, name)
+		if o.left = true; o.users == 0 {
+			o.Close()
+		}
+	}
+}
+
+// forget is leave for a directory and all below it, whose names may soon be other directories'.
+func (d *openDirs) forget(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.drop(name)
+	for below := range d.open {
+		if strings.HasPrefix(below, name+"/") {
+			d.drop(below)
+		}
+	}
+}
+
+func (d *openDirs) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, o := range d.open {
+		o.Close()
+		delete(d.open, name)
+	}
+}

@@ -1,0 +1,136 @@
+package transfer
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usftp/usftp/internal/private"
+)
+
+// An ahead counts the files of a tree that is being copied, so that its size is known long before
+// the walk gets to its end: the walk keeps what it finds in memory until it is copied, and so cannot
+// be far ahead. The count keeps nothing. It lists the source a second time, and what it cannot list
+// is not counted at all: the copy itself says what is wrong.
+type ahead struct {
+	tree  *tree
+	group errgroup.Group
+	quit  chan struct{}
+	over  atomic.Bool // the count is not wanted or not possible
+	found atomic.Int64
+
+	mu           sync.Mutex
+	files, bytes int64
+}
+
+const (
+	// aheadAfter is how often it is checked whether the walk has to wait for the copies, so that it
+	// is worth listing the source twice.
+	aheadAfter = time.Second
+	// aheadLists is how many directories are listed at once.
+	aheadLists = 8
+	// mostAhead is how many subdirectories of one directory are kept in memory.
+	mostAhead = 1 << 14
+)
+
+// countAhead counts the source once the walk has to wait for the copies, until stop is called. That
+// does not wait for the host: the job's end does.
+func (r *treeReport) countAhead() (stop func()) {
+	t := r.t
+	if !t.rules.counts || t.options.DryRun || t.options.Links == LinksFollow {
+		return func() {}
+	}
+	a := &ahead{tree: t, quit: make(chan struct{})}
+	a.group.SetLimit(aheadLists)
+	t.work.Go(func() {
+		ticker := time.NewTicker(aheadAfter)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-a.quit:
+				return
+			case <-ticker.C:
+				if t.walk.full() {
+					a.count()
+					return
+				}
+			}
+		}
+	})
+	return func() {
+		a.over.Store(true)
+		close(a.quit)
+	}
+}
+
+func (a *ahead) count() {
+	t := a.tree
+	if conn := t.src.conn(); conn != nil && private.OfClient(conn.Host().Client).OneHandle() {
+		return // it would keep the copy from opening files
+	}
+	a.visit(&directory{tree: t, source: t.root.source, rel: ".", info: t.root.info,
+		real: t.root.real})
+	a.group.Wait()
+	if a.ends() || a.bytes < 0 {
+		return
+	}
+	t.treeReport.mu.Lock()
+	defer t.treeReport.mu.Unlock()
+	t.sums.CountedFiles, t.sums.CountedBytes = a.files, a.bytes
+}
+
+// ends reports whether to stop counting, as when the walk itself has found everything.
+func (a *ahead) ends() bool {
+	if a.over.Load() || a.tree.ctx.Err() != nil {
+		return true
+	}
+	r := &a.tree.treeReport
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sums.Complete
+}
+
+// visit counts what is in a directory, and below it.
+func (a *ahead) visit(d *directory) {
+	t := a.tree
+	excludes, err := t.plan.filterIn(d)
+	if err != nil {
+		a.over.Store(true)
+		return
+	}
+	var below []*directory
+	files, bytes := int64(0), int64(0)
+	err = t.list(d, func(e *entry, err error) bool {
+		mode := e.info.Mode
+		switch {
+		case err != nil || t.tooMany(a.found.Add(1)) || len(below) == mostAhead:
+			a.over.Store(true)
+		case excludes(e.name, mode.IsDir()):
+		case mode.IsRegular():
+			files++
+			bytes += max(0, e.info.Size)
+		case mode.IsDir() && !t.tooDeep(d.depth+1):
+			below = append(below, &directory{tree: t, parent: d, source: e.source(), rel: e.rel(),
+				depth: d.depth + 1, info: e.info})
+		}
+		return !a.over.Load() && t.ctx.Err() == nil
+	})
+	if err != nil {
+		a.over.Store(true)
+	}
+	a.mu.Lock()
+	a.files += files
+	a.bytes += bytes
+	a.mu.Unlock()
+	for _, sub := range below {
+		if a.ends() {
+			return
+		}
+		again := func() error { a.visit(sub); return nil }
+		if !a.group.TryGo(again) {
+			again()
+		}
+	}
+}

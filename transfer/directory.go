@@ -1,0 +1,305 @@
+package transfer
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+	"sync/atomic"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filter"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// A directory of the tree, from when it is found until everything in it is done.
+type directory struct {
+	tree           *tree
+	parent         *directory // nil for the source itself
+	source, target string
+	rel            string // relative to the source, with slashes; "." for the source itself
+	depth          int
+	info           endpoint.Info
+	real           string          // its real path; only with LinksFollow on a host
+	names          map[string]bool // entries, where differing names may be one file
+	fresh          bool            // this copy made it
+	failed         bool            // it could not be made
+	noTemporary    atomic.Bool     // it takes no temporary files
+	pending        atomic.Int64    // entries not done yet
+
+	// unswept has, by root, the target's subdirectories that have not been found in the source yet;
+	// nil unless an earlier run may have left something in them.
+	unswept map[string]map[string]bool
+
+	syncedDir
+}
+
+// syncedDir is what else a sync knows of a directory.
+type syncedDir struct {
+	made      bool        // it exists at the target already
+	existing  *held       // the existing directory at the target; nil if none is known
+	touched   atomic.Bool // something in it changes, and with that its mtime
+	looked    once        // tree.inPlace has been called for it
+	linked    error       // set by tree.inPlace if a link is in its place
+	opened    once        // syncing.open has been called for it
+	moved     error       // set by syncing.open if something else is in its place
+	inventory *inventory  // of the target's directory, while both are listed
+	big       atomic.Bool // inventory is large; this or an ancestor holds inventories.big
+	extra     bool        // the source does not have it
+	ignore    *filter.Ignore
+}
+
+// addName records an entry's name. It returns false if the name was recorded before.
+func (d *directory) addName(name string) bool {
+	if d.names[name] {
+		return false
+	}
+	if d.names == nil {
+		d.names = make(map[string]bool)
+	}
+	d.names[name] = true
+	return true
+}
+
+// attrs returns the attributes to set on a directory once everything in it is done.
+func (d *directory) attrs() (set usftp.NewAttrs, err error) {
+	o := &d.tree.options
+	if err := o.addOwner(&set, d.info.Owner); err != nil {
+		return set, err
+	}
+	if !d.fresh && d.tree.resumed == notResumed && !o.Preserve {
+		return set, nil
+	}
+	if d.info.HasMode && !o.NoModes && (o.Preserve || d.info.Perm()&0o700 != 0o700) {
+		set.SetMode, set.Mode = true, d.info.Perm()
+	}
+	if set.SetMode && o.Preserve {
+		set.Mode |= d.info.Mode & endpoint.DirBits
+	}
+	if d.info.HasTimes && !o.NoTimes {
+		set.SetTimes = true
+		set.Atime, set.Mtime = d.info.Times()
+	}
+	return set, nil
+}
+
+// list lists a directory of the source. One that has taken its place since it was found, or that a
+// link leads to, is not listed.
+func (t *tree) list(d *directory, each func(*entry, error) bool) error {
+	var was *endpoint.Info
+	if d.parent != nil && d.info.Local != nil && t.options.Links != LinksFollow {
+		was = &d.info
+	}
+	err := t.src.List(d.source, was, nil, func(name string, i endpoint.Info, err error) bool {
+		return each(&entry{dir: d, name: name, info: i}, ofSource(err))
+	})
+	if err != nil && was != nil {
+		if now, lookErr := t.src.Lstat(d.source); lookErr == nil && now.Mode&fs.ModeSymlink != 0 {
+			err = explainLink(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
+		}
+	}
+	if at, ok := errors.AsType[*fs.PathError](err); ok && at.Err == endpoint.ErrMoved {
+		at.Err = errMoved
+	}
+	return ofSource(err)
+}
+
+// errMoved reports that another directory is in the place of one that was found before.
+var errMoved = changedf("%w", endpoint.ErrMoved)
+
+// loops returns why a linked directory is not entered, "" if it is.
+func (t *tree) loops(d *directory) string {
+	if d.info.Local == nil { // a host's: the real paths show it
+		if d.real, _ = t.src.RealPath(d.source); d.real == "" {
+			return ""
+		}
+	}
+	for above := d.parent; above != nil; above = above.parent {
+		if d.info.Local == nil && above.real == "" {
+			above.real, _ = t.src.RealPath(above.source)
+		}
+		if d.info.Local != nil && os.SameFile(above.info.Local, d.info.Local) ||
+			d.info.Local == nil && above.real == d.real {
+			return "it leads back to " + above.source
+		}
+	}
+	return ""
+}
+
+// isCopy reports whether a directory of the source is the copy itself, on this machine.
+func (t *tree) isCopy(is endpoint.Info) bool {
+	if is.Local == nil || t.dst.conn() != nil {
+		return false
+	}
+	to, err := t.dst.Stat(t.into.path)
+	return err == nil && os.SameFile(to.Local, is.Local)
+}
+
+// makeDir makes a directory at the target. fresh is false if one is there already.
+func (t *tree) makeDir(d *directory) (fresh bool, err error) {
+	if d.parent == nil && t.into.exists {
+		return t.into.made, nil
+	}
+	if d.parent != nil {
+		if err := t.inPlace(d.parent); err != nil {
+			return false, err
+		}
+	}
+	return t.into.Mkdir(d.rel, d.info.Perm()|0o700)
+}
+
+// inPlace fails if a link has taken the place of a directory that was found at the target, as far
+// as one look shows, right before the first change in it. The others have been looked at when they
+// were made, or when making them failed.
+func (t *tree) inPlace(d *directory) error {
+	if d.parent == nil || !d.made || !t.into.FollowsLinks() {
+		return nil
+	}
+	d.looked.Do(func() { d.linked = t.into.InPlace(d.rel) })
+	return d.linked
+}
+
+// finishDir sets a directory's attributes at the target.
+func (t *tree) finishDir(d *directory) error {
+	set, err := d.attrs()
+	if err != nil || set == (usftp.NewAttrs{}) {
+		return err
+	}
+	if d.parent != nil && !d.fresh && t.into.FollowsLinks() { // it was looked at long ago
+		if _, err := t.into.LookDir(d.rel); err != nil {
+			return err
+		}
+	}
+	return t.setAttrs(d.rel, fs.ModeDir, d.fresh, set,
+		func(why string) { t.warn(d.source, d.target, why) })
+}
+
+// setAttrs sets attributes at the target; say is told what the host does not set. For own see
+// [endpoint.Root].
+func (t *tree) setAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs,
+	say func(string)) error {
+	t.settable(&set)
+	unset, err := t.into.SetAttrs(name, kind, own, set)
+	t.options.tell(unset, say)
+	return err
+}
+
+// once is a sync.Once for what asks a host. Those who wait do so for a channel and not for a lock,
+// which package testing/synctest would not take for waiting.
+type once struct {
+	mu   sync.Mutex
+	done chan struct{}
+}
+
+func (o *once) Do(f func()) {
+	o.mu.Lock()
+	done, first := o.done, o.done == nil
+	if first {
+		done = make(chan struct{})
+		o.done = done
+	}
+	o.mu.Unlock()
+	if !first {
+		<-done
+		return
+	}
+	defer close(done)
+	f()
+}
+
+// An entry is a file or a link to copy.
+type entry struct {
+	dir    *directory
+	name   string
+	info   endpoint.Info
+	sought bool // found by a Check by name, through links
+
+	// Of a sync:
+	existing held // the target's entry of this name, if present is set
+	present  bool
+	saved    bool   // that entry is in the backup directory
+	reason   Reason // why it is copied or changed
+	probe    bool   // more must be asked to decide
+	planned  bool   // counted as such
+}
+
+// absent reports whether the target is known to have no entry of this name.
+func (e *entry) absent() bool { return e.dir.fresh || e.reason == ReasonNew }
+
+func (e *entry) source() string { return e.dir.tree.src.Join(e.dir.source, e.name) }
+func (e *entry) target() string { return e.dir.tree.dst.Join(e.dir.target, e.name) }
+
+// backups returns where to keep what an entry replaces, nil if that is not kept.
+func (e *entry) backups() *backups { return e.dir.tree.plan.backups(e) }
+
+// rel returns the path relative to the source, with slashes.
+func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }
+
+// A targetDir is the directory that a tree is copied to, and what lies below it.
+type targetDir struct {
+	path string
+	endpoint.Root
+	within string // the copy's name in the directory that was named as the target, or ""
+	exists bool   // known to
+	made   bool   // by begin
+}
+
+// entries lists a directory of the target. It calls reset when the listing starts over.
+func (t *targetDir) entries(dir string, reset func(),
+	yield func(name string, f *endpoint.Info) error) error {
+	var failed error
+	err := t.List(dir, nil, reset, func(name string, i endpoint.Info, err error) bool {
+		if failed = endpoint.IgnoreMissing(err); err == nil {
+			failed = yield(name, &i)
+		}
+		return failed == nil
+	})
+	return cmp.Or(failed, err)
+}
+
+// openDir adds all permissions of the owner to a directory's mode, if it is still where it was, and
+// returns the mode that the directory had. changed may be true even if it failed.
+func (t *targetDir) openDir(dir string) (was fs.FileMode, changed bool, err error) {
+	i, err := t.LookDir(dir)
+	if err != nil || !i.HasMode || i.Mode&0o700 == 0o700 {
+		return was, false, err
+	}
+	return i.Mode, true, t.setMode(dir, i.Mode|0o700)
+}
+
+// restoreDir gives a directory the mode back that openDir returned.
+func (t *targetDir) restoreDir(dir string, mode fs.FileMode) error {
+	_, err := t.LookDir(dir)
+	if err == nil {
+		err = t.setMode(dir, mode)
+	}
+	return err
+}
+
+// setMode sets a directory's mode.
+func (t *targetDir) setMode(dir string, mode fs.FileMode) error {
+	_, err := t.SetAttrs(dir, fs.ModeDir, false,
+		usftp.NewAttrs{SetMode: true, Mode: mode &^ fs.ModeType})
+	return err
+}
+
+// leave closes a directory after the walk, and those above it, which nobody else uses.
+func (t *targetDir) leave(dir string) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		t.Leave(dir)
+	}
+}
+
+// mkdirAll makes a directory and those above it.
+func (t *targetDir) mkdirAll(dir string) error {
+	_, err := t.Mkdir(dir, 0o777)
+	if above := path.Dir(dir); errors.Is(err, fs.ErrNotExist) && above != "." {
+		if err = t.mkdirAll(above); err == nil {
+			_, err = t.Mkdir(dir, 0o777)
+		}
+	}
+	return err
+}

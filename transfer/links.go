@@ -1,0 +1,92 @@
+package transfer
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+)
+
+// copyLink recreates a symbolic link of the source.
+func (w *walk) copyLink(e *entry) {
+	t := w.tree
+	to, err := t.src.ReadLink(e.source())
+	err = ofSource(err)
+	if err == nil {
+		err = t.makeLink(e, to)
+	}
+	if err == nil {
+		err = w.finishLink(e)
+	}
+	if err != nil {
+		t.fail("", e.source(), e.target(), err)
+		return
+	}
+	t.count(&t.sums.Links, 1)
+}
+
+// finishLink gives a symbolic link its source's owner and times, if wanted. If the target cannot
+// set them on links, that is reported once: as with rsync it is no failure, since what matters is
+// the file that the link leads to.
+func (w *walk) finishLink(e *entry) error {
+	t := w.tree
+	var set usftp.NewAttrs
+	if err := t.options.addOwner(&set, e.info.Owner); err != nil {
+		return err
+	}
+	if t.options.Preserve && !t.options.NoTimes && e.info.HasTimes {
+		set.SetTimes = true
+		set.Atime, set.Mtime = e.info.Times()
+	}
+	if !set.SetOwner && !set.SetTimes {
+		return nil
+	}
+	err := t.setAttrs(e.rel(), fs.ModeSymlink, true, set, nil)
+	if errors.Is(err, errors.ErrUnsupported) {
+		w.plainLinks.Do(func() {
+			t.warn(t.route.Source, t.root.target,
+				"symbolic links do not get the owners and times of their sources: the target cannot set them")
+		})
+		return nil
+	}
+	return err
+}
+
+// makeLink makes a link at the target, replacing a file or a link.
+func (t *tree) makeLink(e *entry, to string) error {
+	if err := t.inPlace(e.dir); err != nil {
+		return err
+	}
+	name := e.rel()
+	err := t.into.Symlink(to, name)
+	if err != nil && !e.dir.fresh {
+		err = t.replaceByLink(e, to, err)
+	}
+	if conn := t.dst.conn(); err != nil && conn != nil && pool.Lost(conn.Host().Client) {
+		t.litter.leaves(false)
+	}
+	return err
+}
+
+// replaceByLink looks at what is where a link could not be made, because of failed, and replaces
+// it.
+func (t *tree) replaceByLink(e *entry, to string, failed error) error {
+	name := e.rel()
+	there, err := t.into.Lstat(name)
+	switch {
+	case err != nil:
+		return failed
+	case there.Mode.IsDir():
+		return &fs.PathError{Op: "replace", Path: e.target(), Err: ErrIsDirectory}
+	case there.Mode&fs.ModeSymlink != 0:
+		if have, err := t.into.ReadLink(name); err == nil && t.into.SameLink(name, have, to) {
+			return nil
+		}
+	}
+	return e.backups().exchange(e, func(bool) error {
+		return t.into.ReplaceByLink(to, name, path.Join(e.dir.rel, t.token.Name(e.name)),
+			path.Join(e.dir.rel, t.token.OldName(e.name)))
+	})
+}

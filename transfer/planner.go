@@ -1,0 +1,64 @@
+package transfer
+
+// A planner decides what becomes of a tree: CopyTree copies it, Sync compares it with the target
+// first, and Check with a list of hashes. The walk calls it, on many goroutines at once.
+type planner interface {
+	// file returns why a source that is a file cannot be used, nil if it is copied as by Copy.
+	file() error
+
+	// start is called before the walk, once the target is known.
+	start() error
+
+	// walkers returns how many directories are listed at once.
+	walkers(from, to limits) int
+
+	// enter makes a directory ready before it is listed, and leave ends that. ok is false if it is
+	// not to be listed. Between the two, listed is called if all of it was.
+	enter(d *directory) (leave func(), ok bool)
+	listed(d *directory)
+
+	// filterIn returns which entries of a directory are left out.
+	filterIn(d *directory) (excludes func(name string, dir bool) bool, err error)
+
+	// found reports whether an entry takes part. enters reports whether a directory is to be walked,
+	// and makes room for it; wants, whether anything is to be done with a file or a link. prepare
+	// does what that needs, and reports whether that was all.
+	found(e *entry) bool
+	enters(d *directory, e *entry) bool
+	wants(e *entry) bool
+	prepare(e *entry) (done bool)
+
+	// vanished reports whether an error only means that the source has changed, and counts it.
+	vanished(source string, err error) bool
+
+	// backups returns where what an entry replaces is kept, nil if it is not. mayCommit fails if
+	// nothing must be changed any more.
+	backups(e *entry) *backups
+	mayCommit() error
+
+	// finish sets the attributes of a directory in which everything is done.
+	finish(d *directory) error
+
+	// rest is called when everything has been listed, conclude when all of that is done.
+	rest()
+	conclude()
+}
+
+// treeRules are what a planner wants of everybody else.
+type treeRules struct {
+	// apart is why the source and the target must not contain one another. mutual is set if neither
+	// may, and otherwise only the target must not lie in the source.
+	apart  error
+	mutual bool
+
+	relinks  bool   // files with several names are replaced, not written in place
+	keeps    bool   // Options.Resume keeps files of the source's size and time
+	partial  bool   // not all of the source is walked
+	judges   bool   // what limits the rate is found out
+	counts   bool   // a large source is counted before all of it is found
+	listings int    // how many directories are listed at once, where servers allow it
+	last     Phase  // when all files have been copied, if anything is done then
+	failed   string // what a summary says of entries that failed
+	resume   string // what errors say about resuming
+	inPlace  string // what errors say about writing in place, "" if nothing
+}

@@ -1,0 +1,229 @@
+package transfer_test
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// reticent is how a host answers questions about what it has.
+type reticent struct {
+	asked   []wire.Type
+	answer  sftptest.Action
+	missing bool // it answers so only if nothing is there
+	others  []wire.Type
+}
+
+// bench returns a bench with a host whose home is /in, besides which there is /file.
+func (r reticent) bench(t *testing.T) (b *bench) {
+	b = newBench(t, sftptest.Script{Home: "/in", Intercept: func(q sftptest.Request) []sftptest.Action {
+		switch {
+		case slices.Contains(r.others, q.Type), slices.Contains(r.others, wire.TypeRename) &&
+			q.Extension == wire.ExtPosixRename:
+			return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+		case slices.Contains(r.asked, q.Type) && !(r.missing && b.server.Files.Exists(q.Path)):
+			return []sftptest.Action{r.answer}
+		}
+		return nil
+	}}, sftptest.LinkConfig{})
+	return b
+}
+
+// Drop boxes take files and do not say what they have. Some servers answer FAILURE, or even OK, when
+// asked about a name that does not exist.
+func TestUploadsToAHostThatDoesNotTell(t *testing.T) {
+	denied, failure := sftptest.Refuse(wire.PermissionDenied, ""), sftptest.Refuse(wire.Failure, "")
+	all := []wire.Type{wire.TypeStat, wire.TypeLstat, wire.TypeFstat, wire.TypeReadlink,
+		wire.TypeOpendir, wire.TypeReaddir}
+	data := random(10_000)
+	for name, host := range map[string]reticent{
+		"no STAT":            {asked: all[:1], answer: denied},
+		"no LSTAT":           {asked: all[1:2], answer: denied},
+		"no STAT or LSTAT":   {asked: all[:2], answer: denied},
+		"none by name":       {asked: all[:3], answer: failure},
+		"nothing":            {asked: all, answer: denied},
+		"nothing, no reason": {asked: all, answer: failure},
+		"unknown requests":   {asked: all, answer: sftptest.Refuse(wire.OpUnsupported, "")},
+		"OK": {asked: all[:3],
+			answer: sftptest.ReplyType(wire.TypeStatus)},
+		"missing is FAILURE": {asked: all[:4], answer: failure, missing: true},
+		"missing is OK": {asked: all[:2], answer: sftptest.ReplyType(wire.TypeStatus),
+			missing: true},
+		"no renames, either": {asked: all, answer: denied, others: []wire.Type{wire.TypeRename}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPlace := func(j *copyJob) { j.Options.Placement = transfer.PlaceDirect }
+			for what, up := range map[string]struct {
+				target, stored string
+				change         func(*copyJob)
+			}{
+				"a new name":    {"new", "/in/new", func(*copyJob) {}},
+				"in place":      {"new", "/in/new", inPlace},
+				"a directory":   {"/in/", "/in/source", func(*copyJob) {}},
+				"no name":       {"", "/in/source", func(*copyJob) {}},
+				"the root":      {"/", "/source", func(*copyJob) {}},
+				"over another":  {"/in/old", "/in/old", inPlace},
+				"from a stream": {"new", "/in/new", func(j *copyJob) { j.Reader = bytes.NewReader(data) }},
+			} {
+				b := host.bench(t)
+				b.server.Files.WriteFile("/in/old", []byte("old"))
+				source := b.local("source", data)
+				if _, err := b.job(upload, source, up.target, up.change); err != nil {
+					if what != "from a stream" || host.others == nil { // which cannot be read again
+						t.Errorf("%s: %v", what, err)
+					}
+					continue
+				}
+				if got := b.remote(up.stored); !bytes.Equal(got, data) {
+					t.Errorf("%s: %d bytes arrived", what, len(got))
+				}
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("%s leaves %q", what, left)
+				}
+			}
+
+			b := host.bench(t)
+			source := filepath.Join(b.dir, "tree")
+			fill(t, source, "a", "dir/b", "dir/c")
+			for _, target := range []string{"", "/in/new"} {
+				merged := func(j *treeJob) { j.Options.NoTargetDirectory = target == "" }
+				if s, err := b.tree(upload, source, target, merged); err != nil || s.Files != 3 {
+					t.Errorf("a tree to %q: %+v, %v", target, s, err)
+				}
+			}
+		})
+	}
+}
+
+// What such a host has is not lost by mistake, however little it tells.
+func TestUploadsKeepWhatTheHostDoesNotTell(t *testing.T) {
+	denied := sftptest.Refuse(wire.PermissionDenied, "")
+	byName := []wire.Type{wire.TypeStat, wire.TypeLstat, wire.TypeFstat}
+	silent := append([]wire.Type{wire.TypeReadlink, wire.TypeOpendir}, byName...)
+	names := reticent{asked: byName, answer: denied}
+	nothing := reticent{asked: silent, answer: denied}
+	noRename := reticent{asked: silent, answer: denied, others: []wire.Type{wire.TypeRename}}
+	data := random(10_000)
+	for name, test := range map[string]struct {
+		host           reticent
+		target, stored string
+		fails          bool
+	}{
+		"a directory":               {names, "/in/dir", "/in/dir/source", false},
+		"a directory, unseen":       {nothing, "/in/dir", "", true},
+		"a directory, no rename":    {noRename, "/in/dir", "", true},
+		"a link":                    {names, "/in/link", "/in/old", false},
+		"a link to a directory":     {names, "/in/away", "/in/dir/source", false},
+		"a file without renaming":   {noRename, "/in/old", "", true},
+		"a file that is replaced":   {nothing, "/in/old", "/in/old", false},
+		"a link, LSTAT refused":     {reticent{asked: byName[1:2], answer: denied}, "/in/link", "/in/old", false},
+		"a link, STAT refused":      {reticent{asked: byName[:1], answer: denied}, "/in/link", "/in/old", false},
+		"a link that leads nowhere": {names, "/in/dangling", "/in/nowhere", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := test.host.bench(t)
+			b.server.Files.WriteFile("/in/old", []byte("old"))
+			b.server.Files.WriteFile("/in/dir/kept", []byte("kept"))
+			b.server.Files.Symlink("old", "/in/link")
+			b.server.Files.Symlink("dir", "/in/away")
+			b.server.Files.Symlink("nowhere", "/in/dangling")
+			_, err := b.job(upload, b.local("source", data), test.target)
+			if (err != nil) != test.fails {
+				t.Errorf("it ends with %v", err)
+			}
+			if test.fails && !strings.Contains(fmt.Sprint(err), "does not say what") {
+				t.Errorf("it says %v", err)
+			}
+			if test.stored != "" && !bytes.Equal(b.remote(test.stored), data) {
+				t.Errorf("%s is %.20q", test.stored, b.remote(test.stored))
+			}
+			if old := string(b.remote("/in/old")); test.stored != "/in/old" && old != "old" {
+				t.Errorf("the old file is %.20q", old)
+			}
+			if kept := string(b.remote("/in/dir/kept")); kept != "kept" {
+				t.Errorf("the file in the directory is %q", kept)
+			}
+			for _, link := range []string{"/in/link", "/in/away", "/in/dangling"} {
+				if attrs, err := b.server.Files.Lstat(link); attrs.Permissions>>12 != 0o12 {
+					t.Errorf("%s is no link any more: %o, %v", link, attrs.Permissions, err)
+				}
+			}
+			if left := b.temporaries(); len(left) > 0 {
+				t.Errorf("%q is left", left)
+			}
+		})
+	}
+
+	b := names.bench(t)
+	b.server.Files.WriteFile("/in/old", []byte("old"))
+	if _, err := b.job(relay, "/in/old", "/in/old", func(j *copyJob) { j.From = b.host }); err == nil {
+		t.Error("a file is copied to itself")
+	}
+	if old := string(b.remote("/in/old")); old != "old" {
+		t.Errorf("copied to itself, it is %q", old)
+	}
+}
+
+// A large file goes there too, though nothing shows that further connections reach the same file.
+func TestLargeUploadToAHostThatDoesNotTell(t *testing.T) {
+	data := random(64 << 20)
+	denied := sftptest.Refuse(wire.PermissionDenied, "")
+	striped(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		switch r.Type {
+		case wire.TypeStat, wire.TypeLstat, wire.TypeFstat:
+			return []sftptest.Action{denied}
+		}
+		return nil
+	}}, func(b *bench) {
+		if _, err := b.job(upload, b.local("source", data), "/target"); err != nil {
+			t.Error(err)
+		} else if !bytes.Equal(b.remote("/target"), data) {
+			t.Error("the copy differs")
+		}
+	})
+}
+
+// Servers for Windows may answer REALPATH with backslashes, and others begin with two slashes: a
+// sync that deletes still knows its directories.
+func TestSyncWhateverRealpathAnswers(t *testing.T) {
+	for name, real := range map[string]func(string) string{
+		"two slashes": func(name string) string { return "/" + name },
+		"backslashes": func(name string) string { return strings.ReplaceAll(name, "/", `\`) },
+		"a drive": func(name string) string {
+			return `C:` + strings.ReplaceAll(name, "/", `\`)
+		},
+	} {
+		for _, target := range []string{"/mirror", "/"} {
+			t.Run(name+" "+target, func(t *testing.T) {
+				b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type != wire.TypeRealpath {
+						return nil
+					}
+					answer := wire.Names{Names: []wire.Name{{Filename: real(path.Clean(r.Path))}}}
+					return []sftptest.Action{sftptest.ReplyBytes(string(answer.Append(nil, r.ID)))}
+				}}, sftptest.LinkConfig{})
+				source := filepath.Join(b.dir, "source")
+				fill(t, source, "dir/a", "dir/sub/b")
+				for _, extra := range []string{"dir/x", "dir/sub/y", "gone/z"} {
+					b.server.Files.WriteFile(path.Join(target, extra), []byte("extra"))
+				}
+				j := &syncJob{direction: upload, far: b.host, src: source, dst: target}
+				j.options.Delete = true
+				if s, err := j.run(t); err != nil || s.Files != 2 || s.Deleted != 4 {
+					t.Errorf("%+v, %v", s.Totals, err)
+				}
+				if left := b.server.Files.Exists(path.Join(target, "dir/sub/y")); left {
+					t.Error("a file that the source does not have is left")
+				}
+			})
+		}
+	}
+}
