@@ -22,7 +22,7 @@ type tree struct {
 func (s *Site) tree(root string) (*tree, error) {
 	info, err := os.Stat(root)
 	if err == nil && !info.IsDir() {
-		err = errors.New("it is not a directory")
+		err = errors.New("not a directory")
 	}
 	if err != nil {
 		return nil, FileError("cannot serve", root, err)

@@ -126,7 +126,7 @@ func (u *newUser) complete(ctx context.Context, a *ui.App) (err error) {
 	if info, err := os.Stat(u.Root); err != nil {
 		return site.FileError("cannot serve", u.Root, err)
 	} else if !info.IsDir() {
-		return fmt.Errorf("cannot serve %s: it is not a directory", u.Root)
+		return fmt.Errorf("cannot serve %s: not a directory", u.Root)
 	}
 	if u.QuotaFiles < 0 || u.Sessions < 0 || u.Sessions > 1<<31-1 {
 		return errors.New("a number cannot be negative, nor that large")
