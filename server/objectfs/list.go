@@ -3,6 +3,7 @@ package objectfs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io/fs"
 	"iter"
 	"slices"
@@ -42,8 +43,7 @@ func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error
 	}
 	exists := dir == f.prefix || len(waiting) > 0
 	var files shadows
-	for token, first := "", true; first || token != ""; first = false {
-		page, err := f.bucket.List(ctx, Query{Prefix: dir, Delimited: true, Token: token})
+	for page, err := range f.pages(ctx, Query{Prefix: dir, Delimited: true}) {
 		if err != nil {
 			return err
 		}
@@ -60,9 +60,25 @@ func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error
 				return nil
 			}
 		}
-		token = page.Next
 	}
 	return nil
+}
+
+var errNoProgress = errors.New("the storage repeats the page of a listing")
+
+// pages returns the pages of a listing.
+func (f *FS) pages(ctx context.Context, q Query) iter.Seq2[Page, error] {
+	return func(yield func(Page, error) bool) {
+		for {
+			page, err := f.bucket.List(ctx, q)
+			if err == nil && page.Next != "" && page.Next == q.Token {
+				err = errNoProgress
+			}
+			if q.Token = page.Next; !yield(page, err) || err != nil || q.Token == "" {
+				return
+			}
+		}
+	}
 }
 
 // entries returns what a page of a listing describes, in the order of the keys.
@@ -140,15 +156,13 @@ func (s *shadows) hides(i *info) bool {
 // below returns the objects whose keys begin with a directory's, and fails if there are more than
 // most.
 func (f *FS) below(ctx context.Context, dir string, most int) (list []Object, err error) {
-	for token, first := "", true; first || token != ""; first = false {
-		page, err := f.bucket.List(ctx, Query{Prefix: dir, Token: token})
+	for page, err := range f.pages(ctx, Query{Prefix: dir}) {
 		if err != nil {
 			return nil, err
 		}
 		if list = append(list, page.Objects...); len(list) > most {
 			return nil, errLargeDirectory
 		}
-		token = page.Next
 	}
 	return list, nil
 }

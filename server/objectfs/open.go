@@ -216,7 +216,7 @@ func (f *FS) listParts(ctx context.Context, u Upload) (all []Part, err error) {
 			}
 		}
 		if len(list) == 0 || all[len(all)-1].Number <= after {
-			break // it would go on for ever
+			break // the storage repeats itself
 		}
 		after = all[len(all)-1].Number
 	}
@@ -243,7 +243,7 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 			return err
 		}
 	}
-	for token, first := "", true; first || token != ""; first = false {
+	for token := ""; ; {
 		list, next, err := f.bucket.ListUploads(ctx, f.prefix, token)
 		if err != nil {
 			return err
@@ -255,7 +255,9 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 				}
 			}
 		}
+		if next == "" || next == token {
+			return nil
+		}
 		token = next
 	}
-	return nil
 }

@@ -207,7 +207,7 @@ func (r *reader) load(s *stretch) error {
 	for s.got < s.length { // nobody else changes it
 		n, err := io.ReadFull(body, s.room())
 		if err != nil {
-			return err
+			return cutShort(err)
 		}
 		r.mu.Lock()
 		s.got += int64(n)
@@ -223,7 +223,16 @@ func (r *reader) readDirectly(b []byte, offset int64) (int, error) {
 		return 0, err
 	}
 	defer body.Close()
-	return io.ReadFull(body, b)
+	n, err := io.ReadFull(body, b)
+	return n, cutShort(err)
+}
+
+// cutShort makes sure that an answer that ends too early is not taken for the end of the file.
+func cutShort(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // Stat implements [server.FileStater].

@@ -39,7 +39,14 @@ func (w *writer) sendPart(index int, p *part, length int64, gaps []span,
 	if err := w.fillGaps(p, gaps, shows); err != nil {
 		return Part{}, err
 	}
-	return w.fs.bucket.UploadPart(w.work, u.Target, u.ID, index+1, p.body(length))
+	return w.uploadPart(u, index, p.body(length))
+}
+
+// uploadPart stores one part. Its length is what was sent, whatever the answer says.
+func (w *writer) uploadPart(u Upload, index int, body *io.SectionReader) (Part, error) {
+	stored, err := w.fs.bucket.UploadPart(w.work, u.Target, u.ID, index+1, body)
+	stored.Number, stored.Size = index+1, body.Size()
+	return stored, err
 }
 
 // begin begins the upload if that has not been done. broken says that a part is about to be stored
@@ -130,11 +137,13 @@ func (w *writer) storeRest(index int, at int64) (Part, error) {
 	end := min(at+length, w.size)
 	switch {
 	case end <= w.shows:
-		return w.fs.bucket.CopyPart(w.work, u.Target, u.ID, index+1, w.base.Key, w.base.ETag, at,
-			w.untouched(index, end)-at)
+		length := w.untouched(index, end) - at
+		stored, err := w.fs.bucket.CopyPart(w.work, u.Target, u.ID, index+1, w.base.Key,
+			w.base.ETag, at, length)
+		stored.Number, stored.Size = index+1, length
+		return stored, err
 	case at >= w.shows:
-		return w.fs.bucket.UploadPart(w.work, u.Target, u.ID, index+1,
-			io.NewSectionReader(zeros{}, 0, end-at))
+		return w.uploadPart(u, index, io.NewSectionReader(zeros{}, 0, end-at))
 	}
 	if err := w.take(index); err != nil {
 		return Part{}, err
