@@ -112,6 +112,9 @@ func (f *FS) unchanged(ctx context.Context, o Object) error {
 // copyContents copies in one request, or in parts if the object is too long for that.
 func (f *FS) copyContents(ctx context.Context, from Object, to string,
 	when Condition) (Object, error) {
+	if from.Size == 0 && strings.HasSuffix(to, "/") { // some storage copies no markers
+		return f.bucket.Put(ctx, to, nothing(), when)
+	}
 	if from.Size <= MaxCopy {
 		return f.bucket.Copy(ctx, from.Key, from.ETag, to, when)
 	}
