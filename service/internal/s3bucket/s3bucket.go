@@ -167,7 +167,7 @@ func (b *Bucket) Get(ctx context.Context, key, etag string, offset,
 	wanted := fmt.Sprintf("bytes %d-%d/", offset, offset+length-1)
 	if !strings.HasPrefix(header.Get("Content-Range"), wanted) {
 		body.Close()
-		return nil, errors.New("the storage has sent another part of an object than it was asked for")
+		return nil, errors.New("the storage has sent another range than it was asked for")
 	}
 	return body, nil
 }

@@ -255,6 +255,10 @@ func TestConditions(t *testing.T) {
 	if err := put(objectfs.Condition{ETag: o.ETag}); err != nil {
 		t.Errorf("PUT in place of the right one: %v", err)
 	}
+	unchecked, err := objectfs.Probe(t.Context(), b, "probe/")
+	if err != nil || len(unchecked) > 1 || !strings.HasPrefix(unchecked[0], "a copy ignores") {
+		t.Errorf("the storage of the tests: %q, %v", unchecked, err)
+	}
 	if _, err := b.Head(t.Context(), "none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("HEAD of none: %v", err)
 	}
