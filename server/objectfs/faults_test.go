@@ -191,6 +191,8 @@ func TestFaults(t *testing.T) {
 		{"short, replacing", has("/f", other), upload("/f", truncate, 0, short), "/f", other,
 			short},
 		{"long, new", func(*bench) {}, upload("/f", truncate, 0, long), "/f", "", long},
+		{"one part, replacing", has("/f", other), upload("/f", truncate, 0, text(partSize)), "/f",
+			other, text(partSize)},
 		{"long, replacing", has("/f", longer), upload("/f", truncate, 0, long), "/f", longer,
 			long},
 		{"long, replacing one as long", has("/f", long[1:]+"x"), upload("/f", truncate, 0, long),

@@ -109,6 +109,45 @@ func TestWaitEndsWithSession(t *testing.T) {
 	}
 }
 
+// TestTurnWhereLengthsChange: where a part is longer than the one before it cannot take over its
+// memory, and the file keeps its turn.
+func TestTurnWhereLengthsChange(t *testing.T) {
+	f := objectfs.NewSmall(&membucket.Bucket{MinPart: partSize}, objectfs.Options{}, partSize,
+		8*partSize)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	names := 0
+	hold := func(offset int64) writer { // takes a part
+		names++
+		file, err := f.Open(ctx, fmt.Sprint("/", names), truncate, wire.Attrs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { file.(writer).Abandon() })
+		if _, err := file.(writer).WriteAt([]byte("x"), offset); err != nil {
+			t.Fatal(err)
+		}
+		return file.(writer)
+	}
+	for range 3 {
+		hold(0)
+	}
+	const last = 499 * partSize // where the last short part begins
+	w := hold(last)             // now all is taken
+	for _, offset := range []int64{last + partSize, last + 1, last + 3*partSize} {
+		data := []byte("x")
+		if offset == last+1 {
+			data = []byte(text(partSize - 1))
+		}
+		if _, err := w.WriteAt(data, offset); err != nil {
+			t.Fatalf("writing at %d: %v", offset, err)
+		}
+		if offset == last+1 {
+			hold(0) // takes what the short part has given back
+		}
+	}
+}
+
 // TestLayout: the parts of the largest object that S3 allows, and how long they are.
 func TestLayout(t *testing.T) {
 	const mib, gib, tib = 1 << 20, 1 << 30, 1 << 40

@@ -83,13 +83,18 @@ var (
 		Message: "objects have no permissions and no owners"}
 )
 
-// closing bounds what is done for a file when its session may have ended: everything that a client
-// has closed is to appear, and everything else is to be given up properly.
-const closing = 10 * time.Minute
+// grace is how long requests may still take when their session has ended: what a client has closed
+// is to appear, and everything else is to be given up properly.
+const grace = 30 * time.Second
 
-// lasting returns a context that the end of the session does not cancel.
-func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), closing)
+// lasting returns a context that ends some time after the session.
+func lasting(session context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(session))
+	stop := context.AfterFunc(session, func() { time.AfterFunc(grace, cancel) })
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // unwanted returns an error for attributes that are to be refused.

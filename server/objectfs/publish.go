@@ -7,31 +7,24 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"time"
 )
-
-// abandoning is how long an abandoned file waits for parts that are being sent.
-const abandoning = 30 * time.Second
 
 // Close implements io.Closer: what was written appears, as a whole. After an error nothing of it
 // has appeared, except if the storage did not answer and did it all the same.
 func (w *writer) Close() error {
-	ctx, cancel := lasting(w.session)
-	defer cancel()
 	defer w.stop()
-	context.AfterFunc(ctx, w.stop)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.dirty {
-		return w.closeUnchanged(ctx)
+		return w.closeUnchanged(w.work)
 	}
 	w.await()
 	err := w.err
 	if err == nil {
-		err = w.publish(ctx)
+		err = w.publish(w.work)
 	}
 	if err != nil {
-		return errors.Join(err, w.giveUp(ctx))
+		return errors.Join(err, w.giveUp())
 	}
 	return nil
 }
@@ -175,18 +168,17 @@ func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, w
 
 // Abandon implements [server.FileAbandoner]: nothing appears. Of a new file the parts are kept.
 func (w *writer) Abandon() error {
-	ctx, cancel := lasting(w.session)
-	defer cancel()
 	defer w.stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	defer time.AfterFunc(abandoning, w.stop).Stop()
 	w.await()
-	return w.giveUp(ctx)
+	return w.giveUp()
 }
 
 // giveUp gives up what has been written. The caller holds the lock.
-func (w *writer) giveUp(ctx context.Context) error {
+func (w *writer) giveUp() error {
+	ctx, cancel := lasting(w.session) // the time of w.work may be over
+	defer cancel()
 	for index := range w.parts {
 		w.drop(index)
 	}

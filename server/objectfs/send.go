@@ -1,8 +1,12 @@
 package objectfs
 
 import (
+	"cmp"
+	"context"
 	"io"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // send sends a part, and lets the writer go on. The caller holds the lock.
@@ -104,20 +108,8 @@ func (w *writer) complete() ([]Part, error) {
 		}
 	}
 	w.await()
-	var parts []Part
-	for at := int64(0); at < w.size && w.err == nil; {
-		index := w.fs.layout.at(at)
-		stored, ok := w.stored[index]
-		if !ok {
-			var err error
-			if stored, err = w.storeRest(index, at); err != nil {
-				return nil, err
-			}
-		}
-		parts = append(parts, stored)
-		at += stored.Size
-	}
-	return parts, w.err
+	parts, err := w.storeRest()
+	return parts, cmp.Or(err, w.err)
 }
 
 // await waits until nothing is being sent. The caller holds the lock.
@@ -127,22 +119,54 @@ func (w *writer) await() {
 	}
 }
 
-// storeRest stores a part in which nothing has been written, or several at once.
-func (w *writer) storeRest(index int, at int64) (Part, error) {
+// storeRest stores the parts in which nothing has been written, and returns all parts. What is
+// stored in the old file is copied by the storage, many parts at once.
+func (w *writer) storeRest() (parts []Part, err error) {
+	group, copying := errgroup.WithContext(w.work)
+	group.SetLimit(atOnce)
+	var all []*Part
+	for at := int64(0); at < w.size && err == nil && w.err == nil; {
+		index := w.fs.layout.at(at)
+		p, ok := w.stored[index]
+		_, length := w.fs.layout.span(index)
+		if end := min(at+length, w.size); !ok && end <= w.shows {
+			p = Part{Number: index + 1, Size: w.untouched(index, end) - at}
+			from := at
+			group.Go(func() error { return w.copyPart(copying, &p, from) })
+		} else if !ok {
+			p, err = w.storeOne(index, at, end)
+		}
+		all = append(all, &p)
+		at += p.Size
+	}
+	if err := cmp.Or(group.Wait(), err); err != nil {
+		return nil, err
+	}
+	for _, p := range all {
+		parts = append(parts, *p)
+	}
+	return parts, nil
+}
+
+// copyPart copies from the old file.
+func (w *writer) copyPart(ctx context.Context, p *Part, at int64) error {
 	u, err := w.begin(true)
 	if err != nil {
-		return Part{}, err
+		return err
 	}
-	_, length := w.fs.layout.span(index)
-	end := min(at+length, w.size)
-	switch {
-	case end <= w.shows:
-		length := w.untouched(index, end) - at
-		stored, err := w.fs.bucket.CopyPart(w.work, u.Target, u.ID, index+1, w.base.Key,
-			w.base.ETag, at, length)
-		stored.Number, stored.Size = index+1, length
-		return stored, err
-	case at >= w.shows:
+	made, err := w.fs.bucket.CopyPart(ctx, u.Target, u.ID, p.Number, w.base.Key, w.base.ETag, at,
+		p.Size)
+	p.ETag = made.ETag
+	return err
+}
+
+// storeOne stores a part that lies beyond the end of the old file, or across it.
+func (w *writer) storeOne(index int, at, end int64) (Part, error) {
+	if at >= w.shows {
+		u, err := w.begin(true)
+		if err != nil {
+			return Part{}, err
+		}
 		return w.uploadPart(u, index, io.NewSectionReader(zeros{}, 0, end-at))
 	}
 	if err := w.take(index); err != nil {

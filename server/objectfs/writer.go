@@ -70,7 +70,7 @@ func newWriter(ctx context.Context, f *FS, key string, upload Upload) *writer {
 	w := &writer{fs: f, session: ctx, key: key, upload: upload, began: time.Now(),
 		parts: map[int]*part{}, stored: map[int]Part{}}
 	w.changed.L = &w.mu
-	w.work, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	w.work, w.stop = lasting(ctx)
 	return w
 }
 
