@@ -10,18 +10,21 @@ import (
 //
 // A file needs memory for a second part while its first one is not complete if its client writes
 // out of order. If all files did and waited, none would ever go on. So there is memory that only
-// one file uses at a time, when it is its turn.
+// one file uses at a time, when it is its turn. And many files are short: they get by with one
+// block each, so that hundreds of them can be stored at once.
 type Memory struct {
 	parts   *semaphore.Weighted // bytes
 	turn    *semaphore.Weighted
+	short   *semaphore.Weighted // bytes of files of one block
 	ahead   *semaphore.Weighted // bytes that are read ahead
 	longest int64               // no part is longer
 	blocks  buffer.Pool
 }
 
-// NewMemory returns a limit of about bytes for parts, at least 32 MiB, and half as much for reading
-// ahead. A part takes at most a quarter of bytes, which limits the size of files: with 128 MiB to
-// 314 GB, with 1 GiB to 2.1 TB, with 4 GiB to the 5 TiB that S3 allows.
+// NewMemory returns a limit of bytes for parts, at least 32 MiB, and of half as much for reading
+// ahead and an eighth for short files. A part takes at most a quarter of bytes, which limits the
+// size of files: with 128 MiB to 314 GB, with 1 GiB to 2.1 TB, with 4 GiB to the 5 TiB that S3
+// allows.
 func NewMemory(bytes int64) *Memory {
 	bytes = max(bytes, 4*standard.first)
 	longest := standard.first
@@ -35,6 +38,7 @@ func newMemory(bytes, longest int64) *Memory {
 	return &Memory{
 		parts:   semaphore.NewWeighted(bytes - inMemory*longest),
 		turn:    semaphore.NewWeighted(1),
+		short:   semaphore.NewWeighted(bytes / 8),
 		ahead:   semaphore.NewWeighted(bytes / 2),
 		longest: longest,
 	}
@@ -47,6 +51,9 @@ func (w *writer) take(index int) error {
 	incomplete := len(w.parts) > w.sending()
 	var err error
 	switch {
+	case index == 0 && length > blockSize && len(w.parts) == 0 &&
+		w.fs.memory.short.TryAcquire(blockSize):
+		p.short = true
 	case !incomplete:
 		err = w.acquire(w.fs.memory.parts, length)
 	case w.fs.memory.parts.TryAcquire(length):
@@ -58,6 +65,17 @@ func (w *writer) take(index int) error {
 	}
 	if err == nil {
 		w.parts[index] = p
+	}
+	return err
+}
+
+// lengthen lets a part that has one block have them all. The caller holds the lock, which is
+// released while it waits.
+func (w *writer) lengthen(p *part) error {
+	err := w.acquire(w.fs.memory.parts, p.length)
+	if err == nil {
+		p.short = false
+		w.fs.memory.short.Release(blockSize)
 	}
 	return err
 }
@@ -82,12 +100,14 @@ func (w *writer) drop(index int) {
 	extra := p.extra
 	others := false
 	for _, other := range w.parts {
-		if other.extra && !extra && other.length == p.length {
+		if other.extra && !extra && !p.short && other.length == p.length {
 			other.extra, extra = false, true // its memory is that of p now
 		}
 		others = others || other.extra
 	}
 	switch {
+	case p.short:
+		w.fs.memory.short.Release(blockSize)
 	case !extra:
 		w.fs.memory.parts.Release(p.length)
 	case !others:

@@ -77,6 +77,63 @@ func TestManyUploads(t *testing.T) {
 	}
 }
 
+// TestShortFiles: many short files at once need no memory for a part each, and grow into it.
+func TestShortFiles(t *testing.T) {
+	const block, part = 256 << 10, 1 << 20
+	bucket := &membucket.Bucket{MinPart: part}
+	f := objectfs.NewSmall(bucket, objectfs.Options{}, part, 16*part)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	put := func(i, size int) (writer, string) {
+		file, err := f.Open(ctx, fmt.Sprint("/", i), truncate, wire.Attrs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.(writer).WriteAt([]byte(text(size)), 0); err != nil {
+			t.Fatal(err)
+		}
+		return file.(writer), text(size)
+	}
+	open, want := []writer{}, []string{}
+	for i := range 8 + 12 { // as many as there are blocks for, and parts for
+		w, data := put(i, block-i) // four of the 16 are for the one whose turn it is
+		open, want = append(open, w), append(want, data)
+	}
+	for i, w := range open {
+		if err := w.Close(); err != nil || bucket.Objects()[fmt.Sprint(i)] != want[i] {
+			t.Errorf("file %d: %v", i, err)
+		}
+	}
+	for i, size := range []int{block + 1, part - 1, part, 3*part + 5} {
+		w, data := put(i, block/2)
+		if _, err := w.WriteAt([]byte(text(size)), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil || bucket.Objects()[fmt.Sprint(i)] != text(size) {
+			t.Errorf("a file that grows from %d to %d bytes: %v", len(data), size, err)
+		}
+	}
+	// What changes of a longer file is little; the file is long all the same.
+	old := text(part - 7)
+	w, _ := put(0, part-7)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := f.Open(ctx, "/0", wire.OpenWrite, wire.Attrs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.(writer).WriteAt([]byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil || bucket.Objects()["0"] != "x"+old[1:] {
+		t.Errorf("a changed file: %v", err)
+	}
+	if got := f.Memory().Out(); got != 0 {
+		t.Errorf("%d bytes are still held", got)
+	}
+}
+
 // TestWaitEndsWithSession: a writer that waits for memory gives up when its session ends.
 func TestWaitEndsWithSession(t *testing.T) {
 	f := objectfs.NewSmall(&membucket.Bucket{}, objectfs.Options{}, partSize, 8*partSize)

@@ -16,6 +16,7 @@ type part struct {
 	written       spans           // offsets within the part
 	pool          *buffer.Pool
 	extra         bool // it counts for the turn
+	short         bool // it may have one block only
 	sending       bool
 	used          int64 // when it was last written to, by the writer's count
 }

@@ -116,7 +116,7 @@ func (p *prober) uploads(ctx context.Context) error {
 		return p.abort(ctx, id, err)
 	}
 	_, err = p.bucket.Complete(ctx, p.key, id, []Part{part}, Condition{Absent: true})
-	p.checks(err, "completing ignores If-None-Match: two programs may both create what must not exist")
+	p.checks(err, "completing ignores If-None-Match: two may both create what must not exist")
 	return p.abort(ctx, id, nil)
 }
 

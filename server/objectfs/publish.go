@@ -94,6 +94,11 @@ func (w *writer) putWhole(ctx context.Context) error {
 			}
 			p = w.parts[0]
 		}
+		if p.short && w.size > blockSize {
+			if err := w.lengthen(p); err != nil {
+				return err
+			}
+		}
 		if err := w.fillGaps(p, p.written.gaps(w.size), w.shows); err != nil {
 			return err
 		}

@@ -102,6 +102,11 @@ func (w *writer) readBase(p *part, gap span) error {
 // complete sees to it that every part of the file is stored, and returns them. Nothing else uses
 // the writer any more.
 func (w *writer) complete() ([]Part, error) {
+	if p := w.parts[0]; p != nil && p.short {
+		if err := w.lengthen(p); err != nil {
+			return nil, err
+		}
+	}
 	for index, p := range w.parts {
 		if !p.sending {
 			w.send(index)

@@ -86,7 +86,7 @@ func (w *writer) WriteAt(data []byte, offset int64) (n int, err error) {
 	}
 	for n < len(data) {
 		index := w.fs.layout.at(offset)
-		p, err := w.part(index)
+		p, err := w.part(index, offset+int64(len(data)-n))
 		if err != nil {
 			return n, err
 		}
@@ -120,9 +120,9 @@ func (w *writer) reach(size, offset int64) error {
 	return nil
 }
 
-// part returns a part to write to. If there are too many it sends one, and it waits for memory. The
-// caller holds the lock, which is released meanwhile.
-func (w *writer) part(index int) (*part, error) {
+// part returns a part to write to, up to end. If there are too many it sends one, and it waits for
+// memory. The caller holds the lock, which is released meanwhile.
+func (w *writer) part(index int, end int64) (*part, error) {
 	for {
 		if w.err != nil {
 			return nil, w.err
@@ -134,11 +134,18 @@ func (w *writer) part(index int) (*part, error) {
 			if p.sending {
 				return nil, errStored
 			}
-			return p, nil
+			if !p.short || end <= blockSize {
+				return p, nil
+			}
 		}
+		first := w.parts[0]
 		switch {
 		case w.taking || w.sending() > 0 && len(w.parts) >= inMemory:
 			w.changed.Wait()
+		case first != nil && first.short:
+			if err := w.lengthen(first); err != nil {
+				return nil, err
+			}
 		case len(w.parts) >= inMemory:
 			oldest := w.oldest()
 			if oldest < 0 { // only after a WRITE that failed
