@@ -19,10 +19,23 @@ func (w *writer) resume(ctx context.Context) (err error) {
 		w.upload.ID = ""
 		return fs.ErrNotExist
 	}
+	w.resumed = true
 	for _, p := range parts {
 		w.stored[p.Number-1] = p
 	}
 	return err
+}
+
+// goBack gives up the parts that were kept and begin where the client begins, or later: scp, for
+// one, begins at the beginning and does not truncate. The caller holds the lock.
+func (w *writer) goBack(offset int64) {
+	w.resumed = false
+	for index, p := range w.stored {
+		if start, _ := w.fs.layout.span(index); start >= offset {
+			delete(w.stored, index)
+			w.size -= p.Size
+		}
+	}
 }
 
 // resumable returns the parts of an abandoned upload that may be kept, and how much of the file

@@ -95,6 +95,33 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestResumeFromEarlier: a client need not go on where it could.
+func TestResumeFromEarlier(t *testing.T) {
+	whole := text(7*partSize + 5)
+	for _, from := range []int{0, 1, 2, 3, 4} {
+		b := newBench(t)
+		w := b.write("/f", truncate)
+		b.at(w, 0, whole[:5*partSize])
+		b.must(w.Abandon())
+		w = b.write("/f", create)
+		b.at(w, int64(from)*partSize, whole[from*partSize:])
+		b.must(w.Close())
+		b.holds("/f", whole)
+	}
+	b := newBench(t)
+	w := b.write("/f", truncate)
+	b.at(w, 0, whole[:5*partSize])
+	b.must(w.Abandon())
+	b.bucket.Calls()
+	w = b.write("/f", create)
+	b.at(w, 0, "short")
+	b.must(w.Close())
+	b.holds("/f", "short")
+	if n := b.bucket.Uploads(); n != 0 {
+		t.Errorf("%d uploads are left", n)
+	}
+}
+
 // TestResumeWithoutWriting: closing what was opened to go on with, without going on, publishes
 // nothing.
 func TestResumeWithoutWriting(t *testing.T) {

@@ -21,6 +21,7 @@ type writer struct {
 	stop    context.CancelFunc
 	key     string
 	waits   bool      // it is complete, and waits for its final name
+	resumed bool      // it goes on with parts that were kept, and nothing has been written yet
 	appends bool      // all writes go to the end
 	base    *Object   // what was stored when the file was opened, or nil
 	when    Condition // for what is written to appear
@@ -80,6 +81,9 @@ func (w *writer) WriteAt(data []byte, offset int64) (n int, err error) {
 	defer w.mu.Unlock()
 	if w.appends {
 		offset = w.size
+	}
+	if w.resumed {
+		w.goBack(offset)
 	}
 	if err := w.reach(offset+int64(len(data)), offset); err != nil {
 		return 0, err
