@@ -30,7 +30,7 @@ func (f *File) Remove() error {
 }
 
 // remove tries to remove a file and then a directory. The protocol has a request for each and no
-// code for "it is a directory" (OpenSSH answers FAILURE, others PERMISSION_DENIED). Like os.Remove
+// code for "is a directory" (OpenSSH answers FAILURE, others PERMISSION_DENIED). Like os.Remove
 // it tries both and returns the error that says more.
 func (s *session) remove(name string) operation[none] {
 	op := s.removeFile(name)

@@ -47,6 +47,11 @@ func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error))
 	return func() (fs.FileInfo, error) {
 		info, err := look()
 		to, linkErr := leads.Wait()
+		if err == nil && linkErr != nil {
+			if err = c.fatal(linkErr); err != nil { // it may be a link
+				return nil, err
+			}
+		}
 		if err != nil || linkErr != nil || isLink(info) || path.Clean(to) == path.Clean(name) {
 			return info, err
 		}

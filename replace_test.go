@@ -190,3 +190,20 @@ func TestReplacingALinkIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// If the answer that would show a link is lost, nobody says that there is none.
+func TestLookLost(t *testing.T) {
+	server := sftptest.NewServer(t, sftptest.Script{FollowLinks: true,
+		Faults: []sftptest.Fault{{On: wire.TypeReadlink, Do: sftptest.Hangup()}}})
+	linkScene(server.Files)
+	end := server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(end, end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	info, err := private.OfClient(client).Look("/d/to precious")
+	if _, lost := errors.AsType[*usftp.LostError](err); !lost {
+		t.Errorf("it is %v, %v", info, err)
+	}
+}

@@ -9,9 +9,9 @@ import (
 // share one, for directories that they share. It is safe for concurrent use.
 type Account interface {
 	// Reserve adds to the count, or returns [ErrQuota] if that would exceed a limit, or another
-	// error, with which the request fails. Nothing is negative. Other changes under the same Quota
-	// wait meanwhile, so an account that is far away should take more than it is asked for, in
-	// advance.
+	// error, with which the request fails. Nothing is negative. Other changes of the same file wait
+	// meanwhile, and writers ask for each piece, so an account that is far away should take more
+	// than it is asked for, in advance.
 	Reserve(ctx context.Context, bytes, files int64) error
 
 	// Settle corrects the count by what has turned out, in either direction. It does not wait.
@@ -19,6 +19,19 @@ type Account interface {
 
 	// Usage returns the count. It does not wait, and may be a little old.
 	Usage() Usage
+}
+
+// A Countable is an [Account] that may not have a count yet, in which case the directory is walked
+// before the first change, and that several servers may count again at the same time.
+type Countable interface {
+	Account
+
+	// Counted reports whether there is a count. An error is that of the change.
+	Counted(ctx context.Context) (bool, error)
+
+	// BeginCount begins a count. Its result is corrected by what changes from then on, and does not
+	// matter if another server's count has ended meanwhile.
+	BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error)
 }
 
 // Usage is what is used of a quota. A limit of 0 is none.

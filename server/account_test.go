@@ -93,3 +93,45 @@ func TestQuotasOfOneAccount(t *testing.T) {
 	one.ok(wire.PathRequest{Type: wire.TypeRemove, Path: "/b"}) // which needs nothing
 	want(t, l.Usage().Bytes, 0)
 }
+
+// uncounted is a ledger whose count is missing at first.
+type uncounted struct {
+	ledger
+	counted bool
+}
+
+func (u *uncounted) Counted(context.Context) (bool, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.counted, u.down
+}
+
+func (u *uncounted) BeginCount(context.Context) (end func(bytes, files int64) error, err error) {
+	return func(bytes, files int64) error {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.used.Bytes, u.used.Files, u.counted = bytes, files, true
+		return nil
+	}, nil
+}
+
+// TestQuotaOfAnUncountedAccount: the tree is walked once for all servers, and not while the account
+// cannot be asked.
+func TestQuotaOfAnUncountedAccount(t *testing.T) {
+	u := &uncounted{ledger: ledger{used: server.Usage{MaxBytes: 1000}, down: errors.New("away")}}
+	backend := memfs.New(0)
+	start(t, backend, nil).put("/old", string(make([]byte, 100)))
+	policy := func() *server.Options {
+		return &server.Options{Policy: server.Policy{Quota: server.NewQuotaOf(u)}}
+	}
+	one, two := start(t, unwalked{backend, t}, policy()), start(t, unwalked{backend, t}, policy())
+	want(t, one.status(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d"}), wire.Failure)
+	u.mu.Lock()
+	u.down = nil
+	u.mu.Unlock()
+	start(t, backend, policy()).ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d"})
+	want(t, u.Usage(), server.Usage{Bytes: 100, Files: 2, MaxBytes: 1000})
+	two.put("/new", string(make([]byte, 100)))
+	one.ok(wire.PathRequest{Type: wire.TypeRemove, Path: "/old"})
+	want(t, u.Usage(), server.Usage{Bytes: 100, Files: 2, MaxBytes: 1000})
+}

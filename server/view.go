@@ -286,14 +286,16 @@ func (v *View) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 	}
 	attrs = v.masked(attrs, 0o777)
 	return change(v, opMkdir, name, "", &attrs, func(backend Mkdirer) error {
-		return v.quotaMake(ctx, func() error { return backend.Mkdir(ctx, name, attrs) })
+		return v.quotaMake(ctx, false, name,
+			func() error { return backend.Mkdir(ctx, name, attrs) })
 	})
 }
 
 // Symlink makes a symbolic link at name.
 func (v *View) Symlink(ctx context.Context, target, name string) error {
 	return change(v, opSymlink, name, target, nil, func(backend Symlinker) error {
-		return v.quotaMake(ctx, func() error { return backend.Symlink(ctx, target, name) })
+		return v.quotaMake(ctx, true, name,
+			func() error { return backend.Symlink(ctx, target, name) })
 	})
 }
 
@@ -309,7 +311,8 @@ func (v *View) Readlink(ctx context.Context, name string) (string, error) {
 // Link makes a hard link, another name for a file.
 func (v *View) Link(ctx context.Context, oldName, newName string) error {
 	return change(v, opHardlink, oldName, newName, nil, func(backend Linker) error {
-		return v.quotaMake(ctx, func() error { return backend.Link(ctx, oldName, newName) })
+		return v.quotaLink(ctx, oldName, newName,
+			func() error { return backend.Link(ctx, oldName, newName) })
 	})
 }
 

@@ -105,6 +105,14 @@ func (f *Files) Remove(name string) {
 	}
 }
 
+// Rename gives what is under a name another name, in a directory that exists. It replaces a file or
+// an empty directory there, as rename(2) does.
+func (f *Files) Rename(oldName, newName string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return fileError("rename", oldName, f.rename(f.absolute(oldName), f.absolute(newName), true, false))
+}
+
 // SetMode sets a file's type and mode, so a file can be turned into a device.
 func (f *Files) SetMode(name string, mode fs.FileMode) error {
 	return f.change("chmod", name, func(n *node) wire.Code {

@@ -25,8 +25,14 @@ func TestFilesForTests(t *testing.T) {
 	if a, err := f.Lstat("a/b"); err != nil || a.MTime != 5 || a.Size != 6 {
 		t.Errorf("Lstat: %+v, %v", a, err)
 	}
-	f.Remove("a")
-	if f.Exists("a") {
+	if err := f.Rename("a", "/d/e"); err != nil || f.Exists("a") || !f.Exists("/d/e/b") {
+		t.Errorf("not renamed: %v, %q", err, f.List())
+	}
+	if err := f.Rename("a", "b"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what is not there is renamed: %v", err)
+	}
+	f.Remove("/d/e")
+	if f.Exists("/d/e") {
 		t.Error("a is still there")
 	}
 	_, err = f.ReadFile("a/b")

@@ -229,6 +229,9 @@ func (s *session) readdir(c *call, h *handle) {
 			continue
 		}
 		entry := wire.Name{Filename: name, LongName: n.longName(name), Attrs: s.visible(n)}
+		if s.script.BareListings {
+			entry.Attrs = wire.Attrs{}
+		}
 		packet = entry.Append(packet)
 		count++
 	}

@@ -75,6 +75,8 @@ type Script struct {
 	Refuse []wire.Type
 	// HideAttrs are attribute flags (wire.AttrSize and so on) left out of every reply.
 	HideAttrs uint32
+	// BareListings leaves all attributes out of listings, as the draft allows.
+	BareListings bool
 	// NoMessages leaves the message of every STATUS empty.
 	NoMessages bool
 	// BareStatus ends every STATUS after its code, as before draft-01.

@@ -26,7 +26,7 @@ type CheckOptions struct {
 }
 
 // ErrUnlisted reports a file that is not in the list, with CheckOptions.Strict.
-var ErrUnlisted = errors.New("it is not in the list of hashes")
+var ErrUnlisted = errors.New("not in the list of hashes")
 
 var (
 	errMissing = endpoint.Explain("it is in the list but does not exist", checksum.ErrMismatch,

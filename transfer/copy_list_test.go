@@ -83,7 +83,7 @@ func TestCopyAgainstList(t *testing.T) {
 	if missing := missingFrom(t, list); !slices.Equal(missing, []string{"one"}) {
 		t.Errorf("missing: %q", missing)
 	}
-	if notes := b.notes(); !slices.Contains(notes, "it is not in the list of hashes") {
+	if notes := b.notes(); !slices.Contains(notes, "not in the list of hashes") {
 		t.Errorf("the notes are %q", notes)
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, "differs/deep/er/small")); !errors.Is(err,

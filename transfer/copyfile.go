@@ -112,6 +112,9 @@ func (c *fileCopy) conclude(err error) error {
 	}
 	if err != nil {
 		c.flags.seat.inVain(err)
+		if c.detail == "" && errors.Is(err, ErrSourceChanged) {
+			c.detail = "--changing accepts what is read up to the end"
+		}
 		c.hashing.meetList(c)
 		return c.failure(c.why(err))
 	}
@@ -213,7 +216,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		defer c.finishing()()
 	}
 	if err == nil {
-		err = ofSource(in.unchanged(c, c.result.Bytes, out.rereads(c, in)))
+		err = accepted(c, ofSource(in.unchanged(c, c.result.Bytes, out.rereads(c, in))))
 	}
 	if err == nil {
 		err = out.seal(c, in)
@@ -241,6 +244,16 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		c.journal.removeStale(out)
 	}
 	return err
+}
+
+// accepted returns err, unless it is that the source changed and Options.Changing accepts that.
+func accepted(c *fileCopy, err error) error {
+	if !errors.Is(err, ErrSourceChanged) || !c.options.Changing {
+		return err
+	}
+	c.warn(fmt.Sprintf("%v; the copy has the %d bytes that were read up to the end", err,
+		c.result.Bytes))
+	return nil
 }
 
 // backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.

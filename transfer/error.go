@@ -23,7 +23,7 @@ import (
 
 var (
 	// ErrIsDirectory reports that the source or the target is a directory.
-	ErrIsDirectory = errors.New("it is a directory")
+	ErrIsDirectory = errors.New("is a directory")
 
 	// ErrSourceChanged reports that the source was written to while it was read.
 	ErrSourceChanged = errors.New("the source changed while it was copied")

@@ -166,7 +166,7 @@ func (h *hashing) checkList(c *fileCopy) error {
 			return err
 		}
 	}
-	c.warn("it is not in the list of hashes")
+	c.warn("not in the list of hashes")
 	return nil
 }
 

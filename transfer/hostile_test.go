@@ -39,7 +39,7 @@ func TestFileWithoutEnd(t *testing.T) {
 			sftptest.ReplyBytes(string(wire.Data{Data: bytes.Repeat([]byte("x"),
 				int(r.Length))}.Append(nil, r.ID)))}
 	}}
-	for name, options := range map[string]transfer.Options{"plain": {}, "sparse": {Sparse: true},
+	for name, options := range map[string]transfer.Options{"plain": {}, "sparse": {Contents: transfer.Contents{Sparse: true}},
 		"hashed": {Hash: checksum.SHA256}} {
 		reads.Store(0)
 		b := newBench(t, script, sftptest.LinkConfig{})

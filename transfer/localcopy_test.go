@@ -28,7 +28,7 @@ func TestLocal(t *testing.T) {
 			{Attributes: transfer.Attributes{Preserve: true}},
 			{Placement: transfer.PlaceDirect}, {Placement: transfer.PlaceAtomic, Sync: true},
 			{Verify: true},
-			{Sparse: true}, {RateLimit: 1 << 32}} {
+			{Contents: transfer.Contents{Sparse: true}}, {RateLimit: 1 << 32}} {
 			var last transfer.Event
 			options.Events = func(e transfer.Event) { last = e }
 			j := copyJob{Direction: local, Source: source, Target: target,

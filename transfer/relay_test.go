@@ -138,7 +138,7 @@ func TestRelayErrors(t *testing.T) {
 			want: "cannot copy near:/a to far:/none/b: on far: the directory far:/none does not exist (mkdir -p makes it)",
 			is:   fs.ErrNotExist},
 		"a directory": {source: "/", target: "/b",
-			want: "cannot copy near:/ to far:/b: on near: it is a directory",
+			want: "cannot copy near:/ to far:/b: on near: is a directory",
 			is:   transfer.ErrIsDirectory},
 		"refused reading": {from: refuse(wire.TypeRead), source: "/a", target: "/b",
 			want: "cannot copy near:/a to far:/b: on near: permission denied",

@@ -145,7 +145,9 @@ func (in *remoteInput) open(c *fileCopy) error {
 			in.rememberAll(c)
 		}
 	}
-	in.guard = sizeGuard(f.Info().Size())
+	if !c.options.Changing {
+		in.guard = sizeGuard(f.Info().Size())
+	}
 	in.lanes = func(off int64) *striper {
 		if in.session == c.to || !in.known.IsRegular() ||
 			!in.session.worthStriping(c, in.known.Size-off, true) {
@@ -291,7 +293,7 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 	if c.limiter != nil {
 		w = counting{w, &moved}
 	}
-	guard := sizeGuard(c.size)
+	guard := in.guard
 	if at == nil || pipe.Ordered() || in.racy != nil || in.prefix != nil || !in.known.IsRegular() ||
 		!in.session.worthStriping(c, c.size-resumed, true) {
 		n, err = in.session.judge(c, f, func() (int64, int, error) {

@@ -15,7 +15,7 @@ import (
 
 // ErrTooSlow reports that a copy of a shared stream was abandoned because the others had waited too
 // long for it.
-var ErrTooSlow = errors.New("it was too slow for the other copies of the stream")
+var ErrTooSlow = errors.New("too slow for the other copies of the stream")
 
 // DefaultPatience is how long the copies of a stream wait for a slow one by default.
 const DefaultPatience = 10 * time.Second

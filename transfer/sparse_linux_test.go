@@ -259,7 +259,7 @@ func TestHolesOverLongLink(t *testing.T) {
 		}
 		back := filepath.Join(b.dir, "back")
 		result, err = downloadFile(t.Context(), host, "/much", back,
-			transfer.Options{Sparse: true})
+			transfer.Options{Contents: transfer.Contents{Sparse: true}})
 		if err != nil || result.Stripes == 0 || !bytes.Equal(b.read("back"), data) ||
 			stored(t, back) > 44<<20 {
 			t.Errorf("down: %+v, %v, or what came differs, or takes %d bytes", result, err,

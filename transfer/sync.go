@@ -401,8 +401,11 @@ func (s *syncing) open(d *directory) error {
 		if changed {
 			d.touched.Store(true)
 		}
-		if errors.Is(err, endpoint.ErrLinkInWay) || errors.Is(err, endpoint.ErrReplaced) {
-			d.moved = err
+		for _, moved := range []error{endpoint.ErrLinkInWay, endpoint.ErrReplaced,
+			endpoint.ErrMoved, endpoint.ErrNotDirectory} {
+			if errors.Is(err, moved) {
+				d.moved = err
+			}
 		}
 	})
 	return d.moved

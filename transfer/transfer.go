@@ -59,6 +59,18 @@ type Attributes struct {
 	Owners bool
 }
 
+// Contents say how the contents of files are taken.
+type Contents struct {
+	// Sparse turns blocks of zeros into holes in files written on this machine. Holes in local
+	// source files are kept without it, also when copying to a host.
+	Sparse bool
+
+	// Changing accepts a source that changes while it is copied, such as a log that grows or a file
+	// whose size the host does not know: the copy has what was read up to its end, and a Warning
+	// says so. Such files are read over one connection.
+	Changing bool
+}
+
 // Options configure a copy. The zero Options are valid.
 type Options struct {
 	Placement Placement
@@ -70,9 +82,7 @@ type Options struct {
 
 	Attributes
 
-	// Sparse turns blocks of zeros into holes in files written on this machine. Holes in local
-	// source files are kept without it, also when copying to a host.
-	Sparse bool
+	Contents
 
 	// Delta selects whether a file that replaces an older one is sent as its differences, see
 	// [Delta]. Where that is impossible the whole file is sent.

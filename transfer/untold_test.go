@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -191,11 +193,12 @@ func TestLargeUploadToAHostThatDoesNotTell(t *testing.T) {
 	})
 }
 
-// Servers for Windows may answer REALPATH with backslashes, and others begin with two slashes: a
-// sync that deletes still knows its directories.
+// Servers for Windows may answer REALPATH with backslashes, others begin with two slashes or spell
+// names as their file system does: a sync that deletes still knows its directories.
 func TestSyncWhateverRealpathAnswers(t *testing.T) {
 	for name, real := range map[string]func(string) string{
 		"two slashes": func(name string) string { return "/" + name },
+		"decomposed":  norm.NFD.String,
 		"backslashes": func(name string) string { return strings.ReplaceAll(name, "/", `\`) },
 		"a drive": func(name string) string {
 			return `C:` + strings.ReplaceAll(name, "/", `\`)
@@ -211,8 +214,8 @@ func TestSyncWhateverRealpathAnswers(t *testing.T) {
 					return []sftptest.Action{sftptest.ReplyBytes(string(answer.Append(nil, r.ID)))}
 				}}, sftptest.LinkConfig{})
 				source := filepath.Join(b.dir, "source")
-				fill(t, source, "dir/a", "dir/sub/b")
-				for _, extra := range []string{"dir/x", "dir/sub/y", "gone/z"} {
+				fill(t, source, "dir/a", "dir/süb/b")
+				for _, extra := range []string{"dir/x", "dir/süb/y", "gone/z"} {
 					b.server.Files.WriteFile(path.Join(target, extra), []byte("extra"))
 				}
 				j := &syncJob{direction: upload, far: b.host, src: source, dst: target}
@@ -220,7 +223,7 @@ func TestSyncWhateverRealpathAnswers(t *testing.T) {
 				if s, err := j.run(t); err != nil || s.Files != 2 || s.Deleted != 4 {
 					t.Errorf("%+v, %v", s.Totals, err)
 				}
-				if left := b.server.Files.Exists(path.Join(target, "dir/sub/y")); left {
+				if left := b.server.Files.Exists(path.Join(target, "dir/süb/y")); left {
 					t.Error("a file that the source does not have is left")
 				}
 			})

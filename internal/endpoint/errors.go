@@ -16,7 +16,7 @@ var (
 		"a symbolic link is in the way, and links below the target are not followed")
 
 	// ErrNotDirectory and ErrNotRegular report that something else is there.
-	ErrNotDirectory = errors.New("it is not a directory")
+	ErrNotDirectory = errors.New("not a directory")
 	ErrNotRegular   = errors.New("not a regular file")
 
 	// ErrReplaced reports that a file is of another kind than it was.

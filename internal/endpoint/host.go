@@ -110,7 +110,17 @@ func (h *Host) Stat(name string) (Info, error) {
 }
 
 // Lstat implements FS.
-func (h *Host) Lstat(name string) (Info, error) { return h.look(name, (*usftp.Client).Lstat) }
+func (h *Host) Lstat(name string) (Info, error) { return h.look(name, unfollowed) }
+
+// unfollowed is Lstat that follows no link on any server.
+func unfollowed(client *usftp.Client, name string) (fs.FileInfo, error) {
+	return private.OfClient(client).Look(name)
+}
+
+// followed is Stat that makes do with what a server tells.
+func followed(client *usftp.Client, name string) (fs.FileInfo, error) {
+	return private.OfClient(client).Find(name)
+}
 
 // RealPath implements Place.
 func (h *Host) RealPath(name string) (string, error) {
@@ -138,13 +148,16 @@ func (h *Host) Mark(dir string) (string, error) {
 
 // Volume implements Place.
 func (h *Host) Volume(name string) (id [2]uint64) {
-	client := h.conn.Host().Client
-	if _, known := client.HasExtension(wire.ExtStatVFS); !known {
-		return id
-	}
-	if vfs, err := client.StatVFS(name); err == nil {
-		id[0] = vfs.Fsid
-	}
+	h.Over(name, func(client *usftp.Client, _ bool) error {
+		if _, known := client.HasExtension(wire.ExtStatVFS); !known {
+			return nil
+		}
+		vfs, err := client.StatVFS(name)
+		if err == nil {
+			id[0] = vfs.Fsid
+		}
+		return err
+	})
 	return id
 }
 
@@ -207,10 +220,7 @@ func (h *Host) ReadSmall(name string, most int64) (data []byte, was Info, err er
 
 func readSmallFrom(client *usftp.Client, name string,
 	most int64) (data []byte, was Info, err error) {
-	was, err = seen(client.Lstat(name))
-	if private.Untold(err) {
-		was, err = seen(private.OfClient(client).Look(name))
-	}
+	was, err = seen(unfollowed(client, name))
 	if err == nil && !was.Mode.IsRegular() {
 		err = fmt.Errorf("%s is %w", path.Base(name), ErrNotRegular)
 	}

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
+	"golang.org/x/text/unicode/norm"
 )
 
 // HostRoot is a directory of a host as a Root. A host that has beneath@usftp sees to it itself that
@@ -18,9 +20,8 @@ import (
 // path follows a link that takes a directory's place right after the look.
 type HostRoot struct {
 	host *Host
-	root string
+	dir  hostDir
 	view atomic.Pointer[view]
-	real realPath // the root's
 
 	// a directory was not looked at before deleting, since the host follows no links
 	trusting atomic.Bool
@@ -35,7 +36,9 @@ type view struct {
 
 // NewHostRoot returns a Root for a directory, which need not exist yet and may be a link: the user
 // named it.
-func NewHostRoot(h *Host, dir string) *HostRoot { return &HostRoot{host: h, root: dir} }
+func NewHostRoot(h *Host, dir string) *HostRoot {
+	return &HostRoot{host: h, dir: hostDir{root: dir}}
+}
 
 // Below implements Place.
 func (h *Host) Below(dir string) (Root, error) { return NewHostRoot(h, dir), nil }
@@ -47,28 +50,47 @@ func (r *HostRoot) View(client *usftp.Client) (below *usftp.Client, ok bool) {
 		return last.client, last.ok
 	}
 	v := &view{of: client}
-	above := strings.TrimSuffix(path.Join(r.root, "x"), "x")
+	above := strings.TrimSuffix(path.Join(r.dir.root, "x"), "x")
 	v.client, v.ok = private.OfClient(client).Beneath(above)
 	r.view.Store(v)
 	return v.client, v.ok
 }
 
-// over is Host.Over with a view.
-func (r *HostRoot) over(name string, do func(client *usftp.Client, again bool) error) error {
-	return r.host.Over(name, func(client *usftp.Client, again bool) error {
+// viewed is Host.Over with a view.
+func (r *HostRoot) viewed(at string, do func(client *usftp.Client, again bool) error) error {
+	return r.host.Over(at, func(client *usftp.Client, again bool) error {
 		below, _ := r.View(client)
 		return do(below, again)
 	})
 }
 
-// at returns a name's path.
-func (r *HostRoot) at(name string) string { return path.Join(r.root, name) }
+// over is viewed for what is done with a name.
+func (r *HostRoot) over(name string, do func(client *usftp.Client, again bool) error) error {
+	return r.explain(r.viewed(r.dir.at(name), do), path.Dir(name))
+}
+
+// explain says what is in the way to a directory if a host with beneath@usftp denied something: its
+// answer for a link is PERMISSION_DENIED.
+func (r *HostRoot) explain(err error, dir string) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	client, ok := r.View(r.host.conn.Host().Client)
+	if !ok {
+		return err
+	}
+	_, _, way := r.dir.way(client, dir)()
+	return cmp.Or(way, err)
+}
 
 // Lstat implements FS.
 func (r *HostRoot) Lstat(name string) (i Info, err error) {
-	name = r.at(name)
+	look := unfollowed
+	if name == "." { // it may be a link
+		look = followed
+	}
 	err = r.over(name, func(client *usftp.Client, _ bool) error {
-		i, err = seen(private.OfClient(client).Look(name))
+		i, err = seen(look(client, r.dir.at(name)))
 		return err
 	})
 	return i, err
@@ -76,9 +98,8 @@ func (r *HostRoot) Lstat(name string) (i Info, err error) {
 
 // ReadLink implements FS.
 func (r *HostRoot) ReadLink(name string) (text string, err error) {
-	name = r.at(name)
 	err = r.over(name, func(client *usftp.Client, _ bool) error {
-		text, err = client.ReadLink(name)
+		text, err = client.ReadLink(r.dir.at(name))
 		return err
 	})
 	return text, err
@@ -86,20 +107,19 @@ func (r *HostRoot) ReadLink(name string) (text string, err error) {
 
 // SameLink implements Root.
 func (r *HostRoot) SameLink(name, have, want string) bool {
-	return private.OfClient(r.host.conn.Host().Client).LinksTo(r.at(name), have, want)
+	return private.OfClient(r.host.conn.Host().Client).LinksTo(r.dir.at(name), have, want)
 }
 
 // List implements FS.
 func (r *HostRoot) List(dir string, _ *Info, restart func(),
 	each func(string, Info, error) bool) error {
-	return r.host.list(r.at(dir), restart, each, r.over)
+	return r.explain(r.host.list(r.dir.at(dir), restart, each, r.viewed), dir)
 }
 
 // ReadSmall implements FS.
 func (r *HostRoot) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
-	name = r.at(name)
 	err = r.over(name, func(client *usftp.Client, _ bool) error {
-		data, was, err = readSmallFrom(client, name, most)
+		data, was, err = readSmallFrom(client, r.dir.at(name), most)
 		return err
 	})
 	return data, was, err
@@ -107,19 +127,18 @@ func (r *HostRoot) ReadSmall(name string, most int64) (data []byte, was Info, er
 
 // WriteSmall implements FS.
 func (r *HostRoot) WriteSmall(name string, data []byte, create bool) error {
-	name = r.at(name)
 	return r.over(name, func(client *usftp.Client, again bool) error {
-		return r.host.writeSmallTo(client, name, data, create, again)
+		return r.host.writeSmallTo(client, r.dir.at(name), data, create, again)
 	})
 }
 
 // Remove implements FS.
 func (r *HostRoot) Remove(name string, dir bool) error {
-	return r.over(r.at(name), func(client *usftp.Client, again bool) error {
+	return r.over(name, func(client *usftp.Client, again bool) error {
 		if err := r.trusted(client, path.Dir(name)); err != nil {
 			return err
 		}
-		return r.host.removeOn(client, r.at(name), dir, again)
+		return r.host.removeOn(client, r.dir.at(name), dir, again)
 	})
 }
 
@@ -130,38 +149,29 @@ func (r *HostRoot) FollowsLinks() bool {
 }
 
 // InPlace implements Root. It looks at the directory and all above it, in one round trip.
-func (r *HostRoot) InPlace(dir string) (err error) {
-	client, ok := r.View(r.host.conn.Host().Client)
-	if ok {
-		return nil
-	}
-	var waits []func() error
-	for ; dir != "."; dir = path.Dir(dir) {
-		at := r.at(dir)
-		look := private.OfClient(client).StartLook(at)
-		waits = append(waits, func() error {
-			if info, err := look(); err == nil && !info.IsDir() {
-				return &fs.PathError{Op: "write", Path: at, Err: ErrLinkInWay}
-			}
+func (r *HostRoot) InPlace(dir string) error {
+	return r.viewed(r.dir.at(dir), func(client *usftp.Client, _ bool) error {
+		if _, ok := r.View(client); ok {
 			return nil
-		})
-	}
-	for _, wait := range waits {
-		err = cmp.Or(err, wait())
-	}
-	return err
+		}
+		_, err, way := r.dir.way(client, dir)()
+		if pool.Lost(client) {
+			way = cmp.Or(way, err)
+		}
+		return way
+	})
 }
 
 // Unmoved implements Root. It asks the host for the directory's real path, unless the host has
 // beneath@usftp and follows no link when it deletes. Plain SFTP cannot ask for that, so if a link
 // replaces the directory between this check and the deletion, the deletion follows it.
 func (r *HostRoot) Unmoved(dir string) error {
-	return r.over(r.at(dir), func(client *usftp.Client, _ bool) error {
+	return r.over(dir, func(client *usftp.Client, _ bool) error {
 		if _, ok := r.View(client); ok {
 			r.trusting.Store(true)
 			return nil
 		}
-		return r.unmovedOn(client, dir)
+		return r.dir.unmoved(client, dir)
 	})
 }
 
@@ -171,76 +181,23 @@ func (r *HostRoot) trusted(client *usftp.Client, dir string) error {
 	if _, ok := r.View(client); ok || !r.trusting.Load() {
 		return nil
 	}
-	return r.unmovedOn(client, dir)
-}
-
-func (r *HostRoot) unmovedOn(client *usftp.Client, dir string) error {
-	if dir == "." {
-		_, err := r.real.of(client, r.root)
-		return err
-	}
-	_, err := r.lookDirOn(client, dir)
-	return err
+	return r.dir.unmoved(client, dir)
 }
 
 // LookDir implements Root.
 func (r *HostRoot) LookDir(dir string) (i Info, err error) {
-	err = r.over(r.at(dir), func(client *usftp.Client, _ bool) error {
-		i, err = r.lookDirOn(client, dir)
+	err = r.over(dir, func(client *usftp.Client, _ bool) error {
+		i, err = r.dir.look(client, dir)
 		return err
 	})
 	return i, err
 }
 
-func (r *HostRoot) lookDirOn(client *usftp.Client, dir string) (Info, error) {
-	if dir == "." {
-		return seen(client.Stat(r.root))
-	}
-	root, err := r.real.of(client, r.root)
-	if err != nil {
-		return Info{}, err
-	}
-	looked := client.Async().Lstat(r.at(dir))
-	real, realErr := client.RealPath(r.at(dir))
-	info, err := looked.Wait()
-	if private.Untold(err) {
-		info, err = private.OfClient(client).Look(r.at(dir))
-	}
-	if err = cmp.Or(realErr, err); err == nil &&
-		(cleaned(real) != path.Join(cleaned(root), dir) || !info.IsDir()) {
-		err = ErrLinkInWay
-	}
-	return seen(info, err)
-}
-
-// cleaned returns what REALPATH answered in one form: servers for Windows may answer with
-// backslashes, and others begin with two slashes.
-func cleaned(real string) string {
-	if !strings.HasPrefix(real, "/") {
-		real = strings.ReplaceAll(real, `\`, "/")
-	}
-	return path.Clean(real)
-}
-
-// A realPath is asked for once.
-type realPath struct{ known atomic.Pointer[string] }
-
-func (p *realPath) of(client *usftp.Client, name string) (string, error) {
-	if known := p.known.Load(); known != nil {
-		return *known, nil
-	}
-	real, err := client.RealPath(name)
-	if err == nil {
-		p.known.Store(&real)
-	}
-	return real, err
-}
-
 // Mkdir implements Root. If the connection was lost during the request, an empty directory counts
 // as made by it.
 func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
-	at := r.at(name)
-	err = r.over(at, func(client *usftp.Client, again bool) error {
+	at := r.dir.at(name)
+	err = r.over(name, func(client *usftp.Client, again bool) error {
 		err := client.MkdirPerm(at, perm)
 		if err == nil {
 			made = true
@@ -250,20 +207,18 @@ func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 			return ExplainMissing(err, client, path.Dir(path.Clean(at)))
 		}
 		// Version 3 has no status for "already exists", so look at what is there.
-		look := private.OfClient(client).Look
+		look := unfollowed
 		if name == "." {
-			look = private.OfClient(client).Find
+			look = followed
 		}
-		there, lookErr := look(path.Clean(at))
+		there, lookErr := look(client, path.Clean(at))
 		switch {
 		case lookErr != nil && errors.Is(err, usftp.ErrSSHFxFailure):
 			return ExplainFailure(err, client, r.host.conn.Host().Name, path.Dir(at))
 		case lookErr != nil:
-			return err
-		case there.Mode()&fs.ModeSymlink != 0:
-			return ErrLinkInWay
+			return ExplainMissing(err, client, path.Dir(path.Clean(at)))
 		case !there.IsDir():
-			return ErrNotDirectory
+			return notDir(there)
 		}
 		if made = again; again {
 			for _, err := range client.Entries(at) {
@@ -280,19 +235,31 @@ func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 
 // Symlink implements Root.
 func (r *HostRoot) Symlink(text, name string) error {
-	name = r.at(name)
+	at := r.dir.at(name)
 	return r.over(name, func(client *usftp.Client, again bool) error {
-		if again && leadsTo(client, name, text) {
+		if again && leadsTo(client, at, text) {
 			return nil
 		}
-		return client.Symlink(text, name)
+		return occupied(client.Symlink(text, at), client, at)
 	})
+}
+
+// occupied adds fs.ErrExist to a refusal if something has the name: version 3 has no status for
+// that.
+func occupied(err error, client *usftp.Client, name string) error {
+	if Refused(err) && !errors.Is(err, fs.ErrNotExist) {
+		if _, lookErr := unfollowed(client, name); lookErr == nil {
+			return fmt.Errorf("%w (%w)", err, fs.ErrExist)
+		}
+	}
+	return err
 }
 
 // ReplaceByLink implements Root.
 func (r *HostRoot) ReplaceByLink(text, name, temporary, aside string) error {
-	name, temporary, aside = r.at(name), r.at(temporary), r.at(aside)
-	return r.over(name, func(client *usftp.Client, again bool) error {
+	rel := name
+	name, temporary, aside = r.dir.at(name), r.dir.at(temporary), r.dir.at(aside)
+	return r.over(rel, func(client *usftp.Client, again bool) error {
 		if again {
 			client.Remove(temporary)
 			if err := TakeBack(client, aside, name); err != nil && !Refused(err) {
@@ -324,38 +291,51 @@ func TakeBack(client *usftp.Client, aside, target string) error {
 	return IgnoreMissing(client.Rename(aside, target))
 }
 
-// Rename implements Root.
+// Rename implements Root. It looks before: OpenSSH's server takes a link that leads nowhere for
+// nothing, and replaces it (process_rename in sftp-server.c). If the connection was lost during the
+// request, what has left its old name for the new one counts as renamed.
 func (r *HostRoot) Rename(from, to string) error {
-	dir := path.Dir(from)
-	from, to = r.at(from), r.at(to)
-	return r.over(from, func(client *usftp.Client, again bool) error {
-		if err := r.trusted(client, dir); err != nil {
-			return err
+	return r.both(from, to, func(client *usftp.Client, from, to string, again bool) error {
+		look := private.OfClient(client).StartLook(from)
+		_, free := unfollowed(client, to)
+		_, gone := look()
+		switch {
+		case free != nil:
+			return occupied(private.OfClient(client).Move(from, to, false), client, to)
+		case again && errors.Is(gone, fs.ErrNotExist):
+			return nil // the first request was executed
 		}
-		err := private.OfClient(client).Move(from, to, false)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if _, lookErr := client.Lstat(to); lookErr == nil { // version 3 has no status for that
-			if _, gone := client.Lstat(from); again && errors.Is(gone, fs.ErrNotExist) {
+		return fs.ErrExist
+	})
+}
+
+// Link implements Root. If the connection was lost during the request, a file that looks the same
+// counts as the other name.
+func (r *HostRoot) Link(name, to string) error {
+	return r.both(name, to, func(client *usftp.Client, name, to string, again bool) error {
+		err := occupied(client.Link(name, to), client, to)
+		if again && errors.Is(err, fs.ErrExist) {
+			is, isErr := seen(unfollowed(client, name))
+			there, thereErr := seen(unfollowed(client, to))
+			if cmp.Or(isErr, thereErr) == nil && is == there {
 				return nil
 			}
-			return fs.ErrExist
 		}
 		return err
 	})
 }
 
-// Link implements Root.
-func (r *HostRoot) Link(name, to string) error {
-	dir := path.Dir(name)
-	name, to = r.at(name), r.at(to)
-	return r.over(name, func(client *usftp.Client, _ bool) error {
-		if err := r.trusted(client, dir); err != nil {
+// both is over for two names; do gets their paths.
+func (r *HostRoot) both(from, to string,
+	do func(client *usftp.Client, from, to string, again bool) error) error {
+	err := r.over(from, func(client *usftp.Client, again bool) error {
+		if err := cmp.Or(r.trusted(client, path.Dir(from)),
+			r.trusted(client, path.Dir(to))); err != nil {
 			return err
 		}
-		return client.Link(name, to)
+		return do(client, r.dir.at(from), r.dir.at(to), again)
 	})
+	return r.explain(err, path.Dir(to))
 }
 
 // Leave implements Root.
@@ -363,3 +343,97 @@ func (*HostRoot) Leave(string) {}
 
 // Close implements Root.
 func (*HostRoot) Close() {}
+
+// A hostDir is the directory of a HostRoot, and looks at what is below it.
+type hostDir struct {
+	root string
+	real realPath
+}
+
+// at returns a name's path.
+func (d *hostDir) at(name string) string { return path.Join(d.root, name) }
+
+// way starts to look at a directory and all above it. wait returns what the directory is, or why
+// that is unknown, and what is in the way of it.
+func (d *hostDir) way(client *usftp.Client,
+	dir string) (wait func() (is fs.FileInfo, err, way error)) {
+	var looks []func() (fs.FileInfo, error)
+	var names []string
+	for ; dir != "."; dir = path.Dir(dir) {
+		names = append(names, d.at(dir))
+		looks = append(looks, private.OfClient(client).StartLook(d.at(dir)))
+	}
+	return func() (is fs.FileInfo, err, way error) {
+		for i, look := range looks {
+			info, lookErr := look()
+			if i == 0 {
+				is = info
+			}
+			if i == 0 || pool.Lost(client) {
+				err = cmp.Or(err, lookErr)
+			}
+			if lookErr == nil && !info.IsDir() { // of several, the one nearest to the root counts
+				way = &fs.PathError{Op: "write", Path: names[i], Err: notDir(info)}
+			}
+		}
+		return is, err, way
+	}
+}
+
+// look asks for the real path and looks at the directory and all above it, since some servers
+// only tidy the text of a path (those made with pkg/sftp), in one round trip after the first.
+func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
+	if dir == "." {
+		info, err := followed(client, d.root)
+		if err == nil {
+			err = notDir(info)
+		}
+		return seen(info, err)
+	}
+	root, err := d.real.of(client, d.root)
+	if err != nil {
+		return Info{}, err
+	}
+	looks := d.way(client, dir)
+	real, realErr := client.RealPath(d.at(dir))
+	is, lookErr, way := looks()
+	err = cmp.Or(way, realErr, lookErr)
+	if err == nil && cleaned(real) != cleaned(strings.TrimRight(root, `/\`)+"/"+dir) {
+		err = ErrLinkInWay
+	}
+	return seen(is, err)
+}
+
+// unmoved is look for those who want no more than its error. Of the root it finds out what the
+// others need.
+func (d *hostDir) unmoved(client *usftp.Client, dir string) error {
+	if dir == "." {
+		_, err := d.real.of(client, d.root)
+		return err
+	}
+	_, err := d.look(client, dir)
+	return err
+}
+
+// cleaned returns what REALPATH answered in one form: servers for Windows may answer with
+// backslashes, others begin with two slashes, or spell names as their file system does.
+func cleaned(real string) string {
+	if !strings.HasPrefix(real, "/") {
+		real = strings.ReplaceAll(real, `\`, "/")
+	}
+	return norm.NFC.String(path.Clean(real))
+}
+
+// A realPath is asked for once.
+type realPath struct{ known atomic.Pointer[string] }
+
+func (p *realPath) of(client *usftp.Client, name string) (string, error) {
+	if known := p.known.Load(); known != nil {
+		return *known, nil
+	}
+	real, err := client.RealPath(name)
+	if err == nil {
+		p.known.Store(&real)
+	}
+	return real, err
+}

@@ -80,7 +80,7 @@ func (Local) Volume(name string) [2]uint64 { return localfs.FileSystemID(name) }
 
 // List implements FS.
 func (Local) List(dir string, was *Info, _ func(), each func(string, Info, error) bool) error {
-	in, err := os.OpenRoot(dir + string(filepath.Separator) + ".") // waits for no named pipe
+	in, err := openRoot(dir)
 	if err != nil {
 		return err
 	}
@@ -100,6 +100,12 @@ func (Local) List(dir string, was *Info, _ func(), each func(string, Info, error
 		}
 	}
 	return err
+}
+
+// openRoot opens a directory. The dot is for a named pipe: without it OpenRoot waits until somebody
+// writes to that.
+func openRoot(dir string) (*os.Root, error) {
+	return os.OpenRoot(cmp.Or(dir, ".") + string(filepath.Separator) + ".")
 }
 
 // listPiece is how many entries of a directory are read at a time.
@@ -180,4 +186,18 @@ func writeSmall(name string, data []byte, create bool,
 }
 
 // Remove implements FS.
-func (Local) Remove(name string, _ bool) error { return os.Remove(name) }
+func (Local) Remove(name string, dir bool) error { return remove(name, dir, os.Lstat, os.Remove) }
+
+// remove removes no file that has taken the place of a directory, as far as one look shows:
+// os.Remove tries both.
+func remove(name string, dir bool, look func(string) (fs.FileInfo, error),
+	remove func(string) error) error {
+	if dir {
+		if info, err := look(name); err != nil {
+			return err
+		} else if !info.IsDir() {
+			return &fs.PathError{Op: "rmdir", Path: name, Err: ErrNotDirectory}
+		}
+	}
+	return remove(name)
+}

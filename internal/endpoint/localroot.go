@@ -27,7 +27,7 @@ func NewLocalRoot(top *os.Root, base string) *LocalRoot {
 
 // Below implements Place.
 func (Local) Below(dir string) (Root, error) {
-	top, err := os.OpenRoot(dir)
+	top, err := openRoot(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -91,14 +91,7 @@ func (r *LocalRoot) List(dir string, _ *Info, _ func(), each func(string, Info, 
 // ReadSmall implements FS.
 func (r *LocalRoot) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
 	err = r.in(name, func(in *os.Root, base string) error {
-		// a named pipe is not opened
-		if was, err = found(in.Lstat(base)); err == nil && !was.Mode.IsRegular() {
-			err = fmt.Errorf("%s is %w", base, ErrNotRegular)
-		}
-		if err != nil {
-			return err
-		}
-		f, err := in.Open(base)
+		f, err := openRegular(in, base, os.O_RDONLY)
 		if err == nil {
 			data, was, err = readSmall(f, most)
 		}
@@ -107,10 +100,41 @@ func (r *LocalRoot) ReadSmall(name string, most int64) (data []byte, was Info, e
 	return data, was, err
 }
 
+// openRegular opens an existing regular file. A named pipe is not opened, which would wait, nor is
+// what a link leads to, which os.Root would follow inside the directory.
+func openRegular(in *os.Root, base string, flags int) (*os.File, error) {
+	listed, err := in.Lstat(base)
+	if err == nil && !listed.Mode().IsRegular() {
+		err = fmt.Errorf("%s is %w", base, ErrNotRegular)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := in.OpenFile(base, flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := f.Stat()
+	if err == nil && !os.SameFile(listed, opened) {
+		err = &fs.PathError{Op: "open", Path: base, Err: ErrReplaced}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // WriteSmall implements FS.
 func (r *LocalRoot) WriteSmall(name string, data []byte, create bool) error {
 	return r.in(name, func(in *os.Root, base string) error {
-		return writeSmall(base, data, create, in.OpenFile, in.Remove)
+		open := in.OpenFile
+		if !create {
+			open = func(base string, flags int, _ fs.FileMode) (*os.File, error) {
+				return openRegular(in, base, flags)
+			}
+		}
+		return writeSmall(base, data, create, open, in.Remove)
 	})
 }
 
@@ -120,16 +144,23 @@ func (r *LocalRoot) Remove(name string, dir bool) error {
 		if dir {
 			r.dirs.forget(path.Join(r.base, name))
 		}
-		return in.Remove(base)
+		return remove(base, dir, in.Lstat, in.Remove)
 	})
 }
 
-// LookDir implements Root.
+// LookDir implements Root. It does not open the directory, which may allow nobody to list it.
 func (r *LocalRoot) LookDir(dir string) (i Info, err error) {
-	err = r.in(dir, func(in *os.Root, base string) error {
-		if i, err = found(in.Lstat(base)); err == nil && !i.Mode.IsDir() {
-			err = ErrLinkInWay
+	if dir != "." {
+		if err := r.Unmoved(path.Dir(dir)); err != nil {
+			return i, err
 		}
+	}
+	err = r.in(dir, func(in *os.Root, base string) error {
+		info, err := in.Lstat(base)
+		if err == nil {
+			err = notDir(info)
+		}
+		i, err = found(info, err)
 		return err
 	})
 	return i, err
@@ -141,8 +172,14 @@ func (*LocalRoot) FollowsLinks() bool { return false }
 // InPlace implements Root.
 func (*LocalRoot) InPlace(string) error { return nil }
 
-// Unmoved implements Root.
+// Unmoved implements Root. It compares the directories that are open, from the root on, with what
+// has their names now.
 func (r *LocalRoot) Unmoved(dir string) error {
+	if dir != "." {
+		if err := r.Unmoved(path.Dir(dir)); err != nil {
+			return err
+		}
+	}
 	in, release, err := r.Open(dir)
 	if err != nil {
 		return err
@@ -152,9 +189,18 @@ func (r *LocalRoot) Unmoved(dir string) error {
 	if err != nil || dir == "." {
 		return err
 	}
-	listed, err := r.top.Lstat(path.Join(r.base, dir))
-	if err == nil && !os.SameFile(open, listed) {
+	return r.in(dir, func(in *os.Root, base string) error { return sameDir(in, base, open) })
+}
+
+// sameDir fails if a name is not an open directory's.
+func sameDir(in *os.Root, base string, open fs.FileInfo) error {
+	listed, err := in.Lstat(base)
+	switch {
+	case err != nil || os.SameFile(open, listed):
+	case listed.Mode()&fs.ModeSymlink != 0:
 		err = ErrLinkInWay
+	default:
+		err = ErrMoved
 	}
 	return err
 }
@@ -163,20 +209,17 @@ func (r *LocalRoot) Unmoved(dir string) error {
 func (r *LocalRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 	err = r.in(name, func(in *os.Root, base string) error {
 		err := in.Mkdir(base, perm)
-		made = err == nil
+		if made = err == nil; made {
+			r.dirs.forget(path.Join(r.base, name)) // somebody may have removed one of that name
+		}
 		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		info, err := in.Lstat(base)
-		switch {
-		case err != nil:
-			return err
-		case info.Mode()&fs.ModeSymlink != 0:
-			return ErrLinkInWay
-		case !info.IsDir():
-			return ErrNotDirectory
+		if err == nil {
+			err = notDir(info)
 		}
-		return nil
+		return err
 	})
 	return made, err
 }
@@ -202,21 +245,36 @@ func (r *LocalRoot) ReplaceByLink(text, name, temporary, _ string) error {
 
 // Rename implements Root.
 func (r *LocalRoot) Rename(from, to string) error {
-	return r.in(from, func(*os.Root, string) error {
-		from, to := path.Join(r.base, from), path.Join(r.base, to)
-		if _, err := r.top.Lstat(to); err == nil {
+	err := r.both(from, to, func(in *os.Root, from, to string) error {
+		if _, err := in.Lstat(to); err == nil {
 			return fs.ErrExist
 		}
-		r.dirs.forget(from)
-		return r.top.Rename(from, to)
+		return in.Rename(from, to)
 	})
+	if err == nil { // both names may be those of directories that are open
+		r.dirs.forget(path.Join(r.base, from))
+		r.dirs.forget(path.Join(r.base, to))
+	}
+	return err
 }
 
 // Link implements Root.
-func (r *LocalRoot) Link(name, to string) error {
-	return r.in(name, func(*os.Root, string) error {
-		return r.top.Link(path.Join(r.base, name), path.Join(r.base, to))
-	})
+func (r *LocalRoot) Link(name, to string) error { return r.both(name, to, (*os.Root).Link) }
+
+// both calls do with two names in an open directory. Between directories they are paths, on which
+// os.Root follows links that stay inside, so that somebody has to look.
+func (r *LocalRoot) both(from, to string, do func(in *os.Root, from, to string) error) error {
+	if path.Dir(from) == path.Dir(to) {
+		return r.in(from, func(in *os.Root, base string) error {
+			return do(in, base, path.Base(to))
+		})
+	}
+	for _, name := range []string{from, to} {
+		if err := r.Unmoved(path.Dir(name)); err != nil {
+			return err
+		}
+	}
+	return do(r.top, path.Join(r.base, from), path.Join(r.base, to))
 }
 
 // SetAttrs implements Root.
@@ -227,7 +285,7 @@ func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, _ bool,
 		switch {
 		case err != nil:
 			return err
-		case info.Mode().Type() != kind && kind == fs.ModeDir:
+		case kind == fs.ModeDir && info.Mode()&fs.ModeSymlink != 0:
 			return ErrLinkInWay
 		case info.Mode().Type() != kind:
 			return &fs.PathError{Op: "chmod", Path: name, Err: ErrReplaced}
@@ -239,6 +297,7 @@ func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, _ bool,
 		}
 		switch {
 		case err != nil || !set.SetMode:
+		case kind == fs.ModeSymlink: // it has none of its own, and Chmod follows it
 		case kind == fs.ModeDir:
 			err = chmodDir(in, base, set.Mode)
 		default:

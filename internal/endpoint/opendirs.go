@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path"
@@ -83,6 +84,9 @@ func (d *openDirs) hold(name string) (*openDir, error) {
 func openUnfollowed(in *os.Root, name string) (*os.Root, error) {
 	dir, err := in.OpenRoot(name + "/")
 	if err != nil {
+		if listed, lookErr := in.Lstat(name); lookErr == nil {
+			err = cmp.Or(notDir(listed), err)
+		}
 		return nil, err
 	}
 	opened, err := dir.Stat(".")
@@ -97,6 +101,17 @@ func openUnfollowed(in *os.Root, name string) (*os.Root, error) {
 		return nil, err
 	}
 	return dir, nil
+}
+
+// notDir returns what is wrong with what should be a directory.
+func notDir(is fs.FileInfo) error {
+	switch {
+	case is.Mode()&fs.ModeSymlink != 0:
+		return ErrLinkInWay
+	case !is.IsDir():
+		return ErrNotDirectory
+	}
+	return nil
 }
 
 // evict closes the directories least recently used if there are too many. The caller holds the

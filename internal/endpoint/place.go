@@ -40,8 +40,9 @@ type FS interface {
 	// have been carried out.
 	WriteSmall(name string, data []byte, create bool) error
 
-	// Remove removes a file or an empty directory. It follows no link. It works for a few seconds
-	// after the run's context has ended, too, for what has to be cleaned up.
+	// Remove removes a file or an empty directory. It follows no link. With dir it removes nothing
+	// but a directory: a file that has taken its place stays. It works for a few seconds after the
+	// run's context has ended, too, for what has to be cleaned up.
 	Remove(name string, dir bool) error
 }
 
@@ -97,7 +98,7 @@ type Root interface {
 	// Mkdir makes a directory. made is false, without an error, if one is there already.
 	Mkdir(name string, perm fs.FileMode) (made bool, err error)
 
-	// Symlink makes a link that says text. It replaces nothing.
+	// Symlink makes a link that says text. It fails with fs.ErrExist if something is there.
 	Symlink(text, name string) error
 
 	// ReplaceByLink makes a link in place of a file or a link. It may use the other two names,
@@ -112,8 +113,9 @@ type Root interface {
 	Rename(from, to string) error
 	Link(name, to string) error
 
-	// SetAttrs sets attributes. It follows no link, except for the root. kind is the type that name
-	// was found to have, and own is set for what this run has made. If a host refuses all of them
+	// SetAttrs sets attributes. kind is the type that name was found to have, and own is set for
+	// what this run has made. It follows no link, except for the root and, on a host that follows
+	// links, what has taken the place of a directory of its own. If a host refuses all of them
 	// together, each is tried. Times and permissions that a host does not set at all are left out;
 	// the first time that shows, Unset says so. A file that is known to have other names, which
 	// would change with it, is left alone: the error is ErrOtherNames.

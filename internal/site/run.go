@@ -43,6 +43,10 @@ func (s *Site) Run(ctx context.Context) error {
 		select {
 		case <-hangups:
 			s.reload(ctx)
+		case <-s.refresh:
+			if err := s.apply(s.settings); err != nil {
+				s.Log.Error("the users cannot be changed; the old ones stay", "error", err)
+			}
 		case err := <-ended: // accepting has failed permanently
 			s.sshd.Close()
 			return err

@@ -29,12 +29,24 @@ type Site struct {
 	// Accept, if not nil, wraps each listener.
 	Accept func(net.Listener) net.Listener
 
+	// Prepare, if not nil, is called by Start once there is a log, and before the settings are used.
+	// It may set the next three.
+	Prepare func() error
+
+	// Shared, if not nil, is what the server shares with others.
+	Shared Shared
+
+	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence. One
+	// whose directory cannot be served is left out, with a warning. Refresh asks again.
+	MoreUsers func() []Account
+
 	// More are further lines of what Run prints. They may be set after Start.
 	More string
 
 	// Log is made by Start.
 	Log *slog.Logger
 
+	refresh  chan struct{}
 	level    slog.LevelVar
 	started  *Settings // those read first, of which some cannot change
 	settings *Settings // in effect now
@@ -44,6 +56,13 @@ type Site struct {
 	trees     map[string]*tree
 
 	recounting sync.WaitGroup // counting of quotas after reloads
+}
+
+// Shared is what several servers share.
+type Shared interface {
+	sshd.Limits
+	Bans() sshd.Bans
+	Account(tree string, maxBytes, maxFiles int64) server.Account
 }
 
 // Settings is what is served, to whom and how; each reload makes new ones.
@@ -76,6 +95,13 @@ func (s *Site) Start() error {
 		return err
 	}
 	s.Log = slog.New(NewHandler(s.Console, s.started.LogFormat, &s.level))
+	s.level.Set(s.started.LogLevel)
+	s.refresh = make(chan struct{}, 1)
+	if s.Prepare != nil {
+		if err := s.Prepare(); err != nil {
+			return err
+		}
+	}
 	return s.apply(s.started)
 }
 
@@ -104,7 +130,8 @@ func (s *Site) read() (*Settings, error) {
 // apply puts settings into effect, initially or after a reload.
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
-		s.Log.Warn("changes of addresses, trusted proxies, grace and the log format need a restart")
+		s.Log.Warn("changes of addresses, trusted proxies, the store, grace and the log format " +
+			"need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {
@@ -112,6 +139,9 @@ func (s *Site) apply(made *Settings) error {
 	}
 	config := made.SSHD
 	config.Logger, config.Events = s.Log, s.Events
+	if s.Shared != nil {
+		config.Bans = s.Shared.Bans()
+	}
 	if config.HostKeys, err = loadHostKeys(made.HostKeys); err != nil {
 		return err
 	}
@@ -126,7 +156,7 @@ func (s *Site) apply(made *Settings) error {
 	if keys {
 		config.PublicKey = s.directory.PublicKey
 	}
-	if accounts.Passwords != nil {
+	if accounts.Passwords != nil || s.MoreUsers != nil {
 		config.Password = s.directory.Password
 	}
 	if first {
@@ -156,25 +186,53 @@ func sameListening(a, b *Settings) bool {
 // accounts opens what the users will see. keys reports whether keys or certificates let anybody in.
 func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err error) {
 	accounts.Authorities, accounts.Revoked = made.Authorities, made.Revoked
-	keys = made.Authorities != nil
+	keys = made.Authorities != nil || s.MoreUsers != nil
+	if s.Shared != nil {
+		accounts.Limits = s.Shared
+	}
 	var passwords strings.Builder
-	for _, one := range made.Users {
+	add := func(one Account) error {
 		t, err := s.tree(one.Root)
 		if err != nil {
-			return accounts, false, err
+			return err
 		}
 		one.FS = t.fs
 		if one.Quota != [2]int64{} {
-			one.Policy.Quota = t.quota(one.Quota)
+			one.Policy.Quota = s.quota(t, one.Root, one.Quota)
 		}
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {
 			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)
 		}
 		accounts.Users = append(accounts.Users, one.User)
+		return nil
+	}
+	names := map[string]bool{}
+	for _, one := range made.Users {
+		names[one.Name] = true
+		if err := add(one); err != nil {
+			return accounts, false, err
+		}
+	}
+	if s.MoreUsers != nil {
+		for _, one := range s.MoreUsers() {
+			if names[one.Name] {
+				s.Log.Warn("the configuration has a user of the same name", "user", one.Name)
+			} else if err := add(one); err != nil {
+				s.Log.Warn("a user is left out", "user", one.Name, "error", err)
+			}
+		}
 	}
 	if passwords.Len() > 0 {
 		accounts.Passwords, err = sshd.ParsePasswords("passwords", []byte(passwords.String()))
 	}
 	return accounts, keys, err
+}
+
+// Refresh puts the users that MoreUsers returns now into effect, soon.
+func (s *Site) Refresh() {
+	select {
+	case s.refresh <- struct{}{}:
+	default:
+	}
 }

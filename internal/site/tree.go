@@ -22,7 +22,7 @@ type tree struct {
 func (s *Site) tree(root string) (*tree, error) {
 	info, err := os.Stat(root)
 	if err == nil && !info.IsDir() {
-		err = errors.New("it is not a directory")
+		err = errors.New("not a directory")
 	}
 	if err != nil {
 		return nil, FileError("cannot serve", root, err)
@@ -43,8 +43,10 @@ func (s *Site) tree(root string) (*tree, error) {
 }
 
 // quota returns the quota shared by users of the same directory with the same limits.
-func (t *tree) quota(bounds [2]int64) *server.Quota {
-	if t.quotas[bounds] == nil {
+func (s *Site) quota(t *tree, root string, bounds [2]int64) *server.Quota {
+	if t.quotas[bounds] == nil && s.Shared != nil {
+		t.quotas[bounds] = server.NewQuotaOf(s.Shared.Account(root, bounds[0], bounds[1]))
+	} else if t.quotas[bounds] == nil {
 		t.quotas[bounds] = server.NewQuota(bounds[0], bounds[1])
 	}
 	return t.quotas[bounds]

@@ -16,8 +16,9 @@ func TestServeKeepsWhatIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := s.tree(dir)
-	if err != nil || again != first || again.quota([2]int64{1, 2}) != first.quota([2]int64{1, 2}) ||
-		first.quota([2]int64{1, 3}) == first.quota([2]int64{1, 2}) {
+	if err != nil || again != first || s.quota(again, dir, [2]int64{1, 2}) !=
+		s.quota(first, dir, [2]int64{1, 2}) ||
+		s.quota(first, dir, [2]int64{1, 3}) == s.quota(first, dir, [2]int64{1, 2}) {
 		t.Errorf("%p and %p, %v", first, again, err)
 	}
 	if err := os.Rename(dir, dir+"-old"); err != nil {

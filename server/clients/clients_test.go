@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/server/sshd"
 )
@@ -41,15 +42,25 @@ func require(t *testing.T, programs ...string) {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	require(t, "ssh-keygen")
-	s := &site{t: t, served: t.TempDir(), local: t.TempDir()}
-	s.key = filepath.Join(t.TempDir(), "key")
-	s.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.key)
-	keys, err := sshd.ReadAuthorizedKeys(s.key + ".pub")
+	dir := t.TempDir()
+	fs, err := osfs.New(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fs, err := osfs.New(s.served)
+	t.Cleanup(func() { fs.Close() }) // after the server
+	s := newSiteOf(t, fs)
+	s.served = dir
+	return s
+}
+
+// newSiteOf is newSite with another backend.
+func newSiteOf(t *testing.T, fs server.FS) *site {
+	t.Helper()
+	require(t, "ssh-keygen")
+	s := &site{t: t, local: t.TempDir()}
+	s.key = filepath.Join(t.TempDir(), "key")
+	s.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.key)
+	keys, err := sshd.ReadAuthorizedKeys(s.key + ".pub")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,24 +69,23 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := sshd.New(sshd.Config{PublicKey: directory.PublicKey})
+	daemon, err := sshd.New(sshd.Config{PublicKey: directory.PublicKey})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.hostKey = ssh.FingerprintSHA256(server.HostKeys()[0])
+	s.hostKey = ssh.FingerprintSHA256(daemon.HostKeys()[0])
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, s.port, _ = net.SplitHostPort(l.Addr().String())
 	done := make(chan error)
-	go func() { done <- server.Serve(l) }()
+	go func() { done <- daemon.Serve(l) }()
 	t.Cleanup(func() {
-		server.Close()
+		daemon.Close()
 		if err := <-done; !errors.Is(err, sshd.ErrServerClosed) {
 			t.Error(err)
 		}
-		fs.Close()
 	})
 	return s
 }

@@ -179,7 +179,7 @@ func (s *Server) blame(config *Config, end net.Addr, weight float64) time.Durati
 	if config.Exempt(address) || weight == 0 {
 		return 0
 	}
-	delay, ban := s.guard.bans.Failed(s.ctx, network(address), weight)
+	delay, ban := s.guard.bans.Failed(s.ctx, Network(address), weight)
 	if ban > 0 {
 		s.strangers(config, end).Report(server.Event{Kind: server.AddressBanned, Took: ban})
 	}
@@ -191,7 +191,7 @@ func (s *Server) blame(config *Config, end net.Addr, weight float64) time.Durati
 func (s *Server) strangers(config *Config, end net.Addr) *server.Reporter {
 	log := lograte.ByLine(config.Logger.With("remote", end.String()), s.allLines)
 	if address := addressOf(end); !config.Exempt(address) {
-		log = lograte.ByLine(log, s.lines.Of(network(address)))
+		log = lograte.ByLine(log, s.lines.Of(Network(address)))
 	}
 	return &server.Reporter{Events: about(config.Events, end, ""), Logger: log}
 }

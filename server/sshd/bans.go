@@ -30,9 +30,6 @@ const (
 	firstBan   = time.Minute
 	longestBan = time.Hour
 
-	// forgiveness is how long it takes for one failure to be forgotten.
-	forgiveness = 2 * time.Minute
-
 	// firstDelay delays the answer to the first wrong password; each further one doubles it, up to
 	// longestDelay.
 	firstDelay   = 100 * time.Millisecond
@@ -41,6 +38,24 @@ const (
 	// guardMost limits how many addresses are remembered.
 	guardMost = 20_000
 )
+
+// Forgiveness is how long it takes for one failed login to be forgotten.
+const Forgiveness = 2 * time.Minute
+
+// Penalty returns what a [Bans] answers for failed logins that together weigh so much.
+func Penalty(failures float64) (delay, ban time.Duration) {
+	delay = longestDelay
+	if doubled := max(int(failures)-1, 0); doubled < 10 {
+		delay = min(firstDelay<<doubled, longestDelay)
+	}
+	if over := int(failures) - freeFailures; over > 0 {
+		ban = longestBan
+		if over < 10 {
+			ban = min(firstBan<<(over-1), longestBan)
+		}
+	}
+	return delay, ban
+}
 
 // What a failed login counts for.
 const (
@@ -67,7 +82,7 @@ func NewBanList() *BanList {
 
 // record is what is held against a network.
 type record struct {
-	failures float64 // one is forgotten per forgiveness
+	failures float64 // one is forgotten per Forgiveness
 	seen     time.Time
 	banned   time.Time // end of the ban
 }
@@ -94,22 +109,14 @@ func (b *BanList) Failed(_ context.Context, network netip.Prefix,
 	}
 	r.forget(now)
 	r.failures += weight
-	delay = longestDelay
-	if doubled := max(int(r.failures)-1, 0); doubled < 10 {
-		delay = min(firstDelay<<doubled, longestDelay)
-	}
-	if over := int(r.failures) - freeFailures; over > 0 {
-		ban = longestBan
-		if over < 10 {
-			ban = min(firstBan<<(over-1), longestBan)
-		}
+	if delay, ban = Penalty(r.failures); ban > 0 {
 		r.banned = now.Add(ban)
 	}
 	return delay, ban
 }
 
 func (r *record) forget(now time.Time) {
-	r.failures = max(0, r.failures-now.Sub(r.seen).Seconds()/forgiveness.Seconds())
+	r.failures = max(0, r.failures-now.Sub(r.seen).Seconds()/Forgiveness.Seconds())
 	r.seen = now
 }
 

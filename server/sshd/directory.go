@@ -1,6 +1,7 @@
 package sshd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,14 @@ type Accounts struct {
 	Passwords   *Passwords      // nil: no passwords
 	Authorities *Authorities    // nil: no certificates except those that users' keys allow
 	Revoked     *RevocationList // nil: no keys are revoked
+	Limits      Limits          // nil: each Directory has its own
+}
+
+// Limits makes the limits of users. Each is asked for again whenever a Directory is set, and may be
+// one that has been returned before.
+type Limits interface {
+	Bandwidth(user string, rate int64) Bandwidth
+	Sessions(user string, most int) Sessions
 }
 
 // NewDirectory returns a directory. It fails if a user has no name or no FS, is listed twice, or
@@ -77,15 +86,22 @@ func (d *Directory) Set(accounts Accounts) error {
 		if _, err := server.NewView(user.FS, &user.Policy); err != nil {
 			return fmt.Errorf("user %s: %w", user.Name, err)
 		}
-		users[user.Name] = newEntry(user, d.users[user.Name])
+		users[user.Name] = newEntry(user, d.users[user.Name], accounts.Limits)
 	}
 	d.users, d.passwords, d.authorities, d.revoked = users, accounts.Passwords,
 		accounts.Authorities, accounts.Revoked
 	return nil
 }
 
-func newEntry(user User, old *entry) *entry {
+func newEntry(user User, old *entry, limits Limits) *entry {
 	e := &entry{User: user}
+	if limits != nil {
+		if user.Bandwidth > 0 {
+			e.bandwidth = limits.Bandwidth(user.Name, user.Bandwidth)
+		}
+		e.sessions = limits.Sessions(user.Name, cmp.Or(max(user.MaxSessions, 0), userMost))
+		return e
+	}
 	switch {
 	case user.Bandwidth <= 0:
 	case old != nil && old.Bandwidth == user.Bandwidth:

@@ -65,7 +65,7 @@ func newGuard(bans Bans) *guard {
 }
 
 // network returns the prefix by which an address is counted.
-func network(address netip.Addr) netip.Prefix {
+func Network(address netip.Addr) netip.Prefix {
 	address = address.Unmap()
 	bits := 32
 	if address.Is6() {
@@ -91,7 +91,7 @@ const (
 // victim belongs to the address with the most connections, if these are no fewer than the
 // newcomer's, so that attackers who open many lose their own.
 func (g *guard) begin(address netip.Addr, limits *loginLimits, drop func()) (*place, string) {
-	p := &place{network: network(address), drop: drop}
+	p := &place{network: Network(address), drop: drop}
 	g.mu.Lock()
 	reason, wait := g.tryBegin(p, limits)
 	if !wait || g.queue.Len() >= maxQueued || g.queued[p.network] >= maxQueuedEach {
@@ -282,7 +282,7 @@ func (g *guard) end(p *place) (dropped bool) {
 
 // loggedIn records a successful login from an address.
 func (g *guard) loggedIn(address netip.Addr) {
-	key := network(address)
+	key := Network(address)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for other := range g.known {

@@ -264,7 +264,7 @@ func TestGuard(t *testing.T) {
 	g.now = func() time.Time { return now }
 	bans.now = g.now
 	failed := func(address netip.Addr) (delay, ban time.Duration) {
-		return bans.Failed(t.Context(), network(address), wrongLogin)
+		return bans.Failed(t.Context(), Network(address), wrongLogin)
 	}
 	attacker, neighbour := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
 	other := netip.MustParseAddr("2001:db8:0:1::1")

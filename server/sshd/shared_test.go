@@ -97,3 +97,43 @@ func TestSessionsThatDoNotAnswer(t *testing.T) {
 		}
 	})
 }
+
+// places makes limits of sessions that several directories share, and counts who asked.
+type places map[string]Sessions
+
+func (p places) Bandwidth(string, int64) Bandwidth { return NewRateLimit(1 << 30) }
+
+func (p places) Sessions(user string, most int) Sessions {
+	if p[user] == nil {
+		p[user] = NewSessionLimit(most)
+	}
+	return p[user]
+}
+
+// TestDirectoriesShareLimits: the users of two servers have their limits together, also those who
+// have only the usual ones.
+func TestDirectoriesShareLimits(t *testing.T) {
+	shared := places{}
+	accounts := Accounts{Limits: shared, Users: []User{
+		{Name: "few", FS: memfs.New(0), MaxSessions: 2, Bandwidth: 1},
+		{Name: "usual", FS: memfs.New(0)},
+	}}
+	var entries [2]map[string]*entry
+	for i := range entries {
+		d, err := NewDirectory(accounts)
+		if err == nil {
+			err = d.Set(accounts)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries[i] = d.users
+	}
+	for name, most := range map[string]int{"few": 2, "usual": userMost} {
+		one, two := entries[0][name].access(), entries[1][name].access()
+		if one.Sessions != two.Sessions || one.Sessions != shared[name] ||
+			one.Sessions.Most() != most || (one.Bandwidth != nil) != (name == "few") {
+			t.Errorf("%s: %+v and %+v", name, one, two)
+		}
+	}
+}

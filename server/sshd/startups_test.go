@@ -182,7 +182,7 @@ func TestDropsAsMaxStartupsDoes(t *testing.T) {
 	g.now = func() time.Time { return clock }
 	lost := map[string]int{}
 	begin := func(ip string) (string, *place) {
-		p := &place{network: network(netip.MustParseAddr(ip)), drop: func() { lost[ip]++ }}
+		p := &place{network: Network(netip.MustParseAddr(ip)), drop: func() { lost[ip]++ }}
 		reason, _ := g.tryBegin(p, limits)
 		return reason, p
 	}
@@ -256,7 +256,7 @@ func TestConnectionsWithoutALoginAreCounted(t *testing.T) {
 				ours.Close()
 				serving.Wait()
 				got := 0.0
-				if r := s.guard.bans.(*BanList).records[network(netip.MustParseAddr("192.0.2.1"))]; r != nil {
+				if r := s.guard.bans.(*BanList).records[Network(netip.MustParseAddr("192.0.2.1"))]; r != nil {
 					got = r.failures
 				}
 				if got != want {

@@ -51,7 +51,14 @@ type serveFile struct {
 		Revoked     string `toml:"revoked"`
 	} `toml:"certificates"`
 
+	Store *storeTable `toml:"store"`
+
 	Users []userTable `toml:"users"`
+}
+
+type storeTable struct {
+	File string    `toml:"file"`
+	URL  storeText `toml:"url"`
 }
 
 type userTable struct {
@@ -75,6 +82,7 @@ type settings struct {
 	site.Settings
 	metrics string
 	proxies []netip.Prefix
+	store   string // a file or a URL; "" is the usual file, if that is possible
 }
 
 // readConfig reads a file. Its errors begin with the file's name and the line number.
@@ -194,8 +202,12 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	if err := f.certificates(file.Certificates.Authorities, file.Certificates.Revoked); err != nil {
 		return nil, err
 	}
-	if len(file.Users) == 0 {
-		return nil, fmt.Errorf("%s:1: there are no users: nobody could log in", f.name)
+	if err := f.store(file.Store); err != nil {
+		return nil, err
+	}
+	if len(file.Users) == 0 && file.Store == nil {
+		return nil, fmt.Errorf("%s:1: there are no users: nobody could log in; with [store], they"+
+			" may be in the store alone", f.name)
 	}
 	names := map[string]bool{}
 	for i := range file.Users {
@@ -210,6 +222,22 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 		f.made.Users = append(f.made.Users, one)
 	}
 	return f.made, nil
+}
+
+// store says where the store is. A table without either setting is for the usual file.
+func (f *configFile) store(table *storeTable) (err error) {
+	switch {
+	case table == nil:
+	case table.File != "" && table.URL.text != "":
+		return f.wrong(-1, "store.url", errors.New("the store is either a file or at a URL"))
+	case table.URL.text != "":
+		f.made.store = table.URL.text
+	case table.File != "":
+		f.made.store = f.path(table.File)
+	default:
+		f.made.store, err = usualStore()
+	}
+	return err
 }
 
 func (f *configFile) certificates(authorities, revoked string) (err error) {
@@ -254,9 +282,8 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 	one.Bandwidth, one.MaxSessions = int64(u.Bandwidth), int(u.Sessions)
 	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny),
 		Umask: fs.FileMode(u.Umask)}
-	if u.Name == "" || strings.ContainsAny(u.Name, ":\n\r") || u.Name[0] == '#' ||
-		u.Name != strings.TrimSpace(u.Name) {
-		return one, f.wrong(i, "name", fmt.Errorf("invalid user name %q", u.Name))
+	if err := checkName(u.Name); err != nil {
+		return one, f.wrong(i, "name", err)
 	}
 	if u.Root == "" {
 		return one, f.wrong(i, "root", fmt.Errorf("user %s needs a directory", u.Name))
@@ -276,6 +303,14 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 			fmt.Errorf("%s has no way to log in: set keys, authorized_keys or password", u.Name))
 	}
 	return one, nil
+}
+
+func checkName(name string) error {
+	if name == "" || strings.ContainsAny(name, ":\n\r") || name[0] == '#' ||
+		name != strings.TrimSpace(name) {
+		return fmt.Errorf("invalid user name %q", name)
+	}
+	return nil
 }
 
 // keys combines the keys in the file with those in a separate file.

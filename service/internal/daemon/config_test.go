@@ -102,6 +102,7 @@ func TestConfigDocumented(t *testing.T) {
 	}
 	look(reflect.TypeFor[serveFile]())
 	look(reflect.TypeFor[userTable]())
+	look(reflect.TypeFor[storeTable]())
 	for _, name := range server.Operations() {
 		if !strings.Contains(text, name) {
 			t.Errorf("docs/service.md does not have the request %s", name)
@@ -120,6 +121,10 @@ func TestConfigErrors(t *testing.T) {
 	for _, c := range []struct{ text, says string }{
 		{"", `:1: there are no users: nobody could log in`},
 		{"listen = [\n", `:1:11: array is incomplete`},
+		{"[store]\nurl = 'mysql://h/d'\n" + user,
+			`:2:7: a store's URL is postgres://USER@HOST/DATABASE`},
+		{"[store]\nfile = 'f'\nurl = 'postgres:///d'\n" + user,
+			`:3: store.url: the store is either a file or at a URL`},
 		{"listen = 5\n" + user, `:1:10: listen: it must be a list in brackets`},
 		{"listen = ':22'\n" + user, `:1:10: listen: it must be a list in brackets`},
 		{"log_format = ['text']\n" + user, `:1:14: log_format: it must be a quoted string`},

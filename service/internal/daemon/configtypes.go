@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ type (
 	algorithmText struct{ checked }
 	keyText       struct{ checked }
 	passwordText  struct{ checked }
+	storeText     struct{ checked }
 )
 
 func (a *addressText) UnmarshalText(text []byte) error {
@@ -123,6 +125,15 @@ func (p *passwordText) UnmarshalText(text []byte) error {
 	}
 	if err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), ":1: "))
+	}
+	return nil
+}
+
+func (s *storeText) UnmarshalText(text []byte) error {
+	s.text = string(text)
+	u, err := url.Parse(s.text)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return errors.New("a store's URL is postgres://USER@HOST/DATABASE")
 	}
 	return nil
 }

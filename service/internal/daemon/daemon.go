@@ -15,6 +15,7 @@ import (
 	"github.com/usftp/usftp/internal/cmdline"
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/service/internal/store"
 )
 
 // Main runs the program with its arguments (without its name) and returns the exit code.
@@ -45,13 +46,14 @@ func commandLine(a *ui.App) *cobra.Command {
 				return &ui.UsageError{Err: err}
 			}
 			s := &service{flags: &flags}
-			s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied}
+			s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied,
+				Prepare: func() error { return s.openStore(cmd.Context()) }}
 			return s.run(cmd.Context())
 		},
 	}
 	flags.register(root.Flags())
-	root.AddCommand(hashPasswordCommand(a), cmdline.Version(), cmdline.Completion(completionLong),
-		healthCommand(), manCommand(root))
+	root.AddCommand(userCommand(a), banCommand(a), hashPasswordCommand(a), cmdline.Version(),
+		cmdline.Completion(completionLong), healthCommand(), manCommand(root))
 	cmdline.Complete(a, root, cmdline.Texts{
 		Hint:  func(*cobra.Command, string) string { return "" },
 		Usage: func(io.Writer, *cobra.Command) {},
@@ -109,10 +111,14 @@ type service struct {
 	flags   *flags
 	started *settings // those read first
 	metrics *metrics  // nil without --metrics
+	store   *store.Store
+
+	storeName string // of its file, or its URL
 }
 
 // run serves until it is asked to end.
 func (s *service) run(ctx context.Context) error {
+	defer s.closeStore()
 	if err := s.Start(); err != nil {
 		return err
 	}
@@ -140,6 +146,6 @@ func (s *service) read() (*site.Settings, error) {
 			s.Events = s.metrics.count
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.proxies)
+	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store)
 	return &made.Settings, err
 }

@@ -35,3 +35,20 @@ the password.`
 
 const hashPasswordExamples = `  usftpd hash-password
   pass show sftp/guest | usftpd hash-password`
+
+const userLong = `Manages the users in the store, which the configuration's [store] names, for all
+nodes at once. A running server follows within a second; sessions that have begun go
+on. Users of the configuration file are not listed, and take precedence. Run it as the
+user who runs the server.`
+
+const userExamples = `  usftpd user add --config usftpd.toml --root /srv/ann --key ann.pub ann
+  usftpd user add --config usftpd.toml --root /srv/bob --password bob <bobs-hash
+  usftpd user list --config usftpd.toml`
+
+const banLong = `Manages the bans in the store, which the configuration's [store] names, for all nodes
+at once. An address stands for itself, or for its /64 in IPv6, as the server counts
+them. Run it as the user who runs the server.`
+
+const banExamples = `  usftpd ban list --config usftpd.toml
+  usftpd ban add --config usftpd.toml --for 12h 192.0.2.7
+  usftpd ban lift --config usftpd.toml 192.0.2.7`

@@ -31,19 +31,28 @@ func manPage(root *cobra.Command) string {
 	fmt.Fprintln(&b, `.\" Made by "usftpd man" out of the same tables as the help. Do not edit.`)
 	fmt.Fprintf(&b, ".TH USFTPD 8\n.SH NAME\nusftpd \\- %s\n.SH SYNOPSIS\n", cmdline.Roff(root.Short))
 	fmt.Fprintf(&b, ".B %s\n", cmdline.Roff(root.Use))
-	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() && cmd.Name() != "help" {
+	commands := commandsOf(root)
+	for _, cmd := range commands {
+		if !cmd.HasSubCommands() {
 			fmt.Fprintf(&b, ".br\n.B %s\n", cmdline.Roff(cmdline.Synopsis(cmd)))
 		}
 	}
 	fmt.Fprintln(&b, ".SH DESCRIPTION")
 	cmdline.WriteCommand(&b, root)
-	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() && cmd.Name() != "help" {
-			fmt.Fprintf(&b, ".SH \"%s\"\n", cmdline.Roff(strings.ToUpper("usftpd "+cmd.Name())))
-			cmdline.WriteCommand(&b, cmd)
-		}
+	for _, cmd := range commands {
+		fmt.Fprintf(&b, ".SH \"%s\"\n", cmdline.Roff(strings.ToUpper(cmd.CommandPath())))
+		cmdline.WriteCommand(&b, cmd)
 	}
 	fmt.Fprintln(&b, ".SH SEE ALSO\nusftp(1), sshd(8), sftp(1)")
 	return b.String()
+}
+
+// commandsOf returns the commands below one.
+func commandsOf(parent *cobra.Command) (all []*cobra.Command) {
+	for _, cmd := range parent.Commands() {
+		if cmd.IsAvailableCommand() && cmd.Name() != "help" {
+			all = append(append(all, cmd), commandsOf(cmd)...)
+		}
+	}
+	return all
 }

@@ -430,7 +430,7 @@ func TestManyFailures(t *testing.T) {
 	}
 	f.has(t, "dir/file", data, "web1")
 	for _, want := range []string{
-		`(?m)^usftp: web2: cannot copy file to web2:.*: it is a directory`,
+		`(?m)^usftp: web2: cannot copy file to web2:.*: is a directory`,
 		`(?m)^usftp: dead: the server closed `, `(?m)^web1 +ok +1 `, `(?m)^web2 +failed +0 `,
 		`(?m)^dead +no connection +0 `, `(?m)^3 hosts +2 failed +1 `,
 		`(?m)^usftp: 2 of 3 hosts failed; to run again on those: usftp cp --retry-failed -F \S+ --hosts web1,web2,dead file :dir$`} {

@@ -25,10 +25,10 @@ func TestSourceThatChanges(t *testing.T) {
 		change func(*os.File) error
 		says   string
 	}{
-		{"upload, shrinks", true, shrink, `it shrank from 4194304 bytes to 3145728`},
-		{"upload, grows", true, grow, `it grew from 4194304 bytes to 4194308`},
-		{"download, shrinks", false, shrink, `it shrank from 4194304 bytes to 3145728`},
-		{"download, grows", false, grow, `it grew from 4194304 bytes to 4194308`},
+		{"upload, shrinks", true, shrink, `it shrank from 4194304 bytes to 3145728; --changing accepts what is read up to the end`},
+		{"upload, grows", true, grow, `it grew from 4194304 bytes to 4194308; --changing accepts what is read up to the end`},
+		{"download, shrinks", false, shrink, `it shrank from 4194304 bytes to 3145728; --changing accepts what is read up to the end`},
+		{"download, grows", false, grow, `it grew from 4194304 bytes to 4194308; --changing accepts what is read up to the end`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

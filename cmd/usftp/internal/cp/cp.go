@@ -389,7 +389,7 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 	if err == nil && info.IsDir() {
 		return nil
 	}
-	reason := "it is not a directory"
+	reason := "not a directory"
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		reason = fmt.Sprintf("the directory %s does not exist (mkdir -p makes it)", target.Typed)

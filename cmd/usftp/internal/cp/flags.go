@@ -28,7 +28,7 @@ type flags struct {
 	through, fromFirst, agent        bool
 	resume, verify, sparse, owners   bool
 	exactly, archive                 bool
-	noTimes, noPerms                 bool
+	noTimes, noPerms, changing       bool
 	hashes                           hashFlags
 	hosts                            hosts.Flags
 	patience                         time.Duration
@@ -70,6 +70,8 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	c.delta.RegisterOptional(f)
 	f.BoolVar(&c.sparse, "sparse", false,
 		"turn blocks of zeros into holes in local files; holes in local sources are always kept")
+	f.BoolVar(&c.changing, "changing", false,
+		"accept files that change while they are copied, such as logs, and those whose size the host does not know: copy what can be read up to the end")
 	f.BoolVar(&c.inplace, "inplace", false,
 		"write directly to the target instead of renaming a temporary file")
 	f.BoolVar(&c.atomic, "atomic", false, "fail if the target can only be written in place")
@@ -155,7 +157,7 @@ func (c *flags) checkPlaces(sources []connect.Place, target connect.Place) error
 // transferOptions returns how files are copied.
 func (c *flags) transferOptions() transfer.Options {
 	o := c.Connect.TransferOptions()
-	o.NoTimes, o.NoModes = c.noTimes, c.noPerms
+	o.NoTimes, o.NoModes, o.Changing = c.noTimes, c.noPerms, c.changing
 	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse
 	o.Resume, o.Journal = c.resume, opt.Journal()
 	o.NoTargetDirectory, o.Delta = c.exactly, c.delta.Mode()

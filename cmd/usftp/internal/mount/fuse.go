@@ -163,7 +163,7 @@ func checkMountpoint(at string) error {
 	case err != nil:
 		return fmt.Errorf("cannot mount at %s: %s", at, ui.ReasonOf(err))
 	case !info.IsDir():
-		return fmt.Errorf("cannot mount at %s: it is not a directory", at)
+		return fmt.Errorf("cannot mount at %s: not a directory", at)
 	}
 	return nil
 }

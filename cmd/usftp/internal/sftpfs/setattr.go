@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -143,11 +144,17 @@ func (f *file) setPending(ctx context.Context) error {
 	set, program := f.pending(), f.set
 	f.retimed = f.retimed || set.SetTimes
 	f.mu.Unlock()
-	err := f.fs.link.do(ctx, func(c *usftp.Client, _ bool) error {
-		return f.fs.withPath(ctx, f.node, func(path string) error {
-			return c.SetAttrs(path, set)
+	try := func(set usftp.NewAttrs) error {
+		return f.fs.link.do(ctx, func(c *usftp.Client, _ bool) error {
+			return f.fs.withPath(ctx, f.node, func(path string) error {
+				return c.SetAttrs(path, set)
+			})
 		})
-	})
+	}
+	err := try(set)
+	if refused(err) {
+		err = f.fs.setEach(set, try)
+	}
 	if err != nil && !program.SetMode && !program.SetTimes && !lost(err) {
 		err = nil // it only concerns the time that a program saw; the file may have another owner
 	}
@@ -161,10 +168,46 @@ func (f *file) setPending(ctx context.Context) error {
 	return nil
 }
 
+// setEach sets attributes one by one, after the host has refused them together. The program that
+// set them has been told that they are, and its close must not fail for that: all data has arrived.
+// From then on the host is asked when a program sets them.
+func (f *FS) setEach(set usftp.NewAttrs, try func(usftp.NewAttrs) error) error {
+	for _, part := range []struct {
+		set    usftp.NewAttrs
+		wanted bool
+		not    *atomic.Bool
+		what   string
+	}{
+		{usftp.NewAttrs{SetTimes: true, Atime: set.Atime, Mtime: set.Mtime}, set.SetTimes, &f.noTimes,
+			"the times"},
+		{usftp.NewAttrs{SetMode: true, Mode: set.Mode}, set.SetMode, &f.noModes, "the permissions"},
+	} {
+		if !part.wanted || part.not.Load() {
+			continue
+		}
+		if err := try(part.set); refused(err) {
+			part.not.Store(true)
+			f.options.Logger.Warn("the host does not set "+part.what+" of files", "error", err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused reports whether the host answered that it did not do something.
+func refused(err error) bool {
+	_, ok := errors.AsType[*usftp.StatusError](err)
+	return ok
+}
+
 // defers reports whether attributes may wait for the flush, and if so keeps them for it. They may
 // if a program has just made the file and not closed it. The kernel does not say through which
 // descriptor they are set.
 func (f *file) defers(set usftp.NewAttrs) bool {
+	if set.SetTimes && f.fs.noTimes.Load() || set.SetMode && f.fs.noModes.Load() {
+		return false
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.handles) != 1 {

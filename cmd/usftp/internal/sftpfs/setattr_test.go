@@ -11,6 +11,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // create makes a file in the root.
@@ -84,6 +85,32 @@ func TestChangedAfterSet(t *testing.T) {
 		}
 		if a, err := s.server.Files.Lstat("/file"); err != nil || a.MTime == setTime {
 			t.Errorf("%s: the host says %d, %v", what, a.MTime, err)
+		}
+	}
+}
+
+// On a host that lets nobody set times or permissions, a program that closes a file does not fail,
+// since all its data has arrived; one that sets them does, once that is known.
+func TestHostThatSetsNoAttributes(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat {
+			return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+		}
+		return nil
+	}})
+	for _, name := range []string{"one", "two"} {
+		o := s.create(t, name)
+		o.write(0, "data")
+		status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MTIME | fuse.FATTR_ATIME,
+			Mtime: setTime, Atime: setTime})
+		if name == "two" && status == fuse.OK {
+			t.Error("nobody learns that the host does not set times")
+		}
+		if status := o.flush(); status != fuse.OK {
+			t.Errorf("closing %s: %v", name, status)
+		}
+		if data, err := s.server.Files.ReadFile("/" + name); string(data) != "data" {
+			t.Errorf("%s is %q, %v", name, data, err)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (s *shell) copyAll(ctx context.Context, r *request, sources []word, c copyi
 		if is, err := c.isDir(); err != nil {
 			return err
 		} else if !is {
-			return fmt.Errorf("cannot copy several files to %s: it is not a directory", c.target)
+			return fmt.Errorf("cannot copy several files to %s: not a directory", c.target)
 		}
 	}
 	merges := s.job(r).recursive     // directories of the same name become one

@@ -51,7 +51,7 @@ func (s *shell) enter(ctx context.Context, client *usftp.Client, name string) er
 		info, statErr = nil, nil
 	}
 	if err = cmp.Or(statErr, err); err == nil && info != nil && !info.IsDir() {
-		err = errors.New("it is not a directory")
+		err = errors.New("not a directory")
 	}
 	if err != nil {
 		if path, ok := errors.AsType[*fs.PathError](err); ok {

@@ -26,7 +26,7 @@ type flags struct {
 
 	checksum, update, existing, ignoreExisting bool
 	owners, fsync, verify, delete, noLock      bool
-	watch, noTimes, noPerms                    bool
+	watch, noTimes, noPerms, changing          bool
 	maxDelete                                  int64
 	backupDir, ignoreFile                      string
 	window                                     int
@@ -77,6 +77,8 @@ func (c *flags) register(f *pflag.FlagSet) {
 	c.delta.Register(f)
 	f.BoolVar(&c.verify, "verify", false,
 		"compare what was stored with the source, by the host's hash or by reading it back")
+	f.BoolVar(&c.changing, "changing", false,
+		"accept files that change while they are copied, such as logs, and those whose size the host does not know: copy what can be read up to the end")
 	f.BoolVar(&c.fsync, "fsync", false, "flush data to the target's disk before renaming")
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
 		"stop at the first error instead of copying the rest")
@@ -130,7 +132,7 @@ func (c *flags) syncOptions() transfer.SyncOptions {
 		Delete: c.delete, MaxDelete: c.maxDelete, BackupDir: c.backupDir, NoLock: c.noLock,
 		IgnoreFile: c.ignoreFile}
 	o.Options = c.TransferOptions()
-	o.NoTimes, o.NoModes = c.noTimes, c.noPerms
+	o.NoTimes, o.NoModes, o.Changing = c.noTimes, c.noPerms, c.changing
 	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
 	o.Delta = c.delta.Mode()
 	o.Journal = opt.Journal()

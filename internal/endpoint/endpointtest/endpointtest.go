@@ -1,0 +1,150 @@
+//go:build unix
+
+// Package endpointtest has the cases that every endpoint must pass: what a [endpoint.Place] and the
+// [endpoint.Root] below one of its directories answer, and what is on the disk afterwards.
+package endpointtest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/internal/endpoint"
+)
+
+// A Fixture is a Place with an empty directory for one case.
+type Fixture struct {
+	Place endpoint.Place
+	Dir   string // the directory's name in Place
+	Disk  Disk   // the same directory, as another program sees it
+	End   func() // ends the run's context; nil if the Place has none
+
+	// What follows from the protocol, and what the host is known to lack.
+	Host      bool // it is reached by SFTP, which tells neither inodes nor other names
+	Textual   bool // RealPath only tidies the text
+	Raw       bool // the server says for certain what is a link
+	NoTimes   bool // neither times nor permissions can be set
+	NoHard    bool // there are no hard links
+	NoLinkSet bool // attributes of links cannot be set
+}
+
+// Run runs all cases, each over a fixture of its own.
+func Run(t *testing.T, fixture func(t *testing.T) *Fixture) {
+	for name, run := range placeCases {
+		t.Run(name, func(t *testing.T) { run(&scene{T: t, Fixture: fixture(t)}) })
+	}
+	for name, run := range fsCases {
+		t.Run("place/"+name, func(t *testing.T) {
+			s := &scene{T: t, Fixture: fixture(t)}
+			run(s, s.Place, func(name string) string { return s.Place.Join(s.Dir, name) })
+		})
+		t.Run("root/"+name, func(t *testing.T) {
+			s := &scene{T: t, Fixture: fixture(t)}
+			run(s, s.below(), func(name string) string { return name })
+		})
+	}
+	for name, run := range rootCases {
+		t.Run("root/"+name, func(t *testing.T) {
+			s := &scene{T: t, Fixture: fixture(t)}
+			run(s, s.below())
+		})
+	}
+}
+
+// A scene is a case being played.
+type scene struct {
+	*testing.T
+	*Fixture
+}
+
+// below returns the Root of the fixture's directory.
+func (s *scene) below() endpoint.Root {
+	s.Helper()
+	root, err := s.Place.Below(s.Dir)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(root.Close)
+	return root
+}
+
+// is checks what another program sees under names: pairs of a name and what Disk.State says.
+func (s *scene) is(pairs ...string) {
+	s.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		if got := s.Disk.State(pairs[i]); got != pairs[i+1] {
+			s.Errorf("%q is %q on the disk, want %q", pairs[i], got, pairs[i+1])
+		}
+	}
+}
+
+// ok fails the case if there is an error.
+func (s *scene) ok(err error) {
+	s.Helper()
+	if err != nil {
+		s.Error(err)
+	}
+}
+
+// refused checks that an error is one of those named, or any if none is.
+func (s *scene) refused(what string, err error, is ...error) {
+	s.Helper()
+	found := err != nil && len(is) == 0
+	for _, target := range is {
+		found = found || errors.Is(err, target)
+	}
+	if !found {
+		s.Errorf("%s: %v (%T), want one of %q", what, err, err, is)
+	}
+}
+
+// tooLong is how long a call may take that has nothing to wait for.
+const tooLong = 20 * time.Second
+
+// inTime calls what must not wait for another program.
+func (s *scene) inTime(do func()) {
+	s.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	select {
+	case <-done:
+	case <-time.After(tooLong):
+		s.Fatal("it waits for another program")
+	}
+}
+
+// put makes one of each kind of thing, and something that the links lead to.
+func (s *scene) put() {
+	s.Disk.Mkdir("dir")
+	s.Disk.Write("dir/inside", "inside")
+	s.Disk.Write("file", "data")
+	s.Disk.Pipe("pipe")
+	s.Disk.Symlink("file", "link")
+	s.Disk.Symlink("dir", "dirlink")
+	s.Disk.Symlink("nowhere", "dangling")
+}
+
+// kinds are the names that put makes, with their states.
+var kinds = map[string]string{"dir": "dir", "file": "= data", "pipe": "pipe", "link": "-> file",
+	"dirlink": "-> dir", "dangling": "-> nowhere"}
+
+// unchanged checks that all is as put has made it.
+func (s *scene) unchanged() {
+	s.Helper()
+	for name, state := range kinds {
+		s.is(name, state)
+	}
+	s.is("dir/inside", "= inside", "nowhere", "")
+}
+
+// numbered returns names that are alike.
+func numbered(count int) (names []string) {
+	for i := range count {
+		names = append(names, fmt.Sprintf("n%03d", i))
+	}
+	return names
+}

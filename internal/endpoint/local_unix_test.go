@@ -1,0 +1,57 @@
+//go:build unix
+
+package endpoint_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/endpoint/endpointtest"
+)
+
+// realDir returns a directory whose path has no link.
+func realDir(t *testing.T) string {
+	t.Helper()
+	dir, err := endpoint.Local{}.RealPath(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestLocal(t *testing.T) {
+	endpointtest.Run(t, func(t *testing.T) *endpointtest.Fixture {
+		dir := realDir(t)
+		return &endpointtest.Fixture{Place: endpoint.Local{}, Dir: dir, Raw: true,
+			Disk: endpointtest.Directory(t, dir)}
+	})
+}
+
+// A stream has nothing but refusals.
+func TestStream(t *testing.T) {
+	var p endpoint.Place = endpoint.Stream{}
+	if _, _, ok := p.Identity("x"); ok || p.Base("x") != "" || p.Join("a", "b") != "b" ||
+		p.Volume("x") != [2]uint64{} {
+		t.Error("it has a name")
+	}
+	for what, err := range map[string]error{
+		"List": p.List("x", nil, nil, func(string, endpoint.Info, error) bool {
+			t.Error("something is listed")
+			return true
+		}),
+		"WriteSmall": p.WriteSmall("x", nil, true), "Remove": p.Remove("x", false),
+		"Stat": second(p.Stat("x")), "Lstat": second(p.Lstat("x")),
+		"ReadLink": second(p.ReadLink("x")), "RealPath": second(p.RealPath("x")),
+		"Mark": second(p.Mark("x")), "Below": second(p.Below("x")),
+	} {
+		if !errors.Is(err, endpoint.ErrStream) || !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, _, err := p.ReadSmall("x", 1); !errors.Is(err, endpoint.ErrStream) {
+		t.Errorf("ReadSmall: %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

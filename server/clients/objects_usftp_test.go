@@ -1,0 +1,138 @@
+package clients_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/server/internal/membucket"
+	"github.com/usftp/usftp/server/objectfs"
+)
+
+// usftp returns a function that runs our own command, which must succeed.
+func (s *store) usftp() func(args ...string) string {
+	s.t.Helper()
+	program := filepath.Join(s.t.TempDir(), "usftp")
+	build := exec.Command("go", "build", "-o", program, "./cmd/usftp")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		s.t.Fatalf("%v\n%s", err, out)
+	}
+	return func(args ...string) string {
+		s.t.Helper()
+		flags := []string{args[0], "--config", "none", "--identity", s.key, "--port", s.port,
+			"--option", "StrictHostKeyChecking=no", "--option",
+			"UserKnownHostsFile=/dev/null"}
+		return s.run(program, append(flags, args[1:]...)...)
+	}
+}
+
+// TestUsftpOfObjects: our own command's temporary names are completed by their renames, and its
+// other verbs work, too.
+func TestUsftpOfObjects(t *testing.T) {
+	s := newStore(t)
+	usftp := s.usftp()
+	const host = "u@127.0.0.1:"
+	for _, size := range []int{100, longFile, 2 * longFile} {
+		data := s.random(s.path("file"), size)
+		s.bucket.Calls()
+		usftp("cp", "file", host+"/file")
+		s.holds("file", data)
+		if calls := s.bucket.Calls(); size >= longFile && calls["Copy"]+calls["CopyPart"] > 0 {
+			t.Errorf("%d bytes were copied in the storage: %v", size, calls)
+		}
+		usftp("cp", host+"/file", "back")
+		s.expect(s.path("back"), data)
+	}
+	tree := map[string][]byte{"long": s.random(s.path("tree/long"), longFile)}
+	for _, name := range []string{"a", "b c", "sub/deep/e", "naïve \\ name"} {
+		tree[name] = s.random(s.path("tree/"+name), 1000)
+	}
+	usftp("sync", "tree", host+"/tree")
+	for name, data := range tree {
+		s.holds("tree/"+name, data)
+	}
+	s.bucket.Calls()
+	if usftp("sync", "tree", host+"/tree"); s.bucket.Calls()["UploadPart"] > 0 {
+		t.Error("what had not changed was sent again")
+	}
+	os.Remove(s.path("tree/a"))
+	usftp("sync", "--delete", "tree", host+"/tree")
+	if _, ok := s.bucket.Objects()["tree/a"]; ok {
+		t.Error("sync --delete has not deleted a file")
+	}
+	usftp("cp", "-r", host+"/tree", "tree back")
+	delete(tree, "a")
+	s.expectTree(s.path("tree back"), tree)
+	usftp("mv", host+"/tree", host+"/moved")
+	if out := usftp("ls", "-R", host+"/moved"); !strings.Contains(out, "b c") {
+		t.Errorf("listed: %s", out)
+	}
+	usftp("rm", "-r", host+"/moved")
+	for key := range s.bucket.Objects() {
+		if strings.HasPrefix(key, "tree/") || strings.HasPrefix(key, "moved") {
+			t.Errorf("%s is left", key)
+		}
+	}
+	if n := s.bucket.Uploads(); n != 0 {
+		t.Errorf("%d uploads are left", n)
+	}
+}
+
+// watched is a bucket that tells of each part.
+type watched struct {
+	*membucket.Bucket
+	parts chan struct{}
+}
+
+func (b *watched) UploadPart(ctx context.Context, key, id string, number int,
+	body *io.SectionReader) (objectfs.Part, error) {
+	part, err := b.Bucket.UploadPart(ctx, key, id, number, body)
+	b.parts <- struct{}{}
+	return part, err
+}
+
+// TestKilledClientOfObjects: a client is killed half way. Nothing of its file is visible, the file
+// that it was to replace is whole, and the next one goes on.
+func TestKilledClientOfObjects(t *testing.T) {
+	require(t, "sftp")
+	s := &store{}
+	bucket := &watched{&s.bucket, make(chan struct{}, 100)} // more than all files have
+	s.fs = objectfs.New(bucket, nil)
+	s.site = newSiteOf(t, s.fs)
+	const size = 60 << 20
+	data := s.random(s.path("file"), size)
+	old := s.random(s.path("old"), 1000)
+	openSSHSFTP.put(s.site, s.path("old"), "old")
+	for _, name := range []string{"new", "old"} {
+		for len(bucket.parts) > 0 {
+			<-bucket.parts
+		}
+		cmd := exec.Command("sftp", append(s.sshOptions(), "-l", "800000", "-P", s.port, "-b", "-",
+			"u@127.0.0.1")...)
+		cmd.Dir = s.local
+		cmd.Stdin = strings.NewReader("put file " + name + "\n")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			<-bucket.parts
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+		if _, ok := s.bucket.Objects()["new"]; ok {
+			t.Error("a file that was never completed is visible")
+		}
+		s.holds("old", old)
+	}
+	s.bucket.Calls()
+	openSSHSFTP.resumePut(s.site, s.path("file"), "new")
+	s.holds("new", data)
+	if n := s.bucket.Calls()["UploadPart"]; n > 6 {
+		t.Errorf("%d of 8 parts were sent again", n)
+	}
+}

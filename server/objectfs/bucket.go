@@ -1,0 +1,113 @@
+package objectfs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// Bucket is storage for objects, as S3 has it: an object appears whole, or not at all. Errors
+// answer errors.Is: fs.ErrNotExist where there is no such object or upload, [ErrPrecondition] where
+// a condition does not hold, fs.ErrPermission where the storage refuses. Methods are called
+// concurrently, and must not retain bodies.
+type Bucket interface {
+	// Head describes an object.
+	Head(ctx context.Context, key string) (Object, error)
+
+	// Get reads length bytes at offset of the object whose ETag is the given one. The range lies
+	// within the object, and length is not 0.
+	Get(ctx context.Context, key, etag string, offset, length int64) (io.ReadCloser, error)
+
+	// Put stores an object.
+	Put(ctx context.Context, key string, body *io.SectionReader, when Condition) (Object, error)
+
+	// Delete removes an object. It is no error if there is none.
+	Delete(ctx context.Context, key string) error
+
+	// List returns one page of a listing, in the order of the keys' bytes.
+	List(ctx context.Context, query Query) (Page, error)
+
+	// Copy copies an object, at most [MaxCopy] bytes long, whose ETag is the given one.
+	Copy(ctx context.Context, from, etag, to string, when Condition) (Object, error)
+
+	// CreateUpload begins an object that is uploaded in parts.
+	CreateUpload(ctx context.Context, key string) (id string, err error)
+
+	// UploadPart stores a part, in place of one with the same number.
+	UploadPart(ctx context.Context, key, id string, number int,
+		body *io.SectionReader) (Part, error)
+
+	// CopyPart is UploadPart with a range of the object from, whose ETag is the given one.
+	CopyPart(ctx context.Context, key, id string, number int, from, etag string,
+		offset, length int64) (Part, error)
+
+	// ListParts returns the parts whose numbers are greater than after, in order; more says that
+	// there are further ones.
+	ListParts(ctx context.Context, key, id string, after int) (parts []Part, more bool, err error)
+
+	// Complete makes an object of the parts.
+	Complete(ctx context.Context, key, id string, parts []Part, when Condition) (Object, error)
+
+	// Abort drops an upload and its parts.
+	Abort(ctx context.Context, key, id string) error
+
+	// ListUploads returns one page of the uploads that are neither complete nor aborted, and whose
+	// keys begin with prefix. token is "", or next of the page before; next is "" on the last page.
+	ListUploads(ctx context.Context, prefix, token string) (list []Started, next string, err error)
+}
+
+// Limits of S3.
+const (
+	MaxCopy  = 5 << 30 // bytes that one Copy or CopyPart copies
+	MaxParts = 10000   // parts of an upload, the highest number of one
+	MinPart  = 5 << 20 // bytes of a part, except the last
+	MaxKey   = 1024    // bytes of a key
+)
+
+// Object describes an object.
+type Object struct {
+	Key      string
+	Size     int64
+	ETag     string // without quotes
+	Modified time.Time
+}
+
+// Condition is what must hold for a change to be made; the zero Condition always does. Storage that
+// cannot check one ignores it.
+type Condition struct {
+	Absent bool   // there must be no object
+	ETag   string // if not "", the ETag of the object that is there
+}
+
+// Query asks for a page of a listing.
+type Query struct {
+	Prefix    string
+	Delimited bool // keys with a slash after the prefix are summed up in Page.Prefixes
+	Max       int  // entries of a page; 0 is what the storage likes
+	Token     string
+}
+
+// Page is a page of a listing.
+type Page struct {
+	Objects  []Object
+	Prefixes []string // each ends in a slash
+	Next     string   // the token of the next page, "" on the last
+}
+
+// Part is a part of an upload.
+type Part struct {
+	Number int // from 1
+	Size   int64
+	ETag   string
+}
+
+// Started is an upload that has begun.
+type Started struct {
+	Key, ID string
+	Begun   time.Time
+}
+
+// ErrPrecondition is the error of a request whose condition does not hold: an object was made,
+// replaced or removed meanwhile.
+var ErrPrecondition = errors.New("the object was changed meanwhile")

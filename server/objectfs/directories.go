@@ -1,0 +1,36 @@
+package objectfs
+
+import "sync"
+
+// directories are those that are known to exist, so that not every file that is made costs a
+// listing of its directory. Being wrong does no harm: a directory that another server has removed
+// comes back with the file.
+type directories struct {
+	mu   sync.Mutex
+	keys map[string]bool
+}
+
+// mostKnown limits how many are remembered.
+const mostKnown = 1024
+
+func (d *directories) has(key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.keys[key]
+}
+
+func (d *directories) add(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.keys == nil || len(d.keys) >= mostKnown {
+		d.keys = map[string]bool{}
+	}
+	d.keys[key] = true
+}
+
+// forget forgets all: something was removed or renamed.
+func (d *directories) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.keys = nil
+}

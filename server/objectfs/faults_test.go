@@ -1,0 +1,271 @@
+package objectfs_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// faulty is a bucket one of whose calls fails: before the storage has done anything, or after it
+// has done it all.
+type faulty struct {
+	objectfs.Bucket
+
+	mu     sync.Mutex
+	call   int // counts
+	broken int // the call that fails, from 1
+	after  bool
+	name   string // of the call that has failed
+}
+
+var errFault = errors.New("the connection to the storage was lost")
+
+func faultyCall[T any](b *faulty, name string, call func() (T, error)) (result T, err error) {
+	b.mu.Lock()
+	b.call++
+	breaks := b.call == b.broken
+	if breaks {
+		b.name = name
+	}
+	b.mu.Unlock()
+	if !breaks {
+		return call()
+	}
+	if b.after {
+		call()
+	}
+	return result, errFault
+}
+
+type none struct{}
+
+func (b *faulty) Head(ctx context.Context, key string) (objectfs.Object, error) {
+	return faultyCall(b, "Head", func() (objectfs.Object, error) { return b.Bucket.Head(ctx, key) })
+}
+
+func (b *faulty) Get(ctx context.Context, key, etag string, offset,
+	length int64) (io.ReadCloser, error) {
+	return faultyCall(b, "Get", func() (io.ReadCloser, error) {
+		return b.Bucket.Get(ctx, key, etag, offset, length)
+	})
+}
+
+func (b *faulty) Put(ctx context.Context, key string, body *io.SectionReader,
+	when objectfs.Condition) (objectfs.Object, error) {
+	return faultyCall(b, "Put", func() (objectfs.Object, error) {
+		return b.Bucket.Put(ctx, key, body, when)
+	})
+}
+
+func (b *faulty) Delete(ctx context.Context, key string) error {
+	_, err := faultyCall(b, "Delete", func() (none, error) {
+		return none{}, b.Bucket.Delete(ctx, key)
+	})
+	return err
+}
+
+func (b *faulty) List(ctx context.Context, q objectfs.Query) (objectfs.Page, error) {
+	return faultyCall(b, "List", func() (objectfs.Page, error) { return b.Bucket.List(ctx, q) })
+}
+
+func (b *faulty) Copy(ctx context.Context, from, etag, to string,
+	when objectfs.Condition) (objectfs.Object, error) {
+	return faultyCall(b, "Copy", func() (objectfs.Object, error) {
+		return b.Bucket.Copy(ctx, from, etag, to, when)
+	})
+}
+
+func (b *faulty) CreateUpload(ctx context.Context, key string) (string, error) {
+	return faultyCall(b, "CreateUpload", func() (string, error) {
+		return b.Bucket.CreateUpload(ctx, key)
+	})
+}
+
+func (b *faulty) UploadPart(ctx context.Context, key, id string, number int,
+	body *io.SectionReader) (objectfs.Part, error) {
+	return faultyCall(b, "UploadPart", func() (objectfs.Part, error) {
+		return b.Bucket.UploadPart(ctx, key, id, number, body)
+	})
+}
+
+func (b *faulty) CopyPart(ctx context.Context, key, id string, number int, from, etag string,
+	offset, length int64) (objectfs.Part, error) {
+	return faultyCall(b, "CopyPart", func() (objectfs.Part, error) {
+		return b.Bucket.CopyPart(ctx, key, id, number, from, etag, offset, length)
+	})
+}
+
+func (b *faulty) ListParts(ctx context.Context, key, id string,
+	after int) (parts []objectfs.Part, more bool, err error) {
+	parts, err = faultyCall(b, "ListParts", func() (list []objectfs.Part, err error) {
+		list, more, err = b.Bucket.ListParts(ctx, key, id, after)
+		return list, err
+	})
+	return parts, more, err
+}
+
+func (b *faulty) Complete(ctx context.Context, key, id string, parts []objectfs.Part,
+	when objectfs.Condition) (objectfs.Object, error) {
+	return faultyCall(b, "Complete", func() (objectfs.Object, error) {
+		return b.Bucket.Complete(ctx, key, id, parts, when)
+	})
+}
+
+func (b *faulty) Abort(ctx context.Context, key, id string) error {
+	_, err := faultyCall(b, "Abort", func() (none, error) {
+		return none{}, b.Bucket.Abort(ctx, key, id)
+	})
+	return err
+}
+
+// step is what a client does; err is what it is told.
+type step func(b *bench) error
+
+// upload writes a file as a session does: it abandons it if a WRITE fails.
+func upload(name string, flags uint32, offset int64, data string) step {
+	return func(b *bench) error {
+		f, err := b.open(name, flags)
+		if err != nil {
+			return err
+		}
+		w := f.(writer)
+		for at := 0; at < len(data); {
+			n := min(10_000, len(data)-at)
+			if _, err := w.WriteAt([]byte(data[at:at+n]), offset+int64(at)); err != nil {
+				w.Abandon()
+				return err
+			}
+			at += n
+		}
+		return w.Close()
+	}
+}
+
+func rename(from, to string) step {
+	return func(b *bench) error { return b.fs.PosixRename(context.Background(), from, to) }
+}
+
+func (s step) then(next step) step {
+	return func(b *bench) error {
+		if err := s(b); err != nil {
+			return err
+		}
+		return next(b)
+	}
+}
+
+func abandonUpload(name, data string) func(b *bench) {
+	return func(b *bench) {
+		w := b.write(name, truncate)
+		b.at(w, 0, data)
+		b.must(w.Abandon())
+	}
+}
+
+// TestFaults: whichever call fails, before or after it was done, what is visible is the old file or
+// the new one; if the client was told that all is well it is the new one; and the client can try
+// again.
+func TestFaults(t *testing.T) {
+	short, other, long, longer := text(100), text(101), text(5*partSize+9), text(6*partSize+8)
+	has := func(name, data string) func(b *bench) {
+		return func(b *bench) { b.put(name, data) }
+	}
+	for _, one := range []struct {
+		name   string
+		before func(b *bench)
+		do     step
+		file   string
+		old    string // "" if there is none
+		new    string
+	}{
+		{"short, new", func(*bench) {}, upload("/f", truncate, 0, short), "/f", "", short},
+		{"short, exclusive", func(*bench) {}, upload("/f", create|wire.OpenExclusive, 0, short),
+			"/f", "", short},
+		{"short, replacing", has("/f", other), upload("/f", truncate, 0, short), "/f", other,
+			short},
+		{"long, new", func(*bench) {}, upload("/f", truncate, 0, long), "/f", "", long},
+		{"one part, replacing", has("/f", other), upload("/f", truncate, 0, text(partSize)), "/f",
+			other, text(partSize)},
+		{"long, replacing", has("/f", longer), upload("/f", truncate, 0, long), "/f", longer,
+			long},
+		{"long, replacing one as long", has("/f", long[1:]+"x"), upload("/f", truncate, 0, long),
+			"/f", long[1:] + "x", long},
+		{"appended", has("/f", long), upload("/f", wire.OpenWrite|wire.OpenAppend, 0, short), "/f",
+			long, long + short},
+		{"changed", has("/f", long), upload("/f", wire.OpenWrite, 3*partSize, short), "/f", long,
+			long[:3*partSize] + short + long[3*partSize+100:]},
+		{"short, changed", has("/f", other), upload("/f", wire.OpenWrite, 1, "x"), "/f", other,
+			other[:1] + "x" + other[2:]},
+		{"resumed", abandonUpload("/f", long[:4*partSize]),
+			upload("/f", create, 3*partSize, long[3*partSize:]), "/f", "", long},
+		{"short, renamed", has("/f", other), upload("/f.filepart", truncate, 0, short).then(
+			rename("/f.filepart", "/f")), "/f", other, short},
+		{"long, renamed", has("/f", longer), upload("/f.filepart", truncate, 0, long).then(
+			rename("/f.filepart", "/f")), "/f", longer, long},
+		{"long, renamed to a new name", func(*bench) {},
+			upload("/f.filepart", truncate, 0, long).then(rename("/f.filepart", "/f")), "/f", "",
+			long},
+		{"copied", func(b *bench) { b.put("/f", other); b.put("/g", short) }, rename("/g", "/f"),
+			"/f", other, short},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			calls := 0
+			for call, failed := 1, true; failed; call++ {
+				for _, after := range []bool{false, true} {
+					failed = runFault(t, call, after, one.before, one.do, one.file, one.old,
+						one.new)
+				}
+				calls = call
+			}
+			if calls < 2 {
+				t.Error("no call has failed")
+			}
+		})
+	}
+}
+
+func runFault(t *testing.T, call int, after bool, before func(*bench), do step, file, old,
+	want string) (failed bool) {
+	b := newBench(t)
+	before(b)
+	broken := &faulty{Bucket: b.bucket, broken: call, after: after}
+	sound := b.fs
+	b.fs = b.serve(broken)
+	err := do(b)
+	memory := b.fs.Memory()
+	b.fs = sound
+	got, readErr := b.get(file)
+	switch {
+	case readErr == nil && got == want:
+	case err != nil && (got == old && readErr == nil || old == "" && readErr != nil):
+	default:
+		t.Errorf("call %d, %s, fails (after it was done: %v), the client is told %v, "+
+			"and reads %d bytes, %v", call, broken.name, after, err, len(got), readErr)
+	}
+	if n := memory.Out(); n != 0 {
+		t.Errorf("call %d, %s: %d bytes are still held", call, broken.name, n)
+	}
+	if err != nil {
+		if strings.HasPrefix(t.Name(), "TestFaults/short") {
+			err = do(b)
+		} else {
+			err = upload(file, truncate, 0, want)(b)
+		}
+		if got, _ := b.get(file); got != want && err == nil || err != nil && got != want {
+			t.Errorf("call %d, %s: the client tries again and is told %v", call, broken.name, err)
+		}
+	}
+	b.must(b.fs.Sweep(context.Background(), -time.Hour))
+	if n := b.bucket.Uploads(); n != 0 {
+		t.Errorf("call %d, %s (after: %v): %d uploads are left after sweeping", call, broken.name,
+			after, n)
+	}
+	return broken.name != ""
+}

@@ -1,0 +1,168 @@
+package objectfs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// List implements [server.Lister], page by page: first the uploads that wait under temporary names,
+// then what is stored.
+func (f *FS) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	return func(yield func(fs.FileInfo, error) bool) {
+		each := func(i *info) bool { return yield(i, nil) }
+		if err := f.list(ctx, f.key(name), each); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// list calls yield for what is in a directory, until it returns false.
+func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error {
+	dir := f.prefix
+	if key != f.prefix {
+		dir = key + "/"
+		if _, err := f.bucket.Head(ctx, key); err == nil {
+			return errNotDirectory
+		} else if !absent(err) {
+			return err
+		}
+	}
+	waiting, err := f.waiting(ctx, dir)
+	if err != nil {
+		return err
+	}
+	for _, i := range waiting {
+		if !yield(i) {
+			return nil
+		}
+	}
+	exists := dir == f.prefix || len(waiting) > 0
+	var files shadows
+	for page, err := range f.pages(ctx, Query{Prefix: dir, Delimited: true}) {
+		if err != nil {
+			return err
+		}
+		exists = exists || len(page.Objects)+len(page.Prefixes) > 0
+		if !exists {
+			return fs.ErrNotExist
+		}
+		entries, err := f.entries(ctx, dir, page)
+		if err != nil {
+			return err
+		}
+		for _, i := range entries {
+			if !files.hides(i) && !yield(i) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+var errNoProgress = errors.New("the storage repeats the page of a listing")
+
+// pages returns the pages of a listing.
+func (f *FS) pages(ctx context.Context, q Query) iter.Seq2[Page, error] {
+	return func(yield func(Page, error) bool) {
+		for {
+			page, err := f.bucket.List(ctx, q)
+			if err == nil && page.Next != "" && page.Next == q.Token {
+				err = errNoProgress
+			}
+			if q.Token = page.Next; !yield(page, err) || err != nil || q.Token == "" {
+				return
+			}
+		}
+	}
+}
+
+// entries returns what a page of a listing describes, in the order of the keys.
+func (f *FS) entries(ctx context.Context, dir string, page Page) ([]*info, error) {
+	keys := make([]string, len(page.Objects))
+	for i, o := range page.Objects {
+		keys[i] = o.Key
+	}
+	times, err := f.state.Times(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*info, 0, len(page.Objects)+len(page.Prefixes))
+	for _, o := range page.Objects {
+		if o.Key != dir { // which is the directory's marker
+			list = append(list, describe(o, times))
+		}
+	}
+	for _, prefix := range page.Prefixes {
+		if prefix != dir+"/" { // keys with two slashes have no path
+			list = append(list, directory(prefix))
+		}
+	}
+	slices.SortFunc(list, func(a, b *info) int { return cmp.Compare(a.order(), b.order()) })
+	return list, nil
+}
+
+// order is what entries are sorted by, in the order in which the storage lists them.
+func (i *info) order() string {
+	if i.dir {
+		return i.name + "/"
+	}
+	return i.name
+}
+
+// waiting describes the uploads in a directory that clients see: those with temporary names, unless
+// they are still being written.
+func (f *FS) waiting(ctx context.Context, dir string) (list []*info, err error) {
+	pending, err := f.state.Pending(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range pending {
+		if parentOf(u.Name) != dir || u.Target == u.Name || u.Locked && !u.Closed {
+			continue
+		}
+		i, err := f.describeUpload(ctx, u)
+		if absent(err) { // it has just been completed or aborted
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, i)
+	}
+	return list, nil
+}
+
+// shadows finds directories that have the name of a file, which hides them: S3 has nothing against
+// keys "a" and "a/b". Between the two there may be many others, "a-1" for example, but all of them
+// begin with "a"; so it is enough to remember the files whose names the current name begins with.
+type shadows []string
+
+func (s *shadows) hides(i *info) bool {
+	for len(*s) > 0 && !strings.HasPrefix(i.name, (*s)[len(*s)-1]) {
+		*s = (*s)[:len(*s)-1]
+	}
+	if !i.dir {
+		*s = append(*s, i.name)
+		return false
+	}
+	return slices.Contains(*s, i.name)
+}
+
+// below returns the objects whose keys begin with a directory's, and fails if there are more than
+// most.
+func (f *FS) below(ctx context.Context, dir string, most int) (list []Object, err error) {
+	for page, err := range f.pages(ctx, Query{Prefix: dir}) {
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, page.Objects...); len(list) > most {
+			return nil, errLargeDirectory
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,234 @@
+package objectfs_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/server/internal/membucket"
+	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestManyUploads: many uploads at once, in order and out of order, get by with memory for a few
+// parts, and none waits for ever.
+func TestManyUploads(t *testing.T) {
+	const uploads, memory = 32, 8 * partSize
+	bucket := &membucket.Bucket{MinPart: partSize}
+	f := objectfs.NewSmall(bucket, objectfs.Options{}, partSize, memory)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var most atomic.Int64
+	var group sync.WaitGroup
+	for i := range uploads {
+		group.Go(func() {
+			file, err := f.Open(ctx, fmt.Sprintf("/%d", i), truncate, wire.Attrs{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			w, data := file.(writer), text(6*partSize+i)
+			order := rand.New(rand.NewSource(int64(i)))
+			const packet = 4000
+			for at := 0; at < len(data); at += 4 * packet { // up to four packets change places
+				for _, k := range order.Perm(4) {
+					from := at + k*packet
+					if from >= len(data) {
+						continue
+					}
+					to := min(from+packet, len(data))
+					if _, err := w.WriteAt([]byte(data[from:to]), int64(from)); err != nil {
+						t.Errorf("upload %d at %d: %v", i, from, err)
+						w.Abandon()
+						return
+					}
+					for out := f.Memory().Out(); ; {
+						now := most.Load()
+						if out <= now || most.CompareAndSwap(now, out) {
+							break
+						}
+					}
+				}
+			}
+			if err := w.Close(); err != nil {
+				t.Errorf("upload %d: %v", i, err)
+			}
+		})
+	}
+	group.Wait()
+	// Blocks are longer than parts here: one block stands for a part.
+	const block = 256 << 10
+	if got := most.Load(); got > block*memory/partSize {
+		t.Errorf("%d bytes were held at once", got)
+	}
+	if got := f.Memory().Out(); got != 0 {
+		t.Errorf("%d bytes are still held", got)
+	}
+	for key, data := range bucket.Objects() {
+		var i int
+		fmt.Sscan(key, &i)
+		if data != text(6*partSize+i) {
+			t.Errorf("%s holds %d other bytes", key, len(data))
+		}
+	}
+}
+
+// TestShortFiles: many short files at once need no memory for a part each, and grow into it.
+func TestShortFiles(t *testing.T) {
+	const block, part = 256 << 10, 1 << 20
+	bucket := &membucket.Bucket{MinPart: part}
+	f := objectfs.NewSmall(bucket, objectfs.Options{}, part, 16*part)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	put := func(i, size int) (writer, string) {
+		file, err := f.Open(ctx, fmt.Sprint("/", i), truncate, wire.Attrs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.(writer).WriteAt([]byte(text(size)), 0); err != nil {
+			t.Fatal(err)
+		}
+		return file.(writer), text(size)
+	}
+	open, want := []writer{}, []string{}
+	for i := range 8 + 12 { // as many as there are blocks for, and parts for
+		w, data := put(i, block-i) // four of the 16 are for the one whose turn it is
+		open, want = append(open, w), append(want, data)
+	}
+	for i, w := range open {
+		if err := w.Close(); err != nil || bucket.Objects()[fmt.Sprint(i)] != want[i] {
+			t.Errorf("file %d: %v", i, err)
+		}
+	}
+	for i, size := range []int{block + 1, part - 1, part, 3*part + 5} {
+		w, data := put(i, block/2)
+		if _, err := w.WriteAt([]byte(text(size)), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil || bucket.Objects()[fmt.Sprint(i)] != text(size) {
+			t.Errorf("a file that grows from %d to %d bytes: %v", len(data), size, err)
+		}
+	}
+	// What changes of a longer file is little; the file is long all the same.
+	old := text(part - 7)
+	w, _ := put(0, part-7)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := f.Open(ctx, "/0", wire.OpenWrite, wire.Attrs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.(writer).WriteAt([]byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil || bucket.Objects()["0"] != "x"+old[1:] {
+		t.Errorf("a changed file: %v", err)
+	}
+	if got := f.Memory().Out(); got != 0 {
+		t.Errorf("%d bytes are still held", got)
+	}
+}
+
+// TestWaitEndsWithSession: a writer that waits for memory gives up when its session ends.
+func TestWaitEndsWithSession(t *testing.T) {
+	f := objectfs.NewSmall(&membucket.Bucket{}, objectfs.Options{}, partSize, 8*partSize)
+	for i := range 4 { // which take all there is
+		file, err := f.Open(context.Background(), fmt.Sprint("/", i), truncate, wire.Attrs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.(writer).WriteAt([]byte("x"), 0); err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	file, err := f.Open(ctx, "/f", truncate, wire.Attrs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := file.(writer).WriteAt([]byte("x"), 0)
+		done <- err
+	}()
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("it got memory that nobody has given back")
+	}
+	if err := file.(writer).Abandon(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTurnWhereLengthsChange: where a part is longer than the one before it cannot take over its
+// memory, and the file keeps its turn.
+func TestTurnWhereLengthsChange(t *testing.T) {
+	f := objectfs.NewSmall(&membucket.Bucket{MinPart: partSize}, objectfs.Options{}, partSize,
+		8*partSize)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	names := 0
+	hold := func(offset int64) writer { // takes a part
+		names++
+		file, err := f.Open(ctx, fmt.Sprint("/", names), truncate, wire.Attrs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { file.(writer).Abandon() })
+		if _, err := file.(writer).WriteAt([]byte("x"), offset); err != nil {
+			t.Fatal(err)
+		}
+		return file.(writer)
+	}
+	for range 3 {
+		hold(0)
+	}
+	const last = 499 * partSize // where the last short part begins
+	w := hold(last)             // now all is taken
+	for _, offset := range []int64{last + partSize, last + 1, last + 3*partSize} {
+		data := []byte("x")
+		if offset == last+1 {
+			data = []byte(text(partSize - 1))
+		}
+		if _, err := w.WriteAt(data, offset); err != nil {
+			t.Fatalf("writing at %d: %v", offset, err)
+		}
+		if offset == last+1 {
+			hold(0) // takes what the short part has given back
+		}
+	}
+}
+
+// TestLayout: the parts of the largest object that S3 allows, and how long they are.
+func TestLayout(t *testing.T) {
+	const mib, gib, tib = 1 << 20, 1 << 30, 1 << 40
+	for _, one := range []struct{ size, longest, parts, length int64 }{
+		{1, gib, 1, 8 * mib}, {8 * mib, gib, 1, 8 * mib}, {8*mib + 1, gib, 2, 8 * mib},
+		{20_000_000_000, gib, 1222, 32 * mib},
+		{5 * tib, gib, 8124, gib},
+		{300_000 * mib, 32 * mib, 10000, 32 * mib},
+	} {
+		n, length := objectfs.Parts(one.size, one.longest)
+		if n != int(one.parts) || length != one.length {
+			t.Errorf("%d bytes: %d parts, the last of %d bytes; want %d, %d", one.size, n, length,
+				one.parts, one.length)
+		}
+	}
+	end := int64(0)
+	for i := range objectfs.MaxParts {
+		start, length := objectfs.Span(i)
+		if start != end || objectfs.At(start) != i || objectfs.At(start+length-1) != i {
+			t.Fatalf("part %d begins at %d, want %d", i, start, end)
+		}
+		end = start + length
+	}
+	if end < 5*tib {
+		t.Errorf("%d parts hold %d bytes, less than S3 allows", objectfs.MaxParts, end)
+	}
+}

@@ -1,0 +1,112 @@
+package objectfs
+
+import (
+	"context"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+)
+
+// MemoryState is a State for one process, which forgets it all when it ends. The zero MemoryState
+// is ready for use.
+type MemoryState struct {
+	mu      sync.Mutex
+	fence   int64
+	uploads map[string]Upload // pending or locked
+	times   map[string]Stamp
+}
+
+// Lock implements [State].
+func (m *MemoryState) Lock(_ context.Context, name string) (Upload, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.uploads[name]
+	if u.Locked {
+		return Upload{}, ErrLocked
+	}
+	m.fence++
+	u.Name, u.Fence, u.Locked = name, m.fence, true
+	if m.uploads == nil {
+		m.uploads = map[string]Upload{}
+	}
+	m.uploads[name] = u
+	return u, nil
+}
+
+// Update implements [State].
+func (m *MemoryState) Update(_ context.Context, u Upload) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := m.uploads[u.Name]; !now.Locked || now.Fence != u.Fence {
+		return ErrLocked
+	}
+	m.uploads[u.Name] = u
+	return nil
+}
+
+// Unlock implements [State].
+func (m *MemoryState) Unlock(_ context.Context, u Upload, keep bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := m.uploads[u.Name]; !now.Locked || now.Fence != u.Fence {
+		return nil
+	}
+	if u.Locked = false; keep {
+		m.uploads[u.Name] = u
+	} else {
+		delete(m.uploads, u.Name)
+	}
+	return nil
+}
+
+// Find implements [State].
+func (m *MemoryState) Find(_ context.Context, name string) (Upload, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u, ok := m.uploads[name]
+	if !ok {
+		return Upload{}, fs.ErrNotExist
+	}
+	return u, nil
+}
+
+// Pending implements [State].
+func (m *MemoryState) Pending(_ context.Context, prefix string) (list []Upload, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, u := range m.uploads {
+		if u.ID != "" && strings.HasPrefix(name, prefix) {
+			list = append(list, u)
+		}
+	}
+	return list, nil
+}
+
+// SetTime implements [State].
+func (m *MemoryState) SetTime(_ context.Context, key, etag string, mtime time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if mtime.IsZero() {
+		delete(m.times, key)
+		return nil
+	}
+	if m.times == nil {
+		m.times = map[string]Stamp{}
+	}
+	m.times[key] = Stamp{etag, mtime}
+	return nil
+}
+
+// Times implements [State].
+func (m *MemoryState) Times(_ context.Context, keys []string) (map[string]Stamp, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := map[string]Stamp{}
+	for _, key := range keys {
+		if stamp, ok := m.times[key]; ok {
+			found[key] = stamp
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,136 @@
+package objectfs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+var errUnfinished = errors.New(
+	"the upload has not been completed and renamed: until then it cannot be read")
+
+// Open implements [server.Opener].
+func (f *FS) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	key := f.key(name)
+	if flags&wire.OpenWrite == 0 && flags&(wire.OpenCreate|wire.OpenTruncate) == 0 {
+		return f.openReader(ctx, name)
+	}
+	w, err := f.openWriter(ctx, key, flags)
+	if err != nil {
+		return nil, err
+	}
+	if w.base == nil && w.upload.ID == "" {
+		attrs.Flags &^= wire.AttrPermissions | wire.AttrUIDGID
+		if err := w.Setstat(attrs); err != nil {
+			return nil, errors.Join(err, w.Abandon())
+		}
+	}
+	if flags&wire.OpenWrite != 0 {
+		return w, nil
+	}
+	if err := w.Close(); err != nil { // it was to be made or emptied, and read
+		return nil, err
+	}
+	return f.openReader(ctx, name)
+}
+
+func (f *FS) openReader(ctx context.Context, name string) (server.File, error) {
+	i, err := f.statStored(ctx, f.key(name))
+	switch {
+	case absent(err):
+		if _, err := f.state.Find(ctx, f.key(name)); err == nil {
+			return nil, errUnfinished
+		}
+		return nil, err
+	case err != nil:
+		return nil, err
+	case i.dir:
+		return nil, errIsDirectory
+	}
+	return newReader(ctx, f, name, i), nil
+}
+
+// openWriter takes the right to write to a key, and finds out what there is.
+func (f *FS) openWriter(ctx context.Context, key string, flags uint32) (*writer, error) {
+	if len(key) > MaxKey {
+		return nil, errLongName
+	}
+	upload, err := f.state.Lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	w := newWriter(ctx, f, key, upload)
+	w.appends = flags&wire.OpenAppend != 0
+	if err := w.prepare(ctx, flags); err != nil {
+		w.stop()
+		return nil, errors.Join(err, f.unlock(ctx, w.upload, w.upload.ID != ""))
+	}
+	return w, nil
+}
+
+// unlock gives the right to write back, even if the session has ended.
+func (f *FS) unlock(ctx context.Context, u Upload, keep bool) error {
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	return f.state.Unlock(ctx, u, keep)
+}
+
+// prepare decides what is to be written: a new file, an upload that is resumed, or a change to what
+// is stored.
+func (w *writer) prepare(ctx context.Context, flags uint32) error {
+	i, err := w.fs.statStored(ctx, w.key)
+	switch {
+	case absent(err):
+		return w.prepareNew(ctx, flags)
+	case err != nil:
+		return err
+	case i.dir:
+		return errIsDirectory
+	case flags&wire.OpenCreate != 0 && flags&wire.OpenExclusive != 0:
+		return fs.ErrExist
+	}
+	w.base = &i.object
+	if err := w.discard(ctx); err != nil { // what is stored is newer than what was abandoned
+		return err
+	}
+	if flags&wire.OpenTruncate == 0 {
+		w.size, w.shows = i.size, i.size
+		w.when.ETag = i.object.ETag
+	} else {
+		w.dirty = true
+	}
+	return nil
+}
+
+func (w *writer) prepareNew(ctx context.Context, flags uint32) error {
+	pending := w.upload.ID != ""
+	switch {
+	case w.upload.Closed && flags&wire.OpenCreate != 0 && flags&wire.OpenExclusive != 0:
+		return fs.ErrExist
+	case pending && flags&(wire.OpenTruncate|wire.OpenExclusive) == 0:
+		return w.resume(ctx)
+	case flags&wire.OpenCreate == 0 && !pending:
+		return fs.ErrNotExist
+	}
+	if err := w.fs.creatable(ctx, w.key); err != nil {
+		return err
+	}
+	if flags&wire.OpenCreate != 0 && flags&wire.OpenExclusive != 0 {
+		w.when.Absent = true
+	}
+	w.dirty = true
+	return w.discard(ctx)
+}
+
+// discard drops the upload that was pending.
+func (w *writer) discard(ctx context.Context) error {
+	if err := w.fs.abort(ctx, w.upload); err != nil {
+		return err
+	}
+	w.upload = Upload{Name: w.key, Fence: w.upload.Fence, Locked: true, Target: finalKey(w.key)}
+	return nil
+}

@@ -1,0 +1,55 @@
+package objectfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+)
+
+// promote gives an upload that was closed under a temporary name its final name: it becomes an
+// object there. Its parts were sent for the name that its temporary name promises; for another one
+// the object has to be copied, since parts cannot be.
+func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
+	replace bool) (err error) {
+	switch {
+	case !found.Closed:
+		return errUnfinished
+	case target != nil && target.dir:
+		return errIsDirectory
+	}
+	u, err := f.state.Lock(ctx, found.Name)
+	if err != nil {
+		return err
+	}
+	done := false
+	defer func() { err = errors.Join(err, f.unlock(ctx, u, !done)) }()
+	if !u.Closed || u.ID != found.ID {
+		return errUnfinished
+	}
+	parts, err := f.allParts(ctx, u)
+	if err != nil {
+		return err
+	}
+	direct := to == u.Target
+	var base *Object
+	if direct && target != nil {
+		base = &target.object
+	}
+	made, err := f.complete(ctx, u, parts, u.Size, Condition{Absent: !direct || !replace}, base)
+	if err != nil && !direct {
+		return fmt.Errorf("the upload can only be renamed to %s: %w", path.Base(u.Target), err)
+	}
+	if err != nil {
+		return err
+	}
+	done = true
+	made.Key = u.Target
+	if err := f.state.SetTime(ctx, u.Target, made.ETag, u.MTime); err != nil || direct {
+		return err
+	}
+	if err := f.copy(ctx, made, to, Condition{Absent: !replace}); err != nil {
+		return err
+	}
+	return f.remove(ctx, made)
+}

@@ -1,0 +1,205 @@
+package objectfs
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+)
+
+// Close implements io.Closer: what was written appears, as a whole. After an error nothing of it
+// has appeared, except if the storage did not answer and did it all the same.
+func (w *writer) Close() error {
+	defer w.stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.dirty {
+		return w.closeUnchanged(w.work)
+	}
+	w.await()
+	err := w.err
+	if err == nil {
+		err = w.publish(w.work)
+	}
+	if err != nil {
+		return errors.Join(err, w.giveUp())
+	}
+	return nil
+}
+
+// closeUnchanged closes a file to which nothing was written. An upload that was pending stays that.
+func (w *writer) closeUnchanged(ctx context.Context) error {
+	var err error
+	if w.upload.ID != "" {
+		w.upload.MTime = w.mtime
+	} else if !w.mtime.IsZero() {
+		err = w.fs.state.SetTime(ctx, w.key, w.base.ETag, w.mtime)
+	}
+	return errors.Join(err, w.fs.state.Unlock(ctx, w.upload, w.upload.ID != ""))
+}
+
+// publish makes an object of what was written.
+func (w *writer) publish(ctx context.Context) error {
+	if _, length := w.fs.layout.span(0); w.size <= length && len(w.stored) == 0 {
+		return w.putWhole(ctx)
+	}
+	parts, err := w.complete()
+	if err != nil {
+		return err
+	}
+	if w.upload.Target != w.key {
+		return w.closeTemporary(ctx, parts)
+	}
+	// If somebody else has got the right to write meanwhile, he is not to be overwritten.
+	if err := w.fs.state.Update(ctx, w.upload); err != nil {
+		return err
+	}
+	made, err := w.fs.complete(ctx, w.upload, parts, w.size, w.when, w.base)
+	if err != nil {
+		return err
+	}
+	return w.settle(ctx, made)
+}
+
+// settle records that an object was made.
+func (w *writer) settle(ctx context.Context, made Object) error {
+	if err := w.fs.state.SetTime(ctx, w.key, made.ETag, w.mtime); err != nil {
+		return err
+	}
+	return w.fs.state.Unlock(ctx, w.upload, false)
+}
+
+// closeTemporary leaves a file under a temporary name as it is, until it is renamed.
+func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
+	if w.base != nil { // a short file, which was stored under this name
+		if err := w.fs.bucket.Delete(ctx, w.key); err != nil {
+			return err
+		}
+	}
+	u := w.upload
+	u.Closed, u.Size, u.MTime, u.Last = true, w.size, w.mtime, parts[len(parts)-1].Number
+	return w.fs.state.Unlock(ctx, u, true)
+}
+
+// putWhole stores a short file with one request.
+func (w *writer) putWhole(ctx context.Context) error {
+	body := nothing()
+	if w.size > 0 {
+		p := w.parts[0]
+		if p == nil {
+			if err := w.take(0); err != nil {
+				return err
+			}
+			p = w.parts[0]
+		}
+		if p.short && w.size > blockSize {
+			if err := w.lengthen(p); err != nil {
+				return err
+			}
+		}
+		if err := w.fillGaps(p, p.written.gaps(w.size), w.shows); err != nil {
+			return err
+		}
+		body = p.body(w.size)
+	}
+	if err := w.fs.abort(ctx, w.upload); err != nil { // of a file that was longer
+		return err
+	}
+	w.upload.ID = ""
+	if err := w.fs.state.Update(ctx, w.upload); err != nil {
+		return err
+	}
+	made, err := w.fs.put(ctx, w.key, body, w.when)
+	if err != nil {
+		return err
+	}
+	for index := range w.parts {
+		w.drop(index)
+	}
+	return w.settle(ctx, made)
+}
+
+// put stores an object. If the answer is an error it looks whether the object is there.
+func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
+	when Condition) (Object, error) {
+	made, err := f.bucket.Put(ctx, key, body, when)
+	if err == nil {
+		return made, nil
+	}
+	if when.Absent { // an equal one may be somebody else's
+		return made, existing(err)
+	}
+	sum := md5.New()
+	if _, hashErr := io.Copy(sum, io.NewSectionReader(body, 0, body.Size())); hashErr != nil {
+		return made, err
+	}
+	now, headErr := f.bucket.Head(ctx, key)
+	if headErr != nil || now.Size != body.Size() || now.ETag != hex.EncodeToString(sum.Sum(nil)) {
+		return made, err
+	}
+	return now, nil
+}
+
+// existing is what the client is told when an object exists that must not.
+func existing(err error) error {
+	if errors.Is(err, ErrPrecondition) {
+		return fs.ErrExist
+	}
+	return err
+}
+
+// complete makes an object of parts. If the answer is an error it looks whether the object is
+// there: the upload is gone then, which nobody else could have completed.
+func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, when Condition,
+	base *Object) (Object, error) {
+	made, err := f.bucket.Complete(ctx, u.Target, u.ID, parts, when)
+	if err == nil {
+		return made, nil
+	}
+	if _, _, listErr := f.bucket.ListParts(ctx, u.Target, u.ID, 0); !absent(listErr) {
+		if when.Absent {
+			err = existing(err)
+		}
+		return made, err
+	}
+	now, headErr := f.bucket.Head(ctx, u.Target)
+	if headErr != nil || now.Size != size || base != nil && base.ETag == now.ETag {
+		return made, err
+	}
+	return now, nil
+}
+
+// Abandon implements [server.FileAbandoner]: nothing appears. Of a new file the parts are kept.
+func (w *writer) Abandon() error {
+	defer w.stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.await()
+	return w.giveUp()
+}
+
+// giveUp gives up what has been written. The caller holds the lock.
+func (w *writer) giveUp() error {
+	ctx, cancel := lasting(w.session) // the time of w.work may be over
+	defer cancel()
+	for index := range w.parts {
+		w.drop(index)
+	}
+	u := w.upload
+	if u.Closed { // what the client has closed before is still there
+		return w.fs.state.Unlock(ctx, u, true)
+	}
+	if u.MTime = w.mtime; w.keeps(ctx, u) {
+		return w.fs.state.Unlock(ctx, u, true)
+	}
+	err := w.fs.abort(ctx, u)
+	return errors.Join(err, w.fs.state.Unlock(ctx, u, err != nil && u.ID != ""))
+}
+
+// keeps reports whether a client could go on with an upload.
+func (w *writer) keeps(ctx context.Context, u Upload) bool {
+	_, size, err := w.fs.resumable(ctx, u)
+	return size > 0 || err != nil && !absent(err)
+}

@@ -1,0 +1,257 @@
+package objectfs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+// reader is a file opened for reading: the object that was there then, and no other. A client that
+// reads in order gets it from stretches that are fetched in advance; the further it reads, the
+// longer they are. Everything else is fetched as it is asked for.
+type reader struct {
+	fs   *FS
+	ctx  context.Context
+	stop context.CancelFunc
+	name string
+	info *info
+
+	mu        sync.Mutex
+	changed   sync.Cond
+	stretches []*stretch // in order; each begins where the one before ends
+	next      int64      // where the last one ends
+	length    int64      // of the next one
+	last      int64      // where the last READ ended that was in none
+	loading   sync.WaitGroup
+}
+
+var (
+	_ server.FileStater    = (*reader)(nil)
+	_ server.FileSetstater = (*reader)(nil)
+)
+
+const (
+	firstStretch   = 256 << 10
+	longestStretch = 2 << 20
+	mostStretches  = 4
+	stretchesAhead = 2 // of the one that is being read
+)
+
+var errReplaced = errors.New("the file was replaced while it was read: open it again")
+
+func newReader(ctx context.Context, f *FS, name string, i *info) *reader {
+	r := &reader{fs: f, name: name, info: i, length: firstStretch}
+	r.changed.L = &r.mu
+	r.ctx, r.stop = context.WithCancel(ctx)
+	return r
+}
+
+// ReadAt implements io.ReaderAt.
+func (r *reader) ReadAt(b []byte, offset int64) (n int, err error) {
+	var end error
+	if left := r.info.size - offset; left < int64(len(b)) {
+		b, end = b[:max(left, 0)], io.EOF
+	}
+	for n < len(b) && err == nil {
+		var m int
+		m, err = r.readSome(b[n:], offset+int64(n))
+		n += m
+	}
+	if errors.Is(err, ErrPrecondition) {
+		err = errReplaced
+	}
+	if err == nil {
+		err = end
+	}
+	return n, err
+}
+
+// readSome reads at least one byte, unless it fails.
+func (r *reader) readSome(b []byte, offset int64) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.find(offset)
+	if s == nil {
+		s = r.begin(b, offset)
+	}
+	if s == nil {
+		r.mu.Unlock()
+		defer r.mu.Lock()
+		return r.readDirectly(b, offset)
+	}
+	s.users++
+	defer r.leave(s)
+	if offset > 0 { // a client that reads only the beginning gets no more
+		r.fetchAhead(s)
+	}
+	at := offset - s.start
+	for s.got <= at && s.err == nil {
+		r.changed.Wait()
+	}
+	if s.got <= at {
+		return 0, s.err
+	}
+	have := s.got
+	r.mu.Unlock() // what is there does not change any more
+	defer r.mu.Lock()
+	return s.copy(b, at, have), nil
+}
+
+// begin begins with the stretch at an offset, if that is where the last READ ended. It returns nil
+// if it is not, or there is no memory.
+func (r *reader) begin(b []byte, offset int64) *stretch {
+	for offset == r.next && len(r.stretches) >= mostStretches && r.stretches[0].users > 0 {
+		r.changed.Wait()
+	}
+	if s := r.find(offset); s != nil {
+		return s
+	}
+	if offset != r.next && offset != r.last {
+		r.last = offset + int64(len(b))
+		return nil
+	}
+	if offset != r.next {
+		r.forget()
+		r.next, r.length = offset, firstStretch
+	}
+	r.fetch()
+	r.last = r.next
+	return r.find(offset)
+}
+
+// forget gives up all stretches.
+func (r *reader) forget() {
+	for _, s := range r.stretches {
+		r.leave(s)
+	}
+	r.stretches, r.next = nil, -1
+}
+
+// find returns the stretch that holds an offset, or nil.
+func (r *reader) find(offset int64) *stretch {
+	for _, s := range r.stretches {
+		if s.start <= offset && offset < s.start+s.length {
+			return s
+		}
+	}
+	return nil
+}
+
+// fetchAhead begins with the stretches after one that is being read.
+func (r *reader) fetchAhead(s *stretch) {
+	for r.next < r.info.size {
+		n := len(r.stretches)
+		if n-slices.Index(r.stretches, s) > stretchesAhead ||
+			n >= mostStretches && r.stretches[0].users > 0 || !r.fetch() {
+			return
+		}
+	}
+}
+
+// fetch begins with the next stretch, and reports whether there was memory for it. The oldest one
+// makes room for it.
+func (r *reader) fetch() bool {
+	length := min(r.length, r.info.size-r.next)
+	if !r.fs.memory.ahead.TryAcquire(length) {
+		return false
+	}
+	if len(r.stretches) >= mostStretches {
+		oldest := r.stretches[0]
+		r.stretches = r.stretches[1:]
+		r.leave(oldest)
+	}
+	s := newStretch(r.fs.memory, r.next, length)
+	r.stretches = append(r.stretches, s)
+	r.next += length
+	r.length = min(2*r.length, longestStretch)
+	s.users++
+	r.loading.Go(func() {
+		err := r.load(s)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if s.err = err; err != nil && slices.Contains(r.stretches, s) {
+			r.forget() // the next READ tries again
+		}
+		r.leave(s)
+	})
+	return true
+}
+
+// leave ends the use of a stretch. The caller holds the lock.
+func (r *reader) leave(s *stretch) {
+	s.users--
+	r.changed.Broadcast()
+	if s.users < 0 {
+		s.drop()
+	}
+}
+
+func (r *reader) get(offset, length int64) (io.ReadCloser, error) {
+	o := &r.info.object
+	return r.fs.bucket.Get(r.ctx, o.Key, o.ETag, offset, length)
+}
+
+// load fetches a stretch.
+func (r *reader) load(s *stretch) error {
+	body, err := r.get(s.start, s.length)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	for s.got < s.length { // nobody else changes it
+		n, err := io.ReadFull(body, s.room())
+		if err != nil {
+			return cutShort(err)
+		}
+		r.mu.Lock()
+		s.got += int64(n)
+		r.changed.Broadcast()
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+func (r *reader) readDirectly(b []byte, offset int64) (int, error) {
+	body, err := r.get(offset, int64(len(b)))
+	if err != nil {
+		return 0, err
+	}
+	defer body.Close()
+	n, err := io.ReadFull(body, b)
+	return n, cutShort(err)
+}
+
+// cutShort makes sure that an answer that ends too early is not taken for the end of the file.
+func cutShort(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Stat implements [server.FileStater].
+func (r *reader) Stat() (fs.FileInfo, error) { return r.info, nil }
+
+// Setstat implements [server.FileSetstater].
+func (r *reader) Setstat(attrs wire.Attrs) error {
+	if attrs.Has(wire.AttrSize) {
+		return fs.ErrInvalid
+	}
+	return r.fs.Setstat(r.ctx, r.name, attrs)
+}
+
+// Close implements io.Closer.
+func (r *reader) Close() error {
+	r.stop()
+	r.mu.Lock()
+	r.forget()
+	r.mu.Unlock()
+	r.loading.Wait()
+	return nil
+}

@@ -1,0 +1,201 @@
+package objectfs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// mostRenamed is how many objects the directory may hold that is renamed.
+const mostRenamed = 1000
+
+var (
+	errLargeDirectory = errors.New("a directory of more than 1000 objects cannot be renamed")
+	errBelowItself    = errors.New("a directory cannot be renamed to a name below itself")
+	errUploadsBelow   = errors.New(
+		"a directory cannot be renamed while it holds unfinished uploads")
+)
+
+// Rename implements [server.Renamer].
+func (f *FS) Rename(ctx context.Context, oldName, newName string) error {
+	return f.rename(ctx, f.key(oldName), f.key(newName), false)
+}
+
+// PosixRename implements [server.PosixRenamer].
+func (f *FS) PosixRename(ctx context.Context, oldName, newName string) error {
+	return f.rename(ctx, f.key(oldName), f.key(newName), true)
+}
+
+func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
+	if from == f.prefix || to == f.prefix {
+		return fs.ErrPermission
+	}
+	source, err := f.statStored(ctx, from)
+	var waiting Upload
+	if absent(err) {
+		waiting, err = f.state.Find(ctx, from)
+	}
+	if err == nil {
+		err = f.creatable(ctx, to)
+	}
+	if err != nil {
+		return err
+	}
+	target, err := f.statFinished(ctx, to)
+	switch {
+	case absent(err):
+		target = nil
+	case err != nil:
+		return err
+	case !replace:
+		return fs.ErrExist
+	case from == to:
+		return nil
+	}
+	if target != nil && !target.dir && target.object.Key == "" {
+		target = nil // an upload that waits for another name, which is dropped
+	}
+	err = f.move(ctx, source, waiting, from, to, target, replace)
+	if err == nil {
+		err = errors.Join(f.dropUpload(ctx, from), f.dropUpload(ctx, to))
+	}
+	return err
+}
+
+// move is rename without what is left under both names.
+func (f *FS) move(ctx context.Context, source *info, waiting Upload, from, to string, target *info,
+	replace bool) error {
+	switch {
+	case source == nil:
+		return f.promote(ctx, waiting, to, target, replace)
+	case source.dir:
+		return f.renameDirectory(ctx, from+"/", to+"/", target)
+	case target != nil && target.dir:
+		return errIsDirectory
+	}
+	f.known.forget()
+	if err := f.copy(ctx, source.object, to, Condition{Absent: !replace}); err != nil {
+		return err
+	}
+	return f.remove(ctx, source.object)
+}
+
+// copy copies an object with its time: that of the new object would be now.
+func (f *FS) copy(ctx context.Context, from Object, to string, when Condition) error {
+	times, err := f.state.Times(ctx, []string{from.Key})
+	if err != nil {
+		return err
+	}
+	made, err := f.copyContents(ctx, from, to, when)
+	if errors.Is(err, ErrPrecondition) && when.Absent {
+		err = orExists(f.unchanged(ctx, from))
+	}
+	if err != nil {
+		return err
+	}
+	return f.state.SetTime(ctx, to, made.ETag, describe(from, times).mtime)
+}
+
+// unchanged returns an error if an object is no longer what it was.
+func (f *FS) unchanged(ctx context.Context, o Object) error {
+	now, err := f.bucket.Head(ctx, o.Key)
+	if err == nil && now.ETag != o.ETag {
+		err = ErrPrecondition
+	}
+	return err
+}
+
+// copyContents copies in one request, or in parts if the object is too long for that.
+func (f *FS) copyContents(ctx context.Context, from Object, to string,
+	when Condition) (Object, error) {
+	if from.Size == 0 && strings.HasSuffix(to, "/") { // some storage copies no markers
+		return f.bucket.Put(ctx, to, nothing(), when)
+	}
+	if from.Size <= MaxCopy {
+		return f.bucket.Copy(ctx, from.Key, from.ETag, to, when)
+	}
+	id, err := f.bucket.CreateUpload(ctx, to)
+	if err != nil {
+		return Object{}, err
+	}
+	const piece = 1 << 30
+	parts := make([]Part, (from.Size+piece-1)/piece)
+	group, inGroup := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i := range parts {
+		group.Go(func() (err error) {
+			offset := int64(i) * piece
+			parts[i], err = f.bucket.CopyPart(inGroup, to, id, i+1, from.Key, from.ETag, offset,
+				min(piece, from.Size-offset))
+			return err
+		})
+	}
+	var made Object
+	if err = group.Wait(); err == nil {
+		made, err = f.bucket.Complete(ctx, to, id, parts, when)
+	}
+	if err != nil {
+		ctx, cancel := lasting(ctx)
+		defer cancel()
+		err = errors.Join(err, f.abort(ctx, Upload{Target: to, ID: id}))
+	}
+	return made, err
+}
+
+// atOnce is how many requests are made at once for one of a client's.
+const atOnce = 8
+
+// remove removes an object that has been copied, and its time.
+func (f *FS) remove(ctx context.Context, o Object) error {
+	if err := f.unchanged(ctx, o); err != nil {
+		return err
+	}
+	if err := f.bucket.Delete(ctx, o.Key); err != nil {
+		return err
+	}
+	return f.state.SetTime(ctx, o.Key, "", time.Time{})
+}
+
+// renameDirectory copies all objects of a directory, and then deletes them. If it fails half way,
+// the old directory is still complete, or the new one is.
+func (f *FS) renameDirectory(ctx context.Context, from, to string, target *info) error {
+	switch {
+	case strings.HasPrefix(to, from):
+		return errBelowItself
+	case target != nil && !target.dir:
+		return errNotDirectory
+	case target != nil:
+		if err := f.empty(ctx, to); err != nil {
+			return err
+		}
+	}
+	if uploads, err := f.state.Pending(ctx, from); err != nil || len(uploads) > 0 {
+		return errors.Join(err, errUploadsBelow)
+	}
+	objects, err := f.below(ctx, from, mostRenamed)
+	if err != nil {
+		return err
+	}
+	f.known.forget()
+	err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
+		return f.copy(ctx, o, to+strings.TrimPrefix(o.Key, from), Condition{})
+	})
+	if err != nil {
+		return err
+	}
+	return forEach(ctx, objects, f.remove)
+}
+
+// forEach calls do for each object, for several at once.
+func forEach(ctx context.Context, objects []Object, do func(context.Context, Object) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, o := range objects {
+		group.Go(func() error { return do(ctx, o) })
+	}
+	return group.Wait()
+}

@@ -1,0 +1,107 @@
+package objectfs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+)
+
+// resume goes on with the upload that was pending.
+func (w *writer) resume(ctx context.Context) (err error) {
+	w.mtime = w.upload.MTime
+	if w.upload.Closed {
+		w.waits, w.size = true, w.upload.Size
+		return nil
+	}
+	var parts []Part
+	parts, w.size, err = w.fs.resumable(ctx, w.upload)
+	if absent(err) { // somebody has aborted it
+		w.upload.ID = ""
+		return fs.ErrNotExist
+	}
+	w.resumed = true
+	for _, p := range parts {
+		w.stored[p.Number-1] = p
+	}
+	return err
+}
+
+// goBack gives up the parts that were kept and begin where the client begins, or later: scp, for
+// one, begins at the beginning and does not truncate. The caller holds the lock.
+func (w *writer) goBack(offset int64) {
+	w.resumed = false
+	for index, p := range w.stored {
+		if start, _ := w.fs.layout.span(index); start >= offset {
+			delete(w.stored, index)
+			w.size -= p.Size
+		}
+	}
+}
+
+// resumable returns the parts of an abandoned upload that may be kept, and how much of the file
+// they are. The last whole part is left out: if a client saw a file as long as its own, it would
+// take it for complete.
+func (f *FS) resumable(ctx context.Context, u Upload) ([]Part, int64, error) {
+	if u.ID == "" || u.Broken {
+		return nil, 0, nil
+	}
+	list, err := f.listParts(ctx, u)
+	if err != nil {
+		return nil, 0, err
+	}
+	n := 0
+	for n < len(list) && list[n].Number == n+1 {
+		if _, length := f.layout.span(n); list[n].Size != length {
+			break
+		}
+		n++
+	}
+	n = max(n-1, 0)
+	size, _ := f.layout.span(n)
+	return list[:n], size, nil
+}
+
+var errPartsMissing = errors.New(
+	"parts of the upload are missing in the storage: upload the file again")
+
+// allParts returns the parts of an upload that the client has closed.
+func (f *FS) allParts(ctx context.Context, u Upload) ([]Part, error) {
+	list, err := f.listParts(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	var size int64
+	for i, p := range list {
+		if p.Number > u.Last { // left by what was written before
+			list = list[:i]
+			break
+		}
+		size += p.Size
+	}
+	if size != u.Size {
+		return nil, errPartsMissing
+	}
+	return list, nil
+}
+
+func (f *FS) listParts(ctx context.Context, u Upload) (all []Part, err error) {
+	for after, more := 0, true; more; {
+		var list []Part
+		list, more, err = f.bucket.ListParts(ctx, u.Target, u.ID, after)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range list {
+			if n := len(all); n > 0 && all[n-1].Number == p.Number {
+				all[n-1] = p // SeaweedFS lists what was overwritten, too
+			} else if n == 0 || p.Number > all[n-1].Number {
+				all = append(all, p)
+			}
+		}
+		if len(list) == 0 || all[len(all)-1].Number <= after {
+			break // the storage repeats itself
+		}
+		after = all[len(all)-1].Number
+	}
+	return all, nil
+}

@@ -1,0 +1,46 @@
+package objectfs
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Sweep removes what is left of uploads that nobody has gone on with for an age, in this part of
+// the bucket: abandoned ones, and those of processes that died. An age of 7 days leaves clients
+// time to come back.
+func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
+	before := time.Now().Add(-age)
+	pending, err := f.state.Pending(ctx, f.prefix)
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, u := range pending {
+		known[u.ID] = true
+		if u.Locked || !u.Begun.Before(before) {
+			continue
+		}
+		if err := f.removeUpload(ctx, u.Name); err != nil && !absent(err) &&
+			!errors.Is(err, ErrLocked) {
+			return err
+		}
+	}
+	for token := ""; ; {
+		list, next, err := f.bucket.ListUploads(ctx, f.prefix, token)
+		if err != nil {
+			return err
+		}
+		for _, s := range list {
+			if !known[s.ID] && s.Begun.Before(before) {
+				if err := f.abort(ctx, Upload{Target: s.Key, ID: s.ID}); err != nil {
+					return err
+				}
+			}
+		}
+		if next == "" || next == token {
+			return nil
+		}
+		token = next
+	}
+}

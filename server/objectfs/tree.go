@@ -1,0 +1,199 @@
+package objectfs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// Mkdir implements [server.Mkdirer]: it makes a marker.
+func (f *FS) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
+	key := f.key(name)
+	if err := f.creatable(ctx, key); err != nil {
+		return err
+	}
+	if _, err := f.statFinished(ctx, key); !absent(err) {
+		return orExists(err)
+	}
+	_, err := f.bucket.Put(ctx, key+"/", nothing(), Condition{Absent: true})
+	if errors.Is(err, ErrPrecondition) {
+		err = fs.ErrExist
+	}
+	if err == nil {
+		f.known.add(key + "/")
+	}
+	return err
+}
+
+func nothing() *io.SectionReader { return io.NewSectionReader(bytes.NewReader(nil), 0, 0) }
+
+func orExists(err error) error {
+	if err == nil {
+		return fs.ErrExist
+	}
+	return err
+}
+
+// creatable returns an error if nothing can be made at a key: it is too long, or its directory does
+// not exist.
+func (f *FS) creatable(ctx context.Context, key string) error {
+	if len(key) >= MaxKey { // a directory's has a slash more
+		return errLongName
+	}
+	if key == f.prefix {
+		return fs.ErrExist
+	}
+	parent := parentOf(key)
+	if f.known.has(parent) {
+		return nil
+	}
+	err := f.findDirectory(ctx, parent)
+	if err == nil {
+		f.known.add(parent)
+	}
+	return err
+}
+
+// Rmdir implements [server.Rmdirer].
+func (f *FS) Rmdir(ctx context.Context, name string) error {
+	key := f.key(name)
+	if key == f.prefix {
+		return fs.ErrPermission
+	}
+	i, err := f.stat(ctx, key)
+	if err != nil {
+		return err
+	}
+	if !i.dir {
+		return errNotDirectory
+	}
+	if err := f.empty(ctx, key+"/"); err != nil {
+		return err
+	}
+	f.known.forget()
+	return f.bucket.Delete(ctx, key+"/")
+}
+
+// empty returns an error if there is anything in a directory but its marker.
+func (f *FS) empty(ctx context.Context, dir string) error {
+	page, err := f.bucket.List(ctx, Query{Prefix: dir, Max: 2})
+	if err != nil {
+		return err
+	}
+	for _, o := range page.Objects {
+		if o.Key != dir {
+			return errNotEmpty
+		}
+	}
+	waiting, err := f.waiting(ctx, dir)
+	if err == nil && len(waiting) > 0 {
+		err = errNotEmpty
+	}
+	return err
+}
+
+// Remove implements [server.Remover]. What a session is writing appears all the same when it closes
+// the file.
+func (f *FS) Remove(ctx context.Context, name string) error {
+	key := f.key(name)
+	i, err := f.statStored(ctx, key)
+	switch {
+	case absent(err):
+		return f.removeUpload(ctx, key)
+	case err != nil:
+		return err
+	case i.dir:
+		return errIsDirectory
+	}
+	f.known.forget()
+	if err := f.bucket.Delete(ctx, key); err != nil {
+		return err
+	}
+	return errors.Join(f.state.SetTime(ctx, key, "", time.Time{}), f.dropUpload(ctx, key))
+}
+
+// dropUpload removes the upload that is pending at a name, if there is one that nobody writes to:
+// the name was removed, or given to something else.
+func (f *FS) dropUpload(ctx context.Context, key string) error {
+	err := f.removeUpload(ctx, key)
+	if absent(err) || errors.Is(err, ErrLocked) {
+		return nil
+	}
+	return err
+}
+
+// removeUpload removes a pending upload.
+func (f *FS) removeUpload(ctx context.Context, key string) error {
+	if _, err := f.state.Find(ctx, key); err != nil {
+		return err
+	}
+	u, err := f.state.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	err = f.abort(ctx, u)
+	return errors.Join(err, f.state.Unlock(ctx, u, err != nil))
+}
+
+// abort drops what an upload has stored.
+func (f *FS) abort(ctx context.Context, u Upload) error {
+	if u.ID == "" {
+		return nil
+	}
+	if err := f.bucket.Abort(ctx, u.Target, u.ID); !absent(err) {
+		return err
+	}
+	return nil
+}
+
+// Setstat implements [server.Setstater].
+func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
+	if err := f.unwanted(attrs); err != nil {
+		return err
+	}
+	if attrs.Has(wire.AttrSize) {
+		return f.resize(ctx, name, attrs)
+	}
+	key, mtime := f.key(name), mtimeOf(attrs)
+	i, err := f.statStored(ctx, key)
+	switch {
+	case absent(err):
+		return f.setUploadTime(ctx, key, mtime)
+	case err != nil || i.dir || mtime.IsZero():
+		return err
+	}
+	return f.state.SetTime(ctx, key, i.object.ETag, mtime)
+}
+
+// resize changes the length of a file, and the times.
+func (f *FS) resize(ctx context.Context, name string, attrs wire.Attrs) error {
+	w, err := f.openWriter(ctx, f.key(name), wire.OpenWrite)
+	if err != nil {
+		return err
+	}
+	if w.base == nil { // what was abandoned must not appear by this
+		return errors.Join(errUnfinished, w.Abandon())
+	}
+	if err := w.Setstat(attrs); err != nil {
+		return errors.Join(err, w.Abandon())
+	}
+	return w.Close()
+}
+
+// setUploadTime sets the time of a pending upload, which its object is to get.
+func (f *FS) setUploadTime(ctx context.Context, key string, mtime time.Time) error {
+	if _, err := f.state.Find(ctx, key); err != nil || mtime.IsZero() {
+		return err
+	}
+	u, err := f.state.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	u.MTime = mtime
+	return f.state.Unlock(ctx, u, u.ID != "")
+}

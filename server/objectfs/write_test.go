@@ -1,0 +1,366 @@
+package objectfs_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"math/rand"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// text returns text that is different everywhere.
+func text(size int) string {
+	b := make([]byte, size)
+	rand.New(rand.NewSource(int64(size))).Read(b)
+	return string(b)
+}
+
+var sizes = []int{0, 1, partSize - 1, partSize, partSize + 1, 2 * partSize, 5*partSize + 77}
+
+func TestFileAppearsWhenClosed(t *testing.T) {
+	for _, size := range sizes {
+		b := newBench(t)
+		b.put("/f", "old")
+		w := b.write("/f", truncate)
+		b.at(w, 0, text(size))
+		b.holds("/f", "old")
+		b.must(w.Close())
+		b.holds("/f", text(size))
+		if n := b.bucket.Uploads(); n != 0 {
+			t.Errorf("%d uploads are left", n)
+		}
+	}
+}
+
+func TestAbandonedFileNeverAppears(t *testing.T) {
+	for _, size := range sizes {
+		b := newBench(t)
+		b.put("/old", "old")
+		for _, name := range []string{"/old", "/new", "/new.filepart"} {
+			w := b.write(name, truncate)
+			b.at(w, 0, text(size))
+			b.must(w.Abandon())
+		}
+		b.holds("/old", "old")
+		if _, err := b.get("/new"); err == nil {
+			t.Error("an abandoned file can be read")
+		}
+		if got := b.bucket.Objects(); len(got) != 1 {
+			t.Errorf("%d objects, want only the old one", len(got))
+		}
+		if n := b.fs.Memory().Out(); n != 0 {
+			t.Errorf("%d bytes are still held", n)
+		}
+	}
+}
+
+// TestResume: a client that comes back learns where to go on, and never that nothing is missing.
+func TestResume(t *testing.T) {
+	b := newBench(t)
+	whole := text(7*partSize + 5)
+	for _, name := range []string{"/f", "/f.filepart"} {
+		for _, cut := range []int{partSize, 2*partSize + 9, 4 * partSize, 7*partSize + 5} {
+			w := b.write(name, truncate)
+			b.at(w, 0, whole[:cut])
+			b.must(w.Abandon())
+			if cut < 2*partSize {
+				b.missing(name)
+				continue
+			}
+			mark := b.size(name)
+			if want := int64(cut/partSize-1) * partSize; mark != want {
+				t.Fatalf("%d bytes came of %s, and %d are kept, want %d", cut, name, mark, want)
+			}
+			b.bucket.Calls()
+			w = b.write(name, create)
+			b.at(w, mark, whole[mark:])
+			b.must(w.Close())
+			if n := b.bucket.Calls()["UploadPart"]; n != 8-int(mark)/partSize {
+				t.Errorf("%d parts were sent", n)
+			}
+			if name != "/f" {
+				b.must(b.fs.PosixRename(context.Background(), name, "/f"))
+			}
+			b.holds("/f", whole)
+			b.must(b.fs.Remove(context.Background(), "/f"))
+		}
+	}
+	if n := b.bucket.Uploads(); n != 0 {
+		t.Errorf("%d uploads are left", n)
+	}
+}
+
+// TestResumeFromEarlier: a client need not go on where it could.
+func TestResumeFromEarlier(t *testing.T) {
+	whole := text(7*partSize + 5)
+	for _, from := range []int{0, 1, 2, 3, 4} {
+		b := newBench(t)
+		w := b.write("/f", truncate)
+		b.at(w, 0, whole[:5*partSize])
+		b.must(w.Abandon())
+		w = b.write("/f", create)
+		b.at(w, int64(from)*partSize, whole[from*partSize:])
+		b.must(w.Close())
+		b.holds("/f", whole)
+	}
+	b := newBench(t)
+	w := b.write("/f", truncate)
+	b.at(w, 0, whole[:5*partSize])
+	b.must(w.Abandon())
+	b.bucket.Calls()
+	w = b.write("/f", create)
+	b.at(w, 0, "short")
+	b.must(w.Close())
+	b.holds("/f", "short")
+	if n := b.bucket.Uploads(); n != 0 {
+		t.Errorf("%d uploads are left", n)
+	}
+}
+
+// TestResumeWithoutWriting: closing what was opened to go on with, without going on, publishes
+// nothing.
+func TestResumeWithoutWriting(t *testing.T) {
+	b := newBench(t)
+	w := b.write("/f", truncate)
+	b.at(w, 0, text(4*partSize))
+	b.must(w.Abandon())
+	b.must(b.write("/f", create).Close())
+	if got := b.bucket.Objects(); len(got) != 0 {
+		t.Errorf("%d objects", len(got))
+	}
+	if got := b.size("/f"); got != 3*partSize {
+		t.Errorf("%d bytes are kept", got)
+	}
+	b.put("/f", "other")
+	b.holds("/f", "other")
+	if n := b.bucket.Uploads(); n != 0 {
+		t.Errorf("%d uploads are left", n)
+	}
+}
+
+func TestSecondWriterIsRefused(t *testing.T) {
+	b := newBench(t)
+	w := b.write("/f", truncate)
+	_, err := b.open("/f", create)
+	b.is(err, objectfs.ErrLocked)
+	_, err = b.serve(b.bucket).Open(context.Background(), "/f", create, wire.Attrs{})
+	b.is(err, objectfs.ErrLocked)
+	b.must(w.Close())
+	b.must(b.write("/f", create).Close())
+}
+
+func TestExclusive(t *testing.T) {
+	b := newBench(t)
+	w := b.write("/f", create|wire.OpenExclusive)
+	b.at(w, 0, "mine")
+	// Somebody who does not ask the state.
+	other := objectfs.New(b.bucket, nil)
+	o, err := other.Open(context.Background(), "/f", truncate, wire.Attrs{})
+	b.must(err)
+	b.at(o.(writer), 0, "mine")
+	b.must(o.Close())
+	b.is(w.Close(), fs.ErrExist)
+	_, err = b.open("/f", create|wire.OpenExclusive)
+	b.is(err, fs.ErrExist)
+}
+
+// TestChangeStored: what is not written comes from what is stored, most of it without passing
+// through the server.
+func TestChangeStored(t *testing.T) {
+	old := text(9*partSize + 100)
+	for _, one := range []struct {
+		name   string
+		change func(b *bench, w writer)
+		want   func() string
+		calls  map[string]int
+	}{
+		{"nothing", func(*bench, writer) {}, func() string { return old }, nil},
+		{"append", func(b *bench, w writer) { b.at(w, int64(len(old)), "more") },
+			func() string { return old + "more" }, map[string]int{"CopyPart": 1, "Get": 1,
+				"UploadPart": 1, "CreateUpload": 1, "Complete": 1}},
+		{"the middle", func(b *bench, w writer) { b.at(w, 4*partSize+10, "middle") },
+			func() string { return old[:4*partSize+10] + "middle" + old[4*partSize+16:] },
+			map[string]int{"CopyPart": 2, "Get": 2, "UploadPart": 1, "CreateUpload": 1,
+				"Complete": 1}},
+		{"far apart", func(b *bench, w writer) {
+			for i := 8; i >= 0; i -= 2 {
+				b.at(w, int64(i)*partSize, "here")
+			}
+		}, func() string {
+			changed := []byte(old)
+			for i := 0; i < 10; i += 2 {
+				copy(changed[i*partSize:], "here")
+			}
+			return string(changed)
+		}, map[string]int{"CopyPart": 5, "Get": 5, "UploadPart": 5, "CreateUpload": 1,
+			"Complete": 1}},
+		{"shorter", func(b *bench, w writer) { b.must(w.Setstat(sized(5*partSize + 3))) },
+			func() string { return old[:5*partSize+3] },
+			map[string]int{"CopyPart": 1, "CreateUpload": 1, "Complete": 1}},
+		{"much shorter", func(b *bench, w writer) { b.must(w.Setstat(sized(7))) },
+			func() string { return old[:7] }, map[string]int{"Get": 1, "Put": 1}},
+		{"longer", func(b *bench, w writer) { b.must(w.Setstat(sized(12 * partSize))) },
+			func() string { return old + string(make([]byte, 12*partSize-len(old))) },
+			map[string]int{"CopyPart": 1, "Get": 1, "UploadPart": 3, "CreateUpload": 1,
+				"Complete": 1}},
+		{"empty", func(b *bench, w writer) { b.must(w.Setstat(sized(0))) },
+			func() string { return "" }, map[string]int{"Put": 1}},
+		{"shorter and longer", func(b *bench, w writer) {
+			b.must(w.Setstat(sized(10)))
+			b.at(w, 20, "x")
+		}, func() string { return old[:10] + string(make([]byte, 10)) + "x" },
+			map[string]int{"Get": 1, "Put": 1}},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			b := newBench(t)
+			b.put("/f", old)
+			w := b.write("/f", wire.OpenWrite)
+			b.bucket.Calls()
+			one.change(b, w)
+			b.must(w.Close())
+			if got := b.bucket.Calls(); !maps.Equal(got, one.calls) {
+				t.Errorf("requests: %v, want %v", got, one.calls)
+			}
+			b.holds("/f", one.want())
+		})
+	}
+}
+
+func sized(size int64) wire.Attrs { return wire.Attrs{Flags: wire.AttrSize, Size: uint64(size)} }
+
+func timed(seconds uint32) wire.Attrs {
+	return wire.Attrs{Flags: wire.AttrACModTime, MTime: seconds}
+}
+
+// TestChangedMeanwhile: a change is made to what was there when the file was opened, or not at all.
+func TestChangedMeanwhile(t *testing.T) {
+	for _, size := range []int{10, 5 * partSize} {
+		b := newBench(t)
+		b.put("/f", text(size))
+		w := b.write("/f", wire.OpenWrite)
+		b.at(w, 3, "change")
+		if _, err := b.bucket.Copy(context.Background(), "/f"[1:], "", "f2",
+			objectfs.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+		other := objectfs.New(b.bucket, nil)
+		o, err := other.Open(context.Background(), "/f", truncate, wire.Attrs{})
+		b.must(err)
+		b.must(o.Close())
+		b.is(w.Close(), objectfs.ErrPrecondition)
+		b.holds("/f", "")
+		if n := b.bucket.Uploads(); n != 0 {
+			t.Errorf("%d uploads are left", n)
+		}
+	}
+}
+
+// TestHoles: what is skipped is zeros, and a part that has been sent does not change.
+func TestHoles(t *testing.T) {
+	b := newBench(t)
+	w := b.write("/f", truncate)
+	want := make([]byte, 9*partSize+1)
+	for _, i := range []int{0, 3, 1, 8, 6} {
+		b.at(w, int64(i)*partSize+50, "here")
+		copy(want[i*partSize+50:], "here")
+	}
+	b.at(w, 9*partSize, "\x00")
+	b.must(w.Close())
+	b.holds("/f", string(want))
+
+	w = b.write("/f", truncate)
+	b.at(w, 0, text(partSize))
+	_, err := w.WriteAt([]byte("again"), 10)
+	b.is(err, errors.ErrUnsupported)
+	b.must(w.Abandon())
+	b.holds("/f", string(want))
+
+	w = b.write("/f", truncate)
+	if _, err := w.WriteAt([]byte("x"), 1<<31); err == nil {
+		t.Error("a hole of 2 GiB is to be filled with zeros")
+	}
+	b.must(w.Abandon())
+}
+
+// TestHolesCannotBeResumed: a client that comes back would take zeros for what it has sent.
+func TestHolesCannotBeResumed(t *testing.T) {
+	b := newBench(t)
+	w := b.write("/f", truncate)
+	for i := range int64(6) {
+		b.at(w, i*partSize+50, "here")
+	}
+	b.must(w.Abandon())
+	b.missing("/f")
+	if n := b.bucket.Uploads(); n != 0 {
+		t.Errorf("%d uploads are left", n)
+	}
+}
+
+func TestTimes(t *testing.T) {
+	b := newBench(t)
+	mtime := func(name string) int64 {
+		info, err := b.fs.Stat(context.Background(), name)
+		b.must(err)
+		for listed, err := range b.fs.List(context.Background(), "/") {
+			if b.must(err); "/"+listed.Name() == name && !listed.ModTime().Equal(info.ModTime()) {
+				t.Errorf("%s is listed with another time", name)
+			}
+		}
+		return info.ModTime().Unix()
+	}
+	for _, size := range []int{5, 5 * partSize} {
+		for _, name := range []string{"/f", "/f.filepart"} {
+			w := b.write(name, truncate)
+			b.at(w, 0, text(size))
+			b.must(w.Setstat(timed(1e9)))
+			b.must(w.Close())
+			if got := mtime(name); got != 1e9 {
+				t.Errorf("%s of %d bytes, set before CLOSE: %d", name, size, got)
+			}
+			b.must(b.fs.Setstat(context.Background(), name, timed(2e9)))
+			if got := mtime(name); got != 2e9 {
+				t.Errorf("%s of %d bytes, set after CLOSE: %d", name, size, got)
+			}
+			b.must(b.fs.PosixRename(context.Background(), name, "/g"))
+			if got := mtime("/g"); got != 2e9 {
+				t.Errorf("%s of %d bytes, renamed: %d", name, size, got)
+			}
+		}
+	}
+	b.put("/g", "new")
+	if got := mtime("/g"); time.Since(time.Unix(got, 0)) > time.Hour {
+		t.Errorf("a new file has an old one's time: %d", got)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	b := newBench(t)
+	for _, name := range []string{"/abandoned", "/closed.filepart", "/open"} {
+		w := b.write(name, truncate)
+		b.at(w, 0, text(4*partSize))
+		switch name {
+		case "/abandoned":
+			b.must(w.Abandon())
+		case "/closed.filepart":
+			b.must(w.Close())
+		}
+	}
+	if _, err := b.bucket.CreateUpload(context.Background(), "orphan"); err != nil {
+		t.Fatal(err)
+	}
+	b.must(b.fs.Sweep(context.Background(), time.Hour))
+	if n := b.bucket.Uploads(); n != 4 {
+		t.Errorf("%d uploads, want 4: none is an hour old", n)
+	}
+	b.must(b.fs.Sweep(context.Background(), -time.Hour))
+	if n := b.bucket.Uploads(); n != 1 {
+		t.Errorf("%d uploads, want only that of the open file", n)
+	}
+	b.missing("/abandoned")
+	b.missing("/closed.filepart")
+}

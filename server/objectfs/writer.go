@@ -1,0 +1,251 @@
+package objectfs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+// writer is a file opened for writing. What is written goes into parts, at most two of which are in
+// memory. A part is sent when it is full, or when another one is needed; it cannot change after
+// that.
+type writer struct {
+	fs      *FS
+	session context.Context
+	work    context.Context // of requests that outlast the session
+	stop    context.CancelFunc
+	key     string
+	waits   bool      // it is complete, and waits for its final name
+	resumed bool      // it goes on with parts that were kept, and nothing has been written yet
+	appends bool      // all writes go to the end
+	base    *Object   // what was stored when the file was opened, or nil
+	when    Condition // for what is written to appear
+	began   time.Time
+
+	beginning sync.Mutex // held while the upload begins; guards it while parts are sent
+	upload    Upload
+
+	mu      sync.Mutex
+	changed sync.Cond
+	shows   int64 // how much of the beginning of base shows where nothing is written
+	size    int64
+	mtime   time.Time
+	parts   map[int]*part // in memory
+	stored  map[int]Part  // by the index of the first part that they replace
+	taking  bool          // somebody waits for memory
+	turn    bool          // it is the file's turn to take more than its share
+	dirty   bool          // something is different from what is stored
+	writes  int64
+	err     error // why a part could not be stored
+}
+
+var (
+	_ server.FileAbandoner = (*writer)(nil)
+	_ server.FileStater    = (*writer)(nil)
+	_ server.FileSetstater = (*writer)(nil)
+)
+
+// inMemory is how many parts of a file are in memory.
+const inMemory = 2
+
+// mostZeros limits the holes that are filled with zeros: objects have none.
+const mostZeros = 1 << 30
+
+var (
+	errStored = &server.StatusError{Code: wire.OpUnsupported,
+		Message: "this part of the file has been stored already, and cannot be changed any more"}
+	errLargeFile = errors.New(
+		"the file is too long for the parts it is sent in: give the server more memory for uploads")
+	errLargeHole = errors.New("a gap of more than 1 GiB in a file cannot be stored")
+)
+
+func newWriter(ctx context.Context, f *FS, key string, upload Upload) *writer {
+	if upload.Target == "" {
+		upload.Target = finalKey(key)
+	}
+	w := &writer{fs: f, session: ctx, key: key, upload: upload, began: time.Now(),
+		parts: map[int]*part{}, stored: map[int]Part{}}
+	w.changed.L = &w.mu
+	w.work, w.stop = lasting(ctx)
+	return w
+}
+
+// WriteAt implements io.WriterAt.
+func (w *writer) WriteAt(data []byte, offset int64) (n int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.appends {
+		offset = w.size
+	}
+	if w.resumed {
+		w.goBack(offset)
+	}
+	if err := w.reach(offset+int64(len(data)), offset); err != nil {
+		return 0, err
+	}
+	for n < len(data) {
+		index := w.fs.layout.at(offset)
+		p, err := w.part(index, offset+int64(len(data)-n))
+		if err != nil {
+			return n, err
+		}
+		m, err := p.write(data[n:], offset-p.start)
+		if err != nil {
+			return n, err
+		}
+		n, offset = n+m, offset+int64(m)
+		w.dirty = true
+		w.size = max(w.size, offset)
+		w.writes++
+		p.used = w.writes
+		if p.full() {
+			w.send(index)
+		}
+	}
+	return n, nil
+}
+
+// reach returns an error if the file cannot be so long, cannot go on at an offset, or waits under a
+// temporary name: then no part of it can change any more.
+func (w *writer) reach(size, offset int64) error {
+	switch {
+	case w.waits:
+		return errStored
+	case size > w.fs.layout.end():
+		return errLargeFile
+	case offset-w.size > mostZeros:
+		return errLargeHole
+	}
+	return nil
+}
+
+// part returns a part to write to, up to end. If there are too many it sends one, and it waits for
+// memory. The caller holds the lock, which is released meanwhile.
+func (w *writer) part(index int, end int64) (*part, error) {
+	for {
+		if w.err != nil {
+			return nil, w.err
+		}
+		if _, ok := w.stored[index]; ok {
+			return nil, errStored
+		}
+		if p := w.parts[index]; p != nil {
+			if p.sending {
+				return nil, errStored
+			}
+			if !p.short || end <= blockSize {
+				return p, nil
+			}
+		}
+		first := w.parts[0]
+		switch {
+		case w.taking || w.sending() > 0 && len(w.parts) >= inMemory:
+			w.changed.Wait()
+		case first != nil && first.short:
+			if err := w.lengthen(first); err != nil {
+				return nil, err
+			}
+		case len(w.parts) >= inMemory:
+			oldest := w.oldest()
+			if oldest < 0 { // only after a WRITE that failed
+				return nil, errScattered
+			}
+			w.send(oldest)
+		default:
+			if err := w.take(index); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// sending returns how many parts are being sent.
+func (w *writer) sending() (n int) {
+	for _, p := range w.parts {
+		if p.sending {
+			n++
+		}
+	}
+	return n
+}
+
+// oldest returns the part that was not written to for longest, except the last of the file, whose
+// length is not known.
+func (w *writer) oldest() int {
+	oldest := -1
+	for index, p := range w.parts {
+		if p.start+p.length > w.size {
+			continue
+		}
+		if oldest < 0 || p.used < w.parts[oldest].used {
+			oldest = index
+		}
+	}
+	return oldest
+}
+
+// Stat implements [server.FileStater].
+func (w *writer) Stat() (fs.FileInfo, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := &info{name: w.key, size: w.size, mtime: w.mtime}
+	if i.mtime.IsZero() {
+		i.mtime = w.began
+	}
+	return i, nil
+}
+
+// Setstat implements [server.FileSetstater].
+func (w *writer) Setstat(attrs wire.Attrs) error {
+	if err := w.fs.unwanted(attrs); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if attrs.Has(wire.AttrSize) {
+		if attrs.Size > uint64(w.fs.layout.end()) {
+			return errLargeFile
+		}
+		if err := w.resize(int64(attrs.Size)); err != nil {
+			return err
+		}
+	}
+	if mtime := mtimeOf(attrs); !mtime.IsZero() {
+		w.mtime = mtime
+	}
+	return nil
+}
+
+// resize changes the length of the file. The caller holds the lock.
+func (w *writer) resize(size int64) error {
+	if err := w.reach(size, size); err != nil {
+		return err
+	}
+	w.await()
+	for index, stored := range w.stored {
+		start, _ := w.fs.layout.span(index)
+		if start < size && start+stored.Size > size {
+			return errStored
+		}
+	}
+	for index := range w.stored {
+		if start, _ := w.fs.layout.span(index); start >= size {
+			delete(w.stored, index)
+		}
+	}
+	for index, p := range w.parts {
+		if p.start >= size {
+			w.drop(index)
+		} else {
+			p.written.cut(size - p.start)
+		}
+	}
+	w.dirty = w.dirty || size != w.size
+	w.size, w.shows = size, min(w.shows, size)
+	return nil
+}

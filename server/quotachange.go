@@ -1,0 +1,353 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// A grip is what is at a path. If that is a regular file, it is locked.
+type grip struct {
+	info fs.FileInfo
+	err  error
+	file *quotaFile
+}
+
+// grip takes hold of what is at one or two paths. The caller has entered a change of them.
+func (q *Quota) grip(stat func(name string) (fs.FileInfo, error),
+	names ...string) (grips []grip, release func()) {
+	for {
+		before := q.files.endings()
+		grips = grips[:0]
+		var files []*quotaFile
+		for _, name := range names {
+			g := grip{}
+			if g.info, g.err = stat(name); g.err == nil && g.info.Mode().IsRegular() {
+				g.file = q.files.use(identityOf(g.info, name))
+				if len(files) == 0 || files[0] != g.file {
+					files = append(files, g.file)
+				} else {
+					q.files.leave(g.file) // two names of one file
+				}
+			}
+			grips = append(grips, g)
+		}
+		lockInOrder(files)
+		release = func() {
+			for _, f := range files {
+				q.release(f)
+			}
+		}
+		ok := true
+		for i := range grips {
+			ok = ok && q.holds(&grips[i], names[i], before, stat)
+		}
+		if ok {
+			return grips, release
+		}
+		release()
+	}
+}
+
+// release unlocks a file and leaves it.
+func (q *Quota) release(f *quotaFile) {
+	f.mu.Unlock()
+	q.files.leave(f)
+}
+
+// holds reports whether what was found out before a file was locked is true now. Others may have
+// changed it meanwhile by another name.
+func (q *Quota) holds(g *grip, name string, before uint64,
+	stat func(name string) (fs.FileInfo, error)) bool {
+	f := g.file
+	if f == nil {
+		return true
+	}
+	key := q.files.keyOf(f)
+	_, named := key.(string)
+	if f.known && !named || !f.known && q.files.endings() != before {
+		if g.info, g.err = stat(name); g.err != nil || !g.info.Mode().IsRegular() {
+			return false
+		}
+	}
+	if f.unlinked || identityOf(g.info, name) != key {
+		return false
+	}
+	if !f.known {
+		f.known, f.size = true, g.info.Size()
+	}
+	return true
+}
+
+// enter waits for the changes that concern these names, and counts the tree unless that has been
+// done. moves is for a change after which other paths may lead elsewhere: where there are links or
+// "..", those may be any.
+func (v *View) enter(ctx context.Context, moves bool, names ...string) (leave func(), err error) {
+	if err := v.quota.ready(ctx, v); err != nil {
+		return nil, err
+	}
+	if _, links := v.fs.(Symlinker); moves && (links || v.walks) {
+		names = []string{"/"}
+	}
+	return v.quota.changes.enter(ctx, moves, names...)
+}
+
+// enterWith is enter, and takes hold of what is at the names themselves. It enters a change that
+// moves if something there is a link, or a directory and directories move.
+func (v *View) enterWith(ctx context.Context, directories bool,
+	names ...string) (grips []grip, leave func(), err error) {
+	lstat := func(name string) (fs.FileInfo, error) { return v.lstat(ctx, name) }
+	for moves := false; ; moves = true {
+		left, err := v.enter(ctx, moves, names...)
+		if err != nil {
+			return nil, nil, err
+		}
+		grips, release := v.quota.grip(lstat, names...)
+		leave = func() {
+			release()
+			left()
+		}
+		harmless := true
+		for _, g := range grips {
+			harmless = harmless && (g.err != nil || g.file != nil || g.info.IsDir() && !directories)
+		}
+		if moves || harmless {
+			return grips, leave, nil
+		}
+		leave()
+	}
+}
+
+// quotaMake runs make, which makes a directory or, if moves is true, a link.
+func (v *View) quotaMake(ctx context.Context, moves bool, name string, make func() error) error {
+	if v.quota == nil {
+		return make()
+	}
+	leave, err := v.enter(ctx, moves, name)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return v.quota.add(ctx, make)
+}
+
+// add runs make, which makes one name.
+func (q *Quota) add(ctx context.Context, make func() error) error {
+	if err := q.account.Reserve(ctx, 0, 1); err != nil {
+		return err
+	}
+	err := make()
+	if err != nil {
+		q.account.Settle(0, -1)
+	}
+	return err
+}
+
+// quotaLink runs link, which makes another name for a file: removing the old one no longer frees
+// the contents.
+func (v *View) quotaLink(ctx context.Context, oldName, newName string, link func() error) error {
+	if v.quota == nil {
+		return link()
+	}
+	_, leave, err := v.enterWith(ctx, false, oldName, newName)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return v.quota.add(ctx, link)
+}
+
+// quotaRemove runs remove, which removes a name.
+func (v *View) quotaRemove(ctx context.Context, name string, remove func() error) error {
+	if v.quota == nil {
+		return remove()
+	}
+	grips, leave, err := v.enterWith(ctx, false, name)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if grips[0].err != nil {
+		return grips[0].err
+	}
+	if err := remove(); err != nil {
+		return err
+	}
+	v.quota.gone(&grips[0])
+	return nil
+}
+
+// gone subtracts what has lost this name. The system keeps the contents of an open file until it is
+// closed, and so does the count.
+func (q *Quota) gone(g *grip) {
+	q.account.Settle(0, -1)
+	f := g.file
+	if f == nil || linkCount(g.info) > 1 {
+		return
+	}
+	f.unlinked = true
+	q.files.unlink(f)
+	if f.handles == 0 {
+		q.account.Settle(-f.size, 0)
+		f.size = 0
+	}
+}
+
+// quotaReplace runs rename, which may replace a file.
+func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
+	rename func() error) error {
+	if v.quota == nil {
+		return rename()
+	}
+	grips, leave, err := v.enterWith(ctx, true, oldName, newName)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := rename(); err != nil {
+		return err
+	}
+	source, replaced := &grips[0], &grips[1]
+	if source.err == nil && replaced.err == nil {
+		if identityOf(source.info, oldName) == identityOf(replaced.info, newName) {
+			return nil // two names of one file, which POSIX leaves alone
+		}
+		v.quota.gone(replaced)
+	}
+	v.quota.files.moved(oldName, newName)
+	return nil
+}
+
+// quotaResize runs resize, which changes the size of the file called name.
+func (v *View) quotaResize(ctx context.Context, name string, size uint64,
+	resize func() error) error {
+	if v.quota == nil {
+		return resize()
+	}
+	leave, err := v.enter(ctx, false, name)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	stat := func(name string) (fs.FileInfo, error) { return v.fs.Stat(ctx, name) }
+	grips, release := v.quota.grip(stat, name)
+	defer release()
+	switch {
+	case grips[0].err != nil:
+		return grips[0].err
+	case grips[0].file == nil:
+		return resize() // which fails
+	}
+	return v.quota.resize(ctx, grips[0].file, size, resize,
+		func() (fs.FileInfo, error) { return stat(name) })
+}
+
+// resize runs a change that includes a file's size, and may fail in another part. The caller has
+// locked the file.
+func (q *Quota) resize(ctx context.Context, f *quotaFile, size uint64, resize func() error,
+	stat func() (fs.FileInfo, error)) error {
+	if size > 1<<62 {
+		return ErrQuota
+	}
+	now := f.atLeast(int64(size))
+	if growth := now - f.size; growth > 0 {
+		if err := q.account.Reserve(ctx, growth, 0); err != nil {
+			return err
+		}
+	}
+	counted := max(f.size, now) // what is cut off is free once it is gone
+	err := resize()
+	if err != nil {
+		now = f.size
+		if info, statErr := stat(); statErr == nil {
+			now = max(now, info.Size())
+		}
+	}
+	q.account.Settle(now-counted, 0)
+	f.size = now
+	return err
+}
+
+// quotaOpen opens a file for writing.
+func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *wire.Attrs,
+	open func() (File, error)) (File, error) {
+	q := v.quota
+	if q == nil || flags&writing == 0 {
+		return open()
+	}
+	leave, err := v.enter(ctx, false, name)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	grips, release := q.grip(func(name string) (fs.FileInfo, error) { return v.fs.Stat(ctx, name) },
+		name)
+	before, charged := &grips[0], int64(0)
+	isNew := errors.Is(before.err, fs.ErrNotExist) && flags&wire.OpenCreate != 0
+	if isNew {
+		if attrs.Has(wire.AttrSize) {
+			charged = int64(min(attrs.Size, 1<<62))
+		}
+		if err := q.account.Reserve(ctx, charged, 1); err != nil {
+			return nil, err // nothing is held: there was no file
+		}
+	}
+	file, err := open()
+	if err != nil {
+		release()
+		// it may have been created anyway
+		if _, missing := v.fs.Stat(ctx, name); isNew && missing != nil {
+			q.account.Settle(-charged, -1)
+		}
+		return nil, err
+	}
+	info, err := v.statOpen(ctx, file, name)
+	if err != nil {
+		release()
+		file.Close()
+		return nil, err
+	}
+	key := identityOf(info, name)
+	f := before.file
+	if f == nil || q.files.keyOf(f) != key {
+		release()
+		f = q.files.lock(key)
+		if !f.known {
+			f.known, f.size, f.created = true, charged, isNew
+		}
+	}
+	defer f.mu.Unlock()
+	if f.handles == 0 || flags&wire.OpenTruncate != 0 { // opening may have truncated it
+		now := f.atLeast(v.sizeOf(ctx, info, key, before))
+		q.account.Settle(now-f.size, 0)
+		f.size = now
+	}
+	f.handles++
+	return &quotedFile{File: file, ctx: ctx, v: v, f: f, append: flags&wire.OpenAppend != 0}, nil
+}
+
+// sizeOf returns what a file that has just been opened counts for. Where a file is known by its
+// name, the old contents may stay until the new ones are complete, and count as long.
+func (v *View) sizeOf(ctx context.Context, info fs.FileInfo, key any, before *grip) (size int64) {
+	if info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	if name, ok := key.(string); ok && before.file != nil {
+		if visible, err := v.fs.Stat(ctx, name); err == nil {
+			size = max(size, visible.Size())
+		}
+	}
+	return size
+}
+
+// statOpen describes an open file or directory; file is nil for a directory.
+func (v *View) statOpen(ctx context.Context, file File, name string) (fs.FileInfo, error) {
+	if stater, ok := file.(FileStater); ok {
+		if info, err := stater.Stat(); !errors.Is(err, errors.ErrUnsupported) {
+			return info, err
+		}
+	}
+	return v.fs.Stat(ctx, name)
+}

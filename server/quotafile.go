@@ -1,0 +1,144 @@
+package server
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// quotaFiles holds the files that are open for writing or being changed, by identity: a name does
+// not say which file it is, since others may lead there as well.
+type quotaFiles struct {
+	mu    sync.Mutex
+	all   map[any]*quotaFile
+	made  uint64 // how many there have been
+	ended uint64 // how many are gone
+}
+
+// quotaFile is a file with any number of handles and names.
+type quotaFile struct {
+	number uint64 // of those made
+
+	// Under the lock of quotaFiles.
+	key   any
+	users int // handles, and changes under way
+
+	// mu is held while the size or the last name changes, by the backend as well, so that the count
+	// follows in the same order. Only a rename takes two, that of the lower number first.
+	mu       sync.Mutex
+	known    bool // size is known
+	size     int64
+	handles  int
+	created  bool // by a handle
+	unlinked bool // its last name is gone
+
+	// The writes that are under way may come after a truncation.
+	ends     []int64 // where they end
+	appended int64   // their bytes, of those at the end of the file, wherever that is
+}
+
+// use returns the file with a key, which is known until it is left.
+func (q *quotaFiles) use(key any) *quotaFile {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f := q.all[key]
+	if f == nil {
+		q.made++
+		f = &quotaFile{number: q.made, key: key}
+		if q.all == nil {
+			q.all = map[any]*quotaFile{}
+		}
+		q.all[key] = f
+	}
+	f.users++
+	return f
+}
+
+// lock is use for a file that exists, which it locks.
+func (q *quotaFiles) lock(key any) *quotaFile {
+	for {
+		f := q.use(key)
+		f.mu.Lock()
+		if !f.unlinked {
+			return f
+		}
+		f.mu.Unlock() // a removed file that had the same identity
+		q.leave(f)
+	}
+}
+
+func (q *quotaFiles) leave(f *quotaFile) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if f.users--; f.users == 0 {
+		delete(q.all, f.key)
+		q.ended++
+	}
+}
+
+// keyOf returns a file's key, which a rename or removal changes.
+func (q *quotaFiles) keyOf(f *quotaFile) any {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return f.key
+}
+
+func (q *quotaFiles) endings() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ended
+}
+
+// unlink forgets the key of a file whose last name is gone: a new file may get the same identity.
+func (q *quotaFiles) unlink(f *quotaFile) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.all, f.key)
+	f.key = f
+	q.all[f] = f
+}
+
+// moved follows files that are known only by their paths.
+func (q *quotaFiles) moved(oldName, newName string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for key, f := range maps.Clone(q.all) {
+		name, ok := key.(string)
+		if ok && (name == oldName || isBelow(name, oldName)) {
+			delete(q.all, key)
+			f.key = newName + strings.TrimPrefix(name, oldName)
+			q.all[f.key] = f
+		}
+	}
+}
+
+// lockAll locks all files. None may be added meanwhile.
+func (q *quotaFiles) lockAll() (all map[any]*quotaFile, unlock func()) {
+	q.mu.Lock()
+	all = maps.Clone(q.all)
+	q.mu.Unlock()
+	files := slices.Collect(maps.Values(all))
+	lockInOrder(files)
+	return all, func() {
+		for _, f := range files {
+			f.mu.Unlock()
+		}
+	}
+}
+
+func lockInOrder(files []*quotaFile) {
+	slices.SortFunc(files, func(a, b *quotaFile) int { return cmp.Compare(a.number, b.number) })
+	for _, f := range files {
+		f.mu.Lock()
+	}
+}
+
+// atLeast returns how large a file of the given size may be after the writes under way.
+func (f *quotaFile) atLeast(size int64) int64 {
+	for _, end := range f.ends {
+		size = max(size, end)
+	}
+	return size + f.appended
+}

@@ -1,0 +1,199 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// quotedFile is a File under a quota. It has every method that a File may have.
+type quotedFile struct {
+	File
+	ctx    context.Context // of the session
+	v      *View
+	f      *quotaFile
+	append bool
+
+	abandoned bool
+	once      sync.Once
+}
+
+func (f *quotedFile) ReadAt(p []byte, offset int64) (int, error) {
+	if reader, ok := f.File.(io.ReaderAt); ok {
+		return reader.ReadAt(p, offset)
+	}
+	return 0, errUnsupported
+}
+
+// reserve reserves space for length bytes at offset or, for a file opened for appending, at the end
+// of all reservations. A range that several handles write to is reserved once. When the write has
+// ended, written must be called with the same offset and length.
+func (f *quotedFile) reserve(offset, length int64) error {
+	f.f.mu.Lock()
+	defer f.f.mu.Unlock()
+	end := offset + length
+	if f.append {
+		end = f.f.size + length
+	}
+	if growth := end - f.f.size; growth > 0 {
+		if err := f.v.quota.account.Reserve(f.ctx, growth, 0); err != nil {
+			return err
+		}
+		f.f.size += growth
+	}
+	if f.append {
+		f.f.appended += length
+	} else {
+		f.f.ends = append(f.f.ends, end)
+	}
+	return nil
+}
+
+func (f *quotedFile) written(offset, length int64) {
+	f.f.mu.Lock()
+	defer f.f.mu.Unlock()
+	if f.append {
+		f.f.appended -= length
+	} else if i := slices.Index(f.f.ends, offset+length); i >= 0 {
+		f.f.ends = slices.Delete(f.f.ends, i, i+1)
+	}
+}
+
+// WriteAt keeps the reservation if a write fails, since how much was written is not known until
+// Close.
+func (f *quotedFile) WriteAt(p []byte, offset int64) (int, error) {
+	writer, ok := f.File.(io.WriterAt)
+	if !ok {
+		return 0, errUnsupported
+	}
+	if err := f.reserve(offset, int64(len(p))); err != nil {
+		return 0, err
+	}
+	defer f.written(offset, int64(len(p)))
+	return writer.WriteAt(p, offset)
+}
+
+func (f *quotedFile) CopyFrom(ctx context.Context, source File, from, length,
+	to int64) (int64, error) {
+	copier, ok := f.File.(FileCopier)
+	if !ok {
+		return 0, errors.ErrUnsupported
+	}
+	if quoted, ok := source.(*quotedFile); ok {
+		source = quoted.File
+	}
+	stater, ok := source.(FileStater)
+	if !ok {
+		return 0, errors.ErrUnsupported // the session reserves for each piece
+	}
+	info, err := stater.Stat()
+	if err != nil {
+		return 0, err
+	}
+	length = min(length, max(0, info.Size()-from))
+	if err := f.reserve(to, length); err != nil {
+		return 0, err
+	}
+	defer f.written(to, length)
+	return copier.CopyFrom(ctx, source, from, length, to)
+}
+
+func (f *quotedFile) Stat() (fs.FileInfo, error) {
+	if stater, ok := f.File.(FileStater); ok {
+		return stater.Stat()
+	}
+	return nil, errUnsupported
+}
+
+func (f *quotedFile) Setstat(attrs wire.Attrs) error {
+	setstater, ok := f.File.(FileSetstater)
+	if !ok {
+		return errUnsupported
+	}
+	if !attrs.Has(wire.AttrSize) {
+		return setstater.Setstat(attrs)
+	}
+	f.f.mu.Lock()
+	defer f.f.mu.Unlock()
+	set := func() error { return setstater.Setstat(attrs) }
+	return f.v.quota.resize(f.ctx, f.f, attrs.Size, set, f.Stat)
+}
+
+func (f *quotedFile) Sync() error {
+	if syncer, ok := f.File.(FileSyncer); ok {
+		return syncer.Sync()
+	}
+	return errUnsupported
+}
+
+func (f *quotedFile) StatVFS() (wire.StatVFSReply, error) {
+	if stater, ok := f.File.(FileStatVFSer); ok {
+		return stater.StatVFS()
+	}
+	return wire.StatVFSReply{}, errUnsupported
+}
+
+// Close corrects the count to the file's actual size, if the backend can report it.
+func (f *quotedFile) Close() error { return f.end(f.File.Close) }
+
+func (f *quotedFile) Abandon() error {
+	f.abandoned = true
+	return f.end(func() error { return abandon(f.File) })
+}
+
+// end ends a handle, and with the last one corrects the count.
+func (f *quotedFile) end(end func() error) (err error) {
+	ended := false
+	f.once.Do(func() {
+		ended = true
+		q, file := f.v.quota, f.f
+		file.mu.Lock()
+		defer q.release(file)
+		info, statErr := f.Stat()
+		err = end()
+		if file.handles--; file.handles > 0 {
+			return
+		}
+		now := file.size
+		switch name, named := q.files.keyOf(file).(string); {
+		case file.unlinked:
+			now = 0
+		case named:
+			now = f.published(name, err)
+		case statErr == nil && info.Mode().IsRegular():
+			now = info.Size()
+		}
+		q.account.Settle(now-file.size, 0)
+		file.size = now
+	})
+	if !ended {
+		err = end()
+	}
+	return err
+}
+
+// lastLook is how long a backend may take to tell what has become of a file; the session may be
+// over.
+const lastLook = 10 * time.Second
+
+// published returns the size of a file that is known by its name, and may appear there only when it
+// is closed, or not at all.
+func (f *quotedFile) published(name string, failed error) int64 {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), lastLook)
+	defer cancel()
+	info, err := f.v.fs.Stat(WithBeneath(ctx, ""), name)
+	switch {
+	case err == nil:
+		return info.Size()
+	case errors.Is(err, fs.ErrNotExist) && f.f.created && (f.abandoned || failed != nil):
+		f.v.quota.account.Settle(0, -1)
+		return 0
+	}
+	return f.f.size
+}

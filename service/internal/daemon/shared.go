@@ -1,0 +1,171 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/usftp/usftp/internal/site"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/store"
+)
+
+// usualStore returns the file of the store of a service that does not name one, in the directory
+// that systemd gives a service for its state, or the user's own.
+func usualStore() (string, error) {
+	dir := os.Getenv("STATE_DIRECTORY")
+	if dir == "" {
+		dir = os.Getenv("XDG_STATE_HOME")
+		if !filepath.IsAbs(dir) {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return "", fmt.Errorf("no directory for the store (%w): set file in [store]", err)
+			}
+			dir = filepath.Join(home, ".local", "state")
+		}
+		dir = filepath.Join(dir, "usftp")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", site.FileError("cannot make the directory for the store,", dir, err)
+	}
+	return filepath.Join(dir, "usftpd.db"), nil
+}
+
+// openStore opens the store. Where the configuration names none and the usual file cannot be made,
+// as in a container without a place for it, the server goes without.
+func (s *service) openStore(ctx context.Context) error {
+	name, named := s.started.store, s.started.store != ""
+	var err error
+	if !named {
+		name, err = usualStore()
+	}
+	for _, one := range s.started.Users {
+		if err == nil && below(one.Root, name) {
+			err = errServed(name, one.Root)
+		}
+	}
+	if err == nil {
+		s.store, err = store.Open(ctx, name, s.Log)
+	}
+	switch {
+	case err != nil && named:
+		return err
+	case err != nil:
+		s.Log.Warn("there is no store: bans and quota counts end with the server", "error", err)
+		return nil
+	}
+	s.Shared, s.storeName = shared{s.store}, name
+	s.MoreUsers = s.storedUsers
+	s.store.OnUsers(s.Refresh)
+	return nil
+}
+
+// errServed is why a file is no place for the store: users would see it, and who can write there
+// could make themselves another user.
+func errServed(name, root string) error {
+	return fmt.Errorf("the store %s would be in %s, which is served: set another file in [store]",
+		name, root)
+}
+
+// below reports whether a file lies below a directory. The file may not exist yet.
+func below(root, file string) bool {
+	root, err := realPath(root)
+	if err != nil {
+		return false // which is not served either
+	}
+	dir, err := realPath(filepath.Dir(file))
+	if err != nil {
+		return false
+	}
+	relative, err := filepath.Rel(root, dir)
+	return err == nil && filepath.IsLocal(relative)
+}
+
+func realPath(name string) (string, error) {
+	absolute, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(absolute)
+}
+
+// closeStore gives back what this node holds, once it is certain that nobody uses it.
+func (s *service) closeStore() {
+	if s.store != nil {
+		if err := s.store.Close(); err != nil {
+			s.Log.Warn("the store was not closed well", "error", err)
+		}
+	}
+}
+
+// shared is the store as the server wants it.
+type shared struct{ *store.Store }
+
+func (s shared) Bans() sshd.Bans { return s.Store.Bans() }
+
+// accountPatience is how long a start or reload waits for the account of a directory.
+const accountPatience = 5 * time.Second
+
+// Account returns the account of a directory, which is the same for all nodes if its path is.
+func (s shared) Account(tree string, maxBytes, maxFiles int64) server.Account {
+	ctx, cancel := context.WithTimeout(context.Background(), accountPatience)
+	defer cancel()
+	if absolute, err := filepath.Abs(tree); err == nil {
+		tree = absolute
+	}
+	return s.Store.Account(ctx, tree, maxBytes, maxFiles)
+}
+
+// storedUsers returns the users of the store.
+func (s *service) storedUsers() (users []site.Account) {
+	for _, u := range s.store.Users() {
+		if u.Disabled {
+			continue
+		}
+		if below(u.Root, s.storeName) {
+			s.Log.Warn("a user is left out", "user", u.Name, "error",
+				errServed(s.storeName, u.Root))
+			continue
+		}
+		one := site.Account{Root: u.Root, PasswordHash: u.Password,
+			Quota: [2]int64{u.QuotaBytes, u.QuotaFiles}}
+		one.Name, one.Policy.ReadOnly = u.Name, u.ReadOnly
+		one.Bandwidth, one.MaxSessions = u.Bandwidth, int(u.Sessions)
+		if len(u.Keys) > 0 {
+			one.Keys = sshd.ParseAuthorizedKeys("the store", []byte(strings.Join(u.Keys, "\n")))
+		}
+		users = append(users, one)
+	}
+	return users
+}
+
+// withStore runs a command on the store that a configuration names.
+func withStore(ctx context.Context, config string, run func(s *store.Store) error) error {
+	if config == "" {
+		return errors.New("--config FILE is missing: it says where the store is")
+	}
+	made, err := readConfig(config)
+	if err != nil {
+		return err
+	}
+	if made.store == "" {
+		if made.store, err = usualStore(); err != nil {
+			return err
+		}
+	}
+	s, err := store.Open(ctx, made.store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	if err := s.Err(); err != nil {
+		s.Close()
+		return err
+	}
+	return errors.Join(run(s), s.Close())
+}

@@ -1,0 +1,383 @@
+//go:build unix
+
+package daemon
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/service/internal/store/storetest"
+)
+
+// configWith writes a configuration of a user "alice" with a key and a quota.
+func configWith(t *testing.T, more string) (home, key, file string) {
+	t.Helper()
+	home, key = servetest.HomeWithKey(t)
+	file, _, _ = writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]
+host_keys = ["host_key"]`)
+	text := strings.Replace(string(readFile(t, file)), "[[users]]", more+"\n[[users]]", 1)
+	writeFile(t, file, []byte(text))
+	return home, key, file
+}
+
+// from connects to a node as the balancer does for a client.
+func from(t *testing.T, s *servetest.Server, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	io.WriteString(conn, "PROXY TCP4 "+address+" 192.0.2.1 4711 22\r\n")
+	return conn
+}
+
+// login logs in with a password, which may be wrong, and opens a session.
+func login(t *testing.T, s *servetest.Server, address, user, password string) (*usftp.Client, error) {
+	t.Helper()
+	secure, channels, requests, err := ssh.NewClientConn(from(t, s, address), "",
+		&ssh.ClientConfig{User: user, Auth: []ssh.AuthMethod{ssh.Password(password)},
+			HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: time.Minute})
+	if err != nil {
+		return nil, err
+	}
+	client, err := usftp.NewClient(ssh.NewClient(secure, channels, requests))
+	if err != nil {
+		secure.Close()
+	}
+	return client, err
+}
+
+// getBanned makes an address fail until it is banned.
+func getBanned(t *testing.T, nodes []*servetest.Server, address string) {
+	t.Helper()
+	for i := range 13 { // a little is forgiven in the meantime
+		s := nodes[i%len(nodes)]
+		conn := from(t, s, address)
+		_, _, _, err := ssh.NewClientConn(conn, "", &ssh.ClientConfig{User: "alice",
+			Auth:            []ssh.AuthMethod{ssh.PublicKeys(stranger(t))},
+			HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+		if err == nil {
+			t.Fatal("a stranger was let in")
+		}
+	}
+}
+
+func stranger(t *testing.T) ssh.Signer {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// do runs usftpd with arguments, and returns what it prints.
+func do(t *testing.T, home, file, stdin, command string, args ...string) string {
+	t.Helper()
+	words := append(strings.Fields(command), append([]string{"--config", file}, args...)...)
+	got := run(t, home, stdin, words...)
+	if got.code != 0 {
+		t.Fatalf("usftpd %s: %+v", strings.Join(words, " "), got)
+	}
+	return got.stdout
+}
+
+// until waits for what another node does soon.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline, look := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
+	defer look.Stop()
+	for !is() {
+		select {
+		case <-look.C:
+		case <-deadline:
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// TestStoreOfOneNode: without any set-up, bans and quota counts survive a restart, and users and
+// bans can be managed while the server runs.
+func TestStoreOfOneNode(t *testing.T) {
+	t.Parallel()
+	home, key, file := configWith(t, "")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	client := aliceOn(t, from(t, s, "192.0.2.10"), key)
+	f, err := client.Create("half")
+	if err == nil {
+		_, err = f.WriteAt(make([]byte, 600_000), 0)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	getBanned(t, []*servetest.Server{s}, "192.0.2.7")
+	s.End(syscall.SIGTERM, 0)
+	if info, err := os.Stat(filepath.Join(home, ".local/state/usftp/usftpd.db")); err != nil ||
+		info.Mode().Perm() != 0o600 {
+		t.Errorf("the store: %v, %v", info, err)
+	}
+	// Nobody walks: what has been put there behind the server's back is not seen.
+	writeFile(t, filepath.Join(home, "alice", "unseen"), make([]byte, 900_000))
+
+	s = servetest.Start(t, home, "usftpd", "--config", file)
+	if _, err := loginOn(t, from(t, s, "192.0.2.7"), key); err == nil {
+		t.Error("the ban is forgotten")
+	}
+	client = aliceOn(t, from(t, s, "192.0.2.10"), key)
+	defer client.Close()
+	for _, one := range []struct {
+		size int
+		fits bool
+	}{{500_000, false}, {300_000, true}} {
+		f, err := client.Create("more")
+		if err == nil {
+			_, err = f.WriteAt(make([]byte, one.size), 0)
+			f.Close()
+		}
+		if (err == nil) != one.fits {
+			t.Errorf("%d bytes beside 600000 under a quota of 1 MB: %v", one.size, err)
+		}
+	}
+
+	list := do(t, home, file, "", "ban list")
+	if !regexp.MustCompile(`^192\.0\.2\.7/32 +\d+m?\d*s\n$`).MatchString(list) {
+		t.Errorf("the bans: %q", list)
+	}
+	do(t, home, file, "", "ban lift", "192.0.2.7")
+	until(t, "the ban is lifted", func() bool {
+		c, err := loginOn(t, from(t, s, "192.0.2.7"), key)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	do(t, home, file, "", "ban add", "--for", "1h", "192.0.2.7")
+	until(t, "the added ban holds", func() bool {
+		c, err := loginOn(t, from(t, s, "192.0.2.7"), key)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+
+	if err := os.Mkdir(filepath.Join(home, "carol"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	do(t, home, file, "secret\n", "user add", "--root", filepath.Join(home, "carol"),
+		"--key", key+".pub", "--password", "--sessions", "5", "carol")
+	enters := func() bool {
+		c, err := login(t, s, "192.0.2.11", "carol", "secret")
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}
+	until(t, "carol is let in", enters)
+	if out := do(t, home, file, "", "user list"); out !=
+		fmt.Sprintf("carol  %s/carol  1 keys, password, 5 sessions\n", home) {
+		t.Errorf("the users: %q", out)
+	}
+	do(t, home, file, "", "user disable", "carol")
+	until(t, "carol is kept out", func() bool { return !enters() })
+	do(t, home, file, "", "user enable", "carol")
+	until(t, "carol is let in again", enters)
+	do(t, home, file, "", "user remove", "carol")
+	until(t, "carol is gone", func() bool { return !enters() })
+}
+
+// TestStoreIsNotServed: nobody sees the store's file by logging in.
+func TestStoreIsNotServed(t *testing.T) {
+	t.Parallel()
+	home, key, file := configWith(t, "")
+	served := strings.Replace(string(readFile(t, file)), `root = "alice"`, `root = "."`, 1)
+	writeFile(t, file, []byte(served))
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	line := s.Wait("there is no store: bans and quota counts end with the server", nil)
+	if !strings.Contains(fmt.Sprint(line["error"]), home+"/.local/state/usftp/usftpd.db would be in ") {
+		t.Errorf("the log says %v", line)
+	}
+	aliceOn(t, from(t, s, "192.0.2.10"), key).Close()
+
+	named := strings.Replace(served, "[[users]]", "[store]\nfile = \"bob/s.db\"\n[[users]]", 1)
+	writeFile(t, file, []byte(named))
+	got := run(t, home, "", "--config", file)
+	if got.code != 1 || !strings.Contains(got.stderr, "which is served: set another file in [store]") {
+		t.Errorf("%+v", got)
+	}
+
+	// Nor by a user of the store.
+	apart := strings.Replace(string(readFile(t, file)), `root = "."`, `root = "alice"`, 1)
+	writeFile(t, file, []byte(strings.Replace(apart, "bob/s.db", "s.db", 1)))
+	do(t, home, file, "secret\n", "user add", "--root", home, "--password", "carol")
+	s = servetest.Start(t, home, "usftpd", "--config", file)
+	s.Wait("a user is left out", func(f map[string]any) bool { return f["user"] == "carol" })
+	if _, err := login(t, s, "192.0.2.11", "carol", "secret"); err == nil {
+		t.Error("carol sees the store")
+	}
+}
+
+// What cannot be done with the store is refused in one sentence.
+func TestStoreUsage(t *testing.T) {
+	t.Parallel()
+	home, key, file := configWith(t, "[store]\nfile = \"store.db\"")
+	with := func(command string) []string {
+		return strings.Fields(strings.ReplaceAll(command, "C", "--config "+file))
+	}
+	do(t, home, file, "", "user add", "--root", home, "--key", key+".pub", "ann")
+	for command, says := range map[string]string{
+		"user":                              "user needs a command",
+		"user bogus":                        `unknown command "user bogus"`,
+		"user list":                         "--config FILE is missing",
+		"user add C":                        "usage: add NAME",
+		"user add C ann":                    "--root DIRECTORY is missing",
+		"user add C --root / ann":           "ann has no way to log in",
+		"user add C --root /none ann":       "cannot serve /none: ",
+		"user add C --root / a:b":           `invalid user name "a:b"`,
+		"user add C --root / --key " + file: "usage: add NAME",
+		"user add C --root / --key " + file + " bob":    file + ":",
+		"user add C --root / --key " + key + ".pub ann": "user ann: there is a user of that name",
+		"user remove C bob":                             "user bob: the store has no such user",
+		"ban lift C 192.0.2.1":                          "192.0.2.1/32 is not banned",
+		"ban add C 10.0.0.0/8":                          "10.0.0.0/8: bans are of one IPv4 address or one IPv6 /64",
+		"ban add C nonsense":                            `"nonsense" is not an address`,
+		"ban add C --for 1ms 192.0.2.1":                 "--for: a ban takes at least a second",
+	} {
+		got := run(t, home, "", with(command)...)
+		if got.code == 0 || !strings.HasPrefix(got.stderr, "usftpd: "+says) {
+			t.Errorf("usftpd %s: %+v", command, got)
+		}
+	}
+}
+
+// TestStoreIsAway: a server starts without its PostgreSQL, with the users of its file, and a command
+// says in one line what does not answer.
+func TestStoreIsAway(t *testing.T) {
+	t.Parallel()
+	home, key, file := configWith(t, `[store]
+url = "postgres://usftpd:very-secret@/usftpd?host=/none"`)
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	s.Wait("the store does not answer; starting without it", nil)
+	aliceOn(t, from(t, s, "192.0.2.10"), key).Close()
+	got := run(t, home, "", "user", "list", "--config", file)
+	if got.code != 1 || !strings.HasPrefix(got.stderr,
+		"usftpd: the store does not answer: PostgreSQL on /none: ") ||
+		strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("%+v", got)
+	}
+	if strings.Contains(got.stderr+s.Log.String(), "very-secret") {
+		t.Error("the password is shown")
+	}
+}
+
+// TestThreeNodes: the sessions of a user are limited over all nodes, a ban on one holds on all, a
+// user is added for all, and what a node that was killed held is free after 15 s.
+func TestThreeNodes(t *testing.T) {
+	t.Parallel()
+	home, key, file := configWith(t, `[store]
+url = "`+storetest.Postgres(t)+`"`)
+	text := string(readFile(t, file))
+	writeFile(t, file, []byte(strings.Replace(text, `quota_bytes = "1MB"`,
+		"quota_bytes = \"1MB\"\nsessions = 3", 1)))
+	var nodes []*servetest.Server
+	for range 3 {
+		nodes = append(nodes, servetest.Start(t, home, "usftpd", "--config", file))
+	}
+	session := func(s *servetest.Server, address string) (*usftp.Client, error) {
+		secure, err := loginOn(t, from(t, s, address), key)
+		if err != nil {
+			return nil, err
+		}
+		client, err := usftp.NewClient(secure)
+		if err != nil {
+			secure.Close()
+		}
+		return client, err
+	}
+	var clients []*usftp.Client
+	for _, s := range nodes {
+		client, err := session(s, "192.0.2.10")
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, client)
+	}
+	for i, s := range nodes {
+		if _, err := session(s, "192.0.2.10"); err == nil {
+			t.Errorf("a fourth session of three is open, on node %d", i)
+		}
+	}
+	nodes[0].Wait("session refused", nil)
+
+	for i, client := range clients { // 1 MB in all
+		f, err := client.Create(fmt.Sprint("file", i))
+		if err == nil {
+			_, err = f.WriteAt(make([]byte, 400_000), 0)
+			f.Close()
+		}
+		if (err == nil) != (i < 2) {
+			t.Errorf("400 kB on node %d under a quota of 1 MB: %v", i, err)
+		}
+	}
+
+	getBanned(t, nodes, "192.0.2.7")
+	for i, s := range nodes {
+		until(t, fmt.Sprintf("the ban holds on node %d", i), func() bool {
+			_, err := loginOn(t, from(t, s, "192.0.2.7"), key)
+			return err != nil
+		})
+	}
+
+	if err := os.Mkdir(filepath.Join(home, "carol"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	do(t, home, file, "secret\n", "user add", "--root", filepath.Join(home, "carol"), "--password",
+		"carol")
+	for i, s := range nodes {
+		until(t, fmt.Sprintf("carol is let in by node %d", i), func() bool {
+			c, err := login(t, s, "192.0.2.11", "carol", "secret")
+			if err == nil {
+				c.Close()
+			}
+			return err == nil
+		})
+	}
+
+	killed := time.Now()
+	nodes[0].Cmd.Process.Kill()
+	<-nodes[0].Ended
+	if _, err := session(nodes[1], "192.0.2.10"); err == nil && time.Since(killed) < 10*time.Second {
+		t.Error("the sessions of a node are free as soon as it is killed")
+	}
+	until(t, "the killed node's session is free", func() bool {
+		client, err := session(nodes[1], "192.0.2.10")
+		if err == nil {
+			client.Close()
+		}
+		return err == nil
+	})
+	if took := time.Since(killed); took > 25*time.Second {
+		t.Errorf("that took %s", took)
+	}
+}

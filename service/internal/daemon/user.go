@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/site"
+	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/store"
+)
+
+// group returns a command that only has others below it.
+func group(name, short, long, examples string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: short, Long: long, Example: examples,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &ui.UsageError{Err: fmt.Errorf("unknown command %q", name+" "+args[0])}
+			}
+			return &ui.UsageError{Err: fmt.Errorf("%s needs a command", name)}
+		},
+		RunE: func(*cobra.Command, []string) error { return nil },
+	}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
+// storeCommand returns a command on the store, which takes so many operands.
+func storeCommand(use, short string, operands int,
+	run func(ctx context.Context, s *store.Store, args []string) error) *cobra.Command {
+	var config string
+	cmd := &cobra.Command{Use: use, Short: short,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != operands {
+				return &ui.UsageError{Err: fmt.Errorf("usage: %s", use)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withStore(cmd.Context(), config, func(s *store.Store) error {
+				return run(cmd.Context(), s, args)
+			})
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVar(&config, "config", "", "the server's configuration `file`")
+	return cmd
+}
+
+func userCommand(a *ui.App) *cobra.Command {
+	return group("user", "manage the users in the store", userLong, userExamples,
+		addUserCommand(a),
+		storeCommand("list", "list the users in the store", 0,
+			func(_ context.Context, s *store.Store, _ []string) error { return listUsers(a, s) }),
+		storeCommand("disable NAME", "let a user in no longer", 1,
+			func(ctx context.Context, s *store.Store, args []string) error {
+				return about(args[0], s.DisableUser(ctx, args[0], true))
+			}),
+		storeCommand("enable NAME", "let a user in again", 1,
+			func(ctx context.Context, s *store.Store, args []string) error {
+				return about(args[0], s.DisableUser(ctx, args[0], false))
+			}),
+		storeCommand("remove NAME", "remove a user, but no files", 1,
+			func(ctx context.Context, s *store.Store, args []string) error {
+				return about(args[0], s.RemoveUser(ctx, args[0]))
+			}))
+}
+
+func about(user string, err error) error {
+	if err != nil {
+		return fmt.Errorf("user %s: %w", user, err)
+	}
+	return nil
+}
+
+// newUser is what the flags of user add say.
+type newUser struct {
+	store.User
+	keys                     []string // files
+	password, replace        bool
+	quotaBytes, bytesASecond string
+}
+
+func addUserCommand(a *ui.App) *cobra.Command {
+	var u newUser
+	cmd := storeCommand("add NAME", "add a user to the store", 1,
+		func(ctx context.Context, s *store.Store, args []string) error {
+			u.Name = args[0]
+			if err := u.complete(ctx, a); err != nil {
+				return err
+			}
+			return about(u.Name, s.PutUser(ctx, u.User, u.replace))
+		})
+	f := cmd.Flags()
+	f.StringVar(&u.Root, "root", "", "the `directory` that appears to the user as /")
+	f.StringArrayVar(&u.keys, "key", nil, "a `file` of public keys; may be repeated")
+	f.BoolVar(&u.password, "password", false,
+		"ask for a password; without a terminal, read it, or its hash")
+	f.BoolVar(&u.ReadOnly, "read-only", false, "the user changes nothing")
+	f.StringVar(&u.quotaBytes, "quota-bytes", "", "total `size` of the files, such as 10GB")
+	f.Int64Var(&u.QuotaFiles, "quota-files", 0, "`number` of files, directories and links")
+	f.StringVar(&u.bytesASecond, "bandwidth", "", "bytes a second, as a `size`, each way")
+	f.Int64Var(&u.Sessions, "sessions", 0, "`number` of sessions at once (default 100)")
+	f.BoolVar(&u.replace, "replace", false, "change a user who is there")
+	return cmd
+}
+
+// complete checks what the flags say, and reads what they name.
+func (u *newUser) complete(ctx context.Context, a *ui.App) (err error) {
+	if err := checkName(u.Name); err != nil {
+		return err
+	}
+	if u.Root == "" {
+		return errors.New("--root DIRECTORY is missing")
+	}
+	if u.Root, err = filepath.Abs(u.Root); err != nil {
+		return err
+	}
+	if info, err := os.Stat(u.Root); err != nil {
+		return site.FileError("cannot serve", u.Root, err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("cannot serve %s: not a directory", u.Root)
+	}
+	if u.QuotaFiles < 0 || u.Sessions < 0 || u.Sessions > 1<<31-1 {
+		return errors.New("a number cannot be negative, nor that large")
+	}
+	for _, size := range []struct {
+		text string
+		to   *int64
+	}{{u.quotaBytes, &u.QuotaBytes}, {u.bytesASecond, &u.Bandwidth}} {
+		if size.text != "" {
+			if *size.to, err = ui.ParseSize(size.text); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range u.keys {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return site.FileError("cannot read the key", name, err)
+		}
+		keys := sshd.ParseAuthorizedKeys(name, data)
+		if len(keys.Warnings) > 0 {
+			return errors.New(keys.Warnings[0])
+		}
+		if keys.Len() == 0 {
+			return fmt.Errorf("there is no public key in %s", name)
+		}
+		u.Keys = append(u.Keys, strings.Split(strings.TrimSpace(string(data)), "\n")...)
+	}
+	if u.password {
+		if u.Password, err = newPassword(ctx, a); err != nil {
+			return err
+		}
+		var hash passwordText
+		if hash.UnmarshalText([]byte(u.Password)) != nil {
+			u.Password = sshd.HashPassword(u.Password)
+		}
+	}
+	if len(u.Keys) == 0 && u.Password == "" {
+		return fmt.Errorf("%s has no way to log in: use --key or --password", u.Name)
+	}
+	return nil
+}
+
+func listUsers(a *ui.App, s *store.Store) error {
+	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+	for _, u := range s.Users() {
+		var notes []string
+		note := func(set bool, text string) {
+			if set {
+				notes = append(notes, text)
+			}
+		}
+		note(u.Disabled, "disabled")
+		note(len(u.Keys) > 0, fmt.Sprintf("%d keys", len(u.Keys)))
+		note(u.Password != "", "password")
+		note(u.ReadOnly, "read-only")
+		note(u.QuotaBytes > 0, fmt.Sprintf("%d bytes", u.QuotaBytes))
+		note(u.QuotaFiles > 0, fmt.Sprintf("%d files", u.QuotaFiles))
+		note(u.Bandwidth > 0, fmt.Sprintf("%d bytes/s", u.Bandwidth))
+		note(u.Sessions > 0, fmt.Sprintf("%d sessions", u.Sessions))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", ui.Printable(u.Name), ui.Printable(u.Root),
+			strings.Join(notes, ", "))
+	}
+	return w.Flush()
+}

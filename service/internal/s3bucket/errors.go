@@ -1,0 +1,59 @@
+package s3bucket
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/usftp/usftp/server/objectfs"
+)
+
+// advice is what to do about errors that are no client's fault, by S3's codes.
+var advice = map[string]string{
+	"NoSuchBucket":          "make the bucket, or correct its name",
+	"InvalidAccessKeyId":    "the storage does not know the access key: correct it",
+	"SignatureDoesNotMatch": "the secret key is not that of the access key: correct it",
+	"RequestTimeTooSkewed":  "this machine's clock is wrong: set it",
+	"ExpiredToken":          "the keys have expired: renew them",
+	"SlowDown":              "the storage is overloaded: try again later",
+	"ServiceUnavailable":    "the storage is overloaded: try again later",
+	"AccessDenied":          "the keys do not allow this: change their policy",
+}
+
+// explained is an error of the storage, as objectfs asks for it.
+type explained struct {
+	error
+	is error
+}
+
+func (e *explained) Unwrap() error { return e.error }
+
+func (e *explained) Is(target error) bool { return target == e.is }
+
+// explain makes errors answer errors.Is, and says what to do about them.
+func (b *Bucket) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	response, ok := errors.AsType[minio.ErrorResponse](err)
+	if !ok {
+		return fmt.Errorf("bucket %s: %w", b.name, err)
+	}
+	said := fmt.Errorf("bucket %s: %s (%s)", b.name, response.Error(), response.Code)
+	if what := advice[response.Code]; what != "" {
+		said = fmt.Errorf("bucket %s: %s (%s)", b.name, what, response.Code)
+	}
+	switch response.Code {
+	case "NoSuchKey", "NoSuchUpload", "NotFound":
+		return &explained{said, fs.ErrNotExist}
+	case "PreconditionFailed", "ConditionalRequestConflict":
+		return &explained{said, objectfs.ErrPrecondition}
+	case "AccessDenied":
+		return &explained{said, fs.ErrPermission}
+	}
+	return said
+}
+
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,280 @@
+// Package s3bucket is a bucket of storage that speaks S3.
+package s3bucket
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/encrypt"
+
+	"github.com/usftp/usftp/server/objectfs"
+)
+
+// Config says where the storage is, and how to log in there. The zero Config is Amazon's, with the
+// keys from the environment or from the role of the machine.
+type Config struct {
+	Endpoint  string // a URL; "" is https://s3.amazonaws.com
+	Region    string // "" finds out
+	PathStyle bool   // the bucket is in the path of a URL and not in the host's name
+	CA        string // a file of certificates to trust instead of the system's
+
+	// Keys is a file of keys in the format of ~/.aws/credentials, and Profile the section to use.
+	Keys, Profile string
+
+	// AccessKey and SecretKey are the keys themselves, if AccessKey is not "".
+	AccessKey, SecretKey string
+
+	// Encryption asks the storage to encrypt: "" does not, "AES256" with its own key, and anything
+	// else is the ID of a key of its key management.
+	Encryption string
+
+	// Unsigned sends contents without a signature even without TLS.
+	Unsigned bool
+
+	// Patience is how long a request is repeated while the storage does not answer or is
+	// overloaded; 0 is two minutes.
+	Patience time.Duration
+}
+
+// Bucket implements [objectfs.Bucket].
+type Bucket struct {
+	core     *minio.Core
+	name     string
+	sse      encrypt.ServerSide
+	unsigned bool
+}
+
+var _ objectfs.Bucket = (*Bucket)(nil)
+
+// silent is how long the storage may be silent before a request counts as lost.
+const silent = time.Minute
+
+// New returns a bucket. It makes no request.
+func New(name string, c Config) (*Bucket, error) {
+	if c.Endpoint == "" {
+		c.Endpoint = "https://s3.amazonaws.com"
+	}
+	endpoint, err := url.Parse(c.Endpoint)
+	if err != nil || endpoint.Host == "" || endpoint.Path != "" && endpoint.Path != "/" ||
+		endpoint.Scheme != "http" && endpoint.Scheme != "https" {
+		return nil, fmt.Errorf("the endpoint %q is not like https://s3.example.com", c.Endpoint)
+	}
+	transport, err := minio.DefaultTransport(endpoint.Scheme == "https")
+	if err != nil {
+		return nil, err
+	}
+	transport.ResponseHeaderTimeout = silent
+	transport.MaxIdleConnsPerHost = 256
+	if c.CA != "" {
+		if err := trust(transport, c.CA); err != nil {
+			return nil, err
+		}
+	}
+	if c.Patience == 0 {
+		c.Patience = 2 * time.Minute
+	}
+	options := &minio.Options{
+		Creds:     c.credentials(),
+		Secure:    endpoint.Scheme == "https",
+		Transport: transport,
+		Region:    c.Region,
+		// minio-go waits half a second on average between two attempts.
+		MaxRetries: int(c.Patience/(500*time.Millisecond)) + 1,
+	}
+	if c.PathStyle {
+		options.BucketLookup = minio.BucketLookupPath
+	}
+	core, err := minio.NewCore(endpoint.Host, options)
+	if err != nil {
+		return nil, fmt.Errorf("object storage at %s: %w", c.Endpoint, err)
+	}
+	b := &Bucket{core: core, name: name, unsigned: c.Unsigned || options.Secure}
+	switch c.Encryption {
+	case "":
+	case "AES256":
+		b.sse = encrypt.NewSSE()
+	default:
+		b.sse, err = encrypt.NewSSEKMS(c.Encryption, nil)
+	}
+	return b, err
+}
+
+func trust(transport *http.Transport, file string) error {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("%s holds no certificate", file)
+	}
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	return nil
+}
+
+func (c *Config) credentials() *credentials.Credentials {
+	switch {
+	case c.AccessKey != "":
+		return credentials.NewStaticV4(c.AccessKey, c.SecretKey, "")
+	case c.Keys != "":
+		return credentials.NewFileAWSCredentials(c.Keys, c.Profile)
+	}
+	return credentials.NewChainCredentials([]credentials.Provider{
+		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
+	})
+}
+
+// Check returns an error that says what to do if the bucket cannot be reached.
+func (b *Bucket) Check(ctx context.Context) error {
+	exists, err := b.core.BucketExists(ctx, b.name)
+	if err == nil && !exists {
+		err = fmt.Errorf("there is no bucket %q: make it, or correct its name", b.name)
+	}
+	return b.explain(err)
+}
+
+// Head implements [objectfs.Bucket].
+func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) {
+	o, err := b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
+	return objectfs.Object{Key: key, Size: o.Size, ETag: o.ETag, Modified: o.LastModified},
+		b.explain(err)
+}
+
+// Get implements [objectfs.Bucket].
+func (b *Bucket) Get(ctx context.Context, key, etag string, offset,
+	length int64) (io.ReadCloser, error) {
+	var options minio.GetObjectOptions
+	err := errors.Join(options.SetRange(offset, offset+length-1), options.SetMatchETag(etag))
+	if err != nil {
+		return nil, err
+	}
+	body, _, header, err := b.core.GetObject(ctx, b.name, key, options)
+	if err != nil {
+		return nil, b.explain(err)
+	}
+	// What ignores the range sends the beginning.
+	wanted := fmt.Sprintf("bytes %d-%d/", offset, offset+length-1)
+	if !strings.HasPrefix(header.Get("Content-Range"), wanted) {
+		body.Close()
+		return nil, errors.New("the storage has sent another range than it was asked for")
+	}
+	return body, nil
+}
+
+// options returns the options of a request that makes an object.
+func (b *Bucket) options(when objectfs.Condition) minio.PutObjectOptions {
+	o := minio.PutObjectOptions{ServerSideEncryption: b.sse, DisableContentSha256: b.unsigned}
+	switch {
+	case when.Absent:
+		o.SetMatchETagExcept("*")
+	case when.ETag != "":
+		o.SetMatchETag(when.ETag)
+	}
+	return o
+}
+
+// Put implements [objectfs.Bucket].
+func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
+	when objectfs.Condition) (objectfs.Object, error) {
+	made, err := b.core.PutObject(ctx, b.name, key, body, body.Size(), "", "", b.options(when))
+	return objectfs.Object{Key: key, Size: body.Size(), ETag: made.ETag, Modified: time.Now()},
+		b.explain(err)
+}
+
+// Delete implements [objectfs.Bucket].
+func (b *Bucket) Delete(ctx context.Context, key string) error {
+	err := b.explain(b.core.RemoveObject(ctx, b.name, key, minio.RemoveObjectOptions{}))
+	if isAbsent(err) {
+		return nil
+	}
+	return err
+}
+
+// List implements [objectfs.Bucket].
+func (b *Bucket) List(ctx context.Context, q objectfs.Query) (objectfs.Page, error) {
+	delimiter := ""
+	if q.Delimited {
+		delimiter = "/"
+	}
+	result, err := untilDone(ctx, func() (minio.ListBucketV2Result, error) {
+		return b.core.ListObjectsV2(b.name, q.Prefix, "", q.Token, delimiter, q.Max)
+	})
+	if err != nil {
+		return objectfs.Page{}, b.explain(err)
+	}
+	var page objectfs.Page
+	for _, o := range result.Contents {
+		page.Objects = append(page.Objects, objectfs.Object{Key: o.Key, Size: o.Size,
+			ETag: strings.Trim(o.ETag, `"`), Modified: o.LastModified})
+	}
+	for _, p := range result.CommonPrefixes {
+		page.Prefixes = append(page.Prefixes, p.Prefix)
+	}
+	if result.IsTruncated {
+		page.Next = result.NextContinuationToken
+	}
+	return page, nil
+}
+
+// untilDone is for the one call of minio-go that takes no context: it ends by itself when the
+// storage has been silent for long enough.
+func untilDone[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	type answer struct {
+		result T
+		err    error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		result, err := call()
+		done <- answer{result, err}
+	}()
+	select {
+	case a := <-done:
+		return a.result, a.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
+}
+
+// conditions are the headers of a copy. minio-go passes metadata on as headers.
+func (b *Bucket) conditions(etag string, when objectfs.Condition) map[string]string {
+	headers := map[string]string{"x-amz-copy-source-if-match": `"` + etag + `"`}
+	switch {
+	case when.Absent:
+		headers["If-None-Match"] = "*"
+	case when.ETag != "":
+		headers["If-Match"] = `"` + when.ETag + `"`
+	}
+	return headers
+}
+
+// Copy implements [objectfs.Bucket].
+func (b *Bucket) Copy(ctx context.Context, from, etag, to string,
+	when objectfs.Condition) (objectfs.Object, error) {
+	headers := b.conditions(etag, when)
+	if b.sse != nil {
+		header := http.Header{}
+		b.sse.Marshal(header)
+		for name := range header {
+			headers[name] = header.Get(name)
+		}
+	}
+	made, err := b.core.CopyObject(ctx, b.name, from, b.name, to, headers, minio.CopySrcOptions{},
+		minio.PutObjectOptions{})
+	if err != nil {
+		return objectfs.Object{}, b.explain(err)
+	}
+	return objectfs.Object{Key: to, ETag: made.ETag, Modified: made.LastModified}, nil
+}

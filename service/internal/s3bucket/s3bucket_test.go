@@ -1,0 +1,303 @@
+package s3bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand"
+	"net"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// config starts a storage, and returns how to log in.
+func config(t *testing.T) Config {
+	testenv.Program(t, "versitygw")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	cmd := exec.Command("versitygw", "--quiet", "--access", "key", "--secret", "secret", "--port",
+		address, "posix", t.TempDir())
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return Config{Endpoint: "http://" + address, Region: "us-east-1", PathStyle: true,
+		AccessKey: "key", SecretKey: "secret"}
+}
+
+// start returns a bucket in a storage of its own.
+func start(t *testing.T, c Config) *Bucket {
+	b, err := New("bucket", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// This is repeated until the storage has started.
+	if err := b.core.MakeBucket(t.Context(), "bucket", minio.MakeBucketOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+type writer interface {
+	server.File
+	server.FileAbandoner
+	io.WriterAt
+}
+
+// user is a client of the bucket.
+type user struct {
+	*testing.T
+	fs *objectfs.FS
+}
+
+func (u *user) open(name string, flags uint32) writer {
+	u.Helper()
+	f, err := u.fs.Open(u.Context(), name, flags, wire.Attrs{})
+	if err != nil {
+		u.Fatalf("opening %s: %v", name, err)
+	}
+	return f.(writer)
+}
+
+func (u *user) write(f writer, offset int, data string) {
+	u.Helper()
+	if _, err := f.WriteAt([]byte(data), int64(offset)); err != nil {
+		u.Fatal(err)
+	}
+}
+
+func (u *user) must(err error) {
+	u.Helper()
+	if err != nil {
+		u.Fatal(err)
+	}
+}
+
+func (u *user) put(name, data string) {
+	u.Helper()
+	f := u.open(name, wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate)
+	u.write(f, 0, data)
+	u.must(f.Close())
+}
+
+func (u *user) holds(name, want string) {
+	u.Helper()
+	f, err := u.fs.Open(u.Context(), name, wire.OpenRead, wire.Attrs{})
+	if err != nil {
+		u.Errorf("opening %s: %v", name, err)
+		return
+	}
+	defer f.Close()
+	got, err := io.ReadAll(io.NewSectionReader(f.(io.ReaderAt), 0, 1<<40))
+	if err != nil || string(got) != want {
+		u.Errorf("%s holds %d bytes, %v; want %d", name, len(got), err, len(want))
+	}
+}
+
+func (u *user) list(name string) (names []string) {
+	u.Helper()
+	for info, err := range u.fs.List(u.Context(), name) {
+		u.must(err)
+		names = append(names, info.Name())
+	}
+	slices.Sort(names)
+	return names
+}
+
+func text(size int) string {
+	b := make([]byte, size)
+	rand.New(rand.NewSource(int64(size))).Read(b)
+	return string(b)
+}
+
+// TestFiles: what objectfs needs of the storage, with a real one.
+func TestFiles(t *testing.T) {
+	b := start(t, config(t))
+	u := &user{t, objectfs.New(b, &objectfs.Options{Prefix: "users/u/"})}
+	long := text(20 << 20)
+
+	for _, size := range []int{0, 1, 8 << 20, 8<<20 + 1, 20 << 20} {
+		for _, name := range []string{"/new" + fmt.Sprint(size), "/replaced"} {
+			u.put(name, text(size))
+			u.holds(name, text(size))
+		}
+	}
+
+	f := u.open("/replaced", wire.OpenWrite|wire.OpenAppend) // the last one is long
+	u.write(f, 0, "more")
+	u.must(f.Close())
+	u.holds("/replaced", long+"more")
+	f = u.open("/replaced", wire.OpenWrite)
+	u.write(f, 10<<20, "middle")
+	u.must(f.Close())
+	u.holds("/replaced", long[:10<<20]+"middle"+long[10<<20+6:]+"more")
+
+	f = u.open("/cut", wire.OpenWrite|wire.OpenCreate)
+	u.write(f, 0, long[:18<<20])
+	u.must(f.Abandon())
+	info, err := u.fs.Stat(t.Context(), "/cut")
+	if err != nil || info.Size() != 8<<20 {
+		t.Fatalf("what is kept: %v, %v", info, err)
+	}
+	f = u.open("/cut", wire.OpenWrite|wire.OpenCreate)
+	u.write(f, 8<<20, long[8<<20:])
+	u.must(f.Close())
+	u.holds("/cut", long)
+
+	u.put("/cut.filepart", long[1:])
+	u.must(u.fs.PosixRename(t.Context(), "/cut.filepart", "/cut"))
+	u.holds("/cut", long[1:])
+	u.must(u.fs.Rename(t.Context(), "/cut", "/copied"))
+	u.holds("/copied", long[1:])
+	if err := u.fs.Rename(t.Context(), "/copied", "/replaced"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("renaming to a name that exists: %v", err)
+	}
+
+	u.must(u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+	names := []string{"A", "a", "a b", "a+b", "a%20b", "naïve", "~", "q?&=#", `"quoted"`, "(x)!"}
+	for _, name := range names {
+		u.put("/d/"+name, name)
+		u.holds("/d/"+name, name)
+	}
+	slices.Sort(names)
+	if got := u.list("/d"); !reflect.DeepEqual(got, names) {
+		t.Errorf("listed: %q", got)
+	}
+	u.must(u.fs.Rename(t.Context(), "/d", "/e"))
+	if got := u.list("/e"); !reflect.DeepEqual(got, names) {
+		t.Errorf("listed: %q", got)
+	}
+	for _, name := range names {
+		u.holds("/e/"+name, name)
+		u.must(u.fs.Remove(t.Context(), "/e/"+name))
+	}
+	u.must(u.fs.Rmdir(t.Context(), "/e"))
+	if _, err := u.fs.Stat(t.Context(), "/e"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a removed directory: %v", err)
+	}
+
+	u.must(u.fs.Sweep(t.Context(), -time.Hour))
+	left, _, err := b.ListUploads(t.Context(), "", "")
+	if err != nil || len(left) != 0 {
+		t.Errorf("uploads that are left: %v, %v", left, err)
+	}
+}
+
+// TestPages: a listing of more than one page.
+func TestPages(t *testing.T) {
+	b := start(t, config(t))
+	u := &user{t, objectfs.New(b, nil)}
+	for i := range 1200 {
+		body := strings.NewReader("x")
+		if _, err := b.Put(t.Context(), fmt.Sprintf("d/%04d", i), io.NewSectionReader(body, 0, 1),
+			objectfs.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := u.list("/d"); len(got) != 1200 {
+		t.Errorf("%d names are listed", len(got))
+	}
+}
+
+// TestConditions: the storage refuses what must not happen.
+func TestConditions(t *testing.T) {
+	b := start(t, config(t))
+	body := func() *io.SectionReader { return io.NewSectionReader(strings.NewReader("text"), 0, 4) }
+	put := func(when objectfs.Condition) error {
+		_, err := b.Put(t.Context(), "f", body(), when)
+		return err
+	}
+	if err := put(objectfs.Condition{Absent: true}); err != nil {
+		t.Fatal(err)
+	}
+	o, err := b.Head(t.Context(), "f")
+	if err != nil || o.Size != 4 || o.ETag == "" {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	const other = "00000000000000000000000000000000"
+	_, getErr := b.Get(t.Context(), "f", other, 0, 4)
+	_, copyErr := b.Copy(t.Context(), "f", other, "g", objectfs.Condition{})
+	for what, err := range map[string]error{
+		"PUT of a new one":     put(objectfs.Condition{Absent: true}),
+		"PUT in place of none": put(objectfs.Condition{ETag: other}),
+		"GET":                  getErr,
+		"copy":                 copyErr,
+	} {
+		if !errors.Is(err, objectfs.ErrPrecondition) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := put(objectfs.Condition{ETag: o.ETag}); err != nil {
+		t.Errorf("PUT in place of the right one: %v", err)
+	}
+	unchecked, err := objectfs.Probe(t.Context(), b, "probe/")
+	if err != nil || len(unchecked) > 1 || !strings.HasPrefix(unchecked[0], "a copy ignores") {
+		t.Errorf("the storage of the tests: %q, %v", unchecked, err)
+	}
+	if _, err := b.Head(t.Context(), "none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("HEAD of none: %v", err)
+	}
+	if err := b.Delete(t.Context(), "none"); err != nil {
+		t.Errorf("DELETE of none: %v", err)
+	}
+}
+
+// TestErrors: wrong settings are one line each that says what to do.
+func TestErrors(t *testing.T) {
+	c := config(t)
+	start(t, c)
+	c.Patience = time.Millisecond
+	for _, one := range []struct {
+		name   string
+		change func(c *Config)
+		bucket string
+		want   string
+	}{
+		{"key", func(c *Config) { c.AccessKey = "other" }, "bucket", "access key"},
+		{"secret", func(c *Config) { c.SecretKey = "other" }, "bucket", "secret key"},
+		{"bucket", func(*Config) {}, "another", "make it, or correct its name"},
+	} {
+		wrong := c
+		one.change(&wrong)
+		b, err := New(one.bucket, wrong)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, listErr := b.List(context.Background(), objectfs.Query{Max: 1})
+		err = b.Check(t.Context())
+		if said := fmt.Sprint(err, listErr); !strings.Contains(said, one.want) ||
+			strings.Contains(said, "\n") {
+			t.Errorf("wrong %s: %s", one.name, said)
+		}
+	}
+	for _, endpoint := range []string{"s3.example.com", "ftp://x", "http://x/y", "://"} {
+		if _, err := New("bucket", Config{Endpoint: endpoint}); err == nil {
+			t.Errorf("endpoint %q is accepted", endpoint)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "modernc.org/sqlite"             // the driver "sqlite"
+)
+
+// database is one of the two databases. Both get the same statements, with these words of our own:
+//
+//	$1     an argument, as PostgreSQL has it
+//	@now   the database's time in ms since 1970; the nodes' clocks may differ
+//	@skip  after a SELECT: leave out rows that another node is changing
+type database struct {
+	*sql.DB
+	name     string // for errors: without the password
+	postgres string // its URL, or "" for SQLite
+	words    *strings.Replacer
+}
+
+// patience is how long a transaction may take, the wait for a connection included.
+const patience = 2 * time.Second
+
+// connections is how many connections a node has to PostgreSQL.
+const connections = 8
+
+// openDatabase opens the database that a URL or, for SQLite, a file names. It does not connect to
+// PostgreSQL yet.
+func openDatabase(text string) (*database, error) {
+	if !strings.HasPrefix(text, "postgres://") && !strings.HasPrefix(text, "postgresql://") {
+		return openFile(text)
+	}
+	config, err := pgx.ParseConfig(text) // whose errors leave out the password
+	if err != nil {
+		return nil, fmt.Errorf("the store's URL is not valid: %w", err)
+	}
+	db, err := sql.Open("pgx", text)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	db.SetConnMaxLifetime(10 * time.Minute) // so that a new primary is found
+	return &database{
+		DB:       db,
+		name:     fmt.Sprintf("PostgreSQL on %s", config.Host),
+		postgres: text,
+		words: strings.NewReplacer("@now", "(extract(epoch from clock_timestamp())*1000)::bigint",
+			"@skip", "FOR UPDATE SKIP LOCKED"),
+	}, nil
+}
+
+// openFile opens a file of SQLite, or makes one that only its owner can read: it has password
+// hashes.
+func openFile(name string) (*database, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the store: %w", err)
+	}
+	f.Close()
+	settings := url.Values{
+		"_pragma": {fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()),
+			"journal_mode(WAL)", "synchronous(NORMAL)"},
+		"_txlock": {"immediate"},
+	}
+	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: name}).EscapedPath(),
+		RawQuery: settings.Encode()}
+	db, err := sql.Open("sqlite", file.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1) // waiting here ends with the context, waiting in SQLite does not
+	return &database{
+		DB:   db,
+		name: name,
+		words: strings.NewReplacer("@now", "CAST(unixepoch('subsec')*1000 AS INTEGER)",
+			"@skip", "", "$", "?"),
+	}, nil
+}
+
+// tx is a transaction.
+type tx struct {
+	*sql.Tx
+	ctx context.Context
+	db  *database
+}
+
+// do runs a transaction, whose statements end with ctx or when patience has run out.
+func (d *database) do(ctx context.Context, run func(t tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	begun, err := d.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer begun.Rollback()
+	if err := run(tx{begun, ctx, d}); err != nil {
+		return err
+	}
+	return begun.Commit()
+}
+
+// exec runs a statement, and returns how many rows it has changed.
+func (t tx) exec(statement string, args ...any) (rows int64, err error) {
+	result, err := t.ExecContext(t.ctx, t.db.words.Replace(statement), args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// one reads a row; found is false if there is none.
+func (t tx) one(statement string, args []any, to ...any) (found bool, err error) {
+	err = t.QueryRowContext(t.ctx, t.db.words.Replace(statement), args...).Scan(to...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// each reads rows into to, and calls row for each.
+func (t tx) each(statement string, args []any, to []any, row func()) error {
+	rows, err := t.QueryContext(t.ctx, t.db.words.Replace(statement), args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(to...); err != nil {
+			return err
+		}
+		row()
+	}
+	return rows.Err()
+}

@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// movers are the users whose bandwidth is limited. Every second it is split among the nodes on
+// which they move bytes; a node that hears nothing from the store keeps its last share.
+type movers struct {
+	store *Store
+	mu    sync.Mutex
+	all   map[string]*mover
+}
+
+// mover is the [sshd.Bandwidth] of a user.
+type mover struct {
+	share *sshd.RateLimit
+	rate  int64
+	moved atomic.Bool  // since the last look
+	part  atomic.Int64 // this node's share
+}
+
+func (m *movers) init(s *Store) { m.store, m.all = s, map[string]*mover{} }
+
+// Bandwidth returns the limit of a user's bytes per second on all nodes together.
+func (s *Store) Bandwidth(name string, rate int64) sshd.Bandwidth {
+	s.movers.mu.Lock()
+	defer s.movers.mu.Unlock()
+	m := s.movers.all[name]
+	if m == nil || m.rate != rate {
+		m = &mover{share: sshd.NewRateLimit(rate), rate: rate}
+		s.movers.all[name] = m
+	}
+	return m
+}
+
+// Send implements [sshd.Bandwidth].
+func (m *mover) Send(ctx context.Context, n int) error {
+	m.moves()
+	return m.share.Send(ctx, n)
+}
+
+// Receive implements [sshd.Bandwidth].
+func (m *mover) Receive(ctx context.Context, n int) error {
+	m.moves()
+	return m.share.Receive(ctx, n)
+}
+
+func (m *mover) moves() {
+	if !m.moved.Load() { // all sessions of the user share it
+		m.moved.Store(true)
+	}
+}
+
+// share says who moves bytes here, and hears who does elsewhere.
+func (m *movers) share(ctx context.Context) {
+	m.mu.Lock()
+	moving := map[string]*mover{}
+	for name, one := range m.all {
+		if one.moved.Swap(false) {
+			moving[name] = one
+		}
+	}
+	m.mu.Unlock()
+	if len(moving) == 0 {
+		return
+	}
+	nodes := map[string]int64{}
+	err := m.store.do(ctx, func(t tx) error {
+		for _, name := range slices.Sorted(maps.Keys(moving)) {
+			if _, err := t.exec(`INSERT INTO movers (name, node, seen) VALUES ($1, $2, @now)
+				ON CONFLICT (name, node) DO UPDATE SET seen = @now`, name,
+				m.store.node); err != nil {
+				return err
+			}
+		}
+		var name string
+		var count int64
+		return t.each(`SELECT name, count(*) FROM movers WHERE seen > @now - $1 GROUP BY name`,
+			[]any{m.store.times.active.Milliseconds()}, []any{&name, &count},
+			func() { nodes[name] = count })
+	})
+	if err != nil {
+		return
+	}
+	for name, one := range moving {
+		part := one.rate / max(nodes[name], 1)
+		one.part.Store(part)
+		one.share.Set(part)
+	}
+}
+
+func (m *movers) clean(t tx) error {
+	_, err := t.exec(`DELETE FROM movers WHERE seen < @now - $1`,
+		m.store.times.dead.Milliseconds())
+	return err
+}

@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// channel is where nodes tell each other what has changed. SQLite has no such thing: there each
+// node looks every second.
+const channel = "usftpd"
+
+const usersNotice = "users"
+
+// notify tells the other nodes something once the transaction is committed.
+func (t tx) notify(what string) error {
+	if t.db.postgres == "" {
+		return nil
+	}
+	_, err := t.exec(`SELECT pg_notify($1, $2)`, channel, what)
+	return err
+}
+
+// listen hears what other nodes tell, until ctx ends.
+func (s *Store) listen(ctx context.Context) {
+	again := time.NewTicker(s.times.tick)
+	defer again.Stop()
+	for ctx.Err() == nil {
+		s.listenOnce(ctx)
+		select {
+		case <-ctx.Done():
+		case <-again.C:
+		}
+	}
+}
+
+func (s *Store) listenOnce(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.db.postgres)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		conn.Close(end)
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	// what came before
+	s.bans.look(ctx)
+	s.users.look(ctx)
+	for {
+		said, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		s.heard(ctx, said.Payload)
+	}
+}
+
+// heard takes a notice: that the users have changed, or that a network is banned for so many ms.
+func (s *Store) heard(ctx context.Context, notice string) {
+	if notice == usersNotice {
+		s.users.look(ctx)
+		return
+	}
+	var ms int64
+	text, left, _ := strings.Cut(notice, " ")
+	network, err := netip.ParsePrefix(text)
+	if _, scanned := fmt.Sscan(left, &ms); err == nil && scanned == nil {
+		s.bans.set(network, time.Duration(ms)*time.Millisecond)
+	}
+}

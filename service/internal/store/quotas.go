@@ -1,0 +1,338 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/usftp/usftp/server"
+)
+
+// quotas are the accounts that this node has used.
+type quotas struct {
+	store *Store
+	mu    sync.Mutex
+	all   map[accountKey]*Account
+}
+
+type accountKey struct {
+	tree               string
+	maxBytes, maxFiles int64
+}
+
+// Account is the [server.Account] of a directory, which all nodes share. A node takes some of what
+// is left in advance, so that it need not ask for each piece. While the store is down, it has only
+// that.
+type Account struct {
+	accountKey
+	store  *Store
+	asking chan struct{} // one question at a time
+
+	mu      sync.Mutex
+	total   amount // of the store, as it was last heard of
+	spare   amount // of that, what this node has taken or freed and not used; may be negative
+	counts  int64  // how often it has been counted, as the store last said
+	counted bool   // so that what a dead node has left uncertain need not matter
+	known   bool   // the store has a row
+	leased  bool   // it has a lease
+	used    bool   // since the last flush
+	doubt   bool   // what the store has may be wrong
+}
+
+var _ server.Countable = (*Account)(nil)
+
+// amount is a number of bytes and of files.
+type amount struct{ bytes, files int64 }
+
+func (a amount) plus(b amount) amount  { return amount{a.bytes + b.bytes, a.files + b.files} }
+func (a amount) minus(b amount) amount { return amount{a.bytes - b.bytes, a.files - b.files} }
+func (a amount) most(b amount) amount  { return amount{max(a.bytes, b.bytes), max(a.files, b.files)} }
+
+func (q *quotas) init(s *Store) { q.store, q.all = s, map[accountKey]*Account{} }
+
+// Account returns the account of a directory, by a name that is the same on all nodes. Limits of 0
+// are none.
+func (s *Store) Account(ctx context.Context, tree string, maxBytes, maxFiles int64) *Account {
+	key := accountKey{tree, maxBytes, maxFiles}
+	s.quotas.mu.Lock()
+	defer s.quotas.mu.Unlock()
+	a := s.quotas.all[key]
+	if a == nil {
+		a = &Account{accountKey: key, store: s, asking: make(chan struct{}, 1)}
+		s.quotas.all[key] = a
+		s.do(ctx, a.open) // otherwise when something is reserved
+	}
+	return a
+}
+
+// open makes sure that the store has a row, and reads it. A count that a dead node has left
+// uncertain is taken as it is while others go on with it.
+func (a *Account) open(t tx) error {
+	if _, err := t.exec(`INSERT INTO quotas (tree, bytes, files, counted) VALUES ($1, 0, 0, 0)
+		ON CONFLICT (tree) DO NOTHING`, a.tree); err != nil {
+		return err
+	}
+	var total amount
+	var counted, others int64
+	if _, err := t.one(`SELECT bytes, files, counted, (SELECT count(*) FROM leases
+		WHERE leases.tree = quotas.tree AND node <> $2) FROM quotas WHERE tree = $1`,
+		[]any{a.tree, a.store.node}, &total.bytes, &total.files, &counted, &others); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.total, a.known, a.counts = total, true, counted
+	a.counted = a.counted || counted > 0 || others > 0
+	return nil
+}
+
+// Counted implements [server.Countable].
+func (a *Account) Counted(ctx context.Context) (bool, error) {
+	a.mu.Lock()
+	counted := a.counted
+	a.mu.Unlock()
+	if counted {
+		return true, nil
+	}
+	err := a.store.do(ctx, a.open)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.counted, err
+}
+
+// BeginCount implements [server.Countable].
+func (a *Account) BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
+	a.asking <- struct{}{} // what is spare stays
+	defer func() { <-a.asking }()
+	var before amount
+	var counts int64
+	err = a.store.do(ctx, func(t tx) error {
+		err := a.open(t)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		before, counts = a.total.minus(a.spare), a.counts
+		return err
+	})
+	return func(bytes, files int64) error {
+		return a.store.do(ctx, func(t tx) error {
+			more := amount{bytes, files}.minus(before)
+			if _, err := t.exec(`UPDATE quotas SET bytes = bytes + $2, files = files + $3,
+				counted = counted + 1 WHERE tree = $1 AND counted = $4`, a.tree, more.bytes,
+				more.files, counts); err != nil {
+				return err
+			}
+			return a.open(t)
+		})
+	}, err
+}
+
+// Usage implements [server.Account].
+func (a *Account) Usage() server.Usage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.total.minus(a.spare).most(amount{})
+	return server.Usage{Bytes: now.bytes, Files: now.files, MaxBytes: a.maxBytes,
+		MaxFiles: a.maxFiles}
+}
+
+// Settle implements [server.Account]. The store hears of it within a second.
+func (a *Account) Settle(bytes, files int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.spare, a.used = a.spare.minus(amount{bytes, files}), true
+}
+
+// take uses what is spare. It returns what is missing, and uses nothing then.
+func (a *Account) take(want amount) (missing amount) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used = true
+	if missing = want.minus(a.spare).most(amount{}); want.bytes == 0 {
+		missing.bytes = 0
+	}
+	if want.files == 0 {
+		missing.files = 0
+	}
+	if missing == (amount{}) {
+		a.spare = a.spare.minus(want)
+	}
+	return missing
+}
+
+// Reserve implements [server.Account].
+func (a *Account) Reserve(ctx context.Context, bytes, files int64) error {
+	want := amount{bytes, files}
+	if a.take(want) == (amount{}) {
+		return nil
+	}
+	select {
+	case a.asking <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-a.asking }()
+	for {
+		missing := a.take(want)
+		if missing == (amount{}) {
+			return nil
+		}
+		err := a.more(ctx, missing.plus(a.ahead(missing)))
+		if errors.Is(err, server.ErrQuota) {
+			err = a.more(ctx, missing)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+const (
+	aheadBytes = 8 << 20
+	aheadFiles = 16
+)
+
+// ahead is how much is taken in advance: so little of a small quota that other nodes hardly miss
+// it.
+func (a *Account) ahead(missing amount) (ahead amount) {
+	part := func(want, most, limit int64) int64 {
+		switch {
+		case want == 0:
+			return 0
+		case limit > 0:
+			return min(most, limit/128)
+		}
+		return most
+	}
+	return amount{part(missing.bytes, aheadBytes, a.maxBytes),
+		part(missing.files, aheadFiles, a.maxFiles)}
+}
+
+// more takes what there is in the store.
+func (a *Account) more(ctx context.Context, want amount) error {
+	a.mu.Lock()
+	known, leased := a.known, a.leased
+	a.mu.Unlock()
+	var total amount
+	err := a.store.do(ctx, func(t tx) error {
+		if !known {
+			if err := a.open(t); err != nil {
+				return err
+			}
+		}
+		found, err := t.one(`UPDATE quotas SET bytes = bytes + $2, files = files + $3
+			WHERE tree = $1
+			AND (CAST($2 AS BIGINT) <= 0 OR CAST($4 AS BIGINT) = 0 OR bytes + $2 <= $4)
+			AND (CAST($3 AS BIGINT) <= 0 OR CAST($5 AS BIGINT) = 0 OR files + $3 <= $5)
+			RETURNING bytes, files`,
+			[]any{a.tree, want.bytes, want.files, a.maxBytes, a.maxFiles}, &total.bytes,
+			&total.files)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return refusal{server.ErrQuota}
+		}
+		if !leased {
+			_, err = t.exec(`INSERT INTO leases (tree, node) VALUES ($1, $2)
+				ON CONFLICT (tree, node) DO NOTHING`, a.tree, a.store.node)
+		}
+		return err
+	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case err == nil:
+		a.total, a.spare, a.leased = total, a.spare.plus(want), true
+	case errors.As(err, new(refusal)):
+		return server.ErrQuota
+	case err != ErrDown:
+		a.doubt = true // it may have been taken
+	}
+	return err
+}
+
+// flush gives back what has not been used, or takes what was used beyond.
+func (a *Account) flush(ctx context.Context, everything bool) {
+	a.asking <- struct{}{}
+	defer func() { <-a.asking }()
+	a.mu.Lock()
+	back := a.spare
+	if a.used && !everything {
+		keep := a.ahead(amount{1, 1})
+		back = amount{back.bytes - min(max(back.bytes, 0), keep.bytes),
+			back.files - min(max(back.files, 0), keep.files)}
+	}
+	a.used = false
+	known := a.known
+	a.mu.Unlock()
+	if back == (amount{}) || !known {
+		return
+	}
+	var total amount
+	err := a.store.do(ctx, func(t tx) error {
+		_, err := t.one(`UPDATE quotas SET bytes = bytes - $2, files = files - $3 WHERE tree = $1
+			RETURNING bytes, files`, []any{a.tree, back.bytes, back.files}, &total.bytes,
+			&total.files)
+		return err
+	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case err == nil:
+		a.total, a.spare = total, a.spare.minus(back)
+	case err != ErrDown:
+		a.doubt = true
+	}
+}
+
+func (q *quotas) list() (list []*Account) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, a := range q.all {
+		list = append(list, a)
+	}
+	return list
+}
+
+// flush tells the store what has changed on this node.
+func (q *quotas) flush(ctx context.Context, everything bool) {
+	for _, a := range q.list() {
+		a.flush(ctx, everything)
+	}
+}
+
+// read hears what other nodes have used.
+func (q *quotas) read(t tx) error {
+	list := q.list()
+	if len(list) == 0 {
+		return nil
+	}
+	totals, tree, total := map[string]amount{}, "", amount{}
+	err := t.each(`SELECT tree, bytes, files FROM quotas`, nil,
+		[]any{&tree, &total.bytes, &total.files}, func() { totals[tree] = total })
+	for _, a := range list {
+		if total, ok := totals[a.tree]; ok && len(a.asking) == 0 {
+			a.mu.Lock()
+			a.total = total
+			a.mu.Unlock()
+		}
+	}
+	return err
+}
+
+// end gives the leases back. Trees whose count may be wrong are counted again.
+func (q *quotas) end(t tx) error {
+	for _, a := range q.list() {
+		a.mu.Lock()
+		leased := a.leased && !a.doubt && a.spare == (amount{})
+		a.mu.Unlock()
+		if !leased {
+			continue
+		}
+		if _, err := t.exec(`DELETE FROM leases WHERE tree = $1 AND node = $2`, a.tree,
+			q.store.node); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package store
+
+import "fmt"
+
+// schema is the history of the tables. A version is only ever added, and adds only what older
+// programs can ignore, since nodes are upgraded one at a time.
+//
+// Times are in ms since 1970 by the database's clock. Limits of 0 are none.
+var schema = [][]string{{
+	`CREATE TABLE nodes (node TEXT PRIMARY KEY, seen BIGINT NOT NULL)`,
+
+	`CREATE TABLE users (
+		name TEXT PRIMARY KEY,
+		root TEXT NOT NULL,
+		keys TEXT NOT NULL, -- lines of authorized_keys
+		password TEXT NOT NULL, -- its hash
+		disabled BIGINT NOT NULL,
+		read_only BIGINT NOT NULL,
+		quota_bytes BIGINT NOT NULL,
+		quota_files BIGINT NOT NULL,
+		bandwidth BIGINT NOT NULL,
+		sessions BIGINT NOT NULL)`,
+
+	// n changes whenever the users do.
+	`CREATE TABLE changes (topic TEXT PRIMARY KEY, n BIGINT NOT NULL)`,
+	`INSERT INTO changes (topic, n) VALUES ('users', 0)`,
+
+	// places are all sessions of a user, which limits them; sessions are those of one node.
+	`CREATE TABLE places (name TEXT PRIMARY KEY, used BIGINT NOT NULL)`,
+	`CREATE TABLE sessions (
+		name TEXT NOT NULL,
+		node TEXT NOT NULL,
+		used BIGINT NOT NULL,
+		PRIMARY KEY (name, node))`,
+
+	`CREATE TABLE bans (
+		network TEXT PRIMARY KEY,
+		failures DOUBLE PRECISION NOT NULL,
+		seen BIGINT NOT NULL,
+		until BIGINT NOT NULL)`,
+	`CREATE INDEX bans_until ON bans (until)`,
+	`CREATE INDEX bans_seen ON bans (seen)`,
+
+	// What quotas count includes what nodes have taken in advance; those have a lease.
+	`CREATE TABLE quotas (
+		tree TEXT PRIMARY KEY,
+		bytes BIGINT NOT NULL,
+		files BIGINT NOT NULL,
+		counted BIGINT NOT NULL)`,
+	`CREATE TABLE leases (
+		tree TEXT NOT NULL,
+		node TEXT NOT NULL,
+		PRIMARY KEY (tree, node))`,
+
+	`CREATE TABLE movers (
+		name TEXT NOT NULL,
+		node TEXT NOT NULL,
+		seen BIGINT NOT NULL,
+		PRIMARY KEY (name, node))`,
+
+	`CREATE TABLE outbox (
+		id TEXT PRIMARY KEY,
+		made BIGINT NOT NULL,
+		until BIGINT NOT NULL, -- a node is delivering it
+		event TEXT NOT NULL)`,
+	`CREATE INDEX outbox_made ON outbox (made)`,
+}}
+
+// migrate brings the tables up to date. Nodes that start at once take turns.
+func migrate(t tx) error {
+	if t.db.postgres != "" {
+		if _, err := t.exec(`SELECT pg_advisory_xact_lock(7309940311)`); err != nil {
+			return err
+		}
+	}
+	if _, err := t.exec(`CREATE TABLE IF NOT EXISTS versions (version BIGINT PRIMARY KEY)`); err != nil {
+		return err
+	}
+	var at int
+	if _, err := t.one(`SELECT coalesce(max(version), 0) FROM versions`, nil, &at); err != nil {
+		return err
+	}
+	for ; at < len(schema); at++ {
+		for _, statement := range schema[at] {
+			if _, err := t.exec(statement); err != nil {
+				return fmt.Errorf("version %d of the tables: %w", at+1, err)
+			}
+		}
+		if _, err := t.exec(`INSERT INTO versions (version) VALUES ($1)`, at+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// sessions are the sessions of users on this node, which the store counts over all nodes. While
+// the store is down, each node counts its own.
+type sessions struct {
+	store *Store
+
+	mu     sync.Mutex
+	users  map[string]*userSessions
+	doubt  bool // the store may not have what this node has
+	asking sync.RWMutex
+}
+
+// userSessions is the [sshd.Sessions] of a user.
+type userSessions struct {
+	all   *sessions
+	name  string
+	most  int
+	local *sshd.SessionLimit
+
+	used int64 // counted in the store, under the lock of sessions
+}
+
+func (s *sessions) init(store *Store) { s.store, s.users = store, map[string]*userSessions{} }
+
+// errTooMany is what sshd says, too.
+var errTooMany = errors.New("too many sessions of the user")
+
+// Sessions returns the limit of a user's sessions on all nodes together.
+func (s *Store) Sessions(name string, most int) sshd.Sessions {
+	all := &s.sessions
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	u := all.users[name]
+	if u == nil || u.most != most {
+		old := u
+		u = &userSessions{all: all, name: name, most: most, local: sshd.NewSessionLimit(most)}
+		if old != nil { // those of the old limit go on
+			u.used = old.used
+		}
+		all.users[name] = u
+	}
+	return u
+}
+
+// Most implements [sshd.Sessions].
+func (u *userSessions) Most() int { return u.most }
+
+// Begin implements [sshd.Sessions].
+func (u *userSessions) Begin(ctx context.Context) (end func(), err error) {
+	freed, err := u.local.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u.all.asking.RLock()
+	defer u.all.asking.RUnlock()
+	err = u.all.store.do(ctx, func(t tx) error {
+		rows, err := t.exec(`INSERT INTO places (name, used) VALUES ($1, 1)
+			ON CONFLICT (name) DO UPDATE SET used = places.used + 1 WHERE places.used < $2`,
+			u.name, u.most)
+		if err != nil {
+			return err
+		}
+		if rows == 0 {
+			return refusal{errTooMany}
+		}
+		_, err = t.exec(`INSERT INTO sessions (name, node, used) VALUES ($1, $2, 1)
+			ON CONFLICT (name, node) DO UPDATE SET used = sessions.used + 1`, u.name,
+			u.all.store.node)
+		return err
+	})
+	if errors.As(err, new(refusal)) || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			u.all.count(u.name, 0, true) // it may have been counted
+		}
+		freed()
+		return nil, errors.Join(err, ctx.Err())
+	}
+	u.all.count(u.name, 1, err != nil)
+	return sync.OnceFunc(func() {
+		u.end()
+		freed()
+	}), nil
+}
+
+// end gives the place back. If the store does not answer, it hears about that later.
+func (u *userSessions) end() {
+	u.all.asking.RLock()
+	defer u.all.asking.RUnlock()
+	err := u.all.store.do(context.Background(), func(t tx) error {
+		rows, err := t.exec(`UPDATE sessions SET used = used - 1
+			WHERE name = $1 AND node = $2 AND used > 0`, u.name, u.all.store.node)
+		if err != nil || rows == 0 { // others have buried this node, and freed it
+			return err
+		}
+		_, err = t.exec(`UPDATE places SET used = used - 1 WHERE name = $1`, u.name)
+		return err
+	})
+	u.all.count(u.name, -1, err != nil)
+}
+
+// count notes what this node has; doubt is whether the store may have something else.
+func (s *sessions) count(name string, more int64, doubt bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users[name].used += more
+	s.doubt = s.doubt || doubt
+}
+
+func (s *sessions) unsure() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doubt
+}
+
+// rewrite runs write, in a transaction, while no session begins or ends.
+func (s *sessions) rewrite(write func() error) error {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	err := write()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doubt = err != nil
+	return err
+}
+
+// write tells the store what this node has, which may be more than the limit after the store was
+// down.
+func (s *sessions) write(t tx) error {
+	if err := forgetSessions(t, s.store.node); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	used := map[string]int64{}
+	for name, u := range s.users {
+		if u.used > 0 {
+			used[name] = u.used
+		}
+	}
+	s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(used)) { // as everybody: nobody waits in a circle
+		if _, err := t.exec(`INSERT INTO places (name, used) VALUES ($1, $2)
+			ON CONFLICT (name) DO UPDATE SET used = places.used + $2`, name, used[name]); err != nil {
+			return err
+		}
+		if _, err := t.exec(`INSERT INTO sessions (name, node, used) VALUES ($1, $2, $3)`, name,
+			s.store.node, used[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func forgetSessions(t tx, node string) error {
+	if _, err := t.exec(`UPDATE places SET used = used - (SELECT s.used FROM sessions s
+		WHERE s.name = places.name AND s.node = $1)
+		WHERE name IN (SELECT name FROM sessions WHERE node = $1)`, node); err != nil {
+		return err
+	}
+	_, err := t.exec(`DELETE FROM sessions WHERE node = $1`, node)
+	return err
+}

@@ -1,0 +1,302 @@
+// Package store keeps what the nodes of a service share: users, bans, sessions, quotas, bandwidth
+// and events, in a file of SQLite or in PostgreSQL. Each node keeps a little of it in memory, so
+// that it can go on for a while when the store is down; what it then allows is said with each type.
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A Store is a node's connection to the database. It is safe for concurrent use.
+type Store struct {
+	db    *database
+	node  string
+	log   *slog.Logger
+	times times
+
+	bans     *Bans
+	sessions sessions
+	quotas   quotas
+	movers   movers
+	users    userList
+
+	mu    sync.Mutex
+	down  bool
+	since time.Time // of being down
+	cause error     // the first
+
+	stop  context.CancelFunc
+	ended sync.WaitGroup
+}
+
+// times are how often things happen. Tests have less of it.
+type times struct {
+	tick   time.Duration // between looks at what has changed
+	beat   time.Duration // between signs of life
+	dead   time.Duration // without any, a node is dead
+	stale  time.Duration // how long users are let in by what was known before the store was down
+	active time.Duration // how long a user counts as moving bytes on a node
+}
+
+var usual = times{tick: time.Second, beat: 5 * time.Second, dead: 15 * time.Second,
+	stale: 10 * time.Minute, active: 3 * time.Second}
+
+// ErrDown is the error of what needs the store when it does not answer.
+var ErrDown = errors.New("the store does not answer; see the server's log")
+
+// Open opens the store that a URL of PostgreSQL or the name of a file names. It fails if that makes
+// no sense; a PostgreSQL that does not answer is waited for in the background.
+func Open(ctx context.Context, name string, log *slog.Logger) (*Store, error) {
+	return open(ctx, name, log, usual)
+}
+
+func open(ctx context.Context, name string, log *slog.Logger, times times) (*Store, error) {
+	db, err := openDatabase(name)
+	if err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname()
+	s := &Store{db: db, log: log, times: times, down: true, since: time.Now(),
+		node: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.Text()[:8])}
+	s.bans = newBans(s)
+	s.sessions.init(s)
+	s.quotas.init(s)
+	s.movers.init(s)
+	s.users.store = s
+	if err := s.join(ctx); err != nil {
+		if db.postgres == "" {
+			db.Close()
+			return nil, fmt.Errorf("cannot use the store %s: %w", db.name, err)
+		}
+		log.Warn("the store does not answer; starting without it", "store", db.name, "error", err)
+		s.cause = err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.ended.Go(func() { s.run(running) })
+	if db.postgres != "" {
+		s.ended.Go(func() { s.listen(running) })
+	}
+	return s, nil
+}
+
+// join connects this node, and is also for what was missed while the store was down.
+func (s *Store) join(ctx context.Context) error {
+	err := s.db.do(ctx, migrate)
+	if err == nil {
+		err = s.live(ctx, s.db.do)
+	}
+	if err == nil {
+		err = s.bans.refresh(ctx)
+	}
+	if err == nil {
+		err = s.users.read(ctx)
+	}
+	if err == nil {
+		s.up()
+	}
+	return err
+}
+
+// run looks after what this node shares until ctx ends.
+func (s *Store) run(ctx context.Context) {
+	tick := time.NewTicker(s.times.tick)
+	defer tick.Stop()
+	var beaten, cleaned time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if s.Down() {
+			if s.join(ctx) != nil {
+				s.users.expire(s.downFor())
+				continue
+			}
+			s.users.tell()
+		}
+		s.quotas.flush(ctx, false)
+		s.movers.share(ctx)
+		beats := time.Since(beaten) >= s.times.beat
+		if beats {
+			beaten = time.Now()
+			s.live(ctx, s.do)
+			s.do(ctx, s.bury)
+			s.do(ctx, s.quotas.read)
+		}
+		if time.Since(cleaned) >= time.Minute {
+			cleaned = time.Now()
+			s.do(ctx, cleanBans)
+			s.do(ctx, s.movers.clean)
+		}
+		if beats || s.db.postgres == "" { // PostgreSQL notifies us
+			s.bans.look(ctx)
+			s.users.look(ctx)
+		}
+	}
+}
+
+// live is the sign of life of this node. If the others have buried it, or do not know all that it
+// has, it begins again.
+func (s *Store) live(ctx context.Context, do func(context.Context, func(tx) error) error) error {
+	known := int64(0)
+	err := do(ctx, func(t tx) (err error) {
+		known, err = t.exec(`UPDATE nodes SET seen = @now WHERE node = $1`, s.node)
+		return err
+	})
+	if err != nil || known > 0 && !s.sessions.unsure() {
+		return err
+	}
+	return s.sessions.rewrite(func() error {
+		return do(ctx, func(t tx) error {
+			if _, err := t.exec(`INSERT INTO nodes (node, seen) VALUES ($1, @now)
+				ON CONFLICT (node) DO UPDATE SET seen = @now`, s.node); err != nil {
+				return err
+			}
+			return s.sessions.write(t)
+		})
+	})
+}
+
+// bury frees what nodes without a sign of life have held.
+func (s *Store) bury(t tx) error {
+	var dead []string
+	var node string
+	if err := t.each(`SELECT node FROM nodes WHERE seen < @now - $1`,
+		[]any{s.times.dead.Milliseconds()}, []any{&node},
+		func() { dead = append(dead, node) }); err != nil {
+		return err
+	}
+	for _, node := range dead {
+		// Whoever deletes the row first does the rest.
+		rows, err := t.exec(`DELETE FROM nodes WHERE node = $1 AND seen < @now - $2`, node,
+			s.times.dead.Milliseconds())
+		if err != nil {
+			return err
+		}
+		if rows == 0 {
+			continue
+		}
+		if err := forget(t, node); err != nil {
+			return err
+		}
+		s.log.Warn("a node is dead; its sessions are free", "node", node)
+	}
+	return nil
+}
+
+// forget frees the sessions of a node that has ended. What it had leased stays counted until the
+// tree is counted again: how much of it was used is not known.
+func forget(t tx, node string) error {
+	if err := forgetSessions(t, node); err != nil {
+		return err
+	}
+	for _, statement := range []string{
+		`DELETE FROM movers WHERE node = $1`,
+		`UPDATE quotas SET counted = 0 WHERE tree IN (SELECT tree FROM leases WHERE node = $1)`,
+		`DELETE FROM leases WHERE node = $1`,
+	} {
+		if _, err := t.exec(statement, node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// do runs a transaction, unless the store is known to be down: then it returns ErrDown itself. If
+// it fails the store is down, until a look in the background succeeds.
+func (s *Store) do(ctx context.Context, run func(t tx) error) error {
+	if s.Down() {
+		return ErrDown
+	}
+	var refused refusal
+	err := s.db.do(ctx, run)
+	for range 3 {
+		// class 40 of PostgreSQL: the transaction was in another's way
+		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code[:2] != "40" {
+			break
+		}
+		err = s.db.do(ctx, run)
+	}
+	switch {
+	case err == nil, errors.As(err, &refused):
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err() // the caller has gone
+	}
+	s.fell(err)
+	return fmt.Errorf("%w (%v)", ErrDown, err)
+}
+
+// A refusal is an answer of the store, which is not down.
+type refusal struct{ error }
+
+// Err returns nil, or why the store does not answer.
+func (s *Store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down {
+		return nil
+	}
+	return fmt.Errorf("the store does not answer: %s: %w", s.db.name, s.cause)
+}
+
+func (s *Store) downFor() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.since)
+}
+
+// Down reports whether the store does not answer.
+func (s *Store) Down() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.down
+}
+
+func (s *Store) fell(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down {
+		s.down, s.since, s.cause = true, time.Now(), err
+		s.log.Error("the store does not answer", "store", s.db.name, "error", err)
+	}
+}
+
+func (s *Store) up() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		s.down = false
+		s.log.Info("the store answers", "store", s.db.name)
+	}
+}
+
+// Close gives back what this node holds.
+func (s *Store) Close() error {
+	s.stop()
+	s.ended.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s.quotas.flush(ctx, true)
+	err := s.do(ctx, func(t tx) error {
+		if err := s.quotas.end(t); err != nil {
+			return err
+		}
+		if _, err := t.exec(`DELETE FROM nodes WHERE node = $1`, s.node); err != nil {
+			return err
+		}
+		return forget(t, s.node)
+	})
+	return errors.Join(err, s.db.Close())
+}

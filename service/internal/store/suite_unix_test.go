@@ -1,0 +1,609 @@
+//go:build unix
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/store/storetest"
+)
+
+// quick is for tests, which cannot wait for a node to be dead.
+var quick = times{tick: 20 * time.Millisecond, beat: 100 * time.Millisecond,
+	dead: time.Second, stale: time.Second, active: 500 * time.Millisecond}
+
+// suite is what both databases must do. name names a new one.
+var suite = map[string]func(t *testing.T, name string){
+	"nodes that start at once": startAtOnce,
+	"bans":                     testBans,
+	"sessions":                 testSessions,
+	"sessions of a dead node":  testDeadNode,
+	"quotas":                   testQuotas,
+	"quotas over a restart":    testQuotasOverRestart,
+	"small quotas":             testSmallQuotas,
+	"bandwidth":                testBandwidth,
+	"users":                    testUsers,
+	"outbox":                   testOutbox,
+	"outage":                   testOutage,
+	"outage at the start":      testOutageAtStart,
+	"nobody is in a hurry":     testEndOfCaller,
+}
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	for name, test := range suite {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, filepath.Join(t.TempDir(), "a store%20?.db"))
+		})
+	}
+}
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	url := storetest.Postgres(t)
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	number := 0
+	for name, test := range suite {
+		number++
+		database := fmt.Sprintf("test%d", number)
+		if _, err := db.Exec("CREATE DATABASE " + database); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, url+"&dbname="+database)
+		})
+	}
+}
+
+// node opens a store as a node does, until the test ends.
+func node(t *testing.T, name string) *Store {
+	t.Helper()
+	s, err := open(t.Context(), name, slog.New(slog.NewTextHandler(t.Output(), nil)), quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// kill ends a node as kill -9 does.
+func (s *Store) kill() {
+	s.stop()
+	s.ended.Wait()
+	s.db.Close()
+}
+
+// eventually waits until something is so on another node.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline, look := time.After(30*time.Second), time.NewTicker(5*time.Millisecond)
+	defer look.Stop()
+	for !is() {
+		select {
+		case <-look.C:
+		case <-deadline:
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func startAtOnce(t *testing.T, name string) {
+	var group sync.WaitGroup
+	var stores [4]*Store
+	for i := range stores {
+		group.Go(func() {
+			s, err := open(context.Background(), name, slog.New(slog.DiscardHandler), quick)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			stores[i] = s
+		})
+	}
+	group.Wait()
+	for _, s := range stores {
+		if s == nil {
+			continue
+		}
+		eventually(t, "the store answers", func() bool { return !s.Down() })
+		must(t, s.Close())
+	}
+}
+
+var attacker = netip.MustParsePrefix("192.0.2.7/32")
+
+func testBans(t *testing.T, name string) {
+	one, two := node(t, name), node(t, name)
+	local := sshd.NewBanList()
+	for i := range 11 {
+		s := []*Store{one, two}[i%2]
+		delay, ban := s.Bans().Failed(t.Context(), attacker, 1)
+		if i == 10 { // the rest of the first is not forgotten yet, or it is
+			continue
+		}
+		if wantDelay, wantBan := local.Failed(t.Context(), attacker, 1); i < 9 &&
+			(delay < wantDelay/2 || ban != wantBan) {
+			t.Errorf("failure %d: delay %s, ban %s; a server alone has %s, %s", i, delay, ban,
+				wantDelay, wantBan)
+		}
+	}
+	one.Bans().Failed(t.Context(), attacker, 1)
+	for _, s := range []*Store{one, two} {
+		eventually(t, "the ban holds", func() bool { return s.Bans().Banned(attacker) })
+	}
+	list, err := two.Bans().List(t.Context())
+	if err != nil || len(list) != 1 || list[0].Network != attacker || list[0].Left > time.Hour ||
+		list[0].Left < 30*time.Second {
+		t.Errorf("%v, %v", list, err)
+	}
+	must(t, one.Close())
+	one = node(t, name)
+	if !one.Bans().Banned(attacker) {
+		t.Error("the ban is forgotten at a restart")
+	}
+	if banned, err := two.Bans().Lift(t.Context(), attacker); err != nil || !banned {
+		t.Errorf("lifted %t, %v", banned, err)
+	}
+	for _, s := range []*Store{one, two} {
+		eventually(t, "the ban is lifted", func() bool { return !s.Bans().Banned(attacker) })
+	}
+	if _, ban := one.Bans().Failed(t.Context(), attacker, 1); ban > 0 {
+		t.Error("the failures are not forgotten with the ban")
+	}
+	if banned, err := two.Bans().Lift(t.Context(), attacker); err != nil || banned {
+		t.Errorf("lifted %t, %v", banned, err)
+	}
+	customer := netip.MustParsePrefix("2001:db8:1:2::/64")
+	must(t, two.Bans().Add(t.Context(), customer, 700*time.Millisecond))
+	eventually(t, "the added ban holds", func() bool { return one.Bans().Banned(customer) })
+	eventually(t, "the added ban ends", func() bool { return !one.Bans().Banned(customer) })
+	must(t, one.do(t.Context(), cleanBans))
+}
+
+func testSessions(t *testing.T, name string) {
+	const most = 5
+	nodes := []sshd.Sessions{node(t, name).Sessions("u", most), node(t, name).Sessions("u", most)}
+	var in, refused atomic.Int64
+	var group sync.WaitGroup
+	ends := make(chan func(), 40)
+	for i := range cap(ends) {
+		group.Go(func() {
+			end, err := nodes[i%2].Begin(t.Context())
+			switch {
+			case err == nil:
+				in.Add(1)
+				ends <- end
+			case err.Error() == "too many sessions of the user":
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if in.Load() != most || refused.Load() != int64(cap(ends))-most {
+		t.Fatalf("%d sessions, %d refused", in.Load(), refused.Load())
+	}
+	(<-ends)()
+	end, err := nodes[1].Begin(t.Context())
+	if err != nil {
+		t.Fatalf("after one has ended: %v", err)
+	}
+	end()
+	end() // counts once
+	for _, s := range nodes[:1] {
+		if end, err = s.Begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := nodes[1].Begin(t.Context()); err == nil {
+		t.Error("one session too many")
+	}
+	end()
+}
+
+func testDeadNode(t *testing.T, name string) {
+	dead, other := node(t, name), node(t, name)
+	for range 2 {
+		if _, err := dead.Sessions("u", 2).Begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dead.kill()
+	began := time.Now()
+	eventually(t, "the dead node's sessions are free", func() bool {
+		end, err := other.Sessions("u", 2).Begin(t.Context())
+		if err == nil {
+			end()
+		}
+		return err == nil
+	})
+	if took := time.Since(began); took < quick.dead-2*quick.beat {
+		t.Errorf("its sessions were free after %s", took)
+	}
+	// One that was only taken for dead counts its sessions again.
+	slow := node(t, name)
+	if _, err := slow.Sessions("u", 2).Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	must(t, other.do(t.Context(), func(t tx) error {
+		if _, err := t.exec(`DELETE FROM nodes WHERE node = $1`, slow.node); err != nil {
+			return err
+		}
+		return forget(t, slow.node)
+	}))
+	eventually(t, "the session counts again", func() bool {
+		end, err := other.Sessions("u", 1).Begin(t.Context())
+		if err == nil {
+			end()
+		}
+		return err != nil
+	})
+}
+
+func count(t *testing.T, a *Account, bytes, files int64) {
+	t.Helper()
+	end, err := a.BeginCount(t.Context())
+	must(t, err)
+	must(t, end(bytes, files))
+}
+
+func testQuotas(t *testing.T, name string) {
+	const most, writers, piece = 1 << 20, 8, 1000
+	stores := []*Store{node(t, name), node(t, name)}
+	var accounts []*Account
+	for _, s := range stores {
+		accounts = append(accounts, s.Account(t.Context(), "/srv", most, 500))
+	}
+	if counted, err := accounts[0].Counted(t.Context()); err != nil || counted {
+		t.Fatalf("a new tree is counted: %t, %v", counted, err)
+	}
+	first, err := accounts[0].BeginCount(t.Context())
+	must(t, err)
+	late, err := accounts[1].BeginCount(t.Context())
+	must(t, err)
+	must(t, first(1000, 2))
+	must(t, late(5000, 3)) // the same, a little later
+	if counted, err := accounts[1].Counted(t.Context()); err != nil || !counted ||
+		accounts[1].Usage() != (server.Usage{Bytes: 1000, Files: 2, MaxBytes: most,
+			MaxFiles: 500}) {
+		t.Fatalf("%t, %v, %+v", counted, err, accounts[1].Usage())
+	}
+	// Counted again, while some is taken in advance and the count changes.
+	must(t, accounts[0].Reserve(t.Context(), 10, 1))
+	again, err := accounts[0].BeginCount(t.Context())
+	must(t, err)
+	accounts[0].Settle(-4, 0)
+	must(t, again(2000, 7))
+	if now := accounts[0].Usage(); now.Bytes != 1996 || now.Files != 7 {
+		t.Errorf("counted again: %+v", now)
+	}
+	accounts[0].Settle(-996, -5)
+	var got atomic.Int64
+	var group sync.WaitGroup
+	for i := range writers {
+		group.Go(func() {
+			a := accounts[i%2]
+			for {
+				err := a.Reserve(t.Context(), piece, 0)
+				if errors.Is(err, server.ErrQuota) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if total := got.Add(piece); total > most-1000 {
+					t.Errorf("%d bytes were given", total)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if least := int64(most - 1000 - 4*most/128); got.Load() < least {
+		t.Errorf("only %d bytes were given, of %d", got.Load(), least)
+	}
+	accounts[0].Settle(-got.Load(), 0)
+	eventually(t, "what one frees is there for the other", func() bool {
+		return accounts[1].Reserve(t.Context(), most-most/50, 0) == nil
+	})
+	accounts[1].Settle(-(most - most/50), 0)
+	for _, s := range stores {
+		must(t, s.Close())
+	}
+	if now := node(t, name).Account(t.Context(), "/srv", most, 500).Usage(); now.Bytes != 1000 ||
+		now.Files != 2 {
+		t.Errorf("at the end %+v", now)
+	}
+}
+
+func testQuotasOverRestart(t *testing.T, name string) {
+	s := node(t, name)
+	a := s.Account(t.Context(), "/srv", 0, 0)
+	count(t, a, 0, 0)
+	must(t, a.Reserve(t.Context(), 123, 1))
+	must(t, s.Close())
+	s = node(t, name)
+	a = s.Account(t.Context(), "/srv", 0, 0)
+	if counted, err := a.Counted(t.Context()); err != nil || !counted || a.Usage().Bytes != 123 ||
+		a.Usage().Files != 1 {
+		t.Errorf("after a restart: %t, %v, %+v", counted, err, a.Usage())
+	}
+	// What a node that was killed had taken in advance, nobody knows.
+	must(t, a.Reserve(t.Context(), 77, 1))
+	s.kill()
+	s = node(t, name)
+	a = s.Account(t.Context(), "/srv", 0, 0)
+	if now := a.Usage(); now.Bytes < 200 {
+		t.Errorf("after kill -9 %+v is less than what is there", now)
+	}
+	eventually(t, "the tree is to be counted again", func() bool {
+		now := node(t, name)
+		defer now.Close()
+		counted, err := now.Account(t.Context(), "/srv", 0, 0).Counted(t.Context())
+		return err == nil && !counted
+	})
+}
+
+func testSmallQuotas(t *testing.T, name string) {
+	for i, most := range []int64{1, 10, 300} {
+		a := node(t, name).Account(t.Context(), fmt.Sprint("/", i), most*1000, most)
+		count(t, a, 0, 0)
+		for range most {
+			must(t, a.Reserve(t.Context(), 1000, 1))
+		}
+		if err := a.Reserve(t.Context(), 1, 0); err != server.ErrQuota {
+			t.Errorf("one byte more: %v", err)
+		}
+		if err := a.Reserve(t.Context(), 0, 1); err != server.ErrQuota {
+			t.Errorf("one file more: %v", err)
+		}
+		a.Settle(-1000, -1)
+		must(t, a.Reserve(t.Context(), 1000, 1))
+	}
+}
+
+func testBandwidth(t *testing.T, name string) {
+	const rate = 100 << 20
+	one, two := node(t, name).Bandwidth("u", rate), node(t, name).Bandwidth("u", rate)
+	move := func(b sshd.Bandwidth) { must(t, b.Send(t.Context(), 1)) }
+	part := func(b sshd.Bandwidth) int64 { return b.(*mover).part.Load() }
+	eventually(t, "one has everything", func() bool {
+		move(one)
+		return part(one) == rate
+	})
+	eventually(t, "each has half", func() bool {
+		move(one)
+		move(two)
+		return part(one) == rate/2 && part(two) == rate/2
+	})
+	eventually(t, "the other has everything", func() bool {
+		move(two)
+		return part(two) == rate
+	})
+}
+
+func testUsers(t *testing.T, name string) {
+	one, two := node(t, name), node(t, name)
+	heard := make(chan struct{}, 100)
+	two.OnUsers(func() { heard <- struct{}{} })
+	u := User{Name: "ann", Root: "/srv/ann", Keys: []string{"ssh-ed25519 AAAA a", "ssh-rsa BBBB b"},
+		Password: "$argon2id$x", ReadOnly: true, QuotaBytes: 1 << 40, QuotaFiles: 7,
+		Bandwidth: 1 << 33, Sessions: 3}
+	must(t, one.PutUser(t.Context(), u, false))
+	<-heard
+	if got := two.Users(); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(u) {
+		t.Errorf("%+v, want %+v", got, u)
+	}
+	if err := two.PutUser(t.Context(), User{Name: "ann"}, false); err == nil {
+		t.Error("a user is added twice")
+	}
+	u.Root = "/srv/elsewhere"
+	must(t, one.PutUser(t.Context(), u, true))
+	<-heard
+	must(t, one.DisableUser(t.Context(), "ann", true))
+	<-heard
+	eventually(t, "both changes", func() bool {
+		got := two.Users()
+		return len(got) == 1 && got[0].Disabled && got[0].Root == "/srv/elsewhere"
+	})
+	for _, err := range []error{one.DisableUser(t.Context(), "bob", true),
+		one.RemoveUser(t.Context(), "bob")} {
+		if !errors.Is(err, ErrNoUser) {
+			t.Errorf("bob: %v", err)
+		}
+	}
+	must(t, one.RemoveUser(t.Context(), "ann"))
+	eventually(t, "nobody is left", func() bool { return len(two.Users()) == 0 })
+}
+
+func testOutbox(t *testing.T, name string) {
+	one, two := node(t, name), node(t, name)
+	for i := range 4 {
+		must(t, one.Post(t.Context(), fmt.Sprint("a", i), fmt.Sprint("b", i)))
+	}
+	seen := map[string]int{}
+	var all []Message
+	for range 4 {
+		for _, s := range []*Store{one, two} {
+			taken, err := s.Take(t.Context(), 1, 2*time.Second)
+			must(t, err)
+			for _, m := range taken {
+				seen[m.Event]++
+				all = append(all, m)
+			}
+		}
+	}
+	if len(seen) != 8 || len(all) != 8 {
+		t.Fatalf("taken: %v", seen)
+	}
+	must(t, two.Delivered(t.Context(), all[:7]...))
+	eventually(t, "what is not delivered comes again", func() bool {
+		taken, err := two.Take(t.Context(), 10, time.Hour)
+		must(t, err)
+		return len(taken) == 1 && taken[0].ID == all[7].ID
+	})
+}
+
+// outage keeps everybody from the tables until it is ended.
+func outage(t *testing.T, s *Store) (end func()) {
+	t.Helper()
+	db, err := openDatabase(cmp.Or(s.db.postgres, s.db.name))
+	must(t, err)
+	begun, err := db.Begin()
+	must(t, err)
+	if db.postgres != "" {
+		_, err := begun.Exec(`LOCK TABLE nodes, users, changes, places, sessions, bans, quotas,
+			leases, movers, outbox, versions`)
+		must(t, err)
+	}
+	return sync.OnceFunc(func() {
+		begun.Rollback()
+		db.Close()
+	})
+}
+
+func testOutage(t *testing.T, name string) {
+	s := node(t, name)
+	account := s.Account(t.Context(), "/srv", 0, 0)
+	count(t, account, 0, 0)
+	must(t, account.Reserve(t.Context(), 1, 1))
+	must(t, s.PutUser(t.Context(), User{Name: "u", Root: "/srv"}, false))
+	must(t, s.Bans().Add(t.Context(), attacker, time.Hour))
+	before, err := s.Sessions("u", 3).Begin(t.Context())
+	must(t, err)
+	var writing sync.WaitGroup // as a client that uploads
+	writing.Go(func() {
+		for account.Reserve(t.Context(), 1, 0) == nil && !s.Down() {
+			time.Sleep(quick.tick / 10)
+		}
+	})
+	end := outage(t, s)
+	defer end()
+	eventually(t, "the store is down", s.Down)
+	writing.Wait()
+
+	if err := account.Reserve(t.Context(), 1000, 0); err != nil {
+		t.Errorf("what was taken in advance cannot be used: %v", err)
+	}
+	if err := account.Reserve(t.Context(), 1<<30, 0); !errors.Is(err, ErrDown) {
+		t.Errorf("more than that: %v", err)
+	}
+	if !s.Bans().Banned(attacker) {
+		t.Error("bans are forgotten")
+	}
+	other := netip.MustParsePrefix("192.0.2.8/32")
+	for range 12 {
+		s.Bans().Failed(t.Context(), other, 1)
+	}
+	if !s.Bans().Banned(other) {
+		t.Error("nobody is banned")
+	}
+	during, err := s.Sessions("u", 3).Begin(t.Context())
+	if err != nil {
+		t.Errorf("a session: %v", err)
+	}
+	before()
+	if _, err := s.Bans().List(t.Context()); !errors.Is(err, ErrDown) {
+		t.Errorf("a list: %v", err)
+	}
+	if len(s.Users()) == 0 {
+		t.Error("users are gone at once")
+	}
+	eventually(t, "users are no longer let in", func() bool { return len(s.Users()) == 0 })
+
+	end()
+	eventually(t, "the users are back", func() bool { return len(s.Users()) == 1 })
+	two := node(t, name)
+	for range 2 {
+		if _, err := two.Sessions("u", 3).Begin(t.Context()); err != nil {
+			t.Errorf("of three sessions one is taken: %v", err)
+		}
+	}
+	if _, err := two.Sessions("u", 3).Begin(t.Context()); err == nil {
+		t.Error("a session that began during the outage does not count")
+	}
+	during()
+	if _, err := two.Sessions("u", 3).Begin(t.Context()); err != nil {
+		t.Errorf("after it has ended: %v", err)
+	}
+}
+
+// testOutageAtStart: a node of several starts without the store, and joins it later. A file that
+// somebody else keeps is an error.
+func testOutageAtStart(t *testing.T, name string) {
+	one := node(t, name)
+	must(t, one.Bans().Add(t.Context(), attacker, time.Hour))
+	end := outage(t, one)
+	defer end()
+	if one.db.postgres == "" {
+		_, err := open(t.Context(), name, slog.New(slog.DiscardHandler), quick)
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("a file that is in use: %v", err)
+		}
+		return
+	}
+	two := node(t, name)
+	if !two.Down() || two.Err() == nil || two.Bans().Banned(attacker) {
+		t.Errorf("without the store: down %t, %v", two.Down(), two.Err())
+	}
+	finish, err := two.Sessions("u", 1).Begin(t.Context())
+	must(t, err)
+	end()
+	eventually(t, "the ban is known", func() bool { return two.Bans().Banned(attacker) })
+	eventually(t, "the session counts", func() bool {
+		other, err := one.Sessions("u", 1).Begin(t.Context())
+		if err == nil {
+			other()
+		}
+		return err != nil && err != ErrDown
+	})
+	finish()
+}
+
+// testEndOfCaller: who has gone is not waited for, and the store is not down because of that.
+func testEndOfCaller(t *testing.T, name string) {
+	s := node(t, name)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Sessions("u", 1).Begin(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a session: %v", err)
+	}
+	if err := s.Account(t.Context(), "/", 0, 0).Reserve(ctx, 1, 1); !errors.Is(err,
+		context.Canceled) {
+		t.Errorf("a quota: %v", err)
+	}
+	if s.Down() {
+		t.Error("the store is down")
+	}
+	if _, err := s.Sessions("u", 1).Begin(t.Context()); err != nil {
+		t.Errorf("the place of who has gone is taken: %v", err)
+	}
+}

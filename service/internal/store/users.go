@@ -1,0 +1,204 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A User may log in on every node. Limits of 0 are none.
+type User struct {
+	Name       string
+	Root       string
+	Keys       []string // lines of authorized_keys
+	Password   string   // its hash, or ""
+	Disabled   bool
+	ReadOnly   bool
+	QuotaBytes int64
+	QuotaFiles int64
+	Bandwidth  int64
+	Sessions   int64
+}
+
+// ErrNoUser is the error for a user whom the store does not have.
+var ErrNoUser = errors.New("the store has no such user")
+
+// userList is what this node knows of the users. While the store is down it goes on with that for
+// ten minutes: somebody may have been removed since.
+type userList struct {
+	store *Store
+
+	mu      sync.Mutex
+	list    []User
+	seen    int64 // the number of the change
+	known   bool
+	changed func()
+}
+
+// Users returns the users as this node knows them.
+func (s *Store) Users() []User {
+	s.users.mu.Lock()
+	defer s.users.mu.Unlock()
+	return slices.Clone(s.users.list)
+}
+
+// OnUsers has a function called whenever Users returns something else.
+func (s *Store) OnUsers(changed func()) {
+	s.users.mu.Lock()
+	defer s.users.mu.Unlock()
+	s.users.changed = changed
+}
+
+// look reads the users if they have changed.
+func (u *userList) look(ctx context.Context) {
+	changed := false
+	u.store.do(ctx, func(t tx) (err error) {
+		changed, err = u.fetch(t)
+		return err
+	})
+	if changed {
+		u.tell()
+	}
+}
+
+// read is look for a store that was down.
+func (u *userList) read(ctx context.Context) error {
+	return u.store.db.do(ctx, func(t tx) error {
+		_, err := u.fetch(t)
+		return err
+	})
+}
+
+func (u *userList) fetch(t tx) (changed bool, err error) {
+	var now int64
+	if _, err := t.one(`SELECT n FROM changes WHERE topic = 'users'`, nil, &now); err != nil {
+		return false, err
+	}
+	u.mu.Lock()
+	same := u.known && u.seen == now
+	u.mu.Unlock()
+	if same {
+		return false, nil
+	}
+	list, err := listUsers(t)
+	if err != nil {
+		return false, err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.list, u.seen, u.known = list, now, true
+	return true, nil
+}
+
+func (u *userList) tell() {
+	u.mu.Lock()
+	changed := u.changed
+	u.mu.Unlock()
+	if changed != nil {
+		changed()
+	}
+}
+
+// expire forgets the users of a store that has been down for too long.
+func (u *userList) expire(down time.Duration) {
+	u.mu.Lock()
+	expired := u.known && down > u.store.times.stale
+	if expired {
+		u.list, u.known = nil, false
+	}
+	u.mu.Unlock()
+	if expired {
+		u.store.log.Error("the store has been down for too long; its users are not let in",
+			"seconds", int(down.Seconds()))
+		u.tell()
+	}
+}
+
+func listUsers(t tx) (list []User, err error) {
+	var u User
+	var keys string
+	var disabled, readOnly int64
+	err = t.each(`SELECT name, root, keys, password, disabled, read_only, quota_bytes, quota_files,
+		bandwidth, sessions FROM users ORDER BY name`, nil, []any{&u.Name, &u.Root, &keys,
+		&u.Password, &disabled, &readOnly, &u.QuotaBytes, &u.QuotaFiles, &u.Bandwidth,
+		&u.Sessions}, func() {
+		one := u
+		one.Disabled, one.ReadOnly = disabled != 0, readOnly != 0
+		if keys != "" {
+			one.Keys = strings.Split(keys, "\n")
+		}
+		list = append(list, one)
+	})
+	return list, err
+}
+
+// PutUser adds a user; replace allows that there is one of that name.
+func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
+	flag := func(set bool) (n int64) {
+		if set {
+			n = 1
+		}
+		return n
+	}
+	return s.change(ctx, func(t tx) (rows int64, err error) {
+		if replace {
+			if _, err := t.exec(`DELETE FROM users WHERE name = $1`, u.Name); err != nil {
+				return 0, err
+			}
+		}
+		rows, err = t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only,
+			quota_bytes, quota_files, bandwidth, sessions)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (name) DO NOTHING`,
+			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, flag(u.Disabled),
+			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions)
+		if err == nil && rows == 0 {
+			err = refusal{errors.New("there is a user of that name; --replace changes it")}
+		}
+		return rows, err
+	})
+}
+
+// DisableUser lets a user in no longer, or again.
+func (s *Store) DisableUser(ctx context.Context, name string, disabled bool) error {
+	value := 0
+	if disabled {
+		value = 1
+	}
+	return s.change(ctx, func(t tx) (int64, error) {
+		return t.exec(`UPDATE users SET disabled = $2 WHERE name = $1`, name, value)
+	})
+}
+
+// RemoveUser removes a user, and leaves the files alone.
+func (s *Store) RemoveUser(ctx context.Context, name string) error {
+	return s.change(ctx, func(t tx) (int64, error) {
+		return t.exec(`DELETE FROM users WHERE name = $1`, name)
+	})
+}
+
+// change changes a user and tells all nodes.
+func (s *Store) change(ctx context.Context, run func(t tx) (rows int64, err error)) error {
+	err := s.do(ctx, func(t tx) error {
+		rows, err := run(t)
+		if err != nil {
+			return err
+		}
+		if rows == 0 {
+			return refusal{ErrNoUser}
+		}
+		if _, err := t.exec(`UPDATE changes SET n = n + 1 WHERE topic = 'users'`); err != nil {
+			return err
+		}
+		return t.notify(usersNotice)
+	})
+	if refused := (refusal{}); errors.As(err, &refused) {
+		return refused.error
+	}
+	if err == nil {
+		s.users.look(ctx)
+	}
+	return err
+}

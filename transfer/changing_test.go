@@ -1,0 +1,93 @@
+package transfer_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// With Changing a file that grows while it is copied, or whose size the host does not know, is
+// copied up to its end, and a warning says so. Without it the error names the flag, and nothing is
+// left.
+func TestChangingSource(t *testing.T) {
+	for name, test := range map[string]struct {
+		direction way
+		factor    float64 // of the size that the host tells
+		grows     bool
+	}{
+		"a log, up":   {upload, 1, true},
+		"a log, down": {download, 1, true},
+		"half":        {download, 0.5, false},
+		"double":      {download, 2, false},
+	} {
+		for _, size := range []int{3000, 5 << 20} {
+			data := random(size)
+			more := []byte("one more line\n")
+			for _, accepts := range []bool{false, true} {
+				var b *bench
+				source, target := "/source", filepath.Join(t.TempDir(), "target")
+				var grown atomic.Bool
+				b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					switch {
+					case test.grows && (r.Type == wire.TypeRead || r.Type == wire.TypeWrite) &&
+						!grown.Swap(true):
+						if test.direction == download {
+							b.server.Files.Append("/source", more)
+						} else if f, err := os.OpenFile(source, os.O_WRONLY|os.O_APPEND, 0); err == nil {
+							f.Write(more)
+							f.Close()
+						}
+					case test.factor != 1 && (r.Type == wire.TypeStat || r.Type == wire.TypeLstat ||
+						r.Type == wire.TypeFstat):
+						attrs, err := b.server.Files.Lstat("/source")
+						if err != nil {
+							return nil
+						}
+						attrs.Size = uint64(float64(attrs.Size) * test.factor)
+						return []sftptest.Action{sftptest.ReplyBytes(
+							string(wire.AttrsReply{Attrs: attrs}.Append(nil, r.ID)))}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+				if test.direction == upload {
+					source, target = b.local("source", data), "/target"
+				} else {
+					b.server.Files.WriteFile("/source", data)
+					b.server.Files.SetModTime("/source", oldTime)
+				}
+				_, err := b.job(test.direction, source, target,
+					func(j *copyJob) { j.Options.Changing = accepts })
+				if !accepts {
+					if !errors.Is(err, transfer.ErrSourceChanged) ||
+						!strings.Contains(err.Error(), "--changing") {
+						t.Errorf("%s of %d bytes: %v", name, size, err)
+					}
+					continue
+				}
+				var got []byte
+				if test.direction == upload {
+					got = b.remote("/target")
+				} else {
+					got, _ = os.ReadFile(target)
+				}
+				if err != nil || !bytes.HasPrefix(got, data) || len(got) > size+len(more) {
+					t.Errorf("%s of %d bytes: %d arrive, %v", name, size, len(got), err)
+				}
+				if notes := b.notes(); len(notes) != 1 || !strings.Contains(notes[0], "changed") {
+					t.Errorf("%s of %d bytes: it says %q", name, size, notes)
+				}
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("%q is left", left)
+				}
+			}
+		}
+	}
+}
