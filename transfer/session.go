@@ -99,7 +99,8 @@ func (s *session) worthStriping(c *fileCopy, size int64, reads bool) bool {
 		return false
 	}
 	client, quirks := private.OfClient(s.client), s.quirks()
-	if reads && (c.options.Changing || client.ReadsOnce() || client.Touches() || quirks.Touches.Load()) ||
+	if reads && (c.options.Changing || client.ReadsOnce() || client.Touches() ||
+		quirks.Touches.Load()) ||
 		!reads && quirks.Separate.Load() {
 		return false
 	}

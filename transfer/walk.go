@@ -158,8 +158,8 @@ func (w *walk) lookAgain(d *directory) {
 	t.fail("", d.source, d.target, err)
 }
 
-var errMissed = endpoint.Explain("it was moved or removed while it was listed, so some of what was "+
-	"in it may have been missed; run it again", fs.ErrNotExist)
+var errMissed = endpoint.Explain("it was moved or removed while it was listed, so some of what "+
+	"was in it may have been missed; run it again", fs.ErrNotExist)
 
 // stands returns nil if a directory of the source, given relative to it, is one.
 func (t *tree) stands(dir string) error {

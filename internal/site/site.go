@@ -29,15 +29,15 @@ type Site struct {
 	// Accept, if not nil, wraps each listener.
 	Accept func(net.Listener) net.Listener
 
-	// Prepare, if not nil, is called by Start once there is a log, and before the settings are used.
-	// It may set the next three.
+	// Prepare, if not nil, is called by Start once there is a log, and before the settings are
+	// used. It may set the next three.
 	Prepare func() error
 
 	// Shared, if not nil, is what the server shares with others.
 	Shared Shared
 
-	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence. One
-	// whose directory cannot be served is left out, with a warning. Refresh asks again.
+	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence.
+	// One whose directory cannot be served is left out, with a warning. Refresh asks again.
 	MoreUsers func() []Account
 
 	// More are further lines of what Run prints. They may be set after Start.

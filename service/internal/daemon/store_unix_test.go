@@ -271,8 +271,8 @@ func TestStoreUsage(t *testing.T) {
 	}
 }
 
-// TestStoreIsAway: a server starts without its PostgreSQL, with the users of its file, and a command
-// says in one line what does not answer.
+// TestStoreIsAway: a server starts without its PostgreSQL, with the users of its file, and a
+// command says in one line what does not answer.
 func TestStoreIsAway(t *testing.T) {
 	t.Parallel()
 	home, key, file := configWith(t, `[store]
