@@ -26,8 +26,8 @@ type ahead struct {
 }
 
 const (
-	// aheadAfter is how often it is checked whether the walk has to wait for the copies, so that it
-	// is worth listing the source twice.
+	// aheadAfter is after how long, again and again, it is checked whether the walk has to wait for
+	// the copies, so that it is worth listing the source twice.
 	aheadAfter = time.Second
 	// aheadLists is how many directories are listed at once.
 	aheadLists = 8
@@ -50,6 +50,8 @@ func (r *treeReport) countAhead() (stop func()) {
 		for {
 			select {
 			case <-a.quit:
+				return
+			case <-t.ctx.Done():
 				return
 			case <-ticker.C:
 				if t.walk.full() {
