@@ -372,7 +372,8 @@ func (k *keyring) reveal(c *credential) error {
 	if err != nil {
 		return err
 	}
-	c.public = p.Signer.PublicKey() // a token's is never hidden
+	// a token's is never hidden; what the passphrase costs is paid once
+	c.public, c.sign = p.Signer.PublicKey(), p.Signer.SignWithAlgorithm
 	if c.algos = k.algorithms(c.public); len(c.algos) == 0 {
 		return fmt.Errorf("%v is of a type that PubkeyAcceptedAlgorithms does not allow", c)
 	}
