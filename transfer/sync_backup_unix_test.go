@@ -134,3 +134,34 @@ func TestSyncBackupOnAPoorHost(t *testing.T) {
 		})
 	}
 }
+
+// What earlier runs kept stays where RENAME replaces files, as on servers that pass it on to
+// rename(2).
+func TestSyncBackupsStayWhereRenameReplaces(t *testing.T) {
+	var files *sftptest.Files
+	b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+		Intercept: func(q sftptest.Request) []sftptest.Action {
+			if q.Type == wire.TypeRename {
+				files.Remove(q.Path2)
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+	files = b.server.Files
+	src := filepath.Join(b.dir, "src")
+	fill(t, src, "kept", "replaced")
+	files.WriteFile("/dst/replaced", []byte("second"))
+	files.WriteFile("/dst/deleted", []byte("second"))
+	files.WriteFile("/dst/.old/replaced", []byte("first"))
+	files.WriteFile("/dst/.old/deleted", []byte("first"))
+	j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+		options: transfer.SyncOptions{Delete: true, BackupDir: ".old"}}
+	if _, err := j.run(t); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"replaced": "first", "replaced.~1~": "second",
+		"deleted": "first", "deleted.~1~": "second"} {
+		if got := b.remote("/dst/.old/" + name); string(got) != want {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+}
