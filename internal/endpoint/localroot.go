@@ -202,20 +202,35 @@ func (r *LocalRoot) ReplaceByLink(text, name, temporary, _ string) error {
 
 // Rename implements Root.
 func (r *LocalRoot) Rename(from, to string) error {
-	return r.in(from, func(*os.Root, string) error {
-		from, to := path.Join(r.base, from), path.Join(r.base, to)
-		if _, err := r.top.Lstat(to); err == nil {
+	return r.between(from, to, func(in *os.Root, old string, at *os.Root, name string) error {
+		r.dirs.forget(path.Join(r.base, from))
+		err := localfs.RenameNew(in, old, at, name)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		if _, err := at.Lstat(name); err == nil {
 			return fs.ErrExist
 		}
-		r.dirs.forget(from)
-		return r.top.Rename(from, to)
+		return r.top.Rename(path.Join(r.base, from), path.Join(r.base, to))
 	})
 }
 
 // Link implements Root.
 func (r *LocalRoot) Link(name, to string) error {
-	return r.in(name, func(*os.Root, string) error {
+	return r.between(name, to, func(in *os.Root, old string, at *os.Root, link string) error {
+		err := localfs.LinkInto(in, old, at, link)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
 		return r.top.Link(path.Join(r.base, name), path.Join(r.base, to))
+	})
+}
+
+// between calls do with the open directories that hold two names, and the names in them.
+func (r *LocalRoot) between(from, to string,
+	do func(in *os.Root, old string, at *os.Root, name string) error) error {
+	return r.in(from, func(in *os.Root, old string) error {
+		return r.in(to, func(at *os.Root, name string) error { return do(in, old, at, name) })
 	})
 }
 
