@@ -165,3 +165,41 @@ func TestSyncBackupsStayWhereRenameReplaces(t *testing.T) {
 		}
 	}
 }
+
+// Somebody removes the backup directory while the sync runs. It is made again, since nothing is
+// replaced or deleted that is not kept.
+func TestSyncMakesItsBackupDirectoryAgain(t *testing.T) {
+	for name, hardlinks := range map[string]bool{"linked": true, "moved": false} {
+		var files *sftptest.Files
+		script := sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
+			if q.Type == wire.TypeRename || q.Extension == wire.ExtPosixRename {
+				if q.Path2 == "/dst/d/first" || q.Path2 == "/dst/d/second" {
+					files.Remove("/dst/.old")
+				}
+			}
+			return nil
+		}}
+		if !hardlinks {
+			script.Extensions = []wire.ExtensionPair{}
+		}
+		b := newTreeBench(t, script, sftptest.LinkConfig{})
+		files = b.server.Files
+		src := filepath.Join(b.dir, "src")
+		all := []string{"d/first", "d/second", "d/third"}
+		fill(t, src, all...)
+		for _, name := range append(all, "d/extra") {
+			files.WriteFile("/dst/"+name, []byte("old"))
+		}
+		j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+			options: transfer.SyncOptions{Delete: true, BackupDir: ".old"}}
+		j.options.MaxFiles = 1
+		if _, err := j.run(t); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, of := range []string{"d/third", "d/extra"} {
+			if old, err := files.ReadFile("/dst/.old/" + of); string(old) != "old" {
+				t.Errorf("%s: what was %s is %q, %v", name, of, old, err)
+			}
+		}
+	}
+}
