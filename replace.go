@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/usftp/usftp/wire"
@@ -84,10 +85,12 @@ func (c privateClient) Move(oldname, newname string, replace bool) error {
 		return &os.LinkError{Op: "rename", Old: oldname, New: newname, Err: err}
 	}
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return rename(oldname, newname)
+	case thereErr == nil && !replace && !strings.EqualFold(oldname, newname):
+		return failed(fs.ErrExist) // the RENAME of many servers would replace it
 	case err != nil, !fromLink && !toLink:
 		return rename(oldname, newname)
-	case thereErr == nil && !replace:
-		return failed(fs.ErrExist)
 	case thereErr == nil && there.IsDir():
 		return failed(syscall.EISDIR)
 	case !fromLink:

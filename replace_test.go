@@ -116,6 +116,39 @@ func TestMoveFollowsNoLink(t *testing.T) {
 	}
 }
 
+// What must not replace anything does not, even where RENAME replaces files: many servers pass it on
+// to rename(2). A file can still get its name in other letters.
+func TestMoveReplacesNothingWhereRenameDoes(t *testing.T) {
+	var files *sftptest.Files
+	r := newRig(t, sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
+		if q.Type == wire.TypeRename {
+			files.Remove(q.Path2)
+		}
+		return nil
+	}}, 0)
+	files = r.server.Files
+	move := private.OfClient(r.Client).Move
+	files.WriteFile("/a", []byte("a"))
+	files.WriteFile("/b", []byte("b"))
+	if err := move("/a", "/b", false); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a file gets a name that is taken: %v", err)
+	}
+	if a, b := must[[]byte](t)(files.ReadFile("/a")), must[[]byte](t)(files.ReadFile("/b")); string(a) != "a" || string(b) != "b" {
+		t.Errorf("the files are now %q and %q", a, b)
+	}
+	for _, to := range []string{"/c", "/C"} { // where letters do not count, both are there
+		if err := move("/a", to, false); err != nil {
+			t.Error(err)
+		}
+		files.WriteFile("/a", []byte("a"))
+	}
+	files.WriteFile("/D", nil)
+	files.WriteFile("/d", nil)
+	if err := move("/d", "/D", false); err != nil {
+		t.Errorf("a name in other letters: %v", err)
+	}
+}
+
 // A link that is moved to another spelling of its own name stays, as with rename(2).
 func TestMoveOfALinkOntoItself(t *testing.T) {
 	for server, script := range linkServers() {

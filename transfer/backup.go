@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/usftp/usftp/internal/endpoint"
 )
@@ -17,6 +18,8 @@ type backups struct {
 	sync *syncing
 	dir  string   // relative to the target; "" if files are deleted
 	made sync.Map // of a directory's path, what makes its backup directory and returns its path
+
+	remade atomic.Int64 // times that one was made again
 }
 
 // check refuses a backup directory into which nothing can be moved, before anything is copied. A
@@ -63,12 +66,37 @@ func (b *backups) keep(how func(name, to string) error, d *directory,
 	in, err := b.of(d.rel)
 	for n := 0; err == nil; n++ {
 		to = path.Join(in, backupName(name, n))
-		if err = how(path.Join(d.rel, name), to); !errors.Is(err, fs.ErrExist) || n == mostBackups {
+		switch err = how(path.Join(d.rel, name), to); {
+		case n == mostBackups:
+			return to, err
+		case errors.Is(err, fs.ErrExist):
+			err = nil
+		case errors.Is(err, fs.ErrNotExist):
+			if err = b.again(d, name, in, err); err == nil {
+				n-- // the name may be free now
+			}
+		default:
 			return to, err
 		}
-		err = nil
 	}
 	return "", err
+}
+
+// again makes a backup directory again if that is what is missing: somebody may have moved it away.
+// Then nothing would be kept, and what is to be replaced would not seem to be there either. missing
+// is the error, and what again returns if the file is gone.
+func (b *backups) again(d *directory, name, in string, missing error) error {
+	into := &b.sync.tree.into
+	_, err := into.Lstat(path.Join(d.rel, name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return missing
+	case err != nil:
+		return err
+	case b.remade.Add(1) > mostRemade:
+		return fmt.Errorf("the backup directory %s is removed again and again", b.dir)
+	}
+	return into.mkdirAll(in)
 }
 
 // aside frees the name of what is about to be written in place, if that is kept or is a link: it
@@ -119,8 +147,10 @@ func (b *backups) exchange(e *entry, replace func(freed bool) error) error {
 	return err
 }
 
-// mostBackups is how many names are tried for one backup.
-const mostBackups = 1000
+const (
+	mostBackups = 1000 // names that are tried for one backup
+	mostRemade  = 1000 // times that a run makes backup directories again
+)
 
 func backupName(name string, n int) string {
 	if n > 0 {

@@ -134,3 +134,72 @@ func TestSyncBackupOnAPoorHost(t *testing.T) {
 		})
 	}
 }
+
+// What earlier runs kept stays where RENAME replaces files, as on servers that pass it on to
+// rename(2).
+func TestSyncBackupsStayWhereRenameReplaces(t *testing.T) {
+	var files *sftptest.Files
+	b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+		Intercept: func(q sftptest.Request) []sftptest.Action {
+			if q.Type == wire.TypeRename {
+				files.Remove(q.Path2)
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+	files = b.server.Files
+	src := filepath.Join(b.dir, "src")
+	fill(t, src, "kept", "replaced")
+	files.WriteFile("/dst/replaced", []byte("second"))
+	files.WriteFile("/dst/deleted", []byte("second"))
+	files.WriteFile("/dst/.old/replaced", []byte("first"))
+	files.WriteFile("/dst/.old/deleted", []byte("first"))
+	j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+		options: transfer.SyncOptions{Delete: true, BackupDir: ".old"}}
+	if _, err := j.run(t); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"replaced": "first", "replaced.~1~": "second",
+		"deleted": "first", "deleted.~1~": "second"} {
+		if got := b.remote("/dst/.old/" + name); string(got) != want {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+}
+
+// Somebody removes the backup directory while the sync runs. It is made again, since nothing is
+// replaced or deleted that is not kept.
+func TestSyncMakesItsBackupDirectoryAgain(t *testing.T) {
+	for name, hardlinks := range map[string]bool{"linked": true, "moved": false} {
+		var files *sftptest.Files
+		script := sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
+			if q.Type == wire.TypeRename || q.Extension == wire.ExtPosixRename {
+				if q.Path2 == "/dst/d/first" || q.Path2 == "/dst/d/second" {
+					files.Remove("/dst/.old")
+				}
+			}
+			return nil
+		}}
+		if !hardlinks {
+			script.Extensions = []wire.ExtensionPair{}
+		}
+		b := newTreeBench(t, script, sftptest.LinkConfig{})
+		files = b.server.Files
+		src := filepath.Join(b.dir, "src")
+		all := []string{"d/first", "d/second", "d/third"}
+		fill(t, src, all...)
+		for _, name := range append(all, "d/extra") {
+			files.WriteFile("/dst/"+name, []byte("old"))
+		}
+		j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+			options: transfer.SyncOptions{Delete: true, BackupDir: ".old"}}
+		j.options.MaxFiles = 1
+		if _, err := j.run(t); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, of := range []string{"d/third", "d/extra"} {
+			if old, err := files.ReadFile("/dst/.old/" + of); string(old) != "old" {
+				t.Errorf("%s: what was %s is %q, %v", name, of, old, err)
+			}
+		}
+	}
+}

@@ -245,7 +245,7 @@ func (r *LocalRoot) ReplaceByLink(text, name, temporary, _ string) error {
 
 // Rename implements Root.
 func (r *LocalRoot) Rename(from, to string) error {
-	err := r.both(from, to, func(in *os.Root, from, to string) error {
+	err := r.between(from, to, localfs.RenameNew, func(in *os.Root, from, to string) error {
 		if _, err := in.Lstat(to); err == nil {
 			return fs.ErrExist
 		}
@@ -259,22 +259,28 @@ func (r *LocalRoot) Rename(from, to string) error {
 }
 
 // Link implements Root.
-func (r *LocalRoot) Link(name, to string) error { return r.both(name, to, (*os.Root).Link) }
+func (r *LocalRoot) Link(name, to string) error {
+	return r.between(name, to, localfs.LinkInto, (*os.Root).Link)
+}
 
-// both calls do with two names in an open directory. Between directories they are paths, on which
-// os.Root follows links that stay inside, so that somebody has to look.
-func (r *LocalRoot) both(from, to string, do func(in *os.Root, from, to string) error) error {
-	if path.Dir(from) == path.Dir(to) {
-		return r.in(from, func(in *os.Root, base string) error {
-			return do(in, base, path.Base(to))
-		})
+// between calls do with the open directories that hold two names, and the names in them. Where the
+// system cannot do that, it calls instead with paths, on which os.Root follows links that stay
+// inside, so that it looks before.
+func (r *LocalRoot) between(from, to string,
+	do func(in *os.Root, old string, at *os.Root, name string) error,
+	instead func(in *os.Root, from, to string) error) error {
+	err := r.in(from, func(in *os.Root, old string) error {
+		return r.in(to, func(at *os.Root, name string) error { return do(in, old, at, name) })
+	})
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return err
 	}
 	for _, name := range []string{from, to} {
 		if err := r.Unmoved(path.Dir(name)); err != nil {
 			return err
 		}
 	}
-	return do(r.top, path.Join(r.base, from), path.Join(r.base, to))
+	return instead(r.top, path.Join(r.base, from), path.Join(r.base, to))
 }
 
 // SetAttrs implements Root.

@@ -10,3 +10,9 @@ import (
 
 // Lchtimes sets the times of a symbolic link, which is not supported here.
 func Lchtimes(*os.Root, string, time.Time, time.Time) error { return errors.ErrUnsupported }
+
+// RenameNew is not supported.
+func RenameNew(*os.Root, string, *os.Root, string) error { return errors.ErrUnsupported }
+
+// LinkInto is not supported.
+func LinkInto(*os.Root, string, *os.Root, string) error { return errors.ErrUnsupported }
