@@ -264,9 +264,10 @@ func TestUnusableKeys(t *testing.T) {
 	}
 	writeFile(t, unread+".pub", authorizedLine(newSigner(t).PublicKey()))
 	ids := []string{missing, garbage, public, unread, good}
+	_, noFile := os.Stat(missing)
 	wants := []string{"the key " + unread + " cannot be read: not a file",
 		public + " is a public key", "the key " + missing +
-			" cannot be read: no such file or directory", garbage, public,
+			" cannot be read: " + errors.Unwrap(noFile).Error(), garbage, public,
 		ssh.FingerprintSHA256(goodKey), good, "tried publickey"}
 	if os.Getuid() >= 0 {
 		bare := filepath.Join(dir, "bare")

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -140,7 +141,9 @@ func TestLoginLikelyIsToldOnce(t *testing.T) {
 	d := srv.dialer(t, &Config{Prompter: p,
 		LoginLikely: func(_ *Dialer, trip time.Duration) { told = append(told, trip) }})
 	dialTwice(t, d)
-	if len(told) != 1 || told[0] <= 0 || told[0] > time.Minute {
+	// The clock of Windows stands still for longer than a trip here takes.
+	if len(told) != 1 || told[0] < 0 || told[0] == 0 && runtime.GOOS != "windows" ||
+		told[0] > time.Minute {
 		t.Errorf("told %v", told)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -61,24 +62,42 @@ var (
 	errNotDirectory = errors.New("not a directory")
 )
 
-// local converts a client's clean absolute path to a name below the top.
-func local(name string) string {
+// local converts a client's clean absolute path to a name below the top. What Windows would take for
+// another name ("f.", `d\f`) or a device becomes a name with a NUL, which every call refuses: an
+// upload of "f." must not replace "f", and requests about one file are put in order by its name.
+func (t tree) local(name string) string {
 	name = strings.TrimPrefix(name, "/")
 	if name == "" {
 		return "."
 	}
+	rest := name
+	if t.isHost() && runtime.GOOS == "windows" && isDrive(name) {
+		rest = strings.TrimPrefix(name[2:], "/")
+	}
+	for element := range strings.SplitSeq(rest, "/") {
+		if rest != "" && localfs.CheckName(element) != nil {
+			return "\x00"
+		}
+	}
 	return filepath.FromSlash(name)
 }
 
+// isDrive reports whether a path begins with a drive letter.
+func isDrive(name string) bool {
+	letter := name[0] | 0x20
+	return letter >= 'a' && letter <= 'z' && len(name) >= 2 && name[1] == ':' &&
+		(len(name) == 2 || name[2] == '/')
+}
+
 func (t tree) open(_ context.Context, name string, flag int, perm uint32) (*os.File, error) {
-	return t.OpenFile(local(name), flag, fs.FileMode(perm))
+	return t.OpenFile(t.local(name), flag, fs.FileMode(perm))
 }
 
 func (t tree) stat(_ context.Context, name string, follow bool) (fs.FileInfo, error) {
 	if follow {
-		return t.Stat(local(name))
+		return t.Stat(t.local(name))
 	}
-	return t.Lstat(local(name))
+	return t.Lstat(t.local(name))
 }
 
 func statOpen(file *os.File) (fs.FileInfo, error) { return file.Stat() }
@@ -101,7 +120,7 @@ func (t tree) leaf(name string, follow bool) error {
 	if follow {
 		return nil
 	}
-	info, err := t.Lstat(local(name))
+	info, err := t.Lstat(t.local(name))
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		err = errors.ErrUnsupported
 	}
@@ -112,73 +131,73 @@ func (t tree) chmod(_ context.Context, name string, follow bool, mode uint32) er
 	if err := t.leaf(name, follow); err != nil {
 		return err
 	}
-	return t.Chmod(local(name), wire.FileMode(mode))
+	return t.Chmod(t.local(name), wire.FileMode(mode))
 }
 
 func (t tree) chown(_ context.Context, name string, follow bool, uid, gid uint32) error {
 	if follow {
-		return t.Chown(local(name), int(int32(uid)), int(int32(gid)))
+		return t.Chown(t.local(name), int(int32(uid)), int(int32(gid)))
 	}
-	return t.Lchown(local(name), int(int32(uid)), int(int32(gid)))
+	return t.Lchown(t.local(name), int(int32(uid)), int(int32(gid)))
 }
 
 func (t tree) chtimes(_ context.Context, name string, follow bool, atime, mtime time.Time) error {
 	if err := t.leaf(name, follow); err != nil {
 		return err
 	}
-	return t.Chtimes(local(name), atime, mtime)
+	return t.Chtimes(t.local(name), atime, mtime)
 }
 
 func (t tree) chtimesOpen(_ *os.File, name string, atime, mtime time.Time) error {
-	return t.Chtimes(local(name), atime, mtime)
+	return t.Chtimes(t.local(name), atime, mtime)
 }
 
 func (t tree) mkdir(_ context.Context, name string, perm uint32) error {
-	return t.Mkdir(local(name), fs.FileMode(perm))
+	return t.Mkdir(t.local(name), fs.FileMode(perm))
 }
 
 func (t tree) unlink(_ context.Context, name string) error {
-	info, err := t.Lstat(local(name))
+	info, err := t.Lstat(t.local(name))
 	if err != nil {
 		return err
 	}
 	if info.IsDir() {
 		return &fs.PathError{Op: "unlink", Path: name, Err: errIsDirectory}
 	}
-	return t.Remove(local(name))
+	return t.Remove(t.local(name))
 }
 
 func (t tree) rmdir(_ context.Context, name string) error {
-	info, err := t.Lstat(local(name))
+	info, err := t.Lstat(t.local(name))
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
 		return &fs.PathError{Op: "rmdir", Path: name, Err: errNotDirectory}
 	}
-	return t.Remove(local(name))
+	return t.Remove(t.local(name))
 }
 
 func (t tree) symlink(_ context.Context, target, name string) error {
-	return t.Symlink(target, local(name))
+	return t.Symlink(target, t.local(name))
 }
 
 func (t tree) readlink(_ context.Context, name string) (string, error) {
-	return t.Readlink(local(name))
+	return t.Readlink(t.local(name))
 }
 
 func (t tree) link(_ context.Context, oldName, newName string) error {
-	return t.Link(local(oldName), local(newName))
+	return t.Link(t.local(oldName), t.local(newName))
 }
 
 func (t tree) rename(_ context.Context, oldName, newName string) error {
-	return t.Rename(local(oldName), local(newName))
+	return t.Rename(t.local(oldName), t.local(newName))
 }
 
 // renameNew renames as OpenSSH does: it links the new name, which fails if that exists, and then
 // removes the old one.
 func (t tree) renameNew(_ context.Context, oldName, newName string) error {
-	from, to := local(oldName), local(newName)
+	from, to := t.local(oldName), t.local(newName)
 	info, err := t.Lstat(from)
 	if err != nil {
 		return err
@@ -213,7 +232,7 @@ func (t tree) realPath(ctx context.Context, name string) (string, error) {
 			resolved = next
 			continue
 		}
-		info, err := t.Lstat(local(next))
+		info, err := t.Lstat(t.local(next))
 		if errors.Is(err, fs.ErrNotExist) && rest != "" {
 			return "", err
 		}
@@ -224,7 +243,7 @@ func (t tree) realPath(ctx context.Context, name string) (string, error) {
 			resolved = next
 			continue
 		}
-		target, err := t.Readlink(local(next))
+		target, err := t.Readlink(t.local(next))
 		target = filepath.ToSlash(target)
 		if links++; err != nil || links > maxLinks || path.IsAbs(target) && !t.isHost() {
 			return path.Join(next, rest), nil
@@ -253,7 +272,7 @@ func full(name string) string {
 	if name == "." {
 		return string(filepath.Separator)
 	}
-	if runtime.GOOS == "windows" && len(name) >= 2 && name[1] == ':' {
+	if runtime.GOOS == "windows" && isDrive(filepath.ToSlash(name)) {
 		return filepath.Clean(name + string(filepath.Separator))
 	}
 	return string(filepath.Separator) + name
