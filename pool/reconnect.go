@@ -366,8 +366,8 @@ func (s *slowStart) widen() {
 	s.wider.Broadcast()
 }
 
-// Enter implements pools.Conn.
-func (c privateConn) Enter(large bool) (leave func()) {
+// AcquireSlot implements pools.Conn.
+func (c privateConn) AcquireSlot(large bool) (leave func()) {
 	kind := 0
 	if large {
 		kind = 1

@@ -82,8 +82,8 @@ func (e *evidence) verdict() Bottleneck {
 	return ""
 }
 
-// A witness gathers evidence during a copy.
-type witness struct {
+// A sampler gathers evidence during a copy.
+type sampler struct {
 	job    *job
 	began  time.Time
 	paused time.Duration // before it began
@@ -97,10 +97,10 @@ type witness struct {
 // sampleEvery is the time between two samples. The first is taken after half of it.
 const sampleEvery = time.Second
 
-// newWitness starts gathering evidence about a copy over a client.
-func newWitness(j *job, client *usftp.Client) *witness {
+// newSampler starts gathering evidence about a copy over a client.
+func newSampler(j *job, client *usftp.Client) *sampler {
 	ctx, stop := context.WithCancel(j.ctx)
-	w := &witness{job: j, began: time.Now(), paused: j.pauses.sum(), before: j.limiter.heldFor(),
+	w := &sampler{job: j, began: time.Now(), paused: j.pauses.sum(), before: j.limiter.heldFor(),
 		cpu: machine.ProcessorTime(), stop: stop}
 	w.work.Go(func() {
 		ticker := time.NewTicker(sampleEvery / 2)
@@ -122,7 +122,7 @@ func newWitness(j *job, client *usftp.Client) *witness {
 
 // sample measures how long the transport and the server take to answer. It returns false if that
 // cannot be measured.
-func (w *witness) sample(ctx context.Context, client *usftp.Client) bool {
+func (w *sampler) sample(ctx context.Context, client *usftp.Client) bool {
 	var ping time.Duration
 	began := time.Now()
 	answered := make(chan error, 1)
@@ -143,7 +143,7 @@ func (w *witness) sample(ctx context.Context, client *usftp.Client) bool {
 }
 
 // end stops gathering and returns the verdict.
-func (w *witness) end(bytes int64) Bottleneck {
+func (w *sampler) end(bytes int64) Bottleneck {
 	w.stop()
 	w.work.Wait()
 	w.elapsed, w.held = w.moving(), w.job.limiter.heldFor()-w.before
@@ -156,7 +156,7 @@ func (w *witness) end(bytes int64) Bottleneck {
 }
 
 // moving returns the time since the beginning, without pauses.
-func (w *witness) moving() time.Duration {
+func (w *sampler) moving() time.Duration {
 	return time.Since(w.began) - (w.job.pauses.sum() - w.paused)
 }
 
@@ -165,7 +165,7 @@ func (w *witness) moving() time.Duration {
 func (s *session) judge(c *fileCopy, f *usftp.File,
 	copyAll func() (n int64, lanes int, err error)) (int64, error) {
 	waited := private.OfFile(f).Waited()
-	w := newWitness(c.job, s.client)
+	w := newSampler(c.job, s.client)
 	n, lanes, err := copyAll()
 	if err != nil {
 		w.stop() // sampling a lost connection would take long

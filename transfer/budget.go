@@ -197,7 +197,7 @@ const (
 // limits asks the host what may be in progress at once. piece returns the size of a packet's data
 // in the direction of the copy.
 func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error) {
-	err = e.Over(e.job.route.Source, func(client *usftp.Client, _ bool) error {
+	err = e.WithReconnect(e.job.route.Source, func(client *usftp.Client, _ bool) error {
 		limits, err := client.Limits()
 		if err != nil {
 			return err

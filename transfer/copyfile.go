@@ -49,21 +49,21 @@ type flags struct {
 
 // attempts is what the attempts at one file share: each continues what the last one left.
 type attempts struct {
-	began    bool           // one of them came as far as to copy
-	once     bool           // there can be no other: what was read or written is gone
-	made     string         // the last attempt's temporary file
-	strays   []string       // earlier attempts' temporary files on the host
-	placing  *placing       // a commit that a lost connection cut off
-	arrived  bool           // all of it has arrived and was counted
-	reached  int64          // how far the last attempt came
-	found    int64          // where the first that began continued from
-	poured   *endpoint.Info // the source as it was when the Writer was given data
-	delta    bool           // some of it came from the old file, so it must be verified
-	progress [2]pools.Progress
-	racy     *racySource // for a source on a host
-	again    reread      // for verifying and checking
-	prefix   *prefixHash // everything that was read, nil unless needed
-	sync     bool        // the last attempt lost its connection while verifying
+	began      bool           // one of them came as far as to copy
+	once       bool           // there can be no other: what was read or written is gone
+	made       string         // the last attempt's temporary file
+	strays     []string       // earlier attempts' temporary files on the host
+	committing *commitState   // a commit that a lost connection cut off
+	arrived    bool           // all of it has arrived and was counted
+	reached    int64          // how far the last attempt came
+	found      int64          // where the first that began continued from
+	poured     *endpoint.Info // the source as it was when the Writer was given data
+	delta      bool           // some of it came from the old file, so it must be verified
+	progress   [2]pools.Progress
+	racy       *racySource // for a source on a host
+	again      reread      // for verifying and checking
+	prefix     *prefixHash // everything that was read, nil unless needed
+	sync       bool        // the last attempt lost its connection while verifying
 }
 
 // addStray adds a temporary file that nothing will continue.
@@ -98,7 +98,7 @@ func (c *fileCopy) copy() error {
 func (c *fileCopy) conclude(err error) error {
 	j, t := &c.journal, &c.attempts
 	j.release(err != nil && (j.resumable || j.left != nil || j.earlier || c.lost() ||
-		c.result.LeftBehind != "" || t.placing != nil || len(t.strays) > 0) || j.restoreStale())
+		c.result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
 	if err != nil && j.left != nil && !j.resumable && j.markName(c) == "" &&
 		c.dst.dispose(j.left.Temporary) {
 		c.result.LeftBehind, c.detail = "", "" // there will be no attempt to use it
@@ -219,7 +219,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		err = accepted(c, ofSource(in.unchanged(c, c.result.Bytes, out.rereads(c, in))))
 	}
 	if err == nil {
-		err = out.seal(c, in)
+		err = out.finalize(c, in)
 	}
 	if err == nil {
 		err = c.hashing.finish(c)
@@ -279,7 +279,7 @@ func (c *fileCopy) abandon(out output, err error) {
 		out.remove(c)
 		return
 	}
-	if c.main() != nil && c.interrupted() && c.result.Bytes > 0 && !c.worthless(err) &&
+	if c.main() != nil && c.interrupted() && c.result.Bytes > 0 && !c.notResumable(err) &&
 		c.journal.mayContinue(c) {
 		if ok, synced := out.truncate(c, c.result.Bytes); ok {
 			c.result.LeftBehind = out.at().temp
@@ -371,8 +371,8 @@ func (c *fileCopy) reset() {
 // written may then be of use.
 func (c *fileCopy) interrupted() bool { return c.ctx.Err() != nil || c.lost() }
 
-// worthless reports whether what was written is useless to a later run.
-func (c *fileCopy) worthless(err error) bool {
+// notResumable reports whether what was written is useless to a later run.
+func (c *fileCopy) notResumable(err error) bool {
 	return errors.Is(err, ErrSourceChanged) || sharesHandle(err) ||
 		context.Cause(c.ctx) == errListener
 }

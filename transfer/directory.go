@@ -39,16 +39,16 @@ type directory struct {
 
 // syncedDir is what else a sync knows of a directory.
 type syncedDir struct {
-	made      bool        // it exists at the target already
-	existing  *held       // the existing directory at the target; nil if none is known
-	touched   atomic.Bool // something in it changes, and with that its mtime
-	looked    once        // tree.inPlace has been called for it
-	linked    error       // set by tree.inPlace if a link is in its place
-	opened    once        // syncing.open has been called for it
-	moved     error       // set by syncing.open if something else is in its place
-	inventory *inventory  // of the target's directory, while both are listed
-	big       atomic.Bool // inventory is large; this or an ancestor holds inventories.big
-	extra     bool        // the source does not have it
+	made      bool         // it exists at the target already
+	existing  *targetEntry // the existing directory at the target; nil if none is known
+	touched   atomic.Bool  // something in it changes, and with that its mtime
+	looked    once         // tree.inPlace has been called for it
+	linked    error        // set by tree.inPlace if a link is in its place
+	opened    once         // syncing.open has been called for it
+	moved     error        // set by syncing.open if something else is in its place
+	inventory *inventory   // of the target's directory, while both are listed
+	big       atomic.Bool  // inventory is large; this or an ancestor holds inventories.big
+	extra     bool         // the source does not have it
 	ignore    *filter.Ignore
 }
 
@@ -218,7 +218,7 @@ type entry struct {
 	sought bool // found by a Check by name, through links
 
 	// Of a sync:
-	existing held // the target's entry of this name, if present is set
+	existing targetEntry // the target's entry of this name, if present is set
 	present  bool
 	saved    bool   // that entry is in the backup directory
 	reason   Reason // why it is copied or changed

@@ -276,10 +276,10 @@ type output interface {
 	discard(name string) error
 	restore(aside string) error
 
-	fill(c *fileCopy, in input) error   // copies the contents
-	seal(c *fileCopy, in input) error   // sets attributes and closes, on a host
-	verify(c *fileCopy, in input) error // compares what is stored with what was copied
-	commit(c *fileCopy, in input) error // gives the copy its name
+	fill(c *fileCopy, in input) error     // copies the contents
+	finalize(c *fileCopy, in input) error // sets attributes and closes, on a host
+	verify(c *fileCopy, in input) error   // compares what is stored with what was copied
+	commit(c *fileCopy, in input) error   // gives the copy its name
 
 	// truncate shortens the file to n bytes for a later run to continue; synced means that they are
 	// on disk. remove removes what was written.

@@ -14,7 +14,7 @@ import (
 
 // setByPath sets a file's attributes by its path, after FSETSTAT was refused, or where it is known
 // to be. Servers without FSETSTAT (Twisted's) have SETSTAT.
-func (s sealing) setByPath(set usftp.NewAttrs, refusal error) error {
+func (s finalizing) setByPath(set usftp.NewAttrs, refusal error) error {
 	o, p, name := s.o, s.o.end.placement, s.o.name
 	if errors.Is(refusal, errors.ErrUnsupported) {
 		p.quirks.NoFsetstat.Store(true)

@@ -18,9 +18,9 @@ import (
 // directory of a million fits in memory.
 type inventory struct {
 	owners *owners
-	secret [16]byte    // what digests begin with, so that nobody can prepare two names for one
-	folds  func() bool // names that differ only in case are the same
-	parts  [][]held    // one, or split by the digest's first byte; sorted after the listing
+	secret [16]byte        // what digests begin with, so that nobody can prepare two names for one
+	folds  func() bool     // names that differ only in case are the same
+	parts  [][]targetEntry // one, or split by the digest's first byte; sorted after the listing
 	n      int
 	files  int // entries that are not directories
 	unseen int // entries not seen in the source
@@ -41,8 +41,8 @@ const (
 // the same with a chance of one in 10^12.
 type digest [10]byte
 
-// held is one entry of a target directory.
-type held struct {
+// A targetEntry is one entry of a target directory, in an inventory.
+type targetEntry struct {
 	name  digest
 	owner uint16 // a number that owners gave, or 0
 	mtime uint32 // the low 32 bits of the seconds, as in SFTP
@@ -123,9 +123,9 @@ func (o *owners) number(owner localfs.Owner) uint16 {
 	return n
 }
 
-func newHeld(f *endpoint.Info) held {
+func newTargetEntry(f *endpoint.Info) targetEntry {
 	seconds := f.Mtime.Unix()
-	h := held{size: heldSizeOf(f), mtime: uint32(seconds)}
+	h := targetEntry{size: heldSizeOf(f), mtime: uint32(seconds)}
 	h.size |= uint64(f.Mode.Perm())<<heldPerm | heldKindOf(f.Mode)<<heldKind |
 		uint64(min(max(seconds>>32, -2), 1))<<heldEra
 	if f.HasTimes {
@@ -134,10 +134,10 @@ func newHeld(f *endpoint.Info) held {
 	return h
 }
 
-func (h held) kind() uint64      { return h.size >> heldKind & 3 }
-func (h held) perm() fs.FileMode { return fs.FileMode(h.size>>heldPerm) & fs.ModePerm }
+func (h targetEntry) kind() uint64      { return h.size >> heldKind & 3 }
+func (h targetEntry) perm() fs.FileMode { return fs.FileMode(h.size>>heldPerm) & fs.ModePerm }
 
-func (h held) sameSize(f *endpoint.Info) bool { return h.size&heldSize == heldSizeOf(f) }
+func (h targetEntry) sameSize(f *endpoint.Info) bool { return h.size&heldSize == heldSizeOf(f) }
 
 // heldSizeOf returns what is held of a size. A directory, whose size says nothing, has those bits
 // of its mode instead that a copy gets beside its permissions.
@@ -149,32 +149,32 @@ func heldSizeOf(f *endpoint.Info) uint64 {
 }
 
 // age returns by how many whole seconds the source is newer than the target's entry.
-func (h held) age(f *endpoint.Info) (age time.Duration, known bool) {
+func (h targetEntry) age(f *endpoint.Info) (age time.Duration, known bool) {
 	mtime := time.Unix(int64(h.size)>>heldEra<<32|int64(h.mtime), 0)
 	return time.Unix(f.Mtime.Unix(), 0).Sub(mtime), h.timed(f)
 }
 
 // sameTime reports whether the times, of which SFTP has 32 bits, differ by no more than window.
-func (h held) sameTime(f *endpoint.Info, window time.Duration) bool {
+func (h targetEntry) sameTime(f *endpoint.Info, window time.Duration) bool {
 	apart := time.Duration(int32(uint32(f.Mtime.Unix())-h.mtime)) * time.Second
 	return apart.Abs() <= window && h.timed(f)
 }
 
-func (h held) timed(f *endpoint.Info) bool { return h.size&heldTimed != 0 && f.HasTimes }
+func (h targetEntry) timed(f *endpoint.Info) bool { return h.size&heldTimed != 0 && f.HasTimes }
 
-func (h held) sameOwner(f *endpoint.Info, all *owners) bool {
+func (h targetEntry) sameOwner(f *endpoint.Info, all *owners) bool {
 	return !f.Owner.Known || h.owner != 0 && h.owner == all.number(f.Owner)
 }
 
 func newInventory(folds func() bool, owners *owners, spelt *spellings) *inventory {
-	v := &inventory{owners: owners, folds: folds, parts: make([][]held, 1), spelt: spelt}
+	v := &inventory{owners: owners, folds: folds, parts: make([][]targetEntry, 1), spelt: spelt}
 	rand.Read(v.secret[:])
 	return v
 }
 
 // reset empties the inventory, when a listing starts over.
 func (v *inventory) reset() {
-	v.parts, v.n, v.files, v.unseen = make([][]held, 1), 0, 0, 0
+	v.parts, v.n, v.files, v.unseen = make([][]targetEntry, 1), 0, 0, 0
 }
 
 // digest returns the same for names that are one file at the target.
@@ -187,14 +187,14 @@ func (v *inventory) digest(name string) digest {
 	return digest(sum[:len(digest{})])
 }
 
-func (v *inventory) part(name digest) *[]held { return &v.parts[int(name[0])%len(v.parts)] }
+func (v *inventory) part(name digest) *[]targetEntry { return &v.parts[int(name[0])%len(v.parts)] }
 
 func (v *inventory) add(name string, f *endpoint.Info) {
-	h := newHeld(f)
+	h := newTargetEntry(f)
 	h.name, h.owner = v.digest(name), v.owners.number(f.Owner)
 	if v.n == manyHeld {
 		all := v.parts[0]
-		v.parts = make([][]held, heldParts)
+		v.parts = make([][]targetEntry, heldParts)
 		for _, h := range all {
 			p := v.part(h.name)
 			*p = append(*p, h)
@@ -215,14 +215,14 @@ func (v *inventory) add(name string, f *endpoint.Info) {
 // sort prepares for find.
 func (v *inventory) sort() {
 	for _, part := range v.parts {
-		slices.SortFunc(part, func(a, b held) int { return bytes.Compare(a.name[:], b.name[:]) })
+		slices.SortFunc(part, func(a, b targetEntry) int { return bytes.Compare(a.name[:], b.name[:]) })
 	}
 }
 
-func (v *inventory) find(name string) *held {
+func (v *inventory) find(name string) *targetEntry {
 	d := v.digest(name)
 	part := *v.part(d)
-	i, found := slices.BinarySearchFunc(part, d, func(h held, d digest) int {
+	i, found := slices.BinarySearchFunc(part, d, func(h targetEntry, d digest) int {
 		return bytes.Compare(h.name[:], d[:])
 	})
 	if !found {
@@ -232,13 +232,13 @@ func (v *inventory) find(name string) *held {
 }
 
 // take looks up an entry of the source and marks it as seen.
-func (v *inventory) take(name string) (entry held, present bool) {
+func (v *inventory) take(name string) (entry targetEntry, present bool) {
 	if v.spelt != nil {
 		v.spelt.add(name)
 	}
 	h := v.find(name)
 	if h == nil {
-		return held{}, false
+		return targetEntry{}, false
 	}
 	if h.size&heldSeen == 0 {
 		h.size |= heldSeen

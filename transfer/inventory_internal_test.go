@@ -61,7 +61,7 @@ func TestInventoryOfAMillion(t *testing.T) {
 func TestInventoryEntry(t *testing.T) {
 	at := time.Unix(1<<32-1, 0)
 	f := endpoint.Info{Mode: fs.ModeDir | 0o755, Size: 1<<48 - 1, Mtime: at, HasTimes: true}
-	h := newHeld(&f)
+	h := newTargetEntry(&f)
 	if h.kind() != kindDir || h.perm() != 0o755 || !h.sameSize(&f) || !h.sameTime(&f, 0) {
 		t.Errorf("%+v", h)
 	}
@@ -73,12 +73,12 @@ func TestInventoryEntry(t *testing.T) {
 		t.Errorf("it is %v later", age)
 	}
 	f.HasTimes = false
-	if timeless := newHeld(&f); timeless.sameTime(&later, time.Hour) {
+	if timeless := newTargetEntry(&f); timeless.sameTime(&later, time.Hour) {
 		t.Error("an unknown time is the same as another")
 	}
 	for mode, kind := range map[fs.FileMode]uint64{0: kindFile, fs.ModeSymlink: kindLink,
 		fs.ModeNamedPipe: kindOthers, fs.ModeSocket: kindOthers} {
-		if got := newHeld(&endpoint.Info{Mode: mode}).kind(); got != kind {
+		if got := newTargetEntry(&endpoint.Info{Mode: mode}).kind(); got != kind {
 			t.Errorf("%v is of the kind %d", mode, got)
 		}
 	}
@@ -95,7 +95,7 @@ func TestInventoryOwners(t *testing.T) {
 	ours, _ := v.take("mine")
 	nobodys, _ := v.take("whose")
 	for _, test := range []struct {
-		existing held
+		existing targetEntry
 		owner    localfs.Owner
 		same     bool
 	}{

@@ -65,7 +65,7 @@ func (t *tree) makeLink(e *entry, to string) error {
 		err = t.replaceByLink(e, to, err)
 	}
 	if conn := t.dst.conn(); err != nil && conn != nil && pool.Lost(conn.Host().Client) {
-		t.litter.leaves(false)
+		t.leftovers.leaves(false)
 	}
 	return err
 }

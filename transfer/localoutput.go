@@ -341,8 +341,8 @@ func (o *localOutput) fill(c *fileCopy, in input) error {
 	return err
 }
 
-// seal cuts off what is left of an old file.
-func (o *localOutput) seal(c *fileCopy, _ input) error {
+// finalize cuts off what is left of an old file.
+func (o *localOutput) finalize(c *fileCopy, _ input) error {
 	if !o.over {
 		return nil
 	}

@@ -151,7 +151,7 @@ func (o *overlap) mark() {
 	t.root.pending.Add(1) // its times are set after that
 	o.marker, o.unmark = name, func() {
 		if endpoint.IgnoreMissing(remove()) != nil {
-			t.litter.leaves(false)
+			t.leftovers.leaves(false)
 			if t.ctx.Err() == nil {
 				t.warn(t.route.Source, t.root.target, t.leftBehind())
 			}

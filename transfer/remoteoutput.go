@@ -400,10 +400,10 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
 	notSet, err := wait()
 	c.freeHandle()
 	if err == nil && notSet != nil {
-		err = sealing{o, c, in}.smallRefused(notSet)
+		err = finalizing{o, c, in}.smallRefused(notSet)
 	}
 	if err == nil {
-		err = sealing{o, c, in}.tooPrivate()
+		err = finalizing{o, c, in}.tooPrivate()
 	}
 	if err != nil {
 		return true, err
@@ -417,7 +417,7 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
 // inlined, to keep the stacks of thousands of files small.
 //
 //go:noinline
-func (s sealing) smallRefused(refusal error) error {
+func (s finalizing) smallRefused(refusal error) error {
 	if !endpoint.Refused(refusal) {
 		if s.c.options.Preserve || s.c.options.Owners {
 			return refusal
@@ -442,7 +442,7 @@ func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, e
 	if same, err := in.whole(c, data); err != nil || !same {
 		return nil, ofSource(err)
 	}
-	set, err := sealing{o, c, in}.attrs()
+	set, err := finalizing{o, c, in}.attrs()
 	if err != nil {
 		return nil, err
 	}
@@ -450,16 +450,16 @@ func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, e
 	return private.OfFile(o.file).StartWriteClose(data[:size], set), nil
 }
 
-// seal finishes the file, unless fillSmall has done so; see [sealing.run].
-func (o *remoteOutput) seal(c *fileCopy, in input) error {
+// finalize finishes the file, unless fillSmall has done so; see [finalizing.run].
+func (o *remoteOutput) finalize(c *fileCopy, in input) error {
 	if o.sealed {
 		return nil
 	}
-	return sealing{o, c, in}.run()
+	return finalizing{o, c, in}.run()
 }
 
-// sealing is what happens to a file on a host between its contents and its name.
-type sealing struct {
+// finalizing is what happens to a file on a host between its contents and its name.
+type finalizing struct {
 	o  *remoteOutput
 	c  *fileCopy
 	in input
@@ -468,7 +468,7 @@ type sealing struct {
 // run proves that the file is whole if several handles wrote it, cuts off what is left of an old
 // file, sets its attributes, and closes it. On a host that works in order everything is sent at
 // once and takes one round trip, in which the other handles are closed too.
-func (s sealing) run() error {
+func (s finalizing) run() error {
 	o, c := s.o, s.c
 	var steps []step
 	if striper := o.striper; striper != nil {
@@ -529,7 +529,7 @@ func (s sealing) run() error {
 }
 
 // attrs returns the attributes to set on the target.
-func (s sealing) attrs() (set usftp.NewAttrs, err error) {
+func (s finalizing) attrs() (set usftp.NewAttrs, err error) {
 	o, c, source := s.o, s.c, s.in.info()
 	atime, mtime := source.Times()
 	seconds := mtime.Unix()
@@ -554,7 +554,7 @@ func (s sealing) attrs() (set usftp.NewAttrs, err error) {
 
 // keptMode returns a replaced file's mode for the new one. The setuid and setgid bits stay only if
 // owner and group do.
-func (s sealing) keptMode() fs.FileMode {
+func (s finalizing) keptMode() fs.FileMode {
 	o := s.o
 	mode := o.info.Mode()
 	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
@@ -583,7 +583,7 @@ func (s sealing) keptMode() fs.FileMode {
 // errNotTruncated reports that the end of a longer old file is still there.
 var errNotTruncated = errors.New("the host does not truncate files, and the old one was longer")
 
-func (s sealing) truncateRefused(err error) error {
+func (s finalizing) truncateRefused(err error) error {
 	if !endpoint.Refused(err) {
 		return err
 	}
@@ -596,7 +596,7 @@ var errPrivate = errors.New("the host does not change the permissions of a file"
 
 // tooPrivate returns errPrivate if a file that was made before anybody knew that modes are not set
 // can be copied again.
-func (s sealing) tooPrivate() error {
+func (s finalizing) tooPrivate() error {
 	if s.o.private && s.o.end.placement.quirks.NoModes.Load() && !s.c.attempts.once {
 		return errPrivate
 	}
@@ -604,7 +604,7 @@ func (s sealing) tooPrivate() error {
 }
 
 // attrsRefused returns err unless the attributes are optional and were merely refused.
-func (s sealing) attrsRefused(err error) error {
+func (s finalizing) attrsRefused(err error) error {
 	c := s.c
 	if err == nil || c.options.Preserve || c.options.Owners || !endpoint.Refused(err) {
 		return err
@@ -644,9 +644,9 @@ func runSteps(steps []step, atOnce bool) (first error) {
 	return first
 }
 
-// placing is the last step of a copy to a host. If a lost connection swallows its replies, the next
-// attempt finds out what was done before it does any of it again.
-type placing struct {
+// A commitState is how far the last step of a copy to a host has come. If a lost connection swallows
+// its replies, the next attempt finds out what was done before it does any of it again.
+type commitState struct {
 	temporary string // complete, and a name that nobody else knows
 	aside     string // the old file's name during the exchange; "" if it keeps its own
 	size      int64
@@ -657,15 +657,15 @@ func (o *remoteOutput) commit(c *fileCopy, _ input) error {
 	if o.temp == "" {
 		return nil
 	}
-	if c.attempts.placing == nil {
-		c.attempts.placing = &placing{temporary: o.temp, size: c.result.Bytes}
+	if c.attempts.committing == nil {
+		c.attempts.committing = &commitState{temporary: o.temp, size: c.result.Bytes}
 		// count it once: a server that loses everything when asked gets no endless attempts
 		if !c.attempts.arrived {
 			c.attempts.arrived = true
 			o.session.conn.Arrived() // whatever becomes of the name
 		}
 	}
-	err := c.attempts.placing.rename(c, o)
+	err := c.attempts.committing.rename(c, o)
 	if err == nil {
 		if c.delta != nil {
 			c.delta.leave()
@@ -677,7 +677,7 @@ func (o *remoteOutput) commit(c *fileCopy, _ input) error {
 }
 
 // rename renames the temporary file, replacing an existing target.
-func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
+func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 	ctx, cancel := lateContext(c.ctx)
 	defer cancel()
 	client := o.client.WithContext(ctx)
@@ -697,7 +697,7 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 		err = p.replace(c, o, client)
 	}
 	if err == nil {
-		c.attempts.placing = nil
+		c.attempts.committing = nil
 		return nil
 	}
 	c.result.LeftBehind = p.temporary
@@ -710,7 +710,7 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	}
 	if endpoint.Refused(err) {
 		if p.aside == "" {
-			c.attempts.placing = nil
+			c.attempts.committing = nil
 		}
 		if c.entry == nil || !o.linked(c.entry.dir) {
 			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
@@ -741,7 +741,7 @@ func isFree(client *usftp.Client, name string) bool {
 // replace stands in for posix-rename on servers without it: RENAME fails if the name exists
 // (draft-ietf-secsh-filexfer-02, section 6.5), so the old file is moved aside until the new one is
 // in place. It continues what an earlier attempt began.
-func (p *placing) replace(c *fileCopy, o *remoteOutput, client *usftp.Client) error {
+func (p *commitState) replace(c *fileCopy, o *remoteOutput, client *usftp.Client) error {
 	stepped := false
 	if p.aside == "" {
 		p.aside = path.Join(path.Dir(o.name), c.token.OldName(path.Base(o.name)))
@@ -770,7 +770,7 @@ func (p *placing) replace(c *fileCopy, o *remoteOutput, client *usftp.Client) er
 }
 
 // removeAside removes the replaced file.
-func (p *placing) removeAside(c *fileCopy, o *remoteOutput, client *usftp.Client) error {
+func (p *commitState) removeAside(c *fileCopy, o *remoteOutput, client *usftp.Client) error {
 	if p.aside == "" {
 		return nil
 	}
@@ -792,12 +792,12 @@ func (p *placing) removeAside(c *fileCopy, o *remoteOutput, client *usftp.Client
 // must then have the right size.
 func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
 	t, client := &c.attempts, o.client
-	if t.made != "" && (t.placing == nil || t.placing.temporary != t.made) &&
+	if t.made != "" && (t.committing == nil || t.committing.temporary != t.made) &&
 		(c.journal.left == nil || c.journal.left.Temporary != t.made) {
 		t.addStray(t.made)
 		t.made = ""
 	}
-	p := t.placing
+	p := t.committing
 	if p == nil {
 		return false, nil
 	}
@@ -814,7 +814,7 @@ func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
 		if err := p.removeAside(c, o, client); err != nil {
 			return false, err
 		}
-		t.placing = nil
+		t.committing = nil
 	case err != nil:
 		return false, err
 	case left.Size() != p.size:
@@ -835,7 +835,7 @@ func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
 }
 
 // giveUp ends a commit that cannot be completed, and gives the old file its name back.
-func (p *placing) giveUp(c *fileCopy, o *remoteOutput) error {
+func (p *commitState) giveUp(c *fileCopy, o *remoteOutput) error {
 	if p.aside != "" {
 		if err := endpoint.TakeBack(o.client, p.aside, o.name); err != nil {
 			return err
@@ -848,12 +848,12 @@ func (p *placing) giveUp(c *fileCopy, o *remoteOutput) error {
 			o.info = info
 		}
 	}
-	c.attempts.placing = nil
+	c.attempts.committing = nil
 	return nil
 }
 
 // wasRenamed checks whether a rename was refused because it had already been done.
-func (p *placing) wasRenamed(c *fileCopy, o *remoteOutput, refusal error) (done bool, err error) {
+func (p *commitState) wasRenamed(c *fileCopy, o *remoteOutput, refusal error) (done bool, err error) {
 	if _, err := o.client.Lstat(p.temporary); !errors.Is(err, fs.ErrNotExist) {
 		return false, refusal
 	}

@@ -92,7 +92,7 @@ func repeatRename(s *syncing, r SyncRename) {
 	if looks.Wait() != nil {
 		return
 	}
-	existing := newHeld(&old)
+	existing := newTargetEntry(&old)
 	if existing.kind() == heldKindOf(now.Mode) && (now.Mode.IsDir() ||
 		now.Mode.IsRegular() && existing.sameSize(&now) && existing.sameTime(s.asStored(&now),
 			s.options.ModifyWindow)) {

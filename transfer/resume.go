@@ -223,7 +223,7 @@ func (j *journal) removeStrays(c *fileCopy, out output) {
 			return // the connection is lost again
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && c.tree != nil {
-			c.tree.litter.leaves(false)
+			c.tree.leftovers.leaves(false)
 		}
 		*strays = (*strays)[1:]
 	}
@@ -231,7 +231,7 @@ func (j *journal) removeStrays(c *fileCopy, out output) {
 
 // noteBefore records a temporary file before it is made, so that whatever becomes of this process
 // or the connection, the next run of the same copy knows what to remove. Small files of a tree are
-// not recorded one by one; see litter.
+// not recorded one by one; see leftovers.
 func (j *journal) noteBefore(c *fileCopy, temporary string) {
 	if !c.isSmall() {
 		j.write(c, mark{Temporary: temporary})
@@ -239,7 +239,7 @@ func (j *journal) noteBefore(c *fileCopy, temporary string) {
 }
 
 // noteAside records that the old file is about to lose its name to a new one.
-func (j *journal) noteAside(c *fileCopy, p *placing) {
+func (j *journal) noteAside(c *fileCopy, p *commitState) {
 	if c.isSmall() {
 		return
 	}
@@ -331,7 +331,7 @@ func (j *journal) write(c *fileCopy, m mark) bool {
 	if j.stale != nil {
 		m.Strays = append(slices.Clip(m.Strays), j.stale.Temporary)
 	}
-	if p := c.attempts.placing; p != nil {
+	if p := c.attempts.committing; p != nil {
 		m.Aside = p.aside
 	}
 	return j.lock(c) && j.save(m)

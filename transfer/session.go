@@ -124,7 +124,7 @@ func (e *ends) connect(c *fileCopy) (release func()) {
 	}
 	leave, pass := func() {}, func() {}
 	if s := e.main(); s != nil {
-		leave = pools.OfConn(s.conn).Enter(!c.isSmall())
+		leave = pools.OfConn(s.conn).AcquireSlot(!c.isSmall())
 	}
 	// otherwise one file could hold the source's only handle and wait for the target's, while
 	// another one does the opposite; the second host may be found out later

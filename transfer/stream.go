@@ -119,7 +119,7 @@ func (o *writerOutput) holds(*fileCopy, input) (same, known bool)     { return f
 func (o *writerOutput) same(*fileCopy, input) error                   { return nil }
 func (o *writerOutput) discard(string) error                          { return nil }
 func (o *writerOutput) restore(string) error                          { return nil }
-func (o *writerOutput) seal(*fileCopy, input) error                   { return nil }
+func (o *writerOutput) finalize(*fileCopy, input) error               { return nil }
 func (o *writerOutput) commit(*fileCopy, input) error                 { return nil }
 func (o *writerOutput) verify(c *fileCopy, in input) error            { return in.verify(c, nil) }
 func (o *writerOutput) resume(*fileCopy, input, *mark) (int64, error) { return 0, fs.ErrNotExist }

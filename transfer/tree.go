@@ -147,10 +147,10 @@ type tree struct {
 	made    treeMark // records that this copy makes its target; "" if it does not
 
 	treeReport
-	overlap overlap
-	budget  *budget
-	walk    *walk
-	litter  litter
+	overlap   overlap
+	budget    *budget
+	walk      *walk
+	leftovers leftovers
 }
 
 // resumption says whether an earlier run made the target and the directories in it.
@@ -187,9 +187,9 @@ func (t *tree) run(err error) (Summary, error) {
 	defer t.into.Close()
 	t.openLitter()
 	stop := t.reportTotals()
-	var w *witness
+	var w *sampler
 	if conns := t.conns(); len(conns) > 0 && t.rules.judges {
-		w = newWitness(t.job, conns[0].Host().Client)
+		w = newSampler(t.job, conns[0].Host().Client)
 	}
 	t.walk.run()
 	t.treeReport.conclude()
@@ -200,7 +200,7 @@ func (t *tree) run(err error) (Summary, error) {
 	if err = t.summarize(&s); err == nil {
 		t.made.complete()
 	}
-	t.litter.end(t, err == nil)
+	t.leftovers.end(t, err == nil)
 	return s, err
 }
 
@@ -356,13 +356,13 @@ func (p copying) enter(d *directory) (leave func(), ok bool) {
 		fresh, err := t.makeDir(d)
 		if err != nil {
 			d.failed = true
-			t.litter.unseen.Store(true)
+			t.leftovers.unseen.Store(true)
 			t.fail("", d.source, d.target, err)
 			return leave, false
 		}
 		d.fresh = fresh
 	}
-	t.litter.sweep(d)
+	t.leftovers.sweep(d)
 	return leave, true
 }
 

@@ -93,7 +93,7 @@ func (a *activity) bytes() int64 {
 
 // bottleneck returns what limited the tree: what limited most of its bytes, or else the verdict on
 // the whole.
-func (r *treeReport) bottleneck(w *witness) Bottleneck {
+func (r *treeReport) bottleneck(w *sampler) Bottleneck {
 	t := r.t
 	if w == nil { // this machine's kernel, or the host, does most of the work
 		return ""

@@ -136,7 +136,7 @@ func (w *walk) visit(d *directory) {
 	if t.src.conn() != nil && t.ctx.Err() == nil {
 		w.working.Go(func() { w.lookAgain(d) }) // the next directory need not wait for the answer
 	}
-	t.litter.sweepRest(d)
+	t.leftovers.sweepRest(d)
 	t.count(&t.sums.Directories, 1)
 	t.plan.listed(d)
 }
@@ -249,7 +249,7 @@ func (w *walk) enter(e *entry) {
 
 // enqueue queues a directory, or walks it at once if too many wait.
 func (w *walk) enqueue(d *directory) {
-	d.tree.litter.met(d.parent, path.Base(d.rel))
+	d.tree.leftovers.met(d.parent, path.Base(d.rel))
 	d.pending.Store(1)
 	d.parent.pending.Add(1)
 	w.mu.Lock()
@@ -367,11 +367,11 @@ func (w *walk) copied(c *fileCopy, err error) {
 	case t.plan.vanished(c.source, err):
 	case t.ending(err) && (c.result.LeftBehind == "" || t.budget.isSmall(c.entry.info.Size)):
 		if mayLeave(c) { // how many files is reported once, at the end
-			t.litter.leaves(false)
+			t.leftovers.leaves(false)
 		}
 	default:
 		if mayLeave(c) {
-			t.litter.leaves(true)
+			t.leftovers.leaves(true)
 		}
 		t.count(&t.sums.Failed, 1)
 		c.tellEnd(err)

@@ -51,16 +51,16 @@ func (h *Host) Quirks() *quirks.Quirks { return h.Pooled().Quirks() }
 // Trip returns how long the first Stat took, 0 before it.
 func (h *Host) Trip() time.Duration { return time.Duration(h.trip.Load()) }
 
-// Over calls do, and again over a new connection if the connection was lost. again is then true,
-// since the request may have been executed although its reply was lost.
-func (h *Host) Over(name string, do func(client *usftp.Client, again bool) error) error {
+// WithReconnect calls do, and again over a new connection if the old one was lost. again is then
+// true, since the request may have been executed although its reply was lost.
+func (h *Host) WithReconnect(name string, do func(client *usftp.Client, again bool) error) error {
 	return h.conn.Do(func(a pool.Attempt) { h.retry(name, a) }, do)
 }
 
 // ask is Over for a question about a path.
 func ask[T any](h *Host, name string,
 	question func(*usftp.Client, string) (T, error)) (answer T, err error) {
-	err = h.Over(name, func(client *usftp.Client, _ bool) error {
+	err = h.WithReconnect(name, func(client *usftp.Client, _ bool) error {
 		answer, err = question(client, name)
 		return err
 	})
@@ -148,7 +148,7 @@ func (h *Host) Mark(dir string) (string, error) {
 
 // Volume implements Place.
 func (h *Host) Volume(name string) (id [2]uint64) {
-	h.Over(name, func(client *usftp.Client, _ bool) error {
+	h.WithReconnect(name, func(client *usftp.Client, _ bool) error {
 		if _, known := client.HasExtension(wire.ExtStatVFS); !known {
 			return nil
 		}
@@ -165,7 +165,7 @@ func (h *Host) Volume(name string) (id [2]uint64) {
 // have stayed the same.
 func (h *Host) List(dir string, _ *Info, restart func(),
 	each func(string, Info, error) bool) error {
-	return h.list(dir, restart, each, h.Over)
+	return h.list(dir, restart, each, h.WithReconnect)
 }
 
 func (h *Host) list(dir string, restart func(), each func(string, Info, error) bool,
@@ -211,7 +211,7 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 
 // ReadSmall implements FS.
 func (h *Host) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
-	err = h.Over(name, func(client *usftp.Client, _ bool) error {
+	err = h.WithReconnect(name, func(client *usftp.Client, _ bool) error {
 		data, was, err = readSmallFrom(client, name, most)
 		return err
 	})
@@ -238,7 +238,7 @@ func readSmallFrom(client *usftp.Client, name string,
 
 // WriteSmall implements FS.
 func (h *Host) WriteSmall(name string, data []byte, create bool) error {
-	return h.Over(name, func(client *usftp.Client, again bool) error {
+	return h.WithReconnect(name, func(client *usftp.Client, again bool) error {
 		return h.writeSmallTo(client, name, data, create, again)
 	})
 }
@@ -270,7 +270,7 @@ func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
 
 // Remove implements FS.
 func (h *Host) Remove(name string, dir bool) error {
-	return h.Over(name, func(client *usftp.Client, again bool) error {
+	return h.WithReconnect(name, func(client *usftp.Client, again bool) error {
 		return h.removeOn(client, name, dir, again)
 	})
 }

@@ -19,14 +19,14 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 	set usftp.NewAttrs) (unset Unset, err error) {
 	q, at := r.host.Quirks(), r.dir.at(name)
 	if kind == fs.ModeSymlink { // it needs lsetstat@openssh.com (OpenSSH PROTOCOL, section 4.7)
-		return unset, r.over(name, func(client *usftp.Client, _ bool) error {
+		return unset, r.withReconnect(name, func(client *usftp.Client, _ bool) error {
 			return client.LsetAttrs(at, set)
 		})
 	}
 	if q.Settable(&set); set == (usftp.NewAttrs{}) {
 		return unset, nil
 	}
-	err = r.over(name, func(client *usftp.Client, _ bool) error {
+	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
 		if kind == fs.ModeDir && (own || name == ".") {
 			return client.SetAttrs(at, set)
 		}
@@ -42,7 +42,7 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 		return unset, &fs.PathError{Op: "setstat", Path: at, Err: ErrReplaced}
 	}
 	return SetEach(q, set, own, func(part usftp.NewAttrs) error {
-		return r.over(name, func(client *usftp.Client, _ bool) error {
+		return r.withReconnect(name, func(client *usftp.Client, _ bool) error {
 			at := at
 			if name == "." { // it may be a link
 				if real, err := client.RealPath(at); err == nil {

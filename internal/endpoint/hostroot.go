@@ -58,14 +58,14 @@ func (r *HostRoot) View(client *usftp.Client) (below *usftp.Client, ok bool) {
 
 // viewed is Host.Over with a view.
 func (r *HostRoot) viewed(at string, do func(client *usftp.Client, again bool) error) error {
-	return r.host.Over(at, func(client *usftp.Client, again bool) error {
+	return r.host.WithReconnect(at, func(client *usftp.Client, again bool) error {
 		below, _ := r.View(client)
 		return do(below, again)
 	})
 }
 
-// over is viewed for what is done with a name.
-func (r *HostRoot) over(name string, do func(client *usftp.Client, again bool) error) error {
+// withReconnect is viewed for what is done with a name.
+func (r *HostRoot) withReconnect(name string, do func(client *usftp.Client, again bool) error) error {
 	return r.explain(r.viewed(r.dir.at(name), do), path.Dir(name))
 }
 
@@ -89,7 +89,7 @@ func (r *HostRoot) Lstat(name string) (i Info, err error) {
 	if name == "." { // it may be a link
 		look = followed
 	}
-	err = r.over(name, func(client *usftp.Client, _ bool) error {
+	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
 		i, err = seen(look(client, r.dir.at(name)))
 		return err
 	})
@@ -98,7 +98,7 @@ func (r *HostRoot) Lstat(name string) (i Info, err error) {
 
 // ReadLink implements FS.
 func (r *HostRoot) ReadLink(name string) (text string, err error) {
-	err = r.over(name, func(client *usftp.Client, _ bool) error {
+	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
 		text, err = client.ReadLink(r.dir.at(name))
 		return err
 	})
@@ -118,7 +118,7 @@ func (r *HostRoot) List(dir string, _ *Info, restart func(),
 
 // ReadSmall implements FS.
 func (r *HostRoot) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
-	err = r.over(name, func(client *usftp.Client, _ bool) error {
+	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
 		data, was, err = readSmallFrom(client, r.dir.at(name), most)
 		return err
 	})
@@ -127,14 +127,14 @@ func (r *HostRoot) ReadSmall(name string, most int64) (data []byte, was Info, er
 
 // WriteSmall implements FS.
 func (r *HostRoot) WriteSmall(name string, data []byte, create bool) error {
-	return r.over(name, func(client *usftp.Client, again bool) error {
+	return r.withReconnect(name, func(client *usftp.Client, again bool) error {
 		return r.host.writeSmallTo(client, r.dir.at(name), data, create, again)
 	})
 }
 
 // Remove implements FS.
 func (r *HostRoot) Remove(name string, dir bool) error {
-	return r.over(name, func(client *usftp.Client, again bool) error {
+	return r.withReconnect(name, func(client *usftp.Client, again bool) error {
 		if err := r.trusted(client, path.Dir(name)); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (r *HostRoot) InPlace(dir string) error {
 // beneath@usftp and follows no link when it deletes. Plain SFTP cannot ask for that, so if a link
 // replaces the directory between this check and the deletion, the deletion follows it.
 func (r *HostRoot) Unmoved(dir string) error {
-	return r.over(dir, func(client *usftp.Client, _ bool) error {
+	return r.withReconnect(dir, func(client *usftp.Client, _ bool) error {
 		if _, ok := r.View(client); ok {
 			r.trusting.Store(true)
 			return nil
@@ -186,7 +186,7 @@ func (r *HostRoot) trusted(client *usftp.Client, dir string) error {
 
 // LookDir implements Root.
 func (r *HostRoot) LookDir(dir string) (i Info, err error) {
-	err = r.over(dir, func(client *usftp.Client, _ bool) error {
+	err = r.withReconnect(dir, func(client *usftp.Client, _ bool) error {
 		i, err = r.dir.look(client, dir)
 		return err
 	})
@@ -197,7 +197,7 @@ func (r *HostRoot) LookDir(dir string) (i Info, err error) {
 // as made by it.
 func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 	at := r.dir.at(name)
-	err = r.over(name, func(client *usftp.Client, again bool) error {
+	err = r.withReconnect(name, func(client *usftp.Client, again bool) error {
 		err := client.MkdirPerm(at, perm)
 		if err == nil {
 			made = true
@@ -236,7 +236,7 @@ func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 // Symlink implements Root.
 func (r *HostRoot) Symlink(text, name string) error {
 	at := r.dir.at(name)
-	return r.over(name, func(client *usftp.Client, again bool) error {
+	return r.withReconnect(name, func(client *usftp.Client, again bool) error {
 		if again && leadsTo(client, at, text) {
 			return nil
 		}
@@ -259,7 +259,7 @@ func occupied(err error, client *usftp.Client, name string) error {
 func (r *HostRoot) ReplaceByLink(text, name, temporary, aside string) error {
 	rel := name
 	name, temporary, aside = r.dir.at(name), r.dir.at(temporary), r.dir.at(aside)
-	return r.over(rel, func(client *usftp.Client, again bool) error {
+	return r.withReconnect(rel, func(client *usftp.Client, again bool) error {
 		if again {
 			client.Remove(temporary)
 			if err := TakeBack(client, aside, name); err != nil && !Refused(err) {
@@ -328,7 +328,7 @@ func (r *HostRoot) Link(name, to string) error {
 // both is over for two names; do gets their paths.
 func (r *HostRoot) both(from, to string,
 	do func(client *usftp.Client, from, to string, again bool) error) error {
-	err := r.over(from, func(client *usftp.Client, again bool) error {
+	err := r.withReconnect(from, func(client *usftp.Client, again bool) error {
 		if err := cmp.Or(r.trusted(client, path.Dir(from)),
 			r.trusted(client, path.Dir(to))); err != nil {
 			return err

@@ -27,8 +27,8 @@ const MostShared = 8
 type Conn interface {
 	// Renews reports whether a lost connection is replaced.
 	Renews() bool
-	// Enter waits until a file may start, or everything ends.
-	Enter(large bool) (leave func())
+	// AcquireSlot waits until a file may start, or everything ends.
+	AcquireSlot(large bool) (leave func())
 	// Follow counts a file's progress until stop is called. position returns the contiguous part.
 	Follow(p *Progress, position func() int64) (stop func())
 	// NoteRate records the rate, in bytes per second, at which a large file was copied.

@@ -20,14 +20,14 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// litter is what runs of a tree copy leave behind: temporary files, too many to record one by one.
+// leftovers is what runs of a tree copy leave behind: temporary files, too many to record one by one.
 // All names of a run contain its token, and the journal records the token before the first of them
 // is made. The next run of the same copy removes them from each directory of the target, even from
 // one that the source no longer has or that is now excluded, whether it copies to the same place
 // or, since that is a directory by now, into it.
 //
 // A run's note is locked while the run is alive, so nobody removes what another run is writing.
-type litter struct {
+type leftovers struct {
 	own   *runNote                              // nil without a journal
 	dead  []*runNote                            // of runs that have ended
 	roots map[string]map[localfs.TempToken]bool // their targets, with their tokens
@@ -70,7 +70,7 @@ var mostNames int64 = 1 << 17
 
 // openLitter records this run's token, and finds the notes of earlier runs of the same copy.
 func (t *tree) openLitter() {
-	l := &t.litter
+	l := &t.leftovers
 	key := t.journalKey("tree", t.route.Source, t.route.Target)
 	if key == "" || t.options.DryRun {
 		return
@@ -148,7 +148,7 @@ func (n *runNote) close(keep bool) {
 }
 
 // readMarks finds the marks of dead runs in the journal.
-func (l *litter) readMarks(journal string, entries []fs.DirEntry) {
+func (l *leftovers) readMarks(journal string, entries []fs.DirEntry) {
 	l.marks = make(map[string]string)
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), fileSuffix) {
@@ -177,7 +177,7 @@ func readMark(name string) *mark {
 
 // sweep removes what dead runs left in a directory and in its counterparts below their targets,
 // except what a file may continue from.
-func (l *litter) sweep(d *directory) {
+func (l *leftovers) sweep(d *directory) {
 	for root := range l.roots {
 		if root == l.root && d.fresh {
 			continue
@@ -195,7 +195,7 @@ func (l *litter) sweep(d *directory) {
 
 // sweepRest does the same in the subdirectories that the source does not have. A sync that is
 // limited to a part of the tree leaves them to one that is not.
-func (l *litter) sweepRest(d *directory) {
+func (l *leftovers) sweepRest(d *directory) {
 	for root, names := range d.unswept {
 		if d.tree.rules.partial {
 			if len(names) > 0 {
@@ -210,7 +210,7 @@ func (l *litter) sweepRest(d *directory) {
 }
 
 // sweepBelow sweeps subdirectories and what is below them, several at a time.
-func (l *litter) sweepBelow(t *tree, root, rel, dir string, names map[string]bool, depth int) {
+func (l *leftovers) sweepBelow(t *tree, root, rel, dir string, names map[string]bool, depth int) {
 	defer l.names.Add(-int64(len(names)))
 	var sweeping sync.WaitGroup
 	defer sweeping.Wait()
@@ -241,7 +241,7 @@ func (l *litter) sweepBelow(t *tree, root, rel, dir string, names map[string]boo
 
 // tidy removes what dead runs left in one directory, called dir in this run, and returns its
 // subdirectories, except for those beyond mostNames.
-func (l *litter) tidy(t *tree, root, rel, dir string) (below map[string]bool, err error) {
+func (l *leftovers) tidy(t *tree, root, rel, dir string) (below map[string]bool, err error) {
 	tokens := l.roots[root]
 	below = make(map[string]bool)
 	err = tidy(t.dst, root, rel, func(name string, isDir bool) bool {
@@ -318,7 +318,7 @@ func takeBack(in endpoint.Root, aside, base string) error {
 var errOldName = errors.New("the name of an old file that was moved aside is not known")
 
 // met notes that the source has a directory, which is therefore swept when it is visited.
-func (l *litter) met(d *directory, name string) {
+func (l *leftovers) met(d *directory, name string) {
 	for _, names := range d.unswept {
 		if names[name] {
 			delete(names, name)
@@ -328,7 +328,7 @@ func (l *litter) met(d *directory, name string) {
 }
 
 // findRoots sets the targets of dead runs, with their tokens.
-func (l *litter) findRoots() {
+func (l *leftovers) findRoots() {
 	l.roots = make(map[string]map[localfs.TempToken]bool)
 	for _, n := range l.dead {
 		for _, root := range n.Roots {
@@ -341,7 +341,7 @@ func (l *litter) findRoots() {
 }
 
 // end removes or closes the notes at the end of the run. whole means that nothing has failed.
-func (l *litter) end(t *tree, whole bool) {
+func (l *leftovers) end(t *tree, whole bool) {
 	if l.own == nil {
 		return
 	}
@@ -359,7 +359,7 @@ func (l *litter) end(t *tree, whole bool) {
 
 // forget removes a mark and its temporary file, unless the mark has changed or another run holds
 // it.
-func (l *litter) forget(t *tree, temporary, mark string) bool {
+func (l *leftovers) forget(t *tree, temporary, mark string) bool {
 	if m := readMark(mark); m == nil || m.Temporary != temporary {
 		return true
 	}
@@ -383,7 +383,7 @@ func (l *litter) forget(t *tree, temporary, mark string) bool {
 
 // leaves records that a failed file or link has left something, or may have. alone means that it is
 // reported by itself.
-func (l *litter) leaves(alone bool) {
+func (l *leftovers) leaves(alone bool) {
 	l.some.Store(true)
 	if !alone {
 		l.count.Add(1)
@@ -398,7 +398,7 @@ func mayLeave(c *fileCopy) bool {
 
 // leftBehind describes what may be left and was not reported file by file, "" if nothing is.
 func (t *tree) leftBehind() string {
-	n := t.litter.count.Load()
+	n := t.leftovers.count.Load()
 	if n == 0 {
 		return ""
 	}
@@ -407,7 +407,7 @@ func (t *tree) leftBehind() string {
 		what = fmt.Sprintf("up to %d temporary files", n)
 	}
 	what += fmt.Sprintf(" may be left, with names like .NAME.usftp-%sxxxx", t.token)
-	if t.litter.own != nil {
+	if t.leftovers.own != nil {
 		what += "; the next run of the same copy removes what is"
 	}
 	return what
