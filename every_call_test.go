@@ -343,6 +343,7 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder",
 	"private.Client.ReadsOnce", "private.Client.StartSmall", "private.Client.Touches",
 	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard",
+	"private.Client.Overdue",
 	"private.Client.KnowsLinks", "private.Client.LinksTo", "private.Client.OneHandle"}
 
 // fileCalls are the methods of File that wait for a server.

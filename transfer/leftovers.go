@@ -357,19 +357,20 @@ func (l *leftovers) end(t *tree, whole bool) {
 	l.own.close(l.some.Load())
 }
 
-// forget removes a mark and its temporary file, unless the mark has changed or another run holds
-// it.
+// forget removes a mark and its temporary file, unless another run holds the mark. A mark that is
+// gone or names another file by now means that nothing will continue this one.
 func (l *leftovers) forget(t *tree, temporary, mark string) bool {
-	if m := readMark(mark); m == nil || m.Temporary != temporary {
-		return true
-	}
-	f, err := localfs.OpenPrivate(mark)
-	if err != nil {
-		return false
-	}
-	defer localfs.CloseLocked(f)
-	if !localfs.TryLock(f) {
-		return true
+	if m := readMark(mark); m != nil && m.Temporary == temporary {
+		f, err := localfs.OpenPrivate(mark)
+		if err != nil {
+			return false
+		}
+		defer localfs.CloseLocked(f)
+		if !localfs.TryLock(f) {
+			return true
+		}
+	} else {
+		mark = ""
 	}
 	if left, ok := l.continues[temporary]; ok {
 		stale := func(name string, _ bool) bool { return name == left.name }
@@ -377,7 +378,9 @@ func (l *leftovers) forget(t *tree, temporary, mark string) bool {
 			return false
 		}
 	}
-	os.Remove(mark)
+	if mark != "" {
+		os.Remove(mark)
+	}
 	return true
 }
 
