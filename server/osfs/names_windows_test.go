@@ -1,8 +1,10 @@
 package osfs_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -39,5 +41,14 @@ func TestWindowsNames(t *testing.T) {
 		if got, err := os.ReadFile(name); err != nil || string(got) != text {
 			t.Errorf("%s is %q, %v", name, got, err)
 		}
+	}
+}
+
+// TestRmdirOfAFile: the status is that of sftp-server, "no such file".
+func TestRmdirOfAFile(t *testing.T) {
+	f, dir, _ := served(t)
+	write(t, filepath.Join(dir, "f"), "inside")
+	if err := f.Rmdir(t.Context(), "/f"); !errors.Is(err, syscall.ENOTDIR) {
+		t.Error(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/usftp/usftp/internal/localfs"
@@ -58,8 +59,8 @@ func (t tree) close() error { return t.Close() }
 const openList = 0
 
 var (
-	errIsDirectory  = errors.New("is a directory")
-	errNotDirectory = errors.New("not a directory")
+	errIsDirectory  = syscall.EISDIR
+	errNotDirectory = syscall.ENOTDIR // which is answered as NO_SUCH_FILE, as sftp-server does
 )
 
 // local converts a client's clean absolute path to a name below the top. What Windows would take for
