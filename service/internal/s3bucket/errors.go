@@ -16,6 +16,7 @@ import (
 var advice = map[string]string{
 	"NoSuchBucket":          "make the bucket, or correct its name",
 	"InvalidAccessKeyId":    "the storage does not know the access key: correct it",
+	"XAdminUserNotFound":    "the storage does not know the access key: correct it", // versitygw's
 	"SignatureDoesNotMatch": "the secret key is not that of the access key: correct it",
 	"RequestTimeTooSkewed":  "this machine's clock is wrong: set it",
 	"ExpiredToken":          "the keys have expired: renew them",

@@ -101,7 +101,8 @@ func New(name string, c Config) (*Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("object storage at %s: %w", c.Endpoint, err)
 	}
-	b := &Bucket{core: core, name: name, endpoint: c.Endpoint, keys: c.Keys, unsigned: c.Unsigned || options.Secure}
+	b := &Bucket{core: core, name: name, endpoint: c.Endpoint, keys: c.Keys,
+		unsigned: c.Unsigned || options.Secure}
 	switch c.Encryption {
 	case "":
 	case "AES256":

@@ -270,7 +270,8 @@ func TestErrors(t *testing.T) {
 		bucket string
 		want   string
 	}{
-		{"key", func(c *Config) { c.AccessKey = "other" }, "bucket", "access key"},
+		{"key", func(c *Config) { c.AccessKey = "other" }, "bucket",
+			"the storage does not know the access key"},
 		{"secret", func(c *Config) { c.SecretKey = "other" }, "bucket", "secret key"},
 		{"bucket", func(*Config) {}, "another", "make the bucket, or correct its name"},
 		{"file of keys", func(c *Config) { c.AccessKey, c.Keys = "", none }, "bucket",
