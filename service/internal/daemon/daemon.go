@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -125,20 +124,10 @@ func (s *service) prepare(ctx context.Context) error {
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
-	s.objects = newObjects(s.started.storage, s.Log)
-	s.Open = func(root string) (server.FS, error) {
-		if isObjects(root) && strings.HasPrefix(s.storeName, "postgres") {
-			return nil, errSharedObjects
-		}
-		return s.objects.open(ctx, root)
-	}
+	s.objects = newObjects(s.started.storage, s.store, s.Log)
+	s.Open = func(root string) (server.FS, error) { return s.objects.open(ctx, root) }
 	return nil
 }
-
-// errSharedObjects is why nodes that share a store have no roots in object storage: none would know
-// what the others write.
-var errSharedObjects = errors.New(
-	"nodes that share a store cannot serve object storage yet: use one node and a file as its store")
 
 // run serves until it is asked to end.
 func (s *service) run(ctx context.Context) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/service/internal/s3bucket"
+	"github.com/usftp/usftp/service/internal/store"
 )
 
 // storage is what the configuration says about object storage.
@@ -48,6 +49,7 @@ func objectRoot(root string) (spelled, bucket, prefix string, err error) {
 // since one may lie in another.
 type objects struct {
 	storage storage
+	store   *store.Store // or nil
 	memory  *objectfs.Memory
 	log     *slog.Logger
 	buckets map[string]*bucket
@@ -78,8 +80,8 @@ const (
 	sweepEvery = 6 * time.Hour
 )
 
-func newObjects(s storage, log *slog.Logger) *objects {
-	return &objects{storage: s, memory: objectfs.NewMemory(s.memory), log: log,
+func newObjects(s storage, shared *store.Store, log *slog.Logger) *objects {
+	return &objects{storage: s, store: shared, memory: objectfs.NewMemory(s.memory), log: log,
 		buckets: map[string]*bucket{}}
 }
 
@@ -111,6 +113,9 @@ func (o *objects) open(ctx context.Context, root string) (server.FS, error) {
 // try finds out whether a bucket can be used, below a prefix, since keys may be for that only.
 func (o *objects) try(ctx context.Context, name, prefix string) *bucket {
 	b := &bucket{state: &objectfs.MemoryState{}}
+	if o.store != nil {
+		b.state = o.store.Objects(name)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, tryPatience,
 		fmt.Errorf("bucket %s: no answer within %s: see to the storage", name, tryPatience))
 	defer cancel()

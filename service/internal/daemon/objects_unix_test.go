@@ -19,6 +19,7 @@ import (
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/service/internal/s3bucket"
 	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
+	"github.com/usftp/usftp/service/internal/store/storetest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -62,7 +63,7 @@ read_only = true
 }
 
 // TestObjects: a bucket is served to OpenSSH's sftp. What a client that is killed has sent is not
-// published, and is gone on with; quotas hold; and a restart loses nothing.
+// published, and is gone on with after a restart; and quotas hold.
 func TestObjects(t *testing.T) {
 	t.Parallel()
 	home, key, file, bucket := withObjects(t)
@@ -87,6 +88,8 @@ func TestObjects(t *testing.T) {
 	if _, err := bucket.Head(t.Context(), "some/prefix/half"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("half a file is there: %v", err)
 	}
+	s.End(syscall.SIGTERM, 0)
+	s = servetest.Start(t, home, "usftpd", "--config", file)
 	sftp("alice", "reput half\nget half half.back\n")
 	servetest.Same(t, data, filepath.Join(home, "half.back"))
 	s.Wait("file closed", func(f map[string]any) bool {
@@ -104,6 +107,7 @@ func TestObjects(t *testing.T) {
 		}
 	}
 	full()
+	sftp("alice", "rm second\n") // what is kept of it counts
 	s.Cmd.Process.Signal(syscall.SIGHUP)
 	s.Wait("quota counted", func(f map[string]any) bool {
 		return f["root"] == "s3://bucket/some/prefix" && f["bytes"] == 60_500_000.0 &&
@@ -117,8 +121,19 @@ func TestObjects(t *testing.T) {
 	servetest.Same(t, data, filepath.Join(home, "half.again"))
 }
 
-// killHalfWay kills a client as soon as the storage has a few parts of what it uploads.
+// killHalfWay kills a client that is uploading.
 func killHalfWay(t *testing.T, s *servetest.Server, key string, bucket *s3bucket.Bucket) {
+	t.Helper()
+	client := upload(t, s, key, bucket)
+	client.Process.Kill()
+	if err := client.Wait(); err == nil {
+		t.Error("the client was done before it was killed")
+	}
+	s.Wait("file abandoned", func(f map[string]any) bool { return f["path"] == "/half" })
+}
+
+// upload runs a client, and returns as soon as the storage has a few parts of what it uploads.
+func upload(t *testing.T, s *servetest.Server, key string, bucket *s3bucket.Bucket) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(opensshd.Find(t, "sftp"),
 		s.SSHFlags("-i", key, "-l", "80000", "-b", "-", "alice@127.0.0.1")...) // 10 MB/s
@@ -134,11 +149,7 @@ func killHalfWay(t *testing.T, s *servetest.Server, key string, bucket *s3bucket
 		parts, _, err := bucket.ListParts(t.Context(), uploads[0].Key, uploads[0].ID, 0)
 		return err == nil && len(parts) >= 3
 	})
-	cmd.Process.Kill()
-	if err := cmd.Wait(); err == nil {
-		t.Error("the client was done before it was killed")
-	}
-	s.Wait("file abandoned", func(f map[string]any) bool { return f["path"] == "/half" })
+	return cmd
 }
 
 // TestObjectsRefused: storage that cannot be used is one line at the start that says what to do.
@@ -158,8 +169,6 @@ func TestObjectsRefused(t *testing.T) {
 			"bucket another: make the bucket, or correct its name"},
 		{strings.ReplaceAll(text, endpoint, refused), keys, "bucket bucket: " + refused +
 			" does not answer: see to it, or correct the endpoint: "},
-		{strings.ReplaceAll(text, "[storage]", "[store]\nurl = \"postgres:///d?host=/none\"\n[storage]"),
-			keys, "nodes that share a store cannot serve object storage yet"},
 	} {
 		writeFile(t, file, []byte(one.config))
 		writeFile(t, filepath.Join(home, "s3.keys"), []byte(one.keys))
@@ -184,7 +193,7 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newObjects(made.storage, slog.New(slog.DiscardHandler))
+	o := newObjects(made.storage, nil, slog.New(slog.DiscardHandler))
 	if _, err := o.open(t.Context(), made.Users[0].Root); err != nil {
 		t.Fatal(err)
 	}
@@ -202,4 +211,37 @@ func TestSweep(t *testing.T) {
 	if o.sweepOnce(t.Context(), -sweepAge); has() {
 		t.Error("an old upload stays")
 	}
+}
+
+// TestObjectsOnTwoNodes: a node refuses a second writer of what another node's client writes, and
+// goes on with what that node has left when it was killed.
+func TestObjectsOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	home, key, file, bucket := withObjects(t)
+	writeFile(t, file, []byte(strings.Replace(string(readFile(t, file)), "[storage]",
+		"[store]\nurl = \""+storetest.Postgres(t)+"\"\n[storage]", 1)))
+	data := randomData(40_000_000)
+	writeFile(t, filepath.Join(home, "half"), data)
+	one := servetest.Start(t, home, "usftpd", "--config", file)
+	two := servetest.Start(t, home, "usftpd", "--config", file)
+	client := upload(t, one, key, bucket)
+	if out, err := two.SFTP("alice", key, "put half\n"); err == nil {
+		t.Errorf("two nodes write one file:\n%s", out)
+	}
+	one.Cmd.Process.Kill()
+	<-one.Ended
+	if err := client.Wait(); err == nil {
+		t.Error("the client was done before its server was killed")
+	}
+	until(t, "the other node goes on", func() bool {
+		_, err := two.SFTP("alice", key, "reput half\n")
+		return err == nil
+	})
+	two.Wait("file closed", func(f map[string]any) bool {
+		return f["path"] == "/half" && f["error"] == nil && f["written"].(float64) < 33_000_000
+	})
+	if out, err := two.SFTP("bob", key, "get half half.back\n"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	servetest.Same(t, data, filepath.Join(home, "half.back"))
 }
