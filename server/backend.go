@@ -54,6 +54,12 @@ type Lister interface {
 	List(ctx context.Context, path string) iter.Seq2[fs.FileInfo, error]
 }
 
+// HiddenLister lists what a directory has that takes space, and that Stat describes but List does
+// not, such as uploads that were given up and that a client may go on with. A quota counts it.
+type HiddenLister interface {
+	ListHidden(ctx context.Context, path string) iter.Seq2[fs.FileInfo, error]
+}
+
 // Setstater changes the attributes whose flags are set. Absent: SETSTAT is unsupported.
 type Setstater interface {
 	Setstat(ctx context.Context, path string, attrs wire.Attrs) error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"iter"
 	"path"
 	"sync/atomic"
 
@@ -111,14 +112,19 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 	if err != nil {
 		return err
 	}
-	walk := quotaWalk{lister: lister, open: open, seen: map[any]bool{}}
+	walk := quotaWalk{lister: lister, open: open, seen: map[any]bool{}, met: map[*quotaFile]bool{}}
+	walk.hidden, _ = backend.(HiddenLister)
 	bytes, files, err := walk.countBelow(ctx, dir, 0)
 	if err != nil {
 		return err
 	}
-	for _, f := range open {
-		if f.unlinked { // a walk does not find it
+	for key, f := range open { // which a walk may not find
+		_, named := key.(string)
+		switch {
+		case f.unlinked:
 			bytes += f.size
+		case named && f.handles > 0 && !walk.met[f]: // it appears when it is closed
+			bytes, files = bytes+f.size, files+1
 		}
 	}
 	if err := end(bytes, files); err != nil {
@@ -143,8 +149,10 @@ func (q *Quota) beginCount(ctx context.Context) (end func(bytes, files int64) er
 // quotaWalk is a count under way.
 type quotaWalk struct {
 	lister Lister
+	hidden HiddenLister // or nil
 	open   map[any]*quotaFile
-	seen   map[any]bool // files with several names that were counted
+	met    map[*quotaFile]bool // of open
+	seen   map[any]bool        // files with several names that were counted
 }
 
 // maxWalk is how deep a quota counts: paths to anything deeper are too long for a request.
@@ -154,7 +162,7 @@ const maxWalk = maxPath / 2
 func (w *quotaWalk) countBelow(ctx context.Context, dir string,
 	depth int) (bytes, files int64, err error) {
 	var below []string
-	for info, err := range withoutDots(w.lister.List(ctx, dir)) {
+	for info, err := range w.list(ctx, dir) {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 				return bytes, files, nil
@@ -182,6 +190,23 @@ func (w *quotaWalk) countBelow(ctx context.Context, dir string,
 	return bytes, files, ctx.Err()
 }
 
+// list lists a directory, with what clients do not see.
+func (w *quotaWalk) list(ctx context.Context, dir string) iter.Seq2[fs.FileInfo, error] {
+	shown := withoutDots(w.lister.List(ctx, dir))
+	if w.hidden == nil {
+		return shown
+	}
+	return func(yield func(fs.FileInfo, error) bool) {
+		for _, list := range []iter.Seq2[fs.FileInfo, error]{shown, w.hidden.ListHidden(ctx, dir)} {
+			for info, err := range list {
+				if !yield(info, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // sizeOf returns what a file counts for: its size, or what pending writes have reserved if that is
 // more.
 func (w *quotaWalk) sizeOf(info fs.FileInfo, name string) int64 {
@@ -196,6 +221,7 @@ func (w *quotaWalk) sizeOf(info fs.FileInfo, name string) int64 {
 	if f == nil {
 		return info.Size()
 	}
+	w.met[f] = true
 	f.size = max(f.size, info.Size())
 	return f.size
 }

@@ -30,8 +30,12 @@ type Site struct {
 	Accept func(net.Listener) net.Listener
 
 	// Prepare, if not nil, is called by Start once there is a log, and before the settings are
-	// used. It may set the next three.
+	// used. It may set the next four.
 	Prepare func() error
+
+	// Open, if not nil, opens a root that is no directory; for others it returns nil. It is called
+	// once for each root, unless it fails.
+	Open func(root string) (server.FS, error)
 
 	// Shared, if not nil, is what the server shares with others.
 	Shared Shared
@@ -130,8 +134,8 @@ func (s *Site) read() (*Settings, error) {
 // apply puts settings into effect, initially or after a reload.
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
-		s.Log.Warn("changes of addresses, trusted proxies, the store, grace and the log format " +
-			"need a restart")
+		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, grace and " +
+			"the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {

@@ -3,6 +3,7 @@ package site
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 
@@ -10,16 +11,28 @@ import (
 	"github.com/usftp/usftp/server/osfs"
 )
 
-// A tree is a served directory, with what its users share. It stays open until the program ends,
-// for sessions that began before a reload.
+// A tree is what is served, with what its users share. It stays open until the program ends, for
+// sessions that began before a reload.
 type tree struct {
-	fs     *osfs.FS
-	info   fs.FileInfo
+	fs     server.FS
+	info   fs.FileInfo // nil unless it is a directory
 	quotas map[[2]int64]*server.Quota
 }
 
-// tree opens a directory, or returns the one already open.
+// tree opens what a root stands for, or returns what is already open.
 func (s *Site) tree(root string) (*tree, error) {
+	if t := s.trees[root]; t != nil && t.info == nil {
+		return t, nil
+	}
+	if s.Open != nil {
+		files, err := s.Open(root)
+		if err != nil {
+			return nil, fmt.Errorf("cannot serve %s: %w", root, err)
+		}
+		if files != nil {
+			return s.keep(root, files, nil), nil
+		}
+	}
 	info, err := os.Stat(root)
 	if err == nil && !info.IsDir() {
 		err = errors.New("not a directory")
@@ -34,15 +47,19 @@ func (s *Site) tree(root string) (*tree, error) {
 	if err != nil {
 		return nil, FileError("cannot serve", root, err)
 	}
-	t := &tree{fs: files, info: info, quotas: map[[2]int64]*server.Quota{}}
+	return s.keep(root, files, info), nil
+}
+
+func (s *Site) keep(root string, files server.FS, info fs.FileInfo) *tree {
 	if s.trees == nil {
 		s.trees = map[string]*tree{}
 	}
+	t := &tree{fs: files, info: info, quotas: map[[2]int64]*server.Quota{}}
 	s.trees[root] = t
-	return t, nil
+	return t
 }
 
-// quota returns the quota shared by users of the same directory with the same limits.
+// quota returns the quota shared by users of the same root with the same limits.
 func (s *Site) quota(t *tree, root string, bounds [2]int64) *server.Quota {
 	if t.quotas[bounds] == nil && s.Shared != nil {
 		t.quotas[bounds] = server.NewQuotaOf(s.Shared.Account(root, bounds[0], bounds[1]))
@@ -52,11 +69,11 @@ func (s *Site) quota(t *tree, root string, bounds [2]int64) *server.Quota {
 	return t.quotas[bounds]
 }
 
-// A rootQuota is a quota with its directory.
+// A rootQuota is a quota with what it limits.
 type rootQuota struct {
 	*server.Quota
 	root string
-	fs   *osfs.FS
+	fs   server.FS
 }
 
 // quotas lists the quotas of all trees.

@@ -137,6 +137,49 @@ func (f *FS) waiting(ctx context.Context, dir string) (list []*info, err error) 
 	return list, nil
 }
 
+// ListHidden implements [server.HiddenLister] with uploads that were abandoned.
+func (f *FS) ListHidden(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	return func(yield func(fs.FileInfo, error) bool) {
+		each := func(i *info) bool { return yield(i, nil) }
+		if err := f.abandoned(ctx, f.key(name), each); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// abandoned calls yield for the uploads in a directory that only STAT shows, until it returns
+// false.
+func (f *FS) abandoned(ctx context.Context, key string, yield func(*info) bool) error {
+	dir := f.prefix
+	if key != f.prefix {
+		dir = key + "/"
+	}
+	pending, err := f.state.Pending(ctx, dir)
+	if err != nil {
+		return err
+	}
+	for _, u := range pending {
+		if parentOf(u.Name) != dir || u.Target != u.Name || u.Locked {
+			continue
+		}
+		if _, err := f.statObject(ctx, u.Name); !absent(err) { // which has come since
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		i, err := f.describeUpload(ctx, u)
+		switch {
+		case absent(err):
+		case err != nil:
+			return err
+		case !yield(i):
+			return nil
+		}
+	}
+	return nil
+}
+
 // shadows finds directories that have the name of a file, which hides them: S3 has nothing against
 // keys "a" and "a/b". Between the two there may be many others, "a-1" for example, but all of them
 // begin with "a"; so it is enough to remember the files whose names the current name begins with.

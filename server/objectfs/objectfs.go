@@ -44,6 +44,7 @@ type FS struct {
 var (
 	_ server.Opener       = (*FS)(nil)
 	_ server.Lister       = (*FS)(nil)
+	_ server.HiddenLister = (*FS)(nil)
 	_ server.Setstater    = (*FS)(nil)
 	_ server.Renamer      = (*FS)(nil)
 	_ server.PosixRenamer = (*FS)(nil)

@@ -47,3 +47,45 @@ func TestQuota(t *testing.T) {
 	b.must(view.Remove(ctx, "/f"))
 	used(0)
 }
+
+// TestRecount: a count finds what is being written, and what was abandoned, as the quota itself
+// counts them.
+func TestRecount(t *testing.T) {
+	b := newBench(t)
+	quota := server.NewQuota(10*partSize, 0)
+	view, err := server.NewView(b.fs, &server.Policy{Quota: quota})
+	b.must(err)
+	ctx := context.Background()
+	same := func(bytes, files int64) {
+		t.Helper()
+		for _, when := range []string{"before", "after"} {
+			if gotBytes, gotFiles := quota.Usage(); gotBytes != bytes || gotFiles != files {
+				t.Errorf("%s a count: %d bytes in %d files, want %d in %d", when, gotBytes,
+					gotFiles, bytes, files)
+			}
+			b.must(quota.Recount(ctx, b.fs, "/"))
+		}
+	}
+	b.must(view.Mkdir(ctx, "/d", wire.Attrs{}))
+	open := func(name string, flags uint32) *server.ViewFile {
+		t.Helper()
+		f, err := view.Open(ctx, name, flags, wire.Attrs{})
+		b.must(err)
+		return f
+	}
+	f := open("/d/f", truncate)
+	b.at(f, 0, text(4*partSize))
+	same(4*partSize, 2)
+	b.must(f.Abandon())
+	same(3*partSize, 2) // the last part is not gone on with
+	f = open("/d/f", wire.OpenWrite|wire.OpenCreate)
+	b.at(f, 3*partSize, text(2*partSize))
+	same(5*partSize, 2)
+	b.must(f.Abandon())
+	f = open("/d/f", truncate)
+	b.at(f, 0, text(9*partSize))
+	b.must(f.Close())
+	same(9*partSize, 2)
+	b.must(view.Remove(ctx, "/d/f"))
+	same(0, 1)
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/s3bucket"
 )
 
 // serveFile is the file named by --config. docs/service.md describes every field.
@@ -53,12 +55,26 @@ type serveFile struct {
 
 	Store *storeTable `toml:"store"`
 
+	Storage storageTable `toml:"storage"`
+
 	Users []userTable `toml:"users"`
 }
 
 type storeTable struct {
 	File string    `toml:"file"`
 	URL  storeText `toml:"url"`
+}
+
+type storageTable struct {
+	Endpoint    string   `toml:"endpoint"`
+	Region      string   `toml:"region"`
+	PathStyle   bool     `toml:"path_style"`
+	Keys        string   `toml:"keys"`
+	Profile     string   `toml:"profile"`
+	CA          string   `toml:"ca"`
+	Encryption  string   `toml:"encryption"`
+	Memory      sizeText `toml:"memory"`
+	RefuseModes bool     `toml:"refuse_modes"`
 }
 
 type userTable struct {
@@ -83,6 +99,7 @@ type settings struct {
 	metrics string
 	proxies []netip.Prefix
 	store   string // a file or a URL; "" is the usual file, if that is possible
+	storage storage
 }
 
 // readConfig reads a file. Its errors begin with the file's name and the line number.
@@ -205,6 +222,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	if err := f.store(file.Store); err != nil {
 		return nil, err
 	}
+	if err := f.storage(&file.Storage); err != nil {
+		return nil, err
+	}
 	if len(file.Users) == 0 && file.Store == nil {
 		return nil, fmt.Errorf("%s:1: there are no users: nobody could log in; with [store], they"+
 			" may be in the store alone", f.name)
@@ -238,6 +258,36 @@ func (f *configFile) store(table *storeTable) (err error) {
 		f.made.store, err = usualStore()
 	}
 	return err
+}
+
+// storage says how to reach object storage, and reads what it names, so that mistakes are found
+// here.
+func (f *configFile) storage(table *storageTable) error {
+	f.made.storage = storage{memory: int64(table.Memory), refuseModes: table.RefuseModes,
+		Config: s3bucket.Config{Endpoint: table.Endpoint, Region: table.Region,
+			PathStyle: table.PathStyle, Keys: f.path(table.Keys), Profile: table.Profile,
+			CA: f.path(table.CA), Encryption: table.Encryption}}
+	if f.made.storage.memory == 0 {
+		f.made.storage.memory = 128 << 20
+	}
+	if table.Keys != "" {
+		info, err := os.Stat(f.path(table.Keys))
+		if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+			err = fmt.Errorf("others can read %s (mode %04o): run chmod 600 on it",
+				f.path(table.Keys), info.Mode().Perm())
+		}
+		if err != nil {
+			return f.wrong(-1, "storage.keys", err)
+		}
+	}
+	if _, err := s3bucket.New("bucket", f.made.storage.Config); err != nil {
+		key := "storage.endpoint"
+		if _, ok := errors.AsType[*os.PathError](err); ok {
+			key = "storage.ca"
+		}
+		return f.wrong(-1, key, err)
+	}
+	return nil
 }
 
 func (f *configFile) certificates(authorities, revoked string) (err error) {
@@ -277,7 +327,7 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 
 // user interprets one user.
 func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
-	one.Name, one.Root, one.PasswordHash = u.Name, f.path(u.Root), u.Password.text
+	one.Name, one.PasswordHash = u.Name, u.Password.text
 	one.Quota = [2]int64{int64(u.QuotaBytes), int64(u.QuotaFiles)}
 	one.Bandwidth, one.MaxSessions = int64(u.Bandwidth), int(u.Sessions)
 	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny),
@@ -288,11 +338,7 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 	if u.Root == "" {
 		return one, f.wrong(i, "root", fmt.Errorf("user %s needs a directory", u.Name))
 	}
-	info, err := os.Stat(one.Root)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s: not a directory", one.Root)
-	}
-	if err != nil {
+	if one.Root, err = f.root(u.Root); err != nil {
 		return one, f.wrong(i, "root", err)
 	}
 	if err := f.keys(i, u, &one); err != nil {
@@ -303,6 +349,20 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 			fmt.Errorf("%s has no way to log in: set keys, authorized_keys or password", u.Name))
 	}
 	return one, nil
+}
+
+// root checks a root that a user names, and returns it as it is known.
+func (f *configFile) root(name string) (root string, err error) {
+	if isObjects(name) {
+		root, _, _, err = objectRoot(name)
+		return root, err
+	}
+	root = f.path(name)
+	info, err := os.Stat(root)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s: not a directory", root)
+	}
+	return root, err
 }
 
 func checkName(name string) error {

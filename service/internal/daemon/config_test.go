@@ -31,6 +31,9 @@ func TestConfigExample(t *testing.T) {
 	for _, name := range []string{"ca.pub", "publish.keys", "revoked.krl"} {
 		writeFile(t, filepath.Join(dir, name), key)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "s3.keys"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(dir, "usftpd.toml")
 	writeFile(t, file, []byte(strings.ReplaceAll(text, "/srv/sftp", filepath.ToSlash(dir))))
 	made, err := readConfig(file)
@@ -58,6 +61,10 @@ func TestConfigExample(t *testing.T) {
 	}
 	if len(made.SSHD.LegacyAlgorithms) != 1 {
 		t.Errorf("legacy algorithms: %v", made.SSHD.LegacyAlgorithms)
+	}
+	if s := made.storage; s.Endpoint != "https://s3.example.com" || !s.PathStyle ||
+		s.Keys != filepath.Join(dir, "s3.keys") || s.memory != 128<<20 {
+		t.Errorf("object storage: %+v", s)
 	}
 	guest, publish, alice := made.Users[0], made.Users[1], made.Users[2]
 	if alice.Keys == nil || alice.Quota != [2]int64{50e9, 100000} || alice.Bandwidth != 20e6 ||
@@ -103,6 +110,7 @@ func TestConfigDocumented(t *testing.T) {
 	look(reflect.TypeFor[serveFile]())
 	look(reflect.TypeFor[userTable]())
 	look(reflect.TypeFor[storeTable]())
+	look(reflect.TypeFor[storageTable]())
 	for _, name := range server.Operations() {
 		if !strings.Contains(text, name) {
 			t.Errorf("docs/service.md does not have the request %s", name)
@@ -125,6 +133,16 @@ func TestConfigErrors(t *testing.T) {
 			`:2:7: a store's URL is postgres://USER@HOST/DATABASE`},
 		{"[store]\nfile = 'f'\nurl = 'postgres:///d'\n" + user,
 			`:3: store.url: the store is either a file or at a URL`},
+		{"[storage]\nendpoint = 's3.example.com'\n" + user,
+			`:2: storage.endpoint: the endpoint "s3.example.com" is not like https://s3.example.com`},
+		{"[storage]\nkeys = 'file'\n" + user, `:2: storage.keys: others can read ` +
+			filepath.Join(dir, "file") + ` (mode 0644): run chmod 600 on it`},
+		{"[storage]\nca = 'none'\n" + user,
+			`:2: storage.ca: ` + filepath.Join(dir, "none") + `: no such file`},
+		{"[[users]]\nname = 'u'\nroot = 's3:///x'\n",
+			`:3: root: "s3:///x" names no bucket: use s3://BUCKET/PREFIX`},
+		{"[[users]]\nname = 'u'\nroot = 's3://b/../x'\n",
+			`:3: root: "s3://b/../x" has an element that no path has: use s3://BUCKET/PREFIX`},
 		{"listen = 5\n" + user, `:1:10: listen: it must be a list in brackets`},
 		{"listen = ':22'\n" + user, `:1:10: listen: it must be a list in brackets`},
 		{"log_format = ['text']\n" + user, `:1:14: log_format: it must be a quoted string`},

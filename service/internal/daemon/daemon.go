@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,6 +16,7 @@ import (
 	"github.com/usftp/usftp/internal/cmdline"
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/service/internal/store"
 )
 
@@ -47,7 +49,7 @@ func commandLine(a *ui.App) *cobra.Command {
 			}
 			s := &service{flags: &flags}
 			s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied,
-				Prepare: func() error { return s.openStore(cmd.Context()) }}
+				Prepare: func() error { return s.prepare(cmd.Context()) }}
 			return s.run(cmd.Context())
 		},
 	}
@@ -112,8 +114,19 @@ type service struct {
 	started *settings // those read first
 	metrics *metrics  // nil without --metrics
 	store   *store.Store
+	objects *objects
 
 	storeName string // of its file, or its URL
+}
+
+// prepare opens what the settings need.
+func (s *service) prepare(ctx context.Context) error {
+	if err := s.openStore(ctx); err != nil {
+		return err
+	}
+	s.objects = newObjects(s.started.storage, s.store, s.Log)
+	s.Open = func(root string) (server.FS, error) { return s.objects.open(ctx, root) }
+	return nil
 }
 
 // run serves until it is asked to end.
@@ -126,6 +139,13 @@ func (s *service) run(ctx context.Context) error {
 		return err
 	}
 	defer s.metrics.close()
+	sweeping, stop := context.WithCancel(ctx)
+	var ended sync.WaitGroup
+	ended.Go(func() { s.objects.sweep(sweeping) })
+	defer func() {
+		stop()
+		ended.Wait()
+	}()
 	return s.Run(ctx)
 }
 
@@ -146,6 +166,6 @@ func (s *service) read() (*site.Settings, error) {
 			s.Events = s.metrics.count
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store)
+	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage)
 	return &made.Settings, err
 }

@@ -99,7 +99,7 @@ func addUserCommand(a *ui.App) *cobra.Command {
 			return about(u.Name, s.PutUser(ctx, u.User, u.replace))
 		})
 	f := cmd.Flags()
-	f.StringVar(&u.Root, "root", "", "the `directory` that appears to the user as /")
+	f.StringVar(&u.Root, "root", "", "the `directory`, or s3://BUCKET/PREFIX, that appears to the user as /")
 	f.StringArrayVar(&u.keys, "key", nil, "a `file` of public keys; may be repeated")
 	f.BoolVar(&u.password, "password", false,
 		"ask for a password; without a terminal, read it, or its hash")
@@ -120,13 +120,8 @@ func (u *newUser) complete(ctx context.Context, a *ui.App) (err error) {
 	if u.Root == "" {
 		return errors.New("--root DIRECTORY is missing")
 	}
-	if u.Root, err = filepath.Abs(u.Root); err != nil {
+	if err := u.checkRoot(); err != nil {
 		return err
-	}
-	if info, err := os.Stat(u.Root); err != nil {
-		return site.FileError("cannot serve", u.Root, err)
-	} else if !info.IsDir() {
-		return fmt.Errorf("cannot serve %s: not a directory", u.Root)
 	}
 	if u.QuotaFiles < 0 || u.Sessions < 0 || u.Sessions > 1<<31-1 {
 		return errors.New("a number cannot be negative, nor that large")
@@ -166,6 +161,23 @@ func (u *newUser) complete(ctx context.Context, a *ui.App) (err error) {
 	}
 	if len(u.Keys) == 0 && u.Password == "" {
 		return fmt.Errorf("%s has no way to log in: use --key or --password", u.Name)
+	}
+	return nil
+}
+
+// checkRoot checks the root as far as this machine can.
+func (u *newUser) checkRoot() (err error) {
+	if isObjects(u.Root) {
+		u.Root, _, _, err = objectRoot(u.Root)
+		return err
+	}
+	if u.Root, err = filepath.Abs(u.Root); err != nil {
+		return err
+	}
+	if info, err := os.Stat(u.Root); err != nil {
+		return site.FileError("cannot serve", u.Root, err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("cannot serve %s: not a directory", u.Root)
 	}
 	return nil
 }

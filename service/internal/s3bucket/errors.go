@@ -1,9 +1,11 @@
 package s3bucket
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 
 	"github.com/minio/minio-go/v7"
 
@@ -14,6 +16,7 @@ import (
 var advice = map[string]string{
 	"NoSuchBucket":          "make the bucket, or correct its name",
 	"InvalidAccessKeyId":    "the storage does not know the access key: correct it",
+	"XAdminUserNotFound":    "the storage does not know the access key: correct it", // versitygw's
 	"SignatureDoesNotMatch": "the secret key is not that of the access key: correct it",
 	"RequestTimeTooSkewed":  "this machine's clock is wrong: set it",
 	"ExpiredToken":          "the keys have expired: renew them",
@@ -39,7 +42,7 @@ func (b *Bucket) explain(err error) error {
 	}
 	response, ok := errors.AsType[minio.ErrorResponse](err)
 	if !ok {
-		return fmt.Errorf("bucket %s: %w", b.name, err)
+		return fmt.Errorf("bucket %s: %w", b.name, b.connection(err))
 	}
 	said := fmt.Errorf("bucket %s: %s (%s)", b.name, response.Error(), response.Code)
 	if what := advice[response.Code]; what != "" {
@@ -54,6 +57,20 @@ func (b *Bucket) explain(err error) error {
 		return &explained{said, fs.ErrPermission}
 	}
 	return said
+}
+
+// connection says what to do if there is no answer.
+func (b *Bucket) connection(err error) error {
+	failed, ok := errors.AsType[*url.Error](err)
+	switch {
+	case !ok:
+		return err
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return fmt.Errorf("%s has a certificate that is not trusted: name its authority's: %w",
+			b.endpoint, failed.Err)
+	}
+	return fmt.Errorf("%s does not answer: see to it, or correct the endpoint: %w", b.endpoint,
+		failed.Err)
 }
 
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

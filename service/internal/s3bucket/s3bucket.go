@@ -51,6 +51,8 @@ type Config struct {
 type Bucket struct {
 	core     *minio.Core
 	name     string
+	endpoint string
+	keys     string // the file of keys
 	sse      encrypt.ServerSide
 	unsigned bool
 }
@@ -99,7 +101,8 @@ func New(name string, c Config) (*Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("object storage at %s: %w", c.Endpoint, err)
 	}
-	b := &Bucket{core: core, name: name, unsigned: c.Unsigned || options.Secure}
+	b := &Bucket{core: core, name: name, endpoint: c.Endpoint, keys: c.Keys,
+		unsigned: c.Unsigned || options.Secure}
 	switch c.Encryption {
 	case "":
 	case "AES256":
@@ -131,17 +134,27 @@ func (c *Config) credentials() *credentials.Credentials {
 		return credentials.NewFileAWSCredentials(c.Keys, c.Profile)
 	}
 	return credentials.NewChainCredentials([]credentials.Provider{
-		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
+		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{},
+		&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}},
 	})
 }
 
-// Check returns an error that says what to do if the bucket cannot be reached.
-func (b *Bucket) Check(ctx context.Context) error {
-	exists, err := b.core.BucketExists(ctx, b.name)
-	if err == nil && !exists {
-		err = fmt.Errorf("there is no bucket %q: make it, or correct its name", b.name)
+// Check returns an error that says what to do if what lies below a prefix cannot be reached. It
+// lists, since only a reply with a body says what is wrong.
+func (b *Bucket) Check(ctx context.Context, prefix string) error {
+	keys, err := untilDone(ctx, b.core.GetCreds)
+	switch {
+	case err != nil && b.keys != "": // which may quote the file
+		return fmt.Errorf("bucket %s: there are no keys in %s: it has to be like ~/.aws/credentials",
+			b.name, b.keys)
+	case err != nil:
+		return fmt.Errorf("bucket %s: there are no keys: %w", b.name, err)
+	case keys.AccessKeyID == "":
+		return fmt.Errorf("bucket %s: there are no keys: name a file of them, or set "+
+			"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role", b.name)
 	}
-	return b.explain(err)
+	_, err = b.List(ctx, objectfs.Query{Prefix: prefix, Max: 1})
+	return err
 }
 
 // Head implements [objectfs.Bucket].

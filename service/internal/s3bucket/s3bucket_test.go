@@ -1,50 +1,33 @@
 package s3bucket
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"math/rand"
-	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/minio/minio-go/v7"
-
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
 	"github.com/usftp/usftp/wire"
 )
 
 // config starts a storage, and returns how to log in.
 func config(t *testing.T) Config {
-	testenv.Program(t, "versitygw")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	cmd := exec.Command("versitygw", "--quiet", "--access", "key", "--secret", "secret", "--port",
-		address, "posix", t.TempDir())
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	return Config{Endpoint: "http://" + address, Region: "us-east-1", PathStyle: true,
-		AccessKey: "key", SecretKey: "secret"}
+	return Config{Endpoint: s3test.Storage(t, "bucket"), Region: "us-east-1", PathStyle: true,
+		AccessKey: s3test.AccessKey, SecretKey: s3test.SecretKey}
 }
 
 // start returns a bucket in a storage of its own.
@@ -53,11 +36,7 @@ func start(t *testing.T, c Config) *Bucket {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// This is repeated until the storage has started.
-	if err := b.core.MakeBucket(t.Context(), "bucket", minio.MakeBucketOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Check(t.Context()); err != nil {
+	if err := b.Check(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -272,15 +251,37 @@ func TestErrors(t *testing.T) {
 	c := config(t)
 	start(t, c)
 	c.Patience = time.Millisecond
+	none := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(none, []byte("very-secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	skewed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, "<Error><Code>RequestTimeTooSkewed</Code></Error>")
+	}))
+	defer skewed.Close()
+	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer untrusted.Close()
+	refused := fmt.Sprintf("http://127.0.0.1:%d", testenv.RefusedPort(t))
 	for _, one := range []struct {
 		name   string
 		change func(c *Config)
 		bucket string
 		want   string
 	}{
-		{"key", func(c *Config) { c.AccessKey = "other" }, "bucket", "access key"},
+		{"key", func(c *Config) { c.AccessKey = "other" }, "bucket",
+			"the storage does not know the access key"},
 		{"secret", func(c *Config) { c.SecretKey = "other" }, "bucket", "secret key"},
-		{"bucket", func(*Config) {}, "another", "make it, or correct its name"},
+		{"bucket", func(*Config) {}, "another", "make the bucket, or correct its name"},
+		{"file of keys", func(c *Config) { c.AccessKey, c.Keys = "", none }, "bucket",
+			"there are no keys in " + none},
+		{"clock", func(c *Config) { c.Endpoint = skewed.URL }, "bucket",
+			"this machine's clock is wrong: set it"},
+		{"certificate", func(c *Config) { c.Endpoint = untrusted.URL }, "bucket",
+			"has a certificate that is not trusted"},
+		{"port", func(c *Config) { c.Endpoint = refused }, "bucket",
+			refused + " does not answer: see to it, or correct the endpoint"},
 	} {
 		wrong := c
 		one.change(&wrong)
@@ -288,10 +289,9 @@ func TestErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, listErr := b.List(context.Background(), objectfs.Query{Max: 1})
-		err = b.Check(t.Context())
-		if said := fmt.Sprint(err, listErr); !strings.Contains(said, one.want) ||
-			strings.Contains(said, "\n") {
+		said := fmt.Sprint(b.Check(t.Context(), ""))
+		if !strings.Contains(said, one.want) || strings.Contains(said, "\n") ||
+			strings.Contains(said, "very-secret") {
 			t.Errorf("wrong %s: %s", one.name, said)
 		}
 	}

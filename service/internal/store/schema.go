@@ -64,6 +64,31 @@ var schema = [][]string{{
 		until BIGINT NOT NULL, -- a node is delivering it
 		event TEXT NOT NULL)`,
 	`CREATE INDEX outbox_made ON outbox (made)`,
+}, {
+	// What the storage of objects cannot keep. Names are keys of the bucket. node is who has the
+	// right to write, and '' if nobody has; a row without an id counts only while somebody has.
+	`CREATE TABLE uploads (
+		bucket TEXT NOT NULL,
+		name BYTEA NOT NULL,
+		fence BIGINT NOT NULL,
+		node TEXT NOT NULL,
+		target BYTEA NOT NULL,
+		id TEXT NOT NULL,
+		begun BIGINT NOT NULL,
+		closed BIGINT NOT NULL,
+		size BIGINT NOT NULL,
+		last BIGINT NOT NULL,
+		mtime BIGINT NOT NULL,
+		broken BIGINT NOT NULL,
+		PRIMARY KEY (bucket, name))`,
+	`CREATE INDEX uploads_node ON uploads (node)`,
+	`CREATE INDEX uploads_pending ON uploads (bucket, name) WHERE id <> ''`,
+	`CREATE TABLE stamps (
+		bucket TEXT NOT NULL,
+		name BYTEA NOT NULL,
+		etag TEXT NOT NULL,
+		mtime BIGINT NOT NULL,
+		PRIMARY KEY (bucket, name))`,
 }}
 
 // migrate brings the tables up to date. Nodes that start at once take turns.

@@ -1,5 +1,5 @@
-// Package store keeps what the nodes of a service share: users, bans, sessions, quotas, bandwidth
-// and events, in a file of SQLite or in PostgreSQL. Each node keeps a little of it in memory, so
+// Package store keeps what the nodes of a service share: users, bans, sessions, quotas, bandwidth,
+// uploads to object storage and events, in a file of SQLite or in PostgreSQL. Each node keeps a little of it in memory, so
 // that it can go on for a while when the store is down; what it then allows is said with each type.
 package store
 
@@ -28,6 +28,7 @@ type Store struct {
 	quotas   quotas
 	movers   movers
 	users    userList
+	rights   rights
 
 	mu    sync.Mutex
 	down  bool
@@ -133,11 +134,13 @@ func (s *Store) run(ctx context.Context) {
 			s.live(ctx, s.do)
 			s.do(ctx, s.bury)
 			s.do(ctx, s.quotas.read)
+			s.do(ctx, s.giveBack)
 		}
 		if time.Since(cleaned) >= time.Minute {
 			cleaned = time.Now()
 			s.do(ctx, cleanBans)
 			s.do(ctx, s.movers.clean)
+			s.do(ctx, cleanUploads)
 		}
 		if beats || s.db.postgres == "" { // PostgreSQL notifies us
 			s.bans.look(ctx)
@@ -199,6 +202,9 @@ func (s *Store) bury(t tx) error {
 // tree is counted again: how much of it was used is not known.
 func forget(t tx, node string) error {
 	if err := forgetSessions(t, node); err != nil {
+		return err
+	}
+	if err := forgetRights(t, node); err != nil {
 		return err
 	}
 	for _, statement := range []string{

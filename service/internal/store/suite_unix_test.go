@@ -38,6 +38,9 @@ var suite = map[string]func(t *testing.T, name string){
 	"bandwidth":                testBandwidth,
 	"users":                    testUsers,
 	"outbox":                   testOutbox,
+	"objects":                  testObjects,
+	"objects of a dead node":   testObjectsOfADeadNode,
+	"objects in an outage":     testObjectsInAnOutage,
 	"outage":                   testOutage,
 	"outage at the start":      testOutageAtStart,
 	"nobody is in a hurry":     testEndOfCaller,
@@ -481,7 +484,7 @@ func outage(t *testing.T, s *Store) (end func()) {
 	must(t, err)
 	if db.postgres != "" {
 		_, err := begun.Exec(`LOCK TABLE nodes, users, changes, places, sessions, bans, quotas,
-			leases, movers, outbox, versions`)
+			leases, movers, outbox, uploads, stamps, versions`)
 		must(t, err)
 	}
 	return sync.OnceFunc(func() {

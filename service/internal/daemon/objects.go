@@ -1,0 +1,168 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/service/internal/s3bucket"
+	"github.com/usftp/usftp/service/internal/store"
+)
+
+// storage is what the configuration says about object storage.
+type storage struct {
+	s3bucket.Config
+	memory      int64 // bytes
+	refuseModes bool
+}
+
+// isObjects reports whether a root is in object storage.
+func isObjects(root string) bool { return strings.HasPrefix(root, "s3://") }
+
+// objectRoot returns a root in object storage in the one way in which it is spelled, and its parts.
+func objectRoot(root string) (spelled, bucket, prefix string, err error) {
+	bucket, prefix, _ = strings.Cut(strings.TrimPrefix(root, "s3://"), "/")
+	if bucket == "" {
+		return "", "", "", fmt.Errorf("%q names no bucket: use s3://BUCKET/PREFIX", root)
+	}
+	prefix = strings.TrimSuffix(prefix, "/")
+	if prefix == "" {
+		return "s3://" + bucket, bucket, "", nil
+	}
+	for element := range strings.SplitSeq(prefix, "/") {
+		if element == "" || element == "." || element == ".." {
+			return "", "", "", fmt.Errorf("%q has an element that no path has: use s3://BUCKET/PREFIX",
+				root)
+		}
+	}
+	return "s3://" + bucket + "/" + prefix, bucket, prefix + "/", nil
+}
+
+// objects are the roots in object storage. All share memory; those in one bucket share the state,
+// since one may lie in another.
+type objects struct {
+	storage storage
+	store   *store.Store // or nil
+	memory  *objectfs.Memory
+	log     *slog.Logger
+	buckets map[string]*bucket
+
+	mu    sync.Mutex
+	roots []*objectfs.FS
+}
+
+// bucket is a bucket that was tried.
+type bucket struct {
+	*s3bucket.Bucket
+	state  objectfs.State
+	failed error // why it is not used
+	tried  time.Time
+}
+
+const (
+	// tryPatience is how long a bucket may take to prove that it can be used, and what wants to
+	// reload or stop the server waits.
+	tryPatience = 15 * time.Second
+
+	// tryAgain is how long one that could not be used is not tried again, since many users may be in
+	// it.
+	tryAgain = time.Minute
+
+	// Uploads that nobody goes on with are removed at this age.
+	sweepAge   = 7 * 24 * time.Hour
+	sweepEvery = 6 * time.Hour
+)
+
+func newObjects(s storage, shared *store.Store, log *slog.Logger) *objects {
+	return &objects{storage: s, store: shared, memory: objectfs.NewMemory(s.memory), log: log,
+		buckets: map[string]*bucket{}}
+}
+
+// open opens a root in object storage; for another it returns nil.
+func (o *objects) open(ctx context.Context, root string) (server.FS, error) {
+	if !isObjects(root) {
+		return nil, nil
+	}
+	_, name, prefix, err := objectRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	b := o.buckets[name]
+	if b == nil || b.failed != nil && time.Since(b.tried) > tryAgain {
+		b = o.try(ctx, name, prefix)
+		o.buckets[name] = b
+	}
+	if b.failed != nil {
+		return nil, b.failed
+	}
+	files := objectfs.New(b, &objectfs.Options{Prefix: prefix, State: b.state, Memory: o.memory,
+		RefuseModes: o.storage.refuseModes})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.roots = append(o.roots, files)
+	return files, nil
+}
+
+// try finds out whether a bucket can be used, below a prefix, since keys may be for that only.
+func (o *objects) try(ctx context.Context, name, prefix string) *bucket {
+	b := &bucket{state: &objectfs.MemoryState{}}
+	if o.store != nil {
+		b.state = o.store.Objects(name)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, tryPatience,
+		fmt.Errorf("bucket %s: no answer within %s: see to the storage", name, tryPatience))
+	defer cancel()
+	var unchecked []string
+	impatient := o.storage.Config
+	impatient.Patience = 2 * time.Second
+	probe, err := s3bucket.New(name, impatient)
+	if err == nil {
+		err = probe.Check(ctx, prefix)
+	}
+	if err == nil {
+		unchecked, err = objectfs.Probe(ctx, probe, prefix)
+	}
+	if err == nil {
+		b.Bucket, err = s3bucket.New(name, o.storage.Config)
+	}
+	if err != nil && errors.Is(err, context.DeadlineExceeded) {
+		err = context.Cause(ctx)
+	}
+	for _, line := range unchecked {
+		o.log.Warn("the storage does not check everything", "bucket", name, "missing", line)
+	}
+	b.failed, b.tried = err, time.Now()
+	return b
+}
+
+// sweep removes what is left of old uploads, until ctx ends.
+func (o *objects) sweep(ctx context.Context) {
+	again := time.NewTicker(sweepEvery)
+	defer again.Stop()
+	for {
+		o.sweepOnce(ctx, sweepAge)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (o *objects) sweepOnce(ctx context.Context, age time.Duration) {
+	o.mu.Lock()
+	roots := slices.Clone(o.roots)
+	o.mu.Unlock()
+	for _, files := range roots {
+		if err := files.Sweep(ctx, age); err != nil && ctx.Err() == nil {
+			o.log.Warn("old uploads are not removed", "error", err)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+//go:build unix
+
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/service/internal/s3bucket"
+	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
+	"github.com/usftp/usftp/service/internal/store/storetest"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// withObjects writes a configuration of users "alice", with a quota, and "bob", who may only read,
+// whose root is below the same prefix of a bucket, and returns what it names.
+func withObjects(t *testing.T) (home, key, file string, bucket *s3bucket.Bucket) {
+	t.Helper()
+	endpoint := s3test.Storage(t, "bucket")
+	home, key = servetest.HomeWithKey(t)
+	file = filepath.Join(home, "usftpd.toml")
+	writeFile(t, file, []byte(`listen = ["127.0.0.1:0"]
+[storage]
+endpoint = "`+endpoint+`"
+region = "us-east-1"
+path_style = true
+keys = "s3.keys"
+memory = "64MiB"
+[[users]]
+name = "alice"
+root = "s3://bucket/some/prefix"
+authorized_keys = "id.pub"
+quota_bytes = "100MB"
+[[users]]
+name = "bob"
+root = "s3://bucket/some/prefix/"
+authorized_keys = "id.pub"
+read_only = true
+`))
+	keys := filepath.Join(home, "s3.keys")
+	writeFile(t, keys, []byte("[default]\naws_access_key_id = "+s3test.AccessKey+
+		"\naws_secret_access_key = "+s3test.SecretKey+"\n"))
+	if err := os.Chmod(keys, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := s3bucket.New("bucket", s3bucket.Config{Endpoint: endpoint, Region: "us-east-1",
+		PathStyle: true, Keys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return home, key, file, bucket
+}
+
+// TestObjects: a bucket is served to OpenSSH's sftp. What a client that is killed has sent is not
+// published, and is gone on with after a restart; and quotas hold.
+func TestObjects(t *testing.T) {
+	t.Parallel()
+	home, key, file, bucket := withObjects(t)
+	data := randomData(40_000_000)
+	writeFile(t, filepath.Join(home, "half"), data)
+	writeFile(t, filepath.Join(home, "big"), data[:20_000_000])
+	writeFile(t, filepath.Join(home, "small"), data[:500_000])
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	s.Wait("the storage does not check everything", nil)
+	sftp := func(user, commands string) {
+		t.Helper()
+		if out, err := s.SFTP(user, key, commands); err != nil {
+			t.Fatalf("%s: %s%v\n%s\n%s", user, commands, err, out, s.Log)
+		}
+	}
+	sftp("alice", "mkdir d\nput small d/small\nput big\nget big big.back\n")
+	servetest.Same(t, data[:20_000_000], filepath.Join(home, "big.back"))
+	sftp("bob", "get d/small small.back\n")
+	servetest.Same(t, data[:500_000], filepath.Join(home, "small.back"))
+
+	killHalfWay(t, s, key, bucket)
+	if _, err := bucket.Head(t.Context(), "some/prefix/half"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("half a file is there: %v", err)
+	}
+	s.End(syscall.SIGTERM, 0)
+	s = servetest.Start(t, home, "usftpd", "--config", file)
+	sftp("alice", "reput half\nget half half.back\n")
+	servetest.Same(t, data, filepath.Join(home, "half.back"))
+	s.Wait("file closed", func(f map[string]any) bool {
+		return f["path"] == "/half" && f["written"].(float64) < 33_000_000
+	})
+
+	full := func() {
+		t.Helper()
+		if out, err := s.SFTP("alice", key, "put half second\n"); err == nil {
+			t.Errorf("40 MB beside 60.5 under a quota of 100 MB:\n%s", out)
+		}
+		if _, err := bucket.Head(t.Context(), "some/prefix/second"); !errors.Is(err,
+			fs.ErrNotExist) {
+			t.Errorf("what went beyond the quota is there: %v", err)
+		}
+	}
+	full()
+	sftp("alice", "rm second\n") // what is kept of it counts
+	s.Cmd.Process.Signal(syscall.SIGHUP)
+	s.Wait("quota counted", func(f map[string]any) bool {
+		return f["root"] == "s3://bucket/some/prefix" && f["bytes"] == 60_500_000.0 &&
+			f["files"] == 4.0
+	})
+	s.End(syscall.SIGTERM, 0)
+
+	s = servetest.Start(t, home, "usftpd", "--config", file)
+	full()
+	sftp("alice", "get half half.again\nrename big d/big\nrm half\nput half second\n")
+	servetest.Same(t, data, filepath.Join(home, "half.again"))
+}
+
+// killHalfWay kills a client that is uploading.
+func killHalfWay(t *testing.T, s *servetest.Server, key string, bucket *s3bucket.Bucket) {
+	t.Helper()
+	client := upload(t, s, key, bucket)
+	client.Process.Kill()
+	if err := client.Wait(); err == nil {
+		t.Error("the client was done before it was killed")
+	}
+	s.Wait("file abandoned", func(f map[string]any) bool { return f["path"] == "/half" })
+}
+
+// upload runs a client, and returns as soon as the storage has a few parts of what it uploads.
+func upload(t *testing.T, s *servetest.Server, key string, bucket *s3bucket.Bucket) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(opensshd.Find(t, "sftp"),
+		s.SSHFlags("-i", key, "-l", "80000", "-b", "-", "alice@127.0.0.1")...) // 10 MB/s
+	cmd.Dir, cmd.Stdin = s.Cmd.Dir, strings.NewReader("put half\n")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "three parts are stored", func() bool {
+		uploads, _, err := bucket.ListUploads(t.Context(), "some/prefix/half", "")
+		if err != nil || len(uploads) != 1 {
+			return false
+		}
+		parts, _, err := bucket.ListParts(t.Context(), uploads[0].Key, uploads[0].ID, 0)
+		return err == nil && len(parts) >= 3
+	})
+	return cmd
+}
+
+// TestObjectsRefused: storage that cannot be used is one line at the start that says what to do.
+func TestObjectsRefused(t *testing.T) {
+	t.Parallel()
+	home, _, file, _ := withObjects(t)
+	text, keys := string(readFile(t, file)), string(readFile(t, filepath.Join(home, "s3.keys")))
+	endpoint := strings.Split(strings.SplitAfter(text, "endpoint = \"")[1], `"`)[0]
+	refused := fmt.Sprintf("http://127.0.0.1:%d", testenv.RefusedPort(t))
+	for _, one := range []struct{ config, keys, says string }{
+		{text, strings.ReplaceAll(keys, "= "+s3test.AccessKey, "= other"),
+			"bucket bucket: the storage does not know the access key: correct it"},
+		{text, strings.ReplaceAll(keys, "= "+s3test.SecretKey, "= other"),
+			"bucket bucket: the secret key is not that of the access key: correct it"},
+		{text, "nothing", "bucket bucket: there are no keys in "},
+		{strings.ReplaceAll(text, "s3://bucket", "s3://another"), keys,
+			"bucket another: make the bucket, or correct its name"},
+		{strings.ReplaceAll(text, endpoint, refused), keys, "bucket bucket: " + refused +
+			" does not answer: see to it, or correct the endpoint: "},
+	} {
+		writeFile(t, file, []byte(one.config))
+		writeFile(t, filepath.Join(home, "s3.keys"), []byte(one.keys))
+		got := run(t, home, "", "--config", file)
+		lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
+		if last := lines[len(lines)-1]; got.code != 1 ||
+			!strings.HasPrefix(last, "usftpd: cannot serve s3://") || !strings.Contains(last, one.says) {
+			t.Errorf("want %q: %+v", one.says, got)
+		}
+	}
+}
+
+// TestSweep: what nobody goes on with is removed after a while.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	_, _, file, bucket := withObjects(t)
+	id, err := bucket.CreateUpload(t.Context(), "some/prefix/old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := readConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newObjects(made.storage, nil, slog.New(slog.DiscardHandler))
+	if _, err := o.open(t.Context(), made.Users[0].Root); err != nil {
+		t.Fatal(err)
+	}
+	has := func() bool {
+		list, _, err := bucket.ListUploads(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list) == 1 && list[0] == objectfs.Started{Key: "some/prefix/old", ID: id,
+			Begun: list[0].Begun}
+	}
+	if o.sweepOnce(t.Context(), sweepAge); !has() {
+		t.Error("an upload that has just begun is removed")
+	}
+	if o.sweepOnce(t.Context(), -sweepAge); has() {
+		t.Error("an old upload stays")
+	}
+}
+
+// TestObjectsOnTwoNodes: a node refuses a second writer of what another node's client writes, and
+// goes on with what that node has left when it was killed.
+func TestObjectsOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	home, key, file, bucket := withObjects(t)
+	writeFile(t, file, []byte(strings.Replace(string(readFile(t, file)), "[storage]",
+		"[store]\nurl = \""+storetest.Postgres(t)+"\"\n[storage]", 1)))
+	data := randomData(40_000_000)
+	writeFile(t, filepath.Join(home, "half"), data)
+	one := servetest.Start(t, home, "usftpd", "--config", file)
+	two := servetest.Start(t, home, "usftpd", "--config", file)
+	client := upload(t, one, key, bucket)
+	if out, err := two.SFTP("alice", key, "put half\n"); err == nil {
+		t.Errorf("two nodes write one file:\n%s", out)
+	}
+	one.Cmd.Process.Kill()
+	<-one.Ended
+	if err := client.Wait(); err == nil {
+		t.Error("the client was done before its server was killed")
+	}
+	until(t, "the other node goes on", func() bool {
+		_, err := two.SFTP("alice", key, "reput half\n")
+		return err == nil
+	})
+	two.Wait("file closed", func(f map[string]any) bool {
+		return f["path"] == "/half" && f["error"] == nil && f["written"].(float64) < 33_000_000
+	})
+	if out, err := two.SFTP("bob", key, "get half half.back\n"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	servetest.Same(t, data, filepath.Join(home, "half.back"))
+}

@@ -1,0 +1,303 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/server/objectfs"
+)
+
+// objects is the [objectfs.State] of a bucket, which all nodes share. Others may take what a node was
+// writing that is taken for dead; then its fencing number no longer counts. While the store is down
+// nothing new is written; files are read with the times that the storage has.
+type objects struct {
+	store  *Store
+	bucket string
+}
+
+var _ objectfs.State = objects{}
+
+// Objects returns the state of a bucket, by a name that is the same on all nodes.
+func (s *Store) Objects(bucket string) objectfs.State { return objects{s, bucket} }
+
+// rights are what sessions of this node may be writing. The store may say more: it was down when
+// one ended, or when one was to begin.
+type rights struct {
+	mu   sync.Mutex
+	held map[right]int
+}
+
+type right struct{ bucket, name string }
+
+func (r *rights) add(one right, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held == nil {
+		r.held = map[right]int{}
+	}
+	if r.held[one] += n; r.held[one] <= 0 {
+		delete(r.held, one)
+	}
+}
+
+func (r *rights) has(one right) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held[one] > 0
+}
+
+// columns are those of an upload, in the order of fields.
+const columns = `fence, node, target, id, begun, closed, size, last, mtime, broken`
+
+// Times are in ms since 1970, and noTime if there is none.
+const noTime = -1 << 62
+
+func fromTime(t time.Time) int64 {
+	if t.IsZero() {
+		return noTime
+	}
+	return t.UnixMilli()
+}
+
+func toTime(ms int64) time.Time {
+	if ms == noTime {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// row is a row that is being read. Names are bytes: clients choose them.
+type row struct {
+	objectfs.Upload
+	name, target                 []byte
+	node                         string
+	begun, mtime, closed, broken int64
+}
+
+// fields are where columns go.
+func (r *row) fields() []any {
+	return []any{&r.Fence, &r.node, &r.target, &r.ID, &r.begun, &r.closed, &r.Size, &r.Last,
+		&r.mtime, &r.broken}
+}
+
+func (r *row) upload(name string) objectfs.Upload {
+	u := r.Upload
+	u.Name, u.Target, u.Locked = name, string(r.target), r.node != ""
+	u.Begun, u.MTime = toTime(r.begun), toTime(r.mtime)
+	u.Closed, u.Broken = r.closed != 0, r.broken != 0
+	return u
+}
+
+// Lock implements [objectfs.State]. The fencing number follows the clock, so that it goes on growing
+// after a row was removed.
+func (o objects) Lock(ctx context.Context, name string) (objectfs.Upload, error) {
+	one := right{o.bucket, name}
+	o.store.rights.add(one, 1)
+	var r row
+	err := o.store.do(ctx, func(t tx) error {
+		found, err := t.one(`INSERT INTO uploads (bucket, name, `+columns+`)
+			VALUES ($1, $2, @now, $3, $4, '', $5, 0, 0, 0, $5, 0)
+			ON CONFLICT (bucket, name) DO UPDATE SET node = $3, fence =
+				CASE WHEN uploads.fence >= @now THEN uploads.fence + 1 ELSE @now END
+			WHERE uploads.node = '' RETURNING `+columns, []any{o.bucket, []byte(name),
+			o.store.node, []byte{}, int64(noTime)}, r.fields()...)
+		if err == nil && !found {
+			err = refusal{objectfs.ErrLocked}
+		}
+		return err
+	})
+	if err != nil {
+		o.store.rights.add(one, -1)
+		return objectfs.Upload{}, refused(err)
+	}
+	return r.upload(name), nil
+}
+
+// refused returns what the store refuses with instead of a refusal.
+func refused(err error) error {
+	if refusal, ok := errors.AsType[refusal](err); ok {
+		return refusal.error
+	}
+	return err
+}
+
+// Update implements [objectfs.State].
+func (o objects) Update(ctx context.Context, u objectfs.Upload) error {
+	return refused(o.store.do(ctx, func(t tx) error {
+		rows, err := o.write(t, u, o.store.node)
+		if err == nil && rows == 0 {
+			err = refusal{objectfs.ErrLocked}
+		}
+		return err
+	}))
+}
+
+// mine is the condition that nobody has taken the right to write since this node did.
+const mine = `bucket = $1 AND name = $2 AND (node = $3 OR node = '') AND fence = $4`
+
+// write stores an upload, and who has the right to it, unless somebody else has.
+func (o objects) write(t tx, u objectfs.Upload, node string) (rows int64, err error) {
+	return t.exec(`UPDATE uploads SET node = $5, target = $6, id = $7, begun = $8, closed = $9,
+		size = $10, last = $11, mtime = $12, broken = $13 WHERE `+mine, o.bucket, []byte(u.Name),
+		o.store.node, u.Fence, node, []byte(u.Target), u.ID, fromTime(u.Begun), number(u.Closed),
+		u.Size, u.Last, fromTime(u.MTime), number(u.Broken))
+}
+
+// Unlock implements [objectfs.State]. What is to be forgotten while the store is down is given back
+// later.
+func (o objects) Unlock(ctx context.Context, u objectfs.Upload, keep bool) error {
+	if !keep {
+		u = objectfs.Upload{Name: u.Name, Fence: u.Fence}
+	}
+	err := o.store.do(ctx, func(t tx) error {
+		_, err := o.write(t, u, "")
+		return err
+	})
+	o.store.rights.add(right{o.bucket, u.Name}, -1)
+	if !keep && errors.Is(err, ErrDown) {
+		return nil
+	}
+	return err
+}
+
+// Find implements [objectfs.State].
+func (o objects) Find(ctx context.Context, name string) (objectfs.Upload, error) {
+	var r row
+	err := o.store.do(ctx, func(t tx) error {
+		found, err := t.one(`SELECT `+columns+` FROM uploads WHERE bucket = $1 AND name = $2`,
+			[]any{o.bucket, []byte(name)}, r.fields()...)
+		if err == nil && (!found || r.ID == "" && r.node == "") {
+			err = refusal{fs.ErrNotExist}
+		}
+		return err
+	})
+	return r.upload(name), refused(err)
+}
+
+// Pending implements [objectfs.State].
+func (o objects) Pending(ctx context.Context, prefix string) (list []objectfs.Upload, err error) {
+	err = o.store.do(ctx, func(t tx) error {
+		list = nil
+		var r row
+		where, args := "", []any{o.bucket, []byte(prefix)}
+		if after := beyond(prefix); after != nil {
+			where, args = " AND name < $3", append(args, after)
+		}
+		return t.each(`SELECT name, `+columns+` FROM uploads
+			WHERE bucket = $1 AND name >= $2 AND id <> ''`+where, args,
+			append([]any{&r.name}, r.fields()...), func() {
+				list = append(list, r.upload(string(r.name)))
+			})
+	})
+	return list, err
+}
+
+// beyond returns the first name after all that begin with a prefix, or nil if there is none.
+func beyond(prefix string) []byte {
+	after := []byte(strings.TrimRight(prefix, "\xff"))
+	if len(after) == 0 {
+		return nil
+	}
+	after[len(after)-1]++
+	return after
+}
+
+// SetTime implements [objectfs.State]. A time that cannot be forgotten is that of another ETag.
+func (o objects) SetTime(ctx context.Context, key, etag string, mtime time.Time) error {
+	err := o.store.do(ctx, func(t tx) (err error) {
+		if mtime.IsZero() {
+			_, err = t.exec(`DELETE FROM stamps WHERE bucket = $1 AND name = $2`, o.bucket,
+				[]byte(key))
+		} else {
+			_, err = t.exec(`INSERT INTO stamps (bucket, name, etag, mtime) VALUES ($1, $2, $3, $4)
+				ON CONFLICT (bucket, name) DO UPDATE SET etag = $3, mtime = $4`, o.bucket,
+				[]byte(key), etag, mtime.UnixMilli())
+		}
+		return err
+	})
+	if mtime.IsZero() && errors.Is(err, ErrDown) {
+		return nil
+	}
+	return err
+}
+
+// Times implements [objectfs.State].
+func (o objects) Times(ctx context.Context, keys []string) (map[string]objectfs.Stamp, error) {
+	found := map[string]objectfs.Stamp{}
+	if len(keys) == 0 {
+		return found, nil
+	}
+	args, places := []any{o.bucket}, strings.Builder{}
+	for i, key := range keys {
+		args = append(args, []byte(key))
+		fmt.Fprintf(&places, ", $%d", i+2)
+	}
+	err := o.store.do(ctx, func(t tx) error {
+		var name []byte
+		var etag string
+		var mtime int64
+		return t.each(`SELECT name, etag, mtime FROM stamps WHERE bucket = $1 AND name IN (`+
+			places.String()[2:]+`)`, args, []any{&name, &etag, &mtime}, func() {
+			found[string(name)] = objectfs.Stamp{ETag: etag, MTime: time.UnixMilli(mtime)}
+		})
+	})
+	if errors.Is(err, ErrDown) {
+		return map[string]objectfs.Stamp{}, nil
+	}
+	return found, err
+}
+
+// giveBack gives back the rights of this node that no session has.
+func (s *Store) giveBack(t tx) error {
+	type lost struct {
+		right
+		fence int64
+	}
+	var all []lost
+	var bucket string
+	var name []byte
+	var fence int64
+	if err := t.each(`SELECT bucket, name, fence FROM uploads WHERE node = $1`, []any{s.node},
+		[]any{&bucket, &name, &fence}, func() {
+			if one := (right{bucket, string(name)}); !s.rights.has(one) {
+				all = append(all, lost{one, fence})
+			}
+		}); err != nil {
+		return err
+	}
+	for _, one := range all {
+		if _, err := t.exec(`UPDATE uploads SET node = '' WHERE bucket = $1 AND name = $2
+			AND node = $3 AND fence = $4`, one.bucket, []byte(one.name), s.node,
+			one.fence); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetRights gives back the rights of a node that has ended. If it has not, and nobody has taken
+// them, it goes on.
+func forgetRights(t tx, node string) error {
+	_, err := t.exec(`UPDATE uploads SET node = '' WHERE node = $1`, node)
+	return err
+}
+
+// cleanUploads removes what was forgotten. That is not done at once: the fencing numbers of what
+// came within one millisecond are ahead of the clock, and a node that was taken for dead may go on.
+func cleanUploads(t tx) error {
+	_, err := t.exec(`DELETE FROM uploads WHERE node = '' AND id = '' AND fence < @now - $1`,
+		(10 * time.Minute).Milliseconds())
+	return err
+}

@@ -1,0 +1,169 @@
+//go:build unix
+
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/server/objectfs"
+)
+
+// A name that is no text, as clients may choose.
+const oddName = "dir/\xff\xfe'%_"
+
+func lock(t *testing.T, s objectfs.State, name string) objectfs.Upload {
+	t.Helper()
+	u, err := s.Lock(t.Context(), name)
+	must(t, err)
+	return u
+}
+
+// is checks an error.
+func is(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%v, want %v", err, want)
+	}
+}
+
+// testObjects: what one node knows of an upload all do.
+func testObjects(t *testing.T, name string) {
+	one, two := node(t, name).Objects("b"), node(t, name).Objects("b")
+	ctx := t.Context()
+	first := lock(t, one, oddName)
+	if want := (objectfs.Upload{Name: oddName, Fence: first.Fence, Locked: true}); first != want ||
+		first.Fence == 0 {
+		t.Errorf("a new upload: %+v", first)
+	}
+	_, err := two.Lock(ctx, oddName)
+	is(t, err, objectfs.ErrLocked)
+	found, err := two.Find(ctx, oddName)
+	if err != nil || found != first {
+		t.Errorf("found: %+v, %v", found, err)
+	}
+	_, err = two.Find(ctx, "dir/")
+	is(t, err, fs.ErrNotExist)
+	must(t, two.Unlock(ctx, first, false)) // it is not that node's to give back
+	_, err = two.Lock(ctx, oddName)
+	is(t, err, objectfs.ErrLocked)
+
+	first.Target, first.ID, first.Last, first.Size = "dir/\xff", "id", 3, 1<<40
+	first.Begun, first.MTime = time.UnixMilli(1700000000123), time.Unix(0, 0)
+	first.Closed, first.Broken = true, true
+	must(t, one.Update(ctx, first))
+	is(t, two.Update(ctx, first), objectfs.ErrLocked)
+	must(t, one.Unlock(ctx, first, true))
+	second := lock(t, two, oddName)
+	if second.Fence <= first.Fence {
+		t.Errorf("the number %d follows %d", second.Fence, first.Fence)
+	}
+	first.Fence = second.Fence
+	if second != first {
+		t.Errorf("resumed: %+v, want %+v", second, first)
+	}
+	for prefix, want := range map[string]int{"": 1, "dir/": 1, "dir/\xff": 1, "dir/\xff\xfe'%_x": 0,
+		"dis": 0, "\xff": 0, "Dir/": 0} {
+		if list, err := one.Pending(ctx, prefix); err != nil || len(list) != want ||
+			want == 1 && list[0] != second {
+			t.Errorf("pending below %q: %+v, %v", prefix, list, err)
+		}
+	}
+	must(t, two.Unlock(ctx, second, false))
+	must(t, two.(objects).store.do(ctx, cleanUploads))
+	_, err = one.Find(ctx, oddName)
+	is(t, err, fs.ErrNotExist)
+	third := lock(t, one, oddName)
+	if third.ID != "" || third.Fence <= second.Fence {
+		t.Errorf("what was forgotten: %+v", third)
+	}
+	must(t, one.Unlock(ctx, second, false)) // it is somebody else's now
+	_, err = two.Lock(ctx, oddName)
+	is(t, err, objectfs.ErrLocked)
+
+	at := time.Unix(1<<32-1, 0)
+	must(t, one.SetTime(ctx, oddName, "old", time.Unix(1, 0)))
+	must(t, one.SetTime(ctx, oddName, "etag", at))
+	times := func(state objectfs.State, keys ...string) map[string]objectfs.Stamp {
+		t.Helper()
+		found, err := state.Times(ctx, keys)
+		must(t, err)
+		return found
+	}
+	if got := times(two, "none", oddName); len(got) != 1 ||
+		got[oddName] != (objectfs.Stamp{ETag: "etag", MTime: at}) {
+		t.Errorf("times: %v", got)
+	}
+	must(t, two.SetTime(ctx, oddName, "", time.Time{}))
+	if got := times(one, oddName); len(got) != 0 || len(times(one)) != 0 {
+		t.Errorf("times: %v", got)
+	}
+}
+
+// testObjectsOfADeadNode: others go on with what a node was writing, which has lost the right.
+func testObjectsOfADeadNode(t *testing.T, name string) {
+	dead, other, slow := node(t, name), node(t, name), node(t, name)
+	old := lock(t, dead.Objects("b"), "f")
+	old.ID = "id"
+	must(t, dead.Objects("b").Update(t.Context(), old))
+	lock(t, dead.Objects("b"), "empty")
+	dead.kill()
+	var now objectfs.Upload
+	eventually(t, "the right is free", func() (free bool) {
+		var err error
+		now, err = other.Objects("b").Lock(t.Context(), "f")
+		return err == nil
+	})
+	if now.ID != "id" || now.Fence <= old.Fence {
+		t.Errorf("resumed: %+v", now)
+	}
+	_, err := other.Objects("b").Find(t.Context(), "empty")
+	is(t, err, fs.ErrNotExist)
+
+	// One that was only taken for dead.
+	mine := lock(t, slow.Objects("b"), "g")
+	mine.ID = "id"
+	must(t, slow.Objects("b").Update(t.Context(), mine))
+	must(t, other.do(t.Context(), func(t tx) error { return forget(t, slow.node) }))
+	must(t, other.Objects("b").Unlock(t.Context(), lock(t, other.Objects("b"), "g"), true))
+	is(t, slow.Objects("b").Update(t.Context(), mine), objectfs.ErrLocked)
+	must(t, slow.Objects("b").Unlock(t.Context(), mine, false))
+	if _, err := other.Objects("b").Find(t.Context(), "g"); err != nil {
+		t.Errorf("who had lost the right has removed the upload: %v", err)
+	}
+}
+
+// testObjectsInAnOutage: nothing is written, times do not matter, and what could not be given back
+// is given back later.
+func testObjectsInAnOutage(t *testing.T, name string) {
+	s, other := node(t, name), node(t, name)
+	state := s.Objects("b")
+	done, kept, open := lock(t, state, "done"), lock(t, state, "kept"), lock(t, state, "open")
+	kept.ID = "id"
+	must(t, state.Update(t.Context(), kept))
+	end := outage(t, s)
+	defer end()
+	eventually(t, "the store is down", s.Down)
+	_, err := state.Lock(t.Context(), "new")
+	is(t, err, ErrDown)
+	is(t, state.Update(t.Context(), open), ErrDown)
+	is(t, state.Unlock(t.Context(), kept, true), ErrDown)
+	must(t, state.Unlock(t.Context(), done, false))
+	must(t, state.SetTime(t.Context(), "f", "", time.Time{}))
+	is(t, state.SetTime(t.Context(), "f", "etag", time.Unix(1, 0)), ErrDown)
+	if times, err := state.Times(t.Context(), []string{"f"}); err != nil || len(times) != 0 {
+		t.Errorf("times: %v, %v", times, err)
+	}
+	end()
+	for _, name := range []string{"done", "kept", "new"} {
+		eventually(t, name+" is free", func() bool {
+			_, err := other.Objects("b").Lock(t.Context(), name)
+			return err == nil
+		})
+	}
+	must(t, state.Update(t.Context(), open))
+	_, err = other.Objects("b").Lock(t.Context(), "open")
+	is(t, err, objectfs.ErrLocked)
+}
