@@ -206,7 +206,10 @@ func (o objects) Pending(ctx context.Context, prefix string) (list []objectfs.Up
 
 // beyond returns the first name after all that begin with a prefix, or nil if there is none.
 func beyond(prefix string) []byte {
-	after := []byte(strings.TrimRight(prefix, "\xff"))
+	after := []byte(prefix)
+	for len(after) > 0 && after[len(after)-1] == 0xff {
+		after = after[:len(after)-1]
+	}
 	if len(after) == 0 {
 		return nil
 	}
