@@ -56,6 +56,9 @@ func TestNoSuchFileInWords(t *testing.T) {
 				"/f/x":   "No such file: not a directory",
 				"/none/": "No such file",
 			} {
+				if name == "objectfs" && path == "/f/x" {
+					words = "No such file" // an object may have any name, also below another's
+				}
 				status := c.do(stat(path)).status(t)
 				if status.Code != wire.NoSuchFile || status.Message != words {
 					t.Errorf("%q: %v %q", path, status.Code, status.Message)
