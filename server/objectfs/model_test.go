@@ -34,7 +34,7 @@ type opened struct {
 // TestModel: clients that write in any order, cut off, rename, remove and truncate see what they
 // would see in a directory, where a file appears when it is closed.
 func TestModel(t *testing.T) {
-	for seed := range soak.Pick(60, 2000) {
+	for seed := range soak.Pick(60, 200) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			m := &model{bench: newBench(t), random: rand.New(rand.NewSource(int64(seed))),
 				files: map[string][]byte{}, open: map[string]*opened{}}

@@ -163,6 +163,7 @@ func testObjectsInAnOutage(t *testing.T, name string) {
 			return err == nil
 		})
 	}
+	eventually(t, "the store is back", func() bool { return !s.Down() }) // for this node, too
 	must(t, state.Update(t.Context(), open))
 	_, err = other.Objects("b").Lock(t.Context(), "open")
 	is(t, err, objectfs.ErrLocked)
