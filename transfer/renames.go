@@ -78,9 +78,9 @@ func repeatRename(s *syncing, r SyncRename) {
 	if err != nil || s.filter.excludesPath(from, dir) || s.filter.excludesPath(to, dir) {
 		return
 	}
-	target := s.tree.into
-	defer s.tree.into.leave(path.Dir(from))
-	defer s.tree.into.leave(path.Dir(to))
+	target := &s.tree.into
+	defer target.leave(path.Dir(from))
+	defer target.leave(path.Dir(to))
 	var old endpoint.Info
 	var looks errgroup.Group
 	looks.Go(func() error { return target.Unmoved(path.Dir(from)) })

@@ -57,23 +57,34 @@ func (h *Host) WithReconnect(name string, do func(client *usftp.Client, again bo
 	return h.conn.Do(func(a pool.Attempt) { h.retry(name, a) }, do)
 }
 
-// ask is Over for a question about a path.
-func ask[T any](h *Host, name string,
-	question func(*usftp.Client, string) (T, error)) (answer T, err error) {
-	err = h.WithReconnect(name, func(client *usftp.Client, _ bool) error {
-		answer, err = question(client, name)
+// A reconnecting calls do as WithReconnect does.
+type reconnecting func(name string, do func(client *usftp.Client, again bool) error) error
+
+// ask asks a question about a name, again over a new connection if need be.
+func ask[T any](over reconnecting, name string,
+	question func(client *usftp.Client) (T, error)) (answer T, err error) {
+	err = over(name, func(client *usftp.Client, _ bool) error {
+		answer, err = question(client)
 		return err
 	})
 	return answer, err
 }
 
-// look is ask for what a server says about a file.
-func (h *Host) look(name string,
-	question func(*usftp.Client, string) (fs.FileInfo, error)) (Info, error) {
-	return seen(ask(h, name, question))
+// askPath asks a question about a path of the host.
+func askPath[T any](h *Host, name string,
+	question func(*usftp.Client, string) (T, error)) (T, error) {
+	return ask(h.WithReconnect, name, func(client *usftp.Client) (T, error) {
+		return question(client, name)
+	})
 }
 
-// seen is found for an answer of a server.
+// look asks what a path refers to.
+func (h *Host) look(name string,
+	question func(*usftp.Client, string) (fs.FileInfo, error)) (Info, error) {
+	return seen(askPath(h, name, question))
+}
+
+// seen converts what a server said about a file.
 func seen(info fs.FileInfo, err error) (Info, error) {
 	if err != nil {
 		return Info{}, err
@@ -112,24 +123,24 @@ func (h *Host) Stat(name string) (Info, error) {
 // Lstat implements FS.
 func (h *Host) Lstat(name string) (Info, error) { return h.look(name, unfollowed) }
 
-// unfollowed is Lstat that follows no link on any server.
+// unfollowed looks at a name and follows no link, whatever the server.
 func unfollowed(client *usftp.Client, name string) (fs.FileInfo, error) {
 	return private.OfClient(client).Look(name)
 }
 
-// followed is Stat that makes do with what a server tells.
+// followed looks at what a name refers to, by other requests if the server refuses STAT.
 func followed(client *usftp.Client, name string) (fs.FileInfo, error) {
 	return private.OfClient(client).Find(name)
 }
 
 // RealPath implements Place.
 func (h *Host) RealPath(name string) (string, error) {
-	return ask(h, name, (*usftp.Client).RealPath)
+	return askPath(h, name, (*usftp.Client).RealPath)
 }
 
 // ReadLink implements FS.
 func (h *Host) ReadLink(name string) (string, error) {
-	return ask(h, name, (*usftp.Client).ReadLink)
+	return askPath(h, name, (*usftp.Client).ReadLink)
 }
 
 // Mark implements Place. It knows no inode: SFTP has none. What the host calls the directory, whose
@@ -169,7 +180,7 @@ func (h *Host) List(dir string, _ *Info, restart func(),
 }
 
 func (h *Host) list(dir string, restart func(), each func(string, Info, error) bool,
-	over func(string, func(*usftp.Client, bool) error) error) error {
+	over reconnecting) error {
 	var known *names
 	if restart == nil {
 		known = newNames()

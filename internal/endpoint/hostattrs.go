@@ -91,7 +91,7 @@ func SetUnfollowed(client *usftp.Client, name string, set usftp.NewAttrs, kind f
 	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, usftp.ErrSSHFxFailure) {
 		return err
 	}
-	info, err := private.OfClient(client).Look(name)
+	info, err := unfollowed(client, name)
 	if err == nil && info.Mode().Type() != kind {
 		err = &fs.PathError{Op: "setstat", Path: name, Err: ErrReplaced}
 	}

@@ -56,7 +56,7 @@ func (r *HostRoot) View(client *usftp.Client) (below *usftp.Client, ok bool) {
 	return v.client, v.ok
 }
 
-// viewed is Host.Over with a view.
+// viewed calls do with a view of the connection, and again over a new one if that was lost.
 func (r *HostRoot) viewed(at string, do func(client *usftp.Client, again bool) error) error {
 	return r.host.WithReconnect(at, func(client *usftp.Client, again bool) error {
 		below, _ := r.View(client)
@@ -64,8 +64,9 @@ func (r *HostRoot) viewed(at string, do func(client *usftp.Client, again bool) e
 	})
 }
 
-// withReconnect is viewed for what is done with a name.
-func (r *HostRoot) withReconnect(name string, do func(client *usftp.Client, again bool) error) error {
+// withReconnect does something with a name below the root, and explains why it could not be done.
+func (r *HostRoot) withReconnect(name string,
+	do func(client *usftp.Client, again bool) error) error {
 	return r.explain(r.viewed(r.dir.at(name), do), path.Dir(name))
 }
 
@@ -84,25 +85,25 @@ func (r *HostRoot) explain(err error, dir string) error {
 }
 
 // Lstat implements FS.
-func (r *HostRoot) Lstat(name string) (i Info, err error) {
-	look := unfollowed
-	if name == "." { // it may be a link
-		look = followed
-	}
-	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
-		i, err = seen(look(client, r.dir.at(name)))
-		return err
+func (r *HostRoot) Lstat(name string) (Info, error) {
+	return ask(r.withReconnect, name, func(client *usftp.Client) (Info, error) {
+		return seen(lookFor(name)(client, r.dir.at(name)))
 	})
-	return i, err
+}
+
+// lookFor returns how to look at a name below a root, which may itself be a link.
+func lookFor(name string) func(*usftp.Client, string) (fs.FileInfo, error) {
+	if name == "." {
+		return followed
+	}
+	return unfollowed
 }
 
 // ReadLink implements FS.
-func (r *HostRoot) ReadLink(name string) (text string, err error) {
-	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
-		text, err = client.ReadLink(r.dir.at(name))
-		return err
+func (r *HostRoot) ReadLink(name string) (string, error) {
+	return ask(r.withReconnect, name, func(client *usftp.Client) (string, error) {
+		return client.ReadLink(r.dir.at(name))
 	})
-	return text, err
 }
 
 // SameLink implements Root.
@@ -185,12 +186,10 @@ func (r *HostRoot) trusted(client *usftp.Client, dir string) error {
 }
 
 // LookDir implements Root.
-func (r *HostRoot) LookDir(dir string) (i Info, err error) {
-	err = r.withReconnect(dir, func(client *usftp.Client, _ bool) error {
-		i, err = r.dir.look(client, dir)
-		return err
+func (r *HostRoot) LookDir(dir string) (Info, error) {
+	return ask(r.withReconnect, dir, func(client *usftp.Client) (Info, error) {
+		return r.dir.look(client, dir)
 	})
-	return i, err
 }
 
 // Mkdir implements Root. If the connection was lost during the request, an empty directory counts
@@ -207,11 +206,7 @@ func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 			return ExplainMissing(err, client, path.Dir(path.Clean(at)))
 		}
 		// Version 3 has no status for "already exists", so look at what is there.
-		look := unfollowed
-		if name == "." {
-			look = followed
-		}
-		there, lookErr := look(client, path.Clean(at))
+		there, lookErr := lookFor(name)(client, path.Clean(at))
 		switch {
 		case lookErr != nil && errors.Is(err, usftp.ErrSSHFxFailure):
 			return ExplainFailure(err, client, r.host.conn.Host().Name, path.Dir(at))
@@ -325,7 +320,7 @@ func (r *HostRoot) Link(name, to string) error {
 	})
 }
 
-// both is over for two names; do gets their paths.
+// both does something with two names; do gets their paths.
 func (r *HostRoot) both(from, to string,
 	do func(client *usftp.Client, from, to string, again bool) error) error {
 	err := r.withReconnect(from, func(client *usftp.Client, again bool) error {
@@ -404,8 +399,7 @@ func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 	return seen(is, err)
 }
 
-// unmoved is look for those who want no more than its error. Of the root it finds out what the
-// others need.
+// unmoved fails if a directory is not where it was. Of the root it finds out what the others need.
 func (d *hostDir) unmoved(client *usftp.Client, dir string) error {
 	if dir == "." {
 		_, err := d.real.of(client, d.root)

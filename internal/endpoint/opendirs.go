@@ -139,7 +139,7 @@ func (d *openDirs) leave(name string) {
 	d.drop(name)
 }
 
-// drop is leave for a caller who holds the lock.
+// drop closes a directory once nobody uses it. The caller holds the lock.
 func (d *openDirs) drop(name string) {
 	if o := d.open[name]; o != nil {
 		delete(d.open, name)
@@ -149,7 +149,7 @@ func (d *openDirs) drop(name string) {
 	}
 }
 
-// forget is leave for a directory and all below it, whose names may soon be other directories'.
+// forget closes a directory and all below it, whose names may soon be other directories'.
 func (d *openDirs) forget(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

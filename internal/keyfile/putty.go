@@ -2,7 +2,6 @@ package keyfile
 
 import (
 	"crypto/aes"
-	"crypto/cipher"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha1"
@@ -166,11 +165,9 @@ func (k *ppk) open(passphrase []byte) (*Private, error) {
 	key, iv, macKey := k.keys(passphrase)
 	plain := append([]byte(nil), k.private...)
 	if k.fields["Encryption"] != "none" {
-		block, err := aes.NewCipher(key)
-		if err != nil {
+		if err := openCBC(key, iv, plain, nil); err != nil {
 			return nil, err
 		}
-		cipher.NewCBCDecrypter(block, iv).CryptBlocks(plain, plain)
 	}
 	hash := sha256.New
 	if k.version == 2 {

@@ -66,7 +66,7 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	return err
 }
 
-// move is rename without what is left under both names.
+// move gives something its new name. What is left under both names stays.
 func (f *FS) move(ctx context.Context, source *info, waiting Upload, from, to string, target *info,
 	replace bool) error {
 	switch {

@@ -59,7 +59,7 @@ func (f *FS) stat(ctx context.Context, key string) (*info, error) {
 	return f.statUpload(ctx, key)
 }
 
-// statStored is stat without pending uploads.
+// statStored describes an object or a directory, and no pending upload.
 func (f *FS) statStored(ctx context.Context, key string) (*info, error) {
 	if key == f.prefix {
 		return directory("/"), nil
@@ -102,7 +102,7 @@ func (f *FS) findDirectory(ctx context.Context, key string) error {
 	return err
 }
 
-// statFinished is stat without what its client has not closed.
+// statFinished describes what has a key, but no upload that its client has not closed.
 func (f *FS) statFinished(ctx context.Context, key string) (*info, error) {
 	if i, err := f.statStored(ctx, key); !absent(err) {
 		return i, err

@@ -21,13 +21,10 @@ func (f *FS) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 		return orExists(err)
 	}
 	_, err := f.bucket.Put(ctx, key+"/", nothing(), Condition{Absent: true})
-	if errors.Is(err, ErrPrecondition) {
-		err = fs.ErrExist
-	}
 	if err == nil {
 		f.known.add(key + "/")
 	}
-	return err
+	return existing(err)
 }
 
 func nothing() *io.SectionReader { return io.NewSectionReader(bytes.NewReader(nil), 0, 0) }

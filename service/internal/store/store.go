@@ -1,6 +1,7 @@
 // Package store keeps what the nodes of a service share: users, bans, sessions, quotas, bandwidth,
-// uploads to object storage and events, in a file of SQLite or in PostgreSQL. Each node keeps a little of it in memory, so
-// that it can go on for a while when the store is down; what it then allows is said with each type.
+// uploads to object storage and events, in a file of SQLite or in PostgreSQL. Each node keeps a
+// little of it in memory, so that it can go on for a while when the store is down; what it then
+// allows is said with each type.
 package store
 
 import (

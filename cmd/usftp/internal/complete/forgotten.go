@@ -12,8 +12,8 @@ import (
 )
 
 // ForgottenColon says that a target was probably meant to be on a host, or returns "". That is so
-// if it has no colon and does not exist here, but has an @ or the name of a host that ssh knows;
-// config is as for [Hosts].
+// if it has no colon and does not exist here, but has an @ or the name of a host that ssh knows.
+// [Hosts] says what config is.
 func ForgottenColon(target connect.Place, config string) string {
 	name := target.Typed
 	if target.Remote || target.Stream || strings.ContainsAny(name, `/\`) {

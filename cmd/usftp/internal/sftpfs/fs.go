@@ -20,6 +20,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -125,7 +126,7 @@ func (f *FS) setUp(ctx context.Context) error {
 		return nil
 	}
 	home, err := c.Stat(".")
-	if !f.options.MapUser && errors.As(err, new(*usftp.StatusError)) {
+	if !f.options.MapUser && endpoint.Refused(err) {
 		return nil // the home may be missing, or nobody's business
 	}
 	if err != nil {

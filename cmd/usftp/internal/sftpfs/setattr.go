@@ -13,6 +13,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/wire"
 )
@@ -152,7 +153,7 @@ func (f *file) setPending(ctx context.Context) error {
 		})
 	}
 	err := try(set)
-	if refused(err) {
+	if endpoint.Refused(err) {
 		err = f.fs.setEach(set, try)
 	}
 	if err != nil && !program.SetMode && !program.SetTimes && !lost(err) {
@@ -185,7 +186,7 @@ func (f *FS) setEach(set usftp.NewAttrs, try func(usftp.NewAttrs) error) error {
 		if !part.wanted || part.not.Load() {
 			continue
 		}
-		if err := try(part.set); refused(err) {
+		if err := try(part.set); endpoint.Refused(err) {
 			part.not.Store(true)
 			f.options.Logger.Warn("the host does not set "+part.what+" of files", "error", err)
 		} else if err != nil {
@@ -193,12 +194,6 @@ func (f *FS) setEach(set usftp.NewAttrs, try func(usftp.NewAttrs) error) error {
 		}
 	}
 	return nil
-}
-
-// refused reports whether the host answered that it did not do something.
-func refused(err error) bool {
-	_, ok := errors.AsType[*usftp.StatusError](err)
-	return ok
 }
 
 // defers reports whether attributes may wait for the flush, and if so keeps them for it. They may
