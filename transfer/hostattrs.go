@@ -7,9 +7,6 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
-	"github.com/usftp/usftp/internal/private/pools"
-	"github.com/usftp/usftp/internal/quirks"
-	"github.com/usftp/usftp/pool"
 )
 
 // setByPath sets a file's attributes by its path, after FSETSTAT was refused, or where it is known
@@ -65,20 +62,4 @@ func (v *inventories) probe() {
 	s.options.tell(unset, func(why string) {
 		s.tree.warn(s.tree.route.Source, into.path, why)
 	})
-}
-
-// keeps reports whether the target sets times and modes, as far as is known, and should.
-func (v *inventories) keeps() (times, modes bool) {
-	s := v.sync
-	times, modes = !s.options.NoTimes, !s.options.NoModes
-	if conn := s.tree.dst.conn(); conn != nil {
-		q := quirksOf(conn)
-		times, modes = times && !q.NoTimes.Load(), modes && !q.NoModes.Load()
-	}
-	return times, modes
-}
-
-func quirksOf(conn *pool.Conn) *quirks.Quirks {
-	host := conn.Host()
-	return pools.OfHost(&host).Quirks()
 }

@@ -12,6 +12,9 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/quirks"
+	"github.com/usftp/usftp/pool"
 )
 
 // An inventory holds what comparing needs of a target directory, in 24 bytes per entry, so that a
@@ -97,6 +100,22 @@ func (v *inventories) keepsModes() bool {
 	v.find()
 	_, modes := v.keeps()
 	return modes
+}
+
+// keeps reports whether the target sets times and modes, as far as is known, and should.
+func (v *inventories) keeps() (times, modes bool) {
+	s := v.sync
+	times, modes = !s.options.NoTimes, !s.options.NoModes
+	if conn := s.tree.dst.conn(); conn != nil {
+		q := quirksOf(conn)
+		times, modes = times && !q.NoTimes.Load(), modes && !q.NoModes.Load()
+	}
+	return times, modes
+}
+
+func quirksOf(conn *pool.Conn) *quirks.Quirks {
+	host := conn.Host()
+	return pools.OfHost(&host).Quirks()
 }
 
 // find finds out what the target sets.

@@ -298,12 +298,15 @@ func (s *syncing) finish(d *directory) error {
 }
 
 // settling sets attributes of what another run has made. If the host refuses, it may set some of
-// them for no file: that is found out, and what is left is tried again.
+// them for no file: that is found out, and if so, what is left is tried again.
 func (s *syncing) settling(set func() error) error {
+	times, modes := s.inventories.keeps()
 	err := set()
 	if endpoint.Refused(err) {
 		s.inventories.find()
-		err = set()
+		if nowTimes, nowModes := s.inventories.keeps(); nowTimes != times || nowModes != modes {
+			err = set()
+		}
 	}
 	return err
 }
