@@ -28,3 +28,6 @@ func (m *Memory) Out() int64 { return m.blocks.Out() }
 
 // Memory returns what limits the FS.
 func (f *FS) Memory() *Memory { return f.memory }
+
+// ErrIdle is why an upload fails whose memory others needed.
+var ErrIdle = errIdle

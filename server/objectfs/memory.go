@@ -19,6 +19,7 @@ type Memory struct {
 	ahead   *semaphore.Weighted // bytes that are read ahead
 	longest int64               // no part is longer
 	blocks  buffer.Pool
+	holders holders
 }
 
 // NewMemory returns a limit of bytes for parts, at least 32 MiB, and of half as much for reading
@@ -65,6 +66,7 @@ func (w *writer) take(index int) error {
 	}
 	if err == nil {
 		w.parts[index] = p
+		w.fs.memory.holders.add(w)
 	}
 	return err
 }
@@ -82,9 +84,15 @@ func (w *writer) lengthen(p *part) error {
 
 // acquire waits for a semaphore, until the session ends, without the lock.
 func (w *writer) acquire(s *semaphore.Weighted, n int64) error {
+	if s.TryAcquire(n) {
+		return nil
+	}
 	w.taking = true
 	w.mu.Unlock()
+	done := make(chan struct{})
+	go w.fs.memory.holders.watch(done)
 	err := s.Acquire(w.session, n)
+	close(done)
 	w.mu.Lock()
 	w.taking = false
 	w.changed.Broadcast()
@@ -97,6 +105,9 @@ func (w *writer) drop(index int) {
 	p := w.parts[index]
 	delete(w.parts, index)
 	p.drop()
+	if len(w.parts) == 0 {
+		w.fs.memory.holders.remove(w)
+	}
 	extra := p.extra
 	others := false
 	for _, other := range w.parts {

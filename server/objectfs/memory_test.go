@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp/server/internal/membucket"
@@ -164,6 +165,43 @@ func TestWaitEndsWithSession(t *testing.T) {
 	if err := file.(writer).Abandon(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestIdleUploadsGiveWay: uploads to which nobody writes do not keep others waiting, and those that
+// go on keep their memory.
+func TestIdleUploadsGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, bucket: &membucket.Bucket{MinPart: partSize}, state: &objectfs.MemoryState{}}
+		b.fs = objectfs.NewSmall(b.bucket, objectfs.Options{State: b.state}, partSize, 8*partSize)
+		var idle []writer
+		for i := range 3 {
+			idle = append(idle, b.write(fmt.Sprint("/", i), truncate))
+			b.at(idle[i], 0, "idle")
+		}
+		busy := b.write("/busy", truncate) // the last for which there is memory
+		b.at(busy, 0, "bus")
+		time.Sleep(40 * time.Second)
+		b.at(busy, 3, "y")
+		began := time.Now()
+		b.put("/new", "new")
+		if waited := time.Since(began); waited < 20*time.Second || waited > 40*time.Second {
+			t.Errorf("an upload waited %v for the memory of those that are idle", waited)
+		}
+		b.at(busy, 4, "!")
+		b.must(busy.Close())
+		b.holds("/busy", "busy!")
+		b.holds("/new", "new")
+		for i, w := range idle {
+			if _, err := w.WriteAt([]byte("x"), 4); i == 0 {
+				b.is(err, objectfs.ErrIdle)
+			}
+			b.is(w.Close(), objectfs.ErrIdle)
+			b.missing(fmt.Sprint("/", i))
+		}
+		if got := b.fs.Memory().Out(); got != 0 {
+			t.Errorf("%d bytes are still held", got)
+		}
+	})
 }
 
 // TestTurnWhereLengthsChange: where a part is longer than the one before it cannot take over its

@@ -41,7 +41,8 @@ type writer struct {
 	turn    bool          // it is the file's turn to take more than its share
 	dirty   bool          // something is different from what is stored
 	writes  int64
-	err     error // why a part could not be stored
+	wrote   time.Time // when the client last wrote
+	err     error     // why the upload fails
 }
 
 var (
@@ -102,7 +103,7 @@ func (w *writer) WriteAt(data []byte, offset int64) (n int, err error) {
 		w.dirty = true
 		w.size = max(w.size, offset)
 		w.writes++
-		p.used = w.writes
+		p.used, w.wrote = w.writes, time.Now()
 		if p.full() {
 			w.send(index)
 		}
