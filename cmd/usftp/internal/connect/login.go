@@ -12,12 +12,20 @@ import (
 // Login is pool.Connect, except that errors advise flags instead of the library's options.
 func Login(ctx context.Context, t dial.Target, config pool.ConnectConfig) (*pool.Login, error) {
 	login, err := pool.Connect(ctx, t, config)
+	return login, Advised(err)
+}
+
+// Advised returns an error of package dial that advises flags instead of the library's options.
+func Advised(err error) error {
 	if text := "(" + dial.AdviceSSH + ")"; errors.As(err, new(*dial.UnsupportedError)) &&
 		strings.HasSuffix(err.Error(), text) {
-		err = &advised{err, strings.TrimSuffix(err.Error(), text) + "(--ssh)"}
+		return Worded(err, strings.TrimSuffix(err.Error(), text)+"(--ssh)")
 	}
-	return login, err
+	return err
 }
+
+// Worded returns an error with another text.
+func Worded(err error, text string) error { return &advised{err, text} }
 
 // An advised is an error in the command's words.
 type advised struct {

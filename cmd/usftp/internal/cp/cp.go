@@ -44,6 +44,12 @@ func Command(a *ui.App) *cobra.Command {
 			if err != nil {
 				return &ui.UsageError{Err: err}
 			}
+			if flags.old {
+				if err := flags.checkOld(cmd.Flags(), sources, target); err != nil {
+					return &ui.UsageError{Err: err}
+				}
+				return runOld(cmd.Context(), a, &flags, sources, target)
+			}
 			if hint := complete.ForgottenColon(target, flags.ConfigFile()); hint != "" {
 				a.Console.Say(hint)
 			}
@@ -165,6 +171,9 @@ func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 		open:   connect.Open,
 		stream: func() transfer.Endpoint { return transfer.Reader(a.StandardInput(ctx)) }}
 	c.options.Events = c.Event
+	if d := config.Dial; d.Server == "" && d.SFTPServer == "" {
+		c.Hosts.Advise = adviseOld
+	}
 	return c
 }
 
