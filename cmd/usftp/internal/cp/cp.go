@@ -101,6 +101,9 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 		report.Look{Recursive: f.recursive, DryRun: f.DryRun,
 			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
 	c.stop, c.stopOnError, c.dryRun = stop, f.StopOnError, f.DryRun
+	if !f.DryRun {
+		c.Remember("cp", sources, target, f.hashes.manifest)
+	}
 	lists, err := f.hashes.open()
 	if err != nil {
 		c.Fail(err)

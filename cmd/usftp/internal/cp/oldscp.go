@@ -83,6 +83,7 @@ func runOld(ctx context.Context, a *ui.App, flags *flags, sources []connect.Plac
 			Times: flags.preserve && !flags.noTimes, Modes: flags.preserve && !flags.noPerms,
 			MaxDepth: max(0, tree.MaxDepth), MaxEntries: max(0, tree.MaxEntries),
 			SkipLinks: tree.Links == transfer.LinksSkip}}
+	c.Remember("cp", sources, target, "")
 	defer func() {
 		for _, conn := range c.conns {
 			conn.Close()
