@@ -26,6 +26,9 @@ type Site struct {
 	// Events, if not nil, gets what happens. It may be set by Read.
 	Events func(server.Event)
 
+	// Gate, if not nil, is asked before changes. It may be set by Read.
+	Gate server.Gate
+
 	// Accept, if not nil, wraps each listener.
 	Accept func(net.Listener) net.Listener
 
@@ -142,7 +145,7 @@ func (s *Site) apply(made *Settings) error {
 		return err
 	}
 	config := made.SSHD
-	config.Logger, config.Events = s.Log, s.Events
+	config.Logger, config.Events, config.Gate = s.Log, s.Events, s.Gate
 	if s.Shared != nil {
 		config.Bans = s.Shared.Bans()
 	}
