@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/internal/ui"
@@ -23,10 +24,10 @@ type Site struct {
 	// Read makes the settings, and makes them again for each reload.
 	Read func() (*Settings, error)
 
-	// Events, if not nil, gets what happens. It may be set by Read.
+	// Events, if not nil, gets what happens. It may be set by Read or Prepare.
 	Events func(server.Event)
 
-	// Gate, if not nil, is asked before changes. It may be set by Read.
+	// Gate, if not nil, is asked before changes. It may be set by Prepare.
 	Gate server.Gate
 
 	// Accept, if not nil, wraps each listener.
@@ -61,6 +62,7 @@ type Site struct {
 	sshd      *sshd.Server
 	directory *sshd.Directory
 	trees     map[string]*tree
+	roots     atomic.Pointer[map[string]string] // of users
 
 	recounting sync.WaitGroup // counting of quotas after reloads
 }
@@ -137,8 +139,8 @@ func (s *Site) read() (*Settings, error) {
 // apply puts settings into effect, initially or after a reload.
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
-		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, grace and " +
-			"the log format need a restart")
+		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, " +
+			"grace and the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {
@@ -198,12 +200,13 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		accounts.Limits = s.Shared
 	}
 	var passwords strings.Builder
+	names, roots := map[string]bool{}, map[string]string{}
 	add := func(one Account) error {
 		t, err := s.tree(one.Root)
 		if err != nil {
 			return err
 		}
-		one.FS = t.fs
+		one.FS, roots[one.Name] = t.fs, one.Root
 		if one.Quota != [2]int64{} {
 			one.Policy.Quota = s.quota(t, one.Root, one.Quota)
 		}
@@ -214,7 +217,6 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		accounts.Users = append(accounts.Users, one.User)
 		return nil
 	}
-	names := map[string]bool{}
 	for _, one := range made.Users {
 		names[one.Name] = true
 		if err := add(one); err != nil {
@@ -233,7 +235,18 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	if passwords.Len() > 0 {
 		accounts.Passwords, err = sshd.ParsePasswords("passwords", []byte(passwords.String()))
 	}
+	if err == nil {
+		s.roots.Store(&roots)
+	}
 	return accounts, keys, err
+}
+
+// RootOf returns the root of a user, or "".
+func (s *Site) RootOf(user string) string {
+	if roots := s.roots.Load(); roots != nil {
+		return (*roots)[user]
+	}
+	return ""
 }
 
 // Refresh puts the users that MoreUsers returns now into effect, soon.

@@ -58,10 +58,19 @@ type outbox struct {
 	ended   []endedPart // of what was announced
 }
 
+// An Outcome is what came of a change that was announced.
+type Outcome int
+
+const (
+	NotMade Outcome = iota
+	Made
+	Unsure // it failed, and may have been made all the same
+)
+
 // endedPart is a part of an announcement whose end the store has not heard of.
 type endedPart struct {
 	Message
-	made bool
+	outcome Outcome
 }
 
 func (o *outbox) init() { o.posted = make(chan struct{}, 1) }
@@ -134,7 +143,7 @@ func (s *Store) Post(ctx context.Context, messages ...Message) error {
 
 // Announce puts events into the outbox that are about to happen. They are not delivered before end
 // says whether they have; if the node is killed before that, they are delivered as unsure.
-func (s *Store) Announce(ctx context.Context, messages ...Message) (end func(made bool),
+func (s *Store) Announce(ctx context.Context, messages ...Message) (end func(Outcome),
 	err error) {
 	if err := s.outbox.room(messages); err != nil {
 		return nil, err
@@ -148,9 +157,9 @@ func (s *Store) Announce(ctx context.Context, messages ...Message) (end func(mad
 	if err := s.do(ctx, func(t tx) error { return insert(t, s.node, named) }); err != nil {
 		return nil, err
 	}
-	return func(made bool) {
+	return func(outcome Outcome) {
 		for i := range parts {
-			parts[i].made = made
+			parts[i].outcome = outcome
 		}
 		if s.do(context.WithoutCancel(ctx), func(t tx) error { return s.settle(t, parts) }) != nil {
 			s.outbox.mu.Lock()
@@ -166,14 +175,14 @@ func (s *Store) Announce(ctx context.Context, messages ...Message) (end func(mad
 // message may have been delivered before the change was made: then there is another one.
 func (s *Store) settle(t tx, parts []endedPart) error {
 	for _, p := range parts {
-		if !p.made {
+		if p.outcome == NotMade {
 			if _, err := t.exec(`DELETE FROM outbox WHERE id = $1`, p.ID); err != nil {
 				return err
 			}
 			continue
 		}
-		rows, err := t.exec(`UPDATE outbox SET node = '', until = @now WHERE id = $1 AND node = $2`,
-			p.ID, s.node)
+		rows, err := t.exec(`UPDATE outbox SET node = '', until = @now, unsure = $3
+			WHERE id = $1 AND node = $2`, p.ID, s.node, number(p.outcome == Unsure))
 		if err == nil && rows == 0 {
 			err = again(t, p.Message)
 		}

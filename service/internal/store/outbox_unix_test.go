@@ -139,19 +139,23 @@ func testDeadLetters(t *testing.T, name string) {
 
 func testAnnounced(t *testing.T, name string) {
 	one, two := node(t, name), node(t, name)
-	announce := func(event string) func(bool) {
+	announce := func(event string) func(Outcome) {
 		end, err := one.Announce(t.Context(), Message{Hook: "h", Event: event})
 		must(t, err)
 		return end
 	}
 	made, not := announce("made"), announce("not made")
 	none(t, two, "h")
-	not(false)
-	made(true)
+	not(NotMade)
+	made(Made)
 	if m := take(t, two, "h"); m.Event != "made" || m.Unsure {
 		t.Errorf("%+v", m)
 	}
 	none(t, two, "h")
+	announce("failed")(Unsure)
+	if m := take(t, two, "h"); m.Event != "failed" || !m.Unsure {
+		t.Errorf("%+v", m)
+	}
 
 	// A node that is only taken for dead makes the change later: then it is told again.
 	slow := announce("slow")
@@ -166,7 +170,7 @@ func testAnnounced(t *testing.T, name string) {
 		t.Errorf("early: %+v", early)
 	}
 	must(t, two.Delivered(t.Context(), early))
-	slow(true)
+	slow(Made)
 	if m := take(t, two, "h"); m.Event != "slow" || m.Unsure || m.ID == early.ID {
 		t.Errorf("late: %+v", m)
 	}
@@ -194,8 +198,8 @@ func testOutboxInAnOutage(t *testing.T, name string) {
 	must(t, err)
 	end := outage(t, s)
 	defer end()
-	finish(true) // takes until the store is known to be down
-	undo(false)
+	finish(Made) // takes until the store is known to be down
+	undo(NotMade)
 	if !s.Down() {
 		t.Error("the store is not down")
 	}
