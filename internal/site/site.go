@@ -34,12 +34,15 @@ type Site struct {
 	Accept func(net.Listener) net.Listener
 
 	// Prepare, if not nil, is called by Start once there is a log, and before the settings are
-	// used. It may set the next four.
+	// used. It may set the next five.
 	Prepare func() error
 
 	// Open, if not nil, opens a root that is no directory; for others it returns nil. It is called
 	// once for each root, unless it fails.
 	Open func(root string) (server.FS, error)
+
+	// Guard, if not nil, returns what a user is to see of a root in its place.
+	Guard func(user string, files server.FS) (server.FS, error)
 
 	// Shared, if not nil, is what the server shares with others.
 	Shared Shared
@@ -206,7 +209,11 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		if err != nil {
 			return err
 		}
-		one.FS, roots[one.Name] = t.fs, one.Root
+		if one.FS, roots[one.Name] = t.fs, one.Root; s.Guard != nil {
+			if one.FS, err = s.Guard(one.Name, t.fs); err != nil {
+				return err
+			}
+		}
 		if one.Quota != [2]int64{} {
 			one.Policy.Quota = s.quota(t, one.Root, one.Quota)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -35,11 +36,18 @@ type hookTable struct {
 	Timeout durationText `toml:"timeout"`
 	GiveUp  durationText `toml:"give_up"`
 	AtOnce  countNumber  `toml:"at_once"`
+
+	// of accept
+	Clamd     clamdText     `toml:"clamd"`
+	MaxSize   sizeText      `toml:"max_size"`
+	Unchecked uncheckedText `toml:"unchecked"`
 }
 
 type (
-	kindText struct{ checked }
-	hookURL  struct{ checked }
+	kindText      struct{ checked }
+	hookURL       struct{ checked }
+	clamdText     struct{ checked }
+	uncheckedText struct{ checked }
 )
 
 func (k *kindText) UnmarshalText(text []byte) error {
@@ -67,6 +75,26 @@ func (u *hookURL) UnmarshalText(text []byte) error {
 	return nil
 }
 
+func (c *clamdText) UnmarshalText(text []byte) (err error) {
+	c.text = string(text)
+	network, address := hooks.ClamdAddress(c.text)
+	if network == "tcp" {
+		_, _, err = net.SplitHostPort(address)
+	}
+	if err != nil || network == "unix" && !filepath.IsAbs(address) {
+		return errors.New("clamd is at the path of its socket, or at tcp://HOST:PORT")
+	}
+	return nil
+}
+
+func (u *uncheckedText) UnmarshalText(text []byte) error {
+	u.text = string(text)
+	if u.text != "refuse" && u.text != "accept" {
+		return fmt.Errorf("%q: it must be refuse or accept", text)
+	}
+	return nil
+}
+
 var hookName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 // hook interprets one hook.
@@ -76,7 +104,8 @@ func (f *configFile) hook(i int, table *hookTable) (*hooks.Hook, error) {
 	}
 	made := &hooks.Hook{Name: table.Name, Users: table.Users, URL: table.URL.text,
 		Timeout: time.Duration(table.Timeout), GiveUp: time.Duration(table.GiveUp),
-		AtOnce: int(table.AtOnce)}
+		AtOnce: int(table.AtOnce), Clamd: table.Clamd.text, MaxSize: int64(table.MaxSize),
+		AcceptUnchecked: table.Unchecked.text == "accept"}
 	for _, kind := range table.On {
 		made.On = append(made.On, hooks.Kind(kind.text))
 	}
@@ -87,8 +116,16 @@ func (f *configFile) hook(i int, table *hookTable) (*hooks.Hook, error) {
 		return wrong("name", "hook %q already exists", table.Name)
 	case len(made.On) == 0:
 		return wrong("on", "hook %s needs events: %s", table.Name, joined(hooks.Kinds))
-	case (made.URL == "") == (len(table.Command) == 0):
-		return wrong("name", "hook %s needs either url or command", table.Name)
+	case slices.Contains(made.On, hooks.Accept) && len(made.On) > 1:
+		return wrong("on", "a hook that is asked is told of nothing else: make another for accept")
+	case count(made.URL != "", len(table.Command) > 0, made.Clamd != "") != 1:
+		return wrong("name", "hook %s needs one of url, command and, for accept, clamd", table.Name)
+	case made.On[0] != hooks.Accept && made.Clamd != "":
+		return wrong("clamd", "clamd can only accept or refuse files: on = [\"accept\"]")
+	case made.On[0] != hooks.Accept && (made.MaxSize > 0 || table.Unchecked.text != ""):
+		return wrong("on", "max_size and unchecked are for accept")
+	case made.On[0] == hooks.Accept && made.GiveUp > 0:
+		return wrong("give_up", "accept is asked once: set timeout")
 	case table.Secret != "" && made.URL == "":
 		return wrong("secret", "only what is posted to a url is signed")
 	case made.AtOnce > 1000:
@@ -102,6 +139,15 @@ func (f *configFile) hook(i int, table *hookTable) (*hooks.Hook, error) {
 		return wrong("secret", "%w", err)
 	}
 	return made, nil
+}
+
+func count(all ...bool) (n int) {
+	for _, is := range all {
+		if is {
+			n++
+		}
+	}
+	return n
 }
 
 // program finds the program of a command: its path, relative to the file, or its name, in PATH.
@@ -176,7 +222,10 @@ func (s *service) useHooks() error {
 	if len(s.started.hooks) == 0 {
 		return nil
 	}
-	if s.store == nil {
+	told := slices.DeleteFunc(slices.Clone(s.started.hooks), func(h *hooks.Hook) bool {
+		return h.On[0] == hooks.Accept
+	})
+	if s.store == nil && len(told) > 0 {
 		return errors.New("hooks need a store, which remembers what they are to be told: set file in " +
 			"[store]")
 	}
@@ -188,13 +237,13 @@ func (s *service) useHooks() error {
 		}
 		return root
 	}
-	s.Gate = s.hooks.Gate
-	count := s.Events
+	s.Gate, s.Guard = s.hooks.Gate, s.hooks.Guard
+	counted := s.Events
 	s.Events = s.hooks.Event
-	if count != nil {
+	if counted != nil {
 		s.hooks.Tell = s.metrics.hook
-		s.metrics.waiting(s.started.hooks, s.store)
-		s.Events = func(e server.Event) { count(e); s.hooks.Event(e) }
+		s.metrics.waiting(told, s.store)
+		s.Events = func(e server.Event) { counted(e); s.hooks.Event(e) }
 	}
 	return nil
 }

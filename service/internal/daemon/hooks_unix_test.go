@@ -5,15 +5,17 @@ package daemon
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -24,6 +26,7 @@ import (
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/service/internal/hooks"
+	"github.com/usftp/usftp/service/internal/hooks/clamdtest"
 	"github.com/usftp/usftp/service/internal/store/storetest"
 )
 
@@ -186,12 +189,7 @@ func TestHookExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
+	port := strconv.Itoa(testenv.FreePort(t))
 	home, key, file := configWith(t, `
 [[hooks]]
 name = "move-on"
@@ -278,6 +276,53 @@ func TestHooksWithoutStore(t *testing.T) {
 	writeFile(t, file, []byte(served))
 	got := run(t, home, "", "--config", file)
 	if got.code != 1 || !strings.Contains(got.stderr, fmt.Sprint("hooks need a store")) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestAcceptExample: with the example of clamd, a file with a virus does not appear, and OpenSSH's
+// sftp says why; without clamd no file does.
+func TestAcceptExample(t *testing.T) {
+	t.Parallel()
+	home, key, file, bucket := withObjects(t)
+	example := strings.Replace(string(readFile(t, "../../examples/clamd.toml")),
+		"/run/clamav/clamd.ctl", clamdtest.Start(t), 1)
+	text := string(readFile(t, file))
+	writeFile(t, file, []byte(text+example))
+	writeFile(t, filepath.Join(home, "good"), randomData(500_000))
+	writeFile(t, filepath.Join(home, "bad"), []byte("a "+clamdtest.Virus))
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	if out, err := s.SFTP("alice", key, "put good\nget good back\n"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	servetest.Same(t, randomData(500_000), filepath.Join(home, "back"))
+	out, err := s.SFTP("alice", key, "put bad\n")
+	if err == nil || !strings.Contains(out, "refused by clamd: Usftp.Test.UNOFFICIAL") &&
+		!strings.Contains(out, "Permission denied") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	s.Wait("file failed", func(f map[string]any) bool {
+		return f["path"] == "/bad" && f["error"] == "refused by clamd: Usftp.Test.UNOFFICIAL"
+	})
+	if _, err := bucket.Head(t.Context(), "some/prefix/bad"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the virus is there: %v", err)
+	}
+	s.End(syscall.SIGTERM, 0)
+
+	writeFile(t, file, []byte(text+string(readFile(t, "../../examples/clamd.toml"))))
+	s = servetest.Start(t, home, "usftpd", "--config", file)
+	if out, err := s.SFTP("alice", key, "put good second\n"); err == nil {
+		t.Errorf("without clamd a file appears:\n%s", out)
+	}
+	s.Wait("a file could not be checked", func(f map[string]any) bool { return f["hook"] == "clamd" })
+}
+
+// TestAcceptNeedsHiding: a directory whose files are seen while they are written is not served.
+func TestAcceptNeedsHiding(t *testing.T) {
+	t.Parallel()
+	home, _, file := configWith(t, "[[hooks]]\nname = \"h\"\non = [\"accept\"]\nclamd = \"/s\"\n")
+	got := run(t, home, "", "--config", file)
+	if got.code != 1 || !strings.Contains(got.stderr, "before they are checked") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -38,6 +38,9 @@ const (
 
 // Run delivers messages until ctx ends.
 func (h *Hooks) Run(ctx context.Context) {
+	if len(h.hooks) == 0 {
+		return
+	}
 	var ended sync.WaitGroup
 	defer ended.Wait()
 	var wakes []chan struct{}
@@ -130,7 +133,7 @@ func (w *worker) deliver(ctx context.Context, m store.Message) {
 	case err == nil:
 		w.works(true, nil)
 		w.all.store.Delivered(settling, m)
-		w.tell(Delivered)
+		w.all.tell(w.Name, Delivered)
 		return
 	case ctx.Err() != nil: // the server ends
 		w.all.store.GiveBack(settling, m)
@@ -147,13 +150,7 @@ func (w *worker) deliver(ctx context.Context, m store.Message) {
 				m.Tries+1, "error", err, "more", more)
 		})
 	}
-	w.tell(outcome)
-}
-
-func (w *worker) tell(outcome Outcome) {
-	if w.all.Tell != nil {
-		w.all.Tell(w.Name, outcome)
-	}
+	w.all.tell(w.Name, outcome)
 }
 
 // works logs when the hook begins to fail, and when it works again.

@@ -20,10 +20,13 @@ const (
 	Renamed    Kind = "renamed"
 	Removed    Kind = "removed" // a file, link or directory
 	Login      Kind = "login"
+
+	// Accept is asked before a file appears, and is alone.
+	Accept Kind = "accept"
 )
 
 // Kinds are all that there are.
-var Kinds = []Kind{Uploaded, Downloaded, Renamed, Removed, Login}
+var Kinds = []Kind{Uploaded, Downloaded, Renamed, Removed, Login, Accept}
 
 // kindOf returns what hooks call an event, or "". A file under a temporary name is uploaded once it
 // is renamed.

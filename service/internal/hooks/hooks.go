@@ -23,7 +23,11 @@ type Hook struct {
 	Users []string // whose events; none means everybody's
 
 	URL     string   // to which events are posted, or
-	Command []string // a program that is run for each, with its arguments
+	Command []string // a program that is run for each, with its arguments, or
+	Clamd   string   // the address of ClamAV's daemon, for accept
+
+	MaxSize         int64 // of a file that is checked by accept
+	AcceptUnchecked bool  // files that could not be checked appear
 
 	Secret  []byte        // signs what is posted, if not empty
 	Timeout time.Duration // of one try
@@ -45,9 +49,12 @@ func (h *Hook) wants(kind Kind, user string) bool {
 // Hooks takes what happens to all that want to know it.
 type Hooks struct {
 	hooks []*Hook
+	gates []*gatekeeper // of hooks that are asked
 	store *store.Store
 	log   *slog.Logger
 	lost  limited
+
+	writers openFiles
 
 	// Root returns the root of a user. It may be changed before Run.
 	Root func(user string) string
@@ -56,14 +63,27 @@ type Hooks struct {
 	Tell func(hook string, outcome Outcome)
 }
 
-// New returns hooks that share a store.
+// New returns hooks that share a store, which may be nil if all are asked to accept.
 func New(hooks []*Hook, s *store.Store, log *slog.Logger) *Hooks {
-	for _, h := range hooks {
-		h.Timeout = cmp.Or(h.Timeout, UsualTimeout)
-		h.GiveUp = cmp.Or(h.GiveUp, UsualGiveUp)
-		h.AtOnce = cmp.Or(h.AtOnce, UsualAtOnce)
+	h := &Hooks{store: s, log: log, Root: func(string) string { return "" }}
+	for _, hook := range hooks {
+		hook.GiveUp = cmp.Or(hook.GiveUp, UsualGiveUp)
+		hook.AtOnce = cmp.Or(hook.AtOnce, UsualAtOnce)
+		if slices.Contains(hook.On, Accept) {
+			hook.Timeout = cmp.Or(hook.Timeout, UsualAcceptTimeout)
+			h.gates = append(h.gates, newGatekeeper(h, hook))
+			continue
+		}
+		hook.Timeout = cmp.Or(hook.Timeout, UsualTimeout)
+		h.hooks = append(h.hooks, hook)
 	}
-	return &Hooks{hooks: hooks, store: s, log: log, Root: func(string) string { return "" }}
+	return h
+}
+
+func (h *Hooks) tell(hook string, outcome Outcome) {
+	if h.Tell != nil {
+		h.Tell(hook, outcome)
+	}
 }
 
 // messages returns what the hooks that want it are to be told about an event.
@@ -102,7 +122,8 @@ func (h *Hooks) Gate(e server.Event) (end func(error), err error) {
 		switch {
 		case err == nil:
 			ended(store.Made)
-		case e.Kind == server.FileClosed && !errors.Is(err, fs.ErrExist):
+		case e.Kind == server.FileClosed && !errors.Is(err, fs.ErrExist) &&
+			!errors.As(err, new(*notAccepted)):
 			ended(store.Unsure) // the storage may have answered too late
 		default:
 			ended(store.NotMade)

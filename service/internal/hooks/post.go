@@ -86,8 +86,18 @@ func (p *poster) do(request *http.Request) error {
 	start, _ := io.ReadAll(io.LimitReader(response.Body, mostShown))
 	io.Copy(io.Discard, io.LimitReader(response.Body, mostAnswer))
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return fmt.Errorf("%s answers %s: %q", request.URL.Host, response.Status,
-			bytes.TrimSpace(start))
+		return &statusError{request.URL.Host, response.Status, response.StatusCode, start}
 	}
 	return nil
+}
+
+// statusError is an answer that is no success.
+type statusError struct {
+	host, status string
+	code         int
+	start        []byte // of the body
+}
+
+func (s *statusError) Error() string {
+	return fmt.Sprintf("%s answers %s: %q", s.host, s.status, bytes.TrimSpace(s.start))
 }
