@@ -13,7 +13,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         signed = "{Webhook-Id}.{Webhook-Timestamp}.".format_map(self.headers).encode() + body
         digest = base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
-        good = hmac.compare_digest("v1," + digest, self.headers["Webhook-Signature"])
+        good = hmac.compare_digest("v1," + digest, self.headers["Webhook-Signature"] or "")
         if good: print(body.decode(), flush=True)
         self.send_response(204 if good else 403); self.end_headers()
-http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Receiver).serve_forever()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[2])), Receiver).serve_forever()

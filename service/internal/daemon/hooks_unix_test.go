@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -93,6 +94,7 @@ func testHooks(t *testing.T, store string) {
 name = "all"
 on = ["uploaded", "downloaded", "renamed", "removed", "login"]
 url = "`+service.URL+`"
+timeout = "2s"
 [[hooks]]
 name = "broken"
 on = ["removed"]
@@ -242,11 +244,12 @@ secret = "hook.secret"
 	}
 	response, err := http.Post("http://127.0.0.1:"+port+"/", "application/json",
 		strings.NewReader("{}"))
-	if err == nil {
-		response.Body.Close()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err == nil && response.StatusCode < 300 {
-		t.Error("the receiver takes what is not signed")
+	response.Body.Close()
+	if response.StatusCode != http.StatusForbidden {
+		t.Errorf("the receiver answers what is not signed with %s", response.Status)
 	}
 
 	var moved []string
@@ -265,7 +268,6 @@ secret = "hook.secret"
 		t.Errorf("%v\n%s", err, out)
 	}
 	servetest.Same(t, []byte("text"), moved[0])
-	s.End(syscall.SIGTERM, 0)
 }
 
 // TestHooksWithoutStore: what could not be remembered is not promised.
@@ -324,5 +326,61 @@ func TestAcceptNeedsHiding(t *testing.T) {
 	got := run(t, home, "", "--config", file)
 	if got.code != 1 || !strings.Contains(got.stderr, "before they are checked") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestHookOfAKilledUpload: a server that is killed after the client has closed a file, and before it
+// could say what came of that, leaves an event that says so.
+func TestHookOfAKilledUpload(t *testing.T) {
+	t.Parallel()
+	scanner, err := net.Listen("tcp", "127.0.0.1:0") // which never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { scanner.Close() })
+	came := make(chan hooks.Event, 100)
+	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var e hooks.Event
+		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+			t.Error(err)
+		}
+		came <- e
+	}))
+	t.Cleanup(service.Close)
+	home, key, file, _ := withObjects(t)
+	writeFile(t, file, append(readFile(t, file), `
+[[hooks]]
+name = "clamd"
+on = ["accept"]
+clamd = "tcp://`+scanner.Addr().String()+`"
+[[hooks]]
+name = "told"
+on = ["uploaded"]
+url = "`+service.URL+`"
+`...))
+	writeFile(t, filepath.Join(home, "f"), []byte("text"))
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	ended := make(chan error)
+	go func() {
+		_, err := s.SFTP("alice", key, "put f\n")
+		ended <- err
+	}()
+	conn, err := scanner.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	s.Cmd.Process.Kill()
+	<-s.Ended
+	if err := <-ended; err == nil {
+		t.Error("the client takes the file for stored")
+	}
+	if len(came) > 0 {
+		t.Errorf("told before it happened: %+v", <-came)
+	}
+	servetest.Start(t, home, "usftpd", "--config", file)
+	if e := nextEvent(t, came, hooks.Uploaded); !e.Unconfirmed || e.Path != "/f" ||
+		e.File != "s3://bucket/some/prefix/f" {
+		t.Errorf("%+v", e)
 	}
 }

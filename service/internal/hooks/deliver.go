@@ -27,7 +27,7 @@ const (
 	look = time.Second
 
 	// margin is for what a node that has a message does besides delivering it.
-	margin = 30 * time.Second
+	margin = 10 * time.Second
 
 	// longestWait is how long a message waits for its next try at most.
 	longestWait = 15 * time.Minute

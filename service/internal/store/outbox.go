@@ -85,7 +85,7 @@ func (o *outbox) wake() {
 // Posted returns a channel that gets a value when this node has posted something.
 func (s *Store) Posted() <-chan struct{} { return s.outbox.posted }
 
-// Waiting returns how many messages wait for each hook, as was known a few seconds ago.
+// Waiting returns how many messages wait for each hook, as was known some seconds ago.
 func (s *Store) Waiting() map[string]int64 {
 	s.outbox.mu.Lock()
 	defer s.outbox.mu.Unlock()
@@ -223,7 +223,25 @@ func (o *outbox) flush(ctx context.Context, s *Store) {
 	}
 }
 
-// count finds out how many messages wait.
+// countPatience is how long counting may take: there may be very many.
+const countPatience = 30 * time.Second
+
+// keepCounting finds out how many messages wait, now and then, until ctx ends.
+func (o *outbox) keepCounting(ctx context.Context, s *Store) {
+	again := time.NewTicker(4 * s.times.beat)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+		if !s.Down() {
+			s.db.doWithin(ctx, countPatience, o.count)
+		}
+	}
+}
+
 func (o *outbox) count(t tx) error {
 	waiting := map[string]int64{}
 	var hook string
@@ -248,12 +266,12 @@ func adopt(t tx) error {
 // cleanOutbox gives up messages for hooks that no node has, and removes old dead letters.
 func cleanOutbox(t tx) error {
 	if _, err := t.exec(`UPDATE outbox SET dead = @now, error = $1 WHERE dead = 0 AND node = ''
-		AND made < @now - $2 AND until < @now - $3`,
+		AND made < (SELECT @now) - $2 AND until < (SELECT @now) - $3`,
 		"no node has a hook of this name: is it still in the configuration?",
 		longestAlive.Milliseconds(), time.Hour.Milliseconds()); err != nil {
 		return err
 	}
-	if _, err := t.exec(`DELETE FROM outbox WHERE dead > 0 AND dead < @now - $1`,
+	if _, err := t.exec(`DELETE FROM outbox WHERE dead > 0 AND dead < (SELECT @now) - $1`,
 		longestDead.Milliseconds()); err != nil {
 		return err
 	}
@@ -298,8 +316,8 @@ func (s *Store) Take(ctx context.Context, hook string, most int,
 		taken = nil
 		var r messageRow
 		return t.each(`UPDATE outbox SET until = @now + $1 WHERE id IN (SELECT id FROM outbox
-			WHERE hook = $2 AND dead = 0 AND node = '' AND until <= @now ORDER BY until, made, id
-			LIMIT $3 @skip) RETURNING `+messageColumns,
+			WHERE hook = $2 AND dead = 0 AND node = '' AND until <= (SELECT @now)
+			ORDER BY until LIMIT $3 @skip) RETURNING `+messageColumns,
 			[]any{while.Milliseconds(), hook, most}, r.fields(), func() {
 				taken = append(taken, r.message())
 			})
@@ -361,13 +379,18 @@ func (s *Store) Drop(ctx context.Context, hookOrID string) (n int64, err error) 
 	return s.changeLetters(ctx, `DELETE FROM outbox`, hookOrID)
 }
 
+// changeLetters changes dead letters, some at a time, since there may be many.
 func (s *Store) changeLetters(ctx context.Context, change, hookOrID string) (n int64, err error) {
-	err = s.do(ctx, func(t tx) (err error) {
-		n, err = t.exec(change+` WHERE dead > 0 AND (hook = $1 OR id = $1)`, hookOrID)
-		if err == nil && n == 0 {
-			err = refusal{ErrNoLetter}
-		}
-		return err
-	})
-	return n, refused(err)
+	const some = 1000
+	for rows := int64(some); rows == some && err == nil; n += rows {
+		err = s.do(ctx, func(t tx) (err error) {
+			rows, err = t.exec(change+` WHERE id IN (SELECT id FROM outbox WHERE dead > 0
+				AND (hook = $1 OR id = $1) LIMIT $2)`, hookOrID, some)
+			return err
+		})
+	}
+	if err == nil && n == 0 {
+		err = ErrNoLetter
+	}
+	return n, err
 }

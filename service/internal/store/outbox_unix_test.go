@@ -112,6 +112,18 @@ func testDeadLetters(t *testing.T, name string) {
 		t.Errorf("dropped %d, %v, leaves %+v", n, err, dead)
 	}
 
+	const many = 2500
+	for range many / 100 {
+		must(t, s.Post(t.Context(), make([]Message, 100)...))
+	}
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.exec(`UPDATE outbox SET dead = @now`)
+		return err
+	}))
+	if n, err := s.Drop(t.Context(), ""); err != nil || n != many {
+		t.Errorf("dropped %d of %d, %v", n, many, err)
+	}
+
 	// What waits for a hook that nobody has, and what has been dead for long, goes.
 	must(t, s.Post(t.Context(), Message{Hook: "gone"}))
 	age := func(column string, by time.Duration) {

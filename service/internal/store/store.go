@@ -87,6 +87,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.ended.Go(func() { s.run(running) })
+	s.ended.Go(func() { s.outbox.keepCounting(running, s) })
 	if db.postgres != "" {
 		s.ended.Go(func() { s.listen(running) })
 	}
@@ -140,7 +141,6 @@ func (s *Store) run(ctx context.Context) {
 			s.do(ctx, s.quotas.read)
 			s.do(ctx, s.giveBack)
 			s.do(ctx, adopt)
-			s.do(ctx, s.outbox.count)
 		}
 		if time.Since(cleaned) >= time.Minute {
 			cleaned = time.Now()
