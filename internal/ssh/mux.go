@@ -27,6 +27,7 @@ type mux struct {
 	count    int
 	incoming []*NewChannel
 	replies  []globalReply
+	proofs   int // of host keys; used by run only
 	err      error
 	first    *Channel  // of the short login
 	reply    chan bool // to its subsystem request
@@ -293,7 +294,10 @@ func (m *mux) handleGlobal(p []byte) error {
 	}
 	// hostkeys-00@openssh.com lists the server's other keys for known_hosts, which is of no use
 	// here. keepalive@openssh.com accepts any answer.
-	if g.wantReply {
+	switch {
+	case g.wantReply && g.kind == proveRequest && !m.t.client:
+		return m.proveHostKeys(&g)
+	case g.wantReply:
 		return m.t.out.control([]byte{msgRequestFailure})
 	}
 	return nil

@@ -31,6 +31,8 @@ func TestContainersOfThreeNodes(t *testing.T) {
 	for _, one := range [][2]string{
 		{":2022", "127.0.0.1:0"},
 		{"/keys/host_ed25519_key", filepath.Join(keys, "host_ed25519_key")},
+		{"/keys/host_ecdsa_key", filepath.Join(keys, "host_ecdsa_key")},
+		{"/keys/host_rsa_key", filepath.Join(keys, "host_rsa_key")},
 		{"10.89.22.0/24", "127.0.0.1"},
 		{"postgres://usftpd@database/usftpd", storetest.Postgres(t)},
 		{"http://objects:7070", endpoint},
