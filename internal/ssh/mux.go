@@ -82,6 +82,9 @@ func (m *mux) start() {
 	t.out.loop, t.out.deflater = true, t.deflater(t.negotiated)
 	t.out.fail = func(err error) { t.end(err) }
 	t.scheduleRekey()
+	if keys := t.hostKeysMessage(); keys != nil {
+		t.out.put(keys)
+	}
 	t.out.mu.Unlock()
 	go t.out.flush()
 	go m.run()

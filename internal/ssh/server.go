@@ -91,14 +91,7 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 	}
 	c.limitGrowth()
 	c.mux.growth.user = c.User()
-	keys := t.hostKeysMessage() // before another key exchange can begin
 	c.mux.start()
-	if keys != nil {
-		if err := t.out.control(keys); err != nil {
-			c.Close()
-			return nil, err
-		}
-	}
 	return c, nil
 }
 
