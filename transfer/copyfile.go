@@ -113,7 +113,7 @@ func (c *fileCopy) conclude(err error) error {
 	if err != nil {
 		c.flags.seat.inVain(err)
 		if c.detail == "" && errors.Is(err, ErrSourceChanged) {
-			c.detail = "--changing accepts what is read up to the end"
+			c.detail = "transfer.Options.Changing accepts what is read up to the end"
 		}
 		c.hashing.meetList(c)
 		return c.failure(c.why(err))

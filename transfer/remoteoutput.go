@@ -191,8 +191,8 @@ func (p inPlace) open() (*usftp.File, error) {
 	case untold && c.options.Placement != PlaceDirect:
 		f, err := client.OpenFile(o.name, flags|os.O_EXCL, p.perm)
 		if endpoint.Refused(err) {
-			c.detail = "the host does not say what has this name: a directory's must end in /, " +
-				"and --inplace writes over a file"
+			c.detail = "the host does not say what has this name: a directory's must end in /" +
+				c.rules().inPlace
 		} else if err == nil && c.flags.notRenamed { // nothing had the name
 			o.end.placement.quirks.NoRename.Store(true)
 			o.end.reportNoRename(c)

@@ -206,7 +206,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, relinks: true, judges: true,
 		partial: options.Within != nil, listings: syncWalkers, failed: copyRules.failed,
 		counts: options.Only == SyncOnly{} && options.Within == nil,
-		resume: "the same command continues from there"}
+		resume: "the same call continues from there"}
 	if options.Delete {
 		t.rules.last = PhaseDeleting
 	}
@@ -502,7 +502,9 @@ func (s *syncing) wants(e *entry) bool {
 	if !sameTime && regular && existing.sameSize(f) {
 		if sameTime = !s.inventories.keepsTimes(); sameTime && !s.options.NoTimes {
 			s.inventories.told.Do(func() {
-				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, since the host does not set them: files of the same size count as equal (--checksum compares contents)")
+				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, "+
+					"since the host does not set them: files of the same size count as equal "+
+					"(transfer.SyncOptions.Checksum compares contents)")
 			})
 		}
 	}

@@ -320,8 +320,8 @@ func (t *tree) single() (Summary, error) {
 // copyRules are those of CopyTree and of single files.
 var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true, counts: true,
 	listings: usualWalkers, failed: "could not be copied",
-	resume:  "the same command with --resume continues from there",
-	inPlace: "; --inplace writes the target itself"}
+	resume:  "the same call with transfer.Options.Resume continues from there",
+	inPlace: "; transfer.PlaceDirect writes the target itself"}
 
 // copying is the planner of CopyTree.
 type copying struct{ tree *tree }
