@@ -289,7 +289,8 @@ func (c *Client) Symlink(oldname, newname string) error {
 	if order == symlinksUnknown {
 		// In the other order SYMLINK would succeed, and make a link called oldname.
 		if _, err := c.Lstat(newname); err == nil {
-			return &os.LinkError{Op: "symlink", Old: oldname, New: newname, Err: fs.ErrExist}
+			return &os.LinkError{Op: "symlink", Old: oldname, New: newname,
+				Err: &existsError{&StatusError{Code: uint32(wire.Failure)}}}
 		}
 	}
 	text := oldname
