@@ -66,7 +66,7 @@ func (s differ) sameLink(e *entry) (bool, error) {
 	var haveErr error
 	var asking sync.WaitGroup
 	asking.Go(func() { have, haveErr = s.tree.into.ReadLink(e.rel()) })
-	want, err := s.tree.src.ReadLink(e.source())
+	want, err := s.tree.readLink(e)
 	asking.Wait()
 	return err == nil && haveErr == nil && s.tree.into.SameLink(e.rel(), have, want), ofSource(err)
 }
