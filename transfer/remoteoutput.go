@@ -716,7 +716,7 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
 		}
 		if (c.flags.notRenamed || o.end.placement.quirks.NoRename.Load()) && !o.end.atomic(c) &&
-			p.aside == "" && !c.attempts.once && client.Remove(p.temporary) == nil {
+			p.aside == "" && !c.attempts.once && p.drop(c, client) {
 			c.result.LeftBehind, c.detail = "", ""
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
@@ -727,6 +727,17 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 		}
 	}
 	return err
+}
+
+// drop removes the temporary file, and reports whether the target can be written instead. A host
+// that lets nobody rename may let nobody remove either.
+func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
+	err := client.Remove(p.temporary)
+	if err != nil && endpoint.Refused(err) {
+		c.warn("the host does not remove files either: " + c.shown(p.temporary) + " is left behind")
+		c.attempts.addStray(p.temporary)
+	}
+	return err == nil || endpoint.Refused(err)
 }
 
 // errNotRenamed reports that the host does not rename files.

@@ -85,9 +85,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 		"copy between two hosts through this machine, as usftp always does; names with a colon are then remote even if a local file has that name")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false,
 		"ignored, like -s; see docs/coming-from-scp.md")
-	f.FuncP("tune", "X",
-		"set an `option` of sftp: nrequests=n, at most n requests in flight for a file; buffer=n, at most n bytes in a request (default: what link and server allow)",
-		c.Tuning.Set)
+	c.Tuning.Register(f)
 	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
 		"refused: data between hosts passes through this machine (-3)")
 	f.BoolVarP(&c.legacy, "scp", "O", false,
