@@ -25,6 +25,9 @@ func (w *walk) copyLink(e *entry) {
 		return
 	}
 	t.count(&t.sums.Links, 1)
+	if t.options.RemoveSource {
+		t.removeEqual(e, !e.absent())
+	}
 }
 
 // finishLink gives a symbolic link its source's owner and times, if wanted. If the target cannot
