@@ -69,7 +69,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	source, client := in.info(), o.client
 	perm, denied := fs.FileMode(0o666), false
 	if source.HasMode {
-		perm = source.Mode.Perm()
+		perm = c.options.perm(source)
 	}
 	if !o.direct && o.end.atomic(c) {
 		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
@@ -540,7 +540,7 @@ func (s finalizing) attrs() (set usftp.NewAttrs, err error) {
 	}
 	if c.options.preservesModes() && source.HasMode {
 		// without setuid and setgid: the copy would run as the user who made it
-		set.SetMode, set.Mode = true, source.Mode.Perm()
+		set.SetMode, set.Mode = true, c.options.perm(source)
 	} else if o.info != nil && o.temp != "" {
 		set.SetMode, set.Mode = true, s.keptMode()
 	}
