@@ -214,12 +214,16 @@ func (s *session) ended(t *transfer, reason error) error {
 
 // report reports the end of a file.
 func (s *session) report(t *transfer, kind server.EventKind, reason error) {
+	s.reports.Report(t.event(kind, reason))
+}
+
+func (t *transfer) event(kind server.EventKind, reason error) server.Event {
 	e := server.Event{Kind: kind, Path: t.name, Upload: t.upload, Read: t.bytes,
 		Took: time.Since(t.began), Err: reason}
 	if t.upload {
 		e.Read, e.Written = 0, t.bytes
 	}
-	s.reports.Report(e)
+	return e
 }
 
 // resolve turns an argument into a path in the view.

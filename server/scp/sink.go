@@ -183,7 +183,14 @@ func (s *session) receiveFile(name string, head *header) error {
 		s.abandon(file, came, writeErr)
 		return s.failAbandoned(name, writeErr)
 	}
-	if err := file.Close(); err != nil {
+	end, err := s.reports.Begin(came.event(server.FileClosed, nil))
+	if err != nil {
+		s.abandon(file, came, err)
+		return s.failAbandoned(name, err)
+	}
+	err = file.Close()
+	end(err)
+	if err != nil {
 		s.report(came, server.FileFailed, err)
 		return s.tell(name, err)
 	}

@@ -181,8 +181,8 @@ func (s *shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint)
 	reporter := report.New(s.app, &show, report.Look{Recursive: j.recursive})
 	j.options.Events = reporter.Event
 	if j.again != "" {
-		hints := strings.NewReplacer("the same command with --resume continues", j.again+" continues",
-			"(--resume continues", "("+j.again+" continues")
+		hints := strings.NewReplacer("the same call with transfer.Options.Resume", j.again,
+			"transfer.Options.Resume", j.again)
 		j.options.Events = func(e transfer.Event) {
 			e.Message = hints.Replace(e.Message)
 			reporter.Event(e)
