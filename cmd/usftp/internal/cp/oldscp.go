@@ -371,8 +371,14 @@ func ended(stream *dial.Stream, conn *dial.Conn) error {
 // long that may take. The protocol itself has none.
 const aliveInterval = 20 * time.Second
 
+// A keeper is a [dial.Conn].
+type keeper interface {
+	Keepalive(ctx context.Context) error
+	Host() string
+}
+
 // whileAlive returns a context that ends when nothing has moved and the host does not answer.
-func whileAlive(ctx context.Context, conn *dial.Conn, moved *atomic.Int64) (context.Context,
+func whileAlive(ctx context.Context, conn keeper, moved *atomic.Int64) (context.Context,
 	func()) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	go func() {
