@@ -78,7 +78,7 @@ func usage(q *server.Quota) [2]int64 {
 
 // TestQuotaKeepsCount does random things and compares the count with what a walk finds.
 func TestQuotaKeepsCount(t *testing.T) {
-	for name, make := range inPlace() {
+	for name, make := range backends {
 		t.Run(name, func(t *testing.T) {
 			backend := make(t)
 			random := rand.New(rand.NewPCG(1, 2))

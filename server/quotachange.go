@@ -285,6 +285,9 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	grips, release := q.grip(func(name string) (fs.FileInfo, error) { return v.fs.Stat(ctx, name) },
 		name)
 	before, charged := &grips[0], int64(0)
+	if before.err != nil && !errors.Is(before.err, fs.ErrNotExist) {
+		return nil, before.err // nothing is held
+	}
 	isNew := errors.Is(before.err, fs.ErrNotExist) && flags&wire.OpenCreate != 0
 	if isNew {
 		if attrs.Has(wire.AttrSize) {
@@ -315,7 +318,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		release()
 		f = q.files.lock(key)
 		if !f.known {
-			f.known, f.size, f.created = true, charged, isNew
+			f.known, f.size = true, charged
 		}
 	}
 	defer f.mu.Unlock()

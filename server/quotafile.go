@@ -31,7 +31,6 @@ type quotaFile struct {
 	known    bool // size is known
 	size     int64
 	handles  int
-	created  bool // by a handle
 	unlinked bool // its last name is gone
 
 	// The writes that are under way may come after a truncation.

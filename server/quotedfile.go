@@ -19,9 +19,7 @@ type quotedFile struct {
 	v      *View
 	f      *quotaFile
 	append bool
-
-	abandoned bool
-	once      sync.Once
+	once   sync.Once
 }
 
 func (f *quotedFile) ReadAt(p []byte, offset int64) (int, error) {
@@ -143,7 +141,6 @@ func (f *quotedFile) StatVFS() (wire.StatVFSReply, error) {
 func (f *quotedFile) Close() error { return f.end(f.File.Close) }
 
 func (f *quotedFile) Abandon() error {
-	f.abandoned = true
 	return f.end(func() error { return abandon(f.File) })
 }
 
@@ -165,7 +162,7 @@ func (f *quotedFile) end(end func() error) (err error) {
 		case file.unlinked:
 			now = 0
 		case named:
-			now = f.published(name, err)
+			now = f.kept(name)
 		case statErr == nil && info.Mode().IsRegular():
 			now = info.Size()
 		}
@@ -182,16 +179,16 @@ func (f *quotedFile) end(end func() error) (err error) {
 // over.
 const lastLook = 10 * time.Second
 
-// published returns the size of a file that is known by its name, and may appear there only when it
-// is closed, or not at all.
-func (f *quotedFile) published(name string, failed error) int64 {
+// kept returns the size of a file that is known by its name, and of which the last handle has ended.
+// It may have appeared only now, and of one that was given up all, some or nothing may be left.
+func (f *quotedFile) kept(name string) int64 {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), lastLook)
 	defer cancel()
 	info, err := f.v.fs.Stat(WithBeneath(ctx, ""), name)
 	switch {
 	case err == nil:
 		return info.Size()
-	case errors.Is(err, fs.ErrNotExist) && f.f.created && (f.abandoned || failed != nil):
+	case errors.Is(err, fs.ErrNotExist):
 		f.v.quota.account.Settle(0, -1)
 		return 0
 	}
