@@ -55,6 +55,14 @@ func (q *quotaFiles) use(key any) *quotaFile {
 	return f
 }
 
+// hold is use for a file that is held already.
+func (q *quotaFiles) hold(f *quotaFile) *quotaFile {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f.users++
+	return f
+}
+
 // lock is use for a file that exists, which it locks.
 func (q *quotaFiles) lock(key any) *quotaFile {
 	for {
