@@ -13,6 +13,7 @@ import (
 
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/server/sshd"
 )
 
@@ -30,12 +31,15 @@ type Site struct {
 	Accept func(net.Listener) net.Listener
 
 	// Prepare, if not nil, is called by Start once there is a log, and before the settings are
-	// used. It may set the next four.
+	// used. It may set the next five.
 	Prepare func() error
 
 	// Open, if not nil, opens a root that is no directory; for others it returns nil. It is called
 	// once for each root, unless it fails.
 	Open func(root string) (server.FS, error)
+
+	// Directory opens a root that is a directory. The default is osfs.New.
+	Directory func(root string) (*osfs.FS, error)
 
 	// Shared, if not nil, is what the server shares with others.
 	Shared Shared
@@ -134,8 +138,8 @@ func (s *Site) read() (*Settings, error) {
 // apply puts settings into effect, initially or after a reload.
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
-		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, grace and " +
-			"the log format need a restart")
+		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, how " +
+			"uploads appear, grace and the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {

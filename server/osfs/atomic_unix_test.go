@@ -237,6 +237,24 @@ func TestAtomicUploads(t *testing.T) {
 			a.must(a.fs.Rename(ctx, "/f.filepart", "/f"))
 			a.there("f=text")
 		},
+		"as WinSCP does": func(a *atomics) {
+			write(a.T, filepath.Join(a.dir, "f"), "old")
+			f := a.open("/f.filepart", truncate)
+			a.at(f, 0, "half")
+			a.abandon(f)
+			info, err := a.fs.Lstat(ctx, "/f.filepart")
+			if err != nil || info.Size() != 4 {
+				a.Fatalf("LSTAT: %v, %v", info, err)
+			}
+			f = a.open("/f.filepart", wire.OpenWrite)
+			a.at(f, info.Size(), " and half")
+			a.must(f.Setstat(wire.Attrs{Flags: wire.AttrACModTime, MTime: 1e9}))
+			a.must(f.Close())
+			a.there("f.filepart=half and half f=old")
+			a.must(a.fs.Remove(ctx, "/f"))
+			a.must(a.fs.Rename(ctx, "/f.filepart", "/f"))
+			a.there("f=half and half")
+		},
 		"renamed before it is closed": func(a *atomics) {
 			f := a.open("/f", truncate)
 			if err := a.fs.PosixRename(ctx, "/f", "/g"); err == nil {

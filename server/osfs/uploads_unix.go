@@ -19,6 +19,8 @@ import (
 // left of an upload. Whoever holds the lock, and has seen that the name still belongs to what he
 // locked, may rename and remove it.
 type uploads struct {
+	self uint32 // the user that files made belong to
+
 	mu   sync.Mutex
 	open map[identity]*upload
 }
@@ -106,7 +108,7 @@ func (u *uploads) replace(dir int, base string, file *os.File) (*upload, error) 
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG { // a pipe, say, which is never emptied
 		return nil, err
 	}
-	if self := uint32(unix.Geteuid()); st.Nlink == 1 && (st.Uid == self || self == 0) {
+	if st.Nlink == 1 && (st.Uid == u.self || u.self == 0) {
 		up := &upload{all: u, base: base, replaces: true}
 		err := up.begin(dir, uint32(st.Mode)&0o777, &st)
 		if err == unix.EEXIST {

@@ -115,6 +115,7 @@ type service struct {
 	metrics *metrics  // nil without --metrics
 	store   *store.Store
 	objects *objects
+	sweeper *sweeper
 
 	storeName string // of its file, or its URL
 }
@@ -124,7 +125,11 @@ func (s *service) prepare(ctx context.Context) error {
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
-	s.objects = newObjects(s.started.storage, s.store, s.Log)
+	s.sweeper = &sweeper{log: s.Log}
+	if s.started.atomic {
+		s.Directory = s.sweeper.directory
+	}
+	s.objects = newObjects(s.started.storage, s.store, s.sweeper)
 	s.Open = func(root string) (server.FS, error) { return s.objects.open(ctx, root) }
 	return nil
 }
@@ -141,7 +146,7 @@ func (s *service) run(ctx context.Context) error {
 	defer s.metrics.close()
 	sweeping, stop := context.WithCancel(ctx)
 	var ended sync.WaitGroup
-	ended.Go(func() { s.objects.sweep(sweeping) })
+	ended.Go(func() { s.sweeper.run(sweeping) })
 	defer func() {
 		stop()
 		ended.Wait()
@@ -166,6 +171,7 @@ func (s *service) read() (*site.Settings, error) {
 			s.Events = s.metrics.count
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage)
+	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage,
+		made.atomic)
 	return &made.Settings, err
 }
