@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -520,5 +523,78 @@ func TestUploadsKeepNothingOpen(t *testing.T) {
 	}
 	if after := open(); after != before {
 		t.Errorf("%d files are open, %d were", after, before)
+	}
+}
+
+// TestManyUploadsAtOnce: clients of two servers upload, give up, remove and rename the same few
+// files at once. Whoever looks finds whole files, or none.
+func TestManyUploadsAtOnce(t *testing.T) {
+	a, ctx := newAtomics(t), context.Background()
+	servers := []*osfs.FS{a.fs, a.serve()}
+	const pieces, piece = 16, "0123456789abcdef"
+	names := []string{"/f", "/g", "/h"}
+	var group sync.WaitGroup
+	var uploaded, seen atomic.Int64
+	for i := range 8 {
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 6))
+			for range 300 {
+				f, name := servers[random.IntN(2)], names[random.IntN(3)]
+				switch random.IntN(8) {
+				case 0:
+					f.Remove(ctx, name)
+				case 1:
+					f.PosixRename(ctx, name, names[random.IntN(3)])
+				case 2:
+					f.Stat(ctx, name)
+				default:
+					flags := []uint32{truncate, truncate | wire.OpenExclusive}[random.IntN(2)]
+					file, err := open(f, name, flags)
+					if err != nil {
+						continue
+					}
+					for j := range pieces {
+						file.(io.WriterAt).WriteAt([]byte(piece), int64(j*len(piece)))
+					}
+					if random.IntN(3) == 0 {
+						file.(server.FileAbandoner).Abandon()
+					} else if file.Close() == nil {
+						uploaded.Add(1)
+					}
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(done)
+	}()
+	want := strings.Repeat(piece, pieces)
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(filepath.Join(a.dir, name))
+			if err == nil && string(text) != want {
+				t.Errorf("%s has %d bytes, want all %d", name, len(text), len(want))
+				running = false
+			} else if err == nil {
+				seen.Add(1)
+			}
+		}
+	}
+	<-done
+	if uploaded.Load() == 0 || seen.Load() == 0 {
+		t.Errorf("%d files were uploaded, and %d seen", uploaded.Load(), seen.Load())
+	}
+	for _, f := range servers {
+		a.must(f.Sweep(ctx, -time.Hour))
+	}
+	if got := a.local(); strings.Contains(got, "?") {
+		t.Errorf("there is %q", got)
 	}
 }

@@ -108,6 +108,9 @@ func (u *uploads) replace(dir int, base string, file *os.File) (*upload, error) 
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG { // a pipe, say, which is never emptied
 		return nil, err
 	}
+	if st.Nlink == 0 { // it has been replaced or removed
+		return nil, errAgain
+	}
 	if st.Nlink == 1 && (st.Uid == u.self || u.self == 0) {
 		up := &upload{all: u, base: base, replaces: true}
 		err := up.begin(dir, uint32(st.Mode)&0o777, &st)
