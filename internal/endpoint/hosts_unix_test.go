@@ -41,6 +41,11 @@ func newClient(t *testing.T, in io.WriteCloser, out io.Reader, version string) *
 	return client
 }
 
+// onHost opens a client's files.
+func onHost(client *usftp.Client) endpoint.Opener {
+	return endpoint.OnHost{Host: &pool.Host{Client: client}}
+}
+
 // newHost returns the place that a client leads to, and what ends its context.
 func newHost(t *testing.T, host pool.Host, retry pool.Retry) (*endpoint.Host, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -85,8 +90,8 @@ func TestOurServer(t *testing.T) {
 				dir := realDir(t)
 				client := serveOurs(t, serve, dir, server.Policy{Denied: denied})
 				host, end := newHost(t, pool.Host{Client: client}, pool.Retry{})
-				return &endpointtest.Fixture{Place: host, Dir: "/", Host: true, End: end,
-					Raw: denied == nil, NoTimes: len(denied) > 1, NoLinkSet: len(denied) > 1,
+				return &endpointtest.Fixture{Place: host, Opener: onHost(client), Dir: "/",
+					Host: true, End: end, Raw: denied == nil, NoTimes: len(denied) > 1, NoLinkSet: len(denied) > 1,
 					Disk: endpointtest.Directory(t, dir)}
 			})
 		})
@@ -111,8 +116,8 @@ func TestOpenSSH(t *testing.T) {
 				})
 				host, end := newHost(t, pool.Host{Client: client}, pool.Retry{})
 				dir := realDir(t)
-				return &endpointtest.Fixture{Place: host, Dir: dir, Host: true, End: end,
-					Raw: c.version != "", NoTimes: c.flags != nil, NoLinkSet: c.flags != nil,
+				return &endpointtest.Fixture{Place: host, Opener: onHost(client), Dir: dir,
+					Host: true, End: end, Raw: c.version != "", NoTimes: c.flags != nil, NoLinkSet: c.flags != nil,
 					Disk: endpointtest.Directory(t, dir)}
 			})
 		})
@@ -185,7 +190,7 @@ func TestOtherServers(t *testing.T) {
 				t.Cleanup(func() { client.Close() })
 				host, stop := newHost(t, pool.Host{Client: client}, pool.Retry{})
 				f := c.traits
-				f.Place, f.Dir, f.Host, f.End = host, "/top", true, stop
+				f.Place, f.Opener, f.Dir, f.Host, f.End = host, onHost(client), "/top", true, stop
 				f.Disk = endpointtest.Memory(t, server.Files, "/top")
 				return &f
 			})
