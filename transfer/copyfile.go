@@ -52,6 +52,7 @@ type attempts struct {
 	began      bool           // one of them came as far as to copy
 	once       bool           // there can be no other: what was read or written is gone
 	made       string         // the last attempt's temporary file
+	stored     string         // on the host, and copied instead of what could be read only once
 	strays     []string       // earlier attempts' temporary files on the host
 	committing *commitState   // a commit that a lost connection cut off
 	arrived    bool           // all of it has arrived and was counted
@@ -109,6 +110,9 @@ func (c *fileCopy) conclude(err error) error {
 	c.result.Hash, c.result.Verified = c.hashing.hash, c.hashing.verified
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.ctx.Err() != nil {
 		err = context.Cause(c.ctx) // see localfs.Interruptible
+	}
+	if t.stored != "" {
+		c.dropStored(err)
 	}
 	if err != nil {
 		c.flags.seat.inVain(err)
@@ -268,8 +272,8 @@ func (c *fileCopy) backups(out output) *backups {
 // contiguous part, so that a later run can continue; after any other failure it leaves nothing. A
 // copy on this machine keeps nothing: proving what is there would take as long as copying it.
 func (c *fileCopy) abandon(out output, err error) {
-	if c.result.LeftBehind != "" { // all of it is there, only its name is missing
-		return
+	if c.result.LeftBehind != "" || errors.Is(err, errNotRenamed) {
+		return // all of it is there, only its name is missing; or that was removed
 	}
 	if !out.atomic() {
 		c.detail = "the target was written in place and is not complete"

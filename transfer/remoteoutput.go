@@ -716,7 +716,7 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
 		}
 		if (c.flags.notRenamed || o.end.placement.quirks.NoRename.Load()) && !o.end.atomic(c) &&
-			p.aside == "" && !c.attempts.once && client.Remove(p.temporary) == nil {
+			p.aside == "" && c.forgoes(o, p.temporary) {
 			c.result.LeftBehind, c.detail = "", ""
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
@@ -727,6 +727,40 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 		}
 	}
 	return err
+}
+
+// forgoes reports whether another attempt can do without a complete temporary file, or copy that: on
+// the host, if what was sent could be read only once.
+func (c *fileCopy) forgoes(o *remoteOutput, temporary string) bool {
+	if !c.attempts.once {
+		return o.client.Remove(temporary) == nil
+	}
+	if o.session.oneHandle() {
+		return false
+	}
+	c.src, c.source, c.attempts.once = c.dst.asSource(), temporary, false
+	c.attempts.stored = temporary
+	// a stream has no attributes, and no name that the copy could get in a directory
+	c.options.Attributes, c.options.NoTargetDirectory = Attributes{}, true
+	return true
+}
+
+// dropStored removes the temporary file that was copied on the host, or says where it is.
+func (c *fileCopy) dropStored(err error) {
+	stored := c.attempts.stored
+	c.source = c.route.Source
+	if err == nil {
+		if err = c.dst.Remove(stored, false); err != nil {
+			c.result.LeftBehind = stored
+			c.warn("the temporary file " + c.shown(stored) + " could not be removed")
+		}
+	} else if _, lookErr := c.dst.Lstat(stored); !errors.Is(lookErr, fs.ErrNotExist) {
+		c.result.LeftBehind = stored
+		if c.detail != "" {
+			c.detail += "; "
+		}
+		c.detail += "all of the data is in " + c.shown(stored)
+	}
 }
 
 // errNotRenamed reports that the host does not rename files.

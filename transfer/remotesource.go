@@ -22,7 +22,7 @@ import (
 type remoteSource struct{ *remoteEnd }
 
 func (s *remoteSource) open(c *fileCopy) (input, error) {
-	in := &remoteInput{session: c.from, path: c.source, original: true}
+	in := &remoteInput{session: c.from, path: c.source, original: c.attempts.stored == ""}
 	in.guard = sizeGuard(0)
 	if c.entry != nil {
 		in.known = c.entry.info

@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -139,12 +140,14 @@ type tree struct {
 	plan    planner
 	rules   treeRules
 
-	root    *directory
+	root    *directory // nil if the source is a file
 	into    targetDir
 	filter  filter.Rules
 	base    string // the copy's name in a directory, "." if the directory is the copy
 	resumed resumption
 	made    treeMark // records that this copy makes its target; "" if it does not
+
+	sourceUntold bool // the host does not say what the source is
 
 	treeReport
 	overlap   overlap
@@ -216,11 +219,12 @@ func (t *tree) prepare() (err error) {
 		}
 	}
 	found, err := t.src.Stat(t.route.Source)
-	err = ofSource(err)
-	if err != nil {
-		return err
-	}
-	if !found.Mode.IsDir() {
+	switch t.sourceUntold = private.Untold(err); {
+	case t.sourceUntold && t.plan.file() == nil: // it cannot be listed, so it may be a file
+		return nil
+	case err != nil:
+		return ofSource(err)
+	case !found.Mode.IsDir():
 		return t.plan.file()
 	}
 	t.base = t.src.Base(t.route.Source)
@@ -298,13 +302,19 @@ func (t *tree) tooMany(n int64) bool {
 // single copies a source that is a file.
 func (t *tree) single() (Summary, error) {
 	j := t.job
+	j.tree = nil
+	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
+	var err error
 	if t.options.DryRun {
+		j.once = openOnce
+	}
+	if !t.options.DryRun || t.sourceUntold {
+		err = c.copy()
+	}
+	if t.options.DryRun && err == nil {
 		t.tell(&Event{Kind: Planned, Route: j.route, Size: -1})
 		return Summary{Target: j.route.Target}, nil
 	}
-	j.tree = nil
-	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
-	err := c.copy()
 	c.tellEnd(err)
 	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true},
 		Bytes: c.result.Bytes},
@@ -315,6 +325,17 @@ func (t *tree) single() (Summary, error) {
 	}
 	s.Files = 1
 	return s, nil
+}
+
+// openOnce only opens the source: for a dry run, if the host does not say what it is.
+func openOnce(c *fileCopy) error {
+	defer c.ends.connect(c)()
+	in, err := c.src.open(c)
+	if err != nil {
+		return ofSource(err)
+	}
+	in.close()
+	return nil
 }
 
 // copyRules are those of CopyTree and of single files.

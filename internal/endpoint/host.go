@@ -203,7 +203,7 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 			}
 			i := OfStat(f.FileStat())
 			if !i.HasMode { // the listing had no attributes
-				if i, err = seen(client.Lstat(f.Name())); err != nil && pool.Lost(client) {
+				if i, err = seen(unfollowed(client, f.Name())); err != nil && pool.Lost(client) {
 					return err
 				}
 			}
