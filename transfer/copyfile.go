@@ -51,9 +51,6 @@ type flags struct {
 type attempts struct {
 	began      bool           // one of them came as far as to copy
 	once       bool           // there can be no other: what was read or written is gone
-	made       string         // the last attempt's temporary file
-	stored     string         // on the host, and copied instead of what could be read only once
-	strays     []string       // earlier attempts' temporary files on the host
 	committing *commitState   // a commit that a lost connection cut off
 	arrived    bool           // all of it has arrived and was counted
 	reached    int64          // how far the last attempt came
@@ -65,10 +62,18 @@ type attempts struct {
 	again      reread      // for verifying and checking
 	prefix     *prefixHash // everything that was read, nil unless needed
 	sync       bool        // the last attempt lost its connection while verifying
+	temporaries
+}
+
+// temporaries are the temporary files of the attempts at one file.
+type temporaries struct {
+	made   string   // the last attempt's
+	strays []string // earlier attempts', on the host
+	stored string   // it is copied on the host instead of what could be read only once
 }
 
 // addStray adds a temporary file that nothing will continue.
-func (t *attempts) addStray(name string) {
+func (t *temporaries) addStray(name string) {
 	if !slices.Contains(t.strays, name) {
 		t.strays = append(t.strays, name)
 	}
@@ -112,7 +117,7 @@ func (c *fileCopy) conclude(err error) error {
 		err = context.Cause(c.ctx) // see localfs.Interruptible
 	}
 	if t.stored != "" {
-		c.dropStored(err)
+		dropStored(c, err)
 	}
 	if err != nil {
 		c.flags.seat.inVain(err)

@@ -716,7 +716,7 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
 		}
 		if (c.flags.notRenamed || o.end.placement.quirks.NoRename.Load()) && !o.end.atomic(c) &&
-			p.aside == "" && c.forgoes(o, p.temporary) {
+			p.aside == "" && p.forgone(c, o) {
 			c.result.LeftBehind, c.detail = "", ""
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
@@ -729,24 +729,24 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 	return err
 }
 
-// forgoes reports whether another attempt can do without a complete temporary file, or copy that: on
-// the host, if what was sent could be read only once.
-func (c *fileCopy) forgoes(o *remoteOutput, temporary string) bool {
+// forgone reports whether another attempt can do without the temporary file, or copy that: on the
+// host, if what was sent could be read only once.
+func (p *commitState) forgone(c *fileCopy, o *remoteOutput) bool {
 	if !c.attempts.once {
-		return o.client.Remove(temporary) == nil
+		return o.client.Remove(p.temporary) == nil
 	}
 	if o.session.oneHandle() {
 		return false
 	}
-	c.src, c.source, c.attempts.once = c.dst.asSource(), temporary, false
-	c.attempts.stored = temporary
+	c.src, c.source, c.attempts.once = c.dst.asSource(), p.temporary, false
+	c.attempts.stored = p.temporary
 	// a stream has no attributes, and no name that the copy could get in a directory
 	c.options.Attributes, c.options.NoTargetDirectory = Attributes{}, true
 	return true
 }
 
 // dropStored removes the temporary file that was copied on the host, or says where it is.
-func (c *fileCopy) dropStored(err error) {
+func dropStored(c *fileCopy, err error) {
 	stored := c.attempts.stored
 	c.source = c.route.Source
 	if err == nil {

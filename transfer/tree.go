@@ -147,8 +147,6 @@ type tree struct {
 	resumed resumption
 	made    treeMark // records that this copy makes its target; "" if it does not
 
-	sourceUntold bool // the host does not say what the source is
-
 	treeReport
 	overlap   overlap
 	budget    *budget
@@ -219,8 +217,8 @@ func (t *tree) prepare() (err error) {
 		}
 	}
 	found, err := t.src.Stat(t.route.Source)
-	switch t.sourceUntold = private.Untold(err); {
-	case t.sourceUntold && t.plan.file() == nil: // it cannot be listed, so it may be a file
+	switch {
+	case private.Untold(err) && t.plan.file() == nil: // it cannot be listed, so it may be a file
 		return nil
 	case err != nil:
 		return ofSource(err)
@@ -305,10 +303,10 @@ func (t *tree) single() (Summary, error) {
 	j.tree = nil
 	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
 	var err error
-	if t.options.DryRun {
+	if !t.options.DryRun {
+		err = c.copy()
+	} else if _, untold := t.src.Stat(j.route.Source); private.Untold(untold) {
 		j.once = openOnce
-	}
-	if !t.options.DryRun || t.sourceUntold {
 		err = c.copy()
 	}
 	if t.options.DryRun && err == nil {
