@@ -114,8 +114,7 @@ type Root interface {
 	Link(name, to string) error
 
 	// SetAttrs sets attributes. kind is the type that name was found to have, and own is set for
-	// what this run has made. It follows no link, except for the root and, on a host that follows
-	// links, what has taken the place of a directory of its own. If a host refuses all of them
+	// what this run has made. It follows no link, except for the root. If a host refuses all of them
 	// together, each is tried. Times and permissions that a host does not set at all are left out;
 	// the first time that shows, Unset says so. A file that is known to have other names, which
 	// would change with it, is left alone: the error is ErrOtherNames.

@@ -88,6 +88,25 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 		s.is("was/deep/first", "= ", "was/deep/third", "= ", "dir/deep/second", "= ",
 			"was/deep/second", "", "dir/deep/third", "")
 	},
+	"link in place of its directory": func(s *scene, r endpoint.Root) {
+		s.Disk.Mkdir("outside")
+		for _, dir := range []string{"dir", "dir/deep"} {
+			_, err := r.Mkdir(dir, 0o755)
+			s.ok(err)
+			s.Disk.Rename(dir, "was")
+			s.Disk.Symlink(s.at("outside"), dir)
+			_, err = r.SetAttrs(dir, fs.ModeDir, true, usftp.NewAttrs{SetTimes: true, Atime: long,
+				Mtime: long, SetMode: true, Mode: 0o700})
+			if !s.Host {
+				s.refused(dir, err, endpoint.ErrReplaced, endpoint.ErrLinkInWay)
+			}
+			if mode, mtime := s.Disk.Attrs("outside"); mode == 0o700 || mtime.Equal(long) {
+				s.Errorf("what the link leads to has %v of %v", mode, mtime)
+			}
+			s.ok(r.Remove(dir, false))
+			s.ok(r.Rename("was", dir))
+		}
+	},
 	"removed and made again": func(s *scene, r endpoint.Root) {
 		for _, remove := range []func(){
 			func() { s.Disk.Remove("dir") }, // by somebody else
