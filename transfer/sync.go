@@ -233,7 +233,7 @@ func (s *syncing) start() error {
 		return err
 	}
 	s.lock, err = newLock(s)
-	if errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrPermission) && !errors.Is(err, endpoint.ErrLeft) {
 		s.open(root)
 		s.lock, err = newLock(s)
 	}

@@ -35,7 +35,7 @@ type FS interface {
 	ReadSmall(name string, most int64) (data []byte, was Info, err error)
 
 	// WriteSmall writes a small file. With create it makes the file, and fails if the name exists;
-	// what it could not write it removes again. Without, the file must exist and have the size of
+	// what it could not write it removes again, or the error is ErrLeft too. Without, the file must exist and have the size of
 	// data. If the connection was lost, an error is ErrRepeated too, since the first request may
 	// have been carried out.
 	WriteSmall(name string, data []byte, create bool) error
