@@ -128,11 +128,11 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 // linked reports whether a directory below the target cannot be reached without following a link,
 // as far as the host tells.
 func (o *remoteOutput) linked(dir *directory) bool {
-	if _, ok := o.end.view(o.session.client); !ok || dir.parent == nil {
+	if _, ok := o.end.root.View(o.session.client, dir.rel); !ok || dir.parent == nil {
 		return false
 	}
-	info, err := o.client.Lstat(dir.target)
-	return err != nil || !info.IsDir()
+	_, err := o.end.root.LookDir(dir.rel)
+	return err != nil
 }
 
 // explain distinguishes a full or read-only file system from other reasons why a write failed.

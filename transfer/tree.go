@@ -23,6 +23,12 @@ type TreeOptions struct {
 
 	Links LinkMode
 
+	// KeepDirLinks lets a symbolic link at the target that leads to a directory stand for the
+	// directory, where the source has a directory of that name, as rsync -K does; otherwise it is in
+	// the way. Whoever can make such links at the target decides where files go, and with
+	// SyncOptions.Delete what is deleted.
+	KeepDirLinks bool
+
 	// Filter decides what is left out, of the copy and of what a sync deletes. The first rule that
 	// matches decides.
 	Filter []FilterRule

@@ -27,7 +27,7 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 		return unset, nil
 	}
 	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
-		if _, ok := r.View(client); kind == fs.ModeDir && (own && ok || name == ".") {
+		if _, ok := r.View(client, name); kind == fs.ModeDir && (own && ok || r.dir.follows(name)) {
 			return client.SetAttrs(at, set)
 		}
 		return SetUnfollowed(client, at, set, kind, own)
@@ -44,7 +44,7 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 	return SetEach(q, set, own, func(part usftp.NewAttrs) error {
 		return r.withReconnect(name, func(client *usftp.Client, _ bool) error {
 			at := at
-			if name == "." { // it may be a link
+			if r.dir.follows(name) { // it may be a link
 				if real, err := client.RealPath(at); err == nil {
 					at = real
 				}

@@ -120,6 +120,10 @@ type Root interface {
 	// would change with it, is left alone: the error is ErrOtherNames.
 	SetAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs) (Unset, error)
 
+	// KeepDirLink lets a link that leads to a directory stand for it from now on, and describes the
+	// directory. It fails with ErrLinkInWay if the link leads to anything else.
+	KeepDirLink(name string) (Info, error)
+
 	// Leave says that nothing more will be done in a directory for now.
 	Leave(dir string)
 	Close()
