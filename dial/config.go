@@ -22,6 +22,12 @@ type Config struct {
 	Identities []string
 	// Jump is a list of hosts to pass through, "user@host:port,..." (-J).
 	Jump string
+	// Proxy, if not empty, is a proxy through which the host, or the first of Jump's, is reached
+	// instead of by a ProxyCommand: "socks5://host:port" or "http://host:port", which then must
+	// allow CONNECT, with "user:password@" before the proxy's host if it wants a login. The proxy
+	// resolves the names. "env" means the one in the environment variable ALL_PROXY, and none for
+	// the hosts in NO_PROXY.
+	Proxy string
 	// Options are further ssh_config keywords, as "Key=Value" or "Key Value" (-o). They override
 	// the files, and the first of a name wins.
 	Options []string
