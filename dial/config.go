@@ -67,6 +67,9 @@ type Config struct {
 	// estimated round trip. LoginLikely is called from within Dial and must not block. It is not
 	// called with the system's ssh.
 	LoginLikely func(d *Dialer, roundTrip time.Duration)
+	// Compression, if set, measures what compression does (ssh_config's Compression, in Options or
+	// a file), if the host allows it.
+	Compression *Compression
 	// Env is the environment, in the form of os.Environ. Nil means the process's own.
 	Env []string
 	// IgnoreInterrupts starts the programs that connections run (SSH, Server, a ProxyCommand) with

@@ -327,6 +327,8 @@ type route struct {
 	jump    *Conn
 	proxy   *proxyConn
 	proxied bool // the socket leads to the proxy
+
+	compressed *own.Compressed // counts what compression does; nil if that is not wanted
 }
 
 // socket returns what leads out of this machine. Closing a channel through a jump host would wait

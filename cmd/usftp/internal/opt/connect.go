@@ -308,6 +308,7 @@ func (c *Connect) Config(a *ui.App, report *Report) pool.ConnectConfig {
 	config.Prompter, config.Logger = a.Prompter(c.batch), a.Console.Logger(report.Level())
 	if !report.Quiet {
 		config.Banner = a.Banner
+		config.Compression = new(dial.Compression)
 	}
 	client := c.Tuning.options()
 	if c.buffer > 0 {
