@@ -66,7 +66,7 @@ func (s differ) sameLink(e *entry) (bool, error) {
 	var haveErr error
 	var asking sync.WaitGroup
 	asking.Go(func() { have, haveErr = s.tree.into.ReadLink(e.rel()) })
-	want, err := s.tree.src.ReadLink(e.source())
+	want, err := s.tree.readLink(e)
 	asking.Wait()
 	return err == nil && haveErr == nil && s.tree.into.SameLink(e.rel(), have, want), ofSource(err)
 }
@@ -94,7 +94,7 @@ func (s differ) hash(side source, e *entry, name string) (checksum.Hash, error) 
 	j.options.Journal, j.options.RemoveSource = "", false
 	j.once = func(c *fileCopy) error {
 		defer c.ends.connect(c)()
-		return ofSource(c.src.sum(c))
+		return ofSource(c.hashing.sum(c))
 	}
 	c := newFileCopy(&j, e, name, "")
 	err := c.copy()

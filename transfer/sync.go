@@ -216,7 +216,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, relinks: true, judges: true,
 		partial: options.Within != nil, listings: syncWalkers, failed: copyRules.failed,
 		counts: options.Only == SyncOnly{} && options.Within == nil,
-		resume: "the same command continues from there"}
+		resume: "the same call continues from there"}
 	if options.Delete {
 		t.rules.last = PhaseDeleting
 	}
@@ -243,7 +243,7 @@ func (s *syncing) start() error {
 		return err
 	}
 	s.lock, err = newLock(s)
-	if errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrPermission) && !errors.Is(err, endpoint.ErrLeft) {
 		s.open(root)
 		s.lock, err = newLock(s)
 	}
@@ -442,6 +442,16 @@ func (s *syncing) found(e *entry) bool {
 // enters decides whether to enter a directory, and removes whatever is in its way.
 func (s *syncing) enters(d *directory, e *entry) bool {
 	t, o := s.tree, &s.options.Only
+	if t.options.KeepDirLinks && e.present && e.existing.kind() == kindLink {
+		is, err := t.keepDirLink(d)
+		if err == nil {
+			e.existing = newTargetEntry(&is)
+			e.existing.owner = s.inventories.owners.number(is.Owner)
+		} else if !errors.Is(err, endpoint.ErrLinkInWay) {
+			t.fail("", d.source, d.target, err)
+			return false
+		}
+	}
 	switch {
 	case !e.present && o.Existing, e.present && o.IgnoreExisting && e.existing.kind() != kindDir:
 		t.count(&t.sums.Skipped, 1)
@@ -512,7 +522,9 @@ func (s *syncing) wants(e *entry) bool {
 	if !sameTime && regular && existing.sameSize(f) {
 		if sameTime = !s.inventories.keepsTimes(); sameTime && !s.options.NoTimes && !o.SizeOnly {
 			s.inventories.told.Do(func() {
-				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, since the host does not set them: files of the same size count as equal (--checksum compares contents)")
+				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, "+
+					"since the host does not set them: files of the same size count as equal "+
+					"(transfer.SyncOptions.Checksum compares contents)")
 			})
 		}
 	}
