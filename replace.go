@@ -28,6 +28,14 @@ func (s *session) knowsLinks() bool { return s.listsAhead || s.offered(wire.ExtB
 // KnowsLinks implements private.Client.
 func (c privateClient) KnowsLinks() bool { return c.knowsLinks() }
 
+// ResolvesLinks implements private.Client. ProFTPD's mod_sftp does it, and Go's pkg/sftp where it
+// serves another backend than the machine's files.
+func (c privateClient) ResolvesLinks() bool {
+	version := c.options.serverVersion
+	return strings.Contains(version, "mod_sftp") || strings.Contains(version, "SFTPGo") ||
+		version == "SSH-2.0-Go"
+}
+
 // Look implements private.Client.
 func (c privateClient) Look(name string) (fs.FileInfo, error) { return c.StartLook(name)() }
 
@@ -57,6 +65,21 @@ func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error))
 			return info, err
 		}
 		return linkInfo(name, to), nil
+	}
+}
+
+// LookAll implements private.Client.
+func (c privateClient) LookAll(names []string, each func(i int, info fs.FileInfo, err error)) {
+	for from := 0; from < len(names); from += defaultBatch {
+		some := names[from:min(len(names), from+defaultBatch)]
+		looks := make([]func() (fs.FileInfo, error), len(some))
+		for i, name := range some {
+			looks[i] = c.StartLook(name)
+		}
+		for i, look := range looks {
+			info, err := look()
+			each(from+i, info, err)
+		}
 	}
 }
 

@@ -64,6 +64,9 @@ func (d *directory) addName(name string) bool {
 	return true
 }
 
+// addExactly is addName for a name as it is; found may have recorded it folded, without a slash.
+func (d *directory) addExactly(name string) bool { return d.addName("/" + name) }
+
 // attrs returns the attributes to set on a directory once everything in it is done.
 func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	o := &d.tree.options
@@ -86,9 +89,17 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	return set, nil
 }
 
-// list lists a directory of the source. One that has taken its place since it was found, or that a
-// link leads to, is not listed.
+// list lists what takes part of a directory of the source, if that was selected by name.
 func (t *tree) list(d *directory, each func(*entry, error) bool) error {
+	if t.filter.listed != nil {
+		return t.filter.listed.list(d, each)
+	}
+	return t.listAll(d, each)
+}
+
+// listAll lists a directory of the source. One that has taken its place since it was found, or that
+// a link leads to, is not listed.
+func (t *tree) listAll(d *directory, each func(*entry, error) bool) error {
 	var was *endpoint.Info
 	if d.parent != nil && d.info.Local != nil && t.options.Links != LinksFollow {
 		was = &d.info
@@ -98,7 +109,7 @@ func (t *tree) list(d *directory, each func(*entry, error) bool) error {
 	})
 	if err != nil && was != nil {
 		if now, lookErr := t.src.Lstat(d.source); lookErr == nil && now.Mode&fs.ModeSymlink != 0 {
-			err = explainLink(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
+			err = changed(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
 		}
 	}
 	if at, ok := errors.AsType[*fs.PathError](err); ok && at.Err == endpoint.ErrMoved {
@@ -148,7 +159,20 @@ func (t *tree) makeDir(d *directory) (fresh bool, err error) {
 			return false, err
 		}
 	}
-	return t.into.Mkdir(d.rel, d.info.Perm()|0o700)
+	fresh, err = t.into.Mkdir(d.rel, d.info.Perm()|0o700)
+	if t.options.KeepDirLinks && errors.Is(err, endpoint.ErrLinkInWay) {
+		_, err = t.keepDirLink(d)
+	}
+	return fresh, err
+}
+
+// keepDirLink lets the link in a directory's place stand for it, unless that would be the source, in
+// the source or around it. It describes what the link leads to.
+func (t *tree) keepDirLink(d *directory) (is endpoint.Info, err error) {
+	if is, err = t.into.KeepDirLink(d.rel); err == nil {
+		err = t.overlap.apart(d.target)
+	}
+	return is, err
 }
 
 // inPlace fails if a link has taken the place of a directory that was found at the target, as far

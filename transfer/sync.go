@@ -29,6 +29,9 @@ type SyncOptions struct {
 	// files are read, which takes as long as copying them, and a Note says so.
 	Checksum bool
 
+	// SizeOnly copies no file whose size is equal. One whose time differs gets its source's.
+	SizeOnly bool
+
 	// ModifyWindow is how much times may differ and still count as equal. Times are compared in
 	// whole seconds, since SFTP has no others.
 	ModifyWindow time.Duration
@@ -187,6 +190,12 @@ func newSyncing(t *tree, options SyncOptions) error {
 	if _, _, toPath := t.dst.Identity(t.route.Target); !isPath || !toPath {
 		return errNotPath
 	}
+	if options.Delete && options.Files != nil {
+		return errors.New("a sync of listed files cannot delete: what is not listed would look as if the source did not have it")
+	}
+	if options.Delete && options.RemoveSource {
+		return errors.New("a sync that removes its source cannot delete: the next one would delete what this one has copied")
+	}
 	if name := options.IgnoreFile; name != "" && (strings.ContainsAny(name, `/\`) ||
 		!filepath.IsLocal(name)) {
 		return fmt.Errorf("%q is not the name of an ignore file", name)
@@ -197,6 +206,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 		}
 		options.BackupDir = path.Clean(dir)
 	}
+	options.Checksum = options.Checksum || options.RemoveSource
 	s := &syncing{copying: copying{t}, options: options, within: newReach(options.Within),
 		filter: newSyncFilter(t, &options),
 		saved:  backups{dir: options.BackupDir}}
@@ -233,7 +243,7 @@ func (s *syncing) start() error {
 		return err
 	}
 	s.lock, err = newLock(s)
-	if errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrPermission) && !errors.Is(err, endpoint.ErrLeft) {
 		s.open(root)
 		s.lock, err = newLock(s)
 	}
@@ -432,6 +442,16 @@ func (s *syncing) found(e *entry) bool {
 // enters decides whether to enter a directory, and removes whatever is in its way.
 func (s *syncing) enters(d *directory, e *entry) bool {
 	t, o := s.tree, &s.options.Only
+	if t.options.KeepDirLinks && e.present && e.existing.kind() == kindLink {
+		is, err := t.keepDirLink(d)
+		if err == nil {
+			e.existing = newTargetEntry(&is)
+			e.existing.owner = s.inventories.owners.number(is.Owner)
+		} else if !errors.Is(err, endpoint.ErrLinkInWay) {
+			t.fail("", d.source, d.target, err)
+			return false
+		}
+	}
 	switch {
 	case !e.present && o.Existing, e.present && o.IgnoreExisting && e.existing.kind() != kindDir:
 		t.count(&t.sums.Skipped, 1)
@@ -500,7 +520,7 @@ func (s *syncing) wants(e *entry) bool {
 	}
 	sameTime := existing.sameTime(stored, o.ModifyWindow)
 	if !sameTime && regular && existing.sameSize(f) {
-		if sameTime = !s.inventories.keepsTimes(); sameTime && !s.options.NoTimes {
+		if sameTime = !s.inventories.keepsTimes(); sameTime && !s.options.NoTimes && !o.SizeOnly {
 			s.inventories.told.Do(func() {
 				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, "+
 					"since the host does not set them: files of the same size count as equal "+
@@ -515,10 +535,12 @@ func (s *syncing) wants(e *entry) bool {
 		e.reason = ReasonSize
 	case o.Checksum:
 		e.reason, e.probe = ReasonHash, true
-	case !sameTime, !o.Since.IsZero() && !f.Mtime.Before(o.Since) &&
-		f.Mtime.Before(time.Now().Add(time.Second)):
+	case !o.SizeOnly && (!sameTime || !o.Since.IsZero() && !f.Mtime.Before(o.Since) &&
+		f.Mtime.Before(time.Now().Add(time.Second))):
 		e.reason = ReasonTime
-	case existing.perm() != f.Mode.Perm() && f.HasMode && s.inventories.keepsModes():
+	case !sameTime:
+		e.reason = ReasonTouch
+	case existing.perm() != o.perm(f) && f.HasMode && s.inventories.keepsModes():
 		e.reason = ReasonMode
 	}
 	if e.reason == "" && o.Owners && !existing.sameOwner(f, &s.inventories.owners) {
@@ -548,6 +570,8 @@ func (s *syncing) prepare(e *entry) (done bool) {
 	}
 	if !done {
 		e.dir.touched.Store(true)
+	} else if s.options.RemoveSource && !s.tree.options.DryRun {
+		s.tree.removeEqual(e, true)
 	}
 	return done
 }

@@ -42,6 +42,9 @@ type Client interface {
 	// and to answer READLINK with what the link says. On other servers the following methods send
 	// more requests.
 	KnowsLinks() bool
+	// ResolvesLinks reports whether the server is known to answer READLINK with the path that a link
+	// leads to.
+	ResolvesLinks() bool
 	// Find is Stat that makes do with what else a server tells if it refuses STAT: of a directory
 	// it may know no more than that it is one. It takes one round trip, and more after a refusal.
 	// If it fails, Untold says whether anything may be there.
@@ -51,6 +54,8 @@ type Client interface {
 	Look(name string) (fs.FileInfo, error)
 	// StartLook is Look that does not wait for the answer; wait does.
 	StartLook(name string) (wait func() (fs.FileInfo, error))
+	// LookAll is Look at many names, in a few round trips. It calls each once for each name.
+	LookAll(names []string, each func(i int, info fs.FileInfo, err error))
 	// Move is Rename that follows no link in the last element of either name, on any server. With
 	// replace it is PosixRename if the server has that; otherwise it replaces nothing but links.
 	Move(oldName, newName string, replace bool) error
