@@ -96,7 +96,7 @@ func TestQuotaWaitsOnlyForTheSameName(t *testing.T) {
 // less than what is there. It is exact if they call the names the same.
 func TestQuotaOfManyWriters(t *testing.T) {
 	const writers, rounds, most = 8, 150, 3000
-	for name, make := range inPlace() {
+	for name, make := range onDisk() {
 		for spelling, spell := range map[string][]string{
 			"one spelling":  {"/d", "/e"},
 			"many of each":  {"/d", "/e", "/d/../e", "/d/./", "/link"},
@@ -231,7 +231,7 @@ func TestQuotaOfAbandonedUploads(t *testing.T) {
 	kinds := map[string]func(t *testing.T) server.FS{
 		"published at the end": func(*testing.T) server.FS { return published{memfs.New(0)} },
 	}
-	for name, make := range inPlace() {
+	for name, make := range onDisk() {
 		kinds[name] = make
 	}
 	for name, new := range kinds {

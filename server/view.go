@@ -131,6 +131,12 @@ func openFlags(flags uint32) uint32 {
 	return flags
 }
 
+// uploadsAtomically reports whether files appear when they are closed.
+func (v *View) uploadsAtomically() bool {
+	atomic, ok := v.fs.(AtomicUploader)
+	return ok && atomic.UploadsAtomically()
+}
+
 // masked applies the umask to the mode of something about to be created; without a mode in attrs it
 // uses the given one.
 func (v *View) masked(attrs wire.Attrs, mode uint32) wire.Attrs {
@@ -283,7 +289,7 @@ func (v *View) Remove(ctx context.Context, name string) error {
 // Rmdir removes an empty directory.
 func (v *View) Rmdir(ctx context.Context, name string) error {
 	return change(v, opRmdir, name, "", nil, func(backend Rmdirer) error {
-		return v.quotaRemove(ctx, name, func() error { return backend.Rmdir(ctx, name) })
+		return v.quotaRmdir(ctx, name, func() error { return backend.Rmdir(ctx, name) })
 	})
 }
 
@@ -470,10 +476,11 @@ func (v *View) Open(ctx context.Context, name string, flags uint32,
 // Create opens a file to be written from its beginning, or creates it. Existing contents stay until
 // they are overwritten: the file may be the very one that the client is reading, under another name
 // or on another host, and truncating it first would lose it. Truncate removes what is left at the
-// end. Only if the backend cannot do that is the file emptied here.
+// end. Only if the backend cannot do that, or keeps the contents until the new ones are complete, is
+// the file emptied here.
 func (v *View) Create(ctx context.Context, name string, attrs wire.Attrs) (*ViewFile, error) {
 	flags := uint32(wire.OpenWrite | wire.OpenCreate)
-	if _, ok := v.fs.(Setstater); !ok {
+	if _, ok := v.fs.(Setstater); !ok || v.uploadsAtomically() {
 		flags |= wire.OpenTruncate
 	}
 	return v.Open(ctx, name, flags, attrs)

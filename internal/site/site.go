@@ -14,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/server/sshd"
 )
 
@@ -37,7 +38,7 @@ type Site struct {
 	Accept func(net.Listener) net.Listener
 
 	// Prepare, if not nil, is called by Start once there is a log, and before the settings are
-	// used. It may set the next five.
+	// used. It may set the next six.
 	Prepare func() error
 
 	// Open, if not nil, opens a root that is no directory; for others it returns nil. It is called
@@ -46,6 +47,9 @@ type Site struct {
 
 	// Guard, if not nil, returns what a user is to see of a root in its place.
 	Guard func(user string, files server.FS) (server.FS, error)
+
+	// Directory opens a root that is a directory. The default is osfs.New.
+	Directory func(root string) (*osfs.FS, error)
 
 	// Shared, if not nil, is what the server shares with others.
 	Shared Shared
@@ -143,8 +147,8 @@ func (s *Site) read() (*Settings, error) {
 // apply puts settings into effect, initially or after a reload.
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
-		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, " +
-			"grace and the log format need a restart")
+		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, how " +
+			"uploads appear, grace and the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {

@@ -12,6 +12,9 @@ import (
 var errUnfinished = errors.New(
 	"the upload has not been completed and renamed: until then it cannot be read")
 
+// UploadsAtomically implements [server.AtomicUploader].
+func (f *FS) UploadsAtomically() bool { return true }
+
 // Open implements [server.Opener].
 func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {

@@ -179,7 +179,7 @@ func (f *FS) resize(ctx context.Context, name string, attrs wire.Attrs) error {
 		return err
 	}
 	if w.base == nil { // what was abandoned must not appear by this
-		return errors.Join(errUnfinished, w.Abandon())
+		return errors.Join(errUnfinished, w.Close())
 	}
 	if err := w.Setstat(attrs); err != nil {
 		return errors.Join(err, w.Abandon())

@@ -32,6 +32,7 @@ type serveFile struct {
 	Metrics       addressText   `toml:"metrics"`
 	Grace         durationText  `toml:"grace"`
 	ProxyProtocol []prefixText  `toml:"proxy_protocol"`
+	Uploads       uploadsText   `toml:"uploads"`
 
 	Ciphers          []string        `toml:"ciphers"`
 	LegacyAlgorithms []algorithmText `toml:"legacy_algorithms"`
@@ -103,6 +104,7 @@ type settings struct {
 	store   string // a file or a URL; "" is the usual file, if that is possible
 	storage storage
 	hooks   []*hooks.Hook
+	atomic  bool // uploads to directories appear when they are complete
 }
 
 // readConfig reads a file. Its errors begin with the file's name and the line number.
@@ -200,7 +202,7 @@ func (f *configFile) path(name string) string {
 
 func (f *configFile) settings(file *serveFile) (*settings, error) {
 	f.strict = file.StrictModes == nil || *file.StrictModes
-	f.made = &settings{metrics: file.Metrics.text, Settings: site.Settings{
+	f.made = &settings{metrics: file.Metrics.text, atomic: file.Uploads.atomic(), Settings: site.Settings{
 		Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
 		LogLevel: slog.Level(file.LogLevel),
 		SSHD: sshd.Config{

@@ -56,6 +56,9 @@ func TestConfigExample(t *testing.T) {
 		made.SSHD.MaxSessions != 10 || made.SSHD.MaxLogins != 100 || made.SSHD.MaxLoginsEach != 20 {
 		t.Errorf("limits: %+v", made.SSHD)
 	}
+	if made.atomic {
+		t.Error("uploads are atomic where they are to be in place")
+	}
 	if made.proxies[0].String() != "127.0.0.1/32" || made.proxies[1].String() != "10.1.2.0/28" {
 		t.Errorf("proxies: %v", made.proxies)
 	}
@@ -169,6 +172,7 @@ func TestConfigErrors(t *testing.T) {
 		{"listen = ['127.0.0.1:70000']\n" + user,
 			`:1:11: "127.0.0.1:70000" is not an address to listen on`},
 		{"log_format = 'xml'\n" + user, `:1:14: "xml": it must be text or json`},
+		{"uploads = 'whole'\n" + user, `:1:11: "whole": it must be atomic or in-place`},
 		{"log_level = 'loud'\n" + user, `:1:13: it must be quiet, error, info or debug`},
 		{"grace = '5'\n" + user,
 			`:1:9: "5" is not a valid time: use a form such as 30s, 5m or 1h30m`},

@@ -118,6 +118,7 @@ type service struct {
 	store   *store.Store
 	hooks   *hooks.Hooks // nil without any
 	objects *objects
+	sweeper *sweeper
 
 	storeName string // of its file, or its URL
 }
@@ -130,7 +131,11 @@ func (s *service) prepare(ctx context.Context) error {
 	if err := s.useHooks(); err != nil {
 		return err
 	}
-	s.objects = newObjects(s.started.storage, s.store, s.Log)
+	s.sweeper = &sweeper{log: s.Log}
+	if s.started.atomic {
+		s.Directory = s.sweeper.directory
+	}
+	s.objects = newObjects(s.started.storage, s.store, s.sweeper)
 	s.Open = func(root string) (server.FS, error) { return s.objects.open(ctx, root) }
 	return nil
 }
@@ -147,7 +152,7 @@ func (s *service) run(ctx context.Context) error {
 	defer s.metrics.close()
 	running, stop := context.WithCancel(ctx)
 	var ended sync.WaitGroup
-	ended.Go(func() { s.objects.sweep(running) })
+	ended.Go(func() { s.sweeper.run(running) })
 	if s.hooks != nil {
 		ended.Go(func() { s.hooks.Run(running) })
 	}
@@ -175,6 +180,7 @@ func (s *service) read() (*site.Settings, error) {
 			s.Events = s.metrics.count
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage, describe(made.hooks))
+	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage, made.atomic,
+		describe(made.hooks))
 	return &made.Settings, err
 }

@@ -34,12 +34,11 @@ func (h *Hooks) Guard(user string, files server.FS) (server.FS, error) {
 	case *objectfs.FS:
 		return &guardedObjects{files, g}, nil
 	case *osfs.FS:
-		if atomic, ok := any(files).(interface{ UploadsAtomically() bool }); ok &&
-			atomic.UploadsAtomically() {
+		if files.UploadsAtomically() {
 			return &guardedDirectory{files, g}, nil
 		}
 		return nil, fmt.Errorf("hook %s could not keep files from being seen before they are checked:"+
-			` set uploads = "atomic", or let users = [...] of the hook leave out %s`,
+			` let uploads be "atomic", or let users = [...] of the hook leave out %s`,
 			g.gates[0].Name, user)
 	}
 	return nil, fmt.Errorf("hook %s cannot check files here", g.gates[0].Name)
@@ -191,6 +190,9 @@ type guardedDirectory struct {
 // and is written where nobody sees it.
 func (g *guardedDirectory) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
+	if flags&wire.OpenTruncate != 0 && g.hasOtherNames(ctx, name) {
+		return nil, errInPlace // it would be emptied where it is
+	}
 	file, err := g.FS.Open(ctx, name, flags, attrs)
 	if err != nil || flags&wire.OpenWrite == 0 {
 		return file, err
@@ -204,6 +206,15 @@ func (g *guardedDirectory) Open(ctx context.Context, name string, flags uint32,
 		return nil, errors.Join(err, hidden.Abandon())
 	}
 	return w, nil
+}
+
+func (g *guardedDirectory) hasOtherNames(ctx context.Context, name string) bool {
+	info, err := g.FS.Stat(ctx, name)
+	if err != nil {
+		return false
+	}
+	linked, ok := info.(server.Linked)
+	return ok && linked.LinkCount() > 1
 }
 
 // Setstat implements [server.Setstater]: the length of a file that was checked stays.
@@ -226,7 +237,7 @@ type hiddenFile interface {
 	server.FileStatVFSer
 	server.FileCopier
 	server.FileInSystem
-	End(abandoned bool) (gone fs.FileInfo, err error)
+	server.FileEnder
 }
 
 // guardedFile is a file that is written in a directory.
