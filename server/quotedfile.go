@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/wire"
@@ -21,6 +22,7 @@ type quotedFile struct {
 	name   string
 	append bool
 	once   sync.Once
+	denied atomic.Bool // a write, since it was more than the quota allows
 }
 
 func (f *quotedFile) ReadAt(p []byte, offset int64) (int, error) {
@@ -42,6 +44,7 @@ func (f *quotedFile) reserve(offset, length int64) error {
 	}
 	if growth := end - f.f.size; growth > 0 {
 		if err := f.v.quota.account.Reserve(f.ctx, growth, 0); err != nil {
+			f.denied.Store(errors.Is(err, ErrQuota))
 			return err
 		}
 		f.f.size += growth
@@ -176,8 +179,15 @@ func (f *quotedFile) endOnce(abandoned bool) (err error) {
 	info, statErr := f.Stat()
 	switch {
 	case ends:
+		how := Closed
+		if abandoned {
+			how = Abandoned
+		}
+		if abandoned && f.denied.Load() {
+			how = Discarded
+		}
 		var gone fs.FileInfo
-		gone, err = ender.End(abandoned)
+		gone, err = ender.End(how)
 		switch {
 		case gone == nil:
 		case statErr == nil && identityOf(gone, f.name) != identityOf(info, f.name):

@@ -67,7 +67,8 @@ func (t tree) do(ctx context.Context, what, name string, op func(w *walk) error)
 		root, atRoot := t.root.file.Load(), true
 		err := control(root, func(fd int) error {
 			w := newWalk(ctx, fd, below)
-			w.unlinked, w.hides = t.above != "", t.uploads != nil
+			w.unlinked = t.above != ""
+			w.hides = t.uploads != nil
 			defer w.close()
 			err := op(w)
 			atRoot = len(w.names) == 0

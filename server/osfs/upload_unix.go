@@ -19,9 +19,9 @@ import (
 // upload is a file that clients do not see until it is complete.
 //
 // Several handles may write to it. Those opened without CREAT send parts of a file that another one
-// has begun, and the file is complete when they are closed as well. One opened with CREAT stands for
-// the whole file, like one that goes on with an upload whose connection is lost, which the server
-// may not know yet; the file is complete when it is closed.
+// has begun: it is complete when one is closed and no such handle is open any more. One opened with
+// CREAT is not waited for: its client may have lost the connection, and go on with the upload over
+// another one, before the server knows.
 type upload struct {
 	all      *uploads
 	file     *os.File // holds the lock
@@ -178,16 +178,16 @@ func (up *upload) remove(lost error) error {
 	return err
 }
 
-// end ends a handle; closed means that its client has closed it. If gone is not nil it describes the
-// file that has no name any more, as [server.FileEnder] does.
-func (up *upload) end(part, closed bool, gone *fs.FileInfo) (err error) {
+// end ends a handle. If gone is not nil it describes the file that has no name any more, as
+// [server.FileEnder] does.
+func (up *upload) end(part bool, how server.Ending, gone *fs.FileInfo) (err error) {
 	up.mu.Lock()
 	defer up.mu.Unlock()
 	up.handles--
 	if part {
 		up.parts--
 	}
-	up.complete = closed
+	closed := how == server.Closed
 	switch {
 	case up.over && closed:
 		err = up.lost
@@ -198,7 +198,8 @@ func (up *upload) end(part, closed bool, gone *fs.FileInfo) (err error) {
 		return err
 	}
 	if !up.over {
-		if up.replaces { // clients see the old file, and could not go on with this one
+		// Where clients see another file they could not go on with this one.
+		if up.replaces || how == server.Discarded {
 			unix.Unlinkat(up.dir, hiddenName(up.base), 0)
 		}
 		up.finish()
@@ -225,15 +226,15 @@ type uploadFile struct {
 }
 
 // Close implements io.Closer: the file appears. After an error it has not.
-func (f *uploadFile) Close() error { return f.upload.end(f.part, true, nil) }
+func (f *uploadFile) Close() error { return f.upload.end(f.part, server.Closed, nil) }
 
 // Abandon implements server.FileAbandoner: the file does not appear. A new one is kept for the
 // client to go on with.
-func (f *uploadFile) Abandon() error { return f.upload.end(f.part, false, nil) }
+func (f *uploadFile) Abandon() error { return f.upload.end(f.part, server.Abandoned, nil) }
 
 // End implements server.FileEnder.
-func (f *uploadFile) End(abandoned bool) (gone fs.FileInfo, err error) {
-	err = f.upload.end(f.part, !abandoned, &gone)
+func (f *uploadFile) End(how server.Ending) (gone fs.FileInfo, err error) {
+	err = f.upload.end(f.part, how, &gone)
 	return gone, err
 }
 

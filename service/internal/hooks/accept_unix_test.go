@@ -18,6 +18,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -521,6 +522,14 @@ func TestGuardedDirectory(t *testing.T) {
 		t.Error(err)
 	}
 	is("slow", "slow")
+	var names []string
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	if err != nil || !slices.Equal(names, []string{"good", "link", "slow"}) {
+		t.Errorf("in the directory are %q, %v", names, err)
+	}
 }
 
 // until waits for what a server does soon.
