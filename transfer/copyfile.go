@@ -137,9 +137,9 @@ func (c *fileCopy) copyOnce() error {
 			return err
 		}
 	}
-	in, err := c.src.open(c)
+	in, err := openInput(c)
 	if err != nil {
-		return ofSource(err)
+		return err
 	}
 	defer in.close()
 	c.sized(in)
@@ -163,8 +163,8 @@ func (c *fileCopy) copyOnce() error {
 		return err
 	}
 	if !c.isSmall() {
-		if err := in.ready(c); err != nil {
-			return ofSource(err)
+		if err := in.ready(); err != nil {
+			return err
 		}
 		c.sized(in)
 	}
@@ -175,7 +175,7 @@ func (c *fileCopy) copyOnce() error {
 }
 
 // begin continues what an earlier run or attempt left, or starts over.
-func (c *fileCopy) begin(in input, out output) error {
+func (c *fileCopy) begin(in *input, out output) error {
 	offset, err := c.journal.resume(c, in, out)
 	if err != nil {
 		return err
@@ -194,8 +194,8 @@ func (c *fileCopy) begin(in input, out output) error {
 		}
 	}
 	if c.result.Resumed > 0 {
-		if _, err := in.contents().Seek(c.result.Resumed, io.SeekStart); err != nil {
-			return ofSource(err)
+		if _, err := in.Seek(c.result.Resumed, io.SeekStart); err != nil {
+			return err
 		}
 	}
 	c.result.InPlace = !out.atomic()
@@ -204,7 +204,7 @@ func (c *fileCopy) begin(in input, out output) error {
 }
 
 // move copies the contents, verifies them, and gives the copy its name.
-func (c *fileCopy) move(in input, out output) (err error) {
+func (c *fileCopy) move(in *input, out output) (err error) {
 	moved := false
 	defer func() {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
@@ -221,7 +221,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		defer c.finishing()()
 	}
 	if err == nil {
-		err = accepted(c, ofSource(in.unchanged(c, c.result.Bytes, out.rereads(c, in))))
+		err = accepted(c, ofSource(in.same.unchanged(c.result.Bytes, out.rereads(c, in))))
 	}
 	if err == nil {
 		err = out.finalize(c, in)
@@ -301,7 +301,7 @@ func (c *fileCopy) abandon(out output, err error) {
 }
 
 // sized records the source's size, if it is known.
-func (c *fileCopy) sized(in input) {
+func (c *fileCopy) sized(in *input) {
 	if f := in.info(); f.IsRegular() {
 		c.size = f.Size
 	}
@@ -402,7 +402,7 @@ func (c *fileCopy) isSmall() bool {
 }
 
 // kept reports whether the target is already up to date.
-func (c *fileCopy) kept(in input, out output) bool {
+func (c *fileCopy) kept(in *input, out output) bool {
 	before := out.at().info
 	if c.tree == nil || !c.tree.rules.keeps || !c.options.Resume || before == nil ||
 		!before.Mode().IsRegular() || c.options.RemoveSource { // which has to be proved

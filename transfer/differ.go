@@ -94,7 +94,7 @@ func (s differ) hash(side source, e *entry, name string) (checksum.Hash, error) 
 	j.options.Journal, j.options.RemoveSource = "", false
 	j.once = func(c *fileCopy) error {
 		defer c.ends.connect(c)()
-		return ofSource(c.src.sum(c))
+		return ofSource(c.hashing.sum(c))
 	}
 	c := newFileCopy(&j, e, name, "")
 	err := c.copy()

@@ -106,7 +106,7 @@ func (t *tree) listAll(d *directory, each func(*entry, error) bool) error {
 	})
 	if err != nil && was != nil {
 		if now, lookErr := t.src.Lstat(d.source); lookErr == nil && now.Mode&fs.ModeSymlink != 0 {
-			err = explainLink(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
+			err = changed(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
 		}
 	}
 	if at, ok := errors.AsType[*fs.PathError](err); ok && at.Err == endpoint.ErrMoved {

@@ -78,16 +78,20 @@ func TestExampleStarts(t *testing.T) {
 	}
 }
 
-// Of an upload whose client was killed nothing is visible, unless files are written in place; the
-// client goes on with it after the server was started again.
+// Of an upload whose client or server was killed nothing is visible, unless files are written in
+// place; the client goes on with it after the server was started again.
 func TestUploads(t *testing.T) {
 	t.Parallel()
-	for setting, atomic := range map[string]bool{"": true, "uploads = 'atomic'": true,
-		"uploads = 'in-place'": false} {
-		t.Run(setting, func(t *testing.T) {
+	for name, one := range map[string]struct {
+		setting string
+		atomic  bool
+		killed  bool // the server
+	}{"default": {"", true, false}, "atomic": {"uploads = 'atomic'", true, true},
+		"in place": {"uploads = 'in-place'", false, false}} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			home, key := servetest.HomeWithKey(t)
-			file, alice, _ := writeConfig(t, home, key, setting)
+			file, alice, _ := writeConfig(t, home, key, one.setting)
 			data := randomData(500_000)
 			writeFile(t, filepath.Join(home, "f"), data)
 			s := servetest.Start(t, home, "usftpd", "--config", file)
@@ -102,12 +106,18 @@ func TestUploads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conn.Close()
-			s.Wait("file abandoned", func(f map[string]any) bool { return f["written"] == 300_000.0 })
-			if _, err := os.Stat(filepath.Join(alice, "f")); (err == nil) == atomic {
+			if one.killed {
+				s.End(syscall.SIGKILL, -1)
+			} else {
+				conn.Close()
+				s.Wait("file abandoned", func(f map[string]any) bool {
+					return f["written"] == 300_000.0
+				})
+				s.End(syscall.SIGTERM, 0)
+			}
+			if _, err := os.Stat(filepath.Join(alice, "f")); (err == nil) == one.atomic {
 				t.Errorf("what has come of the file: %v", err)
 			}
-			s.End(syscall.SIGTERM, 0)
 			s = servetest.Start(t, home, "usftpd", "--config", file)
 			out, err := s.SFTP("alice", key, "reput f\nls\n")
 			if err != nil || strings.Contains(out, ".upload-") {
