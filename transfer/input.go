@@ -134,6 +134,10 @@ func (in *input) openedOnHost() error {
 	if !f.AttrsCached() { // nothing to compare with, or to resume from
 		return nil
 	}
+	if c.attempts.stored != "" { // nobody else writes to it
+		in.widen(in.host, &in.same.mixed)
+		return nil
+	}
 	if !c.attempts.racy.isAbout(f.FileStat()) {
 		c.attempts.racy = newRacySource(c.from, f.FileStat())
 		if err := in.same.settle(); err != nil {
