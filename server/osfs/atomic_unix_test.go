@@ -385,6 +385,7 @@ func TestAtomicUploads(t *testing.T) {
 			a.must(err)
 			f := file.(writer)
 			a.must(f.Setstat(wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}))
+			a.must(f.(server.FileSyncer).Sync())
 			a.must(a.fs.Setstat(ctx, "/f", wire.Attrs{Flags: wire.AttrACModTime, MTime: 2e9}))
 			a.must(f.Close())
 			info, err := os.Stat(filepath.Join(a.dir, "f"))
