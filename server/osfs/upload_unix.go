@@ -126,6 +126,10 @@ func (up *upload) publish(replaced *fs.FileInfo) error {
 		}
 	}
 	hidden := hiddenName(up.base)
+	// Where locks do not work, another server may have begun the file again.
+	if now, err := up.all.find(up.dir, hidden); err == nil && now != up || err == unix.ENOENT {
+		return errSuperseded
+	}
 	err := retry(func() error {
 		if up.alone {
 			return renameFresh(up.dir, hidden, up.dir, up.base)
