@@ -44,6 +44,8 @@ type flags struct {
 	notRenamed   bool // the host did not rename the temporary file to a free name
 	shared       int  // attempts that ended because the host gave one handle to several files
 
+	origin *origin // what was read, if it is to be removed
+
 	seat seat // among those that have something open on the hosts
 }
 
@@ -113,10 +115,13 @@ func (c *fileCopy) conclude(err error) error {
 	if err != nil {
 		c.flags.seat.inVain(err)
 		if c.detail == "" && errors.Is(err, ErrSourceChanged) {
-			c.detail = "--changing accepts what is read up to the end"
+			c.detail = "transfer.Options.Changing accepts what is read up to the end"
 		}
 		c.hashing.meetList(c)
 		return c.failure(c.why(err))
+	}
+	if c.flags.origin != nil {
+		return removeCopied(c)
 	}
 	return nil
 }
@@ -231,6 +236,9 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 	}
 	if err == nil && c.tree != nil {
 		err = c.tree.plan.mayCommit()
+	}
+	if c.options.RemoveSource {
+		c.flags.origin = newOrigin(c, in, out)
 	}
 	if b := c.backups(out); b != nil && err == nil {
 		err = b.exchange(c.entry, func(freed bool) error {
@@ -397,7 +405,7 @@ func (c *fileCopy) isSmall() bool {
 func (c *fileCopy) kept(in *input, out output) bool {
 	before := out.at().info
 	if c.tree == nil || !c.tree.rules.keeps || !c.options.Resume || before == nil ||
-		!before.Mode().IsRegular() {
+		!before.Mode().IsRegular() || c.options.RemoveSource { // which has to be proved
 		return false
 	}
 	return sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))

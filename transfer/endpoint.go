@@ -245,6 +245,23 @@ type output interface {
 	close()
 }
 
+// perm returns the permissions of a file for its copy. Directories have them from when they are
+// found.
+func (a *Attributes) perm(f *endpoint.Info) fs.FileMode {
+	if a.Chmod != nil {
+		return a.Chmod(f.Mode).Perm()
+	}
+	return f.Mode.Perm()
+}
+
+// chmod changes the permissions of a directory of the source.
+func (a *Attributes) chmod(dir endpoint.Info) endpoint.Info {
+	if a.Chmod != nil && dir.HasMode {
+		dir.Mode = fs.ModeDir | a.Chmod(dir.Mode)&(fs.ModePerm|endpoint.DirBits)
+	}
+	return dir
+}
+
 // preservesModes reports whether copies get their source's permissions without the umask.
 func (a *Attributes) preservesModes() bool { return a.Preserve && !a.NoModes }
 

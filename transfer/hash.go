@@ -89,7 +89,13 @@ func hostName(a checksum.Algorithm) string {
 }
 
 // verifies reports whether the copy is compared with what the target stores.
-func (c *fileCopy) verifies() bool { return c.options.Verify || c.attempts.delta }
+func (c *fileCopy) verifies() bool {
+	if c.options.Verify || c.attempts.delta {
+		return true
+	}
+	s := c.main()
+	return c.options.RemoveSource && s != nil && s.client.HasCheckFile()
+}
 
 // hashes reports whether anything is hashed.
 func (c *fileCopy) hashes() bool { return c.options.Hash != "" || c.verifies() }

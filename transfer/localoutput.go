@@ -150,7 +150,7 @@ func (o *localOutput) create(c *fileCopy, in *input) error {
 func (o *localOutput) createIn(c *fileCopy, source *endpoint.Info) (err error) {
 	perm := fs.FileMode(0o666)
 	if source.HasMode {
-		perm = source.Mode.Perm()
+		perm = c.options.perm(source)
 	}
 	if !o.direct && o.end.atomic(c) {
 		private := perm
@@ -400,7 +400,7 @@ func (o *localOutput) setAttrs(c *fileCopy, source *endpoint.Info) error {
 		return err
 	}
 	if c.options.preservesModes() && source.HasMode {
-		return o.file.Chmod(source.Mode.Perm())
+		return o.file.Chmod(c.options.perm(source))
 	}
 	if o.info == nil || o.temp == "" {
 		return nil

@@ -69,7 +69,7 @@ func (o *remoteOutput) create(c *fileCopy, in *input) (err error) {
 	source, client := in.info(), o.client
 	perm, denied := fs.FileMode(0o666), false
 	if source.HasMode {
-		perm = source.Mode.Perm()
+		perm = c.options.perm(source)
 	}
 	if !o.direct && o.end.atomic(c) {
 		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
@@ -191,8 +191,8 @@ func (p inPlace) open() (*usftp.File, error) {
 	case untold && c.options.Placement != PlaceDirect:
 		f, err := client.OpenFile(o.name, flags|os.O_EXCL, p.perm)
 		if endpoint.Refused(err) {
-			c.detail = "the host does not say what has this name: a directory's must end in /, " +
-				"and --inplace writes over a file"
+			c.detail = "the host does not say what has this name: a directory's must end in /" +
+				c.rules().inPlace
 		} else if err == nil && c.flags.notRenamed { // nothing had the name
 			o.end.placement.quirks.NoRename.Store(true)
 			o.end.reportNoRename(c)
@@ -539,7 +539,7 @@ func (s finalizing) attrs() (set usftp.NewAttrs, err error) {
 	}
 	if c.options.preservesModes() && source.HasMode {
 		// without setuid and setgid: the copy would run as the user who made it
-		set.SetMode, set.Mode = true, source.Mode.Perm()
+		set.SetMode, set.Mode = true, c.options.perm(source)
 	} else if o.info != nil && o.temp != "" {
 		set.SetMode, set.Mode = true, s.keptMode()
 	}
@@ -715,7 +715,7 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
 		}
 		if (c.flags.notRenamed || o.end.placement.quirks.NoRename.Load()) && !o.end.atomic(c) &&
-			p.aside == "" && !c.attempts.once && client.Remove(p.temporary) == nil {
+			p.aside == "" && !c.attempts.once && p.drop(c, client) {
 			c.result.LeftBehind, c.detail = "", ""
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
@@ -726,6 +726,17 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 		}
 	}
 	return err
+}
+
+// drop removes the temporary file, and reports whether the target can be written instead. A host
+// that lets nobody rename may let nobody remove either.
+func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
+	err := client.Remove(p.temporary)
+	if err != nil && endpoint.Refused(err) {
+		c.warn("the host does not remove files either: " + c.shown(p.temporary) + " is left behind")
+		c.attempts.addStray(p.temporary)
+	}
+	return err == nil || endpoint.Refused(err)
 }
 
 // errNotRenamed reports that the host does not rename files.

@@ -175,7 +175,8 @@ func (j *journal) findStale(c *fileCopy, out output) error {
 	if m != nil && out.left(m.Temporary) {
 		j.stale = m
 		if m.Bytes > 0 {
-			c.note(fmt.Sprintf("copying it again; the %d bytes that an interrupted copy left are removed when it is done (--resume continues from them)", m.Bytes))
+			c.note(fmt.Sprintf("copying it again; the %d bytes that an interrupted copy left are "+
+				"removed when it is done (transfer.Options.Resume continues from them)", m.Bytes))
 		}
 	}
 	return nil

@@ -23,6 +23,9 @@ type Site struct {
 	// Read makes the settings, and makes them again for each reload.
 	Read func() (*Settings, error)
 
+	// KeyTypes are those of the host keys that are made if the settings name none.
+	KeyTypes []string
+
 	// Events, if not nil, gets what happens. It may be set by Read.
 	Events func(server.Event)
 
@@ -119,11 +122,9 @@ func (s *Site) read() (*Settings, error) {
 		made.Listen = []string{defaultListen}
 	}
 	if len(made.HostKeys) == 0 {
-		name, err := defaultHostKey()
-		if err != nil {
+		if made.HostKeys, err = defaultHostKeys(s.KeyTypes); err != nil {
 			return nil, err
 		}
-		made.HostKeys = []string{name}
 	}
 	for _, address := range made.Listen {
 		err = errors.Join(err, CheckAddress(address))

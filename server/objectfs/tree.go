@@ -87,7 +87,7 @@ func (f *FS) empty(ctx context.Context, dir string) error {
 			return errNotEmpty
 		}
 	}
-	waiting, err := f.waiting(ctx, dir)
+	waiting, err := f.uploads(ctx, dir, false)
 	if err == nil && len(waiting) > 0 {
 		err = errNotEmpty
 	}

@@ -49,7 +49,8 @@ func commandLine(a *ui.App) *cobra.Command {
 			}
 			s := &service{flags: &flags}
 			s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied,
-				Prepare: func() error { return s.prepare(cmd.Context()) }}
+				KeyTypes: []string{"ed25519", "ecdsa", "rsa"}, // some clients lack the first
+				Prepare:  func() error { return s.prepare(cmd.Context()) }}
 			return s.run(cmd.Context())
 		},
 	}

@@ -5,9 +5,8 @@ file describes: each with a directory, keys, a password and limits. Users get no
 shell, no commands and no forwarding, and no path or link leads out of their directory.
 docs/service.md describes the file. Flags override it.
 
-The host key is created at the first start. Unless the file or --host-key names it, it
-is kept in the configuration directory of the user who runs usftpd
-(~/.config/usftp/host_ed25519_key).
+Host keys are created at the first start. Unless the file or --host-key names them, they
+are kept in the configuration directory of the user who runs usftpd (~/.config/usftp).
 
 Without an address in the file or --listen, the server listens on 127.0.0.1:2022, which
 only programs on this machine can reach. Logins, file transfers and refusals are logged

@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/files"
 	"github.com/usftp/usftp/cmd/usftp/internal/mount"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/cmd/usftp/internal/report"
 	"github.com/usftp/usftp/cmd/usftp/internal/serve"
 	"github.com/usftp/usftp/cmd/usftp/internal/shell"
 	"github.com/usftp/usftp/cmd/usftp/internal/sync"
@@ -27,6 +28,7 @@ import (
 // Main runs the command with its arguments (without the program's name) and returns the exit code.
 func Main(args []string) int {
 	a := ui.NewApp("usftp")
+	a.Console.Words = report.Advice
 	ctx, stop := a.CatchSignals(context.Background())
 	defer stop()
 	a.Args = mount.AsHelper(os.Args[0], serve.AsSFTPServer(os.Args[0], args))

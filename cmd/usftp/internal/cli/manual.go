@@ -105,8 +105,10 @@ for how long of these there was no connection or usftp was stopped.
 With -r, tree is true in all of them, and the tree's own started, progress and ended
 events have totals: planned_files and planned_bytes (which grow until complete is true),
 and files, bytes, resumed, directories, links, kept (and kept_bytes, which are planned
-but need no copying), skipped and failed so far. For sync they also have attrs, deleted
-and vanished, and kept counts the files that were equal, for which there are no events.
+but need no copying), skipped (young are those of --min-age), removed (from the source) and
+failed so far. For sync they also have attrs, deleted and vanished, and kept counts the
+files that were equal, for which there are no events. The done event of a file has removed
+if that was deleted from the source.
 
 With --hosts, every object has on, the host as given in the list. When a host is done
 there is an object of the kind "host", with its code, files, bytes and elapsed_ns. The

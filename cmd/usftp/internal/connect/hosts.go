@@ -54,7 +54,7 @@ func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
 			var logged func()
 			config.Dial, logged = h.prompts.config(config.Dial)
 			defer logged()
-			made.login, made.Err = Login(ctx, t, config)
+			made.login, made.Err = pool.Connect(ctx, t, config)
 		})
 	}
 	connecting.Wait()

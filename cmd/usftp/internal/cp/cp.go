@@ -31,7 +31,11 @@ func Command(a *ui.App) *cobra.Command {
 		Long:    long,
 		Example: examples,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := flags.check(cmd.Flags().Changed); err != nil {
+			err := flags.check(cmd.Flags().Changed)
+			if err == nil {
+				err = flags.ReadList(cmd.Context(), a, flags.recursive)
+			}
+			if err != nil {
 				return &ui.UsageError{Err: err}
 			}
 			if flags.hosts.Given() {
@@ -92,7 +96,7 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 		ctx, stop = a.Out.WhileHeard(ctx)
 	}
 	c := NewCopier(ctx, a, hosts, f.transferOptions(), report.New(a, &f.Report,
-		report.Look{Recursive: f.recursive, DryRun: f.DryRun,
+		report.Look{Recursive: f.recursive || f.Listed(), DryRun: f.DryRun,
 			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
 	c.stop, c.stopOnError, c.dryRun = stop, f.StopOnError, f.DryRun
 	lists, err := f.hashes.open()
@@ -102,8 +106,9 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	}
 	c.lists, c.options.List = lists, lists.check
 	c.options.Events = lists.listen(c.options.Events)
-	if f.recursive {
+	if f.recursive || f.Listed() {
 		options := f.TreeOptions()
+		f.ApplyTree(&options)
 		c.tree = &options
 	}
 	if target.Remote && f.Limit == 0 && c.options.Delta == transfer.DeltaNever {
@@ -193,7 +198,11 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 		return
 	}
 	if several && len(files) > 0 && !target.Stream {
-		if err := c.wantDirectory(target); err != nil {
+		want := c.wantDirectory
+		if c.options.MakePath {
+			want = c.makeDirectory
+		}
+		if err := want(target); err != nil {
 			c.Fail(err)
 			return
 		}
@@ -397,4 +406,23 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 		reason = ui.ReasonOf(err)
 	}
 	return fmt.Errorf("cannot copy several files to %s: %s", target.Typed, reason)
+}
+
+// makeDirectory makes the target a directory.
+func (c *Copier) makeDirectory(target connect.Place) (err error) {
+	switch {
+	case c.dryRun:
+	case target.Remote:
+		host, hostErr := c.Host(target)
+		if hostErr != nil {
+			return nil // it has been reported
+		}
+		err = host.Client.WithContext(c.Ctx).MkdirAll(target.Path())
+	default:
+		err = os.MkdirAll(target.Path(), 0o777)
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot make the directory %s: %s", target.Typed, ui.ReasonOf(err))
+	}
+	return err
 }

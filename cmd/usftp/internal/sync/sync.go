@@ -36,6 +36,9 @@ func Command(a *ui.App) *cobra.Command {
 			if err == nil && flags.watch && src.Remote {
 				err = errors.New("--watch needs a local SRC: hosts do not report changes")
 			}
+			if err == nil {
+				err = flags.ReadList(cmd.Context(), a, cmd.Flags().Changed("recursive"))
+			}
 			if err != nil {
 				return &ui.UsageError{Err: err}
 			}
