@@ -56,9 +56,10 @@ func newHost(t *testing.T, host pool.Host, retry pool.Retry) (*endpoint.Host, fu
 }
 
 // serveOurs serves a directory with our own server.
-func serveOurs(t *testing.T, dir string, policy server.Policy) *usftp.Client {
+func serveOurs(t *testing.T, serve func(dir string) (*osfs.FS, error), dir string,
+	policy server.Policy) *usftp.Client {
 	t.Helper()
-	files, err := osfs.New(dir)
+	files, err := serve(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +80,15 @@ func serveOurs(t *testing.T, dir string, policy server.Policy) *usftp.Client {
 
 func TestOurServer(t *testing.T) {
 	for name, denied := range map[string][]string{"beneath": nil, "plain": {"beneath"},
-		"no attributes": {"beneath", "setstat", "fsetstat", "lsetstat"}} {
+		"atomic": nil, "no attributes": {"beneath", "setstat", "fsetstat", "lsetstat"}} {
+		serve := osfs.New
+		if name == "atomic" {
+			serve = osfs.NewAtomic
+		}
 		t.Run(name, func(t *testing.T) {
 			endpointtest.Run(t, func(t *testing.T) *endpointtest.Fixture {
 				dir := realDir(t)
-				client := serveOurs(t, dir, server.Policy{Denied: denied})
+				client := serveOurs(t, serve, dir, server.Policy{Denied: denied})
 				host, end := newHost(t, pool.Host{Client: client}, pool.Retry{})
 				return &endpointtest.Fixture{Place: host, Opener: onHost(client), Dir: "/",
 					Host: true, End: end, Raw: denied == nil, NoTimes: len(denied) > 1, NoLinkSet: len(denied) > 1,

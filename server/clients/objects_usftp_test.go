@@ -14,7 +14,18 @@ import (
 )
 
 // usftp returns a function that runs our own command, which must succeed.
-func (s *store) usftp() func(args ...string) string {
+func (s *site) usftp() func(args ...string) string {
+	s.t.Helper()
+	command := s.usftpCommand()
+	return func(args ...string) string {
+		s.t.Helper()
+		words := command(args...).Args
+		return s.run(words[0], words[1:]...)
+	}
+}
+
+// usftpCommand returns a function that returns our own command, which has not been started.
+func (s *site) usftpCommand() func(args ...string) *exec.Cmd {
 	s.t.Helper()
 	program := filepath.Join(s.t.TempDir(), "usftp")
 	build := exec.Command("go", "build", "-o", program, "./cmd/usftp")
@@ -22,12 +33,11 @@ func (s *store) usftp() func(args ...string) string {
 	if out, err := build.CombinedOutput(); err != nil {
 		s.t.Fatalf("%v\n%s", err, out)
 	}
-	return func(args ...string) string {
-		s.t.Helper()
+	return func(args ...string) *exec.Cmd {
 		flags := []string{args[0], "--config", "none", "--identity", s.key, "--port", s.port,
 			"--option", "StrictHostKeyChecking=no", "--option",
 			"UserKnownHostsFile=/dev/null"}
-		return s.run(program, append(flags, args[1:]...)...)
+		return s.command(program, append(flags, args[1:]...)...)
 	}
 }
 

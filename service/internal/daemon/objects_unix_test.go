@@ -194,7 +194,7 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newObjects(made.storage, nil, slog.New(slog.DiscardHandler))
+	o := newObjects(made.storage, nil, &sweeper{log: slog.New(slog.DiscardHandler)})
 	if _, err := o.open(t.Context(), made.Users[0].Root); err != nil {
 		t.Fatal(err)
 	}
@@ -206,10 +206,10 @@ func TestSweep(t *testing.T) {
 		return len(list) == 1 && list[0] == objectfs.Started{Key: "some/prefix/old", ID: id,
 			Begun: list[0].Begun}
 	}
-	if o.sweepOnce(t.Context(), sweepAge); !has() {
+	if o.sweeper.once(t.Context(), sweepAge); !has() {
 		t.Error("an upload that has just begun is removed")
 	}
-	if o.sweepOnce(t.Context(), -sweepAge); has() {
+	if o.sweeper.once(t.Context(), -sweepAge); has() {
 		t.Error("an old upload stays")
 	}
 }

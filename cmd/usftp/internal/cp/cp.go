@@ -48,6 +48,12 @@ func Command(a *ui.App) *cobra.Command {
 			if err != nil {
 				return &ui.UsageError{Err: err}
 			}
+			if flags.old {
+				if err := flags.checkOld(cmd.Flags(), sources, target); err != nil {
+					return &ui.UsageError{Err: err}
+				}
+				return runOld(cmd.Context(), a, &flags, sources, target)
+			}
 			if hint := complete.ForgottenColon(target, flags.ConfigFile()); hint != "" {
 				a.Console.Say(hint)
 			}
@@ -99,6 +105,9 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 		report.Look{Recursive: f.recursive || f.Listed(), DryRun: f.DryRun,
 			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
 	c.stop, c.stopOnError, c.dryRun = stop, f.StopOnError, f.DryRun
+	if !f.DryRun {
+		c.Remember("cp", sources, target, f.hashes.manifest)
+	}
 	lists, err := f.hashes.open()
 	if err != nil {
 		c.Fail(err)
@@ -170,6 +179,9 @@ func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 		open:   connect.Open,
 		stream: func() transfer.Endpoint { return transfer.Reader(a.StandardInput(ctx)) }}
 	c.options.Events = c.Event
+	if d := config.Dial; d.Server == "" && d.SFTPServer == "" {
+		c.Hosts.Advise = adviseOld
+	}
 	return c
 }
 

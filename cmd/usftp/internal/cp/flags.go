@@ -25,7 +25,7 @@ type flags struct {
 	delta opt.Delta
 
 	preserve, inplace, atomic, fsync bool
-	recursive, legacy, ignore        bool
+	recursive, old, ignore           bool
 	through, fromFirst, agent        bool
 	resume, verify, sparse, owners   bool
 	exactly, archive                 bool
@@ -90,8 +90,8 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	c.Tuning.Register(f)
 	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
 		"refused: data between hosts passes through this machine (-3)")
-	f.BoolVarP(&c.legacy, "scp", "O", false,
-		"refused: usftp does not have scp's old protocol")
+	f.BoolVarP(&c.old, "scp", "O", false,
+		"use scp's old protocol, for a device that has no SFTP")
 	// No effect here: -s requests what is done anyway.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
 	f.Lookup("sftp").Hidden = true
@@ -122,8 +122,8 @@ func (c *flags) check(set func(name string) bool) error {
 		return fmt.Errorf("--%s needs -r, even for a single file", onlyTrees[tree])
 	case c.patience <= 0:
 		return errors.New("--patience must be a time such as 30s or 1h")
-	case c.legacy:
-		return errors.New("usftp does not have scp's old protocol (-O); for a host without SFTP, use scp -O")
+	case c.old && c.hosts.Given():
+		return errors.New("-O cannot be used with --hosts")
 	case c.fromFirst:
 		return errors.New("-R is not supported: usftp logs in to both hosts and copies through this machine (-3); leave out -R")
 	}

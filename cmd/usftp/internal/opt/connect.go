@@ -107,6 +107,9 @@ func (c *Connect) register(f *pflag.FlagSet, l letters) {
 var making = []string{"config", "identity", "jump", "option", "port", "cipher", "compress", "ipv4",
 	"ipv6", "batch", "ssh", "program", "server", "sftp-server", "retries", "retry-for"}
 
+// Making reports whether a flag is about making a connection.
+func (*Connect) Making(name string) bool { return slices.Contains(making, name) }
+
 // OwnPage marks commands with a man page of their own, in [cobra.Command.Annotations]. Its value
 // describes their exit codes.
 const OwnPage = "page"

@@ -13,6 +13,7 @@ var advice = []string{
 	"transfer.Options.Resume", "--resume",
 	"transfer.Options.Changing", "--changing",
 	"transfer.PlaceDirect", "--inplace",
+	"transfer.LinksFollow", "--links follow",
 	"transfer.SyncOptions.Checksum", "--checksum",
 	"transfer.SyncOptions.MaxDelete", "--max-delete",
 	"transfer.SyncOptions.NoLock", "--no-lock",
