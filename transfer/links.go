@@ -28,6 +28,9 @@ func (w *walk) copyLink(e *entry) {
 		return
 	}
 	t.count(&t.sums.Links, 1)
+	if t.options.RemoveSource {
+		t.removeEqual(e, !e.absent())
+	}
 }
 
 // readLink returns what a link of the source says. A server that answers READLINK with where the

@@ -67,7 +67,9 @@ func (e *LockedError) Error() string {
 		who = fmt.Sprintf("process %d on %s, since %s", h.PID, h.Host,
 			h.Started.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%v: %s; last seen %v ago. Wait until it is done. The lock (%s) of a run that was killed expires after %v; --no-lock ignores it", ErrLocked, who, e.Age.Round(time.Second), lockName, lockStale)
+	return fmt.Sprintf("%v: %s; last seen %v ago. Wait until it is done. The lock (%s) of a run "+
+		"that was killed expires after %v; transfer.SyncOptions.NoLock ignores it", ErrLocked, who,
+		e.Age.Round(time.Second), lockName, lockStale)
 }
 
 func (e *LockedError) Unwrap() error { return ErrLocked }
@@ -143,7 +145,8 @@ func newLock(s *syncing) (*lock, error) {
 			if !errors.Is(readErr, fs.ErrNotExist) {
 				err = readErr // it says what is there instead
 			}
-			failed = fmt.Errorf("no lock file can be created in the target (--no-lock turns it off): %w", err)
+			failed = fmt.Errorf("no lock file can be created in the target "+
+				"(transfer.SyncOptions.NoLock turns it off): %w", err)
 			continue
 		}
 		if holder.ID == l.holder.ID {
