@@ -187,6 +187,30 @@ func likeSFTPGo(func() *sftptest.Files) sftptest.Script {
 	}
 }
 
+// likeWolfSSH plays wolfSSH: see wolfSSH_SFTP_read and SFTP_SetFileAttributes in its wolfsftp.c.
+func likeWolfSSH(files func() *sftptest.Files) sftptest.Script {
+	return sftptest.Script{Extensions: []wire.ExtensionPair{},
+		Intercept: func(q sftptest.Request) []sftptest.Action {
+			switch q.Type {
+			case wire.TypeSymlink, wire.TypeReadlink, wire.TypeExtended:
+				return []sftptest.Action{sftptest.Refuse(wire.Failure,
+					"Unknown/Unsupported packet type")}
+			case wire.TypeStat, wire.TypeLstat:
+				if !files().Exists(q.Path) {
+					return []sftptest.Action{sftptest.Refuse(wire.Failure, "STAT error")}
+				}
+			case wire.TypeSetstat, wire.TypeFsetstat: // neither sizes nor times
+				if is, err := files().Lstat(q.Path); err == nil &&
+					q.Attrs.Flags&wire.AttrPermissions != 0 {
+					files().SetMode(q.Path, wire.FileMode(is.Permissions).Type()|
+						wire.FileMode(q.Attrs.Permissions).Perm())
+				}
+				return []sftptest.Action{sftptest.Refuse(wire.OK, "")}
+			}
+			return nil
+		}}
+}
+
 // sftpGo is how SFTPGo is started.
 func sftpGo(s *site, h *host, port int) (argv, env []string) {
 	key, _ := os.ReadFile(s.file("id.pub"))
@@ -194,4 +218,12 @@ func sftpGo(s *site, h *host, port int) (argv, env []string) {
 	return []string{"portable", "-c", s.dir, "--sftpd-port", fmt.Sprint(port), "-d",
 			s.file("files"), "-u", h.user, "-k", strings.TrimSpace(string(key)), "-g", "*"},
 		[]string{"SFTPGO_SFTPD__HOST_KEYS=" + s.file("host"), "SFTPGO_LOG_FILE_PATH="}
+}
+
+// wolfSSH is how wolfSSH's example server is started, which has a host key of its own and looks for
+// it in its directory.
+func wolfSSH(s *site, h *host, port int) (argv, env []string) {
+	os.Remove(s.file("host.pub"))
+	return []string{"-p", fmt.Sprint(port), "-d", s.file("files"), "-I", h.user + ":" +
+		s.file("id.pub")}, nil
 }

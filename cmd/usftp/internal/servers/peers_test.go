@@ -28,6 +28,12 @@ var peers = []peer{
 	{"SFTPGo as it is installed (played)", "2.7", played("SSH-2.0-SFTPGo_2.7", likeSFTPGo,
 		"USFTP_SFTPGO", sftpGo), []limit{noHardLinks,
 		{[]string{"links in trees", "ln -s"}, "symbolic links", "unsupported|does not support"}}},
+	{"wolfSSH (played)", "1.5.0", played("SSH-2.0-wolfSSHv1.5.0", likeWolfSSH, "USFTP_WOLFSSH",
+		wolfSSH), []limit{noHardLinks, noSpace,
+		{[]string{"links in trees", "ln -s"}, "symbolic links", "Unknown/Unsupported packet type"},
+		{[]string{"cp --resume up"}, "cutting a file, which it does not say (an interrupted upload " +
+			"starts over)", "it differs from the source"},
+		{[]string{"cp -p up", "touch"}, "times, which it does not say", ""}}},
 }
 
 // Limits of several servers.
