@@ -133,6 +133,9 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	s.inOrder = knownInOrder(o.serverVersion)
 	s.listsAhead = knownToList(o.serverVersion)
 	s.symlinks.Store(symlinkOrder(o.serverVersion))
+	if s.symlinks.Load() == symlinksTargetFirst {
+		s.linksFrom.Store(linksFromThemselves)
+	}
 	o.conn.Ended, o.conn.Error, o.conn.SharedHandle = s.report, connError, s.sharedHandle
 	s.conn = conn.New(r, w, o.conn)
 	c := &Client{session: s, ctx: context.Background()}
@@ -318,6 +321,7 @@ type quirks struct {
 	noFstat     atomic.Bool  // it does not serve FSTAT
 	oneWrite    atomic.Bool  // it takes one WRITE of a file at a time, in order
 	symlinks    atomic.Int32
+	linksFrom   atomic.Int32
 }
 
 // knownInOrder reports whether a server, by its SSH version line, handles requests one at a time in

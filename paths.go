@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -267,7 +268,7 @@ func symlinkOrder(version string) int32 {
 			return symlinksTargetFirst
 		}
 	}
-	for _, name := range []string{"AsyncSSH", "VShell", "SSH Tectia", "Erlang", "Twisted"} {
+	for _, name := range []string{"AsyncSSH", "VShell", "SSH Tectia", "Erlang", "Twisted", "ssh2js"} {
 		if strings.Contains(version, name) {
 			return symlinksLinkFirst
 		}
@@ -276,34 +277,96 @@ func symlinkOrder(version string) int32 {
 }
 
 // Symlink makes newname a symbolic link to oldname, like [os.Symlink]. Servers take the two paths
-// in different orders; if the server is unknown, Symlink reads the link back and makes it again if
-// it came out the wrong way round. If newname exists the error matches [fs.ErrExist]. It takes one
-// round trip, or three the first time on an unknown server.
+// in different orders, and some take a relative oldname to begin at the login directory. If the
+// server is unknown, Symlink reads the link back and makes it again if it came out the wrong way
+// round, or with an absolute path if it leads elsewhere. If newname exists the error matches
+// [fs.ErrExist]. It takes one round trip, and a few more the first time on an unknown server.
 func (c *Client) Symlink(oldname, newname string) error {
-	order := c.symlinks.Load()
 	if c.isBeneath(newname) {
-		order = symlinksTargetFirst
+		return c.do(c.symlink(oldname, newname, symlinksTargetFirst))
 	}
-	err := c.do(c.symlink(oldname, newname, order))
-	if err != nil || order != symlinksUnknown {
+	order := c.symlinks.Load()
+	if order == symlinksUnknown {
+		// In the other order SYMLINK would succeed, and make a link called oldname.
+		if _, err := c.Lstat(newname); err == nil {
+			return &os.LinkError{Op: "symlink", Old: oldname, New: newname,
+				Err: &existsError{&StatusError{Code: uint32(wire.Failure)}}}
+		}
+	}
+	text := oldname
+	if c.linksFrom.Load() == linksFromLogin {
+		text = beside(newname, oldname)
+	}
+	err := c.do(c.symlink(text, newname, order))
+	if err != nil || order != symlinksUnknown &&
+		(c.linksFrom.Load() != linksFromUnknown || path.IsAbs(oldname)) {
 		return err
 	}
-	if target, err := c.ReadLink(newname); err == nil && c.linksTo(newname, target, oldname) {
-		c.symlinks.Store(symlinksTargetFirst)
+	made, readErr := c.ReadLink(newname)
+	if readErr == nil && c.linksTo(newname, made, oldname) {
+		c.symlinks.CompareAndSwap(symlinksUnknown, symlinksTargetFirst)
+		// In the login directory there is no difference.
+		if home, err := c.RealPath("."); err == nil && made == oldname && !path.IsAbs(oldname) &&
+			path.IsAbs(newname) && path.Dir(path.Clean(newname)) != home {
+			c.linksFrom.Store(linksFromThemselves)
+		}
 		return nil
+	}
+	there, missing := c.Lstat(newname)
+	switch {
+	case missing == nil && isLink(there) && !path.IsAbs(oldname) &&
+		(readErr == nil || errors.Is(readErr, fs.ErrNotExist)):
+		return c.symlinkFromLogin(oldname, newname, order)
+	case order != symlinksUnknown || !errors.Is(missing, fs.ErrNotExist):
+		return nil // the server does not say what it made, but reports success
 	}
 	// Only a new link at oldname that points to newname was made the wrong way round. Had it been
 	// there before, SYMLINK would have failed; and had SYMLINK made newname, it would be there.
-	_, missing := c.Lstat(newname)
-	if target, err := c.ReadLink(oldname); err != nil || target != newname ||
-		!errors.Is(missing, fs.ErrNotExist) {
-		return nil // the server does not say what it made, but reports success
+	if target, err := c.ReadLink(oldname); err != nil || target != newname {
+		return nil
 	}
 	if err := c.do(c.removeFile(oldname)); err != nil {
 		return err
 	}
 	c.symlinks.Store(symlinksLinkFirst)
-	return c.do(c.symlink(oldname, newname, symlinksLinkFirst))
+	return c.Symlink(oldname, newname)
+}
+
+// From where a server takes a relative target of SYMLINK. The draft does not say that it is text,
+// and so Twisted's and Maverick's servers resolve it as they do other paths.
+const (
+	linksFromUnknown int32 = iota
+	linksFromThemselves
+	linksFromLogin
+)
+
+// symlinkFromLogin makes a link again that leads elsewhere since its relative target was not taken
+// as text. It removes the link if it still does not lead to where it should.
+func (c *Client) symlinkFromLogin(oldname, newname string, order int32) error {
+	if err := c.do(c.removeFile(newname)); err != nil {
+		return err
+	}
+	text := beside(newname, oldname)
+	if err := c.do(c.symlink(text, newname, order)); err != nil {
+		return err
+	}
+	made, err := c.ReadLink(newname)
+	if err == nil && c.linksTo(newname, made, text) {
+		c.symlinks.CompareAndSwap(symlinksUnknown, symlinksTargetFirst)
+		c.linksFrom.Store(linksFromLogin)
+		return nil
+	}
+	c.do(c.removeFile(newname))
+	return &os.LinkError{Op: "symlink", Old: oldname, New: newname, Err: fmt.Errorf(
+		"%w: the server makes links that lead elsewhere", ErrSSHFxOpUnsupported)}
+}
+
+// beside returns the path to which a link leads that says text.
+func beside(link, text string) string {
+	if path.IsAbs(text) {
+		return text
+	}
+	return path.Join(path.Dir(link), text)
 }
 
 func (s *session) symlink(oldname, newname string, order int32) operation[none] {

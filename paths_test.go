@@ -172,6 +172,56 @@ func TestSymlinkOrders(t *testing.T) {
 	}
 }
 
+// Where the order of SYMLINK's paths is unknown, a name that exists is not taken for the new link's,
+// and no link is made elsewhere.
+func TestSymlinkOverAName(t *testing.T) {
+	for _, draft := range []bool{false, true} {
+		r := newRig(t, sftptest.Script{DraftSymlink: draft, Home: "/home"}, 0)
+		r.server.Files.WriteFile("/home/b", nil)
+		if err := r.Symlink("a", "/home/b"); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%v: %v", draft, err)
+		}
+		if got := r.server.Files.List(); !slices.Equal(got, []string{"/home/", "/home/b"}) {
+			t.Errorf("%v: %q", draft, got)
+		}
+	}
+}
+
+// Twisted's and Maverick's servers take a link's relative target to begin at the login directory,
+// and Maverick's also looks for it there when the link is read.
+func TestSymlinkFromTheLoginDirectory(t *testing.T) {
+	for _, version := range []string{"", "SSH-2.0-Twisted_24.3.0"} {
+		for _, silent := range []bool{false, true} {
+			var r *rig
+			relative := false // the last link was
+			script := sftptest.Script{Home: "/home", DraftSymlink: version != ""}
+			script.Intercept = func(q sftptest.Request) []sftptest.Action {
+				switch {
+				case q.Type == wire.TypeReadlink && silent && relative:
+					return []sftptest.Action{sftptest.Refuse(wire.NoSuchFile, "")}
+				case q.Type == wire.TypeSymlink:
+					if relative = !path.IsAbs(q.Path2); relative {
+						r.server.Files.Symlink(path.Join("/home", q.Path2), q.Path)
+						return []sftptest.Action{sftptest.Refuse(wire.OK, "")}
+					}
+				}
+				return nil
+			}
+			r = newRig(t, script, 0, usftp.WithServerVersion(version))
+			r.server.Files.Mkdir("/d")
+			ok(t, r.Symlink("a", "/d/b"))
+			ok(t, r.Symlink("a", "/d/c"))
+			if got := r.server.Files.List(); !slices.Equal(got, []string{"/d/", "/d/b -> /d/a",
+				"/d/c -> /d/a", "/home/"}) {
+				t.Errorf("%q, %v: %q", version, silent, got)
+			}
+			if n := len(r.server.Requests(wire.TypeSymlink)); n != 3 {
+				t.Errorf("%q, %v: %d SYMLINKs", version, silent, n)
+			}
+		}
+	}
+}
+
 func TestCreateWhereReadWriteIsRefused(t *testing.T) {
 	r := newRig(t, sftptest.Script{NoReadWrite: true}, 0)
 	for range 2 {

@@ -28,6 +28,14 @@ func (s *session) knowsLinks() bool { return s.listsAhead || s.offered(wire.ExtB
 // KnowsLinks implements private.Client.
 func (c privateClient) KnowsLinks() bool { return c.knowsLinks() }
 
+// ResolvesLinks implements private.Client. ProFTPD's mod_sftp does it, and Go's pkg/sftp where it
+// serves another backend than the machine's files.
+func (c privateClient) ResolvesLinks() bool {
+	version := c.options.serverVersion
+	return strings.Contains(version, "mod_sftp") || strings.Contains(version, "SFTPGo") ||
+		version == "SSH-2.0-Go"
+}
+
 // Look implements private.Client.
 func (c privateClient) Look(name string) (fs.FileInfo, error) { return c.StartLook(name)() }
 

@@ -223,10 +223,15 @@ func (e *SubsystemError) Error() string {
 		s += ": " + e.Text
 	}
 	if e.refused {
-		s += "; whoever runs it can add \"Subsystem sftp internal-sftp\" to its sshd_config, and `scp -O` copies without SFTP"
+		s += "; whoever runs it can add \"Subsystem sftp internal-sftp\" to its sshd_config, and " +
+			AdviceSCP
 	}
 	return s
 }
+
+// AdviceSCP says what copies from a server without SFTP, at the end of a [*SubsystemError]'s text. A
+// program may put its own way in its place.
+const AdviceSCP = "`scp -O` copies without SFTP"
 
 // startError says why a program could not be started, without Go's names for it.
 func startError(program string, err error) error {

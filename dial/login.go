@@ -282,8 +282,8 @@ func (l *login) explain(err error, sniff *sniffer) error {
 			Theirs: theirs.RequestedAlgorithms}
 	}
 	if negotiation, ok := errors.AsType[*own.NegotiationError](err); ok {
-		return fmt.Errorf("no common %s: we offer %s and the server %s; the system's ssh (--ssh) "+
-			"may have one, if ssh_config allows it", negotiation.What,
+		return fmt.Errorf("no common %s: we offer %s and the server %s; the system's ssh "+
+			"(dial.Config.SSH) may have one, if ssh_config allows it", negotiation.What,
 			strings.Join(negotiation.Ours, ","),
 			printable([]byte(strings.Join(negotiation.Theirs, ","))))
 	}

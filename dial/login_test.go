@@ -350,7 +350,7 @@ func TestNoCommonAlgorithm(t *testing.T) {
 	srv.Ciphers = []string{ssh.CipherAES256CTR}
 	_, err := srv.dialer(t, &Config{Ciphers: "aes128-gcm@openssh.com"}).Dial(testContext(t))
 	if err == nil || !strings.Contains(err.Error(), "aes128-gcm@openssh.com") ||
-		!strings.Contains(err.Error(), "aes256-ctr") || !strings.Contains(err.Error(), "--ssh") {
+		!strings.Contains(err.Error(), "aes256-ctr") || !strings.Contains(err.Error(), "dial.Config.SSH") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -364,7 +364,7 @@ func TestOldAlgorithmIsLeftToTheSystemsSSH(t *testing.T) {
 		srv.MACs, srv.Ciphers = []string{"hmac-sha1-96"}, []string{ssh.CipherAES256CTR}
 		_, err := srv.dialer(t, &Config{Ciphers: "aes256-ctr",
 			Options: []string{"MACs=" + value}}).Dial(testContext(t))
-		if err == nil || !strings.Contains(err.Error(), "--ssh") {
+		if err == nil || !strings.Contains(err.Error(), "dial.Config.SSH") {
 			t.Errorf("MACs %s: %v", value, err)
 		}
 	}

@@ -186,7 +186,7 @@ func TestRefusedWords(t *testing.T) {
 			_, err := settingsOf(t, Target{Host: "h"}, c)
 			var refusedWord *UnsupportedError
 			if !errors.As(err, &refusedWord) || refusedWord.Keyword != word ||
-				!errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), AdviceSSH) {
+				!errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "dial.Config.SSH") {
 				t.Errorf("%s, by %s: %v", word, by, err)
 			}
 		}

@@ -16,12 +16,9 @@ type UnsupportedError struct {
 	Value   string
 }
 
-// AdviceSSH names what chooses the system's ssh, at the end of an [*UnsupportedError]'s text. A
-// program may put its own flag in its place.
-const AdviceSSH = "Config.SSH"
-
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("the ssh configuration says %s %s, which is not supported here; use the system's ssh (%s)", e.Keyword, e.Value, AdviceSSH)
+	return fmt.Sprintf("the ssh configuration says %s %s, which is not supported here; use the "+
+		"system's ssh (dial.Config.SSH)", e.Keyword, e.Value)
 }
 
 func (e *UnsupportedError) Unwrap() error { return errors.ErrUnsupported }

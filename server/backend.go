@@ -162,6 +162,30 @@ type FileAbandoner interface {
 	Abandon() error
 }
 
+// AtomicUploader says whether every file that is made or emptied appears when it is closed, as a
+// whole, and a new one that was abandoned is kept for its client, which STAT tells its size. Absent:
+// it is taken that files change while they are written.
+type AtomicUploader interface {
+	UploadsAtomically() bool
+}
+
+// FileEnder is a file that takes the place of another when it is closed. Under a quota End is called
+// instead of Close and Abandon. It also describes the file that has no name any more, if there is
+// one: the one that was replaced, or this one if nothing is kept of it. Absent: no file loses its
+// name.
+type FileEnder interface {
+	End(how Ending) (gone fs.FileInfo, err error)
+}
+
+// Ending says how a file ends.
+type Ending int
+
+const (
+	Closed    Ending = iota // as by Close
+	Abandoned               // as by Abandon
+	Discarded               // as by Abandon, but nothing is to be kept: it is more than the quota allows
+)
+
 // abandon gives up a file, which is not used again.
 func abandon(file File) error {
 	if abandoner, ok := file.(FileAbandoner); ok {

@@ -18,19 +18,22 @@ import (
 
 var _ server.Beneather = (*osfs.FS)(nil)
 
-// eachTree runs a test on both kinds of trees that osfs serves. prefix is the directory's path in
+// eachTree runs a test on all kinds of trees that osfs serves. prefix is the directory's path in
 // the tree.
 func eachTree(t *testing.T, options *server.Options,
 	test func(t *testing.T, c *raw, dir, prefix string)) {
-	t.Run("served directory", func(t *testing.T) {
-		dir := t.TempDir()
-		fs, err := osfs.New(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { fs.Close() })
-		test(t, start(t, fs, options), dir, "")
-	})
+	for name, serve := range map[string]func(string) (*osfs.FS, error){
+		"served directory": osfs.New, "atomic": osfs.NewAtomic} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			fs, err := serve(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { fs.Close() })
+			test(t, start(t, fs, options), dir, "")
+		})
+	}
 	t.Run("host", func(t *testing.T) {
 		dir := t.TempDir()
 		test(t, start(t, osfs.Host(), options), dir, dir)
@@ -186,7 +189,8 @@ func TestRequestsBeneath(t *testing.T) {
 		info, err := os.Stat(filepath.Join(dir, "top/other/f"))
 		want(t, err == nil && info.Size() == 3 && info.Mode() == 0o644, true)
 
-		c.ok(beneath(top, attrs(wire.TypeMkdir, "d/new")))
+		c.ok(beneath(top, wire.PathAttrs{Type: wire.TypeMkdir, Path: top + "/d/new",
+			Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o700}}))
 		c.ok(beneath(top, wire.Symlink{First: "../../other", Second: top + "/d/new/link"}))
 		handle := func(m message) []byte {
 			t.Helper()

@@ -13,16 +13,19 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// inPlace returns the backends whose files are there while they are written. objectfs shows a file
-// when it is closed, and has tests of quotas of its own.
-func inPlace() map[string]func(*testing.T) server.FS {
+// onDisk returns the backends whose files are those of a tree. objectfs has tests of quotas of its
+// own.
+func onDisk() map[string]func(*testing.T) server.FS {
 	some := maps.Clone(backends)
 	delete(some, "objectfs")
 	return some
 }
 
 func TestQuota(t *testing.T) {
-	for name, make := range inPlace() {
+	for name, make := range onDisk() {
+		if name == "osfs, atomic" {
+			continue // an upload that has failed cannot be renamed
+		}
 		t.Run(name, func(t *testing.T) {
 			backend := make(t)
 			c := start(t, backend, nil)
@@ -78,7 +81,7 @@ func usage(q *server.Quota) [2]int64 {
 
 // TestQuotaKeepsCount does random things and compares the count with what a walk finds.
 func TestQuotaKeepsCount(t *testing.T) {
-	for name, make := range inPlace() {
+	for name, make := range backends {
 		t.Run(name, func(t *testing.T) {
 			backend := make(t)
 			random := rand.New(rand.NewPCG(1, 2))
@@ -200,7 +203,7 @@ func TestQuotaHasNoWayAround(t *testing.T) {
 			}
 		},
 	} {
-		for name, make := range inPlace() {
+		for name, make := range onDisk() {
 			t.Run(trick+"/"+name, func(t *testing.T) {
 				backend := make(t)
 				q := server.NewQuota(100, 8)
@@ -229,7 +232,7 @@ func recounted(t *testing.T, q *server.Quota, backend server.FS) [2]int64 {
 
 // TestQuotaIsRecounted changes the tree behind the quota's back while a file is open.
 func TestQuotaIsRecounted(t *testing.T) {
-	for name, make := range inPlace() {
+	for name, make := range onDisk() {
 		t.Run(name, func(t *testing.T) {
 			backend := make(t)
 			q := server.NewQuota(100, 0)
@@ -256,7 +259,7 @@ func TestQuotaIsRecounted(t *testing.T) {
 // TestQuotaKeepsCountOfOpenFiles does random things with names while files are open, and compares
 // the counts once all are closed.
 func TestQuotaKeepsCountOfOpenFiles(t *testing.T) {
-	for name, make := range inPlace() {
+	for name, make := range onDisk() {
 		for seed := range uint64(10) {
 			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
 				backend, random := make(t), rand.New(rand.NewPCG(seed, 3))

@@ -15,13 +15,17 @@ type grip struct {
 	file *quotaFile
 }
 
-// grip takes hold of what is at one or two paths. The caller has entered a change of them.
-func (q *Quota) grip(stat func(name string) (fs.FileInfo, error),
+// grip takes hold of what is at one or two paths. The caller has entered a change of them. It also
+// locks the file also, which has a handle, unless that is nil.
+func (q *Quota) grip(stat func(name string) (fs.FileInfo, error), also *quotaFile,
 	names ...string) (grips []grip, release func()) {
 	for {
 		before := q.files.endings()
 		grips = grips[:0]
 		var files []*quotaFile
+		if also != nil {
+			files = append(files, q.files.hold(also))
+		}
 		for _, name := range names {
 			g := grip{}
 			if g.info, g.err = stat(name); g.err == nil && g.info.Mode().IsRegular() {
@@ -104,7 +108,7 @@ func (v *View) enterWith(ctx context.Context, directories bool,
 		if err != nil {
 			return nil, nil, err
 		}
-		grips, release := v.quota.grip(lstat, names...)
+		grips, release := v.quota.grip(lstat, nil, names...)
 		leave = func() {
 			release()
 			left()
@@ -179,6 +183,32 @@ func (v *View) quotaRemove(ctx context.Context, name string, remove func() error
 	return nil
 }
 
+// quotaRmdir is quotaRemove for a directory, with which goes what it holds that clients do not see.
+func (v *View) quotaRmdir(ctx context.Context, name string, remove func() error) error {
+	hidden, ok := v.fs.(HiddenLister)
+	if v.quota == nil || !ok {
+		return v.quotaRemove(ctx, name, remove)
+	}
+	return v.quotaRemove(ctx, name, func() error {
+		count := func() (bytes, files int64) {
+			for info, err := range hidden.ListHidden(ctx, name) {
+				if err == nil {
+					bytes, files = bytes+info.Size(), files+1
+				}
+			}
+			return bytes, files
+		}
+		bytes, files := count()
+		err := remove()
+		keptBytes, keptFiles := int64(0), int64(0)
+		if err != nil { // some may be gone
+			keptBytes, keptFiles = count()
+		}
+		v.quota.account.Settle(keptBytes-bytes, keptFiles-files)
+		return err
+	})
+}
+
 // gone subtracts what has lost this name. The system keeps the contents of an open file until it is
 // closed, and so does the count.
 func (q *Quota) gone(g *grip) {
@@ -232,7 +262,7 @@ func (v *View) quotaResize(ctx context.Context, name string, size uint64,
 	}
 	defer leave()
 	stat := func(name string) (fs.FileInfo, error) { return v.fs.Stat(ctx, name) }
-	grips, release := v.quota.grip(stat, name)
+	grips, release := v.quota.grip(stat, nil, name)
 	defer release()
 	switch {
 	case grips[0].err != nil:
@@ -282,9 +312,12 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		return nil, err
 	}
 	defer leave()
-	grips, release := q.grip(func(name string) (fs.FileInfo, error) { return v.fs.Stat(ctx, name) },
-		name)
+	stat := func(name string) (fs.FileInfo, error) { return v.fs.Stat(ctx, name) }
+	grips, release := q.grip(stat, nil, name)
 	before, charged := &grips[0], int64(0)
+	if before.err != nil && !errors.Is(before.err, fs.ErrNotExist) {
+		return nil, before.err // nothing is held
+	}
 	isNew := errors.Is(before.err, fs.ErrNotExist) && flags&wire.OpenCreate != 0
 	if isNew {
 		if attrs.Has(wire.AttrSize) {
@@ -312,10 +345,17 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	key := identityOf(info, name)
 	f := before.file
 	if f == nil || q.files.keyOf(f) != key {
+		q.superseded(before, name, stat)
 		release()
-		f = q.files.lock(key)
-		if !f.known {
-			f.known, f.size, f.created = true, charged, isNew
+		if f = q.files.lock(key); !f.known {
+			if !isNew { // beside one that it is to replace
+				if err := q.account.Reserve(ctx, 0, 1); err != nil {
+					q.release(f)
+					abandon(file)
+					return nil, err
+				}
+			}
+			f.known, f.size = true, charged
 		}
 	}
 	defer f.mu.Unlock()
@@ -325,7 +365,19 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		f.size = now
 	}
 	f.handles++
-	return &quotedFile{File: file, ctx: ctx, v: v, f: f, append: flags&wire.OpenAppend != 0}, nil
+	return &quotedFile{File: file, ctx: ctx, v: v, f: f, name: name,
+		append: flags&wire.OpenAppend != 0}, nil
+}
+
+// superseded subtracts a file that had a name, and has lost it to another that was opened.
+func (q *Quota) superseded(before *grip, name string,
+	stat func(name string) (fs.FileInfo, error)) {
+	if before.file == nil {
+		return
+	}
+	if now, err := stat(name); err != nil || identityOf(now, name) != q.files.keyOf(before.file) {
+		q.gone(before)
+	}
 }
 
 // sizeOf returns what a file that has just been opened counts for. Where a file is known by its

@@ -31,7 +31,6 @@ type quotaFile struct {
 	known    bool // size is known
 	size     int64
 	handles  int
-	created  bool // by a handle
 	unlinked bool // its last name is gone
 
 	// The writes that are under way may come after a truncation.
@@ -52,6 +51,14 @@ func (q *quotaFiles) use(key any) *quotaFile {
 		}
 		q.all[key] = f
 	}
+	f.users++
+	return f
+}
+
+// hold is use for a file that is held already.
+func (q *quotaFiles) hold(f *quotaFile) *quotaFile {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	f.users++
 	return f
 }

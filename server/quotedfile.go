@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/wire"
@@ -18,10 +19,10 @@ type quotedFile struct {
 	ctx    context.Context // of the session
 	v      *View
 	f      *quotaFile
+	name   string
 	append bool
-
-	abandoned bool
-	once      sync.Once
+	once   sync.Once
+	denied atomic.Bool // a write, since it was more than the quota allows
 }
 
 func (f *quotedFile) ReadAt(p []byte, offset int64) (int, error) {
@@ -43,6 +44,7 @@ func (f *quotedFile) reserve(offset, length int64) error {
 	}
 	if growth := end - f.f.size; growth > 0 {
 		if err := f.v.quota.account.Reserve(f.ctx, growth, 0); err != nil {
+			f.denied.Store(errors.Is(err, ErrQuota))
 			return err
 		}
 		f.f.size += growth
@@ -140,58 +142,113 @@ func (f *quotedFile) StatVFS() (wire.StatVFSReply, error) {
 }
 
 // Close corrects the count to the file's actual size, if the backend can report it.
-func (f *quotedFile) Close() error { return f.end(f.File.Close) }
+func (f *quotedFile) Close() error { return f.end(false) }
 
-func (f *quotedFile) Abandon() error {
-	f.abandoned = true
-	return f.end(func() error { return abandon(f.File) })
-}
+func (f *quotedFile) Abandon() error { return f.end(true) }
 
 // end ends a handle, and with the last one corrects the count.
-func (f *quotedFile) end(end func() error) (err error) {
+func (f *quotedFile) end(abandoned bool) (err error) {
 	ended := false
 	f.once.Do(func() {
 		ended = true
-		q, file := f.v.quota, f.f
-		file.mu.Lock()
-		defer q.release(file)
-		info, statErr := f.Stat()
-		err = end()
-		if file.handles--; file.handles > 0 {
-			return
-		}
-		now := file.size
-		switch name, named := q.files.keyOf(file).(string); {
-		case file.unlinked:
-			now = 0
-		case named:
-			now = f.published(name, err)
-		case statErr == nil && info.Mode().IsRegular():
-			now = info.Size()
-		}
-		q.account.Settle(now-file.size, 0)
-		file.size = now
+		err = f.endOnce(abandoned)
 	})
-	if !ended {
-		err = end()
+	switch {
+	case ended:
+		return err
+	case abandoned:
+		return abandon(f.File)
 	}
+	return f.File.Close()
+}
+
+func (f *quotedFile) endOnce(abandoned bool) (err error) {
+	q, file := f.v.quota, f.f
+	defer q.files.leave(file)
+	var at grip // what is at the name
+	release := file.mu.Unlock
+	ender, ends := f.File.(FileEnder)
+	if ends {
+		var grips []grip
+		grips, release = q.grip(f.look, file, f.name)
+		at = grips[0]
+	} else {
+		file.mu.Lock()
+	}
+	defer func() { release() }()
+	info, statErr := f.Stat()
+	switch {
+	case ends:
+		how := Closed
+		if abandoned {
+			how = Abandoned
+		}
+		if abandoned && f.denied.Load() {
+			how = Discarded
+		}
+		var gone fs.FileInfo
+		gone, err = ender.End(how)
+		switch {
+		case gone == nil:
+		case statErr == nil && identityOf(gone, f.name) != identityOf(info, f.name):
+			f.replaced(gone, &at)
+		case !file.unlinked:
+			q.gone(&grip{info: gone, file: file})
+		}
+	case abandoned:
+		err = abandon(f.File)
+	default:
+		err = f.File.Close()
+	}
+	if file.handles--; file.handles > 0 {
+		return err
+	}
+	now := file.size
+	switch name, named := q.files.keyOf(file).(string); {
+	case file.unlinked:
+		now = 0
+	case named:
+		now = f.kept(name)
+	case statErr == nil && info.Mode().IsRegular():
+		now = info.Size()
+	}
+	q.account.Settle(now-file.size, 0)
+	file.size = now
 	return err
+}
+
+// replaced subtracts the file whose name this one has got. at is what was there before.
+func (f *quotedFile) replaced(gone fs.FileInfo, at *grip) {
+	q := f.v.quota
+	if at.file != nil && identityOf(gone, f.name) == q.files.keyOf(at.file) {
+		q.gone(at)
+		return
+	}
+	q.account.Settle(0, -1)
+	if gone.Mode().IsRegular() && linkCount(gone) <= 1 { // somebody has renamed the directory
+		q.account.Settle(-gone.Size(), 0)
+	}
 }
 
 // lastLook is how long a backend may take to tell what has become of a file; the session may be
 // over.
 const lastLook = 10 * time.Second
 
-// published returns the size of a file that is known by its name, and may appear there only when it
-// is closed, or not at all.
-func (f *quotedFile) published(name string, failed error) int64 {
+// look describes a file when a handle ends.
+func (f *quotedFile) look(name string) (fs.FileInfo, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), lastLook)
 	defer cancel()
-	info, err := f.v.fs.Stat(WithBeneath(ctx, ""), name)
+	return f.v.fs.Stat(WithBeneath(ctx, ""), name)
+}
+
+// kept returns the size of a file that is known by its name, and of which the last handle has ended.
+// It may have appeared only now, and of one that was given up all, some or nothing may be left.
+func (f *quotedFile) kept(name string) int64 {
+	info, err := f.look(name)
 	switch {
 	case err == nil:
 		return info.Size()
-	case errors.Is(err, fs.ErrNotExist) && f.f.created && (f.abandoned || failed != nil):
+	case errors.Is(err, fs.ErrNotExist):
 		f.v.quota.account.Settle(0, -1)
 		return 0
 	}

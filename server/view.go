@@ -131,6 +131,12 @@ func openFlags(flags uint32) uint32 {
 	return flags
 }
 
+// uploadsAtomically reports whether files appear when they are closed.
+func (v *View) uploadsAtomically() bool {
+	atomic, ok := v.fs.(AtomicUploader)
+	return ok && atomic.UploadsAtomically()
+}
+
 // masked applies the umask to the mode of something about to be created; without a mode in attrs it
 // uses the given one.
 func (v *View) masked(attrs wire.Attrs, mode uint32) wire.Attrs {
@@ -151,14 +157,20 @@ func method[T any](v *View, o operation) (backend T, err error) {
 	return backend, err
 }
 
-// change runs a change by the interface that the operation needs, if the policy allows it, and
-// reports it. name, to and attrs are for the report.
+// change runs a change of names by the interface that the operation needs, if the policy and the
+// gate allow it, and reports it. name, to and attrs are for the report.
 func change[T any](v *View, o operation, name, to string, attrs *wire.Attrs,
 	run func(backend T) error) error {
 	backend, err := method[T](v, o)
-	if err == nil {
-		err = run(backend)
+	if err != nil {
+		return err
 	}
+	end, err := v.reports.Begin(treeChanged(o, name, to, attrs))
+	if err != nil {
+		return err
+	}
+	err = run(backend)
+	end(err)
 	return v.changed(err, o, name, to, attrs)
 }
 
@@ -244,9 +256,11 @@ func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error
 
 // Lsetstat changes attributes of a file or link.
 func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) error {
-	return change(v, opLsetstat, name, "", &attrs, func(backend Lsetstater) error {
-		return backend.Lsetstat(ctx, name, attrs)
-	})
+	backend, err := method[Lsetstater](v, opLsetstat)
+	if err == nil {
+		err = backend.Lsetstat(ctx, name, attrs)
+	}
+	return v.changed(err, opLsetstat, name, "", &attrs)
 }
 
 // Rename renames a file. The new name must not exist.
@@ -275,7 +289,7 @@ func (v *View) Remove(ctx context.Context, name string) error {
 // Rmdir removes an empty directory.
 func (v *View) Rmdir(ctx context.Context, name string) error {
 	return change(v, opRmdir, name, "", nil, func(backend Rmdirer) error {
-		return v.quotaRemove(ctx, name, func() error { return backend.Rmdir(ctx, name) })
+		return v.quotaRmdir(ctx, name, func() error { return backend.Rmdir(ctx, name) })
 	})
 }
 
@@ -462,10 +476,11 @@ func (v *View) Open(ctx context.Context, name string, flags uint32,
 // Create opens a file to be written from its beginning, or creates it. Existing contents stay until
 // they are overwritten: the file may be the very one that the client is reading, under another name
 // or on another host, and truncating it first would lose it. Truncate removes what is left at the
-// end. Only if the backend cannot do that is the file emptied here.
+// end. Only if the backend cannot do that, or keeps the contents until the new ones are complete, is
+// the file emptied here.
 func (v *View) Create(ctx context.Context, name string, attrs wire.Attrs) (*ViewFile, error) {
 	flags := uint32(wire.OpenWrite | wire.OpenCreate)
-	if _, ok := v.fs.(Setstater); !ok {
+	if _, ok := v.fs.(Setstater); !ok || v.uploadsAtomically() {
 		flags |= wire.OpenTruncate
 	}
 	return v.Open(ctx, name, flags, attrs)

@@ -39,7 +39,8 @@ const (
 // does not wait for the host: the job's end does.
 func (r *treeReport) countAhead() (stop func()) {
 	t := r.t
-	if !t.rules.counts || t.options.DryRun || t.options.Links == LinksFollow {
+	if !t.rules.counts || t.options.DryRun || t.options.Links == LinksFollow ||
+		t.options.MinAge > 0 {
 		return func() {}
 	}
 	a := &ahead{tree: t, quit: make(chan struct{})}

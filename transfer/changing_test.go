@@ -67,7 +67,7 @@ func TestChangingSource(t *testing.T) {
 					func(j *copyJob) { j.Options.Changing = accepts })
 				if !accepts {
 					if !errors.Is(err, transfer.ErrSourceChanged) ||
-						!strings.Contains(err.Error(), "--changing") {
+						!strings.Contains(err.Error(), "transfer.Options.Changing") {
 						t.Errorf("%s of %d bytes: %v", name, size, err)
 					}
 					continue

@@ -108,7 +108,7 @@ func (p *checking) found(e *entry) bool {
 // checkOnce makes one attempt to compare a file with the list.
 func checkOnce(c *fileCopy) error {
 	defer c.ends.connect(c)()
-	if err := c.src.sum(c); err != nil {
+	if err := c.hashing.sum(c); err != nil {
 		return ofSource(err)
 	}
 	return c.hashing.checkList(c)
@@ -130,12 +130,12 @@ func (nowhere) limits() (limits, error) {
 	return limits{handles: 1 << 20, small: largestSmall}, nil
 }
 
-func (nowhere) place(*fileCopy, input) (output, error) { return nil, endpoint.ErrStream }
-func (nowhere) conn() *pool.Conn                       { return nil }
-func (nowhere) dispose(string) bool                    { return false }
-func (nowhere) asSource() source                       { return nil }
-func (nowhere) Join(dir, name string) string           { return "" }
-func (nowhere) check(*directory, string) error         { return nil }
+func (nowhere) place(*fileCopy, *input) (output, error) { return nil, endpoint.ErrStream }
+func (nowhere) conn() *pool.Conn                        { return nil }
+func (nowhere) dispose(string) bool                     { return false }
+func (nowhere) asSource() source                        { return nil }
+func (nowhere) Join(dir, name string) string            { return "" }
+func (nowhere) check(*directory, string) error          { return nil }
 
 // noRoot is what lies below nowhere.
 type noRoot struct{ endpoint.Root }

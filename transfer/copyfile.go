@@ -44,6 +44,8 @@ type flags struct {
 	notRenamed   bool // the host did not rename the temporary file to a free name
 	shared       int  // attempts that ended because the host gave one handle to several files
 
+	origin *origin // what was read, if it is to be removed
+
 	seat seat // among those that have something open on the hosts
 }
 
@@ -122,10 +124,13 @@ func (c *fileCopy) conclude(err error) error {
 	if err != nil {
 		c.flags.seat.inVain(err)
 		if c.detail == "" && errors.Is(err, ErrSourceChanged) {
-			c.detail = "--changing accepts what is read up to the end"
+			c.detail = "transfer.Options.Changing accepts what is read up to the end"
 		}
 		c.hashing.meetList(c)
 		return c.failure(c.why(err))
+	}
+	if c.flags.origin != nil {
+		return removeCopied(c)
 	}
 	return nil
 }
@@ -141,9 +146,9 @@ func (c *fileCopy) copyOnce() error {
 			return err
 		}
 	}
-	in, err := c.src.open(c)
+	in, err := openInput(c)
 	if err != nil {
-		return ofSource(err)
+		return err
 	}
 	defer in.close()
 	c.sized(in)
@@ -167,8 +172,8 @@ func (c *fileCopy) copyOnce() error {
 		return err
 	}
 	if !c.isSmall() {
-		if err := in.ready(c); err != nil {
-			return ofSource(err)
+		if err := in.ready(); err != nil {
+			return err
 		}
 		c.sized(in)
 	}
@@ -179,7 +184,7 @@ func (c *fileCopy) copyOnce() error {
 }
 
 // begin continues what an earlier run or attempt left, or starts over.
-func (c *fileCopy) begin(in input, out output) error {
+func (c *fileCopy) begin(in *input, out output) error {
 	offset, err := c.journal.resume(c, in, out)
 	if err != nil {
 		return err
@@ -198,8 +203,8 @@ func (c *fileCopy) begin(in input, out output) error {
 		}
 	}
 	if c.result.Resumed > 0 {
-		if _, err := in.contents().Seek(c.result.Resumed, io.SeekStart); err != nil {
-			return ofSource(err)
+		if _, err := in.Seek(c.result.Resumed, io.SeekStart); err != nil {
+			return err
 		}
 	}
 	c.result.InPlace = !out.atomic()
@@ -208,7 +213,7 @@ func (c *fileCopy) begin(in input, out output) error {
 }
 
 // move copies the contents, verifies them, and gives the copy its name.
-func (c *fileCopy) move(in input, out output) (err error) {
+func (c *fileCopy) move(in *input, out output) (err error) {
 	moved := false
 	defer func() {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
@@ -225,7 +230,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		defer c.finishing()()
 	}
 	if err == nil {
-		err = accepted(c, ofSource(in.unchanged(c, c.result.Bytes, out.rereads(c, in))))
+		err = accepted(c, ofSource(in.same.unchanged(c.result.Bytes, out.rereads(c, in))))
 	}
 	if err == nil {
 		err = out.finalize(c, in)
@@ -240,6 +245,9 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	}
 	if err == nil && c.tree != nil {
 		err = c.tree.plan.mayCommit()
+	}
+	if c.options.RemoveSource {
+		c.flags.origin = newOrigin(c, in, out)
 	}
 	if b := c.backups(out); b != nil && err == nil {
 		err = b.exchange(c.entry, func(freed bool) error {
@@ -302,7 +310,7 @@ func (c *fileCopy) abandon(out output, err error) {
 }
 
 // sized records the source's size, if it is known.
-func (c *fileCopy) sized(in input) {
+func (c *fileCopy) sized(in *input) {
 	if f := in.info(); f.IsRegular() {
 		c.size = f.Size
 	}
@@ -403,10 +411,10 @@ func (c *fileCopy) isSmall() bool {
 }
 
 // kept reports whether the target is already up to date.
-func (c *fileCopy) kept(in input, out output) bool {
+func (c *fileCopy) kept(in *input, out output) bool {
 	before := out.at().info
 	if c.tree == nil || !c.tree.rules.keeps || !c.options.Resume || before == nil ||
-		!before.Mode().IsRegular() {
+		!before.Mode().IsRegular() || c.options.RemoveSource { // which has to be proved
 		return false
 	}
 	return sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))

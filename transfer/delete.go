@@ -196,11 +196,11 @@ func (x *extras) mayDelete() error {
 	case s.met.Load() == 0:
 		return refuse("the source %s is empty", shown(t.route.SourceHost, t.route.Source))
 	case most > 0 && n > most:
-		return refuse("that would delete %d files, more than the %d that --max-delete allows", n,
-			most)
+		return refuse("that would delete %d files, more than the %d that "+
+			"transfer.SyncOptions.MaxDelete allows", n, most)
 	case most <= 0 && n > fewDeleted && 2*n > held:
-		return refuse("that would delete %d of %d files, more than half; --max-delete %d allows it",
-			n, held, n)
+		return refuse("that would delete %d of %d files, more than half; "+
+			"transfer.SyncOptions.MaxDelete %d allows it", n, held, n)
 	}
 	return nil
 }

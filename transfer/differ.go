@@ -15,7 +15,7 @@ type differ struct{ *syncing }
 func (s differ) attrs(e *entry) (set usftp.NewAttrs) {
 	f := &e.info
 	if e.info.Mode.IsRegular() {
-		set.SetMode, set.Mode = f.HasMode && !s.options.NoModes, f.Mode.Perm()
+		set.SetMode, set.Mode = f.HasMode && !s.options.NoModes, s.options.perm(f)
 	}
 	if f.HasTimes && !s.options.NoTimes {
 		set.SetTimes = true
@@ -43,7 +43,7 @@ func (s differ) probe(e *entry) (done bool, err error) {
 	switch {
 	case !e.existing.sameTime(s.asStored(&e.info), o.ModifyWindow) && s.inventories.keepsTimes():
 		e.reason = ReasonTouch
-	case e.info.Mode.IsRegular() && e.existing.perm() != e.info.Mode.Perm() &&
+	case e.info.Mode.IsRegular() && e.existing.perm() != o.perm(&e.info) &&
 		s.inventories.keepsModes():
 		e.reason = ReasonMode
 	case o.Owners && !e.existing.sameOwner(&e.info, &s.inventories.owners):
@@ -66,7 +66,7 @@ func (s differ) sameLink(e *entry) (bool, error) {
 	var haveErr error
 	var asking sync.WaitGroup
 	asking.Go(func() { have, haveErr = s.tree.into.ReadLink(e.rel()) })
-	want, err := s.tree.src.ReadLink(e.source())
+	want, err := s.tree.readLink(e)
 	asking.Wait()
 	return err == nil && haveErr == nil && s.tree.into.SameLink(e.rel(), have, want), ofSource(err)
 }
@@ -91,10 +91,10 @@ func (s differ) hash(side source, e *entry, name string) (checksum.Hash, error) 
 	j := *s.tree.job
 	j.src, j.dst, j.listener = side, nowhere{job: &j}, nil
 	j.options.Hash, j.options.Verify, j.options.List = checksum.SHA256, false, nil
-	j.options.Journal = ""
+	j.options.Journal, j.options.RemoveSource = "", false
 	j.once = func(c *fileCopy) error {
 		defer c.ends.connect(c)()
-		return ofSource(c.src.sum(c))
+		return ofSource(c.hashing.sum(c))
 	}
 	c := newFileCopy(&j, e, name, "")
 	err := c.copy()

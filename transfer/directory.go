@@ -89,9 +89,17 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	return set, nil
 }
 
-// list lists a directory of the source. One that has taken its place since it was found, or that a
-// link leads to, is not listed.
+// list lists what takes part of a directory of the source, if that was selected by name.
 func (t *tree) list(d *directory, each func(*entry, error) bool) error {
+	if t.filter.listed != nil {
+		return t.filter.listed.list(d, each)
+	}
+	return t.listAll(d, each)
+}
+
+// listAll lists a directory of the source. One that has taken its place since it was found, or that
+// a link leads to, is not listed.
+func (t *tree) listAll(d *directory, each func(*entry, error) bool) error {
 	var was *endpoint.Info
 	if d.parent != nil && d.info.Local != nil && t.options.Links != LinksFollow {
 		was = &d.info
@@ -101,7 +109,7 @@ func (t *tree) list(d *directory, each func(*entry, error) bool) error {
 	})
 	if err != nil && was != nil {
 		if now, lookErr := t.src.Lstat(d.source); lookErr == nil && now.Mode&fs.ModeSymlink != 0 {
-			err = explainLink(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
+			err = changed(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
 		}
 	}
 	if at, ok := errors.AsType[*fs.PathError](err); ok && at.Err == endpoint.ErrMoved {

@@ -63,6 +63,7 @@ const (
 	opCopy op = iota
 	opCheck
 	opDelete
+	opRemove // of a source that has been copied
 )
 
 // failure returns the file's Error for err.
@@ -91,6 +92,10 @@ func (e *Error) Error() string {
 	}
 	if e.op == opDelete {
 		message = fmt.Sprintf("cannot delete %s: %s", shown(e.TargetHost, e.Target), e.cause())
+	}
+	if e.op == opRemove {
+		message = fmt.Sprintf("%s was copied to %s, but is not removed: %s",
+			shown(e.SourceHost, e.Source), shown(e.TargetHost, e.Target), e.cause())
 	}
 	if e.Detail != "" {
 		message += "; " + e.Detail

@@ -51,6 +51,12 @@ func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, er
 	return rules, lines.Err()
 }
 
+// A selection is which entries of a tree take part.
+type selection struct {
+	filter.Rules
+	listed *listed // nil if everything does
+}
+
 // compile compiles rules.
 func compile(list []FilterRule) (filter.Rules, error) {
 	rules := make(filter.Rules, len(list))

@@ -247,3 +247,31 @@ func TestConnectionLostWhereLinksAreFollowed(t *testing.T) {
 		}
 	}
 }
+
+// What a server that resolves links says of one within the source is made relative again, and the
+// next sync finds it equal.
+func TestLinksFromAServerThatResolvesThem(t *testing.T) {
+	b := newFollowingBench(t, sftptest.Script{})
+	b.server.Files.WriteFile("/home/precious", []byte("precious"))
+	b.server.Files.WriteFile("/home/src/sub/file", []byte("text"))
+	for name, to := range map[string]string{"sub/beside": "file", "above": "sub/file",
+		"sub/below": "../above", "out": "../precious"} {
+		b.server.Files.Symlink(to, "/home/src/"+name)
+	}
+	dst := filepath.Join(b.dir, "dst")
+	j := &syncJob{direction: download, far: b.host, src: "src", dst: dst}
+	for _, links := range []int64{4, 0} {
+		if s, err := j.run(t); err != nil || s.Links != links {
+			t.Errorf("%d links, not %d, %v", s.Links, links, err)
+		}
+		for name, want := range map[string]string{"sub/beside": "file", "above": "sub/file",
+			"out": "/home/precious"} {
+			if to, err := os.Readlink(filepath.Join(dst, name)); to != want {
+				t.Errorf("%s leads to %q, not %q, %v", name, to, want, err)
+			}
+		}
+		if data, err := os.ReadFile(filepath.Join(dst, "sub/below")); string(data) != "text" {
+			t.Errorf("sub/below leads to %q, %v", data, err)
+		}
+	}
+}

@@ -61,7 +61,7 @@ func fullFileSystem(t *testing.T, dir string) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := copies()
-			if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "--inplace") {
+			if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "transfer.PlaceDirect") {
 				t.Errorf("the error is %v", err)
 			}
 			for _, name := range []string{"big", "small"} {

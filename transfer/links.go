@@ -4,15 +4,18 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"path/filepath"
+	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
 // copyLink recreates a symbolic link of the source.
 func (w *walk) copyLink(e *entry) {
 	t := w.tree
-	to, err := t.src.ReadLink(e.source())
+	to, err := t.readLink(e)
 	err = ofSource(err)
 	if err == nil {
 		err = t.makeLink(e, to)
@@ -25,6 +28,28 @@ func (w *walk) copyLink(e *entry) {
 		return
 	}
 	t.count(&t.sums.Links, 1)
+	if t.options.RemoveSource {
+		t.removeEqual(e, !e.absent())
+	}
+}
+
+// readLink returns what a link of the source says. A server that answers READLINK with where the
+// link leads names a path that means nothing elsewhere: within the source it becomes relative.
+func (t *tree) readLink(e *entry) (string, error) {
+	conn := t.src.conn()
+	if conn == nil || !private.OfClient(conn.Host().Client).ResolvesLinks() {
+		return t.src.ReadLink(e.source())
+	}
+	root, err := t.src.RealPath(t.route.Source)
+	if err != nil {
+		return "", err
+	}
+	to, err := t.src.ReadLink(path.Join(root, e.rel())) // so that the answer is absolute, too
+	if err != nil || !strings.HasPrefix(path.Clean(to), strings.TrimSuffix(root, "/")+"/") {
+		return to, err
+	}
+	to, err = filepath.Rel(path.Join(root, path.Dir(e.rel())), to)
+	return filepath.ToSlash(to), err
 }
 
 // finishLink gives a symbolic link its source's owner and times, if wanted. If the target cannot

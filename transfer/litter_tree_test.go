@@ -151,7 +151,8 @@ func TestLitterWhereTheSourceIsNoMore(t *testing.T) {
 						nil)
 					o := transfer.TreeOptions{Filter: rules(exclude...),
 						Options: transfer.Options{Journal: journal,
-							Events: event, NoTargetDirectory: true}}
+							Events:      event,
+							Destination: transfer.Destination{NoTargetDirectory: true}}}
 					var err error
 					if sync {
 						_, err = transfer.Sync(t.Context(), dst, src,

@@ -19,7 +19,7 @@ type localTarget struct {
 	root *endpoint.LocalRoot // of a tree
 }
 
-func (t *localTarget) asSource() source { return &localSource{} }
+func (t *localTarget) asSource() source { return localSource{} }
 
 // dispose removes one of our temporary files on this machine.
 func (t *localTarget) dispose(temporary string) bool {
@@ -125,7 +125,7 @@ func (t *localTarget) check(d *directory, name string) error {
 }
 
 // place examines the target.
-func (t *localTarget) place(c *fileCopy, in input) (output, error) {
+func (t *localTarget) place(c *fileCopy, in *input) (output, error) {
 	o := &localOutput{end: t, entry: c.entry}
 	if c.entry == nil {
 		return o, o.find(c)

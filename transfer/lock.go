@@ -68,7 +68,9 @@ func (e *LockedError) Error() string {
 		who = fmt.Sprintf("process %d on %s, since %s", h.PID, h.Host,
 			h.Started.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%v: %s; last seen %v ago. Wait until it is done. The lock (%s) of a run that was killed expires after %v; --no-lock ignores it", ErrLocked, who, e.Age.Round(time.Second), lockName, lockStale)
+	return fmt.Sprintf("%v: %s; last seen %v ago. Wait until it is done. The lock (%s) of a run "+
+		"that was killed expires after %v; transfer.SyncOptions.NoLock ignores it", ErrLocked, who,
+		e.Age.Round(time.Second), lockName, lockStale)
 }
 
 func (e *LockedError) Unwrap() error { return ErrLocked }
@@ -139,7 +141,7 @@ func newLock(s *syncing) (*lock, error) {
 		} else if err == nil { // while it was empty, somebody may have taken it away
 			break
 		} else if errors.Is(err, endpoint.ErrLeft) {
-			return nil, fmt.Errorf("the lock (%s) cannot be written (--no-lock turns it off): %w",
+			return nil, fmt.Errorf("the lock (%s) cannot be written (transfer.SyncOptions.NoLock turns it off): %w",
 				lockName, err)
 		}
 		holder, data, written, readErr := l.read()
@@ -186,11 +188,11 @@ func newLock(s *syncing) (*lock, error) {
 func (l *lock) unreadable(err, readErr error) error {
 	switch {
 	case private.Untold(readErr):
-		return fmt.Errorf("no lock file can be created in the target, and the host does not say whether there is one: remove %s if no other sync is running (--no-lock turns it off): %w", lockName, readErr)
+		return fmt.Errorf("no lock file can be created in the target, and the host does not say whether there is one: remove %s if no other sync is running (transfer.SyncOptions.NoLock turns it off): %w", lockName, readErr)
 	case !errors.Is(readErr, fs.ErrNotExist):
 		err = readErr // it says what is there instead
 	}
-	return fmt.Errorf("no lock file can be created in the target (--no-lock turns it off): %w", err)
+	return fmt.Errorf("no lock file can be created in the target (transfer.SyncOptions.NoLock turns it off): %w", err)
 }
 
 // begin starts renewing the lock, and asks what foldsCase answers.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"syscall"
 
 	"github.com/usftp/usftp"
@@ -62,6 +63,12 @@ func (l *location) find(c *fileCopy, name string, slash bool, valid func(string)
 	stat func(string) (fs.FileInfo, error)) error {
 	l.name = name
 	info, err := stat(name)
+	if errors.Is(err, fs.ErrNotExist) && c.options.MakePath {
+		if above := c.makePath(name, slash); above != nil {
+			return above
+		}
+		info, err = stat(name)
+	}
 	switch {
 	case err == nil && info.IsDir(), private.Untold(err) && (slash || meansDirectory(name)):
 		base := c.src.Base(c.source)
@@ -88,6 +95,37 @@ func (l *location) find(c *fileCopy, name string, slash bool, valid func(string)
 		return nil
 	}
 	return endpoint.IgnoreMissing(err)
+}
+
+// makePath makes the directories above a target that are missing, and with itself also that.
+func (j *job) makePath(target string, itself bool) error {
+	at, missing := j.dst.Join(target, "."), ""
+	if !itself {
+		at = above(j.dst, at)
+	}
+	for ; at != above(j.dst, at); at = above(j.dst, at) {
+		if _, err := j.dst.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+			break // if it is no directory, or cannot be looked at, making one in it will tell
+		}
+		missing = path.Join(j.dst.Base(at), missing)
+	}
+	if missing == "" {
+		return nil
+	}
+	root, err := j.dst.Below(at)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return (&targetDir{Root: root}).mkdirAll(missing)
+}
+
+// above returns the directory that holds a name.
+func above(e end, name string) string {
+	if name = e.Join(name, "."); e.conn() == nil {
+		return filepath.Dir(name)
+	}
+	return path.Dir(name)
 }
 
 // meansDirectory reports whether a path can only be a directory's.
@@ -134,7 +172,7 @@ func (p placement) fallBack(c *fileCopy, err error) error {
 	if c.options.Placement == PlaceAuto && !errors.Is(err, fs.ErrNotExist) &&
 		!errors.Is(err, usftp.ErrNameCoding) &&
 		!errors.Is(err, endpoint.ErrNotDirectory) && !errors.Is(err, syscall.EROFS) {
-		c.detail = "no temporary file can be created beside the target, which is untouched; --inplace writes the target itself"
+		c.detail = "no temporary file can be created beside the target, which is untouched" + c.rules().inPlace
 	}
 	return err
 }

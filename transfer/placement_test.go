@@ -50,7 +50,7 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 			if (err == nil) != test.inPlace || inPlace != test.inPlace {
 				t.Errorf("in place: %v, %v", inPlace, err)
 			}
-			if err != nil && !strings.Contains(err.Error(), "--inplace") {
+			if err != nil && !strings.Contains(err.Error(), "transfer.PlaceDirect") {
 				t.Errorf("the error does not say what to do: %v", err)
 			}
 			if len(b.temporaries()) > 0 {

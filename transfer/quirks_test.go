@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuses func(sftptest.Request) bool
 		there   bool // the files exist at the target already
+		leaves  bool // temporary files that cannot be removed, each named
 	}{
 		"temporary names": {refuses: func(r sftptest.Request) bool {
 			return r.Type == wire.TypeOpen && strings.Contains(r.Path, ".usftp-")
@@ -30,6 +32,10 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 		"renames": {refuses: func(r sftptest.Request) bool {
 			return r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&
 				r.Extension == wire.ExtPosixRename
+		}},
+		"renames and removals": {leaves: true, refuses: func(r sftptest.Request) bool {
+			return r.Type == wire.TypeRename || r.Type == wire.TypeRemove ||
+				r.Type == wire.TypeExtended && r.Extension == wire.ExtPosixRename
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,14 +64,25 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 					b.events = append(b.events, e)
 				}}}
 			summary, err := tree.Run(t.Context())
-			if n := refused.Load(); n == 0 || n > atATime {
+			if test.leaves {
+				for _, name := range b.temporaries() {
+					if !slices.ContainsFunc(b.notes(), func(note string) bool {
+						return strings.Contains(note, name+" is left behind")
+					}) {
+						t.Errorf("%s was left, and it said %q", name, b.notes())
+					}
+				}
+			} else if n := refused.Load(); n == 0 || n > atATime {
 				t.Errorf("%d requests were refused, and %d files are under way at a time", n,
 					atATime)
 			}
 			if summary.Failed != 0 || summary.Files != files || err != nil {
 				t.Errorf("%+v, %v", summary, err)
 			}
-			if notes := b.notes(); len(notes) != 1 || !strings.Contains(notes[0], "in place") {
+			notes := slices.DeleteFunc(b.notes(), func(note string) bool {
+				return test.leaves && strings.Contains(note, "is left behind")
+			})
+			if len(notes) != 1 || !strings.Contains(notes[0], "in place") {
 				t.Errorf("it said %q", notes)
 			}
 			arrived := int64(0)
@@ -75,7 +92,8 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 					arrived++
 				}
 			}
-			if arrived != files || len(b.temporaries()) > 0 {
+			if left := len(b.temporaries()); arrived != files || test.leaves != (left > 0) ||
+				left > atATime {
 				t.Errorf("%d files have arrived; temporary: %q", arrived, b.temporaries())
 			}
 		})

@@ -39,18 +39,18 @@ func (o *remoteOutput) close() {
 	}
 }
 
-func (o *remoteOutput) rereads(c *fileCopy, in input) reopen { return in.reopen(c) }
+func (o *remoteOutput) rereads(c *fileCopy, in *input) reopen { return in.reopen() }
 
-func (o *remoteOutput) holds(c *fileCopy, in input) (same, known bool) {
+func (o *remoteOutput) holds(c *fileCopy, in *input) (same, known bool) {
 	return o.session.holds(c.hashing.digests, o.name, nil)
 }
 
-func (o *remoteOutput) verify(c *fileCopy, in input) error {
-	return o.session.verify(c, o.written(), nil, in.reopen(c))
+func (o *remoteOutput) verify(c *fileCopy, in *input) error {
+	return o.session.verify(c, o.written(), nil, in.reopen())
 }
 
 // same makes sure that a file does not overwrite itself.
-func (o *remoteOutput) same(c *fileCopy, in input) error {
+func (o *remoteOutput) same(c *fileCopy, in *input) error {
 	if c.entry != nil || o.info == nil && !o.untold || c.from != c.to {
 		return nil
 	}
@@ -65,11 +65,11 @@ func (o *remoteOutput) same(c *fileCopy, in input) error {
 }
 
 // create creates the temporary file, or opens the target if it is to be written in place.
-func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
+func (o *remoteOutput) create(c *fileCopy, in *input) (err error) {
 	source, client := in.info(), o.client
 	perm, denied := fs.FileMode(0o666), false
 	if source.HasMode {
-		perm = source.Mode.Perm()
+		perm = c.options.perm(source)
 	}
 	if !o.direct && o.end.atomic(c) {
 		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
@@ -191,8 +191,8 @@ func (p inPlace) open() (*usftp.File, error) {
 	case untold && c.options.Placement != PlaceDirect:
 		f, err := client.OpenFile(o.name, flags|os.O_EXCL, p.perm)
 		if endpoint.Refused(err) {
-			c.detail = "the host does not say what has this name: a directory's must end in /, " +
-				"and --inplace writes over a file"
+			c.detail = "the host does not say what has this name: a directory's must end in /" +
+				c.rules().inPlace
 		} else if err == nil && c.flags.notRenamed { // nothing had the name
 			o.end.placement.quirks.NoRename.Store(true)
 			o.end.reportNoRename(c)
@@ -279,7 +279,7 @@ func (o *remoteOutput) restore(aside string) error {
 
 // resume opens what an earlier run left, and proves it by the host's hash or by reading back its
 // end.
-func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
+func (o *remoteOutput) resume(c *fileCopy, in *input, m *mark) (int64, error) {
 	if m.RacyBytes > 0 && m != c.journal.left {
 		return 0, errors.New("the source was being written to when the copy started")
 	}
@@ -298,7 +298,7 @@ func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
 
 // proveRemote proves that what is in the file is the beginning of the source, and cuts off the
 // rest.
-func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
+func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -311,7 +311,7 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 			return fmt.Errorf("it cannot be truncated to what is known to be good: %w", err)
 		}
 	}
-	if same, known := c.to.begins(f, in.contents(), m.Bytes); known {
+	if same, known := c.to.begins(f, in, m.Bytes); known {
 		if !same {
 			return errDiffers
 		}
@@ -331,12 +331,12 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 	if _, err := f.Seek(off, io.SeekStart); err != nil {
 		return err
 	}
-	_, err = f.WriteTo(io.NewOffsetWriter(&comparer{at: in.contents(), size: m.Bytes}, off))
+	_, err = f.WriteTo(io.NewOffsetWriter(&comparer{at: in, size: m.Bytes}, off))
 	return err
 }
 
 // fill copies the contents, over several handles where that helps.
-func (o *remoteOutput) fill(c *fileCopy, in input) error {
+func (o *remoteOutput) fill(c *fileCopy, in *input) error {
 	if c.isSmall() {
 		if o.over <= c.entry.info.Size { // otherwise it has to be truncated
 			done, err := o.fillSmall(c, in)
@@ -345,27 +345,28 @@ func (o *remoteOutput) fill(c *fileCopy, in input) error {
 			}
 		}
 		c.flags.large = true
-		if err := in.ready(c); err != nil {
-			return ofSource(err)
+		if err := in.ready(); err != nil {
+			return err
 		}
 		c.sized(in)
 	}
-	c.hashing.start(c, in.reopen(c))
+	c.hashing.start(c, in.reopen())
 	n, err := o.send(c, in)
 	c.result.Bytes = c.result.Resumed + n
 	return o.explain(err)
 }
 
-func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
+func (o *remoteOutput) send(c *fileCopy, in *input) (int64, error) {
 	if n, done, err := o.sendDelta(c, in); done || err != nil {
 		return n, err
 	}
 	f, resumed := o.file, c.result.Resumed
 	defer c.watch(func() int64 { return resumed + f.Progress() })()
-	if n, done, err := in.copyOn(c, f); done {
+	if n, done, err := in.copyOn(f); done {
 		return n, err
 	}
 	source := in.info()
+	in.sends = true
 	if s := findHoles(c, in); s != nil {
 		return o.sendSparse(c, s)
 	}
@@ -373,14 +374,14 @@ func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
 	if !source.IsRegular() || o.over >= source.Size && o.over > 0 ||
 		!o.session.worthStriping(c, source.Size-max(resumed, o.over), false) {
 		return o.session.judge(c, f, func() (int64, int, error) {
-			n, err := f.ReadFrom(c.hashing.pipe.Reader(c.limiter.reader(in.contents()), resumed))
+			n, err := f.ReadFrom(in)
 			return n, 1, err
 		})
 	}
 	s := o.session.stripe(c, f, os.O_WRONLY, resumed, source.Size, o.over)
 	o.striper = s // until seal
 	n, err := o.session.judge(c, f, func() (int64, int, error) {
-		n, err := s.stripes.ReadFromAt(c.hashing.pipe.ReaderAt(in.contents()))
+		n, err := s.stripes.ReadFromAt(in)
 		return n, 1 + s.count(), err
 	})
 	c.result.Stripes = s.stripes.Joined()
@@ -389,7 +390,7 @@ func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
 
 // fillSmall reads, writes, finishes and closes a small file. done is false if the file is no longer
 // as listed.
-func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
+func (o *remoteOutput) fillSmall(c *fileCopy, in *input) (done bool, err error) {
 	size, memory := c.entry.info.Size, c.tree.budget.memory
 	memory.take(size)
 	defer memory.give(size)
@@ -434,24 +435,22 @@ func (s finalizing) smallRefused(refusal error) error {
 // startSmall reads a small file and starts writing it. It frees the memory for that before it
 // returns, since the client holds what is in flight. wait is nil if the file is no longer as
 // listed.
-func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, err error),
+func (o *remoteOutput) startSmall(c *fileCopy, in *input) (wait func() (notSet, err error),
 	err error) {
-	size := int(c.entry.info.Size)
-	data, release := c.tree.budget.buffers.get(size + 1)
-	defer release()
-	if same, err := in.whole(c, data); err != nil || !same {
-		return nil, ofSource(err)
+	if same, err := in.load(); err != nil || !same {
+		return nil, err
 	}
+	defer in.small.release()
 	set, err := finalizing{o, c, in}.attrs()
 	if err != nil {
 		return nil, err
 	}
-	c.hashing.small(c, data[:size])
-	return private.OfFile(o.file).StartWriteClose(data[:size], set), nil
+	c.hashing.small(c, in.small.data)
+	return private.OfFile(o.file).StartWriteClose(in.small.data, set), nil
 }
 
 // finalize finishes the file, unless fillSmall has done so; see [finalizing.run].
-func (o *remoteOutput) finalize(c *fileCopy, in input) error {
+func (o *remoteOutput) finalize(c *fileCopy, in *input) error {
 	if o.sealed {
 		return nil
 	}
@@ -462,7 +461,7 @@ func (o *remoteOutput) finalize(c *fileCopy, in input) error {
 type finalizing struct {
 	o  *remoteOutput
 	c  *fileCopy
-	in input
+	in *input
 }
 
 // run proves that the file is whole if several handles wrote it, cuts off what is left of an old
@@ -540,7 +539,7 @@ func (s finalizing) attrs() (set usftp.NewAttrs, err error) {
 	}
 	if c.options.preservesModes() && source.HasMode {
 		// without setuid and setgid: the copy would run as the user who made it
-		set.SetMode, set.Mode = true, source.Mode.Perm()
+		set.SetMode, set.Mode = true, c.options.perm(source)
 	} else if o.info != nil && o.temp != "" {
 		set.SetMode, set.Mode = true, s.keptMode()
 	}
@@ -653,7 +652,7 @@ type commitState struct {
 }
 
 // commit gives the temporary file the target's name.
-func (o *remoteOutput) commit(c *fileCopy, _ input) error {
+func (o *remoteOutput) commit(c *fileCopy, _ *input) error {
 	if o.temp == "" {
 		return nil
 	}
@@ -729,11 +728,22 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 	return err
 }
 
+// drop removes the temporary file, and reports whether the target can be written instead. A host
+// that lets nobody rename may let nobody remove either.
+func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
+	err := client.Remove(p.temporary)
+	if err != nil && endpoint.Refused(err) {
+		c.warn("the host does not remove files either: " + c.shown(p.temporary) + " is left behind")
+		c.attempts.addStray(p.temporary)
+	}
+	return err == nil || endpoint.Refused(err)
+}
+
 // forgone reports whether another attempt can do without the temporary file, or copy that: on the
 // host, if what was sent could be read only once.
 func (p *commitState) forgone(c *fileCopy, o *remoteOutput) bool {
 	if !c.attempts.once {
-		return o.client.Remove(p.temporary) == nil
+		return p.drop(c, o.client)
 	}
 	if o.session.oneHandle() {
 		return false

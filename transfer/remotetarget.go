@@ -101,7 +101,7 @@ var errTwice = errors.New("server sent the same file name twice")
 // place examines the target. A file of a tree takes no round trip in a directory that this copy
 // made. For a single file, a directory is entered and a symbolic link followed, since a rename
 // would replace the link: that takes one round trip, and one more for a directory or a link.
-func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
+func (t *remoteTarget) place(c *fileCopy, in *input) (output, error) {
 	o := &remoteOutput{end: t, session: c.to}
 	o.client, _ = t.view(c.to.client, c.entry)
 	if c.entry != nil {

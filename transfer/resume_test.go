@@ -86,7 +86,7 @@ func TestResume(t *testing.T) {
 					if err == nil || first.LeftBehind == "" || first.Bytes == 0 {
 						t.Fatalf("%+v, %v", first, err)
 					}
-					if !strings.Contains(err.Error(), "--resume continues from there") {
+					if !strings.Contains(err.Error(), "transfer.Options.Resume continues from there") {
 						t.Errorf("it does not say how to continue: %v", err)
 					}
 					if test.between != nil {

@@ -53,7 +53,7 @@ func (s *Shared) Reader(r io.Reader, copies int, patience time.Duration) []*Bran
 	for range copies {
 		b := &Branch{stream: stream}
 		b.Endpoint = Endpoint{path: "-", newSource: func(j *job) (source, error) {
-			return &readerSource{r: branchReader{b, j, size}}, nil
+			return newReaderSource(branchReader{b, j, size}), nil
 		}}
 		stream.branches = append(stream.branches, b)
 	}

@@ -347,5 +347,6 @@ func replaced(err error) error {
 var errNotJoined = errors.New("the host does not combine what is written over several connections")
 
 func notJoined(size, want int64) error {
-	return fmt.Errorf("%w: it has %d bytes and should have %d; use a single connection (--connections=1 --streams=1)", errNotJoined, size, want)
+	return fmt.Errorf("%w: it has %d bytes and should have %d; use a single connection "+
+		"(pool.ConnectConfig.Connections and Streams of 1)", errNotJoined, size, want)
 }

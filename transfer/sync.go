@@ -29,6 +29,9 @@ type SyncOptions struct {
 	// files are read, which takes as long as copying them, and a Note says so.
 	Checksum bool
 
+	// SizeOnly copies no file whose size is equal. One whose time differs gets its source's.
+	SizeOnly bool
+
 	// ModifyWindow is how much times may differ and still count as equal. Times are compared in
 	// whole seconds, since SFTP has no others.
 	ModifyWindow time.Duration
@@ -187,6 +190,12 @@ func newSyncing(t *tree, options SyncOptions) error {
 	if _, _, toPath := t.dst.Identity(t.route.Target); !isPath || !toPath {
 		return errNotPath
 	}
+	if options.Delete && options.Files != nil {
+		return errors.New("a sync of listed files cannot delete: what is not listed would look as if the source did not have it")
+	}
+	if options.Delete && options.RemoveSource {
+		return errors.New("a sync that removes its source cannot delete: the next one would delete what this one has copied")
+	}
 	if name := options.IgnoreFile; name != "" && (strings.ContainsAny(name, `/\`) ||
 		!filepath.IsLocal(name)) {
 		return fmt.Errorf("%q is not the name of an ignore file", name)
@@ -197,6 +206,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 		}
 		options.BackupDir = path.Clean(dir)
 	}
+	options.Checksum = options.Checksum || options.RemoveSource
 	s := &syncing{copying: copying{t}, options: options, within: newReach(options.Within),
 		filter: newSyncFilter(t, &options),
 		saved:  backups{dir: options.BackupDir}}
@@ -206,7 +216,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, relinks: true, judges: true,
 		partial: options.Within != nil, listings: syncWalkers, failed: copyRules.failed,
 		counts: options.Only == SyncOnly{} && options.Within == nil,
-		resume: "the same command continues from there"}
+		resume: "the same call continues from there"}
 	if options.Delete {
 		t.rules.last = PhaseDeleting
 	}
@@ -510,9 +520,11 @@ func (s *syncing) wants(e *entry) bool {
 	}
 	sameTime := existing.sameTime(stored, o.ModifyWindow)
 	if !sameTime && regular && existing.sameSize(f) {
-		if sameTime = !s.inventories.keepsTimes(); sameTime && !s.options.NoTimes {
+		if sameTime = !s.inventories.keepsTimes(); sameTime && !s.options.NoTimes && !o.SizeOnly {
 			s.inventories.told.Do(func() {
-				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, since the host does not set them: files of the same size count as equal (--checksum compares contents)")
+				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, "+
+					"since the host does not set them: files of the same size count as equal "+
+					"(transfer.SyncOptions.Checksum compares contents)")
 			})
 		}
 	}
@@ -523,10 +535,12 @@ func (s *syncing) wants(e *entry) bool {
 		e.reason = ReasonSize
 	case o.Checksum:
 		e.reason, e.probe = ReasonHash, true
-	case !sameTime, !o.Since.IsZero() && !f.Mtime.Before(o.Since) &&
-		f.Mtime.Before(time.Now().Add(time.Second)):
+	case !o.SizeOnly && (!sameTime || !o.Since.IsZero() && !f.Mtime.Before(o.Since) &&
+		f.Mtime.Before(time.Now().Add(time.Second))):
 		e.reason = ReasonTime
-	case existing.perm() != f.Mode.Perm() && f.HasMode && s.inventories.keepsModes():
+	case !sameTime:
+		e.reason = ReasonTouch
+	case existing.perm() != o.perm(f) && f.HasMode && s.inventories.keepsModes():
 		e.reason = ReasonMode
 	}
 	if e.reason == "" && o.Owners && !existing.sameOwner(f, &s.inventories.owners) {
@@ -556,6 +570,8 @@ func (s *syncing) prepare(e *entry) (done bool) {
 	}
 	if !done {
 		e.dir.touched.Store(true)
+	} else if s.options.RemoveSource && !s.tree.options.DryRun {
+		s.tree.removeEqual(e, true)
 	}
 	return done
 }

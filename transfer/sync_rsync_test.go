@@ -80,6 +80,7 @@ func randomSync(rng *rand.Rand, ignoreExisting bool) (o transfer.SyncOptions, fl
 	}
 	o.Only.Update = with("--update")
 	o.Checksum = with("--checksum")
+	o.SizeOnly = with("--size-only")
 	if o.Only.Existing = with("--existing"); !o.Only.Existing && ignoreExisting {
 		o.Only.IgnoreExisting = with("--ignore-existing")
 	}

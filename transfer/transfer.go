@@ -16,6 +16,7 @@ package transfer
 
 import (
 	"context"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -52,6 +53,11 @@ type Attributes struct {
 	// Sync compares neither; without times it compares sizes, or contents with Checksum.
 	NoTimes, NoModes bool
 
+	// Chmod, if it is not nil, returns what counts as the permissions of a file or a directory of
+	// the source, from those that it has. It is called on many goroutines at once. Of other mode
+	// bits only a directory's setgid and sticky ones have an effect.
+	Chmod func(mode fs.FileMode) fs.FileMode
+
 	// Owners gives the target the source's numeric owner and group, for directories of trees too,
 	// and fails if that is impossible: usually only a superuser may give files away. Symbolic links
 	// get them too, except on hosts without lsetstat@openssh.com, which one event reports. Without
@@ -59,7 +65,7 @@ type Attributes struct {
 	Owners bool
 }
 
-// Contents say how the contents of files are taken.
+// Contents say how the contents of files are taken, and whether they are taken away.
 type Contents struct {
 	// Sparse turns blocks of zeros into holes in files written on this machine. Holes in local
 	// source files are kept without it, also when copying to a host.
@@ -69,16 +75,33 @@ type Contents struct {
 	// whose size the host does not know: the copy has what was read up to its end, and a Warning
 	// says so. Such files are read over one connection.
 	Changing bool
+
+	// RemoveSource removes each file, and each symbolic link of a tree, from the source once its
+	// copy has its name and is proved: by Verify or by the host's hash, if it offers one
+	// (check-file), and otherwise by its size. A file that has changed since it was read, or may
+	// have, stays, and that is an error. In a Sync files that look equal are compared by their
+	// contents, as with Checksum, and then removed, too. Directories stay. It works neither with
+	// streams nor with LinksFollow.
+	RemoveSource bool
+}
+
+// Destination says where a copy goes.
+type Destination struct {
+	// NoTargetDirectory treats the target as the copy itself, as cp -T does: a tree is merged with
+	// an existing directory instead of going into it, and copying a file to a directory fails
+	// (ErrIsDirectory).
+	NoTargetDirectory bool
+
+	// MakePath makes the directories above the target that are missing, and for a file also the
+	// target itself if it ends in a slash.
+	MakePath bool
 }
 
 // Options configure a copy. The zero Options are valid.
 type Options struct {
 	Placement Placement
 
-	// NoTargetDirectory treats the target as the copy itself, as cp -T does: a tree is merged with
-	// an existing directory instead of going into it, and copying a file to a directory fails
-	// (ErrIsDirectory).
-	NoTargetDirectory bool
+	Destination
 
 	Attributes
 
@@ -152,6 +175,7 @@ type Outcome struct {
 	Bottleneck Bottleneck    `json:"bottleneck,omitempty"`  // what limited the rate, if known
 	LeftBehind string        `json:"left_behind,omitempty"` // a temporary file that remains
 	Reused     int64         `json:"reused,omitempty"`      // bytes taken from the old file
+	Removed    bool          `json:"removed,omitempty"`     // the source, by Options.RemoveSource
 }
 
 // Result describes what Copy did.
@@ -209,6 +233,7 @@ type job struct {
 
 // common is what the copies of a job have in common with it.
 type common struct {
+	sources  sourceRoot // with Options.RemoveSource
 	pauses   *pauses
 	work     sync.WaitGroup // goroutines that end soon after ctx
 	oldTimes sync.Once      // that times cannot be set was reported
@@ -228,6 +253,9 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		stop()
 		cancel(nil)
 		j.work.Wait()
+		if options.RemoveSource {
+			j.sources.close()
+		}
 		l.done()
 	}
 	if options.List != nil {
@@ -241,6 +269,9 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 			Target: dst.path}}
 	if j.src, err = src.from(j); err == nil {
 		j.dst, err = dst.to(j)
+	}
+	if err == nil && options.RemoveSource {
+		err = j.removable()
 	}
 	if err == nil {
 		j.route.Source, err = resolved(j.src, j.route.Source)

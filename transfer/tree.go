@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
-	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
@@ -33,6 +33,14 @@ type TreeOptions struct {
 	// matches decides.
 	Filter []FilterRule
 
+	// Files, if it is not nil, names what is copied of the source, which must be a directory.
+	// Filter applies to that, too. What is named and missing fails.
+	Files *FileList
+
+	// MinAge leaves out files that were modified less than this time before the run began, by this
+	// machine's clock. They are counted as Young.
+	MinAge time.Duration
+
 	// DryRun writes nothing: Planned events report what would be copied.
 	DryRun bool
 
@@ -52,7 +60,7 @@ type TreeOptions struct {
 
 	// CountAhead lists the source a second time, only to count its files, if after a second what
 	// was found has to wait to be copied: PlannedTotals then tell early how much there is. It does
-	// nothing if links are followed, or if a Sync does not compare all files.
+	// nothing if links are followed, with MinAge, or if a Sync does not compare all files.
 	CountAhead bool
 }
 
@@ -148,7 +156,7 @@ type tree struct {
 
 	root    *directory // nil if the source is a file
 	into    targetDir
-	filter  filter.Rules
+	filter  selection
 	base    string // the copy's name in a directory, "." if the directory is the copy
 	resumed resumption
 	made    treeMark // records that this copy makes its target; "" if it does not
@@ -213,8 +221,14 @@ func (t *tree) run(err error) (Summary, error) {
 
 // prepare examines the source and the target. root stays nil if the source is a file.
 func (t *tree) prepare() (err error) {
-	if t.filter, err = compile(t.options.Filter); err != nil {
+	if t.filter.Rules, err = compile(t.options.Filter); err != nil {
 		return err
+	}
+	if list := t.options.Files; list != nil {
+		if t.tooMany(int64(len(list.Names))) {
+			return ErrTreeTooLarge
+		}
+		t.filter.listed = newListed(list)
 	}
 	if conns := t.conns(); len(conns) > 0 && t.options.Verify {
 		s := &session{client: conns[0].Host().Client}
@@ -222,13 +236,21 @@ func (t *tree) prepare() (err error) {
 			return err
 		}
 	}
+	if t.options.RemoveSource && t.options.Links == LinksFollow {
+		return errFollowing
+	}
 	found, err := t.src.Stat(t.route.Source)
 	switch {
-	case private.Untold(err) && t.plan.file() == nil: // it cannot be listed, so it may be a file
+	case private.Untold(err) && t.plan.file() == nil && t.filter.listed == nil &&
+		t.options.MinAge == 0: // it cannot be listed, so it may be a file
 		return nil
 	case err != nil:
 		return ofSource(err)
+	case !found.Mode.IsDir() && t.filter.listed != nil:
+		return ofSource(&fs.PathError{Op: "list", Path: t.route.Source,
+			Err: endpoint.ErrNotDirectory})
 	case !found.Mode.IsDir():
+		t.young(&found)
 		return t.plan.file()
 	}
 	t.base = t.src.Base(t.route.Source)
@@ -248,20 +270,24 @@ func (t *tree) prepare() (err error) {
 			mark.begin()
 		}
 	}
-	root := &directory{tree: t, source: t.route.Source, rel: ".", info: found}
+	root := &directory{tree: t, source: t.route.Source, rel: ".", info: t.options.chmod(found)}
 	root.pending.Store(1)
 	// both ask the hosts at the same time as begin does
 	inside, near := make(chan string, 1), make(chan bool, 1)
 	t.work.Go(func() { inside <- t.overlap.inside() })
 	t.work.Go(func() { near <- t.overlap.near() })
-	t.into, err = t.dst.begin(found, t.base, func() error {
+	t.into, err = t.dst.begin(root.info, t.base, func() error {
 		dir := <-inside
 		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool {
 			return pool.Lost(c.Host().Client)
 		}) {
 			dir = t.overlap.inside()
 		}
-		return t.overlap.check(dir)
+		err := t.overlap.check(dir)
+		if err == nil && t.options.MakePath && !t.options.DryRun {
+			err = t.makePath(t.route.Target, false)
+		}
+		return err
 	})
 	root.target = t.into.path
 	nested := t.base != "." && root.target != t.route.Target
@@ -306,6 +332,13 @@ func (t *tree) tooMany(n int64) bool {
 // single copies a source that is a file.
 func (t *tree) single() (Summary, error) {
 	j := t.job
+	if t.sums.Young > 0 {
+		s := Summary{Totals: t.totals(), Target: j.route.Target}
+		s.Complete = true
+		t.tell(&Event{Kind: Skipped, Route: j.route, Size: -1,
+			Message: fmt.Sprintf("it was modified less than %v ago", t.options.MinAge)})
+		return s, nil
+	}
 	j.tree = nil
 	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
 	var err error
@@ -334,7 +367,7 @@ func (t *tree) single() (Summary, error) {
 // openOnce only opens the source: for a dry run, if the host does not say what it is.
 func openOnce(c *fileCopy) error {
 	defer c.ends.connect(c)()
-	in, err := c.src.open(c)
+	in, err := openInput(c)
 	if err != nil {
 		return ofSource(err)
 	}
@@ -345,8 +378,8 @@ func openOnce(c *fileCopy) error {
 // copyRules are those of CopyTree and of single files.
 var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true, counts: true,
 	listings: usualWalkers, failed: "could not be copied",
-	resume:  "the same command with --resume continues from there",
-	inPlace: "; --inplace writes the target itself"}
+	resume:  "the same call with transfer.Options.Resume continues from there",
+	inPlace: "; transfer.PlaceDirect writes the target itself"}
 
 // copying is the planner of CopyTree.
 type copying struct{ tree *tree }
@@ -427,5 +460,16 @@ func (p copying) wants(e *entry) bool {
 		p.tree.skip(e.source(), "it is the temporary file of a copy that is under way")
 		return false
 	}
+	return !p.tree.young(&e.info)
+}
+
+// young reports whether a file is too young to be copied, and counts it then.
+func (t *tree) young(f *endpoint.Info) bool {
+	if t.options.MinAge <= 0 || !f.Mode.IsRegular() || !f.HasTimes ||
+		!f.Mtime.After(t.began.Add(-t.options.MinAge)) {
+		return false
+	}
+	t.count(&t.sums.Skipped, 1)
+	t.count(&t.sums.Young, 1)
 	return true
 }

@@ -32,9 +32,9 @@ type Totals struct {
 	Skipped     int64 `json:"skipped"`
 	Failed      int64 `json:"failed"`
 
-	Missing  int64 `json:"missing,omitempty"`  // of those that failed: listed but not present
-	Unlisted int64 `json:"unlisted,omitempty"` // not in the list; skipped, or failed if Strict
+	Removed int64 `json:"removed,omitempty"` // files and links, from the source
 
+	CheckTotals
 	SyncTotals
 
 	Active    []string `json:"active,omitempty"`    // sources of a few large files in progress
@@ -47,9 +47,18 @@ type PlannedTotals struct {
 	PlannedBytes int64 `json:"planned_bytes"`
 	Complete     bool  `json:"complete"` // the whole tree has been listed
 
+	// Young counts, of those that were Skipped, the files that are younger than MinAge.
+	Young int64 `json:"young,omitempty"`
+
 	// What TreeOptions.CountAhead has counted in the source, 0 before that is done.
 	CountedFiles int64 `json:"counted_files,omitempty"`
 	CountedBytes int64 `json:"counted_bytes,omitempty"`
+}
+
+// CheckTotals are the totals that only a Check has.
+type CheckTotals struct {
+	Missing  int64 `json:"missing,omitempty"`  // of those that failed: listed but not present
+	Unlisted int64 `json:"unlisted,omitempty"` // not in the list; skipped, or failed if Strict
 }
 
 // SyncTotals are the totals that only a Sync has.

@@ -64,6 +64,9 @@ func (w *walk) run() {
 	if unmark := w.tree.overlap.unmark; unmark != nil {
 		unmark()
 	}
+	if listed := w.tree.filter.listed; listed != nil {
+		listed.missing(w.tree)
+	}
 	w.tree.plan.rest()
 	w.tree.mu.Lock()
 	w.tree.sums.Complete = w.tree.ctx.Err() == nil
@@ -222,7 +225,7 @@ func (w *walk) link(e *entry) bool {
 func (w *walk) enter(e *entry) {
 	t := w.tree
 	d := &directory{tree: t, parent: e.dir, source: e.source(), target: e.target(),
-		rel: e.rel(), depth: e.dir.depth + 1, info: e.info}
+		rel: e.rel(), depth: e.dir.depth + 1, info: t.options.chmod(e.info)}
 	err := t.dst.check(e.dir, e.name)
 	if t.tooDeep(d.depth) {
 		err = ErrTreeTooDeep
@@ -391,7 +394,9 @@ func (w *walk) done(d *directory) {
 // not change the parent's times.
 func (w *walk) finish(d *directory) {
 	t := w.tree
-	if d.failed || t.options.DryRun || t.ctx.Err() != nil {
+	listed := t.filter.listed
+	if d.failed || t.options.DryRun || t.ctx.Err() != nil ||
+		d.parent == nil && listed != nil && !listed.named {
 		t.into.Leave(d.rel)
 		return
 	}

@@ -68,13 +68,13 @@ func (c *Conn) writeAtOnce(call *Call) {
 	if c.err != nil || rest == nil {
 		rest.Release()
 		if c.waits() {
-			c.wake.Signal()
+			c.wake.Broadcast()
 		}
 		c.sent(call)
 		return
 	}
 	call.Payload = rest
 	c.left = outgoing{call, rest.Bytes()[:restSize]}
-	c.wake.Signal()
+	c.wake.Broadcast()
 	c.mu.Unlock()
 }

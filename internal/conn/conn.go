@@ -151,19 +151,24 @@ func (c *Conn) Err() error {
 // closeGrace is how long Close waits for a stream that is slow to close.
 const closeGrace = time.Second
 
-// Close ends the connection: it completes every call in flight with [ErrClosed] and closes the
-// stream. It returns when the connection's goroutines have ended, or after a second if one is in a
-// Read or Write of the stream that closing does not interrupt; that goroutine touches nothing
-// afterwards. Close always returns nil, and may be called more than once.
+// flushGrace is how long Close waits for what is queued to be written.
+const flushGrace = closeGrace / 10
+
+// Close writes the short requests that are queued, if the stream takes them soon, and ends the
+// connection: it completes every call in flight with [ErrClosed] and closes the stream. It returns
+// when the connection's goroutines have ended, or after a second if one is in a Read or Write of the
+// stream that closing does not interrupt; that goroutine touches nothing afterwards. Close always
+// returns nil, and may be called more than once.
 func (c *Conn) Close() error {
+	timer := time.NewTimer(closeGrace)
+	defer timer.Stop()
+	c.flush()
 	c.end(ErrClosed)
 	done := make(chan struct{})
 	go func() {
 		c.idle.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(closeGrace)
-	defer timer.Stop()
 	select {
 	case <-done:
 	case <-timer.C:

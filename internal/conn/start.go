@@ -184,7 +184,7 @@ func (c *Conn) enqueue(call *Call) {
 		c.urgent.push(call)
 	}
 	if !c.busy {
-		c.wake.Signal()
+		c.wake.Broadcast()
 	}
 }
 

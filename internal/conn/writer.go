@@ -77,6 +77,7 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busy = false
+	c.wake.Broadcast() // for flush
 	for c.err == nil && (c.busy || !c.waits()) {
 		c.wake.Wait()
 	}
@@ -118,6 +119,26 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 		large = append(large, c.takeLarge(call))
 	}
 	return batch, large
+}
+
+// flush waits until the short requests that are queued have been written, at most for flushGrace:
+// CLOSE of a file that was read is not waited for otherwise, and servers take a file that is still
+// open at the end for a transfer that failed (SFTPGo), or even refuse it from then on (pkg/sftp's
+// files in memory).
+func (c *Conn) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	late := false
+	timer := time.AfterFunc(flushGrace, func() {
+		c.mu.Lock()
+		late = true
+		c.mu.Unlock()
+		c.wake.Broadcast()
+	})
+	defer timer.Stop()
+	for c.err == nil && !late && (c.busy || c.urgent.head != nil) {
+		c.wake.Wait()
+	}
 }
 
 // waits reports whether a request waits to be written. The caller holds mu.

@@ -80,6 +80,21 @@ func TestShortRequestsOvertake(t *testing.T) {
 	}
 }
 
+// TestCloseWritesWhatIsQueued: a request that nobody waits for, such as the CLOSE of a file that was
+// read, still reaches the server if the connection is closed at once.
+func TestCloseWritesWhatIsQueued(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			c, p := connect(t, sftptest.LinkConfig{}, conn.Config{})
+			start(t, c, conn.NewQueue(), stat(c))
+			within(t, 0, "Close", func() { c.Close() })
+			if r, err := p.tryNext(); err != nil || r.kind != wire.TypeStat {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
 // TestOrderedStaysBehindWrites starts WRITEs, a CLOSE that is ordered, and a STAT that is not.
 func TestOrderedStaysBehindWrites(t *testing.T) {
 	for _, size := range []int{100, 10_000, 200_000} {

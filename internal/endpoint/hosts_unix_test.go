@@ -41,6 +41,11 @@ func newClient(t *testing.T, in io.WriteCloser, out io.Reader, version string) *
 	return client
 }
 
+// onHost opens a client's files.
+func onHost(client *usftp.Client) endpoint.Opener {
+	return endpoint.OnHost{Host: &pool.Host{Client: client}}
+}
+
 // newHost returns the place that a client leads to, and what ends its context.
 func newHost(t *testing.T, host pool.Host, retry pool.Retry) (*endpoint.Host, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -51,9 +56,10 @@ func newHost(t *testing.T, host pool.Host, retry pool.Retry) (*endpoint.Host, fu
 }
 
 // serveOurs serves a directory with our own server.
-func serveOurs(t *testing.T, dir string, policy server.Policy) *usftp.Client {
+func serveOurs(t *testing.T, serve func(dir string) (*osfs.FS, error), dir string,
+	policy server.Policy) *usftp.Client {
 	t.Helper()
-	files, err := osfs.New(dir)
+	files, err := serve(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,14 +80,18 @@ func serveOurs(t *testing.T, dir string, policy server.Policy) *usftp.Client {
 
 func TestOurServer(t *testing.T) {
 	for name, denied := range map[string][]string{"beneath": nil, "plain": {"beneath"},
-		"no attributes": {"beneath", "setstat", "fsetstat", "lsetstat"}} {
+		"atomic": nil, "no attributes": {"beneath", "setstat", "fsetstat", "lsetstat"}} {
+		serve := osfs.New
+		if name == "atomic" {
+			serve = osfs.NewAtomic
+		}
 		t.Run(name, func(t *testing.T) {
 			endpointtest.Run(t, func(t *testing.T) *endpointtest.Fixture {
 				dir := realDir(t)
-				client := serveOurs(t, dir, server.Policy{Denied: denied})
+				client := serveOurs(t, serve, dir, server.Policy{Denied: denied})
 				host, end := newHost(t, pool.Host{Client: client}, pool.Retry{})
-				return &endpointtest.Fixture{Place: host, Dir: "/", Host: true, End: end,
-					Raw: denied == nil, NoTimes: len(denied) > 1, NoLinkSet: len(denied) > 1,
+				return &endpointtest.Fixture{Place: host, Opener: onHost(client), Dir: "/",
+					Host: true, End: end, Raw: denied == nil, NoTimes: len(denied) > 1, NoLinkSet: len(denied) > 1,
 					Disk: endpointtest.Directory(t, dir)}
 			})
 		})
@@ -106,8 +116,8 @@ func TestOpenSSH(t *testing.T) {
 				})
 				host, end := newHost(t, pool.Host{Client: client}, pool.Retry{})
 				dir := realDir(t)
-				return &endpointtest.Fixture{Place: host, Dir: dir, Host: true, End: end,
-					Raw: c.version != "", NoTimes: c.flags != nil, NoLinkSet: c.flags != nil,
+				return &endpointtest.Fixture{Place: host, Opener: onHost(client), Dir: dir,
+					Host: true, End: end, Raw: c.version != "", NoTimes: c.flags != nil, NoLinkSet: c.flags != nil,
 					Disk: endpointtest.Directory(t, dir)}
 			})
 		})
@@ -183,7 +193,7 @@ func TestOtherServers(t *testing.T) {
 				t.Cleanup(func() { client.Close() })
 				host, stop := newHost(t, pool.Host{Client: client}, pool.Retry{})
 				f := c.traits
-				f.Place, f.Dir, f.Host, f.End = host, "/top", true, stop
+				f.Place, f.Opener, f.Dir, f.Host, f.End = host, onHost(client), "/top", true, stop
 				f.Disk = endpointtest.Memory(t, server.Files, "/top")
 				return &f
 			})

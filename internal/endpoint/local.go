@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -201,3 +202,91 @@ func remove(name string, dir bool, look func(string) (fs.FileInfo, error),
 	}
 	return remove(name)
 }
+
+// Open implements Opener.
+func (Local) Open(ctx context.Context, name string, how Opening) (Reader, error) {
+	var file *os.File
+	var err error
+	switch {
+	case how&NoFollow != 0:
+		file, err = localfs.OpenNoFollow(name)
+	case how&Regular != 0: // there may be thousands
+		file, err = os.Open(name)
+	default:
+		file, err = localfs.OpenWaiting(ctx, func() (*os.File, error) { return os.Open(name) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	is, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	f := &LocalFile{File: file, free: func() {}}
+	if f.info.SetInfo(is); !is.Mode().IsRegular() {
+		f.free = localfs.Interruptible(ctx, file)
+	}
+	return f, nil
+}
+
+// ReadWhole implements Opener.
+func (Local) ReadWhole(_ context.Context, name string, how Opening, info *Info, to Memory) error {
+	open := os.Open
+	if how&NoFollow != 0 {
+		open = localfs.OpenNoFollow
+	}
+	f, err := open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	to.Opened()
+	was, err := f.Stat()
+	if err == nil && (!was.Mode().IsRegular() || was.Size() != info.Size) {
+		err = ErrNotListed
+	}
+	if err != nil {
+		return err
+	}
+	n, err := io.ReadFull(f, to.Lend(int(info.Size)+1))
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return err
+	}
+	now, err := f.Stat()
+	if err == nil && (int64(n) != info.Size || // files like those in /proc have a size of 0
+		now.Size() != was.Size() || !now.ModTime().Equal(was.ModTime())) {
+		err = ErrNotListed
+	}
+	if err == nil {
+		info.SetInfo(was)
+	}
+	return err
+}
+
+// A LocalFile is an open file on this machine.
+type LocalFile struct {
+	*os.File
+	info Info
+	free func() // makes reads interruptible no longer
+}
+
+// Info implements Reader.
+func (f *LocalFile) Info() *Info { return &f.info }
+
+// Stat implements Reader.
+func (f *LocalFile) Stat() (Info, error) { return found(f.File.Stat()) }
+
+// Again implements Reader. The file is the same even if its name has since gone to another one.
+func (f *LocalFile) Again(context.Context) (ReadAtCloser, error) { return lent{f.File}, nil }
+
+// Close implements io.Closer.
+func (f *LocalFile) Close() error {
+	f.free()
+	return f.File.Close()
+}
+
+// lent is an open file that somebody else closes.
+type lent struct{ io.ReaderAt }
+
+func (lent) Close() error { return nil }

@@ -4,6 +4,8 @@ package endpoint_test
 
 import (
 	"errors"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/usftp/usftp/internal/endpoint"
@@ -23,8 +25,8 @@ func realDir(t *testing.T) string {
 func TestLocal(t *testing.T) {
 	endpointtest.Run(t, func(t *testing.T) *endpointtest.Fixture {
 		dir := realDir(t)
-		return &endpointtest.Fixture{Place: endpoint.Local{}, Dir: dir, Raw: true,
-			Disk: endpointtest.Directory(t, dir)}
+		return &endpointtest.Fixture{Place: endpoint.Local{}, Opener: endpoint.Local{}, Dir: dir,
+			Raw: true, Disk: endpointtest.Directory(t, dir)}
 	})
 }
 
@@ -44,6 +46,8 @@ func TestStream(t *testing.T) {
 		"Stat": second(p.Stat("x")), "Lstat": second(p.Lstat("x")),
 		"ReadLink": second(p.ReadLink("x")), "RealPath": second(p.RealPath("x")),
 		"Mark": second(p.Mark("x")), "Below": second(p.Below("x")),
+		"Open":      second(endpoint.Stream{}.Open(t.Context(), "x", 0)),
+		"ReadWhole": endpoint.Stream{}.ReadWhole(t.Context(), "x", 0, nil, nil),
 	} {
 		if !errors.Is(err, endpoint.ErrStream) || !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %v", what, err)
@@ -51,6 +55,37 @@ func TestStream(t *testing.T) {
 	}
 	if _, _, err := p.ReadSmall("x", 1); !errors.Is(err, endpoint.ErrStream) {
 		t.Errorf("ReadSmall: %v", err)
+	}
+}
+
+// What is read from a stream is read once, and may tell its size.
+func TestReadStream(t *testing.T) {
+	for want, r := range map[int64]io.Reader{7: strings.NewReader("a stream"[1:]),
+		-1: io.MultiReader(strings.NewReader("a stream"[1:]))} {
+		f, err := endpoint.Stream{Reader: r}.Open(t.Context(), "-", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := f.Stat()
+		if is := f.Info(); is.Size != want || is.IsRegular() || now != *is || err != nil {
+			t.Errorf("it is %+v, want %d bytes: %v", is, want, err)
+		}
+		for what, err := range map[string]error{"ReadAt": second(f.ReadAt(make([]byte, 1), 0)),
+			"Again": second(f.Again(t.Context()))} {
+			if !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		got := make([]byte, 2)
+		io.ReadFull(f, got)
+		if _, err := f.Seek(-1, io.SeekCurrent); (err == nil) != (want > 0) {
+			t.Errorf("Seek: %v", err)
+		}
+		rest, err := io.ReadAll(f)
+		if all := string(got) + string(rest); err != nil || f.Close() != nil ||
+			!strings.HasSuffix(all, "stream") {
+			t.Errorf("%q: %v", all, err)
+		}
 	}
 }
 

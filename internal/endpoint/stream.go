@@ -1,15 +1,17 @@
 package endpoint
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 )
 
 // ErrStream reports that a stream has no files.
 var ErrStream = fmt.Errorf("%w: a stream is not a directory", errors.ErrUnsupported)
 
 // Stream is a stream as a Place. It has no names.
-type Stream struct{}
+type Stream struct{ Reader io.Reader } // nil if nothing can be read from it
 
 func (Stream) Join(_, name string) string                  { return name }
 func (Stream) Base(string) string                          { return "" }
@@ -27,3 +29,40 @@ func (Stream) List(string, *Info, func(), func(string, Info, error) bool) error 
 
 func (Stream) ReadSmall(string, int64) ([]byte, Info, error) { return nil, Info{}, ErrStream }
 func (Stream) Below(string) (Root, error)                    { return nil, ErrStream }
+
+// Open implements Opener. A stream with a method Len() int, as a *bytes.Reader has, has a size.
+func (s Stream) Open(context.Context, string, Opening) (Reader, error) {
+	if s.Reader == nil {
+		return nil, ErrStream
+	}
+	f := &streamFile{s.Reader, Info{Size: -1}}
+	if sized, ok := s.Reader.(interface{ Len() int }); ok && sized.Len() > 0 {
+		f.info.Size = int64(sized.Len())
+	}
+	return f, nil
+}
+
+// ReadWhole implements Opener.
+func (Stream) ReadWhole(context.Context, string, Opening, *Info, Memory) error { return ErrStream }
+
+// A streamFile is a stream as a Reader. It is read once, and in order.
+type streamFile struct {
+	io.Reader
+	info Info
+}
+
+func (f *streamFile) Info() *Info         { return &f.info }
+func (f *streamFile) Stat() (Info, error) { return f.info, nil }
+func (f *streamFile) Close() error        { return nil } // it is the caller's
+
+func (*streamFile) ReadAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+
+func (*streamFile) Again(context.Context) (ReadAtCloser, error) { return nil, errors.ErrUnsupported }
+
+// Seek implements io.Seeker for streams that can.
+func (f *streamFile) Seek(off int64, whence int) (int64, error) {
+	if seeker, ok := f.Reader.(io.Seeker); ok {
+		return seeker.Seek(off, whence)
+	}
+	return 0, errors.ErrUnsupported
+}

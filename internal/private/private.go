@@ -42,6 +42,9 @@ type Client interface {
 	// and to answer READLINK with what the link says. On other servers the following methods send
 	// more requests.
 	KnowsLinks() bool
+	// ResolvesLinks reports whether the server is known to answer READLINK with the path that a link
+	// leads to.
+	ResolvesLinks() bool
 	// Find is Stat that makes do with what else a server tells if it refuses STAT: of a directory
 	// it may know no more than that it is one. It takes one round trip, and more after a refusal.
 	// If it fails, Untold says whether anything may be there.

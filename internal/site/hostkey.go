@@ -12,17 +12,20 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// defaultHostKey returns where to keep a key that clients should recognize later.
-func defaultHostKey() (string, error) {
+// defaultHostKeys returns where to keep keys that clients should recognize later.
+func defaultHostKeys(types []string) (names []string, err error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("no directory for the host key (%w): name a file with --host-key", err)
+		return nil, fmt.Errorf("no directory for the host key (%w): name a file with --host-key", err)
 	}
 	dir = filepath.Join(dir, "usftp")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", FileError("cannot make the directory for the host key,", dir, err)
+		return nil, FileError("cannot make the directory for the host key,", dir, err)
 	}
-	return filepath.Join(dir, "host_ed25519_key"), nil
+	for _, kind := range types {
+		names = append(names, filepath.Join(dir, "host_"+kind+"_key"))
+	}
+	return names, nil
 }
 
 // loadHostKeys refuses a key that others can read, as sshd does: they could impersonate the server.

@@ -43,7 +43,11 @@ func (s *Site) tree(root string) (*tree, error) {
 	if t := s.trees[root]; t != nil && os.SameFile(t.info, info) {
 		return t, nil
 	}
-	files, err := osfs.New(root)
+	serve := osfs.New
+	if s.Directory != nil {
+		serve = s.Directory
+	}
+	files, err := serve(root)
 	if err != nil {
 		return nil, FileError("cannot serve", root, err)
 	}

@@ -27,6 +27,7 @@ type mux struct {
 	count    int
 	incoming []*NewChannel
 	replies  []globalReply
+	proofs   int // of host keys; used by run only
 	err      error
 	first    *Channel  // of the short login
 	reply    chan bool // to its subsystem request
@@ -81,6 +82,9 @@ func (m *mux) start() {
 	t.out.loop, t.out.deflater = true, t.deflater(t.negotiated)
 	t.out.fail = func(err error) { t.end(err) }
 	t.scheduleRekey()
+	if keys := t.hostKeysMessage(); keys != nil {
+		t.out.put(keys)
+	}
 	t.out.mu.Unlock()
 	go t.out.flush()
 	go m.run()
@@ -293,7 +297,10 @@ func (m *mux) handleGlobal(p []byte) error {
 	}
 	// hostkeys-00@openssh.com lists the server's other keys for known_hosts, which is of no use
 	// here. keepalive@openssh.com accepts any answer.
-	if g.wantReply {
+	switch {
+	case g.wantReply && g.kind == proveRequest && !m.t.client:
+		return m.proveHostKeys(&g)
+	case g.wantReply:
 		return m.t.out.control([]byte{msgRequestFailure})
 	}
 	return nil

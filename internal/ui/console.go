@@ -16,6 +16,9 @@ import (
 // A Console is standard error: messages and, on a terminal, a few lines below them that are
 // redrawn.
 type Console struct {
+	// Words are the program's own for what libraries say.
+	Words *strings.Replacer
+
 	program string // named at the start of each message
 	file    *os.File
 	row     *row // of one host among several, which writes to the board's console
@@ -176,6 +179,9 @@ func (c *Console) line(named bool, text string) {
 		label := c.row.label + ": "
 		c.row.board.console.line(named, label+strings.TrimPrefix(text, label))
 		return
+	}
+	if c.Words != nil {
+		text = c.Words.Replace(text)
 	}
 	if text = Printable(text); named {
 		text = c.program + ": " + text

@@ -2,7 +2,17 @@
 
 package ui
 
-import "syscall"
+import (
+	"sync"
+	"syscall"
+)
+
+// Umask returns this process's umask as it was when first asked for.
+var Umask = sync.OnceValue(func() uint32 {
+	mask := syscall.Umask(0o077) // there is no other way to read it
+	syscall.Umask(mask)
+	return uint32(mask)
+})
 
 // SetUmask sets the umask of this process and of the programs that it starts.
 func SetUmask(mask uint32) error {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -31,6 +32,7 @@ type site struct {
 	key           string   // file
 	hostKey       string   // fingerprint
 	env           []string // added to the programs' environment
+	events        chan server.Event
 }
 
 func require(t *testing.T, programs ...string) {
@@ -40,10 +42,12 @@ func require(t *testing.T, programs ...string) {
 	}
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T) *site { return newSiteAt(t, osfs.New) }
+
+func newSiteAt(t *testing.T, serve func(dir string) (*osfs.FS, error)) *site {
 	t.Helper()
 	dir := t.TempDir()
-	fs, err := osfs.New(dir)
+	fs, err := serve(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +61,7 @@ func newSite(t *testing.T) *site {
 func newSiteOf(t *testing.T, fs server.FS) *site {
 	t.Helper()
 	require(t, "ssh-keygen")
-	s := &site{t: t, local: t.TempDir()}
+	s := &site{t: t, local: t.TempDir(), events: make(chan server.Event, 100)}
 	s.key = filepath.Join(t.TempDir(), "key")
 	s.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.key)
 	keys, err := sshd.ReadAuthorizedKeys(s.key + ".pub")
@@ -69,7 +73,13 @@ func newSiteOf(t *testing.T, fs server.FS) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	daemon, err := sshd.New(sshd.Config{PublicKey: directory.PublicKey})
+	tell := func(e server.Event) {
+		select {
+		case s.events <- e:
+		default: // nobody waits for any
+		}
+	}
+	daemon, err := sshd.New(sshd.Config{PublicKey: directory.PublicKey, Events: tell})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,20 +100,44 @@ func newSiteOf(t *testing.T, fs server.FS) *site {
 	return s
 }
 
+// await waits for an event about a file.
+func (s *site) await(kind server.EventKind, path string) server.Event {
+	s.t.Helper()
+	for {
+		select {
+		case e := <-s.events:
+			if e.Kind == kind && e.Path == path {
+				return e
+			}
+		case <-time.After(time.Minute):
+			s.t.Fatalf("no event %q of %s", kind, path)
+		}
+	}
+}
+
+// path returns the name of one of the clients' own files.
+func (s *site) path(name string) string { return filepath.Join(s.local, name) }
+
 // run runs a program with its own home directory and returns its output; it must succeed.
 func (s *site) run(program string, args ...string) string { return s.feed("", program, args...) }
 
 func (s *site) feed(stdin, program string, args ...string) string {
 	s.t.Helper()
-	cmd := exec.Command(program, args...)
-	cmd.Dir = s.local
-	cmd.Env = append(append(os.Environ(), "HOME="+s.local, "SSH_AUTH_SOCK="), s.env...)
+	cmd := s.command(program, args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("%s %q: %v\n%.2000s", program, args, err, out)
 	}
 	return string(out)
+}
+
+// command returns a command that has not been started, with its own home directory.
+func (s *site) command(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = s.local
+	cmd.Env = append(append(os.Environ(), "HOME="+s.local, "SSH_AUTH_SOCK="), s.env...)
+	return cmd
 }
 
 // sshOptions are OpenSSH's options for connecting to an unknown server.

@@ -63,8 +63,6 @@ func (s *store) holds(key string, want []byte) {
 	}
 }
 
-func (s *store) path(name string) string { return filepath.Join(s.local, name) }
-
 func (s *store) files(c *client) {
 	s.random(s.path("file"), 99)
 	c.put(s.site, s.path("file"), "file")

@@ -14,7 +14,18 @@ import (
 )
 
 // usftp returns a function that runs our own command, which must succeed.
-func (s *store) usftp() func(args ...string) string {
+func (s *site) usftp() func(args ...string) string {
+	s.t.Helper()
+	command := s.usftpCommand()
+	return func(args ...string) string {
+		s.t.Helper()
+		words := command(args...).Args
+		return s.run(words[0], words[1:]...)
+	}
+}
+
+// usftpCommand returns a function that returns our own command, which has not been started.
+func (s *site) usftpCommand() func(args ...string) *exec.Cmd {
 	s.t.Helper()
 	program := filepath.Join(s.t.TempDir(), "usftp")
 	build := exec.Command("go", "build", "-o", program, "./cmd/usftp")
@@ -22,12 +33,11 @@ func (s *store) usftp() func(args ...string) string {
 	if out, err := build.CombinedOutput(); err != nil {
 		s.t.Fatalf("%v\n%s", err, out)
 	}
-	return func(args ...string) string {
-		s.t.Helper()
+	return func(args ...string) *exec.Cmd {
 		flags := []string{args[0], "--config", "none", "--identity", s.key, "--port", s.port,
 			"--option", "StrictHostKeyChecking=no", "--option",
 			"UserKnownHostsFile=/dev/null"}
-		return s.run(program, append(flags, args[1:]...)...)
+		return s.command(program, append(flags, args[1:]...)...)
 	}
 }
 
@@ -96,18 +106,32 @@ func (b *watched) UploadPart(ctx context.Context, key, id string, number int,
 	return part, err
 }
 
+// unlocking is a state that tells when a session is done with a file.
+type unlocking struct {
+	objectfs.MemoryState
+	done chan struct{}
+}
+
+func (u *unlocking) Unlock(ctx context.Context, upload objectfs.Upload, keep bool) error {
+	err := u.MemoryState.Unlock(ctx, upload, keep)
+	u.done <- struct{}{}
+	return err
+}
+
 // TestKilledClientOfObjects: a client is killed half way. Nothing of its file is visible, the file
 // that it was to replace is whole, and the next one goes on.
 func TestKilledClientOfObjects(t *testing.T) {
 	require(t, "sftp")
 	s := &store{}
 	bucket := &watched{&s.bucket, make(chan struct{}, 100)} // more than all files have
-	s.fs = objectfs.New(bucket, nil)
+	state := &unlocking{done: make(chan struct{}, 100)}
+	s.fs = objectfs.New(bucket, &objectfs.Options{State: state})
 	s.site = newSiteOf(t, s.fs)
 	const size = 60 << 20
 	data := s.random(s.path("file"), size)
 	old := s.random(s.path("old"), 1000)
 	openSSHSFTP.put(s.site, s.path("old"), "old")
+	<-state.done
 	for _, name := range []string{"new", "old"} {
 		for len(bucket.parts) > 0 {
 			<-bucket.parts
@@ -124,6 +148,7 @@ func TestKilledClientOfObjects(t *testing.T) {
 		}
 		cmd.Process.Kill()
 		cmd.Wait()
+		<-state.done // the server may still have been sending parts
 		if _, ok := s.bucket.Objects()["new"]; ok {
 			t.Error("a file that was never completed is visible")
 		}

@@ -13,9 +13,13 @@ import (
 // List implements [server.Lister], page by page: first the uploads that wait under temporary names,
 // then what is stored.
 func (f *FS) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	return sequence(func(yield func(*info) bool) error { return f.list(ctx, f.key(name), yield) })
+}
+
+// sequence iterates over what list calls yield for, until that returns false, and list's error.
+func sequence(list func(yield func(*info) bool) error) iter.Seq2[fs.FileInfo, error] {
 	return func(yield func(fs.FileInfo, error) bool) {
-		each := func(i *info) bool { return yield(i, nil) }
-		if err := f.list(ctx, f.key(name), each); err != nil {
+		if err := list(func(i *info) bool { return yield(i, nil) }); err != nil {
 			yield(nil, err)
 		}
 	}
@@ -23,16 +27,15 @@ func (f *FS) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error
 
 // list calls yield for what is in a directory, until it returns false.
 func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error {
-	dir := f.prefix
+	dir := f.start(key)
 	if key != f.prefix {
-		dir = key + "/"
 		if _, err := f.bucket.Head(ctx, key); err == nil {
 			return errNotDirectory
 		} else if !absent(err) {
 			return err
 		}
 	}
-	waiting, err := f.waiting(ctx, dir)
+	waiting, err := f.uploads(ctx, dir, false)
 	if err != nil {
 		return err
 	}
@@ -114,16 +117,24 @@ func (i *info) order() string {
 	return i.name
 }
 
-// waiting describes the uploads in a directory that clients see: those with temporary names, unless
-// they are still being written.
-func (f *FS) waiting(ctx context.Context, dir string) (list []*info, err error) {
+// uploads describes those in a directory. Clients see the ones under temporary names, unless they
+// are still being written; only STAT shows the others, once they are abandoned.
+func (f *FS) uploads(ctx context.Context, dir string, hidden bool) (list []*info, err error) {
 	pending, err := f.state.Pending(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	for _, u := range pending {
-		if parentOf(u.Name) != dir || u.Target == u.Name || u.Locked && !u.Closed {
+		if parentOf(u.Name) != dir || hidden != (u.Target == u.Name) ||
+			u.Locked && (hidden || !u.Closed) {
 			continue
+		}
+		if hidden {
+			if _, err := f.statObject(ctx, u.Name); err == nil { // which has come since
+				continue
+			} else if !absent(err) {
+				return nil, err
+			}
 		}
 		i, err := f.describeUpload(ctx, u)
 		if absent(err) { // it has just been completed or aborted
@@ -139,45 +150,23 @@ func (f *FS) waiting(ctx context.Context, dir string) (list []*info, err error) 
 
 // ListHidden implements [server.HiddenLister] with uploads that were abandoned.
 func (f *FS) ListHidden(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
-	return func(yield func(fs.FileInfo, error) bool) {
-		each := func(i *info) bool { return yield(i, nil) }
-		if err := f.abandoned(ctx, f.key(name), each); err != nil {
-			yield(nil, err)
+	return sequence(func(yield func(*info) bool) error {
+		list, err := f.uploads(ctx, f.start(f.key(name)), true)
+		for _, i := range list {
+			if !yield(i) {
+				return nil
+			}
 		}
-	}
+		return err
+	})
 }
 
-// abandoned calls yield for the uploads in a directory that only STAT shows, until it returns
-// false.
-func (f *FS) abandoned(ctx context.Context, key string, yield func(*info) bool) error {
-	dir := f.prefix
-	if key != f.prefix {
-		dir = key + "/"
+// start returns what the keys in a directory begin with.
+func (f *FS) start(key string) string {
+	if key == f.prefix {
+		return key
 	}
-	pending, err := f.state.Pending(ctx, dir)
-	if err != nil {
-		return err
-	}
-	for _, u := range pending {
-		if parentOf(u.Name) != dir || u.Target != u.Name || u.Locked {
-			continue
-		}
-		if _, err := f.statObject(ctx, u.Name); !absent(err) { // which has come since
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		i, err := f.describeUpload(ctx, u)
-		switch {
-		case absent(err):
-		case err != nil:
-			return err
-		case !yield(i):
-			return nil
-		}
-	}
-	return nil
+	return key + "/"
 }
 
 // shadows finds directories that have the name of a file, which hides them: S3 has nothing against

@@ -42,15 +42,16 @@ type FS struct {
 }
 
 var (
-	_ server.Opener       = (*FS)(nil)
-	_ server.Lister       = (*FS)(nil)
-	_ server.HiddenLister = (*FS)(nil)
-	_ server.Setstater    = (*FS)(nil)
-	_ server.Renamer      = (*FS)(nil)
-	_ server.PosixRenamer = (*FS)(nil)
-	_ server.Remover      = (*FS)(nil)
-	_ server.Rmdirer      = (*FS)(nil)
-	_ server.Mkdirer      = (*FS)(nil)
+	_ server.Opener         = (*FS)(nil)
+	_ server.AtomicUploader = (*FS)(nil)
+	_ server.Lister         = (*FS)(nil)
+	_ server.HiddenLister   = (*FS)(nil)
+	_ server.Setstater      = (*FS)(nil)
+	_ server.Renamer        = (*FS)(nil)
+	_ server.PosixRenamer   = (*FS)(nil)
+	_ server.Remover        = (*FS)(nil)
+	_ server.Rmdirer        = (*FS)(nil)
+	_ server.Mkdirer        = (*FS)(nil)
 )
 
 // New returns an FS that serves bucket; options may be nil.

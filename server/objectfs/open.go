@@ -12,6 +12,9 @@ import (
 var errUnfinished = errors.New(
 	"the upload has not been completed and renamed: until then it cannot be read")
 
+// UploadsAtomically implements [server.AtomicUploader].
+func (f *FS) UploadsAtomically() bool { return true }
+
 // Open implements [server.Opener].
 func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
@@ -131,6 +134,6 @@ func (w *writer) discard(ctx context.Context) error {
 	if err := w.fs.abort(ctx, w.upload); err != nil {
 		return err
 	}
-	w.upload = Upload{Name: w.key, Fence: w.upload.Fence, Locked: true, Target: finalKey(w.key)}
+	w.upload = Upload{Name: w.key, Fence: w.upload.Fence, Locked: true, Target: FinalName(w.key)}
 	return nil
 }

@@ -198,8 +198,12 @@ func (w *writer) giveUp() error {
 	return errors.Join(err, w.fs.state.Unlock(ctx, u, err != nil && u.ID != ""))
 }
 
-// keeps reports whether a client could go on with an upload.
+// keeps reports whether a client could go on with an upload. Where it was to replace an object, STAT
+// shows that.
 func (w *writer) keeps(ctx context.Context, u Upload) bool {
+	if w.base != nil {
+		return false
+	}
 	_, size, err := w.fs.resumable(ctx, u)
 	return size > 0 || err != nil && !absent(err)
 }

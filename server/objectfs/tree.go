@@ -87,7 +87,7 @@ func (f *FS) empty(ctx context.Context, dir string) error {
 			return errNotEmpty
 		}
 	}
-	waiting, err := f.waiting(ctx, dir)
+	waiting, err := f.uploads(ctx, dir, false)
 	if err == nil && len(waiting) > 0 {
 		err = errNotEmpty
 	}
@@ -112,6 +112,11 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	return errors.Join(f.state.SetTime(ctx, key, "", time.Time{}), f.dropUpload(ctx, key))
+}
+
+// DropUpload removes what was kept of an upload that was abandoned, if anything was.
+func (f *FS) DropUpload(ctx context.Context, name string) error {
+	return f.dropUpload(ctx, f.key(name))
 }
 
 // dropUpload removes the upload that is pending at a name, if there is one that nobody writes to:
@@ -174,7 +179,7 @@ func (f *FS) resize(ctx context.Context, name string, attrs wire.Attrs) error {
 		return err
 	}
 	if w.base == nil { // what was abandoned must not appear by this
-		return errors.Join(errUnfinished, w.Abandon())
+		return errors.Join(errUnfinished, w.Close())
 	}
 	if err := w.Setstat(attrs); err != nil {
 		return errors.Join(err, w.Abandon())

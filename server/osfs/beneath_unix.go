@@ -30,5 +30,6 @@ func (t tree) beneath(ctx context.Context, op func(t tree) error) error {
 		return err
 	}
 	defer root.Close()
-	return op(tree{root: rootOf(root), above: strings.TrimRight(top, "/") + "/"})
+	return op(tree{root: rootOf(root), above: strings.TrimRight(top, "/") + "/",
+		uploads: t.uploads})
 }

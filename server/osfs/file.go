@@ -31,6 +31,9 @@ func (f appendFile) WriteAt(p []byte, _ int64) (int, error) { return f.Write(p) 
 // clients that want them must set them afterwards.
 func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
+	if f.tree.atomic() && flags&wire.OpenWrite != 0 {
+		return f.openUpload(ctx, name, flags, attrs)
+	}
 	opened, created, err := f.openOrCreate(ctx, name, openFlags(flags), attrs)
 	if err != nil {
 		return nil, err
@@ -42,10 +45,15 @@ func (f *FS) Open(ctx context.Context, name string, flags uint32,
 			return nil, err
 		}
 	}
-	if flags&wire.OpenAppend != 0 {
-		return appendFile{file}, nil
+	return file.opened(flags&wire.OpenAppend != 0), nil
+}
+
+// opened returns the handle of a file, one for appending if appends is set.
+func (f *file) opened(appends bool) server.File {
+	if appends {
+		return appendFile{f}
 	}
-	return file, nil
+	return f
 }
 
 // openFlags translates the flags of OPEN.
@@ -117,11 +125,8 @@ func (f *file) SystemFile() *os.File { return f.File }
 
 // osFile returns the system's file behind a File of this package.
 func osFile(f server.File) (*os.File, bool) {
-	switch f := f.(type) {
-	case *file:
-		return f.File, true
-	case appendFile:
-		return f.File, true
+	if system, ok := f.(server.FileInSystem); ok {
+		return system.SystemFile(), true
 	}
 	return nil, false
 }

@@ -26,7 +26,7 @@ import (
 )
 
 // serveEnv makes this program serve standard input: "host" everything, "below" only the working
-// directory.
+// directory, "atomic" the same with uploads that appear when they are closed.
 const serveEnv = "USFTP_TEST_SERVE"
 
 func TestMain(m *testing.M) {
@@ -47,9 +47,10 @@ func serveHere(what string) error {
 	}
 	syscall.Umask(0o022)
 	backend, opts := osfs.Host(), &server.Options{Policy: server.Policy{Home: dir}}
-	if what == "below" {
+	if what != "host" {
 		opts.Home = "/"
-		if backend, err = osfs.New(dir); err != nil {
+		serve := map[string]func(string) (*osfs.FS, error){"below": osfs.New, "atomic": osfs.NewAtomic}
+		if backend, err = serve[what](dir); err != nil {
 			return err
 		}
 	}
@@ -650,14 +651,14 @@ func meant(below bool, ask, path, got string) bool {
 // compares their replies, the files of the handles, and what exists afterwards.
 func TestPathsAsOpenSSH(t *testing.T) {
 	program := opensshd.Find(t, "sftp-server")
-	for _, serve := range []string{"host", "below"} {
+	for _, serve := range []string{"host", "below", "atomic"} {
 		t.Run(serve, func(t *testing.T) {
 			t.Parallel()
 			theirs := startPeer(t, "sftp-server", "", exec.Command(program, "-u", "022"))
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), serveEnv+"="+serve)
 			top := ""
-			if serve == "below" {
+			if serve != "host" {
 				top = "/"
 			}
 			ours := startPeer(t, "usftp", top, cmd)
@@ -675,7 +676,7 @@ func TestPathsAsOpenSSH(t *testing.T) {
 				for i, path := range paths {
 					switch {
 					case got[i] == want[i]:
-					case meant(serve == "below", ask.name, path, got[i]):
+					case meant(serve != "host", ask.name, path, got[i]):
 						differ++
 					default:
 						t.Errorf("%s %.60q: OpenSSH's server: %s", ask.name, path,

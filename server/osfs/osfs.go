@@ -42,6 +42,22 @@ func New(dir string) (*FS, error) {
 	return &FS{tree: t}, nil
 }
 
+// NewAtomic is New for a directory in which files appear when they are closed; see the package
+// documentation. It fails with errors.ErrUnsupported on systems other than Linux, macOS and FreeBSD.
+func NewAtomic(dir string) (*FS, error) {
+	t, err := openTree(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.hideUploads(); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	return &FS{tree: t}, nil
+}
+
+// UploadsAtomically implements server.AtomicUploader.
+func (f *FS) UploadsAtomically() bool { return f.tree.atomic() }
+
 // Host serves the whole file system with the rights of the process. It is for servers that run as
 // the user they serve.
 func Host() *FS { return &FS{tree: hostTree()} }
@@ -64,6 +80,33 @@ const listBatch = 128
 
 // List implements server.Lister.
 func (f *FS) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	if !f.tree.atomic() {
+		return f.listAll(ctx, name)
+	}
+	return f.listSome(ctx, name, false)
+}
+
+// ListHidden implements server.HiddenLister: it lists unfinished uploads.
+func (f *FS) ListHidden(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	if !f.tree.atomic() {
+		return func(func(fs.FileInfo, error) bool) {}
+	}
+	return f.listSome(ctx, name, true)
+}
+
+// listSome lists what is hidden, or what is not.
+func (f *FS) listSome(ctx context.Context, name string,
+	hidden bool) iter.Seq2[fs.FileInfo, error] {
+	return func(yield func(fs.FileInfo, error) bool) {
+		for info, err := range f.listAll(ctx, name) {
+			if (err != nil || isHidden(info.Name()) == hidden) && !yield(info, err) {
+				return
+			}
+		}
+	}
+}
+
+func (f *FS) listAll(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
 	return func(yield func(fs.FileInfo, error) bool) {
 		dir, err := f.tree.open(ctx, name, os.O_RDONLY|openList, 0)
 		if err != nil {

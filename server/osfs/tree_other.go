@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -55,6 +56,17 @@ func (t tree) isHost() bool {
 }
 
 func (t tree) close() error { return t.Close() }
+
+func (*tree) hideUploads() error { return errors.ErrUnsupported }
+
+func (tree) atomic() bool { return false }
+
+func (f *FS) openUpload(context.Context, string, uint32, wire.Attrs) (server.File, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// Sweep does nothing, since there are no unfinished uploads.
+func (f *FS) Sweep(context.Context, time.Duration) error { return nil }
 
 const openList = 0
 

@@ -22,8 +22,9 @@ import (
 // send them. Below a directory they are walked; in the whole file system they are left to the
 // kernel.
 type tree struct {
-	root  *root
-	above string // what paths begin with if no link is followed below root
+	root    *root
+	above   string   // what paths begin with if no link is followed below root
+	uploads *uploads // if files appear when they are complete
 }
 
 // openList is for opening a directory to list it.
@@ -41,6 +42,11 @@ func openTree(dir string) (tree, error) {
 }
 
 func hostTree() tree { return tree{} }
+
+func (t *tree) hideUploads() error {
+	t.uploads = &uploads{self: uint32(unix.Geteuid())}
+	return nil
+}
 
 func (t tree) isHost() bool { return t.root == nil }
 
@@ -62,6 +68,7 @@ func (t tree) do(ctx context.Context, what, name string, op func(w *walk) error)
 		err := control(root, func(fd int) error {
 			w := newWalk(ctx, fd, below)
 			w.unlinked = t.above != ""
+			w.hides = t.uploads != nil
 			defer w.close()
 			err := op(w)
 			atRoot = len(w.names) == 0
@@ -101,7 +108,14 @@ func (t tree) lookUpIn(ctx context.Context, what, name string, follow bool,
 	}
 	return t.do(ctx, what, name, func(w *walk) error {
 		return w.lookUp(follow, func(dir int, base string) error {
-			return retry(func() error { return op(dir, base, unix.AT_SYMLINK_NOFOLLOW) })
+			err := retry(func() error { return op(dir, base, unix.AT_SYMLINK_NOFOLLOW) })
+			if err == unix.ENOENT && t.uploads != nil {
+				// A client may go on with an unfinished upload, and looks for it first.
+				err = retry(func() error {
+					return op(dir, hiddenName(base), unix.AT_SYMLINK_NOFOLLOW)
+				})
+			}
+			return err
 		})
 	})
 }
@@ -158,6 +172,11 @@ func (t tree) openPath(ctx context.Context, name string, flag int, perm uint32) 
 		exclusive := unix.O_CREAT | unix.O_EXCL
 		return w.lookUp(flag&exclusive != exclusive, func(dir int, base string) (err error) {
 			fd, err = openAt(dir, base, flag|unix.O_NOFOLLOW, perm)
+			if err == unix.ENOENT && t.uploads != nil && existsAt(dir, hiddenName(base)) {
+				if err = errUnfinished; flag&(unix.O_ACCMODE|unix.O_CREAT) == unix.O_WRONLY {
+					fd, err = openAt(dir, hiddenName(base), flag|unix.O_NOFOLLOW, 0) // to cut it
+				}
+			}
 			if err == nil && base == "." && len(w.names) == 0 && t.root.isGone() {
 				unix.Close(fd)
 				err = unix.ENOENT
@@ -286,24 +305,34 @@ func (tree) chtimesOpen(file *os.File, _ string, atime, mtime time.Time) error {
 
 func (t tree) mkdir(ctx context.Context, name string, perm uint32) error {
 	return t.toParent(ctx, "mkdir", name, func(dir int, base string) error {
+		if err := t.uploads.vacant(dir, base); err != nil {
+			return err
+		}
 		return unix.Mkdirat(dir, base, perm)
 	})
 }
 
 func (t tree) unlink(ctx context.Context, name string) error {
 	return t.toParent(ctx, "unlink", name, func(dir int, base string) error {
-		return unix.Unlinkat(dir, base, 0)
+		return t.uploads.unlinked(unix.Unlinkat(dir, base, 0), dir, base)
 	})
 }
 
 func (t tree) rmdir(ctx context.Context, name string) error {
 	return t.toParent(ctx, "rmdir", name, func(dir int, base string) error {
-		return unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
+		err := unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
+		if (err == unix.ENOTEMPTY || err == unix.EEXIST) && t.uploads.emptied(dir, base) {
+			err = unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
+		}
+		return err
 	})
 }
 
 func (t tree) symlink(ctx context.Context, target, name string) error {
 	return t.toParent(ctx, "symlink", name, func(dir int, base string) error {
+		if err := t.uploads.vacant(dir, base); err != nil {
+			return err
+		}
 		return unix.Symlinkat(target, dir, base)
 	})
 }
@@ -319,6 +348,12 @@ func (t tree) readlink(ctx context.Context, name string) (target string, err err
 func (t tree) link(ctx context.Context, oldName, newName string) error {
 	return t.lookUp(ctx, "link", oldName, false, func(from int, old string, _ int) error {
 		return t.toParent(ctx, "link", newName, func(to int, base string) error {
+			if t.uploads != nil && isHidden(old) {
+				return errUnfinished
+			}
+			if err := t.uploads.vacant(to, base); err != nil {
+				return err
+			}
 			return unix.Linkat(from, old, to, base, 0)
 		})
 	})
@@ -373,7 +408,7 @@ func (t tree) twoParents(ctx context.Context, oldName, newName string,
 					return unix.ENOTDIR
 				}
 			}
-			return op(from, old, to, base)
+			return t.uploads.renamed(op(from, old, to, base), from, old, to, base)
 		})
 	})
 }

@@ -43,6 +43,7 @@ type walk struct {
 	absolute bool // absolute links start at the root; otherwise they are refused
 	create   bool // the path may be that of a file to be created
 	unlinked bool // no link is followed
+	hides    bool // the names of unfinished uploads are refused
 
 	root  int
 	names []string // from the root to the current directory; none was a link
@@ -80,14 +81,18 @@ func (w *walk) dir() int {
 }
 
 // next takes the next element off the path. last means that nothing but slashes follows, and slash
-// that some do. link reports whether the element came from a link.
-func (w *walk) next() (element string, last, slash, link bool) {
+// that some do. link reports whether the element came from a link. Names that neither clients nor
+// links may use are an error.
+func (w *walk) next() (element string, last, slash, link bool, err error) {
 	w.rest = strings.TrimLeft(w.rest, "/")
 	link = len(w.rest) > w.client
 	element, after, slash := strings.Cut(w.rest, "/")
 	w.rest = after
 	w.client = min(w.client, len(after))
-	return element, strings.Trim(after, "/") == "", slash, link
+	if w.hides && isHidden(element) {
+		err = errHidden
+	}
+	return element, strings.Trim(after, "/") == "", slash, link, err
 }
 
 // pace counts the steps of a path. Many steps take turns with other sessions' work: a short path
@@ -237,7 +242,10 @@ func (w *walk) up(link bool) error {
 // followed; like the kernel, lookUp always follows a link before a trailing slash.
 func (w *walk) lookUp(follow bool, op func(dir int, base string) error) error {
 	for {
-		element, last, slash, link := w.next()
+		element, last, slash, link, err := w.next()
+		if err != nil {
+			return err
+		}
 		if last && slash && element != "." && element != ".." {
 			st, err := statAt(w.dir(), element)
 			switch {
@@ -267,7 +275,7 @@ func (w *walk) lookUp(follow bool, op func(dir int, base string) error) error {
 			continue
 		}
 		w.pause()
-		err := op(w.dir(), element)
+		err = op(w.dir(), element)
 		if !follow || !isLinkError(err) {
 			return err
 		}
@@ -282,7 +290,10 @@ func (w *walk) lookUp(follow bool, op func(dir int, base string) error) error {
 // ".." without looking.
 func (w *walk) toParent(op func(dir int, base string) error) error {
 	for {
-		element, last, slash, link := w.next()
+		element, last, slash, link, err := w.next()
+		if err != nil {
+			return err
+		}
 		if last {
 			if err := w.step(); err != nil {
 				return err
@@ -291,7 +302,6 @@ func (w *walk) toParent(op func(dir int, base string) error) error {
 				return unix.EBUSY // the top
 			}
 			if slash {
-				var err error
 				if element, err = withSlash(w.dir(), element); err != nil {
 					return err
 				}
@@ -310,8 +320,10 @@ func (w *walk) toParent(op func(dir int, base string) error) error {
 func (w *walk) realPath() (string, error) {
 	file := "" // the last element, if it is not a directory
 	for w.rest != "" {
-		element, _, slash, link := w.next()
+		element, _, slash, link, err := w.next()
 		switch {
+		case err != nil:
+			return "", err
 		case element == "" || element == ".":
 			continue
 		case element == ".." && file != "":
@@ -320,7 +332,6 @@ func (w *walk) realPath() (string, error) {
 		case file != "":
 			return "", unix.ENOTDIR
 		}
-		var err error
 		if element == ".." {
 			err = w.up(link)
 		} else {

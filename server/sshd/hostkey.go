@@ -2,14 +2,18 @@ package sshd
 
 import (
 	"crypto"
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -24,8 +28,9 @@ func makeKey() (ssh.Signer, crypto.PrivateKey, error) {
 	return signer, private, err
 }
 
-// LoadHostKeys reads host keys from files in OpenSSH's format. A missing file is created with a new
-// Ed25519 key, readable only by its owner.
+// LoadHostKeys reads host keys from files in OpenSSH's format. A missing file is created, readable
+// only by its owner, with a new key: for RSA (3072 bits) or ECDSA (P-256) if there is "rsa" or
+// "ecdsa" in its name, as in "host_rsa_key", and Ed25519 otherwise.
 func LoadHostKeys(names ...string) ([]ssh.Signer, error) {
 	var keys []ssh.Signer
 	for _, name := range names {
@@ -45,10 +50,21 @@ func LoadHostKeys(names ...string) ([]ssh.Signer, error) {
 	return keys, nil
 }
 
+func makeKeyNamed(name string) (crypto.PrivateKey, error) {
+	switch {
+	case strings.Contains(name, "ecdsa"):
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case strings.Contains(name, "rsa"):
+		return rsa.GenerateKey(rand.Reader, 3072)
+	}
+	_, private, err := makeKey()
+	return private, err
+}
+
 // createHostKey creates a key file. It appears complete or not at all; if another process creates
 // it first, that key is returned.
 func createHostKey(name string) ([]byte, error) {
-	_, private, err := makeKey()
+	private, err := makeKeyNamed(filepath.Base(name))
 	if err != nil {
 		return nil, err
 	}

@@ -125,6 +125,13 @@ func TestLoadHostKeys(t *testing.T) {
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
+	for kind, want := range map[string]string{"ed25519": ssh.KeyAlgoED25519,
+		"ecdsa": ssh.KeyAlgoECDSA256, "rsa": ssh.KeyAlgoRSA} {
+		keys, err := LoadHostKeys(filepath.Join(t.TempDir(), "host_"+kind+"_key"))
+		if err != nil || keys[0].PublicKey().Type() != want {
+			t.Errorf("a key named %s: %v", kind, err)
+		}
+	}
 	if err := os.WriteFile(name, []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 type Disk interface {
 	Mkdir(name string)
 	Write(name, data string)
+	Append(name, data string)
 	Symlink(text, name string)
 	Pipe(name string)
 	Rename(from, to string)
@@ -53,6 +54,13 @@ func (d directory) must(err error) {
 func (d directory) Mkdir(name string) { d.must(os.Mkdir(d.path(name), 0o755)) }
 func (d directory) Write(name, data string) {
 	d.must(os.WriteFile(d.path(name), []byte(data), 0o644))
+}
+func (d directory) Append(name, data string) {
+	f, err := os.OpenFile(d.path(name), os.O_WRONLY|os.O_APPEND, 0)
+	d.must(err)
+	defer f.Close()
+	_, err = f.WriteString(data)
+	d.must(err)
 }
 func (d directory) Symlink(text, name string) { d.must(os.Symlink(text, d.path(name))) }
 func (d directory) Pipe(name string)          { d.must(syscall.Mkfifo(d.path(name), 0o600)) }
@@ -104,6 +112,12 @@ func (m memory) Mkdir(name string)         { m.files.Mkdir(m.path(name)) }
 func (m memory) Write(name, data string)   { m.files.WriteFile(m.path(name), []byte(data)) }
 func (m memory) Symlink(text, name string) { m.files.Symlink(text, m.path(name)) }
 func (m memory) Remove(name string)        { m.files.Remove(m.path(name)) }
+
+func (m memory) Append(name, data string) {
+	if err := m.files.Append(m.path(name), []byte(data)); err != nil {
+		m.t.Error(err)
+	}
+}
 
 func (m memory) Pipe(name string) {
 	m.Write(name, "")

@@ -15,10 +15,11 @@ import (
 
 // A Fixture is a Place with an empty directory for one case.
 type Fixture struct {
-	Place endpoint.Place
-	Dir   string // the directory's name in Place
-	Disk  Disk   // the same directory, as another program sees it
-	End   func() // ends the run's context; nil if the Place has none
+	Place  endpoint.Place
+	Opener endpoint.Opener // of the same place
+	Dir    string          // the directory's name in Place
+	Disk   Disk            // the same directory, as another program sees it
+	End    func()          // ends the run's context; nil if the Place has none
 
 	// What follows from the protocol, and what the host is known to lack.
 	Host      bool // it is reached by SFTP, which tells neither inodes nor other names
@@ -42,6 +43,12 @@ func Run(t *testing.T, fixture func(t *testing.T) *Fixture) {
 		t.Run("root/"+name, func(t *testing.T) {
 			s := &scene{T: t, Fixture: fixture(t)}
 			run(s, s.below(), func(name string) string { return name })
+		})
+	}
+	for name, run := range readCases {
+		t.Run("read/"+name, func(t *testing.T) {
+			s := &scene{T: t, Fixture: fixture(t)}
+			run(s, s.Opener)
 		})
 	}
 	for name, run := range rootCases {

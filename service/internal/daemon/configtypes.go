@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,7 @@ type (
 	keyText       struct{ checked }
 	passwordText  struct{ checked }
 	storeText     struct{ checked }
+	uploadsText   struct{ checked }
 )
 
 func (a *addressText) UnmarshalText(text []byte) error {
@@ -137,6 +139,21 @@ func (s *storeText) UnmarshalText(text []byte) error {
 	}
 	return nil
 }
+
+func (u *uploadsText) UnmarshalText(text []byte) error {
+	switch u.text = string(text); {
+	case u.text == "atomic" && !canBeAtomic:
+		return errors.New("this system has no atomic uploads; Linux, macOS and FreeBSD have")
+	case u.text != "atomic" && u.text != "in-place":
+		return fmt.Errorf("%q: it must be atomic or in-place", text)
+	}
+	return nil
+}
+
+// canBeAtomic reports whether uploads to directories can appear when they are complete.
+var canBeAtomic = slices.Contains([]string{"linux", "darwin", "freebsd"}, runtime.GOOS)
+
+func (u uploadsText) atomic() bool { return u.text == "atomic" || u.text == "" && canBeAtomic }
 
 // linesOf returns the lines of keys: "grace", "certificates.revoked", "users[2].root", and
 // "users[2]" for the table itself.

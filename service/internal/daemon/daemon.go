@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/service/internal/store"
 )
 
@@ -49,12 +50,13 @@ func commandLine(a *ui.App) *cobra.Command {
 			}
 			s := &service{flags: &flags}
 			s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied,
-				Prepare: func() error { return s.prepare(cmd.Context()) }}
+				KeyTypes: []string{"ed25519", "ecdsa", "rsa"}, // some clients lack the first
+				Prepare:  func() error { return s.prepare(cmd.Context()) }}
 			return s.run(cmd.Context())
 		},
 	}
 	flags.register(root.Flags())
-	root.AddCommand(userCommand(a), banCommand(a), hashPasswordCommand(a), cmdline.Version(),
+	root.AddCommand(userCommand(a), banCommand(a), hooksCommand(a), hashPasswordCommand(a), cmdline.Version(),
 		cmdline.Completion(completionLong), healthCommand(), manCommand(root))
 	cmdline.Complete(a, root, cmdline.Texts{
 		Hint:  func(*cobra.Command, string) string { return "" },
@@ -114,7 +116,9 @@ type service struct {
 	started *settings // those read first
 	metrics *metrics  // nil without --metrics
 	store   *store.Store
+	hooks   *hooks.Hooks // nil without any
 	objects *objects
+	sweeper *sweeper
 
 	storeName string // of its file, or its URL
 }
@@ -124,7 +128,14 @@ func (s *service) prepare(ctx context.Context) error {
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
-	s.objects = newObjects(s.started.storage, s.store, s.Log)
+	if err := s.useHooks(); err != nil {
+		return err
+	}
+	s.sweeper = &sweeper{log: s.Log}
+	if s.started.atomic {
+		s.Directory = s.sweeper.directory
+	}
+	s.objects = newObjects(s.started.storage, s.store, s.sweeper)
 	s.Open = func(root string) (server.FS, error) { return s.objects.open(ctx, root) }
 	return nil
 }
@@ -139,9 +150,12 @@ func (s *service) run(ctx context.Context) error {
 		return err
 	}
 	defer s.metrics.close()
-	sweeping, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(ctx)
 	var ended sync.WaitGroup
-	ended.Go(func() { s.objects.sweep(sweeping) })
+	ended.Go(func() { s.sweeper.run(running) })
+	if s.hooks != nil {
+		ended.Go(func() { s.hooks.Run(running) })
+	}
 	defer func() {
 		stop()
 		ended.Wait()
@@ -166,6 +180,7 @@ func (s *service) read() (*site.Settings, error) {
 			s.Events = s.metrics.count
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage)
+	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage,
+		made.atomic, describe(made.hooks))
 	return &made.Settings, err
 }

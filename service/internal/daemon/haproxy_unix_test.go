@@ -17,8 +17,9 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// startHAProxy runs the documentation's example in front of two instances and returns its port.
-func startHAProxy(t *testing.T, one, two *servetest.Server) (port string) {
+// startHAProxy runs HAProxy with a file of ours, in which those names are to be replaced, and
+// returns its port.
+func startHAProxy(t *testing.T, config, bind string, servers map[string]*servetest.Server) string {
 	t.Helper()
 	program := testenv.Program(t, "haproxy")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -31,9 +32,17 @@ func startHAProxy(t *testing.T, one, two *servetest.Server) (port string) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	text := strings.NewReplacer("bind :2222", "bind fd@3", "127.0.0.1:2022", "127.0.0.1:"+one.Port,
-		"127.0.0.1:2023", "127.0.0.1:"+two.Port).
-		Replace(string(readFile(t, "../../../docs/haproxy.cfg")))
+	text := string(readFile(t, config))
+	replace := func(old, new string) {
+		if !strings.Contains(text, old) {
+			t.Fatalf("%s has no %q", config, old)
+		}
+		text = strings.ReplaceAll(text, old, new)
+	}
+	replace("bind "+bind, "bind fd@3")
+	for name, s := range servers {
+		replace(" "+name, " 127.0.0.1:"+s.Port)
+	}
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
 	writeFile(t, file, []byte(text))
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
@@ -51,7 +60,7 @@ func startHAProxy(t *testing.T, one, two *servetest.Server) (port string) {
 			t.Logf("haproxy says:\n%s", said.String())
 		}
 	})
-	_, port, _ = net.SplitHostPort(l.Addr().String())
+	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
 }
 
@@ -67,7 +76,8 @@ func TestBehindHAProxy(t *testing.T) {
 	if one.Greeting["host key"] != two.Greeting["host key"] {
 		t.Fatal("the instances have different keys")
 	}
-	port := startHAProxy(t, one, two)
+	port := startHAProxy(t, "../../../docs/haproxy.cfg", ":2222",
+		map[string]*servetest.Server{"127.0.0.1:2022": one, "127.0.0.1:2023": two})
 	// The client's own address, to find it in the log.
 	conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 	if err != nil {

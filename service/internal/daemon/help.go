@@ -5,9 +5,8 @@ file describes: each with a directory, keys, a password and limits. Users get no
 shell, no commands and no forwarding, and no path or link leads out of their directory.
 docs/service.md describes the file. Flags override it.
 
-The host key is created at the first start. Unless the file or --host-key names it, it
-is kept in the configuration directory of the user who runs usftpd
-(~/.config/usftp/host_ed25519_key).
+Host keys are created at the first start. Unless the file or --host-key names them, they
+are kept in the configuration directory of the user who runs usftpd (~/.config/usftp).
 
 Without an address in the file or --listen, the server listens on 127.0.0.1:2022, which
 only programs on this machine can reach. Logins, file transfers and refusals are logged
@@ -52,3 +51,11 @@ them. Run it as the user who runs the server.`
 const banExamples = `  usftpd ban list --config usftpd.toml
   usftpd ban add --config usftpd.toml --for 12h 192.0.2.7
   usftpd ban lift --config usftpd.toml 192.0.2.7`
+
+const hooksLong = `Manages the events that hooks could not be told of in a day (give_up), which the store
+keeps for 30 days. Each is listed with its ID, its hook, when it happened and why it was
+not delivered. Run it as the user who runs the server.`
+
+const hooksExamples = `  usftpd hooks list --config usftpd.toml
+  usftpd hooks replay --config usftpd.toml forward
+  usftpd hooks drop --config usftpd.toml 3V7ZUQ5DJ4BF6YKAMWRN2XCE4T`

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/usftp/usftp/server"
@@ -52,10 +50,8 @@ type objects struct {
 	store   *store.Store // or nil
 	memory  *objectfs.Memory
 	log     *slog.Logger
+	sweeper *sweeper
 	buckets map[string]*bucket
-
-	mu    sync.Mutex
-	roots []*objectfs.FS
 }
 
 // bucket is a bucket that was tried.
@@ -74,15 +70,11 @@ const (
 	// tryAgain is how long one that could not be used is not tried again, since many users may be in
 	// it.
 	tryAgain = time.Minute
-
-	// Uploads that nobody goes on with are removed at this age.
-	sweepAge   = 7 * 24 * time.Hour
-	sweepEvery = 6 * time.Hour
 )
 
-func newObjects(s storage, shared *store.Store, log *slog.Logger) *objects {
-	return &objects{storage: s, store: shared, memory: objectfs.NewMemory(s.memory), log: log,
-		buckets: map[string]*bucket{}}
+func newObjects(s storage, shared *store.Store, sweeper *sweeper) *objects {
+	return &objects{storage: s, store: shared, memory: objectfs.NewMemory(s.memory),
+		log: sweeper.log, sweeper: sweeper, buckets: map[string]*bucket{}}
 }
 
 // open opens a root in object storage; for another it returns nil.
@@ -104,9 +96,7 @@ func (o *objects) open(ctx context.Context, root string) (server.FS, error) {
 	}
 	files := objectfs.New(b, &objectfs.Options{Prefix: prefix, State: b.state, Memory: o.memory,
 		RefuseModes: o.storage.refuseModes})
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.roots = append(o.roots, files)
+	o.sweeper.add(files)
 	return files, nil
 }
 
@@ -140,29 +130,4 @@ func (o *objects) try(ctx context.Context, name, prefix string) *bucket {
 	}
 	b.failed, b.tried = err, time.Now()
 	return b
-}
-
-// sweep removes what is left of old uploads, until ctx ends.
-func (o *objects) sweep(ctx context.Context) {
-	again := time.NewTicker(sweepEvery)
-	defer again.Stop()
-	for {
-		o.sweepOnce(ctx, sweepAge)
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func (o *objects) sweepOnce(ctx context.Context, age time.Duration) {
-	o.mu.Lock()
-	roots := slices.Clone(o.roots)
-	o.mu.Unlock()
-	for _, files := range roots {
-		if err := files.Sweep(ctx, age); err != nil && ctx.Err() == nil {
-			o.log.Warn("old uploads are not removed", "error", err)
-		}
-	}
 }

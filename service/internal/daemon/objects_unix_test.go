@@ -124,7 +124,7 @@ func TestObjects(t *testing.T) {
 // killHalfWay kills a client that is uploading.
 func killHalfWay(t *testing.T, s *servetest.Server, key string, bucket *s3bucket.Bucket) {
 	t.Helper()
-	client := upload(t, s, key, bucket)
+	client := upload(t, s, "alice", key, bucket, "some/prefix/half")
 	client.Process.Kill()
 	if err := client.Wait(); err == nil {
 		t.Error("the client was done before it was killed")
@@ -132,17 +132,18 @@ func killHalfWay(t *testing.T, s *servetest.Server, key string, bucket *s3bucket
 	s.Wait("file abandoned", func(f map[string]any) bool { return f["path"] == "/half" })
 }
 
-// upload runs a client, and returns as soon as the storage has a few parts of what it uploads.
-func upload(t *testing.T, s *servetest.Server, key string, bucket *s3bucket.Bucket) *exec.Cmd {
+// upload runs a client that uploads "half", and returns as soon as the storage has a few parts.
+func upload(t *testing.T, s *servetest.Server, user, key string, bucket *s3bucket.Bucket,
+	object string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(opensshd.Find(t, "sftp"),
-		s.SSHFlags("-i", key, "-l", "80000", "-b", "-", "alice@127.0.0.1")...) // 10 MB/s
+		s.SSHFlags("-i", key, "-l", "80000", "-b", "-", user+"@127.0.0.1")...) // 10 MB/s
 	cmd.Dir, cmd.Stdin = s.Cmd.Dir, strings.NewReader("put half\n")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "three parts are stored", func() bool {
-		uploads, _, err := bucket.ListUploads(t.Context(), "some/prefix/half", "")
+		uploads, _, err := bucket.ListUploads(t.Context(), object, "")
 		if err != nil || len(uploads) != 1 {
 			return false
 		}
@@ -193,7 +194,7 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newObjects(made.storage, nil, slog.New(slog.DiscardHandler))
+	o := newObjects(made.storage, nil, &sweeper{log: slog.New(slog.DiscardHandler)})
 	if _, err := o.open(t.Context(), made.Users[0].Root); err != nil {
 		t.Fatal(err)
 	}
@@ -205,10 +206,10 @@ func TestSweep(t *testing.T) {
 		return len(list) == 1 && list[0] == objectfs.Started{Key: "some/prefix/old", ID: id,
 			Begun: list[0].Begun}
 	}
-	if o.sweepOnce(t.Context(), sweepAge); !has() {
+	if o.sweeper.once(t.Context(), sweepAge); !has() {
 		t.Error("an upload that has just begun is removed")
 	}
-	if o.sweepOnce(t.Context(), -sweepAge); has() {
+	if o.sweeper.once(t.Context(), -sweepAge); has() {
 		t.Error("an old upload stays")
 	}
 }
@@ -224,7 +225,7 @@ func TestObjectsOnTwoNodes(t *testing.T) {
 	writeFile(t, filepath.Join(home, "half"), data)
 	one := servetest.Start(t, home, "usftpd", "--config", file)
 	two := servetest.Start(t, home, "usftpd", "--config", file)
-	client := upload(t, one, key, bucket)
+	client := upload(t, one, "alice", key, bucket, "some/prefix/half")
 	if out, err := two.SFTP("alice", key, "put half\n"); err == nil {
 		t.Errorf("two nodes write one file:\n%s", out)
 	}

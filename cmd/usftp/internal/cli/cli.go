@@ -15,8 +15,10 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/cp"
 	"github.com/usftp/usftp/cmd/usftp/internal/demo"
 	"github.com/usftp/usftp/cmd/usftp/internal/files"
+	"github.com/usftp/usftp/cmd/usftp/internal/history"
 	"github.com/usftp/usftp/cmd/usftp/internal/mount"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/cmd/usftp/internal/report"
 	"github.com/usftp/usftp/cmd/usftp/internal/serve"
 	"github.com/usftp/usftp/cmd/usftp/internal/shell"
 	"github.com/usftp/usftp/cmd/usftp/internal/sync"
@@ -27,6 +29,7 @@ import (
 // Main runs the command with its arguments (without the program's name) and returns the exit code.
 func Main(args []string) int {
 	a := ui.NewApp("usftp")
+	a.Console.Words = report.Advice
 	ctx, stop := a.CatchSignals(context.Background())
 	defer stop()
 	a.Args = mount.AsHelper(os.Args[0], serve.AsSFTPServer(os.Args[0], args))
@@ -55,7 +58,7 @@ func commandLine(a *ui.App) *cobra.Command {
 	root.AddCommand(cp.Command(a), sync.Command(a), check.Command(a))
 	root.AddCommand(files.Commands(a)...)
 	root.AddCommand(shell.Command(a), mount.Command(a), mount.UmountCommand(a), serve.Command(a),
-		demo.Command(a), cmdline.Version(), cmdline.Completion(completionLong), manCommand(root),
+		demo.Command(a), history.Command(a), cmdline.Version(), cmdline.Completion(completionLong), manCommand(root),
 		opt.Topic())
 	cmdline.Complete(a, root, cmdline.Texts{Hint: flagHint, Usage: moreUsage})
 	complete.Flags(root)

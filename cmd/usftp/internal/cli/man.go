@@ -30,6 +30,9 @@ func manCommand(root *cobra.Command) *cobra.Command {
 			_, err := io.WriteString(cmd.OutOrStdout(), pages["usftp.1"])
 			return err
 		}
+		if err := os.MkdirAll(*dir, 0o755); err != nil {
+			return err
+		}
 		for name, page := range pages {
 			if err := os.WriteFile(filepath.Join(*dir, name), []byte(page), 0o644); err != nil {
 				return err

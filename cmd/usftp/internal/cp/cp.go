@@ -31,7 +31,11 @@ func Command(a *ui.App) *cobra.Command {
 		Long:    long,
 		Example: examples,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := flags.check(cmd.Flags().Changed); err != nil {
+			err := flags.check(cmd.Flags().Changed)
+			if err == nil {
+				err = flags.ReadList(cmd.Context(), a, flags.recursive)
+			}
+			if err != nil {
 				return &ui.UsageError{Err: err}
 			}
 			if flags.hosts.Given() {
@@ -43,6 +47,12 @@ func Command(a *ui.App) *cobra.Command {
 			}
 			if err != nil {
 				return &ui.UsageError{Err: err}
+			}
+			if flags.old {
+				if err := flags.checkOld(cmd.Flags(), sources, target); err != nil {
+					return &ui.UsageError{Err: err}
+				}
+				return runOld(cmd.Context(), a, &flags, sources, target)
 			}
 			if hint := complete.ForgottenColon(target, flags.ConfigFile()); hint != "" {
 				a.Console.Say(hint)
@@ -92,9 +102,12 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 		ctx, stop = a.Out.WhileHeard(ctx)
 	}
 	c := NewCopier(ctx, a, hosts, f.transferOptions(), report.New(a, &f.Report,
-		report.Look{Recursive: f.recursive, DryRun: f.DryRun,
+		report.Look{Recursive: f.recursive || f.Listed(), DryRun: f.DryRun,
 			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
 	c.stop, c.stopOnError, c.dryRun = stop, f.StopOnError, f.DryRun
+	if !f.DryRun {
+		c.Remember("cp", sources, target, f.hashes.manifest)
+	}
 	lists, err := f.hashes.open()
 	if err != nil {
 		c.Fail(err)
@@ -102,8 +115,9 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	}
 	c.lists, c.options.List = lists, lists.check
 	c.options.Events = lists.listen(c.options.Events)
-	if f.recursive {
+	if f.recursive || f.Listed() {
 		options := f.TreeOptions()
+		f.ApplyTree(&options)
 		c.tree = &options
 	}
 	if target.Remote && f.Limit == 0 && c.options.Delta == transfer.DeltaNever {
@@ -165,6 +179,9 @@ func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 		open:   connect.Open,
 		stream: func() transfer.Endpoint { return transfer.Reader(a.StandardInput(ctx)) }}
 	c.options.Events = c.Event
+	if d := config.Dial; d.Server == "" && d.SFTPServer == "" {
+		c.Hosts.Advise = adviseOld
+	}
 	return c
 }
 
@@ -193,7 +210,11 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 		return
 	}
 	if several && len(files) > 0 && !target.Stream {
-		if err := c.wantDirectory(target); err != nil {
+		want := c.wantDirectory
+		if c.options.MakePath {
+			want = c.makeDirectory
+		}
+		if err := want(target); err != nil {
 			c.Fail(err)
 			return
 		}
@@ -386,4 +407,23 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 		reason = ui.ReasonOf(err)
 	}
 	return fmt.Errorf("cannot copy several files to %s: %s", target.Typed, reason)
+}
+
+// makeDirectory makes the target a directory.
+func (c *Copier) makeDirectory(target connect.Place) (err error) {
+	switch {
+	case c.dryRun:
+	case target.Remote:
+		host, hostErr := c.Host(target)
+		if hostErr != nil {
+			return nil // it has been reported
+		}
+		err = host.Client.WithContext(c.Ctx).MkdirAll(target.Path())
+	default:
+		err = os.MkdirAll(target.Path(), 0o777)
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot make the directory %s: %s", target.Typed, ui.ReasonOf(err))
+	}
+	return err
 }

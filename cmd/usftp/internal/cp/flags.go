@@ -21,10 +21,11 @@ type flags struct {
 	opt.Connect
 	opt.Tree
 	opt.Report
+	opt.Rsync
 	delta opt.Delta
 
 	preserve, inplace, atomic, fsync bool
-	recursive, legacy, ignore        bool
+	recursive, old, ignore           bool
 	through, fromFirst, agent        bool
 	resume, verify, sparse, owners   bool
 	exactly, archive                 bool
@@ -54,6 +55,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.StringVar(&c.Links, "links", "preserve",
 		"with -r: `how` to treat symbolic links: preserve, follow or skip")
 	cmdline.Values(f, "links", "preserve", "follow", "skip")
+	c.Rsync.Register(f)
 	c.RegisterKeepDirLinks(f, "with -r: ")
 	c.RegisterFilter(f, "with -r: leave out what matches `pattern`, and everything below it")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
@@ -86,13 +88,11 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 		"copy between two hosts through this machine, as usftp always does; names with a colon are then remote even if a local file has that name")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false,
 		"ignored, like -s; see docs/coming-from-scp.md")
-	f.FuncP("tune", "X",
-		"set an `option` of sftp: nrequests=n, at most n requests in flight for a file; buffer=n, at most n bytes in a request (default: what link and server allow)",
-		c.Tuning.Set)
+	c.Tuning.Register(f)
 	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
 		"refused: data between hosts passes through this machine (-3)")
-	f.BoolVarP(&c.legacy, "scp", "O", false,
-		"refused: usftp does not have scp's old protocol")
+	f.BoolVarP(&c.old, "scp", "O", false,
+		"use scp's old protocol, for a device that has no SFTP")
 	// No effect here: -s requests what is done anyway.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
 	f.Lookup("sftp").Hidden = true
@@ -106,7 +106,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 }
 
 // onlyTrees are the flags that only make sense with -r.
-var onlyTrees = []string{"links", "keep-dirlinks", "exclude", "include", "exclude-from"}
+var onlyTrees = []string{"links", "keep-dirlinks", "exclude", "include", "exclude-from", "min-age"}
 
 // check checks the flags; set reports whether one was given.
 func (c *flags) check(set func(name string) bool) error {
@@ -119,12 +119,12 @@ func (c *flags) check(set func(name string) bool) error {
 		return errors.New("--inplace and --resume cannot be combined: data written in place cannot be told apart from older data")
 	case c.inplace && c.atomic:
 		return errors.New("--inplace and --atomic cannot be combined")
-	case !c.recursive && tree >= 0:
+	case !c.recursive && !c.Listed() && tree >= 0:
 		return fmt.Errorf("--%s needs -r, even for a single file", onlyTrees[tree])
 	case c.patience <= 0:
 		return errors.New("--patience must be a time such as 30s or 1h")
-	case c.legacy:
-		return errors.New("usftp does not have scp's old protocol (-O); for a host without SFTP, use scp -O")
+	case c.old && c.hosts.Given():
+		return errors.New("-O cannot be used with --hosts")
 	case c.fromFirst:
 		return errors.New("-R is not supported: usftp logs in to both hosts and copies through this machine (-3); leave out -R")
 	}
@@ -132,6 +132,9 @@ func (c *flags) check(set func(name string) bool) error {
 		return err
 	}
 	if err := c.hosts.Check(set); err != nil {
+		return err
+	}
+	if err := c.Rsync.Check(set, c.Links); err != nil {
 		return err
 	}
 	if err := c.Tree.Check(); err != nil {
@@ -142,7 +145,13 @@ func (c *flags) check(set func(name string) bool) error {
 
 // checkPlaces refuses flags that do not go with the operands.
 func (c *flags) checkPlaces(sources []connect.Place, target connect.Place) error {
+	stream := target.Stream || slices.ContainsFunc(sources,
+		func(s connect.Place) bool { return s.Stream })
 	switch {
+	case c.Listed() && (len(sources) > 1 || stream):
+		return errors.New("--files-from needs exactly one SRC, the directory that holds what is listed, and cannot be used with -")
+	case c.RemovesSource() && stream:
+		return errors.New("--remove-source-files cannot be used with -")
 	case c.hashes.manifest != "" && target.Stream:
 		return errors.New("--manifest cannot be used with the target -, which is not a file")
 	case c.exactly && (len(sources) > 1 || target.Stream):
@@ -161,7 +170,8 @@ func (c *flags) transferOptions() transfer.Options {
 	o.NoTimes, o.NoModes, o.Changing = c.noTimes, c.noPerms, c.changing
 	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse
 	o.Resume, o.Journal = c.resume, opt.Journal()
-	o.NoTargetDirectory, o.Delta = c.exactly, c.delta.Mode()
+	c.Rsync.Apply(&o)
+	o.NoTargetDirectory, o.Delta = c.exactly || c.Listed(), c.delta.Mode()
 	o.Verify, o.Hash = c.verify, c.hashes.algorithm()
 	switch {
 	case c.inplace:

@@ -317,6 +317,8 @@ func (c *command) env(t *connect.Task, on pool.Host, host dial.Target) *verb.Env
 		Say: c.app.Console.Say, Waiting: c.app.Out.CheckReader,
 		Ask: asker(c.app), JSON: c.flags.JSON, Verbose: c.acts && c.flags.Verbose > 0}
 	env.Renew = c.renewing(t, on)
+	env.Run = c.runProgram
+	env.Operand = func(name string) string { return Operand(host, name) }
 	if ui.IsTerminal(c.app.Stdout) && !c.flags.JSON {
 		env.Terminal = true
 		c.app.EnableEscapes()

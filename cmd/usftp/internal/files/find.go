@@ -25,7 +25,8 @@ func find() *spec {
   -size [+-]N[cwbkMG]     -empty                  -perm [-/]MODE
   -mtime -atime [+-]DAYS  -mmin -amin [+-]MINUTES -newer PATH
   -user NAME -group NAME  -uid -gid [+-]N
-  -print -print0 -delete -prune -quit -true -false
+  -print -print0 -ls -printf FORMAT -delete -prune -quit -true -false
+  -exec PROGRAM ARGUMENT... \;    -exec PROGRAM ARGUMENT... {} +
   -maxdepth N -mindepth N -depth
   ( EXPR )   ! EXPR   EXPR -a EXPR   EXPR -o EXPR
 
@@ -36,11 +37,22 @@ the expression.
 
 Ages are by this machine's clock, in whole seconds. SFTP has no change times, inodes,
 link counts or blocks, so there are no tests for them. -user and -group accept numbers,
-and names if the server sends names.`,
+and names if the server sends names.
+
+-exec runs a program on this machine, without a shell; it is true if the program ends
+with exit code 0. {} is the file as HOST:PATH, the operand that usftp's commands and scp
+take, with backslashes before characters that would make it a pattern. After {} + come
+as many files at once as fit. If the connection is lost, a find with -exec ends, rather
+than run programs twice.
+
+-printf knows %p %f %h %P %H %d %y %l %s %m %M %u %g %U %G %t %a %% and times such as
+%TY or %A@, and -ls prints what ls -l does.`,
 		examples: `  usftp find host:logs -name '*.gz' -mtime +30 -delete
-  usftp find host: -type f -size +100M`,
+  usftp find host: -type f -size +100M
+  usftp find host:logs -name '*.gz' -exec usftp cp {} . \;
+  usftp find host:www -type f -printf '%TY-%Tm-%Td %s %p\n'`,
 		least: 1, rawArguments: true,
-		again: func() (ok, changes bool) { return true, expression.Deletes() },
+		again: func() (ok, changes bool) { return !expression.Runs(), expression.Deletes() },
 		take: func(f *pflag.FlagSet, args []string) (files []string, err error) {
 			files, words, flags, err := splitFind(f, args)
 			if err == nil {
@@ -94,7 +106,7 @@ func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, e
 		arg := args[i]
 		name, isFlag := strings.CutPrefix(arg, "--")
 		name, _, hasValue := strings.Cut(name, "=")
-		switch n, primary := verb.Primaries[arg]; {
+		switch n, primary := verb.Arguments(args[i:]); {
 		case isFlag:
 			flags = append(flags, arg)
 			flag := f.Lookup(name)

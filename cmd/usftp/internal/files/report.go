@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/usftp/usftp/cmd/usftp/internal/report"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -21,14 +22,15 @@ func (r *reporter) Event(transfer.Event) {}
 
 // Failed reports a failure that does not concern a file.
 func (r *reporter) Failed(err error) {
-	r.app.Console.Say(err.Error())
+	message := report.Advice.Replace(err.Error())
+	r.app.Console.Say(message)
 	if r.flags.JSON {
 		ui.WriteJSON(r.app.Out, struct {
 			Version int    `json:"v"`
 			Kind    string `json:"kind"`
 			Host    string `json:"host,omitempty"`
 			Message string `json:"message"`
-		}{1, "error", r.host, err.Error()})
+		}{1, "error", r.host, message})
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/sftpfs"
 	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/pool"
 )
 
 func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at string) error {
@@ -40,7 +41,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	config := flags.Config(a, &flags.report)
 	config.Client = append(config.Client, usftp.WithStallTimeout(stallTimeout(flags.timeout)))
 	config.Streams = cmp.Or(config.Streams, streams)
-	login, err := connect.Login(ctx, from.Target, config)
+	login, err := pool.Connect(ctx, from.Target, config)
 	if err != nil {
 		return err
 	}

@@ -45,19 +45,20 @@ type Connect struct {
 }
 
 // Register adds the flags.
-func (c *Connect) Register(f *pflag.FlagSet) { c.register(f, letters{compress: "C"}) }
+func (c *Connect) Register(f *pflag.FlagSet) { c.register(f, letters{compress: "C", batch: "B"}) }
 
-// RegisterSFTP adds the flags, and sftp's -s: elsewhere that letter means something else, in scp
-// and rsync too.
+// RegisterSFTP adds the flags, and sftp's -s, -B and -R: elsewhere these letters mean something
+// else, in scp and rsync too.
 func (c *Connect) RegisterSFTP(f *pflag.FlagSet) {
 	c.register(f, letters{compress: "C", sftpServer: "s"})
+	c.Tuning.RegisterSFTP(f)
 }
 
 // RegisterRsync adds the flags, with rsync's letter where one of scp's is another of rsync's.
-func (c *Connect) RegisterRsync(f *pflag.FlagSet) { c.register(f, letters{compress: "z"}) }
+func (c *Connect) RegisterRsync(f *pflag.FlagSet) { c.register(f, letters{compress: "z", batch: "B"}) }
 
 // letters are those that differ between commands; "" for none.
-type letters struct{ compress, sftpServer string }
+type letters struct{ compress, sftpServer, batch string }
 
 func (c *Connect) register(f *pflag.FlagSet, l letters) {
 	f.StringVarP(&c.configFile, "config", "F", "",
@@ -74,7 +75,7 @@ func (c *Connect) register(f *pflag.FlagSet, l letters) {
 		"compress the connection, if the host allows it: on links slower than 100 Mbit/s or so")
 	f.BoolVarP(&c.ipv4, "ipv4", "4", false, "use IPv4 addresses only")
 	f.BoolVarP(&c.ipv6, "ipv6", "6", false, "use IPv6 addresses only")
-	f.BoolVarP(&c.batch, "batch", "B", false,
+	f.BoolVarP(&c.batch, "batch", l.batch, false,
 		"never ask for passwords, passphrases or confirmation")
 	f.StringVar(&c.ssh, "ssh", "",
 		"connect with the system's ssh, or with `command` instead")
@@ -112,6 +113,9 @@ func (c *Connect) register(f *pflag.FlagSet, l letters) {
 // making are the flags about making a connection, rather than about what is done over it.
 var making = []string{"config", "identity", "jump", "option", "port", "cipher", "compress", "ipv4",
 	"ipv6", "batch", "ssh", "program", "server", "sftp-server", "iconv", "retries", "retry-for"}
+
+// Making reports whether a flag is about making a connection.
+func (*Connect) Making(name string) bool { return slices.Contains(making, name) }
 
 // OwnPage marks commands with a man page of their own, in [cobra.Command.Annotations]. Its value
 // describes their exit codes.

@@ -55,8 +55,24 @@ type tuning struct {
 	requests, buffer int64 // 0 if not given
 }
 
-// Set takes one -X.
-func (t *tuning) Set(text string) error {
+// Register adds -X.
+func (t *tuning) Register(f *pflag.FlagSet) {
+	f.FuncP("tune", "X",
+		"set an `option` of sftp: nrequests=n, at most n requests in flight for a file; buffer=n, at most n bytes in a request (default: what link and server allow)",
+		t.set)
+}
+
+// RegisterSFTP adds -X, and the letters that sftp has for its options.
+func (t *tuning) RegisterSFTP(f *pflag.FlagSet) {
+	t.Register(f)
+	f.FuncP("request-size", "B", "like -X buffer=`n`",
+		func(text string) error { return t.set("buffer=" + text) })
+	f.FuncP("requests", "R", "like -X nrequests=`n`",
+		func(text string) error { return t.set("nrequests=" + text) })
+}
+
+// set takes one -X.
+func (t *tuning) set(text string) error {
 	word, value, _ := strings.Cut(text, "=")
 	number := &t.requests
 	switch strings.ToLower(word) {

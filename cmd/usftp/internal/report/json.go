@@ -84,6 +84,7 @@ type eventWriter struct {
 }
 
 func (w *eventWriter) Event(e transfer.Event) {
+	e.Message = Advice.Replace(e.Message)
 	switch {
 	case e.Kind == transfer.Done && w.checking:
 		w.last.Checked++
@@ -130,8 +131,9 @@ func (w *eventWriter) direction(e transfer.Event) string {
 
 func (w *eventWriter) Failed(err error) {
 	w.last.Failed++
-	w.console.Say(err.Error())
-	ui.WriteJSON(w.out, errorLine{eventVersion, "error", time.Now(), err.Error()})
+	message := Advice.Replace(err.Error())
+	w.console.Say(message)
+	ui.WriteJSON(w.out, errorLine{eventVersion, "error", time.Now(), message})
 }
 
 func (w *eventWriter) End(code int) {

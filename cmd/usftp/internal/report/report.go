@@ -212,18 +212,27 @@ func summaryOf(e transfer.Event) string {
 	if t.Kept > 0 {
 		text += fmt.Sprintf("; %s already there", ui.Count(t.Kept, "file was", "files were"))
 	}
-	text += counts("; ", count{t.Skipped, "skipped"}, count{t.Failed, "failed"})
+	text += counts("; ", count{t.Skipped, "skipped" + youngOf(t)}, count{t.Removed, "removed from the source"},
+		count{t.Failed, "failed"})
 	if !t.Complete {
 		text += "; not all of the tree was read"
 	}
 	return text
 }
 
+// youngOf says how many of those that were skipped were too young.
+func youngOf(t *transfer.Totals) string {
+	if t.Young == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d by --min-age)", t.Young)
+}
+
 func (p *person) Failed(err error) { p.Console.Say(err.Error()) }
 
 func (p *person) End(int) {}
 
-// hashOf describes what is known about a copy's contents.
+// hashOf describes what is known about a copy's contents, and what has become of the source.
 func hashOf(e transfer.Event) (text string) {
 	if !e.Hash.IsZero() {
 		text = ", " + e.Hash.String()
@@ -233,6 +242,9 @@ func hashOf(e transfer.Event) (text string) {
 		text += ", verified by the host's hash"
 	case transfer.VerifiedByReading:
 		text += ", verified by reading it back"
+	}
+	if e.Removed {
+		text += ", removed from the source"
 	}
 	return text
 }

@@ -79,7 +79,8 @@ func (s *syncer) ended(e transfer.Event) {
 	text := fmt.Sprintf("%s: %s, %s%s; %d equal", targetOf(e), copied, ui.Amount(float64(bytes)),
 		resumedText(t.Resumed), t.Kept)
 	text += counts(", ", count{t.Links, links}, count{t.Attrs, "with new attributes"},
-		count{t.Deleted, deleted}, count{t.Skipped, "skipped"}, count{t.Vanished, "vanished"},
+		count{t.Deleted, deleted}, count{t.Removed, "removed from the source"},
+		count{t.Skipped, "skipped" + youngOf(t)}, count{t.Vanished, "vanished"},
 		count{t.Failed, "failed"})
 	if !t.Complete {
 		text += "; not all of the source was read"

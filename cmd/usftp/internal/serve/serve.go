@@ -28,7 +28,7 @@ func Command(a *ui.App) *cobra.Command {
 				return serveStdio(cmd.Context(), a, &flags)
 			}
 			share := &share{flags: &flags, dir: args[0]}
-			server := &site.Site{App: a, Read: share.settings}
+			server := &site.Site{App: a, Read: share.settings, KeyTypes: []string{"ed25519"}}
 			if err := server.Start(); err != nil {
 				return err
 			}

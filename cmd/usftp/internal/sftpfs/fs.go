@@ -21,6 +21,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -59,8 +60,7 @@ type FS struct {
 	roundTrip  time.Duration // a round trip to the host
 	hidden     string        // begins the names of files that were removed while open
 	clockSkew  atomic.Int64  // seconds by which the host's clock is ahead of ours
-	noTimes    atomic.Bool   // the host sets no file's times
-	noModes    atomic.Bool   // or permissions
+	quirks     quirks.Quirks // NoTimes and NoModes
 	budget     *budget       // of writes that are not on the host yet
 	blocks     blocks
 	reading    readMemory

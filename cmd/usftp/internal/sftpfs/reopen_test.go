@@ -266,3 +266,34 @@ func TestSizeOfReplaced(t *testing.T) {
 		t.Errorf("what is open: size %d, %v", attr.Size, status)
 	}
 }
+
+// A connection that is lost while it is found out whether the data was appended says nothing about
+// that: the next one is asked.
+func TestAppendedAndLostAgain(t *testing.T) {
+	for name, faults := range map[string][]sftptest.Fault{
+		"looking at the size": {{On: wire.TypeWrite, Times: 1, Do: sftptest.Hangup()},
+			{On: wire.TypeFstat, Times: 1, Do: sftptest.Hangup()}},
+		"reading it": {{On: wire.TypeWrite, Times: 1, Do: sftptest.Truncate(0)},
+			{On: wire.TypeRead, Times: 1, Do: sftptest.Hangup()}},
+		"opening it": {{On: wire.TypeWrite, Times: 1, Do: sftptest.Truncate(0)},
+			{On: wire.TypeOpen, Skip: 1, Times: 1, Do: sftptest.Hangup()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := mountFile(t).openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_APPEND)
+				before := len(o.server.Requests(wire.TypeInit))
+				o.server.AddFaults(faults...)
+				o.write(8, " and more")
+				if status := o.sync(); status != fuse.OK {
+					t.Error(status)
+				}
+				if data, err := o.server.Files.ReadFile("/file"); string(data) != "contents and more" {
+					t.Errorf("the host has %q, %v", data, err)
+				}
+				if n := len(o.server.Requests(wire.TypeInit)) - before; n != 2 {
+					t.Errorf("%d connections were lost", n)
+				}
+			})
+		})
+	}
+}

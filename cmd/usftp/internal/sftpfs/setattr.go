@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -173,34 +172,21 @@ func (f *file) setPending(ctx context.Context) error {
 // set them has been told that they are, and its close must not fail for that: all data has arrived.
 // From then on the host is asked when a program sets them.
 func (f *FS) setEach(set usftp.NewAttrs, try func(usftp.NewAttrs) error) error {
-	for _, part := range []struct {
-		set    usftp.NewAttrs
-		wanted bool
-		not    *atomic.Bool
-		what   string
-	}{
-		{usftp.NewAttrs{SetTimes: true, Atime: set.Atime, Mtime: set.Mtime}, set.SetTimes, &f.noTimes,
-			"the times"},
-		{usftp.NewAttrs{SetMode: true, Mode: set.Mode}, set.SetMode, &f.noModes, "the permissions"},
-	} {
-		if !part.wanted || part.not.Load() {
-			continue
-		}
-		if err := try(part.set); endpoint.Refused(err) {
-			part.not.Store(true)
-			f.options.Logger.Warn("the host does not set "+part.what+" of files", "error", err)
-		} else if err != nil {
-			return err
-		}
+	unset, err := endpoint.SetEach(&f.quirks, set, true, try)
+	if unset.Times {
+		f.options.Logger.Warn("the host does not set the times of files")
 	}
-	return nil
+	if unset.Modes {
+		f.options.Logger.Warn("the host does not set the permissions of files")
+	}
+	return err
 }
 
 // defers reports whether attributes may wait for the flush, and if so keeps them for it. They may
 // if a program has just made the file and not closed it. The kernel does not say through which
 // descriptor they are set.
 func (f *file) defers(set usftp.NewAttrs) bool {
-	if set.SetTimes && f.fs.noTimes.Load() || set.SetMode && f.fs.noModes.Load() {
+	if set.SetTimes && f.fs.quirks.NoTimes.Load() || set.SetMode && f.fs.quirks.NoModes.Load() {
 		return false
 	}
 	f.mu.Lock()

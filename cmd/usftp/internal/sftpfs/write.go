@@ -355,7 +355,9 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 			return context.Cause(ctx)
 		}
 		info, err := remote.Stat()
-		if err != nil {
+		if lost(err) {
+			return nil // next asks again
+		} else if err != nil {
 			return err
 		}
 		size = info.Size()
@@ -365,7 +367,11 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 		e.lost = time.Time{} // next sends it again
 		return nil
 	case e.from + int64(len(e.data)):
-		if f.holds(remote.Client().WithContext(ctx), e.data, e.from) {
+		held, err := f.holds(ctx, e.data, e.from)
+		if err != nil {
+			return err
+		}
+		if held {
 			f.reaches(size)
 			f.answered(e, nil)
 			return nil
@@ -384,19 +390,21 @@ func (f *file) reaches(end int64) {
 }
 
 // holds reports whether the file on the host has data at an offset.
-func (f *file) holds(c *usftp.Client, data []byte, off int64) bool {
-	path, ok := f.fs.tree.path(f.node)
-	if !ok {
-		return false
-	}
-	remote, err := c.Open(path)
-	if err != nil {
-		return false
-	}
-	defer remote.Close()
+func (f *file) holds(ctx context.Context, data []byte, off int64) (bool, error) {
 	got := make([]byte, len(data))
-	_, err = remote.ReadAt(got, off)
-	return err == nil && string(got) == string(data)
+	err := f.fs.onPath(ctx, f.node, func(c *usftp.Client, path string, _ bool) error {
+		remote, err := c.Open(path)
+		if err != nil {
+			return err
+		}
+		defer remote.Close()
+		_, err = remote.ReadAt(got, off)
+		return err
+	})
+	if err != nil && undecided(err) {
+		return false, err
+	}
+	return err == nil && string(got) == string(data), nil
 }
 
 // answered handles the host's answer for an extent.

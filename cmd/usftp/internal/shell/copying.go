@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -40,6 +41,15 @@ func (s *shell) job(r *request) job {
 		again = "re" + strings.TrimPrefix(name, "re")
 	}
 	return job{options: o, recursive: r.has('r') || r.has('R') || s.flags.recursive, again: again}
+}
+
+// into returns the job for one source. Of ".." the contents are copied, as with sftp since 10.3, and
+// of ".": neither is a name for the copy.
+func (j job) into(source string) job {
+	if path.Base(filepath.ToSlash(source)) == ".." {
+		j.options.NoTargetDirectory = true
+	}
+	return j
 }
 
 func (s *shell) reget(ctx context.Context, r *request) error {
@@ -122,7 +132,7 @@ func (s *shell) get(ctx context.Context, r *request) error {
 			return err == nil && info.IsDir(), nil
 		},
 		one: func(host pool.Host, name string, _ bool) error {
-			return s.transfer(ctx, j, transfer.Local(target), transfer.Remote(host, name))
+			return s.transfer(ctx, j.into(name), transfer.Local(target), transfer.Remote(host, name))
 		},
 	})
 }
@@ -143,7 +153,7 @@ func (s *shell) put(ctx context.Context, r *request) error {
 			if several && !j.recursive { // it is known to be a directory
 				to = connect.Below(target, filepath.Base(name))
 			}
-			return s.transfer(ctx, j, transfer.Remote(host, to), transfer.Local(name))
+			return s.transfer(ctx, j.into(name), transfer.Remote(host, to), transfer.Local(name))
 		},
 	})
 }
@@ -171,8 +181,8 @@ func (s *shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint)
 	reporter := report.New(s.app, &show, report.Look{Recursive: j.recursive})
 	j.options.Events = reporter.Event
 	if j.again != "" {
-		hints := strings.NewReplacer("the same command with --resume continues", j.again+" continues",
-			"(--resume continues", "("+j.again+" continues")
+		hints := strings.NewReplacer("the same call with transfer.Options.Resume", j.again,
+			"transfer.Options.Resume", j.again)
 		j.options.Events = func(e transfer.Event) {
 			e.Message = hints.Replace(e.Message)
 			reporter.Event(e)

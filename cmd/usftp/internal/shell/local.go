@@ -132,7 +132,16 @@ func (s *shell) child(ctx context.Context, cmd *exec.Cmd) error {
 		return reported(err)
 	}
 	if ended {
-		return fmt.Errorf("%s ended with %s", filepath.Base(cmd.Path), exit)
+		return fmt.Errorf("%s ended with %w", filepath.Base(cmd.Path), exit)
+	}
+	return err
+}
+
+// program runs a program of find's -exec. Ctrl-C is meant for find too.
+func (s *shell) program(ctx context.Context, argv []string) error {
+	err := s.child(ctx, exec.Command(argv[0], argv[1:]...))
+	if errors.As(err, new(*reportedError)) {
+		return reported(context.Canceled)
 	}
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/pool"
 )
@@ -44,7 +43,7 @@ func (s *session) connect(ctx context.Context) (pool.Host, error) {
 
 // logIn gives the session a new login, in the current directory.
 func (s *session) logIn(ctx context.Context) (pool.Host, error) {
-	login, err := connect.Login(ctx, s.target, s.config)
+	login, err := pool.Connect(ctx, s.target, s.config)
 	if err != nil {
 		return pool.Host{}, err
 	}

@@ -23,7 +23,10 @@ func (s *shell) verb(ctx context.Context, c files.SessionCommand, r *request) er
 	if ui.IsTerminal(s.app.Stdout) {
 		env.Terminal, env.Width = true, ui.Width(s.app.Stdout)
 	}
-	env.Ask = s.ask
+	env.Ask, env.Run = s.ask, s.program
+	env.Operand = func(name string) string {
+		return files.Operand(s.session.target, s.session.abs(strings.TrimPrefix(name, "./")))
+	}
 	// To the command, operands are plain texts; it determines which ones are flags. Their order
 	// tells which word, with its quotes, an operand came from.
 	left := words

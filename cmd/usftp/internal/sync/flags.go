@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -22,17 +20,19 @@ type flags struct {
 	opt.Connect
 	opt.Tree
 	opt.Report
+	opt.Rsync
 	delta opt.Delta
 
-	checksum, update, existing, ignoreExisting bool
-	owners, fsync, verify, delete, noLock      bool
-	watch, noTimes, noPerms, changing          bool
-	maxDelete                                  int64
-	backupDir, ignoreFile                      string
-	window                                     int
-	minSize, maxSize                           int64
-	newer                                      time.Time
-	hosts                                      hosts.Flags
+	checksum, sizeOnly, update            bool
+	existing, ignoreExisting              bool
+	owners, fsync, verify, delete, noLock bool
+	watch, noTimes, noPerms, changing     bool
+	maxDelete                             int64
+	backupDir, ignoreFile                 string
+	window                                int
+	minSize, maxSize                      int64
+	newer                                 time.Time
+	hosts                                 hosts.Flags
 }
 
 // register is the table of flags: parsing, help, completion and the man page come from it.
@@ -43,6 +43,8 @@ func (c *flags) register(f *pflag.FlagSet) {
 		"print what would be done, one line each, and do nothing; -v adds why")
 	f.BoolVar(&c.checksum, "checksum", false,
 		"compare contents instead of times: by the host's hashes, or by reading the files if it has none")
+	f.BoolVar(&c.sizeOnly, "size-only", false,
+		"compare only sizes: a file of the same size is not copied, but gets SRC's time")
 	f.BoolVar(&c.noTimes, "no-times", false,
 		"neither set nor compare times: files of the same size count as equal, unless --checksum compares contents")
 	f.BoolVar(&c.noPerms, "no-perms", false, "neither set nor compare permissions")
@@ -58,6 +60,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 			c.newer, err = parseMoment(text)
 			return err
 		})
+	c.Rsync.Register(f)
 	c.RegisterFilter(f, "neither copy nor delete what matches `pattern`, or anything below it")
 	f.StringVar(&c.ignoreFile, "ignore-file", "",
 		"neither copy nor delete what files of this `name` in SRC, such as .gitignore, exclude by git's rules")
@@ -106,6 +109,14 @@ func (c *flags) check(set func(name string) bool) error {
 			c.ignoreFile)
 	case c.watch && c.DryRun:
 		return errors.New("--watch and --dry-run cannot be combined")
+	case c.checksum && c.sizeOnly:
+		return errors.New("--checksum and --size-only cannot be combined")
+	case c.delete && c.Listed():
+		return errors.New("--delete and --files-from cannot be combined: what the list leaves out would look as if SRC did not have it")
+	case c.delete && c.RemovesSource():
+		return errors.New("--delete and --remove-source-files cannot be combined: the next run would delete what this one has moved")
+	case c.watch && (c.Listed() || c.RemovesSource() || c.HasMinAge()):
+		return errors.New("--watch cannot be combined with --files-from, --remove-source-files or --min-age")
 	case c.watch && c.hosts.Given():
 		return errors.New("--watch is for one host")
 	case c.window < 0:
@@ -121,18 +132,23 @@ func (c *flags) check(set func(name string) bool) error {
 	if err := c.hosts.Check(set); err != nil {
 		return err
 	}
+	if err := c.Rsync.Check(set, c.Links); err != nil {
+		return err
+	}
 	return c.Tree.Check()
 }
 
 func (c *flags) syncOptions() transfer.SyncOptions {
 	o := transfer.SyncOptions{TreeOptions: c.TreeOptions(), Checksum: c.checksum,
-		ModifyWindow: time.Duration(c.window) * time.Second,
+		SizeOnly: c.sizeOnly, ModifyWindow: time.Duration(c.window) * time.Second,
 		Only: transfer.SyncOnly{
 			MinSize: c.minSize, MaxSize: c.maxSize, Newer: c.newer,
 			Update: c.update, Existing: c.existing, IgnoreExisting: c.ignoreExisting},
 		Delete: c.delete, MaxDelete: c.maxDelete, BackupDir: c.backupDir, NoLock: c.noLock,
 		IgnoreFile: c.ignoreFile}
 	o.Options = c.TransferOptions()
+	c.Rsync.Apply(&o.Options)
+	c.ApplyTree(&o.TreeOptions)
 	o.NoTimes, o.NoModes, o.Changing = c.noTimes, c.noPerms, c.changing
 	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
 	o.Delta = c.delta.Mode()
@@ -145,13 +161,8 @@ func parseMoment(text string) (time.Time, error) {
 	if when, err := verb.ParseDate(text); err == nil {
 		return when, nil
 	}
-	age, err := time.ParseDuration(text)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		var n int
-		n, err = strconv.Atoi(days)
-		age = time.Duration(n) * 24 * time.Hour
-	}
-	if err != nil || age < 0 {
+	age, err := opt.ParseAge(text)
+	if err != nil {
 		return time.Time{}, errors.New(
 			"must be a date, a date and a time, or an age such as 36h or 7d")
 	}

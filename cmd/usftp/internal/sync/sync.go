@@ -36,6 +36,9 @@ func Command(a *ui.App) *cobra.Command {
 			if err == nil && flags.watch && src.Remote {
 				err = errors.New("--watch needs a local SRC: hosts do not report changes")
 			}
+			if err == nil {
+				err = flags.ReadList(cmd.Context(), a, cmd.Flags().Changed("recursive"))
+			}
 			if err != nil {
 				return &ui.UsageError{Err: err}
 			}
@@ -89,6 +92,9 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 // syncTrees logs in to the hosts and syncs. Events report the result for each file. open makes the
 // endpoint for the source.
 func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place, open connect.Opener) {
+	if !flags.DryRun {
+		t.Remember("sync", []connect.Place{src}, dst, "")
+	}
 	t.PlanFirstRequest(src, dst, false)
 	if flags.watch {
 		t.Note(watchTrees(t, flags, src, dst, open))

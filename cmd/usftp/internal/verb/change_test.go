@@ -299,6 +299,43 @@ func TestLinkThatCannotReplace(t *testing.T) {
 	}
 }
 
+// TestMoveOverAFile: on a host without posix-rename, the file that mv replaces steps aside, and has
+// its name back if the host refuses that name to the other.
+func TestMoveOverAFile(t *testing.T) {
+	for _, version := range []string{"", openSSH} {
+		for _, refused := range []bool{false, true} {
+			s := sftptest.NewServer(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeRename && refused && r.Path == "/new" {
+						return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
+					}
+					return nil
+				}})
+			s.Files.WriteFile("/old", []byte("old"))
+			s.Files.WriteFile("/new", []byte("new"))
+			stream := s.Dial(sftptest.LinkConfig{})
+			client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(version))
+			ok(t, err)
+			defer client.Close()
+			r := newRig(client)
+			want := []string{"/old"}
+			if refused {
+				want = []string{"/new", "/old"}
+			}
+			err = Move(t.Context(), r.Env, MoveOptions{}, []string{"/new", "/old"})
+			data, _ := s.Files.ReadFile("/old")
+			if got := s.Files.List(); !slices.Equal(got, want) || refused != (err != nil) ||
+				string(data) != map[bool]string{false: "new", true: "old"}[refused] {
+				t.Errorf("%q, refused: %v; there are %q, %q, %v", version, refused, got, data, err)
+			}
+			err = Move(t.Context(), r.Env, MoveOptions{NoClobber: true}, []string{"/new", "/old"})
+			if now, _ := s.Files.ReadFile("/old"); string(now) != string(data) {
+				t.Errorf("%q: mv -n replaced a file: %v", version, err)
+			}
+		}
+	}
+}
+
 // TestServerThatFollowsLinks: mv and ln -sf replace and move links, not what they lead to, on a
 // server whose renames follow them.
 func TestServerThatFollowsLinks(t *testing.T) {

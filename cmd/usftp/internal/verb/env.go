@@ -51,6 +51,11 @@ type Env struct {
 	// asked, which counts as no.
 	Ask func(ctx context.Context, question string) (yes bool, err error)
 
+	// Run runs a program on this machine, for find -exec; nil means that there are none. Operand
+	// returns how other commands name a path on the host; nil means as it is.
+	Run     func(ctx context.Context, argv []string) error
+	Operand func(name string) string
+
 	// Renew replaces the connection, which was lost with err; progress says that something was
 	// printed since the last time. It returns nil if there is none. Nil means that connections are
 	// not replaced.

@@ -17,17 +17,20 @@ type Expression struct {
 	minDepth   int
 	depthFirst bool
 	deletes    bool
-	owners     bool // it tests names of owners
+	owners     bool // it uses names of owners
+	links      bool // it uses the targets of links
+	runs       bool // it runs programs
 	newer      []string
 }
 
 // Primaries are the words that start a primary of an expression, with the number of arguments of
-// each.
+// each. -exec has as many as [Arguments] says.
 var Primaries = map[string]int{
 	"-name": 1, "-iname": 1, "-path": 1, "-ipath": 1, "-wholename": 1, "-type": 1, "-size": 1,
 	"-mtime": 1, "-mmin": 1, "-atime": 1, "-amin": 1, "-newer": 1, "-perm": 1, "-user": 1,
 	"-group": 1, "-uid": 1, "-gid": 1, "-maxdepth": 1, "-mindepth": 1, "-empty": 0, "-true": 0,
-	"-false": 0, "-depth": 0, "-d": 0, "-print": 0, "-print0": 0, "-delete": 0, "-prune": 0,
+	"-false": 0, "-depth": 0, "-d": 0, "-print": 0, "-print0": 0, "-ls": 0, "-printf": 1, "-exec": 1,
+	"-delete": 0, "-prune": 0,
 	"-quit": 0, "-o": 0, "-or": 0, "-a": 0, "-and": 0, "-not": 0, "!": 0, "(": 0, ")": 0,
 }
 
@@ -50,7 +53,7 @@ func ParseExpression(words []string) (*Expression, error) {
 		}
 	}
 	if p.e.test = test; !p.acts {
-		p.e.test = func(v *visit) bool { return test(v) && v.print('\n') }
+		p.e.test = func(v *visit) bool { return test(v) && v.printPath('\n') }
 	}
 	return p.e, nil
 }
@@ -137,6 +140,9 @@ func (p *expressionParser) primary() (expressionTest, error) {
 		return nil, fmt.Errorf("unknown predicate %q", word)
 	}
 	p.at++
+	if word == "-exec" {
+		return p.execution()
+	}
 	argument := ""
 	if arguments == 1 {
 		if p.at == len(p.words) {
@@ -175,10 +181,16 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 		return always, nil
 	case "-print":
 		p.acts = true
-		return func(v *visit) bool { return v.print('\n') }, nil
+		return func(v *visit) bool { return v.printPath('\n') }, nil
 	case "-print0":
 		p.acts = true
-		return func(v *visit) bool { return v.print(0) }, nil
+		return func(v *visit) bool { return v.printPath(0) }, nil
+	case "-ls":
+		p.acts, p.e.owners, p.e.links = true, true, true
+		return (*visit).list, nil
+	case "-printf":
+		p.acts = true
+		return printfAction(p.e, argument)
 	case "-delete":
 		p.acts, p.e.deletes, p.e.depthFirst = true, true, true
 		wait := p.at < len(p.words) // what follows depends on the result

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,6 +27,7 @@ type finder struct {
 	walk    *walk
 	remover *remover
 	newer   map[string]time.Time // the times of files named by -newer
+	held    []*argumentList      // of -exec
 	quit    bool                 // no action is carried out any more
 }
 
@@ -64,12 +66,24 @@ func (f *finder) find(names []string) {
 	}
 	f.walk = &walk{job: f.job, each: f.each, enter: f.enter, leave: f.leave, changes: f.e.deletes,
 		descend: func(d *dir) bool { return f.e.maxDepth < 0 || d.depth < f.e.maxDepth }}
-	if f.e.owners || f.JSON {
-		f.names.learn(f.ctx, f.client, found)
-		f.walk.prepare = func(_ *dir, entries []*entry) { f.names.learn(f.ctx, f.client, entries) }
-	}
+	f.prepare(nil, found)
+	f.walk.prepare = f.prepare
 	f.walk.run(found)
 	f.remover.ops.drain()
+	f.runRest()
+}
+
+// prepare asks for what a listing does not contain: the names of owners and the targets of links,
+// if the expression uses them.
+func (f *finder) prepare(d *dir, entries []*entry) {
+	if f.e.owners || f.JSON {
+		f.names.learn(f.ctx, f.client, entries)
+	}
+	if f.e.links {
+		links := slices.DeleteFunc(slices.Clone(entries),
+			func(e *entry) bool { return !e.isLink() })
+		f.readLinks(links, func(e *entry) string { return f.at(pathIn(d, e)) })
+	}
 }
 
 // lookUpNewer asks for the times of the files named by -newer.
@@ -123,20 +137,27 @@ func (v *visit) evaluate() error {
 	return nil
 }
 
-// print is the action -print, and with end 0 -print0.
-func (v *visit) print(end byte) bool {
-	if v.quit || v.earlier.has("file", v.path) {
-		return true
-	}
+// print is an action that prints something about a file.
+func (v *visit) print(text func() string) bool {
 	switch {
+	case v.quit || v.earlier.has("file", v.path):
 	case v.JSON:
 		v.printFile(v.path, v.entry)
-	case end == 0:
-		v.out.WriteString(v.Prefix + v.path + "\x00")
 	default:
-		v.line(v.shown(v.Prefix + v.path))
+		_, err := v.out.WriteString(text())
+		v.stop(err)
 	}
 	return true
+}
+
+// printPath is the action -print, and with end 0 -print0.
+func (v *visit) printPath(end byte) bool {
+	return v.print(func() string {
+		if end == 0 {
+			return v.Prefix + v.path + "\x00"
+		}
+		return v.shown(v.Prefix+v.path) + "\n"
+	})
 }
 
 // remove is the action -delete. It waits for the outcome if the expression continues after it.

@@ -127,7 +127,7 @@ func renameOver(client *usftp.Client, name, at, aside string) error {
 	err := client.Rename(name, at)
 	if err == nil {
 		if err = client.Remove(aside); err != nil {
-			err = fmt.Errorf("%w; the link was made, and what it replaced is now called %s", err, aside)
+			err = fmt.Errorf("%w; it has its name, and what it replaced is now called %s", err, aside)
 		}
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/ui"
@@ -143,13 +144,7 @@ func (l *lister) prepare(d *dir, entries []*entry) {
 	}
 	links := slices.DeleteFunc(slices.Clone(shown), func(e *entry) bool { return !e.isLink() })
 	if l.o.Long || l.JSON {
-		for r := range usftp.Batch(slices.Values(links), 0, func(e *entry) *usftp.Pending[string] {
-			return l.client.Async().ReadLink(dirPath(e))
-		}) {
-			if r.Err == nil {
-				r.Item.target = r.Value
-			}
-		}
+		l.readLinks(links, dirPath)
 	}
 	if (l.Colors.followLinks() || l.o.Long && l.o.Classify) && !l.JSON {
 		for r := range usftp.Batch(slices.Values(links),
@@ -160,6 +155,17 @@ func (l *lister) prepare(d *dir, entries []*entry) {
 				stat := statOf(r.Value)
 				r.Item.targetStat = &stat
 			}
+		}
+	}
+}
+
+// readLinks asks for the targets of links.
+func (j *job) readLinks(links []*entry, path func(e *entry) string) {
+	for r := range usftp.Batch(slices.Values(links), 0, func(e *entry) *usftp.Pending[string] {
+		return j.client.Async().ReadLink(path(e))
+	}) {
+		if r.Err == nil {
+			r.Item.target = r.Value
 		}
 	}
 }
@@ -270,21 +276,42 @@ func (l *lister) mark(s *usftp.FileStat) string {
 	return ""
 }
 
-// showLong prints files as ls -l does. Version 3 has no link counts, so as in sftp there is a "?".
+// A longRow is what ls -l aligns.
+type longRow struct{ user, group, size string }
+
+func (j *job) longRow(e *entry, numeric, readable bool) longRow {
+	user, group := j.names.of(&e.stat, numeric)
+	// Made safe, since a server could send a name with a line break.
+	r := longRow{ui.Printable(user), ui.Printable(group), "?"}
+	switch {
+	case !e.stat.HasSize():
+	case readable:
+		r.size = human(e.stat.Size)
+	default:
+		r.size = strconv.FormatUint(e.stat.Size, 10)
+	}
+	return r
+}
+
+// longLine returns a file as ls -l shows it. Version 3 has no link counts, so as in sftp there is a
+// "?".
+func longLine(e *entry, r longRow, users, groups, sizes int, now time.Time, name string) string {
+	return modeString(&e.stat) + " ? " + padRight(r.user, users) + " " + padRight(r.group, groups) +
+		" " + padLeft(r.size, sizes) + " " + timeString(&e.stat, now) + " " + name
+}
+
+// showLong prints files as ls -l does.
 func (l *lister) showLong(entries []*entry) {
-	type row struct{ user, group, size string }
-	rows := make([]row, len(entries))
+	rows := make([]longRow, len(entries))
 	var users, groups, sizes int
 	for i, e := range entries {
-		user, group := l.names.of(&e.stat, l.o.Numeric)
-		// Made safe, since a server could send a name with a line break.
-		rows[i] = row{ui.Printable(user), ui.Printable(group), l.size(&e.stat)}
-		users, groups = max(users, width(rows[i].user)), max(groups, width(rows[i].group))
-		sizes = max(sizes, len(rows[i].size))
+		r := l.longRow(e, l.o.Numeric, l.o.Human)
+		rows[i] = r
+		users, groups = max(users, width(r.user)), max(groups, width(r.group))
+		sizes = max(sizes, len(r.size))
 	}
 	now := l.now()
 	for i, e := range entries {
-		shown := l.Colors.paint(e, l.shown(e.name))
 		tail := l.mark(&e.stat)
 		if e.isLink() {
 			tail = ""
@@ -292,9 +319,8 @@ func (l *lister) showLong(entries []*entry) {
 				tail = " -> " + l.targetOf(e)
 			}
 		}
-		l.line(modeString(&e.stat), " ? ", padRight(rows[i].user, users), " ",
-			padRight(rows[i].group, groups), " ", padLeft(rows[i].size, sizes), " ",
-			timeString(&e.stat, now), " ", shown, tail)
+		l.line(longLine(e, rows[i], users, groups, sizes, now,
+			l.Colors.paint(e, l.shown(e.name))+tail))
 		if l.err != nil {
 			return
 		}
@@ -314,16 +340,6 @@ func (l *lister) targetOf(e *entry) string {
 		mark = l.mark(e.targetStat)
 	}
 	return l.Colors.paint(&entry{name: e.target, stat: *e.targetStat}, shown) + mark
-}
-
-func (l *lister) size(s *usftp.FileStat) string {
-	switch {
-	case !s.HasSize():
-		return "?"
-	case l.o.Human:
-		return human(s.Size)
-	}
-	return strconv.FormatUint(s.Size, 10)
 }
 
 // showJSON prints a directory's entries, or operands, as JSON.

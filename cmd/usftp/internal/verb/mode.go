@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/usftp/usftp/internal/ui"
 )
 
 // A modeChange is a change for chmod: an octal mode, or a symbolic change.
@@ -149,7 +151,7 @@ func (s *modeStep) apply(mode uint32, dir bool) uint32 {
 		bits = (mode >> (3 * strings.IndexByte("ogu", s.copy)) & 7) * 0o111
 	}
 	if s.all {
-		bits &^= umask()
+		bits &^= ui.Umask() // the host's is not known
 	}
 	bits &= s.who
 	switch s.op {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/usftp/usftp"
@@ -105,9 +107,24 @@ func (m *mover) move(names []string) {
 }
 
 // rename renames a file. It returns a function that waits for the answer. Where links might be
-// followed one file is renamed after the other.
+// followed one file is renamed after the other. Without posix-rename a file that is to be replaced
+// is moved out of the way first.
 func (m *mover) rename(from, to string) (wait func() error) {
 	replace := !m.o.NoClobber
+	renamed := m.startRename(from, to, replace)
+	return func() error {
+		err := renamed()
+		if !replace || m.client.HasPosixRename() || !errors.Is(err, fs.ErrExist) ||
+			!m.isFile(from) || !m.isFile(to) {
+			return err
+		}
+		dir, base := path.Split(to)
+		return renameOver(m.client, from, to, dir+"."+base+".usftp-"+
+			strconv.FormatUint(rand.Uint64(), 36))
+	}
+}
+
+func (m *mover) startRename(from, to string, replace bool) (wait func() error) {
 	var pending *usftp.Pending[struct{}]
 	switch own := private.OfClient(m.client); {
 	case !own.KnowsLinks():
@@ -122,6 +139,12 @@ func (m *mover) rename(from, to string) (wait func() error) {
 		_, err := pending.Wait()
 		return err
 	}
+}
+
+// isFile reports whether a name is a regular file's.
+func (m *mover) isFile(name string) bool {
+	info, err := private.OfClient(m.client).Look(name)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // links asks which files are symbolic links, and returns a function that waits for the answers.

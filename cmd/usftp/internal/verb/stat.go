@@ -66,8 +66,14 @@ func longTime(s *usftp.FileStat, t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05.000000000 -0700")
 }
 
-// formatted expands a format such as "%n %s".
+// formatted expands a format of stat's, such as "%n %s".
 func formatted(j *job, e *entry, format string) string {
+	return expandFormat(format, "", func(name string) string { return field(j, e, name[0]) })
+}
+
+// expandFormat replaces the fields of a format, such as %s or %-10s. The name of a field is a
+// letter; those in pairs are followed by another one, as T in %TY.
+func expandFormat(format, pairs string, field func(name string) string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
 		if format[i] != '%' || i+1 == len(format) {
@@ -77,7 +83,12 @@ func formatted(j *job, e *entry, format string) string {
 		from := i + 1
 		for i++; i < len(format)-1 && strings.IndexByte("-0123456789# +.", format[i]) >= 0; i++ {
 		}
-		b.WriteString(padTo(format[from:i], field(j, e, format[i])))
+		flags, name := format[from:i], format[i:i+1]
+		if strings.Contains(pairs, name) && i+1 < len(format) {
+			i++
+			name += format[i : i+1]
+		}
+		b.WriteString(padTo(flags, field(name)))
 	}
 	return b.String()
 }

@@ -1,8 +1,11 @@
 package verb
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +83,121 @@ func TestFindOrder(t *testing.T) {
 	}
 }
 
+// TestFindPrintf compares what -printf prints with GNU's find.
+func TestFindPrintf(t *testing.T) {
+	dir := t.TempDir()
+	randomTree(t, 3, dir+"/tree", 3)
+	ok(t, os.Symlink("some where", dir+"/tree/zlink"))
+	list, _ := tool(t, dir, "find", "tree", "!", "-type", "l")
+	whole := time.Unix(1_700_000_001, 0)
+	for _, name := range strings.Split(strings.TrimSpace(list), "\n") {
+		ok(t, os.Chtimes(dir+"/"+name, whole, whole.Add(-time.Hour)))
+	}
+	r := newRig(startServer(t, dir))
+	for _, format := range []string{"%p\\n", "[%f] [%h] [%P] [%H] [%d] [%y] [%%]\\n",
+		"%-12f|%10s|%5m|%M|%u|%g|%U|%G\\n", "%p -> %l\\t\\060\\n"} {
+		want, _ := tool(t, dir, "find", "tree", "-printf", format)
+		e, err := ParseExpression([]string{"-printf", format})
+		ok(t, err)
+		ok(t, Find(t.Context(), r.Env, e, []string{"tree"}))
+		if got, _ := r.take(); sortedLines(got) != sortedLines(want) {
+			t.Errorf("-printf %q\n%s\nwant\n%s", format, got, want)
+		}
+	}
+	formats := []string{"%t %a"}
+	for letter := range timeFormats {
+		formats = append(formats, "%T"+string(letter), "%A"+string(letter))
+	}
+	for _, format := range formats {
+		// listing changes the access times of directories
+		words := []string{"-type", "f", "-printf", format + "\\n"}
+		want, _ := tool(t, dir, "find", append([]string{"tree"}, words...)...)
+		e, err := ParseExpression(words)
+		ok(t, err)
+		ok(t, Find(t.Context(), r.Env, e, []string{"tree"}))
+		if got, _ := r.take(); got != want {
+			t.Errorf("-printf %q: %.60q, want %.60q", format, got, want)
+		}
+	}
+}
+
+// TestFindList: -ls prints what ls -l does, with the path.
+func TestFindList(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/t/file", "12345")
+	ok(t, os.Chmod(dir+"/t/file", 0o640))
+	ok(t, os.Symlink("file", dir+"/t/link"))
+	r := newRig(startServer(t, dir))
+	e, err := ParseExpression([]string{"-name", "[fl]*", "-ls", "-printf", "%f\\n"})
+	ok(t, err)
+	ok(t, Find(t.Context(), r.Env, e, []string{"t"}))
+	out, _ := r.take()
+	want := regexp.MustCompile(`^-rw-r----- \? \S+ +\S+ +5 \w{3} .\d .\d:\d\d t/file\nfile\n` +
+		`lrwxrwxrwx \? \S+ +\S+ +4 \w{3} .\d .\d:\d\d t/link -> file\nlink\n$`)
+	if !want.MatchString(out) {
+		t.Errorf("%q", out)
+	}
+}
+
+// TestFindExec: programs get the names that the host has as arguments, and nothing else.
+func TestFindExec(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b $(id); *", "c\nd"} {
+		writeFile(t, dir+"/t/"+name, "")
+	}
+	r := newRig(startServer(t, dir))
+	var ran [][]string
+	r.Operand = func(name string) string { return "h:" + name }
+	r.Run = func(_ context.Context, argv []string) error {
+		ran = append(ran, argv)
+		if argv[0] == "false" {
+			return exec.Command("false").Run()
+		}
+		return nil
+	}
+	for _, test := range []struct {
+		words, out string
+		code       int
+		ran        [][]string
+	}{
+		{`-type f -exec true x{}y {} ; -printf %f\n`, "a\nb $(id); *\nc\nd\n", 0,
+			[][]string{{"true", "xh:t/ay", "h:t/a"},
+				{"true", "xh:t/b $(id); *y", "h:t/b $(id); *"},
+				{"true", "xh:t/c\ndy", "h:t/c\nd"}}},
+		{`-name a -exec false ; -print`, "", 0, [][]string{{"false"}}},
+		{`-name a -exec false {} + -print`, "t/a\n", 1, [][]string{{"false", "h:t/a"}}},
+		{`-name a -exec true -x {} + -o -name b* -exec true {} +`, "", 0,
+			[][]string{{"true", "-x", "h:t/a"}, {"true", "h:t/b $(id); *"}}},
+		{`-exec true {} + -name a -quit`, "", 0, [][]string{{"true", "h:t", "h:t/a"}}},
+	} {
+		ran = nil
+		e, err := ParseExpression(strings.Fields(test.words))
+		ok(t, err)
+		err = Find(t.Context(), r.Env, e, []string{"t"})
+		out, said := r.take()
+		if out != test.out || codeOf(err) != test.code ||
+			!slices.EqualFunc(ran, test.ran, slices.Equal) {
+			t.Errorf("find t %s: %q, code %v, ran %q, said %q", test.words, out, err, ran, said)
+		}
+	}
+	for i := range 12_000 {
+		writeFile(t, fmt.Sprintf("%s/many/%05d", dir, i), "")
+	}
+	ran = nil
+	e, err := ParseExpression(strings.Fields("-type f -exec true {} +"))
+	ok(t, err)
+	ok(t, Find(t.Context(), r.Env, e, []string{"many"}))
+	files := 0
+	for _, argv := range ran {
+		if files += len(argv) - 1; len(strings.Join(argv, " ")) > mostOperandBytes+10 {
+			t.Errorf("a command line has %d arguments", len(argv))
+		}
+	}
+	if files != 12_000 {
+		t.Errorf("programs got %d files", files)
+	}
+}
+
 // TestFindDeletes compares what -delete leaves with GNU's find.
 func TestFindDeletes(t *testing.T) {
 	for _, expression := range []string{
@@ -118,6 +236,8 @@ func TestFindMistakes(t *testing.T) {
 		"( -name a", ")", "-o", "-name a -o", "!",
 		"-mtime x", "-perm 9", "-maxdepth -1", "-maxdepth x", "-mmin nan", "-inum 3", "-name a )",
 		"-type f,", "( )",
+		"-exec", "-exec true", "-exec true {}", "-exec ;", "-exec {} ;", "-exec true {} {} +",
+		"-exec /no/such/program ;", "-exec true +", "-printf", "-printf %i", "-printf %Tq",
 		"-name keep -prune -o -delete", "-delete -o ( -prune )"} {
 		if _, err := ParseExpression(strings.Fields(expression)); err == nil {
 			t.Errorf("%q was taken", expression)

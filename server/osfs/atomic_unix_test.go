@@ -1,0 +1,600 @@
+//go:build linux || darwin || freebsd
+
+package osfs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
+	"github.com/usftp/usftp/wire"
+)
+
+const (
+	create   = wire.OpenWrite | wire.OpenCreate
+	truncate = create | wire.OpenTruncate
+)
+
+// atomics is a directory in which files appear when they are closed.
+type atomics struct {
+	*testing.T
+	fs  *osfs.FS
+	dir string
+}
+
+func newAtomics(t *testing.T) *atomics {
+	a := &atomics{T: t, dir: t.TempDir()}
+	a.fs = a.serve()
+	return a
+}
+
+// serve serves the directory once more, as a server does that was started again or runs beside.
+func (a *atomics) serve() *osfs.FS {
+	a.Helper()
+	f, err := osfs.NewAtomic(a.dir)
+	a.must(err)
+	a.Cleanup(func() { f.Close() })
+	return f
+}
+
+type writer interface {
+	io.ReaderAt
+	io.WriterAt
+	server.FileSetstater
+	io.Closer
+}
+
+func (a *atomics) abandon(f writer) {
+	a.Helper()
+	if abandoner, ok := f.(server.FileAbandoner); ok {
+		a.must(abandoner.Abandon())
+	} else { // of a file that is changed where it is
+		a.must(f.Close())
+	}
+}
+
+func (a *atomics) open(name string, flags uint32) writer {
+	a.Helper()
+	f, err := open(a.fs, name, flags)
+	if err != nil {
+		a.Fatalf("opening %s: %v", name, err)
+	}
+	return f.(writer)
+}
+
+func (a *atomics) must(err error) {
+	a.Helper()
+	if err != nil {
+		a.Fatal(err)
+	}
+}
+
+func (a *atomics) is(err, want error) {
+	a.Helper()
+	if !errors.Is(err, want) {
+		a.Errorf("got %v, want %v", err, want)
+	}
+}
+
+func (a *atomics) at(f io.WriterAt, offset int64, text string) {
+	a.Helper()
+	if n, err := f.WriteAt([]byte(text), offset); n != len(text) || err != nil {
+		a.Fatalf("wrote %d of %d bytes: %v", n, len(text), err)
+	}
+}
+
+// local returns what is in the directory for other programs: names and contents. What is hidden is
+// called "?".
+func (a *atomics) local() string {
+	a.Helper()
+	var all []string
+	a.must(filepath.WalkDir(a.dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || name == a.dir {
+			return err
+		}
+		shown, _ := filepath.Rel(a.dir, name)
+		if strings.HasPrefix(entry.Name(), ".upload-") {
+			shown = filepath.Join(filepath.Dir(shown), "?")
+		}
+		if entry.Type().IsRegular() {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			shown += "=" + string(text)
+		}
+		all = append(all, shown)
+		return nil
+	}))
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func (a *atomics) there(want string) {
+	a.Helper()
+	if got := a.local(); got != want {
+		a.Errorf("there is %q, want %q", got, want)
+	}
+}
+
+// listed returns the names that clients see at the top.
+func (a *atomics) listed() (names []string) {
+	a.Helper()
+	for info, err := range a.fs.List(context.Background(), "/") {
+		a.must(err)
+		if info.Name() != "." && info.Name() != ".." {
+			names = append(names, info.Name())
+		}
+	}
+	return names
+}
+
+// TestAtomicUploads: what is at a name at each step of an upload, for programs on the server.
+func TestAtomicUploads(t *testing.T) {
+	ctx := context.Background()
+	for name, run := range map[string]func(a *atomics){
+		"new": func(a *atomics) {
+			f := a.open("/f", truncate)
+			a.at(f, 0, "text")
+			a.there("?=text")
+			if names := a.listed(); len(names) > 0 {
+				a.Errorf("%q is listed", names)
+			}
+			a.must(f.Close())
+			a.there("f=text")
+		},
+		"in place of another": func(a *atomics) {
+			write(a.T, filepath.Join(a.dir, "f"), "old")
+			a.must(os.Chmod(filepath.Join(a.dir, "f"), 0o640))
+			f := a.open("/f", truncate)
+			a.at(f, 0, "text")
+			a.there("?=text f=old")
+			a.must(f.Close())
+			a.there("f=text")
+			if info, err := os.Stat(filepath.Join(a.dir, "f")); err != nil || info.Mode() != 0o640 {
+				a.Errorf("its mode is %v, %v", info.Mode(), err)
+			}
+		},
+		"behind a link": func(a *atomics) {
+			a.must(os.Mkdir(filepath.Join(a.dir, "d"), 0o755))
+			write(a.T, filepath.Join(a.dir, "d", "f"), "old")
+			link(a.T, "d/f", filepath.Join(a.dir, "l"))
+			f := a.open("/l", truncate)
+			a.at(f, 0, "text")
+			a.there("d d/?=text d/f=old l")
+			a.must(f.Close())
+			a.there("d d/f=text l")
+		},
+		"abandoned and gone on with": func(a *atomics) {
+			f := a.open("/f", truncate)
+			a.at(f, 0, "half")
+			a.abandon(f)
+			a.there("?=half")
+			for range 2 { // also after the server was started again
+				info, err := a.fs.Stat(ctx, "/f")
+				if err != nil || info.Size() != 4 || info.Name() != "f" {
+					a.Errorf("STAT: %v, %v", info, err)
+				}
+				_, err = open(a.fs, "/f", wire.OpenRead)
+				if err == nil {
+					a.Error("half a file was opened to be read")
+				}
+				a.fs = a.serve()
+			}
+			f = a.open("/f", create)
+			a.at(f, 4, " and half")
+			a.must(f.Close())
+			a.there("f=half and half")
+		},
+		"abandoned and appended to": func(a *atomics) {
+			a.at(a.abandoned("/f", "half"), 0, "")
+			f := a.open("/f", wire.OpenWrite|wire.OpenCreate|wire.OpenAppend)
+			a.at(f, 0, " and half")
+			a.must(f.Close())
+			a.there("f=half and half")
+		},
+		"abandoned and begun again": func(a *atomics) {
+			a.abandoned("/f", "half")
+			f := a.open("/f", truncate)
+			a.at(f, 0, "text")
+			a.must(f.Close())
+			a.there("f=text")
+		},
+		"abandoned and taken for new": func(a *atomics) {
+			a.abandoned("/f", "half")
+			f := a.open("/f", truncate|wire.OpenExclusive)
+			a.at(f, 0, "text")
+			a.must(f.Close())
+			a.there("f=text")
+		},
+		"abandoned and removed": func(a *atomics) {
+			a.abandoned("/f", "half")
+			a.must(a.fs.Remove(ctx, "/f"))
+			a.is(a.fs.Remove(ctx, "/f"), fs.ErrNotExist)
+			a.there("")
+		},
+		"abandoned in place of another": func(a *atomics) {
+			write(a.T, filepath.Join(a.dir, "f"), "old")
+			a.abandoned("/f", "half")
+			a.there("f=old")
+		},
+		"abandoned, and arrived by another way": func(a *atomics) {
+			a.abandoned("/f", "half")
+			f := a.open("/f.filepart", truncate)
+			a.at(f, 0, "text")
+			a.must(f.Close())
+			a.must(a.fs.Rename(ctx, "/f.filepart", "/f"))
+			a.there("f=text")
+		},
+		"as WinSCP does": func(a *atomics) {
+			write(a.T, filepath.Join(a.dir, "f"), "old")
+			f := a.open("/f.filepart", truncate)
+			a.at(f, 0, "half")
+			a.abandon(f)
+			info, err := a.fs.Lstat(ctx, "/f.filepart")
+			if err != nil || info.Size() != 4 {
+				a.Fatalf("LSTAT: %v, %v", info, err)
+			}
+			f = a.open("/f.filepart", wire.OpenWrite)
+			a.at(f, info.Size(), " and half")
+			a.must(f.Setstat(wire.Attrs{Flags: wire.AttrACModTime, MTime: 1e9}))
+			a.must(f.Close())
+			a.there("f.filepart=half and half f=old")
+			a.must(a.fs.Remove(ctx, "/f"))
+			a.must(a.fs.Rename(ctx, "/f.filepart", "/f"))
+			a.there("f=half and half")
+		},
+		"renamed before it is closed": func(a *atomics) {
+			f := a.open("/f", truncate)
+			if err := a.fs.PosixRename(ctx, "/f", "/g"); err == nil {
+				a.Error("it was renamed")
+			}
+			if err := a.fs.Link(ctx, "/f", "/g"); err == nil {
+				a.Error("it got another name")
+			}
+			a.must(f.Close())
+			a.there("f=")
+		},
+		"removed before it is closed": func(a *atomics) {
+			f := a.open("/f", truncate)
+			a.must(a.fs.Remove(ctx, "/f"))
+			a.at(f, 0, "text")
+			a.must(f.Close()) // as in a directory
+			a.there("")
+		},
+		"its directory is renamed": func(a *atomics) {
+			a.must(os.Mkdir(filepath.Join(a.dir, "d"), 0o755))
+			f := a.open("/d/f", truncate)
+			a.must(a.fs.Rename(ctx, "/d", "/e"))
+			a.must(f.Close())
+			a.there("e e/f=")
+		},
+		"something else has come": func(a *atomics) {
+			f := a.open("/f", truncate|wire.OpenExclusive)
+			write(a.T, filepath.Join(a.dir, "f"), "other")
+			a.is(f.Close(), fs.ErrExist)
+			a.there("?= f=other")
+		},
+		"exclusive, while another is under way": func(a *atomics) {
+			f := a.open("/f", truncate|wire.OpenExclusive)
+			_, err := open(a.fs, "/f", truncate|wire.OpenExclusive)
+			a.is(err, fs.ErrExist)
+			a.must(f.Close())
+		},
+		"begun again while the old connection is not known to be lost": func(a *atomics) {
+			lost, f := a.open("/f", truncate), a.open("/f", truncate)
+			a.at(lost, 0, "half")
+			a.at(f, 0, "text")
+			a.must(f.Close())
+			a.there("f=text")
+			if err := lost.Close(); err == nil {
+				a.Error("an upload was closed well whose file was replaced")
+			}
+			a.there("f=text")
+		},
+		"gone on with while the old connection is not known to be lost": func(a *atomics) {
+			lost := a.open("/f", truncate)
+			a.at(lost, 0, "half")
+			f := a.open("/f", create)
+			a.at(f, 4, " and half")
+			a.must(f.Close())
+			a.there("f=half and half")
+			a.abandon(lost)
+			a.there("f=half and half")
+		},
+		"in parts": func(a *atomics) {
+			first, second := a.open("/f", truncate), a.open("/f", wire.OpenWrite)
+			a.at(second, 2, "xt")
+			a.must(first.Close())
+			a.there("?=\x00\x00xt")
+			third := a.open("/f", wire.OpenWrite)
+			a.at(third, 0, "te")
+			a.must(third.Close())
+			a.must(second.Close())
+			a.there("f=text")
+		},
+		"in parts, one of which is lost": func(a *atomics) {
+			first, second := a.open("/f", truncate), a.open("/f", wire.OpenWrite)
+			a.at(second, 2, "xt")
+			a.must(first.Close())
+			a.abandon(second)
+			a.there("?=\x00\x00xt")
+			again := a.open("/f", wire.OpenWrite)
+			a.at(again, 0, "te")
+			a.must(again.Close())
+			a.there("f=text")
+		},
+		"in parts, in place of another": func(a *atomics) {
+			write(a.T, filepath.Join(a.dir, "f"), "old")
+			first, second := a.open("/f", truncate), a.open("/f", wire.OpenWrite)
+			a.at(second, 2, "xt")
+			a.at(first, 0, "te")
+			a.must(second.Close())
+			a.must(first.Close())
+			a.there("f=text")
+		},
+		"changed": func(a *atomics) {
+			write(a.T, filepath.Join(a.dir, "f"), "old text")
+			f := a.open("/f", create)
+			a.at(f, 0, "new")
+			a.there("f=new text")
+			a.must(f.Close())
+			f = a.open("/f", wire.OpenWrite|wire.OpenAppend)
+			a.at(f, 0, "s")
+			a.there("f=new texts")
+			a.must(f.Close())
+		},
+		"of two names": func(a *atomics) {
+			write(a.T, filepath.Join(a.dir, "f"), "old")
+			a.must(os.Link(filepath.Join(a.dir, "f"), filepath.Join(a.dir, "g")))
+			f := a.open("/f", truncate)
+			a.at(f, 0, "text")
+			a.must(f.Close())
+			a.there("f=text g=text")
+		},
+		"read by who had opened the old one": func(a *atomics) {
+			write(a.T, filepath.Join(a.dir, "f"), "old")
+			reader, err := open(a.fs, "/f", wire.OpenRead)
+			a.must(err)
+			defer reader.Close()
+			f := a.open("/f", truncate)
+			a.at(f, 0, "text")
+			a.must(f.Close())
+			text := make([]byte, 4)
+			if n, _ := reader.(io.ReaderAt).ReadAt(text, 0); string(text[:n]) != "old" {
+				a.Errorf("read %q", text[:n])
+			}
+		},
+		"attributes": func(a *atomics) {
+			file, err := a.fs.Open(ctx, "/f", truncate, wire.Attrs{
+				Flags: wire.AttrPermissions | wire.AttrACModTime, Permissions: 0o604, MTime: 1e9})
+			a.must(err)
+			f := file.(writer)
+			a.must(f.Setstat(wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}))
+			a.must(a.fs.Setstat(ctx, "/f", wire.Attrs{Flags: wire.AttrACModTime, MTime: 2e9}))
+			a.must(f.Close())
+			info, err := os.Stat(filepath.Join(a.dir, "f"))
+			a.must(err)
+			if info.Mode() != 0o600 || info.ModTime().Unix() != 2e9 {
+				a.Errorf("it has %v, %v", info.Mode(), info.ModTime())
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { run(newAtomics(t)) })
+	}
+}
+
+// abandoned leaves half a file.
+func (a *atomics) abandoned(name, text string) io.WriterAt {
+	a.Helper()
+	f := a.open(name, truncate)
+	a.at(f, 0, text)
+	a.abandon(f)
+	return nothing{}
+}
+
+type nothing struct{}
+
+func (nothing) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+
+// TestHiddenNames: no request reaches what is hidden, by any path.
+func TestHiddenNames(t *testing.T) {
+	a, ctx := newAtomics(t), context.Background()
+	a.abandoned("/f", "half")
+	entries, err := os.ReadDir(a.dir)
+	a.must(err)
+	hidden := entries[0].Name()
+	link(t, hidden, filepath.Join(a.dir, "link"))
+	write(t, filepath.Join(a.dir, "other"), "other")
+	before := a.local()
+	for _, name := range []string{hidden, strings.ToUpper(hidden), "\u200c" + hidden, "./" + hidden,
+		"link", hidden + "/", hidden + "/x", hidden + "/.."} {
+		for op, err := range everything(a.fs, "/"+name) {
+			if err == nil && op != "list" {
+				t.Errorf("%s of %q succeeded", op, name)
+			}
+		}
+		for _, change := range []func() error{
+			func() error { return a.fs.PosixRename(ctx, "/other", "/"+name) },
+			func() error { return a.fs.Rename(ctx, "/"+name, "/new") },
+			func() error { return a.fs.Link(ctx, "/other", "/"+name) },
+			func() error { return a.fs.Symlink(ctx, "other", "/"+name) },
+			func() error { return a.fs.Mkdir(ctx, "/"+name, wire.Attrs{}) },
+		} {
+			if name == "link" {
+				break // which is a name like any other
+			}
+			if err := change(); err == nil {
+				t.Errorf("%q could be changed", name)
+			}
+		}
+		beneath := server.WithBeneath(ctx, "/")
+		if _, err := a.fs.Stat(beneath, "/"+hidden); err == nil {
+			t.Error("it is seen beneath a directory")
+		}
+	}
+	if got := a.local(); got != before && got != strings.ReplaceAll(before, " link", "") {
+		t.Errorf("there is %q, want %q", got, before)
+	}
+}
+
+// TestDirectoryOfAbandonedUploads: what looks empty can be removed, unless something is being
+// uploaded to it.
+func TestDirectoryOfAbandonedUploads(t *testing.T) {
+	a, ctx := newAtomics(t), context.Background()
+	a.must(a.fs.Mkdir(ctx, "/d", wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o755}))
+	a.abandoned("/d/f", "half")
+	f := a.open("/d/g", truncate)
+	a.is(a.fs.Rmdir(ctx, "/d"), syscall.ENOTEMPTY)
+	a.must(f.Close())
+	a.is(a.fs.Rmdir(ctx, "/d"), syscall.ENOTEMPTY)
+	a.must(a.fs.Remove(ctx, "/d/g"))
+	a.must(a.fs.Rmdir(ctx, "/d"))
+	a.there("")
+}
+
+// TestTwoServersOfUploads: what one server receives no other takes for abandoned.
+func TestTwoServersOfUploads(t *testing.T) {
+	a := newAtomics(t)
+	f := a.open("/f", truncate)
+	a.at(f, 0, "text")
+	other := a.serve()
+	for _, flags := range []uint32{truncate, create, wire.OpenWrite, truncate | wire.OpenExclusive} {
+		if _, err := open(other, "/f", flags); err == nil {
+			t.Errorf("another server has opened it with %#x", flags)
+		}
+	}
+	if err := other.Remove(context.Background(), "/f"); err == nil {
+		t.Error("another server has removed it")
+	}
+	a.must(other.Sweep(context.Background(), -time.Hour))
+	a.must(f.Close())
+	a.there("f=text")
+}
+
+// TestSweep: old uploads are removed, new ones and those under way are not.
+func TestSweep(t *testing.T) {
+	a, ctx := newAtomics(t), context.Background()
+	a.must(os.MkdirAll(filepath.Join(a.dir, "d", "e"), 0o755))
+	a.abandoned("/d/e/f", "half")
+	a.must(a.fs.Setstat(ctx, "/d/e/f", wire.Attrs{Flags: wire.AttrACModTime, MTime: 1}))
+	f := a.open("/d/g", truncate)
+	a.must(a.fs.Sweep(ctx, time.Hour))
+	a.there("d d/?= d/e d/e/?=half")
+	a.must(a.fs.Sweep(ctx, -time.Hour))
+	a.there("d d/?= d/e")
+	a.must(f.Close())
+	a.there("d d/e d/g=")
+}
+
+// TestUploadsKeepNothingOpen: whichever way uploads end.
+func TestUploadsKeepNothingOpen(t *testing.T) {
+	a := newAtomics(t)
+	open := func() int {
+		entries, err := os.ReadDir("/dev/fd")
+		a.must(err)
+		return len(entries)
+	}
+	before := open()
+	for i := range 20 {
+		name := fmt.Sprintf("/%d", i%3)
+		f, g := a.open(name, truncate), a.open(name, []uint32{create, truncate}[i%2])
+		if i%4 < 2 {
+			f.Close()
+			a.abandon(g)
+		} else {
+			g.Close()
+			a.abandon(f)
+		}
+	}
+	if after := open(); after != before {
+		t.Errorf("%d files are open, %d were", after, before)
+	}
+}
+
+// TestManyUploadsAtOnce: clients of two servers upload, give up, remove and rename the same few
+// files at once. Whoever looks finds whole files, or none.
+func TestManyUploadsAtOnce(t *testing.T) {
+	a, ctx := newAtomics(t), context.Background()
+	servers := []*osfs.FS{a.fs, a.serve()}
+	const pieces, piece = 16, "0123456789abcdef"
+	names := []string{"/f", "/g", "/h"}
+	var group sync.WaitGroup
+	var uploaded, seen atomic.Int64
+	for i := range 8 {
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 6))
+			for range 300 {
+				f, name := servers[random.IntN(2)], names[random.IntN(3)]
+				switch random.IntN(8) {
+				case 0:
+					f.Remove(ctx, name)
+				case 1:
+					f.PosixRename(ctx, name, names[random.IntN(3)])
+				case 2:
+					f.Stat(ctx, name)
+				default:
+					flags := []uint32{truncate, truncate | wire.OpenExclusive}[random.IntN(2)]
+					file, err := open(f, name, flags)
+					if err != nil {
+						continue
+					}
+					for j := range pieces {
+						file.(io.WriterAt).WriteAt([]byte(piece), int64(j*len(piece)))
+					}
+					if random.IntN(3) == 0 {
+						file.(server.FileAbandoner).Abandon()
+					} else if file.Close() == nil {
+						uploaded.Add(1)
+					}
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(done)
+	}()
+	want := strings.Repeat(piece, pieces)
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(filepath.Join(a.dir, name))
+			if err == nil && string(text) != want {
+				t.Errorf("%s has %d bytes, want all %d", name, len(text), len(want))
+				running = false
+			} else if err == nil {
+				seen.Add(1)
+			}
+		}
+	}
+	<-done
+	if uploaded.Load() == 0 || seen.Load() == 0 {
+		t.Errorf("%d files were uploaded, and %d seen", uploaded.Load(), seen.Load())
+	}
+	for _, f := range servers {
+		a.must(f.Sweep(ctx, -time.Hour))
+	}
+	if got := a.local(); strings.Contains(got, "?") {
+		t.Errorf("there is %q", got)
+	}
+}

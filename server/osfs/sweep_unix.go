@@ -1,0 +1,76 @@
+//go:build linux || darwin || freebsd
+
+package osfs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sweepDepth limits how many directories a sweep has open.
+const sweepDepth = 200
+
+// Sweep removes what is left of uploads that nobody has gone on with for an age: abandoned ones, and
+// those of servers that died. An age of 7 days leaves clients time to come back. It reads all
+// directories of a tree made by [NewAtomic], and does nothing in others.
+func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
+	if !f.tree.atomic() {
+		return nil
+	}
+	top, err := f.tree.openPath(ctx, "/", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	return f.tree.uploads.sweep(ctx, top, time.Now().Add(-age), 0)
+}
+
+// sweep sweeps an open directory and those below it, and closes it. What cannot be read is left out.
+func (u *uploads) sweep(ctx context.Context, dir *os.File, before time.Time, depth int) error {
+	defer dir.Close()
+	for {
+		entries, err := dir.ReadDir(listBatch)
+		for _, entry := range entries {
+			failed := control(dir, func(fd int) error {
+				switch {
+				case isHidden(entry.Name()):
+					return u.sweepUpload(fd, entry.Name(), before)
+				case !entry.IsDir() || depth == sweepDepth:
+					return ctx.Err()
+				}
+				below, err := openAt(fd, entry.Name(),
+					unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+				if err != nil {
+					return ctx.Err()
+				}
+				return u.sweep(ctx, os.NewFile(uintptr(below), entry.Name()), before, depth+1)
+			})
+			if failed != nil {
+				return failed
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sweepUpload removes a hidden file that has not changed since a time. That is the time of the last
+// change of any kind, since clients can set the other one.
+func (u *uploads) sweepUpload(dir int, hidden string, before time.Time) error {
+	st, err := statAt(dir, hidden)
+	if err == nil && time.Unix(st.Ctim.Unix()).Before(before) {
+		err = u.drop(dir, hidden, false, nil)
+	}
+	if err == unix.ENOENT || err == errBusy {
+		err = nil
+	}
+	return err
+}

@@ -1,0 +1,295 @@
+//go:build linux || darwin || freebsd
+
+package osfs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+// upload is a file that clients do not see until it is complete.
+//
+// Several handles may write to it. Those opened without CREAT send parts of a file that another one
+// has begun: it is complete when one is closed and no such handle is open any more. One opened with
+// CREAT is not waited for: its client may have lost the connection, and go on with the upload over
+// another one, before the server knows.
+type upload struct {
+	all      *uploads
+	file     *os.File // holds the lock
+	dir      int      // a descriptor of the directory
+	base     string
+	id       identity
+	replaces bool // there is a file of that name
+	alone    bool // none may have come when the upload is complete
+
+	mu        sync.Mutex
+	handles   int
+	parts     int  // of these, those opened without CREAT
+	complete  bool // one was closed, and none given up since
+	over      bool // it has its name, or was removed
+	published bool
+	lost      error // the answer to CLOSE once it was removed
+}
+
+// begin makes the hidden file. old is the file that it is to replace, or nil.
+func (up *upload) begin(dir int, perm uint32, old *unix.Stat_t) error {
+	hidden := hiddenName(up.base)
+	fd, err := openAt(dir, hidden, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, perm)
+	if err != nil {
+		return err
+	}
+	st, err := lockHidden(fd, dir, hidden)
+	if err != nil { // somebody has found it before it was locked
+		unix.Close(fd)
+		if err == errBusy {
+			err = errAgain
+		}
+		return err
+	}
+	if old != nil {
+		err = resemble(fd, &st, old)
+	}
+	if err == nil {
+		err = up.register(fd, dir, &st)
+	}
+	if err != nil {
+		unix.Unlinkat(dir, hidden, 0)
+		unix.Close(fd)
+	}
+	return err
+}
+
+// resemble gives a new file the mode and the group of the one it is to replace, and root's also the
+// owner. A group that the server is not in is lost.
+func resemble(fd int, st, old *unix.Stat_t) error {
+	if st.Uid != old.Uid || st.Gid != old.Gid {
+		err := unix.Fchown(fd, int(old.Uid), int(old.Gid))
+		if err != nil && st.Uid != old.Uid {
+			return err
+		}
+	}
+	if mode := uint32(old.Mode) & 0o777; uint32(st.Mode)&0o7777 != mode {
+		return unix.Fchmod(fd, mode)
+	}
+	return nil
+}
+
+// register lets others find the upload, whose hidden file was opened and locked.
+func (up *upload) register(fd, dir int, st *unix.Stat_t) (err error) {
+	// The directory may be renamed until the upload is complete.
+	if up.dir, err = unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return err
+	}
+	up.file, up.id, up.handles = os.NewFile(uintptr(fd), up.base), identify(st), 1
+	up.all.mu.Lock()
+	defer up.all.mu.Unlock()
+	if up.all.open == nil {
+		up.all.open = map[identity]*upload{}
+	}
+	up.all.open[up.id] = up
+	return nil
+}
+
+// join adds a handle.
+func (up *upload) join(part bool) error {
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	if up.over {
+		return errAgain
+	}
+	up.handles++
+	if part {
+		up.parts++
+	}
+	return nil
+}
+
+// publish gives the file its name: everybody sees it from then on. It is the only place where that
+// happens. It describes the file that is replaced, if there is one and replaced is not nil. The
+// caller holds the lock.
+func (up *upload) publish(replaced *fs.FileInfo) error {
+	if err := up.flush(); err != nil {
+		return err
+	}
+	if replaced != nil {
+		if st, err := statAt(up.dir, up.base); err == nil {
+			*replaced = &info{name: up.base, st: st}
+		}
+	}
+	hidden := hiddenName(up.base)
+	err := retry(func() error {
+		if up.alone {
+			return renameFresh(up.dir, hidden, up.dir, up.base)
+		}
+		return unix.Renameat(up.dir, hidden, up.dir, up.base)
+	})
+	if err != nil {
+		if replaced != nil {
+			*replaced = nil
+		}
+		return named("rename", up.base, err)
+	}
+	up.finish()
+	up.published = true
+	return nil
+}
+
+// flush returns the error that closing the file would: network file systems report then that data
+// was lost. The file itself stays open, since the lock must last until it has its name.
+func (up *upload) flush() error {
+	return control(up.file, func(fd int) error {
+		other, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Close(other)
+		}
+		return named("close", up.base, err)
+	})
+}
+
+// finish ends the upload for those who look for it. The caller holds the lock.
+func (up *upload) finish() {
+	up.over = true
+	up.all.mu.Lock()
+	defer up.all.mu.Unlock()
+	delete(up.all.open, up.id)
+}
+
+// remove removes an upload under way.
+func (up *upload) remove(lost error) error {
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	if up.over {
+		return unix.ENOENT
+	}
+	err := unix.Unlinkat(up.dir, hiddenName(up.base), 0)
+	if err == nil {
+		up.lost = lost
+		up.finish()
+	}
+	return err
+}
+
+// end ends a handle. If gone is not nil it describes the file that has no name any more, as
+// [server.FileEnder] does.
+func (up *upload) end(part bool, how server.Ending, gone *fs.FileInfo) (err error) {
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	up.handles--
+	if part {
+		up.parts--
+	}
+	closed := how == server.Closed
+	switch {
+	case up.over && closed:
+		err = up.lost
+	case !up.over && closed && up.parts == 0:
+		err = up.publish(gone)
+	}
+	if up.handles > 0 {
+		return err
+	}
+	if !up.over {
+		// Where clients see another file they could not go on with this one.
+		if up.replaces || how == server.Discarded {
+			unix.Unlinkat(up.dir, hiddenName(up.base), 0)
+		}
+		up.finish()
+	}
+	if gone != nil && !up.published {
+		up.nameless(gone)
+	}
+	unix.Close(up.dir)
+	return cmp.Or(err, up.file.Close())
+}
+
+// nameless describes the hidden file if it was removed.
+func (up *upload) nameless(gone *fs.FileInfo) {
+	if i, err := statOpen(up.file); err == nil && i.(*info).st.Nlink == 0 {
+		*gone = i
+	}
+}
+
+// uploadFile is a handle of an upload.
+type uploadFile struct {
+	*file
+	upload *upload
+	part   bool
+}
+
+// Close implements io.Closer: the file appears. After an error it has not.
+func (f *uploadFile) Close() error { return f.upload.end(f.part, server.Closed, nil) }
+
+// Abandon implements server.FileAbandoner: the file does not appear. A new one is kept for the
+// client to go on with.
+func (f *uploadFile) Abandon() error { return f.upload.end(f.part, server.Abandoned, nil) }
+
+// End implements server.FileEnder.
+func (f *uploadFile) End(how server.Ending) (gone fs.FileInfo, err error) {
+	err = f.upload.end(f.part, how, &gone)
+	return gone, err
+}
+
+// uploadAppend is a handle whose writes go to the end.
+type uploadAppend struct{ *uploadFile }
+
+func (f uploadAppend) WriteAt(p []byte, _ int64) (int, error) {
+	f.upload.mu.Lock()
+	defer f.upload.mu.Unlock()
+	info, err := f.File.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(p, info.Size())
+}
+
+// CopyFrom leaves the copy to the session, whose writes go to the end.
+func (f uploadAppend) CopyFrom(context.Context, server.File, int64, int64, int64) (int64, error) {
+	return 0, errors.ErrUnsupported
+}
+
+// atomic reports whether files appear when they are complete.
+func (t tree) atomic() bool { return t.uploads != nil }
+
+// openUpload opens a file for writing in a tree whose files appear when they are complete.
+func (f *FS) openUpload(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	var o opened
+	err := f.tree.beneath(ctx, func(t tree) error {
+		return t.do(ctx, "open", name, func(w *walk) error {
+			w.create = flags&wire.OpenCreate != 0
+			return w.lookUp(flags&exclusive != exclusive, func(dir int, base string) (err error) {
+				o, err = t.uploads.openAt(dir, base, flags, attrs.Permissions&0o777)
+				return err
+			})
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	appends := flags&wire.OpenAppend != 0
+	if o.upload == nil {
+		return (&file{File: o.file, fs: f, name: name}).opened(appends), nil
+	}
+	u := &uploadFile{file: &file{File: o.upload.file, fs: f, name: name}, upload: o.upload,
+		part: o.part}
+	if attrs.Flags &^= wire.AttrPermissions; o.created && attrs.Flags != 0 {
+		if err := u.Setstat(attrs); err != nil {
+			o.upload.remove(nil)
+			u.Abandon()
+			return nil, err
+		}
+	}
+	if appends {
+		return uploadAppend{u}, nil
+	}
+	return u, nil
+}

@@ -1,0 +1,193 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/internal/endpoint"
+)
+
+// What has been copied and proved is removed from the source if that is wanted, by a name in the
+// directory that was named as the source: nothing that somebody has put there meanwhile leads to
+// another file. It stays if it may have been written to since it was read, or if it may be the copy
+// itself: only a target that was there before can be its own source, under a path that does not
+// show it.
+
+var (
+	errNoRemoval = errors.New("a stream cannot be removed after it was copied, nor be the copy that proves it")
+	errFollowing = errors.New("links that are followed cannot be removed once what they lead to was copied")
+	errSameDir   = errors.New("it is the copy itself, under another path")
+	errRecent    = errors.New("it was written to just before it was read, and SFTP's times do not show a change within a second; the next run removes it")
+)
+
+// sourceRoot is the directory in which sources are removed.
+type sourceRoot struct {
+	once sync.Once
+	endpoint.Root
+	err error
+}
+
+func (s *sourceRoot) open(j *job) error {
+	s.once.Do(func() {
+		dir := j.route.Source
+		if j.tree == nil {
+			dir = above(j.src, dir)
+		}
+		if s.Root, s.err = j.src.Below(dir); s.err == nil {
+			s.err = s.Unmoved(".")
+		}
+	})
+	return s.err
+}
+
+func (s *sourceRoot) close() {
+	if s.Root != nil {
+		s.Root.Close()
+	}
+}
+
+// removable returns why sources cannot be removed.
+func (j *job) removable() error {
+	_, _, isPath := j.src.Identity(j.route.Source)
+	if _, _, toPath := j.dst.Identity(j.route.Target); !isPath || !toPath {
+		return errNoRemoval
+	}
+	return nil
+}
+
+// An origin is a source as it was when it was read.
+type origin struct {
+	endpoint.Info
+	rel    string    // in sourceRoot
+	target string    // its copy
+	began  time.Time // to be read
+	size   int64     // of the copy
+	before bool      // the target was there before
+	proved bool      // its hash is known to be the target's
+}
+
+// removeSource removes a source that was copied. It is no error if somebody else has.
+func (j *job) removeSource(o *origin) error {
+	err := j.sources.open(j)
+	if err == nil {
+		err = j.arrived(o)
+	}
+	if err == nil && o.before {
+		err = j.apart(o)
+	}
+	if err == nil {
+		err = j.sources.Unmoved(path.Dir(o.rel))
+	}
+	if err == nil {
+		err = o.unchanged(j)
+	}
+	if err == nil {
+		err = j.sources.Remove(o.rel, false)
+	}
+	if isAbsent(err) {
+		return nil
+	}
+	if err == nil && j.tree != nil {
+		j.tree.count(&j.tree.sums.Removed, 1)
+	}
+	return err
+}
+
+// arrived fails unless the copy is there, as far as its size or a hash shows.
+func (j *job) arrived(o *origin) error {
+	there, err := j.dst.Lstat(o.target)
+	switch {
+	case err != nil && o.proved && endpoint.Refused(err) && !isAbsent(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("its copy cannot be found: %w", notAbsent(err))
+	case there.Mode.Type() != o.Mode.Type():
+		return errors.New("something else is in its copy's place")
+	case o.Mode.IsRegular() && there.Size != o.size:
+		return fmt.Errorf("its copy has %d bytes and not %d", there.Size, o.size)
+	}
+	return nil
+}
+
+// notAbsent hides that nothing was found, which would count as a source that has gone.
+func notAbsent(err error) error {
+	if isAbsent(err) {
+		return errors.New(err.Error())
+	}
+	return err
+}
+
+// apart fails if the source may be its own copy: then what is made beside the one is seen beside
+// the other.
+func (j *job) apart(o *origin) error {
+	name := j.token.Name(path.Base(o.rel))
+	remove, err := touch(j.dst, j.dst.Join(above(j.dst, o.target), name))
+	if remove == nil {
+		return fmt.Errorf("whether it is its own copy cannot be told: %w", notAbsent(err))
+	}
+	defer remove()
+	_, err = j.sources.Lstat(path.Join(path.Dir(o.rel), name))
+	switch {
+	case err == nil:
+		return errSameDir
+	case !isAbsent(err):
+		return err
+	}
+	return nil
+}
+
+// unchanged fails if the source is not what it was when it was read.
+func (o *origin) unchanged(j *job) error {
+	now, err := j.sources.Lstat(o.rel)
+	switch {
+	case err != nil:
+		return err
+	case now.Mode.Type() != o.Mode.Type(), o.Local != nil && !os.SameFile(o.Local, now.Local):
+		return changedf("it is another file now")
+	case !o.Mode.IsRegular():
+		return nil
+	case j.src.conn() != nil && o.HasTimes && o.Mtime.After(o.began.Add(-racyFor)):
+		return errRecent
+	}
+	return unchanged(&o.Info, &now, o.size)
+}
+
+// newOrigin returns what was read for a copy that is about to get its name.
+func newOrigin(c *fileCopy, in *input, out output) *origin {
+	o := &origin{Info: *in.info(), rel: c.src.Base(c.source), began: c.began,
+		before: out.at().info != nil || out.at().untold}
+	if c.entry != nil {
+		o.rel = c.entry.rel()
+	}
+	return o
+}
+
+// removeCopied removes the source of a file that was copied, and returns the error to report.
+func removeCopied(c *fileCopy) error {
+	o := c.flags.origin
+	o.target, o.size = c.result.Target, c.result.Bytes
+	o.proved = c.hashing.verified != ""
+	err := c.removeSource(o)
+	if c.result.Removed = err == nil; c.result.Removed {
+		return nil
+	}
+	e := newError(c.job, c.source, c.result.Target, err)
+	e.op = opRemove
+	return e
+}
+
+// removeEqual removes an entry that the target is known to have.
+func (t *tree) removeEqual(e *entry, before bool) {
+	o := &origin{Info: e.info, rel: e.rel(), target: e.target(), began: t.began, size: e.info.Size,
+		before: before}
+	e.dir.touched.Store(true)
+	if err := t.removeSource(o); err != nil {
+		failure := newError(t.job, e.source(), e.target(), err)
+		failure.op = opRemove
+		t.fail("", e.source(), e.target(), failure)
+	}
+}

@@ -1,0 +1,303 @@
+package transfer_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// age makes everything in a tree an hour old.
+func age(t *testing.T, root string) {
+	t.Helper()
+	old := time.Now().Add(-time.Hour).Truncate(time.Second)
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSymlink != 0 {
+			return err
+		}
+		return os.Chtimes(name, old, old)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files lists what is in a tree and is no directory.
+func files(t *testing.T, root string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names = append(names, strings.TrimPrefix(name, root+"/"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// What was copied leaves the source, and nothing else does.
+func TestRemoveSource(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		src := listedTree(t)
+		age(t, src)
+		before, dst := census(t, src, true), src+"-dst"
+		to, from := direction.endpoints(far, far, src, dst, nil, nil)
+		o := transfer.TreeOptions{DryRun: true}
+		o.RemoveSource, o.Preserve = true, true
+		if _, err := transfer.CopyTree(t.Context(), to, from, o); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(census(t, src, true), before) {
+			t.Error("a dry run changed the source")
+		}
+		o.DryRun = false
+		s, err := transfer.CopyTree(t.Context(), to, from, o)
+		if left := files(t, src); err != nil || len(left) > 0 || s.Removed != 8 {
+			t.Errorf("%v, %+v; left are %q", err, s.Totals, left)
+		}
+		if got := census(t, dst, true); !slices.Equal(got, before) {
+			t.Errorf("the copy has\n%s\nthe source had\n%s", strings.Join(got, "\n"),
+				strings.Join(before, "\n"))
+		}
+		if _, err := os.Stat(filepath.Join(src, "a/b")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A sync compares the contents of files that look equal before it removes them. What it does not
+// copy stays.
+func TestRemoveSourceOfSync(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		src := listedTree(t)
+		age(t, src)
+		j := &syncJob{direction: direction, far: far, src: src, dst: src + "-dst"}
+		j.must(t)
+		change := func(name, text string) {
+			t.Helper()
+			if err := os.WriteFile(filepath.Join(src, name), []byte(text), 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data, err := os.ReadFile(filepath.Join(src, "top"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		change("top", strings.ToUpper(string(data))) // of the same size
+		change("left-out", "")
+		change("new", "new")
+		age(t, src)
+		change("young", "young")
+		j.options.RemoveSource, j.options.MinAge = true, time.Minute
+		j.options.Filter = rules("left-out")
+		s := j.must(t)
+		if left := files(t, src); !slices.Equal(left, []string{"left-out", "young"}) ||
+			s.Removed != 9 || s.Files != 2 || s.Skipped != 1 || s.Young != 1 {
+			t.Errorf("%+v; left are %q", s.Totals, left)
+		}
+		got, err := os.ReadFile(filepath.Join(j.dst, "top"))
+		if err != nil || string(got) != strings.ToUpper(string(data)) {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+// A source stays if it may be anything but what was copied, or its copy anything but the same.
+func TestRemoveSourceOnlyIfProved(t *testing.T) {
+	t.Parallel()
+	data := random(1000)
+	hashes := append(sftptest.OpenSSHExtensions(),
+		wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})
+	for name, test := range map[string]struct {
+		direction  way
+		extensions []wire.ExtensionPair
+		when       func(r sftptest.Request, renamed bool) bool
+		do         func(b *bench, source string) error
+		fresh      bool
+		why        string
+	}{
+		"rewritten": {direction: upload, when: isRename, do: func(_ *bench, source string) error {
+			return os.WriteFile(source, append(data, 1), 0o644)
+		}, why: "it grew"},
+		"touched": {direction: upload, when: isRename, do: func(_ *bench, source string) error {
+			return os.Chtimes(source, time.Now(), time.Now())
+		}, why: "modification time"},
+		"replaced": {direction: upload, when: isRename, do: func(_ *bench, source string) error {
+			info, err := os.Stat(source)
+			return errors.Join(err, os.Rename(source, source+"-moved"),
+				os.WriteFile(source, data, 0o644), os.Chtimes(source, info.ModTime(), info.ModTime()))
+		}, why: "another file"},
+		"its copy is cut off": {direction: upload, when: isLook, do: func(b *bench, _ string) error {
+			return b.server.Files.Resize("/target", 10)
+		}, why: "its copy has 10 bytes and not 1000"},
+		"its copy is gone": {direction: upload, when: isLook, do: func(b *bench, _ string) error {
+			b.server.Files.Remove("/target")
+			return nil
+		}, why: "cannot be found"},
+		"its copy was stored wrongly": {direction: upload, extensions: hashes,
+			when: func(r sftptest.Request, _ bool) bool {
+				return r.Extension == wire.ExtCheckFileName
+			}, do: func(b *bench, _ string) error {
+				stored := b.temporaries()[0]
+				b.server.Files.WriteFile(stored, bytes.Repeat([]byte{1}, len(data)))
+				return nil
+			}, why: transfer.ErrVerify.Error()},
+		"a host's is written to": {direction: download, when: func(r sftptest.Request, _ bool) bool {
+			return r.Type == wire.TypeLstat && r.Path == "/source"
+		}, do: func(b *bench, _ string) error { return b.server.Files.Append("/source", data) },
+			why: "it grew"},
+		"a host's was written to just before": {direction: download, fresh: true,
+			when: isLook, why: "just before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b *bench
+			var renamed, done atomic.Bool
+			source := "/source"
+			b = newBench(t, sftptest.Script{Extensions: test.extensions,
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if test.do != nil && test.when(r, renamed.Load()) && !done.Swap(true) {
+						if err := test.do(b, source); err != nil {
+							t.Error(err)
+						}
+					}
+					if isRename(r, false) {
+						renamed.Store(true)
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+			target, old := "/target", time.Now().Add(-time.Hour)
+			if test.fresh {
+				old = time.Now()
+			}
+			if test.direction == upload {
+				source = b.local("source", data)
+				if err := os.Chtimes(source, old, old); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				target = filepath.Join(b.dir, "target")
+				b.server.Files.WriteFile(source, data)
+				b.server.Files.SetModTime(source, old)
+			}
+			result, err := b.job(test.direction, source, target,
+				func(j *copyJob) { j.Options.RemoveSource = true })
+			if err == nil || !strings.Contains(err.Error(), test.why) || result.Removed {
+				t.Errorf("%v, %+v", err, result)
+			}
+			if test.do != nil && !done.Load() {
+				t.Error("nothing was changed")
+			}
+			var gone error
+			if test.direction == upload {
+				_, gone = os.Stat(source)
+			} else if !b.server.Files.Exists(source) {
+				gone = fs.ErrNotExist
+			}
+			if gone != nil {
+				t.Error(gone)
+			}
+		})
+	}
+}
+
+func isRename(r sftptest.Request, _ bool) bool { return r.Extension == wire.ExtPosixRename }
+
+// isLook reports whether a request looks at the copy after it got its name.
+func isLook(r sftptest.Request, renamed bool) bool {
+	return renamed && r.Type == wire.TypeLstat && r.Path == "/target"
+}
+
+// A file that is copied to itself, which two hosts do not show, stays.
+func TestRemoveSourceThatIsItsCopy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	name := filepath.Join(dir, "file")
+	if err := os.WriteFile(name, []byte("data"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	age(t, dir)
+	o := transfer.Options{}
+	o.RemoveSource, o.Preserve = true, true
+	result, err := relayFile(t.Context(), sftpServer(t), name, sftpServer(t), name, o)
+	if err == nil || result.Removed || !strings.Contains(err.Error(), "it is the copy itself") {
+		t.Errorf("%v, %+v", err, result)
+	}
+	if left := files(t, dir); !slices.Equal(left, []string{"file"}) {
+		t.Errorf("left are %q", left)
+	}
+}
+
+// A link that takes the place of a directory leads to nothing that is removed, not even to another
+// name of the same file.
+func TestRemoveSourceBeneath(t *testing.T) {
+	t.Parallel()
+	var b *bench
+	var swapped atomic.Bool
+	b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if isRename(r, false) && !swapped.Swap(true) {
+			dir, outside := filepath.Join(b.dir, "src/d"), filepath.Join(b.dir, "outside")
+			if err := errors.Join(os.Mkdir(outside, 0o755),
+				os.Link(filepath.Join(dir, "file"), filepath.Join(outside, "file")),
+				os.Rename(dir, filepath.Join(b.dir, "moved")), os.Symlink(outside, dir)); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	}}, sftptest.LinkConfig{})
+	src := filepath.Join(b.dir, "src")
+	if err := errors.Join(os.MkdirAll(filepath.Join(src, "d"), 0o755),
+		os.WriteFile(filepath.Join(src, "d/file"), []byte("data"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.tree(upload, src, "/dst", func(j *treeJob) { j.Options.RemoveSource = true })
+	if err == nil || s.Removed > 0 || !swapped.Load() {
+		t.Errorf("%v, %+v", err, s.Totals)
+	}
+	for _, name := range []string{"outside/file", "moved/file"} {
+		if _, err := os.Stat(filepath.Join(b.dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What cannot be proved is refused before anything is copied.
+func TestRemoveSourceRefused(t *testing.T) {
+	t.Parallel()
+	src := listedTree(t)
+	dst := filepath.Join(t.TempDir(), "dst")
+	o := transfer.Options{}
+	o.RemoveSource = true
+	if _, err := transfer.Copy(t.Context(), transfer.Local(dst),
+		transfer.Reader(strings.NewReader("x")), o); err == nil {
+		t.Error("a stream was taken")
+	}
+	for name, change := range map[string]func(o *transfer.SyncOptions){
+		"links":  func(o *transfer.SyncOptions) { o.Links = transfer.LinksFollow },
+		"delete": func(o *transfer.SyncOptions) { o.Delete = true },
+	} {
+		var s transfer.SyncOptions
+		s.Options = o
+		change(&s)
+		if _, err := transfer.Sync(t.Context(), transfer.Local(dst), transfer.Local(src), s); err == nil {
+			t.Errorf("%s: it was done", name)
+		}
+	}
+	if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something was copied: %v", err)
+	}
+}
