@@ -441,6 +441,6 @@ func (s *session) name(op, name string, message appender) operation[string] {
 		if err := r.Next(&n); err != nil {
 			return "", parse(err)
 		}
-		return n.Filename, nil
+		return s.decodePath(n.Filename)
 	})
 }

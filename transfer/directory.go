@@ -271,11 +271,15 @@ type targetDir struct {
 	made   bool   // by begin
 }
 
-// entries lists a directory of the target. It calls reset when the listing starts over.
+// entries lists a directory of the target, but for names that the source cannot have, since they do
+// not convert to its character set. It calls reset when the listing starts over.
 func (t *targetDir) entries(dir string, reset func(),
 	yield func(name string, f *endpoint.Info) error) error {
 	var failed error
 	err := t.List(dir, nil, reset, func(name string, i endpoint.Info, err error) bool {
+		if errors.Is(err, usftp.ErrNameCoding) {
+			return true
+		}
 		if failed = endpoint.IgnoreMissing(err); err == nil {
 			failed = yield(name, &i)
 		}

@@ -202,7 +202,9 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 				continue
 			}
 			i := OfStat(f.FileStat())
-			if !i.HasMode { // the listing had no attributes
+			if strings.HasPrefix(name, "\x00") {
+				err = usftp.ErrNameCoding
+			} else if !i.HasMode { // the listing had no attributes
 				if i, err = seen(unfollowed(client, f.Name())); err != nil && pool.Lost(client) {
 					return err
 				}

@@ -37,6 +37,7 @@ type Connect struct {
 	Limit                                  int64 // bytes per second; 0 for none
 	identities, options                    []string
 	port                                   int
+	names                                  charsets
 	connections, streams, retries          int
 	retryFor                               time.Duration
 	ipv4, ipv6, batch                      bool
@@ -88,6 +89,12 @@ func (c *Connect) register(f *pflag.FlagSet, l letters) {
 		"run the SFTP server `program` on this machine instead of connecting to a host")
 	f.StringVarP(&c.sftpServer, "sftp-server", l.sftpServer, "",
 		"run `command` on the host as its SFTP server, such as 'sudo /usr/lib/openssh/sftp-server'; a word without a slash names a subsystem")
+	f.Func("iconv",
+		"convert names for a host whose `charset` is not UTF-8, such as ISO-8859-1; LOCAL,REMOTE if names here are not UTF-8 either",
+		func(text string) (err error) {
+			c.names, err = parseCharsets(text)
+			return err
+		})
 	f.FuncP("limit", "l",
 		"limit the speed to `rate`: Kbit/s (8192 is 1 MiB/s), or with a unit, such as 10MB or 10Mbit",
 		func(text string) (err error) {
@@ -106,8 +113,9 @@ func (c *Connect) register(f *pflag.FlagSet, l letters) {
 }
 
 // making are the flags about making a connection, rather than about what is done over it.
-var making = []string{"config", "identity", "jump", "proxy", "option", "port", "cipher", "compress", "ipv4",
-	"ipv6", "batch", "ssh", "program", "server", "sftp-server", "retries", "retry-for"}
+var making = []string{"config", "identity", "jump", "proxy", "option", "port", "cipher",
+	"compress", "ipv4", "ipv6", "batch", "ssh", "program", "server", "sftp-server", "iconv", "retries",
+	"retry-for"}
 
 // Making reports whether a flag is about making a connection.
 func (*Connect) Making(name string) bool { return slices.Contains(making, name) }
@@ -183,7 +191,8 @@ func (c *Connect) Unattended() pool.ConnectConfig {
 	own.batch, own.connections = true, 1
 	own.options = append([]string{"StrictHostKeyChecking=yes", "UpdateHostKeys=no",
 		"ControlMaster=no", "PermitLocalCommand=no"}, c.options...)
-	return pool.ConnectConfig{Dial: own.silentConfig(), Connections: 1, Streams: 1}
+	return pool.ConnectConfig{Dial: own.silentConfig(), Connections: 1, Streams: 1,
+		Client: own.names.options()}
 }
 
 // ciphers and optionWords are offered as completions.
@@ -314,7 +323,7 @@ func (c *Connect) Config(a *ui.App, report *Report) pool.ConnectConfig {
 		config.Banner = a.Banner
 		config.Compression = new(dial.Compression)
 	}
-	client := c.Tuning.options()
+	client := append(c.Tuning.options(), c.names.options()...)
 	if c.buffer > 0 {
 		client = append(client, usftp.WithBudget(usftp.NewBudget(c.buffer)))
 	}
