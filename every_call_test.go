@@ -319,6 +319,12 @@ var clientCalls = map[string]anyCall{
 		_, err := private.OfClient(c).Look("/f")
 		return err
 	},
+	"private.Client.LookAll": func(c *usftp.Client, _ *usftp.File) (failed error) {
+		private.OfClient(c).LookAll([]string{"/f"}, func(_ int, _ fs.FileInfo, err error) {
+			failed = err
+		})
+		return failed
+	},
 	"private.Client.StartLook": func(c *usftp.Client, _ *usftp.File) error {
 		_, err := private.OfClient(c).StartLook("/f")()
 		return err

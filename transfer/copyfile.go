@@ -53,8 +53,6 @@ type flags struct {
 type attempts struct {
 	began      bool           // one of them came as far as to copy
 	once       bool           // there can be no other: what was read or written is gone
-	made       string         // the last attempt's temporary file
-	strays     []string       // earlier attempts' temporary files on the host
 	committing *commitState   // a commit that a lost connection cut off
 	arrived    bool           // all of it has arrived and was counted
 	reached    int64          // how far the last attempt came
@@ -66,10 +64,18 @@ type attempts struct {
 	again      reread      // for verifying and checking
 	prefix     *prefixHash // everything that was read, nil unless needed
 	sync       bool        // the last attempt lost its connection while verifying
+	temporaries
+}
+
+// temporaries are the temporary files of the attempts at one file.
+type temporaries struct {
+	made   string   // the last attempt's
+	strays []string // earlier attempts', on the host
+	stored string   // it is copied on the host instead of what could be read only once
 }
 
 // addStray adds a temporary file that nothing will continue.
-func (t *attempts) addStray(name string) {
+func (t *temporaries) addStray(name string) {
 	if !slices.Contains(t.strays, name) {
 		t.strays = append(t.strays, name)
 	}
@@ -112,6 +118,9 @@ func (c *fileCopy) conclude(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.ctx.Err() != nil {
 		err = context.Cause(c.ctx) // see localfs.Interruptible
 	}
+	if t.stored != "" {
+		dropStored(c, err)
+	}
 	if err != nil {
 		c.flags.seat.inVain(err)
 		if c.detail == "" && errors.Is(err, ErrSourceChanged) {
@@ -138,10 +147,10 @@ func (c *fileCopy) copyOnce() error {
 		}
 	}
 	in, err := openInput(c)
+	defer in.close()
 	if err != nil {
 		return err
 	}
-	defer in.close()
 	c.sized(in)
 	out, err := c.dst.place(c, in)
 	if err != nil {
@@ -276,8 +285,8 @@ func (c *fileCopy) backups(out output) *backups {
 // contiguous part, so that a later run can continue; after any other failure it leaves nothing. A
 // copy on this machine keeps nothing: proving what is there would take as long as copying it.
 func (c *fileCopy) abandon(out output, err error) {
-	if c.result.LeftBehind != "" { // all of it is there, only its name is missing
-		return
+	if c.result.LeftBehind != "" || errors.Is(err, errNotRenamed) {
+		return // all of it is there, only its name is missing; or that was removed
 	}
 	if !out.atomic() {
 		c.detail = "the target was written in place and is not complete"

@@ -64,6 +64,9 @@ func (d *directory) addName(name string) bool {
 	return true
 }
 
+// addExactly is addName for a name as it is; found may have recorded it folded, without a slash.
+func (d *directory) addExactly(name string) bool { return d.addName("/" + name) }
+
 // attrs returns the attributes to set on a directory once everything in it is done.
 func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	o := &d.tree.options
@@ -156,7 +159,20 @@ func (t *tree) makeDir(d *directory) (fresh bool, err error) {
 			return false, err
 		}
 	}
-	return t.into.Mkdir(d.rel, d.info.Perm()|0o700)
+	fresh, err = t.into.Mkdir(d.rel, d.info.Perm()|0o700)
+	if t.options.KeepDirLinks && errors.Is(err, endpoint.ErrLinkInWay) {
+		_, err = t.keepDirLink(d)
+	}
+	return fresh, err
+}
+
+// keepDirLink lets the link in a directory's place stand for it, unless that would be the source, in
+// the source or around it. It describes what the link leads to.
+func (t *tree) keepDirLink(d *directory) (is endpoint.Info, err error) {
+	if is, err = t.into.KeepDirLink(d.rel); err == nil {
+		err = t.overlap.apart(d.target)
+	}
+	return is, err
 }
 
 // inPlace fails if a link has taken the place of a directory that was found at the target, as far

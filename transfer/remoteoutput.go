@@ -128,11 +128,11 @@ func (o *remoteOutput) create(c *fileCopy, in *input) (err error) {
 // linked reports whether a directory below the target cannot be reached without following a link,
 // as far as the host tells.
 func (o *remoteOutput) linked(dir *directory) bool {
-	if _, ok := o.end.view(o.session.client); !ok || dir.parent == nil {
+	if _, ok := o.end.root.View(o.session.client, dir.rel); !ok || dir.parent == nil {
 		return false
 	}
-	info, err := o.client.Lstat(dir.target)
-	return err != nil || !info.IsDir()
+	_, err := o.end.root.LookDir(dir.rel)
+	return err != nil
 }
 
 // explain distinguishes a full or read-only file system from other reasons why a write failed.
@@ -715,7 +715,7 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
 		}
 		if (c.flags.notRenamed || o.end.placement.quirks.NoRename.Load()) && !o.end.atomic(c) &&
-			p.aside == "" && !c.attempts.once && p.drop(c, client) {
+			p.aside == "" && p.forgone(c, o) {
 			c.result.LeftBehind, c.detail = "", ""
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
@@ -737,6 +737,40 @@ func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
 		c.attempts.addStray(p.temporary)
 	}
 	return err == nil || endpoint.Refused(err)
+}
+
+// forgone reports whether another attempt can do without the temporary file, or copy that: on the
+// host, if what was sent could be read only once.
+func (p *commitState) forgone(c *fileCopy, o *remoteOutput) bool {
+	if !c.attempts.once {
+		return p.drop(c, o.client)
+	}
+	if o.session.oneHandle() {
+		return false
+	}
+	c.src, c.source, c.attempts.once = c.dst.asSource(), p.temporary, false
+	c.attempts.stored = p.temporary
+	// a stream has no attributes, and no name that the copy could get in a directory
+	c.options.Attributes, c.options.NoTargetDirectory = Attributes{}, true
+	return true
+}
+
+// dropStored removes the temporary file that was copied on the host, or says where it is.
+func dropStored(c *fileCopy, err error) {
+	stored := c.attempts.stored
+	c.source = c.route.Source
+	if err == nil {
+		if err = c.dst.Remove(stored, false); err != nil {
+			c.result.LeftBehind = stored
+			c.warn("the temporary file " + c.shown(stored) + " could not be removed")
+		}
+	} else if _, lookErr := c.dst.Lstat(stored); !errors.Is(lookErr, fs.ErrNotExist) {
+		c.result.LeftBehind = stored
+		if c.detail != "" {
+			c.detail += "; "
+		}
+		c.detail += "all of the data is in " + c.shown(stored)
+	}
 }
 
 // errNotRenamed reports that the host does not rename files.

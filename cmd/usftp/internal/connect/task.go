@@ -3,11 +3,14 @@ package connect
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/history"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
@@ -61,6 +64,11 @@ func (t *Task) End() error {
 	t.Report.End(t.Code)
 	t.remember()
 	t.Hosts.Close()
+	if d := t.Hosts.Config.Dial; d != nil && d.Compression != nil && t.Code == ui.ExitOK {
+		if advice := d.Compression.Advice(); advice != "" {
+			t.Console.Say(advice)
+		}
+	}
 	if t.Code != ui.ExitOK {
 		return &ui.ExitError{Code: t.Code}
 	}
@@ -169,6 +177,19 @@ func Open(p Place, host pool.Host, path string) transfer.Endpoint {
 		return transfer.Remote(host, path)
 	}
 	return transfer.Local(path)
+}
+
+// Find describes what a path at a place leads to, as far as the host tells: of an error for which
+// private.Untold holds nothing follows. A failure to connect has been reported.
+func (t *Task) Find(p Place, path string) (fs.FileInfo, error) {
+	if !p.Remote {
+		return os.Stat(path)
+	}
+	host, err := t.Host(p)
+	if err != nil {
+		return nil, err
+	}
+	return private.OfClient(host.Client.WithContext(t.Ctx)).Find(path)
 }
 
 // Home replaces a leading ~user of a remote path by that user's home directory, as scp does. It

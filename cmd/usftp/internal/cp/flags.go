@@ -56,6 +56,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 		"with -r: `how` to treat symbolic links: preserve, follow or skip")
 	cmdline.Values(f, "links", "preserve", "follow", "skip")
 	c.Rsync.Register(f)
+	c.RegisterKeepDirLinks(f, "with -r: ")
 	c.RegisterFilter(f, "with -r: leave out what matches `pattern`, and everything below it")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
 		"print what would be copied, and copy nothing")
@@ -105,7 +106,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 }
 
 // onlyTrees are the flags that only make sense with -r.
-var onlyTrees = []string{"links", "exclude", "include", "exclude-from", "min-age"}
+var onlyTrees = []string{"links", "keep-dirlinks", "exclude", "include", "exclude-from", "min-age"}
 
 // check checks the flags; set reports whether one was given.
 func (c *flags) check(set func(name string) bool) error {
