@@ -23,7 +23,8 @@ var peers = []peer{
 		{[]string{"ln"}, "listing both names of a hard link, which cannot be seen", ""},
 		{[]string{"sync up", "sync --checksum", "links in trees"},
 			"attributes of directories that exist (sync ends with 23)", "invalid argument"},
-		{[]string{"cp -p up", "chmod", "touch"}, "times and permissions, which it does not say", ""},
+		{[]string{"chmod", "touch"}, "times and permissions", "says that it is done, but nothing"},
+		{[]string{"cp -p up"}, "admitting it, which `cp -p` of one file does not notice", ""},
 	}},
 	{"SFTPGo as it is installed (played)", "2.7", played("SSH-2.0-SFTPGo_2.7", likeSFTPGo,
 		"USFTP_SFTPGO", sftpGo), []limit{noHardLinks,
@@ -33,7 +34,8 @@ var peers = []peer{
 		{[]string{"links in trees", "ln -s"}, "symbolic links", "Unknown/Unsupported packet type"},
 		{[]string{"cp --resume up"}, "cutting a file, which it does not say (an interrupted upload " +
 			"starts over)", "it differs from the source"},
-		{[]string{"cp -p up", "touch"}, "times, which it does not say", ""}}},
+		{[]string{"touch"}, "times", "says that it is done, but nothing"},
+		{[]string{"cp -p up"}, "admitting it, which `cp -p` of one file does not notice", ""}}},
 }
 
 // Limits of several servers.

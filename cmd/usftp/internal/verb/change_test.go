@@ -336,6 +336,35 @@ func TestMoveOverAFile(t *testing.T) {
 	}
 }
 
+// TestServerThatPretends: chmod and touch fail where a server says that it has set something and has
+// not, and the first file of a tree settles it.
+func TestServerThatPretends(t *testing.T) {
+	for _, honest := range []bool{false, true} {
+		s := sftptest.NewServer(t, sftptest.Script{Intercept: func(r sftptest.Request,
+		) []sftptest.Action {
+			if r.Type == wire.TypeSetstat && !honest {
+				return []sftptest.Action{sftptest.Refuse(wire.OK, "")}
+			}
+			return nil
+		}})
+		s.Files.WriteFile("/d/a", nil)
+		s.Files.WriteFile("/d/b", nil)
+		stream := s.Dial(sftptest.LinkConfig{})
+		client, err := usftp.NewClientPipe(stream, stream)
+		ok(t, err)
+		defer client.Close()
+		r := newRig(client)
+		for what, err := range map[string]error{
+			"chmod": ChangeMode(t.Context(), r.Env, ChangeModeOptions{Mode: "600"}, []string{"/d/a"}),
+			"touch": Touch(t.Context(), r.Env, TouchOptions{Time: time.Unix(1e9, 0)}, []string{"/d/a"}),
+		} {
+			if _, said := r.take(); (err == nil) != honest {
+				t.Errorf("%s, honest: %v: %v, %q", what, honest, err, said)
+			}
+		}
+	}
+}
+
 // TestServerThatFollowsLinks: mv and ln -sf replace and move links, not what they lead to, on a
 // server whose renames follow them.
 func TestServerThatFollowsLinks(t *testing.T) {

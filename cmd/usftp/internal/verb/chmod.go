@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -38,9 +40,18 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 			j.fail("change the mode of", name, errors.New("the server does not report its mode: give the new one in octal"))
 			return
 		}
-		pending := j.clientFor(c.in, c.below).Async().Chmod(j.at(name), wire.FileMode(to))
+		client := j.clientFor(c.in, c.below)
+		pending := client.Async().Chmod(j.at(name), wire.FileMode(to))
 		c.ops.add(func() {
-			if _, err := pending.Wait(); err != nil {
+			_, err := pending.Wait()
+			if err == nil && was != to && !c.proved {
+				// the others are not looked at: it is not a matter of the file
+				err = pretends(client, j.at(name), func(is usftp.FileStat) bool {
+					return is.HasMode() && (is.Mode^to)&0o777 != 0
+				})
+				c.proved = err == nil
+			}
+			if err != nil {
 				j.fail("change the mode of", name, err)
 				return
 			}
@@ -55,6 +66,18 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 	}
 	c.run(names)
 	return j.end()
+}
+
+// pretends returns an error if a server has said that it has set an attribute and has not. It asks
+// servers that are not known to be honest.
+func pretends(client *usftp.Client, at string, differs func(is usftp.FileStat) bool) error {
+	if private.OfClient(client).KnowsLinks() {
+		return nil
+	}
+	if info, err := client.Stat(at); err == nil && differs(statOf(info)) {
+		return errors.New("the server says that it is done, but nothing has changed")
+	}
+	return nil
 }
 
 // modeText returns a mode as chmod -v prints it.
@@ -72,6 +95,7 @@ type changer struct {
 	change    func(e *entry, name string)
 	in        *dir // which holds the file being changed; nil if that is an operand
 	below     *dir // the file, if it is a directory
+	proved    bool // a change has been seen
 	ops       pipeline
 }
 

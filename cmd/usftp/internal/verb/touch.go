@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/usftp/usftp"
 )
 
 // TouchOptions are the options of touch.
@@ -78,7 +80,12 @@ func touch(j *job, o TouchOptions, name string, t time.Time) error {
 			atime = stat.AccessTime()
 		}
 	}
-	return j.client.Chtimes(at, atime, mtime)
+	if err := j.client.Chtimes(at, atime, mtime); err != nil {
+		return err
+	}
+	return pretends(j.client, at, func(is usftp.FileStat) bool {
+		return is.HasTimes() && is.ModTime().Sub(mtime).Abs() > 3*time.Second // FAT counts in 2 s
+	})
 }
 
 // ParseDate parses the common formats of touch -d: RFC 3339, "2006-01-02 15:04:05" and shorter
