@@ -87,6 +87,7 @@ func (p *Pending[T]) Forget() {
 // start sends the operation without waiting for its result. It waits only while the budget of
 // bytes, requests or handles is full.
 func start[T any](ctx context.Context, op operation[T]) *Pending[T] {
+	op = op.fail(op.err)
 	p := &Pending[T]{op: op, done: make(chan struct{})}
 	err := op.err
 	if err == nil {

@@ -19,8 +19,12 @@ func (s *session) beneath(message appender, packet []byte) []byte {
 	if len(paths) == 0 {
 		return packet
 	}
+	above, err := s.encodePath(*s.above)
+	if err != nil { // it cannot be: the paths begin with it
+		return packet
+	}
 	const header = wire.LengthSize + 1 + 4
-	return wire.Beneath{Top: uint32(len(*s.above)), Request: wire.Type(packet[wire.LengthSize]),
+	return wire.Beneath{Top: uint32(len(above)), Request: wire.Type(packet[wire.LengthSize]),
 		Body: packet[header:]}.Append(nil, 0)
 }
 

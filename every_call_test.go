@@ -319,6 +319,12 @@ var clientCalls = map[string]anyCall{
 		_, err := private.OfClient(c).Look("/f")
 		return err
 	},
+	"private.Client.LookAll": func(c *usftp.Client, _ *usftp.File) (failed error) {
+		private.OfClient(c).LookAll([]string{"/f"}, func(_ int, _ fs.FileInfo, err error) {
+			failed = err
+		})
+		return failed
+	},
 	"private.Client.StartLook": func(c *usftp.Client, _ *usftp.File) error {
 		_, err := private.OfClient(c).StartLook("/f")()
 		return err
@@ -344,7 +350,8 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"private.Client.ReadsOnce", "private.Client.StartSmall", "private.Client.Touches",
 	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard",
 	"private.Client.Overdue",
-	"private.Client.KnowsLinks", "private.Client.LinksTo", "private.Client.OneHandle"}
+	"private.Client.KnowsLinks", "private.Client.ResolvesLinks",
+	"private.Client.LinksTo", "private.Client.OneHandle"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{

@@ -399,7 +399,11 @@ func (l *listing) listed(name []byte, attrs *wire.Attrs) *File {
 	}{}
 	entry.File = File{&entry.state, l.ctx}
 	entry.state.client = l.session
-	entry.state.path = l.prefix + string(name)
+	if l.session.options.names == nil { // one allocation
+		entry.state.path = l.prefix + string(name)
+	} else {
+		entry.state.path = l.prefix + l.session.decodeListed(string(name))
+	}
 	entry.state.attrs = newFileStat(attrs)
 	return &entry.File
 }

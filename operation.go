@@ -21,7 +21,7 @@ type operation[T any] struct {
 	path    string
 	newPath string // if there are two
 	call    *conn.Call
-	err     error // why it cannot even be sent; then call is nil
+	err     error // why it cannot even be sent
 	result  func(*conn.Call) (T, error)
 
 	// instead returns what to ask after a refusal, or nil if the refusal stands: the protocol has
@@ -34,6 +34,8 @@ type operation[T any] struct {
 	file *File
 	// orSuccess accepts a STATUS of OK besides the expected type.
 	orSuccess bool
+	// looks marks a question to which FAILURE means that nothing is there.
+	looks bool
 	// orEOF turns a STATUS of EOF into io.EOF; for other operations it is a refusal.
 	orEOF bool
 }
@@ -74,7 +76,7 @@ func run[T any](ctx context.Context, op operation[T]) (nothing T, err error) {
 		}
 	}
 	for {
-		if op.err != nil {
+		if op = op.fail(op.err); op.err != nil {
 			return nothing, op.wrap(op.err)
 		}
 		if err := op.session.conn.Do(ctx, op.call); err != nil {
@@ -95,6 +97,9 @@ func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 	refusal := replyError(call)
 	if op.orSuccess && call.Type == wire.TypeStatus && call.Status.Code == wire.OK {
 		refusal = nil
+	}
+	if op.looks && errors.Is(refusal, ErrSSHFxFailure) {
+		refusal = &StatusError{Code: uint32(wire.NoSuchFile), Message: call.Status.Message}
 	}
 	switch {
 	case call.Err != nil:
@@ -183,11 +188,18 @@ type appender interface {
 func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 	result func(*conn.Call) (T, error)) operation[T] {
 	call := s.request(expect)
-	call.Request = message.Append(call.Scratch(), 0)
+	o := operation[T]{session: s, name: op, path: name, call: call, result: result}
+	encoded := message
+	if s.options.names != nil {
+		if encoded, o.err = s.encoded(message); o.err != nil {
+			return o
+		}
+	}
+	call.Request = encoded.Append(call.Scratch(), 0)
 	if s.above != nil {
 		call.Request = s.beneath(message, call.Request)
 	}
-	return operation[T]{session: s, name: op, path: name, call: call, result: result}
+	return o
 }
 
 // none is the result of an operation that has none.

@@ -22,6 +22,7 @@ type options struct {
 	writeBehind   int64
 	firstRequest  func(*Client)
 	host          string // for messages
+	names         NameCoding
 	conn          conn.Config
 }
 

@@ -134,3 +134,24 @@ func TestRemoveAllWhereLinksAreFollowed(t *testing.T) {
 		return nil
 	}))
 }
+
+// Nor is one that is found in a listing without attributes.
+func TestListedLinksWhereLinksAreFollowed(t *testing.T) {
+	r := newRig(t, sftptest.Script{FollowLinks: true, BareListings: true}, 0)
+	r.server.Files.WriteFile("/away/kept", nil)
+	r.server.Files.WriteFile("/tree/dir/file", nil)
+	r.server.Files.Symlink("/away", "/tree/link")
+	var names []string
+	ok(t, r.WalkDir("/tree", func(name string, _ fs.DirEntry, err error) error {
+		names = append(names, name)
+		return err
+	}))
+	if want := []string{"/tree", "/tree/dir", "/tree/dir/file", "/tree/link"}; !slices.Equal(names,
+		want) {
+		t.Errorf("the walk finds %q", names)
+	}
+	ok(t, r.RemoveAll("/tree"))
+	if got := r.server.Files.List(); !slices.Equal(got, []string{"/away/", "/away/kept"}) {
+		t.Errorf("there are %q", got)
+	}
+}

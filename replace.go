@@ -68,6 +68,21 @@ func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error))
 	}
 }
 
+// LookAll implements private.Client.
+func (c privateClient) LookAll(names []string, each func(i int, info fs.FileInfo, err error)) {
+	for from := 0; from < len(names); from += defaultBatch {
+		some := names[from:min(len(names), from+defaultBatch)]
+		looks := make([]func() (fs.FileInfo, error), len(some))
+		for i, name := range some {
+			looks[i] = c.StartLook(name)
+		}
+		for i, look := range looks {
+			info, err := look()
+			each(from+i, info, err)
+		}
+	}
+}
+
 func isLink(info fs.FileInfo) bool { return info.Mode()&fs.ModeSymlink != 0 }
 
 // Move implements private.Client.

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/usftp/usftp/wire"
 )
 
 const (
@@ -277,24 +275,24 @@ func (w *walk) keep(dir *walkDir, entries []*File) {
 	}
 }
 
-// statUnknown asks for the attributes of entries that were listed without a mode.
+// statUnknown looks at entries that were listed without a mode.
 func (c *Client) statUnknown(entries []*File) error {
-	unknown := func(yield func(*File) bool) {
-		for _, f := range entries {
-			if !f.attrs.HasMode() && !yield(f) {
-				return
-			}
+	var unknown []*File
+	var names []string
+	for _, f := range entries {
+		if !f.attrs.HasMode() {
+			unknown, names = append(unknown, f), append(names, f.path)
 		}
 	}
-	for r := range Batch(unknown, 0, func(f *File) *Pending[*FileStat] {
-		return start(c.ctx, ask(c.session, "lstat", f.path, wire.TypeAttrs,
-			wire.PathRequest{Type: wire.TypeLstat, Path: f.path}, f.keepAttrs))
-	}) {
-		if c.ctx.Err() != nil {
-			return r.Err
+	var failed error
+	privateClient{c}.LookAll(names, func(i int, info fs.FileInfo, err error) {
+		if err == nil {
+			unknown[i].remember(info.Sys().(*FileStat))
+		} else if c.ctx.Err() != nil {
+			failed = err
 		}
-	}
-	return nil
+	})
+	return failed
 }
 
 // dirHeap holds directories in the order of the walk.

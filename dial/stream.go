@@ -41,6 +41,15 @@ func (s *Stream) Read(p []byte) (int, error) { return s.read.Read(p) }
 // Write sends p.
 func (s *Stream) Write(p []byte) (int, error) { return s.write.Write(p) }
 
+// CloseWrite says that nothing more will be written, for a program on the host that reads to the
+// end. What it still says can be read.
+func (s *Stream) CloseWrite() error {
+	if w, ok := s.write.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return s.write.(io.Closer).Close() // the pipe of a process
+}
+
 // Close ends the stream. It waits for no round trip. With the system's ssh it ends and reaps the
 // process, in bounded time. It may be called more than once.
 func (s *Stream) Close() error {

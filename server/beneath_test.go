@@ -189,7 +189,8 @@ func TestRequestsBeneath(t *testing.T) {
 		info, err := os.Stat(filepath.Join(dir, "top/other/f"))
 		want(t, err == nil && info.Size() == 3 && info.Mode() == 0o644, true)
 
-		c.ok(beneath(top, attrs(wire.TypeMkdir, "d/new")))
+		c.ok(beneath(top, wire.PathAttrs{Type: wire.TypeMkdir, Path: top + "/d/new",
+			Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o700}}))
 		c.ok(beneath(top, wire.Symlink{First: "../../other", Second: top + "/d/new/link"}))
 		handle := func(m message) []byte {
 			t.Helper()

@@ -21,7 +21,9 @@
 // # Events
 //
 // A session tells what happens as values, see [Event]: each file that is opened and closed, each
-// change to the tree, each request that is denied. The lines of a log are made from them.
+// change to the tree, each request that is denied. The lines of a log are made from them. A
+// [Gate] is asked before a change of names, and before a file that was written is closed, and can
+// refuse it.
 //
 // # Bounds
 //

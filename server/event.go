@@ -92,6 +92,9 @@ type Reporter struct {
 	// until it returns.
 	Events func(Event)
 
+	// Gate, if not nil, is asked before changes.
+	Gate Gate
+
 	// Logger, if not nil, gets a line for each event. Strings are cut at 128 bytes.
 	Logger *slog.Logger
 

@@ -310,11 +310,29 @@ func (s *session) close(h *handle) error {
 	return s.closeHandle(h, false)
 }
 
+// closeHandle closes a file or directory, or abandons a file; ended means that the session has
+// ended without CLOSE.
 func (s *session) closeHandle(h *handle, ended bool) error {
-	abandoned, err := h.close(ended)
-	if h.file != nil {
-		s.fileEnded(h, abandoned, err)
+	if h.dir != nil {
+		h.dir.stop()
+		return nil
 	}
+	end, reason := nothing, h.incomplete(ended)
+	if e := h.closed(); reason == nil && e.Upload {
+		end, reason = s.reports.Begin(e)
+	}
+	if reason != nil {
+		h.abandon()
+		s.fileEnded(h, FileAbandoned, reason)
+		return reason
+	}
+	err := h.file.Close()
+	end(err)
+	kind := FileClosed
+	if err != nil {
+		kind = FileFailed
+	}
+	s.fileEnded(h, kind, err)
 	return err
 }
 

@@ -97,27 +97,24 @@ func (h *handle) failed() error {
 // errNoClose is why a file was abandoned by a client that left.
 var errNoClose = errors.New("the session ended before CLOSE")
 
-// close closes the file or directory, or abandons a file some of whose writes failed; ended means
-// that the session has ended without CLOSE. A file that was only read, to its end, is complete all
-// the same: clients hang up then. The error is that of the first failed write, if any.
-func (h *handle) close(ended bool) (abandoned bool, err error) {
-	if h.dir != nil {
-		h.dir.stop()
-		return false, nil
-	}
+// incomplete returns why the file is to be abandoned, if it is: a write failed, or the session has
+// ended without CLOSE. A file that was only read, to its end, is complete all the same: clients
+// hang up then.
+func (h *handle) incomplete(ended bool) error {
 	reason := h.failed()
 	if reason == nil && ended && (h.flags&wire.OpenWrite != 0 || !h.sawEnd.Load()) {
 		reason = errNoClose
 	}
-	if reason == nil {
-		return false, h.file.Close()
-	}
+	return reason
+}
+
+// abandon gives the file up.
+func (h *handle) abandon() {
 	if h.flags&wire.OpenWrite != 0 {
 		abandon(h.file)
 	} else {
 		h.file.Close()
 	}
-	return true, reason
 }
 
 // handleTable maps keys to handles. The lower half of a key is a slot, the upper half counts the

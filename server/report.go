@@ -51,16 +51,19 @@ func (r *request) about() string {
 
 // changed reports a change to the tree, unless err is set, and returns err.
 func (v *View) changed(err error, o operation, name, to string, attrs *wire.Attrs) error {
-	if err != nil {
-		return err
+	if err == nil {
+		v.reports.Report(treeChanged(o, name, to, attrs))
 	}
+	return err
+}
+
+func treeChanged(o operation, name, to string, attrs *wire.Attrs) Event {
 	e := Event{Kind: TreeChanged, Request: o.String(), Path: name, To: to}
 	if attrs != nil {
 		set := *attrs // who gets the event may keep it
 		e.Attrs = &set
 	}
-	v.reports.Report(e)
-	return nil
+	return e
 }
 
 // Reporting returns the view with a reporter, which gets an event for each change to the tree.
@@ -70,16 +73,17 @@ func (v *View) Reporting(r *Reporter) *View {
 	return &reporting
 }
 
-// fileEnded reports the end of a file.
-func (s *session) fileEnded(h *handle, abandoned bool, err error) {
+// closed returns the event of the file's end, if it ends well.
+func (h *handle) closed() Event {
 	e := Event{Kind: FileClosed, Path: h.path, Read: int64(h.bytesRead.Load()),
-		Written: int64(h.bytesWritten.Load()), Took: time.Since(h.opened), Err: err}
+		Written: int64(h.bytesWritten.Load()), Took: time.Since(h.opened)}
 	e.Upload = e.Written > 0 || e.Read == 0 && h.writerAt != nil
-	switch {
-	case abandoned:
-		e.Kind = FileAbandoned
-	case err != nil:
-		e.Kind = FileFailed
-	}
+	return e
+}
+
+// fileEnded reports the end of a file.
+func (s *session) fileEnded(h *handle, kind EventKind, err error) {
+	e := h.closed()
+	e.Kind, e.Err = kind, err
 	s.reports.Report(e)
 }

@@ -50,6 +50,9 @@ type Options struct {
 	// called by several goroutines at once, and the request that it is about waits for it.
 	Events func(Event)
 
+	// Gate, if not nil, is asked before changes.
+	Gate Gate
+
 	// Logger gets the same events as lines, and those about refusals only up to a limit; nil logs
 	// nothing.
 	Logger *slog.Logger
@@ -161,7 +164,8 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 	if p, ok := stream.(*pipes); ok {
 		s.relay = newRelay(p.out)
 	}
-	s.reports = &Reporter{Events: opts.Events, Logger: opts.Logger, Protocol: "sftp"}
+	s.reports = &Reporter{Events: opts.Events, Gate: opts.Gate, Logger: opts.Logger,
+		Protocol: "sftp"}
 	s.view.reports = s.reports
 	s.parallel = runtime.GOMAXPROCS(0) > 1
 	s.ctx, s.cancel = context.WithCancel(view.WithWork(ctx, s.costly))

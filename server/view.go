@@ -157,14 +157,20 @@ func method[T any](v *View, o operation) (backend T, err error) {
 	return backend, err
 }
 
-// change runs a change by the interface that the operation needs, if the policy allows it, and
-// reports it. name, to and attrs are for the report.
+// change runs a change of names by the interface that the operation needs, if the policy and the
+// gate allow it, and reports it. name, to and attrs are for the report.
 func change[T any](v *View, o operation, name, to string, attrs *wire.Attrs,
 	run func(backend T) error) error {
 	backend, err := method[T](v, o)
-	if err == nil {
-		err = run(backend)
+	if err != nil {
+		return err
 	}
+	end, err := v.reports.Begin(treeChanged(o, name, to, attrs))
+	if err != nil {
+		return err
+	}
+	err = run(backend)
+	end(err)
 	return v.changed(err, o, name, to, attrs)
 }
 
@@ -250,9 +256,11 @@ func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error
 
 // Lsetstat changes attributes of a file or link.
 func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) error {
-	return change(v, opLsetstat, name, "", &attrs, func(backend Lsetstater) error {
-		return backend.Lsetstat(ctx, name, attrs)
-	})
+	backend, err := method[Lsetstater](v, opLsetstat)
+	if err == nil {
+		err = backend.Lsetstat(ctx, name, attrs)
+	}
+	return v.changed(err, opLsetstat, name, "", &attrs)
 }
 
 // Rename renames a file. The new name must not exist.

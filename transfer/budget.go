@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/wire"
 )
@@ -122,6 +123,56 @@ func (b *buffers) get(n int) (memory []byte, release func()) {
 		lent = &fresh
 	}
 	return (*lent)[:n], func() { pool.Put(lent) }
+}
+
+// small is a small file in memory.
+type small struct {
+	budget *budget
+	size   int64
+	counts *seat // counts the file while it is open; nil if nothing does
+	takes  bool  // its size is taken from the budget's memory before it is read
+
+	data []byte // nil until it was read
+	free func() // gives data back
+	held bool   // its size was taken
+}
+
+// read reads the file that info describes; release must be called.
+func (s *small) read(ctx context.Context, from endpoint.Opener, name string,
+	how endpoint.Opening, info *endpoint.Info) error {
+	err := from.ReadWhole(ctx, name, how, info, s)
+	if err == nil && s.data == nil { // it is empty
+		s.data = []byte{}
+	}
+	return err
+}
+
+// Opened implements [endpoint.Memory].
+func (s *small) Opened() {
+	if s.counts != nil {
+		s.counts.opened(true)
+	}
+	if s.takes {
+		s.budget.memory.take(s.size)
+		s.held = true
+	}
+}
+
+// Lend implements [endpoint.Memory].
+func (s *small) Lend(n int) (lent []byte) {
+	lent, s.free = s.budget.buffers.get(n)
+	s.data = lent[:s.size]
+	return lent
+}
+
+func (s *small) release() {
+	if s.free != nil {
+		s.free()
+	}
+	if s.held {
+		s.budget.memory.give(s.size)
+	}
+	s.data, s.free, s.held = nil, nil, false
 }
 
 // An allowance limits what many files share: bytes of memory, a server's handles. Waiters are

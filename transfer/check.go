@@ -10,7 +10,6 @@ import (
 
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
-	"github.com/usftp/usftp/pool"
 )
 
 // CheckOptions configure a [Check]. The zero CheckOptions are valid.
@@ -108,7 +107,7 @@ func (p *checking) found(e *entry) bool {
 // checkOnce makes one attempt to compare a file with the list.
 func checkOnce(c *fileCopy) error {
 	defer c.ends.connect(c)()
-	if err := c.src.sum(c); err != nil {
+	if err := c.hashing.sum(c); err != nil {
 		return ofSource(err)
 	}
 	return c.hashing.checkList(c)
@@ -116,7 +115,7 @@ func checkOnce(c *fileCopy) error {
 
 // nowhere is the target of a Check.
 type nowhere struct {
-	endpoint.Stream
+	streamEnd
 	job *job
 }
 
@@ -130,12 +129,11 @@ func (nowhere) limits() (limits, error) {
 	return limits{handles: 1 << 20, small: largestSmall}, nil
 }
 
-func (nowhere) place(*fileCopy, input) (output, error) { return nil, endpoint.ErrStream }
-func (nowhere) conn() *pool.Conn                       { return nil }
-func (nowhere) dispose(string) bool                    { return false }
-func (nowhere) asSource() source                       { return nil }
-func (nowhere) Join(dir, name string) string           { return "" }
-func (nowhere) check(*directory, string) error         { return nil }
+func (nowhere) place(*fileCopy, *input) (output, error) { return nil, endpoint.ErrStream }
+func (nowhere) dispose(string) bool                     { return false }
+func (nowhere) asSource() end                           { return nil }
+func (nowhere) Join(dir, name string) string            { return "" }
+func (nowhere) check(*directory, string) error          { return nil }
 
 // noRoot is what lies below nowhere.
 type noRoot struct{ endpoint.Root }

@@ -53,8 +53,6 @@ type flags struct {
 type attempts struct {
 	began      bool           // one of them came as far as to copy
 	once       bool           // there can be no other: what was read or written is gone
-	made       string         // the last attempt's temporary file
-	strays     []string       // earlier attempts' temporary files on the host
 	committing *commitState   // a commit that a lost connection cut off
 	arrived    bool           // all of it has arrived and was counted
 	reached    int64          // how far the last attempt came
@@ -66,10 +64,18 @@ type attempts struct {
 	again      reread      // for verifying and checking
 	prefix     *prefixHash // everything that was read, nil unless needed
 	sync       bool        // the last attempt lost its connection while verifying
+	temporaries
+}
+
+// temporaries are the temporary files of the attempts at one file.
+type temporaries struct {
+	made   string   // the last attempt's
+	strays []string // earlier attempts', on the host
+	stored string   // it is copied on the host instead of what could be read only once
 }
 
 // addStray adds a temporary file that nothing will continue.
-func (t *attempts) addStray(name string) {
+func (t *temporaries) addStray(name string) {
 	if !slices.Contains(t.strays, name) {
 		t.strays = append(t.strays, name)
 	}
@@ -112,6 +118,9 @@ func (c *fileCopy) conclude(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.ctx.Err() != nil {
 		err = context.Cause(c.ctx) // see localfs.Interruptible
 	}
+	if t.stored != "" {
+		dropStored(c, err)
+	}
 	if err != nil {
 		c.flags.seat.inVain(err)
 		if c.detail == "" && errors.Is(err, ErrSourceChanged) {
@@ -137,11 +146,11 @@ func (c *fileCopy) copyOnce() error {
 			return err
 		}
 	}
-	in, err := c.src.open(c)
-	if err != nil {
-		return ofSource(err)
-	}
+	in, err := openInput(c)
 	defer in.close()
+	if err != nil {
+		return err
+	}
 	c.sized(in)
 	out, err := c.dst.place(c, in)
 	if err != nil {
@@ -163,8 +172,8 @@ func (c *fileCopy) copyOnce() error {
 		return err
 	}
 	if !c.isSmall() {
-		if err := in.ready(c); err != nil {
-			return ofSource(err)
+		if err := in.ready(); err != nil {
+			return err
 		}
 		c.sized(in)
 	}
@@ -175,7 +184,7 @@ func (c *fileCopy) copyOnce() error {
 }
 
 // begin continues what an earlier run or attempt left, or starts over.
-func (c *fileCopy) begin(in input, out output) error {
+func (c *fileCopy) begin(in *input, out output) error {
 	offset, err := c.journal.resume(c, in, out)
 	if err != nil {
 		return err
@@ -194,8 +203,8 @@ func (c *fileCopy) begin(in input, out output) error {
 		}
 	}
 	if c.result.Resumed > 0 {
-		if _, err := in.contents().Seek(c.result.Resumed, io.SeekStart); err != nil {
-			return ofSource(err)
+		if _, err := in.Seek(c.result.Resumed, io.SeekStart); err != nil {
+			return err
 		}
 	}
 	c.result.InPlace = !out.atomic()
@@ -204,7 +213,7 @@ func (c *fileCopy) begin(in input, out output) error {
 }
 
 // move copies the contents, verifies them, and gives the copy its name.
-func (c *fileCopy) move(in input, out output) (err error) {
+func (c *fileCopy) move(in *input, out output) (err error) {
 	moved := false
 	defer func() {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
@@ -221,7 +230,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 		defer c.finishing()()
 	}
 	if err == nil {
-		err = accepted(c, ofSource(in.unchanged(c, c.result.Bytes, out.rereads(c, in))))
+		err = accepted(c, ofSource(in.same.unchanged(c.result.Bytes, out.rereads(c, in))))
 	}
 	if err == nil {
 		err = out.finalize(c, in)
@@ -276,8 +285,8 @@ func (c *fileCopy) backups(out output) *backups {
 // contiguous part, so that a later run can continue; after any other failure it leaves nothing. A
 // copy on this machine keeps nothing: proving what is there would take as long as copying it.
 func (c *fileCopy) abandon(out output, err error) {
-	if c.result.LeftBehind != "" { // all of it is there, only its name is missing
-		return
+	if c.result.LeftBehind != "" || errors.Is(err, errNotRenamed) {
+		return // all of it is there, only its name is missing; or that was removed
 	}
 	if !out.atomic() {
 		c.detail = "the target was written in place and is not complete"
@@ -301,7 +310,7 @@ func (c *fileCopy) abandon(out output, err error) {
 }
 
 // sized records the source's size, if it is known.
-func (c *fileCopy) sized(in input) {
+func (c *fileCopy) sized(in *input) {
 	if f := in.info(); f.IsRegular() {
 		c.size = f.Size
 	}
@@ -402,7 +411,7 @@ func (c *fileCopy) isSmall() bool {
 }
 
 // kept reports whether the target is already up to date.
-func (c *fileCopy) kept(in input, out output) bool {
+func (c *fileCopy) kept(in *input, out output) bool {
 	before := out.at().info
 	if c.tree == nil || !c.tree.rules.keeps || !c.options.Resume || before == nil ||
 		!before.Mode().IsRegular() || c.options.RemoveSource { // which has to be proved

@@ -419,8 +419,8 @@ func (d *delta) verify() error {
 
 // sendDelta sends to a host what the file being replaced does not have, and lets the host copy the
 // rest. done is false if nothing was sent, because a delta is impossible or not worth it.
-func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err error) {
-	source, ok := in.contents().(*os.File)
+func (o *remoteOutput) sendDelta(c *fileCopy, in *input) (n int64, done bool, err error) {
+	source, ok := in.file.(*endpoint.LocalFile)
 	size, resumed := in.info().Size, c.result.Resumed
 	if !ok || !in.info().IsRegular() || o.info == nil || o.temp == "" {
 		return 0, false, nil
@@ -440,7 +440,7 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	if err != nil {
 		return 0, false, o.session.lostWith(err)
 	}
-	undo := d.begin(in.reopen(c))
+	undo := d.begin(in.reopen())
 	versions := d.versions(d.hashed(source, size), d.remote(old), o.info.Size())
 	planned := func(from, to int64) (*deltaplan.Plan, error) {
 		return versions.Plan(c.ctx, from, to)
@@ -461,7 +461,7 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 		return at, err
 	})
 	if err == nil && at < size { // the source has shrunk
-		err = ofSource(in.unchanged(c, at, in.reopen(c)))
+		err = ofSource(in.same.unchanged(at, in.reopen()))
 	}
 	if err != nil || at < size {
 		return at - resumed, true, err
@@ -536,7 +536,7 @@ func (d *delta) windows(first *deltaplan.Plan,
 }
 
 // send sends one window. It returns how far the file is complete.
-func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan *deltaplan.Plan,
+func (d *delta) send(o *remoteOutput, in *input, old, to *usftp.File, plan *deltaplan.Plan,
 	from, end int64) (int64, error) {
 	c := d.copy
 	d.moved.begin(from)
@@ -545,7 +545,7 @@ func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan *delta
 	asked := make(chan struct{})
 	copying.Go(func() { d.copyData(old.WithContext(plan.Context()), to, plan, asked) })
 	<-asked
-	source := &changes{copy: c, file: in.contents(), holes: findHoles(c, in), plan: plan, end: end}
+	source := &changes{copy: c, file: in, holes: findHoles(c, in), plan: plan, end: end}
 	n, err := private.NewStripes(o.file.WithContext(plan.Context())).ReadFromAt(source)
 	if err != nil {
 		plan.Fail(err)
@@ -647,9 +647,11 @@ func (s *changes) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// pourDelta fetches from a host what the file being replaced does not have, and copies the rest
+// delta fetches from a host what the file being replaced does not have, and copies the rest
 // from that file. done is false if nothing was fetched.
-func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err error) {
+func (p pouring) delta() (n int64, done bool, err error) {
+	in, c, to := p.input, p.copy, p.to
+	f := in.host.File
 	if to.file == nil || to.old == nil || !in.known.IsRegular() {
 		return 0, false, nil
 	}
@@ -663,7 +665,7 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 		return 0, false, nil
 	}
 	size, resumed := in.known.Size, c.result.Resumed
-	d := newDelta(c, in.session, size, info.Size())
+	d := newDelta(c, c.from, size, info.Size())
 	if d == nil {
 		return 0, false, nil
 	}
@@ -672,11 +674,11 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 			d.close()
 		}
 	}()
-	listed := in.file
+	listed := f
 	if d.side.client != d.main {
-		files, err := d.open(opening{d.path(in.path), os.O_RDONLY, described(in.file.Info())})
+		files, err := d.open(opening{d.path(c.source), os.O_RDONLY, described(f.Info())})
 		if err != nil {
-			return 0, false, in.session.lostWith(err)
+			return 0, false, c.from.lostWith(err)
 		}
 		listed = files[0]
 	}
@@ -686,17 +688,17 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 	}
 	first, err := planned(resumed, windowEnd(resumed, size))
 	if err != nil {
-		return 0, false, in.session.lostWith(err)
+		return 0, false, c.from.lostWith(err)
 	}
 	d.begin(to.reread)
-	d.proof = d.prove(d.path(in.path), listed, func() int64 { return size })
+	d.proof = d.prove(d.path(c.source), listed, func() int64 { return size })
 	defer c.watch(d.moved.mark.Load)()
 	if err := to.file.Truncate(size); err != nil {
 		first.Stop()
 		return 0, true, err
 	}
 	at, err := d.windows(first, planned, func(p *deltaplan.Plan, from, _ int64) (int64, error) {
-		err := d.fetch(in.file, to.file, old, p, from)
+		err := d.fetch(f, to.file, old, p, from)
 		return d.moved.mark.Load(), err
 	})
 	if err != nil {

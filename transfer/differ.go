@@ -87,14 +87,14 @@ func (s differ) sameContents(e *entry) (bool, error) {
 }
 
 // hash lets one side hash a file, or reads it.
-func (s differ) hash(side source, e *entry, name string) (checksum.Hash, error) {
+func (s differ) hash(side end, e *entry, name string) (checksum.Hash, error) {
 	j := *s.tree.job
 	j.src, j.dst, j.listener = side, nowhere{job: &j}, nil
 	j.options.Hash, j.options.Verify, j.options.List = checksum.SHA256, false, nil
 	j.options.Journal, j.options.RemoveSource = "", false
 	j.once = func(c *fileCopy) error {
 		defer c.ends.connect(c)()
-		return ofSource(c.src.sum(c))
+		return ofSource(c.hashing.sum(c))
 	}
 	c := newFileCopy(&j, e, name, "")
 	err := c.copy()

@@ -64,6 +64,9 @@ func (d *directory) addName(name string) bool {
 	return true
 }
 
+// addExactly is addName for a name as it is; found may have recorded it folded, without a slash.
+func (d *directory) addExactly(name string) bool { return d.addName("/" + name) }
+
 // attrs returns the attributes to set on a directory once everything in it is done.
 func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	o := &d.tree.options
@@ -106,7 +109,7 @@ func (t *tree) listAll(d *directory, each func(*entry, error) bool) error {
 	})
 	if err != nil && was != nil {
 		if now, lookErr := t.src.Lstat(d.source); lookErr == nil && now.Mode&fs.ModeSymlink != 0 {
-			err = explainLink(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
+			err = changed(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
 		}
 	}
 	if at, ok := errors.AsType[*fs.PathError](err); ok && at.Err == endpoint.ErrMoved {
@@ -156,7 +159,20 @@ func (t *tree) makeDir(d *directory) (fresh bool, err error) {
 			return false, err
 		}
 	}
-	return t.into.Mkdir(d.rel, d.info.Perm()|0o700)
+	fresh, err = t.into.Mkdir(d.rel, d.info.Perm()|0o700)
+	if t.options.KeepDirLinks && errors.Is(err, endpoint.ErrLinkInWay) {
+		_, err = t.keepDirLink(d)
+	}
+	return fresh, err
+}
+
+// keepDirLink lets the link in a directory's place stand for it, unless that would be the source, in
+// the source or around it. It describes what the link leads to.
+func (t *tree) keepDirLink(d *directory) (is endpoint.Info, err error) {
+	if is, err = t.into.KeepDirLink(d.rel); err == nil {
+		err = t.overlap.apart(d.target)
+	}
+	return is, err
 }
 
 // inPlace fails if a link has taken the place of a directory that was found at the target, as far
@@ -255,11 +271,15 @@ type targetDir struct {
 	made   bool   // by begin
 }
 
-// entries lists a directory of the target. It calls reset when the listing starts over.
+// entries lists a directory of the target, but for names that the source cannot have, since they do
+// not convert to its character set. It calls reset when the listing starts over.
 func (t *targetDir) entries(dir string, reset func(),
 	yield func(name string, f *endpoint.Info) error) error {
 	var failed error
 	err := t.List(dir, nil, reset, func(name string, i endpoint.Info, err error) bool {
+		if errors.Is(err, usftp.ErrNameCoding) {
+			return true
+		}
 		if failed = endpoint.IgnoreMissing(err); err == nil {
 			failed = yield(name, &i)
 		}

@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"runtime"
 	"strings"
@@ -18,7 +17,7 @@ import (
 // [Local], [Remote], [Reader] and [Writer].
 type Endpoint struct {
 	host, path string
-	newSource  func(*job) (source, error)
+	newSource  func(*job) (end, error)
 	newTarget  func(*job) (target, error)
 }
 
@@ -27,7 +26,7 @@ var (
 	errNoTarget = errors.New("a Reader cannot be the target of a copy")
 )
 
-func (e Endpoint) from(j *job) (source, error) {
+func (e Endpoint) from(j *job) (end, error) {
 	if e.newSource == nil {
 		return nil, errNoSource
 	}
@@ -44,7 +43,7 @@ func (e Endpoint) to(j *job) (target, error) {
 // Local returns an endpoint for a path on this machine.
 func Local(path string) Endpoint {
 	return Endpoint{path: path,
-		newSource: func(j *job) (source, error) { return &localSource{}, nil },
+		newSource: func(j *job) (end, error) { return localEnd{}, nil },
 		newTarget: func(j *job) (target, error) {
 			return &localTarget{job: j, placement: placement{new(quirks.Quirks)}}, nil
 		}}
@@ -55,10 +54,12 @@ type localEnd struct{ endpoint.Local }
 
 func (localEnd) conn() *pool.Conn { return nil }
 
+func (localEnd) opener(*session) endpoint.Opener { return endpoint.Local{} }
+
 // Remote returns an endpoint for a path on a host.
 func Remote(host pool.Host, path string) Endpoint {
 	return Endpoint{host: host.Name, path: path,
-		newSource: func(j *job) (source, error) {
+		newSource: func(j *job) (end, error) {
 			e, err := newRemoteEnd(j, host)
 			return &remoteSource{e}, err
 		},
@@ -88,7 +89,7 @@ func newRemoteEnd(j *job, host pool.Host) (*remoteEnd, error) {
 	e := &remoteEnd{job: j, client: host.Client}
 	src := j.src
 	if shared, ok := src.(*sharedSource); ok {
-		src = shared.source
+		src = shared.end
 	}
 	if other, ok := src.(*remoteSource); ok && other.client == host.Client {
 		e.link = other.link
@@ -108,12 +109,25 @@ func (e *remoteEnd) retrying(name string, a pool.Attempt) {
 
 func (e *remoteEnd) conn() *pool.Conn { return e.link }
 
-// end is common to sources and targets.
+func (e *remoteEnd) opener(on *session) endpoint.Opener { return endpoint.OnHost{Host: &on.host} }
+
+// remoteSource is a path on a host as a source.
+type remoteSource struct{ *remoteEnd }
+
+func (s *remoteSource) limits() (limits, error) {
+	return s.remoteEnd.limits(func(read, _ int) int { return read })
+}
+
+// end is a source, or what a target is besides.
 type end interface {
 	endpoint.Place
 
 	// conn returns the connection to the host, or nil on this machine.
 	conn() *pool.Conn
+
+	// opener returns how files are opened during one attempt, over a connection if they are on a
+	// host.
+	opener(on *session) endpoint.Opener
 
 	limits() (limits, error)
 }
@@ -162,77 +176,12 @@ func throughParent(name string) (n int) {
 	return n
 }
 
-// A source is an endpoint that is read.
-type source interface {
-	end
-
-	// open returns a file to read. A file of a tree may stay closed until input.ready.
-	open(c *fileCopy) (input, error)
-
-	// sum computes a file's hash, for Check.
-	sum(c *fileCopy) error
-}
-
-// An input is a file that is read.
-type input interface {
-	info() *endpoint.Info
-
-	// ready opens the file if it is not open yet, and completes all round trips for that, so that
-	// the target need not hold anything open while they last.
-	ready(c *fileCopy) error
-
-	// whole reads a small file into data, which is a byte longer than its listed size. same is
-	// false if the file is no longer as listed; it is then copied like a large one.
-	whole(c *fileCopy, data []byte) (same bool, err error)
-
-	// contents returns the file as a target reads it; on a stream, only Read works.
-	contents() contents
-
-	// pour copies the contents to a local file or a stream.
-	pour(c *fileCopy, to sink) (int64, error)
-
-	// copyOn makes the host copy the file itself. done is false if it could not start.
-	copyOn(c *fileCopy, to *usftp.File) (n int64, done bool, err error)
-
-	// unchanged fails if the file changed since it was opened, or if its size is not n. local
-	// rereads what was copied; it is nil if that is impossible. inherit takes over from the journal
-	// what an earlier run could not establish.
-	unchanged(c *fileCopy, n int64, local reopen) error
-	inherit(c *fileCopy, m *mark)
-
-	// verify compares the copy with the source, if the target is on this machine.
-	verify(c *fileCopy, target reopen) error
-
-	// holds reports whether the source matches the hash of a target on this machine; known is false
-	// if that cannot be told.
-	holds(c *fileCopy) (same, known bool)
-
-	// begins reports whether the source begins with the first n bytes of a local file; known is
-	// false if that cannot be told.
-	begins(local io.ReaderAt, n int64) (same, known bool)
-
-	// reopen returns how to read the file again, nil if that is impossible.
-	reopen(c *fileCopy) reopen
-
-	close()
-}
-
-// contents is what a target reads.
-type contents interface {
-	io.Reader
-	io.ReaderAt
-	io.Seeker
-}
-
-// reopen opens a file for reading anywhere in it.
-type reopen func() (file io.ReaderAt, free func(), err error)
-
 // A target is an endpoint that is written.
 type target interface {
 	end
 
 	// place examines where a file goes. For files of trees it leaves nothing open.
-	place(c *fileCopy, in input) (output, error)
+	place(c *fileCopy, in *input) (output, error)
 
 	// dispose removes what was left for another attempt and reports whether it did, for a target
 	// that is still reachable when the connection is lost.
@@ -245,7 +194,7 @@ type target interface {
 
 	check(d *directory, name string) error // of an entry's name
 
-	asSource() source // the same endpoint, for reading
+	asSource() end // the same endpoint, for reading
 }
 
 // An output is a file that is written.
@@ -259,27 +208,27 @@ type output interface {
 
 	// rereads returns how to read the copy back, nil if that is impossible. holds reports whether
 	// the host's file matches the hash of the source; known is false if that cannot be told.
-	rereads(c *fileCopy, in input) reopen
-	holds(c *fileCopy, in input) (same, known bool)
+	rereads(c *fileCopy, in *input) reopen
+	holds(c *fileCopy, in *input) (same, known bool)
 
 	// same fails if the target is the source itself.
-	same(c *fileCopy, in input) error
+	same(c *fileCopy, in *input) error
 
-	create(c *fileCopy, in input) error
+	create(c *fileCopy, in *input) error
 
 	// resume opens what an interrupted copy left and returns where to continue, or why it cannot.
 	// discard removes it; left reports whether a name can be one of this target's temporary names.
 	// restore gives the old file that was moved aside its name back, or removes it if the target
 	// exists.
-	resume(c *fileCopy, in input, m *mark) (offset int64, why error)
+	resume(c *fileCopy, in *input, m *mark) (offset int64, why error)
 	left(name string) bool
 	discard(name string) error
 	restore(aside string) error
 
-	fill(c *fileCopy, in input) error     // copies the contents
-	finalize(c *fileCopy, in input) error // sets attributes and closes, on a host
-	verify(c *fileCopy, in input) error   // compares what is stored with what was copied
-	commit(c *fileCopy, in input) error   // gives the copy its name
+	fill(c *fileCopy, in *input) error     // copies the contents
+	finalize(c *fileCopy, in *input) error // sets attributes and closes, on a host
+	verify(c *fileCopy, in *input) error   // compares what is stored with what was copied
+	commit(c *fileCopy, in *input) error   // gives the copy its name
 
 	// truncate shortens the file to n bytes for a later run to continue; synced means that they are
 	// on disk. remove removes what was written.

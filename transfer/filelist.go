@@ -142,7 +142,7 @@ func (l *listed) takes(e *entry) bool {
 var (
 	errNotFound = endpoint.Explain("the list names it, but the source does not have it",
 		fs.ErrNotExist)
-	errNotReached = errors.New("the list names it, but the way to it is a symbolic link, or it has come since; links are followed by --links follow")
+	errNotReached = errors.New("the list names it, but the way to it is a symbolic link, or it has come since; transfer.LinksFollow follows links")
 )
 
 // missing reports what is named and was not found, one by one.

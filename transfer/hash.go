@@ -14,6 +14,8 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/private"
 )
 
 const (
@@ -201,7 +203,7 @@ func (c *fileCopy) listNames() []string {
 
 // keptSame reports whether an existing file need not be copied, judging by its hash if the list or
 // the host knows it.
-func (h *hashing) keptSame(c *fileCopy, in input, out output) bool {
+func (h *hashing) keptSame(c *fileCopy, in *input, out output) bool {
 	local := out.rereads(c, in)
 	if local == nil {
 		return false
@@ -267,4 +269,90 @@ func (r interruptibleAt) ReadAt(p []byte, off int64) (int, error) {
 		return 0, interruption(r.ctx)
 	}
 	return r.ReaderAt.ReadAt(p, off)
+}
+
+// sum computes the hash of a file that is not copied: the host does if it can, else it is read.
+func (h *hashing) sum(c *fileCopy) (err error) {
+	c.size = c.entry.info.Size
+	if c.from != nil {
+		err = c.from.sum(c)
+	} else {
+		err = h.sumHere(c)
+	}
+	if errors.Is(err, errDiffers) {
+		return errChanging
+	}
+	return err
+}
+
+// sumHere hashes a file on this machine.
+func (h *hashing) sumHere(c *fileCopy) error {
+	in, err := openInput(c)
+	defer in.close()
+	if err == nil {
+		err = in.ready()
+	}
+	if err != nil {
+		return err
+	}
+	f := in.info()
+	if !f.Mode.IsRegular() {
+		return errChanging
+	}
+	c.size = f.Size
+	err = h.reread(c, c.size, in.reopen())
+	if errors.Is(err, io.ErrUnexpectedEOF) || in.same.unchanged(c.size, nil) != nil {
+		return errChanging
+	}
+	h.verified, c.result.Bytes = VerifiedByReading, c.size
+	return err
+}
+
+// sum lets the host hash a file, or reads it.
+func (s *session) sum(c *fileCopy) error {
+	wanted := c.options.Hash
+	known := s.client.CheckFileAlgorithms()
+	if known == nil || slices.Contains(known, hostName(wanted)) {
+		theirs := s.hashes(c.source, nil, usftp.CheckFile{Algorithms: []string{hostName(wanted)}})
+		if theirs != nil && len(theirs.Hashes) == 1 {
+			c.hashing.hash = checksum.Hash{Algorithm: wanted, Sum: theirs.Hashes[0]}
+			c.hashing.verified, c.result.Bytes = VerifiedByHash, max(0, c.size)
+			return nil
+		}
+	}
+	if private.OfClient(s.client).ReadsOnce() { // it hashes, but not by the list's algorithm
+		return errReadOnce
+	}
+	sum := checksum.NewDigest(wanted, 0)
+	err := endpoint.ErrNotListed
+	if c.isSmall() {
+		err = s.hashSmall(c, c.source, c.size, sum)
+	}
+	if err == endpoint.ErrNotListed {
+		sum, err = s.sumLarge(c, wanted)
+	}
+	if err == nil {
+		c.hashing.hash = checksum.Hash{Algorithm: wanted, Sum: sum.Sums[0]}
+		c.hashing.verified, c.result.Bytes = VerifiedByReading, max(0, c.size)
+	}
+	return err
+}
+
+func (s *session) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checksum.Digest, error) {
+	f, err := s.client.OpenRead(c.source)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	name := c.source
+	if f.AttrsCached() && f.FileStat().HasSize() { // newer than the listing
+		c.size = int64(f.FileStat().Size)
+		name = fmt.Sprint(name, " ", c.size, " ", f.FileStat().Mtime)
+	} else {
+		c.attempts.again = reread{} // nothing shows that it is still the same file
+	}
+	sum := c.attempts.again.of(name, wanted, 0)
+	from := c.attempts.again.done
+	defer c.watch(func() int64 { return from + f.Progress() })()
+	return sum, s.hashLarge(c, f, c.size)
 }

@@ -23,10 +23,10 @@ func (s finalizing) setByPath(set usftp.NewAttrs, refusal error) error {
 	if s.c.options.Preserve || o.info != nil {
 		say = s.c.warn
 	}
-	unset, err := endpoint.SetEach(p.quirks, set, o.temp != "" || o.info == nil,
-		func(part usftp.NewAttrs) error {
-			return endpoint.SetUnfollowed(o.client, name, part, 0)
-		})
+	own := o.temp != "" || o.info == nil
+	unset, err := endpoint.SetEach(p.quirks, set, own, func(part usftp.NewAttrs) error {
+		return endpoint.SetUnfollowed(o.client, name, part, 0, own)
+	})
 	s.c.options.tell(unset, say)
 	return s.attrsRefused(err)
 }

@@ -90,37 +90,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// reader limits the rate of a source.
-func (l *limiter) reader(r io.Reader) io.Reader {
-	if l == nil {
-		return r
-	}
-	return limitedReader{r, l}
-}
-
 // writer limits the rate of a sink.
 func (l *limiter) writer(w io.Writer) io.Writer {
 	if l == nil {
 		return w
 	}
 	return limitedWriter{w, l}
-}
-
-type limitedReader struct {
-	io.Reader
-	limit *limiter
-}
-
-func (r limitedReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p[:min(len(p), r.limit.piece)])
-	if waitErr := r.limit.wait(n); waitErr != nil && err == nil {
-		err = waitErr
-	}
-	return n, err
-}
-
-func (r limitedReader) Seek(offset int64, whence int) (int64, error) {
-	return seek(r.Reader, offset, whence)
 }
 
 type limitedWriter struct {

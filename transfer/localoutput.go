@@ -100,7 +100,7 @@ func (o *localOutput) find(c *fileCopy) error {
 func (o *localOutput) regular() bool { return o.info == nil || o.info.Mode().IsRegular() }
 
 // rereads opens the file being written, or the existing target.
-func (o *localOutput) rereads(*fileCopy, input) reopen {
+func (o *localOutput) rereads(*fileCopy, *input) reopen {
 	if !o.regular() {
 		return nil
 	}
@@ -109,15 +109,19 @@ func (o *localOutput) rereads(*fileCopy, input) reopen {
 		if err := o.open(); err != nil {
 			return nil, nil, err
 		}
-		return opened(o.root.Open(name))
+		f, err := o.root.Open(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		return f, func() { f.Close() }, nil
 	}
 }
 
-func (o *localOutput) holds(c *fileCopy, in input) (same, known bool) { return in.holds(c) }
+func (o *localOutput) holds(c *fileCopy, in *input) (same, known bool) { return in.holds() }
 
-func (o *localOutput) verify(c *fileCopy, in input) error { return in.verify(c, o.rereads(c, in)) }
+func (o *localOutput) verify(c *fileCopy, in *input) error { return in.verify(o.rereads(c, in)) }
 
-func (o *localOutput) same(_ *fileCopy, in input) error {
+func (o *localOutput) same(_ *fileCopy, in *input) error {
 	source := in.info().Local
 	if source != nil && o.info != nil && os.SameFile(source, o.info) {
 		return errSameFile
@@ -128,9 +132,9 @@ func (o *localOutput) same(_ *fileCopy, in input) error {
 func (o *localOutput) finishCommit(*fileCopy) (done bool, err error) { return false, nil }
 
 // create creates the temporary file, or opens the target if it is to be written in place.
-func (o *localOutput) create(c *fileCopy, in input) error {
-	if err := in.ready(c); err != nil {
-		return ofSource(err)
+func (o *localOutput) create(c *fileCopy, in *input) error {
+	if err := in.ready(); err != nil {
+		return err
 	}
 	c.sized(in)
 	err := o.open()
@@ -267,7 +271,7 @@ func (o *localOutput) restore(string) error { return nil } // a rename replaces 
 
 // resume opens what an earlier run left and proves it by the source's hash, or drops the end of it
 // that may not have reached the disk.
-func (o *localOutput) resume(c *fileCopy, in input, m *mark) (offset int64, err error) {
+func (o *localOutput) resume(c *fileCopy, in *input, m *mark) (offset int64, err error) {
 	name := filepath.Base(m.Temporary)
 	if err := o.open(); err != nil {
 		return 0, err
@@ -286,12 +290,12 @@ func (o *localOutput) resume(c *fileCopy, in input, m *mark) (offset int64, err 
 		file.Close()
 		return 0, err
 	}
-	in.inherit(c, m)
+	in.same.inherit(m)
 	o.file, o.temp, c.attempts.made = file, filepath.Join(filepath.Dir(o.name), name), name
 	return offset, nil
 }
 
-func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, err error) {
+func proveLocal(c *fileCopy, file *os.File, in *input, m *mark) (offset int64, err error) {
 	info, err := file.Stat()
 	if err != nil {
 		return 0, err
@@ -328,7 +332,7 @@ func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, er
 	return offset, nil
 }
 
-func (o *localOutput) fill(c *fileCopy, in input) error {
+func (o *localOutput) fill(c *fileCopy, in *input) error {
 	to := sink{Writer: o.file, reread: o.rereads(c, in), over: o.over}
 	if to.reread != nil {
 		to.file = o.file
@@ -336,13 +340,13 @@ func (o *localOutput) fill(c *fileCopy, in input) error {
 	if o.temp != "" && o.info != nil {
 		to.old = func() (*os.File, error) { return o.root.Open(o.base) }
 	}
-	n, err := in.pour(c, to)
+	n, err := in.pour(to)
 	c.result.Bytes = c.result.Resumed + n
 	return err
 }
 
 // finalize cuts off what is left of an old file.
-func (o *localOutput) finalize(c *fileCopy, _ input) error {
+func (o *localOutput) finalize(c *fileCopy, _ *input) error {
 	if !o.over {
 		return nil
 	}
@@ -351,7 +355,7 @@ func (o *localOutput) finalize(c *fileCopy, _ input) error {
 
 // commit sets the file's attributes and gives it its name. A pipe or a device, which may be
 // /dev/null, keeps its own.
-func (o *localOutput) commit(c *fileCopy, in input) error {
+func (o *localOutput) commit(c *fileCopy, in *input) error {
 	source := in.info()
 	if o.regular() {
 		if err := o.setAttrs(c, source); err != nil {

@@ -19,7 +19,7 @@ type localTarget struct {
 	root *endpoint.LocalRoot // of a tree
 }
 
-func (t *localTarget) asSource() source { return &localSource{} }
+func (t *localTarget) asSource() end { return t.localEnd }
 
 // dispose removes one of our temporary files on this machine.
 func (t *localTarget) dispose(temporary string) bool {
@@ -115,10 +115,17 @@ func liesIn(name string, dir fs.FileInfo) bool {
 	}
 }
 
-func (t *localTarget) check(_ *directory, name string) error { return localfs.CheckName(name) }
+// check refuses names that the system takes for others, and a link made by the source to stand for a
+// directory of the same name.
+func (t *localTarget) check(d *directory, name string) error {
+	if t.job.tree.options.KeepDirLinks && t.job.src.conn() != nil && !d.addExactly(name) {
+		return errTwice
+	}
+	return localfs.CheckName(name)
+}
 
 // place examines the target.
-func (t *localTarget) place(c *fileCopy, in input) (output, error) {
+func (t *localTarget) place(c *fileCopy, in *input) (output, error) {
 	o := &localOutput{end: t, entry: c.entry}
 	if c.entry == nil {
 		return o, o.find(c)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // Two syncs to one target at once would each delete what the other has just copied. So a sync keeps
@@ -139,14 +140,13 @@ func newLock(s *syncing) (*lock, error) {
 			return l.begin(), nil
 		} else if err == nil { // while it was empty, somebody may have taken it away
 			break
+		} else if errors.Is(err, endpoint.ErrLeft) {
+			return nil, fmt.Errorf("the lock (%s) cannot be written (transfer.SyncOptions.NoLock turns it off): %w",
+				lockName, err)
 		}
 		holder, data, written, readErr := l.read()
 		if readErr != nil { // it has been released, or cannot be created
-			if !errors.Is(readErr, fs.ErrNotExist) {
-				err = readErr // it says what is there instead
-			}
-			failed = fmt.Errorf("no lock file can be created in the target "+
-				"(transfer.SyncOptions.NoLock turns it off): %w", err)
+			failed = l.unreadable(err, readErr)
 			continue
 		}
 		if holder.ID == l.holder.ID {
@@ -182,6 +182,17 @@ func newLock(s *syncing) (*lock, error) {
 		return nil, &LockedError{Holder: holder}
 	}
 	return l.begin(), nil
+}
+
+// unreadable explains that the lock could be neither created nor read.
+func (l *lock) unreadable(err, readErr error) error {
+	switch {
+	case private.Untold(readErr):
+		return fmt.Errorf("no lock file can be created in the target, and the host does not say whether there is one: remove %s if no other sync is running (transfer.SyncOptions.NoLock turns it off): %w", lockName, readErr)
+	case !errors.Is(readErr, fs.ErrNotExist):
+		err = readErr // it says what is there instead
+	}
+	return fmt.Errorf("no lock file can be created in the target (transfer.SyncOptions.NoLock turns it off): %w", err)
 }
 
 // begin starts renewing the lock, and asks what foldsCase answers.

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path"
@@ -91,12 +92,29 @@ func (o *overlap) check(dir string) error {
 	if remove == nil {
 		return nil // writing there will fail with the reason
 	}
-	defer remove()
+	defer func() {
+		if err := remove(); err != nil && t.ctx.Err() != nil { // a walker may have met it meanwhile
+			remove()
+		}
+	}()
 	_, err := t.src.Lstat(probe)
 	if err == nil {
 		return t.rules.apart
 	}
 	return endpoint.IgnoreMissing(err)
+}
+
+// apart fails if a directory at the target is the source, or one is inside the other.
+func (o *overlap) apart(dir string) error {
+	source, err := o.t.src.RealPath(o.t.route.Source)
+	resolved, realErr := o.t.dst.RealPath(dir)
+	if err = cmp.Or(err, realErr); err != nil {
+		return err
+	}
+	if leadsInto(resolved, source) || leadsInto(source, resolved) {
+		return o.check(resolved)
+	}
+	return nil
 }
 
 // touch makes an empty file at the target; remove is not nil if the file may exist.

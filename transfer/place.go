@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/quirks"
@@ -169,6 +170,7 @@ func (p placement) fallBack(c *fileCopy, err error) error {
 		return nil
 	}
 	if c.options.Placement == PlaceAuto && !errors.Is(err, fs.ErrNotExist) &&
+		!errors.Is(err, usftp.ErrNameCoding) &&
 		!errors.Is(err, endpoint.ErrNotDirectory) && !errors.Is(err, syscall.EROFS) {
 		c.detail = "no temporary file can be created beside the target, which is untouched" + c.rules().inPlace
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"hash"
 	"io"
 	"math"
@@ -109,46 +110,6 @@ func (r *racySource) over() time.Time {
 // again where nothing is known, on short and on long links: one connection is used for that, and
 // its window or a shaper may limit it.
 const usualRate, farRate = 64 << 20, 2 << 20
-
-// settle waits until the second of the source's mtime is over, before anything is read, if reading
-// again what would be read until then might take longer. Then nothing that is read is racy. The
-// logins of further connections fit into that time.
-func (in *remoteInput) settle(c *fileCopy) error {
-	r := c.attempts.racy
-	if _, alone := c.src.(*remoteSource); !alone || r == nil || !r.suspect ||
-		c.verifies() && c.to == nil { // the source itself is compared
-		return nil
-	}
-	rate := pools.OfConn(in.session.conn).Rate()
-	if rate == 0 {
-		rate = usualRate
-		if in.session.trip >= flow.StripeTrip {
-			rate = farRate
-		}
-	}
-	left := time.Until(r.over())
-	if left > 0 {
-		if float64(in.known.Size)/rate < left.Seconds() {
-			return nil
-		}
-		if pool := in.session.host.Pool; pool != nil && !c.tree.spreads() && c.limiter == nil {
-			pools.OfPool(pool).Expect(in.known.Size, in.session.trip)
-		}
-		if err := sleep(c.ctx, left); err != nil {
-			return err
-		}
-	}
-	if _, err := in.file.Stat(); endpoint.Refused(err) {
-		return nil // what was read until then is compared
-	} else if err != nil {
-		return err
-	}
-	in.known.SetStat(in.file.FileStat())
-	if c.attempts.racy = nil; !r.isAbout(in.file.FileStat()) { // it was written to meanwhile
-		c.attempts.racy = newRacySource(in.session, in.file.FileStat())
-	}
-	return nil
-}
 
 // everywhere records that other copies may have read any part of the source.
 func (r *racySource) everywhere() {
@@ -324,6 +285,179 @@ func (r *reread) hash(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
 	}
 	sum.Finish()
 	return sum.Sums[0], nil
+}
+
+// sameness is what shows whether a source stayed the same while it was read.
+type sameness struct {
+	in     *input
+	racy   *racySource // about what a target on another host reads, or nil
+	prefix *prefixHash // everything such a target reads, nil unless needed
+	mixed  error       // the first failed proof of a stream's handles
+}
+
+// settle waits until the second of the source's mtime is over, before anything is read, if reading
+// again what would be read until then might take longer. Then nothing that is read is racy. The
+// logins of further connections fit into that time.
+func (s *sameness) settle() error {
+	in, c := s.in, s.in.copy
+	r := c.attempts.racy
+	if in.shared != nil || r == nil || !r.suspect ||
+		c.verifies() && c.to == nil { // the source itself is compared
+		return nil
+	}
+	rate := pools.OfConn(c.from.conn).Rate()
+	if rate == 0 {
+		rate = usualRate
+		if c.from.trip >= flow.StripeTrip {
+			rate = farRate
+		}
+	}
+	left := time.Until(r.over())
+	if left > 0 {
+		if float64(in.known.Size)/rate < left.Seconds() {
+			return nil
+		}
+		if pool := c.from.host.Pool; pool != nil && !c.tree.spreads() && c.limiter == nil {
+			pools.OfPool(pool).Expect(in.known.Size, c.from.trip)
+		}
+		if err := sleep(c.ctx, left); err != nil {
+			return err
+		}
+	}
+	if err := in.host.Refresh(); endpoint.Refused(err) {
+		return nil // what was read until then is compared
+	} else if err != nil {
+		return err
+	}
+	in.known = *in.host.Info()
+	if now := in.host.File.FileStat(); r.isAbout(now) {
+		c.attempts.racy = nil
+	} else { // it was written to meanwhile
+		c.attempts.racy = newRacySource(c.from, now)
+	}
+	return nil
+}
+
+// remember starts to hash what is read, for a target elsewhere: the beginning of a source that may be
+// racy, and everything if the server is known to change the times of files being read. At the end
+// only the contents show then whether the file is unchanged.
+func (s *sameness) remember() {
+	t, from := &s.in.copy.attempts, s.in.copy.from
+	s.racy = t.racy
+	s.racy.remember()
+	if t.prefix == nil &&
+		(from.quirks().Touches.Load() || private.OfClient(from.client).Touches()) {
+		t.prefix = new(prefixHash)
+	}
+	if s.prefix = t.prefix; s.prefix != nil {
+		s.prefix.remember()
+	}
+}
+
+// remembers reports whether what is read must be fed.
+func (s *sameness) remembers() bool { return s.racy != nil || s.prefix != nil }
+
+// feed takes what was read at an offset.
+func (s *sameness) feed(data []byte, off int64) {
+	if shared := s.in.shared; shared != nil && !shared.oldest.IsZero() {
+		s.racy.since(shared.oldest)
+	}
+	s.racy.feed(data, off)
+	s.prefix.feed(data, off)
+}
+
+// unchanged fails if the file changed since it was opened, or if its size is not n. local rereads
+// what was copied; it is nil if that is impossible.
+func (s *sameness) unchanged(n int64, local reopen) error {
+	in, c := s.in, s.in.copy
+	if in.file == nil || !in.known.IsRegular() {
+		return nil
+	}
+	now, err := in.file.Stat() // it ends a stream, whose handles are proved then
+	switch {
+	case s.mixed == errTouched:
+		return s.onlyTouched(n, local)
+	case s.mixed != nil:
+		return s.mixed
+	case err == nil:
+	case in.host == nil || !errors.Is(err, errors.ErrUnsupported) && c.interrupted():
+		return err
+	default:
+		now = in.known // a server without FSTAT offers nothing newer to compare with
+	}
+	if err := unchanged(&in.known, &now, n); err == errTouched && in.host != nil {
+		return s.onlyTouched(n, local)
+	} else if err != nil {
+		return err
+	}
+	if in.host == nil || c.verifies() && c.to == nil { // the source itself is compared
+		return nil
+	}
+	return c.attempts.racy.check(c, in.host.File, n, local)
+}
+
+// onlyTouched checks that a source whose time changed while it was read has the contents that
+// arrived, by the host's hashes or by reading all of it again. A sample would not do, since a real
+// write changes the time too. rclone's SFTP server shows the current time for files in its cache
+// (--vfs-cache-mode).
+func (s *sameness) onlyTouched(n int64, local reopen) error {
+	var same bool
+	var err error
+	in, c := s.in, s.in.copy
+	switch {
+	case private.OfClient(c.from.client).ReadsOnce():
+		return errTouched
+	case s.prefix.remembers() && s.prefix.fed == n:
+		var now []byte
+		now, err = c.attempts.again.hash(c, in.host.File, n)
+		same = bytes.Equal(now, s.prefix.sum.Sum(nil))
+	case c.to == nil && local != nil:
+		same, err = s.sameAs(n, local)
+	default:
+		return errTouched // what arrived is not here, and was not hashed
+	}
+	if err != nil {
+		return err
+	}
+	if !same {
+		return ErrSourceChanged
+	}
+	if c.entry != nil && c.entry.info.HasTimes { // restore the time from before it was read
+		in.known.Mtime, in.known.Atime = c.entry.info.Mtime, c.entry.info.Atime
+	}
+	if !c.from.quirks().Touches.Swap(true) {
+		why := "some servers report the current time for files that are read"
+		if c.result.InPlace {
+			why += ", or the target is the source itself, under another name"
+		}
+		c.note("the time of the source changed while it was copied, and its contents did not: " +
+			why + " (reported once for all files of the host)")
+	}
+	return nil
+}
+
+// sameAs compares the first n bytes of the source with the copy on this machine.
+func (s *sameness) sameAs(n int64, local reopen) (bool, error) {
+	c, f := s.in.copy, s.in.host.File
+	file, free, err := interruptible(c.ctx, local)()
+	if err != nil {
+		return false, err
+	}
+	defer free()
+	if same, known := c.from.begins(f, file, n); known {
+		return same, nil
+	}
+	again := f.ReadRange(0, n)
+	defer again.Close()
+	return c.matches(io.TeeReader(again, c.limiter.writer(io.Discard)), file, n)
+}
+
+// inherit takes over from the journal what an earlier run could not establish.
+func (s *sameness) inherit(m *mark) {
+	in, c := s.in, s.in.copy
+	if in.host != nil && m.RacyBytes > 0 && !c.attempts.racy.isRacy(c.ctx) {
+		c.attempts.racy = resumeRacySource(in.host.File.FileStat(), m.RacyBytes)
+	}
 }
 
 // unchanged compares a source as it was before reading with what it is afterwards, and with how

@@ -39,18 +39,18 @@ func (o *remoteOutput) close() {
 	}
 }
 
-func (o *remoteOutput) rereads(c *fileCopy, in input) reopen { return in.reopen(c) }
+func (o *remoteOutput) rereads(c *fileCopy, in *input) reopen { return in.reopen() }
 
-func (o *remoteOutput) holds(c *fileCopy, in input) (same, known bool) {
+func (o *remoteOutput) holds(c *fileCopy, in *input) (same, known bool) {
 	return o.session.holds(c.hashing.digests, o.name, nil)
 }
 
-func (o *remoteOutput) verify(c *fileCopy, in input) error {
-	return o.session.verify(c, o.written(), nil, in.reopen(c))
+func (o *remoteOutput) verify(c *fileCopy, in *input) error {
+	return o.session.verify(c, o.written(), nil, in.reopen())
 }
 
 // same makes sure that a file does not overwrite itself.
-func (o *remoteOutput) same(c *fileCopy, in input) error {
+func (o *remoteOutput) same(c *fileCopy, in *input) error {
 	if c.entry != nil || o.info == nil && !o.untold || c.from != c.to {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (o *remoteOutput) same(c *fileCopy, in input) error {
 }
 
 // create creates the temporary file, or opens the target if it is to be written in place.
-func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
+func (o *remoteOutput) create(c *fileCopy, in *input) (err error) {
 	source, client := in.info(), o.client
 	perm, denied := fs.FileMode(0o666), false
 	if source.HasMode {
@@ -128,11 +128,11 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 // linked reports whether a directory below the target cannot be reached without following a link,
 // as far as the host tells.
 func (o *remoteOutput) linked(dir *directory) bool {
-	if _, ok := o.end.view(o.session.client); !ok || dir.parent == nil {
+	if _, ok := o.end.root.View(o.session.client, dir.rel); !ok || dir.parent == nil {
 		return false
 	}
-	info, err := o.client.Lstat(dir.target)
-	return err != nil || !info.IsDir()
+	_, err := o.end.root.LookDir(dir.rel)
+	return err != nil
 }
 
 // explain distinguishes a full or read-only file system from other reasons why a write failed.
@@ -279,7 +279,7 @@ func (o *remoteOutput) restore(aside string) error {
 
 // resume opens what an earlier run left, and proves it by the host's hash or by reading back its
 // end.
-func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
+func (o *remoteOutput) resume(c *fileCopy, in *input, m *mark) (int64, error) {
 	if m.RacyBytes > 0 && m != c.journal.left {
 		return 0, errors.New("the source was being written to when the copy started")
 	}
@@ -298,7 +298,7 @@ func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
 
 // proveRemote proves that what is in the file is the beginning of the source, and cuts off the
 // rest.
-func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
+func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -311,7 +311,7 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 			return fmt.Errorf("it cannot be truncated to what is known to be good: %w", err)
 		}
 	}
-	if same, known := c.to.begins(f, in.contents(), m.Bytes); known {
+	if same, known := c.to.begins(f, in, m.Bytes); known {
 		if !same {
 			return errDiffers
 		}
@@ -331,12 +331,12 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 	if _, err := f.Seek(off, io.SeekStart); err != nil {
 		return err
 	}
-	_, err = f.WriteTo(io.NewOffsetWriter(&comparer{at: in.contents(), size: m.Bytes}, off))
+	_, err = f.WriteTo(io.NewOffsetWriter(&comparer{at: in, size: m.Bytes}, off))
 	return err
 }
 
 // fill copies the contents, over several handles where that helps.
-func (o *remoteOutput) fill(c *fileCopy, in input) error {
+func (o *remoteOutput) fill(c *fileCopy, in *input) error {
 	if c.isSmall() {
 		if o.over <= c.entry.info.Size { // otherwise it has to be truncated
 			done, err := o.fillSmall(c, in)
@@ -345,27 +345,28 @@ func (o *remoteOutput) fill(c *fileCopy, in input) error {
 			}
 		}
 		c.flags.large = true
-		if err := in.ready(c); err != nil {
-			return ofSource(err)
+		if err := in.ready(); err != nil {
+			return err
 		}
 		c.sized(in)
 	}
-	c.hashing.start(c, in.reopen(c))
+	c.hashing.start(c, in.reopen())
 	n, err := o.send(c, in)
 	c.result.Bytes = c.result.Resumed + n
 	return o.explain(err)
 }
 
-func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
+func (o *remoteOutput) send(c *fileCopy, in *input) (int64, error) {
 	if n, done, err := o.sendDelta(c, in); done || err != nil {
 		return n, err
 	}
 	f, resumed := o.file, c.result.Resumed
 	defer c.watch(func() int64 { return resumed + f.Progress() })()
-	if n, done, err := in.copyOn(c, f); done {
+	if n, done, err := in.copyOn(f); done {
 		return n, err
 	}
 	source := in.info()
+	in.sends = true
 	if s := findHoles(c, in); s != nil {
 		return o.sendSparse(c, s)
 	}
@@ -373,14 +374,14 @@ func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
 	if !source.IsRegular() || o.over >= source.Size && o.over > 0 ||
 		!o.session.worthStriping(c, source.Size-max(resumed, o.over), false) {
 		return o.session.judge(c, f, func() (int64, int, error) {
-			n, err := f.ReadFrom(c.hashing.pipe.Reader(c.limiter.reader(in.contents()), resumed))
+			n, err := f.ReadFrom(in)
 			return n, 1, err
 		})
 	}
 	s := o.session.stripe(c, f, os.O_WRONLY, resumed, source.Size, o.over)
 	o.striper = s // until seal
 	n, err := o.session.judge(c, f, func() (int64, int, error) {
-		n, err := s.stripes.ReadFromAt(c.hashing.pipe.ReaderAt(in.contents()))
+		n, err := s.stripes.ReadFromAt(in)
 		return n, 1 + s.count(), err
 	})
 	c.result.Stripes = s.stripes.Joined()
@@ -389,7 +390,7 @@ func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
 
 // fillSmall reads, writes, finishes and closes a small file. done is false if the file is no longer
 // as listed.
-func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
+func (o *remoteOutput) fillSmall(c *fileCopy, in *input) (done bool, err error) {
 	size, memory := c.entry.info.Size, c.tree.budget.memory
 	memory.take(size)
 	defer memory.give(size)
@@ -434,24 +435,22 @@ func (s finalizing) smallRefused(refusal error) error {
 // startSmall reads a small file and starts writing it. It frees the memory for that before it
 // returns, since the client holds what is in flight. wait is nil if the file is no longer as
 // listed.
-func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, err error),
+func (o *remoteOutput) startSmall(c *fileCopy, in *input) (wait func() (notSet, err error),
 	err error) {
-	size := int(c.entry.info.Size)
-	data, release := c.tree.budget.buffers.get(size + 1)
-	defer release()
-	if same, err := in.whole(c, data); err != nil || !same {
-		return nil, ofSource(err)
+	if same, err := in.load(); err != nil || !same {
+		return nil, err
 	}
+	defer in.small.release()
 	set, err := finalizing{o, c, in}.attrs()
 	if err != nil {
 		return nil, err
 	}
-	c.hashing.small(c, data[:size])
-	return private.OfFile(o.file).StartWriteClose(data[:size], set), nil
+	c.hashing.small(c, in.small.data)
+	return private.OfFile(o.file).StartWriteClose(in.small.data, set), nil
 }
 
 // finalize finishes the file, unless fillSmall has done so; see [finalizing.run].
-func (o *remoteOutput) finalize(c *fileCopy, in input) error {
+func (o *remoteOutput) finalize(c *fileCopy, in *input) error {
 	if o.sealed {
 		return nil
 	}
@@ -462,7 +461,7 @@ func (o *remoteOutput) finalize(c *fileCopy, in input) error {
 type finalizing struct {
 	o  *remoteOutput
 	c  *fileCopy
-	in input
+	in *input
 }
 
 // run proves that the file is whole if several handles wrote it, cuts off what is left of an old
@@ -653,7 +652,7 @@ type commitState struct {
 }
 
 // commit gives the temporary file the target's name.
-func (o *remoteOutput) commit(c *fileCopy, _ input) error {
+func (o *remoteOutput) commit(c *fileCopy, _ *input) error {
 	if o.temp == "" {
 		return nil
 	}
@@ -716,7 +715,7 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
 		}
 		if (c.flags.notRenamed || o.end.placement.quirks.NoRename.Load()) && !o.end.atomic(c) &&
-			p.aside == "" && !c.attempts.once && p.drop(c, client) {
+			p.aside == "" && p.forgone(c, o) {
 			c.result.LeftBehind, c.detail = "", ""
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
@@ -738,6 +737,40 @@ func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
 		c.attempts.addStray(p.temporary)
 	}
 	return err == nil || endpoint.Refused(err)
+}
+
+// forgone reports whether another attempt can do without the temporary file, or copy that: on the
+// host, if what was sent could be read only once.
+func (p *commitState) forgone(c *fileCopy, o *remoteOutput) bool {
+	if !c.attempts.once {
+		return p.drop(c, o.client)
+	}
+	if o.session.oneHandle() {
+		return false
+	}
+	c.src, c.source, c.attempts.once = c.dst.asSource(), p.temporary, false
+	c.attempts.stored = p.temporary
+	// a stream has no attributes, and no name that the copy could get in a directory
+	c.options.Attributes, c.options.NoTargetDirectory = Attributes{}, true
+	return true
+}
+
+// dropStored removes the temporary file that was copied on the host, or says where it is.
+func dropStored(c *fileCopy, err error) {
+	stored := c.attempts.stored
+	c.source = c.route.Source
+	if err == nil {
+		if err = c.dst.Remove(stored, false); err != nil {
+			c.result.LeftBehind = stored
+			c.warn("the temporary file " + c.shown(stored) + " could not be removed")
+		}
+	} else if _, lookErr := c.dst.Lstat(stored); !errors.Is(lookErr, fs.ErrNotExist) {
+		c.result.LeftBehind = stored
+		if c.detail != "" {
+			c.detail += "; "
+		}
+		c.detail += "all of the data is in " + c.shown(stored)
+	}
 }
 
 // errNotRenamed reports that the host does not rename files.

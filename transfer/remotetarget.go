@@ -20,15 +20,15 @@ type remoteTarget struct {
 	root *endpoint.HostRoot // of a tree
 }
 
-func (t *remoteTarget) asSource() source { return &remoteSource{t.remoteEnd} }
+func (t *remoteTarget) asSource() end { return &remoteSource{t.remoteEnd} }
 
-// view returns a client whose requests follow no link below the target of a tree; see
+// view returns a client whose requests in a directory follow no link below the target of a tree; see
 // [endpoint.HostRoot.View].
-func (t *remoteTarget) view(client *usftp.Client) (view *usftp.Client, ok bool) {
+func (t *remoteTarget) view(client *usftp.Client, e *entry) (view *usftp.Client, ok bool) {
 	if t.root == nil { // a single file
 		return client, false
 	}
-	return t.root.View(client)
+	return t.root.View(client, e.dir.rel)
 }
 
 func (t *remoteTarget) limits() (limits, error) {
@@ -78,10 +78,11 @@ func (t *remoteTarget) check(d *directory, name string) error {
 	if err := t.checkName(name); err != nil || t.job.src.conn() == nil {
 		return err
 	}
-	// Writing in place follows whatever the name leads to, and so do some servers' renames: the
-	// source must not have turned it into a link with an earlier entry.
-	if (t.job.options.Placement == PlaceDirect ||
-		!private.OfClient(t.link.Host().Client).KnowsLinks()) && !d.addName(name) {
+	// Writing in place follows whatever the name leads to, and so do some servers' renames, and
+	// links that stand for directories: the source must not have turned it into a link with an
+	// earlier entry.
+	if (t.job.options.Placement == PlaceDirect || t.job.tree.options.KeepDirLinks ||
+		!private.OfClient(t.link.Host().Client).KnowsLinks()) && !d.addExactly(name) {
 		return errTwice
 	}
 	return nil
@@ -100,9 +101,9 @@ var errTwice = errors.New("server sent the same file name twice")
 // place examines the target. A file of a tree takes no round trip in a directory that this copy
 // made. For a single file, a directory is entered and a symbolic link followed, since a rename
 // would replace the link: that takes one round trip, and one more for a directory or a link.
-func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
+func (t *remoteTarget) place(c *fileCopy, in *input) (output, error) {
 	o := &remoteOutput{end: t, session: c.to}
-	o.client, _ = t.view(c.to.client)
+	o.client, _ = t.view(c.to.client, c.entry)
 	if c.entry != nil {
 		o.name = c.entry.target()
 		if err := t.job.tree.inPlace(c.entry.dir); err != nil {

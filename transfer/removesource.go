@@ -157,7 +157,7 @@ func (o *origin) unchanged(j *job) error {
 }
 
 // newOrigin returns what was read for a copy that is about to get its name.
-func newOrigin(c *fileCopy, in input, out output) *origin {
+func newOrigin(c *fileCopy, in *input, out output) *origin {
 	o := &origin{Info: *in.info(), rel: c.src.Base(c.source), began: c.began,
 		before: out.at().info != nil || out.at().untold}
 	if c.entry != nil {

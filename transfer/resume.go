@@ -87,7 +87,7 @@ type journal struct {
 }
 
 // newMark returns what to record about a copy, nil if it cannot be continued.
-func newMark(in input, out output) *mark {
+func newMark(in *input, out output) *mark {
 	f := in.info()
 	if !f.IsRegular() || !f.HasTimes || out.at().temp == "" {
 		return nil
@@ -119,7 +119,7 @@ func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left 
 // the source. It returns the offset to continue from, 0 if there is nothing. It fails if the copy
 // was interrupted meanwhile: nothing is then given up, so that the next attempt or run can go on
 // from it.
-func (j *journal) resume(c *fileCopy, in input, out output) (offset int64, err error) {
+func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err error) {
 	f := in.info()
 	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() ||
 		out.at().direct || !f.IsRegular() || !f.HasTimes {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/buffer"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
 
@@ -53,7 +54,7 @@ func NewShared(memory int64) *Shared {
 func (s *Shared) Local(path string) Endpoint {
 	e := Local(path)
 	open := e.newSource
-	e.newSource = func(j *job) (source, error) {
+	e.newSource = func(j *job) (end, error) {
 		src, err := open(j)
 		return &sharedSource{src, s, nil}, err
 	}
@@ -73,9 +74,6 @@ func (s *Shared) Close() {
 
 var (
 	errNotShared = errors.New("it can be read only once: open it and use Shared.Reader")
-
-	// errNotSame reports that a small file is no longer as listed.
-	errNotSame = errors.New("it has changed since it was listed")
 
 	// errOwn reports that what a copy has read is not for the others.
 	errOwn = errors.New("it may be changing")
@@ -212,160 +210,138 @@ func (s *Shared) free(b *sharedBlock) {
 
 // sharedSource is a source whose files are read through a Shared.
 type sharedSource struct {
-	source
+	end
 	shared *Shared
 	host   *SharedHost // nil for this machine
 }
 
-func (s *sharedSource) open(c *fileCopy) (input, error) {
-	if s.host == nil && c.entry == nil { // opening a pipe again would take part of its data
-		info, err := os.Stat(c.source)
-		if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-			return nil, &fs.PathError{Op: "share", Path: c.source, Err: errNotShared}
-		}
-	}
-	in, err := s.source.open(c)
-	if err != nil {
-		return nil, err
-	}
-	shared := &sharedInput{input: in, copy: c, of: s}
-	shared.opened()
-	return shared, nil
+func (s *sharedSource) opener(on *session) endpoint.Opener {
+	return &sharedOpener{s.end.opener(on), s.shared, s.host}
 }
 
 func (s *sharedSource) limits() (limits, error) {
-	l, err := s.source.limits()
+	l, err := s.end.limits()
 	if err == nil && s.host != nil {
 		s.host.limit(l.handles)
 	}
 	return l, err
 }
 
-// sharedInput is a file whose contents are shared.
-type sharedInput struct {
-	input
-	copy *fileCopy
-	of   *sharedSource
-	file *sharedFile
-	free func() // gives back the handle of a file of a tree on a host
+// sharedOpener opens files that are read through a Shared.
+type sharedOpener struct {
+	endpoint.Opener
+	shared *Shared
+	host   *SharedHost // nil for this machine
 }
 
-func (in *sharedInput) ready(c *fileCopy) error {
-	if in.free == nil {
-		in.free = in.of.host.take()
-	}
-	err := in.input.ready(c)
-	in.opened()
-	return err
-}
-
-// opened prepares a file on a host. Its data may have been read by another copy, earlier than this
-// one would have done, and over a single handle.
-func (in *sharedInput) opened() {
-	if remote, ok := in.input.(*remoteInput); ok {
-		remote.lanes = nil
-		remote.racy.everywhere()
-	}
-}
-
-func (in *sharedInput) whole(c *fileCopy, data []byte) (same bool, err error) {
-	size := len(data) - 1
-	if size <= 0 || !in.shares() {
-		return in.input.whole(c, data)
-	}
-	key := blockKey{in.key(), wholeFile}
-	loaded := false
-	b, err := in.of.shared.take(c.ctx, key, size, func(p []byte) (int, error) {
-		defer in.of.host.take()()
-		loaded = true
-		if same, err = in.input.whole(c, data); err == nil && !same {
-			err = errNotSame
+func (o *sharedOpener) Open(ctx context.Context, name string,
+	how endpoint.Opening) (endpoint.Reader, error) {
+	if o.host == nil && how&endpoint.Regular == 0 {
+		// opening a pipe again would take part of its data
+		info, err := os.Stat(name)
+		if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+			return nil, &fs.PathError{Op: "share", Path: name, Err: errNotShared}
 		}
-		if err == nil && in.changing(key.fileKey) {
+	}
+	free := o.host.take()
+	own, err := o.Opener.Open(ctx, name, how)
+	if err != nil {
+		free()
+		return nil, err
+	}
+	f := &sharedReader{Reader: own, ctx: ctx, shared: o.shared, free: free}
+	if info := own.Info(); o.shares(info) { // otherwise it seems to have no blocks
+		f.key = o.key(name, info)
+		if remote, ok := own.(*endpoint.HostFile); ok {
+			f.ahead = &sharedAhead{shared: o.shared, file: remote.File}
+		}
+	}
+	return f, nil
+}
+
+// ReadWhole implements [endpoint.Opener].
+func (o *sharedOpener) ReadWhole(ctx context.Context, name string, how endpoint.Opening,
+	info *endpoint.Info, to endpoint.Memory) error {
+	if info.Size <= 0 || !o.shares(info) {
+		return o.Opener.ReadWhole(ctx, name, how, info, to)
+	}
+	key := blockKey{o.key(name, info), wholeFile}
+	var own []byte
+	b, err := o.shared.take(ctx, key, int(info.Size), func(p []byte) (int, error) {
+		defer o.host.take()()
+		read := &seenMemory{Memory: to}
+		err := o.Opener.ReadWhole(ctx, name, how, info, read)
+		if own = read.data; err == nil && o.changing(name, info, key.fileKey) {
 			err = errOwn
 		}
-		return copy(p, data), err
+		return copy(p, own), err
 	})
 	switch {
-	case err == errNotSame:
-		return false, nil
 	case err == errOwn:
-		return true, nil
+		return nil
 	case err != nil:
-		return false, err
+		return err
 	case b == nil:
-		return in.input.whole(c, data)
+		return o.Opener.ReadWhole(ctx, name, how, info, to)
 	}
-	defer in.of.shared.give(b)
-	if !loaded {
-		copy(data, b.data)
+	defer o.shared.give(b)
+	if own == nil {
+		copy(to.Lend(len(b.data)), b.data)
 	}
-	return true, nil
+	return nil
 }
 
-// shares reports whether the file's state is known well enough to share what is read from it.
-func (in *sharedInput) shares() bool {
-	known := in.info()
-	return known.IsRegular() && (in.of.host == nil || known.HasTimes)
+// seenMemory is memory whose contents are seen here as well.
+type seenMemory struct {
+	endpoint.Memory
+	data []byte
 }
 
-func (in *sharedInput) key() fileKey {
-	f, id := in.info(), ""
+func (m *seenMemory) Lend(n int) []byte {
+	m.data = m.Memory.Lend(n)
+	return m.data
+}
+
+// shares reports whether a file's state is known well enough to share what is read from it.
+func (o *sharedOpener) shares(info *endpoint.Info) bool {
+	return info.IsRegular() && (o.host == nil || info.HasTimes)
+}
+
+func (o *sharedOpener) key(name string, f *endpoint.Info) fileKey {
+	id := ""
 	if f.Local != nil {
 		id = localfs.ID(f.Local)
 	}
-	return fileKey{in.of.host, cmp.Or(id, in.copy.source), f.Size, f.Mtime.UnixNano()}
+	return fileKey{o.host, cmp.Or(id, name), f.Size, f.Mtime.UnixNano()}
 }
 
 // changing reports whether a small file was written to since it was listed, or on a host so
 // recently that its time, in whole seconds, would not show another write.
-func (in *sharedInput) changing(listed fileKey) bool {
-	return in.of.host != nil &&
-		(in.key() != listed || time.Since(in.info().Mtime) < racyFor)
+func (o *sharedOpener) changing(name string, now *endpoint.Info, listed fileKey) bool {
+	return o.host != nil && (o.key(name, now) != listed || time.Since(now.Mtime) < racyFor)
 }
 
-func (in *sharedInput) contents() contents {
-	own := in.input.contents()
-	if !in.shares() {
-		return own
-	}
-	if in.file != nil && in.file.own == own {
-		return in.file
-	}
-	in.stop()
-	in.file = &sharedFile{ctx: in.copy.ctx, shared: in.of.shared, own: own, key: in.key()}
-	if remote, ok := own.(*remoteReader); ok {
-		in.file.ahead = &sharedAhead{shared: in.of.shared, file: remote.file}
-	}
-	return in.file
+// sharedReader is an open file that is read through a Shared.
+type sharedReader struct {
+	endpoint.Reader // the file itself
+	ctx             context.Context
+	shared          *Shared
+	ahead           *sharedAhead // nil for a file on this machine
+	key             fileKey
+	free            func()    // gives back the handle of a file of a tree on a host
+	off             int64     // of the next Read
+	oldest          time.Time // when the first part of it was asked for, by any copy
 }
 
-func (in *sharedInput) stop() {
-	if in.file != nil && in.file.ahead != nil {
-		in.file.ahead.stop()
+func (f *sharedReader) Close() error {
+	if f.ahead != nil {
+		f.ahead.stop()
 	}
+	defer f.free()
+	return f.Reader.Close()
 }
 
-func (in *sharedInput) close() {
-	in.stop()
-	in.input.close()
-	if in.free != nil {
-		in.free()
-		in.free = nil
-	}
-}
-
-// sharedFile is an open file that is read through a Shared.
-type sharedFile struct {
-	ctx    context.Context
-	shared *Shared
-	own    contents     // the file itself
-	ahead  *sharedAhead // nil for a file on this machine
-	key    fileKey
-	off    int64 // of the next Read
-}
-
-func (f *sharedFile) Seek(off int64, whence int) (int64, error) {
+func (f *sharedReader) Seek(off int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
 		off += f.off
@@ -379,7 +355,7 @@ func (f *sharedFile) Seek(off int64, whence int) (int64, error) {
 	return off, nil
 }
 
-func (f *sharedFile) Read(p []byte) (int, error) {
+func (f *sharedReader) Read(p []byte) (int, error) {
 	n, err := f.ReadAt(p, f.off)
 	f.off += int64(n)
 	if n > 0 {
@@ -388,7 +364,7 @@ func (f *sharedFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *sharedFile) ReadAt(p []byte, off int64) (n int, err error) {
+func (f *sharedReader) ReadAt(p []byte, off int64) (n int, err error) {
 	for n < len(p) && err == nil {
 		var got int
 		got, err = f.readBlock(p[n:], off+int64(n))
@@ -398,9 +374,9 @@ func (f *sharedFile) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 // readBlock reads from a single block.
-func (f *sharedFile) readBlock(p []byte, off int64) (int, error) {
+func (f *sharedReader) readBlock(p []byte, off int64) (int, error) {
 	if off >= f.key.size {
-		return f.own.ReadAt(p, off) // shows whether it has grown
+		return f.Reader.ReadAt(p, off) // shows whether it has grown
 	}
 	index, from := off/sharedBlockSize, int(off%sharedBlockSize)
 	b, err := f.block(blockKey{f.key, index})
@@ -408,7 +384,7 @@ func (f *sharedFile) readBlock(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	if b == nil {
-		n, err := f.own.ReadAt(p, off)
+		n, err := f.Reader.ReadAt(p, off)
 		f.shared.read.Add(int64(n))
 		return n, err
 	}
@@ -417,22 +393,20 @@ func (f *sharedFile) readBlock(p []byte, off int64) (int, error) {
 	if n == 0 {
 		return 0, io.EOF
 	}
-	if remote, ok := f.own.(*remoteReader); ok {
-		remote.racy.since(b.asked)
-		remote.feed(p[:n], off)
+	if f.oldest.IsZero() || b.asked.Before(f.oldest) {
+		f.oldest = b.asked
 	}
 	return n, nil
 }
 
 // block returns a block, which the caller must give back, or nil if the caller should read the file
 // itself.
-func (f *sharedFile) block(key blockKey) (*sharedBlock, error) {
+func (f *sharedReader) block(key blockKey) (*sharedBlock, error) {
 	if f.ahead != nil {
-		b, err := f.ahead.take(f.ctx, key)
-		return b, ofSource(err)
+		return f.ahead.take(f.ctx, key)
 	}
 	return f.shared.take(f.ctx, key, sharedBlockSize, func(mem []byte) (int, error) {
-		n, err := f.own.ReadAt(mem, key.index*sharedBlockSize)
+		n, err := f.Reader.ReadAt(mem, key.index*sharedBlockSize)
 		if err == io.EOF {
 			err = nil
 		}

@@ -15,13 +15,13 @@ import (
 // a request around it.
 const leastHole = 64 << 10
 
-// sparseSource is a local file whose holes are skipped.
+// sparseSource is a local file whose holes are skipped. The hash pipe reads holes by itself.
 type sparseSource struct {
-	copy  *fileCopy
-	file  *os.File
-	data  io.ReaderAt // of the file
-	holes *localfs.Holes
-	size  int64
+	io.ReaderAt // the file's data
+	copy        *fileCopy
+	file        *os.File
+	holes       *localfs.Holes
+	size        int64
 
 	from, to int64 // the hole found last
 }
@@ -31,20 +31,17 @@ const mostLooks = 1000
 
 // findHoles returns a source whose holes are skipped, nil if it has none or they must be sent:
 // unwritten parts read as zeros only in a new file that nobody else writes.
-func findHoles(c *fileCopy, in input) *sparseSource {
-	data := in.contents()
-	file, ok := data.(*os.File)
-	if shared, isShared := data.(*sharedFile); isShared {
-		file, ok = shared.own.(*os.File)
-	}
+func findHoles(c *fileCopy, in *input) *sparseSource {
+	local, ok := in.own().(*endpoint.LocalFile)
 	if !ok || c.result.InPlace || c.flags.dense {
 		return nil
 	}
+	file := local.File
 	holes := localfs.FindHoles(file)
 	if holes == nil {
 		return nil
 	}
-	s := &sparseSource{copy: c, file: file, data: data, holes: holes, size: in.info().Size}
+	s := &sparseSource{ReaderAt: in, copy: c, file: file, holes: holes, size: in.info().Size}
 	off := c.result.Resumed
 	for range mostLooks {
 		to, hole := s.extent(off)
@@ -90,15 +87,6 @@ func (s *sparseSource) extent(off int64) (to int64, hole bool) {
 		return end, true
 	}
 	return to, false
-}
-
-func (s *sparseSource) ReadAt(p []byte, off int64) (int, error) {
-	n, err := s.data.ReadAt(p, off)
-	s.copy.hashing.pipe.FeedAt(p[:n], off) // the pipe reads holes by itself
-	if waitErr := s.copy.limiter.wait(n); waitErr != nil {
-		return 0, waitErr
-	}
-	return n, err
 }
 
 // errParts reports that a server does not write data at the offset it was sent for, or accepts no

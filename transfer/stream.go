@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,7 +13,7 @@ import (
 // "-". If r has a method Len() int, as a *bytes.Reader has, that many bytes are expected.
 func Reader(r io.Reader) Endpoint {
 	return Endpoint{path: "-",
-		newSource: func(*job) (source, error) { return &readerSource{r: r}, nil }}
+		newSource: func(*job) (end, error) { return streamOf(r), nil }}
 }
 
 // Writer returns an endpoint that is written to w, which is not closed. Events and errors call it
@@ -27,65 +26,21 @@ func Writer(w io.Writer) Endpoint {
 // streamEnd is common to Readers and Writers: they have no trees.
 type streamEnd struct{ endpoint.Stream }
 
-func (streamEnd) conn() *pool.Conn        { return nil }
-func (streamEnd) limits() (limits, error) { return limits{}, endpoint.ErrStream }
+func streamOf(r io.Reader) streamEnd { return streamEnd{endpoint.Stream{Reader: r}} }
+
+func (streamEnd) conn() *pool.Conn                  { return nil }
+func (e streamEnd) opener(*session) endpoint.Opener { return e.Stream }
+func (streamEnd) limits() (limits, error)           { return limits{}, endpoint.ErrStream }
 
 // streamTarget is a target that holds no tree.
 type streamTarget struct{ streamEnd }
 
 func (streamTarget) dispose(string) bool            { return false }
 func (streamTarget) check(*directory, string) error { return endpoint.ErrStream }
-func (streamTarget) asSource() source               { return nil }
+func (streamTarget) asSource() end                  { return nil }
 
 func (streamTarget) begin(endpoint.Info, string, func() error) (targetDir, error) {
 	return targetDir{path: "-"}, endpoint.ErrStream
-}
-
-// readerSource is an io.Reader as a source, and as the input that it opens.
-type readerSource struct {
-	streamEnd
-	hostless
-	r io.Reader
-}
-
-func (s *readerSource) open(c *fileCopy) (input, error) {
-	c.attempts.once = true // what was read cannot be read again
-	if sized, ok := s.r.(interface{ Len() int }); ok && sized.Len() > 0 {
-		c.size = int64(sized.Len())
-	}
-	return s, nil
-}
-
-func (*readerSource) close() {}
-
-func (*readerSource) sum(*fileCopy) error { return endpoint.ErrStream }
-
-func (s *readerSource) info() *endpoint.Info                     { return &endpoint.Info{Size: -1} }
-func (s *readerSource) ready(*fileCopy) error                    { return nil }
-func (s *readerSource) whole(*fileCopy, []byte) (bool, error)    { return false, nil }
-func (s *readerSource) contents() contents                       { return streamContents{s.r} }
-func (s *readerSource) unchanged(*fileCopy, int64, reopen) error { return nil }
-func (s *readerSource) verify(*fileCopy, reopen) error           { return errNoReread }
-func (s *readerSource) reopen(*fileCopy) reopen                  { return nil }
-
-func (s *readerSource) pour(c *fileCopy, to sink) (int64, error) { return pourStream(c, s.r, to) }
-
-// streamContents is a stream as a target reads it.
-type streamContents struct{ io.Reader }
-
-func (s streamContents) ReadAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
-
-func (s streamContents) Seek(off int64, whence int) (int64, error) {
-	return seek(s.Reader, off, whence)
-}
-
-// seek seeks in a reader that can. Some servers make it necessary to go back, so every reader that
-// wraps another one passes Seek on.
-func seek(r io.Reader, off int64, whence int) (int64, error) {
-	if seeker, ok := r.(io.Seeker); ok {
-		return seeker.Seek(off, whence)
-	}
-	return 0, errors.ErrUnsupported
 }
 
 // writerTarget is an io.Writer as a target.
@@ -94,7 +49,7 @@ type writerTarget struct {
 	w io.Writer
 }
 
-func (t *writerTarget) place(c *fileCopy, in input) (output, error) {
+func (t *writerTarget) place(c *fileCopy, in *input) (output, error) {
 	if base := c.src.Base(c.source); base != "" {
 		c.name = base
 	}
@@ -106,27 +61,27 @@ func (t *writerTarget) place(c *fileCopy, in input) (output, error) {
 type writerOutput struct {
 	location
 	w  io.Writer
-	in input
+	in *input
 }
 
 func (o *writerOutput) atomic() bool     { return true } // in place would be reported
 func (o *writerOutput) left(string) bool { return false }
 func (o *writerOutput) close()           {}
 
-func (o *writerOutput) finishCommit(*fileCopy) (done bool, err error) { return false, nil }
-func (o *writerOutput) rereads(*fileCopy, input) reopen               { return nil }
-func (o *writerOutput) holds(*fileCopy, input) (same, known bool)     { return false, false }
-func (o *writerOutput) same(*fileCopy, input) error                   { return nil }
-func (o *writerOutput) discard(string) error                          { return nil }
-func (o *writerOutput) restore(string) error                          { return nil }
-func (o *writerOutput) finalize(*fileCopy, input) error               { return nil }
-func (o *writerOutput) commit(*fileCopy, input) error                 { return nil }
-func (o *writerOutput) verify(c *fileCopy, in input) error            { return in.verify(c, nil) }
-func (o *writerOutput) resume(*fileCopy, input, *mark) (int64, error) { return 0, fs.ErrNotExist }
+func (o *writerOutput) finishCommit(*fileCopy) (done bool, err error)  { return false, nil }
+func (o *writerOutput) rereads(*fileCopy, *input) reopen               { return nil }
+func (o *writerOutput) holds(*fileCopy, *input) (same, known bool)     { return false, false }
+func (o *writerOutput) same(*fileCopy, *input) error                   { return nil }
+func (o *writerOutput) discard(string) error                           { return nil }
+func (o *writerOutput) restore(string) error                           { return nil }
+func (o *writerOutput) finalize(*fileCopy, *input) error               { return nil }
+func (o *writerOutput) commit(*fileCopy, *input) error                 { return nil }
+func (o *writerOutput) verify(c *fileCopy, in *input) error            { return in.verify(nil) }
+func (o *writerOutput) resume(*fileCopy, *input, *mark) (int64, error) { return 0, fs.ErrNotExist }
 
-func (o *writerOutput) create(c *fileCopy, in input) error {
-	if err := in.ready(c); err != nil {
-		return ofSource(err)
+func (o *writerOutput) create(c *fileCopy, in *input) error {
+	if err := in.ready(); err != nil {
+		return err
 	}
 	c.sized(in)
 	o.in = in
@@ -147,8 +102,8 @@ func (o *writerOutput) create(c *fileCopy, in input) error {
 	return nil
 }
 
-func (o *writerOutput) fill(c *fileCopy, in input) error {
-	n, err := in.pour(c, sink{Writer: o.w})
+func (o *writerOutput) fill(c *fileCopy, in *input) error {
+	n, err := in.pour(sink{Writer: o.w})
 	c.result.Bytes = c.result.Resumed + n
 	// without the source's facts, or with a hash, another attempt cannot continue from here
 	c.attempts.once = c.attempts.once || c.result.Bytes > 0 &&

@@ -243,7 +243,7 @@ func (s *syncing) start() error {
 		return err
 	}
 	s.lock, err = newLock(s)
-	if errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrPermission) && !errors.Is(err, endpoint.ErrLeft) {
 		s.open(root)
 		s.lock, err = newLock(s)
 	}
@@ -442,6 +442,16 @@ func (s *syncing) found(e *entry) bool {
 // enters decides whether to enter a directory, and removes whatever is in its way.
 func (s *syncing) enters(d *directory, e *entry) bool {
 	t, o := s.tree, &s.options.Only
+	if t.options.KeepDirLinks && e.present && e.existing.kind() == kindLink {
+		is, err := t.keepDirLink(d)
+		if err == nil {
+			e.existing = newTargetEntry(&is)
+			e.existing.owner = s.inventories.owners.number(is.Owner)
+		} else if !errors.Is(err, endpoint.ErrLinkInWay) {
+			t.fail("", d.source, d.target, err)
+			return false
+		}
+	}
 	switch {
 	case !e.present && o.Existing, e.present && o.IgnoreExisting && e.existing.kind() != kindDir:
 		t.count(&t.sums.Skipped, 1)

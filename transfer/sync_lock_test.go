@@ -4,16 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
 )
 
 func withCancel(t *testing.T) (context.Context, func()) {
@@ -128,6 +132,58 @@ func TestSyncVoidLock(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A host that refuses to say what is there lists it: the lock of a killed run is void there, too, a
+// held one is respected, and what cannot be known is said.
+func TestSyncLockOnAHostThatDoesNotTell(t *testing.T) {
+	held, _ := json.Marshal(transfer.Holder{Host: "alpha", PID: 1, Started: time.Now(), ID: "x"})
+	for name, test := range map[string]struct {
+		refused []wire.Type
+		age     time.Duration
+		says    string // the error
+	}{
+		"fresh": {says: "process 1 on alpha"},
+		"old":   {age: transfer.LockStale + time.Minute},
+		"not listed": {refused: []wire.Type{wire.TypeOpendir}, age: time.Hour,
+			says: "does not say whether there is one: remove " + transfer.LockName},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := reticent{asked: append(test.refused, wire.TypeStat, wire.TypeLstat, wire.TypeFstat),
+				answer: sftptest.Refuse(wire.PermissionDenied, "")}.bench(t)
+			lock := "/in/" + transfer.LockName
+			b.server.Files.WriteFile(lock, held)
+			b.server.Files.SetModTime(lock, time.Now().Add(-test.age))
+			source := filepath.Join(b.dir, "source")
+			fill(t, source, "a")
+			j := &syncJob{direction: upload, far: b.host, src: source, dst: "/in/"}
+			_, err := j.run(t)
+			if (err == nil) != (test.says == "") || err != nil &&
+				!strings.Contains(err.Error(), test.says) {
+				t.Errorf("it ends with %v", err)
+			}
+			if err == nil && b.server.Files.Exists(lock) || err != nil &&
+				string(b.remote(lock)) != string(held) {
+				t.Errorf("the lock is %q now", b.remote(lock))
+			}
+		})
+	}
+}
+
+// A run does not take its own empty lock for another's, if it can be neither written nor removed.
+func TestSyncLockThatCannotBeWritten(t *testing.T) {
+	b := reticent{others: []wire.Type{wire.TypeWrite, wire.TypeRemove}}.bench(t)
+	source := filepath.Join(b.dir, "source")
+	fill(t, source, "a")
+	_, err := (&syncJob{direction: upload, far: b.host, src: source, dst: "/in/"}).run(t)
+	if errors.Is(err, transfer.ErrLocked) || !errors.Is(err, fs.ErrPermission) ||
+		!strings.Contains(err.Error(), "the lock ("+transfer.LockName+") cannot be written") {
+		t.Error(err)
+	}
+	want := []string{"/in/", "/in/" + transfer.LockName}
+	if got := b.server.Files.List(); !slices.Equal(got, want) {
+		t.Errorf("there are %q", got)
 	}
 }
 

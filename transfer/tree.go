@@ -13,6 +13,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -21,6 +22,12 @@ type TreeOptions struct {
 	Options
 
 	Links LinkMode
+
+	// KeepDirLinks lets a symbolic link at the target that leads to a directory stand for the
+	// directory, where the source has a directory of that name, as rsync -K does; otherwise it is in
+	// the way. Whoever can make such links at the target decides where files go, and with
+	// SyncOptions.Delete what is deleted.
+	KeepDirLinks bool
 
 	// Filter decides what is left out, of the copy and of what a sync deletes. The first rule that
 	// matches decides.
@@ -147,7 +154,7 @@ type tree struct {
 	plan    planner
 	rules   treeRules
 
-	root    *directory
+	root    *directory // nil if the source is a file
 	into    targetDir
 	filter  selection
 	base    string // the copy's name in a directory, "." if the directory is the copy
@@ -233,15 +240,16 @@ func (t *tree) prepare() (err error) {
 		return errFollowing
 	}
 	found, err := t.src.Stat(t.route.Source)
-	err = ofSource(err)
-	if err != nil {
-		return err
-	}
-	if !found.Mode.IsDir() {
-		if t.filter.listed != nil {
-			return ofSource(&fs.PathError{Op: "list", Path: t.route.Source,
-				Err: endpoint.ErrNotDirectory})
-		}
+	switch {
+	case private.Untold(err) && t.plan.file() == nil && t.filter.listed == nil &&
+		t.options.MinAge == 0: // it cannot be listed, so it may be a file
+		return nil
+	case err != nil:
+		return ofSource(err)
+	case !found.Mode.IsDir() && t.filter.listed != nil:
+		return ofSource(&fs.PathError{Op: "list", Path: t.route.Source,
+			Err: endpoint.ErrNotDirectory})
+	case !found.Mode.IsDir():
 		t.young(&found)
 		return t.plan.file()
 	}
@@ -331,13 +339,19 @@ func (t *tree) single() (Summary, error) {
 			Message: fmt.Sprintf("it was modified less than %v ago", t.options.MinAge)})
 		return s, nil
 	}
-	if t.options.DryRun {
+	j.tree = nil
+	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
+	var err error
+	if !t.options.DryRun {
+		err = c.copy()
+	} else if _, untold := t.src.Stat(j.route.Source); private.Untold(untold) {
+		j.once = openOnce
+		err = c.copy()
+	}
+	if t.options.DryRun && err == nil {
 		t.tell(&Event{Kind: Planned, Route: j.route, Size: -1})
 		return Summary{Target: j.route.Target}, nil
 	}
-	j.tree = nil
-	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
-	err := c.copy()
 	c.tellEnd(err)
 	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true},
 		Bytes: c.result.Bytes},
@@ -348,6 +362,17 @@ func (t *tree) single() (Summary, error) {
 	}
 	s.Files = 1
 	return s, nil
+}
+
+// openOnce only opens the source: for a dry run, if the host does not say what it is.
+func openOnce(c *fileCopy) error {
+	defer c.ends.connect(c)()
+	in, err := openInput(c)
+	if err != nil {
+		return ofSource(err)
+	}
+	in.close()
+	return nil
 }
 
 // copyRules are those of CopyTree and of single files.

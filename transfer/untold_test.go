@@ -2,7 +2,9 @@ package transfer_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -79,9 +82,7 @@ func TestUploadsToAHostThatDoesNotTell(t *testing.T) {
 				b.server.Files.WriteFile("/in/old", []byte("old"))
 				source := b.local("source", data)
 				if _, err := b.job(upload, source, up.target, up.change); err != nil {
-					if what != "from a stream" || host.others == nil { // which cannot be read again
-						t.Errorf("%s: %v", what, err)
-					}
+					t.Errorf("%s: %v", what, err)
 					continue
 				}
 				if got := b.remote(up.stored); !bytes.Equal(got, data) {
@@ -102,6 +103,80 @@ func TestUploadsToAHostThatDoesNotTell(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A stream cannot be read again, so what has arrived is copied on a host that does not rename it.
+func TestStreamToAHostThatDoesNotRename(t *testing.T) {
+	data := random(1 << 20)
+	denied := sftptest.Refuse(wire.PermissionDenied, "")
+	for name, host := range map[string]reticent{
+		"telling": {others: []wire.Type{wire.TypeRename}},
+		"silent": {asked: []wire.Type{wire.TypeStat, wire.TypeLstat, wire.TypeFstat}, answer: denied,
+			others: []wire.Type{wire.TypeRename}},
+		"not removing": {others: []wire.Type{wire.TypeRename, wire.TypeRemove}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := host.bench(t)
+			stream := func(j *copyJob) {
+				j.Reader = bytes.NewReader(data)
+				j.Options.Hash, j.Options.Verify = checksum.SHA256, true
+			}
+			result, err := b.job(upload, "", "new", stream)
+			if err != nil || !bytes.Equal(b.remote("/in/new"), data) || !result.InPlace ||
+				result.Hash.IsZero() || result.Verified == "" {
+				t.Errorf("%+v, %v", result, err)
+			}
+			left := b.temporaries()
+			if kept := slices.Contains(host.others, wire.TypeRemove); (len(left) > 0) != kept ||
+				(result.LeftBehind != "") != kept {
+				t.Errorf("%q is left, and said to be %q", left, result.LeftBehind)
+			}
+
+			b = host.bench(t)
+			b.server.Files.WriteFile("/in/old", []byte("old"))
+			result, err = b.job(upload, "", "old", stream)
+			if err == nil || string(b.remote("/in/old")) != "old" ||
+				!bytes.Equal(b.remote(result.LeftBehind), data) ||
+				!strings.Contains(err.Error(), "cannot copy - to ") ||
+				!strings.Contains(err.Error(), "all of the data is in ") {
+				t.Errorf("over another file: %+v, %v", result, err)
+			}
+		})
+	}
+}
+
+// From such a host a file comes with a tree's options, too; a dry run opens it to see whether it is
+// there.
+func TestFileFromAHostThatDoesNotTell(t *testing.T) {
+	host := reticent{asked: []wire.Type{wire.TypeStat, wire.TypeLstat},
+		answer: sftptest.Refuse(wire.PermissionDenied, "")}
+	b := host.bench(t)
+	data := random(10_000)
+	b.server.Files.WriteFile("/in/file", data)
+	target := filepath.Join(b.dir, "copy")
+	dry := func(j *treeJob) { j.TreeOptions.DryRun = true }
+	if _, err := b.tree(download, "/in/file", target, dry); err != nil {
+		t.Error("a dry run:", err)
+	}
+	if planned := b.kinds(transfer.Planned, ""); len(planned) != 1 {
+		t.Errorf("planned: %q", planned)
+	}
+	if s, err := b.tree(download, "/in/file", target); err != nil || s.Files != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if got := b.read("copy"); !bytes.Equal(got, data) {
+		t.Errorf("%d bytes arrived", len(got))
+	}
+	for _, options := range [][]func(*treeJob){nil, {dry}} {
+		if _, err := b.tree(download, "/in/missing", target, options...); !errors.Is(err,
+			fs.ErrNotExist) {
+			t.Errorf("what is missing: %v", err)
+		}
+	}
+	j := &syncJob{direction: download, far: b.host, src: "/in/file", dst: target}
+	if _, err := j.run(t); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a sync: %v", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/wire"
@@ -128,11 +129,11 @@ func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen
 	size := c.result.Bytes
 	ours := c.hashing.digests.Check()
 	theirs := checksum.NewDigest(ours.Algorithm, ours.Piece)
-	err := private.ErrOtherSize
+	err := endpoint.ErrNotListed
 	if f == nil && c.isSmall() {
 		err = s.hashSmall(c, name, size, theirs)
 	}
-	if errors.Is(err, private.ErrOtherSize) {
+	if err == endpoint.ErrNotListed {
 		if f == nil {
 			if f, err = s.client.OpenRead(name); err != nil {
 				return err
@@ -220,27 +221,20 @@ func (s *session) hashLarge(c *fileCopy, f *usftp.File, size int64) error {
 	return err
 }
 
-// hashSmall hashes a file read in one piece, in two round trips. The error is private.ErrOtherSize
+// hashSmall hashes a file read in one piece, in two round trips. The error is endpoint.ErrNotListed
 // if its size differs.
 func (s *session) hashSmall(c *fileCopy, name string, size int64, into *checksum.Digest) error {
-	f := usftp.NewFile(s.client, name)
-	if err := f.OpenRead(); err != nil {
-		return err
+	file := &small{budget: c.tree.budget, size: size, takes: true}
+	defer file.release()
+	err := file.read(c.ctx, endpoint.OnHost{Host: &s.host}, name, 0, &endpoint.Info{Size: size})
+	if err == nil {
+		err = c.limiter.wait(len(file.data))
 	}
-	budget := c.tree.budget
-	budget.memory.take(size)
-	defer budget.memory.give(size)
-	data, release := budget.buffers.get(int(size))
-	defer release()
-	if _, err := private.OfFile(f).ReadClose(len(data), func() []byte { return data }); err != nil {
-		return err
+	if err == nil {
+		into.Write(file.data)
+		into.Finish()
 	}
-	if err := c.limiter.wait(len(data)); err != nil {
-		return err
-	}
-	into.Write(data)
-	into.Finish()
-	return nil
+	return err
 }
 
 // compare reads a file over several handles where that helps, and compares it with the other end.

@@ -28,6 +28,9 @@ var (
 	// ErrOtherNames reports that a file would change under its other names, too.
 	ErrOtherNames = errors.New("the file has other names (hard links)")
 
+	// ErrLeft is one error of a new file that could be neither written nor removed.
+	ErrLeft = errors.New("it was made and is left empty")
+
 	// ErrRepeated is one error of a request that was repeated over another connection: the first
 	// one may have been executed.
 	ErrRepeated = errors.New("it was requested twice")

@@ -202,8 +202,10 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 				continue
 			}
 			i := OfStat(f.FileStat())
-			if !i.HasMode { // the listing had no attributes
-				if i, err = seen(client.Lstat(f.Name())); err != nil && pool.Lost(client) {
+			if strings.HasPrefix(name, "\x00") {
+				err = usftp.ErrNameCoding
+			} else if !i.HasMode { // the listing had no attributes
+				if i, err = seen(unfollowed(client, f.Name())); err != nil && pool.Lost(client) {
 					return err
 				}
 			}
@@ -232,6 +234,9 @@ func (h *Host) ReadSmall(name string, most int64) (data []byte, was Info, err er
 func readSmallFrom(client *usftp.Client, name string,
 	most int64) (data []byte, was Info, err error) {
 	was, err = seen(unfollowed(client, name))
+	if private.Untold(err) {
+		was, err = seenInList(client, name, err)
+	}
 	if err == nil && !was.Mode.IsRegular() {
 		err = fmt.Errorf("%s is %w", path.Base(name), ErrNotRegular)
 	}
@@ -245,6 +250,27 @@ func readSmallFrom(client *usftp.Client, name string,
 	defer f.Close()
 	data, err = io.ReadAll(io.LimitReader(f, most))
 	return data, was, err
+}
+
+// seenInList looks for a name in the listing of its directory, which follows no link either, on a
+// host that refuses to say what is there. If nothing is listed, the refusal is all that is known.
+func seenInList(client *usftp.Client, name string, refusal error) (Info, error) {
+	listed := false
+	for f, err := range client.Entries(path.Dir(name)) {
+		if err != nil {
+			return Info{}, refusal
+		}
+		if listed = true; f.BaseName() == path.Base(name) {
+			if i := OfStat(f.FileStat()); i.HasMode {
+				return i, nil
+			}
+			return Info{}, refusal
+		}
+	}
+	if !listed {
+		return Info{}, refusal
+	}
+	return Info{}, &fs.PathError{Op: "list", Path: name, Err: fs.ErrNotExist}
 }
 
 // WriteSmall implements FS.
@@ -270,7 +296,9 @@ func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
 		_, err = private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})()
 		if Refused(err) && create && time.Since(began) < slowWrite {
 			err = ExplainFailure(err, client, h.conn.Host().Name, path.Dir(name))
-			client.Remove(name)
+			if left := client.Remove(name); Refused(IgnoreMissing(left)) {
+				err = fmt.Errorf("%w: %w", ErrLeft, err)
+			}
 		}
 	}
 	if err != nil && again && !pool.Lost(client) {

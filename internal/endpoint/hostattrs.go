@@ -27,10 +27,10 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 		return unset, nil
 	}
 	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
-		if kind == fs.ModeDir && (own || name == ".") {
+		if _, ok := r.View(client, name); kind == fs.ModeDir && (own && ok || r.dir.follows(name)) {
 			return client.SetAttrs(at, set)
 		}
-		return SetUnfollowed(client, at, set, kind)
+		return SetUnfollowed(client, at, set, kind, own)
 	})
 	if !Refused(err) {
 		return unset, err
@@ -44,12 +44,12 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 	return SetEach(q, set, own, func(part usftp.NewAttrs) error {
 		return r.withReconnect(name, func(client *usftp.Client, _ bool) error {
 			at := at
-			if name == "." { // it may be a link
+			if r.dir.follows(name) { // it may be a link
 				if real, err := client.RealPath(at); err == nil {
 					at = real
 				}
 			}
-			return SetUnfollowed(client, at, part, kind)
+			return SetUnfollowed(client, at, part, kind, own)
 		})
 	})
 }
@@ -85,18 +85,19 @@ func SetEach(q *quirks.Quirks, set usftp.NewAttrs, own bool,
 
 // SetUnfollowed sets attributes, but follows no link in the last element. On servers without
 // lsetstat@openssh.com, and on those that cannot carry it out (a chroot without /proc), it checks
-// immediately before.
-func SetUnfollowed(client *usftp.Client, name string, set usftp.NewAttrs, kind fs.FileMode) error {
+// immediately before. What this run has made, own, is taken for what it was if the host does not
+// tell.
+func SetUnfollowed(client *usftp.Client, name string, set usftp.NewAttrs, kind fs.FileMode,
+	own bool) error {
 	err := client.LsetAttrs(name, set)
 	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, usftp.ErrSSHFxFailure) {
 		return err
 	}
-	info, err := unfollowed(client, name)
-	if err == nil && info.Mode().Type() != kind {
-		err = &fs.PathError{Op: "setstat", Path: name, Err: ErrReplaced}
+	switch info, err := unfollowed(client, name); {
+	case err != nil && !(own && private.Untold(err)):
+		return err
+	case err == nil && info.Mode().Type() != kind:
+		return &fs.PathError{Op: "setstat", Path: name, Err: ErrReplaced}
 	}
-	if err == nil {
-		err = client.SetAttrs(name, set)
-	}
-	return err
+	return client.SetAttrs(name, set)
 }

@@ -40,7 +40,7 @@ func (h OnHost) ReadWhole(_ context.Context, name string, _ Opening, info *Info,
 	size := int(info.Size)
 	now, err := private.OfFile(f).ReadClose(size, func() []byte { return to.Lend(size) })
 	if errors.Is(err, private.ErrOtherSize) ||
-		err == nil && (now == nil || now.HasMode() && !now.FileMode().IsRegular()) {
+		err == nil && now != nil && now.HasMode() && !now.FileMode().IsRegular() {
 		return ErrNotListed
 	}
 	if err == nil {

@@ -22,6 +22,7 @@ type HostRoot struct {
 	host *Host
 	dir  hostDir
 	view atomic.Pointer[view]
+	unopened
 
 	// a directory was not looked at before deleting, since the host follows no links
 	trusting atomic.Bool
@@ -43,9 +44,22 @@ func NewHostRoot(h *Host, dir string) *HostRoot {
 // Below implements Place.
 func (h *Host) Below(dir string) (Root, error) { return NewHostRoot(h, dir), nil }
 
-// View returns a client whose requests follow no link below the root; ok is false, and the client
+// unopened is of Roots that hold nothing open.
+type unopened struct{}
+
+// Leave implements Root.
+func (unopened) Leave(string) {}
+
+// Close implements Root.
+func (unopened) Close() {}
+
+// View returns a client whose requests for what is in a directory follow no link below the root, or
+// below the last link that stands for a directory on the way there. ok is false, and the client
 // follows links, if the host cannot promise that.
-func (r *HostRoot) View(client *usftp.Client) (below *usftp.Client, ok bool) {
+func (r *HostRoot) View(client *usftp.Client, dir string) (below *usftp.Client, ok bool) {
+	if link := r.dir.links.above(dir); link != "." {
+		return private.OfClient(client).Beneath(r.dir.at(link) + "/")
+	}
 	if last := r.view.Load(); last != nil && (last.of == client || last.client == client) {
 		return last.client, last.ok
 	}
@@ -57,9 +71,9 @@ func (r *HostRoot) View(client *usftp.Client) (below *usftp.Client, ok bool) {
 }
 
 // viewed calls do with a view of the connection, and again over a new one if that was lost.
-func (r *HostRoot) viewed(at string, do func(client *usftp.Client, again bool) error) error {
-	return r.host.WithReconnect(at, func(client *usftp.Client, again bool) error {
-		below, _ := r.View(client)
+func (r *HostRoot) viewed(name string, do func(client *usftp.Client, again bool) error) error {
+	return r.host.WithReconnect(r.dir.at(name), func(client *usftp.Client, again bool) error {
+		below, _ := r.View(client, name)
 		return do(below, again)
 	})
 }
@@ -67,7 +81,7 @@ func (r *HostRoot) viewed(at string, do func(client *usftp.Client, again bool) e
 // withReconnect does something with a name below the root, and explains why it could not be done.
 func (r *HostRoot) withReconnect(name string,
 	do func(client *usftp.Client, again bool) error) error {
-	return r.explain(r.viewed(r.dir.at(name), do), path.Dir(name))
+	return r.explain(r.viewed(name, do), path.Dir(name))
 }
 
 // explain says what is in the way to a directory if a host with beneath@usftp denied something: its
@@ -76,7 +90,7 @@ func (r *HostRoot) explain(err error, dir string) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	client, ok := r.View(r.host.conn.Host().Client)
+	client, ok := r.View(r.host.conn.Host().Client, dir)
 	if !ok {
 		return err
 	}
@@ -87,16 +101,8 @@ func (r *HostRoot) explain(err error, dir string) error {
 // Lstat implements FS.
 func (r *HostRoot) Lstat(name string) (Info, error) {
 	return ask(r.withReconnect, name, func(client *usftp.Client) (Info, error) {
-		return seen(lookFor(name)(client, r.dir.at(name)))
+		return seen(r.dir.lookFor(name)(client, r.dir.at(name)))
 	})
-}
-
-// lookFor returns how to look at a name below a root, which may itself be a link.
-func lookFor(name string) func(*usftp.Client, string) (fs.FileInfo, error) {
-	if name == "." {
-		return followed
-	}
-	return unfollowed
 }
 
 // ReadLink implements FS.
@@ -114,7 +120,8 @@ func (r *HostRoot) SameLink(name, have, want string) bool {
 // List implements FS.
 func (r *HostRoot) List(dir string, _ *Info, restart func(),
 	each func(string, Info, error) bool) error {
-	return r.explain(r.host.list(r.dir.at(dir), restart, each, r.viewed), dir)
+	over := func(_ string, do func(*usftp.Client, bool) error) error { return r.viewed(dir, do) }
+	return r.explain(r.host.list(r.dir.at(dir), restart, each, over), dir)
 }
 
 // ReadSmall implements FS.
@@ -145,14 +152,14 @@ func (r *HostRoot) Remove(name string, dir bool) error {
 
 // FollowsLinks implements Root.
 func (r *HostRoot) FollowsLinks() bool {
-	_, ok := r.View(r.host.conn.Host().Client)
+	_, ok := r.View(r.host.conn.Host().Client, ".")
 	return !ok
 }
 
 // InPlace implements Root. It looks at the directory and all above it, in one round trip.
 func (r *HostRoot) InPlace(dir string) error {
-	return r.viewed(r.dir.at(dir), func(client *usftp.Client, _ bool) error {
-		if _, ok := r.View(client); ok {
+	return r.viewed(dir, func(client *usftp.Client, _ bool) error {
+		if _, ok := r.View(client, dir); ok {
 			return nil
 		}
 		_, err, way := r.dir.way(client, dir)()
@@ -168,7 +175,7 @@ func (r *HostRoot) InPlace(dir string) error {
 // replaces the directory between this check and the deletion, the deletion follows it.
 func (r *HostRoot) Unmoved(dir string) error {
 	return r.withReconnect(dir, func(client *usftp.Client, _ bool) error {
-		if _, ok := r.View(client); ok {
+		if _, ok := r.View(client, dir); ok {
 			r.trusting.Store(true)
 			return nil
 		}
@@ -179,7 +186,7 @@ func (r *HostRoot) Unmoved(dir string) error {
 // trusted makes the check of Unmoved if that relied on beneath@usftp, but this connection has
 // reached a server without it.
 func (r *HostRoot) trusted(client *usftp.Client, dir string) error {
-	if _, ok := r.View(client); ok || !r.trusting.Load() {
+	if _, ok := r.View(client, dir); ok || !r.trusting.Load() {
 		return nil
 	}
 	return r.dir.unmoved(client, dir)
@@ -190,6 +197,20 @@ func (r *HostRoot) LookDir(dir string) (Info, error) {
 	return ask(r.withReconnect, dir, func(client *usftp.Client) (Info, error) {
 		return r.dir.look(client, dir)
 	})
+}
+
+// KeepDirLink implements Root.
+func (r *HostRoot) KeepDirLink(name string) (Info, error) {
+	i, err := ask(r.host.WithReconnect, r.dir.at(name), func(client *usftp.Client) (Info, error) {
+		return seen(followed(client, r.dir.at(name)))
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !i.Mode.IsDir():
+		err = ErrLinkInWay
+	case err == nil:
+		r.dir.links.keep(name, new(dirLink))
+	}
+	return i, err
 }
 
 // Mkdir implements Root. If the connection was lost during the request, an empty directory counts
@@ -206,7 +227,7 @@ func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 			return ExplainMissing(err, client, path.Dir(path.Clean(at)))
 		}
 		// Version 3 has no status for "already exists", so look at what is there.
-		there, lookErr := lookFor(name)(client, path.Clean(at))
+		there, lookErr := r.dir.lookFor(name)(client, path.Clean(at))
 		switch {
 		case lookErr != nil && errors.Is(err, usftp.ErrSSHFxFailure):
 			return ExplainFailure(err, client, r.host.conn.Host().Name, path.Dir(at))
@@ -333,28 +354,35 @@ func (r *HostRoot) both(from, to string,
 	return r.explain(err, path.Dir(to))
 }
 
-// Leave implements Root.
-func (*HostRoot) Leave(string) {}
-
-// Close implements Root.
-func (*HostRoot) Close() {}
-
 // A hostDir is the directory of a HostRoot, and looks at what is below it.
 type hostDir struct {
-	root string
-	real realPath
+	root  string
+	real  realPath
+	links dirLinks
 }
 
 // at returns a name's path.
 func (d *hostDir) at(name string) string { return path.Join(d.root, name) }
 
-// way starts to look at a directory and all above it. wait returns what the directory is, or why
-// that is unknown, and what is in the way of it.
+// follows reports whether a name may itself be a link: the root's, or that of a link that stands
+// for a directory.
+func (d *hostDir) follows(name string) bool { return name == "." || d.links.of(name) != nil }
+
+// lookFor returns how to look at a name.
+func (d *hostDir) lookFor(name string) func(*usftp.Client, string) (fs.FileInfo, error) {
+	if d.follows(name) {
+		return followed
+	}
+	return unfollowed
+}
+
+// way starts to look at a directory and all above it, up to what may be a link. wait returns what
+// the directory is, or why that is unknown, and what is in the way of it.
 func (d *hostDir) way(client *usftp.Client,
 	dir string) (wait func() (is fs.FileInfo, err, way error)) {
 	var looks []func() (fs.FileInfo, error)
 	var names []string
-	for ; dir != "."; dir = path.Dir(dir) {
+	for ; !d.follows(dir); dir = path.Dir(dir) {
 		names = append(names, d.at(dir))
 		looks = append(looks, private.OfClient(client).StartLook(d.at(dir)))
 	}
@@ -378,14 +406,14 @@ func (d *hostDir) way(client *usftp.Client,
 // look asks for the real path and looks at the directory and all above it, since some servers
 // only tidy the text of a path (those made with pkg/sftp), in one round trip after the first.
 func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
-	if dir == "." {
-		info, err := followed(client, d.root)
+	if d.follows(dir) {
+		info, err := followed(client, d.at(dir))
 		if err == nil {
 			err = notDir(info)
 		}
 		return seen(info, err)
 	}
-	root, err := d.real.of(client, d.root)
+	root, below, err := d.top(client, dir)
 	if err != nil {
 		return Info{}, err
 	}
@@ -393,10 +421,22 @@ func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 	real, realErr := client.RealPath(d.at(dir))
 	is, lookErr, way := looks()
 	err = cmp.Or(way, realErr, lookErr)
-	if err == nil && cleaned(real) != cleaned(strings.TrimRight(root, `/\`)+"/"+dir) {
+	if err == nil && cleaned(real) != cleaned(strings.TrimRight(root, `/\`)+"/"+below) {
 		err = ErrLinkInWay
 	}
 	return seen(is, err)
+}
+
+// top returns the real path of the last directory on the way to another that may be reached through
+// a link, and the other one's path from there.
+func (d *hostDir) top(client *usftp.Client, dir string) (real, below string, err error) {
+	link := d.links.above(dir)
+	if link == "." {
+		real, err = d.real.of(client, d.root)
+		return real, dir, err
+	}
+	real, err = d.links.of(link).real.of(client, d.at(link))
+	return real, strings.TrimPrefix(dir, link+"/"), err
 }
 
 // unmoved fails if a directory is not where it was. Of the root it finds out what the others need.

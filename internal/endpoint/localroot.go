@@ -59,7 +59,7 @@ func (r *LocalRoot) in(name string, do func(in *os.Root, base string) error) err
 // Lstat implements FS.
 func (r *LocalRoot) Lstat(name string) (i Info, err error) {
 	err = r.in(name, func(in *os.Root, base string) error {
-		i, err = found(in.Lstat(base))
+		i, err = found(r.lookAt(in, name, base))
 		return err
 	})
 	return i, err
@@ -156,12 +156,36 @@ func (r *LocalRoot) LookDir(dir string) (i Info, err error) {
 		}
 	}
 	err = r.in(dir, func(in *os.Root, base string) error {
-		info, err := in.Lstat(base)
+		info, err := r.lookAt(in, dir, base)
 		if err == nil {
 			err = notDir(info)
 		}
 		i, err = found(info, err)
 		return err
+	})
+	return i, err
+}
+
+// lookAt looks at what is called base in an open directory. It follows a link that stands for a
+// directory.
+func (r *LocalRoot) lookAt(in *os.Root, name, base string) (fs.FileInfo, error) {
+	if at := path.Join(r.base, name); r.dirs.links.of(at) != nil {
+		return os.Stat(r.dirs.path(at))
+	}
+	return in.Lstat(base)
+}
+
+// KeepDirLink implements Root.
+func (r *LocalRoot) KeepDirLink(name string) (i Info, err error) {
+	err = r.in(name, func(in *os.Root, base string) error {
+		at := path.Join(r.base, name)
+		info, err := os.Stat(r.dirs.path(at))
+		if err != nil || !info.IsDir() {
+			return ErrLinkInWay
+		}
+		r.dirs.links.keep(at, &dirLink{info: info})
+		i = OfFile(info)
+		return nil
 	})
 	return i, err
 }
@@ -189,12 +213,14 @@ func (r *LocalRoot) Unmoved(dir string) error {
 	if err != nil || dir == "." {
 		return err
 	}
-	return r.in(dir, func(in *os.Root, base string) error { return sameDir(in, base, open) })
+	return r.in(dir, func(in *os.Root, base string) error {
+		listed, err := r.lookAt(in, dir, base)
+		return sameDir(listed, open, err)
+	})
 }
 
-// sameDir fails if a name is not an open directory's.
-func sameDir(in *os.Root, base string, open fs.FileInfo) error {
-	listed, err := in.Lstat(base)
+// sameDir fails if what is listed is not an open directory.
+func sameDir(listed, open fs.FileInfo, err error) error {
 	switch {
 	case err != nil || os.SameFile(open, listed):
 	case listed.Mode()&fs.ModeSymlink != 0:
@@ -215,7 +241,7 @@ func (r *LocalRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) 
 		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		info, err := in.Lstat(base)
+		info, err := r.lookAt(in, name, base)
 		if err == nil {
 			err = notDir(info)
 		}
@@ -286,37 +312,50 @@ func (r *LocalRoot) between(from, to string,
 // SetAttrs implements Root.
 func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, _ bool,
 	set usftp.NewAttrs) (Unset, error) {
+	if r.dirs.links.of(path.Join(r.base, name)) != nil {
+		dir, release, err := r.Open(name)
+		if err != nil {
+			return Unset{}, err
+		}
+		defer release()
+		return Unset{}, setAttrs(dir, name, ".", kind, set)
+	}
 	return Unset{}, r.in(name, func(in *os.Root, base string) error {
-		info, err := in.Lstat(base)
-		switch {
-		case err != nil:
-			return err
-		case kind == fs.ModeDir && info.Mode()&fs.ModeSymlink != 0:
-			return ErrLinkInWay
-		case info.Mode().Type() != kind:
-			return &fs.PathError{Op: "chmod", Path: name, Err: ErrReplaced}
-		case kind == 0 && localfs.Links(info) > 1:
-			return ErrOtherNames
-		}
-		if set.SetOwner {
-			err = in.Lchown(base, set.UID, set.GID)
-		}
-		switch {
-		case err != nil || !set.SetMode:
-		case kind == fs.ModeSymlink: // it has none of its own, and Chmod follows it
-		case kind == fs.ModeDir:
-			err = chmodDir(in, base, set.Mode)
-		default:
-			err = in.Chmod(base, set.Mode)
-		}
-		if err == nil && set.SetTimes {
-			err = localfs.Lchtimes(in, base, set.Atime, set.Mtime)
-			if kind == fs.ModeDir && errors.Is(err, errors.ErrUnsupported) {
-				err = in.Chtimes(base, set.Atime, set.Mtime)
-			}
-		}
-		return err
+		return setAttrs(in, name, base, kind, set)
 	})
+}
+
+// setAttrs sets attributes of what is called base in an open directory.
+func setAttrs(in *os.Root, name, base string, kind fs.FileMode, set usftp.NewAttrs) error {
+	info, err := in.Lstat(base)
+	switch {
+	case err != nil:
+		return err
+	case kind == fs.ModeDir && info.Mode()&fs.ModeSymlink != 0:
+		return ErrLinkInWay
+	case info.Mode().Type() != kind:
+		return &fs.PathError{Op: "chmod", Path: name, Err: ErrReplaced}
+	case kind == 0 && localfs.Links(info) > 1:
+		return ErrOtherNames
+	}
+	if set.SetOwner {
+		err = in.Lchown(base, set.UID, set.GID)
+	}
+	switch {
+	case err != nil || !set.SetMode:
+	case kind == fs.ModeSymlink: // it has none of its own, and Chmod follows it
+	case kind == fs.ModeDir:
+		err = chmodDir(in, base, set.Mode)
+	default:
+		err = in.Chmod(base, set.Mode)
+	}
+	if err == nil && set.SetTimes {
+		err = localfs.Lchtimes(in, base, set.Atime, set.Mtime)
+		if kind == fs.ModeDir && errors.Is(err, errors.ErrUnsupported) {
+			err = in.Chtimes(base, set.Atime, set.Mtime)
+		}
+	}
+	return err
 }
 
 // chmodDir sets the mode of a directory, not that of one to which a link that has taken its place

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 )
@@ -12,10 +13,11 @@ import (
 // openDirs keeps open the directories being written to, up to a number that any process may have
 // open.
 type openDirs struct {
-	top  *os.Root
-	mu   sync.Mutex
-	open map[string]*openDir // by the path in top
-	tick int64
+	top   *os.Root
+	links dirLinks // by the path in top, as the following
+	mu    sync.Mutex
+	open  map[string]*openDir
+	tick  int64
 }
 
 type openDir struct {
@@ -54,7 +56,7 @@ func (d *openDirs) hold(name string) (*openDir, error) {
 	o := d.open[name]
 	if o == nil {
 		in := d.top
-		if dir := path.Dir(name); dir != "." {
+		if dir := path.Dir(name); dir != "." && d.links.of(name) == nil {
 			above, err := d.hold(dir)
 			if err != nil {
 				return nil, err
@@ -63,7 +65,7 @@ func (d *openDirs) hold(name string) (*openDir, error) {
 			defer func() { above.users-- }()
 			in = above.Root
 		}
-		opened, err := openUnfollowed(in, path.Base(name))
+		opened, err := d.openIn(in, name)
 		if err != nil {
 			return nil, err
 		}
@@ -78,6 +80,26 @@ func (d *openDirs) hold(name string) (*openDir, error) {
 	o.used = d.tick
 	return o, nil
 }
+
+// openIn opens a directory in another, or the one that a link there stands for.
+func (d *openDirs) openIn(in *os.Root, name string) (*os.Root, error) {
+	link := d.links.of(name)
+	if link == nil {
+		return openUnfollowed(in, path.Base(name))
+	}
+	dir, err := openRoot(d.path(name))
+	if err != nil {
+		return nil, err
+	}
+	if opened, err := dir.Stat("."); err != nil || !os.SameFile(opened, link.info) {
+		dir.Close()
+		return nil, cmp.Or(err, error(ErrMoved))
+	}
+	return dir, nil
+}
+
+// path returns the path of a name in top.
+func (d *openDirs) path(name string) string { return filepath.Join(d.top.Name(), name) }
 
 // openUnfollowed opens a directory in another, but not through a link. The slash is for the case
 // that a named pipe has taken its place: without it OpenRoot waits until somebody writes to that.

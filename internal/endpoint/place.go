@@ -35,7 +35,7 @@ type FS interface {
 	ReadSmall(name string, most int64) (data []byte, was Info, err error)
 
 	// WriteSmall writes a small file. With create it makes the file, and fails if the name exists;
-	// what it could not write it removes again. Without, the file must exist and have the size of
+	// what it could not write it removes again, or the error is ErrLeft too. Without, the file must exist and have the size of
 	// data. If the connection was lost, an error is ErrRepeated too, since the first request may
 	// have been carried out.
 	WriteSmall(name string, data []byte, create bool) error
@@ -114,12 +114,15 @@ type Root interface {
 	Link(name, to string) error
 
 	// SetAttrs sets attributes. kind is the type that name was found to have, and own is set for
-	// what this run has made. It follows no link, except for the root and, on a host that follows
-	// links, what has taken the place of a directory of its own. If a host refuses all of them
+	// what this run has made. It follows no link, except for the root. If a host refuses all of them
 	// together, each is tried. Times and permissions that a host does not set at all are left out;
 	// the first time that shows, Unset says so. A file that is known to have other names, which
 	// would change with it, is left alone: the error is ErrOtherNames.
 	SetAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs) (Unset, error)
+
+	// KeepDirLink lets a link that leads to a directory stand for it from now on, and describes the
+	// directory. It fails with ErrLinkInWay if the link leads to anything else.
+	KeepDirLink(name string) (Info, error)
 
 	// Leave says that nothing more will be done in a directory for now.
 	Leave(dir string)

@@ -13,8 +13,8 @@ type Opener interface {
 	Open(ctx context.Context, name string, how Opening) (Reader, error)
 
 	// ReadWhole reads a small file that was listed as info says, and sets info to what it was when
-	// it was read. The error is ErrNotListed if it is not a regular file of that size, or if it
-	// changes meanwhile. The file must fit one request; see private.File.ReadClose.
+	// it was read, as far as the host tells. The error is ErrNotListed if it is not a regular file
+	// of that size, or changes meanwhile. It must fit one request (see private.Client.DataSizes).
 	ReadWhole(ctx context.Context, name string, how Opening, info *Info, to Memory) error
 }
 

@@ -298,13 +298,6 @@ func (p *Pipe) Stop() {
 
 // The readers and writers that feed a pipe. Without a pipe they are the originals.
 
-func (p *Pipe) Reader(r io.Reader, at int64) io.Reader {
-	if p == nil {
-		return r
-	}
-	return &fedReader{r, p, at}
-}
-
 func (p *Pipe) ReaderAt(r io.ReaderAt) io.ReaderAt {
 	if p == nil {
 		return r
@@ -325,36 +318,6 @@ func (p *Pipe) WriterAt(w io.WriterAt, safe func() int64) io.WriterAt {
 		return w
 	}
 	return fedWriterAt{w, p, safe}
-}
-
-type fedReader struct {
-	io.Reader
-	pipe *Pipe
-	at   int64
-}
-
-func (r *fedReader) Read(b []byte) (int, error) {
-	n, err := r.Reader.Read(b)
-	if n > 0 && n <= len(b) { // otherwise the reader is broken, which the transfer detects
-		r.pipe.FeedAt(b[:n], r.at)
-		r.at += int64(n)
-	}
-	return n, err
-}
-
-func (r *fedReader) Seek(offset int64, whence int) (int64, error) {
-	if whence != io.SeekCurrent {
-		return 0, errors.ErrUnsupported
-	}
-	seeker, ok := r.Reader.(io.Seeker)
-	if !ok {
-		return 0, errors.ErrUnsupported
-	}
-	pos, err := seeker.Seek(offset, whence)
-	if err == nil {
-		r.at += offset
-	}
-	return pos, err
 }
 
 type fedReaderAt struct {

@@ -226,8 +226,8 @@ func TestNilPipeCostsNothing(t *testing.T) {
 	var p *Pipe
 	file := &readerAtFor{}
 	var w bytes.Buffer
-	if p.Reader(&w, 0) != io.Reader(&w) || p.Writer(&w, 0) != io.Writer(&w) ||
-		p.ReaderAt(file) != io.ReaderAt(file) || p.WriterAt(file, nil) != io.WriterAt(file) {
+	if p.Writer(&w, 0) != io.Writer(&w) || p.ReaderAt(file) != io.ReaderAt(file) ||
+		p.WriterAt(file, nil) != io.WriterAt(file) {
 		t.Error("something stands between")
 	}
 }

@@ -54,6 +54,8 @@ type Client interface {
 	Look(name string) (fs.FileInfo, error)
 	// StartLook is Look that does not wait for the answer; wait does.
 	StartLook(name string) (wait func() (fs.FileInfo, error))
+	// LookAll is Look at many names, in a few round trips. It calls each once for each name.
+	LookAll(names []string, each func(i int, info fs.FileInfo, err error))
 	// Move is Rename that follows no link in the last element of either name, on any server. With
 	// replace it is PosixRename if the server has that; otherwise it replaces nothing but links.
 	Move(oldName, newName string, replace bool) error

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/internal/ui"
@@ -27,19 +28,25 @@ type Site struct {
 	// KeyTypes are those of the host keys that are made if the settings name none.
 	KeyTypes []string
 
-	// Events, if not nil, gets what happens. It may be set by Read.
+	// Events, if not nil, gets what happens. It may be set by Read or Prepare.
 	Events func(server.Event)
+
+	// Gate, if not nil, is asked before changes. It may be set by Prepare.
+	Gate server.Gate
 
 	// Accept, if not nil, wraps each listener.
 	Accept func(net.Listener) net.Listener
 
 	// Prepare, if not nil, is called by Start once there is a log, and before the settings are
-	// used. It may set the next five.
+	// used. It may set the next six.
 	Prepare func() error
 
 	// Open, if not nil, opens a root that is no directory; for others it returns nil. It is called
 	// once for each root, unless it fails.
 	Open func(root string) (server.FS, error)
+
+	// Guard, if not nil, returns what a user is to see of a root in its place.
+	Guard func(user string, files server.FS) (server.FS, error)
 
 	// Directory opens a root that is a directory. The default is osfs.New.
 	Directory func(root string) (*osfs.FS, error)
@@ -65,6 +72,7 @@ type Site struct {
 	sshd      *sshd.Server
 	directory *sshd.Directory
 	trees     map[string]*tree
+	roots     atomic.Pointer[map[string]string] // of users
 
 	recounting sync.WaitGroup // counting of quotas after reloads
 }
@@ -139,7 +147,7 @@ func (s *Site) read() (*Settings, error) {
 // apply puts settings into effect, initially or after a reload.
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
-		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, how " +
+		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, how " +
 			"uploads appear, grace and the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
@@ -147,7 +155,7 @@ func (s *Site) apply(made *Settings) error {
 		return err
 	}
 	config := made.SSHD
-	config.Logger, config.Events = s.Log, s.Events
+	config.Logger, config.Events, config.Gate = s.Log, s.Events, s.Gate
 	if s.Shared != nil {
 		config.Bans = s.Shared.Bans()
 	}
@@ -200,12 +208,17 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		accounts.Limits = s.Shared
 	}
 	var passwords strings.Builder
+	names, roots := map[string]bool{}, map[string]string{}
 	add := func(one Account) error {
 		t, err := s.tree(one.Root)
 		if err != nil {
 			return err
 		}
-		one.FS = t.fs
+		if one.FS, roots[one.Name] = t.fs, one.Root; s.Guard != nil {
+			if one.FS, err = s.Guard(one.Name, t.fs); err != nil {
+				return err
+			}
+		}
 		if one.Quota != [2]int64{} {
 			one.Policy.Quota = s.quota(t, one.Root, one.Quota)
 		}
@@ -216,7 +229,6 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		accounts.Users = append(accounts.Users, one.User)
 		return nil
 	}
-	names := map[string]bool{}
 	for _, one := range made.Users {
 		names[one.Name] = true
 		if err := add(one); err != nil {
@@ -235,7 +247,18 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	if passwords.Len() > 0 {
 		accounts.Passwords, err = sshd.ParsePasswords("passwords", []byte(passwords.String()))
 	}
+	if err == nil {
+		s.roots.Store(&roots)
+	}
 	return accounts, keys, err
+}
+
+// RootOf returns the root of a user, or "".
+func (s *Site) RootOf(user string) string {
+	if roots := s.roots.Load(); roots != nil {
+		return (*roots)[user]
+	}
+	return ""
 }
 
 // Refresh puts the users that MoreUsers returns now into effect, soon.

@@ -14,15 +14,16 @@ var temporary = []*regexp.Regexp{
 	regexp.MustCompile(`^\.(.+)\.usftp-[0-9a-f]{12}$`),
 }
 
-// finalKey returns the key that a client is about to rename a temporary name to, or the key itself.
-func finalKey(key string) string {
-	dir, base := path.Split(key)
+// FinalName returns the path or key that a client is about to rename a temporary one to, or the same
+// if it is not temporary.
+func FinalName(name string) string {
+	dir, base := path.Split(name)
 	for _, pattern := range temporary {
 		if m := pattern.FindStringSubmatch(base); m != nil {
 			return dir + m[1]
 		}
 	}
-	return key
+	return name
 }
 
 // parentOf returns the prefix of the directory that a key is in.

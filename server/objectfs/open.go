@@ -134,6 +134,6 @@ func (w *writer) discard(ctx context.Context) error {
 	if err := w.fs.abort(ctx, w.upload); err != nil {
 		return err
 	}
-	w.upload = Upload{Name: w.key, Fence: w.upload.Fence, Locked: true, Target: finalKey(w.key)}
+	w.upload = Upload{Name: w.key, Fence: w.upload.Fence, Locked: true, Target: FinalName(w.key)}
 	return nil
 }

@@ -67,7 +67,7 @@ var (
 
 func newWriter(ctx context.Context, f *FS, key string, upload Upload) *writer {
 	if upload.Target == "" {
-		upload.Target = finalKey(key)
+		upload.Target = FinalName(key)
 	}
 	w := &writer{fs: f, session: ctx, key: key, upload: upload, began: time.Now(),
 		parts: map[int]*part{}, stored: map[int]Part{}}

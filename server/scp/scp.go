@@ -15,22 +15,14 @@ import (
 	"strings"
 	"time"
 
+	protocol "github.com/usftp/usftp/internal/scp"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/internal/shown"
 )
 
-const (
-	// maxLine is the longest line of the protocol: a path and some numbers.
-	maxLine = 4096 + 128
-
-	// maxDepth is how deep directories may be nested.
-	maxDepth = 256
-
-	// bufferSize is what is read and written at once. With larger ones system calls take so long
-	// that the runtime hands the processor to other goroutines, which costs more than the calls
-	// saved.
-	bufferSize = 63 << 10
-)
+// bufferSize is what is read and written at once. With larger ones system calls take so long that
+// the runtime hands the processor to other goroutines, which costs more than the calls saved.
+const bufferSize = 63 << 10
 
 // session is one session of the protocol.
 type session struct {
@@ -56,7 +48,7 @@ func Serve(ctx context.Context, stream io.ReadWriter, view *server.View, command
 		ctx:     ctx,
 		view:    view.Reporting(reports),
 		command: command,
-		in:      bufio.NewReaderSize(stream, maxLine),
+		in:      bufio.NewReaderSize(stream, protocol.MaxLine),
 		out:     stream,
 		reports: reports,
 	}
@@ -161,8 +153,8 @@ func (s *session) answer() (ok bool, err error) {
 }
 
 // ask sends a line and reads the answer to it.
-func (s *session) ask(format string, args ...any) (ok bool, err error) {
-	if err := s.say(fmt.Sprintf(format, args...)); err != nil {
+func (s *session) ask(line string) (ok bool, err error) {
+	if err := s.say(line); err != nil {
 		return false, err
 	}
 	return s.answer()
@@ -222,12 +214,16 @@ func (s *session) ended(t *transfer, reason error) error {
 
 // report reports the end of a file.
 func (s *session) report(t *transfer, kind server.EventKind, reason error) {
+	s.reports.Report(t.event(kind, reason))
+}
+
+func (t *transfer) event(kind server.EventKind, reason error) server.Event {
 	e := server.Event{Kind: kind, Path: t.name, Upload: t.upload, Read: t.bytes,
 		Took: time.Since(t.began), Err: reason}
 	if t.upload {
 		e.Read, e.Written = 0, t.bytes
 	}
-	s.reports.Report(e)
+	return e
 }
 
 // resolve turns an argument into a path in the view.

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
+	protocol "github.com/usftp/usftp/internal/scp"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/internal/shown"
 	"github.com/usftp/usftp/wire"
@@ -36,13 +35,10 @@ func (s *session) sink() error {
 	return s.receive(target, isDir, 0)
 }
 
-// header is the line that announces a file or directory.
+// header announces a file or directory.
 type header struct {
-	directory bool
-	mode      uint32
-	size      int64
-	name      string
-	times     wire.Attrs // from a T line before it, or none
+	protocol.Header
+	times wire.Attrs // from a T line before it, or none
 }
 
 // attrs returns what is to be set at the end: the times, and the mode if asked for.
@@ -50,7 +46,7 @@ func (h *header) attrs(mode bool) wire.Attrs {
 	attrs := h.times
 	if mode {
 		attrs.Flags |= wire.AttrPermissions
-		attrs.Permissions = h.mode
+		attrs.Permissions = h.Mode
 	}
 	return attrs
 }
@@ -78,7 +74,7 @@ func (s *session) receive(target string, isDir bool, depth int) error {
 			}
 		case 'C', 'D':
 			head, err := parseHeader(line)
-			if err == nil && head.directory && !s.command.Recursive {
+			if err == nil && head.Directory && !s.command.Recursive {
 				err = errors.New("a directory, but -r was not given")
 			}
 			if err != nil {
@@ -113,16 +109,16 @@ func (s *session) next(depth int) (string, error) {
 func (s *session) receiveOne(target string, isDir bool, head *header, depth int) error {
 	name := target
 	if isDir {
-		name = join(target, head.name)
+		name = join(target, head.Name)
 	}
-	if head.directory {
+	if head.Directory {
 		return s.receiveDirectory(name, head, depth)
 	}
 	return s.receiveFile(name, head)
 }
 
 func (s *session) receiveDirectory(name string, head *header, depth int) error {
-	if depth == maxDepth {
+	if depth == protocol.MaxDepth {
 		return s.giveUp("directories are nested too deeply")
 	}
 	info, err := s.view.Stat(s.ctx, name)
@@ -130,7 +126,7 @@ func (s *session) receiveDirectory(name string, head *header, depth int) error {
 	switch {
 	case made:
 		// Until its end the directory must be writable.
-		mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: head.mode | 0o700}
+		mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: head.Mode | 0o700}
 		err = s.view.Mkdir(s.ctx, name, mode)
 	case err == nil && !info.IsDir():
 		err = syscall.ENOTDIR
@@ -144,7 +140,7 @@ func (s *session) receiveDirectory(name string, head *header, depth int) error {
 	if err := s.receive(name, true, depth+1); err != nil {
 		return err
 	}
-	attrs := head.attrs(s.command.Preserve || made && head.mode&0o700 != 0o700)
+	attrs := head.attrs(s.command.Preserve || made && head.Mode&0o700 != 0o700)
 	if attrs.Flags == 0 {
 		return nil
 	}
@@ -155,7 +151,7 @@ func (s *session) receiveDirectory(name string, head *header, depth int) error {
 }
 
 func (s *session) receiveFile(name string, head *header) error {
-	mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: head.mode}
+	mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: head.Mode}
 	file, err := s.view.Create(s.ctx, name, mode)
 	if err != nil {
 		return s.fail(name, err)
@@ -164,7 +160,7 @@ func (s *session) receiveFile(name string, head *header) error {
 	if err := s.ok(); err != nil {
 		return s.abandon(file, came, err)
 	}
-	writeErr, err := s.receiveContents(file, head.size, came)
+	writeErr, err := s.receiveContents(file, head.Size, came)
 	if err != nil {
 		return s.abandon(file, came, err)
 	}
@@ -178,7 +174,7 @@ func (s *session) receiveFile(name string, head *header) error {
 		return s.ok()
 	}
 	if writeErr == nil {
-		writeErr = file.Truncate(head.size)
+		writeErr = file.Truncate(head.Size)
 	}
 	if attrs := head.attrs(s.command.Preserve); writeErr == nil && attrs.Flags != 0 {
 		writeErr = file.Setstat(attrs)
@@ -187,7 +183,14 @@ func (s *session) receiveFile(name string, head *header) error {
 		s.abandon(file, came, writeErr)
 		return s.failAbandoned(name, writeErr)
 	}
-	if err := file.Close(); err != nil {
+	end, err := s.reports.Begin(came.event(server.FileClosed, nil))
+	if err != nil {
+		s.abandon(file, came, err)
+		return s.failAbandoned(name, err)
+	}
+	err = file.Close()
+	end(err)
+	if err != nil {
 		s.report(came, server.FileFailed, err)
 		return s.tell(name, err)
 	}
@@ -228,44 +231,25 @@ func (s *session) receiveContents(file io.WriterAt, size int64,
 	return writeErr, nil
 }
 
-// parseHeader parses a C or D line: mode in octal, size, name.
+// parseHeader parses a C or D line.
 func parseHeader(line string) (*header, error) {
-	fields := strings.SplitN(line[1:], " ", 3)
-	if len(fields) != 3 {
-		return nil, errors.New("invalid header: it needs mode, size and name")
-	}
-	mode, err := strconv.ParseUint(fields[0], 8, 16)
-	if err != nil || mode > 0o7777 {
-		return nil, fmt.Errorf("invalid mode %q", fields[0])
-	}
-	size, err := strconv.ParseInt(fields[1], 10, 64)
-	if err != nil || size < 0 {
-		return nil, fmt.Errorf("invalid size %q", fields[1])
-	}
+	head, err := protocol.ParseHeader(line)
 	// The name must be a single path element: "..", "a/b" and the like would lead elsewhere.
-	if !shown.Name(fields[2]) {
-		return nil, fmt.Errorf("invalid name %q", fields[2])
+	if err == nil && !shown.Name(head.Name) {
+		err = fmt.Errorf("invalid name %q", head.Name)
 	}
-	return &header{directory: line[0] == 'D', mode: uint32(mode), size: size, name: fields[2]}, nil
+	return &header{Header: head}, err
 }
 
-// parseTimes parses a T line: modification and access time, in seconds and microseconds.
+// parseTimes parses a T line.
 func parseTimes(line string) (wire.Attrs, error) {
-	fields := strings.Fields(line[1:])
-	if len(fields) != 4 {
-		return wire.Attrs{}, errors.New("invalid T line: it needs four numbers")
-	}
-	var values [4]int64
-	for i, field := range fields {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return wire.Attrs{}, fmt.Errorf("invalid time %q", field)
-		}
-		values[i] = n
+	times, err := protocol.ParseTimes(line)
+	if err != nil {
+		return wire.Attrs{}, err
 	}
 	return wire.Attrs{
 		Flags: wire.AttrACModTime,
-		MTime: server.Seconds(time.Unix(values[0], 0)),
-		ATime: server.Seconds(time.Unix(values[2], 0)),
+		MTime: server.Seconds(time.Unix(times.Mtime, 0)),
+		ATime: server.Seconds(time.Unix(times.Atime, 0)),
 	}, nil
 }

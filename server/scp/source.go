@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 
+	protocol "github.com/usftp/usftp/internal/scp"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/internal/shown"
 	"github.com/usftp/usftp/wire"
@@ -59,18 +60,19 @@ func (s *session) sendTimes(attrs *wire.Attrs) (ok bool, err error) {
 	if !s.command.Preserve || !attrs.Has(wire.AttrACModTime) {
 		return true, nil
 	}
-	return s.ask("T%d 0 %d 0\n", attrs.MTime, attrs.ATime)
+	return s.ask(protocol.Times{Mtime: int64(attrs.MTime), Atime: int64(attrs.ATime)}.String())
 }
 
 func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error {
-	if depth == maxDepth {
+	if depth == protocol.MaxDepth {
 		return s.fail(name, errors.New("directories are nested too deeply"))
 	}
 	attrs := server.AttrsOf(info)
 	if ok, err := s.sendTimes(&attrs); !ok {
 		return err
 	}
-	if ok, err := s.ask("D%04o 0 %s\n", attrs.Permissions&0o7777, path.Base(name)); !ok {
+	if ok, err := s.ask(protocol.Header{Directory: true, Mode: attrs.Permissions & 0o7777,
+		Name: path.Base(name)}.String()); !ok {
 		return err
 	}
 	for entry, err := range s.view.List(s.ctx, name) {
@@ -110,7 +112,8 @@ func (s *session) sendFile(name string) error {
 		return err
 	}
 	size := int64(attrs.Size)
-	if ok, err := s.ask("C%04o %d %s\n", attrs.Permissions&0o7777, size, path.Base(name)); !ok {
+	if ok, err := s.ask(protocol.Header{Mode: attrs.Permissions & 0o7777, Size: size,
+		Name: path.Base(name)}.String()); !ok {
 		return err
 	}
 	went := s.begin(name, false)

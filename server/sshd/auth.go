@@ -212,6 +212,18 @@ func about(events func(server.Event), end net.Addr, user string) func(server.Eve
 	}
 }
 
+// gateFor is about for a gate.
+func gateFor(gate server.Gate, end net.Addr, user string) server.Gate {
+	if gate == nil {
+		return nil
+	}
+	remote := end.String()
+	return func(e server.Event) (func(error), error) {
+		e.Remote, e.User = remote, user
+		return gate(e)
+	}
+}
+
 // addressOf returns a network address without its port; the zero Addr if there is none.
 func addressOf(end net.Addr) netip.Addr {
 	if tcp, ok := end.(*net.TCPAddr); ok {

@@ -117,6 +117,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 		client:   string(secure.ClientVersion()),
 	}
 	l.Events = about(state.Events, raw.RemoteAddr(), secure.User())
+	l.Gate = gateFor(state.Gate, raw.RemoteAddr(), secure.User())
 	l.Logger = lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
 		secure.User()), s.bytes.Of(secure.User()))
 	usage := s.users.enter(secure.User(), l.access.mostConnections())

@@ -65,8 +65,9 @@ func (s *Server) Log() string {
 	return string(text)
 }
 
-// Find returns the path of one of OpenSSH's programs. If it is missing the test is skipped with an
-// explanation, or fails if USFTP_REQUIRE=1 is in the environment.
+// Find returns the path of a program, such as one of OpenSSH's, which may be where only sshd and
+// ssh look. If it is missing the test is skipped with an explanation, or fails if USFTP_REQUIRE=1 is
+// in the environment.
 func Find(t testing.TB, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {
@@ -79,7 +80,7 @@ func Find(t testing.TB, name string) string {
 			return path
 		}
 	}
-	testenv.Unavailable(t, "OpenSSH's "+name)
+	testenv.Unavailable(t, "the program "+name)
 	return ""
 }
 

@@ -88,6 +88,76 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 		s.is("was/deep/first", "= ", "was/deep/third", "= ", "dir/deep/second", "= ",
 			"was/deep/second", "", "dir/deep/third", "")
 	},
+	"link in place of its directory": func(s *scene, r endpoint.Root) {
+		s.Disk.Mkdir("outside")
+		for _, dir := range []string{"dir", "dir/deep"} {
+			_, err := r.Mkdir(dir, 0o755)
+			s.ok(err)
+			s.Disk.Rename(dir, "was")
+			s.Disk.Symlink(s.at("outside"), dir)
+			_, err = r.SetAttrs(dir, fs.ModeDir, true, usftp.NewAttrs{SetTimes: true, Atime: long,
+				Mtime: long, SetMode: true, Mode: 0o700})
+			if !s.Host {
+				s.refused(dir, err, endpoint.ErrReplaced, endpoint.ErrLinkInWay)
+			}
+			if mode, mtime := s.Disk.Attrs("outside"); mode == 0o700 || mtime.Equal(long) {
+				s.Errorf("what the link leads to has %v of %v", mode, mtime)
+			}
+			s.ok(r.Remove(dir, false))
+			s.ok(r.Rename("was", dir))
+		}
+	},
+	"link that stands for a directory": func(s *scene, r endpoint.Root) {
+		s.put()
+		s.Disk.Mkdir("outside")
+		s.Disk.Mkdir("outside/sub")
+		s.Disk.Mkdir("other")
+		s.Disk.Write("outside/old", "old")
+		s.Disk.Symlink("../other", "outside/inner")
+		s.Disk.Mkdir("above")
+		s.Disk.Symlink("../outside", "above/way")
+		for _, name := range []string{"link", "dangling"} {
+			_, err := r.KeepDirLink(name)
+			s.refused(name, err, endpoint.ErrLinkInWay)
+		}
+		i, err := r.KeepDirLink("above/way")
+		if s.ok(err); !i.Mode.IsDir() {
+			s.Errorf("it leads to %v", i.Mode)
+		}
+		s.ok(r.Unmoved("."))
+		for _, dir := range []string{"above", "above/way", "above/way/sub"} {
+			_, err := r.LookDir(dir)
+			s.ok(err)
+			s.ok(r.Unmoved(dir))
+			s.ok(r.InPlace(dir))
+			made, err := r.Mkdir(dir, 0o755)
+			if s.ok(err); made {
+				s.Errorf("%s is made", dir)
+			}
+		}
+		if names := s.list(r, "above/way"); len(names) != 3 {
+			s.Errorf("it lists %v", names)
+		}
+		s.ok(r.WriteSmall("above/way/new", []byte("new"), true))
+		s.ok(r.Rename("above/way/new", "above/way/sub/new"))
+		s.ok(r.Remove("above/way/old", false))
+		_, err = r.SetAttrs("above/way", fs.ModeDir, true, usftp.NewAttrs{SetTimes: true,
+			Atime: long, Mtime: long})
+		s.ok(err)
+		if _, mtime := s.Disk.Attrs("outside"); !s.NoTimes && !mtime.Equal(long) {
+			s.Errorf("it is of %v", mtime)
+		}
+		s.is("outside/sub/new", "= new", "outside/old", "", "above/way", "-> ../outside")
+		for _, name := range []string{"above/way/inner", "dirlink"} { // others are in the way as ever
+			_, err := r.LookDir(name)
+			s.refused(name, err, endpoint.ErrLinkInWay)
+			_, err = r.Mkdir(name, 0o755)
+			s.refused(name, err, endpoint.ErrLinkInWay)
+			if err := r.WriteSmall(name+"/x", nil, true); !r.FollowsLinks() {
+				s.refused(name, err, endpoint.ErrLinkInWay)
+			}
+		}
+	},
 	"removed and made again": func(s *scene, r endpoint.Root) {
 		for _, remove := range []func(){
 			func() { s.Disk.Remove("dir") }, // by somebody else

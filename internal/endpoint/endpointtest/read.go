@@ -193,6 +193,19 @@ var readCases = map[string]func(s *scene, o endpoint.Opener){
 		}
 	},
 
+	"whole, and written to meanwhile": func(s *scene, o endpoint.Opener) {
+		s.put()
+		m := &block{lending: func() { s.Disk.Append("file", "more") }}
+		i := endpoint.Info{Size: 4}
+		err := o.ReadWhole(s.Context(), s.at("file"), endpoint.Regular, &i, m)
+		if !s.Host {
+			s.refused("it", err, endpoint.ErrNotListed)
+		} else if err != nil || string(m.data) != "data" { // the host has sent all of it before
+			s.Errorf("%q: %v", m.data, err)
+		}
+		s.is("file", "= datamore")
+	},
+
 	"whole, but not as listed": func(s *scene, o endpoint.Opener) {
 		s.put()
 		for name, size := range map[string]int64{"file": 3, "link": 5, "dir/inside": 0} {
@@ -231,13 +244,17 @@ func (s *scene) reads(from io.Reader, want string) {
 
 // block is what ReadWhole reads into.
 type block struct {
-	data   []byte
-	opened int
+	data    []byte
+	opened  int
+	lending func() // nil if nothing happens then
 }
 
 func (m *block) Opened() { m.opened++ }
 
 func (m *block) Lend(n int) []byte {
+	if m.lending != nil {
+		m.lending()
+	}
 	m.data = make([]byte, n)
 	return m.data
 }

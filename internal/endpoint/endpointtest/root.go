@@ -185,11 +185,8 @@ var rootCases = map[string]func(s *scene, r endpoint.Root){
 		}{{"link", 0}, {"dirlink", fs.ModeDir}, {"dirlink", 0}, {"link", fs.ModeDir},
 			{"dangling", 0}} {
 			for _, own := range []bool{false, true} {
-				if own && c.kind == fs.ModeDir && r.FollowsLinks() {
-					continue
-				}
 				_, err := r.SetAttrs(c.name, c.kind, own, set)
-				if !s.Host {
+				if !s.Host || s.NoLinkSet && !s.NoTimes && r.FollowsLinks() {
 					s.refused(c.name, err, endpoint.ErrReplaced, endpoint.ErrLinkInWay)
 				}
 			}

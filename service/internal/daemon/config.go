@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/service/internal/s3bucket"
 )
 
@@ -37,6 +37,7 @@ type serveFile struct {
 	Ciphers          []string        `toml:"ciphers"`
 	LegacyAlgorithms []algorithmText `toml:"legacy_algorithms"`
 	StrictModes      *bool           `toml:"strict_modes"`
+	Compress         bool            `toml:"compress"`
 
 	Limits struct {
 		LoginTimeout      durationText `toml:"login_timeout"`
@@ -59,6 +60,8 @@ type serveFile struct {
 	Storage storageTable `toml:"storage"`
 
 	Users []userTable `toml:"users"`
+
+	Hooks []hookTable `toml:"hooks"`
 }
 
 type storeTable struct {
@@ -101,6 +104,7 @@ type settings struct {
 	proxies []netip.Prefix
 	store   string // a file or a URL; "" is the usual file, if that is possible
 	storage storage
+	hooks   []*hooks.Hook
 	atomic  bool // uploads to directories appear when they are complete
 }
 
@@ -150,6 +154,8 @@ func kindOf(goType string) string {
 	switch {
 	case goType == "[]daemon.userTable":
 		return "tables, each headed by [[users]]"
+	case goType == "[]daemon.hookTable":
+		return "tables, each headed by [[hooks]]"
 	case strings.HasPrefix(goType, "[]"):
 		return "a list in brackets"
 	case goType == "bool":
@@ -168,13 +174,16 @@ type configFile struct {
 	made   *settings
 }
 
-// wrong returns an error about a key, which is a user's unless user is negative.
-func (f *configFile) wrong(user int, key string, err error) error {
+// entry names one of a list of tables, such as a user.
+func entry(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+
+// wrong returns an error about a key, which is that of an entry unless that is "".
+func (f *configFile) wrong(entry, key string, err error) error {
 	line := f.lines[key]
-	if user >= 0 {
-		prefix := fmt.Sprintf("users[%d]", user)
-		if line = f.lines[prefix+"."+key]; line == 0 {
-			line = max(f.lines[prefix], f.lines["users"])
+	if entry != "" {
+		if line = f.lines[entry+"."+key]; line == 0 {
+			list, _, _ := strings.Cut(entry, "[")
+			line = max(f.lines[entry], f.lines[list])
 		}
 	}
 	if path, ok := errors.AsType[*os.PathError](err); ok {
@@ -207,6 +216,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 			MaxLoginsKnown:   int(file.Limits.LoginsKnown),
 			Ciphers:          file.Ciphers,
 			LegacyAlgorithms: texts(file.LegacyAlgorithms),
+			Compress:         file.Compress,
 		},
 	}}
 	for _, address := range file.Listen {
@@ -238,10 +248,17 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 			return nil, err
 		}
 		if names[one.Name] {
-			return nil, f.wrong(i, "name", fmt.Errorf("user %q already exists", one.Name))
+			return nil, f.wrong(entry("users", i), "name", fmt.Errorf("user %q already exists", one.Name))
 		}
 		names[one.Name] = true
 		f.made.Users = append(f.made.Users, one)
+	}
+	for i := range file.Hooks {
+		one, err := f.hook(i, &file.Hooks[i])
+		if err != nil {
+			return nil, err
+		}
+		f.made.hooks = append(f.made.hooks, one)
 	}
 	return f.made, nil
 }
@@ -251,7 +268,7 @@ func (f *configFile) store(table *storeTable) (err error) {
 	switch {
 	case table == nil:
 	case table.File != "" && table.URL.text != "":
-		return f.wrong(-1, "store.url", errors.New("the store is either a file or at a URL"))
+		return f.wrong("", "store.url", errors.New("the store is either a file or at a URL"))
 	case table.URL.text != "":
 		f.made.store = table.URL.text
 	case table.File != "":
@@ -273,13 +290,8 @@ func (f *configFile) storage(table *storageTable) error {
 		f.made.storage.memory = 128 << 20
 	}
 	if table.Keys != "" {
-		info, err := os.Stat(f.path(table.Keys))
-		if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-			err = fmt.Errorf("others can read %s (mode %04o): run chmod 600 on it",
-				f.path(table.Keys), info.Mode().Perm())
-		}
-		if err != nil {
-			return f.wrong(-1, "storage.keys", err)
+		if err := readableByOthers(f.path(table.Keys)); err != nil {
+			return f.wrong("", "storage.keys", err)
 		}
 	}
 	if _, err := s3bucket.New("bucket", f.made.storage.Config); err != nil {
@@ -287,7 +299,7 @@ func (f *configFile) storage(table *storageTable) error {
 		if _, ok := errors.AsType[*os.PathError](err); ok {
 			key = "storage.ca"
 		}
-		return f.wrong(-1, key, err)
+		return f.wrong("", key, err)
 	}
 	return nil
 }
@@ -295,7 +307,7 @@ func (f *configFile) storage(table *storageTable) error {
 func (f *configFile) certificates(authorities, revoked string) (err error) {
 	if revoked != "" {
 		if f.made.Revoked, err = sshd.ReadRevocationList(f.path(revoked)); err != nil {
-			return f.wrong(-1, "certificates.revoked", err)
+			return f.wrong("", "certificates.revoked", err)
 		}
 	}
 	if authorities == "" {
@@ -303,7 +315,7 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 	}
 	data, err := os.ReadFile(f.path(authorities))
 	if err != nil {
-		return f.wrong(-1, "certificates.authorities", err)
+		return f.wrong("", "certificates.authorities", err)
 	}
 	made := &sshd.Authorities{Revoked: f.made.Revoked}
 	number := 0
@@ -314,13 +326,13 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 		}
 		key, _, options, _, err := ssh.ParseAuthorizedKey([]byte(line))
 		if err != nil || len(options) > 0 {
-			return f.wrong(-1, "certificates.authorities",
+			return f.wrong("", "certificates.authorities",
 				fmt.Errorf("%s:%d: not a public key without options", f.path(authorities), number))
 		}
 		made.Keys = append(made.Keys, key)
 	}
 	if len(made.Keys) == 0 {
-		return f.wrong(-1, "certificates.authorities",
+		return f.wrong("", "certificates.authorities",
 			fmt.Errorf("no keys in %s", f.path(authorities)))
 	}
 	f.made.Authorities = made
@@ -335,19 +347,19 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny),
 		Umask: fs.FileMode(u.Umask)}
 	if err := checkName(u.Name); err != nil {
-		return one, f.wrong(i, "name", err)
+		return one, f.wrong(entry("users", i), "name", err)
 	}
 	if u.Root == "" {
-		return one, f.wrong(i, "root", fmt.Errorf("user %s needs a directory", u.Name))
+		return one, f.wrong(entry("users", i), "root", fmt.Errorf("user %s needs a directory", u.Name))
 	}
 	if one.Root, err = f.root(u.Root); err != nil {
-		return one, f.wrong(i, "root", err)
+		return one, f.wrong(entry("users", i), "root", err)
 	}
 	if err := f.keys(i, u, &one); err != nil {
 		return one, err
 	}
 	if one.Keys == nil && one.PasswordHash == "" && f.made.Authorities == nil {
-		return one, f.wrong(i, "name",
+		return one, f.wrong(entry("users", i), "name",
 			fmt.Errorf("%s has no way to log in: set keys, authorized_keys or password", u.Name))
 	}
 	return one, nil
@@ -388,7 +400,7 @@ func (f *configFile) keys(i int, u *userTable, one *site.Account) error {
 			err = sshd.StrictModes(name)
 		}
 		if err != nil {
-			return f.wrong(i, "authorized_keys", err)
+			return f.wrong(entry("users", i), "authorized_keys", err)
 		}
 		f.made.Warnings = append(f.made.Warnings, sshd.ParseAuthorizedKeys(name, data).Warnings...)
 		all = append(all, data...)

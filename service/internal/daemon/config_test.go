@@ -12,6 +12,7 @@ import (
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -31,8 +32,10 @@ func TestConfigExample(t *testing.T) {
 	for _, name := range []string{"ca.pub", "publish.keys", "revoked.krl"} {
 		writeFile(t, filepath.Join(dir, name), key)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "s3.keys"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{"s3.keys": "", "hook.secret": "0123456789abcdef\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	file := filepath.Join(dir, "usftpd.toml")
 	writeFile(t, file, []byte(strings.ReplaceAll(text, "/srv/sftp", filepath.ToSlash(dir))))
@@ -65,9 +68,16 @@ func TestConfigExample(t *testing.T) {
 	if len(made.SSHD.LegacyAlgorithms) != 1 {
 		t.Errorf("legacy algorithms: %v", made.SSHD.LegacyAlgorithms)
 	}
+	if !made.SSHD.Compress {
+		t.Error("nobody may compress")
+	}
 	if s := made.storage; s.Endpoint != "https://s3.example.com" || !s.PathStyle ||
 		s.Keys != filepath.Join(dir, "s3.keys") || s.memory != 128<<20 {
 		t.Errorf("object storage: %+v", s)
+	}
+	if h := made.hooks; len(h) != 1 || h[0].Name != "web" || h[0].On[0] != hooks.Uploaded ||
+		h[0].URL != "https://example.com/uploads" || string(h[0].Secret) != "0123456789abcdef" {
+		t.Errorf("hooks: %+v", h)
 	}
 	guest, publish, alice := made.Users[0], made.Users[1], made.Users[2]
 	if alice.Keys == nil || alice.Quota != [2]int64{50e9, 100000} || alice.Bandwidth != 20e6 ||
@@ -102,7 +112,7 @@ func TestConfigDocumented(t *testing.T) {
 	look = func(kind reflect.Type) {
 		for field := range kind.Fields() {
 			if name := field.Tag.Get("toml"); !strings.Contains(text, "`"+name+"`") &&
-				!strings.Contains(text, "`["+name+"]`") && name != "users" {
+				!strings.Contains(text, "`["+name+"]`") && name != "users" && name != "hooks" {
 				t.Errorf("docs/service.md does not have %s", name)
 			}
 			if field.Type.Kind() == reflect.Struct && field.Type.Name() == "" {
@@ -114,6 +124,7 @@ func TestConfigDocumented(t *testing.T) {
 	look(reflect.TypeFor[userTable]())
 	look(reflect.TypeFor[storeTable]())
 	look(reflect.TypeFor[storageTable]())
+	look(reflect.TypeFor[hookTable]())
 	for _, name := range server.Operations() {
 		if !strings.Contains(text, name) {
 			t.Errorf("docs/service.md does not have the request %s", name)
@@ -129,6 +140,10 @@ func TestConfigErrors(t *testing.T) {
 		opensshd.Keygen(t, filepath.Join(dir, "id"))+".pub")))
 	writeFile(t, filepath.Join(dir, "file"), []byte("no key\n"))
 	user := "[[users]]\nname = \"u\"\nroot = \".\"\nkeys = ['" + key + "']\n"
+	hook := "[[hooks]]\nname = 'h'\n"
+	if err := os.WriteFile(filepath.Join(dir, "short"), []byte("abc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ text, says string }{
 		{"", `:1: there are no users: nobody could log in`},
 		{"listen = [\n", `:1:11: array is incomplete`},
@@ -190,13 +205,48 @@ func TestConfigErrors(t *testing.T) {
 			`:4:9: command: the key is refused`},
 		{"[[users]]\nname = 'u'\nroot = '.'\nauthorized_keys = 'none'\n",
 			`:4: authorized_keys: ` + filepath.Join(dir, "none") + `: no such file`},
-		{"[[users]]\nname = 'u'\nroot = '.'\npassword = 'secret'\n", `:4:12: `},
+		{"[[users]]\nname = 'u'\nroot = '.'\npassword = 'hunter2'\n", `:4:12: `},
 		{user + "allow = ['fly']\n", `:5:10: unknown request "fly"; use open, `},
 		{user + "umask = '999'\n", `:5:9: it must be an octal number up to 777`},
 		{user + "quota_bytes = 'much'\n", `:5:15: invalid size "much"`},
 		{user + "bandwidth = '0MB'\n", `:5:13: invalid size "0MB"`},
 		{user + "sessions = 1.5\n", `:5:12: `},
 		{"users = [{name = 'u'}]\n", `:1: root: user u needs a directory`},
+		{"hooks = 3\n" + user, `:1:9: hooks: it must be tables, each headed by [[hooks]]`},
+		{user + hook + "on = ['fly']\n",
+			`:7:7: unknown event "fly"; use uploaded, downloaded, renamed, removed, login, accept`},
+		{user + hook + "on = ['accept', 'login']\nclamd = '/s'\n",
+			`:7: on: a hook that is asked is told of nothing else`},
+		{user + hook + "on = ['accept']\nclamd = '/s'\nurl = 'http://h/'\n",
+			`:6: name: hook h needs one of url, command and, for accept, clamd`},
+		{user + hook + "on = ['login']\nclamd = '/s'\n", `:8: clamd: clamd can only accept`},
+		{user + hook + "on = ['accept']\nclamd = 'tcp://host'\n",
+			`:8:9: clamd is at the path of its socket, or at tcp://HOST:PORT`},
+		{user + hook + "on = ['accept']\nclamd = '/s'\nunchecked = 'hope'\n",
+			`:9:13: "hope": it must be refuse or accept`},
+		{user + hook + "on = ['login']\nurl = 'http://h/'\nmax_size = '1MB'\n",
+			`:7: on: max_size and unchecked are for accept`},
+		{user + hook + "on = ['accept']\nclamd = '/s'\ngive_up = '1h'\n",
+			`:9: give_up: accept is asked once: set timeout`},
+		{user + hook, `:5: on: hook h needs events: uploaded, `},
+		{user + "[[hooks]]\nname = 'A b'\n", `:6: name: "A b" is no name for a hook: use a-z`},
+		{user + hook + "on = ['login']\ncommand = ['true']\n" + hook,
+			`:10: name: hook "h" already exists`},
+		{user + hook + "on = ['login']\n", `:6: name: hook h needs one of url, command and, for accept, clamd`},
+		{user + hook + "on = ['login']\nurl = 'file:///etc/passwd'\n",
+			`:8:7: a hook's URL is https://HOST/PATH`},
+		{user + hook + "on = ['login']\ncommand = ['none-such']\n",
+			`:8: command: none-such: executable file not found`},
+		{user + hook + "on = ['login']\ncommand = ['./file']\n",
+			`:8: command: ` + filepath.Join(dir, "file") + `: permission denied`},
+		{user + hook + "on = ['login']\ncommand = ['true']\nsecret = 'file'\n",
+			`:9: secret: only what is posted to a url is signed`},
+		{user + hook + "on = ['login']\nurl = 'http://h/'\nsecret = 'file'\n",
+			`:9: secret: others can read ` + filepath.Join(dir, "file")},
+		{user + hook + "on = ['login']\nurl = 'http://h/'\nsecret = 'short'\n",
+			`:9: secret: ` + filepath.Join(dir, "short") + `: a secret of fewer than 16 bytes`},
+		{user + hook + "on = ['login']\nurl = 'http://h/'\ntimeout = 'soon'\n",
+			`:9:11: "soon" is not a valid time`},
 	} {
 		name := filepath.Join(dir, "usftpd.toml")
 		writeFile(t, name, []byte(c.text))
@@ -204,7 +254,7 @@ func TestConfigErrors(t *testing.T) {
 		if want := name + strings.ReplaceAll(c.says, "NAME", name); err == nil ||
 			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s\ngives the error\n%v\nwant\n%s", c.text, err, want)
-		} else if strings.Contains(err.Error(), "secret") ||
+		} else if strings.Contains(err.Error(), "hunter2") ||
 			strings.Contains(err.Error(), "toml") && strings.Contains(err.Error(), "toml:") &&
 				!strings.Contains(err.Error(), "usftpd.toml:") {
 			t.Errorf("the error says too much: %v", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/service/internal/store"
 )
 
@@ -55,7 +56,7 @@ func commandLine(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(root.Flags())
-	root.AddCommand(userCommand(a), banCommand(a), hashPasswordCommand(a), cmdline.Version(),
+	root.AddCommand(userCommand(a), banCommand(a), hooksCommand(a), hashPasswordCommand(a), cmdline.Version(),
 		cmdline.Completion(completionLong), healthCommand(), manCommand(root))
 	cmdline.Complete(a, root, cmdline.Texts{
 		Hint:  func(*cobra.Command, string) string { return "" },
@@ -115,6 +116,7 @@ type service struct {
 	started *settings // those read first
 	metrics *metrics  // nil without --metrics
 	store   *store.Store
+	hooks   *hooks.Hooks // nil without any
 	objects *objects
 	sweeper *sweeper
 
@@ -124,6 +126,9 @@ type service struct {
 // prepare opens what the settings need.
 func (s *service) prepare(ctx context.Context) error {
 	if err := s.openStore(ctx); err != nil {
+		return err
+	}
+	if err := s.useHooks(); err != nil {
 		return err
 	}
 	s.sweeper = &sweeper{log: s.Log}
@@ -145,9 +150,12 @@ func (s *service) run(ctx context.Context) error {
 		return err
 	}
 	defer s.metrics.close()
-	sweeping, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(ctx)
 	var ended sync.WaitGroup
-	ended.Go(func() { s.sweeper.run(sweeping) })
+	ended.Go(func() { s.sweeper.run(running) })
+	if s.hooks != nil {
+		ended.Go(func() { s.hooks.Run(running) })
+	}
 	defer func() {
 		stop()
 		ended.Wait()
@@ -172,7 +180,7 @@ func (s *service) read() (*site.Settings, error) {
 			s.Events = s.metrics.count
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage,
-		made.atomic)
+	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage, made.atomic,
+		describe(made.hooks))
 	return &made.Settings, err
 }

@@ -51,3 +51,11 @@ them. Run it as the user who runs the server.`
 const banExamples = `  usftpd ban list --config usftpd.toml
   usftpd ban add --config usftpd.toml --for 12h 192.0.2.7
   usftpd ban lift --config usftpd.toml 192.0.2.7`
+
+const hooksLong = `Manages the events that hooks could not be told of in a day (give_up), which the store
+keeps for 30 days. Each is listed with its ID, its hook, when it happened and why it was
+not delivered. Run it as the user who runs the server.`
+
+const hooksExamples = `  usftpd hooks list --config usftpd.toml
+  usftpd hooks replay --config usftpd.toml forward
+  usftpd hooks drop --config usftpd.toml 3V7ZUQ5DJ4BF6YKAMWRN2XCE4T`

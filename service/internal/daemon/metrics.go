@@ -12,6 +12,8 @@ import (
 
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/service/internal/hooks"
+	"github.com/usftp/usftp/service/internal/store"
 )
 
 // metrics are the metrics for Prometheus. A nil *metrics counts nothing.
@@ -84,6 +86,21 @@ func (m *metrics) count(e server.Event) {
 	}
 	m.read.AddInt64(e.Read)
 	m.written.AddInt64(e.Written)
+}
+
+// hook counts what came of telling a hook.
+func (m *metrics) hook(name string, outcome hooks.Outcome) {
+	m.set.GetOrCreateCounter(fmt.Sprintf(`usftp_hooks_total{hook=%q,outcome=%q}`, name,
+		outcome)).Inc()
+}
+
+// waiting shows how many events wait for each hook.
+func (m *metrics) waiting(all []*hooks.Hook, s *store.Store) {
+	for _, hook := range all {
+		m.set.NewGauge(fmt.Sprintf(`usftp_hooks_waiting{hook=%q}`, hook.Name), func() float64 {
+			return float64(s.Waiting()[hook.Name])
+		})
+	}
 }
 
 // metricsTimeout limits how long a client of the metrics may take for its request.

@@ -96,6 +96,11 @@ type tx struct {
 
 // do runs a transaction, whose statements end with ctx or when patience has run out.
 func (d *database) do(ctx context.Context, run func(t tx) error) error {
+	return d.doWithin(ctx, patience, run)
+}
+
+func (d *database) doWithin(ctx context.Context, patience time.Duration,
+	run func(t tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	begun, err := d.BeginTx(ctx, nil)

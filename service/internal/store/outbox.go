@@ -3,55 +3,396 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
-// A Message is an event that waits to be delivered.
+// A Message is an event that waits to be delivered to a hook.
 type Message struct {
 	ID    string // by which its receivers tell duplicates
-	Made  time.Time
+	Hook  string
 	Event string
+	Made  time.Time
+
+	// Unsure is whether the node that was to make the change was killed before it could say whether
+	// it has.
+	Unsure bool
+
+	Tries int
+	Died  time.Time // when it became a dead letter, if it has
+	Error string    // of the last try
+
+	lease int64 // the end of it proves who has the message
 }
 
-// Post puts events into the outbox, all or none.
-func (s *Store) Post(ctx context.Context, events ...string) error {
-	return s.do(ctx, func(t tx) error {
-		for _, event := range events {
-			if _, err := t.exec(`INSERT INTO outbox (id, made, until, event)
-				VALUES ($1, @now, 0, $2)`, rand.Text(), event); err != nil {
+const (
+	// mostWaiting is how many messages may wait for one hook.
+	mostWaiting = 1_000_000
+
+	// mostUnsent is how many messages a node keeps in memory while the store is down.
+	mostUnsent = 10_000
+
+	// mostDead is how many dead letters are kept, and longestDead how long.
+	mostDead    = 100_000
+	longestDead = 30 * 24 * time.Hour
+
+	// longestAlive is how long messages wait for a hook that no node has.
+	longestAlive = 7 * 24 * time.Hour
+
+	// longestError limits what is kept of an error.
+	longestError = 500
+)
+
+// ErrFull is the error of what would send one message too many.
+var ErrFull = errors.New("too many events wait for a hook; see the server's log")
+
+// outbox is what this node knows of the messages.
+type outbox struct {
+	mu      sync.Mutex
+	posted  chan struct{} // there may be something to take
+	waiting map[string]int64
+	unsent  []Message   // the store was down
+	ended   []endedPart // of what was announced
+}
+
+// An Outcome is what came of a change that was announced.
+type Outcome int
+
+const (
+	NotMade Outcome = iota
+	Made
+	Unsure // it failed, and may have been made all the same
+)
+
+// endedPart is a part of an announcement whose end the store has not heard of.
+type endedPart struct {
+	Message
+	outcome Outcome
+}
+
+func (o *outbox) init() { o.posted = make(chan struct{}, 1) }
+
+func (o *outbox) wake() {
+	select {
+	case o.posted <- struct{}{}:
+	default:
+	}
+}
+
+// Posted returns a channel that gets a value when this node has posted something.
+func (s *Store) Posted() <-chan struct{} { return s.outbox.posted }
+
+// Waiting returns how many messages wait for each hook, as was known some seconds ago.
+func (s *Store) Waiting() map[string]int64 {
+	s.outbox.mu.Lock()
+	defer s.outbox.mu.Unlock()
+	return s.outbox.waiting
+}
+
+// room returns an error if too many messages wait for one of the hooks.
+func (o *outbox) room(messages []Message) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, m := range messages {
+		if o.waiting[m.Hook] >= mostWaiting {
+			return ErrFull
+		}
+	}
+	return nil
+}
+
+// insert puts messages into the outbox. node is who announces them, or "".
+func insert(t tx, node string, messages []Message) error {
+	for _, m := range messages {
+		if _, err := t.exec(`INSERT INTO outbox (id, made, until, event, hook, node)
+			VALUES ($1, @now, @now, $2, $3, $4) ON CONFLICT (id) DO NOTHING`, m.ID, m.Event, m.Hook,
+			node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Post puts events that have happened into the outbox. While the store is down they wait in the
+// node's memory; an error means that they are lost.
+func (s *Store) Post(ctx context.Context, messages ...Message) error {
+	if err := s.outbox.room(messages); err != nil {
+		return err
+	}
+	named := slices.Clone(messages)
+	for i := range named {
+		named[i].ID = rand.Text()
+	}
+	err := s.do(ctx, func(t tx) error { return insert(t, "", named) })
+	if err == nil {
+		s.outbox.wake()
+		return nil
+	}
+	o := &s.outbox
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.unsent)+len(named) > mostUnsent {
+		return err
+	}
+	o.unsent = append(o.unsent, named...)
+	return nil
+}
+
+// Announce puts events into the outbox that are about to happen. They are not delivered before end
+// says whether they have; if the node is killed before that, they are delivered as unsure.
+func (s *Store) Announce(ctx context.Context, messages ...Message) (end func(Outcome),
+	err error) {
+	if err := s.outbox.room(messages); err != nil {
+		return nil, err
+	}
+	parts := make([]endedPart, len(messages))
+	named := slices.Clone(messages)
+	for i := range named {
+		named[i].ID = rand.Text()
+		parts[i].Message = named[i]
+	}
+	if err := s.do(ctx, func(t tx) error { return insert(t, s.node, named) }); err != nil {
+		return nil, err
+	}
+	return func(outcome Outcome) {
+		for i := range parts {
+			parts[i].outcome = outcome
+		}
+		if s.do(context.WithoutCancel(ctx), func(t tx) error { return s.settle(t, parts) }) != nil {
+			s.outbox.mu.Lock()
+			defer s.outbox.mu.Unlock()
+			s.outbox.ended = append(s.outbox.ended, parts...)
+			return
+		}
+		s.outbox.wake()
+	}, nil
+}
+
+// settle says what came of what was announced. If others took this node for dead meanwhile, the
+// message may have been delivered before the change was made: then there is another one.
+func (s *Store) settle(t tx, parts []endedPart) error {
+	for _, p := range parts {
+		if p.outcome == NotMade {
+			if _, err := t.exec(`DELETE FROM outbox WHERE id = $1`, p.ID); err != nil {
 				return err
 			}
+			continue
 		}
-		return nil
-	})
+		rows, err := t.exec(`UPDATE outbox SET node = '', until = @now, unsure = $3
+			WHERE id = $1 AND node = $2`, p.ID, s.node, number(p.outcome == Unsure))
+		if err == nil && rows == 0 {
+			err = again(t, p.Message)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Take takes the oldest messages, but at most so many, for a while in which no other node gets
-// them. What is not Delivered by then is taken again: each is delivered at least once.
-func (s *Store) Take(ctx context.Context, most int, while time.Duration) (taken []Message,
-	err error) {
+// again posts a message that others have taken for announced by a dead node, unless the store has
+// heard that it was not.
+func again(t tx, m Message) error {
+	unsure := int64(1)
+	if _, err := t.one(`SELECT unsure FROM outbox WHERE id = $1`, []any{m.ID},
+		&unsure); err != nil || unsure == 0 {
+		return err
+	}
+	m.ID += "-2"
+	return insert(t, "", []Message{m})
+}
+
+// flush tells the store what it has missed while it was down.
+func (o *outbox) flush(ctx context.Context, s *Store) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.unsent)+len(o.ended) == 0 {
+		return
+	}
+	if s.do(ctx, func(t tx) error {
+		if err := s.settle(t, o.ended); err != nil {
+			return err
+		}
+		return insert(t, "", o.unsent)
+	}) == nil {
+		o.unsent, o.ended = nil, nil
+		o.wake()
+	}
+}
+
+// countPatience is how long counting may take: there may be very many.
+const countPatience = 30 * time.Second
+
+// keepCounting finds out how many messages wait, now and then, until ctx ends.
+func (o *outbox) keepCounting(ctx context.Context, s *Store) {
+	again := time.NewTicker(4 * s.times.beat)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+		if !s.Down() {
+			s.db.doWithin(ctx, countPatience, o.count)
+		}
+	}
+}
+
+func (o *outbox) count(t tx) error {
+	waiting := map[string]int64{}
+	var hook string
+	var n int64
+	if err := t.each(`SELECT hook, count(*) FROM outbox WHERE dead = 0 GROUP BY hook`, nil,
+		[]any{&hook, &n}, func() { waiting[hook] = n }); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting = waiting
+	return nil
+}
+
+// adopt makes messages of what nodes had announced that are no longer there.
+func adopt(t tx) error {
+	_, err := t.exec(`UPDATE outbox SET node = '', unsure = 1, until = @now WHERE node <> ''
+		AND node NOT IN (SELECT node FROM nodes)`)
+	return err
+}
+
+// cleanOutbox gives up messages for hooks that no node has, and removes old dead letters.
+func cleanOutbox(t tx) error {
+	if _, err := t.exec(`UPDATE outbox SET dead = @now, error = $1 WHERE dead = 0 AND node = ''
+		AND made < (SELECT @now) - $2 AND until < (SELECT @now) - $3`,
+		"no node has a hook of this name: is it still in the configuration?",
+		longestAlive.Milliseconds(), time.Hour.Milliseconds()); err != nil {
+		return err
+	}
+	if _, err := t.exec(`DELETE FROM outbox WHERE dead > 0 AND dead < (SELECT @now) - $1`,
+		longestDead.Milliseconds()); err != nil {
+		return err
+	}
+	var dead int64
+	if _, err := t.one(`SELECT count(*) FROM outbox WHERE dead > 0`, nil, &dead); err != nil ||
+		dead <= mostDead {
+		return err
+	}
+	_, err := t.exec(`DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE dead > 0
+		ORDER BY dead LIMIT $1)`, dead-mostDead)
+	return err
+}
+
+// fields are what a message is read from, in the order of messageColumns.
+const messageColumns = `id, hook, event, made, unsure, tries, dead, error, until`
+
+type messageRow struct {
+	Message
+	made, unsure, dead int64
+}
+
+func (r *messageRow) fields() []any {
+	return []any{&r.ID, &r.Hook, &r.Event, &r.made, &r.unsure, &r.Tries, &r.dead, &r.Error,
+		&r.lease}
+}
+
+func (r *messageRow) message() Message {
+	m := r.Message
+	m.Made, m.Unsure = time.UnixMilli(r.made), r.unsure != 0
+	if r.dead > 0 {
+		m.Died = time.UnixMilli(r.dead)
+	}
+	return m
+}
+
+// Take takes the messages for a hook that have been due for longest, but at most so many, for a
+// while in which no other node gets them. What is neither Delivered nor Failed by then is taken
+// again: each is delivered at least once.
+func (s *Store) Take(ctx context.Context, hook string, most int,
+	while time.Duration) (taken []Message, err error) {
 	err = s.do(ctx, func(t tx) error {
 		taken = nil
-		var one Message
-		var made int64
+		var r messageRow
 		return t.each(`UPDATE outbox SET until = @now + $1 WHERE id IN (SELECT id FROM outbox
-			WHERE until <= @now ORDER BY made, id LIMIT $2 @skip) RETURNING id, made, event`,
-			[]any{while.Milliseconds(), most}, []any{&one.ID, &made, &one.Event}, func() {
-				one.Made = time.UnixMilli(made)
-				taken = append(taken, one)
+			WHERE hook = $2 AND dead = 0 AND node = '' AND until <= (SELECT @now)
+			ORDER BY until LIMIT $3 @skip) RETURNING `+messageColumns,
+			[]any{while.Milliseconds(), hook, most}, r.fields(), func() {
+				taken = append(taken, r.message())
 			})
 	})
+	slices.SortFunc(taken, func(a, b Message) int { return a.Made.Compare(b.Made) })
 	return taken, err
 }
 
-// Delivered removes messages from the outbox.
-func (s *Store) Delivered(ctx context.Context, messages ...Message) error {
+// Delivered removes a message from the outbox.
+func (s *Store) Delivered(ctx context.Context, m Message) error {
 	return s.do(ctx, func(t tx) error {
-		for _, one := range messages {
-			if _, err := t.exec(`DELETE FROM outbox WHERE id = $1`, one.ID); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := t.exec(`DELETE FROM outbox WHERE id = $1`, m.ID)
+		return err
 	})
+}
+
+// Failed says that a message was not delivered, and why. It is taken again after a while, unless
+// that is negative: then it becomes a dead letter.
+func (s *Store) Failed(ctx context.Context, m Message, again time.Duration, why error) error {
+	text := why.Error() // PostgreSQL takes no NUL, and only UTF-8
+	text = strings.ReplaceAll(text[:min(len(text), longestError)], "\x00", "?")
+	text = strings.ToValidUTF8(text, "?")
+	return s.do(ctx, func(t tx) error {
+		_, err := t.exec(`UPDATE outbox SET tries = tries + 1, error = $1, until = @now + $2,
+			dead = CASE WHEN $3 = 1 THEN @now ELSE 0 END WHERE id = $4 AND until = $5`, text,
+			max(again, 0).Milliseconds(), number(again < 0), m.ID, m.lease)
+		return err
+	})
+}
+
+// GiveBack ends the lease of a message that this node no longer tries to deliver.
+func (s *Store) GiveBack(ctx context.Context, m Message) error {
+	return s.do(ctx, func(t tx) error {
+		_, err := t.exec(`UPDATE outbox SET until = @now WHERE id = $1 AND until = $2`, m.ID, m.lease)
+		return err
+	})
+}
+
+// DeadLetters calls one for each dead letter, the oldest first.
+func (s *Store) DeadLetters(ctx context.Context, one func(Message)) error {
+	return s.do(ctx, func(t tx) error {
+		var r messageRow
+		return t.each(`SELECT `+messageColumns+` FROM outbox WHERE dead > 0 ORDER BY made, id`, nil,
+			r.fields(), func() { one(r.message()) })
+	})
+}
+
+// ErrNoLetter is the error of a change to a dead letter that is not there.
+var ErrNoLetter = errors.New("there is no such dead letter")
+
+// Replay lets dead letters be delivered again: those of a hook, or the one with an ID.
+func (s *Store) Replay(ctx context.Context, hookOrID string) (n int64, err error) {
+	return s.changeLetters(ctx, `UPDATE outbox SET dead = 0, tries = 0, made = @now, until = @now`,
+		hookOrID)
+}
+
+// Drop removes dead letters: those of a hook, or the one with an ID.
+func (s *Store) Drop(ctx context.Context, hookOrID string) (n int64, err error) {
+	return s.changeLetters(ctx, `DELETE FROM outbox`, hookOrID)
+}
+
+// changeLetters changes dead letters, some at a time, since there may be many.
+func (s *Store) changeLetters(ctx context.Context, change, hookOrID string) (n int64, err error) {
+	const some = 100
+	for rows := int64(some); rows == some; n += rows {
+		if err := s.do(ctx, func(t tx) (err error) {
+			rows, err = t.exec(change+` WHERE id IN (SELECT id FROM outbox WHERE dead > 0
+				AND (hook = $1 OR id = $1) LIMIT $2)`, hookOrID, some)
+			return err
+		}); err != nil {
+			return n, err
+		}
+	}
+	if n == 0 {
+		return 0, ErrNoLetter
+	}
+	return n, nil
 }

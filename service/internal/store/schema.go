@@ -89,6 +89,18 @@ var schema = [][]string{{
 		etag TEXT NOT NULL,
 		mtime BIGINT NOT NULL,
 		PRIMARY KEY (bucket, name))`,
+}, {
+	// Each message is for one hook. node is who has announced it, and '' once it may be delivered;
+	// dead is when it became a dead letter, or 0.
+	`ALTER TABLE outbox ADD COLUMN hook TEXT NOT NULL DEFAULT ''`,
+	`ALTER TABLE outbox ADD COLUMN node TEXT NOT NULL DEFAULT ''`,
+	`ALTER TABLE outbox ADD COLUMN unsure BIGINT NOT NULL DEFAULT 0`,
+	`ALTER TABLE outbox ADD COLUMN tries BIGINT NOT NULL DEFAULT 0`,
+	`ALTER TABLE outbox ADD COLUMN dead BIGINT NOT NULL DEFAULT 0`,
+	`ALTER TABLE outbox ADD COLUMN error TEXT NOT NULL DEFAULT ''`,
+	`CREATE INDEX outbox_due ON outbox (hook, until) WHERE dead = 0`,
+	`CREATE INDEX outbox_dead ON outbox (dead) WHERE dead > 0`,
+	`CREATE INDEX outbox_announced ON outbox (node) WHERE node <> ''`,
 }}
 
 // migrate brings the tables up to date. Nodes that start at once take turns.

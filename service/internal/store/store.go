@@ -30,6 +30,7 @@ type Store struct {
 	movers   movers
 	users    userList
 	rights   rights
+	outbox   outbox
 
 	mu    sync.Mutex
 	down  bool
@@ -74,6 +75,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	s.quotas.init(s)
 	s.movers.init(s)
 	s.users.store = s
+	s.outbox.init()
 	if err := s.join(ctx); err != nil {
 		if db.postgres == "" {
 			db.Close()
@@ -85,6 +87,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.ended.Go(func() { s.run(running) })
+	s.ended.Go(func() { s.outbox.keepCounting(running, s) })
 	if db.postgres != "" {
 		s.ended.Go(func() { s.listen(running) })
 	}
@@ -128,6 +131,7 @@ func (s *Store) run(ctx context.Context) {
 			s.users.tell()
 		}
 		s.quotas.flush(ctx, false)
+		s.outbox.flush(ctx, s)
 		s.movers.share(ctx)
 		beats := time.Since(beaten) >= s.times.beat
 		if beats {
@@ -136,12 +140,14 @@ func (s *Store) run(ctx context.Context) {
 			s.do(ctx, s.bury)
 			s.do(ctx, s.quotas.read)
 			s.do(ctx, s.giveBack)
+			s.do(ctx, adopt)
 		}
 		if time.Since(cleaned) >= time.Minute {
 			cleaned = time.Now()
 			s.do(ctx, cleanBans)
 			s.do(ctx, s.movers.clean)
 			s.do(ctx, cleanUploads)
+			s.do(ctx, cleanOutbox)
 		}
 		if beats || s.db.postgres == "" { // PostgreSQL notifies us
 			s.bans.look(ctx)
@@ -296,6 +302,7 @@ func (s *Store) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s.quotas.flush(ctx, true)
+	s.outbox.flush(ctx, s)
 	err := s.do(ctx, func(t tx) error {
 		if err := s.quotas.end(t); err != nil {
 			return err

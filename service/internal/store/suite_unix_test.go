@@ -38,6 +38,9 @@ var suite = map[string]func(t *testing.T, name string){
 	"bandwidth":                testBandwidth,
 	"users":                    testUsers,
 	"outbox":                   testOutbox,
+	"dead letters":             testDeadLetters,
+	"announced changes":        testAnnounced,
+	"outbox in an outage":      testOutboxInAnOutage,
 	"objects":                  testObjects,
 	"objects of a dead node":   testObjectsOfADeadNode,
 	"objects in an outage":     testObjectsInAnOutage,
@@ -445,34 +448,6 @@ func testUsers(t *testing.T, name string) {
 	}
 	must(t, one.RemoveUser(t.Context(), "ann"))
 	eventually(t, "nobody is left", func() bool { return len(two.Users()) == 0 })
-}
-
-func testOutbox(t *testing.T, name string) {
-	one, two := node(t, name), node(t, name)
-	for i := range 4 {
-		must(t, one.Post(t.Context(), fmt.Sprint("a", i), fmt.Sprint("b", i)))
-	}
-	seen := map[string]int{}
-	var all []Message
-	for range 4 {
-		for _, s := range []*Store{one, two} {
-			taken, err := s.Take(t.Context(), 1, 2*time.Second)
-			must(t, err)
-			for _, m := range taken {
-				seen[m.Event]++
-				all = append(all, m)
-			}
-		}
-	}
-	if len(seen) != 8 || len(all) != 8 {
-		t.Fatalf("taken: %v", seen)
-	}
-	must(t, two.Delivered(t.Context(), all[:7]...))
-	eventually(t, "what is not delivered comes again", func() bool {
-		taken, err := two.Take(t.Context(), 10, time.Hour)
-		must(t, err)
-		return len(taken) == 1 && taken[0].ID == all[7].ID
-	})
 }
 
 // outage keeps everybody from the tables until it is ended.

@@ -92,6 +92,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, name string, dir connect.
 	defer stop()
 	config := flags.Config(a, &flags.Report)
 	t := connect.NewTask(ctx, a, config, report.NewCheck(a, &flags.Report, name, flags.strict))
+	t.Remember("check", []connect.Place{{Typed: name, Stream: name == "-"}}, dir, "")
 	list, err := checksum.Open(name, checksum.Algorithm(flags.hash))
 	if err != nil {
 		t.Fail(fmt.Errorf("cannot use the list of hashes: %w", err))

@@ -15,6 +15,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/cp"
 	"github.com/usftp/usftp/cmd/usftp/internal/demo"
 	"github.com/usftp/usftp/cmd/usftp/internal/files"
+	"github.com/usftp/usftp/cmd/usftp/internal/history"
 	"github.com/usftp/usftp/cmd/usftp/internal/mount"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
@@ -57,7 +58,7 @@ func commandLine(a *ui.App) *cobra.Command {
 	root.AddCommand(cp.Command(a), sync.Command(a), check.Command(a))
 	root.AddCommand(files.Commands(a)...)
 	root.AddCommand(shell.Command(a), mount.Command(a), mount.UmountCommand(a), serve.Command(a),
-		demo.Command(a), cmdline.Version(), cmdline.Completion(completionLong), manCommand(root),
+		demo.Command(a), history.Command(a), cmdline.Version(), cmdline.Completion(completionLong), manCommand(root),
 		opt.Topic())
 	cmdline.Complete(a, root, cmdline.Texts{Hint: flagHint, Usage: moreUsage})
 	complete.Flags(root)

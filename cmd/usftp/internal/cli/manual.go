@@ -131,6 +131,7 @@ SSH_ASKPASS names a program that asks for passwords, passphrases and host keys w
 is no terminal, and SSH_ASKPASS_REQUIRE says when it is used, both as for ssh(1).
 SSH_AUTH_SOCK names the agent's socket.
 USFTP_COMPLETION_TIMEOUT is how long completion waits for a host, such as 3s (default 1s).
+USFTP_HISTORY=no keeps runs out of usftp history.
 USFTP_REMEMBER_LOGINS=no turns off the notes of which key worked where (see FILES).
 USFTP_SSH_STACK=xcrypto uses golang.org/x/crypto/ssh instead of our own SSH, to find
 out which of the two is at fault.`},
@@ -142,8 +143,10 @@ out which of the two is at fault.`},
 another.
 
 ~/.local/state/usftp/failed-hosts: the hosts that failed in the last run of a command
-with --hosts, for --retry-failed. This and the next two are in $XDG_STATE_HOME/usftp if
+with --hosts, for --retry-failed. This and the next three are in $XDG_STATE_HOME/usftp if
 that variable is set.
+
+~/.local/state/usftp/history: what usftp history lists.
 
 ~/.local/state/usftp/journal: what interrupted copies left behind, and where. The same
 command reads it to continue (with --resume) or to clean up. Entries expire after a month.

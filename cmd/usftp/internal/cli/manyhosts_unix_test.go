@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
@@ -406,8 +407,8 @@ func TestManyFailures(t *testing.T) {
 	dir, home := t.TempDir(), t.TempDir()
 	data := randomData(1 << 20)
 	writeFile(t, filepath.Join(dir, "file"), data)
-	refused := listen(t, func(c net.Conn) { c.Close() })
-	bad := f.also(t, "Host dead", "\tHostName 127.0.0.1", "\tPort "+refused)
+	bad := f.also(t, "Host dead", "\tHostName 127.0.0.1",
+		fmt.Sprint("\tPort ", testenv.RefusedPort(t)))
 	good := f.also(t, "Host dead", "\tHostName 127.0.0.1",
 		fmt.Sprintf("\tPort %d\n\tHostKeyAlias [127.0.0.1]:%d", f.ports["web3"], f.ports["web3"]),
 		strings.ReplaceAll(f.block(t, "web3"), "Host web3", "Host dead"))
@@ -431,7 +432,7 @@ func TestManyFailures(t *testing.T) {
 	f.has(t, "dir/file", data, "web1")
 	for _, want := range []string{
 		`(?m)^usftp: web2: cannot copy file to web2:.*: is a directory`,
-		`(?m)^usftp: dead: the server closed `, `(?m)^web1 +ok +1 `, `(?m)^web2 +failed +0 `,
+		`(?m)^usftp: dead: the connection to .* was refused`, `(?m)^web1 +ok +1 `, `(?m)^web2 +failed +0 `,
 		`(?m)^dead +no connection +0 `, `(?m)^3 hosts +2 failed +1 `,
 		`(?m)^usftp: 2 of 3 hosts failed; to run again on those: usftp cp --retry-failed -F \S+ --hosts web1,web2,dead file :dir$`} {
 		if !regexp.MustCompile(want).MatchString(got.stderr) {

@@ -55,8 +55,13 @@ func TestServe(t *testing.T) {
 	}
 	s.Must("", usftp, "cp", "-F", "none", "-P", s.Port, "-i", key, "-o",
 		"UserKnownHostsFile="+s.KnownHosts(), "a", "u@127.0.0.1:g")
+	for _, operands := range [][]string{{"a", "u@127.0.0.1:h"}, {"u@127.0.0.1:h", "i"}} {
+		s.Must("", usftp, append([]string{"cp", "-O", "-F", "none", "-P", s.Port, "-i", key, "-o",
+			"UserKnownHostsFile=" + s.KnownHosts()}, operands...)...)
+	}
 	servetest.Same(t, data, filepath.Join(dir, "b"), filepath.Join(home, "c"), filepath.Join(dir, "d"),
-		filepath.Join(home, "e"), filepath.Join(home, "f"), filepath.Join(dir, "g"))
+		filepath.Join(home, "e"), filepath.Join(home, "f"), filepath.Join(dir, "g"),
+		filepath.Join(dir, "h"), filepath.Join(home, "i"))
 
 	s.Wait("logged in", func(f map[string]any) bool {
 		return f["user"] == "u" && strings.HasPrefix(f["remote"].(string), "127.0.0.1:")

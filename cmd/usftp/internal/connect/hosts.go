@@ -12,6 +12,7 @@ import (
 // hosts holds the connections of one run: one per host, however many files are copied.
 type hosts struct {
 	Config  pool.ConnectConfig
+	Advise  func(error) error     // says what to do about a login that failed; may be nil
 	open    map[dial.Target]*host // by target, without a path
 	prompts promptTurn
 }
@@ -55,6 +56,9 @@ func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
 			config.Dial, logged = h.prompts.config(config.Dial)
 			defer logged()
 			made.login, made.Err = pool.Connect(ctx, t, config)
+			if h.Advise != nil && made.Err != nil {
+				made.Err = h.Advise(made.Err)
+			}
 		})
 	}
 	connecting.Wait()

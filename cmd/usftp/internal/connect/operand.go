@@ -46,6 +46,21 @@ func (p Place) Path() string {
 	return p.Target.Path
 }
 
+// remembered returns the operand as the history has it, without what an address may have besides user,
+// host and path.
+func (p Place) remembered() string {
+	switch {
+	case p.Stream:
+		return p.Typed
+	case p.Remote:
+		return p.Target.String()
+	}
+	if path, err := filepath.Abs(p.Typed); err == nil {
+		return path
+	}
+	return p.Typed
+}
+
 // ParsePlaces reads the operands: one or more sources and the target.
 func ParsePlaces(args []string, through bool) (sources []Place, target Place, err error) {
 	if len(args) < 2 {

@@ -3,9 +3,14 @@ package connect
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"strings"
+	"time"
 
+	"github.com/usftp/usftp/cmd/usftp/internal/history"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
@@ -22,6 +27,8 @@ type Task struct {
 
 	Files, Bytes int64 // copied
 	Kept         int64 // bytes of files outside trees that were cut off and can be continued
+
+	entry *history.Entry // nil if the run will not be in the history
 }
 
 func NewTask(ctx context.Context, a *ui.App, config pool.ConnectConfig,
@@ -29,10 +36,39 @@ func NewTask(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 	return &Task{App: a, Ctx: ctx, Hosts: newHosts(config, a.Turn), Report: report}
 }
 
+// Remember puts the run into the history when it ends. manifest is the list that it writes, "" if
+// there is none.
+func (t *Task) Remember(command string, sources []Place, target Place, manifest string) {
+	if history.Off() {
+		return
+	}
+	t.entry = &history.Entry{Time: time.Now(), Command: command, Target: target.remembered()}
+	for _, s := range sources {
+		t.entry.Sources = append(t.entry.Sources, s.remembered())
+	}
+	if manifest != "" {
+		t.entry.Manifest = Place{Typed: manifest}.remembered()
+	}
+}
+
+// remember writes the history. That it cannot be written is no reason to fail.
+func (t *Task) remember() {
+	if e := t.entry; e != nil {
+		e.Files, e.Bytes, e.Code, e.Elapsed = t.Files, t.Bytes, t.Code, time.Since(e.Time)
+		e.Write()
+	}
+}
+
 // End ends the report and the connections. The error has the exit code if it is not 0.
 func (t *Task) End() error {
 	t.Report.End(t.Code)
+	t.remember()
 	t.Hosts.Close()
+	if d := t.Hosts.Config.Dial; d != nil && d.Compression != nil && t.Code == ui.ExitOK {
+		if advice := d.Compression.Advice(); advice != "" {
+			t.Console.Say(advice)
+		}
+	}
 	if t.Code != ui.ExitOK {
 		return &ui.ExitError{Code: t.Code}
 	}
@@ -52,6 +88,12 @@ func (t *Task) Event(e transfer.Event) {
 	case e.Kind == transfer.Ended && e.Totals != nil:
 		t.Files += e.Totals.Files
 		t.Bytes += e.Totals.Bytes
+	}
+	if t.entry != nil && e.Kind == transfer.Ended && e.Totals != nil {
+		t.entry.Failed += e.Totals.Failed
+		t.entry.Deleted += e.Totals.Deleted
+	} else if t.entry != nil && e.Kind == transfer.Failed && !e.Tree {
+		t.entry.Failed++
 	}
 	t.Report.Event(e)
 }
@@ -135,6 +177,19 @@ func Open(p Place, host pool.Host, path string) transfer.Endpoint {
 		return transfer.Remote(host, path)
 	}
 	return transfer.Local(path)
+}
+
+// Find describes what a path at a place leads to, as far as the host tells: of an error for which
+// private.Untold holds nothing follows. A failure to connect has been reported.
+func (t *Task) Find(p Place, path string) (fs.FileInfo, error) {
+	if !p.Remote {
+		return os.Stat(path)
+	}
+	host, err := t.Host(p)
+	if err != nil {
+		return nil, err
+	}
+	return private.OfClient(host.Client.WithContext(t.Ctx)).Find(path)
 }
 
 // Home replaces a leading ~user of a remote path by that user's home directory, as scp does. It

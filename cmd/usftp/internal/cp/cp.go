@@ -48,6 +48,12 @@ func Command(a *ui.App) *cobra.Command {
 			if err != nil {
 				return &ui.UsageError{Err: err}
 			}
+			if flags.old {
+				if err := flags.checkOld(cmd.Flags(), sources, target); err != nil {
+					return &ui.UsageError{Err: err}
+				}
+				return runOld(cmd.Context(), a, &flags, sources, target)
+			}
 			if hint := complete.ForgottenColon(target, flags.ConfigFile()); hint != "" {
 				a.Console.Say(hint)
 			}
@@ -99,6 +105,9 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 		report.Look{Recursive: f.recursive || f.Listed(), DryRun: f.DryRun,
 			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
 	c.stop, c.stopOnError, c.dryRun = stop, f.StopOnError, f.DryRun
+	if !f.DryRun {
+		c.Remember("cp", sources, target, f.hashes.manifest)
+	}
 	lists, err := f.hashes.open()
 	if err != nil {
 		c.Fail(err)
@@ -170,6 +179,9 @@ func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 		open:   connect.Open,
 		stream: func() transfer.Endpoint { return transfer.Reader(a.StandardInput(ctx)) }}
 	c.options.Events = c.Event
+	if d := config.Dial; d.Server == "" && d.SFTPServer == "" {
+		c.Hosts.Advise = adviseOld
+	}
 	return c
 }
 
@@ -269,22 +281,14 @@ func (c *Copier) mayFollow(f, first file) bool {
 	if c.tree == nil {
 		return false
 	}
-	if !f.Remote {
-		info, err := os.Stat(f.path)
-		return err != nil || info.IsDir()
-	}
-	host := c.Hosts.Get(c.Ctx, f.Target)
-	if host.Err != nil {
-		return true
-	}
-	info, err := host.Client.WithContext(c.Ctx).Stat(f.path)
-	return err != nil || info.IsDir()
+	info, err := c.Find(f.Place, f.path)
+	return err != nil && !private.Untold(err) || err == nil && info.IsDir()
 }
 
 // copyFile copies one source, and reports whether it did. The copy's own events tell the user.
 func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 	if f.name != "" && !target.Stream && !c.options.NoTargetDirectory && (several ||
-		c.wantDirectory(target) == nil) {
+		c.enters(target)) {
 		target.Typed = connect.Below(target.Typed, f.name)
 		target.Target.Path = connect.Below(target.Target.Path, f.name)
 		several = false
@@ -299,7 +303,7 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 	name := target.Path()
 	// With several it is known to be a directory, so the copy need not ask again.
 	if c.tree == nil && (several && target.Remote || c.dryRun && !c.options.NoTargetDirectory &&
-		c.wantDirectory(target) == nil) {
+		c.enters(target)) {
 		name = connect.Below(name, f.base())
 	}
 	src, dst := c.open(f.Place, from, f.path), transfer.Local(name)
@@ -316,7 +320,7 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 		tree.Options = c.options
 		_, err = transfer.CopyTree(c.Ctx, dst, src, tree)
 	} else if c.dryRun {
-		if err = c.mayCopy(f, from); err != nil {
+		if err = c.mayCopy(f); err != nil {
 			c.Fail(fmt.Errorf("cannot copy %s to %s: %w", f.shown(), target.Typed, err))
 			return false
 		}
@@ -340,15 +344,11 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 }
 
 // mayCopy returns why a source cannot be copied without -r, for a dry run.
-func (c *Copier) mayCopy(f file, from pool.Host) error {
-	var info fs.FileInfo
-	var err error
-	if f.Remote {
-		info, err = from.Client.WithContext(c.Ctx).Stat(f.path)
-	} else {
-		info, err = os.Stat(f.path)
-	}
+func (c *Copier) mayCopy(f file) error {
+	info, err := c.Find(f.Place, f.path)
 	switch {
+	case private.Untold(err):
+		return nil // opening it will tell
 	case err != nil:
 		return errors.New(ui.ReasonOf(err))
 	case info.IsDir():
@@ -379,23 +379,24 @@ func (c *Copier) host(p connect.Place) (pool.Host, bool) {
 	return host, err == nil
 }
 
+// enters reports whether a copy of one file goes into the target, as package transfer decides it.
+func (c *Copier) enters(target connect.Place) bool {
+	name := target.Path()
+	info, err := c.Find(target, name)
+	base := path.Base(name)
+	return err == nil && info.IsDir() ||
+		private.Untold(err) && (strings.HasSuffix(name, "/") || base == "." || base == "..")
+}
+
 // wantDirectory makes sure that the target is a directory, if that can be known.
 func (c *Copier) wantDirectory(target connect.Place) error {
-	var info fs.FileInfo
-	var err error
 	if target.Remote {
-		host, hostErr := c.Host(target)
-		if hostErr != nil {
+		if _, err := c.Host(target); err != nil {
 			return nil // it has been reported
 		}
-		info, err = private.OfClient(host.Client.WithContext(c.Ctx)).Find(target.Path())
-		if private.Untold(err) {
-			return nil // copying there will tell
-		}
-	} else {
-		info, err = os.Stat(target.Path())
 	}
-	if err == nil && info.IsDir() {
+	info, err := c.Find(target, target.Path())
+	if err == nil && info.IsDir() || private.Untold(err) { // then copying there will tell
 		return nil
 	}
 	reason := "not a directory"

@@ -25,7 +25,7 @@ type flags struct {
 	delta opt.Delta
 
 	preserve, inplace, atomic, fsync bool
-	recursive, legacy, ignore        bool
+	recursive, old, ignore           bool
 	through, fromFirst, agent        bool
 	resume, verify, sparse, owners   bool
 	exactly, archive                 bool
@@ -56,6 +56,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 		"with -r: `how` to treat symbolic links: preserve, follow or skip")
 	cmdline.Values(f, "links", "preserve", "follow", "skip")
 	c.Rsync.Register(f)
+	c.RegisterKeepDirLinks(f, "with -r: ")
 	c.RegisterFilter(f, "with -r: leave out what matches `pattern`, and everything below it")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
 		"print what would be copied, and copy nothing")
@@ -90,8 +91,8 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	c.Tuning.Register(f)
 	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
 		"refused: data between hosts passes through this machine (-3)")
-	f.BoolVarP(&c.legacy, "scp", "O", false,
-		"refused: usftp does not have scp's old protocol")
+	f.BoolVarP(&c.old, "scp", "O", false,
+		"use scp's old protocol, for a device that has no SFTP")
 	// No effect here: -s requests what is done anyway.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
 	f.Lookup("sftp").Hidden = true
@@ -105,7 +106,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 }
 
 // onlyTrees are the flags that only make sense with -r.
-var onlyTrees = []string{"links", "exclude", "include", "exclude-from", "min-age"}
+var onlyTrees = []string{"links", "keep-dirlinks", "exclude", "include", "exclude-from", "min-age"}
 
 // check checks the flags; set reports whether one was given.
 func (c *flags) check(set func(name string) bool) error {
@@ -122,8 +123,8 @@ func (c *flags) check(set func(name string) bool) error {
 		return fmt.Errorf("--%s needs -r, even for a single file", onlyTrees[tree])
 	case c.patience <= 0:
 		return errors.New("--patience must be a time such as 30s or 1h")
-	case c.legacy:
-		return errors.New("usftp does not have scp's old protocol (-O); for a host without SFTP, use scp -O")
+	case c.old && c.hosts.Given():
+		return errors.New("-O cannot be used with --hosts")
 	case c.fromFirst:
 		return errors.New("-R is not supported: usftp logs in to both hosts and copies through this machine (-3); leave out -R")
 	}

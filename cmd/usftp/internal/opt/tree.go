@@ -16,6 +16,7 @@ import (
 // Tree are the flags that say which part of a tree is copied or compared.
 type Tree struct {
 	Links               string
+	keepDirLinks        bool
 	filter              []transfer.FilterRule
 	DryRun, StopOnError bool
 	maxDepth            int
@@ -29,6 +30,12 @@ func (c *Tree) RegisterBounds(f *pflag.FlagSet) {
 		"fail if directories are more than `n` levels deep, as a hostile server could make them; 0 for no limit")
 	f.Int64Var(&c.maxEntries, "max-entries", 20_000_000,
 		"stop at more than `n` entries; 0 for no limit")
+}
+
+// RegisterKeepDirLinks adds rsync's flag of that name.
+func (c *Tree) RegisterKeepDirLinks(f *pflag.FlagSet, with string) {
+	f.BoolVarP(&c.keepDirLinks, "keep-dirlinks", "K", false, with+
+		"treat a link in DST that leads to a directory as that directory, where SRC has a directory of the same name; trust those who can make links in DST")
 }
 
 // FilterHelp explains the flags of RegisterFilter.
@@ -97,7 +104,7 @@ func (c *Tree) Check() error {
 func (c *Tree) TreeOptions() transfer.TreeOptions {
 	o := transfer.TreeOptions{Filter: c.filter, DryRun: c.DryRun,
 		StopOnError: c.StopOnError, MaxDepth: c.maxDepth, MaxEntries: c.maxEntries,
-		CountAhead: c.CountAhead}
+		CountAhead: c.CountAhead, KeepDirLinks: c.keepDirLinks}
 	if c.maxDepth == 0 {
 		o.MaxDepth = -1
 	}

@@ -13,9 +13,11 @@ var advice = []string{
 	"transfer.Options.Resume", "--resume",
 	"transfer.Options.Changing", "--changing",
 	"transfer.PlaceDirect", "--inplace",
+	"transfer.LinksFollow", "--links follow",
 	"transfer.SyncOptions.Checksum", "--checksum",
 	"transfer.SyncOptions.MaxDelete", "--max-delete",
 	"transfer.SyncOptions.NoLock", "--no-lock",
 	"pool.ConnectConfig.Connections and Streams of 1", "--connections=1 --streams=1",
 	"dial.Config.SSH", "--ssh",
+	"`scp -O`", "`usftp cp -O`",
 }

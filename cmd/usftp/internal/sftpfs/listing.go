@@ -255,6 +255,9 @@ func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, err
 				a.complete = false // LOOKUP asks where it leads
 			}
 			name := strings.Clone(file.BaseName()) // which would keep the whole path in memory
+			if strings.HasPrefix(name, "\x00") {
+				continue // see usftp.ErrNameCoding: no program can name it
+			}
 			if len(name) > maxName {
 				return fmt.Errorf("the host lists a name of %d bytes", len(name))
 			}

@@ -76,6 +76,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.Links, "links", "preserve",
 		"`how` to treat symbolic links: preserve, follow or skip")
 	cmdline.Values(f, "links", "preserve", "follow", "skip")
+	c.RegisterKeepDirLinks(f, "")
 	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if the target refuses")
 	c.delta.Register(f)
 	f.BoolVar(&c.verify, "verify", false,

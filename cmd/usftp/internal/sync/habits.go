@@ -83,4 +83,4 @@ func Habits(args []string) []string {
 }
 
 // switches are the letters of sync's flags that have no value.
-const switches = "046ahnpqrtuvzBW"
+const switches = "046ahnpqrtuvzBKW"

@@ -92,6 +92,9 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 // syncTrees logs in to the hosts and syncs. Events report the result for each file. open makes the
 // endpoint for the source.
 func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place, open connect.Opener) {
+	if !flags.DryRun {
+		t.Remember("sync", []connect.Place{src}, dst, "")
+	}
 	t.PlanFirstRequest(src, dst, false)
 	if flags.watch {
 		t.Note(watchTrees(t, flags, src, dst, open))

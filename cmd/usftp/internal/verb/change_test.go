@@ -375,6 +375,23 @@ func TestServerThatFollowsLinks(t *testing.T) {
 	}
 }
 
+// TestRemoveListedLinks: rm -r enters no link on a server whose LSTAT follows them, even if it lists
+// names only.
+func TestRemoveListedLinks(t *testing.T) {
+	s := sftptest.NewServer(t, sftptest.Script{FollowLinks: true, BareListings: true})
+	s.Files.WriteFile("/away/kept", nil)
+	s.Files.WriteFile("/tree/dir/file", nil)
+	s.Files.Symlink("/away", "/tree/link")
+	stream := s.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(stream, stream)
+	ok(t, err)
+	defer client.Close()
+	ok(t, Remove(t.Context(), newRig(client).Env, RemoveOptions{Recursive: true}, []string{"/tree"}))
+	if got := s.Files.List(); !slices.Equal(got, []string{"/away/", "/away/kept"}) {
+		t.Errorf("there are %q", got)
+	}
+}
+
 // TestLinkOntoItsFile: neither mv nor ln replaces a file by a symbolic link that leads to it.
 func TestLinkOntoItsFile(t *testing.T) {
 	dir := t.TempDir()

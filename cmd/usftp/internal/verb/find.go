@@ -80,7 +80,8 @@ func (f *finder) prepare(d *dir, entries []*entry) {
 		f.names.learn(f.ctx, f.client, entries)
 	}
 	if f.e.links {
-		links := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !e.isLink() })
+		links := slices.DeleteFunc(slices.Clone(entries),
+			func(e *entry) bool { return !e.isLink() })
 		f.readLinks(links, func(e *entry) string { return f.at(pathIn(d, e)) })
 	}
 }

@@ -50,8 +50,8 @@ func printfAction(e *Expression, format string) (expressionTest, error) {
 }
 
 // statLetters are the letters of stat -c for those of find -printf.
-var statLetters = map[string]byte{"%": '%', "s": 's', "m": 'a', "M": 'A', "u": 'U', "g": 'G', "U": 'u',
-	"G": 'g'}
+var statLetters = map[string]byte{"%": '%', "s": 's', "m": 'a', "M": 'A', "u": 'U', "g": 'G',
+	"U": 'u', "G": 'g'}
 
 // field returns the text of a field of -printf.
 func (v *visit) field(name string) string {

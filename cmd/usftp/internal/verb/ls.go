@@ -293,7 +293,8 @@ func (j *job) longRow(e *entry, numeric, readable bool) longRow {
 	return r
 }
 
-// longLine returns a file as ls -l shows it. Version 3 has no link counts, so as in sftp there is a "?".
+// longLine returns a file as ls -l shows it. Version 3 has no link counts, so as in sftp there is a
+// "?".
 func longLine(e *entry, r longRow, users, groups, sizes int, now time.Time, name string) string {
 	return modeString(&e.stat) + " ? " + padRight(r.user, users) + " " + padRight(r.group, groups) +
 		" " + padLeft(r.size, sizes) + " " + timeString(&e.stat, now) + " " + name

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // A walk visits trees on a host for all recursive verbs: each directory in turn and everything
@@ -458,22 +459,21 @@ func (w *walk) append(d *dir, part part) {
 
 // askUnknown asks for the attributes of entries that were listed without a mode.
 func (w *walk) askUnknown(d *dir, entries []*entry) {
-	unknown := func(yield func(*entry) bool) {
-		for _, e := range entries {
-			if !e.stat.HasMode() && !yield(e) {
-				return
-			}
+	var unknown []*entry
+	var names []string
+	for _, e := range entries {
+		if !e.stat.HasMode() {
+			unknown, names = append(unknown, e), append(names, w.at(below(d.path, e.name)))
 		}
 	}
-	for r := range usftp.Batch(unknown, 0, func(e *entry) *usftp.Pending[fs.FileInfo] {
-		return d.client.WithContext(w.listing).Async().Lstat(w.at(below(d.path, e.name)))
-	}) {
-		if r.Err == nil {
-			if r.Item.stat = statOf(r.Value); r.Item.isDir() {
-				w.foundIn(d, r.Item)
+	client := private.OfClient(d.client.WithContext(w.listing))
+	client.LookAll(names, func(i int, info fs.FileInfo, err error) {
+		if e := unknown[i]; err == nil {
+			if e.stat = statOf(info); e.isDir() {
+				w.foundIn(d, e)
 			}
 		}
-	}
+	})
 }
 
 func byName(a, b *entry) int { return strings.Compare(a.name, b.name) }

@@ -1,0 +1,407 @@
+package cp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/cmd/usftp/internal/connect"
+	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
+	"github.com/usftp/usftp/cmd/usftp/internal/report"
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/scpclient"
+	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// oldFlags are the flags that -O has a meaning for, besides those of connections; the old protocol
+// can do nothing else.
+var oldFlags = []string{"scp", "preserve", "recursive", "no-times", "no-perms", "links",
+	"max-depth", "max-entries", "stop-on-error", "quiet", "verbose", "no-progress", "json",
+	"archive", "force",
+	"progress", "through", "forward-agent", "tune", "connections", "streams", "buffer", "limit"}
+
+// checkOld refuses what the old protocol cannot do.
+func (c *flags) checkOld(f *pflag.FlagSet, sources []connect.Place, target connect.Place) error {
+	var refused error
+	f.Visit(func(flag *pflag.Flag) {
+		if !slices.Contains(oldFlags, flag.Name) && !c.Connect.Making(flag.Name) {
+			refused = fmt.Errorf(
+				"--%s cannot be used with -O: scp's old protocol has nothing for it", flag.Name)
+		}
+	})
+	switch {
+	case refused != nil:
+		return refused
+	case f.Changed("server") || f.Changed("sftp-server"):
+		return errors.New("-O uses no SFTP server: leave out --server and --sftp-server")
+	}
+	for _, p := range append(slices.Clone(sources), target) {
+		if p.Stream {
+			return errors.New("-O cannot copy from or to -: scp's old protocol needs files")
+		}
+	}
+	for _, s := range sources {
+		if s.Remote == target.Remote {
+			return errors.New(
+				"-O copies between this machine and a host: either SRC or DST must be HOST:PATH")
+		}
+	}
+	return nil
+}
+
+// An oldCopy is a copy over scp's old protocol.
+type oldCopy struct {
+	*connect.Task
+	flags   *flags
+	options scpclient.Options
+	conns   map[dial.Target]*dial.Conn
+}
+
+// runOld copies with scp's old protocol.
+func runOld(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
+	target connect.Place) error {
+	config := flags.Config(a, &flags.Report)
+	tree := flags.TreeOptions()
+	c := &oldCopy{flags: flags, conns: make(map[dial.Target]*dial.Conn),
+		Task: connect.NewTask(ctx, a, config, report.New(a, &flags.Report,
+			report.Look{Recursive: flags.recursive})),
+		options: scpclient.Options{Recursive: flags.recursive,
+			Times: flags.preserve && !flags.noTimes, Modes: flags.preserve && !flags.noPerms,
+			MaxDepth: max(0, tree.MaxDepth), MaxEntries: max(0, tree.MaxEntries),
+			SkipLinks: tree.Links == transfer.LinksSkip}}
+	c.Remember("cp", sources, target, "")
+	defer func() {
+		for _, conn := range c.conns {
+			conn.Close()
+		}
+	}()
+	if target.Remote {
+		c.upload(sources, target)
+		return c.End()
+	}
+	for _, s := range sources {
+		if ctx.Err() == nil && !(flags.StopOnError && c.Code != ui.ExitOK) {
+			c.download(s, target, len(sources) > 1)
+		}
+	}
+	return c.End()
+}
+
+// upload copies files of this machine. One scp on the host takes all of them.
+func (c *oldCopy) upload(sources []connect.Place, target connect.Place) {
+	command := c.command("-t")
+	if len(sources) > 1 {
+		command = c.command("-d", "-t")
+	}
+	name, err := shellWord(target.Path(), false)
+	if err != nil {
+		c.Fail(fmt.Errorf("cannot copy to %s: %w", target.Typed, err))
+		return
+	}
+	var paths []string
+	for _, s := range sources {
+		paths = append(paths, s.Path())
+	}
+	into := len(sources) > 1 || strings.HasSuffix(target.Path(), "/") || target.Path() == "."
+	first := transfer.Route{Source: paths[0], TargetHost: target.Target.UserHost(),
+		Target: target.Path()}
+	c.talk(target.Target, command+name, first, func(ctx context.Context, s io.ReadWriter,
+		l *oldListener) error {
+		return scpclient.Send(ctx, s, paths, target.Path(), into, c.options, l)
+	})
+}
+
+// download copies what one operand names.
+func (c *oldCopy) download(source, target connect.Place, several bool) {
+	fail := func(err error) {
+		c.Fail(fmt.Errorf("cannot copy %s to %s: %s", source.Typed, target.Typed,
+			ui.ReasonOf(err)))
+	}
+	name, err := shellWord(source.Path(), true)
+	if err != nil {
+		fail(err)
+		return
+	}
+	want, err := wanted(source.Path(), target.Typed, several)
+	if err != nil {
+		fail(err)
+		return
+	}
+	defer want.Root.Close()
+	c.talk(source.Target, c.command("-f")+name, transfer.Route{
+		SourceHost: source.Target.UserHost(), Source: source.Path(), Target: target.Typed},
+		func(ctx context.Context, s io.ReadWriter, l *oldListener) error {
+			return scpclient.Receive(ctx, s, want, c.options, l)
+		})
+}
+
+// command returns the command to run on the host, up to the path.
+func (c *oldCopy) command(mode ...string) string {
+	words := []string{"scp"}
+	if c.flags.recursive {
+		words = append(words, "-r")
+	}
+	if c.options.Times || c.options.Modes {
+		words = append(words, "-p")
+	}
+	return strings.Join(append(words, mode...), " ") + " "
+}
+
+// shellWord returns a path as a word for the shell on the host, in which only a leading ~ and, if
+// wanted, the characters of patterns keep their meaning. What needs no quotes gets none, since many
+// devices have no shell.
+func shellWord(name string, patterns bool) (string, error) {
+	if strings.HasPrefix(name, "-") {
+		name = "./" + name // it is no flag
+	}
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		switch ch := name[i]; {
+		case ch < ' ' || ch == 0x7f:
+			return "", errors.New("scp's old protocol cannot carry control characters in a name")
+		case ch == '\\' && patterns && i+1 < len(name) && name[i+1] >= ' ':
+			b.WriteByte(ch)
+			i++
+			b.WriteByte(name[i])
+		case 'a' <= ch && ch <= 'z', 'A' <= ch && ch <= 'Z', '0' <= ch && ch <= '9', ch >= 0x80,
+			strings.IndexByte("/._-+:,=@%", ch) >= 0, ch == '~' && i == 0,
+			patterns && strings.IndexByte("*?[]!^", ch) >= 0:
+			b.WriteByte(ch)
+		default:
+			b.WriteByte('\\')
+			b.WriteByte(ch)
+		}
+	}
+	return b.String(), nil
+}
+
+// wanted returns what a host may send for a path as typed, and where that goes. What is not a
+// pattern has the name that was typed, whatever the host calls it.
+func wanted(typed, target string, several bool) (w scpclient.Want, err error) {
+	w.Source, w.Several = typed, pattern.Has(unescaped(typed))
+	trimmed := strings.TrimRight(typed, "/")
+	base := path.Base(trimmed)
+	w.Contents = trimmed == "" || base == "." || base == ".." ||
+		strings.HasPrefix(trimmed, "~") && !strings.Contains(trimmed, "/")
+	if w.Pattern = strings.ReplaceAll(base, "[!", "[^"); !w.Several {
+		w.Pattern = usftp.QuotePattern(pattern.Unquote(base))
+	}
+	info, err := os.Stat(target)
+	isDir := err == nil && info.IsDir()
+	switch {
+	case isDir:
+		w.Dir = target
+	case several || w.Several:
+		if err == nil {
+			err = errors.New("not a directory")
+		}
+		return w, err
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return w, err
+	case w.Contents:
+		if err = os.Mkdir(target, 0o777); err != nil {
+			return w, err
+		}
+		w.Dir = target
+	case strings.HasSuffix(target, "/"):
+		return w, err
+	default:
+		// a link is followed if it was typed, as anywhere
+		if target, err = localfs.FollowLinks(target); err != nil {
+			return w, err
+		}
+		w.Dir, w.Name = filepath.Dir(target), filepath.Base(target)
+	}
+	w.Root, err = os.OpenRoot(w.Dir)
+	return w, err
+}
+
+// unescaped returns a path without the characters that a backslash makes ordinary.
+func unescaped(typed string) string {
+	var b strings.Builder
+	for i := 0; i < len(typed); i++ {
+		if typed[i] == '\\' {
+			i++
+			continue
+		}
+		b.WriteByte(typed[i])
+	}
+	return b.String()
+}
+
+// talk runs a command on a host and has a conversation with it, and reports why that ended too
+// early.
+func (c *oldCopy) talk(host dial.Target, command string, route transfer.Route,
+	converse func(ctx context.Context, s io.ReadWriter, l *oldListener) error) {
+	host.Path = ""
+	l := newOldListener(c, route)
+	err := func() error {
+		stream, conn, err := c.run(host, command)
+		if err != nil {
+			return err
+		}
+		defer stream.Close()
+		ctx, stop := whileAlive(c.Ctx, conn, &l.alive)
+		defer stop()
+		defer context.AfterFunc(ctx, func() { stream.Abandon() })()
+		l.ctx = ctx
+		err = converse(ctx, scpStream{stream, conn}, l)
+		switch {
+		case err == nil || errors.Is(err, scpclient.ErrFailed):
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return ended(stream, conn)
+		}
+		return err
+	}()
+	l.end(err)
+}
+
+// run starts a command on a host, over the connection that exists or a new one.
+func (c *oldCopy) run(host dial.Target, command string) (*dial.Stream, *dial.Conn, error) {
+	conn := c.conns[host]
+	if conn == nil {
+		config := *c.Hosts.Config.Dial
+		config.SFTPServer = command // which the login starts along with itself
+		dialer, err := dial.New(c.Ctx, host, &config)
+		if err == nil {
+			conn, err = dialer.Dial(c.Ctx)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		c.conns[host] = conn
+	}
+	stream, err := conn.OpenCommand(c.Ctx, command)
+	if refused, ok := errors.AsType[*dial.SubsystemError](err); ok {
+		err = &worded{err, fmt.Sprintf("%s: the host does not run scp: %s", conn.Host(),
+			refused.Reason)}
+	}
+	return stream, conn, err
+}
+
+// A scpStream is the stream of an scp.
+type scpStream struct {
+	*dial.Stream
+	conn *dial.Conn
+}
+
+// Write tells a lost connection from an scp that has ended.
+func (s scpStream) Write(p []byte) (int, error) {
+	n, err := s.Stream.Write(p)
+	if err != nil {
+		select {
+		case <-s.conn.Done():
+			err = s.conn.Err()
+		case <-time.After(time.Second):
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	return n, err
+}
+
+// Read ends where an scp ends. With the system's ssh, that it could not copy everything, and has
+// said so, is an error of the stream.
+func (s scpStream) Read(p []byte) (int, error) {
+	n, err := s.Stream.Read(p)
+	ended, ok := errors.AsType[*dial.SubsystemError](err)
+	if ok && ended.ExitStatus >= 0 && ended.ExitStatus != sshFailed {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// sshFailed is the exit status of ssh itself (ssh(1)).
+const sshFailed = 255
+
+// adviseOld names -O if a host lets us in and has no SFTP, unless the error does.
+func adviseOld(err error) error {
+	text := err.Error()
+	// one with a text has a start-up file that prints it, and no scp works either
+	other, isOther := errors.AsType[*usftp.NotSFTPError](err)
+	if strings.Contains(text, "scp -O") || !(isOther && len(other.Text) == 0) &&
+		!strings.Contains(text, "SFTP did not start") &&
+		!strings.Contains(text, "does not offer SFTP") {
+		return err
+	}
+	return &worded{err, text + "; if it has scp, `usftp cp -O` copies without SFTP"}
+}
+
+// A worded is an error with another text.
+type worded struct {
+	error
+	text string
+}
+
+func (e *worded) Error() string { return e.text }
+func (e *worded) Unwrap() error { return e.error }
+
+// ended returns why an scp has ended too early, as far as the host tells.
+func ended(stream *dial.Stream, conn *dial.Conn) error {
+	said := strings.ReplaceAll(strings.TrimSpace(stream.Stderr()), "\n", "; ")
+	status, known := stream.ExitStatus()
+	switch {
+	case conn.Err() != nil:
+		return conn.Err()
+	case known && status == 127:
+		return fmt.Errorf("the host has no scp (%s)", said)
+	case said != "":
+		return fmt.Errorf("scp on the host ended too early: %s", said)
+	}
+	return errors.New("scp on the host ended too early")
+}
+
+// aliveInterval is how long nothing may move before the host is asked for a sign of life, and how
+// long that may take. The protocol itself has none.
+const aliveInterval = 20 * time.Second
+
+// A keeper is a [dial.Conn].
+type keeper interface {
+	Keepalive(ctx context.Context) error
+	Host() string
+}
+
+// whileAlive returns a context that ends when nothing has moved and the host does not answer.
+func whileAlive(ctx context.Context, conn keeper, moved *atomic.Int64) (context.Context,
+	func()) {
+	ctx, giveUp := context.WithCancelCause(ctx)
+	go func() {
+		ticker := time.NewTicker(aliveInterval)
+		defer ticker.Stop()
+		for last := int64(-1); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if now := moved.Load(); now != last {
+				last = now
+				continue
+			}
+			ask, cancel := context.WithTimeout(ctx, aliveInterval)
+			err := conn.Keepalive(ask)
+			cancel()
+			if err != nil && !errors.Is(err, errors.ErrUnsupported) && ctx.Err() == nil {
+				giveUp(&dial.Error{Host: conn.Host(), Err: fmt.Errorf(
+					"%w: it has not answered for %v", net.ErrClosed, 2*aliveInterval)})
+			}
+		}
+	}()
+	return ctx, func() { giveUp(nil) }
+}

@@ -1,0 +1,174 @@
+// Package history is the log of past copies, syncs and checks, and the verb history, which prints
+// it.
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// An Entry is one run. It has operands but no other flags and no messages, in which passwords and
+// the credentials of proxies could be.
+type Entry struct {
+	Version  int           `json:"v"`
+	Time     time.Time     `json:"time"`    // when it began
+	Command  string        `json:"command"` // cp, sync or check
+	Sources  []string      `json:"sources"` // of a check, the list
+	More     int           `json:"more_sources,omitempty"`
+	Target   string        `json:"target"`
+	Files    int64         `json:"files"` // copied; of a check, those that match
+	Bytes    int64         `json:"bytes"`
+	Failed   int64         `json:"failed,omitempty"`
+	Deleted  int64         `json:"deleted,omitempty"`
+	Elapsed  time.Duration `json:"elapsed_ns"`
+	Code     int           `json:"code"` // the exit code
+	Manifest string        `json:"manifest,omitempty"`
+}
+
+const (
+	// version changes if a program that reads entries could break.
+	version = 1
+
+	// mostBytes is how large the log gets before its older half is dropped.
+	mostBytes = 1 << 20
+
+	// mostSources and mostPath keep an entry short.
+	mostSources = 8
+	mostPath    = 1024
+
+	// lockWait is how long others may be writing.
+	lockWait = 2 * time.Second
+)
+
+// Off reports whether nothing is kept.
+func Off() bool { return os.Getenv("USFTP_HISTORY") == "no" || file() == "" }
+
+// file returns the log's name, which has a lock beside it.
+func file() string { return opt.StatePath("history") }
+
+// within keeps the writers of this process apart, of which --hosts has many.
+var within sync.Mutex
+
+// Write adds an entry to the log.
+func (e Entry) Write() error {
+	e.Version = version
+	if more := len(e.Sources) - mostSources; more > 0 {
+		e.Sources, e.More = e.Sources[:mostSources], more
+	}
+	for _, path := range append([]*string{&e.Target, &e.Manifest}, pointers(e.Sources)...) {
+		*path = (*path)[:min(len(*path), mostPath)]
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	within.Lock()
+	defer within.Unlock()
+	if err := os.MkdirAll(filepath.Dir(file()), 0o700); err != nil {
+		return err
+	}
+	lock, err := localfs.OpenPrivate(file() + ".lock")
+	if err != nil {
+		return err
+	}
+	for began := time.Now(); !localfs.TryLock(lock); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > lockWait {
+			lock.Close()
+			return errors.New("others have been writing for too long")
+		}
+	}
+	defer localfs.CloseLocked(lock)
+	return add(append(line, '\n'))
+}
+
+func pointers(list []string) (p []*string) {
+	for i := range list {
+		p = append(p, &list[i])
+	}
+	return p
+}
+
+// add adds a line. The caller has the lock.
+func add(line []byte) error {
+	f, err := localfs.OpenPrivate(file())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if size+int64(len(line)) > mostBytes {
+		return replace(f, line)
+	}
+	last := []byte{'\n'}
+	if size > 0 {
+		if _, err := f.ReadAt(last, size-1); err != nil {
+			return err
+		}
+	}
+	if last[0] != '\n' { // one who wrote this was killed, or the disk was full
+		line = append([]byte{'\n'}, line...)
+	}
+	_, err = f.Write(line)
+	return errors.Join(err, f.Close())
+}
+
+// replace replaces the log by its newer half and a line. Whoever reads it sees one or the other.
+func replace(f *os.File, line []byte) error {
+	if _, err := f.Seek(-mostBytes/2, io.SeekEnd); err != nil {
+		return err
+	}
+	kept, err := io.ReadAll(io.LimitReader(f, mostBytes/2))
+	if err != nil {
+		return err
+	}
+	f.Close() // on Windows no open file is replaced
+	_, kept, _ = bytes.Cut(kept, []byte{'\n'})
+	if n := len(kept); n > 0 && kept[n-1] != '\n' {
+		kept = append(kept, '\n')
+	}
+	next, err := os.CreateTemp(filepath.Dir(file()), ".history-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = next.Write(append(kept, line...))
+	if err = errors.Join(err, next.Close()); err == nil {
+		err = os.Rename(next.Name(), file())
+	}
+	if err != nil {
+		os.Remove(next.Name())
+	}
+	return err
+}
+
+// Read returns the entries of the log, the oldest first. Lines that are none are left out: the last
+// one may be cut off.
+func Read() (entries []Entry, err error) {
+	f, err := os.Open(file())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 2*mostBytes))
+	for line := range bytes.Lines(text) {
+		var e Entry
+		if json.Unmarshal(line, &e) == nil && e.Version > 0 && !e.Time.IsZero() {
+			entries = append(entries, e)
+		}
+	}
+	return entries, err
+}

@@ -1,0 +1,331 @@
+package scpclient
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/scp"
+)
+
+// A Want is what was asked for, and where it goes.
+type Want struct {
+	// Pattern is what the host's names must match, as path.Match has it, and Several that there may
+	// be more than one. With Contents a directory is wanted whose name does not count, such as "."
+	// or somebody's home directory: its contents go into the root.
+	Pattern           string
+	Several, Contents bool
+
+	// Root is the directory where it goes, under Name if that is not "". Dir is what errors call
+	// it, and Source the path on the host that was asked for.
+	Root              *os.Root
+	Name, Dir, Source string
+}
+
+// A place is a directory that is filled.
+type place struct {
+	root   *os.Root
+	dir    string // as errors call it
+	source string // the directory on the host
+	depth  int
+	want   *Want           // of the top, otherwise nil
+	taken  map[string]bool // names at the top
+}
+
+// mostNames is how many names at the top are kept, so that none comes twice.
+const mostNames = 1 << 20
+
+// Receive takes what an scp -f sends.
+func (s *session) receive(p *place) error {
+	if p.depth == 0 {
+		if err := s.ok(); err != nil {
+			return err
+		}
+	}
+	var times *scp.Times
+	for {
+		if _, err := s.in.Peek(1); err == io.EOF && p.depth == 0 {
+			return nil
+		}
+		line, err := s.line()
+		if err != nil {
+			return err
+		}
+		kind := byte(0)
+		if line != "" {
+			kind = line[0]
+		}
+		switch kind {
+		case 'E':
+			if p.depth == 0 {
+				return s.giveUp(fmt.Errorf("%w: it ended a directory that had not begun",
+					ErrNotSCP))
+			}
+			return s.ok()
+		case 'T':
+			parsed, err := scp.ParseTimes(line)
+			if err != nil {
+				return s.giveUp(fmt.Errorf("%w: %w", ErrNotSCP, err))
+			}
+			times = &parsed
+			if err := s.ok(); err != nil {
+				return err
+			}
+		case 'C', 'D':
+			head, err := scp.ParseHeader(line)
+			if err == nil {
+				err = s.admit(p, head)
+			}
+			if err != nil {
+				return s.giveUp(fmt.Errorf("%w: %w", ErrNotSCP, err))
+			}
+			if err := s.count(); err != nil {
+				return s.giveUp(err)
+			}
+			if err := s.receiveOne(p, head, times); err != nil {
+				return err
+			}
+			times = nil
+		case 1:
+			s.fail(p.source, hostFailure(line[1:]))
+		case 2:
+			return hostFailure(line[1:])
+		default:
+			return s.giveUp(fmt.Errorf("%w: it sent %q (a start-up file there must print nothing)",
+				ErrNotSCP, oneLine(line)))
+		}
+	}
+}
+
+// admit checks what the host announces: that its name is one, and at the top that it was asked for.
+// Anything else would let a host write where it likes (CVE-2019-6111).
+func (s *session) admit(p *place, head scp.Header) error {
+	if head.Directory && !s.Recursive {
+		return errors.New("it sent a directory, which was not asked for")
+	}
+	if w := p.want; w != nil {
+		if len(p.taken) == 1 && !w.Several || len(p.taken) == mostNames || p.taken[head.Name] {
+			return fmt.Errorf("it sent %q, which was not asked for", oneLine(head.Name))
+		}
+		p.taken[head.Name] = true
+		if w.Contents {
+			if !head.Directory {
+				return fmt.Errorf("it sent the file %q instead of a directory", oneLine(head.Name))
+			}
+			return nil // the name is not used
+		}
+		hidden := strings.HasPrefix(head.Name, ".") && !strings.HasPrefix(w.Pattern, ".")
+		if match, err := path.Match(w.Pattern, head.Name); err != nil || !match || hidden {
+			return fmt.Errorf("it sent %q instead of what was asked for", oneLine(head.Name))
+		}
+	}
+	if err := localfs.CheckName(head.Name); err != nil || strings.ContainsFunc(head.Name,
+		unicode.IsControl) {
+		return fmt.Errorf("it sent %q, which is no file's name", oneLine(head.Name))
+	}
+	return nil
+}
+
+func (s *session) receiveOne(p *place, head scp.Header, times *scp.Times) error {
+	name, source := head.Name, path.Join(p.source, head.Name)
+	if p.want != nil {
+		if source = p.want.Source; p.want.Several {
+			source = path.Join(path.Dir(p.want.Source), head.Name)
+		}
+		if p.want.Name != "" {
+			name = p.want.Name
+		}
+		if p.want.Contents {
+			return s.receiveDirectory(p, ".", source, head, times)
+		}
+	}
+	if head.Directory {
+		return s.receiveDirectory(p, name, source, head, times)
+	}
+	return s.receiveFile(p, name, source, head, times)
+}
+
+// receiveDirectory takes a directory. name is "." for the root itself.
+func (s *session) receiveDirectory(p *place, name, source string, head scp.Header,
+	times *scp.Times) error {
+	if p.depth == s.MaxDepth {
+		return s.giveUp(fmt.Errorf("directories are more than %d levels deep", s.MaxDepth))
+	}
+	target := filepath.Join(p.dir, name)
+	root, made, err := openDirectory(p.root, name, fs.FileMode(head.Mode))
+	if err != nil {
+		s.fail(source, err)
+		return s.refuse(err)
+	}
+	defer root.Close()
+	if made {
+		s.Made(target)
+	}
+	if err := s.ok(); err != nil {
+		return err
+	}
+	if err := s.receive(&place{root: root, dir: target, source: source,
+		depth: p.depth + 1}); err != nil {
+		return err
+	}
+	perm := fs.FileMode(head.Mode) & fs.ModePerm
+	if s.Modes || made && perm&0o700 != 0o700 {
+		err = root.Chmod(".", perm)
+	}
+	if s.Times && times != nil && err == nil {
+		err = root.Chtimes(".", time.Unix(times.Atime, 0), time.Unix(times.Mtime, 0))
+	}
+	if err != nil {
+		s.fail(source, err)
+	}
+	return nil
+}
+
+// openDirectory makes a directory, or opens the one that exists. It follows no link.
+func openDirectory(in *os.Root, name string, mode fs.FileMode) (dir *os.Root, made bool,
+	err error) {
+	if name != "." {
+		// until its end it must be writable
+		err = in.Mkdir(name, mode&fs.ModePerm|0o700)
+		if made = err == nil; !made && !errors.Is(err, fs.ErrExist) {
+			return nil, false, err
+		}
+	}
+	was, err := in.Lstat(name)
+	if err == nil && !was.IsDir() {
+		err = &fs.PathError{Op: "mkdir", Path: name, Err: errNotDirectory}
+	}
+	if err == nil {
+		dir, err = in.OpenRoot(name)
+	}
+	if err != nil {
+		return nil, made, err
+	}
+	if is, err := dir.Stat("."); err != nil || !os.SameFile(was, is) { // a link was put there
+		dir.Close()
+		return nil, made, &fs.PathError{Op: "open", Path: name, Err: errNotDirectory}
+	}
+	return dir, made, nil
+}
+
+var (
+	errNotDirectory = errors.New("not a directory")
+	errNotRegular   = errors.New("not a regular file")
+)
+
+// receiveFile takes a file. It gets its name once it is complete; until then it has another one.
+func (s *session) receiveFile(p *place, name, source string, head scp.Header,
+	times *scp.Times) error {
+	file, err := create(p.root, name, fs.FileMode(head.Mode), s.Modes)
+	if err != nil {
+		s.fail(source, err)
+		return s.refuse(err)
+	}
+	defer file.drop()
+	s.Began(source, filepath.Join(p.dir, name), head.Size)
+	wrong, err := s.fill(file, head.Size)
+	if err != nil {
+		return err
+	}
+	if wrong == nil && s.Times && times != nil {
+		wrong = p.root.Chtimes(file.temporary, time.Unix(times.Atime, 0), time.Unix(times.Mtime, 0))
+	}
+	if wrong == nil {
+		wrong = file.commit()
+	}
+	s.failed = s.failed || wrong != nil
+	s.Ended(wrong)
+	if wrong != nil {
+		return s.refuse(wrong)
+	}
+	return s.ok()
+}
+
+// fill reads the contents of a file. wrong is why it is not complete; an error ends the session.
+func (s *session) fill(file io.Writer, size int64) (wrong, err error) {
+	if err := s.ok(); err != nil {
+		return nil, err
+	}
+	for left := size; left > 0; {
+		n, err := s.in.Read(s.buffer[:min(left, int64(len(s.buffer)))])
+		if n > 0 && wrong == nil { // otherwise it is read on, to stay in step
+			_, wrong = file.Write(s.buffer[:n])
+		}
+		left -= int64(n)
+		if moveErr := s.Moved(n); moveErr != nil {
+			return wrong, moveErr
+		}
+		if err != nil && left > 0 {
+			return wrong, lost(err)
+		}
+	}
+	unread, err := s.answer() // whether the host could read all that it sent
+	if wrong == nil {
+		wrong = unread
+	}
+	return wrong, err
+}
+
+// A newFile is a file that has a temporary name.
+type newFile struct {
+	*os.File
+	in              *os.Root
+	name, temporary string
+	mode            *fs.FileMode // to be set at the end
+	done            bool
+}
+
+// create makes a temporary file for a name. What has the name already gives its permissions, unless
+// the source's are kept; setuid and the like are left out, as the file becomes this user's.
+func create(in *os.Root, name string, mode fs.FileMode, keep bool) (*newFile, error) {
+	file := &newFile{in: in, name: name, temporary: localfs.TempName(name)}
+	mode &= fs.ModePerm
+	old, err := in.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case old.IsDir():
+		return nil, &fs.PathError{Op: "write", Path: name, Err: errors.New("is a directory")}
+	case old.Mode()&fs.ModeSymlink == 0 && !old.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "write", Path: name, Err: errNotRegular}
+	case old.Mode().IsRegular() && !keep:
+		mode, keep = old.Mode().Perm(), true
+	}
+	if keep {
+		file.mode = &mode
+	}
+	file.File, err = in.OpenFile(file.temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	return file, err
+}
+
+// commit gives the file its name.
+func (f *newFile) commit() error {
+	if f.mode != nil {
+		if err := f.Chmod(*f.mode); err != nil {
+			return err
+		}
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	err := f.in.Rename(f.temporary, f.name)
+	f.done = err == nil
+	return err
+}
+
+// drop removes the file unless it has its name.
+func (f *newFile) drop() {
+	if !f.done {
+		f.Close()
+		f.in.Remove(f.temporary)
+	}
+}

@@ -1,0 +1,243 @@
+package scpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/usftp/usftp/internal/scp"
+)
+
+// Receive takes from an scp -f what was asked for. If the error is not ErrFailed the session was
+// broken off; what has its name then is complete.
+func Receive(ctx context.Context, stream io.ReadWriter, w Want, o Options, l Listener) error {
+	s := newSession(ctx, stream, o, l)
+	p := &place{root: w.Root, dir: w.Dir, source: w.Source, want: &w,
+		taken: make(map[string]bool)}
+	err := s.receive(p)
+	if err == nil && len(p.taken) == 0 && !s.failed {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return err
+	}
+	return s.end()
+}
+
+// Send gives files of this machine to an scp -t. target is what Listeners are told; in says that it
+// is a directory. If the error is not ErrFailed the session was broken off.
+func Send(ctx context.Context, stream io.ReadWriter, sources []string, target string, in bool,
+	o Options, l Listener) error {
+	s := newSession(ctx, stream, o, l)
+	s.sending = true
+	refused, err := s.answer()
+	if err == nil {
+		err = refused // there is nothing yet to continue with
+	}
+	for _, source := range sources {
+		if err != nil {
+			return err
+		}
+		to := target
+		if in {
+			to = strings.TrimSuffix(target, "/") + "/" + filepath.Base(source)
+		}
+		err = s.send(source, filepath.Base(source), to, 0)
+	}
+	if err == nil {
+		err = s.finish(stream)
+	}
+	if err != nil {
+		return err
+	}
+	return s.end()
+}
+
+// finish waits until the host's scp has ended: it sets the times of a directory only after it has
+// said that all of it is there.
+func (s *session) finish(stream io.ReadWriter) error {
+	closer, ok := stream.(interface{ CloseWrite() error })
+	if !ok {
+		return nil
+	}
+	if err := closer.CloseWrite(); err != nil {
+		return err
+	}
+	_, err := io.CopyN(io.Discard, s.in, mostLast)
+	if err == io.EOF {
+		err = nil
+	}
+	return err
+}
+
+// mostLast is more than a program says at its end.
+const mostLast = 64 << 10
+
+// send sends a file, or a directory and what is in it.
+func (s *session) send(source, name, target string, depth int) error {
+	if err := s.count(); err != nil {
+		return err
+	}
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		s.fail(source, errors.New("the old protocol cannot carry control characters in a name"))
+		return nil
+	}
+	look := os.Stat
+	if s.SkipLinks && depth > 0 {
+		look = os.Lstat
+	}
+	info, err := look(source)
+	switch {
+	case err != nil:
+		s.fail(source, err)
+	case info.Mode()&fs.ModeSymlink != 0:
+		s.Skipped(source, "a symbolic link")
+	case info.IsDir() && !s.Recursive:
+		s.fail(source, errors.New("is a directory (-r copies directories)"))
+	case info.IsDir():
+		return s.sendDirectory(source, name, target, info, depth)
+	case !info.Mode().IsRegular():
+		s.fail(source, errNotRegular)
+	default:
+		return s.sendFile(source, name, target)
+	}
+	return nil
+}
+
+// announce sends the lines before a file or a directory. refused is why the host does not take it.
+func (s *session) announce(head scp.Header, info fs.FileInfo) (refused, err error) {
+	head.Mode = uint32(info.Mode().Perm())
+	if s.Times {
+		// a host's own access times mean little, and not every system tells them
+		at := info.ModTime().Unix()
+		refused, err = s.ask(scp.Times{Mtime: at, Atime: at}.String())
+		if refused != nil || err != nil {
+			return refused, err
+		}
+	}
+	return s.ask(head.String())
+}
+
+func (s *session) sendDirectory(source, name, target string, info fs.FileInfo, depth int) error {
+	if depth == s.MaxDepth { // of what links lead to, there may be no end
+		s.fail(source, fmt.Errorf("directories are more than %d levels deep", s.MaxDepth))
+		return nil
+	}
+	dir, err := os.Open(source)
+	if err != nil {
+		s.fail(source, err)
+		return nil
+	}
+	defer dir.Close()
+	refused, err := s.announce(scp.Header{Directory: true, Name: name}, info)
+	if refused != nil {
+		s.fail(source, refused)
+	}
+	if refused != nil || err != nil {
+		return err
+	}
+	s.Made(target)
+	for {
+		names, err := dir.Readdirnames(100)
+		for _, name := range names {
+			if err := s.send(filepath.Join(source, name), name, target+"/"+name,
+				depth+1); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			s.fail(source, err)
+			break
+		}
+	}
+	if refused, err = s.ask("E\n"); refused != nil {
+		s.fail(source, refused)
+	}
+	return err
+}
+
+// errChanged reports that a file has changed while it was read.
+var errChanged = errors.New("it changed while it was copied")
+
+func (s *session) sendFile(source, name, target string) error {
+	file, err := os.Open(source)
+	if err != nil {
+		s.fail(source, err)
+		return nil
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() { // it has just been replaced
+		err = errNotRegular
+	}
+	if err != nil {
+		s.fail(source, err)
+		return nil
+	}
+	refused, err := s.announce(scp.Header{Size: info.Size(), Name: name}, info)
+	if refused != nil {
+		s.fail(source, refused)
+	}
+	if refused != nil || err != nil {
+		return err
+	}
+	s.Began(source, target, info.Size())
+	unread, err := s.pour(file, info.Size())
+	if err != nil {
+		return err
+	}
+	if now, err := file.Stat(); unread == nil && err == nil &&
+		(now.Size() != info.Size() || !now.ModTime().Equal(info.ModTime())) {
+		unread = errChanged
+	}
+	if unread == nil {
+		err = s.ok()
+	} else {
+		err = s.refuse(unread) // the host keeps what it has, but knows
+	}
+	if err == nil {
+		refused, err = s.answer()
+	}
+	if err != nil {
+		return err
+	}
+	if unread == nil {
+		unread = refused
+	}
+	s.failed = s.failed || unread != nil
+	s.Ended(unread)
+	return nil
+}
+
+// pour sends exactly size bytes, as was announced: zeros for what cannot be read, and unread is
+// why.
+func (s *session) pour(file io.Reader, size int64) (unread, err error) {
+	for left := size; left > 0; {
+		piece := s.buffer[:min(left, int64(len(s.buffer)))]
+		n := 0
+		if unread == nil {
+			n, unread = io.ReadFull(file, piece)
+			if unread == io.EOF || unread == io.ErrUnexpectedEOF {
+				unread = errChanged
+			}
+		}
+		clear(piece[n:])
+		if err := s.write(piece); err != nil {
+			return unread, err
+		}
+		if err := s.Moved(n); err != nil {
+			return unread, err
+		}
+		left -= int64(len(piece))
+	}
+	return unread, nil
+}

@@ -1,0 +1,177 @@
+package hooks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+const (
+	// UsualAcceptTimeout is how long a MiB, or the answer after the last, may take.
+	UsualAcceptTimeout = time.Minute
+
+	// UsualMaxSize is the longest file that is checked. It is clamd's StreamMaxLength.
+	UsualMaxSize = 100 << 20
+
+	// mostWait is how long a file waits to be checked when many do.
+	mostWait = 5 * time.Minute
+
+	// afterSession is how long a file may still be checked whose client has gone.
+	afterSession = 30 * time.Second
+)
+
+// Outcomes of accept.
+const (
+	Accepted  Outcome = "accepted"
+	Refused   Outcome = "refused"
+	Unchecked Outcome = "unchecked"
+)
+
+// A checker looks at the contents of a file. It returns nil to accept it, a *refusal, or why it
+// could not be checked.
+type checker interface {
+	check(ctx context.Context, e *Event, contents *io.SectionReader) error
+}
+
+// refusal is a checker's answer.
+type refusal struct{ reason string }
+
+func (r *refusal) Error() string { return r.reason }
+
+// notAccepted is the error of CLOSE of a file that does not appear.
+type notAccepted struct{ *server.StatusError }
+
+func (n *notAccepted) Unwrap() error { return n.StatusError }
+
+// gatekeeper asks one hook about files.
+type gatekeeper struct {
+	*Hook
+	all     *Hooks
+	checker checker
+	places  chan struct{}
+	spooled budget
+	failed  limited
+}
+
+func newGatekeeper(all *Hooks, hook *Hook) *gatekeeper {
+	hook.MaxSize = cmp.Or(hook.MaxSize, UsualMaxSize)
+	g := &gatekeeper{Hook: hook, all: all, places: make(chan struct{}, hook.AtOnce),
+		spooled: budget{left: spoolFactor * hook.MaxSize}}
+	switch {
+	case hook.Clamd != "":
+		g.checker = &clamd{hook}
+	case hook.URL != "":
+		g.checker = &acceptPoster{newPoster(hook)}
+	default:
+		g.checker = &acceptCommander{hook}
+	}
+	return g
+}
+
+// ask returns nil if a file may appear. contents is nil, and why says why, if there is nothing to
+// check it by.
+func (g *gatekeeper) ask(session context.Context, e Event, contents io.ReaderAt, size int64,
+	why error) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(session))
+	defer cancel()
+	defer context.AfterFunc(session, func() { time.AfterFunc(afterSession, cancel) })()
+	err := why
+	if size > g.MaxSize {
+		err = fmt.Errorf("a file of %d bytes is longer than max_size", size)
+	}
+	if err == nil {
+		err = g.check(ctx, &e, contents, size)
+	}
+	refused, ok := errors.AsType[*refusal](err)
+	switch {
+	case err == nil:
+		g.all.tell(g.Name, Accepted)
+		return nil
+	case ok:
+		g.all.tell(g.Name, Refused)
+		return &notAccepted{&server.StatusError{Code: wire.PermissionDenied,
+			Message: fmt.Sprintf("refused by %s: %s", g.Name, refused.reason)}}
+	}
+	g.all.tell(g.Name, Unchecked)
+	g.failed.log(func(more int) {
+		g.all.log.Error("a file could not be checked", "hook", g.Name, "user", e.User, "path",
+			shorten(e.Path), "error", err, "accepted", g.AcceptUnchecked, "more", more)
+	})
+	if g.AcceptUnchecked {
+		return nil
+	}
+	return &notAccepted{&server.StatusError{Code: wire.Failure, Message: fmt.Sprintf(
+		"the file could not be checked by %s, and was not stored; see the server's log", g.Name)}}
+}
+
+// check checks a file when it is its turn.
+func (g *gatekeeper) check(ctx context.Context, e *Event, contents io.ReaderAt, size int64) error {
+	waiting, stop := context.WithTimeout(ctx, mostWait)
+	defer stop()
+	select {
+	case g.places <- struct{}{}:
+		defer func() { <-g.places }()
+	case <-waiting.Done():
+		return fmt.Errorf("it was not its turn within %s: at_once is %d", mostWait, g.AtOnce)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := fmt.Errorf("nothing came of it within %s", g.Timeout)
+	timer := time.AfterFunc(g.Timeout, func() { cancel(late) })
+	defer timer.Stop()
+	watched := io.NewSectionReader(&watchedReader{contents: contents, moved: func() {
+		timer.Reset(g.Timeout)
+	}}, 0, size)
+	err := g.checker.check(ctx, e, watched)
+	if err != nil && errors.Is(context.Cause(ctx), late) {
+		err = late
+	}
+	return err
+}
+
+// watchedReader tells of each MiB that is read, and of the end.
+type watchedReader struct {
+	contents io.ReaderAt
+	moved    func()
+	unseen   int
+}
+
+func (w *watchedReader) ReadAt(p []byte, offset int64) (n int, err error) {
+	n, err = w.contents.ReadAt(p, offset)
+	if w.unseen += n; w.unseen >= 1<<20 || err != nil {
+		w.unseen = 0
+		w.moved()
+	}
+	return n, err
+}
+
+// shorten cuts what a client chose, for the log.
+func shorten(text string) string {
+	if len(text) > 128 {
+		return text[:128] + "..."
+	}
+	return text
+}
+
+// budget is a number of bytes that many share.
+type budget struct {
+	mu   sync.Mutex
+	left int64
+}
+
+func (b *budget) take(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > b.left {
+		return false
+	}
+	b.left -= n
+	return true
+}

@@ -1,0 +1,67 @@
+package hooks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+)
+
+// commander runs a command for each event. There is no shell, and no argument comes from a client:
+// what happened is in the environment, and in JSON on standard input.
+type commander struct{ hook *Hook }
+
+func (c *commander) send(ctx context.Context, e *Event) error {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	cmd := command(ctx, c.hook.Command, environment(e))
+	cmd.Stdin = bytes.NewReader(append(body, '\n'))
+	var said start
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %q", c.hook.Command[0], err, bytes.TrimSpace(said))
+	}
+	return nil
+}
+
+// command makes a command that is killed when ctx ends, with everything that it has started.
+func command(ctx context.Context, words, environment []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Env, cmd.Dir = environment, os.TempDir()
+	cmd.WaitDelay = time.Second // for what has left the group and keeps its output open
+	killGroup(cmd)
+	return cmd
+}
+
+// environment returns all that a command gets: the server's own has secrets.
+func environment(e *Event) (all []string) {
+	for _, name := range []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "SystemRoot"} {
+		if value, ok := os.LookupEnv(name); ok {
+			all = append(all, name+"="+value)
+		}
+	}
+	for _, one := range []struct{ name, value string }{
+		{"ID", e.ID}, {"KIND", string(e.Kind)}, {"TIME", e.Time.Format(time.RFC3339Nano)},
+		{"USER", e.User}, {"REMOTE", e.Remote}, {"PROTOCOL", e.Protocol}, {"REQUEST", e.Request},
+		{"PATH", e.Path}, {"TO", e.To}, {"FILE", e.File}, {"TO_FILE", e.ToFile},
+		{"READ", strconv.FormatInt(e.Read, 10)}, {"WRITTEN", strconv.FormatInt(e.Written, 10)},
+		{"UNCONFIRMED", strconv.FormatBool(e.Unconfirmed)},
+	} {
+		all = append(all, "USFTP_"+one.name+"="+one.value)
+	}
+	return all
+}
+
+// start keeps the start of what is written to it.
+type start []byte
+
+func (s *start) Write(p []byte) (int, error) {
+	*s = append(*s, p[:min(len(p), mostShown-len(*s))]...)
+	return len(p), nil
+}

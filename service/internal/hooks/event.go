@@ -1,0 +1,120 @@
+package hooks
+
+import (
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/objectfs"
+)
+
+// A Kind is what a hook is told of.
+type Kind string
+
+const (
+	Uploaded   Kind = "uploaded"   // a file was written and closed, or got its final name
+	Downloaded Kind = "downloaded" // a file was read and closed
+	Renamed    Kind = "renamed"
+	Removed    Kind = "removed" // a file, link or directory
+	Login      Kind = "login"
+
+	// Accept is asked before a file appears, and is alone.
+	Accept Kind = "accept"
+)
+
+// Kinds are all that there are.
+var Kinds = []Kind{Uploaded, Downloaded, Renamed, Removed, Login, Accept}
+
+// kindOf returns what hooks call an event, or "". A file under a temporary name is uploaded once it
+// is renamed.
+func kindOf(e server.Event) Kind {
+	switch {
+	case e.Kind == server.LoggedIn:
+		return Login
+	case e.Kind == server.FileClosed && !e.Upload:
+		return Downloaded
+	case e.Kind == server.FileClosed && !temporary(e.Path):
+		return Uploaded
+	case e.Kind != server.TreeChanged:
+		return ""
+	case e.Request == "rename", e.Request == "posix-rename":
+		switch {
+		case temporary(e.To):
+			return ""
+		case temporary(e.Path):
+			return Uploaded
+		}
+		return Renamed
+	case e.Request == "remove" && !temporary(e.Path), e.Request == "rmdir":
+		return Removed
+	}
+	return ""
+}
+
+func temporary(name string) bool { return objectfs.FinalName(name) != name }
+
+// Event is what hooks are told, in JSON. docs/service.md describes its fields. Names that are not
+// UTF-8 are in the fields of bytes, too.
+type Event struct {
+	ID          string    `json:"id,omitempty"`
+	Kind        Kind      `json:"kind"`
+	Unconfirmed bool      `json:"unconfirmed,omitempty"`
+	Time        time.Time `json:"time"`
+	User        string    `json:"user"`
+	Remote      string    `json:"remote"`
+	Protocol    string    `json:"protocol,omitempty"`
+	Request     string    `json:"request,omitempty"`
+	Root        string    `json:"root,omitempty"`
+	Path        string    `json:"path,omitempty"`
+	PathBytes   []byte    `json:"path_bytes,omitempty"`
+	To          string    `json:"to,omitempty"`
+	ToBytes     []byte    `json:"to_bytes,omitempty"`
+	File        string    `json:"file,omitempty"`
+	ToFile      string    `json:"to_file,omitempty"`
+	Read        int64     `json:"read,omitempty"`
+	Written     int64     `json:"written,omitempty"`
+}
+
+func newEvent(kind Kind, e server.Event, root string) Event {
+	made := Event{Kind: kind, Time: e.Time.UTC(), User: e.User, Remote: e.Remote,
+		Protocol: e.Protocol, Request: e.Request, Root: root, Path: e.Path, To: e.To, Read: e.Read,
+		Written: e.Written}
+	if kind == Uploaded && e.To != "" {
+		made.Path, made.To = e.To, ""
+	}
+	if !utf8.ValidString(made.Path) {
+		made.PathBytes = []byte(made.Path)
+	}
+	if !utf8.ValidString(made.To) {
+		made.ToBytes = []byte(made.To)
+	}
+	return made
+}
+
+// complete completes an event that was in the outbox, before it is delivered.
+func (e *Event) complete(id string, unconfirmed bool) {
+	e.ID, e.Unconfirmed = id, unconfirmed
+	if e.PathBytes != nil {
+		e.Path = string(e.PathBytes)
+	}
+	if e.ToBytes != nil {
+		e.To = string(e.ToBytes)
+	}
+	e.File, e.ToFile = e.file(e.Path), e.file(e.To)
+}
+
+// file returns where the server has a path: below the root, whatever the path says. That is a URL of
+// object storage, or a file, whose name is that of another file if there are links in it.
+func (e *Event) file(name string) string {
+	if name == "" || e.Root == "" {
+		return ""
+	}
+	name = path.Clean("/" + name)
+	if strings.HasPrefix(e.Root, "s3://") {
+		return strings.TrimSuffix(e.Root, "/") + name
+	}
+	return filepath.Join(e.Root, filepath.FromSlash(name))
+}

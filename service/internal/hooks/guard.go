@@ -1,0 +1,338 @@
+package hooks
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/server/osfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// Guard returns a backend whose files appear only if the hooks that are to be asked about a user's
+// accept them. It is the same one if there are none.
+func (h *Hooks) Guard(user string, files server.FS) (server.FS, error) {
+	g := &guard{user: user, all: h}
+	for _, one := range h.gates {
+		if one.wants(Accept, user) {
+			g.gates = append(g.gates, one)
+		}
+	}
+	if len(g.gates) == 0 {
+		return files, nil
+	}
+	switch files := files.(type) {
+	case *objectfs.FS:
+		return &guardedObjects{files, g}, nil
+	case *osfs.FS:
+		if files.UploadsAtomically() {
+			return &guardedDirectory{files, g, h.openIn(files)}, nil
+		}
+		return nil, fmt.Errorf("hook %s could not keep files from being seen before they are checked:"+
+			` let uploads be "atomic", or let users = [...] of the hook leave out %s`,
+			g.gates[0].Name, user)
+	}
+	return nil, fmt.Errorf("hook %s cannot check files here", g.gates[0].Name)
+}
+
+// guard is who guards the files of a user.
+type guard struct {
+	user  string
+	all   *Hooks
+	gates []*gatekeeper
+}
+
+var (
+	errInPlace = &server.StatusError{Code: wire.PermissionDenied,
+		Message: "files are checked before they appear: send this one as a whole"}
+	errSecondWriter = &server.StatusError{Code: wire.Failure,
+		Message: "somebody else is writing this file, and files are checked as a whole"}
+)
+
+// event is what the hooks are asked about.
+func (g *guard) event(name string, size int64) Event {
+	e := newEvent(Accept, server.Event{Time: time.Now(), User: g.user, Path: name, Written: size},
+		g.all.Root(g.user))
+	e.complete(rand.Text(), false)
+	return e
+}
+
+// ask asks all hooks, until one refuses.
+func (g *guard) ask(session context.Context, name string, contents io.ReaderAt, size int64,
+	why error) error {
+	e := g.event(name, size)
+	for _, one := range g.gates {
+		if err := one.ask(session, e, contents, size, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// guardedObjects is object storage that is guarded.
+type guardedObjects struct {
+	*objectfs.FS
+	guard *guard
+}
+
+// Open implements [server.Opener].
+func (g *guardedObjects) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	if attrs.Has(wire.AttrSize) {
+		return nil, errInPlace
+	}
+	file, err := g.FS.Open(ctx, name, flags, attrs)
+	if err != nil || flags&wire.OpenWrite == 0 {
+		return file, err
+	}
+	w := &guardedObject{objectWriter: file.(objectWriter), all: g, session: ctx, name: name,
+		spool: &spool{budget: &g.guard.gates[0].spooled, most: g.guard.most()}}
+	info, err := w.Stat()
+	if err == nil && info.Size() > 0 {
+		err = errInPlace // it is stored, or was closed before, or is to be gone on with
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.objectWriter.Abandon())
+	}
+	return w, nil
+}
+
+// most is the longest file that any of the hooks checks.
+func (g *guard) most() (most int64) {
+	for _, one := range g.gates {
+		most = max(most, one.MaxSize)
+	}
+	return most
+}
+
+// Setstat implements [server.Setstater]: the length of a file that was checked stays.
+func (g *guardedObjects) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
+	if attrs.Has(wire.AttrSize) {
+		return errInPlace
+	}
+	return g.FS.Setstat(ctx, name, attrs)
+}
+
+type objectWriter interface {
+	server.File
+	io.WriterAt
+	server.FileAbandoner
+	server.FileStater
+	server.FileSetstater
+}
+
+// guardedObject is a file that is written to object storage.
+type guardedObject struct {
+	objectWriter
+	all     *guardedObjects
+	session context.Context
+	name    string
+	spool   *spool
+}
+
+// WriteAt implements io.WriterAt.
+func (w *guardedObject) WriteAt(p []byte, offset int64) (int, error) {
+	n, err := w.objectWriter.WriteAt(p, offset)
+	if err == nil {
+		w.spool.WriteAt(p, offset)
+	}
+	return n, err
+}
+
+// Setstat implements [server.FileSetstater].
+func (w *guardedObject) Setstat(attrs wire.Attrs) error {
+	err := w.objectWriter.Setstat(attrs)
+	if err == nil && attrs.Has(wire.AttrSize) {
+		w.spool.resize(int64(attrs.Size))
+	}
+	return err
+}
+
+// Close implements io.Closer: the file appears if it is accepted.
+func (w *guardedObject) Close() error {
+	defer w.spool.close()
+	contents, size, err := w.spool.contents()
+	if err = w.all.guard.ask(w.session, w.name, contents, size, err); err != nil {
+		w.giveUp()
+		return err
+	}
+	return w.objectWriter.Close()
+}
+
+// Abandon implements [server.FileAbandoner]. Nothing is kept: the rest alone cannot be checked.
+func (w *guardedObject) Abandon() error {
+	defer w.spool.close()
+	return w.giveUp()
+}
+
+func (w *guardedObject) giveUp() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.session), afterSession)
+	defer cancel()
+	return errors.Join(w.objectWriter.Abandon(), w.all.DropUpload(ctx, w.name))
+}
+
+// guardedDirectory is a directory that is guarded, in which files appear when they are closed.
+type guardedDirectory struct {
+	*osfs.FS
+	guard *guard
+	open  *openFiles
+}
+
+// Open implements [server.Opener]. A file has one writer, so that nobody changes what was checked,
+// and is written where nobody sees it.
+func (g *guardedDirectory) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	if flags&wire.OpenWrite == 0 {
+		return g.FS.Open(ctx, name, flags, attrs)
+	}
+	if flags&wire.OpenTruncate != 0 && g.hasOtherNames(ctx, name) {
+		return nil, errInPlace // it would be emptied where it is
+	}
+	g.open.mu.Lock()
+	defer g.open.mu.Unlock()
+	file, err := g.FS.Open(ctx, name, flags, attrs)
+	if err != nil {
+		return nil, err
+	}
+	hidden, ok := file.(hiddenFile)
+	if !ok {
+		return nil, errors.Join(errInPlace, file.Close())
+	}
+	w := &guardedFile{hiddenFile: hidden, all: g, session: ctx, name: name}
+	if err := g.open.add(w); err != nil {
+		return nil, errors.Join(err, hidden.Abandon())
+	}
+	return w, nil
+}
+
+func (g *guardedDirectory) hasOtherNames(ctx context.Context, name string) bool {
+	info, err := g.FS.Stat(ctx, name)
+	if err != nil {
+		return false
+	}
+	linked, ok := info.(server.Linked)
+	return ok && linked.LinkCount() > 1
+}
+
+// Setstat implements [server.Setstater]: the length of a file that was checked stays.
+func (g *guardedDirectory) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
+	if attrs.Has(wire.AttrSize) {
+		return errInPlace
+	}
+	return g.FS.Setstat(ctx, name, attrs)
+}
+
+// hiddenFile is a file of osfs that appears when it is closed.
+type hiddenFile interface {
+	server.File
+	server.FileAbandoner
+	io.ReaderAt
+	io.WriterAt
+	server.FileStater
+	server.FileSetstater
+	server.FileSyncer
+	server.FileStatVFSer
+	server.FileCopier
+	server.FileInSystem
+	server.FileEnder
+}
+
+// guardedFile is a file that is written in a directory.
+type guardedFile struct {
+	hiddenFile
+	all     *guardedDirectory
+	session context.Context
+	name    string
+	info    os.FileInfo
+}
+
+// CopyFrom implements [server.FileCopier].
+func (w *guardedFile) CopyFrom(ctx context.Context, source server.File, from, length,
+	to int64) (int64, error) {
+	if guarded, ok := source.(*guardedFile); ok {
+		source = guarded.hiddenFile
+	}
+	return w.hiddenFile.CopyFrom(ctx, source, from, length, to)
+}
+
+// Close implements io.Closer: the file appears if it is accepted.
+func (w *guardedFile) Close() error {
+	_, err := w.End(server.Closed)
+	return err
+}
+
+// Abandon implements [server.FileAbandoner].
+func (w *guardedFile) Abandon() error {
+	_, err := w.End(server.Abandoned)
+	return err
+}
+
+// End implements [server.FileEnder]. Of what was refused nothing is kept.
+func (w *guardedFile) End(how server.Ending) (gone fs.FileInfo, err error) {
+	var refused error
+	if how == server.Closed {
+		info, err := w.Stat()
+		if err == nil {
+			err = w.all.guard.ask(w.session, w.name, w.hiddenFile, info.Size(), nil)
+		}
+		if refused = err; err != nil {
+			how = server.Discarded
+		}
+	}
+	w.all.open.mu.Lock()
+	defer w.all.open.mu.Unlock()
+	w.all.open.remove(w)
+	gone, err = w.hiddenFile.End(how)
+	return gone, cmp.Or(refused, err)
+}
+
+// openFiles are the files that are being written in a directory and will be checked. The lock is
+// held while one is opened or ends: a second handle that is not to be would keep the file from
+// appearing.
+type openFiles struct {
+	mu  sync.Mutex
+	all []*guardedFile
+}
+
+// openIn returns the files that are being written in a directory, by all who see it.
+func (h *Hooks) openIn(files *osfs.FS) *openFiles {
+	h.guarding.Lock()
+	defer h.guarding.Unlock()
+	if h.open == nil {
+		h.open = map[*osfs.FS]*openFiles{}
+	}
+	if h.open[files] == nil {
+		h.open[files] = &openFiles{}
+	}
+	return h.open[files]
+}
+
+// add makes w the only writer of its file, if it has none.
+func (o *openFiles) add(w *guardedFile) (err error) {
+	if w.info, err = w.SystemFile().Stat(); err != nil {
+		return err
+	}
+	for _, other := range o.all {
+		if os.SameFile(w.info, other.info) {
+			return errSecondWriter
+		}
+	}
+	o.all = append(o.all, w)
+	return nil
+}
+
+func (o *openFiles) remove(w *guardedFile) {
+	if i := slices.Index(o.all, w); i >= 0 {
+		o.all = slices.Delete(o.all, i, i+1)
+	}
+}

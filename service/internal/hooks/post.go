@@ -1,0 +1,103 @@
+package hooks
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// poster posts events to a URL, as the Standard Webhooks specification has it
+// (https://www.standardwebhooks.com).
+type poster struct {
+	hook   *Hook
+	client *http.Client
+}
+
+const (
+	// mostAnswer is how much of an answer is read. A longer one costs the connection.
+	mostAnswer = 64 << 10
+
+	// mostShown is how much of an answer, or of what a command prints, is shown in an error.
+	mostShown = 200
+)
+
+func newPoster(hook *Hook) *poster {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = hook.AtOnce
+	transport.MaxResponseHeaderBytes = mostAnswer
+	return &poster{hook, &http.Client{
+		Transport: transport,
+		// What is signed is for the URL that was configured, and for no other.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+func (p *poster) send(ctx context.Context, e *Event) error {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.hook.URL,
+		bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "usftpd")
+	sign(request.Header, p.hook.Secret, e.ID, time.Now(), body)
+	return p.do(request)
+}
+
+// sign sets the headers by which receivers know who has sent what, and when, and that they have not
+// had it before.
+func sign(header http.Header, secret []byte, id string, now time.Time, body []byte) {
+	stamp := strconv.FormatInt(now.Unix(), 10)
+	header.Set("Webhook-Id", id)
+	header.Set("Webhook-Timestamp", stamp)
+	if len(secret) == 0 {
+		return
+	}
+	mac := hmac.New(sha256.New, secret)
+	fmt.Fprintf(mac, "%s.%s.", id, stamp)
+	mac.Write(body)
+	header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+}
+
+// do sends a request, which succeeds with any status of 200 to 299.
+func (p *poster) do(request *http.Request) error {
+	response, err := p.client.Do(request)
+	if err != nil {
+		if outer, ok := errors.AsType[*url.Error](err); ok { // which shows the URL
+			err = outer.Err
+		}
+		return fmt.Errorf("%s does not answer: %w", request.URL.Host, err)
+	}
+	defer response.Body.Close()
+	start, _ := io.ReadAll(io.LimitReader(response.Body, mostShown))
+	io.Copy(io.Discard, io.LimitReader(response.Body, mostAnswer))
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return &statusError{request.URL.Host, response.Status, response.StatusCode, start}
+	}
+	return nil
+}
+
+// statusError is an answer that is no success.
+type statusError struct {
+	host, status string
+	code         int
+	start        []byte // of the body
+}
+
+func (s *statusError) Error() string {
+	return fmt.Sprintf("%s answers %s: %q", s.host, s.status, bytes.TrimSpace(s.start))
+}

@@ -1,0 +1,112 @@
+package hooks
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+)
+
+// spoolFactor is how many files of the greatest length may be spooled at once, on each node.
+const spoolFactor = 32
+
+var errSpool = errors.New("too much waits to be checked")
+
+// spool keeps a copy of what is written to object storage until it is checked: the storage gives
+// nothing back before the file appears, and scanners do not wait for slow clients. It is a file
+// without a name, and has no more than may be checked.
+type spool struct {
+	budget *budget
+	most   int64
+
+	mu    sync.Mutex
+	file  *os.File
+	size  int64
+	taken int64
+	err   error // why it is of no use
+}
+
+// WriteAt copies what was written.
+func (s *spool) WriteAt(p []byte, offset int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if end := offset + int64(len(p)); s.grow(end) {
+		_, s.err = s.file.WriteAt(p, offset)
+	}
+}
+
+// resize copies a change of the length.
+func (s *spool) resize(size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.grow(size) {
+		s.err = s.file.Truncate(size)
+		s.size = size
+	}
+}
+
+// grow makes room, and reports whether there is. What is longer than what may be checked need not be
+// kept.
+func (s *spool) grow(end int64) bool {
+	if s.err != nil || end > s.most {
+		s.size = max(s.size, end)
+		if s.err == nil {
+			s.err = errSpool
+			s.drop()
+		}
+		return false
+	}
+	if more := end - s.taken; more > 0 {
+		if !s.budget.take(more) {
+			s.err = errSpool
+			return false
+		}
+		s.taken = end
+	}
+	if s.file == nil {
+		s.file, s.err = nameless()
+	}
+	s.size = max(s.size, end)
+	return s.err == nil
+}
+
+// nameless makes a temporary file that nobody else can open, where the system allows that.
+func nameless() (*os.File, error) {
+	f, err := os.CreateTemp("", "usftpd-*")
+	if err == nil {
+		os.Remove(f.Name())
+	}
+	return f, err
+}
+
+// contents returns what was written.
+func (s *spool) contents() (r io.ReaderAt, size int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil && s.err == nil {
+		return eof{}, 0, nil
+	}
+	return s.file, s.size, s.err
+}
+
+// drop frees what the spool has. The caller holds the lock.
+func (s *spool) drop() {
+	if s.file != nil {
+		s.file.Close()
+		os.Remove(s.file.Name()) // on Windows it still has its name
+		s.file = nil
+	}
+	s.budget.take(-s.taken)
+	s.taken = 0
+}
+
+func (s *spool) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+}
+
+// eof has no contents.
+type eof struct{}
+
+func (eof) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }

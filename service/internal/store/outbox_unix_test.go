@@ -1,0 +1,246 @@
+//go:build unix
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// take takes a message for a hook as soon as there is one.
+func take(t *testing.T, s *Store, hook string) (m Message) {
+	t.Helper()
+	eventually(t, "a message for "+hook, func() bool {
+		taken, err := s.Take(t.Context(), hook, 1, time.Hour)
+		must(t, err)
+		if len(taken) > 0 {
+			m = taken[0]
+		}
+		return len(taken) > 0
+	})
+	return m
+}
+
+// none fails if there is a message for a hook.
+func none(t *testing.T, s *Store, hook string) {
+	t.Helper()
+	if taken, err := s.Take(t.Context(), hook, 1, time.Hour); err != nil || len(taken) > 0 {
+		t.Fatalf("taken %+v, %v", taken, err)
+	}
+}
+
+func testOutbox(t *testing.T, name string) {
+	one, two := node(t, name), node(t, name)
+	for i := range 4 {
+		must(t, one.Post(t.Context(), Message{Hook: "h", Event: fmt.Sprint("a", i)},
+			Message{Hook: "h", Event: fmt.Sprint("b", i)}, Message{Hook: "other"}))
+	}
+	seen := map[string]int{}
+	var all []Message
+	for range 4 {
+		for _, s := range []*Store{one, two} {
+			taken, err := s.Take(t.Context(), "h", 1, 2*time.Second)
+			must(t, err)
+			for _, m := range taken {
+				seen[m.Event]++
+				all = append(all, m)
+			}
+		}
+	}
+	if len(seen) != 8 || len(all) != 8 {
+		t.Fatalf("taken: %v", seen)
+	}
+	for _, m := range all[:7] {
+		must(t, two.Delivered(t.Context(), m))
+	}
+	eventually(t, "what is not delivered comes again", func() bool {
+		taken, err := two.Take(t.Context(), "h", 10, time.Hour)
+		must(t, err)
+		return len(taken) == 1 && taken[0].ID == all[7].ID
+	})
+	// One who has lost the message to another does not decide what becomes of it.
+	must(t, one.Failed(t.Context(), all[7], -1, errors.New("late")))
+	must(t, one.GiveBack(t.Context(), all[7]))
+	must(t, one.DeadLetters(t.Context(), func(m Message) { t.Errorf("a dead letter: %+v", m) }))
+	none(t, two, "h")
+	eventually(t, "it is counted", func() bool { return two.Waiting()["other"] == 4 })
+}
+
+func testDeadLetters(t *testing.T, name string) {
+	s := node(t, name)
+	must(t, s.Post(t.Context(), Message{Hook: "h", Event: "e"}))
+	first := take(t, s, "h")
+	must(t, s.Failed(t.Context(), first, 0, errors.New("no\x00 \xffanswer")))
+	again := take(t, s, "h")
+	if again.ID != first.ID || again.Tries != 1 || again.Error != "no? ?answer" ||
+		!again.Made.Equal(first.Made) {
+		t.Errorf("%+v after %+v", again, first)
+	}
+	must(t, s.GiveBack(t.Context(), again))
+	again = take(t, s, "h")
+	if again.Tries != 1 {
+		t.Errorf("giving it back counts: %+v", again)
+	}
+	must(t, s.Failed(t.Context(), again, -1, errors.New("gone")))
+	none(t, s, "h")
+	var dead []Message
+	list := func() []Message {
+		dead = nil
+		must(t, s.DeadLetters(t.Context(), func(m Message) { dead = append(dead, m) }))
+		return dead
+	}
+	if list(); len(dead) != 1 || dead[0].Tries != 2 || dead[0].Error != "gone" ||
+		dead[0].Died.IsZero() || dead[0].Event != "e" {
+		t.Fatalf("dead letters: %+v", dead)
+	}
+	if _, err := s.Replay(t.Context(), "nothing"); err != ErrNoLetter {
+		t.Errorf("replayed nothing: %v", err)
+	}
+	for _, which := range []string{"h", first.ID} {
+		if n, err := s.Replay(t.Context(), which); err != nil || n != 1 {
+			t.Fatalf("replayed %d, %v", n, err)
+		}
+		replayed := take(t, s, "h")
+		if replayed.ID != first.ID || replayed.Tries != 0 {
+			t.Errorf("replayed: %+v", replayed)
+		}
+		must(t, s.Failed(t.Context(), replayed, -1, errors.New("gone again")))
+	}
+	if n, err := s.Drop(t.Context(), "h"); err != nil || n != 1 || len(list()) > 0 {
+		t.Errorf("dropped %d, %v, leaves %+v", n, err, dead)
+	}
+
+	const many = 250
+	for range many / 50 {
+		must(t, s.Post(t.Context(), make([]Message, 50)...))
+	}
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.exec(`UPDATE outbox SET dead = @now`)
+		return err
+	}))
+	if n, err := s.Drop(t.Context(), ""); err != nil || n != many {
+		t.Errorf("dropped %d of %d, %v", n, many, err)
+	}
+
+	// What waits for a hook that nobody has, and what has been dead for long, goes.
+	must(t, s.Post(t.Context(), Message{Hook: "gone"}))
+	age := func(column string, by time.Duration) {
+		must(t, s.do(t.Context(), func(t tx) error {
+			_, err := t.exec(`UPDATE outbox SET `+column+` = `+column+` - $1`, by.Milliseconds())
+			return err
+		}))
+	}
+	age("made", longestAlive+time.Hour)
+	must(t, s.do(t.Context(), cleanOutbox))
+	if list(); len(dead) != 0 {
+		t.Errorf("given up although it was just tried: %+v", dead)
+	}
+	age("until", 2*time.Hour)
+	must(t, s.do(t.Context(), cleanOutbox))
+	if list(); len(dead) != 1 || dead[0].Hook != "gone" || dead[0].Error == "" {
+		t.Errorf("dead letters: %+v", dead)
+	}
+	age("dead", longestDead+time.Hour)
+	must(t, s.do(t.Context(), cleanOutbox))
+	if len(list()) > 0 {
+		t.Errorf("kept for ever: %+v", dead)
+	}
+}
+
+func testAnnounced(t *testing.T, name string) {
+	one, two := node(t, name), node(t, name)
+	announce := func(event string) func(Outcome) {
+		end, err := one.Announce(t.Context(), Message{Hook: "h", Event: event})
+		must(t, err)
+		return end
+	}
+	made, not := announce("made"), announce("not made")
+	none(t, two, "h")
+	not(NotMade)
+	made(Made)
+	if m := take(t, two, "h"); m.Event != "made" || m.Unsure {
+		t.Errorf("%+v", m)
+	}
+	none(t, two, "h")
+	announce("failed")(Unsure)
+	if m := take(t, two, "h"); m.Event != "failed" || !m.Unsure {
+		t.Errorf("%+v", m)
+	}
+
+	// A node that is only taken for dead makes the change later: then it is told again.
+	slow := announce("slow")
+	must(t, two.do(t.Context(), func(t tx) error {
+		if _, err := t.exec(`DELETE FROM nodes WHERE node = $1`, one.node); err != nil {
+			return err
+		}
+		return adopt(t)
+	}))
+	early := take(t, two, "h")
+	if early.Event != "slow" || !early.Unsure {
+		t.Errorf("early: %+v", early)
+	}
+	must(t, two.Delivered(t.Context(), early))
+	slow(Made)
+	if m := take(t, two, "h"); m.Event != "slow" || m.Unsure || m.ID == early.ID {
+		t.Errorf("late: %+v", m)
+	}
+	eventually(t, "the node is back", func() bool {
+		found := false
+		must(t, two.do(t.Context(), func(t tx) (err error) {
+			found, err = t.one(`SELECT node FROM nodes WHERE node = $1`, []any{one.node}, new(string))
+			return err
+		}))
+		return found
+	})
+
+	announce("killed")
+	one.kill()
+	if m := take(t, two, "h"); m.Event != "killed" || !m.Unsure {
+		t.Errorf("after the node was killed: %+v", m)
+	}
+}
+
+func testOutboxInAnOutage(t *testing.T, name string) {
+	s := node(t, name)
+	finish, err := s.Announce(t.Context(), Message{Hook: "h", Event: "announced before"})
+	must(t, err)
+	undo, err := s.Announce(t.Context(), Message{Hook: "h", Event: "not made"})
+	must(t, err)
+	end := outage(t, s)
+	defer end()
+	finish(Made) // takes until the store is known to be down
+	undo(NotMade)
+	if !s.Down() {
+		t.Error("the store is not down")
+	}
+	if _, err := s.Announce(t.Context(), Message{Hook: "h"}); !errors.Is(err, ErrDown) {
+		t.Errorf("announced without the store: %v", err)
+	}
+	must(t, s.Post(t.Context(), Message{Hook: "h", Event: "posted during"}))
+	many := make([]Message, mostUnsent)
+	if err := s.Post(t.Context(), many...); !errors.Is(err, ErrDown) {
+		t.Errorf("the node's memory has no end: %v", err)
+	}
+	end()
+	eventually(t, "the store answers", func() bool { return !s.Down() })
+	seen := map[string]bool{}
+	for range 2 {
+		seen[take(t, s, "h").Event] = true
+	}
+	if !seen["announced before"] || !seen["posted during"] {
+		t.Errorf("delivered: %v", seen)
+	}
+	none(t, s, "h")
+	// No more than so many wait.
+	s.stop() // so that nobody counts
+	s.ended.Wait()
+	s.outbox.mu.Lock()
+	s.outbox.waiting = map[string]int64{"h": mostWaiting}
+	s.outbox.mu.Unlock()
+	err = s.Post(t.Context(), Message{Hook: "h"})
+	if _, also := s.Announce(t.Context(), Message{Hook: "h"}); err != ErrFull || also != ErrFull {
+		t.Errorf("one more than may wait: %v, %v", err, also)
+	}
+}

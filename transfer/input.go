@@ -1,0 +1,536 @@
+package transfer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"sync/atomic"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/hashpipe"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/wire"
+)
+
+// An input is the file that is copied, during one attempt. For a target on this machine, pour reads
+// it. A target on a host reads from it: everything once in order, and some pieces again.
+type input struct {
+	copy   *fileCopy
+	opener endpoint.Opener
+	how    endpoint.Opening
+	known  endpoint.Info // as listed, until it is opened or read
+
+	file   endpoint.Reader    // nil until it is open
+	host   *endpoint.HostFile // the same file if it is on a host
+	shared *sharedReader      // the same file if other copies read it too
+	off    int64              // of the next Read
+	sends  bool               // what is read is what is copied, not a piece to compare
+
+	small small // the same file if it was read as a whole
+	same  sameness
+}
+
+// reopen opens a file for reading anywhere in it.
+type reopen func() (file io.ReaderAt, free func(), err error)
+
+// openInput returns the file to read, which must be closed even after an error. A file of a tree
+// stays closed until ready.
+func openInput(c *fileCopy) (*input, error) {
+	in := &input{copy: c, opener: c.src.opener(c.from)}
+	in.same.in = in
+	if c.options.Changing {
+		in.how |= endpoint.Growing
+	}
+	if c.entry == nil {
+		return in, in.ready()
+	}
+	in.known = c.entry.info
+	in.small.budget, in.small.size = c.tree.budget, in.known.Size
+	if c.from != nil {
+		in.small.counts = &c.flags.seat
+	}
+	if in.known.IsRegular() && !c.entry.sought {
+		in.how |= endpoint.Regular
+		if c.tree.options.Links != LinksFollow {
+			in.how |= endpoint.NoFollow
+		}
+	}
+	return in, nil
+}
+
+func (in *input) info() *endpoint.Info { return &in.known }
+
+// ready opens the file if it is not open yet, or reads it if it is a small one of a host. It
+// completes all round trips for that, so that the target need not hold anything open while they
+// last.
+func (in *input) ready() error {
+	c := in.copy
+	if in.file != nil || in.small.data != nil {
+		return nil
+	}
+	if c.from != nil && c.isSmall() {
+		in.small.takes = true
+		same, err := in.load()
+		if same {
+			c.freeHandle()
+		}
+		if same || err != nil {
+			return err
+		}
+		c.flags.large = true
+	}
+	return ofSource(in.open())
+}
+
+func (in *input) open() (err error) {
+	c := in.copy
+	if in.file, err = in.opener.Open(c.ctx, c.source, in.how); err != nil {
+		return changed(err)
+	}
+	in.known = *in.file.Info()
+	in.shared, _ = in.file.(*sharedReader)
+	in.host, _ = in.own().(*endpoint.HostFile)
+	mode := in.known.Mode
+	switch {
+	case mode.IsDir():
+		return &fs.PathError{Op: "read", Path: c.source, Err: ErrIsDirectory}
+	case in.host != nil:
+		return in.openedOnHost()
+	case !in.known.HasMode: // a stream: what was read cannot be read again
+		c.attempts.once = true
+		c.size = in.known.Size
+	case in.how&endpoint.NoFollow != 0 && !mode.IsRegular():
+		return &fs.PathError{Op: "read", Path: c.source,
+			Err: changedf("it is %s now", kindOf(mode))}
+	case c.options.Journal != "":
+		in.known.ID = localfs.ID(in.known.Local)
+	}
+	return nil
+}
+
+// own returns the open file itself, not as other copies read it too.
+func (in *input) own() endpoint.Reader {
+	if in.shared != nil {
+		return in.shared.Reader
+	}
+	return in.file
+}
+
+// openedOnHost prepares a file on a host for being read.
+func (in *input) openedOnHost() error {
+	c, f := in.copy, in.host.File
+	c.flags.seat.opened(true)
+	c.from.trip = in.host.Trip
+	if !f.AttrsCached() { // nothing to compare with, or to resume from
+		return nil
+	}
+	if c.attempts.stored != "" { // nobody else writes to it
+		in.widen(in.host, &in.same.mixed)
+		return nil
+	}
+	if !c.attempts.racy.isAbout(f.FileStat()) {
+		c.attempts.racy = newRacySource(c.from, f.FileStat())
+		if err := in.same.settle(); err != nil {
+			return err
+		}
+	}
+	if c.to != nil { // none of it stays on this machine
+		in.same.remember()
+	}
+	if in.shared == nil {
+		in.widen(in.host, &in.same.mixed)
+		return nil
+	}
+	in.same.racy.everywhere()
+	return nil
+}
+
+// widen lets a file on a host be read ahead over several handles if that is worthwhile. mixed is
+// set to the first failed proof that they have one file.
+func (in *input) widen(f *endpoint.HostFile, mixed *error) {
+	c := in.copy
+	f.Ahead = func(off int64) io.ReadCloser {
+		known := f.Info()
+		if c.from == c.to || !known.IsRegular() ||
+			!c.from.worthStriping(c, known.Size-off, true) {
+			return nil
+		}
+		s := c.from.stripe(c, f.File, os.O_RDONLY, off, known.Size, 0)
+		return &wide{s.stripes.ReadRange(off, -1), s, mixed}
+	}
+}
+
+// wide is a stream over several handles.
+type wide struct {
+	io.ReadCloser
+	striper *striper
+	mixed   *error
+}
+
+func (w *wide) Close() error {
+	err := w.ReadCloser.Close()
+	if proof := w.striper.prove(); *w.mixed == nil {
+		*w.mixed = proof
+	}
+	w.striper.stop()
+	return err
+}
+
+// load reads a small file into memory, unless the host can copy it itself. same is false if it is no
+// longer as listed, or has been written to since, perhaps just now; it is then copied like a large
+// one.
+func (in *input) load() (same bool, err error) {
+	if in.copies() {
+		return false, nil
+	}
+	c := in.copy
+	err = in.small.read(c.ctx, in.opener, c.source, in.how, &in.known)
+	was, now := &c.entry.info, &in.known
+	if same = err == nil && (c.from == nil || now.HasMode && (!was.HasTimes || !now.HasTimes ||
+		was.Mtime.Equal(now.Mtime))); same {
+		c.size = in.small.size
+		return true, nil
+	}
+	in.small.release()
+	if err == endpoint.ErrNotListed {
+		err = nil
+	}
+	return false, ofSource(changed(err))
+}
+
+// copies reports whether the host can copy the file itself.
+func (in *input) copies() bool {
+	c := in.copy
+	if c.from == nil || c.from != c.to || c.hashes() { // what is hashed must pass through here
+		return false
+	}
+	_, offered := c.from.client.HasExtension(wire.ExtCopyData)
+	return offered
+}
+
+// copyOn makes the host copy the file itself. done is false if it could not start.
+func (in *input) copyOn(to *usftp.File) (n int64, done bool, err error) {
+	c := in.copy
+	if !in.copies() || !in.known.IsRegular() || in.known.Size == 0 {
+		return 0, false, nil
+	}
+	small := in.known.Size <= readAtOnce
+	if racy := c.attempts.racy; !small && racy.isRacy(c.ctx) {
+		if err := racy.wait(c.ctx); err != nil {
+			return 0, true, err
+		}
+		c.attempts.racy, in.same.racy = nil, nil
+		if err := in.same.unchanged(in.known.Size, nil); err != nil {
+			return 0, true, err
+		}
+	}
+	at := c.result.Resumed
+	n, err = in.host.File.CopyRange(at, max(0, in.known.Size-at), to, at)
+	if small && n > 0 {
+		c.attempts.racy, in.same.racy = nil, nil
+	}
+	return n, n > 0 || !endpoint.Refused(err), err
+}
+
+func (in *input) Read(p []byte) (int, error) {
+	if l := in.copy.limiter; in.sends && l != nil {
+		p = p[:min(len(p), l.piece)]
+	}
+	n, err := in.file.Read(p)
+	waitErr := in.passed(p, n, in.off)
+	in.off += int64(n)
+	return n, cmp.Or(ofSource(changed(err)), waitErr)
+}
+
+func (in *input) ReadAt(p []byte, off int64) (int, error) {
+	n, err := in.file.ReadAt(p, off)
+	if err := in.passed(p, n, off); err != nil {
+		return 0, err
+	}
+	return n, ofSource(changed(err))
+}
+
+// passed takes what was read at an offset: it is hashed where that is needed, and what is sent
+// counts towards the rate limit.
+func (in *input) passed(p []byte, n int, off int64) error {
+	if n <= 0 || n > len(p) { // then the reader is broken, which the transfer detects
+		return nil
+	}
+	in.same.feed(p[:n], off)
+	if !in.sends {
+		return nil
+	}
+	in.copy.hashing.pipe.FeedAt(p[:n], off)
+	return in.copy.limiter.wait(n)
+}
+
+// Seek sets the offset of the next Read, from the beginning or the current one: some servers make it
+// necessary to go back.
+func (in *input) Seek(off int64, whence int) (int64, error) {
+	at, err := in.file.Seek(off, whence)
+	if whence == io.SeekCurrent { // a stream may have begun anywhere
+		off += in.off
+	}
+	if err == nil {
+		in.off = off
+	}
+	return at, ofSource(err)
+}
+
+// pour copies the contents to a local file or a stream.
+func (in *input) pour(to sink) (int64, error) {
+	local, isLocal := in.own().(*endpoint.LocalFile)
+	p := pouring{in, to}
+	switch {
+	case in.small.data != nil:
+		return p.small()
+	case in.host != nil:
+		return p.host()
+	case isLocal && in.known.Mode.IsRegular() && to.file != nil:
+		return p.local(local.File)
+	}
+	return p.stream()
+}
+
+// pouring is how an input gets to a target on this machine.
+type pouring struct {
+	*input
+	to sink
+}
+
+// small copies what is in memory.
+func (p pouring) small() (int64, error) {
+	c, data := p.copy, p.input.small.data
+	n := int64(len(data))
+	c.hashing.small(c, data)
+	err := p.to.small(c, data)
+	p.input.small.release() // before verifying takes more
+	if err == nil {
+		err = c.limiter.wait(int(n))
+	}
+	return n, err
+}
+
+// host copies what a host sends, over several handles where that helps.
+func (p pouring) host() (n int64, err error) {
+	in, c, to := p.input, p.copy, p.to
+	f, resumed := in.host.File, c.result.Resumed
+	if to.reread == nil {
+		in.same.remember()
+	}
+	if n, done, err := p.delta(); done || err != nil {
+		return n, err
+	}
+	c.hashing.start(c, to.reread)
+	var moved atomic.Int64 // under a rate limit, writing a request's data takes a while
+	defer c.watch(func() int64 { return resumed + max(f.Progress(), moved.Load()) })()
+	pipe := c.hashing.pipe
+	w, at, err := to.open(c)
+	if err != nil {
+		return 0, err
+	}
+	if c.limiter != nil {
+		w = counting{w, &moved}
+	}
+	if at == nil || pipe.Ordered() || in.same.remembers() || !in.known.IsRegular() ||
+		!c.from.worthStriping(c, c.size-resumed, true) {
+		n, err = c.from.judge(c, f, func() (int64, int, error) {
+			w := c.limiter.writer(w)
+			if in.same.remembers() {
+				w = hashpipe.Tee(w, in.same.feed, resumed)
+			}
+			n, err := in.host.WriteTo(pipe.Writer(w, resumed))
+			return n, 1, err
+		})
+	} else {
+		s := c.from.stripe(c, f, os.O_RDONLY, resumed, c.size, 0)
+		defer s.stop()
+		safe := func() int64 { return resumed + f.Progress() }
+		n, err = c.from.judge(c, f, func() (int64, int, error) {
+			n, err := s.stripes.WriteToAt(in.host.Guard(pipe.WriterAt(at, safe)))
+			return n, 1 + s.count(), err
+		})
+		c.result.Stripes = s.stripes.Joined()
+		if err == nil {
+			// unchanged compares what arrived with the contents
+			if err = s.prove(); errors.Is(err, errTouched) {
+				in.same.mixed, err = err, nil
+			}
+		}
+	}
+	if err == nil {
+		err = to.end(c, resumed+n)
+	}
+	if err = changed(err); endpoint.Refused(err) || c.from.lost() {
+		err = ofSource(err)
+	}
+	return n, err
+}
+
+// local lets the file systems copy between two regular files.
+func (p pouring) local(file *os.File) (int64, error) {
+	c := p.copy
+	var moved atomic.Int64
+	if !c.isSmall() {
+		defer c.watch(moved.Load)()
+	}
+	o := localfs.Options{Zeros: c.options.Sparse, Each: func(n int64) error {
+		moved.Add(n)
+		return c.limiter.wait(int(n))
+	}}
+	if c.limiter != nil {
+		o.Piece = c.limiter.piece
+	}
+	if c.hashing.digests = newDigests(c, c.size); len(c.hashing.digests) > 0 {
+		o.Hash = c.hashing.digests
+	}
+	n, err := localfs.Copy(c.ctx, p.to.file, file, o)
+	c.hashing.digests.Finish()
+	return n, err
+}
+
+// stream copies if either side is not a regular file.
+func (p pouring) stream() (int64, error) {
+	c := p.copy
+	if c.options.Verify && c.main() == nil {
+		return 0, errNoReread
+	}
+	var moved atomic.Int64
+	defer c.watch(moved.Load)()
+	c.hashing.start(c, nil)
+	return io.Copy(counting{c.hashing.pipe.Writer(c.limiter.writer(p.to.Writer), 0), &moved},
+		interruptibleReader{c.ctx, p.file})
+}
+
+// interruptibleReader stops when a context ends. It also hides the reader's other methods from
+// io.Copy.
+type interruptibleReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r interruptibleReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, interruption(r.ctx)
+	}
+	return r.r.Read(p)
+}
+
+// interruption returns why a context ended, in words that no reader takes for the end of its file:
+// the cause may be that another file ended.
+func interruption(ctx context.Context) error {
+	if err := context.Cause(ctx); err != io.EOF {
+		return err
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// counting counts what a writer has taken.
+type counting struct {
+	w     io.Writer
+	taken *atomic.Int64
+}
+
+func (w counting) Write(p []byte) (int, error) {
+	n, err := w.w.Write(p)
+	w.taken.Add(int64(n))
+	return n, err
+}
+
+// verify compares the copy with the source, if the target is on this machine.
+func (in *input) verify(target reopen) error {
+	c := in.copy
+	switch {
+	case in.host != nil:
+		return c.from.verify(c, c.source, in.host.File, target)
+	case c.from != nil:
+		return c.from.verify(c, c.source, nil, target)
+	}
+	if target == nil || !in.known.Mode.IsRegular() {
+		return errNoReread
+	}
+	stored, free, err := target()
+	if err != nil {
+		return err
+	}
+	defer free()
+	same, err := c.matches(io.NewSectionReader(stored, 0, math.MaxInt64), in.file, c.result.Bytes)
+	if err == nil && !same {
+		err = ErrVerify
+	}
+	if err == nil {
+		c.hashing.verified = VerifiedByReading
+	}
+	return err
+}
+
+// holds reports whether the source matches the hash of a target on this machine; known is false if
+// that cannot be told. What no host can hash for a comparison is copied again.
+func (in *input) holds() (same, known bool) {
+	c := in.copy
+	if c.from == nil {
+		return false, true
+	}
+	return c.from.holds(c.hashing.digests, c.source, nil)
+}
+
+// begins reports whether the source begins with the first n bytes of a local file; known is false
+// if that cannot be told.
+func (in *input) begins(local io.ReaderAt, n int64) (same, known bool) {
+	if in.host == nil {
+		return false, false
+	}
+	return in.copy.from.begins(in.host.File, local, n)
+}
+
+// reopen returns how to read the file again, nil if that is impossible.
+func (in *input) reopen() reopen {
+	c := in.copy
+	if !in.known.IsRegular() || c.from != nil && private.OfClient(c.from.client).ReadsOnce() {
+		return nil
+	}
+	return func() (io.ReaderAt, func(), error) {
+		var file endpoint.ReadAtCloser
+		var err error
+		if in.file != nil {
+			file, err = in.file.Again(c.ctx)
+		} else {
+			file, err = in.opener.Open(c.ctx, c.source, in.how)
+		}
+		if err != nil {
+			return nil, nil, ofSource(changed(err))
+		}
+		if f, ok := file.(*endpoint.HostFile); ok {
+			in.widen(f, new(error))
+		}
+		return file, func() { file.Close() }, nil
+	}
+}
+
+func (in *input) close() {
+	in.small.release()
+	if in.file != nil {
+		in.file.Close()
+	}
+}
+
+// changed makes of an error that a file is no longer what it was found to be one of a source that
+// changed. Anyone who may write to a tree can replace a file by a link since it was listed, to a
+// file that only we may read.
+func changed(err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Err == localfs.ErrLink {
+		path.Err = changedf("%v", localfs.ErrLink)
+	} else if errors.Is(err, endpoint.ErrGrown) {
+		err = changedf("%w", err)
+	}
+	return err
+}
