@@ -171,9 +171,10 @@ type AtomicUploader interface {
 
 // FileEnder is a file that takes the place of another when it is closed. Under a quota End is called
 // instead of Close and Abandon. It also describes the file that has no name any more, if there is
-// one: the one that was replaced, or this one if nothing is kept of it. Absent: no file loses its
-// name.
+// one: the one that was replaced, or this one if nothing is kept of it. Replaces describes what has
+// the place now. Absent: no file loses its name.
 type FileEnder interface {
+	Replaces() (fs.FileInfo, error)
 	End(how Ending) (gone fs.FileInfo, err error)
 }
 

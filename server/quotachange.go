@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -93,9 +94,31 @@ func (v *View) enter(ctx context.Context, moves bool, names ...string) (leave fu
 		return nil, err
 	}
 	if _, links := v.fs.(Symlinker); moves && (links || v.walks) {
-		names = []string{"/"}
+		return v.quota.changes.enter(ctx, true, "/")
 	}
-	return v.quota.changes.enter(ctx, moves, names...)
+	if !v.uploadsAtomically() {
+		return v.quota.changes.enter(ctx, moves, names...)
+	}
+	// Two uploads of one file are two files, which only the name connects.
+	for {
+		real := v.realPaths(ctx, names)
+		if leave, err = v.quota.changes.enter(ctx, moves, real...); err != nil ||
+			slices.Equal(real, v.realPaths(ctx, names)) {
+			return leave, err
+		}
+		leave()
+	}
+}
+
+// realPaths resolves paths as far as that is possible.
+func (v *View) realPaths(ctx context.Context, names []string) (real []string) {
+	for _, name := range names {
+		if resolved, err := v.realPath(ctx, name); err == nil {
+			name = resolved
+		}
+		real = append(real, name)
+	}
+	return real
 }
 
 // enterWith is enter, and takes hold of what is at the names themselves. It enters a change that
@@ -190,21 +213,16 @@ func (v *View) quotaRmdir(ctx context.Context, name string, remove func() error)
 		return v.quotaRemove(ctx, name, remove)
 	}
 	return v.quotaRemove(ctx, name, func() error {
-		count := func() (bytes, files int64) {
-			for info, err := range hidden.ListHidden(ctx, name) {
-				if err == nil {
-					bytes, files = bytes+info.Size(), files+1
-				}
+		var bytes, files int64
+		for info, err := range hidden.ListHidden(ctx, name) {
+			if err == nil {
+				bytes, files = bytes+info.Size(), files+1
 			}
-			return bytes, files
 		}
-		bytes, files := count()
 		err := remove()
-		keptBytes, keptFiles := int64(0), int64(0)
-		if err != nil { // some may be gone
-			keptBytes, keptFiles = count()
+		if err == nil {
+			v.quota.account.Settle(-bytes, -files)
 		}
-		v.quota.account.Settle(keptBytes-bytes, keptFiles-files)
 		return err
 	})
 }
@@ -347,15 +365,22 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	if f == nil || q.files.keyOf(f) != key {
 		q.superseded(before, name, stat)
 		release()
-		if f = q.files.lock(key); !f.known {
-			if !isNew { // beside one that it is to replace
-				if err := q.account.Reserve(ctx, 0, 1); err != nil {
-					q.release(f)
-					abandon(file)
-					return nil, err
-				}
+		f = q.files.lock(key)
+		if f.handles == 0 && !isNew && v.uploadsAtomically() { // beside one that it is to replace
+			if err := q.account.Reserve(ctx, 0, 1); err != nil {
+				q.release(f)
+				abandon(file)
+				return nil, err
 			}
+		}
+		if !f.known {
 			f.known, f.size = true, charged
+		}
+		// Somebody may have removed it since it was opened, and subtracted it.
+		if now, err := v.statOpen(ctx, file, name); err == nil && v.uploadsAtomically() &&
+			linkCount(now) == 0 {
+			f.unlinked = true
+			q.files.unlink(f)
 		}
 	}
 	defer f.mu.Unlock()

@@ -165,12 +165,13 @@ func (f *quotedFile) end(abandoned bool) (err error) {
 func (f *quotedFile) endOnce(abandoned bool) (err error) {
 	q, file := f.v.quota, f.f
 	defer q.files.leave(file)
-	var at grip // what is at the name
+	var at grip // what it may replace
 	release := file.mu.Unlock
 	ender, ends := f.File.(FileEnder)
 	if ends {
 		var grips []grip
-		grips, release = q.grip(f.look, file, f.name)
+		look := func(string) (fs.FileInfo, error) { return ender.Replaces() }
+		grips, release = q.grip(look, file, f.name)
 		at = grips[0]
 	} else {
 		file.mu.Lock()
@@ -222,11 +223,8 @@ func (f *quotedFile) replaced(gone fs.FileInfo, at *grip) {
 	q := f.v.quota
 	if at.file != nil && identityOf(gone, f.name) == q.files.keyOf(at.file) {
 		q.gone(at)
-		return
-	}
-	q.account.Settle(0, -1)
-	if gone.Mode().IsRegular() && linkCount(gone) <= 1 { // somebody has renamed the directory
-		q.account.Settle(-gone.Size(), 0)
+	} else { // a link, or what another program has just put there
+		q.account.Settle(0, -1)
 	}
 }
 

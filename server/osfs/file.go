@@ -35,6 +35,9 @@ func (f *FS) Open(ctx context.Context, name string, flags uint32,
 		return f.openUpload(ctx, name, flags, attrs)
 	}
 	opened, created, err := f.openOrCreate(ctx, name, openFlags(flags), attrs)
+	if unfinished, ok := errors.AsType[*unfinishedError](err); ok && unfinished.ended(ctx) {
+		opened, created, err = f.openOrCreate(ctx, name, openFlags(flags), attrs)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,12 @@
 package osfs
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
@@ -60,3 +62,26 @@ var (
 		"the file was begun again or replaced in the meantime, and this upload was given up")
 	errBusy = errors.New("the file is being uploaded through another server, or another user's directory")
 )
+
+// readPatience is how long a client that wants to read a file waits for its upload to end. Mounts
+// send OPEN before the CLOSE that came before it: they answer close(2) first.
+const readPatience = time.Second
+
+// unfinishedError is errUnfinished for an upload under way.
+type unfinishedError struct {
+	error
+	done <-chan struct{}
+}
+
+// ended waits for the upload to end, and reports whether it has.
+func (e *unfinishedError) ended(ctx context.Context) bool {
+	late := time.NewTimer(readPatience)
+	defer late.Stop()
+	select {
+	case <-e.done:
+		return true
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return false
+}

@@ -108,12 +108,16 @@ func (t tree) lookUpIn(ctx context.Context, what, name string, follow bool,
 	}
 	return t.do(ctx, what, name, func(w *walk) error {
 		return w.lookUp(follow, func(dir int, base string) error {
-			err := retry(func() error { return op(dir, base, unix.AT_SYMLINK_NOFOLLOW) })
+			try := func(base string) error {
+				return retry(func() error { return op(dir, base, unix.AT_SYMLINK_NOFOLLOW) })
+			}
+			err := try(base)
 			if err == unix.ENOENT && t.uploads != nil {
 				// A client may go on with an unfinished upload, and looks for it first.
-				err = retry(func() error {
-					return op(dir, hiddenName(base), unix.AT_SYMLINK_NOFOLLOW)
-				})
+				err = try(hiddenName(base))
+				if err == unix.ENOENT { // it may have got its name in the meantime
+					err = try(base)
+				}
 			}
 			return err
 		})
@@ -172,8 +176,11 @@ func (t tree) openPath(ctx context.Context, name string, flag int, perm uint32) 
 		exclusive := unix.O_CREAT | unix.O_EXCL
 		return w.lookUp(flag&exclusive != exclusive, func(dir int, base string) (err error) {
 			fd, err = openAt(dir, base, flag|unix.O_NOFOLLOW, perm)
-			if err == unix.ENOENT && t.uploads != nil && existsAt(dir, hiddenName(base)) {
-				if err = errUnfinished; flag&(unix.O_ACCMODE|unix.O_CREAT) == unix.O_WRONLY {
+			if err == unix.ENOENT && t.uploads != nil && !existsAt(dir, hiddenName(base)) {
+				// An upload may have got its name in the meantime.
+				fd, err = openAt(dir, base, flag|unix.O_NOFOLLOW, perm)
+			} else if err == unix.ENOENT && t.uploads != nil {
+				if err = t.uploads.unfinished(dir, base); flag&(unix.O_ACCMODE|unix.O_CREAT) == unix.O_WRONLY {
 					fd, err = openAt(dir, hiddenName(base), flag|unix.O_NOFOLLOW, 0) // to cut it
 				}
 			}

@@ -28,8 +28,9 @@ type upload struct {
 	dir      int      // a descriptor of the directory
 	base     string
 	id       identity
-	replaces bool // there is a file of that name
-	alone    bool // none may have come when the upload is complete
+	replaces bool          // there is a file of that name
+	alone    bool          // none may have come when the upload is complete
+	done     chan struct{} // closed when others no longer find it
 
 	mu        sync.Mutex
 	handles   int
@@ -90,6 +91,7 @@ func (up *upload) register(fd, dir int, st *unix.Stat_t) (err error) {
 		return err
 	}
 	up.file, up.id, up.handles = os.NewFile(uintptr(fd), up.base), identify(st), 1
+	up.done = make(chan struct{})
 	up.all.mu.Lock()
 	defer up.all.mu.Unlock()
 	if up.all.open == nil {
@@ -178,6 +180,7 @@ func (up *upload) finish() {
 	up.all.mu.Lock()
 	defer up.all.mu.Unlock()
 	delete(up.all.open, up.id)
+	close(up.done)
 }
 
 // remove removes an upload under way.
@@ -216,8 +219,9 @@ func (up *upload) end(part bool, how server.Ending, gone *fs.FileInfo) (err erro
 	}
 	if !up.over {
 		// Where clients see another file they could not go on with this one.
-		if up.replaces || how == server.Discarded {
-			unix.Unlinkat(up.dir, hiddenName(up.base), 0)
+		hidden := hiddenName(up.base)
+		if now, _ := up.all.find(up.dir, hidden); now == up && (up.replaces || how == server.Discarded) {
+			unix.Unlinkat(up.dir, hidden, 0)
 		}
 		up.finish()
 	}
@@ -248,6 +252,15 @@ func (f *uploadFile) Close() error { return f.upload.end(f.part, server.Closed, 
 // Abandon implements server.FileAbandoner: the file does not appear. A new one is kept for the
 // client to go on with.
 func (f *uploadFile) Abandon() error { return f.upload.end(f.part, server.Abandoned, nil) }
+
+// Replaces implements server.FileEnder.
+func (f *uploadFile) Replaces() (fs.FileInfo, error) {
+	st, err := statAt(f.upload.dir, f.upload.base)
+	if err != nil {
+		return nil, err
+	}
+	return &info{name: f.upload.base, st: st}, nil
+}
 
 // End implements server.FileEnder.
 func (f *uploadFile) End(how server.Ending) (gone fs.FileInfo, err error) {

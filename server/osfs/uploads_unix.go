@@ -47,7 +47,11 @@ type opened struct {
 // flags are those of OPEN. It follows no link.
 func (u *uploads) openAt(dir int, base string, flags, perm uint32) (o opened, err error) {
 	for i := range 10 {
-		if o, err = u.tryOpen(dir, base, flags, perm); err != errAgain {
+		o, err = u.tryOpen(dir, base, flags, perm)
+		if i == 0 && err == unix.ENOENT { // an upload may have got its name in the meantime
+			o, err = u.tryOpen(dir, base, flags, perm)
+		}
+		if err != errAgain {
 			o.created = o.created && i == 0 // not if it took the place of another upload
 			return o, err
 		}
@@ -217,6 +221,14 @@ func (u *uploads) find(dir int, hidden string) (*upload, error) {
 	return u.open[identify(&st)], nil
 }
 
+// unfinished returns the error for who wants to read a file of which there is an upload.
+func (u *uploads) unfinished(dir int, base string) error {
+	if up, err := u.find(dir, hiddenName(base)); err == nil && up != nil {
+		return &unfinishedError{errUnfinished, up.done}
+	}
+	return errUnfinished
+}
+
 // drop removes a hidden file. One that is being written is removed only if take is set: its client
 // gets lost as the answer to CLOSE.
 func (u *uploads) drop(dir int, hidden string, take bool, lost error) error {
@@ -301,6 +313,11 @@ func (u *uploads) emptied(dir int, base string) bool {
 	names, err := file.Readdirnames(-1)
 	if err != nil || slices.ContainsFunc(names, func(name string) bool { return !isHidden(name) }) {
 		return false
+	}
+	for _, name := range names {
+		if up, err := u.find(fd, name); up != nil || err != nil {
+			return false // before anything is removed
+		}
 	}
 	for _, name := range names {
 		if err := u.drop(fd, name, false, nil); err != nil && err != unix.ENOENT {
