@@ -4,12 +4,14 @@ import (
 	"io/fs"
 	"path"
 	"sync"
+	"sync/atomic"
 )
 
 // dirLinks are the links below a Root that stand for the directories to which they lead, since the
 // user wants that and the source has directories of these names. Nothing else below a Root follows
 // a link, nor does anything below one of these.
 type dirLinks struct {
+	some atomic.Bool // there is one; else nobody need ask
 	mu   sync.RWMutex
 	kept map[string]*dirLink
 }
@@ -27,6 +29,7 @@ func (l *dirLinks) keep(name string, to *dirLink) {
 		l.kept = make(map[string]*dirLink)
 	}
 	l.kept[name] = to
+	l.some.Store(true)
 }
 
 // of returns what is known about a name that is one of them, nil if it is not.
@@ -41,9 +44,6 @@ func (l *dirLinks) of(name string) *dirLink {
 func (l *dirLinks) above(name string) string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if len(l.kept) == 0 {
-		return "."
-	}
 	for name != "." && l.kept[name] == nil {
 		name = path.Dir(name)
 	}

@@ -57,7 +57,7 @@ func (unopened) Close() {}
 // below the last link that stands for a directory on the way there. ok is false, and the client
 // follows links, if the host cannot promise that.
 func (r *HostRoot) View(client *usftp.Client, dir string) (below *usftp.Client, ok bool) {
-	if link := r.dir.links.above(dir); link != "." {
+	if link := r.dir.linkAbove(dir); link != "." {
 		return private.OfClient(client).Beneath(r.dir.at(link) + "/")
 	}
 	if last := r.view.Load(); last != nil && (last.of == client || last.client == client) {
@@ -366,7 +366,17 @@ func (d *hostDir) at(name string) string { return path.Join(d.root, name) }
 
 // follows reports whether a name may itself be a link: the root's, or that of a link that stands
 // for a directory.
-func (d *hostDir) follows(name string) bool { return name == "." || d.links.of(name) != nil }
+func (d *hostDir) follows(name string) bool {
+	return name == "." || d.links.some.Load() && d.links.of(name) != nil
+}
+
+// linkAbove returns the nearest link that stands for a directory on the way to a name, or ".".
+func (d *hostDir) linkAbove(name string) string {
+	if !d.links.some.Load() {
+		return "."
+	}
+	return d.links.above(name)
+}
 
 // lookFor returns how to look at a name.
 func (d *hostDir) lookFor(name string) func(*usftp.Client, string) (fs.FileInfo, error) {
@@ -430,7 +440,7 @@ func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 // top returns the real path of the last directory on the way to another that may be reached through
 // a link, and the other one's path from there.
 func (d *hostDir) top(client *usftp.Client, dir string) (real, below string, err error) {
-	link := d.links.above(dir)
+	link := d.linkAbove(dir)
 	if link == "." {
 		real, err = d.real.of(client, d.root)
 		return real, dir, err

@@ -169,7 +169,7 @@ func (r *LocalRoot) LookDir(dir string) (i Info, err error) {
 // lookAt looks at what is called base in an open directory. It follows a link that stands for a
 // directory.
 func (r *LocalRoot) lookAt(in *os.Root, name, base string) (fs.FileInfo, error) {
-	if at := path.Join(r.base, name); r.dirs.links.of(at) != nil {
+	if at := path.Join(r.base, name); r.dirs.link(at) != nil {
 		return os.Stat(r.dirs.path(at))
 	}
 	return in.Lstat(base)
@@ -312,7 +312,7 @@ func (r *LocalRoot) between(from, to string,
 // SetAttrs implements Root.
 func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, _ bool,
 	set usftp.NewAttrs) (Unset, error) {
-	if r.dirs.links.of(path.Join(r.base, name)) != nil {
+	if r.dirs.link(path.Join(r.base, name)) != nil {
 		dir, release, err := r.Open(name)
 		if err != nil {
 			return Unset{}, err

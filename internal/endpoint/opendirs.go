@@ -51,12 +51,20 @@ func (d *openDirs) use(name string) (root *os.Root, release func(), err error) {
 	}, nil
 }
 
+// link returns the link that a name is if that stands for a directory, or nil.
+func (d *openDirs) link(name string) *dirLink {
+	if !d.links.some.Load() {
+		return nil
+	}
+	return d.links.of(name)
+}
+
 // hold opens a directory from the one above. The caller holds the lock.
 func (d *openDirs) hold(name string) (*openDir, error) {
 	o := d.open[name]
 	if o == nil {
 		in := d.top
-		if dir := path.Dir(name); dir != "." && d.links.of(name) == nil {
+		if dir := path.Dir(name); dir != "." && d.link(name) == nil {
 			above, err := d.hold(dir)
 			if err != nil {
 				return nil, err
@@ -83,7 +91,7 @@ func (d *openDirs) hold(name string) (*openDir, error) {
 
 // openIn opens a directory in another, or the one that a link there stands for.
 func (d *openDirs) openIn(in *os.Root, name string) (*os.Root, error) {
-	link := d.links.of(name)
+	link := d.link(name)
 	if link == nil {
 		return openUnfollowed(in, path.Base(name))
 	}
