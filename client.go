@@ -133,9 +133,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	s.inOrder = knownInOrder(o.serverVersion)
 	s.listsAhead = knownToList(o.serverVersion)
 	s.symlinks.Store(symlinkOrder(o.serverVersion))
-	if s.symlinks.Load() == symlinksTargetFirst {
-		s.linksFrom.Store(linksFromThemselves)
-	}
+	s.linksFrom.Store(linksStart(o.serverVersion))
 	o.conn.Ended, o.conn.Error, o.conn.SharedHandle = s.report, connError, s.sharedHandle
 	s.conn = conn.New(r, w, o.conn)
 	c := &Client{session: s, ctx: context.Background()}

@@ -350,7 +350,8 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"private.Client.ReadsOnce", "private.Client.StartSmall", "private.Client.Touches",
 	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard",
 	"private.Client.Overdue",
-	"private.Client.KnowsLinks", "private.Client.LinksTo", "private.Client.OneHandle"}
+	"private.Client.KnowsLinks", "private.Client.ResolvesLinks",
+	"private.Client.LinksTo", "private.Client.OneHandle"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{

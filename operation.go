@@ -34,6 +34,8 @@ type operation[T any] struct {
 	file *File
 	// orSuccess accepts a STATUS of OK besides the expected type.
 	orSuccess bool
+	// looks marks a question to which FAILURE means that nothing is there.
+	looks bool
 	// orEOF turns a STATUS of EOF into io.EOF; for other operations it is a refusal.
 	orEOF bool
 }
@@ -95,6 +97,9 @@ func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 	refusal := replyError(call)
 	if op.orSuccess && call.Type == wire.TypeStatus && call.Status.Code == wire.OK {
 		refusal = nil
+	}
+	if op.looks && errors.Is(refusal, ErrSSHFxFailure) {
+		refusal = &StatusError{Code: uint32(wire.NoSuchFile), Message: call.Status.Message}
 	}
 	switch {
 	case call.Err != nil:

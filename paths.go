@@ -263,7 +263,7 @@ const (
 
 // symlinkOrder returns the order by the SSH server's version line. The protocol cannot tell.
 func symlinkOrder(version string) int32 {
-	for _, name := range []string{"OpenSSH", "paramiko", "SFTPGo", "mod_sftp"} {
+	for _, name := range []string{"OpenSSH", "paramiko", "SFTPGo", "mod_sftp", "Maverick"} {
 		if strings.Contains(version, name) {
 			return symlinksTargetFirst
 		}
@@ -333,12 +333,26 @@ func (c *Client) Symlink(oldname, newname string) error {
 }
 
 // From where a server takes a relative target of SYMLINK. The draft does not say that it is text,
-// and so Twisted's and Maverick's servers resolve it as they do other paths.
+// and so some servers resolve it as they do other paths.
 const (
 	linksFromUnknown int32 = iota
 	linksFromThemselves
 	linksFromLogin
 )
+
+// linksStart returns from where by the SSH server's version line. Maverick's server cannot be asked:
+// it resolves what a link says in the same way when it is read.
+func linksStart(version string) int32 {
+	for _, name := range []string{"Erlang", "Maverick", "Twisted"} {
+		if strings.Contains(version, name) {
+			return linksFromLogin
+		}
+	}
+	if symlinkOrder(version) == symlinksTargetFirst {
+		return linksFromThemselves
+	}
+	return linksFromUnknown
+}
 
 // symlinkFromLogin makes a link again that leads elsewhere since its relative target was not taken
 // as text. It removes the link if it still does not lead to where it should.

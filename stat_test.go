@@ -2,8 +2,10 @@ package usftp_test
 
 import (
 	"errors"
+	"io/fs"
 	"testing"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -27,5 +29,21 @@ func TestStatVFS(t *testing.T) {
 	}
 	if n := len(r.server.Requests()); n != 1 {
 		t.Errorf("%d requests, want INIT alone", n)
+	}
+}
+
+// wolfSSH answers FAILURE where nothing is; what others mean by it nobody knows.
+func TestStatOfNothingAnsweredByFailure(t *testing.T) {
+	for version, missing := range map[string]bool{"SSH-2.0-wolfSSHv1.5.0": true, "": false} {
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{
+			{On: wire.TypeStat, Do: sftptest.Refuse(wire.Failure, "STAT error")},
+			{On: wire.TypeLstat, Do: sftptest.Refuse(wire.Failure, "STAT error")},
+		}}, 0, usftp.WithServerVersion(version))
+		for what, look := range map[string]func(string) (fs.FileInfo, error){"STAT": r.Stat,
+			"LSTAT": r.Lstat} {
+			if _, err := look("/none"); errors.Is(err, fs.ErrNotExist) != missing {
+				t.Errorf("%q, %s: %v", version, what, err)
+			}
+		}
 	}
 }

@@ -16,6 +16,7 @@ require (
 	github.com/klauspost/compress v1.20.4 // indirect
 	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
 	github.com/kr/fs v0.1.0 // indirect
+	golang.org/x/net v0.61.0 // indirect
 )
 
 replace github.com/usftp/usftp => ../

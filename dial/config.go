@@ -22,6 +22,12 @@ type Config struct {
 	Identities []string
 	// Jump is a list of hosts to pass through, "user@host:port,..." (-J).
 	Jump string
+	// Proxy, if not empty, is a proxy through which the host, or the first of Jump's, is reached
+	// instead of by a ProxyCommand: "socks5://host:port" or "http://host:port", which then must
+	// allow CONNECT, with "user:password@" before the proxy's host if it wants a login. The proxy
+	// resolves the names. "env" means the one in the environment variable ALL_PROXY, and none for
+	// the hosts in NO_PROXY.
+	Proxy string
 	// Options are further ssh_config keywords, as "Key=Value" or "Key Value" (-o). They override
 	// the files, and the first of a name wins.
 	Options []string
@@ -61,6 +67,9 @@ type Config struct {
 	// estimated round trip. LoginLikely is called from within Dial and must not block. It is not
 	// called with the system's ssh.
 	LoginLikely func(d *Dialer, roundTrip time.Duration)
+	// Compression, if set, measures what compression does (ssh_config's Compression, in Options or
+	// a file), if the host allows it.
+	Compression *Compression
 	// Env is the environment, in the form of os.Environ. Nil means the process's own.
 	Env []string
 	// IgnoreInterrupts starts the programs that connections run (SSH, Server, a ProxyCommand) with

@@ -64,6 +64,11 @@ func newConn(d *Dialer, t transport, r *route, key ssh.PublicKey) *Conn {
 		!shared { // a master does so itself
 		c.work.Go(c.stayAlive)
 	}
+	if r.compressed != nil && d.s.compress && r.jump == nil && !r.proxied {
+		if socket, ok := r.conn.Conn.(*net.TCPConn); ok {
+			c.work.Go(func() { d.config.Compression.watch(c, r.compressed, socket) })
+		}
+	}
 	return c
 }
 

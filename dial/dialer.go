@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +25,7 @@ type Dialer struct {
 	s      *settings // nil with the system's ssh
 	hop    *Dialer   // the last jump host, nil without one
 	system *systemSSH
+	proxy  *netProxy // nil without one
 	memory *memory
 	tcp    func(context.Context) (net.Conn, error) // how to reach the host directly
 
@@ -64,6 +64,9 @@ func newDialer(ctx context.Context, t Target, config *Config, a *asker,
 		return fail(err)
 	}
 	if config.SSH != "" || config.Server != "" {
+		if config.Proxy != "" {
+			return fail(errors.New("the proxy is for connections of our own, not for those of another program"))
+		}
 		var err error
 		if d.system, err = newSystemSSH(t, config); err != nil {
 			return fail(err)
@@ -85,6 +88,11 @@ func newDialer(ctx context.Context, t Target, config *Config, a *asker,
 		if d.hop, err = d.newHop(ctx, depth); err != nil {
 			return fail(err)
 		}
+	} else if d.proxy, err = newNetProxy(config, d.s.host); err != nil {
+		return fail(err)
+	}
+	if d.proxy != nil {
+		d.s.trustLoopback = false // the other end of the socket is the proxy
 	}
 	return d, nil
 }
@@ -109,7 +117,7 @@ func (d *Dialer) warnOfMissing() {
 }
 
 // newHop returns the Dialer for the last host of ProxyJump, which goes through those before it. As
-// with ssh, a hop has its own configuration and gets no flag but -F.
+// with ssh, a hop has its own configuration and gets no flag but -F, and the proxy.
 func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 	if depth++; depth > maxHops {
 		return nil, fmt.Errorf("more than %d jump hosts; does a host jump through itself?", maxHops)
@@ -129,7 +137,7 @@ func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 	c := &Config{
 		ConfigFile: d.config.ConfigFile, Jump: before, Prompter: d.config.Prompter,
 		Banner: d.config.Banner, Logger: d.config.Logger, Env: d.config.Env,
-		StateDir: d.config.StateDir,
+		StateDir: d.config.StateDir, Proxy: d.config.Proxy,
 	}
 	hop, err := newDialer(ctx, t, c, d.asker, depth)
 	if err != nil {
@@ -299,7 +307,7 @@ func (d *Dialer) tryLogIn(l *login, sniff *sniffer) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.direct = route.jump == nil && route.proxy == nil; l.direct {
+	if l.direct = route.jump == nil && route.proxy == nil && !route.proxied; l.direct {
 		l.recordRoundTrip(time.Since(began), 1) // TCP's handshake
 	}
 	t, first, err := l.run(route, sniff)
@@ -315,9 +323,12 @@ func (d *Dialer) tryLogIn(l *login, sniff *sniffer) (*Conn, error) {
 
 // A route leads to a server: a socket, a channel through a jump host, or a ProxyCommand's pipes.
 type route struct {
-	conn  *socket
-	jump  *Conn
-	proxy *proxyConn
+	conn    *socket
+	jump    *Conn
+	proxy   *proxyConn
+	proxied bool // the socket leads to the proxy
+
+	compressed *own.Compressed // counts what compression does; nil if that is not wanted
 }
 
 // socket returns what leads out of this machine. Closing a channel through a jump host would wait
@@ -361,6 +372,11 @@ func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*route, error) {
 	switch {
 	case d.hop != nil:
 		return d.connectJump(ctx, sniff)
+	case d.proxy != nil:
+		if d.s.proxyCommand != "" {
+			d.log.Info("the ProxyCommand is not used, since a proxy was named", "host", d.s.alias)
+		}
+		return d.connectProxy(ctx, sniff)
 	case d.s.proxyCommand != "":
 		command, err := d.s.proxyTokens().percent(d.s.proxyCommand)
 		if err != nil {
@@ -380,6 +396,11 @@ func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*route, error) {
 }
 
 func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
+	return d.connectTo(ctx, d.s.address())
+}
+
+// connectTo connects to an address as the settings want it.
+func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error) {
 	nd := &net.Dialer{Timeout: d.s.connectTimeout}
 	// As OpenSSH: keepalive on, at the times the system has set. NODELAY is Go's default.
 	nd.KeepAliveConfig = net.KeepAliveConfig{Enable: d.s.tcpKeepAlive, Idle: -1, Interval: -1,
@@ -394,7 +415,6 @@ func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
 		}
 		nd.LocalAddr = local
 	}
-	address := net.JoinHostPort(d.s.host, strconv.Itoa(d.s.port))
 	for attempt := 1; ; attempt++ {
 		conn, err := nd.DialContext(ctx, d.s.network, address)
 		if err == nil || attempt >= d.s.attempts || ctx.Err() != nil {
@@ -426,7 +446,7 @@ func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*route, error
 		jump.Close()
 		if refused, ok := errors.AsType[*refusedError](err); ok {
 			err = fmt.Errorf("it cannot reach %s: %w",
-				net.JoinHostPort(d.s.host, strconv.Itoa(d.s.port)), refused)
+				d.s.address(), refused)
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) || limit.Err() != nil {
 			err = causeOf(limit, err)

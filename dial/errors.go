@@ -14,8 +14,8 @@ import (
 )
 
 // An Error is any failure to reach or log in to Host. Err is the cause: a *[NotSSHError],
-// *[AuthError], *[HostKeyError], *[SubsystemError], *[JumpError] or *[UnsupportedError], an error
-// of package net (such as one that matches syscall.ECONNREFUSED, or a *net.DNSError), or the
+// *[AuthError], *[HostKeyError], *[SubsystemError], *[JumpError], *[ProxyError] or
+// *[UnsupportedError], an error of package net (such as one that matches syscall.ECONNREFUSED, or a *net.DNSError), or the
 // context's.
 type Error struct {
 	Host string // as it was named, "user@host"
@@ -37,10 +37,13 @@ func sentence(err error) string {
 	var op *net.OpError
 	var family *net.AddrError
 	var jump *JumpError
+	var proxy *ProxyError
 	switch {
 	// which names the hop: its cause alone would be taken for the host's
 	case errors.As(err, &jump):
 		return jump.Error()
+	case errors.As(err, &proxy):
+		return proxy.Error()
 	case errors.As(err, &family) && family.Err == "no suitable address found":
 		return fmt.Sprintf("%s has no address of the family that was asked for (AddressFamily)", family.Addr)
 	case errors.As(err, &dns):
@@ -199,6 +202,18 @@ func (e *JumpError) Error() string {
 }
 func (e *JumpError) Unwrap() error { return e.Err }
 
+// A ProxyError is a failure of Config.Proxy to connect to a host.
+type ProxyError struct {
+	Proxy string // its URL, without the login
+	To    string // the host's address
+	Err   error
+}
+
+func (e *ProxyError) Error() string {
+	return fmt.Sprintf("the proxy %s cannot be used to reach %s: %s", e.Proxy, e.To, sentence(e.Err))
+}
+func (e *ProxyError) Unwrap() error { return e.Err }
+
 // A SubsystemError means that the login succeeded but the server runs no SFTP, or that the system's
 // ssh ended with an error.
 type SubsystemError struct {
@@ -223,15 +238,10 @@ func (e *SubsystemError) Error() string {
 		s += ": " + e.Text
 	}
 	if e.refused {
-		s += "; whoever runs it can add \"Subsystem sftp internal-sftp\" to its sshd_config, and " +
-			AdviceSCP
+		s += "; whoever runs it can add \"Subsystem sftp internal-sftp\" to its sshd_config, and `scp -O` copies without SFTP"
 	}
 	return s
 }
-
-// AdviceSCP says what copies from a server without SFTP, at the end of a [*SubsystemError]'s text. A
-// program may put its own way in its place.
-const AdviceSCP = "`scp -O` copies without SFTP"
 
 // startError says why a program could not be started, without Go's names for it.
 func startError(program string, err error) error {

@@ -142,11 +142,13 @@ func (l *login) check(checker *hostKeyChecker, remote net.Addr, key ssh.PublicKe
 // runOwn is run over package internal/ssh.
 func (l *login) runOwn(r *route, hostKeys []string,
 	check func(net.Addr, ssh.PublicKey) error) (transport, *firstSession, error) {
+	r.compressed = l.d.config.Compression.counts()
 	conn, err := own.Client(l.ctx, r.conn, &own.ClientConfig{
 		User: l.s.user, Version: clientVersion,
 		RekeyBytes: int64(l.s.rekeyBytes), RekeyAfter: l.s.rekeyAfter,
 		Algorithms: own.Algorithms{KeyExchanges: l.s.kexes, HostKeys: hostKeys,
-			Ciphers: l.s.ciphers, MACs: l.s.macs, Compress: l.s.compress},
+			Ciphers: l.s.ciphers, MACs: l.s.macs, Compress: l.s.compress,
+			Compressed: r.compressed},
 		Buffers: &l.d.buffers,
 		HostKey: func(remote net.Addr, key ssh.PublicKey, _ string) error {
 			return check(remote, key)

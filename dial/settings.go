@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -157,6 +158,9 @@ func (s *settings) knownAs() string {
 	}
 	return fmt.Sprintf("[%s]:%d", s.principal(), s.port)
 }
+
+// address is where the host is reached.
+func (s *settings) address() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
 
 func (s *settings) userHost() string { return Target{User: s.user, Host: s.alias}.UserHost() }
 

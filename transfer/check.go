@@ -10,7 +10,6 @@ import (
 
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
-	"github.com/usftp/usftp/pool"
 )
 
 // CheckOptions configure a [Check]. The zero CheckOptions are valid.
@@ -116,7 +115,7 @@ func checkOnce(c *fileCopy) error {
 
 // nowhere is the target of a Check.
 type nowhere struct {
-	endpoint.Stream
+	streamEnd
 	job *job
 }
 
@@ -131,9 +130,8 @@ func (nowhere) limits() (limits, error) {
 }
 
 func (nowhere) place(*fileCopy, *input) (output, error) { return nil, endpoint.ErrStream }
-func (nowhere) conn() *pool.Conn                        { return nil }
 func (nowhere) dispose(string) bool                     { return false }
-func (nowhere) asSource() source                        { return nil }
+func (nowhere) asSource() end                           { return nil }
 func (nowhere) Join(dir, name string) string            { return "" }
 func (nowhere) check(*directory, string) error          { return nil }
 

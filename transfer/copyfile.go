@@ -147,10 +147,10 @@ func (c *fileCopy) copyOnce() error {
 		}
 	}
 	in, err := openInput(c)
+	defer in.close()
 	if err != nil {
 		return err
 	}
-	defer in.close()
 	c.sized(in)
 	out, err := c.dst.place(c, in)
 	if err != nil {

@@ -87,7 +87,7 @@ func (s differ) sameContents(e *entry) (bool, error) {
 }
 
 // hash lets one side hash a file, or reads it.
-func (s differ) hash(side source, e *entry, name string) (checksum.Hash, error) {
+func (s differ) hash(side end, e *entry, name string) (checksum.Hash, error) {
 	j := *s.tree.job
 	j.src, j.dst, j.listener = side, nowhere{job: &j}, nil
 	j.options.Hash, j.options.Verify, j.options.List = checksum.SHA256, false, nil

@@ -17,7 +17,7 @@ import (
 // [Local], [Remote], [Reader] and [Writer].
 type Endpoint struct {
 	host, path string
-	newSource  func(*job) (source, error)
+	newSource  func(*job) (end, error)
 	newTarget  func(*job) (target, error)
 }
 
@@ -26,7 +26,7 @@ var (
 	errNoTarget = errors.New("a Reader cannot be the target of a copy")
 )
 
-func (e Endpoint) from(j *job) (source, error) {
+func (e Endpoint) from(j *job) (end, error) {
 	if e.newSource == nil {
 		return nil, errNoSource
 	}
@@ -43,7 +43,7 @@ func (e Endpoint) to(j *job) (target, error) {
 // Local returns an endpoint for a path on this machine.
 func Local(path string) Endpoint {
 	return Endpoint{path: path,
-		newSource: func(j *job) (source, error) { return localSource{}, nil },
+		newSource: func(j *job) (end, error) { return localEnd{}, nil },
 		newTarget: func(j *job) (target, error) {
 			return &localTarget{job: j, placement: placement{new(quirks.Quirks)}}, nil
 		}}
@@ -54,15 +54,12 @@ type localEnd struct{ endpoint.Local }
 
 func (localEnd) conn() *pool.Conn { return nil }
 
-// localSource is a path on this machine as a source.
-type localSource struct{ localEnd }
-
-func (localSource) opener(*session) endpoint.Opener { return endpoint.Local{} }
+func (localEnd) opener(*session) endpoint.Opener { return endpoint.Local{} }
 
 // Remote returns an endpoint for a path on a host.
 func Remote(host pool.Host, path string) Endpoint {
 	return Endpoint{host: host.Name, path: path,
-		newSource: func(j *job) (source, error) {
+		newSource: func(j *job) (end, error) {
 			e, err := newRemoteEnd(j, host)
 			return &remoteSource{e}, err
 		},
@@ -92,7 +89,7 @@ func newRemoteEnd(j *job, host pool.Host) (*remoteEnd, error) {
 	e := &remoteEnd{job: j, client: host.Client}
 	src := j.src
 	if shared, ok := src.(*sharedSource); ok {
-		src = shared.source
+		src = shared.end
 	}
 	if other, ok := src.(*remoteSource); ok && other.client == host.Client {
 		e.link = other.link
@@ -112,21 +109,25 @@ func (e *remoteEnd) retrying(name string, a pool.Attempt) {
 
 func (e *remoteEnd) conn() *pool.Conn { return e.link }
 
+func (e *remoteEnd) opener(on *session) endpoint.Opener { return endpoint.OnHost{Host: &on.host} }
+
 // remoteSource is a path on a host as a source.
 type remoteSource struct{ *remoteEnd }
-
-func (s *remoteSource) opener(on *session) endpoint.Opener { return endpoint.OnHost{Host: &on.host} }
 
 func (s *remoteSource) limits() (limits, error) {
 	return s.remoteEnd.limits(func(read, _ int) int { return read })
 }
 
-// end is common to sources and targets.
+// end is a source, or what a target is besides.
 type end interface {
 	endpoint.Place
 
 	// conn returns the connection to the host, or nil on this machine.
 	conn() *pool.Conn
+
+	// opener returns how files are opened during one attempt, over a connection if they are on a
+	// host.
+	opener(on *session) endpoint.Opener
 
 	limits() (limits, error)
 }
@@ -175,15 +176,6 @@ func throughParent(name string) (n int) {
 	return n
 }
 
-// A source is an endpoint that is read.
-type source interface {
-	end
-
-	// opener returns how files are opened during one attempt, over a connection if they are on a
-	// host.
-	opener(on *session) endpoint.Opener
-}
-
 // A target is an endpoint that is written.
 type target interface {
 	end
@@ -202,7 +194,7 @@ type target interface {
 
 	check(d *directory, name string) error // of an entry's name
 
-	asSource() source // the same endpoint, for reading
+	asSource() end // the same endpoint, for reading
 }
 
 // An output is a file that is written.

@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"context"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,6 +144,24 @@ type bench struct {
 	events []transfer.Event
 }
 
+// tempDir is TempDir for trees with directories that are read-only.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(func() { writable(dir) })
+	return dir
+}
+
+// writable lets a user who is not root remove what is in a directory.
+func writable(dir string) {
+	filepath.WalkDir(dir, func(name string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			os.Chmod(name, 0o700)
+		}
+		return nil
+	})
+}
+
 func newBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig) *bench {
 	t.Helper()
 	server := sftptest.NewServer(t, script)
@@ -153,7 +172,7 @@ func newBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig) *b
 	}
 	t.Cleanup(func() { client.Close() })
 	return &bench{t: t, server: server, host: pool.Host{Client: client, Name: "far"},
-		dir: t.TempDir()}
+		dir: tempDir(t)}
 }
 
 func (b *bench) job(direction way, source, target string,
@@ -245,7 +264,7 @@ func newTreeBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig
 	}
 	t.Cleanup(func() { client.Close() })
 	return &bench{t: t, server: server, host: pool.Host{Client: client, Name: "far"},
-		dir: t.TempDir()}
+		dir: tempDir(t)}
 }
 
 func (b *bench) tree(direction way, source, target string,

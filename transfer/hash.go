@@ -288,13 +288,13 @@ func (h *hashing) sum(c *fileCopy) (err error) {
 // sumHere hashes a file on this machine.
 func (h *hashing) sumHere(c *fileCopy) error {
 	in, err := openInput(c)
+	defer in.close()
 	if err == nil {
 		err = in.ready()
 	}
 	if err != nil {
 		return err
 	}
-	defer in.close()
 	f := in.info()
 	if !f.Mode.IsRegular() {
 		return errChanging

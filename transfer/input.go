@@ -39,7 +39,8 @@ type input struct {
 // reopen opens a file for reading anywhere in it.
 type reopen func() (file io.ReaderAt, free func(), err error)
 
-// openInput returns the file to read. A file of a tree stays closed until ready.
+// openInput returns the file to read, which must be closed even after an error. A file of a tree
+// stays closed until ready.
 func openInput(c *fileCopy) (*input, error) {
 	in := &input{copy: c, opener: c.src.opener(c.from)}
 	in.same.in = in
@@ -84,12 +85,7 @@ func (in *input) ready() error {
 		}
 		c.flags.large = true
 	}
-	err := in.open()
-	if err != nil && in.file != nil {
-		in.file.Close()
-		in.file, in.host = nil, nil
-	}
-	return ofSource(err)
+	return ofSource(in.open())
 }
 
 func (in *input) open() (err error) {
@@ -450,8 +446,11 @@ func (w counting) Write(p []byte) (int, error) {
 // verify compares the copy with the source, if the target is on this machine.
 func (in *input) verify(target reopen) error {
 	c := in.copy
-	if c.from != nil {
-		return c.from.verify(c, c.source, in.handle(), target)
+	switch {
+	case in.host != nil:
+		return c.from.verify(c, c.source, in.host.File, target)
+	case c.from != nil:
+		return c.from.verify(c, c.source, nil, target)
 	}
 	if target == nil || !in.known.Mode.IsRegular() {
 		return errNoReread
@@ -469,14 +468,6 @@ func (in *input) verify(target reopen) error {
 		c.hashing.verified = VerifiedByReading
 	}
 	return err
-}
-
-// handle returns the file on the host, nil if it is not open.
-func (in *input) handle() *usftp.File {
-	if in.host == nil {
-		return nil
-	}
-	return in.host.File
 }
 
 // holds reports whether the source matches the hash of a target on this machine; known is false if

@@ -58,6 +58,7 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 				t.Helper()
 				at := filepath.Join(target, below)
 				if direction == upload {
+					writable(far)
 					os.RemoveAll(far)
 					if _, err := b.tree(download, "/target/"+below+"/.", far); err != nil {
 						t.Fatal(err)

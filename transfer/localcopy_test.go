@@ -119,7 +119,7 @@ func TestLocalSourceChanges(t *testing.T) {
 }
 
 func TestLocalTree(t *testing.T) {
-	b := &bench{t: t, dir: t.TempDir()}
+	b := &bench{t: t, dir: tempDir(t)}
 	source := b.sample("source")
 	target := filepath.Join(b.dir, "target")
 	tree := treeJob{Direction: local, Source: source, Target: target,

@@ -19,7 +19,7 @@ type localTarget struct {
 	root *endpoint.LocalRoot // of a tree
 }
 
-func (t *localTarget) asSource() source { return localSource{} }
+func (t *localTarget) asSource() end { return t.localEnd }
 
 // dispose removes one of our temporary files on this machine.
 func (t *localTarget) dispose(temporary string) bool {

@@ -20,7 +20,7 @@ type remoteTarget struct {
 	root *endpoint.HostRoot // of a tree
 }
 
-func (t *remoteTarget) asSource() source { return &remoteSource{t.remoteEnd} }
+func (t *remoteTarget) asSource() end { return &remoteSource{t.remoteEnd} }
 
 // view returns a client whose requests in a directory follow no link below the target of a tree; see
 // [endpoint.HostRoot.View].

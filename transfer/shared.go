@@ -54,7 +54,7 @@ func NewShared(memory int64) *Shared {
 func (s *Shared) Local(path string) Endpoint {
 	e := Local(path)
 	open := e.newSource
-	e.newSource = func(j *job) (source, error) {
+	e.newSource = func(j *job) (end, error) {
 		src, err := open(j)
 		return &sharedSource{src, s, nil}, err
 	}
@@ -210,17 +210,17 @@ func (s *Shared) free(b *sharedBlock) {
 
 // sharedSource is a source whose files are read through a Shared.
 type sharedSource struct {
-	source
+	end
 	shared *Shared
 	host   *SharedHost // nil for this machine
 }
 
 func (s *sharedSource) opener(on *session) endpoint.Opener {
-	return &sharedOpener{s.source.opener(on), s.shared, s.host}
+	return &sharedOpener{s.end.opener(on), s.shared, s.host}
 }
 
 func (s *sharedSource) limits() (limits, error) {
-	l, err := s.source.limits()
+	l, err := s.end.limits()
 	if err == nil && s.host != nil {
 		s.host.limit(l.handles)
 	}

@@ -39,7 +39,7 @@ func (s *Shared) Host(host pool.Host) *SharedHost {
 // moves through the tree at its own pace, and makes sure that a large file has not changed. Large
 // files are read over one connection.
 func (h *SharedHost) Remote(path string) Endpoint {
-	return Endpoint{host: h.current().Name, path: path, newSource: func(j *job) (source, error) {
+	return Endpoint{host: h.current().Name, path: path, newSource: func(j *job) (end, error) {
 		src, err := Remote(h.current(), path).newSource(j)
 		return &sharedSource{src, h.shared, h}, err
 	}}

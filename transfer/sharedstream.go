@@ -52,8 +52,8 @@ func (s *Shared) Reader(r io.Reader, copies int, patience time.Duration) []*Bran
 	}
 	for range copies {
 		b := &Branch{stream: stream}
-		b.Endpoint = Endpoint{path: "-", newSource: func(j *job) (source, error) {
-			return newReaderSource(branchReader{b, j, size}), nil
+		b.Endpoint = Endpoint{path: "-", newSource: func(j *job) (end, error) {
+			return streamOf(branchReader{b, j, size}), nil
 		}}
 		stream.branches = append(stream.branches, b)
 	}

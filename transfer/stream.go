@@ -13,7 +13,7 @@ import (
 // "-". If r has a method Len() int, as a *bytes.Reader has, that many bytes are expected.
 func Reader(r io.Reader) Endpoint {
 	return Endpoint{path: "-",
-		newSource: func(*job) (source, error) { return newReaderSource(r), nil }}
+		newSource: func(*job) (end, error) { return streamOf(r), nil }}
 }
 
 // Writer returns an endpoint that is written to w, which is not closed. Events and errors call it
@@ -26,28 +26,22 @@ func Writer(w io.Writer) Endpoint {
 // streamEnd is common to Readers and Writers: they have no trees.
 type streamEnd struct{ endpoint.Stream }
 
-func (streamEnd) conn() *pool.Conn        { return nil }
-func (streamEnd) limits() (limits, error) { return limits{}, endpoint.ErrStream }
+func streamOf(r io.Reader) streamEnd { return streamEnd{endpoint.Stream{Reader: r}} }
+
+func (streamEnd) conn() *pool.Conn                  { return nil }
+func (e streamEnd) opener(*session) endpoint.Opener { return e.Stream }
+func (streamEnd) limits() (limits, error)           { return limits{}, endpoint.ErrStream }
 
 // streamTarget is a target that holds no tree.
 type streamTarget struct{ streamEnd }
 
 func (streamTarget) dispose(string) bool            { return false }
 func (streamTarget) check(*directory, string) error { return endpoint.ErrStream }
-func (streamTarget) asSource() source               { return nil }
+func (streamTarget) asSource() end                  { return nil }
 
 func (streamTarget) begin(endpoint.Info, string, func() error) (targetDir, error) {
 	return targetDir{path: "-"}, endpoint.ErrStream
 }
-
-// readerSource is an io.Reader as a source.
-type readerSource struct{ streamEnd }
-
-func newReaderSource(r io.Reader) source {
-	return readerSource{streamEnd{endpoint.Stream{Reader: r}}}
-}
-
-func (s readerSource) opener(*session) endpoint.Opener { return s.Stream }
 
 // writerTarget is an io.Writer as a target.
 type writerTarget struct {

@@ -180,11 +180,7 @@ func TestSyncOpensNoDirectoryThroughALink(t *testing.T) {
 			fill(t, src, "a/d/file")
 			fill(t, dst, "a/d/old")
 			fill(t, outside, "d/old")
-			t.Cleanup(func() { // so that it can be removed
-				for _, closed := range []string{"outside/d", "dst/a/d", "aside", "aside/d"} {
-					os.Chmod(filepath.Join(dir, closed), 0o755)
-				}
-			})
+			t.Cleanup(func() { writable(dir) })
 			closed := []string{filepath.Join(outside, "d"), filepath.Join(dst, "a/d")}
 			for _, dir := range closed {
 				if err := os.Chmod(dir, 0o555); err != nil {
@@ -201,7 +197,8 @@ func TestSyncOpensNoDirectoryThroughALink(t *testing.T) {
 				if test.deep {
 					replaced, link = "a", "../outside"
 				}
-				swapForLink(t, filepath.Join(dst, replaced), filepath.Join(dir, "aside"), link)
+				replaced = filepath.Join(dst, replaced) // a read-only directory cannot go elsewhere
+				swapForLink(t, replaced, replaced+"-aside", link)
 			}
 			_, err := (&syncJob{direction: upload, far: host, src: src, dst: "/dst"}).run(t)
 			if err == nil || !swapped {

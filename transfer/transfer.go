@@ -221,7 +221,7 @@ type job struct {
 	options  Options
 	route    Route
 	token    localfs.TempToken // for all temporary names
-	src      source
+	src      end
 	dst      target
 	limiter  *limiter              // nil without a limit
 	tree     *tree                 // nil for a single file

@@ -57,7 +57,7 @@ func makeSample(t *testing.T, root string) {
 		"private", "read-only", "."} {
 		check(os.Chtimes(filepath.Join(root, dir), oldTime, oldTime))
 	}
-	t.Cleanup(func() { os.Chmod(filepath.Join(root, "read-only"), 0o755) })
+	t.Cleanup(func() { writable(root) })
 }
 
 // sameFiles makes a directory of files with the same contents. They are names of one file, because

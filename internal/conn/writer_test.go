@@ -51,7 +51,7 @@ func TestShortRequestsOvertake(t *testing.T) {
 				conn.Config{})
 			q := conn.NewQueue()
 			writes := 0
-			for sum := 0; sum < 8<<20; sum += size {
+			for sum := 0; sum < 4<<20; sum += size {
 				start(t, c, q, write(c, 0, size))
 				writes++
 			}

@@ -435,7 +435,8 @@ func TestBothWays(t *testing.T) {
 // no temporary file.
 func FuzzReceive(f *testing.F) {
 	for _, says := range []string{"C0644 2 f\nhi\x00", "D0755 0 f\nT1 0 1 0\nC0644 2 x\nhi\x00E\n",
-		"\x01no\n", "C0644 5 f\nhi", "D0755 0 f\nD0755 0 ..\n", "T1 0 2 0\nC0000 0 f\n\x01x\n"} {
+		"\x01no\n", "C0644 5 f\nhi", "D0755 0 f\nD0755 0 ..\n", "T1 0 2 0\nC0000 0 f\n\x01x\n",
+		"T9223372036854775807 0 -9223372036854775808 0\nC0644 0 f\n\x00"} {
 		f.Add(says)
 	}
 	f.Fuzz(func(t *testing.T, says string) {

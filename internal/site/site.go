@@ -38,7 +38,7 @@ type Site struct {
 	Accept func(net.Listener) net.Listener
 
 	// Prepare, if not nil, is called by Start once there is a log, and before the settings are
-	// used. It may set the next five.
+	// used. It may set the next six.
 	Prepare func() error
 
 	// Open, if not nil, opens a root that is no directory; for others it returns nil. It is called
@@ -47,6 +47,7 @@ type Site struct {
 
 	// Guard, if not nil, returns what a user is to see of a root in its place.
 	Guard func(user string, files server.FS) (server.FS, error)
+
 	// Directory opens a root that is a directory. The default is osfs.New.
 	Directory func(root string) (*osfs.FS, error)
 

@@ -3,6 +3,8 @@ package ssh
 import (
 	"bytes"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zlib"
@@ -41,7 +43,11 @@ func (t *transport) deflater(n Negotiated) *deflater {
 	if t.login || n.Compressions[t.way()] != delayedZlib {
 		return nil
 	}
-	return newDeflater()
+	d := newDeflater()
+	if all := t.algorithms.Compressed; all != nil {
+		d.count = &all.Sent
+	}
+	return d
 }
 
 // inflater is deflater for the packets that we receive.
@@ -49,7 +55,30 @@ func (t *transport) inflater(n Negotiated) *inflater {
 	if t.login || n.Compressions[1-t.way()] != delayedZlib {
 		return nil
 	}
-	return new(inflater)
+	f := new(inflater)
+	if all := t.algorithms.Compressed; all != nil {
+		f.count = &all.Received
+	}
+	return f
+}
+
+// Compressed counts what compression does in both directions.
+type Compressed struct{ Sent, Received CompressedWay }
+
+// CompressedWay counts bytes of payloads before and after compression, and the nanoseconds that it
+// took on this side, between First and Last (of Unix time).
+type CompressedWay struct{ Plain, Packed, Spent, First, Last atomic.Int64 }
+
+// add counts one payload. A nil CompressedWay counts nothing.
+func (w *CompressedWay) add(plain, packed int, began time.Time) {
+	if w != nil {
+		w.Plain.Add(int64(plain))
+		w.Packed.Add(int64(packed))
+		now := time.Now()
+		w.Spent.Add(int64(now.Sub(began)))
+		w.First.CompareAndSwap(0, began.UnixNano())
+		w.Last.Store(now.UnixNano())
+	}
 }
 
 // way is the direction in which we send.
@@ -62,8 +91,9 @@ func (t *transport) way() int {
 
 // A deflater compresses the payloads of one direction.
 type deflater struct {
-	out bytes.Buffer
-	to  *zlib.Writer
+	out   bytes.Buffer
+	to    *zlib.Writer
+	count *CompressedWay
 }
 
 func newDeflater() *deflater {
@@ -74,9 +104,11 @@ func newDeflater() *deflater {
 
 // deflate returns a compressed payload, which is valid until the next call.
 func (d *deflater) deflate(payload []byte) []byte {
+	began := time.Now()
 	d.out.Reset()
 	d.to.Write(payload) // a Buffer takes everything
 	d.to.Flush()
+	d.count.add(len(payload), d.out.Len(), began)
 	return d.out.Bytes()
 }
 
@@ -92,6 +124,7 @@ type inflater struct {
 	window []byte // what blocks may refer to
 
 	in, out []byte // memory
+	count   *CompressedWay
 }
 
 const (
@@ -107,6 +140,7 @@ var errInflate = &ProtocolError{"compressed data is corrupt or becomes too much"
 
 // inflate returns a decompressed payload, which is valid until the next call. An error is final.
 func (f *inflater) inflate(payload []byte) ([]byte, error) {
+	began, packed := time.Now(), len(payload)
 	if !f.begun {
 		if !isZlib(payload) {
 			return nil, errInflate
@@ -144,6 +178,7 @@ func (f *inflater) inflate(payload []byte) ([]byte, error) {
 	}
 	f.left = append(f.left[:0], f.in[at/8:end/8]...)
 	f.skip = uint8(at % 8)
+	f.count.add(int(size), packed, began)
 	return f.out[:size], nil
 }
 

@@ -61,6 +61,9 @@ type Algorithms struct {
 	Ciphers      []string
 	MACs         []string // not used with an AEAD
 	Compress     bool     // after the login: a client asks for it, and a server allows it
+
+	// Compressed, if not nil, counts what that does. Connections may share it.
+	Compressed *Compressed
 }
 
 // Supported returns everything supported, in our order of preference.

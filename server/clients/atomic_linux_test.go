@@ -130,6 +130,22 @@ func TestKilledClientOfAtomicUploads(t *testing.T) {
 	}
 }
 
+// TestMountOfAtomicUploads: who has closed a file on a mount can read it there, at once.
+func TestMountOfAtomicUploads(t *testing.T) {
+	require(t, sshfs.programs...)
+	s := newAtomicSite(t)
+	sshfs.prepare(s.site)
+	for i := range 100 {
+		name := filepath.Join(s.local, "mnt", fmt.Sprint("f", i))
+		var err error
+		withoutForks(func() { err = os.WriteFile(name, []byte("text"), 0o644) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.expect(name, []byte("text"))
+	}
+}
+
 // TestUsftpOfAtomicUploads: our own command, over one connection and several, and with copies that
 // were interrupted.
 func TestUsftpOfAtomicUploads(t *testing.T) {

@@ -306,6 +306,30 @@ func TestAtomicUploads(t *testing.T) {
 			}
 			a.there("f=text")
 		},
+		"begun again after it was made read-only": func(a *atomics) {
+			lost := a.open("/f", truncate)
+			a.at(lost, 0, "half")
+			a.must(lost.Setstat(wire.Attrs{Flags: wire.AttrPermissions}))
+			f := a.open("/f", truncate)
+			a.at(f, 0, "text")
+			if err := lost.Close(); err == nil {
+				a.Error("an upload was closed well that was begun again")
+			}
+			a.there("?=text")
+			a.must(f.Close())
+			a.there("f=text")
+		},
+		"taken by a server without locks": func(a *atomics) {
+			f := a.open("/f", truncate)
+			hidden, err := filepath.Glob(filepath.Join(a.dir, ".upload-*"))
+			a.must(err)
+			a.must(os.Remove(hidden[0]))
+			write(a.T, hidden[0], "of another")
+			if err := f.Close(); err == nil {
+				a.Error("another server's upload was completed")
+			}
+			a.there("?=of another")
+		},
 		"gone on with while the old connection is not known to be lost": func(a *atomics) {
 			lost := a.open("/f", truncate)
 			a.at(lost, 0, "half")
@@ -385,6 +409,7 @@ func TestAtomicUploads(t *testing.T) {
 			a.must(err)
 			f := file.(writer)
 			a.must(f.Setstat(wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}))
+			a.must(f.(server.FileSyncer).Sync())
 			a.must(a.fs.Setstat(ctx, "/f", wire.Attrs{Flags: wire.AttrACModTime, MTime: 2e9}))
 			a.must(f.Close())
 			info, err := os.Stat(filepath.Join(a.dir, "f"))

@@ -58,5 +58,5 @@ var (
 		"the upload has not been completed: until then the file cannot be read or renamed")
 	errSuperseded = errors.New(
 		"the file was begun again or replaced in the meantime, and this upload was given up")
-	errBusy = errors.New("another server is receiving this file")
+	errBusy = errors.New("the file is being uploaded through another server, or another user's directory")
 )

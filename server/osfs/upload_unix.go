@@ -33,10 +33,10 @@ type upload struct {
 
 	mu        sync.Mutex
 	handles   int
-	parts     int  // of these, those opened without CREAT
-	complete  bool // one was closed, and none given up since
-	over      bool // it has its name, or was removed
-	published bool
+	parts     int   // of these, those opened without CREAT
+	over      bool  // it has its name, or was removed
+	published bool  // it has its name
+	synced    bool  // its client wants it to outlast a power failure
 	lost      error // the answer to CLOSE once it was removed
 }
 
@@ -126,6 +126,10 @@ func (up *upload) publish(replaced *fs.FileInfo) error {
 		}
 	}
 	hidden := hiddenName(up.base)
+	// Where locks do not work, another server may have begun the file again.
+	if now, err := up.all.find(up.dir, hidden); err == nil && now != up || err == unix.ENOENT {
+		return errSuperseded
+	}
 	err := retry(func() error {
 		if up.alone {
 			return renameFresh(up.dir, hidden, up.dir, up.base)
@@ -140,7 +144,20 @@ func (up *upload) publish(replaced *fs.FileInfo) error {
 	}
 	up.finish()
 	up.published = true
+	if up.synced {
+		return up.syncName()
+	}
 	return nil
+}
+
+// syncName commits the name to disk, where the directory may be read.
+func (up *upload) syncName() error {
+	fd, err := openAt(up.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	return named("fsync", up.base, retry(func() error { return unix.Fsync(fd) }))
 }
 
 // flush returns the error that closing the file would: network file systems report then that data
@@ -236,6 +253,17 @@ func (f *uploadFile) Abandon() error { return f.upload.end(f.part, server.Abando
 func (f *uploadFile) End(how server.Ending) (gone fs.FileInfo, err error) {
 	err = f.upload.end(f.part, how, &gone)
 	return gone, err
+}
+
+// Sync implements server.FileSyncer. The name, which comes later, is committed with it.
+func (f *uploadFile) Sync() error {
+	err := f.File.Sync()
+	if err == nil {
+		f.upload.mu.Lock()
+		defer f.upload.mu.Unlock()
+		f.upload.synced = true
+	}
+	return err
 }
 
 // uploadAppend is a handle whose writes go to the end.

@@ -132,14 +132,9 @@ func (u *uploads) replace(dir int, base string, file *os.File) (*upload, error) 
 
 // replacing joins the upload under way that is to replace a file, if there is one.
 func (u *uploads) replacing(dir int, base string) (*upload, error) {
-	fd, err := openAt(dir, hiddenName(base), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
+	up, err := u.find(dir, hiddenName(base))
+	if up == nil || err != nil {
 		return nil, nil
-	}
-	defer unix.Close(fd)
-	up, err := u.owner(fd)
-	if up == nil {
-		return nil, err
 	}
 	return up, up.join(true)
 }
@@ -180,24 +175,24 @@ func (u *uploads) resume(dir int, base string, flags uint32) (*upload, error) {
 			return nil, err
 		}
 	}
-	fd, err := openAt(dir, hidden, unix.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err == unix.ENOENT && flags&wire.OpenCreate != 0 {
+	up, err := u.find(dir, hidden)
+	switch {
+	case err == unix.ENOENT && flags&wire.OpenCreate != 0:
 		return nil, errAgain
+	case err != nil:
+		return nil, err
+	case up != nil:
+		return up, up.join(flags&wire.OpenCreate == 0)
+	}
+	fd, err := openAt(dir, hidden, unix.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err == unix.ENOENT {
+		err = errAgain
 	}
 	if err != nil {
 		return nil, err
 	}
-	up, err := u.owner(fd)
-	if up != nil {
-		unix.Close(fd)
-		return up, up.join(flags&wire.OpenCreate == 0)
-	}
-	var st unix.Stat_t
-	if err == nil {
-		st, err = lockHidden(fd, dir, hidden)
-	}
-	up = &upload{all: u, base: base}
-	if err == nil {
+	st, err := lockHidden(fd, dir, hidden)
+	if up = (&upload{all: u, base: base}); err == nil {
 		err = up.register(fd, dir, &st)
 	}
 	if err != nil {
@@ -210,10 +205,11 @@ func (u *uploads) resume(dir int, base string, flags uint32) (*upload, error) {
 	return up, nil
 }
 
-// owner returns the upload under way that an open file belongs to, or nil.
-func (u *uploads) owner(fd int) (*upload, error) {
-	var st unix.Stat_t
-	if err := retry(func() error { return unix.Fstat(fd, &st) }); err != nil {
+// find returns the upload under way that a hidden name belongs to, or nil if it is what was left of
+// one, or of another server.
+func (u *uploads) find(dir int, hidden string) (*upload, error) {
+	st, err := statAt(dir, hidden)
+	if err != nil {
 		return nil, err
 	}
 	u.mu.Lock()
@@ -224,29 +220,35 @@ func (u *uploads) owner(fd int) (*upload, error) {
 // drop removes a hidden file. One that is being written is removed only if take is set: its client
 // gets lost as the answer to CLOSE.
 func (u *uploads) drop(dir int, hidden string, take bool, lost error) error {
-	fd, err := openAt(dir, hidden, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err == unix.EACCES { // its client has taken the permission away
+	up, err := u.find(dir, hidden)
+	switch {
+	case err != nil:
+		return err
+	case up != nil && take:
+		return up.remove(lost)
+	case up != nil:
+		return errBusy
+	}
+	// NFS locks only what is open for writing, but a client may have made the file read-only.
+	fd, err := openAt(dir, hidden, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err == unix.EACCES {
+		fd, err = openAt(dir, hidden, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	}
+	if err == unix.EACCES { // nobody could go on with it
 		return unix.Unlinkat(dir, hidden, 0)
 	}
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	up, err := u.owner(fd)
-	if err == nil && up == nil {
-		_, err = lockHidden(fd, dir, hidden)
-	}
-	switch {
-	case err == errAgain:
-		return unix.ENOENT // it has just got its name, or was removed
-	case err != nil:
-		return err
-	case up == nil:
+	switch _, err := lockHidden(fd, dir, hidden); err {
+	case nil:
 		return unix.Unlinkat(dir, hidden, 0)
-	case !take:
-		return errBusy
+	case errAgain:
+		return unix.ENOENT // it has just got its name, or was removed
+	default:
+		return err
 	}
-	return up.remove(lost)
 }
 
 // vacant returns an error if there is an upload of the name at which something else is to be made.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,6 +33,8 @@ type Disk interface {
 	State(name string) string
 	// Attrs returns the permissions and the modification time; it follows links.
 	Attrs(name string) (fs.FileMode, time.Time)
+	// Names returns what is below a directory, sorted; it follows no links.
+	Names(dir string) []string
 }
 
 // Directory returns a directory of this machine.
@@ -93,6 +96,17 @@ func (d directory) Attrs(name string) (fs.FileMode, time.Time) {
 		d.t.Fatal(err)
 	}
 	return info.Mode().Perm(), info.ModTime()
+}
+
+func (d directory) Names(dir string) (names []string) {
+	d.must(fs.WalkDir(os.DirFS(d.path(dir)), ".", func(name string, _ fs.DirEntry, err error) error {
+		if name != "." {
+			names = append(names, name)
+		}
+		return err
+	}))
+	slices.Sort(names)
+	return names
 }
 
 // Memory returns a directory of a scripted server.
@@ -163,4 +177,15 @@ func (m memory) Attrs(name string) (fs.FileMode, time.Time) {
 		m.t.Fatal(err)
 	}
 	return wire.FileMode(attrs.Permissions).Perm(), time.Unix(int64(attrs.MTime), 0)
+}
+
+func (m memory) Names(dir string) (names []string) {
+	for _, listed := range m.files.List() {
+		name, _, _ := strings.Cut(listed, " -> ")
+		if below, is := strings.CutPrefix(strings.TrimSuffix(name, "/"), m.path(dir)+"/"); is {
+			names = append(names, below)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -37,6 +37,7 @@ type serveFile struct {
 	Ciphers          []string        `toml:"ciphers"`
 	LegacyAlgorithms []algorithmText `toml:"legacy_algorithms"`
 	StrictModes      *bool           `toml:"strict_modes"`
+	Compress         bool            `toml:"compress"`
 
 	Limits struct {
 		LoginTimeout      durationText `toml:"login_timeout"`
@@ -215,6 +216,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 			MaxLoginsKnown:   int(file.Limits.LoginsKnown),
 			Ciphers:          file.Ciphers,
 			LegacyAlgorithms: texts(file.LegacyAlgorithms),
+			Compress:         file.Compress,
 		},
 	}}
 	for _, address := range file.Listen {

@@ -68,6 +68,9 @@ func TestConfigExample(t *testing.T) {
 	if len(made.SSHD.LegacyAlgorithms) != 1 {
 		t.Errorf("legacy algorithms: %v", made.SSHD.LegacyAlgorithms)
 	}
+	if !made.SSHD.Compress {
+		t.Error("nobody may compress")
+	}
 	if s := made.storage; s.Endpoint != "https://s3.example.com" || !s.PathStyle ||
 		s.Keys != filepath.Join(dir, "s3.keys") || s.memory != 128<<20 {
 		t.Errorf("object storage: %+v", s)

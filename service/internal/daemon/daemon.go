@@ -180,7 +180,7 @@ func (s *service) read() (*site.Settings, error) {
 			s.Events = s.metrics.count
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage,
-		made.atomic, describe(made.hooks))
+	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage, made.atomic,
+		describe(made.hooks))
 	return &made.Settings, err
 }

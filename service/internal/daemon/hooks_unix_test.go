@@ -322,7 +322,18 @@ func TestAcceptExample(t *testing.T) {
 // TestAcceptNeedsHiding: a directory whose files are seen while they are written is not served.
 func TestAcceptNeedsHiding(t *testing.T) {
 	t.Parallel()
-	home, _, file := configWith(t, "[[hooks]]\nname = \"h\"\non = [\"accept\"]\nclamd = \"/s\"\n")
+	home, key, file := configWith(t, "[[hooks]]\nname = \"h\"\non = [\"accept\"]\nclamd = \"/s\"\n")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	client := aliceOn(t, from(t, s, "192.0.2.10"), key)
+	if err := put(t, client, "f", []byte("text")); err == nil {
+		t.Error("without clamd a file appears")
+	}
+	client.Close()
+	if _, err := os.Stat(filepath.Join(home, "alice", "f")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is there: %v", err)
+	}
+	s.End(syscall.SIGTERM, 0)
+	writeFile(t, file, append([]byte("uploads = \"in-place\"\n"), readFile(t, file)...))
 	got := run(t, home, "", "--config", file)
 	if got.code != 1 || !strings.Contains(got.stderr, "before they are checked") {
 		t.Errorf("%+v", got)

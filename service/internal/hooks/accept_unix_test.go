@@ -18,6 +18,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -199,9 +200,18 @@ func TestCheckersThatHang(t *testing.T) {
 // served is what clients see of a bucket that is guarded.
 type served struct {
 	*testing.T
-	h      *Hooks
-	fs     server.FS
-	bucket *s3bucket.Bucket
+	h  *Hooks
+	fs server.FS // guarded
+}
+
+// serve guards files.
+func serve(t *testing.T, h *Hooks, files server.FS) *served {
+	t.Helper()
+	guarded, err := h.Guard("ann", files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &served{t, h, guarded}
 }
 
 func serveObjects(t *testing.T, h *Hooks) *served {
@@ -212,11 +222,7 @@ func serveObjects(t *testing.T, h *Hooks) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guarded, err := h.Guard("ann", objectfs.New(bucket, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &served{t, h, guarded, bucket}
+	return serve(t, h, objectfs.New(bucket, nil))
 }
 
 // client returns a client, which ends with the test.
@@ -257,11 +263,8 @@ func (s *served) put(client *usftp.Client, name string, data []byte) error {
 
 func (s *served) absent(name string) {
 	s.Helper()
-	if _, err := s.bucket.Head(s.Context(), name); !errors.Is(err, fs.ErrNotExist) {
-		s.Errorf("%s is there: %v", name, err)
-	}
 	if _, err := s.fs.Stat(s.Context(), "/"+name); !errors.Is(err, fs.ErrNotExist) {
-		s.Errorf("something is kept of %s: %v", name, err)
+		s.Errorf("there is something of %s: %v", name, err)
 	}
 }
 
@@ -327,10 +330,13 @@ func TestGuardedObjects(t *testing.T) {
 	if err == nil {
 		_, err = f.WriteAt(data, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
+	if err == nil { // so that a whole part could be kept
+		_, err = f.WriteAt(data, int64(len(data)))
 	}
-	if err := f.Truncate(10 << 20); err != nil { // grows
+	if err == nil {
+		err = f.Truncate(20 << 20) // grows
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	other.Close()
@@ -351,19 +357,13 @@ func TestGuardedObjects(t *testing.T) {
 	default:
 	}
 	spooled := &h.gates[0].spooled
-	deadline, look := time.After(time.Minute), time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for free := false; !free; { // the other session may still be ending
-		select {
-		case <-look.C:
-		case <-deadline:
-			t.Fatal("what an abandoned file has spooled is not freed")
-		}
-		if free = spooled.take(spoolFactor * 12 << 20); free {
-			spooled.take(-spoolFactor * 12 << 20)
-		}
-	}
-	s.absent("half")
+	until(t, "what an abandoned file has spooled is free", func() bool {
+		return spooled.take(spoolFactor * 12 << 20)
+	})
+	until(t, "nothing is kept of it", func() bool {
+		_, err := s.fs.Stat(t.Context(), "/half")
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // TestSpoolIsBounded: what waits to be checked takes so much of the disk and no more; files beyond
@@ -417,6 +417,131 @@ func TestGuardNeedsHiding(t *testing.T) {
 		}
 		if same, err := h.Guard("bob", files); err != nil || same != files {
 			t.Errorf("bob, whom no hook guards, sees %T, %v", same, err)
+		}
+	}
+}
+
+// TestGuardedDirectory: a file appears in a directory once it was checked as a whole, whoever has
+// written what of it.
+func TestGuardedDirectory(t *testing.T) {
+	t.Parallel()
+	checking, goOn := make(chan struct{}), make(chan struct{})
+	scanner := fakeClamd(t, func(contents []byte) string {
+		if bytes.HasPrefix(contents, []byte("slow")) {
+			checking <- struct{}{}
+			<-goOn
+		}
+		if bytes.Contains(contents, []byte(virus)) {
+			return "stream: Usftp.Test FOUND\x00"
+		}
+		return "stream: OK\x00"
+	})
+	h := New([]*Hook{{Name: "clamd", On: []Kind{Accept}, Clamd: scanner}}, nil,
+		slog.New(slog.NewTextHandler(t.Output(), nil)))
+	dir := t.TempDir()
+	files, err := osfs.NewAtomic(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { files.Close() })
+	s := serve(t, h, files)
+	client := s.client()
+	is := func(name, text string) {
+		t.Helper()
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != text {
+			t.Errorf("%s has %d other bytes, %v; want %d", name, len(got), err, len(text))
+		}
+	}
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	if err := s.put(client, "good", data); err != nil {
+		t.Fatal(err)
+	}
+	is("good", string(data))
+	for _, name := range []string{"bad", "good"} {
+		err := s.put(client, name, append(bytes.Clone(data), virus...))
+		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "clamd: Usftp.Test") {
+			t.Errorf("a virus: %v", err)
+		}
+	}
+	is("good", string(data))
+	if _, err := os.Stat(filepath.Join(dir, "bad")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the virus is there: %v", err)
+	}
+
+	// What was checked is not changed piece by piece, nor emptied to be refused then.
+	if err := os.Link(filepath.Join(dir, "good"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range []int{os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND,
+		os.O_WRONLY | os.O_TRUNC} {
+		if _, err := client.OpenFile("good", flags, 0); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("opened with %x: %v", flags, err)
+		}
+	}
+	if err := client.Truncate("good", 5); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("truncated: %v", err)
+	}
+	is("good", string(data))
+
+	// An upload that is gone on with is checked from its beginning.
+	other := s.client()
+	f, err := other.Create("half")
+	if err == nil {
+		_, err = f.WriteAt([]byte(virus[:5]), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.OpenFile("half", os.O_WRONLY, 0); err == nil {
+		t.Error("a second one may write")
+	}
+	other.Close()
+	until(t, "the abandoned file is free", func() bool {
+		f, err = client.OpenFile("half", os.O_WRONLY|os.O_CREATE, 0o644)
+		return err == nil
+	})
+	if _, err := f.WriteAt([]byte(virus[5:]), 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a virus in two pieces: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "half")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is there: %v", err)
+	}
+
+	// While a file is checked, nobody writes to it.
+	ended := make(chan error)
+	go func() { ended <- s.put(client, "slow", []byte("slow")) }()
+	<-checking
+	if _, err := s.client().OpenFile("slow", os.O_WRONLY|os.O_CREATE, 0o644); err == nil {
+		t.Error("what is being checked is written to")
+	}
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	is("slow", "slow")
+	var names []string
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	if err != nil || !slices.Equal(names, []string{"good", "link", "slow"}) {
+		t.Errorf("in the directory are %q, %v", names, err)
+	}
+}
+
+// until waits for what a server does soon.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline, look := time.After(time.Minute), time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for !is() {
+		select {
+		case <-look.C:
+		case <-deadline:
+			t.Fatalf("not in time: %s", what)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -34,12 +35,11 @@ func (h *Hooks) Guard(user string, files server.FS) (server.FS, error) {
 	case *objectfs.FS:
 		return &guardedObjects{files, g}, nil
 	case *osfs.FS:
-		if atomic, ok := any(files).(interface{ UploadsAtomically() bool }); ok &&
-			atomic.UploadsAtomically() {
-			return &guardedDirectory{files, g}, nil
+		if files.UploadsAtomically() {
+			return &guardedDirectory{files, g, h.openIn(files)}, nil
 		}
 		return nil, fmt.Errorf("hook %s could not keep files from being seen before they are checked:"+
-			` set uploads = "atomic", or let users = [...] of the hook leave out %s`,
+			` let uploads be "atomic", or let users = [...] of the hook leave out %s`,
 			g.gates[0].Name, user)
 	}
 	return nil, fmt.Errorf("hook %s cannot check files here", g.gates[0].Name)
@@ -185,25 +185,43 @@ func (w *guardedObject) giveUp() error {
 type guardedDirectory struct {
 	*osfs.FS
 	guard *guard
+	open  *openFiles
 }
 
 // Open implements [server.Opener]. A file has one writer, so that nobody changes what was checked,
 // and is written where nobody sees it.
 func (g *guardedDirectory) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
+	if flags&wire.OpenWrite == 0 {
+		return g.FS.Open(ctx, name, flags, attrs)
+	}
+	if flags&wire.OpenTruncate != 0 && g.hasOtherNames(ctx, name) {
+		return nil, errInPlace // it would be emptied where it is
+	}
+	g.open.mu.Lock()
+	defer g.open.mu.Unlock()
 	file, err := g.FS.Open(ctx, name, flags, attrs)
-	if err != nil || flags&wire.OpenWrite == 0 {
-		return file, err
+	if err != nil {
+		return nil, err
 	}
 	hidden, ok := file.(hiddenFile)
 	if !ok {
 		return nil, errors.Join(errInPlace, file.Close())
 	}
 	w := &guardedFile{hiddenFile: hidden, all: g, session: ctx, name: name}
-	if err := g.guard.all.writers.enter(w); err != nil {
+	if err := g.open.add(w); err != nil {
 		return nil, errors.Join(err, hidden.Abandon())
 	}
 	return w, nil
+}
+
+func (g *guardedDirectory) hasOtherNames(ctx context.Context, name string) bool {
+	info, err := g.FS.Stat(ctx, name)
+	if err != nil {
+		return false
+	}
+	linked, ok := info.(server.Linked)
+	return ok && linked.LinkCount() > 1
 }
 
 // Setstat implements [server.Setstater]: the length of a file that was checked stays.
@@ -226,7 +244,7 @@ type hiddenFile interface {
 	server.FileStatVFSer
 	server.FileCopier
 	server.FileInSystem
-	End(abandoned bool) (gone fs.FileInfo, err error)
+	server.FileEnder
 }
 
 // guardedFile is a file that is written in a directory.
@@ -249,46 +267,61 @@ func (w *guardedFile) CopyFrom(ctx context.Context, source server.File, from, le
 
 // Close implements io.Closer: the file appears if it is accepted.
 func (w *guardedFile) Close() error {
-	_, err := w.End(false)
+	_, err := w.End(server.Closed)
 	return err
 }
 
 // Abandon implements [server.FileAbandoner].
 func (w *guardedFile) Abandon() error {
-	_, err := w.End(true)
+	_, err := w.End(server.Abandoned)
 	return err
 }
 
-// End implements [server.FileEnder].
-func (w *guardedFile) End(abandoned bool) (gone fs.FileInfo, err error) {
-	defer w.all.guard.all.writers.leave(w)
-	if abandoned {
-		return w.hiddenFile.End(true)
+// End implements [server.FileEnder]. Of what was refused nothing is kept.
+func (w *guardedFile) End(how server.Ending) (gone fs.FileInfo, err error) {
+	var refused error
+	if how == server.Closed {
+		info, err := w.Stat()
+		if err == nil {
+			err = w.all.guard.ask(w.session, w.name, w.hiddenFile, info.Size(), nil)
+		}
+		if refused = err; err != nil {
+			how = server.Discarded
+		}
 	}
-	info, err := w.Stat()
-	if err == nil {
-		err = w.all.guard.ask(w.session, w.name, w.hiddenFile, info.Size(), nil)
-	}
-	if err != nil {
-		gone, _ = w.hiddenFile.End(true)
-		return gone, err
-	}
-	return w.hiddenFile.End(false)
+	w.all.open.mu.Lock()
+	defer w.all.open.mu.Unlock()
+	w.all.open.remove(w)
+	gone, err = w.hiddenFile.End(how)
+	return gone, cmp.Or(refused, err)
 }
 
-// openFiles are the files in directories that are being written and will be checked.
+// openFiles are the files that are being written in a directory and will be checked. The lock is
+// held while one is opened or ends: a second handle that is not to be would keep the file from
+// appearing.
 type openFiles struct {
 	mu  sync.Mutex
 	all []*guardedFile
 }
 
-// enter makes w the only writer of its file, if it has none.
-func (o *openFiles) enter(w *guardedFile) (err error) {
+// openIn returns the files that are being written in a directory, by all who see it.
+func (h *Hooks) openIn(files *osfs.FS) *openFiles {
+	h.guarding.Lock()
+	defer h.guarding.Unlock()
+	if h.open == nil {
+		h.open = map[*osfs.FS]*openFiles{}
+	}
+	if h.open[files] == nil {
+		h.open[files] = &openFiles{}
+	}
+	return h.open[files]
+}
+
+// add makes w the only writer of its file, if it has none.
+func (o *openFiles) add(w *guardedFile) (err error) {
 	if w.info, err = w.SystemFile().Stat(); err != nil {
 		return err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	for _, other := range o.all {
 		if os.SameFile(w.info, other.info) {
 			return errSecondWriter
@@ -298,9 +331,7 @@ func (o *openFiles) enter(w *guardedFile) (err error) {
 	return nil
 }
 
-func (o *openFiles) leave(w *guardedFile) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (o *openFiles) remove(w *guardedFile) {
 	if i := slices.Index(o.all, w); i >= 0 {
 		o.all = slices.Delete(o.all, i, i+1)
 	}

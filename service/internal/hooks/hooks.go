@@ -10,9 +10,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/service/internal/store"
 )
 
@@ -54,7 +56,8 @@ type Hooks struct {
 	log   *slog.Logger
 	lost  limited
 
-	writers openFiles
+	guarding sync.Mutex
+	open     map[*osfs.FS]*openFiles
 
 	// Root returns the root of a user. It may be changed before Run.
 	Root func(user string) string

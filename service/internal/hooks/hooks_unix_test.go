@@ -199,6 +199,35 @@ func TestTwoNodes(t *testing.T) {
 	})
 }
 
+// TestEndGivesBack: a node that ends while a receiver hangs leaves the message to the others, at
+// once.
+func TestEndGivesBack(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	defer close(release)
+	url, _ := receiver(t, func(n int, _ http.ResponseWriter, _ *http.Request) { <-release })
+	s := openStore(t, filepath.Join(t.TempDir(), "store.db"))
+	h := New([]*Hook{{Name: "h", On: []Kind{Uploaded}, URL: url, Timeout: time.Hour}}, s,
+		slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() { h.Run(ctx) })
+	upload(t, h, "/a")
+	until(t, "the message is taken", func() bool {
+		taken, err := s.Take(t.Context(), "h", 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(taken) == 0
+	})
+	stop()
+	ended.Wait()
+	taken, err := s.Take(t.Context(), "h", 1, time.Hour)
+	if err != nil || len(taken) != 1 || taken[0].Tries != 0 {
+		t.Errorf("the next node gets %+v, %v", taken, err)
+	}
+}
+
 // TestDeadLetters: what cannot be delivered in time is kept, and delivered once it is replayed.
 func TestDeadLetters(t *testing.T) {
 	onBoth(t, func(t *testing.T, database string) {

@@ -381,16 +381,18 @@ func (s *Store) Drop(ctx context.Context, hookOrID string) (n int64, err error) 
 
 // changeLetters changes dead letters, some at a time, since there may be many.
 func (s *Store) changeLetters(ctx context.Context, change, hookOrID string) (n int64, err error) {
-	const some = 1000
-	for rows := int64(some); rows == some && err == nil; n += rows {
-		err = s.do(ctx, func(t tx) (err error) {
+	const some = 100
+	for rows := int64(some); rows == some; n += rows {
+		if err := s.do(ctx, func(t tx) (err error) {
 			rows, err = t.exec(change+` WHERE id IN (SELECT id FROM outbox WHERE dead > 0
 				AND (hook = $1 OR id = $1) LIMIT $2)`, hookOrID, some)
 			return err
-		})
+		}); err != nil {
+			return n, err
+		}
 	}
-	if err == nil && n == 0 {
-		err = ErrNoLetter
+	if n == 0 {
+		return 0, ErrNoLetter
 	}
-	return n, err
+	return n, nil
 }

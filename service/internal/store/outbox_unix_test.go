@@ -112,9 +112,9 @@ func testDeadLetters(t *testing.T, name string) {
 		t.Errorf("dropped %d, %v, leaves %+v", n, err, dead)
 	}
 
-	const many = 2500
-	for range many / 100 {
-		must(t, s.Post(t.Context(), make([]Message, 100)...))
+	const many = 250
+	for range many / 50 {
+		must(t, s.Post(t.Context(), make([]Message, 50)...))
 	}
 	must(t, s.do(t.Context(), func(t tx) error {
 		_, err := t.exec(`UPDATE outbox SET dead = @now`)

@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/internal/proxytest"
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
@@ -120,6 +121,9 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code":   codeCommand,
 			"random": randomCommand,
+			"proxying": func(ts *testscript.TestScript, _ bool, args []string) {
+				proxyingCommand(t, ts, sshd, args)
+			},
 			"breaking": func(ts *testscript.TestScript, _ bool, args []string) {
 				breakingCommand(t,
 					ts, sshd, args)
@@ -157,6 +161,19 @@ func breakingCommand(t *testing.T, ts *testscript.TestScript, sshd *opensshd.Ser
 	}
 	proxy := cutproxy.Start(t, sshd.Addr(), breaks...)
 	ts.Setenv("PORT", strconv.Itoa(proxy.Port))
+	ts.Setenv("ALIAS", fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port))
+}
+
+// proxying SCHEME LOGIN starts a proxy that knows an address for only-there.invalid: the sshd's, with
+// ALIAS. PROXY is its URL.
+func proxyingCommand(t *testing.T, ts *testscript.TestScript, sshd *opensshd.Server,
+	args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: proxying SCHEME LOGIN")
+	}
+	proxy := proxytest.Start(t, args[0], args[1])
+	proxy.Known["only-there.invalid"] = sshd.Host
+	ts.Setenv("PROXY", args[0]+"://"+args[1]+"@"+proxy.Address)
 	ts.Setenv("ALIAS", fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port))
 }
 

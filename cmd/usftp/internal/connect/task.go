@@ -64,6 +64,11 @@ func (t *Task) End() error {
 	t.Report.End(t.Code)
 	t.remember()
 	t.Hosts.Close()
+	if d := t.Hosts.Config.Dial; d != nil && d.Compression != nil && t.Code == ui.ExitOK {
+		if advice := d.Compression.Advice(); advice != "" {
+			t.Console.Say(advice)
+		}
+	}
 	if t.Code != ui.ExitOK {
 		return &ui.ExitError{Code: t.Code}
 	}

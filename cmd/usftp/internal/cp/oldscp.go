@@ -290,8 +290,8 @@ func (c *oldCopy) run(host dial.Target, command string) (*dial.Stream, *dial.Con
 	}
 	stream, err := conn.OpenCommand(c.Ctx, command)
 	if refused, ok := errors.AsType[*dial.SubsystemError](err); ok {
-		err = connect.Worded(err, fmt.Sprintf("%s: the host does not run scp: %s", conn.Host(),
-			refused.Reason))
+		err = &worded{err, fmt.Sprintf("%s: the host does not run scp: %s", conn.Host(),
+			refused.Reason)}
 	}
 	return stream, conn, err
 }
@@ -330,20 +330,27 @@ func (s scpStream) Read(p []byte) (int, error) {
 // sshFailed is the exit status of ssh itself (ssh(1)).
 const sshFailed = 255
 
-// adviseOld names -O if a host lets us in and has no SFTP.
+// adviseOld names -O if a host lets us in and has no SFTP, unless the error does.
 func adviseOld(err error) error {
 	text := err.Error()
 	// one with a text has a start-up file that prints it, and no scp works either
 	other, isOther := errors.AsType[*usftp.NotSFTPError](err)
-	switch advised := strings.Replace(text, dial.AdviceSCP, "`usftp cp -O` copies without it", 1); {
-	case advised != text:
-		return connect.Worded(err, advised)
-	case isOther && len(other.Text) == 0, strings.Contains(text, "SFTP did not start"),
-		strings.Contains(text, "does not offer SFTP"):
-		return connect.Worded(err, text+"; if it has scp, `usftp cp -O` copies without SFTP")
+	if strings.Contains(text, "scp -O") || !(isOther && len(other.Text) == 0) &&
+		!strings.Contains(text, "SFTP did not start") &&
+		!strings.Contains(text, "does not offer SFTP") {
+		return err
 	}
-	return err
+	return &worded{err, text + "; if it has scp, `usftp cp -O` copies without SFTP"}
 }
+
+// A worded is an error with another text.
+type worded struct {
+	error
+	text string
+}
+
+func (e *worded) Error() string { return e.text }
+func (e *worded) Unwrap() error { return e.error }
 
 // ended returns why an scp has ended too early, as far as the host tells.
 func ended(stream *dial.Stream, conn *dial.Conn) error {
@@ -364,8 +371,14 @@ func ended(stream *dial.Stream, conn *dial.Conn) error {
 // long that may take. The protocol itself has none.
 const aliveInterval = 20 * time.Second
 
+// A keeper is a [dial.Conn].
+type keeper interface {
+	Keepalive(ctx context.Context) error
+	Host() string
+}
+
 // whileAlive returns a context that ends when nothing has moved and the host does not answer.
-func whileAlive(ctx context.Context, conn *dial.Conn, moved *atomic.Int64) (context.Context,
+func whileAlive(ctx context.Context, conn keeper, moved *atomic.Int64) (context.Context,
 	func()) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	go func() {

@@ -31,7 +31,7 @@ import (
 // Connect are the flags that say how to connect to hosts.
 type Connect struct {
 	configFile, jump, cipher, program, ssh string
-	server, sftpServer                     string
+	server, sftpServer, proxy              string
 	Tuning                                 tuning
 	buffer                                 int64
 	Limit                                  int64 // bytes per second; 0 for none
@@ -66,6 +66,8 @@ func (c *Connect) register(f *pflag.FlagSet, l letters) {
 	f.StringArrayVarP(&c.identities, "identity", "i", nil,
 		"try the private key in `file` first; may be repeated")
 	f.StringVarP(&c.jump, "jump", "J", "", "connect through `host`[,host...]")
+	f.StringVar(&c.proxy, "proxy", "",
+		"connect through the proxy at `url`: socks5://host:port or http://host:port, with user:password@ before host if it wants a login; env takes the one in ALL_PROXY")
 	f.StringArrayVarP(&c.options, "option", "o", nil,
 		"set an ssh_config option, `word=value`; may be repeated")
 	f.IntVarP(&c.port, "port", "P", 0, "connect to this `port`")
@@ -111,8 +113,9 @@ func (c *Connect) register(f *pflag.FlagSet, l letters) {
 }
 
 // making are the flags about making a connection, rather than about what is done over it.
-var making = []string{"config", "identity", "jump", "option", "port", "cipher", "compress", "ipv4",
-	"ipv6", "batch", "ssh", "program", "server", "sftp-server", "iconv", "retries", "retry-for"}
+var making = []string{"config", "identity", "jump", "proxy", "option", "port", "cipher", "compress",
+	"ipv4", "ipv6", "batch", "ssh", "program", "server", "sftp-server", "iconv", "retries",
+	"retry-for"}
 
 // Making reports whether a flag is about making a connection.
 func (*Connect) Making(name string) bool { return slices.Contains(making, name) }
@@ -230,6 +233,10 @@ func (c *Connect) Check(set func(name string) bool) error {
 		return errors.New("--program and --ssh name different programs")
 	case c.server != "" && (c.ssh != "" || c.program != ""):
 		return errors.New("--server replaces the connection and cannot be combined with --program or --ssh")
+	case c.proxy != "" && (c.server != "" || c.ssh != "" || c.program != ""):
+		return errors.New("--proxy is for usftp's own connections and cannot be combined with --ssh, --program or --server; ssh has ProxyCommand")
+	case set("proxy") && c.proxy == "":
+		return errors.New("--proxy needs a URL, or env")
 	case c.server != "" && c.sftpServer != "":
 		return errors.New("--server runs a program here and --sftp-server on the host: they cannot be combined")
 	case set("server") && strings.TrimSpace(c.server) == "",
@@ -314,6 +321,7 @@ func (c *Connect) Config(a *ui.App, report *Report) pool.ConnectConfig {
 	config.Prompter, config.Logger = a.Prompter(c.batch), a.Console.Logger(report.Level())
 	if !report.Quiet {
 		config.Banner = a.Banner
+		config.Compression = new(dial.Compression)
 	}
 	client := append(c.Tuning.options(), c.names.options()...)
 	if c.buffer > 0 {
@@ -353,7 +361,7 @@ func Journal() string { return StatePath("journal") }
 // silentConfig returns how to make connections without a person.
 func (c *Connect) silentConfig() *dial.Config {
 	config := &dial.Config{
-		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options,
+		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Proxy: c.proxy, Options: c.options,
 		Port: c.port, Ciphers: c.cipher, SSH: cmp.Or(c.program, c.ssh), Server: c.server,
 		SFTPServer: c.sftpServer,
 	}

@@ -19,4 +19,5 @@ var advice = []string{
 	"transfer.SyncOptions.NoLock", "--no-lock",
 	"pool.ConnectConfig.Connections and Streams of 1", "--connections=1 --streams=1",
 	"dial.Config.SSH", "--ssh",
+	"`scp -O`", "`usftp cp -O`",
 }

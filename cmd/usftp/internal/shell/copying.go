@@ -43,8 +43,8 @@ func (s *shell) job(r *request) job {
 	return job{options: o, recursive: r.has('r') || r.has('R') || s.flags.recursive, again: again}
 }
 
-// into returns the job for one source. Of ".." the contents are copied, as with sftp since 10.3, and
-// of ".": neither is a name for the copy.
+// into returns the job for one source. Of ".." the contents are copied, as by OpenSSH 10.5's sftp
+// and as of ".": neither is a name for the copy.
 func (j job) into(source string) job {
 	if path.Base(filepath.ToSlash(source)) == ".." {
 		j.options.NoTargetDirectory = true

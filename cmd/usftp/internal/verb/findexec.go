@@ -98,8 +98,8 @@ func (f *finder) execute(argv []string) error {
 		return f.err
 	}
 	err := f.Run(f.ctx, argv)
-	if err != nil && !errors.As(err, new(*exec.ExitError)) {
-		f.stop(err)
+	if err != nil && f.ctx.Err() == nil && !errors.As(err, new(*exec.ExitError)) {
+		f.stop(fmt.Errorf("cannot run %s: %w", argv[0], err))
 	}
 	return err
 }

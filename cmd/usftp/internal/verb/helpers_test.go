@@ -86,12 +86,12 @@ var shapes = []shape{
 	{"wide", func(i int) string { return fmt.Sprintf("/t/%05d", i) }},
 	{"directories", func(i int) string { return fmt.Sprintf("/t/%03d/%03d", i/100, i%100) }},
 	{"deep", func(i int) string {
-		return "/t" + strings.Repeat("/m", i/667) + fmt.Sprintf("/%03d", i%667)
+		return "/t" + strings.Repeat("/m", i/167) + fmt.Sprintf("/%03d", i%167)
 	}},
 }
 
 const (
-	manyFiles = 20_000
+	manyFiles = 5_000
 	roundTrip = 50 * time.Millisecond
 )
 

@@ -1,0 +1,43 @@
+//go:build linux
+
+package servers_test
+
+// peers are the servers, in the order of docs/hosts.md.
+var peers = []peer{
+	{"OpenSSH", "9.2p1", openSSH, nil},
+	{"dropbear, with OpenSSH's sftp-server", "2022.83", dropbear, nil},
+	{"AsyncSSH", "2.10.1", script(python("asyncssh")), nil},
+	{"ProFTPD's mod_sftp", "1.3.8", proFTPD, nil},
+	{"Apache MINA SSHD", "2.16.0", script(java("mina")), []limit{noSpace}},
+	{"ssh2 for Node.js", "1.17.0", script(node), []limit{noHardLinks, noSpace}},
+	{"Twisted Conch", "22.4.0", script(python("twisted")), []limit{noHardLinks, noSpace,
+		{[]string{"cp --resume up"}, "cutting a file (an interrupted upload starts over)",
+			"cannot be truncated"}}},
+	{"Erlang/OTP", "25.2.3", script(erlang), []limit{noHardLinks, noSpace,
+		{[]string{"cp --resume up"}, "cutting a file, which it does not say (an interrupted upload " +
+			"starts over)", "it differs from the source"}}},
+	{"Maverick Synergy", "3.1.1", script(java("maverick")), []limit{noHardLinks, noSpace,
+		{[]string{"links in trees"}, "reading relative links", "no such file"}}},
+	{"pkg/sftp in memory", "1.13.12", pkgSFTP, []limit{
+		{[]string{"df"}, "free space", "no such file"},
+		{[]string{"ln"}, "listing both names of a hard link, which cannot be seen", ""},
+		{[]string{"sync up", "sync --checksum", "links in trees"},
+			"attributes of directories that exist (sync ends with 23)", "invalid argument"},
+		{[]string{"cp -p up", "chmod", "touch"}, "times and permissions, which it does not say", ""},
+	}},
+	{"SFTPGo as it is installed (played)", "2.7", played("SSH-2.0-SFTPGo_2.7", likeSFTPGo,
+		"USFTP_SFTPGO", sftpGo), []limit{noHardLinks,
+		{[]string{"links in trees", "ln -s"}, "symbolic links", "unsupported|does not support"}}},
+	{"wolfSSH (played)", "1.5.0", played("SSH-2.0-wolfSSHv1.5.0", likeWolfSSH, "USFTP_WOLFSSH",
+		wolfSSH), []limit{noHardLinks, noSpace,
+		{[]string{"links in trees", "ln -s"}, "symbolic links", "Unknown/Unsupported packet type"},
+		{[]string{"cp --resume up"}, "cutting a file, which it does not say (an interrupted upload " +
+			"starts over)", "it differs from the source"},
+		{[]string{"cp -p up", "touch"}, "times, which it does not say", ""}}},
+}
+
+// Limits of several servers.
+var (
+	noHardLinks = limit{[]string{"ln"}, "hard links", "does not support this"}
+	noSpace     = limit{[]string{"df"}, "free space", "does not support this"}
+)

@@ -1,0 +1,276 @@
+//go:build linux
+
+package servers_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/internal/endpoint/endpointtest"
+	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// A site is a directory for a server: "host" is its key, "id" and "authorized_keys" the user's, and
+// "files" is what it serves.
+type site struct{ dir string }
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	// Not t.TempDir, whose name is too long for some.
+	dir, err := os.MkdirTemp("", "servers")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &site{dir}
+	for _, name := range []string{"host", "id"} {
+		opensshd.Keygen(t, s.file(name))
+	}
+	must(t, os.Link(s.file("id.pub"), s.file("authorized_keys")))
+	must(t, os.Mkdir(s.file("files"), 0o755))
+	return s
+}
+
+func (s *site) file(name string) string { return filepath.Join(s.dir, name) }
+
+// host returns a server's host whose files are those of this machine.
+func (s *site) host(t *testing.T, addr string) *host {
+	u, err := user.Current()
+	must(t, err)
+	return &host{addr: addr, user: u.Username, dir: s.file("files"), real: s.file("files"),
+		disk: endpointtest.Directory(t, s.file("files"))}
+}
+
+// openSSH is the installed sshd.
+func openSSH(t *testing.T, s *site) *host {
+	if os.Getuid() == 0 {
+		must(t, os.MkdirAll("/run/sshd", 0o755))
+	}
+	port := testenv.FreePort(t)
+	must(t, os.WriteFile(s.file("sshd_config"), fmt.Appendf(nil, "HostKey %s\n"+
+		"ListenAddress 127.0.0.1:%d\nPidFile none\nAuthorizedKeysFile %s\nStrictModes no\n"+
+		"UsePAM no\nPermitRootLogin yes\nSetEnv SHLVL=1\nSubsystem sftp %s\n", s.file("host"), port,
+		s.file("authorized_keys"), opensshd.Find(t, "sftp-server")), 0o600))
+	return s.host(t, daemon(t, port, nil, opensshd.Find(t, "sshd"), "-D", "-e", "-f",
+		s.file("sshd_config")))
+}
+
+// dropbear has no SFTP of its own, and starts OpenSSH's. It finds the user's keys by the C library,
+// which libnss-wrapper answers for.
+func dropbear(t *testing.T, s *site) *host {
+	out, err := exec.Command(testenv.Program(t, "dropbearconvert"), "openssh", "dropbear",
+		s.file("host"), s.file("dropbear_key")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("dropbearconvert: %v: %s", err, out)
+	}
+	h := s.host(t, "")
+	wrapper, _ := filepath.Glob("/usr/lib/*/libnss_wrapper.so")
+	if len(wrapper) == 0 {
+		testenv.Unavailable(t, "libnss-wrapper")
+	}
+	must(t, os.WriteFile(s.file("passwd"), fmt.Appendf(nil, "%s:x:%d:%d::%s:/bin/sh\n", h.user,
+		os.Getuid(), os.Getgid(), s.dir), 0o644))
+	must(t, os.WriteFile(s.file("group"), fmt.Appendf(nil, "%s:x:%d:\n", h.user, os.Getgid()),
+		0o644))
+	must(t, os.Chmod(s.dir, 0o700))
+	must(t, os.Mkdir(s.file(".ssh"), 0o700))
+	must(t, os.Link(s.file("authorized_keys"), s.file(".ssh/authorized_keys")))
+	port := testenv.FreePort(t)
+	h.addr = daemon(t, port, []string{"LD_PRELOAD=" + wrapper[0],
+		"NSS_WRAPPER_PASSWD=" + s.file("passwd"), "NSS_WRAPPER_GROUP=" + s.file("group")},
+		opensshd.Find(t, "dropbear"), "-F", "-E", "-p", fmt.Sprintf("127.0.0.1:%d", port), "-r",
+		s.file("dropbear_key"))
+	return h
+}
+
+// proFTPD reads public keys in RFC 4716's form only.
+func proFTPD(t *testing.T, s *site) *host {
+	program := opensshd.Find(t, "proftpd")
+	keys, err := exec.Command(testenv.Program(t, "ssh-keygen"), "-e", "-f",
+		s.file("id.pub")).Output()
+	must(t, err)
+	must(t, os.WriteFile(s.file("keys"), keys, 0o600))
+	h := s.host(t, "")
+	must(t, os.WriteFile(s.file("passwd"), fmt.Appendf(nil, "%s:x:%d:%d::%s:/bin/sh\n", h.user,
+		os.Getuid(), os.Getgid(), s.file("files")), 0o600))
+	port := testenv.FreePort(t)
+	must(t, os.WriteFile(s.file("proftpd.conf"), fmt.Appendf(nil, `ModulePath /usr/lib/proftpd
+LoadModule mod_sftp.c
+ServerType standalone
+DefaultAddress 127.0.0.1
+Port %d
+UseIPv6 off
+User %s
+Group root
+RootLogin on
+RequireValidShell off
+UseFtpUsers off
+WtmpLog off
+AuthOrder mod_auth_file.c
+AuthUserFile %s
+ScoreboardFile %s
+DelayTable none
+PidFile %s
+SystemLog none
+TransferLog none
+AllowOverwrite on
+SFTPEngine on
+SFTPHostKey %s
+SFTPAuthMethods publickey
+SFTPAuthorizedUserKeys file:%s
+SFTPLog %s
+`, port, h.user, s.file("passwd"), s.file("scoreboard"), s.file("pid"), s.file("host"),
+		s.file("keys"), s.file("sftp.log")), 0o600))
+	t.Cleanup(func() {
+		if t.Failed() {
+			text, _ := os.ReadFile(s.file("sftp.log"))
+			t.Logf("%s", text[max(0, len(text)-2000):])
+		}
+	})
+	h.addr = daemon(t, port, nil, program, "-n", "-q", "-c", s.file("proftpd.conf"))
+	return h
+}
+
+// script is a server in testdata that is told the site's directory, and prints its port.
+func script(argv func(t *testing.T) []string) func(*testing.T, *site) *host {
+	return func(t *testing.T, s *site) *host {
+		return s.host(t, "127.0.0.1:"+s.scripted(t, append(argv(t), s.dir)).port)
+	}
+}
+
+// A scripted server is one in testdata. It ends with its standard input.
+type scripted struct {
+	port string
+	in   *bufio.Writer
+	out  *bufio.Reader
+}
+
+func (s *site) scripted(t *testing.T, argv []string) *scripted {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), "HOME="+s.dir)
+	var words bytes.Buffer
+	cmd.Stderr = &words
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	pipe, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		in.Close()
+		late := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
+		cmd.Wait()
+		late.Stop()
+		if t.Failed() {
+			t.Logf("the server says: %.4000s", &words)
+		}
+	})
+	out := bufio.NewReader(pipe)
+	line, err := out.ReadString('\n')
+	port, found := strings.CutPrefix(strings.TrimSpace(line), "PORT ")
+	if !found {
+		t.Fatalf("%s did not start: %q, %v", argv, line, err)
+	}
+	return &scripted{port, bufio.NewWriter(in), out}
+}
+
+// python runs a script with a library of Debian's Python: USFTP_PYTHON names it.
+func python(library string) func(t *testing.T) []string {
+	return func(t *testing.T) []string {
+		program := os.Getenv("USFTP_PYTHON")
+		if program == "" {
+			program = "/usr/bin/python3"
+		}
+		if exec.Command(program, "-c", "import "+library).Run() != nil {
+			testenv.Unavailable(t, "Python's "+library)
+		}
+		return []string{program, "-W", "ignore", testdata(t, library+"_server.py")}
+	}
+}
+
+// node runs a script with npm's ssh2: NODE_PATH names its directory.
+func node(t *testing.T) []string {
+	program := testenv.Program(t, "node")
+	if exec.Command(program, "-e", "require('ssh2')").Run() != nil {
+		testenv.Unavailable(t, "npm's ssh2 ($NODE_PATH)")
+	}
+	return []string{program, testdata(t, "ssh2_server.js")}
+}
+
+// erlang runs OTP's ssh_sftpd.
+func erlang(t *testing.T) []string {
+	program := testenv.Program(t, "escript")
+	if exec.Command(testenv.Program(t, "erl"), "-noshell", "-eval",
+		"ok = application:ensure_started(crypto), {module, _} = code:load_file(ssh_sftpd), halt().").
+		Run() != nil {
+		testenv.Unavailable(t, "Erlang's ssh")
+	}
+	return []string{program, testdata(t, "otp_server.escript")}
+}
+
+// java is a library's server in testdata/java, which .ci/hosts builds: USFTP_JAVA_SERVERS is where.
+func java(library string) func(t *testing.T) []string {
+	return func(t *testing.T) []string {
+		dir := os.Getenv("USFTP_JAVA_SERVERS")
+		if dir == "" {
+			testenv.Unavailable(t, library+" for Java ($USFTP_JAVA_SERVERS)")
+		}
+		return []string{testenv.Program(t, "java"), "-cp", filepath.Join(dir, "classes") + ":" +
+			filepath.Join(dir, "lib", "*"), "Servers", library}
+	}
+}
+
+func testdata(t *testing.T, name string) string {
+	file, err := filepath.Abs(filepath.Join("testdata", name))
+	must(t, err)
+	return file
+}
+
+// daemon runs a server on a free port until the test ends, and waits until it answers.
+func daemon(t *testing.T, port int, env []string, argv ...string) string {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	log, err := os.CreateTemp(t.TempDir(), "log")
+	must(t, err)
+	cmd.Stdout, cmd.Stderr = log, log
+	must(t, cmd.Start())
+	over := make(chan struct{})
+	go func() { cmd.Wait(); close(over) }()
+	said := func() string {
+		text, _ := os.ReadFile(log.Name())
+		return string(text[max(0, len(text)-2000):])
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(os.Interrupt)
+		select {
+		case <-over:
+		case <-time.After(5 * time.Second):
+			cmd.Process.Kill()
+		}
+		if t.Failed() {
+			t.Logf("the server says: %s", said())
+		}
+	})
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	for {
+		if conn, err := net.Dial("tcp", addr); err == nil {
+			conn.Close()
+			return addr
+		}
+		select {
+		case <-over:
+			t.Fatalf("%s did not start: %s", argv[0], said())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
