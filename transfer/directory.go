@@ -161,16 +161,16 @@ func (t *tree) makeDir(d *directory) (fresh bool, err error) {
 	}
 	fresh, err = t.into.Mkdir(d.rel, d.info.Perm()|0o700)
 	if t.options.KeepDirLinks && errors.Is(err, endpoint.ErrLinkInWay) {
-		_, err = t.keepDirLink(d)
+		_, err = d.keepLink()
 	}
 	return fresh, err
 }
 
-// keepDirLink lets the link in a directory's place stand for it, unless that would be the source, in
+// keepLink lets the link in a directory's place stand for it, unless that would be the source, in
 // the source or around it. It describes what the link leads to.
-func (t *tree) keepDirLink(d *directory) (is endpoint.Info, err error) {
-	if is, err = t.into.KeepDirLink(d.rel); err == nil {
-		err = t.overlap.apart(d.target)
+func (d *directory) keepLink() (is endpoint.Info, err error) {
+	if is, err = d.tree.into.KeepDirLink(d.rel); err == nil {
+		err = d.tree.overlap.apart(d.target)
 	}
 	return is, err
 }

@@ -443,7 +443,7 @@ func (s *syncing) found(e *entry) bool {
 func (s *syncing) enters(d *directory, e *entry) bool {
 	t, o := s.tree, &s.options.Only
 	if t.options.KeepDirLinks && e.present && e.existing.kind() == kindLink {
-		is, err := t.keepDirLink(d)
+		is, err := d.keepLink()
 		if err == nil {
 			e.existing = newTargetEntry(&is)
 			e.existing.owner = s.inventories.owners.number(is.Owner)

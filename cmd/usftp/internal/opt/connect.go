@@ -113,8 +113,8 @@ func (c *Connect) register(f *pflag.FlagSet, l letters) {
 }
 
 // making are the flags about making a connection, rather than about what is done over it.
-var making = []string{"config", "identity", "jump", "proxy", "option", "port", "cipher",
-	"compress", "ipv4", "ipv6", "batch", "ssh", "program", "server", "sftp-server", "iconv", "retries",
+var making = []string{"config", "identity", "jump", "proxy", "option", "port", "cipher", "compress",
+	"ipv4", "ipv6", "batch", "ssh", "program", "server", "sftp-server", "iconv", "retries",
 	"retry-for"}
 
 // Making reports whether a flag is about making a connection.
