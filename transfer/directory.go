@@ -94,12 +94,13 @@ func (t *tree) list(d *directory, each func(*entry, error) bool) error {
 	if t.filter.listed != nil {
 		return t.filter.listed.list(d, each)
 	}
-	return t.listAll(d, each)
+	return d.listAll(each)
 }
 
 // listAll lists a directory of the source. One that has taken its place since it was found, or that
 // a link leads to, is not listed.
-func (t *tree) listAll(d *directory, each func(*entry, error) bool) error {
+func (d *directory) listAll(each func(*entry, error) bool) error {
+	t := d.tree
 	var was *endpoint.Info
 	if d.parent != nil && d.info.Local != nil && t.options.Links != LinksFollow {
 		was = &d.info

@@ -113,11 +113,11 @@ func (l *listed) list(d *directory, each func(*entry, error) bool) error {
 	at, all := l.in(d.rel)
 	switch {
 	case all:
-		return d.tree.listAll(d, each)
+		return d.listAll(each)
 	case at == nil:
 		return nil
 	}
-	err := d.tree.listAll(d, func(e *entry, err error) bool { return !at.takes(e) || each(e, err) })
+	err := d.listAll(func(e *entry, err error) bool { return !at.takes(e) || each(e, err) })
 	if err == nil {
 		at.read.Store(true)
 	}

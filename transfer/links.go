@@ -29,7 +29,7 @@ func (w *walk) copyLink(e *entry) {
 	}
 	t.count(&t.sums.Links, 1)
 	if t.options.RemoveSource {
-		t.removeEqual(e, !e.absent())
+		e.removeSource(!e.absent())
 	}
 }
 

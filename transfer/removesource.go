@@ -180,8 +180,9 @@ func removeCopied(c *fileCopy) error {
 	return e
 }
 
-// removeEqual removes an entry that the target is known to have.
-func (t *tree) removeEqual(e *entry, before bool) {
+// removeSource removes an entry that the target is known to have.
+func (e *entry) removeSource(before bool) {
+	t := e.dir.tree
 	o := &origin{Info: e.info, rel: e.rel(), target: e.target(), began: t.began, size: e.info.Size,
 		before: before}
 	e.dir.touched.Store(true)

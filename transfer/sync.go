@@ -571,7 +571,7 @@ func (s *syncing) prepare(e *entry) (done bool) {
 	if !done {
 		e.dir.touched.Store(true)
 	} else if s.options.RemoveSource && !s.tree.options.DryRun {
-		s.tree.removeEqual(e, true)
+		e.removeSource(true)
 	}
 	return done
 }
