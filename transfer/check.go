@@ -10,6 +10,7 @@ import (
 
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/pool"
 )
 
 // CheckOptions configure a [Check]. The zero CheckOptions are valid.
@@ -115,7 +116,7 @@ func checkOnce(c *fileCopy) error {
 
 // nowhere is the target of a Check.
 type nowhere struct {
-	streamEnd
+	endpoint.Stream
 	job *job
 }
 
@@ -130,6 +131,8 @@ func (nowhere) limits() (limits, error) {
 }
 
 func (nowhere) place(*fileCopy, *input) (output, error) { return nil, endpoint.ErrStream }
+func (nowhere) conn() *pool.Conn                        { return nil }
+func (n nowhere) opener(*session) endpoint.Opener       { return n.Stream }
 func (nowhere) dispose(string) bool                     { return false }
 func (nowhere) asSource() end                           { return nil }
 func (nowhere) Join(dir, name string) string            { return "" }
