@@ -732,11 +732,15 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 // that lets nobody rename may let nobody remove either.
 func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
 	err := client.Remove(p.temporary)
-	if err != nil && endpoint.Refused(err) {
-		c.warn("the host does not remove files either: " + c.shown(p.temporary) + " is left behind")
-		c.attempts.addStray(p.temporary)
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, fs.ErrNotExist) || !endpoint.Refused(err): // who knows where it is
+		return false
 	}
-	return err == nil || endpoint.Refused(err)
+	c.warn("the host does not remove files either: " + c.shown(p.temporary) + " is left behind")
+	c.attempts.addStray(p.temporary)
+	return true
 }
 
 // forgone reports whether another attempt can do without the temporary file, or copy that: on the

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -277,7 +276,7 @@ func TestHooksWithoutStore(t *testing.T) {
 	served := strings.Replace(string(readFile(t, file)), `root = "alice"`, `root = "."`, 1)
 	writeFile(t, file, []byte(served))
 	got := run(t, home, "", "--config", file)
-	if got.code != 1 || !strings.Contains(got.stderr, fmt.Sprint("hooks need a store")) {
+	if got.code != 1 || !strings.Contains(got.stderr, "hooks need a store") {
 		t.Errorf("%+v", got)
 	}
 }
