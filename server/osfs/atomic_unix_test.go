@@ -362,6 +362,19 @@ func TestAtomicUploads(t *testing.T) {
 			a.must(again.Close())
 			a.there("f=text")
 		},
+		"in parts, one of which is lost, and renamed": func(a *atomics) {
+			first, lost := a.open("/f.part", truncate), a.open("/f.part", wire.OpenWrite)
+			a.at(lost, 2, "x")
+			if err := a.fs.Rename(ctx, "/f.part", "/f"); err == nil {
+				a.Error("what nobody has closed was renamed")
+			}
+			a.at(first, 0, "text")
+			a.must(first.Close())
+			a.must(a.fs.Rename(ctx, "/f.part", "/f"))
+			a.there("f=text")
+			a.abandon(lost)
+			a.there("f=text")
+		},
 		"in parts, in place of another": func(a *atomics) {
 			write(a.T, filepath.Join(a.dir, "f"), "old")
 			first, second := a.open("/f", truncate), a.open("/f", wire.OpenWrite)

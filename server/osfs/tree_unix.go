@@ -415,7 +415,11 @@ func (t tree) twoParents(ctx context.Context, oldName, newName string,
 					return unix.ENOTDIR
 				}
 			}
-			return t.uploads.renamed(op(from, old, to, base), from, old, to, base)
+			err := op(from, old, to, base)
+			if err == unix.ENOENT && t.uploads.settle(from, old) {
+				err = op(from, old, to, base)
+			}
+			return t.uploads.renamed(err, from, old, to, base)
 		})
 	})
 }

@@ -35,6 +35,7 @@ type upload struct {
 	mu        sync.Mutex
 	handles   int
 	parts     int   // of these, those opened without CREAT
+	closed    bool  // a handle was closed
 	over      bool  // it has its name, or was removed
 	published bool  // it has its name
 	synced    bool  // its client wants it to outlast a power failure
@@ -208,6 +209,7 @@ func (up *upload) end(part bool, how server.Ending, gone *fs.FileInfo) (err erro
 		up.parts--
 	}
 	closed := how == server.Closed
+	up.closed = up.closed || closed
 	switch {
 	case up.over && closed:
 		err = up.lost

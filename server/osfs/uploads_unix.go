@@ -272,6 +272,22 @@ func (u *uploads) vacant(dir int, base string) error {
 	return nil
 }
 
+// settle gives an upload its name that a client renames after it has closed a handle, and reports
+// whether it did. Handles that are still open belong to connections that the client has lost: it has
+// sent their parts again, and the server has not noticed yet.
+func (u *uploads) settle(dir int, base string) bool {
+	if u == nil {
+		return false
+	}
+	up, err := u.find(dir, hiddenName(base))
+	if up == nil || err != nil {
+		return false
+	}
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	return up.closed && !up.over && up.publish(nil) == nil
+}
+
 // renamed is called with the result of renaming something. An upload of a file that has now come by
 // another way is given up, and what was left of one is not to turn up when that file is gone.
 func (u *uploads) renamed(err error, from int, old string, to int, base string) error {
