@@ -105,6 +105,7 @@ func TestSharedHandleStartsOver(t *testing.T) {
 				t.Errorf("/%d has %d bytes", i, len(got))
 			}
 		}
+		synctest.Wait() // the log has a goroutine of its own
 		if said := strings.Count(log.String(), "one handle"); said != 1 {
 			t.Errorf("said %d times: %s", said, log.String())
 		}

@@ -30,7 +30,7 @@ func TestProxy(t *testing.T) {
 		for _, login := range []string{"", "me:se%cret"} {
 			t.Run(scheme+login, func(t *testing.T) {
 				p := proxytest.Start(t, scheme, login)
-				p.Known["only-there.invalid"] = "127.0.0.1"
+				p.Know("only-there.invalid", "127.0.0.1")
 				at := p.Address
 				if login != "" {
 					at = "me:se%25cret@" + at

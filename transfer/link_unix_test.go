@@ -169,7 +169,11 @@ func TestLinksThatKeepNothing(t *testing.T) {
 				t.Errorf("the notes are %q", notes)
 			}
 			asked := slices.ContainsFunc(b.server.Requests(wire.TypeExtended),
-				func(r sftptest.Request) bool { return r.Extension == wire.ExtLsetstat })
+				func(r sftptest.Request) bool {
+					there, err := b.server.Files.Lstat(r.Path)
+					return r.Extension == wire.ExtLsetstat && err == nil &&
+						there.Permissions&0o170000 == 0o120000
+				})
 			if asked != test.asked {
 				t.Errorf("lsetstat was asked for: %t", asked)
 			}

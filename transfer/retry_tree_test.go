@@ -282,7 +282,8 @@ func TestReplyLost(t *testing.T) {
 		"symlink where another is": {on: wire.TypeSymlink, skip: 1, there: true},
 		"symlink where another is, plain": {on: wire.TypeSymlink, skip: 1, there: true,
 			plain: true},
-		"setstat of a directory": {on: wire.TypeSetstat, skip: 1},
+		"setstat of a directory": {on: wire.TypeSetstat, skip: 1, plain: true},
+		"lsetstat":               {on: wire.TypeExtended, extension: wire.ExtLsetstat, skip: 1},
 		"lstat":                  {on: wire.TypeLstat, skip: 1, there: true},
 		"stat":                   {on: wire.TypeStat},
 	} {

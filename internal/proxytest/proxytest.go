@@ -18,10 +18,8 @@ type Proxy struct {
 	Address string // host:port
 	Login   string // "user:password", or "" for none
 
-	// Known are names that only the proxy can resolve, and their addresses.
-	Known map[string]string
-
 	mu      sync.Mutex
+	known   map[string]string
 	targets []string
 }
 
@@ -33,7 +31,7 @@ func Start(t testing.TB, scheme, login string) *Proxy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	p := &Proxy{Address: l.Addr().String(), Login: login, Known: make(map[string]string)}
+	p := &Proxy{Address: l.Addr().String(), Login: login, known: make(map[string]string)}
 	if scheme == "http" {
 		go http.Serve(l, http.HandlerFunc(p.connect))
 		return p
@@ -50,6 +48,13 @@ func Start(t testing.TB, scheme, login string) *Proxy {
 	return p
 }
 
+// Know gives a name that only the proxy can resolve an address.
+func (p *Proxy) Know(host, address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known[host] = address
+}
+
 // Targets returns the addresses that the proxy was asked for, as they were named.
 func (p *Proxy) Targets() []string {
 	p.mu.Lock()
@@ -61,10 +66,10 @@ func (p *Proxy) Targets() []string {
 func (p *Proxy) dial(host, port string) (net.Conn, error) {
 	p.mu.Lock()
 	p.targets = append(p.targets, net.JoinHostPort(host, port))
-	p.mu.Unlock()
-	if known, ok := p.Known[host]; ok {
+	if known, ok := p.known[host]; ok {
 		host = known
 	}
+	p.mu.Unlock()
 	return net.Dial("tcp", net.JoinHostPort(host, port))
 }
 

@@ -27,8 +27,8 @@ func TestCompressionAdvice(t *testing.T) {
 			rng.IntN(256))
 	}
 	writeFile(t, filepath.Join(dir, "log"), []byte(text.String()))
-	writeFile(t, filepath.Join(dir, "short"), []byte(text.String()[:24<<20]))
-	slow := slowly(t, sshd.Addr(), 512<<10)
+	writeFile(t, filepath.Join(dir, "short"), []byte(text.String()[:6<<20]))
+	slow := slowly(t, sshd.Addr(), 128<<10)
 	for _, test := range []struct {
 		flags, source, says string
 	}{

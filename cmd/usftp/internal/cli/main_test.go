@@ -172,7 +172,7 @@ func proxyingCommand(t *testing.T, ts *testscript.TestScript, sshd *opensshd.Ser
 		ts.Fatalf("usage: proxying SCHEME LOGIN")
 	}
 	proxy := proxytest.Start(t, args[0], args[1])
-	proxy.Known["only-there.invalid"] = sshd.Host
+	proxy.Know("only-there.invalid", sshd.Host)
 	ts.Setenv("PROXY", args[0]+"://"+args[1]+"@"+proxy.Address)
 	ts.Setenv("ALIAS", fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port))
 }
