@@ -271,17 +271,25 @@ func (r *LocalRoot) ReplaceByLink(text, name, temporary, _ string) error {
 
 // Rename implements Root.
 func (r *LocalRoot) Rename(from, to string) error {
-	err := r.between(from, to, localfs.RenameNew, func(in *os.Root, from, to string) error {
-		if _, err := in.Lstat(to); err == nil {
-			return fs.ErrExist
-		}
-		return in.Rename(from, to)
-	})
+	err := r.between(from, to, localfs.RenameNew, renameNew)
 	if err == nil { // both names may be those of directories that are open
 		r.dirs.forget(path.Join(r.base, from))
 		r.dirs.forget(path.Join(r.base, to))
 	}
 	return err
+}
+
+// renameNew renames to a free name where the system replaces what is there: a file gets a second
+// name, which fails if that exists, and loses the first.
+func renameNew(in *os.Root, from, to string) error {
+	err := in.Link(from, to)
+	if err == nil {
+		return in.Remove(from)
+	}
+	if _, lookErr := in.Lstat(to); errors.Is(err, fs.ErrExist) || lookErr == nil {
+		return fs.ErrExist
+	}
+	return in.Rename(from, to) // a directory, or there are no second names here
 }
 
 // Link implements Root.

@@ -20,6 +20,9 @@ func TestLocalRenameFollowsNoLink(t *testing.T) {
 			os.Symlink("other", filepath.Join(dir, "kept"))); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := os.Lstat(filepath.Join(dir, "kept")); err != nil {
+			t.Skip("Wine, unlike Windows, says that it has made a link, and has not")
+		}
 		root, err := Local{}.Below(dir)
 		if err != nil {
 			t.Fatal(err)
