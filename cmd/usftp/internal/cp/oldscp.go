@@ -308,12 +308,20 @@ func (s scpStream) Write(p []byte) (int, error) {
 	if err != nil {
 		select {
 		case <-s.conn.Done():
-			err = s.conn.Err()
+			err = connectionLost(s.conn)
 		case <-time.After(time.Second):
 			err = io.ErrUnexpectedEOF
 		}
 	}
 	return n, err
+}
+
+// connectionLost says how a connection ended, on which host.
+func connectionLost(conn *dial.Conn) error {
+	if err := conn.Err(); !errors.As(err, new(*dial.Error)) {
+		return &dial.Error{Host: conn.Host(), Err: err}
+	}
+	return conn.Err()
 }
 
 // Read ends where an scp ends. With the system's ssh, that it could not copy everything, and has
@@ -358,7 +366,7 @@ func ended(stream *dial.Stream, conn *dial.Conn) error {
 	status, known := stream.ExitStatus()
 	switch {
 	case conn.Err() != nil:
-		return conn.Err()
+		return connectionLost(conn)
 	case known && status == 127:
 		return fmt.Errorf("the host has no scp (%s)", said)
 	case said != "":
