@@ -45,15 +45,14 @@ const mostNames = 1 << 20
 
 // Receive takes what an scp -f sends.
 func (s *session) receive(p *place) error {
+	var unheard error
 	if p.depth == 0 {
-		if err := s.ok(); err != nil {
-			return err
-		}
+		unheard = s.ok() // what has ended already may have said why
 	}
 	var times *scp.Times
 	for {
 		if _, err := s.in.Peek(1); err == io.EOF && p.depth == 0 {
-			return nil
+			return unheard
 		}
 		line, err := s.line()
 		if err != nil {
