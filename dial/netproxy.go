@@ -121,7 +121,7 @@ func (c connected) DialContext(context.Context, string, string) (net.Conn, error
 // mostAnswered limits the header of a proxy's answer.
 const mostAnswered = 16 << 10
 
-// connectHTTP is connect for an HTTP proxy.
+// connectHTTP asks an HTTP proxy for a connection to an address (RFC 9110, section 9.3.6).
 func (p *netProxy) connectHTTP(conn net.Conn, to string) error {
 	request := fmt.Sprintf("CONNECT %s HTTP/1.1\r\nHost: %s\r\n", to, to)
 	if p.login != nil {

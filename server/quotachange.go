@@ -206,7 +206,7 @@ func (v *View) quotaRemove(ctx context.Context, name string, remove func() error
 	return nil
 }
 
-// quotaRmdir is quotaRemove for a directory, with which goes what it holds that clients do not see.
+// quotaRmdir removes a directory, and subtracts the hidden files that go with it.
 func (v *View) quotaRmdir(ctx context.Context, name string, remove func() error) error {
 	hidden, ok := v.fs.(HiddenLister)
 	if v.quota == nil || !ok {

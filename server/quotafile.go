@@ -55,7 +55,7 @@ func (q *quotaFiles) use(key any) *quotaFile {
 	return f
 }
 
-// hold is use for a file that is held already.
+// hold adds a user to a file that has one already.
 func (q *quotaFiles) hold(f *quotaFile) *quotaFile {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // What gets another name follows no link on the way to it, even if that stays below the root.
@@ -21,7 +23,7 @@ func TestLocalRenameFollowsNoLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := os.Lstat(filepath.Join(dir, "kept")); err != nil {
-			t.Skip("Wine, unlike Windows, says that it has made a link, and has not")
+			testenv.Unavailable(t, "links: Wine says that it has made one, and has not")
 		}
 		root, err := Local{}.Below(dir)
 		if err != nil {

@@ -67,7 +67,7 @@ var (
 // send OPEN before the CLOSE that came before it: they answer close(2) first.
 const readPatience = time.Second
 
-// unfinishedError is errUnfinished for an upload under way.
+// unfinishedError reports an upload under way, and can wait for its end.
 type unfinishedError struct {
 	error
 	done <-chan struct{}

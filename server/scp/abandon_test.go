@@ -166,27 +166,15 @@ func TestEveryOpenedFileEnds(t *testing.T) {
 // TestGate: a file that the gate refuses is abandoned, and the client is told why.
 func TestGate(t *testing.T) {
 	f := hiding{memfs.New(0)}
-	command, err := scp.Parse("scp -t /f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	view, err := server.NewView(f, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	stream := struct {
-		io.Reader
-		io.Writer
-	}{strings.NewReader("C0644 5 f\nhello\x00"), &out}
 	var asked server.Event
-	err = scp.Serve(t.Context(), stream, view, command, &server.Reporter{Protocol: "scp",
+	reports := &server.Reporter{Protocol: "scp",
 		Gate: func(e server.Event) (func(error), error) {
 			asked = e
 			return nil, errors.New("it has a virus")
-		}})
-	if !errors.Is(err, scp.ErrFailed) || !strings.Contains(out.String(), "it has a virus") {
-		t.Errorf("%v, and the client is told %q", err, out.String())
+		}}
+	told, err := talkReported(t, f, nil, reports, "scp -t /f", "C0644 5 f\nhello\x00")
+	if !errors.Is(err, scp.ErrFailed) || !strings.Contains(told, "it has a virus") {
+		t.Errorf("%v, and the client is told %q", err, told)
 	}
 	if asked.Kind != server.FileClosed || !asked.Upload || asked.Written != 5 ||
 		asked.Path != "/f" || asked.Protocol != "scp" {

@@ -80,6 +80,12 @@ func TestParseRefuses(t *testing.T) {
 func talk(t *testing.T, backend server.FS, policy *server.Policy, line,
 	says string) (told string, err error) {
 	t.Helper()
+	return talkReported(t, backend, policy, nil, line, says)
+}
+
+func talkReported(t *testing.T, backend server.FS, policy *server.Policy,
+	reports *server.Reporter, line, says string) (told string, err error) {
+	t.Helper()
 	command, err := scp.Parse(line)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +99,7 @@ func talk(t *testing.T, backend server.FS, policy *server.Policy, line,
 		io.Reader
 		io.Writer
 	}{strings.NewReader(says), &out}
-	err = scp.Serve(context.Background(), stream, view, command, nil)
+	err = scp.Serve(context.Background(), stream, view, command, reports)
 	return out.String(), err
 }
 

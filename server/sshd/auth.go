@@ -212,7 +212,7 @@ func about(events func(server.Event), end net.Addr, user string) func(server.Eve
 	}
 }
 
-// gateFor is about for a gate.
+// gateFor returns a gate whose events name the client and the user.
 func gateFor(gate server.Gate, end net.Addr, user string) server.Gate {
 	if gate == nil {
 		return nil

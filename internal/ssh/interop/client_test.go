@@ -247,39 +247,9 @@ func daemon(t *testing.T, argv, env []string, port int) string {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
-	log, err := os.CreateTemp(t.TempDir(), "log")
-	must(t, err)
-	cmd.Stdout, cmd.Stderr = log, log
-	must(t, cmd.Start())
-	ended := make(chan struct{})
-	go func() { cmd.Wait(); close(ended) }()
-	said := func() string {
-		text, _ := os.ReadFile(log.Name())
-		return short(text)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(os.Interrupt)
-		select {
-		case <-ended:
-		case <-time.After(5 * time.Second):
-			cmd.Process.Kill()
-		}
-		if t.Failed() {
-			t.Logf("the server says: %s", said())
-		}
-	})
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	for {
-		if conn, err := net.Dial("tcp", addr); err == nil {
-			conn.Close()
-			return addr
-		}
-		select {
-		case <-ended:
-			t.Fatalf("%s did not start: %s", argv[0], said())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	testenv.Serve(t, cmd, "tcp", addr)
+	return addr
 }
 
 // openssh is the installed sshd.

@@ -21,6 +21,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/scpclient"
 	"github.com/usftp/usftp/internal/ui"
@@ -290,8 +291,8 @@ func (c *oldCopy) run(host dial.Target, command string) (*dial.Stream, *dial.Con
 	}
 	stream, err := conn.OpenCommand(c.Ctx, command)
 	if refused, ok := errors.AsType[*dial.SubsystemError](err); ok {
-		err = &worded{err, fmt.Sprintf("%s: the host does not run scp: %s", conn.Host(),
-			refused.Reason)}
+		err = endpoint.Explain(fmt.Sprintf("%s: the host does not run scp: %s", conn.Host(),
+			refused.Reason), err)
 	}
 	return stream, conn, err
 }
@@ -348,17 +349,8 @@ func adviseOld(err error) error {
 		!strings.Contains(text, "does not offer SFTP") {
 		return err
 	}
-	return &worded{err, text + "; if it has scp, `usftp cp -O` copies without SFTP"}
+	return endpoint.Explain(text+"; if it has scp, `usftp cp -O` copies without SFTP", err)
 }
-
-// A worded is an error with another text.
-type worded struct {
-	error
-	text string
-}
-
-func (e *worded) Error() string { return e.text }
-func (e *worded) Unwrap() error { return e.error }
 
 // ended returns why an scp has ended too early, as far as the host tells.
 func ended(stream *dial.Stream, conn *dial.Conn) error {

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -240,37 +239,7 @@ func daemon(t *testing.T, port int, env []string, argv ...string) string {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
-	log, err := os.CreateTemp(t.TempDir(), "log")
-	must(t, err)
-	cmd.Stdout, cmd.Stderr = log, log
-	must(t, cmd.Start())
-	over := make(chan struct{})
-	go func() { cmd.Wait(); close(over) }()
-	said := func() string {
-		text, _ := os.ReadFile(log.Name())
-		return string(text[max(0, len(text)-2000):])
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(os.Interrupt)
-		select {
-		case <-over:
-		case <-time.After(5 * time.Second):
-			cmd.Process.Kill()
-		}
-		if t.Failed() {
-			t.Logf("the server says: %s", said())
-		}
-	})
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	for {
-		if conn, err := net.Dial("tcp", addr); err == nil {
-			conn.Close()
-			return addr
-		}
-		select {
-		case <-over:
-			t.Fatalf("%s did not start: %s", argv[0], said())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	testenv.Serve(t, cmd, "tcp", addr)
+	return addr
 }

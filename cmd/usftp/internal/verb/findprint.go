@@ -106,7 +106,7 @@ var timeFormats = map[byte]string{'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 
 	'+': "2006-01-02+15:04:05" + fraction, 'c': "Mon Jan _2 15:04:05 2006",
 	'@': "@", 's': "s"}
 
-// ctimeFormat is that of %t and %a.
+// ctimeFormat is how %t and %a print times.
 const ctimeFormat = "Mon Jan _2 15:04:05" + fraction + " 2006"
 
 // fraction stands for [wholeSecond] in a format of package time, which has at most nine digits.

@@ -4,12 +4,10 @@ package clamdtest
 import (
 	"encoding/hex"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
 )
@@ -37,26 +35,6 @@ func Start(t *testing.T) (socket string) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(program, "-c", filepath.Join(dir, "conf"))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	deadline, look := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
-	defer look.Stop()
-	for {
-		conn, err := net.Dial("unix", socket)
-		if err == nil {
-			conn.Close()
-			return socket
-		}
-		select {
-		case <-look.C:
-		case <-deadline:
-			t.Fatalf("clamd has not started: %v", err)
-		}
-	}
+	testenv.Serve(t, exec.Command(program, "-c", filepath.Join(dir, "conf")), "unix", socket)
+	return socket
 }

@@ -3,12 +3,10 @@ package s3test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
 )
@@ -32,26 +30,6 @@ func Storage(t *testing.T, buckets ...string) (endpoint string) {
 	address := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	cmd := exec.Command(program, "--quiet", "--access", AccessKey, "--secret", SecretKey, "--port",
 		address, "posix", dir)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	deadline, look := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
-	defer look.Stop()
-	for {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-			return "http://" + address
-		}
-		select {
-		case <-look.C:
-		case <-deadline:
-			t.Fatalf("the storage has not started: %v", err)
-		}
-	}
+	testenv.Serve(t, cmd, "tcp", address)
+	return "http://" + address
 }
