@@ -222,6 +222,7 @@ func (u *upload) done() int64 { return u.ranges.Mark() - u.from }
 // fill sends as much as may be in flight, unless the connection's writer is behind. With nothing in
 // flight it sends anyway: the writer may be busy with others, and nothing would wake this transfer.
 func (u *upload) fill() error {
+	counted := time.Now()
 	for i := range u.lanes {
 		lane := &u.lanes[i]
 		for !u.ended && (lane.window.InFlight() == 0 || lane.client.conn.Queued() < writeAhead) {
@@ -234,12 +235,12 @@ func (u *upload) fill() error {
 					continue
 				}
 			}
-			began := time.Now()
 			if err := u.send(i, r); err != nil {
 				return err
 			}
-			if len(u.lanes) == 1 && time.Since(began) >= slowSource {
+			if time.Since(counted) >= slowSource {
 				u.collect()
+				counted = time.Now()
 			}
 		}
 	}

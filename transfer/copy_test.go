@@ -267,7 +267,7 @@ func TestRateLimit(t *testing.T) {
 // TestLimitedProgress: under a rate limit the byte count grows steadily, and never falls.
 func TestLimitedProgress(t *testing.T) {
 	t.Parallel()
-	for _, rate := range []int64{5 << 10, 62500, 300 << 10, 4 << 20} {
+	for _, rate := range []int64{5 << 10, 62500, 300 << 10, 4 << 20, 8 << 20} {
 		for _, direction := range []way{upload, download} {
 			for _, tree := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%d bytes a second, %v, tree %t", rate, direction, tree), func(t *testing.T) {
