@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +50,15 @@ type serveFile struct {
 		LoginsDropRate    countNumber  `toml:"logins_drop_rate"`
 		LoginsKnown       countNumber  `toml:"logins_known"`
 	} `toml:"limits"`
+
+	Bans struct {
+		UserFailures    countNumber  `toml:"user_failures"`
+		AddressFailures countNumber  `toml:"address_failures"`
+		First           durationText `toml:"first"`
+		Longest         durationText `toml:"longest"`
+		Forget          durationText `toml:"forget"`
+		Never           []prefixText `toml:"never"`
+	} `toml:"bans"`
 
 	Certificates struct {
 		Authorities string `toml:"authorities"`
@@ -219,6 +229,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 			Compress:         file.Compress,
 		},
 	}}
+	if err := f.bans(file); err != nil {
+		return nil, err
+	}
 	for _, address := range file.Listen {
 		f.made.Listen = append(f.made.Listen, address.text)
 	}
@@ -261,6 +274,24 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 		f.made.hooks = append(f.made.hooks, one)
 	}
 	return f.made, nil
+}
+
+// bans says who is banned, and for how long.
+func (f *configFile) bans(file *serveFile) error {
+	t := &file.Bans
+	f.made.SSHD.BanRules = sshd.BanRules{UserFailures: int(t.UserFailures),
+		AddressFailures: int(t.AddressFailures), First: time.Duration(t.First),
+		Longest: time.Duration(t.Longest), Forget: time.Duration(t.Forget)}
+	rules := f.made.SSHD.BanRules.WithDefaults()
+	if rules.Longest < rules.First {
+		return f.wrong("", "bans.longest", fmt.Errorf("%s is less than %s, which first is",
+			rules.Longest, rules.First))
+	}
+	never := t.Never
+	f.made.SSHD.Safe = func(address netip.Addr) bool {
+		return slices.ContainsFunc(never, func(p prefixText) bool { return p.Contains(address) })
+	}
+	return nil
 }
 
 // store says where the store is. A table without either setting is for the usual file.

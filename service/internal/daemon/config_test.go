@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -55,6 +56,11 @@ func TestConfigExample(t *testing.T) {
 	if made.SSHD.LoginTimeout != 30*time.Second || made.SSHD.IdleTimeout != 30*time.Minute ||
 		made.SSHD.MaxSessions != 10 || made.SSHD.MaxLogins != 100 || made.SSHD.MaxLoginsEach != 20 {
 		t.Errorf("limits: %+v", made.SSHD)
+	}
+	if r := made.SSHD.BanRules; r != r.WithDefaults() || r.AddressFailures != 50 ||
+		!made.SSHD.Safe(netip.MustParseAddr("10.1.2.3")) ||
+		made.SSHD.Safe(netip.MustParseAddr("10.2.0.0")) {
+		t.Errorf("bans: %+v", r)
 	}
 	if made.atomic {
 		t.Error("uploads are atomic where they are to be in place")
@@ -181,6 +187,11 @@ func TestConfigErrors(t *testing.T) {
 			`:1:9: "5" is not a valid time: use a form such as 30s, 5m or 1h30m`},
 		{"[limits]\nidle_timeout = '-5s'\n" + user, `:2:16: "-5s" is not a valid time`},
 		{"[limits]\nlogins = -1\n" + user, `:2:10: `},
+		{"[bans]\nnever = ['office']\n" + user,
+			`:2:10: "office" is neither an address nor a range`},
+		{"[bans]\nfirst = '2h'\nlongest = '1h'\n" + user,
+			`:3: bans.longest: 1h0m0s is less than 2h0m0s, which first is`},
+		{"[bans]\nforget = '0s'\n" + user, `:2:10: "0s" is not a valid time`},
 		{"legacy_algorithms = ['rot13']\n" + user,
 			`:1:22: unknown legacy algorithm "rot13"; use diffie-hellman-group16-sha512, `},
 		{"proxy_protocol = ['balancer']\n" + user,

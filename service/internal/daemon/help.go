@@ -46,10 +46,12 @@ const userExamples = `  usftpd user add --config usftpd.toml --root /srv/ann --k
 
 const banLong = `Manages the bans in the store, which the configuration's [store] names, for all nodes
 at once. An address stands for itself, or for its /64 in IPv6, as the server counts
-them. Run it as the user who runs the server.`
+them. A ban with a user refuses only the passwords of this user from there. Run it as
+the user who runs the server.`
 
 const banExamples = `  usftpd ban list --config usftpd.toml
   usftpd ban add --config usftpd.toml --for 12h 192.0.2.7
+  usftpd ban add --config usftpd.toml --user ann 192.0.2.7
   usftpd ban lift --config usftpd.toml 192.0.2.7`
 
 const hooksLong = `Manages the events that hooks could not be told of in a day (give_up), which the store

@@ -241,7 +241,9 @@ func loginOn(t *testing.T, conn net.Conn, key string) (*ssh.Client, error) {
 func TestBansBehindProxy(t *testing.T) {
 	t.Parallel()
 	home, key := servetest.HomeWithKey(t)
-	file, _, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]`)
+	file, _, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]
+[bans]
+address_failures = 10`)
 	stranger := opensshd.Keygen(t, filepath.Join(home, "stranger"))
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	login := func(from, key string) error {
