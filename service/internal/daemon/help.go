@@ -21,6 +21,15 @@ const examples = `  usftpd --config /etc/usftp/usftpd.toml
   usftpd --config usftpd.toml --listen :2022 --metrics=:9722
   usftpd hash-password`
 
+const checkLong = `Finds out whether usftpd would start with a configuration, or take it on SIGHUP, as sshd
+-t does: it reads the file and what that names, opens the host keys and the directories,
+connects to the store and to object storage, and then ends. Nothing is made, except that
+a bucket is tried with an object of its own. What is wrong is printed, and the exit code
+is then 1. Run it as the user who runs the server, with the flags of the server.`
+
+const checkExamples = `  usftpd check --config /etc/usftp/usftpd.toml
+  sudo -u usftp usftpd check --config /etc/usftp/usftpd.toml`
+
 const completionLong = `Prints a script that completes command lines in a shell. The script for bash needs the
 package bash-completion. To load it in every session:
 
