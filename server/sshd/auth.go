@@ -45,6 +45,7 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 		MaxChannels:  config.MaxSessions + spareChannels,
 	}
 	c.Algorithms.Compress = config.Compress
+	c.Banner = func(ssh.ConnMetadata) string { return config.Banner }
 	for _, name := range config.Ciphers {
 		if !slices.Contains(ciphers, name) {
 			return nil, fmt.Errorf("unknown cipher %q; use %s", name,

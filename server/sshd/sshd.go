@@ -74,6 +74,9 @@ type Config struct {
 	// and for which no request is running: 30 minutes by default, never if negative.
 	IdleTimeout time.Duration
 
+	// Banner is a text that clients are sent before they log in, and mostly show.
+	Banner string
+
 	// MaxSessions limits the channels per connection: 10 by default, as with OpenSSH.
 	MaxSessions int
 

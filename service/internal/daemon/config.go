@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
 	"golang.org/x/crypto/ssh"
@@ -35,6 +37,7 @@ type serveFile struct {
 	ProxyProtocol []prefixText  `toml:"proxy_protocol"`
 	Uploads       uploadsText   `toml:"uploads"`
 
+	Banner           string          `toml:"banner"`
 	Ciphers          []string        `toml:"ciphers"`
 	LegacyAlgorithms []algorithmText `toml:"legacy_algorithms"`
 	StrictModes      *bool           `toml:"strict_modes"`
@@ -232,6 +235,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	if err := f.bans(file); err != nil {
 		return nil, err
 	}
+	if err := f.banner(file.Banner); err != nil {
+		return nil, err
+	}
 	for _, address := range file.Listen {
 		f.made.Listen = append(f.made.Listen, address.text)
 	}
@@ -291,6 +297,32 @@ func (f *configFile) bans(file *serveFile) error {
 	f.made.SSHD.Safe = func(address netip.Addr) bool {
 		return slices.ContainsFunc(never, func(p prefixText) bool { return p.Contains(address) })
 	}
+	return nil
+}
+
+// longestBanner limits what each connection is sent, and has to hold, before its login.
+const longestBanner = 8 << 10
+
+// banner reads what clients are sent before they log in. Control characters are refused, since
+// clients may pass them on to a terminal.
+func (f *configFile) banner(name string) error {
+	if name == "" {
+		return nil
+	}
+	data, err := os.ReadFile(f.path(name))
+	if err == nil && (!utf8.Valid(data) || bytes.ContainsFunc(data, func(r rune) bool {
+		return unicode.IsControl(r) && !strings.ContainsRune("\r\n\t", r)
+	})) {
+		err = fmt.Errorf("%s: it must be text in UTF-8, without control characters", f.path(name))
+	}
+	if err == nil && len(data) > longestBanner {
+		err = fmt.Errorf("%s: it has %d bytes, and may have %d", f.path(name), len(data),
+			longestBanner)
+	}
+	if err != nil {
+		return f.wrong("", "banner", err)
+	}
+	f.made.SSHD.Banner = string(data)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -33,7 +34,8 @@ func TestConfigExample(t *testing.T) {
 	for _, name := range []string{"ca.pub", "publish.keys", "revoked.krl"} {
 		writeFile(t, filepath.Join(dir, name), key)
 	}
-	for name, text := range map[string]string{"s3.keys": "", "hook.secret": "0123456789abcdef\n"} {
+	for name, text := range map[string]string{"s3.keys": "", "hook.secret": "0123456789abcdef\n",
+		"banner.txt": "Authorized partners only.\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -56,6 +58,9 @@ func TestConfigExample(t *testing.T) {
 	if made.SSHD.LoginTimeout != 30*time.Second || made.SSHD.IdleTimeout != 30*time.Minute ||
 		made.SSHD.MaxSessions != 10 || made.SSHD.MaxLogins != 100 || made.SSHD.MaxLoginsEach != 20 {
 		t.Errorf("limits: %+v", made.SSHD)
+	}
+	if made.SSHD.Banner != "Authorized partners only.\n" {
+		t.Errorf("the banner is %q", made.SSHD.Banner)
 	}
 	if r := made.SSHD.BanRules; r != r.WithDefaults() || r.AddressFailures != 50 ||
 		!made.SSHD.Safe(netip.MustParseAddr("10.1.2.3")) ||
@@ -145,6 +150,8 @@ func TestConfigErrors(t *testing.T) {
 	key := strings.TrimSpace(string(readFile(t,
 		opensshd.Keygen(t, filepath.Join(dir, "id"))+".pub")))
 	writeFile(t, filepath.Join(dir, "file"), []byte("no key\n"))
+	writeFile(t, filepath.Join(dir, "escape"), []byte("\x1b]0;title\a"))
+	writeFile(t, filepath.Join(dir, "long"), bytes.Repeat([]byte("x"), 8193))
 	user := "[[users]]\nname = \"u\"\nroot = \".\"\nkeys = ['" + key + "']\n"
 	hook := "[[hooks]]\nname = 'h'\n"
 	if err := os.WriteFile(filepath.Join(dir, "short"), []byte("abc\n"), 0o600); err != nil {
@@ -187,6 +194,11 @@ func TestConfigErrors(t *testing.T) {
 			`:1:9: "5" is not a valid time: use a form such as 30s, 5m or 1h30m`},
 		{"[limits]\nidle_timeout = '-5s'\n" + user, `:2:16: "-5s" is not a valid time`},
 		{"[limits]\nlogins = -1\n" + user, `:2:10: `},
+		{"banner = 'none'\n" + user, `:1: banner: ` + filepath.Join(dir, "none") + `: no such file`},
+		{"banner = 'escape'\n" + user, `:1: banner: ` + filepath.Join(dir, "escape") +
+			`: it must be text in UTF-8, without control characters`},
+		{"banner = 'long'\n" + user, `:1: banner: ` + filepath.Join(dir, "long") +
+			`: it has 8193 bytes, and may have 8192`},
 		{"[bans]\nnever = ['office']\n" + user,
 			`:2:10: "office" is neither an address nor a range`},
 		{"[bans]\nfirst = '2h'\nlongest = '1h'\n" + user,
