@@ -272,7 +272,7 @@ func TestBansBehindProxy(t *testing.T) {
 	home, key := servetest.HomeWithKey(t)
 	file, _, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]
 [bans]
-address_failures = 10`)
+address_failures = 8`)
 	stranger := opensshd.Keygen(t, filepath.Join(home, "stranger"))
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	login := func(from, key string) error {
