@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"io/fs"
@@ -258,7 +259,8 @@ func Seconds(t time.Time) uint32 {
 // Linked is what a backend's FileInfo may implement for files that can have several names. Absent:
 // on Unix the system's own structure is used, and elsewhere each name counts as a file of its own.
 type Linked interface {
-	// FileIdentity is equal for infos of one file, and comparable.
+	// FileIdentity is equal for infos of one file, and comparable. An info from a listing may
+	// return nil if only Stat and Lstat can tell.
 	FileIdentity() any
 
 	// LinkCount returns how many names the file has.
@@ -279,7 +281,7 @@ func linkCount(info fs.FileInfo) uint64 {
 // identityOf identifies a file whatever its name; if that is impossible it returns the name.
 func identityOf(info fs.FileInfo, name string) any {
 	if linked, ok := info.(Linked); ok {
-		return linked.FileIdentity()
+		return cmp.Or(linked.FileIdentity(), any(name))
 	}
 	if id, ok := systemIdentity(info); ok {
 		return id

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
@@ -172,7 +173,7 @@ func TestAtomicUploads(t *testing.T) {
 		"behind a link": func(a *atomics) {
 			a.must(os.Mkdir(filepath.Join(a.dir, "d"), 0o755))
 			write(a.T, filepath.Join(a.dir, "d", "f"), "old")
-			link(a.T, "d/f", filepath.Join(a.dir, "l"))
+			testenv.Symlink(a.T, "d/f", filepath.Join(a.dir, "l"))
 			f := a.open("/l", truncate)
 			a.at(f, 0, "text")
 			a.there("d d/?=text d/f=old l")
@@ -456,7 +457,7 @@ func TestHiddenNames(t *testing.T) {
 	entries, err := os.ReadDir(a.dir)
 	a.must(err)
 	hidden := entries[0].Name()
-	link(t, hidden, filepath.Join(a.dir, "link"))
+	testenv.Symlink(t, hidden, filepath.Join(a.dir, "link"))
 	write(t, filepath.Join(a.dir, "other"), "other")
 	before := a.local()
 	for _, name := range []string{hidden, strings.ToUpper(hidden), "\u200c" + hidden, "./" + hidden,
