@@ -31,6 +31,9 @@ func (e *Error) Timeout() bool {
 	return errors.As(e.Err, &t) && t.Timeout()
 }
 
+// wsaConnRefused is Windows' WSAECONNREFUSED, which package syscall keeps apart from ECONNREFUSED.
+const wsaConnRefused = syscall.Errno(10061)
+
 // sentence puts the common causes into plain words.
 func sentence(err error) string {
 	var dns *net.DNSError
@@ -53,7 +56,7 @@ func sentence(err error) string {
 		return fmt.Sprintf("the name %s could not be resolved: %s", dns.Name, dns.Err)
 	case errors.As(err, &op) && op.Op == "dial" && op.Addr != nil:
 		switch {
-		case errors.Is(op.Err, syscall.ECONNREFUSED):
+		case errors.Is(op.Err, syscall.ECONNREFUSED), errors.Is(op.Err, wsaConnRefused):
 			return fmt.Sprintf("the connection to %s was refused", op.Addr)
 		case op.Timeout():
 			return fmt.Sprintf("connecting to %s timed out", op.Addr)

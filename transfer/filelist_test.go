@@ -28,8 +28,9 @@ func listedTree(t *testing.T) (src string) {
 		}
 	}
 	old := time.Now().Add(-time.Hour)
+	testenv.Symlink(t, "top", filepath.Join(src, "tl"))
+	testenv.Symlink(t, "d", filepath.Join(src, "dl"))
 	for _, err := range []error{os.Chmod(filepath.Join(src, "d"), 0o711),
-		os.Symlink("top", filepath.Join(src, "tl")), os.Symlink("d", filepath.Join(src, "dl")),
 		os.Chtimes(filepath.Join(src, "a"), old, old)} {
 		if err != nil {
 			t.Fatal(err)

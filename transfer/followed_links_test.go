@@ -258,6 +258,7 @@ func TestLinksFromAServerThatResolvesThem(t *testing.T) {
 	}
 	dst := filepath.Join(b.dir, "dst")
 	j := &syncJob{direction: download, far: b.host, src: "src", dst: dst}
+	testenv.Symlink(t, "nothing", filepath.Join(t.TempDir(), "link"))
 	for _, links := range []int64{4, 0} {
 		if s, err := j.run(t); err != nil || s.Links != links {
 			t.Errorf("%d links, not %d, %v", s.Links, links, err)

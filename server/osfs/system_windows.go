@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// identified is a file's info with what Windows tells of an open file only, and quotas need: without
-// it, a file that gets another name while it is open would count as two.
+// identified is a file's info with what Windows tells of an open file only, and quotas need:
+// without it, a file that gets another name while it is open would count as two.
 type identified struct {
 	fs.FileInfo
 	data windows.ByHandleFileInformation
@@ -77,9 +77,14 @@ func statVFSOpen(file *os.File) (reply wire.StatVFSReply, err error) {
 		}
 		const block = 4096 // the API counts bytes
 		var available, total, free uint64
-		err = windows.GetDiskFreeSpaceEx(path, &available, &total, &free)
+		if err := windows.GetDiskFreeSpaceEx(path, &available, &total, &free); err != nil {
+			return err
+		}
+		var data windows.ByHandleFileInformation
+		err = windows.GetFileInformationByHandle(handle, &data)
 		reply = wire.StatVFSReply{BlockSize: block, FragmentSize: block, Blocks: total / block,
-			BlocksFree: free / block, BlocksAvailable: available / block, NameMax: 255}
+			BlocksFree: free / block, BlocksAvailable: available / block,
+			FSID: uint64(data.VolumeSerialNumber), NameMax: 255}
 		return err
 	})
 	return reply, err

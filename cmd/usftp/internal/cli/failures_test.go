@@ -97,7 +97,8 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 		{"has no such address", "-6 a 127.0.0.1:",
 			`127\.0\.0\.1: 127\.0\.0\.1 has no address of the family that was asked for \(AddressFamily\)`},
 		{"transport is missing", "-S /none/ssh a 127.0.0.1:",
-			`127\.0\.0\.1: /none/ssh could not be started: no such file or directory`},
+			`127\.0\.0\.1: /none/ssh could not be started: ` +
+				`(no such file or directory|executable file not found in %PATH%)`},
 		{"times out", "-P " + silent + " -o ConnectTimeout=1 a 127.0.0.1:",
 			`127\.0\.0\.1: no answer within 1s while connecting`},
 		{"hangs up", "-P " + hangsUp + " a 127.0.0.1:",
