@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"iter"
@@ -187,9 +188,20 @@ const (
 	Discarded               // as by Abandon, but nothing is to be kept: it is more than the quota allows
 )
 
-// abandon gives up a file, which is not used again.
-func abandon(file File) error {
-	if abandoner, ok := file.(FileAbandoner); ok {
+// abandoned returns how a file ends that is given up for a reason.
+func abandoned(reason error) Ending {
+	if errors.Is(reason, ErrQuota) {
+		return Discarded
+	}
+	return Abandoned
+}
+
+// end ends a file, which is not used again.
+func end(file File, how Ending) error {
+	if quoted, ok := file.(*quotedFile); ok {
+		return quoted.end(how)
+	}
+	if abandoner, ok := file.(FileAbandoner); ok && how != Closed {
 		return abandoner.Abandon()
 	}
 	return file.Close()

@@ -549,11 +549,11 @@ func (f *ViewFile) setstat(attrs wire.Attrs) error {
 // Close closes the file, and returns the backend's error.
 func (f *ViewFile) Close() error { return f.file.Close() }
 
-// Abandon is called instead of Close on a file that the client did not complete, see
-// [FileAbandoner].
-func (f *ViewFile) Abandon() error {
+// Abandon is called instead of Close on a file that the client did not complete, for the reason
+// given; see [FileAbandoner] and [Ending].
+func (f *ViewFile) Abandon(reason error) error {
 	if f.writer == nil {
 		return f.file.Close()
 	}
-	return abandon(f.file)
+	return end(f.file, abandoned(reason))
 }
