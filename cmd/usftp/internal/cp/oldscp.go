@@ -261,7 +261,10 @@ func (c *oldCopy) talk(host dial.Target, command string, route transfer.Route,
 		defer context.AfterFunc(ctx, func() { stream.Abandon() })()
 		l.ctx = ctx
 		err = converse(ctx, scpStream{stream, conn}, l)
+		status, known := stream.ExitStatus()
 		switch {
+		case err == nil && known && status != 0: // of a pattern it may not have sent everything
+			return ended(stream, conn)
 		case err == nil || errors.Is(err, scpclient.ErrFailed):
 			return err
 		case ctx.Err() != nil:
@@ -363,6 +366,8 @@ func ended(stream *dial.Stream, conn *dial.Conn) error {
 		return fmt.Errorf("the host has no scp (%s)", said)
 	case said != "":
 		return fmt.Errorf("scp on the host ended too early: %s", said)
+	case known && status != 0:
+		return fmt.Errorf("scp on the host ended too early, with exit status %d", status)
 	}
 	return errors.New("scp on the host ended too early")
 }
