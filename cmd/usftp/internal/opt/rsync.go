@@ -93,7 +93,11 @@ func (c *Rsync) ReadList(ctx context.Context, a *ui.App, recursive bool) error {
 	}
 	list, err := transfer.ReadFileList(from, c.from0)
 	if err != nil {
-		return fmt.Errorf("--files-from %s: %s", c.filesFrom, ui.ReasonOf(err))
+		hint := ""
+		if errors.Is(err, fs.ErrInvalid) && !c.from0 {
+			hint = "; -0 reads paths that end in a NUL"
+		}
+		return fmt.Errorf("--files-from %s: %s%s", c.filesFrom, ui.ReasonOf(err), hint)
 	}
 	list.Recursive = recursive
 	c.list = list
