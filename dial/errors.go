@@ -15,8 +15,8 @@ import (
 
 // An Error is any failure to reach or log in to Host. Err is the cause: a *[NotSSHError],
 // *[AuthError], *[HostKeyError], *[SubsystemError], *[JumpError], *[ProxyError] or
-// *[UnsupportedError], an error of package net (such as one that matches syscall.ECONNREFUSED, or a *net.DNSError), or the
-// context's.
+// *[UnsupportedError], an error of package net (such as one that matches syscall.ECONNREFUSED, or a
+// *net.DNSError), or the context's.
 type Error struct {
 	Host string // as it was named, "user@host"
 	Err  error

@@ -164,16 +164,16 @@ type FileAbandoner interface {
 }
 
 // AtomicUploader says whether every file that is made or emptied appears when it is closed, as a
-// whole, and a new one that was abandoned is kept for its client, which STAT tells its size. Absent:
-// it is taken that files change while they are written.
+// whole, and a new one that was abandoned is kept for its client, which STAT tells its size.
+// Absent: it is taken that files change while they are written.
 type AtomicUploader interface {
 	UploadsAtomically() bool
 }
 
-// FileEnder is a file that takes the place of another when it is closed. Under a quota End is called
-// instead of Close and Abandon. It also describes the file that has no name any more, if there is
-// one: the one that was replaced, or this one if nothing is kept of it. Replaces describes what has
-// the place now. Absent: no file loses its name.
+// FileEnder is a file that takes the place of another when it is closed. Under a quota End is
+// called instead of Close and Abandon. It also describes the file that has no name any more, if
+// there is one: the one that was replaced, or this one if nothing is kept of it. Replaces describes
+// what has the place now. Absent: no file loses its name.
 type FileEnder interface {
 	Replaces() (fs.FileInfo, error)
 	End(how Ending) (gone fs.FileInfo, err error)

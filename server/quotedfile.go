@@ -221,8 +221,9 @@ func (f *quotedFile) look(name string) (fs.FileInfo, error) {
 	return f.v.fs.Stat(WithBeneath(ctx, ""), name)
 }
 
-// kept returns the size of a file that is known by its name, and of which the last handle has ended.
-// It may have appeared only now, and of one that was given up all, some or nothing may be left.
+// kept returns the size of a file that is known by its name, and of which the last handle has
+// ended. It may have appeared only now, and of one that was given up all, some or nothing may be
+// left.
 func (f *quotedFile) kept(name string) int64 {
 	info, err := f.look(name)
 	switch {

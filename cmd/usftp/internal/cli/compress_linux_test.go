@@ -14,8 +14,8 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// On a link that is fast -C costs more than it saves, which is said in one line at the end. On a link
-// that is slow it is not.
+// On a link that is fast -C costs more than it saves, which is said in one line at the end. On a
+// link that is slow it is not.
 func TestCompressionAdvice(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{Config: []string{"Compression yes"}})

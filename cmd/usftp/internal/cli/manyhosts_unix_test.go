@@ -474,8 +474,8 @@ func (f *fleet) block(t *testing.T, name string) string {
 	return "Host " + name + "\n" + block
 }
 
-// TestManySilent: hosts that accept a connection and fall silent sooner or later hold up the summary
-// for as long as ConnectTimeout says.
+// TestManySilent: hosts that accept a connection and fall silent sooner or later hold up the
+// summary for as long as ConnectTimeout says.
 func TestManySilent(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1)
