@@ -69,9 +69,6 @@ func (c *Rsync) Listed() bool { return c.filesFrom != "" }
 // RemovesSource reports whether what was copied is deleted.
 func (c *Rsync) RemovesSource() bool { return c.takeSource }
 
-// MakesPath reports whether missing directories are made.
-func (c *Rsync) MakesPath() bool { return c.makePath }
-
 // HasMinAge reports whether young files are left out.
 func (c *Rsync) HasMinAge() bool { return c.minAge > 0 }
 
