@@ -52,7 +52,7 @@ func TestSystemFails(t *testing.T) {
 	var sub *SubsystemError
 	if !errors.As(err, &sub) || sub.ExitStatus != 255 ||
 		!strings.Contains(err.Error(), "Host key verification failed") ||
-		strings.Contains(err.Error(), "does not offer SFTP") {
+		strings.Contains(err.Error(), "does not offer SFTP") || errors.Is(err, ErrNoSFTP) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := New(testContext(t), Target{Host: "h"}, &Config{SSH: "'open"}); err == nil {

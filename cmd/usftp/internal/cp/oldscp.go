@@ -345,11 +345,7 @@ const sshFailed = 255
 // adviseOld names -O if a host lets us in and has no SFTP, unless the error does.
 func adviseOld(err error) error {
 	text := err.Error()
-	// one with a text has a start-up file that prints it, and no scp works either
-	other, isOther := errors.AsType[*usftp.NotSFTPError](err)
-	if strings.Contains(text, "scp -O") || !(isOther && len(other.Text) == 0) &&
-		!strings.Contains(text, "SFTP did not start") &&
-		!strings.Contains(text, "does not offer SFTP") {
+	if strings.Contains(text, "scp -O") || !errors.Is(err, dial.ErrNoSFTP) {
 		return err
 	}
 	return endpoint.Explain(text+"; if it has scp, `usftp cp -O` copies without SFTP", err)
