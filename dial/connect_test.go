@@ -88,7 +88,7 @@ func TestJump(t *testing.T) {
 func TestSilentBehindJump(t *testing.T) {
 	a := opensshd.Start(t, opensshd.Options{Alias: "a"})
 	t.Cleanup(func() { none(t) })
-	accepted := make(chan net.Conn, 2)
+	accepted := make(chan net.Conn, 10)
 	port := testenv.Listen(t, func(c net.Conn) { accepted <- c }).Port
 	target, config := Target{Host: "127.0.0.1", Port: port}, &Config{ConfigFile: a.ConfigFile, Jump: "a"}
 	d, err := New(testContext(t), target, config)
