@@ -70,29 +70,15 @@ func TestProxyFails(t *testing.T) {
 	t.Cleanup(func() { none(t) }) // after the proxies have ended
 	refused := fmt.Sprint("127.0.0.1:", testenv.RefusedPort(t))
 	says := func(words string) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer conn.Close()
-					conn.Read(make([]byte, 1<<10))
-					if words == "" { // nothing, and does not hang up
-						io.Copy(io.Discard, conn)
-						return
-					}
-					io.WriteString(conn, words)
-				}()
+		return testenv.Listen(t, func(conn net.Conn) {
+			defer conn.Close()
+			conn.Read(make([]byte, 1<<10))
+			if words == "" { // nothing, and does not hang up
+				io.Copy(io.Discard, conn)
+				return
 			}
-		}()
-		return l.Addr().String()
+			io.WriteString(conn, words)
+		}).String()
 	}
 	socks, http := proxytest.Start(t, "socks5", "me:right"), proxytest.Start(t, "http", "me:right")
 	for _, test := range []struct{ proxy, why string }{

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"iter"
@@ -164,16 +165,16 @@ type FileAbandoner interface {
 }
 
 // AtomicUploader says whether every file that is made or emptied appears when it is closed, as a
-// whole, and a new one that was abandoned is kept for its client, which STAT tells its size. Absent:
-// it is taken that files change while they are written.
+// whole, and a new one that was abandoned is kept for its client, which STAT tells its size.
+// Absent: it is taken that files change while they are written.
 type AtomicUploader interface {
 	UploadsAtomically() bool
 }
 
-// FileEnder is a file that takes the place of another when it is closed. Under a quota End is called
-// instead of Close and Abandon. It also describes the file that has no name any more, if there is
-// one: the one that was replaced, or this one if nothing is kept of it. Replaces describes what has
-// the place now. Absent: no file loses its name.
+// FileEnder is a file that takes the place of another when it is closed. Under a quota End is
+// called instead of Close and Abandon. It also describes the file that has no name any more, if
+// there is one: the one that was replaced, or this one if nothing is kept of it. Replaces describes
+// what has the place now. Absent: no file loses its name.
 type FileEnder interface {
 	Replaces() (fs.FileInfo, error)
 	End(how Ending) (gone fs.FileInfo, err error)
@@ -188,9 +189,20 @@ const (
 	Discarded               // as by Abandon, but nothing is to be kept: it is more than the quota allows
 )
 
-// abandon gives up a file, which is not used again.
-func abandon(file File) error {
-	if abandoner, ok := file.(FileAbandoner); ok {
+// abandoned returns how a file ends that is given up for a reason.
+func abandoned(reason error) Ending {
+	if errors.Is(reason, ErrQuota) {
+		return Discarded
+	}
+	return Abandoned
+}
+
+// end ends a file, which is not used again.
+func end(file File, how Ending) error {
+	if quoted, ok := file.(*quotedFile); ok {
+		return quoted.end(how)
+	}
+	if abandoner, ok := file.(FileAbandoner); ok && how != Closed {
 		return abandoner.Abandon()
 	}
 	return file.Close()

@@ -322,7 +322,7 @@ func (s *session) closeHandle(h *handle, ended bool) error {
 		end, reason = s.reports.Begin(e)
 	}
 	if reason != nil {
-		h.abandon()
+		h.abandon(reason)
 		s.fileEnded(h, FileAbandoned, reason)
 		return reason
 	}

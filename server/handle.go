@@ -108,10 +108,10 @@ func (h *handle) incomplete(ended bool) error {
 	return reason
 }
 
-// abandon gives the file up.
-func (h *handle) abandon() {
+// abandon gives the file up for a reason.
+func (h *handle) abandon(reason error) {
 	if h.flags&wire.OpenWrite != 0 {
-		abandon(h.file)
+		end(h.file, abandoned(reason))
 	} else {
 		h.file.Close()
 	}

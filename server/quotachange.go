@@ -369,7 +369,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		if f.handles == 0 && !isNew && v.uploadsAtomically() { // beside one that it is to replace
 			if err := q.account.Reserve(ctx, 0, 1); err != nil {
 				q.release(f)
-				abandon(file)
+				end(file, Abandoned)
 				return nil, err
 			}
 		}

@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,7 +146,10 @@ func TestFileListMissing(t *testing.T) {
 			}
 		})
 	}
-	if _, err := transfer.ReadFileList(strings.NewReader(strings.Repeat("x", 1<<20)), false); err == nil {
-		t.Error("a line of 1 MiB was read")
+	for text, nul := range map[string]bool{strings.Repeat("x", 1<<20): false, "a\x00b\x00": false,
+		strings.Repeat("x\n", 1<<19): true} {
+		if _, err := transfer.ReadFileList(strings.NewReader(text), nul); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%.10q, with NULs: %v: %v", text, nul, err)
+		}
 	}
 }

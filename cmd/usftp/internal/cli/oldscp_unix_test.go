@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -59,6 +60,25 @@ func TestHostileSCP(t *testing.T) {
 				t.Errorf("there is %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// An scp that dies between two files of a pattern has not sent everything, whatever it has sent.
+func TestSCPDiesBetweenFiles(t *testing.T) {
+	t.Parallel()
+	for _, death := range []string{"exit 3", "kill -9 $$"} {
+		sshd := opensshd.Start(t, opensshd.Options{Config: []string{
+			`ForceCommand printf 'C0644 2 x1\nhi\0'; head -c 3 >/dev/null; ` + death}})
+		for _, how := range []string{"-q", "--ssh"} {
+			dir := t.TempDir()
+			got := run(t, dir, "cp", "-O", how, "-F", sshd.ConfigFile, "testhost:x*", ".")
+			if got.code == 0 || !strings.Contains(got.stderr, `cannot copy testhost:x* to .: `) {
+				t.Errorf("%s, %s: %+v", death, how, got)
+			}
+			if x := string(readFile(t, filepath.Join(dir, "x1"))); x != "hi" {
+				t.Errorf("%s, %s: what was complete has %q", death, how, x)
+			}
+		}
 	}
 }
 

@@ -261,7 +261,10 @@ func (c *oldCopy) talk(host dial.Target, command string, route transfer.Route,
 		defer context.AfterFunc(ctx, func() { stream.Abandon() })()
 		l.ctx = ctx
 		err = converse(ctx, scpStream{stream, conn}, l)
+		status, known := stream.ExitStatus()
 		switch {
+		case err == nil && known && status != 0: // of a pattern it may not have sent everything
+			return ended(stream, conn)
 		case err == nil || errors.Is(err, scpclient.ErrFailed):
 			return err
 		case ctx.Err() != nil:
@@ -342,11 +345,7 @@ const sshFailed = 255
 // adviseOld names -O if a host lets us in and has no SFTP, unless the error does.
 func adviseOld(err error) error {
 	text := err.Error()
-	// one with a text has a start-up file that prints it, and no scp works either
-	other, isOther := errors.AsType[*usftp.NotSFTPError](err)
-	if strings.Contains(text, "scp -O") || !(isOther && len(other.Text) == 0) &&
-		!strings.Contains(text, "SFTP did not start") &&
-		!strings.Contains(text, "does not offer SFTP") {
+	if strings.Contains(text, "scp -O") || !errors.Is(err, dial.ErrNoSFTP) {
 		return err
 	}
 	return endpoint.Explain(text+"; if it has scp, `usftp cp -O` copies without SFTP", err)
@@ -363,6 +362,8 @@ func ended(stream *dial.Stream, conn *dial.Conn) error {
 		return fmt.Errorf("the host has no scp (%s)", said)
 	case said != "":
 		return fmt.Errorf("scp on the host ended too early: %s", said)
+	case known && status != 0:
+		return fmt.Errorf("scp on the host ended too early, with exit status %d", status)
 	}
 	return errors.New("scp on the host ended too early")
 }

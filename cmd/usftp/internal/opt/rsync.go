@@ -69,9 +69,6 @@ func (c *Rsync) Listed() bool { return c.filesFrom != "" }
 // RemovesSource reports whether what was copied is deleted.
 func (c *Rsync) RemovesSource() bool { return c.takeSource }
 
-// MakesPath reports whether missing directories are made.
-func (c *Rsync) MakesPath() bool { return c.makePath }
-
 // HasMinAge reports whether young files are left out.
 func (c *Rsync) HasMinAge() bool { return c.minAge > 0 }
 
@@ -93,7 +90,11 @@ func (c *Rsync) ReadList(ctx context.Context, a *ui.App, recursive bool) error {
 	}
 	list, err := transfer.ReadFileList(from, c.from0)
 	if err != nil {
-		return fmt.Errorf("--files-from %s: %s", c.filesFrom, ui.ReasonOf(err))
+		hint := ""
+		if errors.Is(err, fs.ErrInvalid) && !c.from0 {
+			hint = "; -0 reads paths that end in a NUL"
+		}
+		return fmt.Errorf("--files-from %s: %s%s", c.filesFrom, ui.ReasonOf(err), hint)
 	}
 	list.Recursive = recursive
 	c.list = list
