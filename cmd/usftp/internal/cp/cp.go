@@ -413,8 +413,8 @@ func missing(dir string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return endpoint.Explain(
-		fmt.Sprintf("the directory %s does not exist (mkdir -p makes it)", dir), err)
+	return endpoint.Explain(fmt.Sprintf(
+		"the directory %s does not exist (mkdir -p makes it)", dir), fs.ErrNotExist)
 }
 
 // makeDirectory makes the target a directory.

@@ -222,11 +222,10 @@ func wanted(typed, target string, several bool) (w scpclient.Want, err error) {
 		return w, missing(target, err)
 	default:
 		// a link is followed if it was typed, as anywhere
-		meant, err := localfs.FollowLinks(target)
-		if err != nil {
-			return w, missing(filepath.Dir(target), err)
+		if target, err = localfs.FollowLinks(target); err != nil {
+			return w, err
 		}
-		w.Dir, w.Name = filepath.Dir(meant), filepath.Base(meant)
+		w.Dir, w.Name = filepath.Dir(target), filepath.Base(target)
 	}
 	w.Root, err = os.OpenRoot(w.Dir)
 	return w, missing(w.Dir, err)
