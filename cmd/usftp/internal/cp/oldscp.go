@@ -210,16 +210,16 @@ func wanted(typed, target string, several bool) (w scpclient.Want, err error) {
 		if err == nil {
 			err = errors.New("not a directory")
 		}
-		return w, err
+		return w, missing(target, err)
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return w, err
 	case w.Contents:
 		if err = os.Mkdir(target, 0o777); err != nil {
-			return w, err
+			return w, missing(filepath.Dir(target), err)
 		}
 		w.Dir = target
 	case strings.HasSuffix(target, "/"):
-		return w, err
+		return w, missing(target, err)
 	default:
 		// a link is followed if it was typed, as anywhere
 		if target, err = localfs.FollowLinks(target); err != nil {
@@ -228,7 +228,7 @@ func wanted(typed, target string, several bool) (w scpclient.Want, err error) {
 		w.Dir, w.Name = filepath.Dir(target), filepath.Base(target)
 	}
 	w.Root, err = os.OpenRoot(w.Dir)
-	return w, err
+	return w, missing(w.Dir, err)
 }
 
 // unescaped returns a path without the characters that a backslash makes ordinary.
