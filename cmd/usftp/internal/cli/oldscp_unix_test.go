@@ -3,9 +3,11 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -86,5 +88,40 @@ func TestOldSCPInterrupted(t *testing.T) {
 	got := string(readFile(t, filepath.Join(dir, "big")))
 	if err != nil || len(left) != 1 || got != "old" {
 		t.Errorf("there is %v, with %.20q, %v", left, got, err)
+	}
+}
+
+// TestSCPFailsSilently: an scp on the host that is killed between two files, or fails without a
+// word, is an error, although the protocol has nothing that shows it.
+func TestSCPFailsSilently(t *testing.T) {
+	t.Parallel()
+	const down = `printf 'C0644 2 a.log\nhi\0'; dd bs=1 count=3 status=none >/dev/null; `
+	const up = `printf '\0\0\0'; cat >/dev/null; `
+	for force, want := range map[string]struct {
+		args     []string
+		sentence string
+	}{
+		down + `exit 1`: {[]string{"testhost:*.log", "."},
+			`cannot copy testhost:\*.log to \.: scp .* failed with exit status 1, .* did not say why`},
+		down + `kill -9 $$`: {[]string{"testhost:*.log", "."},
+			`cannot copy testhost:\*.log to \.: scp .* failed with exit status 255, .*`},
+		up + `echo no quota >&2; exit 3`: {[]string{"own", "testhost:x"},
+			`cannot copy own to testhost:x: scp .* exit status 3, so files may be missing: no quota`},
+		up + `kill -9 $$`: {[]string{"own", "testhost:x"},
+			`cannot copy own to testhost:x: scp .* exit status 255, .*`},
+	} {
+		for _, ssh := range [][]string{nil, {"--ssh"}} {
+			if ssh != nil && strings.Contains(force, "kill") {
+				continue // then ssh ends as if it had failed itself
+			}
+			t.Run(fmt.Sprint(force, ssh), func(t *testing.T) {
+				sshd := opensshd.Start(t, opensshd.Options{Config: []string{"ForceCommand " + force}})
+				dir := t.TempDir()
+				writeFile(t, filepath.Join(dir, "own"), []byte("own"))
+				args := append([]string{"cp", "-O", "-F", sshd.ConfigFile}, ssh...)
+				args = append(args, want.args...)
+				run(t, dir, args...).says(t, ui.ExitFailed, want.sentence)
+			})
+		}
 	}
 }

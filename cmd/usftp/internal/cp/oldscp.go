@@ -1,6 +1,7 @@
 package cp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -262,7 +263,9 @@ func (c *oldCopy) talk(host dial.Target, command string, route transfer.Route,
 		l.ctx = ctx
 		err = converse(ctx, scpStream{stream, conn}, l)
 		switch {
-		case err == nil || errors.Is(err, scpclient.ErrFailed):
+		case err == nil:
+			return unsaid(stream)
+		case errors.Is(err, scpclient.ErrFailed):
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -352,9 +355,26 @@ func adviseOld(err error) error {
 	return endpoint.Explain(text+"; if it has scp, `usftp cp -O` copies without SFTP", err)
 }
 
+// said returns what a program on the host has said on its standard error.
+func said(stream *dial.Stream) string {
+	return strings.ReplaceAll(strings.TrimSpace(stream.Stderr()), "\n", "; ")
+}
+
+// unsaid fails if an scp that reported no failure has failed. The protocol has no end: one that is
+// killed between two files looks like one that has no more.
+func unsaid(stream *dial.Stream) error {
+	status, known := stream.ExitStatus()
+	if !known || status == 0 {
+		return nil
+	}
+	why := cmp.Or(said(stream), "it did not say why")
+	return fmt.Errorf("scp on the host failed with exit status %d, so files may be missing: %s",
+		status, why)
+}
+
 // ended returns why an scp has ended too early, as far as the host tells.
 func ended(stream *dial.Stream, conn *dial.Conn) error {
-	said := strings.ReplaceAll(strings.TrimSpace(stream.Stderr()), "\n", "; ")
+	said := said(stream)
 	status, known := stream.ExitStatus()
 	switch {
 	case conn.Err() != nil:
