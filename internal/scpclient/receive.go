@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -74,6 +75,9 @@ func (s *session) receive(p *place) error {
 			if err != nil {
 				return s.giveUp(fmt.Errorf("%w: %w", ErrNotSCP, err))
 			}
+			if times != nil { // it would never end
+				return s.giveUp(fmt.Errorf("%w: it sent times twice", ErrNotSCP))
+			}
 			times = &parsed
 			if err := s.ok(); err != nil {
 				return err
@@ -95,6 +99,9 @@ func (s *session) receive(p *place) error {
 			times = nil
 		case 1:
 			s.fail(p.source, hostFailure(line[1:]))
+			if err := s.count(); err != nil {
+				return s.giveUp(err)
+			}
 		case 2:
 			return hostFailure(line[1:])
 		default:
@@ -176,7 +183,9 @@ func (s *session) receiveDirectory(p *place, name, source string, head scp.Heade
 		return err
 	}
 	perm := fs.FileMode(head.Mode) & fs.ModePerm
-	if s.Modes || made && perm&0o700 != 0o700 {
+	if !s.Modes && made {
+		err = withdraw(root, perm)
+	} else if s.Modes {
 		err = root.Chmod(".", perm)
 	}
 	if s.Times && times != nil && err == nil {
@@ -186,6 +195,16 @@ func (s *session) receiveDirectory(p *place, name, source string, head scp.Heade
 		s.fail(source, err)
 	}
 	return nil
+}
+
+// withdraw takes from a directory that was just made what its source does not permit. What the umask
+// has left out does not come back.
+func withdraw(root *os.Root, perm fs.FileMode) error {
+	info, err := root.Stat(".")
+	if err != nil || info.Mode()&fs.ModePerm&^perm == 0 {
+		return err
+	}
+	return root.Chmod(".", info.Mode()&^(fs.ModePerm&^perm))
 }
 
 // openDirectory makes a directory, or opens the one that exists. It follows no link.
@@ -257,6 +276,9 @@ func (s *session) fill(file io.Writer, size int64) (wrong, err error) {
 		n, err := s.in.Read(s.buffer[:min(left, int64(len(s.buffer)))])
 		if n > 0 && wrong == nil { // otherwise it is read on, to stay in step
 			_, wrong = file.Write(s.buffer[:n])
+			if errors.Is(wrong, syscall.ENOSPC) || errors.Is(wrong, syscall.EDQUOT) {
+				return nil, wrong // nothing else would fit, either
+			}
 		}
 		left -= int64(n)
 		if moveErr := s.Moved(n); moveErr != nil {
