@@ -125,3 +125,14 @@ func TestSCPFailsSilently(t *testing.T) {
 		}
 	}
 }
+
+// TestOldSCPCutOff: what arrived of a file that is cut off is dropped, and does not count as copied.
+func TestOldSCPCutOff(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{Config: []string{`ForceCommand printf ` +
+		`'D0755 0 x\nC0644 2 a\nhi\0C0644 9 b\nhello'; dd bs=1 count=5 status=none >/dev/null`}})
+	got := run(t, t.TempDir(), "cp", "-O", "-r", "--json", "-F", sshd.ConfigFile, "testhost:x", ".")
+	if !regexp.MustCompile(`"kind":"ended".*"bytes":2,`).MatchString(got.stdout) {
+		t.Errorf("%+v", got)
+	}
+}

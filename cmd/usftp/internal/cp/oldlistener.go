@@ -102,6 +102,9 @@ func (l *oldListener) Ended(err error) {
 	e := transfer.Event{Kind: transfer.Done, Route: l.file, Size: l.size}
 	e.Bytes, e.Elapsed = l.bytes, time.Since(l.start)
 	if l.start = (time.Time{}); err != nil {
+		if l.totals != nil {
+			l.totals.Bytes -= l.bytes // none of it is kept
+		}
 		l.fail(e, err)
 		return
 	}
