@@ -127,6 +127,7 @@ func TestSCPFailsSilently(t *testing.T) {
 }
 
 // TestOldSCPCutOff: what arrived of a file that is cut off is dropped, and does not count as copied.
+// What a host has of one is not dropped, but is said to be incomplete.
 func TestOldSCPCutOff(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{Config: []string{`ForceCommand printf ` +
@@ -135,4 +136,10 @@ func TestOldSCPCutOff(t *testing.T) {
 	if !regexp.MustCompile(`"kind":"ended".*"bytes":2,`).MatchString(got.stdout) {
 		t.Errorf("%+v", got)
 	}
+	up := opensshd.Start(t, opensshd.Options{Config: []string{
+		`ForceCommand printf '\0\0'; dd bs=1 count=12 status=none >/dev/null`}})
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "x"), []byte("hello"))
+	run(t, dir, "cp", "-O", "-F", up.ConfigFile, "x", "testhost:x").says(t, ui.ExitFailed,
+		"cannot copy x to testhost:x: scp on the host ended too early; what the host has of it is not complete")
 }

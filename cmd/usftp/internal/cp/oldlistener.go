@@ -3,6 +3,7 @@ package cp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -104,6 +105,9 @@ func (l *oldListener) Ended(err error) {
 	if l.start = (time.Time{}); err != nil {
 		if l.totals != nil {
 			l.totals.Bytes -= l.bytes // none of it is kept
+		}
+		if l.route.TargetHost != "" { // scp -t writes in place
+			err = fmt.Errorf("%w; what the host has of it is not complete", err)
 		}
 		l.fail(e, err)
 		return
