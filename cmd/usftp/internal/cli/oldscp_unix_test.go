@@ -143,3 +143,24 @@ func TestOldSCPCutOff(t *testing.T) {
 	run(t, dir, "cp", "-O", "-F", up.ConfigFile, "x", "testhost:x").says(t, ui.ExitFailed,
 		"cannot copy x to testhost:x: scp on the host ended too early; what the host has of it is not complete")
 }
+
+// TestOldSCPThroughSSH: the system's ssh ends if the host does not answer, which the protocol does
+// not show. What the user says about that counts first.
+func TestOldSCPThroughSSH(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	writeFile(t, program, []byte("#!/bin/sh\necho \"$*\" >>args\n"))
+	if err := os.Chmod(program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, dir, "cp", "-O", "--program", program, "-o", "ServerAliveInterval=7", "h:x",
+		"."); got.code == 0 {
+		t.Errorf("%+v", got)
+	}
+	args := string(readFile(t, filepath.Join(dir, "args")))
+	want := regexp.MustCompile(`ServerAliveInterval=7 .*ServerAliveInterval=20 .*scp -f x`)
+	if !want.MatchString(args) {
+		t.Errorf("it is called with %s", args)
+	}
+}

@@ -283,6 +283,10 @@ func (c *oldCopy) run(host dial.Target, command string) (*dial.Stream, *dial.Con
 	if conn == nil {
 		config := *c.Hosts.Config.Dial
 		config.SFTPServer = command // which the login starts along with itself
+		if config.SSH != "" {       // whose connection we cannot ask for a sign of life
+			config.Options = append(slices.Clone(config.Options), fmt.Sprintf(
+				"ServerAliveInterval=%.0f", aliveInterval.Seconds()))
+		}
 		dialer, err := dial.New(c.Ctx, host, &config)
 		if err == nil {
 			conn, err = dialer.Dial(c.Ctx)
