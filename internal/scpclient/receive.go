@@ -29,6 +29,10 @@ type Want struct {
 	// it, and Source the path on the host that was asked for.
 	Root              *os.Root
 	Name, Dir, Source string
+
+	// Placed, if it is not nil, has what is in the root since an earlier Receive, and gets what this
+	// one copies.
+	Placed placing
 }
 
 // A place is a directory that is filled.
@@ -37,8 +41,8 @@ type place struct {
 	dir    string // as errors call it
 	source string // the directory on the host
 	depth  int
-	want   *Want           // of the top, otherwise nil
-	taken  map[string]bool // names at the top
+	want   *Want // of the top, otherwise nil
+	came   int   // at the top
 }
 
 // mostNames is how many names at the top are kept, so that none comes twice.
@@ -118,10 +122,10 @@ func (s *session) admit(p *place, head scp.Header) error {
 		return errors.New("it sent a directory, which was not asked for")
 	}
 	if w := p.want; w != nil {
-		if len(p.taken) == 1 && !w.Several || len(p.taken) == mostNames || p.taken[head.Name] {
+		if p.came == 1 && !w.Several || p.came == mostNames {
 			return fmt.Errorf("it sent %q, which was not asked for", oneLine(head.Name))
 		}
-		p.taken[head.Name] = true
+		p.came++
 		if w.Contents {
 			if !head.Directory {
 				return fmt.Errorf("it sent the file %q instead of a directory", oneLine(head.Name))
@@ -153,10 +157,16 @@ func (s *session) receiveOne(p *place, head scp.Header, times *scp.Times) error 
 			return s.receiveDirectory(p, ".", source, head, times)
 		}
 	}
+	receive := s.receiveFile
 	if head.Directory {
-		return s.receiveDirectory(p, name, source, head, times)
+		receive = s.receiveDirectory
 	}
-	return s.receiveFile(p, name, source, head, times)
+	if p.want == nil {
+		return receive(p, name, source, head, times)
+	}
+	return s.place(p.want.Placed, name, source, func() error {
+		return receive(p, name, source, head, times)
+	})
 }
 
 // receiveDirectory takes a directory. name is "." for the root itself.

@@ -20,10 +20,12 @@ import (
 // broken off; what has its name then is complete.
 func Receive(ctx context.Context, stream io.ReadWriter, w Want, o Options, l Listener) error {
 	s := newSession(ctx, stream, o, l)
-	p := &place{root: w.Root, dir: w.Dir, source: w.Source, want: &w,
-		taken: make(map[string]bool)}
+	if w.Placed == nil {
+		w.Placed = make(placing)
+	}
+	p := &place{root: w.Root, dir: w.Dir, source: w.Source, want: &w}
 	err := s.receive(p)
-	if err == nil && len(p.taken) == 0 && !s.failed {
+	if err == nil && p.came == 0 && !s.failed {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
@@ -42,15 +44,18 @@ func Send(ctx context.Context, stream io.ReadWriter, sources []string, target st
 	if err == nil {
 		err = refused // there is nothing yet to continue with
 	}
+	placed := make(placing)
 	for _, source := range sources {
 		if err != nil {
 			return err
 		}
-		to := target
+		to, name := target, filepath.Base(source)
 		if in {
-			to = strings.TrimSuffix(target, "/") + "/" + filepath.Base(source)
+			to = strings.TrimSuffix(target, "/") + "/" + name
 		}
-		err = s.send(item{path: source, name: filepath.Base(source)}, to)
+		err = s.place(placed, name, source, func() error {
+			return s.send(item{path: source, name: name}, to)
+		})
 	}
 	if err == nil {
 		err = s.finish(stream)

@@ -71,6 +71,7 @@ type oldCopy struct {
 	flags   *flags
 	options scpclient.Options
 	conns   map[dial.Target]*dial.Conn
+	placed  map[string]string // what has been downloaded, by name
 }
 
 // runOld copies with scp's old protocol.
@@ -78,7 +79,7 @@ func runOld(ctx context.Context, a *ui.App, flags *flags, sources []connect.Plac
 	target connect.Place) error {
 	config := flags.Config(a, &flags.Report)
 	tree := flags.TreeOptions()
-	c := &oldCopy{flags: flags, conns: make(map[dial.Target]*dial.Conn),
+	c := &oldCopy{flags: flags, conns: make(map[dial.Target]*dial.Conn), placed: make(map[string]string),
 		Task: connect.NewTask(ctx, a, config, report.New(a, &flags.Report,
 			report.Look{Recursive: flags.recursive})),
 		options: scpclient.Options{Recursive: flags.recursive,
@@ -144,6 +145,7 @@ func (c *oldCopy) download(source, target connect.Place, several bool) {
 		return
 	}
 	defer want.Root.Close()
+	want.Placed = c.placed
 	c.talk(source.Target, c.command("-f")+name, transfer.Route{
 		SourceHost: source.Target.UserHost(), Source: source.Path(), Target: target.Typed},
 		func(ctx context.Context, s io.ReadWriter, l *oldListener) error {
