@@ -378,6 +378,25 @@ func TestSinkEnds(t *testing.T) {
 	}
 }
 
+// An early peer has said everything and ended before it is told that there is no more.
+type early struct{ script }
+
+func (*early) CloseWrite() error { return io.ErrClosedPipe }
+
+// TestSinkEndsEarly: an scp -t that ends before it must is reported for what it said, once.
+func TestSinkEndsEarly(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a")
+	write(t, file, "one")
+	for says, want := range map[string]error{"\x00\x00\x00": nil, "\x00\x01scp: no\n": ErrFailed} {
+		err := Send(t.Context(), &early{script{Reader: strings.NewReader(says)}}, []string{file}, "/srv",
+			true, Options{}, new(log))
+		if err != want {
+			t.Errorf("%q: %v, want %v", says, err, want)
+		}
+	}
+}
+
 // served is our own server's scp on a directory.
 func served(t *testing.T, dir, line string) io.ReadWriteCloser {
 	t.Helper()
