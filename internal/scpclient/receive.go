@@ -30,8 +30,8 @@ type Want struct {
 	Root              *os.Root
 	Name, Dir, Source string
 
-	// Placed, if it is not nil, has what is in the root since an earlier Receive, and gets what this
-	// one copies.
+	// Placed, if it is not nil, has what is in the root since an earlier Receive, and gets what
+	// this one copies.
 	Placed placing
 }
 
@@ -207,8 +207,8 @@ func (s *session) receiveDirectory(p *place, name, source string, head scp.Heade
 	return nil
 }
 
-// withdraw takes from a directory that was just made what its source does not permit. What the umask
-// has left out does not come back.
+// withdraw takes from a directory that was just made what its source does not permit. What the
+// umask has left out does not come back.
 func withdraw(root *os.Root, perm fs.FileMode) error {
 	info, err := root.Stat(".")
 	if err != nil || info.Mode()&fs.ModePerm&^perm == 0 {

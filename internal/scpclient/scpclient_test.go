@@ -389,8 +389,8 @@ func TestSinkEndsEarly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a")
 	write(t, file, "one")
 	for says, want := range map[string]error{"\x00\x00\x00": nil, "\x00\x01scp: no\n": ErrFailed} {
-		err := Send(t.Context(), &early{script{Reader: strings.NewReader(says)}}, []string{file}, "/srv",
-			true, Options{}, new(log))
+		peer := &early{script{Reader: strings.NewReader(says)}}
+		err := Send(t.Context(), peer, []string{file}, "/srv", true, Options{}, new(log))
 		if err != want {
 			t.Errorf("%q: %v, want %v", says, err, want)
 		}

@@ -73,7 +73,7 @@ func (s *session) finish(stream io.ReadWriter) error {
 	if !ok {
 		return nil
 	}
-	closer.CloseWrite() // fails if it has ended already, or with the connection, as what follows does
+	closer.CloseWrite() // fails if it has ended already, or as what follows does
 	_, err := io.CopyN(io.Discard, s.in, mostLast)
 	if err == io.EOF {
 		err = nil

@@ -102,7 +102,7 @@ func TestSCPFailsSilently(t *testing.T) {
 		sentence string
 	}{
 		down + `exit 1`: {[]string{"testhost:*.log", "."},
-			`cannot copy testhost:\*.log to \.: scp .* failed with exit status 1, .* did not say why`},
+			`cannot copy testhost:\*.log to \.: scp .* exit status 1, .* did not say why`},
 		down + `kill -9 $$`: {[]string{"testhost:*.log", "."},
 			`cannot copy testhost:\*.log to \.: scp .* failed with exit status 255, .*`},
 		up + `echo no quota >&2; exit 3`: {[]string{"own", "testhost:x"},
@@ -126,8 +126,8 @@ func TestSCPFailsSilently(t *testing.T) {
 	}
 }
 
-// TestOldSCPCutOff: what arrived of a file that is cut off is dropped, and does not count as copied.
-// What a host has of one is not dropped, but is said to be incomplete.
+// TestOldSCPCutOff: what arrived of a file that is cut off is dropped, and does not count as
+// copied. What a host has of one is not dropped, but is said to be incomplete.
 func TestOldSCPCutOff(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{Config: []string{`ForceCommand printf ` +
@@ -162,5 +162,24 @@ func TestOldSCPThroughSSH(t *testing.T) {
 	want := regexp.MustCompile(`ServerAliveInterval=7 .*ServerAliveInterval=20 .*scp -f x`)
 	if !want.MatchString(args) {
 		t.Errorf("it is called with %s", args)
+	}
+}
+
+// TestOldSCPLost: a connection that is lost costs the file that was being copied, and not those
+// that follow.
+func TestOldSCPLost(t *testing.T) {
+	t.Parallel()
+	dir, far := t.TempDir(), t.TempDir()
+	lost := filepath.Join(far, "lost")
+	sshd := opensshd.Start(t, opensshd.Options{Config: []string{fmt.Sprintf("ForceCommand "+
+		"test -e %s && exec $SSH_ORIGINAL_COMMAND; touch %[1]s; kill -9 $PPID", lost)}})
+	for _, name := range []string{"a", "b"} {
+		writeFile(t, filepath.Join(far, name), []byte(name))
+	}
+	run(t, dir, "cp", "-O", "-F", sshd.ConfigFile, "testhost:"+filepath.Join(far, "a"),
+		"testhost:"+filepath.Join(far, "b"), ".").says(t, ui.ExitNoHost,
+		`cannot copy testhost:\S+/a to \.: testhost: .*`)
+	if got := string(readFile(t, filepath.Join(dir, "b"))); got != "b" {
+		t.Errorf("it has %q", got)
 	}
 }

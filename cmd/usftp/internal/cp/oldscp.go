@@ -70,8 +70,14 @@ type oldCopy struct {
 	*connect.Task
 	flags   *flags
 	options scpclient.Options
-	conns   map[dial.Target]*dial.Conn
+	hosts   map[dial.Target]*oldHost
 	placed  map[string]string // what has been downloaded, by name
+}
+
+// An oldHost is a host that was logged in to.
+type oldHost struct {
+	conn *dial.Conn
+	err  error // why it cannot be reached
 }
 
 // runOld copies with scp's old protocol.
@@ -79,7 +85,8 @@ func runOld(ctx context.Context, a *ui.App, flags *flags, sources []connect.Plac
 	target connect.Place) error {
 	config := flags.Config(a, &flags.Report)
 	tree := flags.TreeOptions()
-	c := &oldCopy{flags: flags, conns: make(map[dial.Target]*dial.Conn), placed: make(map[string]string),
+	c := &oldCopy{flags: flags, hosts: make(map[dial.Target]*oldHost),
+		placed: make(map[string]string),
 		Task: connect.NewTask(ctx, a, config, report.New(a, &flags.Report,
 			report.Look{Recursive: flags.recursive})),
 		options: scpclient.Options{Recursive: flags.recursive,
@@ -88,8 +95,8 @@ func runOld(ctx context.Context, a *ui.App, flags *flags, sources []connect.Plac
 			SkipLinks: tree.Links == transfer.LinksSkip}}
 	c.Remember("cp", sources, target, "")
 	defer func() {
-		for _, conn := range c.conns {
-			conn.Close()
+		for _, host := range c.hosts {
+			host.close()
 		}
 	}()
 	if target.Remote {
@@ -279,25 +286,41 @@ func (c *oldCopy) talk(host dial.Target, command string, route transfer.Route,
 	l.end(err)
 }
 
-// run starts a command on a host, over the connection that exists or a new one.
-func (c *oldCopy) run(host dial.Target, command string) (*dial.Stream, *dial.Conn, error) {
-	conn := c.conns[host]
-	if conn == nil {
-		config := *c.Hosts.Config.Dial
-		config.SFTPServer = command // which the login starts along with itself
-		if config.SSH != "" {       // whose connection we cannot ask for a sign of life
-			config.Options = append(slices.Clone(config.Options), fmt.Sprintf(
-				"ServerAliveInterval=%.0f", aliveInterval.Seconds()))
-		}
-		dialer, err := dial.New(c.Ctx, host, &config)
-		if err == nil {
-			conn, err = dialer.Dial(c.Ctx)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		c.conns[host] = conn
+func (h *oldHost) close() {
+	if h != nil && h.conn != nil {
+		h.conn.Close()
 	}
+}
+
+// login logs in to a host to run a command there, which the login starts along with itself.
+func (c *oldCopy) login(host dial.Target, command string) (*dial.Conn, error) {
+	config := *c.Hosts.Config.Dial
+	config.SFTPServer = command
+	if config.SSH != "" { // whose connection we cannot ask for a sign of life
+		config.Options = append(slices.Clone(config.Options), fmt.Sprintf(
+			"ServerAliveInterval=%.0f", aliveInterval.Seconds()))
+	}
+	dialer, err := dial.New(c.Ctx, host, &config)
+	if err != nil {
+		return nil, err
+	}
+	return dialer.Dial(c.Ctx)
+}
+
+// run starts a command on a host, over the connection that exists, or a new one if it is lost. A
+// host that cannot be reached is tried once.
+func (c *oldCopy) run(target dial.Target, command string) (*dial.Stream, *dial.Conn, error) {
+	host := c.hosts[target]
+	if host == nil || host.err == nil && host.conn.Err() != nil {
+		host.close()
+		host = new(oldHost)
+		host.conn, host.err = c.login(target, command)
+		c.hosts[target] = host
+	}
+	if host.err != nil {
+		return nil, nil, host.err
+	}
+	conn := host.conn
 	stream, err := conn.OpenCommand(c.Ctx, command)
 	if refused, ok := errors.AsType[*dial.SubsystemError](err); ok {
 		err = endpoint.Explain(fmt.Sprintf("%s: the host does not run scp: %s", conn.Host(),
