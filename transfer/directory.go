@@ -193,7 +193,7 @@ func (t *tree) finishDir(d *directory) error {
 	if err != nil || set == (usftp.NewAttrs{}) {
 		return err
 	}
-	masked := set.SetMode && !t.options.Preserve                // what the umask has left out stays out
+	masked := set.SetMode && !t.options.Preserve                // what the umask left out stays out
 	old := d.parent != nil && !d.fresh && t.into.FollowsLinks() // it was looked at long ago
 	if masked || old {
 		is, err := t.into.LookDir(d.rel)
