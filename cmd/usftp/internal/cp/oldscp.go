@@ -40,7 +40,8 @@ var oldFlags = []string{"scp", "preserve", "recursive", "no-times", "no-perms", 
 func (c *flags) checkOld(f *pflag.FlagSet, sources []connect.Place, target connect.Place) error {
 	var refused error
 	f.Visit(func(flag *pflag.Flag) {
-		if !slices.Contains(oldFlags, flag.Name) && !c.Connect.Making(flag.Name) {
+		if !slices.Contains(oldFlags, flag.Name) &&
+			(!c.Connect.Making(flag.Name) || flag.Name == "iconv") { // names are sent as they are
 			refused = fmt.Errorf(
 				"--%s cannot be used with -O: scp's old protocol has nothing for it", flag.Name)
 		}
