@@ -22,8 +22,12 @@ func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 	if err != nil {
 		return err
 	}
-	done := false
-	defer func() { err = errors.Join(err, f.unlock(ctx, u, !done)) }()
+	held, done := true, false
+	defer func() {
+		if held {
+			err = errors.Join(err, f.unlock(ctx, u, !done))
+		}
+	}()
 	if !u.Closed || u.ID != found.ID {
 		return errUnfinished
 	}
@@ -45,8 +49,11 @@ func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 	}
 	done = true
 	made.Key = u.Target
-	if err := f.state.SetTime(ctx, u.Target, made.ETag, u.MTime); err != nil || direct {
+	if err := f.state.Settle(ctx, u, u.Target, Stamp{made.ETag, u.MTime}); err != nil {
 		return err
+	}
+	if held = false; direct {
+		return nil
 	}
 	if err := f.copy(ctx, made, to, Condition{Absent: !replace}); err != nil {
 		return err

@@ -34,10 +34,13 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	if from == f.prefix || to == f.prefix {
 		return fs.ErrPermission
 	}
-	source, err := f.statStored(ctx, from)
-	var waiting Upload
-	if absent(err) {
-		waiting, err = f.state.Find(ctx, from)
+	source, missing := f.findStored(ctx, from)
+	if missing != nil && !absent(missing) {
+		return missing
+	}
+	waiting, err := f.state.Waiting(ctx, from, to)
+	if _, ok := waiting[from]; err == nil && !ok {
+		err = missing
 	}
 	if err == nil {
 		err = f.creatable(ctx, to)
@@ -45,33 +48,35 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	if err != nil {
 		return err
 	}
-	target, err := f.statFinished(ctx, to)
+	target, err := f.findStored(ctx, to)
 	switch {
-	case absent(err):
+	case absent(err) && !waiting[to].Closed:
 		target = nil
-	case err != nil:
+	case err != nil && !absent(err):
 		return err
 	case !replace:
 		return fs.ErrExist
 	case from == to:
 		return nil
 	}
-	if target != nil && !target.dir && target.object.Key == "" {
-		target = nil // an upload that waits for another name, which is dropped
+	if missing != nil {
+		err = f.promote(ctx, waiting[from], to, target, replace)
+		delete(waiting, from)
+	} else {
+		err = f.move(ctx, source, from, to, target, replace)
 	}
-	err = f.move(ctx, source, waiting, from, to, target, replace)
-	if err == nil {
-		err = errors.Join(f.dropUpload(ctx, from), f.dropUpload(ctx, to))
+	for name := range waiting {
+		if err == nil {
+			err = f.dropUpload(ctx, name)
+		}
 	}
 	return err
 }
 
-// move gives something its new name. What is left under both names stays.
-func (f *FS) move(ctx context.Context, source *info, waiting Upload, from, to string, target *info,
+// move gives what is stored its new name.
+func (f *FS) move(ctx context.Context, source *info, from, to string, target *info,
 	replace bool) error {
 	switch {
-	case source == nil:
-		return f.promote(ctx, waiting, to, target, replace)
 	case source.dir:
 		return f.renameDirectory(ctx, from+"/", to+"/", target)
 	case target != nil && target.dir:
@@ -86,10 +91,6 @@ func (f *FS) move(ctx context.Context, source *info, waiting Upload, from, to st
 
 // copy copies an object with its time: that of the new object would be now.
 func (f *FS) copy(ctx context.Context, from Object, to string, when Condition) error {
-	times, err := f.state.Times(ctx, []string{from.Key})
-	if err != nil {
-		return err
-	}
 	made, err := f.copyContents(ctx, from, to, when)
 	if errors.Is(err, ErrPrecondition) && when.Absent {
 		err = orExists(f.unchanged(ctx, from))
@@ -97,7 +98,7 @@ func (f *FS) copy(ctx context.Context, from Object, to string, when Condition) e
 	if err != nil {
 		return err
 	}
-	return f.state.SetTime(ctx, to, made.ETag, describe(from, times).mtime)
+	return f.state.CopyTime(ctx, from, to, made.ETag)
 }
 
 // unchanged returns an error if an object is no longer what it was.

@@ -98,7 +98,7 @@ func (f *FS) empty(ctx context.Context, dir string) error {
 // the file.
 func (f *FS) Remove(ctx context.Context, name string) error {
 	key := f.key(name)
-	i, err := f.statStored(ctx, key)
+	i, err := f.findStored(ctx, key)
 	switch {
 	case absent(err):
 		return f.removeUpload(ctx, key)
@@ -162,7 +162,7 @@ func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 		return f.resize(ctx, name, attrs)
 	}
 	key, mtime := f.key(name), mtimeOf(attrs)
-	i, err := f.statStored(ctx, key)
+	i, err := f.findStored(ctx, key)
 	switch {
 	case absent(err):
 		return f.setUploadTime(ctx, key, mtime)
