@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/usftp/usftp/server"
 )
 
 // mostRenamed is how many objects the directory may hold that is renamed.
@@ -59,6 +61,9 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	case from == to:
 		return nil
 	}
+	// What has begun ends, though the client has gone: half a rename is two names.
+	ctx, cancel := lasting(ctx)
+	defer cancel()
 	if missing != nil {
 		err = f.promote(ctx, waiting[from], to, target, replace)
 		delete(waiting, from)
@@ -67,10 +72,19 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	}
 	for name := range waiting {
 		if err == nil {
-			err = f.dropUpload(ctx, name)
+			err = server.Unsure(f.dropUpload(ctx, name))
 		}
 	}
 	return err
+}
+
+// unlessRefused says that a change may have been made, unless the storage has looked at it and
+// refused.
+func unlessRefused(err error) error {
+	if err == nil || absent(err) || errors.Is(err, fs.ErrExist) || errors.Is(err, ErrPrecondition) {
+		return err
+	}
+	return server.Unsure(err)
 }
 
 // move gives what is stored its new name.
@@ -86,7 +100,7 @@ func (f *FS) move(ctx context.Context, source *info, from, to string, target *in
 	if err := f.copy(ctx, source.object, to, Condition{Absent: !replace}); err != nil {
 		return err
 	}
-	return f.remove(ctx, source.object)
+	return server.Unsure(f.remove(ctx, source.object))
 }
 
 // copy copies an object with its time: that of the new object would be now.
@@ -96,9 +110,9 @@ func (f *FS) copy(ctx context.Context, from Object, to string, when Condition) e
 		err = orExists(f.unchanged(ctx, from))
 	}
 	if err != nil {
-		return err
+		return unlessRefused(err)
 	}
-	return f.state.CopyTime(ctx, from, to, made.ETag)
+	return server.Unsure(f.state.CopyTime(ctx, from, to, made.ETag))
 }
 
 // unchanged returns an error if an object is no longer what it was.
@@ -185,10 +199,10 @@ func (f *FS) renameDirectory(ctx context.Context, from, to string, target *info)
 	err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
 		return f.copy(ctx, o, to+strings.TrimPrefix(o.Key, from), Condition{})
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = forEach(ctx, objects, f.remove)
 	}
-	return forEach(ctx, objects, f.remove)
+	return server.Unsure(err)
 }
 
 // forEach calls do for each object, for several at once.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -73,7 +74,7 @@ func (f *FS) Rmdir(ctx context.Context, name string) error {
 		return err
 	}
 	f.known.forget()
-	return f.bucket.Delete(ctx, key+"/")
+	return unlessRefused(f.bucket.Delete(ctx, key+"/"))
 }
 
 // empty returns an error if there is anything in a directory but its marker.
@@ -108,10 +109,13 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 		return errIsDirectory
 	}
 	f.known.forget()
+	ctx, cancel := lasting(ctx)
+	defer cancel()
 	if err := f.bucket.Delete(ctx, key); err != nil {
-		return err
+		return unlessRefused(err)
 	}
-	return errors.Join(f.state.SetTime(ctx, key, "", time.Time{}), f.dropUpload(ctx, key))
+	return server.Unsure(errors.Join(f.state.SetTime(ctx, key, "", time.Time{}),
+		f.dropUpload(ctx, key)))
 }
 
 // DropUpload removes what was kept of an upload that was abandoned, if anything was.

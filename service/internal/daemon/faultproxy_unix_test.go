@@ -17,7 +17,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // A gate is what all requests of a node to the storage and the store go through, and their answers.
@@ -89,18 +88,18 @@ type link struct {
 	held   chan struct{}
 }
 
-// stop stops a link for a while: data is held back, or connections break.
-func (l *link) stop(broken bool, while time.Duration) {
+// stop stops a link until start: data is held back, or connections break.
+func (l *link) stop(broken bool) (start func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := make(chan struct{})
 	l.broken, l.held = broken, held
-	time.AfterFunc(while, func() {
+	return func() {
 		l.mu.Lock()
 		l.broken = false
 		l.mu.Unlock()
 		close(held)
-	})
+	}
 }
 
 // pass waits while data is held back, and returns an error while connections break.

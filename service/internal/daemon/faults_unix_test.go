@@ -424,12 +424,12 @@ func (f *faults) one(t *testing.T, one fault) {
 	g := &gate{}
 	node := f.start(t, one.user(), g.proxyStorage(t, f.endpoint), g.proxyStore(t, f.storeURL))
 	var before, after []byte
-	if err := f.on(t, f.sound, one, func(c *usftp.Client) (err error) {
-		before, after, err = f.prepare(c, one.change)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	until(t, "what it begins with", func() bool {
+		return f.on(t, f.sound, one, func(c *usftp.Client) (err error) {
+			before, after, err = f.prepare(c, one.change)
+			return err
+		}) == nil
+	})
 	least := 0
 	if before != nil {
 		least++
@@ -450,9 +450,9 @@ func (f *faults) one(t *testing.T, one fault) {
 		case "cut":
 			cut()
 		case "storage pauses", "storage breaks":
-			g.storage.stop(one.kind == "storage breaks", one.while)
+			time.AfterFunc(one.while, g.storage.stop(one.kind == "storage breaks"))
 		default:
-			g.store.stop(one.kind != "store pauses", one.while)
+			time.AfterFunc(one.while, g.store.stop(one.kind != "store pauses"))
 		}
 		return one.kind == "kill"
 	})
@@ -520,6 +520,47 @@ func (f *faults) one(t *testing.T, one fault) {
 	})
 }
 
+// TestPartedNode: a node that is parted from the store while its client uploads loses the right to
+// write. It does not overwrite what another node has written since, though it hears of the store
+// again before its client closes the file.
+func TestPartedNode(t *testing.T) {
+	t.Parallel()
+	one := fault{}
+	f := newFaults(t, s3test.Storage(t, "bucket"), storetest.Postgres(t), 0, []fault{one})
+	g := &gate{}
+	node := f.start(t, "parted", g.proxyStorage(t, f.endpoint), g.proxyStore(t, f.storeURL))
+	client, cut, err := f.connect(t, node, one)
+	f.must(err)
+	defer cut()
+	file, err := client.Create("/file")
+	f.must(err)
+	const half = 10_000 // an upload in parts ends when another one begins, but this is one PUT
+	_, err = file.WriteAt(f.short[:half], 0)
+	f.must(err)
+	start := g.store.stop(true)
+	node.Wait("the store does not answer", nil)
+	until(t, "another node may write", func() bool {
+		return f.on(t, f.sound, one, func(c *usftp.Client) error {
+			return putFile(c, "/file", f.again)
+		}) == nil
+	})
+	start()
+	node.WaitFor("the store answers", 2) // the first was at its start
+	_, err = file.WriteAt(f.short[half:], half)
+	f.must(err)
+	if err := file.Close(); err == nil || !strings.Contains(err.Error(), "another session") {
+		t.Errorf("the node that has lost the right to write says: %v", err)
+	}
+	for _, s := range []*servetest.Server{f.sound, node} {
+		if got := f.see(t, s, one); !bytes.Equal(got, f.again) {
+			t.Errorf("%d bytes are there, want the %d of the other node", len(got), len(f.again))
+		}
+	}
+	cut()
+	node.End(syscall.SIGTERM, 0)
+	f.end([]fault{one})
+}
+
 // whole checks that a file is the old one or the new one.
 func (f *faults) whole(t *testing.T, one fault, now, before, after []byte) {
 	t.Helper()
@@ -538,9 +579,13 @@ func (f *faults) refused(t *testing.T, one fault, s *servetest.Server) {
 	}
 }
 
-// limited checks that the session of a node that was just killed still counts.
+// limited checks that the session of a node that was just killed still counts, as long as the store
+// has always answered the sound node: on a busy machine it may not.
 func (f *faults) limited(t *testing.T, one fault) {
 	t.Helper()
+	if strings.Contains(f.sound.Log.String(), "the store does not answer") {
+		return
+	}
 	for n := range mostSessions {
 		c, cut, err := f.connect(t, f.sound, one)
 		if err != nil {
