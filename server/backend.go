@@ -162,6 +162,14 @@ type FileAbandoner interface {
 	Abandon() error
 }
 
+// FileDiscarder is a [FileAbandoner] that can keep nothing. Discard is called instead of Abandon if a
+// write was denied since it was more than the quota allows: what would be kept would go on filling
+// it. Absent: Abandon is called.
+type FileDiscarder interface {
+	FileAbandoner
+	Discard() error
+}
+
 // AtomicUploader says whether every file that is made or emptied appears when it is closed, as a
 // whole, and a new one that was abandoned is kept for its client, which STAT tells its size. Absent:
 // it is taken that files change while they are written.
@@ -193,6 +201,14 @@ func abandon(file File) error {
 		return abandoner.Abandon()
 	}
 	return file.Close()
+}
+
+// discard is abandon of a file that is more than the quota allows.
+func discard(file File) error {
+	if discarder, ok := file.(FileDiscarder); ok {
+		return discarder.Discard()
+	}
+	return abandon(file)
 }
 
 // FileStater describes an open file. Absent: FSTAT asks [FS] by the path that was opened.

@@ -196,6 +196,8 @@ func (f *quotedFile) endOnce(abandoned bool) (err error) {
 		case !file.unlinked:
 			q.gone(&grip{info: gone, file: file})
 		}
+	case abandoned && f.denied.Load():
+		err = discard(f.File)
 	case abandoned:
 		err = abandon(f.File)
 	default:
