@@ -927,7 +927,7 @@ func (o *remoteOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
 		return false, false
 	}
 	synced = err == nil && f.Sync() == nil
-	f.Async().Close().WaitContext(ctx)
+	f.Async().Abandon().WaitContext(ctx)
 	return true, synced
 }
 
@@ -943,7 +943,7 @@ func (o *remoteOutput) remove(c *fileCopy) {
 	}
 	ctx, cancel := endpoint.CleanupContext(c.ctx)
 	defer cancel()
-	o.file.Async().Close().WaitContext(ctx)
+	o.file.Async().Abandon().WaitContext(ctx)
 	c.delta.close() // Windows does not remove open files
 	if o.temp != "" {
 		o.removeTemporary(ctx, c, o.temp)
