@@ -211,6 +211,13 @@ func discard(file File) error {
 	return abandon(file)
 }
 
+// FileHasher is a file that has hashes of itself, although it may not be readable. Hash returns that
+// of a stretch by an algorithm of check-file, such as "md5". Absent, or errors.ErrUnsupported: what
+// is read is hashed.
+type FileHasher interface {
+	Hash(algorithm string, offset, length int64) ([]byte, error)
+}
+
 // FileStater describes an open file. Absent: FSTAT asks [FS] by the path that was opened.
 type FileStater interface {
 	Stat() (fs.FileInfo, error)
