@@ -164,6 +164,14 @@ type FileAbandoner interface {
 	Abandon() error
 }
 
+// FileDiscarder is a [FileAbandoner] that can keep nothing. Discard is called instead of Abandon if a
+// write was denied since it was more than the quota allows: what would be kept would go on filling
+// it. Absent: Abandon is called.
+type FileDiscarder interface {
+	FileAbandoner
+	Discard() error
+}
+
 // AtomicUploader says whether every file that is made or emptied appears when it is closed, as a
 // whole, and a new one that was abandoned is kept for its client, which STAT tells its size.
 // Absent: it is taken that files change while they are written.
@@ -202,10 +210,20 @@ func end(file File, how Ending) error {
 	if quoted, ok := file.(*quotedFile); ok {
 		return quoted.end(how)
 	}
+	if discarder, ok := file.(FileDiscarder); ok && how == Discarded {
+		return discarder.Discard()
+	}
 	if abandoner, ok := file.(FileAbandoner); ok && how != Closed {
 		return abandoner.Abandon()
 	}
 	return file.Close()
+}
+
+// FileHasher is a file that has hashes of itself, although it may not be readable. Hash returns that
+// of a stretch by an algorithm of check-file, such as "md5". Absent, or errors.ErrUnsupported: what
+// is read is hashed.
+type FileHasher interface {
+	Hash(algorithm string, offset, length int64) ([]byte, error)
 }
 
 // FileStater describes an open file. Absent: FSTAT asks [FS] by the path that was opened.

@@ -124,6 +124,13 @@ func (f *quotedFile) Setstat(attrs wire.Attrs) error {
 	return f.v.quota.resize(f.ctx, f.f, attrs.Size, set, f.Stat)
 }
 
+func (f *quotedFile) Hash(algorithm string, offset, length int64) ([]byte, error) {
+	if hasher, ok := f.File.(FileHasher); ok {
+		return hasher.Hash(algorithm, offset, length)
+	}
+	return nil, errors.ErrUnsupported
+}
+
 func (f *quotedFile) Sync() error {
 	if syncer, ok := f.File.(FileSyncer); ok {
 		return syncer.Sync()

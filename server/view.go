@@ -427,7 +427,7 @@ func (v *View) serves(o operation) (ok bool) {
 		_, ok = v.fs.(Lsetstater)
 	case opUsersGroups:
 		_, ok = v.fs.(OwnerNamer)
-	case opFsync, opCopyData, opCheckFileHandle, opCheckFileName, opChunks:
+	case opFsync, opCopyData, opCheckFileHandle, opCheckFileName, opChunks, opAbandon:
 		_, ok = v.fs.(Opener)
 	case opBeneath:
 		_, ok = v.fs.(Beneather)

@@ -34,6 +34,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/s3bucket"
 	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
 	"github.com/usftp/usftp/service/internal/store"
@@ -201,7 +202,8 @@ func newFaults(t *testing.T, endpoint, address string, batch int, some []fault) 
 			Keys:       []string{string(ssh.MarshalAuthorizedKey(f.signer.PublicKey()))},
 			QuotaBytes: 10 << 30, Sessions: mostSessions}, false))
 	}
-	f.must(f.store.Bans().Add(t.Context(), netip.MustParsePrefix(bannedAddress+"/32"), time.Hour))
+	f.must(f.store.Bans().Add(t.Context(),
+		sshd.Source{Network: netip.MustParsePrefix(bannedAddress + "/32")}, time.Hour))
 	f.sound = f.start(t, "sound", endpoint, f.storeURL)
 	return f
 }
