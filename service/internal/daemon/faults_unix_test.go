@@ -17,7 +17,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -201,8 +200,8 @@ func newFaults(t *testing.T, endpoint, address string, batch int, some []fault) 
 			Keys:       []string{string(ssh.MarshalAuthorizedKey(f.signer.PublicKey()))},
 			QuotaBytes: 10 << 30, Sessions: mostSessions}, false))
 	}
-	f.must(f.store.Bans().Add(t.Context(), netip.MustParsePrefix(bannedAddress+"/32"), time.Hour))
 	f.sound = f.start(t, "sound", endpoint, f.storeURL)
+	do(t, f.home, filepath.Join(f.home, "sound.toml"), "", "ban add", bannedAddress)
 	return f
 }
 
