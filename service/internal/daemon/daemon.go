@@ -138,6 +138,9 @@ func (s *service) prepare(ctx context.Context) error {
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
+	if s.metrics != nil && s.store != nil {
+		s.metrics.asked(s.store)
+	}
 	if err := s.useHooks(); err != nil {
 		return err
 	}

@@ -44,6 +44,8 @@ var suite = map[string]func(t *testing.T, name string){
 	"objects":                  testObjects,
 	"objects of a dead node":   testObjectsOfADeadNode,
 	"objects in an outage":     testObjectsInAnOutage,
+	"statements":               testStatements,
+	"rights are confirmed":     testConfirm,
 	"outage":                   testOutage,
 	"outage at the start":      testOutageAtStart,
 	"nobody is in a hurry":     testEndOfCaller,

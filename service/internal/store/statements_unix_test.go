@@ -1,0 +1,115 @@
+//go:build unix
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/service/internal/s3bucket"
+	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
+)
+
+// testStatements: what docs/objects.md says that a client's requests cost in the store: three
+// statements a file, and with a quota one a part and what its looks cost.
+func testStatements(t *testing.T, name string) {
+	times := usual
+	times.tick, times.dead = time.Hour, time.Hour // nothing in the background
+	s, err := open(t.Context(), name, slog.New(slog.DiscardHandler), times)
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	bucket, err := s3bucket.New("bucket", s3bucket.Config{Endpoint: s3test.Storage(t, "bucket"),
+		Region: "us-east-1", PathStyle: true, AccessKey: s3test.AccessKey,
+		SecretKey: s3test.SecretKey})
+	must(t, err)
+	const part, parts = 8 << 20, 4
+	quota := server.NewQuotaOf(s.Account(t.Context(), "s3://bucket", 1<<40, 1<<20))
+	for _, policy := range []server.Policy{{}, {Quota: quota}} {
+		client := serve(t, objectfs.New(bucket, &objectfs.Options{State: s.Objects("bucket")}),
+			policy)
+		put := func(name string, size int) {
+			t.Helper()
+			f, err := client.Create(name)
+			must(t, err)
+			_, err = f.WriteAt(make([]byte, size), 0)
+			must(t, err)
+			must(t, f.Close())
+		}
+		put(fmt.Sprint(policy.Quota != nil), 1) // the quota is counted, and some of it taken in advance
+		now := time.Now()
+		for _, one := range []struct {
+			name         string
+			do           func()
+			most, quotas int64 // what a quota takes besides
+		}{
+			{"a small file", func() { put("small", 1000) }, 3, 2},
+			{"another in its place", func() { put("small", 2000) }, 3, 3},
+			{"a file of four parts", func() { put("long", parts*part) }, 4, parts + 2},
+			{"times", func() { must(t, client.Chtimes("small", now, now)) }, 1, 0},
+			{"a rename", func() { must(t, client.PosixRename("small", "other")) }, 3, 2},
+			{"a temporary name", func() { put("new.filepart", parts*part) }, 3, parts + 2},
+			{"its rename", func() { must(t, client.PosixRename("new.filepart", "new")) }, 4, 2},
+			{"a removal", func() { must(t, client.Remove("other")) }, 2, 1},
+			{"STAT", func() { _, err := client.Stat("long"); must(t, err) }, 1, 0},
+			{"two removals", func() {
+				must(t, errors.Join(client.Remove("long"), client.Remove("new")))
+			}, 4, 2},
+		} {
+			if policy.Quota != nil {
+				one.most += one.quotas
+			}
+			before := s.Statements()
+			one.do()
+			if n := s.Statements() - before; n > one.most || n == 0 {
+				t.Errorf("%s, quota %v: %d statements, want at most %d", one.name,
+					policy.Quota != nil, n, one.most)
+			}
+		}
+	}
+}
+
+// serve serves a client until the test ends.
+func serve(t *testing.T, files server.FS, policy server.Policy) *usftp.Client {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		served <- server.Serve(context.Background(), theirs, files, &server.Options{Policy: policy})
+	}()
+	client, err := usftp.NewClientPipe(ours, ours)
+	must(t, err)
+	t.Cleanup(func() {
+		client.Close()
+		<-served
+	})
+	return client
+}
+
+// testConfirm: a node need not ask whether it still has a right while the store has a fresh sign of
+// life of it. If it has given none for long it asks, and also if it was buried and lives again.
+func testConfirm(t *testing.T, name string) {
+	silent := quick
+	silent.tick = time.Hour
+	one, err := open(t.Context(), name, slog.New(slog.DiscardHandler), silent)
+	must(t, err)
+	t.Cleanup(func() { one.Close() })
+	ctx := t.Context()
+	mine := lock(t, one.Objects("b"), "f")
+	must(t, one.Objects("b").Confirm(ctx, mine))
+	two := node(t, name)
+	eventually(t, "the silent node is dead", func() bool {
+		_, err := two.Objects("b").Lock(ctx, "f")
+		return err == nil
+	})
+	is(t, one.Objects("b").Confirm(ctx, mine), objectfs.ErrLocked)
+	must(t, one.live(ctx, one.do))
+	is(t, one.Objects("b").Confirm(ctx, mine), objectfs.ErrLocked)
+}
