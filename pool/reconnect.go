@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -322,11 +324,18 @@ type gaveUpError struct {
 }
 
 func (e *gaveUpError) Error() string {
+	// the request that noticed first was about one of many files, and this is the error of all
+	lost := e.lost
+	if path, ok := errors.AsType[*fs.PathError](lost); ok {
+		lost = path.Err
+	} else if link, ok := errors.AsType[*os.LinkError](lost); ok {
+		lost = link.Err
+	}
 	if e.last == e.lost {
-		return fmt.Sprintf("%v (gave up after %d new connections without progress)", e.lost,
+		return fmt.Sprintf("%v (gave up after %d new connections without progress)", lost,
 			e.attempts)
 	}
-	return fmt.Sprintf("%v; %d attempts to reconnect failed within %v, the last one: %v", e.lost,
+	return fmt.Sprintf("%v; %d attempts to reconnect failed within %v, the last one: %v", lost,
 		e.attempts, e.within.Round(time.Second), e.last)
 }
 

@@ -209,14 +209,19 @@ func (b *bottlenecks) verdict(bytes int64) Bottleneck {
 	return ""
 }
 
-// pauses sums up the time in which a job could not move anything: while a lost connection was
-// replaced, from when the host had stalled, and while the process was stopped, as by Ctrl-Z. Rates
-// leave it out. With two hosts, what both lack at the same time may count for the first one only.
+// pauses sums up the time in which a job could not move anything: while a host stalled, while a
+// lost connection was replaced, and while the process was stopped, as by Ctrl-Z. Rates leave it
+// out. With two hosts, what both lack at the same time may count for the first one only.
 type pauses struct {
 	mu    sync.Mutex
 	total time.Duration // of those that are over
+	until time.Time     // when the last of them ended: what began earlier is not counted twice
 	since time.Time     // when the connection stopped to be of use; zero if there is one
 	seen  time.Time     // when the process last ran, to pauseTick
+
+	// a stall that may end by itself, from its beginning to when it was last seen; zero if none
+	stall, stallSeen time.Time
+	stalledSince     func() time.Time // of the job, nil before it has connections
 }
 
 const (
@@ -226,33 +231,92 @@ const (
 	stoppedAfter = 2 * time.Second
 )
 
-// watch notes that the process runs until stop is called.
+// watch notes that the process runs, and stalls, until stop is called.
 func (p *pauses) watch() (stop func()) {
 	p.seen = time.Now()
-	return every(pauseTick, func() { p.sum() })
+	return every(pauseTick, func() {
+		p.mu.Lock()
+		stalledSince := p.stalledSince
+		p.mu.Unlock()
+		var since time.Time
+		if stalledSince != nil {
+			since = stalledSince() // it takes locks that are held when attempt is called
+		}
+		p.tick(since)
+	})
+}
+
+// of says whose stalls are meant: stalledSince returns when the present one began, or zero.
+func (p *pauses) of(stalledSince func() time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stalledSince = stalledSince
+}
+
+// tick takes note of a stall that began at since, or, if that is zero, that there is none.
+func (p *pauses) tick(since time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.run(now)
+	none := since.IsZero() || !p.since.IsZero()
+	if none || since.After(p.stallSeen) {
+		p.endStall()
+	}
+	if none {
+		return
+	}
+	if p.stall.IsZero() {
+		p.stall = later(since, p.until)
+	}
+	p.stallSeen = now
+}
+
+// endStall counts a stall that has ended. The caller holds the lock.
+func (p *pauses) endStall() {
+	if !p.stall.IsZero() {
+		p.ended(p.stall, p.stallSeen)
+		p.stall, p.stallSeen = time.Time{}, time.Time{}
+	}
+}
+
+// ended counts a pause. The caller holds the lock.
+func (p *pauses) ended(since, until time.Time) {
+	p.total += until.Sub(since)
+	p.until = until
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // attempt takes note of what is told about a connection.
 func (p *pauses) attempt(a pool.Attempt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ran(time.Now())
+	now := time.Now()
+	p.run(now)
 	switch {
 	case a.Err == nil && !p.since.IsZero():
-		p.total += time.Since(p.since)
+		p.ended(p.since, now)
 		p.since = time.Time{}
 	case a.Wait > 0 && p.since.IsZero():
-		p.since = time.Now()
+		p.endStall()
+		p.since = now
 		if stall, ok := errors.AsType[*usftp.StallError](a.Err); ok {
-			p.since = p.since.Add(-stall.After)
+			p.since = later(now.Add(-stall.After), p.until)
 		}
 	}
 }
 
-// ran counts the time since the process last ran, if it was stopped. The caller holds the lock.
-func (p *pauses) ran(now time.Time) {
-	if gap := now.Sub(p.seen); gap > stoppedAfter && p.since.IsZero() {
-		p.total += gap
+// run counts the time since the process last ran, if it was stopped. The caller holds the lock.
+func (p *pauses) run(now time.Time) {
+	if now.Sub(p.seen) > stoppedAfter && p.since.IsZero() {
+		p.endStall()
+		p.ended(p.seen, now)
 	}
 	p.seen = now
 }
@@ -261,9 +325,10 @@ func (p *pauses) ran(now time.Time) {
 func (p *pauses) sum() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ran(time.Now())
-	if p.since.IsZero() {
-		return p.total
+	p.run(time.Now())
+	total := p.total + p.stallSeen.Sub(p.stall) // which may both be zero
+	if !p.since.IsZero() {
+		total += time.Since(p.since)
 	}
-	return p.total + time.Since(p.since)
+	return total
 }

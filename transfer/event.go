@@ -91,8 +91,8 @@ type Position struct {
 	// some seconds. Wait is then the time until the connection is given up, and Message says both.
 	Stalled time.Duration `json:"stalled_ns,omitempty"`
 	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
-	// Paused is, of Elapsed, for how long there was no connection or the process was stopped. It is
-	// not known of the entries of a tree.
+	// Paused is, of Elapsed, for how long a host stalled, there was no connection, or the process was
+	// stopped. It is not known of the entries of a tree.
 	Paused time.Duration `json:"paused_ns,omitempty"`
 }
 
@@ -114,6 +114,20 @@ func (e *Event) failed(err error) *Event {
 
 // stalledAfter is how long data must be overdue before that is reported.
 const stalledAfter = 5 * time.Second
+
+// stalledSince returns since when a host has stalled, zero if none has.
+func (j *job) stalledSince() (earliest time.Time) {
+	for _, conn := range j.conns() {
+		since, _ := quietSince(conn.Host())
+		if since.IsZero() || time.Since(since) < stalledAfter {
+			continue
+		}
+		if earliest.IsZero() || since.Before(earliest) {
+			earliest = since
+		}
+	}
+	return earliest
+}
 
 // addStall fills in that a host sends nothing of what it owes, and what follows from that.
 func (e *Event) addStall(j *job) {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -465,6 +466,9 @@ func TestTreeGivenUp(t *testing.T) {
 					!strings.Contains(err.Error(), "nobody is there") ||
 					!errors.Is(err, sftptest.ErrCut) {
 					t.Errorf("%+v, %v", s, err)
+				}
+				if regexp.MustCompile(`: [a-z]+ /target.*: the SFTP conn`).MatchString(err.Error()) {
+					t.Errorf("it names the request that failed first: %v", err)
 				}
 				if took := time.Since(began); took > test.most {
 					t.Errorf("it took %v", took)

@@ -284,6 +284,9 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	if err == nil {
 		j.route.Target, err = resolved(j.dst, j.route.Target)
 	}
+	if err == nil {
+		pauses.of(j.stalledSince)
+	}
 	return j, done, err
 }
 
