@@ -61,7 +61,7 @@ func (s *session) stripe(c *fileCopy, first *usftp.File, flag int, from, size,
 
 func (s *striper) stop() { s.part()() }
 
-// part is stop as a [step]. Its error is that of any handle that took part: a server may report
+// part is stop in two halves: see [endpoint.HostWriter]. Its error is that of any handle that took part: a server may report
 // only at CLOSE that it could not store what it acknowledged.
 func (s *striper) part() (wait func() error) {
 	s.stopJoining()

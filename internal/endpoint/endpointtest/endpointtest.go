@@ -19,6 +19,7 @@ type Fixture struct {
 	Opener endpoint.Opener // of the same place
 	Dir    string          // the directory's name in Place
 	Disk   Disk            // the same directory, as another program sees it
+	Write  Write           // opens a file of the same place
 	End    func()          // ends the run's context; nil if the Place has none
 
 	// What follows from the protocol, and what the host is known to lack.
@@ -29,6 +30,9 @@ type Fixture struct {
 	NoHard    bool // there are no hard links
 	NoLinkSet bool // attributes of links cannot be set
 }
+
+// Write opens a path to be written. flag is one of os.OpenFile.
+type Write func(path string, flag int) (endpoint.Writer, error)
 
 // Run runs all cases, each over a fixture of its own.
 func Run(t *testing.T, fixture func(t *testing.T) *Fixture) {
@@ -50,6 +54,9 @@ func Run(t *testing.T, fixture func(t *testing.T) *Fixture) {
 			s := &scene{T: t, Fixture: fixture(t)}
 			run(s, s.Opener)
 		})
+	}
+	for name, run := range writeCases {
+		t.Run("write/"+name, func(t *testing.T) { run(&scene{T: t, Fixture: fixture(t)}) })
 	}
 	for name, run := range rootCases {
 		t.Run("root/"+name, func(t *testing.T) {
