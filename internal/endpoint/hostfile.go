@@ -337,7 +337,7 @@ func (w HostWriter) Keep(ctx context.Context, n int64) (ok, flushed bool) {
 }
 
 // Abandon implements Writer.
-func (w HostWriter) Abandon(ctx context.Context) { w.Async().Close().WaitContext(ctx) }
+func (w HostWriter) Abandon(ctx context.Context) { w.Async().Abandon().WaitContext(ctx) }
 
 // A step sends a request to the host and returns a function that waits for the answer.
 type step = func() (wait func() error)

@@ -101,7 +101,7 @@ func TestOurServer(t *testing.T) {
 				client := serveOurs(t, serve, dir, server.Policy{Denied: denied})
 				host, end := newHost(t, pool.Host{Client: client}, pool.Retry{})
 				return &endpointtest.Fixture{Place: host, Opener: onHost(client), Write: writes(client), Dir: "/",
-					Host: true, End: end, Raw: denied == nil, NoTimes: len(denied) > 1, NoLinkSet: len(denied) > 1,
+					Host: true, End: end, Raw: denied == nil, Whole: name == "atomic", NoTimes: len(denied) > 1, NoLinkSet: len(denied) > 1,
 					Disk: endpointtest.Directory(t, dir)}
 			})
 		})

@@ -18,8 +18,8 @@ type Writer interface {
 	Finish(ctx context.Context, f *Finish) (Finished, error)
 
 	// Keep cuts the file down to n bytes, unless the host truncates none, and closes it, for
-	// somebody to continue it later. ok is false if other data may be in its place; flushed means
-	// that it is on disk.
+	// somebody to continue it later, as far as the host keeps incomplete files. ok is false if
+	// other data may be in its place; flushed means that it is on disk.
 	Keep(ctx context.Context, n int64) (ok, flushed bool)
 
 	// Abandon closes the file, whatever it holds.

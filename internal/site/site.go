@@ -54,6 +54,10 @@ type Site struct {
 	// Shared, if not nil, is what the server shares with others.
 	Shared Shared
 
+	// Check makes Start only find out whether the server would start as it should: it makes no host
+	// keys, and fails if a user of MoreUsers would be left out.
+	Check bool
+
 	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence.
 	// One whose directory cannot be served is left out, with a warning. Refresh asks again.
 	MoreUsers func() []Account
@@ -159,7 +163,7 @@ func (s *Site) apply(made *Settings) error {
 	if s.Shared != nil {
 		config.Bans = s.Shared.Bans()
 	}
-	if config.HostKeys, err = loadHostKeys(made.HostKeys); err != nil {
+	if config.HostKeys, err = loadHostKeys(made.HostKeys, !s.Check); err != nil {
 		return err
 	}
 	directory, err := sshd.NewDirectory(accounts)
@@ -239,10 +243,15 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		for _, one := range s.MoreUsers() {
 			if names[one.Name] {
 				s.Log.Warn("the configuration has a user of the same name", "user", one.Name)
-			} else if err := add(one); err != nil {
-				s.Log.Warn("a user is left out", "user", one.Name, "error", err)
+			} else if wrong := add(one); wrong != nil && s.Check {
+				err = errors.Join(err, fmt.Errorf("user %s: %w", one.Name, wrong))
+			} else if wrong != nil {
+				s.Log.Warn("a user is left out", "user", one.Name, "error", wrong)
 			}
 		}
+	}
+	if err != nil {
+		return accounts, false, err
 	}
 	if passwords.Len() > 0 {
 		accounts.Passwords, err = sshd.ParsePasswords("passwords", []byte(passwords.String()))

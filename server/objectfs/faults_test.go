@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -248,6 +249,11 @@ func runFault(t *testing.T, call int, after bool, before func(*bench), do step, 
 	default:
 		t.Errorf("call %d, %s, fails (after it was done: %v), the client is told %v, "+
 			"and reads %d bytes, %v", call, broken.name, after, err, len(got), readErr)
+	}
+	renames := strings.HasSuffix(t.Name(), "renamed") || strings.HasSuffix(t.Name(), "copied")
+	if renames && err != nil && got == want && !errors.Is(err, server.ErrUnsure) {
+		t.Errorf("call %d, %s (after: %v): the file has its name, and %q says that it has not", call,
+			broken.name, after, err)
 	}
 	if n := memory.Out(); n != 0 {
 		t.Errorf("call %d, %s: %d bytes are still held", call, broken.name, n)

@@ -130,7 +130,7 @@ func (f *FS) uploads(ctx context.Context, dir string, hidden bool) (list []*info
 			continue
 		}
 		if hidden {
-			if _, err := f.statObject(ctx, u.Name); err == nil { // which has come since
+			if _, err := f.findObject(ctx, u.Name); err == nil { // which has come since
 				continue
 			} else if !absent(err) {
 				return nil, err

@@ -45,6 +45,24 @@ func (m *MemoryState) Update(_ context.Context, u Upload) error {
 	return nil
 }
 
+// Confirm implements [State].
+func (m *MemoryState) Confirm(_ context.Context, u Upload) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := m.uploads[u.Name]; !now.Locked || now.Fence != u.Fence {
+		return ErrLocked
+	}
+	return nil
+}
+
+// Settle implements [State].
+func (m *MemoryState) Settle(ctx context.Context, u Upload, key string, made Stamp) error {
+	if err := m.SetTime(ctx, key, made.ETag, made.MTime); err != nil {
+		return err
+	}
+	return m.Unlock(ctx, u, false)
+}
+
 // Unlock implements [State].
 func (m *MemoryState) Unlock(_ context.Context, u Upload, keep bool) error {
 	m.mu.Lock()
@@ -69,6 +87,19 @@ func (m *MemoryState) Find(_ context.Context, name string) (Upload, error) {
 		return Upload{}, fs.ErrNotExist
 	}
 	return u, nil
+}
+
+// Waiting implements [State].
+func (m *MemoryState) Waiting(_ context.Context, names ...string) (map[string]Upload, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := map[string]Upload{}
+	for _, name := range names {
+		if u, ok := m.uploads[name]; ok {
+			found[name] = u
+		}
+	}
+	return found, nil
 }
 
 // Pending implements [State].
@@ -96,6 +127,15 @@ func (m *MemoryState) SetTime(_ context.Context, key, etag string, mtime time.Ti
 	}
 	m.times[key] = Stamp{etag, mtime}
 	return nil
+}
+
+// CopyTime implements [State].
+func (m *MemoryState) CopyTime(ctx context.Context, from Object, to, etag string) error {
+	times, err := m.Times(ctx, []string{from.Key})
+	if err != nil {
+		return err
+	}
+	return m.SetTime(ctx, to, etag, describe(from, times).mtime)
 }
 
 // Times implements [State].

@@ -85,7 +85,7 @@ func (f *FS) unlock(ctx context.Context, u Upload, keep bool) error {
 // prepare decides what is to be written: a new file, an upload that is resumed, or a change to what
 // is stored.
 func (w *writer) prepare(ctx context.Context, flags uint32) error {
-	i, err := w.fs.statStored(ctx, w.key)
+	i, err := w.fs.findStored(ctx, w.key)
 	switch {
 	case absent(err):
 		return w.prepareNew(ctx, flags)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path"
+
+	"github.com/usftp/usftp/server"
 )
 
 // promote gives an upload that was closed under a temporary name its final name: it becomes an
@@ -22,8 +24,12 @@ func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 	if err != nil {
 		return err
 	}
-	done := false
-	defer func() { err = errors.Join(err, f.unlock(ctx, u, !done)) }()
+	held, done := true, false
+	defer func() {
+		if held {
+			err = errors.Join(err, f.unlock(ctx, u, !done))
+		}
+	}()
 	if !u.Closed || u.ID != found.ID {
 		return errUnfinished
 	}
@@ -38,18 +44,22 @@ func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 	}
 	made, err := f.complete(ctx, u, parts, u.Size, Condition{Absent: !direct || !replace}, base)
 	if err != nil && !direct {
-		return fmt.Errorf("the upload can only be renamed to %s: %w", path.Base(u.Target), err)
+		return fmt.Errorf("the upload can only be renamed to %s: %w", path.Base(u.Target),
+			unlessRefused(err))
 	}
 	if err != nil {
-		return err
+		return unlessRefused(err)
 	}
 	done = true
 	made.Key = u.Target
-	if err := f.state.SetTime(ctx, u.Target, made.ETag, u.MTime); err != nil || direct {
-		return err
+	if err := f.state.Settle(ctx, u, u.Target, Stamp{made.ETag, u.MTime}); err != nil {
+		return server.Unsure(err)
+	}
+	if held = false; direct {
+		return nil
 	}
 	if err := f.copy(ctx, made, to, Condition{Absent: !replace}); err != nil {
-		return err
+		return server.Unsure(err)
 	}
-	return f.remove(ctx, made)
+	return server.Unsure(f.remove(ctx, made))
 }

@@ -24,7 +24,7 @@ func (w *writer) Close() error {
 		err = w.publish(w.work)
 	}
 	if err != nil {
-		return errors.Join(err, w.giveUp())
+		return errors.Join(err, w.giveUp(true))
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func (w *writer) publish(ctx context.Context) error {
 		return w.closeTemporary(ctx, parts)
 	}
 	// If somebody else has got the right to write meanwhile, he is not to be overwritten.
-	if err := w.fs.state.Update(ctx, w.upload); err != nil {
+	if err := w.fs.state.Confirm(ctx, w.upload); err != nil {
 		return err
 	}
 	made, err := w.fs.complete(ctx, w.upload, parts, w.size, w.when, w.base)
@@ -65,10 +65,7 @@ func (w *writer) publish(ctx context.Context) error {
 
 // settle records that an object was made.
 func (w *writer) settle(ctx context.Context, made Object) error {
-	if err := w.fs.state.SetTime(ctx, w.key, made.ETag, w.mtime); err != nil {
-		return err
-	}
-	return w.fs.state.Unlock(ctx, w.upload, false)
+	return w.fs.state.Settle(ctx, w.upload, w.key, Stamp{made.ETag, w.mtime})
 }
 
 // closeTemporary leaves a file under a temporary name as it is, until it is renamed.
@@ -104,11 +101,7 @@ func (w *writer) putWhole(ctx context.Context) error {
 		}
 		body = p.body(w.size)
 	}
-	if err := w.fs.abort(ctx, w.upload); err != nil { // of a file that was longer
-		return err
-	}
-	w.upload.ID = ""
-	if err := w.fs.state.Update(ctx, w.upload); err != nil {
+	if err := w.shorten(ctx); err != nil {
 		return err
 	}
 	made, err := w.fs.put(ctx, w.key, body, w.when)
@@ -119,6 +112,19 @@ func (w *writer) putWhole(ctx context.Context) error {
 		w.drop(index)
 	}
 	return w.settle(ctx, made)
+}
+
+// shorten gives up the upload of a file that was longer, if there is one, and makes sure that nobody
+// else has got the right to write meanwhile.
+func (w *writer) shorten(ctx context.Context) error {
+	if w.upload.ID == "" {
+		return w.fs.state.Confirm(ctx, w.upload)
+	}
+	if err := w.fs.abort(ctx, w.upload); err != nil {
+		return err
+	}
+	w.upload.ID = ""
+	return w.fs.state.Update(ctx, w.upload)
 }
 
 // put stores an object. If the answer is an error it looks whether the object is there.
@@ -172,16 +178,22 @@ func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, w
 }
 
 // Abandon implements [server.FileAbandoner]: nothing appears. Of a new file the parts are kept.
-func (w *writer) Abandon() error {
+func (w *writer) Abandon() error { return w.end(true) }
+
+// Discard implements [server.FileDiscarder]: nothing appears, and nothing is kept.
+func (w *writer) Discard() error { return w.end(false) }
+
+func (w *writer) end(keep bool) error {
 	defer w.stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.await()
-	return w.giveUp()
+	return w.giveUp(keep)
 }
 
-// giveUp gives up what has been written. The caller holds the lock.
-func (w *writer) giveUp() error {
+// giveUp gives up what has been written, and keeps parts of it that a client could go on with. The
+// caller holds the lock.
+func (w *writer) giveUp(keep bool) error {
 	ctx, cancel := lasting(w.session) // the time of w.work may be over
 	defer cancel()
 	for index := range w.parts {
@@ -191,7 +203,7 @@ func (w *writer) giveUp() error {
 	if u.Closed { // what the client has closed before is still there
 		return w.fs.state.Unlock(ctx, u, true)
 	}
-	if u.MTime = w.mtime; w.keeps(ctx, u) {
+	if u.MTime = w.mtime; keep && w.keeps(ctx, u) {
 		return w.fs.state.Unlock(ctx, u, true)
 	}
 	err := w.fs.abort(ctx, u)

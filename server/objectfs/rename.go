@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/usftp/usftp/server"
 )
 
 // mostRenamed is how many objects the directory may hold that is renamed.
@@ -34,10 +36,13 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	if from == f.prefix || to == f.prefix {
 		return fs.ErrPermission
 	}
-	source, err := f.statStored(ctx, from)
-	var waiting Upload
-	if absent(err) {
-		waiting, err = f.state.Find(ctx, from)
+	source, missing := f.findStored(ctx, from)
+	if missing != nil && !absent(missing) {
+		return missing
+	}
+	waiting, err := f.state.Waiting(ctx, from, to)
+	if _, ok := waiting[from]; err == nil && !ok {
+		err = missing
 	}
 	if err == nil {
 		err = f.creatable(ctx, to)
@@ -45,33 +50,47 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	if err != nil {
 		return err
 	}
-	target, err := f.statFinished(ctx, to)
+	target, err := f.findStored(ctx, to)
 	switch {
-	case absent(err):
+	case absent(err) && !waiting[to].Closed:
 		target = nil
-	case err != nil:
+	case err != nil && !absent(err):
 		return err
 	case !replace:
 		return fs.ErrExist
 	case from == to:
 		return nil
 	}
-	if target != nil && !target.dir && target.object.Key == "" {
-		target = nil // an upload that waits for another name, which is dropped
+	// What has begun ends, though the client has gone: half a rename is two names.
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	if missing != nil {
+		err = f.promote(ctx, waiting[from], to, target, replace)
+		delete(waiting, from)
+	} else {
+		err = f.move(ctx, source, from, to, target, replace)
 	}
-	err = f.move(ctx, source, waiting, from, to, target, replace)
-	if err == nil {
-		err = errors.Join(f.dropUpload(ctx, from), f.dropUpload(ctx, to))
+	for name := range waiting {
+		if err == nil {
+			err = server.Unsure(f.dropUpload(ctx, name))
+		}
 	}
 	return err
 }
 
-// move gives something its new name. What is left under both names stays.
-func (f *FS) move(ctx context.Context, source *info, waiting Upload, from, to string, target *info,
+// unlessRefused says that a change may have been made, unless the storage has looked at it and
+// refused.
+func unlessRefused(err error) error {
+	if err == nil || absent(err) || errors.Is(err, fs.ErrExist) || errors.Is(err, ErrPrecondition) {
+		return err
+	}
+	return server.Unsure(err)
+}
+
+// move gives what is stored its new name.
+func (f *FS) move(ctx context.Context, source *info, from, to string, target *info,
 	replace bool) error {
 	switch {
-	case source == nil:
-		return f.promote(ctx, waiting, to, target, replace)
 	case source.dir:
 		return f.renameDirectory(ctx, from+"/", to+"/", target)
 	case target != nil && target.dir:
@@ -81,23 +100,19 @@ func (f *FS) move(ctx context.Context, source *info, waiting Upload, from, to st
 	if err := f.copy(ctx, source.object, to, Condition{Absent: !replace}); err != nil {
 		return err
 	}
-	return f.remove(ctx, source.object)
+	return server.Unsure(f.remove(ctx, source.object))
 }
 
 // copy copies an object with its time: that of the new object would be now.
 func (f *FS) copy(ctx context.Context, from Object, to string, when Condition) error {
-	times, err := f.state.Times(ctx, []string{from.Key})
-	if err != nil {
-		return err
-	}
 	made, err := f.copyContents(ctx, from, to, when)
 	if errors.Is(err, ErrPrecondition) && when.Absent {
 		err = orExists(f.unchanged(ctx, from))
 	}
 	if err != nil {
-		return err
+		return unlessRefused(err)
 	}
-	return f.state.SetTime(ctx, to, made.ETag, describe(from, times).mtime)
+	return server.Unsure(f.state.CopyTime(ctx, from, to, made.ETag))
 }
 
 // unchanged returns an error if an object is no longer what it was.
@@ -184,10 +199,10 @@ func (f *FS) renameDirectory(ctx context.Context, from, to string, target *info)
 	err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
 		return f.copy(ctx, o, to+strings.TrimPrefix(o.Key, from), Condition{})
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = forEach(ctx, objects, f.remove)
 	}
-	return forEach(ctx, objects, f.remove)
+	return server.Unsure(err)
 }
 
 // forEach calls do for each object, for several at once.

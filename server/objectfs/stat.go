@@ -61,11 +61,25 @@ func (f *FS) stat(ctx context.Context, key string) (*info, error) {
 
 // statStored describes an object or a directory, and no pending upload.
 func (f *FS) statStored(ctx context.Context, key string) (*info, error) {
+	i, err := f.findStored(ctx, key)
+	if err != nil || i.dir {
+		return i, err
+	}
+	times, err := f.state.Times(ctx, []string{key})
+	if err != nil {
+		return nil, err
+	}
+	return describe(i.object, times), nil
+}
+
+// findStored is statStored for those who do not want the time that was set, and need not ask the
+// state.
+func (f *FS) findStored(ctx context.Context, key string) (*info, error) {
 	if key == f.prefix {
 		return directory("/"), nil
 	}
-	if i, err := f.statObject(ctx, key); !absent(err) {
-		return i, err
+	if object, err := f.findObject(ctx, key); !absent(err) {
+		return describe(object, nil), err
 	}
 	if err := f.findDirectory(ctx, key); err != nil {
 		return nil, err
@@ -73,20 +87,13 @@ func (f *FS) statStored(ctx context.Context, key string) (*info, error) {
 	return directory(key), nil
 }
 
-func (f *FS) statObject(ctx context.Context, key string) (*info, error) {
+func (f *FS) findObject(ctx context.Context, key string) (Object, error) {
 	if len(key) > MaxKey {
-		return nil, errLongName
+		return Object{}, errLongName
 	}
 	object, err := f.bucket.Head(ctx, key)
-	if err != nil {
-		return nil, err
-	}
 	object.Key = key
-	times, err := f.state.Times(ctx, []string{key})
-	if err != nil {
-		return nil, err
-	}
-	return describe(object, times), nil
+	return object, err
 }
 
 // findDirectory returns fs.ErrNotExist unless there is anything below a key, or the key is that of
@@ -104,7 +111,7 @@ func (f *FS) findDirectory(ctx context.Context, key string) error {
 
 // statFinished describes what has a key, but no upload that its client has not closed.
 func (f *FS) statFinished(ctx context.Context, key string) (*info, error) {
-	if i, err := f.statStored(ctx, key); !absent(err) {
+	if i, err := f.findStored(ctx, key); !absent(err) {
 		return i, err
 	}
 	u, err := f.state.Find(ctx, key)

@@ -18,6 +18,14 @@ type State interface {
 	// taken the right since Lock.
 	Update(ctx context.Context, u Upload) error
 
+	// Confirm fails with ErrLocked if somebody else has taken the right since Lock. It may rely on
+	// what it has heard of late: where the storage checks conditions it is not the last defence.
+	Confirm(ctx context.Context, u Upload) error
+
+	// Settle is SetTime of the object that an upload has become, and Unlock of the upload, which is
+	// forgotten. If it fails the caller still has the right.
+	Settle(ctx context.Context, u Upload, key string, made Stamp) error
+
 	// Unlock gives the right back. The upload stays pending if keep is set, and is forgotten
 	// otherwise. Nothing happens if somebody else has taken the right since Lock.
 	Unlock(ctx context.Context, u Upload, keep bool) error
@@ -26,12 +34,18 @@ type State interface {
 	// fs.ErrNotExist. One that has no ID counts only while somebody has the right.
 	Find(ctx context.Context, name string) (Upload, error)
 
+	// Waiting is Find for several names. Those for which there is none are left out.
+	Waiting(ctx context.Context, names ...string) (map[string]Upload, error)
+
 	// Pending returns the uploads with IDs whose names begin with prefix.
 	Pending(ctx context.Context, prefix string) ([]Upload, error)
 
 	// SetTime sets the modification time of the object that has this ETag; the zero time forgets
 	// it, whatever the ETag.
 	SetTime(ctx context.Context, key, etag string, mtime time.Time) error
+
+	// CopyTime sets the time of a copy, which is that of the object that it was made of.
+	CopyTime(ctx context.Context, from Object, to, etag string) error
 
 	// Times returns the times that were set of those of the keys for which there are any.
 	Times(ctx context.Context, keys []string) (map[string]Stamp, error)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -73,7 +74,7 @@ func (f *FS) Rmdir(ctx context.Context, name string) error {
 		return err
 	}
 	f.known.forget()
-	return f.bucket.Delete(ctx, key+"/")
+	return unlessRefused(f.bucket.Delete(ctx, key+"/"))
 }
 
 // empty returns an error if there is anything in a directory but its marker.
@@ -98,7 +99,7 @@ func (f *FS) empty(ctx context.Context, dir string) error {
 // the file.
 func (f *FS) Remove(ctx context.Context, name string) error {
 	key := f.key(name)
-	i, err := f.statStored(ctx, key)
+	i, err := f.findStored(ctx, key)
 	switch {
 	case absent(err):
 		return f.removeUpload(ctx, key)
@@ -108,15 +109,13 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 		return errIsDirectory
 	}
 	f.known.forget()
+	ctx, cancel := lasting(ctx)
+	defer cancel()
 	if err := f.bucket.Delete(ctx, key); err != nil {
-		return err
+		return unlessRefused(err)
 	}
-	return errors.Join(f.state.SetTime(ctx, key, "", time.Time{}), f.dropUpload(ctx, key))
-}
-
-// DropUpload removes what was kept of an upload that was abandoned, if anything was.
-func (f *FS) DropUpload(ctx context.Context, name string) error {
-	return f.dropUpload(ctx, f.key(name))
+	return server.Unsure(errors.Join(f.state.SetTime(ctx, key, "", time.Time{}),
+		f.dropUpload(ctx, key)))
 }
 
 // dropUpload removes the upload that is pending at a name, if there is one that nobody writes to:
@@ -162,7 +161,7 @@ func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 		return f.resize(ctx, name, attrs)
 	}
 	key, mtime := f.key(name), mtimeOf(attrs)
-	i, err := f.statStored(ctx, key)
+	i, err := f.findStored(ctx, key)
 	switch {
 	case absent(err):
 		return f.setUploadTime(ctx, key, mtime)

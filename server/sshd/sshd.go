@@ -74,6 +74,9 @@ type Config struct {
 	// and for which no request is running: 30 minutes by default, never if negative.
 	IdleTimeout time.Duration
 
+	// Banner is a text that clients are sent before they log in, and mostly show.
+	Banner string
+
 	// MaxSessions limits the channels per connection: 10 by default, as with OpenSSH.
 	MaxSessions int
 
@@ -109,6 +112,13 @@ type Config struct {
 
 	// Bans keeps addresses out; nil is a [BanList] of this server's own. Reload does not change it.
 	Bans Bans
+
+	// BanRules say when it does.
+	BanRules BanRules
+
+	// Safe reports whether an address is never banned. Wrong passwords from there are answered after
+	// a second. Nil is none.
+	Safe func(netip.Addr) bool
 
 	// Exempt reports whether an address is never banned or counted, such as that of a load balancer
 	// that hides the client's own.
@@ -197,8 +207,11 @@ func (s *Server) Reload(config Config) error {
 	setDefault(&config.DropStart, max(config.MaxLogins/2, 1))
 	setDefault(&config.DropRate, 30)
 	setDefault(&config.MaxLoginsKnown, config.MaxLogins/5)
-	if config.Exempt == nil {
-		config.Exempt = func(netip.Addr) bool { return false }
+	config.BanRules = config.BanRules.WithDefaults()
+	for _, is := range []*func(netip.Addr) bool{&config.Exempt, &config.Safe} {
+		if *is == nil {
+			*is = func(netip.Addr) bool { return false }
+		}
 	}
 	next := &state{Config: config}
 	var err error
@@ -227,11 +240,11 @@ var (
 	userBytes = lograte.Rate{Burst: 32 << 20, PerSecond: 16 << 10}
 )
 
-// loginLimits returns the limits for new connections.
-func (s *state) loginLimits() *loginLimits {
+// loginLimits returns the limits for a new connection.
+func (s *state) loginLimits(address netip.Addr) *loginLimits {
 	return &loginLimits{start: s.DropStart, rate: s.DropRate, full: s.MaxLogins,
 		known: s.MaxLoginsKnown, each: s.MaxLoginsEach, stale: s.LoginTimeout / 10,
-		timeout: s.LoginTimeout / 2}
+		timeout: s.LoginTimeout / 2, safe: s.Safe(address)}
 }
 
 func setDefault[T comparable](value *T, standard T) {

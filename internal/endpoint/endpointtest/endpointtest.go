@@ -26,6 +26,7 @@ type Fixture struct {
 	Host      bool // it is reached by SFTP, which tells neither inodes nor other names
 	Textual   bool // RealPath only tidies the text
 	Raw       bool // the server says for certain what is a link
+	Whole     bool // a file appears when it is complete
 	NoTimes   bool // neither times nor permissions can be set
 	NoHard    bool // there are no hard links
 	NoLinkSet bool // attributes of links cannot be set

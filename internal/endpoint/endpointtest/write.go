@@ -102,8 +102,12 @@ var writeCases = map[string]func(s *scene){
 		if ok, _ := w.Keep(s.Context(), 4); !ok {
 			s.Fatal("it is not kept")
 		}
-		if s.NoTimes { // nor does it truncate
+		switch {
+		case s.NoTimes: // nor does it truncate
 			s.is("new", "= 0123456789")
+			return
+		case s.Whole:
+			s.is("new", "")
 			return
 		}
 		s.is("new", "= 0123")
@@ -121,7 +125,7 @@ var writeCases = map[string]func(s *scene){
 		if _, err := w.WriteAt([]byte("x"), 0); err == nil {
 			s.Error("it is still open")
 		}
-		s.ok(s.Place.Remove(s.at("new"), false))
+		s.ok(endpoint.IgnoreMissing(s.Place.Remove(s.at("new"), false)))
 		s.is("new", "")
 	},
 }

@@ -175,7 +175,8 @@ give_up = "1ms"
 	defer response.Body.Close()
 	text, _ := io.ReadAll(response.Body)
 	for _, line := range []string{`usftp_hooks_total{hook="broken",outcome="dead"} 2`,
-		`usftp_hooks_total{hook="all",outcome="delivered"} `, `usftp_hooks_waiting{hook="all"} `} {
+		`usftp_hooks_total{hook="all",outcome="delivered"} `, `usftp_hooks_waiting{hook="all"} `,
+		"usftp_store_statements_total "} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("the metrics do not have %s:\n%s", line, text)
 		}

@@ -94,6 +94,13 @@ func (m *metrics) hook(name string, outcome hooks.Outcome) {
 		outcome)).Inc()
 }
 
+// asked counts what this node sends to the store.
+func (m *metrics) asked(s *store.Store) {
+	m.set.NewGauge("usftp_store_statements_total", func() float64 {
+		return float64(s.Statements())
+	})
+}
+
 // waiting shows how many events wait for each hook.
 func (m *metrics) waiting(all []*hooks.Hook, s *store.Store) {
 	for _, hook := range all {

@@ -125,8 +125,8 @@ func (h *Hooks) Gate(e server.Event) (end func(error), err error) {
 		switch {
 		case err == nil:
 			ended(store.Made)
-		case e.Kind == server.FileClosed && !errors.Is(err, fs.ErrExist) &&
-			!errors.As(err, new(*notAccepted)):
+		case errors.Is(err, server.ErrUnsure), e.Kind == server.FileClosed &&
+			!errors.Is(err, fs.ErrExist) && !errors.As(err, new(*notAccepted)):
 			ended(store.Unsure) // the storage may have answered too late
 		default:
 			ended(store.NotMade)

@@ -28,8 +28,9 @@ func (s *Store) Objects(bucket string) objectfs.State { return objects{s, bucket
 // rights are what sessions of this node may be writing. The store may say more: it was down when
 // one ended, or when one was to begin.
 type rights struct {
-	mu   sync.Mutex
-	held map[right]int
+	mu    sync.Mutex
+	held  map[right]int
+	since map[right]int // in which life of this node the store gave them
 }
 
 type right struct{ bucket, name string }
@@ -42,7 +43,26 @@ func (r *rights) add(one right, n int) {
 	}
 	if r.held[one] += n; r.held[one] <= 0 {
 		delete(r.held, one)
+		delete(r.since, one)
 	}
+}
+
+// got notes that the store has given a right, in a life of this node.
+func (r *rights) got(one right, life int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.since == nil {
+		r.since = map[right]int{}
+	}
+	r.since[one] = life
+}
+
+// life returns in which life of this node the store gave a right.
+func (r *rights) life(one right) (life int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	life, ok = r.since[one]
+	return life, ok
 }
 
 func (r *rights) has(one right) bool {
@@ -103,10 +123,10 @@ func (r *row) upload(name string) objectfs.Upload {
 // Lock implements [objectfs.State]. The fencing number follows the clock, so that it goes on growing
 // after a row was removed.
 func (o objects) Lock(ctx context.Context, name string) (objectfs.Upload, error) {
-	one := right{o.bucket, name}
+	one, life := right{o.bucket, name}, o.store.signs.life()
 	o.store.rights.add(one, 1)
 	var r row
-	err := o.store.do(ctx, func(t tx) error {
+	err := o.store.doOne(ctx, func(t tx) error {
 		found, err := t.one(`INSERT INTO uploads (bucket, name, `+columns+`)
 			VALUES ($1, $2, @now, $3, $4, '', $5, 0, 0, 0, $5, 0)
 			ON CONFLICT (bucket, name) DO UPDATE SET node = $3, fence =
@@ -122,6 +142,7 @@ func (o objects) Lock(ctx context.Context, name string) (objectfs.Upload, error)
 		o.store.rights.add(one, -1)
 		return objectfs.Upload{}, refused(err)
 	}
+	o.store.rights.got(one, life)
 	return r.upload(name), nil
 }
 
@@ -135,7 +156,7 @@ func refused(err error) error {
 
 // Update implements [objectfs.State].
 func (o objects) Update(ctx context.Context, u objectfs.Upload) error {
-	return refused(o.store.do(ctx, func(t tx) error {
+	return refused(o.store.doOne(ctx, func(t tx) error {
 		rows, err := o.write(t, u, o.store.node)
 		if err == nil && rows == 0 {
 			err = refusal{objectfs.ErrLocked}
@@ -155,13 +176,42 @@ func (o objects) write(t tx, u objectfs.Upload, node string) (rows int64, err er
 		u.Size, u.Last, fromTime(u.MTime), number(u.Broken))
 }
 
+// Confirm implements [objectfs.State]. Others can take a right of this node only if they have heard
+// no sign of life for long; the store need not be asked if they have.
+func (o objects) Confirm(ctx context.Context, u objectfs.Upload) error {
+	life, ok := o.store.rights.life(right{o.bucket, u.Name})
+	if ok && o.store.signs.still(life, o.store.times.dead) && !o.store.Down() {
+		return nil
+	}
+	return o.Update(ctx, u)
+}
+
+// Settle implements [objectfs.State]. Without a time it need not be done at once.
+func (o objects) Settle(ctx context.Context, u objectfs.Upload, key string,
+	made objectfs.Stamp) error {
+	err := o.store.do(ctx, func(t tx) error {
+		if err := o.setTime(t, key, made); err != nil {
+			return err
+		}
+		_, err := o.write(t, objectfs.Upload{Name: u.Name, Fence: u.Fence}, "")
+		return err
+	})
+	if made.MTime.IsZero() && errors.Is(err, ErrDown) {
+		err = nil
+	}
+	if err == nil {
+		o.store.rights.add(right{o.bucket, u.Name}, -1)
+	}
+	return err
+}
+
 // Unlock implements [objectfs.State]. What is to be forgotten while the store is down is given back
 // later.
 func (o objects) Unlock(ctx context.Context, u objectfs.Upload, keep bool) error {
 	if !keep {
 		u = objectfs.Upload{Name: u.Name, Fence: u.Fence}
 	}
-	err := o.store.do(ctx, func(t tx) error {
+	err := o.store.doOne(ctx, func(t tx) error {
 		_, err := o.write(t, u, "")
 		return err
 	})
@@ -175,7 +225,7 @@ func (o objects) Unlock(ctx context.Context, u objectfs.Upload, keep bool) error
 // Find implements [objectfs.State].
 func (o objects) Find(ctx context.Context, name string) (objectfs.Upload, error) {
 	var r row
-	err := o.store.do(ctx, func(t tx) error {
+	err := o.store.doOne(ctx, func(t tx) error {
 		found, err := t.one(`SELECT `+columns+` FROM uploads WHERE bucket = $1 AND name = $2`,
 			[]any{o.bucket, []byte(name)}, r.fields()...)
 		if err == nil && (!found || r.ID == "" && r.node == "") {
@@ -186,9 +236,36 @@ func (o objects) Find(ctx context.Context, name string) (objectfs.Upload, error)
 	return r.upload(name), refused(err)
 }
 
+// Waiting implements [objectfs.State].
+func (o objects) Waiting(ctx context.Context,
+	names ...string) (found map[string]objectfs.Upload, err error) {
+	args, places := o.several(names)
+	err = o.store.doOne(ctx, func(t tx) error {
+		found = map[string]objectfs.Upload{}
+		var r row
+		return t.each(`SELECT name, `+columns+` FROM uploads WHERE bucket = $1
+			AND name IN (`+places+`) AND (id <> '' OR node <> '')`, args,
+			append([]any{&r.name}, r.fields()...), func() {
+				found[string(r.name)] = r.upload(string(r.name))
+			})
+	})
+	return found, err
+}
+
+// several returns the arguments of a statement about several names, and their places in it.
+func (o objects) several(names []string) (args []any, places string) {
+	args = []any{o.bucket}
+	var text strings.Builder
+	for i, name := range names {
+		args = append(args, []byte(name))
+		fmt.Fprintf(&text, ", $%d", i+2)
+	}
+	return args, strings.TrimPrefix(text.String(), ", ")
+}
+
 // Pending implements [objectfs.State].
 func (o objects) Pending(ctx context.Context, prefix string) (list []objectfs.Upload, err error) {
-	err = o.store.do(ctx, func(t tx) error {
+	err = o.store.doOne(ctx, func(t tx) error {
 		list = nil
 		var r row
 		where, args := "", []any{o.bucket, []byte(prefix)}
@@ -219,21 +296,35 @@ func beyond(prefix string) []byte {
 
 // SetTime implements [objectfs.State]. A time that cannot be forgotten is that of another ETag.
 func (o objects) SetTime(ctx context.Context, key, etag string, mtime time.Time) error {
-	err := o.store.do(ctx, func(t tx) (err error) {
-		if mtime.IsZero() {
-			_, err = t.exec(`DELETE FROM stamps WHERE bucket = $1 AND name = $2`, o.bucket,
-				[]byte(key))
-		} else {
-			_, err = t.exec(`INSERT INTO stamps (bucket, name, etag, mtime) VALUES ($1, $2, $3, $4)
-				ON CONFLICT (bucket, name) DO UPDATE SET etag = $3, mtime = $4`, o.bucket,
-				[]byte(key), etag, mtime.UnixMilli())
-		}
-		return err
+	err := o.store.doOne(ctx, func(t tx) error {
+		return o.setTime(t, key, objectfs.Stamp{ETag: etag, MTime: mtime})
 	})
 	if mtime.IsZero() && errors.Is(err, ErrDown) {
 		return nil
 	}
 	return err
+}
+
+func (o objects) setTime(t tx, key string, stamp objectfs.Stamp) (err error) {
+	if stamp.MTime.IsZero() {
+		_, err = t.exec(`DELETE FROM stamps WHERE bucket = $1 AND name = $2`, o.bucket, []byte(key))
+	} else {
+		_, err = t.exec(`INSERT INTO stamps (bucket, name, etag, mtime) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (bucket, name) DO UPDATE SET etag = $3, mtime = $4`, o.bucket, []byte(key),
+			stamp.ETag, stamp.MTime.UnixMilli())
+	}
+	return err
+}
+
+// CopyTime implements [objectfs.State].
+func (o objects) CopyTime(ctx context.Context, from objectfs.Object, to, etag string) error {
+	return o.store.doOne(ctx, func(t tx) error {
+		_, err := t.exec(`INSERT INTO stamps (bucket, name, etag, mtime) VALUES ($1, $2, $3,
+			coalesce((SELECT mtime FROM stamps WHERE bucket = $1 AND name = $4 AND etag = $5), $6))
+			ON CONFLICT (bucket, name) DO UPDATE SET etag = excluded.etag, mtime = excluded.mtime`,
+			o.bucket, []byte(to), etag, []byte(from.Key), from.ETag, from.Modified.UnixMilli())
+		return err
+	})
 }
 
 // Times implements [objectfs.State].
@@ -242,17 +333,13 @@ func (o objects) Times(ctx context.Context, keys []string) (map[string]objectfs.
 	if len(keys) == 0 {
 		return found, nil
 	}
-	args, places := []any{o.bucket}, strings.Builder{}
-	for i, key := range keys {
-		args = append(args, []byte(key))
-		fmt.Fprintf(&places, ", $%d", i+2)
-	}
-	err := o.store.do(ctx, func(t tx) error {
+	args, places := o.several(keys)
+	err := o.store.doOne(ctx, func(t tx) error {
 		var name []byte
 		var etag string
 		var mtime int64
 		return t.each(`SELECT name, etag, mtime FROM stamps WHERE bucket = $1 AND name IN (`+
-			places.String()[2:]+`)`, args, []any{&name, &etag, &mtime}, func() {
+			places+`)`, args, []any{&name, &etag, &mtime}, func() {
 			found[string(name)] = objectfs.Stamp{ETag: etag, MTime: time.UnixMilli(mtime)}
 		})
 	})

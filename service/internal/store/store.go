@@ -30,6 +30,7 @@ type Store struct {
 	movers   movers
 	users    userList
 	rights   rights
+	signs    signs
 	outbox   outbox
 
 	mu    sync.Mutex
@@ -159,15 +160,21 @@ func (s *Store) run(ctx context.Context) {
 // live is the sign of life of this node. If the others have buried it, or do not know all that it
 // has, it begins again.
 func (s *Store) live(ctx context.Context, do func(context.Context, func(tx) error) error) error {
-	known := int64(0)
+	known, begun := int64(0), time.Now()
 	err := do(ctx, func(t tx) (err error) {
 		known, err = t.exec(`UPDATE nodes SET seen = @now WHERE node = $1`, s.node)
 		return err
 	})
+	if err == nil && known > 0 {
+		s.signs.given(begun)
+	}
 	if err != nil || known > 0 && !s.sessions.unsure() {
 		return err
 	}
-	return s.sessions.rewrite(func() error {
+	if known == 0 {
+		s.signs.buried()
+	}
+	err = s.sessions.rewrite(func() error {
 		return do(ctx, func(t tx) error {
 			if _, err := t.exec(`INSERT INTO nodes (node, seen) VALUES ($1, @now)
 				ON CONFLICT (node) DO UPDATE SET seen = @now`, s.node); err != nil {
@@ -176,7 +183,48 @@ func (s *Store) live(ctx context.Context, do func(context.Context, func(tx) erro
 			return s.sessions.write(t)
 		})
 	})
+	if err == nil {
+		s.signs.given(begun)
+	}
+	return err
 }
+
+// signs are the signs of life of this node that the store has.
+type signs struct {
+	mu    sync.Mutex
+	lives int       // how often the others have buried it
+	last  time.Time // when the last sign was sent
+}
+
+func (s *signs) given(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = at
+}
+
+func (s *signs) buried() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lives++
+}
+
+func (s *signs) life() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lives
+}
+
+// still reports whether nobody can have buried this node since it had so many lives, and nobody will
+// for a while.
+func (s *signs) still(lives int, dead time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lives == lives && time.Since(s.last) < dead/2
+}
+
+// Statements returns how many statements this node has sent to the database, those that begin or
+// end a transaction left out.
+func (s *Store) Statements() int64 { return s.db.statements.Load() }
 
 // bury frees what nodes without a sign of life have held.
 func (s *Store) bury(t tx) error {
@@ -229,17 +277,27 @@ func forget(t tx, node string) error {
 // do runs a transaction, unless the store is known to be down: then it returns ErrDown itself. If
 // it fails the store is down, until a look in the background succeeds.
 func (s *Store) do(ctx context.Context, run func(t tx) error) error {
+	return s.try(ctx, run, s.db.do)
+}
+
+// doOne is do for what is a single statement.
+func (s *Store) doOne(ctx context.Context, run func(t tx) error) error {
+	return s.try(ctx, run, s.db.doOne)
+}
+
+func (s *Store) try(ctx context.Context, run func(t tx) error,
+	do func(context.Context, func(t tx) error) error) error {
 	if s.Down() {
 		return ErrDown
 	}
 	var refused refusal
-	err := s.db.do(ctx, run)
+	err := do(ctx, run)
 	for range 3 {
 		// class 40 of PostgreSQL: the transaction was in another's way
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code[:2] != "40" {
 			break
 		}
-		err = s.db.do(ctx, run)
+		err = do(ctx, run)
 	}
 	switch {
 	case err == nil, errors.As(err, &refused):
