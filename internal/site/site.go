@@ -62,6 +62,9 @@ type Site struct {
 	// One whose directory cannot be served is left out, with a warning. Refresh asks again.
 	MoreUsers func() []Account
 
+	// Restarts makes SIGUSR2 start the program again, which takes over what this one listens on.
+	Restarts bool
+
 	// More are further lines of what Run prints. They may be set after Start.
 	More string
 
@@ -78,6 +81,7 @@ type Site struct {
 	trees     map[string]*tree
 	roots     atomic.Pointer[map[string]string] // of users
 
+	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads
 }
 
@@ -120,6 +124,9 @@ func (s *Site) Start() error {
 	s.Log = slog.New(NewHandler(s.Console, s.started.LogFormat, &s.level))
 	s.level.Set(s.started.LogLevel)
 	s.refresh = make(chan struct{}, 1)
+	if err := s.sockets.inherit(); err != nil {
+		return err
+	}
 	if s.Prepare != nil {
 		if err := s.Prepare(); err != nil {
 			return err

@@ -148,6 +148,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	draining  bool // no new connections or sessions
+	retired   bool // nothing is accepted any more, but what there is goes on
 	listeners map[net.Listener]struct{}
 	conns     map[*connection]struct{}
 	running   sync.WaitGroup
@@ -280,8 +281,8 @@ func (s *Server) Serve(l net.Listener) error {
 		switch {
 		case err == nil:
 			pause = 0
-			go s.ServeConn(conn)
-		case s.isDraining():
+			s.running.Go(func() { s.ServeConn(conn) })
+		case s.isClosed():
 			return ErrServerClosed
 		case !outOfFiles(err):
 			return fmt.Errorf("sshd: accepting connections: %w", err)
@@ -317,10 +318,40 @@ func (s *Server) untrack(forget func()) {
 	s.running.Done()
 }
 
-func (s *Server) isDraining() bool {
+// isClosed reports whether nothing is to be accepted any more.
+func (s *Server) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.draining
+	return s.draining || s.retired
+}
+
+// Retire stops accepting connections, and waits until those that there are have ended, or ctx has,
+// whose error it returns then. They go on as before, logins included: another process is to have
+// the listeners' sockets from now on.
+func (s *Server) Retire(ctx context.Context) error {
+	s.mu.Lock()
+	s.retired = true
+	for l := range s.listeners {
+		l.Close()
+	}
+	s.mu.Unlock()
+	return s.wait(ctx)
+}
+
+// wait waits until everything has ended, or ctx has.
+func (s *Server) wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		s.cancel()
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // drain stops accepting, and closes the connections without sessions.
@@ -342,19 +373,11 @@ func (s *Server) drain() {
 // ctx has, and closes what is left. The error is ctx's if it had to.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain()
-	done := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		s.cancel()
-		return nil
-	case <-ctx.Done():
+	err := s.wait(ctx)
+	if err != nil {
 		s.Close()
-		return ctx.Err()
 	}
+	return err
 }
 
 // Close closes all connections and waits until everything has ended. It always returns nil.

@@ -127,7 +127,7 @@ func newService(ctx context.Context, a *ui.App, flags *flags) (*service, error) 
 		return nil, &ui.UsageError{Err: err}
 	}
 	s := &service{flags: flags}
-	s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied,
+	s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied, Restarts: true,
 		KeyTypes: []string{"ed25519", "ecdsa", "rsa"}, // some clients lack the first
 		Prepare:  func() error { return s.prepare(ctx) }}
 	return s, nil

@@ -17,7 +17,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +33,6 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/server/objectfs"
-	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/s3bucket"
 	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
 	"github.com/usftp/usftp/service/internal/store"
@@ -202,9 +200,8 @@ func newFaults(t *testing.T, endpoint, address string, batch int, some []fault) 
 			Keys:       []string{string(ssh.MarshalAuthorizedKey(f.signer.PublicKey()))},
 			QuotaBytes: 10 << 30, Sessions: mostSessions}, false))
 	}
-	f.must(f.store.Bans().Add(t.Context(),
-		sshd.Source{Network: netip.MustParsePrefix(bannedAddress + "/32")}, time.Hour))
 	f.sound = f.start(t, "sound", endpoint, f.storeURL)
+	do(t, f.home, filepath.Join(f.home, "sound.toml"), "", "ban add", bannedAddress)
 	return f
 }
 

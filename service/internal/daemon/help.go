@@ -15,7 +15,8 @@ to standard error.
 SIGINT (Ctrl-C) and SIGTERM stop the server: new logins are refused, and running
 sessions get the time of --grace to finish. The exit code is then 0. A second signal
 stops it at once. SIGHUP reloads keys, users and limits, and recounts quotas; existing
-logins stay.`
+logins stay. SIGUSR2 starts the program again without turning a client away: the new
+process takes over the listening sockets, and this one ends with its last connection.`
 
 const examples = `  usftpd --config /etc/usftp/usftpd.toml
   usftpd --config usftpd.toml --listen :2022 --metrics=:9722

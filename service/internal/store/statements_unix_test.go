@@ -22,7 +22,7 @@ import (
 // statements a file, and with a quota one a part and what its looks cost.
 func testStatements(t *testing.T, name string) {
 	times := usual
-	times.tick = time.Hour // nothing in the background
+	times.tick, times.dead = time.Hour, time.Hour // nothing in the background
 	s, err := open(t.Context(), name, slog.New(slog.DiscardHandler), times)
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
@@ -93,33 +93,23 @@ func serve(t *testing.T, files server.FS, policy server.Policy) *usftp.Client {
 	return client
 }
 
-// testConfirm: a node that gives signs of life need not ask whether it still has a right; one that
-// was buried, or that has given none for long, asks.
+// testConfirm: a node need not ask whether it still has a right while the store has a fresh sign of
+// life of it. If it has given none for long it asks, and also if it was buried and lives again.
 func testConfirm(t *testing.T, name string) {
-	one, two := node(t, name), node(t, name)
+	silent := quick
+	silent.tick = time.Hour
+	one, err := open(t.Context(), name, slog.New(slog.DiscardHandler), silent)
+	must(t, err)
+	t.Cleanup(func() { one.Close() })
 	ctx := t.Context()
 	mine := lock(t, one.Objects("b"), "f")
-	eventually(t, "the right is certain", func() bool {
-		life, ok := one.rights.life(right{"b", "f"})
-		return ok && one.signs.still(life, one.times.dead)
-	})
 	must(t, one.Objects("b").Confirm(ctx, mine))
-	must(t, two.do(ctx, func(t tx) error {
-		if _, err := t.exec(`DELETE FROM nodes WHERE node = $1`, one.node); err != nil {
-			return err
-		}
-		return forget(t, one.node)
-	}))
-	lock(t, two.Objects("b"), "f")
-	eventually(t, "the node knows that it was buried", func() bool {
-		return one.Objects("b").Confirm(ctx, mine) != nil
+	two := node(t, name)
+	eventually(t, "the silent node is dead", func() bool {
+		_, err := two.Objects("b").Lock(ctx, "f")
+		return err == nil
 	})
 	is(t, one.Objects("b").Confirm(ctx, mine), objectfs.ErrLocked)
-
-	silent := lock(t, one.Objects("b"), "g")
-	one.signs.given(time.Now().Add(-one.times.dead))
-	must(t, two.do(ctx, func(t tx) error { return forget(t, one.node) }))
-	lock(t, two.Objects("b"), "g")
-	one.signs.given(time.Now().Add(-one.times.dead))
-	is(t, one.Objects("b").Confirm(ctx, silent), objectfs.ErrLocked)
+	must(t, one.live(ctx, one.do))
+	is(t, one.Objects("b").Confirm(ctx, mine), objectfs.ErrLocked)
 }

@@ -215,11 +215,13 @@ func (s *signs) life() int {
 }
 
 // still reports whether nobody can have buried this node since it had so many lives, and nobody will
-// for a while.
+// for a while. It takes both clocks: the monotonic one stands still while a machine is suspended.
 func (s *signs) still(lives int, dead time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lives == lives && time.Since(s.last) < dead/2
+	now := time.Now()
+	ago := max(now.Sub(s.last), now.Round(0).Sub(s.last.Round(0)).Abs())
+	return s.lives == lives && ago < dead/2
 }
 
 // Statements returns how many statements this node has sent to the database, those that begin or

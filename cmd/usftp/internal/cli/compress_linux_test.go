@@ -39,7 +39,14 @@ func TestCompressionAdvice(t *testing.T) {
 		{fmt.Sprintf("-C -P %d -o HostKeyAlias=[%s]:%d", slow, sshd.Host, sshd.Port), "short", ""},
 	} {
 		args := append([]string{"cp", "-F", sshd.ConfigFile}, strings.Fields(test.flags)...)
-		out := run(t, dir, append(args, test.source, sshd.Alias+":"+filepath.Join(sshd.Dir, "copy"))...)
+		args = append(args, test.source, sshd.Alias+":"+filepath.Join(sshd.Dir, "copy"))
+		out := run(t, dir, args...)
+		for range 4 { // while the machine is busy no link is fast
+			if test.says == "" || out.stderr != "" {
+				break
+			}
+			out = run(t, dir, args...)
+		}
 		if out.code != 0 || (out.stderr == "") != (test.says == "") ||
 			!strings.HasSuffix(out.stderr, test.says) || strings.Count(out.stderr, "\n") > 1 {
 			t.Errorf("%q %s: exit %d, %s", test.flags, test.source, out.code, out.stderr)

@@ -419,35 +419,47 @@ func ended(stream *dial.Stream, conn *dial.Conn) error {
 // long that may take. The protocol itself has none.
 const aliveInterval = 20 * time.Second
 
+// mostIdle is how long nothing may move although the host answers. Devices write to slow flash, and
+// check what they were sent.
+const mostIdle = 15 * time.Minute
+
 // A keeper is a [dial.Conn].
 type keeper interface {
 	Keepalive(ctx context.Context) error
 	Host() string
 }
 
-// whileAlive returns a context that ends when nothing has moved and the host does not answer.
+// whileAlive returns a context that ends when nothing has moved and the host does not answer, or
+// nothing has moved for much longer.
 func whileAlive(ctx context.Context, conn keeper, moved *atomic.Int64) (context.Context,
 	func()) {
 	ctx, giveUp := context.WithCancelCause(ctx)
+	idle := func(why string, t time.Duration) {
+		giveUp(&dial.Error{Host: conn.Host(),
+			Err: endpoint.Explain(fmt.Sprintf("%s for %v", why, t), net.ErrClosed)})
+	}
 	go func() {
 		ticker := time.NewTicker(aliveInterval)
 		defer ticker.Stop()
-		for last := int64(-1); ; {
+		last, since := int64(-1), time.Now()
+		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
 			}
 			if now := moved.Load(); now != last {
-				last = now
+				last, since = now, time.Now()
 				continue
+			}
+			if time.Since(since) >= mostIdle {
+				idle("nothing has moved", mostIdle)
 			}
 			ask, cancel := context.WithTimeout(ctx, aliveInterval)
 			err := conn.Keepalive(ask)
 			cancel()
 			if err != nil && !errors.Is(err, errors.ErrUnsupported) && ctx.Err() == nil {
-				giveUp(&dial.Error{Host: conn.Host(), Err: fmt.Errorf(
-					"%w: it has not answered for %v", net.ErrClosed, 2*aliveInterval)})
+				idle("it has not answered", 2*aliveInterval)
 			}
 		}
 	}()
