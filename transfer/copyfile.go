@@ -348,7 +348,7 @@ func (c *fileCopy) again(err error) bool {
 	case errors.Is(err, errNoDelta) && !noRoom(err) && !c.flags.whole:
 		c.note(err.Error() + ": all of it is copied")
 		c.flags.whole, c.attempts.delta = true, false
-	case errors.Is(err, errNotTruncated) && !c.flags.notTruncated && !c.attempts.once:
+	case errors.Is(err, endpoint.ErrNotTruncated) && !c.flags.notTruncated && !c.attempts.once:
 		c.flags.notTruncated = true // it is emptied first, since it cannot be the source
 	case errors.Is(err, errNotRenamed): // the next one writes the target itself
 	case errors.Is(err, errPrivate): // the next one is made with its final permissions

@@ -1,35 +1,11 @@
 package transfer
 
 import (
-	"errors"
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 )
-
-// setByPath sets a file's attributes by its path, after FSETSTAT was refused, or where it is known
-// to be. Servers without FSETSTAT (Twisted's) have SETSTAT.
-func (s finalizing) setByPath(set usftp.NewAttrs, refusal error) error {
-	o, p, name := s.o, s.o.end.placement, s.o.name
-	if errors.Is(refusal, errors.ErrUnsupported) {
-		p.quirks.NoFsetstat.Store(true)
-	}
-	if o.temp != "" {
-		name = o.temp
-	}
-	say := func(string) {} // nobody has asked for it
-	if s.c.options.Preserve || o.info != nil {
-		say = s.c.warn
-	}
-	own := o.temp != "" || o.info == nil
-	unset, err := endpoint.SetEach(p.quirks, set, own, func(part usftp.NewAttrs) error {
-		return endpoint.SetUnfollowed(o.client, name, part, 0, own)
-	})
-	s.c.options.tell(unset, say)
-	return s.attrsRefused(err)
-}
 
 // probe finds out by the lock, a file of this run's own, whether the host sets times and modes.
 // Some say yes and do nothing. OpenSSH's server is believed until it refuses, so that most syncs

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
@@ -355,33 +356,25 @@ func (o *localOutput) finalize(c *fileCopy, _ *input) error {
 
 // commit sets the file's attributes and gives it its name. A pipe or a device, which may be
 // /dev/null, keeps its own.
-func (o *localOutput) commit(c *fileCopy, in *input) error {
-	source := in.info()
+func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
+	f := endpoint.Finish{Flush: c.options.Sync}
 	if o.regular() {
-		if err := o.setAttrs(c, source); err != nil {
+		if f.Set, err = o.attrs(c, in.info()); err != nil {
 			return err
 		}
 	}
-	if c.options.Sync {
-		if err := o.file.Sync(); err != nil {
-			return err
-		}
+	w := endpoint.LocalWriter{File: o.file, In: o.root, Base: o.inRoot()}
+	done, err := w.Finish(c.ctx, &f)
+	if err == nil && !(done.Times && !c.options.Preserve) {
+		err = done.NotSet
 	}
-	if err := o.file.Close(); err != nil { // NFS and others report failed writes only now
+	if err != nil {
 		return err
-	}
-	if o.regular() && (c.options.Preserve || c.entry != nil) && source.HasTimes &&
-		!c.options.NoTimes {
-		atime, mtime := source.Times()
-		if err := o.root.Chtimes(o.inRoot(), atime, mtime); err != nil &&
-			c.options.Preserve {
-			return err
-		}
 	}
 	if o.temp == "" {
 		return nil
 	}
-	err := o.root.Rename(o.inRoot(), o.base)
+	err = o.root.Rename(o.inRoot(), o.base)
 	if err != nil {
 		c.result.LeftBehind = o.temp
 		c.detail = "all of the data is in " + o.temp
@@ -394,37 +387,39 @@ func (o *localOutput) commit(c *fileCopy, in *input) error {
 	return err
 }
 
-// setAttrs sets the owner and the mode.
-func (o *localOutput) setAttrs(c *fileCopy, source *endpoint.Info) error {
-	if err := c.options.chown(source.Owner, o.file.Chown); err != nil {
-		return err
+// attrs returns the attributes to set. What the new file keeps of an old one it is given.
+func (o *localOutput) attrs(c *fileCopy, source *endpoint.Info) (set usftp.NewAttrs, err error) {
+	if (c.options.Preserve || c.entry != nil) && source.HasTimes && !c.options.NoTimes {
+		set.SetTimes = true
+		set.Atime, set.Mtime = source.Times()
+	}
+	if err = c.options.addOwner(&set, source.Owner); err != nil {
+		return set, err
 	}
 	if c.options.preservesModes() && source.HasMode {
-		return o.file.Chmod(c.options.perm(source))
+		set.SetMode, set.Mode = true, c.options.perm(source)
+		return set, nil
 	}
 	if o.info == nil || o.temp == "" {
-		return nil
+		return set, nil
 	}
-	mode := o.info.Mode()
+	set.SetMode, set.Mode = true, o.info.Mode()
 	if c.options.Owners {
-		mode &^= fs.ModeSetuid | fs.ModeSetgid
+		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
 	} else if err := localfs.OwnerOf(o.info).Keep(o.file); err != nil {
 		c.warn("the new file cannot be given the owner of the old one: " + err.Error())
-		mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
+		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
 	}
 	if err := localfs.KeepACL(o.root, o.base, o.file); err != nil {
 		c.warn("the new file cannot be given the access control list of the old one, and gives " +
 			"its group no access: " + err.Error())
-		mode &^= 0o070
+		set.Mode &^= 0o070
 	}
-	return o.file.Chmod(mode)
+	return set, nil
 }
 
-func (o *localOutput) truncate(_ *fileCopy, n int64) (ok, synced bool) {
-	if o.file.Truncate(n) != nil {
-		return false, false
-	}
-	return true, o.file.Sync() == nil
+func (o *localOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
+	return endpoint.LocalWriter{File: o.file}.Keep(c.ctx, n)
 }
 
 func (o *localOutput) remove(*fileCopy) {

@@ -440,7 +440,8 @@ func (s finalizing) smallRefused(refusal error) error {
 	if err != nil {
 		return err
 	}
-	return s.setByPath(set, refusal)
+	f := endpoint.Finish{Set: set, Own: s.own()}
+	return s.told(s.writer().SetByPath(&f, refusal))
 }
 
 // startSmall reads a small file and starts writing it. It frees the memory for that before it
@@ -475,67 +476,45 @@ type finalizing struct {
 	in *input
 }
 
-// run proves that the file is whole if several handles wrote it, cuts off what is left of an old
-// file, sets its attributes, and closes it. On a host that works in order everything is sent at
-// once and takes one round trip, in which the other handles are closed too.
-func (s finalizing) run() error {
+// run proves that the file is whole if several handles wrote it, and finishes it. The other handles
+// are closed in the same round trip.
+func (s finalizing) run() (err error) {
 	o, c := s.o, s.c
-	var steps []step
+	w := s.writer()
+	f := endpoint.Finish{Truncate: c.result.Bytes < o.over, Size: c.result.Bytes, Own: s.own(),
+		Flush: c.options.Sync || c.options.Verify && o.session.syncs(c)}
 	if striper := o.striper; striper != nil {
 		// first, since each connection answers in an order of its own
 		if err := striper.prove(); err != nil {
 			return err
 		}
-		steps = append(steps, striper.part)
-		o.striper = nil
+		w.Parts, o.striper = striper.part, nil
 	}
-	set, err := s.attrs()
-	if err != nil {
+	if f.Set, err = s.attrs(); err != nil {
 		return err
 	}
-	f := o.file
-	if n := c.result.Bytes; n < o.over {
-		steps = append(steps, func() func() error {
-			truncated := waits(c.ctx, f.Async().Truncate(n))
-			return func() error { return s.truncateRefused(truncated()) }
-		}, func() func() error { // some servers say yes and do nothing
-			looked := f.Async().Stat()
-			return func() error {
-				stat, err := looked.WaitContext(c.ctx)
-				if err == nil && stat.HasSize() && int64(stat.Size) > n {
-					o.end.placement.quirks.WholeFiles.Store(true)
-					return errNotTruncated
-				}
-				return nil
-			}
-		})
-	}
-	later := set != (usftp.NewAttrs{}) && o.end.placement.quirks.NoFsetstat.Load()
-	var refusal error
-	if set != (usftp.NewAttrs{}) && !later {
-		steps = append(steps, func() func() error {
-			given := waits(c.ctx, f.Async().SetAttrs(set))
-			return func() error {
-				err := given()
-				if later = endpoint.Refused(err); later {
-					refusal, err = err, nil
-				}
-				return err
-			}
-		})
-	}
-	if c.options.Sync || c.options.Verify && o.session.syncs(c) {
-		steps = append(steps, func() func() error { return waits(c.ctx, f.Async().Sync()) })
-	}
-	steps = append(steps, func() func() error {
-		closed := waits(c.ctx, f.Async().Close())
-		return func() error { return o.explain(closed()) }
-	})
-	err = runSteps(steps, private.OfClient(o.client).WorksInOrder())
-	if err == nil && later {
-		err = s.setByPath(set, refusal)
+	done, err := w.Finish(c.ctx, &f)
+	if err = o.explain(err); err == nil {
+		err = s.told(done)
 	}
 	return cmp.Or(err, s.tooPrivate())
+}
+
+func (s finalizing) writer() endpoint.HostWriter {
+	return endpoint.HostWriter{File: s.o.file, Quirks: s.o.end.placement.quirks}
+}
+
+// own reports whether the file is new.
+func (s finalizing) own() bool { return s.o.temp != "" || s.o.info == nil }
+
+// told says which attributes the file did not get. Unless they were asked for, that is no error.
+func (s finalizing) told(done endpoint.Finished) error {
+	say := func(string) {} // nobody has asked for it
+	if s.c.options.Preserve || s.o.info != nil {
+		say = s.c.warn
+	}
+	s.c.options.tell(done.Unset, say)
+	return s.attrsRefused(done.NotSet)
 }
 
 // attrs returns the attributes to set on the target.
@@ -590,17 +569,6 @@ func (s finalizing) keptMode() fs.FileMode {
 	return kept
 }
 
-// errNotTruncated reports that the end of a longer old file is still there.
-var errNotTruncated = errors.New("the host does not truncate files, and the old one was longer")
-
-func (s finalizing) truncateRefused(err error) error {
-	if !endpoint.Refused(err) {
-		return err
-	}
-	s.o.end.placement.quirks.WholeFiles.Store(true)
-	return fmt.Errorf("%w: %w", errNotTruncated, err)
-}
-
 // errPrivate reports that a file would stay readable for its owner alone.
 var errPrivate = errors.New("the host does not change the permissions of a file")
 
@@ -623,35 +591,6 @@ func (s finalizing) attrsRefused(err error) error {
 		c.warn("the new file cannot be given the permissions of the old one: " + err.Error())
 	}
 	return nil
-}
-
-// A step sends a request to the host and returns a function that waits for the answer.
-type step func() (wait func() error)
-
-// waits returns the second half of a step.
-func waits[T any](ctx context.Context, asked *usftp.Pending[T]) func() error {
-	return func() error {
-		_, err := asked.WaitContext(ctx)
-		return err
-	}
-}
-
-// runSteps runs the steps one after the other until one fails, or all at once. It returns the first
-// error.
-func runSteps(steps []step, atOnce bool) (first error) {
-	var waiting []func() error
-	for _, ask := range steps {
-		wait := ask()
-		if atOnce {
-			waiting = append(waiting, wait)
-		} else if err := wait(); err != nil {
-			return err
-		}
-	}
-	for _, wait := range waiting {
-		first = cmp.Or(first, wait())
-	}
-	return first
 }
 
 // A commitState is how far the last step of a copy to a host has come. If a lost connection swallows
@@ -932,14 +871,7 @@ func (o *remoteOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
 	}
 	ctx, cancel := endpoint.CleanupContext(c.ctx)
 	defer cancel()
-	f := o.file.WithContext(ctx)
-	err := f.Truncate(n)
-	if sharesHandle(err) { // what it holds may be another file's
-		return false, false
-	}
-	synced = err == nil && f.Sync() == nil
-	f.Async().Abandon().WaitContext(ctx)
-	return true, synced
+	return endpoint.HostWriter{File: o.file}.Keep(ctx, n)
 }
 
 // remove closes the file, and removes it if it is temporary.
@@ -954,7 +886,7 @@ func (o *remoteOutput) remove(c *fileCopy) {
 	}
 	ctx, cancel := endpoint.CleanupContext(c.ctx)
 	defer cancel()
-	o.file.Async().Abandon().WaitContext(ctx)
+	endpoint.HostWriter{File: o.file}.Abandon(ctx)
 	c.delta.close() // Windows does not remove open files
 	if o.temp != "" {
 		o.removeTemporary(ctx, c, o.temp)

@@ -62,8 +62,9 @@ func (s *session) stripe(c *fileCopy, first *usftp.File, flag int, from, size,
 // stop ends a transfer that is not complete.
 func (s *striper) stop() { s.finish(false)() }
 
-// part ends a complete transfer, as a [step]. Its error is that of any handle that took part: a server may report
-// only at CLOSE that it could not store what it acknowledged.
+// part ends a complete transfer in two halves: see [endpoint.HostWriter]. Its error is that of any
+// handle that took part: a server may report only at CLOSE that it could not store what it
+// acknowledged.
 func (s *striper) part() (wait func() error) { return s.finish(true) }
 
 func (s *striper) finish(complete bool) (wait func() error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/endpoint/endpointtest"
+	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
@@ -44,6 +45,15 @@ func newClient(t *testing.T, in io.WriteCloser, out io.Reader, version string) *
 // onHost opens a client's files.
 func onHost(client *usftp.Client) endpoint.Opener {
 	return endpoint.OnHost{Host: &pool.Host{Client: client}}
+}
+
+// writes opens a client's files to be written.
+func writes(client *usftp.Client) endpointtest.Write {
+	q := new(quirks.Quirks)
+	return func(name string, flag int) (endpoint.Writer, error) {
+		f, err := client.OpenFile(name, flag, 0o600)
+		return endpoint.HostWriter{File: f, Quirks: q}, err
+	}
 }
 
 // newHost returns the place that a client leads to, and what ends its context.
@@ -90,8 +100,8 @@ func TestOurServer(t *testing.T) {
 				dir := realDir(t)
 				client := serveOurs(t, serve, dir, server.Policy{Denied: denied})
 				host, end := newHost(t, pool.Host{Client: client}, pool.Retry{})
-				return &endpointtest.Fixture{Place: host, Opener: onHost(client), Dir: "/",
-					Host: true, End: end, Raw: denied == nil, NoTimes: len(denied) > 1, NoLinkSet: len(denied) > 1,
+				return &endpointtest.Fixture{Place: host, Opener: onHost(client), Write: writes(client), Dir: "/",
+					Host: true, End: end, Raw: denied == nil, Whole: name == "atomic", NoTimes: len(denied) > 1, NoLinkSet: len(denied) > 1,
 					Disk: endpointtest.Directory(t, dir)}
 			})
 		})
@@ -116,7 +126,7 @@ func TestOpenSSH(t *testing.T) {
 				})
 				host, end := newHost(t, pool.Host{Client: client}, pool.Retry{})
 				dir := realDir(t)
-				return &endpointtest.Fixture{Place: host, Opener: onHost(client), Dir: dir,
+				return &endpointtest.Fixture{Place: host, Opener: onHost(client), Write: writes(client), Dir: dir,
 					Host: true, End: end, Raw: c.version != "", NoTimes: c.flags != nil, NoLinkSet: c.flags != nil,
 					Disk: endpointtest.Directory(t, dir)}
 			})
@@ -193,7 +203,8 @@ func TestOtherServers(t *testing.T) {
 				t.Cleanup(func() { client.Close() })
 				host, stop := newHost(t, pool.Host{Client: client}, pool.Retry{})
 				f := c.traits
-				f.Place, f.Opener, f.Dir, f.Host, f.End = host, onHost(client), "/top", true, stop
+				f.Place, f.Opener, f.Write, f.Dir = host, onHost(client), writes(client), "/top"
+				f.Host, f.End = true, stop
 				f.Disk = endpointtest.Memory(t, server.Files, "/top")
 				return &f
 			})

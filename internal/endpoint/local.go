@@ -290,3 +290,46 @@ func (f *LocalFile) Close() error {
 type lent struct{ io.ReaderAt }
 
 func (lent) Close() error { return nil }
+
+// A LocalWriter is an open file on this machine that is written.
+type LocalWriter struct {
+	*os.File
+	In   *os.Root // the directory that it is in
+	Base string   // its name there
+}
+
+// Finish implements Writer. It sets times last and by the name: closing a file may write to it.
+func (w LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err error) {
+	set := &f.Set
+	if f.Truncate {
+		err = w.Truncate(f.Size)
+	}
+	if err == nil && set.SetOwner {
+		done.NotSet = w.Chown(set.UID, set.GID)
+	}
+	if err == nil && set.SetMode && done.NotSet == nil {
+		done.NotSet = w.Chmod(set.Mode)
+	}
+	if err == nil && f.Flush {
+		err = w.Sync()
+	}
+	if err == nil {
+		err = w.Close() // NFS and others report failed writes only now
+	}
+	if err == nil && set.SetTimes && done.NotSet == nil {
+		done.NotSet = w.In.Chtimes(w.Base, set.Atime, set.Mtime)
+		done.Times = done.NotSet != nil
+	}
+	return done, err
+}
+
+// Keep implements Writer.
+func (w LocalWriter) Keep(_ context.Context, n int64) (ok, flushed bool) {
+	ok = w.Truncate(n) == nil
+	flushed = ok && w.Sync() == nil
+	w.Close()
+	return ok, flushed
+}
+
+// Abandon implements Writer.
+func (w LocalWriter) Abandon(context.Context) { w.Close() }

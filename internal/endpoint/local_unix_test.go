@@ -5,6 +5,8 @@ package endpoint_test
 import (
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,11 +24,25 @@ func realDir(t *testing.T) string {
 	return dir
 }
 
+// writesLocal opens files of this machine to be written.
+func writesLocal(t *testing.T) endpointtest.Write {
+	return func(name string, flag int) (endpoint.Writer, error) {
+		in, err := os.OpenRoot(filepath.Dir(name))
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { in.Close() })
+		base := filepath.Base(name)
+		f, err := in.OpenFile(base, flag, 0o600)
+		return endpoint.LocalWriter{File: f, In: in, Base: base}, err
+	}
+}
+
 func TestLocal(t *testing.T) {
 	endpointtest.Run(t, func(t *testing.T) *endpointtest.Fixture {
 		dir := realDir(t)
-		return &endpointtest.Fixture{Place: endpoint.Local{}, Opener: endpoint.Local{}, Dir: dir,
-			Raw: true, Disk: endpointtest.Directory(t, dir)}
+		return &endpointtest.Fixture{Place: endpoint.Local{}, Opener: endpoint.Local{},
+			Write: writesLocal(t), Dir: dir, Raw: true, Disk: endpointtest.Directory(t, dir)}
 	})
 }
 

@@ -19,16 +19,21 @@ type Fixture struct {
 	Opener endpoint.Opener // of the same place
 	Dir    string          // the directory's name in Place
 	Disk   Disk            // the same directory, as another program sees it
+	Write  Write           // opens a file of the same place
 	End    func()          // ends the run's context; nil if the Place has none
 
 	// What follows from the protocol, and what the host is known to lack.
 	Host      bool // it is reached by SFTP, which tells neither inodes nor other names
 	Textual   bool // RealPath only tidies the text
 	Raw       bool // the server says for certain what is a link
+	Whole     bool // a file appears when it is complete
 	NoTimes   bool // neither times nor permissions can be set
 	NoHard    bool // there are no hard links
 	NoLinkSet bool // attributes of links cannot be set
 }
+
+// Write opens a path to be written. flag is one of os.OpenFile.
+type Write func(path string, flag int) (endpoint.Writer, error)
 
 // Run runs all cases, each over a fixture of its own.
 func Run(t *testing.T, fixture func(t *testing.T) *Fixture) {
@@ -50,6 +55,9 @@ func Run(t *testing.T, fixture func(t *testing.T) *Fixture) {
 			s := &scene{T: t, Fixture: fixture(t)}
 			run(s, s.Opener)
 		})
+	}
+	for name, run := range writeCases {
+		t.Run("write/"+name, func(t *testing.T) { run(&scene{T: t, Fixture: fixture(t)}) })
 	}
 	for name, run := range rootCases {
 		t.Run("root/"+name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -242,4 +244,126 @@ func (w guardedAt) WriteAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	return w.WriterAt.WriteAt(p, off)
+}
+
+// A HostWriter is an open file on a host that is written.
+type HostWriter struct {
+	*usftp.File
+	Quirks *quirks.Quirks // of the host
+
+	// Parts ends the other handles that wrote the file; the second half waits for that. It is nil
+	// if there are none.
+	Parts func() (wait func() error)
+}
+
+// Finish implements Writer.
+func (w HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err error) {
+	var steps []step
+	if w.Parts != nil {
+		steps = append(steps, w.Parts)
+	}
+	if f.Truncate {
+		steps = append(steps, func() func() error {
+			truncated := waits(ctx, w.Async().Truncate(f.Size))
+			return func() error { return w.truncateRefused(truncated()) }
+		}, func() func() error { // some servers say yes and do nothing
+			looked := w.Async().Stat()
+			return func() error {
+				stat, err := looked.WaitContext(ctx)
+				if err == nil && stat.HasSize() && int64(stat.Size) > f.Size {
+					w.Quirks.WholeFiles.Store(true)
+					return ErrNotTruncated
+				}
+				return nil
+			}
+		})
+	}
+	later := f.Set != (usftp.NewAttrs{}) && w.Quirks.NoFsetstat.Load()
+	var refusal error
+	if f.Set != (usftp.NewAttrs{}) && !later {
+		steps = append(steps, func() func() error {
+			given := waits(ctx, w.Async().SetAttrs(f.Set))
+			return func() error {
+				err := given()
+				if later = Refused(err); later {
+					refusal, err = err, nil
+				}
+				return err
+			}
+		})
+	}
+	if f.Flush {
+		steps = append(steps, func() func() error { return waits(ctx, w.Async().Sync()) })
+	}
+	steps = append(steps, func() func() error { return waits(ctx, w.Async().Close()) })
+	err = runSteps(steps, private.OfClient(w.Client()).WorksInOrder())
+	if err == nil && later {
+		return w.SetByPath(f, refusal), nil
+	}
+	return done, err
+}
+
+func (w HostWriter) truncateRefused(err error) error {
+	if !Refused(err) {
+		return err
+	}
+	w.Quirks.WholeFiles.Store(true)
+	return fmt.Errorf("%w: %w", ErrNotTruncated, err)
+}
+
+// SetByPath sets the attributes of a closed file by its path, after FSETSTAT was refused, or where
+// it is known to be. Servers without FSETSTAT (Twisted's) have SETSTAT.
+func (w HostWriter) SetByPath(f *Finish, refusal error) (done Finished) {
+	if errors.Is(refusal, errors.ErrUnsupported) {
+		w.Quirks.NoFsetstat.Store(true)
+	}
+	client, name := w.Client(), w.Name()
+	done.Unset, done.NotSet = SetEach(w.Quirks, f.Set, f.Own, func(part usftp.NewAttrs) error {
+		return SetUnfollowed(client, name, part, 0, f.Own)
+	})
+	return done
+}
+
+// Keep implements Writer. If the connection is lost, whoever continues the file has to cut it.
+func (w HostWriter) Keep(ctx context.Context, n int64) (ok, flushed bool) {
+	file := w.WithContext(ctx)
+	err := file.Truncate(n)
+	if errors.Is(err, usftp.ErrSharedHandle) || errors.Is(err, usftp.ErrOneHandle) {
+		return false, false // what it holds may be another file's
+	}
+	flushed = err == nil && file.Sync() == nil
+	w.Abandon(ctx)
+	return true, flushed
+}
+
+// Abandon implements Writer.
+func (w HostWriter) Abandon(ctx context.Context) { w.Async().Abandon().WaitContext(ctx) }
+
+// A step sends a request to the host and returns a function that waits for the answer.
+type step = func() (wait func() error)
+
+// waits returns the second half of a step.
+func waits[T any](ctx context.Context, asked *usftp.Pending[T]) func() error {
+	return func() error {
+		_, err := asked.WaitContext(ctx)
+		return err
+	}
+}
+
+// runSteps runs the steps one after the other until one fails, or all at once. It returns the first
+// error.
+func runSteps(steps []step, atOnce bool) (first error) {
+	var waiting []func() error
+	for _, ask := range steps {
+		wait := ask()
+		if atOnce {
+			waiting = append(waiting, wait)
+		} else if err := wait(); err != nil {
+			return err
+		}
+	}
+	for _, wait := range waiting {
+		first = cmp.Or(first, wait())
+	}
+	return first
 }

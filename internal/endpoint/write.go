@@ -1,0 +1,46 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/usftp/usftp"
+)
+
+// A Writer is an open file that is written. It repeats nothing, and is for one goroutine. One of
+// Finish, Keep and Abandon ends it.
+type Writer interface {
+	io.WriterAt
+
+	// Finish cuts off what lies beyond the end, sets attributes, flushes and closes the file, in
+	// one round trip where a host works in order. Without an error all that was written is stored.
+	Finish(ctx context.Context, f *Finish) (Finished, error)
+
+	// Keep cuts the file down to n bytes, unless the host truncates none, and closes it, for
+	// somebody to continue it later, as far as the host keeps incomplete files. ok is false if
+	// other data may be in its place; flushed means that it is on disk.
+	Keep(ctx context.Context, n int64) (ok, flushed bool)
+
+	// Abandon closes the file, whatever it holds.
+	Abandon(ctx context.Context)
+}
+
+// Finish says how a file is finished.
+type Finish struct {
+	Truncate bool // it may be longer than Size
+	Size     int64
+	Set      usftp.NewAttrs
+	Own      bool // it was made to be written
+	Flush    bool
+}
+
+// Finished says what a file has that is finished.
+type Finished struct {
+	NotSet error // why attributes are not set, nil if they are
+	Times  bool  // NotSet is about nothing but the times
+	Unset  Unset
+}
+
+// ErrNotTruncated reports that the end of a longer old file is still there.
+var ErrNotTruncated = errors.New("the host does not truncate files, and the old one was longer")
