@@ -434,10 +434,13 @@ func (f *faults) one(t *testing.T, one fault) {
 		least++
 	}
 	until(t, "the first event", func() bool { return f.eventsOf(one) >= least })
-	client, cut, err := f.connect(t, node, one)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var client *usftp.Client
+	var cut func()
+	var err error
+	until(t, "the node lets its user in", func() bool { // without the store it knows nobody
+		client, cut, err = f.connect(t, node, one)
+		return err == nil
+	})
 	defer cut()
 	var happened time.Time
 	g.arm(one.which, one.at, one.after, func() (gone bool) {
@@ -486,7 +489,7 @@ func (f *faults) one(t *testing.T, one fault) {
 	}
 	f.refused(t, one, f.sound)
 	if one.kind == "kill" && time.Since(happened) < 8*time.Second {
-		f.limited(t, one)
+		f.limited(t, one, node)
 	}
 
 	// The client goes on elsewhere.
@@ -579,10 +582,10 @@ func (f *faults) refused(t *testing.T, one fault, s *servetest.Server) {
 }
 
 // limited checks that the session of a node that was just killed still counts, as long as the store
-// has always answered the sound node: on a busy machine it may not.
-func (f *faults) limited(t *testing.T, one fault) {
+// has always answered both nodes: on a busy machine it may not.
+func (f *faults) limited(t *testing.T, one fault, killed *servetest.Server) {
 	t.Helper()
-	if strings.Contains(f.sound.Log.String(), "the store does not answer") {
+	if strings.Contains(f.sound.Log.String()+killed.Log.String(), "the store does not answer") {
 		return
 	}
 	for n := range mostSessions {
@@ -626,6 +629,11 @@ func (f *faults) end(some []fault) {
 	until(f.T, "no event waits", func() bool { return count(`SELECT count(*) FROM outbox`) == 0 })
 
 	second := f.start(f.T, "second", f.endpoint, f.storeURL)
+	until(f.T, "the store answers all", func() bool {
+		log := f.sound.Log.String()
+		return strings.LastIndex(log, "the store answers") > strings.LastIndex(log,
+			"the store does not answer")
+	})
 	f.sound.Cmd.Process.Signal(syscall.SIGHUP)
 	type amount struct{ bytes, files int64 }
 	counted := map[int]amount{}
