@@ -404,11 +404,19 @@ func (a AsyncFile) OpenRead() *Pending[*File] { return a.Open(0, 0) }
 // [File.Writer]) before it starts.
 func (a AsyncFile) Close() *Pending[struct{}] {
 	err := a.file.beforeClose()
-	op, _ := a.file.closeOperation()
+	op, _ := a.file.closeOperation(err != nil)
 	if err != nil {
 		op.refused = err
 		op.result = func(*conn.Call) (none, error) { return none{}, err }
 	}
+	return start(context.Background(), op)
+}
+
+// Abandon is [File.Abandon]. The file's context does not end it.
+func (a AsyncFile) Abandon() *Pending[struct{}] {
+	a.file.dropAhead()
+	a.file.dropBehind()
+	op, _ := a.file.closeOperation(true)
 	return start(context.Background(), op)
 }
 

@@ -59,7 +59,10 @@ func (c *Client) CopyFile(oldname, newname string) (n int64, err error) {
 	if err == nil && !other {
 		err = to.cutTo(n)
 	}
-	return n, errors.Join(err, to.Close())
+	if err != nil {
+		return n, errors.Join(err, to.Abandon())
+	}
+	return n, to.Close()
 }
 
 // isOther reports whether the file at name is certainly not f: it does not exist or has other

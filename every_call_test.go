@@ -84,11 +84,11 @@ func TestEveryAsyncOperation(t *testing.T) {
 	must[*usftp.File](t)(af.OpenRead().Wait())
 	wait(af.Close())
 	must[*usftp.File](t)(af.Open(os.O_RDWR, 0).Wait())
-	wait(af.Close())
+	wait(af.Abandon())
 	called("File.CopyData", "File.SetAttrs", "File.WriteAt", "File.ReadAt", "File.Sync",
 		"File.Truncate",
 		"File.Chmod", "File.Chown", "File.Chtimes", "File.SetExtendedData",
-		"File.Stat", "File.StatVFS", "File.Close", "File.OpenRead", "File.Open", "Client.Create")
+		"File.Stat", "File.StatVFS", "File.Close", "File.Abandon", "File.OpenRead", "File.Open", "Client.Create")
 
 	wait(a.Mkdir(name("d")))
 	wait(a.Rename(name("f"), name("d/f")))
@@ -481,7 +481,7 @@ func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 
 // noFileCalls are the methods of File that send no request, and those that close it: a context does
 // not end their wait for the server's last answer.
-var noFileCalls = []string{"Close", "WithContext", "Client", "SetClient", "Name", "BaseName",
+var noFileCalls = []string{"Close", "Abandon", "WithContext", "Client", "SetClient", "Name", "BaseName",
 	"Stash", "SetStash", "IsOpen", "AttrsCached",
 	"FileStat", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle",
 	"Progress", "private.File.Waited", "private.File.Answers", "private.File.HandleLost", "private.Stripes.Join",

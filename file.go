@@ -327,7 +327,7 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 		func(call *conn.Call) (*File, error) {
 			return f.becomeOpen(s, name, call.Handle, flags)
 		})
-	op.call.Orphan = s.closeOrphan
+	op.call.Orphan = s.orphaned(flags)
 	return op
 }
 
@@ -339,7 +339,7 @@ func (f *File) becomeOpen(s *session, name string, handle *conn.Handle,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.open != nil {
-		s.closeHandle(handle)
+		s.dropHandle(handle, flags)
 		return nil, errIsOpen
 	}
 	f.open = open
@@ -356,6 +356,27 @@ func (s *session) closeOrphan(call *conn.Call) {
 	}
 }
 
+// orphaned returns closeOrphan for the reply to OPEN with flags.
+func (s *session) orphaned(flags uint32) func(*conn.Call) {
+	return func(call *conn.Call) {
+		if call.Type == wire.TypeHandle {
+			s.dropHandle(call.Handle, flags)
+		}
+	}
+}
+
+// dropHandle closes the handle of a file that was opened in vain, without waiting. One that was to
+// be written is not to appear empty.
+func (s *session) dropHandle(handle *conn.Handle, flags uint32) {
+	if flags&wire.OpenWrite == 0 || !s.offered(wire.ExtAbandon) {
+		s.closeHandle(handle)
+		return
+	}
+	call := s.abandonCall(handle)
+	call.Done = discard{s}
+	s.conn.TryStart(call, true)
+}
+
 // closeHandle closes a handle without waiting, which is fine if nothing was written.
 func (s *session) closeHandle(handle *conn.Handle) {
 	call := s.handleCall(wire.TypeClose, handle, wire.TypeStatus)
@@ -367,17 +388,37 @@ func (s *session) closeHandle(handle *conn.Handle) {
 // writing, Close waits for the server's answer, whatever f's context says: some servers store the
 // file only now and report only now that they cannot. If it was open for reading only, Close does
 // not wait. If it is closed already, the error matches [fs.ErrClosed].
+//
+// If what was passed to a [Writer] could not be written, Close gives the file up as [File.Abandon]
+// does.
 func (f *File) Close() error {
 	behind := f.beforeClose()
-	op, open := f.closeOperation()
+	err := f.end(behind != nil)
+	// If the data was not written, what became of the handle matters less.
+	return cmp.Or(behind, err)
+}
+
+// Abandon closes a file that is not complete, for whatever reason. Servers on which files appear as
+// a whole when they are closed, such as usftpd, then do not show it, and leave what it was to
+// replace; they may keep what has come of a new file for who opens it again without O_TRUNC. That
+// takes the extension abandon@usftp. On other servers Abandon does what [File.Close] does. It drops
+// what was passed to a [Writer] and is not sent yet.
+func (f *File) Abandon() error {
+	f.dropAhead()
+	f.dropBehind()
+	return f.end(true)
+}
+
+// end closes the file or gives it up.
+func (f *File) end(giveUp bool) error {
+	op, open := f.closeOperation(giveUp)
 	if open != nil && open.flags&wire.OpenWrite == 0 {
 		op.call.Done = discard{open.client}
 		open.client.conn.TryStart(op.call, true)
 		return nil
 	}
 	_, err := run(context.Background(), op)
-	// If the data was not written, what became of the handle matters less.
-	return cmp.Or(behind, err)
+	return err
 }
 
 // beforeClose finishes what was written behind and drops what was read ahead.
@@ -389,14 +430,19 @@ func (f *File) beforeClose() error {
 	return f.endBehind(open)
 }
 
-// closeOperation takes the handle from the file and closes it.
-func (f *File) closeOperation() (operation[none], *openFile) {
+// closeOperation takes the handle from the file and closes it, or gives it up.
+func (f *File) closeOperation(giveUp bool) (operation[none], *openFile) {
 	open := f.letGo()
 	if open == nil {
 		return failing[none](f, "close", fs.ErrClosed), nil
 	}
-	return operation[none]{session: open.client, name: "close", path: f.Name(),
-		call: open.closeCall()}, open
+	op := operation[none]{session: open.client, name: "close", path: f.Name()}
+	if giveUp && open.flags&wire.OpenWrite != 0 && open.client.offered(wire.ExtAbandon) {
+		op.call = open.client.abandonCall(open.handle)
+	} else {
+		op.call = open.closeCall()
+	}
+	return op, open
 }
 
 // letGo takes the handle from the file, which closes it; nil if it was closed.
@@ -414,6 +460,17 @@ func (f *File) letGo() *openFile {
 // closeCall makes a CLOSE.
 func (o *openFile) closeCall() *conn.Call {
 	call := o.client.handleCall(wire.TypeClose, o.handle, wire.TypeStatus)
+	call.Ordered = true // after the WRITEs of a transfer that this ends
+	return call
+}
+
+// abandonCall makes the request that gives up a file being written.
+func (s *session) abandonCall(handle *conn.Handle) *conn.Call {
+	call := s.request(wire.TypeStatus)
+	call.Handle = handle
+	call.Request = wire.ExtendedHandle{Name: wire.ExtAbandon,
+		Handle: handle.Name}.Append(call.Scratch(), 0)
+	call.Closes = true
 	call.Ordered = true // after the WRITEs of a transfer that this ends
 	return call
 }

@@ -112,7 +112,7 @@ func (b *burst) writeAndClose(p []byte, attrs *NewAttrs) error {
 	f := b.file
 	if len(p) > 0 {
 		if err := b.send(burstData, b.open.client.writeCall(b.open.handle, 0, p)); err != nil {
-			f.Async().Close()
+			f.Async().Abandon()
 			return f.wrap("write", err)
 		}
 	}
@@ -138,7 +138,7 @@ func (b *burst) setAttrs(attrs *NewAttrs) error {
 // writeThenClose is StartWriteClose step by step.
 func (f *File) writeThenClose(p []byte, attrs NewAttrs) (refused, err error) {
 	if _, err := f.writeAt(p, 0); err != nil {
-		f.Async().Close()
+		f.Async().Abandon()
 		return nil, err
 	}
 	refused = f.SetAttrs(attrs)

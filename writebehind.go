@@ -227,3 +227,19 @@ func (f *File) endBehind(open *openFile) error {
 	f.writing.CompareAndSwap(b, nil)
 	return f.wrap("write", err)
 }
+
+// dropBehind gives up what was written behind, for Abandon. It interrupts a Write in another
+// goroutine.
+func (f *File) dropBehind() {
+	b := f.writing.Load()
+	if b == nil {
+		return
+	}
+	if !b.mu.TryLock() {
+		b.open.shut(fs.ErrClosed)
+		b.mu.Lock()
+	}
+	defer b.mu.Unlock()
+	b.end()
+	f.writing.CompareAndSwap(b, nil)
+}

@@ -128,14 +128,27 @@ type startFailure struct {
 }
 
 func (e *startFailure) Error() string {
-	other, isOther := errors.AsType[*usftp.NotSFTPError](e.err)
 	switch {
 	case e.stderr == "":
 		return e.err.Error()
-	case errors.As(e.err, new(*usftp.LostError)), isOther && len(other.Text) == 0:
+	case errors.As(e.err, new(*usftp.LostError)), e.silent():
 		return "SFTP did not start: " + e.stderr
 	}
 	return fmt.Sprintf("%s (and: %s)", e.err, e.stderr)
+}
+
+// silent reports whether the server has sent nothing that is not SFTP: a start-up file that prints
+// something spoils everything else that is run there, too.
+func (e *startFailure) silent() bool {
+	other, isOther := errors.AsType[*usftp.NotSFTPError](e.err)
+	return isOther && len(other.Text) == 0
+}
+
+// Is makes it match ErrNoSFTP. Without what the server says, a stream that ends may be a connection
+// that was lost.
+func (e *startFailure) Is(target error) bool {
+	return target == ErrNoSFTP &&
+		(e.silent() || e.stderr != "" && errors.As(e.err, new(*usftp.LostError)))
 }
 
 func (e *startFailure) Unwrap() error { return e.err }

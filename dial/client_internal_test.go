@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"errors"
 	"io"
 	"testing"
 
@@ -14,15 +15,20 @@ func TestStartError(t *testing.T) {
 	for _, c := range []struct {
 		err          error
 		stderr, want string
+		noSFTP       bool
 	}{
-		{&usftp.NotSFTPError{}, "no shell for you", "SFTP did not start: no shell for you"},
+		{&usftp.NotSFTPError{}, "no shell for you", "SFTP did not start: no shell for you", true},
+		{&usftp.NotSFTPError{}, "", new(usftp.NotSFTPError).Error(), true},
 		{&usftp.LostError{Cause: io.EOF}, "no shell for you",
-			"SFTP did not start: no shell for you"},
-		{text, "", text.Error()},
-		{text, "bye", text.Error() + " (and: bye)"},
+			"SFTP did not start: no shell for you", true},
+		{&usftp.LostError{Cause: io.EOF}, "", (&usftp.LostError{Cause: io.EOF}).Error(), false},
+		{text, "", text.Error(), false},
+		{text, "bye", text.Error() + " (and: bye)", false},
 	} {
-		if got := (&startFailure{c.err, c.stderr}).Error(); got != c.want {
-			t.Errorf("%v with %q: %q, want %q", c.err, c.stderr, got, c.want)
+		err := &Error{Err: &startFailure{c.err, c.stderr}}
+		if got := err.Err.Error(); got != c.want || errors.Is(err, ErrNoSFTP) != c.noSFTP {
+			t.Errorf("%v with %q: %q, want %q, and ErrNoSFTP: %v", c.err, c.stderr, got, c.want,
+				c.noSFTP)
 		}
 	}
 }

@@ -95,8 +95,8 @@ func (c *Compression) Advice() string {
 	return ""
 }
 
-// rate returns the median of the rates, 0 if there are too few. At the beginning a buffer on the way
-// may have taken everything. The caller holds the lock.
+// rate returns the median of the rates, 0 if there are too few. At the beginning a buffer on the
+// way may have taken everything. The caller holds the lock.
 func (c *Compression) rate() float64 {
 	if len(c.rates) < leastRate {
 		return 0

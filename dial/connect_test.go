@@ -87,23 +87,10 @@ func TestJump(t *testing.T) {
 // context and with ConnectTimeout.
 func TestSilentBehindJump(t *testing.T) {
 	a := opensshd.Start(t, opensshd.Options{Alias: "a"})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	accepted := make(chan net.Conn, 2)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- c
-		}
-	}()
-	target, config := Target{Host: "127.0.0.1",
-		Port: l.Addr().(*net.TCPAddr).Port}, &Config{ConfigFile: a.ConfigFile, Jump: "a"}
+	t.Cleanup(func() { none(t) })
+	accepted := make(chan net.Conn, 10)
+	port := testenv.Listen(t, func(c net.Conn) { accepted <- c }).Port
+	target, config := Target{Host: "127.0.0.1", Port: port}, &Config{ConfigFile: a.ConfigFile, Jump: "a"}
 	d, err := New(testContext(t), target, config)
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +109,6 @@ func TestSilentBehindJump(t *testing.T) {
 		t.Errorf("timed out: %v", err)
 	}
 	(<-accepted).Close()
-	l.Close()
-	none(t)
 }
 
 // TestSilentJump: a jump host that does not say whether it can reach the next host.

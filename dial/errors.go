@@ -15,8 +15,8 @@ import (
 
 // An Error is any failure to reach or log in to Host. Err is the cause: a *[NotSSHError],
 // *[AuthError], *[HostKeyError], *[SubsystemError], *[JumpError], *[ProxyError] or
-// *[UnsupportedError], an error of package net (such as one that matches syscall.ECONNREFUSED, or a *net.DNSError), or the
-// context's.
+// *[UnsupportedError], an error of package net (such as one that matches syscall.ECONNREFUSED, or a
+// *net.DNSError), or the context's.
 type Error struct {
 	Host string // as it was named, "user@host"
 	Err  error
@@ -30,6 +30,9 @@ func (e *Error) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.As(e.Err, &t) && t.Timeout()
 }
+
+// wsaConnRefused is Windows' WSAECONNREFUSED, which package syscall keeps apart from ECONNREFUSED.
+const wsaConnRefused = syscall.Errno(10061)
 
 // sentence puts the common causes into plain words.
 func sentence(err error) string {
@@ -53,7 +56,7 @@ func sentence(err error) string {
 		return fmt.Sprintf("the name %s could not be resolved: %s", dns.Name, dns.Err)
 	case errors.As(err, &op) && op.Op == "dial" && op.Addr != nil:
 		switch {
-		case errors.Is(op.Err, syscall.ECONNREFUSED):
+		case errors.Is(op.Err, syscall.ECONNREFUSED), errors.Is(op.Err, wsaConnRefused):
 			return fmt.Sprintf("the connection to %s was refused", op.Addr)
 		case op.Timeout():
 			return fmt.Sprintf("connecting to %s timed out", op.Addr)
@@ -214,8 +217,11 @@ func (e *ProxyError) Error() string {
 }
 func (e *ProxyError) Unwrap() error { return e.Err }
 
-// A SubsystemError means that the login succeeded but the server runs no SFTP, or that the system's
-// ssh ended with an error.
+// ErrNoSFTP is matched by errors of hosts that let us in and start no SFTP.
+var ErrNoSFTP = errors.New("the server does not offer SFTP")
+
+// A SubsystemError means that the login succeeded but the server runs no SFTP (then it matches
+// [ErrNoSFTP]), or that the system's ssh ended with an error.
 type SubsystemError struct {
 	Reason string // what the server or ssh answered to the request
 	// ExitStatus is that of the remote program (or of ssh itself), -1 if unknown.
@@ -229,7 +235,7 @@ type SubsystemError struct {
 func (e *SubsystemError) Error() string {
 	s := e.Reason
 	if !e.noLogin {
-		s = "the server does not offer SFTP: " + s
+		s = ErrNoSFTP.Error() + ": " + s
 	}
 	if e.ExitStatus >= 0 {
 		s += fmt.Sprintf(" (exit status %d)", e.ExitStatus)
@@ -242,6 +248,9 @@ func (e *SubsystemError) Error() string {
 	}
 	return s
 }
+
+// Is makes it match ErrNoSFTP.
+func (e *SubsystemError) Is(target error) bool { return target == ErrNoSFTP && !e.noLogin }
 
 // startError says why a program could not be started, without Go's names for it.
 func startError(program string, err error) error {

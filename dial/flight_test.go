@@ -573,7 +573,7 @@ func TestFlightWithoutSFTP(t *testing.T) {
 	_, err := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile}).Open(
 		testContext(t))
 	var sub *SubsystemError
-	if !errors.As(err, &sub) || !sub.refused {
+	if !errors.As(err, &sub) || !sub.refused || !errors.Is(err, ErrNoSFTP) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -442,7 +442,7 @@ func (l *login) load() {
 func (l *login) offer(c *credential) *attempt {
 	l.startMethod("publickey", step{key: c.public.Marshal(), person: c.person})
 	l.offered = append(l.offered, c)
-	l.d.log.Info("offering "+c.String(), "host", l.s.alias)
+	l.d.log.Debug("offering "+c.String(), "host", l.s.alias)
 	sign := *c
 	sign.sign = func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error) {
 		l.watch.pause() // a passphrase to type, a token to touch

@@ -148,11 +148,12 @@ func readAnswer(r io.Reader) error {
 			return fmt.Errorf("it did not answer: %w", err)
 		}
 	}
-	line, _, _ := bytes.Cut(answer, []byte("\n"))
-	version, status, _ := strings.Cut(printable(line), " ")
+	answer, _, _ = bytes.Cut(answer[:min(len(answer), sniffLimit)], []byte("\n"))
+	line := printable(answer)
+	version, status, _ := strings.Cut(line, " ")
 	switch {
 	case !strings.HasPrefix(version, "HTTP/1."):
-		return fmt.Errorf("it does not speak HTTP; it said: %q", printable(line))
+		return fmt.Errorf("it does not speak HTTP; it said: %q", line)
 	case strings.HasPrefix(status, "407"):
 		return fmt.Errorf("it answered %q: it wants a login, or another one", status)
 	case len(status) < 3 || status[0] != '2':

@@ -70,29 +70,15 @@ func TestProxyFails(t *testing.T) {
 	t.Cleanup(func() { none(t) }) // after the proxies have ended
 	refused := fmt.Sprint("127.0.0.1:", testenv.RefusedPort(t))
 	says := func(words string) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer conn.Close()
-					conn.Read(make([]byte, 1<<10))
-					if words == "" { // nothing, and does not hang up
-						io.Copy(io.Discard, conn)
-						return
-					}
-					io.WriteString(conn, words)
-				}()
+		return testenv.Listen(t, func(conn net.Conn) {
+			defer conn.Close()
+			conn.Read(make([]byte, 1<<10))
+			if words == "" { // nothing, and does not hang up
+				io.Copy(io.Discard, conn)
+				return
 			}
-		}()
-		return l.Addr().String()
+			io.WriteString(conn, words)
+		}).String()
 	}
 	socks, http := proxytest.Start(t, "socks5", "me:right"), proxytest.Start(t, "http", "me:right")
 	for _, test := range []struct{ proxy, why string }{
@@ -106,6 +92,8 @@ func TestProxyFails(t *testing.T) {
 		{"http://me:secret@" + says("SSH-2.0-x\r\n\r\n"), `it said: "SSH-2.0-x"`},
 		{"http://me:secret@" + says("HTTP/1.1 200 OK\r\n"+strings.Repeat("x", 1<<20)), "too long"},
 		{"http://me:secret@" + says("HTTP/1.1 200 OK\r\n"), "it did not answer"},
+		{"http://" + says("HTTP/1.1 500 "+strings.Repeat("x", 10_000)+"\r\n\r\n"), "500 xxx"},
+		{"http://" + says("HTTP/1.1 500 \u2066\u2067\u200f\x1b[2J\r\n\r\n"), `"500 ????[2J"`},
 		{"socks5://me:secret@" + says("SSH-2.0-x\r\n\r\n"), "version"},
 		{"http://me:secret@" + says(""), "no answer within 1s"},
 		{"socks5://me:secret@" + says(""), "no answer within 1s"},
@@ -115,7 +103,7 @@ func TestProxyFails(t *testing.T) {
 		var failed *ProxyError
 		if !errors.As(err, &failed) || !strings.Contains(err.Error(), test.why) ||
 			!strings.Contains(err.Error(), test.proxy[strings.LastIndex(test.proxy, "@")+1:]) ||
-			strings.Contains(err.Error(), "secret") {
+			strings.Contains(err.Error(), "secret") || len(err.Error()) > 1000 {
 			t.Errorf("%s: %v", test.proxy, err)
 		}
 	}

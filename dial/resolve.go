@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // resolveTimeout bounds `ssh -G`: a "Match exec" or a name server may hang.
@@ -177,7 +179,7 @@ func printable(b []byte) string {
 		switch {
 		case r == '\t':
 			return ' '
-		case r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || r == 0x202e || r == 0xfffd:
+		case !unicode.IsPrint(r) || r == utf8.RuneError:
 			return '?'
 		}
 		return r

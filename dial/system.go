@@ -127,7 +127,9 @@ func (o *sshOutput) Read(b []byte) (int, error) {
 	}
 	closedWithin(closeLimit/2, o.p.drained)
 	code := o.p.exitCode()
-	o.s.setStatus(max(code, 0))
+	if code >= 0 { // no signal ended it
+		o.s.setStatus(code)
+	}
 	if code == 0 {
 		return 0, io.EOF
 	}

@@ -52,11 +52,19 @@ func TestSystemFails(t *testing.T) {
 	var sub *SubsystemError
 	if !errors.As(err, &sub) || sub.ExitStatus != 255 ||
 		!strings.Contains(err.Error(), "Host key verification failed") ||
-		strings.Contains(err.Error(), "does not offer SFTP") {
+		strings.Contains(err.Error(), "does not offer SFTP") || errors.Is(err, ErrNoSFTP) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := New(testContext(t), Target{Host: "h"}, &Config{SSH: "'open"}); err == nil {
 		t.Error("an open quote was taken")
+	}
+	conn = connect(t, Target{Host: "h"}, &Config{SSH: "sh -c 'kill -9 $$'"})
+	s = opened(t, conn)
+	if _, err := io.ReadAll(s); err == nil {
+		t.Error("an ssh that was killed ended well")
+	}
+	if status, ok := s.ExitStatus(); ok {
+		t.Errorf("an ssh that was killed has the exit status %d", status)
 	}
 	conn = connect(t, Target{Host: "h"}, &Config{SSH: "/nonexistent/ssh"})
 	if _, err := conn.Open(testContext(t)); err == nil || !errors.Is(err, os.ErrNotExist) {

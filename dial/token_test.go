@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 )
@@ -53,22 +54,8 @@ func startTokenAgent(t testing.TB) (*tokenAgent, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		l.Close()
-		os.RemoveAll(dir)
-	})
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				agent.ServeAgent(a, c)
-			}()
-		}
-	}()
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	testenv.Accept(t, l, func(c net.Conn) { agent.ServeAgent(a, c) })
 	return a, socket
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -29,17 +30,8 @@ func newLockstep(t testing.TB, server string) *lockstep {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
 	p := &lockstep{Listener: l}
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(client, server)
-		}
-	}()
+	testenv.Accept(t, l, func(client net.Conn) { p.serve(client, server) })
 	return p
 }
 

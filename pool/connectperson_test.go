@@ -14,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 )
@@ -41,13 +42,9 @@ func askingServer(t *testing.T, questions []string, answers []string,
 	}}
 	config.AddHostKey(signer)
 	files := sftptest.NewServer(t, sftptest.Script{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var work sync.WaitGroup
-	serve := func(conn net.Conn) {
-		defer conn.Close()
+	return testenv.Listen(t, func(conn net.Conn) {
+		var work sync.WaitGroup
+		defer work.Wait()
 		server, channels, requests, err := ssh.NewServerConn(conn, config)
 		if err != nil {
 			return
@@ -67,21 +64,7 @@ func askingServer(t *testing.T, questions []string, answers []string,
 			})
 			work.Go(func() { files.Serve(channel) })
 		}
-	}
-	work.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			work.Go(func() { serve(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		work.Wait()
-	})
-	return l.Addr().(*net.TCPAddr).Port
+	}).Port
 }
 
 // TestLoginsThatNeedAPerson: where every login needs a person there is one connection, which is not

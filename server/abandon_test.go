@@ -70,6 +70,34 @@ func TestAbandonedFiles(t *testing.T) {
 			packet := write(h, 10).Append(nil, 99)
 			c.send(packet[:len(packet)-1])
 		}, "abandon /f", map[string]string{"": "file abandoned", "written": "10"}},
+		{"given up", quota, func(c *raw) {
+			h := c.open("/f", create)
+			c.ok(write(h, 10))
+			c.ok(wire.ExtendedHandle{Name: wire.ExtAbandon, Handle: h})
+			want(c.t, c.status(shut(h)), wire.Failure)
+		}, "abandon /f", map[string]string{"": "file abandoned", "transfer": "upload",
+			"written": "10", "error": "the client gave it up"}},
+		{"given up after a write over the quota", quota, func(c *raw) {
+			h := c.open("/f", create)
+			want(c.t, c.status(write(h, 101)), wire.Failure)
+			want(c.t, c.status(wire.ExtendedHandle{Name: wire.ExtAbandon, Handle: h}), wire.Failure)
+		}, "abandon /f", map[string]string{"": "file abandoned", "error": "quota exceeded"}},
+		{"given up after writes that were not awaited", server.Policy{}, func(c *raw) {
+			h := c.open("/f", create)
+			for range 3 {
+				c.send(write(h, 10).Append(nil, 7))
+			}
+			c.send(wire.ExtendedHandle{Name: wire.ExtAbandon, Handle: h}.Append(nil, 8))
+			for range 4 {
+				want(c.t, c.receive().status(c.t).Code, wire.OK)
+			}
+		}, "abandon /f", map[string]string{"": "file abandoned", "written": "30"}},
+		{"given up by who may not", server.Policy{Denied: []string{"abandon"}}, func(c *raw) {
+			h := c.open("/f", create)
+			want(c.t, c.status(wire.ExtendedHandle{Name: wire.ExtAbandon, Handle: h}),
+				wire.PermissionDenied)
+			c.ok(shut(h))
+		}, "close /f", map[string]string{"": "file closed"}},
 		{"a write over the quota", quota, func(c *raw) {
 			h := c.open("/f", create)
 			c.ok(write(h, 10))

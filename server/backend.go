@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"iter"
@@ -162,17 +164,25 @@ type FileAbandoner interface {
 	Abandon() error
 }
 
+// FileDiscarder is a [FileAbandoner] that can keep nothing. Discard is called instead of Abandon if a
+// write was denied since it was more than the quota allows: what would be kept would go on filling
+// it. Absent: Abandon is called.
+type FileDiscarder interface {
+	FileAbandoner
+	Discard() error
+}
+
 // AtomicUploader says whether every file that is made or emptied appears when it is closed, as a
-// whole, and a new one that was abandoned is kept for its client, which STAT tells its size. Absent:
-// it is taken that files change while they are written.
+// whole, and a new one that was abandoned is kept for its client, which STAT tells its size.
+// Absent: it is taken that files change while they are written.
 type AtomicUploader interface {
 	UploadsAtomically() bool
 }
 
-// FileEnder is a file that takes the place of another when it is closed. Under a quota End is called
-// instead of Close and Abandon. It also describes the file that has no name any more, if there is
-// one: the one that was replaced, or this one if nothing is kept of it. Replaces describes what has
-// the place now. Absent: no file loses its name.
+// FileEnder is a file that takes the place of another when it is closed. Under a quota End is
+// called instead of Close and Abandon. It also describes the file that has no name any more, if
+// there is one: the one that was replaced, or this one if nothing is kept of it. Replaces describes
+// what has the place now. Absent: no file loses its name.
 type FileEnder interface {
 	Replaces() (fs.FileInfo, error)
 	End(how Ending) (gone fs.FileInfo, err error)
@@ -187,12 +197,33 @@ const (
 	Discarded               // as by Abandon, but nothing is to be kept: it is more than the quota allows
 )
 
-// abandon gives up a file, which is not used again.
-func abandon(file File) error {
-	if abandoner, ok := file.(FileAbandoner); ok {
+// abandoned returns how a file ends that is given up for a reason.
+func abandoned(reason error) Ending {
+	if errors.Is(reason, ErrQuota) {
+		return Discarded
+	}
+	return Abandoned
+}
+
+// end ends a file, which is not used again.
+func end(file File, how Ending) error {
+	if quoted, ok := file.(*quotedFile); ok {
+		return quoted.end(how)
+	}
+	if discarder, ok := file.(FileDiscarder); ok && how == Discarded {
+		return discarder.Discard()
+	}
+	if abandoner, ok := file.(FileAbandoner); ok && how != Closed {
 		return abandoner.Abandon()
 	}
 	return file.Close()
+}
+
+// FileHasher is a file that has hashes of itself, although it may not be readable. Hash returns that
+// of a stretch by an algorithm of check-file, such as "md5". Absent, or errors.ErrUnsupported: what
+// is read is hashed.
+type FileHasher interface {
+	Hash(algorithm string, offset, length int64) ([]byte, error)
 }
 
 // FileStater describes an open file. Absent: FSTAT asks [FS] by the path that was opened.
@@ -258,7 +289,8 @@ func Seconds(t time.Time) uint32 {
 // Linked is what a backend's FileInfo may implement for files that can have several names. Absent:
 // on Unix the system's own structure is used, and elsewhere each name counts as a file of its own.
 type Linked interface {
-	// FileIdentity is equal for infos of one file, and comparable.
+	// FileIdentity is equal for infos of one file, and comparable. An info from a listing may
+	// return nil if only Stat and Lstat can tell.
 	FileIdentity() any
 
 	// LinkCount returns how many names the file has.
@@ -279,7 +311,7 @@ func linkCount(info fs.FileInfo) uint64 {
 // identityOf identifies a file whatever its name; if that is impossible it returns the name.
 func identityOf(info fs.FileInfo, name string) any {
 	if linked, ok := info.(Linked); ok {
-		return linked.FileIdentity()
+		return cmp.Or(linked.FileIdentity(), any(name))
 	}
 	if id, ok := systemIdentity(info); ok {
 		return id

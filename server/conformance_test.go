@@ -149,6 +149,7 @@ func testOffers(t *testing.T, c *raw) {
 		wire.ExtLsetstat: "1", wire.ExtLimits: "1", wire.ExtExpandPath: "1", wire.ExtCopyData: "1",
 		wire.ExtHomeDirectory:   "1",
 		wire.ExtCheckFileHandle: "1", wire.ExtCheckFileName: "1", wire.ExtChunks: "1",
+		wire.ExtAbandon: "1",
 	} {
 		if c.offers[name] != version {
 			t.Errorf("%s is offered as %q, want %q", name, c.offers[name], version)

@@ -32,9 +32,9 @@ const (
 
 	// Of package sshd.
 
-	LoggedIn         EventKind = "logged in"    // Client
-	LoginFailed      EventKind = "login failed" // User, Tried, Check, Err
-	AddressBanned    EventKind = "address banned"
+	LoggedIn         EventKind = "logged in"             // Client
+	LoginFailed      EventKind = "login failed"          // User, Tried, Check, Err
+	AddressBanned    EventKind = "address banned"        // User if only passwords of it are refused
 	SessionRefused   EventKind = "session refused"       // Err
 	CommandRefused   EventKind = "a command was refused" // Command, Err
 	SessionFailed    EventKind = "session failed"        // Err

@@ -15,7 +15,6 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
-	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -229,19 +228,4 @@ func ExampleSeconds() {
 	// 0
 	// 1767225600
 	// 4294967295
-}
-
-// A view used without Serve shares the limit on expensive operations with the sessions that have
-// the same Work in their Options.
-func ExampleView_WithWork() {
-	var work server.Work
-	view, err := server.NewView(osfs.Host(), &server.Policy{User: "alice"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	ctx := view.WithWork(context.Background(), &work)
-	_, err = view.Stat(ctx, strings.Repeat("/.", 200))
-	fmt.Println(err)
-	// Output: <nil>
 }

@@ -67,7 +67,7 @@ func (w *worker) executeRare(s *session, r *request) {
 	case opReaddir:
 		w.readdir(s, r)
 	case opClose:
-		w.status(s, r, s.close(r.handle))
+		w.status(s, r, s.close(r.handle, nil))
 	case opStat:
 		info, err := v.Stat(ctx, r.path)
 		w.attrs(s, r, info, err)
@@ -302,27 +302,27 @@ func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)
 	w.short(s, r, wire.Handle{Handle: key}.Append(w.scratch[:0], r.id))
 }
 
-// close closes a handle that no other request uses.
-func (s *session) close(h *handle) error {
+// close is closeHandle for a handle that no other request uses.
+func (s *session) close(h *handle, unclosed error) error {
 	s.mu.Lock()
 	s.handles.remove(h)
 	s.mu.Unlock()
-	return s.closeHandle(h, false)
+	return s.closeHandle(h, unclosed)
 }
 
-// closeHandle closes a file or directory, or abandons a file; ended means that the session has
-// ended without CLOSE.
-func (s *session) closeHandle(h *handle, ended bool) error {
+// closeHandle closes a file or directory, or abandons a file, also because of unclosed: that is why
+// there was no CLOSE, or nil.
+func (s *session) closeHandle(h *handle, unclosed error) error {
 	if h.dir != nil {
 		h.dir.stop()
 		return nil
 	}
-	end, reason := nothing, h.incomplete(ended)
+	end, reason := nothing, h.incomplete(unclosed)
 	if e := h.closed(); reason == nil && e.Upload {
 		end, reason = s.reports.Begin(e)
 	}
 	if reason != nil {
-		h.abandon()
+		h.abandon(reason)
 		s.fileEnded(h, FileAbandoned, reason)
 		return reason
 	}
@@ -368,6 +368,12 @@ func (w *worker) extended(ctx context.Context, s *session, r *request) {
 		w.statVFS(s, r, reply, err)
 	case opFsync:
 		w.status(s, r, s.fsync(r.handle))
+	case opAbandon:
+		err := s.close(r.handle, errGivenUp)
+		if err == errGivenUp {
+			err = nil
+		}
+		w.status(s, r, err)
 	case opExpandPath:
 		name, err := s.expandPath(r.text)
 		w.name(s, r, name, err)

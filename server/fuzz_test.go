@@ -40,6 +40,9 @@ func addSessions(f *testing.F) {
 		wire.HandleRequest{Type: wire.TypeReaddir, Handle: h},
 		wire.HandleRequest{Type: wire.TypeFstat,
 			Handle: h}, wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h})
+	add(wire.Open{Path: "/f", Flags: create}, wire.Write{Handle: h, Data: []byte("x")},
+		wire.ExtendedHandle{Name: wire.ExtAbandon, Handle: h},
+		wire.HandleRequest{Type: wire.TypeClose, Handle: h})
 	add(wire.Open{Path: "/f", Flags: create | wire.OpenRead},
 		wire.CopyData{FromHandle: h, Length: 1 << 63, ToHandle: h, ToOffset: 1},
 		wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "blake3@usftp",

@@ -94,24 +94,27 @@ func (h *handle) failed() error {
 	return nil
 }
 
-// errNoClose is why a file was abandoned by a client that left.
-var errNoClose = errors.New("the session ended before CLOSE")
+// Why a file was abandoned by its client.
+var (
+	errNoClose = errors.New("the session ended before CLOSE")
+	errGivenUp = errors.New("the client gave it up")
+)
 
-// incomplete returns why the file is to be abandoned, if it is: a write failed, or the session has
-// ended without CLOSE. A file that was only read, to its end, is complete all the same: clients
-// hang up then.
-func (h *handle) incomplete(ended bool) error {
+// incomplete returns why the file is to be abandoned, if it is: a write failed, or there was no
+// CLOSE, and why. A file that was only read, to its end, is complete all the same: clients hang up
+// then.
+func (h *handle) incomplete(unclosed error) error {
 	reason := h.failed()
-	if reason == nil && ended && (h.flags&wire.OpenWrite != 0 || !h.sawEnd.Load()) {
-		reason = errNoClose
+	if reason == nil && (h.flags&wire.OpenWrite != 0 || !h.sawEnd.Load()) {
+		reason = unclosed
 	}
 	return reason
 }
 
-// abandon gives the file up.
-func (h *handle) abandon() {
+// abandon gives the file up for a reason.
+func (h *handle) abandon(reason error) {
 	if h.flags&wire.OpenWrite != 0 {
-		abandon(h.file)
+		end(h.file, abandoned(reason))
 	} else {
 		h.file.Close()
 	}

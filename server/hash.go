@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
+	"errors"
 	"hash"
 	"io"
 	"math"
@@ -77,17 +78,41 @@ func (s *session) hashRange(r *request) (reply wire.CheckFileReply, err error) {
 	case r.offset > math.MaxInt64:
 		return reply, errOffset
 	}
+	if r.shortName { // paramiko, which knows no other name, expects it in the reply
+		reply.Name = wire.ExtCheckFile
+	}
+	if reply.Algorithm, reply.Hashes, err = r.knownHash(); !errors.Is(err, errors.ErrUnsupported) {
+		return reply, err
+	}
 	source, closeSource, err := s.hashSource(r)
 	if err != nil {
 		return reply, err
 	}
 	defer closeSource()
 	reply.Algorithm = name
-	if r.shortName { // paramiko, which knows no other name, expects it in the reply
-		reply.Name = wire.ExtCheckFile
-	}
 	reply.Hashes, err = s.hashBlocks(source, h, r)
 	return reply, err
+}
+
+// knownHash returns the hash of a stretch that an open file has, by the first algorithm of the list
+// by which there is one.
+func (r *request) knownHash() (algorithm string, sum []byte, err error) {
+	err = errors.ErrUnsupported
+	if r.handle == nil || r.blockSize != 0 || r.handle.flags&wire.OpenRead == 0 ||
+		r.length > math.MaxInt64-r.offset {
+		return "", nil, err
+	}
+	hasher, ok := r.handle.file.(FileHasher)
+	if !ok {
+		return "", nil, err
+	}
+	for algorithm := range strings.SplitSeq(r.text, ",") {
+		sum, err = hasher.Hash(algorithm, int64(r.offset), int64(r.length))
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return algorithm, sum, err
+		}
+	}
+	return "", nil, err
 }
 
 // hashSource returns the file to hash.

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
@@ -222,6 +223,9 @@ func TestAdversaries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				top := t.TempDir()
+				if name == "ways out" {
+					testenv.Symlink(t, "nothing", filepath.Join(t.TempDir(), "link"))
+				}
 				dir, outside := filepath.Join(top, "served"), filepath.Join(top, "outside")
 				for _, d := range []string{dir, outside} {
 					if err := os.Mkdir(d, 0o755); err != nil {

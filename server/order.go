@@ -46,7 +46,7 @@ func (l *requestList) remove(r *request) {
 // mustFollow reports whether r, which came after e, has to wait for e on handle h, which both use.
 func mustFollow(r, e *request, h *handle) bool {
 	switch {
-	case h.dir != nil, r.op == opClose, e.op == opClose, r.op == opFsetstat, e.op == opFsetstat:
+	case h.dir != nil, r.op.closes(), e.op.closes(), r.op == opFsetstat, e.op == opFsetstat:
 		return true
 	case e.op == opFsync:
 		return false

@@ -76,6 +76,7 @@ const (
 	opCheckFileName
 	opChunks
 	opBeneath
+	opAbandon
 	operationCount
 )
 
@@ -136,9 +137,13 @@ var operationTable = [operationCount]struct {
 	opCheckFileName:   {name: "check-file-name", extension: wire.ExtCheckFileName, does: readsContents | hashesContents, denies: hashesContents},
 	opChunks:          {name: "chunks", extension: wire.ExtChunks, does: readsContents | hashesContents},
 	opBeneath:         {name: "beneath", extension: wire.ExtBeneath, version: "2", writes: true},
+	opAbandon:         {name: "abandon", extension: wire.ExtAbandon},
 }
 
 func (o operation) String() string { return operationTable[o].name }
+
+// closes reports whether a request closes its handle.
+func (o operation) closes() bool { return o == opClose || o == opAbandon }
 
 var operationByType = func() (table [256]operation) {
 	for o, row := range operationTable {

@@ -174,6 +174,9 @@ func (w *quotaWalk) countBelow(ctx context.Context, dir string,
 		case info.IsDir():
 			below = append(below, name)
 		case info.Mode().IsRegular():
+			if l, ok := info.(Linked); ok && l.FileIdentity() == nil {
+				info = w.identified(ctx, info, name)
+			}
 			bytes += w.sizeOf(info, name)
 		}
 	}
@@ -188,6 +191,16 @@ func (w *quotaWalk) countBelow(ctx context.Context, dir string,
 		bytes, files = bytes+b, files+f
 	}
 	return bytes, files, ctx.Err()
+}
+
+// identified returns a file's info with its identity, if the backend tells it.
+func (w *quotaWalk) identified(ctx context.Context, info fs.FileInfo, name string) fs.FileInfo {
+	if l, ok := w.lister.(Lstater); ok {
+		if found, err := l.Lstat(ctx, name); err == nil && found.Mode().IsRegular() {
+			return found
+		}
+	}
+	return info
 }
 
 // list lists a directory, with what clients do not see.

@@ -54,7 +54,7 @@ func TestQuota(t *testing.T) {
 			}
 			c.ok(size(0))
 			c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d"})
-			c.ok(wire.Symlink{First: "x", Second: "/l"})
+			c.symlink(t, "x", "/l")
 			want(t, usage(q), [2]int64{10, 4})
 			want(t, c.status(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/e"}), wire.Failure)
 			want(t, c.status(wire.Open{Path: "/g", Flags: create}), wire.Failure)
@@ -177,7 +177,7 @@ func TestQuotaHasNoWayAround(t *testing.T) {
 		},
 		"cut by another name": func(t *testing.T, c *raw) {
 			c.put("/f", "")
-			c.ok(wire.Symlink{First: "f", Second: "/l"})
+			c.symlink(t, "f", "/l")
 			c.ok(wire.Hardlink{OldPath: "/f", NewPath: "/h"})
 			h := c.open("/f", create)
 			for _, name := range []string{"/l", "/h"} {

@@ -254,10 +254,14 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 		return err
 	}
 	defer leave()
-	if err := rename(); err != nil {
+	source, replaced := &grips[0], &grips[1]
+	err = rename()
+	if source.file != nil && v.uploadsAtomically() {
+		v.sourceReplaced(ctx, source, oldName, newName, err == nil)
+	}
+	if err != nil {
 		return err
 	}
-	source, replaced := &grips[0], &grips[1]
 	if source.err == nil && replaced.err == nil {
 		if identityOf(source.info, oldName) == identityOf(replaced.info, newName) {
 			return nil // two names of one file, which POSIX leaves alone
@@ -266,6 +270,24 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	}
 	v.quota.files.moved(oldName, newName)
 	return nil
+}
+
+// sourceReplaced subtracts what had the old name if an upload that was to replace it has done so
+// before it was renamed: another file has the name then, or the new one. Where files are known by
+// their names, the last handle of one counts what there is.
+func (v *View) sourceReplaced(ctx context.Context, source *grip, oldName, newName string,
+	renamed bool) {
+	name := oldName
+	if renamed {
+		name = newName
+	}
+	was := identityOf(source.info, name)
+	if was == name {
+		return
+	}
+	if now, err := v.lstat(ctx, name); err == nil && identityOf(now, name) != was {
+		v.quota.gone(source)
+	}
 }
 
 // quotaResize runs resize, which changes the size of the file called name.
@@ -369,7 +391,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		if f.handles == 0 && !isNew && v.uploadsAtomically() { // beside one that it is to replace
 			if err := q.account.Reserve(ctx, 0, 1); err != nil {
 				q.release(f)
-				abandon(file)
+				end(file, Abandoned)
 				return nil, err
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/wire"
@@ -22,7 +21,6 @@ type quotedFile struct {
 	name   string
 	append bool
 	once   sync.Once
-	denied atomic.Bool // a write, since it was more than the quota allows
 }
 
 func (f *quotedFile) ReadAt(p []byte, offset int64) (int, error) {
@@ -44,7 +42,6 @@ func (f *quotedFile) reserve(offset, length int64) error {
 	}
 	if growth := end - f.f.size; growth > 0 {
 		if err := f.v.quota.account.Reserve(f.ctx, growth, 0); err != nil {
-			f.denied.Store(errors.Is(err, ErrQuota))
 			return err
 		}
 		f.f.size += growth
@@ -127,6 +124,13 @@ func (f *quotedFile) Setstat(attrs wire.Attrs) error {
 	return f.v.quota.resize(f.ctx, f.f, attrs.Size, set, f.Stat)
 }
 
+func (f *quotedFile) Hash(algorithm string, offset, length int64) ([]byte, error) {
+	if hasher, ok := f.File.(FileHasher); ok {
+		return hasher.Hash(algorithm, offset, length)
+	}
+	return nil, errors.ErrUnsupported
+}
+
 func (f *quotedFile) Sync() error {
 	if syncer, ok := f.File.(FileSyncer); ok {
 		return syncer.Sync()
@@ -142,27 +146,22 @@ func (f *quotedFile) StatVFS() (wire.StatVFSReply, error) {
 }
 
 // Close corrects the count to the file's actual size, if the backend can report it.
-func (f *quotedFile) Close() error { return f.end(false) }
-
-func (f *quotedFile) Abandon() error { return f.end(true) }
+func (f *quotedFile) Close() error { return f.end(Closed) }
 
 // end ends a handle, and with the last one corrects the count.
-func (f *quotedFile) end(abandoned bool) (err error) {
-	ended := false
+func (f *quotedFile) end(how Ending) (err error) {
+	again := true
 	f.once.Do(func() {
-		ended = true
-		err = f.endOnce(abandoned)
+		again = false
+		err = f.endOnce(how)
 	})
-	switch {
-	case ended:
-		return err
-	case abandoned:
-		return abandon(f.File)
+	if again {
+		return end(f.File, how)
 	}
-	return f.File.Close()
+	return err
 }
 
-func (f *quotedFile) endOnce(abandoned bool) (err error) {
+func (f *quotedFile) endOnce(how Ending) (err error) {
 	q, file := f.v.quota, f.f
 	defer q.files.leave(file)
 	var at grip // what it may replace
@@ -178,15 +177,9 @@ func (f *quotedFile) endOnce(abandoned bool) (err error) {
 	}
 	defer func() { release() }()
 	info, statErr := f.Stat()
-	switch {
-	case ends:
-		how := Closed
-		if abandoned {
-			how = Abandoned
-		}
-		if abandoned && f.denied.Load() {
-			how = Discarded
-		}
+	if !ends {
+		err = end(f.File, how)
+	} else {
 		var gone fs.FileInfo
 		gone, err = ender.End(how)
 		switch {
@@ -196,10 +189,6 @@ func (f *quotedFile) endOnce(abandoned bool) (err error) {
 		case !file.unlinked:
 			q.gone(&grip{info: gone, file: file})
 		}
-	case abandoned:
-		err = abandon(f.File)
-	default:
-		err = f.File.Close()
 	}
 	if file.handles--; file.handles > 0 {
 		return err
@@ -239,8 +228,9 @@ func (f *quotedFile) look(name string) (fs.FileInfo, error) {
 	return f.v.fs.Stat(WithBeneath(ctx, ""), name)
 }
 
-// kept returns the size of a file that is known by its name, and of which the last handle has ended.
-// It may have appeared only now, and of one that was given up all, some or nothing may be left.
+// kept returns the size of a file that is known by its name, and of which the last handle has
+// ended. It may have appeared only now, and of one that was given up all, some or nothing may be
+// left.
 func (f *quotedFile) kept(name string) int64 {
 	info, err := f.look(name)
 	switch {

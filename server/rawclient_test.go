@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
 )
@@ -140,6 +142,17 @@ func (c *raw) ok(m message) {
 	c.t.Helper()
 	if s := c.do(m).status(c.t); s.Code != wire.OK {
 		c.t.Fatalf("%+v: %v: %s", m, s.Code, s.Message)
+	}
+}
+
+// symlink makes a link, unless this system has none.
+func (c *raw) symlink(t *testing.T, target, name string) {
+	t.Helper()
+	switch s := c.do(wire.Symlink{First: target, Second: name}).status(t); {
+	case s.Code == wire.OpUnsupported && runtime.GOOS == "windows":
+		testenv.Unavailable(t, s.Message)
+	case s.Code != wire.OK:
+		t.Fatalf("link %s to %s: %v: %s", name, target, s.Code, s.Message)
 	}
 }
 

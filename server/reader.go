@@ -285,7 +285,7 @@ func (s *session) attach(r *request) error {
 	r.seq = s.seq
 	switch r.op {
 	case opClose, opRead, opWrite, opFstat, opFsetstat, opReaddir, opFstatVFS, opFsync,
-		opCheckFileHandle, opChunks:
+		opCheckFileHandle, opChunks, opAbandon:
 		r.handle = s.findHandle(r.key)
 	case opCopyData:
 		r.handle, r.target = s.findHandle(r.key), s.findHandle(r.targetKey)
@@ -301,7 +301,7 @@ func (s *session) attach(r *request) error {
 	}
 	r.handle.turns.last++
 	r.turn = r.handle.turns.last
-	if r.op == opClose {
+	if r.op.closes() {
 		r.handle.closing = true
 		r.changes = r.handle.writerAt != nil
 	}

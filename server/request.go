@@ -113,7 +113,7 @@ func (r *request) parseExtension(v *View, in *wire.Reader) {
 	case opLsetstat:
 		r.path, r.changes = r.readPath(v, in), true
 		in.ReadAttrs(&r.attrs)
-	case opFstatVFS, opFsync:
+	case opFstatVFS, opFsync, opAbandon:
 		r.key = r.readKey(in)
 	case opExpandPath, opHomeDirectory:
 		r.text = r.readName(in)

@@ -225,7 +225,7 @@ func (s *session) wait() error {
 	for _, slot := range s.handles.slots {
 		if slot.h != nil { // nobody else is left to use it
 			slot.h.turns.drop()
-			s.closeHandle(slot.h, true)
+			s.closeHandle(slot.h, errNoClose)
 		}
 	}
 	s.reports.end()

@@ -10,7 +10,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-func isNotDirectory(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
+func isNotDirectory(err error) bool {
+	return errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
+}
 
 func isReadOnly(error) bool { return false }
 

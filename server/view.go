@@ -427,7 +427,7 @@ func (v *View) serves(o operation) (ok bool) {
 		_, ok = v.fs.(Lsetstater)
 	case opUsersGroups:
 		_, ok = v.fs.(OwnerNamer)
-	case opFsync, opCopyData, opCheckFileHandle, opCheckFileName, opChunks:
+	case opFsync, opCopyData, opCheckFileHandle, opCheckFileName, opChunks, opAbandon:
 		_, ok = v.fs.(Opener)
 	case opBeneath:
 		_, ok = v.fs.(Beneather)
@@ -476,8 +476,8 @@ func (v *View) Open(ctx context.Context, name string, flags uint32,
 // Create opens a file to be written from its beginning, or creates it. Existing contents stay until
 // they are overwritten: the file may be the very one that the client is reading, under another name
 // or on another host, and truncating it first would lose it. Truncate removes what is left at the
-// end. Only if the backend cannot do that, or keeps the contents until the new ones are complete, is
-// the file emptied here.
+// end. Only if the backend cannot do that, or keeps the contents until the new ones are complete,
+// is the file emptied here.
 func (v *View) Create(ctx context.Context, name string, attrs wire.Attrs) (*ViewFile, error) {
 	flags := uint32(wire.OpenWrite | wire.OpenCreate)
 	if _, ok := v.fs.(Setstater); !ok || v.uploadsAtomically() {
@@ -549,11 +549,11 @@ func (f *ViewFile) setstat(attrs wire.Attrs) error {
 // Close closes the file, and returns the backend's error.
 func (f *ViewFile) Close() error { return f.file.Close() }
 
-// Abandon is called instead of Close on a file that the client did not complete, see
-// [FileAbandoner].
-func (f *ViewFile) Abandon() error {
+// Abandon is called instead of Close on a file that the client did not complete, for the reason
+// given; see [FileAbandoner] and [Ending].
+func (f *ViewFile) Abandon(reason error) error {
 	if f.writer == nil {
 		return f.file.Close()
 	}
-	return abandon(f.file)
+	return end(f.file, abandoned(reason))
 }

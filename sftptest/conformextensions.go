@@ -41,6 +41,17 @@ var extensionCases = []conformanceCase{
 		k.closeHandle(h)
 		k.fails(wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h})
 	}},
+	{name: "Abandon", extension: wire.ExtAbandon, run: func(k *kit) {
+		h := k.open(k.path("a"), create)
+		k.write(h, 0, "hello")
+		k.ok(wire.ExtendedHandle{Name: wire.ExtAbandon, Handle: h})
+		k.fails(wire.HandleRequest{Type: wire.TypeClose, Handle: h})
+		k.fails(wire.ExtendedHandle{Name: wire.ExtAbandon, Handle: h})
+		k.create(k.path("b"), "hello")
+		h = k.open(k.path("b"), wire.OpenRead)
+		k.ok(wire.ExtendedHandle{Name: wire.ExtAbandon, Handle: h})
+		k.wantContents(k.path("b"), "hello")
+	}},
 	{name: "StatVFS", extension: wire.ExtStatVFS, run: func(k *kit) {
 		m := extendedReply[wire.StatVFSReply](k,
 			wire.ExtendedPath{Name: wire.ExtStatVFS, Path: k.dir})

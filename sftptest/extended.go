@@ -48,6 +48,13 @@ func (s *session) extended(c *call) {
 			return
 		}
 		s.status(c, wire.OK)
+	case wire.ExtAbandon:
+		h := s.handles[c.Handle]
+		if h == nil {
+			s.status(c, wire.InvalidHandle)
+			return
+		}
+		s.drop(c, h)
 	case wire.ExtLimits:
 		c.answer(s.script.limits().Append(nil, c.ID))
 	case wire.ExtExpandPath:

@@ -75,13 +75,7 @@ func (s *session) onHandle(c *call) {
 		if h.commit != nil {
 			h.commit.data, h.commit.mtime = h.node.data, h.node.mtime
 		}
-		delete(s.handles, c.Handle)
-		if h.under != nil {
-			s.handles[c.Handle] = h.under
-		}
-		s.opened--
-		s.server.open.Add(-1)
-		s.status(c, wire.OK)
+		s.drop(c, h)
 	case wire.TypeRead:
 		s.read(c, h)
 	case wire.TypeWrite:
@@ -97,6 +91,17 @@ func (s *session) onHandle(c *call) {
 	case wire.TypeReaddir:
 		s.readdir(c, h)
 	}
+}
+
+// drop drops a handle that is closed or abandoned.
+func (s *session) drop(c *call, h *handle) {
+	delete(s.handles, c.Handle)
+	if h.under != nil {
+		s.handles[c.Handle] = h.under
+	}
+	s.opened--
+	s.server.open.Add(-1)
+	s.status(c, wire.OK)
 }
 
 func (s *session) read(c *call, h *handle) {

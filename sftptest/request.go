@@ -146,7 +146,7 @@ func (c *call) parseExtended() (err error) {
 		var m wire.ExtendedPath
 		err = m.Parse(c.payload)
 		c.Path = m.Path
-	case wire.ExtFstatVFS, wire.ExtFsync:
+	case wire.ExtFstatVFS, wire.ExtFsync, wire.ExtAbandon:
 		var m wire.ExtendedHandle
 		err = m.Parse(c.payload)
 		c.Handle = string(m.Handle)

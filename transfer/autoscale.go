@@ -450,7 +450,7 @@ func (s *striper) leave(half []pools.Session) {
 	s.proveLanes(left, false)
 	var closing sync.WaitGroup
 	for _, l := range left {
-		closing.Go(func() { s.close(l) })
+		closing.Go(func() { s.close(l, false) })
 	}
 	closing.Wait()
 }

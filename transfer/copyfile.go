@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private/pools"
 )
@@ -413,11 +414,29 @@ func (c *fileCopy) isSmall() bool {
 // kept reports whether the target is already up to date.
 func (c *fileCopy) kept(in *input, out output) bool {
 	before := out.at().info
+	if c.options.Update && (c.tree == nil || c.tree.rules.keeps) && before != nil &&
+		before.Mode().IsRegular() && !isOlder(c, before, in.info()) {
+		return true
+	}
 	if c.tree == nil || !c.tree.rules.keeps || !c.options.Resume || before == nil ||
 		!before.Mode().IsRegular() || c.options.RemoveSource { // which has to be proved
 		return false
 	}
 	return sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
+}
+
+// isOlder reports whether a file at the target is older than the source, as far as is known.
+func isOlder(c *fileCopy, before os.FileInfo, source *endpoint.Info) bool {
+	_, mtime := source.Times()
+	if c.src.conn() != nil || c.dst.conn() != nil {
+		mtime = mtime.Truncate(time.Second)
+	}
+	have := before.ModTime()
+	if stat, far := before.Sys().(*usftp.FileStat); far {
+		there := endpoint.OfStat(stat)
+		_, have = there.Times()
+	}
+	return !source.HasTimes || have.Before(mtime)
 }
 
 // errStrange reports that something else has come into a target since an earlier run made it.

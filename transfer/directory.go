@@ -193,9 +193,15 @@ func (t *tree) finishDir(d *directory) error {
 	if err != nil || set == (usftp.NewAttrs{}) {
 		return err
 	}
-	if d.parent != nil && !d.fresh && t.into.FollowsLinks() { // it was looked at long ago
-		if _, err := t.into.LookDir(d.rel); err != nil {
+	masked := set.SetMode && !t.options.Preserve                // what the umask left out stays out
+	old := d.parent != nil && !d.fresh && t.into.FollowsLinks() // it was looked at long ago
+	if masked || old {
+		is, err := t.into.LookDir(d.rel)
+		if err != nil && (old || !endpoint.Refused(err)) {
 			return err
+		}
+		if masked && err == nil && is.HasMode {
+			set.Mode &= is.Mode.Perm()
 		}
 	}
 	return t.setAttrs(d.rel, fs.ModeDir, d.fresh, set,

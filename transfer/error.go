@@ -204,8 +204,18 @@ func plain(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrClosed):
 		return "the file was closed in the meantime"
-	case err == syscall.ENOSPC: // in the words in which it is said of a host
+	case err == syscall.ENOSPC, isDiskFull(err): // in the words in which it is said of a host
 		return "no space left on this machine"
+	}
+	if _, system := err.(syscall.Errno); system && runtime.GOOS == "windows" {
+		// Its own words are whole sentences, in the language of the system.
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return "no such file or directory"
+		case errors.Is(err, fs.ErrPermission):
+			return "permission denied"
+		}
+		return strings.TrimSuffix(err.Error(), ".")
 	}
 	return err.Error()
 }
@@ -294,5 +304,12 @@ func kindOf(mode fs.FileMode) string {
 // left no room for the file.
 func noRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
-		errors.Is(err, syscall.EFBIG)
+		errors.Is(err, syscall.EFBIG) || isDiskFull(err)
+}
+
+// isDiskFull reports whether an error is Windows' for a full disk or quota.
+func isDiskFull(err error) bool {
+	code, ok := errors.AsType[syscall.Errno](err)
+	// ERROR_HANDLE_DISK_FULL, ERROR_DISK_FULL, ERROR_DISK_QUOTA_EXCEEDED
+	return ok && runtime.GOOS == "windows" && (code == 39 || code == 112 || code == 1295)
 }

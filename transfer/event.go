@@ -26,12 +26,12 @@ const (
 	Note     Kind = "note"     // Message says how it is done, where that may surprise
 	Warning  Kind = "warning"  // Message says what is wrong or is left, though nothing failed
 	Done     Kind = "done"     // Bytes, Elapsed and the Outcome are final
+	Kept     Kind = "kept"     // the target is up to date; Hash
 	Failed   Kind = "failed"   // Err and Message say why; LeftBehind
 
 	// Of trees. The Started, Progress and Ended events of the tree itself have Totals, those of its
 	// entries do not.
 	Planned Kind = "planned" // a dry run would copy it; in a Sync, Reason
-	Kept    Kind = "kept"    // it already exists; Hash
 	Skipped Kind = "skipped" // Message says why it was not copied
 	Deleted Kind = "deleted" // by a Sync: the source does not have it
 	Ended   Kind = "ended"   // Totals are final; Err and Message if anything failed
@@ -225,8 +225,19 @@ func (r *fileReport) tellEnd(err error) {
 
 //go:noinline
 func (r *fileReport) tellKept() {
-	r.c.tell(&Event{Kind: Kept, Size: r.c.entry.info.Size,
+	r.c.tell(&Event{Kind: Kept, Size: r.c.size,
 		Outcome: Outcome{Hash: r.c.hashing.hash}})
+}
+
+// ended tells how the copy of a file that belongs to no tree has ended. kept reports whether the
+// target is up to date.
+func (r *fileReport) ended(err error) (kept bool, _ error) {
+	if errors.Is(err, errKept) {
+		r.tellKept()
+		return true, nil
+	}
+	r.tellEnd(err)
+	return false, err
 }
 
 // watch reports progress, counts it for reconnecting, and records it in the journal until stop is

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,6 +118,9 @@ func TestFailures(t *testing.T) {
 			var e *transfer.Error
 			if !errors.As(err, &e) {
 				t.Fatalf("the error is %v", err)
+			}
+			if name == "slash behind a file down" && runtime.GOOS == "windows" {
+				test.says = "no such file" // it does not say why
 			}
 			if test.is != nil && !errors.Is(err, test.is) {
 				t.Errorf("%v is not %v", err, test.is)

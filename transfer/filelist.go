@@ -30,12 +30,20 @@ type FileList struct {
 // longestListed is more than a path has on any system.
 const longestListed = 64 << 10
 
+// errNoLines and errNoNames say that something is no list of the kind that was asked for. No path
+// has a NUL, or is so long.
+var (
+	errNoLines = endpoint.Explain("it is no list of paths that end in a newline", fs.ErrInvalid)
+	errNoNames = endpoint.Explain("it is no list of paths that end in a NUL", fs.ErrInvalid)
+)
+
 // ReadFileList reads the names in a list, one per line, or each up to a NUL. As in rsync, empty
-// ones and those that begin with "#" or ";" are left out, and a carriage return ends a line, too.
+// ones and those that begin with "#" or ";" are left out, and a carriage return ends a line, too. Of
+// what cannot be such a list the error is [fs.ErrInvalid].
 func ReadFileList(r io.Reader, nul bool) (*FileList, error) {
-	ends := "\n\r"
+	ends, invalid := "\n\r", errNoLines
 	if nul {
-		ends = "\x00"
+		ends, invalid = "\x00", errNoNames
 	}
 	list := new(FileList)
 	names := bufio.NewScanner(r)
@@ -50,9 +58,15 @@ func ReadFileList(r io.Reader, nul bool) (*FileList, error) {
 		return 0, nil, nil
 	})
 	for names.Scan() {
-		if name := names.Text(); name != "" && name[0] != '#' && name[0] != ';' {
+		switch name := names.Text(); {
+		case strings.IndexByte(name, 0) >= 0:
+			return nil, invalid
+		case name != "" && name[0] != '#' && name[0] != ';':
 			list.Names = append(list.Names, name)
 		}
+	}
+	if errors.Is(names.Err(), bufio.ErrTooLong) {
+		return nil, invalid
 	}
 	return list, names.Err()
 }

@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,8 +29,9 @@ func listedTree(t *testing.T) (src string) {
 		}
 	}
 	old := time.Now().Add(-time.Hour)
+	testenv.Symlink(t, "top", filepath.Join(src, "tl"))
+	testenv.Symlink(t, "d", filepath.Join(src, "dl"))
 	for _, err := range []error{os.Chmod(filepath.Join(src, "d"), 0o711),
-		os.Symlink("top", filepath.Join(src, "tl")), os.Symlink("d", filepath.Join(src, "dl")),
 		os.Chtimes(filepath.Join(src, "a"), old, old)} {
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +146,10 @@ func TestFileListMissing(t *testing.T) {
 			}
 		})
 	}
-	if _, err := transfer.ReadFileList(strings.NewReader(strings.Repeat("x", 1<<20)), false); err == nil {
-		t.Error("a line of 1 MiB was read")
+	for text, nul := range map[string]bool{strings.Repeat("x", 1<<20): false, "a\x00b\x00": false,
+		strings.Repeat("x\n", 1<<19): true} {
+		if _, err := transfer.ReadFileList(strings.NewReader(text), nul); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%.10q, with NULs: %v: %v", text, nul, err)
+		}
 	}
 }

@@ -321,7 +321,8 @@ func (j *syncJob) told(kind transfer.Kind) map[string]transfer.Reason {
 	all := make(map[string]transfer.Reason)
 	for _, e := range j.events {
 		if e.Kind == kind && e.Totals == nil {
-			all[strings.TrimPrefix(e.Target, j.dst+"/")] = e.Reason
+			name := filepath.ToSlash(strings.TrimPrefix(e.Target, j.dst))
+			all[strings.TrimPrefix(name, "/")] = e.Reason
 		}
 	}
 	return all

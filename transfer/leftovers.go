@@ -141,10 +141,11 @@ func (n *runNote) isLocked() bool {
 
 // close ends the lock, and removes the note unless keep is set.
 func (n *runNote) close(keep bool) {
-	if !keep && os.Remove(n.file.Name()) != nil { // some systems refuse that while it is open
-		defer os.Remove(n.file.Name())
+	if keep {
+		localfs.CloseLocked(n.file)
+		return
 	}
-	localfs.CloseLocked(n.file)
+	localfs.RemoveLocked(n.file)
 }
 
 // readMarks finds the marks of dead runs in the journal.
@@ -360,28 +361,31 @@ func (l *leftovers) end(t *tree, whole bool) {
 // forget removes a mark and its temporary file, unless another run holds the mark. A mark that is
 // gone or names another file by now means that nothing will continue this one.
 func (l *leftovers) forget(t *tree, temporary, mark string) bool {
+	var held *os.File
 	if m := readMark(mark); m != nil && m.Temporary == temporary {
 		f, err := localfs.OpenPrivate(mark)
 		if err != nil {
 			return false
 		}
-		defer localfs.CloseLocked(f)
 		if !localfs.TryLock(f) {
+			f.Close()
 			return true
 		}
-	} else {
-		mark = ""
+		held = f
 	}
+	var err error
 	if left, ok := l.continues[temporary]; ok {
 		stale := func(name string, _ bool) bool { return name == left.name }
-		if tidy(t.dst, left.root, left.rel, stale) != nil {
-			return false
-		}
+		err = tidy(t.dst, left.root, left.rel, stale)
 	}
-	if mark != "" {
-		os.Remove(mark)
+	switch {
+	case held == nil:
+	case err != nil:
+		localfs.CloseLocked(held)
+	default:
+		localfs.RemoveLocked(held)
 	}
-	return true
+	return err == nil
 }
 
 // leaves records that a failed file or link has left something, or may have. alone means that it is

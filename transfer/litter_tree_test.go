@@ -324,11 +324,11 @@ type end struct {
 
 func (e end) write(t *testing.T, name string) {
 	t.Helper()
-	name = filepath.Join(e.root, name)
 	if e.files != nil {
-		e.files.WriteFile(name, []byte(name))
+		e.files.WriteFile(e.root+"/"+name, []byte(name))
 		return
 	}
+	name = filepath.Join(e.root, name)
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -340,10 +340,9 @@ func (e end) write(t *testing.T, name string) {
 // remove removes a file, or a directory with everything in it.
 func (e end) remove(t *testing.T, name string) {
 	t.Helper()
-	name = filepath.Join(e.root, name)
 	if e.files != nil {
-		e.files.Remove(name)
-	} else if err := os.RemoveAll(name); err != nil {
+		e.files.Remove(e.root + "/" + name)
+	} else if err := os.RemoveAll(filepath.Join(e.root, name)); err != nil {
 		t.Fatal(err)
 	}
 }

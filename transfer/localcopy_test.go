@@ -15,7 +15,7 @@ import (
 func TestLocal(t *testing.T) {
 	dir := t.TempDir()
 	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "target")
-	when := time.Date(2020, 2, 3, 4, 5, 6, 789, time.UTC)
+	when := time.Date(2020, 2, 3, 4, 5, 6, 700, time.UTC)
 	for _, size := range []int{0, 1, 10e3, 9<<20 + 1} {
 		data := random(size)
 		if err := os.WriteFile(source, data, 0o640); err != nil {

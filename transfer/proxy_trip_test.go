@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/transfer"
@@ -20,11 +21,6 @@ import (
 // counts its connections.
 func delayed(t *testing.T, target string, delay time.Duration) (port int, count *atomic.Int64) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
 	type piece struct {
 		due  time.Time
 		data []byte
@@ -54,23 +50,16 @@ func delayed(t *testing.T, target string, delay time.Duration) (port int, count 
 		}
 	}
 	count = new(atomic.Int64)
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", target)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			count.Add(1)
-			go carry(client, server)
-			go carry(server, client)
+	return testenv.Listen(t, func(client net.Conn) {
+		server, err := net.Dial("tcp", target)
+		if err != nil {
+			t.Error(err)
+			return
 		}
-	}()
-	return l.Addr().(*net.TCPAddr).Port, count
+		count.Add(1)
+		go carry(client, server)
+		carry(server, client)
+	}).Port, count
 }
 
 // A proxy near us may answer TCP's handshake although the host is far away: that is noticed, and

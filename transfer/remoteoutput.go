@@ -303,13 +303,24 @@ func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() || info.Size() < m.Bytes {
-		return errors.New("it is shorter than it was")
-	}
-	if info.Size() > m.Bytes {
+	var why error
+	switch {
+	case !info.Mode().IsRegular():
+		return errors.New("it is no regular file")
+	case info.Size() < m.Bytes:
+		why = errors.New("it is shorter than it was")
+	case info.Size() > m.Bytes:
 		if err := f.Truncate(m.Bytes); err != nil {
-			return fmt.Errorf("it cannot be truncated to what is known to be good: %w", err)
+			why = fmt.Errorf("it cannot be truncated to what is known to be good: %w", err)
 		}
+	}
+	if why != nil {
+		kept, err := c.to.kept(f, in, min(info.Size(), in.info().Size))
+		if kept == 0 || info.Size() > in.info().Size {
+			return cmp.Or(err, why)
+		}
+		m.Bytes = kept
+		return nil
 	}
 	if same, known := c.to.begins(f, in, m.Bytes); known {
 		if !same {
@@ -927,7 +938,7 @@ func (o *remoteOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
 		return false, false
 	}
 	synced = err == nil && f.Sync() == nil
-	f.Async().Close().WaitContext(ctx)
+	f.Async().Abandon().WaitContext(ctx)
 	return true, synced
 }
 
@@ -943,7 +954,7 @@ func (o *remoteOutput) remove(c *fileCopy) {
 	}
 	ctx, cancel := endpoint.CleanupContext(c.ctx)
 	defer cancel()
-	o.file.Async().Close().WaitContext(ctx)
+	o.file.Async().Abandon().WaitContext(ctx)
 	c.delta.close() // Windows does not remove open files
 	if o.temp != "" {
 		o.removeTemporary(ctx, c, o.temp)

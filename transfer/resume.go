@@ -417,12 +417,7 @@ func (j *journal) release(keep bool) {
 		localfs.CloseLocked(f)
 		return
 	}
-	if os.Remove(f.Name()) != nil { // some systems refuse that while it is open
-		localfs.CloseLocked(f)
-		os.Remove(f.Name())
-		return
-	}
-	localfs.CloseLocked(f)
+	localfs.RemoveLocked(f)
 }
 
 // sweepJournal removes marks that are too old, and the oldest of too many.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -91,7 +92,8 @@ func (r *resumption) run(ctx context.Context, retries int) (resumed int64, err e
 			func(j *copyJob) { j.Options = o })
 		return result.Resumed, err
 	}
-	dst, src := r.direction.endpoints(r.host, r.host, filepath.Dir(r.source), r.target, nil, nil)
+	source := strings.TrimRight(strings.TrimSuffix(r.source, "file"), `/\`)
+	dst, src := r.direction.endpoints(r.host, r.host, source, r.target, nil, nil)
 	summary, err := transfer.Sync(ctx, dst, src,
 		transfer.SyncOptions{TreeOptions: transfer.TreeOptions{Options: o}, NoLock: true})
 	return summary.Resumed, err

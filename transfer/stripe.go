@@ -59,14 +59,17 @@ func (s *session) stripe(c *fileCopy, first *usftp.File, flag int, from, size,
 	return st
 }
 
-func (s *striper) stop() { s.part()() }
+// stop ends a transfer that is not complete.
+func (s *striper) stop() { s.finish(false)() }
 
-// part is stop as a [step]. Its error is that of any handle that took part: a server may report
+// part ends a complete transfer, as a [step]. Its error is that of any handle that took part: a server may report
 // only at CLOSE that it could not store what it acknowledged.
-func (s *striper) part() (wait func() error) {
+func (s *striper) part() (wait func() error) { return s.finish(true) }
+
+func (s *striper) finish(complete bool) (wait func() error) {
 	s.stopJoining()
 	for _, l := range s.lanes {
-		s.work.Go(func() { s.close(l) })
+		s.work.Go(func() { s.close(l, complete) })
 	}
 	s.lanes = nil
 	return func() error {
@@ -81,9 +84,13 @@ func (s *striper) stopJoining() {
 	s.work.Wait()
 }
 
-// close closes a handle after the transfer.
-func (s *striper) close(l lane) {
-	err := l.file.Close()
+// close closes a handle. While the file is not complete, that must not make it appear.
+func (s *striper) close(l lane, complete bool) {
+	end := l.file.Abandon
+	if complete {
+		end = l.file.Close
+	}
+	err := end()
 	l.release()
 	if err != nil && s.flag != os.O_RDONLY {
 		s.note(l, err)
@@ -188,7 +195,7 @@ func (s *striper) joinOne(ctx context.Context, on pools.Session) {
 	}
 	f = f.WithContext(s.ctx)
 	if !s.proof.isSame(ctx, f) || s.flag != os.O_RDONLY && !s.sees(ctx, f) || !s.stripes.Join(f) {
-		f.Close()
+		f.Abandon()
 		return
 	}
 	s.mu.Lock()

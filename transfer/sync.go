@@ -84,7 +84,6 @@ type SyncOnly struct {
 	MinSize, MaxSize int64     // in bytes, inclusive; a MaxSize of 0 means no limit
 	Newer            time.Time // only files modified at this time or later, unless it is zero
 
-	Update         bool // leave files that are newer at the target
 	Existing       bool // copy only what already exists at the target
 	IgnoreExisting bool // leave whatever already exists at the target
 }
@@ -215,7 +214,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 	s.foldsCase = func() bool { return localfs.FoldsCase && t.dst.conn() == nil }
 	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, relinks: true, judges: true,
 		partial: options.Within != nil, listings: syncWalkers, failed: copyRules.failed,
-		counts: options.Only == SyncOnly{} && options.Within == nil,
+		counts: options.Only == SyncOnly{} && !options.Update && options.Within == nil,
 		resume: "the same call continues from there"}
 	if options.Delete {
 		t.rules.last = PhaseDeleting
@@ -514,7 +513,7 @@ func (s *syncing) wants(e *entry) bool {
 	}
 	stored := s.asStored(f)
 	age, known := existing.age(stored)
-	if regular && only.Update && known && age < -o.ModifyWindow {
+	if regular && s.options.Update && known && age < -o.ModifyWindow {
 		s.tree.count(&s.tree.sums.Skipped, 1)
 		return false
 	}

@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/usftp/usftp/internal/cutproxy"
 	"github.com/usftp/usftp/internal/soak"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/transfer"
 )
@@ -71,7 +73,7 @@ func TestSyncWhoseSourceGoesAway(t *testing.T) {
 		})
 		t.Run("unmounted/"+direction.String(), func(t *testing.T) {
 			if os.Getuid() != 0 {
-				t.Skip("only root can mount")
+				testenv.Unavailable(t, "only root can mount")
 			}
 			source := filepath.Join(dir, "source")
 			if err := os.MkdirAll(source, 0o755); err != nil {
@@ -80,7 +82,7 @@ func TestSyncWhoseSourceGoesAway(t *testing.T) {
 			for range soak.Pick(2, 8) {
 				fill(t, target, "extra")
 				if err := syscall.Mount(full, source, "", syscall.MS_BIND, ""); err != nil {
-					t.Skipf("a bind mount: %v", err)
+					testenv.Unavailable(t, fmt.Errorf("a bind mount: %w", err))
 				}
 				var once sync.Once
 				unmount := func() {

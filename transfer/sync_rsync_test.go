@@ -89,7 +89,7 @@ func randomSync(rng *rand.Rand, ignoreExisting bool) (o transfer.SyncOptions, fl
 		o.MaxDelete = 1 << 30
 		flags = append(flags, "--delete-after")
 	}
-	o.Only.Update = with("--update")
+	o.Update = with("--update")
 	o.Checksum = with("--checksum")
 	o.SizeOnly = with("--size-only")
 	if o.Only.Existing = with("--existing"); !o.Only.Existing && ignoreExisting {
@@ -101,7 +101,7 @@ func randomSync(rng *rand.Rand, ignoreExisting bool) (o transfer.SyncOptions, fl
 	if with("--max-size=2000") {
 		o.Only.MaxSize = 2000
 	}
-	if !o.Only.Update && with(
+	if !o.Update && with(
 		"--modify-window=10000000") { // with both, rsync leaves the modes of equal files
 		o.ModifyWindow = 10_000_000 * time.Second
 	}

@@ -274,6 +274,8 @@ func TestSyncOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var updating transfer.SyncOptions
+	updating.Update = true
 	for name, test := range map[string]struct {
 		options transfer.SyncOptions
 		want    map[string]transfer.Reason
@@ -288,7 +290,7 @@ func TestSyncOptions(t *testing.T) {
 				"new": "new", "newer": "touch", "older": "touch", "second": "touch",
 				"large":  "size",
 				"secret": "hash"}},
-		"update": {options: transfer.SyncOptions{Only: transfer.SyncOnly{Update: true}},
+		"update": {options: updating,
 			want: map[string]transfer.Reason{
 				"new": "new", "newer": "time", "second": "time", "large": "size"}},
 		"existing": {options: transfer.SyncOptions{Only: transfer.SyncOnly{Existing: true}},

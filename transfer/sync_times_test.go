@@ -99,8 +99,8 @@ func TestSyncUpdateOverDecades(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				dir := t.TempDir()
 				j := &syncJob{direction: direction, far: far, src: filepath.Join(dir, "src"),
-					dst: filepath.Join(dir, "dst"), options: transfer.SyncOptions{
-						Only: transfer.SyncOnly{Update: true}}}
+					dst: filepath.Join(dir, "dst")}
+				j.options.Update = true
 				fill(t, j.src, "file")
 				fill(t, j.dst, "file")
 				for name, when := range map[string]time.Time{j.src: c.src, j.dst: c.dst} {

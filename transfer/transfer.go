@@ -80,8 +80,8 @@ type Contents struct {
 	// copy has its name and is proved: by Verify or by the host's hash, if it offers one
 	// (check-file), and otherwise by its size. A file that has changed since it was read, or may
 	// have, stays, and that is an error. In a Sync files that look equal are compared by their
-	// contents, as with Checksum, and then removed, too. Directories stay. It works neither with
-	// streams nor with LinksFollow.
+	// contents, as with Checksum, and then removed, too. Directories stay, and so does what Update
+	// leaves at the target. It works neither with streams nor with LinksFollow.
 	RemoveSource bool
 }
 
@@ -95,6 +95,10 @@ type Destination struct {
 	// MakePath makes the directories above the target that are missing, and for a file also the
 	// target itself if it ends in a slash.
 	MakePath bool
+
+	// Update leaves files at the target that are newer than the source's, or, except in a Sync, of
+	// the same time: they count as kept. On hosts times are whole seconds.
+	Update bool
 }
 
 // Options configure a copy. The zero Options are valid.
@@ -209,7 +213,7 @@ func Copy(ctx context.Context, dst, src Endpoint, options Options) (Result, erro
 	} else {
 		err = c.copy()
 	}
-	c.tellEnd(err)
+	_, err = c.ended(err)
 	return c.result, err
 }
 

@@ -352,7 +352,7 @@ func (t *tree) single() (Summary, error) {
 		t.tell(&Event{Kind: Planned, Route: j.route, Size: -1})
 		return Summary{Target: j.route.Target}, nil
 	}
-	c.tellEnd(err)
+	kept, err := c.ended(err)
 	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true},
 		Bytes: c.result.Bytes},
 		Target: c.result.Target, Elapsed: c.result.Elapsed, Bottleneck: c.result.Bottleneck}
@@ -360,7 +360,9 @@ func (t *tree) single() (Summary, error) {
 		s.Failed = 1
 		return s, &TreeError{Failed: 1, First: err}
 	}
-	s.Files = 1
+	if s.Files = 1; kept {
+		s.Files, s.Kept = 0, 1
+	}
 	return s, nil
 }
 

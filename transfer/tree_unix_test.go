@@ -4,7 +4,9 @@ package transfer_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -223,4 +225,34 @@ func TestTreeRateLimit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDirectoriesObeyTheUmask: a source cannot give a directory what the umask leaves out, also not
+// by permissions with which it could not be filled.
+func TestDirectoriesObeyTheUmask(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fs.FileMode{0o777, 0o577, 0o077, 0o555} {
+		t.Run(fmt.Sprintf("%o", mode), func(t *testing.T) {
+			b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			usual := filepath.Join(b.dir, "usual")
+			b.server.Files.Mkdir("/src/d")
+			err := errors.Join(os.Mkdir(usual, 0o777), b.server.Files.SetMode("/src/d", fs.ModeDir|mode))
+			if err != nil {
+				t.Fatal(err)
+			}
+			target := filepath.Join(b.dir, "target")
+			t.Cleanup(func() { os.Chmod(filepath.Join(target, "d"), 0o700) })
+			if _, err := b.tree(download, "/src", target); err != nil {
+				t.Fatal(err)
+			}
+			have, err := os.Stat(filepath.Join(target, "d"))
+			allowed, allowedErr := os.Stat(usual)
+			if err := errors.Join(err, allowedErr); err != nil {
+				t.Fatal(err)
+			}
+			if want := allowed.Mode() & (fs.ModeDir | mode); have.Mode() != want {
+				t.Errorf("%v becomes %v, want %v", mode, have.Mode(), want)
+			}
+		})
+	}
 }

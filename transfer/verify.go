@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"crypto/md5"
 	"errors"
 	"fmt"
 	"io"
@@ -121,6 +122,42 @@ func (s *session) begins(f *usftp.File, local io.ReaderAt, n int64) (same, known
 		return false, false
 	}
 	return err == nil && got == n && slices.EqualFunc(ours.Sums, theirs.Hashes, bytes.Equal), true
+}
+
+// Servers in front of object stores keep whole parts of an upload that ended half way, which cannot
+// be read or cut. They know the MD5 of each, but not where the client would cut. Parts are as long
+// as powers of two between these, and are longer towards the end of a file (usftpd).
+const (
+	leastPart = 8 << 20
+	mostPart  = 1 << 30
+)
+
+// kept returns how much of the first n bytes of a host's file is proved part by part to be the
+// beginning of a local one.
+func (s *session) kept(f *usftp.File, local io.ReaderAt, n int64) (kept int64, err error) {
+	if !s.client.HasCheckFile() {
+		return 0, nil
+	}
+	for part := int64(leastPart); part <= mostPart && kept+part <= n; {
+		theirs, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"md5"}, Offset: kept,
+			Length: part})
+		if endpoint.Refused(err) {
+			part *= 2
+			continue
+		}
+		if err != nil || theirs.Algorithm != "md5" {
+			return 0, err
+		}
+		ours := md5.New()
+		if _, err := io.Copy(ours, io.NewSectionReader(local, kept, part)); err != nil {
+			return 0, err
+		}
+		if !bytes.Equal(ours.Sum(nil), theirs.Hashes[0]) {
+			return 0, errDiffers
+		}
+		kept += part
+	}
+	return kept, nil
 }
 
 // readBack reads the host's file and hashes it like what was copied. A large file over a long link

@@ -40,6 +40,11 @@ const (
 	HashBLAKE3             = "blake3@usftp" // BLAKE3 with 32 bytes of hash
 )
 
+// ExtAbandon is an extension of our own, version "1", for a client that gives an upload up: the
+// request has one handle, which it closes, and the server does not publish the file. The answer is
+// [Status]. docs/abandon.md describes it.
+const ExtAbandon = "abandon@usftp"
+
 // Extended is any extended request (draft-02, section 8). The answer is [Status], [ExtendedReply],
 // or what the extension says.
 type Extended struct {
@@ -135,7 +140,8 @@ func (m *ExtendedPath) Parse(payload []byte) error {
 }
 
 // ExtendedHandle is an extended request whose payload is one handle: fstatvfs and fsync (OpenSSH's
-// PROTOCOL, sections 4.4 and 4.6). The answer to fstatvfs is [StatVFSReply], to fsync [Status].
+// PROTOCOL, sections 4.4 and 4.6), and [ExtAbandon]. The answer to fstatvfs is [StatVFSReply], to
+// the others [Status].
 type ExtendedHandle struct {
 	Name   string // of the extension
 	Handle []byte

@@ -75,6 +75,14 @@ func extensionPackets() []packetCase {
 			00 00 00 01 "h"`,
 			message: &ExtendedHandle{Name: ExtFsync, Handle: []byte("h")}},
 
+		{name: "abandon", packet: `
+			00 00 00 1b
+			c8
+			01 02 03 04
+			00 00 00 0d "abandon@usftp"
+			00 00 00 01 "h"`,
+			message: &ExtendedHandle{Name: ExtAbandon, Handle: []byte("h")}},
+
 		{name: "lsetstat", packet: `
 			00 00 00 2f
 			c8

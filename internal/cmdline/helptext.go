@@ -14,8 +14,11 @@ import (
 
 // usage writes what follows the description in help.
 func usage(cmd *cobra.Command) {
-	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "Usage:\n  %s\n", Synopsis(cmd))
+	w, gap := cmd.OutOrStdout(), ""
+	if cmd.Runnable() || cmd.HasAvailableSubCommands() { // it is no topic
+		fmt.Fprintf(w, "Usage:\n  %s\n", Synopsis(cmd))
+		gap = "\n"
+	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprint(w, "\nCommands:\n")
 		for _, sub := range cmd.Commands() {
@@ -28,7 +31,7 @@ func usage(cmd *cobra.Command) {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
 	}
 	if cmd.HasAvailableFlags() {
-		fmt.Fprint(w, "\nFlags:\n")
+		fmt.Fprint(w, gap+"Flags:\n")
 		eachFlag(cmd, func(form, text string) { ui.WriteColumn(w, 24, form, text) })
 		if names := connectionFlags(cmd); names != "" {
 			fmt.Fprintf(w, "\nFlags that say how to connect (see `%s help connection`):\n",

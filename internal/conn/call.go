@@ -49,6 +49,9 @@ type Call struct {
 	// it in when an OPEN or OPENDIR has succeeded.
 	Handle *Handle
 
+	// Closes says that an extended request closes Handle, as a CLOSE does.
+	Closes bool
+
 	// Done is called when the call is complete.
 	Done Completer
 

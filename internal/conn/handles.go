@@ -56,6 +56,11 @@ type handles struct {
 // opens reports whether a call asks for a handle.
 func (call *Call) opens() bool { return call.Expect == wire.TypeHandle }
 
+// closes reports whether a call closes its handle.
+func (call *Call) closes() bool {
+	return call.Handle != nil && (call.kind == wire.TypeClose || call.Closes)
+}
+
 // onLost reports whether a call is about a handle that was given up. The caller holds mu.
 func (call *Call) onLost() bool { return call.Handle != nil && call.Handle.lost }
 
@@ -93,7 +98,7 @@ func (h *handles) stamp(call *Call) {
 	case call.opens():
 		h.sent++
 		call.order = h.sent
-	case call.kind == wire.TypeClose && call.Handle != nil:
+	case call.closes():
 		h.sent++
 		call.Handle.closed = h.sent
 	}
@@ -217,7 +222,7 @@ func (c *Conn) handleRetired(call *Call) {
 	switch {
 	case call.lost:
 		return
-	case call.kind == wire.TypeClose && h != nil:
+	case call.closes():
 		if c.handles.open[string(h.Name)] != h {
 			return // the server has given it again
 		}

@@ -61,11 +61,17 @@ type explained struct {
 func (e *explained) Error() string   { return e.text }
 func (e *explained) Unwrap() []error { return e.is }
 
-// ExplainMissing asks whether a file is where a directory should be. OpenSSH's server says of what
-// would be below a file that it does not exist (errno_to_portable in sftp-server.c).
+// ExplainMissing asks what is where the directory should be, of something in it that does not exist.
+// OpenSSH's server says that of what would be below a file, too (errno_to_portable in
+// sftp-server.c), and of a link that leads nowhere. If the directory is there, the error has a text
+// that does not say otherwise.
 func ExplainMissing(err error, client *usftp.Client, dir string) error {
-	if info, statErr := client.Stat(dir); statErr != nil || info.IsDir() {
+	info, statErr := client.Stat(dir)
+	switch {
+	case statErr != nil:
 		return err
+	case info.IsDir():
+		return Explain("no such file, though its directory exists (it may be a link that leads nowhere)", err)
 	}
 	return &fs.PathError{Op: "write", Path: dir, Err: ErrNotDirectory}
 }

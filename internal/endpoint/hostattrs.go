@@ -84,9 +84,9 @@ func SetEach(q *quirks.Quirks, set usftp.NewAttrs, own bool,
 }
 
 // SetUnfollowed sets attributes, but follows no link in the last element. On servers without
-// lsetstat@openssh.com, and on those that refuse it or cannot carry it out (a chroot without /proc),
-// it checks immediately before. What this run has made, own, is taken for what it was if the host does not
-// tell.
+// lsetstat@openssh.com, and on those that refuse it or cannot carry it out (a chroot without
+// /proc), it checks immediately before. What this run has made, own, is taken for what it was if
+// the host does not tell.
 func SetUnfollowed(client *usftp.Client, name string, set usftp.NewAttrs, kind fs.FileMode,
 	own bool) error {
 	err := client.LsetAttrs(name, set)

@@ -359,7 +359,7 @@ func setAttrs(in *os.Root, name, base string, kind fs.FileMode, set usftp.NewAtt
 	}
 	if err == nil && set.SetTimes {
 		err = localfs.Lchtimes(in, base, set.Atime, set.Mtime)
-		if kind == fs.ModeDir && errors.Is(err, errors.ErrUnsupported) {
+		if kind != fs.ModeSymlink && errors.Is(err, errors.ErrUnsupported) {
 			err = in.Chtimes(base, set.Atime, set.Mtime)
 		}
 	}

@@ -35,9 +35,9 @@ type FS interface {
 	ReadSmall(name string, most int64) (data []byte, was Info, err error)
 
 	// WriteSmall writes a small file. With create it makes the file, and fails if the name exists;
-	// what it could not write it removes again, or the error is ErrLeft too. Without, the file must exist and have the size of
-	// data. If the connection was lost, an error is ErrRepeated too, since the first request may
-	// have been carried out.
+	// what it could not write it removes again, or the error is ErrLeft too. Without, the file must
+	// exist and have the size of data. If the connection was lost, an error is ErrRepeated too,
+	// since the first request may have been carried out.
 	WriteSmall(name string, data []byte, create bool) error
 
 	// Remove removes a file or an empty directory. It follows no link. With dir it removes nothing
@@ -114,10 +114,10 @@ type Root interface {
 	Link(name, to string) error
 
 	// SetAttrs sets attributes. kind is the type that name was found to have, and own is set for
-	// what this run has made. It follows no link, except for the root. If a host refuses all of them
-	// together, each is tried. Times and permissions that a host does not set at all are left out;
-	// the first time that shows, Unset says so. A file that is known to have other names, which
-	// would change with it, is left alone: the error is ErrOtherNames.
+	// what this run has made. It follows no link, except for the root. If a host refuses all of
+	// them together, each is tried. Times and permissions that a host does not set at all are left
+	// out; the first time that shows, Unset says so. A file that is known to have other names,
+	// which would change with it, is left alone: the error is ErrOtherNames.
 	SetAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs) (Unset, error)
 
 	// KeepDirLink lets a link that leads to a directory stand for it from now on, and describes the

@@ -221,6 +221,10 @@ func TestRefused(t *testing.T) {
 			change{}, "Argon2d"},
 		"much memory": {func(t *testing.T, dir string) { puttygen(t, dir, "ed25519", "version=3", "x") },
 			change{"Argon2-Memory: 8192", "Argon2-Memory: 8388608"}, "8388608 KiB"},
+		"many passes": {func(t *testing.T, dir string) {
+			puttygen(t, dir, "ed25519", "version=3,passes=13", "x")
+		}, change{"Argon2-Memory: 8192\nArgon2-Passes: 13", "Argon2-Memory: 1\nArgon2-Passes: 16777216"},
+			"16777216 passes"},
 		"PuTTY's version 1": {func(t *testing.T, dir string) { puttygen(t, dir, "ed25519", "version=3", "") },
 			change{puttyMagic + "3", puttyMagic + "1"}, "versions 2 and 3"},
 		"changed": {func(t *testing.T, dir string) { puttygen(t, dir, "ed25519", "version=3", "") },

@@ -59,7 +59,7 @@ func parseOpenSSH(der []byte) (*Key, error) {
 	}
 	public, err := ssh.ParsePublicKey(e.Public)
 	if err != nil {
-		return nil, fmt.Errorf("its public half is of a type that is not supported")
+		return nil, errors.New("its public half is of a type that is not supported")
 	}
 	c, err := e.cipher()
 	if err != nil {

@@ -131,8 +131,8 @@ func (k *ppk) parseArgon() (err error) {
 		return fmt.Errorf("its passphrase is hashed with %.40q, which is not supported; puttygen --ppk-param kdf=argon2id converts it",
 			k.fields["Key-Derivation"])
 	}
-	if k.memory > maxArgonMemory || uint64(k.memory)*uint64(k.passes) > maxArgonWork ||
-		k.lanes > maxArgonLanes {
+	used := max(uint64(k.memory), 8*uint64(k.lanes)) // RFC 9106, section 3.1: less is taken as that
+	if used > maxArgonMemory || used*uint64(k.passes) > maxArgonWork || k.lanes > maxArgonLanes {
 		return fmt.Errorf("its passphrase takes %d passes over %d KiB in %d lanes of Argon2, which is more than is supported; puttygen --ppk-param converts it",
 			k.passes, k.memory, k.lanes)
 	}

@@ -38,12 +38,12 @@ type Client interface {
 	Beneath(above string) (view *usftp.Client, ok bool)
 	// Alike returns the view of another client that follows links where this one does.
 	Alike(other *usftp.Client) *usftp.Client
-	// KnowsLinks reports whether the server is known to follow no symbolic link in RENAME and LSTAT,
-	// and to answer READLINK with what the link says. On other servers the following methods send
-	// more requests.
+	// KnowsLinks reports whether the server is known to follow no symbolic link in RENAME and
+	// LSTAT, and to answer READLINK with what the link says. On other servers the following methods
+	// send more requests.
 	KnowsLinks() bool
-	// ResolvesLinks reports whether the server is known to answer READLINK with the path that a link
-	// leads to.
+	// ResolvesLinks reports whether the server is known to answer READLINK with the path that a
+	// link leads to.
 	ResolvesLinks() bool
 	// Find is Stat that makes do with what else a server tells if it refuses STAT: of a directory
 	// it may know no more than that it is one. It takes one round trip, and more after a refusal.

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // Proxy is a running proxy.
@@ -30,21 +32,13 @@ func Start(t testing.TB, scheme, login string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
 	p := &Proxy{Address: l.Addr().String(), Login: login, known: make(map[string]string)}
 	if scheme == "http" {
+		t.Cleanup(func() { l.Close() })
 		go http.Serve(l, http.HandlerFunc(p.connect))
 		return p
 	}
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.socks(conn)
-		}
-	}()
+	testenv.Accept(t, l, p.socks)
 	return p
 }
 

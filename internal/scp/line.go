@@ -5,6 +5,7 @@ package scp
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -12,6 +13,9 @@ import (
 const (
 	// MaxLine is the longest line of the protocol: a path and some numbers.
 	MaxLine = 4096 + 128
+
+	// maxTime is the latest time in seconds that fits into nanoseconds, in which systems set it.
+	maxTime = math.MaxInt64 / 1_000_000_000
 
 	// MaxDepth is how deep directories may be nested.
 	MaxDepth = 256
@@ -66,7 +70,8 @@ func ParseTimes(line string) (t Times, err error) {
 	}
 	var values [4]int64
 	for i, field := range fields {
-		if values[i], err = strconv.ParseInt(field, 10, 64); err != nil {
+		if values[i], err = strconv.ParseInt(field, 10, 64); err != nil || values[i] > maxTime ||
+			values[i] < -maxTime {
 			return t, fmt.Errorf("invalid time %q", field)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -28,6 +29,10 @@ type Want struct {
 	// it, and Source the path on the host that was asked for.
 	Root              *os.Root
 	Name, Dir, Source string
+
+	// Placed, if it is not nil, has what is in the root since an earlier Receive, and gets what
+	// this one copies.
+	Placed placing
 }
 
 // A place is a directory that is filled.
@@ -36,8 +41,8 @@ type place struct {
 	dir    string // as errors call it
 	source string // the directory on the host
 	depth  int
-	want   *Want           // of the top, otherwise nil
-	taken  map[string]bool // names at the top
+	want   *Want // of the top, otherwise nil
+	came   int   // at the top
 }
 
 // mostNames is how many names at the top are kept, so that none comes twice.
@@ -74,6 +79,9 @@ func (s *session) receive(p *place) error {
 			if err != nil {
 				return s.giveUp(fmt.Errorf("%w: %w", ErrNotSCP, err))
 			}
+			if times != nil { // it would never end
+				return s.giveUp(fmt.Errorf("%w: it sent times twice", ErrNotSCP))
+			}
 			times = &parsed
 			if err := s.ok(); err != nil {
 				return err
@@ -95,6 +103,9 @@ func (s *session) receive(p *place) error {
 			times = nil
 		case 1:
 			s.fail(p.source, hostFailure(line[1:]))
+			if err := s.count(); err != nil {
+				return s.giveUp(err)
+			}
 		case 2:
 			return hostFailure(line[1:])
 		default:
@@ -111,10 +122,10 @@ func (s *session) admit(p *place, head scp.Header) error {
 		return errors.New("it sent a directory, which was not asked for")
 	}
 	if w := p.want; w != nil {
-		if len(p.taken) == 1 && !w.Several || len(p.taken) == mostNames || p.taken[head.Name] {
+		if p.came == 1 && !w.Several || p.came == mostNames {
 			return fmt.Errorf("it sent %q, which was not asked for", oneLine(head.Name))
 		}
-		p.taken[head.Name] = true
+		p.came++
 		if w.Contents {
 			if !head.Directory {
 				return fmt.Errorf("it sent the file %q instead of a directory", oneLine(head.Name))
@@ -146,10 +157,16 @@ func (s *session) receiveOne(p *place, head scp.Header, times *scp.Times) error 
 			return s.receiveDirectory(p, ".", source, head, times)
 		}
 	}
+	receive := s.receiveFile
 	if head.Directory {
-		return s.receiveDirectory(p, name, source, head, times)
+		receive = s.receiveDirectory
 	}
-	return s.receiveFile(p, name, source, head, times)
+	if p.want == nil {
+		return receive(p, name, source, head, times)
+	}
+	return s.place(p.want.Placed, name, source, func() error {
+		return receive(p, name, source, head, times)
+	})
 }
 
 // receiveDirectory takes a directory. name is "." for the root itself.
@@ -176,7 +193,9 @@ func (s *session) receiveDirectory(p *place, name, source string, head scp.Heade
 		return err
 	}
 	perm := fs.FileMode(head.Mode) & fs.ModePerm
-	if s.Modes || made && perm&0o700 != 0o700 {
+	if !s.Modes && made {
+		err = withdraw(root, perm)
+	} else if s.Modes {
 		err = root.Chmod(".", perm)
 	}
 	if s.Times && times != nil && err == nil {
@@ -186,6 +205,16 @@ func (s *session) receiveDirectory(p *place, name, source string, head scp.Heade
 		s.fail(source, err)
 	}
 	return nil
+}
+
+// withdraw takes from a directory that was just made what its source does not permit. What the
+// umask has left out does not come back.
+func withdraw(root *os.Root, perm fs.FileMode) error {
+	info, err := root.Stat(".")
+	if err != nil || info.Mode()&fs.ModePerm&^perm == 0 {
+		return err
+	}
+	return root.Chmod(".", info.Mode()&^(fs.ModePerm&^perm))
 }
 
 // openDirectory makes a directory, or opens the one that exists. It follows no link.
@@ -257,6 +286,9 @@ func (s *session) fill(file io.Writer, size int64) (wrong, err error) {
 		n, err := s.in.Read(s.buffer[:min(left, int64(len(s.buffer)))])
 		if n > 0 && wrong == nil { // otherwise it is read on, to stay in step
 			_, wrong = file.Write(s.buffer[:n])
+			if errors.Is(wrong, syscall.ENOSPC) || errors.Is(wrong, syscall.EDQUOT) {
+				return nil, wrong // nothing else would fit, either
+			}
 		}
 		left -= int64(n)
 		if moveErr := s.Moved(n); moveErr != nil {

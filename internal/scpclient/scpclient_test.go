@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -161,8 +162,8 @@ func TestHostilePeers(t *testing.T) {
 			err: "instead of what was asked for"},
 		"a second file": {says: "C0644 2 f\nhi\x00C0644 2 f\nho\x00",
 			left: []string{"f: hi"}, err: "not asked for"},
-		"a second time": {says: "C0644 2 f\nhi\x00C0644 2 f\nho\x00", several: true,
-			left: []string{"f: hi"}, err: "not asked for"},
+		"a second time": {says: "C0644 2 f\nhi\x00C0644 0 f\n", several: true,
+			left: []string{"f: hi"}, err: "not everything was copied"},
 		"a directory": {says: "D0755 0 f\n", err: "it sent a directory"},
 		"a file of those": {says: "C0644 2 f\nhi\x00", contents: true, recursive: true,
 			err: "instead of a directory"},
@@ -175,6 +176,11 @@ func TestHostilePeers(t *testing.T) {
 		"a negative size": {says: "C0644 -1 f\nhi", err: "invalid size"},
 		"a mode":          {says: "C99999 2 f\nhi", err: "invalid mode"},
 		"times":           {says: "T1 0 x 0\n", err: "invalid time"},
+		"times twice": {says: strings.Repeat("T1 0 1 0\n", 2) + "C0644 2 f\nhi\x00",
+			err: "it sent times twice"},
+		"times out of range": {says: "T9223372036854775807 0 1 0\n", err: "invalid time"},
+		"failures without end": {says: strings.Repeat("\x01scp: no\n", 2000),
+			err: "more than 1000 entries"},
 		"unreadable": {says: "C0644 2 f\n\x00\x00\x01scp: f: I/O error\n",
 			err: "not everything was copied"},
 		"a failure": {says: "\x01scp: f: Permission denied\n",
@@ -219,6 +225,52 @@ func TestHostilePeers(t *testing.T) {
 		})
 	}
 }
+
+// TestModes: without Modes, a host cannot give a directory what the umask leaves out.
+func TestModes(t *testing.T) {
+	t.Parallel()
+	reference := filepath.Join(t.TempDir(), "d")
+	if err := os.Mkdir(reference, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	usual, err := os.Stat(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []fs.FileMode{0o777, 0o577, 0o177, 0o700, 0o555} {
+		dir := t.TempDir()
+		err := Receive(t.Context(), &script{Reader: strings.NewReader(fmt.Sprintf(
+			"D%04o 0 f\nC%04[1]o 2 x\nhi\x00E\n", mode))}, wantOf(rootOf(t, dir), "f"),
+			Options{Recursive: true}, new(log))
+		info, statErr := os.Stat(filepath.Join(dir, "f"))
+		if err != nil || statErr != nil || info.Mode() != usual.Mode()&(fs.ModeDir|mode) {
+			t.Errorf("%o becomes %v, %v, %v", mode, info.Mode(), err, statErr)
+		}
+		os.Chmod(filepath.Join(dir, "f"), 0o700) // so that it can be removed
+	}
+}
+
+// A full disk takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "write", Path: "f", Err: syscall.ENOSPC}
+}
+
+// TestFullDisk: what a full disk cannot take is not read to the end, which may be far away.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	l := &log{stop: 1 << 30}
+	s := newSession(t.Context(), &script{Reader: endless{}}, Options{}, l)
+	wrong, err := s.fill(fullDisk{}, 1<<40)
+	if wrong != nil || !errors.Is(err, syscall.ENOSPC) || l.moved > bufferSize {
+		t.Errorf("%v, %v, and %d bytes were read", wrong, err, l.moved)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestLinksInTheWay: links that are there already lead nowhere.
 func TestLinksInTheWay(t *testing.T) {
@@ -322,6 +374,25 @@ func TestSinkEnds(t *testing.T) {
 			true, Options{}, new(log))
 		if fmt.Sprint(err) != want {
 			t.Errorf("%q: %v, want %q", says, err, want)
+		}
+	}
+}
+
+// An early peer has said everything and ended before it is told that there is no more.
+type early struct{ script }
+
+func (*early) CloseWrite() error { return io.ErrClosedPipe }
+
+// TestSinkEndsEarly: an scp -t that ends before it must is reported for what it said, once.
+func TestSinkEndsEarly(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a")
+	write(t, file, "one")
+	for says, want := range map[string]error{"\x00\x00\x00": nil, "\x00\x01scp: no\n": ErrFailed} {
+		peer := &early{script{Reader: strings.NewReader(says)}}
+		err := Send(t.Context(), peer, []string{file}, "/srv", true, Options{}, new(log))
+		if err != want {
+			t.Errorf("%q: %v, want %v", says, err, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package scpclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/usftp/usftp/internal/scp"
@@ -18,10 +20,12 @@ import (
 // broken off; what has its name then is complete.
 func Receive(ctx context.Context, stream io.ReadWriter, w Want, o Options, l Listener) error {
 	s := newSession(ctx, stream, o, l)
-	p := &place{root: w.Root, dir: w.Dir, source: w.Source, want: &w,
-		taken: make(map[string]bool)}
+	if w.Placed == nil {
+		w.Placed = make(placing)
+	}
+	p := &place{root: w.Root, dir: w.Dir, source: w.Source, want: &w}
 	err := s.receive(p)
-	if err == nil && len(p.taken) == 0 && !s.failed {
+	if err == nil && p.came == 0 && !s.failed {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
@@ -40,15 +44,18 @@ func Send(ctx context.Context, stream io.ReadWriter, sources []string, target st
 	if err == nil {
 		err = refused // there is nothing yet to continue with
 	}
+	placed := make(placing)
 	for _, source := range sources {
 		if err != nil {
 			return err
 		}
-		to := target
+		to, name := target, filepath.Base(source)
 		if in {
-			to = strings.TrimSuffix(target, "/") + "/" + filepath.Base(source)
+			to = strings.TrimSuffix(target, "/") + "/" + name
 		}
-		err = s.send(source, filepath.Base(source), to, 0)
+		err = s.place(placed, name, source, func() error {
+			return s.send(item{path: source, name: name}, to)
+		})
 	}
 	if err == nil {
 		err = s.finish(stream)
@@ -66,9 +73,7 @@ func (s *session) finish(stream io.ReadWriter) error {
 	if !ok {
 		return nil
 	}
-	if err := closer.CloseWrite(); err != nil {
-		return err
-	}
+	closer.CloseWrite() // fails if it has ended already, or as what follows does
 	_, err := io.CopyN(io.Discard, s.in, mostLast)
 	if err == io.EOF {
 		err = nil
@@ -79,33 +84,79 @@ func (s *session) finish(stream io.ReadWriter) error {
 // mostLast is more than a program says at its end.
 const mostLast = 64 << 10
 
+// An item is a file or a directory of this machine. Where links are not followed, what is below a
+// directory is only reached through that, so that no link that takes something's place leads away.
+type item struct {
+	path, name string
+	in         *os.Root // nil if links are followed
+	depth      int
+}
+
+func (i item) look() (fs.FileInfo, error) {
+	if i.in != nil {
+		return i.in.Lstat(i.name)
+	}
+	return os.Stat(i.path)
+}
+
+// open opens what look has found, and waits for no named pipe that has taken its place.
+func (i item) open(found fs.FileInfo) (file *os.File, err error) {
+	const flag = os.O_RDONLY | syscall.O_NONBLOCK
+	if i.in != nil {
+		file, err = i.in.OpenFile(i.name, flag, 0)
+	} else {
+		file, err = os.OpenFile(i.path, flag, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || !os.SameFile(info, found) {
+		file.Close()
+		return nil, cmp.Or(err, errReplaced)
+	}
+	return file, nil
+}
+
+// root opens a directory that look has found, for what is in it.
+func (i item) root(found fs.FileInfo) (root *os.Root, err error) {
+	if i.in != nil {
+		root, err = i.in.OpenRoot(i.name)
+	} else {
+		root, err = os.OpenRoot(i.path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err := root.Stat("."); err != nil || !os.SameFile(info, found) {
+		root.Close()
+		return nil, cmp.Or(err, errReplaced)
+	}
+	return root, nil
+}
+
 // send sends a file, or a directory and what is in it.
-func (s *session) send(source, name, target string, depth int) error {
+func (s *session) send(i item, target string) error {
 	if err := s.count(); err != nil {
 		return err
 	}
-	if strings.ContainsFunc(name, unicode.IsControl) {
-		s.fail(source, errors.New("the old protocol cannot carry control characters in a name"))
+	if strings.ContainsFunc(i.name, unicode.IsControl) {
+		s.fail(i.path, errors.New("the old protocol cannot carry control characters in a name"))
 		return nil
 	}
-	look := os.Stat
-	if s.SkipLinks && depth > 0 {
-		look = os.Lstat
-	}
-	info, err := look(source)
+	info, err := i.look()
 	switch {
 	case err != nil:
-		s.fail(source, err)
+		s.fail(i.path, err)
 	case info.Mode()&fs.ModeSymlink != 0:
-		s.Skipped(source, "a symbolic link")
+		s.Skipped(i.path, "a symbolic link")
 	case info.IsDir() && !s.Recursive:
-		s.fail(source, errors.New("is a directory (-r copies directories)"))
+		s.fail(i.path, errors.New("is a directory (-r copies directories)"))
 	case info.IsDir():
-		return s.sendDirectory(source, name, target, info, depth)
+		return s.sendDirectory(i, target, info)
 	case !info.Mode().IsRegular():
-		s.fail(source, errNotRegular)
+		s.fail(i.path, errNotRegular)
 	default:
-		return s.sendFile(source, name, target)
+		return s.sendFile(i, target, info)
 	}
 	return nil
 }
@@ -124,20 +175,28 @@ func (s *session) announce(head scp.Header, info fs.FileInfo) (refused, err erro
 	return s.ask(head.String())
 }
 
-func (s *session) sendDirectory(source, name, target string, info fs.FileInfo, depth int) error {
-	if depth == s.MaxDepth { // of what links lead to, there may be no end
-		s.fail(source, fmt.Errorf("directories are more than %d levels deep", s.MaxDepth))
+func (s *session) sendDirectory(i item, target string, info fs.FileInfo) error {
+	if i.depth == s.MaxDepth { // of what links lead to, there may be no end
+		s.fail(i.path, fmt.Errorf("directories are more than %d levels deep", s.MaxDepth))
 		return nil
 	}
-	dir, err := os.Open(source)
+	dir, err := i.open(info)
 	if err != nil {
-		s.fail(source, err)
+		s.fail(i.path, err)
 		return nil
 	}
 	defer dir.Close()
-	refused, err := s.announce(scp.Header{Directory: true, Name: name}, info)
+	below := item{depth: i.depth + 1}
+	if s.SkipLinks {
+		if below.in, err = i.root(info); err != nil {
+			s.fail(i.path, err)
+			return nil
+		}
+		defer below.in.Close()
+	}
+	refused, err := s.announce(scp.Header{Directory: true, Name: i.name}, info)
 	if refused != nil {
-		s.fail(source, refused)
+		s.fail(i.path, refused)
 	}
 	if refused != nil || err != nil {
 		return err
@@ -146,8 +205,8 @@ func (s *session) sendDirectory(source, name, target string, info fs.FileInfo, d
 	for {
 		names, err := dir.Readdirnames(100)
 		for _, name := range names {
-			if err := s.send(filepath.Join(source, name), name, target+"/"+name,
-				depth+1); err != nil {
+			below.path, below.name = filepath.Join(i.path, name), name
+			if err := s.send(below, target+"/"+name); err != nil {
 				return err
 			}
 		}
@@ -155,42 +214,41 @@ func (s *session) sendDirectory(source, name, target string, info fs.FileInfo, d
 			break
 		}
 		if err != nil {
-			s.fail(source, err)
+			s.fail(i.path, err)
 			break
 		}
 	}
 	if refused, err = s.ask("E\n"); refused != nil {
-		s.fail(source, refused)
+		s.fail(i.path, refused)
 	}
 	return err
 }
 
-// errChanged reports that a file has changed while it was read.
-var errChanged = errors.New("it changed while it was copied")
+var (
+	errChanged  = errors.New("it changed while it was copied")
+	errReplaced = errors.New("something else has just taken its place")
+)
 
-func (s *session) sendFile(source, name, target string) error {
-	file, err := os.Open(source)
+func (s *session) sendFile(i item, target string, found fs.FileInfo) error {
+	file, err := i.open(found)
 	if err != nil {
-		s.fail(source, err)
+		s.fail(i.path, err)
 		return nil
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() { // it has just been replaced
-		err = errNotRegular
-	}
 	if err != nil {
-		s.fail(source, err)
+		s.fail(i.path, err)
 		return nil
 	}
-	refused, err := s.announce(scp.Header{Size: info.Size(), Name: name}, info)
+	refused, err := s.announce(scp.Header{Size: info.Size(), Name: i.name}, info)
 	if refused != nil {
-		s.fail(source, refused)
+		s.fail(i.path, refused)
 	}
 	if refused != nil || err != nil {
 		return err
 	}
-	s.Began(source, target, info.Size())
+	s.Began(i.path, target, info.Size())
 	unread, err := s.pour(file, info.Size())
 	if err != nil {
 		return err

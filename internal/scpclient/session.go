@@ -82,6 +82,29 @@ func (s *session) fail(source string, err error) {
 	s.Failed(source, err)
 }
 
+// A placing has the sources at one target, by name, so that none replaces another.
+type placing map[string]string
+
+// place runs copy, which places source, unless something else has the name.
+func (s *session) place(in placing, name, source string, copy func() error) error {
+	if earlier, twice := in[name]; twice {
+		err := fmt.Errorf("%s was copied there under the same name", earlier)
+		s.fail(source, err)
+		if s.sending {
+			return nil
+		}
+		return s.refuse(err)
+	}
+	before := s.failed
+	s.failed = false
+	err := copy()
+	if !s.failed {
+		in[name] = source
+	}
+	s.failed = s.failed || before
+	return err
+}
+
 // count counts an entry.
 func (s *session) count() error {
 	if s.entries++; s.MaxEntries > 0 && s.entries > s.MaxEntries {

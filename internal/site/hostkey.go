@@ -3,6 +3,7 @@ package site
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -29,14 +30,19 @@ func defaultHostKeys(types []string) (names []string, err error) {
 }
 
 // loadHostKeys refuses a key that others can read, as sshd does: they could impersonate the server.
-func loadHostKeys(names []string) ([]ssh.Signer, error) {
+// Missing ones are left out, or made.
+func loadHostKeys(names []string, missing bool) ([]ssh.Signer, error) {
+	there := names[:0:0]
 	for _, name := range names {
 		info, err := os.Stat(name)
+		if missing || !errors.Is(err, fs.ErrNotExist) {
+			there = append(there, name)
+		}
 		if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 			return nil, fmt.Errorf("others can read the host key %s (mode %04o): run chmod 600 on it", name, info.Mode().Perm())
 		}
 	}
-	keys, err := sshd.LoadHostKeys(names...)
+	keys, err := sshd.LoadHostKeys(there...)
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return nil, FileError("cannot read or create the host key", path.Path, err)
 	}

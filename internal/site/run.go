@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"syscall"
 
 	"github.com/usftp/usftp/internal/ui"
@@ -25,6 +26,12 @@ func (s *Site) Run(ctx context.Context) error {
 		default:
 		}
 	})
+	var restarts <-chan os.Signal
+	if s.Restarts {
+		asked, stop := restartSignals()
+		defer stop()
+		restarts = asked
+	}
 	ended := make(chan error, len(listeners))
 	for _, l := range listeners {
 		s.Log.Info("listening", "address", l.Addr().String())
@@ -39,8 +46,13 @@ func (s *Site) Run(ctx context.Context) error {
 		s.sshd.Close()
 		return err
 	}
+	s.sockets.accepting()
 	for {
 		select {
+		case <-restarts:
+			if s.restart(ctx) {
+				return s.retire(ctx)
+			}
 		case <-hangups:
 			s.reload(ctx)
 		case <-s.refresh:
@@ -54,6 +66,30 @@ func (s *Site) Run(ctx context.Context) error {
 			return s.shutdown(ctx)
 		}
 	}
+}
+
+// restart reports whether another process has taken over.
+func (s *Site) restart(ctx context.Context) bool {
+	s.Log.Info("starting the program again")
+	process, err := s.sockets.handOver(ctx)
+	if err != nil {
+		s.Log.Error("the restart failed; this process goes on", "error", err)
+		return false
+	}
+	if err := tellSystemd(process.Pid); err != nil {
+		s.Log.Error("cannot tell systemd of the new process", "error", err)
+	}
+	s.Log.Info("another process has taken over; running sessions go on", "pid", process.Pid)
+	return true
+}
+
+// retire lets running sessions end when they like, or, once ctx ends, in the grace period.
+func (s *Site) retire(ctx context.Context) error {
+	if s.sshd.Retire(ctx) != nil {
+		return s.shutdown(ctx)
+	}
+	s.Log.Info("ended")
+	return &ui.ExitError{Code: ui.ExitOK}
 }
 
 // shutdown lets running sessions end.
@@ -86,7 +122,7 @@ func (s *Site) reload(ctx context.Context) {
 
 func (s *Site) listen() (listeners []net.Listener, err error) {
 	for _, address := range s.started.Listen {
-		l, err := Listen(address)
+		l, err := s.sockets.listen(address)
 		if err != nil {
 			closeAll(listeners)
 			return nil, err
@@ -96,8 +132,12 @@ func (s *Site) listen() (listeners []net.Listener, err error) {
 	return listeners, nil
 }
 
-// Listen listens on an address, or says in plain words why it cannot.
-func Listen(address string) (net.Listener, error) {
+// Listen listens on an address of the settings, or takes over what the process before this one
+// listened on. It may be called after Start.
+func (s *Site) Listen(address string) (net.Listener, error) { return s.sockets.listen(address) }
+
+// listenOn listens on an address, or says in plain words why it cannot.
+func listenOn(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err == nil {
 		return l, nil

@@ -54,9 +54,16 @@ type Site struct {
 	// Shared, if not nil, is what the server shares with others.
 	Shared Shared
 
+	// Check makes Start only find out whether the server would start as it should: it makes no host
+	// keys, and fails if a user of MoreUsers would be left out.
+	Check bool
+
 	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence.
 	// One whose directory cannot be served is left out, with a warning. Refresh asks again.
 	MoreUsers func() []Account
+
+	// Restarts makes SIGUSR2 start the program again, which takes over what this one listens on.
+	Restarts bool
 
 	// More are further lines of what Run prints. They may be set after Start.
 	More string
@@ -74,6 +81,7 @@ type Site struct {
 	trees     map[string]*tree
 	roots     atomic.Pointer[map[string]string] // of users
 
+	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads
 }
 
@@ -116,6 +124,9 @@ func (s *Site) Start() error {
 	s.Log = slog.New(NewHandler(s.Console, s.started.LogFormat, &s.level))
 	s.level.Set(s.started.LogLevel)
 	s.refresh = make(chan struct{}, 1)
+	if err := s.sockets.inherit(); err != nil {
+		return err
+	}
 	if s.Prepare != nil {
 		if err := s.Prepare(); err != nil {
 			return err
@@ -159,7 +170,7 @@ func (s *Site) apply(made *Settings) error {
 	if s.Shared != nil {
 		config.Bans = s.Shared.Bans()
 	}
-	if config.HostKeys, err = loadHostKeys(made.HostKeys); err != nil {
+	if config.HostKeys, err = loadHostKeys(made.HostKeys, !s.Check); err != nil {
 		return err
 	}
 	directory, err := sshd.NewDirectory(accounts)
@@ -239,10 +250,15 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		for _, one := range s.MoreUsers() {
 			if names[one.Name] {
 				s.Log.Warn("the configuration has a user of the same name", "user", one.Name)
-			} else if err := add(one); err != nil {
-				s.Log.Warn("a user is left out", "user", one.Name, "error", err)
+			} else if wrong := add(one); wrong != nil && s.Check {
+				err = errors.Join(err, fmt.Errorf("user %s: %w", one.Name, wrong))
+			} else if wrong != nil {
+				s.Log.Warn("a user is left out", "user", one.Name, "error", wrong)
 			}
 		}
+	}
+	if err != nil {
+		return accounts, false, err
 	}
 	if passwords.Len() > 0 {
 		accounts.Passwords, err = sshd.ParsePasswords("passwords", []byte(passwords.String()))

@@ -3,7 +3,6 @@ package ssh_test
 import (
 	"bytes"
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -36,29 +34,11 @@ func TestServerWithDropbear(t *testing.T) {
 			must(t, err)
 			sc := serverConfig(t, key)
 			sc.Algorithms.KeyExchanges = kex
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			must(t, err)
-			defer l.Close()
-			go func() {
-				for {
-					conn, err := l.Accept()
-					if err != nil {
-						return
-					}
-					go func() {
-						if c, err := ssh.Server(conn, sc); err != nil {
-							t.Logf("server: %v", err)
-						} else {
-							serveExec(c)
-						}
-					}()
-				}
-			}()
 			data := pattern(3 << 20)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, program, "-y", "-y", "-i", file, "-p",
-				strconv.Itoa(l.Addr().(*net.TCPAddr).Port), "ann@127.0.0.1", "cat")
+				strconv.Itoa(execServer(t, sc)), "ann@127.0.0.1", "cat")
 			cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 			cmd.Stdin = bytes.NewReader(data)
 			// Into a file: dbclient can miss the end of a session while a pipe is full.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -257,27 +258,7 @@ func listen(t testing.TB, sc *ssh.ServerConfig) (args func(options ...string) []
 	key, _, _, _, err := xssh.ParseAuthorizedKey(text)
 	must(t, err)
 	sc.Auth.PublicKeyCallback = letIn(key)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				c, err := ssh.Server(conn, sc)
-				if err != nil {
-					t.Logf("server: %v", err)
-					return
-				}
-				defer c.Close()
-				serveExec(c)
-			}()
-		}
-	}()
-	port := l.Addr().(*net.TCPAddr).Port
+	port := execServer(t, sc)
 	return func(options ...string) []string {
 		all := []string{"-F", "none", "-p", fmt.Sprint(port), "-i", identity, "-o", "BatchMode=yes",
 			"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
@@ -286,7 +267,20 @@ func listen(t testing.TB, sc *ssh.ServerConfig) (args func(options ...string) []
 	}
 }
 
-// serveExec runs what clients ask for.
+// execServer runs what clients ask for, and returns its port.
+func execServer(t testing.TB, sc *ssh.ServerConfig) int {
+	return testenv.Listen(t, func(conn net.Conn) {
+		c, err := ssh.Server(conn, sc)
+		if err != nil {
+			t.Logf("server: %v", err)
+			return
+		}
+		defer c.Close()
+		serveExec(c)
+	}).Port
+}
+
+// serveExec runs what a client asks for.
 func serveExec(c *ssh.Conn) {
 	for {
 		offer, err := c.Accept()

@@ -20,6 +20,18 @@ func Unavailable(tb testing.TB, reason any) {
 	tb.Skip("not on this machine:", reason)
 }
 
+// Symlink makes a symbolic link. Without links the test cannot run: see [Unavailable].
+func Symlink(tb testing.TB, target, name string) {
+	tb.Helper()
+	err := os.Symlink(target, name)
+	if err == nil {
+		_, err = os.Lstat(name) // Wine, unlike Windows, says that it has made a link, and has not
+	}
+	if err != nil {
+		Unavailable(tb, err)
+	}
+}
+
 // Program returns the path of a program. Without the program the test cannot run: see
 // [Unavailable].
 func Program(tb testing.TB, name string) string {

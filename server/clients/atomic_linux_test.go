@@ -64,41 +64,30 @@ func (s *atomicSite) cut(name string, data []byte) {
 // TestClientsOfAtomicUploads: the same programs do the same. What they write appears, in place of
 // what was there, and uploads that were cut are gone on with, or begun again.
 func TestClientsOfAtomicUploads(t *testing.T) {
-	for name, c := range clients {
-		if name == "sshfs" {
-			continue // which sends CLOSE some time after close(2) has returned
+	withClients(t, clients, newAtomicSite, func(t *testing.T, c *client, s *atomicSite) {
+		c.round(s.site)
+		for _, size := range []int{2 << 20, 7} {
+			data := s.random(s.path("again"), size)
+			c.put(s.site, s.path("again"), "again")
+			s.expect(filepath.Join(s.served, "again"), data)
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			require(t, c.programs...)
-			s := newAtomicSite(t)
-			if c.prepare != nil {
-				c.prepare(s.site)
+		data := s.random(s.path("cut"), 1<<20+7)
+		for step, resume := range map[string]func(*site, string, string){"cut": c.resumePut,
+			"begun again": c.put} {
+			if resume == nil {
+				continue // which cannot tells of
 			}
-			c.round(s.site)
-			for _, size := range []int{2 << 20, 7} {
-				data := s.random(s.path("again"), size)
-				c.put(s.site, s.path("again"), "again")
-				s.expect(filepath.Join(s.served, "again"), data)
+			s.cut(step, data[:len(data)/2])
+			if _, err := os.Stat(filepath.Join(s.served, step)); err == nil {
+				t.Error("half a file is visible")
 			}
-			data := s.random(s.path("cut"), 1<<20+7)
-			for step, resume := range map[string]func(*site, string, string){"cut": c.resumePut,
-				"begun again": c.put} {
-				if resume == nil {
-					continue // which cannot tells of
-				}
-				s.cut(step, data[:len(data)/2])
-				if _, err := os.Stat(filepath.Join(s.served, step)); err == nil {
-					t.Error("half a file is visible")
-				}
-				resume(s.site, s.path("cut"), step)
-				s.expect(filepath.Join(s.served, step), data)
-			}
-			if n := s.hidden(); n > 0 {
-				t.Errorf("%d uploads are left", n)
-			}
-		})
-	}
+			resume(s.site, s.path("cut"), step)
+			s.expect(filepath.Join(s.served, step), data)
+		}
+		if n := s.hidden(); n > 0 {
+			t.Errorf("%d uploads are left", n)
+		}
+	}, "sshfs") // which sends CLOSE some time after close(2) has returned
 }
 
 // TestKilledClientOfAtomicUploads: a client is killed half way. Nothing of its file is visible, the

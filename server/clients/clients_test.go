@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -115,6 +116,9 @@ func (s *site) await(kind server.EventKind, path string) server.Event {
 	}
 }
 
+// base returns the site itself, of sites that have more.
+func (s *site) base() *site { return s }
+
 // path returns the name of one of the clients' own files.
 func (s *site) path(name string) string { return filepath.Join(s.local, name) }
 
@@ -191,18 +195,27 @@ func TestEveryStepIsDoneOrExplained(t *testing.T) {
 	}
 }
 
-func TestClients(t *testing.T) {
+// withClients runs a test with each of some programs, on sites of their own.
+func withClients[S interface{ base() *site }](t *testing.T, clients map[string]*client,
+	newSite func(*testing.T) S, test func(t *testing.T, c *client, s S), but ...string) {
 	for name, c := range clients {
+		if slices.Contains(but, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require(t, c.programs...)
 			s := newSite(t)
 			if c.prepare != nil {
-				c.prepare(s)
+				c.prepare(s.base())
 			}
-			c.round(s)
+			test(t, c, s)
 		})
 	}
+}
+
+func TestClients(t *testing.T) {
+	withClients(t, clients, newSite, func(_ *testing.T, c *client, s *site) { c.round(s) })
 }
 
 // sizes are around packet boundaries: empty, small, and more than one packet of any size.

@@ -30,25 +30,14 @@ func newStore(t *testing.T) *store {
 
 // TestClientsOfObjects: the same programs, as far as objects can do what they ask for.
 func TestClientsOfObjects(t *testing.T) {
-	for name, c := range clients {
-		if name == "sshfs" {
-			continue // which sends CLOSE some time after close(2) has returned
+	withClients(t, clients, newStore, func(t *testing.T, c *client, s *store) {
+		s.files(c)
+		s.resume(c)
+		s.trees(c)
+		if n := s.bucket.Uploads(); n != 0 {
+			t.Errorf("%d uploads are left", n)
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			require(t, c.programs...)
-			s := newStore(t)
-			if c.prepare != nil {
-				c.prepare(s.site)
-			}
-			s.files(c)
-			s.resume(c)
-			s.trees(c)
-			if n := s.bucket.Uploads(); n != 0 {
-				t.Errorf("%d uploads are left", n)
-			}
-		})
-	}
+	}, "sshfs") // which sends CLOSE some time after close(2) has returned
 }
 
 // longFile has three parts, the last of which is short.

@@ -161,3 +161,45 @@ func TestKilledClientOfObjects(t *testing.T) {
 		t.Errorf("%d of 8 parts were sent again", n)
 	}
 }
+
+// TestKilledUsftpOfObjects: what the storage has kept of an upload of our own command, which was
+// killed or interrupted half way, is proved by its parts, and not sent again.
+func TestKilledUsftpOfObjects(t *testing.T) {
+	for _, signal := range []os.Signal{os.Kill, os.Interrupt} {
+		t.Run(signal.String(), func(t *testing.T) {
+			s := &store{}
+			bucket := &watched{&s.bucket, make(chan struct{}, 100)}
+			state := &unlocking{done: make(chan struct{}, 100)}
+			s.fs = objectfs.New(bucket, &objectfs.Options{State: state})
+			s.site = newSiteOf(t, s.fs)
+			usftp := s.usftpCommand()
+			const host, parts = "u@127.0.0.1:", 8
+			data := s.random(s.path("file"), parts*8<<20-1)
+			cmd := usftp("cp", "--limit", "20MB", "file", host+"/file")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for range 4 {
+				<-bucket.parts
+			}
+			cmd.Process.Signal(signal)
+			cmd.Wait()
+			<-state.done // the server may still have been sending parts
+			if _, ok := s.bucket.Objects()["file"]; ok {
+				t.Error("a file that was never completed is visible")
+			}
+			s.bucket.Calls()
+			out, err := usftp("cp", "--resume", "file", host+"/file").CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			s.holds("file", data)
+			if n := s.bucket.Calls()["UploadPart"]; n > parts-3 {
+				t.Errorf("%d of %d parts were sent again: %s", n, parts, out)
+			}
+			if n := s.bucket.Uploads(); n != 0 {
+				t.Errorf("%d uploads are left", n)
+			}
+		})
+	}
+}

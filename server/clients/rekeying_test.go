@@ -11,29 +11,26 @@ import (
 // TestRekeying has clients exchange keys after each MiB while they put and get 64 MiB.
 func TestRekeying(t *testing.T) {
 	const size = 64 << 20
-	for name, c := range map[string]*client{
+	rekeying := func(t *testing.T) *site {
+		s := newSite(t)
+		s.env = []string{"REKEY_BYTES=1048576"} // for the programs in testdata
+		return s
+	}
+	withClients(t, map[string]*client{
 		"OpenSSH scp":    rekeyingSCP("-s"),
 		"OpenSSH scp -O": rekeyingSCP("-O"),
 		"paramiko":       python("paramiko"),
 		"asyncssh":       python("asyncssh"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			require(t, c.programs...)
-			s := newSite(t)
-			s.env = []string{"REKEY_BYTES=1048576"} // for the programs in testdata
-			if c.prepare != nil {
-				c.prepare(s)
-			}
-			data := s.random(filepath.Join(s.local, "file"), size)
-			c.put(s, filepath.Join(s.local, "file"), "file")
-			s.expect(filepath.Join(s.served, "file"), data)
-			if err := os.Remove(filepath.Join(s.local, "file")); err != nil {
-				t.Fatal(err)
-			}
-			c.get(s, "file", filepath.Join(s.local, "file"))
-			s.expect(filepath.Join(s.local, "file"), data)
-		})
-	}
+	}, rekeying, func(t *testing.T, c *client, s *site) {
+		data := s.random(filepath.Join(s.local, "file"), size)
+		c.put(s, filepath.Join(s.local, "file"), "file")
+		s.expect(filepath.Join(s.served, "file"), data)
+		if err := os.Remove(filepath.Join(s.local, "file")); err != nil {
+			t.Fatal(err)
+		}
+		c.get(s, "file", filepath.Join(s.local, "file"))
+		s.expect(filepath.Join(s.local, "file"), data)
+	})
 }
 
 // rekeyingSCP is scp with a key exchange after each MiB, which it reports.

@@ -24,7 +24,7 @@ func (w *writer) Close() error {
 		err = w.publish(w.work)
 	}
 	if err != nil {
-		return errors.Join(err, w.giveUp())
+		return errors.Join(err, w.giveUp(true))
 	}
 	return nil
 }
@@ -178,16 +178,22 @@ func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, w
 }
 
 // Abandon implements [server.FileAbandoner]: nothing appears. Of a new file the parts are kept.
-func (w *writer) Abandon() error {
+func (w *writer) Abandon() error { return w.end(true) }
+
+// Discard implements [server.FileDiscarder]: nothing appears, and nothing is kept.
+func (w *writer) Discard() error { return w.end(false) }
+
+func (w *writer) end(keep bool) error {
 	defer w.stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.await()
-	return w.giveUp()
+	return w.giveUp(keep)
 }
 
-// giveUp gives up what has been written. The caller holds the lock.
-func (w *writer) giveUp() error {
+// giveUp gives up what has been written, and keeps parts of it that a client could go on with. The
+// caller holds the lock.
+func (w *writer) giveUp(keep bool) error {
 	ctx, cancel := lasting(w.session) // the time of w.work may be over
 	defer cancel()
 	for index := range w.parts {
@@ -197,7 +203,7 @@ func (w *writer) giveUp() error {
 	if u.Closed { // what the client has closed before is still there
 		return w.fs.state.Unlock(ctx, u, true)
 	}
-	if u.MTime = w.mtime; w.keeps(ctx, u) {
+	if u.MTime = w.mtime; keep && w.keeps(ctx, u) {
 		return w.fs.state.Unlock(ctx, u, true)
 	}
 	err := w.fs.abort(ctx, u)

@@ -60,7 +60,7 @@ func TestQuotaKeepsCount(t *testing.T) {
 						offset += int64(len(piece))
 					}
 					if err != nil || random.IntN(3) == 0 {
-						done += fmt.Sprint(" abandon ", f.Abandon())
+						done += fmt.Sprint(" abandon ", f.Abandon(err))
 					} else {
 						done += fmt.Sprint(" close ", f.Close())
 					}

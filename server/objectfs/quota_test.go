@@ -1,7 +1,10 @@
 package objectfs_test
 
 import (
+	"cmp"
 	"context"
+	"io"
+	"io/fs"
 	"testing"
 
 	"github.com/usftp/usftp/server"
@@ -76,16 +79,53 @@ func TestRecount(t *testing.T) {
 	f := open("/d/f", truncate)
 	b.at(f, 0, text(4*partSize))
 	same(4*partSize, 2)
-	b.must(f.Abandon())
+	b.must(f.Abandon(io.ErrUnexpectedEOF))
 	same(3*partSize, 2) // the last part is not gone on with
 	f = open("/d/f", wire.OpenWrite|wire.OpenCreate)
 	b.at(f, 3*partSize, text(2*partSize))
 	same(5*partSize, 2)
-	b.must(f.Abandon())
+	b.must(f.Abandon(io.ErrUnexpectedEOF))
 	f = open("/d/f", truncate)
 	b.at(f, 0, text(9*partSize))
 	b.must(f.Close())
 	same(9*partSize, 2)
 	b.must(view.Remove(ctx, "/d/f"))
 	same(0, 1)
+}
+
+// TestUploadBeyondQuota: of an upload that was more than the quota allows nothing is kept, so that
+// the next one has room; of one that ended for another reason it is.
+func TestUploadBeyondQuota(t *testing.T) {
+	for name, test := range map[string]struct {
+		size, kept int64
+		err        error
+	}{
+		"too long":  {5*partSize + 1, 0, server.ErrQuota},
+		"abandoned": {5 * partSize, 4 * partSize, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, ctx := newBench(t), context.Background()
+			quota := server.NewQuota(5*partSize, 0)
+			view, err := server.NewView(b.fs, &server.Policy{Quota: quota})
+			b.must(err)
+			f, err := view.Open(ctx, "/f", truncate, wire.Attrs{})
+			b.must(err)
+			b.at(f, 0, text(5*partSize))
+			_, err = f.WriteAt([]byte(text(int(test.size-5*partSize))), 5*partSize)
+			b.is(err, test.err)
+			b.must(f.Abandon(cmp.Or(test.err, io.ErrUnexpectedEOF)))
+			for _, when := range []string{"before", "after"} {
+				if bytes, _ := quota.Usage(); bytes != test.kept {
+					t.Errorf("%s a count %d bytes are kept, want %d", when, bytes, test.kept)
+				}
+				b.must(quota.Recount(ctx, b.fs, "/"))
+			}
+			info, err := view.Stat(ctx, "/f")
+			if test.kept == 0 {
+				b.is(err, fs.ErrNotExist)
+			} else if err != nil || info.Size() != test.kept {
+				t.Errorf("STAT: %v, %v, want %d bytes", info, err, test.kept)
+			}
+		})
+	}
 }

@@ -2,6 +2,8 @@ package objectfs
 
 import (
 	"context"
+	"crypto/md5"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 )
@@ -24,6 +26,24 @@ func (w *writer) resume(ctx context.Context) (err error) {
 		w.stored[p.Number-1] = p
 	}
 	return err
+}
+
+// Hash implements [server.FileHasher]: the ETag of a part is its MD5, unless the storage encrypts it.
+// So a client proves what was kept, although nobody can read it.
+func (w *writer) Hash(algorithm string, offset, length int64) ([]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if algorithm != "md5" || offset >= w.size {
+		return nil, errors.ErrUnsupported
+	}
+	index := w.fs.layout.at(offset)
+	start, _ := w.fs.layout.span(index)
+	p, ok := w.stored[index]
+	sum, err := hex.DecodeString(p.ETag)
+	if !ok || start != offset || p.Size != length || err != nil || len(sum) != md5.Size {
+		return nil, errors.ErrUnsupported
+	}
+	return sum, nil
 }
 
 // goBack gives up the parts that were kept and begin where the client begins, or later: scp, for

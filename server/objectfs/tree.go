@@ -118,11 +118,6 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 		f.dropUpload(ctx, key)))
 }
 
-// DropUpload removes what was kept of an upload that was abandoned, if anything was.
-func (f *FS) DropUpload(ctx context.Context, name string) error {
-	return f.dropUpload(ctx, f.key(name))
-}
-
 // dropUpload removes the upload that is pending at a name, if there is one that nobody writes to:
 // the name was removed, or given to something else.
 func (f *FS) dropUpload(ctx context.Context, key string) error {

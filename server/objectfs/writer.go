@@ -46,7 +46,8 @@ type writer struct {
 }
 
 var (
-	_ server.FileAbandoner = (*writer)(nil)
+	_ server.FileDiscarder = (*writer)(nil)
+	_ server.FileHasher    = (*writer)(nil)
 	_ server.FileStater    = (*writer)(nil)
 	_ server.FileSetstater = (*writer)(nil)
 )

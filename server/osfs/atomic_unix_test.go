@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
@@ -172,7 +173,7 @@ func TestAtomicUploads(t *testing.T) {
 		"behind a link": func(a *atomics) {
 			a.must(os.Mkdir(filepath.Join(a.dir, "d"), 0o755))
 			write(a.T, filepath.Join(a.dir, "d", "f"), "old")
-			link(a.T, "d/f", filepath.Join(a.dir, "l"))
+			testenv.Symlink(a.T, "d/f", filepath.Join(a.dir, "l"))
 			f := a.open("/l", truncate)
 			a.at(f, 0, "text")
 			a.there("d d/?=text d/f=old l")
@@ -375,6 +376,16 @@ func TestAtomicUploads(t *testing.T) {
 			a.abandon(lost)
 			a.there("f=text")
 		},
+		"in parts, one of which is lost, in place of another, and renamed": func(a *atomics) {
+			write(a.T, filepath.Join(a.dir, "f.part"), "old")
+			first, lost := a.open("/f.part", truncate), a.open("/f.part", wire.OpenWrite)
+			a.at(first, 0, "text")
+			a.must(first.Close())
+			a.must(a.fs.PosixRename(ctx, "/f.part", "/f"))
+			a.there("f=text")
+			a.abandon(lost)
+			a.there("f=text")
+		},
 		"in parts, in place of another": func(a *atomics) {
 			write(a.T, filepath.Join(a.dir, "f"), "old")
 			first, second := a.open("/f", truncate), a.open("/f", wire.OpenWrite)
@@ -449,6 +460,50 @@ type nothing struct{}
 
 func (nothing) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 
+// TestQuotaOfRenamedUploads: an upload that a rename publishes takes the place of a file, which no
+// longer counts.
+func TestQuotaOfRenamedUploads(t *testing.T) {
+	a, ctx := newAtomics(t), context.Background()
+	write(t, filepath.Join(a.dir, "f.part"), "old")
+	write(t, filepath.Join(a.dir, "f"), "older")
+	a.must(os.Mkdir(filepath.Join(a.dir, "d"), 0o755))
+	quota := server.NewQuota(100, 10)
+	view, err := server.NewView(a.fs, &server.Policy{Quota: quota})
+	a.must(err)
+	open := func(flags uint32) *server.ViewFile {
+		f, err := view.Open(ctx, "/f.part", flags, wire.Attrs{})
+		a.must(err)
+		return f
+	}
+	used := func(wantBytes, wantFiles int64) {
+		t.Helper()
+		for _, when := range []string{"before", "after"} {
+			if bytes, files := quota.Usage(); bytes != wantBytes || files != wantFiles {
+				t.Errorf("%s a count: %d bytes in %d files, want %d in %d", when, bytes, files,
+					wantBytes, wantFiles)
+			}
+			a.must(quota.Recount(ctx, a.fs, "/"))
+		}
+	}
+	first, lost := open(truncate), open(wire.OpenWrite)
+	a.at(first, 0, "text")
+	a.must(first.Close())
+	if err := view.PosixRename(ctx, "/f.part", "/d"); err == nil {
+		t.Error("a directory was replaced")
+	}
+	a.there("d f.part=text f=older")
+	used(9, 3)
+	second, alsoLost := open(truncate), open(wire.OpenWrite)
+	a.at(second, 0, "texts")
+	a.must(second.Close())
+	a.must(view.PosixRename(ctx, "/f.part", "/f"))
+	a.there("d f=texts")
+	used(9, 2) // the other one that has lost its name is still open
+	a.must(lost.Abandon(io.ErrUnexpectedEOF))
+	a.must(alsoLost.Abandon(io.ErrUnexpectedEOF))
+	used(5, 2)
+}
+
 // TestHiddenNames: no request reaches what is hidden, by any path.
 func TestHiddenNames(t *testing.T) {
 	a, ctx := newAtomics(t), context.Background()
@@ -456,7 +511,7 @@ func TestHiddenNames(t *testing.T) {
 	entries, err := os.ReadDir(a.dir)
 	a.must(err)
 	hidden := entries[0].Name()
-	link(t, hidden, filepath.Join(a.dir, "link"))
+	testenv.Symlink(t, hidden, filepath.Join(a.dir, "link"))
 	write(t, filepath.Join(a.dir, "other"), "other")
 	before := a.local()
 	for _, name := range []string{hidden, strings.ToUpper(hidden), "\u200c" + hidden, "./" + hidden,

@@ -140,7 +140,7 @@ func TestCopyToTheEnd(t *testing.T) {
 func TestLinkTimes(t *testing.T) {
 	f, dir, _ := served(t)
 	write(t, filepath.Join(dir, "f"), "x")
-	link(t, "f", filepath.Join(dir, "l"))
+	testenv.Symlink(t, "f", filepath.Join(dir, "l"))
 	ctx := context.Background()
 	if err := f.Lsetstat(ctx, "/l", wire.Attrs{Flags: wire.AttrACModTime, ATime: 10,
 		MTime: 20}); err != nil {
@@ -155,7 +155,7 @@ func TestLinkTimes(t *testing.T) {
 		t.Errorf("the mode of a link: %v", err)
 	}
 	// What lies behind a link to a directory is found.
-	link(t, ".", filepath.Join(dir, "here"))
+	testenv.Symlink(t, ".", filepath.Join(dir, "here"))
 	if err := f.Rename(ctx, "/here/f", "/here/g"); err != nil {
 		t.Error(err)
 	}

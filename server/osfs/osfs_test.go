@@ -43,17 +43,6 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-func link(t *testing.T, target, name string) {
-	t.Helper()
-	err := os.Symlink(target, name)
-	if err == nil {
-		_, err = os.Lstat(name) // Wine, unlike Windows, says that it has made a link, and has not
-	}
-	if err != nil {
-		testenv.Unavailable(t, err)
-	}
-}
-
 func open(f *osfs.FS, name string, flags uint32) (server.File, error) {
 	return f.Open(context.Background(), name, flags,
 		wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o644})
@@ -85,10 +74,10 @@ func everything(f *osfs.FS, name string) map[string]error {
 
 func TestNothingLeadsOut(t *testing.T) {
 	f, dir, outside := served(t)
-	link(t, "../outside", filepath.Join(dir, "relative"))
-	link(t, outside, filepath.Join(dir, "absolute"))
-	link(t, "../outside/f", filepath.Join(dir, "file"))
-	link(t, dir, filepath.Join(dir, "self")) // absolute, to a place inside
+	testenv.Symlink(t, "../outside", filepath.Join(dir, "relative"))
+	testenv.Symlink(t, outside, filepath.Join(dir, "absolute"))
+	testenv.Symlink(t, "../outside/f", filepath.Join(dir, "file"))
+	testenv.Symlink(t, dir, filepath.Join(dir, "self")) // absolute, to a place inside
 	write(t, filepath.Join(dir, "f"), "inside")
 	for _, name := range []string{"/relative/f", "/absolute/f", "/file", "/self/f"} {
 		for what, err := range everything(f, name) {
@@ -141,7 +130,7 @@ func TestLinksSwappedWhileWalking(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(real, "f"), "inside")
-	link(t, "../outside", bait)
+	testenv.Symlink(t, "../outside", bait)
 	stop := make(chan struct{})
 	var swapper sync.WaitGroup
 	swapper.Go(func() {
@@ -239,7 +228,7 @@ func TestAnswersOfErrors(t *testing.T) {
 func TestHostIsTheWholeSystem(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "f"), "text")
-	link(t, filepath.Join(dir, "f"), filepath.Join(dir, "l"))
+	testenv.Symlink(t, filepath.Join(dir, "f"), filepath.Join(dir, "l"))
 	f := osfs.Host()
 	name := "/" + strings.TrimPrefix(filepath.ToSlash(filepath.Join(dir, "l")), "/")
 	file, err := open(f, name, wire.OpenRead)

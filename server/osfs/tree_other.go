@@ -107,15 +107,40 @@ func (t tree) open(_ context.Context, name string, flag int, perm uint32) (*os.F
 }
 
 func (t tree) stat(_ context.Context, name string, follow bool) (fs.FileInfo, error) {
+	stat := t.Lstat
 	if follow {
-		return t.Stat(t.local(name))
+		stat = t.Stat
 	}
-	return t.Lstat(t.local(name))
+	info, err := stat(t.local(name))
+	if err != nil || runtime.GOOS != "windows" || !info.Mode().IsRegular() {
+		return info, err
+	}
+	file, err := t.OpenFile(t.local(name), os.O_RDONLY, 0)
+	if err != nil {
+		return info, nil // it exists all the same
+	}
+	defer file.Close()
+	if opened, err := file.Stat(); err == nil && opened.Mode().IsRegular() {
+		info = identify(info, file)
+	}
+	return info, nil
 }
 
-func statOpen(file *os.File) (fs.FileInfo, error) { return file.Stat() }
+func statOpen(file *os.File) (fs.FileInfo, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return identify(info, file), nil
+}
 
-func readDir(dir *os.File, n int) ([]fs.FileInfo, error) { return dir.Readdir(n) }
+func readDir(dir *os.File, n int) ([]fs.FileInfo, error) {
+	list, err := dir.Readdir(n)
+	for i, info := range list {
+		list[i] = markListed(info)
+	}
+	return list, err
+}
 
 func (tree) dots(context.Context, string) []fs.FileInfo { return nil }
 
@@ -204,7 +229,19 @@ func (t tree) link(_ context.Context, oldName, newName string) error {
 }
 
 func (t tree) rename(_ context.Context, oldName, newName string) error {
-	return t.Rename(t.local(oldName), t.local(newName))
+	from, to := t.local(oldName), t.local(newName)
+	if below := from + string(filepath.Separator); len(to) > len(below) &&
+		strings.EqualFold(to[:len(below)], below) {
+		// Wine removes what has the new name before it finds that this is impossible.
+		return &fs.PathError{Op: "rename", Path: oldName, Err: syscall.EINVAL}
+	}
+	old, oldErr := t.Lstat(from)
+	replaced, newErr := t.Lstat(to)
+	if oldErr == nil && newErr == nil && os.SameFile(old, replaced) &&
+		!strings.EqualFold(from, to) {
+		return nil // as rename(2) says of two names of one file; Windows would remove one
+	}
+	return t.Rename(from, to)
 }
 
 // renameNew renames as OpenSSH does: it links the new name, which fails if that exists, and then
@@ -269,12 +306,13 @@ func (t tree) realPath(ctx context.Context, name string) (string, error) {
 	return resolved, nil
 }
 
-func (tree) statVFS(context.Context, string) (wire.StatVFSReply, error) {
-	return wire.StatVFSReply{}, errors.ErrUnsupported
-}
-
-func statVFSOpen(*os.File) (wire.StatVFSReply, error) {
-	return wire.StatVFSReply{}, errors.ErrUnsupported
+func (t tree) statVFS(ctx context.Context, name string) (wire.StatVFSReply, error) {
+	file, err := t.open(ctx, name, os.O_RDONLY, 0)
+	if err != nil {
+		return wire.StatVFSReply{}, err
+	}
+	defer file.Close()
+	return statVFSOpen(file)
 }
 
 // host is the whole file system.

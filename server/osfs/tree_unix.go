@@ -415,11 +415,10 @@ func (t tree) twoParents(ctx context.Context, oldName, newName string,
 					return unix.ENOTDIR
 				}
 			}
-			err := op(from, old, to, base)
-			if err == unix.ENOENT && t.uploads.settle(from, old) {
-				err = op(from, old, to, base)
+			if err := t.uploads.settle(from, old); err != nil {
+				return err
 			}
-			return t.uploads.renamed(err, from, old, to, base)
+			return t.uploads.renamed(op(from, old, to, base), from, old, to, base)
 		})
 	})
 }

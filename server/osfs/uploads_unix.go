@@ -272,20 +272,24 @@ func (u *uploads) vacant(dir int, base string) error {
 	return nil
 }
 
-// settle gives an upload its name that a client renames after it has closed a handle, and reports
-// whether it did. Handles that are still open belong to connections that the client has lost: it has
-// sent their parts again, and the server has not noticed yet.
-func (u *uploads) settle(dir int, base string) bool {
+// settle gives an upload its name that a client is about to rename after it has closed a handle.
+// Handles that are still open belong to connections that the client has lost: it has sent their
+// parts again, and the server has not noticed yet. What the client renames is what it has closed,
+// and not the file that was to be replaced.
+func (u *uploads) settle(dir int, base string) error {
 	if u == nil {
-		return false
+		return nil
 	}
 	up, err := u.find(dir, hiddenName(base))
 	if up == nil || err != nil {
-		return false
+		return nil
 	}
 	up.mu.Lock()
 	defer up.mu.Unlock()
-	return up.closed && !up.over && up.publish(nil) == nil
+	if !up.closed || up.over {
+		return nil
+	}
+	return up.publish(nil)
 }
 
 // renamed is called with the result of renaming something. An upload of a file that has now come by

@@ -200,7 +200,7 @@ func (s *session) receiveFile(name string, head *header) error {
 
 // abandon gives up a file that has not come completely, and returns the reason.
 func (s *session) abandon(file *server.ViewFile, came *transfer, reason error) error {
-	file.Abandon()
+	file.Abandon(reason)
 	return s.ended(came, reason)
 }
 

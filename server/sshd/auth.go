@@ -45,6 +45,7 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 		MaxChannels:  config.MaxSessions + spareChannels,
 	}
 	c.Algorithms.Compress = config.Compress
+	c.Banner = func(ssh.ConnMetadata) string { return config.Banner }
 	for _, name := range config.Ciphers {
 		if !slices.Contains(ciphers, name) {
 			return nil, fmt.Errorf("unknown cipher %q; use %s", name,
@@ -62,6 +63,9 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 	}
 	if decide := config.Password; decide != nil {
 		check := func(conn ssh.ConnMetadata, password string) (*ssh.Permissions, error) {
+			if s.refuses(config, conn) {
+				return nil, punished{errUserBanned}
+			}
 			result, err := permissions(decide(conn, password))
 			if _, partial := errors.AsType[*ssh.PartialSuccessError](err); err != nil && !partial {
 				s.punish(config, conn)
@@ -165,26 +169,72 @@ func (a *attempts) weight(conn *connection, err error) float64 {
 	return noLogin
 }
 
-// punish counts a wrong password against its address, and delays the answer.
+// punish counts a wrong password against its source, and delays the answer.
 func (s *Server) punish(config *Config, conn ssh.ConnMetadata) {
+	s.delay(s.blame(config, conn.RemoteAddr(), conn.User(), wrongLogin))
+}
+
+func (s *Server) delay(answer time.Duration) {
 	select {
-	case <-time.After(s.blame(config, conn.RemoteAddr(), wrongLogin)):
+	case <-time.After(answer):
 	case <-s.ctx.Done():
 	}
 }
 
-// blame counts a failed login against its address, and returns how long to delay the answer.
-func (s *Server) blame(config *Config, end net.Addr, weight float64) time.Duration {
+var errUserBanned = errors.New("passwords of this user from this address are refused for now")
+
+// refuses reports whether a password is not even looked at, since too many of this user have been
+// wrong from there. Keys still are: nobody guesses them, and who has one is not to be shut out by
+// others behind the same address who guess.
+func (s *Server) refuses(config *Config, conn ssh.ConnMetadata) bool {
+	address := addressOf(conn.RemoteAddr())
+	if config.Exempt(address) || config.Safe(address) ||
+		!s.userBanned(Network(address), conn.User()) {
+		return false
+	}
+	s.delay(s.blame(config, conn.RemoteAddr(), "", noLogin))
+	return true
+}
+
+func (s *Server) userBanned(network netip.Prefix, user string) bool {
+	return user != "" && len(user) <= longestName && s.guard.bans.Banned(Source{network, user})
+}
+
+// blame counts a failed login against the user at its address, and against the address, and returns
+// how long to delay the answer. Of a user who is banned there it counts for little, so that a
+// program that has the wrong key or password and tries forever does not shut out all others.
+func (s *Server) blame(config *Config, end net.Addr, user string, weight float64) time.Duration {
 	address := addressOf(end)
 	if config.Exempt(address) || weight == 0 {
 		return 0
 	}
-	delay, ban := s.guard.bans.Failed(s.ctx, Network(address), weight)
+	network := Network(address)
+	var delay time.Duration
+	switch {
+	case user == "" || len(user) > longestName:
+	case !config.Safe(address) && s.userBanned(network, user):
+		weight = min(weight, noLogin)
+	default:
+		delay = s.count(config, end, Source{network, user}, weight)
+	}
+	return max(delay, s.count(config, end, Source{Network: network}, weight))
+}
+
+// count counts a failed login against one source.
+func (s *Server) count(config *Config, end net.Addr, source Source, weight float64) time.Duration {
+	if config.Safe(addressOf(end)) {
+		return safeDelay
+	}
+	delay, ban := s.guard.bans.Failed(s.ctx, source, weight, &config.BanRules)
 	if ban > 0 {
-		s.strangers(config, end).Report(server.Event{Kind: server.AddressBanned, Took: ban})
+		s.strangers(config, end).Report(server.Event{Kind: server.AddressBanned,
+			User: source.User, Took: ban})
 	}
 	return delay
 }
+
+// safeDelay delays the answer to a wrong password from an address that is never banned.
+const safeDelay = time.Second
 
 // strangers returns the reporter for a connection before its login. Its lines are limited by
 // address and in total, since there is no end of addresses.

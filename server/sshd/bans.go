@@ -3,58 +3,113 @@ package sshd
 import (
 	"context"
 	"net/netip"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
 
 // Bans keeps out networks whose logins fail too often: an IPv4 address, or an IPv6 /64, the least
-// that a customer has. Several servers may share one. It is safe for concurrent use.
+// that a customer has. Of one network, a user who fails too often comes first. Several servers may
+// share one. It is safe for concurrent use.
 type Bans interface {
-	// Banned reports whether a network is kept out now. It is asked for each connection while
-	// others wait, so it must answer from memory.
-	Banned(network netip.Prefix) bool
+	// Banned reports whether a source is kept out now; it need not say so of a user of a network
+	// that is. It is asked for each connection while others wait, so it must answer from memory.
+	Banned(source Source) bool
 
 	// Failed counts a failed login, which weighs 1, or a part of that for a connection that did not
-	// try. It returns how long to delay the answer to the client and, if the network is banned from
-	// now on, for how long. The client waits for it; if the server ends, ctx does.
-	Failed(ctx context.Context, network netip.Prefix, weight float64) (delay, ban time.Duration)
+	// try. It returns what the rules say: how long to delay the answer to the client and, if the
+	// source is banned from now on, for how long. The client waits for it; if the server ends, ctx
+	// does.
+	Failed(ctx context.Context, source Source, weight float64, rules *BanRules) (delay,
+		ban time.Duration)
+}
+
+// A Source is where logins come from: a network, and the user that they name. Without a user it
+// stands for the network, whoever is named.
+type Source struct {
+	Network netip.Prefix
+	User    string
+}
+
+// longestName limits the names that are held against a network; who uses longer ones is counted by
+// the network alone.
+const longestName = 128
+
+// String returns the source as a text for [ParseSource].
+func (s Source) String() string {
+	if s.User == "" {
+		return s.Network.String()
+	}
+	return s.Network.String() + " " + strconv.QuoteToASCII(s.User)
+}
+
+// ParseSource parses what String has made.
+func ParseSource(text string) (s Source, err error) {
+	network, user, named := strings.Cut(text, " ")
+	if s.Network, err = netip.ParsePrefix(network); err == nil && named {
+		s.User, err = strconv.Unquote(user)
+	}
+	return s, err
+}
+
+// BanRules say when somebody is banned, and for how long. What is 0 has its default.
+type BanRules struct {
+	// UserFailures is how many logins as one user from one address may fail before passwords of
+	// this user from there are refused: 10 by default. Keys are still accepted.
+	UserFailures int
+
+	// AddressFailures is how many logins from one address may fail, as whatever users, before the
+	// address is banned: 50 by default.
+	AddressFailures int
+
+	// First is how long the first ban lasts, a minute by default. Each further failure doubles it,
+	// up to Longest, which is an hour by default.
+	First, Longest time.Duration
+
+	// Forget is how long it takes for one failed login to be forgotten: 2 minutes by default.
+	Forget time.Duration
+}
+
+// WithDefaults returns the rules with what is 0 filled in, as [Bans] get them.
+func (r BanRules) WithDefaults() BanRules {
+	setDefault(&r.UserFailures, 10)
+	setDefault(&r.AddressFailures, 50)
+	setDefault(&r.First, time.Minute)
+	setDefault(&r.Longest, max(time.Hour, r.First))
+	setDefault(&r.Forget, 2*time.Minute)
+	return r
 }
 
 const (
-	// freeFailures is how many logins an address may fail at before it is banned; until then
-	// answers are only delayed.
-	freeFailures = 10
-
-	// firstBan is how long an address is banned after that; each further failure doubles it, up to
-	// longestBan.
-	firstBan   = time.Minute
-	longestBan = time.Hour
-
 	// firstDelay delays the answer to the first wrong password; each further one doubles it, up to
 	// longestDelay.
 	firstDelay   = 100 * time.Millisecond
 	longestDelay = 5 * time.Second
 
-	// guardMost limits how many addresses are remembered.
+	// guardMost limits how many sources are remembered.
 	guardMost = 20_000
 )
 
-// Forgiveness is how long it takes for one failed login to be forgotten.
-const Forgiveness = 2 * time.Minute
-
 // Penalty returns what a [Bans] answers for failed logins that together weigh so much.
-func Penalty(failures float64) (delay, ban time.Duration) {
+func (r *BanRules) Penalty(source Source, failures float64) (delay, ban time.Duration) {
 	delay = longestDelay
 	if doubled := max(int(failures)-1, 0); doubled < 10 {
 		delay = min(firstDelay<<doubled, longestDelay)
 	}
-	if over := int(failures) - freeFailures; over > 0 {
-		ban = longestBan
-		if over < 10 {
-			ban = min(firstBan<<(over-1), longestBan)
-		}
+	free := r.AddressFailures
+	if source.User != "" {
+		free = r.UserFailures
 	}
-	return delay, ban
+	over := int(failures) - free
+	if over <= 0 {
+		return delay, 0
+	}
+	ban = r.First
+	for ; over > 1 && ban < r.Longest; over-- {
+		ban *= 2
+	}
+	return delay, min(ban, r.Longest)
 }
 
 // What a failed login counts for.
@@ -72,51 +127,54 @@ type BanList struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	records map[netip.Prefix]*record
+	records map[Source]*record
 }
 
 // NewBanList returns an empty list.
 func NewBanList() *BanList {
-	return &BanList{now: time.Now, records: map[netip.Prefix]*record{}}
+	return &BanList{now: time.Now, records: map[Source]*record{}}
 }
 
-// record is what is held against a network.
+// record is what is held against a source.
 type record struct {
-	failures float64 // one is forgotten per Forgiveness
+	failures float64 // one is forgotten per forget
+	forget   time.Duration
 	seen     time.Time
 	banned   time.Time // end of the ban
 }
 
 // Banned implements [Bans].
-func (b *BanList) Banned(network netip.Prefix) bool {
+func (b *BanList) Banned(source Source) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.records[network]
+	r := b.records[source]
 	return r != nil && b.now().Before(r.banned)
 }
 
 // Failed implements [Bans].
-func (b *BanList) Failed(_ context.Context, network netip.Prefix,
-	weight float64) (delay, ban time.Duration) {
+func (b *BanList) Failed(_ context.Context, source Source, weight float64,
+	rules *BanRules) (delay, ban time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	r := b.records[network]
+	r := b.records[source]
 	if r == nil {
 		b.makeRoom(now)
 		r = &record{}
-		b.records[network] = r
+		b.records[source] = r
 	}
-	r.forget(now)
+	r.forget = rules.Forget
+	r.age(now)
 	r.failures += weight
-	if delay, ban = Penalty(r.failures); ban > 0 {
+	if delay, ban = rules.Penalty(source, r.failures); ban > 0 {
 		r.banned = now.Add(ban)
 	}
 	return delay, ban
 }
 
-func (r *record) forget(now time.Time) {
-	r.failures = max(0, r.failures-now.Sub(r.seen).Seconds()/Forgiveness.Seconds())
+// age forgets what has become too old.
+func (r *record) age(now time.Time) {
+	r.failures = max(0, r.failures-now.Sub(r.seen).Seconds()/r.forget.Seconds())
 	r.seen = now
 }
 
@@ -127,7 +185,7 @@ func (b *BanList) makeRoom(now time.Time) {
 		return
 	}
 	for key, r := range b.records {
-		if r.forget(now); r.failures < 1 && !now.Before(r.banned) {
+		if r.age(now); r.failures < 1 && !now.Before(r.banned) {
 			delete(b.records, key)
 		}
 	}

@@ -147,7 +147,7 @@ func (s *Server) login(state *state, conn *connection,
 	tried *attempts) (secure *transport.Conn, err error) {
 	address := addressOf(conn.RemoteAddr())
 	if !state.Exempt(address) {
-		place, reason := s.guard.begin(address, state.loginLimits(), func() { conn.Close() })
+		place, reason := s.guard.begin(address, state.loginLimits(address), func() { conn.Close() })
 		if reason != "" {
 			return nil, notServed(reason)
 		}
@@ -158,7 +158,7 @@ func (s *Server) login(state *state, conn *connection,
 			case dropped:
 				err = errDropped
 			default:
-				s.blame(&state.Config, conn.RemoteAddr(), tried.weight(conn, err))
+				s.blame(&state.Config, conn.RemoteAddr(), tried.user, tried.weight(conn, err))
 			}
 		}()
 	}

@@ -44,7 +44,7 @@ func TestEventsOfLogins(t *testing.T) {
 		var log bytes.Buffer
 		var writing sync.Mutex
 		config := onlyPassword(&Access{FS: memfs.New(0)})
-		config.Events = book.note
+		config.Events, config.BanRules.AddressFailures = book.note, 10 // further ones are quick
 		config.Logger = slog.New(slog.NewTextHandler(lockedWriter{&writing, &log}, nil))
 		s := newServer(t, config)
 		client := mustConnect(t, s)
@@ -73,7 +73,7 @@ func TestEventsOfLogins(t *testing.T) {
 			e.Remote != "192.0.2.7:1" || e.Err == nil || e.Check {
 			t.Errorf("a failed login: %+v", e)
 		}
-		if e := bans[0]; e.Took < firstBan || e.Remote != "192.0.2.7:1" {
+		if e := bans[0]; e.Took < usual.First || e.Remote != "192.0.2.7:1" {
 			t.Errorf("a ban: %+v", e)
 		}
 		writing.Lock()

@@ -51,6 +51,7 @@ type loginLimits struct {
 	each    int           // maximum per address
 	stale   time.Duration // how long a place is safe
 	timeout time.Duration // how long to wait for a place
+	safe    bool          // the address is never banned
 }
 
 func newGuard(bans Bans) *guard {
@@ -164,7 +165,7 @@ func (g *guard) admit() {
 // refusal returns why a connection can have no place without displacing another, or "". The caller
 // holds the lock.
 func (g *guard) refusal(p *place, limits *loginLimits) string {
-	if g.bans.Banned(p.network) {
+	if !limits.safe && g.bans.Banned(Source{Network: p.network}) {
 		return errBanned
 	}
 	if len(g.places[p.network]) >= limits.each {

@@ -258,18 +258,19 @@ func FuzzParseAuthorizedKeys(f *testing.F) {
 }
 
 func TestGuard(t *testing.T) {
-	bans := NewBanList()
+	bans, rules := NewBanList(), usual
+	rules.AddressFailures = 10
 	g := newGuard(bans)
 	now := time.Unix(1_700_000_000, 0)
 	g.now = func() time.Time { return now }
 	bans.now = g.now
 	failed := func(address netip.Addr) (delay, ban time.Duration) {
-		return bans.Failed(t.Context(), Network(address), wrongLogin)
+		return bans.Failed(t.Context(), Source{Network: Network(address)}, wrongLogin, &rules)
 	}
 	attacker, neighbour := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
 	other := netip.MustParseAddr("2001:db8:0:1::1")
 	var delays []time.Duration
-	for range freeFailures {
+	for range rules.AddressFailures {
 		delay, ban := failed(attacker)
 		delays = append(delays, delay)
 		if ban != 0 {
@@ -279,7 +280,7 @@ func TestGuard(t *testing.T) {
 	if delays[0] != firstDelay || delays[1] != 2*firstDelay || delays[9] != longestDelay {
 		t.Errorf("delays of %v", delays)
 	}
-	if _, ban := failed(attacker); ban != firstBan {
+	if _, ban := failed(attacker); ban != usual.First {
 		t.Errorf("banned for %v", ban)
 	}
 	begin := func(address netip.Addr, full, each int) (*place, string) {
@@ -292,11 +293,11 @@ func TestGuard(t *testing.T) {
 	if _, reason := begin(other, 10, 10); reason != "" {
 		t.Errorf("another network may not: %s", reason)
 	}
-	now = now.Add(firstBan)
+	now = now.Add(usual.First)
 	if _, reason := begin(attacker, 10, 10); reason != "" {
 		t.Errorf("the ban is over, but %s", reason)
 	}
-	if _, ban := failed(attacker); ban != 2*firstBan && ban != firstBan {
+	if _, ban := failed(attacker); ban != 2*usual.First && ban != usual.First {
 		t.Errorf("the next ban takes %v", ban)
 	}
 	now = now.Add(24 * time.Hour)

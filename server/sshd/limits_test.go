@@ -22,7 +22,7 @@ import (
 func TestBansAndBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
-		for range freeFailures + 3 {
+		for range usual.UserFailures + 3 {
 			if _, err := connect(s, ssh.Password("wrong")); err == nil {
 				t.Fatal("a wrong password was taken")
 			}
@@ -30,13 +30,13 @@ func TestBansAndBounds(t *testing.T) {
 		if _, err := connect(s, ssh.Password("secret")); err == nil {
 			t.Error("a banned address got in")
 		}
-		time.Sleep(2 * firstBan)
+		time.Sleep(2 * usual.First)
 		mustConnect(t, s)
 
 		config := onlyPassword(&Access{FS: memfs.New(0)})
 		config.Exempt = func(a netip.Addr) bool { return a == netip.MustParseAddr("192.0.2.7") }
 		s = newServer(t, config)
-		for range freeFailures + 3 {
+		for range usual.UserFailures + 3 {
 			connect(s, ssh.Password("wrong"))
 		}
 		mustConnect(t, s)

@@ -131,7 +131,7 @@ func TestKeysInVainAreCounted(t *testing.T) {
 			}
 			keys = append(keys, key)
 		}
-		for range freeFailures {
+		for range usual.UserFailures {
 			if _, err := connect(s, ssh.PublicKeys(keys...)); err == nil {
 				t.Fatal("unknown keys let in")
 			}
@@ -147,7 +147,7 @@ func TestKeysInVainAreCounted(t *testing.T) {
 		if _, err := connect(s, ssh.Password("secret")); err == nil {
 			t.Error("an address that tried so many keys is not banned")
 		}
-		time.Sleep(2 * firstBan)
+		time.Sleep(2 * usual.First)
 		mustConnect(t, s)
 	})
 }

@@ -20,7 +20,7 @@ func TestServersShareBans(t *testing.T) {
 		config := onlyPassword(&Access{FS: memfs.New(0)})
 		config.Bans = NewBanList()
 		one, two := newServer(t, config), newServer(t, config)
-		for i := range freeFailures + 3 {
+		for i := range usual.UserFailures + 3 {
 			s := one
 			if i%2 == 1 {
 				s = two
@@ -34,7 +34,7 @@ func TestServersShareBans(t *testing.T) {
 				t.Error("a banned address got in")
 			}
 		}
-		time.Sleep(2 * firstBan)
+		time.Sleep(2 * usual.First)
 		mustConnect(t, two)
 	})
 }

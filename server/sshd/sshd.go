@@ -74,6 +74,9 @@ type Config struct {
 	// and for which no request is running: 30 minutes by default, never if negative.
 	IdleTimeout time.Duration
 
+	// Banner is a text that clients are sent before they log in, and mostly show.
+	Banner string
+
 	// MaxSessions limits the channels per connection: 10 by default, as with OpenSSH.
 	MaxSessions int
 
@@ -110,6 +113,13 @@ type Config struct {
 	// Bans keeps addresses out; nil is a [BanList] of this server's own. Reload does not change it.
 	Bans Bans
 
+	// BanRules say when it does.
+	BanRules BanRules
+
+	// Safe reports whether an address is never banned. Wrong passwords from there are answered after
+	// a second. Nil is none.
+	Safe func(netip.Addr) bool
+
 	// Exempt reports whether an address is never banned or counted, such as that of a load balancer
 	// that hides the client's own.
 	Exempt func(netip.Addr) bool
@@ -138,6 +148,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	draining  bool // no new connections or sessions
+	retired   bool // nothing is accepted any more, but what there is goes on
 	listeners map[net.Listener]struct{}
 	conns     map[*connection]struct{}
 	running   sync.WaitGroup
@@ -197,8 +208,11 @@ func (s *Server) Reload(config Config) error {
 	setDefault(&config.DropStart, max(config.MaxLogins/2, 1))
 	setDefault(&config.DropRate, 30)
 	setDefault(&config.MaxLoginsKnown, config.MaxLogins/5)
-	if config.Exempt == nil {
-		config.Exempt = func(netip.Addr) bool { return false }
+	config.BanRules = config.BanRules.WithDefaults()
+	for _, is := range []*func(netip.Addr) bool{&config.Exempt, &config.Safe} {
+		if *is == nil {
+			*is = func(netip.Addr) bool { return false }
+		}
 	}
 	next := &state{Config: config}
 	var err error
@@ -227,11 +241,11 @@ var (
 	userBytes = lograte.Rate{Burst: 32 << 20, PerSecond: 16 << 10}
 )
 
-// loginLimits returns the limits for new connections.
-func (s *state) loginLimits() *loginLimits {
+// loginLimits returns the limits for a new connection.
+func (s *state) loginLimits(address netip.Addr) *loginLimits {
 	return &loginLimits{start: s.DropStart, rate: s.DropRate, full: s.MaxLogins,
 		known: s.MaxLoginsKnown, each: s.MaxLoginsEach, stale: s.LoginTimeout / 10,
-		timeout: s.LoginTimeout / 2}
+		timeout: s.LoginTimeout / 2, safe: s.Safe(address)}
 }
 
 func setDefault[T comparable](value *T, standard T) {
@@ -267,8 +281,8 @@ func (s *Server) Serve(l net.Listener) error {
 		switch {
 		case err == nil:
 			pause = 0
-			go s.ServeConn(conn)
-		case s.isDraining():
+			s.running.Go(func() { s.ServeConn(conn) })
+		case s.isClosed():
 			return ErrServerClosed
 		case !outOfFiles(err):
 			return fmt.Errorf("sshd: accepting connections: %w", err)
@@ -304,10 +318,40 @@ func (s *Server) untrack(forget func()) {
 	s.running.Done()
 }
 
-func (s *Server) isDraining() bool {
+// isClosed reports whether nothing is to be accepted any more.
+func (s *Server) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.draining
+	return s.draining || s.retired
+}
+
+// Retire stops accepting connections, and waits until those that there are have ended, or ctx has,
+// whose error it returns then. They go on as before, logins included: another process is to have
+// the listeners' sockets from now on.
+func (s *Server) Retire(ctx context.Context) error {
+	s.mu.Lock()
+	s.retired = true
+	for l := range s.listeners {
+		l.Close()
+	}
+	s.mu.Unlock()
+	return s.wait(ctx)
+}
+
+// wait waits until everything has ended, or ctx has.
+func (s *Server) wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		s.cancel()
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // drain stops accepting, and closes the connections without sessions.
@@ -329,19 +373,11 @@ func (s *Server) drain() {
 // ctx has, and closes what is left. The error is ctx's if it had to.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain()
-	done := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		s.cancel()
-		return nil
-	case <-ctx.Done():
+	err := s.wait(ctx)
+	if err != nil {
 		s.Close()
-		return ctx.Err()
 	}
+	return err
 }
 
 // Close closes all connections and waits until everything has ended. It always returns nil.

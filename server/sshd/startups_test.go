@@ -256,7 +256,8 @@ func TestConnectionsWithoutALoginAreCounted(t *testing.T) {
 				ours.Close()
 				serving.Wait()
 				got := 0.0
-				if r := s.guard.bans.(*BanList).records[Network(netip.MustParseAddr("192.0.2.1"))]; r != nil {
+				source := Source{Network: Network(netip.MustParseAddr("192.0.2.1"))}
+				if r := s.guard.bans.(*BanList).records[source]; r != nil {
 					got = r.failures
 				}
 				if got != want {

@@ -20,6 +20,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -292,28 +293,16 @@ func (s *site) serve(t *testing.T, c peerCase, saw *served) int {
 			return nil, nil
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				c, err := ssh.Server(conn, sc)
-				if err != nil {
-					saw.mu.Lock()
-					saw.errs = append(saw.errs, err)
-					saw.mu.Unlock()
-					return
-				}
-				saw.serve(c)
-			}()
+	return testenv.Listen(t, func(conn net.Conn) {
+		c, err := ssh.Server(conn, sc)
+		if err != nil {
+			saw.mu.Lock()
+			saw.errs = append(saw.errs, err)
+			saw.mu.Unlock()
+			return
 		}
-	}()
-	return l.Addr().(*net.TCPAddr).Port
+		saw.serve(c)
+	}).Port
 }
 
 // serve runs what a client requests.

@@ -17,51 +17,58 @@ import (
 
 func banCommand(a *ui.App) *cobra.Command {
 	var length time.Duration
+	var user string
 	add := storeCommand("add ADDRESS", "ban an address on all nodes", 1,
 		func(ctx context.Context, s *store.Store, args []string) error {
-			network, err := banned(args[0])
+			source, err := banned(args[0], user)
 			if err == nil && length < time.Second {
 				err = errors.New("--for: a ban takes at least a second")
 			}
 			if err != nil {
 				return err
 			}
-			return s.Bans().Add(ctx, network, length)
+			return s.Bans().Add(ctx, source, length)
 		})
 	add.Flags().DurationVar(&length, "for", time.Hour, "how long, as a `time` such as 12h")
+	lift := storeCommand("lift ADDRESS", "lift a ban, and those of users there, on all nodes", 1,
+		func(ctx context.Context, s *store.Store, args []string) error {
+			source, err := banned(args[0], user)
+			if err != nil {
+				return err
+			}
+			was, err := s.Bans().Lift(ctx, source)
+			if err == nil && !was {
+				err = fmt.Errorf("%s is not banned", source)
+			}
+			return err
+		})
+	for _, cmd := range []*cobra.Command{add, lift} {
+		cmd.Flags().StringVar(&user, "user", "", "only the passwords of the user with this `name`")
+	}
 	return group("ban", "manage the bans in the store", banLong, banExamples,
 		storeCommand("list", "list the bans, and how long each holds", 0,
 			func(ctx context.Context, s *store.Store, _ []string) error {
 				return listBans(ctx, a, s)
 			}),
-		add,
-		storeCommand("lift ADDRESS", "lift a ban on all nodes", 1,
-			func(ctx context.Context, s *store.Store, args []string) error {
-				network, err := banned(args[0])
-				if err != nil {
-					return err
-				}
-				was, err := s.Bans().Lift(ctx, network)
-				if err == nil && !was {
-					err = fmt.Errorf("%s is not banned", network)
-				}
-				return err
-			}))
+		add, lift)
 }
 
-// banned returns the network by which the server counts an address, which may be given as that.
-func banned(text string) (netip.Prefix, error) {
-	if prefix, err := netip.ParsePrefix(text); err == nil {
-		if network := sshd.Network(prefix.Addr()); network == prefix.Masked() {
-			return network, nil
+// banned returns what the server bans for an address, which may be given as the network by which it
+// counts, and a user, if one is named.
+func banned(address, user string) (source sshd.Source, err error) {
+	source.User = user
+	if prefix, err := netip.ParsePrefix(address); err == nil {
+		if source.Network = sshd.Network(prefix.Addr()); source.Network != prefix.Masked() {
+			err = fmt.Errorf("%s: bans are of one IPv4 address or one IPv6 /64", address)
 		}
-		return prefix, fmt.Errorf("%s: bans are of one IPv4 address or one IPv6 /64", text)
+		return source, err
 	}
-	address, err := netip.ParseAddr(text)
+	parsed, err := netip.ParseAddr(address)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is not an address", text)
+		return source, fmt.Errorf("%q is not an address", address)
 	}
-	return sshd.Network(address), nil
+	source.Network = sshd.Network(parsed)
+	return source, nil
 }
 
 func listBans(ctx context.Context, a *ui.App, s *store.Store) error {
@@ -71,7 +78,11 @@ func listBans(ctx context.Context, a *ui.App, s *store.Store) error {
 	}
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	for _, ban := range list {
-		fmt.Fprintf(w, "%s\t%s\n", ban.Network, ban.Left.Round(time.Second))
+		fmt.Fprintf(w, "%s\t%s", ban.Network, ban.Left.Round(time.Second))
+		if ban.User != "" {
+			fmt.Fprintf(w, "\t%s", ui.Printable(ban.User))
+		}
+		fmt.Fprintln(w)
 	}
 	return w.Flush()
 }

@@ -10,8 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
 	"golang.org/x/crypto/ssh"
@@ -34,6 +37,7 @@ type serveFile struct {
 	ProxyProtocol []prefixText  `toml:"proxy_protocol"`
 	Uploads       uploadsText   `toml:"uploads"`
 
+	Banner           string          `toml:"banner"`
 	Ciphers          []string        `toml:"ciphers"`
 	LegacyAlgorithms []algorithmText `toml:"legacy_algorithms"`
 	StrictModes      *bool           `toml:"strict_modes"`
@@ -49,6 +53,15 @@ type serveFile struct {
 		LoginsDropRate    countNumber  `toml:"logins_drop_rate"`
 		LoginsKnown       countNumber  `toml:"logins_known"`
 	} `toml:"limits"`
+
+	Bans struct {
+		UserFailures    countNumber  `toml:"user_failures"`
+		AddressFailures countNumber  `toml:"address_failures"`
+		First           durationText `toml:"first"`
+		Longest         durationText `toml:"longest"`
+		Forget          durationText `toml:"forget"`
+		Never           []prefixText `toml:"never"`
+	} `toml:"bans"`
 
 	Certificates struct {
 		Authorities string `toml:"authorities"`
@@ -219,6 +232,12 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 			Compress:         file.Compress,
 		},
 	}}
+	if err := f.bans(file); err != nil {
+		return nil, err
+	}
+	if err := f.banner(file.Banner); err != nil {
+		return nil, err
+	}
 	for _, address := range file.Listen {
 		f.made.Listen = append(f.made.Listen, address.text)
 	}
@@ -261,6 +280,50 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 		f.made.hooks = append(f.made.hooks, one)
 	}
 	return f.made, nil
+}
+
+// bans says who is banned, and for how long.
+func (f *configFile) bans(file *serveFile) error {
+	t := &file.Bans
+	f.made.SSHD.BanRules = sshd.BanRules{UserFailures: int(t.UserFailures),
+		AddressFailures: int(t.AddressFailures), First: time.Duration(t.First),
+		Longest: time.Duration(t.Longest), Forget: time.Duration(t.Forget)}
+	rules := f.made.SSHD.BanRules.WithDefaults()
+	if rules.Longest < rules.First {
+		return f.wrong("", "bans.longest", fmt.Errorf("%s is less than %s, which first is",
+			rules.Longest, rules.First))
+	}
+	never := t.Never
+	f.made.SSHD.Safe = func(address netip.Addr) bool {
+		return slices.ContainsFunc(never, func(p prefixText) bool { return p.Contains(address) })
+	}
+	return nil
+}
+
+// longestBanner limits what each connection is sent, and has to hold, before its login.
+const longestBanner = 8 << 10
+
+// banner reads what clients are sent before they log in. Control characters are refused, since
+// clients may pass them on to a terminal.
+func (f *configFile) banner(name string) error {
+	if name == "" {
+		return nil
+	}
+	data, err := os.ReadFile(f.path(name))
+	if err == nil && (!utf8.Valid(data) || bytes.ContainsFunc(data, func(r rune) bool {
+		return unicode.IsControl(r) && !strings.ContainsRune("\r\n\t", r)
+	})) {
+		err = fmt.Errorf("%s: it must be text in UTF-8, without control characters", f.path(name))
+	}
+	if err == nil && len(data) > longestBanner {
+		err = fmt.Errorf("%s: it has %d bytes, and may have %d", f.path(name), len(data),
+			longestBanner)
+	}
+	if err != nil {
+		return f.wrong("", "banner", err)
+	}
+	f.made.SSHD.Banner = string(data)
+	return nil
 }
 
 // store says where the store is. A table without either setting is for the usual file.

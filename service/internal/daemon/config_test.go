@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"bytes"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -32,7 +34,8 @@ func TestConfigExample(t *testing.T) {
 	for _, name := range []string{"ca.pub", "publish.keys", "revoked.krl"} {
 		writeFile(t, filepath.Join(dir, name), key)
 	}
-	for name, text := range map[string]string{"s3.keys": "", "hook.secret": "0123456789abcdef\n"} {
+	for name, text := range map[string]string{"s3.keys": "", "hook.secret": "0123456789abcdef\n",
+		"banner.txt": "Authorized partners only.\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -55,6 +58,14 @@ func TestConfigExample(t *testing.T) {
 	if made.SSHD.LoginTimeout != 30*time.Second || made.SSHD.IdleTimeout != 30*time.Minute ||
 		made.SSHD.MaxSessions != 10 || made.SSHD.MaxLogins != 100 || made.SSHD.MaxLoginsEach != 20 {
 		t.Errorf("limits: %+v", made.SSHD)
+	}
+	if made.SSHD.Banner != "Authorized partners only.\n" {
+		t.Errorf("the banner is %q", made.SSHD.Banner)
+	}
+	if r := made.SSHD.BanRules; r != r.WithDefaults() || r.AddressFailures != 50 ||
+		!made.SSHD.Safe(netip.MustParseAddr("10.1.2.3")) ||
+		made.SSHD.Safe(netip.MustParseAddr("10.2.0.0")) {
+		t.Errorf("bans: %+v", r)
 	}
 	if made.atomic {
 		t.Error("uploads are atomic where they are to be in place")
@@ -139,6 +150,8 @@ func TestConfigErrors(t *testing.T) {
 	key := strings.TrimSpace(string(readFile(t,
 		opensshd.Keygen(t, filepath.Join(dir, "id"))+".pub")))
 	writeFile(t, filepath.Join(dir, "file"), []byte("no key\n"))
+	writeFile(t, filepath.Join(dir, "escape"), []byte("\x1b]0;title\a"))
+	writeFile(t, filepath.Join(dir, "long"), bytes.Repeat([]byte("x"), 8193))
 	user := "[[users]]\nname = \"u\"\nroot = \".\"\nkeys = ['" + key + "']\n"
 	hook := "[[hooks]]\nname = 'h'\n"
 	if err := os.WriteFile(filepath.Join(dir, "short"), []byte("abc\n"), 0o600); err != nil {
@@ -181,6 +194,16 @@ func TestConfigErrors(t *testing.T) {
 			`:1:9: "5" is not a valid time: use a form such as 30s, 5m or 1h30m`},
 		{"[limits]\nidle_timeout = '-5s'\n" + user, `:2:16: "-5s" is not a valid time`},
 		{"[limits]\nlogins = -1\n" + user, `:2:10: `},
+		{"banner = 'none'\n" + user, `:1: banner: ` + filepath.Join(dir, "none") + `: no such file`},
+		{"banner = 'escape'\n" + user, `:1: banner: ` + filepath.Join(dir, "escape") +
+			`: it must be text in UTF-8, without control characters`},
+		{"banner = 'long'\n" + user, `:1: banner: ` + filepath.Join(dir, "long") +
+			`: it has 8193 bytes, and may have 8192`},
+		{"[bans]\nnever = ['office']\n" + user,
+			`:2:10: "office" is neither an address nor a range`},
+		{"[bans]\nfirst = '2h'\nlongest = '1h'\n" + user,
+			`:3: bans.longest: 1h0m0s is less than 2h0m0s, which first is`},
+		{"[bans]\nforget = '0s'\n" + user, `:2:10: "0s" is not a valid time`},
 		{"legacy_algorithms = ['rot13']\n" + user,
 			`:1:22: unknown legacy algorithm "rot13"; use diffie-hellman-group16-sha512, `},
 		{"proxy_protocol = ['balancer']\n" + user,

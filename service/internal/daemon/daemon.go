@@ -45,18 +45,16 @@ func commandLine(a *ui.App) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flags.check(); err != nil {
-				return &ui.UsageError{Err: err}
+			s, err := newService(cmd.Context(), a, &flags)
+			if err != nil {
+				return err
 			}
-			s := &service{flags: &flags}
-			s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied,
-				KeyTypes: []string{"ed25519", "ecdsa", "rsa"}, // some clients lack the first
-				Prepare:  func() error { return s.prepare(cmd.Context()) }}
 			return s.run(cmd.Context())
 		},
 	}
 	flags.register(root.Flags())
-	root.AddCommand(userCommand(a), banCommand(a), hooksCommand(a), hashPasswordCommand(a), cmdline.Version(),
+	root.AddCommand(userCommand(a), banCommand(a), hooksCommand(a),
+		checkCommand(a), hashPasswordCommand(a), cmdline.Version(),
 		cmdline.Completion(completionLong), healthCommand(), manCommand(root))
 	cmdline.Complete(a, root, cmdline.Texts{
 		Hint:  func(*cobra.Command, string) string { return "" },
@@ -123,6 +121,18 @@ type service struct {
 	storeName string // of its file, or its URL
 }
 
+// newService returns the server that the command line describes.
+func newService(ctx context.Context, a *ui.App, flags *flags) (*service, error) {
+	if err := flags.check(); err != nil {
+		return nil, &ui.UsageError{Err: err}
+	}
+	s := &service{flags: flags}
+	s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied, Restarts: true,
+		KeyTypes: []string{"ed25519", "ecdsa", "rsa"}, // some clients lack the first
+		Prepare:  func() error { return s.prepare(ctx) }}
+	return s, nil
+}
+
 // prepare opens what the settings need.
 func (s *service) prepare(ctx context.Context) error {
 	if err := s.openStore(ctx); err != nil {
@@ -173,6 +183,9 @@ func (s *service) read() (*site.Settings, error) {
 		return nil, err
 	}
 	s.flags.override(made)
+	if s.Check {
+		forCheck(made)
+	}
 	if made.metrics != "" {
 		err = site.CheckAddress(made.metrics)
 	}

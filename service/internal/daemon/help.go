@@ -15,11 +15,21 @@ to standard error.
 SIGINT (Ctrl-C) and SIGTERM stop the server: new logins are refused, and running
 sessions get the time of --grace to finish. The exit code is then 0. A second signal
 stops it at once. SIGHUP reloads keys, users and limits, and recounts quotas; existing
-logins stay.`
+logins stay. SIGUSR2 starts the program again without turning a client away: the new
+process takes over the listening sockets, and this one ends with its last connection.`
 
 const examples = `  usftpd --config /etc/usftp/usftpd.toml
   usftpd --config usftpd.toml --listen :2022 --metrics=:9722
   usftpd hash-password`
+
+const checkLong = `Finds out whether usftpd would start with a configuration, or take it on SIGHUP, as sshd
+-t does: it reads the file and what that names, opens the host keys and the directories,
+connects to the store and to object storage, and then ends. Nothing is made, except that
+a bucket is tried with an object of its own. What is wrong is printed, and the exit code
+is then 1. Run it as the user who runs the server, with the flags of the server.`
+
+const checkExamples = `  usftpd check --config /etc/usftp/usftpd.toml
+  sudo -u usftp usftpd check --config /etc/usftp/usftpd.toml`
 
 const completionLong = `Prints a script that completes command lines in a shell. The script for bash needs the
 package bash-completion. To load it in every session:
@@ -46,10 +56,12 @@ const userExamples = `  usftpd user add --config usftpd.toml --root /srv/ann --k
 
 const banLong = `Manages the bans in the store, which the configuration's [store] names, for all nodes
 at once. An address stands for itself, or for its /64 in IPv6, as the server counts
-them. Run it as the user who runs the server.`
+them. A ban with a user refuses only the passwords of this user from there. Run it as
+the user who runs the server.`
 
 const banExamples = `  usftpd ban list --config usftpd.toml
   usftpd ban add --config usftpd.toml --for 12h 192.0.2.7
+  usftpd ban add --config usftpd.toml --user ann 192.0.2.7
   usftpd ban lift --config usftpd.toml 192.0.2.7`
 
 const hooksLong = `Manages the events that hooks could not be told of in a day (give_up), which the store

@@ -10,7 +10,6 @@ import (
 
 	vm "github.com/VictoriaMetrics/metrics"
 
-	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/service/internal/store"
@@ -119,7 +118,7 @@ func (s *service) serveMetrics() (err error) {
 	if m == nil {
 		return nil
 	}
-	if m.listener, err = site.Listen(s.started.metrics); err != nil {
+	if m.listener, err = s.Listen(s.started.metrics); err != nil {
 		return err
 	}
 	if address, ok := m.listener.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() {

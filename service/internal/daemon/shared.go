@@ -50,6 +50,13 @@ func (s *service) openStore(ctx context.Context) error {
 			err = errServed(name, one.Root)
 		}
 	}
+	if err == nil && s.Check {
+		var missing bool
+		if missing, err = noStoreYet(name); missing {
+			s.MoreUsers = func() []site.Account { return nil }
+			return nil
+		}
+	}
 	if err == nil {
 		s.store, err = store.Open(ctx, name, s.Log)
 	}

@@ -27,7 +27,9 @@ func configWith(t *testing.T, more string) (home, key, file string) {
 	t.Helper()
 	home, key = servetest.HomeWithKey(t)
 	file, _, _ = writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]
-host_keys = ["host_key"]`)
+host_keys = ["host_key"]
+[bans]
+address_failures = 10`)
 	text := strings.Replace(string(readFile(t, file)), "[[users]]", more+"\n[[users]]", 1)
 	writeFile(t, file, []byte(text))
 	return home, key, file
@@ -162,7 +164,8 @@ func TestStoreOfOneNode(t *testing.T) {
 	}
 
 	list := do(t, home, file, "", "ban list")
-	if !regexp.MustCompile(`^192\.0\.2\.7/32 +\d+m?\d*s\n$`).MatchString(list) {
+	if !regexp.MustCompile(
+		`^192\.0\.2\.7/32 +\d+m?\d*s\n192\.0\.2\.7/32 +\d+m?\d*s +alice\n$`).MatchString(list) {
 		t.Errorf("the bans: %q", list)
 	}
 	do(t, home, file, "", "ban lift", "192.0.2.7")

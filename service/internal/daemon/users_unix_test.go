@@ -206,6 +206,35 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// TestBanner: OpenSSH's client shows the banner, whether it gets in or not, and another one after
+// SIGHUP.
+func TestBanner(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, `banner = "banner.txt"`)
+	banner := filepath.Join(home, "banner.txt")
+	writeFile(t, banner, []byte("Partners only.\nÜbrigens: all is logged.\n"))
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	shown := func(user string) (string, error) {
+		return s.Client("pwd\n", opensshd.Find(t, "sftp"), append([]string{"-o", "LogLevel=INFO"},
+			s.SSHFlags("-i", key, "-b", "-", user+"@127.0.0.1")...)...)
+	}
+	if out, err := shown("alice"); err != nil ||
+		!strings.Contains(out, "Partners only.\nÜbrigens: all is logged.\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := shown("nobody"); err == nil || !strings.Contains(out, "Partners only.") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	writeFile(t, banner, []byte("Closed on Sunday.\n"))
+	s.Cmd.Process.Signal(syscall.SIGHUP)
+	s.WaitFor("reloaded", 1)
+	if out, err := shown("alice"); err != nil ||
+		!strings.Contains(out, "Closed on Sunday.") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // aliceOn logs in as alice over a connection, with our own client.
 func aliceOn(t *testing.T, conn net.Conn, key string) *usftp.Client {
 	t.Helper()
@@ -241,7 +270,9 @@ func loginOn(t *testing.T, conn net.Conn, key string) (*ssh.Client, error) {
 func TestBansBehindProxy(t *testing.T) {
 	t.Parallel()
 	home, key := servetest.HomeWithKey(t)
-	file, _, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]`)
+	file, _, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]
+[bans]
+address_failures = 10`)
 	stranger := opensshd.Keygen(t, filepath.Join(home, "stranger"))
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	login := func(from, key string) error {

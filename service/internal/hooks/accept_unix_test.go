@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/server/objectfs"
@@ -39,30 +40,15 @@ const virus = clamdtest.Virus
 // fakeClamd answers what answer says to contents that came in correct chunks, over TCP.
 func fakeClamd(t *testing.T, answer func(contents []byte) string) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	t.Cleanup(func() { l.Close(); serving.Wait() })
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				defer conn.Close()
-				contents, err := instream(conn)
-				if err != nil {
-					t.Log(err)
-					return
-				}
-				io.WriteString(conn, answer(contents))
-			})
+	return "tcp://" + testenv.Listen(t, func(conn net.Conn) {
+		defer conn.Close()
+		contents, err := instream(conn)
+		if err != nil {
+			t.Log(err)
+			return
 		}
-	})
-	return "tcp://" + l.Addr().String()
+		io.WriteString(conn, answer(contents))
+	}).String()
 }
 
 func instream(conn io.Reader) (contents []byte, err error) {

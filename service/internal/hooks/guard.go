@@ -126,7 +126,7 @@ func (g *guardedObjects) Setstat(ctx context.Context, name string, attrs wire.At
 type objectWriter interface {
 	server.File
 	io.WriterAt
-	server.FileAbandoner
+	server.FileDiscarder
 	server.FileStater
 	server.FileSetstater
 }
@@ -163,22 +163,19 @@ func (w *guardedObject) Close() error {
 	defer w.spool.close()
 	contents, size, err := w.spool.contents()
 	if err = w.all.guard.ask(w.session, w.name, contents, size, err); err != nil {
-		w.giveUp()
+		w.objectWriter.Discard()
 		return err
 	}
 	return w.objectWriter.Close()
 }
 
 // Abandon implements [server.FileAbandoner]. Nothing is kept: the rest alone cannot be checked.
-func (w *guardedObject) Abandon() error {
-	defer w.spool.close()
-	return w.giveUp()
-}
+func (w *guardedObject) Abandon() error { return w.Discard() }
 
-func (w *guardedObject) giveUp() error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.session), afterSession)
-	defer cancel()
-	return errors.Join(w.objectWriter.Abandon(), w.all.DropUpload(ctx, w.name))
+// Discard implements [server.FileDiscarder].
+func (w *guardedObject) Discard() error {
+	defer w.spool.close()
+	return w.objectWriter.Discard()
 }
 
 // guardedDirectory is a directory that is guarded, in which files appear when they are closed.

@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
-	"net/netip"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,13 +16,13 @@ type Bans struct {
 	store *Store
 
 	mu    sync.Mutex
-	until map[netip.Prefix]time.Time
+	until map[sshd.Source]time.Time
 	alone *sshd.BanList // while the store is down
 }
 
 var _ sshd.Bans = (*Bans)(nil)
 
-// mostBans is how many bans a node remembers, and mostFailures how many networks the store does: an
+// mostBans is how many bans a node remembers, and mostFailures how many sources the store does: an
 // attacker who has more cannot be kept out by address, and must not fill the memory or the disk.
 const (
 	mostBans     = 20_000
@@ -30,23 +30,23 @@ const (
 )
 
 func newBans(s *Store) *Bans {
-	return &Bans{store: s, until: map[netip.Prefix]time.Time{}, alone: sshd.NewBanList()}
+	return &Bans{store: s, until: map[sshd.Source]time.Time{}, alone: sshd.NewBanList()}
 }
 
 // Bans returns the bans of the store.
 func (s *Store) Bans() *Bans { return s.bans }
 
 // Banned implements [sshd.Bans].
-func (b *Bans) Banned(network netip.Prefix) bool {
+func (b *Bans) Banned(source sshd.Source) bool {
 	b.mu.Lock()
-	until, alone := b.until[network], b.alone
+	until, alone := b.until[source], b.alone
 	b.mu.Unlock()
-	return time.Now().Before(until) || alone.Banned(network)
+	return time.Now().Before(until) || alone.Banned(source)
 }
 
 // Failed implements [sshd.Bans].
-func (b *Bans) Failed(ctx context.Context, network netip.Prefix,
-	weight float64) (delay, ban time.Duration) {
+func (b *Bans) Failed(ctx context.Context, source sshd.Source, weight float64,
+	rules *sshd.BanRules) (delay, ban time.Duration) {
 	err := b.store.do(ctx, func(t tx) error {
 		var failures float64
 		if _, err := t.one(`INSERT INTO bans (network, failures, seen, until)
@@ -55,53 +55,55 @@ func (b *Bans) Failed(ctx context.Context, network netip.Prefix,
 				CASE WHEN bans.failures > (@now - bans.seen) / CAST($3 AS DOUBLE PRECISION)
 				THEN bans.failures - (@now - bans.seen) / CAST($3 AS DOUBLE PRECISION) ELSE 0 END
 			RETURNING failures`,
-			[]any{network.String(), weight, float64(sshd.Forgiveness.Milliseconds())},
+			[]any{source.String(), weight, float64(rules.Forget.Milliseconds())},
 			&failures); err != nil {
 			return err
 		}
-		delay, ban = sshd.Penalty(failures)
+		delay, ban = rules.Penalty(source, failures)
 		if ban == 0 {
 			return nil
 		}
-		return setBan(t, network, ban)
+		return setBan(t, source, ban)
 	})
 	if err != nil {
 		b.mu.Lock()
 		alone := b.alone
 		b.mu.Unlock()
-		return alone.Failed(ctx, network, weight)
+		return alone.Failed(ctx, source, weight, rules)
 	}
 	if ban > 0 {
-		b.set(network, ban)
+		b.set(source, ban)
 	}
 	return delay, ban
 }
 
-func setBan(t tx, network netip.Prefix, ban time.Duration) error {
+func setBan(t tx, source sshd.Source, ban time.Duration) error {
 	ms := ban.Milliseconds()
 	if _, err := t.exec(`INSERT INTO bans (network, failures, seen, until)
 		VALUES ($1, 0, @now, @now + $2)
-		ON CONFLICT (network) DO UPDATE SET until = @now + $2`, network.String(), ms); err != nil {
+		ON CONFLICT (network) DO UPDATE SET until = @now + $2`, source.String(), ms); err != nil {
 		return err
 	}
-	return t.notify(fmt.Sprintf("%s %d", network, ms))
+	return t.notify(fmt.Sprintf("%s %d", source, ms))
 }
 
-// set bans a network on this node, or lifts its ban.
-func (b *Bans) set(network netip.Prefix, ban time.Duration) {
+// set bans a source on this node. No time lifts its ban, and that of a network those of its users.
+func (b *Bans) set(source sshd.Source, ban time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if ban <= 0 {
-		delete(b.until, network)
-	} else if _, known := b.until[network]; known || len(b.until) < mostBans {
-		b.until[network] = time.Now().Add(ban)
+		maps.DeleteFunc(b.until, func(other sshd.Source, _ time.Time) bool {
+			return other == source || source.User == "" && other.Network == source.Network
+		})
+	} else if _, known := b.until[source]; known || len(b.until) < mostBans {
+		b.until[source] = time.Now().Add(ban)
 	}
 }
 
-// A Ban is a network that is kept out.
+// A Ban is a source that is kept out.
 type Ban struct {
-	Network netip.Prefix
-	Left    time.Duration
+	sshd.Source
+	Left time.Duration
 }
 
 func listBans(t tx) (list []Ban, err error) {
@@ -109,8 +111,8 @@ func listBans(t tx) (list []Ban, err error) {
 	var ms int64
 	err = t.each(`SELECT network, until - @now FROM bans WHERE until > @now
 		ORDER BY until DESC LIMIT $1`, []any{mostBans}, []any{&text, &ms}, func() {
-		if network, err := netip.ParsePrefix(text); err == nil {
-			list = append(list, Ban{network, time.Duration(ms) * time.Millisecond})
+		if source, err := sshd.ParseSource(text); err == nil {
+			list = append(list, Ban{source, time.Duration(ms) * time.Millisecond})
 		}
 	})
 	return list, err
@@ -125,27 +127,37 @@ func (b *Bans) List(ctx context.Context) (list []Ban, err error) {
 	return list, err
 }
 
-// Add bans a network on all nodes.
-func (b *Bans) Add(ctx context.Context, network netip.Prefix, ban time.Duration) error {
-	err := b.store.do(ctx, func(t tx) error { return setBan(t, network, ban) })
+// Add bans a source on all nodes.
+func (b *Bans) Add(ctx context.Context, source sshd.Source, ban time.Duration) error {
+	err := b.store.do(ctx, func(t tx) error { return setBan(t, source, ban) })
 	if err == nil {
-		b.set(network, ban)
+		b.set(source, ban)
 	}
 	return err
 }
 
-// Lift lifts the ban of a network and forgets its failures. It reports whether it was banned.
-func (b *Bans) Lift(ctx context.Context, network netip.Prefix) (banned bool, err error) {
+// Lift lifts the ban of a source and forgets its failures; of a network, those of all its users. It
+// reports whether there was a ban.
+func (b *Bans) Lift(ctx context.Context, source sshd.Source) (banned bool, err error) {
 	err = b.store.do(ctx, func(t tx) error {
-		rows, err := t.exec(`DELETE FROM bans WHERE network = $1 AND until > @now`,
-			network.String())
-		if banned = rows > 0; err != nil {
-			return err
+		// The users come first, as where failures are counted, so that both take turns.
+		for _, like := range []string{
+			`network <> $1 AND substr(network, 1, length($1) + 1) = $1 || ' '`, `network = $1`} {
+			key := source.String()
+			var bans int64
+			if _, err := t.one(`SELECT count(*) FROM bans WHERE until > @now AND `+like,
+				[]any{key}, &bans); err != nil {
+				return err
+			}
+			if _, err := t.exec(`DELETE FROM bans WHERE `+like, key); err != nil {
+				return err
+			}
+			banned = banned || bans > 0
 		}
-		return t.notify(network.String() + " 0")
+		return t.notify(source.String() + " 0")
 	})
 	if err == nil {
-		b.set(network, 0)
+		b.set(source, 0)
 	}
 	return banned, err
 }
@@ -172,9 +184,9 @@ func (b *Bans) read(t tx) error {
 	if err != nil {
 		return err
 	}
-	until, now := make(map[netip.Prefix]time.Time, len(list)), time.Now()
+	until, now := make(map[sshd.Source]time.Time, len(list)), time.Now()
 	for _, one := range list {
-		until[one.Network] = now.Add(one.Left)
+		until[one.Source] = now.Add(one.Left)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,14 +194,17 @@ func (b *Bans) read(t tx) error {
 	return nil
 }
 
-// cleanBans forgets what no longer has an effect, and the oldest of what is too much.
+// cleanBans forgets what is a day old, and the oldest of what is too much.
 func cleanBans(t tx) error {
-	if _, err := t.exec(`DELETE FROM bans WHERE until < @now
-		AND failures < (@now - seen) / CAST($1 AS DOUBLE PRECISION)`,
-		float64(sshd.Forgiveness.Milliseconds())); err != nil {
+	if _, err := t.exec(`DELETE FROM bans WHERE until < @now AND seen < @now - $1`,
+		longestMemory.Milliseconds()); err != nil {
 		return err
 	}
 	_, err := t.exec(`DELETE FROM bans WHERE network IN (SELECT network FROM bans
 		ORDER BY seen DESC LIMIT 1000000 OFFSET $1)`, mostFailures)
 	return err
 }
+
+// longestMemory is how long failures are remembered, however slowly the rules forget them: nodes
+// need not agree about these.
+const longestMemory = 24 * time.Hour

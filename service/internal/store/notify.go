@@ -2,12 +2,13 @@ package store
 
 import (
 	"context"
-	"fmt"
-	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/usftp/usftp/server/sshd"
 )
 
 // channel is where nodes tell each other what has changed. SQLite has no such thing: there each
@@ -63,16 +64,16 @@ func (s *Store) listenOnce(ctx context.Context) error {
 	}
 }
 
-// heard takes a notice: that the users have changed, or that a network is banned for so many ms.
+// heard takes a notice: that the users have changed, or that a source is banned for so many ms.
 func (s *Store) heard(ctx context.Context, notice string) {
 	if notice == usersNotice {
 		s.users.look(ctx)
 		return
 	}
-	var ms int64
-	text, left, _ := strings.Cut(notice, " ")
-	network, err := netip.ParsePrefix(text)
-	if _, scanned := fmt.Sscan(left, &ms); err == nil && scanned == nil {
-		s.bans.set(network, time.Duration(ms)*time.Millisecond)
+	at := max(strings.LastIndexByte(notice, ' '), 0)
+	source, err := sshd.ParseSource(notice[:at])
+	ms, wrong := strconv.ParseInt(strings.TrimSpace(notice[at:]), 10, 64)
+	if err == nil && wrong == nil {
+		s.bans.set(source, time.Duration(ms)*time.Millisecond)
 	}
 }

@@ -146,29 +146,32 @@ func startAtOnce(t *testing.T, name string) {
 	}
 }
 
-var attacker = netip.MustParsePrefix("192.0.2.7/32")
+var (
+	attacker = sshd.Source{Network: netip.MustParsePrefix("192.0.2.7/32")}
+	rules    = sshd.BanRules{AddressFailures: 10}.WithDefaults()
+)
 
 func testBans(t *testing.T, name string) {
 	one, two := node(t, name), node(t, name)
 	local := sshd.NewBanList()
 	for i := range 11 {
 		s := []*Store{one, two}[i%2]
-		delay, ban := s.Bans().Failed(t.Context(), attacker, 1)
+		delay, ban := s.Bans().Failed(t.Context(), attacker, 1, &rules)
 		if i == 10 { // the rest of the first is not forgotten yet, or it is
 			continue
 		}
-		if wantDelay, wantBan := local.Failed(t.Context(), attacker, 1); i < 9 &&
+		if wantDelay, wantBan := local.Failed(t.Context(), attacker, 1, &rules); i < 9 &&
 			(delay < wantDelay/2 || ban != wantBan) {
 			t.Errorf("failure %d: delay %s, ban %s; a server alone has %s, %s", i, delay, ban,
 				wantDelay, wantBan)
 		}
 	}
-	one.Bans().Failed(t.Context(), attacker, 1)
+	one.Bans().Failed(t.Context(), attacker, 1, &rules)
 	for _, s := range []*Store{one, two} {
 		eventually(t, "the ban holds", func() bool { return s.Bans().Banned(attacker) })
 	}
 	list, err := two.Bans().List(t.Context())
-	if err != nil || len(list) != 1 || list[0].Network != attacker || list[0].Left > time.Hour ||
+	if err != nil || len(list) != 1 || list[0].Source != attacker || list[0].Left > time.Hour ||
 		list[0].Left < 30*time.Second {
 		t.Errorf("%v, %v", list, err)
 	}
@@ -183,17 +186,49 @@ func testBans(t *testing.T, name string) {
 	for _, s := range []*Store{one, two} {
 		eventually(t, "the ban is lifted", func() bool { return !s.Bans().Banned(attacker) })
 	}
-	if _, ban := one.Bans().Failed(t.Context(), attacker, 1); ban > 0 {
+	if _, ban := one.Bans().Failed(t.Context(), attacker, 1, &rules); ban > 0 {
 		t.Error("the failures are not forgotten with the ban")
 	}
 	if banned, err := two.Bans().Lift(t.Context(), attacker); err != nil || banned {
 		t.Errorf("lifted %t, %v", banned, err)
 	}
-	customer := netip.MustParsePrefix("2001:db8:1:2::/64")
+	customer := sshd.Source{Network: netip.MustParsePrefix("2001:db8:1:2::/64")}
 	must(t, two.Bans().Add(t.Context(), customer, 700*time.Millisecond))
 	eventually(t, "the added ban holds", func() bool { return one.Bans().Banned(customer) })
 	eventually(t, "the added ban ends", func() bool { return !one.Bans().Banned(customer) })
+
+	// Bans of users, whatever they call themselves, are those of all nodes, and lifted with those of
+	// the network, or alone.
+	users := []sshd.Source{{Network: attacker.Network, User: "ann"},
+		{Network: attacker.Network, User: "5 \"0\x00\xff"}}
+	neighbour := sshd.Source{Network: netip.MustParsePrefix("192.0.2.70/32"), User: "ann"}
+	for _, source := range append(users, neighbour) {
+		for range 12 {
+			one.Bans().Failed(t.Context(), source, 1, &rules)
+		}
+		eventually(t, "the user's ban holds", func() bool { return two.Bans().Banned(source) })
+	}
+	if two.Bans().Banned(attacker) {
+		t.Error("the network is banned for one user")
+	}
+	if list, err := two.Bans().List(t.Context()); err != nil || len(list) != 3 {
+		t.Errorf("%v, %v", list, err)
+	}
+	if banned, err := two.Bans().Lift(t.Context(), users[1]); err != nil || !banned {
+		t.Errorf("lifted %t, %v", banned, err)
+	}
+	eventually(t, "one ban is lifted", func() bool {
+		return !one.Bans().Banned(users[1]) && one.Bans().Banned(users[0])
+	})
+	if banned, err := two.Bans().Lift(t.Context(), attacker); err != nil || !banned {
+		t.Errorf("lifted %t, %v", banned, err)
+	}
+	eventually(t, "all of the network are", func() bool { return !one.Bans().Banned(users[0]) })
 	must(t, one.do(t.Context(), cleanBans))
+	if list, err := one.Bans().List(t.Context()); err != nil || len(list) != 1 ||
+		list[0].Source != neighbour {
+		t.Errorf("what is left: %v, %v", list, err)
+	}
 }
 
 func testSessions(t *testing.T, name string) {
@@ -502,9 +537,9 @@ func testOutage(t *testing.T, name string) {
 	if !s.Bans().Banned(attacker) {
 		t.Error("bans are forgotten")
 	}
-	other := netip.MustParsePrefix("192.0.2.8/32")
+	other := sshd.Source{Network: netip.MustParsePrefix("192.0.2.8/32")}
 	for range 12 {
-		s.Bans().Failed(t.Context(), other, 1)
+		s.Bans().Failed(t.Context(), other, 1, &rules)
 	}
 	if !s.Bans().Banned(other) {
 		t.Error("nobody is banned")

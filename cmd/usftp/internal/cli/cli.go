@@ -111,13 +111,8 @@ func moreUsage(w io.Writer, cmd *cobra.Command) {
 // flagHint says what to write instead of a flag that another tool has, or "".
 func flagHint(cmd *cobra.Command, name string) string {
 	if cmd.Name() == "sync" {
-		switch name {
-		case "e", "rsh":
-			return "ssh_config is read, and --ssh names another program"
-		case "C", "cvs-exclude":
-			return "use --ignore-file .gitignore; -z compresses"
-		case "filter":
-			return "use --exclude, --include and --exclude-from"
+		if hint := sync.RsyncHint(name); hint != "" {
+			return hint
 		}
 	}
 	if cmd.Name() == "mount" {

@@ -104,7 +104,7 @@ func completionTree(t *testing.T) (root string) {
 	t.Helper()
 	root = t.TempDir()
 	for _, name := range []string{"alpha.txt", "alps/x", "sp ace.txt", "st*r", ".hidden", "quo'te",
-		"bad\nname"} {
+		"bad\nname", "al\u202etxt.exe"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -54,26 +54,7 @@ func unchanged(t *testing.T, file, want string) {
 // listen runs a server that misbehaves in one way, and returns its port.
 func listen(t *testing.T, serve func(net.Conn)) (port string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serve(c)
-		}
-	}()
-	t.Cleanup(func() {
-		l.Close()
-		<-ended
-	})
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+	return fmt.Sprint(testenv.Listen(t, serve).Port)
 }
 
 func TestHostsThatCannotBeUsed(t *testing.T) {
@@ -81,11 +62,10 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a"), []byte("a"))
 	closed := fmt.Sprint(testenv.RefusedPort(t))
-	silent := listen(t, func(c net.Conn) { t.Cleanup(func() { c.Close() }) })
+	silent := listen(t, func(net.Conn) {})
 	hangsUp := listen(t, func(c net.Conn) { c.Close() })
 	mail := listen(t, func(c net.Conn) {
 		io.WriteString(c, "220 mail.example ESMTP\x1b[31m\r\n")
-		t.Cleanup(func() { c.Close() })
 	})
 	for _, c := range []struct {
 		name, args, sentence string
@@ -97,7 +77,8 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 		{"has no such address", "-6 a 127.0.0.1:",
 			`127\.0\.0\.1: 127\.0\.0\.1 has no address of the family that was asked for \(AddressFamily\)`},
 		{"transport is missing", "-S /none/ssh a 127.0.0.1:",
-			`127\.0\.0\.1: /none/ssh could not be started: no such file or directory`},
+			`127\.0\.0\.1: /none/ssh could not be started: ` +
+				`(no such file or directory|executable file not found in %PATH%)`},
 		{"times out", "-P " + silent + " -o ConnectTimeout=1 a 127.0.0.1:",
 			`127\.0\.0\.1: no answer within 1s while connecting`},
 		{"hangs up", "-P " + hangsUp + " a 127.0.0.1:",
@@ -313,7 +294,7 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				go pass(client, server, 16<<20) // a copy may try a second connection
+				pass(client, server, 16<<20) // a copy may try a second connection
 			})
 			dir, far := t.TempDir(), t.TempDir()
 			big, target := filepath.Join(dir, "big"), filepath.Join(far, "target")
@@ -360,7 +341,7 @@ func TestConnectionLostMidway(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				go pass(client, server, 16<<20) // a copy may try a second connection
+				pass(client, server, 16<<20) // a copy may try a second connection
 			})
 			dir, far := t.TempDir(), t.TempDir()
 			big, target := filepath.Join(dir, "big"), filepath.Join(far, "target")

@@ -87,8 +87,8 @@ func TestIconv(t *testing.T) {
 	}
 }
 
-// What has no equivalent is an error for that file; nothing else suffers, nothing is deleted for it,
-// and names here may be in a character set of their own.
+// What has no equivalent is an error for that file; nothing else suffers, nothing is deleted for
+// it, and names here may be in a character set of their own.
 func TestIconvOfNamesWithoutEquivalent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

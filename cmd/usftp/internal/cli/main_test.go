@@ -164,8 +164,8 @@ func breakingCommand(t *testing.T, ts *testscript.TestScript, sshd *opensshd.Ser
 	ts.Setenv("ALIAS", fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port))
 }
 
-// proxying SCHEME LOGIN starts a proxy that knows an address for only-there.invalid: the sshd's, with
-// ALIAS. PROXY is its URL.
+// proxying SCHEME LOGIN starts a proxy that knows an address for only-there.invalid: the sshd's,
+// with ALIAS. PROXY is its URL.
 func proxyingCommand(t *testing.T, ts *testscript.TestScript, sshd *opensshd.Server,
 	args []string) {
 	if len(args) != 2 {

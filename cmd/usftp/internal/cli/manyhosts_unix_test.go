@@ -222,9 +222,7 @@ func TestManyFromHost(t *testing.T) {
 	f.has(t, "file", data, f.names...)
 
 	nobody := f.also(t, "Host nobody", "\tHostName 127.0.0.1", "\tPort "+
-		listen(t, func(c net.Conn) {
-			c.Close()
-		}))
+		listen(t, func(c net.Conn) { c.Close() }))
 	got = run(t, dir, "cp", "-F", nobody, "--hosts", "web2,web3", "nobody:file", ":")
 	if got.code != ui.ExitNoHost || strings.Count(got.stderr, "\n") != 1 ||
 		!strings.Contains(got.stderr, "nobody") {
@@ -476,8 +474,8 @@ func (f *fleet) block(t *testing.T, name string) string {
 	return "Host " + name + "\n" + block
 }
 
-// TestManySilent: hosts that accept a connection and fall silent sooner or later hold up the summary
-// for as long as ConnectTimeout says.
+// TestManySilent: hosts that accept a connection and fall silent sooner or later hold up the
+// summary for as long as ConnectTimeout says.
 func TestManySilent(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1)
@@ -485,10 +483,7 @@ func TestManySilent(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "file"), []byte("hello"))
 	blocks := []string{"ConnectTimeout 1"}
 	for name, says := range map[string]string{"mute": "", "hoarse": "SSH-2.0-x\r\n"} {
-		port := listen(t, func(c net.Conn) {
-			io.WriteString(c, says)
-			t.Cleanup(func() { c.Close() })
-		})
+		port := listen(t, func(c net.Conn) { io.WriteString(c, says) })
 		blocks = append(blocks, "Host "+name, "HostName 127.0.0.1", "Port "+port)
 	}
 	stopped := filepath.Join(dir, "stopped") // the processes of asleep's connection
@@ -565,7 +560,7 @@ func TestManySlow(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		t.Cleanup(func() { client.Close(); server.Close() })
+		t.Cleanup(func() { server.Close() })
 		go func() {
 			io.CopyN(server, client, 1<<20)
 			<-fast

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // runFSX has fsx change a file at random and compare all that it reads with what it has written.
@@ -35,7 +37,7 @@ func runFSX(t *testing.T, name string, operations, round int, may ...syscall.Err
 // for the time that USFTP_FSX_TIME says.
 func TestMountFSX(t *testing.T) {
 	if os.Getenv("USFTP_FSX") == "" {
-		t.Skip("USFTP_FSX does not name fsx")
+		testenv.Unavailable(t, "USFTP_FSX does not name fsx")
 	}
 	t.Parallel()
 	length := time.Minute

@@ -244,7 +244,7 @@ func TestCtrlC(t *testing.T) {
 }
 
 // What Ctrl-C leaves of a tree's files counts: the percentage does not fall, and what is kept is
-// what the files at the target have.
+// what the files at the target have, those of earlier runs too.
 func TestCtrlCInTree(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
@@ -252,9 +252,19 @@ func TestCtrlCInTree(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		writeFile(t, filepath.Join(dir, name), randomData(8<<20))
 	}
-	s := onScreen(t, 100, command(t, dir, "cp", "-r", "-F", server.ConfigFile, "-l", "40000", ".",
-		"testhost:"+target))
-	s.await(`[1-9]\d% +[1-9].* left`)
+	if err := os.Mkdir(target, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	earlier, then := randomData(1<<20), time.Unix(1e9, 0)
+	for _, name := range []string{filepath.Join(dir, "e"), filepath.Join(target, "e")} {
+		writeFile(t, name, earlier)
+		if err := os.Chtimes(name, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := onScreen(t, 100, command(t, dir, "cp", "-rT", "--resume", "-F", server.ConfigFile, "-l",
+		"40000", ".", "testhost:"+target))
+	s.await(`[1-9] of 5 files +[1-9]\d% +[1-9].* left`)
 	s.typed("\x03")
 	if code := s.End(); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
@@ -278,7 +288,7 @@ func TestCtrlCInTree(t *testing.T) {
 		}
 		return nil
 	})
-	said := fmt.Sprintf("usftp: %s kept for --resume; to continue: usftp cp --resume -r",
+	said := fmt.Sprintf("usftp: %s kept for --resume; to continue: usftp cp -rT --resume",
 		ui.Amount(float64(kept)))
 	if !strings.Contains(s.shown.String(), said) {
 		t.Errorf("it does not say %q:\n%s", said, strings.Join(s.picture(), "\n"))

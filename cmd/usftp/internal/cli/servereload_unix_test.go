@@ -47,8 +47,8 @@ func TestServeReload(t *testing.T) {
 	in(other, true)
 }
 
-// When the keys of the user's own file go away, SIGHUP does not replace them by a password that nobody
-// is told.
+// When the keys of the user's own file go away, SIGHUP does not replace them by a password that
+// nobody is told.
 func TestServeReloadWithoutKeys(t *testing.T) {
 	t.Parallel()
 	home, key := servetest.HomeWithKey(t)

@@ -202,10 +202,7 @@ func TestSignalWhileAStreamWaits(t *testing.T) {
 func TestSignalWhileTheServerIsSilent(t *testing.T) {
 	t.Parallel()
 	reached := make(chan struct{})
-	port := listen(t, func(c net.Conn) {
-		t.Cleanup(func() { c.Close() })
-		close(reached)
-	})
+	port := listen(t, func(net.Conn) { close(reached) })
 	cmd := command(t, t.TempDir(), "cp", "-F", "none", "-P", port, "127.0.0.1:x", ".")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -237,7 +234,6 @@ func TestSignalBeforeTheFirstWord(t *testing.T) {
 	config := &ssh.ServerConfig{NoClientAuth: true}
 	config.AddHostKey(key)
 	port := listen(t, func(client net.Conn) {
-		t.Cleanup(func() { client.Close() })
 		near, far := net.Pipe()
 		t.Cleanup(func() { near.Close() })
 		go carryUntil(silent, client, near)
@@ -296,7 +292,6 @@ func TestSecondSignal(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		t.Cleanup(func() { client.Close() })
 		t.Cleanup(func() { server.Close() })
 		go carryUntil(silent, client, server)
 		go carryUntil(silent, server, client)

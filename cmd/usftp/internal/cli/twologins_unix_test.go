@@ -22,26 +22,24 @@ func TestTwoLogins(t *testing.T) {
 	begun := map[string]chan struct{}{"from": make(chan struct{}), "to": make(chan struct{})}
 	gate := func(own, other, port string) string {
 		return listen(t, func(client net.Conn) {
+			defer client.Close()
 			close(begun[own])
+			select {
+			case <-begun[other]:
+			case <-t.Context().Done():
+				return
+			}
+			server, err := net.Dial("tcp", "127.0.0.1:"+port)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer server.Close()
 			go func() {
-				defer client.Close()
-				select {
-				case <-begun[other]:
-				case <-t.Context().Done():
-					return
-				}
-				server, err := net.Dial("tcp", "127.0.0.1:"+port)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer server.Close()
-				go func() {
-					io.Copy(client, server)
-					client.Close()
-				}()
-				io.Copy(server, client)
+				io.Copy(client, server)
+				client.Close()
 			}()
+			io.Copy(server, client)
 		})
 	}
 	fromPort, toPort = gate("from", "to", fromPort), gate("to", "from", toPort)

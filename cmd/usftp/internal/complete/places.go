@@ -157,12 +157,8 @@ func (p Places) local(word string) (words []string) {
 }
 
 // fit reports whether a name can be completed: the shells' scripts take one per line, with a
-// description after a tab.
-func fit(name string) bool {
-	return !strings.ContainsFunc(name, func(r rune) bool {
-		return r < 0x20 || r >= 0x7f && r < 0xa0
-	})
-}
+// description after a tab, and what they show must not be forged.
+func fit(name string) bool { return ui.Printable(name) == name }
 
 // remote returns the paths on a host that complete a place.
 func (p Places) remote(ctx context.Context, place connect.Place) (words []string) {

@@ -46,14 +46,18 @@ func (p Place) Path() string {
 	return p.Target.Path
 }
 
-// remembered returns the operand as the history has it, without what an address may have besides user,
-// host and path.
+// remembered returns the operand as the history has it, without what an address may have besides
+// user, host and path.
 func (p Place) remembered() string {
 	switch {
 	case p.Stream:
 		return p.Typed
 	case p.Remote:
-		return p.Target.String()
+		name := p.Target.String()
+		if name == p.Target.UserHost() { // which would be a local path
+			name += ":"
+		}
+		return name
 	}
 	if path, err := filepath.Abs(p.Typed); err == nil {
 		return path

@@ -25,8 +25,9 @@ type Task struct {
 	Report report.Reporter
 	Code   int // of the first failure
 
-	Files, Bytes int64 // copied
-	Kept         int64 // bytes of files outside trees that were cut off and can be continued
+	Files int64 // copied
+	Bytes int64 // copied, and what is kept of files that were cut off
+	Kept  int64 // bytes of files that the target had already
 
 	entry *history.Entry // nil if the run will not be in the history
 }
@@ -83,11 +84,14 @@ func (t *Task) Event(e transfer.Event) {
 		t.Bytes += e.Bytes
 	case e.Kind == transfer.Failed && !e.Tree:
 		if failed, ok := errors.AsType[*transfer.Error](e.Err); ok && failed.Resumable {
-			t.Kept += e.Bytes
+			t.Bytes += e.Bytes
 		}
+	case e.Kind == transfer.Kept && !e.Tree:
+		t.Kept += max(0, e.Size)
 	case e.Kind == transfer.Ended && e.Totals != nil:
 		t.Files += e.Totals.Files
 		t.Bytes += e.Totals.Bytes
+		t.Kept += e.Totals.KeptBytes
 	}
 	if t.entry != nil && e.Kind == transfer.Ended && e.Totals != nil {
 		t.entry.Failed += e.Totals.Failed

@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/complete"
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
@@ -400,13 +401,20 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 		return nil
 	}
 	reason := "not a directory"
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		reason = fmt.Sprintf("the directory %s does not exist (mkdir -p makes it)", target.Typed)
-	case err != nil:
-		reason = ui.ReasonOf(err)
+	if err != nil {
+		reason = ui.ReasonOf(missing(target.Typed, err))
 	}
 	return fmt.Errorf("cannot copy several files to %s: %s", target.Typed, reason)
+}
+
+// missing says what to do about a directory in which something was to be made, if err is that it
+// does not exist.
+func missing(dir string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return endpoint.Explain(fmt.Sprintf(
+		"the directory %s does not exist (mkdir -p makes it)", dir), fs.ErrNotExist)
 }
 
 // makeDirectory makes the target a directory.

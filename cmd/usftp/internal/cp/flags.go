@@ -28,7 +28,7 @@ type flags struct {
 	recursive, old, ignore           bool
 	through, fromFirst, agent        bool
 	resume, verify, sparse, owners   bool
-	exactly, archive                 bool
+	exactly, archive, update         bool
 	noTimes, noPerms, changing       bool
 	hashes                           hashFlags
 	hosts                            hosts.Flags
@@ -60,6 +60,8 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	c.RegisterFilter(f, "with -r: leave out what matches `pattern`, and everything below it")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
 		"print what would be copied, and copy nothing")
+	f.BoolVarP(&c.update, "update", "u", false,
+		"skip files that DST has already and that are not older there")
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
 		"stop at the first error instead of copying the rest")
 	c.RegisterBounds(f)
@@ -117,6 +119,8 @@ func (c *flags) check(set func(name string) bool) error {
 	switch {
 	case c.inplace && c.resume:
 		return errors.New("--inplace and --resume cannot be combined: data written in place cannot be told apart from older data")
+	case c.update && c.DryRun:
+		return errors.New("--update and --dry-run cannot be combined: what DST has is not looked at; sync can (-nu)")
 	case c.inplace && c.atomic:
 		return errors.New("--inplace and --atomic cannot be combined")
 	case !c.recursive && !c.Listed() && tree >= 0:
@@ -171,6 +175,7 @@ func (c *flags) transferOptions() transfer.Options {
 	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse
 	o.Resume, o.Journal = c.resume, opt.Journal()
 	c.Rsync.Apply(&o)
+	o.Update = c.update
 	o.NoTargetDirectory, o.Delta = c.exactly || c.Listed(), c.delta.Mode()
 	o.Verify, o.Hash = c.verify, c.hashes.algorithm()
 	switch {

@@ -3,6 +3,7 @@ package cp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -102,6 +103,12 @@ func (l *oldListener) Ended(err error) {
 	e := transfer.Event{Kind: transfer.Done, Route: l.file, Size: l.size}
 	e.Bytes, e.Elapsed = l.bytes, time.Since(l.start)
 	if l.start = (time.Time{}); err != nil {
+		if l.totals != nil {
+			l.totals.Bytes -= l.bytes // none of it is kept
+		}
+		if l.route.TargetHost != "" { // scp -t writes in place
+			err = fmt.Errorf("%w; what the host has of it is not complete", err)
+		}
 		l.fail(e, err)
 		return
 	}

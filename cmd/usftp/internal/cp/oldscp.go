@@ -1,6 +1,7 @@
 package cp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,8 @@ var oldFlags = []string{"scp", "preserve", "recursive", "no-times", "no-perms", 
 func (c *flags) checkOld(f *pflag.FlagSet, sources []connect.Place, target connect.Place) error {
 	var refused error
 	f.Visit(func(flag *pflag.Flag) {
-		if !slices.Contains(oldFlags, flag.Name) && !c.Connect.Making(flag.Name) {
+		if !slices.Contains(oldFlags, flag.Name) &&
+			(!c.Connect.Making(flag.Name) || flag.Name == "iconv") { // names are sent as they are
 			refused = fmt.Errorf(
 				"--%s cannot be used with -O: scp's old protocol has nothing for it", flag.Name)
 		}
@@ -69,7 +71,14 @@ type oldCopy struct {
 	*connect.Task
 	flags   *flags
 	options scpclient.Options
-	conns   map[dial.Target]*dial.Conn
+	hosts   map[dial.Target]*oldHost
+	placed  map[string]string // what has been downloaded, by name
+}
+
+// An oldHost is a host that was logged in to.
+type oldHost struct {
+	conn *dial.Conn
+	err  error // why it cannot be reached
 }
 
 // runOld copies with scp's old protocol.
@@ -77,7 +86,8 @@ func runOld(ctx context.Context, a *ui.App, flags *flags, sources []connect.Plac
 	target connect.Place) error {
 	config := flags.Config(a, &flags.Report)
 	tree := flags.TreeOptions()
-	c := &oldCopy{flags: flags, conns: make(map[dial.Target]*dial.Conn),
+	c := &oldCopy{flags: flags, hosts: make(map[dial.Target]*oldHost),
+		placed: make(map[string]string),
 		Task: connect.NewTask(ctx, a, config, report.New(a, &flags.Report,
 			report.Look{Recursive: flags.recursive})),
 		options: scpclient.Options{Recursive: flags.recursive,
@@ -86,8 +96,8 @@ func runOld(ctx context.Context, a *ui.App, flags *flags, sources []connect.Plac
 			SkipLinks: tree.Links == transfer.LinksSkip}}
 	c.Remember("cp", sources, target, "")
 	defer func() {
-		for _, conn := range c.conns {
-			conn.Close()
+		for _, host := range c.hosts {
+			host.close()
 		}
 	}()
 	if target.Remote {
@@ -143,6 +153,7 @@ func (c *oldCopy) download(source, target connect.Place, several bool) {
 		return
 	}
 	defer want.Root.Close()
+	want.Placed = c.placed
 	c.talk(source.Target, c.command("-f")+name, transfer.Route{
 		SourceHost: source.Target.UserHost(), Source: source.Path(), Target: target.Typed},
 		func(ctx context.Context, s io.ReadWriter, l *oldListener) error {
@@ -210,16 +221,16 @@ func wanted(typed, target string, several bool) (w scpclient.Want, err error) {
 		if err == nil {
 			err = errors.New("not a directory")
 		}
-		return w, err
+		return w, missing(target, err)
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return w, err
 	case w.Contents:
 		if err = os.Mkdir(target, 0o777); err != nil {
-			return w, err
+			return w, missing(filepath.Dir(target), err)
 		}
 		w.Dir = target
 	case strings.HasSuffix(target, "/"):
-		return w, err
+		return w, missing(target, err)
 	default:
 		// a link is followed if it was typed, as anywhere
 		if target, err = localfs.FollowLinks(target); err != nil {
@@ -228,7 +239,7 @@ func wanted(typed, target string, several bool) (w scpclient.Want, err error) {
 		w.Dir, w.Name = filepath.Dir(target), filepath.Base(target)
 	}
 	w.Root, err = os.OpenRoot(w.Dir)
-	return w, err
+	return w, missing(w.Dir, err)
 }
 
 // unescaped returns a path without the characters that a backslash makes ordinary.
@@ -262,7 +273,9 @@ func (c *oldCopy) talk(host dial.Target, command string, route transfer.Route,
 		l.ctx = ctx
 		err = converse(ctx, scpStream{stream, conn}, l)
 		switch {
-		case err == nil || errors.Is(err, scpclient.ErrFailed):
+		case err == nil:
+			return unsaid(stream)
+		case errors.Is(err, scpclient.ErrFailed):
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -274,21 +287,41 @@ func (c *oldCopy) talk(host dial.Target, command string, route transfer.Route,
 	l.end(err)
 }
 
-// run starts a command on a host, over the connection that exists or a new one.
-func (c *oldCopy) run(host dial.Target, command string) (*dial.Stream, *dial.Conn, error) {
-	conn := c.conns[host]
-	if conn == nil {
-		config := *c.Hosts.Config.Dial
-		config.SFTPServer = command // which the login starts along with itself
-		dialer, err := dial.New(c.Ctx, host, &config)
-		if err == nil {
-			conn, err = dialer.Dial(c.Ctx)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		c.conns[host] = conn
+func (h *oldHost) close() {
+	if h != nil && h.conn != nil {
+		h.conn.Close()
 	}
+}
+
+// login logs in to a host to run a command there, which the login starts along with itself.
+func (c *oldCopy) login(host dial.Target, command string) (*dial.Conn, error) {
+	config := *c.Hosts.Config.Dial
+	config.SFTPServer = command
+	if config.SSH != "" { // whose connection we cannot ask for a sign of life
+		config.Options = append(slices.Clone(config.Options), fmt.Sprintf(
+			"ServerAliveInterval=%.0f", aliveInterval.Seconds()))
+	}
+	dialer, err := dial.New(c.Ctx, host, &config)
+	if err != nil {
+		return nil, err
+	}
+	return dialer.Dial(c.Ctx)
+}
+
+// run starts a command on a host, over the connection that exists, or a new one if it is lost. A
+// host that cannot be reached is tried once.
+func (c *oldCopy) run(target dial.Target, command string) (*dial.Stream, *dial.Conn, error) {
+	host := c.hosts[target]
+	if host == nil || host.err == nil && host.conn.Err() != nil {
+		host.close()
+		host = new(oldHost)
+		host.conn, host.err = c.login(target, command)
+		c.hosts[target] = host
+	}
+	if host.err != nil {
+		return nil, nil, host.err
+	}
+	conn := host.conn
 	stream, err := conn.OpenCommand(c.Ctx, command)
 	if refused, ok := errors.AsType[*dial.SubsystemError](err); ok {
 		err = endpoint.Explain(fmt.Sprintf("%s: the host does not run scp: %s", conn.Host(),
@@ -342,19 +375,32 @@ const sshFailed = 255
 // adviseOld names -O if a host lets us in and has no SFTP, unless the error does.
 func adviseOld(err error) error {
 	text := err.Error()
-	// one with a text has a start-up file that prints it, and no scp works either
-	other, isOther := errors.AsType[*usftp.NotSFTPError](err)
-	if strings.Contains(text, "scp -O") || !(isOther && len(other.Text) == 0) &&
-		!strings.Contains(text, "SFTP did not start") &&
-		!strings.Contains(text, "does not offer SFTP") {
+	if strings.Contains(text, "scp -O") || !errors.Is(err, dial.ErrNoSFTP) {
 		return err
 	}
 	return endpoint.Explain(text+"; if it has scp, `usftp cp -O` copies without SFTP", err)
 }
 
+// said returns what a program on the host has said on its standard error.
+func said(stream *dial.Stream) string {
+	return strings.ReplaceAll(strings.TrimSpace(stream.Stderr()), "\n", "; ")
+}
+
+// unsaid fails if an scp that reported no failure has failed. The protocol has no end: one that is
+// killed between two files looks like one that has no more.
+func unsaid(stream *dial.Stream) error {
+	status, known := stream.ExitStatus()
+	if !known || status == 0 {
+		return nil
+	}
+	why := cmp.Or(said(stream), "it did not say why")
+	return fmt.Errorf("scp on the host failed with exit status %d, so files may be missing: %s",
+		status, why)
+}
+
 // ended returns why an scp has ended too early, as far as the host tells.
 func ended(stream *dial.Stream, conn *dial.Conn) error {
-	said := strings.ReplaceAll(strings.TrimSpace(stream.Stderr()), "\n", "; ")
+	said := said(stream)
 	status, known := stream.ExitStatus()
 	switch {
 	case conn.Err() != nil:
@@ -363,6 +409,8 @@ func ended(stream *dial.Stream, conn *dial.Conn) error {
 		return fmt.Errorf("the host has no scp (%s)", said)
 	case said != "":
 		return fmt.Errorf("scp on the host ended too early: %s", said)
+	case known && status != 0:
+		return fmt.Errorf("scp on the host ended too early, with exit status %d", status)
 	}
 	return errors.New("scp on the host ended too early")
 }
@@ -371,35 +419,47 @@ func ended(stream *dial.Stream, conn *dial.Conn) error {
 // long that may take. The protocol itself has none.
 const aliveInterval = 20 * time.Second
 
+// mostIdle is how long nothing may move although the host answers. Devices write to slow flash, and
+// check what they were sent.
+const mostIdle = 15 * time.Minute
+
 // A keeper is a [dial.Conn].
 type keeper interface {
 	Keepalive(ctx context.Context) error
 	Host() string
 }
 
-// whileAlive returns a context that ends when nothing has moved and the host does not answer.
+// whileAlive returns a context that ends when nothing has moved and the host does not answer, or
+// nothing has moved for much longer.
 func whileAlive(ctx context.Context, conn keeper, moved *atomic.Int64) (context.Context,
 	func()) {
 	ctx, giveUp := context.WithCancelCause(ctx)
+	idle := func(why string, t time.Duration) {
+		giveUp(&dial.Error{Host: conn.Host(),
+			Err: endpoint.Explain(fmt.Sprintf("%s for %v", why, t), net.ErrClosed)})
+	}
 	go func() {
 		ticker := time.NewTicker(aliveInterval)
 		defer ticker.Stop()
-		for last := int64(-1); ; {
+		last, since := int64(-1), time.Now()
+		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
 			}
 			if now := moved.Load(); now != last {
-				last = now
+				last, since = now, time.Now()
 				continue
+			}
+			if time.Since(since) >= mostIdle {
+				idle("nothing has moved", mostIdle)
 			}
 			ask, cancel := context.WithTimeout(ctx, aliveInterval)
 			err := conn.Keepalive(ask)
 			cancel()
 			if err != nil && !errors.Is(err, errors.ErrUnsupported) && ctx.Err() == nil {
-				giveUp(&dial.Error{Host: conn.Host(), Err: fmt.Errorf(
-					"%w: it has not answered for %v", net.ErrClosed, 2*aliveInterval)})
+				idle("it has not answered", 2*aliveInterval)
 			}
 		}
 	}()

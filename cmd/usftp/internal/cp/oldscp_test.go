@@ -1,9 +1,11 @@
 package cp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,30 +36,36 @@ func (h host) Keepalive(ctx context.Context) error {
 // TestWhileAlive: a copy ends if nothing moves and the host does not answer, and only then.
 func TestWhileAlive(t *testing.T) {
 	t.Parallel()
+	const long = 2 * mostIdle
 	for name, test := range map[string]struct {
 		host  host
 		moves bool
 		ends  bool
+		takes time.Duration // 200 s by default
 	}{
-		"silent":      {ends: true},
-		"moving":      {moves: true},
-		"answers":     {host: host{errAnswered}},
-		"cannot tell": {host: host{errors.ErrUnsupported}},
-		"gone":        {host: host{net.ErrClosed}, ends: true},
+		"silent":         {ends: true},
+		"moving":         {moves: true},
+		"answers":        {host: host{errAnswered}},
+		"cannot tell":    {host: host{errors.ErrUnsupported}},
+		"gone":           {host: host{net.ErrClosed}, ends: true},
+		"answers only":   {host: host{errAnswered}, ends: true, takes: long},
+		"says nothing":   {host: host{errors.ErrUnsupported}, ends: true, takes: long},
+		"goes on moving": {host: host{errAnswered}, moves: true, takes: long},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var moved atomic.Int64
 				ctx, stop := whileAlive(t.Context(), test.host, &moved)
 				defer stop()
-				for range 20 {
+				for range cmp.Or(test.takes, 10*aliveInterval) / (aliveInterval / 2) {
 					time.Sleep(aliveInterval / 2)
 					if test.moves {
 						moved.Add(1)
 					}
 				}
-				if ended := ctx.Err() != nil; ended != test.ends ||
-					ended && !errors.Is(context.Cause(ctx), net.ErrClosed) {
+				if ended := ctx.Err() != nil; ended != test.ends || ended &&
+					(!errors.Is(context.Cause(ctx), net.ErrClosed) ||
+						strings.Contains(context.Cause(ctx).Error(), "closed")) {
 					t.Errorf("it has ended: %v, %v", ended, context.Cause(ctx))
 				}
 			})

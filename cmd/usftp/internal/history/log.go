@@ -56,8 +56,12 @@ func Off() bool { return os.Getenv("USFTP_HISTORY") == "no" || file() == "" }
 // file returns the log's name, which has a lock beside it.
 func file() string { return opt.StatePath("history") }
 
-// within keeps the writers of this process apart, of which --hosts has many.
-var within sync.Mutex
+// within keeps the writers of this process apart, of which --hosts has many. Once one of them has
+// waited in vain, the others do not.
+var within struct {
+	sync.Mutex
+	vain bool
+}
 
 // Write adds an entry to the log.
 func (e Entry) Write() error {
@@ -82,7 +86,8 @@ func (e Entry) Write() error {
 		return err
 	}
 	for began := time.Now(); !localfs.TryLock(lock); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > lockWait {
+		if within.vain || time.Since(began) > lockWait {
+			within.vain = true
 			lock.Close()
 			return errors.New("others have been writing for too long")
 		}

@@ -5,10 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // TestMain is also a process that writes some entries.
@@ -85,12 +88,39 @@ func TestManyWriters(t *testing.T) {
 			len(before))
 	}
 	info, err := os.Stat(name)
-	if err != nil || info.Size() > mostBytes || info.Mode().Perm() != 0o600 {
+	if err != nil || info.Size() > mostBytes ||
+		runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("the log has %d bytes and the mode %v, %v", info.Size(), info.Mode(), err)
 	}
 	others, _ := filepath.Glob(filepath.Join(filepath.Dir(name), ".*"))
 	if len(others) > 0 {
 		t.Errorf("there is also %q", others)
+	}
+}
+
+// TestLogIsLocked: where somebody else keeps the lock, the writers of a process wait for it once.
+func TestLogIsLocked(t *testing.T) {
+	name := useLog(t)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := localfs.OpenPrivate(name + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if !localfs.TryLock(lock) {
+		t.Fatal("it is locked")
+	}
+	defer func() { within.vain = false }()
+	began := time.Now()
+	for range 100 {
+		if err := (Entry{Time: began, Command: "cp"}).Write(); err == nil {
+			t.Fatal("it was written to")
+		}
+	}
+	if waited := time.Since(began); waited < lockWait || waited > 10*lockWait {
+		t.Errorf("100 writers have waited for %v", waited)
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-// A modeChange is one of the changes of --chmod, which are rsync's: as those of chmod(1), each after
-// a D if it is for directories or an F if it is for files, but with one operator, and numbers that
-// set all bits.
+// A modeChange is one of the changes of --chmod, which are rsync's: as those of chmod(1), each
+// after a D if it is for directories or an F if it is for files, but with one operator, and numbers
+// that set all bits.
 type modeChange struct {
 	dirs, files bool // only
 	keep, set   uint32

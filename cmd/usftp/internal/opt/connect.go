@@ -275,10 +275,10 @@ func (c *Connect) configMissing() error {
 	return err
 }
 
-// identityMissing returns the first file of -i that does not exist or holds no key, and why. ssh only
-// warns, but rsync's -in means a dry run that lists changes, and must not become a run with a key
-// called "n". The private key may be in the agent alone, and only ssh expands what is not a plain
-// path.
+// identityMissing returns the first file of -i that does not exist or holds no key, and why. ssh
+// only warns, but rsync's -in means a dry run that lists changes, and must not become a run with a
+// key called "n". The private key may be in the agent alone, and only ssh expands what is not a
+// plain path.
 func (c *Connect) identityMissing() (string, error) {
 	for _, name := range c.identities {
 		if strings.ContainsAny(name, "%$~") {

@@ -61,8 +61,8 @@ func (c charsets) Encode(name string) (string, error) { return recode(name, c.lo
 // Decode implements usftp.NameCoding.
 func (c charsets) Decode(name string) (string, error) { return recode(name, c.remote, c.local) }
 
-// recode converts by way of Unicode. What is invalid there becomes U+FFFD, and does not convert back
-// to what it was.
+// recode converts by way of Unicode. What is invalid there becomes U+FFFD, and does not convert
+// back to what it was.
 func recode(name string, from, to encoding.Encoding) (string, error) {
 	text, err := from.NewDecoder().String(name)
 	if err != nil {

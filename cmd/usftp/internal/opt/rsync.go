@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -69,31 +68,31 @@ func (c *Rsync) Listed() bool { return c.filesFrom != "" }
 // RemovesSource reports whether what was copied is deleted.
 func (c *Rsync) RemovesSource() bool { return c.takeSource }
 
-// MakesPath reports whether missing directories are made.
-func (c *Rsync) MakesPath() bool { return c.makePath }
-
 // HasMinAge reports whether young files are left out.
 func (c *Rsync) HasMinAge() bool { return c.minAge > 0 }
 
-// ReadList reads the list of --files-from, if there is one.
+// ReadList reads the list of --files-from, if there is one. It may be a pipe that never ends.
 func (c *Rsync) ReadList(ctx context.Context, a *ui.App, recursive bool) error {
-	var from io.Reader
-	switch c.filesFrom {
-	case "":
+	if c.filesFrom == "" {
 		return nil
-	case "-":
-		from = a.StandardInput(ctx)
-	default:
+	}
+	list, err := ui.Await(ctx, func() (*transfer.FileList, error) {
+		if c.filesFrom == "-" {
+			return transfer.ReadFileList(a.StandardInput(ctx), c.from0)
+		}
 		file, err := os.Open(c.filesFrom)
 		if err != nil {
-			return fmt.Errorf("--files-from %s: %s", c.filesFrom, ui.ReasonOf(err))
+			return nil, err
 		}
 		defer file.Close()
-		from = file
-	}
-	list, err := transfer.ReadFileList(from, c.from0)
+		return transfer.ReadFileList(file, c.from0)
+	})
 	if err != nil {
-		return fmt.Errorf("--files-from %s: %s", c.filesFrom, ui.ReasonOf(err))
+		hint := ""
+		if errors.Is(err, fs.ErrInvalid) && !c.from0 {
+			hint = "; -0 reads paths that end in a NUL"
+		}
+		return fmt.Errorf("--files-from %s: %s%s", c.filesFrom, ui.ReasonOf(err), hint)
 	}
 	list.Recursive = recursive
 	c.list = list

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 var (
@@ -22,6 +24,7 @@ var (
 // TestLibraryAdvisesOptions: no text of a library package names a flag, which its users do not
 // have, and the command has words of its own for each option that a text names.
 func TestLibraryAdvisesOptions(t *testing.T) {
+	testenv.Program(t, "go")
 	const module = "github.com/usftp/usftp"
 	out, err := exec.Command("go", "list", "-deps", "-f",
 		`{{if .Module}}{{if eq .Module.Path "`+module+`"}}{{$dir := .Dir}}`+

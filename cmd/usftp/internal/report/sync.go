@@ -34,6 +34,10 @@ func (s *syncer) Event(e transfer.Event) {
 		}
 	case transfer.Ended:
 		s.ended(e)
+	case transfer.Note:
+		if s.verbose || s.Console.Terminal() { // cron would mail it
+			s.person.Event(e)
+		}
 	default:
 		s.person.Event(e)
 	}

@@ -140,40 +140,28 @@ func serveSSH(t *testing.T, s *site, banner string, server *sftptest.Scripted) s
 			return nil, nil
 		}}
 	conf.AddHostKey(signer)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
+	return testenv.Listen(t, func(conn net.Conn) {
+		_, channels, requests, err := ssh.NewServerConn(conn, conf)
+		if err != nil {
+			return
+		}
+		go ssh.DiscardRequests(requests)
+		for c := range channels {
+			channel, requests, err := c.Accept()
 			if err != nil {
 				return
 			}
 			go func() {
-				_, channels, requests, err := ssh.NewServerConn(conn, conf)
-				if err != nil {
-					return
-				}
-				go ssh.DiscardRequests(requests)
-				for c := range channels {
-					channel, requests, err := c.Accept()
-					if err != nil {
-						return
+				for r := range requests {
+					sftp := r.Type == "subsystem" && strings.HasSuffix(string(r.Payload), "sftp")
+					r.Reply(sftp, nil)
+					if sftp {
+						go server.Serve(channel)
 					}
-					go func() {
-						for r := range requests {
-							sftp := r.Type == "subsystem" && strings.HasSuffix(string(r.Payload), "sftp")
-							r.Reply(sftp, nil)
-							if sftp {
-								go server.Serve(channel)
-							}
-						}
-					}()
 				}
 			}()
 		}
-	}()
-	return listener.Addr().String()
+	}).String()
 }
 
 // likeSFTPGo plays SFTPGo as it is installed: 20 transfers for each client, and no symbolic links

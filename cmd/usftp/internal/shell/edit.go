@@ -67,8 +67,9 @@ func (s *shell) editFile(ctx context.Context, name string) error {
 	}
 	keep = true
 	kept := fmt.Sprintf("; your version is in %s", copied)
-	now, err := s.fetch(ctx, name, filepath.Join(dir, "now"))
-	os.Remove(filepath.Join(dir, "now"))
+	there := filepath.Join(dir, "on the host") // which no localName is
+	now, err := s.fetch(ctx, name, there)
+	os.Remove(there)
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot tell whether %s was changed on the host: %w%s", name, err, kept)

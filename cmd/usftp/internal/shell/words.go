@@ -40,9 +40,9 @@ var (
 // not remove docs.
 const operators = ";|&<>"
 
-// refuseOperators returns an error if words contain an operator that would be taken for a name. sftp
-// takes it for one too, so a batch may have it where sftp would have run the line: with as many
-// operands as its commands have, and without flags of rm, which has none there.
+// refuseOperators returns an error if words contain an operator that would be taken for a name.
+// sftp takes it for one too, so a batch may have it where sftp would have run the line: with as
+// many operands as its commands have, and without flags of rm, which has none there.
 func refuseOperators(words []word, q quoting) error {
 	i := slices.IndexFunc(words, func(w word) bool { return w.operator != 0 })
 	if i < 0 {

@@ -143,10 +143,11 @@ func (c *flags) syncOptions() transfer.SyncOptions {
 		SizeOnly: c.sizeOnly, ModifyWindow: time.Duration(c.window) * time.Second,
 		Only: transfer.SyncOnly{
 			MinSize: c.minSize, MaxSize: c.maxSize, Newer: c.newer,
-			Update: c.update, Existing: c.existing, IgnoreExisting: c.ignoreExisting},
+			Existing: c.existing, IgnoreExisting: c.ignoreExisting},
 		Delete: c.delete, MaxDelete: c.maxDelete, BackupDir: c.backupDir, NoLock: c.noLock,
 		IgnoreFile: c.ignoreFile}
 	o.Options = c.TransferOptions()
+	o.Update = c.update
 	c.Rsync.Apply(&o.Options)
 	c.ApplyTree(&o.TreeOptions)
 	o.NoTimes, o.NoModes, o.Changing = c.noTimes, c.noPerms, c.changing

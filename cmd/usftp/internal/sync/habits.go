@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -80,6 +81,100 @@ func Habits(args []string) []string {
 		}
 	}
 	return args
+}
+
+// A misreading is a letter that rsync has without a value. Here it takes one, as in ssh, and so
+// takes whatever rsync's users write after it: -cn would be no dry run, but a run with a cipher "n".
+type misreading struct {
+	flag, letter string
+	here, rsync  string // what the letter is
+	plausible    func(value string) bool
+}
+
+var misreadings = []misreading{
+	{"cipher", "c", "names ciphers", "--checksum", func(value string) bool {
+		return strings.ContainsAny(value, "0123456789")
+	}},
+	{"option", "o", "sets an ssh_config option", "--owners", func(value string) bool {
+		return strings.ContainsAny(value, "= \t")
+	}},
+	{"jump", "J", "names a jump host", "about the times of links", isNoFlag},
+	{"program", "S", "names a program to connect with", "about holes in files", isNoFlag},
+	{"server", "D", "names a server program", "about devices", isNoFlag},
+}
+
+func isNoFlag(value string) bool { return !strings.HasPrefix(value, "-") }
+
+// misread returns an error if a letter of ssh's was probably meant as rsync's: its value is none, or
+// no host is there that it could be about.
+func misread(f *pflag.FlagSet, hosts bool) error {
+	for _, m := range misreadings {
+		flag := f.Lookup(m.flag)
+		if !flag.Changed {
+			continue
+		}
+		values := []string{flag.Value.String()}
+		if several, ok := flag.Value.(pflag.SliceValue); ok {
+			values = several.GetSlice()
+		}
+		for _, value := range values {
+			why := "neither SRC nor DST is a host"
+			if hosts {
+				if m.plausible(value) {
+					continue
+				}
+				why = "it cannot be meant"
+			}
+			return fmt.Errorf("--%s %s: %s%s", m.flag, value, why, m.hint())
+		}
+	}
+	return nil
+}
+
+func (m misreading) hint() string {
+	return fmt.Sprintf(" (-%s %s, as with ssh; in rsync it is %s)", m.letter, m.here, m.rsync)
+}
+
+// missingOperand is the error for a command line without SRC and DST, which a letter may have taken.
+func missingOperand(f *pflag.FlagSet) error {
+	text := "sync needs two directories: SRC and DST"
+	for _, m := range misreadings {
+		if f.Lookup(m.flag).Changed {
+			text += m.hint()
+		}
+	}
+	return errors.New(text)
+}
+
+// RsyncHint says what to write instead of a flag of rsync that sync does not have, or "".
+func RsyncHint(name string) string {
+	for _, hint := range rsyncHints {
+		if slices.Contains(strings.Fields(hint.names), name) {
+			return hint.text
+		}
+	}
+	return ""
+}
+
+var rsyncHints = []struct{ names, text string }{
+	{"e rsh", "ssh_config is read, and --ssh names another program"},
+	{"rsync-path", "--sftp-server names another server"},
+	{"C cvs-exclude", "use --ignore-file .gitignore; -z compresses"},
+	{"f filter include-from", "use --exclude, --include and --exclude-from"},
+	{"L copy-links", "use --links follow"},
+	{"safe-links", "use --links skip"},
+	{"itemize-changes", "use -v, or -nv for a dry run"},
+	{"g owner group numeric-ids", "use --owners"},
+	{"del delete-before delete-during delete-delay delete-after", "use --delete, which deletes last"},
+	{"b backup suffix", "use --backup-dir"},
+	{"append append-verify partial-dir no-whole-file no-W", "large files are continued, and only what has changed is sent, without a flag"},
+	{"I ignore-times", "use --checksum"},
+	{"ignore-non-existing", "use --existing"},
+	{"info", "a terminal shows the progress"},
+	{"out-format log-file", "use --json"},
+	{"timeout", "a host that stalls is left after a minute"},
+	{"contimeout", "use -o ConnectTimeout="},
+	{"H hard-links A acls X xattrs U atimes N crtimes devices specials", "SFTP has nothing for it"},
 }
 
 // switches are the letters of sync's flags that have no value.

@@ -1,6 +1,8 @@
 package sync
 
 import (
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +50,76 @@ func TestSwitches(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(found, want) {
 		t.Errorf("they are %q, want %q", found, want)
+	}
+}
+
+// rsyncLetters are the letters of rsync 3.5's flags that have no value.
+const rsyncLetters = "vqcarRbudlLkKHpEAXogDtUNOJSnWxymIzCFs0846hPi"
+
+// With every letter of rsync's before it, the n of a dry run is that or an error: if the letter took
+// it as its value, --delete would be carried out.
+func TestDryRunWithEveryLetterOfRsync(t *testing.T) {
+	for _, letter := range rsyncLetters {
+		for _, hosts := range []bool{false, true} {
+			if hosts && strings.ContainsRune("JSD", letter) {
+				continue // there may be a host, or a program, that is called "n"
+			}
+			f, c := pflag.NewFlagSet("sync", pflag.ContinueOnError), new(flags)
+			c.register(f)
+			args := Habits([]string{"sync", "-" + string(letter) + "n", "--delete", "a", "b"})[1:]
+			err := f.Parse(args)
+			if err == nil {
+				err = misread(f, hosts)
+			}
+			if err == nil {
+				err = c.check(f.Changed)
+			}
+			if err == nil && !c.DryRun {
+				t.Errorf("with %q, sync deletes (with hosts: %v)", args, hosts)
+			}
+			if err != nil && c.DryRun && letter != '0' { // -0 is about a list
+				t.Errorf("%q: %v", args, err)
+			}
+		}
+	}
+}
+
+func TestDocumentedLettersOfRsync(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/coming-from-rsync.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, letter := range rsyncLetters + "efBMT" {
+		if !regexp.MustCompile("(?m)^\\|[^|]*`-" + string(letter) + "\\b[^|]*\\|").Match(text) {
+			t.Errorf("its table has no -%c", letter)
+		}
+	}
+}
+
+func TestConnectionFlagsThatAreMeant(t *testing.T) {
+	f := pflag.NewFlagSet("sync", pflag.ContinueOnError)
+	new(flags).register(f)
+	if err := f.Parse(strings.Fields("-c aes128-ctr -oUser=x -o Port=22 -Jhop -Sssh -zn")); err != nil {
+		t.Fatal(err)
+	}
+	if err := misread(f, true); err != nil {
+		t.Error(err)
+	}
+}
+
+// Hints are about flags that sync does not have.
+func TestRsyncHints(t *testing.T) {
+	f := pflag.NewFlagSet("sync", pflag.ContinueOnError)
+	new(flags).register(f)
+	for _, hint := range rsyncHints {
+		for _, name := range strings.Fields(hint.names) {
+			if f.Lookup(name) != nil || len(name) == 1 && f.ShorthandLookup(name) != nil {
+				t.Errorf("sync has %q", name)
+			}
+			if RsyncHint(name) != hint.text {
+				t.Errorf("of %q it says %q", name, RsyncHint(name))
+			}
+		}
 	}
 }
 

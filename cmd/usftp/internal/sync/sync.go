@@ -29,7 +29,13 @@ func Command(a *ui.App) *cobra.Command {
 			if len(args) == 0 && cmd.Flags().Changed("human-readable") {
 				return cmd.Help()
 			}
+			if len(args) != 2 {
+				return &ui.UsageError{Err: missingOperand(cmd.Flags())}
+			}
 			src, dst, err := parsePlaces(args)
+			if err == nil {
+				err = misread(cmd.Flags(), src.Remote || dst.Remote || flags.hosts.Given())
+			}
 			if err == nil {
 				err = flags.check(cmd.Flags().Changed)
 			}
@@ -60,10 +66,8 @@ func Command(a *ui.App) *cobra.Command {
 	return cmd
 }
 
+// parsePlaces parses SRC and DST.
 func parsePlaces(args []string) (src, dst connect.Place, err error) {
-	if len(args) != 2 {
-		return src, dst, errors.New("sync needs two directories: SRC and DST")
-	}
 	if src, err = connect.ParsePlace(args[0]); err == nil {
 		dst, err = connect.ParsePlace(args[1])
 	}

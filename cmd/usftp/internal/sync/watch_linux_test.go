@@ -3,6 +3,7 @@ package sync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -216,14 +218,14 @@ func TestWatchAfterLostConnection(t *testing.T) {
 // leaving nothing watched.
 func TestWatchWhoseSourceGoesAway(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root can mount")
+		testenv.Unavailable(t, "only root can mount")
 	}
 	was := rootChecked
 	rootChecked = 10 * time.Millisecond
 	defer func() { rootChecked = was }()
 	full, root := t.TempDir(), t.TempDir()
 	if err := syscall.Mount(full, root, "", syscall.MS_BIND, ""); err != nil {
-		t.Skipf("a bind mount: %v", err)
+		testenv.Unavailable(t, fmt.Errorf("a bind mount: %w", err))
 	}
 	unmount := sync.OnceValue(func() error { return syscall.Unmount(root, 2) }) // MNT_DETACH
 	defer unmount()

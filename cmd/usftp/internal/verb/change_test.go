@@ -336,8 +336,8 @@ func TestMoveOverAFile(t *testing.T) {
 	}
 }
 
-// TestServerThatPretends: chmod and touch fail where a server says that it has set something and has
-// not, and the first file of a tree settles it.
+// TestServerThatPretends: chmod and touch fail where a server says that it has set something and
+// has not, and the first file of a tree settles it.
 func TestServerThatPretends(t *testing.T) {
 	for _, honest := range []bool{false, true} {
 		s := sftptest.NewServer(t, sftptest.Script{Intercept: func(r sftptest.Request,
@@ -404,8 +404,8 @@ func TestServerThatFollowsLinks(t *testing.T) {
 	}
 }
 
-// TestRemoveListedLinks: rm -r enters no link on a server whose LSTAT follows them, even if it lists
-// names only.
+// TestRemoveListedLinks: rm -r enters no link on a server whose LSTAT follows them, even if it
+// lists names only.
 func TestRemoveListedLinks(t *testing.T) {
 	s := sftptest.NewServer(t, sftptest.Script{FollowLinks: true, BareListings: true})
 	s.Files.WriteFile("/away/kept", nil)

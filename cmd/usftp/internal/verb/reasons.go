@@ -41,6 +41,9 @@ func whyMissing(j *job, name string, err error) error {
 		}
 	}
 	if missing != "" {
+		if _, err := j.client.Lstat(j.at(missing)); err == nil {
+			return fmt.Errorf("%s is a link that leads nowhere", j.title(missing))
+		}
 		return fmt.Errorf("the directory %s does not exist (mkdir -p makes it)", j.title(missing))
 	}
 	return err

@@ -41,8 +41,8 @@ type walk struct {
 	each  func(d *dir, e *entry, below *dir) error
 	leave func(d *dir) error
 
-	// changes is set by verbs that change what they visit, and follows by those that follow operands
-	// that are links: see [walk.guard].
+	// changes is set by verbs that change what they visit, and follows by those that follow
+	// operands that are links: see [walk.guard].
 	changes, follows bool
 
 	// again waits for changes that may make a directory readable: one whose listing was denied is

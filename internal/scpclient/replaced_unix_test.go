@@ -1,0 +1,81 @@
+//go:build unix
+
+package scpclient
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A swapper agrees to everything, and does something once it is told of a directory.
+type swapper struct {
+	bytes.Buffer
+	at string
+	do func() error
+}
+
+func (*swapper) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+func (s *swapper) Write(p []byte) (int, error) {
+	if strings.HasPrefix(string(p), "D") && strings.HasSuffix(string(p), s.at+"\n") {
+		if err := s.do(); err != nil {
+			return 0, err
+		}
+	}
+	return s.Buffer.Write(p)
+}
+
+// TestLinkTakesADirectorysPlace: with SkipLinks no link that somebody puts into a directory's place
+// while it is copied leads to anything else.
+func TestLinkTakesADirectorysPlace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "t/d/f"), "mine")
+	write(t, filepath.Join(dir, "outside/f"), "secret")
+	peer := &swapper{at: " d", do: func() error {
+		return errors.Join(os.Rename(filepath.Join(dir, "t/d"), filepath.Join(dir, "moved")),
+			os.Symlink(filepath.Join(dir, "outside"), filepath.Join(dir, "t/d")))
+	}}
+	l := new(log)
+	err := Send(t.Context(), peer, []string{filepath.Join(dir, "t")}, "/srv", true,
+		Options{Recursive: true, SkipLinks: true}, l)
+	if sent := peer.String(); err != nil || strings.Contains(sent, "secret") ||
+		!strings.Contains(sent, "mine") {
+		t.Errorf("%v, it said %q, and sent %q", err, l.said, sent)
+	}
+}
+
+// TestSomethingElseInItsPlace: what was looked at is opened, and nothing else; a named pipe would
+// be waited for.
+func TestSomethingElseInItsPlace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "moved/f"), "mine")
+	write(t, filepath.Join(dir, "outside/f"), "secret")
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := os.Stat(filepath.Join(dir, "moved/f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, filepath.Join(dir, "outside/f")} {
+		if file, err := (item{path: path}).open(found); err != errReplaced {
+			file.Close()
+			t.Errorf("%s is opened in place of another file: %v", path, err)
+		}
+	}
+	if root, err := (item{path: filepath.Join(dir, "outside")}).root(found); err != errReplaced {
+		root.Close()
+		t.Errorf("another directory is opened: %v", err)
+	}
+}

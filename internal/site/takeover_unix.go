@@ -1,0 +1,188 @@
+//go:build unix
+
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A restart starts the program again, as it is on the disk now and with the same arguments, which
+// takes over the listening sockets: connections that wait in them wait for whoever accepts. Only
+// once it accepts does the old one stop accepting, and ends with its last session.
+
+const (
+	// inheritVariable has the addresses of the sockets that a new process inherits, from descriptor
+	// firstInherited on; the one before them is a pipe that it writes to when it accepts.
+	inheritVariable = "USFTPD_SOCKETS"
+	firstInherited  = 4
+
+	// takeoverPatience is how long the new process may take to start.
+	takeoverPatience = time.Minute
+)
+
+// sockets are those that listen, by the address in the settings.
+type sockets struct {
+	inherited map[string][]net.Listener
+	own       []socket
+	ready     *os.File
+}
+
+type socket struct {
+	address  string
+	listener *net.TCPListener
+}
+
+// inherit takes what the process before this one has left.
+func (s *sockets) inherit() error {
+	text, left := os.LookupEnv(inheritVariable)
+	os.Unsetenv(inheritVariable)
+	if !left {
+		return nil
+	}
+	s.ready = os.NewFile(firstInherited-1, "ready")
+	syscall.CloseOnExec(firstInherited - 1)
+	s.inherited = map[string][]net.Listener{}
+	for i, address := range strings.Fields(text) {
+		f := os.NewFile(uintptr(firstInherited+i), address)
+		l, err := net.FileListener(f) // of a duplicate
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("cannot take over the socket of %s: %w", address, causeOf(err))
+		}
+		s.inherited[address] = append(s.inherited[address], l)
+	}
+	return nil
+}
+
+// listen listens on an address, or takes over its socket.
+func (s *sockets) listen(address string) (l net.Listener, err error) {
+	if there := s.inherited[address]; len(there) > 0 {
+		l, s.inherited[address] = there[0], there[1:]
+	} else if l, err = listenOn(address); err != nil {
+		return nil, err
+	}
+	if tcp, ok := l.(*net.TCPListener); ok {
+		s.own = append(s.own, socket{address, tcp})
+	}
+	return l, nil
+}
+
+// accepting tells the process before this one, if there is any, that it may end, and gives up what
+// is no longer listened on.
+func (s *sockets) accepting() {
+	for _, all := range s.inherited {
+		closeAll(all)
+	}
+	s.inherited = nil
+	if s.ready != nil {
+		s.ready.Write([]byte{1})
+		s.ready.Close()
+		s.ready = nil
+	}
+}
+
+// duplicate returns a descriptor of a socket for another process. One of the File method would make
+// the socket block for both, and then Close would wait for the next client.
+func duplicate(l *net.TCPListener) (f *os.File, err error) {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	wrong := raw.Control(func(fd uintptr) {
+		var own int
+		if own, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			f = os.NewFile(uintptr(own), "socket")
+		}
+	})
+	return f, errors.Join(wrong, err)
+}
+
+// handOver starts the new process, and returns it once it accepts, and this one no longer does.
+func (s *sockets) handOver(ctx context.Context) (*os.Process, error) {
+	if os.Getpid() == 1 {
+		return nil, errors.New("process 1 of a container cannot be replaced: restart the container")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	ready, signals, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ready.Close()
+	cmd.ExtraFiles = []*os.File{signals}
+	defer func() {
+		for _, f := range cmd.ExtraFiles {
+			f.Close()
+		}
+	}()
+	var addresses []string
+	for _, one := range s.own {
+		f, err := duplicate(one.listener)
+		if err != nil {
+			return nil, fmt.Errorf("cannot hand over the socket of %s: %w", one.address,
+				causeOf(err))
+		}
+		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+		addresses = append(addresses, one.address)
+	}
+	cmd.Env = append(os.Environ(), inheritVariable+"="+strings.Join(addresses, " "))
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	signals.Close() // so that the end of the new process ends the reading
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	ready.SetReadDeadline(time.Now().Add(takeoverPatience))
+	stop := context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Now()) })
+	defer stop()
+	n, err := ready.Read(make([]byte, 1))
+	if n == 1 {
+		for _, one := range s.own {
+			one.listener.Close()
+		}
+		return cmd.Process, nil
+	}
+	cmd.Process.Kill()
+	if why := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, fmt.Errorf("the new process has ended (%w): it says why", why)
+	}
+	return nil, fmt.Errorf("the new process did not accept connections in %s", takeoverPatience)
+}
+
+// restartSignals returns a channel of the signals that ask for a restart.
+func restartSignals() (asked <-chan os.Signal, stop func()) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGUSR2)
+	return caught, func() { signal.Stop(caught) }
+}
+
+// tellSystemd says which process is the service from now on (sd_notify(3)), where the unit has
+// NotifyAccess.
+func tellSystemd(pid int) error {
+	name := os.Getenv("NOTIFY_SOCKET")
+	if name == "" {
+		return nil
+	}
+	conn, err := net.Dial("unixgram", name)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "MAINPID=%d", pid)
+	return err
+}

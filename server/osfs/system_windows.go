@@ -1,0 +1,104 @@
+package osfs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// identified is a file's info with what Windows tells of an open file only, and quotas need:
+// without it, a file that gets another name while it is open would count as two.
+type identified struct {
+	fs.FileInfo
+	data windows.ByHandleFileInformation
+}
+
+// FileIdentity implements server.Linked.
+func (i identified) FileIdentity() any {
+	return [3]uint32{i.data.VolumeSerialNumber, i.data.FileIndexHigh, i.data.FileIndexLow}
+}
+
+// LinkCount implements server.Linked.
+func (i identified) LinkCount() uint64 { return uint64(i.data.NumberOfLinks) }
+
+// listed is a file's info from a listing. Opening each file of a listing would take long.
+type listed struct{ fs.FileInfo }
+
+// FileIdentity implements server.Linked.
+func (listed) FileIdentity() any { return nil }
+
+// LinkCount implements server.Linked.
+func (listed) LinkCount() uint64 { return 1 }
+
+func markListed(info fs.FileInfo) fs.FileInfo {
+	if !info.Mode().IsRegular() {
+		return info
+	}
+	return listed{info}
+}
+
+// identify adds a file's identity to its info, if the system tells.
+func identify(info fs.FileInfo, file *os.File) fs.FileInfo {
+	i := identified{FileInfo: info}
+	if control(file, func(handle windows.Handle) error {
+		return windows.GetFileInformationByHandle(handle, &i.data)
+	}) != nil {
+		return info
+	}
+	return i
+}
+
+func statVFSOpen(file *os.File) (reply wire.StatVFSReply, err error) {
+	info, err := file.Stat()
+	if err != nil {
+		return reply, err
+	}
+	err = control(file, func(handle windows.Handle) error {
+		name := make([]uint16, windows.MAX_LONG_PATH)
+		n, err := windows.GetFinalPathNameByHandle(handle, &name[0], uint32(len(name)), 0)
+		if err != nil {
+			return err
+		}
+		if n >= uint32(len(name)) {
+			return syscall.ENAMETOOLONG
+		}
+		dir := windows.UTF16ToString(name[:n])
+		if !info.IsDir() {
+			dir = filepath.Dir(dir)
+		}
+		path, err := windows.UTF16PtrFromString(dir)
+		if err != nil {
+			return err
+		}
+		const block = 4096 // the API counts bytes
+		var available, total, free uint64
+		if err := windows.GetDiskFreeSpaceEx(path, &available, &total, &free); err != nil {
+			return err
+		}
+		var data windows.ByHandleFileInformation
+		err = windows.GetFileInformationByHandle(handle, &data)
+		reply = wire.StatVFSReply{BlockSize: block, FragmentSize: block, Blocks: total / block,
+			BlocksFree: free / block, BlocksAvailable: available / block,
+			FSID: uint64(data.VolumeSerialNumber), NameMax: 255}
+		return err
+	})
+	return reply, err
+}
+
+func control(file *os.File, call func(windows.Handle) error) error {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if err2 := conn.Control(func(handle uintptr) {
+		err = call(windows.Handle(handle))
+	}); err2 != nil {
+		return err2
+	}
+	return err
+}

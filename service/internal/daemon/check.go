@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/site"
+	"github.com/usftp/usftp/internal/ui"
+)
+
+func checkCommand(a *ui.App) *cobra.Command {
+	var flags flags
+	cmd := &cobra.Command{
+		Use:     "check --config FILE [flags]",
+		Short:   "find out whether usftpd would start",
+		Long:    checkLong,
+		Example: checkExamples,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &ui.UsageError{Err: errors.New("check takes no operands")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := newService(cmd.Context(), a, &flags)
+			if err != nil {
+				return err
+			}
+			s.Check = true
+			return s.check()
+		},
+	}
+	flags.register(cmd.Flags())
+	return cmd
+}
+
+// check starts the service as far as nobody notices.
+func (s *service) check() error {
+	defer s.closeStore()
+	if err := s.Start(); err != nil {
+		return err
+	}
+	if s.store != nil {
+		if err := s.store.Err(); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(s.App.Out, "%s is in order\n", s.flags.config)
+	return err
+}
+
+// forCheck makes settings print what a person is to see.
+func forCheck(made *settings) {
+	made.LogFormat, made.LogLevel = "text", slog.LevelWarn
+}
+
+// noStoreYet reports whether the store is a file that the server has yet to make, which a check,
+// perhaps of another user, must not make in its place.
+func noStoreYet(name string) (bool, error) {
+	if strings.Contains(name, "://") {
+		return false, nil
+	}
+	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if _, err := os.Stat(filepath.Dir(name)); err != nil {
+		return false, site.FileError("cannot make the store", name, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,75 @@
+//go:build unix
+
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/usftp/usftp/internal/servetest"
+)
+
+// TestCheck: what keeps the server from starting, or leaves a user out, is said without starting
+// it, and nothing is made; what a check has let pass is served to OpenSSH's client.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	state := filepath.Join(home, "state")
+	if err := os.Mkdir(state, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file, _, _ := writeConfig(t, home, key, `host_keys = ["host_key"]
+[store]
+file = "state/store.db"`)
+	text := string(readFile(t, file))
+	check := func(text string, more ...string) outcome {
+		writeFile(t, file, []byte(text))
+		return run(t, home, "", append([]string{"check", "--config", file}, more...)...)
+	}
+	fails := func(got outcome, says string) {
+		t.Helper()
+		if got.code != 1 || got.stdout != "" || !regexp.MustCompile(says).MatchString(got.stderr) {
+			t.Errorf("%+v, want %s", got, says)
+		}
+	}
+	if got := check(text); got.code != 0 || got.stdout != file+" is in order\n" || got.stderr != "" {
+		t.Errorf("%+v", got)
+	}
+	for _, name := range []string{"host_key", "state/store.db"} {
+		if _, err := os.Stat(filepath.Join(home, name)); err == nil {
+			t.Errorf("%s was made", name)
+		}
+	}
+	fails(check(text+"mistake = 1\n"), `:\d+: unknown setting "users.mistake"\n$`)
+	fails(check(strings.Replace(text, `root = "bob"`, `root = "gone"`, 1)), `:\d+: root: .*/gone: no such`)
+	fails(check(strings.Replace(text, "state/store.db", "none/store.db", 1)),
+		`cannot make the store .*/none/store.db: no such`)
+	fails(check(strings.Replace(text, `file = "state/store.db"`,
+		`url = "postgres://u@127.0.0.1:1/d?connect_timeout=1"`, 1)), `the store does not answer: .*`)
+	fails(check("ciphers = ['none']\n"+text), `unknown cipher "none"`)
+	fails(check(text, "--host-key", filepath.Join(home, "id.pub")), `id\.pub`)
+	fails(check(text+fmt.Sprintf("[[users]]\nname = 'c'\nroot = 's3://b'\nkeys = ['%s']\n[storage]\n"+
+		"endpoint = 'http://127.0.0.1:1'\n", strings.TrimSpace(string(readFile(t, key+".pub"))))),
+		`cannot serve s3://b: `)
+
+	writeFile(t, file, []byte(text))
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	gone := filepath.Join(home, "gone")
+	if err := os.Mkdir(gone, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	do(t, home, file, "", "user add", "--root", gone, "--key", key+".pub", "carol")
+	if got := check(text); got.code != 0 { // beside the server that runs
+		t.Errorf("%+v", got)
+	}
+	if err := os.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	fails(check(text), `^usftpd: user carol: cannot serve .*/gone: no such`)
+	s.End(syscall.SIGTERM, 0)
+}

@@ -1,0 +1,140 @@
+//go:build unix
+
+package daemon
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/usftp/usftp/internal/servetest"
+)
+
+// takenOver asks a server to restart, and returns the process that has taken over, which ends with
+// the test.
+func takenOver(t *testing.T, s *servetest.Server) *os.Process {
+	t.Helper()
+	s.Cmd.Process.Signal(syscall.SIGUSR2)
+	line := s.Wait("another process has taken over; running sessions go on", nil)
+	next, err := os.FindProcess(int(line["pid"].(float64)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		next.Signal(syscall.SIGTERM)
+		<-s.Ended // both have closed their output
+	})
+	return next
+}
+
+// TestRestart: while OpenSSH's clients log in all the time, another process takes over, metrics
+// included, and none of them is turned away. An upload that had begun goes on in the old one, which
+// ends with it.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, alice, _ := writeConfig(t, home, key, "metrics = '127.0.0.1:0'")
+	notified, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram",
+		Name: filepath.Join(home, "notify")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notified.Close()
+	s := servetest.Start(t, home, "env NOTIFY_SOCKET="+filepath.Join(home, "notify")+" usftpd",
+		"--config", file)
+	conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := aliceOn(t, conn, key)
+	upload, err := old.Create("begun")
+	if err == nil {
+		_, err = upload.Write(randomData(300_000))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for range 2 {
+		clients.Go(func() {
+			for {
+				if out, err := s.SFTP("bob", key, "pwd\n"); err != nil {
+					t.Errorf("a client is turned away: %v\n%s", err, out)
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	takenOver(t, s)
+	text := make([]byte, 100)
+	if n, err := notified.Read(text); err != nil ||
+		!strings.HasPrefix(string(text[:n]), "MAINPID=") {
+		t.Errorf("systemd is told %q, %v", text[:n], err)
+	}
+	if out, err := s.SFTP("bob", key, "pwd\n"); err != nil {
+		t.Errorf("the new process: %v\n%s", err, out)
+	}
+	close(stop)
+	clients.Wait()
+	// The old process, which has a connection, does not serve the metrics.
+	until(t, "the new process has no connections", func() bool {
+		answer, err := http.Get(s.Greeting["metrics"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		metrics, err := io.ReadAll(answer.Body)
+		return err == nil && strings.Contains(string(metrics), "\nusftp_connections 0\n")
+	})
+
+	if _, err := upload.Write(randomData(200_000)); err != nil {
+		t.Errorf("what had begun: %v", err)
+	}
+	if err := upload.Close(); err != nil {
+		t.Errorf("what had begun: %v", err)
+	}
+	old.Close()
+	conn.Close()
+	s.Wait("ended", nil)
+	servetest.Same(t, append(randomData(300_000), randomData(200_000)...),
+		filepath.Join(alice, "begun"))
+	if out, err := s.SFTP("bob", key, "pwd\n"); err != nil {
+		t.Errorf("the new process: %v\n%s", err, out)
+	}
+}
+
+// TestRestartThatFails: with a mistake in the configuration the old process goes on, and with what
+// changed since another one takes over.
+func TestRestartThatFails(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, "")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	text := string(readFile(t, file))
+	writeFile(t, file, []byte("mistake = 1\n"+text))
+	s.Cmd.Process.Signal(syscall.SIGUSR2)
+	s.Wait("the restart failed; this process goes on", nil)
+	if out, err := s.SFTP("alice", key, "pwd\n"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	writeFile(t, file, []byte(strings.Replace(text, `name = "alice"`, `name = "carol"`, 1)))
+	takenOver(t, s)
+	if out, err := s.SFTP("carol", key, "pwd\n"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := s.SFTP("alice", key, "pwd\n"); err == nil {
+		t.Errorf("the old process serves:\n%s", out)
+	}
+}

@@ -1,0 +1,82 @@
+package transfer_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/transfer"
+)
+
+// TestUpdate: with Update only what is missing or older at the target is copied, as by cp -u.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		base := time.Date(2020, 2, 2, 2, 2, 2, 0, time.UTC)
+		ages := map[string]struct {
+			target time.Duration // how much later it is there
+			copied bool
+		}{"missing": {0, true}, "older": {-time.Hour, true}, "newer": {time.Hour, false},
+			"same": {0, false}, "second": {-time.Second / 2, direction == local}}
+		for _, tree := range []bool{true, false} {
+			dir := t.TempDir()
+			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+			write := func(name, text string, when time.Time) {
+				t.Helper()
+				if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+					os.WriteFile(name, []byte(text), 0o644), os.Chtimes(name, when, when)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for name, age := range ages {
+				when := base.Add(time.Second / 2) // hosts do not tell the half
+				write(filepath.Join(src, name), "fresh", when)
+				if name != "missing" {
+					write(filepath.Join(dst, name), "what there was", when.Add(age.target))
+				}
+			}
+			var o transfer.TreeOptions
+			o.Update, o.NoTargetDirectory = true, true
+			kept, copied := 0, 0
+			o.Events = func(e transfer.Event) {
+				switch e.Kind {
+				case transfer.Kept:
+					kept++
+				case transfer.Done:
+					copied++
+				}
+			}
+			if tree {
+				to, from := direction.endpoints(far, far, src, dst, nil, nil)
+				s, err := transfer.CopyTree(t.Context(), to, from, o)
+				if err != nil || int(s.Files) != copied || int(s.Kept) != kept {
+					t.Errorf("%v, %+v", err, s.Totals)
+				}
+			} else {
+				for name := range ages {
+					to, from := direction.endpoints(far, far, filepath.Join(src, name),
+						filepath.Join(dst, name), nil, nil)
+					if _, err := transfer.Copy(t.Context(), to, from, o.Options); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+			want := 0
+			for name, age := range ages {
+				text, err := os.ReadFile(filepath.Join(dst, name))
+				if (string(text) == "fresh") != age.copied || err != nil {
+					t.Errorf("tree %v, %s: %q, %v", tree, name, text, err)
+				}
+				if age.copied {
+					want++
+				}
+			}
+			if copied != want || kept != len(ages)-want {
+				t.Errorf("tree %v: %d files were copied and %d kept", tree, copied, kept)
+			}
+		}
+	})
+}
