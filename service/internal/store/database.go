@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	_ "modernc.org/sqlite"             // the driver "sqlite"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
 // database is one of the two databases. Both get the same statements, with these words of our own:
@@ -33,6 +33,10 @@ type database struct {
 // patience is how long a transaction may take, the wait for a connection included.
 const patience = 2 * time.Second
 
+// mostIdle is how long PostgreSQL waits for a node in the middle of a transaction. One that hangs has
+// rows locked, and others would take the store for down that need them.
+const mostIdle = patience / 2
+
 // connections is how many connections a node has to PostgreSQL.
 const connections = 8
 
@@ -46,10 +50,12 @@ func openDatabase(text string) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the store's URL is not valid: %w", err)
 	}
-	db, err := sql.Open("pgx", text)
-	if err != nil {
-		return nil, err
-	}
+	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context,
+		conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, fmt.Sprintf("SET idle_in_transaction_session_timeout = %d",
+			mostIdle.Milliseconds()))
+		return err
+	}))
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
 	db.SetConnMaxLifetime(10 * time.Minute) // so that a new primary is found

@@ -93,6 +93,23 @@ func serve(t *testing.T, files server.FS, policy server.Policy) *usftp.Client {
 	return client
 }
 
+// testHungNode: a node that hangs in the middle of a transaction holds up others only for a moment.
+func testHungNode(t *testing.T, name string) {
+	hung, other := node(t, name), node(t, name)
+	if hung.db.postgres == "" {
+		return // a file has one node
+	}
+	begun, err := hung.db.Begin()
+	must(t, err)
+	defer begun.Rollback()
+	_, err = begun.Exec(`UPDATE nodes SET seen = seen WHERE node = $1`, other.node)
+	must(t, err)
+	must(t, other.live(t.Context(), other.do))
+	if other.Down() {
+		t.Error("the store is down for others")
+	}
+}
+
 // testConfirm: a node need not ask whether it still has a right while the store has a fresh sign of
 // life of it. If it has given none for long it asks, and also if it was buried and lives again.
 func testConfirm(t *testing.T, name string) {

@@ -46,6 +46,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"objects in an outage":     testObjectsInAnOutage,
 	"statements":               testStatements,
 	"rights are confirmed":     testConfirm,
+	"a node that hangs":        testHungNode,
 	"outage":                   testOutage,
 	"outage at the start":      testOutageAtStart,
 	"nobody is in a hurry":     testEndOfCaller,
@@ -495,7 +496,9 @@ func outage(t *testing.T, s *Store) (end func()) {
 	begun, err := db.Begin()
 	must(t, err)
 	if db.postgres != "" {
-		_, err := begun.Exec(`LOCK TABLE nodes, users, changes, places, sessions, bans, quotas,
+		_, err := begun.Exec(`SET LOCAL idle_in_transaction_session_timeout = 0`)
+		must(t, err)
+		_, err = begun.Exec(`LOCK TABLE nodes, users, changes, places, sessions, bans, quotas,
 			leases, movers, outbox, uploads, stamps, versions`)
 		must(t, err)
 	}
