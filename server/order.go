@@ -280,9 +280,15 @@ func (s *schedule) mayStartOn(r *request, h *handle) bool {
 		}
 	}
 	for _, e := range s.paths.all() {
-		if e.seq < r.seq && (r.changes || e.changes) && e.touches(h.place) {
+		if e.seq < r.seq && (r.changes || e.changes) && e.touches(h.place) && !e.awaits(r) {
 			return false
 		}
 	}
 	return true
+}
+
+// awaits reports whether r may be waiting for a later CLOSE: mounts answer close(2) before they
+// send CLOSE, and may send the next OPEN for reading first, while the file has not appeared yet.
+func (r *request) awaits(close *request) bool {
+	return r.op == opOpen && !r.changes && close.op.closes()
 }

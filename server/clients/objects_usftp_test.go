@@ -118,6 +118,13 @@ func (u *unlocking) Unlock(ctx context.Context, upload objectfs.Upload, keep boo
 	return err
 }
 
+func (u *unlocking) Settle(ctx context.Context, upload objectfs.Upload, key string,
+	made objectfs.Stamp) error {
+	err := u.MemoryState.Settle(ctx, upload, key, made)
+	u.done <- struct{}{}
+	return err
+}
+
 // TestKilledClientOfObjects: a client is killed half way. Nothing of its file is visible, the file
 // that it was to replace is whole, and the next one goes on.
 func TestKilledClientOfObjects(t *testing.T) {

@@ -221,9 +221,19 @@ func (u *uploads) find(dir int, hidden string) (*upload, error) {
 	return u.open[identify(&st)], nil
 }
 
+// ended is closed, as done is when an upload has ended.
+var ended = func() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}()
+
 // unfinished returns the error for who wants to read a file of which there is an upload.
 func (u *uploads) unfinished(dir int, base string) error {
-	if up, err := u.find(dir, hiddenName(base)); err == nil && up != nil {
+	switch up, err := u.find(dir, hiddenName(base)); {
+	case err == unix.ENOENT: // it has just got its name, or was removed
+		return &unfinishedError{errUnfinished, ended}
+	case err == nil && up != nil:
 		return &unfinishedError{errUnfinished, up.done}
 	}
 	return errUnfinished

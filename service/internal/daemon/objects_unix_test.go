@@ -107,7 +107,6 @@ func TestObjects(t *testing.T) {
 		}
 	}
 	full()
-	sftp("alice", "rm second\n") // what is kept of it counts
 	s.Cmd.Process.Signal(syscall.SIGHUP)
 	s.Wait("quota counted", func(f map[string]any) bool {
 		return f["root"] == "s3://bucket/some/prefix" && f["bytes"] == 60_500_000.0 &&
