@@ -60,7 +60,7 @@ func (c *Client) Raw() Raw { return Raw{c.session, c.ctx} }
 func (r Raw) Open(name string, flags uint32, attrs wire.Attrs) *Pending[[]byte] {
 	op := ask(r.session, "open", name, wire.TypeHandle,
 		wire.Open{Path: name, Flags: flags, Attrs: attrs}, handleName)
-	op.call.Orphan = r.session.closeOrphan
+	op.call.Orphan = r.session.orphaned(0)
 	return start(r.ctx, op)
 }
 

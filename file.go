@@ -349,14 +349,8 @@ func (f *File) becomeOpen(s *session, name string, handle *conn.Handle,
 	return f, nil
 }
 
-// closeOrphan closes the handle in a reply that nobody waits for any more.
-func (s *session) closeOrphan(call *conn.Call) {
-	if call.Type == wire.TypeHandle {
-		s.closeHandle(call.Handle)
-	}
-}
-
-// orphaned returns closeOrphan for the reply to OPEN with flags.
+// orphaned returns what closes the handle in a reply that nobody waits for any more. flags are
+// OPEN's, 0 for others.
 func (s *session) orphaned(flags uint32) func(*conn.Call) {
 	return func(call *conn.Call) {
 		if call.Type == wire.TypeHandle {

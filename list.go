@@ -293,7 +293,7 @@ var errLongPath = errors.New("its path is so long that the server may have left 
 func opendir[T any](s *session, dir string, result func(*conn.Call) (T, error)) operation[T] {
 	op := ask(s, "opendir", dir, wire.TypeHandle,
 		wire.PathRequest{Type: wire.TypeOpendir, Path: cmp.Or(dir, ".")}, result)
-	op.call.Orphan = s.closeOrphan
+	op.call.Orphan = s.orphaned(0)
 	return op
 }
 

@@ -302,7 +302,7 @@ func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)
 	w.short(s, r, wire.Handle{Handle: key}.Append(w.scratch[:0], r.id))
 }
 
-// close is closeHandle for a handle that no other request uses.
+// close forgets a handle that no other request uses, and closes it as closeHandle does.
 func (s *session) close(h *handle, unclosed error) error {
 	s.mu.Lock()
 	s.handles.remove(h)

@@ -72,8 +72,8 @@ func (f *FS) statStored(ctx context.Context, key string) (*info, error) {
 	return describe(i.object, times), nil
 }
 
-// findStored is statStored for those who do not want the time that was set, and need not ask the
-// state.
+// findStored returns what is stored under a key, without the time that was set for it, which only
+// the state knows.
 func (f *FS) findStored(ctx context.Context, key string) (*info, error) {
 	if key == f.prefix {
 		return directory("/"), nil

@@ -282,7 +282,7 @@ func (s *Store) do(ctx context.Context, run func(t tx) error) error {
 	return s.try(ctx, run, s.db.do)
 }
 
-// doOne is do for what is a single statement.
+// doOne runs a single statement, which needs no transaction.
 func (s *Store) doOne(ctx context.Context, run func(t tx) error) error {
 	return s.try(ctx, run, s.db.doOne)
 }
