@@ -204,18 +204,19 @@ func (t *tree) finishDir(d *directory) error {
 			set.Mode &= is.Mode.Perm()
 		}
 	}
-	return t.setAttrs(d.rel, fs.ModeDir, d.fresh, set,
-		func(why string) { t.warn(d.source, d.target, why) })
+	unset, err := t.setAttrs(d.rel, fs.ModeDir, d.fresh, set)
+	if errors.Is(err, fs.ErrPermission) && !d.fresh && t.unset.learn(t, set) {
+		unset, err = t.setAttrs(d.rel, fs.ModeDir, d.fresh, set)
+	}
+	t.unset.add(unset)
+	return err
 }
 
-// setAttrs sets attributes at the target; say is told what the host does not set. For own see
-// [endpoint.Root].
-func (t *tree) setAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs,
-	say func(string)) error {
+// setAttrs sets attributes at the target. For own see [endpoint.Root].
+func (t *tree) setAttrs(name string, kind fs.FileMode, own bool,
+	set usftp.NewAttrs) (endpoint.Unset, error) {
 	t.settable(&set)
-	unset, err := t.into.SetAttrs(name, kind, own, set)
-	t.options.tell(unset, say)
-	return err
+	return t.into.SetAttrs(name, kind, own, set)
 }
 
 // once is a sync.Once for what asks a host. Those who wait do so for a channel and not for a lock,

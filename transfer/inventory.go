@@ -91,13 +91,13 @@ type inventories struct {
 }
 
 func (v *inventories) keepsTimes() bool {
-	v.find()
+	v.find(true)
 	times, _ := v.keeps()
 	return times
 }
 
 func (v *inventories) keepsModes() bool {
-	v.find()
+	v.find(false)
 	_, modes := v.keeps()
 	return modes
 }
@@ -118,8 +118,9 @@ func quirksOf(conn *pool.Conn) *quirks.Quirks {
 	return pools.OfHost(&host).Quirks()
 }
 
-// find finds out what the target sets.
-func (v *inventories) find() { v.asked.Do(v.probe) }
+// find finds out what the target sets. The caller says that times are not set if it has to compare
+// them.
+func (v *inventories) find(comparing bool) { v.asked.Do(func() { v.probe(comparing) }) }
 
 // owners numbers the owners of files, from 1.
 type owners struct {

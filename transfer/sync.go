@@ -312,7 +312,7 @@ func (s *syncing) settling(set func() error) error {
 	times, modes := s.inventories.keeps()
 	err := set()
 	if endpoint.Refused(err) {
-		s.inventories.find()
+		s.inventories.find(false)
 		if nowTimes, nowModes := s.inventories.keeps(); nowTimes != times || nowModes != modes {
 			err = set()
 		}
@@ -590,7 +590,8 @@ func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 		err := t.inPlace(e.dir)
 		if err == nil {
 			err = s.settling(func() error {
-				return t.setAttrs(e.rel(), 0, false, s.differ.attrs(e), func(string) {})
+				_, err := t.setAttrs(e.rel(), 0, false, s.differ.attrs(e))
+				return err
 			})
 		}
 		if err == nil {

@@ -211,6 +211,7 @@ func (t *tree) run(err error) (Summary, error) {
 	t.plan.conclude()
 	s := Summary{Target: t.root.target, Bottleneck: t.bottleneck(w)}
 	t.walk.finishing.Wait()
+	t.unset.tell(t)
 	stop()
 	if err = t.summarize(&s); err == nil {
 		t.made.complete()

@@ -129,11 +129,24 @@ type Root interface {
 	Close()
 }
 
-// Unset says which attributes a host was found not to set for any file.
-type Unset struct{ Times, Modes bool }
+// Unset says which attributes a host was found not to set for any file, or with Dirs for
+// directories.
+type Unset struct{ Times, Modes, Dirs bool }
 
 // Say calls say for each of them with a sentence for people.
 func (u Unset) Say(say func(string)) {
+	if u.Dirs {
+		what := "permissions"
+		if u.Times && u.Modes {
+			what = "times and permissions"
+		} else if u.Times {
+			what = "times"
+		}
+		if u.Times || u.Modes {
+			say("the host does not set " + what + " of directories")
+		}
+		return
+	}
 	if u.Times {
 		say("the host does not set times: what is copied gets the current time")
 	}
