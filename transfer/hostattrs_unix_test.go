@@ -375,3 +375,62 @@ func TestReplacedOnAHostThatPretends(t *testing.T) {
 		t.Errorf("the target has mode %o, %v", attrs.Permissions, err)
 	}
 }
+
+// A copy with Preserve of what has no permissions gets those that the umask leaves it.
+func TestPreserveOfWhatHasNoPermissions(t *testing.T) {
+	for _, direction := range []way{upload, download, relay, local} {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprint(direction, ", stream ", stream), func(t *testing.T) {
+				b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+				bare := newBench(t, sftptest.Script{HideAttrs: wire.AttrPermissions},
+					sftptest.LinkConfig{})
+				source := b.local("source", []byte("data"))
+				bare.server.Files.WriteFile("/source", []byte("data"))
+				if direction == download || direction == relay {
+					source = "/source"
+				} else if !stream {
+					return // this machine tells permissions
+				}
+				target := "/target"
+				if direction == download || direction == local {
+					target = filepath.Join(b.dir, "target")
+				}
+				_, err := b.job(direction, source, target, func(j *copyJob) {
+					j.Options.Preserve, j.From = true, bare.host
+					if direction == download {
+						j.Host = bare.host
+					}
+					if stream {
+						j.Reader = strings.NewReader("data")
+					}
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				plain := filepath.Join(b.dir, "plain") // with this process's umask
+				if err := os.WriteFile(plain, nil, 0o666); err != nil {
+					t.Fatal(err)
+				}
+				info, err := os.Stat(plain)
+				if err != nil {
+					t.Fatal(err)
+				}
+				mode, want := fs.FileMode(0o644), fs.FileMode(0o644)
+				if target == "/target" {
+					attrs, err := b.server.Files.Lstat("/target")
+					if err != nil {
+						t.Fatal(err)
+					}
+					mode = fs.FileMode(attrs.Permissions & 0o777)
+				} else if is, err := os.Stat(target); err != nil {
+					t.Fatal(err)
+				} else {
+					mode, want = is.Mode(), info.Mode()
+				}
+				if mode != want {
+					t.Errorf("the copy has %v, not %v", mode, want)
+				}
+			})
+		}
+	}
+}

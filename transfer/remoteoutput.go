@@ -77,10 +77,10 @@ func (o *remoteOutput) create(c *fileCopy, in *input) (err error) {
 		c.journal.noteBefore(c, temporary)
 		private := perm
 		switch noModes := o.end.placement.quirks.NoModes.Load(); {
-		case o.info == nil && !c.options.preservesModes():
+		case o.info == nil && !c.options.preservesMode(source):
 		case !noModes: // until it gets its final permissions
 			private, o.private = 0o600, true
-		case !c.options.preservesModes():
+		case !c.options.preservesMode(source):
 			private = o.info.Mode().Perm()
 		}
 		lost := o.session.lost()
@@ -533,7 +533,7 @@ func (s finalizing) attrs() (set usftp.NewAttrs, err error) {
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
 		c.settable(&set)
 	}
-	if c.options.preservesModes() && source.HasMode {
+	if c.options.preservesMode(source) {
 		// without setuid and setgid: the copy would run as the user who made it
 		set.SetMode, set.Mode = true, c.options.perm(source)
 	} else if o.info != nil && o.temp != "" {
