@@ -22,7 +22,7 @@ var peers = []peer{
 		{[]string{"df"}, "free space", "no such file"},
 		{[]string{"ln"}, "listing both names of a hard link, which cannot be seen", ""},
 		{[]string{"chmod", "touch", "cp -p up"}, "times and permissions, which it does not say",
-			"says that it is done, but nothing|the host does not set "},
+			"says that it is done, but nothing|the host does not set |times are not compared"},
 	}},
 	{"SFTPGo as it is installed (played)", "2.7", played("SSH-2.0-SFTPGo_2.7", likeSFTPGo,
 		"USFTP_SFTPGO", sftpGo), []limit{noHardLinks,
@@ -33,7 +33,7 @@ var peers = []peer{
 		{[]string{"cp --resume up"}, "cutting a file, which it does not say (an interrupted upload " +
 			"starts over)", "it differs from the source"},
 		{[]string{"touch", "cp -p up"}, "times, which it does not say",
-			"says that it is done, but nothing|the host does not set "}}},
+			"says that it is done, but nothing|the host does not set |times are not compared"}}},
 }
 
 // Limits of several servers.
