@@ -1,8 +1,6 @@
 package transfer
 
 import (
-	"io/fs"
-	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -52,23 +50,9 @@ func (v *inventories) probe(comparing bool) {
 	})
 }
 
-// looks notes what a file is given, to look afterwards whether it has it, once for each host. As
-// above, OpenSSH's server is believed. Copies that nobody asked to have attributes need no look,
-// unless they replace something that not everybody may read.
-func (s finalizing) looks(set usftp.NewAttrs) {
-	o := s.o
-	if (s.c.options.Preserve || o.private) && set != (usftp.NewAttrs{}) &&
-		!private.OfClient(o.client).WorksInOrder() && !o.end.placement.quirks.Proved.Swap(true) {
-		o.given = &set
-	}
-}
-
-// look looks.
+// look looks at a file whose attributes were set.
 func (s finalizing) look() {
 	o := s.o
-	if o.given == nil {
-		return
-	}
 	set := *o.given
 	o.given = nil
 	unset := endpoint.Pretends(o.end.placement.quirks, set, func() (endpoint.Info, error) {
@@ -84,51 +68,4 @@ func (s finalizing) look() {
 		return endpoint.SetUnfollowed(o.client, o.written(), set, 0, true)
 	})
 	s.c.options.tell(unset, s.c.warn)
-}
-
-// dirUnset is what the host does not set of directories. That is said in the end, unless it turns
-// out to be so for all files.
-type dirUnset struct {
-	mu           sync.Mutex
-	times, modes bool
-	tried        once
-	learned      bool // by that
-}
-
-// learn finds out, by a directory of this run's own, whether a denial is the host's for the
-// attributes of any directory.
-func (d *dirUnset) learn(t *tree, set usftp.NewAttrs) bool {
-	d.tried.Do(func() {
-		name := t.token.Name("attributes")
-		if made, err := t.into.Mkdir(name, 0o700); !made || err != nil {
-			return
-		}
-		set.SetOwner = false
-		unset, err := t.setAttrs(name, fs.ModeDir, true, set)
-		d.add(unset)
-		d.learned = err == nil && (unset.Times || unset.Modes)
-		t.into.Remove(name, true)
-	})
-	return d.learned
-}
-
-func (d *dirUnset) add(unset endpoint.Unset) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.times, d.modes = d.times || unset.Times, d.modes || unset.Modes
-}
-
-func (d *dirUnset) tell(t *tree) {
-	conn := t.dst.conn()
-	if conn == nil || !t.options.Preserve { // it was not asked for
-		return
-	}
-	q := quirksOf(conn)
-	unset := endpoint.Unset{Times: d.times && !q.NoTimes.Load(), Modes: d.modes && !q.NoModes.Load(),
-		Dirs: true}
-	t.options.tell(unset, func(why string) {
-		if !q.ToldDirs.Swap(true) {
-			t.warn(t.root.source, t.root.target, why)
-		}
-	})
 }

@@ -578,10 +578,23 @@ func (s finalizing) keptMode() fs.FileMode {
 // errPrivate reports that a file would stay readable for its owner alone.
 var errPrivate = errors.New("the host does not change the permissions of a file")
 
+// looks notes what a file is given, to look afterwards whether it has it, once for each host.
+// OpenSSH's server is believed. Copies that nobody asked to have attributes need no look,
+// unless they replace something that not everybody may read.
+func (s finalizing) looks(set usftp.NewAttrs) {
+	o := s.o
+	if (s.c.options.Preserve || o.private) && set != (usftp.NewAttrs{}) &&
+		!private.OfClient(o.client).WorksInOrder() && !o.end.placement.quirks.Proved.Swap(true) {
+		o.given = &set
+	}
+}
+
 // proved looks at a finished file. It returns errPrivate if it was made before anybody knew that
 // modes are not set, and can be copied again.
 func (s finalizing) proved() error {
-	s.look()
+	if s.o.given != nil {
+		s.look()
+	}
 	if s.o.private && s.o.end.placement.quirks.NoModes.Load() && !s.c.attempts.once {
 		return errPrivate
 	}

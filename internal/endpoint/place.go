@@ -9,8 +9,13 @@ package endpoint
 
 import (
 	"io/fs"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // FS is what a Place and a Root have in common. In a Place names are paths; in a Root they are
@@ -153,4 +158,23 @@ func (u Unset) Say(say func(string)) {
 	if u.Modes {
 		say("the host does not set permissions: what is copied gets those that the host chooses")
 	}
+}
+
+// NameForm returns what is the same for all names that some file system takes for one: those that
+// differ only in case, or in how Unicode spells a letter.
+func NameForm(name string) string {
+	if IsASCII(name) {
+		return strings.ToLower(name)
+	}
+	return norm.NFC.String(localfs.FoldName(norm.NFC.String(name)))
+}
+
+// IsASCII reports whether a name has no other letters.
+func IsASCII(name string) bool {
+	for i := range len(name) {
+		if name[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
