@@ -342,7 +342,7 @@ func (s *session) sharedHandle() {
 	if s.options.host != "" {
 		logger = logger.With("host", s.options.host)
 	}
-	logger.Warn("the host gives one handle to several open files: " +
+	logger.Info("the host gives one handle to several open files: " +
 		"one file at a time from now on, and what was under way is started over")
 }
 

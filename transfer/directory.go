@@ -3,9 +3,11 @@ package transfer
 import (
 	"cmp"
 	"errors"
+	"hash/maphash"
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,12 +25,12 @@ type directory struct {
 	rel            string // relative to the source, with slashes; "." for the source itself
 	depth          int
 	info           endpoint.Info
-	real           string          // its real path; only with LinksFollow on a host
-	names          map[string]bool // entries, where differing names may be one file
-	fresh          bool            // this copy made it
-	failed         bool            // it could not be made
-	noTemporary    atomic.Bool     // it takes no temporary files
-	pending        atomic.Int64    // entries not done yet
+	real           string // its real path; only with LinksFollow on a host
+	names          sourceNames
+	fresh          bool         // this copy made it
+	failed         bool         // it could not be made
+	noTemporary    atomic.Bool  // it takes no temporary files
+	pending        atomic.Int64 // entries not done yet
 
 	// unswept has, by root, the target's subdirectories that have not been found in the source yet;
 	// nil unless an earlier run may have left something in them.
@@ -52,20 +54,66 @@ type syncedDir struct {
 	ignore    *filter.Ignore
 }
 
-// addName records an entry's name. It returns false if the name was recorded before.
-func (d *directory) addName(name string) bool {
-	if d.names[name] {
+// sourceNames are the names that were found in a directory of the source.
+type sourceNames struct {
+	exact map[string]bool // see [target.check]
+
+	// forms has the names by a form that is the same for all that some file system takes for one;
+	// names of the same form are separated by zeros. Of a large directory the later ones are
+	// forgotten: they are "".
+	forms map[uint32]string
+
+	cases, letters fold
+}
+
+// mostNamesKept is how many names of a directory are kept.
+const mostNamesKept = 128 << 10
+
+// formSeed keeps others from preparing names whose forms have the same hash.
+var formSeed = maphash.MakeSeed()
+
+// addExactly records an entry's name. It returns false if the name was recorded before.
+func (n *sourceNames) addExactly(name string) bool {
+	if n.exact[name] {
 		return false
 	}
-	if d.names == nil {
-		d.names = make(map[string]bool)
+	if n.exact == nil {
+		n.exact = make(map[string]bool)
 	}
-	d.names[name] = true
+	n.exact[name] = true
 	return true
 }
 
-// addExactly is addName for a name as it is; found may have recorded it folded, without a slash.
-func (d *directory) addExactly(name string) bool { return d.addName("/" + name) }
+// add records a name, and returns those of the same form that were recorded before.
+func (n *sourceNames) add(name string) (others []string) {
+	form := uint32(maphash.String(formSeed, endpoint.NameForm(name)))
+	before, known := n.forms[form]
+	if known {
+		others = strings.Split(before, "\x00")
+		name = before + "\x00" + name
+	} else if n.forms == nil {
+		n.forms = make(map[uint32]string)
+	}
+	if len(n.forms) >= mostNamesKept {
+		name = ""
+	}
+	n.forms[form] = name
+	return others
+}
+
+// twin fails if the target takes an entry's name for that of one that was found before. open is
+// called before a file is made to find that out.
+func (n *sourceNames) twin(e *entry, open func()) error {
+	for _, other := range n.add(e.name) {
+		if other == e.name || e.dir.tree.options.DryRun { // a host may send a name twice
+			continue
+		}
+		if one, err := n.areOne(e.dir, e.name, other, open); one || err != nil {
+			return errTwin(other, err)
+		}
+	}
+	return nil
+}
 
 // attrs returns the attributes to set on a directory once everything in it is done.
 func (d *directory) attrs() (set usftp.NewAttrs, err error) {
@@ -204,18 +252,66 @@ func (t *tree) finishDir(d *directory) error {
 			set.Mode &= is.Mode.Perm()
 		}
 	}
-	return t.setAttrs(d.rel, fs.ModeDir, d.fresh, set,
-		func(why string) { t.warn(d.source, d.target, why) })
+	unset, err := t.setAttrs(d.rel, fs.ModeDir, d.fresh, set)
+	if errors.Is(err, fs.ErrPermission) && !d.fresh && t.unset.learn(t, set) {
+		unset, err = t.setAttrs(d.rel, fs.ModeDir, d.fresh, set)
+	}
+	t.unset.add(unset)
+	return err
 }
 
-// setAttrs sets attributes at the target; say is told what the host does not set. For own see
-// [endpoint.Root].
-func (t *tree) setAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs,
-	say func(string)) error {
+// setAttrs sets attributes at the target. For own see [endpoint.Root].
+func (t *tree) setAttrs(name string, kind fs.FileMode, own bool,
+	set usftp.NewAttrs) (endpoint.Unset, error) {
 	t.settable(&set)
-	unset, err := t.into.SetAttrs(name, kind, own, set)
-	t.options.tell(unset, say)
-	return err
+	return t.into.SetAttrs(name, kind, own, set)
+}
+
+// dirUnset is what the host does not set of directories. That is said in the end, unless it turns
+// out to be so for all files.
+type dirUnset struct {
+	mu           sync.Mutex
+	times, modes bool
+	tried        once
+	learned      bool // by that
+}
+
+// learn finds out, by a directory of this run's own, whether a denial is the host's for the
+// attributes of any directory.
+func (d *dirUnset) learn(t *tree, set usftp.NewAttrs) bool {
+	d.tried.Do(func() {
+		name := t.token.Name("attributes")
+		if made, err := t.into.Mkdir(name, 0o700); !made || err != nil {
+			return
+		}
+		set.SetOwner = false
+		unset, err := t.setAttrs(name, fs.ModeDir, true, set)
+		d.add(unset)
+		d.learned = err == nil && (unset.Times || unset.Modes)
+		t.into.Remove(name, true)
+	})
+	return d.learned
+}
+
+func (d *dirUnset) add(unset endpoint.Unset) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.times, d.modes = d.times || unset.Times, d.modes || unset.Modes
+}
+
+func (d *dirUnset) tell(t *tree) {
+	conn := t.dst.conn()
+	if conn == nil || !t.options.Preserve { // it was not asked for
+		return
+	}
+	q := quirksOf(conn)
+	unset := endpoint.Unset{Times: d.times && !q.NoTimes.Load(), Modes: d.modes && !q.NoModes.Load(),
+		Dirs: true}
+	t.options.tell(unset, func(why string) {
+		if !q.ToldDirs.Swap(true) {
+			t.warn(t.root.source, t.root.target, why)
+		}
+	})
 }
 
 // once is a sync.Once for what asks a host. Those who wait do so for a channel and not for a lock,

@@ -254,8 +254,11 @@ func (a *Attributes) chmod(dir endpoint.Info) endpoint.Info {
 	return dir
 }
 
-// preservesModes reports whether copies get their source's permissions without the umask.
-func (a *Attributes) preservesModes() bool { return a.Preserve && !a.NoModes }
+// preservesMode reports whether a copy gets its source's permissions without the umask. Streams have
+// none, and some servers tell none.
+func (a *Attributes) preservesMode(of *endpoint.Info) bool {
+	return a.Preserve && !a.NoModes && of.HasMode
+}
 
 // tell says what a host does not set, unless that is not wanted anyway.
 func (a *Attributes) tell(unset endpoint.Unset, say func(string)) {

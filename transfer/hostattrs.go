@@ -4,13 +4,17 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 )
 
+// lockBack is by how much the lock is dated back, which is more than times are rounded.
+const lockBack = 5 * time.Second
+
 // probe finds out by the lock, a file of this run's own, whether the host sets times and modes.
 // Some say yes and do nothing. OpenSSH's server is believed until it refuses, so that most syncs
-// need not wait for the answers.
-func (v *inventories) probe() {
+// need not wait for the answers. The caller says that times are not set if it is comparing them.
+func (v *inventories) probe(comparing bool) {
 	s := v.sync
 	conn, into := s.tree.dst.conn(), s.tree.into
 	if conn == nil || s.lock == nil || private.OfClient(conn.Host().Client).WorksInOrder() {
@@ -24,18 +28,44 @@ func (v *inventories) probe() {
 	if err != nil || !before.HasTimes {
 		return
 	}
-	set := usftp.NewAttrs{SetTimes: times, SetMode: modes, Mode: before.Perm()}
-	if at := before.Mtime.Add(-time.Second); times {
+	set := usftp.NewAttrs{SetTimes: times}
+	if at := before.Mtime.Add(-lockBack); times {
 		set.Atime, set.Mtime = at, at
 	}
-	unset, err := into.SetAttrs(lockName, 0, true, set)
-	if err == nil && times {
-		after, err := into.Lstat(lockName)
-		if err == nil && after.Mtime.Equal(before.Mtime) && !unset.Times {
-			unset.Times = !quirksOf(conn).NoTimes.Swap(true)
-		}
+	if modes && before.HasMode {
+		set.SetMode, set.Mode = true, before.Perm()^0o100
 	}
+	unset, err := into.SetAttrs(lockName, 0, true, set)
+	if err == nil {
+		look := func() (endpoint.Info, error) { return into.Lstat(lockName) }
+		pretended := endpoint.Pretends(quirksOf(conn), set, look, func(set usftp.NewAttrs) error {
+			_, err := into.SetAttrs(lockName, 0, true, set)
+			return err
+		})
+		unset.Times, unset.Modes = unset.Times || pretended.Times, unset.Modes || pretended.Modes
+	}
+	unset.Times = unset.Times && !comparing
 	s.options.tell(unset, func(why string) {
 		s.tree.warn(s.tree.route.Source, into.path, why)
 	})
+}
+
+// look looks at a file whose attributes were set.
+func (s finalizing) look() {
+	o := s.o
+	set := *o.given
+	o.given = nil
+	unset := endpoint.Pretends(o.end.placement.quirks, set, func() (endpoint.Info, error) {
+		info, err := private.OfClient(o.client).Look(o.written())
+		if err != nil {
+			return endpoint.Info{}, err
+		}
+		if !info.Mode().IsRegular() { // it is written through a link, or was replaced
+			return endpoint.Info{}, endpoint.ErrNotRegular
+		}
+		return endpoint.OfStat(info.Sys().(*usftp.FileStat)), nil
+	}, func(set usftp.NewAttrs) error {
+		return endpoint.SetUnfollowed(o.client, o.written(), set, 0, true)
+	})
+	s.c.options.tell(unset, s.c.warn)
 }

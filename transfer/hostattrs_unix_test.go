@@ -210,3 +210,227 @@ func TestNoTimesAndNoModes(t *testing.T) {
 		}
 	}
 }
+
+// A host that sets attributes of files and not of directories gets files with theirs, also after a
+// directory was refused, and into directories that exist. It is said once, and a second sync copies
+// nothing.
+func TestHostSetsNoAttributesOfDirectories(t *testing.T) {
+	for name, answer := range map[string]sftptest.Action{
+		"failed": sftptest.Refuse(wire.Failure, "invalid argument"),
+		"denied": sftptest.Refuse(wire.PermissionDenied, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b *bench
+			b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type != wire.TypeSetstat && r.Extension != wire.ExtLsetstat {
+					return nil
+				}
+				is, err := b.server.Files.Lstat(r.Path)
+				if err == nil && wire.FileMode(is.Permissions).IsDir() {
+					return []sftptest.Action{answer}
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+			source := filepath.Join(b.dir, "source")
+			fill(t, source, "dir/a", "dir/deep/b")
+			if err := os.Mkdir(filepath.Join(source, "empty"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			said := func(what string, events []transfer.Event, err error, want ...string) {
+				t.Helper()
+				b.events = events
+				if said := kindsSaid(b.notes()); err != nil || !slices.Equal(said, want) {
+					t.Errorf("%s: %v, it says %q", what, err, b.notes())
+				}
+				for _, dir := range []string{"/copy", "/mirror"} {
+					for _, file := range []string{dir + "/dir/a", dir + "/dir/deep/b"} {
+						if is, err := b.server.Files.Lstat(file); err == nil &&
+							!time.Unix(int64(is.MTime), 0).Equal(oldTime) {
+							t.Errorf("%s: %s has not got its time", what, file)
+						}
+					}
+				}
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("%s leaves %q", what, left)
+				}
+			}
+			fresh := func() { // a login that knows nothing
+				stream := b.server.Dial(sftptest.LinkConfig{})
+				client, err := usftp.NewClientPipe(stream, stream)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { client.Close() })
+				b.host = pool.Host{Client: client, Name: "far"}
+			}
+			for run := range 2 {
+				fresh()
+				_, err := b.tree(upload, source, "/copy", func(j *treeJob) {
+					j.Options.Preserve, j.Options.NoTargetDirectory = true, true
+				})
+				said(fmt.Sprint("cp -rp ", run), b.events, err, "times and permissions of directories")
+			}
+			for run, files := range []int64{2, 0} {
+				fresh()
+				j := &syncJob{direction: upload, far: b.host, src: source, dst: "/mirror"}
+				j.options.Delete = true
+				s, err := j.run(t)
+				said(fmt.Sprint("sync ", run), j.events, err, "times and permissions of directories")
+				if s.Files != files {
+					t.Errorf("sync %d: %+v", run, s.Totals)
+				}
+			}
+		})
+	}
+}
+
+// A host that says that it has set attributes of a file, and has not, is found out by the first one,
+// alone or in a tree, and what it replaces keeps its permissions. One that sets them nearly is not.
+func TestFileToAHostThatPretends(t *testing.T) {
+	for name, test := range map[string]struct {
+		set  func(b *bench, r sftptest.Request) // what it does set
+		said []string
+	}{
+		"to set anything": {func(*bench, sftptest.Request) {}, []string{"permissions", "times"}},
+		"to set times": {func(b *bench, r sftptest.Request) {
+			if r.Attrs.Flags&wire.AttrPermissions != 0 {
+				b.server.Files.SetMode(r.Path, fs.FileMode(r.Attrs.Permissions&0o777))
+			}
+		}, []string{"times"}},
+		"that it rounds nothing": {func(b *bench, r sftptest.Request) {
+			if r.Attrs.Flags&wire.AttrPermissions != 0 {
+				b.server.Files.SetMode(r.Path, fs.FileMode(r.Attrs.Permissions&0o755))
+			}
+			if r.Attrs.Flags&wire.AttrACModTime != 0 {
+				b.server.Files.SetModTime(r.Path, time.Unix(int64(r.Attrs.MTime)+1, 0))
+			}
+		}, nil},
+	} {
+		for _, tree := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", tree ", tree), func(t *testing.T) {
+				var b *bench
+				b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type != wire.TypeSetstat && r.Type != wire.TypeFsetstat &&
+						r.Extension != wire.ExtLsetstat {
+						return nil
+					}
+					test.set(b, r)
+					return []sftptest.Action{sftptest.ReplyType(wire.TypeStatus)}
+				}}, sftptest.LinkConfig{})
+				b.server.Files.WriteFile("/target", []byte("old"))
+				b.server.Files.SetMode("/target", 0o640)
+				source := b.local("source", []byte("new"))
+				if err := errors.Join(os.Chmod(source, 0o664),
+					os.Chtimes(source, oldTime, oldTime)); err != nil {
+					t.Fatal(err)
+				}
+				preserve := func(o *transfer.Options) { o.Preserve = true }
+				var err error
+				if tree {
+					dir := filepath.Join(b.dir, "dir")
+					if err := errors.Join(os.Mkdir(dir, 0o755),
+						os.Rename(source, filepath.Join(dir, "target"))); err != nil {
+						t.Fatal(err)
+					}
+					_, err = b.tree(upload, dir, "/", func(j *treeJob) {
+						j.Options.NoTargetDirectory = true
+						preserve(&j.Options)
+					})
+				} else {
+					_, err = b.job(upload, source, "/target", func(j *copyJob) { preserve(&j.Options) })
+				}
+				if said := kindsSaid(b.notes()); err != nil || !slices.Equal(said, test.said) {
+					t.Errorf("%v, it says %q, not %q", err, b.notes(), test.said)
+				}
+				attrs, err := b.server.Files.Lstat("/target")
+				want := fs.FileMode(0o644) // as OPEN makes it, or as it is rounded
+				if name == "to set times" {
+					want = 0o664
+				}
+				if mode := fs.FileMode(attrs.Permissions & 0o777); err != nil || mode != want {
+					t.Errorf("the target has %v, %v", mode, err)
+				}
+			})
+		}
+	}
+}
+
+// What replaces a file without Preserve keeps its permissions on a host that pretends to set them.
+func TestReplacedOnAHostThatPretends(t *testing.T) {
+	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat ||
+			r.Extension == wire.ExtLsetstat {
+			return []sftptest.Action{sftptest.ReplyType(wire.TypeStatus)}
+		}
+		return nil
+	}}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/target", []byte("old"))
+	b.server.Files.SetMode("/target", 0o640)
+	_, err := b.job(upload, b.local("source", []byte("new")), "/target")
+	if data := b.remote("/target"); err != nil || string(data) != "new" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if attrs, err := b.server.Files.Lstat("/target"); err != nil ||
+		attrs.Permissions&0o777 != 0o640 {
+		t.Errorf("the target has mode %o, %v", attrs.Permissions, err)
+	}
+}
+
+// A copy with Preserve of what has no permissions gets those that the umask leaves it.
+func TestPreserveOfWhatHasNoPermissions(t *testing.T) {
+	for _, direction := range []way{upload, download, relay, local} {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprint(direction, ", stream ", stream), func(t *testing.T) {
+				b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+				bare := newBench(t, sftptest.Script{HideAttrs: wire.AttrPermissions},
+					sftptest.LinkConfig{})
+				source := b.local("source", []byte("data"))
+				bare.server.Files.WriteFile("/source", []byte("data"))
+				if direction == download || direction == relay {
+					source = "/source"
+				} else if !stream {
+					return // this machine tells permissions
+				}
+				target := "/target"
+				if direction == download || direction == local {
+					target = filepath.Join(b.dir, "target")
+				}
+				_, err := b.job(direction, source, target, func(j *copyJob) {
+					j.Options.Preserve, j.From = true, bare.host
+					if direction == download {
+						j.Host = bare.host
+					}
+					if stream {
+						j.Reader = strings.NewReader("data")
+					}
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				plain := filepath.Join(b.dir, "plain") // with this process's umask
+				if err := os.WriteFile(plain, nil, 0o666); err != nil {
+					t.Fatal(err)
+				}
+				info, err := os.Stat(plain)
+				if err != nil {
+					t.Fatal(err)
+				}
+				mode, want := fs.FileMode(0o644), fs.FileMode(0o644)
+				if target == "/target" {
+					attrs, err := b.server.Files.Lstat("/target")
+					if err != nil {
+						t.Fatal(err)
+					}
+					mode = fs.FileMode(attrs.Permissions & 0o777)
+				} else if is, err := os.Stat(target); err != nil {
+					t.Fatal(err)
+				} else {
+					mode, want = is.Mode(), info.Mode()
+				}
+				if mode != want {
+					t.Errorf("the copy has %v, not %v", mode, want)
+				}
+			})
+		}
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private/pools"
@@ -23,6 +25,7 @@ type inventory struct {
 	owners *owners
 	secret [16]byte        // what digests begin with, so that nobody can prepare two names for one
 	folds  func() bool     // names that differ only in case are the same
+	spells func() bool     // so are those that spell a letter in another way
 	parts  [][]targetEntry // one, or split by the digest's first byte; sorted after the listing
 	n      int
 	files  int // entries that are not directories
@@ -91,13 +94,13 @@ type inventories struct {
 }
 
 func (v *inventories) keepsTimes() bool {
-	v.find()
+	v.find(true)
 	times, _ := v.keeps()
 	return times
 }
 
 func (v *inventories) keepsModes() bool {
-	v.find()
+	v.find(false)
 	_, modes := v.keeps()
 	return modes
 }
@@ -118,8 +121,9 @@ func quirksOf(conn *pool.Conn) *quirks.Quirks {
 	return pools.OfHost(&host).Quirks()
 }
 
-// find finds out what the target sets.
-func (v *inventories) find() { v.asked.Do(v.probe) }
+// find finds out what the target sets. The caller says that times are not set if it has to compare
+// them.
+func (v *inventories) find(comparing bool) { v.asked.Do(func() { v.probe(comparing) }) }
 
 // owners numbers the owners of files, from 1.
 type owners struct {
@@ -185,8 +189,9 @@ func (h targetEntry) sameOwner(f *endpoint.Info, all *owners) bool {
 	return !f.Owner.Known || h.owner != 0 && h.owner == all.number(f.Owner)
 }
 
-func newInventory(folds func() bool, owners *owners, spelt *spellings) *inventory {
-	v := &inventory{owners: owners, folds: folds, parts: make([][]targetEntry, 1), spelt: spelt}
+func newInventory(folds, spells func() bool, owners *owners, spelt *spellings) *inventory {
+	v := &inventory{owners: owners, folds: folds, spells: spells, parts: make([][]targetEntry, 1),
+		spelt: spelt}
 	rand.Read(v.secret[:])
 	return v
 }
@@ -198,8 +203,15 @@ func (v *inventory) reset() {
 
 // digest returns the same for names that are one file at the target.
 func (v *inventory) digest(name string) digest {
+	letters := !endpoint.IsASCII(name) && v.spells()
+	if letters {
+		name = norm.NFC.String(name)
+	}
 	if v.folds() {
 		name = localfs.FoldName(name)
+	}
+	if letters {
+		name = norm.NFC.String(name)
 	}
 	var text [16 + 255]byte // as long as names are, so that nothing is allocated
 	sum := sha256.Sum256(append(append(text[:0], v.secret[:]...), name...))

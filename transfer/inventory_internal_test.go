@@ -25,7 +25,7 @@ func TestInventoryOfAMillion(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	v := newInventory(func() bool { return localfs.FoldsCase }, &owners{}, nil)
+	v := newInventory(func() bool { return localfs.FoldsCase }, nil, &owners{}, nil)
 	at := time.Unix(1_600_000_000, 0)
 	for i := range n {
 		v.add(name(i), &endpoint.Info{Mode: 0o640, HasMode: true, HasTimes: true, Size: int64(i),
@@ -87,7 +87,7 @@ func TestInventoryEntry(t *testing.T) {
 // Owners are told apart exactly, as far as they are known.
 func TestInventoryOwners(t *testing.T) {
 	var all owners
-	v := newInventory(func() bool { return false }, &all, nil)
+	v := newInventory(func() bool { return false }, nil, &all, nil)
 	mine := localfs.Owner{UID: 1, GID: 2, Known: true}
 	v.add("mine", &endpoint.Info{Owner: mine})
 	v.add("whose", &endpoint.Info{})

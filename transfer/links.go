@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
@@ -68,8 +69,9 @@ func (w *walk) finishLink(e *entry) error {
 	if !set.SetOwner && !set.SetTimes {
 		return nil
 	}
-	err := t.setAttrs(e.rel(), fs.ModeSymlink, true, set, nil)
-	if errors.Is(err, errors.ErrUnsupported) {
+	_, err := t.setAttrs(e.rel(), fs.ModeSymlink, true, set)
+	if errors.Is(err, errors.ErrUnsupported) ||
+		!set.SetOwner && endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
 		w.plainLinks.Do(func() {
 			t.warn(t.route.Source, t.root.target,
 				"symbolic links do not get the owners and times of their sources: the target cannot set them")

@@ -155,7 +155,7 @@ func (o *localOutput) createIn(c *fileCopy, source *endpoint.Info) (err error) {
 	}
 	if !o.direct && o.end.atomic(c) {
 		private := perm
-		if o.info != nil || c.options.preservesModes() {
+		if o.info != nil || c.options.preservesMode(source) {
 			private = 0o600
 		}
 		temporary := c.token.Name(o.base)
@@ -396,7 +396,7 @@ func (o *localOutput) attrs(c *fileCopy, source *endpoint.Info) (set usftp.NewAt
 	if err = c.options.addOwner(&set, source.Owner); err != nil {
 		return set, err
 	}
-	if c.options.preservesModes() && source.HasMode {
+	if c.options.preservesMode(source) {
 		set.SetMode, set.Mode = true, c.options.perm(source)
 		return set, nil
 	}

@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/usftp/usftp/internal/endpoint"
-	"github.com/usftp/usftp/pool"
 )
 
 // A tree copied into itself never ends: the copy is found and copied again. A host may be this very
@@ -120,9 +119,10 @@ func (o *overlap) apart(dir string) error {
 // touch makes an empty file at the target; remove is not nil if the file may exist.
 func touch(dst target, name string) (remove func() error, err error) {
 	err = dst.WriteSmall(name, nil, true)
-	conn := dst.conn()
+	// Without an answer it may exist: the connection was lost, or the run has ended meanwhile, for
+	// example since a walker has met the file.
 	if err == nil || errors.Is(err, endpoint.ErrRepeated) ||
-		conn != nil && pool.Lost(conn.Host().Client) {
+		dst.conn() != nil && !endpoint.Refused(err) {
 		remove = func() error { return dst.Remove(name, false) }
 	}
 	return remove, err

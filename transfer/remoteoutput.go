@@ -29,7 +29,8 @@ type remoteOutput struct {
 	file    *usftp.File
 	striper *striper // until seal
 	sealed  bool
-	over    int64 // size of the old file that is written over in place; 0 if there is none
+	over    int64           // size of the old file that is written over in place; 0 if there is none
+	given   *usftp.NewAttrs // what the file should have, to be looked at; nil for most
 }
 
 func (o *remoteOutput) close() {
@@ -76,10 +77,10 @@ func (o *remoteOutput) create(c *fileCopy, in *input) (err error) {
 		c.journal.noteBefore(c, temporary)
 		private := perm
 		switch noModes := o.end.placement.quirks.NoModes.Load(); {
-		case o.info == nil && !c.options.preservesModes():
+		case o.info == nil && !c.options.preservesMode(source):
 		case !noModes: // until it gets its final permissions
 			private, o.private = 0o600, true
-		case !c.options.preservesModes():
+		case !c.options.preservesMode(source):
 			private = o.info.Mode().Perm()
 		}
 		lost := o.session.lost()
@@ -415,7 +416,7 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in *input) (done bool, err error) 
 		err = finalizing{o, c, in}.smallRefused(notSet)
 	}
 	if err == nil {
-		err = finalizing{o, c, in}.tooPrivate()
+		err = finalizing{o, c, in}.proved()
 	}
 	if err != nil {
 		return true, err
@@ -457,6 +458,7 @@ func (o *remoteOutput) startSmall(c *fileCopy, in *input) (wait func() (notSet, 
 	if err != nil {
 		return nil, err
 	}
+	finalizing{o, c, in}.looks(set)
 	c.hashing.small(c, in.small.data)
 	return private.OfFile(o.file).StartWriteClose(in.small.data, set), nil
 }
@@ -493,11 +495,15 @@ func (s finalizing) run() (err error) {
 	if f.Set, err = s.attrs(); err != nil {
 		return err
 	}
+	s.looks(f.Set)
 	done, err := w.Finish(c.ctx, &f)
 	if err = o.explain(err); err == nil {
 		err = s.told(done)
 	}
-	return cmp.Or(err, s.tooPrivate())
+	if err == nil {
+		err = s.proved()
+	}
+	return err
 }
 
 func (s finalizing) writer() endpoint.HostWriter {
@@ -527,7 +533,7 @@ func (s finalizing) attrs() (set usftp.NewAttrs, err error) {
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
 		c.settable(&set)
 	}
-	if c.options.preservesModes() && source.HasMode {
+	if c.options.preservesMode(source) {
 		// without setuid and setgid: the copy would run as the user who made it
 		set.SetMode, set.Mode = true, c.options.perm(source)
 	} else if o.info != nil && o.temp != "" {
@@ -537,7 +543,7 @@ func (s finalizing) attrs() (set usftp.NewAttrs, err error) {
 		// its new owner may never have agreed to that
 		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
 	}
-	o.end.placement.quirks.Settable(&set)
+	o.end.placement.quirks.Settable(&set, false)
 	return set, err
 }
 
@@ -572,9 +578,23 @@ func (s finalizing) keptMode() fs.FileMode {
 // errPrivate reports that a file would stay readable for its owner alone.
 var errPrivate = errors.New("the host does not change the permissions of a file")
 
-// tooPrivate returns errPrivate if a file that was made before anybody knew that modes are not set
-// can be copied again.
-func (s finalizing) tooPrivate() error {
+// looks notes what a file is given, to look afterwards whether it has it, once for each host.
+// OpenSSH's server is believed. Copies that nobody asked to have attributes need no look,
+// unless they replace something that not everybody may read.
+func (s finalizing) looks(set usftp.NewAttrs) {
+	o := s.o
+	if (s.c.options.Preserve || o.private) && set != (usftp.NewAttrs{}) &&
+		!private.OfClient(o.client).WorksInOrder() && !o.end.placement.quirks.Proved.Swap(true) {
+		o.given = &set
+	}
+}
+
+// proved looks at a finished file. It returns errPrivate if it was made before anybody knew that
+// modes are not set, and can be copied again.
+func (s finalizing) proved() error {
+	if s.o.given != nil {
+		s.look()
+	}
 	if s.o.private && s.o.end.placement.quirks.NoModes.Load() && !s.c.attempts.once {
 		return errPrivate
 	}

@@ -82,7 +82,7 @@ func (t *remoteTarget) check(d *directory, name string) error {
 	// links that stand for directories: the source must not have turned it into a link with an
 	// earlier entry.
 	if (t.job.options.Placement == PlaceDirect || t.job.tree.options.KeepDirLinks ||
-		!private.OfClient(t.link.Host().Client).KnowsLinks()) && !d.addExactly(name) {
+		!private.OfClient(t.link.Host().Client).KnowsLinks()) && !d.names.addExactly(name) {
 		return errTwice
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
 
@@ -29,7 +30,7 @@ func newSpellings(foldsCase bool) *spellings {
 
 // of returns a name's form. ok is false if the name has no other spelling.
 func (s *spellings) of(name string) (form uint64, ok bool) {
-	if !s.foldsCase && isASCII(name) {
+	if !s.foldsCase && endpoint.IsASCII(name) {
 		return 0, false
 	}
 	name = norm.NFC.String(name)
@@ -53,13 +54,4 @@ func (s *spellings) has(name string) bool {
 	}
 	_, known := s.known[form]
 	return known
-}
-
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
 }

@@ -169,7 +169,8 @@ type syncing struct {
 
 	// foldsCase reports whether names that differ only in case are the same file in the target.
 	// Without a lock it is known only for this system.
-	foldsCase func() bool
+	// foldsLetters reports the same of names that spell a letter in another way.
+	foldsCase, foldsLetters func() bool
 
 	inventories inventories
 
@@ -212,6 +213,13 @@ func newSyncing(t *tree, options SyncOptions) error {
 	s.differ = differ{s}
 	s.extras.sync, s.saved.sync, s.gone.sync, s.inventories.sync = s, s, s, s
 	s.foldsCase = func() bool { return localfs.FoldsCase && t.dst.conn() == nil }
+	s.foldsLetters = sync.OnceValue(func() bool {
+		if t.options.DryRun || t.dst.conn() == nil && !localfs.FoldsCase {
+			return false
+		}
+		is, err := folds(&t.into, ".", t.token, composed, decomposed)
+		return is && err == nil
+	})
 	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, relinks: true, judges: true,
 		partial: options.Within != nil, listings: syncWalkers, failed: copyRules.failed,
 		counts: options.Only == SyncOnly{} && !options.Update && options.Within == nil,
@@ -312,7 +320,7 @@ func (s *syncing) settling(set func() error) error {
 	times, modes := s.inventories.keeps()
 	err := set()
 	if endpoint.Refused(err) {
-		s.inventories.find()
+		s.inventories.find(false)
 		if nowTimes, nowModes := s.inventories.keeps(); nowTimes != times || nowModes != modes {
 			err = set()
 		}
@@ -336,7 +344,7 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		// Whether case counts on a host is known only with a lock, by whose name it is found out.
 		spelt = newSpellings(s.options.NoLock && s.tree.dst.conn() != nil)
 	}
-	v := newInventory(s.foldsCase, &s.inventories.owners, spelt)
+	v := newInventory(s.foldsCase, s.foldsLetters, &s.inventories.owners, spelt)
 	d.inventory = v
 	release = func() {
 		d.inventory = nil
@@ -430,8 +438,12 @@ func (s *syncing) found(e *entry) bool {
 		return false
 	}
 	s.met.Add(1)
-	if s.foldsCase() && !e.dir.addName(localfs.FoldName(e.name)) {
-		s.tree.fail("", e.source(), e.target(), errDoubleName)
+	open := func() {
+		e.dir.touched.Store(true)
+		s.open(e.dir)
+	}
+	if err := e.dir.names.twin(e, open); err != nil {
+		s.tree.fail("", e.source(), e.target(), err)
 		return false
 	}
 	e.existing, e.present = e.dir.inventory.take(e.name)
@@ -590,7 +602,8 @@ func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 		err := t.inPlace(e.dir)
 		if err == nil {
 			err = s.settling(func() error {
-				return t.setAttrs(e.rel(), 0, false, s.differ.attrs(e), func(string) {})
+				_, err := t.setAttrs(e.rel(), 0, false, s.differ.attrs(e))
+				return err
 			})
 		}
 		if err == nil {

@@ -211,6 +211,7 @@ func (t *tree) run(err error) (Summary, error) {
 	t.plan.conclude()
 	s := Summary{Target: t.root.target, Bottleneck: t.bottleneck(w)}
 	t.walk.finishing.Wait()
+	t.unset.tell(t)
 	stop()
 	if err = t.summarize(&s); err == nil {
 		t.made.complete()
@@ -437,15 +438,12 @@ func (p copying) found(e *entry) bool {
 	if t.met(e) || t.filter.Exclude(e.rel(), e.info.Mode.IsDir()) {
 		return false
 	}
-	if localfs.FoldsCase && t.dst.conn() == nil && !e.dir.addName(localfs.FoldName(e.name)) {
-		t.fail("", e.source(), e.target(), errDoubleName)
+	if err := e.dir.names.twin(e, func() {}); err != nil {
+		t.fail("", e.source(), e.target(), err)
 		return false
 	}
 	return true
 }
-
-var errDoubleName = endpoint.Explain("its name differs only in case from that of another entry, " +
-	"and the target treats them as the same name")
 
 // met reports whether an entry is this run's own temporary file, and ends the run then.
 func (t *tree) met(e *entry) bool {

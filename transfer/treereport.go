@@ -82,6 +82,7 @@ type treeReport struct {
 	active      []*activity // oldest first
 	concludes   Phase       // "" until all files have been copied
 	bottlenecks bottlenecks // of the files
+	unset       dirUnset
 }
 
 // activity is a large file in progress, from its first attempt until it is counted as copied.

@@ -3,6 +3,8 @@ package endpoint
 import (
 	"errors"
 	"io/fs"
+	"sync/atomic"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
@@ -12,7 +14,9 @@ import (
 // Some hosts take files and let nobody set their times or permissions: AWS Transfer Family in front
 // of S3, Azure, and servers that deny SETSTAT. What was to be set is then tried one by one. What is
 // refused for a file that this run has made is refused for all, so it is said once and not asked
-// for again, and the file counts as copied.
+// for again, and the file counts as copied. Directories stand for themselves: pkg/sftp's server in
+// memory refuses their attributes only. One that others made may be theirs, and only
+// PERMISSION_DENIED says so.
 
 // SetAttrs implements Root.
 func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
@@ -23,7 +27,7 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 			return client.LsetAttrs(at, set)
 		})
 	}
-	if q.Settable(&set); set == (usftp.NewAttrs{}) {
+	if q.Settable(&set, kind == fs.ModeDir); set == (usftp.NewAttrs{}) {
 		return unset, nil
 	}
 	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
@@ -41,7 +45,7 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 	} else if is.HasMode && is.Mode.Type() != kind {
 		return unset, &fs.PathError{Op: "setstat", Path: at, Err: ErrReplaced}
 	}
-	return SetEach(q, set, own, func(part usftp.NewAttrs) error {
+	return SetEach(q, set, kind, own, func(part usftp.NewAttrs) error {
 		return r.withReconnect(name, func(client *usftp.Client, _ bool) error {
 			at := at
 			if r.dir.follows(name) { // it may be a link
@@ -56,24 +60,34 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 
 // SetEach sets attributes one by one, after they were refused together. own is set for what this
 // run has made.
-func SetEach(q *quirks.Quirks, set usftp.NewAttrs, own bool,
+func SetEach(q *quirks.Quirks, set usftp.NewAttrs, kind fs.FileMode, own bool,
 	try func(usftp.NewAttrs) error) (unset Unset, err error) {
-	q.Settable(&set)
+	noTimes, noModes := &q.NoTimes, &q.NoModes
+	if unset.Dirs = kind == fs.ModeDir; unset.Dirs {
+		noTimes, noModes = &q.NoDirTimes, &q.NoDirModes
+	}
+	q.Settable(&set, unset.Dirs)
+	// refused reports whether err says that the host does not set something, and whether that is new.
+	refused := func(err error, known *atomic.Bool) (is, first bool) {
+		switch {
+		case !Refused(err):
+			return false, false
+		case own:
+			return true, !known.Swap(true)
+		}
+		is = unset.Dirs && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist)
+		return is, is
+	}
+	is := false
 	if set.SetTimes {
 		err := try(usftp.NewAttrs{SetTimes: true, Atime: set.Atime, Mtime: set.Mtime})
-		switch {
-		case own && Refused(err):
-			unset.Times = !q.NoTimes.Swap(true)
-		case err != nil:
+		if is, unset.Times = refused(err, noTimes); err != nil && !is {
 			return unset, err
 		}
 	}
 	if set.SetMode {
 		err := try(usftp.NewAttrs{SetMode: true, Mode: set.Mode})
-		switch {
-		case own && Refused(err):
-			unset.Modes = !q.NoModes.Swap(true)
-		case err != nil:
+		if is, unset.Modes = refused(err, noModes); err != nil && !is {
 			return unset, err
 		}
 	}
@@ -82,6 +96,36 @@ func SetEach(q *quirks.Quirks, set usftp.NewAttrs, own bool,
 	}
 	return unset, err
 }
+
+// Pretends finds out whether a host has said that it set attributes of a file of this run's own, and
+// has not: wolfSSH does so for times. look asks what the file is, and try sets attributes. Hosts that
+// set times or modes nearly, as on FAT, set them.
+func Pretends(q *quirks.Quirks, set usftp.NewAttrs, look func() (Info, error),
+	try func(usftp.NewAttrs) error) (unset Unset) {
+	is, err := look()
+	if err != nil {
+		return unset
+	}
+	if apart := is.Mtime.Sub(set.Mtime); set.SetTimes && is.HasTimes && apart.Abs() > rounding {
+		unset.Times = !q.NoTimes.Swap(true)
+	}
+	if !set.SetMode || !is.HasMode || is.Perm() == set.Mode.Perm() {
+		return unset
+	}
+	other := usftp.NewAttrs{SetMode: true, Mode: is.Perm() ^ 0o100}
+	if try(other) != nil {
+		return unset
+	}
+	if now, err := look(); err == nil && now.HasMode && now.Perm() == is.Perm() {
+		unset.Modes = !q.NoModes.Swap(true)
+	} else {
+		try(usftp.NewAttrs{SetMode: true, Mode: set.Mode})
+	}
+	return unset
+}
+
+// rounding is how far times may be from those that were set: FAT has every other second.
+const rounding = 2 * time.Second
 
 // SetUnfollowed sets attributes, but follows no link in the last element. On servers without
 // lsetstat@openssh.com, and on those that refuse it or cannot carry it out (a chroot without

@@ -318,7 +318,7 @@ func (w HostWriter) SetByPath(f *Finish, refusal error) (done Finished) {
 		w.Quirks.NoFsetstat.Store(true)
 	}
 	client, name := w.Client(), w.Name()
-	done.Unset, done.NotSet = SetEach(w.Quirks, f.Set, f.Own, func(part usftp.NewAttrs) error {
+	done.Unset, done.NotSet = SetEach(w.Quirks, f.Set, 0, f.Own, func(part usftp.NewAttrs) error {
 		return SetUnfollowed(client, name, part, 0, f.Own)
 	})
 	return done

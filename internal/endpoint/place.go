@@ -9,8 +9,13 @@ package endpoint
 
 import (
 	"io/fs"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // FS is what a Place and a Root have in common. In a Place names are paths; in a Root they are
@@ -129,15 +134,47 @@ type Root interface {
 	Close()
 }
 
-// Unset says which attributes a host was found not to set for any file.
-type Unset struct{ Times, Modes bool }
+// Unset says which attributes a host was found not to set for any file, or with Dirs for
+// directories.
+type Unset struct{ Times, Modes, Dirs bool }
 
 // Say calls say for each of them with a sentence for people.
 func (u Unset) Say(say func(string)) {
+	if u.Dirs {
+		what := "permissions"
+		if u.Times && u.Modes {
+			what = "times and permissions"
+		} else if u.Times {
+			what = "times"
+		}
+		if u.Times || u.Modes {
+			say("the host does not set " + what + " of directories")
+		}
+		return
+	}
 	if u.Times {
 		say("the host does not set times: what is copied gets the current time")
 	}
 	if u.Modes {
 		say("the host does not set permissions: what is copied gets those that the host chooses")
 	}
+}
+
+// NameForm returns what is the same for all names that some file system takes for one: those that
+// differ only in case, or in how Unicode spells a letter.
+func NameForm(name string) string {
+	if IsASCII(name) {
+		return strings.ToLower(name)
+	}
+	return norm.NFC.String(localfs.FoldName(norm.NFC.String(name)))
+}
+
+// IsASCII reports whether a name has no other letters.
+func IsASCII(name string) bool {
+	for i := range len(name) {
+		if name[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }

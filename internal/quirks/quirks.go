@@ -21,15 +21,19 @@ type Quirks struct {
 	NoFsetstat  atomic.Bool // attributes are set by path only
 	NoTimes     atomic.Bool // times cannot be set
 	NoModes     atomic.Bool // permissions cannot be set
+	NoDirTimes  atomic.Bool // those of directories cannot
+	NoDirModes  atomic.Bool
+	ToldDirs    atomic.Bool // the user has been told of that
+	Proved      atomic.Bool // a file has been looked at after its attributes were set
 	Clock       Clock
 }
 
-// Settable takes out of set what the host is known to refuse.
-func (q *Quirks) Settable(set *usftp.NewAttrs) {
-	if q.NoTimes.Load() {
+// Settable takes out of set, which is for a directory or a file, what the host is known to refuse.
+func (q *Quirks) Settable(set *usftp.NewAttrs, dir bool) {
+	if q.NoTimes.Load() || dir && q.NoDirTimes.Load() {
 		set.SetTimes, set.Atime, set.Mtime = false, time.Time{}, time.Time{}
 	}
-	if q.NoModes.Load() {
+	if q.NoModes.Load() || dir && q.NoDirModes.Load() {
 		set.SetMode, set.Mode = false, 0
 	}
 }

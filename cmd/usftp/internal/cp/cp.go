@@ -220,18 +220,18 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 			return
 		}
 	}
-	taken := make(map[string]file) // by the copy's name
+	taken := make(connect.Taken[file])
 	for _, f := range files {
 		if c.over() {
 			return
 		}
-		if first, ok := taken[f.base()]; ok && !target.Stream && !c.mayFollow(f, first) {
+		if first, ok := c.taken(taken, f, target); ok {
 			c.Fail(fmt.Errorf("cannot copy %s to %s: %s was copied there under the same name",
 				f.shown(), target.Typed, first.shown()))
 			continue
 		}
 		if c.copyFile(f, target, several) {
-			taken[f.base()] = f
+			taken.Add(f.base(), f)
 		}
 	}
 	if c.untried > 0 && c.Ctx.Err() == nil {
@@ -268,6 +268,25 @@ func (f file) shown() string {
 	at := f.Target
 	at.Path = f.path
 	return ui.Printable(at.String())
+}
+
+// taken returns the source whose copy has the name that the copy of f would get, unless f may follow
+// it.
+func (c *Copier) taken(taken connect.Taken[file], f file, target connect.Place) (first file,
+	ok bool) {
+	if target.Stream {
+		return first, false
+	}
+	if first, ok = taken.Exactly(f.base()); ok {
+		return first, !c.mayFollow(f, first)
+	}
+	var host pool.Host
+	if target.Remote {
+		if host, ok = c.host(target); !ok {
+			return first, false // copying it says so
+		}
+	}
+	return taken.Spelled(f.base(), host.Client, target.Path())
 }
 
 // mayFollow reports whether f may be copied after first, which has the same name. That would

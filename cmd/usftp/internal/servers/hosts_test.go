@@ -71,7 +71,8 @@ func (h *host) prepare(t *testing.T, s *site) {
 
 // try does one step.
 func (h *host) try(t *testing.T, i int, p peer) {
-	s := &step{T: t, host: h, id: fmt.Sprint("step", i+1), disk: h.disk}
+	s := &step{T: t, host: h, id: fmt.Sprint("step", i+1), disk: h.disk,
+		limits: p.limits}
 	s.local = filepath.Join(h.near, s.id)
 	must(t, os.Mkdir(s.local, 0o755))
 	s.disk.Mkdir(s.id)

@@ -41,6 +41,8 @@ type step struct {
 	stdin string
 	disk  endpointtest.Disk
 	limit *limit // what the server cannot do of it
+	// limits are all that the server has.
+	limits []limit
 	// said is whether the limit was met, and said so.
 	said bool
 }
@@ -233,8 +235,8 @@ func (s *step) run(verb string, args ...string) outcome {
 }
 
 // usftp runs the command, which must succeed and warn of nothing twice, and returns its output.
-// Where the server has a limit, it may say so in one line, as a warning or as an error, which ends
-// the step.
+// Copies warn of nothing but the server's limits. Where one concerns the step, the command may also
+// fail with one line about it, which ends the step.
 func (s *step) usftp(verb string, args ...string) string {
 	s.Helper()
 	o := s.run(verb, args...)
@@ -242,8 +244,13 @@ func (s *step) usftp(verb string, args ...string) string {
 	warnings := slices.Sorted(strings.Lines(o.stderr))
 	if o.code != 0 || len(slices.Compact(slices.Clone(warnings))) < len(warnings) {
 		s.Fatalf("usftp %s %s ended with %d: %s", verb, strings.Join(args, " "), o.code, o.stderr)
-	} else if o.stderr != "" {
-		s.Logf("usftp %s %s: %s", verb, strings.Join(args, " "), o.stderr)
+	}
+	for _, line := range warnings {
+		if (verb == "cp" || verb == "sync") && !slices.ContainsFunc(s.limits, func(l limit) bool {
+			return l.says != "" && regexp.MustCompile(l.says).MatchString(line)
+		}) {
+			s.Errorf("usftp %s %s says %s", verb, strings.Join(args, " "), line)
+		}
 	}
 	return o.stdout
 }

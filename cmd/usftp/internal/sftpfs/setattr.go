@@ -172,7 +172,7 @@ func (f *file) setPending(ctx context.Context) error {
 // set them has been told that they are, and its close must not fail for that: all data has arrived.
 // From then on the host is asked when a program sets them.
 func (f *FS) setEach(set usftp.NewAttrs, try func(usftp.NewAttrs) error) error {
-	unset, err := endpoint.SetEach(&f.quirks, set, true, try)
+	unset, err := endpoint.SetEach(&f.quirks, set, 0, true, try)
 	if unset.Times {
 		f.options.Logger.Warn("the host does not set the times of files")
 	}

@@ -76,6 +76,7 @@ func operands(r *request) (sources []word, target *word) {
 type copying struct {
 	names  func(w word) ([]string, error) // what an operand stands for
 	target string
+	near   bool                 // target is on this machine
 	isDir  func() (bool, error) // reports whether target is a directory
 	one    func(host pool.Host, name string, several bool) error
 }
@@ -91,26 +92,34 @@ func (s *shell) copyAll(ctx context.Context, r *request, sources []word, c copyi
 			return fmt.Errorf("cannot copy several files to %s: not a directory", c.target)
 		}
 	}
-	merges := s.job(r).recursive     // directories of the same name become one
-	taken := make(map[string]string) // by the copy's name
+	merges := s.job(r).recursive // directories of the same name become one
+	taken := make(connect.Taken[string])
 	for _, name := range names {
 		if ctx.Err() != nil {
 			break
 		}
 		base := filepath.Base(name)
-		if first, ok := taken[base]; ok && first != name && !merges {
+		first, ok := taken.Exactly(base)
+		host, err := s.session.connect(ctx)
+		if err != nil {
+			return err
+		}
+		client := host.Client
+		if c.near {
+			client = nil
+		}
+		if ok = ok && first != name && !merges; !ok {
+			first, ok = taken.Spelled(base, client, c.target)
+		}
+		if ok {
 			failed = cmp.Or(failed, s.report(fmt.Errorf(
 				"cannot copy %s to %s: %s was copied there under the same name",
 				ui.Printable(name), ui.Printable(c.target), ui.Printable(first))))
 			continue
 		}
-		host, err := s.session.connect(ctx)
-		if err != nil {
-			return err
-		}
 		err = c.one(host, name, several)
 		if err == nil {
-			taken[base] = name
+			taken.Add(base, name)
 		}
 		failed = cmp.Or(failed, err)
 	}
@@ -127,6 +136,7 @@ func (s *shell) get(ctx context.Context, r *request) error {
 	return s.copyAll(ctx, r, sources, copying{
 		names:  s.readable(ctx, r),
 		target: target,
+		near:   true,
 		isDir: func() (bool, error) {
 			info, err := os.Stat(target)
 			return err == nil && info.IsDir(), nil
