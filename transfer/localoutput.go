@@ -84,6 +84,12 @@ func (o *localOutput) find(c *fileCopy) error {
 	if err := o.location.find(c, name, slash, localfs.CheckName, os.Stat); err != nil {
 		return err
 	}
+	// NUL is meant for the device, as /dev/null is elsewhere, and NUL.txt is not.
+	base := filepath.Base(o.name)
+	if err := localfs.CheckReserved(base); err != nil &&
+		(o.regular() || strings.Contains(base, ".")) {
+		return &fs.PathError{Op: "write", Path: o.name, Err: err}
+	}
 	if o.regular() { // /dev/stdout may lead to a pipe, which has no name
 		resolved, err := localfs.FollowLinks(o.name)
 		if err != nil {
