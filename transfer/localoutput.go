@@ -380,7 +380,7 @@ func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
 	if o.temp == "" {
 		return nil
 	}
-	err = o.root.Rename(o.inRoot(), o.base)
+	err = localfs.Replace(o.root, o.inRoot(), o.base)
 	if err != nil {
 		c.result.LeftBehind = o.temp
 		c.detail = "all of the data is in " + o.temp
