@@ -84,7 +84,8 @@ func TestPuTTYsOptions(t *testing.T) {
 		is *regexp.Regexp
 	}{
 		{string(help), regexp.MustCompile(`(?m)^  (-\S+)(?: (-\S+))?`)},
-		{strings.ReplaceAll(string(commands), "psftp> ", ""), regexp.MustCompile(`(?m)^([a-z!]+) +\w`)},
+		{strings.ReplaceAll(string(commands), "psftp> ", ""),
+			regexp.MustCompile(`(?m)^([a-z!]+) +\w`)},
 	} {
 		for _, match := range find.is.FindAllStringSubmatch(find.in, -1) {
 			for _, name := range match[1:] {

@@ -39,7 +39,8 @@ func TestUsage(t *testing.T) {
 		{"version", `^usftpd \S+.* go1\.\d+`}, {"--version", `^usftpd \S+.* go1\.\d+`},
 		{"completion bash", "__start_usftpd"}, {"completion zsh", "#compdef usftpd"},
 		{"completion fish", "complete -c usftpd"},
-		{"completion powershell", "Register-ArgumentCompleter -CommandName 'usftpd'"}, {"__complete --log-format j", "^json\n"},
+		{"completion powershell", "Register-ArgumentCompleter -CommandName 'usftpd'"},
+		{"__complete --log-format j", "^json\n"},
 		{"man", `\.TH USFTPD 8`},
 	} {
 		got := run(t, dir, "", strings.Fields(c.args)...)

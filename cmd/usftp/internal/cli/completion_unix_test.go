@@ -245,7 +245,8 @@ func TestCompletionThroughMaster(t *testing.T) {
 func TestCompletionForPowerShell(t *testing.T) {
 	t.Parallel()
 	o := run(t, t.TempDir(), "completion", "powershell")
-	for _, part := range []string{"Register-ArgumentCompleter -CommandName 'usftp'", " __complete "} {
+	for _, part := range []string{"Register-ArgumentCompleter -CommandName 'usftp'",
+		" __complete "} {
 		if o.code != 0 || !strings.Contains(o.stdout, part) {
 			t.Errorf("code %d, without %q: %s%s", o.code, part, o.stdout, o.stderr)
 		}

@@ -66,8 +66,8 @@ func (h Host) Begin(t *connect.Task, src connect.Place, dst *connect.Place, dryR
 	}
 	err := localfs.CheckReserved(h.Label)
 	if err != nil {
-		t.Fail(fmt.Errorf("cannot make a directory called %s: %w; ssh_config can give the host another name",
-			ui.Printable(h.Label), err))
+		t.Fail(fmt.Errorf("cannot make a directory called %s: %w; "+
+			"ssh_config can give the host another name", ui.Printable(h.Label), err))
 		return err
 	}
 	dst.Typed = connect.Below(dst.Typed, h.Label)
