@@ -25,6 +25,9 @@ func withSlash(dir int, element string) (string, error) {
 	return element, nil
 }
 
+// openWithin is not available.
+func openWithin(int, string) (int, error) { return 0, unix.ENOSYS }
+
 // renameNoReplace is not available.
 func renameNoReplace(int, string, int, string) error { return unix.ENOSYS }
 

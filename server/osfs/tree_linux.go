@@ -20,6 +20,19 @@ const (
 // something does not follow a link there.
 func withSlash(_ int, element string) (string, error) { return element + "/", nil }
 
+// openWithin opens the directory that path leads to below dir, through no link. Before Linux 5.6,
+// and in some containers, it fails.
+func openWithin(dir int, path string) (fd int, err error) {
+	err = retry(func() error {
+		fd, err = unix.Openat2(dir, path, &unix.OpenHow{
+			Flags:   uint64(openDirectory | unix.O_CLOEXEC),
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+		})
+		return err
+	})
+	return fd, err
+}
+
 func renameNoReplace(from int, old string, to int, base string) error {
 	return unix.Renameat2(from, old, to, base, unix.RENAME_NOREPLACE)
 }
