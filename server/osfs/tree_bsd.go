@@ -4,6 +4,7 @@ package osfs
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,11 @@ func renameNoReplace(int, string, int, string) error { return unix.ENOSYS }
 
 func chmodAt(dir int, base string, mode uint32, flags int) error {
 	return unix.Fchmodat(dir, base, mode, flags)
+}
+
+func futimes(fd int, atime, mtime time.Time) error {
+	return unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(atime.UnixNano()),
+		unix.NsecToTimeval(mtime.UnixNano())})
 }
 
 func statVFS(int) (wire.StatVFSReply, error) {

@@ -2,6 +2,7 @@ package osfs
 
 import (
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -56,6 +57,18 @@ func chmodAt(dir int, base string, mode uint32, flags int) error {
 		return unix.EOPNOTSUPP
 	}
 	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
+}
+
+// futimes is futimens(3). Before Linux 5.8 it needs /proc, which is slower, and missing in some
+// containers.
+func futimes(fd int, atime, mtime time.Time) error {
+	err := unix.UtimesNanoAt(fd, "", []unix.Timespec{unix.NsecToTimespec(atime.UnixNano()),
+		unix.NsecToTimespec(mtime.UnixNano())}, unix.AT_EMPTY_PATH)
+	if err != unix.EINVAL {
+		return err
+	}
+	return unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(atime.UnixNano()),
+		unix.NsecToTimeval(mtime.UnixNano())})
 }
 
 func statVFS(fd int) (reply wire.StatVFSReply, err error) {

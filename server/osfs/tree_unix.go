@@ -305,9 +305,7 @@ func (t tree) chtimes(ctx context.Context, name string, follow bool, atime, mtim
 
 // chtimesOpen sets the times of an open file, even if it has been renamed.
 func (tree) chtimesOpen(file *os.File, _ string, atime, mtime time.Time) error {
-	times := []unix.Timeval{unix.NsecToTimeval(atime.UnixNano()),
-		unix.NsecToTimeval(mtime.UnixNano())}
-	return control(file, func(fd int) error { return unix.Futimes(fd, times) })
+	return control(file, func(fd int) error { return futimes(fd, atime, mtime) })
 }
 
 func (t tree) mkdir(ctx context.Context, name string, perm uint32) error {
