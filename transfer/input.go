@@ -470,16 +470,6 @@ func (in *input) verify(target reopen) error {
 	return err
 }
 
-// holds reports whether the source matches the hash of a target on this machine; known is false if
-// that cannot be told. What no host can hash for a comparison is copied again.
-func (in *input) holds() (same, known bool) {
-	c := in.copy
-	if c.from == nil {
-		return false, true
-	}
-	return c.from.holds(c.hashing.digests, c.source, nil)
-}
-
 // begins reports whether the source begins with the first n bytes of a local file; known is false
 // if that cannot be told.
 func (in *input) begins(local io.ReaderAt, n int64) (same, known bool) {

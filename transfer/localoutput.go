@@ -1,12 +1,12 @@
 package transfer
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
@@ -93,6 +93,9 @@ func (o *localOutput) find(c *fileCopy) error {
 	}
 	o.base = filepath.Base(o.name)
 	o.direct = !o.regular() || o.info != nil && localfs.Links(o.info) > 1
+	if !o.regular() {
+		o.stored = nil
+	}
 	c.result.Target = o.name
 	return o.open()
 }
@@ -100,37 +103,17 @@ func (o *localOutput) find(c *fileCopy) error {
 // regular reports whether the target is a file or will be one, not a pipe or a device.
 func (o *localOutput) regular() bool { return o.info == nil || o.info.Mode().IsRegular() }
 
-// rereads opens the file being written, or the existing target.
-func (o *localOutput) rereads(*fileCopy, *input) reopen {
-	if !o.regular() {
-		return nil
+// reopen opens the file being written, or the existing target.
+func (o *localOutput) reopen() (io.ReaderAt, func(), error) {
+	if err := o.open(); err != nil {
+		return nil, nil, err
 	}
-	name := o.inRoot()
-	return func() (io.ReaderAt, func(), error) {
-		if err := o.open(); err != nil {
-			return nil, nil, err
-		}
-		f, err := o.root.Open(name)
-		if err != nil {
-			return nil, nil, err
-		}
-		return f, func() { f.Close() }, nil
+	f, err := o.root.Open(o.inRoot())
+	if err != nil {
+		return nil, nil, err
 	}
+	return f, func() { f.Close() }, nil
 }
-
-func (o *localOutput) holds(c *fileCopy, in *input) (same, known bool) { return in.holds() }
-
-func (o *localOutput) verify(c *fileCopy, in *input) error { return in.verify(o.rereads(c, in)) }
-
-func (o *localOutput) same(_ *fileCopy, in *input) error {
-	source := in.info().Local
-	if source != nil && o.info != nil && os.SameFile(source, o.info) {
-		return errSameFile
-	}
-	return nil
-}
-
-func (o *localOutput) finishCommit(*fileCopy) (done bool, err error) { return false, nil }
 
 // create creates the temporary file, or opens the target if it is to be written in place.
 func (o *localOutput) create(c *fileCopy, in *input) error {
@@ -256,19 +239,12 @@ func (o *localOutput) openedOver(source *endpoint.Info) error {
 	return nil
 }
 
-// left reports whether an earlier run for this target may have left a file of this name.
-func (o *localOutput) left(name string) bool {
-	return strings.HasPrefix(filepath.Base(name), localfs.TempPrefix(o.base))
-}
-
-func (o *localOutput) discard(name string) error {
+func (o *localOutput) discard(_ context.Context, name string) error {
 	if err := o.open(); err != nil {
 		return err
 	}
 	return o.root.Remove(filepath.Base(name))
 }
-
-func (o *localOutput) restore(string) error { return nil } // a rename replaces files here
 
 // resume opens what an earlier run left and proves it by the source's hash, or drops the end of it
 // that may not have reached the disk.
@@ -334,7 +310,7 @@ func proveLocal(c *fileCopy, file *os.File, in *input, m *mark) (offset int64, e
 }
 
 func (o *localOutput) fill(c *fileCopy, in *input) error {
-	to := sink{Writer: o.file, reread: o.rereads(c, in), over: o.over}
+	to := sink{Writer: o.file, reread: o.stored, over: o.over}
 	if to.reread != nil {
 		to.file = o.file
 	}
@@ -363,8 +339,7 @@ func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
 			return err
 		}
 	}
-	w := endpoint.LocalWriter{File: o.file, In: o.root, Base: o.inRoot()}
-	done, err := w.Finish(c.ctx, &f)
+	done, err := o.writer().Finish(c.ctx, &f)
 	if err == nil && !(done.Times && !c.options.Preserve) {
 		err = done.NotSet
 	}
@@ -418,14 +393,8 @@ func (o *localOutput) attrs(c *fileCopy, source *endpoint.Info) (set usftp.NewAt
 	return set, nil
 }
 
-func (o *localOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
-	return endpoint.LocalWriter{File: o.file}.Keep(c.ctx, n)
-}
-
-func (o *localOutput) remove(*fileCopy) {
-	if o.temp != "" {
-		o.root.Remove(o.inRoot())
-	}
+func (o *localOutput) writer() endpoint.Writer {
+	return endpoint.LocalWriter{File: o.file, In: o.root, Base: o.inRoot()}
 }
 
 // sparseFile is a local file in which blocks of zeros become holes.

@@ -127,6 +127,7 @@ func (t *localTarget) check(d *directory, name string) error {
 // place examines the target.
 func (t *localTarget) place(c *fileCopy, in *input) (output, error) {
 	o := &localOutput{end: t, entry: c.entry}
+	o.stored = o.reopen
 	if c.entry == nil {
 		return o, o.find(c)
 	}

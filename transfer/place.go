@@ -3,12 +3,15 @@ package transfer
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/quirks"
 )
@@ -22,6 +25,10 @@ type location struct {
 	untold bool        // the host does not say what is there, or whether anything is
 	temp   string      // path of the temporary file, "" if the target itself is written
 	freed  bool        // what was there has been moved away
+	stream bool        // it is no file, and what was written cannot be taken back
+
+	// stored opens what is here for reading, nil if that is impossible or on a host.
+	stored reopen
 
 	// private is set if the temporary file is its owner's alone until it gets its permissions.
 	private bool
@@ -36,6 +43,60 @@ func (l *location) written() string {
 		return l.temp
 	}
 	return l.name
+}
+
+// left reports whether an earlier run for this target may have left a file of this name.
+func (l *location) left(c *fileCopy, name string) bool {
+	return strings.HasPrefix(c.dst.Base(name), localfs.TempPrefix(c.dst.Base(l.name))) &&
+		(c.to == nil || path.Dir(name) == path.Dir(l.name))
+}
+
+// rereads returns how to read again what is here or, on a host, the source; nil if that is
+// impossible.
+func (l *location) rereads(c *fileCopy, in *input) reopen {
+	if c.to != nil {
+		return in.reopen()
+	}
+	return l.stored
+}
+
+// verify compares what is stored with what was copied.
+func (l *location) verify(c *fileCopy, in *input) error {
+	if c.to != nil {
+		return c.to.verify(c, l.written(), nil, in.reopen())
+	}
+	return in.verify(l.stored)
+}
+
+// holds reports whether the host's file matches the hash of the other end; known is false if that
+// cannot be told. What no host can hash for a comparison is copied again.
+func (l *location) holds(c *fileCopy) (same, known bool) {
+	switch {
+	case c.to != nil:
+		return c.to.holds(c.hashing.digests, l.name, nil)
+	case c.from != nil:
+		return c.from.holds(c.hashing.digests, c.source, nil)
+	}
+	return false, true
+}
+
+// apart fails if the target is the source itself.
+func (l *location) apart(c *fileCopy, in *input) error {
+	source := in.info().Local
+	if source != nil && l.info != nil && os.SameFile(source, l.info) {
+		return errSameFile
+	}
+	if c.to == nil || c.from != c.to || c.entry != nil || l.info == nil && !l.untold {
+		return nil
+	}
+	from, err := c.to.client.RealPath(c.source)
+	if err != nil {
+		return nil
+	}
+	if to, err := c.to.client.RealPath(l.name); err == nil && to == from {
+		return errSameFile
+	}
+	return nil
 }
 
 // look records what was found below the target of a tree.

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path"
-	"strings"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
@@ -38,31 +37,6 @@ func (o *remoteOutput) close() {
 		o.striper.stop()
 		o.striper = nil
 	}
-}
-
-func (o *remoteOutput) rereads(c *fileCopy, in *input) reopen { return in.reopen() }
-
-func (o *remoteOutput) holds(c *fileCopy, in *input) (same, known bool) {
-	return o.session.holds(c.hashing.digests, o.name, nil)
-}
-
-func (o *remoteOutput) verify(c *fileCopy, in *input) error {
-	return o.session.verify(c, o.written(), nil, in.reopen())
-}
-
-// same makes sure that a file does not overwrite itself.
-func (o *remoteOutput) same(c *fileCopy, in *input) error {
-	if c.entry != nil || o.info == nil && !o.untold || c.from != c.to {
-		return nil
-	}
-	source, err := o.client.RealPath(c.source)
-	if err != nil {
-		return nil
-	}
-	if to, err := o.client.RealPath(o.name); err == nil && to == source {
-		return errSameFile
-	}
-	return nil
 }
 
 // create creates the temporary file, or opens the target if it is to be written in place.
@@ -98,7 +72,7 @@ func (o *remoteOutput) create(c *fileCopy, in *input) (err error) {
 			if !lost { // the server may have created it
 				ctx, cancel := endpoint.CleanupContext(c.ctx)
 				defer cancel()
-				o.removeTemporary(ctx, c, temporary)
+				removeTemporary(ctx, c, o, temporary)
 			}
 			return err
 		}
@@ -252,16 +226,12 @@ func sizeOf(info fs.FileInfo) int64 {
 	return math.MaxInt64
 }
 
-// left reports whether an earlier run for this target may have left a file of this name.
-func (o *remoteOutput) left(name string) bool {
-	return path.Dir(name) == path.Dir(o.name) &&
-		strings.HasPrefix(path.Base(name), localfs.TempPrefix(path.Base(o.name)))
+func (o *remoteOutput) discard(ctx context.Context, name string) error {
+	return o.client.WithContext(ctx).Remove(name)
 }
 
-func (o *remoteOutput) discard(name string) error { return o.client.Remove(name) }
-
-func (o *remoteOutput) restore(aside string) error {
-	if _, old := localfs.OldNameOf(path.Base(aside)); !old || !o.left(aside) {
+func (o *remoteOutput) restore(c *fileCopy, aside string) error {
+	if _, old := localfs.OldNameOf(path.Base(aside)); !old || !o.left(c, aside) {
 		return nil
 	}
 	client := o.client
@@ -442,7 +412,7 @@ func (s finalizing) smallRefused(refusal error) error {
 		return err
 	}
 	f := endpoint.Finish{Set: set, Own: s.own()}
-	return s.told(s.writer().SetByPath(&f, refusal))
+	return s.told(s.o.hostWriter().SetByPath(&f, refusal))
 }
 
 // startSmall reads a small file and starts writing it. It frees the memory for that before it
@@ -482,7 +452,7 @@ type finalizing struct {
 // are closed in the same round trip.
 func (s finalizing) run() (err error) {
 	o, c := s.o, s.c
-	w := s.writer()
+	w := o.hostWriter()
 	f := endpoint.Finish{Truncate: c.result.Bytes < o.over, Size: c.result.Bytes, Own: s.own(),
 		Flush: c.options.Sync || c.options.Verify && o.session.syncs(c)}
 	if striper := o.striper; striper != nil {
@@ -506,8 +476,15 @@ func (s finalizing) run() (err error) {
 	return err
 }
 
-func (s finalizing) writer() endpoint.HostWriter {
-	return endpoint.HostWriter{File: s.o.file, Quirks: s.o.end.placement.quirks}
+func (o *remoteOutput) writer() endpoint.Writer {
+	if o.file == nil {
+		return nil
+	}
+	return o.hostWriter()
+}
+
+func (o *remoteOutput) hostWriter() endpoint.HostWriter {
+	return endpoint.HostWriter{File: o.file, Quirks: o.end.placement.quirks}
 }
 
 // own reports whether the file is new.
@@ -881,43 +858,4 @@ func (p *commitState) wasRenamed(c *fileCopy, o *remoteOutput, refusal error) (d
 	}
 	c.result, c.detail = Result{Target: o.name, Bytes: p.size}, ""
 	return true, nil
-}
-
-// truncate shortens what was written to the contiguous part. If the connection is lost the next run
-// does that.
-func (o *remoteOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
-	if o.session.lost() {
-		return true, false
-	}
-	ctx, cancel := endpoint.CleanupContext(c.ctx)
-	defer cancel()
-	return endpoint.HostWriter{File: o.file}.Keep(ctx, n)
-}
-
-// remove closes the file, and removes it if it is temporary.
-func (o *remoteOutput) remove(c *fileCopy) {
-	if o.file == nil {
-		return
-	}
-	if o.temp != "" && o.session.lost() {
-		c.result.LeftBehind = o.temp
-		c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes, c.shown(o.temp))
-		return
-	}
-	ctx, cancel := endpoint.CleanupContext(c.ctx)
-	defer cancel()
-	endpoint.HostWriter{File: o.file}.Abandon(ctx)
-	c.delta.close() // Windows does not remove open files
-	if o.temp != "" {
-		o.removeTemporary(ctx, c, o.temp)
-	}
-}
-
-// removeTemporary removes a useless temporary file, or reports that it is left.
-func (o *remoteOutput) removeTemporary(ctx context.Context, c *fileCopy, temporary string) {
-	if err := o.client.WithContext(ctx).Remove(temporary); err != nil &&
-		!errors.Is(err, fs.ErrNotExist) {
-		c.result.LeftBehind = temporary
-		c.detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
-	}
 }
