@@ -324,12 +324,13 @@ func (c *fileCopy) abandon(out output, err error) {
 	}
 	w.Abandon(ctx)
 	c.delta.close() // Windows does not remove open files
-	removeTemporary(ctx, c, out, at.temp)
+	removeTemporary(ctx, c, at.temp, at.discard)
 }
 
 // removeTemporary removes a useless temporary file, or reports that it is left.
-func removeTemporary(ctx context.Context, c *fileCopy, out output, temporary string) {
-	if endpoint.IgnoreMissing(out.discard(ctx, temporary)) != nil {
+func removeTemporary(ctx context.Context, c *fileCopy, temporary string,
+	discard func(ctx context.Context, name string) error) {
+	if endpoint.IgnoreMissing(discard(ctx, temporary)) != nil {
 		c.result.LeftBehind = temporary
 		c.detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
 	}

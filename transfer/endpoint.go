@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"runtime"
@@ -201,13 +200,8 @@ type target interface {
 // An output is a file that is written.
 type output interface {
 	at() *location
-	create(c *fileCopy, in *input) error
 
-	// resume opens what an interrupted copy left and returns where to continue, or why it cannot.
-	// discard removes it.
-	resume(c *fileCopy, in *input, m *mark) (offset int64, why error)
-	discard(ctx context.Context, name string) error
-
+	create(c *fileCopy, in *input) error   // opens it
 	fill(c *fileCopy, in *input) error     // copies the contents
 	finalize(c *fileCopy, in *input) error // sets attributes and closes, on a host
 	commit(c *fileCopy, in *input) error   // gives the copy its name

@@ -1,7 +1,9 @@
 package transfer
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -26,6 +28,9 @@ type location struct {
 	temp   string      // path of the temporary file, "" if the target itself is written
 	freed  bool        // what was there has been moved away
 	stream bool        // it is no file, and what was written cannot be taken back
+
+	placement
+	maker // nil for a stream
 
 	// stored opens what is here for reading, nil if that is impossible or on a host.
 	stored reopen
@@ -97,6 +102,124 @@ func (l *location) apart(c *fileCopy, in *input) error {
 		return errSameFile
 	}
 	return nil
+}
+
+// A maker makes and removes files in the directory of a location. It repeats nothing.
+type maker interface {
+	openFile(c *fileCopy, name string, flag int, perm fs.FileMode) error
+	lstat(name string) (fs.FileInfo, error)
+	discard(ctx context.Context, name string) error
+	explain(err error) error // says more about why the file cannot be made
+
+	// overwrite opens the target itself; old is what was found there, or nil.
+	overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int, perm fs.FileMode) error
+
+	// prove returns up to where the open file is the beginning of the source, or why it is not.
+	prove(c *fileCopy, in *input, m *mark) (offset int64, why error)
+}
+
+// resume opens what an interrupted copy left and returns where to continue, or why it cannot.
+func (l *location) resume(c *fileCopy, in *input, out output, m *mark) (offset int64, why error) {
+	temporary := c.dst.Join(above(c.dst, l.name), c.dst.Base(m.Temporary))
+	if err := l.openFile(c, temporary, os.O_RDWR, 0); err != nil {
+		return 0, fmt.Errorf("it cannot be opened: %w", err)
+	}
+	if offset, why = l.prove(c, in, m); why != nil {
+		out.writer().Abandon(c.ctx)
+		return 0, why
+	}
+	l.temp, c.attempts.made = temporary, temporary
+	return offset, nil
+}
+
+// create creates the temporary file, or opens the target if it is to be written in place.
+func (l *location) create(c *fileCopy, source *endpoint.Info) (err error) {
+	perm, denied := fs.FileMode(0o666), false
+	if source.HasMode {
+		perm = c.options.perm(source)
+	}
+	if !l.direct && l.tries(c) {
+		temporary := c.dst.Join(above(c.dst, l.name), c.token.Name(c.dst.Base(l.name)))
+		c.journal.noteBefore(c, temporary)
+		lost := c.to.lost()
+		err = l.openFile(c, temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, l.until(c, source, perm))
+		c.attempts.made = temporary
+		if err == nil {
+			l.temp = temporary
+			return nil
+		}
+		if c.flags.seat.crowded(err) { // that says nothing about the name
+			return err
+		}
+		if c.interrupted() || sharesHandle(err) {
+			if !lost { // the server may have created it
+				ctx, cancel := endpoint.CleanupContext(c.ctx)
+				defer cancel()
+				removeTemporary(ctx, c, temporary, l.discard)
+			}
+			return err
+		}
+		if err := l.fallBack(c, l.explain(err)); err != nil {
+			return err
+		}
+		c.flags.seat.inVain(err)
+		denied = true
+	}
+	if c.options.Placement == PlaceAtomic {
+		return &fs.PathError{Op: "replace", Path: l.name,
+			Err: errors.New("it is not a regular file with one name and can only be written in place")}
+	}
+	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
+	// opening the target itself yields an error with the name the user knows.
+	if err = l.openInPlace(c, source, perm); err == nil && denied {
+		l.noteNameRefused(c, l.info == nil)
+	}
+	return l.explain(err)
+}
+
+// until returns the permissions of a temporary file until it gets its final ones.
+func (l *location) until(c *fileCopy, source *endpoint.Info, perm fs.FileMode) fs.FileMode {
+	preserves := c.options.preservesMode(source)
+	switch noModes := l.quirks.NoModes.Load(); {
+	case l.info == nil && !preserves:
+	case !noModes:
+		l.private = true
+		return 0o600
+	case !preserves:
+		return l.info.Mode().Perm()
+	}
+	return perm
+}
+
+// openInPlace opens the target itself. Below the target of a tree it must still be what can be
+// written, and a link is replaced by the file, as a rename would. A new file is created exclusively;
+// an existing regular file may stem from an earlier attempt.
+func (l *location) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileMode) error {
+	old, flag := l.info, os.O_WRONLY|os.O_CREATE
+	if c.entry != nil {
+		var err error
+		freed := false
+		switch old, err = l.lstat(l.name); {
+		case errors.Is(err, fs.ErrNotExist):
+			freed = true
+		case private.Untold(err):
+			l.untold = true
+		case err != nil:
+			return err
+		case !old.Mode().IsRegular() && old.Mode()&fs.ModeSymlink == 0:
+			return inTheWay(l.name, old.Mode())
+		default:
+			freed, err = c.entry.backups().aside(c.entry, old.Mode(),
+				func() error { return l.discard(c.ctx, l.name) })
+			if err != nil {
+				return err
+			}
+		}
+		if freed {
+			old, flag = nil, flag|os.O_EXCL
+		}
+	}
+	return l.overwrite(c, source, old, flag, perm)
 }
 
 // look records what was found below the target of a tree.
@@ -210,9 +333,9 @@ func (j *job) checkBase(base string, valid func(string) error) error {
 // remembers what the target refuses, so that thousands of files need not each find out.
 type placement struct{ quirks *quirks.Quirks }
 
-// atomic reports whether to try a temporary name, given what is known about the target and the
+// tries reports whether to try a temporary name, given what is known about the target and the
 // directory. PlaceAtomic always tries.
-func (p placement) atomic(c *fileCopy) bool {
+func (p placement) tries(c *fileCopy) bool {
 	switch {
 	case c.options.Placement == PlaceAtomic:
 		return true

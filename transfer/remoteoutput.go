@@ -39,65 +39,19 @@ func (o *remoteOutput) close() {
 	}
 }
 
-// create creates the temporary file, or opens the target if it is to be written in place.
-func (o *remoteOutput) create(c *fileCopy, in *input) (err error) {
-	source, client := in.info(), o.client
-	perm, denied := fs.FileMode(0o666), false
-	if source.HasMode {
-		perm = c.options.perm(source)
-	}
-	if !o.direct && o.end.atomic(c) {
-		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
-		c.journal.noteBefore(c, temporary)
-		private := perm
-		switch noModes := o.end.placement.quirks.NoModes.Load(); {
-		case o.info == nil && !c.options.preservesMode(source):
-		case !noModes: // until it gets its final permissions
-			private, o.private = 0o600, true
-		case !c.options.preservesMode(source):
-			private = o.info.Mode().Perm()
-		}
-		lost := o.session.lost()
-		o.file, err = client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
-		c.attempts.made = temporary
-		if err == nil {
-			c.flags.seat.opened(false)
-			o.temp = temporary
-			return nil
-		}
-		if c.flags.seat.crowded(err) { // that says nothing about the name
-			return err
-		}
-		if c.interrupted() || sharesHandle(err) {
-			if !lost { // the server may have created it
-				ctx, cancel := endpoint.CleanupContext(c.ctx)
-				defer cancel()
-				removeTemporary(ctx, c, o, temporary)
-			}
-			return err
-		}
-		if c.entry != nil && o.linked(c.entry.dir) { // that says nothing about the name
-			return err
-		}
-		if err := o.end.fallBack(c, o.explain(err)); err != nil {
-			return err
-		}
-		c.flags.seat.inVain(err)
-		denied = true
-	}
-	if c.options.Placement == PlaceAtomic {
-		return &fs.PathError{Op: "replace", Path: o.name,
-			Err: errors.New("it is not a regular file and can only be written in place")}
-	}
-	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
-	// opening the target itself yields an error with the name the user knows.
-	if o.file, err = (inPlace{o, c, source, perm}).open(); err == nil {
+func (o *remoteOutput) create(c *fileCopy, in *input) error {
+	return o.location.create(c, in.info())
+}
+
+func (o *remoteOutput) openFile(c *fileCopy, name string, flag int, perm fs.FileMode) (err error) {
+	if o.file, err = o.client.OpenFile(name, flag, perm); err == nil {
 		c.flags.seat.opened(false)
 	}
-	if err == nil && denied {
-		o.end.noteNameRefused(c, o.info == nil)
-	}
-	return o.explain(err)
+	return err
+}
+
+func (o *remoteOutput) lstat(name string) (fs.FileInfo, error) {
+	return private.OfClient(o.client).Look(name)
 }
 
 // linked reports whether a directory below the target cannot be reached without following a link,
@@ -124,87 +78,53 @@ func (o *remoteOutput) explain(err error) error {
 	return endpoint.ExplainFailure(err, client, o.session.host.Name, dir)
 }
 
-// inPlace opens a target on a host that is written in place.
-type inPlace struct {
-	o      *remoteOutput
-	c      *fileCopy
-	source *endpoint.Info
-	perm   fs.FileMode // of a new file
-}
-
-// open opens the target itself. Version 3 has no flag that stops OPEN from following links
+// overwrite opens the target itself. Version 3 has no flag that stops OPEN from following links
 // (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the host
 // could still put a link in the file's place; the source cannot.
-func (p inPlace) open() (*usftp.File, error) {
-	o, c := p.o, p.c
-	client, old, flags := o.client, o.info, os.O_WRONLY|os.O_CREATE
-	untold := o.untold
-	if c.entry != nil {
-		info, err := private.OfClient(client).Look(o.name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			old, flags = nil, flags|os.O_EXCL
-		case private.Untold(err):
-			old, untold = nil, true
-		case err != nil:
-			return nil, err
-		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
-			return nil, inTheWay(o.name, info.Mode())
-		default:
-			old = info
-			freed, err := c.entry.backups().aside(c.entry, info.Mode(),
-				func() error { return client.Remove(o.name) })
-			if err != nil {
-				return nil, err
-			}
-			if freed {
-				old, flags = nil, flags|os.O_EXCL
-			}
-		}
-	}
+func (o *remoteOutput) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+	perm fs.FileMode) error {
 	switch {
-	case untold && c.options.Placement != PlaceDirect:
-		f, err := client.OpenFile(o.name, flags|os.O_EXCL, p.perm)
+	case o.untold && c.options.Placement != PlaceDirect:
+		err := o.openFile(c, o.name, flag|os.O_EXCL, perm)
 		if endpoint.Refused(err) {
 			c.detail = "the host does not say what has this name: a directory's must end in /" +
 				c.rules().inPlace
 		} else if err == nil && c.flags.notRenamed { // nothing had the name
-			o.end.placement.quirks.NoRename.Store(true)
-			o.end.reportNoRename(c)
+			o.quirks.NoRename.Store(true)
+			o.reportNoRename(c)
 		}
-		return f, err
+		return err
 	case old == nil:
-		return client.OpenFile(o.name, flags|os.O_TRUNC, p.perm)
+		return o.openFile(c, o.name, flag|os.O_TRUNC, perm)
 	case !old.Mode().IsRegular():
-		return client.OpenFile(o.name, flags, p.perm)
+		return o.openFile(c, o.name, flag, perm)
 	}
-	return p.over(old)
+	return o.openOver(c, source, old, perm)
 }
 
-// over opens an existing file to write over it. It does not empty the file, which may be the
-// source: the host may be this machine, and a file can have several names. seal truncates it to its
-// new size. On hosts that take only whole files, it is emptied if it is certainly not the source.
-func (p inPlace) over(old fs.FileInfo) (f *usftp.File, err error) {
-	o := p.o
-	client, quirks, flags := o.client, o.end.placement.quirks, os.O_WRONLY|os.O_CREATE
-	other := p.c.attempts.once || isOther(p.source, old) // what can be read only once is no file
-	if !other || !quirks.WholeFiles.Load() {
-		if f, err = client.OpenFile(o.name, flags, p.perm); err == nil {
+// openOver opens an existing file to write over it. It does not empty the file, which may be the
+// source: the host may be this machine, and a file can have several names. finalize truncates it to
+// its new size. On hosts that take only whole files, it is emptied if it is certainly not the source.
+func (o *remoteOutput) openOver(c *fileCopy, source *endpoint.Info, old fs.FileInfo,
+	perm fs.FileMode) (err error) {
+	other := c.attempts.once || isOther(source, old) // what can be read only once is no file
+	if !other || !o.quirks.WholeFiles.Load() {
+		if err = o.openFile(c, o.name, os.O_WRONLY|os.O_CREATE, perm); err == nil {
 			o.over = sizeOf(old)
 		}
 		if !other || !endpoint.Refused(err) {
-			return f, err
+			return err
 		}
 	}
-	f, truncErr := client.OpenFile(o.name, flags|os.O_TRUNC, p.perm)
+	truncErr := o.openFile(c, o.name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
 	if err == nil {
-		return f, truncErr
+		return truncErr
 	}
 	if truncErr != nil {
-		return nil, err
+		return err
 	}
-	quirks.WholeFiles.Store(true)
-	return f, nil
+	o.quirks.WholeFiles.Store(true)
+	return nil
 }
 
 // isOther reports whether a file on a host is certainly not the source.
@@ -248,22 +168,15 @@ func (o *remoteOutput) restore(c *fileCopy, aside string) error {
 	return nil
 }
 
-// resume opens what an earlier run left, and proves it by the host's hash or by reading back its
-// end.
-func (o *remoteOutput) resume(c *fileCopy, in *input, m *mark) (int64, error) {
+// prove proves what an earlier run left by the host's hash or by reading back its end.
+func (o *remoteOutput) prove(c *fileCopy, in *input, m *mark) (int64, error) {
 	if m.RacyBytes > 0 && m != c.journal.left {
 		return 0, errors.New("the source was being written to when the copy started")
 	}
-	f, err := o.client.OpenFile(m.Temporary, os.O_RDWR, 0)
-	if err != nil {
-		return 0, fmt.Errorf("it cannot be opened: %w", err)
-	}
-	if err := proveRemote(c, f, in, m); err != nil {
-		f.Close()
+	if err := proveRemote(c, o.file, in, m); err != nil {
 		return 0, err
 	}
-	o.file, o.temp, c.attempts.made = f, m.Temporary, m.Temporary
-	_, err = f.Seek(m.Bytes, io.SeekStart)
+	_, err := o.file.Seek(m.Bytes, io.SeekStart)
 	return m.Bytes, err
 }
 
@@ -484,7 +397,7 @@ func (o *remoteOutput) writer() endpoint.Writer {
 }
 
 func (o *remoteOutput) hostWriter() endpoint.HostWriter {
-	return endpoint.HostWriter{File: o.file, Quirks: o.end.placement.quirks}
+	return endpoint.HostWriter{File: o.file, Quirks: o.quirks}
 }
 
 // own reports whether the file is new.
@@ -520,7 +433,7 @@ func (s finalizing) attrs() (set usftp.NewAttrs, err error) {
 		// its new owner may never have agreed to that
 		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
 	}
-	o.end.placement.quirks.Settable(&set, false)
+	o.quirks.Settable(&set, false)
 	return set, err
 }
 
@@ -561,7 +474,7 @@ var errPrivate = errors.New("the host does not change the permissions of a file"
 func (s finalizing) looks(set usftp.NewAttrs) {
 	o := s.o
 	if (s.c.options.Preserve || o.private) && set != (usftp.NewAttrs{}) &&
-		!private.OfClient(o.client).WorksInOrder() && !o.end.placement.quirks.Proved.Swap(true) {
+		!private.OfClient(o.client).WorksInOrder() && !o.quirks.Proved.Swap(true) {
 		o.given = &set
 	}
 }
@@ -572,7 +485,7 @@ func (s finalizing) proved() error {
 	if s.o.given != nil {
 		s.look()
 	}
-	if s.o.private && s.o.end.placement.quirks.NoModes.Load() && !s.c.attempts.once {
+	if s.o.private && s.o.quirks.NoModes.Load() && !s.c.attempts.once {
 		return errPrivate
 	}
 	return nil
@@ -659,9 +572,9 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 			c.attempts.committing = nil
 		}
 		if c.entry == nil || !o.linked(c.entry.dir) {
-			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
+			o.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
 		}
-		if (c.flags.notRenamed || o.end.placement.quirks.NoRename.Load()) && !o.end.atomic(c) &&
+		if (c.flags.notRenamed || o.quirks.NoRename.Load()) && !o.tries(c) &&
 			p.aside == "" && p.forgone(c, o) {
 			c.result.LeftBehind, c.detail = "", ""
 			return fmt.Errorf("%w: %w", errNotRenamed, err)

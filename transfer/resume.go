@@ -141,7 +141,7 @@ func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err 
 	case !ours:
 		why = errors.New("it does not belong to this target")
 	default:
-		if offset, why = out.resume(c, in, m); why == nil {
+		if offset, why = out.at().resume(c, in, out, m); why == nil {
 			return offset, nil
 		}
 		if c.interrupted() {
@@ -218,7 +218,7 @@ func (j *journal) removeStrays(c *fileCopy, out output) {
 	for len(*strays) > 0 {
 		var err error
 		if (*strays)[0] != out.at().temp {
-			err = out.discard(c.ctx, (*strays)[0])
+			err = out.at().discard(c.ctx, (*strays)[0])
 		}
 		if err != nil && !endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
 			return // the connection is lost again
@@ -285,7 +285,7 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 
 // removeStale removes what an earlier run left, once the copy is in place.
 func (j *journal) removeStale(c *fileCopy, out output) {
-	if j.stale != nil && endpoint.IgnoreMissing(out.discard(c.ctx, j.stale.Temporary)) == nil {
+	if j.stale != nil && endpoint.IgnoreMissing(out.at().discard(c.ctx, j.stale.Temporary)) == nil {
 		j.stale = nil
 	}
 }

@@ -1,10 +1,8 @@
 package transfer
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/pool"
@@ -64,12 +62,10 @@ type writerOutput struct {
 	w io.Writer
 }
 
-func (o *writerOutput) close()                                         {}
-func (o *writerOutput) writer() endpoint.Writer                        { return nil }
-func (o *writerOutput) discard(context.Context, string) error          { return nil }
-func (o *writerOutput) finalize(*fileCopy, *input) error               { return nil }
-func (o *writerOutput) commit(*fileCopy, *input) error                 { return nil }
-func (o *writerOutput) resume(*fileCopy, *input, *mark) (int64, error) { return 0, fs.ErrNotExist }
+func (o *writerOutput) close()                           {}
+func (o *writerOutput) writer() endpoint.Writer          { return nil }
+func (o *writerOutput) finalize(*fileCopy, *input) error { return nil }
+func (o *writerOutput) commit(*fileCopy, *input) error   { return nil }
 
 func (o *writerOutput) create(c *fileCopy, in *input) error {
 	if err := in.ready(); err != nil {
