@@ -26,18 +26,13 @@ type remoteOutput struct {
 	session *session
 	client  *usftp.Client // the session's, see [remoteTarget.view]
 	file    *usftp.File
-	striper *striper // until seal
+	striper *endpoint.Striper
 	sealed  bool
 	over    int64           // size of the old file that is written over in place; 0 if there is none
 	given   *usftp.NewAttrs // what the file should have, to be looked at; nil for most
 }
 
-func (o *remoteOutput) close() {
-	if o.striper != nil {
-		o.striper.stop()
-		o.striper = nil
-	}
-}
+func (o *remoteOutput) close() { o.striper.Stop() }
 
 func (o *remoteOutput) create(c *fileCopy, in *input) error {
 	return o.location.create(c, in.info())
@@ -273,13 +268,14 @@ func (o *remoteOutput) send(c *fileCopy, in *input) (int64, error) {
 			return n, 1, err
 		})
 	}
-	s := o.session.stripe(c, f, os.O_WRONLY, resumed, source.Size, o.over)
-	o.striper = s // until seal
+	s := o.session.stripe(c, f,
+		endpoint.Striping{Flag: os.O_WRONLY, From: resumed, Size: source.Size, Over: o.over})
+	o.striper = s
 	n, err := o.session.judge(c, f, func() (int64, int, error) {
-		n, err := s.stripes.ReadFromAt(in)
-		return n, 1 + s.count(), err
+		n, err := s.ReadFromAt(in)
+		return n, 1 + s.Count(), err
 	})
-	c.result.Stripes = s.stripes.Joined()
+	c.result.Stripes = s.Joined()
 	return n, err
 }
 
@@ -361,25 +357,16 @@ type finalizing struct {
 	in *input
 }
 
-// run proves that the file is whole if several handles wrote it, and finishes it. The other handles
-// are closed in the same round trip.
+// run finishes the file.
 func (s finalizing) run() (err error) {
 	o, c := s.o, s.c
-	w := o.hostWriter()
 	f := endpoint.Finish{Truncate: c.result.Bytes < o.over, Size: c.result.Bytes, Own: s.own(),
 		Flush: c.options.Sync || c.options.Verify && o.session.syncs(c)}
-	if striper := o.striper; striper != nil {
-		// first, since each connection answers in an order of its own
-		if err := striper.prove(); err != nil {
-			return err
-		}
-		w.Parts, o.striper = striper.part, nil
-	}
 	if f.Set, err = s.attrs(); err != nil {
 		return err
 	}
 	s.looks(f.Set)
-	done, err := w.Finish(c.ctx, &f)
+	done, err := o.hostWriter().Finish(c.ctx, &f)
 	if err = o.explain(err); err == nil {
 		err = s.told(done)
 	}
@@ -397,7 +384,7 @@ func (o *remoteOutput) writer() endpoint.Writer {
 }
 
 func (o *remoteOutput) hostWriter() endpoint.HostWriter {
-	return endpoint.HostWriter{File: o.file, Quirks: o.quirks}
+	return endpoint.HostWriter{File: o.file, Quirks: o.quirks, Striper: o.striper}
 }
 
 // own reports whether the file is new.
