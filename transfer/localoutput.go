@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
@@ -301,35 +300,23 @@ func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
 	return err
 }
 
-// attrs returns the attributes to set. What the new file keeps of an old one it is given.
-func (o *localOutput) attrs(c *fileCopy, source *endpoint.Info) (set usftp.NewAttrs, err error) {
-	if (c.options.Preserve || c.entry != nil) && source.HasTimes && !c.options.NoTimes {
-		set.SetTimes = true
-		set.Atime, set.Mtime = source.Times()
+// kept gives the new file what it keeps of the old one besides the mode.
+func (o *localOutput) kept(c *fileCopy) fs.FileMode {
+	mode := o.info.Mode()
+	var err error
+	if !c.options.Owners {
+		err = localfs.OwnerOf(o.info).Keep(o.file)
 	}
-	if err = c.options.addOwner(&set, source.Owner); err != nil {
-		return set, err
-	}
-	if c.options.preservesMode(source) {
-		set.SetMode, set.Mode = true, c.options.perm(source)
-		return set, nil
-	}
-	if o.info == nil || o.temp == "" {
-		return set, nil
-	}
-	set.SetMode, set.Mode = true, o.info.Mode()
-	if c.options.Owners {
-		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
-	} else if err := localfs.OwnerOf(o.info).Keep(o.file); err != nil {
+	if err != nil {
 		c.warn("the new file cannot be given the owner of the old one: " + err.Error())
-		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
+		mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
 	}
-	if err := localfs.KeepACL(o.root, filepath.Base(o.name), o.file); err != nil {
+	if err = localfs.KeepACL(o.root, filepath.Base(o.name), o.file); err != nil {
 		c.warn("the new file cannot be given the access control list of the old one, and gives " +
 			"its group no access: " + err.Error())
-		set.Mode &^= 0o070
+		mode &^= 0o070
 	}
-	return set, nil
+	return mode
 }
 
 func (o *localOutput) writer() endpoint.Writer {

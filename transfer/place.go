@@ -114,6 +114,9 @@ type maker interface {
 	// overwrite opens the target itself; old is what was found there, or nil.
 	overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int, perm fs.FileMode) error
 
+	// kept returns the permissions of the old file for the new one.
+	kept(c *fileCopy) fs.FileMode
+
 	// prove returns up to where the open file is the beginning of the source, or why it is not.
 	prove(c *fileCopy, in *input, m *mark) (offset int64, why error)
 }
@@ -189,6 +192,30 @@ func (l *location) until(c *fileCopy, source *endpoint.Info, perm fs.FileMode) f
 		return l.info.Mode().Perm()
 	}
 	return perm
+}
+
+// attrs returns the attributes to set.
+func (l *location) attrs(c *fileCopy, source *endpoint.Info) (set usftp.NewAttrs, err error) {
+	atime, mtime := source.Times()
+	exists := c.to == nil || endpoint.Nearest(mtime).Unix() == mtime.Unix()
+	if source.HasTimes && !c.options.NoTimes && (c.options.Preserve || c.entry != nil && exists) {
+		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
+		c.settable(&set)
+	}
+	if err := c.options.addOwner(&set, source.Owner); err != nil {
+		return set, err
+	}
+	if c.options.preservesMode(source) {
+		// without setuid and setgid: the copy would run as the user who made it
+		set.SetMode, set.Mode = true, c.options.perm(source)
+	} else if l.info != nil && l.temp != "" {
+		set.SetMode, set.Mode = true, l.kept(c)
+		if set.SetOwner { // its new owner may never have agreed to that
+			set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
+		}
+	}
+	l.quirks.Settable(&set, false)
+	return set, nil
 }
 
 // openInPlace opens the target itself. Below the target of a tree it must still be what can be

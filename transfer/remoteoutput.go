@@ -292,10 +292,10 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in *input) (done bool, err error) 
 	notSet, err := wait()
 	c.freeHandle()
 	if err == nil && notSet != nil {
-		err = finalizing{o, c, in}.smallRefused(notSet)
+		err = finalizing{o, c}.smallRefused(notSet, in.info())
 	}
 	if err == nil {
-		err = finalizing{o, c, in}.proved()
+		err = finalizing{o, c}.proved()
 	}
 	if err != nil {
 		return true, err
@@ -309,14 +309,14 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in *input) (done bool, err error) 
 // inlined, to keep the stacks of thousands of files small.
 //
 //go:noinline
-func (s finalizing) smallRefused(refusal error) error {
+func (s finalizing) smallRefused(refusal error, source *endpoint.Info) error {
 	if !endpoint.Refused(refusal) {
 		if s.c.options.Preserve || s.c.options.Owners {
 			return refusal
 		}
 		return nil
 	}
-	set, err := s.attrs()
+	set, err := s.o.attrs(s.c, source)
 	if err != nil {
 		return err
 	}
@@ -333,11 +333,11 @@ func (o *remoteOutput) startSmall(c *fileCopy, in *input) (wait func() (notSet, 
 		return nil, err
 	}
 	defer in.small.release()
-	set, err := finalizing{o, c, in}.attrs()
+	set, err := o.attrs(c, in.info())
 	if err != nil {
 		return nil, err
 	}
-	finalizing{o, c, in}.looks(set)
+	finalizing{o, c}.looks(set)
 	c.hashing.small(c, in.small.data)
 	return private.OfFile(o.file).StartWriteClose(in.small.data, set), nil
 }
@@ -347,22 +347,21 @@ func (o *remoteOutput) finalize(c *fileCopy, in *input) error {
 	if o.sealed {
 		return nil
 	}
-	return finalizing{o, c, in}.run()
+	return finalizing{o, c}.run(in.info())
 }
 
 // finalizing is what happens to a file on a host between its contents and its name.
 type finalizing struct {
-	o  *remoteOutput
-	c  *fileCopy
-	in *input
+	o *remoteOutput
+	c *fileCopy
 }
 
 // run finishes the file.
-func (s finalizing) run() (err error) {
+func (s finalizing) run(source *endpoint.Info) (err error) {
 	o, c := s.o, s.c
 	f := endpoint.Finish{Truncate: c.result.Bytes < o.over, Size: c.result.Bytes, Own: s.own(),
 		Flush: c.options.Sync || c.options.Verify && o.session.syncs(c)}
-	if f.Set, err = s.attrs(); err != nil {
+	if f.Set, err = o.attrs(c, source); err != nil {
 		return err
 	}
 	s.looks(f.Set)
@@ -400,34 +399,8 @@ func (s finalizing) told(done endpoint.Finished) error {
 	return s.attrsRefused(done.NotSet)
 }
 
-// attrs returns the attributes to set on the target.
-func (s finalizing) attrs() (set usftp.NewAttrs, err error) {
-	o, c, source := s.o, s.c, s.in.info()
-	atime, mtime := source.Times()
-	seconds := mtime.Unix()
-	if source.HasTimes && !c.options.NoTimes && (c.options.Preserve ||
-		c.entry != nil && seconds >= 0 && seconds <= math.MaxUint32) {
-		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
-		c.settable(&set)
-	}
-	if c.options.preservesMode(source) {
-		// without setuid and setgid: the copy would run as the user who made it
-		set.SetMode, set.Mode = true, c.options.perm(source)
-	} else if o.info != nil && o.temp != "" {
-		set.SetMode, set.Mode = true, s.keptMode()
-	}
-	if err = c.options.addOwner(&set, source.Owner); set.SetOwner {
-		// its new owner may never have agreed to that
-		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
-	}
-	o.quirks.Settable(&set, false)
-	return set, err
-}
-
-// keptMode returns a replaced file's mode for the new one. The setuid and setgid bits stay only if
-// owner and group do.
-func (s finalizing) keptMode() fs.FileMode {
-	o := s.o
+// kept is without the setuid and setgid bits unless owner and group stay.
+func (o *remoteOutput) kept(c *fileCopy) fs.FileMode {
 	mode := o.info.Mode()
 	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
 		return mode
@@ -446,7 +419,7 @@ func (s finalizing) keptMode() fs.FileMode {
 		kept &^= fs.ModeSetgid
 	}
 	if kept != mode {
-		s.c.warn("the new file does not keep the old one's setuid and setgid bits, " +
+		c.warn("the new file does not keep the old one's setuid and setgid bits, " +
 			"since its owner or group differs")
 	}
 	return kept
