@@ -38,7 +38,7 @@ func (c *fileCopy) ofEarlierRun(in *input, at *location) error {
 		return err
 	}
 	defer free()
-	return c.begins(source, io.NewSectionReader(there, 0, at.info.Size()))
+	return compareBeginning(source, io.NewSectionReader(there, 0, at.info.Size()), c.limiter)
 }
 
 // hole is what the lengths and offsets of WRITEs are multiples of.
@@ -46,8 +46,9 @@ const hole = 1 << 10
 
 var zeros [hole]byte
 
-// begins fails with errStrange unless r has nothing but what the source has there, or holes.
-func (c *fileCopy) begins(source io.ReaderAt, r io.Reader) error {
+// compareBeginning fails with errStrange unless r has nothing but what the source has there, or
+// holes.
+func compareBeginning(source io.ReaderAt, r io.Reader, limit *limiter) error {
 	have, want := make([]byte, 64<<10), make([]byte, 64<<10)
 	for off := int64(0); ; {
 		n, err := io.ReadFull(r, have)
@@ -70,7 +71,7 @@ func (c *fileCopy) begins(source io.ReaderAt, r io.Reader) error {
 			}
 		}
 		off += int64(n)
-		if err := c.limiter.wait(n); err != nil {
+		if err := limit.wait(n); err != nil {
 			return err
 		}
 	}
