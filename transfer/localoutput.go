@@ -296,6 +296,10 @@ func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
 			c.result.LeftBehind = ""
 			c.detail = "all of the data was in " + o.temp + ", which is gone"
 		}
+		return err
+	}
+	if o.entry == nil && endpoint.Moved(o.root, filepath.Dir(o.name)) { // a tree's are left
+		err = &fs.PathError{Op: "write", Path: filepath.Dir(o.name), Err: endpoint.ErrWentAlong}
 	}
 	return err
 }
