@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
@@ -70,6 +71,12 @@ func (o *localOutput) find(c *fileCopy) error {
 	slash := name != "" && os.IsPathSeparator(name[len(name)-1])
 	if err := o.location.find(c, name, slash, localfs.CheckName, os.Stat); err != nil {
 		return err
+	}
+	// NUL is meant for the device, as /dev/null is elsewhere, and NUL.txt is not.
+	base := filepath.Base(o.name)
+	if err := localfs.CheckReserved(base); err != nil &&
+		(o.regular() || strings.Contains(base, ".")) {
+		return &fs.PathError{Op: "write", Path: o.name, Err: err}
 	}
 	if o.regular() { // /dev/stdout may lead to a pipe, which has no name
 		resolved, err := localfs.FollowLinks(o.name)
@@ -287,7 +294,7 @@ func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
 	if o.temp == "" {
 		return nil
 	}
-	err = o.root.Rename(filepath.Base(o.temp), filepath.Base(o.name))
+	err = localfs.Replace(o.root, filepath.Base(o.temp), filepath.Base(o.name))
 	if err != nil {
 		c.result.LeftBehind = o.temp
 		c.detail = "all of the data is in " + o.temp
