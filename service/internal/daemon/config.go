@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,6 +76,8 @@ type serveFile struct {
 	Users []userTable `toml:"users"`
 
 	Hooks []hookTable `toml:"hooks"`
+
+	Audit *auditTable `toml:"audit"`
 }
 
 type storeTable struct {
@@ -118,7 +121,8 @@ type settings struct {
 	store   string // a file or a URL; "" is the usual file, if that is possible
 	storage storage
 	hooks   []*hooks.Hook
-	atomic  bool // uploads to directories appear when they are complete
+	audit   time.Duration // how long the audit trail is kept; 0 without one
+	atomic  bool          // uploads to directories appear when they are complete
 }
 
 // readConfig reads a file. Its errors begin with the file's name and the line number.
@@ -255,6 +259,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	}
 	if err := f.storage(&file.Storage); err != nil {
 		return nil, err
+	}
+	if file.Audit != nil {
+		f.made.audit = cmp.Or(time.Duration(file.Audit.Keep), usualKeep)
 	}
 	if len(file.Users) == 0 && file.Store == nil {
 		return nil, fmt.Errorf("%s:1: there are no users: nobody could log in; with [store], they"+

@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/service/internal/audit"
 	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/service/internal/store"
 )
@@ -53,7 +54,7 @@ func commandLine(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(root.Flags())
-	root.AddCommand(userCommand(a), banCommand(a), hooksCommand(a),
+	root.AddCommand(userCommand(a), banCommand(a), hooksCommand(a), auditCommand(a),
 		checkCommand(a), hashPasswordCommand(a), cmdline.Version(),
 		cmdline.Completion(completionLong), healthCommand(), manCommand(root))
 	cmdline.Complete(a, root, cmdline.Texts{
@@ -115,6 +116,7 @@ type service struct {
 	metrics *metrics  // nil without --metrics
 	store   *store.Store
 	hooks   *hooks.Hooks // nil without any
+	trail   *audit.Trail // nil without [audit]
 	objects *objects
 	sweeper *sweeper
 
@@ -140,6 +142,9 @@ func (s *service) prepare(ctx context.Context) error {
 	}
 	if s.metrics != nil && s.store != nil {
 		s.metrics.asked(s.store)
+	}
+	if err := s.useAudit(); err != nil {
+		return err
 	}
 	if err := s.useHooks(); err != nil {
 		return err
@@ -193,10 +198,10 @@ func (s *service) read() (*site.Settings, error) {
 		s.started = made
 		if made.metrics != "" {
 			s.metrics = newMetrics()
-			s.Events = s.metrics.count
+			s.subscribe(s.metrics.count)
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage, made.atomic,
+	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage, made.atomic, made.audit,
 		describe(made.hooks))
 	return &made.Settings, err
 }
