@@ -34,6 +34,7 @@ type serveFile struct {
 	LogFormat     formatText    `toml:"log_format"`
 	LogLevel      levelText     `toml:"log_level"`
 	Metrics       addressText   `toml:"metrics"`
+	MetricsUsers  countNumber   `toml:"metrics_users"`
 	Grace         durationText  `toml:"grace"`
 	ProxyProtocol []prefixText  `toml:"proxy_protocol"`
 	Uploads       uploadsText   `toml:"uploads"`
@@ -116,13 +117,14 @@ type userTable struct {
 // settings are what a file says.
 type settings struct {
 	site.Settings
-	metrics string
-	proxies []netip.Prefix
-	store   string // a file or a URL; "" is the usual file, if that is possible
-	storage storage
-	hooks   []*hooks.Hook
-	audit   time.Duration // how long the audit trail is kept; 0 without one
-	atomic  bool          // uploads to directories appear when they are complete
+	metrics      string
+	metricsUsers int // who have metrics of their own
+	proxies      []netip.Prefix
+	store        string // a file or a URL; "" is the usual file, if that is possible
+	storage      storage
+	hooks        []*hooks.Hook
+	audit        time.Duration // how long the audit trail is kept; 0 without one
+	atomic       bool          // uploads to directories appear when they are complete
 }
 
 // readConfig reads a file. Its errors begin with the file's name and the line number.
@@ -220,7 +222,7 @@ func (f *configFile) path(name string) string {
 
 func (f *configFile) settings(file *serveFile) (*settings, error) {
 	f.strict = file.StrictModes == nil || *file.StrictModes
-	f.made = &settings{metrics: file.Metrics.text, atomic: file.Uploads.atomic(), Settings: site.Settings{
+	f.made = &settings{metrics: file.Metrics.text, metricsUsers: int(file.MetricsUsers), atomic: file.Uploads.atomic(), Settings: site.Settings{
 		Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
 		LogLevel: slog.Level(file.LogLevel),
 		SSHD: sshd.Config{

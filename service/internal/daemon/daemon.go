@@ -199,9 +199,12 @@ func (s *service) read() (*site.Settings, error) {
 		if made.metrics != "" {
 			s.metrics = newMetrics()
 			s.subscribe(s.metrics.count)
+			if made.metricsUsers > 0 {
+				s.subscribe(newUserMetrics(s.metrics.set, made.metricsUsers).count)
+			}
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage, made.atomic, made.audit,
+	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage, made.atomic, made.audit,
 		describe(made.hooks))
 	return &made.Settings, err
 }
