@@ -24,6 +24,7 @@ import (
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/hooks"
+	"github.com/usftp/usftp/service/internal/retention"
 	"github.com/usftp/usftp/service/internal/s3bucket"
 )
 
@@ -79,6 +80,8 @@ type serveFile struct {
 	Hooks []hookTable `toml:"hooks"`
 
 	Audit *auditTable `toml:"audit"`
+
+	Retention []retentionTable `toml:"retention"`
 }
 
 type storeTable struct {
@@ -123,6 +126,7 @@ type settings struct {
 	store        string // a file or a URL; "" is the usual file, if that is possible
 	storage      storage
 	hooks        []*hooks.Hook
+	rules        []*retention.Rule
 	audit        time.Duration // how long the audit trail is kept; 0 without one
 	atomic       bool          // uploads to directories appear when they are complete
 }
@@ -175,6 +179,8 @@ func kindOf(goType string) string {
 		return "tables, each headed by [[users]]"
 	case goType == "[]daemon.hookTable":
 		return "tables, each headed by [[hooks]]"
+	case goType == "[]daemon.retentionTable":
+		return "tables, each headed by [[retention]]"
 	case strings.HasPrefix(goType, "[]"):
 		return "a list in brackets"
 	case goType == "bool":
@@ -287,6 +293,13 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 			return nil, err
 		}
 		f.made.hooks = append(f.made.hooks, one)
+	}
+	for i := range file.Retention {
+		rules, err := f.retention(i, &file.Retention[i])
+		if err != nil {
+			return nil, err
+		}
+		f.made.rules = append(f.made.rules, rules...)
 	}
 	return f.made, nil
 }

@@ -171,6 +171,7 @@ func (s *service) run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	var ended sync.WaitGroup
 	ended.Go(func() { s.sweeper.run(running) })
+	ended.Go(func() { s.applyRules(running) })
 	if s.hooks != nil {
 		ended.Go(func() { s.hooks.Run(running) })
 	}
@@ -204,7 +205,7 @@ func (s *service) read() (*site.Settings, error) {
 			}
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage, made.atomic, made.audit,
+	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage, made.atomic, made.audit, describeRules(made.rules),
 		describe(made.hooks))
 	return &made.Settings, err
 }

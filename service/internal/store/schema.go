@@ -110,6 +110,9 @@ var schema = [][]string{{
 		record TEXT NOT NULL)`,
 	`CREATE INDEX audit_made ON audit (made, id)`,
 	`CREATE INDEX audit_name ON audit (name, made, id)`,
+
+	// Work that one node does at a time, and who does it until when.
+	`CREATE TABLE turns (name TEXT PRIMARY KEY, node TEXT NOT NULL, until BIGINT NOT NULL)`,
 }}
 
 // migrate brings the tables up to date. Nodes that start at once take turns.
