@@ -209,7 +209,7 @@ func (x *extras) mayDelete() error {
 			"transfer.SyncOptions.MaxDelete allows", n, most)
 	case most <= 0 && n > fewDeleted && 2*n > held:
 		return refuse("that would delete %d of %d files, more than half; "+
-			"transfer.SyncOptions.MaxDelete %d allows it", n, held, n)
+			"a transfer.SyncOptions.MaxDelete of %d allows it", n, held, n)
 	}
 	return nil
 }

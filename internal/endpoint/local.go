@@ -324,7 +324,9 @@ func (w LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err er
 	}
 	if err == nil && set.SetTimes && done.NotSet == nil {
 		done.NotSet = w.In.Chtimes(w.Base, set.Atime, set.Mtime)
-		done.Times = done.NotSet != nil
+		if path, ok := errors.AsType[*fs.PathError](done.NotSet); ok {
+			path.Path, done.Times = w.Name(), true
+		}
 	}
 	return done, err
 }

@@ -386,7 +386,16 @@ func chmodDir(in *os.Root, name string, mode fs.FileMode) error {
 }
 
 // Leave implements Root.
-func (r *LocalRoot) Leave(dir string) { r.dirs.leave(path.Join(r.base, dir)) }
+func (r *LocalRoot) Leave(dir string) error {
+	if r.top == nil {
+		return nil
+	}
+	err := r.dirs.leave(path.Join(r.base, dir))
+	if dir == "." && err == nil {
+		err = r.dirs.leave(".")
+	}
+	return err
+}
 
 // Close implements Root.
 func (r *LocalRoot) Close() {
