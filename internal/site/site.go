@@ -55,12 +55,16 @@ type Site struct {
 	Shared Shared
 
 	// Check makes Start only find out whether the server would start as it should: it makes no host
-	// keys, and fails if a user of MoreUsers would be left out.
+	// keys, and fails if a user would be left out, or their login would fail.
 	Check bool
 
 	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence.
-	// One whose directory cannot be served is left out, with a warning. Refresh asks again.
-	MoreUsers func() []Account
+	// One with a mistake is left out, with a warning. Refresh asks again.
+	MoreUsers func(made *Settings) []Account
+
+	// Lenient lets the server start although directories of some users cannot be opened, and reload
+	// although other storage cannot be either. These users' logins fail until it can be.
+	Lenient bool
 
 	// Restarts makes SIGUSR2 start the program again, which takes over what this one listens on.
 	Restarts bool
@@ -78,6 +82,7 @@ type Site struct {
 
 	sshd      *sshd.Server
 	directory *sshd.Directory
+	opening   sync.Mutex
 	trees     map[string]*tree
 	roots     atomic.Pointer[map[string]string] // of users
 
@@ -104,6 +109,7 @@ type Settings struct {
 	Authorities *sshd.Authorities
 	Revoked     *sshd.RevocationList
 	Warnings    []string
+	Templates   any    // for MoreUsers
 	Fixed       string // what else cannot change without a restart, as a text to be compared
 }
 
@@ -111,8 +117,10 @@ type Settings struct {
 type Account struct {
 	sshd.User
 	Root         string
+	MakeRoot     bool     // when the user logs in and it is missing
 	Quota        [2]int64 // bytes and files
 	PasswordHash string
+	Problem      error // what is known to be wrong, with the line that says so
 }
 
 // Start makes the server, without listening yet.
@@ -220,19 +228,11 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	}
 	var passwords strings.Builder
 	names, roots := map[string]bool{}, map[string]string{}
-	add := func(one Account) error {
-		t, err := s.tree(one.Root)
-		if err != nil {
+	add := func(one Account, strict bool) error {
+		if err := s.openFor(&one, strict); err != nil {
 			return err
 		}
-		if one.FS, roots[one.Name] = t.fs, one.Root; s.Guard != nil {
-			if one.FS, err = s.Guard(one.Name, t.fs); err != nil {
-				return err
-			}
-		}
-		if one.Quota != [2]int64{} {
-			one.Policy.Quota = s.quota(t, one.Root, one.Quota)
-		}
+		roots[one.Name] = one.Root
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {
 			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)
@@ -242,16 +242,18 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	}
 	for _, one := range made.Users {
 		names[one.Name] = true
-		if err := add(one); err != nil {
-			return accounts, false, err
+		if wrong := add(one, true); wrong != nil && s.Check {
+			err = errors.Join(err, wrong)
+		} else if wrong != nil {
+			return accounts, false, wrong
 		}
 	}
 	if s.MoreUsers != nil {
-		for _, one := range s.MoreUsers() {
+		for _, one := range s.MoreUsers(made) {
 			if names[one.Name] {
 				s.Log.Warn("the configuration has a user of the same name", "user", one.Name)
-			} else if wrong := add(one); wrong != nil && s.Check {
-				err = errors.Join(err, fmt.Errorf("user %s: %w", one.Name, wrong))
+			} else if wrong := add(one, false); wrong != nil && s.Check {
+				err = errors.Join(err, wrong)
 			} else if wrong != nil {
 				s.Log.Warn("a user is left out", "user", one.Name, "error", wrong)
 			}

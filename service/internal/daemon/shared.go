@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/usftp/usftp/internal/site"
@@ -53,7 +52,7 @@ func (s *service) openStore(ctx context.Context) error {
 	if err == nil && s.Check {
 		var missing bool
 		if missing, err = noStoreYet(name); missing {
-			s.MoreUsers = func() []site.Account { return nil }
+			s.MoreUsers = func(*site.Settings) []site.Account { return nil }
 			return nil
 		}
 	}
@@ -130,22 +129,16 @@ func (s shared) Account(tree string, maxBytes, maxFiles int64) server.Account {
 }
 
 // storedUsers returns the users of the store.
-func (s *service) storedUsers() (users []site.Account) {
+func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
+	groups, _ := made.Templates.(map[string]*groupTable)
 	for _, u := range s.store.Users() {
-		if u.Disabled {
-			continue
+		one, err := storedUser(&u, groups)
+		if err == nil && below(one.Root, s.storeName) {
+			err = errServed(s.storeName, one.Root)
 		}
-		if below(u.Root, s.storeName) {
-			s.Log.Warn("a user is left out", "user", u.Name, "error",
-				errServed(s.storeName, u.Root))
+		if err != nil {
+			s.Log.Warn("a user is left out", "user", u.Name, "error", err)
 			continue
-		}
-		one := site.Account{Root: u.Root, PasswordHash: u.Password,
-			Quota: [2]int64{u.QuotaBytes, u.QuotaFiles}}
-		one.Name, one.Policy.ReadOnly = u.Name, u.ReadOnly
-		one.Bandwidth, one.MaxSessions = u.Bandwidth, int(u.Sessions)
-		if len(u.Keys) > 0 {
-			one.Keys = sshd.ParseAuthorizedKeys("the store", []byte(strings.Join(u.Keys, "\n")))
 		}
 		users = append(users, one)
 	}

@@ -435,22 +435,22 @@ func testSmallQuotas(t *testing.T, name string) {
 }
 
 func testBandwidth(t *testing.T, name string) {
-	const rate = 100 << 20
-	one, two := node(t, name).Bandwidth("u", rate), node(t, name).Bandwidth("u", rate)
+	rates := sshd.Rates{Send: 100 << 20}
+	one, two := node(t, name).Bandwidth("u", rates), node(t, name).Bandwidth("u", rates)
 	move := func(b sshd.Bandwidth) { must(t, b.Send(t.Context(), 1)) }
-	part := func(b sshd.Bandwidth) int64 { return b.(*mover).part.Load() }
+	sharing := func(b sshd.Bandwidth) int64 { return b.(*mover).nodes.Load() }
 	eventually(t, "one has everything", func() bool {
 		move(one)
-		return part(one) == rate
+		return sharing(one) == 1
 	})
 	eventually(t, "each has half", func() bool {
 		move(one)
 		move(two)
-		return part(one) == rate/2 && part(two) == rate/2
+		return sharing(one) == 2 && sharing(two) == 2
 	})
 	eventually(t, "the other has everything", func() bool {
 		move(two)
-		return part(two) == rate
+		return sharing(two) == 1
 	})
 }
 
@@ -460,7 +460,8 @@ func testUsers(t *testing.T, name string) {
 	two.OnUsers(func() { heard <- struct{}{} })
 	u := User{Name: "ann", Root: "/srv/ann", Keys: []string{"ssh-ed25519 AAAA a", "ssh-rsa BBBB b"},
 		Password: "$argon2id$x", ReadOnly: true, QuotaBytes: 1 << 40, QuotaFiles: 7,
-		Bandwidth: 1 << 33, Sessions: 3}
+		Bandwidth: 1 << 33, Sessions: 3, Group: "partners", Up: 1 << 34, Down: 1 << 35,
+		Expires: "2027-01-31", AllowFrom: []string{"10.0.0.0/8", "2001:db8::/32"}}
 	must(t, one.PutUser(t.Context(), u, false))
 	<-heard
 	if got := two.Users(); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(u) {
