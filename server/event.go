@@ -76,7 +76,7 @@ type Event struct {
 	Path    string      // absolute, as the backend has it
 	To      string      // the other path of a rename or link
 	Attrs   *wire.Attrs // what was set
-	By      string      // what denied it: "policy", "quota", "limit" (of open files), or "backend"
+	By      string      // what denied it: "policy", "quota", "limit" (of open files, or a file's size), or "backend"
 
 	Upload        bool          // the file was written, or opened for that
 	Read, Written int64         // bytes of the file that the client read and wrote

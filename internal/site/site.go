@@ -84,6 +84,7 @@ type Site struct {
 	directory *sshd.Directory
 	opening   sync.Mutex
 	trees     map[string]*tree
+	periods   map[periodic]*periodAccount
 	roots     atomic.Pointer[map[string]string] // of users
 
 	sockets    sockets
@@ -119,6 +120,7 @@ type Account struct {
 	Root         string
 	MakeRoot     bool     // when the user logs in and it is missing
 	Quota        [2]int64 // bytes and files
+	Transfers    Transfers
 	PasswordHash string
 	Problem      error // what is known to be wrong, with the line that says so
 }

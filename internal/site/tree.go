@@ -141,6 +141,7 @@ func (s *Site) files(one *Account) (files server.FS, policy server.Policy, err e
 	if one.Quota != [2]int64{} {
 		policy.Quota = s.quota(t, one.Root, one.Quota)
 	}
+	policy.Uploads, policy.Downloads = s.transfers(one.Name, one.Transfers)
 	return files, policy, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/hooks"
@@ -92,6 +93,8 @@ func TestConfigExample(t *testing.T) {
 	}
 	guest, publish, alice, bob := made.Users[0], made.Users[1], made.Users[2], made.Users[3]
 	if bob.Root != filepath.Join(dir, "bob") || !bob.MakeRoot || bob.Problem != nil ||
+		bob.Policy.MaxFileSize != 4e9 ||
+		bob.Transfers != (site.Transfers{Up: 100e9, Down: 500e9}) ||
 		bob.Bandwidth != (sshd.Rates{Send: 20e6, Receive: 5e6}) || len(bob.Admission.From) != 2 {
 		t.Errorf("bob: %+v", bob)
 	}
@@ -247,6 +250,9 @@ func TestConfigErrors(t *testing.T) {
 		{user + "allow_from = ['office']\n", `:5:15: "office" is neither an address nor a range`},
 		{user + "bandwidth_up = 'fast'\n", `:5:16: invalid size "fast"`},
 		{user + "bandwidth_down = '0B'\n", `:5:18: invalid size "0B"`},
+		{user + "max_file_size = 'huge'\n", `:5:17: invalid size "huge"`},
+		{user + "transfer_up = 'all'\n", `:5:15: invalid size "all"`},
+		{user + "transfer_period = 'week'\n", `:5:19: "week": it must be day or month`},
 		{"[groups.g]\nquota_bytes = 'much'\n" + user, `:2:15: invalid size "much"`},
 		{"[groups.g]\nname = 'x'\n" + user, `:2: unknown setting "groups.g.name"`},
 		{"[groups.'a b']\nsessions = 1\n" + user, `:1: groups.a b: "a b" is no name for a group`},

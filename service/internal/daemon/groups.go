@@ -47,6 +47,11 @@ type groupTable struct {
 	BandwidthUp   sizeText        `toml:"bandwidth_up"`
 	BandwidthDown sizeText        `toml:"bandwidth_down"`
 	Sessions      countNumber     `toml:"sessions"`
+	MaxFileSize   sizeText        `toml:"max_file_size"`
+
+	TransferUp     sizeText   `toml:"transfer_up"`
+	TransferDown   sizeText   `toml:"transfer_down"`
+	TransferPeriod periodText `toml:"transfer_period"`
 }
 
 // from takes from a group what was not said.
@@ -78,7 +83,9 @@ func (t *userTable) account() (one site.Account, wrong string, err error) {
 		one.Bandwidth.Receive = int64(t.BandwidthUp)
 	}
 	one.Policy = server.Policy{ReadOnly: is(t.ReadOnly), Allowed: texts(t.Allow),
-		Denied: texts(t.Deny)}
+		Denied: texts(t.Deny), MaxFileSize: int64(t.MaxFileSize)}
+	one.Transfers = site.Transfers{Up: int64(t.TransferUp), Down: int64(t.TransferDown),
+		Daily: t.TransferPeriod.text == "day"}
 	if t.Umask != nil {
 		one.Policy.Umask = t.Umask.mode()
 	}
@@ -91,6 +98,16 @@ func (t *userTable) account() (one site.Account, wrong string, err error) {
 		return one, "root", err
 	}
 	return one, "", nil
+}
+
+// periodText is how long a transfer quota is for.
+type periodText struct{ checked }
+
+func (p *periodText) UnmarshalText(text []byte) error {
+	if p.text = string(text); p.text != "day" && p.text != "month" {
+		return fmt.Errorf("%q: it must be day or month", text)
+	}
+	return nil
 }
 
 func is(set *bool) bool { return set != nil && *set }

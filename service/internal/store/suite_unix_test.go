@@ -11,12 +11,14 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/store/storetest"
@@ -36,6 +38,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"quotas over a restart":    testQuotasOverRestart,
 	"small quotas":             testSmallQuotas,
 	"bandwidth":                testBandwidth,
+	"transfers":                testTransfers,
 	"users":                    testUsers,
 	"outbox":                   testOutbox,
 	"dead letters":             testDeadLetters,
@@ -625,4 +628,34 @@ func testEndOfCaller(t *testing.T, name string) {
 	if _, err := s.Sessions("u", 1).Begin(t.Context()); err != nil {
 		t.Errorf("the place of who has gone is taken: %v", err)
 	}
+}
+
+// testTransfers: what users have moved is forgotten after two months, and nothing else.
+func testTransfers(t *testing.T, name string) {
+	s := node(t, name)
+	now, kept := time.Now().UTC(), []string(nil)
+	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for _, month := range []int{0, -1, -3, -12} {
+		tree := site.TransferTree + first.AddDate(0, month, 0).Format("2006-01") + "-01/up/u"
+		if must(t, s.Account(t.Context(), tree, 1000, 0).Reserve(t.Context(), 1, 0)); month > -2 {
+			kept = append(kept, tree)
+		}
+	}
+	must(t, s.Account(t.Context(), "/srv/a", 1000, 0).Reserve(t.Context(), 1, 0))
+	must(t, s.do(t.Context(), s.quotas.cleanTransfers))
+	var tree string
+	var found []string
+	must(t, s.do(t.Context(), func(t tx) error {
+		return t.each(`SELECT tree FROM quotas UNION SELECT tree FROM leases`, nil, []any{&tree},
+			func() { found = append(found, tree) })
+	}))
+	slices.Sort(found)
+	if kept = append(kept, "/srv/a"); !slices.Equal(found, sorted(kept)) || len(s.quotas.list()) != 3 {
+		t.Errorf("there are %q and %d accounts, want %q", found, len(s.quotas.list()), kept)
+	}
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
 }
