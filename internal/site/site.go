@@ -45,8 +45,9 @@ type Site struct {
 	// once for each root, unless it fails.
 	Open func(root string) (server.FS, error)
 
-	// Guard, if not nil, returns what a user is to see of a root in its place.
-	Guard func(user string, files server.FS) (server.FS, error)
+	// Guard, if not nil, returns what a user is to see of a root in its place, which the folder of
+	// this path has.
+	Guard func(user, folder string, files server.FS) (server.FS, error)
 
 	// Directory opens a root that is a directory. The default is osfs.New.
 	Directory func(root string) (*osfs.FS, error)
@@ -85,7 +86,7 @@ type Site struct {
 	opening   sync.Mutex
 	trees     map[string]*tree
 	periods   map[periodic]*periodAccount
-	roots     atomic.Pointer[map[string]string] // of users
+	roots     atomic.Pointer[map[string]Account] // of users
 
 	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads
@@ -118,6 +119,8 @@ type Settings struct {
 type Account struct {
 	sshd.User
 	Root         string
+	Folders      []Folder
+	RefusedNames []string
 	MakeRoot     bool     // when the user logs in and it is missing
 	Quota        [2]int64 // bytes and files
 	Transfers    Transfers
@@ -229,12 +232,12 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		accounts.Limits = s.Shared
 	}
 	var passwords strings.Builder
-	names, roots := map[string]bool{}, map[string]string{}
+	names, roots := map[string]bool{}, map[string]Account{}
 	add := func(one Account, strict bool) error {
 		if err := s.openFor(&one, strict); err != nil {
 			return err
 		}
-		roots[one.Name] = one.Root
+		roots[one.Name] = Account{Root: one.Root, Folders: one.Folders}
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {
 			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)
@@ -271,14 +274,6 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		s.roots.Store(&roots)
 	}
 	return accounts, keys, err
-}
-
-// RootOf returns the root of a user, or "".
-func (s *Site) RootOf(user string) string {
-	if roots := s.roots.Load(); roots != nil {
-		return (*roots)[user]
-	}
-	return ""
 }
 
 // Refresh puts the users that MoreUsers returns now into effect, soon.

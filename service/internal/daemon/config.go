@@ -151,6 +151,8 @@ func kindOf(goType string) string {
 	switch {
 	case goType == "[]daemon.userTable":
 		return "tables, each headed by [[users]]"
+	case goType == "[]daemon.folderTable":
+		return "tables, each headed by [[users.folders]] or [[groups.NAME.folders]]"
 	case goType == "[]daemon.hookTable":
 		return "tables, each headed by [[hooks]]"
 	case strings.HasPrefix(goType, "[]"):
@@ -169,11 +171,12 @@ func kindOf(goType string) string {
 
 // A configFile is a decoded file that is being interpreted.
 type configFile struct {
-	name     string
-	lines    map[string]int
-	strict   bool // who could change a file of keys is checked
-	made     *settings
-	groupsOf map[string]*groupTable
+	name       string
+	lines      map[string]int
+	strict     bool // who could change a file of keys is checked
+	made       *settings
+	groupsOf   map[string]*groupTable
+	ownFolders []int // how many each user has, up to the one that is interpreted
 }
 
 // entry names one of a list of tables, such as a user.
@@ -254,6 +257,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	}
 	names := map[string]bool{}
 	for i := range file.Users {
+		f.ownFolders = append(f.ownFolders, len(file.Users[i].Folders))
 		one, err := f.user(i, &file.Users[i])
 		if err != nil {
 			return nil, err
