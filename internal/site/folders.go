@@ -28,9 +28,11 @@ func (a *Account) Roots() (roots []string) {
 }
 
 // compose opens the folders of a user, and puts them into the tree. Its rules are then those of the
-// folders, and policy says what is left for the whole. The caller holds the lock.
-func (s *Site) compose(one *Account, files server.FS, policy *server.Policy) (server.FS, error) {
-	if len(one.Folders) == 0 && len(one.RefusedNames) == 0 {
+// folders, and policy says what is left for the whole. Unruled is for the operator: only quotas
+// hold. The caller holds the lock.
+func (s *Site) compose(one *Account, files server.FS, policy *server.Policy,
+	unruled bool) (server.FS, error) {
+	if len(one.Folders) == 0 && (len(one.RefusedNames) == 0 || unruled) {
 		return files, nil
 	}
 	folders := []server.Folder{{Path: "/", FS: files, Policy: *policy,
@@ -52,6 +54,11 @@ func (s *Site) compose(one *Account, files server.FS, policy *server.Policy) (se
 		}
 		folders = append(folders, folder)
 	}
+	for i := range folders {
+		if f := &folders[i]; unruled {
+			f.RefusedNames, f.Policy = nil, server.Policy{Quota: f.Policy.Quota}
+		}
+	}
 	*policy = server.Policy{}
 	return server.NewFolders(folders...)
 }
@@ -67,11 +74,7 @@ func (s *Site) guarded(user, folder string, files server.FS) (server.FS, error) 
 // RootOf returns the root that holds a path of a user, or "", and the path of the folder whose root
 // that is, or "/".
 func (s *Site) RootOf(user, name string) (root, folder string) {
-	all := s.roots.Load()
-	if all == nil {
-		return "", "/"
-	}
-	one, name := (*all)[user], path.Clean("/"+name)
+	one, name := s.Served()[user], path.Clean("/"+name)
 	at := Folder{Path: "/", Root: one.Root}
 	for _, f := range one.Folders {
 		if f.Root != "" && len(f.Path) > len(at.Path) && holds(f.Path, name) {

@@ -6,7 +6,7 @@ import "testing"
 func TestRootOf(t *testing.T) {
 	t.Parallel()
 	s := &Site{}
-	s.roots.Store(&map[string]Account{"ann": {Root: "/srv/ann", Folders: []Folder{
+	s.served.Store(&map[string]Served{"ann": {Root: "/srv/ann", Folders: []Folder{
 		{Path: "/a", Root: "/srv/a"}, {Path: "/a/b/c", Root: "/srv/c"}, {Path: "/a/rule"}}}})
 	for name, want := range map[string][2]string{
 		"/f": {"/srv/ann", "/"}, "/ab": {"/srv/ann", "/"}, "/a": {"/srv/a", "/a"},

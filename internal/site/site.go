@@ -86,7 +86,7 @@ type Site struct {
 	opening   sync.Mutex
 	trees     map[string]*tree
 	periods   map[periodic]*periodAccount
-	roots     atomic.Pointer[map[string]Account] // of users
+	served    atomic.Pointer[map[string]Served] // by users
 
 	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads
@@ -171,8 +171,8 @@ func (s *Site) read() (*Settings, error) {
 // apply puts settings into effect, initially or after a reload.
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
-		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, how " +
-			"uploads appear, grace and the log format need a restart")
+		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, " +
+			"retention, the audit trail, metrics, how uploads appear, grace and the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {
@@ -232,12 +232,13 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		accounts.Limits = s.Shared
 	}
 	var passwords strings.Builder
-	names, roots := map[string]bool{}, map[string]Account{}
+	names, served := map[string]bool{}, map[string]Served{}
 	add := func(one Account, strict bool) error {
+		account := one
 		if err := s.openFor(&one, strict); err != nil {
 			return err
 		}
-		roots[one.Name] = Account{Root: one.Root, Folders: one.Folders}
+		served[one.Name] = s.servedTo(&account)
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {
 			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)
@@ -271,10 +272,24 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		accounts.Passwords, err = sshd.ParsePasswords("passwords", []byte(passwords.String()))
 	}
 	if err == nil {
-		s.roots.Store(&roots)
+		s.served.Store(&served)
 	}
 	return accounts, keys, err
 }
+
+// Served returns what each user may reach now. It must not be changed.
+func (s *Site) Served() map[string]Served {
+	if served := s.served.Load(); served != nil {
+		return *served
+	}
+	return nil
+}
+
+// Logins returns the connections that have logged in.
+func (s *Site) Logins() []sshd.Login { return s.sshd.Logins() }
+
+// EndLogins ends those of which end says so, and returns how many.
+func (s *Site) EndLogins(end func(sshd.Login) bool) int { return s.sshd.EndLogins(end) }
 
 // Refresh puts the users that MoreUsers returns now into effect, soon.
 func (s *Site) Refresh() {

@@ -127,6 +127,12 @@ func makeRoot(root string) error {
 
 // files opens what a user is to see.
 func (s *Site) files(one *Account) (files server.FS, policy server.Policy, err error) {
+	return s.filesOf(one, false)
+}
+
+// filesOf is files, or for the operator, without the rules.
+func (s *Site) filesOf(one *Account, unruled bool) (files server.FS, policy server.Policy,
+	err error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	t, err := s.tree(one.Root)
@@ -140,7 +146,7 @@ func (s *Site) files(one *Account) (files server.FS, policy server.Policy, err e
 	if one.Quota != [2]int64{} {
 		policy.Quota = s.quota(t, one.Root, one.Quota)
 	}
-	if files, err = s.compose(one, files, &policy); err != nil {
+	if files, err = s.compose(one, files, &policy, unruled); err != nil {
 		return nil, policy, err
 	}
 	policy.Uploads, policy.Downloads = s.transfers(one.Name, one.Transfers)

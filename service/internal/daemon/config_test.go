@@ -140,7 +140,8 @@ func TestConfigDocumented(t *testing.T) {
 			if field.Anonymous {
 				look(field.Type)
 			} else if name := field.Tag.Get("toml"); !strings.Contains(text, "`"+name+"`") &&
-				!strings.Contains(text, "`["+name+"]`") && name != "users" && name != "hooks" && name != "groups" {
+				!strings.Contains(text, "`["+name+"]`") && name != "users" && name != "hooks" &&
+				name != "groups" && name != "retention" {
 				t.Errorf("docs/service.md does not have %s", name)
 			}
 			if field.Type.Kind() == reflect.Struct && field.Type.Name() == "" {
