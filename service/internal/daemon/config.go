@@ -148,6 +148,9 @@ func configError(name string, err error) error {
 		if m := otherKind.FindStringSubmatch(text); m != nil {
 			text = fmt.Sprintf("%s: it must be %s", strings.Join(at.Key(), "."), kindOf(m[1]))
 		}
+		if negative.MatchString(text) {
+			text = strings.Join(at.Key(), ".") + ": it cannot be negative"
+		}
 		return fmt.Errorf("%s:%d:%d: %s", name, line, column, text)
 	}
 	return fmt.Errorf("%s: %w", name, err)
@@ -156,6 +159,9 @@ func configError(name string, err error) error {
 // otherKind matches the decoder's error for a value of the wrong type, which names the setting's Go
 // type.
 var otherKind = regexp.MustCompile(`^cannot decode TOML .* of type (\S+)$`)
+
+// negative matches the decoder's error for a number below 0.
+var negative = regexp.MustCompile(`^negative integer value .* cannot be stored`)
 
 func kindOf(goType string) string {
 	switch {

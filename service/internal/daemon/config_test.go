@@ -257,6 +257,7 @@ func TestConfigErrors(t *testing.T) {
 		{user + "bandwidth_up = 'fast'\n", `:5:16: invalid size "fast"`},
 		{user + "bandwidth_down = '0B'\n", `:5:18: invalid size "0B"`},
 		{user + "max_file_size = 'huge'\n", `:5:17: invalid size "huge"`},
+		{user + "transfer_up = -1\n", `:5:15: users.transfer_up: it cannot be negative`},
 		{user + "transfer_up = 'all'\n", `:5:15: invalid size "all"`},
 		{user + "transfer_period = 'week'\n", `:5:19: "week": it must be day or month`},
 		{user + "refuse_names = ['']\n", `:5:17: "" is no pattern for names`},
