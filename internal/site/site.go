@@ -159,7 +159,8 @@ func (s *Site) read() (*Settings, error) {
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
 		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, " +
-			"retention, the audit trail, metrics, how uploads appear, grace and the log format need a restart")
+			"retention, the audit trail, metrics, the status page, how uploads appear, grace and the " +
+			"log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {
@@ -233,7 +234,8 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		if one.Quota != [2]int64{} {
 			one.Policy.Quota = s.quota(t, one.Root, one.Quota)
 		}
-		served[one.Name] = Served{one.Root, one.FS, one.Policy.Quota}
+		served[one.Name] = Served{one.Root, one.FS, one.Policy.Quota, one.Quota,
+			!names[one.Name]}
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {
 			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)
@@ -272,9 +274,11 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 
 // Served is what a user may reach.
 type Served struct {
-	Root  string
-	FS    server.FS
-	Quota *server.Quota // nil is none
+	Root   string
+	FS     server.FS
+	Quota  *server.Quota // nil is none
+	Limits [2]int64      // of the quota, in bytes and files; 0 is none
+	More   bool          // the user is one of MoreUsers
 }
 
 // Served returns what each user may reach now. It must not be changed.

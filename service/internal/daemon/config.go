@@ -81,6 +81,8 @@ type serveFile struct {
 
 	Audit *auditTable `toml:"audit"`
 
+	Admin *adminTable `toml:"admin"`
+
 	Retention []retentionTable `toml:"retention"`
 }
 
@@ -127,6 +129,7 @@ type settings struct {
 	storage      storage
 	hooks        []*hooks.Hook
 	rules        []*retention.Rule
+	admin        *admin        // nil without a status page
 	audit        time.Duration // how long the audit trail is kept; 0 without one
 	atomic       bool          // uploads to directories appear when they are complete
 }
@@ -266,6 +269,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 		return nil, err
 	}
 	if err := f.storage(&file.Storage); err != nil {
+		return nil, err
+	}
+	if err := f.admin(file.Admin); err != nil {
 		return nil, err
 	}
 	if file.Audit != nil {
