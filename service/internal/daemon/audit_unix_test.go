@@ -97,6 +97,11 @@ func testAudit(t *testing.T, more string) {
 			!strings.Contains(table, "  posix-rename /in.xml to /new.xml") {
 		t.Errorf("the table:\n%s", table)
 	}
+	do(t, home, file, "", "ban add", "--for", "1h", "192.0.2.7")
+	if admin := records("--only", "admin"); len(admin) != 1 || admin[0].Remote == "" ||
+		admin[0].Details != "ban add 192.0.2.7 --for=1h0m0s" {
+		t.Errorf("what was done to the store: %+v", admin)
+	}
 	for args, want := range map[string]string{
 		"--since yesterday": "--since: \"yesterday\" is not a time",
 		"--only none":       "there is no set",
