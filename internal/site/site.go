@@ -159,8 +159,8 @@ func (s *Site) read() (*Settings, error) {
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
 		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, " +
-			"retention, the audit trail, metrics, the status page, how uploads appear, grace and the " +
-			"log format need a restart")
+			"retention, the audit trail, metrics, the status page, how uploads appear, grace and " +
+			"the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {

@@ -14,7 +14,8 @@ func TestStatusNeedsAToken(t *testing.T) {
 	file := filepath.Join(dir, "usftpd.toml")
 	for _, c := range []struct{ metrics, flag, says string }{
 		{"", "", ":1: admin: the page needs an address: set metrics, or use --metrics"},
-		{"0.0.0.0:0", "", ":2: admin: the page would be on 0.0.0.0:0, which others can reach: set token"},
+		{"0.0.0.0:0", "", ":2: admin: the page would be on 0.0.0.0:0, which others can " +
+			"reach: set token"},
 		{"127.0.0.1:0", "--metrics=[::]:0", "would be on [::]:0"},
 		{"127.0.0.1:0", "--metrics=example.com:0", "would be on example.com:0"},
 	} {

@@ -42,8 +42,8 @@ func testAudit(t *testing.T, more string) {
 	writeFile(t, filepath.Join(home, "f"), randomData(5000))
 	one := servetest.Start(t, home, "usftpd", "--config", file)
 	two := servetest.Start(t, home, "usftpd", "--config", file)
-	if out, err := one.SFTP("alice", key,
-		"put f in.xml\nput f \"=cmd()\x1b[2J.csv\"\nrename in.xml new.xml\nget new.xml got\n"); err != nil {
+	if out, err := one.SFTP("alice", key, "put f in.xml\nput f \"=cmd()\x1b[2J.csv\"\n"+
+		"rename in.xml new.xml\nget new.xml got\n"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	two.SFTP("bob", key, "-put f denied\n")
@@ -76,12 +76,13 @@ func testAudit(t *testing.T, more string) {
 		t.Errorf("logins of alice: %+v", in)
 	}
 	files := records("--path", "*.xml", "--since", "1h")
-	if len(files) != 3 || !files[0].Upload || files[0].Written != 5000 || files[0].Path != "/in.xml" ||
-		files[1].To != "/new.xml" || files[2].Read != 5000 || files[2].Upload {
+	if len(files) != 3 || !files[0].Upload || files[0].Written != 5000 ||
+		files[0].Path != "/in.xml" || files[1].To != "/new.xml" || files[2].Read != 5000 || files[2].Upload {
 		t.Errorf("XML files: %+v", files)
 	}
-	if failed := records("--only", "failures"); len(failed) != 2 || failed[0].Kind != "request denied" ||
-		failed[0].User != "bob" || failed[1].Kind != "login failed" || failed[0].Node == files[0].Node {
+	if failed := records("--only", "failures"); len(failed) != 2 ||
+		failed[0].Kind != "request denied" || failed[0].User != "bob" ||
+		failed[1].Kind != "login failed" || failed[0].Node == files[0].Node {
 		t.Errorf("failures: %+v", failed)
 	}
 	if later := records("--until", "1h"); len(later) != 0 {

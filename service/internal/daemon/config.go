@@ -231,22 +231,23 @@ func (f *configFile) path(name string) string {
 
 func (f *configFile) settings(file *serveFile) (*settings, error) {
 	f.strict = file.StrictModes == nil || *file.StrictModes
-	f.made = &settings{metrics: file.Metrics.text, metricsUsers: int(file.MetricsUsers), atomic: file.Uploads.atomic(), Settings: site.Settings{
-		Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
-		LogLevel: slog.Level(file.LogLevel),
-		SSHD: sshd.Config{
-			LoginTimeout: time.Duration(file.Limits.LoginTimeout),
-			IdleTimeout:  time.Duration(file.Limits.IdleTimeout),
-			MaxSessions:  int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins),
-			MaxLoginsEach:    int(file.Limits.LoginsEachAddress),
-			DropStart:        int(file.Limits.LoginsDropStart),
-			DropRate:         int(file.Limits.LoginsDropRate),
-			MaxLoginsKnown:   int(file.Limits.LoginsKnown),
-			Ciphers:          file.Ciphers,
-			LegacyAlgorithms: texts(file.LegacyAlgorithms),
-			Compress:         file.Compress,
-		},
-	}}
+	f.made = &settings{metrics: file.Metrics.text, metricsUsers: int(file.MetricsUsers),
+		atomic: file.Uploads.atomic(), Settings: site.Settings{
+			Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
+			LogLevel: slog.Level(file.LogLevel),
+			SSHD: sshd.Config{
+				LoginTimeout: time.Duration(file.Limits.LoginTimeout),
+				IdleTimeout:  time.Duration(file.Limits.IdleTimeout),
+				MaxSessions:  int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins),
+				MaxLoginsEach:    int(file.Limits.LoginsEachAddress),
+				DropStart:        int(file.Limits.LoginsDropStart),
+				DropRate:         int(file.Limits.LoginsDropRate),
+				MaxLoginsKnown:   int(file.Limits.LoginsKnown),
+				Ciphers:          file.Ciphers,
+				LegacyAlgorithms: texts(file.LegacyAlgorithms),
+				Compress:         file.Compress,
+			},
+		}}
 	if err := f.bans(file); err != nil {
 		return nil, err
 	}

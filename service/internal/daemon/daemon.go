@@ -214,7 +214,8 @@ func (s *service) read() (*site.Settings, error) {
 			}
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage, made.atomic, made.audit, describeRules(made.rules), describeAdmin(made.admin),
+	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage,
+		made.atomic, made.audit, describeRules(made.rules), describeAdmin(made.admin),
 		describe(made.hooks))
 	return &made.Settings, err
 }

@@ -111,7 +111,8 @@ func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
 		reports.Gate = func(e server.Event) (func(error), error) { return s.Gate(named(e)) }
 	}
 	policy := &server.Policy{User: rule.User, Quota: served.Quota}
-	if err := rule.Apply(ctx, time.Now(), served.FS, policy, reports); err != nil && ctx.Err() == nil {
+	err := rule.Apply(ctx, time.Now(), served.FS, policy, reports)
+	if err != nil && ctx.Err() == nil {
 		log.Warn("old files are not looked for", "path", rule.Path, "error", err)
 	}
 }

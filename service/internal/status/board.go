@@ -394,8 +394,8 @@ func (b *Board) DisableUser(ctx context.Context, name string, disabled bool) err
 	}
 	err := b.Store.DisableUser(ctx, name, disabled)
 	if errors.Is(err, store.ErrNoUser) {
-		return fmt.Errorf("user %q: %w in the store; users of the configuration file are changed there",
-			name, ErrNotThere)
+		return fmt.Errorf("user %q: %w in the store; users of the configuration file are changed "+
+			"there", name, ErrNotThere)
 	}
 	if err != nil || !disabled {
 		return err

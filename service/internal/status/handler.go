@@ -27,7 +27,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"ago":    func(t time.Time) string { return ui.Clock(time.Since(t)) },
 	"clock":  func(s float64) string { return ui.Clock(time.Duration(s * float64(time.Second))) },
 	"local":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
-	"short":  func(key string) string { return strings.TrimPrefix(key, "SHA256:")[:min(12, max(len(key)-7, 0))] },
+	"short":  func(key string) string { return fmt.Sprintf("%.12s", strings.TrimPrefix(key, "SHA256:")) },
 	"full":   func(used, most int64) int64 { return 100 * used / max(most, 1) },
 	"moving": moving,
 }).ParseFS(files, "page/*.html"))
@@ -119,7 +119,7 @@ func (b *Board) Handler(access *Access, metrics http.Handler) http.Handler {
 func (b *Board) login(access *Access, all http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Method == http.MethodGet && (r.URL.Path == "/status.css" || r.URL.Path == "/status.js"):
+		case r.Method == http.MethodGet && r.URL.Path == "/status.css":
 			all.ServeHTTP(w, r)
 		case r.Method == http.MethodPost && r.URL.Path == "/login":
 			if !access.isToken(r.PostFormValue("token")) {

@@ -30,7 +30,8 @@ func testTrail(t *testing.T, name string) {
 	const many = 3*recordsAtOnce + 7
 	odd := "/\xff\x00\n=1"
 	for i := range many {
-		one.Record(Record{Time: time.Now(), Kind: "file closed", User: "ann", Path: fmt.Sprint("/", i)})
+		one.Record(Record{Time: time.Now(), Kind: "file closed", User: "ann",
+			Path: fmt.Sprint("/", i)})
 	}
 	two.Record(Record{Time: time.Now().Add(-time.Hour), Kind: "file closed", User: "b\x00\xff",
 		Path: odd, PathBytes: []byte(odd), Written: 1 << 40})
@@ -42,7 +43,8 @@ func testTrail(t *testing.T, name string) {
 		t.Fatalf("%d records of ann, want %d", len(ann), many)
 	}
 	for i, r := range ann {
-		if r.Path != fmt.Sprint("/", i) || r.Node != one.node || time.Since(r.Time).Abs() > time.Minute {
+		if r.Path != fmt.Sprint("/", i) || r.Node != one.node ||
+			time.Since(r.Time).Abs() > time.Minute {
 			t.Fatalf("record %d is %+v", i, r)
 		}
 	}
