@@ -96,7 +96,7 @@ func (o *remoteOutput) create(c *fileCopy, in *input) (err error) {
 		}
 		if c.interrupted() || sharesHandle(err) {
 			if !lost { // the server may have created it
-				ctx, cancel := endpoint.CleanupContext(c.ctx)
+				ctx, cancel := o.end.Cleanup(c.ctx)
 				defer cancel()
 				o.removeTemporary(ctx, c, temporary)
 			}
@@ -651,7 +651,7 @@ func (o *remoteOutput) commit(c *fileCopy, _ *input) error {
 
 // rename renames the temporary file, replacing an existing target.
 func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
-	ctx, cancel := lateContext(c.ctx)
+	ctx, cancel := lateContext(c.ctx, o.end.Host)
 	defer cancel()
 	client := o.client.WithContext(ctx)
 	var err error
@@ -893,7 +893,7 @@ func (o *remoteOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
 	if o.session.lost() {
 		return true, false
 	}
-	ctx, cancel := endpoint.CleanupContext(c.ctx)
+	ctx, cancel := o.end.Cleanup(c.ctx)
 	defer cancel()
 	return endpoint.HostWriter{File: o.file}.Keep(ctx, n)
 }
@@ -908,7 +908,7 @@ func (o *remoteOutput) remove(c *fileCopy) {
 		c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes, c.shown(o.temp))
 		return
 	}
-	ctx, cancel := endpoint.CleanupContext(c.ctx)
+	ctx, cancel := o.end.Cleanup(c.ctx)
 	defer cancel()
 	endpoint.HostWriter{File: o.file}.Abandon(ctx)
 	c.delta.close() // Windows does not remove open files
