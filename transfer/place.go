@@ -120,6 +120,44 @@ func (j *job) makePath(target string, itself bool) error {
 	return (&targetDir{Root: root}).mkdirAll(missing)
 }
 
+// mayMake is makePath for a dry run: it fails if the target, or with itself a file in it, could not
+// be made, as far as can be told.
+func (j *job) mayMake(target string, itself bool) error {
+	if _, _, isPath := j.dst.Identity(target); !isPath {
+		return nil
+	}
+	is, err := j.dst.Stat(target)
+	switch {
+	case private.Untold(err):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case err == nil && (itself || j.tree != nil) && !is.Mode.IsDir():
+		return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
+	case err == nil:
+		return nil
+	}
+	at := j.dst.Join(target, ".")
+	if !itself {
+		// not every server takes a file with a slash for something that exists
+		if is, err := j.dst.Stat(at); at != target && err == nil && !is.Mode.IsDir() {
+			return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
+		}
+		at = above(j.dst, at)
+	}
+	for ; ; at = above(j.dst, at) {
+		is, err := j.dst.Stat(at)
+		switch {
+		case err == nil && !is.Mode.IsDir():
+			return &fs.PathError{Op: "write", Path: at, Err: endpoint.ErrNotDirectory}
+		case !errors.Is(err, fs.ErrNotExist) || at == above(j.dst, at):
+			return nil
+		case !j.options.MakePath:
+			return &fs.PathError{Op: "mkdir", Path: target, Err: fs.ErrNotExist}
+		}
+	}
+}
+
 // above returns the directory that holds a name.
 func above(e end, name string) string {
 	if name = e.Join(name, "."); e.conn() == nil {
