@@ -313,7 +313,7 @@ func (s *session) fill(file io.Writer, size int64) (wrong, err error) {
 type newFile struct {
 	*os.File
 	in              *os.Root
-	name, temporary string // temporary is "" in place
+	name, temporary string       // temporary is "" in place
 	mode            *fs.FileMode // to be set at the end
 	done            bool
 }
