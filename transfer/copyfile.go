@@ -166,12 +166,14 @@ func (c *fileCopy) copyOnce() error {
 			return err
 		}
 	}
-	if err := out.same(c, in); err != nil {
+	if err := out.at().apart(c, in); err != nil {
 		return err
 	}
 	c.tellStarted()
-	if done, err := out.finishCommit(c); done || err != nil {
-		return err
+	if ex, ok := out.(exchange); ok {
+		if done, err := ex.finishCommit(c); done || err != nil {
+			return err
+		}
 	}
 	if !c.isSmall() {
 		if err := in.ready(); err != nil {
@@ -209,7 +211,7 @@ func (c *fileCopy) begin(in *input, out output) error {
 			return err
 		}
 	}
-	c.result.InPlace = !out.atomic()
+	c.result.InPlace = !out.at().atomic() && !out.at().stream
 	c.journal.mark, c.journal.earlier = newMark(in, out), false
 	return nil
 }
@@ -232,7 +234,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 		defer c.finishing()()
 	}
 	if err == nil {
-		err = accepted(c, ofSource(in.same.unchanged(c.result.Bytes, out.rereads(c, in))))
+		err = accepted(c, ofSource(in.same.unchanged(c.result.Bytes, out.at().rereads(c, in))))
 	}
 	if err == nil {
 		err = out.finalize(c, in)
@@ -242,7 +244,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 	}
 	if err == nil && c.verifies() {
 		c.enters(PhaseVerifying)
-		err = out.verify(c, in)
+		err = out.at().verify(c, in)
 		c.settles()
 	}
 	if err == nil && c.tree != nil {
@@ -260,7 +262,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 		err = out.commit(c, in)
 	}
 	if err == nil {
-		c.journal.removeStale(out)
+		c.journal.removeStale(c, out)
 	}
 	return err
 }
@@ -277,7 +279,7 @@ func accepted(c *fileCopy, err error) error {
 
 // backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
 func (c *fileCopy) backups(out output) *backups {
-	if c.entry == nil || !out.atomic() {
+	if c.entry == nil || !out.at().atomic() {
 		return nil
 	}
 	return c.entry.backups()
@@ -290,25 +292,49 @@ func (c *fileCopy) abandon(out output, err error) {
 	if c.result.LeftBehind != "" || errors.Is(err, errNotRenamed) {
 		return // all of it is there, only its name is missing; or that was removed
 	}
-	if !out.atomic() {
-		c.detail = "the target was written in place and is not complete"
-		if errors.Is(err, errTouched) && out.at().info != nil {
-			c.detail = "the target was written in place; it may be the source itself, under another name"
-		}
-		out.remove(c)
+	at, w := out.at(), out.writer()
+	if at.stream {
+		at.taken(c)
+	}
+	if w == nil {
 		return
 	}
-	if c.main() != nil && c.interrupted() && c.result.Bytes > 0 && !c.notResumable(err) &&
-		c.journal.mayContinue(c) {
-		if ok, synced := out.truncate(c, c.result.Bytes); ok {
-			c.result.LeftBehind = out.at().temp
-			c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes,
-				c.shown(out.at().temp))
-			c.journal.keep(c, synced)
-			return
+	ctx, cancel := c.dst.Cleanup(c.ctx)
+	defer cancel()
+	if !at.atomic() {
+		c.detail = "the target was written in place and is not complete"
+		if errors.Is(err, errTouched) && at.info != nil {
+			c.detail = "the target was written in place; it may be the source itself, under another name"
 		}
+		w.Abandon(ctx)
+		return
 	}
-	out.remove(c)
+	lost, synced := c.to.lost(), false
+	keeps := c.main() != nil && c.interrupted() && c.result.Bytes > 0 && !c.notResumable(err) &&
+		c.journal.mayContinue(c)
+	if keeps && !lost { // otherwise whoever continues it has to cut it
+		keeps, synced = w.Keep(ctx, c.result.Bytes)
+	}
+	if keeps || lost {
+		c.result.LeftBehind = at.temp
+		c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes, c.shown(at.temp))
+		if keeps {
+			c.journal.keep(c, synced)
+		}
+		return
+	}
+	w.Abandon(ctx)
+	c.delta.close() // Windows does not remove open files
+	removeTemporary(ctx, c, at.temp, at.discard)
+}
+
+// removeTemporary removes a useless temporary file, or reports that it is left.
+func removeTemporary(ctx context.Context, c *fileCopy, temporary string,
+	discard func(ctx context.Context, name string) error) {
+	if endpoint.IgnoreMissing(discard(ctx, temporary)) != nil {
+		c.result.LeftBehind = temporary
+		c.detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
+	}
 }
 
 // sized records the source's size, if it is known.

@@ -209,6 +209,8 @@ func plain(err error) string {
 			return "no such file or directory"
 		case errors.Is(err, fs.ErrPermission):
 			return "permission denied"
+		case err == syscall.Errno(32): // ERROR_SHARING_VIOLATION
+			return "another program has it open"
 		}
 		return strings.TrimSuffix(err.Error(), ".")
 	}

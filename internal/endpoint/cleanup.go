@@ -35,11 +35,15 @@ type cleanup struct {
 	silent atomic.Bool // the host was, so nothing more is asked of it
 }
 
-// Cleanup returns a context for work that remains after ctx has ended. It ends after CleanupTime, or
-// if the run was interrupted and the host is silent.
+// Cleanup implements Place.
+func (Local) Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
+}
+
+// Cleanup implements Place.
 func (h *Host) Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 	if h.ctx.Err() == nil {
-		return context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
+		return Local{}.Cleanup(ctx)
 	}
 	c := &h.cleanup
 	c.mu.Lock()

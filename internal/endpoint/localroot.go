@@ -261,7 +261,7 @@ func (r *LocalRoot) ReplaceByLink(text, name, temporary, _ string) error {
 		temporary := path.Base(temporary)
 		err := in.Symlink(text, temporary)
 		if err == nil {
-			if err = in.Rename(temporary, base); err != nil {
+			if err = localfs.Replace(in, temporary, base); err != nil {
 				in.Remove(temporary)
 			}
 		}

@@ -383,7 +383,7 @@ func (f *newFile) commit() error {
 	}
 	var err error
 	if f.temporary != "" {
-		err = f.in.Rename(f.temporary, f.name)
+		err = localfs.Replace(f.in, f.temporary, f.name)
 	}
 	f.done = err == nil
 	return err

@@ -282,7 +282,8 @@ func (c *Copier) taken(taken connect.Taken[file], f file, target connect.Place) 
 	}
 	var host pool.Host
 	if target.Remote {
-		if host, ok = c.host(target); !ok {
+		var err error
+		if host, err = c.Task.Host(target); err != nil {
 			return first, false // copying it says so
 		}
 	}
