@@ -299,7 +299,7 @@ func (c *fileCopy) abandon(out output, err error) {
 	if w == nil {
 		return
 	}
-	ctx, cancel := endpoint.CleanupContext(c.ctx)
+	ctx, cancel := c.dst.Cleanup(c.ctx)
 	defer cancel()
 	if !at.atomic() {
 		c.detail = "the target was written in place and is not complete"

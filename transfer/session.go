@@ -219,14 +219,16 @@ func (e *ends) why(err error) error {
 	return e.to.why(err)
 }
 
-// lateContext returns a context for what must not stop halfway: it ends endpoint.CleanupTime after
-// ctx.
-func lateContext(ctx context.Context) (context.Context, func()) {
+// lateContext returns a context for what must not stop halfway on a host: after ctx it has as long
+// as there is for cleaning up.
+func lateContext(ctx context.Context, host *endpoint.Host) (context.Context, func()) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
+		end, free := host.Cleanup(ctx)
+		defer free()
 		select {
 		case <-late.Done():
-		case <-time.After(endpoint.CleanupTime):
+		case <-end.Done():
 			cancel(context.Cause(ctx))
 		}
 	})
