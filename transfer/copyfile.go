@@ -233,7 +233,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 		defer c.finishing()()
 	}
 	if err == nil {
-		err = accepted(c, ofSource(in.same.unchanged(c.result.Bytes, out.at().rereads(c, in))))
+		err = accepted(c, ofSource(in.unchanged(c.result.Bytes, out.at().rereads(c, in))))
 	}
 	if err == nil {
 		err = out.finalize(c, in)
@@ -349,7 +349,7 @@ func (c *fileCopy) startAt(offset int64) {
 	c.result.Resumed = offset
 	if offset == 0 {
 		c.attempts.again = reread{}
-		if p := c.attempts.prefix; p.remembers() {
+		if p := c.attempts.prefix; p != nil {
 			*p = prefixHash{}
 			p.remember()
 		}
