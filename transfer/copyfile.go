@@ -65,6 +65,7 @@ type attempts struct {
 	again      reread      // for verifying and checking
 	prefix     *prefixHash // everything that was read, nil unless needed
 	sync       bool        // the last attempt lost its connection while verifying
+	device     device      // a target that is no file
 	temporaries
 }
 
@@ -92,6 +93,7 @@ func newFileCopy(j *job, e *entry, source, target string) *fileCopy {
 // copy copies the file. The error is an *Error.
 func (c *fileCopy) copy() error {
 	defer c.journal.release(false) // in case the user's code panics
+	defer c.attempts.device.close()
 	for {
 		c.takeHandle()
 		if err := c.once(c); err == nil || !c.again(err) {
@@ -210,7 +212,7 @@ func (c *fileCopy) begin(in *input, out output) error {
 			return err
 		}
 	}
-	c.result.InPlace = !out.at().atomic() && !out.at().stream
+	c.result.InPlace = !out.at().atomic() && !(out.at().stream && out.at().info == nil)
 	c.journal.mark, c.journal.earlier = newMark(in, out), false
 	return nil
 }

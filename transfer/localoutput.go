@@ -21,8 +21,7 @@ type localOutput struct {
 	root    *os.Root
 	release func() // of root
 	file    *os.File
-	free    func() // makes writes to file interruptible no longer
-	over    bool   // an old file is written over in place
+	over    bool // an old file is written over in place
 }
 
 // open opens the directory that holds the target.
@@ -41,9 +40,6 @@ func (o *localOutput) open() (err error) {
 }
 
 func (o *localOutput) close() {
-	if o.free != nil {
-		o.free()
-	}
 	if o.file != nil {
 		o.file.Close()
 	}
@@ -71,23 +67,16 @@ func (o *localOutput) find(c *fileCopy) error {
 	if err := o.location.find(c, name, slash, localfs.CheckName, os.Stat); err != nil {
 		return err
 	}
-	if o.regular() { // /dev/stdout may lead to a pipe, which has no name
-		resolved, err := localfs.FollowLinks(o.name)
-		if err != nil {
-			return err
-		}
-		o.name = resolved
+	if o.stream = o.info != nil && !o.info.Mode().IsRegular(); o.stream {
+		return nil // /dev/stdout may lead to a pipe, which has no name
 	}
-	o.direct = !o.regular() || o.info != nil && localfs.Links(o.info) > 1
-	if !o.regular() {
-		o.stored = nil
+	resolved, err := localfs.FollowLinks(o.name)
+	if err != nil {
+		return err
 	}
-	c.result.Target = o.name
+	o.name, o.direct = resolved, o.info != nil && localfs.Links(o.info) > 1
 	return o.open()
 }
-
-// regular reports whether the target is a file or will be one, not a pipe or a device.
-func (o *localOutput) regular() bool { return o.info == nil || o.info.Mode().IsRegular() }
 
 // reopen opens the file being written, or the existing target.
 func (o *localOutput) reopen() (io.ReaderAt, func(), error) {
@@ -145,26 +134,13 @@ func (o *localOutput) lstat(name string) (fs.FileInfo, error) {
 // the target, but follow links within it.
 func (o *localOutput) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
 	perm fs.FileMode) (err error) {
-	switch {
-	case c.entry == nil:
-		o.file, err = localfs.OpenWaiting(c.ctx, func() (*os.File, error) {
-			if o.regular() {
-				return o.openAt(o.name, flag, perm)
-			}
-			return os.OpenFile(o.name, os.O_WRONLY, 0)
-		})
-	case old != nil:
-		err = o.openFile(c, o.name, os.O_WRONLY, 0)
-	default:
-		err = o.openFile(c, o.name, flag, perm)
+	if c.entry != nil && old != nil {
+		flag, perm = os.O_WRONLY, 0
 	}
-	switch {
-	case err != nil:
+	if err = o.openFile(c, o.name, flag, perm); err != nil {
 		return err
-	case !o.regular():
-		o.free = localfs.Interruptible(c.ctx, o.file)
-		return nil
-	case o.direct && c.options.Placement != PlaceDirect:
+	}
+	if o.direct && c.options.Placement != PlaceDirect {
 		c.warn("the target has other names (hard links): it is written in place")
 	}
 	return o.opened(c, source, old)
@@ -248,10 +224,7 @@ func proveLocal(c *fileCopy, file *os.File, in *input, m *mark) (offset int64, e
 }
 
 func (o *localOutput) fill(c *fileCopy, in *input) error {
-	to := sink{Writer: o.file, reread: o.stored, over: o.over}
-	if to.reread != nil {
-		to.file = o.file
-	}
+	to := sink{Writer: o.file, file: o.file, reread: o.stored, over: o.over}
 	if o.temp != "" && o.info != nil {
 		to.old = func() (*os.File, error) { return o.openAt(o.name, os.O_RDONLY, 0) }
 	}
@@ -268,14 +241,11 @@ func (o *localOutput) finalize(c *fileCopy, _ *input) error {
 	return o.file.Truncate(c.result.Bytes)
 }
 
-// commit sets the file's attributes and gives it its name. A pipe or a device, which may be
-// /dev/null, keeps its own.
+// commit sets the file's attributes and gives it its name.
 func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
 	f := endpoint.Finish{Flush: c.options.Sync}
-	if o.regular() {
-		if f.Set, err = o.attrs(c, in.info()); err != nil {
-			return err
-		}
+	if f.Set, err = o.attrs(c, in.info()); err != nil {
+		return err
 	}
 	done, err := o.writer().Finish(c.ctx, &f)
 	if err == nil && !(done.Times && !c.options.Preserve) {
