@@ -93,7 +93,6 @@ func newFileCopy(j *job, e *entry, source, target string) *fileCopy {
 // copy copies the file. The error is an *Error.
 func (c *fileCopy) copy() error {
 	defer c.journal.release(false) // in case the user's code panics
-	defer c.attempts.device.close()
 	for {
 		c.takeHandle()
 		if err := c.once(c); err == nil || !c.again(err) {
@@ -108,6 +107,9 @@ func (c *fileCopy) copy() error {
 //go:noinline
 func (c *fileCopy) conclude(err error) error {
 	j, t := &c.journal, &c.attempts
+	if t.device.file != nil {
+		t.device.close()
+	}
 	j.release(err != nil && (j.resumable || j.left != nil || j.earlier || c.lost() ||
 		c.result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
 	if err != nil && j.left != nil && !j.resumable && j.markName(c) == "" &&

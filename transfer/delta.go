@@ -706,7 +706,8 @@ func (p pouring) delta() (n int64, done bool, err error) {
 }
 
 // fetch fetches one window.
-func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *deltaplan.Plan, from int64) error {
+func (d *delta) fetch(f *usftp.File, to endpoint.LocalWriter, old *os.File, plan *deltaplan.Plan,
+	from int64) error {
 	c := d.copy
 	ctx, fail := plan.Context(), plan.Fail
 	d.moved.begin(from)
@@ -717,7 +718,7 @@ func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *deltaplan.Plan, fro
 				return true
 			}
 			for e := range e.Pieces(copiedAtOnce) {
-				n, err := localfs.Copy(ctx, to, old, localfs.Options{From: e.Old, To: e.Off,
+				n, err := localfs.Copy(ctx, to.File, old, localfs.Options{From: e.Old, To: e.Off,
 					Length: e.Length, Zeros: c.options.Sparse})
 				if err == nil && n < e.Length {
 					err = errNoDelta // it has shrunk
@@ -753,7 +754,7 @@ func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *deltaplan.Plan, fro
 				data := buffer[:e.Length]
 				_, err := f.Async().ReadAt(data, e.Off).Wait()
 				if err == nil {
-					err = d.store(to, data, e.Off)
+					_, err = to.WriteAt(data, e.Off)
 				}
 				if err != nil {
 					fail(err)
@@ -771,16 +772,6 @@ func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *deltaplan.Plan, fro
 	fetches.Wait()
 	copying.Wait()
 	return context.Cause(ctx)
-}
-
-// store writes what was fetched.
-func (d *delta) store(to *os.File, data []byte, off int64) (err error) {
-	if d.copy.options.Sparse {
-		_, err = localfs.WriteSparse(to, data, off)
-	} else {
-		_, err = to.WriteAt(data, off)
-	}
-	return err
 }
 
 // done records a finished part of a file on this machine.

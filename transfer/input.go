@@ -301,7 +301,7 @@ func (in *input) pour(to sink) (int64, error) {
 		return p.small()
 	case in.host != nil:
 		return p.host()
-	case isLocal && in.known.Mode.IsRegular() && to.file != nil:
+	case isLocal && in.known.Mode.IsRegular() && to.file.File != nil:
 		return p.local(local.File)
 	}
 	return p.stream()
@@ -318,7 +318,7 @@ func (p pouring) small() (int64, error) {
 	c, data := p.copy, p.input.small.data
 	n := int64(len(data))
 	c.hashing.small(c, data)
-	err := p.to.small(c, data)
+	err := p.to.small(data)
 	p.input.small.release() // before verifying takes more
 	if err == nil {
 		err = c.limiter.wait(int(n))
@@ -376,7 +376,7 @@ func (p pouring) host() (n int64, err error) {
 		}
 	}
 	if err == nil {
-		err = to.end(c, resumed+n)
+		err = to.file.Resize(resumed + n)
 	}
 	if err = changed(err); endpoint.Refused(err) || c.from.lost() {
 		err = ofSource(err)
@@ -401,7 +401,7 @@ func (p pouring) local(file *os.File) (int64, error) {
 	if c.hashing.digests = newDigests(c, c.size); len(c.hashing.digests) > 0 {
 		o.Hash = c.hashing.digests
 	}
-	n, err := localfs.Copy(c.ctx, p.to.file, file, o)
+	n, err := localfs.Copy(c.ctx, p.to.file.File, file, o)
 	c.hashing.digests.Finish()
 	return n, err
 }

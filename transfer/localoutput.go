@@ -224,7 +224,8 @@ func proveLocal(c *fileCopy, file *os.File, in *input, m *mark) (offset int64, e
 }
 
 func (o *localOutput) fill(c *fileCopy, in *input) error {
-	to := sink{Writer: o.file, file: o.file, reread: o.stored, over: o.over}
+	to := sink{Writer: o.file, reread: o.stored,
+		file: endpoint.LocalWriter{File: o.file, Sparse: c.options.Sparse, Over: o.over}}
 	if o.temp != "" && o.info != nil {
 		to.old = func() (*os.File, error) { return o.openAt(o.name, os.O_RDONLY, 0) }
 	}
@@ -293,71 +294,41 @@ func (o *localOutput) writer() endpoint.Writer {
 	return endpoint.LocalWriter{File: o.file, In: o.root, Base: filepath.Base(o.written())}
 }
 
-// sparseFile is a local file in which blocks of zeros become holes.
-type sparseFile struct {
-	file *os.File
-	over bool // it was not empty
-}
-
-func (s sparseFile) WriteAt(p []byte, off int64) (int, error) {
-	if s.over {
-		return localfs.WriteSparseOver(s.file, p, off)
-	}
-	return localfs.WriteSparse(s.file, p, off)
-}
-
 // A sink is how data reaches a target on this machine: a stream, or a regular file that can be
 // written at any offset.
 type sink struct {
 	io.Writer
-	file   *os.File // nil unless it is a regular file
-	reread reopen   // opens the file for reading, nil unless it is a regular file
-	over   bool     // the file is an old one that is written over
+	file   endpoint.LocalWriter // zero for a stream
+	reread reopen               // opens the file for reading, nil for a stream
 
 	// old opens the file to be replaced, nil if there is none
 	old func() (*os.File, error)
 }
 
-// open returns the writers to use, for data in order and in any order. Blocks of zeros become holes
-// if Options.Sparse is set.
+// open returns the writers to use, for data in order and in any order.
 func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
-	if s.file == nil {
+	if s.file.File == nil {
 		return s.Writer, nil, nil
 	}
-	if !c.options.Sparse {
-		return s.file, s.file, nil
+	if !s.file.Sparse {
+		return s.file.File, s.file.File, nil
 	}
 	if c.size > 0 { // a hash may read from it before all has arrived
-		if err := s.end(c, c.size); err != nil {
+		if err := s.file.Resize(c.size); err != nil {
 			return nil, nil, err
 		}
 	}
-	sparse := sparseFile{s.file, s.over}
-	return io.NewOffsetWriter(sparse, c.result.Resumed), sparse, nil
-}
-
-// end sets the file's size, since it may end in a hole. An old file that is longer is truncated
-// only when the copy is sealed.
-func (s sink) end(c *fileCopy, size int64) error {
-	if s.file == nil || !c.options.Sparse {
-		return nil
-	}
-	if s.over {
-		if info, err := s.file.Stat(); err != nil || info.Size() >= size {
-			return err
-		}
-	}
-	return s.file.Truncate(size)
+	return io.NewOffsetWriter(s.file, c.result.Resumed), s.file, nil
 }
 
 // small writes a file held in memory.
-func (s sink) small(c *fileCopy, data []byte) error {
-	if s.file == nil || !c.options.Sparse {
+func (s sink) small(data []byte) error {
+	if !s.file.Sparse {
 		_, err := s.Write(data)
 		return err
 	}
-	if _, err := (sparseFile{s.file, s.over}).WriteAt(data, 0); err != nil {
+	if _, err := s.file.WriteAt(data, 0); err != nil {
 		return err
 	}
-	return s.end(c, int64(len(data)))
+	return s.file.Resize(int64(len(data)))
 }

@@ -95,10 +95,8 @@ func (d *device) open(ctx context.Context, name string) (err error) {
 }
 
 func (d *device) close() {
-	if d.file != nil {
-		d.free()
-		d.file.Close()
-	}
+	d.free()
+	d.file.Close()
 }
 
 func (o *writerOutput) create(c *fileCopy, in *input) error {

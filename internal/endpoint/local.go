@@ -296,6 +296,34 @@ type LocalWriter struct {
 	*os.File
 	In   *os.Root // the directory that it is in
 	Base string   // its name there
+
+	Sparse bool // blocks of zeros become holes
+	Over   bool // it has old contents, which are written over
+}
+
+// WriteAt implements io.WriterAt.
+func (w LocalWriter) WriteAt(p []byte, off int64) (int, error) {
+	switch {
+	case !w.Sparse:
+		return w.File.WriteAt(p, off)
+	case w.Over:
+		return localfs.WriteSparseOver(w.File, p, off)
+	}
+	return localfs.WriteSparse(w.File, p, off)
+}
+
+// Resize sets the size of a sparse file, which may end in a hole. What is longer stays so until it is
+// truncated.
+func (w LocalWriter) Resize(size int64) error {
+	if !w.Sparse {
+		return nil
+	}
+	if w.Over {
+		if info, err := w.Stat(); err != nil || info.Size() >= size {
+			return err
+		}
+	}
+	return w.Truncate(size)
 }
 
 // Finish implements Writer. It sets times last and by the name: closing a file may write to it.
