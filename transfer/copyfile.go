@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -166,8 +165,10 @@ func (c *fileCopy) copyOnce() error {
 	if c.kept(in, out) {
 		return errKept
 	}
-	if c.repeats() && c.strange(out.at().info) {
-		return errStrange
+	if c.repeats() {
+		if err := c.ofEarlierRun(in, out.at()); err != nil {
+			return err
+		}
 	}
 	if err := out.at().apart(c, in); err != nil {
 		return err
@@ -469,23 +470,19 @@ func isOlder(c *fileCopy, before os.FileInfo, source *endpoint.Info) bool {
 	return !source.HasTimes || have.Before(mtime)
 }
 
-// errStrange reports that something else has come into a target since an earlier run made it.
-var errStrange = errors.New("it is not what the interrupted run of this copy left there, so it is not replaced (-T replaces it)")
-
 // repeats reports whether the file belongs to a tree that replaces only what an earlier run made.
 func (c *fileCopy) repeats() bool { return c.tree != nil && c.tree.resumed == repeated }
 
-// strange reports whether a file at the target cannot be from an earlier run of the same copy. Not
-// every host keeps times.
-func (c *fileCopy) strange(before fs.FileInfo) bool {
-	return before != nil && (before.Size() != c.entry.info.Size ||
-		c.dst.conn() == nil && !sameSizeAndTime(c, before))
-}
-
-// sameSizeAndTime compares a file with its target as rsync does without --checksum. SFTP's times
-// are whole seconds.
+// sameSizeAndTime compares a file with its target as rsync does without --checksum. The target's
+// time is the source's as exactly as its file system keeps it, and in whole seconds on a host.
 func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
 	f := &c.entry.info
 	_, mtime := f.Times()
-	return f.HasTimes && before.Size() == f.Size && before.ModTime().Unix() == mtime.Unix()
+	return f.HasTimes && before.Size() == f.Size &&
+		slices.ContainsFunc(granules, func(granule time.Duration) bool {
+			return before.ModTime().Equal(mtime.Truncate(granule))
+		})
 }
+
+// granules are how exactly file systems keep times: most, NTFS, old ones of Unix, exFAT, and HFS+.
+var granules = []time.Duration{1, 100, time.Microsecond, 10 * time.Millisecond, time.Second}

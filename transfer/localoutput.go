@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
@@ -67,7 +68,14 @@ func (o *localOutput) find(c *fileCopy) error {
 	if err := o.location.find(c, name, slash, localfs.CheckName, os.Stat); err != nil {
 		return err
 	}
-	if o.stream = o.info != nil && !o.info.Mode().IsRegular(); o.stream {
+	o.stream = o.info != nil && !o.info.Mode().IsRegular()
+	// NUL is meant for the device, as /dev/null is elsewhere, and NUL.txt is not.
+	base := filepath.Base(o.name)
+	if err := localfs.CheckReserved(base); err != nil &&
+		(!o.stream || strings.Contains(base, ".")) {
+		return &fs.PathError{Op: "write", Path: o.name, Err: err}
+	}
+	if o.stream {
 		return nil // /dev/stdout may lead to a pipe, which has no name
 	}
 	resolved, err := localfs.FollowLinks(o.name)
@@ -258,7 +266,7 @@ func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
 	if o.temp == "" {
 		return nil
 	}
-	err = o.root.Rename(filepath.Base(o.temp), filepath.Base(o.name))
+	err = localfs.Replace(o.root, filepath.Base(o.temp), filepath.Base(o.name))
 	if err != nil {
 		c.result.LeftBehind = o.temp
 		c.detail = "all of the data is in " + o.temp
@@ -267,6 +275,10 @@ func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
 			c.result.LeftBehind = ""
 			c.detail = "all of the data was in " + o.temp + ", which is gone"
 		}
+		return err
+	}
+	if o.entry == nil && endpoint.Moved(o.root, filepath.Dir(o.name)) { // a tree's are left
+		err = &fs.PathError{Op: "write", Path: filepath.Dir(o.name), Err: endpoint.ErrWentAlong}
 	}
 	return err
 }

@@ -180,13 +180,15 @@ func (o *remoteOutput) prove(c *fileCopy, in *input, m *mark) (int64, error) {
 }
 
 // proveRemote proves that what is in the file is the beginning of the source, and cuts off the
-// rest.
+// rest. Where the host does not cut files, or only says so, the rest stays if all of it will be
+// written over.
 func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	var why error
+	over := false
 	switch {
 	case !info.Mode().IsRegular():
 		return errors.New("it is no regular file")
@@ -195,15 +197,18 @@ func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 	case info.Size() > m.Bytes:
 		if err := f.Truncate(m.Bytes); err != nil {
 			why = fmt.Errorf("it cannot be truncated to what is known to be good: %w", err)
+			over = endpoint.Refused(err) && info.Size() <= in.info().Size
 		}
 	}
 	if why != nil {
 		kept, err := c.to.kept(f, in, min(info.Size(), in.info().Size))
-		if kept == 0 || info.Size() > in.info().Size {
+		if kept > 0 && info.Size() <= in.info().Size {
+			m.Bytes = kept
+			return nil
+		}
+		if !over || err != nil {
 			return cmp.Or(err, why)
 		}
-		m.Bytes = kept
-		return nil
 	}
 	if same, known := c.to.begins(f, in, m.Bytes); known {
 		if !same {
@@ -222,10 +227,9 @@ func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 		length = unsyncedTail
 	}
 	off := max(0, m.Bytes-length)
-	if _, err := f.Seek(off, io.SeekStart); err != nil {
-		return err
-	}
-	_, err = f.WriteTo(io.NewOffsetWriter(&comparer{at: in, size: m.Bytes}, off))
+	r := f.ReadRange(off, m.Bytes-off)
+	defer r.Close()
+	_, err = io.Copy(io.NewOffsetWriter(&comparer{at: in, size: m.Bytes}, off), r)
 	return err
 }
 
