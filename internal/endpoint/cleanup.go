@@ -7,10 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
-	"github.com/usftp/usftp/internal/private/pools"
-	"github.com/usftp/usftp/pool"
 )
 
 // CleanupTime limits how long cleaning up after an interruption may take.
@@ -87,22 +84,4 @@ func (h *Host) watch(ctx context.Context, end func()) {
 		h.cleanup.silent.Store(silent)
 	}
 	end()
-}
-
-// Overdue returns since when all sessions of a host that owe something have sent nothing of it, and
-// when the connection is given up for that. Both are zero if nothing is overdue.
-func Overdue(host pool.Host) (since, end time.Time) {
-	clients := []*usftp.Client{host.Client}
-	if host.Pool != nil {
-		others, _ := pools.OfPool(host.Pool).Sessions()
-		for _, other := range others {
-			clients = append(clients, other.Client())
-		}
-	}
-	for _, client := range clients {
-		if from, to := private.OfClient(client).Overdue(); from.After(since) {
-			since, end = from, to
-		}
-	}
-	return since, end
 }

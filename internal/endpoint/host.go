@@ -333,6 +333,24 @@ func (h *Host) removeOn(client *usftp.Client, name string, dir, again bool) (err
 	return err
 }
 
+// Overdue returns since when all sessions of a host that owe something have sent nothing of it, and
+// when the connection is given up for that. Both are zero if nothing is overdue.
+func Overdue(host pool.Host) (since, end time.Time) {
+	clients := []*usftp.Client{host.Client}
+	if host.Pool != nil {
+		others, _ := pools.OfPool(host.Pool).Sessions()
+		for _, other := range others {
+			clients = append(clients, other.Client())
+		}
+	}
+	for _, client := range clients {
+		if from, to := private.OfClient(client).Overdue(); from.After(since) {
+			since, end = from, to
+		}
+	}
+	return since, end
+}
+
 // names remembers the names of a listing, so that an interrupted listing can start over without
 // repeating anything. It keeps eight bytes per name. Among a million names, the chance that two
 // collide, so that a file is missed, is one in thirty million, and the random seed keeps an
