@@ -28,6 +28,8 @@ type Host struct {
 	conn  *pool.Conn
 	retry func(name string, a pool.Attempt)
 	trip  *atomic.Int64
+
+	cleanup cleanup
 }
 
 // NewHost returns the host that conn leads to. retry is called before a lost connection is
@@ -316,7 +318,7 @@ func (h *Host) Remove(name string, dir bool) error {
 
 func (h *Host) removeOn(client *usftp.Client, name string, dir, again bool) (err error) {
 	if h.ctx.Err() != nil {
-		late, cancel := CleanupContext(h.ctx)
+		late, cancel := h.Cleanup(h.ctx)
 		defer cancel()
 		client = client.WithContext(late)
 	}
@@ -331,12 +333,22 @@ func (h *Host) removeOn(client *usftp.Client, name string, dir, again bool) (err
 	return err
 }
 
-// CleanupTime limits how long cleaning up after an interruption may take.
-const CleanupTime = 5 * time.Second
-
-// CleanupContext returns a context for work that remains after ctx has ended.
-func CleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
+// Overdue returns since when all sessions of a host that owe something have sent nothing of it, and
+// when the connection is given up for that. Both are zero if nothing is overdue.
+func Overdue(host pool.Host) (since, end time.Time) {
+	clients := []*usftp.Client{host.Client}
+	if host.Pool != nil {
+		others, _ := pools.OfPool(host.Pool).Sessions()
+		for _, other := range others {
+			clients = append(clients, other.Client())
+		}
+	}
+	for _, client := range clients {
+		if from, to := private.OfClient(client).Overdue(); from.After(since) {
+			since, end = from, to
+		}
+	}
+	return since, end
 }
 
 // names remembers the names of a listing, so that an interrupted listing can start over without

@@ -81,6 +81,8 @@ type serveFile struct {
 
 	Audit *auditTable `toml:"audit"`
 
+	Admin *adminTable `toml:"admin"`
+
 	Retention []retentionTable `toml:"retention"`
 }
 
@@ -111,6 +113,7 @@ type settings struct {
 	storage      storage
 	hooks        []*hooks.Hook
 	rules        []*retention.Rule
+	admin        *admin        // nil without a status page
 	audit        time.Duration // how long the audit trail is kept; 0 without one
 	atomic       bool          // uploads to directories appear when they are complete
 }
@@ -226,22 +229,23 @@ func (f *configFile) path(name string) string {
 
 func (f *configFile) settings(file *serveFile) (*settings, error) {
 	f.strict = file.StrictModes == nil || *file.StrictModes
-	f.made = &settings{metrics: file.Metrics.text, metricsUsers: int(file.MetricsUsers), atomic: file.Uploads.atomic(), Settings: site.Settings{
-		Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
-		LogLevel: slog.Level(file.LogLevel),
-		SSHD: sshd.Config{
-			LoginTimeout: time.Duration(file.Limits.LoginTimeout),
-			IdleTimeout:  time.Duration(file.Limits.IdleTimeout),
-			MaxSessions:  int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins),
-			MaxLoginsEach:    int(file.Limits.LoginsEachAddress),
-			DropStart:        int(file.Limits.LoginsDropStart),
-			DropRate:         int(file.Limits.LoginsDropRate),
-			MaxLoginsKnown:   int(file.Limits.LoginsKnown),
-			Ciphers:          file.Ciphers,
-			LegacyAlgorithms: texts(file.LegacyAlgorithms),
-			Compress:         file.Compress,
-		},
-	}}
+	f.made = &settings{metrics: file.Metrics.text, metricsUsers: int(file.MetricsUsers),
+		atomic: file.Uploads.atomic(), Settings: site.Settings{
+			Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
+			LogLevel: slog.Level(file.LogLevel),
+			SSHD: sshd.Config{
+				LoginTimeout: time.Duration(file.Limits.LoginTimeout),
+				IdleTimeout:  time.Duration(file.Limits.IdleTimeout),
+				MaxSessions:  int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins),
+				MaxLoginsEach:    int(file.Limits.LoginsEachAddress),
+				DropStart:        int(file.Limits.LoginsDropStart),
+				DropRate:         int(file.Limits.LoginsDropRate),
+				MaxLoginsKnown:   int(file.Limits.LoginsKnown),
+				Ciphers:          file.Ciphers,
+				LegacyAlgorithms: texts(file.LegacyAlgorithms),
+				Compress:         file.Compress,
+			},
+		}}
 	if err := f.bans(file); err != nil {
 		return nil, err
 	}
@@ -267,6 +271,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 		return nil, err
 	}
 	if err := f.groups(file.Groups); err != nil {
+		return nil, err
+	}
+	if err := f.admin(file.Admin); err != nil {
 		return nil, err
 	}
 	if file.Audit != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/service/internal/audit"
 	"github.com/usftp/usftp/service/internal/hooks"
+	"github.com/usftp/usftp/service/internal/status"
 	"github.com/usftp/usftp/service/internal/store"
 )
 
@@ -115,8 +116,9 @@ type service struct {
 	started *settings // those read first
 	metrics *metrics  // nil without --metrics
 	store   *store.Store
-	hooks   *hooks.Hooks // nil without any
-	trail   *audit.Trail // nil without [audit]
+	hooks   *hooks.Hooks  // nil without any
+	trail   *audit.Trail  // nil without [audit]
+	board   *status.Board // nil without [admin]
 	objects *objects
 	sweeper *sweeper
 
@@ -150,6 +152,7 @@ func (s *service) prepare(ctx context.Context) error {
 	if err := s.useHooks(); err != nil {
 		return err
 	}
+	s.useAdmin()
 	s.sweeper = &sweeper{log: s.Log}
 	if s.started.atomic {
 		s.Directory = s.sweeper.directory
@@ -173,6 +176,9 @@ func (s *service) run(ctx context.Context) error {
 	var ended sync.WaitGroup
 	ended.Go(func() { s.sweeper.run(running) })
 	ended.Go(func() { s.applyRules(running) })
+	if s.board != nil {
+		ended.Go(func() { s.board.Run(running) })
+	}
 	if s.hooks != nil {
 		ended.Go(func() { s.hooks.Run(running) })
 	}
@@ -196,6 +202,9 @@ func (s *service) read() (*site.Settings, error) {
 	if made.metrics != "" {
 		err = site.CheckAddress(made.metrics)
 	}
+	if err == nil {
+		err = made.checkAdmin()
+	}
 	if s.started == nil {
 		s.started = made
 		if made.metrics != "" {
@@ -206,7 +215,8 @@ func (s *service) read() (*site.Settings, error) {
 			}
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage, made.atomic, made.audit, describeRules(made.rules),
+	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage,
+		made.atomic, made.audit, describeRules(made.rules), describeAdmin(made.admin),
 		describe(made.hooks))
 	return &made.Settings, err
 }
