@@ -169,8 +169,7 @@ func (l *location) create(c *fileCopy, source *endpoint.Info) (err error) {
 		denied = true
 	}
 	if c.options.Placement == PlaceAtomic {
-		return &fs.PathError{Op: "replace", Path: l.name,
-			Err: errors.New("it is not a regular file with one name and can only be written in place")}
+		return l.notAtomic()
 	}
 	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
 	// opening the target itself yields an error with the name the user knows.
@@ -178,6 +177,12 @@ func (l *location) create(c *fileCopy, source *endpoint.Info) (err error) {
 		l.noteNameRefused(c, l.info == nil)
 	}
 	return l.explain(err)
+}
+
+// notAtomic is the error of a target that must not be written in place.
+func (l *location) notAtomic() error {
+	return &fs.PathError{Op: "replace", Path: l.name,
+		Err: errors.New("it is not a regular file with one name and can only be written in place")}
 }
 
 // until returns the permissions of a temporary file until it gets its final ones.

@@ -32,7 +32,11 @@ type remoteOutput struct {
 	given   *usftp.NewAttrs // what the file should have, to be looked at; nil for most
 }
 
-func (o *remoteOutput) close() { o.striper.Stop() }
+func (o *remoteOutput) close() {
+	if o.striper != nil {
+		o.striper.Stop()
+	}
+}
 
 func (o *remoteOutput) create(c *fileCopy, in *input) error {
 	return o.location.create(c, in.info())
@@ -251,8 +255,10 @@ func (o *remoteOutput) fill(c *fileCopy, in *input) error {
 }
 
 func (o *remoteOutput) send(c *fileCopy, in *input) (int64, error) {
-	if n, done, err := o.sendDelta(c, in); done || err != nil {
-		return n, err
+	if o.info != nil && o.temp != "" {
+		if n, done, err := o.sendDelta(c, in); done || err != nil {
+			return n, err
+		}
 	}
 	f, resumed := o.file, c.result.Resumed
 	defer c.watch(func() int64 { return resumed + f.Progress() })()
@@ -261,8 +267,10 @@ func (o *remoteOutput) send(c *fileCopy, in *input) (int64, error) {
 	}
 	source := in.info()
 	in.sends = true
-	if s := findHoles(c, in); s != nil {
-		return o.sendSparse(c, s)
+	if local, ok := in.own().(*endpoint.LocalFile); ok {
+		if s := findHoles(c, in, local); s != nil {
+			return o.sendSparse(c, s)
+		}
 	}
 	// until data lies beyond the old size, nothing shows whether handles see each other's data
 	if !source.IsRegular() || o.over >= source.Size && o.over > 0 ||

@@ -174,18 +174,6 @@ func newSession(c *fileCopy, conn *pool.Conn) *session {
 
 func (e *ends) all() []*session { return present(e.to, e.from) }
 
-// present returns the target's and the source's connection, without nil ones, and once if they are
-// the same.
-func present[T any](to, from *T) (all []*T) {
-	if to != nil {
-		all = append(all, to)
-	}
-	if from != nil && from != to {
-		all = append(all, from)
-	}
-	return all
-}
-
 // main returns the connection to the target's host, else the source's, else nil.
 func (e *ends) main() *session { return cmp.Or(e.to, e.from) }
 

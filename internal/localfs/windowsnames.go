@@ -11,9 +11,9 @@ import (
 // a path opens something else, which a server may have chosen the name for.
 var (
 	errDevice    = errors.New("for Windows it is a device")
-	errCharacter = errors.New(`Windows has no names with one of <>:"/\|?* or a control character`)
-	errEnd       = errors.New("Windows drops dots and spaces at the end of a name")
-	errShort     = errors.New("Windows may take it for the short form of another name")
+	errCharacter = errors.New(`on Windows no name has one of <>:"/\|?* or a control character`)
+	errEnd       = errors.New("on Windows a name loses dots and spaces at its end")
+	errShort     = errors.New("on Windows it may be the short form of another name")
 	errNotUTF16  = errors.New("it is not UTF-8, in which Windows has its names")
 )
 

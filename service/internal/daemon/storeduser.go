@@ -45,7 +45,7 @@ func storedUser(u *store.User, groups map[string]*groupTable) (one site.Account,
 		t.from(group)
 	}
 	if t.Root == "" {
-		return one, errors.New("there is no root: set it, or a group that has one")
+		return one, errNoRoot
 	}
 	if one, _, err = t.account(); err != nil {
 		return one, err
@@ -56,6 +56,8 @@ func storedUser(u *store.User, groups map[string]*groupTable) (one site.Account,
 	}
 	return one, nil
 }
+
+var errNoRoot = errors.New("there is no root: set it, or a group that has one")
 
 // parseDate parses a date; "" is none.
 func parseDate(text string) (*toml.LocalDate, error) {

@@ -217,6 +217,9 @@ func (u *newUser) checkWith(groups map[string]*groupTable) (err error) {
 		}
 	}
 	one, err := storedUser(&u.User, groups)
+	if errors.Is(err, errNoRoot) {
+		return errors.New("--root DIRECTORY is missing, or --group of one that has a root")
+	}
 	if err != nil {
 		return err
 	}
