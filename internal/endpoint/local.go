@@ -381,15 +381,3 @@ func (w LocalWriter) Keep(_ context.Context, n int64) (ok, flushed bool) {
 
 // Abandon implements Writer.
 func (w LocalWriter) Abandon(context.Context) { w.Close() }
-
-// Moved reports whether something else, or nothing, has the path of a directory that is open.
-func Moved(dir *os.Root, name string) bool { return moved(dir, os.Stat, name) }
-
-func moved(dir *os.Root, look func(string) (fs.FileInfo, error), name string) bool {
-	opened, err := dir.Stat(".")
-	if err != nil {
-		return false
-	}
-	named, err := look(name)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(opened, named)
-}
