@@ -22,7 +22,7 @@ import (
 // statements a file, and with a quota one a part and what its looks cost.
 func testStatements(t *testing.T, name string) {
 	times := usual
-	times.tick, times.dead = time.Hour, time.Hour // nothing in the background
+	times.tick, times.beat, times.dead = time.Hour, time.Hour, time.Hour // nothing in the background
 	s, err := open(t.Context(), name, slog.New(slog.DiscardHandler), times)
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
@@ -114,7 +114,7 @@ func testHungNode(t *testing.T, name string) {
 // life of it. If it has given none for long it asks, and also if it was buried and lives again.
 func testConfirm(t *testing.T, name string) {
 	silent := quick
-	silent.tick = time.Hour
+	silent.tick, silent.beat = time.Hour, time.Hour
 	one, err := open(t.Context(), name, slog.New(slog.DiscardHandler), silent)
 	must(t, err)
 	t.Cleanup(func() { one.Close() })
