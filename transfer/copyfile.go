@@ -276,7 +276,7 @@ func accepted(c *fileCopy, err error) error {
 
 // backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
 func (c *fileCopy) backups(out output) *backups {
-	if c.entry == nil || !out.atomic() {
+	if c.entry == nil || out.at().temp == "" {
 		return nil
 	}
 	return c.entry.backups()
@@ -303,6 +303,10 @@ func (c *fileCopy) abandon(out output, err error) {
 			c.result.LeftBehind = out.at().temp
 			c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes,
 				c.shown(out.at().temp))
+			if out.at().hidden {
+				c.detail = fmt.Sprintf("the host keeps %d bytes of it, which nobody sees",
+					c.result.Bytes)
+			}
 			c.journal.keep(c, synced)
 			return
 		}

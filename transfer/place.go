@@ -22,13 +22,14 @@ type location struct {
 	untold bool        // the host does not say what is there, or whether anything is
 	temp   string      // path of the temporary file, "" if the target itself is written
 	freed  bool        // what was there has been moved away
+	hidden bool        // the target itself is written, and the host shows it when it is closed
 
 	// private is set if the temporary file is its owner's alone until it gets its permissions.
 	private bool
 }
 
 func (l *location) at() *location { return l }
-func (l *location) atomic() bool  { return l.temp != "" }
+func (l *location) atomic() bool  { return l.temp != "" || l.hidden }
 
 // written is the path that is being written.
 func (l *location) written() string {

@@ -72,6 +72,19 @@ func (o *remoteOutput) create(c *fileCopy, in *input) (err error) {
 	if source.HasMode {
 		perm = c.options.perm(source)
 	}
+	if hides(c, o) {
+		// With EXCL it follows no link, and replaces nothing that has come since. If it is refused,
+		// the server may not know yet that another connection is lost over which the file was sent.
+		o.file, err = client.OpenFile(o.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+		if err == nil {
+			c.flags.seat.opened(false)
+			o.hidden = true
+			return nil
+		}
+		if c.flags.seat.crowded(err) || c.interrupted() || sharesHandle(err) {
+			return err
+		}
+	}
 	if !o.direct && o.end.atomic(c) {
 		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
 		c.journal.noteBefore(c, temporary)
@@ -252,7 +265,7 @@ func sizeOf(info fs.FileInfo) int64 {
 	return math.MaxInt64
 }
 
-// left reports whether an earlier run for this target may have left a file of this name.
+// left reports whether an earlier run for this target may have left a temporary file of this name.
 func (o *remoteOutput) left(name string) bool {
 	return path.Dir(name) == path.Dir(o.name) &&
 		strings.HasPrefix(path.Base(name), localfs.TempPrefix(path.Base(o.name)))
@@ -288,11 +301,16 @@ func (o *remoteOutput) resume(c *fileCopy, in *input, m *mark) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("it cannot be opened: %w", err)
 	}
-	if err := proveRemote(c, f, in, m); err != nil {
-		f.Close()
+	if err = stillUpload(o, m); err == nil {
+		err = proveRemote(c, f, in, m) // which may cut it
+	}
+	if err != nil {
+		f.Abandon()
 		return 0, err
 	}
-	o.file, o.temp, c.attempts.made = f, m.Temporary, m.Temporary
+	if o.file, o.hidden = f, m.Hidden; !m.Hidden {
+		o.temp, c.attempts.made = m.Temporary, m.Temporary
+	}
 	_, err = f.Seek(m.Bytes, io.SeekStart)
 	return m.Bytes, err
 }
@@ -623,16 +641,19 @@ type commitState struct {
 
 // commit gives the temporary file the target's name.
 func (o *remoteOutput) commit(c *fileCopy, _ *input) error {
-	if o.temp == "" {
+	if !o.atomic() {
+		return nil
+	}
+	// count it once: a server that loses everything when asked gets no endless attempts
+	if c.attempts.committing == nil && !c.attempts.arrived {
+		c.attempts.arrived = true
+		o.session.conn.Arrived() // whatever becomes of the name
+	}
+	if o.hidden { // CLOSE has done it
 		return nil
 	}
 	if c.attempts.committing == nil {
 		c.attempts.committing = &commitState{temporary: o.temp, size: c.result.Bytes}
-		// count it once: a server that loses everything when asked gets no endless attempts
-		if !c.attempts.arrived {
-			c.attempts.arrived = true
-			o.session.conn.Arrived() // whatever becomes of the name
-		}
 	}
 	err := c.attempts.committing.rename(c, o)
 	if err == nil {
@@ -906,6 +927,9 @@ func (o *remoteOutput) remove(c *fileCopy) {
 	}
 	ctx, cancel := endpoint.CleanupContext(c.ctx)
 	defer cancel()
+	if o.hidden { // what the host keeps of it is of no use
+		o.file.WithContext(ctx).Truncate(0)
+	}
 	endpoint.HostWriter{File: o.file}.Abandon(ctx)
 	c.delta.close() // Windows does not remove open files
 	if o.temp != "" {

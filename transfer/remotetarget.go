@@ -112,9 +112,11 @@ func (t *remoteTarget) place(c *fileCopy, in *input) (output, error) {
 		if c.entry.absent() {
 			return o, nil
 		}
-		return o, o.look(private.OfClient(o.client).Look(o.name))
+		err := o.look(private.OfClient(o.client).Look(o.name))
+		return o, cmp.Or(err, lookBehind(o))
 	}
-	return o, t.find(c, o)
+	err := t.find(c, o)
+	return o, cmp.Or(err, lookBehind(o))
 }
 
 // find examines the target of a single file.

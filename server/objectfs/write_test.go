@@ -287,6 +287,44 @@ func TestHoles(t *testing.T) {
 	b.must(w.Abandon())
 }
 
+// TestUpload: what is not complete is told from files by its own request.
+func TestUpload(t *testing.T) {
+	b := newBench(t)
+	size := func(name string, want int64) {
+		t.Helper()
+		got := int64(-1)
+		info, err := b.fs.Upload(t.Context(), name)
+		if err == nil {
+			got = info.Size()
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		if got != want {
+			t.Errorf("the upload of %s has %d bytes, want %d", name, got, want)
+		}
+	}
+	size("/f", -1)
+	w := b.write("/f", create|wire.OpenExclusive)
+	size("/f", 0)
+	b.at(w, 0, text(5*partSize))
+	b.must(w.Abandon())
+	size("/f", 4*partSize)
+	w = b.write("/f", create|wire.OpenExclusive) // begins again
+	b.at(w, 0, "new")
+	b.must(w.Close())
+	size("/f", -1)
+	w = b.write("/f", truncate)
+	b.at(w, 0, text(5*partSize))
+	size("/f", -1)
+	b.must(w.Abandon())
+	size("/f", -1)
+	b.holds("/f", "new")
+	w = b.write("/g.filepart", truncate) // complete, but for its name
+	b.at(w, 0, text(5*partSize))
+	b.must(w.Close())
+	size("/g.filepart", -1)
+}
+
 // TestHolesCannotBeResumed: a client that comes back would take zeros for what it has sent.
 func TestHolesCannotBeResumed(t *testing.T) {
 	b := newBench(t)
