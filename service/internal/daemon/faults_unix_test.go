@@ -73,7 +73,7 @@ var changes = []struct {
 }
 
 var faultKinds = []string{"kill", "kill", "cut", "storage pauses", "storage breaks", "store pauses",
-	"store breaks", "partition"}
+	"store breaks", "partition", "stop"}
 
 // faultsOf returns faults: a node is killed before and after each request that changes something,
 // and everything else happens at random moments.
@@ -107,8 +107,8 @@ func faultsOf(n int, seed uint64, whiles ...time.Duration) (all []fault) {
 	return all
 }
 
-// TestFaults: at each moment of a change a node is killed, its client cut, the storage or the store
-// paused or broken, or the node parted from the store until others take it for dead. Nothing that
+// TestFaults: at each moment of a change a node is killed or stopped, its client cut, the storage or
+// the store paused or broken, or the node parted from the store until others take it for dead. Nothing that
 // is truncated is ever seen, what a client was told is done is there for all nodes and has its
 // event, no user has more sessions and nobody escapes a ban on another node, and in the end quotas
 // are right and no upload is left. USFTP_FAULTS is the number of faults, USFTP_FAULTS_SEED chooses
@@ -447,6 +447,8 @@ func (f *faults) one(t *testing.T, one fault) {
 		case "kill":
 			node.Cmd.Process.Kill()
 			<-node.Ended
+		case "stop": // as for an upgrade: it has a second to finish
+			node.Cmd.Process.Signal(syscall.SIGTERM)
 		case "cut":
 			cut()
 		case "storage pauses", "storage breaks":
@@ -508,6 +510,12 @@ func (f *faults) one(t *testing.T, one fault) {
 		t.Errorf("after it was repeated: %d bytes, want %d", len(got), len(want))
 	}
 	cut()
+	if one.kind == "stop" {
+		<-node.Ended
+		if code := node.Cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("the node that was stopped has ended with %d", code)
+		}
+	}
 	node.End(syscall.SIGTERM, 0)
 	if got := f.see(t, f.sound, one); !bytes.Equal(got, want) {
 		t.Errorf("after the node has ended: %d bytes, want %d", len(got), len(want))
