@@ -3,9 +3,11 @@ package objectfs_test
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand"
+	"strings"
 	"testing"
 	"time"
 
@@ -256,6 +258,82 @@ func TestChangedMeanwhile(t *testing.T) {
 		b.holds("/f", "")
 		if n := b.bucket.Uploads(); n != 0 {
 			t.Errorf("%d uploads are left", n)
+		}
+	}
+}
+
+// interrupted is a bucket in which something happens just before an object is made.
+type interrupted struct {
+	objectfs.Bucket
+	before func()
+}
+
+func (i *interrupted) happen() {
+	if before := i.before; before != nil {
+		i.before = nil
+		before()
+	}
+}
+
+func (i *interrupted) Put(ctx context.Context, key string, body *io.SectionReader,
+	when objectfs.Condition) (objectfs.Object, error) {
+	i.happen()
+	return i.Bucket.Put(ctx, key, body, when)
+}
+
+func (i *interrupted) Complete(ctx context.Context, key, id string, parts []objectfs.Part,
+	when objectfs.Condition) (objectfs.Object, error) {
+	i.happen()
+	made, err := i.Bucket.Complete(ctx, key, id, parts, when)
+	if errors.Is(err, fs.ErrNotExist) { // as versitygw does, if there is another object
+		return objectfs.Object{ETag: "none"}, nil
+	}
+	return made, err
+}
+
+// TestHeldUp: a request that is held up in the network for so long that somebody else has got the
+// right to write, and has written, changes nothing any more. What somebody without that right does
+// meanwhile comes first.
+func TestHeldUp(t *testing.T) {
+	for _, size := range []int{10, 5 * partSize} {
+		for _, old := range []string{"", "old"} {
+			for _, fate := range []string{"lost", "changed", "removed"} {
+				b := newBench(t)
+				if old != "" {
+					b.put("/f", old)
+				}
+				held := &interrupted{Bucket: b.bucket}
+				f, err := b.serve(held).Open(t.Context(), "/f", truncate, wire.Attrs{})
+				b.must(err)
+				w := f.(writer)
+				b.at(w, 0, text(size))
+				held.before = func() {
+					switch fate {
+					case "lost":
+						u, err := b.state.Find(t.Context(), "f")
+						b.must(err)
+						b.must(b.state.Unlock(t.Context(), u, true))
+						b.put("/f", "other")
+					case "changed":
+						body := strings.NewReader("foreign")
+						_, err := b.bucket.Put(t.Context(), "f", io.NewSectionReader(body, 0, 7),
+							objectfs.Condition{})
+						b.must(err)
+					case "removed":
+						b.must(b.bucket.Delete(t.Context(), "f"))
+					}
+				}
+				err = w.Close()
+				if fate == "lost" {
+					if err == nil {
+						t.Errorf("%d bytes over %q: it says that they are stored", size, old)
+					}
+					b.holds("/f", "other")
+					continue
+				}
+				b.must(err)
+				b.holds("/f", text(size))
+			}
 		}
 	}
 }

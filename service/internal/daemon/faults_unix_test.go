@@ -569,6 +569,55 @@ func TestPartedNode(t *testing.T) {
 	f.end([]fault{one})
 }
 
+// TestHeldUpRequest: the request that makes an object is held up in the network while its node loses
+// the right to write. It changes nothing when it arrives after another node's, which was closed well.
+func TestHeldUpRequest(t *testing.T) {
+	t.Parallel()
+	users := []fault{{number: 0, which: whole}, {number: 1, which: complete}}
+	f := newFaults(t, s3test.Storage(t, "bucket"), storetest.Postgres(t), 0, users)
+	var holding sync.WaitGroup
+	for _, one := range users {
+		holding.Go(func() {
+			g := &gate{}
+			node := f.start(t, one.user(), g.proxyStorage(t, f.endpoint), g.proxyStore(t, f.storeURL))
+			client, cut, err := f.connect(t, node, one)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer cut()
+			data, held := f.short, make(chan func(), 1)
+			if one.which == complete {
+				data = f.long
+			}
+			g.arm(one.which, 0, false, func() (gone bool) {
+				g.store.stop(true)
+				held <- g.storage.stop(false)
+				return false
+			})
+			told := make(chan error, 1)
+			go func() { told <- putFile(client, "/file", data) }()
+			arrives := <-held
+			until(t, "another node may write", func() bool {
+				return f.on(t, f.sound, one, func(c *usftp.Client) error {
+					return putFile(c, "/file", f.again)
+				}) == nil
+			})
+			arrives()
+			if err := <-told; err == nil {
+				t.Errorf("%q: the node that has lost the right to write says that it has written", one.which)
+			}
+			if got := f.see(t, f.sound, one); !bytes.Equal(got, f.again) {
+				t.Errorf("%q: %d bytes are there, want the %d of the other node", one.which, len(got),
+					len(f.again))
+			}
+			cut()
+			node.End(syscall.SIGTERM, 0)
+		})
+	}
+	holding.Wait()
+}
+
 // whole checks that a file is the old one or the new one.
 func (f *faults) whole(t *testing.T, one fault, now, before, after []byte) {
 	t.Helper()
