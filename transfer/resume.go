@@ -90,18 +90,18 @@ type journal struct {
 // newMark returns what to record about a copy, nil if it cannot be continued.
 func newMark(in *input, out output) *mark {
 	f := in.info()
-	if !f.IsRegular() || !f.HasTimes || !out.atomic() {
+	if !f.IsRegular() || !f.HasTimes || !out.at().atomic() {
 		return nil
 	}
 	return &mark{Temporary: out.at().written(), Hidden: out.at().hidden, SourceSize: f.Size, SourceTime: f.Mtime, SourceID: f.ID}
 }
 
 // leftBy reports whether what the mark names can only be what an earlier run for this target left.
-func (m *mark) leftBy(out output) bool {
+func (m *mark) leftBy(c *fileCopy, l *location) bool {
 	if m.Hidden {
-		return out.at().info == nil && m.Temporary == out.at().name
+		return l.info == nil && m.Temporary == l.name
 	}
-	return out.left(m.Temporary)
+	return l.left(c, m.Temporary)
 }
 
 // journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
@@ -141,7 +141,7 @@ func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err 
 	if err := j.inherit(c, m, out); err != nil {
 		return 0, err
 	}
-	ours := m.leftBy(out)
+	ours := m.leftBy(c, out.at())
 	var why error
 	switch {
 	case ours && m.Bytes == 0:
@@ -150,7 +150,7 @@ func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err 
 	case !ours:
 		why = errors.New("it does not belong to this target")
 	default:
-		if offset, why = out.resume(c, in, m); why == nil {
+		if offset, why = out.at().resume(c, in, out, m); why == nil {
 			return offset, nil
 		}
 		if c.interrupted() {
@@ -181,7 +181,7 @@ func (j *journal) findStale(c *fileCopy, out output) error {
 	if err := j.inherit(c, m, out); err != nil {
 		return err
 	}
-	if m != nil && !m.Hidden && out.left(m.Temporary) { // the host drops what it hides
+	if m != nil && !m.Hidden && out.at().left(c, m.Temporary) { // the host drops what it hides
 		j.stale = m
 		if m.Bytes > 0 {
 			c.note(fmt.Sprintf("copying it again; the %d bytes that an interrupted copy left are "+
@@ -197,8 +197,8 @@ func (j *journal) inherit(c *fileCopy, m *mark, out output) error {
 	if m == nil || m == j.left {
 		return nil
 	}
-	if m.Aside != "" {
-		if err := out.restore(m.Aside); err != nil && c.interrupted() {
+	if ex, ok := out.(exchange); ok && m.Aside != "" {
+		if err := ex.restore(c, m.Aside); err != nil && c.interrupted() {
 			return cmp.Or(context.Cause(c.ctx), err)
 		} else if err != nil {
 			c.warn(fmt.Sprintf("the old file that an interrupted copy moved aside is still called %s: %s",
@@ -206,7 +206,7 @@ func (j *journal) inherit(c *fileCopy, m *mark, out output) error {
 		}
 	}
 	for _, name := range m.Strays {
-		if out.left(name) {
+		if out.at().left(c, name) {
 			c.attempts.addStray(name)
 		}
 	}
@@ -229,7 +229,7 @@ func (j *journal) removeStrays(c *fileCopy, out output) {
 	for len(*strays) > 0 {
 		var err error
 		if (*strays)[0] != out.at().temp {
-			err = out.discard((*strays)[0])
+			err = out.at().discard(c.ctx, (*strays)[0])
 		}
 		if err != nil && !endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
 			return // the connection is lost again
@@ -295,8 +295,8 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 }
 
 // removeStale removes what an earlier run left, once the copy is in place.
-func (j *journal) removeStale(out output) {
-	if j.stale != nil && endpoint.IgnoreMissing(out.discard(j.stale.Temporary)) == nil {
+func (j *journal) removeStale(c *fileCopy, out output) {
+	if j.stale != nil && endpoint.IgnoreMissing(out.at().discard(c.ctx, j.stale.Temporary)) == nil {
 		j.stale = nil
 	}
 }

@@ -79,7 +79,7 @@ type Site struct {
 	sshd      *sshd.Server
 	directory *sshd.Directory
 	trees     map[string]*tree
-	roots     atomic.Pointer[map[string]string] // of users
+	served    atomic.Pointer[map[string]Served] // by users
 
 	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads
@@ -158,8 +158,8 @@ func (s *Site) read() (*Settings, error) {
 // apply puts settings into effect, initially or after a reload.
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
-		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, how " +
-			"uploads appear, grace and the log format need a restart")
+		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, " +
+			"retention, the audit trail, metrics, how uploads appear, grace and the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {
@@ -219,13 +219,13 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		accounts.Limits = s.Shared
 	}
 	var passwords strings.Builder
-	names, roots := map[string]bool{}, map[string]string{}
+	names, served := map[string]bool{}, map[string]Served{}
 	add := func(one Account) error {
 		t, err := s.tree(one.Root)
 		if err != nil {
 			return err
 		}
-		if one.FS, roots[one.Name] = t.fs, one.Root; s.Guard != nil {
+		if one.FS = t.fs; s.Guard != nil {
 			if one.FS, err = s.Guard(one.Name, t.fs); err != nil {
 				return err
 			}
@@ -233,6 +233,7 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		if one.Quota != [2]int64{} {
 			one.Policy.Quota = s.quota(t, one.Root, one.Quota)
 		}
+		served[one.Name] = Served{one.Root, one.FS, one.Policy.Quota}
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {
 			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)
@@ -264,18 +265,34 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		accounts.Passwords, err = sshd.ParsePasswords("passwords", []byte(passwords.String()))
 	}
 	if err == nil {
-		s.roots.Store(&roots)
+		s.served.Store(&served)
 	}
 	return accounts, keys, err
 }
 
-// RootOf returns the root of a user, or "".
-func (s *Site) RootOf(user string) string {
-	if roots := s.roots.Load(); roots != nil {
-		return (*roots)[user]
-	}
-	return ""
+// Served is what a user may reach.
+type Served struct {
+	Root  string
+	FS    server.FS
+	Quota *server.Quota // nil is none
 }
+
+// Served returns what each user may reach now. It must not be changed.
+func (s *Site) Served() map[string]Served {
+	if served := s.served.Load(); served != nil {
+		return *served
+	}
+	return nil
+}
+
+// RootOf returns the root of a user, or "".
+func (s *Site) RootOf(user string) string { return s.Served()[user].Root }
+
+// Logins returns the connections that have logged in.
+func (s *Site) Logins() []sshd.Login { return s.sshd.Logins() }
+
+// EndLogins ends those of which end says so, and returns how many.
+func (s *Site) EndLogins(end func(sshd.Login) bool) int { return s.sshd.EndLogins(end) }
 
 // Refresh puts the users that MoreUsers returns now into effect, soon.
 func (s *Site) Refresh() {

@@ -19,8 +19,23 @@ import (
 	"github.com/usftp/usftp/server/internal/lograte"
 )
 
-// accessKey is the key under which a login passes its Access to the connection.
-type accessKey struct{}
+// accessKey is the key under which a login passes its Access to the connection, and provedKey that
+// under which it says how the client has proved who it is.
+type (
+	accessKey struct{}
+	provedKey struct{}
+)
+
+// proof is how a client has proved who it is.
+type proof struct{ method, key string }
+
+// proofBy returns the proof by a key or, with its own key, a certificate.
+func proofBy(key ssh.PublicKey) proof {
+	if certificate, ok := key.(*ssh.Certificate); ok {
+		key = certificate.Key
+	}
+	return proof{"publickey", ssh.FingerprintSHA256(key)}
+}
 
 var errNoAccess = errors.New("sshd: access denied")
 
@@ -58,15 +73,17 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 	if decide := config.PublicKey; decide != nil {
 		c.Auth.PublicKeyCallback = func(conn ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions,
 			error) {
-			return permissions(decide(conn, key))
+			access, err := decide(conn, key)
+			return permissions(access, proofBy(key), err)
 		}
 	}
 	if decide := config.Password; decide != nil {
-		check := func(conn ssh.ConnMetadata, password string) (*ssh.Permissions, error) {
+		check := func(conn ssh.ConnMetadata, method, password string) (*ssh.Permissions, error) {
 			if s.refuses(config, conn) {
 				return nil, punished{errUserBanned}
 			}
-			result, err := permissions(decide(conn, password))
+			access, err := decide(conn, password)
+			result, err := permissions(access, proof{method: method}, err)
 			if _, partial := errors.AsType[*ssh.PartialSuccessError](err); err != nil && !partial {
 				s.punish(config, conn)
 				err = punished{err}
@@ -75,7 +92,7 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 		}
 		c.Auth.PasswordCallback = func(conn ssh.ConnMetadata, password []byte) (*ssh.Permissions,
 			error) {
-			return check(conn, string(password))
+			return check(conn, "password", string(password))
 		}
 		c.Auth.KeyboardInteractiveCallback = func(conn ssh.ConnMetadata,
 			ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
@@ -86,20 +103,20 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 			if len(answers) != 1 {
 				return nil, errNoAccess
 			}
-			return check(conn, answers[0])
+			return check(conn, "keyboard-interactive", answers[0])
 		}
 	}
 	return c, nil
 }
 
-func permissions(access *Access, err error) (*ssh.Permissions, error) {
+func permissions(access *Access, by proof, err error) (*ssh.Permissions, error) {
 	if err == nil && (access == nil || access.FS == nil) {
 		err = errNoAccess
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &ssh.Permissions{ExtraData: map[any]any{accessKey{}: access}}, nil
+	return &ssh.Permissions{ExtraData: map[any]any{accessKey{}: access, provedKey{}: by}}, nil
 }
 
 // logAttempt logs a login attempt. Wrong passwords are warnings: there are at most six per
