@@ -12,11 +12,12 @@ import (
 func classify(err error) (kind EventKind, by string, ok bool) {
 	status, _ := errors.AsType[*StatusError](err)
 	switch {
-	case status == errReadOnly || status == errForbidden:
+	case status == errReadOnly, status == errForbidden, status == errFolderHere,
+		status == errRefusedName:
 		return RequestDenied, "policy", true
-	case status == ErrQuota:
+	case status == ErrQuota, status == ErrTransferQuota:
 		return RequestDenied, "quota", true
-	case status == errHandles:
+	case status == errHandles, status == ErrTooLarge:
 		return RequestDenied, "limit", true
 	case status == errBadHandle, codeOf(err) == wire.BadMessage:
 		return BadRequest, "", true

@@ -45,8 +45,9 @@ type Site struct {
 	// once for each root, unless it fails.
 	Open func(root string) (server.FS, error)
 
-	// Guard, if not nil, returns what a user is to see of a root in its place.
-	Guard func(user string, files server.FS) (server.FS, error)
+	// Guard, if not nil, returns what a user is to see of a root in its place, which the folder of
+	// this path has.
+	Guard func(user, folder string, files server.FS) (server.FS, error)
 
 	// Directory opens a root that is a directory. The default is osfs.New.
 	Directory func(root string) (*osfs.FS, error)
@@ -55,12 +56,16 @@ type Site struct {
 	Shared Shared
 
 	// Check makes Start only find out whether the server would start as it should: it makes no host
-	// keys, and fails if a user of MoreUsers would be left out.
+	// keys, and fails if a user would be left out, or their login would fail.
 	Check bool
 
 	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence.
-	// One whose directory cannot be served is left out, with a warning. Refresh asks again.
-	MoreUsers func() []Account
+	// One with a mistake is left out, with a warning. Refresh asks again.
+	MoreUsers func(made *Settings) []Account
+
+	// Lenient lets the server start although directories of some users cannot be opened, and reload
+	// although other storage cannot be either. These users' logins fail until it can be.
+	Lenient bool
 
 	// Restarts makes SIGUSR2 start the program again, which takes over what this one listens on.
 	Restarts bool
@@ -78,7 +83,9 @@ type Site struct {
 
 	sshd      *sshd.Server
 	directory *sshd.Directory
+	opening   sync.Mutex
 	trees     map[string]*tree
+	periods   map[periodic]*periodAccount
 	served    atomic.Pointer[map[string]Served] // by users
 
 	sockets    sockets
@@ -104,6 +111,7 @@ type Settings struct {
 	Authorities *sshd.Authorities
 	Revoked     *sshd.RevocationList
 	Warnings    []string
+	Templates   any    // for MoreUsers
 	Fixed       string // what else cannot change without a restart, as a text to be compared
 }
 
@@ -111,8 +119,13 @@ type Settings struct {
 type Account struct {
 	sshd.User
 	Root         string
+	Folders      []Folder
+	RefusedNames []string
+	MakeRoot     bool     // when the user logs in and it is missing
 	Quota        [2]int64 // bytes and files
+	Transfers    Transfers
 	PasswordHash string
+	Problem      error // what is known to be wrong, with the line that says so
 }
 
 // Start makes the server, without listening yet.
@@ -159,7 +172,8 @@ func (s *Site) read() (*Settings, error) {
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
 		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, " +
-			"retention, the audit trail, metrics, how uploads appear, grace and the log format need a restart")
+			"retention, the audit trail, metrics, the status page, how uploads appear, grace and " +
+			"the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {
@@ -220,20 +234,12 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	}
 	var passwords strings.Builder
 	names, served := map[string]bool{}, map[string]Served{}
-	add := func(one Account) error {
-		t, err := s.tree(one.Root)
-		if err != nil {
+	add := func(one Account, strict bool) error {
+		account := one
+		if err := s.openFor(&one, strict); err != nil {
 			return err
 		}
-		if one.FS = t.fs; s.Guard != nil {
-			if one.FS, err = s.Guard(one.Name, t.fs); err != nil {
-				return err
-			}
-		}
-		if one.Quota != [2]int64{} {
-			one.Policy.Quota = s.quota(t, one.Root, one.Quota)
-		}
-		served[one.Name] = Served{one.Root, one.FS, one.Policy.Quota}
+		served[one.Name] = s.servedTo(&account, !names[one.Name])
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {
 			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)
@@ -243,16 +249,18 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	}
 	for _, one := range made.Users {
 		names[one.Name] = true
-		if err := add(one); err != nil {
-			return accounts, false, err
+		if wrong := add(one, true); wrong != nil && s.Check {
+			err = errors.Join(err, wrong)
+		} else if wrong != nil {
+			return accounts, false, wrong
 		}
 	}
 	if s.MoreUsers != nil {
-		for _, one := range s.MoreUsers() {
+		for _, one := range s.MoreUsers(made) {
 			if names[one.Name] {
 				s.Log.Warn("the configuration has a user of the same name", "user", one.Name)
-			} else if wrong := add(one); wrong != nil && s.Check {
-				err = errors.Join(err, fmt.Errorf("user %s: %w", one.Name, wrong))
+			} else if wrong := add(one, false); wrong != nil && s.Check {
+				err = errors.Join(err, wrong)
 			} else if wrong != nil {
 				s.Log.Warn("a user is left out", "user", one.Name, "error", wrong)
 			}
@@ -270,13 +278,6 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	return accounts, keys, err
 }
 
-// Served is what a user may reach.
-type Served struct {
-	Root  string
-	FS    server.FS
-	Quota *server.Quota // nil is none
-}
-
 // Served returns what each user may reach now. It must not be changed.
 func (s *Site) Served() map[string]Served {
 	if served := s.served.Load(); served != nil {
@@ -284,9 +285,6 @@ func (s *Site) Served() map[string]Served {
 	}
 	return nil
 }
-
-// RootOf returns the root of a user, or "".
-func (s *Site) RootOf(user string) string { return s.Served()[user].Root }
 
 // Logins returns the connections that have logged in.
 func (s *Site) Logins() []sshd.Login { return s.sshd.Logins() }

@@ -110,7 +110,7 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 }
 
 func permissions(access *Access, by proof, err error) (*ssh.Permissions, error) {
-	if err == nil && (access == nil || access.FS == nil) {
+	if err == nil && (access == nil || access.FS == nil && access.Open == nil) {
 		err = errNoAccess
 	}
 	if err != nil {
@@ -146,6 +146,7 @@ type attempts struct {
 	user     string
 	methods  []string // failed ones, each listed once
 	punished bool     // at least one has been counted
+	refused  error    // why the user is not let in at all, or nil
 }
 
 // knownMethods are those of RFC 4252, RFC 4256 and RFC 4462.
@@ -159,6 +160,9 @@ func (a *attempts) noting(config *transport.ServerConfig) *transport.ServerConfi
 		a.user = conn.User()
 		if errors.As(err, new(punished)) {
 			a.punished = true
+		}
+		if errors.Is(err, ErrNotAdmitted) {
+			a.refused = err
 		}
 		if method != "none" && !slices.Contains(knownMethods, method) {
 			method = "unknown"

@@ -23,7 +23,8 @@ var Sets = map[string][]string{
 	"files": {string(server.FileClosed), string(server.FileAbandoned), string(server.FileFailed),
 		string(server.CopyFailed)},
 	"changes": {string(server.TreeChanged)},
-	"failures": {string(server.LoginFailed), string(server.SessionRefused),
+	"failures": {string(server.LoginFailed), string(server.LoginRefused),
+		string(server.SessionRefused),
 		string(server.SessionFailed), string(server.CommandRefused), string(server.RequestDenied),
 		string(server.BadRequest), string(server.FileAbandoned), string(server.FileFailed),
 		string(server.CopyFailed), string(server.ClientFailed)},
@@ -36,8 +37,8 @@ var gaps = []string{LeftOut, store.RecordsLost}
 
 // In reports whether a record is in one of the sets; no names are all of them.
 func In(r store.Record, names []string) bool {
-	return len(names) == 0 || slices.Contains(gaps, r.Kind) ||
-		slices.ContainsFunc(names, func(name string) bool { return slices.Contains(Sets[name], r.Kind) })
+	in := func(name string) bool { return slices.Contains(Sets[name], r.Kind) }
+	return len(names) == 0 || slices.Contains(gaps, r.Kind) || slices.ContainsFunc(names, in)
 }
 
 // A Writer writes records, each as it comes.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -21,7 +20,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/site"
-	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/service/internal/retention"
@@ -75,11 +73,15 @@ type serveFile struct {
 
 	Storage storageTable `toml:"storage"`
 
+	Groups map[string]*groupTable `toml:"groups"`
+
 	Users []userTable `toml:"users"`
 
 	Hooks []hookTable `toml:"hooks"`
 
 	Audit *auditTable `toml:"audit"`
+
+	Admin *adminTable `toml:"admin"`
 
 	Retention []retentionTable `toml:"retention"`
 }
@@ -101,22 +103,6 @@ type storageTable struct {
 	RefuseModes bool     `toml:"refuse_modes"`
 }
 
-type userTable struct {
-	Name           string          `toml:"name"`
-	Root           string          `toml:"root"`
-	Keys           []keyText       `toml:"keys"`
-	AuthorizedKeys string          `toml:"authorized_keys"`
-	Password       passwordText    `toml:"password"`
-	ReadOnly       bool            `toml:"read_only"`
-	Allow          []operationText `toml:"allow"`
-	Deny           []operationText `toml:"deny"`
-	Umask          umaskText       `toml:"umask"`
-	QuotaBytes     sizeText        `toml:"quota_bytes"`
-	QuotaFiles     countNumber     `toml:"quota_files"`
-	Bandwidth      sizeText        `toml:"bandwidth"`
-	Sessions       countNumber     `toml:"sessions"`
-}
-
 // settings are what a file says.
 type settings struct {
 	site.Settings
@@ -127,6 +113,7 @@ type settings struct {
 	storage      storage
 	hooks        []*hooks.Hook
 	rules        []*retention.Rule
+	admin        *admin        // nil without a status page
 	audit        time.Duration // how long the audit trail is kept; 0 without one
 	atomic       bool          // uploads to directories appear when they are complete
 }
@@ -164,6 +151,9 @@ func configError(name string, err error) error {
 		if m := otherKind.FindStringSubmatch(text); m != nil {
 			text = fmt.Sprintf("%s: it must be %s", strings.Join(at.Key(), "."), kindOf(m[1]))
 		}
+		if negative.MatchString(text) {
+			text = strings.Join(at.Key(), ".") + ": it cannot be negative"
+		}
 		return fmt.Errorf("%s:%d:%d: %s", name, line, column, text)
 	}
 	return fmt.Errorf("%s: %w", name, err)
@@ -173,17 +163,26 @@ func configError(name string, err error) error {
 // type.
 var otherKind = regexp.MustCompile(`^cannot decode TOML .* of type (\S+)$`)
 
+// negative matches the decoder's error for a number below 0.
+var negative = regexp.MustCompile(`^negative integer value .* cannot be stored`)
+
 func kindOf(goType string) string {
 	switch {
 	case goType == "[]daemon.userTable":
 		return "tables, each headed by [[users]]"
+	case goType == "[]daemon.folderTable":
+		return "tables, each headed by [[users.folders]] or [[groups.NAME.folders]]"
 	case goType == "[]daemon.hookTable":
 		return "tables, each headed by [[hooks]]"
 	case goType == "[]daemon.retentionTable":
 		return "tables, each headed by [[retention]]"
 	case strings.HasPrefix(goType, "[]"):
 		return "a list in brackets"
-	case goType == "bool":
+	case strings.HasPrefix(goType, "map["):
+		return "tables, each headed by [groups.NAME]"
+	case goType == "toml.LocalDate":
+		return "a date such as 2027-01-31, without quotes"
+	case strings.TrimPrefix(goType, "*") == "bool":
 		return "true or false"
 	case goType == "daemon.countNumber", strings.HasPrefix(goType, "int"):
 		return "a number"
@@ -193,10 +192,12 @@ func kindOf(goType string) string {
 
 // A configFile is a decoded file that is being interpreted.
 type configFile struct {
-	name   string
-	lines  map[string]int
-	strict bool // who could change a file of keys is checked
-	made   *settings
+	name       string
+	lines      map[string]int
+	strict     bool // who could change a file of keys is checked
+	made       *settings
+	groupsOf   map[string]*groupTable
+	ownFolders []int // how many each user has, up to the one that is interpreted
 }
 
 // entry names one of a list of tables, such as a user.
@@ -228,22 +229,23 @@ func (f *configFile) path(name string) string {
 
 func (f *configFile) settings(file *serveFile) (*settings, error) {
 	f.strict = file.StrictModes == nil || *file.StrictModes
-	f.made = &settings{metrics: file.Metrics.text, metricsUsers: int(file.MetricsUsers), atomic: file.Uploads.atomic(), Settings: site.Settings{
-		Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
-		LogLevel: slog.Level(file.LogLevel),
-		SSHD: sshd.Config{
-			LoginTimeout: time.Duration(file.Limits.LoginTimeout),
-			IdleTimeout:  time.Duration(file.Limits.IdleTimeout),
-			MaxSessions:  int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins),
-			MaxLoginsEach:    int(file.Limits.LoginsEachAddress),
-			DropStart:        int(file.Limits.LoginsDropStart),
-			DropRate:         int(file.Limits.LoginsDropRate),
-			MaxLoginsKnown:   int(file.Limits.LoginsKnown),
-			Ciphers:          file.Ciphers,
-			LegacyAlgorithms: texts(file.LegacyAlgorithms),
-			Compress:         file.Compress,
-		},
-	}}
+	f.made = &settings{metrics: file.Metrics.text, metricsUsers: int(file.MetricsUsers),
+		atomic: file.Uploads.atomic(), Settings: site.Settings{
+			Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
+			LogLevel: slog.Level(file.LogLevel),
+			SSHD: sshd.Config{
+				LoginTimeout: time.Duration(file.Limits.LoginTimeout),
+				IdleTimeout:  time.Duration(file.Limits.IdleTimeout),
+				MaxSessions:  int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins),
+				MaxLoginsEach:    int(file.Limits.LoginsEachAddress),
+				DropStart:        int(file.Limits.LoginsDropStart),
+				DropRate:         int(file.Limits.LoginsDropRate),
+				MaxLoginsKnown:   int(file.Limits.LoginsKnown),
+				Ciphers:          file.Ciphers,
+				LegacyAlgorithms: texts(file.LegacyAlgorithms),
+				Compress:         file.Compress,
+			},
+		}}
 	if err := f.bans(file); err != nil {
 		return nil, err
 	}
@@ -268,6 +270,12 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	if err := f.storage(&file.Storage); err != nil {
 		return nil, err
 	}
+	if err := f.groups(file.Groups); err != nil {
+		return nil, err
+	}
+	if err := f.admin(file.Admin); err != nil {
+		return nil, err
+	}
 	if file.Audit != nil {
 		f.made.audit = cmp.Or(time.Duration(file.Audit.Keep), usualKeep)
 	}
@@ -277,6 +285,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	}
 	names := map[string]bool{}
 	for i := range file.Users {
+		f.ownFolders = append(f.ownFolders, len(file.Users[i].Folders))
 		one, err := f.user(i, &file.Users[i])
 		if err != nil {
 			return nil, err
@@ -422,46 +431,6 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 	}
 	f.made.Authorities = made
 	return nil
-}
-
-// user interprets one user.
-func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
-	one.Name, one.PasswordHash = u.Name, u.Password.text
-	one.Quota = [2]int64{int64(u.QuotaBytes), int64(u.QuotaFiles)}
-	one.Bandwidth, one.MaxSessions = int64(u.Bandwidth), int(u.Sessions)
-	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny),
-		Umask: fs.FileMode(u.Umask)}
-	if err := checkName(u.Name); err != nil {
-		return one, f.wrong(entry("users", i), "name", err)
-	}
-	if u.Root == "" {
-		return one, f.wrong(entry("users", i), "root", fmt.Errorf("user %s needs a directory", u.Name))
-	}
-	if one.Root, err = f.root(u.Root); err != nil {
-		return one, f.wrong(entry("users", i), "root", err)
-	}
-	if err := f.keys(i, u, &one); err != nil {
-		return one, err
-	}
-	if one.Keys == nil && one.PasswordHash == "" && f.made.Authorities == nil {
-		return one, f.wrong(entry("users", i), "name",
-			fmt.Errorf("%s has no way to log in: set keys, authorized_keys or password", u.Name))
-	}
-	return one, nil
-}
-
-// root checks a root that a user names, and returns it as it is known.
-func (f *configFile) root(name string) (root string, err error) {
-	if isObjects(name) {
-		root, _, _, err = objectRoot(name)
-		return root, err
-	}
-	root = f.path(name)
-	info, err := os.Stat(root)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s: not a directory", root)
-	}
-	return root, err
 }
 
 func checkName(name string) error {

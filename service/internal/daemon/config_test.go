@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/hooks"
+	"github.com/usftp/usftp/service/internal/retention"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -35,7 +37,8 @@ func TestConfigExample(t *testing.T) {
 		writeFile(t, filepath.Join(dir, name), key)
 	}
 	for name, text := range map[string]string{"s3.keys": "", "hook.secret": "0123456789abcdef\n",
-		"banner.txt": "Authorized partners only.\n"} {
+		"admin.token": "0123456789abcdef\n",
+		"banner.txt":  "Authorized partners only.\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +49,7 @@ func TestConfigExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(made.Users) != 3 || len(made.Listen) != 1 ||
+	if len(made.Users) != 4 || len(made.Listen) != 1 ||
 		made.HostKeys[0] != filepath.Join(dir, "host_ed25519_key") ||
 		made.metrics != "127.0.0.1:9722" {
 		t.Errorf("settings: %+v", made)
@@ -66,6 +69,13 @@ func TestConfigExample(t *testing.T) {
 		!made.SSHD.Safe(netip.MustParseAddr("10.1.2.3")) ||
 		made.SSHD.Safe(netip.MustParseAddr("10.2.0.0")) {
 		t.Errorf("bans: %+v", r)
+	}
+	if a := made.admin; a == nil || string(a.Token) != "0123456789abcdef" || a.TLS {
+		t.Errorf("admin: %+v", a)
+	}
+	if r := made.rules; made.audit != 90*24*time.Hour || made.metricsUsers != 100 || len(r) != 1 ||
+		*r[0] != (retention.Rule{User: "publish", Path: "/out", Age: 30 * 24 * time.Hour}) {
+		t.Errorf("audit, metrics, retention: %v, %d, %+v", made.audit, made.metricsUsers, r)
 	}
 	if made.atomic {
 		t.Error("uploads are atomic where they are to be in place")
@@ -90,8 +100,22 @@ func TestConfigExample(t *testing.T) {
 		h[0].URL != "https://example.com/uploads" || string(h[0].Secret) != "0123456789abcdef" {
 		t.Errorf("hooks: %+v", h)
 	}
-	guest, publish, alice := made.Users[0], made.Users[1], made.Users[2]
-	if alice.Keys == nil || alice.Quota != [2]int64{50e9, 100000} || alice.Bandwidth != 20e6 ||
+	guest, publish, alice, bob := made.Users[0], made.Users[1], made.Users[2], made.Users[3]
+	if bob.Root != filepath.Join(dir, "bob") || !bob.MakeRoot || bob.Problem != nil ||
+		bob.Policy.MaxFileSize != 4e9 ||
+		bob.Transfers != (site.Transfers{Up: 100e9, Down: 500e9}) ||
+		bob.Bandwidth != (sshd.Rates{Send: 20e6, Receive: 5e6}) || len(bob.Admission.From) != 2 {
+		t.Errorf("bob: %+v", bob)
+	}
+	if last := time.Date(2027, 1, 31, 23, 59, 59, 0, time.Local); alice.Admission.Disabled ||
+		!alice.Admission.Expires.Equal(last.Add(time.Second)) || alice.Problem != nil ||
+		len(alice.RefusedNames) != 2 || len(alice.Folders) != 2 ||
+		!alice.Folders[0].Policy.ReadOnly || alice.Folders[0].Root != "" ||
+		alice.Folders[1].Root != filepath.Join(dir, "public") ||
+		alice.Folders[1].Policy.ReadOnly || len(alice.Folders[1].Policy.Denied) != 2 {
+		t.Errorf("alice: %+v", alice)
+	}
+	if alice.Keys == nil || alice.Quota != [2]int64{50e9, 100000} || alice.Bandwidth != sshd.EachWay(20e6) ||
 		alice.MaxSessions != 8 || alice.PasswordHash != "" {
 		t.Errorf("alice: %+v", alice)
 	}
@@ -122,9 +146,11 @@ func TestConfigDocumented(t *testing.T) {
 	var look func(reflect.Type)
 	look = func(kind reflect.Type) {
 		for field := range kind.Fields() {
-			if name := field.Tag.Get("toml"); !strings.Contains(text, "`"+name+"`") &&
+			if field.Anonymous {
+				look(field.Type)
+			} else if name := field.Tag.Get("toml"); !strings.Contains(text, "`"+name+"`") &&
 				!strings.Contains(text, "`["+name+"]`") && name != "users" && name != "hooks" &&
-				name != "retention" {
+				name != "groups" && name != "retention" {
 				t.Errorf("docs/service.md does not have %s", name)
 			}
 			if field.Type.Kind() == reflect.Struct && field.Type.Name() == "" {
@@ -136,7 +162,11 @@ func TestConfigDocumented(t *testing.T) {
 	look(reflect.TypeFor[userTable]())
 	look(reflect.TypeFor[storeTable]())
 	look(reflect.TypeFor[storageTable]())
+	look(reflect.TypeFor[folderTable]())
 	look(reflect.TypeFor[hookTable]())
+	look(reflect.TypeFor[auditTable]())
+	look(reflect.TypeFor[retentionTable]())
+	look(reflect.TypeFor[adminTable]())
 	for _, name := range server.Operations() {
 		if !strings.Contains(text, name) {
 			t.Errorf("docs/service.md does not have the request %s", name)
@@ -167,6 +197,25 @@ func TestConfigErrors(t *testing.T) {
 			`:3: store.url: the store is either a file or at a URL`},
 		{"[storage]\nendpoint = 's3.example.com'\n" + user,
 			`:2: storage.endpoint: the endpoint "s3.example.com" is not like https://s3.example.com`},
+		{"[admin]\ntoken = 'short'\n" + user, `:2: admin.token: ` + filepath.Join(dir, "short") +
+			`: a token of fewer than 16 bytes can be guessed`},
+		{"[admin]\ntoken = 'file'\n" + user, `:2: admin.token: others can read ` +
+			filepath.Join(dir, "file") + ` (mode 0644): run chmod 600 on it`},
+		{"[admin]\ncertificate = 'file'\n" + user,
+			`:2: admin.certificate: certificate and key come together`},
+		{"[admin]\ncertificate = 'file'\nkey = 'short'\n" + user,
+			`:2: admin.certificate: tls: failed to find`},
+		{"[audit]\nkeep = '1w'\n" + user,
+			`:2:8: "1w" is not a valid time: use a form such as 90d, 12h or 30m`},
+		{"[[retention]]\npath = '/'\nage = '1d'\n" + user,
+			`:1: users: a rule needs users, in whose folder it applies`},
+		{"[[retention]]\nusers = ['u']\nage = '1d'\n" + user, `:1: path: a rule needs a folder`},
+		{"[[retention]]\nusers = ['u']\npath = '/out'\n" + user,
+			`:1: age: a rule needs the age from which on it applies`},
+		{"[[retention]]\npath = 'out'\n" + user,
+			`:2:8: "out": a folder begins with /, which is the user's root`},
+		{"[[retention]]\nusers = ['u']\npath = '/out/a'\nage = '1d'\nmove_to = '/out/'\n" + user,
+			`:5: move_to: /out is /out/a, or above it: files would stay`},
 		{"[storage]\nkeys = 'file'\n" + user, `:2: storage.keys: others can read ` +
 			filepath.Join(dir, "file") + ` (mode 0644): run chmod 600 on it`},
 		{"[storage]\nca = 'none'\n" + user,
@@ -220,9 +269,58 @@ func TestConfigErrors(t *testing.T) {
 		{"[[users]]\nname = 'a:b'\nroot = '.'\n", `:2: name: invalid user name "a:b"`},
 		{"[[users]]\nname = 'u'\nroot = '.'\n", `:2: name: u has no way to log in`},
 		{"[[users]]\nname = 'u'\n", `:1: root: user u needs a directory`},
-		{"[[users]]\nname = 'u'\nroot = 'none'\n",
+		{strings.Replace(user, `"."`, `"none"`, 1),
 			`:3: root: ` + filepath.Join(dir, "none") + `: no such file`},
-		{"[[users]]\nname = 'u'\nroot = 'file'\n",
+		{"[groups.g]\nroot = 'none'\n[[users]]\nname = 'u'\ngroup = 'g'\nkeys = ['" + key + "']\n",
+			`:2: root: ` + filepath.Join(dir, "none") + `: no such file`},
+		{user[:len(user)-1] + "\nmake_root = true\n[[users]]\nname = 'v'\nroot = 'none/v'\n" +
+			"make_root = true\nkeys = ['" + key + "']\n",
+			`:8: root: ` + filepath.Join(dir, "none") + `: no such file`},
+		{user + "group = 'g'\n", `:5: group: there is no group "g"`},
+		{user + "expires = 'tomorrow'\n",
+			`:5:11: `},
+		{user + "expires = 2027-02-30\n", `:5:`},
+		{user + "expires = 2027-01-31T00:00:00Z\n",
+			`:5:11: users.expires: it must be a date such as 2027-01-31, without quotes`},
+		{user + "disabled = 1\n", `:5:12: users.disabled: it must be true or false`},
+		{user + "make_root = 'yes'\n", `:5:13: users.make_root: it must be true or false`},
+		{user + "allow_from = ['office']\n", `:5:15: "office" is neither an address nor a range`},
+		{user + "bandwidth_up = 'fast'\n", `:5:16: invalid size "fast"`},
+		{user + "bandwidth_down = '0B'\n", `:5:18: invalid size "0B"`},
+		{user + "max_file_size = 'huge'\n", `:5:17: invalid size "huge"`},
+		{user + "transfer_up = -1\n", `:5:15: users.transfer_up: it cannot be negative`},
+		{user + "transfer_up = 'all'\n", `:5:15: invalid size "all"`},
+		{user + "transfer_period = 'week'\n", `:5:19: "week": it must be day or month`},
+		{user + "refuse_names = ['']\n", `:5:17: "" is no pattern for names`},
+		{user + "refuse_names = '*.exe'\n", `:5:16: users.refuse_names: it must be a list in brackets`},
+		{user + "folders = 3\n", `:5:11: users.folders: it must be tables, each headed by [[users.folders]]`},
+		{user + "[[users.folders]]\npath = 'in'\n", `:6:8: "in" is no path of a folder`},
+		{user + "[[users.folders]]\npath = '/'\n", `:6:8: "/" is no path of a folder`},
+		{user + "[[users.folders]]\npath = '/a/../b'\n", `:6:8: "/a/../b" is no path of a folder`},
+		{user + "[[users.folders]]\nread_only = true\n", `:5: path: a folder needs a path`},
+		{user + "folders = [{read_only = true}]\n", `:5: folders: a folder needs a path`},
+		{user + "[[users.folders]]\npath = '/a'\n[[users.folders]]\npath = '/A'\n",
+			`:8: path: there is a folder with this path already`},
+		{user + "[[users.folders]]\npath = '/a'\nquota_files = 3\n",
+			`:6: path: only a folder with a root has a quota of its own`},
+		{user + "[[users.folders]]\npath = '/a'\nroot = 'none'\n",
+			`:7: root: ` + filepath.Join(dir, "none") + `: no such file`},
+		{user + "[[users.folders]]\npath = '/a'\nroot = 's3://'\n", `:7: root: "s3://" names no bucket`},
+		{user + "[[users.folders]]\npath = '/a'\ndeny = ['fly']\n", `:7:9: unknown request "fly"`},
+		{user + "[[users.folders]]\npath = '/a'\nfly = 1\n", `:7: unknown setting "users.folders.fly"`},
+		{strings.ReplaceAll(user, `"u"`, `"v"`) + "[[users.folders]]\npath = '/a'\n" + user +
+			"[[users.folders]]\npath = '/a'\nroot = 'none'\n",
+			`:13: root: ` + filepath.Join(dir, "none") + `: no such file`},
+		{"[groups.g]\n[[groups.g.folders]]\npath = '/a'\nroot = 'none'\n" + user + "group = 'g'\n",
+			`:4: root: ` + filepath.Join(dir, "none") + `: no such file`},
+		{"[groups.g]\nquota_bytes = 'much'\n" + user, `:2:15: invalid size "much"`},
+		{"[groups.g]\nname = 'x'\n" + user, `:2: unknown setting "groups.g.name"`},
+		{"[groups.'a b']\nsessions = 1\n" + user, `:1: groups.a b: "a b" is no name for a group`},
+		{"[groups.g]\nroot = 's3://'\n" + user, `:2: root: "s3://" names no bucket`},
+		{"groups = 3\n" + user, `:1:10: groups: it must be tables, each headed by [groups.`},
+		{"[groups.g]\nroot = 'x/%u'\n[[users]]\nname = '../u'\ngroup = 'g'\nkeys = ['" + key + "']\n",
+			`:2: root: user "../u" cannot have a root with %u`},
+		{strings.Replace(user, `"."`, `"file"`, 1),
 			`:3: root: ` + filepath.Join(dir, "file") + `: not a directory`},
 		{"[[users]]\nname = 'u'\nroot = '.'\nkeys = ['nonsense']\n", `:4:9: no key`},
 		{"[[users]]\nname = 'u'\nroot = '.'\nkeys = ['command=\"ls\" " + key + "']\n",
@@ -274,7 +372,10 @@ func TestConfigErrors(t *testing.T) {
 	} {
 		name := filepath.Join(dir, "usftpd.toml")
 		writeFile(t, name, []byte(c.text))
-		_, err := readConfig(name)
+		made, err := readConfig(name)
+		for i := 0; err == nil && i < len(made.Users); i++ {
+			err = made.Users[i].Problem // found by a check, and when the user logs in
+		}
 		if want := name + strings.ReplaceAll(c.says, "NAME", name); err == nil ||
 			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s\ngives the error\n%v\nwant\n%s", c.text, err, want)

@@ -34,7 +34,7 @@ type (
 	durationText  time.Duration
 	prefixText    struct{ netip.Prefix }
 	countNumber   uint32
-	sizeText      int64
+	sizeText      uint64
 	umaskText     fs.FileMode
 	operationText struct{ checked }
 	algorithmText struct{ checked }
@@ -88,6 +88,8 @@ func (u *umaskText) UnmarshalText(text []byte) error {
 	*u = umaskText(umask)
 	return err
 }
+
+func (u umaskText) mode() fs.FileMode { return fs.FileMode(u) }
 
 func (o *operationText) UnmarshalText(text []byte) error {
 	o.text = string(text)

@@ -19,6 +19,7 @@ import (
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/service/internal/audit"
 	"github.com/usftp/usftp/service/internal/hooks"
+	"github.com/usftp/usftp/service/internal/status"
 	"github.com/usftp/usftp/service/internal/store"
 )
 
@@ -115,8 +116,9 @@ type service struct {
 	started *settings // those read first
 	metrics *metrics  // nil without --metrics
 	store   *store.Store
-	hooks   *hooks.Hooks // nil without any
-	trail   *audit.Trail // nil without [audit]
+	hooks   *hooks.Hooks  // nil without any
+	trail   *audit.Trail  // nil without [audit]
+	board   *status.Board // nil without [admin]
 	objects *objects
 	sweeper *sweeper
 
@@ -130,6 +132,7 @@ func newService(ctx context.Context, a *ui.App, flags *flags) (*service, error) 
 	}
 	s := &service{flags: flags}
 	s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied, Restarts: true,
+		Lenient:  true,
 		KeyTypes: []string{"ed25519", "ecdsa", "rsa"}, // some clients lack the first
 		Prepare:  func() error { return s.prepare(ctx) }}
 	return s, nil
@@ -149,6 +152,7 @@ func (s *service) prepare(ctx context.Context) error {
 	if err := s.useHooks(); err != nil {
 		return err
 	}
+	s.useAdmin()
 	s.sweeper = &sweeper{log: s.Log}
 	if s.started.atomic {
 		s.Directory = s.sweeper.directory
@@ -172,6 +176,9 @@ func (s *service) run(ctx context.Context) error {
 	var ended sync.WaitGroup
 	ended.Go(func() { s.sweeper.run(running) })
 	ended.Go(func() { s.applyRules(running) })
+	if s.board != nil {
+		ended.Go(func() { s.board.Run(running) })
+	}
 	if s.hooks != nil {
 		ended.Go(func() { s.hooks.Run(running) })
 	}
@@ -195,6 +202,9 @@ func (s *service) read() (*site.Settings, error) {
 	if made.metrics != "" {
 		err = site.CheckAddress(made.metrics)
 	}
+	if err == nil {
+		err = made.checkAdmin()
+	}
 	if s.started == nil {
 		s.started = made
 		if made.metrics != "" {
@@ -205,7 +215,8 @@ func (s *service) read() (*site.Settings, error) {
 			}
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage, made.atomic, made.audit, describeRules(made.rules),
+	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage,
+		made.atomic, made.audit, describeRules(made.rules), describeAdmin(made.admin),
 		describe(made.hooks))
 	return &made.Settings, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/audit"
 	"github.com/usftp/usftp/service/internal/store"
 )
 
@@ -46,14 +47,16 @@ func (s *service) openStore(ctx context.Context) error {
 		name, err = usualStore()
 	}
 	for _, one := range s.started.Users {
-		if err == nil && below(one.Root, name) {
-			err = errServed(name, one.Root)
+		for _, root := range one.Roots() {
+			if err == nil && below(root, name) {
+				err = errServed(name, root)
+			}
 		}
 	}
 	if err == nil && s.Check {
 		var missing bool
 		if missing, err = noStoreYet(name); missing {
-			s.MoreUsers = func() []site.Account { return nil }
+			s.MoreUsers = func(*site.Settings) []site.Account { return nil }
 			return nil
 		}
 	}
@@ -119,41 +122,40 @@ func (s shared) Bans() sshd.Bans { return s.Store.Bans() }
 // accountPatience is how long a start or reload waits for the account of a directory.
 const accountPatience = 5 * time.Second
 
-// Account returns the account of a root, which is the same for all nodes if its path is.
+// Account returns the account of a root, which is the same for all nodes if its path is, or of what a
+// user transfers.
 func (s shared) Account(tree string, maxBytes, maxFiles int64) server.Account {
 	ctx, cancel := context.WithTimeout(context.Background(), accountPatience)
 	defer cancel()
-	if absolute, err := filepath.Abs(tree); err == nil && !isObjects(tree) {
+	if absolute, err := filepath.Abs(tree); err == nil && !strings.Contains(tree, "://") {
 		tree = absolute
 	}
 	return s.Store.Account(ctx, tree, maxBytes, maxFiles)
 }
 
 // storedUsers returns the users of the store.
-func (s *service) storedUsers() (users []site.Account) {
+func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
+	groups, _ := made.Templates.(map[string]*groupTable)
 	for _, u := range s.store.Users() {
-		if u.Disabled {
-			continue
+		one, err := storedUser(&u, groups)
+		for _, root := range one.Roots() {
+			if err == nil && below(root, s.storeName) {
+				err = errServed(s.storeName, root)
+			}
 		}
-		if below(u.Root, s.storeName) {
-			s.Log.Warn("a user is left out", "user", u.Name, "error",
-				errServed(s.storeName, u.Root))
+		if err != nil {
+			s.Log.Warn("a user is left out", "user", u.Name, "error", err)
 			continue
-		}
-		one := site.Account{Root: u.Root, PasswordHash: u.Password,
-			Quota: [2]int64{u.QuotaBytes, u.QuotaFiles}}
-		one.Name, one.Policy.ReadOnly = u.Name, u.ReadOnly
-		one.Bandwidth, one.MaxSessions = u.Bandwidth, int(u.Sessions)
-		if len(u.Keys) > 0 {
-			one.Keys = sshd.ParseAuthorizedKeys("the store", []byte(strings.Join(u.Keys, "\n")))
 		}
 		users = append(users, one)
 	}
 	return users
 }
 
-// withStore runs a command on the store that a configuration names.
-func withStore(ctx context.Context, config string, run func(s *store.Store) error) error {
+// withStore runs a command on the store that a configuration names, with its audit trail, if there
+// is one.
+func withStore(ctx context.Context, config string,
+	run func(s *store.Store, trail *audit.Trail) error) error {
 	if config == "" {
 		return errors.New("--config FILE is missing: it says where the store is")
 	}
@@ -174,5 +176,9 @@ func withStore(ctx context.Context, config string, run func(s *store.Store) erro
 		s.Close()
 		return err
 	}
-	return errors.Join(run(s), s.Close())
+	var trail *audit.Trail
+	if made.audit > 0 {
+		trail = audit.New(s.Record)
+	}
+	return errors.Join(run(s, trail), s.Close())
 }

@@ -111,8 +111,20 @@ var schema = [][]string{{
 	`CREATE INDEX audit_made ON audit (made, id)`,
 	`CREATE INDEX audit_name ON audit (name, made, id)`,
 
+	// What nodes say about themselves, in JSON, and what each is to do.
+	`CREATE TABLE statuses (node TEXT PRIMARY KEY, status TEXT NOT NULL)`,
+	`CREATE TABLE orders (id TEXT PRIMARY KEY, node TEXT NOT NULL, what TEXT NOT NULL)`,
+	`CREATE INDEX orders_node ON orders (node)`,
+
 	// Work that one node does at a time, and who does it until when.
 	`CREATE TABLE turns (name TEXT PRIMARY KEY, node TEXT NOT NULL, until BIGINT NOT NULL)`,
+}, {
+	// Users take from a group of the configuration what they do not say.
+	`ALTER TABLE users ADD COLUMN user_group TEXT NOT NULL DEFAULT ''`,
+	`ALTER TABLE users ADD COLUMN bandwidth_up BIGINT NOT NULL DEFAULT 0`,
+	`ALTER TABLE users ADD COLUMN bandwidth_down BIGINT NOT NULL DEFAULT 0`,
+	`ALTER TABLE users ADD COLUMN expires TEXT NOT NULL DEFAULT ''`, // the last day
+	`ALTER TABLE users ADD COLUMN allow_from TEXT NOT NULL DEFAULT ''`,
 }}
 
 // migrate brings the tables up to date. Nodes that start at once take turns.

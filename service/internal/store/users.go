@@ -12,7 +12,8 @@ import (
 // A User may log in on every node. Limits of 0 are none.
 type User struct {
 	Name       string
-	Root       string
+	Root       string   // or that of the group
+	Group      string   // of the configuration, or ""
 	Keys       []string // lines of authorized_keys
 	Password   string   // its hash, or ""
 	Disabled   bool
@@ -20,7 +21,10 @@ type User struct {
 	QuotaBytes int64
 	QuotaFiles int64
 	Bandwidth  int64
+	Up, Down   int64 // bandwidth in one direction, instead of Bandwidth
 	Sessions   int64
+	Expires    string   // the last day, as in 2027-01-31, or ""
+	AllowFrom  []string // networks
 }
 
 // ErrNoUser is the error for a user whom the store does not have.
@@ -119,17 +123,19 @@ func (u *userList) expire(down time.Duration) {
 
 func listUsers(t tx) (list []User, err error) {
 	var u User
-	var keys string
+	var keys, networks string
 	var disabled, readOnly int64
 	err = t.each(`SELECT name, root, keys, password, disabled, read_only, quota_bytes, quota_files,
-		bandwidth, sessions FROM users ORDER BY name`, nil, []any{&u.Name, &u.Root, &keys,
+		bandwidth, sessions, user_group, bandwidth_up, bandwidth_down, expires, allow_from
+		FROM users ORDER BY name`, nil, []any{&u.Name, &u.Root, &keys,
 		&u.Password, &disabled, &readOnly, &u.QuotaBytes, &u.QuotaFiles, &u.Bandwidth,
-		&u.Sessions}, func() {
+		&u.Sessions, &u.Group, &u.Up, &u.Down, &u.Expires, &networks}, func() {
 		one := u
 		one.Disabled, one.ReadOnly = disabled != 0, readOnly != 0
 		if keys != "" {
 			one.Keys = strings.Split(keys, "\n")
 		}
+		one.AllowFrom = strings.Fields(networks)
 		list = append(list, one)
 	})
 	return list, err
@@ -150,10 +156,12 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 			}
 		}
 		rows, err = t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only,
-			quota_bytes, quota_files, bandwidth, sessions)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (name) DO NOTHING`,
+			quota_bytes, quota_files, bandwidth, sessions, user_group, bandwidth_up,
+			bandwidth_down, expires, allow_from)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (name) DO NOTHING`,
 			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, flag(u.Disabled),
-			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions)
+			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions,
+			u.Group, u.Up, u.Down, u.Expires, strings.Join(u.AllowFrom, " "))
 		if err == nil && rows == 0 {
 			err = refusal{errors.New("there is a user of that name; --replace changes it")}
 		}
