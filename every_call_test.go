@@ -319,6 +319,10 @@ var clientCalls = map[string]anyCall{
 		_, err := private.OfClient(c).Look("/f")
 		return err
 	},
+	"private.Client.Upload": func(c *usftp.Client, _ *usftp.File) error {
+		_, err := private.OfClient(c).Upload("/f")
+		return err
+	},
 	"private.Client.LookAll": func(c *usftp.Client, _ *usftp.File) (failed error) {
 		private.OfClient(c).LookAll([]string{"/f"}, func(_ int, _ fs.FileInfo, err error) {
 			failed = err
@@ -350,7 +354,7 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"private.Client.ReadsOnce", "private.Client.StartSmall", "private.Client.Touches",
 	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard",
 	"private.Client.Overdue",
-	"private.Client.KnowsLinks", "private.Client.ResolvesLinks",
+	"private.Client.KnowsLinks", "private.Client.KeepsUploads", "private.Client.ResolvesLinks",
 	"private.Client.LinksTo", "private.Client.OneHandle"}
 
 // fileCalls are the methods of File that wait for a server.
@@ -538,7 +542,8 @@ func eachCall(t *testing.T, end func(cancel func(), r *rig, f *usftp.File), want
 				extensions := append(sftptest.OpenSSHExtensions(),
 					wire.ExtensionPair{Name: wire.ExtCheckFile, Data: "1"},
 					wire.ExtensionPair{Name: wire.ExtChunks, Data: "1"},
-					wire.ExtensionPair{Name: wire.ExtBeneath, Data: "2"})
+					wire.ExtensionPair{Name: wire.ExtBeneath, Data: "2"},
+					wire.ExtensionPair{Name: wire.ExtUploads, Data: "1"})
 				r := newRig(t, sftptest.Script{Extensions: extensions}, 0)
 				r.server.Files.WriteFile("/f", noise(2<<20))
 				f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))

@@ -3,6 +3,7 @@ package server_test
 import (
 	"testing"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -21,5 +22,33 @@ func TestOpenBeforeClose(t *testing.T) {
 		} else if p.typ != wire.TypeHandle {
 			t.Errorf("OPEN was answered by %v", p.describe(t))
 		}
+	}
+}
+
+// TestUploadsOffer: only where files appear when they are closed, and can be given up, does the
+// server say that temporary names are not needed.
+func TestUploadsOffer(t *testing.T) {
+	for name, test := range map[string]struct {
+		open    func(dir string) (*osfs.FS, error)
+		policy  server.Policy
+		offered bool
+	}{
+		"atomic":            {osfs.NewAtomic, server.Policy{}, true},
+		"in place":          {osfs.New, server.Policy{}, false},
+		"denied":            {osfs.NewAtomic, server.Policy{Denied: []string{"uploads"}}, false},
+		"without giving up": {osfs.NewAtomic, server.Policy{Denied: []string{"abandon"}}, false},
+		"not on the list":   {osfs.NewAtomic, server.Policy{Allowed: []string{"open", "abandon"}}, false},
+		"read only":         {osfs.NewAtomic, server.Policy{ReadOnly: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, serving(t, test.open), &server.Options{Policy: test.policy})
+			if c.offers[wire.ExtUploads] == "1" != test.offered {
+				t.Errorf("offered as %q", c.offers[wire.ExtUploads])
+			}
+			asked := c.status(wire.ExtendedPath{Name: wire.ExtUploads, Path: "/f"})
+			if (asked == wire.NoSuchFile) != test.offered {
+				t.Errorf("the request is answered with %v", asked)
+			}
+		})
 	}
 }

@@ -175,8 +175,12 @@ type FileDiscarder interface {
 // AtomicUploader says whether every file that is made or emptied appears when it is closed, as a
 // whole, and a new one that was abandoned is kept for its client, which STAT tells its size.
 // Absent: it is taken that files change while they are written.
+//
+// Upload describes the new file that is not complete, or returns fs.ErrNotExist if there is none, or
+// if another file has its name.
 type AtomicUploader interface {
 	UploadsAtomically() bool
+	Upload(ctx context.Context, name string) (fs.FileInfo, error)
 }
 
 // FileEnder is a file that takes the place of another when it is closed. Under a quota, and if

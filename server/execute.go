@@ -74,6 +74,9 @@ func (w *worker) executeRare(s *session, r *request) {
 	case opLstat:
 		info, err := v.Lstat(ctx, r.path)
 		w.attrs(s, r, info, err)
+	case opUploads:
+		info, err := v.Upload(ctx, r.path)
+		w.attrs(s, r, info, err)
 	case opFstat:
 		info, err := s.fstat(r.handle)
 		w.attrs(s, r, info, err)

@@ -85,6 +85,7 @@ const (
 	opChunks
 	opBeneath
 	opAbandon
+	opUploads
 	operationCount
 )
 
@@ -146,6 +147,7 @@ var operationTable = [operationCount]struct {
 	opChunks:          {name: "chunks", extension: wire.ExtChunks, does: readsContents | hashesContents},
 	opBeneath:         {name: "beneath", extension: wire.ExtBeneath, version: "2", writes: true},
 	opAbandon:         {name: "abandon", extension: wire.ExtAbandon},
+	opUploads:         {name: "uploads", extension: wire.ExtUploads},
 }
 
 func (o operation) String() string { return operationTable[o].name }

@@ -108,7 +108,7 @@ func (r *request) parseExtension(v *View, in *wire.Reader) {
 	switch r.op {
 	case opPosixRename, opHardlink:
 		r.path, r.path2, r.changes = r.readPath(v, in), r.readPath(v, in), true
-	case opStatVFS:
+	case opStatVFS, opUploads:
 		r.path = r.readPath(v, in)
 	case opLsetstat:
 		r.path, r.changes = r.readPath(v, in), true

@@ -154,6 +154,17 @@ func (v *View) uploadsAtomically() bool {
 	return ok && atomic.UploadsAtomically()
 }
 
+// Upload describes the unfinished upload of a new file.
+func (v *View) Upload(ctx context.Context, name string) (fs.FileInfo, error) {
+	if err := v.permit(opUploads); err != nil {
+		return nil, err
+	}
+	if !v.serves(opUploads) {
+		return nil, errUnsupported
+	}
+	return v.fs.(AtomicUploader).Upload(ctx, name)
+}
+
 // masked applies the umask to the mode of something about to be created; without a mode in attrs it
 // uses the given one.
 func (v *View) masked(attrs wire.Attrs, mode uint32) wire.Attrs {
@@ -451,6 +462,8 @@ func (v *View) serves(o operation) (ok bool) {
 		_, ok = v.fs.(Opener)
 	case opBeneath:
 		_, ok = v.fs.(Beneather)
+	case opUploads: // whoever has no other way to give an upload up needs temporary names
+		ok = v.uploadsAtomically() && v.permit(opAbandon) == nil
 	case opLimits, opExpandPath, opHomeDirectory:
 		ok = true
 	}

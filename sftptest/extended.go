@@ -55,6 +55,8 @@ func (s *session) extended(c *call) {
 			return
 		}
 		s.drop(c, h)
+	case wire.ExtUploads: // files appear when they are opened
+		s.status(c, wire.NoSuchFile)
 	case wire.ExtLimits:
 		c.answer(s.script.limits().Append(nil, c.ID))
 	case wire.ExtExpandPath:

@@ -142,7 +142,7 @@ func (c *call) parseExtended() (err error) {
 		var m wire.PosixRename // both are two paths
 		err = m.Parse(c.payload)
 		c.Path, c.Path2 = m.OldPath, m.NewPath
-	case wire.ExtStatVFS, wire.ExtExpandPath, wire.ExtHomeDirectory:
+	case wire.ExtStatVFS, wire.ExtExpandPath, wire.ExtHomeDirectory, wire.ExtUploads:
 		var m wire.ExtendedPath
 		err = m.Parse(c.payload)
 		c.Path = m.Path

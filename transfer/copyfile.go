@@ -283,7 +283,7 @@ func accepted(c *fileCopy, err error) error {
 
 // backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
 func (c *fileCopy) backups(out output) *backups {
-	if c.entry == nil || !out.at().atomic() {
+	if c.entry == nil || out.at().temp == "" {
 		return nil
 	}
 	return c.entry.backups()
@@ -322,9 +322,16 @@ func (c *fileCopy) abandon(out output, err error) {
 	if keeps || lost {
 		c.result.LeftBehind = at.temp
 		c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes, c.shown(at.temp))
+		if at.hidden {
+			c.detail = fmt.Sprintf("the host keeps %d bytes of it, which nobody sees", c.result.Bytes)
+		}
 		if keeps {
 			c.journal.keep(c, synced)
 		}
+		return
+	}
+	if at.hidden { // what the host keeps of it is of no use
+		w.Keep(ctx, 0)
 		return
 	}
 	w.Abandon(ctx)

@@ -27,6 +27,7 @@ type location struct {
 	untold bool        // the host does not say what is there, or whether anything is
 	temp   string      // path of the temporary file, "" if the target itself is written
 	freed  bool        // what was there has been moved away
+	hidden bool        // the target itself is written, and the host shows it when it is closed
 	stream bool        // it is no file, and what was written cannot be taken back
 
 	placement
@@ -40,7 +41,7 @@ type location struct {
 }
 
 func (l *location) at() *location { return l }
-func (l *location) atomic() bool  { return l.temp != "" }
+func (l *location) atomic() bool  { return l.temp != "" || l.hidden }
 
 // written is the path that is being written.
 func (l *location) written() string {
@@ -127,11 +128,16 @@ func (l *location) resume(c *fileCopy, in *input, out output, m *mark) (offset i
 	if err := l.openFile(c, temporary, os.O_RDWR, 0); err != nil {
 		return 0, fmt.Errorf("it cannot be opened: %w", err)
 	}
-	if offset, why = l.prove(c, in, m); why != nil {
+	if why = stillUpload(c, m); why == nil {
+		offset, why = l.prove(c, in, m) // which may cut it
+	}
+	if why != nil {
 		out.writer().Abandon(c.ctx)
 		return 0, why
 	}
-	l.temp, c.attempts.made = temporary, temporary
+	if l.hidden = m.Hidden; !m.Hidden {
+		l.temp, c.attempts.made = temporary, temporary
+	}
 	return offset, nil
 }
 
@@ -140,6 +146,17 @@ func (l *location) create(c *fileCopy, source *endpoint.Info) (err error) {
 	perm, denied := fs.FileMode(0o666), false
 	if source.HasMode {
 		perm = c.options.perm(source)
+	}
+	if hides(c, l) {
+		// With EXCL it follows no link, and replaces nothing that has come since. If it is refused,
+		// the server may not know yet that another connection is lost over which the file was sent.
+		err = l.openFile(c, l.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+		if l.hidden = err == nil; l.hidden {
+			return nil
+		}
+		if c.flags.seat.crowded(err) || c.interrupted() || sharesHandle(err) {
+			return err
+		}
 	}
 	if !l.direct && l.tries(c) {
 		temporary := c.dst.Join(above(c.dst, l.name), c.token.Name(c.dst.Base(l.name)))
@@ -177,6 +194,42 @@ func (l *location) create(c *fileCopy, source *endpoint.Info) (err error) {
 		l.noteNameRefused(c, l.info == nil)
 	}
 	return l.explain(err)
+}
+
+// hides reports whether a target is written without a temporary name, since the host shows a new file
+// when it is closed, and keeps what has come of it if it never is; see docs/uploads.md. One that
+// replaces another could not be gone on with; one that is proved after it was closed, by its hash,
+// needs a name for that.
+func hides(c *fileCopy, l *location) bool {
+	return c.to != nil && l.info == nil && !l.untold && !l.link && !l.direct && l.tries(c) &&
+		!c.verifies() && c.options.List == nil && private.OfClient(c.to.client).KeepsUploads()
+}
+
+// lookBehind finds out whether what has the target's name is an upload that is not complete: for all
+// others there is no file.
+func lookBehind(c *fileCopy, l *location) error {
+	client := private.OfClient(c.to.client)
+	if l.info == nil || !l.info.Mode().IsRegular() || !client.KeepsUploads() {
+		return nil
+	}
+	_, err := client.Upload(l.name)
+	switch {
+	case err == nil:
+		l.info = nil
+	case !endpoint.Refused(err):
+		return err
+	}
+	return nil
+}
+
+// stillUpload returns an error if what was just opened to go on with may be a file that everybody
+// sees: it was completed, or somebody else has made one.
+func stillUpload(c *fileCopy, m *mark) error {
+	if !m.Hidden {
+		return nil
+	}
+	_, err := private.OfClient(c.to.client).Upload(m.Temporary)
+	return err
 }
 
 // notAtomic is the error of a target that must not be written in place.

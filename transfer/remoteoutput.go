@@ -485,16 +485,19 @@ type commitState struct {
 
 // commit gives the temporary file the target's name.
 func (o *remoteOutput) commit(c *fileCopy, _ *input) error {
-	if o.temp == "" {
+	if !o.atomic() {
+		return nil
+	}
+	// count it once: a server that loses everything when asked gets no endless attempts
+	if c.attempts.committing == nil && !c.attempts.arrived {
+		c.attempts.arrived = true
+		o.session.conn.Arrived() // whatever becomes of the name
+	}
+	if o.hidden { // CLOSE has done it
 		return nil
 	}
 	if c.attempts.committing == nil {
 		c.attempts.committing = &commitState{temporary: o.temp, size: c.result.Bytes}
-		// count it once: a server that loses everything when asked gets no endless attempts
-		if !c.attempts.arrived {
-			c.attempts.arrived = true
-			o.session.conn.Arrived() // whatever becomes of the name
-		}
 	}
 	err := c.attempts.committing.rename(c, o)
 	if err == nil {

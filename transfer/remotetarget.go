@@ -113,9 +113,11 @@ func (t *remoteTarget) place(c *fileCopy, in *input) (output, error) {
 		if c.entry.absent() {
 			return o, nil
 		}
-		return o, o.look(o.lstat(o.name))
+		err := o.look(o.lstat(o.name))
+		return o, cmp.Or(err, lookBehind(c, &o.location))
 	}
-	return o, t.find(c, o)
+	err := t.find(c, o)
+	return o, cmp.Or(err, lookBehind(c, &o.location))
 }
 
 // find examines the target of a single file.

@@ -25,10 +25,11 @@ import (
 // A mark records what an interrupted copy left, for a later one to continue. It is a file in the
 // journal.
 type mark struct {
-	Temporary string `json:"temporary"`      // path at the target's end
-	Bytes     int64  `json:"bytes"`          // the contiguous part; 0 if unknown
-	Synced    bool   `json:"synced"`         // that part is on disk
-	Boot      string `json:"boot,omitempty"` // of this machine: a crash may have lost what was not
+	Temporary string `json:"temporary"`        // path at the target's end
+	Hidden    bool   `json:"hidden,omitempty"` // it is the target's, which the host does not show yet
+	Bytes     int64  `json:"bytes"`            // the contiguous part; 0 if unknown
+	Synced    bool   `json:"synced"`           // that part is on disk
+	Boot      string `json:"boot,omitempty"`   // of this machine: a crash may have lost what was not
 
 	SourceSize int64     `json:"source_size"`
 	SourceTime time.Time `json:"source_time"`
@@ -89,10 +90,18 @@ type journal struct {
 // newMark returns what to record about a copy, nil if it cannot be continued.
 func newMark(in *input, out output) *mark {
 	f := in.info()
-	if !f.IsRegular() || !f.HasTimes || out.at().temp == "" {
+	if !f.IsRegular() || !f.HasTimes || !out.at().atomic() {
 		return nil
 	}
-	return &mark{Temporary: out.at().temp, SourceSize: f.Size, SourceTime: f.Mtime, SourceID: f.ID}
+	return &mark{Temporary: out.at().written(), Hidden: out.at().hidden, SourceSize: f.Size, SourceTime: f.Mtime, SourceID: f.ID}
+}
+
+// leftBy reports whether what the mark names can only be what an earlier run for this target left.
+func (m *mark) leftBy(c *fileCopy, l *location) bool {
+	if m.Hidden {
+		return l.info == nil && m.Temporary == l.name
+	}
+	return l.left(c, m.Temporary)
 }
 
 // journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
@@ -132,7 +141,7 @@ func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err 
 	if err := j.inherit(c, m, out); err != nil {
 		return 0, err
 	}
-	ours := out.at().left(c, m.Temporary)
+	ours := m.leftBy(c, out.at())
 	var why error
 	switch {
 	case ours && m.Bytes == 0:
@@ -151,7 +160,7 @@ func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err 
 	if why != nil && !errors.Is(why, fs.ErrNotExist) {
 		c.note("not continuing from what an earlier run left: " + plain(why))
 	}
-	if ours {
+	if ours && !m.Hidden {
 		c.attempts.addStray(m.Temporary)
 	}
 	j.left, j.earlier = nil, false
@@ -172,7 +181,7 @@ func (j *journal) findStale(c *fileCopy, out output) error {
 	if err := j.inherit(c, m, out); err != nil {
 		return err
 	}
-	if m != nil && out.at().left(c, m.Temporary) {
+	if m != nil && !m.Hidden && out.at().left(c, m.Temporary) { // the host drops what it hides
 		j.stale = m
 		if m.Bytes > 0 {
 			c.note(fmt.Sprintf("copying it again; the %d bytes that an interrupted copy left are "+
@@ -207,7 +216,9 @@ func (j *journal) inherit(c *fileCopy, m *mark, out output) error {
 // dropLeft gives up what an attempt left, since nothing continues it.
 func (j *journal) dropLeft(c *fileCopy) {
 	if j.left != nil {
-		c.attempts.addStray(j.left.Temporary)
+		if !j.left.Hidden {
+			c.attempts.addStray(j.left.Temporary)
+		}
 		j.left = nil
 	}
 }

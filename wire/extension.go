@@ -45,6 +45,11 @@ const (
 // [Status]. docs/abandon.md describes it.
 const ExtAbandon = "abandon@usftp"
 
+// ExtUploads is an extension of our own, version "1", of servers on which a new file appears when it
+// is closed. The request, [ExtendedPath], is about the upload that will have a path; the answer is
+// [Attrs]. docs/uploads.md describes it.
+const ExtUploads = "uploads@usftp"
+
 // Extended is any extended request (draft-02, section 8). The answer is [Status], [ExtendedReply],
 // or what the extension says.
 type Extended struct {
@@ -116,10 +121,10 @@ func (m *Hardlink) Parse(payload []byte) (err error) {
 	return err
 }
 
-// ExtendedPath is an extended request whose payload is one string: statvfs and expand-path
-// (OpenSSH's PROTOCOL, sections 4.4 and 4.9), whose string is a path, and home-directory (section
-// 4.11), whose string is a user's name, or empty for the user who asks. The answer to statvfs is
-// [StatVFSReply], to the others [Names].
+// ExtendedPath is an extended request whose payload is one string: statvfs, expand-path
+// (OpenSSH's PROTOCOL, sections 4.4 and 4.9) and [ExtUploads], whose string is a path, and
+// home-directory (section 4.11), whose string is a user's name, or empty for the user who asks. The
+// answer to statvfs is [StatVFSReply], to ExtUploads [Attrs], to the others [Names].
 type ExtendedPath struct {
 	Name string // of the extension
 	Path string

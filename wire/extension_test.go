@@ -75,6 +75,13 @@ func extensionPackets() []packetCase {
 			00 00 00 01 "h"`,
 			message: &ExtendedHandle{Name: ExtFsync, Handle: []byte("h")}},
 
+		{name: "uploads", packet: `
+			00 00 00 1c
+			c8
+			01 02 03 04
+			00 00 00 0d "uploads@usftp"
+			00 00 00 02 "/f"`,
+			message: &ExtendedPath{Name: ExtUploads, Path: "/f"}},
 		{name: "abandon", packet: `
 			00 00 00 1b
 			c8

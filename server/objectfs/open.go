@@ -15,6 +15,22 @@ var errUnfinished = errors.New(
 // UploadsAtomically implements [server.AtomicUploader].
 func (f *FS) UploadsAtomically() bool { return true }
 
+// Upload implements [server.AtomicUploader].
+func (f *FS) Upload(ctx context.Context, name string) (fs.FileInfo, error) {
+	key := f.key(name)
+	u, err := f.state.Find(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	switch _, err := f.findStored(ctx, key); {
+	case err == nil || u.Closed:
+		return nil, fs.ErrNotExist
+	case !absent(err):
+		return nil, err
+	}
+	return f.describeUpload(ctx, u)
+}
+
 // Open implements [server.Opener].
 func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {

@@ -42,7 +42,10 @@ func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 	if direct && target != nil {
 		base = &target.object
 	}
-	made, err := f.complete(ctx, u, parts, u.Size, Condition{Absent: !direct || !replace}, base)
+	made, err := f.fenced(ctx, u, u.Target, Condition{Absent: !direct || !replace}, base,
+		func(when Condition) (Object, error) {
+			return f.complete(ctx, u, parts, u.Size, when, base)
+		})
 	if err != nil && !direct {
 		return fmt.Errorf("the upload can only be renamed to %s: %w", path.Base(u.Target),
 			unlessRefused(err))

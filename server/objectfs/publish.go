@@ -56,11 +56,54 @@ func (w *writer) publish(ctx context.Context) error {
 	if err := w.fs.state.Confirm(ctx, w.upload); err != nil {
 		return err
 	}
-	made, err := w.fs.complete(ctx, w.upload, parts, w.size, w.when, w.base)
+	made, err := w.fence(ctx, func(when Condition) (Object, error) {
+		return w.fs.complete(ctx, w.upload, parts, w.size, when, w.base)
+	})
 	if err != nil {
 		return err
 	}
 	return w.settle(ctx, made)
+}
+
+func (w *writer) fence(ctx context.Context,
+	store func(Condition) (Object, error)) (Object, error) {
+	return w.fs.fenced(ctx, w.upload, w.key, w.when, w.base, store)
+}
+
+// fenced makes an object of an upload that takes the place of base, or of none, at a key. The request may be held up in the network for so long that somebody else is given the right to write,
+// and does: so it has a condition, which fails then. It also fails if somebody without that right
+// has changed the object, or removed it: unless the client wants that condition, this one comes last.
+func (f *FS) fenced(ctx context.Context, u Upload, key string, want Condition, base *Object,
+	store func(Condition) (Object, error)) (made Object, err error) {
+	if want != (Condition{}) {
+		made, err = store(want)
+		if want.Absent {
+			err = existing(err)
+		}
+		return made, err
+	}
+	for range 3 {
+		when := Condition{Absent: base == nil}
+		if base != nil {
+			when.ETag = base.ETag
+		}
+		made, err = store(when)
+		if !errors.Is(err, ErrPrecondition) && (base == nil || !absent(err)) {
+			return made, err
+		}
+		if lost := f.state.Update(ctx, u); lost != nil {
+			return made, lost
+		}
+		switch now, err := f.bucket.Head(ctx, key); {
+		case err == nil:
+			base = &now
+		case absent(err):
+			base = nil
+		default:
+			return made, err
+		}
+	}
+	return made, err
 }
 
 // settle records that an object was made.
@@ -104,7 +147,9 @@ func (w *writer) putWhole(ctx context.Context) error {
 	if err := w.shorten(ctx); err != nil {
 		return err
 	}
-	made, err := w.fs.put(ctx, w.key, body, w.when)
+	made, err := w.fence(ctx, func(when Condition) (Object, error) {
+		return w.fs.put(ctx, w.key, body, when, w.when)
+	})
 	if err != nil {
 		return err
 	}
@@ -127,15 +172,14 @@ func (w *writer) shorten(ctx context.Context) error {
 	return w.fs.state.Update(ctx, w.upload)
 }
 
-// put stores an object. If the answer is an error it looks whether the object is there.
+// put stores an object. If the answer is an error it looks whether the object is there. want is what
+// the client wants of when.
 func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
-	when Condition) (Object, error) {
-	made, err := f.bucket.Put(ctx, key, body, when)
-	if err == nil {
-		return made, nil
-	}
-	if when.Absent { // an equal one may be somebody else's
-		return made, existing(err)
+	when, want Condition) (Object, error) {
+	// which may be tried once more
+	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body, 0, body.Size()), when)
+	if err == nil || want.Absent { // an equal one may be somebody else's
+		return made, err
 	}
 	sum := md5.New()
 	if _, hashErr := io.Copy(sum, io.NewSectionReader(body, 0, body.Size())); hashErr != nil {
@@ -161,13 +205,13 @@ func existing(err error) error {
 func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, when Condition,
 	base *Object) (Object, error) {
 	made, err := f.bucket.Complete(ctx, u.Target, u.ID, parts, when)
-	if err == nil {
+	if err == nil && f.state.Confirm(ctx, u) == nil { // nobody else can have aborted it
 		return made, nil
 	}
+	if err == nil {
+		return made, f.stored(ctx, u.Target, made)
+	}
 	if _, _, listErr := f.bucket.ListParts(ctx, u.Target, u.ID, 0); !absent(listErr) {
-		if when.Absent {
-			err = existing(err)
-		}
 		return made, err
 	}
 	now, headErr := f.bucket.Head(ctx, u.Target)
@@ -175,6 +219,19 @@ func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, w
 		return made, err
 	}
 	return now, nil
+}
+
+var errNotStored = errors.New(
+	"the storage said that the file is stored, and has another: upload the file again")
+
+// stored makes sure of what Complete has said. versitygw says of an upload that somebody has aborted
+// that it is complete, if there is another object.
+func (f *FS) stored(ctx context.Context, key string, made Object) error {
+	now, err := f.bucket.Head(ctx, key)
+	if absent(err) || err == nil && now.ETag != made.ETag {
+		return errNotStored
+	}
+	return err
 }
 
 // Abandon implements [server.FileAbandoner]: nothing appears. Of a new file the parts are kept.

@@ -3,9 +3,11 @@ package objectfs_test
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand"
+	"strings"
 	"testing"
 	"time"
 
@@ -260,6 +262,82 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// interrupted is a bucket in which something happens just before an object is made.
+type interrupted struct {
+	objectfs.Bucket
+	before func()
+}
+
+func (i *interrupted) happen() {
+	if before := i.before; before != nil {
+		i.before = nil
+		before()
+	}
+}
+
+func (i *interrupted) Put(ctx context.Context, key string, body *io.SectionReader,
+	when objectfs.Condition) (objectfs.Object, error) {
+	i.happen()
+	return i.Bucket.Put(ctx, key, body, when)
+}
+
+func (i *interrupted) Complete(ctx context.Context, key, id string, parts []objectfs.Part,
+	when objectfs.Condition) (objectfs.Object, error) {
+	i.happen()
+	made, err := i.Bucket.Complete(ctx, key, id, parts, when)
+	if errors.Is(err, fs.ErrNotExist) { // as versitygw does, if there is another object
+		return objectfs.Object{ETag: "none"}, nil
+	}
+	return made, err
+}
+
+// TestHeldUp: a request that is held up in the network for so long that somebody else has got the
+// right to write, and has written, changes nothing any more. What somebody without that right does
+// meanwhile comes first.
+func TestHeldUp(t *testing.T) {
+	for _, size := range []int{10, 5 * partSize} {
+		for _, old := range []string{"", "old"} {
+			for _, fate := range []string{"lost", "changed", "removed"} {
+				b := newBench(t)
+				if old != "" {
+					b.put("/f", old)
+				}
+				held := &interrupted{Bucket: b.bucket}
+				f, err := b.serve(held).Open(t.Context(), "/f", truncate, wire.Attrs{})
+				b.must(err)
+				w := f.(writer)
+				b.at(w, 0, text(size))
+				held.before = func() {
+					switch fate {
+					case "lost":
+						u, err := b.state.Find(t.Context(), "f")
+						b.must(err)
+						b.must(b.state.Unlock(t.Context(), u, true))
+						b.put("/f", "other")
+					case "changed":
+						body := strings.NewReader("foreign")
+						_, err := b.bucket.Put(t.Context(), "f", io.NewSectionReader(body, 0, 7),
+							objectfs.Condition{})
+						b.must(err)
+					case "removed":
+						b.must(b.bucket.Delete(t.Context(), "f"))
+					}
+				}
+				err = w.Close()
+				if fate == "lost" {
+					if err == nil {
+						t.Errorf("%d bytes over %q: it says that they are stored", size, old)
+					}
+					b.holds("/f", "other")
+					continue
+				}
+				b.must(err)
+				b.holds("/f", text(size))
+			}
+		}
+	}
+}
+
 // TestHoles: what is skipped is zeros, and a part that has been sent does not change.
 func TestHoles(t *testing.T) {
 	b := newBench(t)
@@ -285,6 +363,44 @@ func TestHoles(t *testing.T) {
 		t.Error("a hole of 2 GiB is to be filled with zeros")
 	}
 	b.must(w.Abandon())
+}
+
+// TestUpload: what is not complete is told from files by its own request.
+func TestUpload(t *testing.T) {
+	b := newBench(t)
+	size := func(name string, want int64) {
+		t.Helper()
+		got := int64(-1)
+		info, err := b.fs.Upload(t.Context(), name)
+		if err == nil {
+			got = info.Size()
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		if got != want {
+			t.Errorf("the upload of %s has %d bytes, want %d", name, got, want)
+		}
+	}
+	size("/f", -1)
+	w := b.write("/f", create|wire.OpenExclusive)
+	size("/f", 0)
+	b.at(w, 0, text(5*partSize))
+	b.must(w.Abandon())
+	size("/f", 4*partSize)
+	w = b.write("/f", create|wire.OpenExclusive) // begins again
+	b.at(w, 0, "new")
+	b.must(w.Close())
+	size("/f", -1)
+	w = b.write("/f", truncate)
+	b.at(w, 0, text(5*partSize))
+	size("/f", -1)
+	b.must(w.Abandon())
+	size("/f", -1)
+	b.holds("/f", "new")
+	w = b.write("/g.filepart", truncate) // complete, but for its name
+	b.at(w, 0, text(5*partSize))
+	b.must(w.Close())
+	size("/g.filepart", -1)
 }
 
 // TestHolesCannotBeResumed: a client that comes back would take zeros for what it has sent.

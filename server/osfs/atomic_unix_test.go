@@ -579,6 +579,46 @@ func TestTwoServersOfUploads(t *testing.T) {
 	a.there("f=text")
 }
 
+// TestUpload: what is not complete is told from files by its own request.
+func TestUpload(t *testing.T) {
+	a := newAtomics(t)
+	upload := func(name string) int64 {
+		info, err := a.fs.Upload(t.Context(), name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return -1
+		}
+		a.must(err)
+		return info.Size()
+	}
+	size := func(name string, want int64) {
+		t.Helper()
+		if got := upload(name); got != want {
+			t.Errorf("the upload of %s has %d bytes, want %d", name, got, want)
+		}
+	}
+	size("/f", -1)
+	size("/missing/f", -1)
+	f := a.open("/f", wire.OpenWrite|wire.OpenCreate|wire.OpenExclusive)
+	a.at(f, 0, "half")
+	size("/f", 4)
+	a.abandon(f)
+	size("/f", 4)
+	f = a.open("/f", wire.OpenWrite)
+	a.at(f, 4, " of it")
+	size("/f", 10)
+	a.must(f.Close())
+	size("/f", -1)
+	f = a.open("/f", wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate)
+	a.at(f, 0, "another")
+	size("/f", -1)
+	a.abandon(f)
+	size("/f", -1)
+	a.there("f=half of it")
+	if _, err := a.fs.Upload(t.Context(), "/"); err == nil {
+		t.Error("the top is an upload")
+	}
+}
+
 // TestSweep: old uploads are removed, new ones and those under way are not.
 func TestSweep(t *testing.T) {
 	a, ctx := newAtomics(t), context.Background()

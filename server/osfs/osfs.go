@@ -58,6 +58,11 @@ func NewAtomic(dir string) (*FS, error) {
 // UploadsAtomically implements server.AtomicUploader.
 func (f *FS) UploadsAtomically() bool { return f.tree.atomic() }
 
+// Upload implements server.AtomicUploader.
+func (f *FS) Upload(ctx context.Context, name string) (fs.FileInfo, error) {
+	return f.tree.statUpload(ctx, name)
+}
+
 // Host serves the whole file system with the rights of the process. It is for servers that run as
 // the user they serve.
 func Host() *FS { return &FS{tree: hostTree()} }

@@ -61,6 +61,10 @@ func (*tree) hideUploads() error { return errors.ErrUnsupported }
 
 func (tree) atomic() bool { return false }
 
+func (tree) statUpload(context.Context, string) (fs.FileInfo, error) {
+	return nil, errors.ErrUnsupported
+}
+
 func (f *FS) openUpload(context.Context, string, uint32, wire.Attrs) (server.File, error) {
 	return nil, errors.ErrUnsupported
 }

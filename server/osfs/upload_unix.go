@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -301,6 +302,25 @@ func (f uploadAppend) CopyFrom(context.Context, server.File, int64, int64, int64
 
 // atomic reports whether files appear when they are complete.
 func (t tree) atomic() bool { return t.uploads != nil }
+
+// statUpload describes the unfinished upload of a new file.
+func (t tree) statUpload(ctx context.Context, name string) (fs.FileInfo, error) {
+	i := &info{name: path.Base(name)}
+	err := t.toParent(ctx, "stat", name, func(dir int, base string) (err error) {
+		if t.uploads == nil {
+			return unix.ENOENT
+		}
+		// In this order: it may get its name at any time.
+		if i.st, err = statAt(dir, hiddenName(base)); err == nil && existsAt(dir, base) {
+			err = unix.ENOENT
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
+}
 
 // openUpload opens a file for writing in a tree whose files appear when they are complete.
 func (f *FS) openUpload(ctx context.Context, name string, flags uint32,

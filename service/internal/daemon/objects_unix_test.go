@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,13 +15,18 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/service/internal/s3bucket"
 	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
 	"github.com/usftp/usftp/service/internal/store/storetest"
 	"github.com/usftp/usftp/sftptest/opensshd"
+	"github.com/usftp/usftp/transfer"
 )
 
 // withObjects writes a configuration of users "alice", with a quota, and "bob", who may only read,
@@ -244,4 +250,98 @@ func TestObjectsOnTwoNodes(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	servetest.Same(t, data, filepath.Join(home, "half.back"))
+}
+
+// TestUploadsOnTwoNodes: our client sends a new file under its own name. Nobody sees it when its node
+// is killed, and what the storage has of it is gone on with through another node. A file that is
+// there stays whole when the node of a client is killed that replaces it.
+func TestUploadsOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	home, key, file, bucket := withObjects(t)
+	writeFile(t, file, []byte(strings.Replace(string(readFile(t, file)), "[storage]",
+		"[store]\nurl = \""+storetest.Postgres(t)+"\"\n[storage]", 1)))
+	signer, err := ssh.ParsePrivateKey(readFile(t, key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := randomData(40_000_000)
+	local := filepath.Join(home, "local")
+	writeFile(t, local, data)
+	connect := func(s *servetest.Server) (*usftp.Client, error) {
+		conn, err := ssh.Dial("tcp", "127.0.0.1:"+s.Port, &ssh.ClientConfig{User: "alice",
+			Auth:            []ssh.AuthMethod{ssh.PublicKeys(signer)},
+			HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { conn.Close() })
+		return usftp.NewClient(conn)
+	}
+	send := func(s *servetest.Server, rate int64) (transfer.Result, error) {
+		client, err := connect(s)
+		if err != nil {
+			return transfer.Result{}, err
+		}
+		return transfer.Copy(t.Context(),
+			transfer.Remote(pool.Host{Client: client, Name: "service"}, "/file"), transfer.Local(local),
+			transfer.Options{Resume: true, Journal: filepath.Join(home, "journal"), RateLimit: rate})
+	}
+	whole := func(s *servetest.Server, want []byte) {
+		t.Helper()
+		client, err := connect(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := client.ReadDir("/")
+		if err != nil || len(list) != min(len(want), 1) {
+			t.Errorf("others see %v, %v", list, err)
+		}
+		if got, err := client.ReadFile("/file"); want != nil && (err != nil || !bytes.Equal(got, want)) {
+			t.Errorf("others see %d bytes, %v", len(got), err)
+		} else if want == nil && err == nil {
+			t.Errorf("others can read %d bytes", len(got))
+		}
+	}
+	other, buried := servetest.Start(t, home, "usftpd", "--config", file), 0
+	for _, old := range [][]byte{nil, data[:1000]} {
+		if old != nil {
+			client, err := connect(other)
+			if err == nil {
+				err = client.WriteFile("/file", old, 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		one := servetest.Start(t, home, "usftpd", "--config", file)
+		ended, left := make(chan error, 1), transfer.Result{}
+		go func() {
+			var err error
+			left, err = send(one, 10_000_000)
+			ended <- err
+		}()
+		until(t, "three parts are stored", func() bool {
+			uploads, _, err := bucket.ListUploads(t.Context(), "some/prefix/", "")
+			if err != nil || len(uploads) != 1 {
+				return false
+			}
+			parts, _, err := bucket.ListParts(t.Context(), uploads[0].Key, uploads[0].ID, 0)
+			return err == nil && len(parts) >= 3
+		})
+		one.Cmd.Process.Kill()
+		<-one.Ended
+		if err := <-ended; err == nil {
+			t.Fatal("the client was done before its node was killed")
+		}
+		whole(other, old)
+		if temporary := strings.Contains(left.LeftBehind, ".usftp-"); temporary != (old != nil) {
+			t.Errorf("a temporary name: %t, %+v", temporary, left)
+		}
+		buried++
+		other.WaitFor("a node is dead; its sessions are free", buried) // and so is the right to write
+		if r, err := send(other, 0); err != nil || r.Resumed < 8<<20 {
+			t.Errorf("%d bytes were gone on from, %v", r.Resumed, err)
+		}
+		whole(other, data)
+	}
 }

@@ -259,7 +259,7 @@ func (o *outbox) count(t tx) error {
 // adopt makes messages of what nodes had announced that are no longer there.
 func adopt(t tx) error {
 	_, err := t.exec(`UPDATE outbox SET node = '', unsure = 1, until = @now WHERE node <> ''
-		AND node NOT IN (SELECT node FROM nodes)`)
+		AND node NOT IN (SELECT node FROM nodes WHERE seen > 0)`)
 	return err
 }
 

@@ -320,6 +320,24 @@ func (q *quotas) read(t tx) error {
 	return err
 }
 
+// write tells the store which leases this node has: others may have taken it for dead, and ended
+// them.
+func (q *quotas) write(t tx) error {
+	for _, a := range q.list() {
+		a.mu.Lock()
+		leased := a.leased
+		a.mu.Unlock()
+		if !leased {
+			continue
+		}
+		if _, err := t.exec(`INSERT INTO leases (tree, node) VALUES ($1, $2)
+			ON CONFLICT (tree, node) DO NOTHING`, a.tree, q.store.node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // end gives the leases back. Trees whose count may be wrong are counted again.
 func (q *quotas) end(t tx) error {
 	for _, a := range q.list() {

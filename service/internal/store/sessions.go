@@ -98,15 +98,29 @@ func (u *userSessions) end() {
 	u.all.asking.RLock()
 	defer u.all.asking.RUnlock()
 	err := u.all.store.do(context.Background(), func(t tx) error {
-		rows, err := t.exec(`UPDATE sessions SET used = used - 1
-			WHERE name = $1 AND node = $2 AND used > 0`, u.name, u.all.store.node)
-		if err != nil || rows == 0 { // others have buried this node, and freed it
-			return err
-		}
-		_, err = t.exec(`UPDATE places SET used = used - 1 WHERE name = $1`, u.name)
-		return err
+		return leave(t, u.name, u.all.store.node)
 	})
+	if errors.Is(err, errFreed) {
+		err = nil
+	}
 	u.all.count(u.name, -1, err != nil)
+}
+
+// errFreed undoes leaving a place that others have freed when they buried this node.
+var errFreed = refusal{errors.New("the place is free")}
+
+// leave gives a place back. It takes the rows in the order in which Begin does, or they would wait
+// for each other.
+func leave(t tx, name, node string) error {
+	if _, err := t.exec(`UPDATE places SET used = used - 1 WHERE name = $1`, name); err != nil {
+		return err
+	}
+	rows, err := t.exec(`UPDATE sessions SET used = used - 1
+		WHERE name = $1 AND node = $2 AND used > 0`, name, node)
+	if err == nil && rows == 0 {
+		return errFreed
+	}
+	return err
 }
 
 // count notes what this node has; doubt is whether the store may have something else.
@@ -161,12 +175,19 @@ func (s *sessions) write(t tx) error {
 	return nil
 }
 
+// forgetSessions frees the places of a node. It frees what it has deleted, and nothing that it has
+// read before: the node may be alive, and a session of it end meanwhile.
 func forgetSessions(t tx, node string) error {
-	if _, err := t.exec(`UPDATE places SET used = used - (SELECT s.used FROM sessions s
-		WHERE s.name = places.name AND s.node = $1)
-		WHERE name IN (SELECT name FROM sessions WHERE node = $1)`, node); err != nil {
+	freed, name, used := map[string]int64{}, "", int64(0)
+	if err := t.each(`DELETE FROM sessions WHERE node = $1 RETURNING name, used`, []any{node},
+		[]any{&name, &used}, func() { freed[name] = used }); err != nil {
 		return err
 	}
-	_, err := t.exec(`DELETE FROM sessions WHERE node = $1`, node)
-	return err
+	for _, name := range slices.Sorted(maps.Keys(freed)) {
+		if _, err := t.exec(`UPDATE places SET used = used - $2 WHERE name = $1`, name,
+			freed[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

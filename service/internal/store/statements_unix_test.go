@@ -123,7 +123,7 @@ func testHungNode(t *testing.T, name string) {
 // life of it. If it has given none for long it asks, and also if it was buried and lives again.
 func testConfirm(t *testing.T, name string) {
 	silent := quick
-	silent.tick = time.Hour
+	silent.tick, silent.beat = time.Hour, time.Hour
 	one, err := open(t.Context(), name, slog.New(slog.DiscardHandler), silent)
 	must(t, err)
 	t.Cleanup(func() { one.Close() })

@@ -92,6 +92,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.ended.Go(func() { s.run(running) })
+	s.ended.Go(func() { s.beat(running) })
 	s.ended.Go(func() { s.outbox.keepCounting(running, s) })
 	s.ended.Go(func() { s.trail.run(running, s) })
 	if db.postgres != "" {
@@ -142,7 +143,6 @@ func (s *Store) run(ctx context.Context) {
 		beats := time.Since(beaten) >= s.times.beat
 		if beats {
 			beaten = time.Now()
-			s.live(ctx, s.do)
 			s.do(ctx, s.bury)
 			s.do(ctx, s.quotas.read)
 			s.do(ctx, s.giveBack)
@@ -165,12 +165,27 @@ func (s *Store) run(ctx context.Context) {
 	}
 }
 
+// beat gives signs of life until ctx ends. Nothing else that this node does holds them up: others
+// would free the sessions of a node that is only busy.
+func (s *Store) beat(ctx context.Context) {
+	tick := time.NewTicker(s.times.beat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.live(ctx, s.do)
+		}
+	}
+}
+
 // live is the sign of life of this node. If the others have buried it, or do not know all that it
 // has, it begins again.
 func (s *Store) live(ctx context.Context, do func(context.Context, func(tx) error) error) error {
 	known, begun := int64(0), time.Now()
 	err := do(ctx, func(t tx) (err error) {
-		known, err = t.exec(`UPDATE nodes SET seen = @now WHERE node = $1`, s.node)
+		known, err = t.exec(`UPDATE nodes SET seen = @now WHERE node = $1 AND seen > 0`, s.node)
 		return err
 	})
 	if err == nil && known > 0 {
@@ -186,6 +201,9 @@ func (s *Store) live(ctx context.Context, do func(context.Context, func(tx) erro
 		return do(ctx, func(t tx) error {
 			if _, err := t.exec(`INSERT INTO nodes (node, seen) VALUES ($1, @now)
 				ON CONFLICT (node) DO UPDATE SET seen = @now`, s.node); err != nil {
+				return err
+			}
+			if err := s.quotas.write(t); err != nil {
 				return err
 			}
 			return s.sessions.write(t)
@@ -236,29 +254,38 @@ func (s *signs) still(lives int, dead time.Duration) bool {
 // end a transaction left out.
 func (s *Store) Statements() int64 { return s.db.statements.Load() }
 
-// bury frees what nodes without a sign of life have held.
+// bury frees what nodes without a sign of life have held. One that is alive after all may take
+// sessions, quotas and rights until it hears of that, and then be killed. So its row stays for as
+// long again, with a negative time, and it is buried once more when that is over.
 func (s *Store) bury(t tx) error {
-	var dead []string
+	var silent []string
 	var node string
-	if err := t.each(`SELECT node FROM nodes WHERE seen < @now - $1`,
+	if err := t.each(`SELECT node FROM nodes WHERE abs(seen) < @now - $1`,
 		[]any{s.times.dead.Milliseconds()}, []any{&node},
-		func() { dead = append(dead, node) }); err != nil {
+		func() { silent = append(silent, node) }); err != nil {
 		return err
 	}
-	for _, node := range dead {
-		// Whoever deletes the row first does the rest.
-		rows, err := t.exec(`DELETE FROM nodes WHERE node = $1 AND seen < @now - $2`, node,
-			s.times.dead.Milliseconds())
+	for _, node := range silent {
+		// Whoever changes the row first does the rest.
+		again, err := t.exec(`DELETE FROM nodes WHERE node = $1 AND seen < 0
+			AND abs(seen) < @now - $2`, node, s.times.dead.Milliseconds())
 		if err != nil {
 			return err
 		}
-		if rows == 0 {
+		first, err := t.exec(`UPDATE nodes SET seen = -(@now) WHERE node = $1 AND seen > 0
+			AND seen < @now - $2`, node, s.times.dead.Milliseconds())
+		if err != nil {
+			return err
+		}
+		if first+again == 0 {
 			continue
 		}
 		if err := forget(t, node); err != nil {
 			return err
 		}
-		s.log.Warn("a node is dead; its sessions are free", "node", node)
+		if first > 0 {
+			s.log.Warn("a node is dead; its sessions are free", "node", node)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,142 @@
+//go:build unix
+
+package store
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// still opens a store as a node does that does nothing in the background.
+func still(t *testing.T, name string) *Store {
+	t.Helper()
+	times := quick
+	times.tick, times.beat = time.Hour, time.Hour
+	s, err := open(t.Context(), name, slog.New(slog.NewTextHandler(t.Output(), nil)), times)
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// used returns how many sessions of a user the store counts.
+func (s *Store) used(t *testing.T, name string) (n int64) {
+	t.Helper()
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.one(`SELECT used FROM places WHERE name = $1`, []any{name}, &n)
+		return err
+	}))
+	return n
+}
+
+// testBusyNode: a node gives signs of life however long what else it asks of the store takes, so
+// that its sessions count.
+func testBusyNode(t *testing.T, name string) {
+	busy, other := node(t, name), still(t, name)
+	if busy.db.postgres == "" {
+		return // a file has one node
+	}
+	_, err := busy.Sessions("u", 1).Begin(t.Context())
+	must(t, err)
+	held, err := other.db.Begin()
+	must(t, err)
+	defer held.Rollback()
+	_, err = held.Exec(`LOCK TABLE outbox IN EXCLUSIVE MODE`) // which each node looks into
+	must(t, err)
+	for began := time.Now(); time.Since(began) < quick.dead*3/2; {
+		_, err := held.Exec(`SELECT 1`) // idle, it would be ended
+		must(t, err)
+		must(t, other.do(t.Context(), other.bury))
+		if _, err := other.Sessions("u", 1).Begin(t.Context()); err == nil {
+			t.Fatalf("after %s the session of the busy node does not count", time.Since(began))
+		}
+	}
+}
+
+// testSessionEndsAtBurial: a node that is buried alive ends a session at that moment, which is not
+// taken off twice.
+func testSessionEndsAtBurial(t *testing.T, name string) {
+	alive, other := still(t, name), still(t, name)
+	if alive.db.postgres == "" {
+		return // transactions do not overlap
+	}
+	_, err := alive.Sessions("u", 1).Begin(t.Context())
+	must(t, err)
+	buried := make(chan error, 1)
+	must(t, alive.do(t.Context(), func(ends tx) error {
+		if err := leave(ends, "u", alive.node); err != nil {
+			return err
+		}
+		go func() {
+			buried <- other.do(context.Background(), func(t tx) error {
+				return forgetSessions(t, alive.node)
+			})
+		}()
+		eventually(t, "the burial waits for it", func() bool {
+			waits := 0
+			must(t, other.db.QueryRow(`SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waits))
+			return waits > 0
+		})
+		return nil
+	}))
+	must(t, <-buried)
+	if n := other.used(t, "u"); n != 0 {
+		t.Errorf("%d sessions are counted, and there is none", n)
+	}
+}
+
+// testKilledAfterBurial: what a node takes after others have taken it for dead is free in the end,
+// too, if it is killed before it hears of that.
+func testKilledAfterBurial(t *testing.T, name string) {
+	slow, other := still(t, name), node(t, name)
+	eventually(t, "the slow node is dead", func() bool { return slow.gone(t) })
+	_, err := slow.Sessions("u", 1).Begin(t.Context())
+	must(t, err)
+	must(t, slow.Account(t.Context(), "/tree", 1000, 0).Reserve(t.Context(), 10, 0))
+	if n := other.used(t, "u"); n != 1 {
+		t.Errorf("%d sessions are counted", n)
+	}
+	slow.kill()
+	eventually(t, "its sessions and leases end", func() bool {
+		leases := 0
+		must(t, other.do(t.Context(), func(t tx) error {
+			_, err := t.one(`SELECT count(*) FROM leases`, nil, &leases)
+			return err
+		}))
+		return other.used(t, "u") == 0 && leases == 0
+	})
+}
+
+// gone reports whether others have buried a node.
+func (s *Store) gone(t *testing.T) bool {
+	t.Helper()
+	found := false
+	must(t, s.do(t.Context(), func(t tx) (err error) {
+		found, err = t.one(`SELECT node FROM nodes WHERE node = $1 AND seen > 0`, []any{s.node},
+			new(string))
+		return err
+	}))
+	return !found
+}
+
+// testLeasesOfTheRevived: a node that is buried alive has its leases again with its next sign of
+// life, so that trees are counted again if it is killed later.
+func testLeasesOfTheRevived(t *testing.T, name string) {
+	slow, other := still(t, name), node(t, name)
+	must(t, slow.Account(t.Context(), "/tree", 1000, 0).Reserve(t.Context(), 10, 0))
+	eventually(t, "the slow node is dead", func() bool { return slow.gone(t) })
+	must(t, slow.live(t.Context(), slow.do))
+	account := other.Account(t.Context(), "/tree", 1000, 0)
+	count(t, account, 10, 0)
+	slow.kill()
+	eventually(t, "the tree is to be counted again", func() bool {
+		counted := int64(0)
+		must(t, other.do(t.Context(), func(t tx) error {
+			_, err := t.one(`SELECT counted FROM quotas WHERE tree = $1`, []any{"/tree"}, &counted)
+			return err
+		}))
+		return counted == 0
+	})
+}
