@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -38,7 +40,7 @@ type Site struct {
 	Accept func(net.Listener) net.Listener
 
 	// Prepare, if not nil, is called by Start once there is a log, and before the settings are
-	// used. It may set the next six.
+	// used. It may set the next seven.
 	Prepare func() error
 
 	// Open, if not nil, opens a root that is no directory; for others it returns nil. It is called
@@ -61,6 +63,9 @@ type Site struct {
 	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence.
 	// One whose directory cannot be served is left out, with a warning. Refresh asks again.
 	MoreUsers func() []Account
+
+	// Second decides on the codes of users with a second factor.
+	Second func(conn ssh.ConnMetadata, code string) error
 
 	// Restarts makes SIGUSR2 start the program again, which takes over what this one listens on.
 	Restarts bool
@@ -113,6 +118,7 @@ type Account struct {
 	Root         string
 	Quota        [2]int64 // bytes and files
 	PasswordHash string
+	SecondFactor bool // a code is asked for after a key or a password
 }
 
 // Start makes the server, without listening yet.
@@ -232,6 +238,9 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		}
 		if one.Quota != [2]int64{} {
 			one.Policy.Quota = s.quota(t, one.Root, one.Quota)
+		}
+		if one.SecondFactor {
+			one.User.Second = s.Second
 		}
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {

@@ -58,48 +58,13 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 	if decide := config.PublicKey; decide != nil {
 		c.Auth.PublicKeyCallback = func(conn ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions,
 			error) {
-			return permissions(decide(conn, key))
+			return s.permissions(config)(decide(conn, key))
 		}
 	}
-	if decide := config.Password; decide != nil {
-		check := func(conn ssh.ConnMetadata, password string) (*ssh.Permissions, error) {
-			if s.refuses(config, conn) {
-				return nil, punished{errUserBanned}
-			}
-			result, err := permissions(decide(conn, password))
-			if _, partial := errors.AsType[*ssh.PartialSuccessError](err); err != nil && !partial {
-				s.punish(config, conn)
-				err = punished{err}
-			}
-			return result, err
-		}
-		c.Auth.PasswordCallback = func(conn ssh.ConnMetadata, password []byte) (*ssh.Permissions,
-			error) {
-			return check(conn, string(password))
-		}
-		c.Auth.KeyboardInteractiveCallback = func(conn ssh.ConnMetadata,
-			ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
-			answers, err := ask("", "", []string{"Password: "}, []bool{false})
-			if err != nil {
-				return nil, err
-			}
-			if len(answers) != 1 {
-				return nil, errNoAccess
-			}
-			return check(conn, answers[0])
-		}
+	if config.Password != nil {
+		c.Auth.PasswordCallback, c.Auth.KeyboardInteractiveCallback = s.passwords(config)
 	}
 	return c, nil
-}
-
-func permissions(access *Access, err error) (*ssh.Permissions, error) {
-	if err == nil && (access == nil || access.FS == nil) {
-		err = errNoAccess
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &ssh.Permissions{ExtraData: map[any]any{accessKey{}: access}}, nil
 }
 
 // logAttempt logs a login attempt. Wrong passwords are warnings: there are at most six per
@@ -107,7 +72,7 @@ func permissions(access *Access, err error) (*ssh.Permissions, error) {
 // just to learn whether they would be accepted.
 func logAttempt(log *slog.Logger, conn ssh.ConnMetadata, method string, err error) {
 	level := slog.LevelDebug
-	if err != nil && (method == "password" || method == "keyboard-interactive") {
+	if !succeeded(err) && (method == "password" || method == "keyboard-interactive") {
 		level = slog.LevelWarn
 	}
 	args := []any{"user", conn.User(), "method", method}

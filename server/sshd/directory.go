@@ -27,6 +27,10 @@ type User struct {
 
 	// MaxSessions limits the user's sessions over all connections; 0 means 100.
 	MaxSessions int
+
+	// Second, if not nil, decides on the code that the user is asked for after a key or a password;
+	// see [Access].
+	Second func(conn ssh.ConnMetadata, code string) error
 }
 
 // Directory holds the users of a server. Its methods PublicKey and Password are for [Config]. It is
@@ -120,7 +124,8 @@ func newEntry(user User, old *entry, limits Limits) *entry {
 }
 
 func (e *entry) access() *Access {
-	return &Access{FS: e.FS, Policy: e.Policy, Bandwidth: e.bandwidth, Sessions: e.sessions}
+	return &Access{FS: e.FS, Policy: e.Policy, Bandwidth: e.bandwidth, Sessions: e.sessions,
+		Second: e.Second}
 }
 
 var errNoUser = errors.New("there is no such user")

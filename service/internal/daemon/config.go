@@ -108,6 +108,7 @@ type userTable struct {
 	QuotaFiles     countNumber     `toml:"quota_files"`
 	Bandwidth      sizeText        `toml:"bandwidth"`
 	Sessions       countNumber     `toml:"sessions"`
+	SecondFactor   secondText      `toml:"second_factor"`
 }
 
 // settings are what a file says.
@@ -405,6 +406,7 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 // user interprets one user.
 func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 	one.Name, one.PasswordHash = u.Name, u.Password.text
+	one.SecondFactor = u.SecondFactor.text == "totp"
 	one.Quota = [2]int64{int64(u.QuotaBytes), int64(u.QuotaFiles)}
 	one.Bandwidth, one.MaxSessions = int64(u.Bandwidth), int(u.Sessions)
 	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny),

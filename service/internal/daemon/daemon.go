@@ -53,7 +53,7 @@ func commandLine(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(root.Flags())
-	root.AddCommand(userCommand(a), banCommand(a), hooksCommand(a),
+	root.AddCommand(userCommand(a), totpCommand(a), banCommand(a), hooksCommand(a),
 		checkCommand(a), hashPasswordCommand(a), cmdline.Version(),
 		cmdline.Completion(completionLong), healthCommand(), manCommand(root))
 	cmdline.Complete(a, root, cmdline.Texts{
@@ -144,6 +144,7 @@ func (s *service) prepare(ctx context.Context) error {
 	if err := s.useHooks(); err != nil {
 		return err
 	}
+	s.Second = s.checkCode
 	s.sweeper = &sweeper{log: s.Log}
 	if s.started.atomic {
 		s.Directory = s.sweeper.directory

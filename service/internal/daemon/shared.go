@@ -140,7 +140,7 @@ func (s *service) storedUsers() (users []site.Account) {
 				errServed(s.storeName, u.Root))
 			continue
 		}
-		one := site.Account{Root: u.Root, PasswordHash: u.Password,
+		one := site.Account{Root: u.Root, PasswordHash: u.Password, SecondFactor: u.SecondFactor,
 			Quota: [2]int64{u.QuotaBytes, u.QuotaFiles}}
 		one.Name, one.Policy.ReadOnly = u.Name, u.ReadOnly
 		one.Bandwidth, one.MaxSessions = u.Bandwidth, int(u.Sessions)

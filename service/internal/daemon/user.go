@@ -108,6 +108,8 @@ func addUserCommand(a *ui.App) *cobra.Command {
 	f.Int64Var(&u.QuotaFiles, "quota-files", 0, "`number` of files, directories and links")
 	f.StringVar(&u.bytesASecond, "bandwidth", "", "bytes a second, as a `size`, each way")
 	f.Int64Var(&u.Sessions, "sessions", 0, "`number` of sessions at once (default 100)")
+	f.BoolVar(&u.SecondFactor, "second-factor", false,
+		"ask for a code as well; usftpd totp makes its secret")
 	f.BoolVar(&u.replace, "replace", false, "change a user who is there")
 	return cmd
 }
@@ -194,6 +196,7 @@ func listUsers(a *ui.App, s *store.Store) error {
 		note(u.Disabled, "disabled")
 		note(len(u.Keys) > 0, fmt.Sprintf("%d keys", len(u.Keys)))
 		note(u.Password != "", "password")
+		note(u.SecondFactor, "second factor")
 		note(u.ReadOnly, "read-only")
 		note(u.QuotaBytes > 0, fmt.Sprintf("%d bytes", u.QuotaBytes))
 		note(u.QuotaFiles > 0, fmt.Sprintf("%d files", u.QuotaFiles))

@@ -101,6 +101,17 @@ var schema = [][]string{{
 	`CREATE INDEX outbox_due ON outbox (hook, until) WHERE dead = 0`,
 	`CREATE INDEX outbox_dead ON outbox (dead) WHERE dead > 0`,
 	`CREATE INDEX outbox_announced ON outbox (node) WHERE node <> ''`,
+}, {
+	// last is the number of the last time step whose code has been used; wrong codes are forgotten
+	// as time goes by. Recovery codes are hashed.
+	`CREATE TABLE totp (
+		name TEXT PRIMARY KEY,
+		secret TEXT NOT NULL,
+		last BIGINT NOT NULL,
+		wrong DOUBLE PRECISION NOT NULL,
+		seen BIGINT NOT NULL)`,
+	`CREATE TABLE recovery (name TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (name, hash))`,
+	`ALTER TABLE users ADD COLUMN second_factor BIGINT NOT NULL DEFAULT 0`,
 }}
 
 // migrate brings the tables up to date. Nodes that start at once take turns.

@@ -37,6 +37,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"small quotas":             testSmallQuotas,
 	"bandwidth":                testBandwidth,
 	"users":                    testUsers,
+	"codes":                    testCodes,
 	"outbox":                   testOutbox,
 	"dead letters":             testDeadLetters,
 	"announced changes":        testAnnounced,
@@ -460,7 +461,7 @@ func testUsers(t *testing.T, name string) {
 	two.OnUsers(func() { heard <- struct{}{} })
 	u := User{Name: "ann", Root: "/srv/ann", Keys: []string{"ssh-ed25519 AAAA a", "ssh-rsa BBBB b"},
 		Password: "$argon2id$x", ReadOnly: true, QuotaBytes: 1 << 40, QuotaFiles: 7,
-		Bandwidth: 1 << 33, Sessions: 3}
+		Bandwidth: 1 << 33, Sessions: 3, SecondFactor: true}
 	must(t, one.PutUser(t.Context(), u, false))
 	<-heard
 	if got := two.Users(); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(u) {
@@ -499,7 +500,7 @@ func outage(t *testing.T, s *Store) (end func()) {
 		_, err := begun.Exec(`SET LOCAL idle_in_transaction_session_timeout = 0`)
 		must(t, err)
 		_, err = begun.Exec(`LOCK TABLE nodes, users, changes, places, sessions, bans, quotas,
-			leases, movers, outbox, uploads, stamps, versions`)
+			leases, movers, outbox, uploads, stamps, totp, recovery, versions`)
 		must(t, err)
 	}
 	return sync.OnceFunc(func() {

@@ -21,6 +21,8 @@ type User struct {
 	QuotaFiles int64
 	Bandwidth  int64
 	Sessions   int64
+
+	SecondFactor bool // a code is asked for
 }
 
 // ErrNoUser is the error for a user whom the store does not have.
@@ -120,13 +122,13 @@ func (u *userList) expire(down time.Duration) {
 func listUsers(t tx) (list []User, err error) {
 	var u User
 	var keys string
-	var disabled, readOnly int64
+	var disabled, readOnly, second int64
 	err = t.each(`SELECT name, root, keys, password, disabled, read_only, quota_bytes, quota_files,
-		bandwidth, sessions FROM users ORDER BY name`, nil, []any{&u.Name, &u.Root, &keys,
+		bandwidth, sessions, second_factor FROM users ORDER BY name`, nil, []any{&u.Name, &u.Root, &keys,
 		&u.Password, &disabled, &readOnly, &u.QuotaBytes, &u.QuotaFiles, &u.Bandwidth,
-		&u.Sessions}, func() {
+		&u.Sessions, &second}, func() {
 		one := u
-		one.Disabled, one.ReadOnly = disabled != 0, readOnly != 0
+		one.Disabled, one.ReadOnly, one.SecondFactor = disabled != 0, readOnly != 0, second != 0
 		if keys != "" {
 			one.Keys = strings.Split(keys, "\n")
 		}
@@ -150,10 +152,11 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 			}
 		}
 		rows, err = t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only,
-			quota_bytes, quota_files, bandwidth, sessions)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (name) DO NOTHING`,
+			quota_bytes, quota_files, bandwidth, sessions, second_factor)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (name) DO NOTHING`,
 			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, flag(u.Disabled),
-			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions)
+			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions,
+			flag(u.SecondFactor))
 		if err == nil && rows == 0 {
 			err = refusal{errors.New("there is a user of that name; --replace changes it")}
 		}

@@ -1,0 +1,104 @@
+package sshd
+
+import (
+	"errors"
+
+	"golang.org/x/crypto/ssh"
+)
+
+type (
+	passwordCallback    = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error)
+	interactiveCallback = func(ssh.ConnMetadata, ssh.KeyboardInteractiveChallenge) (*ssh.Permissions,
+		error)
+)
+
+// passwords returns the callbacks by which passwords come.
+func (s *Server) passwords(config *Config) (passwordCallback, interactiveCallback) {
+	check := func(conn ssh.ConnMetadata, password string) (*ssh.Permissions, error) {
+		return s.guess(config, conn, func() (*Access, error) {
+			return config.Password(conn, password)
+		})
+	}
+	return func(conn ssh.ConnMetadata, password []byte) (*ssh.Permissions, error) {
+			return check(conn, string(password))
+		}, func(conn ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions,
+			error) {
+			password, err := question(ask, "Password: ")
+			if err != nil {
+				return nil, err
+			}
+			result, err := check(conn, password)
+			if more, ok := errors.AsType[*ssh.PartialSuccessError](err); ok {
+				// Further questions follow in one conversation, as with PAM: not all clients begin
+				// another after a success in part.
+				return more.Next.KeyboardInteractiveCallback(conn, ask)
+			}
+			return result, err
+		}
+}
+
+// question asks for one secret.
+func question(ask ssh.KeyboardInteractiveChallenge, text string) (string, error) {
+	answers, err := ask("", "", []string{text}, []bool{false})
+	if err == nil && len(answers) != 1 {
+		err = errNoAccess
+	}
+	if err != nil {
+		return "", err
+	}
+	return answers[0], nil
+}
+
+// guess decides about a secret that may have been guessed, and counts what is wrong.
+func (s *Server) guess(config *Config, conn ssh.ConnMetadata,
+	decide func() (*Access, error)) (*ssh.Permissions, error) {
+	if s.refuses(config, conn) {
+		return nil, punished{errUserBanned}
+	}
+	result, err := s.permissions(config)(decide())
+	if !succeeded(err) {
+		s.punish(config, conn)
+		err = punished{err}
+	}
+	return result, err
+}
+
+// succeeded reports whether an attempt was right, if not enough.
+func succeeded(err error) bool {
+	_, partial := errors.AsType[*ssh.PartialSuccessError](err)
+	return err == nil || partial
+}
+
+// permissions returns how a decision becomes the result of a callback. Who has to give a code as
+// well has succeeded only in part (RFC 4252, section 5.1), and may go on with that alone.
+func (s *Server) permissions(config *Config) func(*Access, error) (*ssh.Permissions, error) {
+	return func(access *Access, err error) (*ssh.Permissions, error) {
+		if err == nil && (access == nil || access.FS == nil) {
+			err = errNoAccess
+		}
+		if err != nil {
+			return nil, err
+		}
+		if access.Second != nil {
+			return nil, &ssh.PartialSuccessError{Next: ssh.ServerAuthCallbacks{
+				KeyboardInteractiveCallback: s.second(config, access)}}
+		}
+		return &ssh.Permissions{ExtraData: map[any]any{accessKey{}: access}}, nil
+	}
+}
+
+// second asks for the code of a second factor.
+func (s *Server) second(config *Config, access *Access) interactiveCallback {
+	return func(conn ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions,
+		error) {
+		code, err := question(ask, "Verification code: ")
+		if err != nil {
+			return nil, err
+		}
+		return s.guess(config, conn, func() (*Access, error) {
+			complete := *access
+			complete.Second = nil
+			return &complete, access.Second(conn, code)
+		})
+	}
+}
