@@ -83,8 +83,10 @@ type Site struct {
 
 	sshd      *sshd.Server
 	directory *sshd.Directory
-	trees     map[string]*tree
 	roots     atomic.Pointer[map[string]string] // of users
+	mu        sync.Mutex                        // for the next two
+	trees     map[string]*tree
+	guests    map[string]string // roots of users whom Outside has let in
 
 	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads
@@ -109,7 +111,8 @@ type Settings struct {
 	Authorities *sshd.Authorities
 	Revoked     *sshd.RevocationList
 	Warnings    []string
-	Fixed       string // what else cannot change without a restart, as a text to be compared
+	Outside     Outside // nil if nobody else knows passwords
+	Fixed       string  // what else cannot change without a restart, as a text to be compared
 }
 
 // An Account is a user whose directory has not been opened yet.
@@ -190,7 +193,7 @@ func (s *Site) apply(made *Settings) error {
 	if keys {
 		config.PublicKey = s.directory.PublicKey
 	}
-	if accounts.Passwords != nil || s.MoreUsers != nil {
+	if accounts.Passwords != nil || s.MoreUsers != nil || accounts.Outside != nil {
 		config.Password = s.directory.Password
 	}
 	if first {
@@ -224,24 +227,14 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	if s.Shared != nil {
 		accounts.Limits = s.Shared
 	}
+	accounts.Outside = s.outside(made.Outside)
 	var passwords strings.Builder
 	names, roots := map[string]bool{}, map[string]string{}
 	add := func(one Account) error {
-		t, err := s.tree(one.Root)
-		if err != nil {
+		if err := s.open(&one); err != nil {
 			return err
 		}
-		if one.FS, roots[one.Name] = t.fs, one.Root; s.Guard != nil {
-			if one.FS, err = s.Guard(one.Name, t.fs); err != nil {
-				return err
-			}
-		}
-		if one.Quota != [2]int64{} {
-			one.Policy.Quota = s.quota(t, one.Root, one.Quota)
-		}
-		if one.SecondFactor {
-			one.User.Second = s.Second
-		}
+		roots[one.Name] = one.Root
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {
 			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)
@@ -278,12 +271,26 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	return accounts, keys, err
 }
 
-// RootOf returns the root of a user, or "".
-func (s *Site) RootOf(user string) string {
-	if roots := s.roots.Load(); roots != nil {
-		return (*roots)[user]
+// open opens what a user will see.
+func (s *Site) open(one *Account) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.tree(one.Root)
+	if err != nil {
+		return err
 	}
-	return ""
+	if one.FS = t.fs; s.Guard != nil {
+		if one.FS, err = s.Guard(one.Name, t.fs); err != nil {
+			return err
+		}
+	}
+	if one.Quota != [2]int64{} {
+		one.Policy.Quota = s.quota(t, one.Root, one.Quota)
+	}
+	if one.SecondFactor {
+		one.User.Second = s.Second
+	}
+	return nil
 }
 
 // Refresh puts the users that MoreUsers returns now into effect, soon.

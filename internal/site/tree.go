@@ -82,6 +82,8 @@ type rootQuota struct {
 
 // quotas lists the quotas of all trees.
 func (s *Site) quotas() (all []rootQuota) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for root, t := range s.trees {
 		for _, q := range t.quotas {
 			all = append(all, rootQuota{q, root, t.fs})

@@ -31,6 +31,9 @@ type User struct {
 	// Second, if not nil, decides on the code that the user is asked for after a key or a password;
 	// see [Access].
 	Second func(conn ssh.ConnMetadata, code string) error
+
+	// Outside leaves the user's passwords to [Accounts].Outside.
+	Outside bool
 }
 
 // Directory holds the users of a server. Its methods PublicKey and Password are for [Config]. It is
@@ -42,6 +45,9 @@ type Directory struct {
 	passwords   *Passwords
 	authorities *Authorities
 	revoked     *RevocationList
+	limits      Limits
+	outside     Outside
+	guests      map[string]*entry // users of outside alone, who have logged in
 }
 
 // entry is a user with the state shared by the user's logins.
@@ -58,6 +64,7 @@ type Accounts struct {
 	Authorities *Authorities    // nil: no certificates except those that users' keys allow
 	Revoked     *RevocationList // nil: no keys are revoked
 	Limits      Limits          // nil: each Directory has its own
+	Outside     Outside         // nil: nobody else knows passwords
 }
 
 // Limits makes the limits of users. Each is asked for again whenever a Directory is set, and may be
@@ -94,6 +101,7 @@ func (d *Directory) Set(accounts Accounts) error {
 	}
 	d.users, d.passwords, d.authorities, d.revoked = users, accounts.Passwords,
 		accounts.Authorities, accounts.Revoked
+	d.outside, d.limits = accounts.Outside, accounts.Limits
 	return nil
 }
 
@@ -177,18 +185,28 @@ const passwordPatience = 20 * time.Second
 // Password is for Config.Password.
 func (d *Directory) Password(conn ssh.ConnMetadata, password string) (*Access, error) {
 	d.mu.RLock()
-	e, passwords := d.users[conn.User()], d.passwords
+	e, passwords, outside := d.users[conn.User()], d.passwords, d.outside
 	d.mu.RUnlock()
-	if passwords == nil {
-		return nil, errWrongPassword
-	}
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), passwordPatience)
 	defer cancel()
-	if err := passwords.Check(ctx, conn.User(), password); err != nil {
-		return nil, err
+	err := errWrongPassword
+	if passwords != nil { // also if it is not there, so that others take no less time
+		err = passwords.Check(ctx, conn.User(), password)
 	}
-	if e == nil {
-		return nil, errWrongPassword
+	if outside != nil {
+		if e == nil || e.Outside {
+			e, err = d.ask(outside, conn, e, password)
+		}
+		if err != nil {
+			evenOut(began)
+		}
+	}
+	if err == nil && e == nil {
+		err = errWrongPassword
+	}
+	if err != nil {
+		return nil, err
 	}
 	return e.access(), nil
 }

@@ -56,7 +56,12 @@ func (s *Server) guess(config *Config, conn ssh.ConnMetadata,
 		return nil, punished{errUserBanned}
 	}
 	result, err := s.permissions(config)(decide())
-	if !succeeded(err) {
+	switch {
+	case errors.Is(err, ErrUndecided):
+		// Nobody is to be banned for what is down, and nobody learns anything meanwhile.
+		s.delay(s.blame(config, conn.RemoteAddr(), "", noLogin))
+		err = punished{err}
+	case !succeeded(err):
 		s.punish(config, conn)
 		err = punished{err}
 	}

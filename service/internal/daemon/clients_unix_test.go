@@ -9,7 +9,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
@@ -78,4 +82,20 @@ sed -i 1d answers
 	all, err := cmd.CombinedOutput()
 	questions, _ := os.ReadFile(filepath.Join(dir, "asked"))
 	return string(all), string(questions), err
+}
+
+// loginAs logs in with one password, and opens a session.
+func loginAs(t *testing.T, s *servetest.Server, user, password string) (*usftp.Client, error) {
+	t.Helper()
+	conn, err := ssh.Dial("tcp", "127.0.0.1:"+s.Port, &ssh.ClientConfig{User: user,
+		Auth:            []ssh.AuthMethod{ssh.Password(password)},
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: time.Minute})
+	if err != nil {
+		return nil, err
+	}
+	client, err := usftp.NewClient(conn)
+	if err != nil {
+		conn.Close()
+	}
+	return client, err
 }

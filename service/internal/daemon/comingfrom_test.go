@@ -17,6 +17,10 @@ func settingsOf(all map[string][]string, table string, of reflect.Type) {
 	}
 	for i := range of.NumField() {
 		field := of.Field(i)
+		if field.Anonymous {
+			settingsOf(all, table, field.Type)
+			continue
+		}
 		name := field.Tag.Get("toml")
 		all[table] = append(all[table], name)
 		inner := field.Type
@@ -31,7 +35,7 @@ func settingsOf(all map[string][]string, table string, of reflect.Type) {
 }
 
 var (
-	namedSetting = regexp.MustCompile("(?:`\\[([a-z]+)\\]` )?`([a-z_]+)`")
+	namedSetting = regexp.MustCompile("(?:`\\[([a-z_]+)\\]` )?`([a-z_]+)`")
 	namedCommand = regexp.MustCompile("`usftpd ([a-z -]+)`")
 )
 

@@ -75,6 +75,10 @@ type serveFile struct {
 	Users []userTable `toml:"users"`
 
 	Hooks []hookTable `toml:"hooks"`
+
+	LDAP      *ldapTable       `toml:"ldap"`
+	LoginHook *loginHookTable  `toml:"login_hook"`
+	Outside   []*templateTable `toml:"outside"`
 }
 
 type storeTable struct {
@@ -120,6 +124,7 @@ type settings struct {
 	storage storage
 	hooks   []*hooks.Hook
 	atomic  bool // uploads to directories appear when they are complete
+	outside *outsiders
 }
 
 // readConfig reads a file. Its errors begin with the file's name and the line number.
@@ -168,6 +173,8 @@ func kindOf(goType string) string {
 	switch {
 	case goType == "[]daemon.userTable":
 		return "tables, each headed by [[users]]"
+	case goType == "[]*daemon.templateTable":
+		return "tables, each headed by [[outside]]"
 	case goType == "[]daemon.hookTable":
 		return "tables, each headed by [[hooks]]"
 	case strings.HasPrefix(goType, "[]"):
@@ -194,6 +201,9 @@ func entry(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 // wrong returns an error about a key, which is that of an entry unless that is "".
 func (f *configFile) wrong(entry, key string, err error) error {
 	line := f.lines[key]
+	if table, _, _ := strings.Cut(key, "."); line == 0 { // what is not there
+		line = f.lines[table]
+	}
 	if entry != "" {
 		if line = f.lines[entry+"."+key]; line == 0 {
 			list, _, _ := strings.Cut(entry, "[")
@@ -257,7 +267,10 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	if err := f.storage(&file.Storage); err != nil {
 		return nil, err
 	}
-	if len(file.Users) == 0 && file.Store == nil {
+	if err := f.outside(file); err != nil {
+		return nil, err
+	}
+	if len(file.Users) == 0 && file.Store == nil && len(file.Outside) == 0 {
 		return nil, fmt.Errorf("%s:1: there are no users: nobody could log in; with [store], they"+
 			" may be in the store alone", f.name)
 	}
@@ -405,12 +418,7 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 
 // user interprets one user.
 func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
-	one.Name, one.PasswordHash = u.Name, u.Password.text
-	one.SecondFactor = u.SecondFactor.text == "totp"
-	one.Quota = [2]int64{int64(u.QuotaBytes), int64(u.QuotaFiles)}
-	one.Bandwidth, one.MaxSessions = int64(u.Bandwidth), int(u.Sessions)
-	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny),
-		Umask: fs.FileMode(u.Umask)}
+	one = u.account()
 	if err := checkName(u.Name); err != nil {
 		return one, f.wrong(entry("users", i), "name", err)
 	}
@@ -423,11 +431,29 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 	if err := f.keys(i, u, &one); err != nil {
 		return one, err
 	}
-	if one.Keys == nil && one.PasswordHash == "" && f.made.Authorities == nil {
+	if one.Outside && f.made.outside == nil {
+		return one, f.wrong(entry("users", i), "password",
+			errors.New("outside of what? There is neither [ldap] nor [login_hook]"))
+	}
+	if one.Keys == nil && one.PasswordHash == "" && !one.Outside && f.made.Authorities == nil {
 		return one, f.wrong(entry("users", i), "name",
 			fmt.Errorf("%s has no way to log in: set keys, authorized_keys or password", u.Name))
 	}
 	return one, nil
+}
+
+// account returns what a table says by itself.
+func (u *userTable) account() (one site.Account) {
+	one.Name, one.PasswordHash = u.Name, u.Password.text
+	one.SecondFactor = u.SecondFactor.text == "totp"
+	if one.Outside = u.Password.text == passwordOutside; one.Outside {
+		one.PasswordHash = ""
+	}
+	one.Quota = [2]int64{int64(u.QuotaBytes), int64(u.QuotaFiles)}
+	one.Bandwidth, one.MaxSessions = int64(u.Bandwidth), int(u.Sessions)
+	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny),
+		Umask: fs.FileMode(u.Umask)}
+	return one
 }
 
 // root checks a root that a user names, and returns it as it is known.

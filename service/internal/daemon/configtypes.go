@@ -121,7 +121,9 @@ func (k *keyText) UnmarshalText(text []byte) error {
 }
 
 func (p *passwordText) UnmarshalText(text []byte) error {
-	p.text = string(text)
+	if p.text = string(text); p.text == passwordOutside {
+		return nil
+	}
 	_, err := sshd.ParsePasswords("", []byte("user:"+string(text)))
 	if err == nil && strings.ContainsAny(string(text), "\r\n") {
 		err = errors.New("not a password hash")

@@ -118,7 +118,8 @@ type service struct {
 	objects *objects
 	sweeper *sweeper
 
-	storeName string // of its file, or its URL
+	outside   *outsiders // the last that was read
+	storeName string     // of its file, or its URL
 }
 
 // newService returns the server that the command line describes.
@@ -187,6 +188,7 @@ func (s *service) read() (*site.Settings, error) {
 	if s.Check {
 		forCheck(made)
 	}
+	s.useOutside(made)
 	if made.metrics != "" {
 		err = site.CheckAddress(made.metrics)
 	}

@@ -143,6 +143,9 @@ func (s *service) storedUsers() (users []site.Account) {
 		one := site.Account{Root: u.Root, PasswordHash: u.Password, SecondFactor: u.SecondFactor,
 			Quota: [2]int64{u.QuotaBytes, u.QuotaFiles}}
 		one.Name, one.Policy.ReadOnly = u.Name, u.ReadOnly
+		if one.Outside = u.Password == passwordOutside; one.Outside {
+			one.PasswordHash = ""
+		}
 		one.Bandwidth, one.MaxSessions = u.Bandwidth, int(u.Sessions)
 		if len(u.Keys) > 0 {
 			one.Keys = sshd.ParseAuthorizedKeys("the store", []byte(strings.Join(u.Keys, "\n")))

@@ -85,6 +85,7 @@ type newUser struct {
 	store.User
 	keys                     []string // files
 	password, replace        bool
+	outside                  bool
 	quotaBytes, bytesASecond string
 }
 
@@ -108,6 +109,8 @@ func addUserCommand(a *ui.App) *cobra.Command {
 	f.Int64Var(&u.QuotaFiles, "quota-files", 0, "`number` of files, directories and links")
 	f.StringVar(&u.bytesASecond, "bandwidth", "", "bytes a second, as a `size`, each way")
 	f.Int64Var(&u.Sessions, "sessions", 0, "`number` of sessions at once (default 100)")
+	f.BoolVar(&u.outside, "password-outside", false,
+		"the password is checked by [ldap] or [login_hook]")
 	f.BoolVar(&u.SecondFactor, "second-factor", false,
 		"ask for a code as well; usftpd totp makes its secret")
 	f.BoolVar(&u.replace, "replace", false, "change a user who is there")
@@ -152,6 +155,9 @@ func (u *newUser) complete(ctx context.Context, a *ui.App) (err error) {
 		}
 		u.Keys = append(u.Keys, strings.Split(strings.TrimSpace(string(data)), "\n")...)
 	}
+	if u.outside {
+		u.Password = passwordOutside
+	}
 	if u.password {
 		if u.Password, err = newPassword(ctx, a); err != nil {
 			return err
@@ -195,7 +201,8 @@ func listUsers(a *ui.App, s *store.Store) error {
 		}
 		note(u.Disabled, "disabled")
 		note(len(u.Keys) > 0, fmt.Sprintf("%d keys", len(u.Keys)))
-		note(u.Password != "", "password")
+		note(u.Password != "" && u.Password != passwordOutside, "password")
+		note(u.Password == passwordOutside, "password outside")
 		note(u.SecondFactor, "second factor")
 		note(u.ReadOnly, "read-only")
 		note(u.QuotaBytes > 0, fmt.Sprintf("%d bytes", u.QuotaBytes))

@@ -47,6 +47,14 @@ func (s *Store) Users() []User {
 	return slices.Clone(s.users.list)
 }
 
+// KnowsUsers reports whether Users are those of the store, and not none because it has been down
+// for too long.
+func (s *Store) KnowsUsers() bool {
+	s.users.mu.Lock()
+	defer s.users.mu.Unlock()
+	return s.users.known
+}
+
 // OnUsers has a function called whenever Users returns something else.
 func (s *Store) OnUsers(changed func()) {
 	s.users.mu.Lock()

@@ -1,0 +1,43 @@
+package site
+
+import (
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// Outside is [sshd.Outside], but returns an account that has not been opened yet.
+type Outside func(conn ssh.ConnMetadata, known bool, password string) (*Account, error)
+
+// outside opens what users will see who are in no list, once they are let in.
+func (s *Site) outside(decide Outside) sshd.Outside {
+	if decide == nil {
+		return nil
+	}
+	return func(conn ssh.ConnMetadata, known bool, password string) (*sshd.User, error) {
+		one, err := decide(conn, known, password)
+		if err != nil || known || one == nil {
+			return nil, err
+		}
+		if err := s.open(one); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.guests == nil {
+			s.guests = map[string]string{}
+		}
+		s.guests[conn.User()] = one.Root
+		return &one.User, nil
+	}
+}
+
+// RootOf returns the root of a user, or "".
+func (s *Site) RootOf(user string) string {
+	if roots := s.roots.Load(); roots != nil && (*roots)[user] != "" {
+		return (*roots)[user]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.guests[user]
+}
