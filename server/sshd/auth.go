@@ -63,6 +63,7 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 	}
 	if config.Password != nil {
 		c.Auth.PasswordCallback, c.Auth.KeyboardInteractiveCallback = s.passwords(config)
+		c.ChangePassword = s.passwordChange(config)
 	}
 	return c, nil
 }

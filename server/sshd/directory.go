@@ -32,6 +32,10 @@ type User struct {
 	// see [Access].
 	Second func(conn ssh.ConnMetadata, code string) error
 
+	// Renew, if not nil, is asked after a right password. If it has to be changed it returns a
+	// function that does so, whose error may be an [*UnacceptablePassword].
+	Renew func(old string) func(fresh string) error
+
 	// Outside leaves the user's passwords to [Accounts].Outside.
 	Outside bool
 }
@@ -208,5 +212,9 @@ func (d *Directory) Password(conn ssh.ConnMetadata, password string) (*Access, e
 	if err != nil {
 		return nil, err
 	}
-	return e.access(), nil
+	access := e.access()
+	if e.Renew != nil {
+		access.Renew = e.Renew(password)
+	}
+	return access, nil
 }

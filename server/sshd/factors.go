@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"golang.org/x/crypto/ssh"
+
+	transport "github.com/usftp/usftp/internal/ssh"
 )
 
 type (
@@ -20,7 +22,11 @@ func (s *Server) passwords(config *Config) (passwordCallback, interactiveCallbac
 		})
 	}
 	return func(conn ssh.ConnMetadata, password []byte) (*ssh.Permissions, error) {
-			return check(conn, string(password))
+			result, err := check(conn, string(password))
+			if next, ok := errors.AsType[*renewal](err); ok {
+				return nil, &transport.PasswordChangeError{Prompt: next.Error()}
+			}
+			return result, err
 		}, func(conn ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions,
 			error) {
 			password, err := question(ask, "Password: ")
@@ -28,10 +34,13 @@ func (s *Server) passwords(config *Config) (passwordCallback, interactiveCallbac
 				return nil, err
 			}
 			result, err := check(conn, password)
+			// Further questions follow in one conversation, as with PAM: not all clients begin
+			// another after a success in part.
 			if more, ok := errors.AsType[*ssh.PartialSuccessError](err); ok {
-				// Further questions follow in one conversation, as with PAM: not all clients begin
-				// another after a success in part.
 				return more.Next.KeyboardInteractiveCallback(conn, ask)
+			}
+			if next, ok := errors.AsType[*renewal](err); ok {
+				return s.renew(config, next.access, ask)
 			}
 			return result, err
 		}
@@ -70,8 +79,10 @@ func (s *Server) guess(config *Config, conn ssh.ConnMetadata,
 
 // succeeded reports whether an attempt was right, if not enough.
 func succeeded(err error) bool {
+	_, asked := errors.AsType[*transport.PasswordChangeError](err)
 	_, partial := errors.AsType[*ssh.PartialSuccessError](err)
-	return err == nil || partial
+	_, renews := errors.AsType[*renewal](err)
+	return err == nil || partial || renews || asked
 }
 
 // permissions returns how a decision becomes the result of a callback. Who has to give a code as
@@ -88,6 +99,9 @@ func (s *Server) permissions(config *Config) func(*Access, error) (*ssh.Permissi
 			return nil, &ssh.PartialSuccessError{Next: ssh.ServerAuthCallbacks{
 				KeyboardInteractiveCallback: s.second(config, access)}}
 		}
+		if access.Renew != nil {
+			return nil, &renewal{access}
+		}
 		return &ssh.Permissions{ExtraData: map[any]any{accessKey{}: access}}, nil
 	}
 }
@@ -100,10 +114,15 @@ func (s *Server) second(config *Config, access *Access) interactiveCallback {
 		if err != nil {
 			return nil, err
 		}
-		return s.guess(config, conn, func() (*Access, error) {
+		result, err := s.guess(config, conn, func() (*Access, error) {
 			complete := *access
 			complete.Second = nil
 			return &complete, access.Second(conn, code)
 		})
+		// Only now: who has found out an old password is not to lock its owner out.
+		if next, ok := errors.AsType[*renewal](err); ok {
+			return s.renew(config, next.access, ask)
+		}
+		return result, err
 	}
 }

@@ -63,6 +63,11 @@ type serveFile struct {
 		Never           []prefixText `toml:"never"`
 	} `toml:"bans"`
 
+	Passwords struct {
+		MinLength countNumber  `toml:"min_length"`
+		MaxAge    durationText `toml:"max_age"`
+	} `toml:"passwords"`
+
 	Certificates struct {
 		Authorities string `toml:"authorities"`
 		Revoked     string `toml:"revoked"`
@@ -125,6 +130,8 @@ type settings struct {
 	hooks   []*hooks.Hook
 	atomic  bool // uploads to directories appear when they are complete
 	outside *outsiders
+
+	passwords passwordRules
 }
 
 // readConfig reads a file. Its errors begin with the file's name and the line number.
@@ -244,6 +251,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 		},
 	}}
 	if err := f.bans(file); err != nil {
+		return nil, err
+	}
+	if err := f.passwords(file); err != nil {
 		return nil, err
 	}
 	if err := f.banner(file.Banner); err != nil {

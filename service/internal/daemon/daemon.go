@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -119,7 +120,8 @@ type service struct {
 	sweeper *sweeper
 
 	outside   *outsiders // the last that was read
-	storeName string     // of its file, or its URL
+	rules     atomic.Pointer[passwordRules]
+	storeName string // of its file, or its URL
 }
 
 // newService returns the server that the command line describes.
@@ -189,6 +191,7 @@ func (s *service) read() (*site.Settings, error) {
 		forCheck(made)
 	}
 	s.useOutside(made)
+	s.rules.Store(&made.passwords)
 	if made.metrics != "" {
 		err = site.CheckAddress(made.metrics)
 	}

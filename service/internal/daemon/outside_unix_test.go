@@ -211,11 +211,72 @@ func TestRefusalsTakeAsLong(t *testing.T) {
 	if len(said) != 1 {
 		t.Errorf("what is said: %v", said)
 	}
-	for range 4 {
+	for range 3 {
 		loginAs(t, s, "ann", "wrong")
 	}
 	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "ann" })
 	if _, err := loginAs(t, s, "ann", "ann secret"); err == nil {
 		t.Error("a password is looked at during a ban")
+	}
+}
+
+// TestLoginHook: a command decides for OpenSSH's client and usftp, and says whose settings a user
+// gets; one that fails or hangs lets nobody in, and gets nobody banned.
+func TestLoginHook(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	decide := filepath.Join(home, "decide")
+	if err := os.WriteFile(decide, []byte(`#!/bin/sh
+read -r question
+case "$question" in
+*'"password":"right"'*) echo '{"accept": true, "outside": "'$1'"}' ;;
+*'"password":"fail"'*) exit 1 ;;
+*'"password":"hang"'*) sleep 1000 ;;
+*) echo '{"accept": false, "reason": "unknown"}' ;;
+esac
+`), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file, _, _ := writeConfig(t, home, key, `
+[bans]
+user_failures = 1
+first = "30m"
+[login_hook]
+command = ["./decide", "second"]
+timeout = "2s"
+[[outside]]
+name = "first"
+root = "alice/{user}"
+[[outside]]
+name = "second"
+root = "bob/{user}"
+`)
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	try := func(client, user, password string, want bool) {
+		t.Helper()
+		if out, _, err := (asker{t: t, server: s}).run(client, user, password); (err == nil) != want {
+			t.Errorf("%s as %s with %q: %v\n%s\n%s", client, user, password, err, out, s.Log)
+		}
+	}
+	for _, password := range []string{"fail", "hang", "fail"} {
+		if _, err := loginAs(t, s, "ann", password); err == nil {
+			t.Errorf("a command that says %q lets somebody in", password)
+		}
+	}
+	try("sftp", "ann", "right", true)
+	try("usftp", "ann", "right", true)
+	if _, err := os.Stat(filepath.Join(home, "bob", "ann")); err != nil {
+		t.Error(err)
+	}
+	try("sftp", "alice", "right", false) // has a key and no password
+	for range 3 {
+		loginAs(t, s, "carl", "wrong")
+	}
+	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "carl" })
+	if _, err := loginAs(t, s, "carl", "right"); err == nil {
+		t.Error("a password is looked at during a ban")
+	}
+	if strings.Contains(s.Log.String(), "right") {
+		t.Error("the log has a password")
 	}
 }

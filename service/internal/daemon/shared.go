@@ -146,6 +146,9 @@ func (s *service) storedUsers() (users []site.Account) {
 		if one.Outside = u.Password == passwordOutside; one.Outside {
 			one.PasswordHash = ""
 		}
+		if one.PasswordHash != "" {
+			one.Renew = s.renewal(u)
+		}
 		one.Bandwidth, one.MaxSessions = u.Bandwidth, int(u.Sessions)
 		if len(u.Keys) > 0 {
 			one.Keys = sshd.ParseAuthorizedKeys("the store", []byte(strings.Join(u.Keys, "\n")))

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,6 +68,10 @@ func userCommand(a *ui.App) *cobra.Command {
 			func(ctx context.Context, s *store.Store, args []string) error {
 				return about(args[0], s.DisableUser(ctx, args[0], false))
 			}),
+		storeCommand("expire NAME", "have a password changed at the next login", 1,
+			func(ctx context.Context, s *store.Store, args []string) error {
+				return about(args[0], s.ExpirePassword(ctx, args[0]))
+			}),
 		storeCommand("remove NAME", "remove a user, but no files", 1,
 			func(ctx context.Context, s *store.Store, args []string) error {
 				return about(args[0], s.RemoveUser(ctx, args[0]))
@@ -85,7 +90,7 @@ type newUser struct {
 	store.User
 	keys                     []string // files
 	password, replace        bool
-	outside                  bool
+	outside, mustChange      bool
 	quotaBytes, bytesASecond string
 }
 
@@ -111,6 +116,8 @@ func addUserCommand(a *ui.App) *cobra.Command {
 	f.Int64Var(&u.Sessions, "sessions", 0, "`number` of sessions at once (default 100)")
 	f.BoolVar(&u.outside, "password-outside", false,
 		"the password is checked by [ldap] or [login_hook]")
+	f.BoolVar(&u.mustChange, "must-change", false,
+		"the password has to be changed at the first login")
 	f.BoolVar(&u.SecondFactor, "second-factor", false,
 		"ask for a code as well; usftpd totp makes its secret")
 	f.BoolVar(&u.replace, "replace", false, "change a user who is there")
@@ -154,6 +161,9 @@ func (u *newUser) complete(ctx context.Context, a *ui.App) (err error) {
 			return fmt.Errorf("there is no public key in %s", name)
 		}
 		u.Keys = append(u.Keys, strings.Split(strings.TrimSpace(string(data)), "\n")...)
+	}
+	if !u.mustChange {
+		u.PasswordSet = time.Now()
 	}
 	if u.outside {
 		u.Password = passwordOutside
@@ -203,6 +213,7 @@ func listUsers(a *ui.App, s *store.Store) error {
 		note(len(u.Keys) > 0, fmt.Sprintf("%d keys", len(u.Keys)))
 		note(u.Password != "" && u.Password != passwordOutside, "password")
 		note(u.Password == passwordOutside, "password outside")
+		note(u.Password != "" && u.PasswordSet.IsZero(), "password to be changed")
 		note(u.SecondFactor, "second factor")
 		note(u.ReadOnly, "read-only")
 		note(u.QuotaBytes > 0, fmt.Sprintf("%d bytes", u.QuotaBytes))

@@ -203,8 +203,8 @@ func (l *LDAP) dial(ctx context.Context, address string) (*ldap.Conn, error) {
 	}
 	config.ServerName = u.Hostname()
 	deadline, _ := ctx.Deadline()
-	conn, err := ldap.DialURL(address, ldap.DialWithTLSDialer(config,
-		&net.Dialer{Deadline: deadline}))
+	conn, err := ldap.DialURL(address, ldap.DialWithTLSConfig(config),
+		ldap.DialWithDialer(&net.Dialer{Deadline: deadline}))
 	if err != nil {
 		return nil, err
 	}

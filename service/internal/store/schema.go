@@ -112,6 +112,10 @@ var schema = [][]string{{
 		seen BIGINT NOT NULL)`,
 	`CREATE TABLE recovery (name TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (name, hash))`,
 	`ALTER TABLE users ADD COLUMN second_factor BIGINT NOT NULL DEFAULT 0`,
+
+	// password_set is when the password was, or 0 if it is to be changed.
+	`ALTER TABLE users ADD COLUMN password_set BIGINT NOT NULL DEFAULT 0`,
+	`UPDATE users SET password_set = @now`,
 }}
 
 // migrate brings the tables up to date. Nodes that start at once take turns.

@@ -38,6 +38,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"bandwidth":                testBandwidth,
 	"users":                    testUsers,
 	"codes":                    testCodes,
+	"passwords":                testPasswords,
 	"outbox":                   testOutbox,
 	"dead letters":             testDeadLetters,
 	"announced changes":        testAnnounced,

@@ -23,6 +23,10 @@ type User struct {
 	Sessions   int64
 
 	SecondFactor bool // a code is asked for
+
+	// PasswordSet is when the password was set, by the database's clock; zero if it is to be changed.
+	// PutUser takes any other for now.
+	PasswordSet time.Time
 }
 
 // ErrNoUser is the error for a user whom the store does not have.
@@ -130,12 +134,16 @@ func (u *userList) expire(down time.Duration) {
 func listUsers(t tx) (list []User, err error) {
 	var u User
 	var keys string
-	var disabled, readOnly, second int64
+	var disabled, readOnly, second, set int64
 	err = t.each(`SELECT name, root, keys, password, disabled, read_only, quota_bytes, quota_files,
-		bandwidth, sessions, second_factor FROM users ORDER BY name`, nil, []any{&u.Name, &u.Root, &keys,
+		bandwidth, sessions, second_factor, password_set
+		FROM users ORDER BY name`, nil, []any{&u.Name, &u.Root, &keys,
 		&u.Password, &disabled, &readOnly, &u.QuotaBytes, &u.QuotaFiles, &u.Bandwidth,
-		&u.Sessions, &second}, func() {
+		&u.Sessions, &second, &set}, func() {
 		one := u
+		if set > 0 {
+			one.PasswordSet = time.UnixMilli(set)
+		}
 		one.Disabled, one.ReadOnly, one.SecondFactor = disabled != 0, readOnly != 0, second != 0
 		if keys != "" {
 			one.Keys = strings.Split(keys, "\n")
@@ -160,11 +168,12 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 			}
 		}
 		rows, err = t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only,
-			quota_bytes, quota_files, bandwidth, sessions, second_factor)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (name) DO NOTHING`,
+			quota_bytes, quota_files, bandwidth, sessions, second_factor,
+			password_set)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, @now * $12) ON CONFLICT (name) DO NOTHING`,
 			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, flag(u.Disabled),
 			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions,
-			flag(u.SecondFactor))
+			flag(u.SecondFactor), flag(!u.PasswordSet.IsZero()))
 		if err == nil && rows == 0 {
 			err = refusal{errors.New("there is a user of that name; --replace changes it")}
 		}
@@ -180,6 +189,28 @@ func (s *Store) DisableUser(ctx context.Context, name string, disabled bool) err
 	}
 	return s.change(ctx, func(t tx) (int64, error) {
 		return t.exec(`UPDATE users SET disabled = $2 WHERE name = $1`, name, value)
+	})
+}
+
+// ExpirePassword has a user's password changed at the next login.
+func (s *Store) ExpirePassword(ctx context.Context, name string) error {
+	return s.change(ctx, func(t tx) (int64, error) {
+		return t.exec(`UPDATE users SET password_set = 0 WHERE name = $1`, name)
+	})
+}
+
+// ErrPasswordChanged is the error for a password that is no longer the one that is to be changed.
+var ErrPasswordChanged = errors.New("the password has been changed in the meantime")
+
+// ChangePassword puts a hash in the place of another.
+func (s *Store) ChangePassword(ctx context.Context, name, old, fresh string) error {
+	return s.change(ctx, func(t tx) (int64, error) {
+		rows, err := t.exec(`UPDATE users SET password = $3, password_set = @now
+			WHERE name = $1 AND password = $2`, name, old, fresh)
+		if err == nil && rows == 0 {
+			err = refusal{ErrPasswordChanged}
+		}
+		return rows, err
 	})
 }
 
