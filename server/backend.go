@@ -165,8 +165,8 @@ type FileAbandoner interface {
 }
 
 // FileDiscarder is a [FileAbandoner] that can keep nothing. Discard is called instead of Abandon if a
-// write was denied since it was more than the quota allows: what would be kept would go on filling
-// it. Absent: Abandon is called.
+// write was denied since it was more than the quota or the size of a file allows: what would be kept
+// would go on filling it, and can never be completed. Absent: Abandon is called.
 type FileDiscarder interface {
 	FileAbandoner
 	Discard() error
@@ -179,8 +179,8 @@ type AtomicUploader interface {
 	UploadsAtomically() bool
 }
 
-// FileEnder is a file that takes the place of another when it is closed. Under a quota End is
-// called instead of Close and Abandon. It also describes the file that has no name any more, if
+// FileEnder is a file that takes the place of another when it is closed. Under a quota, and if
+// nothing is to be kept, End is called instead of Close and Abandon. It also describes the file that has no name any more, if
 // there is one: the one that was replaced, or this one if nothing is kept of it. Replaces describes
 // what has the place now. Absent: no file loses its name.
 type FileEnder interface {
@@ -194,12 +194,12 @@ type Ending int
 const (
 	Closed    Ending = iota // as by Close
 	Abandoned               // as by Abandon
-	Discarded               // as by Abandon, but nothing is to be kept: it is more than the quota allows
+	Discarded               // as by Abandon, but nothing is to be kept: it is more than is allowed
 )
 
 // abandoned returns how a file ends that is given up for a reason.
 func abandoned(reason error) Ending {
-	if errors.Is(reason, ErrQuota) {
+	if errors.Is(reason, ErrQuota) || errors.Is(reason, ErrTooLarge) {
 		return Discarded
 	}
 	return Abandoned
@@ -209,6 +209,10 @@ func abandoned(reason error) Ending {
 func end(file File, how Ending) error {
 	if quoted, ok := file.(*quotedFile); ok {
 		return quoted.end(how)
+	}
+	if ender, ok := file.(FileEnder); ok && how == Discarded {
+		_, err := ender.End(how)
+		return err
 	}
 	if discarder, ok := file.(FileDiscarder); ok && how == Discarded {
 		return discarder.Discard()

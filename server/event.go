@@ -34,6 +34,7 @@ const (
 
 	LoggedIn         EventKind = "logged in"             // Client
 	LoginFailed      EventKind = "login failed"          // User, Tried, Check, Err
+	LoginRefused     EventKind = "login refused"         // User, Tried, Err: whoever it is may not log in
 	AddressBanned    EventKind = "address banned"        // User if only passwords of it are refused
 	SessionRefused   EventKind = "session refused"       // Err
 	CommandRefused   EventKind = "a command was refused" // Command, Err
@@ -52,7 +53,7 @@ var eventKinds = map[EventKind]struct {
 	FileAbandoned: {level: slog.LevelWarn}, FileFailed: {level: slog.LevelWarn},
 	TreeChanged: {}, RequestDenied: {limited: true}, BadRequest: {limited: true},
 	CopyFailed: {slog.LevelWarn, true}, ClientFailed: {slog.LevelWarn, true},
-	LoggedIn: {}, LoginFailed: {}, AddressBanned: {level: slog.LevelWarn},
+	LoggedIn: {}, LoginFailed: {}, LoginRefused: {}, AddressBanned: {level: slog.LevelWarn},
 	SessionRefused: {slog.LevelWarn, true}, CommandRefused: {slog.LevelWarn, true},
 	SessionFailed: {level: slog.LevelWarn}, ConnectionIdle: {}, ConnectionClosed: {},
 }
@@ -75,7 +76,7 @@ type Event struct {
 	Path    string      // absolute, as the backend has it
 	To      string      // the other path of a rename or link
 	Attrs   *wire.Attrs // what was set
-	By      string      // what denied it: "policy", "quota", "limit" (of open files), or "backend"
+	By      string      // what denied it: "policy", "quota", "limit" (of open files, or a file's size), or "backend"
 
 	Upload        bool          // the file was written, or opened for that
 	Read, Written int64         // bytes of the file that the client read and wrote

@@ -168,6 +168,7 @@ func (w *worker) name(s *session, r *request, name string, err error) {
 // may be short at the end of the file (draft-02, section 6.4); clients repeat any other short read.
 func (w *worker) read(s *session, r *request) {
 	if w.alone && r.handle.raw != nil && s.relay != nil && r.length >= relayLeast &&
+		s.view.downloads == nil &&
 		w.readRelayed(s, r) {
 		return
 	}
@@ -225,6 +226,9 @@ func (s *session) readAt(r *request) (int, error) {
 	}
 	data := r.reply.Bytes()[wire.DataHeaderSize:][:r.length]
 	n, err := h.readerAt.ReadAt(data, int64(r.offset))
+	if err := moves(s.ctx, s.view.downloads, n); err != nil {
+		return 0, err
+	}
 	h.bytesRead.Add(uint64(n))
 	if n == 0 && err == io.EOF {
 		h.sawEnd.Store(true)
@@ -246,7 +250,7 @@ func (s *session) write(r *request) error {
 	var err error
 	if r.offset > math.MaxInt64-r.length {
 		err = &StatusError{Code: wire.Failure, Message: "file too large"}
-	} else if len(r.data) > 0 {
+	} else if err = moves(s.ctx, s.view.uploads, len(r.data)); err == nil && len(r.data) > 0 {
 		var n int
 		n, err = h.writerAt.WriteAt(r.data, int64(r.offset))
 		if n < len(r.data) && err == nil {

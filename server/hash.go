@@ -128,9 +128,12 @@ func (s *session) hashSource(r *request) (source io.ReaderAt, closeSource func()
 		return nil, nil, err
 	}
 	source, ok := file.(io.ReaderAt)
-	if !ok {
+	if err = permitOn(file, opCheckFileName, 0); err == nil && !ok {
+		err = errUnsupported
+	}
+	if err != nil {
 		file.Close()
-		return nil, nil, errUnsupported
+		return nil, nil, err
 	}
 	return source, func() { file.Close() }, nil
 }

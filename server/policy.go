@@ -36,6 +36,14 @@ type Policy struct {
 	// Quota, if not nil, limits what lies below Home. It is for backends that serve nothing else to
 	// the same user.
 	Quota *Quota
+
+	// MaxFileSize limits how large a file can be made; 0 means no limit. A larger one that is there
+	// can be read.
+	MaxFileSize int64
+
+	// Uploads and Downloads, if not nil, have what clients may still send and fetch, in bytes of
+	// contents. What the server copies or hashes by itself does not count.
+	Uploads, Downloads Account
 }
 
 // operation is what a request asks for, whether a packet type or an extended request.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -299,6 +300,14 @@ func (s *session) attach(r *request) error {
 	if r.handle == nil {
 		return errBadHandle
 	}
+	if err := r.permitOnHandles(); err != nil {
+		r.path = r.handle.path // for the log
+		if r.op == opWrite || r.op == opCopyData {
+			cmp.Or(r.target, r.handle).failWrites(err) // what misses a write must not look complete
+		}
+		r.handle, r.target = nil, nil
+		return err
+	}
 	r.handle.turns.last++
 	r.turn = r.handle.turns.last
 	if r.op.closes() {
@@ -306,6 +315,17 @@ func (s *session) attach(r *request) error {
 		r.changes = r.handle.writerAt != nil
 	}
 	return nil
+}
+
+// permitOnHandles asks the rules of the files that a request is about.
+func (r *request) permitOnHandles() error {
+	if r.op == opCopyData {
+		if err := permitCopyFrom(r.handle.file); err != nil {
+			return err
+		}
+		return permitOn(r.target.file, r.op, 0)
+	}
+	return permitOn(r.handle.file, r.op, r.does())
 }
 
 // noteRefused records on its handle that a request is refused: it goes no further. A file that

@@ -14,9 +14,9 @@ func classify(err error) (kind EventKind, by string, ok bool) {
 	switch {
 	case status == errReadOnly || status == errForbidden:
 		return RequestDenied, "policy", true
-	case status == ErrQuota:
+	case status == ErrQuota, status == ErrTransferQuota:
 		return RequestDenied, "quota", true
-	case status == errHandles:
+	case status == errHandles, status == ErrTooLarge:
 		return RequestDenied, "limit", true
 	case status == errBadHandle, codeOf(err) == wire.BadMessage:
 		return BadRequest, "", true

@@ -24,9 +24,13 @@ type View struct {
 	readOnly   bool
 	umask      uint32
 	quota      *Quota
+	inner      bool // it is within another, and its rules hold for handles, too
 	forbidden  operationSet
 	withheld   effect    // what no request may do
 	reports    *Reporter // of changes to the tree; may be nil
+
+	maxFileSize        int64
+	uploads, downloads Account
 }
 
 // NewView returns a view of backend; policy may be nil. It fails if the policy names unknown
@@ -50,6 +54,10 @@ func NewView(backend FS, policy *Policy) (*View, error) {
 		quota:      policy.Quota,
 		forbidden:  forbidden,
 		withheld:   withheld,
+
+		maxFileSize: max(policy.MaxFileSize, 0),
+		uploads:     policy.Uploads,
+		downloads:   policy.Downloads,
 	}
 	return v, nil
 }
@@ -113,9 +121,18 @@ func (v *View) open(ctx context.Context, name string, flags uint32,
 	if !ok {
 		return nil, errUnsupported
 	}
-	return v.quotaOpen(ctx, name, flags, &attrs, func() (File, error) {
+	if flags&wire.OpenCreate != 0 && attrs.Has(wire.AttrSize) {
+		if err := v.fits(attrs.Size); err != nil {
+			return nil, err
+		}
+	}
+	file, err := v.quotaOpen(ctx, name, flags, &attrs, func() (File, error) {
 		return opener.Open(ctx, name, flags, v.masked(attrs, 0o666))
 	})
+	if err != nil {
+		return nil, err
+	}
+	return v.ruled(file, flags), nil
 }
 
 // openFlags completes the flags of OPEN. Appending implies writing: OpenSSH's server does not
@@ -248,6 +265,9 @@ func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error
 	case !ok:
 		return errUnsupported
 	case attrs.Has(wire.AttrSize):
+		if err := v.fits(attrs.Size); err != nil {
+			return err
+		}
 		return v.quotaResize(ctx, name, attrs.Size,
 			func() error { return setstater.Setstat(ctx, name, attrs) })
 	}
@@ -486,31 +506,46 @@ func (v *View) Create(ctx context.Context, name string, attrs wire.Attrs) (*View
 	return v.Open(ctx, name, flags, attrs)
 }
 
+// permit asks the view, and the rules of the file.
+func (f *ViewFile) permit(o operation, more effect) error {
+	if err := f.view.permitTo(o, more); err != nil {
+		return err
+	}
+	return permitOn(f.file, o, more)
+}
+
 // ReadAt implements io.ReaderAt.
 func (f *ViewFile) ReadAt(p []byte, offset int64) (int, error) {
-	if err := f.view.permit(opRead); err != nil {
+	if err := f.permit(opRead, 0); err != nil {
 		return 0, err
 	}
 	if f.reader == nil {
 		return 0, errBadHandle
 	}
-	return f.reader.ReadAt(p, offset)
+	n, err := f.reader.ReadAt(p, offset)
+	if err := moves(f.ctx, f.view.downloads, n); err != nil {
+		return 0, err
+	}
+	return n, err
 }
 
 // WriteAt implements io.WriterAt.
 func (f *ViewFile) WriteAt(p []byte, offset int64) (int, error) {
-	if err := f.view.permit(opWrite); err != nil {
+	if err := f.permit(opWrite, 0); err != nil {
 		return 0, err
 	}
 	if f.writer == nil {
 		return 0, errBadHandle
+	}
+	if err := moves(f.ctx, f.view.uploads, len(p)); err != nil {
+		return 0, err
 	}
 	return f.writer.WriteAt(p, offset)
 }
 
 // Stat describes the open file, even if its name now belongs to another.
 func (f *ViewFile) Stat() (fs.FileInfo, error) {
-	if err := f.view.permit(opFstat); err != nil {
+	if err := f.permit(opFstat, 0); err != nil {
 		return nil, err
 	}
 	return f.view.statOpen(f.ctx, f.file, f.name)
@@ -519,7 +554,7 @@ func (f *ViewFile) Stat() (fs.FileInfo, error) {
 // Setstat changes attributes. The policy must allow that both by handle and by path.
 func (f *ViewFile) Setstat(attrs wire.Attrs) error {
 	for _, o := range []operation{opSetstat, opFsetstat} {
-		if err := f.view.permitTo(o, sizeDoes(&attrs)); err != nil {
+		if err := f.permit(o, sizeDoes(&attrs)); err != nil {
 			return err
 		}
 	}
@@ -529,7 +564,7 @@ func (f *ViewFile) Setstat(attrs wire.Attrs) error {
 // Truncate removes what lies beyond size, as opening the file with wire.OpenTruncate would have;
 // the policy need only allow writing.
 func (f *ViewFile) Truncate(size int64) error {
-	if err := f.view.permit(opWrite); err != nil {
+	if err := f.permit(opWrite, 0); err != nil {
 		return err
 	}
 	info, err := f.view.statOpen(f.ctx, f.file, f.name)

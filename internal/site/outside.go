@@ -19,11 +19,11 @@ func (s *Site) outside(decide Outside) sshd.Outside {
 		if err != nil || known || one == nil {
 			return nil, err
 		}
-		if err := s.open(one); err != nil {
+		if err := s.openFor(one, false); err != nil {
 			return nil, err
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		s.opening.Lock()
+		defer s.opening.Unlock()
 		if s.guests == nil {
 			s.guests = map[string]string{}
 		}
@@ -37,7 +37,7 @@ func (s *Site) RootOf(user string) string {
 	if roots := s.roots.Load(); roots != nil && (*roots)[user] != "" {
 		return (*roots)[user]
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.opening.Lock()
+	defer s.opening.Unlock()
 	return s.guests[user]
 }

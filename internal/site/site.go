@@ -57,12 +57,16 @@ type Site struct {
 	Shared Shared
 
 	// Check makes Start only find out whether the server would start as it should: it makes no host
-	// keys, and fails if a user of MoreUsers would be left out.
+	// keys, and fails if a user would be left out, or their login would fail.
 	Check bool
 
 	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence.
-	// One whose directory cannot be served is left out, with a warning. Refresh asks again.
-	MoreUsers func() []Account
+	// One with a mistake is left out, with a warning. Refresh asks again.
+	MoreUsers func(made *Settings) []Account
+
+	// Lenient lets the server start although directories of some users cannot be opened, and reload
+	// although other storage cannot be either. These users' logins fail until it can be.
+	Lenient bool
 
 	// Second decides on the codes of users with a second factor.
 	Second func(conn ssh.ConnMetadata, code string) error
@@ -83,10 +87,11 @@ type Site struct {
 
 	sshd      *sshd.Server
 	directory *sshd.Directory
-	roots     atomic.Pointer[map[string]string] // of users
-	mu        sync.Mutex                        // for the next two
 	trees     map[string]*tree
-	guests    map[string]string // roots of users whom Outside has let in
+	periods   map[periodic]*periodAccount
+	roots     atomic.Pointer[map[string]string] // of users
+	opening   sync.Mutex                        // for the next three
+	guests    map[string]string                 // roots of users whom Outside has let in
 
 	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads
@@ -111,6 +116,7 @@ type Settings struct {
 	Authorities *sshd.Authorities
 	Revoked     *sshd.RevocationList
 	Warnings    []string
+	Templates   any     // for MoreUsers
 	Outside     Outside // nil if nobody else knows passwords
 	Fixed       string  // what else cannot change without a restart, as a text to be compared
 }
@@ -119,9 +125,12 @@ type Settings struct {
 type Account struct {
 	sshd.User
 	Root         string
+	MakeRoot     bool     // when the user logs in and it is missing
 	Quota        [2]int64 // bytes and files
+	Transfers    Transfers
 	PasswordHash string
-	SecondFactor bool // a code is asked for after a key or a password
+	SecondFactor bool  // a code is asked for after a key or a password
+	Problem      error // what is known to be wrong, with the line that says so
 }
 
 // Start makes the server, without listening yet.
@@ -230,8 +239,8 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	accounts.Outside = s.outside(made.Outside)
 	var passwords strings.Builder
 	names, roots := map[string]bool{}, map[string]string{}
-	add := func(one Account) error {
-		if err := s.open(&one); err != nil {
+	add := func(one Account, strict bool) error {
+		if err := s.openFor(&one, strict); err != nil {
 			return err
 		}
 		roots[one.Name] = one.Root
@@ -244,16 +253,18 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	}
 	for _, one := range made.Users {
 		names[one.Name] = true
-		if err := add(one); err != nil {
-			return accounts, false, err
+		if wrong := add(one, true); wrong != nil && s.Check {
+			err = errors.Join(err, wrong)
+		} else if wrong != nil {
+			return accounts, false, wrong
 		}
 	}
 	if s.MoreUsers != nil {
-		for _, one := range s.MoreUsers() {
+		for _, one := range s.MoreUsers(made) {
 			if names[one.Name] {
 				s.Log.Warn("the configuration has a user of the same name", "user", one.Name)
-			} else if wrong := add(one); wrong != nil && s.Check {
-				err = errors.Join(err, fmt.Errorf("user %s: %w", one.Name, wrong))
+			} else if wrong := add(one, false); wrong != nil && s.Check {
+				err = errors.Join(err, wrong)
 			} else if wrong != nil {
 				s.Log.Warn("a user is left out", "user", one.Name, "error", wrong)
 			}
@@ -269,28 +280,6 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		s.roots.Store(&roots)
 	}
 	return accounts, keys, err
-}
-
-// open opens what a user will see.
-func (s *Site) open(one *Account) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t, err := s.tree(one.Root)
-	if err != nil {
-		return err
-	}
-	if one.FS = t.fs; s.Guard != nil {
-		if one.FS, err = s.Guard(one.Name, t.fs); err != nil {
-			return err
-		}
-	}
-	if one.Quota != [2]int64{} {
-		one.Policy.Quota = s.quota(t, one.Root, one.Quota)
-	}
-	if one.SecondFactor {
-		one.User.Second = s.Second
-	}
-	return nil
 }
 
 // Refresh puts the users that MoreUsers returns now into effect, soon.

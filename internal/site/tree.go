@@ -1,11 +1,13 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -38,7 +40,7 @@ func (s *Site) tree(root string) (*tree, error) {
 		err = errors.New("not a directory")
 	}
 	if err != nil {
-		return nil, FileError("cannot serve", root, err)
+		return nil, noRoot{FileError("cannot serve", root, err), err}
 	}
 	if t := s.trees[root]; t != nil && os.SameFile(t.info, info) {
 		return t, nil
@@ -54,6 +56,14 @@ func (s *Site) tree(root string) (*tree, error) {
 	return s.keep(root, files, info), nil
 }
 
+// noRoot is a directory that cannot be served, with the cause that the text has in plain words.
+type noRoot struct {
+	error
+	cause error
+}
+
+func (n noRoot) Unwrap() error { return n.cause }
+
 func (s *Site) keep(root string, files server.FS, info fs.FileInfo) *tree {
 	if s.trees == nil {
 		s.trees = map[string]*tree{}
@@ -61,6 +71,81 @@ func (s *Site) keep(root string, files server.FS, info fs.FileInfo) *tree {
 	t := &tree{fs: files, info: info, quotas: map[[2]int64]*server.Quota{}}
 	s.trees[root] = t
 	return t
+}
+
+// unserved is why what a user is to see cannot be opened.
+type unserved struct{ error }
+
+func (u unserved) Unwrap() error { return u.error }
+
+// openFor opens what a user is to see. If that is impossible now, it is tried again whenever the
+// user logs in.
+//
+// At the start strict refuses storage that cannot be used, which is most likely a mistake.
+func (s *Site) openFor(one *Account, strict bool) (err error) {
+	if s.Check && one.Problem != nil {
+		return one.Problem
+	}
+	if one.SecondFactor {
+		one.User.Second = s.Second
+	}
+	account := *one
+	if !account.Admission.Disabled {
+		one.FS, one.Policy, err = s.files(&account)
+	}
+	making := account.MakeRoot && account.Problem == nil && errors.Is(err, fs.ErrNotExist)
+	switch {
+	case one.FS != nil:
+		return nil
+	case err == nil, making:
+	case !s.Lenient, strict && s.settings == nil && !s.Check && !errors.As(err, new(noRoot)):
+		return err
+	case s.Check, !errors.As(err, new(unserved)):
+		return fmt.Errorf("user %s: %w", one.Name, err)
+	default:
+		s.Log.Warn("a user cannot log in", "user", one.Name, "error", cmp.Or(one.Problem, err))
+	}
+	one.FS, one.Open = nil, func() (server.FS, server.Policy, error) {
+		if account.MakeRoot {
+			if err := makeRoot(account.Root); err != nil {
+				return nil, server.Policy{}, err
+			}
+		}
+		return s.files(&account)
+	}
+	return nil
+}
+
+// makeRoot makes a directory, unless it is there. The directory that it is to be in must be.
+func makeRoot(root string) error {
+	if strings.Contains(root, "://") {
+		return nil
+	}
+	err := os.Mkdir(root, 0o750)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return FileError("cannot make the directory", root, err)
+	}
+	return nil
+}
+
+// files opens what a user is to see.
+func (s *Site) files(one *Account) (files server.FS, policy server.Policy, err error) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	t, err := s.tree(one.Root)
+	if err != nil {
+		return nil, policy, unserved{err}
+	}
+	if files, policy = t.fs, one.Policy; s.Guard != nil {
+		if files, err = s.Guard(one.Name, files); err != nil {
+			return nil, policy, err
+		}
+	}
+	if one.Quota != [2]int64{} {
+		policy.Quota = s.quota(t, one.Root, one.Quota)
+	}
+	policy.Uploads, policy.Downloads = s.transfers(one.Name, one.Transfers)
+	return files, policy, nil
 }
 
 // quota returns the quota shared by users of the same root with the same limits.
@@ -82,8 +167,8 @@ type rootQuota struct {
 
 // quotas lists the quotas of all trees.
 func (s *Site) quotas() (all []rootQuota) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.opening.Lock()
+	defer s.opening.Unlock()
 	for root, t := range s.trees {
 		for _, q := range t.quotas {
 			all = append(all, rootQuota{q, root, t.fs})

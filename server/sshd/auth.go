@@ -95,6 +95,7 @@ type attempts struct {
 	user     string
 	methods  []string // failed ones, each listed once
 	punished bool     // at least one has been counted
+	refused  error    // why the user is not let in at all, or nil
 }
 
 // knownMethods are those of RFC 4252, RFC 4256 and RFC 4462.
@@ -108,6 +109,9 @@ func (a *attempts) noting(config *transport.ServerConfig) *transport.ServerConfi
 		a.user = conn.User()
 		if errors.As(err, new(punished)) {
 			a.punished = true
+		}
+		if errors.Is(err, ErrNotAdmitted) {
+			a.refused = err
 		}
 		if method != "none" && !slices.Contains(knownMethods, method) {
 			method = "unknown"

@@ -105,8 +105,12 @@ func (s *Server) ServeConn(raw net.Conn) {
 	secure, err := s.login(state, conn, &tried)
 	if err != nil {
 		checker, ok := raw.(interface{ HealthCheck() bool })
-		tried.reports.Report(server.Event{Kind: server.LoginFailed, User: tried.user,
-			Tried: tried.methods, Check: ok && checker.HealthCheck(), Err: err})
+		failed := server.Event{Kind: server.LoginFailed, User: tried.user,
+			Tried: tried.methods, Check: ok && checker.HealthCheck(), Err: err}
+		if tried.refused != nil {
+			failed.Kind, failed.Err = server.LoginRefused, tried.refused
+		}
+		tried.reports.Report(failed)
 		return
 	}
 	l := &login{
@@ -120,6 +124,11 @@ func (s *Server) ServeConn(raw net.Conn) {
 	l.Gate = gateFor(state.Gate, raw.RemoteAddr(), secure.User())
 	l.Logger = lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
 		secure.User()), s.bytes.Of(secure.User()))
+	if err := l.open(); err != nil {
+		l.Report(server.Event{Kind: server.LoginRefused, User: secure.User(), Err: err})
+		secure.Disconnect(byApplication, errNoFiles.Error())
+		return
+	}
 	usage := s.users.enter(secure.User(), l.access.mostConnections())
 	if usage == nil {
 		l.Report(server.Event{Kind: server.SessionRefused, Err: errConnections})
@@ -133,14 +142,30 @@ func (s *Server) ServeConn(raw net.Conn) {
 	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client})
 	stop := conn.watchIdle(state.IdleTimeout, &l.Reporter)
 	defer stop()
-	l.policy = l.access.Policy
 	l.policy.User = secure.User()
 	l.serve(secure, state.MaxSessions)
 	l.Report(server.Event{Kind: server.ConnectionClosed})
 }
 
-// tooManyConnections is a reason of RFC 4253, section 11.1.
-const tooManyConnections = 12
+// Reasons of RFC 4253, section 11.1.
+const (
+	byApplication      = 11
+	tooManyConnections = 12
+)
+
+var errNoFiles = errors.New("your files cannot be served now; tell the server's operators")
+
+// open finds out what the user is to see. Only now is the client known to be the user, for whom a
+// directory may be made.
+func (l *login) open() (err error) {
+	if l.fs, l.policy = l.access.FS, l.access.Policy; l.fs == nil {
+		l.fs, l.policy, err = l.access.Open()
+	}
+	if err == nil && l.fs == nil {
+		err = errNoAccess
+	}
+	return err
+}
 
 // login authenticates the client.
 func (s *Server) login(state *state, conn *connection,

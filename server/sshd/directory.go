@@ -19,11 +19,18 @@ type User struct {
 	FS     server.FS
 	Policy server.Policy
 
+	// Open, if FS is nil, returns it and Policy when the user has logged in. Its error ends the
+	// connection.
+	Open func() (server.FS, server.Policy, error)
+
+	// Admission says when and from where the user may log in.
+	Admission Admission
+
 	// Keys are the user's own keys; nil if there are none.
 	Keys *AuthorizedKeys
 
-	// Bandwidth limits the user's bytes per second, in each direction; 0 means no limit.
-	Bandwidth int64
+	// Bandwidth limits the user's bytes per second.
+	Bandwidth Rates
 
 	// MaxSessions limits the user's sessions over all connections; 0 means 100.
 	MaxSessions int
@@ -74,11 +81,11 @@ type Accounts struct {
 // Limits makes the limits of users. Each is asked for again whenever a Directory is set, and may be
 // one that has been returned before.
 type Limits interface {
-	Bandwidth(user string, rate int64) Bandwidth
+	Bandwidth(user string, rates Rates) Bandwidth
 	Sessions(user string, most int) Sessions
 }
 
-// NewDirectory returns a directory. It fails if a user has no name or no FS, is listed twice, or
+// NewDirectory returns a directory. It fails if a user has no name, or neither FS nor Open, is listed twice, or
 // has a policy that names unknown operations.
 func NewDirectory(accounts Accounts) (*Directory, error) {
 	d := &Directory{}
@@ -92,7 +99,7 @@ func (d *Directory) Set(accounts Accounts) error {
 	defer d.mu.Unlock()
 	users := map[string]*entry{}
 	for _, user := range accounts.Users {
-		if user.Name == "" || user.FS == nil {
+		if user.Name == "" || user.FS == nil && user.Open == nil {
 			return fmt.Errorf("sshd: user %q has no name or no directory", user.Name)
 		}
 		if users[user.Name] != nil {
@@ -112,14 +119,14 @@ func (d *Directory) Set(accounts Accounts) error {
 func newEntry(user User, old *entry, limits Limits) *entry {
 	e := &entry{User: user}
 	if limits != nil {
-		if user.Bandwidth > 0 {
+		if user.Bandwidth != (Rates{}) {
 			e.bandwidth = limits.Bandwidth(user.Name, user.Bandwidth)
 		}
 		e.sessions = limits.Sessions(user.Name, cmp.Or(max(user.MaxSessions, 0), userMost))
 		return e
 	}
 	switch {
-	case user.Bandwidth <= 0:
+	case user.Bandwidth == (Rates{}):
 	case old != nil && old.Bandwidth == user.Bandwidth:
 		e.bandwidth = old.bandwidth
 	default:
@@ -136,8 +143,8 @@ func newEntry(user User, old *entry, limits Limits) *entry {
 }
 
 func (e *entry) access() *Access {
-	return &Access{FS: e.FS, Policy: e.Policy, Bandwidth: e.bandwidth, Sessions: e.sessions,
-		Second: e.Second}
+	return &Access{FS: e.FS, Policy: e.Policy, Open: e.Open, Bandwidth: e.bandwidth,
+		Sessions: e.sessions, Second: e.Second}
 }
 
 var errNoUser = errors.New("there is no such user")
@@ -151,11 +158,12 @@ func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access
 			return nil, err
 		}
 	}
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	e := d.users[conn.User()]
+	e, refused := d.admit(conn)
 	err := d.checkKey(conn, e, key)
 	// checked last, so that timing does not reveal which users exist
+	if refused != nil {
+		return nil, refused
+	}
 	if e == nil {
 		return nil, errNoUser
 	}
@@ -168,6 +176,8 @@ func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access
 // checkKey returns nil if a key, or a certificate whose signature has been verified, lets the user
 // in. e is nil for an unknown user.
 func (d *Directory) checkKey(conn ssh.ConnMetadata, e *entry, key ssh.PublicKey) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
 	address := addressOf(conn.RemoteAddr())
 	err := errUnknownKey
 	if e != nil && e.Keys != nil {
@@ -188,29 +198,32 @@ const passwordPatience = 20 * time.Second
 
 // Password is for Config.Password.
 func (d *Directory) Password(conn ssh.ConnMetadata, password string) (*Access, error) {
+	e, refused := d.admit(conn)
 	d.mu.RLock()
-	e, passwords, outside := d.users[conn.User()], d.passwords, d.outside
+	passwords, outside := d.passwords, d.outside
 	d.mu.RUnlock()
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), passwordPatience)
 	defer cancel()
 	err := errWrongPassword
 	if passwords != nil { // also if it is not there, so that others take no less time
-		err = passwords.Check(ctx, conn.User(), password)
+		name := "" // which nobody has: this takes as long as for a user who does not exist
+		if e != nil {
+			name = e.Name
+		}
+		err = passwords.Check(ctx, name, password)
 	}
-	if outside != nil {
-		if e == nil || e.Outside {
-			e, err = d.ask(outside, conn, e, password)
-		}
-		if err != nil {
-			evenOut(began)
-		}
+	if outside != nil && refused == nil && (e == nil || e.Outside) {
+		e, err = d.ask(outside, conn, e, password)
 	}
 	if err == nil && e == nil {
 		err = errWrongPassword
 	}
 	if err != nil {
-		return nil, err
+		if outside != nil {
+			evenOut(began)
+		}
+		return nil, cmp.Or(refused, err)
 	}
 	access := e.access()
 	if e.Renew != nil {

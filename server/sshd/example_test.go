@@ -66,7 +66,7 @@ func ExampleConfig() {
 
 	keys := sshd.ParseAuthorizedKeys("alice's keys", line)
 	access := &sshd.Access{FS: memfs.New(1 << 20), Sessions: sshd.NewSessionLimit(10),
-		Bandwidth: sshd.NewRateLimit(10 << 20)}
+		Bandwidth: sshd.NewRateLimit(sshd.EachWay(10 << 20))}
 	server, err := sshd.New(sshd.Config{
 		PublicKey: func(conn ssh.ConnMetadata, key ssh.PublicKey) (*sshd.Access, error) {
 			address, err := netip.ParseAddrPort(conn.RemoteAddr().String())

@@ -89,7 +89,7 @@ func succeeded(err error) bool {
 // well has succeeded only in part (RFC 4252, section 5.1), and may go on with that alone.
 func (s *Server) permissions(config *Config) func(*Access, error) (*ssh.Permissions, error) {
 	return func(access *Access, err error) (*ssh.Permissions, error) {
-		if err == nil && (access == nil || access.FS == nil) {
+		if err == nil && (access == nil || access.FS == nil && access.Open == nil) {
 			err = errNoAccess
 		}
 		if err != nil {

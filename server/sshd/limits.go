@@ -67,20 +67,27 @@ type Bandwidth interface {
 	Receive(ctx context.Context, n int) error
 }
 
+// Rates are bytes per second: those that are sent to a client, and those that are received from it.
+// 0 is no limit.
+type Rates struct{ Send, Receive int64 }
+
+// EachWay returns the same rate for both directions.
+func EachWay(rate int64) Rates { return Rates{Send: rate, Receive: rate} }
+
 // RateLimit is a Bandwidth in the memory of one server.
 type RateLimit struct{ sent, received bucket }
 
-// NewRateLimit returns a limit of rate bytes per second in each direction, but at least 1 KiB.
-func NewRateLimit(rate int64) *RateLimit {
+// NewRateLimit returns a limit of rates, each at least 1 KiB.
+func NewRateLimit(rates Rates) *RateLimit {
 	l := &RateLimit{}
-	l.Set(rate)
+	l.Set(rates)
 	return l
 }
 
 // Set changes the limit, also for those who wait, once they have waited.
-func (l *RateLimit) Set(rate int64) {
-	l.sent.set(rate)
-	l.received.set(rate)
+func (l *RateLimit) Set(rates Rates) {
+	l.sent.set(rates.Send)
+	l.received.set(rates.Receive)
 }
 
 // Send implements [Bandwidth].
@@ -93,14 +100,16 @@ func (l *RateLimit) Receive(ctx context.Context, n int) error { return l.receive
 // earlier callers, too.
 type bucket struct {
 	mu   sync.Mutex
-	rate int64
+	rate int64     // 0 is no limit
 	free time.Time // when everything let through will have been paid for
 }
 
 func (b *bucket) set(rate int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.rate = max(rate, 1<<10)
+	if b.rate = rate; rate != 0 {
+		b.rate = max(rate, 1<<10)
+	}
 }
 
 // burst is how far a bucket may run ahead.
@@ -109,6 +118,10 @@ const burst = 100 * time.Millisecond
 // wait waits until n more bytes may pass.
 func (b *bucket) wait(ctx context.Context, n int) error {
 	b.mu.Lock()
+	if b.rate == 0 {
+		b.mu.Unlock()
+		return nil
+	}
 	now := time.Now()
 	if earliest := now.Add(-burst); b.free.Before(earliest) {
 		b.free = earliest

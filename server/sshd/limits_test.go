@@ -271,8 +271,8 @@ func TestIdleConnectionsEnd(t *testing.T) {
 
 func TestBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const rate = 100 << 10
-		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0), Bandwidth: NewRateLimit(rate)}))
+		rates := Rates{Send: 50 << 10, Receive: 100 << 10}
+		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0), Bandwidth: NewRateLimit(rates)}))
 		client := mustConnect(t, s)
 		for _, direction := range []string{"up", "down"} {
 			session, err := client.NewSession()
@@ -281,7 +281,9 @@ func TestBandwidth(t *testing.T) {
 			}
 			const size = 1 << 20
 			began := time.Now()
+			rate := rates.Send
 			if direction == "up" {
+				rate = rates.Receive
 				session.Stdin = strings.NewReader(fmt.Sprintf("C0644 %d f\n", size) +
 					strings.Repeat("x", size) + "\x00")
 				err = session.Run("scp -t /f")
@@ -293,7 +295,7 @@ func TestBandwidth(t *testing.T) {
 				t.Errorf("%s: %v", direction, err)
 			}
 			took := time.Since(began).Seconds()
-			if want := float64(size) / rate; took < 0.9*want || took > 1.2*want {
+			if want := float64(size) / float64(rate); took < 0.9*want || took > 1.2*want {
 				t.Errorf("%s: %.1f s, want %.1f", direction, took, want)
 			}
 		}

@@ -28,13 +28,16 @@ func (d *Directory) ask(outside Outside, conn ssh.ConnMetadata, e *entry,
 		return nil, err
 	case e != nil:
 		return e, nil
-	case user == nil || user.FS == nil:
+	case user == nil || user.FS == nil && user.Open == nil:
 		return nil, errWrongPassword
 	}
 	if _, err := server.NewView(user.FS, &user.Policy); err != nil {
 		return nil, fmt.Errorf("user %s: %w", conn.User(), err)
 	}
 	user.Name = conn.User()
+	if err := user.Admission.check(addressOf(conn.RemoteAddr()), time.Now()); err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.guests == nil {

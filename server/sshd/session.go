@@ -21,6 +21,7 @@ type login struct {
 	access   *Access
 	sessions Sessions      // the user's
 	patience time.Duration // how long a session may have no program
+	fs       server.FS
 	policy   server.Policy
 	client   string // its version line
 	server.Reporter
@@ -101,7 +102,7 @@ func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 	ctx, cancel := context.WithCancel(l.server.ctx)
 	defer cancel()
 	defer context.AfterFunc(connected, func() { time.AfterFunc(time.Second, cancel) })()
-	err := server.Serve(ctx, &exiting{Channel: channel}, l.access.FS, &server.Options{
+	err := server.Serve(ctx, &exiting{Channel: channel}, l.fs, &server.Options{
 		Policy:   l.policy,
 		Pool:     &l.server.buffers,
 		Work:     &l.server.work,
@@ -121,14 +122,13 @@ func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 // closing its channel first. Many clients do, and sshd treats it as a normal end. Hanging up within
 // a packet is a different error.
 func hungUp(err error) bool {
-	const byApplication = 11 // RFC 4253, section 11.1
 	var said *transport.DisconnectError
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||
 		errors.As(err, &said) && said.Reason == byApplication
 }
 
 func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp.Command) {
-	view, err := server.NewView(l.access.FS, &l.policy)
+	view, err := server.NewView(l.fs, &l.policy)
 	if err != nil {
 		l.complain(channel, err)
 		return

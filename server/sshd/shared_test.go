@@ -101,7 +101,7 @@ func TestSessionsThatDoNotAnswer(t *testing.T) {
 // places makes limits of sessions that several directories share, and counts who asked.
 type places map[string]Sessions
 
-func (p places) Bandwidth(string, int64) Bandwidth { return NewRateLimit(1 << 30) }
+func (p places) Bandwidth(string, Rates) Bandwidth { return NewRateLimit(EachWay(1 << 30)) }
 
 func (p places) Sessions(user string, most int) Sessions {
 	if p[user] == nil {
@@ -115,7 +115,7 @@ func (p places) Sessions(user string, most int) Sessions {
 func TestDirectoriesShareLimits(t *testing.T) {
 	shared := places{}
 	accounts := Accounts{Limits: shared, Users: []User{
-		{Name: "few", FS: memfs.New(0), MaxSessions: 2, Bandwidth: 1},
+		{Name: "few", FS: memfs.New(0), MaxSessions: 2, Bandwidth: EachWay(1)},
 		{Name: "usual", FS: memfs.New(0)},
 	}}
 	var entries [2]map[string]*entry

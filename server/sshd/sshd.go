@@ -31,6 +31,10 @@ type Access struct {
 	// Policy is how it is served.
 	Policy server.Policy
 
+	// Open, if FS is nil, returns both once the client has proved who it is. Its error ends the
+	// connection.
+	Open func() (server.FS, server.Policy, error)
+
 	// Bandwidth, if not nil, limits what is sent and received. Logins may share one.
 	Bandwidth Bandwidth
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -20,7 +19,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/site"
-	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/service/internal/s3bucket"
@@ -77,6 +75,8 @@ type serveFile struct {
 
 	Storage storageTable `toml:"storage"`
 
+	Groups map[string]*groupTable `toml:"groups"`
+
 	Users []userTable `toml:"users"`
 
 	Hooks []hookTable `toml:"hooks"`
@@ -101,23 +101,6 @@ type storageTable struct {
 	Encryption  string   `toml:"encryption"`
 	Memory      sizeText `toml:"memory"`
 	RefuseModes bool     `toml:"refuse_modes"`
-}
-
-type userTable struct {
-	Name           string          `toml:"name"`
-	Root           string          `toml:"root"`
-	Keys           []keyText       `toml:"keys"`
-	AuthorizedKeys string          `toml:"authorized_keys"`
-	Password       passwordText    `toml:"password"`
-	ReadOnly       bool            `toml:"read_only"`
-	Allow          []operationText `toml:"allow"`
-	Deny           []operationText `toml:"deny"`
-	Umask          umaskText       `toml:"umask"`
-	QuotaBytes     sizeText        `toml:"quota_bytes"`
-	QuotaFiles     countNumber     `toml:"quota_files"`
-	Bandwidth      sizeText        `toml:"bandwidth"`
-	Sessions       countNumber     `toml:"sessions"`
-	SecondFactor   secondText      `toml:"second_factor"`
 }
 
 // settings are what a file says.
@@ -186,7 +169,11 @@ func kindOf(goType string) string {
 		return "tables, each headed by [[hooks]]"
 	case strings.HasPrefix(goType, "[]"):
 		return "a list in brackets"
-	case goType == "bool":
+	case strings.HasPrefix(goType, "map["):
+		return "tables, each headed by [groups.NAME]"
+	case goType == "toml.LocalDate":
+		return "a date such as 2027-01-31, without quotes"
+	case strings.TrimPrefix(goType, "*") == "bool":
 		return "true or false"
 	case goType == "daemon.countNumber", strings.HasPrefix(goType, "int"):
 		return "a number"
@@ -196,10 +183,11 @@ func kindOf(goType string) string {
 
 // A configFile is a decoded file that is being interpreted.
 type configFile struct {
-	name   string
-	lines  map[string]int
-	strict bool // who could change a file of keys is checked
-	made   *settings
+	name     string
+	lines    map[string]int
+	strict   bool // who could change a file of keys is checked
+	made     *settings
+	groupsOf map[string]*groupTable
 }
 
 // entry names one of a list of tables, such as a user.
@@ -275,6 +263,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 		return nil, err
 	}
 	if err := f.storage(&file.Storage); err != nil {
+		return nil, err
+	}
+	if err := f.groups(file.Groups); err != nil {
 		return nil, err
 	}
 	if err := f.outside(file); err != nil {
@@ -424,60 +415,6 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 	}
 	f.made.Authorities = made
 	return nil
-}
-
-// user interprets one user.
-func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
-	one = u.account()
-	if err := checkName(u.Name); err != nil {
-		return one, f.wrong(entry("users", i), "name", err)
-	}
-	if u.Root == "" {
-		return one, f.wrong(entry("users", i), "root", fmt.Errorf("user %s needs a directory", u.Name))
-	}
-	if one.Root, err = f.root(u.Root); err != nil {
-		return one, f.wrong(entry("users", i), "root", err)
-	}
-	if err := f.keys(i, u, &one); err != nil {
-		return one, err
-	}
-	if one.Outside && f.made.outside == nil {
-		return one, f.wrong(entry("users", i), "password",
-			errors.New("outside of what? There is neither [ldap] nor [login_hook]"))
-	}
-	if one.Keys == nil && one.PasswordHash == "" && !one.Outside && f.made.Authorities == nil {
-		return one, f.wrong(entry("users", i), "name",
-			fmt.Errorf("%s has no way to log in: set keys, authorized_keys or password", u.Name))
-	}
-	return one, nil
-}
-
-// account returns what a table says by itself.
-func (u *userTable) account() (one site.Account) {
-	one.Name, one.PasswordHash = u.Name, u.Password.text
-	one.SecondFactor = u.SecondFactor.text == "totp"
-	if one.Outside = u.Password.text == passwordOutside; one.Outside {
-		one.PasswordHash = ""
-	}
-	one.Quota = [2]int64{int64(u.QuotaBytes), int64(u.QuotaFiles)}
-	one.Bandwidth, one.MaxSessions = int64(u.Bandwidth), int(u.Sessions)
-	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny),
-		Umask: fs.FileMode(u.Umask)}
-	return one
-}
-
-// root checks a root that a user names, and returns it as it is known.
-func (f *configFile) root(name string) (root string, err error) {
-	if isObjects(name) {
-		root, _, _, err = objectRoot(name)
-		return root, err
-	}
-	root = f.path(name)
-	info, err := os.Stat(root)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s: not a directory", root)
-	}
-	return root, err
 }
 
 func checkName(name string) error {

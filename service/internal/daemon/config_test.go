@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/hooks"
@@ -46,7 +47,7 @@ func TestConfigExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(made.Users) != 3 || len(made.Listen) != 1 ||
+	if len(made.Users) != 4 || len(made.Listen) != 1 ||
 		made.HostKeys[0] != filepath.Join(dir, "host_ed25519_key") ||
 		made.metrics != "127.0.0.1:9722" {
 		t.Errorf("settings: %+v", made)
@@ -90,8 +91,18 @@ func TestConfigExample(t *testing.T) {
 		h[0].URL != "https://example.com/uploads" || string(h[0].Secret) != "0123456789abcdef" {
 		t.Errorf("hooks: %+v", h)
 	}
-	guest, publish, alice := made.Users[0], made.Users[1], made.Users[2]
-	if alice.Keys == nil || alice.Quota != [2]int64{50e9, 100000} || alice.Bandwidth != 20e6 ||
+	guest, publish, alice, bob := made.Users[0], made.Users[1], made.Users[2], made.Users[3]
+	if bob.Root != filepath.Join(dir, "bob") || !bob.MakeRoot || bob.Problem != nil ||
+		bob.Policy.MaxFileSize != 4e9 ||
+		bob.Transfers != (site.Transfers{Up: 100e9, Down: 500e9}) ||
+		bob.Bandwidth != (sshd.Rates{Send: 20e6, Receive: 5e6}) || len(bob.Admission.From) != 2 {
+		t.Errorf("bob: %+v", bob)
+	}
+	if last := time.Date(2027, 1, 31, 23, 59, 59, 0, time.Local); alice.Admission.Disabled ||
+		!alice.Admission.Expires.Equal(last.Add(time.Second)) || alice.Problem != nil {
+		t.Errorf("alice: %+v", alice)
+	}
+	if alice.Keys == nil || alice.Quota != [2]int64{50e9, 100000} || alice.Bandwidth != sshd.EachWay(20e6) ||
 		alice.MaxSessions != 8 || alice.PasswordHash != "" {
 		t.Errorf("alice: %+v", alice)
 	}
@@ -127,11 +138,9 @@ func TestConfigDocumented(t *testing.T) {
 		for field := range kind.Fields() {
 			if field.Anonymous {
 				look(field.Type)
-				continue
-			}
-			if name := field.Tag.Get("toml"); !strings.Contains(text, "`"+name+"`") &&
+			} else if name := field.Tag.Get("toml"); !strings.Contains(text, "`"+name+"`") &&
 				!strings.Contains(text, "`["+name+"]`") && name != "users" && name != "hooks" &&
-				name != "outside" {
+				name != "groups" && name != "outside" {
 				t.Errorf("docs/service.md does not have %s", name)
 			}
 			if field.Type.Kind() == reflect.Struct && field.Type.Name() == "" {
@@ -230,9 +239,35 @@ func TestConfigErrors(t *testing.T) {
 		{"[[users]]\nname = 'a:b'\nroot = '.'\n", `:2: name: invalid user name "a:b"`},
 		{"[[users]]\nname = 'u'\nroot = '.'\n", `:2: name: u has no way to log in`},
 		{"[[users]]\nname = 'u'\n", `:1: root: user u needs a directory`},
-		{"[[users]]\nname = 'u'\nroot = 'none'\n",
+		{strings.Replace(user, `"."`, `"none"`, 1),
 			`:3: root: ` + filepath.Join(dir, "none") + `: no such file`},
-		{"[[users]]\nname = 'u'\nroot = 'file'\n",
+		{"[groups.g]\nroot = 'none'\n[[users]]\nname = 'u'\ngroup = 'g'\nkeys = ['" + key + "']\n",
+			`:2: root: ` + filepath.Join(dir, "none") + `: no such file`},
+		{user[:len(user)-1] + "\nmake_root = true\n[[users]]\nname = 'v'\nroot = 'none/v'\n" +
+			"make_root = true\nkeys = ['" + key + "']\n",
+			`:8: root: ` + filepath.Join(dir, "none") + `: no such file`},
+		{user + "group = 'g'\n", `:5: group: there is no group "g"`},
+		{user + "expires = 'tomorrow'\n",
+			`:5:11: `},
+		{user + "expires = 2027-02-30\n", `:5:`},
+		{user + "expires = 2027-01-31T00:00:00Z\n",
+			`:5:11: users.expires: it must be a date such as 2027-01-31, without quotes`},
+		{user + "disabled = 1\n", `:5:12: users.disabled: it must be true or false`},
+		{user + "make_root = 'yes'\n", `:5:13: users.make_root: it must be true or false`},
+		{user + "allow_from = ['office']\n", `:5:15: "office" is neither an address nor a range`},
+		{user + "bandwidth_up = 'fast'\n", `:5:16: invalid size "fast"`},
+		{user + "bandwidth_down = '0B'\n", `:5:18: invalid size "0B"`},
+		{user + "max_file_size = 'huge'\n", `:5:17: invalid size "huge"`},
+		{user + "transfer_up = 'all'\n", `:5:15: invalid size "all"`},
+		{user + "transfer_period = 'week'\n", `:5:19: "week": it must be day or month`},
+		{"[groups.g]\nquota_bytes = 'much'\n" + user, `:2:15: invalid size "much"`},
+		{"[groups.g]\nname = 'x'\n" + user, `:2: unknown setting "groups.g.name"`},
+		{"[groups.'a b']\nsessions = 1\n" + user, `:1: groups.a b: "a b" is no name for a group`},
+		{"[groups.g]\nroot = 's3://'\n" + user, `:2: root: "s3://" names no bucket`},
+		{"groups = 3\n" + user, `:1:10: groups: it must be tables, each headed by [groups.`},
+		{"[groups.g]\nroot = 'x/%u'\n[[users]]\nname = '../u'\ngroup = 'g'\nkeys = ['" + key + "']\n",
+			`:2: root: user "../u" cannot have a root with %u`},
+		{strings.Replace(user, `"."`, `"file"`, 1),
 			`:3: root: ` + filepath.Join(dir, "file") + `: not a directory`},
 		{"[[users]]\nname = 'u'\nroot = '.'\nkeys = ['nonsense']\n", `:4:9: no key`},
 		{"[[users]]\nname = 'u'\nroot = '.'\nkeys = ['command=\"ls\" " + key + "']\n",
@@ -284,7 +319,10 @@ func TestConfigErrors(t *testing.T) {
 	} {
 		name := filepath.Join(dir, "usftpd.toml")
 		writeFile(t, name, []byte(c.text))
-		_, err := readConfig(name)
+		made, err := readConfig(name)
+		for i := 0; err == nil && i < len(made.Users); i++ {
+			err = made.Users[i].Problem // found by a check, and when the user logs in
+		}
 		if want := name + strings.ReplaceAll(c.says, "NAME", name); err == nil ||
 			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s\ngives the error\n%v\nwant\n%s", c.text, err, want)

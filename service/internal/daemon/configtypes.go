@@ -90,6 +90,8 @@ func (u *umaskText) UnmarshalText(text []byte) error {
 	return err
 }
 
+func (u umaskText) mode() fs.FileMode { return fs.FileMode(u) }
+
 func (o *operationText) UnmarshalText(text []byte) error {
 	o.text = string(text)
 	return site.KnownOperation(string(text))

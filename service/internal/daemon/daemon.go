@@ -131,6 +131,7 @@ func newService(ctx context.Context, a *ui.App, flags *flags) (*service, error) 
 	}
 	s := &service{flags: flags}
 	s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied, Restarts: true,
+		Lenient:  true,
 		KeyTypes: []string{"ed25519", "ecdsa", "rsa"}, // some clients lack the first
 		Prepare:  func() error { return s.prepare(ctx) }}
 	return s, nil

@@ -37,6 +37,7 @@ func newMetrics() *metrics {
 		events: map[server.EventKind]*vm.Counter{
 			server.LoggedIn:       set.NewCounter("usftp_logins_total"),
 			server.LoginFailed:    set.NewCounter("usftp_logins_failed_total"),
+			server.LoginRefused:   set.NewCounter("usftp_logins_refused_total"),
 			server.AddressBanned:  set.NewCounter("usftp_bans_total"),
 			server.SessionRefused: set.NewCounter("usftp_sessions_refused_total"),
 			server.SessionFailed:  set.NewCounter("usftp_sessions_failed_total"),

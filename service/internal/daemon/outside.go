@@ -60,8 +60,10 @@ type loginHookTable struct {
 
 // templateTable has the settings of users who are in no list.
 type templateTable struct {
+	Name      string `toml:"name"`
+	Group     string `toml:"group"`
 	LDAPGroup string `toml:"ldap_group"`
-	userTable
+	groupTable
 }
 
 // outsiders are whom users come from, and what they get.
@@ -73,8 +75,15 @@ type outsiders struct {
 }
 
 type template struct {
-	site.Account // the root has {user}
-	ldapGroup    string
+	groupTable
+	name, ldapGroup string
+}
+
+// usePassword sets how the password of a user is checked.
+func usePassword(one *site.Account, hash string) {
+	if one.Outside = hash == passwordOutside; !one.Outside {
+		one.PasswordHash = hash
+	}
 }
 
 // outside interprets who is asked about passwords.
@@ -193,55 +202,54 @@ func thisMachine(host string) bool {
 
 // template interprets what users get who are in no list.
 func (f *configFile) template(i int, t *templateTable, made *outsiders) error {
-	wrong := func(key, format string, args ...any) error {
-		return f.wrong(entry("outside", i), key, fmt.Errorf(format, args...))
-	}
-	one := template{Account: t.account(), ldapGroup: t.LDAPGroup}
+	wrong := func(key string, err error) error { return f.wrong(entry("outside", i), key, err) }
 	switch {
-	case slices.ContainsFunc(made.templates, func(o template) bool { return o.Name == t.Name }):
-		return wrong("name", "there is another [[outside]] with the name %q", t.Name)
-	case len(t.Keys) > 0 || t.AuthorizedKeys != "" || t.Password.text != "":
-		return wrong("name", "keys, authorized_keys and password are each user's own")
-	case t.Root == "":
-		return wrong("root", "a directory is needed, such as /srv/usftp/{user}")
+	case slices.ContainsFunc(made.templates, func(o template) bool { return o.name == t.Name }):
+		return wrong("name", fmt.Errorf("there is another [[outside]] with the name %q", t.Name))
 	case t.LDAPGroup != "" && made.ldap == nil:
-		return wrong("ldap_group", "there is no [ldap]")
+		return wrong("ldap_group", errors.New("there is no [ldap]"))
 	case t.LDAPGroup != "" && !(outside.Answer{Groups: []string{t.LDAPGroup}}).In(t.LDAPGroup):
-		return wrong("ldap_group", "%q is no distinguished name", t.LDAPGroup)
+		return wrong("ldap_group", fmt.Errorf("%q is no distinguished name", t.LDAPGroup))
 	}
-	one.Root = t.Root
-	if !isObjects(t.Root) {
-		one.Root = f.path(t.Root)
+	if t.Group != "" {
+		group := f.groupsOf[t.Group]
+		if group == nil {
+			return wrong("group", errNoGroup(t.Group))
+		}
+		t.from(group)
 	}
-	if root, err := rootFor(one.Root, "user"); err != nil {
-		return wrong("root", "%w", err)
-	} else if !isObjects(root) {
-		parent, err := os.Stat(filepath.Dir(root))
-		if err == nil && !parent.IsDir() {
-			err = errors.New("not a directory")
-		}
-		if err != nil {
-			return wrong("root", "%w", err)
-		}
+	if t.Root == "" {
+		return wrong("root", errors.New("a directory is needed, such as /srv/usftp/"+userInRoot))
+	}
+	one := template{t.groupTable, t.Name, t.LDAPGroup}
+	if one.MakeRoot == nil { // nobody can have made those of users whom nobody has listed
+		one.MakeRoot = new(true)
+	}
+	var err error
+	if one.Root, err = f.root(t.Root); err != nil {
+		return wrong("root", err)
+	}
+	example, err := one.account("user")
+	if err == nil {
+		err = missing(example.Root, example.MakeRoot)
+	}
+	if err != nil {
+		return wrong("root", err)
 	}
 	made.templates = append(made.templates, one)
 	return nil
 }
 
-// rootFor returns the root of a user who comes from outside. The name must be plain, so that it
-// leads nowhere else, and no two users get the same directory.
-func rootFor(root, user string) (string, error) {
+// account returns what a user gets. The name must be plain, so that it leads nowhere else, and no
+// two users get the same directory.
+func (t template) account(user string) (site.Account, error) {
 	if !filepath.IsLocal(user) || len(user) > 255 || user[0] == '.' || !utf8.ValidString(user) ||
 		strings.ContainsAny(user, `/\:*?"<>|`) || strings.ContainsFunc(user, unicode.IsControl) ||
 		user != strings.TrimSpace(user) || strings.HasSuffix(user, ".") {
-		return "", fmt.Errorf("the name %q cannot be that of a directory", user)
+		return site.Account{}, fmt.Errorf("the name %q cannot be that of a directory", user)
 	}
-	root = strings.ReplaceAll(root, "{user}", user)
-	if isObjects(root) {
-		made, _, _, err := objectRoot(root)
-		return made, err
-	}
-	return root, nil
+	one, _, err := (&userTable{Name: user, groupTable: t.groupTable}).account()
+	return one, err
 }
 
 // reach returns why those who are asked would not answer, as far as that can be found out.
@@ -284,7 +292,7 @@ func (s *service) askOutside(o *outsiders, conn ssh.ConnMetadata, known bool,
 		}
 		for _, u := range s.store.Users() {
 			if u.Name == name {
-				return nil, errors.New("the store has this user, but does not let them in")
+				return nil, errors.New("the store has this user, who was left out for a mistake")
 			}
 		}
 	}
@@ -299,25 +307,15 @@ func (s *service) askOutside(o *outsiders, conn ssh.ConnMetadata, known bool,
 // newcomer returns what a user gets who is in no list.
 func (s *service) newcomer(o *outsiders, name string, answer outside.Answer) (*site.Account, error) {
 	i := slices.IndexFunc(o.templates, func(t template) bool {
-		return (answer.Template == "" || answer.Template == t.Name) &&
+		return (answer.Template == "" || answer.Template == t.name) &&
 			(t.ldapGroup == "" || answer.In(t.ldapGroup))
 	})
 	if i < 0 {
 		return nil, errors.New("the user is in no list, and no [[outside]] is for them")
 	}
-	one := o.templates[i].Account
-	var err error
-	if one.Root, err = rootFor(one.Root, name); err != nil {
-		return nil, err
+	one, err := o.templates[i].account(name)
+	if err == nil && s.store != nil && below(one.Root, s.storeName) {
+		err = errServed(s.storeName, one.Root)
 	}
-	one.Name = name
-	if !isObjects(one.Root) {
-		if err := os.Mkdir(one.Root, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, site.FileError("cannot make the directory", one.Root, err)
-		}
-		if s.store != nil && below(one.Root, s.storeName) {
-			return nil, errServed(s.storeName, one.Root)
-		}
-	}
-	return &one, nil
+	return &one, err
 }

@@ -68,9 +68,10 @@ func TestOutsideErrors(t *testing.T) {
 		{hook + "command = ['true']\nsecret = 'short'\n", `:7: login_hook.secret: only what is posted`},
 		{hook + "url = 'https://h/'\nsecret = 'short'\n", `:7: login_hook.secret: `},
 		{from, `:8: root: a directory is needed, such as`},
-		{from + "root = '{user}'\npassword = 'outside'\n", `:8: name: keys, authorized_keys and`},
-		{from + "root = 'none/{user}'\n", `:9: root: ` + filepath.Join(dir, "none") + `: no such file`},
-		{from + "root = 'short/{user}'\n", `:9: root: not a directory`},
+		{from + "root = '%u'\npassword = 'outside'\n", `:10: unknown setting "outside.password"`},
+		{from + "root = 'none/%u'\n", `:9: root: ` + filepath.Join(dir, "none") + `: no such file`},
+		{from + "root = 'short/%u'\n", `:9: root: ` + filepath.Join(dir, "short")},
+		{from + "group = 'g'\n", `:9: group: there is no group "g"`},
 		{from + "root = '.'\nldap_group = 'x'\n", `:10: ldap_group: "x" is no distinguished name`},
 		{from + "root = '.'\n[[outside]]\nroot = '.'\n", `:10: name: there is another [[outside]]`},
 		{from + "root = '.'\nsecond_factor = 'sms'\n", `:10:17: "sms": it must be totp or none`},
@@ -84,9 +85,9 @@ func TestOutsideErrors(t *testing.T) {
 			t.Errorf("%s\ngives the error\n%v\nwant\n%s", c[0], err, want)
 		}
 	}
-	for _, text := range []string{dn, hook + "command = ['true']\n", from + "root = '{user}'\n",
+	for _, text := range []string{dn, hook + "command = ['true']\n", from + "root = '%u'\n",
 		"[ldap]\nurls = ['ldapi:///run/ldapi', 'ldap://[::1]:1389']\ndn = 'uid={user}'\n" +
-			"[[outside]]\nroot = 's3://bucket/{user}'\n"} {
+			"[[outside]]\nroot = 's3://bucket/%u'\n"} {
 		name := filepath.Join(dir, "usftpd.toml")
 		writeFile(t, name, []byte(text))
 		if _, err := readConfig(name); err != nil {
@@ -98,19 +99,23 @@ func TestOutsideErrors(t *testing.T) {
 // TestRootsOfNewcomers: no name leads out of the place that a root has for it, or to another's.
 func TestRootsOfNewcomers(t *testing.T) {
 	t.Parallel()
+	at := func(root string) (t template) {
+		t.Root = root
+		return t
+	}
 	for _, name := range []string{"", ".", "..", ".ssh", "a/b", "../a", `a\b`, `..\a`, "c:", "a\x00b",
 		"a\nb", "a ", " a", "a.", "*", "a?", "con|", "\xff", strings.Repeat("a", 256)} {
-		if root, err := rootFor("/srv/{user}/data", name); err == nil {
-			t.Errorf("%q gets %s", name, root)
+		if one, err := at("/srv/%u/data").account(name); err == nil {
+			t.Errorf("%q gets %s", name, one.Root)
 		}
 	}
-	for root, want := range map[string]string{"/srv/{user}": "/srv/ann.b-c@d", "/srv/all": "/srv/all",
-		"/srv/{user}/{user}": "/srv/ann.b-c@d/ann.b-c@d", "s3://b/p/{user}/": "s3://b/p/ann.b-c@d"} {
-		if got, err := rootFor(root, "ann.b-c@d"); err != nil || got != want {
-			t.Errorf("%s becomes %s, %v", root, got, err)
+	for root, want := range map[string]string{"/srv/%u": "/srv/ann.b-c@d", "/srv/all": "/srv/all",
+		"/srv/%u/%u": "/srv/ann.b-c@d/ann.b-c@d", "s3://b/p/%u": "s3://b/p/ann.b-c@d"} {
+		if one, err := at(root).account("ann.b-c@d"); err != nil || one.Root != want {
+			t.Errorf("%s becomes %s, %v", root, one.Root, err)
 		}
 	}
-	if got, err := rootFor("/srv/{user}", "{user}"); err != nil || got != "/srv/{user}" {
-		t.Errorf("%s, %v", got, err)
+	if one, err := at("/srv/%u").account("%u"); err != nil || one.Root != "/srv/%u" {
+		t.Errorf("%s, %v", one.Root, err)
 	}
 }

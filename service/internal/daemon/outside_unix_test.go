@@ -67,10 +67,10 @@ group_base = "`+slapdtest.Groups+`"
 [[outside]]
 name = "partners"
 ldap_group = "`+slapdtest.Partners+`"
-root = "partners/{user}"
+root = "partners/%u"
 [[outside]]
 name = "others"
-root = "others/{user}"
+root = "others/%u"
 read_only = true
 `)
 	text := string(readFile(t, file)) + "password = \"outside\"\n[[users]]\nname = \"local\"\n" +
@@ -128,7 +128,7 @@ func TestUsersOfLDAP(t *testing.T) {
 	for name, want := range map[string]bool{"partners/ann": true, "others/carol": true,
 		"partners/carol": false, "others/bob": false, "others/.ssh": false, "others/local": false} {
 		if info, err := os.Stat(filepath.Join(home, name)); (err == nil) != want ||
-			err == nil && info.Mode().Perm() != 0o700 {
+			err == nil && info.Mode().Perm() != 0o750 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -246,10 +246,10 @@ command = ["./decide", "second"]
 timeout = "2s"
 [[outside]]
 name = "first"
-root = "alice/{user}"
+root = "alice/%u"
 [[outside]]
 name = "second"
-root = "bob/{user}"
+root = "bob/%u"
 `)
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	try := func(client, user, password string, want bool) {

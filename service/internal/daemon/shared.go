@@ -53,7 +53,7 @@ func (s *service) openStore(ctx context.Context) error {
 	if err == nil && s.Check {
 		var missing bool
 		if missing, err = noStoreYet(name); missing {
-			s.MoreUsers = func() []site.Account { return nil }
+			s.MoreUsers = func(*site.Settings) []site.Account { return nil }
 			return nil
 		}
 	}
@@ -119,39 +119,31 @@ func (s shared) Bans() sshd.Bans { return s.Store.Bans() }
 // accountPatience is how long a start or reload waits for the account of a directory.
 const accountPatience = 5 * time.Second
 
-// Account returns the account of a root, which is the same for all nodes if its path is.
+// Account returns the account of a root, which is the same for all nodes if its path is, or of what a
+// user transfers.
 func (s shared) Account(tree string, maxBytes, maxFiles int64) server.Account {
 	ctx, cancel := context.WithTimeout(context.Background(), accountPatience)
 	defer cancel()
-	if absolute, err := filepath.Abs(tree); err == nil && !isObjects(tree) {
+	if absolute, err := filepath.Abs(tree); err == nil && !strings.Contains(tree, "://") {
 		tree = absolute
 	}
 	return s.Store.Account(ctx, tree, maxBytes, maxFiles)
 }
 
 // storedUsers returns the users of the store.
-func (s *service) storedUsers() (users []site.Account) {
+func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
+	groups, _ := made.Templates.(map[string]*groupTable)
 	for _, u := range s.store.Users() {
-		if u.Disabled {
-			continue
+		one, err := storedUser(&u, groups)
+		if err == nil && below(one.Root, s.storeName) {
+			err = errServed(s.storeName, one.Root)
 		}
-		if below(u.Root, s.storeName) {
-			s.Log.Warn("a user is left out", "user", u.Name, "error",
-				errServed(s.storeName, u.Root))
+		if err != nil {
+			s.Log.Warn("a user is left out", "user", u.Name, "error", err)
 			continue
-		}
-		one := site.Account{Root: u.Root, PasswordHash: u.Password, SecondFactor: u.SecondFactor,
-			Quota: [2]int64{u.QuotaBytes, u.QuotaFiles}}
-		one.Name, one.Policy.ReadOnly = u.Name, u.ReadOnly
-		if one.Outside = u.Password == passwordOutside; one.Outside {
-			one.PasswordHash = ""
 		}
 		if one.PasswordHash != "" {
 			one.Renew = s.renewal(u)
-		}
-		one.Bandwidth, one.MaxSessions = u.Bandwidth, int(u.Sessions)
-		if len(u.Keys) > 0 {
-			one.Keys = sshd.ParseAuthorizedKeys("the store", []byte(strings.Join(u.Keys, "\n")))
 		}
 		users = append(users, one)
 	}

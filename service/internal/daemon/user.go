@@ -88,18 +88,24 @@ func about(user string, err error) error {
 // newUser is what the flags of user add say.
 type newUser struct {
 	store.User
-	keys                     []string // files
-	password, replace        bool
-	outside, mustChange      bool
-	quotaBytes, bytesASecond string
+	keys                               []string // files
+	password, replace                  bool
+	outside, mustChange                bool
+	quotaBytes, bytesASecond, up, down string
 }
 
 func addUserCommand(a *ui.App) *cobra.Command {
 	var u newUser
-	cmd := storeCommand("add NAME", "add a user to the store", 1,
+	var cmd *cobra.Command
+	cmd = storeCommand("add NAME", "add a user to the store", 1,
 		func(ctx context.Context, s *store.Store, args []string) error {
 			u.Name = args[0]
-			if err := u.complete(ctx, a); err != nil {
+			made, err := readConfig(cmd.Flag("config").Value.String())
+			if err != nil {
+				return err
+			}
+			groups, _ := made.Templates.(map[string]*groupTable)
+			if err := u.complete(ctx, a, groups); err != nil {
 				return err
 			}
 			return about(u.Name, s.PutUser(ctx, u.User, u.replace))
@@ -109,10 +115,16 @@ func addUserCommand(a *ui.App) *cobra.Command {
 	f.StringArrayVar(&u.keys, "key", nil, "a `file` of public keys; may be repeated")
 	f.BoolVar(&u.password, "password", false,
 		"ask for a password; without a terminal, read it, or its hash")
+	f.StringVar(&u.Group, "group", "", "take what is not given here from this `group` of the file")
+	f.StringVar(&u.Expires, "expires", "", "the last `day` for logins, such as 2027-01-31")
+	f.StringSliceVar(&u.AllowFrom, "allow-from", nil,
+		"accept logins only from a `network`, such as 10.1.0.0/16; may be repeated")
 	f.BoolVar(&u.ReadOnly, "read-only", false, "the user changes nothing")
 	f.StringVar(&u.quotaBytes, "quota-bytes", "", "total `size` of the files, such as 10GB")
 	f.Int64Var(&u.QuotaFiles, "quota-files", 0, "`number` of files, directories and links")
 	f.StringVar(&u.bytesASecond, "bandwidth", "", "bytes a second, as a `size`, each way")
+	f.StringVar(&u.up, "bandwidth-up", "", "the same for what the user sends, as a `size`")
+	f.StringVar(&u.down, "bandwidth-down", "", "the same for what the user fetches, as a `size`")
 	f.Int64Var(&u.Sessions, "sessions", 0, "`number` of sessions at once (default 100)")
 	f.BoolVar(&u.outside, "password-outside", false,
 		"the password is checked by [ldap] or [login_hook]")
@@ -125,14 +137,9 @@ func addUserCommand(a *ui.App) *cobra.Command {
 }
 
 // complete checks what the flags say, and reads what they name.
-func (u *newUser) complete(ctx context.Context, a *ui.App) (err error) {
+func (u *newUser) complete(ctx context.Context, a *ui.App,
+	groups map[string]*groupTable) (err error) {
 	if err := checkName(u.Name); err != nil {
-		return err
-	}
-	if u.Root == "" {
-		return errors.New("--root DIRECTORY is missing")
-	}
-	if err := u.checkRoot(); err != nil {
 		return err
 	}
 	if u.QuotaFiles < 0 || u.Sessions < 0 || u.Sessions > 1<<31-1 {
@@ -141,7 +148,8 @@ func (u *newUser) complete(ctx context.Context, a *ui.App) (err error) {
 	for _, size := range []struct {
 		text string
 		to   *int64
-	}{{u.quotaBytes, &u.QuotaBytes}, {u.bytesASecond, &u.Bandwidth}} {
+	}{{u.quotaBytes, &u.QuotaBytes}, {u.bytesASecond, &u.Bandwidth}, {u.up, &u.Up},
+		{u.down, &u.Down}} {
 		if size.text != "" {
 			if *size.to, err = ui.ParseSize(size.text); err != nil {
 				return err
@@ -177,25 +185,32 @@ func (u *newUser) complete(ctx context.Context, a *ui.App) (err error) {
 			u.Password = sshd.HashPassword(u.Password)
 		}
 	}
+	if err := u.checkWith(groups); err != nil {
+		return err
+	}
 	if len(u.Keys) == 0 && u.Password == "" {
 		return fmt.Errorf("%s has no way to log in: use --key or --password", u.Name)
 	}
 	return nil
 }
 
-// checkRoot checks the root as far as this machine can.
-func (u *newUser) checkRoot() (err error) {
+// checkWith checks what the user will have, as far as this machine can.
+func (u *newUser) checkWith(groups map[string]*groupTable) (err error) {
 	if isObjects(u.Root) {
-		u.Root, _, _, err = objectRoot(u.Root)
+		if u.Root, _, _, err = objectRoot(u.Root); err != nil {
+			return err
+		}
+	} else if u.Root != "" {
+		if u.Root, err = filepath.Abs(u.Root); err != nil {
+			return err
+		}
+	}
+	one, err := storedUser(&u.User, groups)
+	if err != nil {
 		return err
 	}
-	if u.Root, err = filepath.Abs(u.Root); err != nil {
-		return err
-	}
-	if info, err := os.Stat(u.Root); err != nil {
-		return site.FileError("cannot serve", u.Root, err)
-	} else if !info.IsDir() {
-		return fmt.Errorf("cannot serve %s: not a directory", u.Root)
+	if err := missing(one.Root, one.MakeRoot); err != nil {
+		return site.FileError("cannot serve", one.Root, err)
 	}
 	return nil
 }
@@ -210,6 +225,9 @@ func listUsers(a *ui.App, s *store.Store) error {
 			}
 		}
 		note(u.Disabled, "disabled")
+		note(u.Group != "", "group "+u.Group)
+		note(u.Expires != "", "until "+u.Expires)
+		note(len(u.AllowFrom) > 0, "from "+strings.Join(u.AllowFrom, " "))
 		note(len(u.Keys) > 0, fmt.Sprintf("%d keys", len(u.Keys)))
 		note(u.Password != "" && u.Password != passwordOutside, "password")
 		note(u.Password == passwordOutside, "password outside")
@@ -219,6 +237,8 @@ func listUsers(a *ui.App, s *store.Store) error {
 		note(u.QuotaBytes > 0, fmt.Sprintf("%d bytes", u.QuotaBytes))
 		note(u.QuotaFiles > 0, fmt.Sprintf("%d files", u.QuotaFiles))
 		note(u.Bandwidth > 0, fmt.Sprintf("%d bytes/s", u.Bandwidth))
+		note(u.Up > 0, fmt.Sprintf("%d bytes/s up", u.Up))
+		note(u.Down > 0, fmt.Sprintf("%d bytes/s down", u.Down))
 		note(u.Sessions > 0, fmt.Sprintf("%d sessions", u.Sessions))
 		fmt.Fprintf(w, "%s\t%s\t%s\n", ui.Printable(u.Name), ui.Printable(u.Root),
 			strings.Join(notes, ", "))

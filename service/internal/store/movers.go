@@ -21,20 +21,20 @@ type movers struct {
 // mover is the [sshd.Bandwidth] of a user.
 type mover struct {
 	share *sshd.RateLimit
-	rate  int64
+	rates sshd.Rates
 	moved atomic.Bool  // since the last look
-	part  atomic.Int64 // this node's share
+	nodes atomic.Int64 // that share it, this one included
 }
 
 func (m *movers) init(s *Store) { m.store, m.all = s, map[string]*mover{} }
 
 // Bandwidth returns the limit of a user's bytes per second on all nodes together.
-func (s *Store) Bandwidth(name string, rate int64) sshd.Bandwidth {
+func (s *Store) Bandwidth(name string, rates sshd.Rates) sshd.Bandwidth {
 	s.movers.mu.Lock()
 	defer s.movers.mu.Unlock()
 	m := s.movers.all[name]
-	if m == nil || m.rate != rate {
-		m = &mover{share: sshd.NewRateLimit(rate), rate: rate}
+	if m == nil || m.rates != rates {
+		m = &mover{share: sshd.NewRateLimit(rates), rates: rates}
 		s.movers.all[name] = m
 	}
 	return m
@@ -90,10 +90,19 @@ func (m *movers) share(ctx context.Context) {
 		return
 	}
 	for name, one := range moving {
-		part := one.rate / max(nodes[name], 1)
-		one.part.Store(part)
-		one.share.Set(part)
+		sharing := max(nodes[name], 1)
+		one.nodes.Store(sharing)
+		one.share.Set(sshd.Rates{Send: part(one.rates.Send, sharing),
+			Receive: part(one.rates.Receive, sharing)})
 	}
+}
+
+// part returns a node's part of a rate, which stays a limit.
+func part(rate, nodes int64) int64 {
+	if rate == 0 {
+		return 0
+	}
+	return max(rate/nodes, 1)
 }
 
 func (m *movers) clean(t tx) error {

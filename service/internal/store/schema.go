@@ -102,6 +102,13 @@ var schema = [][]string{{
 	`CREATE INDEX outbox_dead ON outbox (dead) WHERE dead > 0`,
 	`CREATE INDEX outbox_announced ON outbox (node) WHERE node <> ''`,
 }, {
+	// Users take from a group of the configuration what they do not say.
+	`ALTER TABLE users ADD COLUMN user_group TEXT NOT NULL DEFAULT ''`,
+	`ALTER TABLE users ADD COLUMN bandwidth_up BIGINT NOT NULL DEFAULT 0`,
+	`ALTER TABLE users ADD COLUMN bandwidth_down BIGINT NOT NULL DEFAULT 0`,
+	`ALTER TABLE users ADD COLUMN expires TEXT NOT NULL DEFAULT ''`, // the last day
+	`ALTER TABLE users ADD COLUMN allow_from TEXT NOT NULL DEFAULT ''`,
+}, {
 	// last is the number of the last time step whose code has been used; wrong codes are forgotten
 	// as time goes by. Recovery codes are hashed.
 	`CREATE TABLE totp (

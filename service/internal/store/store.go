@@ -147,6 +147,7 @@ func (s *Store) run(ctx context.Context) {
 			cleaned = time.Now()
 			s.do(ctx, cleanBans)
 			s.do(ctx, s.movers.clean)
+			s.do(ctx, s.quotas.cleanTransfers)
 			s.do(ctx, cleanUploads)
 			s.do(ctx, cleanOutbox)
 		}

@@ -11,12 +11,14 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/store/storetest"
@@ -36,6 +38,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"quotas over a restart":    testQuotasOverRestart,
 	"small quotas":             testSmallQuotas,
 	"bandwidth":                testBandwidth,
+	"transfers":                testTransfers,
 	"users":                    testUsers,
 	"codes":                    testCodes,
 	"passwords":                testPasswords,
@@ -437,22 +440,22 @@ func testSmallQuotas(t *testing.T, name string) {
 }
 
 func testBandwidth(t *testing.T, name string) {
-	const rate = 100 << 20
-	one, two := node(t, name).Bandwidth("u", rate), node(t, name).Bandwidth("u", rate)
+	rates := sshd.Rates{Send: 100 << 20}
+	one, two := node(t, name).Bandwidth("u", rates), node(t, name).Bandwidth("u", rates)
 	move := func(b sshd.Bandwidth) { must(t, b.Send(t.Context(), 1)) }
-	part := func(b sshd.Bandwidth) int64 { return b.(*mover).part.Load() }
+	sharing := func(b sshd.Bandwidth) int64 { return b.(*mover).nodes.Load() }
 	eventually(t, "one has everything", func() bool {
 		move(one)
-		return part(one) == rate
+		return sharing(one) == 1
 	})
 	eventually(t, "each has half", func() bool {
 		move(one)
 		move(two)
-		return part(one) == rate/2 && part(two) == rate/2
+		return sharing(one) == 2 && sharing(two) == 2
 	})
 	eventually(t, "the other has everything", func() bool {
 		move(two)
-		return part(two) == rate
+		return sharing(two) == 1
 	})
 }
 
@@ -462,7 +465,9 @@ func testUsers(t *testing.T, name string) {
 	two.OnUsers(func() { heard <- struct{}{} })
 	u := User{Name: "ann", Root: "/srv/ann", Keys: []string{"ssh-ed25519 AAAA a", "ssh-rsa BBBB b"},
 		Password: "$argon2id$x", ReadOnly: true, QuotaBytes: 1 << 40, QuotaFiles: 7,
-		Bandwidth: 1 << 33, Sessions: 3, SecondFactor: true}
+		Bandwidth: 1 << 33, Sessions: 3, Group: "partners", Up: 1 << 34, Down: 1 << 35,
+		Expires: "2027-01-31", AllowFrom: []string{"10.0.0.0/8", "2001:db8::/32"},
+		SecondFactor: true}
 	must(t, one.PutUser(t.Context(), u, false))
 	<-heard
 	if got := two.Users(); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(u) {
@@ -626,4 +631,34 @@ func testEndOfCaller(t *testing.T, name string) {
 	if _, err := s.Sessions("u", 1).Begin(t.Context()); err != nil {
 		t.Errorf("the place of who has gone is taken: %v", err)
 	}
+}
+
+// testTransfers: what users have moved is forgotten after two months, and nothing else.
+func testTransfers(t *testing.T, name string) {
+	s := node(t, name)
+	now, kept := time.Now().UTC(), []string(nil)
+	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for _, month := range []int{0, -1, -3, -12} {
+		tree := site.TransferTree + first.AddDate(0, month, 0).Format("2006-01") + "-01/up/u"
+		if must(t, s.Account(t.Context(), tree, 1000, 0).Reserve(t.Context(), 1, 0)); month > -2 {
+			kept = append(kept, tree)
+		}
+	}
+	must(t, s.Account(t.Context(), "/srv/a", 1000, 0).Reserve(t.Context(), 1, 0))
+	must(t, s.do(t.Context(), s.quotas.cleanTransfers))
+	var tree string
+	var found []string
+	must(t, s.do(t.Context(), func(t tx) error {
+		return t.each(`SELECT tree FROM quotas UNION SELECT tree FROM leases`, nil, []any{&tree},
+			func() { found = append(found, tree) })
+	}))
+	slices.Sort(found)
+	if kept = append(kept, "/srv/a"); !slices.Equal(found, sorted(kept)) || len(s.quotas.list()) != 3 {
+		t.Errorf("there are %q and %d accounts, want %q", found, len(s.quotas.list()), kept)
+	}
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
 }

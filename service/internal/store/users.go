@@ -12,7 +12,8 @@ import (
 // A User may log in on every node. Limits of 0 are none.
 type User struct {
 	Name       string
-	Root       string
+	Root       string   // or that of the group
+	Group      string   // of the configuration, or ""
 	Keys       []string // lines of authorized_keys
 	Password   string   // its hash, or ""
 	Disabled   bool
@@ -20,7 +21,10 @@ type User struct {
 	QuotaBytes int64
 	QuotaFiles int64
 	Bandwidth  int64
+	Up, Down   int64 // bandwidth in one direction, instead of Bandwidth
 	Sessions   int64
+	Expires    string   // the last day, as in 2027-01-31, or ""
+	AllowFrom  []string // networks
 
 	SecondFactor bool // a code is asked for
 
@@ -133,13 +137,14 @@ func (u *userList) expire(down time.Duration) {
 
 func listUsers(t tx) (list []User, err error) {
 	var u User
-	var keys string
+	var keys, networks string
 	var disabled, readOnly, second, set int64
 	err = t.each(`SELECT name, root, keys, password, disabled, read_only, quota_bytes, quota_files,
-		bandwidth, sessions, second_factor, password_set
+		bandwidth, sessions, user_group, bandwidth_up, bandwidth_down, expires, allow_from,
+		second_factor, password_set
 		FROM users ORDER BY name`, nil, []any{&u.Name, &u.Root, &keys,
 		&u.Password, &disabled, &readOnly, &u.QuotaBytes, &u.QuotaFiles, &u.Bandwidth,
-		&u.Sessions, &second, &set}, func() {
+		&u.Sessions, &u.Group, &u.Up, &u.Down, &u.Expires, &networks, &second, &set}, func() {
 		one := u
 		if set > 0 {
 			one.PasswordSet = time.UnixMilli(set)
@@ -148,6 +153,7 @@ func listUsers(t tx) (list []User, err error) {
 		if keys != "" {
 			one.Keys = strings.Split(keys, "\n")
 		}
+		one.AllowFrom = strings.Fields(networks)
 		list = append(list, one)
 	})
 	return list, err
@@ -168,11 +174,13 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 			}
 		}
 		rows, err = t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only,
-			quota_bytes, quota_files, bandwidth, sessions, second_factor,
-			password_set)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, @now * $12) ON CONFLICT (name) DO NOTHING`,
+			quota_bytes, quota_files, bandwidth, sessions, user_group, bandwidth_up,
+			bandwidth_down, expires, allow_from, second_factor, password_set)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, @now * $17)
+			ON CONFLICT (name) DO NOTHING`,
 			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, flag(u.Disabled),
 			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions,
+			u.Group, u.Up, u.Down, u.Expires, strings.Join(u.AllowFrom, " "),
 			flag(u.SecondFactor), flag(!u.PasswordSet.IsZero()))
 		if err == nil && rows == 0 {
 			err = refusal{errors.New("there is a user of that name; --replace changes it")}

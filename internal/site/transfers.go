@@ -1,0 +1,83 @@
+package site
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/server"
+)
+
+// Transfers limit the bytes of contents that a user sends and fetches in each day or month, by UTC.
+// 0 is no limit.
+type Transfers struct {
+	Up, Down int64
+	Daily    bool
+}
+
+// TransferTree begins the names of the accounts of transfers. What comes after it is the day or
+// month, the direction and the user.
+const TransferTree = "transfers://"
+
+// transfers returns the accounts for what a user may send and fetch, or nil.
+func (s *Site) transfers(user string, t Transfers) (up, down server.Account) {
+	period := "2006-01"
+	if t.Daily {
+		period = time.DateOnly
+	}
+	account := func(direction string, most int64) server.Account {
+		if most == 0 {
+			return nil
+		}
+		key := periodic{period: period, name: "/" + direction + "/" + user, most: most}
+		if s.periods[key] == nil {
+			if s.periods == nil {
+				s.periods = map[periodic]*periodAccount{}
+			}
+			s.periods[key] = &periodAccount{periodic: key, shared: s.Shared}
+		}
+		return s.periods[key]
+	}
+	return account("up", t.Up), account("down", t.Down)
+}
+
+// periodic is what an account is for.
+type periodic struct {
+	period, name string
+	most         int64
+}
+
+// periodAccount is an account that begins anew with each day or month.
+type periodAccount struct {
+	periodic
+	shared Shared // or nil
+
+	mu      sync.Mutex
+	now     string
+	account server.Account
+}
+
+func (p *periodAccount) current() server.Account {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now().UTC().Format(p.period); p.now != now {
+		p.now = now
+		if p.shared != nil {
+			p.account = p.shared.Account(TransferTree+now+p.name, p.most, 0)
+		} else {
+			p.account = server.NewAccount(p.most, 0)
+		}
+	}
+	return p.account
+}
+
+// Reserve implements [server.Account].
+func (p *periodAccount) Reserve(ctx context.Context, bytes, files int64) error {
+	return p.current().Reserve(ctx, bytes, files)
+}
+
+// Settle implements [server.Account].
+func (p *periodAccount) Settle(bytes, files int64) { p.current().Settle(bytes, files) }
+
+// Usage implements [server.Account].
+func (p *periodAccount) Usage() server.Usage { return p.current().Usage() }

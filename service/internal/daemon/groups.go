@@ -1,0 +1,238 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/usftp/usftp/internal/site"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// userTable is a user: what only a user has, and what a group may say as well.
+type userTable struct {
+	Name           string       `toml:"name"`
+	Group          string       `toml:"group"`
+	Keys           []keyText    `toml:"keys"`
+	AuthorizedKeys string       `toml:"authorized_keys"`
+	Password       passwordText `toml:"password"`
+	groupTable
+}
+
+// groupTable is what the users of a group have unless they say otherwise. What is zero was not said.
+type groupTable struct {
+	Root          string          `toml:"root"`
+	MakeRoot      *bool           `toml:"make_root"`
+	Disabled      *bool           `toml:"disabled"`
+	Expires       *toml.LocalDate `toml:"expires"`
+	AllowFrom     []prefixText    `toml:"allow_from"`
+	ReadOnly      *bool           `toml:"read_only"`
+	Allow         []operationText `toml:"allow"`
+	Deny          []operationText `toml:"deny"`
+	Umask         *umaskText      `toml:"umask"`
+	QuotaBytes    sizeText        `toml:"quota_bytes"`
+	QuotaFiles    countNumber     `toml:"quota_files"`
+	Bandwidth     sizeText        `toml:"bandwidth"`
+	BandwidthUp   sizeText        `toml:"bandwidth_up"`
+	BandwidthDown sizeText        `toml:"bandwidth_down"`
+	Sessions      countNumber     `toml:"sessions"`
+	MaxFileSize   sizeText        `toml:"max_file_size"`
+	SecondFactor  secondText      `toml:"second_factor"`
+
+	TransferUp     sizeText   `toml:"transfer_up"`
+	TransferDown   sizeText   `toml:"transfer_down"`
+	TransferPeriod periodText `toml:"transfer_period"`
+}
+
+// from takes from a group what was not said.
+func (t *groupTable) from(group *groupTable) {
+	own, theirs := reflect.ValueOf(t).Elem(), reflect.ValueOf(group).Elem()
+	if t.Bandwidth != 0 { // is both of them
+		group = new(*group)
+		group.BandwidthUp, group.BandwidthDown = 0, 0
+		theirs = reflect.ValueOf(group).Elem()
+	}
+	for i := range own.NumField() {
+		if own.Field(i).IsZero() {
+			own.Field(i).Set(theirs.Field(i))
+		}
+	}
+}
+
+// account returns a user with what the settings say, but without keys and password. wrong is about
+// one of the settings.
+func (t *userTable) account() (one site.Account, wrong string, err error) {
+	one.Name = t.Name
+	one.MaxSessions = int(t.Sessions)
+	one.SecondFactor = t.SecondFactor.text == "totp"
+	one.Quota = [2]int64{int64(t.QuotaBytes), int64(t.QuotaFiles)}
+	one.Bandwidth = sshd.EachWay(int64(t.Bandwidth))
+	if t.BandwidthDown != 0 {
+		one.Bandwidth.Send = int64(t.BandwidthDown)
+	}
+	if t.BandwidthUp != 0 {
+		one.Bandwidth.Receive = int64(t.BandwidthUp)
+	}
+	one.Policy = server.Policy{ReadOnly: is(t.ReadOnly), Allowed: texts(t.Allow),
+		Denied: texts(t.Deny), MaxFileSize: int64(t.MaxFileSize)}
+	one.Transfers = site.Transfers{Up: int64(t.TransferUp), Down: int64(t.TransferDown),
+		Daily: t.TransferPeriod.text == "day"}
+	if t.Umask != nil {
+		one.Policy.Umask = t.Umask.mode()
+	}
+	one.Admission = sshd.Admission{Disabled: is(t.Disabled), From: prefixes(t.AllowFrom)}
+	if t.Expires != nil { // the last day
+		one.Admission.Expires = t.Expires.AsTime(time.Local).AddDate(0, 0, 1)
+	}
+	one.MakeRoot = is(t.MakeRoot)
+	if one.Root, err = rootFor(t.Root, t.Name); err != nil {
+		return one, "root", err
+	}
+	return one, "", nil
+}
+
+// periodText is how long a transfer quota is for.
+type periodText struct{ checked }
+
+func (p *periodText) UnmarshalText(text []byte) error {
+	if p.text = string(text); p.text != "day" && p.text != "month" {
+		return fmt.Errorf("%q: it must be day or month", text)
+	}
+	return nil
+}
+
+func is(set *bool) bool { return set != nil && *set }
+
+func prefixes(list []prefixText) (made []netip.Prefix) {
+	for _, one := range list {
+		made = append(made, one.Prefix)
+	}
+	return made
+}
+
+// userInRoot stands for the user's name in a root.
+const userInRoot = "%u"
+
+// rootFor returns a root for a user. The user's name must not lead to another directory.
+func rootFor(root, user string) (string, error) {
+	if !strings.Contains(root, userInRoot) {
+		return root, nil
+	}
+	if strings.ContainsAny(user, `/\`) || strings.HasPrefix(user, ".") || user == "" {
+		return "", fmt.Errorf("user %q cannot have a root with %s: the name is no name of a directory",
+			user, userInRoot)
+	}
+	return strings.ReplaceAll(root, userInRoot, user), nil
+}
+
+// groupName is what the name of a group looks like.
+var groupName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// groups checks the groups.
+func (f *configFile) groups(groups map[string]*groupTable) error {
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		if !groupName.MatchString(name) {
+			return f.wrong("", "groups."+name, fmt.Errorf("%q is no name for a group: use letters,"+
+				" digits, _ and -", name))
+		}
+		if group := groups[name]; group.Root != "" {
+			var err error
+			if group.Root, err = f.root(group.Root); err != nil {
+				return f.wrong("groups."+name, "root", err)
+			}
+		}
+	}
+	f.made.Templates, f.groupsOf = groups, groups
+	return nil
+}
+
+// wrongUser is wrong for a setting of a user, which may be that of the user's group.
+func (f *configFile) wrongUser(i int, group, key string, err error) error {
+	one, theirs := entry("users", i), "groups."+group
+	if f.lines[one+"."+key] == 0 && f.lines[theirs+"."+key] != 0 {
+		one = theirs
+	}
+	return f.wrong(one, key, err)
+}
+
+// user interprets one user.
+func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
+	wrong := func(key string, err error) (site.Account, error) {
+		return one, f.wrongUser(i, u.Group, key, err)
+	}
+	if err := checkName(u.Name); err != nil {
+		return wrong("name", err)
+	}
+	if u.Group != "" {
+		group := f.groupsOf[u.Group]
+		if group == nil {
+			return wrong("group", errNoGroup(u.Group))
+		}
+		u.from(group)
+	}
+	if u.Root == "" {
+		return wrong("root", fmt.Errorf("user %s needs a directory", u.Name))
+	}
+	one, key, err := u.account()
+	if err != nil {
+		return wrong(key, err)
+	}
+	if one.Root, err = f.root(one.Root); err != nil {
+		return wrong("root", err)
+	}
+	if err := missing(one.Root, one.MakeRoot); err != nil {
+		one.Problem = f.wrongUser(i, u.Group, "root", err)
+	}
+	usePassword(&one, u.Password.text)
+	if one.Outside && f.made.outside == nil {
+		return wrong("password",
+			errors.New("outside of what? There is neither [ldap] nor [login_hook]"))
+	}
+	if err := f.keys(i, u, &one); err != nil {
+		return one, err
+	}
+	if one.Keys == nil && one.PasswordHash == "" && !one.Outside && f.made.Authorities == nil {
+		return wrong("name",
+			fmt.Errorf("%s has no way to log in: set keys, authorized_keys or password", u.Name))
+	}
+	return one, nil
+}
+
+func errNoGroup(name string) error { return fmt.Errorf("there is no group %q", name) }
+
+// root returns a root that the file names, as it is known.
+func (f *configFile) root(name string) (root string, err error) {
+	if isObjects(name) {
+		root, _, _, err = objectRoot(name)
+		return root, err
+	}
+	return f.path(name), nil
+}
+
+// missing returns why a directory cannot be served. One that is to be made needs the directory that
+// it is to be in.
+func missing(root string, make bool) error {
+	if isObjects(root) {
+		return nil
+	}
+	info, err := os.Stat(root)
+	if make && errors.Is(err, os.ErrNotExist) {
+		root = filepath.Dir(root)
+		info, err = os.Stat(root)
+	}
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s: not a directory", root)
+	}
+	return err
+}
