@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -87,13 +85,6 @@ func openKeyring(ctx context.Context, s *settings, a *asker) *keyring {
 	}
 	k.conn, k.agent = conn, agent.NewClient(conn)
 	return k
-}
-
-func dialAgent(ctx context.Context, path string) (io.ReadWriteCloser, error) {
-	if runtime.GOOS == "windows" && strings.HasPrefix(path, `\\`) {
-		return os.OpenFile(path, os.O_RDWR, 0)
-	}
-	return new(net.Dialer).DialContext(ctx, "unix", path)
 }
 
 func (k *keyring) close() {

@@ -29,7 +29,8 @@ var errNoHost = errors.New("no host given")
 
 // ParseTarget parses one argument of a copy. If s names a local file, remote is false and the error
 // nil. As in scp, s is remote if it has a ':' before any '/'. So "./a:b" and "/tmp/a:b" are local,
-// and so is ":x".
+// and so is ":x"; on Windows, so are "C:x" and what has a '\' before the ':', unless that is a
+// user's, as in "DOMAIN\user@host:x".
 //
 //	host:path                      path relative to the login directory unless it starts with '/'
 //	user@host:path
@@ -53,7 +54,7 @@ func ParseTarget(s string) (t Target, remote bool, err error) {
 			"%q: %s:// addresses are not supported; use host:path, sftp://host/path or scp://host/path", s, scheme)
 	}
 	colon := scpColon(s)
-	if colon < 0 || isDrive(s, colon) {
+	if colon < 0 || runtime.GOOS == "windows" && isWindowsPath(s, colon) {
 		return Target{}, false, nil
 	}
 	t, err = parseUserHost(s[:colon])
@@ -153,9 +154,15 @@ func scpColon(s string) int {
 	return -1
 }
 
-// isDrive reports whether text is a Windows path such as "C:\x" rather than a host named C.
-func isDrive(s string, colon int) bool {
-	return runtime.GOOS == "windows" && colon == 1 && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z')
+// isWindowsPath reports whether text with a colon is a path on Windows: "C:x", or something with a
+// backslash before the colon, as "\\?\C:\x" and "dir\file:stream". "DOMAIN\user@host:x" is none.
+func isWindowsPath(s string, colon int) bool {
+	if colon == 1 && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z') {
+		return true
+	}
+	slash := strings.LastIndexByte(s[:colon], '\\')
+	return slash >= 0 && (strings.TrimLeft(s, ".")[0] == '\\' ||
+		strings.LastIndexByte(s[:colon], '@') < slash)
 }
 
 // parseUserHost splits at the last '@', as ssh does: user names may contain one.

@@ -61,6 +61,22 @@ func TestParseTarget(t *testing.T) {
 	}
 }
 
+// TestWindowsPaths: whether a path or a host is meant, in what only Windows takes for a path.
+func TestWindowsPaths(t *testing.T) {
+	for in, want := range map[string]bool{"C:x": true, `c:\x`: true, `C:/x`: true, `\\?\C:\x`: true,
+		`\\.\C:x`: true, `\\server\share\a:b`: true, `dir\file:stream`: true, `.\a:b`: true, `..\a@b:c`: true,
+		`\a@b:c`: true, `.a\b:c`: true, "host:x": false, `host:\x`: false, `DOMAIN\user@host:x`: false,
+		`DOMAIN\user@host:a\b`: false, "cd:x": false, "..:x": false, "1:x": false} {
+		if got := isWindowsPath(in, strings.IndexByte(in, ':')); got != want {
+			t.Errorf("%q is a path: %v", in, got)
+		}
+	}
+	target, remote, err := ParseTarget(`DOMAIN\user@host:x`)
+	if want := (Target{User: `DOMAIN\user`, Host: "host", Path: "x"}); err != nil || !remote || target != want {
+		t.Errorf("%+v, %v, %v", target, remote, err)
+	}
+}
+
 func TestParseTargetRefuses(t *testing.T) {
 	for _, c := range []struct{ in, says string }{
 		{"-oProxyCommand=x:y", "starts with '-'"},

@@ -301,6 +301,12 @@ type Linked interface {
 	LinkCount() uint64
 }
 
+// Changed is what a backend's FileInfo may implement where clients may set modification times.
+type Changed interface {
+	// ChangeTime returns when the file came, or was last changed in any way, or the zero time.
+	ChangeTime() time.Time
+}
+
 // linkCount is for listings shown to people, since version 3 has no field for it, and for quotas.
 func linkCount(info fs.FileInfo) uint64 {
 	if linked, ok := info.(Linked); ok {

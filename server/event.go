@@ -17,8 +17,8 @@ type EventKind string
 const (
 	// Of sessions. Every change passes the View, which reports it.
 
-	FileOpened    EventKind = "file opened"    // Path, Upload
-	FileClosed    EventKind = "file closed"    // Path, Upload, Read, Written, Took
+	FileOpened    EventKind = "file opened"    // Path, Upload, Transfer
+	FileClosed    EventKind = "file closed"    // Path, Upload, Read, Written, Took, Transfer
 	FileAbandoned EventKind = "file abandoned" // the same, Err: it is not complete
 	FileFailed    EventKind = "file failed"    // the same, Err: the backend could not close it
 	TreeChanged   EventKind = "tree changed"   // Request, Path, To, Attrs
@@ -32,7 +32,7 @@ const (
 
 	// Of package sshd.
 
-	LoggedIn         EventKind = "logged in"             // Client
+	LoggedIn         EventKind = "logged in"             // Client, Method, Key
 	LoginFailed      EventKind = "login failed"          // User, Tried, Check, Err
 	LoginRefused     EventKind = "login refused"         // User, Tried, Err: whoever it is may not log in
 	AddressBanned    EventKind = "address banned"        // User if only passwords of it are refused
@@ -67,6 +67,8 @@ type Event struct {
 	Remote   string   // the client's address, with its port; sshd knows it
 	User     string   // who has logged in, or tried to; sshd knows it
 	Client   string   // the client's SSH version line
+	Method   string   // of authentication that succeeded, by its name in SSH; of several the last
+	Key      string   // the fingerprint of the key, or of that in the certificate, that succeeded
 	Tried    []string // methods of authentication that failed
 	Check    bool     // the connection is a load balancer's own, to see whether the server lives
 	Protocol string   // "sftp" or "scp"
@@ -81,6 +83,7 @@ type Event struct {
 	Upload        bool          // the file was written, or opened for that
 	Read, Written int64         // bytes of the file that the client read and wrote
 	Took          time.Duration // since the file was opened; how long a ban or an idle time is
+	Transfer      *Transfer     // the open file
 
 	Err error
 }
@@ -157,7 +160,8 @@ func (r *Reporter) end() {
 // appendAttrs appends the fields of the log line.
 func (e *Event) appendAttrs(attrs []slog.Attr) []slog.Attr {
 	for _, text := range [...]struct{ key, value string }{
-		{"user", e.User}, {"client", e.Client}, {"tried", strings.Join(e.Tried, ",")},
+		{"user", e.User}, {"client", e.Client}, {"method", e.Method}, {"key", e.Key},
+		{"tried", strings.Join(e.Tried, ",")},
 		{"request", e.Request}, {"by", e.By}, {"command", e.Command},
 		{"path", e.Path}, {"to", e.To},
 	} {

@@ -53,6 +53,11 @@ func TestEvents(t *testing.T) {
 	if got := book.kinds(); !slices.Equal(got, kinds) {
 		t.Fatalf("events %q, want %q", got, kinds)
 	}
+	opened, closed := book.events[0], book.events[1]
+	if read, written := opened.Transfer.Moved(); opened.Transfer != closed.Transfer || read != 0 ||
+		written != 4 {
+		t.Errorf("the file that was written: %d read, %d written", read, written)
+	}
 	for i, e := range book.events {
 		if e.Time.IsZero() || e.Protocol != "sftp" {
 			t.Errorf("event %d: %+v", i, e)

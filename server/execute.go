@@ -203,7 +203,7 @@ func (w *worker) readRelayed(s *session, r *request) bool {
 	s.releasePacket(r.reply)
 	r.reply = nil
 	header := wire.AppendDataHeader(w.scratch[:0], r.id, n)
-	r.handle.bytesRead.Add(uint64(n))
+	r.handle.moved.Add(int64(n), 0)
 	// Nothing else runs, so it is this reply's turn.
 	if err := s.out.sendRelayed(header, s.relay, n); err != nil {
 		s.end(fmt.Errorf("sftp server: sending replies: %w", err))
@@ -229,7 +229,7 @@ func (s *session) readAt(r *request) (int, error) {
 	if err := moves(s.ctx, s.view.downloads, n); err != nil {
 		return 0, err
 	}
-	h.bytesRead.Add(uint64(n))
+	h.moved.Add(int64(n), 0)
 	if n == 0 && err == io.EOF {
 		h.sawEnd.Store(true)
 	}
@@ -256,7 +256,7 @@ func (s *session) write(r *request) error {
 		if n < len(r.data) && err == nil {
 			err = io.ErrShortWrite
 		}
-		h.bytesWritten.Add(uint64(max(n, 0)))
+		h.moved.Add(0, int64(max(n, 0)))
 	}
 	if err != nil {
 		h.failWrites(err)
@@ -300,7 +300,8 @@ func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)
 		return
 	}
 	if h.file != nil {
-		s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.writerAt != nil})
+		s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.writerAt != nil,
+			Transfer: &h.moved})
 	}
 	key := appendKey(make([]byte, 0, handleSize), h.key)
 	w.short(s, r, wire.Handle{Handle: key}.Append(w.scratch[:0], r.id))
@@ -486,8 +487,8 @@ func (s *session) copyData(r *request) error {
 		return &StatusError{Code: wire.Failure, Message: "the ranges overlap"}
 	}
 	n, err := s.copyRange(r, int64(length))
-	from.bytesRead.Add(uint64(n))
-	to.bytesWritten.Add(uint64(n))
+	from.moved.Add(int64(n), 0)
+	to.moved.Add(0, int64(n))
 	if err != nil {
 		to.failWrites(err)
 		return err

@@ -39,9 +39,8 @@ type handle struct {
 	closing bool        // CLOSE has arrived: nothing may follow it
 	turns   turns
 
-	bytesRead    atomic.Uint64
-	bytesWritten atomic.Uint64
-	sawEnd       atomic.Bool // a READ was answered with the end of the file
+	moved  Transfer
+	sawEnd atomic.Bool // a READ was answered with the end of the file
 	// the first failure; a file with a gap must not look complete
 	writeError atomic.Pointer[error]
 }

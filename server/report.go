@@ -75,8 +75,8 @@ func (v *View) Reporting(r *Reporter) *View {
 
 // closed returns the event of the file's end, if it ends well.
 func (h *handle) closed() Event {
-	e := Event{Kind: FileClosed, Path: h.path, Read: int64(h.bytesRead.Load()),
-		Written: int64(h.bytesWritten.Load()), Took: time.Since(h.opened)}
+	e := Event{Kind: FileClosed, Path: h.path, Transfer: &h.moved, Took: time.Since(h.opened)}
+	e.Read, e.Written = h.moved.Moved()
 	e.Upload = e.Written > 0 || e.Read == 0 && h.writerAt != nil
 	return e
 }

@@ -141,8 +141,8 @@ func (nowhere) check(*directory, string) error          { return nil }
 // noRoot is what lies below nowhere.
 type noRoot struct{ endpoint.Root }
 
-func (noRoot) Leave(string) {}
-func (noRoot) Close()       {}
+func (noRoot) Leave(string) error { return nil }
+func (noRoot) Close()             {}
 
 // wants reports whether a file is in the list.
 func (p *checking) wants(e *entry) bool {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -162,15 +161,19 @@ func (c *fileCopy) copyOnce() error {
 	if c.kept(in, out) {
 		return errKept
 	}
-	if c.repeats() && c.strange(out.at().info) {
-		return errStrange
+	if c.repeats() {
+		if err := c.ofEarlierRun(in, out.at()); err != nil {
+			return err
+		}
 	}
-	if err := out.same(c, in); err != nil {
+	if err := out.at().apart(c, in); err != nil {
 		return err
 	}
 	c.tellStarted()
-	if done, err := out.finishCommit(c); done || err != nil {
-		return err
+	if ex, ok := out.(exchange); ok {
+		if done, err := ex.finishCommit(c); done || err != nil {
+			return err
+		}
 	}
 	if !c.isSmall() {
 		if err := in.ready(); err != nil {
@@ -208,7 +211,7 @@ func (c *fileCopy) begin(in *input, out output) error {
 			return err
 		}
 	}
-	c.result.InPlace = !out.atomic()
+	c.result.InPlace = !out.at().atomic() && !out.at().stream
 	c.journal.mark, c.journal.earlier = newMark(in, out), false
 	return nil
 }
@@ -231,7 +234,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 		defer c.finishing()()
 	}
 	if err == nil {
-		err = accepted(c, ofSource(in.same.unchanged(c.result.Bytes, out.rereads(c, in))))
+		err = accepted(c, ofSource(in.same.unchanged(c.result.Bytes, out.at().rereads(c, in))))
 	}
 	if err == nil {
 		err = out.finalize(c, in)
@@ -241,7 +244,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 	}
 	if err == nil && c.verifies() {
 		c.enters(PhaseVerifying)
-		err = out.verify(c, in)
+		err = out.at().verify(c, in)
 		c.settles()
 	}
 	if err == nil && c.tree != nil {
@@ -259,7 +262,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 		err = out.commit(c, in)
 	}
 	if err == nil {
-		c.journal.removeStale(out)
+		c.journal.removeStale(c, out)
 	}
 	return err
 }
@@ -276,7 +279,7 @@ func accepted(c *fileCopy, err error) error {
 
 // backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
 func (c *fileCopy) backups(out output) *backups {
-	if c.entry == nil || !out.atomic() {
+	if c.entry == nil || !out.at().atomic() {
 		return nil
 	}
 	return c.entry.backups()
@@ -289,25 +292,49 @@ func (c *fileCopy) abandon(out output, err error) {
 	if c.result.LeftBehind != "" || errors.Is(err, errNotRenamed) {
 		return // all of it is there, only its name is missing; or that was removed
 	}
-	if !out.atomic() {
-		c.detail = "the target was written in place and is not complete"
-		if errors.Is(err, errTouched) && out.at().info != nil {
-			c.detail = "the target was written in place; it may be the source itself, under another name"
-		}
-		out.remove(c)
+	at, w := out.at(), out.writer()
+	if at.stream {
+		at.taken(c)
+	}
+	if w == nil {
 		return
 	}
-	if c.main() != nil && c.interrupted() && c.result.Bytes > 0 && !c.notResumable(err) &&
-		c.journal.mayContinue(c) {
-		if ok, synced := out.truncate(c, c.result.Bytes); ok {
-			c.result.LeftBehind = out.at().temp
-			c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes,
-				c.shown(out.at().temp))
-			c.journal.keep(c, synced)
-			return
+	ctx, cancel := endpoint.CleanupContext(c.ctx)
+	defer cancel()
+	if !at.atomic() {
+		c.detail = "the target was written in place and is not complete"
+		if errors.Is(err, errTouched) && at.info != nil {
+			c.detail = "the target was written in place; it may be the source itself, under another name"
 		}
+		w.Abandon(ctx)
+		return
 	}
-	out.remove(c)
+	lost, synced := c.to.lost(), false
+	keeps := c.main() != nil && c.interrupted() && c.result.Bytes > 0 && !c.notResumable(err) &&
+		c.journal.mayContinue(c)
+	if keeps && !lost { // otherwise whoever continues it has to cut it
+		keeps, synced = w.Keep(ctx, c.result.Bytes)
+	}
+	if keeps || lost {
+		c.result.LeftBehind = at.temp
+		c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes, c.shown(at.temp))
+		if keeps {
+			c.journal.keep(c, synced)
+		}
+		return
+	}
+	w.Abandon(ctx)
+	c.delta.close() // Windows does not remove open files
+	removeTemporary(ctx, c, at.temp, at.discard)
+}
+
+// removeTemporary removes a useless temporary file, or reports that it is left.
+func removeTemporary(ctx context.Context, c *fileCopy, temporary string,
+	discard func(ctx context.Context, name string) error) {
+	if endpoint.IgnoreMissing(discard(ctx, temporary)) != nil {
+		c.result.LeftBehind = temporary
+		c.detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
+	}
 }
 
 // sized records the source's size, if it is known.
@@ -439,23 +466,19 @@ func isOlder(c *fileCopy, before os.FileInfo, source *endpoint.Info) bool {
 	return !source.HasTimes || have.Before(mtime)
 }
 
-// errStrange reports that something else has come into a target since an earlier run made it.
-var errStrange = errors.New("it is not what the interrupted run of this copy left there, so it is not replaced (-T replaces it)")
-
 // repeats reports whether the file belongs to a tree that replaces only what an earlier run made.
 func (c *fileCopy) repeats() bool { return c.tree != nil && c.tree.resumed == repeated }
 
-// strange reports whether a file at the target cannot be from an earlier run of the same copy. Not
-// every host keeps times.
-func (c *fileCopy) strange(before fs.FileInfo) bool {
-	return before != nil && (before.Size() != c.entry.info.Size ||
-		c.dst.conn() == nil && !sameSizeAndTime(c, before))
-}
-
-// sameSizeAndTime compares a file with its target as rsync does without --checksum. SFTP's times
-// are whole seconds.
+// sameSizeAndTime compares a file with its target as rsync does without --checksum. The target's
+// time is the source's as exactly as its file system keeps it, and in whole seconds on a host.
 func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
 	f := &c.entry.info
 	_, mtime := f.Times()
-	return f.HasTimes && before.Size() == f.Size && before.ModTime().Unix() == mtime.Unix()
+	return f.HasTimes && before.Size() == f.Size &&
+		slices.ContainsFunc(granules, func(granule time.Duration) bool {
+			return before.ModTime().Equal(mtime.Truncate(granule))
+		})
 }
+
+// granules are how exactly file systems keep times: most, NTFS, old ones of Unix, exFAT, and HFS+.
+var granules = []time.Duration{1, 100, time.Microsecond, 10 * time.Millisecond, time.Second}

@@ -32,6 +32,7 @@ type extras struct {
 	held    atomic.Int64 // files and links at the target, extra or not
 	began   bool         // deleting was not refused
 	spelt   sync.Once    // that something stays for its spelling was reported
+	unheld  sync.Once    // the same of names that the source cannot have
 
 	mu    sync.Mutex
 	dirs  []*spill        // records of extra directories, by depth
@@ -91,6 +92,14 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 		}
 		if err := localfs.CheckForeignName(name); err != nil {
 			return err
+		}
+		if t.src.conn() == nil && localfs.CheckReserved(name) != nil {
+			x.unheld.Do(func() {
+				t.warn("", t.dst.Join(d.target, name),
+					"it is not deleted: this system cannot have the name, so the source lacks it anyway")
+			})
+			x.stay(d)
+			return nil
 		}
 		if d.extra { // not counted by take
 			if n := s.there.Add(1); t.tooMany(n) {
@@ -200,7 +209,7 @@ func (x *extras) mayDelete() error {
 			"transfer.SyncOptions.MaxDelete allows", n, most)
 	case most <= 0 && n > fewDeleted && 2*n > held:
 		return refuse("that would delete %d of %d files, more than half; "+
-			"transfer.SyncOptions.MaxDelete %d allows it", n, held, n)
+			"a transfer.SyncOptions.MaxDelete of %d allows it", n, held, n)
 	}
 	return nil
 }
@@ -226,9 +235,10 @@ func (x *extras) delete() bool {
 	x.began = true
 	t.into.Unmoved(".") // the others need what it finds out, and report its error
 	x.each(&x.files, deleteDirs, func(fields []string) {
-		d, names := s.place(fields[0]), fields[2:]
+		d := s.place(fields[0])
 		defer s.tree.into.leave(d.rel)
-		if s.gone.confirm(fields[1], d.rel, names, false) != nil || x.plan(d, names) {
+		names, err := s.gone.confirm(fields[1], d.rel, fields[2:], false)
+		if err != nil || x.plan(d, names) {
 			return
 		}
 		if err := t.into.Unmoved(d.rel); err != nil {
@@ -247,8 +257,8 @@ func (x *extras) delete() bool {
 		x.each(x.dirs[depth], deleteDirs*deleteFiles, func(fields []string) {
 			d, name := s.place(path.Dir(fields[0])), path.Base(fields[0])
 			defer s.tree.into.leave(d.rel)
-			if s.gone.confirm(fields[1], d.rel, []string{name}, true) != nil ||
-				x.plan(d, []string{name}) {
+			names, err := s.gone.confirm(fields[1], d.rel, []string{name}, true)
+			if err != nil || x.plan(d, names) {
 				return
 			}
 			switch err := t.into.Unmoved(d.rel); {

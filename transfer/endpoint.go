@@ -200,41 +200,24 @@ type target interface {
 // An output is a file that is written.
 type output interface {
 	at() *location
-	atomic() bool // it is written under a temporary name
 
-	// finishCommit completes a commit that a lost connection cut off, and reports whether that
-	// finished the copy.
-	finishCommit(c *fileCopy) (done bool, err error)
-
-	// rereads returns how to read the copy back, nil if that is impossible. holds reports whether
-	// the host's file matches the hash of the source; known is false if that cannot be told.
-	rereads(c *fileCopy, in *input) reopen
-	holds(c *fileCopy, in *input) (same, known bool)
-
-	// same fails if the target is the source itself.
-	same(c *fileCopy, in *input) error
-
-	create(c *fileCopy, in *input) error
-
-	// resume opens what an interrupted copy left and returns where to continue, or why it cannot.
-	// discard removes it; left reports whether a name can be one of this target's temporary names.
-	// restore gives the old file that was moved aside its name back, or removes it if the target
-	// exists.
-	resume(c *fileCopy, in *input, m *mark) (offset int64, why error)
-	left(name string) bool
-	discard(name string) error
-	restore(aside string) error
-
+	create(c *fileCopy, in *input) error   // opens it
 	fill(c *fileCopy, in *input) error     // copies the contents
 	finalize(c *fileCopy, in *input) error // sets attributes and closes, on a host
-	verify(c *fileCopy, in *input) error   // compares what is stored with what was copied
 	commit(c *fileCopy, in *input) error   // gives the copy its name
 
-	// truncate shortens the file to n bytes for a later run to continue; synced means that they are
-	// on disk. remove removes what was written.
-	truncate(c *fileCopy, n int64) (ok, synced bool)
-	remove(c *fileCopy)
+	writer() endpoint.Writer // nil if nothing is open
 	close()
+}
+
+// An exchange is an output whose commit takes several steps, which a lost connection may cut off.
+type exchange interface {
+	// finishCommit completes the commit, and reports whether that finished the copy.
+	finishCommit(c *fileCopy) (done bool, err error)
+
+	// restore gives the old file that was moved aside its name back, or removes it if the target
+	// exists.
+	restore(c *fileCopy, aside string) error
 }
 
 // perm returns the permissions of a file for its copy. Directories have them from when they are

@@ -151,7 +151,7 @@ func (e *Error) cause() string {
 		if !e.ofSource && e.op != opCheck && errors.Is(err, fs.ErrNotExist) {
 			switch err.Op {
 			case "open", "openat", "stat", "mkdir", "mkdirat":
-				return noDirectory(shown(e.TargetHost, e.above()))
+				return endpoint.NoDirectory(shown(e.TargetHost, e.above())).Error()
 			}
 		}
 		if err.Path == e.Source || err.Path == e.Target || err.Path == e.temporary {
@@ -165,11 +165,6 @@ func (e *Error) cause() string {
 		return fmt.Sprintf("cannot %s %s to %s: %s", err.Op, err.Old, err.New, plain(err.Err))
 	}
 	return e.plain(e.Err)
-}
-
-// noDirectory says that a directory in which something was to be made does not exist.
-func noDirectory(dir string) string {
-	return fmt.Sprintf("the directory %s does not exist (mkdir -p makes it)", dir)
 }
 
 // above returns the directory of the target.
@@ -214,6 +209,8 @@ func plain(err error) string {
 			return "no such file or directory"
 		case errors.Is(err, fs.ErrPermission):
 			return "permission denied"
+		case err == syscall.Errno(32): // ERROR_SHARING_VIOLATION
+			return "another program has it open"
 		}
 		return strings.TrimSuffix(err.Error(), ".")
 	}

@@ -210,15 +210,21 @@ func TestFileForALinkIsRefused(t *testing.T) {
 }
 
 // Whichever request loses the connection, before it is carried out or after, links are replaced and
-// what they led to stays.
+// what they led to stays. Later requests on that connection are not carried out: what a server does
+// with them after the client has tidied up stays.
 func TestConnectionLostWhereLinksAreFollowed(t *testing.T) {
 	for what, loss := range map[string][]sftptest.Action{"request": {sftptest.Hangup()},
 		"answer": {sftptest.LastReply(), sftptest.Drop()}} {
 		for cut, hit := int64(1), true; hit; cut++ {
 			var requests atomic.Int64
+			var lost atomic.Pointer[int]
 			b := newFollowingBench(t, sftptest.Script{
 				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if stream := lost.Load(); stream != nil && *stream == r.Stream {
+						return []sftptest.Action{sftptest.Hangup()}
+					}
 					if strings.HasPrefix(r.Path, "/home/dst/") && requests.Add(1) == cut {
+						lost.Store(&r.Stream)
 						return loss
 					}
 					return nil

@@ -1,13 +1,17 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path"
+	"strings"
 	"sync"
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/usftp/usftp/internal/endpoint"
 )
 
 // gone establishes that the source does not have what a sync is about to delete. A listing alone
@@ -74,30 +78,34 @@ func (g *gone) stop(err error) error {
 	return g.stopped
 }
 
-// confirm returns nil if the source still lacks all names in a directory, given relative to it.
-// present is the nearest directory that both sides have. Directories that the source lacks may be
-// something else there.
-func (g *gone) confirm(present, dir string, names []string, dirs bool) error {
+// confirm returns those of some names in a directory, given relative to it, that the source still
+// lacks. present is the nearest directory that both sides have. Directories that the source lacks
+// may be something else there.
+func (g *gone) confirm(present, dir string, names []string, dirs bool) ([]string, error) {
 	t := g.sync.tree
 	g.mu.Lock()
 	stopped := g.stopped
 	g.mu.Unlock()
 	if stopped != nil {
-		return stopped
+		return nil, stopped
 	}
 	if g.unsure(present) {
 		g.skipped.Do(func() {
 			t.warn(t.route.Source, t.root.target,
 				"nothing is deleted where something vanished from the source while it was read")
 		})
-		return errKept
+		return nil, errKept
 	}
 	err := g.stands(present)
+	taken := make([]bool, len(names))
 	var looks errgroup.Group
 	looks.SetLimit(deleteFiles)
 	if err == nil {
-		for _, name := range names {
-			looks.Go(func() error { return g.lacks(dir, name, dirs) })
+		for i, name := range names {
+			looks.Go(func() (err error) {
+				taken[i], err = g.taken(present, path.Join(dir, name), dirs)
+				return err
+			})
 		}
 		err = looks.Wait()
 	}
@@ -108,9 +116,15 @@ func (g *gone) confirm(present, dir string, names []string, dirs bool) error {
 		err = g.same()
 	}
 	if err != nil && t.ctx.Err() == nil {
-		return g.stop(err)
+		err = g.stop(err)
 	}
-	return err
+	var lacking []string
+	for i, name := range names {
+		if !taken[i] {
+			lacking = append(lacking, name)
+		}
+	}
+	return lacking, err
 }
 
 // stands returns nil if a directory of the source is one.
@@ -141,11 +155,12 @@ func (g *gone) missed(at string, err error) error {
 	return err
 }
 
-// lacks returns nil if the source has no entry of this name, or, for a directory, another one.
-func (g *gone) lacks(dir, name string, isDir bool) error {
+// taken reports whether the source, which lacks a path, takes it for another one that it has: such a
+// source can have only one of both, and the target's may be the only copy of what the other was. If
+// the source has the path after all, taken fails.
+func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 	t := g.sync.tree
-	in := t.src.Join(t.route.Source, dir)
-	at := t.src.Join(in, name)
+	at := t.src.Join(t.route.Source, rel)
 	look := t.src.Lstat
 	if isDir && t.options.Links == LinksFollow {
 		look = t.src.Stat
@@ -153,26 +168,55 @@ func (g *gone) lacks(dir, name string, isDir bool) error {
 	found, err := look(at)
 	switch {
 	case isAbsent(err):
-		return nil
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	case isDir && !found.Mode.IsDir():
-		return nil
+		return false, nil
 	}
-	// A source may take another spelling for this name.
-	d := &directory{tree: t, source: in, rel: dir}
-	if d.info, err = t.src.Stat(in); err != nil {
-		return g.missed(in, err)
+	if has, err := g.lists(present, rel); err != nil || has {
+		return false, cmp.Or(err, g.missed(at, fs.ErrNotExist))
 	}
-	has := false
-	err = t.list(d, func(e *entry, _ error) bool {
-		has = has || e.name == name
-		return !has
-	})
-	if err == nil && has {
-		err = g.missed(at, fs.ErrNotExist)
+	if isDir { // what is taken for another is still in it
+		return false, nil
 	}
-	return err
+	there, err := t.into.Lstat(rel)
+	if err != nil {
+		return false, endpoint.IgnoreMissing(err)
+	}
+	if renamed := found.IsRegular() && there.IsRegular() && found.Size == there.Size &&
+		found.HasTimes && there.HasTimes && found.Mtime.Unix() == there.Mtime.Unix(); renamed {
+		return false, nil
+	}
+	t.warn("", t.dst.Join(t.root.target, rel),
+		"it is not deleted: the source takes its name for another one, which the source has")
+	return true, nil
+}
+
+// lists reports whether the source lists a path below a directory that both sides have in this
+// spelling.
+func (g *gone) lists(present, rel string) (has bool, err error) {
+	t := g.sync.tree
+	below := rel
+	if present != "." {
+		below = strings.TrimPrefix(rel, present+"/")
+	}
+	for name := range strings.SplitSeq(below, "/") {
+		d := &directory{tree: t, source: t.src.Join(t.route.Source, present), rel: present}
+		if d.info, err = t.src.Stat(d.source); err != nil {
+			return false, g.missed(d.source, err)
+		}
+		has = false
+		err = t.list(d, func(e *entry, _ error) bool {
+			has = has || e.name == name
+			return !has
+		})
+		if err != nil || !has {
+			return false, err
+		}
+		present = path.Join(present, name)
+	}
+	return has, nil
 }
 
 // isAbsent reports whether an error means that nothing is there.

@@ -55,7 +55,7 @@ func (s finalizing) look() {
 	o := s.o
 	set := *o.given
 	o.given = nil
-	unset := endpoint.Pretends(o.end.placement.quirks, set, func() (endpoint.Info, error) {
+	unset := endpoint.Pretends(o.quirks, set, func() (endpoint.Info, error) {
 		info, err := private.OfClient(o.client).Look(o.written())
 		if err != nil {
 			return endpoint.Info{}, err

@@ -161,24 +161,24 @@ func (in *input) widen(f *endpoint.HostFile, mixed *error) {
 			!c.from.worthStriping(c, known.Size-off, true) {
 			return nil
 		}
-		s := c.from.stripe(c, f.File, os.O_RDONLY, off, known.Size, 0)
-		return &wide{s.stripes.ReadRange(off, -1), s, mixed}
+		s := c.from.stripe(c, f.File, endpoint.Striping{From: off, Size: known.Size})
+		return &wide{s.ReadRange(off, -1), s, mixed}
 	}
 }
 
 // wide is a stream over several handles.
 type wide struct {
 	io.ReadCloser
-	striper *striper
+	striper *endpoint.Striper
 	mixed   *error
 }
 
 func (w *wide) Close() error {
 	err := w.ReadCloser.Close()
-	if proof := w.striper.prove(); *w.mixed == nil {
+	if proof := changed(w.striper.Prove()); *w.mixed == nil {
 		*w.mixed = proof
 	}
-	w.striper.stop()
+	w.striper.Stop()
 	return err
 }
 
@@ -349,17 +349,17 @@ func (p pouring) host() (n int64, err error) {
 			return n, 1, err
 		})
 	} else {
-		s := c.from.stripe(c, f, os.O_RDONLY, resumed, c.size, 0)
-		defer s.stop()
+		s := c.from.stripe(c, f, endpoint.Striping{From: resumed, Size: c.size})
+		defer s.Stop()
 		safe := func() int64 { return resumed + f.Progress() }
 		n, err = c.from.judge(c, f, func() (int64, int, error) {
-			n, err := s.stripes.WriteToAt(in.host.Guard(pipe.WriterAt(at, safe)))
-			return n, 1 + s.count(), err
+			n, err := s.WriteToAt(in.host.Guard(pipe.WriterAt(at, safe)))
+			return n, 1 + s.Count(), err
 		})
-		c.result.Stripes = s.stripes.Joined()
+		c.result.Stripes = s.Joined()
 		if err == nil {
 			// unchanged compares what arrived with the contents
-			if err = s.prove(); errors.Is(err, errTouched) {
+			if err = changed(s.Prove()); errors.Is(err, errTouched) {
 				in.same.mixed, err = err, nil
 			}
 		}
@@ -470,16 +470,6 @@ func (in *input) verify(target reopen) error {
 	return err
 }
 
-// holds reports whether the source matches the hash of a target on this machine; known is false if
-// that cannot be told. What no host can hash for a comparison is copied again.
-func (in *input) holds() (same, known bool) {
-	c := in.copy
-	if c.from == nil {
-		return false, true
-	}
-	return c.from.holds(c.hashing.digests, c.source, nil)
-}
-
 // begins reports whether the source begins with the first n bytes of a local file; known is false
 // if that cannot be told.
 func (in *input) begins(local io.ReaderAt, n int64) (same, known bool) {
@@ -529,7 +519,9 @@ func changed(err error) error {
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Err == localfs.ErrLink {
 		path.Err = changedf("%v", localfs.ErrLink)
-	} else if errors.Is(err, endpoint.ErrGrown) {
+	} else if err == endpoint.ErrTouched {
+		err = errTouched
+	} else if err == endpoint.ErrReplaced || errors.Is(err, endpoint.ErrGrown) {
 		err = changedf("%w", err)
 	}
 	return err

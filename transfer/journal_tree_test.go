@@ -1,18 +1,21 @@
 package transfer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
 )
 
 // TestResumeTreeThatMadeItsTarget: an interrupted command continues where it was, although its
@@ -205,6 +208,102 @@ func TestNoTargetDirectory(t *testing.T) {
 				t.Errorf("a file over a directory: %v", err)
 			}
 		})
+	}
+}
+
+// A repeated copy replaces what the interrupted run left, also where that cannot be told by size or
+// time, and nothing else, also where that has the right size.
+func TestRepeatedCopyKnowsItsOwn(t *testing.T) {
+	noTimes := sftptest.Script{Faults: []sftptest.Fault{
+		{On: wire.TypeSetstat, Do: sftptest.Refuse(wire.PermissionDenied, "no")},
+		{On: wire.TypeFsetstat, Do: sftptest.Refuse(wire.PermissionDenied, "no")},
+		{Extension: wire.ExtLsetstat, Do: sftptest.Refuse(wire.PermissionDenied, "no")},
+	}}
+	data := append(random(100<<10), make([]byte, 3000)...)
+	cut := append(append(slices.Clone(data[:40<<10]), make([]byte, 1<<10)...), data[41<<10:60<<10]...)
+	other := append([]byte("mine"), data[4:]...)
+	for _, have := range []struct {
+		name   string
+		script sftptest.Script
+		data   []byte
+		ours   bool
+	}{
+		{"equal, where no times are set", noTimes, data, true},
+		{"written in place and cut off", sftptest.Script{}, data[:50000], true},
+		{"with a hole", sftptest.Script{}, cut, true},
+		{"empty", sftptest.Script{}, nil, true},
+		{"of the same size", sftptest.Script{}, other, false},
+		{"of the same size, where no times are set", noTimes, other, false},
+		{"shorter", sftptest.Script{}, other[:1000], false},
+		{"longer", sftptest.Script{}, append(slices.Clone(data), 0), false},
+	} {
+		for _, direction := range []way{upload, download, local} {
+			t.Run(direction.String()+" "+have.name, func(t *testing.T) {
+				b := newTreeBench(t, have.script, sftptest.LinkConfig{})
+				from, to := filepath.Join(b.dir, "source"), filepath.Join(b.dir, "target")
+				target := to
+				write := func(name string, data []byte) {
+					if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+						os.WriteFile(name, data, 0o644)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				write(filepath.Join(from, "a"), data)
+				write(filepath.Join(from, "b"), data)
+				switch direction {
+				case upload:
+					to = "/target"
+				case download:
+					from = "/source"
+					b.server.Files.WriteFile("/source/a", data)
+					b.server.Files.WriteFile("/source/b", data)
+				}
+				run := func(stop bool) (transfer.Summary, error) {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					tree := treeJob{Host: b.host, Direction: direction, Source: from, Target: to}
+					tree.TreeOptions.MaxFiles = 1
+					tree.Options.Journal = filepath.Join(b.dir, "journal")
+					tree.Options.Events = func(e transfer.Event) {
+						if stop && e.Kind == transfer.Done {
+							cancel()
+						}
+					}
+					return tree.Run(ctx)
+				}
+				if _, err := run(true); err == nil {
+					t.Fatal("it was not interrupted")
+				}
+				read := func(name string) []byte {
+					data, _ := os.ReadFile(filepath.Join(target, name))
+					if direction == upload {
+						data, _ = b.server.Files.ReadFile("/target/" + name)
+					}
+					return data
+				}
+				name := "a"
+				if read("b") == nil {
+					name = "b"
+				}
+				if direction == upload {
+					b.server.Files.WriteFile("/target/"+name, have.data)
+				} else {
+					write(filepath.Join(target, name), have.data)
+				}
+				_, err := run(false)
+				refused := err != nil && strings.Contains(err.Error(), "so it is not replaced")
+				if refused == have.ours || err != nil && !refused {
+					t.Errorf("it ends with %v", err)
+				}
+				want := have.data
+				if have.ours {
+					want = data
+				}
+				if got := read(name); !bytes.Equal(got, want) {
+					t.Errorf("%d bytes are there, not what should be", len(got))
+				}
+			})
+		}
 	}
 }
 

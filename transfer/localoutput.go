@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -8,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 )
@@ -21,18 +21,9 @@ type localOutput struct {
 	entry   *entry
 	root    *os.Root
 	release func() // of root
-	base    string // of the target, in root
 	file    *os.File
 	free    func() // makes writes to file interruptible no longer
 	over    bool   // an old file is written over in place
-}
-
-// inRoot is the name in root of what is being written.
-func (o *localOutput) inRoot() string {
-	if o.temp != "" {
-		return filepath.Base(o.temp)
-	}
-	return o.base
 }
 
 // open opens the directory that holds the target.
@@ -68,10 +59,7 @@ func (o *localOutput) close() {
 // contents under another of these names, and the names outside the target belong to somebody else,
 // often to a snapshot of it.
 func (o *localOutput) lookBelow() error {
-	if err := o.open(); err != nil {
-		return err
-	}
-	err := o.look(o.root.Lstat(o.base))
+	err := o.look(o.lstat(o.name))
 	o.direct = !o.entry.dir.tree.rules.relinks && o.info != nil && localfs.Links(o.info) > 1
 	return err
 }
@@ -84,6 +72,12 @@ func (o *localOutput) find(c *fileCopy) error {
 	if err := o.location.find(c, name, slash, localfs.CheckName, os.Stat); err != nil {
 		return err
 	}
+	// NUL is meant for the device, as /dev/null is elsewhere, and NUL.txt is not.
+	base := filepath.Base(o.name)
+	if err := localfs.CheckReserved(base); err != nil &&
+		(o.regular() || strings.Contains(base, ".")) {
+		return &fs.PathError{Op: "write", Path: o.name, Err: err}
+	}
 	if o.regular() { // /dev/stdout may lead to a pipe, which has no name
 		resolved, err := localfs.FollowLinks(o.name)
 		if err != nil {
@@ -91,8 +85,10 @@ func (o *localOutput) find(c *fileCopy) error {
 		}
 		o.name = resolved
 	}
-	o.base = filepath.Base(o.name)
 	o.direct = !o.regular() || o.info != nil && localfs.Links(o.info) > 1
+	if !o.regular() {
+		o.stored = nil
+	}
 	c.result.Target = o.name
 	return o.open()
 }
@@ -100,153 +96,98 @@ func (o *localOutput) find(c *fileCopy) error {
 // regular reports whether the target is a file or will be one, not a pipe or a device.
 func (o *localOutput) regular() bool { return o.info == nil || o.info.Mode().IsRegular() }
 
-// rereads opens the file being written, or the existing target.
-func (o *localOutput) rereads(*fileCopy, *input) reopen {
-	if !o.regular() {
-		return nil
+// reopen opens the file being written, or the existing target.
+func (o *localOutput) reopen() (io.ReaderAt, func(), error) {
+	f, err := o.openAt(o.written(), os.O_RDONLY, 0)
+	if err != nil {
+		return nil, nil, err
 	}
-	name := o.inRoot()
-	return func() (io.ReaderAt, func(), error) {
-		if err := o.open(); err != nil {
-			return nil, nil, err
-		}
-		f, err := o.root.Open(name)
-		if err != nil {
-			return nil, nil, err
-		}
-		return f, func() { f.Close() }, nil
-	}
+	return f, func() { f.Close() }, nil
 }
 
-func (o *localOutput) holds(c *fileCopy, in *input) (same, known bool) { return in.holds() }
-
-func (o *localOutput) verify(c *fileCopy, in *input) error { return in.verify(o.rereads(c, in)) }
-
-func (o *localOutput) same(_ *fileCopy, in *input) error {
-	source := in.info().Local
-	if source != nil && o.info != nil && os.SameFile(source, o.info) {
-		return errSameFile
-	}
-	return nil
-}
-
-func (o *localOutput) finishCommit(*fileCopy) (done bool, err error) { return false, nil }
-
-// create creates the temporary file, or opens the target if it is to be written in place.
 func (o *localOutput) create(c *fileCopy, in *input) error {
 	if err := in.ready(); err != nil {
 		return err
 	}
 	c.sized(in)
-	err := o.open()
-	if err == nil {
-		err = o.createIn(c, in.info())
+	if err := o.open(); err != nil {
+		return err
 	}
-	if path, ok := errors.AsType[*fs.PathError](err); ok && o.temp == "" && path.Path == o.base {
-		err = &fs.PathError{Op: path.Op, Path: o.name, Err: path.Err}
+	return o.location.create(c, in.info())
+}
+
+func (o *localOutput) openFile(_ *fileCopy, name string, flag int, perm fs.FileMode) (err error) {
+	o.file, err = o.openAt(name, flag, perm)
+	return err
+}
+
+func (o *localOutput) openAt(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	if err := o.open(); err != nil {
+		return nil, err
+	}
+	f, err := o.root.OpenFile(filepath.Base(name), flag, perm)
+	return f, about(name, err)
+}
+
+// about makes an error of an os.Root one about a path.
+func about(name string, err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		path.Path = name
 	}
 	return err
 }
 
-func (o *localOutput) createIn(c *fileCopy, source *endpoint.Info) (err error) {
-	perm := fs.FileMode(0o666)
-	if source.HasMode {
-		perm = c.options.perm(source)
+func (*localOutput) explain(err error) error { return err }
+
+func (o *localOutput) lstat(name string) (fs.FileInfo, error) {
+	if err := o.open(); err != nil {
+		return nil, err
 	}
-	if !o.direct && o.end.atomic(c) {
-		private := perm
-		if o.info != nil || c.options.preservesMode(source) {
-			private = 0o600
-		}
-		temporary := c.token.Name(o.base)
-		path := filepath.Join(filepath.Dir(o.name), temporary)
-		c.journal.noteBefore(c, path)
-		o.file, err = o.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
-		c.attempts.made = temporary // without the directory: os.Root names files by a path in it
-		if err == nil {
-			o.temp = path
-			return nil
-		}
-		if err := o.end.fallBack(c, err); err != nil {
-			return err
-		}
-	}
-	if c.options.Placement == PlaceAtomic {
-		return &fs.PathError{Op: "replace", Path: o.name,
-			Err: errors.New("it is not a regular file with one name and can only be written in place")}
-	}
-	if c.entry != nil {
-		o.file, err = o.openBelow(perm)
-	} else {
+	info, err := o.root.Lstat(filepath.Base(name))
+	return info, about(name, err)
+}
+
+// overwrite opens no other file than old below the target of a tree, whoever put it there: a hostile
+// server may send a link and then a file of the same name. os.Root alone would keep writes inside
+// the target, but follow links within it.
+func (o *localOutput) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+	perm fs.FileMode) (err error) {
+	switch {
+	case c.entry == nil:
 		o.file, err = localfs.OpenWaiting(c.ctx, func() (*os.File, error) {
 			if o.regular() {
-				return o.root.OpenFile(o.base, os.O_WRONLY|os.O_CREATE, perm)
+				return o.openAt(o.name, flag, perm)
 			}
 			return os.OpenFile(o.name, os.O_WRONLY, 0)
 		})
-	}
-	if err == nil && o.regular() {
-		err = o.openedOver(source)
+	case old != nil:
+		err = o.openFile(c, o.name, os.O_WRONLY, 0)
+	default:
+		err = o.openFile(c, o.name, flag, perm)
 	}
 	switch {
 	case err != nil:
+		return err
 	case !o.regular():
 		o.free = localfs.Interruptible(c.ctx, o.file)
-	case c.options.Placement == PlaceDirect:
-	case o.direct:
+		return nil
+	case o.direct && c.options.Placement != PlaceDirect:
 		c.warn("the target has other names (hard links): it is written in place")
-	default:
-		o.end.noteNameRefused(c, o.info == nil)
 	}
-	return err
+	return o.opened(c, source, old)
 }
 
-// openBelow opens a file below the target of a tree for writing in place, provided it is still what
-// it was found to be. It follows no link, whoever put it there: a hostile server may send a link
-// and then a file of the same name. A link is replaced by the file, as a rename would. A new file
-// is created exclusively; an existing regular file may stem from an earlier attempt. os.Root alone
-// would keep writes inside the target, but follow links within it.
-func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
-	info, err := o.root.Lstat(o.base)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return o.root.OpenFile(o.base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
-		return nil, inTheWay(o.name, info.Mode())
-	}
-	freed, err := o.entry.backups().aside(o.entry, info.Mode(),
-		func() error { return o.root.Remove(o.base) })
-	switch {
-	case err != nil:
-		return nil, err
-	case freed:
-		return o.root.OpenFile(o.base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-	}
-	file, err := o.root.OpenFile(o.base, os.O_WRONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	now, err := file.Stat()
-	if err == nil && (!os.SameFile(now, info) || o.info != nil && !os.SameFile(now, o.info)) {
-		err = &fs.PathError{Op: "write", Path: o.base, Err: endpoint.ErrReplaced}
-	}
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	return file, nil
-}
-
-// openedOver looks at the file that was opened to be written in place. An old file is emptied only
-// if the source is a file of this machine and another one. The source on a host may be this very
-// file: then it must keep its contents, and seal truncates it to its new size.
-func (o *localOutput) openedOver(source *endpoint.Info) error {
+// opened looks at the file that was opened to be written in place. An old file is emptied only if
+// the source is a file of this machine and another one. The source on a host may be this very file:
+// then it must keep its contents, and finalize truncates it to its new size.
+func (o *localOutput) opened(c *fileCopy, source *endpoint.Info, old fs.FileInfo) error {
 	now, err := o.file.Stat()
 	switch {
 	case err != nil:
 		return err
+	case c.entry != nil && old != nil &&
+		(!os.SameFile(now, old) || o.info != nil && !os.SameFile(now, o.info)):
+		return &fs.PathError{Op: "write", Path: o.name, Err: endpoint.ErrReplaced}
 	case source.Local != nil && os.SameFile(now, source.Local):
 		return errSameFile
 	case now.Mode().IsRegular() && now.Size() > 0 && source.Local != nil:
@@ -256,44 +197,24 @@ func (o *localOutput) openedOver(source *endpoint.Info) error {
 	return nil
 }
 
-// left reports whether an earlier run for this target may have left a file of this name.
-func (o *localOutput) left(name string) bool {
-	return strings.HasPrefix(filepath.Base(name), localfs.TempPrefix(o.base))
-}
-
-func (o *localOutput) discard(name string) error {
+func (o *localOutput) discard(_ context.Context, name string) error {
 	if err := o.open(); err != nil {
 		return err
 	}
-	return o.root.Remove(filepath.Base(name))
+	return about(name, o.root.Remove(filepath.Base(name)))
 }
 
-func (o *localOutput) restore(string) error { return nil } // a rename replaces files here
-
-// resume opens what an earlier run left and proves it by the source's hash, or drops the end of it
-// that may not have reached the disk.
-func (o *localOutput) resume(c *fileCopy, in *input, m *mark) (offset int64, err error) {
-	name := filepath.Base(m.Temporary)
-	if err := o.open(); err != nil {
-		return 0, err
-	}
-	file, err := o.root.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		return 0, err
-	}
-	if offset, err = proveLocal(c, file, in, m); err == nil {
-		err = file.Truncate(offset)
+// prove proves what an earlier run left by the source's hash, or drops the end of it that may not
+// have reached the disk.
+func (o *localOutput) prove(c *fileCopy, in *input, m *mark) (offset int64, err error) {
+	if offset, err = proveLocal(c, o.file, in, m); err == nil {
+		err = o.file.Truncate(offset)
 	}
 	if err == nil {
-		_, err = file.Seek(offset, io.SeekStart)
+		_, err = o.file.Seek(offset, io.SeekStart)
+		in.same.inherit(m)
 	}
-	if err != nil {
-		file.Close()
-		return 0, err
-	}
-	in.same.inherit(m)
-	o.file, o.temp, c.attempts.made = file, filepath.Join(filepath.Dir(o.name), name), name
-	return offset, nil
+	return offset, err
 }
 
 func proveLocal(c *fileCopy, file *os.File, in *input, m *mark) (offset int64, err error) {
@@ -334,12 +255,12 @@ func proveLocal(c *fileCopy, file *os.File, in *input, m *mark) (offset int64, e
 }
 
 func (o *localOutput) fill(c *fileCopy, in *input) error {
-	to := sink{Writer: o.file, reread: o.rereads(c, in), over: o.over}
+	to := sink{Writer: o.file, reread: o.stored, over: o.over}
 	if to.reread != nil {
 		to.file = o.file
 	}
 	if o.temp != "" && o.info != nil {
-		to.old = func() (*os.File, error) { return o.root.Open(o.base) }
+		to.old = func() (*os.File, error) { return o.openAt(o.name, os.O_RDONLY, 0) }
 	}
 	n, err := in.pour(to)
 	c.result.Bytes = c.result.Resumed + n
@@ -363,8 +284,7 @@ func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
 			return err
 		}
 	}
-	w := endpoint.LocalWriter{File: o.file, In: o.root, Base: o.inRoot()}
-	done, err := w.Finish(c.ctx, &f)
+	done, err := o.writer().Finish(c.ctx, &f)
 	if err == nil && !(done.Times && !c.options.Preserve) {
 		err = done.NotSet
 	}
@@ -374,58 +294,44 @@ func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
 	if o.temp == "" {
 		return nil
 	}
-	err = o.root.Rename(o.inRoot(), o.base)
+	err = localfs.Replace(o.root, filepath.Base(o.temp), filepath.Base(o.name))
 	if err != nil {
 		c.result.LeftBehind = o.temp
 		c.detail = "all of the data is in " + o.temp
 		// most likely the directory was removed
-		if _, lookErr := o.root.Lstat(o.inRoot()); errors.Is(lookErr, fs.ErrNotExist) {
+		if _, lookErr := o.lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
 			c.detail = "all of the data was in " + o.temp + ", which is gone"
 		}
+		return err
+	}
+	if o.entry == nil && endpoint.Moved(o.root, filepath.Dir(o.name)) { // a tree's are left
+		err = &fs.PathError{Op: "write", Path: filepath.Dir(o.name), Err: endpoint.ErrWentAlong}
 	}
 	return err
 }
 
-// attrs returns the attributes to set. What the new file keeps of an old one it is given.
-func (o *localOutput) attrs(c *fileCopy, source *endpoint.Info) (set usftp.NewAttrs, err error) {
-	if (c.options.Preserve || c.entry != nil) && source.HasTimes && !c.options.NoTimes {
-		set.SetTimes = true
-		set.Atime, set.Mtime = source.Times()
+// kept gives the new file what it keeps of the old one besides the mode.
+func (o *localOutput) kept(c *fileCopy) fs.FileMode {
+	mode := o.info.Mode()
+	var err error
+	if !c.options.Owners {
+		err = localfs.OwnerOf(o.info).Keep(o.file)
 	}
-	if err = c.options.addOwner(&set, source.Owner); err != nil {
-		return set, err
-	}
-	if c.options.preservesMode(source) {
-		set.SetMode, set.Mode = true, c.options.perm(source)
-		return set, nil
-	}
-	if o.info == nil || o.temp == "" {
-		return set, nil
-	}
-	set.SetMode, set.Mode = true, o.info.Mode()
-	if c.options.Owners {
-		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
-	} else if err := localfs.OwnerOf(o.info).Keep(o.file); err != nil {
+	if err != nil {
 		c.warn("the new file cannot be given the owner of the old one: " + err.Error())
-		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
+		mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
 	}
-	if err := localfs.KeepACL(o.root, o.base, o.file); err != nil {
+	if err = localfs.KeepACL(o.root, filepath.Base(o.name), o.file); err != nil {
 		c.warn("the new file cannot be given the access control list of the old one, and gives " +
 			"its group no access: " + err.Error())
-		set.Mode &^= 0o070
+		mode &^= 0o070
 	}
-	return set, nil
+	return mode
 }
 
-func (o *localOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
-	return endpoint.LocalWriter{File: o.file}.Keep(c.ctx, n)
-}
-
-func (o *localOutput) remove(*fileCopy) {
-	if o.temp != "" {
-		o.root.Remove(o.inRoot())
-	}
+func (o *localOutput) writer() endpoint.Writer {
+	return endpoint.LocalWriter{File: o.file, In: o.root, Base: filepath.Base(o.written())}
 }
 
 // sparseFile is a local file in which blocks of zeros become holes.

@@ -3,6 +3,8 @@
 package transfer_test
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -95,4 +99,65 @@ func TestLocalDirectorySwappedForAPipe(t *testing.T) {
 		}
 		<-ended
 	}
+}
+
+// A directory that is moved away while files are copied into it takes them along: that is an error,
+// whatever has its name by then. Attributes are not set on what is another's.
+func TestLocalDirectoryMovedWhileItIsFilled(t *testing.T) {
+	for _, test := range []struct{ name, moved string }{{"below", "d"}, {"the target", "."}} {
+		for _, remade := range []bool{true, false} {
+			t.Run(fmt.Sprint(test.name, ", remade: ", remade), func(t *testing.T) {
+				swapped, gate := false, new(sftptest.Gate)
+				b := newTreeBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead,
+					Path: "/tree/d/other", Do: sftptest.Hold(gate)}}}, sftptest.LinkConfig{})
+				b.server.Files.WriteFile("/tree/d/file", []byte("data"))
+				b.server.Files.WriteFile("/tree/d/other", []byte("data"))
+				dir := filepath.Join(b.dir, "out")
+				s, err := b.tree(download, "/tree", dir, func(j *treeJob) {
+					j.Options.Preserve, j.Options.NoTargetDirectory = true, true
+					j.Options.Events = func(e transfer.Event) {
+						if e.Kind != transfer.Done || swapped { // the first file is there
+							return
+						}
+						swapped = true
+						moved := filepath.Join(dir, test.moved)
+						err := os.Rename(moved, dir+".aside")
+						if remade && err == nil {
+							err = os.Mkdir(moved, 0o700)
+						}
+						if err != nil {
+							t.Error(err)
+						}
+						gate.Open()
+					}
+				})
+				if !swapped || s.Failed != 1 || !errors.Is(err, endpoint.ErrWentAlong) {
+					t.Errorf("swapped %v: %+v, %v", swapped, s.Totals, err)
+				}
+				info, err := os.Stat(filepath.Join(dir, test.moved))
+				if remade && (err != nil || info.Mode().Perm() != 0o700) {
+					t.Errorf("the other directory has become %v, %v", info, err)
+				}
+			})
+		}
+	}
+	t.Run("a single file", func(t *testing.T) {
+		var dir string
+		b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeRead {
+				os.Rename(dir, dir+".aside")
+				os.Mkdir(dir, 0o755)
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		b.server.Files.WriteFile("/file", []byte("data"))
+		dir = filepath.Join(b.dir, "out")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.job(download, "/file", filepath.Join(dir, "file")); !errors.Is(err,
+			endpoint.ErrWentAlong) {
+			t.Errorf("it ends with %v", err)
+		}
+	})
 }

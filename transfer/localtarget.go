@@ -127,10 +127,11 @@ func (t *localTarget) check(d *directory, name string) error {
 // place examines the target.
 func (t *localTarget) place(c *fileCopy, in *input) (output, error) {
 	o := &localOutput{end: t, entry: c.entry}
+	o.placement, o.maker, o.stored = t.placement, o, o.reopen
 	if c.entry == nil {
 		return o, o.find(c)
 	}
-	o.name, o.base = c.entry.target(), c.entry.name
+	o.name = c.entry.target()
 	if c.entry.dir.fresh {
 		return o, nil
 	}

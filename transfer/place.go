@@ -1,14 +1,19 @@
 package transfer
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/quirks"
 )
@@ -22,6 +27,13 @@ type location struct {
 	untold bool        // the host does not say what is there, or whether anything is
 	temp   string      // path of the temporary file, "" if the target itself is written
 	freed  bool        // what was there has been moved away
+	stream bool        // it is no file, and what was written cannot be taken back
+
+	placement
+	maker // nil for a stream
+
+	// stored opens what is here for reading, nil if that is impossible or on a host.
+	stored reopen
 
 	// private is set if the temporary file is its owner's alone until it gets its permissions.
 	private bool
@@ -36,6 +48,205 @@ func (l *location) written() string {
 		return l.temp
 	}
 	return l.name
+}
+
+// left reports whether an earlier run for this target may have left a file of this name.
+func (l *location) left(c *fileCopy, name string) bool {
+	return strings.HasPrefix(c.dst.Base(name), localfs.TempPrefix(c.dst.Base(l.name))) &&
+		(c.to == nil || path.Dir(name) == path.Dir(l.name))
+}
+
+// rereads returns how to read again what is here or, on a host, the source; nil if that is
+// impossible.
+func (l *location) rereads(c *fileCopy, in *input) reopen {
+	if c.to != nil {
+		return in.reopen()
+	}
+	return l.stored
+}
+
+// verify compares what is stored with what was copied.
+func (l *location) verify(c *fileCopy, in *input) error {
+	if c.to != nil {
+		return c.to.verify(c, l.written(), nil, in.reopen())
+	}
+	return in.verify(l.stored)
+}
+
+// holds reports whether the host's file matches the hash of the other end; known is false if that
+// cannot be told. What no host can hash for a comparison is copied again.
+func (l *location) holds(c *fileCopy) (same, known bool) {
+	switch {
+	case c.to != nil:
+		return c.to.holds(c.hashing.digests, l.name, nil)
+	case c.from != nil:
+		return c.from.holds(c.hashing.digests, c.source, nil)
+	}
+	return false, true
+}
+
+// apart fails if the target is the source itself.
+func (l *location) apart(c *fileCopy, in *input) error {
+	source := in.info().Local
+	if source != nil && l.info != nil && os.SameFile(source, l.info) {
+		return errSameFile
+	}
+	if c.to == nil || c.from != c.to || c.entry != nil || l.info == nil && !l.untold {
+		return nil
+	}
+	from, err := c.to.client.RealPath(c.source)
+	if err != nil {
+		return nil
+	}
+	if to, err := c.to.client.RealPath(l.name); err == nil && to == from {
+		return errSameFile
+	}
+	return nil
+}
+
+// A maker makes and removes files in the directory of a location. It repeats nothing.
+type maker interface {
+	openFile(c *fileCopy, name string, flag int, perm fs.FileMode) error
+	lstat(name string) (fs.FileInfo, error)
+	discard(ctx context.Context, name string) error
+	explain(err error) error // says more about why the file cannot be made
+
+	// overwrite opens the target itself; old is what was found there, or nil.
+	overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int, perm fs.FileMode) error
+
+	// kept returns the permissions of the old file for the new one.
+	kept(c *fileCopy) fs.FileMode
+
+	// prove returns up to where the open file is the beginning of the source, or why it is not.
+	prove(c *fileCopy, in *input, m *mark) (offset int64, why error)
+}
+
+// resume opens what an interrupted copy left and returns where to continue, or why it cannot.
+func (l *location) resume(c *fileCopy, in *input, out output, m *mark) (offset int64, why error) {
+	temporary := c.dst.Join(above(c.dst, l.name), c.dst.Base(m.Temporary))
+	if err := l.openFile(c, temporary, os.O_RDWR, 0); err != nil {
+		return 0, fmt.Errorf("it cannot be opened: %w", err)
+	}
+	if offset, why = l.prove(c, in, m); why != nil {
+		out.writer().Abandon(c.ctx)
+		return 0, why
+	}
+	l.temp, c.attempts.made = temporary, temporary
+	return offset, nil
+}
+
+// create creates the temporary file, or opens the target if it is to be written in place.
+func (l *location) create(c *fileCopy, source *endpoint.Info) (err error) {
+	perm, denied := fs.FileMode(0o666), false
+	if source.HasMode {
+		perm = c.options.perm(source)
+	}
+	if !l.direct && l.tries(c) {
+		temporary := c.dst.Join(above(c.dst, l.name), c.token.Name(c.dst.Base(l.name)))
+		c.journal.noteBefore(c, temporary)
+		lost := c.to.lost()
+		err = l.openFile(c, temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, l.until(c, source, perm))
+		c.attempts.made = temporary
+		if err == nil {
+			l.temp = temporary
+			return nil
+		}
+		if c.flags.seat.crowded(err) { // that says nothing about the name
+			return err
+		}
+		if c.interrupted() || sharesHandle(err) {
+			if !lost { // the server may have created it
+				ctx, cancel := endpoint.CleanupContext(c.ctx)
+				defer cancel()
+				removeTemporary(ctx, c, temporary, l.discard)
+			}
+			return err
+		}
+		if err := l.fallBack(c, l.explain(err)); err != nil {
+			return err
+		}
+		c.flags.seat.inVain(err)
+		denied = true
+	}
+	if c.options.Placement == PlaceAtomic {
+		return &fs.PathError{Op: "replace", Path: l.name,
+			Err: errors.New("it is not a regular file with one name and can only be written in place")}
+	}
+	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
+	// opening the target itself yields an error with the name the user knows.
+	if err = l.openInPlace(c, source, perm); err == nil && denied {
+		l.noteNameRefused(c, l.info == nil)
+	}
+	return l.explain(err)
+}
+
+// until returns the permissions of a temporary file until it gets its final ones.
+func (l *location) until(c *fileCopy, source *endpoint.Info, perm fs.FileMode) fs.FileMode {
+	preserves := c.options.preservesMode(source)
+	switch noModes := l.quirks.NoModes.Load(); {
+	case l.info == nil && !preserves:
+	case !noModes:
+		l.private = true
+		return 0o600
+	case !preserves:
+		return l.info.Mode().Perm()
+	}
+	return perm
+}
+
+// attrs returns the attributes to set.
+func (l *location) attrs(c *fileCopy, source *endpoint.Info) (set usftp.NewAttrs, err error) {
+	atime, mtime := source.Times()
+	exists := c.to == nil || endpoint.Nearest(mtime).Unix() == mtime.Unix()
+	if source.HasTimes && !c.options.NoTimes && (c.options.Preserve || c.entry != nil && exists) {
+		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
+		c.settable(&set)
+	}
+	if err := c.options.addOwner(&set, source.Owner); err != nil {
+		return set, err
+	}
+	if c.options.preservesMode(source) {
+		// without setuid and setgid: the copy would run as the user who made it
+		set.SetMode, set.Mode = true, c.options.perm(source)
+	} else if l.info != nil && l.temp != "" {
+		set.SetMode, set.Mode = true, l.kept(c)
+		if set.SetOwner { // its new owner may never have agreed to that
+			set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
+		}
+	}
+	l.quirks.Settable(&set, false)
+	return set, nil
+}
+
+// openInPlace opens the target itself. Below the target of a tree it must still be what can be
+// written, and a link is replaced by the file, as a rename would. A new file is created exclusively;
+// an existing regular file may stem from an earlier attempt.
+func (l *location) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileMode) error {
+	old, flag := l.info, os.O_WRONLY|os.O_CREATE
+	if c.entry != nil {
+		var err error
+		freed := false
+		switch old, err = l.lstat(l.name); {
+		case errors.Is(err, fs.ErrNotExist):
+			freed = true
+		case private.Untold(err):
+			l.untold = true
+		case err != nil:
+			return err
+		case !old.Mode().IsRegular() && old.Mode()&fs.ModeSymlink == 0:
+			return inTheWay(l.name, old.Mode())
+		default:
+			freed, err = c.entry.backups().aside(c.entry, old.Mode(),
+				func() error { return l.discard(c.ctx, l.name) })
+			if err != nil {
+				return err
+			}
+		}
+		if freed {
+			old, flag = nil, flag|os.O_EXCL
+		}
+	}
+	return l.overwrite(c, source, old, flag, perm)
 }
 
 // look records what was found below the target of a tree.
@@ -149,9 +360,9 @@ func (j *job) checkBase(base string, valid func(string) error) error {
 // remembers what the target refuses, so that thousands of files need not each find out.
 type placement struct{ quirks *quirks.Quirks }
 
-// atomic reports whether to try a temporary name, given what is known about the target and the
+// tries reports whether to try a temporary name, given what is known about the target and the
 // directory. PlaceAtomic always tries.
-func (p placement) atomic(c *fileCopy) bool {
+func (p placement) tries(c *fileCopy) bool {
 	switch {
 	case c.options.Placement == PlaceAtomic:
 		return true

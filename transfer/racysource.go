@@ -477,4 +477,4 @@ func unchanged(before, after *endpoint.Info, read int64) error {
 }
 
 // errTouched reports that only a source's modification time changed.
-var errTouched = changedf("its modification time changed")
+var errTouched = changedf("%w", endpoint.ErrTouched)

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path"
-	"strings"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
@@ -27,103 +26,27 @@ type remoteOutput struct {
 	session *session
 	client  *usftp.Client // the session's, see [remoteTarget.view]
 	file    *usftp.File
-	striper *striper // until seal
+	striper *endpoint.Striper
 	sealed  bool
 	over    int64           // size of the old file that is written over in place; 0 if there is none
 	given   *usftp.NewAttrs // what the file should have, to be looked at; nil for most
 }
 
-func (o *remoteOutput) close() {
-	if o.striper != nil {
-		o.striper.stop()
-		o.striper = nil
-	}
+func (o *remoteOutput) close() { o.striper.Stop() }
+
+func (o *remoteOutput) create(c *fileCopy, in *input) error {
+	return o.location.create(c, in.info())
 }
 
-func (o *remoteOutput) rereads(c *fileCopy, in *input) reopen { return in.reopen() }
-
-func (o *remoteOutput) holds(c *fileCopy, in *input) (same, known bool) {
-	return o.session.holds(c.hashing.digests, o.name, nil)
-}
-
-func (o *remoteOutput) verify(c *fileCopy, in *input) error {
-	return o.session.verify(c, o.written(), nil, in.reopen())
-}
-
-// same makes sure that a file does not overwrite itself.
-func (o *remoteOutput) same(c *fileCopy, in *input) error {
-	if c.entry != nil || o.info == nil && !o.untold || c.from != c.to {
-		return nil
-	}
-	source, err := o.client.RealPath(c.source)
-	if err != nil {
-		return nil
-	}
-	if to, err := o.client.RealPath(o.name); err == nil && to == source {
-		return errSameFile
-	}
-	return nil
-}
-
-// create creates the temporary file, or opens the target if it is to be written in place.
-func (o *remoteOutput) create(c *fileCopy, in *input) (err error) {
-	source, client := in.info(), o.client
-	perm, denied := fs.FileMode(0o666), false
-	if source.HasMode {
-		perm = c.options.perm(source)
-	}
-	if !o.direct && o.end.atomic(c) {
-		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
-		c.journal.noteBefore(c, temporary)
-		private := perm
-		switch noModes := o.end.placement.quirks.NoModes.Load(); {
-		case o.info == nil && !c.options.preservesMode(source):
-		case !noModes: // until it gets its final permissions
-			private, o.private = 0o600, true
-		case !c.options.preservesMode(source):
-			private = o.info.Mode().Perm()
-		}
-		lost := o.session.lost()
-		o.file, err = client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
-		c.attempts.made = temporary
-		if err == nil {
-			c.flags.seat.opened(false)
-			o.temp = temporary
-			return nil
-		}
-		if c.flags.seat.crowded(err) { // that says nothing about the name
-			return err
-		}
-		if c.interrupted() || sharesHandle(err) {
-			if !lost { // the server may have created it
-				ctx, cancel := endpoint.CleanupContext(c.ctx)
-				defer cancel()
-				o.removeTemporary(ctx, c, temporary)
-			}
-			return err
-		}
-		if c.entry != nil && o.linked(c.entry.dir) { // that says nothing about the name
-			return err
-		}
-		if err := o.end.fallBack(c, o.explain(err)); err != nil {
-			return err
-		}
-		c.flags.seat.inVain(err)
-		denied = true
-	}
-	if c.options.Placement == PlaceAtomic {
-		return &fs.PathError{Op: "replace", Path: o.name,
-			Err: errors.New("it is not a regular file and can only be written in place")}
-	}
-	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
-	// opening the target itself yields an error with the name the user knows.
-	if o.file, err = (inPlace{o, c, source, perm}).open(); err == nil {
+func (o *remoteOutput) openFile(c *fileCopy, name string, flag int, perm fs.FileMode) (err error) {
+	if o.file, err = o.client.OpenFile(name, flag, perm); err == nil {
 		c.flags.seat.opened(false)
 	}
-	if err == nil && denied {
-		o.end.noteNameRefused(c, o.info == nil)
-	}
-	return o.explain(err)
+	return err
+}
+
+func (o *remoteOutput) lstat(name string) (fs.FileInfo, error) {
+	return private.OfClient(o.client).Look(name)
 }
 
 // linked reports whether a directory below the target cannot be reached without following a link,
@@ -150,87 +73,53 @@ func (o *remoteOutput) explain(err error) error {
 	return endpoint.ExplainFailure(err, client, o.session.host.Name, dir)
 }
 
-// inPlace opens a target on a host that is written in place.
-type inPlace struct {
-	o      *remoteOutput
-	c      *fileCopy
-	source *endpoint.Info
-	perm   fs.FileMode // of a new file
-}
-
-// open opens the target itself. Version 3 has no flag that stops OPEN from following links
+// overwrite opens the target itself. Version 3 has no flag that stops OPEN from following links
 // (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the host
 // could still put a link in the file's place; the source cannot.
-func (p inPlace) open() (*usftp.File, error) {
-	o, c := p.o, p.c
-	client, old, flags := o.client, o.info, os.O_WRONLY|os.O_CREATE
-	untold := o.untold
-	if c.entry != nil {
-		info, err := private.OfClient(client).Look(o.name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			old, flags = nil, flags|os.O_EXCL
-		case private.Untold(err):
-			old, untold = nil, true
-		case err != nil:
-			return nil, err
-		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
-			return nil, inTheWay(o.name, info.Mode())
-		default:
-			old = info
-			freed, err := c.entry.backups().aside(c.entry, info.Mode(),
-				func() error { return client.Remove(o.name) })
-			if err != nil {
-				return nil, err
-			}
-			if freed {
-				old, flags = nil, flags|os.O_EXCL
-			}
-		}
-	}
+func (o *remoteOutput) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+	perm fs.FileMode) error {
 	switch {
-	case untold && c.options.Placement != PlaceDirect:
-		f, err := client.OpenFile(o.name, flags|os.O_EXCL, p.perm)
+	case o.untold && c.options.Placement != PlaceDirect:
+		err := o.openFile(c, o.name, flag|os.O_EXCL, perm)
 		if endpoint.Refused(err) {
 			c.detail = "the host does not say what has this name: a directory's must end in /" +
 				c.rules().inPlace
 		} else if err == nil && c.flags.notRenamed { // nothing had the name
-			o.end.placement.quirks.NoRename.Store(true)
-			o.end.reportNoRename(c)
+			o.quirks.NoRename.Store(true)
+			o.reportNoRename(c)
 		}
-		return f, err
+		return err
 	case old == nil:
-		return client.OpenFile(o.name, flags|os.O_TRUNC, p.perm)
+		return o.openFile(c, o.name, flag|os.O_TRUNC, perm)
 	case !old.Mode().IsRegular():
-		return client.OpenFile(o.name, flags, p.perm)
+		return o.openFile(c, o.name, flag, perm)
 	}
-	return p.over(old)
+	return o.openOver(c, source, old, perm)
 }
 
-// over opens an existing file to write over it. It does not empty the file, which may be the
-// source: the host may be this machine, and a file can have several names. seal truncates it to its
-// new size. On hosts that take only whole files, it is emptied if it is certainly not the source.
-func (p inPlace) over(old fs.FileInfo) (f *usftp.File, err error) {
-	o := p.o
-	client, quirks, flags := o.client, o.end.placement.quirks, os.O_WRONLY|os.O_CREATE
-	other := p.c.attempts.once || isOther(p.source, old) // what can be read only once is no file
-	if !other || !quirks.WholeFiles.Load() {
-		if f, err = client.OpenFile(o.name, flags, p.perm); err == nil {
+// openOver opens an existing file to write over it. It does not empty the file, which may be the
+// source: the host may be this machine, and a file can have several names. finalize truncates it to
+// its new size. On hosts that take only whole files, it is emptied if it is certainly not the source.
+func (o *remoteOutput) openOver(c *fileCopy, source *endpoint.Info, old fs.FileInfo,
+	perm fs.FileMode) (err error) {
+	other := c.attempts.once || isOther(source, old) // what can be read only once is no file
+	if !other || !o.quirks.WholeFiles.Load() {
+		if err = o.openFile(c, o.name, os.O_WRONLY|os.O_CREATE, perm); err == nil {
 			o.over = sizeOf(old)
 		}
 		if !other || !endpoint.Refused(err) {
-			return f, err
+			return err
 		}
 	}
-	f, truncErr := client.OpenFile(o.name, flags|os.O_TRUNC, p.perm)
+	truncErr := o.openFile(c, o.name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
 	if err == nil {
-		return f, truncErr
+		return truncErr
 	}
 	if truncErr != nil {
-		return nil, err
+		return err
 	}
-	quirks.WholeFiles.Store(true)
-	return f, nil
+	o.quirks.WholeFiles.Store(true)
+	return nil
 }
 
 // isOther reports whether a file on a host is certainly not the source.
@@ -252,16 +141,12 @@ func sizeOf(info fs.FileInfo) int64 {
 	return math.MaxInt64
 }
 
-// left reports whether an earlier run for this target may have left a file of this name.
-func (o *remoteOutput) left(name string) bool {
-	return path.Dir(name) == path.Dir(o.name) &&
-		strings.HasPrefix(path.Base(name), localfs.TempPrefix(path.Base(o.name)))
+func (o *remoteOutput) discard(ctx context.Context, name string) error {
+	return o.client.WithContext(ctx).Remove(name)
 }
 
-func (o *remoteOutput) discard(name string) error { return o.client.Remove(name) }
-
-func (o *remoteOutput) restore(aside string) error {
-	if _, old := localfs.OldNameOf(path.Base(aside)); !old || !o.left(aside) {
+func (o *remoteOutput) restore(c *fileCopy, aside string) error {
+	if _, old := localfs.OldNameOf(path.Base(aside)); !old || !o.left(c, aside) {
 		return nil
 	}
 	client := o.client
@@ -278,33 +163,28 @@ func (o *remoteOutput) restore(aside string) error {
 	return nil
 }
 
-// resume opens what an earlier run left, and proves it by the host's hash or by reading back its
-// end.
-func (o *remoteOutput) resume(c *fileCopy, in *input, m *mark) (int64, error) {
+// prove proves what an earlier run left by the host's hash or by reading back its end.
+func (o *remoteOutput) prove(c *fileCopy, in *input, m *mark) (int64, error) {
 	if m.RacyBytes > 0 && m != c.journal.left {
 		return 0, errors.New("the source was being written to when the copy started")
 	}
-	f, err := o.client.OpenFile(m.Temporary, os.O_RDWR, 0)
-	if err != nil {
-		return 0, fmt.Errorf("it cannot be opened: %w", err)
-	}
-	if err := proveRemote(c, f, in, m); err != nil {
-		f.Close()
+	if err := proveRemote(c, o.file, in, m); err != nil {
 		return 0, err
 	}
-	o.file, o.temp, c.attempts.made = f, m.Temporary, m.Temporary
-	_, err = f.Seek(m.Bytes, io.SeekStart)
+	_, err := o.file.Seek(m.Bytes, io.SeekStart)
 	return m.Bytes, err
 }
 
 // proveRemote proves that what is in the file is the beginning of the source, and cuts off the
-// rest.
+// rest. Where the host does not cut files, or only says so, the rest stays if all of it will be
+// written over.
 func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	var why error
+	over := false
 	switch {
 	case !info.Mode().IsRegular():
 		return errors.New("it is no regular file")
@@ -313,15 +193,18 @@ func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 	case info.Size() > m.Bytes:
 		if err := f.Truncate(m.Bytes); err != nil {
 			why = fmt.Errorf("it cannot be truncated to what is known to be good: %w", err)
+			over = endpoint.Refused(err) && info.Size() <= in.info().Size
 		}
 	}
 	if why != nil {
 		kept, err := c.to.kept(f, in, min(info.Size(), in.info().Size))
-		if kept == 0 || info.Size() > in.info().Size {
+		if kept > 0 && info.Size() <= in.info().Size {
+			m.Bytes = kept
+			return nil
+		}
+		if !over || err != nil {
 			return cmp.Or(err, why)
 		}
-		m.Bytes = kept
-		return nil
 	}
 	if same, known := c.to.begins(f, in, m.Bytes); known {
 		if !same {
@@ -340,10 +223,9 @@ func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 		length = unsyncedTail
 	}
 	off := max(0, m.Bytes-length)
-	if _, err := f.Seek(off, io.SeekStart); err != nil {
-		return err
-	}
-	_, err = f.WriteTo(io.NewOffsetWriter(&comparer{at: in, size: m.Bytes}, off))
+	r := f.ReadRange(off, m.Bytes-off)
+	defer r.Close()
+	_, err = io.Copy(io.NewOffsetWriter(&comparer{at: in, size: m.Bytes}, off), r)
 	return err
 }
 
@@ -390,13 +272,14 @@ func (o *remoteOutput) send(c *fileCopy, in *input) (int64, error) {
 			return n, 1, err
 		})
 	}
-	s := o.session.stripe(c, f, os.O_WRONLY, resumed, source.Size, o.over)
-	o.striper = s // until seal
+	s := o.session.stripe(c, f,
+		endpoint.Striping{Flag: os.O_WRONLY, From: resumed, Size: source.Size, Over: o.over})
+	o.striper = s
 	n, err := o.session.judge(c, f, func() (int64, int, error) {
-		n, err := s.stripes.ReadFromAt(in)
-		return n, 1 + s.count(), err
+		n, err := s.ReadFromAt(in)
+		return n, 1 + s.Count(), err
 	})
-	c.result.Stripes = s.stripes.Joined()
+	c.result.Stripes = s.Joined()
 	return n, err
 }
 
@@ -413,10 +296,10 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in *input) (done bool, err error) 
 	notSet, err := wait()
 	c.freeHandle()
 	if err == nil && notSet != nil {
-		err = finalizing{o, c, in}.smallRefused(notSet)
+		err = finalizing{o, c}.smallRefused(notSet, in.info())
 	}
 	if err == nil {
-		err = finalizing{o, c, in}.proved()
+		err = finalizing{o, c}.proved()
 	}
 	if err != nil {
 		return true, err
@@ -430,19 +313,19 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in *input) (done bool, err error) 
 // inlined, to keep the stacks of thousands of files small.
 //
 //go:noinline
-func (s finalizing) smallRefused(refusal error) error {
+func (s finalizing) smallRefused(refusal error, source *endpoint.Info) error {
 	if !endpoint.Refused(refusal) {
 		if s.c.options.Preserve || s.c.options.Owners {
 			return refusal
 		}
 		return nil
 	}
-	set, err := s.attrs()
+	set, err := s.o.attrs(s.c, source)
 	if err != nil {
 		return err
 	}
 	f := endpoint.Finish{Set: set, Own: s.own()}
-	return s.told(s.writer().SetByPath(&f, refusal))
+	return s.told(s.o.hostWriter().SetByPath(&f, refusal))
 }
 
 // startSmall reads a small file and starts writing it. It frees the memory for that before it
@@ -454,11 +337,11 @@ func (o *remoteOutput) startSmall(c *fileCopy, in *input) (wait func() (notSet, 
 		return nil, err
 	}
 	defer in.small.release()
-	set, err := finalizing{o, c, in}.attrs()
+	set, err := o.attrs(c, in.info())
 	if err != nil {
 		return nil, err
 	}
-	finalizing{o, c, in}.looks(set)
+	finalizing{o, c}.looks(set)
 	c.hashing.small(c, in.small.data)
 	return private.OfFile(o.file).StartWriteClose(in.small.data, set), nil
 }
@@ -468,35 +351,25 @@ func (o *remoteOutput) finalize(c *fileCopy, in *input) error {
 	if o.sealed {
 		return nil
 	}
-	return finalizing{o, c, in}.run()
+	return finalizing{o, c}.run(in.info())
 }
 
 // finalizing is what happens to a file on a host between its contents and its name.
 type finalizing struct {
-	o  *remoteOutput
-	c  *fileCopy
-	in *input
+	o *remoteOutput
+	c *fileCopy
 }
 
-// run proves that the file is whole if several handles wrote it, and finishes it. The other handles
-// are closed in the same round trip.
-func (s finalizing) run() (err error) {
+// run finishes the file.
+func (s finalizing) run(source *endpoint.Info) (err error) {
 	o, c := s.o, s.c
-	w := s.writer()
 	f := endpoint.Finish{Truncate: c.result.Bytes < o.over, Size: c.result.Bytes, Own: s.own(),
 		Flush: c.options.Sync || c.options.Verify && o.session.syncs(c)}
-	if striper := o.striper; striper != nil {
-		// first, since each connection answers in an order of its own
-		if err := striper.prove(); err != nil {
-			return err
-		}
-		w.Parts, o.striper = striper.part, nil
-	}
-	if f.Set, err = s.attrs(); err != nil {
+	if f.Set, err = o.attrs(c, source); err != nil {
 		return err
 	}
 	s.looks(f.Set)
-	done, err := w.Finish(c.ctx, &f)
+	done, err := o.hostWriter().Finish(c.ctx, &f)
 	if err = o.explain(err); err == nil {
 		err = s.told(done)
 	}
@@ -506,8 +379,15 @@ func (s finalizing) run() (err error) {
 	return err
 }
 
-func (s finalizing) writer() endpoint.HostWriter {
-	return endpoint.HostWriter{File: s.o.file, Quirks: s.o.end.placement.quirks}
+func (o *remoteOutput) writer() endpoint.Writer {
+	if o.file == nil {
+		return nil
+	}
+	return o.hostWriter()
+}
+
+func (o *remoteOutput) hostWriter() endpoint.HostWriter {
+	return endpoint.HostWriter{File: o.file, Quirks: o.quirks, Striper: o.striper}
 }
 
 // own reports whether the file is new.
@@ -523,34 +403,8 @@ func (s finalizing) told(done endpoint.Finished) error {
 	return s.attrsRefused(done.NotSet)
 }
 
-// attrs returns the attributes to set on the target.
-func (s finalizing) attrs() (set usftp.NewAttrs, err error) {
-	o, c, source := s.o, s.c, s.in.info()
-	atime, mtime := source.Times()
-	seconds := mtime.Unix()
-	if source.HasTimes && !c.options.NoTimes && (c.options.Preserve ||
-		c.entry != nil && seconds >= 0 && seconds <= math.MaxUint32) {
-		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
-		c.settable(&set)
-	}
-	if c.options.preservesMode(source) {
-		// without setuid and setgid: the copy would run as the user who made it
-		set.SetMode, set.Mode = true, c.options.perm(source)
-	} else if o.info != nil && o.temp != "" {
-		set.SetMode, set.Mode = true, s.keptMode()
-	}
-	if err = c.options.addOwner(&set, source.Owner); set.SetOwner {
-		// its new owner may never have agreed to that
-		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
-	}
-	o.end.placement.quirks.Settable(&set, false)
-	return set, err
-}
-
-// keptMode returns a replaced file's mode for the new one. The setuid and setgid bits stay only if
-// owner and group do.
-func (s finalizing) keptMode() fs.FileMode {
-	o := s.o
+// kept is without the setuid and setgid bits unless owner and group stay.
+func (o *remoteOutput) kept(c *fileCopy) fs.FileMode {
 	mode := o.info.Mode()
 	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
 		return mode
@@ -569,7 +423,7 @@ func (s finalizing) keptMode() fs.FileMode {
 		kept &^= fs.ModeSetgid
 	}
 	if kept != mode {
-		s.c.warn("the new file does not keep the old one's setuid and setgid bits, " +
+		c.warn("the new file does not keep the old one's setuid and setgid bits, " +
 			"since its owner or group differs")
 	}
 	return kept
@@ -584,7 +438,7 @@ var errPrivate = errors.New("the host does not change the permissions of a file"
 func (s finalizing) looks(set usftp.NewAttrs) {
 	o := s.o
 	if (s.c.options.Preserve || o.private) && set != (usftp.NewAttrs{}) &&
-		!private.OfClient(o.client).WorksInOrder() && !o.end.placement.quirks.Proved.Swap(true) {
+		!private.OfClient(o.client).WorksInOrder() && !o.quirks.Proved.Swap(true) {
 		o.given = &set
 	}
 }
@@ -595,7 +449,7 @@ func (s finalizing) proved() error {
 	if s.o.given != nil {
 		s.look()
 	}
-	if s.o.private && s.o.end.placement.quirks.NoModes.Load() && !s.c.attempts.once {
+	if s.o.private && s.o.quirks.NoModes.Load() && !s.c.attempts.once {
 		return errPrivate
 	}
 	return nil
@@ -682,9 +536,9 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 			c.attempts.committing = nil
 		}
 		if c.entry == nil || !o.linked(c.entry.dir) {
-			o.end.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
+			o.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
 		}
-		if (c.flags.notRenamed || o.end.placement.quirks.NoRename.Load()) && !o.end.atomic(c) &&
+		if (c.flags.notRenamed || o.quirks.NoRename.Load()) && !o.tries(c) &&
 			p.aside == "" && p.forgone(c, o) {
 			c.result.LeftBehind, c.detail = "", ""
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
@@ -881,43 +735,4 @@ func (p *commitState) wasRenamed(c *fileCopy, o *remoteOutput, refusal error) (d
 	}
 	c.result, c.detail = Result{Target: o.name, Bytes: p.size}, ""
 	return true, nil
-}
-
-// truncate shortens what was written to the contiguous part. If the connection is lost the next run
-// does that.
-func (o *remoteOutput) truncate(c *fileCopy, n int64) (ok, synced bool) {
-	if o.session.lost() {
-		return true, false
-	}
-	ctx, cancel := endpoint.CleanupContext(c.ctx)
-	defer cancel()
-	return endpoint.HostWriter{File: o.file}.Keep(ctx, n)
-}
-
-// remove closes the file, and removes it if it is temporary.
-func (o *remoteOutput) remove(c *fileCopy) {
-	if o.file == nil {
-		return
-	}
-	if o.temp != "" && o.session.lost() {
-		c.result.LeftBehind = o.temp
-		c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes, c.shown(o.temp))
-		return
-	}
-	ctx, cancel := endpoint.CleanupContext(c.ctx)
-	defer cancel()
-	endpoint.HostWriter{File: o.file}.Abandon(ctx)
-	c.delta.close() // Windows does not remove open files
-	if o.temp != "" {
-		o.removeTemporary(ctx, c, o.temp)
-	}
-}
-
-// removeTemporary removes a useless temporary file, or reports that it is left.
-func (o *remoteOutput) removeTemporary(ctx context.Context, c *fileCopy, temporary string) {
-	if err := o.client.WithContext(ctx).Remove(temporary); err != nil &&
-		!errors.Is(err, fs.ErrNotExist) {
-		c.result.LeftBehind = temporary
-		c.detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
-	}
 }

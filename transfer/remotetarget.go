@@ -103,6 +103,7 @@ var errTwice = errors.New("server sent the same file name twice")
 // would replace the link: that takes one round trip, and one more for a directory or a link.
 func (t *remoteTarget) place(c *fileCopy, in *input) (output, error) {
 	o := &remoteOutput{end: t, session: c.to}
+	o.placement, o.maker = t.placement, o
 	o.client, _ = t.view(c.to.client, c.entry)
 	if c.entry != nil {
 		o.name = c.entry.target()
@@ -112,7 +113,7 @@ func (t *remoteTarget) place(c *fileCopy, in *input) (output, error) {
 		if c.entry.absent() {
 			return o, nil
 		}
-		return o, o.look(private.OfClient(o.client).Look(o.name))
+		return o, o.look(o.lstat(o.name))
 	}
 	return o, t.find(c, o)
 }

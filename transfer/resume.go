@@ -132,7 +132,7 @@ func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err 
 	if err := j.inherit(c, m, out); err != nil {
 		return 0, err
 	}
-	ours := out.left(m.Temporary)
+	ours := out.at().left(c, m.Temporary)
 	var why error
 	switch {
 	case ours && m.Bytes == 0:
@@ -141,7 +141,7 @@ func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err 
 	case !ours:
 		why = errors.New("it does not belong to this target")
 	default:
-		if offset, why = out.resume(c, in, m); why == nil {
+		if offset, why = out.at().resume(c, in, out, m); why == nil {
 			return offset, nil
 		}
 		if c.interrupted() {
@@ -172,7 +172,7 @@ func (j *journal) findStale(c *fileCopy, out output) error {
 	if err := j.inherit(c, m, out); err != nil {
 		return err
 	}
-	if m != nil && out.left(m.Temporary) {
+	if m != nil && out.at().left(c, m.Temporary) {
 		j.stale = m
 		if m.Bytes > 0 {
 			c.note(fmt.Sprintf("copying it again; the %d bytes that an interrupted copy left are "+
@@ -188,8 +188,8 @@ func (j *journal) inherit(c *fileCopy, m *mark, out output) error {
 	if m == nil || m == j.left {
 		return nil
 	}
-	if m.Aside != "" {
-		if err := out.restore(m.Aside); err != nil && c.interrupted() {
+	if ex, ok := out.(exchange); ok && m.Aside != "" {
+		if err := ex.restore(c, m.Aside); err != nil && c.interrupted() {
 			return cmp.Or(context.Cause(c.ctx), err)
 		} else if err != nil {
 			c.warn(fmt.Sprintf("the old file that an interrupted copy moved aside is still called %s: %s",
@@ -197,7 +197,7 @@ func (j *journal) inherit(c *fileCopy, m *mark, out output) error {
 		}
 	}
 	for _, name := range m.Strays {
-		if out.left(name) {
+		if out.at().left(c, name) {
 			c.attempts.addStray(name)
 		}
 	}
@@ -218,7 +218,7 @@ func (j *journal) removeStrays(c *fileCopy, out output) {
 	for len(*strays) > 0 {
 		var err error
 		if (*strays)[0] != out.at().temp {
-			err = out.discard((*strays)[0])
+			err = out.at().discard(c.ctx, (*strays)[0])
 		}
 		if err != nil && !endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
 			return // the connection is lost again
@@ -284,8 +284,8 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 }
 
 // removeStale removes what an earlier run left, once the copy is in place.
-func (j *journal) removeStale(out output) {
-	if j.stale != nil && endpoint.IgnoreMissing(out.discard(j.stale.Temporary)) == nil {
+func (j *journal) removeStale(c *fileCopy, out output) {
+	if j.stale != nil && endpoint.IgnoreMissing(out.at().discard(c.ctx, j.stale.Temporary)) == nil {
 		j.stale = nil
 	}
 }

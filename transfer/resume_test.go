@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,6 +36,18 @@ func (b *bench) reconnect(link sftptest.LinkConfig) *sftptest.End {
 func TestResume(t *testing.T) {
 	const size = 40 << 20
 	data := random(size)
+	uncut := func(answer wire.Code) sftptest.Script { // files are not cut, which a host may not say
+		return sftptest.Script{Faults: []sftptest.Fault{
+			{On: wire.TypeFsetstat, Do: sftptest.Refuse(answer, "")}}}
+	}
+	// what had arrived beyond the part that is known to be good, with a hole
+	beyond := func(b *bench, _, left string) {
+		if have, err := b.server.Files.ReadFile(left); err == nil {
+			more := slices.Clone(data[:len(have)+2<<20])
+			clear(more[len(have) : len(have)+1<<20])
+			b.server.Files.WriteFile(left, more)
+		}
+	}
 	for name, test := range map[string]struct {
 		script  sftptest.Script
 		lose    bool // the connection ends instead of the context
@@ -47,6 +60,9 @@ func TestResume(t *testing.T) {
 		"no fsync": {sends: size * 7 / 8,
 			script: sftptest.Script{Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename,
 				Data: "1"}}}},
+		"not cut":                  {sends: size * 7 / 8, script: uncut(wire.Failure), between: beyond},
+		"not cut, without a word":  {sends: size * 7 / 8, script: uncut(wire.OK), between: beyond},
+		"not cut, connection lost": {sends: size * 7 / 8, script: uncut(wire.Failure), between: beyond, lose: true},
 		"another source": {again: true, between: func(b *bench, local, _ string) {
 			os.Chtimes(local, oldTime, oldTime)
 			b.server.Files.SetModTime("/source", oldTime)

@@ -11,6 +11,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/machine"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/quirks"
@@ -106,6 +107,15 @@ func (s *session) worthStriping(c *fileCopy, size int64, reads bool) bool {
 	}
 	s.measure(c.ctx, size)
 	return size >= worthTrial || flow.WorthStriping(size, s.trip)
+}
+
+// newSpare is replaced by tests.
+var newSpare = machine.NewSpare
+
+// stripe starts to open handles for a transfer; see [endpoint.NewStriper].
+func (s *session) stripe(c *fileCopy, first *usftp.File, how endpoint.Striping) *endpoint.Striper {
+	how.Pool, how.Trip, how.Quirks, how.Spare = s.host.Pool, s.trip, s.quirks(), newSpare
+	return endpoint.NewStriper(c.ctx, first, how)
 }
 
 // worthTrial is the size from which a file's rate is watched: what may slow a connection down,

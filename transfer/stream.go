@@ -3,7 +3,6 @@ package transfer
 import (
 	"fmt"
 	"io"
-	"io/fs"
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/pool"
@@ -53,38 +52,26 @@ func (t *writerTarget) place(c *fileCopy, in *input) (output, error) {
 	if base := c.src.Base(c.source); base != "" {
 		c.name = base
 	}
-	return &writerOutput{location: location{name: "-", direct: true}, w: t.w}, nil
+	return &writerOutput{location{name: "-", direct: true, stream: true}, t.w}, nil
 }
 
 // writerOutput writes to an io.Writer. What was written cannot be taken back: another attempt
 // continues after it, if the source is unchanged.
 type writerOutput struct {
 	location
-	w  io.Writer
-	in *input
+	w io.Writer
 }
 
-func (o *writerOutput) atomic() bool     { return true } // in place would be reported
-func (o *writerOutput) left(string) bool { return false }
-func (o *writerOutput) close()           {}
-
-func (o *writerOutput) finishCommit(*fileCopy) (done bool, err error)  { return false, nil }
-func (o *writerOutput) rereads(*fileCopy, *input) reopen               { return nil }
-func (o *writerOutput) holds(*fileCopy, *input) (same, known bool)     { return false, false }
-func (o *writerOutput) same(*fileCopy, *input) error                   { return nil }
-func (o *writerOutput) discard(string) error                           { return nil }
-func (o *writerOutput) restore(string) error                           { return nil }
-func (o *writerOutput) finalize(*fileCopy, *input) error               { return nil }
-func (o *writerOutput) commit(*fileCopy, *input) error                 { return nil }
-func (o *writerOutput) verify(c *fileCopy, in *input) error            { return in.verify(nil) }
-func (o *writerOutput) resume(*fileCopy, *input, *mark) (int64, error) { return 0, fs.ErrNotExist }
+func (o *writerOutput) close()                           {}
+func (o *writerOutput) writer() endpoint.Writer          { return nil }
+func (o *writerOutput) finalize(*fileCopy, *input) error { return nil }
+func (o *writerOutput) commit(*fileCopy, *input) error   { return nil }
 
 func (o *writerOutput) create(c *fileCopy, in *input) error {
 	if err := in.ready(); err != nil {
 		return err
 	}
 	c.sized(in)
-	o.in = in
 	now := in.info()
 	known := now.IsRegular() && now.HasTimes
 	if c.attempts.reached == 0 {
@@ -95,7 +82,7 @@ func (o *writerOutput) create(c *fileCopy, in *input) error {
 	}
 	c.result.Bytes = c.attempts.reached
 	if !known || now.Size != c.attempts.poured.Size || !now.Mtime.Equal(c.attempts.poured.Mtime) {
-		o.remove(c)
+		o.taken(c)
 		return ErrSourceChanged
 	}
 	c.startAt(c.attempts.reached)
@@ -111,9 +98,8 @@ func (o *writerOutput) fill(c *fileCopy, in *input) error {
 	return err
 }
 
-func (o *writerOutput) truncate(*fileCopy, int64) (ok, synced bool) { return false, false }
-
-func (o *writerOutput) remove(c *fileCopy) {
+// taken says what can no longer be taken back.
+func (*location) taken(c *fileCopy) {
 	if c.result.Bytes > 0 {
 		c.detail = fmt.Sprintf("%d bytes of it have been written", c.result.Bytes)
 	}

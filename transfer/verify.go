@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync/atomic"
 
@@ -231,9 +230,9 @@ func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, l
 	position := func() int64 { return from + f.Progress() }
 	defer pools.OfConn(s.conn).Follow(&r.progress, position)()
 	defer c.checks(position)()
-	stripes := s.stripe(c, f, os.O_RDONLY, from, size, 0)
-	defer stripes.stop()
-	n, err := stripes.stripes.WriteToAt(&comparer{at: file, size: size})
+	stripes := s.stripe(c, f, endpoint.Striping{From: from, Size: size})
+	defer stripes.Stop()
+	n, err := stripes.WriteToAt(&comparer{at: file, size: size})
 	if r.done += n; err == nil && r.done != size {
 		err = errDiffers
 	}

@@ -394,14 +394,18 @@ func (w *walk) done(d *directory) {
 // not change the parent's times.
 func (w *walk) finish(d *directory) {
 	t := w.tree
-	listed := t.filter.listed
-	if d.failed || t.options.DryRun || t.ctx.Err() != nil ||
-		d.parent == nil && listed != nil && !listed.named {
-		t.into.Leave(d.rel)
+	listed, err := t.filter.listed, t.into.Leave(d.rel)
+	if d.failed || t.options.DryRun || t.ctx.Err() != nil {
+		return
+	}
+	if err != nil { // others may have made what has its name now
+		t.fail("", d.source, d.target, err)
+		return
+	}
+	if d.parent == nil && listed != nil && !listed.named {
 		return
 	}
 	w.finishing.Go(func() {
-		defer t.into.Leave(d.rel)
 		if err := t.plan.finish(d); err != nil {
 			if t.options.Preserve {
 				t.fail("", d.source, d.target, err)

@@ -25,6 +25,9 @@ var (
 	// ErrMoved reports that another directory is where one was found.
 	ErrMoved = errors.New("it is another directory now")
 
+	// ErrWentAlong reports that a directory has lost its name with what was put there.
+	ErrWentAlong = errors.New("the directory was moved meanwhile, with what was copied into it before")
+
 	// ErrOtherNames reports that a file would change under its other names, too.
 	ErrOtherNames = errors.New("the file has other names (hard links)")
 
@@ -40,6 +43,13 @@ var (
 // nobody knows.
 func Refused(err error) bool {
 	return errors.As(err, new(*usftp.StatusError))
+}
+
+// NoDirectory returns the error of a directory in which something was to be made, and which does not
+// exist.
+func NoDirectory(dir string) error {
+	return Explain(fmt.Sprintf("the directory %s does not exist (mkdir -p makes it)", dir),
+		fs.ErrNotExist)
 }
 
 // IgnoreMissing returns err, or nil if it says that a file does not exist.

@@ -251,16 +251,20 @@ type HostWriter struct {
 	*usftp.File
 	Quirks *quirks.Quirks // of the host
 
-	// Parts ends the other handles that wrote the file; the second half waits for that. It is nil
-	// if there are none.
-	Parts func() (wait func() error)
+	// Striper is what wrote it over several handles, or nil. Finish ends it, and Stop if nothing else
+	// does.
+	Striper *Striper
 }
 
 // Finish implements Writer.
 func (w HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err error) {
 	var steps []step
-	if w.Parts != nil {
-		steps = append(steps, w.Parts)
+	if w.Striper != nil {
+		// first, since each connection answers in an order of its own
+		if err := w.Striper.Prove(); err != nil {
+			return done, err
+		}
+		steps = append(steps, func() func() error { return w.Striper.finish(true) })
 	}
 	if f.Truncate {
 		steps = append(steps, func() func() error {

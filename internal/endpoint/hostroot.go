@@ -48,7 +48,7 @@ func (h *Host) Below(dir string) (Root, error) { return NewHostRoot(h, dir), nil
 type unopened struct{}
 
 // Leave implements Root.
-func (unopened) Leave(string) {}
+func (unopened) Leave(string) error { return nil }
 
 // Close implements Root.
 func (unopened) Close() {}

@@ -79,7 +79,8 @@ func (Local) Mark(dir string) (string, error) {
 // Volume implements Place.
 func (Local) Volume(name string) [2]uint64 { return localfs.FileSystemID(name) }
 
-// List implements FS.
+// List implements FS. What has a name that as part of a path leads elsewhere, as other systems can
+// make on Windows, is not to be opened by it: its error says so.
 func (Local) List(dir string, was *Info, _ func(), each func(string, Info, error) bool) error {
 	in, err := openRoot(dir)
 	if err != nil {
@@ -93,7 +94,12 @@ func (Local) List(dir string, was *Info, _ func(), each func(string, Info, error
 	if was != nil && !os.SameFile(was.Local, is) {
 		return &fs.PathError{Op: "open", Path: dir, Err: ErrMoved}
 	}
-	whole, err := eachEntry(in, each)
+	whole, err := eachEntry(in, func(name string, i Info, err error) bool {
+		if reserved := localfs.CheckReserved(name); reserved != nil && err == nil {
+			err = &fs.PathError{Op: "open", Path: filepath.Join(dir, name), Err: reserved}
+		}
+		return each(name, i, err)
+	})
 	if err == nil && whole { // otherwise entries may have been missed
 		var now fs.FileInfo
 		if now, err = os.Stat(dir); err == nil && !os.SameFile(now, is) {
@@ -318,7 +324,9 @@ func (w LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err er
 	}
 	if err == nil && set.SetTimes && done.NotSet == nil {
 		done.NotSet = w.In.Chtimes(w.Base, set.Atime, set.Mtime)
-		done.Times = done.NotSet != nil
+		if path, ok := errors.AsType[*fs.PathError](done.NotSet); ok {
+			path.Path, done.Times = w.Name(), true
+		}
 	}
 	return done, err
 }

@@ -261,7 +261,7 @@ func (r *LocalRoot) ReplaceByLink(text, name, temporary, _ string) error {
 		temporary := path.Base(temporary)
 		err := in.Symlink(text, temporary)
 		if err == nil {
-			if err = in.Rename(temporary, base); err != nil {
+			if err = localfs.Replace(in, temporary, base); err != nil {
 				in.Remove(temporary)
 			}
 		}
@@ -386,7 +386,16 @@ func chmodDir(in *os.Root, name string, mode fs.FileMode) error {
 }
 
 // Leave implements Root.
-func (r *LocalRoot) Leave(dir string) { r.dirs.leave(path.Join(r.base, dir)) }
+func (r *LocalRoot) Leave(dir string) error {
+	if r.top == nil {
+		return nil
+	}
+	err := r.dirs.leave(path.Join(r.base, dir))
+	if dir == "." && err == nil {
+		err = r.dirs.leave(".")
+	}
+	return err
+}
 
 // Close implements Root.
 func (r *LocalRoot) Close() {

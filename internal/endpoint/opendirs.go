@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"cmp"
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -17,6 +18,7 @@ type openDirs struct {
 	links dirLinks // by the path in top, as the following
 	mu    sync.Mutex
 	open  map[string]*openDir
+	moved map[string]bool // those that had lost their names when they were evicted
 	tick  int64
 }
 
@@ -27,7 +29,12 @@ type openDir struct {
 	left  bool // closed by its last user
 }
 
-const mostOpenDirs = 64
+const (
+	mostOpenDirs = 64
+
+	// mostMoved is how many that were moved are remembered: others may move any number.
+	mostMoved = 1000
+)
 
 // use opens a directory, which stays open at least until release is called. No link in its path is
 // followed, even if it leads to somewhere else in top.
@@ -157,16 +164,59 @@ func (d *openDirs) evict() {
 		if oldest == "" {
 			return
 		}
+		if len(d.moved) < mostMoved && d.movedNow(oldest) {
+			if d.moved == nil {
+				d.moved = make(map[string]bool)
+			}
+			d.moved[oldest] = true
+		}
 		d.open[oldest].Close()
 		delete(d.open, oldest)
 	}
 }
 
-// leave closes a directory in which nothing more is created. Attributes may still be set in it.
-func (d *openDirs) leave(name string) {
+// leave closes a directory in which nothing more is created. Attributes may still be set in it. It
+// fails if the directory does not have its name any more.
+func (d *openDirs) leave(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	moved := d.moved[name] || d.movedNow(name)
+	delete(d.moved, name)
 	d.drop(name)
+	if moved {
+		return ErrWentAlong
+	}
+	return nil
+}
+
+// movedNow reports whether something else, or nothing, has the name of a directory that is open.
+// The caller holds the lock.
+func (d *openDirs) movedNow(name string) bool {
+	if name == "." {
+		return Moved(d.top, d.top.Name())
+	}
+	o := d.open[name]
+	switch above := d.open[path.Dir(name)]; {
+	case o == nil:
+		return false
+	case d.link(name) != nil:
+		return Moved(o.Root, d.path(name))
+	case above != nil:
+		return moved(o.Root, above.Lstat, path.Base(name))
+	}
+	return moved(o.Root, d.top.Lstat, name)
+}
+
+// Moved reports whether something else, or nothing, has the path of a directory that is open.
+func Moved(dir *os.Root, name string) bool { return moved(dir, os.Stat, name) }
+
+func moved(dir *os.Root, look func(string) (fs.FileInfo, error), name string) bool {
+	opened, err := dir.Stat(".")
+	if err != nil {
+		return false
+	}
+	named, err := look(name)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(opened, named)
 }
 
 // drop closes a directory once nobody uses it. The caller holds the lock.

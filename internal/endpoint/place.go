@@ -129,8 +129,9 @@ type Root interface {
 	// directory. It fails with ErrLinkInWay if the link leads to anything else.
 	KeepDirLink(name string) (Info, error)
 
-	// Leave says that nothing more will be done in a directory for now.
-	Leave(dir string)
+	// Leave says that nothing more will be done in a directory for now. On this machine it fails if
+	// the directory no longer has its name, so that what was put there is elsewhere: ErrWentAlong.
+	Leave(dir string) error
 	Close()
 }
 

@@ -5,7 +5,6 @@ package endpoint_test
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -149,23 +148,6 @@ func TestSetByPath(t *testing.T) {
 		}
 		if w.File, err = w.Client().OpenFile("/top/file", os.O_WRONLY, 0); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// The other handles end with the file, and what they lost is its error.
-func TestParts(t *testing.T) {
-	for order, version := range map[string]string{"in order": openSSH, "step by step": ""} {
-		w := newWriting(t, sftptest.Script{}, version)
-		waited := false
-		w.Parts = func() func() error {
-			return func() error {
-				waited = true
-				return fs.ErrClosed
-			}
-		}
-		if _, err := w.Finish(t.Context(), finish()); !errors.Is(err, fs.ErrClosed) || !waited {
-			t.Errorf("%s: %v", order, err)
 		}
 	}
 }

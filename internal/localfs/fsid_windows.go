@@ -1,10 +1,6 @@
 package localfs
 
-import (
-	"os"
-
-	"golang.org/x/sys/windows"
-)
+import "os"
 
 // FileSystemID returns the serial number of the volume that holds a path, by which package osfs
 // identifies it in statvfs. Zeros mean unknown.
@@ -14,9 +10,6 @@ func FileSystemID(name string) [2]uint64 {
 		return [2]uint64{}
 	}
 	defer f.Close()
-	var data windows.ByHandleFileInformation
-	if windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &data) != nil {
-		return [2]uint64{}
-	}
-	return [2]uint64{uint64(data.VolumeSerialNumber)}
+	info, _ := HandleInfo(f)
+	return [2]uint64{uint64(info.VolumeSerialNumber)}
 }

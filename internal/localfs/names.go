@@ -113,19 +113,25 @@ func IsTempName(name string) bool { return TempTokenOf(name) != "" }
 // ErrBadName reports a name from a server that cannot be a file's name.
 var ErrBadName = errors.New("server sent an invalid file name")
 
-var errReservedName = fmt.Errorf("%w: this system reserves or alters it", ErrBadName)
-
 // CheckName returns nil if a name from elsewhere can be a file's name on this machine.
 func CheckName(name string) error {
-	if !filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, "/\x00") ||
-		strings.ContainsRune(name, filepath.Separator) {
-		if runtime.GOOS == "windows" && CheckForeignName(name) == nil {
-			return errReservedName
-		}
+	if name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return ErrBadName
 	}
-	if runtime.GOOS == "windows" && altersOnWindows(name) {
-		return errReservedName
+	if err := CheckReserved(name); err != nil {
+		return fmt.Errorf("%w: %w", ErrBadName, err)
+	}
+	if !filepath.IsLocal(name) {
+		return ErrBadName
+	}
+	return nil
+}
+
+// CheckReserved returns nil if this system takes a name for that of the file that it names, and of
+// no other. Systems other than Windows take all names so.
+func CheckReserved(name string) error {
+	if runtime.GOOS == "windows" {
+		return checkWindows(name)
 	}
 	return nil
 }
@@ -144,20 +150,28 @@ func CheckForeignName(name string) error {
 	return nil
 }
 
-// altersOnWindows reports whether Windows would take a name for another one: it drops trailing dots
-// and spaces, so "a." would overwrite "a", and it gives some characters a meaning. filepath.IsLocal
-// knows the reserved names, such as CON.
-func altersOnWindows(name string) bool {
-	return strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") ||
-		strings.ContainsFunc(name, func(c rune) bool {
-			return c < 0x20 || strings.ContainsRune(`<>:"/\|?*`, c)
-		})
-}
-
 // FoldsCase reports whether names that differ only in case are usually the same file here.
 const FoldsCase = runtime.GOOS == "darwin" || runtime.GOOS == "windows"
 
-// FoldName returns the same string for names that differ only in case.
+// FoldName returns the same string for names that differ only in case. Bytes that are not UTF-8 stay
+// what they are: strings.ToLower would make one name of all.
 func FoldName(name string) string {
-	return strings.ToLower(strings.ToUpper(name)) // both: a long s is an s only in upper case
+	if utf8.ValidString(name) {
+		return foldText(name)
+	}
+	var folded strings.Builder
+	for len(name) > 0 {
+		c, n := utf8.DecodeRuneInString(name)
+		if c == utf8.RuneError && n == 1 {
+			folded.WriteByte(name[0])
+		} else {
+			folded.WriteString(foldText(name[:n]))
+		}
+		name = name[n:]
+	}
+	return folded.String()
+}
+
+func foldText(text string) string {
+	return strings.ToLower(strings.ToUpper(text)) // both: a long s is an s only in upper case
 }

@@ -348,7 +348,7 @@ func (f *newFile) commit() error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	err := f.in.Rename(f.temporary, f.name)
+	err := localfs.Replace(f.in, f.temporary, f.name)
 	f.done = err == nil
 	return err
 }

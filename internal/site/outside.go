@@ -34,8 +34,8 @@ func (s *Site) outside(decide Outside) sshd.Outside {
 
 // RootOf returns the root of a user, or "".
 func (s *Site) RootOf(user string) string {
-	if roots := s.roots.Load(); roots != nil && (*roots)[user] != "" {
-		return (*roots)[user]
+	if served := s.Served()[user]; served.Root != "" {
+		return served.Root
 	}
 	s.opening.Lock()
 	defer s.opening.Unlock()

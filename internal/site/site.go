@@ -87,11 +87,11 @@ type Site struct {
 
 	sshd      *sshd.Server
 	directory *sshd.Directory
+	served    atomic.Pointer[map[string]Served] // by users
+	opening   sync.Mutex                        // for the next three
 	trees     map[string]*tree
 	periods   map[periodic]*periodAccount
-	roots     atomic.Pointer[map[string]string] // of users
-	opening   sync.Mutex                        // for the next three
-	guests    map[string]string                 // roots of users whom Outside has let in
+	guests    map[string]string // roots of users whom Outside has let in
 
 	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads
@@ -176,8 +176,8 @@ func (s *Site) read() (*Settings, error) {
 // apply puts settings into effect, initially or after a reload.
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
-		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, how " +
-			"uploads appear, grace and the log format need a restart")
+		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, " +
+			"retention, the audit trail, metrics, how uploads appear, grace and the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {
@@ -238,12 +238,15 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	}
 	accounts.Outside = s.outside(made.Outside)
 	var passwords strings.Builder
-	names, roots := map[string]bool{}, map[string]string{}
+	names, served := map[string]bool{}, map[string]Served{}
 	add := func(one Account, strict bool) error {
+		account := one
 		if err := s.openFor(&one, strict); err != nil {
 			return err
 		}
-		roots[one.Name] = one.Root
+		served[one.Name] = Served{one.Root, func() (server.FS, server.Policy, error) {
+			return s.files(&account)
+		}}
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {
 			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)
@@ -277,10 +280,30 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		accounts.Passwords, err = sshd.ParsePasswords("passwords", []byte(passwords.String()))
 	}
 	if err == nil {
-		s.roots.Store(&roots)
+		s.served.Store(&served)
 	}
 	return accounts, keys, err
 }
+
+// Served is what a user may reach.
+type Served struct {
+	Root string
+	Open func() (server.FS, server.Policy, error) // now, without making a missing directory
+}
+
+// Served returns what each user may reach now. It must not be changed.
+func (s *Site) Served() map[string]Served {
+	if served := s.served.Load(); served != nil {
+		return *served
+	}
+	return nil
+}
+
+// Logins returns the connections that have logged in.
+func (s *Site) Logins() []sshd.Login { return s.sshd.Logins() }
+
+// EndLogins ends those of which end says so, and returns how many.
+func (s *Site) EndLogins(end func(sshd.Login) bool) int { return s.sshd.EndLogins(end) }
 
 // Refresh puts the users that MoreUsers returns now into effect, soon.
 func (s *Site) Refresh() {

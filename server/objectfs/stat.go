@@ -23,6 +23,9 @@ func (i *info) ModTime() time.Time { return i.mtime }
 func (i *info) IsDir() bool        { return i.dir }
 func (i *info) Sys() any           { return nil }
 
+// ChangeTime implements server.Changed.
+func (i *info) ChangeTime() time.Time { return i.object.Modified }
+
 // Mode is the same for all: objects have none.
 func (i *info) Mode() fs.FileMode {
 	if i.dir {

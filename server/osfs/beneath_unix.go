@@ -3,6 +3,7 @@
 package osfs
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -25,11 +26,12 @@ func (t tree) beneath(ctx context.Context, op func(t tree) error) error {
 	if !ok || t.above != "" {
 		return op(t)
 	}
-	root, err := t.openPath(ctx, top, openDirectory, 0)
+	above := strings.TrimRight(top, "/")
+	root, err := t.openPath(ctx, cmp.Or(above, top), openDirectory, 0)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return op(tree{root: rootOf(root), above: strings.TrimRight(top, "/") + "/",
+	return op(tree{root: rootOf(root), above: above + "/",
 		uploads: t.uploads})
 }

@@ -37,6 +37,9 @@ func (i *info) Sys() any {
 	}
 }
 
+// ChangeTime implements server.Changed.
+func (i *info) ChangeTime() time.Time { return time.Unix(i.st.Ctim.Unix()) }
+
 // FileIdentity and LinkCount implement server.Linked.
 func (i *info) FileIdentity() any { return [2]uint64{uint64(i.st.Dev), uint64(i.st.Ino)} }
 func (i *info) LinkCount() uint64 { return uint64(i.st.Nlink) }

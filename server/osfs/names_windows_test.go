@@ -1,11 +1,16 @@
 package osfs_test
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/usftp/usftp/server/osfs"
+	"github.com/usftp/usftp/wire"
 )
 
 // TestWindowsNames: what Windows gives a meaning beyond that of a name leads nowhere, whether it
@@ -25,15 +30,18 @@ func TestWindowsNames(t *testing.T) {
 		`/\\localhost\c$\f`, `/d\f`,
 		"/f::$DATA", "/f:stream", "/d::$INDEX_ALLOCATION", "/f:",
 		"/f.", "/f ", "/f. .", "/d./f", "/d /f", "/... ", "/.. /outside/f", "/.. ./outside/f",
-		"/NUL", "/nul.txt", "/CON", "/d/COM1", "/CONIN$", "/f\x01", "/f?", "/f*", "/<",
+		"/f~1", "/F~1", "/\xff", "/NUL", "/nul.txt", "/CON", "/d/COM1", "/CONIN$", "/COM\u00b9", "/f\x01", "/f?", "/f*", "/<",
 		"/NUL:", "/d/../PRN",
 	} {
-		for what, err := range everything(f, name) {
+		errs := everything(f, name)
+		maps.Copy(errs, changes(f, name))
+		for what, err := range errs {
 			if what == "list" { // of the directory above
 				continue
 			}
-			if err == nil {
-				t.Errorf("%s %q went through", what, name)
+			// which is answered as BAD_MESSAGE, as sftp-server answers impossible names
+			if !errors.Is(err, syscall.EINVAL) {
+				t.Errorf("%s %q: %v", what, name, err)
 			}
 		}
 	}
@@ -41,6 +49,22 @@ func TestWindowsNames(t *testing.T) {
 		if got, err := os.ReadFile(name); err != nil || string(got) != text {
 			t.Errorf("%s is %q, %v", name, got, err)
 		}
+	}
+}
+
+// changes tries every change of what has a name, or of what would get it.
+func changes(f *osfs.FS, name string) map[string]error {
+	ctx := context.Background()
+	return map[string]error{
+		"mkdir":           f.Mkdir(ctx, name, wire.Attrs{}),
+		"rename":          f.Rename(ctx, name, "/new"),
+		"rename to":       f.Rename(ctx, "/f", name),
+		"posix-rename to": f.PosixRename(ctx, "/f", name),
+		"link":            f.Link(ctx, name, "/new"),
+		"link to":         f.Link(ctx, "/f", name),
+		"symlink":         f.Symlink(ctx, "f", name),
+		"remove":          f.Remove(ctx, name),
+		"rmdir":           f.Rmdir(ctx, name),
 	}
 }
 

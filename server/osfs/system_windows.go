@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -44,13 +45,11 @@ func markListed(info fs.FileInfo) fs.FileInfo {
 
 // identify adds a file's identity to its info, if the system tells.
 func identify(info fs.FileInfo, file *os.File) fs.FileInfo {
-	i := identified{FileInfo: info}
-	if control(file, func(handle windows.Handle) error {
-		return windows.GetFileInformationByHandle(handle, &i.data)
-	}) != nil {
+	data, err := localfs.HandleInfo(file)
+	if err != nil {
 		return info
 	}
-	return i
+	return identified{info, data}
 }
 
 func statVFSOpen(file *os.File) (reply wire.StatVFSReply, err error) {
@@ -58,47 +57,31 @@ func statVFSOpen(file *os.File) (reply wire.StatVFSReply, err error) {
 	if err != nil {
 		return reply, err
 	}
-	err = control(file, func(handle windows.Handle) error {
-		name := make([]uint16, windows.MAX_LONG_PATH)
+	name := make([]uint16, windows.MAX_LONG_PATH)
+	if err := localfs.WithHandle(file, func(handle windows.Handle) error {
 		n, err := windows.GetFinalPathNameByHandle(handle, &name[0], uint32(len(name)), 0)
-		if err != nil {
-			return err
+		if err == nil && n >= uint32(len(name)) {
+			err = syscall.ENAMETOOLONG
 		}
-		if n >= uint32(len(name)) {
-			return syscall.ENAMETOOLONG
-		}
-		dir := windows.UTF16ToString(name[:n])
-		if !info.IsDir() {
-			dir = filepath.Dir(dir)
-		}
-		path, err := windows.UTF16PtrFromString(dir)
-		if err != nil {
-			return err
-		}
-		const block = 4096 // the API counts bytes
-		var available, total, free uint64
-		if err := windows.GetDiskFreeSpaceEx(path, &available, &total, &free); err != nil {
-			return err
-		}
-		var data windows.ByHandleFileInformation
-		err = windows.GetFileInformationByHandle(handle, &data)
-		reply = wire.StatVFSReply{BlockSize: block, FragmentSize: block, Blocks: total / block,
-			BlocksFree: free / block, BlocksAvailable: available / block,
-			FSID: uint64(data.VolumeSerialNumber), NameMax: 255}
 		return err
-	})
-	return reply, err
-}
-
-func control(file *os.File, call func(windows.Handle) error) error {
-	conn, err := file.SyscallConn()
+	}); err != nil {
+		return reply, err
+	}
+	dir := windows.UTF16ToString(name)
+	if !info.IsDir() {
+		dir = filepath.Dir(dir)
+	}
+	path, err := windows.UTF16PtrFromString(dir)
 	if err != nil {
-		return err
+		return reply, err
 	}
-	if err2 := conn.Control(func(handle uintptr) {
-		err = call(windows.Handle(handle))
-	}); err2 != nil {
-		return err2
+	const block = 4096 // the API counts bytes
+	var available, total, free uint64
+	if err := windows.GetDiskFreeSpaceEx(path, &available, &total, &free); err != nil {
+		return reply, err
 	}
-	return err
+	data, err := localfs.HandleInfo(file)
+	return wire.StatVFSReply{BlockSize: block, FragmentSize: block, Blocks: total / block,
+		BlocksFree: free / block, BlocksAvailable: available / block,
+		FSID: uint64(data.VolumeSerialNumber), NameMax: 255}, err
 }

@@ -4,6 +4,7 @@ package osfs
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,11 +26,19 @@ func withSlash(dir int, element string) (string, error) {
 	return element, nil
 }
 
+// openWithin is not available.
+func openWithin(int, string) (int, error) { return 0, unix.ENOSYS }
+
 // renameNoReplace is not available.
 func renameNoReplace(int, string, int, string) error { return unix.ENOSYS }
 
 func chmodAt(dir int, base string, mode uint32, flags int) error {
 	return unix.Fchmodat(dir, base, mode, flags)
+}
+
+func futimes(fd int, atime, mtime time.Time) error {
+	return unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(atime.UnixNano()),
+		unix.NsecToTimeval(mtime.UnixNano())})
 }
 
 func statVFS(int) (wire.StatVFSReply, error) {

@@ -2,6 +2,7 @@ package osfs
 
 import (
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,19 @@ const (
 // withSlash returns the last element of a path that ends in a slash. What makes, removes or renames
 // something does not follow a link there.
 func withSlash(_ int, element string) (string, error) { return element + "/", nil }
+
+// openWithin opens the directory that path leads to below dir, through no link. Before Linux 5.6,
+// and in some containers, it fails.
+func openWithin(dir int, path string) (fd int, err error) {
+	err = retry(func() error {
+		fd, err = unix.Openat2(dir, path, &unix.OpenHow{
+			Flags:   uint64(openDirectory | unix.O_CLOEXEC),
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+		})
+		return err
+	})
+	return fd, err
+}
 
 func renameNoReplace(from int, old string, to int, base string) error {
 	return unix.Renameat2(from, old, to, base, unix.RENAME_NOREPLACE)
@@ -43,6 +57,18 @@ func chmodAt(dir int, base string, mode uint32, flags int) error {
 		return unix.EOPNOTSUPP
 	}
 	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
+}
+
+// futimes is futimens(3). Before Linux 5.8 it needs /proc, which is slower, and missing in some
+// containers.
+func futimes(fd int, atime, mtime time.Time) error {
+	err := unix.UtimesNanoAt(fd, "", []unix.Timespec{unix.NsecToTimespec(atime.UnixNano()),
+		unix.NsecToTimespec(mtime.UnixNano())}, unix.AT_EMPTY_PATH)
+	if err != unix.EINVAL {
+		return err
+	}
+	return unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(atime.UnixNano()),
+		unix.NsecToTimeval(mtime.UnixNano())})
 }
 
 func statVFS(fd int) (reply wire.StatVFSReply, err error) {

@@ -241,7 +241,7 @@ func (t tree) rename(_ context.Context, oldName, newName string) error {
 		!strings.EqualFold(from, to) {
 		return nil // as rename(2) says of two names of one file; Windows would remove one
 	}
-	return t.Rename(from, to)
+	return localfs.Replace(t, from, to)
 }
 
 // renameNew renames as OpenSSH does: it links the new name, which fails if that exists, and then

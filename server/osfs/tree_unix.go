@@ -305,9 +305,7 @@ func (t tree) chtimes(ctx context.Context, name string, follow bool, atime, mtim
 
 // chtimesOpen sets the times of an open file, even if it has been renamed.
 func (tree) chtimesOpen(file *os.File, _ string, atime, mtime time.Time) error {
-	times := []unix.Timeval{unix.NsecToTimeval(atime.UnixNano()),
-		unix.NsecToTimeval(mtime.UnixNano())}
-	return control(file, func(fd int) error { return unix.Futimes(fd, times) })
+	return control(file, func(fd int) error { return futimes(fd, atime, mtime) })
 }
 
 func (t tree) mkdir(ctx context.Context, name string, perm uint32) error {
@@ -353,15 +351,17 @@ func (t tree) readlink(ctx context.Context, name string) (target string, err err
 }
 
 func (t tree) link(ctx context.Context, oldName, newName string) error {
-	return t.lookUp(ctx, "link", oldName, false, func(from int, old string, _ int) error {
-		return t.toParent(ctx, "link", newName, func(to int, base string) error {
-			if t.uploads != nil && isHidden(old) {
-				return errUnfinished
-			}
-			if err := t.uploads.vacant(to, base); err != nil {
-				return err
-			}
-			return unix.Linkat(from, old, to, base, 0)
+	return t.beneath(ctx, func(t tree) error {
+		return t.lookUp(ctx, "link", oldName, false, func(from int, old string, _ int) error {
+			return t.toParent(ctx, "link", newName, func(to int, base string) error {
+				if t.uploads != nil && isHidden(old) {
+					return errUnfinished
+				}
+				if err := t.uploads.vacant(to, base); err != nil {
+					return err
+				}
+				return unix.Linkat(from, old, to, base, 0)
+			})
 		})
 	})
 }
@@ -403,24 +403,42 @@ func renameFresh(from int, old string, to int, base string) error {
 	return unix.Renameat(from, old, to, base)
 }
 
+// twoParents is toParent for two names. Most renames stay in one directory, which is then looked up
+// once.
 func (t tree) twoParents(ctx context.Context, oldName, newName string,
 	op func(from int, old string, to int, base string) error) error {
-	return t.toParent(ctx, "rename", oldName, func(from int, old string) error {
-		return t.toParent(ctx, "rename", newName, func(to int, base string) error {
-			if t.root != nil && strings.HasSuffix(newName, "/") && !strings.HasSuffix(base, "/") {
-				// Not every kernel is given the slash, see withSlash.
-				if st, err := statAt(from, old); err != nil {
-					return err
-				} else if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-					return unix.ENOTDIR
-				}
-			}
-			if err := t.uploads.settle(from, old); err != nil {
+	rename := func(from int, old string, to int, base string) error {
+		if t.root != nil && strings.HasSuffix(newName, "/") && !strings.HasSuffix(base, "/") {
+			// Not every kernel is given the slash, see withSlash.
+			if st, err := statAt(from, old); err != nil {
 				return err
+			} else if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+				return unix.ENOTDIR
 			}
-			return t.uploads.renamed(op(from, old, to, base), from, old, to, base)
+		}
+		if err := t.uploads.settle(from, old); err != nil {
+			return err
+		}
+		return t.uploads.renamed(op(from, old, to, base), from, old, to, base)
+	}
+	return t.beneath(ctx, func(t tree) error {
+		return t.toParent(ctx, "rename", oldName, func(from int, old string) error {
+			if base, ok := sibling(oldName, newName); ok && t.root != nil && !isHidden(base) {
+				return named("rename", newName, rename(from, old, from, base))
+			}
+			return t.toParent(ctx, "rename", newName, func(to int, base string) error {
+				return rename(from, old, to, base)
+			})
 		})
 	})
+}
+
+// sibling returns the last element of newName, and reports whether it is written as in the same
+// directory as oldName.
+func sibling(oldName, newName string) (base string, ok bool) {
+	dir, old := path.Split(oldName)
+	to, base := path.Split(newName)
+	return base, dir == to && old != "" && base != ""
 }
 
 func (t tree) realPath(ctx context.Context, name string) (resolved string, err error) {

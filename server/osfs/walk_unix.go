@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -37,7 +38,7 @@ var errEscapes = &server.StatusError{Code: wire.PermissionDenied,
 
 // walk resolves one path below an open directory as the kernel does: element by element, from
 // directory handle to directory handle, so that swapping links meanwhile cannot lead it out. It
-// never lets the kernel resolve a path of several elements.
+// lets the kernel resolve several elements at once only where that refuses links itself.
 type walk struct {
 	pace
 	absolute bool // absolute links start at the root; otherwise they are refused
@@ -93,6 +94,33 @@ func (w *walk) next() (element string, last, slash, link bool, err error) {
 		err = errHidden
 	}
 	return element, strings.Trim(after, "/") == "", slash, link, err
+}
+
+// stride enters all directories before the last element of the path at once, if the system can
+// refuse links among them. If it cannot, or refuses for any reason, the walk goes element by
+// element, which follows links and has the right error.
+func (w *walk) stride() {
+	last := strings.LastIndexByte(strings.TrimRight(w.rest, "/"), '/')
+	if last < 0 || w.step() != nil {
+		return
+	}
+	dirs := strings.Trim(w.rest[:last], "/")
+	names := strings.Split(dirs, "/")
+	if len(names) == 1 || len(names) > turnSteps || slices.ContainsFunc(names, w.needsStep) {
+		return
+	}
+	fd, err := openWithin(w.dir(), dirs)
+	if err != nil {
+		return
+	}
+	w.held, w.names = append(w.held, fd), names
+	w.rest = w.rest[last+1:]
+	w.client = len(w.rest)
+}
+
+// needsStep reports whether element is more than the name of a directory.
+func (w *walk) needsStep(element string) bool {
+	return element == "" || element == "." || element == ".." || w.hides && isHidden(element)
 }
 
 // pace counts the steps of a path. Many steps take turns with other sessions' work: a short path
@@ -241,6 +269,7 @@ func (w *walk) up(link bool) error {
 // directory itself and ".". op must not follow links, and returns ELOOP for one that is to be
 // followed; like the kernel, lookUp always follows a link before a trailing slash.
 func (w *walk) lookUp(follow bool, op func(dir int, base string) error) error {
+	w.stride()
 	for {
 		element, last, slash, link, err := w.next()
 		if err != nil {
@@ -289,6 +318,7 @@ func (w *walk) lookUp(follow bool, op func(dir int, base string) error) error {
 // directory that holds it, and the element as written. The kernel refuses all of these for "." and
 // ".." without looking.
 func (w *walk) toParent(op func(dir int, base string) error) error {
+	w.stride()
 	for {
 		element, last, slash, link, err := w.next()
 		if err != nil {

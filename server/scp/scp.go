@@ -191,14 +191,16 @@ func (s *session) scratch() []byte {
 type transfer struct {
 	name   string
 	upload bool
-	bytes  int64 // that came or went
+	moved  server.Transfer
 	began  time.Time
 }
 
 // begin reports that a file is open.
 func (s *session) begin(name string, upload bool) *transfer {
-	s.reports.Report(server.Event{Kind: server.FileOpened, Path: name, Upload: upload})
-	return &transfer{name: name, upload: upload, began: time.Now()}
+	t := &transfer{name: name, upload: upload, began: time.Now()}
+	s.reports.Report(server.Event{Kind: server.FileOpened, Path: name, Upload: upload,
+		Transfer: &t.moved})
+	return t
 }
 
 // ended reports that a file was copied, or with a reason that it was not copied completely, and
@@ -218,11 +220,9 @@ func (s *session) report(t *transfer, kind server.EventKind, reason error) {
 }
 
 func (t *transfer) event(kind server.EventKind, reason error) server.Event {
-	e := server.Event{Kind: kind, Path: t.name, Upload: t.upload, Read: t.bytes,
+	e := server.Event{Kind: kind, Path: t.name, Upload: t.upload, Transfer: &t.moved,
 		Took: time.Since(t.began), Err: reason}
-	if t.upload {
-		e.Read, e.Written = 0, t.bytes
-	}
+	e.Read, e.Written = t.moved.Moved()
 	return e
 }
 

@@ -221,7 +221,7 @@ func (s *session) receiveContents(file io.WriterAt, size int64,
 		if writeErr == nil && n > 0 {
 			var written int
 			written, writeErr = file.WriteAt(buffer[:n], offset)
-			came.bytes += int64(max(written, 0))
+			came.moved.Add(0, int64(max(written, 0)))
 		}
 		offset += int64(n)
 		if err != nil && offset < size {

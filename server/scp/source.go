@@ -160,7 +160,7 @@ func (s *session) sendContents(file io.ReaderAt, size int64,
 			return readErr, err
 		}
 		offset += int64(len(piece))
-		went.bytes += int64(n)
+		went.moved.Add(int64(n), 0)
 	}
 	return readErr, nil
 }

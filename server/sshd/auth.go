@@ -19,8 +19,23 @@ import (
 	"github.com/usftp/usftp/server/internal/lograte"
 )
 
-// accessKey is the key under which a login passes its Access to the connection.
-type accessKey struct{}
+// accessKey is the key under which a login passes its Access to the connection, and provedKey that
+// under which it says how the client has proved who it is.
+type (
+	accessKey struct{}
+	provedKey struct{}
+)
+
+// proof is how a client has proved who it is.
+type proof struct{ method, key string }
+
+// proofBy returns the proof by a key or, with its own key, a certificate.
+func proofBy(key ssh.PublicKey) proof {
+	if certificate, ok := key.(*ssh.Certificate); ok {
+		key = certificate.Key
+	}
+	return proof{"publickey", ssh.FingerprintSHA256(key)}
+}
 
 var errNoAccess = errors.New("sshd: access denied")
 
@@ -58,7 +73,8 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 	if decide := config.PublicKey; decide != nil {
 		c.Auth.PublicKeyCallback = func(conn ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions,
 			error) {
-			return s.permissions(config)(decide(conn, key))
+			access, err := decide(conn, key)
+			return s.permissions(config, proofBy(key), access, err)
 		}
 	}
 	if config.Password != nil {

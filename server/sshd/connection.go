@@ -23,7 +23,8 @@ type connection struct {
 	moved    atomic.Int64                   // last byte received or sent, in ns since 1970
 	heard    atomic.Bool                    // a byte has been received
 	activity server.Activity
-	sessions int // under the server's lock
+	sessions int    // under the server's lock
+	login    *Login // once the client has logged in, under the server's lock
 }
 
 // Read and Write record when something moved.
@@ -139,7 +140,10 @@ func (s *Server) ServeConn(raw net.Conn) {
 	if l.sessions = l.access.Sessions; l.sessions == nil {
 		l.sessions = usage.sessions
 	}
-	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client})
+	by := secure.Permissions().ExtraData[provedKey{}].(proof)
+	s.loggedIn(conn, Login{User: secure.User(), Remote: raw.RemoteAddr().String(),
+		Client: l.client, Method: by.method, Key: by.key, Since: time.Now()})
+	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client, Method: by.method, Key: by.key})
 	stop := conn.watchIdle(state.IdleTimeout, &l.Reporter)
 	defer stop()
 	l.policy.User = secure.User()

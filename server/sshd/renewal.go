@@ -14,7 +14,10 @@ type UnacceptablePassword struct{ Reason string }
 func (u *UnacceptablePassword) Error() string { return u.Reason }
 
 // renewal is a login that is complete once its password has been changed.
-type renewal struct{ access *Access }
+type renewal struct {
+	access *Access
+	by     proof
+}
 
 func (r *renewal) Error() string { return "Your password has expired and has to be changed." }
 
@@ -26,7 +29,7 @@ const mostRenewals = 3
 func (s *Server) passwordChange(config *Config) func(conn ssh.ConnMetadata, old,
 	fresh []byte) (*ssh.Permissions, error) {
 	return func(conn ssh.ConnMetadata, old, fresh []byte) (*ssh.Permissions, error) {
-		result, err := s.guess(config, conn, func() (*Access, error) {
+		result, err := s.guess(config, conn, proof{method: "password"}, func() (*Access, error) {
 			return config.Password(conn, string(old))
 		})
 		next, ok := errors.AsType[*renewal](err)
@@ -36,7 +39,7 @@ func (s *Server) passwordChange(config *Config) func(conn ssh.ConnMetadata, old,
 		case !ok: // also if a code is to come first
 			return result, err
 		}
-		result, err = s.renewed(config, next.access, string(fresh))
+		result, err = s.renewed(config, next, string(fresh))
 		if unacceptable, ok := errors.AsType[*UnacceptablePassword](err); ok {
 			return nil, &transport.PasswordChangeError{Prompt: unacceptable.Reason}
 		}
@@ -45,9 +48,9 @@ func (s *Server) passwordChange(config *Config) func(conn ssh.ConnMetadata, old,
 }
 
 // renew asks for a new password.
-func (s *Server) renew(config *Config, access *Access,
+func (s *Server) renew(config *Config, next *renewal,
 	ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
-	said := (&renewal{}).Error()
+	said := next.Error()
 	for range mostRenewals {
 		answers, err := ask("", said, []string{"New password: ", "Again: "}, []bool{false, false})
 		if err == nil && len(answers) != 2 {
@@ -60,7 +63,7 @@ func (s *Server) renew(config *Config, access *Access,
 			said = "The two are not the same."
 			continue
 		}
-		result, err := s.renewed(config, access, answers[0])
+		result, err := s.renewed(config, next, answers[0])
 		unacceptable, ok := errors.AsType[*UnacceptablePassword](err)
 		if !ok {
 			return result, err
@@ -71,11 +74,11 @@ func (s *Server) renew(config *Config, access *Access,
 }
 
 // renewed changes the password, and completes the login.
-func (s *Server) renewed(config *Config, access *Access, fresh string) (*ssh.Permissions, error) {
-	if err := access.Renew(fresh); err != nil {
+func (s *Server) renewed(config *Config, next *renewal, fresh string) (*ssh.Permissions, error) {
+	if err := next.access.Renew(fresh); err != nil {
 		return nil, err
 	}
-	complete := *access
+	complete := *next.access
 	complete.Renew = nil
-	return s.permissions(config)(&complete, nil)
+	return s.permissions(config, next.by, &complete, nil)
 }

@@ -163,6 +163,7 @@ type Server struct {
 	retired   bool // nothing is accepted any more, but what there is goes on
 	listeners map[net.Listener]struct{}
 	conns     map[*connection]struct{}
+	logins    uint64 // so far
 	running   sync.WaitGroup
 }
 

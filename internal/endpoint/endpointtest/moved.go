@@ -65,7 +65,10 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 		if err := r.Unmoved("dir"); !s.Host { // SFTP has no inodes to tell them apart by
 			s.refused("another directory", err, endpoint.ErrMoved)
 		}
-		r.Leave("dir")
+		if err := r.Leave("dir"); !s.Host {
+			s.refused("another directory", err, endpoint.ErrWentAlong)
+		}
+		s.ok(r.Leave("dir"))
 		s.ok(r.Unmoved("dir"))
 		s.ok(r.WriteSmall("dir/second", nil, true))
 		s.is("was/first", "= ", "dir/second", "= ", "dir/first", "", "was/second", "")

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/hooks"
+	"github.com/usftp/usftp/service/internal/retention"
 	"github.com/usftp/usftp/service/internal/s3bucket"
 )
 
@@ -31,6 +33,7 @@ type serveFile struct {
 	LogFormat     formatText    `toml:"log_format"`
 	LogLevel      levelText     `toml:"log_level"`
 	Metrics       addressText   `toml:"metrics"`
+	MetricsUsers  countNumber   `toml:"metrics_users"`
 	Grace         durationText  `toml:"grace"`
 	ProxyProtocol []prefixText  `toml:"proxy_protocol"`
 	Uploads       uploadsText   `toml:"uploads"`
@@ -81,6 +84,9 @@ type serveFile struct {
 
 	Hooks []hookTable `toml:"hooks"`
 
+	Audit *auditTable `toml:"audit"`
+
+	Retention []retentionTable `toml:"retention"`
 	LDAP      *ldapTable       `toml:"ldap"`
 	LoginHook *loginHookTable  `toml:"login_hook"`
 	Outside   []*templateTable `toml:"outside"`
@@ -106,15 +112,17 @@ type storageTable struct {
 // settings are what a file says.
 type settings struct {
 	site.Settings
-	metrics string
-	proxies []netip.Prefix
-	store   string // a file or a URL; "" is the usual file, if that is possible
-	storage storage
-	hooks   []*hooks.Hook
-	atomic  bool // uploads to directories appear when they are complete
-	outside *outsiders
-
-	passwords passwordRules
+	metrics      string
+	metricsUsers int // who have metrics of their own
+	proxies      []netip.Prefix
+	store        string // a file or a URL; "" is the usual file, if that is possible
+	storage      storage
+	hooks        []*hooks.Hook
+	rules        []*retention.Rule
+	audit        time.Duration // how long the audit trail is kept; 0 without one
+	atomic       bool          // uploads to directories appear when they are complete
+	outside      *outsiders
+	passwords    passwordRules
 }
 
 // readConfig reads a file. Its errors begin with the file's name and the line number.
@@ -167,6 +175,8 @@ func kindOf(goType string) string {
 		return "tables, each headed by [[outside]]"
 	case goType == "[]daemon.hookTable":
 		return "tables, each headed by [[hooks]]"
+	case goType == "[]daemon.retentionTable":
+		return "tables, each headed by [[retention]]"
 	case strings.HasPrefix(goType, "[]"):
 		return "a list in brackets"
 	case strings.HasPrefix(goType, "map["):
@@ -222,7 +232,7 @@ func (f *configFile) path(name string) string {
 
 func (f *configFile) settings(file *serveFile) (*settings, error) {
 	f.strict = file.StrictModes == nil || *file.StrictModes
-	f.made = &settings{metrics: file.Metrics.text, atomic: file.Uploads.atomic(), Settings: site.Settings{
+	f.made = &settings{metrics: file.Metrics.text, metricsUsers: int(file.MetricsUsers), atomic: file.Uploads.atomic(), Settings: site.Settings{
 		Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
 		LogLevel: slog.Level(file.LogLevel),
 		SSHD: sshd.Config{
@@ -265,6 +275,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	if err := f.storage(&file.Storage); err != nil {
 		return nil, err
 	}
+	if file.Audit != nil {
+		f.made.audit = cmp.Or(time.Duration(file.Audit.Keep), usualKeep)
+	}
 	if err := f.groups(file.Groups); err != nil {
 		return nil, err
 	}
@@ -293,6 +306,13 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 			return nil, err
 		}
 		f.made.hooks = append(f.made.hooks, one)
+	}
+	for i := range file.Retention {
+		rules, err := f.retention(i, &file.Retention[i])
+		if err != nil {
+			return nil, err
+		}
+		f.made.rules = append(f.made.rules, rules...)
 	}
 	return f.made, nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,8 +140,8 @@ func TestConfigDocumented(t *testing.T) {
 			if field.Anonymous {
 				look(field.Type)
 			} else if name := field.Tag.Get("toml"); !strings.Contains(text, "`"+name+"`") &&
-				!strings.Contains(text, "`["+name+"]`") && name != "users" && name != "hooks" &&
-				name != "groups" && name != "outside" {
+				!strings.Contains(text, "`["+name+"]`") && !slices.Contains([]string{"users", "hooks",
+				"groups", "outside", "retention"}, name) {
 				t.Errorf("docs/service.md does not have %s", name)
 			}
 			if field.Type.Kind() == reflect.Struct && field.Type.Name() == "" {

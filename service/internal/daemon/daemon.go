@@ -18,6 +18,7 @@ import (
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/service/internal/audit"
 	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/service/internal/store"
 )
@@ -54,7 +55,7 @@ func commandLine(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(root.Flags())
-	root.AddCommand(userCommand(a), totpCommand(a), banCommand(a), hooksCommand(a),
+	root.AddCommand(userCommand(a), totpCommand(a), banCommand(a), hooksCommand(a), auditCommand(a),
 		checkCommand(a), hashPasswordCommand(a), cmdline.Version(),
 		cmdline.Completion(completionLong), healthCommand(), manCommand(root))
 	cmdline.Complete(a, root, cmdline.Texts{
@@ -116,6 +117,7 @@ type service struct {
 	metrics *metrics  // nil without --metrics
 	store   *store.Store
 	hooks   *hooks.Hooks // nil without any
+	trail   *audit.Trail // nil without [audit]
 	objects *objects
 	sweeper *sweeper
 
@@ -145,6 +147,9 @@ func (s *service) prepare(ctx context.Context) error {
 	if s.metrics != nil && s.store != nil {
 		s.metrics.asked(s.store)
 	}
+	if err := s.useAudit(); err != nil {
+		return err
+	}
 	if err := s.useHooks(); err != nil {
 		return err
 	}
@@ -171,6 +176,7 @@ func (s *service) run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	var ended sync.WaitGroup
 	ended.Go(func() { s.sweeper.run(running) })
+	ended.Go(func() { s.applyRules(running) })
 	if s.hooks != nil {
 		ended.Go(func() { s.hooks.Run(running) })
 	}
@@ -200,10 +206,13 @@ func (s *service) read() (*site.Settings, error) {
 		s.started = made
 		if made.metrics != "" {
 			s.metrics = newMetrics()
-			s.Events = s.metrics.count
+			s.subscribe(s.metrics.count)
+			if made.metricsUsers > 0 {
+				s.subscribe(newUserMetrics(s.metrics.set, made.metricsUsers).count)
+			}
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.proxies, made.store, made.storage, made.atomic,
+	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage, made.atomic, made.audit, describeRules(made.rules),
 		describe(made.hooks))
 	return &made.Settings, err
 }

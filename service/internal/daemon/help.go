@@ -64,6 +64,19 @@ const banExamples = `  usftpd ban list --config usftpd.toml
   usftpd ban add --config usftpd.toml --user ann 192.0.2.7
   usftpd ban lift --config usftpd.toml 192.0.2.7`
 
+const auditLong = `Shows what has happened on all nodes: who has logged in, from where and with which key,
+which files were read and written, what was changed, what has failed or was refused, and
+who was banned. The configuration needs [audit]; keep says how long records are kept.
+
+Everything is shown unless flags say which. A pattern without a slash is about the last
+part of a path, one that begins with a slash about all of it, and one that ends with a
+slash about all that is below. Gaps in the trail are always shown. Run it as the user who
+runs the server.`
+
+const auditExamples = `  usftpd audit --config usftpd.toml --user acme --since 7d --path '*.xml'
+  usftpd audit --config usftpd.toml --only logins,failures --since 2026-01-31
+  usftpd audit --config usftpd.toml --since 30d --csv >month.csv`
+
 const hooksLong = `Manages the events that hooks could not be told of in a day (give_up), which the store
 keeps for 30 days. Each is listed with its ID, its hook, when it happened and why it was
 not delivered. Run it as the user who runs the server.`

@@ -21,7 +21,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/usftp/usftp/internal/ui"
-	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/service/internal/store"
 )
@@ -238,12 +237,10 @@ func (s *service) useHooks() error {
 		return root
 	}
 	s.Gate, s.Guard = s.hooks.Gate, s.hooks.Guard
-	counted := s.Events
-	s.Events = s.hooks.Event
-	if counted != nil {
+	s.subscribe(s.hooks.Event)
+	if s.metrics != nil {
 		s.hooks.Tell = s.metrics.hook
 		s.metrics.waiting(told, s.store)
-		s.Events = func(e server.Event) { counted(e); s.hooks.Event(e) }
 	}
 	return nil
 }

@@ -102,6 +102,18 @@ var schema = [][]string{{
 	`CREATE INDEX outbox_dead ON outbox (dead) WHERE dead > 0`,
 	`CREATE INDEX outbox_announced ON outbox (node) WHERE node <> ''`,
 }, {
+	// The audit trail. name is the user; record is JSON.
+	`CREATE TABLE audit (
+		id TEXT PRIMARY KEY,
+		made BIGINT NOT NULL,
+		name TEXT NOT NULL,
+		record TEXT NOT NULL)`,
+	`CREATE INDEX audit_made ON audit (made, id)`,
+	`CREATE INDEX audit_name ON audit (name, made, id)`,
+
+	// Work that one node does at a time, and who does it until when.
+	`CREATE TABLE turns (name TEXT PRIMARY KEY, node TEXT NOT NULL, until BIGINT NOT NULL)`,
+}, {
 	// Users take from a group of the configuration what they do not say.
 	`ALTER TABLE users ADD COLUMN user_group TEXT NOT NULL DEFAULT ''`,
 	`ALTER TABLE users ADD COLUMN bandwidth_up BIGINT NOT NULL DEFAULT 0`,

@@ -21,11 +21,7 @@ import (
 // testStatements: what docs/objects.md says that a client's requests cost in the store: three
 // statements a file, and with a quota one a part and what its looks cost.
 func testStatements(t *testing.T, name string) {
-	times := usual
-	times.tick, times.dead = time.Hour, time.Hour // nothing in the background
-	s, err := open(t.Context(), name, slog.New(slog.DiscardHandler), times)
-	must(t, err)
-	t.Cleanup(func() { s.Close() })
+	s := silentNode(t, name)
 	bucket, err := s3bucket.New("bucket", s3bucket.Config{Endpoint: s3test.Storage(t, "bucket"),
 		Region: "us-east-1", PathStyle: true, AccessKey: s3test.AccessKey,
 		SecretKey: s3test.SecretKey})
@@ -74,6 +70,19 @@ func testStatements(t *testing.T, name string) {
 			}
 		}
 	}
+}
+
+// silentNode opens a store that does nothing in the background.
+func silentNode(t *testing.T, name string) *Store {
+	t.Helper()
+	times := usual
+	times.tick, times.dead = time.Hour, time.Hour
+	s, err := open(t.Context(), name, slog.New(slog.DiscardHandler), times)
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	s.stop()
+	s.ended.Wait()
+	return s
 }
 
 // serve serves a client until the test ends.

@@ -32,6 +32,7 @@ type Store struct {
 	rights   rights
 	signs    signs
 	outbox   outbox
+	trail    trail
 
 	mu    sync.Mutex
 	down  bool
@@ -49,10 +50,11 @@ type times struct {
 	dead   time.Duration // without any, a node is dead
 	stale  time.Duration // how long users are let in by what was known before the store was down
 	active time.Duration // how long a user counts as moving bytes on a node
+	clean  time.Duration // between looks for what is too old
 }
 
 var usual = times{tick: time.Second, beat: 5 * time.Second, dead: 15 * time.Second,
-	stale: 10 * time.Minute, active: 3 * time.Second}
+	stale: 10 * time.Minute, active: 3 * time.Second, clean: time.Minute}
 
 // ErrDown is the error of what needs the store when it does not answer.
 var ErrDown = errors.New("the store does not answer; see the server's log")
@@ -77,6 +79,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	s.movers.init(s)
 	s.users.store = s
 	s.outbox.init()
+	s.trail.init()
 	if err := s.join(ctx); err != nil {
 		if db.postgres == "" {
 			db.Close()
@@ -89,6 +92,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	s.stop = stop
 	s.ended.Go(func() { s.run(running) })
 	s.ended.Go(func() { s.outbox.keepCounting(running, s) })
+	s.ended.Go(func() { s.trail.run(running, s) })
 	if db.postgres != "" {
 		s.ended.Go(func() { s.listen(running) })
 	}
@@ -143,7 +147,7 @@ func (s *Store) run(ctx context.Context) {
 			s.do(ctx, s.giveBack)
 			s.do(ctx, adopt)
 		}
-		if time.Since(cleaned) >= time.Minute {
+		if time.Since(cleaned) >= s.times.clean {
 			cleaned = time.Now()
 			s.do(ctx, cleanBans)
 			s.do(ctx, s.movers.clean)
@@ -364,6 +368,7 @@ func (s *Store) Close() error {
 	defer cancel()
 	s.quotas.flush(ctx, true)
 	s.outbox.flush(ctx, s)
+	s.trail.end(ctx, s)
 	err := s.do(ctx, func(t tx) error {
 		if err := s.quotas.end(t); err != nil {
 			return err

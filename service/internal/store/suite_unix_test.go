@@ -26,7 +26,8 @@ import (
 
 // quick is for tests, which cannot wait for a node to be dead.
 var quick = times{tick: 20 * time.Millisecond, beat: 100 * time.Millisecond,
-	dead: time.Second, stale: time.Second, active: 500 * time.Millisecond}
+	dead: time.Second, stale: time.Second, active: 500 * time.Millisecond,
+	clean: 100 * time.Millisecond}
 
 // suite is what both databases must do. name names a new one.
 var suite = map[string]func(t *testing.T, name string){
@@ -49,7 +50,11 @@ var suite = map[string]func(t *testing.T, name string){
 	"objects":                  testObjects,
 	"objects of a dead node":   testObjectsOfADeadNode,
 	"objects in an outage":     testObjectsInAnOutage,
+	"turns":                    testTurns,
 	"statements":               testStatements,
+	"audit trail":              testTrail,
+	"statements of a trail":    testStatementsOfTrail,
+	"audit trail in an outage": testTrailInAnOutage,
 	"rights are confirmed":     testConfirm,
 	"a node that hangs":        testHungNode,
 	"outage":                   testOutage,
@@ -506,7 +511,7 @@ func outage(t *testing.T, s *Store) (end func()) {
 		_, err := begun.Exec(`SET LOCAL idle_in_transaction_session_timeout = 0`)
 		must(t, err)
 		_, err = begun.Exec(`LOCK TABLE nodes, users, changes, places, sessions, bans, quotas,
-			leases, movers, outbox, uploads, stamps, totp, recovery, versions`)
+			leases, movers, outbox, uploads, stamps, audit, turns, totp, recovery, versions`)
 		must(t, err)
 	}
 	return sync.OnceFunc(func() {

@@ -76,20 +76,6 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// resumed returns how many bytes a copy's done event says an earlier run has copied.
-func resumed(events string) int64 {
-	for line := range strings.Lines(events) {
-		var e struct {
-			Kind    string
-			Resumed int64
-		}
-		if json.Unmarshal([]byte(line), &e) == nil && e.Kind == "done" {
-			return e.Resumed
-		}
-	}
-	return -1
-}
-
 // marked returns how far the file has come according to the journal's one mark.
 func marked(t *testing.T, journal string) int64 {
 	t.Helper()

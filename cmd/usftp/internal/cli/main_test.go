@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -31,8 +33,12 @@ func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
 		"usftp":          func() { os.Exit(Main(os.Args[1:])) },
 		"hostile-server": serveHostileHome,
+		"answer":         func() { fmt.Println(answer) },
 	})
 }
+
+// answer is what the program of that name answers as SSH_ASKPASS.
+const answer = "open sesame"
 
 // tests runs the tests; none of this concerns the commands that the test binary also is.
 type tests struct{ *testing.M }
@@ -89,6 +95,20 @@ func finish(t *testing.T, cmd *exec.Cmd) outcome {
 		t.Fatal(err)
 	}
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// resumed returns how many bytes a copy's done event says an earlier run has copied.
+func resumed(events string) int64 {
+	for line := range strings.Lines(events) {
+		var e struct {
+			Kind    string
+			Resumed int64
+		}
+		if json.Unmarshal([]byte(line), &e) == nil && e.Kind == "done" {
+			return e.Resumed
+		}
+	}
+	return -1
 }
 
 // Both programs' tests share these.

@@ -282,7 +282,8 @@ func (c *Copier) taken(taken connect.Taken[file], f file, target connect.Place) 
 	}
 	var host pool.Host
 	if target.Remote {
-		if host, ok = c.host(target); !ok {
+		var err error
+		if host, err = c.Task.Host(target); err != nil {
 			return first, false // copying it says so
 		}
 	}
@@ -426,14 +427,12 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 	return fmt.Errorf("cannot copy several files to %s: %s", target.Typed, reason)
 }
 
-// missing says what to do about a directory in which something was to be made, if err is that it
-// does not exist.
+// missing names the directory in which something was to be made, if err is that it does not exist.
 func missing(dir string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return endpoint.Explain(fmt.Sprintf(
-		"the directory %s does not exist (mkdir -p makes it)", dir), fs.ErrNotExist)
+	return endpoint.NoDirectory(dir)
 }
 
 // makeDirectory makes the target a directory.

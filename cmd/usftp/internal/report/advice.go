@@ -6,18 +6,22 @@ import "strings"
 // option that would help.
 var Advice = strings.NewReplacer(advice...)
 
-// advice has, in turns, what the library says and what the command says.
+// advice has, in turns, what the library says and what the command says: not the option alone, which
+// may be the name of a file in the same message, but with what is said of it.
 var advice = []string{
-	"the same call with transfer.Options.Resume", "the same command with --resume",
-	"the same call continues", "the same command continues",
-	"transfer.Options.Resume", "--resume",
-	"transfer.Options.Changing", "--changing",
-	"transfer.PlaceDirect", "--inplace",
-	"transfer.LinksFollow", "--links follow",
-	"transfer.SyncOptions.Checksum", "--checksum",
-	"transfer.SyncOptions.MaxDelete", "--max-delete",
-	"transfer.SyncOptions.NoLock", "--no-lock",
-	"pool.ConnectConfig.Connections and Streams of 1", "--connections=1 --streams=1",
-	"dial.Config.SSH", "--ssh",
-	"`scp -O`", "`usftp cp -O`",
+	"the same call with transfer.Options.Resume continues", "the same command with --resume continues",
+	"the same call continues from there", "the same command continues from there",
+	"(transfer.Options.Resume continues from", "(--resume continues from",
+	"transfer.Options.Changing accepts what", "--changing accepts what",
+	"; transfer.PlaceDirect writes the target", "; --inplace writes the target",
+	"; transfer.LinksFollow follows links", "; --links follow follows links",
+	"(transfer.SyncOptions.Checksum compares", "(--checksum compares",
+	"transfer.SyncOptions.MaxDelete allows", "--max-delete allows",
+	"transfer.SyncOptions.MaxDelete of", "--max-delete of",
+	"(transfer.SyncOptions.NoLock turns", "(--no-lock turns",
+	"; transfer.SyncOptions.NoLock ignores", "; --no-lock ignores",
+	"(pool.ConnectConfig.Connections and Streams of 1)", "(--connections=1 --streams=1)",
+	"system's ssh (dial.Config.SSH)", "system's ssh (--ssh)",
+	"(dial.Config.SSH) may have one", "(--ssh) may have one",
+	"`scp -O` copies without SFTP", "`usftp cp -O` copies without SFTP",
 }

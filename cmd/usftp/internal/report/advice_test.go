@@ -14,8 +14,9 @@ import (
 )
 
 var (
-	aFlag    = regexp.MustCompile(`(^|[\s("'=;])--[a-z]`)
-	anOption = regexp.MustCompile(`\b(transfer|pool|dial|usftp|checksum|server)\.[A-Z]\w*`)
+	aFlag       = regexp.MustCompile(`(^|[\s("'=;])--[a-z]`)
+	anOption    = regexp.MustCompile(`\b(transfer|pool|dial|usftp|checksum|server)\.[A-Z]\w*`)
+	wholeOption = regexp.MustCompile(anOption.String() + `(\.\w+)*`)
 
 	// of other programs
 	otherFlags = regexp.MustCompile(`^usftp serve --stdio$|puttygen --ppk-param`)
@@ -50,6 +51,20 @@ func TestLibraryAdvisesOptions(t *testing.T) {
 	}
 	if said < 10 {
 		t.Errorf("only %d texts name an option", said)
+	}
+}
+
+// A file that is called like an option keeps its name in a message.
+func TestAdviceLeavesNamesAlone(t *testing.T) {
+	for i := 0; i < len(advice); i += 2 {
+		for _, name := range append(wholeOption.FindAllString(advice[i], -1), "the same call", "scp -O") {
+			for _, message := range []string{"cannot copy " + name + " to far:" + name + ": no space",
+				name + ": " + name + " (" + name + "); see `" + name + "`"} {
+				if got := Advice.Replace(message); got != message {
+					t.Errorf("%q has become %q", message, got)
+				}
+			}
+		}
 	}
 }
 

@@ -10,12 +10,8 @@ var peers = []peer{
 	{"ProFTPD's mod_sftp", "1.3.8", proFTPD, nil},
 	{"Apache MINA SSHD", "2.16.0", script(java("mina")), []limit{noSpace}},
 	{"ssh2 for Node.js", "1.17.0", script(node), []limit{noHardLinks, noSpace}},
-	{"Twisted Conch", "22.4.0", script(python("twisted")), []limit{noHardLinks, noSpace,
-		{[]string{"cp --resume up"}, "cutting a file (an interrupted upload starts over)",
-			"cannot be truncated"}}},
-	{"Erlang/OTP", "25.2.3", script(erlang), []limit{noHardLinks, noSpace,
-		{[]string{"cp --resume up"}, "cutting a file, which it does not say (an interrupted upload " +
-			"starts over)", "it differs from the source"}}},
+	{"Twisted Conch", "22.4.0", script(python("twisted")), []limit{noHardLinks, noSpace}},
+	{"Erlang/OTP", "25.2.3", script(erlang), []limit{noHardLinks, noSpace}},
 	{"Maverick Synergy", "3.1.1", script(java("maverick")), []limit{noHardLinks, noSpace,
 		{[]string{"links in trees"}, "reading relative links", "no such file"}}},
 	{"pkg/sftp in memory", "1.13.12", pkgSFTP, []limit{
@@ -30,8 +26,6 @@ var peers = []peer{
 	{"wolfSSH (played)", "1.5.0", played("SSH-2.0-wolfSSHv1.5.0", likeWolfSSH, "USFTP_WOLFSSH",
 		wolfSSH), []limit{noHardLinks, noSpace,
 		{[]string{"links in trees", "ln -s"}, "symbolic links", "Unknown/Unsupported packet type"},
-		{[]string{"cp --resume up"}, "cutting a file, which it does not say (an interrupted upload " +
-			"starts over)", "it differs from the source"},
 		{[]string{"touch", "cp -p up"}, "times, which it does not say",
 			"says that it is done, but nothing|the host does not set |times are not compared"}}},
 }

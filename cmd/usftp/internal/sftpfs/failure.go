@@ -50,3 +50,10 @@ func (f *failure) forFsync() error {
 	f.err = nil
 	return err
 }
+
+// remains reports whether there is an error that nothing has ended.
+func (f *failure) remains() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err != nil
+}

@@ -181,7 +181,7 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 	}
 	info, err := stat.Wait()
 	if err != nil {
-		remote.Async().Close().Forget()
+		remote.Async().Abandon().Forget()
 		return nil, attrs{}, asked, err
 	}
 	return remote.WithContext(context.Background()), attrsOfInfo(info), asked, nil
@@ -224,7 +224,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 				return err
 			}
 			if a, err = f.verify(ctx, c, remote, n, path, a, flags); err != nil {
-				remote.Async().Close().Forget()
+				remote.Async().Abandon().Forget()
 			}
 			return err
 		})
@@ -235,7 +235,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		if flags&os.O_TRUNC != 0 {
 			err = f.withPath(ctx, n, open)
 		} else {
-			err = f.lookOrDrop(ctx, n, open, func() { remote.Async().Close().Forget() })
+			err = f.lookOrDrop(ctx, n, open, func() { remote.Async().Abandon().Forget() })
 		}
 		if err != nil {
 			return statusOf(err)
@@ -248,7 +248,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		if flags&(os.O_WRONLY|os.O_RDWR) != 0 {
 			h = f.attach(n, flags, remote, nil)
 		} else if h = f.attach(n, flags, remote, &a); h == nil {
-			remote.Async().Close().Forget()
+			remote.Async().Abandon().Forget()
 		}
 		if h == nil && try == 5 {
 			return fuse.Status(syscall.ESTALE)
@@ -401,7 +401,7 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 			return err
 		}
 		if err = h.isSame(c, path, a); err != nil {
-			remote.Async().Close().Forget()
+			remote.Async().Abandon().Forget()
 		}
 		if err != nil && !undecided(err) {
 			f.options.Logger.Warn("an open file has been replaced on the host", "file", path, "error", err)
@@ -460,6 +460,15 @@ func (h *handle) letGo() {
 		h.remote.Async().Close().Forget()
 		h.remote = nil
 	}
+}
+
+// end closes a file on the host. If data of this handle is lost, and the program has been told so at
+// the end, what is there is not what the program wrote, and the host learns that it is not whole.
+func (h *handle) end(remote *usftp.File) *usftp.Pending[struct{}] {
+	if h.failure.remains() {
+		return remote.Async().Abandon()
+	}
+	return remote.Async().Close()
 }
 
 // isSame returns an error unless a reopened file is the one that was open. If nothing that we have
@@ -540,7 +549,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 		var closing *usftp.Pending[struct{}]
 		if h.turn.lock(f.ctx) == nil { // else the connection is about to be closed
 			if h.remote != nil {
-				closing = h.remote.Async().Close()
+				closing = h.end(h.remote)
 			}
 			h.remote = nil
 			h.turn.unlock()

@@ -649,7 +649,7 @@ func (h *handle) close(ctx context.Context) error {
 		return nil // Release closes what others still use
 	}
 	h.remote = nil
-	closing := remote.Async().Close()
+	closing := h.end(remote)
 	err := h.file.endLanes(ctx, h)
 	if _, closed := closing.WaitContext(ctx); closed != nil && !lost(closed) {
 		err = closed // if it is only lost: all data was acknowledged

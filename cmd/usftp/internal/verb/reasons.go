@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/ui"
 )
 
@@ -44,7 +45,7 @@ func whyMissing(j *job, name string, err error) error {
 		if _, err := j.client.Lstat(j.at(missing)); err == nil {
 			return fmt.Errorf("%s is a link that leads nowhere", j.title(missing))
 		}
-		return fmt.Errorf("the directory %s does not exist (mkdir -p makes it)", j.title(missing))
+		return errors.New(endpoint.NoDirectory(j.title(missing)).Error())
 	}
 	return err
 }

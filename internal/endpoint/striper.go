@@ -1,4 +1,4 @@
-package transfer
+package endpoint
 
 import (
 	"context"
@@ -10,26 +10,38 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/wire"
 )
 
-// A striper opens further handles of a file while it is copied, as long as that helps. Handles are
+// Striping says how a file is read or written over several connections.
+type Striping struct {
+	Pool   *pool.Pool
+	Trip   time.Duration // the round trip
+	Quirks *quirks.Quirks
+
+	// Spare returns a function that reports whether this machine had processor time to spare since
+	// its last call; see [machine.NewSpare].
+	Spare func(trip time.Duration) func() bool
+
+	Flag int   // how the file is opened, without os.O_CREATE and os.O_TRUNC
+	From int64 // where the transfer begins
+	Size int64 // of the whole file
+	Over int64 // of an old file that is written over
+}
+
+// A Striper opens further handles of a file while it is copied, as long as that helps. Handles are
 // opened by path, so each may refer to another file that has taken the path meanwhile. Therefore
 // their attributes are compared when they join and at the end.
-type striper struct {
-	ctx     context.Context
-	session *session
-	stripes private.Stripes
-	first   *usftp.File
-	flag    int
-	from    int64 // where the transfer begins
-	size    int64
-	end     int64 // of what was there before the transfer
-	proof   fileProof
+type Striper struct {
+	private.Stripes
+	Striping
+	ctx   context.Context
+	first *usftp.File
+	proof fileProof
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -46,28 +58,26 @@ type lane struct {
 	release func()
 }
 
-// stripe starts to open handles for a transfer over the striper's stripes. It begins at from, and
-// over is the size of an old file that is written over. stop ends that and closes what was opened.
-func (s *session) stripe(c *fileCopy, first *usftp.File, flag int, from, size,
-	over int64) *striper {
-	st := &striper{ctx: c.ctx, session: s, stripes: private.NewStripes(first), first: first,
-		flag: flag, from: from, size: size, end: max(from, over),
-		proof: fileProof{first: first, source: flag == os.O_RDONLY, whole: max(size, over)}}
-	ctx, cancel := context.WithCancel(c.ctx)
-	st.cancel = cancel
-	st.work.Go(func() { autoscale(ctx, st) })
-	return st
+// NewStriper starts to open handles for a transfer over its Stripes. Stop ends that and closes what
+// was opened.
+func NewStriper(ctx context.Context, first *usftp.File, how Striping) *Striper {
+	s := &Striper{Stripes: private.NewStripes(first), Striping: how, ctx: ctx, first: first,
+		proof: fileProof{first: first, source: how.Flag == os.O_RDONLY, whole: max(how.Size, how.Over)}}
+	ctx, s.cancel = context.WithCancel(ctx)
+	s.work.Go(func() { autoscale(ctx, s) })
+	return s
 }
 
-// stop ends a transfer that is not complete.
-func (s *striper) stop() { s.finish(false)() }
+// Stop ends a transfer that is not complete. A nil Striper has nothing to end.
+func (s *Striper) Stop() {
+	if s != nil {
+		s.finish(false)()
+	}
+}
 
-// part ends a complete transfer in two halves: see [endpoint.HostWriter]. Its error is that of any
-// handle that took part: a server may report only at CLOSE that it could not store what it
-// acknowledged.
-func (s *striper) part() (wait func() error) { return s.finish(true) }
-
-func (s *striper) finish(complete bool) (wait func() error) {
+// finish ends a transfer in two halves. Its error is that of any handle that took part: a server may
+// report only at CLOSE that it could not store what it acknowledged.
+func (s *Striper) finish(complete bool) (wait func() error) {
 	s.stopJoining()
 	for _, l := range s.lanes {
 		s.work.Go(func() { s.close(l, complete) })
@@ -80,27 +90,27 @@ func (s *striper) finish(complete bool) (wait func() error) {
 }
 
 // stopJoining stops further handles from joining.
-func (s *striper) stopJoining() {
+func (s *Striper) stopJoining() {
 	s.cancel()
 	s.work.Wait()
 }
 
 // close closes a handle. While the file is not complete, that must not make it appear.
-func (s *striper) close(l lane, complete bool) {
+func (s *Striper) close(l lane, complete bool) {
 	end := l.file.Abandon
 	if complete {
 		end = l.file.Close
 	}
 	err := end()
 	l.release()
-	if err != nil && s.flag != os.O_RDONLY {
+	if err != nil && s.Flag != os.O_RDONLY {
 		s.note(l, err)
 	}
 }
 
 // note keeps the first failure of a handle. A lost connection is no failure: other handles have
 // done its part, except for what it had already written, about which nothing more will be heard.
-func (s *striper) note(l lane, err error) {
+func (s *Striper) note(l lane, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if pool.Lost(l.file.Client()) {
@@ -110,11 +120,11 @@ func (s *striper) note(l lane, err error) {
 	}
 }
 
-// prove makes sure that all handles referred to one file, that the file is intact, and that it
+// Prove makes sure that all handles referred to one file, that the file is intact, and that it
 // still has the path. It is called once the contents are complete. It takes a round trip if further
 // handles took part, otherwise none.
-func (s *striper) prove() error {
-	if s.stopJoining(); s.stripes.Joined() == 0 {
+func (s *Striper) Prove() error {
+	if s.stopJoining(); s.Joined() == 0 {
 		return nil
 	}
 	path := s.first.Client().Async().Stat(s.first.Name())
@@ -132,14 +142,14 @@ func (s *striper) prove() error {
 	switch {
 	case s.broken != nil:
 		return s.broken
-	case err != nil && !endpoint.Refused(err):
+	case err != nil && !Refused(err):
 		return err
-	case s.flag == os.O_RDONLY:
+	case s.Flag == os.O_RDONLY:
 		return s.proof.ofSource(stat, named, err)
 	case int64(stat.Size) != s.proof.whole:
 		return notJoined(int64(stat.Size), s.proof.whole)
 	case named != nil && !s.proof.same(named, true):
-		return endpoint.ErrReplaced
+		return ErrReplaced
 	}
 	if _, syncs := s.first.Client().HasExtension(wire.ExtFsync); s.lost && syncs {
 		// reports what the CLOSE of the lost handle would have reported
@@ -151,7 +161,7 @@ func (s *striper) prove() error {
 
 // proveLanes asks each handle for its file's attributes, and notes those that refer to another
 // file. complete is whether the file should be complete.
-func (s *striper) proveLanes(lanes []lane, complete bool) {
+func (s *Striper) proveLanes(lanes []lane, complete bool) {
 	var asking sync.WaitGroup
 	for _, l := range lanes {
 		asking.Go(func() {
@@ -168,10 +178,10 @@ func (s *striper) proveLanes(lanes []lane, complete bool) {
 }
 
 // join opens the file on each session that exists or is added.
-func (s *striper) join(ctx context.Context) {
+func (s *Striper) join(ctx context.Context) {
 	known := make(map[pools.Session]bool)
 	for ctx.Err() == nil {
-		sessions, changed := pools.OfPool(s.session.host.Pool).Sessions()
+		sessions, changed := pools.OfPool(s.Pool).Sessions()
 		for _, on := range sessions {
 			if !known[on] {
 				known[on] = true
@@ -187,43 +197,43 @@ func (s *striper) join(ctx context.Context) {
 
 // joinOne opens the file once more, makes sure that it is the same file, and adds the handle to the
 // transfer.
-func (s *striper) joinOne(ctx context.Context, on pools.Session) {
-	// without O_CREATE and O_TRUNC
+func (s *Striper) joinOne(ctx context.Context, on pools.Session) {
 	client := private.OfClient(s.first.Client()).Alike(on.Client())
-	f, err := client.WithContext(ctx).OpenFile(s.first.Name(), s.flag, 0)
+	f, err := client.WithContext(ctx).OpenFile(s.first.Name(), s.Flag, 0)
 	if err != nil {
 		return // the host may not allow opening it twice
 	}
 	f = f.WithContext(s.ctx)
-	if !s.proof.isSame(ctx, f) || s.flag != os.O_RDONLY && !s.sees(ctx, f) || !s.stripes.Join(f) {
+	if !s.proof.isSame(ctx, f) || s.Flag != os.O_RDONLY && !s.sees(ctx, f) || !s.Join(f) {
 		f.Abandon()
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lanes = append(s.lanes, lane{f, on, pools.OfPool(s.session.host.Pool).Use(on)})
+	s.lanes = append(s.lanes, lane{f, on, pools.OfPool(s.Pool).Use(on)})
 }
 
 // sees waits until another handle has written something beyond the end of what was there, and
 // reports whether this handle sees it. Servers in front of object stores keep each handle's writes
 // apart.
-func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
+func (s *Striper) sees(ctx context.Context, f *usftp.File) bool {
+	end := max(s.From, s.Over)
 	const most = 8 // questions per round trip, so that a "not yet" costs no whole round trip
-	ticker := time.NewTicker(max(s.session.trip/most, 10*time.Millisecond))
+	ticker := time.NewTicker(max(s.Trip/most, 10*time.Millisecond))
 	defer ticker.Stop()
 	decided := make(chan bool, 1)
 	for asked := make(chan struct{}, 2*most); ; {
 		select {
 		case asked <- struct{}{}:
-			moved := s.stripes.Moved()
+			moved := s.Moved()
 			f.Async().Stat().Then(func(info *usftp.FileStat, err error) {
 				<-asked
-				seen := err == nil && int64(info.Size) > s.end
-				if err == nil && s.from+moved <= s.end && !seen {
+				seen := err == nil && int64(info.Size) > end
+				if err == nil && s.From+moved <= end && !seen {
 					return
 				}
 				if err == nil && !seen {
-					s.session.quirks().Separate.Store(true)
+					s.Quirks.Separate.Store(true)
 				}
 				select {
 				case decided <- seen:
@@ -330,7 +340,7 @@ func (p *fileProof) ofHandle(stat *usftp.FileStat, complete bool) error {
 
 // ofSource compares what the first handle and the path show at the end with what the handle
 // showed at first. If even its own time has changed, times no longer tell files apart. What was
-// read must then be compared with the contents, and the error is errTouched.
+// read must then be compared with the contents, and the error is ErrTouched.
 func (p *fileProof) ofSource(first, named *usftp.FileStat, err error) error {
 	switch {
 	case !p.same(first, true) || !p.same(named, true):
@@ -338,7 +348,7 @@ func (p *fileProof) ofSource(first, named *usftp.FileStat, err error) error {
 	case !p.touched(first) && (p.moved || p.touched(named)):
 		return replaced(nil)
 	case p.touched(first):
-		return errTouched
+		return ErrTouched
 	}
 	return nil
 }
@@ -346,13 +356,18 @@ func (p *fileProof) ofSource(first, named *usftp.FileStat, err error) error {
 // replaced returns the error for a source that was replaced while it was read over several handles.
 func replaced(err error) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return changedf("another file has taken its place")
+		return ErrReplaced
 	}
 	return err
 }
 
-// errNotJoined reports that a file written over several handles is incomplete.
-var errNotJoined = errors.New("the host does not combine what is written over several connections")
+var (
+	// ErrTouched reports that only a file's modification time changed.
+	ErrTouched = errors.New("its modification time changed")
+
+	// errNotJoined reports that a file written over several handles is incomplete.
+	errNotJoined = errors.New("the host does not combine what is written over several connections")
+)
 
 func notJoined(size, want int64) error {
 	return fmt.Errorf("%w: it has %d bytes and should have %d; use a single connection "+

@@ -1,4 +1,4 @@
-package transfer
+package endpoint
 
 import (
 	"context"
@@ -7,13 +7,9 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/flow"
-	"github.com/usftp/usftp/internal/machine"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 )
-
-// newSpare is replaced by tests.
-var newSpare = machine.NewSpare
 
 // How a striped transfer determines how many connections it should have. All times are in round
 // trips, each counted as at least gaugeEvery.
@@ -28,6 +24,8 @@ const (
 	drainsFor   = 80 // the longest wait for what is in flight on a lane
 	averageOver = 4
 	heldFor     = 10 // a connection must be held down for this part of the transfer's time, as 1/n
+
+	mostlyWaits = 0.5 // the part of the time in which it waits for the other end
 
 	growing   = 1.25 // the rate is growing, or has grown from the last step
 	kept      = 0.9  // fewer connections have kept up the rate
@@ -57,14 +55,14 @@ const (
 
 // An autoscaler decides how many connections a transfer should have.
 type autoscaler struct {
-	s    *striper
+	s    *Striper
 	pool pools.Pool
 	g    *gauge
 }
 
 // autoscale opens connections while the transfer runs, and adds them to it.
-func autoscale(ctx context.Context, s *striper) {
-	a := &autoscaler{s: s, pool: pools.OfPool(s.session.host.Pool), g: newGauge(s)}
+func autoscale(ctx context.Context, s *Striper) {
+	a := &autoscaler{s: s, pool: pools.OfPool(s.Pool), g: newGauge(s)}
 	defer a.g.ticker.Stop()
 	joins := sync.OnceFunc(func() { s.work.Go(func() { s.join(ctx) }) })
 	if sessions, _ := a.pool.Sessions(); len(sessions) > 0 {
@@ -82,7 +80,7 @@ func autoscale(ctx context.Context, s *striper) {
 
 // gauge measures a transfer's rate once per round trip.
 type gauge struct {
-	s      *striper
+	s      *Striper
 	every  time.Duration
 	ticker *time.Ticker
 	at     time.Time
@@ -94,8 +92,8 @@ type gauge struct {
 	}
 }
 
-func newGauge(s *striper) *gauge {
-	every := max(s.session.trip, gaugeEvery)
+func newGauge(s *Striper) *gauge {
+	every := max(s.Trip, gaugeEvery)
 	return &gauge{s: s, every: every, ticker: time.NewTicker(every), at: time.Now()}
 }
 
@@ -106,7 +104,7 @@ func (g *gauge) wait(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-	moved, now := g.s.stripes.Moved(), time.Now()
+	moved, now := g.s.Moved(), time.Now()
 	copy(g.rates[1:], g.rates[:])
 	g.rates[0] = float64(moved-g.moved) / now.Sub(g.at).Seconds()
 	if g.moved == 0 {
@@ -125,13 +123,13 @@ func (g *gauge) rate() (sum float64) {
 }
 
 // begin starts a measurement for average.
-func (g *gauge) begin() { g.since.at, g.since.moved = time.Now(), g.s.stripes.Moved() }
+func (g *gauge) begin() { g.since.at, g.since.moved = time.Now(), g.s.Moved() }
 
 // average returns the rate since begin. enough reports whether it covers at least 1/parts of what
 // comparing two rates takes.
 func (g *gauge) average(parts int) (rate float64, enough bool) {
 	took, moved := g.at.Sub(g.since.at), g.moved-g.since.moved
-	lanes := int64(1 + g.s.count())
+	lanes := int64(1 + g.s.Count())
 	return float64(moved) / max(took.Seconds(), 1e-9),
 		took > time.Duration(steadyOver/parts-1)*g.every &&
 			moved >= max(steadyBytes, lanes*steadyEach)/int64(parts)
@@ -182,11 +180,11 @@ func (g *gauge) lasts(trips int) bool {
 	return left > max(flow.StripeFor, time.Duration(trips)*g.every).Seconds()
 }
 
-func (g *gauge) left() int64 { return g.s.size - g.s.from - g.moved }
+func (g *gauge) left() int64 { return g.s.Size - g.s.From - g.moved }
 
 // windows returns the rate that this many lanes' windows allow.
 func (g *gauge) windows(lanes int) float64 {
-	return float64(lanes) * flow.SSHWindow / g.s.session.trip.Seconds()
+	return float64(lanes) * flow.SSHWindow / g.s.Trip.Seconds()
 }
 
 // A limit is a reason why a transfer may need more connections.
@@ -208,11 +206,11 @@ const (
 // for the other end while this machine has processor time to spare.
 func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 	s, g := a.s, a.g
-	trip, worth := s.session.trip, flow.WorthStriping(s.size-s.from, s.session.trip)
+	trip, worth := s.Trip, flow.WorthStriping(s.Size-s.From, s.Trip)
 	if worth && trip > flow.StripeAtOnce {
 		return windowLimits, 0
 	}
-	file, hasSpare := private.OfFile(s.first), newSpare(trip)
+	file, hasSpare := private.OfFile(s.first), s.Spare(trip)
 	began, at, waited, last := g.at, g.at, file.Waited(), 0.0
 	var held time.Duration // for how long something has held the connection down without a break
 	for g.wait(ctx) {
@@ -229,7 +227,7 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 		// The rate of a transfer's first requests goes up and down. Compared with a low one, any
 		// later rate would seem a gain.
 		steady := rate < growing*last && last < growing*rate
-		if waiting := waits.Seconds() > mostly*took.Seconds(); waiting && spare {
+		if waiting := waits.Seconds() > mostlyWaits*took.Seconds(); waiting && spare {
 			held += took
 		} else {
 			held = 0
@@ -300,14 +298,14 @@ func (a *autoscaler) explore(ctx context.Context, rate float64) {
 func (a *autoscaler) widen(ctx context.Context, connections int) bool {
 	s, g := a.s, a.g
 	a.pool.Want(connections, oneStream)
-	began := s.count()
+	began := s.Count()
 	lanes := began
 	for still := 0; still < drainsFor; still++ {
 		if !g.wait(ctx) {
 			return false
 		}
 		stable, have, _ := a.pool.Stable()
-		if now := s.count(); !stable || lanes != now {
+		if now := s.Count(); !stable || lanes != now {
 			lanes, still = now, 0
 		} else if now >= have-1 {
 			return true
@@ -323,13 +321,13 @@ func (a *autoscaler) widen(ctx context.Context, connections int) bool {
 // nothing.
 func (a *autoscaler) byWindows(ctx context.Context) {
 	s, g := a.s, a.g
-	wanted := flow.FirstConnections(s.size-s.from, s.session.trip)
+	wanted := flow.FirstConnections(s.Size-s.From, s.Trip)
 	a.pool.Want(wanted, allStreams)
 	lanes, still, base, tested := 0, 0, 0.0, false
 	for g.wait(ctx) {
 		stable, _, most := a.pool.Stable()
-		if still++; !stable || lanes != s.count() {
-			lanes, still = s.count(), 0
+		if still++; !stable || lanes != s.Count() {
+			lanes, still = s.Count(), 0
 		}
 		windows := g.windows(1 + lanes)
 		limited := g.moved > 0 &&
@@ -390,7 +388,8 @@ func (a *autoscaler) test(ctx context.Context) (closed bool, with, without float
 	return true, with, without
 }
 
-func (s *striper) count() int {
+// Count returns how many further handles there are.
+func (s *Striper) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.lanes)
@@ -398,12 +397,12 @@ func (s *striper) count() int {
 
 // youngerHalf returns one session on each connection of the younger half, rounded up, not counting
 // the first connection.
-func (s *striper) youngerHalf() []pools.Session {
+func (s *Striper) youngerHalf() []pools.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []pools.Session
 	for _, l := range s.lanes {
-		if !isOn(all, l) && !pools.OfPool(s.session.host.Pool).IsFirst(l.on) {
+		if !isOn(all, l) && !pools.OfPool(s.Pool).IsFirst(l.on) {
 			all = append(all, l.on)
 		}
 	}
@@ -416,27 +415,27 @@ func isOn(sessions []pools.Session, l lane) bool {
 		func(s pools.Session) bool { return s.Shares(l.on) })
 }
 
-func (s *striper) rest(half []pools.Session, rest bool) {
+func (s *Striper) rest(half []pools.Session, rest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.lanes {
 		if isOn(half, l) {
-			s.stripes.Rest(l.file, rest)
+			s.Rest(l.file, rest)
 		}
 	}
 }
 
 // idle reports whether nothing is in flight on resting connections.
-func (s *striper) idle(half []pools.Session) bool {
+func (s *Striper) idle(half []pools.Session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !slices.ContainsFunc(s.lanes, func(l lane) bool {
-		return isOn(half, l) && !s.stripes.Idle(l.file)
+		return isOn(half, l) && !s.Idle(l.file)
 	})
 }
 
 // leave closes the resting lanes, and waits for what the host has to say about them.
-func (s *striper) leave(half []pools.Session) {
+func (s *Striper) leave(half []pools.Session) {
 	var left []lane
 	s.mu.Lock()
 	s.lanes = slices.DeleteFunc(s.lanes, func(l lane) bool {

@@ -1,0 +1,32 @@
+package localfs
+
+import (
+	"errors"
+	"io/fs"
+	"runtime"
+)
+
+// A Renamer is an *os.Root, or something like it.
+type Renamer interface {
+	Lstat(name string) (fs.FileInfo, error)
+	Chmod(name string, mode fs.FileMode) error
+	Rename(from, to string) error
+}
+
+// Replace gives a file the name of another one, which may be read-only: what may be done in a
+// directory decides, as on Unix. Windows does not replace such a file before it can be written.
+func Replace(in Renamer, from, to string) error {
+	err := in.Rename(from, to)
+	if runtime.GOOS != "windows" || !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	was, lookErr := in.Lstat(to)
+	if lookErr != nil || !was.Mode().IsRegular() || was.Mode()&0o200 != 0 ||
+		in.Chmod(to, 0o666) != nil {
+		return err
+	}
+	if err = in.Rename(from, to); err != nil {
+		in.Chmod(to, was.Mode())
+	}
+	return err
+}

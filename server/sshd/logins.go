@@ -1,0 +1,56 @@
+package sshd
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A Login is a connection that has logged in. Strings are as the client sent them.
+type Login struct {
+	ID       uint64 // its own in this server
+	User     string
+	Remote   string // the client's address, with its port
+	Client   string // its SSH version line
+	Method   string // of authentication that succeeded
+	Key      string // the fingerprint of the key that succeeded, if one did
+	Since    time.Time
+	Sessions int // that it has now
+}
+
+func (s *Server) loggedIn(conn *connection, login Login) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.logins++
+	login.ID = s.logins
+	conn.login = &login
+}
+
+// Logins returns the connections that have logged in, the oldest first.
+func (s *Server) Logins() (all []Login) {
+	s.mu.Lock()
+	for conn := range s.conns {
+		if conn.login != nil {
+			one := *conn.login
+			one.Sessions = conn.sessions
+			all = append(all, one)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b Login) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// EndLogins closes the connections that have logged in and of which end says so, and returns how
+// many those are. What they do ends as if the clients had gone.
+func (s *Server) EndLogins(end func(Login) bool) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn := range s.conns {
+		if conn.login != nil && end(*conn.login) {
+			go conn.Close()
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,165 @@
+// Package audit makes the audit trail of what happens, and writes it for people and programs.
+package audit
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/service/internal/store"
+	"github.com/usftp/usftp/wire"
+)
+
+const (
+	// longestPath and longestText limit what is kept of strings that clients send.
+	longestPath = 4096
+	longestText = 256
+)
+
+// LeftOut is the kind of a record that says how many others there would have been of a user, or of
+// strangers, who caused too many.
+const LeftOut = "records left out"
+
+// A Trail records events. It is safe for concurrent use.
+type Trail struct {
+	record func(store.Record)
+
+	mu        sync.Mutex
+	strangers bucket
+	users     map[string]*bucket
+}
+
+// New returns a trail that passes its records on.
+func New(record func(store.Record)) *Trail {
+	return &Trail{record: record, users: map[string]*bucket{}}
+}
+
+// Event records an event, unless it is one of very many: no client may fill the store.
+func (t *Trail) Event(e server.Event) {
+	if e.Check || e.Kind == server.FileOpened || onlyTimes(e.Attrs) {
+		return
+	}
+	ok, omitted := t.take(e)
+	if omitted > 0 {
+		left := store.Record{Time: e.Time, Kind: LeftOut, Count: omitted}
+		if !byStranger(e) {
+			left.User = text(e.User)
+		}
+		t.record(left)
+	}
+	if ok {
+		t.record(recordOf(e))
+	}
+}
+
+// onlyTimes reports whether a change is of times alone, as every copy makes it.
+func onlyTimes(a *wire.Attrs) bool {
+	const told = wire.AttrPermissions | wire.AttrSize | wire.AttrUIDGID
+	return a != nil && a.Flags&told == 0
+}
+
+// Admin records what somebody has done to the service.
+func (t *Trail) Admin(remote, details, user string, err error) {
+	r := store.Record{Time: time.Now(), Kind: Administered, Remote: remote, User: text(user),
+		Details: text(details)}
+	if err != nil {
+		r.Error = text(err.Error())
+	}
+	t.record(r)
+}
+
+// Administered is the kind of Admin's records.
+const Administered = "administered"
+
+// byStranger reports whether an event is by somebody who has not logged in, whatever the name.
+func byStranger(e server.Event) bool {
+	return e.Kind == server.LoginFailed || e.Kind == server.AddressBanned || e.User == ""
+}
+
+// mostUsers is how many users have limits of their own.
+const mostUsers = 10_000
+
+// take reports whether an event may be recorded, and how many were not before it.
+func (t *Trail) take(e server.Event) (ok bool, omitted int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if byStranger(e) {
+		return t.strangers.take(e.Time, 1000, 1)
+	}
+	b := t.users[e.User]
+	if b == nil {
+		if len(t.users) >= mostUsers {
+			clear(t.users)
+		}
+		b = &bucket{}
+		t.users[e.User] = b
+	}
+	return b.take(e.Time, 100_000, 50)
+}
+
+// A bucket limits records: some at once, and then so many a second.
+type bucket struct {
+	used    float64
+	last    time.Time
+	omitted int64
+}
+
+func (b *bucket) take(now time.Time, burst, perSecond float64) (ok bool, omitted int64) {
+	if past := now.Sub(b.last); past > 0 {
+		b.used, b.last = max(0, b.used-past.Seconds()*perSecond), now
+	}
+	if b.used+1 > burst {
+		b.omitted++
+		return false, 0
+	}
+	b.used++
+	omitted, b.omitted = b.omitted, 0
+	return true, omitted
+}
+
+func recordOf(e server.Event) store.Record {
+	r := store.Record{Time: e.Time, Kind: string(e.Kind), User: text(e.User), Remote: e.Remote,
+		Client: text(e.Client), Method: e.Method, Key: e.Key, Request: e.Request, Upload: e.Upload,
+		Read: e.Read, Written: e.Written, By: e.By, Seconds: e.Took.Round(time.Millisecond).Seconds()}
+	if e.Path != "" || e.Kind == server.FileClosed {
+		r.Protocol = e.Protocol
+	}
+	r.Path, r.PathBytes = name(e.Path)
+	r.To, r.ToBytes = name(e.To)
+	var details []string
+	if len(e.Tried) > 0 {
+		details = append(details, "tried "+strings.Join(e.Tried, ","))
+	}
+	if e.Command != "" {
+		details = append(details, "command "+e.Command)
+	}
+	if a := e.Attrs; a != nil {
+		if a.Has(wire.AttrPermissions) {
+			details = append(details, fmt.Sprintf("mode %04o", a.Permissions&0o7777))
+		}
+		if a.Has(wire.AttrSize) {
+			details = append(details, fmt.Sprintf("size %d", a.Size))
+		}
+		if a.Has(wire.AttrUIDGID) {
+			details = append(details, fmt.Sprintf("uid %d gid %d", a.UID, a.GID))
+		}
+	}
+	r.Details = text(strings.Join(details, ", "))
+	if e.Err != nil {
+		r.Error = text(e.Err.Error())
+	}
+	return r
+}
+
+// name returns a path, cut if it is very long, and its bytes if they are not UTF-8.
+func name(path string) (string, []byte) {
+	if path = path[:min(len(path), longestPath)]; utf8.ValidString(path) {
+		return path, nil
+	}
+	return path, []byte(path)
+}
+
+func text(s string) string { return strings.ToValidUTF8(s[:min(len(s), longestText)], "\uFFFD") }

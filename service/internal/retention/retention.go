@@ -1,0 +1,194 @@
+// Package retention removes or moves files that have been in a folder for long.
+package retention
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+// A Rule is about a folder of a user.
+type Rule struct {
+	User   string
+	Path   string // the folder, as the user sees it
+	Age    time.Duration
+	MoveTo string // another folder, or "": files are removed
+}
+
+// Protocol is what events of changes by a rule have in place of a protocol.
+const Protocol = "retention"
+
+const (
+	// deepest limits how deep folders are looked through, mostFolders how many there are in one, and
+	// atOnce how many old files are in memory for each.
+	deepest     = 100
+	mostFolders = 50_000
+	atOnce      = 1000
+
+	// shortest and longest are how often a rule is applied: a tenth of its age, within these.
+	shortest = time.Second
+	longest  = time.Hour
+)
+
+// Every returns how often a rule is applied.
+func (r *Rule) Every() time.Duration { return min(max(r.Age/10, shortest), longest) }
+
+// Apply applies a rule to the files of its user at a time, until ctx ends. Files that cannot be removed or
+// moved are logged and stay.
+func (r *Rule) Apply(ctx context.Context, now time.Time, files server.FS, policy *server.Policy,
+	reports *server.Reporter) error {
+	view, err := server.NewView(files, policy)
+	if err != nil {
+		return err
+	}
+	a := &application{Rule: r, view: view.Reporting(reports), log: reports.Logger,
+		before: now.Add(-r.Age)}
+	_, err = a.stat(ctx, r.Path)
+	if err == nil {
+		err = a.folder(ctx, path.Clean(r.Path), 0)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // the user has not made it yet
+		return nil
+	}
+	return err
+}
+
+// application is a rule that is being applied.
+type application struct {
+	*Rule
+	view   *server.View
+	log    *slog.Logger
+	before time.Time
+}
+
+// beneath returns a context for requests that follow no link in any path: who may put files into
+// the folder must not have others removed by putting a link in place of a folder, just in time.
+func beneath(ctx context.Context) context.Context { return server.WithBeneath(ctx, "/") }
+
+func (a *application) stat(ctx context.Context, name string) (fs.FileInfo, error) {
+	if name == "/" {
+		return a.view.Lstat(ctx, name)
+	}
+	return a.view.Lstat(beneath(ctx), name)
+}
+
+// list lists a folder.
+func (a *application) list(ctx context.Context, folder string) iter.Seq2[fs.FileInfo, error] {
+	if folder != "/" { // which has no last element that could be a link
+		ctx = beneath(ctx)
+	}
+	return a.view.List(ctx, folder)
+}
+
+// folder looks through a folder: some of it at a time, before it is changed.
+func (a *application) folder(ctx context.Context, folder string, depth int) error {
+	failed := map[string]bool{}
+	for {
+		var old, below []string
+		for info, err := range a.list(ctx, folder) {
+			if err != nil {
+				return err
+			}
+			name := path.Join(folder, info.Name())
+			switch {
+			case info.IsDir() && len(below) == mostFolders:
+				return errors.New("there are too many folders in it")
+			case info.IsDir():
+				below = append(below, name)
+			case info.Mode().IsRegular() && a.old(info) && !failed[name]:
+				old = append(old, name)
+			}
+			if len(old) == atOnce {
+				break
+			}
+		}
+		for _, name := range old {
+			if err := a.file(ctx, name); err != nil {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				failed[name] = true
+				a.log.Warn("an old file stays", "path", name, "error", err)
+			}
+		}
+		if len(old) == atOnce && len(failed) < atOnce {
+			continue
+		}
+		for _, name := range below {
+			if depth == deepest || a.isTarget(name) {
+				continue
+			}
+			if err := a.folder(ctx, name, depth+1); err != nil && ctx.Err() != nil {
+				return err
+			} else if err != nil {
+				a.log.Warn("old files are not looked for", "path", name, "error", err)
+			}
+		}
+		return ctx.Err()
+	}
+}
+
+func (a *application) isTarget(folder string) bool { return a.MoveTo != "" && folder == a.MoveTo }
+
+// old reports whether a file has been here for long. Its modification time alone does not say so:
+// most clients set that of the file which they have sent.
+func (a *application) old(info fs.FileInfo) bool {
+	at := info.ModTime()
+	if changed, ok := info.(server.Changed); ok && changed.ChangeTime().After(at) {
+		at = changed.ChangeTime()
+	}
+	return at.Before(a.before)
+}
+
+// file removes or moves a file, unless there is another one of this name now.
+func (a *application) file(ctx context.Context, name string) error {
+	info, err := a.stat(ctx, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular() || !a.old(info):
+		return nil
+	case a.MoveTo == "":
+		return a.view.Remove(beneath(ctx), name)
+	}
+	to := path.Join(a.MoveTo, strings.TrimPrefix(name, path.Clean(a.Path)))
+	if err := a.makeFolders(ctx, path.Dir(to)); err != nil {
+		return err
+	}
+	if _, err = a.stat(ctx, to); err == nil { // nothing is replaced
+		to += info.ModTime().UTC().Format(".20060102T150405Z")
+	}
+	return a.view.Rename(beneath(ctx), name, to)
+}
+
+// makeFolders makes a folder, and those above it.
+func (a *application) makeFolders(ctx context.Context, folder string) error {
+	if folder == "/" {
+		return nil
+	}
+	info, err := a.stat(ctx, folder)
+	if err == nil && !info.IsDir() {
+		return &fs.PathError{Op: "mkdir", Path: folder, Err: errors.New("it is not a folder")}
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := a.makeFolders(ctx, path.Dir(folder)); err != nil {
+		return err
+	}
+	err = a.view.Mkdir(beneath(ctx), folder, wire.Attrs{})
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,176 @@
+//go:build unix
+
+package retention
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
+)
+
+// tree makes files, whose modification times are old, as clients set them.
+func tree(t *testing.T, names ...string) (root string, files server.FS) {
+	t.Helper()
+	root = t.TempDir()
+	for _, name := range names {
+		name = filepath.Join(root, name)
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must(t, os.WriteFile(name, []byte(name), 0o644))
+		must(t, os.Chtimes(name, time.Unix(0, 0), time.Unix(1e9, 0)))
+	}
+	files, err := osfs.New(root)
+	must(t, err)
+	return root, files
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// left lists the files that there are.
+func left(t *testing.T, root string) (names []string) {
+	t.Helper()
+	must(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names = append(names, strings.TrimPrefix(name, root))
+		}
+		return err
+	}))
+	return names
+}
+
+func want(t *testing.T, root string, names ...string) {
+	t.Helper()
+	if got := left(t, root); !slices.Equal(got, names) {
+		t.Errorf("there are %q, want %q", got, names)
+	}
+}
+
+// apply applies a rule as if it were so much later, and returns what has changed.
+func apply(t *testing.T, r *Rule, files server.FS, later time.Duration,
+	event func(server.Event)) (changed map[string]string) {
+	t.Helper()
+	changed = map[string]string{}
+	reports := &server.Reporter{Protocol: Protocol, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Events: func(e server.Event) {
+			if e.Kind != server.TreeChanged || e.Protocol != Protocol {
+				t.Errorf("an event: %+v", e)
+			}
+			if e.Request != "mkdir" {
+				changed[e.Path] = e.To
+			}
+			if event != nil {
+				event(e)
+			}
+		}}
+	must(t, r.Apply(t.Context(), time.Now().Add(later), files, nil, reports))
+	return changed
+}
+
+const day = 24 * time.Hour
+
+// TestRemoved: files that came long ago are removed, in a folder and below it, and each is reported.
+// What a client has just sent with an old time stays, and so do folders and links.
+func TestRemoved(t *testing.T) {
+	root, files := tree(t, "out/a", "out/b/c", "outer", "keep/a")
+	must(t, os.Symlink("../keep", filepath.Join(root, "out/link")))
+	r := &Rule{Path: "/out", Age: 30 * day}
+	if changed := apply(t, r, files, 29*day, nil); len(changed) > 0 {
+		t.Errorf("too early: %q", changed)
+	}
+	want(t, root, "/keep/a", "/out/a", "/out/b/c", "/out/link", "/outer")
+	changed := apply(t, r, files, 31*day, nil)
+	if got := slices.Sorted(maps.Keys(changed)); !slices.Equal(got, []string{"/out/a", "/out/b/c"}) {
+		t.Errorf("changed %q", got)
+	}
+	want(t, root, "/keep/a", "/out/link", "/outer")
+	if _, err := os.Stat(filepath.Join(root, "out/b")); err != nil {
+		t.Errorf("the folder: %v", err)
+	}
+	if changed := apply(t, &Rule{Path: "/none", Age: day}, files, 31*day, nil); len(changed) > 0 {
+		t.Errorf("of a folder that is not there: %q", changed)
+	}
+	if changed := apply(t, &Rule{Path: "/", Age: day}, files, 31*day, nil); len(changed) != 2 {
+		t.Errorf("of the root: %q", changed)
+	}
+}
+
+// TestSwappedFolder: who puts a link in place of a folder meanwhile, which need not be allowed to
+// remove anything, has nothing removed elsewhere.
+func TestSwappedFolder(t *testing.T) {
+	root, files := tree(t, "out/d/1", "out/d/2", "keep/1", "keep/2")
+	done := false
+	apply(t, &Rule{Path: "/out", Age: day}, files, 31*day, func(server.Event) {
+		if !done {
+			done = true
+			must(t, os.Rename(filepath.Join(root, "out/d"), filepath.Join(root, "away")))
+			must(t, os.Symlink("../keep", filepath.Join(root, "out/d")))
+		}
+	})
+	if got := left(t, root); len(got) != 4 || !slices.Contains(got, "/keep/1") ||
+		!slices.Contains(got, "/keep/2") {
+		t.Errorf("there are %q", got)
+	}
+}
+
+// TestReplacedFile: a new file that has got the name meanwhile stays.
+func TestReplacedFile(t *testing.T) {
+	root, files := tree(t, "out/1", "out/2")
+	apply(t, &Rule{Path: "/out", Age: day}, files, 31*day, func(e server.Event) {
+		for _, name := range []string{"/out/1", "/out/2"} {
+			if name != e.Path {
+				future := time.Now().Add(31 * day)
+				must(t, os.WriteFile(filepath.Join(root, name), []byte("new"), 0o644))
+				must(t, os.Chtimes(filepath.Join(root, name), future, future))
+			}
+		}
+	})
+	if got := left(t, root); len(got) != 1 {
+		t.Errorf("there are %q", got)
+	}
+}
+
+// TestMoved: files are moved into another folder, which is made, and nothing there is replaced, nor
+// moved again if that folder is in the first.
+func TestMoved(t *testing.T) {
+	root, files := tree(t, "out/a", "out/b/c", "out/old/a")
+	r := &Rule{Path: "/out", Age: day, MoveTo: "/out/old"}
+	changed := apply(t, r, files, 31*day, nil)
+	want(t, root, "/out/old/a", "/out/old/a.20010909T014640Z", "/out/old/b/c")
+	if len(changed) != 2 || changed["/out/b/c"] != "/out/old/b/c" {
+		t.Errorf("changed %q", changed)
+	}
+	if changed := apply(t, r, files, 31*day, nil); len(changed) > 0 {
+		t.Errorf("again %q", changed)
+	}
+}
+
+// TestGateRefuses: a file that hooks could not be told of stays, and the others are looked at.
+func TestGateRefuses(t *testing.T) {
+	root, files := tree(t, "out/a", "out/b")
+	asked := 0
+	reports := &server.Reporter{Logger: slog.New(slog.DiscardHandler),
+		Gate: func(server.Event) (func(error), error) {
+			asked++
+			return nil, errors.New("no")
+		}}
+	r := &Rule{Path: "/out", Age: day}
+	must(t, r.Apply(t.Context(), time.Now().Add(31*day), files, nil, reports))
+	want(t, root, "/out/a", "/out/b")
+	if asked != 2 {
+		t.Errorf("%d were tried", asked)
+	}
+}

@@ -1,0 +1,138 @@
+//go:build unix
+
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// trailOf reads the audit trail.
+func trailOf(t *testing.T, s *Store, user string, since, until time.Time) (all []Record) {
+	t.Helper()
+	must(t, s.Records(t.Context(), user, since, until, func(r Record) error {
+		all = append(all, r)
+		return nil
+	}))
+	return all
+}
+
+// testTrail: what all nodes record is read in the order in which it was recorded, names as they
+// were, of one user or from a time to another, and removed at its age.
+func testTrail(t *testing.T, name string) {
+	one, two := node(t, name), node(t, name)
+	const many = 3*recordsAtOnce + 7
+	odd := "/\xff\x00\n=1"
+	for i := range many {
+		one.Record(Record{Time: time.Now(), Kind: "file closed", User: "ann", Path: fmt.Sprint("/", i)})
+	}
+	two.Record(Record{Time: time.Now().Add(-time.Hour), Kind: "file closed", User: "b\x00\xff",
+		Path: odd, PathBytes: []byte(odd), Written: 1 << 40})
+	eventually(t, "all is written", func() bool {
+		return len(trailOf(t, one, "", time.Time{}, time.Time{})) == many+1
+	})
+	ann := trailOf(t, two, "ann", time.Now().Add(-time.Minute), time.Now().Add(time.Minute))
+	if len(ann) != many {
+		t.Fatalf("%d records of ann, want %d", len(ann), many)
+	}
+	for i, r := range ann {
+		if r.Path != fmt.Sprint("/", i) || r.Node != one.node || time.Since(r.Time).Abs() > time.Minute {
+			t.Fatalf("record %d is %+v", i, r)
+		}
+	}
+	old := trailOf(t, one, "", time.Time{}, time.Now().Add(-30*time.Minute))
+	if len(old) != 1 || old[0].Path != odd || old[0].Written != 1<<40 {
+		t.Errorf("the old record: %+v", old)
+	}
+	if got := trailOf(t, one, "b\x00\xff", time.Time{}, time.Time{}); len(got) != 1 {
+		t.Errorf("of an odd name: %+v", got)
+	}
+	enough := errors.New("enough")
+	if err := one.Records(t.Context(), "", time.Time{}, time.Time{}, func(Record) error {
+		return enough
+	}); err != enough {
+		t.Errorf("reading was ended with %v", err)
+	}
+	one.KeepRecords(30 * time.Minute)
+	eventually(t, "the old one is gone", func() bool {
+		return len(trailOf(t, two, "", time.Time{}, time.Time{})) == many
+	})
+}
+
+// testStatementsOfTrail: a record costs no statement of its own.
+func testStatementsOfTrail(t *testing.T, name string) {
+	s := silentNode(t, name)
+	before := s.Statements()
+	for range 2 * recordsAtOnce {
+		s.Record(Record{Time: time.Now(), Kind: "file closed"})
+	}
+	s.trail.flush(t.Context(), s)
+	if n := s.Statements() - before; n != 3 { // one asks for the time, once a minute
+		t.Errorf("%d records took %d statements", 2*recordsAtOnce, n)
+	}
+}
+
+// lines is a log that a test reads while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// testTrailInAnOutage: records wait in memory, up to a limit; what is lost is counted in the log and
+// in the trail.
+func testTrailInAnOutage(t *testing.T, name string) {
+	var log lines
+	s, err := open(t.Context(), name, slog.New(slog.NewTextHandler(&log, nil)), quick)
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	end := outage(t, s)
+	defer end()
+	long := Record{Time: time.Now(), Kind: "file closed", Path: strings.Repeat("x", 1<<20)}
+	kept := 0
+	for s.trail.room(long) {
+		s.Record(long)
+		kept++
+	}
+	s.Record(long)
+	s.Record(long)
+	eventually(t, "the store is down", s.Down)
+	if !strings.Contains(log.String(), "loses records") {
+		t.Errorf("the log:\n%s", log.String())
+	}
+	end()
+	eventually(t, "what was kept is written", func() bool {
+		count, lost := 0, int64(0)
+		if s.Records(t.Context(), "", time.Time{}, time.Time{}, func(r Record) error {
+			count, lost = count+1, lost+r.Count
+			return nil
+		}) != nil {
+			return false
+		}
+		return count == kept+1 && lost == 2
+	})
+}
+
+// room reports whether there is room for a record.
+func (r *trail) room(one Record) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes+len(one.Path)+2000 < mostUnwritten
+}

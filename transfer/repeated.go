@@ -1,0 +1,78 @@
+package transfer
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"github.com/usftp/usftp/internal/endpoint"
+)
+
+// errStrange reports that something else has come into a target since an earlier run made it.
+var errStrange = errors.New("it is not what the interrupted run of this copy left there, so it is not replaced (-T replaces it)")
+
+// ofEarlierRun fails unless replacing what is at the target of a repeated copy loses nothing: it has
+// the source's size and time, or it is the beginning of the source, as on a host that keeps no times
+// or that is written in place. What several handles had not written yet is holes.
+func (c *fileCopy) ofEarlierRun(in *input, at *location) error {
+	size := c.entry.info.Size
+	switch {
+	case at.info == nil || sameSizeAndTime(c, at.info) && !c.hashes():
+		return nil
+	case !at.info.Mode().IsRegular() || at.info.Size() > size:
+		return errStrange
+	case at.info.Size() == 0:
+		return nil
+	}
+	again := in.reopen()
+	if again == nil { // it can be read only once
+		return errStrange
+	}
+	there, err := c.dst.opener(c.to).Open(c.ctx, at.name, endpoint.Regular|endpoint.NoFollow)
+	if err != nil {
+		return err
+	}
+	defer there.Close()
+	source, free, err := again()
+	if err != nil {
+		return err
+	}
+	defer free()
+	return compareBeginning(source, io.NewSectionReader(there, 0, at.info.Size()), c.limiter)
+}
+
+// hole is what the lengths and offsets of WRITEs are multiples of.
+const hole = 1 << 10
+
+var zeros [hole]byte
+
+// compareBeginning fails with errStrange unless r has nothing but what the source has there, or
+// holes.
+func compareBeginning(source io.ReaderAt, r io.Reader, limit *limiter) error {
+	have, want := make([]byte, 64<<10), make([]byte, 64<<10)
+	for off := int64(0); ; {
+		n, err := io.ReadFull(r, have)
+		if n == 0 || err != nil && err != io.ErrUnexpectedEOF {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+		if got, err := source.ReadAt(want[:n], off); got < n {
+			if err == io.EOF { // it has become shorter
+				return errStrange
+			}
+			return ofSource(err)
+		}
+		for at := 0; at < n; at += hole {
+			piece := have[at:min(at+hole, n)]
+			if !bytes.Equal(piece, want[at:at+len(piece)]) && !bytes.Equal(piece, zeros[:len(piece)]) {
+				return errStrange
+			}
+		}
+		off += int64(n)
+		if err := limit.wait(n); err != nil {
+			return err
+		}
+	}
+}
