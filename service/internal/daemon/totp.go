@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/store"
 	"github.com/usftp/usftp/service/internal/totp"
 )
@@ -20,14 +21,19 @@ import (
 // checkCode decides on the code of a user with a second factor.
 func (s *service) checkCode(conn ssh.ConnMetadata, code string) error {
 	if s.store == nil {
-		return errors.New("there is no store, which would know who has used which code")
+		return fmt.Errorf("%w: there is no store, which would know who has used which code",
+			sshd.ErrUndecided)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), accountPatience)
 	defer cancel()
 	name := conn.User()
-	return s.store.UseCode(ctx, name, totp.Hash(name, code), func(secret string) (int64, bool) {
+	err := s.store.UseCode(ctx, name, totp.Hash(name, code), func(secret string) (int64, bool) {
 		return totp.Match(secret, code, time.Now())
 	})
+	if errors.Is(err, store.ErrDown) {
+		err = fmt.Errorf("%w: %w", sshd.ErrUndecided, err)
+	}
+	return err
 }
 
 func totpCommand(a *ui.App) *cobra.Command {

@@ -104,3 +104,29 @@ func TestGuessedCodes(t *testing.T) {
 		t.Errorf("a right code is looked at during a ban:\n%s", out)
 	}
 }
+
+// TestCodesWithoutStore: while the store does not answer no code is accepted, since it may have been
+// used on another node, and nobody is banned for it.
+func TestCodesWithoutStore(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, `[store]
+url = "postgres://usftpd@localhost/d?host=/none"
+[bans]
+user_failures = 1`)
+	writeFile(t, file, []byte(string(readFile(t, file))+"second_factor = 'totp'\n"))
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	for range 4 {
+		if out, asked, err := (asker{t: t, server: s, key: key}).run("sftp", "bob", "123456"); err == nil ||
+			!strings.Contains(asked, "Verification code: ") {
+			t.Fatalf("%v\n%s\nasked:\n%s", err, out, asked)
+		}
+	}
+	if log := s.Log.String(); strings.Contains(log, "address banned") ||
+		!strings.Contains(log, "it could not be decided whether to let the user in") {
+		t.Errorf("the log:\n%s", log)
+	}
+	if out, err := s.SFTP("alice", key, "ls\n"); err != nil {
+		t.Errorf("who needs no code: %v\n%s", err, out)
+	}
+}
