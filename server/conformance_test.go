@@ -46,6 +46,7 @@ type complete interface {
 var (
 	_ complete = (*memfs.FS)(nil)
 	_ complete = (*osfs.FS)(nil)
+	_ complete = (*server.Folders)(nil)
 
 	// What only a real system has.
 	_ server.HomeDirer  = (*osfs.FS)(nil)

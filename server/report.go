@@ -12,7 +12,8 @@ import (
 func classify(err error) (kind EventKind, by string, ok bool) {
 	status, _ := errors.AsType[*StatusError](err)
 	switch {
-	case status == errReadOnly || status == errForbidden:
+	case status == errReadOnly, status == errForbidden, status == errFolderHere,
+		status == errRefusedName:
 		return RequestDenied, "policy", true
 	case status == ErrQuota, status == ErrTransferQuota:
 		return RequestDenied, "quota", true

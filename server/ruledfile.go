@@ -15,8 +15,8 @@ var ErrTooLarge = &StatusError{Code: wire.Failure,
 	Message: "the file would be larger than the server accepts"}
 
 // ruledFile is a File with the rules of its view: the view's limits, which it keeps, and what is
-// allowed on its handle, for which who has the handle asks permitOn. It has every method that a File
-// may have.
+// allowed on its handle, for which who has the handle asks permitOn. It has every method that a
+// File may have.
 type ruledFile struct {
 	File
 	v      *View
@@ -144,17 +144,20 @@ func (f *ruledFile) Discard() error { return end(f.File, Discarded) }
 // permitOn returns an error if the rules of an open file, which may be in a part of the view with
 // rules of its own, forbid an operation on its handle.
 func permitOn(file File, o operation, more effect) error {
-	if ruled, ok := file.(*ruledFile); ok {
-		return ruled.v.permitTo(o, more)
+	for ruled, ok := file.(*ruledFile); ok; ruled, ok = ruled.File.(*ruledFile) {
+		if err := ruled.v.permitTo(o, more); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // permitCopyFrom is permitOn for the source of copy-data, which is only read.
 func permitCopyFrom(file File) error {
-	if ruled, ok := file.(*ruledFile); ok && (ruled.v.forbidden.has(opCopyData) ||
-		ruled.v.withheld&readsContents != 0) {
-		return errForbidden
+	for ruled, ok := file.(*ruledFile); ok; ruled, ok = ruled.File.(*ruledFile) {
+		if ruled.v.forbidden.has(opCopyData) || ruled.v.withheld&readsContents != 0 {
+			return errForbidden
+		}
 	}
 	return nil
 }

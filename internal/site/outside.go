@@ -19,23 +19,25 @@ func (s *Site) outside(decide Outside) sshd.Outside {
 		if err != nil || known || one == nil {
 			return nil, err
 		}
+		account := *one
 		if err := s.openFor(one, false); err != nil {
 			return nil, err
 		}
+		served := s.servedTo(&account)
 		s.opening.Lock()
 		defer s.opening.Unlock()
 		if s.guests == nil {
-			s.guests = map[string]string{}
+			s.guests = map[string]Served{}
 		}
-		s.guests[conn.User()] = one.Root
+		s.guests[conn.User()] = served
 		return &one.User, nil
 	}
 }
 
-// RootOf returns the root of a user, or "".
-func (s *Site) RootOf(user string) string {
-	if served := s.Served()[user]; served.Root != "" {
-		return served.Root
+// servedOf returns what a user may reach, who may have come from outside.
+func (s *Site) servedOf(user string) Served {
+	if served, listed := s.Served()[user]; listed {
+		return served
 	}
 	s.opening.Lock()
 	defer s.opening.Unlock()

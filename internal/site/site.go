@@ -47,8 +47,9 @@ type Site struct {
 	// once for each root, unless it fails.
 	Open func(root string) (server.FS, error)
 
-	// Guard, if not nil, returns what a user is to see of a root in its place.
-	Guard func(user string, files server.FS) (server.FS, error)
+	// Guard, if not nil, returns what a user is to see of a root in its place, which the folder of
+	// this path has.
+	Guard func(user, folder string, files server.FS) (server.FS, error)
 
 	// Directory opens a root that is a directory. The default is osfs.New.
 	Directory func(root string) (*osfs.FS, error)
@@ -91,7 +92,7 @@ type Site struct {
 	opening   sync.Mutex                        // for the next three
 	trees     map[string]*tree
 	periods   map[periodic]*periodAccount
-	guests    map[string]string // roots of users whom Outside has let in
+	guests    map[string]Served // by users whom Outside has let in
 
 	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads
@@ -125,6 +126,8 @@ type Settings struct {
 type Account struct {
 	sshd.User
 	Root         string
+	Folders      []Folder
+	RefusedNames []string
 	MakeRoot     bool     // when the user logs in and it is missing
 	Quota        [2]int64 // bytes and files
 	Transfers    Transfers
@@ -244,9 +247,7 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		if err := s.openFor(&one, strict); err != nil {
 			return err
 		}
-		served[one.Name] = Served{one.Root, func() (server.FS, server.Policy, error) {
-			return s.files(&account)
-		}}
+		served[one.Name] = s.servedTo(&account)
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {
 			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)
@@ -283,12 +284,6 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		s.served.Store(&served)
 	}
 	return accounts, keys, err
-}
-
-// Served is what a user may reach.
-type Served struct {
-	Root string
-	Open func() (server.FS, server.Policy, error) // now, without making a missing directory
 }
 
 // Served returns what each user may reach now. It must not be changed.

@@ -130,19 +130,27 @@ func makeRoot(root string) error {
 
 // files opens what a user is to see.
 func (s *Site) files(one *Account) (files server.FS, policy server.Policy, err error) {
+	return s.filesOf(one, false)
+}
+
+// filesOf is files, or for the operator, without the rules.
+func (s *Site) filesOf(one *Account, unruled bool) (files server.FS, policy server.Policy,
+	err error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	t, err := s.tree(one.Root)
 	if err != nil {
 		return nil, policy, unserved{err}
 	}
-	if files, policy = t.fs, one.Policy; s.Guard != nil {
-		if files, err = s.Guard(one.Name, files); err != nil {
-			return nil, policy, err
-		}
+	policy = one.Policy
+	if files, err = s.guarded(one.Name, "/", t.fs); err != nil {
+		return nil, policy, err
 	}
 	if one.Quota != [2]int64{} {
 		policy.Quota = s.quota(t, one.Root, one.Quota)
+	}
+	if files, err = s.compose(one, files, &policy, unruled); err != nil {
+		return nil, policy, err
 	}
 	policy.Uploads, policy.Downloads = s.transfers(one.Name, one.Transfers)
 	return files, policy, nil

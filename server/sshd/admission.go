@@ -44,7 +44,8 @@ func (a *Admission) check(address netip.Addr, now time.Time) error {
 	case a.Disabled:
 		return errDisabled
 	case !a.Expires.IsZero() && !now.Before(a.Expires):
-		return notAdmitted{fmt.Errorf("the user has expired at %s", a.Expires.Format(time.DateTime))}
+		return notAdmitted{fmt.Errorf("the user has expired at %s",
+			a.Expires.Format(time.DateTime))}
 	case len(a.From) > 0 && !slices.ContainsFunc(a.From, func(p netip.Prefix) bool {
 		return p.Contains(address)
 	}):
@@ -53,9 +54,10 @@ func (a *Admission) check(address netip.Addr, now time.Time) error {
 	return nil
 }
 
-// admit finds a user. Before anything that the client sends is examined, it decides whether the user
-// may log in at all. For one who is kept out it returns no entry, so that the client is answered as
-// for a user who does not exist, in the same time; refused says to the server's log what it was.
+// admit finds a user. Before anything that the client sends is examined, it decides whether the
+// user may log in at all. For one who is kept out it returns no entry, so that the client is
+// answered as for a user who does not exist, in the same time; refused says to the server's log
+// what it was.
 func (d *Directory) admit(conn ssh.ConnMetadata) (e *entry, refused error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -76,7 +76,8 @@ const Administered = "administered"
 
 // byStranger reports whether an event is by somebody who has not logged in, whatever the name.
 func byStranger(e server.Event) bool {
-	return e.Kind == server.LoginFailed || e.Kind == server.AddressBanned || e.User == ""
+	return e.Kind == server.LoginFailed || e.Kind == server.LoginRefused ||
+		e.Kind == server.AddressBanned || e.User == ""
 }
 
 // mostUsers is how many users have limits of their own.

@@ -173,6 +173,8 @@ func kindOf(goType string) string {
 		return "tables, each headed by [[users]]"
 	case goType == "[]*daemon.templateTable":
 		return "tables, each headed by [[outside]]"
+	case goType == "[]daemon.folderTable":
+		return "tables, each headed by [[users.folders]] or [[groups.NAME.folders]]"
 	case goType == "[]daemon.hookTable":
 		return "tables, each headed by [[hooks]]"
 	case goType == "[]daemon.retentionTable":
@@ -193,11 +195,12 @@ func kindOf(goType string) string {
 
 // A configFile is a decoded file that is being interpreted.
 type configFile struct {
-	name     string
-	lines    map[string]int
-	strict   bool // who could change a file of keys is checked
-	made     *settings
-	groupsOf map[string]*groupTable
+	name       string
+	lines      map[string]int
+	strict     bool // who could change a file of keys is checked
+	made       *settings
+	groupsOf   map[string]*groupTable
+	ownFolders []int // how many each user has, up to the one that is interpreted
 }
 
 // entry names one of a list of tables, such as a user.
@@ -290,6 +293,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	}
 	names := map[string]bool{}
 	for i := range file.Users {
+		f.ownFolders = append(f.ownFolders, len(file.Users[i].Folders))
 		one, err := f.user(i, &file.Users[i])
 		if err != nil {
 			return nil, err

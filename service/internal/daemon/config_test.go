@@ -100,7 +100,11 @@ func TestConfigExample(t *testing.T) {
 		t.Errorf("bob: %+v", bob)
 	}
 	if last := time.Date(2027, 1, 31, 23, 59, 59, 0, time.Local); alice.Admission.Disabled ||
-		!alice.Admission.Expires.Equal(last.Add(time.Second)) || alice.Problem != nil {
+		!alice.Admission.Expires.Equal(last.Add(time.Second)) || alice.Problem != nil ||
+		len(alice.RefusedNames) != 2 || len(alice.Folders) != 2 ||
+		!alice.Folders[0].Policy.ReadOnly || alice.Folders[0].Root != "" ||
+		alice.Folders[1].Root != filepath.Join(dir, "public") ||
+		alice.Folders[1].Policy.ReadOnly || len(alice.Folders[1].Policy.Denied) != 2 {
 		t.Errorf("alice: %+v", alice)
 	}
 	if alice.Keys == nil || alice.Quota != [2]int64{50e9, 100000} || alice.Bandwidth != sshd.EachWay(20e6) ||
@@ -156,6 +160,7 @@ func TestConfigDocumented(t *testing.T) {
 	look(reflect.TypeFor[templateTable]())
 	look(reflect.TypeFor[storeTable]())
 	look(reflect.TypeFor[storageTable]())
+	look(reflect.TypeFor[folderTable]())
 	look(reflect.TypeFor[hookTable]())
 	for _, name := range server.Operations() {
 		if !strings.Contains(text, name) {
@@ -261,6 +266,28 @@ func TestConfigErrors(t *testing.T) {
 		{user + "max_file_size = 'huge'\n", `:5:17: invalid size "huge"`},
 		{user + "transfer_up = 'all'\n", `:5:15: invalid size "all"`},
 		{user + "transfer_period = 'week'\n", `:5:19: "week": it must be day or month`},
+		{user + "refuse_names = ['']\n", `:5:17: "" is no pattern for names`},
+		{user + "refuse_names = '*.exe'\n", `:5:16: users.refuse_names: it must be a list in brackets`},
+		{user + "folders = 3\n", `:5:11: users.folders: it must be tables, each headed by [[users.folders]]`},
+		{user + "[[users.folders]]\npath = 'in'\n", `:6:8: "in" is no path of a folder`},
+		{user + "[[users.folders]]\npath = '/'\n", `:6:8: "/" is no path of a folder`},
+		{user + "[[users.folders]]\npath = '/a/../b'\n", `:6:8: "/a/../b" is no path of a folder`},
+		{user + "[[users.folders]]\nread_only = true\n", `:5: path: a folder needs a path`},
+		{user + "folders = [{read_only = true}]\n", `:5: folders: a folder needs a path`},
+		{user + "[[users.folders]]\npath = '/a'\n[[users.folders]]\npath = '/A'\n",
+			`:8: path: there is a folder with this path already`},
+		{user + "[[users.folders]]\npath = '/a'\nquota_files = 3\n",
+			`:6: path: only a folder with a root has a quota of its own`},
+		{user + "[[users.folders]]\npath = '/a'\nroot = 'none'\n",
+			`:7: root: ` + filepath.Join(dir, "none") + `: no such file`},
+		{user + "[[users.folders]]\npath = '/a'\nroot = 's3://'\n", `:7: root: "s3://" names no bucket`},
+		{user + "[[users.folders]]\npath = '/a'\ndeny = ['fly']\n", `:7:9: unknown request "fly"`},
+		{user + "[[users.folders]]\npath = '/a'\nfly = 1\n", `:7: unknown setting "users.folders.fly"`},
+		{strings.ReplaceAll(user, `"u"`, `"v"`) + "[[users.folders]]\npath = '/a'\n" + user +
+			"[[users.folders]]\npath = '/a'\nroot = 'none'\n",
+			`:13: root: ` + filepath.Join(dir, "none") + `: no such file`},
+		{"[groups.g]\n[[groups.g.folders]]\npath = '/a'\nroot = 'none'\n" + user + "group = 'g'\n",
+			`:4: root: ` + filepath.Join(dir, "none") + `: no such file`},
 		{"[groups.g]\nquota_bytes = 'much'\n" + user, `:2:15: invalid size "much"`},
 		{"[groups.g]\nname = 'x'\n" + user, `:2: unknown setting "groups.g.name"`},
 		{"[groups.'a b']\nsessions = 1\n" + user, `:1: groups.a b: "a b" is no name for a group`},

@@ -30,7 +30,8 @@ type userTable struct {
 	groupTable
 }
 
-// groupTable is what the users of a group have unless they say otherwise. What is zero was not said.
+// groupTable is what the users of a group have unless they say otherwise. What is zero was not
+// said.
 type groupTable struct {
 	Root          string          `toml:"root"`
 	MakeRoot      *bool           `toml:"make_root"`
@@ -49,6 +50,8 @@ type groupTable struct {
 	Sessions      countNumber     `toml:"sessions"`
 	MaxFileSize   sizeText        `toml:"max_file_size"`
 	SecondFactor  secondText      `toml:"second_factor"`
+	RefuseNames   []patternText   `toml:"refuse_names"`
+	Folders       []folderTable   `toml:"folders"`
 
 	TransferUp     sizeText   `toml:"transfer_up"`
 	TransferDown   sizeText   `toml:"transfer_down"`
@@ -95,11 +98,11 @@ func (t *userTable) account() (one site.Account, wrong string, err error) {
 	if t.Expires != nil { // the last day
 		one.Admission.Expires = t.Expires.AsTime(time.Local).AddDate(0, 0, 1)
 	}
-	one.MakeRoot = is(t.MakeRoot)
+	one.MakeRoot, one.RefusedNames = is(t.MakeRoot), texts(t.RefuseNames)
 	if one.Root, err = rootFor(t.Root, t.Name); err != nil {
 		return one, "root", err
 	}
-	return one, "", nil
+	return one, "", t.folders(&one)
 }
 
 // periodText is how long a transfer quota is for.
@@ -130,8 +133,8 @@ func rootFor(root, user string) (string, error) {
 		return root, nil
 	}
 	if strings.ContainsAny(user, `/\`) || strings.HasPrefix(user, ".") || user == "" {
-		return "", fmt.Errorf("user %q cannot have a root with %s: the name is no name of a directory",
-			user, userInRoot)
+		return "", fmt.Errorf("user %q cannot have a root with %s: the name is no name of a"+
+			" directory", user, userInRoot)
 	}
 	return strings.ReplaceAll(root, userInRoot, user), nil
 }
@@ -150,6 +153,14 @@ func (f *configFile) groups(groups map[string]*groupTable) error {
 			var err error
 			if group.Root, err = f.root(group.Root); err != nil {
 				return f.wrong("groups."+name, "root", err)
+			}
+		}
+		for i := range groups[name].Folders {
+			var err error
+			if folder := &groups[name].Folders[i]; folder.Root != "" {
+				if folder.Root, err = f.root(folder.Root); err != nil {
+					return f.wrong(entry("groups."+name+".folders", i), "root", err)
+				}
 			}
 		}
 	}
@@ -185,6 +196,9 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 		return wrong("root", fmt.Errorf("user %s needs a directory", u.Name))
 	}
 	one, key, err := u.account()
+	if at, ok := errors.AsType[folderError](err); ok {
+		return one, f.wrongFolder(i, u.Group, at)
+	}
 	if err != nil {
 		return wrong(key, err)
 	}
@@ -193,6 +207,9 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 	}
 	if err := missing(one.Root, one.MakeRoot); err != nil {
 		one.Problem = f.wrongUser(i, u.Group, "root", err)
+	}
+	if err := f.rootsOfFolders(i, u, &one); err != nil {
+		return one, err
 	}
 	usePassword(&one, u.Password.text)
 	if one.Outside && f.made.outside == nil {

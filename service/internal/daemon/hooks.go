@@ -229,12 +229,12 @@ func (s *service) useHooks() error {
 			"[store]")
 	}
 	s.hooks = hooks.New(s.started.hooks, s.store, s.Log)
-	s.hooks.Root = func(user string) string {
-		root := s.RootOf(user)
+	s.hooks.Root = func(user, path string) (string, string) {
+		root, folder := s.RootOf(user, path)
 		if absolute, err := filepath.Abs(root); err == nil && root != "" && !isObjects(root) {
 			root = absolute
 		}
-		return root
+		return root, folder
 	}
 	s.Gate, s.Guard = s.hooks.Gate, s.hooks.Guard
 	s.subscribe(s.hooks.Event)

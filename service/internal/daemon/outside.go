@@ -229,7 +229,18 @@ func (f *configFile) template(i int, t *templateTable, made *outsiders) error {
 	if one.Root, err = f.root(t.Root); err != nil {
 		return wrong("root", err)
 	}
+	one.Folders = slices.Clone(t.Folders)
+	for i := range one.Folders {
+		if root := &one.Folders[i].Root; *root != "" {
+			if *root, err = f.root(*root); err != nil {
+				return wrong("folders", err)
+			}
+		}
+	}
 	example, err := one.account("user")
+	if errors.As(err, new(folderError)) {
+		return wrong("folders", err)
+	}
 	if err == nil {
 		err = missing(example.Root, example.MakeRoot)
 	}

@@ -97,9 +97,11 @@ func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
 		log.Warn("there is no user whose old files could be looked for", "path", rule.Path)
 		return
 	}
-	files, own, err := served.Open()
+	files, policy, err := served.Open()
 	if err != nil {
 		log.Warn("old files are not looked for", "path", rule.Path, "error", err)
+	}
+	if files == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, turn)
@@ -115,7 +117,6 @@ func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
 	if s.Gate != nil {
 		reports.Gate = func(e server.Event) (func(error), error) { return s.Gate(named(e)) }
 	}
-	policy := &server.Policy{User: rule.User, Quota: own.Quota}
 	if err := rule.Apply(ctx, time.Now(), files, policy, reports); err != nil && ctx.Err() == nil {
 		log.Warn("old files are not looked for", "path", rule.Path, "error", err)
 	}

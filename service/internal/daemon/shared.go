@@ -46,8 +46,10 @@ func (s *service) openStore(ctx context.Context) error {
 		name, err = usualStore()
 	}
 	for _, one := range s.started.Users {
-		if err == nil && below(one.Root, name) {
-			err = errServed(name, one.Root)
+		for _, root := range one.Roots() {
+			if err == nil && below(root, name) {
+				err = errServed(name, root)
+			}
 		}
 	}
 	if err == nil && s.Check {
@@ -135,8 +137,10 @@ func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
 	groups, _ := made.Templates.(map[string]*groupTable)
 	for _, u := range s.store.Users() {
 		one, err := storedUser(&u, groups)
-		if err == nil && below(one.Root, s.storeName) {
-			err = errServed(s.storeName, one.Root)
+		for _, root := range one.Roots() {
+			if err == nil && below(root, s.storeName) {
+				err = errServed(s.storeName, root)
+			}
 		}
 		if err != nil {
 			s.Log.Warn("a user is left out", "user", u.Name, "error", err)

@@ -58,7 +58,8 @@ var labels = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 // count updates the counters by an event. Whoever has not logged in may call himself anything.
 func (m *userMetrics) count(e server.Event) {
-	if e.User == "" || e.Kind == server.LoginFailed || e.Kind == server.AddressBanned {
+	if e.User == "" || e.Kind == server.LoginFailed || e.Kind == server.LoginRefused ||
+		e.Kind == server.AddressBanned {
 		return
 	}
 	c := m.of(e.User)

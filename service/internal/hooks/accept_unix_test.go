@@ -193,7 +193,7 @@ type served struct {
 // serve guards files.
 func serve(t *testing.T, h *Hooks, files server.FS) *served {
 	t.Helper()
-	guarded, err := h.Guard("ann", files)
+	guarded, err := h.Guard("ann", "/", files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,10 +398,10 @@ func TestGuardNeedsHiding(t *testing.T) {
 	}
 	defer dir.Close()
 	for _, files := range []server.FS{dir, memfs.New(0)} {
-		if _, err := h.Guard("ann", files); err == nil {
+		if _, err := h.Guard("ann", "/", files); err == nil {
 			t.Errorf("%T is guarded", files)
 		}
-		if same, err := h.Guard("bob", files); err != nil || same != files {
+		if same, err := h.Guard("bob", "/", files); err != nil || same != files {
 			t.Errorf("bob, whom no hook guards, sees %T, %v", same, err)
 		}
 	}

@@ -68,6 +68,7 @@ type Event struct {
 	Protocol    string    `json:"protocol,omitempty"`
 	Request     string    `json:"request,omitempty"`
 	Root        string    `json:"root,omitempty"`
+	Folder      string    `json:"folder,omitempty"`
 	Path        string    `json:"path,omitempty"`
 	PathBytes   []byte    `json:"path_bytes,omitempty"`
 	To          string    `json:"to,omitempty"`
@@ -78,10 +79,13 @@ type Event struct {
 	Written     int64     `json:"written,omitempty"`
 }
 
-func newEvent(kind Kind, e server.Event, root string) Event {
+func newEvent(kind Kind, e server.Event, root, folder string) Event {
 	made := Event{Kind: kind, Time: e.Time.UTC(), User: e.User, Remote: e.Remote,
 		Protocol: e.Protocol, Request: e.Request, Root: root, Path: e.Path, To: e.To, Read: e.Read,
 		Written: e.Written}
+	if folder != "/" {
+		made.Folder = folder
+	}
 	if kind == Uploaded && e.To != "" {
 		made.Path, made.To = e.To, ""
 	}
@@ -113,8 +117,9 @@ func (e *Event) file(name string) string {
 		return ""
 	}
 	name = path.Clean("/" + name)
+	name = name[min(len(e.Folder), len(name)):]
 	if strings.HasPrefix(e.Root, "s3://") {
-		return strings.TrimSuffix(e.Root, "/") + name
+		return strings.TrimSuffix(e.Root, "/") + path.Clean("/"+name)
 	}
 	return filepath.Join(e.Root, filepath.FromSlash(name))
 }

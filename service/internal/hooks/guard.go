@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -19,10 +20,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Guard returns a backend whose files appear only if the hooks that are to be asked about a user's
-// accept them. It is the same one if there are none.
-func (h *Hooks) Guard(user string, files server.FS) (server.FS, error) {
-	g := &guard{user: user, all: h}
+// Guard returns a backend, which a folder of a user has, whose files appear only if the hooks that
+// are to be asked about the user's accept them. It is the same one if there are none.
+func (h *Hooks) Guard(user, folder string, files server.FS) (server.FS, error) {
+	g := &guard{user: user, folder: folder, all: h}
 	for _, one := range h.gates {
 		if one.wants(Accept, user) {
 			g.gates = append(g.gates, one)
@@ -47,9 +48,10 @@ func (h *Hooks) Guard(user string, files server.FS) (server.FS, error) {
 
 // guard is who guards the files of a user.
 type guard struct {
-	user  string
-	all   *Hooks
-	gates []*gatekeeper
+	user   string
+	folder string
+	all    *Hooks
+	gates  []*gatekeeper
 }
 
 var (
@@ -61,8 +63,10 @@ var (
 
 // event is what the hooks are asked about.
 func (g *guard) event(name string, size int64) Event {
+	name = path.Join("/", g.folder, name)
+	root, folder := g.all.Root(g.user, name)
 	e := newEvent(Accept, server.Event{Time: time.Now(), User: g.user, Path: name, Written: size},
-		g.all.Root(g.user))
+		root, folder)
 	e.complete(rand.Text(), false)
 	return e
 }

@@ -59,8 +59,9 @@ type Hooks struct {
 	guarding sync.Mutex
 	open     map[*osfs.FS]*openFiles
 
-	// Root returns the root of a user. It may be changed before Run.
-	Root func(user string) string
+	// Root returns the root that holds a path of a user, and the path of the folder whose root that
+	// is. It may be changed before Run.
+	Root func(user, path string) (root, folder string)
 
 	// Tell, if not nil, is told what came of each try.
 	Tell func(hook string, outcome Outcome)
@@ -68,7 +69,7 @@ type Hooks struct {
 
 // New returns hooks that share a store, which may be nil if all are asked to accept.
 func New(hooks []*Hook, s *store.Store, log *slog.Logger) *Hooks {
-	h := &Hooks{store: s, log: log, Root: func(string) string { return "" }}
+	h := &Hooks{store: s, log: log, Root: func(string, string) (string, string) { return "", "/" }}
 	for _, hook := range hooks {
 		hook.GiveUp = cmp.Or(hook.GiveUp, UsualGiveUp)
 		hook.AtOnce = cmp.Or(hook.AtOnce, UsualAtOnce)
@@ -101,7 +102,8 @@ func (h *Hooks) messages(e server.Event) (all []store.Message) {
 			continue
 		}
 		if text == nil {
-			text, _ = json.Marshal(newEvent(kind, e, h.Root(e.User))) // it has nothing that fails
+			root, folder := h.Root(e.User, e.Path)
+			text, _ = json.Marshal(newEvent(kind, e, root, folder)) // it has nothing that fails
 		}
 		all = append(all, store.Message{Hook: hook.Name, Event: string(text)})
 	}

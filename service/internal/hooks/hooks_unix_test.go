@@ -54,7 +54,7 @@ func openStore(t *testing.T, database string) *store.Store {
 func startHooks(t *testing.T, s *store.Store, all ...*Hook) *Hooks {
 	t.Helper()
 	h := New(all, s, slog.New(slog.NewTextHandler(t.Output(), nil)))
-	h.Root = func(user string) string { return "/srv/" + user }
+	h.Root = func(user, _ string) (string, string) { return "/srv/" + user, "/" }
 	ctx, stop := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() { h.Run(ctx) })
@@ -294,7 +294,7 @@ func TestCommand(t *testing.T) {
 	done := make(chan Outcome, 1)
 	h := New([]*Hook{hook}, openStore(t, filepath.Join(t.TempDir(), "s")),
 		slog.New(slog.DiscardHandler))
-	h.Root = func(user string) string { return "s3://bucket/" + user }
+	h.Root = func(user, _ string) (string, string) { return "s3://bucket/" + user, "/" }
 	h.Tell = func(_ string, outcome Outcome) { done <- outcome }
 	ctx, stop := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
@@ -399,7 +399,7 @@ func TestKinds(t *testing.T) {
 		if kind != one.kind {
 			t.Errorf("%+v is %q, want %q", one.Event, kind, one.kind)
 		}
-		if made := newEvent(kind, one.Event, ""); kind != "" && (made.Path != one.name ||
+		if made := newEvent(kind, one.Event, "", "/"); kind != "" && (made.Path != one.name ||
 			made.To != one.to) {
 			t.Errorf("%+v is of %q to %q", one.Event, made.Path, made.To)
 		}
@@ -434,4 +434,22 @@ func TestFailedChanges(t *testing.T) {
 			t.Errorf("told: %v", seen)
 		}
 	})
+}
+
+// TestFileInFolder: of a path in a folder, the file is below the folder's root, whatever the path
+// says.
+func TestFileInFolder(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct{ root, folder, path, file string }{
+		{"/srv/ann", "/", "/in/f", "/srv/ann/in/f"},
+		{"/srv/prices", "/shared/prices", "/shared/prices/a/f", "/srv/prices/a/f"},
+		{"/srv/prices", "/shared/prices", "/shared/prices", "/srv/prices"},
+		{"/srv/prices", "/shared/prices", "/shared/prices/../../../f", "/srv/prices"},
+		{"s3://b/prices", "/prices", "/prices/f", "s3://b/prices/f"},
+	} {
+		e := newEvent(Uploaded, server.Event{Path: one.path}, one.root, one.folder)
+		if e.complete("id", false); e.File != one.file {
+			t.Errorf("%s of %s at %s is %s, want %s", one.path, one.root, one.folder, e.File, one.file)
+		}
+	}
 }

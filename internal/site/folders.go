@@ -1,0 +1,104 @@
+package site
+
+import (
+	"path"
+	"strings"
+
+	"github.com/usftp/usftp/server"
+)
+
+// A Folder is a part of what a user sees, with rules of its own.
+type Folder struct {
+	Path         string // absolute and clean, and not "/"
+	Root         string // "" is what the folder around it has there
+	Policy       server.Policy
+	Quota        [2]int64 // of Root
+	RefusedNames []string
+}
+
+// Roots returns the roots of all that a user sees.
+func (a *Account) Roots() (roots []string) {
+	roots = append(roots, a.Root)
+	for _, one := range a.Folders {
+		if one.Root != "" {
+			roots = append(roots, one.Root)
+		}
+	}
+	return roots
+}
+
+// compose opens the folders of a user, and puts them into the tree. Its rules are then those of the
+// folders, and policy says what is left for the whole. Unruled is for the operator: only quotas
+// hold. The caller holds the lock.
+func (s *Site) compose(one *Account, files server.FS, policy *server.Policy,
+	unruled bool) (server.FS, error) {
+	if len(one.Folders) == 0 && (len(one.RefusedNames) == 0 || unruled) {
+		return files, nil
+	}
+	folders := []server.Folder{{Path: "/", FS: files, Policy: *policy,
+		RefusedNames: one.RefusedNames}}
+	for _, f := range one.Folders {
+		folder := server.Folder{Path: f.Path, Policy: f.Policy, RefusedNames: f.RefusedNames}
+		folder.Policy.MaxFileSize = policy.MaxFileSize
+		if f.Root != "" {
+			t, err := s.tree(f.Root)
+			if err != nil {
+				return nil, unserved{err}
+			}
+			if folder.FS, err = s.guarded(one.Name, f.Path, t.fs); err != nil {
+				return nil, err
+			}
+			if f.Quota != [2]int64{} {
+				folder.Policy.Quota = s.quota(t, f.Root, f.Quota)
+			}
+		}
+		folders = append(folders, folder)
+	}
+	for i := range folders {
+		if f := &folders[i]; unruled {
+			f.RefusedNames, f.Policy = nil, server.Policy{Quota: f.Policy.Quota}
+		}
+	}
+	*policy = server.Policy{}
+	return server.NewFolders(folders...)
+}
+
+// guarded returns what a user is to see of what a folder holds.
+func (s *Site) guarded(user, folder string, files server.FS) (server.FS, error) {
+	if s.Guard == nil {
+		return files, nil
+	}
+	return s.Guard(user, folder, files)
+}
+
+// RootOf returns the root that holds a path of a user, or "", and the path of the folder whose root
+// that is, or "/".
+func (s *Site) RootOf(user, name string) (root, folder string) {
+	one, name := s.servedOf(user), path.Clean("/"+name)
+	at := Folder{Path: "/", Root: one.Root}
+	for _, f := range one.Folders {
+		if f.Root != "" && len(f.Path) > len(at.Path) && holds(f.Path, name) {
+			at = f
+		}
+	}
+	return at.Root, at.Path
+}
+
+// holds reports whether a path is that of a folder, or below it.
+func holds(folder, name string) bool {
+	n := len(folder)
+	return len(name) >= n && strings.EqualFold(folder, name[:n]) &&
+		(len(name) == n || name[n] == '/')
+}
+
+// Around returns the nearest folder around a path, or nil.
+func Around(folders []Folder, name string) *Folder {
+	var nearest *Folder
+	for i := range folders {
+		if one := &folders[i]; one.Path != name && holds(one.Path, name) &&
+			(nearest == nil || len(one.Path) > len(nearest.Path)) {
+			nearest = one
+		}
+	}
+	return nearest
+}

@@ -1,0 +1,538 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/usftp/usftp/internal/filter"
+	"github.com/usftp/usftp/wire"
+)
+
+// Folder is a part of the tree of [Folders], with rules of its own.
+type Folder struct {
+	// Path is where it is: absolute and clean. Of paths, the folder that is nearest decides.
+	Path string
+
+	// FS is what it holds. Nil is what the folder around it has at this path.
+	FS FS
+
+	// Policy has the rules. Home, User, Uploads and Downloads are those of the session, and not of
+	// a folder. Without an FS, Quota is that of the folder around it.
+	Policy Policy
+
+	// RefusedNames are patterns of names that nothing is given, as rsync has them: "*.exe" is a
+	// name anywhere, "/in/*.tmp" a path of the whole tree. Their case does not matter.
+	RefusedNames []string
+}
+
+// Folders is a backend that is composed of others, and of directories of these that have rules of
+// their own. Every path goes through one place, which resolves the links in it and then decides
+// which folder it is in. That folder's backend is asked to follow no link, so that one that is put
+// there in the meantime leads nowhere. Links lead from a folder into those below it, and out of
+// none that has an FS of its own.
+//
+// Folders are listed in the directory above them, and can be neither removed nor renamed, nor can
+// the directories on the way to them. Nothing is renamed or linked from one FS to another: that
+// fails with FAILURE, as OpenSSH's server answers EXDEV. Names that differ from a folder's in case
+// only are the folder, since the system may take them for the same directory.
+type Folders struct {
+	root *folder
+	all  []*folder
+}
+
+// folder is a Folder in use.
+type folder struct {
+	elements []string // of its path
+	path     string   // without a slash at the end, "" for the root
+	owner    *folder  // whose FS it is: itself, or one around it
+	view     *View    // with its rules
+	refused  filter.Rules
+}
+
+var (
+	errFolderHere = &StatusError{Code: wire.PermissionDenied,
+		Message: "it is, or holds, a folder of the server, which stays where it is"}
+	errCrossing = &StatusError{Code: wire.Failure,
+		Message: "the names are in different folders of the server: copy, and remove the original"}
+	errRefusedName = &StatusError{Code: wire.PermissionDenied,
+		Message: "the server accepts no files of this name"}
+	errManyLinks = &StatusError{Code: wire.NoSuchFile,
+		Message: noSuchFile + ": too many levels of symbolic links"}
+)
+
+// NewFolders composes a tree. The first folder is that of "/", and has an FS. It fails if a path is
+// not as it should be or is there twice, if a policy or pattern is wrong, or with
+// errors.ErrUnsupported if an FS has links and is no [Beneather]: that could not be kept in.
+func NewFolders(folders ...Folder) (*Folders, error) {
+	t := &Folders{}
+	for i, one := range folders {
+		if !path.IsAbs(one.Path) || path.Clean(one.Path) != one.Path ||
+			(one.Path == "/") != (i == 0) {
+			return nil, fmt.Errorf("sftp server: %q is no path for a folder", one.Path)
+		}
+		f := &folder{elements: elementsOf(one.Path), path: strings.TrimSuffix(one.Path, "/")}
+		if f.owner = f; t.find(f.elements, f) {
+			return nil, fmt.Errorf("sftp server: there are two folders %q", one.Path)
+		}
+		t.all = append(t.all, f)
+	}
+	if len(t.all) == 0 {
+		return nil, errors.New("sftp server: there is no folder")
+	}
+	t.root = t.all[0]
+	for i, f := range t.all {
+		if err := t.complete(f, &folders[i], folders); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// find reports whether there is a folder with a path, other than one.
+func (t *Folders) find(elements []string, one *folder) bool {
+	for _, f := range t.all {
+		if f != one && len(f.elements) == len(elements) && begins(elements, f.elements) {
+			return true
+		}
+	}
+	return false
+}
+
+// complete makes a folder's view and rules.
+func (t *Folders) complete(f *folder, from *Folder, folders []Folder) (err error) {
+	files, policy := from.FS, from.Policy
+	if files == nil {
+		for i, around := range t.all { // the nearest that has one
+			if folders[i].FS != nil && begins(f.elements, around.elements) &&
+				(files == nil || len(around.elements) > len(f.owner.elements)) {
+				f.owner, files = around, folders[i].FS
+				policy.Quota = folders[i].Policy.Quota
+			}
+		}
+	}
+	if files == nil {
+		return errors.New("sftp server: the folder / has no files")
+	}
+	_, links := files.(Readlinker)
+	if _, ok := files.(Beneather); links && !ok {
+		return fmt.Errorf("sftp server: folder %s: links in it cannot be kept in: %w", from.Path,
+			errors.ErrUnsupported)
+	}
+	policy.Home, policy.Uploads, policy.Downloads = "", nil, nil
+	if f.view, err = NewView(files, &policy); err != nil {
+		return err
+	}
+	f.view.inner = true
+	for _, pattern := range from.RefusedNames {
+		rule, err := filter.NewRule(strings.ToLower(pattern), false)
+		if err != nil {
+			return fmt.Errorf("sftp server: the pattern %q: %w", pattern, err)
+		}
+		f.refused = append(f.refused, rule)
+	}
+	return nil
+}
+
+func elementsOf(name string) []string {
+	name = strings.Trim(name, "/")
+	if name == "" {
+		return nil
+	}
+	return strings.Split(name, "/")
+}
+
+// begins reports whether a path is another one, or below it.
+func begins(name, with []string) bool {
+	return len(name) >= len(with) && slices.EqualFunc(name[:len(with)], with, strings.EqualFold)
+}
+
+// A place is what a path stands for.
+type place struct {
+	*folder
+	ctx  context.Context // for what is asked at path, with which no link is followed
+	path string          // in the folder's FS
+	full string          // in the tree, without links
+}
+
+// at returns the place of a path without links.
+func (t *Folders) at(ctx context.Context, name string) place {
+	elements := elementsOf(name)
+	p := place{folder: t.root}
+	for _, f := range t.all {
+		if begins(elements, f.elements) && len(f.elements) >= len(p.elements) {
+			p.folder = f
+		}
+	}
+	rest := elements[len(p.elements):]
+	p.full = path.Join("/", p.folder.path, strings.Join(rest, "/"))
+	p.path = path.Join("/", strings.Join(elementsOf(p.full)[len(p.owner.elements):], "/"))
+	top := ""
+	if p.path != "/" && p.view.serves(opBeneath) {
+		top = "/"
+	}
+	p.ctx = WithBeneath(ctx, top)
+	return p
+}
+
+// fixed reports whether a path is that of a folder, or on the way to one.
+func (t *Folders) fixed(name string) bool {
+	elements := elementsOf(name)
+	return slices.ContainsFunc(t.all, func(f *folder) bool { return begins(f.elements, elements) })
+}
+
+// made reports whether a path is a directory, whatever the FS around it has there: that of a folder
+// with an FS of its own, or on the way to one.
+func (t *Folders) made(name string) bool { return len(t.below(name, true)) > 0 }
+
+// below returns the names in a directory that folders with an FS of their own, or what is on the
+// way to them, have; with itself also "" for the directory itself.
+func (t *Folders) below(name string, itself bool) (names []string) {
+	elements := elementsOf(name)
+	for _, f := range t.all {
+		switch {
+		case f.owner != f || !begins(f.elements, elements):
+		case len(f.elements) > len(elements):
+			names = append(names, f.elements[len(elements)])
+		case itself:
+			names = append(names, "")
+		}
+	}
+	return names
+}
+
+// maxLinks is how often a path may lead from one folder to another by links, as on Linux; each of
+// its elements may take a question or two besides.
+const maxLinks = 40
+
+// real resolves the links in a path, whose last element need not exist.
+func (t *Folders) real(ctx context.Context, name string) (string, error) {
+	most := maxLinks + 2*len(elementsOf(name))
+	return t.resolve(WithBeneath(ctx, ""), name, &most)
+}
+
+// resolve is real with at most so many questions to the folders.
+func (t *Folders) resolve(ctx context.Context, name string, most *int) (string, error) {
+	for ; *most > 0; *most-- {
+		p := t.at(ctx, name)
+		resolver, ok := p.view.fs.(RealPather)
+		if !ok || p.path == "/" || t.made(p.full) {
+			return p.full, nil
+		}
+		resolved, err := resolver.RealPath(ctx, p.path)
+		if errors.Is(err, fs.ErrNotExist) { // there may be a link above it to another folder
+			*most--
+			dir, base := path.Split(p.full)
+			if dir, err = t.resolve(ctx, path.Clean(dir), most); err != nil {
+				return "", err
+			}
+			if name = path.Join(dir, base); name == p.full {
+				return "", fs.ErrNotExist
+			}
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		name = path.Join("/", p.owner.path, resolved)
+		if again := t.at(ctx, name); again.owner == p.owner {
+			return again.full, nil
+		}
+	}
+	return "", errManyLinks
+}
+
+// locate is the one way from a client's path to what it stands for. follow is for what follows a
+// link that is the last element.
+func (t *Folders) locate(ctx context.Context, name string, follow bool) (place, error) {
+	dir, base := path.Split(name)
+	if top, ok := Beneath(ctx); ok { // no link beneath it is followed
+		dir, base = top, strings.TrimPrefix(name, top)
+	} else if follow {
+		dir, base = name, ""
+	}
+	real, err := t.real(ctx, path.Clean("/"+dir))
+	if err != nil {
+		return place{}, err
+	}
+	return t.at(ctx, path.Join(real, base)), nil
+}
+
+// naming is locate for something that is going to have this name.
+func (t *Folders) naming(ctx context.Context, name string, dir bool) (place, error) {
+	p, err := t.locate(ctx, name, false)
+	if err == nil {
+		err = p.accepts(dir)
+	}
+	return p, err
+}
+
+// accepts returns an error for a name that nothing is given.
+func (p *place) accepts(dir bool) error {
+	if p.refused.Exclude(strings.ToLower(strings.TrimPrefix(p.full, "/")), dir) {
+		return errRefusedName
+	}
+	return nil
+}
+
+// moving is locate for something whose name is going to change.
+func (t *Folders) moving(ctx context.Context, name string) (place, error) {
+	p, err := t.locate(ctx, name, false)
+	if err == nil && t.fixed(p.full) {
+		err = errFolderHere
+	}
+	return p, err
+}
+
+// Stat implements [FS].
+func (t *Folders) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
+	p, err := t.locate(ctx, name, true)
+	if err != nil {
+		return nil, err
+	}
+	return t.described(p, p.view.Stat)
+}
+
+// Lstat implements [Lstater].
+func (t *Folders) Lstat(ctx context.Context, name string) (fs.FileInfo, error) {
+	p, err := t.locate(ctx, name, false)
+	if err != nil {
+		return nil, err
+	}
+	return t.described(p, p.view.Lstat)
+}
+
+// described describes a place, which may be on the way to a folder and nowhere else.
+func (t *Folders) described(p place,
+	stat func(ctx context.Context, name string) (fs.FileInfo, error)) (fs.FileInfo, error) {
+	info, err := stat(p.ctx, p.path)
+	if errors.Is(err, fs.ErrNotExist) && p.path != "/" && t.made(p.full) {
+		return wayTo(path.Base(p.full)), nil
+	}
+	return info, err
+}
+
+// List implements [Lister].
+func (t *Folders) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	p, err := t.locate(ctx, name, true)
+	if err != nil {
+		return failedList(err)
+	}
+	return func(yield func(fs.FileInfo, error) bool) {
+		folders := t.below(p.full, false)
+		for info, err := range p.view.List(p.ctx, p.path) {
+			if errors.Is(err, fs.ErrNotExist) && len(folders) > 0 {
+				break // it is on the way to them only
+			}
+			if err == nil && contains(folders, info.Name()) {
+				continue
+			}
+			if !yield(info, err) || err != nil {
+				return
+			}
+		}
+		for i, name := range folders {
+			if !contains(folders[:i], name) && !yield(t.entry(ctx, path.Join(p.full, name)), nil) {
+				return
+			}
+		}
+	}
+}
+
+func contains(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(one string) bool { return strings.EqualFold(one, name) })
+}
+
+// entry describes a folder, or a directory on the way to one, in a listing.
+func (t *Folders) entry(ctx context.Context, name string) fs.FileInfo {
+	p := t.at(ctx, name)
+	if info, err := t.described(p, p.view.fs.Stat); err == nil {
+		return &renamedInfo{info, path.Base(name)}
+	}
+	return wayTo(path.Base(name))
+}
+
+// Open implements [Opener].
+func (t *Folders) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (File, error) {
+	const fresh = wire.OpenCreate | wire.OpenExclusive // which follows no link
+	p, err := t.locate(ctx, name, flags&fresh != fresh)
+	if err == nil && flags&writing != 0 {
+		err = p.accepts(false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.view.open(p.ctx, p.path, flags, attrs)
+}
+
+// Setstat implements [Setstater].
+func (t *Folders) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
+	p, err := t.locate(ctx, name, true)
+	if err != nil {
+		return err
+	}
+	return p.view.Setstat(p.ctx, p.path, attrs)
+}
+
+// Lsetstat implements [Lsetstater].
+func (t *Folders) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) error {
+	p, err := t.locate(ctx, name, false)
+	if err != nil {
+		return err
+	}
+	return p.view.Lsetstat(p.ctx, p.path, attrs)
+}
+
+// Remove implements [Remover].
+func (t *Folders) Remove(ctx context.Context, name string) error {
+	p, err := t.moving(ctx, name)
+	if err != nil {
+		return err
+	}
+	return p.view.Remove(p.ctx, p.path)
+}
+
+// Rmdir implements [Rmdirer].
+func (t *Folders) Rmdir(ctx context.Context, name string) error {
+	p, err := t.moving(ctx, name)
+	if err != nil {
+		return err
+	}
+	return p.view.Rmdir(p.ctx, p.path)
+}
+
+// Mkdir implements [Mkdirer].
+func (t *Folders) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
+	p, err := t.naming(ctx, name, true)
+	switch {
+	case err != nil:
+		return err
+	case t.made(p.full):
+		return fs.ErrExist
+	}
+	return p.view.Mkdir(p.ctx, p.path, attrs)
+}
+
+// Symlink implements [Symlinker].
+func (t *Folders) Symlink(ctx context.Context, target, name string) error {
+	p, err := t.naming(ctx, name, false)
+	switch {
+	case err != nil:
+		return err
+	case t.fixed(p.full):
+		return errFolderHere
+	}
+	return p.view.Symlink(p.ctx, target, p.path)
+}
+
+// Readlink implements [Readlinker].
+func (t *Folders) Readlink(ctx context.Context, name string) (string, error) {
+	p, err := t.locate(ctx, name, false)
+	if err != nil {
+		return "", err
+	}
+	return p.view.Readlink(p.ctx, p.path)
+}
+
+// Rename implements [Renamer].
+func (t *Folders) Rename(ctx context.Context, oldName, newName string) error {
+	from, to, err := t.two(ctx, opRename, oldName, newName)
+	if err != nil {
+		return err
+	}
+	return from.view.Rename(from.ctx, from.path, to.path)
+}
+
+// PosixRename implements [PosixRenamer].
+func (t *Folders) PosixRename(ctx context.Context, oldName, newName string) error {
+	from, to, err := t.two(ctx, opPosixRename, oldName, newName)
+	if err != nil {
+		return err
+	}
+	return from.view.PosixRename(from.ctx, from.path, to.path)
+}
+
+// Link implements [Linker].
+func (t *Folders) Link(ctx context.Context, oldName, newName string) error {
+	from, to, err := t.two(ctx, opHardlink, oldName, newName)
+	if err != nil {
+		return err
+	}
+	return from.view.Link(from.ctx, from.path, to.path)
+}
+
+// two finds what is to get another name, and that name. Both folders must allow it.
+func (t *Folders) two(ctx context.Context, o operation, oldName, newName string) (from, to place,
+	err error) {
+	if from, err = t.moving(ctx, oldName); err != nil {
+		return from, to, err
+	}
+	if to, err = t.moving(ctx, newName); err != nil {
+		return from, to, err
+	}
+	for _, p := range []place{from, to} {
+		if err := p.view.permit(o); err != nil {
+			return from, to, err
+		}
+	}
+	if from.owner != to.owner {
+		return from, to, errCrossing
+	}
+	// Under its new name it must not allow what it does not allow here.
+	const held = readsContents | writesContents | setsAttributes
+	if from.view.withheld&^to.view.withheld&held != 0 {
+		return from, to, errForbidden
+	}
+	info, err := from.view.lstat(from.ctx, from.path)
+	if err != nil {
+		return from, to, err
+	}
+	return from, to, to.accepts(info.IsDir())
+}
+
+// RealPath implements [RealPather].
+func (t *Folders) RealPath(ctx context.Context, name string) (string, error) {
+	real, err := t.real(ctx, name)
+	if err == nil {
+		err = t.at(ctx, real).view.permit(opRealpath)
+	}
+	return real, err
+}
+
+// StatVFS implements [StatVFSer].
+func (t *Folders) StatVFS(ctx context.Context, name string) (wire.StatVFSReply, error) {
+	p, err := t.locate(ctx, name, true)
+	if err != nil {
+		return wire.StatVFSReply{}, err
+	}
+	reply, err := p.view.StatVFS(p.ctx, p.path)
+	if errors.Is(err, fs.ErrNotExist) && t.made(p.full) {
+		return p.view.StatVFS(WithBeneath(ctx, ""), "/")
+	}
+	return reply, err
+}
+
+// OwnerNames implements [OwnerNamer].
+func (t *Folders) OwnerNames(ctx context.Context, uids, gids []uint32) (users, groups []string,
+	err error) {
+	return t.root.view.ownerNames(ctx, uids, gids)
+}
+
+// WalksBeneath implements [Beneather].
+func (t *Folders) WalksBeneath() {}
+
+// UploadsAtomically implements [AtomicUploader]: in all folders, or else not for sure.
+func (t *Folders) UploadsAtomically() bool {
+	for _, f := range t.all {
+		if !f.view.uploadsAtomically() {
+			return false
+		}
+	}
+	return true
+}
