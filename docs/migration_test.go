@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -122,6 +123,61 @@ func TestMigrationTable(t *testing.T) {
 	for name := range right {
 		if !ours[name] {
 			t.Errorf("%s is said to be here, and is not", name)
+		}
+	}
+}
+
+// winscp returns what is in backquotes in the tables of docs/coming-from-winscp.md: of theirs the
+// first word.
+func winscp(t *testing.T) (theirs, ours map[string]bool) {
+	quoted := regexp.MustCompile("`([^`]+)`")
+	theirs, ours = make(map[string]bool), make(map[string]bool)
+	for line := range strings.Lines(readDoc(t, "docs/coming-from-winscp.md")) {
+		cells := strings.Split(strings.ReplaceAll(line, `\|`, "/"), "|")
+		if len(cells) != 4 {
+			continue
+		}
+		for _, match := range quoted.FindAllStringSubmatch(cells[1], -1) {
+			name, _, _ := strings.Cut(match[1], " ")
+			theirs[name] = true
+		}
+		for _, match := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			ours[match[1]] = true
+		}
+	}
+	return theirs, ours
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// TestWinSCPsCommands: docs/coming-from-winscp.md has a row for each command of WinSCP's scripts,
+// and the verbs and flags on this side exist.
+func TestWinSCPsCommands(t *testing.T) {
+	theirs, ours := winscp(t)
+	for _, name := range strings.Fields(readDoc(t, "docs/testdata/winscp-commands.txt")) {
+		if !theirs[name] {
+			t.Errorf("%s of WinSCP is not in the tables", name)
+		}
+	}
+	long := regexp.MustCompile(`--[a-z-]+`)
+	for text := range ours {
+		page := "docs/usftp.1" // has what many verbs share, cp, and those without a page
+		if words := strings.Fields(text); len(words) > 1 && words[0] == "usftp" {
+			if !strings.Contains(readDoc(t, page), "usftp "+words[1]) {
+				t.Errorf("%q: there is no such command", text)
+			}
+			if own := "docs/usftp-" + words[1] + ".1"; isFile(own) {
+				page = own
+			}
+		}
+		manual := strings.ReplaceAll(readDoc(t, page), `\-`, "-")
+		for _, flag := range long.FindAllString(text, -1) {
+			if !strings.Contains(manual, flag) {
+				t.Errorf("%q has the flag %s, which is not in %s", text, flag, page)
+			}
 		}
 	}
 }

@@ -6,9 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // TestMigrationRecipe runs the grep of docs/coming-from-pkg-sftp.md on a program.
@@ -62,5 +65,37 @@ func h(err error) bool { return os.IsNotExist(err) }
 		return !strings.Contains(line, "// finds")
 	}) {
 		t.Errorf("it finds:\n%s", out)
+	}
+}
+
+// TestPuTTYsOptions: docs/coming-from-winscp.md has all options of pscp and all commands of psftp.
+func TestPuTTYsOptions(t *testing.T) {
+	theirs, _ := winscp(t)
+	help, _ := exec.Command(testenv.Program(t, "pscp"), "-h").CombinedOutput() // it exits with 1
+	psftp := exec.Command(testenv.Program(t, "psftp"))
+	psftp.Stdin = strings.NewReader("help\nquit\n")
+	commands, err := psftp.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, find := range []struct {
+		in string
+		is *regexp.Regexp
+	}{
+		{string(help), regexp.MustCompile(`(?m)^  (-\S+)(?: (-\S+))?`)},
+		{strings.ReplaceAll(string(commands), "psftp> ", ""),
+			regexp.MustCompile(`(?m)^([a-z!]+) +\w`)},
+	} {
+		for _, match := range find.is.FindAllStringSubmatch(find.in, -1) {
+			for _, name := range match[1:] {
+				if named++; name != "" && !theirs[name] {
+					t.Errorf("%s of PuTTY is not in the tables", name)
+				}
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("pscp and psftp name %d:\n%s%s", named, help, commands)
 	}
 }

@@ -33,14 +33,19 @@ func TestSystems(t *testing.T) {
 		t.Error(".ci/package does not build for Linux on arm64")
 	}
 
+	if got := list(".ci/run", `(?m)^\t(\.ci/arm64)$`); len(got) != 1 {
+		t.Error(".ci/run does not run .ci/arm64")
+	}
+	emulated := list(".ci/arm64", `(?s)\npackages=\((.*?)\)`)
+
 	table := fmt.Sprintf(`
 | system | what is done there |
 |---|---|
 | Linux on amd64 | everything is tested, against OpenSSH and a dozen other servers and clients |
 | Windows on amd64 | under Wine, the demo and [%d packages' tests](docs/windows.md#what-is-tested) |
 | %s on %s | everything is compiled, and vetted for amd64 |
-| Linux on arm64 | the programs are compiled |
-`, len(wine), enumerated(compiled), enumerated(processors))
+| Linux on arm64 | the programs are compiled; each night, %d packages are tested under qemu-user |
+`, len(wine), enumerated(compiled), enumerated(processors), len(emulated))
 	if !strings.Contains(readDoc(t, "README.md"), table) {
 		t.Errorf("CI says that README.md's table is:\n%s", table)
 	}

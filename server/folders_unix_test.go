@@ -299,3 +299,51 @@ func TestFoldersBeneath(t *testing.T) {
 		t.Errorf("the directory itself is followed: %v", err)
 	}
 }
+
+// TestFoldersWhileLinksAreSwapped: a link that takes the place of a directory between the search for
+// the folder and what is done there leads nowhere.
+func TestFoldersWhileLinksAreSwapped(t *testing.T) {
+	t.Parallel()
+	client, root, _ := folders(t, false)
+	if err := client.WriteFile("/in/f", []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "free", "dir")
+	must := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	must(os.Mkdir(dir, 0o755))
+	must(os.WriteFile(filepath.Join(dir, "f"), []byte("free"), 0o644))
+	must(os.Symlink("../in", filepath.Join(root, "free", "link")))
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		link, aside := filepath.Join(root, "free", "link"), filepath.Join(root, "free", "aside")
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			must(os.Rename(dir, aside))
+			must(os.Rename(link, dir))
+			must(os.Rename(dir, link))
+			must(os.Rename(aside, dir))
+		}
+	}()
+	free := 0
+	for range 3000 {
+		switch data, err := client.ReadFile("/free/dir/f"); {
+		case err == nil && string(data) == "free":
+			free++
+		case err == nil:
+			t.Errorf("it is read through the link: %q", data)
+		}
+	}
+	close(stop)
+	if <-stopped; free == 0 {
+		t.Error("the file was never there")
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"reflect"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -76,7 +77,7 @@ func (f *ruledFile) CopyFrom(ctx context.Context, source File, from, length,
 	to int64) (int64, error) {
 	copier, ok := f.File.(FileCopier)
 	other, ruled := source.(*ruledFile)
-	if !ok || !ruled || other.v.fs != f.v.fs {
+	if !ok || !ruled || !sameFS(other.v.fs, f.v.fs) {
 		return 0, errors.ErrUnsupported // the session reads and writes
 	}
 	if f.v.maxFileSize > 0 { // what there is to copy, and not what was asked for, has to fit
@@ -90,6 +91,11 @@ func (f *ruledFile) CopyFrom(ctx context.Context, source File, from, length,
 		return 0, err
 	}
 	return copier.CopyFrom(ctx, other.File, from, length, to)
+}
+
+// sameFS reports whether two backends are one. Those that cannot be compared are not.
+func sameFS(a, b FS) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 func (f *ruledFile) Stat() (fs.FileInfo, error) {

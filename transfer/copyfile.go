@@ -64,6 +64,7 @@ type attempts struct {
 	again      reread      // for verifying and checking
 	prefix     *prefixHash // everything that was read, nil unless needed
 	sync       bool        // the last attempt lost its connection while verifying
+	device     device      // a target that is no file
 	temporaries
 }
 
@@ -105,6 +106,9 @@ func (c *fileCopy) copy() error {
 //go:noinline
 func (c *fileCopy) conclude(err error) error {
 	j, t := &c.journal, &c.attempts
+	if t.device.file != nil {
+		t.device.close()
+	}
 	j.release(err != nil && (j.resumable || j.left != nil || j.earlier || c.lost() ||
 		c.result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
 	if err != nil && j.left != nil && !j.resumable && j.markName(c) == "" &&
@@ -211,7 +215,7 @@ func (c *fileCopy) begin(in *input, out output) error {
 			return err
 		}
 	}
-	c.result.InPlace = !out.at().atomic() && !out.at().stream
+	c.result.InPlace = !out.at().atomic() && !(out.at().stream && out.at().info == nil)
 	c.journal.mark, c.journal.earlier = newMark(in, out), false
 	return nil
 }
@@ -234,7 +238,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 		defer c.finishing()()
 	}
 	if err == nil {
-		err = accepted(c, ofSource(in.same.unchanged(c.result.Bytes, out.at().rereads(c, in))))
+		err = accepted(c, ofSource(in.unchanged(c.result.Bytes, out.at().rereads(c, in))))
 	}
 	if err == nil {
 		err = out.finalize(c, in)
@@ -299,7 +303,7 @@ func (c *fileCopy) abandon(out output, err error) {
 	if w == nil {
 		return
 	}
-	ctx, cancel := endpoint.CleanupContext(c.ctx)
+	ctx, cancel := c.dst.Cleanup(c.ctx)
 	defer cancel()
 	if !at.atomic() {
 		c.detail = "the target was written in place and is not complete"
@@ -350,7 +354,7 @@ func (c *fileCopy) startAt(offset int64) {
 	c.result.Resumed = offset
 	if offset == 0 {
 		c.attempts.again = reread{}
-		if p := c.attempts.prefix; p.remembers() {
+		if p := c.attempts.prefix; p != nil {
 			*p = prefixHash{}
 			p.remember()
 		}

@@ -422,7 +422,7 @@ func (d *delta) verify() error {
 func (o *remoteOutput) sendDelta(c *fileCopy, in *input) (n int64, done bool, err error) {
 	source, ok := in.file.(*endpoint.LocalFile)
 	size, resumed := in.info().Size, c.result.Resumed
-	if !ok || !in.info().IsRegular() || o.info == nil || o.temp == "" {
+	if !ok || !in.info().IsRegular() {
 		return 0, false, nil
 	}
 	session := *o.session
@@ -461,7 +461,7 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in *input) (n int64, done bool, er
 		return at, err
 	})
 	if err == nil && at < size { // the source has shrunk
-		err = ofSource(in.same.unchanged(at, in.reopen()))
+		err = ofSource(in.unchanged(at, in.reopen()))
 	}
 	if err != nil || at < size {
 		return at - resumed, true, err
@@ -545,7 +545,7 @@ func (d *delta) send(o *remoteOutput, in *input, old, to *usftp.File, plan *delt
 	asked := make(chan struct{})
 	copying.Go(func() { d.copyData(old.WithContext(plan.Context()), to, plan, asked) })
 	<-asked
-	source := &changes{copy: c, file: in, holes: findHoles(c, in), plan: plan, end: end}
+	source := &changes{copy: c, file: in, holes: findHoles(c, in, in.file.(*endpoint.LocalFile)), plan: plan, end: end}
 	n, err := private.NewStripes(o.file.WithContext(plan.Context())).ReadFromAt(source)
 	if err != nil {
 		plan.Fail(err)
@@ -652,9 +652,6 @@ func (s *changes) ReadAt(p []byte, off int64) (n int, err error) {
 func (p pouring) delta() (n int64, done bool, err error) {
 	in, c, to := p.input, p.copy, p.to
 	f := in.host.File
-	if to.file == nil || to.old == nil || !in.known.IsRegular() {
-		return 0, false, nil
-	}
 	old, err := to.old()
 	if err != nil {
 		return 0, false, nil
@@ -709,7 +706,8 @@ func (p pouring) delta() (n int64, done bool, err error) {
 }
 
 // fetch fetches one window.
-func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *deltaplan.Plan, from int64) error {
+func (d *delta) fetch(f *usftp.File, to endpoint.LocalWriter, old *os.File, plan *deltaplan.Plan,
+	from int64) error {
 	c := d.copy
 	ctx, fail := plan.Context(), plan.Fail
 	d.moved.begin(from)
@@ -720,7 +718,7 @@ func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *deltaplan.Plan, fro
 				return true
 			}
 			for e := range e.Pieces(copiedAtOnce) {
-				n, err := localfs.Copy(ctx, to, old, localfs.Options{From: e.Old, To: e.Off,
+				n, err := localfs.Copy(ctx, to.File, old, localfs.Options{From: e.Old, To: e.Off,
 					Length: e.Length, Zeros: c.options.Sparse})
 				if err == nil && n < e.Length {
 					err = errNoDelta // it has shrunk
@@ -756,7 +754,7 @@ func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *deltaplan.Plan, fro
 				data := buffer[:e.Length]
 				_, err := f.Async().ReadAt(data, e.Off).Wait()
 				if err == nil {
-					err = d.store(to, data, e.Off)
+					_, err = to.WriteAt(data, e.Off)
 				}
 				if err != nil {
 					fail(err)
@@ -774,16 +772,6 @@ func (d *delta) fetch(f *usftp.File, to, old *os.File, plan *deltaplan.Plan, fro
 	fetches.Wait()
 	copying.Wait()
 	return context.Cause(ctx)
-}
-
-// store writes what was fetched.
-func (d *delta) store(to *os.File, data []byte, off int64) (err error) {
-	if d.copy.options.Sparse {
-		_, err = localfs.WriteSparse(to, data, off)
-	} else {
-		_, err = to.WriteAt(data, off)
-	}
-	return err
 }
 
 // done records a finished part of a file on this machine.

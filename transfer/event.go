@@ -9,8 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
@@ -118,7 +117,7 @@ const stalledAfter = 5 * time.Second
 // stalledSince returns since when a host has stalled, zero if none has.
 func (j *job) stalledSince() (earliest time.Time) {
 	for _, conn := range j.conns() {
-		since, _ := quietSince(conn.Host())
+		since, _ := endpoint.Overdue(conn.Host())
 		if since.IsZero() || time.Since(since) < stalledAfter {
 			continue
 		}
@@ -132,7 +131,7 @@ func (j *job) stalledSince() (earliest time.Time) {
 // addStall fills in that a host sends nothing of what it owes, and what follows from that.
 func (e *Event) addStall(j *job) {
 	for _, conn := range j.conns() {
-		since, end := quietSince(conn.Host())
+		since, end := endpoint.Overdue(conn.Host())
 		stalled := time.Since(since)
 		if since.IsZero() || stalled < stalledAfter || stalled <= e.Stalled {
 			continue
@@ -145,24 +144,6 @@ func (e *Event) addStall(j *job) {
 		e.Message = fmt.Sprintf("stalled for %d s; %s in %d s", stalled/time.Second, follows,
 			(e.Wait+time.Second/2)/time.Second)
 	}
-}
-
-// quietSince returns since when all sessions of a host that owe something have sent nothing of it,
-// and when the connection is given up for that. Both are zero if nothing is overdue.
-func quietSince(host pool.Host) (since, end time.Time) {
-	clients := []*usftp.Client{host.Client}
-	if host.Pool != nil {
-		others, _ := pools.OfPool(host.Pool).Sessions()
-		for _, other := range others {
-			clients = append(clients, other.Client())
-		}
-	}
-	for _, client := range clients {
-		if from, to := private.OfClient(client).Overdue(); from.After(since) {
-			since, end = from, to
-		}
-	}
-	return since, end
 }
 
 // tell reports an event of the job.

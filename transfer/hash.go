@@ -303,7 +303,7 @@ func (h *hashing) sumHere(c *fileCopy) error {
 	}
 	c.size = f.Size
 	err = h.reread(c, c.size, in.reopen())
-	if errors.Is(err, io.ErrUnexpectedEOF) || in.same.unchanged(c.size, nil) != nil {
+	if errors.Is(err, io.ErrUnexpectedEOF) || in.unchanged(c.size, nil) != nil {
 		return errChanging
 	}
 	h.verified, c.result.Bytes = VerifiedByReading, c.size

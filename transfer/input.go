@@ -226,7 +226,7 @@ func (in *input) copyOn(to *usftp.File) (n int64, done bool, err error) {
 			return 0, true, err
 		}
 		c.attempts.racy, in.same.racy = nil, nil
-		if err := in.same.unchanged(in.known.Size, nil); err != nil {
+		if err := in.unchanged(in.known.Size, nil); err != nil {
 			return 0, true, err
 		}
 	}
@@ -236,6 +236,15 @@ func (in *input) copyOn(to *usftp.File) (n int64, done bool, err error) {
 		c.attempts.racy, in.same.racy = nil, nil
 	}
 	return n, n > 0 || !endpoint.Refused(err), err
+}
+
+// unchanged fails if the file changed since it was opened, or if its size is not n. local rereads
+// what was copied; it is nil if that is impossible. What was read as a whole has not changed.
+func (in *input) unchanged(n int64, local reopen) error {
+	if in.file == nil || !in.known.IsRegular() {
+		return nil
+	}
+	return in.same.unchanged(n, local)
 }
 
 func (in *input) Read(p []byte) (int, error) {
@@ -292,7 +301,7 @@ func (in *input) pour(to sink) (int64, error) {
 		return p.small()
 	case in.host != nil:
 		return p.host()
-	case isLocal && in.known.Mode.IsRegular() && to.file != nil:
+	case isLocal && in.known.Mode.IsRegular() && to.file.File != nil:
 		return p.local(local.File)
 	}
 	return p.stream()
@@ -309,7 +318,7 @@ func (p pouring) small() (int64, error) {
 	c, data := p.copy, p.input.small.data
 	n := int64(len(data))
 	c.hashing.small(c, data)
-	err := p.to.small(c, data)
+	err := p.to.small(data)
 	p.input.small.release() // before verifying takes more
 	if err == nil {
 		err = c.limiter.wait(int(n))
@@ -324,8 +333,10 @@ func (p pouring) host() (n int64, err error) {
 	if to.reread == nil {
 		in.same.remember()
 	}
-	if n, done, err := p.delta(); done || err != nil {
-		return n, err
+	if to.old != nil && in.known.IsRegular() {
+		if n, done, err := p.delta(); done || err != nil {
+			return n, err
+		}
 	}
 	c.hashing.start(c, to.reread)
 	var moved atomic.Int64 // under a rate limit, writing a request's data takes a while
@@ -365,7 +376,7 @@ func (p pouring) host() (n int64, err error) {
 		}
 	}
 	if err == nil {
-		err = to.end(c, resumed+n)
+		err = to.file.Resize(resumed + n)
 	}
 	if err = changed(err); endpoint.Refused(err) || c.from.lost() {
 		err = ofSource(err)
@@ -390,7 +401,7 @@ func (p pouring) local(file *os.File) (int64, error) {
 	if c.hashing.digests = newDigests(c, c.size); len(c.hashing.digests) > 0 {
 		o.Hash = c.hashing.digests
 	}
-	n, err := localfs.Copy(c.ctx, p.to.file, file, o)
+	n, err := localfs.Copy(c.ctx, p.to.file.File, file, o)
 	c.hashing.digests.Finish()
 	return n, err
 }

@@ -22,8 +22,7 @@ type localOutput struct {
 	root    *os.Root
 	release func() // of root
 	file    *os.File
-	free    func() // makes writes to file interruptible no longer
-	over    bool   // an old file is written over in place
+	over    bool // an old file is written over in place
 }
 
 // open opens the directory that holds the target.
@@ -42,9 +41,6 @@ func (o *localOutput) open() (err error) {
 }
 
 func (o *localOutput) close() {
-	if o.free != nil {
-		o.free()
-	}
 	if o.file != nil {
 		o.file.Close()
 	}
@@ -72,29 +68,23 @@ func (o *localOutput) find(c *fileCopy) error {
 	if err := o.location.find(c, name, slash, localfs.CheckName, os.Stat); err != nil {
 		return err
 	}
+	o.stream = o.info != nil && !o.info.Mode().IsRegular()
 	// NUL is meant for the device, as /dev/null is elsewhere, and NUL.txt is not.
 	base := filepath.Base(o.name)
 	if err := localfs.CheckReserved(base); err != nil &&
-		(o.regular() || strings.Contains(base, ".")) {
+		(!o.stream || strings.Contains(base, ".")) {
 		return &fs.PathError{Op: "write", Path: o.name, Err: err}
 	}
-	if o.regular() { // /dev/stdout may lead to a pipe, which has no name
-		resolved, err := localfs.FollowLinks(o.name)
-		if err != nil {
-			return err
-		}
-		o.name = resolved
+	if o.stream {
+		return nil // /dev/stdout may lead to a pipe, which has no name
 	}
-	o.direct = !o.regular() || o.info != nil && localfs.Links(o.info) > 1
-	if !o.regular() {
-		o.stored = nil
+	resolved, err := localfs.FollowLinks(o.name)
+	if err != nil {
+		return err
 	}
-	c.result.Target = o.name
+	o.name, o.direct = resolved, o.info != nil && localfs.Links(o.info) > 1
 	return o.open()
 }
-
-// regular reports whether the target is a file or will be one, not a pipe or a device.
-func (o *localOutput) regular() bool { return o.info == nil || o.info.Mode().IsRegular() }
 
 // reopen opens the file being written, or the existing target.
 func (o *localOutput) reopen() (io.ReaderAt, func(), error) {
@@ -152,26 +142,13 @@ func (o *localOutput) lstat(name string) (fs.FileInfo, error) {
 // the target, but follow links within it.
 func (o *localOutput) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
 	perm fs.FileMode) (err error) {
-	switch {
-	case c.entry == nil:
-		o.file, err = localfs.OpenWaiting(c.ctx, func() (*os.File, error) {
-			if o.regular() {
-				return o.openAt(o.name, flag, perm)
-			}
-			return os.OpenFile(o.name, os.O_WRONLY, 0)
-		})
-	case old != nil:
-		err = o.openFile(c, o.name, os.O_WRONLY, 0)
-	default:
-		err = o.openFile(c, o.name, flag, perm)
+	if c.entry != nil && old != nil {
+		flag, perm = os.O_WRONLY, 0
 	}
-	switch {
-	case err != nil:
+	if err = o.openFile(c, o.name, flag, perm); err != nil {
 		return err
-	case !o.regular():
-		o.free = localfs.Interruptible(c.ctx, o.file)
-		return nil
-	case o.direct && c.options.Placement != PlaceDirect:
+	}
+	if o.direct && c.options.Placement != PlaceDirect {
 		c.warn("the target has other names (hard links): it is written in place")
 	}
 	return o.opened(c, source, old)
@@ -255,10 +232,8 @@ func proveLocal(c *fileCopy, file *os.File, in *input, m *mark) (offset int64, e
 }
 
 func (o *localOutput) fill(c *fileCopy, in *input) error {
-	to := sink{Writer: o.file, reread: o.stored, over: o.over}
-	if to.reread != nil {
-		to.file = o.file
-	}
+	to := sink{Writer: o.file, reread: o.stored,
+		file: endpoint.LocalWriter{File: o.file, Sparse: c.options.Sparse, Over: o.over}}
 	if o.temp != "" && o.info != nil {
 		to.old = func() (*os.File, error) { return o.openAt(o.name, os.O_RDONLY, 0) }
 	}
@@ -275,14 +250,11 @@ func (o *localOutput) finalize(c *fileCopy, _ *input) error {
 	return o.file.Truncate(c.result.Bytes)
 }
 
-// commit sets the file's attributes and gives it its name. A pipe or a device, which may be
-// /dev/null, keeps its own.
+// commit sets the file's attributes and gives it its name.
 func (o *localOutput) commit(c *fileCopy, in *input) (err error) {
 	f := endpoint.Finish{Flush: c.options.Sync}
-	if o.regular() {
-		if f.Set, err = o.attrs(c, in.info()); err != nil {
-			return err
-		}
+	if f.Set, err = o.attrs(c, in.info()); err != nil {
+		return err
 	}
 	done, err := o.writer().Finish(c.ctx, &f)
 	if err == nil && !(done.Times && !c.options.Preserve) {
@@ -334,71 +306,41 @@ func (o *localOutput) writer() endpoint.Writer {
 	return endpoint.LocalWriter{File: o.file, In: o.root, Base: filepath.Base(o.written())}
 }
 
-// sparseFile is a local file in which blocks of zeros become holes.
-type sparseFile struct {
-	file *os.File
-	over bool // it was not empty
-}
-
-func (s sparseFile) WriteAt(p []byte, off int64) (int, error) {
-	if s.over {
-		return localfs.WriteSparseOver(s.file, p, off)
-	}
-	return localfs.WriteSparse(s.file, p, off)
-}
-
 // A sink is how data reaches a target on this machine: a stream, or a regular file that can be
 // written at any offset.
 type sink struct {
 	io.Writer
-	file   *os.File // nil unless it is a regular file
-	reread reopen   // opens the file for reading, nil unless it is a regular file
-	over   bool     // the file is an old one that is written over
+	file   endpoint.LocalWriter // zero for a stream
+	reread reopen               // opens the file for reading, nil for a stream
 
 	// old opens the file to be replaced, nil if there is none
 	old func() (*os.File, error)
 }
 
-// open returns the writers to use, for data in order and in any order. Blocks of zeros become holes
-// if Options.Sparse is set.
+// open returns the writers to use, for data in order and in any order.
 func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
-	if s.file == nil {
+	if s.file.File == nil {
 		return s.Writer, nil, nil
 	}
-	if !c.options.Sparse {
-		return s.file, s.file, nil
+	if !s.file.Sparse {
+		return s.file.File, s.file.File, nil
 	}
 	if c.size > 0 { // a hash may read from it before all has arrived
-		if err := s.end(c, c.size); err != nil {
+		if err := s.file.Resize(c.size); err != nil {
 			return nil, nil, err
 		}
 	}
-	sparse := sparseFile{s.file, s.over}
-	return io.NewOffsetWriter(sparse, c.result.Resumed), sparse, nil
-}
-
-// end sets the file's size, since it may end in a hole. An old file that is longer is truncated
-// only when the copy is sealed.
-func (s sink) end(c *fileCopy, size int64) error {
-	if s.file == nil || !c.options.Sparse {
-		return nil
-	}
-	if s.over {
-		if info, err := s.file.Stat(); err != nil || info.Size() >= size {
-			return err
-		}
-	}
-	return s.file.Truncate(size)
+	return io.NewOffsetWriter(s.file, c.result.Resumed), s.file, nil
 }
 
 // small writes a file held in memory.
-func (s sink) small(c *fileCopy, data []byte) error {
-	if s.file == nil || !c.options.Sparse {
+func (s sink) small(data []byte) error {
+	if !s.file.Sparse {
 		_, err := s.Write(data)
 		return err
 	}
-	if _, err := (sparseFile{s.file, s.over}).WriteAt(data, 0); err != nil {
+	if _, err := s.file.WriteAt(data, 0); err != nil {
 		return err
 	}
-	return s.end(c, int64(len(data)))
+	return s.file.Resize(int64(len(data)))
 }

@@ -129,7 +129,13 @@ func (t *localTarget) place(c *fileCopy, in *input) (output, error) {
 	o := &localOutput{end: t, entry: c.entry}
 	o.placement, o.maker, o.stored = t.placement, o, o.reopen
 	if c.entry == nil {
-		return o, o.find(c)
+		if err := o.find(c); err != nil || !o.stream {
+			return o, err
+		}
+		if c.options.Placement == PlaceAtomic {
+			return nil, o.notAtomic()
+		}
+		return &writerOutput{location: o.location}, nil
 	}
 	o.name = c.entry.target()
 	if c.entry.dir.fresh {

@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // TestInterruptedAtAPipe: a copy whose source or target is a named pipe ends when told to, both
@@ -90,5 +92,32 @@ func TestPipeWithoutAName(t *testing.T) {
 	w.Close()
 	if got := <-arrived; err != nil || !bytes.Equal(got, want) || result.Target != name {
 		t.Errorf("%d of %d bytes arrived, as %q: %v", len(got), len(want), result.Target, err)
+	}
+}
+
+// TestPipeReconnects: what a pipe was given is not given to it again over another connection, as an
+// [io.Writer] is not.
+func TestPipeReconnects(t *testing.T) {
+	script := sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, Skip: 100, Times: 1,
+		Do: sftptest.Hangup()}}}
+	b := newBench(t, script, sftptest.LinkConfig{})
+	b.host.Redial = func(context.Context) (pool.Host, error) {
+		b.reconnect(sftptest.LinkConfig{})
+		return b.host, nil
+	}
+	want := random(40 << 20)
+	b.server.Files.WriteFile("/file", want)
+	pipe := filepath.Join(b.dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan []byte, 1)
+	go func() {
+		got, _ := os.ReadFile(pipe)
+		arrived <- got
+	}()
+	r, err := b.job(download, "/file", pipe, func(j *copyJob) { j.Options.Retries = 1 })
+	if got := <-arrived; err != nil || !bytes.Equal(got, want) || r.Resumed == 0 {
+		t.Errorf("%d of %d bytes arrived: %+v, %v", len(got), len(want), r, err)
 	}
 }

@@ -156,7 +156,7 @@ func (l *location) create(c *fileCopy, source *endpoint.Info) (err error) {
 		}
 		if c.interrupted() || sharesHandle(err) {
 			if !lost { // the server may have created it
-				ctx, cancel := endpoint.CleanupContext(c.ctx)
+				ctx, cancel := c.dst.Cleanup(c.ctx)
 				defer cancel()
 				removeTemporary(ctx, c, temporary, l.discard)
 			}
@@ -169,8 +169,7 @@ func (l *location) create(c *fileCopy, source *endpoint.Info) (err error) {
 		denied = true
 	}
 	if c.options.Placement == PlaceAtomic {
-		return &fs.PathError{Op: "replace", Path: l.name,
-			Err: errors.New("it is not a regular file with one name and can only be written in place")}
+		return l.notAtomic()
 	}
 	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
 	// opening the target itself yields an error with the name the user knows.
@@ -178,6 +177,12 @@ func (l *location) create(c *fileCopy, source *endpoint.Info) (err error) {
 		l.noteNameRefused(c, l.info == nil)
 	}
 	return l.explain(err)
+}
+
+// notAtomic is the error of a target that must not be written in place.
+func (l *location) notAtomic() error {
+	return &fs.PathError{Op: "replace", Path: l.name,
+		Err: errors.New("it is not a regular file with one name and can only be written in place")}
 }
 
 // until returns the permissions of a temporary file until it gets its final ones.
@@ -331,6 +336,44 @@ func (j *job) makePath(target string, itself bool) error {
 	return (&targetDir{Root: root}).mkdirAll(missing)
 }
 
+// mayMake is makePath for a dry run: it fails if the target, or with itself a file in it, could not
+// be made, as far as can be told.
+func (j *job) mayMake(target string, itself bool) error {
+	if _, _, isPath := j.dst.Identity(target); !isPath {
+		return nil
+	}
+	is, err := j.dst.Stat(target)
+	switch {
+	case private.Untold(err):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case err == nil && (itself || j.tree != nil) && !is.Mode.IsDir():
+		return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
+	case err == nil:
+		return nil
+	}
+	at := j.dst.Join(target, ".")
+	if !itself {
+		// not every server takes a file with a slash for something that exists
+		if is, err := j.dst.Stat(at); at != target && err == nil && !is.Mode.IsDir() {
+			return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
+		}
+		at = above(j.dst, at)
+	}
+	for ; ; at = above(j.dst, at) {
+		is, err := j.dst.Stat(at)
+		switch {
+		case err == nil && !is.Mode.IsDir():
+			return &fs.PathError{Op: "write", Path: at, Err: endpoint.ErrNotDirectory}
+		case !errors.Is(err, fs.ErrNotExist) || at == above(j.dst, at):
+			return nil
+		case !j.options.MakePath:
+			return &fs.PathError{Op: "mkdir", Path: target, Err: fs.ErrNotExist}
+		}
+	}
+}
+
 // above returns the directory that holds a name.
 func above(e end, name string) string {
 	if name = e.Join(name, "."); e.conn() == nil {
@@ -400,12 +443,13 @@ func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
 	p.report(c, "no temporary file can be created beside the target: it is written in place")
 }
 
-// noteRenameRefused records that a file could not be renamed to a free name, which is then written
-// itself. If the refusal has no reason the host may be full, so other files keep their contents. A
-// refusal to replace an existing file may concern that file alone, and a full disk refuses writing
-// in place too. With untold, there may be an existing file all the same.
-func (p placement) noteRenameRefused(c *fileCopy, err error, isNew, untold bool) {
-	if !isNew || c.options.Placement == PlaceAtomic || noRoom(err) {
+// noteRenameRefused records that a file could not be renamed to a free name, so that the target is
+// written itself. If the refusal has no reason the host may be full, so other files keep their
+// contents. A refusal to replace an existing file, with free not set, may concern that file alone,
+// and a full disk refuses writing in place too. With untold, there may be an existing file all the
+// same.
+func (p placement) noteRenameRefused(c *fileCopy, err error, free, untold bool) {
+	if !free || c.options.Placement == PlaceAtomic || noRoom(err) {
 		return
 	}
 	c.flags.notRenamed = true
@@ -419,7 +463,7 @@ func (p placement) noteRenameRefused(c *fileCopy, err error, isNew, untold bool)
 }
 
 func (p placement) reportNoRename(c *fileCopy) {
-	p.report(c, "the host does not rename files: new ones are written in place")
+	p.report(c, "the host does not rename files: they are written in place")
 }
 
 // report notes why once for all files that it applies to.

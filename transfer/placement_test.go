@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,38 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 				check(t, b, "/tree/"+name, test.inPlace, err)
 			}
 		})
+	}
+}
+
+// TestOldFileWhereNothingIsRenamed: where no file gets another name, an old one is written in place,
+// and nothing is said of an interrupted copy, though the journal knew how far this one had come.
+func TestOldFileWhereNothingIsRenamed(t *testing.T) {
+	for _, removes := range []bool{true, false} {
+		denied := []wire.Type{wire.TypeRename}
+		if !removes {
+			denied = append(denied, wire.TypeRemove)
+		}
+		b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				if slices.Contains(denied, r.Type) {
+					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+		b.server.Files.WriteFile("/target", []byte("an older file"))
+		result, err := b.job(upload, b.local("source", []byte("new")), "/target",
+			func(j *copyJob) { j.Options.Journal = filepath.Join(b.dir, "journal") })
+		if err != nil || !result.InPlace || string(b.remote("/target")) != "new" {
+			t.Errorf("%+v, %v", result, err)
+		}
+		for _, note := range b.notes() {
+			if strings.Contains(note, "interrupted") {
+				t.Errorf("it said %q", note)
+			}
+		}
+		if left := b.temporaries(); (len(left) == 0) != removes {
+			t.Errorf("%q is left", left)
+		}
 	}
 }
 

@@ -33,6 +33,10 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 			return r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&
 				r.Extension == wire.ExtPosixRename
 		}},
+		"renames, over old files": {there: true, refuses: func(r sftptest.Request) bool {
+			return r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&
+				r.Extension == wire.ExtPosixRename
+		}},
 		"renames and removals": {leaves: true, refuses: func(r sftptest.Request) bool {
 			return r.Type == wire.TypeRename || r.Type == wire.TypeRemove ||
 				r.Type == wire.TypeExtended && r.Extension == wire.ExtPosixRename

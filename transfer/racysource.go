@@ -366,13 +366,9 @@ func (s *sameness) feed(data []byte, off int64) {
 	s.prefix.feed(data, off)
 }
 
-// unchanged fails if the file changed since it was opened, or if its size is not n. local rereads
-// what was copied; it is nil if that is impossible.
+// unchanged is input.unchanged for an open file.
 func (s *sameness) unchanged(n int64, local reopen) error {
 	in, c := s.in, s.in.copy
-	if in.file == nil || !in.known.IsRegular() {
-		return nil
-	}
 	now, err := in.file.Stat() // it ends a stream, whose handles are proved then
 	switch {
 	case s.mixed == errTouched:

@@ -32,7 +32,11 @@ type remoteOutput struct {
 	given   *usftp.NewAttrs // what the file should have, to be looked at; nil for most
 }
 
-func (o *remoteOutput) close() { o.striper.Stop() }
+func (o *remoteOutput) close() {
+	if o.striper != nil {
+		o.striper.Stop()
+	}
+}
 
 func (o *remoteOutput) create(c *fileCopy, in *input) error {
 	return o.location.create(c, in.info())
@@ -251,8 +255,10 @@ func (o *remoteOutput) fill(c *fileCopy, in *input) error {
 }
 
 func (o *remoteOutput) send(c *fileCopy, in *input) (int64, error) {
-	if n, done, err := o.sendDelta(c, in); done || err != nil {
-		return n, err
+	if o.info != nil && o.temp != "" {
+		if n, done, err := o.sendDelta(c, in); done || err != nil {
+			return n, err
+		}
 	}
 	f, resumed := o.file, c.result.Resumed
 	defer c.watch(func() int64 { return resumed + f.Progress() })()
@@ -261,8 +267,10 @@ func (o *remoteOutput) send(c *fileCopy, in *input) (int64, error) {
 	}
 	source := in.info()
 	in.sends = true
-	if s := findHoles(c, in); s != nil {
-		return o.sendSparse(c, s)
+	if local, ok := in.own().(*endpoint.LocalFile); ok {
+		if s := findHoles(c, in, local); s != nil {
+			return o.sendSparse(c, s)
+		}
 	}
 	// until data lies beyond the old size, nothing shows whether handles see each other's data
 	if !source.IsRegular() || o.over >= source.Size && o.over > 0 ||
@@ -501,7 +509,7 @@ func (o *remoteOutput) commit(c *fileCopy, _ *input) error {
 
 // rename renames the temporary file, replacing an existing target.
 func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
-	ctx, cancel := lateContext(c.ctx)
+	ctx, cancel := lateContext(c.ctx, o.end.Host)
 	defer cancel()
 	client := o.client.WithContext(ctx)
 	var err error
@@ -536,11 +544,13 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 			c.attempts.committing = nil
 		}
 		if c.entry == nil || !o.linked(c.entry.dir) {
-			o.noteRenameRefused(c, err, o.info == nil && isFree(client, o.name), o.untold)
+			free := o.info == nil && isFree(client, o.name) || p.refused(c, o, client)
+			o.noteRenameRefused(c, err, free, o.untold)
 		}
 		if (c.flags.notRenamed || o.quirks.NoRename.Load()) && !o.tries(c) &&
 			p.aside == "" && p.forgone(c, o) {
 			c.result.LeftBehind, c.detail = "", ""
+			c.journal.noteBefore(c, p.temporary) // there is nothing to continue
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
 		c.detail += c.rules().inPlace
@@ -550,6 +560,23 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 		}
 	}
 	return err
+}
+
+// refused reports whether the host denies to rename the temporary file to a free name, too, after it
+// has refused to replace an old file: then it renames nothing. A failure without a reason may be
+// that of a full host, where the old file keeps its contents. The temporary file may have got that
+// name.
+func (p *commitState) refused(c *fileCopy, o *remoteOutput, client *usftp.Client) bool {
+	if o.info == nil || o.link || p.aside != "" || c.options.Placement == PlaceAtomic {
+		return false
+	}
+	free := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
+	err := client.Rename(p.temporary, free)
+	if err == nil && client.Rename(free, p.temporary) != nil {
+		p.temporary, o.temp, c.attempts.made = free, free, free
+		c.result.LeftBehind, c.detail = free, "all of the data is in "+c.shown(free)
+	}
+	return nameRefused(err) || endpoint.Refused(err) && errors.Is(err, errors.ErrUnsupported)
 }
 
 // drop removes the temporary file, and reports whether the target can be written instead. A host
@@ -627,6 +654,7 @@ func (p *commitState) replace(c *fileCopy, o *remoteOutput, client *usftp.Client
 		err := client.Rename(o.name, p.aside)
 		if endpoint.Refused(err) {
 			p.aside = ""
+			c.journal.noteAside(c, p) // that it still has its name
 		}
 		if err != nil {
 			return err

@@ -13,9 +13,6 @@ import (
 // repeatRenames repeats the source's renames, in order as far as that matters. What cannot be
 // renamed is copied and deleted later.
 func repeatRenames(s *syncing) {
-	if s.options.Within == nil {
-		return
-	}
 	renames := s.options.Within.Renames
 	if len(renames) > 0 {
 		s.tree.into.Unmoved(".") // the others need what it finds out, and report its error

@@ -239,7 +239,7 @@ func (j *journal) noteBefore(c *fileCopy, temporary string) {
 	}
 }
 
-// noteAside records that the old file is about to lose its name to a new one.
+// noteAside records that the old file is about to lose its name to a new one, or does not after all.
 func (j *journal) noteAside(c *fileCopy, p *commitState) {
 	if c.isSmall() {
 		return

@@ -174,18 +174,6 @@ func newSession(c *fileCopy, conn *pool.Conn) *session {
 
 func (e *ends) all() []*session { return present(e.to, e.from) }
 
-// present returns the target's and the source's connection, without nil ones, and once if they are
-// the same.
-func present[T any](to, from *T) (all []*T) {
-	if to != nil {
-		all = append(all, to)
-	}
-	if from != nil && from != to {
-		all = append(all, from)
-	}
-	return all
-}
-
 // main returns the connection to the target's host, else the source's, else nil.
 func (e *ends) main() *session { return cmp.Or(e.to, e.from) }
 
@@ -219,14 +207,16 @@ func (e *ends) why(err error) error {
 	return e.to.why(err)
 }
 
-// lateContext returns a context for what must not stop halfway: it ends endpoint.CleanupTime after
-// ctx.
-func lateContext(ctx context.Context) (context.Context, func()) {
+// lateContext returns a context for what must not stop halfway on a host: after ctx it has as long
+// as there is for cleaning up.
+func lateContext(ctx context.Context, host *endpoint.Host) (context.Context, func()) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
+		end, free := host.Cleanup(ctx)
+		defer free()
 		select {
 		case <-late.Done():
-		case <-time.After(endpoint.CleanupTime):
+		case <-end.Done():
 			cancel(context.Cause(ctx))
 		}
 	})

@@ -31,9 +31,8 @@ const mostLooks = 1000
 
 // findHoles returns a source whose holes are skipped, nil if it has none or they must be sent:
 // unwritten parts read as zeros only in a new file that nobody else writes.
-func findHoles(c *fileCopy, in *input) *sparseSource {
-	local, ok := in.own().(*endpoint.LocalFile)
-	if !ok || c.result.InPlace || c.flags.dense {
+func findHoles(c *fileCopy, in *input, local *endpoint.LocalFile) *sparseSource {
+	if c.result.InPlace || c.flags.dense {
 		return nil
 	}
 	file := local.File

@@ -1,10 +1,13 @@
 package transfer
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -55,23 +58,58 @@ func (t *writerTarget) place(c *fileCopy, in *input) (output, error) {
 	return &writerOutput{location{name: "-", direct: true, stream: true}, t.w}, nil
 }
 
-// writerOutput writes to an io.Writer. What was written cannot be taken back: another attempt
-// continues after it, if the source is unchanged.
+// writerOutput writes to an io.Writer, or to a pipe or a device of this machine. What was written
+// cannot be taken back: another attempt continues after it, if the source is unchanged.
 type writerOutput struct {
 	location
-	w io.Writer
+	w io.Writer // nil until a device is open
 }
 
 func (o *writerOutput) close()                           {}
 func (o *writerOutput) writer() endpoint.Writer          { return nil }
 func (o *writerOutput) finalize(*fileCopy, *input) error { return nil }
-func (o *writerOutput) commit(*fileCopy, *input) error   { return nil }
+
+func (o *writerOutput) commit(c *fileCopy, _ *input) (err error) {
+	if d := c.attempts.device.file; d != nil {
+		_, err = endpoint.LocalWriter{File: d}.Finish(c.ctx, &endpoint.Finish{Flush: c.options.Sync})
+	}
+	return err
+}
+
+// A device is a pipe or a device that is written. It stays open from the first attempt to the last:
+// a program that reads it must not see its end in between.
+type device struct {
+	file *os.File
+	free func() // makes writes interruptible no longer
+}
+
+func (d *device) open(ctx context.Context, name string) (err error) {
+	if d.file == nil {
+		if d.file, err = localfs.OpenWaiting(ctx, func() (*os.File, error) {
+			return os.OpenFile(name, os.O_WRONLY, 0)
+		}); err == nil {
+			d.free = localfs.Interruptible(ctx, d.file)
+		}
+	}
+	return err
+}
+
+func (d *device) close() {
+	d.free()
+	d.file.Close()
+}
 
 func (o *writerOutput) create(c *fileCopy, in *input) error {
 	if err := in.ready(); err != nil {
 		return err
 	}
 	c.sized(in)
+	if o.w == nil {
+		if err := c.attempts.device.open(c.ctx, o.name); err != nil {
+			return err
+		}
+		o.w = c.attempts.device.file
+	}
 	now := in.info()
 	known := now.IsRegular() && now.HasTimes
 	if c.attempts.reached == 0 {

@@ -257,6 +257,8 @@ func (s *syncing) start() error {
 	if err == nil {
 		s.foldsCase = s.lock.foldsCase
 		root.pending.Add(1) // releasing the lock changes its mtime once more
+	}
+	if err == nil && s.options.Within != nil {
 		repeatRenames(s)
 	}
 	return err

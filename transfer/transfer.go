@@ -293,6 +293,18 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 // conns returns the job's connections, the target's first.
 func (j *job) conns() []*pool.Conn { return present(j.dst.conn(), j.src.conn()) }
 
+// present returns the target's and the source's connection, without nil ones, and once if they are
+// the same.
+func present[T any](to, from *T) (all []*T) {
+	if to != nil {
+		all = append(all, to)
+	}
+	if from != nil && from != to {
+		all = append(all, from)
+	}
+	return all
+}
+
 // rules returns those of the tree, or of a single file's copy.
 func (j *job) rules() *treeRules {
 	if j.tree == nil {

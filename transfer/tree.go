@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
@@ -296,6 +297,9 @@ func (t *tree) prepare() (err error) {
 		t.made.forget()
 		t.made = ""
 	}
+	if err == nil && t.options.DryRun && !nested {
+		err = t.mayMake(t.route.Target, false)
+	}
 	if err != nil {
 		return err
 	}
@@ -348,6 +352,12 @@ func (t *tree) single() (Summary, error) {
 	} else if _, untold := t.src.Stat(j.route.Source); private.Untold(untold) {
 		j.once = openOnce
 		err = c.copy()
+	}
+	if t.options.DryRun && err == nil {
+		to := j.route.Target
+		if err = j.mayMake(to, strings.HasSuffix(filepath.ToSlash(to), "/")); err != nil {
+			err = newError(j, j.route.Source, to, err)
+		}
 	}
 	if t.options.DryRun && err == nil {
 		t.tell(&Event{Kind: Planned, Route: j.route, Size: -1})

@@ -44,19 +44,21 @@ var shells = map[string]func(root *cobra.Command, w io.Writer) error{
 	"bash": func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
 	"zsh":  (*cobra.Command).GenZshCompletion,
 	"fish": func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
+
+	"powershell": (*cobra.Command).GenPowerShellCompletionWithDesc,
 }
 
 // Completion returns the command completion; long is its text.
 func Completion(long string) *cobra.Command {
 	return &cobra.Command{
-		Use:       "completion bash|zsh|fish",
+		Use:       "completion bash|zsh|fish|powershell",
 		Short:     "print a script that completes command lines in a shell",
 		Long:      long,
-		ValidArgs: []string{"bash", "zsh", "fish"},
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || shells[args[0]] == nil {
 				return &ui.UsageError{Err: errors.New(
-					"completion needs a shell: bash, zsh or fish")}
+					"completion needs a shell: bash, zsh, fish or powershell")}
 			}
 			return shells[args[0]](cmd.Root(), cmd.OutOrStdout())
 		},

@@ -71,7 +71,8 @@ type explained struct {
 func (e *explained) Error() string   { return e.text }
 func (e *explained) Unwrap() []error { return e.is }
 
-// ExplainMissing asks what is where the directory should be, of something in it that does not exist.
+// ExplainMissing asks what is where the directory should be, of something in it that does not exist,
+// or that was refused as some servers refuse that.
 // OpenSSH's server says that of what would be below a file, too (errno_to_portable in
 // sftp-server.c), and of a link that leads nowhere. If the directory is there, the error has a text
 // that does not say otherwise.
@@ -79,6 +80,8 @@ func ExplainMissing(err error, client *usftp.Client, dir string) error {
 	info, statErr := client.Stat(dir)
 	switch {
 	case statErr != nil:
+		return err
+	case info.IsDir() && !errors.Is(err, fs.ErrNotExist): // it is refused for another reason
 		return err
 	case info.IsDir():
 		return Explain("no such file, though its directory exists (it may be a link that leads nowhere)", err)

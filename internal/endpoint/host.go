@@ -28,6 +28,8 @@ type Host struct {
 	conn  *pool.Conn
 	retry func(name string, a pool.Attempt)
 	trip  *atomic.Int64
+
+	cleanup cleanup
 }
 
 // NewHost returns the host that conn leads to. retry is called before a lost connection is
@@ -316,7 +318,7 @@ func (h *Host) Remove(name string, dir bool) error {
 
 func (h *Host) removeOn(client *usftp.Client, name string, dir, again bool) (err error) {
 	if h.ctx.Err() != nil {
-		late, cancel := CleanupContext(h.ctx)
+		late, cancel := h.Cleanup(h.ctx)
 		defer cancel()
 		client = client.WithContext(late)
 	}
@@ -329,14 +331,6 @@ func (h *Host) removeOn(client *usftp.Client, name string, dir, again bool) (err
 		return nil
 	}
 	return err
-}
-
-// CleanupTime limits how long cleaning up after an interruption may take.
-const CleanupTime = 5 * time.Second
-
-// CleanupContext returns a context for work that remains after ctx has ended.
-func CleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
 }
 
 // names remembers the names of a listing, so that an interrupted listing can start over without

@@ -115,6 +115,18 @@ func openRoot(dir string) (*os.Root, error) {
 	return os.OpenRoot(cmp.Or(dir, ".") + string(filepath.Separator) + ".")
 }
 
+// Moved reports whether something else, or nothing, has the path of a directory that is open.
+func Moved(dir *os.Root, name string) bool { return moved(dir, os.Stat, name) }
+
+func moved(dir *os.Root, look func(string) (fs.FileInfo, error), name string) bool {
+	opened, err := dir.Stat(".")
+	if err != nil {
+		return false
+	}
+	named, err := look(name)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(opened, named)
+}
+
 // listPiece is how many entries of a directory are read at a time.
 const listPiece = 256
 
@@ -302,6 +314,34 @@ type LocalWriter struct {
 	*os.File
 	In   *os.Root // the directory that it is in
 	Base string   // its name there
+
+	Sparse bool // blocks of zeros become holes
+	Over   bool // it has old contents, which are written over
+}
+
+// WriteAt implements io.WriterAt.
+func (w LocalWriter) WriteAt(p []byte, off int64) (int, error) {
+	switch {
+	case !w.Sparse:
+		return w.File.WriteAt(p, off)
+	case w.Over:
+		return localfs.WriteSparseOver(w.File, p, off)
+	}
+	return localfs.WriteSparse(w.File, p, off)
+}
+
+// Resize sets the size of a sparse file, which may end in a hole. What is longer stays so until it is
+// truncated.
+func (w LocalWriter) Resize(size int64) error {
+	if !w.Sparse {
+		return nil
+	}
+	if w.Over {
+		if info, err := w.Stat(); err != nil || info.Size() >= size {
+			return err
+		}
+	}
+	return w.Truncate(size)
 }
 
 // Finish implements Writer. It sets times last and by the name: closing a file may write to it.

@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"cmp"
-	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -205,18 +204,6 @@ func (d *openDirs) movedNow(name string) bool {
 		return moved(o.Root, above.Lstat, path.Base(name))
 	}
 	return moved(o.Root, d.top.Lstat, name)
-}
-
-// Moved reports whether something else, or nothing, has the path of a directory that is open.
-func Moved(dir *os.Root, name string) bool { return moved(dir, os.Stat, name) }
-
-func moved(dir *os.Root, look func(string) (fs.FileInfo, error), name string) bool {
-	opened, err := dir.Stat(".")
-	if err != nil {
-		return false
-	}
-	named, err := look(name)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(opened, named)
 }
 
 // drop closes a directory once nobody uses it. The caller holds the lock.

@@ -8,6 +8,7 @@
 package endpoint
 
 import (
+	"context"
 	"io/fs"
 	"strings"
 	"unicode/utf8"
@@ -76,6 +77,10 @@ type Place interface {
 
 	// Volume returns numbers that identify a path's file system; zeros if unknown.
 	Volume(path string) [2]uint64
+
+	// Cleanup returns a context for work that remains after ctx has ended. It ends after
+	// CleanupTime, or if the run was interrupted and a host is silent.
+	Cleanup(ctx context.Context) (context.Context, context.CancelFunc)
 
 	// Below returns what lies below an existing directory. It follows links to it.
 	Below(dir string) (Root, error)

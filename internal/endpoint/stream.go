@@ -30,6 +30,10 @@ func (Stream) List(string, *Info, func(), func(string, Info, error) bool) error 
 func (Stream) ReadSmall(string, int64) ([]byte, Info, error) { return nil, Info{}, ErrStream }
 func (Stream) Below(string) (Root, error)                    { return nil, ErrStream }
 
+func (Stream) Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+	return Local{}.Cleanup(ctx)
+}
+
 // Open implements Opener. A stream with a method Len() int, as a *bytes.Reader has, has a size.
 func (s Stream) Open(context.Context, string, Opening) (Reader, error) {
 	if s.Reader == nil {

@@ -68,12 +68,8 @@ func NewStriper(ctx context.Context, first *usftp.File, how Striping) *Striper {
 	return s
 }
 
-// Stop ends a transfer that is not complete. A nil Striper has nothing to end.
-func (s *Striper) Stop() {
-	if s != nil {
-		s.finish(false)()
-	}
-}
+// Stop ends a transfer that is not complete.
+func (s *Striper) Stop() { s.finish(false)() }
 
 // finish ends a transfer in two halves. Its error is that of any handle that took part: a server may
 // report only at CLOSE that it could not store what it acknowledged.

@@ -249,7 +249,8 @@ var (
 	errNotRegular   = errors.New("not a regular file")
 )
 
-// receiveFile takes a file. It gets its name once it is complete; until then it has another one.
+// receiveFile takes a file. It gets its name once it is complete; until then it has another one,
+// unless it is written in place.
 func (s *session) receiveFile(p *place, name, source string, head scp.Header,
 	times *scp.Times) error {
 	file, err := create(p.root, name, fs.FileMode(head.Mode), s.Modes)
@@ -263,8 +264,11 @@ func (s *session) receiveFile(p *place, name, source string, head scp.Header,
 	if err != nil {
 		return err
 	}
+	if wrong == nil && file.temporary == "" {
+		wrong = file.Truncate(head.Size)
+	}
 	if wrong == nil && s.Times && times != nil {
-		wrong = p.root.Chtimes(file.temporary, time.Unix(times.Atime, 0), time.Unix(times.Mtime, 0))
+		wrong = p.root.Chtimes(file.written(), time.Unix(times.Atime, 0), time.Unix(times.Mtime, 0))
 	}
 	if wrong == nil {
 		wrong = file.commit()
@@ -305,11 +309,11 @@ func (s *session) fill(file io.Writer, size int64) (wrong, err error) {
 	return wrong, err
 }
 
-// A newFile is a file that has a temporary name.
+// A newFile is a file that has a temporary name, or that is written in place.
 type newFile struct {
 	*os.File
 	in              *os.Root
-	name, temporary string
+	name, temporary string       // temporary is "" in place
 	mode            *fs.FileMode // to be set at the end
 	done            bool
 }
@@ -328,6 +332,8 @@ func create(in *os.Root, name string, mode fs.FileMode, keep bool) (*newFile, er
 		return nil, &fs.PathError{Op: "write", Path: name, Err: errors.New("is a directory")}
 	case old.Mode()&fs.ModeSymlink == 0 && !old.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "write", Path: name, Err: errNotRegular}
+	case old.Mode().IsRegular() && localfs.Links(old) > 1: // its other names are to have it, too
+		return overwrite(in, name, old, mode, keep)
 	case old.Mode().IsRegular() && !keep:
 		mode, keep = old.Mode().Perm(), true
 	}
@@ -336,6 +342,33 @@ func create(in *os.Root, name string, mode fs.FileMode, keep bool) (*newFile, er
 	}
 	file.File, err = in.OpenFile(file.temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	return file, err
+}
+
+// overwrite opens a file to be written in place, if it still is what it was. Its end is cut off when
+// all has arrived.
+func overwrite(in *os.Root, name string, old fs.FileInfo, mode fs.FileMode,
+	keep bool) (*newFile, error) {
+	f, err := in.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if is, err := f.Stat(); err != nil || !os.SameFile(old, is) {
+		f.Close()
+		return nil, &fs.PathError{Op: "write", Path: name, Err: errNotRegular}
+	}
+	file := &newFile{File: f, in: in, name: name}
+	if keep {
+		file.mode = &mode
+	}
+	return file, nil
+}
+
+// written returns the name under which the file is written.
+func (f *newFile) written() string {
+	if f.temporary == "" {
+		return f.name
+	}
+	return f.temporary
 }
 
 // commit gives the file its name.
@@ -348,7 +381,10 @@ func (f *newFile) commit() error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	err := localfs.Replace(f.in, f.temporary, f.name)
+	var err error
+	if f.temporary != "" {
+		err = localfs.Replace(f.in, f.temporary, f.name)
+	}
 	f.done = err == nil
 	return err
 }
@@ -357,6 +393,8 @@ func (f *newFile) commit() error {
 func (f *newFile) drop() {
 	if !f.done {
 		f.Close()
-		f.in.Remove(f.temporary)
+		if f.temporary != "" {
+			f.in.Remove(f.temporary)
+		}
 	}
 }

@@ -79,3 +79,35 @@ func TestSomethingElseInItsPlace(t *testing.T) {
 		t.Errorf("another directory is opened: %v", err)
 	}
 }
+
+// TestFileWithOtherNames: such a file is written in place, as by scp, so that all of its names have
+// what was copied. It is cut only when all has arrived.
+func TestFileWithOtherNames(t *testing.T) {
+	t.Parallel()
+	for says, want := range map[string]string{
+		"T1000 0 1000 0\nC0640 2 f\nhi\x00": "hi",  // shorter than what was there
+		"C0640 9 f\nhi":                     "hid", // the host has gone away
+	} {
+		dir := t.TempDir()
+		file, other := filepath.Join(dir, "f"), filepath.Join(dir, "other")
+		write(t, file, "old")
+		if err := os.Link(file, other); err != nil {
+			t.Fatal(err)
+		}
+		err := Receive(t.Context(), &script{Reader: strings.NewReader(says)},
+			wantOf(rootOf(t, dir), "f"), Options{Modes: true, Times: true}, new(log))
+		if (err == nil) != (want == "hi") {
+			t.Errorf("%q ends with %v", says, err)
+		}
+		info, lookErr := os.Stat(other)
+		if got, err := os.ReadFile(other); err != nil || lookErr != nil || string(got) != want {
+			t.Errorf("%q: the other name has %q, %v", says, got, err)
+		}
+		if err == nil && (info.Mode().Perm() != 0o640 || info.ModTime().Unix() != 1000) {
+			t.Errorf("%q: it has %v, %v", says, info.Mode(), info.ModTime())
+		}
+		if entries, _ := os.ReadDir(dir); len(entries) != 2 {
+			t.Errorf("%q: there is %v", says, entries)
+		}
+	}
+}

@@ -23,7 +23,7 @@ func (s *Site) outside(decide Outside) sshd.Outside {
 		if err := s.openFor(one, false); err != nil {
 			return nil, err
 		}
-		served := s.servedTo(&account)
+		served := s.servedTo(&account, false)
 		s.opening.Lock()
 		defer s.opening.Unlock()
 		if s.guests == nil {

@@ -180,7 +180,8 @@ func (s *Site) read() (*Settings, error) {
 func (s *Site) apply(made *Settings) error {
 	if !sameListening(s.started, made) {
 		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, " +
-			"retention, the audit trail, metrics, how uploads appear, grace and the log format need a restart")
+			"retention, the audit trail, metrics, the status page, how uploads appear, grace and " +
+			"the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {
@@ -247,7 +248,7 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		if err := s.openFor(&one, strict); err != nil {
 			return err
 		}
-		served[one.Name] = s.servedTo(&account)
+		served[one.Name] = s.servedTo(&account, !names[one.Name])
 		keys = keys || one.Keys != nil
 		if one.PasswordHash != "" {
 			fmt.Fprintf(&passwords, "%s:%s\n", one.Name, one.PasswordHash)

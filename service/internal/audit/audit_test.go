@@ -61,8 +61,8 @@ func TestTooMuch(t *testing.T) {
 	kept = nil
 	trail.Event(server.Event{Kind: server.LoggedIn, Time: now, User: "ann"})
 	trail.Event(server.Event{Kind: server.FileClosed, Time: now.Add(time.Second), User: "bob"})
-	if len(kept) != 3 || kept[0].User != "ann" || kept[1].Kind != LeftOut || kept[1].Count != 100_000 ||
-		kept[1].User != "bob" || kept[2].Kind != "file closed" {
+	if len(kept) != 3 || kept[0].User != "ann" || kept[1].Kind != LeftOut ||
+		kept[1].Count != 100_000 || kept[1].User != "bob" || kept[2].Kind != "file closed" {
 		t.Errorf("then %+v", kept)
 	}
 }

@@ -42,8 +42,8 @@ func testAudit(t *testing.T, more string) {
 	writeFile(t, filepath.Join(home, "f"), randomData(5000))
 	one := servetest.Start(t, home, "usftpd", "--config", file)
 	two := servetest.Start(t, home, "usftpd", "--config", file)
-	if out, err := one.SFTP("alice", key,
-		"put f in.xml\nput f \"=cmd()\x1b[2J.csv\"\nrename in.xml new.xml\nget new.xml got\n"); err != nil {
+	if out, err := one.SFTP("alice", key, "put f in.xml\nput f \"=cmd()\x1b[2J.csv\"\n"+
+		"rename in.xml new.xml\nget new.xml got\n"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	two.SFTP("bob", key, "-put f denied\n")
@@ -76,12 +76,13 @@ func testAudit(t *testing.T, more string) {
 		t.Errorf("logins of alice: %+v", in)
 	}
 	files := records("--path", "*.xml", "--since", "1h")
-	if len(files) != 3 || !files[0].Upload || files[0].Written != 5000 || files[0].Path != "/in.xml" ||
-		files[1].To != "/new.xml" || files[2].Read != 5000 || files[2].Upload {
+	if len(files) != 3 || !files[0].Upload || files[0].Written != 5000 ||
+		files[0].Path != "/in.xml" || files[1].To != "/new.xml" || files[2].Read != 5000 || files[2].Upload {
 		t.Errorf("XML files: %+v", files)
 	}
-	if failed := records("--only", "failures"); len(failed) != 2 || failed[0].Kind != "request denied" ||
-		failed[0].User != "bob" || failed[1].Kind != "login failed" || failed[0].Node == files[0].Node {
+	if failed := records("--only", "failures"); len(failed) != 2 ||
+		failed[0].Kind != "request denied" || failed[0].User != "bob" ||
+		failed[1].Kind != "login failed" || failed[0].Node == files[0].Node {
 		t.Errorf("failures: %+v", failed)
 	}
 	if later := records("--until", "1h"); len(later) != 0 {
@@ -96,6 +97,11 @@ func testAudit(t *testing.T, more string) {
 		!strings.Contains(table, "  rename /in.xml to /new.xml") &&
 			!strings.Contains(table, "  posix-rename /in.xml to /new.xml") {
 		t.Errorf("the table:\n%s", table)
+	}
+	do(t, home, file, "", "ban add", "--for", "1h", "192.0.2.7")
+	if admin := records("--only", "admin"); len(admin) != 1 || admin[0].Remote == "" ||
+		admin[0].Details != "ban add 192.0.2.7 --for=1h0m0s" {
+		t.Errorf("what was done to the store: %+v", admin)
 	}
 	for args, want := range map[string]string{
 		"--since yesterday": "--since: \"yesterday\" is not a time",

@@ -38,7 +38,9 @@ func TestUsage(t *testing.T) {
 		{"--help", `^\s+--metrics\[=address\]`}, {"help hash-password", "argon2id"},
 		{"version", `^usftpd \S+.* go1\.\d+`}, {"--version", `^usftpd \S+.* go1\.\d+`},
 		{"completion bash", "__start_usftpd"}, {"completion zsh", "#compdef usftpd"},
-		{"completion fish", "complete -c usftpd"}, {"__complete --log-format j", "^json\n"},
+		{"completion fish", "complete -c usftpd"},
+		{"completion powershell", "Register-ArgumentCompleter -CommandName 'usftpd'"},
+		{"__complete --log-format j", "^json\n"},
 		{"man", `\.TH USFTPD 8`},
 	} {
 		got := run(t, dir, "", strings.Fields(c.args)...)

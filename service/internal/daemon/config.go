@@ -86,6 +86,8 @@ type serveFile struct {
 
 	Audit *auditTable `toml:"audit"`
 
+	Admin *adminTable `toml:"admin"`
+
 	Retention []retentionTable `toml:"retention"`
 	LDAP      *ldapTable       `toml:"ldap"`
 	LoginHook *loginHookTable  `toml:"login_hook"`
@@ -119,6 +121,7 @@ type settings struct {
 	storage      storage
 	hooks        []*hooks.Hook
 	rules        []*retention.Rule
+	admin        *admin        // nil without a status page
 	audit        time.Duration // how long the audit trail is kept; 0 without one
 	atomic       bool          // uploads to directories appear when they are complete
 	outside      *outsiders
@@ -158,6 +161,9 @@ func configError(name string, err error) error {
 		if m := otherKind.FindStringSubmatch(text); m != nil {
 			text = fmt.Sprintf("%s: it must be %s", strings.Join(at.Key(), "."), kindOf(m[1]))
 		}
+		if negative.MatchString(text) {
+			text = strings.Join(at.Key(), ".") + ": it cannot be negative"
+		}
 		return fmt.Errorf("%s:%d:%d: %s", name, line, column, text)
 	}
 	return fmt.Errorf("%s: %w", name, err)
@@ -166,6 +172,9 @@ func configError(name string, err error) error {
 // otherKind matches the decoder's error for a value of the wrong type, which names the setting's Go
 // type.
 var otherKind = regexp.MustCompile(`^cannot decode TOML .* of type (\S+)$`)
+
+// negative matches the decoder's error for a number below 0.
+var negative = regexp.MustCompile(`^negative integer value .* cannot be stored`)
 
 func kindOf(goType string) string {
 	switch {
@@ -235,22 +244,23 @@ func (f *configFile) path(name string) string {
 
 func (f *configFile) settings(file *serveFile) (*settings, error) {
 	f.strict = file.StrictModes == nil || *file.StrictModes
-	f.made = &settings{metrics: file.Metrics.text, metricsUsers: int(file.MetricsUsers), atomic: file.Uploads.atomic(), Settings: site.Settings{
-		Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
-		LogLevel: slog.Level(file.LogLevel),
-		SSHD: sshd.Config{
-			LoginTimeout: time.Duration(file.Limits.LoginTimeout),
-			IdleTimeout:  time.Duration(file.Limits.IdleTimeout),
-			MaxSessions:  int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins),
-			MaxLoginsEach:    int(file.Limits.LoginsEachAddress),
-			DropStart:        int(file.Limits.LoginsDropStart),
-			DropRate:         int(file.Limits.LoginsDropRate),
-			MaxLoginsKnown:   int(file.Limits.LoginsKnown),
-			Ciphers:          file.Ciphers,
-			LegacyAlgorithms: texts(file.LegacyAlgorithms),
-			Compress:         file.Compress,
-		},
-	}}
+	f.made = &settings{metrics: file.Metrics.text, metricsUsers: int(file.MetricsUsers),
+		atomic: file.Uploads.atomic(), Settings: site.Settings{
+			Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
+			LogLevel: slog.Level(file.LogLevel),
+			SSHD: sshd.Config{
+				LoginTimeout: time.Duration(file.Limits.LoginTimeout),
+				IdleTimeout:  time.Duration(file.Limits.IdleTimeout),
+				MaxSessions:  int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins),
+				MaxLoginsEach:    int(file.Limits.LoginsEachAddress),
+				DropStart:        int(file.Limits.LoginsDropStart),
+				DropRate:         int(file.Limits.LoginsDropRate),
+				MaxLoginsKnown:   int(file.Limits.LoginsKnown),
+				Ciphers:          file.Ciphers,
+				LegacyAlgorithms: texts(file.LegacyAlgorithms),
+				Compress:         file.Compress,
+			},
+		}}
 	if err := f.bans(file); err != nil {
 		return nil, err
 	}
@@ -276,6 +286,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 		return nil, err
 	}
 	if err := f.storage(&file.Storage); err != nil {
+		return nil, err
+	}
+	if err := f.admin(file.Admin); err != nil {
 		return nil, err
 	}
 	if file.Audit != nil {

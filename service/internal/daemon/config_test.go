@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/hooks"
+	"github.com/usftp/usftp/service/internal/retention"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -37,7 +38,8 @@ func TestConfigExample(t *testing.T) {
 		writeFile(t, filepath.Join(dir, name), key)
 	}
 	for name, text := range map[string]string{"s3.keys": "", "hook.secret": "0123456789abcdef\n",
-		"banner.txt": "Authorized partners only.\n"} {
+		"admin.token": "0123456789abcdef\n",
+		"banner.txt":  "Authorized partners only.\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -68,6 +70,13 @@ func TestConfigExample(t *testing.T) {
 		!made.SSHD.Safe(netip.MustParseAddr("10.1.2.3")) ||
 		made.SSHD.Safe(netip.MustParseAddr("10.2.0.0")) {
 		t.Errorf("bans: %+v", r)
+	}
+	if a := made.admin; a == nil || string(a.Token) != "0123456789abcdef" || a.TLS {
+		t.Errorf("admin: %+v", a)
+	}
+	if r := made.rules; made.audit != 90*24*time.Hour || made.metricsUsers != 100 || len(r) != 1 ||
+		*r[0] != (retention.Rule{User: "publish", Path: "/out", Age: 30 * 24 * time.Hour}) {
+		t.Errorf("audit, metrics, retention: %v, %d, %+v", made.audit, made.metricsUsers, r)
 	}
 	if made.atomic {
 		t.Error("uploads are atomic where they are to be in place")
@@ -162,6 +171,9 @@ func TestConfigDocumented(t *testing.T) {
 	look(reflect.TypeFor[storageTable]())
 	look(reflect.TypeFor[folderTable]())
 	look(reflect.TypeFor[hookTable]())
+	look(reflect.TypeFor[auditTable]())
+	look(reflect.TypeFor[retentionTable]())
+	look(reflect.TypeFor[adminTable]())
 	for _, name := range server.Operations() {
 		if !strings.Contains(text, name) {
 			t.Errorf("docs/service.md does not have the request %s", name)
@@ -192,6 +204,25 @@ func TestConfigErrors(t *testing.T) {
 			`:3: store.url: the store is either a file or at a URL`},
 		{"[storage]\nendpoint = 's3.example.com'\n" + user,
 			`:2: storage.endpoint: the endpoint "s3.example.com" is not like https://s3.example.com`},
+		{"[admin]\ntoken = 'short'\n" + user, `:2: admin.token: ` + filepath.Join(dir, "short") +
+			`: a token of fewer than 16 bytes can be guessed`},
+		{"[admin]\ntoken = 'file'\n" + user, `:2: admin.token: others can read ` +
+			filepath.Join(dir, "file") + ` (mode 0644): run chmod 600 on it`},
+		{"[admin]\ncertificate = 'file'\n" + user,
+			`:2: admin.certificate: certificate and key come together`},
+		{"[admin]\ncertificate = 'file'\nkey = 'short'\n" + user,
+			`:2: admin.certificate: tls: failed to find`},
+		{"[audit]\nkeep = '1w'\n" + user,
+			`:2:8: "1w" is not a valid time: use a form such as 90d, 12h or 30m`},
+		{"[[retention]]\npath = '/'\nage = '1d'\n" + user,
+			`:1: users: a rule needs users, in whose folder it applies`},
+		{"[[retention]]\nusers = ['u']\nage = '1d'\n" + user, `:1: path: a rule needs a folder`},
+		{"[[retention]]\nusers = ['u']\npath = '/out'\n" + user,
+			`:1: age: a rule needs the age from which on it applies`},
+		{"[[retention]]\npath = 'out'\n" + user,
+			`:2:8: "out": a folder begins with /, which is the user's root`},
+		{"[[retention]]\nusers = ['u']\npath = '/out/a'\nage = '1d'\nmove_to = '/out/'\n" + user,
+			`:5: move_to: /out is /out/a, or above it: files would stay`},
 		{"[storage]\nkeys = 'file'\n" + user, `:2: storage.keys: others can read ` +
 			filepath.Join(dir, "file") + ` (mode 0644): run chmod 600 on it`},
 		{"[storage]\nca = 'none'\n" + user,
@@ -264,6 +295,7 @@ func TestConfigErrors(t *testing.T) {
 		{user + "bandwidth_up = 'fast'\n", `:5:16: invalid size "fast"`},
 		{user + "bandwidth_down = '0B'\n", `:5:18: invalid size "0B"`},
 		{user + "max_file_size = 'huge'\n", `:5:17: invalid size "huge"`},
+		{user + "transfer_up = -1\n", `:5:15: users.transfer_up: it cannot be negative`},
 		{user + "transfer_up = 'all'\n", `:5:15: invalid size "all"`},
 		{user + "transfer_period = 'week'\n", `:5:19: "week": it must be day or month`},
 		{user + "refuse_names = ['']\n", `:5:17: "" is no pattern for names`},

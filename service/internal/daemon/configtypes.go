@@ -34,7 +34,7 @@ type (
 	durationText  time.Duration
 	prefixText    struct{ netip.Prefix }
 	countNumber   uint32
-	sizeText      int64
+	sizeText      uint64
 	umaskText     fs.FileMode
 	operationText struct{ checked }
 	algorithmText struct{ checked }

@@ -20,6 +20,7 @@ import (
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/service/internal/audit"
 	"github.com/usftp/usftp/service/internal/hooks"
+	"github.com/usftp/usftp/service/internal/status"
 	"github.com/usftp/usftp/service/internal/store"
 )
 
@@ -116,8 +117,9 @@ type service struct {
 	started *settings // those read first
 	metrics *metrics  // nil without --metrics
 	store   *store.Store
-	hooks   *hooks.Hooks // nil without any
-	trail   *audit.Trail // nil without [audit]
+	hooks   *hooks.Hooks  // nil without any
+	trail   *audit.Trail  // nil without [audit]
+	board   *status.Board // nil without [admin]
 	objects *objects
 	sweeper *sweeper
 
@@ -154,6 +156,7 @@ func (s *service) prepare(ctx context.Context) error {
 		return err
 	}
 	s.Second = s.checkCode
+	s.useAdmin()
 	s.sweeper = &sweeper{log: s.Log}
 	if s.started.atomic {
 		s.Directory = s.sweeper.directory
@@ -177,6 +180,9 @@ func (s *service) run(ctx context.Context) error {
 	var ended sync.WaitGroup
 	ended.Go(func() { s.sweeper.run(running) })
 	ended.Go(func() { s.applyRules(running) })
+	if s.board != nil {
+		ended.Go(func() { s.board.Run(running) })
+	}
 	if s.hooks != nil {
 		ended.Go(func() { s.hooks.Run(running) })
 	}
@@ -202,6 +208,9 @@ func (s *service) read() (*site.Settings, error) {
 	if made.metrics != "" {
 		err = site.CheckAddress(made.metrics)
 	}
+	if err == nil {
+		err = made.checkAdmin()
+	}
 	if s.started == nil {
 		s.started = made
 		if made.metrics != "" {
@@ -212,7 +221,8 @@ func (s *service) read() (*site.Settings, error) {
 			}
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage, made.atomic, made.audit, describeRules(made.rules),
+	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage,
+		made.atomic, made.audit, describeRules(made.rules), describeAdmin(made.admin),
 		describe(made.hooks))
 	return &made.Settings, err
 }

@@ -36,7 +36,11 @@ package bash-completion. To load it in every session:
 
   usftpd completion bash >~/.local/share/bash-completion/completions/usftpd
   usftpd completion zsh >"${fpath[1]}/_usftpd"
-  usftpd completion fish >~/.config/fish/completions/usftpd.fish`
+  usftpd completion fish >~/.config/fish/completions/usftpd.fish
+
+In PowerShell this line does it, in the file that $PROFILE names:
+
+  usftpd completion powershell | Out-String | Invoke-Expression`
 
 const hashPasswordLong = `Asks for a password twice and prints its argon2id hash, for the "password" setting
 of a user in the configuration. If standard input is not a terminal, its first line is

@@ -122,28 +122,53 @@ func (s *service) serveMetrics() (err error) {
 	if m.listener, err = s.Listen(s.started.metrics); err != nil {
 		return err
 	}
-	if address, ok := m.listener.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() {
+	address, ok := m.listener.Addr().(*net.TCPAddr)
+	switch admin := s.started.admin; {
+	case !ok || address.IP.IsLoopback():
+	case admin == nil:
 		s.Log.Warn("metrics are open to everyone who can reach the address", "address",
 			address.String())
+	case admin.Token == nil: // a name that is not this machine's, after all
+		m.listener.Close()
+		return fmt.Errorf("the status page is on %s, which others can reach: set token in [admin]",
+			address)
+	case !admin.TLS:
+		s.Log.Warn("the token of the status page goes over the network as it is: set certificate "+
+			"and key in [admin]", "address", address.String())
 	}
+	m.server = &http.Server{
+		Handler: m.handler(), ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
+	serve, scheme := m.server.Serve, "http"
+	if admin := s.started.admin; admin != nil {
+		m.server.Handler = s.board.Handler(&admin.Access, m.handler())
+		if admin.TLS {
+			m.server.TLSConfig = admin.tls()
+			serve = func(l net.Listener) error { return m.server.ServeTLS(l, "", "") }
+			scheme = "https"
+		}
+		s.More = fmt.Sprintf("status        %s://%s/\n", scheme, m.listener.Addr())
+	}
+	s.More += fmt.Sprintf("metrics       %s://%s/metrics\n", scheme, m.listener.Addr())
+	m.ended = make(chan struct{})
+	go func() {
+		serve(m.listener)
+		close(m.ended)
+	}()
+	return nil
+}
+
+// handler serves the metrics.
+func (m *metrics) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		m.set.WritePrometheus(w)
 		vm.WriteProcessMetrics(w)
 	})
-	m.server = &http.Server{
-		Handler: mux, ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout,
-		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
-	}
-	s.More = fmt.Sprintf("metrics       http://%s/metrics\n", m.listener.Addr())
-	m.ended = make(chan struct{})
-	go func() {
-		m.server.Serve(m.listener)
-		close(m.ended)
-	}()
-	return nil
+	return mux
 }
 
 func (m *metrics) close() {

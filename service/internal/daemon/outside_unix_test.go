@@ -135,7 +135,7 @@ func TestUsersOfLDAP(t *testing.T) {
 	if out, err := s.SFTP("bob", key, "ls\n"); err != nil {
 		t.Errorf("bob's key: %v\n%s", err, out)
 	}
-	client, err := loginAs(t, s, "carol", "carol secret")
+	client, err := passwordLogin(t, s, "carol", "carol secret")
 	if err == nil {
 		if _, err = client.Create("f"); err == nil {
 			t.Error("a user of a read-only template creates a file")
@@ -164,7 +164,7 @@ func TestLDAPIsDown(t *testing.T) {
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	try := func(user, password string, want bool) {
 		t.Helper()
-		client, err := loginAs(t, s, user, password)
+		client, err := passwordLogin(t, s, user, password)
 		if err == nil {
 			client.Close()
 		}
@@ -201,7 +201,7 @@ func TestRefusalsTakeAsLong(t *testing.T) {
 	said := map[string]bool{}
 	for _, user := range []string{"ann", "nobody", "local", "alice", "bob", "*"} {
 		began := time.Now()
-		_, err := loginAs(t, s, user, "wrong")
+		_, err := passwordLogin(t, s, user, "wrong")
 		took := time.Since(began)
 		if err == nil || took < time.Second {
 			t.Errorf("%s is refused after %s: %v", user, took, err)
@@ -212,10 +212,10 @@ func TestRefusalsTakeAsLong(t *testing.T) {
 		t.Errorf("what is said: %v", said)
 	}
 	for range 3 {
-		loginAs(t, s, "ann", "wrong")
+		passwordLogin(t, s, "ann", "wrong")
 	}
 	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "ann" })
-	if _, err := loginAs(t, s, "ann", "ann secret"); err == nil {
+	if _, err := passwordLogin(t, s, "ann", "ann secret"); err == nil {
 		t.Error("a password is looked at during a ban")
 	}
 }
@@ -259,7 +259,7 @@ root = "bob/%u"
 		}
 	}
 	for _, password := range []string{"fail", "hang", "fail"} {
-		if _, err := loginAs(t, s, "ann", password); err == nil {
+		if _, err := passwordLogin(t, s, "ann", password); err == nil {
 			t.Errorf("a command that says %q lets somebody in", password)
 		}
 	}
@@ -270,10 +270,10 @@ root = "bob/%u"
 	}
 	try("sftp", "alice", "right", false) // has a key and no password
 	for range 3 {
-		loginAs(t, s, "carl", "wrong")
+		passwordLogin(t, s, "carl", "wrong")
 	}
 	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "carl" })
-	if _, err := loginAs(t, s, "carl", "right"); err == nil {
+	if _, err := passwordLogin(t, s, "carl", "right"); err == nil {
 		t.Error("a password is looked at during a ban")
 	}
 	if strings.Contains(s.Log.String(), "right") {

@@ -40,7 +40,7 @@ func TestExpiredPasswords(t *testing.T) {
 	one := servetest.Start(t, home, "usftpd", "--config", file)
 	two := servetest.Start(t, home, "usftpd", "--config", file)
 	accepts := func(user, password string) bool {
-		client, err := loginAs(t, two, user, password)
+		client, err := passwordLogin(t, two, user, password)
 		if err == nil {
 			client.Close()
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/audit"
 	"github.com/usftp/usftp/service/internal/store"
 )
 
@@ -154,8 +155,10 @@ func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
 	return users
 }
 
-// withStore runs a command on the store that a configuration names.
-func withStore(ctx context.Context, config string, run func(s *store.Store) error) error {
+// withStore runs a command on the store that a configuration names, with its audit trail, if there
+// is one.
+func withStore(ctx context.Context, config string,
+	run func(s *store.Store, trail *audit.Trail) error) error {
 	if config == "" {
 		return errors.New("--config FILE is missing: it says where the store is")
 	}
@@ -176,5 +179,9 @@ func withStore(ctx context.Context, config string, run func(s *store.Store) erro
 		s.Close()
 		return err
 	}
-	return errors.Join(run(s), s.Close())
+	var trail *audit.Trail
+	if made.audit > 0 {
+		trail = audit.New(s.Record)
+	}
+	return errors.Join(run(s, trail), s.Close())
 }

@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/audit"
 	"github.com/usftp/usftp/service/internal/store"
 )
 
@@ -45,14 +48,40 @@ func storeCommand(use, short string, operands int,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withStore(cmd.Context(), config, func(s *store.Store) error {
-				return run(cmd.Context(), s, args)
+			return withStore(cmd.Context(), config, func(s *store.Store, trail *audit.Trail) error {
+				err := run(cmd.Context(), s, args)
+				if err == nil && trail != nil && !onlyShows[cmd.Name()] {
+					noteCommand(trail, cmd, args)
+				}
+				return err
 			})
 		},
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVar(&config, "config", "", "the server's configuration `file`")
 	return cmd
+}
+
+// onlyShows has the commands that change nothing.
+var onlyShows = map[string]bool{"list": true, "audit": true}
+
+// noteCommand records what somebody has done to the store.
+func noteCommand(trail *audit.Trail, cmd *cobra.Command, args []string) {
+	done := strings.Join(append([]string{cmd.Parent().Name(), cmd.Name()}, args...), " ")
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "config" {
+			done += fmt.Sprintf(" --%s=%s", f.Name, f.Value)
+		}
+	})
+	by := "somebody here"
+	if who, err := user.Current(); err == nil {
+		by = who.Username
+	}
+	name := ""
+	if cmd.Parent().Name() == "user" && len(args) > 0 {
+		name = args[0]
+	}
+	trail.Admin(by, done, name, nil)
 }
 
 func userCommand(a *ui.App) *cobra.Command {

@@ -252,12 +252,17 @@ func aliceOn(t *testing.T, conn net.Conn, key string) *usftp.Client {
 // loginOn is aliceOn for a key that may be the wrong one.
 func loginOn(t *testing.T, conn net.Conn, key string) (*ssh.Client, error) {
 	t.Helper()
+	return loginAs(t, conn, "alice", key)
+}
+
+func loginAs(t *testing.T, conn net.Conn, user, key string) (*ssh.Client, error) {
+	t.Helper()
 	signer, err := ssh.ParsePrivateKey(readFile(t, key))
 	if err != nil {
 		t.Fatal(err)
 	}
 	secure, channels, requests, err := ssh.NewClientConn(conn, "", &ssh.ClientConfig{
-		User: "alice", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
 		HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	})
 	if err != nil {

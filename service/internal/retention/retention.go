@@ -41,8 +41,8 @@ const (
 // Every returns how often a rule is applied.
 func (r *Rule) Every() time.Duration { return min(max(r.Age/10, shortest), longest) }
 
-// Apply applies a rule to the files of its user at a time, until ctx ends. Files that cannot be removed or
-// moved are logged and stay.
+// Apply applies a rule to the files of its user at a time, until ctx ends. Files that cannot be
+// removed or moved are logged and stay.
 func (r *Rule) Apply(ctx context.Context, now time.Time, files server.FS, policy *server.Policy,
 	reports *server.Reporter) error {
 	view, err := server.NewView(files, policy)

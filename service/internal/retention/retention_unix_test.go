@@ -64,7 +64,8 @@ func apply(t *testing.T, r *Rule, files server.FS, later time.Duration,
 	event func(server.Event)) (changed map[string]string) {
 	t.Helper()
 	changed = map[string]string{}
-	reports := &server.Reporter{Protocol: Protocol, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	reports := &server.Reporter{Protocol: Protocol,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Events: func(e server.Event) {
 			if e.Kind != server.TreeChanged || e.Protocol != Protocol {
 				t.Errorf("an event: %+v", e)

@@ -48,7 +48,7 @@ const (
 	// recordsAtOnce is how many records a statement writes, unless they have bytesAtOnce, and how
 	// many one reads.
 	recordsAtOnce = 500
-	bytesAtOnce   = 1 << 20
+	bytesAtOnce   = 256 << 10
 
 	// removedAtOnce is how many old records a statement removes, and mostRemoved how many of those
 	// there are at a time.
@@ -61,6 +61,7 @@ type trail struct {
 	mu      sync.Mutex
 	waiting []unwritten
 	bytes   int
+	most    int   // of bytes
 	lost    int64 // since the last record that says so
 	number  int64 // of records of this node
 	told    time.Time
@@ -110,7 +111,7 @@ type unwritten struct {
 
 func (u *unwritten) size() int { return len(u.text) + len(u.user) + 200 }
 
-func (r *trail) init() { r.full = make(chan struct{}, 1) }
+func (r *trail) init() { r.most, r.full = mostUnwritten, make(chan struct{}, 1) }
 
 // Record appends to the audit trail: soon, and without waiting. What is more than a node can keep
 // while the store is down is lost; the log, and the trail itself, say how much.
@@ -124,7 +125,7 @@ func (s *Store) Record(one Record) {
 	// PostgreSQL takes no NUL, and only UTF-8.
 	u := unwritten{id: fmt.Sprintf("%s-%012d", s.node[len(s.node)-8:], r.number), made: one.Time,
 		user: column(one.User), text: string(text)}
-	if err != nil || r.bytes+u.size() > mostUnwritten {
+	if err != nil || r.bytes+u.size() > r.most {
 		r.lost++
 		if time.Since(r.told) > time.Minute {
 			r.told = time.Now()

@@ -23,6 +23,19 @@ func trailOf(t *testing.T, s *Store, user string, since, until time.Time) (all [
 	return all
 }
 
+// wantTrail waits until there are so many records.
+func wantTrail(t *testing.T, s *Store, many int) {
+	t.Helper()
+	eventually(t, fmt.Sprint(many, " records"), func() bool {
+		n := 0
+		err := s.Records(t.Context(), "", time.Time{}, time.Time{}, func(Record) error {
+			n++
+			return nil
+		})
+		return err == nil && n == many
+	})
+}
+
 // testTrail: what all nodes record is read in the order in which it was recorded, names as they
 // were, of one user or from a time to another, and removed at its age.
 func testTrail(t *testing.T, name string) {
@@ -30,19 +43,19 @@ func testTrail(t *testing.T, name string) {
 	const many = 3*recordsAtOnce + 7
 	odd := "/\xff\x00\n=1"
 	for i := range many {
-		one.Record(Record{Time: time.Now(), Kind: "file closed", User: "ann", Path: fmt.Sprint("/", i)})
+		one.Record(Record{Time: time.Now(), Kind: "file closed", User: "ann",
+			Path: fmt.Sprint("/", i)})
 	}
 	two.Record(Record{Time: time.Now().Add(-time.Hour), Kind: "file closed", User: "b\x00\xff",
 		Path: odd, PathBytes: []byte(odd), Written: 1 << 40})
-	eventually(t, "all is written", func() bool {
-		return len(trailOf(t, one, "", time.Time{}, time.Time{})) == many+1
-	})
+	wantTrail(t, one, many+1)
 	ann := trailOf(t, two, "ann", time.Now().Add(-time.Minute), time.Now().Add(time.Minute))
 	if len(ann) != many {
 		t.Fatalf("%d records of ann, want %d", len(ann), many)
 	}
 	for i, r := range ann {
-		if r.Path != fmt.Sprint("/", i) || r.Node != one.node || time.Since(r.Time).Abs() > time.Minute {
+		if r.Path != fmt.Sprint("/", i) || r.Node != one.node ||
+			time.Since(r.Time).Abs() > time.Minute {
 			t.Fatalf("record %d is %+v", i, r)
 		}
 	}
@@ -60,9 +73,7 @@ func testTrail(t *testing.T, name string) {
 		t.Errorf("reading was ended with %v", err)
 	}
 	one.KeepRecords(30 * time.Minute)
-	eventually(t, "the old one is gone", func() bool {
-		return len(trailOf(t, two, "", time.Time{}, time.Time{})) == many
-	})
+	wantTrail(t, two, many)
 }
 
 // testStatementsOfTrail: a record costs no statement of its own.
@@ -105,14 +116,14 @@ func testTrailInAnOutage(t *testing.T, name string) {
 	t.Cleanup(func() { s.Close() })
 	end := outage(t, s)
 	defer end()
-	long := Record{Time: time.Now(), Kind: "file closed", Path: strings.Repeat("x", 1<<20)}
-	kept := 0
-	for s.trail.room(long) {
+	long := Record{Time: time.Now(), Kind: "file closed", Path: strings.Repeat("x", 10_000)}
+	const kept = 5
+	s.trail.mu.Lock()
+	s.trail.most = kept * 11_000
+	s.trail.mu.Unlock()
+	for range kept + 2 {
 		s.Record(long)
-		kept++
 	}
-	s.Record(long)
-	s.Record(long)
 	eventually(t, "the store is down", s.Down)
 	if !strings.Contains(log.String(), "loses records") {
 		t.Errorf("the log:\n%s", log.String())
@@ -128,11 +139,4 @@ func testTrailInAnOutage(t *testing.T, name string) {
 		}
 		return count == kept+1 && lost == 2
 	})
-}
-
-// room reports whether there is room for a record.
-func (r *trail) room(one Record) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.bytes+len(one.Path)+2000 < mostUnwritten
 }

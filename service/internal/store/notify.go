@@ -15,7 +15,7 @@ import (
 // node looks every second.
 const channel = "usftpd"
 
-const usersNotice = "users"
+const usersNotice, ordersNotice = "users", "orders"
 
 // notify tells the other nodes something once the transaction is committed.
 func (t tx) notify(what string) error {
@@ -66,8 +66,12 @@ func (s *Store) listenOnce(ctx context.Context) error {
 
 // heard takes a notice: that the users have changed, or that a source is banned for so many ms.
 func (s *Store) heard(ctx context.Context, notice string) {
-	if notice == usersNotice {
+	switch notice {
+	case usersNotice:
 		s.users.look(ctx)
+		return
+	case ordersNotice:
+		s.told.obey(ctx, s)
 		return
 	}
 	at := max(strings.LastIndexByte(notice, ' '), 0)

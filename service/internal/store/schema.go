@@ -111,6 +111,11 @@ var schema = [][]string{{
 	`CREATE INDEX audit_made ON audit (made, id)`,
 	`CREATE INDEX audit_name ON audit (name, made, id)`,
 
+	// What nodes say about themselves, in JSON, and what each is to do.
+	`CREATE TABLE statuses (node TEXT PRIMARY KEY, status TEXT NOT NULL)`,
+	`CREATE TABLE orders (id TEXT PRIMARY KEY, node TEXT NOT NULL, what TEXT NOT NULL)`,
+	`CREATE INDEX orders_node ON orders (node)`,
+
 	// Work that one node does at a time, and who does it until when.
 	`CREATE TABLE turns (name TEXT PRIMARY KEY, node TEXT NOT NULL, until BIGINT NOT NULL)`,
 }, {

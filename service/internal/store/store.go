@@ -33,6 +33,7 @@ type Store struct {
 	signs    signs
 	outbox   outbox
 	trail    trail
+	told     told
 
 	mu    sync.Mutex
 	down  bool
@@ -146,6 +147,7 @@ func (s *Store) run(ctx context.Context) {
 			s.do(ctx, s.quotas.read)
 			s.do(ctx, s.giveBack)
 			s.do(ctx, adopt)
+			s.told.tell(ctx, s)
 		}
 		if time.Since(cleaned) >= s.times.clean {
 			cleaned = time.Now()
@@ -158,6 +160,7 @@ func (s *Store) run(ctx context.Context) {
 		if beats || s.db.postgres == "" { // PostgreSQL notifies us
 			s.bans.look(ctx)
 			s.users.look(ctx)
+			s.told.obey(ctx, s)
 		}
 	}
 }
@@ -273,6 +276,8 @@ func forget(t tx, node string) error {
 		`DELETE FROM movers WHERE node = $1`,
 		`UPDATE quotas SET counted = 0 WHERE tree IN (SELECT tree FROM leases WHERE node = $1)`,
 		`DELETE FROM leases WHERE node = $1`,
+		`DELETE FROM statuses WHERE node = $1`,
+		`DELETE FROM orders WHERE node = $1`,
 	} {
 		if _, err := t.exec(statement, node); err != nil {
 			return err

@@ -50,6 +50,8 @@ var suite = map[string]func(t *testing.T, name string){
 	"objects":                  testObjects,
 	"objects of a dead node":   testObjectsOfADeadNode,
 	"objects in an outage":     testObjectsInAnOutage,
+	"statuses and orders":      testStatuses,
+	"latest dead letters":      testLatestDead,
 	"turns":                    testTurns,
 	"statements":               testStatements,
 	"audit trail":              testTrail,
@@ -511,7 +513,8 @@ func outage(t *testing.T, s *Store) (end func()) {
 		_, err := begun.Exec(`SET LOCAL idle_in_transaction_session_timeout = 0`)
 		must(t, err)
 		_, err = begun.Exec(`LOCK TABLE nodes, users, changes, places, sessions, bans, quotas,
-			leases, movers, outbox, uploads, stamps, audit, turns, totp, recovery, versions`)
+			leases, movers, outbox, uploads, stamps, audit, turns, statuses, orders, totp, recovery,
+			versions`)
 		must(t, err)
 	}
 	return sync.OnceFunc(func() {

@@ -241,6 +241,18 @@ func TestCompletionThroughMaster(t *testing.T) {
 	}
 }
 
+// TestCompletionForPowerShell: its script asks usftp. There is no PowerShell here to run it.
+func TestCompletionForPowerShell(t *testing.T) {
+	t.Parallel()
+	o := run(t, t.TempDir(), "completion", "powershell")
+	for _, part := range []string{"Register-ArgumentCompleter -CommandName 'usftp'",
+		" __complete "} {
+		if o.code != 0 || !strings.Contains(o.stdout, part) {
+			t.Errorf("code %d, without %q: %s%s", o.code, part, o.stdout, o.stderr)
+		}
+	}
+}
+
 // TestCompletionInShells asks bash, zsh and fish, with the scripts that `usftp completion` prints.
 func TestCompletionInShells(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,11 @@ bash-completion. To load it in every session:
 
   bash   usftp completion bash >~/.local/share/bash-completion/completions/usftp
   zsh    usftp completion zsh >"${fpath[1]}/_usftp"
-  fish   usftp completion fish >~/.config/fish/completions/usftp.fish`
+  fish   usftp completion fish >~/.config/fish/completions/usftp.fish
+
+In PowerShell this line does it, in the file that $PROFILE names:
+
+  usftp completion powershell | Out-String | Invoke-Expression`
 
 const filesLong = `These commands list, print and change files on hosts. They have the names, flags, output
 and exit codes of the tools that do this for local files. Operands are as for cp: one or

@@ -583,3 +583,23 @@ func serveAgent(t *testing.T, key ed25519.PrivateKey) string {
 	})
 	return name
 }
+
+// TestHostsOnWindows: a port beside a host's name makes no stream of a file, and is in no uploads'
+// way.
+func TestHostsOnWindows(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.write(filepath.Join(d.dir, "file"), "text")
+	config := d.here(filepath.Join(d.home, ".ssh", "config"))
+	_, port, _ := strings.Cut(config, "Port ")
+	port = strings.Fields(port)[0]
+	d.run(ui.ExitOK, "cp", "--hosts", "testhost:"+port, "file", ":/file")
+	d.want("the file", d.on("/file"), "text")
+	o := d.run(ui.ExitFailed, "cp", "--hosts", "testhost:"+port, ":/file", "down")
+	d.says(o, "testhost:"+port, "ssh_config")
+	if names := namesIn(t, d.dir); !slices.Equal(names, []string{"file"}) {
+		t.Errorf("there are %q", names)
+	}
+	d.run(ui.ExitOK, "cp", "--hosts", "testhost", ":/file", "down")
+	d.want("the copy", d.here(`down\testhost\file`), "text")
+}

@@ -217,7 +217,7 @@ func readFile(name string, stdin io.Reader) (names []string, err error) {
 }
 
 // parse reads "host", "user@host", "host:port" or "sftp://user@host:port". The label must be usable
-// as a directory name, for what is downloaded from the host.
+// as a directory name, for what is downloaded from the host, though not on every system.
 func parse(s string) (Host, error) {
 	t, err := dial.ParseHost(s)
 	switch port, portErr := strconv.ParseUint(t.Path, 10, 16); {
@@ -234,7 +234,7 @@ func parse(s string) (Host, error) {
 	if _, rest, ok := strings.Cut(s, "://"); ok {
 		label = strings.TrimSuffix(rest, "/")
 	}
-	if err := localfs.CheckName(label); err != nil {
+	if err := localfs.CheckForeignName(label); err != nil {
 		return Host{}, fmt.Errorf("%q: %w", s, err)
 	}
 	return Host{label, t}, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/ui"
 )
@@ -63,12 +64,17 @@ func (h Host) Begin(t *connect.Task, src connect.Place, dst *connect.Place, dryR
 	if _, err := t.Host(src); err != nil {
 		return err
 	}
+	err := localfs.CheckReserved(h.Label)
+	if err != nil {
+		t.Fail(fmt.Errorf("cannot make a directory called %s: %w; "+
+			"ssh_config can give the host another name", ui.Printable(h.Label), err))
+		return err
+	}
 	dst.Typed = connect.Below(dst.Typed, h.Label)
 	if dryRun {
 		return nil
 	}
-	err := os.MkdirAll(dst.Typed, 0o777)
-	if err != nil {
+	if err = os.MkdirAll(dst.Typed, 0o777); err != nil {
 		t.Fail(fmt.Errorf("cannot make the directory for the host: %w", err))
 	}
 	return err

@@ -1,0 +1,179 @@
+package daemon
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/internal/site"
+	"github.com/usftp/usftp/service/internal/hooks"
+	"github.com/usftp/usftp/service/internal/status"
+)
+
+type adminTable struct {
+	Token       string `toml:"token"`
+	Certificate string `toml:"certificate"`
+	Key         string `toml:"key"`
+}
+
+// admin is who may see the status, and how it is served.
+type admin struct {
+	status.Access
+	certificate, key string // files
+	at               string // where the configuration has it
+}
+
+// shortestToken is how long a token is that nobody guesses.
+const shortestToken = 16
+
+// admin reads what the table names, so that mistakes are found here.
+func (f *configFile) admin(table *adminTable) error {
+	if table == nil {
+		return nil
+	}
+	made := &admin{certificate: f.path(table.Certificate), key: f.path(table.Key),
+		at: fmt.Sprintf("%s:%d", f.name, f.lines["admin"])}
+	if table.Token != "" {
+		name := f.path(table.Token)
+		data, err := os.ReadFile(name)
+		if err == nil {
+			err = readableByOthers(name)
+		}
+		if made.Token = bytes.TrimSpace(data); err == nil && len(made.Token) < shortestToken {
+			err = fmt.Errorf("%s: a token of fewer than %d bytes can be guessed", name, shortestToken)
+		}
+		if err != nil {
+			return f.wrong("", "admin.token", err)
+		}
+	}
+	if (made.certificate == "") != (made.key == "") {
+		return f.wrong("", "admin.certificate", errors.New("certificate and key come together"))
+	}
+	if made.certificate != "" {
+		if err := readableByOthers(made.key); err != nil {
+			return f.wrong("", "admin.key", err)
+		}
+		if _, err := tls.LoadX509KeyPair(made.certificate, made.key); err != nil {
+			return f.wrong("", "admin.certificate", err)
+		}
+		made.TLS = true
+	}
+	f.made.admin = made
+	return nil
+}
+
+// checkAdmin checks that the status page has an address, and one for those who may see it.
+func (made *settings) checkAdmin() error {
+	if made.admin == nil {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(made.metrics)
+	switch {
+	case made.metrics == "":
+		return fmt.Errorf("%s: admin: the page needs an address: set metrics, or use --metrics",
+			made.admin.at)
+	case err == nil && made.admin.Token == nil && !isLoopback(host):
+		return fmt.Errorf("%s: admin: the page would be on %s, which others can reach: set token",
+			made.admin.at, made.metrics)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	address := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || address != nil && address.IsLoopback()
+}
+
+// tls returns the configuration for the certificate, which is read again when its file changes, as
+// it does every other month.
+func (a *admin) tls() *tls.Config {
+	var mu sync.Mutex
+	var read time.Time
+	var pair *tls.Certificate
+	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		info, err := os.Stat(a.certificate)
+		if err == nil && (pair == nil || !info.ModTime().Equal(read)) {
+			var next tls.Certificate
+			if next, err = tls.LoadX509KeyPair(a.certificate, a.key); err == nil {
+				pair, read = &next, info.ModTime()
+			}
+		}
+		if pair == nil {
+			return nil, err
+		}
+		return pair, nil // the old one, if the new one is not complete yet
+	}}
+}
+
+// useAdmin makes what the status page shows.
+func (s *service) useAdmin() {
+	if s.started.admin == nil {
+		return
+	}
+	source := status.Source{Store: s.store, Log: s.Log, Tracker: status.NewTracker(),
+		Logins: s.Logins, EndLogins: s.EndLogins, Users: s.shownUsers, Done: s.administered}
+	for _, hook := range s.started.hooks {
+		if hook.On[0] != hooks.Accept {
+			source.Hooks = append(source.Hooks, hook.Name)
+		}
+	}
+	s.subscribe(source.Tracker.Event)
+	s.board = status.NewBoard(source)
+}
+
+// administered notes what somebody has done on the status page.
+func (s *service) administered(remote, what, user string, err error) {
+	log := s.Log.With("remote", remote, "what", what)
+	if err != nil {
+		log.Warn("not administered", "error", err)
+	} else {
+		log.Info("administered")
+	}
+	if s.trail != nil {
+		s.trail.Admin(remote, what, user, err)
+	}
+}
+
+// shownUsers returns the users of the configuration and of the store.
+func (s *service) shownUsers() (all []status.User) {
+	served, stored := s.Served(), map[string]bool{}
+	show := func(name string, u status.User, one site.Served) {
+		u.Name, u.Root = name, cmp.Or(one.Root, u.Root)
+		u.MaxBytes, u.MaxFiles = one.Limits[0], one.Limits[1]
+		if one.Quota != nil {
+			u.Bytes, u.Files = one.Quota.Usage()
+		}
+		all = append(all, u)
+	}
+	if s.store != nil {
+		for _, u := range s.store.Users() {
+			if one, ok := served[u.Name]; !ok || one.More {
+				stored[u.Name] = true
+				show(u.Name, status.User{Root: u.Root, Stored: true, Disabled: u.Disabled}, one)
+			}
+		}
+	}
+	for name, one := range served {
+		if !stored[name] {
+			show(name, status.User{}, one)
+		}
+	}
+	return all
+}
+
+// describeAdmin tells settings that are different apart.
+func describeAdmin(a *admin) string {
+	if a == nil {
+		return ""
+	}
+	return fmt.Sprintf("%+v", *a)
+}

@@ -1,0 +1,419 @@
+// Package status shows what a service does, on a page and as JSON, and takes an administrator's
+// orders.
+package status
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/hooks"
+	"github.com/usftp/usftp/service/internal/store"
+)
+
+// Status is all that is known. docs/status.md describes its fields.
+type Status struct {
+	Node     string        `json:"node"` // which answers
+	Time     time.Time     `json:"time"`
+	Problems []string      `json:"problems,omitempty"` // why something is missing
+	Nodes    []Node        `json:"nodes"`
+	Users    []User        `json:"users"`
+	MoreOf   More          `json:"more"`
+	Bans     []Ban         `json:"bans"`
+	Hooks    []Hook        `json:"hooks"`
+	Dead     []DeadMessage `json:"dead"`
+}
+
+// More is how many there are besides those that are listed.
+type More struct {
+	Users int `json:"users,omitempty"`
+	Bans  int `json:"bans,omitempty"`
+	Dead  int `json:"dead,omitempty"`
+}
+
+// A Node is what a node says about itself.
+type Node struct {
+	Node          string     `json:"node"`
+	Seen          float64    `json:"seen_seconds_ago"`
+	Started       time.Time  `json:"started"`
+	Read          float64    `json:"read_bytes_per_second"`
+	Written       float64    `json:"written_bytes_per_second"`
+	Connections   int        `json:"connections"`
+	Sessions      int        `json:"sessions"`
+	Logins        []Login    `json:"logins"`
+	MoreLogins    int        `json:"more_logins,omitempty"`
+	Transfers     []Transfer `json:"transfers"`
+	MoreTransfers int        `json:"more_transfers,omitempty"`
+	Failures      []Failure  `json:"failures"`
+}
+
+// A Login is a connection that has logged in.
+type Login struct {
+	ID       uint64    `json:"id"`
+	User     string    `json:"user"`
+	Remote   string    `json:"remote"`
+	Client   string    `json:"client"`
+	Method   string    `json:"method"`
+	Key      string    `json:"key,omitempty"`
+	Since    time.Time `json:"since"`
+	Sessions int       `json:"sessions"`
+}
+
+// A User is who may log in, or could.
+type User struct {
+	Name     string `json:"name"`
+	Root     string `json:"root"`
+	Stored   bool   `json:"stored"` // in the store, and not in the configuration
+	Disabled bool   `json:"disabled"`
+	Bytes    int64  `json:"bytes"` // used of a quota; 0 if there is none, or it is not counted yet
+	Files    int64  `json:"files"`
+	MaxBytes int64  `json:"max_bytes,omitempty"`
+	MaxFiles int64  `json:"max_files,omitempty"`
+}
+
+// A Ban is an address, or a user at an address, that is kept out.
+type Ban struct {
+	Network string  `json:"network"`
+	User    string  `json:"user,omitempty"`
+	Left    float64 `json:"seconds_left"`
+}
+
+// A Hook is what waits for a hook.
+type Hook struct {
+	Name    string `json:"name"`
+	Waiting int64  `json:"waiting"`
+	Dead    int64  `json:"dead"`
+}
+
+// A DeadMessage is an event that a hook could not be told of.
+type DeadMessage struct {
+	ID    string    `json:"id"`
+	Hook  string    `json:"hook"`
+	Time  time.Time `json:"time"`
+	Kind  string    `json:"kind"`
+	User  string    `json:"user"`
+	Path  string    `json:"path"`
+	Tries int       `json:"tries"`
+	Error string    `json:"error"`
+}
+
+// Source is where a board gets what it shows.
+type Source struct {
+	Store     *store.Store // may be nil
+	Log       *slog.Logger
+	Tracker   *Tracker
+	Logins    func() []sshd.Login
+	EndLogins func(end func(sshd.Login) bool) int
+	Users     func() []User
+	Hooks     []string // names of those that are told
+
+	// Done is told what an administrator has done, from where, and to which user, if to any.
+	Done func(remote, what, user string, err error)
+}
+
+// A Board knows the status, and takes orders.
+type Board struct {
+	Source
+	node    string
+	started time.Time
+	history history
+
+	mu     sync.Mutex
+	made   time.Time
+	known  *Status
+	warned time.Time
+	wrong  int // tokens since then
+}
+
+// NewBoard returns a board; Run keeps it, and needs all of the source.
+func NewBoard(source Source) *Board {
+	b := &Board{Source: source, node: "this node", started: time.Now()}
+	if b.Store != nil {
+		b.node = b.Store.Node()
+	}
+	return b
+}
+
+// Run keeps rates and history, and tells other nodes, until ctx ends.
+func (b *Board) Run(ctx context.Context) {
+	if b.Store != nil {
+		b.Store.Tell(b.tell, b.obey)
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		b.Tracker.look(time.Now())
+		if n%int(sampled/time.Second) == 0 {
+			b.sample(ctx)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (b *Board) sample(ctx context.Context) {
+	nodes, _ := b.nodes(ctx)
+	var s sample
+	for _, n := range nodes {
+		s.read, s.written = s.read+float32(n.Read), s.written+float32(n.Written)
+		s.sessions += float32(n.Sessions)
+	}
+	b.history.add(s)
+}
+
+// this returns what this node says about itself.
+func (b *Board) this() Node {
+	n := Node{Node: b.node, Started: b.started, Logins: []Login{}, Transfers: []Transfer{},
+		Failures: []Failure{}}
+	for _, l := range b.Logins() {
+		n.Connections, n.Sessions = n.Connections+1, n.Sessions+l.Sessions
+		if len(n.Logins) == mostShown {
+			n.MoreLogins++
+			continue
+		}
+		n.Logins = append(n.Logins, Login{l.ID, cut(l.User, longestText), l.Remote,
+			cut(l.Client, longestText), l.Method, l.Key, l.Since, l.Sessions})
+	}
+	transfers, more := b.Tracker.Transfers()
+	n.Transfers, n.MoreTransfers = append(n.Transfers, transfers...), more
+	n.Failures = append(n.Failures, b.Tracker.Failures()...)
+	n.Read, n.Written = b.Tracker.Rates()
+	return n
+}
+
+// tell returns the same for the other nodes.
+func (b *Board) tell() string {
+	text, err := json.Marshal(b.this())
+	if err != nil { // it has nothing that fails
+		return "{}"
+	}
+	return string(text)
+}
+
+// nodes returns what all nodes say.
+func (b *Board) nodes(ctx context.Context) (all []Node, err error) {
+	all = []Node{b.this()}
+	if b.Store == nil {
+		return all, nil
+	}
+	others, err := b.Store.Statuses(ctx)
+	for _, other := range others {
+		var n Node
+		if other.Node == b.node || json.Unmarshal([]byte(other.Text), &n) != nil {
+			continue
+		}
+		n.Node, n.Seen = other.Node, other.Seen.Seconds()
+		all = append(all, n)
+	}
+	return all, err
+}
+
+// fresh is for how long a status is shown again, so that many viewers cost what one does.
+const fresh = time.Second
+
+// Status returns what is known now, which must not be changed.
+func (b *Board) Status(ctx context.Context) *Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.known == nil || time.Since(b.made) > fresh {
+		b.known, b.made = b.status(context.WithoutCancel(ctx)), time.Now()
+	}
+	return b.known
+}
+
+// wrongToken logs that somebody has given a wrong token, at most once a minute.
+func (b *Board) wrongToken(remote string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.wrong++; time.Since(b.warned) > time.Minute {
+		b.Log.Warn("a wrong token for the status page", "remote", remote, "count", b.wrong)
+		b.warned, b.wrong = time.Now(), 0
+	}
+}
+
+// stale has the next status made anew.
+func (b *Board) stale() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known = nil
+}
+
+// mostListed is how many users, bans and dead letters are listed.
+const mostListed = 1000
+
+func (b *Board) status(ctx context.Context) *Status {
+	s := &Status{Node: b.node, Time: time.Now().UTC(), Bans: []Ban{}, Hooks: []Hook{},
+		Dead: []DeadMessage{}}
+	wrong := func(what string, err error) {
+		if err != nil {
+			s.Problems = append(s.Problems, fmt.Sprintf("%s: %v", what, err))
+		}
+	}
+	var err error
+	s.Nodes, err = b.nodes(ctx)
+	wrong("other nodes are not shown", err)
+	s.Users = append([]User{}, b.Users()...)
+	slices.SortFunc(s.Users, func(a, b User) int { return cmp.Compare(a.Name, b.Name) })
+	s.MoreOf.Users = max(len(s.Users)-mostListed, 0)
+	s.Users = s.Users[:len(s.Users)-s.MoreOf.Users]
+	if b.Store == nil {
+		return s
+	}
+	bans, err := b.Store.Bans().List(ctx)
+	wrong("bans are not shown", err)
+	s.MoreOf.Bans = max(len(bans)-mostListed, 0)
+	for _, ban := range bans[:len(bans)-s.MoreOf.Bans] {
+		s.Bans = append(s.Bans, Ban{ban.Network.String(), ban.User, ban.Left.Seconds()})
+	}
+	dead, count, err := b.Store.LatestDead(ctx, mostShown)
+	wrong("dead letters are not shown", err)
+	names, waiting := map[string]bool{}, b.Store.Waiting()
+	for _, name := range b.Hooks {
+		names[name] = true
+	}
+	for name := range waiting {
+		names[name] = true
+	}
+	for name, n := range count {
+		names[name] = true
+		s.MoreOf.Dead += int(n)
+	}
+	s.MoreOf.Dead -= len(dead)
+	for name := range names {
+		s.Hooks = append(s.Hooks, Hook{name, waiting[name], count[name]})
+	}
+	slices.SortFunc(s.Hooks, func(a, b Hook) int { return cmp.Compare(a.Name, b.Name) })
+	for _, m := range dead {
+		var e hooks.Event
+		json.Unmarshal([]byte(m.Event), &e)
+		s.Dead = append(s.Dead, DeadMessage{m.ID, m.Hook, e.Time, string(e.Kind), e.User, e.Path,
+			m.Tries, m.Error})
+	}
+	return s
+}
+
+// An order is what a node is told to do, in JSON.
+type order struct {
+	End     uint64 `json:"end,omitempty"`      // the login with this ID
+	EndUser string `json:"end_user,omitempty"` // the logins of this user
+}
+
+// obey does what this node is told to do.
+func (b *Board) obey(text string) { b.carryOut(text) }
+
+// settled is when all nodes know that a user has been disabled.
+const settled = 2 * time.Second
+
+// carryOut carries an order out, and returns how many logins have ended.
+func (b *Board) carryOut(text string) (ended int) {
+	var o order
+	if json.Unmarshal([]byte(text), &o) != nil {
+		return 0
+	}
+	if o.EndUser != "" {
+		end := func() int {
+			return b.EndLogins(func(l sshd.Login) bool { return l.User == o.EndUser })
+		}
+		// Some clients come back at once, before this node knows that they may not.
+		time.AfterFunc(settled, func() { end() })
+		return end()
+	}
+	return b.EndLogins(func(l sshd.Login) bool { return o.End != 0 && l.ID == o.End })
+}
+
+var (
+	// ErrNotThere is the error of orders about something that is not there.
+	ErrNotThere = errors.New("not found")
+
+	errNoStore = errors.New("there is no store")
+)
+
+// userOf returns whose a login is, if that is known.
+func (b *Board) userOf(ctx context.Context, node string, id uint64) string {
+	for _, n := range b.Status(ctx).Nodes {
+		for _, l := range n.Logins {
+			if n.Node == node && l.ID == id {
+				return l.User
+			}
+		}
+	}
+	return ""
+}
+
+// EndLogin ends a login on a node.
+func (b *Board) EndLogin(ctx context.Context, node string, id uint64) error {
+	text, _ := json.Marshal(order{End: id})
+	if node == b.node {
+		if id == 0 || b.carryOut(string(text)) == 0 {
+			return fmt.Errorf("session %d: %w", id, ErrNotThere)
+		}
+		return nil
+	}
+	if b.Store == nil || node == "" {
+		return fmt.Errorf("node %q: %w", node, ErrNotThere)
+	}
+	n, err := b.Store.Order(ctx, node, string(text))
+	if err == nil && n == 0 {
+		err = fmt.Errorf("node %q: %w", node, ErrNotThere)
+	}
+	return err
+}
+
+// LiftBan lifts the ban of an address, with those of users there, or of a user there.
+func (b *Board) LiftBan(ctx context.Context, network, user string) error {
+	if b.Store == nil {
+		return errNoStore
+	}
+	prefix, err := netip.ParsePrefix(network)
+	if err != nil {
+		return fmt.Errorf("%q is not a network such as 192.0.2.7/32", network)
+	}
+	was, err := b.Store.Bans().Lift(ctx, sshd.Source{Network: prefix, User: user})
+	if err == nil && !was {
+		err = fmt.Errorf("a ban of %s: %w", network, ErrNotThere)
+	}
+	return err
+}
+
+// DisableUser lets a user of the store in no longer, and ends his sessions; or lets him in again.
+func (b *Board) DisableUser(ctx context.Context, name string, disabled bool) error {
+	if b.Store == nil {
+		return errNoStore
+	}
+	err := b.Store.DisableUser(ctx, name, disabled)
+	if errors.Is(err, store.ErrNoUser) {
+		return fmt.Errorf("user %q: %w in the store; users of the configuration file are changed "+
+			"there", name, ErrNotThere)
+	}
+	if err != nil || !disabled {
+		return err
+	}
+	text, _ := json.Marshal(order{EndUser: name})
+	b.carryOut(string(text))
+	_, err = b.Store.Order(ctx, "", string(text))
+	return err
+}
+
+// Replay has dead letters delivered again: those of a hook, or the one with an ID.
+func (b *Board) Replay(ctx context.Context, hookOrID string) error {
+	if b.Store == nil {
+		return errNoStore
+	}
+	_, err := b.Store.Replay(ctx, hookOrID)
+	if errors.Is(err, store.ErrNoLetter) {
+		err = fmt.Errorf("a dead letter of %q: %w", strings.ToValidUTF8(hookOrID, "?"), ErrNotThere)
+	}
+	return err
+}

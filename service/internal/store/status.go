@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+)
+
+// A NodeStatus is what a node has said about itself some seconds ago.
+type NodeStatus struct {
+	Node string
+	Seen time.Duration // since its last sign of life
+	Text string
+}
+
+// told is what this node tells others about itself, and is told to do.
+type told struct {
+	mu     sync.Mutex
+	status func() string
+	order  func(what string)
+}
+
+// Tell has a function called now and then for what this node tells the others about itself, and
+// another one for each order from them. Neither may take long.
+func (s *Store) Tell(status func() string, order func(what string)) {
+	s.told.mu.Lock()
+	defer s.told.mu.Unlock()
+	s.told.status, s.told.order = status, order
+}
+
+func (t *told) functions() (status func() string, order func(string)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.status, t.order
+}
+
+// Node returns the name of this node.
+func (s *Store) Node() string { return s.node }
+
+func (t *told) tell(ctx context.Context, s *Store) {
+	status, _ := t.functions()
+	if status == nil {
+		return
+	}
+	s.doOne(ctx, func(t tx) error {
+		_, err := t.exec(`INSERT INTO statuses (node, status) VALUES ($1, $2)
+			ON CONFLICT (node) DO UPDATE SET status = $2`, s.node, column(status()))
+		return err
+	})
+}
+
+// obey does what this node has been told to do.
+func (t *told) obey(ctx context.Context, s *Store) {
+	_, order := t.functions()
+	if order == nil {
+		return
+	}
+	var all []string
+	if s.doOne(ctx, func(t tx) error {
+		all = nil
+		var what string
+		return t.each(`DELETE FROM orders WHERE node = $1 RETURNING what`, []any{s.node},
+			[]any{&what}, func() { all = append(all, what) })
+	}) != nil {
+		return
+	}
+	for _, what := range all {
+		order(what)
+	}
+}
+
+// Statuses returns what all nodes that are alive have said about themselves.
+func (s *Store) Statuses(ctx context.Context) (all []NodeStatus, err error) {
+	err = s.doOne(ctx, func(t tx) error {
+		all = nil
+		var one NodeStatus
+		var ms int64
+		return t.each(`SELECT nodes.node, @now - seen, status FROM nodes
+			JOIN statuses ON statuses.node = nodes.node ORDER BY nodes.node`, nil,
+			[]any{&one.Node, &ms, &one.Text}, func() {
+				one.Seen = time.Duration(ms) * time.Millisecond
+				all = append(all, one)
+			})
+	})
+	return all, err
+}
+
+// Order tells a node, or without a name all others that have a status, to do something soon. It
+// reports how many nodes that are.
+func (s *Store) Order(ctx context.Context, node, what string) (n int64, err error) {
+	err = s.do(ctx, func(t tx) (err error) {
+		n, err = t.exec(`INSERT INTO orders (id, node, what)
+			SELECT $1 || node, node, $2 FROM statuses
+			WHERE node = $3 OR $3 = '' AND node <> $4`, rand.Text(), what, node, s.node)
+		if err != nil {
+			return err
+		}
+		return t.notify(ordersNotice)
+	})
+	return n, err
+}
+
+// LatestDead returns the latest dead letters, but at most so many, and how many there are of each
+// hook.
+func (s *Store) LatestDead(ctx context.Context, most int) (latest []Message, count map[string]int64,
+	err error) {
+	err = s.do(ctx, func(t tx) error {
+		latest, count = nil, map[string]int64{}
+		var r messageRow
+		if err := t.each(`SELECT `+messageColumns+` FROM outbox WHERE dead > 0
+			ORDER BY dead DESC, id LIMIT $1`, []any{most}, r.fields(),
+			func() { latest = append(latest, r.message()) }); err != nil {
+			return err
+		}
+		var hook string
+		var n int64
+		return t.each(`SELECT hook, count(*) FROM outbox WHERE dead > 0 GROUP BY hook`, nil,
+			[]any{&hook, &n}, func() { count[hook] = n })
+	})
+	return latest, count, err
+}

@@ -1,0 +1,65 @@
+//go:build unix
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// testStatuses: each node tells the others about itself until it ends, and does what it is told to
+// do, once.
+func testStatuses(t *testing.T, name string) {
+	one, two := node(t, name), node(t, name)
+	got := make(chan string, 10)
+	one.Tell(func() string { return "one\x00" }, func(what string) { got <- "one: " + what })
+	two.Tell(func() string { return "two" }, func(what string) { got <- "two: " + what })
+	node(t, name) // which tells nothing, as commands do
+	eventually(t, "both have told", func() bool {
+		all, err := one.Statuses(t.Context())
+		must(t, err)
+		return len(all) == 2 && all[0].Text+all[1].Text != "" && all[0].Seen < time.Minute
+	})
+	for _, c := range []struct {
+		node, what string
+		n          int64
+	}{{two.Node(), "a", 1}, {"", "b", 1}, {"nobody", "c", 0}, {one.Node(), "d", 1}} {
+		if n, err := one.Order(t.Context(), c.node, c.what); err != nil || n != c.n {
+			t.Errorf("%q: %d nodes, %v", c.what, n, err)
+		}
+	}
+	done := map[string]int{}
+	for range 3 {
+		done[<-got]++
+	}
+	if fmt.Sprint(done) != "map[one: d:1 two: a:1 two: b:1]" || len(got) > 0 {
+		t.Errorf("done: %v", done)
+	}
+	must(t, two.Close())
+	if all, err := one.Statuses(t.Context()); err != nil || len(all) != 1 ||
+		all[0].Node != one.Node() || all[0].Text != "one\uFFFD" {
+		t.Errorf("of the one that is left: %v, %v", all, err)
+	}
+}
+
+func testLatestDead(t *testing.T, name string) {
+	s := node(t, name)
+	for i := range 5 {
+		must(t, s.Post(t.Context(), Message{Hook: fmt.Sprint("h", i%2), Event: "{}"}))
+	}
+	for _, hook := range []string{"h0", "h1"} {
+		taken, err := s.Take(t.Context(), hook, 10, time.Minute)
+		must(t, err)
+		for _, m := range taken {
+			must(t, s.Failed(t.Context(), m, -1, errors.New("why")))
+		}
+	}
+	latest, count, err := s.LatestDead(t.Context(), 2)
+	must(t, err)
+	if len(latest) != 2 || latest[0].Error != "why" || latest[0].Died.IsZero() ||
+		count["h0"] != 3 || count["h1"] != 2 {
+		t.Errorf("%+v, %v", latest, count)
+	}
+}
