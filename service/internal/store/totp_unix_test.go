@@ -47,17 +47,18 @@ func testCodes(t *testing.T, name string) {
 	if err := two.UseCode(t.Context(), "ann", "", number(2)); !errors.Is(err, errCodeUsed) {
 		t.Errorf("an older code: %v", err)
 	}
-	for i := range mostWrongCodes + 1 { // a little is forgiven in the meantime
-		if err := []*Store{one, two}[i%2].UseCode(t.Context(), "ann", "", number(0)); !errors.Is(err,
-			errCodeWrong) {
-			t.Errorf("wrong code %d: %v", i, err)
+	var wrong error
+	for i := 0; i <= mostWrongCodes+1 && !errors.Is(wrong, errWrongCodes); i++ { // a little is forgiven
+		if wrong = []*Store{one, two}[i%2].UseCode(t.Context(), "ann", "", number(0)); wrong == nil ||
+			i < mostWrongCodes && !errors.Is(wrong, errCodeWrong) {
+			t.Errorf("wrong code %d: %v", i, wrong)
 		}
 	}
-	if err := two.UseCode(t.Context(), "ann", "", number(9)); !errors.Is(err, errWrongCodes) {
-		t.Errorf("a right code after many wrong ones: %v", err)
+	if !errors.Is(wrong, errWrongCodes) {
+		t.Errorf("after many wrong codes: %v", wrong)
 	}
 	must(t, one.UseCode(t.Context(), "ann", "r1", number(0)))
-	if err := two.UseCode(t.Context(), "ann", "r1", number(0)); !errors.Is(err, errWrongCodes) {
+	if err := two.UseCode(t.Context(), "ann", "r1", number(0)); err == nil {
 		t.Errorf("a recovery code that was used: %v", err)
 	}
 	names, left, err := two.Secrets(t.Context())
