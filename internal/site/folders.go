@@ -74,7 +74,7 @@ func (s *Site) guarded(user, folder string, files server.FS) (server.FS, error) 
 // RootOf returns the root that holds a path of a user, or "", and the path of the folder whose root
 // that is, or "/".
 func (s *Site) RootOf(user, name string) (root, folder string) {
-	one, name := s.Served()[user], path.Clean("/"+name)
+	one, name := s.servedOf(user), path.Clean("/"+name)
 	at := Folder{Path: "/", Root: one.Root}
 	for _, f := range one.Folders {
 		if f.Root != "" && len(f.Path) > len(at.Path) && holds(f.Path, name) {

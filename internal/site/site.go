@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -38,7 +40,7 @@ type Site struct {
 	Accept func(net.Listener) net.Listener
 
 	// Prepare, if not nil, is called by Start once there is a log, and before the settings are
-	// used. It may set the next six.
+	// used. It may set the next seven.
 	Prepare func() error
 
 	// Open, if not nil, opens a root that is no directory; for others it returns nil. It is called
@@ -67,6 +69,9 @@ type Site struct {
 	// although other storage cannot be either. These users' logins fail until it can be.
 	Lenient bool
 
+	// Second decides on the codes of users with a second factor.
+	Second func(conn ssh.ConnMetadata, code string) error
+
 	// Restarts makes SIGUSR2 start the program again, which takes over what this one listens on.
 	Restarts bool
 
@@ -83,10 +88,11 @@ type Site struct {
 
 	sshd      *sshd.Server
 	directory *sshd.Directory
-	opening   sync.Mutex
+	served    atomic.Pointer[map[string]Served] // by users
+	opening   sync.Mutex                        // for the next three
 	trees     map[string]*tree
 	periods   map[periodic]*periodAccount
-	served    atomic.Pointer[map[string]Served] // by users
+	guests    map[string]Served // by users whom Outside has let in
 
 	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads
@@ -111,8 +117,9 @@ type Settings struct {
 	Authorities *sshd.Authorities
 	Revoked     *sshd.RevocationList
 	Warnings    []string
-	Templates   any    // for MoreUsers
-	Fixed       string // what else cannot change without a restart, as a text to be compared
+	Templates   any     // for MoreUsers
+	Outside     Outside // nil if nobody else knows passwords
+	Fixed       string  // what else cannot change without a restart, as a text to be compared
 }
 
 // An Account is a user whose directory has not been opened yet.
@@ -125,6 +132,7 @@ type Account struct {
 	Quota        [2]int64 // bytes and files
 	Transfers    Transfers
 	PasswordHash string
+	SecondFactor bool  // a code is asked for after a key or a password
 	Problem      error // what is known to be wrong, with the line that says so
 }
 
@@ -198,7 +206,7 @@ func (s *Site) apply(made *Settings) error {
 	if keys {
 		config.PublicKey = s.directory.PublicKey
 	}
-	if accounts.Passwords != nil || s.MoreUsers != nil {
+	if accounts.Passwords != nil || s.MoreUsers != nil || accounts.Outside != nil {
 		config.Password = s.directory.Password
 	}
 	if first {
@@ -232,6 +240,7 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	if s.Shared != nil {
 		accounts.Limits = s.Shared
 	}
+	accounts.Outside = s.outside(made.Outside)
 	var passwords strings.Builder
 	names, served := map[string]bool{}, map[string]Served{}
 	add := func(one Account, strict bool) error {

@@ -86,6 +86,9 @@ func (s *Site) openFor(one *Account, strict bool) (err error) {
 	if s.Check && one.Problem != nil {
 		return one.Problem
 	}
+	if one.SecondFactor {
+		one.User.Second = s.Second
+	}
 	account := *one
 	if !account.Admission.Disabled {
 		one.FS, one.Policy, err = s.files(&account)

@@ -36,6 +36,14 @@ func (e *ServerAuthError) Error() string {
 
 func (e *ServerAuthError) Unwrap() error { return e.Err }
 
+// A PasswordChangeError reports that a password is right and has to be changed, or that a new one
+// will not do. The client is asked for a new one: RFC 4252, section 8.
+type PasswordChangeError struct{ Prompt string }
+
+func (e *PasswordChangeError) Error() string {
+	return "ssh: the password has to be changed: " + e.Prompt
+}
+
 // serverAttempts limits the requests of one login, whether they count as failures or not: queries
 // for keys may each be costly to answer.
 const serverAttempts = 128
@@ -199,6 +207,10 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 	if abandoned { // RFC 4252, section 5.1: only the new request is answered
 		return nil, false, nil
 	}
+	if change, ok := errors.AsType[*PasswordChangeError](authErr); ok && a.method == "password" {
+		request := appendString([]byte{msgUserAuthPasswordChange}, change.Prompt)
+		return nil, false, l.send(appendString(request, ""))
+	}
 	methods := l.methods()
 	if len(methods) == 0 {
 		return nil, false, l.disconnect(reasonNoMoreAuthMethods, "no way to log in")
@@ -260,14 +272,22 @@ func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, er
 		r := fields(a.rest, msgUserAuthRequest)
 		change := r.Bool()
 		password := r.Bytes()
+		var fresh []byte
+		if change {
+			fresh = r.Bytes()
+		}
 		if err := r.parsed(); err != nil {
 			return nil, nil, err
 		}
-		if change {
+		if len(password)+len(fresh) > maxSecret {
+			return nil, errLongSecret, nil
+		}
+		if change && l.config.ChangePassword == nil {
 			return nil, errors.New("ssh: passwords cannot be changed here"), nil
 		}
-		if len(password) > maxSecret {
-			return nil, errLongSecret, nil
+		if change {
+			perm, authErr = l.config.ChangePassword(l.conn, slices.Clone(password), slices.Clone(fresh))
+			return perm, authErr, nil
 		}
 		perm, authErr = l.callbacks.PasswordCallback(l.conn, slices.Clone(password))
 		return perm, authErr, nil

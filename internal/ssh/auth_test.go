@@ -372,3 +372,69 @@ func TestKeptKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestPasswordChange: a server that wants another password gets the old one and a new one, as often
+// as it likes, and what it says then is what counts.
+func TestPasswordChange(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fresh   []string
+		ok      bool
+		changes int
+	}{
+		"accepted":            {[]string{"fresh"}, true, 1},
+		"accepted at last":    {[]string{"short", "fresh"}, true, 2},
+		"refused":             {[]string{"refused"}, false, 1},
+		"never accepted":      {[]string{"short", "short", "short", "short", "short", "short"}, false, 5},
+		"not possible":        {[]string{"fresh"}, false, 0},
+		"not given":           {nil, false, 0},
+		"longer than allowed": {[]string{strings.Repeat("x", 8<<10)}, false, 0},
+		"accepted in part":    {[]string{"partly"}, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			changes, said := 0, 0
+			expired := &ssh.PasswordChangeError{Prompt: "expired"}
+			server := serverConfig(t, nil)
+			server.Auth = xssh.ServerAuthCallbacks{PasswordCallback: func(xssh.ConnMetadata,
+				[]byte) (*xssh.Permissions, error) {
+				return nil, expired
+			}}
+			server.ChangePassword = func(_ xssh.ConnMetadata, old, fresh []byte) (*xssh.Permissions,
+				error) {
+				changes++
+				switch {
+				case string(old) != "old":
+					return nil, errWrong
+				case string(fresh) == "fresh":
+					return nil, nil
+				case string(fresh) == "short":
+					return nil, expired
+				case string(fresh) == "partly":
+					return nil, &xssh.PartialSuccessError{Next: server.Auth}
+				}
+				return nil, errWrong
+			}
+			if name == "not possible" {
+				server.ChangePassword = nil
+			}
+			client := clientConfig(nil)
+			client.Auth = once(ssh.Password(func() (string, error) { return "old", nil },
+				func(text string) (old, fresh string, err error) {
+					if text != "expired" || said >= len(c.fresh) {
+						return "", "", errWrong
+					}
+					said++
+					return "old", c.fresh[said-1], nil
+				}))
+			a, b, err, serverErr := tryConnect(client, server, nil)
+			if (err == nil) != c.ok || (serverErr == nil) != c.ok || changes != c.changes {
+				t.Errorf("%v, %v after %d changes, want %d", err, serverErr, changes, c.changes)
+			}
+			if c.ok {
+				a.Close()
+				b.Close()
+			}
+		})
+	}
+}

@@ -33,6 +33,9 @@ type ServerConfig struct {
 	// KiB, and a success counts only once the signature has been verified. GSSAPIWithMICConfig is
 	// not supported.
 	Auth xssh.ServerAuthCallbacks
+	// ChangePassword, if not nil, decides on a request to change a password while PasswordCallback
+	// may be called. Both may return a *[PasswordChangeError].
+	ChangePassword func(conn xssh.ConnMetadata, old, fresh []byte) (*xssh.Permissions, error)
 	// NoAuth, if not nil, decides on "none".
 	NoAuth func(conn xssh.ConnMetadata) (*xssh.Permissions, error)
 	// Banner returns a message to send at the first attempt. May be nil.

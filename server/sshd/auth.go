@@ -74,49 +74,14 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 		c.Auth.PublicKeyCallback = func(conn ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions,
 			error) {
 			access, err := decide(conn, key)
-			return permissions(access, proofBy(key), err)
+			return s.permissions(config, proofBy(key), access, err)
 		}
 	}
-	if decide := config.Password; decide != nil {
-		check := func(conn ssh.ConnMetadata, method, password string) (*ssh.Permissions, error) {
-			if s.refuses(config, conn) {
-				return nil, punished{errUserBanned}
-			}
-			access, err := decide(conn, password)
-			result, err := permissions(access, proof{method: method}, err)
-			if _, partial := errors.AsType[*ssh.PartialSuccessError](err); err != nil && !partial {
-				s.punish(config, conn)
-				err = punished{err}
-			}
-			return result, err
-		}
-		c.Auth.PasswordCallback = func(conn ssh.ConnMetadata, password []byte) (*ssh.Permissions,
-			error) {
-			return check(conn, "password", string(password))
-		}
-		c.Auth.KeyboardInteractiveCallback = func(conn ssh.ConnMetadata,
-			ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
-			answers, err := ask("", "", []string{"Password: "}, []bool{false})
-			if err != nil {
-				return nil, err
-			}
-			if len(answers) != 1 {
-				return nil, errNoAccess
-			}
-			return check(conn, "keyboard-interactive", answers[0])
-		}
+	if config.Password != nil {
+		c.Auth.PasswordCallback, c.Auth.KeyboardInteractiveCallback = s.passwords(config)
+		c.ChangePassword = s.passwordChange(config)
 	}
 	return c, nil
-}
-
-func permissions(access *Access, by proof, err error) (*ssh.Permissions, error) {
-	if err == nil && (access == nil || access.FS == nil && access.Open == nil) {
-		err = errNoAccess
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &ssh.Permissions{ExtraData: map[any]any{accessKey{}: access, provedKey{}: by}}, nil
 }
 
 // logAttempt logs a login attempt. Wrong passwords are warnings: there are at most six per
@@ -124,7 +89,7 @@ func permissions(access *Access, by proof, err error) (*ssh.Permissions, error) 
 // just to learn whether they would be accepted.
 func logAttempt(log *slog.Logger, conn ssh.ConnMetadata, method string, err error) {
 	level := slog.LevelDebug
-	if err != nil && (method == "password" || method == "keyboard-interactive") {
+	if !succeeded(err) && (method == "password" || method == "keyboard-interactive") {
 		level = slog.LevelWarn
 	}
 	args := []any{"user", conn.User(), "method", method}

@@ -34,6 +34,17 @@ type User struct {
 
 	// MaxSessions limits the user's sessions over all connections; 0 means 100.
 	MaxSessions int
+
+	// Second, if not nil, decides on the code that the user is asked for after a key or a password;
+	// see [Access].
+	Second func(conn ssh.ConnMetadata, code string) error
+
+	// Renew, if not nil, is asked after a right password. If it has to be changed it returns a
+	// function that does so, whose error may be an [*UnacceptablePassword].
+	Renew func(old string) func(fresh string) error
+
+	// Outside leaves the user's passwords to [Accounts].Outside.
+	Outside bool
 }
 
 // Directory holds the users of a server. Its methods PublicKey and Password are for [Config]. It is
@@ -45,6 +56,9 @@ type Directory struct {
 	passwords   *Passwords
 	authorities *Authorities
 	revoked     *RevocationList
+	limits      Limits
+	outside     Outside
+	guests      map[string]*entry // users of outside alone, who have logged in
 }
 
 // entry is a user with the state shared by the user's logins.
@@ -61,6 +75,7 @@ type Accounts struct {
 	Authorities *Authorities    // nil: no certificates except those that users' keys allow
 	Revoked     *RevocationList // nil: no keys are revoked
 	Limits      Limits          // nil: each Directory has its own
+	Outside     Outside         // nil: nobody else knows passwords
 }
 
 // Limits makes the limits of users. Each is asked for again whenever a Directory is set, and may be
@@ -97,6 +112,7 @@ func (d *Directory) Set(accounts Accounts) error {
 	}
 	d.users, d.passwords, d.authorities, d.revoked = users, accounts.Passwords,
 		accounts.Authorities, accounts.Revoked
+	d.outside, d.limits = accounts.Outside, accounts.Limits
 	return nil
 }
 
@@ -127,7 +143,8 @@ func newEntry(user User, old *entry, limits Limits) *entry {
 }
 
 func (e *entry) access() *Access {
-	return &Access{FS: e.FS, Policy: e.Policy, Open: e.Open, Bandwidth: e.bandwidth, Sessions: e.sessions}
+	return &Access{FS: e.FS, Policy: e.Policy, Open: e.Open, Bandwidth: e.bandwidth,
+		Sessions: e.sessions, Second: e.Second}
 }
 
 var errNoUser = errors.New("there is no such user")
@@ -183,22 +200,34 @@ const passwordPatience = 20 * time.Second
 func (d *Directory) Password(conn ssh.ConnMetadata, password string) (*Access, error) {
 	e, refused := d.admit(conn)
 	d.mu.RLock()
-	passwords := d.passwords
+	passwords, outside := d.passwords, d.outside
 	d.mu.RUnlock()
-	name := "" // which nobody has: this takes as long as for a user who does not exist
-	if e != nil {
-		name = e.Name
-	}
-	if passwords == nil {
-		return nil, cmp.Or(refused, error(errWrongPassword))
-	}
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), passwordPatience)
 	defer cancel()
-	if err := passwords.Check(ctx, name, password); err != nil {
+	err := errWrongPassword
+	if passwords != nil { // also if it is not there, so that others take no less time
+		name := "" // which nobody has: this takes as long as for a user who does not exist
+		if e != nil {
+			name = e.Name
+		}
+		err = passwords.Check(ctx, name, password)
+	}
+	if outside != nil && refused == nil && (e == nil || e.Outside) {
+		e, err = d.ask(outside, conn, e, password)
+	}
+	if err == nil && e == nil {
+		err = errWrongPassword
+	}
+	if err != nil {
+		if outside != nil {
+			evenOut(began)
+		}
 		return nil, cmp.Or(refused, err)
 	}
-	if e == nil {
-		return nil, errWrongPassword
+	access := e.access()
+	if e.Renew != nil {
+		access.Renew = e.Renew(password)
 	}
-	return e.access(), nil
+	return access, nil
 }

@@ -41,6 +41,14 @@ type Access struct {
 	// Sessions limits the number of concurrent sessions. Logins may share one. Nil limits them to
 	// 100 for all connections of the user, whom the name identifies.
 	Sessions Sessions
+
+	// Second, if not nil, is a second factor: it decides whether a code, which the client is asked
+	// for by keyboard-interactive, completes the login.
+	Second func(conn ssh.ConnMetadata, code string) error
+
+	// Renew, if not nil, means that the password has to be changed before the login is complete: it
+	// takes the new one, or returns an [*UnacceptablePassword].
+	Renew func(fresh string) error
 }
 
 // Config configures a server. At least one of PublicKey and Password must be set.

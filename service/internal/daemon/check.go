@@ -52,6 +52,9 @@ func (s *service) check() error {
 			return err
 		}
 	}
+	if err := s.started.outside.reach(); err != nil {
+		return err
+	}
 	_, err := fmt.Fprintf(s.App.Out, "%s is in order\n", s.flags.config)
 	return err
 }

@@ -35,7 +35,7 @@ func settingsOf(all map[string][]string, table string, of reflect.Type) {
 }
 
 var (
-	namedSetting = regexp.MustCompile("(?:`\\[([a-z]+)\\]` )?`([a-z_]+)`")
+	namedSetting = regexp.MustCompile("(?:`\\[([a-z_]+)\\]` )?`([a-z_]+)`")
 	namedCommand = regexp.MustCompile("`usftpd ([a-z -]+)`")
 )
 

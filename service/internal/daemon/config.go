@@ -64,6 +64,11 @@ type serveFile struct {
 		Never           []prefixText `toml:"never"`
 	} `toml:"bans"`
 
+	Passwords struct {
+		MinLength countNumber  `toml:"min_length"`
+		MaxAge    durationText `toml:"max_age"`
+	} `toml:"passwords"`
+
 	Certificates struct {
 		Authorities string `toml:"authorities"`
 		Revoked     string `toml:"revoked"`
@@ -84,6 +89,9 @@ type serveFile struct {
 	Admin *adminTable `toml:"admin"`
 
 	Retention []retentionTable `toml:"retention"`
+	LDAP      *ldapTable       `toml:"ldap"`
+	LoginHook *loginHookTable  `toml:"login_hook"`
+	Outside   []*templateTable `toml:"outside"`
 }
 
 type storeTable struct {
@@ -116,6 +124,8 @@ type settings struct {
 	admin        *admin        // nil without a status page
 	audit        time.Duration // how long the audit trail is kept; 0 without one
 	atomic       bool          // uploads to directories appear when they are complete
+	outside      *outsiders
+	passwords    passwordRules
 }
 
 // readConfig reads a file. Its errors begin with the file's name and the line number.
@@ -170,6 +180,8 @@ func kindOf(goType string) string {
 	switch {
 	case goType == "[]daemon.userTable":
 		return "tables, each headed by [[users]]"
+	case goType == "[]*daemon.templateTable":
+		return "tables, each headed by [[outside]]"
 	case goType == "[]daemon.folderTable":
 		return "tables, each headed by [[users.folders]] or [[groups.NAME.folders]]"
 	case goType == "[]daemon.hookTable":
@@ -206,6 +218,9 @@ func entry(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 // wrong returns an error about a key, which is that of an entry unless that is "".
 func (f *configFile) wrong(entry, key string, err error) error {
 	line := f.lines[key]
+	if table, _, _ := strings.Cut(key, "."); line == 0 { // what is not there
+		line = f.lines[table]
+	}
 	if entry != "" {
 		if line = f.lines[entry+"."+key]; line == 0 {
 			list, _, _ := strings.Cut(entry, "[")
@@ -249,6 +264,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	if err := f.bans(file); err != nil {
 		return nil, err
 	}
+	if err := f.passwords(file); err != nil {
+		return nil, err
+	}
 	if err := f.banner(file.Banner); err != nil {
 		return nil, err
 	}
@@ -270,16 +288,19 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	if err := f.storage(&file.Storage); err != nil {
 		return nil, err
 	}
-	if err := f.groups(file.Groups); err != nil {
-		return nil, err
-	}
 	if err := f.admin(file.Admin); err != nil {
 		return nil, err
 	}
 	if file.Audit != nil {
 		f.made.audit = cmp.Or(time.Duration(file.Audit.Keep), usualKeep)
 	}
-	if len(file.Users) == 0 && file.Store == nil {
+	if err := f.groups(file.Groups); err != nil {
+		return nil, err
+	}
+	if err := f.outside(file); err != nil {
+		return nil, err
+	}
+	if len(file.Users) == 0 && file.Store == nil && len(file.Outside) == 0 {
 		return nil, fmt.Errorf("%s:1: there are no users: nobody could log in; with [store], they"+
 			" may be in the store alone", f.name)
 	}

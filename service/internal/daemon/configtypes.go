@@ -42,6 +42,7 @@ type (
 	passwordText  struct{ checked }
 	storeText     struct{ checked }
 	uploadsText   struct{ checked }
+	secondText    struct{ checked }
 )
 
 func (a *addressText) UnmarshalText(text []byte) error {
@@ -122,7 +123,9 @@ func (k *keyText) UnmarshalText(text []byte) error {
 }
 
 func (p *passwordText) UnmarshalText(text []byte) error {
-	p.text = string(text)
+	if p.text = string(text); p.text == passwordOutside {
+		return nil
+	}
 	_, err := sshd.ParsePasswords("", []byte("user:"+string(text)))
 	if err == nil && strings.ContainsAny(string(text), "\r\n") {
 		err = errors.New("not a password hash")
@@ -148,6 +151,13 @@ func (u *uploadsText) UnmarshalText(text []byte) error {
 		return errors.New("this system has no atomic uploads; Linux, macOS and FreeBSD have")
 	case u.text != "atomic" && u.text != "in-place":
 		return fmt.Errorf("%q: it must be atomic or in-place", text)
+	}
+	return nil
+}
+
+func (s *secondText) UnmarshalText(text []byte) error {
+	if s.text = string(text); s.text != "totp" && s.text != "none" {
+		return fmt.Errorf("%q: it must be totp or none", text)
 	}
 	return nil
 }

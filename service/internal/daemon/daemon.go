@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -55,7 +56,7 @@ func commandLine(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(root.Flags())
-	root.AddCommand(userCommand(a), banCommand(a), hooksCommand(a), auditCommand(a),
+	root.AddCommand(userCommand(a), totpCommand(a), banCommand(a), hooksCommand(a), auditCommand(a),
 		checkCommand(a), hashPasswordCommand(a), cmdline.Version(),
 		cmdline.Completion(completionLong), healthCommand(), manCommand(root))
 	cmdline.Complete(a, root, cmdline.Texts{
@@ -122,6 +123,8 @@ type service struct {
 	objects *objects
 	sweeper *sweeper
 
+	outside   *outsiders // the last that was read
+	rules     atomic.Pointer[passwordRules]
 	storeName string // of its file, or its URL
 }
 
@@ -152,6 +155,7 @@ func (s *service) prepare(ctx context.Context) error {
 	if err := s.useHooks(); err != nil {
 		return err
 	}
+	s.Second = s.checkCode
 	s.useAdmin()
 	s.sweeper = &sweeper{log: s.Log}
 	if s.started.atomic {
@@ -199,6 +203,8 @@ func (s *service) read() (*site.Settings, error) {
 	if s.Check {
 		forCheck(made)
 	}
+	s.useOutside(made)
+	s.rules.Store(&made.passwords)
 	if made.metrics != "" {
 		err = site.CheckAddress(made.metrics)
 	}

@@ -49,6 +49,7 @@ type groupTable struct {
 	BandwidthDown sizeText        `toml:"bandwidth_down"`
 	Sessions      countNumber     `toml:"sessions"`
 	MaxFileSize   sizeText        `toml:"max_file_size"`
+	SecondFactor  secondText      `toml:"second_factor"`
 	RefuseNames   []patternText   `toml:"refuse_names"`
 	Folders       []folderTable   `toml:"folders"`
 
@@ -77,6 +78,7 @@ func (t *groupTable) from(group *groupTable) {
 func (t *userTable) account() (one site.Account, wrong string, err error) {
 	one.Name = t.Name
 	one.MaxSessions = int(t.Sessions)
+	one.SecondFactor = t.SecondFactor.text == "totp"
 	one.Quota = [2]int64{int64(t.QuotaBytes), int64(t.QuotaFiles)}
 	one.Bandwidth = sshd.EachWay(int64(t.Bandwidth))
 	if t.BandwidthDown != 0 {
@@ -209,11 +211,15 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 	if err := f.rootsOfFolders(i, u, &one); err != nil {
 		return one, err
 	}
-	one.PasswordHash = u.Password.text
+	usePassword(&one, u.Password.text)
+	if one.Outside && f.made.outside == nil {
+		return wrong("password",
+			errors.New("outside of what? There is neither [ldap] nor [login_hook]"))
+	}
 	if err := f.keys(i, u, &one); err != nil {
 		return one, err
 	}
-	if one.Keys == nil && one.PasswordHash == "" && f.made.Authorities == nil {
+	if one.Keys == nil && one.PasswordHash == "" && !one.Outside && f.made.Authorities == nil {
 		return wrong("name",
 			fmt.Errorf("%s has no way to log in: set keys, authorized_keys or password", u.Name))
 	}

@@ -88,3 +88,14 @@ not delivered. Run it as the user who runs the server.`
 const hooksExamples = `  usftpd hooks list --config usftpd.toml
   usftpd hooks replay --config usftpd.toml forward
   usftpd hooks drop --config usftpd.toml 3V7ZUQ5DJ4BF6YKAMWRN2XCE4T`
+
+const totpLong = `Manages the secrets of second factors (TOTP, RFC 6238) in the store, for all nodes at
+once. new prints the URI that an authenticator app takes, mostly as a QR code, and ten
+recovery codes, of which the store keeps hashes only. A user is asked for a code if the
+configuration says second_factor = "totp" or the store --second-factor, and is not let
+in without a secret then. Run it as the user who runs the server.`
+
+const totpExamples = `  usftpd totp new --config usftpd.toml ann
+  usftpd totp new --config usftpd.toml ann | head -n 1 | qrencode -t utf8
+  usftpd totp list --config usftpd.toml
+  usftpd totp remove --config usftpd.toml ann`

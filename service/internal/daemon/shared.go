@@ -147,6 +147,9 @@ func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
 			s.Log.Warn("a user is left out", "user", u.Name, "error", err)
 			continue
 		}
+		if one.PasswordHash != "" {
+			one.Renew = s.renewal(u)
+		}
 		users = append(users, one)
 	}
 	return users

@@ -21,6 +21,9 @@ func storedUser(u *store.User, groups map[string]*groupTable) (one site.Account,
 	t.Bandwidth, t.BandwidthUp, t.BandwidthDown = sizeText(u.Bandwidth), sizeText(u.Up),
 		sizeText(u.Down)
 	t.Sessions = countNumber(u.Sessions)
+	if u.SecondFactor {
+		t.SecondFactor.text = "totp"
+	}
 	if u.Disabled {
 		t.Disabled = &u.Disabled
 	}
@@ -50,7 +53,7 @@ func storedUser(u *store.User, groups map[string]*groupTable) (one site.Account,
 	if one, _, err = t.account(); err != nil {
 		return one, err
 	}
-	one.PasswordHash = u.Password
+	usePassword(&one, u.Password)
 	if len(u.Keys) > 0 {
 		one.Keys = sshd.ParseAuthorizedKeys("the store", []byte(strings.Join(u.Keys, "\n")))
 	}

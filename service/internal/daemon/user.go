@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -96,6 +97,10 @@ func userCommand(a *ui.App) *cobra.Command {
 			func(ctx context.Context, s *store.Store, args []string) error {
 				return about(args[0], s.DisableUser(ctx, args[0], false))
 			}),
+		storeCommand("expire NAME", "have a password changed at the next login", 1,
+			func(ctx context.Context, s *store.Store, args []string) error {
+				return about(args[0], s.ExpirePassword(ctx, args[0]))
+			}),
 		storeCommand("remove NAME", "remove a user, but no files", 1,
 			func(ctx context.Context, s *store.Store, args []string) error {
 				return about(args[0], s.RemoveUser(ctx, args[0]))
@@ -114,6 +119,7 @@ type newUser struct {
 	store.User
 	keys                               []string // files
 	password, replace                  bool
+	outside, mustChange                bool
 	quotaBytes, bytesASecond, up, down string
 }
 
@@ -149,6 +155,12 @@ func addUserCommand(a *ui.App) *cobra.Command {
 	f.StringVar(&u.up, "bandwidth-up", "", "the same for what the user sends, as a `size`")
 	f.StringVar(&u.down, "bandwidth-down", "", "the same for what the user fetches, as a `size`")
 	f.Int64Var(&u.Sessions, "sessions", 0, "`number` of sessions at once (default 100)")
+	f.BoolVar(&u.outside, "password-outside", false,
+		"the password is checked by [ldap] or [login_hook]")
+	f.BoolVar(&u.mustChange, "must-change", false,
+		"the password has to be changed at the first login")
+	f.BoolVar(&u.SecondFactor, "second-factor", false,
+		"ask for a code as well; usftpd totp makes its secret")
 	f.BoolVar(&u.replace, "replace", false, "change a user who is there")
 	return cmd
 }
@@ -186,6 +198,12 @@ func (u *newUser) complete(ctx context.Context, a *ui.App,
 			return fmt.Errorf("there is no public key in %s", name)
 		}
 		u.Keys = append(u.Keys, strings.Split(strings.TrimSpace(string(data)), "\n")...)
+	}
+	if !u.mustChange {
+		u.PasswordSet = time.Now()
+	}
+	if u.outside {
+		u.Password = passwordOutside
 	}
 	if u.password {
 		if u.Password, err = newPassword(ctx, a); err != nil {
@@ -243,7 +261,10 @@ func listUsers(a *ui.App, s *store.Store) error {
 		note(u.Expires != "", "until "+u.Expires)
 		note(len(u.AllowFrom) > 0, "from "+strings.Join(u.AllowFrom, " "))
 		note(len(u.Keys) > 0, fmt.Sprintf("%d keys", len(u.Keys)))
-		note(u.Password != "", "password")
+		note(u.Password != "" && u.Password != passwordOutside, "password")
+		note(u.Password == passwordOutside, "password outside")
+		note(u.Password != "" && u.PasswordSet.IsZero(), "password to be changed")
+		note(u.SecondFactor, "second factor")
 		note(u.ReadOnly, "read-only")
 		note(u.QuotaBytes > 0, fmt.Sprintf("%d bytes", u.QuotaBytes))
 		note(u.QuotaFiles > 0, fmt.Sprintf("%d files", u.QuotaFiles))

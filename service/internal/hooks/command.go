@@ -39,13 +39,19 @@ func command(ctx context.Context, words, environment []string) *exec.Cmd {
 	return cmd
 }
 
-// environment returns all that a command gets: the server's own has secrets.
-func environment(e *Event) (all []string) {
+// inherited returns what a command gets of the server's own environment, which has secrets.
+func inherited() (all []string) {
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "SystemRoot"} {
 		if value, ok := os.LookupEnv(name); ok {
 			all = append(all, name+"="+value)
 		}
 	}
+	return all
+}
+
+// environment returns all that a command gets.
+func environment(e *Event) []string {
+	all := inherited()
 	for _, one := range []struct{ name, value string }{
 		{"ID", e.ID}, {"KIND", string(e.Kind)}, {"TIME", e.Time.Format(time.RFC3339Nano)},
 		{"USER", e.User}, {"REMOTE", e.Remote}, {"PROTOCOL", e.Protocol}, {"REQUEST", e.Request},

@@ -77,10 +77,7 @@ func sign(header http.Header, secret []byte, id string, now time.Time, body []by
 func (p *poster) do(request *http.Request) error {
 	response, err := p.client.Do(request)
 	if err != nil {
-		if outer, ok := errors.AsType[*url.Error](err); ok { // which shows the URL
-			err = outer.Err
-		}
-		return fmt.Errorf("%s does not answer: %w", request.URL.Host, err)
+		return unanswered(request, err)
 	}
 	defer response.Body.Close()
 	start, _ := io.ReadAll(io.LimitReader(response.Body, mostShown))
@@ -89,6 +86,14 @@ func (p *poster) do(request *http.Request) error {
 		return &statusError{request.URL.Host, response.Status, response.StatusCode, start}
 	}
 	return nil
+}
+
+// unanswered says that there was no answer, without the URL, which may have a secret.
+func unanswered(request *http.Request, err error) error {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		err = outer.Err
+	}
+	return fmt.Errorf("%s does not answer: %w", request.URL.Host, err)
 }
 
 // statusError is an answer that is no success.

@@ -125,6 +125,21 @@ var schema = [][]string{{
 	`ALTER TABLE users ADD COLUMN bandwidth_down BIGINT NOT NULL DEFAULT 0`,
 	`ALTER TABLE users ADD COLUMN expires TEXT NOT NULL DEFAULT ''`, // the last day
 	`ALTER TABLE users ADD COLUMN allow_from TEXT NOT NULL DEFAULT ''`,
+}, {
+	// last is the number of the last time step whose code has been used; wrong codes are forgotten
+	// as time goes by. Recovery codes are hashed.
+	`CREATE TABLE totp (
+		name TEXT PRIMARY KEY,
+		secret TEXT NOT NULL,
+		last BIGINT NOT NULL,
+		wrong DOUBLE PRECISION NOT NULL,
+		seen BIGINT NOT NULL)`,
+	`CREATE TABLE recovery (name TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (name, hash))`,
+	`ALTER TABLE users ADD COLUMN second_factor BIGINT NOT NULL DEFAULT 0`,
+
+	// password_set is when the password was, or 0 if it is to be changed.
+	`ALTER TABLE users ADD COLUMN password_set BIGINT NOT NULL DEFAULT 0`,
+	`UPDATE users SET password_set = @now`,
 }}
 
 // migrate brings the tables up to date. Nodes that start at once take turns.

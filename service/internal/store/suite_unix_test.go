@@ -45,6 +45,8 @@ var suite = map[string]func(t *testing.T, name string){
 	"bandwidth":                testBandwidth,
 	"transfers":                testTransfers,
 	"users":                    testUsers,
+	"codes":                    testCodes,
+	"passwords":                testPasswords,
 	"outbox":                   testOutbox,
 	"dead letters":             testDeadLetters,
 	"announced changes":        testAnnounced,
@@ -475,7 +477,8 @@ func testUsers(t *testing.T, name string) {
 	u := User{Name: "ann", Root: "/srv/ann", Keys: []string{"ssh-ed25519 AAAA a", "ssh-rsa BBBB b"},
 		Password: "$argon2id$x", ReadOnly: true, QuotaBytes: 1 << 40, QuotaFiles: 7,
 		Bandwidth: 1 << 33, Sessions: 3, Group: "partners", Up: 1 << 34, Down: 1 << 35,
-		Expires: "2027-01-31", AllowFrom: []string{"10.0.0.0/8", "2001:db8::/32"}}
+		Expires: "2027-01-31", AllowFrom: []string{"10.0.0.0/8", "2001:db8::/32"},
+		SecondFactor: true}
 	must(t, one.PutUser(t.Context(), u, false))
 	<-heard
 	if got := two.Users(); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(u) {
@@ -514,7 +517,7 @@ func outage(t *testing.T, s *Store) (end func()) {
 		_, err := begun.Exec(`SET LOCAL idle_in_transaction_session_timeout = 0`)
 		must(t, err)
 		_, err = begun.Exec(`LOCK TABLE nodes, users, changes, places, sessions, bans, quotas,
-			leases, movers, outbox, uploads, stamps, audit, turns, statuses, orders,
+			leases, movers, outbox, uploads, stamps, audit, turns, statuses, orders, totp, recovery,
 			versions`)
 		must(t, err)
 	}

@@ -25,6 +25,12 @@ type User struct {
 	Sessions   int64
 	Expires    string   // the last day, as in 2027-01-31, or ""
 	AllowFrom  []string // networks
+
+	SecondFactor bool // a code is asked for
+
+	// PasswordSet is when the password was set, by the database's clock; zero if it is to be changed.
+	// PutUser takes any other for now.
+	PasswordSet time.Time
 }
 
 // ErrNoUser is the error for a user whom the store does not have.
@@ -47,6 +53,14 @@ func (s *Store) Users() []User {
 	s.users.mu.Lock()
 	defer s.users.mu.Unlock()
 	return slices.Clone(s.users.list)
+}
+
+// KnowsUsers reports whether Users are those of the store, and not none because it has been down
+// for too long.
+func (s *Store) KnowsUsers() bool {
+	s.users.mu.Lock()
+	defer s.users.mu.Unlock()
+	return s.users.known
 }
 
 // OnUsers has a function called whenever Users returns something else.
@@ -124,14 +138,18 @@ func (u *userList) expire(down time.Duration) {
 func listUsers(t tx) (list []User, err error) {
 	var u User
 	var keys, networks string
-	var disabled, readOnly int64
+	var disabled, readOnly, second, set int64
 	err = t.each(`SELECT name, root, keys, password, disabled, read_only, quota_bytes, quota_files,
-		bandwidth, sessions, user_group, bandwidth_up, bandwidth_down, expires, allow_from
+		bandwidth, sessions, user_group, bandwidth_up, bandwidth_down, expires, allow_from,
+		second_factor, password_set
 		FROM users ORDER BY name`, nil, []any{&u.Name, &u.Root, &keys,
 		&u.Password, &disabled, &readOnly, &u.QuotaBytes, &u.QuotaFiles, &u.Bandwidth,
-		&u.Sessions, &u.Group, &u.Up, &u.Down, &u.Expires, &networks}, func() {
+		&u.Sessions, &u.Group, &u.Up, &u.Down, &u.Expires, &networks, &second, &set}, func() {
 		one := u
-		one.Disabled, one.ReadOnly = disabled != 0, readOnly != 0
+		if set > 0 {
+			one.PasswordSet = time.UnixMilli(set)
+		}
+		one.Disabled, one.ReadOnly, one.SecondFactor = disabled != 0, readOnly != 0, second != 0
 		if keys != "" {
 			one.Keys = strings.Split(keys, "\n")
 		}
@@ -157,11 +175,13 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 		}
 		rows, err = t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only,
 			quota_bytes, quota_files, bandwidth, sessions, user_group, bandwidth_up,
-			bandwidth_down, expires, allow_from)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (name) DO NOTHING`,
+			bandwidth_down, expires, allow_from, second_factor, password_set)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, @now * $17)
+			ON CONFLICT (name) DO NOTHING`,
 			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, flag(u.Disabled),
 			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions,
-			u.Group, u.Up, u.Down, u.Expires, strings.Join(u.AllowFrom, " "))
+			u.Group, u.Up, u.Down, u.Expires, strings.Join(u.AllowFrom, " "),
+			flag(u.SecondFactor), flag(!u.PasswordSet.IsZero()))
 		if err == nil && rows == 0 {
 			err = refusal{errors.New("there is a user of that name; --replace changes it")}
 		}
@@ -177,6 +197,28 @@ func (s *Store) DisableUser(ctx context.Context, name string, disabled bool) err
 	}
 	return s.change(ctx, func(t tx) (int64, error) {
 		return t.exec(`UPDATE users SET disabled = $2 WHERE name = $1`, name, value)
+	})
+}
+
+// ExpirePassword has a user's password changed at the next login.
+func (s *Store) ExpirePassword(ctx context.Context, name string) error {
+	return s.change(ctx, func(t tx) (int64, error) {
+		return t.exec(`UPDATE users SET password_set = 0 WHERE name = $1`, name)
+	})
+}
+
+// ErrPasswordChanged is the error for a password that is no longer the one that is to be changed.
+var ErrPasswordChanged = errors.New("the password has been changed in the meantime")
+
+// ChangePassword puts a hash in the place of another.
+func (s *Store) ChangePassword(ctx context.Context, name, old, fresh string) error {
+	return s.change(ctx, func(t tx) (int64, error) {
+		rows, err := t.exec(`UPDATE users SET password = $3, password_set = @now
+			WHERE name = $1 AND password = $2`, name, old, fresh)
+		if err == nil && rows == 0 {
+			err = refusal{ErrPasswordChanged}
+		}
+		return rows, err
 	})
 }
 

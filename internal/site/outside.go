@@ -1,0 +1,45 @@
+package site
+
+import (
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// Outside is [sshd.Outside], but returns an account that has not been opened yet.
+type Outside func(conn ssh.ConnMetadata, known bool, password string) (*Account, error)
+
+// outside opens what users will see who are in no list, once they are let in.
+func (s *Site) outside(decide Outside) sshd.Outside {
+	if decide == nil {
+		return nil
+	}
+	return func(conn ssh.ConnMetadata, known bool, password string) (*sshd.User, error) {
+		one, err := decide(conn, known, password)
+		if err != nil || known || one == nil {
+			return nil, err
+		}
+		account := *one
+		if err := s.openFor(one, false); err != nil {
+			return nil, err
+		}
+		served := s.servedTo(&account, false)
+		s.opening.Lock()
+		defer s.opening.Unlock()
+		if s.guests == nil {
+			s.guests = map[string]Served{}
+		}
+		s.guests[conn.User()] = served
+		return &one.User, nil
+	}
+}
+
+// servedOf returns what a user may reach, who may have come from outside.
+func (s *Site) servedOf(user string) Served {
+	if served, listed := s.Served()[user]; listed {
+		return served
+	}
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	return s.guests[user]
+}

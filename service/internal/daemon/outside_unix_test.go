@@ -1,0 +1,282 @@
+//go:build unix
+
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/outside/slapdtest"
+)
+
+// A wire leads to a directory until it is cut, and counts who is asked.
+type wire struct {
+	address string
+	cut     atomic.Bool
+	asked   atomic.Int64
+}
+
+func newWire(t *testing.T, to string) *wire {
+	w := &wire{}
+	w.address = testenv.Listen(t, func(conn net.Conn) {
+		defer conn.Close()
+		w.asked.Add(1)
+		if w.cut.Load() {
+			return
+		}
+		other, err := net.Dial("tcp", to)
+		if err != nil {
+			return
+		}
+		defer other.Close()
+		go func() {
+			io.Copy(other, conn)
+			other.Close()
+		}()
+		io.Copy(conn, other)
+	}).String()
+	return w
+}
+
+// ldapConfig writes a configuration whose users come from a directory, besides alice and bob, who
+// have keys; bob's password is in the directory.
+func ldapConfig(t *testing.T, address, ca, more string) (home, key, file string) {
+	t.Helper()
+	home, key = servetest.HomeWithKey(t)
+	file, _, _ = writeConfig(t, home, key, `
+[ldap]
+urls = ["ldaps://`+address+`"]
+ca = "`+ca+`"
+base = "`+slapdtest.Base+`"
+filter = "(&(objectClass=inetOrgPerson)(uid={user}))"
+search_dn = "`+slapdtest.Search+`"
+search_password = "search.password"
+group_base = "`+slapdtest.Groups+`"
+`+more+`
+[[outside]]
+name = "partners"
+ldap_group = "`+slapdtest.Partners+`"
+root = "partners/%u"
+[[outside]]
+name = "others"
+root = "others/%u"
+read_only = true
+`)
+	text := string(readFile(t, file)) + "password = \"outside\"\n[[users]]\nname = \"local\"\n" +
+		"root = \"alice\"\npassword = '" + sshd.HashPassword("local secret") + "'\n"
+	writeFile(t, file, []byte(text))
+	if err := os.WriteFile(filepath.Join(home, "search.password"),
+		[]byte(slapdtest.SearchWord+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"partners", "others"} {
+		if err := os.Mkdir(filepath.Join(home, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return home, key, file
+}
+
+// TestUsersOfLDAP: with OpenSSH's client and usftp, users of a directory are let in to their own
+// roots by their groups; listed users by the directory only if they say so, and who is disabled in
+// the store not at all. The directory is not asked about anybody else.
+func TestUsersOfLDAP(t *testing.T) {
+	t.Parallel()
+	slapd := slapdtest.Start(t, "ann", "carol", "bob", "alice", "local", "dave", ".ssh")
+	w := newWire(t, slapd.TLS)
+	home, key, file := ldapConfig(t, w.address, slapd.CA,
+		"[bans]\nnever = ['127.0.0.1']\n") // whose wrong passwords are answered sooner
+	do(t, home, file, "", "user add dave", "--root", filepath.Join(home, "alice"), "--password-outside")
+	do(t, home, file, "", "user disable dave")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	try := func(user, password string, want, asked bool) {
+		t.Helper()
+		before := w.asked.Load()
+		clients := []string{"sftp", "usftp"}
+		if !want {
+			clients = clients[:1]
+		}
+		for _, client := range clients {
+			if out, _, err := (asker{t: t, server: s}).run(client, user, password); (err == nil) != want {
+				t.Errorf("%s as %s with %q: %v\n%s\n%s", client, user, password, err, out, s.Log)
+			}
+		}
+		if got := w.asked.Load() - before; (got > 0) != asked {
+			t.Errorf("the directory is asked %d times about %s", got, user)
+		}
+	}
+	try("ann", "ann secret", true, true)
+	try("carol", "carol secret", true, true)
+	try("bob", "bob secret", true, true)
+	try("local", "local secret", true, false)
+	try("alice", "alice secret", false, false) // has a key and no password
+	try("local", "wrong", false, false)
+	try("dave", "dave secret", false, false)
+	try(".ssh", ".ssh secret", false, true)
+	try("carol", "ann secret", false, true)
+	for name, want := range map[string]bool{"partners/ann": true, "others/carol": true,
+		"partners/carol": false, "others/bob": false, "others/.ssh": false, "others/local": false} {
+		if info, err := os.Stat(filepath.Join(home, name)); (err == nil) != want ||
+			err == nil && info.Mode().Perm() != 0o750 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if out, err := s.SFTP("bob", key, "ls\n"); err != nil {
+		t.Errorf("bob's key: %v\n%s", err, out)
+	}
+	client, err := passwordLogin(t, s, "carol", "carol secret")
+	if err == nil {
+		if _, err = client.Create("f"); err == nil {
+			t.Error("a user of a read-only template creates a file")
+		}
+		client.Close()
+	} else {
+		t.Error(err)
+	}
+	if got := run(t, home, "", "check", "--config", file); got.code != 0 {
+		t.Errorf("check: %+v", got)
+	}
+	w.cut.Store(true)
+	if got := run(t, home, "", "check", "--config", file); got.code != 1 ||
+		!strings.Contains(got.stderr, w.address) {
+		t.Errorf("check without the directory: %+v", got)
+	}
+}
+
+// TestLDAPIsDown: nobody comes in whom the directory would have to let in, unless the cache knows
+// them; the others do, nobody is banned for it, and a reload does not empty the cache.
+func TestLDAPIsDown(t *testing.T) {
+	t.Parallel()
+	slapd := slapdtest.Start(t, "ann", "bob", "carol")
+	w := newWire(t, slapd.TLS)
+	home, key, file := ldapConfig(t, w.address, slapd.CA, "cache = '1h'\n[bans]\nuser_failures = 1\n")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	try := func(user, password string, want bool) {
+		t.Helper()
+		client, err := passwordLogin(t, s, user, password)
+		if err == nil {
+			client.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("%s with %q: %v\n%s", user, password, err, s.Log)
+		}
+	}
+	try("ann", "ann secret", true)
+	w.cut.Store(true)
+	for range 3 {
+		try("bob", "bob secret", false) // was not here before
+	}
+	try("ann", "ann secret", true)
+	try("ann", "wrong", false)
+	try("local", "local secret", true)
+	if out, err := s.SFTP("bob", key, "ls\n"); err != nil {
+		t.Errorf("bob's key: %v\n%s", err, out)
+	}
+	s.Cmd.Process.Signal(syscall.SIGHUP)
+	s.WaitFor("reloaded", 1)
+	try("ann", "ann secret", true)
+	w.cut.Store(false)
+	try("bob", "bob secret", true)
+}
+
+// TestRefusalsTakeAsLong: whether a user exists, and where, does not show in how long a refusal
+// takes, nor in what is said; and who guesses passwords of the directory is banned.
+func TestRefusalsTakeAsLong(t *testing.T) {
+	t.Parallel()
+	slapd := slapdtest.Start(t, "ann")
+	_, _, file := ldapConfig(t, slapd.TLS, slapd.CA, "[bans]\nuser_failures = 2\nfirst = '30m'\n")
+	home := filepath.Dir(file)
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	said := map[string]bool{}
+	for _, user := range []string{"ann", "nobody", "local", "alice", "bob", "*"} {
+		began := time.Now()
+		_, err := passwordLogin(t, s, user, "wrong")
+		took := time.Since(began)
+		if err == nil || took < time.Second {
+			t.Errorf("%s is refused after %s: %v", user, took, err)
+		}
+		said[fmt.Sprint(err)] = true
+	}
+	if len(said) != 1 {
+		t.Errorf("what is said: %v", said)
+	}
+	for range 3 {
+		passwordLogin(t, s, "ann", "wrong")
+	}
+	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "ann" })
+	if _, err := passwordLogin(t, s, "ann", "ann secret"); err == nil {
+		t.Error("a password is looked at during a ban")
+	}
+}
+
+// TestLoginHook: a command decides for OpenSSH's client and usftp, and says whose settings a user
+// gets; one that fails or hangs lets nobody in, and gets nobody banned.
+func TestLoginHook(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	decide := filepath.Join(home, "decide")
+	if err := os.WriteFile(decide, []byte(`#!/bin/sh
+read -r question
+case "$question" in
+*'"password":"right"'*) echo '{"accept": true, "outside": "'$1'"}' ;;
+*'"password":"fail"'*) exit 1 ;;
+*'"password":"hang"'*) sleep 1000 ;;
+*) echo '{"accept": false, "reason": "unknown"}' ;;
+esac
+`), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file, _, _ := writeConfig(t, home, key, `
+[bans]
+user_failures = 1
+first = "30m"
+[login_hook]
+command = ["./decide", "second"]
+timeout = "2s"
+[[outside]]
+name = "first"
+root = "alice/%u"
+[[outside]]
+name = "second"
+root = "bob/%u"
+`)
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	try := func(client, user, password string, want bool) {
+		t.Helper()
+		if out, _, err := (asker{t: t, server: s}).run(client, user, password); (err == nil) != want {
+			t.Errorf("%s as %s with %q: %v\n%s\n%s", client, user, password, err, out, s.Log)
+		}
+	}
+	for _, password := range []string{"fail", "hang", "fail"} {
+		if _, err := passwordLogin(t, s, "ann", password); err == nil {
+			t.Errorf("a command that says %q lets somebody in", password)
+		}
+	}
+	try("sftp", "ann", "right", true)
+	try("usftp", "ann", "right", true)
+	if _, err := os.Stat(filepath.Join(home, "bob", "ann")); err != nil {
+		t.Error(err)
+	}
+	try("sftp", "alice", "right", false) // has a key and no password
+	for range 3 {
+		passwordLogin(t, s, "carl", "wrong")
+	}
+	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "carl" })
+	if _, err := passwordLogin(t, s, "carl", "right"); err == nil {
+		t.Error("a password is looked at during a ban")
+	}
+	if strings.Contains(s.Log.String(), "right") {
+		t.Error("the log has a password")
+	}
+}

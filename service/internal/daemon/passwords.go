@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/store"
+)
+
+// passwordRules are what new passwords of the store have to obey, and how old they may become.
+type passwordRules struct {
+	least  int           // characters
+	maxAge time.Duration // 0 is forever
+}
+
+// usualLeast is the least length of a password that somebody makes up (NIST SP 800-63B: at least 8,
+// or 15 without a second factor; there are limits on guesses here).
+const usualLeast = 12
+
+func (f *configFile) passwords(file *serveFile) error {
+	rules := passwordRules{least: int(file.Passwords.MinLength),
+		maxAge: time.Duration(file.Passwords.MaxAge)}
+	switch {
+	case rules.least == 0:
+		rules.least = usualLeast
+	case rules.least > maxPassword/utf8.UTFMax:
+		return f.wrong("", "passwords.min_length",
+			fmt.Errorf("at most %d characters can be asked for", maxPassword/utf8.UTFMax))
+	}
+	if rules.maxAge > 0 && rules.maxAge < time.Hour {
+		return f.wrong("", "passwords.max_age", errors.New("at least an hour"))
+	}
+	f.made.passwords = rules
+	return nil
+}
+
+// check returns nil if a password may follow another.
+func (r *passwordRules) check(old, fresh string) error {
+	switch {
+	case utf8.RuneCountInString(fresh) < r.least:
+		return &sshd.UnacceptablePassword{Reason: fmt.Sprintf(
+			"The new password must have at least %d characters.", r.least)}
+	case len(fresh) > maxPassword:
+		return &sshd.UnacceptablePassword{Reason: fmt.Sprintf(
+			"The new password is longer than %d bytes.", maxPassword)}
+	case fresh == old:
+		return &sshd.UnacceptablePassword{Reason: "The new password is the old one."}
+	}
+	return nil
+}
+
+// renewal returns what tells whether a user has to change the password, and does so.
+func (s *service) renewal(u store.User) func(old string) func(fresh string) error {
+	return func(old string) func(fresh string) error {
+		rules := s.rules.Load()
+		if !u.PasswordSet.IsZero() && (rules.maxAge == 0 ||
+			time.Since(u.PasswordSet) <= rules.maxAge) {
+			return nil
+		}
+		return func(fresh string) error {
+			if err := rules.check(old, fresh); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), accountPatience)
+			defer cancel()
+			err := s.store.ChangePassword(ctx, u.Name, u.Password, sshd.HashPassword(fresh))
+			if err == nil {
+				s.Log.Info("password changed", "user", u.Name)
+			}
+			return err
+		}
+	}
+}

@@ -1,0 +1,132 @@
+//go:build unix
+
+package daemon
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pquerna/otp/totp"
+
+	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// newCodes makes the secret of a user, and returns a function for the code of a moment, and the
+// recovery codes.
+func newCodes(t *testing.T, home, file, user string) (code func(at time.Time) string, recovery []string) {
+	t.Helper()
+	out := do(t, home, file, "", "totp new", user)
+	m := regexp.MustCompile(`^otpauth://totp/\S+[?&]secret=([A-Z2-7]+)`).FindStringSubmatch(out)
+	if m == nil {
+		t.Fatalf("totp new prints %q", out)
+	}
+	return func(at time.Time) string {
+		code, err := totp.GenerateCode(m[1], at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return code
+	}, regexp.MustCompile(`(?m)^[A-Z2-7]{4}(-[A-Z2-7]{4}){3}$`).FindAllString(out, -1)
+}
+
+// TestSecondFactor: with OpenSSH's client and usftp, users of the file and of the store are let in
+// by a key or a password and a code, which works once on two nodes; without a secret they are not.
+func TestSecondFactor(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, "")
+	text := string(readFile(t, file)) + "second_factor = \"totp\"\npassword = '" +
+		sshd.HashPassword("bob's password") + "'\n"
+	writeFile(t, file, []byte(text))
+	do(t, home, file, "carol's password\n", "user add --second-factor --password carol",
+		"--root", filepath.Join(home, "alice"))
+	bob, _ := newCodes(t, home, file, "bob")
+	carol, recovery := newCodes(t, home, file, "carol")
+	one := servetest.Start(t, home, "usftpd", "--config", file)
+	two := servetest.Start(t, home, "usftpd", "--config", file)
+	var more []string
+	try := func(s *servetest.Server, client, key, user string, want bool, answers ...string) {
+		t.Helper()
+		out, asked, err := asker{t: t, server: s, key: key, more: more}.run(client, user, answers...)
+		if (err == nil) != want || !strings.Contains(asked, "Verification code: ") {
+			t.Errorf("%s as %s with %q: %v\n%s\nasked:\n%s\n%s", client, user, answers, err, out, asked,
+				s.Log)
+		}
+	}
+	for _, user := range []struct {
+		name, password string
+		code           func(time.Time) string
+	}{{"bob", "bob's password", bob}, {"carol", "carol's password", carol}} {
+		now := time.Now()
+		code, next := user.code(now), user.code(now.Add(30*time.Second))
+		try(one, "sftp", "", user.name, true, user.password, code)
+		try(two, "usftp", "", user.name, false, user.password, code)
+		try(two, "usftp", "", user.name, true, user.password, next)
+	}
+	try(one, "sftp", key, "bob", false, "000000")
+	try(one, "sftp", "", "carol", true, "carol's password", strings.ToLower(recovery[3]))
+	try(two, "sftp", "", "carol", false, "carol's password", recovery[3])
+	more = []string{"-o", "PreferredAuthentications=password,keyboard-interactive"}
+	for i, client := range []string{"sftp", "usftp"} {
+		try(two, client, "", "carol", true, "carol's password", recovery[i])
+	}
+	if list := do(t, home, file, "", "totp list"); !regexp.MustCompile(
+		`^bob +10 recovery codes\ncarol +7 recovery codes\n$`).MatchString(list) {
+		t.Errorf("the secrets: %q", list)
+	}
+	more = nil
+	do(t, home, file, "", "totp remove bob")
+	try(one, "usftp", key, "bob", false, bob(time.Now().Add(time.Minute)))
+	if got := run(t, home, "", "totp", "remove", "--config", file, "bob"); got.code == 0 {
+		t.Errorf("what is not there is removed: %+v", got)
+	}
+}
+
+// TestGuessedCodes: who has the key, but no code, is banned as a guesser of passwords is.
+func TestGuessedCodes(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, "[bans]\nuser_failures = 2\nfirst = '30m'")
+	writeFile(t, file, []byte(string(readFile(t, file))+"second_factor = 'totp'\n"))
+	code, _ := newCodes(t, home, file, "bob")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	for range 4 { // a little is forgiven in the meantime
+		if out, _, err := (asker{t: t, server: s, key: key}).run("sftp", "bob", "123"); err == nil {
+			t.Fatalf("a wrong code is accepted:\n%s", out)
+		}
+	}
+	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "bob" })
+	if out, _, err := (asker{t: t, server: s, key: key}).run("sftp", "bob", code(time.Now())); err == nil {
+		t.Errorf("a right code is looked at during a ban:\n%s", out)
+	}
+}
+
+// TestCodesWithoutStore: while the store does not answer no code is accepted, since it may have been
+// used on another node, and nobody is banned for it.
+func TestCodesWithoutStore(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, `[store]
+url = "postgres://usftpd@localhost/d?host=/none"
+[bans]
+user_failures = 1`)
+	writeFile(t, file, []byte(string(readFile(t, file))+"second_factor = 'totp'\n"))
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	for range 4 {
+		if out, asked, err := (asker{t: t, server: s, key: key}).run("sftp", "bob", "123456"); err == nil ||
+			!strings.Contains(asked, "Verification code: ") {
+			t.Fatalf("%v\n%s\nasked:\n%s", err, out, asked)
+		}
+	}
+	if log := s.Log.String(); strings.Contains(log, "address banned") ||
+		!strings.Contains(log, "it could not be decided whether to let the user in") {
+		t.Errorf("the log:\n%s", log)
+	}
+	if out, err := s.SFTP("alice", key, "ls\n"); err != nil {
+		t.Errorf("who needs no code: %v\n%s", err, out)
+	}
+}

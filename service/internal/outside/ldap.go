@@ -1,0 +1,287 @@
+package outside
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	ber "github.com/go-asn1-ber/asn1-ber"
+	"github.com/go-ldap/ldap/v3"
+)
+
+// LDAP is a directory, which is asked by binding as the user (RFC 4513, section 5.1.3).
+type LDAP struct {
+	URLs     []string // tried in this order
+	StartTLS bool
+	TLS      *tls.Config // without a name
+
+	// DN is the user's distinguished name, with {user} in it. Without it the user is searched
+	// below Base with Filter, by SearchDN and SearchPassword, or anonymously.
+	DN                       string
+	SearchDN, SearchPassword string
+	Base, Filter             string
+
+	// Name is the attribute with the login name, which must be spelled as there: directories
+	// ignore case, but a user has one home.
+	Name string
+
+	// Groups are asked for below GroupBase with GroupFilter, which may have {dn} and {user}; "" asks
+	// for the attribute memberOf. The user must be in one of Require, unless that is empty.
+	GroupBase, GroupFilter string
+	Require                []string
+}
+
+// mostGroups is how many groups of a user are looked at, and mostPacket how much a directory may
+// answer at once.
+const (
+	mostGroups = 1000
+	mostPacket = 1 << 20
+)
+
+func init() { ber.MaxPacketLengthBytes = mostPacket }
+
+// refusals are the results of a bind that are about the user, and not about the directory: RFC
+// 4511, appendix A.2. Password policies use the last three, of accounts that are locked for example.
+var refusals = []uint16{ldap.LDAPResultInvalidCredentials, ldap.LDAPResultNoSuchObject,
+	ldap.LDAPResultInvalidDNSyntax, ldap.LDAPResultInappropriateAuthentication,
+	ldap.LDAPResultInsufficientAccessRights, ldap.LDAPResultConstraintViolation,
+	ldap.LDAPResultUnwillingToPerform}
+
+// Check returns what is wrong with a configuration, as far as the directory need not be asked; key
+// names the setting.
+func (l *LDAP) Check() (key string, err error) {
+	for _, text := range l.URLs {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil, u.Scheme != "ldap" && u.Scheme != "ldaps" && u.Scheme != "ldapi",
+			u.Host == "" && u.Scheme != "ldapi":
+			return "urls", fmt.Errorf("%q is no directory: use ldaps://HOST or ldap://HOST", text)
+		case u.Scheme == "ldap" && !l.StartTLS && !loopback(u.Hostname()):
+			return "urls", fmt.Errorf("%s: passwords would cross the network in the clear: use"+
+				" ldaps, or start_tls = true", text)
+		}
+	}
+	if len(l.URLs) == 0 {
+		return "urls", errors.New("a directory needs urls")
+	}
+	switch {
+	case (l.DN == "") == (l.Base == ""):
+		return "dn", errors.New("a directory needs dn, or base and filter to search for users")
+	case l.DN != "" && !strings.Contains(l.DN, "{user}"):
+		return "dn", fmt.Errorf("%q has no {user}: everybody would be the same", l.DN)
+	case l.DN != "" && l.Filter != "":
+		return "filter", errors.New("with dn nothing is searched")
+	case l.Base != "" && !strings.Contains(l.Filter, "{user}"):
+		return "filter", fmt.Errorf("%q has no {user}: it would find anybody", l.Filter)
+	}
+	for _, one := range [][2]string{{"dn", l.dn("x")}, {"search_dn", l.SearchDN}, {"base", l.Base},
+		{"group_base", l.GroupBase}} {
+		if _, err := ldap.ParseDN(one[1]); err != nil {
+			return one[0], fmt.Errorf("%q is no distinguished name: %w", one[1], err)
+		}
+	}
+	for _, name := range l.Require {
+		if _, err := ldap.ParseDN(name); err != nil || name == "" {
+			return "groups", fmt.Errorf("%q is no distinguished name", name)
+		}
+	}
+	for _, one := range [][2]string{{"filter", filled(l.Filter, "x", "cn=x")},
+		{"group_filter", filled(l.GroupFilter, "x", "cn=x")}} {
+		if _, err := ldap.CompileFilter(one[1]); one[1] != "" && err != nil {
+			return one[0], fmt.Errorf("%q is no filter: %w", one[1], err)
+		}
+	}
+	return "", nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// dn returns the distinguished name of a user, escaped as RFC 4514, section 2.4, says.
+func (l *LDAP) dn(user string) string {
+	return strings.ReplaceAll(l.DN, "{user}", ldap.EscapeDN(user))
+}
+
+// filled returns a filter with its values, escaped as RFC 4515, section 3, says. Both are put in at
+// once, since one may look like the other's place.
+func filled(filter, user, dn string) string {
+	return strings.NewReplacer("{user}", ldap.EscapeFilter(user), "{dn}",
+		ldap.EscapeFilter(dn)).Replace(filter)
+}
+
+// Ask implements [Source].
+func (l *LDAP) Ask(ctx context.Context, q Question) (answer Answer, err error) {
+	if q.Password == "" { // would succeed, as nobody
+		return Answer{}, &Refusal{"the password is empty"}
+	}
+	var failed error
+	for _, address := range l.URLs {
+		answer, err = l.ask(ctx, address, q)
+		if _, refused := errors.AsType[*Refusal](err); err == nil || refused {
+			return answer, err
+		}
+		failed = errors.Join(failed, fmt.Errorf("%s: %w", address, err))
+	}
+	return Answer{}, failed
+}
+
+// ask asks one of several equal directories.
+func (l *LDAP) ask(ctx context.Context, address string, q Question) (Answer, error) {
+	conn, err := l.dial(ctx, address)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if l.DN != "" {
+		dn := l.dn(q.User)
+		if err := bind(conn, dn, q.Password); err != nil {
+			return Answer{}, err
+		}
+		entry, err := l.entry(conn, dn, ldap.ScopeBaseObject, "(objectClass=*)", q.User)
+		if err != nil {
+			return Answer{}, err
+		}
+		return l.groups(conn, entry, q.User)
+	}
+	if err := l.bindToSearch(conn); err != nil {
+		return Answer{}, err
+	}
+	entry, err := l.entry(conn, l.Base, ldap.ScopeWholeSubtree, filled(l.Filter, q.User, ""), q.User)
+	if err != nil {
+		return Answer{}, err
+	}
+	answer, err := l.groups(conn, entry, q.User) // as who may see them
+	if bound := bind(conn, entry.DN, q.Password); bound != nil {
+		return Answer{}, bound
+	}
+	return answer, err
+}
+
+// Reach returns why one of the directories would not answer.
+func (l *LDAP) Reach(ctx context.Context) (failed error) {
+	for _, address := range l.URLs {
+		conn, err := l.dial(ctx, address)
+		if err == nil {
+			err = l.bindToSearch(conn)
+			conn.Close()
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", address, err))
+		}
+	}
+	return failed
+}
+
+// bindToSearch binds as who searches, if anybody does.
+func (l *LDAP) bindToSearch(conn *ldap.Conn) error {
+	if l.SearchDN == "" {
+		return nil
+	}
+	if err := conn.Bind(l.SearchDN, l.SearchPassword); err != nil {
+		return fmt.Errorf("binding as %s: %w", l.SearchDN, err)
+	}
+	return nil
+}
+
+func (l *LDAP) dial(ctx context.Context, address string) (*ldap.Conn, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{}
+	if l.TLS != nil {
+		config = l.TLS.Clone()
+	}
+	config.ServerName = u.Hostname()
+	deadline, _ := ctx.Deadline()
+	conn, err := ldap.DialURL(address, ldap.DialWithTLSConfig(config),
+		ldap.DialWithDialer(&net.Dialer{Deadline: deadline}))
+	if err != nil {
+		return nil, err
+	}
+	if !deadline.IsZero() {
+		conn.SetTimeout(max(time.Until(deadline), time.Millisecond))
+	}
+	if l.StartTLS && u.Scheme == "ldap" {
+		if err := conn.StartTLS(config); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+// bind tries a password.
+func bind(conn *ldap.Conn, dn, password string) error {
+	if dn == "" { // would be anonymous, and succeed: RFC 4513, section 5.1.2
+		return &Refusal{"the user has no distinguished name"}
+	}
+	err := conn.Bind(dn, password)
+	if ldap.IsErrorAnyOf(err, refusals...) {
+		return &Refusal{fmt.Sprintf("the directory refuses %s: %s", dn, err)}
+	}
+	return err
+}
+
+// entry returns the entry of a user.
+func (l *LDAP) entry(conn *ldap.Conn, base string, scope int, filter, user string) (*ldap.Entry,
+	error) {
+	found, err := conn.Search(&ldap.SearchRequest{BaseDN: base, Scope: scope, Filter: filter,
+		SizeLimit: 2, EnforceSizeLimit: true, DerefAliases: ldap.NeverDerefAliases,
+		Attributes: []string{l.Name, "memberOf"}})
+	if ldap.IsErrorWithCode(err, ldap.LDAPResultSizeLimitExceeded) ||
+		err == nil && len(found.Entries) > 1 {
+		return nil, fmt.Errorf("the directory has several users for the name %q", user)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for the user: %w", err)
+	}
+	if len(found.Entries) == 0 {
+		return nil, &Refusal{fmt.Sprintf("the directory shows no user %q", user)}
+	}
+	entry := found.Entries[0]
+	if names := entry.GetEqualFoldAttributeValues(l.Name); !slices.Contains(names, user) {
+		return nil, &Refusal{fmt.Sprintf("%s of %s is %q, and not %q", l.Name, entry.DN, names, user)}
+	}
+	return entry, nil
+}
+
+// groups returns the user's groups, or refuses one who is not in the right ones.
+func (l *LDAP) groups(conn *ldap.Conn, entry *ldap.Entry, user string) (answer Answer, err error) {
+	answer.Groups = entry.GetEqualFoldAttributeValues("memberOf")
+	if l.GroupBase != "" {
+		found, err := conn.Search(&ldap.SearchRequest{BaseDN: l.GroupBase,
+			Scope: ldap.ScopeWholeSubtree, Filter: filled(l.GroupFilter, user, entry.DN),
+			SizeLimit: mostGroups, EnforceSizeLimit: true, DerefAliases: ldap.NeverDerefAliases,
+			Attributes: []string{"1.1"}}) // none
+		if err != nil {
+			return Answer{}, fmt.Errorf("looking for groups of the user: %w", err)
+		}
+		for _, group := range found.Entries {
+			answer.Groups = append(answer.Groups, group.DN)
+		}
+	}
+	if len(l.Require) > 0 && !slices.ContainsFunc(l.Require, answer.In) {
+		return Answer{}, &Refusal{fmt.Sprintf("%s is in none of the groups that may log in",
+			entry.DN)}
+	}
+	return answer, nil
+}
+
+// In reports whether a user is in a group, however its name is spelled.
+func (a Answer) In(group string) bool {
+	dn, err := ldap.ParseDN(group)
+	return err == nil && slices.ContainsFunc(a.Groups, func(other string) bool {
+		parsed, err := ldap.ParseDN(other)
+		return err == nil && parsed.EqualFold(dn)
+	})
+}

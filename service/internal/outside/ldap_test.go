@@ -1,0 +1,135 @@
+package outside
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-ldap/ldap/v3"
+
+	"github.com/usftp/usftp/service/internal/outside/slapdtest"
+)
+
+// directories returns the ways of asking one directory.
+func directories(t *testing.T, s *slapdtest.Slapd) map[string]*LDAP {
+	t.Helper()
+	pem, err := os.ReadFile(s.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust := &tls.Config{RootCAs: x509.NewCertPool()}
+	trust.RootCAs.AppendCertsFromPEM(pem)
+	dn := LDAP{URLs: []string{"ldaps://" + s.TLS}, TLS: trust, Name: "uid",
+		DN: "uid={user}," + slapdtest.People}
+	search := dn
+	search.DN, search.Base, search.Filter = "", slapdtest.Base,
+		"(&(objectClass=inetOrgPerson)(uid={user}))"
+	search.SearchDN, search.SearchPassword = slapdtest.Search, slapdtest.SearchWord
+	starts := search
+	starts.URLs, starts.StartTLS = []string{"ldap://" + s.Plain}, true
+	return map[string]*LDAP{"by name": &dn, "by search": &search, "after StartTLS": &starts}
+}
+
+func refused(err error) bool {
+	_, is := errors.AsType[*Refusal](err)
+	return is
+}
+
+// TestLDAP: a user with the right password is let in, and nobody else: not without a password,
+// which this directory takes for an anonymous bind that succeeds, and not by a name that would be
+// another's, or anybody's, if it was not escaped.
+func TestLDAP(t *testing.T) {
+	t.Parallel()
+	s := slapdtest.Start(t, "ann", "bob", `x\2cy`)
+	for how, l := range directories(t, s) {
+		if key, err := l.Check(); err != nil {
+			t.Errorf("%s: %s: %v", how, key, err)
+		}
+		ask := func(user, password string) (Answer, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return l.Ask(ctx, Question{User: user, Password: password})
+		}
+		if _, err := ask("ann", "ann secret"); err != nil {
+			t.Errorf("%s: %v", how, err)
+		}
+		for _, c := range [][2]string{{"ann", "bob secret"}, {"ann", ""}, {"nobody", "ann secret"},
+			{"Ann", "ann secret"}, {"ANN", "ann secret"}, {"*", "ann secret"}, {"a*", "ann secret"},
+			{"nobody", ""}, {"ann)(uid=*", "ann secret"}, {"*)(uid=ann", "ann secret"}, {"", "x"},
+			{"ann," + slapdtest.People, "ann secret"}, {"ann+cn=ann", "ann secret"},
+			{" ann", "ann secret"}, {"ann\x00", "ann secret"}, {"{user}", "ann secret"},
+			{`\61nn`, "ann secret"}, {"ann", "ann secret\x00"}, {strings.Repeat("a", 1000), "x"}} {
+			if answer, err := ask(c[0], c[1]); !refused(err) {
+				t.Errorf("%s: %q with %q: %v, %v", how, c[0], c[1], answer, err)
+			}
+		}
+		l.GroupBase, l.GroupFilter = slapdtest.Groups, "(member={dn})"
+		l.Require = []string{"CN=Partners, OU=groups, DC=example, DC=com"}
+		if answer, err := ask("ann", "ann secret"); err != nil || !answer.In(slapdtest.Partners) ||
+			answer.In("cn=others,"+slapdtest.Groups) {
+			t.Errorf("%s: a partner: %v, %v", how, answer, err)
+		}
+		if _, err := ask("bob", "bob secret"); !refused(err) {
+			t.Errorf("%s: one who is no partner: %v", how, err)
+		}
+		if _, err := ask("ann", "bob secret"); !refused(err) {
+			t.Errorf("%s: a partner with another's password: %v", how, err)
+		}
+	}
+}
+
+// TestLDAPThatFails: what says nothing about the user is no refusal, and lets nobody in.
+func TestLDAPThatFails(t *testing.T) {
+	t.Parallel()
+	s := slapdtest.Start(t, "ann", "bob")
+	for what, spoil := range map[string]func(l *LDAP){
+		"an unknown authority":     func(l *LDAP) { l.TLS = &tls.Config{RootCAs: x509.NewCertPool()} },
+		"another's name":           func(l *LDAP) { l.URLs[0] = strings.Replace(l.URLs[0], "127.0.0.1", "localhost", 1) },
+		"StartTLS with TLS's port": func(l *LDAP) { l.URLs, l.StartTLS = []string{"ldap://" + s.TLS}, true },
+		"the searcher's password":  func(l *LDAP) { l.SearchPassword = "wrong" },
+		"nobody who may search":    func(l *LDAP) { l.GroupBase, l.GroupFilter = "dc=elsewhere", "(cn=x)" },
+		"several users":            func(l *LDAP) { l.Filter = "(|(uid={user})(objectClass=inetOrgPerson))" },
+		"no base":                  func(l *LDAP) { l.Base = "ou=nowhere,dc=else" },
+	} {
+		l := directories(t, s)["by search"]
+		spoil(l)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		answer, err := l.Ask(ctx, Question{User: "ann", Password: "ann secret"})
+		cancel()
+		if err == nil || refused(err) {
+			t.Errorf("%s: %v, %v", what, answer, err)
+		}
+	}
+	l := directories(t, s)["by search"]
+	l.URLs = append([]string{"ldaps://127.0.0.1:1"}, l.URLs...)
+	if _, err := l.Ask(t.Context(), Question{User: "ann", Password: "ann secret"}); err != nil {
+		t.Errorf("the second of two directories: %v", err)
+	}
+}
+
+// TestNamesInLDAP: a name stays a value, whatever it has in it.
+func TestNamesInLDAP(t *testing.T) {
+	t.Parallel()
+	l := &LDAP{DN: "uid={user},ou=people"}
+	for name, want := range map[string]string{
+		"a,ou=x": `uid=a\,ou=x,ou=people`, "a+b": `uid=a\+b,ou=people`, "#a": `uid=\#a,ou=people`,
+		" a ": `uid=\ a\ ,ou=people`, `a\`: `uid=a\\,ou=people`, "a\x00": `uid=a\00,ou=people`,
+	} {
+		if dn := l.dn(name); dn != want {
+			t.Errorf("%q becomes %s", name, dn)
+		}
+		parsed, err := ldap.ParseDN(l.dn(name))
+		if err != nil || len(parsed.RDNs) != 2 || parsed.RDNs[0].Attributes[0].Value != name {
+			t.Errorf("%q is read as %v, %v", name, parsed, err)
+		}
+	}
+	if got := filled("(|(uid={user})(member={dn}))", "{dn})(*", "cn={user}\\"); got !=
+		`(|(uid={dn}\29\28\2a)(member=cn={user}\5c))` {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,137 @@
+// Package outside asks others whether to let a user in: a directory that speaks LDAP, or, by
+// package hooks, a program of the operator's.
+package outside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// A Question is about one login.
+type Question struct {
+	User, Password string
+	Remote         string // the client's address and port
+}
+
+// An Answer lets a user in.
+type Answer struct {
+	Groups   []string // distinguished names of the user's groups
+	Template string   // the name of the settings to take, or ""
+}
+
+// A Source knows users. Its errors are a [*Refusal], or say why there is no answer.
+type Source interface {
+	Ask(ctx context.Context, q Question) (Answer, error)
+}
+
+// A Refusal is an answer.
+type Refusal struct{ Reason string }
+
+func (r *Refusal) Error() string { return r.Reason }
+
+// Limits are those of an [Asker]. What is 0 has a default.
+type Limits struct {
+	Timeout time.Duration // for one answer
+	AtOnce  int           // questions
+	Rate    int           // questions a second
+
+	// Cache is how long an answer lets a user in with the same password while there are none; 0 is
+	// not at all.
+	Cache time.Duration
+}
+
+// Defaults of Limits.
+const (
+	UsualTimeout = 5 * time.Second
+	UsualAtOnce  = 8
+	UsualRate    = 20
+)
+
+// An Asker asks a source, not too often, and knows what to do while it is down. It is safe for
+// concurrent use.
+type Asker struct {
+	source Source
+	limits Limits
+	places chan struct{}
+	rate   *rate.Limiter
+	cache  *cache
+
+	mu   sync.Mutex
+	down time.Time // the last time that there was no answer
+}
+
+// NewAsker returns an asker.
+func NewAsker(source Source, limits Limits) *Asker {
+	if limits.Timeout == 0 {
+		limits.Timeout = UsualTimeout
+	}
+	if limits.AtOnce == 0 {
+		limits.AtOnce = UsualAtOnce
+	}
+	if limits.Rate == 0 {
+		limits.Rate = UsualRate
+	}
+	return &Asker{source: source, limits: limits, places: make(chan struct{}, limits.AtOnce),
+		rate: rate.NewLimiter(rate.Limit(limits.Rate), limits.Rate), cache: newCache(limits.Cache)}
+}
+
+// rest is how long a source that was down is left alone by users whom the cache knows.
+const rest = 5 * time.Second
+
+// Ask asks whether to let a user in. What is neither a yes nor a [*Refusal] is an
+// [sshd.ErrUndecided].
+func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
+	// Directories take a bind without a password for an anonymous one, which succeeds: RFC 4513,
+	// section 5.1.2.
+	if q.Password == "" {
+		return Answer{}, &Refusal{"the password is empty"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.limits.Timeout)
+	defer cancel()
+	select {
+	case a.places <- struct{}{}:
+		defer func() { <-a.places }()
+	case <-ctx.Done():
+		return Answer{}, fmt.Errorf("%w: %d others were being asked about for %s", sshd.ErrUndecided,
+			a.limits.AtOnce, a.limits.Timeout)
+	}
+	if a.resting() {
+		if answer, ok := a.cache.find(q); ok {
+			return answer, nil
+		}
+	}
+	if a.rate.Wait(ctx) != nil {
+		return Answer{}, fmt.Errorf("%w: there were more than %d questions a second",
+			sshd.ErrUndecided, a.limits.Rate)
+	}
+	answer, err := a.source.Ask(ctx, q)
+	if _, refused := errors.AsType[*Refusal](err); refused {
+		a.cache.forget(q)
+		return Answer{}, err
+	}
+	if err == nil {
+		a.cache.keep(q, answer)
+		return answer, nil
+	}
+	a.mu.Lock()
+	a.down = time.Now()
+	a.mu.Unlock()
+	if answer, ok := a.cache.find(q); ok {
+		return answer, nil
+	}
+	return Answer{}, fmt.Errorf("%w: %w", sshd.ErrUndecided, err)
+}
+
+// resting reports whether the source was down a moment ago.
+func (a *Asker) resting() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Since(a.down) < rest
+}

@@ -1,0 +1,140 @@
+package outside
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// source answers what the test says.
+type source func(ctx context.Context, q Question) (Answer, error)
+
+func (s source) Ask(ctx context.Context, q Question) (Answer, error) { return s(ctx, q) }
+
+var errAway = errors.New("the directory is away")
+
+// TestCache: while there is no answer the last yes holds for the same password and for its time
+// only, and without a cache nothing does.
+func TestCache(t *testing.T) {
+	t.Parallel()
+	var err error
+	asked := 0
+	answers := source(func(_ context.Context, q Question) (Answer, error) {
+		asked++
+		if err == nil && q.Password != "right" {
+			return Answer{}, &Refusal{"wrong"}
+		}
+		return Answer{Template: "t"}, err
+	})
+	a := NewAsker(answers, Limits{Cache: time.Hour})
+	now := time.Now()
+	a.cache.now = func() time.Time { return now }
+	ask := func(password string) error {
+		_, err := a.Ask(t.Context(), Question{User: "ann", Password: password})
+		return err
+	}
+	if ask("right") != nil || !refused(ask("wrong")) {
+		t.Fatal("the source does not decide")
+	}
+	err = errAway
+	if got, err := a.Ask(t.Context(), Question{User: "ann", Password: "right"}); err != nil ||
+		got.Template != "t" {
+		t.Errorf("from the cache: %v, %v", got, err)
+	}
+	before := asked
+	if ask("right") != nil || asked != before {
+		t.Error("what is down is asked at once again")
+	}
+	for _, password := range []string{"wrong", ""} {
+		if err := ask(password); err == nil {
+			t.Errorf("%q is let in", password)
+		}
+	}
+	if _, err := a.Ask(t.Context(), Question{User: "bob", Password: "right"}); !errors.Is(err,
+		sshd.ErrUndecided) || !errors.Is(err, errAway) {
+		t.Errorf("a user who was not asked about: %v", err)
+	}
+	now = now.Add(time.Hour + time.Second)
+	if err := ask("right"); !errors.Is(err, sshd.ErrUndecided) {
+		t.Errorf("an old answer: %v", err)
+	}
+	err, a.down = nil, time.Time{}
+	if ask("right") != nil {
+		t.Error("the source answers again, and is not asked")
+	}
+	a.source = source(func(context.Context, Question) (Answer, error) {
+		return Answer{}, &Refusal{"disabled"}
+	})
+	if !refused(ask("right")) {
+		t.Error("a refusal is overruled")
+	}
+	a.source, err = answers, errAway
+	if ask("right") == nil {
+		t.Error("who was refused last is let in from the cache")
+	}
+	for _, one := range a.cache.all {
+		if one.hash == "right" {
+			t.Error("passwords are kept")
+		}
+	}
+
+	plain := NewAsker(answers, Limits{})
+	err = nil
+	if _, err := plain.Ask(t.Context(), Question{User: "ann", Password: "right"}); err != nil {
+		t.Error(err)
+	}
+	err = errAway
+	if _, err := plain.Ask(t.Context(), Question{User: "ann", Password: "right"}); !errors.Is(err,
+		sshd.ErrUndecided) {
+		t.Errorf("without a cache: %v", err)
+	}
+}
+
+// TestLimitsOfAsking: no more questions at once, or in a second, than is allowed, and none takes
+// longer than its time. What is not asked is not decided.
+func TestLimitsOfAsking(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 100)
+	hangs := source(func(ctx context.Context, _ Question) (Answer, error) {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return Answer{}, ctx.Err()
+	})
+	a := NewAsker(hangs, Limits{AtOnce: 2, Timeout: 200 * time.Millisecond})
+	ended := make(chan error)
+	for range 6 {
+		go func() {
+			_, err := a.Ask(t.Context(), Question{User: "ann", Password: "x"})
+			ended <- err
+		}()
+	}
+	for range 6 {
+		if err := <-ended; !errors.Is(err, sshd.ErrUndecided) {
+			t.Error(err)
+		}
+	}
+	if len(asked) > 4 { // two whose time was over when the places were free
+		t.Errorf("%d of 6 were asked about, 2 at once", len(asked))
+	}
+
+	count := 0
+	a = NewAsker(source(func(context.Context, Question) (Answer, error) {
+		count++
+		return Answer{}, nil
+	}), Limits{Rate: 3, Timeout: 100 * time.Millisecond})
+	undecided := 0
+	for range 10 {
+		if _, err := a.Ask(t.Context(), Question{User: "ann", Password: "x"}); err != nil {
+			if !errors.Is(err, sshd.ErrUndecided) {
+				t.Error(err)
+			}
+			undecided++
+		}
+	}
+	if count > 4 || undecided < 6 || count+undecided != 10 {
+		t.Errorf("%d questions, %d undecided", count, undecided)
+	}
+}
