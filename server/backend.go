@@ -164,9 +164,9 @@ type FileAbandoner interface {
 	Abandon() error
 }
 
-// FileDiscarder is a [FileAbandoner] that can keep nothing. Discard is called instead of Abandon if a
-// write was denied since it was more than the quota or the size of a file allows: what would be kept
-// would go on filling it, and can never be completed. Absent: Abandon is called.
+// FileDiscarder is a [FileAbandoner] that can keep nothing. Discard is called instead of Abandon if
+// a write was denied since it was more than the quota or the size of a file allows: what would be
+// kept would go on filling it, and can never be completed. Absent: Abandon is called.
 type FileDiscarder interface {
 	FileAbandoner
 	Discard() error
@@ -176,17 +176,17 @@ type FileDiscarder interface {
 // whole, and a new one that was abandoned is kept for its client, which STAT tells its size.
 // Absent: it is taken that files change while they are written.
 //
-// Upload describes the new file that is not complete, or returns fs.ErrNotExist if there is none, or
-// if another file has its name.
+// Upload describes the new file that is not complete, or returns fs.ErrNotExist if there is none,
+// or if another file has its name.
 type AtomicUploader interface {
 	UploadsAtomically() bool
 	Upload(ctx context.Context, name string) (fs.FileInfo, error)
 }
 
 // FileEnder is a file that takes the place of another when it is closed. Under a quota, and if
-// nothing is to be kept, End is called instead of Close and Abandon. It also describes the file that has no name any more, if
-// there is one: the one that was replaced, or this one if nothing is kept of it. Replaces describes
-// what has the place now. Absent: no file loses its name.
+// nothing is to be kept, End is called instead of Close and Abandon. It also describes the file
+// that has no name any more, if there is one: the one that was replaced, or this one if nothing is
+// kept of it. Replaces describes what has the place now. Absent: no file loses its name.
 type FileEnder interface {
 	Replaces() (fs.FileInfo, error)
 	End(how Ending) (gone fs.FileInfo, err error)
@@ -227,9 +227,9 @@ func end(file File, how Ending) error {
 	return file.Close()
 }
 
-// FileHasher is a file that has hashes of itself, although it may not be readable. Hash returns that
-// of a stretch by an algorithm of check-file, such as "md5". Absent, or errors.ErrUnsupported: what
-// is read is hashed.
+// FileHasher is a file that has hashes of itself, although it may not be readable. Hash returns
+// that of a stretch by an algorithm of check-file, such as "md5". Absent, or errors.ErrUnsupported:
+// what is read is hashed.
 type FileHasher interface {
 	Hash(algorithm string, offset, length int64) ([]byte, error)
 }

@@ -300,8 +300,8 @@ func TestFoldersBeneath(t *testing.T) {
 	}
 }
 
-// TestFoldersWhileLinksAreSwapped: a link that takes the place of a directory between the search for
-// the folder and what is done there leads nowhere.
+// TestFoldersWhileLinksAreSwapped: a link that takes the place of a directory between the search
+// for the folder and what is done there leads nowhere.
 func TestFoldersWhileLinksAreSwapped(t *testing.T) {
 	t.Parallel()
 	client, root, _ := folders(t, false)

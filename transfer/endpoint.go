@@ -237,8 +237,8 @@ func (a *Attributes) chmod(dir endpoint.Info) endpoint.Info {
 	return dir
 }
 
-// preservesMode reports whether a copy gets its source's permissions without the umask. Streams have
-// none, and some servers tell none.
+// preservesMode reports whether a copy gets its source's permissions without the umask. Streams
+// have none, and some servers tell none.
 func (a *Attributes) preservesMode(of *endpoint.Info) bool {
 	return a.Preserve && !a.NoModes && of.HasMode
 }

@@ -90,8 +90,8 @@ type Position struct {
 	// some seconds. Wait is then the time until the connection is given up, and Message says both.
 	Stalled time.Duration `json:"stalled_ns,omitempty"`
 	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
-	// Paused is, of Elapsed, for how long a host stalled, there was no connection, or the process was
-	// stopped. It is not known of the entries of a tree.
+	// Paused is, of Elapsed, for how long a host stalled, there was no connection, or the process
+	// was stopped. It is not known of the entries of a tree.
 	Paused time.Duration `json:"paused_ns,omitempty"`
 }
 

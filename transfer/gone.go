@@ -155,9 +155,9 @@ func (g *gone) missed(at string, err error) error {
 	return err
 }
 
-// taken reports whether the source, which lacks a path, takes it for another one that it has: such a
-// source can have only one of both, and the target's may be the only copy of what the other was. If
-// the source has the path after all, taken fails.
+// taken reports whether the source, which lacks a path, takes it for another one that it has: such
+// a source can have only one of both, and the target's may be the only copy of what the other was.
+// If the source has the path after all, taken fails.
 func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 	t := g.sync.tree
 	at := t.src.Join(t.route.Source, rel)

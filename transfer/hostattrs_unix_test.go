@@ -284,8 +284,9 @@ func TestHostSetsNoAttributesOfDirectories(t *testing.T) {
 	}
 }
 
-// A host that says that it has set attributes of a file, and has not, is found out by the first one,
-// alone or in a tree, and what it replaces keeps its permissions. One that sets them nearly is not.
+// A host that says that it has set attributes of a file, and has not, is found out by the first
+// one, alone or in a tree, and what it replaces keeps its permissions. One that sets them nearly is
+// not.
 func TestFileToAHostThatPretends(t *testing.T) {
 	for name, test := range map[string]struct {
 		set  func(b *bench, r sftptest.Request) // what it does set

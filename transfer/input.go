@@ -182,9 +182,9 @@ func (w *wide) Close() error {
 	return err
 }
 
-// load reads a small file into memory, unless the host can copy it itself. same is false if it is no
-// longer as listed, or has been written to since, perhaps just now; it is then copied like a large
-// one.
+// load reads a small file into memory, unless the host can copy it itself. same is false if it is
+// no longer as listed, or has been written to since, perhaps just now; it is then copied like a
+// large one.
 func (in *input) load() (same bool, err error) {
 	if in.copies() {
 		return false, nil
@@ -279,8 +279,8 @@ func (in *input) passed(p []byte, n int, off int64) error {
 	return in.copy.limiter.wait(n)
 }
 
-// Seek sets the offset of the next Read, from the beginning or the current one: some servers make it
-// necessary to go back.
+// Seek sets the offset of the next Read, from the beginning or the current one: some servers make
+// it necessary to go back.
 func (in *input) Seek(off int64, whence int) (int64, error) {
 	at, err := in.file.Seek(off, whence)
 	if whence == io.SeekCurrent { // a stream may have begun anywhere

@@ -20,8 +20,8 @@ import (
 
 // TestResumeTreeThatMadeItsTarget: an interrupted command continues where it was, although its
 // target is a directory by then and copies go into directories. The same holds for repeating a
-// completed command within a day. Without Resume only an interrupted command goes to the same place,
-// for a week; otherwise the target means what it means to scp.
+// completed command within a day. Without Resume only an interrupted command goes to the same
+// place, for a week; otherwise the target means what it means to scp.
 func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 	for _, direction := range []way{upload, download,
 		local} {

@@ -137,9 +137,9 @@ func (o *localOutput) lstat(name string) (fs.FileInfo, error) {
 	return info, about(name, err)
 }
 
-// overwrite opens no other file than old below the target of a tree, whoever put it there: a hostile
-// server may send a link and then a file of the same name. os.Root alone would keep writes inside
-// the target, but follow links within it.
+// overwrite opens no other file than old below the target of a tree, whoever put it there: a
+// hostile server may send a link and then a file of the same name. os.Root alone would keep writes
+// inside the target, but follow links within it.
 func (o *localOutput) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
 	perm fs.FileMode) (err error) {
 	if c.entry != nil && old != nil {

@@ -115,8 +115,8 @@ func liesIn(name string, dir fs.FileInfo) bool {
 	}
 }
 
-// check refuses names that the system takes for others, and a link made by the source to stand for a
-// directory of the same name.
+// check refuses names that the system takes for others, and a link made by the source to stand for
+// a directory of the same name.
 func (t *localTarget) check(d *directory, name string) error {
 	if t.job.tree.options.KeepDirLinks && t.job.src.conn() != nil && !d.names.addExactly(name) {
 		return errTwice

@@ -196,17 +196,17 @@ func (l *location) create(c *fileCopy, source *endpoint.Info) (err error) {
 	return l.explain(err)
 }
 
-// hides reports whether a target is written without a temporary name, since the host shows a new file
-// when it is closed, and keeps what has come of it if it never is; see docs/uploads.md. One that
-// replaces another could not be gone on with; one that is proved after it was closed, by its hash,
-// needs a name for that.
+// hides reports whether a target is written without a temporary name, since the host shows a new
+// file when it is closed, and keeps what has come of it if it never is; see docs/uploads.md. One
+// that replaces another could not be gone on with; one that is proved after it was closed, by its
+// hash, needs a name for that.
 func hides(c *fileCopy, l *location) bool {
 	return c.to != nil && l.info == nil && !l.untold && !l.link && !l.direct && l.tries(c) &&
 		!c.verifies() && c.options.List == nil && private.OfClient(c.to.client).KeepsUploads()
 }
 
-// lookBehind finds out whether what has the target's name is an upload that is not complete: for all
-// others there is no file.
+// lookBehind finds out whether what has the target's name is an upload that is not complete: for
+// all others there is no file.
 func lookBehind(c *fileCopy, l *location) error {
 	client := private.OfClient(c.to.client)
 	if l.info == nil || !l.info.Mode().IsRegular() || !client.KeepsUploads() {
@@ -277,8 +277,8 @@ func (l *location) attrs(c *fileCopy, source *endpoint.Info) (set usftp.NewAttrs
 }
 
 // openInPlace opens the target itself. Below the target of a tree it must still be what can be
-// written, and a link is replaced by the file, as a rename would. A new file is created exclusively;
-// an existing regular file may stem from an earlier attempt.
+// written, and a link is replaced by the file, as a rename would. A new file is created
+// exclusively; an existing regular file may stem from an earlier attempt.
 func (l *location) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileMode) error {
 	old, flag := l.info, os.O_WRONLY|os.O_CREATE
 	if c.entry != nil {

@@ -93,8 +93,9 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 	}
 }
 
-// TestOldFileWhereNothingIsRenamed: where no file gets another name, an old one is written in place,
-// and nothing is said of an interrupted copy, though the journal knew how far this one had come.
+// TestOldFileWhereNothingIsRenamed: where no file gets another name, an old one is written in
+// place, and nothing is said of an interrupted copy, though the journal knew how far this one had
+// come.
 func TestOldFileWhereNothingIsRenamed(t *testing.T) {
 	for _, removes := range []bool{true, false} {
 		denied := []wire.Type{wire.TypeRename}

@@ -338,9 +338,9 @@ func (s *sameness) settle() error {
 	return nil
 }
 
-// remember starts to hash what is read, for a target elsewhere: the beginning of a source that may be
-// racy, and everything if the server is known to change the times of files being read. At the end
-// only the contents show then whether the file is unchanged.
+// remember starts to hash what is read, for a target elsewhere: the beginning of a source that may
+// be racy, and everything if the server is known to change the times of files being read. At the
+// end only the contents show then whether the file is unchanged.
 func (s *sameness) remember() {
 	t, from := &s.in.copy.attempts, s.in.copy.from
 	s.racy = t.racy

@@ -103,7 +103,8 @@ func (o *remoteOutput) overwrite(c *fileCopy, source *endpoint.Info, old fs.File
 
 // openOver opens an existing file to write over it. It does not empty the file, which may be the
 // source: the host may be this machine, and a file can have several names. finalize truncates it to
-// its new size. On hosts that take only whole files, it is emptied if it is certainly not the source.
+// its new size. On hosts that take only whole files, it is emptied if it is certainly not the
+// source.
 func (o *remoteOutput) openOver(c *fileCopy, source *endpoint.Info, old fs.FileInfo,
 	perm fs.FileMode) (err error) {
 	other := c.attempts.once || isOther(source, old) // what can be read only once is no file
@@ -475,8 +476,8 @@ func (s finalizing) attrsRefused(err error) error {
 	return nil
 }
 
-// A commitState is how far the last step of a copy to a host has come. If a lost connection swallows
-// its replies, the next attempt finds out what was done before it does any of it again.
+// A commitState is how far the last step of a copy to a host has come. If a lost connection
+// swallows its replies, the next attempt finds out what was done before it does any of it again.
 type commitState struct {
 	temporary string // complete, and a name that nobody else knows
 	aside     string // the old file's name during the exchange; "" if it keeps its own
@@ -565,8 +566,8 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 	return err
 }
 
-// refused reports whether the host denies to rename the temporary file to a free name, too, after it
-// has refused to replace an old file: then it renames nothing. A failure without a reason may be
+// refused reports whether the host denies to rename the temporary file to a free name, too, after
+// it has refused to replace an old file: then it renames nothing. A failure without a reason may be
 // that of a full host, where the old file keeps its contents. The temporary file may have got that
 // name.
 func (p *commitState) refused(c *fileCopy, o *remoteOutput, client *usftp.Client) bool {

@@ -22,8 +22,8 @@ type remoteTarget struct {
 
 func (t *remoteTarget) asSource() end { return &remoteSource{t.remoteEnd} }
 
-// view returns a client whose requests in a directory follow no link below the target of a tree; see
-// [endpoint.HostRoot.View].
+// view returns a client whose requests in a directory follow no link below the target of a tree;
+// see [endpoint.HostRoot.View].
 func (t *remoteTarget) view(client *usftp.Client, e *entry) (view *usftp.Client, ok bool) {
 	if t.root == nil { // a single file
 		return client, false

@@ -250,7 +250,8 @@ func (j *journal) noteBefore(c *fileCopy, temporary string) {
 	}
 }
 
-// noteAside records that the old file is about to lose its name to a new one, or does not after all.
+// noteAside records that the old file is about to lose its name to a new one, or does not after
+// all.
 func (j *journal) noteAside(c *fileCopy, p *commitState) {
 	if c.isSmall() {
 		return
@@ -486,8 +487,8 @@ func (t *tree) madeMark() treeMark {
 	return treeMark(t.journalKey("tree", t.route.Source, t.route.Target))
 }
 
-// continues reports whether the target is the copy itself because an earlier run created it. If that
-// run was complete, only resume asks for the same place again.
+// continues reports whether the target is the copy itself because an earlier run created it. If
+// that run was complete, only resume asks for the same place again.
 func (m treeMark) continues(resume bool) bool {
 	if m == "" {
 		return false

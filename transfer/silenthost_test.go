@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Who interrupts a run because its host has fallen silent does not wait for the host. One that takes
-// its time for what is cleaned up, and answers otherwise, gets it.
+// Who interrupts a run because its host has fallen silent does not wait for the host. One that
+// takes its time for what is cleaned up, and answers otherwise, gets it.
 func TestInterruptedWhileTheHostIsSilent(t *testing.T) {
 	const size = 40 << 20
 	slow := sftptest.Fault{On: wire.TypeFsetstat, Do: sftptest.Delay(3 * time.Second)}

@@ -9,10 +9,10 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// Some file systems store names in another spelling than they were given, decomposed for example, or
-// take two spellings for one name. What such a target lists is then not what the source has, and a
-// sync would delete what it has just copied. SFTP does not tell, so a name is never deleted that is
-// a name of the source in another spelling.
+// Some file systems store names in another spelling than they were given, decomposed for example,
+// or take two spellings for one name. What such a target lists is then not what the source has, and
+// a sync would delete what it has just copied. SFTP does not tell, so a name is never deleted that
+// is a name of the source in another spelling.
 
 // spellings are the names of a source directory in a form that is the same for all their spellings.
 // It keeps hashes only: a collision means that something is not deleted.

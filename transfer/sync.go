@@ -50,9 +50,9 @@ type SyncOptions struct {
 	// target's files if that is more.
 	MaxDelete int64
 
-	// BackupDir is a directory in the target, given relative to it, that gets whatever is deleted or
-	// replaced there, except directories. The directory itself is not synced. What replaces a file
-	// takes one round trip more.
+	// BackupDir is a directory in the target, given relative to it, that gets whatever is deleted
+	// or replaced there, except directories. The directory itself is not synced. What replaces a
+	// file takes one round trip more.
 	BackupDir string
 
 	// IgnoreFile is the name of files in the source, such as ".gitignore", that exclude entries of

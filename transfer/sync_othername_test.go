@@ -16,8 +16,8 @@ import (
 )
 
 // TestSyncFromASourceThatIgnoresCase: of two names that are one at the source, the source can have
-// one only, so the target's other file may be the last of its kind, and stays. What was renamed only
-// in case goes.
+// one only, so the target's other file may be the last of its kind, and stays. What was renamed
+// only in case goes.
 func TestSyncFromASourceThatIgnoresCase(t *testing.T) {
 	stored := make(map[string]string)
 	files := foldFS{memfs.New(0), func(name string) string {

@@ -25,8 +25,8 @@ type TreeOptions struct {
 	Links LinkMode
 
 	// KeepDirLinks lets a symbolic link at the target that leads to a directory stand for the
-	// directory, where the source has a directory of that name, as rsync -K does; otherwise it is in
-	// the way. Whoever can make such links at the target decides where files go, and with
+	// directory, where the source has a directory of that name, as rsync -K does; otherwise it is
+	// in the way. Whoever can make such links at the target decides where files go, and with
 	// SyncOptions.Delete what is deleted.
 	KeepDirLinks bool
 
@@ -135,9 +135,9 @@ var (
 // error if it does not. A directory gets its times and permissions once everything in it is done.
 //
 // No symbolic link below the target is followed: a link in place of a directory is an error, and
-// one in place of a file is replaced. That includes links that somebody puts there meanwhile, except
-// on hosts that do not offer beneath@usftp: those may follow them, see docs/reliability.md. Anything
-// other than files, directories and links is skipped with an event.
+// one in place of a file is replaced. That includes links that somebody puts there meanwhile,
+// except on hosts that do not offer beneath@usftp: those may follow them, see docs/reliability.md.
+// Anything other than files, directories and links is skipped with an event.
 //
 // CopyTree returns when everything is in place or has failed, with a [*TreeError], or with an
 // [*Error] if the source or the target cannot be used at all. If ctx ends, or a connection is lost

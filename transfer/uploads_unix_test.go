@@ -123,7 +123,8 @@ const (
 )
 
 // TestUploadsWithoutTemporaryNames: a new file is sent under its own name. Of a connection that is
-// cut others see nothing, cp -u does not take what is kept for the file, and --resume goes on from it.
+// cut others see nothing, cp -u does not take what is kept for the file, and --resume goes on from
+// it.
 func TestUploadsWithoutTemporaryNames(t *testing.T) {
 	data := random(uploadSize)
 	for name, options := range map[string]transfer.Options{

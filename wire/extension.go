@@ -45,9 +45,9 @@ const (
 // [Status]. docs/abandon.md describes it.
 const ExtAbandon = "abandon@usftp"
 
-// ExtUploads is an extension of our own, version "1", of servers on which a new file appears when it
-// is closed. The request, [ExtendedPath], is about the upload that will have a path; the answer is
-// [Attrs]. docs/uploads.md describes it.
+// ExtUploads is an extension of our own, version "1", of servers on which a new file appears when
+// it is closed. The request, [ExtendedPath], is about the upload that will have a path; the answer
+// is [Attrs]. docs/uploads.md describes it.
 const ExtUploads = "uploads@usftp"
 
 // Extended is any extended request (draft-02, section 8). The answer is [Status], [ExtendedReply],

@@ -45,8 +45,8 @@ func Refused(err error) bool {
 	return errors.As(err, new(*usftp.StatusError))
 }
 
-// NoDirectory returns the error of a directory in which something was to be made, and which does not
-// exist.
+// NoDirectory returns the error of a directory in which something was to be made, and which does
+// not exist.
 func NoDirectory(dir string) error {
 	return Explain(fmt.Sprintf("the directory %s does not exist (mkdir -p makes it)", dir),
 		fs.ErrNotExist)
@@ -71,11 +71,10 @@ type explained struct {
 func (e *explained) Error() string   { return e.text }
 func (e *explained) Unwrap() []error { return e.is }
 
-// ExplainMissing asks what is where the directory should be, of something in it that does not exist,
-// or that was refused as some servers refuse that.
-// OpenSSH's server says that of what would be below a file, too (errno_to_portable in
-// sftp-server.c), and of a link that leads nowhere. If the directory is there, the error has a text
-// that does not say otherwise.
+// ExplainMissing asks what is where the directory should be, of something in it that does not
+// exist, or that was refused as some servers refuse that. OpenSSH's server says that of what would
+// be below a file, too (errno_to_portable in sftp-server.c), and of a link that leads nowhere. If
+// the directory is there, the error has a text that does not say otherwise.
 func ExplainMissing(err error, client *usftp.Client, dir string) error {
 	info, statErr := client.Stat(dir)
 	switch {

@@ -67,7 +67,8 @@ func SetEach(q *quirks.Quirks, set usftp.NewAttrs, kind fs.FileMode, own bool,
 		noTimes, noModes = &q.NoDirTimes, &q.NoDirModes
 	}
 	q.Settable(&set, unset.Dirs)
-	// refused reports whether err says that the host does not set something, and whether that is new.
+	// refused reports whether err says that the host does not set something, and whether that is
+	// new.
 	refused := func(err error, known *atomic.Bool) (is, first bool) {
 		switch {
 		case !Refused(err):
@@ -97,9 +98,9 @@ func SetEach(q *quirks.Quirks, set usftp.NewAttrs, kind fs.FileMode, own bool,
 	return unset, err
 }
 
-// Pretends finds out whether a host has said that it set attributes of a file of this run's own, and
-// has not: wolfSSH does so for times. look asks what the file is, and try sets attributes. Hosts that
-// set times or modes nearly, as on FAT, set them.
+// Pretends finds out whether a host has said that it set attributes of a file of this run's own,
+// and has not: wolfSSH does so for times. look asks what the file is, and try sets attributes.
+// Hosts that set times or modes nearly, as on FAT, set them.
 func Pretends(q *quirks.Quirks, set usftp.NewAttrs, look func() (Info, error),
 	try func(usftp.NewAttrs) error) (unset Unset) {
 	is, err := look()

@@ -251,8 +251,8 @@ type HostWriter struct {
 	*usftp.File
 	Quirks *quirks.Quirks // of the host
 
-	// Striper is what wrote it over several handles, or nil. Finish ends it, and Stop if nothing else
-	// does.
+	// Striper is what wrote it over several handles, or nil. Finish ends it, and Stop if nothing
+	// else does.
 	Striper *Striper
 }
 

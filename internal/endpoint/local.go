@@ -330,8 +330,8 @@ func (w LocalWriter) WriteAt(p []byte, off int64) (int, error) {
 	return localfs.WriteSparse(w.File, p, off)
 }
 
-// Resize sets the size of a sparse file, which may end in a hole. What is longer stays so until it is
-// truncated.
+// Resize sets the size of a sparse file, which may end in a hole. What is longer stays so until it
+// is truncated.
 func (w LocalWriter) Resize(size int64) error {
 	if !w.Sparse {
 		return nil

@@ -71,8 +71,8 @@ func NewStriper(ctx context.Context, first *usftp.File, how Striping) *Striper {
 // Stop ends a transfer that is not complete.
 func (s *Striper) Stop() { s.finish(false)() }
 
-// finish ends a transfer in two halves. Its error is that of any handle that took part: a server may
-// report only at CLOSE that it could not store what it acknowledged.
+// finish ends a transfer in two halves. Its error is that of any handle that took part: a server
+// may report only at CLOSE that it could not store what it acknowledged.
 func (s *Striper) finish(complete bool) (wait func() error) {
 	s.stopJoining()
 	for _, l := range s.lanes {

@@ -153,8 +153,8 @@ func CheckForeignName(name string) error {
 // FoldsCase reports whether names that differ only in case are usually the same file here.
 const FoldsCase = runtime.GOOS == "darwin" || runtime.GOOS == "windows"
 
-// FoldName returns the same string for names that differ only in case. Bytes that are not UTF-8 stay
-// what they are: strings.ToLower would make one name of all.
+// FoldName returns the same string for names that differ only in case. Bytes that are not UTF-8
+// stay what they are: strings.ToLower would make one name of all.
 func FoldName(name string) string {
 	if utf8.ValidString(name) {
 		return foldText(name)

@@ -66,8 +66,8 @@ type Client interface {
 	// LinksTo reports whether a link means want. READLINK answers have, which some servers make
 	// absolute.
 	LinksTo(name, have, want string) bool
-	// KeepsUploads reports whether on the server a new file appears when it is closed, and not if it
-	// is abandoned; see docs/uploads.md.
+	// KeepsUploads reports whether on the server a new file appears when it is closed, and not if
+	// it is abandoned; see docs/uploads.md.
 	KeepsUploads() bool
 	// Upload describes the upload that was abandoned or is under way, if there is no file of this
 	// name. Lstat and Look describe that, too, as if it were a file.

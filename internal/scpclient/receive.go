@@ -344,8 +344,8 @@ func create(in *os.Root, name string, mode fs.FileMode, keep bool) (*newFile, er
 	return file, err
 }
 
-// overwrite opens a file to be written in place, if it still is what it was. Its end is cut off when
-// all has arrived.
+// overwrite opens a file to be written in place, if it still is what it was. Its end is cut off
+// when all has arrived.
 func overwrite(in *os.Root, name string, old fs.FileInfo, mode fs.FileMode,
 	keep bool) (*newFile, error) {
 	f, err := in.OpenFile(name, os.O_WRONLY, 0)

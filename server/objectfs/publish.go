@@ -70,9 +70,11 @@ func (w *writer) fence(ctx context.Context,
 	return w.fs.fenced(ctx, w.upload, w.key, w.when, w.base, store)
 }
 
-// fenced makes an object of an upload that takes the place of base, or of none, at a key. The request may be held up in the network for so long that somebody else is given the right to write,
+// fenced makes an object of an upload that takes the place of base, or of none, at a key. The
+// request may be held up in the network for so long that somebody else is given the right to write,
 // and does: so it has a condition, which fails then. It also fails if somebody without that right
-// has changed the object, or removed it: unless the client wants that condition, this one comes last.
+// has changed the object, or removed it: unless the client wants that condition, this one comes
+// last.
 func (f *FS) fenced(ctx context.Context, u Upload, key string, want Condition, base *Object,
 	store func(Condition) (Object, error)) (made Object, err error) {
 	if want != (Condition{}) {
@@ -159,8 +161,8 @@ func (w *writer) putWhole(ctx context.Context) error {
 	return w.settle(ctx, made)
 }
 
-// shorten gives up the upload of a file that was longer, if there is one, and makes sure that nobody
-// else has got the right to write meanwhile.
+// shorten gives up the upload of a file that was longer, if there is one, and makes sure that
+// nobody else has got the right to write meanwhile.
 func (w *writer) shorten(ctx context.Context) error {
 	if w.upload.ID == "" {
 		return w.fs.state.Confirm(ctx, w.upload)
@@ -172,8 +174,8 @@ func (w *writer) shorten(ctx context.Context) error {
 	return w.fs.state.Update(ctx, w.upload)
 }
 
-// put stores an object. If the answer is an error it looks whether the object is there. want is what
-// the client wants of when.
+// put stores an object. If the answer is an error it looks whether the object is there. want is
+// what the client wants of when.
 func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	when, want Condition) (Object, error) {
 	// which may be tried once more
@@ -224,8 +226,8 @@ func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, w
 var errNotStored = errors.New(
 	"the storage said that the file is stored, and has another: upload the file again")
 
-// stored makes sure of what Complete has said. versitygw says of an upload that somebody has aborted
-// that it is complete, if there is another object.
+// stored makes sure of what Complete has said. versitygw says of an upload that somebody has
+// aborted that it is complete, if there is another object.
 func (f *FS) stored(ctx context.Context, key string, made Object) error {
 	now, err := f.bucket.Head(ctx, key)
 	if absent(err) || err == nil && now.ETag != made.ETag {
@@ -267,8 +269,8 @@ func (w *writer) giveUp(keep bool) error {
 	return errors.Join(err, w.fs.state.Unlock(ctx, u, err != nil && u.ID != ""))
 }
 
-// keeps reports whether a client could go on with an upload. Where it was to replace an object, STAT
-// shows that.
+// keeps reports whether a client could go on with an upload. Where it was to replace an object,
+// STAT shows that.
 func (w *writer) keeps(ctx context.Context, u Upload) bool {
 	if w.base != nil {
 		return false

@@ -43,7 +43,8 @@ func New(dir string) (*FS, error) {
 }
 
 // NewAtomic is New for a directory in which files appear when they are closed; see the package
-// documentation. It fails with errors.ErrUnsupported on systems other than Linux, macOS and FreeBSD.
+// documentation. It fails with errors.ErrUnsupported on systems other than Linux, macOS and
+// FreeBSD.
 func NewAtomic(dir string) (*FS, error) {
 	t, err := openTree(dir)
 	if err != nil {

@@ -79,9 +79,9 @@ var (
 	errNotDirectory = syscall.ENOTDIR // which is answered as NO_SUCH_FILE, as sftp-server does
 )
 
-// local converts a client's clean absolute path to a name below the top. What Windows would take for
-// another name ("f.", `d\f`) or a device becomes a name with a NUL, which every call refuses: an
-// upload of "f." must not replace "f", and requests about one file are put in order by its name.
+// local converts a client's clean absolute path to a name below the top. What Windows would take
+// for another name ("f.", `d\f`) or a device becomes a name with a NUL, which every call refuses:
+// an upload of "f." must not replace "f", and requests about one file are put in order by its name.
 func (t tree) local(name string) string {
 	name = strings.TrimPrefix(name, "/")
 	if name == "" {

@@ -85,8 +85,8 @@ type Limits interface {
 	Sessions(user string, most int) Sessions
 }
 
-// NewDirectory returns a directory. It fails if a user has no name, or neither FS nor Open, is listed twice, or
-// has a policy that names unknown operations.
+// NewDirectory returns a directory. It fails if a user has no name, or neither FS nor Open, is
+// listed twice, or has a policy that names unknown operations.
 func NewDirectory(accounts Accounts) (*Directory, error) {
 	d := &Directory{}
 	return d, d.Set(accounts)

@@ -128,8 +128,8 @@ type Config struct {
 	// BanRules say when it does.
 	BanRules BanRules
 
-	// Safe reports whether an address is never banned. Wrong passwords from there are answered after
-	// a second. Nil is none.
+	// Safe reports whether an address is never banned. Wrong passwords from there are answered
+	// after a second. Nil is none.
 	Safe func(netip.Addr) bool
 
 	// Exempt reports whether an address is never banned or counted, such as that of a load balancer
@@ -280,9 +280,9 @@ func (s *Server) HostKeys() []ssh.PublicKey {
 // Serve accepts connections on l until the server is closed or accepting fails permanently, and
 // closes l.
 //
-// A connection that does not log in, and has a method HealthCheck() bool that returns true, is taken
-// for a load balancer's check of this server: its failure is logged at debug level, and its event
-// says so.
+// A connection that does not log in, and has a method HealthCheck() bool that returns true, is
+// taken for a load balancer's check of this server: its failure is logged at debug level, and its
+// event says so.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.track(func() { s.listeners[l] = struct{}{} }) {

@@ -69,7 +69,8 @@ var columns = []string{"time", "node", "kind", "user", "remote", "client", "meth
 	"error", "count"}
 
 // CSV returns a writer of a line of comma-separated values for each record, after one that names
-// them. It is for spreadsheets: no value can become a formula, and what is not printable is escaped.
+// them. It is for spreadsheets: no value can become a formula, and what is not printable is
+// escaped.
 func CSV(w io.Writer) Writer { return &lines{csv: csv.NewWriter(w)} }
 
 type lines struct {

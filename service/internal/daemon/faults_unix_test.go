@@ -107,12 +107,12 @@ func faultsOf(n int, seed uint64, whiles ...time.Duration) (all []fault) {
 	return all
 }
 
-// TestFaults: at each moment of a change a node is killed or stopped, its client cut, the storage or
-// the store paused or broken, or the node parted from the store until others take it for dead. Nothing that
-// is truncated is ever seen, what a client was told is done is there for all nodes and has its
-// event, no user has more sessions and nobody escapes a ban on another node, and in the end quotas
-// are right and no upload is left. USFTP_FAULTS is the number of faults, USFTP_FAULTS_SEED chooses
-// them.
+// TestFaults: at each moment of a change a node is killed or stopped, its client cut, the storage
+// or the store paused or broken, or the node parted from the store until others take it for dead.
+// Nothing that is truncated is ever seen, what a client was told is done is there for all nodes and
+// has its event, no user has more sessions and nobody escapes a ban on another node, and in the end
+// quotas are right and no upload is left. USFTP_FAULTS is the number of faults, USFTP_FAULTS_SEED
+// chooses them.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	n, seed := 10, uint64(time.Now().UnixNano())
@@ -569,8 +569,9 @@ func TestPartedNode(t *testing.T) {
 	f.end([]fault{one})
 }
 
-// TestHeldUpRequest: the request that makes an object is held up in the network while its node loses
-// the right to write. It changes nothing when it arrives after another node's, which was closed well.
+// TestHeldUpRequest: the request that makes an object is held up in the network while its node
+// loses the right to write. It changes nothing when it arrives after another node's, which was
+// closed well.
 func TestHeldUpRequest(t *testing.T) {
 	t.Parallel()
 	users := []fault{{number: 0, which: whole}, {number: 1, which: complete}}

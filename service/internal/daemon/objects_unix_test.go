@@ -252,9 +252,9 @@ func TestObjectsOnTwoNodes(t *testing.T) {
 	servetest.Same(t, data, filepath.Join(home, "half.back"))
 }
 
-// TestUploadsOnTwoNodes: our client sends a new file under its own name. Nobody sees it when its node
-// is killed, and what the storage has of it is gone on with through another node. A file that is
-// there stays whole when the node of a client is killed that replaces it.
+// TestUploadsOnTwoNodes: our client sends a new file under its own name. Nobody sees it when its
+// node is killed, and what the storage has of it is gone on with through another node. A file that
+// is there stays whole when the node of a client is killed that replaces it.
 func TestUploadsOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	home, key, file, bucket := withObjects(t)

@@ -17,10 +17,10 @@ import (
 	"github.com/usftp/usftp/service/internal/store/storetest"
 )
 
-// TestRollingUpgrade: nodes are stopped and started again, one after the other, while clients write.
-// A client whose node stops goes on through another one. Whatever was closed well can be read on
-// every node, nothing truncated is seen, no event is missing, and in the end quotas are right and
-// nothing is left.
+// TestRollingUpgrade: nodes are stopped and started again, one after the other, while clients
+// write. A client whose node stops goes on through another one. Whatever was closed well can be
+// read on every node, nothing truncated is seen, no event is missing, and in the end quotas are
+// right and nothing is left.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	users := []fault{{number: 0}, {number: 1}, {number: 2}}
@@ -125,8 +125,8 @@ func (r *rolling) write(user int, stop chan struct{}) {
 	}
 }
 
-// sees checks what others see on some node: what was closed well, or else, if the answer to CLOSE was
-// lost, possibly what came after it.
+// sees checks what others see on some node: what was closed well, or else, if the answer to CLOSE
+// was lost, possibly what came after it.
 func (r *rolling) sees(one fault, from int, may [][]byte) {
 	var got []byte
 	for began := time.Now(); ; from++ {

@@ -122,8 +122,8 @@ func (s shared) Bans() sshd.Bans { return s.Store.Bans() }
 // accountPatience is how long a start or reload waits for the account of a directory.
 const accountPatience = 5 * time.Second
 
-// Account returns the account of a root, which is the same for all nodes if its path is, or of what a
-// user transfers.
+// Account returns the account of a root, which is the same for all nodes if its path is, or of what
+// a user transfers.
 func (s shared) Account(tree string, maxBytes, maxFiles int64) server.Account {
 	ctx, cancel := context.WithTimeout(context.Background(), accountPatience)
 	defer cancel()

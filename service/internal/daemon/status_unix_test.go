@@ -175,8 +175,8 @@ func (b *chromium) screenshot(name string) {
 	}
 }
 
-// TestStatusOfNodes: each of two nodes shows both, over TLS and with a token, and ends a session and
-// a user's on the other.
+// TestStatusOfNodes: each of two nodes shows both, over TLS and with a token, and ends a session
+// and a user's on the other.
 func TestStatusOfNodes(t *testing.T) {
 	t.Parallel()
 	home, key := servetest.HomeWithKey(t)

@@ -105,8 +105,8 @@ func TestGuessedCodes(t *testing.T) {
 	}
 }
 
-// TestCodesWithoutStore: while the store does not answer no code is accepted, since it may have been
-// used on another node, and nobody is banned for it.
+// TestCodesWithoutStore: while the store does not answer no code is accepted, since it may have
+// been used on another node, and nobody is banned for it.
 func TestCodesWithoutStore(t *testing.T) {
 	t.Parallel()
 	home, key := servetest.HomeWithKey(t)

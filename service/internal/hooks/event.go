@@ -110,8 +110,8 @@ func (e *Event) complete(id string, unconfirmed bool) {
 	e.File, e.ToFile = e.file(e.Path), e.file(e.To)
 }
 
-// file returns where the server has a path: below the root, whatever the path says. That is a URL of
-// object storage, or a file, whose name is that of another file if there are links in it.
+// file returns where the server has a path: below the root, whatever the path says. That is a URL
+// of object storage, or a file, whose name is that of another file if there are links in it.
 func (e *Event) file(name string) string {
 	if name == "" || e.Root == "" {
 		return ""

@@ -321,8 +321,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestCommandFails: a command that fails is shown with the start of what it says; one that takes too
-// long is killed with all that it has started.
+// TestCommandFails: a command that fails is shown with the start of what it says; one that takes
+// too long is killed with all that it has started.
 func TestCommandFails(t *testing.T) {
 	t.Parallel()
 	e := &Event{ID: "1", Kind: Uploaded}

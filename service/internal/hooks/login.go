@@ -14,8 +14,8 @@ import (
 	"github.com/usftp/usftp/service/internal/outside"
 )
 
-// A LoginHook asks a program of the operator's whether to let a user in: what answers at a URL, or a
-// command. It implements [outside.Source].
+// A LoginHook asks a program of the operator's whether to let a user in: what answers at a URL, or
+// a command. It implements [outside.Source].
 type LoginHook struct {
 	hook   *Hook
 	client *http.Client

@@ -31,8 +31,8 @@ type LDAP struct {
 	// ignore case, but a user has one home.
 	Name string
 
-	// Groups are asked for below GroupBase with GroupFilter, which may have {dn} and {user}; "" asks
-	// for the attribute memberOf. The user must be in one of Require, unless that is empty.
+	// Groups are asked for below GroupBase with GroupFilter, which may have {dn} and {user}; ""
+	// asks for the attribute memberOf. The user must be in one of Require, unless that is empty.
 	GroupBase, GroupFilter string
 	Require                []string
 }
@@ -47,7 +47,8 @@ const (
 func init() { ber.MaxPacketLengthBytes = mostPacket }
 
 // refusals are the results of a bind that are about the user, and not about the directory: RFC
-// 4511, appendix A.2. Password policies use the last three, of accounts that are locked for example.
+// 4511, appendix A.2. Password policies use the last three, of accounts that are locked for
+// example.
 var refusals = []uint16{ldap.LDAPResultInvalidCredentials, ldap.LDAPResultNoSuchObject,
 	ldap.LDAPResultInvalidDNSyntax, ldap.LDAPResultInappropriateAuthentication,
 	ldap.LDAPResultInsufficientAccessRights, ldap.LDAPResultConstraintViolation,

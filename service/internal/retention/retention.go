@@ -27,8 +27,8 @@ type Rule struct {
 const Protocol = "retention"
 
 const (
-	// deepest limits how deep folders are looked through, mostFolders how many there are in one, and
-	// atOnce how many old files are in memory for each.
+	// deepest limits how deep folders are looked through, mostFolders how many there are in one,
+	// and atOnce how many old files are in memory for each.
 	deepest     = 100
 	mostFolders = 50_000
 	atOnce      = 1000

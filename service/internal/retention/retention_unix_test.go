@@ -83,8 +83,8 @@ func apply(t *testing.T, r *Rule, files server.FS, later time.Duration,
 
 const day = 24 * time.Hour
 
-// TestRemoved: files that came long ago are removed, in a folder and below it, and each is reported.
-// What a client has just sent with an old time stays, and so do folders and links.
+// TestRemoved: files that came long ago are removed, in a folder and below it, and each is
+// reported. What a client has just sent with an old time stays, and so do folders and links.
 func TestRemoved(t *testing.T) {
 	root, files := tree(t, "out/a", "out/b/c", "outer", "keep/a")
 	must(t, os.Symlink("../keep", filepath.Join(root, "out/link")))

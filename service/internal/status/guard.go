@@ -92,8 +92,8 @@ func (a *Access) newCookie(value string, age time.Duration) *http.Cookie {
 		Secure: a.TLS, SameSite: http.SameSiteStrictMode, MaxAge: int(age.Seconds())}
 }
 
-// pass returns the value of a cookie that is good until a time. It says that somebody had the token,
-// and ends with it.
+// pass returns the value of a cookie that is good until a time. It says that somebody had the
+// token, and ends with it.
 func (a *Access) pass(until time.Time) string {
 	text := binary.BigEndian.AppendUint64(nil, uint64(until.Unix()))
 	return base64.RawURLEncoding.EncodeToString(append(text, a.sum(text)...))

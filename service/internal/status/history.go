@@ -63,8 +63,8 @@ type line struct {
 	values []float32
 }
 
-// values returns one value of the samples, as many as a graph has points: of several the largest, so
-// that no peak is lost.
+// values returns one value of the samples, as many as a graph has points: of several the largest,
+// so that no peak is lost.
 func values(all []sample, of func(sample) float32) (made []float32) {
 	const each = samples / points
 	for i := 0; i < len(all); i += each {

@@ -50,8 +50,8 @@ var failures = []server.EventKind{server.LoginFailed, server.AddressBanned, serv
 	server.SessionFailed, server.CommandRefused, server.RequestDenied, server.FileAbandoned,
 	server.FileFailed, server.CopyFailed}
 
-// A Tracker follows events of this node: which files are in progress, how fast, and what has failed.
-// It is safe for concurrent use.
+// A Tracker follows events of this node: which files are in progress, how fast, and what has
+// failed. It is safe for concurrent use.
 type Tracker struct {
 	mu     sync.Mutex
 	open   map[*server.Transfer]*followed

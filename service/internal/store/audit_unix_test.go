@@ -107,8 +107,8 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// testTrailInAnOutage: records wait in memory, up to a limit; what is lost is counted in the log and
-// in the trail.
+// testTrailInAnOutage: records wait in memory, up to a limit; what is lost is counted in the log
+// and in the trail.
 func testTrailInAnOutage(t *testing.T, name string) {
 	var log lines
 	s, err := open(t.Context(), name, slog.New(slog.NewTextHandler(&log, nil)), quick)

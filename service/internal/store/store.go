@@ -240,8 +240,9 @@ func (s *signs) life() int {
 	return s.lives
 }
 
-// still reports whether nobody can have buried this node since it had so many lives, and nobody will
-// for a while. It takes both clocks: the monotonic one stands still while a machine is suspended.
+// still reports whether nobody can have buried this node since it had so many lives, and nobody
+// will for a while. It takes both clocks: the monotonic one stands still while a machine is
+// suspended.
 func (s *signs) still(lives int, dead time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

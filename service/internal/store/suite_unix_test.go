@@ -213,8 +213,8 @@ func testBans(t *testing.T, name string) {
 	eventually(t, "the added ban holds", func() bool { return one.Bans().Banned(customer) })
 	eventually(t, "the added ban ends", func() bool { return !one.Bans().Banned(customer) })
 
-	// Bans of users, whatever they call themselves, are those of all nodes, and lifted with those of
-	// the network, or alone.
+	// Bans of users, whatever they call themselves, are those of all nodes, and lifted with those
+	// of the network, or alone.
 	users := []sshd.Source{{Network: attacker.Network, User: "ann"},
 		{Network: attacker.Network, User: "5 \"0\x00\xff"}}
 	neighbour := sshd.Source{Network: netip.MustParsePrefix("192.0.2.70/32"), User: "ann"}

@@ -28,8 +28,8 @@ type User struct {
 
 	SecondFactor bool // a code is asked for
 
-	// PasswordSet is when the password was set, by the database's clock; zero if it is to be changed.
-	// PutUser takes any other for now.
+	// PasswordSet is when the password was set, by the database's clock; zero if it is to be
+	// changed. PutUser takes any other for now.
 	PasswordSet time.Time
 }
 

@@ -294,8 +294,8 @@ func TestTreesOnWindows(t *testing.T) {
 	}
 }
 
-// TestNamesOnWindowsThatAreNotUnicode: half of a surrogate pair, which a name may have there, goes to
-// a host and back.
+// TestNamesOnWindowsThatAreNotUnicode: half of a surrogate pair, which a name may have there, goes
+// to a host and back.
 func TestNamesOnWindowsThatAreNotUnicode(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

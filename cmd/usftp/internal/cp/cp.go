@@ -270,8 +270,8 @@ func (f file) shown() string {
 	return ui.Printable(at.String())
 }
 
-// taken returns the source whose copy has the name that the copy of f would get, unless f may follow
-// it.
+// taken returns the source whose copy has the name that the copy of f would get, unless f may
+// follow it.
 func (c *Copier) taken(taken connect.Taken[file], f file, target connect.Place) (first file,
 	ok bool) {
 	if target.Stream {

@@ -6,8 +6,8 @@ import "strings"
 // option that would help.
 var Advice = strings.NewReplacer(advice...)
 
-// advice has, in turns, what the library says and what the command says: not the option alone, which
-// may be the name of a file in the same message, but with what is said of it.
+// advice has, in turns, what the library says and what the command says: not the option alone,
+// which may be the name of a file in the same message, but with what is said of it.
 var advice = []string{
 	"the same call with transfer.Options.Resume continues", "the same command with --resume continues",
 	"the same call continues from there", "the same command continues from there",

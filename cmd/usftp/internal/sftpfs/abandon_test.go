@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A file that is opened to be written, and then cannot be used, or that lacks data which was written
-// to it, is abandoned: a CLOSE would tell the host that it is whole.
+// A file that is opened to be written, and then cannot be used, or that lacks data which was
+// written to it, is abandoned: a CLOSE would tell the host that it is whole.
 func TestAbandonedInAMount(t *testing.T) {
 	for _, test := range []struct {
 		name             string

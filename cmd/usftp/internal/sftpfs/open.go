@@ -462,8 +462,9 @@ func (h *handle) letGo() {
 	}
 }
 
-// end closes a file on the host. If data of this handle is lost, and the program has been told so at
-// the end, what is there is not what the program wrote, and the host learns that it is not whole.
+// end closes a file on the host. If data of this handle is lost, and the program has been told so
+// at the end, what is there is not what the program wrote, and the host learns that it is not
+// whole.
 func (h *handle) end(remote *usftp.File) *usftp.Pending[struct{}] {
 	if h.failure.remains() {
 		return remote.Async().Abandon()
