@@ -164,6 +164,7 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	}
 	c.planFirstRequest(sources, target)
 	err = h.Begin(c.Task, sources[0], &target, m.flags.DryRun)
+	c.options.MakePath = c.options.MakePath || !target.Remote // what a dry run has not made
 	if loggedIn(); err == nil && branch != nil {
 		m.awaitLogins(ctx, a)
 	}

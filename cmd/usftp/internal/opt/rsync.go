@@ -99,6 +99,9 @@ func (c *Rsync) ReadList(ctx context.Context, a *ui.App, recursive bool) error {
 	return nil
 }
 
+// SetMakePath has the effect of --mkpath.
+func (c *Rsync) SetMakePath() { c.makePath = true }
+
 // Apply adds the flags to the options of a copy.
 func (c *Rsync) Apply(o *transfer.Options) {
 	o.Chmod, o.MakePath, o.RemoveSource = c.chmod, c.makePath, c.takeSource

@@ -44,7 +44,11 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 		sources.Lend(t)
 		t.PlanFirstRequest(src, dst, false)
 		if h.Begin(t, src, &dst, flags.DryRun) == nil {
-			syncTrees(t, flags, src, dst, sources.Open)
+			own := *flags
+			if !dst.Remote { // a dry run has not made the host's directory
+				own.SetMakePath()
+			}
+			syncTrees(t, &own, src, dst, sources.Open)
 		}
 		return hosts.Result{Files: t.Files, Bytes: t.Bytes}, t.End()
 	}
