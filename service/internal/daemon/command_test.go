@@ -25,7 +25,7 @@ func TestUsage(t *testing.T) {
 		{"bogus", `^usftpd: unknown command "bogus"`, 2},
 		{"help bogus", `^usftpd: unknown command "bogus"`, 2},
 		{"hash-password x", "Try `usftpd hash-password --help` for more information", 2},
-		{"completion tcsh", "^usftpd: completion needs a shell: bash, zsh or fish", 2},
+		{"completion tcsh", "^usftpd: completion needs a shell: bash, zsh, fish or powershell", 2},
 		{"health", "^usftpd: health takes one address:port", 2},
 		{"--config none.toml", "^usftpd: cannot read the configuration none.toml: ", 1},
 	} {

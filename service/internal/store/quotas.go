@@ -55,11 +55,13 @@ func (q *quotas) init(s *Store) { q.store, q.all = s, map[accountKey]*Account{} 
 func (s *Store) Account(ctx context.Context, tree string, maxBytes, maxFiles int64) *Account {
 	key := accountKey{tree, maxBytes, maxFiles}
 	s.quotas.mu.Lock()
-	defer s.quotas.mu.Unlock()
-	a := s.quotas.all[key]
-	if a == nil {
+	a, ok := s.quotas.all[key]
+	if !ok {
 		a = &Account{accountKey: key, store: s, asking: make(chan struct{}, 1)}
 		s.quotas.all[key] = a
+	}
+	s.quotas.mu.Unlock() // transactions lock it, and this one would wait for them
+	if !ok {
 		s.do(ctx, a.open) // otherwise when something is reserved
 	}
 	return a
