@@ -25,6 +25,29 @@ func TestOpenBeforeClose(t *testing.T) {
 	}
 }
 
+// TestUploadsOfferOfFolders: of several folders, all must be such for the server to say that
+// temporary names are not needed.
+func TestUploadsOfferOfFolders(t *testing.T) {
+	for denied, offered := range map[string]bool{"": true, "uploads": false, "abandon": false} {
+		policy := server.Policy{}
+		if denied != "" {
+			policy.Denied = []string{denied}
+		}
+		tree, err := server.NewFolders(
+			server.Folder{Path: "/", FS: serving(t, osfs.NewAtomic)},
+			server.Folder{Path: "/in", FS: serving(t, osfs.NewAtomic), Policy: policy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := start(t, tree, nil)
+		asked := c.status(wire.ExtendedPath{Name: wire.ExtUploads, Path: "/in/f"})
+		if (c.offers[wire.ExtUploads] == "1") != offered || (asked == wire.NoSuchFile) != offered {
+			t.Errorf("without %q: offered as %q, answered with %v", denied, c.offers[wire.ExtUploads],
+				asked)
+		}
+	}
+}
+
 // TestUploadsOffer: only where files appear when they are closed, and can be given up, does the
 // server say that temporary names are not needed.
 func TestUploadsOffer(t *testing.T) {

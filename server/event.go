@@ -34,7 +34,7 @@ const (
 
 	LoggedIn         EventKind = "logged in"             // Client, Method, Key
 	LoginFailed      EventKind = "login failed"          // User, Tried, Check, Err
-	LoginRefused     EventKind = "login refused"         // User, Tried, Err: whoever it is may not log in
+	LoginRefused     EventKind = "login refused"         // User, Tried, Err: why nobody may log in so
 	AddressBanned    EventKind = "address banned"        // User if only passwords of it are refused
 	SessionRefused   EventKind = "session refused"       // Err
 	CommandRefused   EventKind = "a command was refused" // Command, Err
@@ -78,7 +78,7 @@ type Event struct {
 	Path    string      // absolute, as the backend has it
 	To      string      // the other path of a rename or link
 	Attrs   *wire.Attrs // what was set
-	By      string      // what denied it: "policy", "quota", "limit" (of open files, or a file's size), or "backend"
+	By      string      // what denied it: "policy", "quota", "limit" or "backend"
 
 	Upload        bool          // the file was written, or opened for that
 	Read, Written int64         // bytes of the file that the client read and wrote

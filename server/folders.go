@@ -527,6 +527,29 @@ func (t *Folders) OwnerNames(ctx context.Context, uids, gids []uint32) (users, g
 // WalksBeneath implements [Beneather].
 func (t *Folders) WalksBeneath() {}
 
+var _ AtomicUploader = (*Folders)(nil)
+
+// Upload implements [AtomicUploader].
+func (t *Folders) Upload(ctx context.Context, name string) (fs.FileInfo, error) {
+	p, err := t.locate(ctx, name, false)
+	if err != nil {
+		return nil, err
+	}
+	return p.view.Upload(p.ctx, p.path)
+}
+
+// allow reports whether all folders allow some operations.
+func (t *Folders) allow(list ...operation) bool {
+	for _, f := range t.all {
+		for _, o := range list {
+			if f.view.permit(o) != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // UploadsAtomically implements [AtomicUploader]: in all folders, or else not for sure.
 func (t *Folders) UploadsAtomically() bool {
 	for _, f := range t.all {

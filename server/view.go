@@ -464,6 +464,9 @@ func (v *View) serves(o operation) (ok bool) {
 		_, ok = v.fs.(Beneather)
 	case opUploads: // whoever has no other way to give an upload up needs temporary names
 		ok = v.uploadsAtomically() && v.permit(opAbandon) == nil
+		if tree, composed := v.fs.(*Folders); ok && composed {
+			ok = tree.allow(opUploads, opAbandon)
+		}
 	case opLimits, opExpandPath, opHomeDirectory:
 		ok = true
 	}

@@ -24,8 +24,8 @@ func (s *Site) outside(decide Outside) sshd.Outside {
 			return nil, err
 		}
 		served := s.servedTo(&account, false)
-		s.opening.Lock()
-		defer s.opening.Unlock()
+		s.letting.Lock()
+		defer s.letting.Unlock()
 		if s.guests == nil {
 			s.guests = map[string]Served{}
 		}
@@ -39,7 +39,7 @@ func (s *Site) servedOf(user string) Served {
 	if served, listed := s.Served()[user]; listed {
 		return served
 	}
-	s.opening.Lock()
-	defer s.opening.Unlock()
+	s.letting.Lock()
+	defer s.letting.Unlock()
 	return s.guests[user]
 }

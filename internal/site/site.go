@@ -40,7 +40,7 @@ type Site struct {
 	Accept func(net.Listener) net.Listener
 
 	// Prepare, if not nil, is called by Start once there is a log, and before the settings are
-	// used. It may set the next seven.
+	// used. It may set the next eight.
 	Prepare func() error
 
 	// Open, if not nil, opens a root that is no directory; for others it returns nil. It is called
@@ -89,9 +89,10 @@ type Site struct {
 	sshd      *sshd.Server
 	directory *sshd.Directory
 	served    atomic.Pointer[map[string]Served] // by users
-	opening   sync.Mutex                        // for the next three
+	opening   sync.Mutex                        // for the next two
 	trees     map[string]*tree
 	periods   map[periodic]*periodAccount
+	letting   sync.Mutex        // for guests; nobody waits for storage with it
 	guests    map[string]Served // by users whom Outside has let in
 
 	sockets    sockets

@@ -162,15 +162,15 @@ func TestAdmission(t *testing.T) {
 			})
 		}
 	}
-	response, err := http.Get(s.Greeting["metrics"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if text, err := io.ReadAll(response.Body); err != nil ||
-		!strings.Contains(string(text), "usftp_logins_refused_total 8\n") {
-		t.Errorf("the metrics are\n%s, %v", text, err)
-	}
+	until(t, "all refusals are counted", func() bool {
+		response, err := http.Get(s.Greeting["metrics"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		return err == nil && strings.Contains(string(text), "usftp_logins_refused_total 8\n")
+	})
 }
 
 // enter logs in, and out again.

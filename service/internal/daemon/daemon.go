@@ -204,12 +204,21 @@ func (s *service) read() (*site.Settings, error) {
 		forCheck(made)
 	}
 	s.useOutside(made)
-	s.rules.Store(&made.passwords)
 	if made.metrics != "" {
 		err = site.CheckAddress(made.metrics)
 	}
 	if err == nil {
 		err = made.checkAdmin()
+	}
+	for _, one := range made.Users { // the start has looked at those that there were
+		for _, root := range one.Roots() {
+			if err == nil && s.store != nil && below(root, s.storeName) {
+				err = errServed(s.storeName, root)
+			}
+		}
+	}
+	if err == nil {
+		s.rules.Store(&made.passwords)
 	}
 	if s.started == nil {
 		s.started = made

@@ -221,6 +221,9 @@ func (f *configFile) template(i int, t *templateTable, made *outsiders) error {
 	if t.Root == "" {
 		return wrong("root", errors.New("a directory is needed, such as /srv/usftp/"+userInRoot))
 	}
+	if strings.Contains(t.Root, "{user}") { // all would share one directory of that name
+		return wrong("root", fmt.Errorf("in a root, the user's name is %s, not {user}", userInRoot))
+	}
 	one := template{t.groupTable, t.Name, t.LDAPGroup}
 	if one.MakeRoot == nil { // nobody can have made those of users whom nobody has listed
 		one.MakeRoot = new(true)
@@ -325,8 +328,10 @@ func (s *service) newcomer(o *outsiders, name string, answer outside.Answer) (*s
 		return nil, errors.New("the user is in no list, and no [[outside]] is for them")
 	}
 	one, err := o.templates[i].account(name)
-	if err == nil && s.store != nil && below(one.Root, s.storeName) {
-		err = errServed(s.storeName, one.Root)
+	for _, root := range one.Roots() {
+		if err == nil && s.store != nil && below(root, s.storeName) {
+			err = errServed(s.storeName, root)
+		}
 	}
 	return &one, err
 }

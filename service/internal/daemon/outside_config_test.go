@@ -69,6 +69,7 @@ func TestOutsideErrors(t *testing.T) {
 		{hook + "url = 'https://h/'\nsecret = 'short'\n", `:7: login_hook.secret: `},
 		{from, `:8: root: a directory is needed, such as`},
 		{from + "root = '%u'\npassword = 'outside'\n", `:10: unknown setting "outside.password"`},
+		{from + "root = '{user}'\n", `:9: root: in a root, the user's name is %u`},
 		{from + "root = 'none/%u'\n", `:9: root: ` + filepath.Join(dir, "none") + `: no such file`},
 		{from + "root = 'short/%u'\n", `:9: root: ` + filepath.Join(dir, "short")},
 		{from + "group = 'g'\n", `:9: group: there is no group "g"`},

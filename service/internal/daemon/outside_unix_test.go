@@ -243,7 +243,7 @@ user_failures = 1
 first = "30m"
 [login_hook]
 command = ["./decide", "second"]
-timeout = "2s"
+timeout = "10s"
 [[outside]]
 name = "first"
 root = "alice/%u"

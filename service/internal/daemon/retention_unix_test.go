@@ -48,7 +48,10 @@ age = "1h"
 		_, err := two.SFTP("alice", key, "put f kept\n")
 		return err == nil
 	})
-	one.WaitFor("there is no user whose old files could be looked for", 1)
+	until(t, "a node misses the user", func() bool {
+		return strings.Contains(one.Log.String()+two.Log.String(),
+			"there is no user whose old files could be looked for")
+	})
 	for _, s := range []*servetest.Server{one, two} {
 		s.End(15, 0)
 	}

@@ -1,6 +1,7 @@
 package outside
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -124,8 +125,10 @@ func (l *LDAP) Ask(ctx context.Context, q Question) (answer Answer, err error) {
 		return Answer{}, &Refusal{"the password is empty"}
 	}
 	var failed error
-	for _, address := range l.URLs {
-		answer, err = l.ask(ctx, address, q)
+	for i, address := range l.URLs {
+		part, cancel := share(ctx, len(l.URLs)-i)
+		answer, err = l.ask(part, address, q)
+		cancel()
 		if _, refused := errors.AsType[*Refusal](err); err == nil || refused {
 			return answer, err
 		}
@@ -167,14 +170,26 @@ func (l *LDAP) ask(ctx context.Context, address string, q Question) (Answer, err
 	return answer, err
 }
 
+// share returns a context with a part of the time, so that a directory that is silent leaves some to
+// the others.
+func share(ctx context.Context, among int) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(among))
+}
+
 // Reach returns why one of the directories would not answer.
 func (l *LDAP) Reach(ctx context.Context) (failed error) {
-	for _, address := range l.URLs {
-		conn, err := l.dial(ctx, address)
+	for i, address := range l.URLs {
+		part, cancel := share(ctx, len(l.URLs)-i)
+		conn, err := l.dial(part, address)
 		if err == nil {
 			err = l.bindToSearch(conn)
 			conn.Close()
 		}
+		cancel()
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", address, err))
 		}
@@ -203,17 +218,42 @@ func (l *LDAP) dial(ctx context.Context, address string) (*ldap.Conn, error) {
 		config = l.TLS.Clone()
 	}
 	config.ServerName = u.Hostname()
-	deadline, _ := ctx.Deadline()
-	conn, err := ldap.DialURL(address, ldap.DialWithTLSConfig(config),
-		ldap.DialWithDialer(&net.Dialer{Deadline: deadline}))
+	network, host, port := "tcp", u.Host, ldap.DefaultLdapPort
+	switch {
+	case u.Scheme == "ldapi":
+		network, host = "unix", u.Path
+		if strings.Trim(host, "/") == "" {
+			host = "/var/run/slapd/ldapi"
+		}
+	case u.Scheme == "ldaps":
+		port = ldap.DefaultLdapsPort
+		fallthrough
+	case u.Port() == "":
+		host = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
+	}
+	raw, err := (&net.Dialer{}).DialContext(ctx, network, host)
 	if err != nil {
 		return nil, err
 	}
+	// Nothing else ends the handshake of StartTLS.
+	deadline, _ := ctx.Deadline()
+	raw.SetDeadline(deadline)
+	if u.Scheme == "ldaps" {
+		secure := tls.Client(raw, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			raw.Close()
+			return nil, err
+		}
+		raw = secure
+	}
+	conn := ldap.NewConn(raw, u.Scheme == "ldaps")
+	conn.Start()
 	if !deadline.IsZero() {
 		conn.SetTimeout(max(time.Until(deadline), time.Millisecond))
 	}
 	if l.StartTLS && u.Scheme == "ldap" {
 		if err := conn.StartTLS(config); err != nil {
+			conn.SetTimeout(time.Millisecond) // Close waits for those who have stopped to listen
 			conn.Close()
 			return nil, err
 		}
@@ -241,7 +281,8 @@ func (l *LDAP) entry(conn *ldap.Conn, base string, scope int, filter, user strin
 		Attributes: []string{l.Name, "memberOf"}})
 	if ldap.IsErrorWithCode(err, ldap.LDAPResultSizeLimitExceeded) ||
 		err == nil && len(found.Entries) > 1 {
-		return nil, fmt.Errorf("the directory has several users for the name %q", user)
+		return nil, fmt.Errorf("%w: the directory has several users for the name %q", ErrAnswered,
+			user)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("looking for the user: %w", err)

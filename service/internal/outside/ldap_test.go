@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -131,5 +132,38 @@ func TestNamesInLDAP(t *testing.T) {
 	if got := filled("(|(uid={user})(member={dn}))", "{dn})(*", "cn={user}\\"); got !=
 		`(|(uid={dn}\29\28\2a)(member=cn={user}\5c))` {
 		t.Error(got)
+	}
+}
+
+// TestSilentDirectories: a directory that says nothing, from the beginning or once TLS is to start,
+// takes no more than its share of the time, and the next one is asked.
+func TestSilentDirectories(t *testing.T) {
+	t.Parallel()
+	s := slapdtest.Start(t, "ann")
+	// The answer to StartTLS: message 1, an extended response, success.
+	agreed := []byte{0x30, 0x0c, 2, 1, 1, 0x78, 7, 0x0a, 1, 0, 4, 0, 4, 0}
+	for name, says := range map[string][]byte{"at once": nil, "before TLS": agreed} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				conn.Write(says)
+				defer conn.Close()
+			}
+		}()
+		l := directories(t, s)["after StartTLS"]
+		l.URLs = append([]string{"ldap://" + listener.Addr().String()}, l.URLs...)
+		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+		if _, err := l.Ask(ctx, Question{User: "ann", Password: "ann secret"}); err != nil {
+			t.Errorf("silent %s: %v", name, err)
+		}
+		cancel()
 	}
 }

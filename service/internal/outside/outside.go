@@ -31,6 +31,10 @@ type Source interface {
 	Ask(ctx context.Context, q Question) (Answer, error)
 }
 
+// ErrAnswered is wrapped by errors of sources that are not down, but say nothing to decide by. The
+// cache is not for these: whoever can provoke them would be let in by it.
+var ErrAnswered = errors.New("the answer decides nothing")
+
 // A Refusal is an answer.
 type Refusal struct{ Reason string }
 
@@ -119,6 +123,9 @@ func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 	if err == nil {
 		a.cache.keep(q, answer)
 		return answer, nil
+	}
+	if errors.Is(err, ErrAnswered) {
+		return Answer{}, fmt.Errorf("%w: %w", sshd.ErrUndecided, err)
 	}
 	a.mu.Lock()
 	a.down = time.Now()

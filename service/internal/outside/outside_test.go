@@ -3,6 +3,7 @@ package outside
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -74,6 +75,14 @@ func TestCache(t *testing.T) {
 	a.source, err = answers, errAway
 	if ask("right") == nil {
 		t.Error("who was refused last is let in from the cache")
+	}
+	a.source, err, a.down = answers, nil, time.Time{}
+	if err := ask("right"); err != nil {
+		t.Error(err)
+	}
+	if err = fmt.Errorf("two of that name: %w", ErrAnswered); !errors.Is(ask("right"),
+		sshd.ErrUndecided) {
+		t.Error("the cache is asked although the source is there")
 	}
 	for _, one := range a.cache.all {
 		if one.hash == "right" {
