@@ -240,6 +240,9 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 	if err == nil {
 		err = accepted(c, ofSource(in.unchanged(c.result.Bytes, out.at().rereads(c, in))))
 	}
+	if err == nil && c.tree != nil && out.at().hidden { // CLOSE gives it its name
+		err = c.tree.plan.mayCommit()
+	}
 	if err == nil {
 		err = out.finalize(c, in)
 	}

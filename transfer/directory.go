@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,13 +62,16 @@ type sourceNames struct {
 	// forms has the names by a form that is the same for all that some file system takes for one;
 	// names of the same form are separated by zeros. Of a large directory the later ones are
 	// forgotten: they are "".
-	forms map[uint32]string
+	forms map[uint64]string
 
 	cases, letters fold
 }
 
 // mostNamesKept is how many names of a directory are kept.
 const mostNamesKept = 128 << 10
+
+// mostTwins is how many names of one form are kept: a hostile server may send any number.
+const mostTwins = 16
 
 // formSeed keeps others from preparing names whose forms have the same hash.
 var formSeed = maphash.MakeSeed()
@@ -86,15 +90,17 @@ func (n *sourceNames) addExactly(name string) bool {
 
 // add records a name, and returns those of the same form that were recorded before.
 func (n *sourceNames) add(name string) (others []string) {
-	form := uint32(maphash.String(formSeed, endpoint.NameForm(name)))
+	form := maphash.String(formSeed, endpoint.NameForm(name))
 	before, known := n.forms[form]
 	if known {
-		others = strings.Split(before, "\x00")
+		if others = strings.Split(before, "\x00"); slices.Contains(others, name) {
+			return others
+		}
 		name = before + "\x00" + name
 	} else if n.forms == nil {
-		n.forms = make(map[uint32]string)
+		n.forms = make(map[uint64]string)
 	}
-	if len(n.forms) >= mostNamesKept {
+	if len(n.forms) >= mostNamesKept || len(others) >= mostTwins {
 		name = ""
 	}
 	n.forms[form] = name
@@ -253,7 +259,8 @@ func (t *tree) finishDir(d *directory) error {
 		}
 	}
 	unset, err := t.setAttrs(d.rel, fs.ModeDir, d.fresh, set)
-	if errors.Is(err, fs.ErrPermission) && !d.fresh && t.unset.learn(t, set) {
+	if endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) && !d.fresh &&
+		t.unset.learn(t, set) {
 		unset, err = t.setAttrs(d.rel, fs.ModeDir, d.fresh, set)
 	}
 	t.unset.add(unset)

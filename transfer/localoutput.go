@@ -76,7 +76,8 @@ func (o *localOutput) find(c *fileCopy) error {
 		return &fs.PathError{Op: "write", Path: o.name, Err: err}
 	}
 	if o.stream {
-		return nil // /dev/stdout may lead to a pipe, which has no name
+		o.direct, o.stored = true, nil // nothing of it is kept, and it is read by others
+		return nil                     // /dev/stdout may lead to a pipe, which has no name
 	}
 	resolved, err := localfs.FollowLinks(o.name)
 	if err != nil {

@@ -121,3 +121,31 @@ func TestPipeReconnects(t *testing.T) {
 		t.Errorf("%d of %d bytes arrived: %+v, %v", len(got), len(want), r, err)
 	}
 }
+
+// TestResumeIntoAPipe: what an interrupted copy left is not gone on with where there is a pipe now.
+func TestResumeIntoAPipe(t *testing.T) {
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	want := random(8 << 20)
+	b.server.Files.WriteFile("/file", want)
+	pipe := filepath.Join(b.dir, "pipe")
+	b.server.AddFaults(sftptest.Fault{On: wire.TypeRead, Skip: 20, Times: 1, Do: sftptest.Hangup()})
+	options := func(j *copyJob) {
+		j.Options.Resume, j.Options.Journal = true, filepath.Join(b.dir, "journal")
+	}
+	if _, err := b.job(download, "/file", pipe, options); err == nil {
+		t.Fatal("it was not interrupted")
+	}
+	b.reconnect(sftptest.LinkConfig{})
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan []byte, 1)
+	go func() {
+		got, _ := os.ReadFile(pipe)
+		arrived <- got
+	}()
+	_, err := b.job(download, "/file", pipe, options)
+	if got := <-arrived; err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d of %d bytes arrived: %v", len(got), len(want), err)
+	}
+}

@@ -15,8 +15,8 @@ import (
 // of S3, Azure, and servers that deny SETSTAT. What was to be set is then tried one by one. What is
 // refused for a file that this run has made is refused for all, so it is said once and not asked
 // for again, and the file counts as copied. Directories stand for themselves: pkg/sftp's server in
-// memory refuses their attributes only. One that others made may be theirs, and only
-// PERMISSION_DENIED says so.
+// memory refuses their attributes only. One that others made may be theirs, or on a
+// disk that is full, and a refusal does not tell: who asked has to find out.
 
 // SetAttrs implements Root.
 func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
@@ -70,14 +70,10 @@ func SetEach(q *quirks.Quirks, set usftp.NewAttrs, kind fs.FileMode, own bool,
 	// refused reports whether err says that the host does not set something, and whether that is
 	// new.
 	refused := func(err error, known *atomic.Bool) (is, first bool) {
-		switch {
-		case !Refused(err):
+		if !own || !Refused(err) {
 			return false, false
-		case own:
-			return true, !known.Swap(true)
 		}
-		is = unset.Dirs && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist)
-		return is, is
+		return true, !known.Swap(true)
 	}
 	is := false
 	if set.SetTimes {

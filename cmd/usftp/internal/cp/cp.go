@@ -280,6 +280,9 @@ func (c *Copier) taken(taken connect.Taken[file], f file, target connect.Place) 
 	if first, ok = taken.Exactly(f.base()); ok {
 		return first, !c.mayFollow(f, first)
 	}
+	if c.dryRun { // nothing has been made that could show it
+		return first, false
+	}
 	var host pool.Host
 	if target.Remote {
 		var err error

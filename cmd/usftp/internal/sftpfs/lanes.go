@@ -51,7 +51,7 @@ func (h *handle) lane(ctx context.Context, e *extent, remote *usftp.File) (*usft
 	h.single = h.single || lost
 	switch {
 	case alien || lost:
-		return remote, f.endLanes(ctx, nil)
+		return remote, f.endLanes(ctx, nil, false)
 	case open:
 		f.openLanes(h)
 		return remote, nil
@@ -60,7 +60,7 @@ func (h *handle) lane(ctx context.Context, e *extent, remote *usftp.File) (*usft
 	case !l.proved:
 		if !h.prove(ctx, l.files) {
 			h.single = true
-			return remote, f.endLanes(ctx, nil)
+			return remote, f.endLanes(ctx, nil, false)
 		}
 		l.proved = true
 	}
@@ -109,7 +109,7 @@ func (f *file) openLanes(h *handle) {
 				return // the file may be another one by now, or may be opened only once
 			}
 			if f.lanes != l {
-				file.Async().Close().Forget()
+				file.Async().Abandon().Forget()
 				return
 			}
 			l.files = append(l.files, file)
@@ -169,8 +169,9 @@ func (f *file) hide(a *attrs) {
 }
 
 // endLanes takes a handle's lanes out of use, or those of any handle, and closes them after what
-// was sent over them has been answered.
-func (f *file) endLanes(ctx context.Context, h *handle) error {
+// was sent over them has been answered. Unless the file is whole, they are abandoned: where files
+// appear when they are closed, CLOSE would make this one appear as it is.
+func (f *file) endLanes(ctx context.Context, h *handle, whole bool) error {
 	f.mu.Lock()
 	l := f.lanes
 	if l != nil && h != nil && l.of != h {
@@ -185,7 +186,11 @@ func (f *file) endLanes(ctx context.Context, h *handle) error {
 	}
 	closing := make([]*usftp.Pending[struct{}], len(l.files))
 	for i, file := range l.files {
-		closing[i] = file.Async().Close()
+		end := file.Async().Abandon
+		if whole {
+			end = file.Async().Close
+		}
+		closing[i] = end()
 	}
 	for _, c := range closing {
 		if _, closed := c.WaitContext(ctx); closed != nil && !lost(closed) && err == nil {
@@ -201,7 +206,7 @@ func (f *file) drain(ctx context.Context) error {
 	if err := f.flush(ctx); err != nil {
 		return err
 	}
-	return f.endLanes(ctx, nil)
+	return f.endLanes(ctx, nil, false)
 }
 
 // await waits until a condition holds, which is called with the lock.

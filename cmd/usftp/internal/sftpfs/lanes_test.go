@@ -40,7 +40,8 @@ type largeFile struct {
 // mountLarge mounts a directory with a file over a connection with windows of 2 MiB.
 func mountLarge(t *testing.T, streams int, buffer int64) *largeFile {
 	t.Helper()
-	s := &scripted{server: sftptest.NewServer(t, sftptest.Script{}),
+	s := &scripted{server: sftptest.NewServer(t, sftptest.Script{Extensions: append(
+		sftptest.OpenSSHExtensions(), wire.ExtensionPair{Name: wire.ExtAbandon, Data: "1"})}),
 		version: "SSH-2.0-OpenSSH_10.0", buffer: buffer, streams: streams,
 		link: sftptest.LinkConfig{ToServer: laneTrip / 2, ToClient: laneTrip / 2,
 			Window: 2 << 20}}
@@ -335,6 +336,36 @@ func TestLanesCut(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Of a file that is not whole no session sends CLOSE, which would make it appear where files do so
+// when they are closed.
+func TestLanesAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := mountLarge(t, 3, laneBuffer)
+		l.lanes()
+		l.server.AddFaults(sftptest.Fault{On: wire.TypeWrite,
+			Do: sftptest.Refuse(wire.Failure, "no")})
+		l.write(lanesFrom+8*extentSize, "lost")
+		if status := l.Flush(nil, &fuse.FlushIn{InHeader: l.header, Fh: l.fh}); status == fuse.OK {
+			t.Error("nobody hears of it")
+		}
+		l.Release(nil, &fuse.ReleaseIn{InHeader: l.header, Fh: l.fh})
+		synctest.Wait()
+		time.Sleep(time.Second)
+		abandoned := 0
+		for _, r := range l.server.Requests(wire.TypeExtended) {
+			if r.Extension == wire.ExtAbandon && r.Path == "/file" {
+				abandoned++
+			}
+		}
+		closed := slices.ContainsFunc(l.server.Requests(wire.TypeClose),
+			func(r sftptest.Request) bool { return r.Path == "/file" })
+		if abandoned != 3 || closed || l.server.OpenHandles() != 0 {
+			t.Errorf("%d of 3 are abandoned, closed %v, %d open", abandoned, closed,
+				l.server.OpenHandles())
+		}
+	})
 }
 
 // A host that is slow on the further sessions is waited for.

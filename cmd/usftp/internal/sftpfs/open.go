@@ -389,7 +389,7 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	}
 	f, n := h.file.fs, h.file.node
 	h.reader.drop()
-	if err := h.file.endLanes(ctx, h); err != nil {
+	if err := h.file.endLanes(ctx, h, false); err != nil {
 		return nil, err
 	}
 	flags := h.flags
@@ -548,6 +548,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 		}
 		h.reader.drop()
 		var closing *usftp.Pending[struct{}]
+		whole := !h.failure.remains()
 		if h.turn.lock(f.ctx) == nil { // else the connection is about to be closed
 			if h.remote != nil {
 				closing = h.end(h.remote)
@@ -555,7 +556,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 			h.remote = nil
 			h.turn.unlock()
 		}
-		if err := h.file.endLanes(f.ctx, h); err != nil && f.ctx.Err() == nil {
+		if err := h.file.endLanes(f.ctx, h, whole); err != nil && f.ctx.Err() == nil {
 			f.options.Logger.Error("a file could not be closed on the host", "error", err)
 		}
 		last := f.detach(h)

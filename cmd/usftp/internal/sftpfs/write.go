@@ -650,7 +650,7 @@ func (h *handle) close(ctx context.Context) error {
 	}
 	h.remote = nil
 	closing := h.end(remote)
-	err := h.file.endLanes(ctx, h)
+	err := h.file.endLanes(ctx, h, !h.failure.remains())
 	if _, closed := closing.WaitContext(ctx); closed != nil && !lost(closed) {
 		err = closed // if it is only lost: all data was acknowledged
 	}

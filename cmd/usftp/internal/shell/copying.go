@@ -191,8 +191,10 @@ func (s *shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint)
 	reporter := report.New(s.app, &show, report.Look{Recursive: j.recursive})
 	j.options.Events = reporter.Event
 	if j.again != "" {
-		hints := strings.NewReplacer("the same call with transfer.Options.Resume", j.again,
-			"transfer.Options.Resume", j.again)
+		// Not the option alone, which may be the name of a file.
+		hints := strings.NewReplacer(
+			"the same call with transfer.Options.Resume continues", j.again+" continues",
+			"(transfer.Options.Resume continues", "("+j.again+" continues")
 		j.options.Events = func(e transfer.Event) {
 			e.Message = hints.Replace(e.Message)
 			reporter.Event(e)
