@@ -39,7 +39,7 @@ func Serve(tb testing.TB, cmd *exec.Cmd, network, address string) {
 			tb.Logf("%s says: %s", cmd.Path, said())
 		}
 	})
-	deadline, look := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
+	deadline, look := time.After(5*time.Minute), time.NewTicker(20*time.Millisecond)
 	defer look.Stop()
 	for {
 		conn, err := net.Dial(network, address)

@@ -203,7 +203,8 @@ func existing(err error) error {
 }
 
 // complete makes an object of parts. If the answer is an error it looks whether the object is
-// there: the upload is gone then, which nobody else could have completed.
+// there: the upload is gone then, which nobody else could have completed, nor aborted unless they
+// have the right to write by now.
 func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, when Condition,
 	base *Object) (Object, error) {
 	made, err := f.bucket.Complete(ctx, u.Target, u.ID, parts, when)
@@ -217,7 +218,8 @@ func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, w
 		return made, err
 	}
 	now, headErr := f.bucket.Head(ctx, u.Target)
-	if headErr != nil || now.Size != size || base != nil && base.ETag == now.ETag {
+	if headErr != nil || now.Size != size || base != nil && base.ETag == now.ETag ||
+		f.state.Update(ctx, u) != nil {
 		return made, err
 	}
 	return now, nil

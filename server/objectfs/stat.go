@@ -14,7 +14,8 @@ type info struct {
 	dir    bool
 	size   int64
 	mtime  time.Time
-	object Object // of a file that is not pending
+	object Object    // of a file that is not pending
+	begun  time.Time // of one that is
 }
 
 func (i *info) Name() string       { return i.name }
@@ -24,7 +25,12 @@ func (i *info) IsDir() bool        { return i.dir }
 func (i *info) Sys() any           { return nil }
 
 // ChangeTime implements server.Changed.
-func (i *info) ChangeTime() time.Time { return i.object.Modified }
+func (i *info) ChangeTime() time.Time {
+	if !i.begun.IsZero() {
+		return i.begun
+	}
+	return i.object.Modified
+}
 
 // Mode is the same for all: objects have none.
 func (i *info) Mode() fs.FileMode {
@@ -137,7 +143,7 @@ func (f *FS) statUpload(ctx context.Context, key string) (*info, error) {
 }
 
 func (f *FS) describeUpload(ctx context.Context, u Upload) (*info, error) {
-	i := &info{name: path.Base(u.Name), size: u.Size, mtime: u.MTime}
+	i := &info{name: path.Base(u.Name), size: u.Size, mtime: u.MTime, begun: u.Begun}
 	if i.mtime.IsZero() {
 		i.mtime = u.Begun
 	}

@@ -93,6 +93,9 @@ func (t *Trail) take(e server.Event) (ok bool, omitted int64) {
 	b := t.users[e.User]
 	if b == nil {
 		if len(t.users) >= mostUsers {
+			for _, other := range t.users {
+				t.strangers.omitted += other.omitted // so that it is told with theirs
+			}
 			clear(t.users)
 		}
 		b = &bucket{}

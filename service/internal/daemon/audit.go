@@ -131,7 +131,8 @@ func showTrail(ctx context.Context, a *ui.App, s *store.Store, flags *auditFlags
 		w = audit.CSV(a.Out)
 	}
 	if err := s.Records(ctx, flags.user, since, until, func(r store.Record) error {
-		if !audit.In(r, flags.only) || flags.path != "" && !matches(r.Path) && !matches(r.To) {
+		if !audit.In(r, flags.only) || flags.path != "" && r.Count == 0 &&
+			!matches(r.Path) && !matches(r.To) {
 			return nil
 		}
 		return w.Write(r)

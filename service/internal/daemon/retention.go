@@ -83,9 +83,12 @@ func (s *service) applyRules(ctx context.Context) {
 func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
 	log := s.Log.With("user", rule.User, "protocol", retention.Protocol)
 	turn := rule.Every() * 9 / 10 // so that it is over when this node wants the next
+	service := ctx
+	ctx, cancel := context.WithTimeout(ctx, turn)
+	defer cancel()
 	if s.store != nil {
 		mine, err := s.store.Turn(ctx, fmt.Sprintf("retention %+v", *rule), turn)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && service.Err() == nil {
 			log.Warn("old files are not looked for", "path", rule.Path, "error", err)
 		}
 		if err != nil || !mine {
@@ -104,8 +107,6 @@ func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
 	if files == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, turn)
-	defer cancel()
 	named := func(e server.Event) server.Event {
 		e.User = rule.User
 		return e
@@ -117,7 +118,8 @@ func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
 	if s.Gate != nil {
 		reports.Gate = func(e server.Event) (func(error), error) { return s.Gate(named(e)) }
 	}
-	if err := rule.Apply(ctx, time.Now(), files, policy, reports); err != nil && ctx.Err() == nil {
+	err = rule.Apply(ctx, time.Now(), files, policy, reports)
+	if err != nil && service.Err() == nil {
 		log.Warn("old files are not looked for", "path", rule.Path, "error", err)
 	}
 }

@@ -17,6 +17,8 @@ type cache struct {
 	age time.Duration
 	now func() time.Time
 
+	hashing chan struct{} // each hash takes 64 MiB
+
 	mu  sync.Mutex
 	all map[string]cached
 }
@@ -28,7 +30,8 @@ type cached struct {
 }
 
 func newCache(age time.Duration) *cache {
-	return &cache{age: age, now: time.Now, all: map[string]cached{}}
+	return &cache{age: age, now: time.Now, all: map[string]cached{},
+		hashing: make(chan struct{}, 2)}
 }
 
 // keep keeps an answer.
@@ -36,7 +39,9 @@ func (c *cache) keep(q Question, answer Answer) {
 	if c.age <= 0 {
 		return
 	}
+	c.hashing <- struct{}{}
 	one := cached{sshd.HashPassword(q.Password), answer, c.now()}
+	<-c.hashing
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name := range c.all {
@@ -70,6 +75,8 @@ func (c *cache) find(q Question) (Answer, bool) {
 	if !ok {
 		return Answer{}, false
 	}
+	c.hashing <- struct{}{}
+	defer func() { <-c.hashing }()
 	known, err := sshd.ParsePasswords("", []byte("user:"+one.hash))
 	if err != nil || known.Check(context.Background(), "user", q.Password) != nil {
 		return Answer{}, false

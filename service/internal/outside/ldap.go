@@ -38,8 +38,8 @@ type LDAP struct {
 	Require                []string
 }
 
-// mostGroups is how many groups of a user are looked at, and mostPacket how much a directory may
-// answer at once.
+// mostGroups is how many groups of a user there may be below GroupBase, or nothing is decided, and
+// mostPacket how much a directory may answer at once.
 const (
 	mostGroups = 1000
 	mostPacket = 1 << 20
@@ -235,30 +235,52 @@ func (l *LDAP) dial(ctx context.Context, address string) (*ldap.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Nothing else ends the handshake of StartTLS.
 	deadline, _ := ctx.Deadline()
 	raw.SetDeadline(deadline)
-	if u.Scheme == "ldaps" {
+	secured := u.Scheme == "ldaps" || u.Scheme == "ldap" && l.StartTLS
+	if secured {
 		secure := tls.Client(raw, config)
-		if err := secure.HandshakeContext(ctx); err != nil {
+		if u.Scheme == "ldap" {
+			err = startTLS(raw)
+		}
+		if err == nil {
+			err = secure.HandshakeContext(ctx)
+		}
+		if err != nil {
 			raw.Close()
 			return nil, err
 		}
 		raw = secure
 	}
-	conn := ldap.NewConn(raw, u.Scheme == "ldaps")
+	conn := ldap.NewConn(raw, secured)
 	conn.Start()
 	if !deadline.IsZero() {
 		conn.SetTimeout(max(time.Until(deadline), time.Millisecond))
 	}
-	if l.StartTLS && u.Scheme == "ldap" {
-		if err := conn.StartTLS(config); err != nil {
-			conn.SetTimeout(time.Millisecond) // Close waits for those who have stopped to listen
-			conn.Close()
-			return nil, err
-		}
-	}
 	return conn, nil
+}
+
+// startTLS asks a directory for TLS (RFC 4511, section 4.14). The library's own, when the handshake
+// fails, can wait as long again before it returns.
+func startTLS(raw net.Conn) error {
+	request := ber.Encode(ber.ClassUniversal, ber.TypeConstructed, ber.TagSequence, nil, "")
+	request.AppendChild(ber.NewInteger(ber.ClassUniversal, ber.TypePrimitive, ber.TagInteger, 1, ""))
+	extended := ber.Encode(ber.ClassApplication, ber.TypeConstructed,
+		ldap.ApplicationExtendedRequest, nil, "")
+	extended.AppendChild(ber.NewString(ber.ClassContext, ber.TypePrimitive, 0,
+		"1.3.6.1.4.1.1466.20037", ""))
+	request.AppendChild(extended)
+	if _, err := raw.Write(request.Bytes()); err != nil {
+		return err
+	}
+	answer, err := ber.ReadPacket(raw) // and not a byte more: the next one is TLS's
+	if err == nil {
+		err = ldap.GetLDAPError(answer)
+	}
+	if err != nil {
+		return fmt.Errorf("StartTLS: %w", err)
+	}
+	return nil
 }
 
 // bind tries a password.
@@ -273,14 +295,19 @@ func bind(conn *ldap.Conn, dn, password string) error {
 	return err
 }
 
+// tooMany reports whether there was more than was asked for, as the directory says or the library.
+func tooMany(err error) bool {
+	return ldap.IsErrorWithCode(err, ldap.LDAPResultSizeLimitExceeded) ||
+		errors.Is(err, ldap.ErrSizeLimitExceeded)
+}
+
 // entry returns the entry of a user.
 func (l *LDAP) entry(conn *ldap.Conn, base string, scope int, filter, user string) (*ldap.Entry,
 	error) {
 	found, err := conn.Search(&ldap.SearchRequest{BaseDN: base, Scope: scope, Filter: filter,
 		SizeLimit: 2, EnforceSizeLimit: true, DerefAliases: ldap.NeverDerefAliases,
 		Attributes: []string{l.Name, "memberOf"}})
-	if ldap.IsErrorWithCode(err, ldap.LDAPResultSizeLimitExceeded) ||
-		err == nil && len(found.Entries) > 1 {
+	if tooMany(err) || err == nil && len(found.Entries) > 1 {
 		return nil, fmt.Errorf("%w: the directory has several users for the name %q", ErrAnswered,
 			user)
 	}
@@ -305,6 +332,10 @@ func (l *LDAP) groups(conn *ldap.Conn, entry *ldap.Entry, user string) (answer A
 			Scope: ldap.ScopeWholeSubtree, Filter: filled(l.GroupFilter, user, entry.DN),
 			SizeLimit: mostGroups, EnforceSizeLimit: true, DerefAliases: ldap.NeverDerefAliases,
 			Attributes: []string{"1.1"}}) // none
+		if tooMany(err) {
+			return Answer{}, fmt.Errorf("%w: %s is in more than %d groups", ErrAnswered, entry.DN,
+				mostGroups)
+		}
 		if err != nil {
 			return Answer{}, fmt.Errorf("looking for groups of the user: %w", err)
 		}

@@ -142,7 +142,7 @@ func TestSilentDirectories(t *testing.T) {
 	s := slapdtest.Start(t, "ann")
 	// The answer to StartTLS: message 1, an extended response, success.
 	agreed := []byte{0x30, 0x0c, 2, 1, 1, 0x78, 7, 0x0a, 1, 0, 4, 0, 4, 0}
-	for name, says := range map[string][]byte{"at once": nil, "before TLS": agreed} {
+	for name, says := range map[string][]byte{"at once": nil, "before TLS": agreed, "in clear": nil} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -154,11 +154,12 @@ func TestSilentDirectories(t *testing.T) {
 				if err != nil {
 					return
 				}
-				conn.Write(says)
 				defer conn.Close()
+				conn.Write(says)
 			}
 		}()
 		l := directories(t, s)["after StartTLS"]
+		l.StartTLS = name != "in clear"
 		l.URLs = append([]string{"ldap://" + listener.Addr().String()}, l.URLs...)
 		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 		if _, err := l.Ask(ctx, Question{User: "ann", Password: "ann secret"}); err != nil {

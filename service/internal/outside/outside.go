@@ -115,6 +115,8 @@ func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, fmt.Errorf("%w: there were more than %d questions a second",
 			sshd.ErrUndecided, a.limits.Rate)
 	}
+	deadline, _ := ctx.Deadline()
+	hurried := time.Until(deadline) < a.limits.Timeout/2 // the waiting took the time, not the source
 	answer, err := a.source.Ask(ctx, q)
 	if _, refused := errors.AsType[*Refusal](err); refused {
 		a.cache.forget(q)
@@ -124,7 +126,7 @@ func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 		a.cache.keep(q, answer)
 		return answer, nil
 	}
-	if errors.Is(err, ErrAnswered) {
+	if hurried || errors.Is(err, ErrAnswered) {
 		return Answer{}, fmt.Errorf("%w: %w", sshd.ErrUndecided, err)
 	}
 	a.mu.Lock()

@@ -28,7 +28,8 @@ var advice = map[string]string{
 // explained is an error of the storage, as objectfs asks for it.
 type explained struct {
 	error
-	is error
+	is   error
+	code string
 }
 
 func (e *explained) Unwrap() error { return e.error }
@@ -50,11 +51,11 @@ func (b *Bucket) explain(err error) error {
 	}
 	switch response.Code {
 	case "NoSuchKey", "NoSuchUpload", "NotFound":
-		return &explained{said, fs.ErrNotExist}
+		return &explained{said, fs.ErrNotExist, response.Code}
 	case "PreconditionFailed", "ConditionalRequestConflict":
-		return &explained{said, objectfs.ErrPrecondition}
+		return &explained{said, objectfs.ErrPrecondition, response.Code}
 	case "AccessDenied":
-		return &explained{said, fs.ErrPermission}
+		return &explained{said, fs.ErrPermission, response.Code}
 	}
 	return said
 }

@@ -209,7 +209,8 @@ func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 	}
 	if !b.misjudges.Load() {
 		made, err := b.put(ctx, key, body, when)
-		if !errors.Is(err, objectfs.ErrPrecondition) {
+		// A conflict with another request says nothing about how ETags are compared.
+		if failed, ok := errors.AsType[*explained](err); !ok || failed.code != "PreconditionFailed" {
 			return made, err
 		}
 	}

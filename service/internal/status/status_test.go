@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,8 +34,15 @@ type bench struct {
 	board  *Board
 	url    string
 	access *Access
+	mu     sync.Mutex // of ended: orders are carried out once more, later
 	ended  []uint64
 	done   []string
+}
+
+func (b *bench) hasEnded() []uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.ended)
 }
 
 func newBench(t *testing.T, access *Access) *bench {
@@ -53,7 +61,9 @@ func newBench(t *testing.T, access *Access) *bench {
 		EndLogins: func(end func(sshd.Login) bool) (n int) {
 			for _, l := range logins {
 				if end(l) {
+					b.mu.Lock()
 					b.ended = append(b.ended, l.ID)
+					b.mu.Unlock()
 					n++
 				}
 			}
@@ -170,16 +180,16 @@ func TestOrders(t *testing.T) {
 	b := newBench(t, &Access{})
 	ctx, node := t.Context(), url.QueryEscape(b.store.Node())
 	b.want(200, "POST", "/api/v1/sessions/end", "node="+node+"&id=7")
-	if !slices.Equal(b.ended, []uint64{7}) {
-		t.Errorf("ended: %v", b.ended)
+	if !slices.Equal(b.hasEnded(), []uint64{7}) {
+		t.Errorf("ended: %v", b.hasEnded())
 	}
 	b.want(303, "POST", "/do/bans/lift", "network=192.0.2.7/32")
 	if bans, err := b.store.Bans().List(ctx); err != nil || len(bans) > 0 {
 		t.Errorf("bans: %v, %v", bans, err)
 	}
 	b.want(200, "POST", "/api/v1/users/disable", "user=ann")
-	if !b.store.Users()[0].Disabled || !slices.Contains(b.ended, 8) {
-		t.Errorf("ann: %+v, ended %v", b.store.Users(), b.ended)
+	if !b.store.Users()[0].Disabled || !slices.Contains(b.hasEnded(), 8) {
+		t.Errorf("ann: %+v, ended %v", b.store.Users(), b.hasEnded())
 	}
 	b.want(303, "POST", "/do/users/enable", "user=ann")
 	if b.store.Users()[0].Disabled {
@@ -221,8 +231,8 @@ func TestReadOnlyMethods(t *testing.T) {
 		}
 	}
 	bans, err := b.store.Bans().List(t.Context())
-	if err != nil || len(bans) != 1 || b.store.Users()[0].Disabled || len(b.ended) > 0 {
-		t.Errorf("%v, %v, %+v, %v", bans, err, b.store.Users(), b.ended)
+	if err != nil || len(bans) != 1 || b.store.Users()[0].Disabled || len(b.hasEnded()) > 0 {
+		t.Errorf("%v, %v, %+v, %v", bans, err, b.store.Users(), b.hasEnded())
 	}
 }
 
@@ -411,8 +421,7 @@ func TestNodes(t *testing.T) {
 	one, two := make("ann"), make("bob")
 	for {
 		nodes, err := one.nodes(ctx)
-		must(t, err)
-		if len(nodes) == 2 {
+		if err == nil && len(nodes) == 2 {
 			if l := nodes[1].Logins; nodes[1].Node != two.node || len(l) != 1 || l[0].User != "bob" {
 				t.Errorf("the other node: %+v", nodes[1])
 			}

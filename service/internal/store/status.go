@@ -77,7 +77,8 @@ func (s *Store) Statuses(ctx context.Context) (all []NodeStatus, err error) {
 		var one NodeStatus
 		var ms int64
 		return t.each(`SELECT nodes.node, @now - seen, status FROM nodes
-			JOIN statuses ON statuses.node = nodes.node ORDER BY nodes.node`, nil,
+			JOIN statuses ON statuses.node = nodes.node WHERE nodes.seen > 0
+			ORDER BY nodes.node`, nil,
 			[]any{&one.Node, &ms, &one.Text}, func() {
 				one.Seen = time.Duration(ms) * time.Millisecond
 				all = append(all, one)

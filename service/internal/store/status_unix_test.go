@@ -5,22 +5,33 @@ package store
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 )
 
+// patient opens a node that takes nobody for dead.
+func patient(t *testing.T, name string) *Store {
+	t.Helper()
+	times := quick
+	times.dead = time.Minute
+	s, err := open(t.Context(), name, slog.New(slog.NewTextHandler(t.Output(), nil)), times)
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
 // testStatuses: each node tells the others about itself until it ends, and does what it is told to
 // do, once.
 func testStatuses(t *testing.T, name string) {
-	one, two := node(t, name), node(t, name)
+	one, two := patient(t, name), patient(t, name)
 	got := make(chan string, 10)
 	one.Tell(func() string { return "one\x00" }, func(what string) { got <- "one: " + what })
 	two.Tell(func() string { return "two" }, func(what string) { got <- "two: " + what })
-	node(t, name) // which tells nothing, as commands do
+	patient(t, name) // which tells nothing, as commands do
 	eventually(t, "both have told", func() bool {
 		all, err := one.Statuses(t.Context())
-		must(t, err)
-		return len(all) == 2 && all[0].Text+all[1].Text != "" && all[0].Seen < time.Minute
+		return err == nil && len(all) == 2 && all[0].Text+all[1].Text != "" && all[0].Seen < time.Minute
 	})
 	for _, c := range []struct {
 		node, what string

@@ -647,7 +647,7 @@ func testEndOfCaller(t *testing.T, name string) {
 
 // testTransfers: what users have moved is forgotten after two months, and nothing else.
 func testTransfers(t *testing.T, name string) {
-	s := node(t, name)
+	s := still(t, name) // which cleans when it is told to
 	now, kept := time.Now().UTC(), []string(nil)
 	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	for _, month := range []int{0, -1, -3, -12} {
