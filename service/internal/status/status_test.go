@@ -183,7 +183,7 @@ func TestOrders(t *testing.T) {
 	if !slices.Equal(b.hasEnded(), []uint64{7}) {
 		t.Errorf("ended: %v", b.hasEnded())
 	}
-	b.want(303, "POST", "/do/bans/lift", "network=192.0.2.7/32")
+	b.want(303, "POST", "/do/bans/lift", "network=192.0.2.7")
 	if bans, err := b.store.Bans().List(ctx); err != nil || len(bans) > 0 {
 		t.Errorf("bans: %v, %v", bans, err)
 	}
