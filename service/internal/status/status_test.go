@@ -338,6 +338,29 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// TestGuessedTokens: whoever guesses tokens is in the log, whatever way they are sent.
+func TestGuessedTokens(t *testing.T) {
+	for _, guess := range []func(b *bench){
+		func(b *bench) { b.want(401, "POST", "/login", "token=guess") },
+		func(b *bench) { b.want(401, "GET", "/metrics", "", "Authorization", "Bearer guess") },
+		func(b *bench) { b.want(401, "GET", "/", "", "Authorization", "Basic guess") },
+	} {
+		b := newBench(t, &Access{Token: []byte(token)})
+		var log strings.Builder
+		b.board.Log = slog.New(slog.NewTextHandler(&log, nil))
+		b.want(401, "GET", "/api/v1/status", "")
+		if log.Len() > 0 {
+			t.Errorf("who sends no token: %s", &log)
+		}
+		guess(b)
+		guess(b)
+		if text := log.String(); strings.Count(text, "a wrong token for the status page") != 1 ||
+			strings.Contains(text, "guess") {
+			t.Errorf("the log: %s", text)
+		}
+	}
+}
+
 // TestProgress: files in progress have a size and a rate, which end with them; what is in memory is
 // bounded.
 func TestProgress(t *testing.T) {
