@@ -231,8 +231,16 @@ func (s *service) read() (*site.Settings, error) {
 			}
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage,
-		made.atomic, made.audit, describeRules(made.rules), describeAdmin(made.admin),
-		describe(made.hooks))
+	made.Fixed = map[string]string{
+		"metrics":            fmt.Sprint(made.metrics, made.metricsUsers),
+		"trusted proxies":    fmt.Sprint(made.proxies),
+		"the store":          made.store,
+		"object storage":     fmt.Sprint(made.storage),
+		"how uploads appear": fmt.Sprint(made.atomic),
+		"the audit trail":    fmt.Sprint(made.audit),
+		"retention":          describeRules(made.rules),
+		"the status page":    describeAdmin(made.admin),
+		"hooks":              describe(made.hooks),
+	}
 	return &made.Settings, err
 }
