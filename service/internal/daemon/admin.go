@@ -152,6 +152,11 @@ func (s *service) shownUsers() (all []status.User) {
 		if one.Quota != nil {
 			u.Bytes, u.Files = one.Quota.Usage()
 		}
+		if one.Moved != nil {
+			up, down := one.Moved()
+			u.Sent, u.MaxSent = up.Bytes, up.MaxBytes
+			u.Fetched, u.MaxFetched = down.Bytes, down.MaxBytes
+		}
 		all = append(all, u)
 	}
 	if s.store != nil {
