@@ -123,6 +123,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 	}
 	l.Events = about(state.Events, raw.RemoteAddr(), secure.User())
 	l.Gate = gateFor(state.Gate, raw.RemoteAddr(), secure.User())
+	l.Hashes = state.Hashes
 	l.Logger = lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
 		secure.User()), s.bytes.Of(secure.User()))
 	if err := l.open(); err != nil {

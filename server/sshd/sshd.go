@@ -73,6 +73,9 @@ type Config struct {
 	// Gate, if not nil, is asked before changes.
 	Gate server.Gate
 
+	// Hashes is that of [server.Reporter].
+	Hashes bool
+
 	// Logger gets the same events as lines; nil logs nothing. Strings are cut at 128 bytes. Before
 	// login, lines are limited by address; after it, bytes are limited by user, and lines about
 	// refusals by session.

@@ -70,7 +70,8 @@ const banExamples = `  usftpd ban list --config usftpd.toml
 
 const auditLong = `Shows what has happened on all nodes: who has logged in, from where and with which key,
 which files were read and written, what was changed, what has failed or was refused, and
-who was banned. The configuration needs [audit]; keep says how long records are kept.
+who was banned. The configuration needs [audit]; keep says how long records are kept, and
+hashes = true has files hashed.
 
 Everything is shown unless flags say which. A pattern without a slash is about the last
 part of a path, one that begins with a slash about all of it, and one that ends with a
