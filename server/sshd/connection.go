@@ -160,9 +160,14 @@ const (
 
 var errNoFiles = errors.New("your files cannot be served now; tell the server's operators")
 
-// open finds out what the user is to see. Only now is the client known to be the user, for whom a
+// open finds out whether the user may still log in, and what there is to see. Only now is the client known to be the user, for whom a
 // directory may be made.
 func (l *login) open() (err error) {
+	if l.access.Admit != nil {
+		if err := l.access.Admit(); err != nil {
+			return err
+		}
+	}
 	if l.fs, l.policy = l.access.FS, l.access.Policy; l.fs == nil {
 		l.fs, l.policy, err = l.access.Open()
 	}

@@ -35,6 +35,10 @@ type Access struct {
 	// connection.
 	Open func() (server.FS, server.Policy, error)
 
+	// Admit, if not nil, is asked again when the login is complete, which may take long after the
+	// password: with a second factor, for example. Its error ends the connection.
+	Admit func() error
+
 	// Bandwidth, if not nil, limits what is sent and received. Logins may share one.
 	Bandwidth Bandwidth
 

@@ -51,8 +51,8 @@ const hashPasswordExamples = `  usftpd hash-password
 
 const userLong = `Manages the users in the store, which the configuration's [store] names, for all
 nodes at once. A running server follows within a second; sessions that have begun go
-on. Users of the configuration file are not listed, and take precedence. Run it as the
-user who runs the server.`
+on. Users of the configuration file are not listed, and take precedence. With [[outside]],
+a user in no list can be disabled, too. Run it as the user who runs the server.`
 
 const userExamples = `  usftpd user add --config usftpd.toml --root /srv/ann --key ann.pub ann
   usftpd user add --config usftpd.toml --root /srv/bob --password bob <bobs-hash
