@@ -63,7 +63,7 @@ func TestFoldersBySpellings(t *testing.T) {
 		c.put("/"+folder+"/secret", "text")
 		c.put("/free", "text")
 		tree, err := server.NewFolders(
-			server.Folder{Path: "/", FS: base, RefusedNames: []string{"*.\u00e9xe", "*.?\u00e9"}},
+			server.Folder{Path: "/", FS: base, RefusedNames: []string{"*.\u00e9xe"}},
 			server.Folder{Path: "/" + folder, Policy: server.Policy{ReadOnly: true,
 				Denied: []string{"read"}}})
 		if err != nil {
@@ -84,7 +84,6 @@ func TestFoldersBySpellings(t *testing.T) {
 			"rename it":  wire.Rename{OldPath: "/" + name, NewPath: "/other"},
 			"remove it":  wire.PathRequest{Type: wire.TypeRmdir, Path: "/" + name},
 			"a refused":  wire.Open{Path: "/a.e\u0301XE", Flags: create},
-			"another":    wire.Open{Path: "/a.e\u0301E\u0301", Flags: create},
 			"by renamed": wire.Rename{OldPath: "/free", NewPath: "/free.E\u0301xe"},
 		} {
 			if code := c.status(m); code != wire.PermissionDenied {
