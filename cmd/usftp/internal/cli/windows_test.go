@@ -326,6 +326,27 @@ func TestLinksOnWindows(t *testing.T) {
 	}
 }
 
+// TestJunctionsOnWindows: what is behind a junction is copied with -L only, and is nothing that a sync
+// deletes.
+func TestJunctionsOnWindows(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	behind := filepath.Join(d.home, "behind")
+	d.write(filepath.Join(behind, "file"), "text")
+	d.write(filepath.Join(d.dir, "tree", "file"), "text")
+	testenv.Junction(t, behind, filepath.Join(d.dir, "tree", "junction"))
+	o := d.run(ui.ExitOK, "cp", "-r", "tree", "testhost:/without")
+	d.says(o, "junction")
+	d.run(ui.ExitFailed, "cat", "testhost:/without/junction/file")
+	d.run(ui.ExitOK, "cp", "-r", "-L", "tree", "testhost:/with")
+	d.want("the file behind it", d.on("/with/junction/file"), "text")
+	d.run(ui.ExitOK, "sync", "--delete", "testhost:/without", "tree")
+	if _, err := os.Lstat(filepath.Join(d.dir, "tree", "junction")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the junction: %v", err)
+	}
+	d.want("what was behind it", d.here(filepath.Join(behind, "file")), "text")
+}
+
 // TestSyncOnWindows: both ways, with --delete.
 func TestSyncOnWindows(t *testing.T) {
 	t.Parallel()
