@@ -14,6 +14,7 @@ type Served struct {
 	Quota   *server.Quota // of Root; nil is none, or none yet
 	Limits  [2]int64      // of the quota, in bytes and files; 0 is none
 	More    bool          // the user is one of MoreUsers
+	Group   string
 
 	// Moved returns what the user has sent and fetched in this period, as this server knows.
 	Moved func() (up, down server.Usage)
@@ -26,7 +27,7 @@ type Served struct {
 // servedTo returns what a user, who may be one of MoreUsers, may reach.
 func (s *Site) servedTo(one *Account, more bool) Served {
 	served := Served{Root: one.Root, Folders: one.Folders, Quota: s.quotaOf(one),
-		Limits: one.Quota, More: more}
+		Limits: one.Quota, More: more, Group: one.Group}
 	served.Moved = func() (up, down server.Usage) { return s.moved(one.Name, one.Transfers) }
 	served.Open = func() (server.FS, *server.Policy, error) {
 		files, policy, err := s.filesOf(one, true)

@@ -125,7 +125,8 @@ type service struct {
 
 	outside   *outsiders // the last that was read
 	rules     atomic.Pointer[passwordRules]
-	storeName string // of its file, or its URL
+	latest    atomic.Pointer[settings] // that were read
+	storeName string                   // of its file, or its URL
 
 	storeToCome bool // a check has found none, and the server will make one
 }
@@ -220,6 +221,7 @@ func (s *service) read() (*site.Settings, error) {
 	}
 	if err == nil {
 		s.rules.Store(&made.passwords)
+		s.latest.Store(made)
 	}
 	if s.started == nil {
 		s.started = made

@@ -90,10 +90,7 @@ func userCommand(a *ui.App) *cobra.Command {
 		addUserCommand(a),
 		storeCommand("list", "list the users in the store", 0,
 			func(_ context.Context, s *store.Store, _ []string) error { return listUsers(a, s) }),
-		storeCommand("disable NAME", "let a user in no longer", 1,
-			func(ctx context.Context, s *store.Store, args []string) error {
-				return about(args[0], s.DisableUser(ctx, args[0], true))
-			}),
+		disableUserCommand(),
 		storeCommand("enable NAME", "let a user in again", 1,
 			func(ctx context.Context, s *store.Store, args []string) error {
 				return about(args[0], s.DisableUser(ctx, args[0], false))
@@ -113,6 +110,22 @@ func about(user string, err error) error {
 		return fmt.Errorf("user %s: %w", user, err)
 	}
 	return nil
+}
+
+func disableUserCommand() (cmd *cobra.Command) {
+	cmd = storeCommand("disable NAME", "let a user in no longer", 1,
+		func(ctx context.Context, s *store.Store, args []string) error {
+			name := args[0]
+			made, err := readConfig(cmd.Flag("config").Value.String())
+			if err == nil {
+				err = s.DisableUser(ctx, name, true)
+			}
+			if errors.Is(err, store.ErrNoUser) && made.outsider(name) {
+				err = s.DisableOutsider(ctx, name)
+			}
+			return about(name, err)
+		})
+	return cmd
 }
 
 // newUser is what the flags of user add say.
@@ -258,6 +271,7 @@ func listUsers(a *ui.App, s *store.Store) error {
 			}
 		}
 		note(u.Disabled, "disabled")
+		note(u.Outsider(), "comes from outside")
 		note(u.Group != "", "group "+u.Group)
 		note(u.Expires != "", "until "+u.Expires)
 		note(len(u.AllowFrom) > 0, "from "+strings.Join(u.AllowFrom, " "))
