@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,12 +59,12 @@ func (l *LoginHook) Ask(ctx context.Context, q outside.Question) (outside.Answer
 	}
 	var answer loginAnswer
 	if err := json.Unmarshal(text, &answer); err != nil {
-		return outside.Answer{}, fmt.Errorf("the answer of the login hook is not what it should be: %w",
-			err)
+		return outside.Answer{}, fmt.Errorf("the login hook: %w: %w", outside.ErrAnswered, err)
 	}
 	switch {
 	case answer.Accept == nil:
-		return outside.Answer{}, errors.New("the answer of the login hook has no accept")
+		return outside.Answer{}, fmt.Errorf("the login hook: %w: it has no accept",
+			outside.ErrAnswered)
 	case !*answer.Accept:
 		return outside.Answer{}, &outside.Refusal{Reason: "the login hook refuses: " +
 			firstLine([]byte(answer.Reason))}
@@ -92,10 +91,13 @@ func (l *LoginHook) post(ctx context.Context, id string, body []byte) ([]byte, e
 			text[:min(len(text), mostShown)]}
 	}
 	if err == nil && len(text) > mostAnswer {
-		err = fmt.Errorf("the answer is longer than %d bytes", mostAnswer)
+		err = errLongAnswer
 	}
 	return text, err
 }
+
+var errLongAnswer = fmt.Errorf("the login hook: %w: it is longer than %d bytes",
+	outside.ErrAnswered, mostAnswer)
 
 // run runs the command, which gets the question on standard input: the environment of a process can
 // be read by others on some systems.
@@ -106,21 +108,27 @@ func (l *LoginHook) run(ctx context.Context, _ string, body []byte) ([]byte, err
 	var answer longest
 	cmd.Stdout, cmd.Stderr = &answer, &said
 	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			err = ctx.Err()
+		case answer.over: // of which it may have died
+			err = errLongAnswer
 		}
 		return nil, fmt.Errorf("%s: %w: %q", l.hook.Command[0], err, bytes.TrimSpace(said))
 	}
-	return answer, nil
+	return answer.text, nil
 }
 
 // longest keeps what is written to it, up to the longest answer.
-type longest []byte
+type longest struct {
+	text []byte
+	over bool
+}
 
 func (l *longest) Write(p []byte) (int, error) {
-	if len(*l)+len(p) > mostAnswer {
-		return 0, fmt.Errorf("the answer is longer than %d bytes", mostAnswer)
+	if l.over = l.over || len(l.text)+len(p) > mostAnswer; l.over {
+		return 0, errLongAnswer
 	}
-	*l = append(*l, p...)
+	l.text = append(l.text, p...)
 	return len(p), nil
 }

@@ -98,6 +98,11 @@ cat `+dir+`/answer
 			if (err == nil) != c.accept || refused != c.refuse {
 				t.Errorf("%s: %d %.100s: %v", how, c.status, c.answer, err)
 			}
+			// The source is there, whatever it says.
+			if answered := c.status == 200 && !c.accept && !c.refuse; errors.Is(err,
+				outside.ErrAnswered) != answered {
+				t.Errorf("%s: %d %.100s: %v: answered?", how, c.status, c.answer, err)
+			}
 			if want := strings.Contains(c.answer, "staff"); (said.Template == "staff") != want {
 				t.Errorf("%s: %s: settings of %q", how, c.answer, said.Template)
 			}
