@@ -1,9 +1,6 @@
 package site
 
 import (
-	"errors"
-	"io/fs"
-
 	"github.com/usftp/usftp/server"
 )
 
@@ -27,7 +24,7 @@ func (s *Site) servedTo(one *Account, more bool) Served {
 		Limits: one.Quota, More: more, Group: one.Group}
 	served.Open = func() (server.FS, *server.Policy, error) {
 		files, policy, err := s.filesOf(one, true)
-		if one.MakeRoot && errors.Is(err, fs.ErrNotExist) {
+		if one.MakeRoot && one.unmade(err) {
 			return nil, nil, nil
 		}
 		return files, &server.Policy{User: one.Name, Quota: policy.Quota}, err
