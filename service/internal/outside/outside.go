@@ -43,7 +43,7 @@ func (r *Refusal) Error() string { return r.Reason }
 // Limits are those of an [Asker]. What is 0 has a default.
 type Limits struct {
 	Timeout time.Duration // for one answer
-	AtOnce  int           // questions
+	AtOnce  int           // questions; of one address a quarter
 	Rate    int           // questions a second
 
 	// Cache is how long an answer lets a user in with the same password while there are none; 0 is
@@ -64,6 +64,7 @@ type Asker struct {
 	source Source
 	limits Limits
 	places chan struct{}
+	each   *addresses
 	rate   *rate.Limiter
 	cache  *cache
 
@@ -83,6 +84,7 @@ func NewAsker(source Source, limits Limits) *Asker {
 		limits.Rate = UsualRate
 	}
 	return &Asker{source: source, limits: limits, places: make(chan struct{}, limits.AtOnce),
+		each: newAddresses(max(limits.AtOnce/4, 1)),
 		rate: rate.NewLimiter(rate.Limit(limits.Rate), limits.Rate), cache: newCache(limits.Cache)}
 }
 
@@ -99,6 +101,12 @@ func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.limits.Timeout)
 	defer cancel()
+	end, err := a.each.begin(ctx, q.Remote)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%w: %d others from the same address were being asked about for %s",
+			sshd.ErrUndecided, a.each.each, a.limits.Timeout)
+	}
+	defer end()
 	select {
 	case a.places <- struct{}{}:
 		defer func() { <-a.places }()
