@@ -300,6 +300,7 @@ func TestConfigErrors(t *testing.T) {
 		{user + "transfer_period = 'week'\n", `:5:19: "week": it must be day or month`},
 		{user + "refuse_names = ['']\n", `:5:17: "" is no pattern for names`},
 		{user + "refuse_names = '*.exe'\n", `:5:16: users.refuse_names: it must be a list in brackets`},
+		{"[audit]\nhashes = 'yes'\n" + user, `:2:10: audit.hashes: it must be true or false`},
 		{user + "folders = 3\n", `:5:11: users.folders: it must be tables, each headed by [[users.folders]]`},
 		{user + "[[users.folders]]\npath = 'in'\n", `:6:8: "in" is no path of a folder`},
 		{user + "[[users.folders]]\npath = '/'\n", `:6:8: "/" is no path of a folder`},
@@ -391,5 +392,32 @@ func TestConfigErrors(t *testing.T) {
 				!strings.Contains(err.Error(), "usftpd.toml:") {
 			t.Errorf("the error says too much: %v", err)
 		}
+	}
+}
+
+// TestRulesNeedASystem: where a system cannot keep links in, rules of parts of a directory are an
+// error of the configuration, and not a promise that does not hold.
+func TestRulesNeedASystem(t *testing.T) {
+	t.Parallel()
+	in := []site.Folder{{Path: "/in"}}
+	for want, one := range map[string]site.Account{
+		"folders":      {Root: "/srv", Folders: in, RefusedNames: []string{"*.exe"}},
+		"refuse_names": {Root: "/srv", RefusedNames: []string{"*.exe"}},
+		"":             {Root: "/srv"},
+	} {
+		if key, err := keptIn(&one, false); key != want || (err != nil) != (want != "") {
+			t.Errorf("%+v: %q, %v; want %q", one, key, err, want)
+		}
+		if key, err := keptIn(&one, true); key != "" || err != nil {
+			t.Errorf("%+v on Linux: %q, %v", one, key, err)
+		}
+	}
+	objects := site.Account{Root: "s3://bucket/x", Folders: in}
+	if key, err := keptIn(&objects, false); err != nil {
+		t.Errorf("object storage: %q, %v", key, err)
+	}
+	objects.Folders = append(objects.Folders, site.Folder{Path: "/d", Root: "/srv/d"})
+	if key, _ := keptIn(&objects, false); key != "folders" {
+		t.Errorf("a directory in object storage: %q", key)
 	}
 }

@@ -247,6 +247,12 @@ func (f *configFile) template(i int, t *templateTable, made *outsiders) error {
 		return wrong("folders", err)
 	}
 	if err == nil {
+		key, err := keptIn(&example, canBeAtomic)
+		if err != nil {
+			return wrong(key, err)
+		}
+	}
+	if err == nil {
 		err = missing(example.Root, example.MakeRoot)
 	}
 	if err != nil {
