@@ -22,6 +22,7 @@ type connection struct {
 	secure   atomic.Pointer[transport.Conn] // set after the login
 	moved    atomic.Int64                   // last byte received or sent, in ns since 1970
 	heard    atomic.Bool                    // a byte has been received
+	ended    atomic.Bool                    // by EndLogins
 	activity server.Activity
 	sessions int    // under the server's lock
 	login    *Login // once the client has logged in, under the server's lock

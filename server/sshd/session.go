@@ -115,7 +115,7 @@ func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 		DraftSymlinks: draftSymlinks(l.client),
 	})
 	if err != nil && l.server.ctx.Err() == nil && !hungUp(err) {
-		l.Report(server.Event{Kind: server.SessionFailed, Err: err})
+		l.Report(server.Event{Kind: server.SessionFailed, Err: l.causeOf(err)})
 	}
 }
 
@@ -140,7 +140,7 @@ func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp
 		Logger: l.Logger, Protocol: "scp"}
 	if err := scp.Serve(ctx, channel, view, command, reports); err != nil {
 		if status = 1; !errors.Is(err, scp.ErrFailed) && connected.Err() == nil {
-			l.Report(server.Event{Kind: server.SessionFailed, Err: err})
+			l.Report(server.Event{Kind: server.SessionFailed, Err: l.causeOf(err)})
 		}
 	}
 	exit(channel, status)

@@ -127,6 +127,8 @@ type service struct {
 	rules     atomic.Pointer[passwordRules]
 	latest    atomic.Pointer[settings] // that were read
 	storeName string                   // of its file, or its URL
+
+	storeToCome bool // a check has found none, and the server will make one
 }
 
 // newService returns the server that the command line describes.
@@ -150,11 +152,10 @@ func (s *service) prepare(ctx context.Context) error {
 	if s.metrics != nil && s.store != nil {
 		s.metrics.asked(s.store)
 	}
-	if err := s.useAudit(); err != nil {
-		return err
-	}
-	if err := s.useHooks(); err != nil {
-		return err
+	if !s.storeToCome {
+		if err := errors.Join(s.useAudit(), s.useHooks()); err != nil {
+			return err
+		}
 	}
 	s.Second = s.checkCode
 	s.useAdmin()

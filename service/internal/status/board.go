@@ -439,7 +439,11 @@ func (b *Board) LiftBan(ctx context.Context, network, user string) error {
 	}
 	prefix, err := netip.ParsePrefix(network)
 	if err != nil {
-		return fmt.Errorf("%q is not a network such as 192.0.2.7/32", network)
+		address, wrong := netip.ParseAddr(network)
+		if wrong != nil {
+			return fmt.Errorf("%q is neither an address nor a network such as 192.0.2.7/32", network)
+		}
+		prefix = sshd.Network(address)
 	}
 	was, err := b.Store.Bans().Lift(ctx, sshd.Source{Network: prefix, User: user})
 	if err == nil && !was {

@@ -188,7 +188,7 @@ func TestOrders(t *testing.T) {
 	if !slices.Equal(b.hasEnded(), []uint64{7}) {
 		t.Errorf("ended: %v", b.hasEnded())
 	}
-	b.want(303, "POST", "/do/bans/lift", "network=192.0.2.7/32")
+	b.want(303, "POST", "/do/bans/lift", "network=192.0.2.7")
 	if bans, err := b.store.Bans().List(ctx); err != nil || len(bans) > 0 {
 		t.Errorf("bans: %v, %v", bans, err)
 	}
@@ -348,6 +348,29 @@ func TestToken(t *testing.T) {
 	w.Body.Close()
 	if w.StatusCode != 401 {
 		t.Errorf("after the logout: %s", w.Status)
+	}
+}
+
+// TestGuessedTokens: whoever guesses tokens is in the log, whatever way they are sent.
+func TestGuessedTokens(t *testing.T) {
+	for _, guess := range []func(b *bench){
+		func(b *bench) { b.want(401, "POST", "/login", "token=guess") },
+		func(b *bench) { b.want(401, "GET", "/metrics", "", "Authorization", "Bearer guess") },
+		func(b *bench) { b.want(401, "GET", "/", "", "Authorization", "Basic guess") },
+	} {
+		b := newBench(t, &Access{Token: []byte(token)})
+		var log strings.Builder
+		b.board.Log = slog.New(slog.NewTextHandler(&log, nil))
+		b.want(401, "GET", "/api/v1/status", "")
+		if log.Len() > 0 {
+			t.Errorf("who sends no token: %s", &log)
+		}
+		guess(b)
+		guess(b)
+		if text := log.String(); strings.Count(text, "a wrong token for the status page") != 1 ||
+			strings.Contains(text, "guess") {
+			t.Errorf("the log: %s", text)
+		}
 	}
 }
 
