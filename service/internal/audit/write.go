@@ -90,8 +90,8 @@ func (l *lines) Write(r store.Record) error {
 	if err := l.head(); err != nil {
 		return err
 	}
-	values := []string{r.Time.UTC().Format(time.RFC3339), r.Node, r.Kind, r.User, r.Remote, r.Client,
-		r.Method, r.Key, r.Protocol, r.Request, r.Path, r.To, transfer(r), number(r.Read),
+	values := []string{r.Time.UTC().Format(time.RFC3339), r.Node, r.Kind, r.User, r.Remote,
+		r.Client, r.Method, r.Key, r.Protocol, r.Request, r.Path, r.To, transfer(r), number(r.Read),
 		number(r.Written), "", r.Details, r.By, r.Error, number(r.Count), r.SHA256}
 	if r.Seconds > 0 {
 		values[15] = strconv.FormatFloat(r.Seconds, 'f', -1, 64)

@@ -110,7 +110,8 @@ read_only = true
 func TestFolderWithoutRoot(t *testing.T) {
 	t.Parallel()
 	home, key, file := groupConfig(t, "root = 'homes/%u'\nmake_root = true\n"+
-		"[[groups.partners.folders]]\npath = '/shared'\nroot = 'shared'\n[store]\nfile = 'store.db'\n")
+		"[[groups.partners.folders]]\npath = '/shared'\nroot = 'shared'\n"+
+		"[store]\nfile = 'store.db'\n")
 	text := strings.Replace(string(readFile(t, file)), "proxy_protocol = ['127.0.0.1']\n", "", 1)
 	writeFile(t, file, []byte(text))
 	if err := os.Mkdir(filepath.Join(home, "homes"), 0o755); err != nil {

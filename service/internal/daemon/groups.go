@@ -241,10 +241,11 @@ func (f *configFile) root(name string) (root string, err error) {
 	return f.path(name), nil
 }
 
-// keptIn returns which setting of a user needs that links are followed as the server decides and not
-// as the system does, where that is impossible: in a directory, unless this system can.
+// keptIn returns which setting of a user needs that links are followed as the server decides and
+// not as the system does, where that is impossible: in a directory, unless this system can.
 func keptIn(one *site.Account, can bool) (key string, err error) {
-	if can || !slices.ContainsFunc(one.Roots(), func(root string) bool { return !isObjects(root) }) {
+	if can || !slices.ContainsFunc(one.Roots(),
+		func(root string) bool { return !isObjects(root) }) {
 		return "", nil
 	}
 	switch {
@@ -255,8 +256,8 @@ func keptIn(one *site.Account, can bool) (key string, err error) {
 	default:
 		return "", nil
 	}
-	return key, errors.New("this system follows links that are put into a path meanwhile, so this " +
-		"would not hold: use Linux, macOS or FreeBSD, or a root in object storage")
+	return key, errors.New("this system follows links that are put into a path meanwhile, so " +
+		"this would not hold: use Linux, macOS or FreeBSD, or a root in object storage")
 }
 
 // missing returns why a directory cannot be served. One that is to be made needs the directory that

@@ -102,7 +102,8 @@ func TestUsersOfLDAP(t *testing.T) {
 	w := newWire(t, slapd.TLS)
 	home, key, file := ldapConfig(t, w.address, slapd.CA,
 		"[bans]\nnever = ['127.0.0.1']\n") // whose wrong passwords are answered sooner
-	do(t, home, file, "", "user add dave", "--root", filepath.Join(home, "alice"), "--password-outside")
+	do(t, home, file, "", "user add dave", "--root", filepath.Join(home, "alice"),
+		"--password-outside")
 	do(t, home, file, "", "user disable dave")
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	try := func(user, password string, want, asked bool) {
@@ -113,7 +114,8 @@ func TestUsersOfLDAP(t *testing.T) {
 			clients = clients[:1]
 		}
 		for _, client := range clients {
-			if out, _, err := (asker{t: t, server: s}).run(client, user, password); (err == nil) != want {
+			if out, _, err := (asker{t: t, server: s}).run(client, user,
+				password); (err == nil) != want {
 				t.Errorf("%s as %s with %q: %v\n%s\n%s", client, user, password, err, out, s.Log)
 			}
 		}
@@ -165,7 +167,8 @@ func TestLDAPIsDown(t *testing.T) {
 	t.Parallel()
 	slapd := slapdtest.Start(t, "ann", "bob", "carol")
 	w := newWire(t, slapd.TLS)
-	home, key, file := ldapConfig(t, w.address, slapd.CA, "cache = '1h'\n[bans]\nuser_failures = 1\n")
+	home, key, file := ldapConfig(t, w.address, slapd.CA,
+		"cache = '1h'\n[bans]\nuser_failures = 1\n")
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	try := func(user, password string, want bool) {
 		t.Helper()
@@ -259,7 +262,8 @@ root = "bob/%u"
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	try := func(client, user, password string, want bool) {
 		t.Helper()
-		if out, _, err := (asker{t: t, server: s}).run(client, user, password); (err == nil) != want {
+		if out, _, err := (asker{t: t, server: s}).run(client, user,
+			password); (err == nil) != want {
 			t.Errorf("%s as %s with %q: %v\n%s\n%s", client, user, password, err, out, s.Log)
 		}
 	}

@@ -124,8 +124,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// deliver tries to deliver a message, and tells the store. If the store does not answer, the message
-// comes again.
+// deliver tries to deliver a message, and tells the store. If the store does not answer, the
+// message comes again.
 func (w *worker) deliver(ctx context.Context, m store.Message) {
 	err := w.try(ctx, m)
 	settling := context.WithoutCancel(ctx)
@@ -146,8 +146,8 @@ func (w *worker) deliver(ctx context.Context, m store.Message) {
 	w.all.store.Failed(settling, m, again, err)
 	if w.works(false, err); outcome == Dead {
 		w.deaths.log(func(more int) {
-			w.log.Error("an event was not delivered; usftpd hooks list shows it", "id", m.ID, "tries",
-				m.Tries+1, "error", err, "more", more)
+			w.log.Error("an event was not delivered; usftpd hooks list shows it", "id", m.ID,
+				"tries", m.Tries+1, "error", err, "more", more)
 		})
 	}
 	w.all.tell(w.Name, outcome)
@@ -183,8 +183,8 @@ func (w *worker) try(ctx context.Context, m store.Message) error {
 	return err
 }
 
-// backoff returns how long to wait after so many tries: twice as long each time, and not exactly, so
-// that what failed together does not come back together.
+// backoff returns how long to wait after so many tries: twice as long each time, and not exactly,
+// so that what failed together does not come back together.
 func (w *worker) backoff(tries int) time.Duration {
 	wait := time.Second << min(tries, 20)
 	return time.Duration(float64(min(wait, longestWait)) * (0.8 + 0.4*rand.Float64()))

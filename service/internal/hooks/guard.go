@@ -39,7 +39,8 @@ func (h *Hooks) Guard(user, folder string, files server.FS) (server.FS, error) {
 		if files.UploadsAtomically() {
 			return &guardedDirectory{files, g, h.openIn(files)}, nil
 		}
-		return nil, fmt.Errorf("hook %s could not keep files from being seen before they are checked:"+
+		return nil, fmt.Errorf("hook %s could not keep files from being seen before they are "+
+			"checked:"+
 			` let uploads be "atomic", or let users = [...] of the hook leave out %s`,
 			g.gates[0].Name, user)
 	}

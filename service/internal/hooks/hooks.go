@@ -119,7 +119,8 @@ func (h *Hooks) Gate(e server.Event) (end func(error), err error) {
 	ended, err := h.store.Announce(context.Background(), messages...)
 	if err != nil {
 		h.lost.log(func(more int) {
-			h.log.Error("no changes are made that hooks could not be told of", "error", err, "more", more)
+			h.log.Error("no changes are made that hooks could not be told of", "error", err, "more",
+				more)
 		})
 		return nil, err
 	}
@@ -147,8 +148,8 @@ func (h *Hooks) Event(e server.Event) {
 	}
 	if err := h.store.Post(context.Background(), messages...); err != nil {
 		h.lost.log(func(more int) {
-			h.log.Error("hooks are not told of an event", "event", e.Kind, "user", e.User, "error", err,
-				"more", more)
+			h.log.Error("hooks are not told of an event", "event", e.Kind, "user", e.User, "error",
+				err, "more", more)
 		})
 	}
 }

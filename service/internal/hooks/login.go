@@ -73,7 +73,8 @@ func (l *LoginHook) Ask(ctx context.Context, q outside.Question) (outside.Answer
 }
 
 func (l *LoginHook) post(ctx context.Context, id string, body []byte) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.hook.URL, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.hook.URL,
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -74,14 +74,16 @@ cat `+dir+`/answer
 		{200, `{"accept": true} {"accept": false}`, false, false},
 		{200, `{}`, false, false},
 		{200, ``, false, false},
-		{200, `{"accept": true, "reason": "` + strings.Repeat("x", mostAnswer) + `"}`, false, false},
+		{200, `{"accept": true, "reason": "` + strings.Repeat("x", mostAnswer) + `"}`, false,
+			false},
 		{403, `{"accept": true}`, false, false},
 		{500, `{"accept": false}`, false, false},
 		{302, `{"accept": true}`, false, false},
 		{0, ``, false, false},
 	} {
 		status, answer = c.status, c.answer
-		for name, text := range map[string]string{"answer": answer, "status": strconv.Itoa(status)} {
+		for name, text := range map[string]string{"answer": answer,
+			"status": strconv.Itoa(status)} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -38,7 +38,9 @@ func newPoster(hook *Hook) *poster {
 	return &poster{hook, &http.Client{
 		Transport: transport,
 		// What is signed is for the URL that was configured, and for no other.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}}
 }
 

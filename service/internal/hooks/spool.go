@@ -45,8 +45,8 @@ func (s *spool) resize(size int64) {
 	}
 }
 
-// grow makes room, and reports whether there is. What is longer than what may be checked need not be
-// kept.
+// grow makes room, and reports whether there is. What is longer than what may be checked need not
+// be kept.
 func (s *spool) grow(end int64) bool {
 	if s.err != nil || end > s.most {
 		s.size = max(s.size, end)

@@ -188,7 +188,8 @@ func (l *LDAP) ask(ctx context.Context, address string, q Question) (answer Answ
 	if err := l.bindToSearch(conn); err != nil {
 		return Answer{}, err
 	}
-	entry, err := l.entry(conn, l.Base, ldap.ScopeWholeSubtree, filled(l.Filter, q.User, ""), q.User)
+	entry, err := l.entry(conn, l.Base, ldap.ScopeWholeSubtree, filled(l.Filter, q.User, ""),
+		q.User)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -199,8 +200,8 @@ func (l *LDAP) ask(ctx context.Context, address string, q Question) (answer Answ
 	return answer, err
 }
 
-// share returns a context with a part of the time, so that a directory that is silent leaves some to
-// the others.
+// share returns a context with a part of the time, so that a directory that is silent leaves some
+// to the others.
 func share(ctx context.Context, among int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -295,7 +296,8 @@ func (l *LDAP) dial(ctx context.Context, address string) (*ldap.Conn, *limitedCo
 // fails, can wait as long again before it returns.
 func startTLS(raw net.Conn) error {
 	request := ber.Encode(ber.ClassUniversal, ber.TypeConstructed, ber.TagSequence, nil, "")
-	request.AppendChild(ber.NewInteger(ber.ClassUniversal, ber.TypePrimitive, ber.TagInteger, 1, ""))
+	request.AppendChild(ber.NewInteger(ber.ClassUniversal, ber.TypePrimitive, ber.TagInteger, 1,
+		""))
 	extended := ber.Encode(ber.ClassApplication, ber.TypeConstructed,
 		ldap.ApplicationExtendedRequest, nil, "")
 	extended.AppendChild(ber.NewString(ber.ClassContext, ber.TypePrimitive, 0,
@@ -350,7 +352,8 @@ func (l *LDAP) entry(conn *ldap.Conn, base string, scope int, filter, user strin
 	}
 	entry := found.Entries[0]
 	if names := entry.GetEqualFoldAttributeValues(l.Name); !slices.Contains(names, user) {
-		return nil, &Refusal{fmt.Sprintf("%s of %s is %q, and not %q", l.Name, entry.DN, names, user)}
+		return nil, &Refusal{fmt.Sprintf("%s of %s is %q, and not %q", l.Name, entry.DN, names,
+			user)}
 	}
 	return entry, nil
 }

@@ -103,16 +103,16 @@ func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 	defer cancel()
 	end, err := a.each.begin(ctx, q.Remote)
 	if err != nil {
-		return Answer{}, fmt.Errorf("%w: %d others from the same address were being asked about for %s",
-			sshd.ErrUndecided, a.each.each, a.limits.Timeout)
+		return Answer{}, fmt.Errorf("%w: %d others from the same address were being asked "+
+			"about for %s", sshd.ErrUndecided, a.each.each, a.limits.Timeout)
 	}
 	defer end()
 	select {
 	case a.places <- struct{}{}:
 		defer func() { <-a.places }()
 	case <-ctx.Done():
-		return Answer{}, fmt.Errorf("%w: %d others were being asked about for %s", sshd.ErrUndecided,
-			a.limits.AtOnce, a.limits.Timeout)
+		return Answer{}, fmt.Errorf("%w: %d others were being asked about for %s",
+			sshd.ErrUndecided, a.limits.AtOnce, a.limits.Timeout)
 	}
 	if a.resting() {
 		if answer, ok := a.cache.find(q); ok {
@@ -124,7 +124,8 @@ func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 			sshd.ErrUndecided, a.limits.Rate)
 	}
 	deadline, _ := ctx.Deadline()
-	hurried := time.Until(deadline) < a.limits.Timeout/2 // the waiting took the time, not the source
+	// the waiting took the time, not the source
+	hurried := time.Until(deadline) < a.limits.Timeout/2
 	answer, err := a.source.Ask(ctx, q)
 	if _, refused := errors.AsType[*Refusal](err); refused {
 		a.cache.forget(q)

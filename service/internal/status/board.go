@@ -441,7 +441,8 @@ func (b *Board) LiftBan(ctx context.Context, network, user string) error {
 	if err != nil {
 		address, wrong := netip.ParseAddr(network)
 		if wrong != nil {
-			return fmt.Errorf("%q is neither an address nor a network such as 192.0.2.7/32", network)
+			return fmt.Errorf("%q is neither an address nor a network such as 192.0.2.7/32",
+				network)
 		}
 		prefix = sshd.Network(address)
 	}

@@ -21,13 +21,15 @@ import (
 var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"show":   ui.Printable, // control characters and such are seen, and do nothing
-	"bytes":  func(n any) string { return ui.Amount(toFloat(n)) },
-	"rate":   func(n float64) string { return ui.Amount(n) + "/s" },
-	"ago":    func(t time.Time) string { return ui.Clock(time.Since(t)) },
-	"clock":  func(s float64) string { return ui.Clock(time.Duration(s * float64(time.Second))) },
-	"local":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
-	"short":  func(key string) string { return fmt.Sprintf("%.12s", strings.TrimPrefix(key, "SHA256:")) },
+	"show":  ui.Printable, // control characters and such are seen, and do nothing
+	"bytes": func(n any) string { return ui.Amount(toFloat(n)) },
+	"rate":  func(n float64) string { return ui.Amount(n) + "/s" },
+	"ago":   func(t time.Time) string { return ui.Clock(time.Since(t)) },
+	"clock": func(s float64) string { return ui.Clock(time.Duration(s * float64(time.Second))) },
+	"local": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
+	"short": func(key string) string {
+		return fmt.Sprintf("%.12s", strings.TrimPrefix(key, "SHA256:"))
+	},
 	"full":   func(used, most int64) int64 { return 100 * used / max(most, 1) },
 	"moving": moving,
 }).ParseFS(files, "page/*.html"))
@@ -127,11 +129,12 @@ func (b *Board) login(access *Access, all http.Handler) http.Handler {
 		case r.Method == http.MethodPost && r.URL.Path == "/login":
 			if !access.isToken(r.PostFormValue("token")) {
 				b.wrongToken(r.RemoteAddr)
-				b.page(w, http.StatusUnauthorized, "login.html", view{Said: "That is not the token.",
-					Wrong: true})
+				b.page(w, http.StatusUnauthorized, "login.html",
+					view{Said: "That is not the token.", Wrong: true})
 				return
 			}
-			http.SetCookie(w, access.newCookie(access.pass(time.Now().Add(loggedInFor)), loggedInFor))
+			http.SetCookie(w, access.newCookie(access.pass(time.Now().Add(loggedInFor)),
+				loggedInFor))
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 		case r.Method == http.MethodGet && r.URL.Path == "/":
 			b.page(w, http.StatusUnauthorized, "login.html", view{})
@@ -184,7 +187,8 @@ func (b *Board) actions() map[string]action {
 		}
 	}
 	return map[string]action{
-		"sessions/end": func(ctx context.Context, field func(string) string) (string, string, error) {
+		"sessions/end": func(ctx context.Context, field func(string) string) (string, string,
+			error) {
 			id, err := strconv.ParseUint(field("id"), 10, 64)
 			if err != nil {
 				return "", "", fmt.Errorf("id: %q is not a number", field("id"))
@@ -199,7 +203,8 @@ func (b *Board) actions() map[string]action {
 		},
 		"users/disable": disable(true, "disabled"),
 		"users/enable":  disable(false, "enabled"),
-		"hooks/replay": func(ctx context.Context, field func(string) string) (string, string, error) {
+		"hooks/replay": func(ctx context.Context, field func(string) string) (string, string,
+			error) {
 			return "replayed " + field("which"), "", b.Replay(ctx, field("which"))
 		},
 	}
