@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp/service/internal/outside"
 )
 
-// A LoginHook asks a program of the operator's whether to let a user in: what answers at a URL, or
-// a command. It implements [outside.Source].
+// A LoginHook asks a web service or a command of the operator's whether to let a user in. It
+// implements [outside.Source].
 type LoginHook struct {
 	hook   *Hook
 	client *http.Client
@@ -25,7 +25,7 @@ func NewLoginHook(hook *Hook) *LoginHook {
 	return &LoginHook{hook, newPoster(hook).client}
 }
 
-// loginQuestion is what is asked, and loginAnswer the answer. One without accept is none.
+// loginQuestion is what is asked, and loginAnswer the answer, which must have accept.
 type loginQuestion struct {
 	ID       string    `json:"id"`
 	Kind     string    `json:"kind"`
@@ -100,8 +100,8 @@ func (l *LoginHook) post(ctx context.Context, id string, body []byte) ([]byte, e
 var errLongAnswer = fmt.Errorf("the login hook: %w: it is longer than %d bytes",
 	outside.ErrAnswered, mostAnswer)
 
-// run runs the command, which gets the question on standard input: the environment of a process can
-// be read by others on some systems.
+// run runs the command. It gets the question on standard input and not in its environment, which
+// others can read on some systems.
 func (l *LoginHook) run(ctx context.Context, _ string, body []byte) ([]byte, error) {
 	cmd := command(ctx, l.hook.Command, inherited())
 	cmd.Stdin = bytes.NewReader(append(body, '\n'))
@@ -120,7 +120,7 @@ func (l *LoginHook) run(ctx context.Context, _ string, body []byte) ([]byte, err
 	return answer.text, nil
 }
 
-// longest keeps what is written to it, up to the longest answer.
+// longest is a writer that keeps an answer, up to a limit.
 type longest struct {
 	text []byte
 	over bool

@@ -1,5 +1,5 @@
-// Package outside asks others whether to let a user in: a directory that speaks LDAP, or, by
-// package hooks, a program of the operator's.
+// Package outside asks others whether to let a user in: an LDAP directory or, through package
+// hooks, a program of the operator's.
 package outside
 
 import (
@@ -26,28 +26,28 @@ type Answer struct {
 	Template string   // the name of the settings to take, or ""
 }
 
-// A Source knows users. Its errors are a [*Refusal], or say why there is no answer.
+// A Source knows users. Ask's error is a [*Refusal], or says why there is no answer.
 type Source interface {
 	Ask(ctx context.Context, q Question) (Answer, error)
 }
 
-// ErrAnswered is wrapped by errors of sources that are not down, but say nothing to decide by. The
-// cache is not for these: whoever can provoke them would be let in by it.
+// ErrAnswered is wrapped by errors of sources that are up but whose answer is of no use. The cache
+// is not asked then: it would let in whoever can provoke such an answer.
 var ErrAnswered = errors.New("the answer decides nothing")
 
-// A Refusal is an answer.
+// A Refusal is the answer no.
 type Refusal struct{ Reason string }
 
 func (r *Refusal) Error() string { return r.Reason }
 
-// Limits are those of an [Asker]. What is 0 has a default.
+// Limits are those of an [Asker]. Zero means the default.
 type Limits struct {
 	Timeout time.Duration // for one answer
 	AtOnce  int           // questions; of one address a quarter
 	Rate    int           // questions a second
 
-	// Cache is how long an answer lets a user in with the same password while there are none; 0 is
-	// not at all.
+	// Cache is how long the last answer lets a user in, with the same password, while the source
+	// does not answer. 0 is not at all.
 	Cache time.Duration
 }
 
@@ -88,11 +88,10 @@ func NewAsker(source Source, limits Limits) *Asker {
 		rate: rate.NewLimiter(rate.Limit(limits.Rate), limits.Rate), cache: newCache(limits.Cache)}
 }
 
-// rest is how long a source that was down is left alone by users whom the cache knows.
+// rest is how long users whom the cache knows do not ask a source that was down.
 const rest = 5 * time.Second
 
-// Ask asks whether to let a user in. What is neither a yes nor a [*Refusal] is an
-// [sshd.ErrUndecided].
+// Ask asks whether to let a user in. Its error is a [*Refusal], or wraps [sshd.ErrUndecided].
 func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 	// Directories take a bind without a password for an anonymous one, which succeeds: RFC 4513,
 	// section 5.1.2.
@@ -124,7 +123,7 @@ func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 			sshd.ErrUndecided, a.limits.Rate)
 	}
 	deadline, _ := ctx.Deadline()
-	// the waiting took the time, not the source
+	// If so, the waiting took the time, and not the source.
 	hurried := time.Until(deadline) < a.limits.Timeout/2
 	answer, err := a.source.Ask(ctx, q)
 	if _, refused := errors.AsType[*Refusal](err); refused {

@@ -61,7 +61,7 @@ type view struct {
 	Wrong           bool
 }
 
-// Handler serves the page and the API to those who have access, and metrics, if not nil.
+// Handler serves the page and the API, and metrics unless that is nil, to those who have access.
 func (b *Board) Handler(access *Access, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	show := func(name string) http.HandlerFunc {
@@ -117,7 +117,7 @@ func (b *Board) Handler(access *Access, metrics http.Handler) http.Handler {
 	return access.guard(all, b.login(access, all))
 }
 
-// login serves those who have no access.
+// login answers those who have no access yet.
 func (b *Board) login(access *Access, all http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -151,7 +151,7 @@ func (b *Board) view(ctx context.Context, access *Access) view {
 	return v
 }
 
-// page writes a page, as a whole or not at all.
+// page writes a whole page, or an error if it cannot be made.
 func (b *Board) page(w http.ResponseWriter, code int, name string, v view) {
 	var text bytes.Buffer
 	if err := pages.ExecuteTemplate(&text, name, v); err != nil {
@@ -175,7 +175,8 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 	w.Write(append(ui.EscapeJSON(text), '\n'))
 }
 
-// An action does what the fields of a form say, and returns what that was and to which user.
+// An action does what the fields of a form say. It returns a text that says what was done, and to
+// which user.
 type action func(ctx context.Context, field func(string) string) (what, user string, err error)
 
 // actions are what may be done, by path.
@@ -210,7 +211,7 @@ func (b *Board) actions() map[string]action {
 	}
 }
 
-// act does something, and tells who wants to know.
+// act runs an action and reports it to Done.
 func (b *Board) act(r *http.Request, act action) (what string, err error) {
 	if err := r.ParseForm(); err != nil {
 		return "", err
