@@ -65,8 +65,8 @@ type serveFile struct {
 	} `toml:"bans"`
 
 	Passwords struct {
-		MinLength countNumber  `toml:"min_length"`
-		MaxAge    durationText `toml:"max_age"`
+		MinLength countNumber `toml:"min_length"`
+		MaxAge    ageText     `toml:"max_age"`
 	} `toml:"passwords"`
 
 	Certificates struct {

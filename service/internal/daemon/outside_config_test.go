@@ -35,7 +35,7 @@ func TestOutsideErrors(t *testing.T) {
 		{"[passwords]\nmin_length = 1000\n" + user,
 			`:2: passwords.min_length: at most 256 characters`},
 		{"[passwords]\nmax_age = '1s'\n" + user, `:2: passwords.max_age: at least an hour`},
-		{"[passwords]\nmax_age = '90d'\n" + user, `:2:11: "90d" is not a valid time`},
+		{"[passwords]\nmax_age = '3w'\n" + user, `:2:11: "3w" is not a valid time: use a form such as 90d`},
 		{user + "[ldap]\n", `:5: ldap.urls: a directory needs urls`},
 		{user + "[ldap]\nurls = 'x'\n", `:6:8: ldap.urls: it must be a list in brackets`},
 		{user + "[ldap]\nurls = ['http://h']\n", `:6: ldap.urls: "http://h" is no directory`},
