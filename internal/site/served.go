@@ -1,9 +1,6 @@
 package site
 
 import (
-	"errors"
-	"io/fs"
-
 	"github.com/usftp/usftp/server"
 )
 
@@ -31,7 +28,7 @@ func (s *Site) servedTo(one *Account, more bool) Served {
 	served.Moved = func() (up, down server.Usage) { return s.moved(one.Name, one.Transfers) }
 	served.Open = func() (server.FS, *server.Policy, error) {
 		files, policy, err := s.filesOf(one, true)
-		if one.MakeRoot && errors.Is(err, fs.ErrNotExist) {
+		if one.MakeRoot && one.unmade(err) {
 			return nil, nil, nil
 		}
 		return files, &server.Policy{User: one.Name, Quota: policy.Quota}, err

@@ -47,7 +47,8 @@ func (f *configFile) admin(table *adminTable) error {
 			err = readableByOthers(name)
 		}
 		if made.Token = bytes.TrimSpace(data); err == nil && len(made.Token) < shortestToken {
-			err = fmt.Errorf("%s: a token of fewer than %d bytes can be guessed", name, shortestToken)
+			err = fmt.Errorf("%s: a token of fewer than %d bytes can be guessed", name,
+				shortestToken)
 		}
 		if err != nil {
 			return f.wrong("", "admin.token", err)
