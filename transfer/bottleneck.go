@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/usftp/usftp/internal/machine"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
-	"github.com/usftp/usftp/pool"
 )
 
 // Bottleneck names what limited the rate of a copy.
@@ -100,7 +98,7 @@ const sampleEvery = time.Second
 // newSampler starts gathering evidence about a copy over a client.
 func newSampler(j *job, client *usftp.Client) *sampler {
 	ctx, stop := context.WithCancel(j.ctx)
-	w := &sampler{job: j, began: time.Now(), paused: j.pauses.sum(), before: j.limiter.heldFor(),
+	w := &sampler{job: j, began: time.Now(), paused: j.pauses.Sum(), before: j.limiter.HeldFor(),
 		cpu: machine.ProcessorTime(), stop: stop}
 	w.work.Go(func() {
 		ticker := time.NewTicker(sampleEvery / 2)
@@ -146,7 +144,7 @@ func (w *sampler) sample(ctx context.Context, client *usftp.Client) bool {
 func (w *sampler) end(bytes int64) Bottleneck {
 	w.stop()
 	w.work.Wait()
-	w.elapsed, w.held = w.moving(), w.job.limiter.heldFor()-w.before
+	w.elapsed, w.held = w.moving(), w.job.limiter.HeldFor()-w.before
 	w.bytes = bytes
 	w.processors = runtime.GOMAXPROCS(0)
 	if w.cpu >= 0 {
@@ -157,7 +155,7 @@ func (w *sampler) end(bytes int64) Bottleneck {
 
 // moving returns the time since the beginning, without pauses.
 func (w *sampler) moving() time.Duration {
-	return time.Since(w.began) - (w.job.pauses.sum() - w.paused)
+	return time.Since(w.began) - (w.job.pauses.Sum() - w.paused)
 }
 
 // judge runs copyAll, which copies a file's contents over some lanes, and determines what limited
@@ -207,128 +205,4 @@ func (b *bottlenecks) verdict(bytes int64) Bottleneck {
 		}
 	}
 	return ""
-}
-
-// pauses sums up the time in which a job could not move anything: while a host stalled, while a
-// lost connection was replaced, and while the process was stopped, as by Ctrl-Z. Rates leave it
-// out. With two hosts, what both lack at the same time may count for the first one only.
-type pauses struct {
-	mu    sync.Mutex
-	total time.Duration // of those that are over
-	until time.Time     // when the last of them ended: what began earlier is not counted twice
-	since time.Time     // when the connection stopped to be of use; zero if there is one
-	seen  time.Time     // when the process last ran, to pauseTick
-
-	// a stall that may end by itself, from its beginning to when it was last seen; zero if none
-	stall, stallSeen time.Time
-	stalledSince     func() time.Time // of the job, nil before it has connections
-}
-
-const (
-	// pauseTick is how often a job notes that its process runs, and stoppedAfter how long a gap
-	// means that it was stopped and not just busy.
-	pauseTick    = 500 * time.Millisecond
-	stoppedAfter = 2 * time.Second
-)
-
-// watch notes that the process runs, and stalls, until stop is called.
-func (p *pauses) watch() (stop func()) {
-	p.seen = time.Now()
-	return every(pauseTick, func() {
-		p.mu.Lock()
-		stalledSince := p.stalledSince
-		p.mu.Unlock()
-		var since time.Time
-		if stalledSince != nil {
-			since = stalledSince() // it takes locks that are held when attempt is called
-		}
-		p.tick(since)
-	})
-}
-
-// of says whose stalls are meant: stalledSince returns when the present one began, or zero.
-func (p *pauses) of(stalledSince func() time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stalledSince = stalledSince
-}
-
-// tick takes note of a stall that began at since, or, if that is zero, that there is none.
-func (p *pauses) tick(since time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	p.run(now)
-	none := since.IsZero() || !p.since.IsZero()
-	if none || since.After(p.stallSeen) {
-		p.endStall()
-	}
-	if none {
-		return
-	}
-	if p.stall.IsZero() {
-		p.stall = later(since, p.until)
-	}
-	p.stallSeen = now
-}
-
-// endStall counts a stall that has ended. The caller holds the lock.
-func (p *pauses) endStall() {
-	if !p.stall.IsZero() {
-		p.ended(p.stall, p.stallSeen)
-		p.stall, p.stallSeen = time.Time{}, time.Time{}
-	}
-}
-
-// ended counts a pause. The caller holds the lock.
-func (p *pauses) ended(since, until time.Time) {
-	p.total += until.Sub(since)
-	p.until = until
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// attempt takes note of what is told about a connection.
-func (p *pauses) attempt(a pool.Attempt) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	p.run(now)
-	switch {
-	case a.Err == nil && !p.since.IsZero():
-		p.ended(p.since, now)
-		p.since = time.Time{}
-	case a.Wait > 0 && p.since.IsZero():
-		p.endStall()
-		p.since = now
-		if stall, ok := errors.AsType[*usftp.StallError](a.Err); ok {
-			p.since = later(now.Add(-stall.After), p.until)
-		}
-	}
-}
-
-// run counts the time since the process last ran, if it was stopped. The caller holds the lock.
-func (p *pauses) run(now time.Time) {
-	if now.Sub(p.seen) > stoppedAfter && p.since.IsZero() {
-		p.endStall()
-		p.ended(p.seen, now)
-	}
-	p.seen = now
-}
-
-// sum returns how long all pauses took so far.
-func (p *pauses) sum() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.run(time.Now())
-	total := p.total + p.stallSeen.Sub(p.stall) // which may both be zero
-	if !p.since.IsZero() {
-		total += time.Since(p.since)
-	}
-	return total
 }

@@ -161,25 +161,25 @@ func (c *fileCopy) copyOnce() error {
 		return err
 	}
 	defer out.close()
-	c.result.Target = out.at().name
+	c.result.Target = out.name
 	if c.kept(in, out) {
 		return errKept
 	}
 	if c.repeats() {
-		if err := c.ofEarlierRun(in, out.at()); err != nil {
+		if err := c.ofEarlierRun(in, &out.location); err != nil {
 			return err
 		}
 	}
-	if err := out.at().apart(c, in); err != nil {
+	if err := out.apart(c, in); err != nil {
 		return err
 	}
 	c.tellStarted()
-	if ex, ok := out.(exchange); ok {
-		if done, err := ex.finishCommit(c); done || err != nil {
+	if c.to != nil {
+		if done, err := (onHost{out}).finishCommit(c); done || err != nil {
 			return err
 		}
 	}
-	if !c.isSmall() {
+	if c.to == nil || !c.isSmall() {
 		if err := in.ready(); err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (c *fileCopy) copyOnce() error {
 }
 
 // begin continues what an earlier run or attempt left, or starts over.
-func (c *fileCopy) begin(in *input, out output) error {
+func (c *fileCopy) begin(in *input, out *output) error {
 	offset, err := c.journal.resume(c, in, out)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (c *fileCopy) begin(in *input, out output) error {
 		}
 		c.journal.dropLeft(c)
 		c.journal.removeStrays(c, out)
-		if err := out.create(c, in); err != nil {
+		if err := out.create(c, in.info()); err != nil {
 			return err
 		}
 	}
@@ -215,13 +215,13 @@ func (c *fileCopy) begin(in *input, out output) error {
 			return err
 		}
 	}
-	c.result.InPlace = !out.at().atomic() && !(out.at().stream && out.at().info == nil)
+	c.result.InPlace = !out.atomic() && !(out.stream && out.info == nil)
 	c.journal.mark, c.journal.earlier = newMark(in, out), false
 	return nil
 }
 
 // move copies the contents, verifies them, and gives the copy its name.
-func (c *fileCopy) move(in *input, out output) (err error) {
+func (c *fileCopy) move(in *input, out *output) (err error) {
 	moved := false
 	defer func() {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
@@ -238,9 +238,9 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 		defer c.finishing()()
 	}
 	if err == nil {
-		err = accepted(c, ofSource(in.unchanged(c.result.Bytes, out.at().rereads(c, in))))
+		err = accepted(c, ofSource(in.unchanged(c.result.Bytes, out.rereads(c, in))))
 	}
-	if err == nil && c.tree != nil && out.at().hidden { // CLOSE gives it its name
+	if err == nil && c.tree != nil && out.hidden { // CLOSE gives it its name
 		err = c.tree.plan.mayCommit()
 	}
 	if err == nil {
@@ -251,7 +251,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 	}
 	if err == nil && c.verifies() {
 		c.enters(PhaseVerifying)
-		err = out.at().verify(c, in)
+		err = out.verify(c, in)
 		c.settles()
 	}
 	if err == nil && c.tree != nil {
@@ -262,7 +262,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 	}
 	if b := c.backups(out); b != nil && err == nil {
 		err = b.exchange(c.entry, func(freed bool) error {
-			out.at().freed = freed
+			out.freed = freed
 			return out.commit(c, in)
 		})
 	} else if err == nil {
@@ -285,8 +285,8 @@ func accepted(c *fileCopy, err error) error {
 }
 
 // backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
-func (c *fileCopy) backups(out output) *backups {
-	if c.entry == nil || out.at().temp == "" {
+func (c *fileCopy) backups(out *output) *backups {
+	if c.entry == nil || out.temp == "" {
 		return nil
 	}
 	return c.entry.backups()
@@ -295,13 +295,13 @@ func (c *fileCopy) backups(out output) *backups {
 // abandon ends a failed copy. After an interruption it truncates the temporary file to the
 // contiguous part, so that a later run can continue; after any other failure it leaves nothing. A
 // copy on this machine keeps nothing: proving what is there would take as long as copying it.
-func (c *fileCopy) abandon(out output, err error) {
+func (c *fileCopy) abandon(out *output, err error) {
 	if c.result.LeftBehind != "" || errors.Is(err, errNotRenamed) {
 		return // all of it is there, only its name is missing; or that was removed
 	}
-	at, w := out.at(), out.writer()
+	at, w := &out.location, out.writer
 	if at.stream {
-		at.taken(c)
+		taken(c)
 	}
 	if w == nil {
 		return
@@ -339,7 +339,7 @@ func (c *fileCopy) abandon(out output, err error) {
 	}
 	w.Abandon(ctx)
 	c.delta.close() // Windows does not remove open files
-	removeTemporary(ctx, c, at.temp, at.discard)
+	removeTemporary(ctx, c, at.temp, out.files.Remove)
 }
 
 // removeTemporary removes a useless temporary file, or reports that it is left.
@@ -453,8 +453,8 @@ func (c *fileCopy) isSmall() bool {
 }
 
 // kept reports whether the target is already up to date.
-func (c *fileCopy) kept(in *input, out output) bool {
-	before := out.at().info
+func (c *fileCopy) kept(in *input, out *output) bool {
+	before := out.info
 	if c.options.Update && (c.tree == nil || c.tree.rules.keeps) && before != nil &&
 		before.Mode().IsRegular() && !isOlder(c, before, in.info()) {
 		return true

@@ -209,7 +209,7 @@ func (e *ends) why(err error) error {
 
 // lateContext returns a context for what must not stop halfway on a host: after ctx it has as long
 // as there is for cleaning up.
-func lateContext(ctx context.Context, host *endpoint.Host) (context.Context, func()) {
+func lateContext(ctx context.Context, host endpoint.Place) (context.Context, func()) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		end, free := host.Cleanup(ctx)

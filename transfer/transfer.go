@@ -24,6 +24,7 @@ import (
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -227,7 +228,7 @@ type job struct {
 	token    localfs.TempToken // for all temporary names
 	src      end
 	dst      target
-	limiter  *limiter              // nil without a limit
+	limiter  *pace.Limiter         // nil without a limit
 	tree     *tree                 // nil for a single file
 	listener *listener             // nil without Options.Events
 	once     func(*fileCopy) error // one attempt at a file
@@ -238,7 +239,7 @@ type job struct {
 // common is what the copies of a job have in common with it.
 type common struct {
 	sources  sourceRoot // with Options.RemoveSource
-	pauses   *pauses
+	pauses   *pace.Pauses
 	work     sync.WaitGroup // goroutines that end soon after ctx
 	oldTimes sync.Once      // that times cannot be set was reported
 
@@ -251,8 +252,8 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := listen(options.Events, cancel)
-	pauses := new(pauses)
-	stop := pauses.watch()
+	pauses := new(pace.Pauses)
+	stop := pauses.Watch()
 	done = func() {
 		stop()
 		cancel(nil)
@@ -268,7 +269,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
 		token: localfs.NewTempToken(), listener: l, common: &common{pauses: pauses},
 		once:    (*fileCopy).copyOnce,
-		limiter: newLimiter(ctx, options.RateLimit),
+		limiter: pace.NewLimiter(ctx, options.RateLimit),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
 			Target: dst.path}}
 	if j.src, err = src.from(j); err == nil {
@@ -285,7 +286,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		j.route.Target, err = resolved(j.dst, j.route.Target)
 	}
 	if err == nil {
-		pauses.of(j.stalledSince)
+		pauses.Of(j.stalledSince)
 	}
 	return j, done, err
 }

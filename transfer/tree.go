@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
@@ -471,6 +472,24 @@ func (p copying) wants(e *entry) bool {
 		return false
 	}
 	return !p.tree.young(&e.info)
+}
+
+// A selection is which entries of a tree take part.
+type selection struct {
+	filter.Rules
+	listed *listed // nil if everything does
+}
+
+// compile compiles rules.
+func compile(list []FilterRule) (filter.Rules, error) {
+	rules := make(filter.Rules, len(list))
+	for i, f := range list {
+		var err error
+		if rules[i], err = filter.NewRule(f.Pattern, f.Include); err != nil {
+			return nil, err
+		}
+	}
+	return rules, nil
 }
 
 // young reports whether a file is too young to be copied, and counts it then.

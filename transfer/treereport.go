@@ -12,6 +12,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
@@ -135,7 +136,7 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 		first = newError(t.job, t.route.Source, t.root.target, ErrVanished)
 	}
 	e := &Event{Kind: Ended, Size: s.PlannedBytes, Position: Position{Bytes: s.Bytes,
-		Elapsed: s.Elapsed, Paused: t.pauses.sum()},
+		Elapsed: s.Elapsed, Paused: t.pauses.Sum()},
 		Outcome: Outcome{Bottleneck: s.Bottleneck}, Totals: &s.Totals}
 	if first != nil {
 		left := t.leftBehind()
@@ -215,11 +216,11 @@ func (r *treeReport) reportTotals() (stop func()) {
 	if t.options.CountAhead {
 		stopCount = r.countAhead()
 	}
-	stopTelling := every(t.options.progressInterval(), func() {
+	stopTelling := pace.Every(t.options.progressInterval(), func() {
 		totals := r.totals()
 		e := &Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
 			Position: Position{Bytes: totals.Bytes, Phase: r.phase(),
-				Elapsed: time.Since(t.began), Paused: t.pauses.sum()}}
+				Elapsed: time.Since(t.began), Paused: t.pauses.Sum()}}
 		e.addStall(t.job)
 		r.tellTotals(e)
 	})

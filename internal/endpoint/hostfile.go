@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
+	"path"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -246,6 +248,75 @@ func (w guardedAt) WriteAt(p []byte, off int64) (int, error) {
 	return w.WriterAt.WriteAt(p, off)
 }
 
+// HostFiles are the files of a directory of a host, over one connection.
+type HostFiles struct {
+	Client *usftp.Client // below a tree's target a view, see [HostRoot.View]
+	Name   string        // of the host
+	Quirks *quirks.Quirks
+}
+
+// Close implements Files.
+func (*HostFiles) Close() {}
+
+// Lstat implements Files.
+func (d *HostFiles) Lstat(name string) (fs.FileInfo, error) {
+	return private.OfClient(d.Client).Look(name)
+}
+
+// Open implements Files.
+func (d *HostFiles) Open(name string, flag int, perm fs.FileMode) (Writer, error) {
+	f, err := d.Client.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &HostWriter{File: f, Quirks: d.Quirks}, nil
+}
+
+// Inherit implements Files: the setuid and setgid bits are kept where owner and group are.
+func (*HostFiles) Inherit(w Writer, _ string, old fs.FileInfo,
+	_ bool) (mode fs.FileMode, lost []string) {
+	mode = old.Mode()
+	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
+		return mode, nil
+	}
+	was, _ := old.Sys().(*usftp.FileStat)
+	fresh := new(usftp.FileStat)
+	if info, err := w.(*HostWriter).File.Stat(); err == nil {
+		fresh = info.Sys().(*usftp.FileStat)
+	}
+	known := was != nil && was.HasOwner() && fresh.HasOwner()
+	kept := mode
+	if !known || was.UID != fresh.UID {
+		kept &^= fs.ModeSetuid
+	}
+	if !known || was.GID != fresh.GID {
+		kept &^= fs.ModeSetgid
+	}
+	if kept != mode {
+		lost = []string{"the new file does not keep the old one's setuid and setgid bits, " +
+			"since its owner or group differs"}
+	}
+	return kept, lost
+}
+
+// Remove implements Files.
+func (d *HostFiles) Remove(ctx context.Context, name string) error {
+	return d.Client.WithContext(ctx).Remove(name)
+}
+
+// Explain implements Files. It distinguishes a full or read-only file system from other reasons.
+func (d *HostFiles) Explain(err error, name string) error {
+	switch dir := path.Dir(name); {
+	case !Refused(err):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return ExplainMissing(err, d.Client, dir)
+	case errors.Is(err, usftp.ErrSSHFxFailure):
+		return ExplainFailure(err, d.Client, d.Name, dir)
+	}
+	return err
+}
+
 // A HostWriter is an open file on a host that is written.
 type HostWriter struct {
 	*usftp.File
@@ -257,7 +328,7 @@ type HostWriter struct {
 }
 
 // Finish implements Writer.
-func (w HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err error) {
+func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err error) {
 	var steps []step
 	if w.Striper != nil {
 		// first, since each connection answers in an order of its own
@@ -307,7 +378,7 @@ func (w HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err e
 	return done, err
 }
 
-func (w HostWriter) truncateRefused(err error) error {
+func (w *HostWriter) truncateRefused(err error) error {
 	if !Refused(err) {
 		return err
 	}
@@ -317,7 +388,7 @@ func (w HostWriter) truncateRefused(err error) error {
 
 // SetByPath sets the attributes of a closed file by its path, after FSETSTAT was refused, or where
 // it is known to be. Servers without FSETSTAT (Twisted's) have SETSTAT.
-func (w HostWriter) SetByPath(f *Finish, refusal error) (done Finished) {
+func (w *HostWriter) SetByPath(f *Finish, refusal error) (done Finished) {
 	if errors.Is(refusal, errors.ErrUnsupported) {
 		w.Quirks.NoFsetstat.Store(true)
 	}
@@ -329,7 +400,7 @@ func (w HostWriter) SetByPath(f *Finish, refusal error) (done Finished) {
 }
 
 // Keep implements Writer. If the connection is lost, whoever continues the file has to cut it.
-func (w HostWriter) Keep(ctx context.Context, n int64) (ok, flushed bool) {
+func (w *HostWriter) Keep(ctx context.Context, n int64) (ok, flushed bool) {
 	file := w.WithContext(ctx)
 	err := file.Truncate(n)
 	if errors.Is(err, usftp.ErrSharedHandle) || errors.Is(err, usftp.ErrOneHandle) {
@@ -341,7 +412,14 @@ func (w HostWriter) Keep(ctx context.Context, n int64) (ok, flushed bool) {
 }
 
 // Abandon implements Writer.
-func (w HostWriter) Abandon(ctx context.Context) { w.Async().Abandon().WaitContext(ctx) }
+func (w *HostWriter) Abandon(ctx context.Context) { w.Async().Abandon().WaitContext(ctx) }
+
+// Release implements Writer.
+func (w *HostWriter) Release() {
+	if w.Striper != nil {
+		w.Striper.Stop()
+	}
+}
 
 // A step sends a request to the host and returns a function that waits for the answer.
 type step = func() (wait func() error)
