@@ -37,12 +37,9 @@ type fileCopy struct {
 
 // flags record what has happened to one file.
 type flags struct {
-	large        bool // it is no longer the small file that was listed
-	whole        bool // a delta failed, so the whole file is sent
-	dense        bool // its holes are sent, since the host takes no file in parts
-	notTruncated bool // the host did not truncate the old file
-	notRenamed   bool // the host did not rename the temporary file to a free name
-	shared       int  // attempts that ended because the host gave one handle to several files
+	large      bool        // it is no longer the small file that was listed
+	notRenamed bool        // the host did not rename the temporary file to a free name
+	tried      [ways]uint8 // how often another way was
 
 	origin *origin // what was read, if it is to be removed
 
@@ -378,42 +375,88 @@ func (c *fileCopy) startAt(offset int64) {
 	}
 }
 
-// again prepares for another attempt after err, if one may succeed: in another way, or over a new
-// connection.
+// A way is what an attempt does otherwise than the one before it.
+type way uint8
+
+const (
+	dense    way = iota // its holes are sent, since the host takes no file in parts
+	whole               // all of it is sent, since a delta failed
+	emptied             // the old file is emptied first, since the host did not truncate it
+	unnamed             // the target itself is written, since the host does not rename files
+	public              // it is made with its final permissions
+	prefixed            // what was read is hashed: it may be unchanged
+	apart               // from the beginning, since the host gave one handle to several files
+	ways
+	sameWay = ways
+)
+
+// remedies say after which error a file is copied in another way, and how often.
+var remedies = [ways]struct {
+	after   func(error) bool
+	most    uint8
+	note    string               // what the user is told
+	suits   func(*fileCopy) bool // nil for all files
+	prepare func(*fileCopy)      // nil if there is nothing to do
+}{
+	dense: {after: is(errParts), most: 1, note: "its holes are sent too"},
+	whole: {after: func(err error) bool { return errors.Is(err, errNoDelta) && !noRoom(err) }, most: 1,
+		note: "all of it is copied", prepare: func(c *fileCopy) { c.attempts.delta = false }},
+	emptied: {after: is(endpoint.ErrNotTruncated), most: 1, suits: (*fileCopy).rereadable},
+	unnamed: {after: is(errNotRenamed), most: 1},
+	public:  {after: is(errPrivate), most: 1},
+	prefixed: {after: is(errTouched), most: 1, suits: func(c *fileCopy) bool { return c.to != nil },
+		prepare: func(c *fileCopy) { c.attempts.prefix = new(prefixHash) }},
+	// part of it may be in another file, or another's in this one
+	apart: {after: sharesHandle, most: pools.MostShared, suits: (*fileCopy).rereadable},
+}
+
+func is(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
+}
+
+// rereadable reports whether what was read can be read again.
+func (c *fileCopy) rereadable() bool { return !c.attempts.once }
+
+// another returns the way to try after err, or sameWay.
+func (c *fileCopy) another(err error) way {
+	for w := range remedies {
+		r, tried := &remedies[w], &c.flags.tried[w]
+		if *tried == r.most || !r.after(err) || r.suits != nil && !r.suits(c) {
+			continue
+		}
+		if *tried++; r.note != "" {
+			c.note(err.Error() + ": " + r.note)
+		}
+		if r.prepare != nil {
+			r.prepare(c)
+		}
+		return way(w)
+	}
+	return sameWay
+}
+
+// again prepares for another attempt after err, if one may succeed: in another way, once there is
+// room for it, or over a new connection.
 func (c *fileCopy) again(err error) bool {
 	c.flags.seat.closed()
-	switch {
-	case errors.Is(err, errParts) && !c.flags.dense:
-		c.note(errParts.Error() + ": its holes are sent too")
-		c.flags.dense = true
-	case errors.Is(err, errNoDelta) && !noRoom(err) && !c.flags.whole:
-		c.note(err.Error() + ": all of it is copied")
-		c.flags.whole, c.attempts.delta = true, false
-	case errors.Is(err, endpoint.ErrNotTruncated) && !c.flags.notTruncated && !c.attempts.once:
-		c.flags.notTruncated = true // it is emptied first, since it cannot be the source
-	case errors.Is(err, errNotRenamed): // the next one writes the target itself
-	case errors.Is(err, errPrivate): // the next one is made with its final permissions
-	case errors.Is(err, errTouched) && c.to != nil && c.attempts.prefix == nil:
-		// its contents may be unchanged: the next attempt will find out
-		c.attempts.prefix = new(prefixHash)
+	removed := true // what the attempt made
+	switch w := c.another(err); {
+	case w != sameWay:
+		removed = w != apart
 	case c.flags.seat.crowded(err):
 		if !c.flags.seat.makeRoom(c.ctx, err) {
 			return false
 		}
-	case sharesHandle(err) && !c.attempts.once && c.flags.shared < pools.MostShared:
-		// from the beginning: part of it may be in another file, or another's in this one
-		c.flags.shared++
-		c.reset()
-		return true
 	case !c.attempts.once && c.ends.renew(c, err):
+		removed = false
 		c.attempts.reached = c.result.Bytes
 		c.journal.resumable = false
-		c.reset()
-		return true
 	default:
 		return false
 	}
-	c.attempts.made = "" // the attempt has removed it
+	if removed {
+		c.attempts.made = ""
+	}
 	c.reset()
 	return true
 }
