@@ -392,36 +392,36 @@ const (
 
 // remedies say after which error a file is copied in another way, and how often.
 var remedies = [ways]struct {
-	after   func(error) bool
-	most    uint8
-	note    string               // what the user is told
+	after   []error
+	unless  func(error) bool     // nil if nothing speaks against it
 	suits   func(*fileCopy) bool // nil for all files
-	prepare func(*fileCopy)      // nil if there is nothing to do
+	most    uint8
+	note    string          // what the user is told
+	prepare func(*fileCopy) // nil if there is nothing to do
 }{
-	dense: {after: is(errParts), most: 1, note: "its holes are sent too"},
-	whole: {after: func(err error) bool { return errors.Is(err, errNoDelta) && !noRoom(err) }, most: 1,
-		note: "all of it is copied", prepare: func(c *fileCopy) { c.attempts.delta = false }},
-	emptied: {after: is(endpoint.ErrNotTruncated), most: 1, suits: (*fileCopy).rereadable},
-	unnamed: {after: is(errNotRenamed), most: 1},
-	public:  {after: is(errPrivate), most: 1},
-	prefixed: {after: is(errTouched), most: 1, suits: func(c *fileCopy) bool { return c.to != nil },
-		prepare: func(c *fileCopy) { c.attempts.prefix = new(prefixHash) }},
+	dense: {after: []error{errParts}, most: 1, note: "its holes are sent too"},
+	whole: {after: []error{errNoDelta}, unless: noRoom, most: 1, note: "all of it is copied",
+		prepare: func(c *fileCopy) { c.attempts.delta = false }},
+	emptied: {after: []error{endpoint.ErrNotTruncated}, suits: rereadable, most: 1},
+	unnamed: {after: []error{errNotRenamed}, most: 1},
+	public:  {after: []error{errPrivate}, most: 1},
+	prefixed: {after: []error{errTouched}, suits: func(c *fileCopy) bool { return c.to != nil },
+		most: 1, prepare: func(c *fileCopy) { c.attempts.prefix = new(prefixHash) }},
 	// part of it may be in another file, or another's in this one
-	apart: {after: sharesHandle, most: pools.MostShared, suits: (*fileCopy).rereadable},
-}
-
-func is(target error) func(error) bool {
-	return func(err error) bool { return errors.Is(err, target) }
+	apart: {after: []error{usftp.ErrSharedHandle, usftp.ErrOneHandle}, suits: rereadable,
+		most: pools.MostShared},
 }
 
 // rereadable reports whether what was read can be read again.
-func (c *fileCopy) rereadable() bool { return !c.attempts.once }
+func rereadable(c *fileCopy) bool { return !c.attempts.once }
 
 // another returns the way to try after err, or sameWay.
-func (c *fileCopy) another(err error) way {
+func (f *flags) another(c *fileCopy, err error) way {
 	for w := range remedies {
-		r, tried := &remedies[w], &c.flags.tried[w]
-		if *tried == r.most || !r.after(err) || r.suits != nil && !r.suits(c) {
+		r, tried := &remedies[w], &f.tried[w]
+		fits := slices.ContainsFunc(r.after, func(is error) bool { return errors.Is(err, is) })
+		if *tried == r.most || !fits || r.unless != nil && r.unless(err) ||
+			r.suits != nil && !r.suits(c) {
 			continue
 		}
 		if *tried++; r.note != "" {
@@ -440,7 +440,7 @@ func (c *fileCopy) another(err error) way {
 func (c *fileCopy) again(err error) bool {
 	c.flags.seat.closed()
 	removed := true // what the attempt made
-	switch w := c.another(err); {
+	switch w := c.flags.another(c, err); {
 	case w != sameWay:
 		removed = w != apart
 	case c.flags.seat.crowded(err):

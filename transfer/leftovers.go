@@ -69,8 +69,8 @@ const (
 // any number. What is beyond that is left to a later run. It is a variable for tests.
 var mostNames int64 = 1 << 17
 
-// openLitter records this run's token, and finds the notes of earlier runs of the same copy.
-func (t *tree) openLitter() {
+// openNotes records this run's token, and finds the notes of earlier runs of the same copy.
+func (t *tree) openNotes() {
 	l := &t.leftovers
 	key := t.journalKey("tree", t.route.Source, t.route.Target)
 	if key == "" || t.options.DryRun {

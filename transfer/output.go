@@ -23,7 +23,7 @@ type output struct {
 
 	over    int64           // size of the old file that is written over in place; 0 if there is none
 	private bool            // it is its owner's alone until it gets its permissions
-	sealed  bool            // it was finished while it was filled
+	finished  bool            // it was finished while it was filled
 	given   *usftp.NewAttrs // what the file should have, to be looked at; nil for most
 }
 
@@ -235,7 +235,7 @@ func (o *output) fill(c *fileCopy, in *input) error {
 // attributes only when it gets its name: it may deny to be read, and reading changes its times.
 func (o *output) finalize(c *fileCopy, in *input) error {
 	switch {
-	case c.to != nil && !o.sealed:
+	case c.to != nil && !o.finished:
 		return o.finish(c, in.info())
 	case c.to == nil && o.over > 0:
 		return o.writer.(*endpoint.LocalWriter).Truncate(c.result.Bytes)

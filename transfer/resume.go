@@ -3,8 +3,6 @@ package transfer
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,18 +102,6 @@ func (m *mark) leftBy(c *fileCopy, l *location) bool {
 		return l.info == nil && m.Temporary == l.name
 	}
 	return l.left(c, m.Temporary)
-}
-
-// journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
-// endpoint is a stream.
-func (j *job) journalKey(kind, source, target string) string {
-	from, source, isFile := j.src.Identity(source)
-	to, target, isToFile := j.dst.Identity(target)
-	if j.options.Journal == "" || !isFile || !isToFile {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{kind, from, source, to, target}, "\x00")))
-	return filepath.Join(j.options.Journal, hex.EncodeToString(sum[:16])+"."+kind+".json")
 }
 
 // markName returns the name of the file's mark, "" if it has none.

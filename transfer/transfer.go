@@ -16,12 +16,17 @@ package transfer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"io/fs"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/bottleneck"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/pace"
@@ -173,6 +178,19 @@ const (
 	VerifiedByReading Verification = "reading" // everything was read back
 )
 
+// Bottleneck names what limited the rate of a copy.
+type Bottleneck string
+
+// The zero Bottleneck means unknown: the copy was too short to tell, or nothing stood out.
+const (
+	BottleneckWindow    Bottleneck = bottleneck.Window    // SSH's: more connections would have helped
+	BottleneckLink      Bottleneck = bottleneck.Link      // or the connections' own flow control
+	BottleneckServer    Bottleneck = bottleneck.Server    // it took long to answer requests
+	BottleneckProcessor Bottleneck = bottleneck.Processor // this machine's
+	BottleneckDisk      Bottleneck = bottleneck.Disk      // the local file, Reader or Writer
+	BottleneckRateLimit Bottleneck = bottleneck.RateLimit // Options.RateLimit
+)
+
 // Outcome is what is known about a file once it is done.
 type Outcome struct {
 	Hash       checksum.Hash `json:"hash,omitzero"`         // of the contents; in JSON "sha256:HEX"
@@ -304,6 +322,18 @@ func present[T any](to, from *T) (all []*T) {
 		all = append(all, from)
 	}
 	return all
+}
+
+// journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
+// endpoint is a stream.
+func (j *job) journalKey(kind, source, target string) string {
+	from, source, isFile := j.src.Identity(source)
+	to, target, isToFile := j.dst.Identity(target)
+	if j.options.Journal == "" || !isFile || !isToFile {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{kind, from, source, to, target}, "\x00")))
+	return filepath.Join(j.options.Journal, hex.EncodeToString(sum[:16])+"."+kind+".json")
 }
 
 // rules returns those of the tree, or of a single file's copy.

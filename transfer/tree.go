@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/usftp/usftp/internal/bottleneck"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
@@ -202,11 +203,11 @@ func (t *tree) run(err error) (Summary, error) {
 		return t.single()
 	}
 	defer t.into.Close()
-	t.openLitter()
+	t.openNotes()
 	stop := t.reportTotals()
-	var w *sampler
+	var w *bottleneck.Sampler
 	if conns := t.conns(); len(conns) > 0 && t.rules.judges {
-		w = newSampler(t.job, conns[0].Host().Client)
+		w = bottleneck.NewSampler(t.ctx, conns[0].Host().Client, t.pauses, t.limiter)
 	}
 	t.walk.run()
 	t.treeReport.conclude()
@@ -277,8 +278,13 @@ func (t *tree) prepare() (err error) {
 	root.pending.Store(1)
 	// both ask the hosts at the same time as begin does
 	inside, near := make(chan string, 1), make(chan bool, 1)
-	t.work.Go(func() { inside <- t.overlap.inside() })
-	t.work.Go(func() { near <- t.overlap.near() })
+	if t.rules.apart == nil || len(t.conns()) == 0 {
+		inside <- ""
+		near <- false
+	} else {
+		t.work.Go(func() { inside <- t.overlap.inside() })
+		t.work.Go(func() { near <- t.overlap.near() })
+	}
 	t.into, err = t.dst.begin(root.info, t.base, func() error {
 		dir := <-inside
 		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool {

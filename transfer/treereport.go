@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usftp/usftp/internal/bottleneck"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/pace"
@@ -78,11 +79,11 @@ type treeReport struct {
 	comparing atomic.Int64
 
 	mu          sync.Mutex
-	sums        Totals      // without the files in progress
-	first       error       // that was reported
-	active      []*activity // oldest first
-	concludes   Phase       // "" until all files have been copied
-	bottlenecks bottlenecks // of the files
+	sums        Totals         // without the files in progress
+	first       error          // that was reported
+	active      []*activity    // oldest first
+	concludes   Phase          // "" until all files have been copied
+	bottlenecks bottleneck.Sum // of the files
 	unset       dirUnset
 }
 
@@ -104,19 +105,19 @@ func (a *activity) bytes() int64 {
 
 // bottleneck returns what limited the tree: what limited most of its bytes, or else the verdict on
 // the whole.
-func (r *treeReport) bottleneck(w *sampler) Bottleneck {
+func (r *treeReport) bottleneck(w *bottleneck.Sampler) Bottleneck {
 	t := r.t
 	if w == nil { // this machine's kernel, or the host, does most of the work
 		return ""
 	}
 	bytes := r.totals().Bytes
-	w.far, w.limit = t.budget.trip >= flow.StripeTrip, t.options.RateLimit
-	whole := w.end(bytes)
+	w.Far, w.Limit = t.budget.trip >= flow.StripeTrip, t.options.RateLimit
+	whole := Bottleneck(w.End(bytes))
 	if whole == BottleneckRateLimit {
 		return whole
 	}
-	if most := r.bottlenecks.verdict(bytes); most != "" {
-		return most
+	if most := r.bottlenecks.Verdict(bytes); most != "" {
+		return Bottleneck(most)
 	}
 	return whole
 }

@@ -93,7 +93,7 @@ func (o onHost) fillSmall(c *fileCopy, in *input) (done bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	o.sealed = true
+	o.finished = true
 	c.result.Bytes = size
 	return true, c.limiter.Wait(int(size))
 }
