@@ -21,10 +21,10 @@ type output struct {
 	writer endpoint.Writer // nil if nothing is open, or for a stream
 	pipe   io.Writer       // what a stream is written to
 
-	over    int64           // size of the old file that is written over in place; 0 if there is none
-	private bool            // it is its owner's alone until it gets its permissions
-	finished  bool            // it was finished while it was filled
-	given   *usftp.NewAttrs // what the file should have, to be looked at; nil for most
+	over     int64           // size of the old file that is written over in place; 0 if there is none
+	private  bool            // it is its owner's alone until it gets its permissions
+	finished bool            // it was finished while it was filled
+	given    *usftp.NewAttrs // what the file should have, to be looked at; nil for most
 }
 
 // An output is of one of three kinds. What only one of them does is a method of the kind.
