@@ -85,12 +85,12 @@ func (o *remoteOutput) overwrite(c *fileCopy, source *endpoint.Info, old fs.File
 	switch {
 	case o.untold && c.options.Placement != PlaceDirect:
 		err := o.openFile(c, o.name, flag|os.O_EXCL, perm)
+		if endpoint.Refused(err) && o.quirks.NoRename.Load() {
+			err = o.openOver(c, source, nil, perm) // there is no other way to replace it
+		}
 		if endpoint.Refused(err) {
 			c.detail = "the host does not say what has this name: a directory's must end in /" +
 				c.rules().inPlace
-		} else if err == nil && c.flags.notRenamed { // nothing had the name
-			o.quirks.NoRename.Store(true)
-			o.reportNoRename(c)
 		}
 		return err
 	case old == nil:
@@ -104,11 +104,12 @@ func (o *remoteOutput) overwrite(c *fileCopy, source *endpoint.Info, old fs.File
 // openOver opens an existing file to write over it. It does not empty the file, which may be the
 // source: the host may be this machine, and a file can have several names. finalize truncates it to
 // its new size. On hosts that take only whole files, it is emptied if it is certainly not the
-// source.
+// source: an attempt that wrote to it would have changed that. old is nil if the host does not tell.
 func (o *remoteOutput) openOver(c *fileCopy, source *endpoint.Info, old fs.FileInfo,
 	perm fs.FileMode) (err error) {
-	other := c.attempts.once || isOther(source, old) // what can be read only once is no file
-	if !other || !o.quirks.WholeFiles.Load() {
+	// what can be read only once is no file
+	other := c.attempts.once || c.flags.notTruncated || old != nil && isOther(source, old)
+	if !other || old != nil && !o.quirks.WholeFiles.Load() {
 		if err = o.openFile(c, o.name, os.O_WRONLY|os.O_CREATE, perm); err == nil {
 			o.over = sizeOf(old)
 		}
@@ -140,6 +141,9 @@ func isOther(source *endpoint.Info, target fs.FileInfo) bool {
 
 // sizeOf returns the size of a file on a host, or the largest possible if the host did not tell.
 func sizeOf(info fs.FileInfo) int64 {
+	if info == nil {
+		return math.MaxInt64
+	}
 	if stat, ok := info.Sys().(*usftp.FileStat); ok && stat.HasSize() && int64(stat.Size) >= 0 {
 		return int64(stat.Size)
 	}
@@ -548,8 +552,7 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 			c.attempts.committing = nil
 		}
 		if c.entry == nil || !o.linked(c.entry.dir) {
-			free := o.info == nil && isFree(client, o.name) || p.refused(c, o, client)
-			o.noteRenameRefused(c, err, free, o.untold)
+			p.refused(c, o, client, err)
 		}
 		if (c.flags.notRenamed || o.quirks.NoRename.Load()) && !o.tries(c) &&
 			p.aside == "" && p.forgone(c, o) {
@@ -566,21 +569,54 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 	return err
 }
 
-// refused reports whether the host denies to rename the temporary file to a free name, too, after
-// it has refused to replace an old file: then it renames nothing. A failure without a reason may be
-// that of a full host, where the old file keeps its contents. The temporary file may have got that
-// name.
-func (p *commitState) refused(c *fileCopy, o *remoteOutput, client *usftp.Client) bool {
-	if o.info == nil || o.link || p.aside != "" || c.options.Placement == PlaceAtomic {
+// refused finds out what follows from a refused rename. Its status does not tell: many servers have
+// only FAILURE, also for a target that is open, or a disk that is full. The target itself is
+// written if nothing has its name, or if this host renames no file at all.
+func (p *commitState) refused(c *fileCopy, o *remoteOutput, client *usftp.Client, err error) {
+	if p.aside != "" || c.options.Placement == PlaceAtomic || noRoom(err) {
+		return
+	}
+	if p.renamesNothing(c, o, client) {
+		o.quirks.NoRename.Store(true)
+		o.reportNoRename(c)
+	} else if o.info == nil && isFree(client, o.name) {
+		c.flags.notRenamed = true // this file only: other ones keep their old contents
+	}
+}
+
+// renamesNothing reports whether an empty file of this run's own can be made beside the target, so
+// that there is room for names, and cannot be given another name. The contents of the target then
+// get the room that the temporary file had. Files that wait for the answer share it.
+func (p *commitState) renamesNothing(c *fileCopy, o *remoteOutput, client *usftp.Client) bool {
+	o.quirks.Renaming.Lock()
+	defer o.quirks.Renaming.Unlock()
+	if o.quirks.NoRename.Load() {
+		return true
+	}
+	name, other := o.beside(c), o.beside(c)
+	f, err := client.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
 		return false
 	}
-	free := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
-	err := client.Rename(p.temporary, free)
-	if err == nil && client.Rename(free, p.temporary) != nil {
-		p.temporary, o.temp, c.attempts.made = free, free, free
-		c.result.LeftBehind, c.detail = free, "all of the data is in "+c.shown(free)
+	refusal := client.Rename(name, other)
+	if refusal == nil {
+		name = other
 	}
-	return nameRefused(err) || endpoint.Refused(err) && errors.Is(err, errors.ErrUnsupported)
+	switch err := client.Remove(name); {
+	case endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist):
+		leaves(c, name)
+	case err != nil:
+		c.attempts.addStray(name)
+	}
+	return endpoint.Refused(refusal) && !noRoom(refusal)
+}
+
+// beside returns a name of this run's own beside the target.
+func (o *remoteOutput) beside(c *fileCopy) string {
+	return path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
 }
 
 // drop removes the temporary file, and reports whether the target can be written instead. A host
@@ -593,9 +629,14 @@ func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
 	case errors.Is(err, fs.ErrNotExist) || !endpoint.Refused(err): // who knows where it is
 		return false
 	}
-	c.warn("the host does not remove files either: " + c.shown(p.temporary) + " is left behind")
+	leaves(c, p.temporary)
 	c.attempts.addStray(p.temporary)
 	return true
+}
+
+// leaves says that a file of this run's own cannot be removed.
+func leaves(c *fileCopy, name string) {
+	c.warn("the host does not remove files either: " + c.shown(name) + " is left behind")
 }
 
 // forgone reports whether another attempt can do without the temporary file, or copy that: on the
@@ -727,7 +768,8 @@ func (o *remoteOutput) finishCommit(c *fileCopy) (done bool, err error) {
 	default:
 		t.made = p.temporary
 		err := p.rename(c, o)
-		if endpoint.Refused(err) { // the old connection's request may have been executed only now
+		if endpoint.Refused(err) && !errors.Is(err, errNotRenamed) {
+			// the old connection's request may have been executed only now
 			return p.wasRenamed(c, o, err)
 		}
 		if err != nil {
