@@ -304,7 +304,13 @@ func (l *location) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileM
 			old, flag = nil, flag|os.O_EXCL
 		}
 	}
-	return l.overwrite(c, source, old, flag, perm)
+	if old == nil && !l.untold && c.isSmall() || old != nil && !old.Mode().IsRegular() {
+		return l.overwrite(c, source, old, flag, perm) // it stays smaller, or keeps nothing
+	}
+	c.journal.noteInPlace(c, l.name)
+	err := l.overwrite(c, source, old, flag, perm)
+	c.journal.halfway = c.journal.halfway || err == nil
+	return err
 }
 
 // look records what was found below the target of a tree.
