@@ -322,7 +322,8 @@ func TestLargeUploadToAHostThatDoesNotTell(t *testing.T) {
 }
 
 // Servers for Windows may answer REALPATH with backslashes, others begin with two slashes or spell
-// names as their file system does: a sync that deletes still knows its directories.
+// names as their file system does, or tell no real paths: a sync that deletes still knows its
+// directories.
 func TestSyncWhateverRealpathAnswers(t *testing.T) {
 	for name, real := range map[string]func(string) string{
 		"two slashes": func(name string) string { return "/" + name },
@@ -331,28 +332,39 @@ func TestSyncWhateverRealpathAnswers(t *testing.T) {
 		"a drive": func(name string) string {
 			return `C:` + strings.ReplaceAll(name, "/", `\`)
 		},
+		"nothing": nil,
 	} {
-		for _, target := range []string{"/mirror", "/"} {
+		for _, target := range []string{"/mirror", "/", "mirror"} {
 			t.Run(name+" "+target, func(t *testing.T) {
 				b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 					if r.Type != wire.TypeRealpath {
 						return nil
 					}
-					answer := wire.Names{Names: []wire.Name{{Filename: real(path.Clean(r.Path))}}}
+					if real == nil {
+						return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+					}
+					answer := wire.Names{Names: []wire.Name{{Filename: real(path.Join("/", r.Path))}}}
 					return []sftptest.Action{sftptest.ReplyBytes(string(answer.Append(nil, r.ID)))}
 				}}, sftptest.LinkConfig{})
 				source := filepath.Join(b.dir, "source")
 				fill(t, source, "dir/a", "dir/süb/b")
 				for _, extra := range []string{"dir/x", "dir/süb/y", "gone/z"} {
-					b.server.Files.WriteFile(path.Join(target, extra), []byte("extra"))
+					b.server.Files.WriteFile(path.Join("/", target, extra), []byte("extra"))
 				}
 				j := &syncJob{direction: upload, far: b.host, src: source, dst: target}
 				j.options.Delete = true
 				if s, err := j.run(t); err != nil || s.Files != 2 || s.Deleted != 4 {
 					t.Errorf("%+v, %v", s.Totals, err)
 				}
-				if left := b.server.Files.Exists(path.Join(target, "dir/süb/y")); left {
+				if left := b.server.Files.Exists(path.Join("/", target, "dir/süb/y")); left {
 					t.Error("a file that the source does not have is left")
+				}
+				back := filepath.Join(b.dir, "back")
+				fill(t, back, "dir/süb/y")
+				j = &syncJob{direction: download, far: b.host, src: target, dst: back}
+				j.options.Delete = true
+				if s, err := j.run(t); err != nil || s.Files != 2 || s.Deleted != 1 {
+					t.Errorf("back: %+v, %v", s.Totals, err)
 				}
 			})
 		}
