@@ -1,4 +1,4 @@
-package cli_test
+package cli
 
 import (
 	"os"
@@ -18,7 +18,7 @@ func TestHostThatTellsNoRealPaths(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
 	writeFile(t, filepath.Join(dir, "sub", "file"), []byte("contents"))
 	cmd := command(t, dir, "shell", "-D", server, "far:")
-	cmd.Stdin = strings.NewReader("cd sub\nls\nget file ../copy\ncd ..\nls sub\ncd missing\nls -1\n")
+	cmd.Stdin = strings.NewReader("cd sub\nls\nget file copy\ncd ..\nls sub\ncd missing\nls -1\n")
 	o := finish(t, cmd)
 	if got := strings.Count(o.stdout, "file\n"); got != 2 || !strings.Contains(o.stdout, "copy\nsub\n") ||
 		!strings.Contains(o.stderr, "missing: no such file") ||
