@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 
 	"github.com/usftp/usftp"
@@ -85,8 +86,7 @@ func (p *commitState) rename(c *fileCopy, o onHost) error {
 			c.attempts.committing = nil
 		}
 		if c.entry == nil || !c.entry.dir.behindLink() {
-			free := o.info == nil && isFree(client, o.name) || p.refused(c, o, client)
-			o.noteRenameRefused(c, err, free, o.untold)
+			p.refused(c, o, client, err)
 		}
 		if (c.flags.notRenamed || o.quirks.NoRename.Load()) && !o.tries(c) &&
 			p.aside == "" && p.forgone(c, o) {
@@ -103,21 +103,54 @@ func (p *commitState) rename(c *fileCopy, o onHost) error {
 	return err
 }
 
-// refused reports whether the host denies to rename the temporary file to a free name, too, after
-// it has refused to replace an old file: then it renames nothing. A failure without a reason may be
-// that of a full host, where the old file keeps its contents. The temporary file may have got that
-// name.
-func (p *commitState) refused(c *fileCopy, o onHost, client *usftp.Client) bool {
-	if o.info == nil || o.link || p.aside != "" || c.options.Placement == PlaceAtomic {
+// refused finds out what follows from a refused rename. Its status does not tell: many servers have
+// only FAILURE, also for a target that is open, or a disk that is full. The target itself is
+// written if nothing has its name, or if this host renames no file at all.
+func (p *commitState) refused(c *fileCopy, o onHost, client *usftp.Client, err error) {
+	if p.aside != "" || c.options.Placement == PlaceAtomic || noRoom(err) {
+		return
+	}
+	if p.renamesNothing(c, o, client) {
+		o.quirks.NoRename.Store(true)
+		o.reportNoRename(c)
+	} else if o.info == nil && isFree(client, o.name) {
+		c.flags.notRenamed = true // this file only: other ones keep their old contents
+	}
+}
+
+// renamesNothing reports whether an empty file of this run's own can be made beside the target, so
+// that there is room for names, and cannot be given another name. The contents of the target then
+// get the room that the temporary file had. Files that wait for the answer share it.
+func (p *commitState) renamesNothing(c *fileCopy, o onHost, client *usftp.Client) bool {
+	o.quirks.Renaming.Lock()
+	defer o.quirks.Renaming.Unlock()
+	if o.quirks.NoRename.Load() {
+		return true
+	}
+	name, other := o.beside(c), o.beside(c)
+	f, err := client.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
 		return false
 	}
-	free := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
-	err := client.Rename(p.temporary, free)
-	if err == nil && client.Rename(free, p.temporary) != nil {
-		p.temporary, o.temp, c.attempts.made = free, free, free
-		c.result.LeftBehind, c.detail = free, "all of the data is in "+c.shown(free)
+	refusal := client.Rename(name, other)
+	if refusal == nil {
+		name = other
 	}
-	return nameRefused(err) || endpoint.Refused(err) && errors.Is(err, errors.ErrUnsupported)
+	switch err := client.Remove(name); {
+	case endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist):
+		leaves(c, name)
+	case err != nil:
+		c.attempts.addStray(name)
+	}
+	return endpoint.Refused(refusal) && !noRoom(refusal)
+}
+
+// beside returns a name of this run's own beside the target.
+func (o onHost) beside(c *fileCopy) string {
+	return path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
 }
 
 // drop removes the temporary file, and reports whether the target can be written instead. A host
@@ -130,9 +163,14 @@ func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
 	case errors.Is(err, fs.ErrNotExist) || !endpoint.Refused(err): // who knows where it is
 		return false
 	}
-	c.warn("the host does not remove files either: " + c.shown(p.temporary) + " is left behind")
+	leaves(c, p.temporary)
 	c.attempts.addStray(p.temporary)
 	return true
+}
+
+// leaves says that a file of this run's own cannot be removed.
+func leaves(c *fileCopy, name string) {
+	c.warn("the host does not remove files either: " + c.shown(name) + " is left behind")
 }
 
 // forgone reports whether another attempt can do without the temporary file, or copy that: on the
@@ -264,7 +302,8 @@ func (o onHost) finishCommit(c *fileCopy) (done bool, err error) {
 	default:
 		t.made = p.temporary
 		err := p.rename(c, o)
-		if endpoint.Refused(err) { // the old connection's request may have been executed only now
+		if endpoint.Refused(err) && !errors.Is(err, errNotRenamed) {
+			// the old connection's request may have been executed only now
 			return p.wasRenamed(c, o, err)
 		}
 		if err != nil {

@@ -106,7 +106,7 @@ func (c *fileCopy) conclude(err error) error {
 	if t.device.file != nil {
 		t.device.close()
 	}
-	j.release(err != nil && (j.resumable || j.left != nil || j.earlier || c.lost() ||
+	j.release(err != nil && (j.resumable || j.halfway || j.left != nil || j.earlier || c.lost() ||
 		c.result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
 	if err != nil && j.left != nil && !j.resumable && j.markName(c) == "" &&
 		c.dst.dispose(j.left.Temporary) {
@@ -498,11 +498,14 @@ func (c *fileCopy) isSmall() bool {
 // kept reports whether the target is already up to date.
 func (c *fileCopy) kept(in *input, out *output) bool {
 	before := out.info
-	if c.options.Update && (c.tree == nil || c.tree.rules.keeps) && before != nil &&
+	if before == nil || c.journal.isHalfway(c) {
+		return false
+	}
+	if c.options.Update && (c.tree == nil || c.tree.rules.keeps) &&
 		before.Mode().IsRegular() && !isOlder(c, before, in.info()) {
 		return true
 	}
-	if c.tree == nil || !c.tree.rules.keeps || !c.options.Resume || before == nil ||
+	if c.tree == nil || !c.tree.rules.keeps || !c.options.Resume ||
 		!before.Mode().IsRegular() || c.options.RemoveSource { // which has to be proved
 		return false
 	}

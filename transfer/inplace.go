@@ -41,16 +41,27 @@ func (o *output) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileMod
 			old, flag = nil, flag|os.O_EXCL
 		}
 	}
-	if c.to != nil {
-		return onHost{o}.overwrite(c, source, old, flag, perm)
+	if old == nil && !o.untold && c.isSmall() || old != nil && !old.Mode().IsRegular() {
+		return o.overwrite(c, source, old, flag, perm) // it stays smaller, or keeps nothing
 	}
-	return onDisk{o}.overwrite(c, source, old, flag, perm)
+	c.journal.noteInPlace(c, o.name)
+	err := o.overwrite(c, source, old, flag, perm)
+	c.journal.halfway = c.journal.halfway || err == nil
+	return err
 }
 
-// overwrite opens no other file than old below the target of a tree, whoever put it there: a
+func (o *output) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+	perm fs.FileMode) error {
+	if c.to != nil {
+		return onHost{o}.overwriteThere(c, source, old, flag, perm)
+	}
+	return onDisk{o}.overwriteHere(c, source, old, flag, perm)
+}
+
+// overwriteHere opens no other file than old below the target of a tree, whoever put it there: a
 // hostile server may send a link and then a file of the same name. os.Root alone would keep writes
 // inside the target, but follow links within it.
-func (o onDisk) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+func (o onDisk) overwriteHere(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
 	perm fs.FileMode) (err error) {
 	if c.entry != nil && old != nil {
 		flag, perm = os.O_WRONLY, 0
@@ -87,20 +98,20 @@ func (o onDisk) opened(c *fileCopy, source *endpoint.Info, old fs.FileInfo) erro
 	return nil
 }
 
-// overwrite opens the target itself. Version 3 has no flag that stops OPEN from following links
+// overwriteThere opens the target itself. Version 3 has no flag that stops OPEN from following links
 // (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the host
 // could still put a link in the file's place; the source cannot.
-func (o onHost) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+func (o onHost) overwriteThere(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
 	perm fs.FileMode) error {
 	switch {
 	case o.untold && c.options.Placement != PlaceDirect:
 		err := o.open(c, o.name, flag|os.O_EXCL, perm)
+		if endpoint.Refused(err) && o.quirks.NoRename.Load() {
+			err = o.openOver(c, source, nil, perm) // there is no other way to replace it
+		}
 		if endpoint.Refused(err) {
 			c.detail = "the host does not say what has this name: a directory's must end in /" +
 				c.rules().inPlace
-		} else if err == nil && c.flags.notRenamed { // nothing had the name
-			o.quirks.NoRename.Store(true)
-			o.reportNoRename(c)
 		}
 		return err
 	case old == nil:
@@ -114,11 +125,12 @@ func (o onHost) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, f
 // openOver opens an existing file to write over it. It does not empty the file, which may be the
 // source: the host may be this machine, and a file can have several names. finalize truncates it to
 // its new size. On hosts that take only whole files, it is emptied if it is certainly not the
-// source.
+// source: an attempt that wrote to it would have changed that. old is nil if the host does not tell.
 func (o onHost) openOver(c *fileCopy, source *endpoint.Info, old fs.FileInfo,
 	perm fs.FileMode) (err error) {
-	other := c.attempts.once || isOther(source, old) // what can be read only once is no file
-	if !other || !o.quirks.WholeFiles.Load() {
+	// what can be read only once is no file
+	other := c.attempts.once || c.flags.tried[emptied] > 0 || old != nil && isOther(source, old)
+	if !other || old != nil && !o.quirks.WholeFiles.Load() {
 		if err = o.open(c, o.name, os.O_WRONLY|os.O_CREATE, perm); err == nil {
 			o.over = sizeOf(old)
 		}
@@ -150,6 +162,9 @@ func isOther(source *endpoint.Info, target fs.FileInfo) bool {
 
 // sizeOf returns the size of a file on a host, or the largest possible if the host did not tell.
 func sizeOf(info fs.FileInfo) int64 {
+	if info == nil {
+		return math.MaxInt64
+	}
 	if stat, ok := info.Sys().(*usftp.FileStat); ok && stat.HasSize() && int64(stat.Size) >= 0 {
 		return int64(stat.Size)
 	}

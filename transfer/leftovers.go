@@ -493,3 +493,38 @@ func (m treeMark) forget() {
 		os.Remove(string(m))
 	}
 }
+
+// A file that was written in place and did not become complete may look complete: with the source's
+// size, and a time that only happens to be the source's, or is not compared. So the journal has a
+// mark for each from before it is written to until it is complete.
+
+// halfways are the names of the marks that were in the journal when they were first needed.
+type halfways struct {
+	once  sync.Once
+	names map[string]bool
+}
+
+// has reports whether an earlier run wrote a target in place and did not complete it.
+func (h *halfways) has(j *job, source, target string) bool {
+	h.once.Do(func() {
+		if j.options.Journal == "" {
+			return
+		}
+		h.names = make(map[string]bool)
+		entries, _ := os.ReadDir(j.options.Journal)
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), fileSuffix) {
+				h.names[e.Name()] = true
+			}
+		}
+	})
+	if len(h.names) == 0 {
+		return false
+	}
+	name := j.journalKey("file", source, target)
+	if !h.names[filepath.Base(name)] {
+		return false
+	}
+	m := readMark(name)
+	return m != nil && m.InPlace
+}

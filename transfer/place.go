@@ -117,25 +117,6 @@ func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
 	p.report(c, "no temporary file can be created beside the target: it is written in place")
 }
 
-// noteRenameRefused records that a file could not be renamed to a free name, so that the target is
-// written itself. If the refusal has no reason the host may be full, so other files keep their
-// contents. A refusal to replace an existing file, with free not set, may concern that file alone,
-// and a full disk refuses writing in place too. With untold, there may be an existing file all the
-// same.
-func (p placement) noteRenameRefused(c *fileCopy, err error, free, untold bool) {
-	if !free || c.options.Placement == PlaceAtomic || noRoom(err) {
-		return
-	}
-	c.flags.notRenamed = true
-	if untold {
-		return
-	}
-	if nameRefused(err) || errors.Is(err, errors.ErrUnsupported) {
-		p.quirks.NoRename.Store(true)
-	}
-	p.reportNoRename(c)
-}
-
 func (p placement) reportNoRename(c *fileCopy) {
 	p.report(c, "the host does not rename files: they are written in place")
 }

@@ -18,7 +18,7 @@ var errStrange = errors.New("it is not what the interrupted run of this copy lef
 func (c *fileCopy) ofEarlierRun(in *input, at *location) error {
 	size := c.entry.info.Size
 	switch {
-	case at.info == nil || sameSizeAndTime(c, at.info) && !c.hashes():
+	case at.info == nil || c.journal.isHalfway(c) || sameSizeAndTime(c, at.info) && !c.hashes():
 		return nil
 	case !at.info.Mode().IsRegular() || at.info.Size() > size:
 		return errStrange

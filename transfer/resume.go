@@ -28,8 +28,12 @@ type mark struct {
 	Temporary string `json:"temporary"`        // path at the target's end
 	Hidden    bool   `json:"hidden,omitempty"` // it is the target's, which the host does not show yet
 	Bytes     int64  `json:"bytes"`            // the contiguous part; 0 if unknown
-	Synced    bool   `json:"synced"`           // that part is on disk
-	Boot      string `json:"boot,omitempty"`   // of this machine: a crash may have lost what was not
+
+	// InPlace is set if it is the target itself, and what it holds may be neither the old contents
+	// nor the new ones.
+	InPlace bool   `json:"in_place,omitempty"`
+	Synced  bool   `json:"synced"`         // that part is on disk
+	Boot    string `json:"boot,omitempty"` // of this machine: a crash may have lost what was not
 
 	SourceSize int64     `json:"source_size"`
 	SourceTime time.Time `json:"source_time"`
@@ -82,6 +86,7 @@ type journal struct {
 	resumable bool  // a mark was saved for a later run
 	stale     *mark // what an earlier run left, useless once this copy is done
 	earlier   bool  // the file still has an earlier run's mark, which may be continued
+	halfway   bool  // the target was written in place, and is not complete
 
 	asked bool     // lock was called
 	file  *os.File // the locked mark, nil if another run holds it or there is no journal
@@ -128,6 +133,9 @@ func (j *journal) resume(c *fileCopy, in *input, out *output) (offset int64, err
 	}
 	if err := j.inherit(c, m, out); err != nil {
 		return 0, err
+	}
+	if m.InPlace {
+		return 0, nil
 	}
 	ours := m.leftBy(c, &out.location)
 	var why error
@@ -236,6 +244,17 @@ func (j *journal) noteBefore(c *fileCopy, temporary string) {
 	if !c.isSmall() {
 		j.write(c, mark{Temporary: temporary})
 	}
+}
+
+// noteInPlace records that the target is about to be written in place.
+func (j *journal) noteInPlace(c *fileCopy, target string) {
+	j.write(c, mark{Temporary: target, InPlace: true})
+}
+
+// isHalfway reports whether this run or an earlier one wrote the target in place and did not
+// complete it.
+func (j *journal) isHalfway(c *fileCopy) bool {
+	return j.halfway || c.halfways.has(c.job, c.source, c.result.Target)
 }
 
 // noteAside records that the old file is about to lose its name to a new one, or does not after

@@ -525,6 +525,10 @@ func (s *syncing) wants(e *entry) bool {
 		}
 		return true
 	}
+	if regular && s.tree.halfways.has(s.tree.job, e.source(), e.target()) {
+		e.reason = ReasonHash
+		return true
+	}
 	stored := s.asStored(f)
 	age, known := existing.age(stored)
 	if regular && s.options.Update && known && age < -o.ModifyWindow {

@@ -259,7 +259,8 @@ type common struct {
 	sources  sourceRoot // with Options.RemoveSource
 	pauses   *pace.Pauses
 	work     sync.WaitGroup // goroutines that end soon after ctx
-	oldTimes sync.Once      // that times cannot be set was reported
+	halfways halfways
+	oldTimes sync.Once // that times cannot be set was reported
 
 	// held by the file that uses two hosts, if one of them can have one file open: see ends.connect
 	turn sync.Mutex
