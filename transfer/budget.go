@@ -152,7 +152,7 @@ func (s *small) Opened() {
 	if s.counts != nil {
 		s.counts.opened(true)
 	}
-	if s.takes {
+	if s.takes && !s.held {
 		s.budget.memory.take(s.size)
 		s.held = true
 	}

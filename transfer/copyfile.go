@@ -42,6 +42,7 @@ type flags struct {
 	dense        bool // its holes are sent, since the host takes no file in parts
 	notTruncated bool // the host did not truncate the old file
 	notRenamed   bool // the host did not rename the temporary file to a free name
+	stepwise     bool // the host did not take it in one request
 	shared       int  // attempts that ended because the host gave one handle to several files
 
 	origin *origin // what was read, if it is to be removed
@@ -391,6 +392,8 @@ func (c *fileCopy) again(err error) bool {
 		c.flags.whole, c.attempts.delta = true, false
 	case errors.Is(err, endpoint.ErrNotTruncated) && !c.flags.notTruncated && !c.attempts.once:
 		c.flags.notTruncated = true // it is emptied first, since it cannot be the source
+	case errors.Is(err, errNotWhole): // the next one takes the steps, and finds out what is refused
+		c.flags.stepwise = true
 	case errors.Is(err, errNotRenamed): // the next one writes the target itself
 	case errors.Is(err, errPrivate): // the next one is made with its final permissions
 	case errors.Is(err, errTouched) && c.to != nil && c.attempts.prefix == nil:

@@ -30,15 +30,23 @@ type remoteOutput struct {
 	sealed  bool
 	over    int64           // size of the old file that is written over in place; 0 if there is none
 	given   *usftp.NewAttrs // what the file should have, to be looked at; nil for most
+	whole   whole
 }
 
 func (o *remoteOutput) close() {
+	if o.whole.budget != nil {
+		o.whole.close()
+	}
 	if o.striper != nil {
 		o.striper.Stop()
 	}
 }
 
 func (o *remoteOutput) create(c *fileCopy, in *input) error {
+	if private.OfClient(o.client).PutsFiles() && o.goesWhole(c) {
+		o.whole.begin(c, o)
+		return nil
+	}
 	return o.location.create(c, in.info())
 }
 
@@ -236,8 +244,12 @@ func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 
 // fill copies the contents, over several handles where that helps.
 func (o *remoteOutput) fill(c *fileCopy, in *input) error {
+	if o.whole.budget != nil {
+		o.sealed = true
+		return o.whole.load(c, in)
+	}
 	if c.isSmall() {
-		if o.over <= c.entry.info.Size { // otherwise it has to be truncated
+		if o.over <= c.entry.info.Size && !c.options.Sync { // otherwise it has to be truncated
 			done, err := o.fillSmall(c, in)
 			if done || err != nil {
 				return o.explain(err)
@@ -485,9 +497,12 @@ type commitState struct {
 }
 
 // commit gives the temporary file the target's name.
-func (o *remoteOutput) commit(c *fileCopy, _ *input) error {
-	if !o.atomic() {
+func (o *remoteOutput) commit(c *fileCopy, in *input) error {
+	switch {
+	case !o.atomic():
 		return nil
+	case o.whole.budget != nil:
+		return o.whole.put(c, o, in)
 	}
 	// count it once: a server that loses everything when asked gets no endless attempts
 	if c.attempts.committing == nil && !c.attempts.arrived {

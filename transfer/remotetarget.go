@@ -11,6 +11,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/wire"
 )
 
 // remoteTarget is a path on a host as a target.
@@ -33,10 +34,13 @@ func (t *remoteTarget) view(client *usftp.Client, e *entry) (view *usftp.Client,
 
 func (t *remoteTarget) limits() (limits, error) {
 	l, err := t.remoteEnd.limits(func(_, write int) int { return write })
-	// A small file sent in one piece cannot be fsynced on the way. With Sync these files take as
-	// many steps as large ones, and many are in progress at a time.
+	// A small file sent in one piece cannot be fsynced on the way, except in one request. With Sync
+	// these files take as many steps as large ones, and many are in progress at a time.
 	if t.job.options.Sync {
 		l.stepwise, l.small = l.small, -1
+		if err == nil && private.OfClient(t.link.Host().Client).PutsFiles() {
+			l.small = min(l.stepwise, wire.LargestFile)
+		}
 	}
 	return l, err
 }
