@@ -153,7 +153,7 @@ func (s *small) Opened() {
 	if s.counts != nil {
 		s.counts.opened(true)
 	}
-	if s.takes {
+	if s.takes && !s.held {
 		s.budget.memory.take(s.size)
 		s.held = true
 	}
@@ -277,10 +277,13 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 
 func (t *remoteTarget) limits() (limits, error) {
 	l, err := t.remoteEnd.limits(func(_, write int) int { return write })
-	// A small file sent in one piece cannot be fsynced on the way. With Sync these files take as
-	// many steps as large ones, and many are in progress at a time.
+	// A small file sent in one piece cannot be fsynced on the way, except in one request. With Sync
+	// these files take as many steps as large ones, and many are in progress at a time.
 	if t.job.options.Sync {
 		l.stepwise, l.small = l.small, -1
+		if err == nil && private.OfClient(t.link.Host().Client).PutsFiles() {
+			l.small = min(l.stepwise, wire.LargestFile)
+		}
 	}
 	return l, err
 }

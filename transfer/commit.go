@@ -23,9 +23,12 @@ type commitState struct {
 }
 
 // giveName gives the temporary file the target's name.
-func (o onHost) giveName(c *fileCopy) error {
-	if !o.atomic() {
+func (o onHost) giveName(c *fileCopy, in *input) error {
+	switch {
+	case !o.atomic():
 		return nil
+	case o.whole.budget != nil:
+		return o.whole.put(c, o, in)
 	}
 	// count it once: a server that loses everything when asked gets no endless attempts
 	if c.attempts.committing == nil && !c.attempts.arrived {

@@ -380,7 +380,8 @@ type way uint8
 
 const (
 	dense    way = iota // its holes are sent, since the host takes no file in parts
-	whole               // all of it is sent, since a delta failed
+	entire              // all of it is sent, since a delta failed
+	stepped             // it is sent in steps, since the host did not take it in one request
 	emptied             // the old file is emptied first, since the host did not truncate it
 	unnamed             // the target itself is written, since the host does not rename files
 	public              // it is made with its final permissions
@@ -400,8 +401,9 @@ var remedies = [ways]struct {
 	prepare func(*fileCopy) // nil if there is nothing to do
 }{
 	dense: {after: []error{errParts}, most: 1, note: "its holes are sent too"},
-	whole: {after: []error{errNoDelta}, unless: noRoom, most: 1, note: "all of it is copied",
+	entire: {after: []error{errNoDelta}, unless: noRoom, most: 1, note: "all of it is copied",
 		prepare: func(c *fileCopy) { c.attempts.delta = false }},
+	stepped: {after: []error{errNotWhole}, most: 1}, // and finds out what is refused
 	emptied: {after: []error{endpoint.ErrNotTruncated}, suits: rereadable, most: 1},
 	unnamed: {after: []error{errNotRenamed}, most: 1},
 	public:  {after: []error{errPrivate}, most: 1},

@@ -92,7 +92,7 @@ type delta struct {
 
 // newDelta returns nil if a delta is impossible or not worth it.
 func newDelta(c *fileCopy, s *session, size, old int64) *delta {
-	if c.flags.tried[whole] > 0 || !s.worthDelta(c, size, old) {
+	if c.flags.tried[entire] > 0 || !s.worthDelta(c, size, old) {
 		return nil
 	}
 	d := &delta{copy: c, main: s.client, side: *s,

@@ -24,6 +24,7 @@ type output struct {
 	over     int64           // size of the old file that is written over in place; 0 if there is none
 	private  bool            // it is its owner's alone until it gets its permissions
 	finished bool            // it was finished while it was filled
+	whole    whole           // of what gets everything in one request
 	given    *usftp.NewAttrs // what the file should have, to be looked at; nil for most
 }
 
@@ -35,6 +36,9 @@ type (
 )
 
 func (o *output) close() {
+	if o.whole.budget != nil {
+		o.whole.close()
+	}
 	if o.writer != nil {
 		o.writer.Release()
 	}
@@ -123,6 +127,10 @@ func (o *output) resume(c *fileCopy, in *input, m *mark) (offset int64, why erro
 func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
 	if o.stream {
 		return streamed{o}.start(c, source)
+	}
+	if c.to != nil && (onHost{o}).goesWhole(c) {
+		o.whole.begin(c, o)
+		return nil
 	}
 	perm, denied := fs.FileMode(0o666), false
 	if source.HasMode {
@@ -372,7 +380,7 @@ func (o *output) commit(c *fileCopy, in *input) error {
 	case o.stream:
 		return streamed{o}.flush(c)
 	case c.to != nil:
-		return onHost{o}.giveName(c)
+		return onHost{o}.giveName(c, in)
 	}
 	if err := o.finish(c, in.info()); err != nil || o.temp == "" {
 		return err

@@ -16,8 +16,12 @@ func (o onHost) host() *endpoint.HostWriter { return o.writer.(*endpoint.HostWri
 
 // upload copies the contents to a host, over several handles where that helps.
 func (o onHost) upload(c *fileCopy, in *input) error {
+	if o.whole.budget != nil {
+		o.finished = true
+		return o.whole.load(c, in)
+	}
 	if c.isSmall() {
-		if o.over <= c.entry.info.Size { // otherwise it has to be truncated
+		if o.over <= c.entry.info.Size && !c.options.Sync { // otherwise it has to be truncated
 			done, err := o.fillSmall(c, in)
 			if done || err != nil {
 				return o.explain(err)

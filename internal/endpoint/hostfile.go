@@ -16,6 +16,7 @@ import (
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/wire"
 )
 
 // OnHost opens files on a host over the connection that the pool.Host has.
@@ -32,17 +33,29 @@ func (h OnHost) Open(ctx context.Context, name string, how Opening) (Reader, err
 	return r, nil
 }
 
-// ReadWhole implements Opener. It takes a round trip for OPEN, and one more on hosts that work in
-// order, two on others.
+// ReadWhole implements Opener. It takes one round trip on hosts that offer get-files@usftp. On
+// others, and if such a host refuses, it takes one for OPEN, and one more if the host works in
+// order, two if not.
 func (h OnHost) ReadWhole(_ context.Context, name string, _ Opening, info *Info,
 	to Memory) error {
+	size, client := int(info.Size), private.OfClient(h.Host.Client)
+	lend := func() []byte { return to.Lend(size) }
+	if size <= wire.LargestFile && client.GetsFiles() {
+		to.Opened()
+		now, err := client.GetFile(name, size, lend)
+		if err == nil {
+			info.SetStat(now)
+		}
+		if !Refused(err) {
+			return err
+		}
+	}
 	f := usftp.NewFile(h.Host.Client, name)
 	if err := f.OpenRead(); err != nil {
 		return err
 	}
 	to.Opened()
-	size := int(info.Size)
-	now, err := private.OfFile(f).ReadClose(size, func() []byte { return to.Lend(size) })
+	now, err := private.OfFile(f).ReadClose(size, lend)
 	if errors.Is(err, private.ErrOtherSize) ||
 		err == nil && now != nil && now.HasMode() && !now.FileMode().IsRegular() {
 		return ErrNotListed
