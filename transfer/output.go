@@ -128,7 +128,8 @@ func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
 	if o.stream {
 		return streamed{o}.start(c, source)
 	}
-	if c.to != nil && (onHost{o}).goesWhole(c) {
+	if c.to != nil && c.isSmall() && private.OfClient(c.to.client).PutsFiles() &&
+		(onHost{o}).goesWhole(c) {
 		o.whole.begin(c, o)
 		return nil
 	}
