@@ -76,6 +76,12 @@ func (p *commitState) rename(c *fileCopy, o onHost) error {
 		c.attempts.committing = nil
 		return nil
 	}
+	if badName(err) && p.aside == "" {
+		if _, lookErr := client.Lstat(o.name); badName(lookErr) && p.drop(c, client) {
+			c.attempts.committing, c.detail = nil, noSuchName
+			return lookErr // which names the target alone
+		}
+	}
 	c.result.LeftBehind = p.temporary
 	c.detail = "all of the data is in " + c.shown(p.temporary)
 	if !endpoint.Refused(err) {

@@ -106,10 +106,12 @@ func (o onHost) overwriteThere(c *fileCopy, source *endpoint.Info, old fs.FileIn
 	switch {
 	case o.untold && c.options.Placement != PlaceDirect:
 		err := o.open(c, o.name, flag|os.O_EXCL, perm)
-		if endpoint.Refused(err) && o.quirks.NoRename.Load() {
+		if endpoint.Refused(err) && !badName(err) && o.quirks.NoRename.Load() {
 			err = o.openOver(c, source, nil, perm) // there is no other way to replace it
 		}
-		if endpoint.Refused(err) {
+		if badName(err) {
+			c.detail = noSuchName
+		} else if endpoint.Refused(err) {
 			c.detail = "the host does not say what has this name: a directory's must end in /" +
 				c.rules().inPlace
 		}

@@ -286,6 +286,9 @@ func (t *remoteTarget) find(c *fileCopy, o *location) error {
 	if err != nil {
 		return err
 	}
+	if err := t.checkReserved(path.Base(o.name)); err != nil {
+		return &fs.PathError{Op: "write", Path: o.name, Err: err}
+	}
 	o.direct = o.info != nil && !o.info.Mode().IsRegular()
 	if link {
 		resolved, err := c.to.client.RealPath(o.name)
