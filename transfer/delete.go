@@ -80,8 +80,8 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 			x.stay(d)
 			return nil
 		}
-		if !extra(name) {
-			return nil
+		if !extra(name) || removesNothing(t) && localfs.TempTokenOf(name) != "" {
+			return nil // an earlier run could not remove it either, and has said so
 		}
 		if !d.extra && d.inventory.spelt.has(name) {
 			x.spelt.Do(func() {
