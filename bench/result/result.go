@@ -97,7 +97,7 @@ func NewSession() Session {
 	}
 	for tool, arguments := range map[string][]string{"rclone": {"version"}, "lftp": {"--version"},
 		"iperf3": {"--version"}, "rsync": {"--version"},
-		"sftpgo": {"--version"}, "haproxy": {"-v"}} {
+		"sftpgo": {"--version"}, "haproxy": {"-v"}, "versitygw": {"--version"}} {
 		if _, err := exec.LookPath(tool); err == nil {
 			s.Machine.Tools[tool] = version(output(tool, arguments...))
 		}

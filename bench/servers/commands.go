@@ -13,8 +13,8 @@ import (
 
 // startSFTPGo runs it in its portable mode, which needs no database, without a log, and with as
 // many connections from one address as there may be: usftp's client makes several, and all clients
-// have one address here.
-func (r *Rig) startSFTPGo(s *Server, address string) error {
+// have one address here. More says what it serves instead of the directory.
+func (r *Rig) startSFTPGo(s *Server, address string, more ...string) error {
 	keys, err := os.ReadFile(r.openssh.AuthorizedKeys)
 	if err != nil {
 		return err
@@ -35,9 +35,9 @@ func (r *Rig) startSFTPGo(s *Server, address string) error {
 	if err := os.WriteFile(filepath.Join(r.dir, "sftpgo.json"), text, 0o600); err != nil {
 		return err
 	}
-	return r.run(s, banner(address), "sftpgo", "portable", "-c", r.dir, "-d", r.config.Dir, "-u",
-		r.openssh.User,
-		"-k", strings.TrimSpace(string(keys)), "-g", "*", "-s", port, "--ssh-commands", "scp")
+	return r.run(s, banner(address), "sftpgo", append([]string{"portable", "-c", r.dir, "-d",
+		r.config.Dir, "-u", r.openssh.User, "-k", strings.TrimSpace(string(keys)), "-g", "*", "-s",
+		port, "--ssh-commands", "scp"}, more...)...)
 }
 
 // startUsftp runs ours, with all its defaults.

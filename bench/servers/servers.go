@@ -51,7 +51,8 @@ type Server struct {
 	Metrics string
 
 	processes []*os.Process
-	openssh   bool // its process is the rig's
+	openssh   bool   // its process is the rig's
+	remove    string // a directory of its own
 }
 
 const loopback = "127.0.0.1"
@@ -104,22 +105,31 @@ func (r *Rig) Start(name string) (s *Server, err error) {
 		return &Server{Access: r.openssh.Access, Name: name, Root: r.config.Dir, openssh: true,
 			processes: []*os.Process{r.openssh.Process()}}, nil
 	}
+	return r.start(name, func(s *Server, address string) error {
+		switch name {
+		case rows.SFTPGo:
+			return r.startSFTPGo(s, address)
+		case rows.Usftp:
+			return r.startUsftp(s, address)
+		case rows.Balanced:
+			return r.startBalanced(s, address)
+		}
+		return fmt.Errorf("there is no server %q", name)
+	})
+}
+
+// start runs a server's programs at an address of its own.
+func (r *Rig) start(name string, programs func(s *Server, address string) error) (s *Server,
+	err error) {
+	if err := r.Present(name); err != nil {
+		return nil, err
+	}
 	port, err := sshd.FreePort(loopback)
 	if err != nil {
 		return nil, err
 	}
 	s = &Server{Name: name}
-	switch address := net.JoinHostPort(loopback, port); name {
-	case rows.SFTPGo:
-		err = r.startSFTPGo(s, address)
-	case rows.Usftp:
-		err = r.startUsftp(s, address)
-	case rows.Balanced:
-		err = r.startBalanced(s, address)
-	default:
-		err = fmt.Errorf("there is no server %q", name)
-	}
-	if err == nil {
+	if err = programs(s, net.JoinHostPort(loopback, port)); err == nil {
 		s.Access, err = r.openssh.Via(loopback, port)
 	}
 	if err != nil {
@@ -283,5 +293,8 @@ func (s *Server) Close() error {
 		timer.Stop()
 	}
 	s.processes = nil
-	return nil
+	if s.remove == "" {
+		return nil
+	}
+	return os.RemoveAll(s.remove)
 }

@@ -9,13 +9,14 @@ import (
 
 func TestChoose(t *testing.T) {
 	for _, test := range []struct {
-		name, rows                  string
-		commands, servers, sessions int
+		name, rows                           string
+		commands, servers, sessions, objects int
 	}{
-		{"one row", "get", 1, 0, 0},
-		{"the set for the transport", transportSet, len(rows.Transport()) - 1, 1, 0},
-		{"all kinds", "put|serve-sftp-put-gcm-1|sessions-put", 1, 1, 1},
-		{"everything", ".*", len(rows.All()), len(rows.Serve()), len(rows.Sessions())},
+		{"one row", "get", 1, 0, 0, 0},
+		{"the set for the transport", transportSet, len(rows.Transport()) - 1, 1, 0, 0},
+		{"all kinds", "put|serve-sftp-put-gcm-1|sessions-put|objects-put", 1, 1, 1, 1},
+		{"everything", ".*", len(rows.All()), len(rows.Serve()), len(rows.Sessions()),
+			len(rows.Objects())},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, err := choose(options{rows: test.rows, size: 5})
@@ -23,9 +24,9 @@ func TestChoose(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(s.commands) != test.commands || len(s.servers) != test.servers ||
-				len(s.sessions) != test.sessions {
-				t.Errorf("%d commands, %d servers, %d sessions", len(s.commands), len(s.servers),
-					len(s.sessions))
+				len(s.sessions) != test.sessions || len(s.objects) != test.objects {
+				t.Errorf("%d commands, %d servers, %d sessions, %d of object storage",
+					len(s.commands), len(s.servers), len(s.sessions), len(s.objects))
 			}
 			for _, row := range s.commands {
 				if row.Bytes != 5 {

@@ -64,6 +64,8 @@ func start(arguments []string) error {
 			return goTestMain(arguments[1:])
 		case "login":
 			return loginMain()
+		case "objects":
+			return minioMain(arguments[1:])
 		}
 	}
 	o, err := parse(arguments)
@@ -136,6 +138,7 @@ type selection struct {
 	commands   []rows.Row
 	servers    []rows.ServeRow
 	sessions   []rows.SessionRow
+	objects    []rows.ObjectRow
 	contestant *regexp.Regexp
 }
 
@@ -156,7 +159,9 @@ func choose(o options) (s selection, err error) {
 		func(r rows.ServeRow) bool { return !row.MatchString(r.Name) })
 	s.sessions = slices.DeleteFunc(rows.Sessions(),
 		func(r rows.SessionRow) bool { return !row.MatchString(r.Name) })
-	if len(s.commands)+len(s.servers)+len(s.sessions) == 0 {
+	s.objects = slices.DeleteFunc(rows.Objects(),
+		func(r rows.ObjectRow) bool { return !row.MatchString(r.Name) })
+	if len(s.commands)+len(s.servers)+len(s.sessions)+len(s.objects) == 0 {
 		return s, errNoRow
 	}
 	for i := range s.commands {
@@ -173,6 +178,12 @@ func choose(o options) (s selection, err error) {
 	}
 	for i := range s.sessions {
 		setSize(&s.sessions[i].Bytes, o.size)
+	}
+	for i := range s.objects {
+		r := &s.objects[i]
+		r.Contestants = slices.DeleteFunc(r.Contestants,
+			func(c rows.ObjectContestant) bool { return !s.contestant.MatchString(c.Name()) })
+		setSize(&r.Bytes, o.size)
 	}
 	return s, nil
 }
@@ -200,6 +211,12 @@ func (s selection) list() {
 	}
 	for _, row := range s.sessions {
 		fmt.Printf("%s: %s\n", row.Name, row.Title)
+	}
+	for _, row := range s.objects {
+		fmt.Printf("%s: %s\n", row.Name, row.Title)
+		for _, c := range row.Contestants {
+			line(c.Name(), c.Command)
+		}
 	}
 }
 
@@ -237,7 +254,10 @@ func runAll(ctx context.Context, o options, selected selection) (err error) {
 	if err := runServe(ctx, o, selected.servers, keep); err != nil {
 		return err
 	}
-	return runSessions(ctx, o, selected.sessions, selected.contestant, keep)
+	if err := runSessions(ctx, o, selected.sessions, selected.contestant, keep); err != nil {
+		return err
+	}
+	return runObjects(ctx, o, selected.objects, keep)
 }
 
 // table shows the medians of what has just been measured.
@@ -268,6 +288,9 @@ func table(names []string, runs []result.Run) string {
 		}
 		if len(done) > 0 {
 			gibibytes := float64(done[0].Bytes) / (1 << 30)
+			if gibibytes == 0 {
+				gibibytes = 1 // no bytes are moved: these are the figures themselves
+			}
 			fmt.Fprintf(&text, "    %-*s %9.0f %9.3f %12.2f %12.2f %9.1f %6.0f %8.0f %%\n", width,
 				name,
 				median(func(r result.Run) float64 { return float64(r.Bytes) / r.Seconds / 1e6 }),

@@ -87,6 +87,7 @@ type report struct {
 	rows     []measuredRow
 	serve    []servedRow
 	sessions []sessionRow
+	objects  []objectRow
 	golang   []goFamily
 }
 
@@ -116,7 +117,7 @@ func load(dir string) (*report, error) {
 	if err := r.loadGo(dir); err != nil {
 		return nil, err
 	}
-	if len(r.rows)+len(r.serve)+len(r.sessions)+len(r.golang) == 0 {
+	if len(r.rows)+len(r.serve)+len(r.sessions)+len(r.objects)+len(r.golang) == 0 {
 		return nil, fmt.Errorf("no results in %s", dir)
 	}
 	return r, nil
@@ -157,6 +158,12 @@ func (r *report) loadRows(dir string) error {
 	for _, row := range rows.Sessions() {
 		if m, ok := newest[row.Name]; ok {
 			r.sessions = append(r.sessions, sessionRow{row, m})
+			delete(newest, row.Name)
+		}
+	}
+	for _, row := range rows.Objects() {
+		if m, ok := newest[row.Name]; ok {
+			r.objects = append(r.objects, objectRow{row, m})
 			delete(newest, row.Name)
 		}
 	}
@@ -225,6 +232,7 @@ func (r *report) details() string {
 	}
 	text.WriteString(r.serveMarkdown())
 	text.WriteString(r.sessionMarkdown())
+	text.WriteString(r.objectMarkdown())
 	text.WriteString(r.goMarkdown())
 	return text.String()
 }

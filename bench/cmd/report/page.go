@@ -71,6 +71,7 @@ func (r *report) page(chart, details string) string {
 	}
 	text.WriteString(r.serveLines())
 	text.WriteString(r.sessionLines())
+	text.WriteString(r.objectLines())
 	text.WriteString(r.libraryLines())
 	return text.String()
 }
@@ -93,6 +94,9 @@ func (r *report) machines() string {
 		add(m.session)
 	}
 	for _, m := range r.sessions {
+		add(m.session)
+	}
+	for _, m := range r.objects {
 		add(m.session)
 	}
 	for _, f := range r.golang {

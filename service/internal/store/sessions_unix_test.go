@@ -95,21 +95,49 @@ func testSessionEndsAtBurial(t *testing.T, name string) {
 func testKilledAfterBurial(t *testing.T, name string) {
 	slow, other := still(t, name), node(t, name)
 	eventually(t, "the slow node is dead", func() bool { return slow.gone(t) })
-	_, err := slow.Sessions("u", 1).Begin(t.Context())
+	slow.takesAndIsKilled(t, other)
+}
+
+// testKilledAfterForgotten: the same of a node that comes so late that the others have forgotten
+// it.
+func testKilledAfterForgotten(t *testing.T, name string) {
+	slow, other := still(t, name), node(t, name)
+	eventually(t, "the slow node is forgotten", func() bool {
+		return other.count(t, `SELECT count(*) FROM nodes WHERE node = $1`, slow.node) == 0
+	})
+	slow.takesAndIsKilled(t, other)
+}
+
+// takesAndIsKilled has a buried node take something of each kind, and then ends it. Nothing of that
+// may stay.
+func (s *Store) takesAndIsKilled(t *testing.T, other *Store) {
+	t.Helper()
+	_, err := s.Sessions("u", 1).Begin(t.Context())
 	must(t, err)
-	must(t, slow.Account(t.Context(), "/tree", 1000, 0).Reserve(t.Context(), 10, 0))
+	must(t, s.Account(t.Context(), "/tree", 1000, 0).Reserve(t.Context(), 10, 0))
+	_, err = s.Objects("bucket").Lock(t.Context(), "name")
+	must(t, err)
 	if n := other.used(t, "u"); n != 1 {
 		t.Errorf("%d sessions are counted", n)
 	}
-	slow.kill()
-	eventually(t, "its sessions and leases end", func() bool {
-		leases := 0
-		must(t, other.do(t.Context(), func(t tx) error {
-			_, err := t.one(`SELECT count(*) FROM leases`, nil, &leases)
-			return err
-		}))
-		return other.used(t, "u") == 0 && leases == 0
+	s.kill()
+	eventually(t, "its sessions, leases and rights end", func() bool {
+		return other.used(t, "u") == 0 && other.count(t, `SELECT count(*) FROM leases`) == 0 &&
+			other.count(t, `SELECT count(*) FROM uploads WHERE node <> ''`) == 0
 	})
+	eventually(t, "nothing is left of it", func() bool {
+		return other.count(t, `SELECT count(*) FROM nodes WHERE node = $1`, s.node) == 0
+	})
+}
+
+// count asks the store how many there are of something.
+func (s *Store) count(t *testing.T, statement string, args ...any) (n int64) {
+	t.Helper()
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.one(statement, args, &n)
+		return err
+	}))
+	return n
 }
 
 // gone reports whether others have buried a node.

@@ -151,6 +151,7 @@ func (s *Store) run(ctx context.Context) {
 		}
 		if time.Since(cleaned) >= s.times.clean {
 			cleaned = time.Now()
+			s.do(ctx, recallStrays)
 			s.do(ctx, cleanBans)
 			s.do(ctx, s.movers.clean)
 			s.do(ctx, s.quotas.cleanTransfers)
@@ -289,6 +290,18 @@ func (s *Store) bury(t tx) error {
 		}
 	}
 	return nil
+}
+
+// recallStrays gives a row to nodes that hold something and have none, so that they are buried once
+// more: they took it after the last burial, or a transaction of theirs was under way then. One that
+// is alive writes its row itself, with its next sign of life.
+func recallStrays(t tx) error {
+	_, err := t.exec(`INSERT INTO nodes (node, seen) SELECT node, -(@now) FROM (
+			SELECT node FROM sessions UNION SELECT node FROM leases
+			UNION SELECT node FROM uploads WHERE node > ''
+			UNION SELECT node FROM statuses UNION SELECT node FROM orders) AS held
+		WHERE node NOT IN (SELECT node FROM nodes) ON CONFLICT (node) DO NOTHING`)
+	return err
 }
 
 // forget frees the sessions of a node that has ended. What it had leased stays counted until the

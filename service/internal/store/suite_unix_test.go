@@ -38,6 +38,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"a busy node":              testBusyNode,
 	"a session ends at burial": testSessionEndsAtBurial,
 	"killed after burial":      testKilledAfterBurial,
+	"killed after forgotten":   testKilledAfterForgotten,
 	"leases of the revived":    testLeasesOfTheRevived,
 	"quotas":                   testQuotas,
 	"quotas over a restart":    testQuotasOverRestart,
