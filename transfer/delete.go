@@ -81,8 +81,8 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 			x.stay(d)
 			return nil
 		}
-		if !extra(name) {
-			return nil
+		if !extra(name) || removesNothing(t) && localfs.TempTokenOf(name) != "" {
+			return nil // an earlier run could not remove it either, and has said so
 		}
 		if !d.extra && x.maySpell(d, name) {
 			x.spelt.Do(func() {

@@ -117,8 +117,10 @@ func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
 	p.report(c, "no temporary file can be created beside the target: it is written in place")
 }
 
+const renamesNone = "the host does not rename files: they are written in place"
+
 func (p placement) reportNoRename(c *fileCopy) {
-	p.report(c, "the host does not rename files: they are written in place")
+	p.report(c, renamesNone)
 }
 
 // report notes why once for all files that it applies to.
