@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usftp/usftp/server/internal/kept"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -146,6 +147,8 @@ func (w *worker) putFiles(ctx context.Context, s *session, r *request) {
 		rest, _ = f.Parse(rest)
 		files = append(files, f)
 	}
+	ctx, end := kept.With(ctx)
+	defer end()
 	answers := make([]wire.FileStatus, len(files))
 	each(len(files), func(i int) { answers[i] = shortStatus(s.putFile(ctx, &files[i])) })
 	reply := wire.ExtendedReply{}.Append(r.reply.Bytes()[:0], r.id)
@@ -182,6 +185,8 @@ func (w *worker) getFiles(ctx context.Context, s *session, r *request) {
 		memory = memory[f.Size+roomPerFile:]
 		files = append(files, f)
 	}
+	ctx, end := kept.With(ctx)
+	defer end()
 	each(len(files), func(i int) {
 		f := &files[i]
 		f.answer = s.getFile(ctx, f.Path, f.memory)
