@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usftp/usftp/server/internal/kept"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -20,12 +21,15 @@ import (
 // message, or the attributes.
 const roomPerFile = 96
 
+// beginning is more than the reply has before the first answer.
+const beginning = 64
+
 // statusSize is what comes before a file's contents, if its status is OK.
 const statusSize = 4 + 4 + 4
 
 // The answers about the most files fit in the buffer for a reply.
 var _ [largeBuffer - wire.MaxPacket]struct{}
-var _ [smallBuffer - wire.MostFiles*roomPerFile]struct{}
+var _ [smallBuffer - beginning - wire.MostFiles*roomPerFile]struct{}
 
 var (
 	errManyFiles = &StatusError{Code: wire.BadMessage, Message: "too many files in one request"}
@@ -54,7 +58,7 @@ func (v *View) takesSteps(steps ...operation) bool {
 // requests takes it for one about the directory that has all of them.
 func (r *request) parseFiles(v *View, in *wire.Reader) {
 	r.data, r.changes = in.Rest(), r.op == opPutFiles
-	n, room := 0, 0
+	n, room := 0, beginning
 	for rest := r.data; len(rest) > 0 && r.bad == nil; n++ {
 		name, size, err := "", 0, error(nil)
 		if r.op == opPutFiles {
@@ -92,7 +96,7 @@ func (r *request) parseFiles(v *View, in *wire.Reader) {
 		}
 		room += roomPerFile + size
 	}
-	if r.charge = bufferSize(room); n > wire.MostFiles || room > wire.MaxPacket-wire.HeaderSize {
+	if r.charge = bufferSize(room); n > wire.MostFiles || room > wire.MaxPacket {
 		r.bad = errManyFiles
 	}
 }
@@ -146,6 +150,8 @@ func (w *worker) putFiles(ctx context.Context, s *session, r *request) {
 		rest, _ = f.Parse(rest)
 		files = append(files, f)
 	}
+	ctx, end := kept.With(ctx)
+	defer end()
 	answers := make([]wire.FileStatus, len(files))
 	each(len(files), func(i int) { answers[i] = shortStatus(s.putFile(ctx, &files[i])) })
 	reply := wire.ExtendedReply{}.Append(r.reply.Bytes()[:0], r.id)
@@ -182,6 +188,8 @@ func (w *worker) getFiles(ctx context.Context, s *session, r *request) {
 		memory = memory[f.Size+roomPerFile:]
 		files = append(files, f)
 	}
+	ctx, end := kept.With(ctx)
+	defer end()
 	each(len(files), func(i int) {
 		f := &files[i]
 		f.answer = s.getFile(ctx, f.Path, f.memory)

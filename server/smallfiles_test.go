@@ -177,6 +177,19 @@ func TestHostileSmallFiles(t *testing.T) {
 			t.Errorf("%s is accepted", what)
 		}
 	}
+	c.put("/f", strings.Repeat("x", wire.LargestFile))
+	for _, room := range []int{40 << 10, wire.MaxPacket - 64} { // what fits a buffer exactly
+		var files getFiles
+		for room > wire.LargestFile+2*96 {
+			files = append(files, wire.GetFile{Path: "/f", Size: wire.LargestFile})
+			room -= wire.LargestFile + 96
+		}
+		files = append(files, wire.GetFile{Path: "/f", Size: uint32(room - 96)})
+		if texts := c.got(files); len(texts) != len(files) || len(texts[0]) != wire.LargestFile {
+			t.Errorf("%d of %d answers", len(texts), len(files))
+		}
+	}
+	c.ok(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"})
 	cut := putFiles{c.file("/a", "text")}.Append(nil, 0)
 	body := cut[wire.HeaderSize+4+len(wire.ExtPutFiles):]
 	p := c.do(wire.Extended{Name: wire.ExtPutFiles, Payload: body[:len(body)-1]})

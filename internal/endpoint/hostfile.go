@@ -46,7 +46,7 @@ func (h OnHost) ReadWhole(_ context.Context, name string, _ Opening, info *Info,
 		if err == nil {
 			info.SetStat(now)
 		}
-		if !Refused(err) {
+		if !Refused(err) && !errors.Is(err, private.ErrOtherSize) {
 			return err
 		}
 	}
