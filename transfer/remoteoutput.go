@@ -85,10 +85,12 @@ func (o *remoteOutput) overwrite(c *fileCopy, source *endpoint.Info, old fs.File
 	switch {
 	case o.untold && c.options.Placement != PlaceDirect:
 		err := o.openFile(c, o.name, flag|os.O_EXCL, perm)
-		if endpoint.Refused(err) && o.quirks.NoRename.Load() {
+		if endpoint.Refused(err) && !badName(err) && o.quirks.NoRename.Load() {
 			err = o.openOver(c, source, nil, perm) // there is no other way to replace it
 		}
-		if endpoint.Refused(err) {
+		if badName(err) {
+			c.detail = noSuchName
+		} else if endpoint.Refused(err) {
 			c.detail = "the host does not say what has this name: a directory's must end in /" +
 				c.rules().inPlace
 		}
@@ -538,6 +540,12 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 	if err == nil {
 		c.attempts.committing = nil
 		return nil
+	}
+	if badName(err) && p.aside == "" {
+		if _, lookErr := client.Lstat(o.name); badName(lookErr) && p.drop(c, client) {
+			c.attempts.committing, c.detail = nil, noSuchName
+			return lookErr // which names the target alone
+		}
 	}
 	c.result.LeftBehind = p.temporary
 	c.detail = "all of the data is in " + c.shown(p.temporary)
