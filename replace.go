@@ -36,6 +36,11 @@ func (c privateClient) ResolvesLinks() bool {
 		version == "SSH-2.0-Go"
 }
 
+// OnWindows implements private.Client. Microsoft's port of OpenSSH does it.
+func (c privateClient) OnWindows() bool {
+	return strings.Contains(c.options.serverVersion, "OpenSSH_for_Windows")
+}
+
 // Look implements private.Client.
 func (c privateClient) Look(name string) (fs.FileInfo, error) { return c.StartLook(name)() }
 
@@ -228,7 +233,10 @@ func (c *Client) linkText(name string) (string, error) {
 // resolvedLink asks for a link by its directory's absolute path, which it returns, too. A server
 // that resolves what the link says then answers with an absolute path.
 func (c *Client) resolvedLink(name string) (dir, text string, err error) {
-	if dir, err = c.RealPath(path.Dir(name)); err == nil {
+	if dir, err = c.RealPath(path.Dir(name)); path.IsAbs(name) && untold(err) {
+		dir, err = path.Dir(name), nil // the host tells no real paths
+	}
+	if err == nil {
 		text, err = c.ReadLink(path.Join(dir, path.Base(name)))
 	}
 	return dir, text, err

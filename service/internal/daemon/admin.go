@@ -175,6 +175,11 @@ func shownUser(name string, u status.User, one site.Served) status.User {
 	if one.Quota != nil {
 		u.Bytes, u.Files = one.Quota.Usage()
 	}
+	if one.Moved != nil {
+		up, down := one.Moved()
+		u.Sent, u.MaxSent = up.Bytes, up.MaxBytes
+		u.Fetched, u.MaxFetched = down.Bytes, down.MaxBytes
+	}
 	return u
 }
 

@@ -303,6 +303,8 @@ func TestConfigErrors(t *testing.T) {
 		{user + "transfer_up = 'all'\n", `:5:15: invalid size "all"`},
 		{user + "transfer_period = 'week'\n", `:5:19: "week": it must be day or month`},
 		{user + "refuse_names = ['']\n", `:5:17: "" is no pattern for names`},
+		{user + "refuse_names = ['*.[eE]x[eE']\n",
+			`:5:17: "*.[eE]x[eE" is no pattern for names: it matches nothing`},
 		{user + "refuse_names = '*.exe'\n",
 			`:5:16: users.refuse_names: it must be a list in brackets`},
 		{"[audit]\nhashes = 'yes'\n" + user, `:2:10: audit.hashes: it must be true or false`},

@@ -82,6 +82,12 @@ type User struct {
 	Files    int64  `json:"files"`
 	MaxBytes int64  `json:"max_bytes,omitempty"`
 	MaxFiles int64  `json:"max_files,omitempty"`
+
+	// of the transfer quotas of this period
+	Sent       int64 `json:"sent_bytes,omitempty"`
+	Fetched    int64 `json:"fetched_bytes,omitempty"`
+	MaxSent    int64 `json:"max_sent_bytes,omitempty"`
+	MaxFetched int64 `json:"max_fetched_bytes,omitempty"`
 }
 
 // A Ban keeps an address out, or the passwords of one user from that address.
