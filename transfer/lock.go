@@ -273,7 +273,7 @@ func (l *lock) takeAway(void []byte) bool {
 func (l *lock) takeOver(void []byte) bool {
 	l.width = len(void)
 	if l.files.WriteSmall(lockName, l.text(), false) != nil ||
-		sleep(l.tree.ctx, lockRepeated) != nil {
+		pace.Sleep(l.tree.ctx, lockRepeated) != nil {
 		return false
 	}
 	holder, _, _, err := l.read()
