@@ -386,8 +386,8 @@ func TestOutsidersAreShown(t *testing.T) {
 	}
 }
 
-// TestLoginHookByURL: a web service decides for OpenSSH's client and usftp, and is asked again after
-// an answer that was none: the cache does not speak for it, nor is it left alone.
+// TestLoginHookByURL: a web service decides for OpenSSH's client and usftp, and is asked again
+// after an answer that was none: the cache does not speak for it, nor is it left alone.
 func TestLoginHookByURL(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
