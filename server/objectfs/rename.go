@@ -97,10 +97,23 @@ func (f *FS) move(ctx context.Context, source *info, from, to string, target *in
 		return errIsDirectory
 	}
 	f.known.forget()
-	if err := f.copy(ctx, source.object, to, Condition{Absent: !replace}); err != nil {
+	return f.locked(ctx, from, func(u Upload) error {
+		if err := f.copy(ctx, source.object, to, Condition{Absent: !replace}); err != nil {
+			return err
+		}
+		return server.Unsure(f.remove(ctx, source.object, u))
+	})
+}
+
+// locked does something while nobody else may write to a name: what somebody stored there after it
+// was copied would be deleted.
+func (f *FS) locked(ctx context.Context, key string, do func(Upload) error) error {
+	u, err := f.state.Lock(ctx, key)
+	if err != nil {
 		return err
 	}
-	return server.Unsure(f.remove(ctx, source.object))
+	err = do(u)
+	return errors.Join(err, server.Unsure(f.state.Unlock(ctx, u, u.ID != "")))
 }
 
 // copy copies an object with its time: that of the new object would be now.
@@ -164,9 +177,12 @@ func (f *FS) copyContents(ctx context.Context, from Object, to string,
 // atOnce is how many requests are made at once for one of a client's.
 const atOnce = 8
 
-// remove removes an object that has been copied, and its time.
-func (f *FS) remove(ctx context.Context, o Object) error {
+// remove removes an object that has been copied, and its time, by the right that u is.
+func (f *FS) remove(ctx context.Context, o Object, u Upload) error {
 	if err := f.unchanged(ctx, o); err != nil {
+		return err
+	}
+	if err := f.state.Confirm(ctx, u); err != nil { // this process may have slept
 		return err
 	}
 	if err := f.bucket.Delete(ctx, o.Key); err != nil {
@@ -200,7 +216,9 @@ func (f *FS) renameDirectory(ctx context.Context, from, to string, target *info)
 		return f.copy(ctx, o, to+strings.TrimPrefix(o.Key, from), Condition{})
 	})
 	if err == nil {
-		err = forEach(ctx, objects, f.remove)
+		err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
+			return f.locked(ctx, o.Key, func(u Upload) error { return f.remove(ctx, o, u) })
+		})
 	}
 	return server.Unsure(err)
 }
