@@ -84,6 +84,7 @@ type Event struct {
 	Read, Written int64         // bytes of the file that the client read and wrote
 	Took          time.Duration // since the file was opened; how long a ban or an idle time is
 	Transfer      *Transfer     // the open file
+	SHA256        string        // of the file, in hexadecimal, if it is known; see Reporter
 
 	Err error
 }
@@ -98,6 +99,10 @@ type Reporter struct {
 
 	// Gate, if not nil, is asked before changes.
 	Gate Gate
+
+	// Hashes has files hashed as they are written and read. Those that were not from their
+	// beginning to their end, in order and once, through one handle, have no hash.
+	Hashes bool
 
 	// Logger, if not nil, gets a line for each event. Strings are cut at 128 bytes.
 	Logger *slog.Logger
@@ -163,7 +168,7 @@ func (e *Event) appendAttrs(attrs []slog.Attr) []slog.Attr {
 		{"user", e.User}, {"client", e.Client}, {"method", e.Method}, {"key", e.Key},
 		{"tried", strings.Join(e.Tried, ",")},
 		{"request", e.Request}, {"by", e.By}, {"command", e.Command},
-		{"path", e.Path}, {"to", e.To},
+		{"path", e.Path}, {"to", e.To}, {"sha256", e.SHA256},
 	} {
 		if text.value != "" {
 			attrs = append(attrs, slog.String(text.key, text.value))

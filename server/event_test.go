@@ -24,6 +24,13 @@ func (b *eventBook) note(e server.Event) {
 	b.events = append(b.events, e)
 }
 
+// last returns the latest event.
+func (b *eventBook) last() server.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.events[len(b.events)-1]
+}
+
 func (b *eventBook) kinds() (kinds []server.EventKind) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

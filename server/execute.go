@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"math"
 	"strings"
+	"time"
 
+	"github.com/usftp/usftp/server/internal/whole"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -29,9 +31,13 @@ func (w *worker) execute(s *session, r *request) {
 		w.read(s, r)
 	case opWrite:
 		err := s.write(r)
+		if r.wrote = err == nil; r.handle.turns.sum == nil {
+			s.releasePacket(r.own)
+			r.own = nil
+		}
+		w.status(s, r, err)
 		s.releasePacket(r.own)
 		r.own = nil
-		w.status(s, r, err)
 	default:
 		w.executeRare(s, r)
 		s.releasePacket(r.own)
@@ -235,6 +241,7 @@ func (s *session) readAt(r *request) (int, error) {
 	h.moved.Add(int64(n), 0)
 	if n == 0 && err == io.EOF {
 		h.sawEnd.Store(true)
+		h.turns.tell(func(sum *whole.Sum) { sum.End(r.offset) })
 	}
 	return n, err
 }
@@ -276,7 +283,11 @@ func (w *worker) open(ctx context.Context, s *session, r *request) {
 		if err != nil {
 			return nil, err
 		}
-		return newFileHandle(file, r), nil
+		h := newFileHandle(file, r)
+		if s.reports.Hashes {
+			h.sums()
+		}
+		return h, nil
 	})
 }
 
@@ -326,22 +337,38 @@ func (s *session) closeHandle(h *handle, unclosed error) error {
 		return nil
 	}
 	end, reason := nothing, h.incomplete(unclosed)
-	if e := h.closed(); reason == nil && e.Upload {
+	e := h.closed()
+	if reason == nil {
+		e.SHA256 = s.sumOf(h, e.Upload)
+	}
+	if reason == nil && e.Upload {
 		end, reason = s.reports.Begin(e)
 	}
+	e.Kind, e.Err = FileClosed, reason
 	if reason != nil {
 		h.abandon(reason)
-		s.fileEnded(h, FileAbandoned, reason)
-		return reason
+		e.Kind, e.SHA256 = FileAbandoned, ""
+	} else {
+		e.Err = h.file.Close()
+		if end(e.Err); e.Err != nil {
+			e.Kind, e.SHA256 = FileFailed, ""
+		}
 	}
-	err := h.file.Close()
-	end(err)
-	kind := FileClosed
-	if err != nil {
-		kind = FileFailed
+	e.Took = time.Since(h.opened)
+	s.reports.Report(e)
+	return e.Err
+}
+
+// sumOf returns the hash of a file that is about to be closed, or "". Of one that is open for
+// writing it is that of what was written.
+func (s *session) sumOf(h *handle, upload bool) string {
+	if upload != (h.writerAt != nil) {
+		return ""
 	}
-	s.fileEnded(h, kind, err)
-	return err
+	t := &h.turns
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sum.Hex(func() int64 { return sizeOpen(h.file) })
 }
 
 func (s *session) fstat(h *handle) (fs.FileInfo, error) {
@@ -350,6 +377,9 @@ func (s *session) fstat(h *handle) (fs.FileInfo, error) {
 
 func (s *session) fsetstat(r *request) error {
 	if setstater, ok := r.handle.file.(FileSetstater); ok {
+		if r.attrs.Has(wire.AttrSize) {
+			r.handle.turns.tell(func(sum *whole.Sum) { sum.Resize(r.attrs.Size) })
+		}
 		return s.view.changed(setstater.Setstat(r.attrs), opFsetstat, r.handle.path, "", &r.attrs)
 	}
 	if r.handle.dir != nil {
@@ -489,6 +519,8 @@ func (s *session) copyData(r *request) error {
 	if from == to && r.offset < r.toOffset+length && r.toOffset < r.offset+length {
 		return &StatusError{Code: wire.Failure, Message: "the ranges overlap"}
 	}
+	from.turns.tell((*whole.Sum).Break) // nobody sees it pass
+	to.turns.tell((*whole.Sum).Break)
 	n, err := s.copyRange(r, int64(length))
 	from.moved.Add(int64(n), 0)
 	to.moved.Add(0, int64(n))

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp/internal/filter"
+	"github.com/usftp/usftp/internal/samename"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -39,8 +40,8 @@ type Folder struct {
 //
 // Folders are listed in the directory above them, and can be neither removed nor renamed, nor can
 // the directories on the way to them. Nothing is renamed or linked from one FS to another: that
-// fails with FAILURE, as OpenSSH's server answers EXDEV. Names that differ from a folder's in case
-// only are the folder, since the system may take them for the same directory.
+// fails with FAILURE, as OpenSSH's server answers EXDEV. Names that some disk may take for a
+// folder's are the folder, such as those that differ in case, or in how Unicode composes a letter.
 type Folders struct {
 	root *folder
 	all  []*folder
@@ -49,6 +50,7 @@ type Folders struct {
 // folder is a Folder in use.
 type folder struct {
 	elements []string // of its path
+	keys     []string // of these, see package samename
 	path     string   // without a slash at the end, "" for the root
 	owner    *folder  // whose FS it is: itself, or one around it
 	view     *View    // with its rules
@@ -76,8 +78,9 @@ func NewFolders(folders ...Folder) (*Folders, error) {
 			(one.Path == "/") != (i == 0) {
 			return nil, fmt.Errorf("sftp server: %q is no path for a folder", one.Path)
 		}
-		f := &folder{elements: elementsOf(one.Path), path: strings.TrimSuffix(one.Path, "/")}
-		if f.owner = f; t.find(f.elements, f) {
+		f := &folder{elements: elementsOf(one.Path), keys: samename.Keys(one.Path),
+			path: strings.TrimSuffix(one.Path, "/")}
+		if f.owner = f; t.find(f.keys) {
 			return nil, fmt.Errorf("sftp server: there are two folders %q", one.Path)
 		}
 		t.all = append(t.all, f)
@@ -94,14 +97,9 @@ func NewFolders(folders ...Folder) (*Folders, error) {
 	return t, nil
 }
 
-// find reports whether there is a folder with a path, other than one.
-func (t *Folders) find(elements []string, one *folder) bool {
-	for _, f := range t.all {
-		if f != one && len(f.elements) == len(elements) && begins(elements, f.elements) {
-			return true
-		}
-	}
-	return false
+// find reports whether there is a folder with a path.
+func (t *Folders) find(keys []string) bool {
+	return slices.ContainsFunc(t.all, func(f *folder) bool { return slices.Equal(f.keys, keys) })
 }
 
 // complete makes a folder's view and rules.
@@ -109,7 +107,7 @@ func (t *Folders) complete(f *folder, from *Folder, folders []Folder) (err error
 	files, policy := from.FS, from.Policy
 	if files == nil {
 		for i, around := range t.all { // the nearest that has one
-			if folders[i].FS != nil && begins(f.elements, around.elements) &&
+			if folders[i].FS != nil && begins(f.keys, around.keys) &&
 				(files == nil || len(around.elements) > len(f.owner.elements)) {
 				f.owner, files = around, folders[i].FS
 				policy.Quota = folders[i].Policy.Quota
@@ -130,7 +128,7 @@ func (t *Folders) complete(f *folder, from *Folder, folders []Folder) (err error
 	}
 	f.view.inner = true
 	for _, pattern := range from.RefusedNames {
-		rule, err := filter.NewRule(strings.ToLower(pattern), false)
+		rule, err := filter.NewRule(samename.Key(pattern), false)
 		if err != nil {
 			return fmt.Errorf("sftp server: the pattern %q: %w", pattern, err)
 		}
@@ -147,9 +145,9 @@ func elementsOf(name string) []string {
 	return strings.Split(name, "/")
 }
 
-// begins reports whether a path is another one, or below it.
+// begins reports whether a path is another one, or below it, by their keys.
 func begins(name, with []string) bool {
-	return len(name) >= len(with) && slices.EqualFunc(name[:len(with)], with, strings.EqualFold)
+	return len(name) >= len(with) && slices.Equal(name[:len(with)], with)
 }
 
 // A place is what a path stands for.
@@ -162,10 +160,10 @@ type place struct {
 
 // at returns the place of a path without links.
 func (t *Folders) at(ctx context.Context, name string) place {
-	elements := elementsOf(name)
+	elements, keys := elementsOf(name), samename.Keys(name)
 	p := place{folder: t.root}
 	for _, f := range t.all {
-		if begins(elements, f.elements) && len(f.elements) >= len(p.elements) {
+		if begins(keys, f.keys) && len(f.elements) >= len(p.elements) {
 			p.folder = f
 		}
 	}
@@ -182,8 +180,8 @@ func (t *Folders) at(ctx context.Context, name string) place {
 
 // fixed reports whether a path is that of a folder, or on the way to one.
 func (t *Folders) fixed(name string) bool {
-	elements := elementsOf(name)
-	return slices.ContainsFunc(t.all, func(f *folder) bool { return begins(f.elements, elements) })
+	keys := samename.Keys(name)
+	return slices.ContainsFunc(t.all, func(f *folder) bool { return begins(f.keys, keys) })
 }
 
 // made reports whether a path is a directory, whatever the FS around it has there: that of a folder
@@ -193,12 +191,12 @@ func (t *Folders) made(name string) bool { return len(t.below(name, true)) > 0 }
 // below returns the names in a directory that folders with an FS of their own, or what is on the
 // way to them, have; with itself also "" for the directory itself.
 func (t *Folders) below(name string, itself bool) (names []string) {
-	elements := elementsOf(name)
+	keys := samename.Keys(name)
 	for _, f := range t.all {
 		switch {
-		case f.owner != f || !begins(f.elements, elements):
-		case len(f.elements) > len(elements):
-			names = append(names, f.elements[len(elements)])
+		case f.owner != f || !begins(f.keys, keys):
+		case len(f.elements) > len(keys):
+			names = append(names, f.elements[len(keys)])
 		case itself:
 			names = append(names, "")
 		}
@@ -274,7 +272,7 @@ func (t *Folders) naming(ctx context.Context, name string, dir bool) (place, err
 
 // accepts returns an error for a name that nothing is given.
 func (p *place) accepts(dir bool) error {
-	if p.refused.Exclude(strings.ToLower(strings.TrimPrefix(p.full, "/")), dir) {
+	if p.refused.Exclude(samename.Key(strings.TrimPrefix(p.full, "/")), dir) {
 		return errRefusedName
 	}
 	return nil
@@ -345,7 +343,8 @@ func (t *Folders) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, 
 }
 
 func contains(names []string, name string) bool {
-	return slices.ContainsFunc(names, func(one string) bool { return strings.EqualFold(one, name) })
+	key := samename.Key(name)
+	return slices.ContainsFunc(names, func(one string) bool { return samename.Key(one) == key })
 }
 
 // entry describes a folder, or a directory on the way to one, in a listing.

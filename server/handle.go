@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/buffer"
+	"github.com/usftp/usftp/server/internal/whole"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -58,6 +59,15 @@ func newFileHandle(file File, r *request) *handle {
 		h.raw = raw
 	}
 	return h
+}
+
+// sums has the file hashed as it passes.
+func (h *handle) sums() {
+	h.raw = nil // what goes through a relay is not seen
+	h.turns.sum = whole.New()
+	if h.flags&wire.OpenAppend != 0 { // offsets say nothing
+		h.turns.sum.Break()
+	}
 }
 
 // systemFile returns the regular file of the system behind file, if there is one.
@@ -207,12 +217,54 @@ type turns struct {
 	mu   sync.Mutex
 	sent uint64               // of the latest request to be answered
 	held map[uint64]heldReply // by their turns
+	sum  *whole.Sum           // of what has been answered; nil unless it is wanted
 }
 
 // heldReply is a reply whose turn has not come.
 type heldReply struct {
 	short []byte
 	long  *buffer.Block
+	piece piece
+}
+
+// piece is a part of a file that a request has written or read, for the file's hash.
+type piece struct {
+	data   []byte
+	offset uint64
+	own    *buffer.Block // that data lies in, if it is not the reply
+}
+
+// piece returns what is to be hashed of a request. What was written is taken from the request: it
+// stays until its turn, and counts against the session's budget.
+func (r *request) piece(long *buffer.Block) (p piece) {
+	h := r.handle
+	switch {
+	case h.turns.sum == nil:
+	case r.op == opWrite && r.wrote:
+		p = piece{r.data, r.offset, r.own}
+		r.own = nil
+	case r.op == opRead && long != nil && h.writerAt == nil:
+		p = piece{long.Bytes()[wire.DataHeaderSize:long.End], r.offset, nil}
+	}
+	return p
+}
+
+// pass hashes a piece whose turn has come. The caller holds the lock of t.
+func (s *session) pass(t *turns, p piece) {
+	if len(p.data) > 0 {
+		t.sum.Pass(p.data, p.offset)
+	}
+	s.releasePacket(p.own)
+}
+
+// tell tells the sum, if there is one, what happens to the file besides.
+func (t *turns) tell(what func(sum *whole.Sum)) {
+	if t.sum == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	what(t.sum)
 }
 
 // deliver queues a reply if its turn has come, and the replies that waited for it. A short reply is
@@ -224,16 +276,20 @@ func (s *session) deliver(r *request, short []byte, long *buffer.Block) {
 		s.enqueue(short, long)
 		return
 	}
-	t := &r.handle.turns
+	t, p := &r.handle.turns, r.piece(long)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.turn != t.sent+1 {
 		if t.held == nil {
 			t.held = map[uint64]heldReply{}
 		}
-		t.held[r.turn] = heldReply{bytes.Clone(short), long}
+		t.held[r.turn] = heldReply{bytes.Clone(short), long, p}
+		if r.op == opWrite && p.own == nil { // its data does not stay, or was not written
+			t.sum.Break()
+		}
 		return
 	}
+	s.pass(t, p)
 	s.enqueue(short, long)
 	s.nextTurn(t)
 }
@@ -254,6 +310,7 @@ func (s *session) nextTurn(t *turns) {
 			return
 		}
 		delete(t.held, t.sent+1)
+		s.pass(t, reply.piece)
 		s.enqueue(reply.short, reply.long)
 	}
 }
@@ -272,6 +329,7 @@ func (t *turns) drop() {
 	defer t.mu.Unlock()
 	for _, reply := range t.held {
 		reply.long.Release()
+		reply.piece.own.Release()
 	}
 	t.held = nil
 }

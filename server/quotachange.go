@@ -450,3 +450,14 @@ func (v *View) statOpen(ctx context.Context, file File, name string) (fs.FileInf
 	}
 	return v.fs.Stat(ctx, name)
 }
+
+// sizeOpen returns the size of an open file, or -1 if it is not the file that says so: its name may
+// be that of another.
+func sizeOpen(file File) int64 {
+	if stater, ok := file.(FileStater); ok {
+		if info, err := stater.Stat(); err == nil {
+			return info.Size()
+		}
+	}
+	return -1
+}

@@ -81,10 +81,3 @@ func (h *handle) closed() Event {
 	e.Upload = e.Written > 0 || e.Read == 0 && h.writerAt != nil
 	return e
 }
-
-// fileEnded reports the end of a file.
-func (s *session) fileEnded(h *handle, kind EventKind, err error) {
-	e := h.closed()
-	e.Kind, e.Err = kind, err
-	s.reports.Report(e)
-}

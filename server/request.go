@@ -44,6 +44,7 @@ type request struct {
 	changes   bool          // it changes something that a request on the path could see
 	running   bool
 	shortName bool     // the extension was called check-file
+	wrote     bool     // all of data has been written
 	repeated  bool     // fails like an earlier one on its handle, which has been logged
 	next      *request // in the session's list of spare requests
 }

@@ -53,6 +53,9 @@ type Options struct {
 	// Gate, if not nil, is asked before changes.
 	Gate Gate
 
+	// Hashes is that of [Reporter].
+	Hashes bool
+
 	// Logger gets the same events as lines, and those about refusals only up to a limit; nil logs
 	// nothing.
 	Logger *slog.Logger
@@ -164,8 +167,8 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 	if p, ok := stream.(*pipes); ok {
 		s.relay = newRelay(p.out)
 	}
-	s.reports = &Reporter{Events: opts.Events, Gate: opts.Gate, Logger: opts.Logger,
-		Protocol: "sftp"}
+	s.reports = &Reporter{Events: opts.Events, Gate: opts.Gate, Hashes: opts.Hashes,
+		Logger: opts.Logger, Protocol: "sftp"}
 	s.view.reports = s.reports
 	s.parallel = runtime.GOMAXPROCS(0) > 1
 	s.ctx, s.cancel = context.WithCancel(view.WithWork(ctx, s.costly))

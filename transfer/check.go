@@ -102,7 +102,7 @@ func (p *checking) start() error {
 func (p *checking) found(e *entry) bool {
 	t, mode := p.tree, e.info.Mode
 	return !t.filter.Exclude(e.rel(), mode.IsDir()) && (mode.IsDir() || mode.IsRegular() ||
-		mode&fs.ModeSymlink != 0 && t.options.Links == LinksFollow)
+		t.leads(mode) && t.options.Links == LinksFollow)
 }
 
 // checkOnce makes one attempt to compare a file with the list.

@@ -83,7 +83,7 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 		if !extra(name) {
 			return nil
 		}
-		if !d.extra && d.inventory.spelt.has(name) {
+		if !d.extra && x.maySpell(d, name) {
 			x.spelt.Do(func() {
 				t.warn("", t.dst.Join(d.target, name),
 					"it is not deleted: it may be another spelling of a name that the source has")
@@ -125,6 +125,21 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.fail("", d.source, d.target, err)
 	}
+}
+
+// maySpell reports whether a name may be another spelling of one that the source has. Where nobody
+// knows whether case counts, the name in the other case tells: a directory that ignores case has it,
+// too, and does not list it.
+func (x *extras) maySpell(d *directory, name string) bool {
+	if !d.inventory.spelt.has(name) || !endpoint.IsASCII(name) {
+		return d.inventory.spelt.has(name)
+	}
+	other := otherCase(name)
+	if d.inventory.find(other) != nil {
+		return false
+	}
+	_, err := x.sync.tree.into.Lstat(path.Join(d.rel, other))
+	return !isAbsent(err)
 }
 
 // directoryRecord returns a directory's path below the target, and that of the nearest directory

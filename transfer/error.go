@@ -293,6 +293,8 @@ func kindOf(mode fs.FileMode) string {
 		return "a character device"
 	case mode&fs.ModeDevice != 0:
 		return "a device"
+	case mode.Type() == fs.ModeIrregular && runtime.GOOS == "windows":
+		return "a junction or the like"
 	}
 	return "not a file, directory or link"
 }

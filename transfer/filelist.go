@@ -145,7 +145,7 @@ func (l *listed) takes(e *entry) bool {
 		return l.inside
 	}
 	leads := mode.IsDir() ||
-		mode&fs.ModeSymlink != 0 && e.dir.tree.options.Links == LinksFollow
+		e.dir.tree.leads(mode) && e.dir.tree.options.Links == LinksFollow
 	if !next.named && !l.inside && !leads {
 		return false
 	}

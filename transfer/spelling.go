@@ -55,3 +55,14 @@ func (s *spellings) has(name string) bool {
 	_, known := s.known[form]
 	return known
 }
+
+// otherCase returns a name of ASCII with each letter in the other case.
+func otherCase(name string) string {
+	other := []byte(name)
+	for i, c := range other {
+		if letter := c | 0x20; letter >= 'a' && letter <= 'z' {
+			other[i] ^= 0x20
+		}
+	}
+	return string(other)
+}

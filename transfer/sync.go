@@ -343,8 +343,8 @@ func (s *syncing) backups(e *entry) *backups {
 func (s *syncing) take(d *directory) (release func(), err error) {
 	var spelt *spellings // only deleting needs them
 	if s.options.Delete {
-		// Whether case counts on a host is known only with a lock, by whose name it is found out.
-		spelt = newSpellings(s.options.NoLock && s.tree.dst.conn() != nil)
+		// Whether case counts is known only with a lock, by whose name it is found out.
+		spelt = newSpellings(s.lock == nil)
 	}
 	v := newInventory(s.foldsCase, s.foldsLetters, &s.inventories.owners, spelt)
 	d.inventory = v

@@ -66,57 +66,90 @@ func (l foldFS) Mkdir(ctx context.Context, path string, attrs wire.Attrs) error 
 }
 
 // TestSyncToAHostThatIgnoresCase: what was renamed only in case is the same file there, and is not
-// deleted as one that the source does not have. Of two names that are one there, one fails.
+// deleted as one that the source does not have, with a lock or without; nor does a dry run say so. Of
+// two names that are one there, one fails.
 func TestSyncToAHostThatIgnoresCase(t *testing.T) {
-	files := foldFS{memfs.New(0), strings.ToLower}
-	host, _ := deltaHostOf(t, files, nil)
-	src := t.TempDir()
-	fill(t, src, "Photo.jpg", "Dir/File", "other", "gone")
-	options := transfer.SyncOptions{Delete: true}
-	sync := func() (transfer.Summary, error) {
-		return transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src), options)
-	}
-	have := func(want ...string) {
-		t.Helper()
-		var names []string
-		for _, dir := range []string{"/dst", "/dst/dir"} {
-			for info, err := range files.List(t.Context(), dir) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if name := info.Name(); name != "." && name != ".." && !info.IsDir() {
-					names = append(names, name)
-				}
+	for _, noLock := range []bool{false, true} {
+		files := foldFS{memfs.New(0), strings.ToLower}
+		host, _ := deltaHostOf(t, files, nil)
+		src := t.TempDir()
+		fill(t, src, "Photo.jpg", "Dir/File", "other", "gone")
+		options := transfer.SyncOptions{Delete: true, NoLock: noLock}
+		var deleted []string
+		options.Events = func(e transfer.Event) {
+			if e.Kind == transfer.Deleted || e.Reason == transfer.ReasonExtra {
+				deleted = append(deleted, e.Target)
 			}
 		}
-		if slices.Sort(names); !slices.Equal(names, want) {
-			t.Errorf("the target has %q, want %q", names, want)
+		sync := func() (transfer.Summary, error) {
+			deleted = nil
+			return transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src), options)
 		}
-	}
-	if _, err := sync(); err != nil {
-		t.Fatal(err)
-	}
-	have("file", "gone", "other", "photo.jpg")
-	for from, to := range map[string]string{"Photo.jpg": "photo.JPG", "Dir": "DIR"} {
-		if err := os.Rename(filepath.Join(src, from), filepath.Join(src, to)); err != nil {
+		have := func(want ...string) {
+			t.Helper()
+			var names []string
+			for _, dir := range []string{"/dst", "/dst/dir"} {
+				for info, err := range files.List(t.Context(), dir) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if name := info.Name(); name != "." && name != ".." && !info.IsDir() {
+						names = append(names, name)
+					}
+				}
+			}
+			if slices.Sort(names); !slices.Equal(names, want) {
+				t.Errorf("the target has %q, want %q", names, want)
+			}
+		}
+		if _, err := sync(); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.Remove(filepath.Join(src, "gone")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sync(); err != nil {
-		t.Fatal(err)
-	}
-	have("file", "other", "photo.jpg")
+		have("file", "gone", "other", "photo.jpg")
+		for from, to := range map[string]string{"Photo.jpg": "photo.JPG", "Dir": "DIR"} {
+			if err := os.Rename(filepath.Join(src, from), filepath.Join(src, to)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Remove(filepath.Join(src, "gone")); err != nil {
+			t.Fatal(err)
+		}
+		for _, options.DryRun = range []bool{true, false} {
+			if _, err := sync(); err != nil || !slices.Equal(deleted, []string{"/dst/gone"}) {
+				t.Errorf("deleted: %q, %v", deleted, err)
+			}
+		}
+		have("file", "other", "photo.jpg")
 
-	fill(t, src, "OTHER")
-	if entries, err := os.ReadDir(src); err != nil || len(entries) != 4 {
-		return // this system ignores case, too
+		fill(t, src, "OTHER")
+		if entries, err := os.ReadDir(src); err != nil || len(entries) != 4 {
+			return // this system ignores case, too
+		}
+		if summary, err := sync(); err == nil || summary.Failed != 1 ||
+			!errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), `for "`) {
+			t.Errorf("%+v, %v", summary, err)
+		}
+		have("file", "other", "photo.jpg")
 	}
-	if summary, err := sync(); err == nil || summary.Failed != 1 ||
-		!errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), `for "`) {
-		t.Errorf("%+v, %v", summary, err)
+}
+
+// TestSyncWhereCaseCounts: a name that differs only in case from one of the source is deleted,
+// although without a lock nobody knows that case counts.
+func TestSyncWhereCaseCounts(t *testing.T) {
+	host, _ := deltaHostOf(t, memfs.New(0), nil)
+	src := t.TempDir()
+	fill(t, src, "README", "both")
+	if err := host.Client.Mkdir("/dst"); err != nil {
+		t.Fatal(err)
 	}
-	have("file", "other", "photo.jpg")
+	for _, name := range []string{"Readme", "both", "BOTH"} {
+		putText(host.Client, "/dst/"+name, "old")
+	}
+	if _, err := transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src),
+		transfer.SyncOptions{Delete: true, NoLock: true}); err != nil {
+		t.Fatal(err)
+	}
+	if have := namesOn(t, host.Client, "/dst"); !slices.Equal(have, []string{"dst", "README", "both"}) {
+		t.Errorf("the target has %q", have)
+	}
 }

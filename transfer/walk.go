@@ -188,7 +188,7 @@ func (w *walk) found(e *entry) {
 		}
 		return
 	}
-	if !t.plan.found(e) || e.info.Mode&fs.ModeSymlink != 0 && !w.link(e) {
+	if !t.plan.found(e) || t.leads(e.info.Mode) && !w.link(e) {
 		return
 	}
 	switch mode := e.info.Mode; {
@@ -199,6 +199,13 @@ func (w *walk) found(e *entry) {
 	default:
 		t.skip(e.source(), "it is "+kindOf(mode)+", which is not copied")
 	}
+}
+
+// leads reports whether what has this mode may lead elsewhere. For a junction of Windows Go has no
+// other mode than an irregular file's; its text means nothing elsewhere, so it is no link to copy.
+func (t *tree) leads(mode fs.FileMode) bool {
+	return mode&fs.ModeSymlink != 0 ||
+		mode.Type() == fs.ModeIrregular && t.options.Links == LinksFollow
 }
 
 // link handles a symbolic link, looking up where it leads if links are followed. It returns false

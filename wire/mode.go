@@ -6,6 +6,7 @@ import "io/fs"
 // section 5; <sys/stat.h>).
 const (
 	modeType    = 0o170000
+	modeDoor    = 0o150000 // on Solaris, where Go says that it is irregular
 	modeSocket  = 0o140000
 	modeSymlink = 0o120000
 	modeRegular = 0o100000
@@ -32,6 +33,7 @@ var fileTypes = []modeBit{
 	{modeChar, fs.ModeDevice | fs.ModeCharDevice},
 	{modeFIFO, fs.ModeNamedPipe},
 	{modeSocket, fs.ModeSocket},
+	{modeDoor, fs.ModeIrregular},
 }
 
 var specialBits = []modeBit{
@@ -59,11 +61,15 @@ func FileMode(permissions uint32) fs.FileMode {
 }
 
 // Permissions converts Go's mode to POSIX mode bits, type included. An irregular file has no type
-// in POSIX, and gets none.
+// in POSIX, and gets that of a door of Solaris: without any it would be taken for a regular file. On
+// Windows a directory may be irregular besides.
 func Permissions(mode fs.FileMode) uint32 {
-	bits := PermissionBits(mode)
+	bits, kind := PermissionBits(mode), mode.Type()
+	if mode.IsDir() {
+		kind = fs.ModeDir
+	}
 	for _, t := range fileTypes {
-		if mode.Type() == t.mode {
+		if kind == t.mode {
 			bits |= t.posix
 		}
 	}

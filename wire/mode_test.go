@@ -25,6 +25,7 @@ func TestModes(t *testing.T) {
 		{0o020620, fs.ModeDevice | fs.ModeCharDevice | 0o620},
 		{0o010600, fs.ModeNamedPipe | 0o600},
 		{0o140755, fs.ModeSocket | 0o755},
+		{0o150644, fs.ModeIrregular | 0o644},
 	} {
 		if got := FileMode(c.permissions); got != c.mode {
 			t.Errorf("FileMode(%#o) is %v, want %v", c.permissions, got, c.mode)
@@ -46,7 +47,7 @@ func TestModesThatDoNotComeBack(t *testing.T) {
 		back        uint32
 	}{
 		{"no type, as of a server that sends permissions alone", 0o644, 0o644, 0o100644},
-		{"a type that nobody knows", 0o150644, fs.ModeIrregular | 0o644, 0o644},
+		{"a type that nobody knows", 0o160644, fs.ModeIrregular | 0o644, 0o150644},
 		{"bits above st_mode", 0xffff0000 | 0o100644, 0o644, 0o100644},
 	} {
 		if got := FileMode(c.permissions); got != c.mode {
@@ -55,6 +56,9 @@ func TestModesThatDoNotComeBack(t *testing.T) {
 		if got := Permissions(c.mode); got != c.back {
 			t.Errorf("%s: Permissions(%v) is %#o, want %#o", c.name, c.mode, got, c.back)
 		}
+	}
+	if got := Permissions(fs.ModeDir | fs.ModeIrregular | 0o777); got != 0o040777 {
+		t.Errorf("a directory that Windows says more about: got %#o, want 040777", got)
 	}
 	// What is Go's alone is not for the wire.
 	if got := Permissions(fs.ModeAppend | fs.ModeExclusive | fs.ModeTemporary | 0o600); got != 0o100600 {

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -91,7 +93,9 @@ func exitCode(ctx context.Context, a *ui.App, cmd *cobra.Command, err error) int
 	}
 	code := ui.CodeOf(err)
 	if err != nil && code != ui.ExitOutputGone {
-		a.Console.Say(err.Error())
+		for _, text := range texts(err, nil) {
+			a.Console.Say(text)
+		}
 		if usage, ok := errors.AsType[*ui.UsageError](err); ok {
 			fmt.Fprintf(a.Console, "Try `%s --help` for more information.\n",
 				cmp.Or(usage.Command, cmd.CommandPath()))
@@ -99,6 +103,21 @@ func exitCode(ctx context.Context, a *ui.App, cmd *cobra.Command, err error) int
 	}
 	return code
 }
+
+// texts appends the text of an error, or those of the errors that were joined to one, each once.
+func texts(err error, all []string) []string {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && reflect.TypeOf(err) == joinedType {
+		for _, one := range joined.Unwrap() {
+			all = texts(one, all)
+		}
+	} else if text := err.Error(); !slices.Contains(all, text) {
+		all = append(all, text)
+	}
+	return all
+}
+
+// joinedType tells [errors.Join] from fmt.Errorf with several errors, which has a text of its own.
+var joinedType = reflect.TypeOf(errors.Join(errors.ErrUnsupported))
 
 const (
 	// ConnectionGroup marks flags that help lists together, in [pflag.Flag.Annotations].

@@ -46,7 +46,7 @@ func Synopsis(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return cmd.Use
 	}
-	return cmd.Root().Name() + " " + cmd.Use
+	return cmd.Parent().CommandPath() + " " + cmd.Use
 }
 
 // eachFlag yields the visible flags as "-F, --config file" with their texts.

@@ -61,8 +61,18 @@ func OfFile(info fs.FileInfo) (f Info) {
 //
 //go:noinline
 func (f *Info) SetInfo(info fs.FileInfo) {
-	*f = Info{Mode: info.Mode(), HasMode: true, Size: info.Size(), Mtime: info.ModTime(),
+	*f = Info{Mode: modeOf(info), HasMode: true, Size: info.Size(), Mtime: info.ModTime(),
 		Atime: info.ModTime(), HasTimes: true, Owner: localfs.OwnerOf(info), Local: info}
+}
+
+// modeOf returns a file's mode. On Windows a directory may be irregular besides, such as one that is
+// kept in step with a cloud.
+func modeOf(info fs.FileInfo) fs.FileMode {
+	mode := info.Mode()
+	if mode.IsDir() {
+		mode &^= fs.ModeIrregular
+	}
+	return mode
 }
 
 // Perm returns the permissions to make a directory with.

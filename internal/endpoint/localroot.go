@@ -341,7 +341,7 @@ func setAttrs(in *os.Root, name, base string, kind fs.FileMode, set usftp.NewAtt
 		return err
 	case kind == fs.ModeDir && info.Mode()&fs.ModeSymlink != 0:
 		return ErrLinkInWay
-	case info.Mode().Type() != kind:
+	case modeOf(info).Type() != kind:
 		return &fs.PathError{Op: "chmod", Path: name, Err: ErrReplaced}
 	case kind == 0 && localfs.Links(info) > 1:
 		return ErrOtherNames

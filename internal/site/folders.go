@@ -2,8 +2,8 @@ package site
 
 import (
 	"path"
-	"strings"
 
+	"github.com/usftp/usftp/internal/samename"
 	"github.com/usftp/usftp/server"
 )
 
@@ -77,25 +77,18 @@ func (s *Site) RootOf(user, name string) (root, folder string) {
 	one, name := s.servedOf(user), path.Clean("/"+name)
 	at := Folder{Path: "/", Root: one.Root}
 	for _, f := range one.Folders {
-		if f.Root != "" && len(f.Path) > len(at.Path) && holds(f.Path, name) {
+		if f.Root != "" && len(f.Path) > len(at.Path) && samename.Within(name, f.Path) {
 			at = f
 		}
 	}
 	return at.Root, at.Path
 }
 
-// holds reports whether a path is that of a folder, or below it.
-func holds(folder, name string) bool {
-	n := len(folder)
-	return len(name) >= n && strings.EqualFold(folder, name[:n]) &&
-		(len(name) == n || name[n] == '/')
-}
-
 // Around returns the nearest folder around a path, or nil.
 func Around(folders []Folder, name string) *Folder {
 	var nearest *Folder
 	for i := range folders {
-		if one := &folders[i]; one.Path != name && holds(one.Path, name) &&
+		if one := &folders[i]; one.Path != name && samename.Within(name, one.Path) &&
 			(nearest == nil || len(one.Path) > len(nearest.Path)) {
 			nearest = one
 		}

@@ -1,6 +1,8 @@
 package site
 
 import (
+	"maps"
+
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/server/sshd"
@@ -32,6 +34,13 @@ func (s *Site) outside(decide Outside) sshd.Outside {
 		s.guests[conn.User()] = served
 		return &one.User, nil
 	}
+}
+
+// Guests returns what users may reach whom Outside has let in since the start.
+func (s *Site) Guests() map[string]Served {
+	s.letting.Lock()
+	defer s.letting.Unlock()
+	return maps.Clone(s.guests)
 }
 
 // servedOf returns what a user may reach, who may have come from outside.

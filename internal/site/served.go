@@ -14,6 +14,7 @@ type Served struct {
 	Quota   *server.Quota // of Root; nil is none, or none yet
 	Limits  [2]int64      // of the quota, in bytes and files; 0 is none
 	More    bool          // the user is one of MoreUsers
+	Group   string
 
 	// Open returns what the user sees, for the operator: no permissions and patterns hold, but
 	// quotas do. It returns nil for a root that is still to be made.
@@ -23,7 +24,7 @@ type Served struct {
 // servedTo returns what a user, who may be one of MoreUsers, may reach.
 func (s *Site) servedTo(one *Account, more bool) Served {
 	served := Served{Root: one.Root, Folders: one.Folders, Quota: s.quotaOf(one),
-		Limits: one.Quota, More: more}
+		Limits: one.Quota, More: more, Group: one.Group}
 	served.Open = func() (server.FS, *server.Policy, error) {
 		files, policy, err := s.filesOf(one, true)
 		if one.MakeRoot && errors.Is(err, fs.ErrNotExist) {

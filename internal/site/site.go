@@ -133,8 +133,9 @@ type Account struct {
 	Quota        [2]int64 // bytes and files
 	Transfers    Transfers
 	PasswordHash string
-	SecondFactor bool  // a code is asked for after a key or a password
-	Problem      error // what is known to be wrong, with the line that says so
+	Group        string // whose settings the user has, or ""
+	SecondFactor bool   // a code is asked for after a key or a password
+	Problem      error  // what is known to be wrong, with the line that says so
 }
 
 // Start makes the server, without listening yet.

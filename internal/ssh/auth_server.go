@@ -85,17 +85,10 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := body(p, msgServiceRequest)
-	service := r.String()
-	if err := r.parsed(); err != nil {
+	if err := l.service(p); err != nil {
 		return nil, err
 	}
-	if service != serviceUserAuth {
-		return nil, l.disconnect(reasonServiceNotAvailable, "no such service")
-	}
-	if err := l.send(appendString([]byte{msgServiceAccept}, serviceUserAuth)); err != nil {
-		return nil, err
-	}
+	first := true
 	for attempt := 0; ; attempt++ {
 		if attempt == serverAttempts {
 			return nil, l.disconnect(reasonProtocolError, "too many authentication attempts")
@@ -121,11 +114,19 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 			}
 			continue
 		}
+		if p[0] == msgServiceRequest {
+			// Paramiko asks for the service before each attempt, and OpenSSH's server lets it.
+			if err := l.service(p); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		var a authRequest
 		if err := a.parse(p); err != nil {
 			return nil, err
 		}
-		perm, done, err := l.attempt(&a, attempt == 0)
+		perm, done, err := l.attempt(&a, first)
+		first = false
 		if err != nil {
 			return nil, err
 		}
@@ -133,6 +134,19 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 			return perm, l.send([]byte{msgUserAuthSuccess})
 		}
 	}
+}
+
+// service grants the only service that there is before a login: RFC 4253, section 10.
+func (l *serverLogin) service(p []byte) error {
+	r := body(p, msgServiceRequest)
+	name := r.String()
+	if err := r.parsed(); err != nil {
+		return err
+	}
+	if name != serviceUserAuth {
+		return l.disconnect(reasonServiceNotAvailable, "no such service")
+	}
+	return l.send(appendString([]byte{msgServiceAccept}, serviceUserAuth))
 }
 
 // notImplemented answers UNIMPLEMENTED to the last packet.
@@ -332,7 +346,7 @@ func (l *serverLogin) ask(q *infoRequest) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p[0] == msgUserAuthRequest {
+	if p[0] == msgUserAuthRequest || p[0] == msgServiceRequest {
 		l.pending = slices.Clone(p)
 		return nil, errAbandoned
 	}

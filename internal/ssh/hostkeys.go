@@ -56,11 +56,12 @@ func (t *transport) proofAlgo(signer xssh.Signer) string {
 
 // proveHostKeys answers a client that asks for proofs of keys.
 func (m *mux) proveHostKeys(g *globalRequest) error {
-	signatures, ok := m.t.proofs(g.extra)
-	if m.proofs++; !ok || m.proofs > mostProofs {
-		return m.t.out.control([]byte{msgRequestFailure})
+	if m.proofs++; m.proofs <= mostProofs {
+		if signatures, ok := m.t.proofs(g.extra); ok {
+			return m.t.out.control(append([]byte{msgRequestSuccess}, signatures...))
+		}
 	}
-	return m.t.out.control(append([]byte{msgRequestSuccess}, signatures...))
+	return m.t.out.control([]byte{msgRequestFailure})
 }
 
 // proofs returns a signature for each key. ok is false if there is a key that the server does not

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,13 +77,27 @@ func TestOpenSSHLearnsHostKeys(t *testing.T) {
 	}
 }
 
+// countingSigner counts what it signs.
+type countingSigner struct {
+	xssh.AlgorithmSigner
+	signed *atomic.Int32
+}
+
+func (s countingSigner) SignWithAlgorithm(random io.Reader, data []byte,
+	algo string) (*xssh.Signature, error) {
+	s.signed.Add(1)
+	return s.AlgorithmSigner.SignWithAlgorithm(random, data, algo)
+}
+
 // TestProofsOfHostKeys: signatures are valid, there is none for what is not a key of the server,
 // and a client cannot keep the server signing.
 func TestProofsOfHostKeys(t *testing.T) {
 	const request = "hostkeys-prove-00@openssh.com"
 	key := signer(t, "ed25519")
 	sc := serverConfig(t, key.PublicKey())
-	sc.HostKeys = []xssh.Signer{signer(t, "ed25519"), signer(t, "rsa")}
+	var signed atomic.Int32
+	sc.HostKeys = []xssh.Signer{signer(t, "ed25519"),
+		countingSigner{signer(t, "rsa").(xssh.AlgorithmSigner), &signed}}
 	field := func(p, data []byte) []byte {
 		return append(binary.BigEndian.AppendUint32(p, uint32(len(data))), data...)
 	}
@@ -98,6 +114,7 @@ func TestProofsOfHostKeys(t *testing.T) {
 		}
 	}
 	client, _ := connect(t, clientConfig(key), sc)
+	signed.Store(0)
 	for i := range 4 {
 		ok, answer, err := client.SendRequest(t.Context(), request, true, both)
 		if err != nil || ok != (i < 2) {
@@ -114,5 +131,8 @@ func TestProofsOfHostKeys(t *testing.T) {
 				t.Errorf("signed with %s, want %s", signature.Format, want)
 			}
 		}
+	}
+	if n := signed.Load(); n != 2 {
+		t.Errorf("%d signatures by one key, want 2", n)
 	}
 }

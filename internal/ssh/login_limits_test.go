@@ -386,3 +386,43 @@ func FuzzLogin(f *testing.F) {
 		}
 	})
 }
+
+// TestServiceAskedAgain: paramiko asks for the service before each attempt, also in place of
+// answers.
+func TestServiceAskedAgain(t *testing.T) {
+	service := appendString([]byte{msgServiceRequest}, serviceUserAuth)
+	ask := func(method string, rest []byte) []byte {
+		return (&authRequest{"u", serviceConnection, method, rest}).append(nil)
+	}
+	password := func(text string) []byte { return appendString(appendBool(nil, false), text) }
+	for name, messages := range map[string][][]byte{
+		"after a failure":  {service, ask("password", password("wrong")), service},
+		"more than once":   {service, service, service},
+		"without answers":  {service, ask("keyboard-interactive", make([]byte, 8)), service},
+		"another service":  {service, appendString([]byte{msgServiceRequest}, "ssh-connection")},
+		"again and again":  append(slices.Repeat([][]byte{service}, serverAttempts), service),
+		"without its name": {service, {msgServiceRequest}},
+	} {
+		l := loginServer(framed(append(messages, ask("password", password("right")))...),
+			fuzzKey.PublicKey())
+		l.callbacks.PasswordCallback = func(_ xssh.ConnMetadata, p []byte) (*xssh.Permissions,
+			error) {
+			if string(p) != "right" {
+				return nil, errors.New("no")
+			}
+			return nil, nil
+		}
+		l.callbacks.KeyboardInteractiveCallback = func(_ xssh.ConnMetadata,
+			ask xssh.KeyboardInteractiveChallenge) (*xssh.Permissions, error) {
+			ask("", "", []string{"?"}, []bool{false})
+			return nil, nil
+		}
+		_, err := l.run()
+		l.end(ErrClosed)
+		refused := name == "another service" || name == "again and again" ||
+			name == "without its name"
+		if (err != nil) != refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -3,12 +3,14 @@ package osfs_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -48,6 +50,36 @@ func TestWindowsNames(t *testing.T) {
 	for name, text := range map[string]string{full: "secret", filepath.Join(dir, "f"): "inside"} {
 		if got, err := os.ReadFile(name); err != nil || string(got) != text {
 			t.Errorf("%s is %q, %v", name, got, err)
+		}
+	}
+}
+
+// TestJunctionsLeadNowhere: to a client a junction is a link, which is not followed, not even to what
+// is inside. Removing it leaves what is behind it.
+func TestJunctionsLeadNowhere(t *testing.T) {
+	f, dir, outside := served(t)
+	if err := os.Mkdir(filepath.Join(dir, "d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"out": outside, "in": filepath.Join(dir, "d")} {
+		write(t, filepath.Join(target, "f"), "behind")
+		testenv.Junction(t, target, filepath.Join(dir, name))
+		for what, err := range everything(f, "/"+name+"/f") {
+			if err == nil {
+				t.Errorf("%s goes through %s", what, name)
+			}
+		}
+		if info, err := f.Lstat(t.Context(), "/"+name); err != nil || info.Mode().Type() != fs.ModeSymlink {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+		if err := f.Rmdir(t.Context(), "/"+name); err == nil {
+			t.Errorf("%s is a directory", name)
+		}
+		if err := f.Remove(t.Context(), "/"+name); err != nil {
+			t.Error(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(target, "f")); err != nil || string(got) != "behind" {
+			t.Errorf("behind %s is %q, %v", name, got, err)
 		}
 	}
 }

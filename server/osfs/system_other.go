@@ -12,6 +12,8 @@ import (
 
 func identify(info fs.FileInfo, _ *os.File) fs.FileInfo { return info }
 
+func markJunction(info fs.FileInfo) fs.FileInfo { return info }
+
 func markListed(info fs.FileInfo) fs.FileInfo { return info }
 
 func statVFSOpen(*os.File) (wire.StatVFSReply, error) {

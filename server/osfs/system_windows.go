@@ -27,6 +27,25 @@ func (i identified) FileIdentity() any {
 // LinkCount implements server.Linked.
 func (i identified) LinkCount() uint64 { return uint64(i.data.NumberOfLinks) }
 
+// A junction leads elsewhere, as a symbolic link does, and its text can be read as a link's. Go has
+// no mode for it but that of an irregular file.
+type junction struct{ fs.FileInfo }
+
+// Mode implements fs.FileInfo.
+func (j junction) Mode() fs.FileMode {
+	return j.FileInfo.Mode()&^fs.ModeIrregular | fs.ModeSymlink
+}
+
+// markJunction returns the info of a junction as that of a link.
+func markJunction(info fs.FileInfo) fs.FileInfo {
+	data, ok := info.Sys().(*syscall.Win32FileAttributeData)
+	if ok && info.Mode().Type() == fs.ModeIrregular &&
+		data.FileAttributes&syscall.FILE_ATTRIBUTE_DIRECTORY != 0 {
+		return junction{info}
+	}
+	return info
+}
+
 // listed is a file's info from a listing. Opening each file of a listing would take long.
 type listed struct{ fs.FileInfo }
 
@@ -38,7 +57,7 @@ func (listed) LinkCount() uint64 { return 1 }
 
 func markListed(info fs.FileInfo) fs.FileInfo {
 	if !info.Mode().IsRegular() {
-		return info
+		return markJunction(info)
 	}
 	return listed{info}
 }

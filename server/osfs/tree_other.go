@@ -116,8 +116,11 @@ func (t tree) stat(_ context.Context, name string, follow bool) (fs.FileInfo, er
 		stat = t.Stat
 	}
 	info, err := stat(t.local(name))
-	if err != nil || runtime.GOOS != "windows" || !info.Mode().IsRegular() {
-		return info, err
+	if err != nil {
+		return nil, err
+	}
+	if info = markJunction(info); runtime.GOOS != "windows" || !info.Mode().IsRegular() {
+		return info, nil
 	}
 	file, err := t.OpenFile(t.local(name), os.O_RDONLY, 0)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	protocol "github.com/usftp/usftp/internal/scp"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/internal/shown"
+	"github.com/usftp/usftp/server/internal/whole"
 )
 
 // bufferSize is what is read and written at once. With larger ones system calls take so long that
@@ -192,12 +193,17 @@ type transfer struct {
 	name   string
 	upload bool
 	moved  server.Transfer
+	sum    *whole.Sum // nil unless it is wanted
+	sha256 string
 	began  time.Time
 }
 
 // begin reports that a file is open.
 func (s *session) begin(name string, upload bool) *transfer {
 	t := &transfer{name: name, upload: upload, began: time.Now()}
+	if s.reports != nil && s.reports.Hashes {
+		t.sum = whole.New()
+	}
 	s.reports.Report(server.Event{Kind: server.FileOpened, Path: name, Upload: upload,
 		Transfer: &t.moved})
 	return t
@@ -223,7 +229,21 @@ func (t *transfer) event(kind server.EventKind, reason error) server.Event {
 	e := server.Event{Kind: kind, Path: t.name, Upload: t.upload, Transfer: &t.moved,
 		Took: time.Since(t.began), Err: reason}
 	e.Read, e.Written = t.moved.Moved()
+	if kind == server.FileClosed {
+		e.SHA256 = t.sha256
+	}
 	return e
+}
+
+// hash hashes what has passed, if that is all of the file.
+func (t *transfer) hash(file *server.ViewFile) {
+	t.sha256 = t.sum.Hex(func() int64 {
+		info, err := file.Stat()
+		if err != nil {
+			return -1
+		}
+		return info.Size()
+	})
 }
 
 // resolve turns an argument into a path in the view.

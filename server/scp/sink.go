@@ -183,6 +183,7 @@ func (s *session) receiveFile(name string, head *header) error {
 		s.abandon(file, came, writeErr)
 		return s.failAbandoned(name, writeErr)
 	}
+	came.hash(file)
 	end, err := s.reports.Begin(came.event(server.FileClosed, nil))
 	if err != nil {
 		s.abandon(file, came, err)
@@ -222,6 +223,9 @@ func (s *session) receiveContents(file io.WriterAt, size int64,
 			var written int
 			written, writeErr = file.WriteAt(buffer[:n], offset)
 			came.moved.Add(0, int64(max(written, 0)))
+			if writeErr == nil {
+				came.sum.Pass(buffer[:n], uint64(offset))
+			}
 		}
 		offset += int64(n)
 		if err != nil && offset < size {

@@ -125,6 +125,7 @@ func (s *session) sendFile(name string) error {
 		s.ended(went, readErr)
 		err = s.failAbandoned(name, readErr)
 	default:
+		went.hash(file)
 		err = s.ended(went, s.ok())
 	}
 	if err != nil {
@@ -159,8 +160,9 @@ func (s *session) sendContents(file io.ReaderAt, size int64,
 		if _, err := s.out.Write(piece); err != nil {
 			return readErr, err
 		}
-		offset += int64(len(piece))
 		went.moved.Add(int64(n), 0)
+		went.sum.Pass(piece[:n], uint64(offset))
+		offset += int64(len(piece))
 	}
 	return readErr, nil
 }

@@ -155,11 +155,6 @@ func (a *attempts) weight(conn *connection, err error) float64 {
 	return noLogin
 }
 
-// punish counts a wrong password against its source, and delays the answer.
-func (s *Server) punish(config *Config, conn ssh.ConnMetadata) {
-	s.delay(s.blame(config, conn.RemoteAddr(), conn.User(), wrongLogin))
-}
-
 func (s *Server) delay(answer time.Duration) {
 	select {
 	case <-time.After(answer):
@@ -172,13 +167,12 @@ var errUserBanned = errors.New("passwords of this user from this address are ref
 // refuses reports whether a password is not even looked at, since too many of this user have been
 // wrong from there. Keys still are: nobody guesses them, and who has one is not to be shut out by
 // others behind the same address who guess.
-func (s *Server) refuses(config *Config, conn ssh.ConnMetadata) bool {
-	address := addressOf(conn.RemoteAddr())
-	if config.Exempt(address) || config.Safe(address) ||
-		!s.userBanned(Network(address), conn.User()) {
+func (s *Server) refuses(config *Config, end net.Addr, user string) bool {
+	address := addressOf(end)
+	if config.Exempt(address) || config.Safe(address) || !s.userBanned(Network(address), user) {
 		return false
 	}
-	s.delay(s.blame(config, conn.RemoteAddr(), "", noLogin))
+	s.delay(s.blame(config, end, "", noLogin))
 	return true
 }
 
@@ -214,7 +208,7 @@ func (s *Server) count(config *Config, end net.Addr, source Source, weight float
 	delay, ban := s.guard.bans.Failed(s.ctx, source, weight, &config.BanRules)
 	if ban > 0 {
 		s.strangers(config, end).Report(server.Event{Kind: server.AddressBanned,
-			User: source.User, Took: ban})
+			User: strings.TrimSuffix(source.User, afterKey), Took: ban})
 	}
 	return delay
 }

@@ -22,6 +22,7 @@ type connection struct {
 	secure   atomic.Pointer[transport.Conn] // set after the login
 	moved    atomic.Int64                   // last byte received or sent, in ns since 1970
 	heard    atomic.Bool                    // a byte has been received
+	ended    atomic.Bool                    // by EndLogins
 	activity server.Activity
 	sessions int    // under the server's lock
 	login    *Login // once the client has logged in, under the server's lock
@@ -123,6 +124,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 	}
 	l.Events = about(state.Events, raw.RemoteAddr(), secure.User())
 	l.Gate = gateFor(state.Gate, raw.RemoteAddr(), secure.User())
+	l.Hashes = state.Hashes
 	l.Logger = lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
 		secure.User()), s.bytes.Of(secure.User()))
 	if err := l.open(); err != nil {
@@ -159,9 +161,14 @@ const (
 
 var errNoFiles = errors.New("your files cannot be served now; tell the server's operators")
 
-// open finds out what the user is to see. Only now is the client known to be the user, for whom a
+// open finds out whether the user may still log in, and what there is to see. Only now is the client known to be the user, for whom a
 // directory may be made.
 func (l *login) open() (err error) {
+	if l.access.Admit != nil {
+		if err := l.access.Admit(); err != nil {
+			return err
+		}
+	}
 	if l.fs, l.policy = l.access.FS, l.access.Policy; l.fs == nil {
 		l.fs, l.policy, err = l.access.Open()
 	}

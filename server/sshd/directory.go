@@ -66,6 +66,7 @@ type entry struct {
 	User
 	bandwidth Bandwidth
 	sessions  Sessions
+	guest     bool // of outside alone
 }
 
 // Accounts are the contents of a Directory.
@@ -147,6 +148,19 @@ func (e *entry) access() *Access {
 		Sessions: e.sessions, Second: e.Second}
 }
 
+// access is that of an entry, as long as the user is there and may log in.
+func (d *Directory) access(conn ssh.ConnMetadata, e *entry) *Access {
+	access := e.access()
+	access.Admit = func() error {
+		now, refused := d.admit(conn)
+		if now == nil && refused == nil && !e.guest {
+			refused = errNoUser
+		}
+		return refused
+	}
+	return access
+}
+
 var errNoUser = errors.New("there is no such user")
 
 // PublicKey is for Config.PublicKey. It accepts a user's own keys, and certificates of the
@@ -170,7 +184,7 @@ func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access
 	if err != nil {
 		return nil, err
 	}
-	return e.access(), nil
+	return d.access(conn, e), nil
 }
 
 // checkKey returns nil if a key, or a certificate whose signature has been verified, lets the user
@@ -225,7 +239,7 @@ func (d *Directory) Password(conn ssh.ConnMetadata, password string) (*Access, e
 		}
 		return nil, cmp.Or(refused, err)
 	}
-	access := e.access()
+	access := d.access(conn, e)
 	if e.Renew != nil {
 		access.Renew = e.Renew(password)
 	}

@@ -2,6 +2,7 @@ package sshd
 
 import (
 	"errors"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 
@@ -61,7 +62,8 @@ func question(ask ssh.KeyboardInteractiveChallenge, text string) (string, error)
 // guess decides about a secret that may have been guessed, and counts what is wrong.
 func (s *Server) guess(config *Config, conn ssh.ConnMetadata, by proof,
 	decide func() (*Access, error)) (*ssh.Permissions, error) {
-	if s.refuses(config, conn) {
+	who := by.held(conn.User())
+	if s.refuses(config, conn.RemoteAddr(), who) {
 		return nil, punished{errUserBanned}
 	}
 	access, err := decide()
@@ -72,10 +74,22 @@ func (s *Server) guess(config *Config, conn ssh.ConnMetadata, by proof,
 		s.delay(s.blame(config, conn.RemoteAddr(), "", noLogin))
 		err = punished{err}
 	case !succeeded(err):
-		s.punish(config, conn)
+		s.delay(s.blame(config, conn.RemoteAddr(), who, wrongLogin))
 		err = punished{err}
 	}
 	return result, err
+}
+
+// afterKey ends the name against which wrong codes are held that come after a right key.
+const afterKey = ":code"
+
+// held returns the name against which a wrong secret is held. Codes after a key are apart: who has
+// the key is not to be shut out by others behind the same address who guess passwords.
+func (p proof) held(user string) string {
+	if strings.HasPrefix(p.method, "publickey,") {
+		return user + afterKey
+	}
+	return user
 }
 
 // succeeded reports whether an attempt was right, if not enough.

@@ -199,6 +199,7 @@ func TestSessionWithoutAProgramEnds(t *testing.T) {
 		if took := time.Since(began); took != config.LoginTimeout {
 			t.Errorf("they ended after %v", took)
 		}
+		synctest.Wait() // until their places are free
 		for range 2 {
 			if _, err := sftp(client); err != nil {
 				t.Errorf("in their place: %v", err)

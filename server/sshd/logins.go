@@ -2,6 +2,7 @@ package sshd
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 )
@@ -48,9 +49,20 @@ func (s *Server) EndLogins(end func(Login) bool) (n int) {
 	defer s.mu.Unlock()
 	for conn := range s.conns {
 		if conn.login != nil && end(*conn.login) {
+			conn.ended.Store(true)
 			go conn.Close()
 			n++
 		}
 	}
 	return n
+}
+
+var errEnded = errors.New("the connection was ended here")
+
+// causeOf returns why a session failed, in place of what it has seen of that.
+func (l *login) causeOf(err error) error {
+	if l.conn.ended.Load() {
+		return errEnded
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package sshd
 
 import (
 	"crypto/ed25519"
+	"errors"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
@@ -47,11 +48,19 @@ func TestListAndEndLogins(t *testing.T) {
 		in[1].Key != fingerprint {
 		t.Errorf("logged in: %+v", in)
 	}
+	if _, err := sftp(first); err != nil {
+		t.Fatal(err)
+	}
 	if n := s.EndLogins(func(l Login) bool { return l.User == "u" }); n != 1 {
 		t.Errorf("%d logins are ended", n)
 	}
 	first.Wait()
 	if _, err := sftp(second); err != nil {
 		t.Errorf("the other connection has ended, too: %v", err)
+	}
+	s.Close() // and with it what its sessions have to say
+	if failed := book.of(server.SessionFailed); len(failed) != 1 || failed[0].User != "u" ||
+		!errors.Is(failed[0].Err, errEnded) {
+		t.Errorf("failed: %+v", failed)
 	}
 }

@@ -44,6 +44,7 @@ func (d *Directory) ask(outside Outside, conn ssh.ConnMetadata, e *entry,
 		d.guests = map[string]*entry{}
 	}
 	e = newEntry(*user, d.guests[user.Name], d.limits)
+	e.guest = true
 	d.guests[user.Name] = e
 	return e, nil
 }

@@ -99,6 +99,55 @@ func TestDirectoryCanBeChanged(t *testing.T) {
 	})
 }
 
+// TestDisabledMeanwhile: who is disabled, or removed, between the password and the second factor
+// does not get in, also if they come from outside.
+func TestDisabledMeanwhile(t *testing.T) {
+	listed := User{Name: "u", FS: memfs.New(0), Outside: true}
+	disabled := User{Name: "u", FS: memfs.New(0), Admission: Admission{Disabled: true}}
+	for name, test := range map[string]struct {
+		before, after []User
+		in            bool
+	}{
+		"nothing changes":   {[]User{listed}, []User{listed}, true},
+		"disabled":          {[]User{listed}, []User{disabled}, false},
+		"removed":           {[]User{listed}, nil, false},
+		"a guest":           {nil, nil, true},
+		"a guest, disabled": {nil, []User{disabled}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d *Directory
+			var accounts Accounts
+			second := func(ssh.ConnMetadata, string) error {
+				accounts.Users = test.after
+				return d.Set(accounts)
+			}
+			accounts.Outside = func(ssh.ConnMetadata, bool, string) (*User, error) {
+				return &User{FS: memfs.New(0), Second: second}, nil
+			}
+			for i := range test.before {
+				test.before[i].Second = second
+			}
+			accounts.Users = test.before
+			var err error
+			if d, err = NewDirectory(accounts); err != nil {
+				t.Fatal(err)
+			}
+			s := newServer(t, Config{Password: d.Password, PublicKey: d.PublicKey})
+			client, err := connect(s, ssh.KeyboardInteractive(func(string, string, []string,
+				[]bool) ([]string, error) {
+				return []string{"secret"}, nil
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := sftp(client); (err == nil) != test.in {
+				t.Errorf("a session: %v", err)
+			}
+			client.Close()
+		})
+	}
+}
+
 func TestReloadKeepsHostKeys(t *testing.T) {
 	s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
 	before := line(s.HostKeys()[0])

@@ -108,13 +108,14 @@ func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 		Work:     &l.server.work,
 		Events:   l.Events,
 		Gate:     l.Gate,
+		Hashes:   l.Hashes,
 		Logger:   l.Logger,
 		Activity: &l.conn.activity,
 
 		DraftSymlinks: draftSymlinks(l.client),
 	})
 	if err != nil && l.server.ctx.Err() == nil && !hungUp(err) {
-		l.Report(server.Event{Kind: server.SessionFailed, Err: err})
+		l.Report(server.Event{Kind: server.SessionFailed, Err: l.causeOf(err)})
 	}
 }
 
@@ -135,11 +136,11 @@ func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp
 	}
 	status := uint32(0)
 	ctx := view.WithWork(connected, &l.server.work)
-	reports := &server.Reporter{Events: l.Events, Gate: l.Gate, Logger: l.Logger,
-		Protocol: "scp"}
+	reports := &server.Reporter{Events: l.Events, Gate: l.Gate, Hashes: l.Hashes,
+		Logger: l.Logger, Protocol: "scp"}
 	if err := scp.Serve(ctx, channel, view, command, reports); err != nil {
 		if status = 1; !errors.Is(err, scp.ErrFailed) && connected.Err() == nil {
-			l.Report(server.Event{Kind: server.SessionFailed, Err: err})
+			l.Report(server.Event{Kind: server.SessionFailed, Err: l.causeOf(err)})
 		}
 	}
 	exit(channel, status)

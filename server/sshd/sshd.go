@@ -35,6 +35,10 @@ type Access struct {
 	// connection.
 	Open func() (server.FS, server.Policy, error)
 
+	// Admit, if not nil, is asked again when the login is complete, which may take long after the
+	// password: with a second factor, for example. Its error ends the connection.
+	Admit func() error
+
 	// Bandwidth, if not nil, limits what is sent and received. Logins may share one.
 	Bandwidth Bandwidth
 
@@ -72,6 +76,9 @@ type Config struct {
 
 	// Gate, if not nil, is asked before changes.
 	Gate server.Gate
+
+	// Hashes is that of [server.Reporter].
+	Hashes bool
 
 	// Logger gets the same events as lines; nil logs nothing. Strings are cut at 128 bytes. Before
 	// login, lines are limited by address; after it, bytes are limited by user, and lines about

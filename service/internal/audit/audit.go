@@ -127,7 +127,8 @@ func (b *bucket) take(now time.Time, burst, perSecond float64) (ok bool, omitted
 func recordOf(e server.Event) store.Record {
 	r := store.Record{Time: e.Time, Kind: string(e.Kind), User: text(e.User), Remote: e.Remote,
 		Client: text(e.Client), Method: e.Method, Key: e.Key, Request: e.Request, Upload: e.Upload,
-		Read: e.Read, Written: e.Written, By: e.By, Seconds: e.Took.Round(time.Millisecond).Seconds()}
+		Read: e.Read, Written: e.Written, SHA256: e.SHA256, By: e.By,
+		Seconds: e.Took.Round(time.Millisecond).Seconds()}
 	if e.Path != "" || e.Kind == server.FileClosed {
 		r.Protocol = e.Protocol
 	}

@@ -66,7 +66,7 @@ func (jsonLines) Flush() error { return nil }
 // columns are those of CSV.
 var columns = []string{"time", "node", "kind", "user", "remote", "client", "method", "key",
 	"protocol", "request", "path", "to", "transfer", "read", "written", "seconds", "details", "by",
-	"error", "count"}
+	"error", "count", "sha256"}
 
 // CSV returns a writer of a line of comma-separated values for each record, after one that names
 // them. It is for spreadsheets: no value can become a formula, and what is not printable is
@@ -92,7 +92,7 @@ func (l *lines) Write(r store.Record) error {
 	}
 	values := []string{r.Time.UTC().Format(time.RFC3339), r.Node, r.Kind, r.User, r.Remote, r.Client,
 		r.Method, r.Key, r.Protocol, r.Request, r.Path, r.To, transfer(r), number(r.Read),
-		number(r.Written), "", r.Details, r.By, r.Error, number(r.Count)}
+		number(r.Written), "", r.Details, r.By, r.Error, number(r.Count), r.SHA256}
 	if r.Seconds > 0 {
 		values[15] = strconv.FormatFloat(r.Seconds, 'f', -1, 64)
 	}
@@ -187,6 +187,7 @@ func said(r store.Record) string {
 	add("to", r.To)
 	if transfer(r) != "" {
 		parts = append(parts, ui.Amount(float64(max(r.Read, r.Written))))
+		add("SHA-256", r.SHA256)
 	}
 	if r.Kind == string(server.AddressBanned) {
 		parts = append(parts, fmt.Sprintf("for %.0f s", r.Seconds))

@@ -120,7 +120,8 @@ func (s *service) useAdmin() {
 		return
 	}
 	source := status.Source{Store: s.store, Log: s.Log, Tracker: status.NewTracker(),
-		Logins: s.Logins, EndLogins: s.EndLogins, Users: s.shownUsers, Done: s.administered}
+		Logins: s.Logins, EndLogins: s.EndLogins, Users: s.shownUsers, Outsiders: s.shownOutsiders,
+		Outsider: s.outsider, Done: s.administered}
 	for _, hook := range s.started.hooks {
 		if hook.On[0] != hooks.Accept {
 			source.Hooks = append(source.Hooks, hook.Name)
@@ -147,18 +148,14 @@ func (s *service) administered(remote, what, user string, err error) {
 func (s *service) shownUsers() (all []status.User) {
 	served, stored := s.Served(), map[string]bool{}
 	show := func(name string, u status.User, one site.Served) {
-		u.Name, u.Root = name, cmp.Or(one.Root, u.Root)
-		u.MaxBytes, u.MaxFiles = one.Limits[0], one.Limits[1]
-		if one.Quota != nil {
-			u.Bytes, u.Files = one.Quota.Usage()
-		}
-		all = append(all, u)
+		all = append(all, shownUser(name, u, one))
 	}
 	if s.store != nil {
 		for _, u := range s.store.Users() {
 			if one, ok := served[u.Name]; !ok || one.More {
 				stored[u.Name] = true
-				show(u.Name, status.User{Root: u.Root, Stored: true, Disabled: u.Disabled}, one)
+				show(u.Name, status.User{Root: u.Root, Group: u.Group, Stored: true,
+					Disabled: u.Disabled, Outside: u.Outsider()}, one)
 			}
 		}
 	}
@@ -168,6 +165,30 @@ func (s *service) shownUsers() (all []status.User) {
 		}
 	}
 	return all
+}
+
+// shownUser returns a user with what there is to know of what they may reach.
+func shownUser(name string, u status.User, one site.Served) status.User {
+	u.Name, u.Root, u.Group = name, cmp.Or(one.Root, u.Root), cmp.Or(one.Group, u.Group)
+	u.MaxBytes, u.MaxFiles = one.Limits[0], one.Limits[1]
+	if one.Quota != nil {
+		u.Bytes, u.Files = one.Quota.Usage()
+	}
+	return u
+}
+
+// shownOutsiders returns the users in no list who have logged in on this node.
+func (s *service) shownOutsiders() (all []status.User) {
+	for name, one := range s.Guests() {
+		all = append(all, shownUser(name, status.User{Outside: true}, one))
+	}
+	return all
+}
+
+// outsider is that of the settings that were read last.
+func (s *service) outsider(name string) bool {
+	made := s.latest.Load()
+	return made != nil && made.outsider(name)
 }
 
 // describeAdmin tells settings that are different apart.

@@ -19,7 +19,8 @@ import (
 )
 
 type auditTable struct {
-	Keep ageText `toml:"keep"`
+	Keep   ageText `toml:"keep"`
+	Hashes bool    `toml:"hashes"`
 }
 
 // usualKeep is how long records are kept.

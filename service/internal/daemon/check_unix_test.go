@@ -26,7 +26,12 @@ func TestCheck(t *testing.T) {
 	file, _, _ := writeConfig(t, home, key, `host_keys = ["host_key"]
 [store]
 file = "state/store.db"`)
-	text := string(readFile(t, file))
+	text := string(readFile(t, file)) + `[audit]
+[[hooks]]
+name = "web"
+on = ["login"]
+url = "http://127.0.0.1:1/"
+`
 	check := func(text string, more ...string) outcome {
 		writeFile(t, file, []byte(text))
 		return run(t, home, "", append([]string{"check", "--config", file}, more...)...)
@@ -45,8 +50,10 @@ file = "state/store.db"`)
 			t.Errorf("%s was made", name)
 		}
 	}
-	fails(check(text+"mistake = 1\n"), `:\d+: unknown setting "users.mistake"\n$`)
+	fails(check(text+"mistake = 1\n"), `:\d+: unknown setting "hooks.mistake"\n$`)
 	fails(check(strings.Replace(text, `root = "bob"`, `root = "gone"`, 1)), `:\d+: root: .*/gone: no such`)
+	fails(check(strings.NewReplacer(`root = "bob"`, `root = "gone"`, `root = "alice"`, `root = "away"`).
+		Replace(text)), `^usftpd: [^\n]*:\d+: root: .*/away: no such [^\n]*\nusftpd: .*/gone: no such [^\n]*\n$`)
 	fails(check(strings.Replace(text, "state/store.db", "none/store.db", 1)),
 		`cannot make the store .*/none/store.db: no such`)
 	fails(check(strings.Replace(text, `file = "state/store.db"`,

@@ -293,6 +293,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	}
 	if file.Audit != nil {
 		f.made.audit = cmp.Or(time.Duration(file.Audit.Keep), usualKeep)
+		f.made.SSHD.Hashes = file.Audit.Hashes
 	}
 	if err := f.groups(file.Groups); err != nil {
 		return nil, err

@@ -125,7 +125,10 @@ type service struct {
 
 	outside   *outsiders // the last that was read
 	rules     atomic.Pointer[passwordRules]
-	storeName string // of its file, or its URL
+	latest    atomic.Pointer[settings] // that were read
+	storeName string                   // of its file, or its URL
+
+	storeToCome bool // a check has found none, and the server will make one
 }
 
 // newService returns the server that the command line describes.
@@ -149,11 +152,10 @@ func (s *service) prepare(ctx context.Context) error {
 	if s.metrics != nil && s.store != nil {
 		s.metrics.asked(s.store)
 	}
-	if err := s.useAudit(); err != nil {
-		return err
-	}
-	if err := s.useHooks(); err != nil {
-		return err
+	if !s.storeToCome {
+		if err := errors.Join(s.useAudit(), s.useHooks()); err != nil {
+			return err
+		}
 	}
 	s.Second = s.checkCode
 	s.useAdmin()
@@ -219,6 +221,7 @@ func (s *service) read() (*site.Settings, error) {
 	}
 	if err == nil {
 		s.rules.Store(&made.passwords)
+		s.latest.Store(made)
 	}
 	if s.started == nil {
 		s.started = made

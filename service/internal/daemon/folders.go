@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/usftp/usftp/internal/filter"
+	"github.com/usftp/usftp/internal/samename"
 	"github.com/usftp/usftp/internal/site"
 )
 
@@ -77,7 +77,7 @@ func (t *userTable) folders(one *site.Account) error {
 		case made.Path == "":
 			return wrong("path", errNoPath)
 		case slices.ContainsFunc(one.Folders, func(other site.Folder) bool {
-			return strings.EqualFold(other.Path, made.Path)
+			return slices.Equal(samename.Keys(other.Path), samename.Keys(made.Path))
 		}):
 			return wrong("path", errTwoPaths)
 		case f.Root == "" && made.Quota != [2]int64{}:

@@ -212,6 +212,7 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 		return one, err
 	}
 	usePassword(&one, u.Password.text)
+	one.Group = u.Group
 	if one.Outside && f.made.outside == nil {
 		return wrong("password",
 			errors.New("outside of what? There is neither [ldap] nor [login_hook]"))

@@ -51,8 +51,8 @@ const hashPasswordExamples = `  usftpd hash-password
 
 const userLong = `Manages the users in the store, which the configuration's [store] names, for all
 nodes at once. A running server follows within a second; sessions that have begun go
-on. Users of the configuration file are not listed, and take precedence. Run it as the
-user who runs the server.`
+on. Users of the configuration file are not listed, and take precedence. With [[outside]],
+a user in no list can be disabled, too. Run it as the user who runs the server.`
 
 const userExamples = `  usftpd user add --config usftpd.toml --root /srv/ann --key ann.pub ann
   usftpd user add --config usftpd.toml --root /srv/bob --password bob <bobs-hash
@@ -70,7 +70,8 @@ const banExamples = `  usftpd ban list --config usftpd.toml
 
 const auditLong = `Shows what has happened on all nodes: who has logged in, from where and with which key,
 which files were read and written, what was changed, what has failed or was refused, and
-who was banned. The configuration needs [audit]; keep says how long records are kept.
+who was banned. The configuration needs [audit]; keep says how long records are kept, and
+hashes = true has files hashed.
 
 Everything is shown unless flags say which. A pattern without a slash is about the last
 part of a path, one that begins with a slash about all of it, and one that ends with a

@@ -154,7 +154,7 @@ func (s *service) serveMetrics() (err error) {
 	s.More += fmt.Sprintf("metrics       %s://%s/metrics\n", scheme, m.listener.Addr())
 	m.ended = make(chan struct{})
 	go func() {
-		serve(m.listener)
+		serve(newAdmitting(m.listener))
 		close(m.ended)
 	}()
 	return nil

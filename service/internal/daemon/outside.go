@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -77,6 +78,7 @@ type outsiders struct {
 type template struct {
 	groupTable
 	name, ldapGroup string
+	group           string // what it is called in what is shown
 }
 
 // usePassword sets how the password of a user is checked.
@@ -224,7 +226,7 @@ func (f *configFile) template(i int, t *templateTable, made *outsiders) error {
 	if strings.Contains(t.Root, "{user}") { // all would share one directory of that name
 		return wrong("root", fmt.Errorf("in a root, the user's name is %s, not {user}", userInRoot))
 	}
-	one := template{t.groupTable, t.Name, t.LDAPGroup}
+	one := template{t.groupTable, t.Name, t.LDAPGroup, cmp.Or(t.Group, t.Name, t.LDAPGroup)}
 	if one.MakeRoot == nil { // nobody can have made those of users whom nobody has listed
 		one.MakeRoot = new(true)
 	}
@@ -263,6 +265,7 @@ func (t template) account(user string) (site.Account, error) {
 		return site.Account{}, fmt.Errorf("the name %q cannot be that of a directory", user)
 	}
 	one, _, err := (&userTable{Name: user, groupTable: t.groupTable}).account()
+	one.Group = t.group
 	return one, err
 }
 
@@ -316,6 +319,12 @@ func (s *service) askOutside(o *outsiders, conn ssh.ConnMetadata, known bool,
 		return nil, err
 	}
 	return s.newcomer(o, name, answer)
+}
+
+// outsider reports whether a name may be that of somebody who is in no list.
+func (made *settings) outsider(name string) bool {
+	return made.outside != nil && len(made.outside.templates) > 0 && checkName(name) == nil &&
+		!slices.ContainsFunc(made.Users, func(u site.Account) bool { return u.Name == name })
 }
 
 // newcomer returns what a user gets who is in no list.

@@ -3,9 +3,12 @@
 package daemon
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +21,8 @@ import (
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/outside/slapdtest"
+	"github.com/usftp/usftp/service/internal/status"
+	"github.com/usftp/usftp/service/internal/store/storetest"
 )
 
 // A wire leads to a directory until it is cut, and counts who is asked.
@@ -278,5 +283,100 @@ root = "bob/%u"
 	}
 	if strings.Contains(s.Log.String(), "right") {
 		t.Error("the log has a password")
+	}
+}
+
+// TestOutsidersAreShown: users of a directory are on the status page of both nodes, with their
+// group, while they are logged in, and are disabled there: at once, on both nodes, until they are
+// let in again. A user of the configuration cannot be.
+func TestOutsidersAreShown(t *testing.T) {
+	t.Parallel()
+	slapd := slapdtest.Start(t, "ann", "bob", "carol")
+	home, _, file := ldapConfig(t, slapd.TLS, slapd.CA, "cache = '1h'\n[admin]\n[store]\nurl = '"+
+		storetest.Postgres(t)+"'\n")
+	one := servetest.Start(t, home, "usftpd", "--config", file, "--metrics=:0")
+	two := servetest.Start(t, home, "usftpd", "--config", file, "--metrics=:0")
+	shown := func(s *servetest.Server) map[string]status.User {
+		t.Helper()
+		w, err := http.Get(s.Greeting["status"] + "api/v1/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Body.Close()
+		var said status.Status
+		if err := json.NewDecoder(w.Body).Decode(&said); err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]status.User{}
+		for _, u := range said.Users {
+			all[u.Name] = u
+		}
+		return all
+	}
+	order := func(path, user string, code int) {
+		t.Helper()
+		w, err := http.PostForm(one.Greeting["status"]+"api/v1/users/"+path,
+			url.Values{"user": {user}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Body.Close()
+		if w.StatusCode != code {
+			t.Errorf("%s %s: %s", path, user, w.Status)
+		}
+	}
+	client, err := passwordLogin(t, two, "ann", "ann secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*servetest.Server{one, two} {
+		until(t, "ann is shown", func() bool {
+			u := shown(s)["ann"]
+			return u.Outside && u.Group == "partners" && !u.Disabled &&
+				strings.HasSuffix(u.Root, "partners/ann")
+		})
+	}
+	if all := shown(one); len(all) != 4 || all["bob"].Outside {
+		t.Errorf("users: %+v", all)
+	}
+	order("disable", "local", 404)
+	order("disable", "ann", 200)
+	client.Wait()
+	for _, s := range []*servetest.Server{one, two} {
+		until(t, "ann is kept out", func() bool {
+			client, err := passwordLogin(t, s, "ann", "ann secret")
+			if err == nil {
+				client.Close()
+			}
+			return err != nil && shown(s)["ann"].Disabled
+		})
+		if client, err := passwordLogin(t, s, "carol", "carol secret"); err != nil {
+			t.Errorf("carol: %v", err)
+		} else {
+			client.Close()
+		}
+	}
+	if list := do(t, home, file, "", "user list"); !strings.Contains(list,
+		"disabled, comes from outside") {
+		t.Errorf("the list of users: %q", list)
+	}
+	order("enable", "ann", 200)
+	until(t, "ann is let in again", func() bool {
+		client, err := passwordLogin(t, two, "ann", "ann secret")
+		if err == nil {
+			client.Close()
+		}
+		return err == nil
+	})
+	do(t, home, file, "", "user disable ann")
+	until(t, "ann is kept out again", func() bool {
+		client, err := passwordLogin(t, two, "ann", "ann secret")
+		if err == nil {
+			client.Close()
+		}
+		return err != nil
+	})
+	if got := run(t, home, "", "user", "disable", "local", "--config", file); got.code == 0 {
+		t.Errorf("a user of the configuration: %+v", got)
 	}
 }

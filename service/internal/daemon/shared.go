@@ -56,6 +56,7 @@ func (s *service) openStore(ctx context.Context) error {
 	if err == nil && s.Check {
 		var missing bool
 		if missing, err = noStoreYet(name); missing {
+			s.storeToCome = true
 			s.MoreUsers = func(*site.Settings) []site.Account { return nil }
 			return nil
 		}

@@ -15,6 +15,10 @@ import (
 
 // storedUser returns a user of the store, who may be of a group of the configuration.
 func storedUser(u *store.User, groups map[string]*groupTable) (one site.Account, err error) {
+	if u.Outsider() {
+		one.Name, one.Admission.Disabled = u.Name, true
+		return one, nil
+	}
 	t := userTable{Name: u.Name, Group: u.Group}
 	t.Root = u.Root
 	t.QuotaBytes, t.QuotaFiles = sizeText(u.QuotaBytes), countNumber(u.QuotaFiles)
@@ -54,6 +58,7 @@ func storedUser(u *store.User, groups map[string]*groupTable) (one site.Account,
 		return one, err
 	}
 	usePassword(&one, u.Password)
+	one.Group = u.Group
 	if len(u.Keys) > 0 {
 		one.Keys = sshd.ParseAuthorizedKeys("the store", []byte(strings.Join(u.Keys, "\n")))
 	}

@@ -105,6 +105,31 @@ func TestGuessedCodes(t *testing.T) {
 	}
 }
 
+// TestCodesAmongGuessers: whose passwords others behind the same address guess gets in with the key
+// and a code.
+func TestCodesAmongGuessers(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, "[bans]\nuser_failures = 1\nfirst = '30m'")
+	writeFile(t, file, []byte(string(readFile(t, file))+"second_factor = 'totp'\npassword = '"+
+		sshd.HashPassword("bob's password")+"'\n"))
+	code, _ := newCodes(t, home, file, "bob")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	for range 3 { // a little is forgiven in the meantime
+		if out, _, err := (asker{t: t, server: s}).run("sftp", "bob", "guess"); err == nil {
+			t.Fatalf("a wrong password is accepted:\n%s", out)
+		}
+	}
+	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "bob" })
+	if out, _, err := (asker{t: t, server: s, key: key}).run("sftp", "bob", code(time.Now())); err != nil {
+		t.Errorf("with the key and a code: %v\n%s", err, out)
+	}
+	if out, _, err := (asker{t: t, server: s}).run("sftp", "bob", "bob's password",
+		code(time.Now().Add(30*time.Second))); err == nil {
+		t.Errorf("a right password is looked at during a ban:\n%s", out)
+	}
+}
+
 // TestCodesWithoutStore: while the store does not answer no code is accepted, since it may have
 // been used on another node, and nobody is banned for it.
 func TestCodesWithoutStore(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/internal/cmdline"
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server/sshd"
@@ -23,7 +24,7 @@ import (
 
 // group returns a command that only has others below it.
 func group(name, short, long, examples string, below ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: name, Short: short, Long: long, Example: examples,
+	cmd := &cobra.Command{Use: name + " COMMAND", Short: short, Long: long, Example: examples,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return &ui.UsageError{Err: fmt.Errorf("unknown command %q", name+" "+args[0])}
@@ -41,9 +42,9 @@ func storeCommand(use, short string, operands int,
 	run func(ctx context.Context, s *store.Store, args []string) error) *cobra.Command {
 	var config string
 	cmd := &cobra.Command{Use: use, Short: short,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != operands {
-				return &ui.UsageError{Err: fmt.Errorf("usage: %s", use)}
+				return &ui.UsageError{Err: fmt.Errorf("usage: %s", cmdline.Synopsis(cmd))}
 			}
 			return nil
 		},
@@ -78,7 +79,7 @@ func noteCommand(trail *audit.Trail, cmd *cobra.Command, args []string) {
 		by = who.Username
 	}
 	name := ""
-	if cmd.Parent().Name() == "user" && len(args) > 0 {
+	if of := cmd.Parent().Name(); (of == "user" || of == "totp") && len(args) > 0 {
 		name = args[0]
 	}
 	trail.Admin(by, done, name, nil)
@@ -89,10 +90,7 @@ func userCommand(a *ui.App) *cobra.Command {
 		addUserCommand(a),
 		storeCommand("list", "list the users in the store", 0,
 			func(_ context.Context, s *store.Store, _ []string) error { return listUsers(a, s) }),
-		storeCommand("disable NAME", "let a user in no longer", 1,
-			func(ctx context.Context, s *store.Store, args []string) error {
-				return about(args[0], s.DisableUser(ctx, args[0], true))
-			}),
+		disableUserCommand(),
 		storeCommand("enable NAME", "let a user in again", 1,
 			func(ctx context.Context, s *store.Store, args []string) error {
 				return about(args[0], s.DisableUser(ctx, args[0], false))
@@ -112,6 +110,22 @@ func about(user string, err error) error {
 		return fmt.Errorf("user %s: %w", user, err)
 	}
 	return nil
+}
+
+func disableUserCommand() (cmd *cobra.Command) {
+	cmd = storeCommand("disable NAME", "let a user in no longer", 1,
+		func(ctx context.Context, s *store.Store, args []string) error {
+			name := args[0]
+			made, err := readConfig(cmd.Flag("config").Value.String())
+			if err == nil {
+				err = s.DisableUser(ctx, name, true)
+			}
+			if errors.Is(err, store.ErrNoUser) && made.outsider(name) {
+				err = s.DisableOutsider(ctx, name)
+			}
+			return about(name, err)
+		})
+	return cmd
 }
 
 // newUser is what the flags of user add say.
@@ -257,6 +271,7 @@ func listUsers(a *ui.App, s *store.Store) error {
 			}
 		}
 		note(u.Disabled, "disabled")
+		note(u.Outsider(), "comes from outside")
 		note(u.Group != "", "group "+u.Group)
 		note(u.Expires != "", "until "+u.Expires)
 		note(len(u.AllowFrom) > 0, "from "+strings.Join(u.AllowFrom, " "))

@@ -117,7 +117,10 @@ func (e *Event) file(name string) string {
 		return ""
 	}
 	name = path.Clean("/" + name)
-	name = name[min(len(e.Folder), len(name)):]
+	for range strings.Count(e.Folder, "/") { // the folder's name may be spelled otherwise here
+		_, name, _ = strings.Cut(name[1:], "/")
+		name = "/" + name
+	}
 	if strings.HasPrefix(e.Root, "s3://") {
 		return strings.TrimSuffix(e.Root, "/") + path.Clean("/"+name)
 	}

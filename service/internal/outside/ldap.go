@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	ber "github.com/go-asn1-ber/asn1-ber"
@@ -38,14 +39,37 @@ type LDAP struct {
 	Require                []string
 }
 
-// mostGroups is how many groups of a user there may be below GroupBase, or nothing is decided, and
-// mostPacket how much a directory may answer at once.
+// mostGroups is how many groups of a user there may be below GroupBase, or nothing is decided.
+const mostGroups = 1000
+
+// mostSaid is how many bytes a directory may answer to one question in all, and deepest how deep
+// what it says is nested, where 6 levels have a meaning (RFC 4511, appendix B). The library copies
+// what is inside at each level, and makes a hundred bytes of two.
 const (
-	mostGroups = 1000
-	mostPacket = 1 << 20
+	mostSaid = 512 << 10
+	deepest  = 16
 )
 
-func init() { ber.MaxPacketLengthBytes = mostPacket }
+func init() { ber.MaxPacketLengthBytes, ber.MaxNestingDepth = mostSaid, deepest }
+
+// limitedConn ends what a directory says after so many bytes, those of TLS included.
+type limitedConn struct {
+	net.Conn
+	left int
+	over atomic.Bool
+}
+
+var errSaid = fmt.Errorf("%w: the directory says more than %d bytes", ErrAnswered, mostSaid)
+
+func (c *limitedConn) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		c.over.Store(true)
+		return 0, errSaid
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
 
 // refusals are the results of a bind that are about the user, and not about the directory: RFC
 // 4511, appendix A.2. Password policies use the last three, of accounts that are locked for
@@ -138,12 +162,17 @@ func (l *LDAP) Ask(ctx context.Context, q Question) (answer Answer, err error) {
 }
 
 // ask asks one of several equal directories.
-func (l *LDAP) ask(ctx context.Context, address string, q Question) (Answer, error) {
-	conn, err := l.dial(ctx, address)
+func (l *LDAP) ask(ctx context.Context, address string, q Question) (answer Answer, err error) {
+	conn, raw, err := l.dial(ctx, address)
 	if err != nil {
 		return Answer{}, err
 	}
 	defer conn.Close()
+	defer func() {
+		if err != nil && raw.over.Load() { // the library keeps the text only
+			err = errSaid
+		}
+	}()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if l.DN != "" {
 		dn := l.dn(q.User)
@@ -163,7 +192,7 @@ func (l *LDAP) ask(ctx context.Context, address string, q Question) (Answer, err
 	if err != nil {
 		return Answer{}, err
 	}
-	answer, err := l.groups(conn, entry, q.User) // as who may see them
+	answer, err = l.groups(conn, entry, q.User) // as who may see them
 	if bound := bind(conn, entry.DN, q.Password); bound != nil {
 		return Answer{}, bound
 	}
@@ -184,7 +213,7 @@ func share(ctx context.Context, among int) (context.Context, context.CancelFunc)
 func (l *LDAP) Reach(ctx context.Context) (failed error) {
 	for i, address := range l.URLs {
 		part, cancel := share(ctx, len(l.URLs)-i)
-		conn, err := l.dial(part, address)
+		conn, _, err := l.dial(part, address)
 		if err == nil {
 			err = l.bindToSearch(conn)
 			conn.Close()
@@ -208,10 +237,10 @@ func (l *LDAP) bindToSearch(conn *ldap.Conn) error {
 	return nil
 }
 
-func (l *LDAP) dial(ctx context.Context, address string) (*ldap.Conn, error) {
+func (l *LDAP) dial(ctx context.Context, address string) (*ldap.Conn, *limitedConn, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config := &tls.Config{}
 	if l.TLS != nil {
@@ -233,10 +262,12 @@ func (l *LDAP) dial(ctx context.Context, address string) (*ldap.Conn, error) {
 	}
 	raw, err := (&net.Dialer{}).DialContext(ctx, network, host)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	deadline, _ := ctx.Deadline()
 	raw.SetDeadline(deadline)
+	limited := &limitedConn{Conn: raw, left: mostSaid}
+	raw = limited
 	secured := u.Scheme == "ldaps" || u.Scheme == "ldap" && l.StartTLS
 	if secured {
 		secure := tls.Client(raw, config)
@@ -248,7 +279,7 @@ func (l *LDAP) dial(ctx context.Context, address string) (*ldap.Conn, error) {
 		}
 		if err != nil {
 			raw.Close()
-			return nil, err
+			return nil, nil, err
 		}
 		raw = secure
 	}
@@ -257,7 +288,7 @@ func (l *LDAP) dial(ctx context.Context, address string) (*ldap.Conn, error) {
 	if !deadline.IsZero() {
 		conn.SetTimeout(max(time.Until(deadline), time.Millisecond))
 	}
-	return conn, nil
+	return conn, limited, nil
 }
 
 // startTLS asks a directory for TLS (RFC 4511, section 4.14). The library's own, when the handshake

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	ber "github.com/go-asn1-ber/asn1-ber"
 	"github.com/go-ldap/ldap/v3"
 
 	"github.com/usftp/usftp/service/internal/outside/slapdtest"
@@ -166,5 +167,109 @@ func TestSilentDirectories(t *testing.T) {
 			t.Errorf("silent %s: %v", name, err)
 		}
 		cancel()
+	}
+}
+
+// sequence makes an element of BER that has others in it.
+func sequence(class ber.Class, tag ber.Tag, inner ...*ber.Packet) *ber.Packet {
+	made := ber.Encode(class, ber.TypeConstructed, tag, nil, "")
+	for _, one := range inner {
+		made.AppendChild(one)
+	}
+	return made
+}
+
+func octets(text string) *ber.Packet {
+	return ber.NewString(ber.ClassUniversal, ber.TypePrimitive, ber.TagOctetString, text, "")
+}
+
+// directoryOf is a directory that lets everybody in, and says what groups they are in.
+func directoryOf(t *testing.T, groups func(say func(op *ber.Packet) error)) *LDAP {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	serve := func(conn net.Conn) {
+		defer conn.Close()
+		for searches := 0; ; {
+			request, err := ber.ReadPacket(conn)
+			if err != nil || len(request.Children) < 2 {
+				return
+			}
+			say := func(op *ber.Packet) error {
+				_, err := conn.Write(sequence(ber.ClassUniversal, ber.TagSequence,
+					request.Children[0], op).Bytes())
+				return err
+			}
+			done := ber.Tag(ldap.ApplicationBindResponse)
+			if request.Children[1].Tag == ldap.ApplicationSearchRequest {
+				done = ldap.ApplicationSearchResultDone
+				if searches++; searches == 1 {
+					say(sequence(ber.ClassApplication, ldap.ApplicationSearchResultEntry,
+						octets("uid=ann"), sequence(ber.ClassUniversal, ber.TagSequence,
+							sequence(ber.ClassUniversal, ber.TagSequence, octets("uid"),
+								sequence(ber.ClassUniversal, ber.TagSet, octets("ann"))))))
+				} else {
+					groups(say)
+				}
+			}
+			say(sequence(ber.ClassApplication, done, ber.NewInteger(ber.ClassUniversal,
+				ber.TypePrimitive, ber.TagEnumerated, 0, ""), octets(""), octets("")))
+		}
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return &LDAP{URLs: []string{"ldap://" + listener.Addr().String()}, Name: "uid",
+		DN: "uid={user}", GroupBase: "cn=groups", GroupFilter: "(member={dn})"}
+}
+
+// TestWhatADirectorySays: a directory that says too much, in one answer or in many, or nests it so
+// deep that it takes many times its length, decides nothing.
+func TestWhatADirectorySays(t *testing.T) {
+	t.Parallel()
+	group := func(name string, inner ...*ber.Packet) *ber.Packet {
+		return sequence(ber.ClassApplication, ldap.ApplicationSearchResultEntry,
+			append([]*ber.Packet{octets("cn=" + name)}, inner...)...)
+	}
+	attributes := sequence(ber.ClassUniversal, ber.TagSequence)
+	deep := octets("x")
+	for range 100 {
+		deep = sequence(ber.ClassUniversal, ber.TagSequence, deep)
+	}
+	for name, c := range map[string]struct {
+		groups  func(say func(op *ber.Packet) error)
+		decides bool
+	}{
+		"a thousand groups": {func(say func(*ber.Packet) error) {
+			for range mostGroups {
+				say(group("g", attributes))
+			}
+		}, true},
+		"long ones": {func(say func(*ber.Packet) error) {
+			for range mostGroups {
+				if say(group(strings.Repeat("x", mostSaid/100), attributes)) != nil {
+					return
+				}
+			}
+		}, false},
+		"deep": {func(say func(*ber.Packet) error) { say(group("g", attributes, deep)) }, false},
+	} {
+		l := directoryOf(t, c.groups)
+		answer, err := l.Ask(t.Context(), Question{User: "ann", Password: "x"})
+		if (err == nil) != c.decides || c.decides && len(answer.Groups) != mostGroups || refused(err) {
+			t.Errorf("%s: %d groups, %v", name, len(answer.Groups), err)
+		}
+		if name == "long ones" && !errors.Is(err, ErrAnswered) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

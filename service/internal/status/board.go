@@ -54,6 +54,8 @@ type Node struct {
 	Transfers     []Transfer `json:"transfers"`
 	MoreTransfers int        `json:"more_transfers,omitempty"`
 	Failures      []Failure  `json:"failures"`
+	Outsiders     []User     `json:"outsiders,omitempty"`
+	MoreOutsiders int        `json:"more_outsiders,omitempty"`
 }
 
 // A Login is a connection that has logged in.
@@ -72,7 +74,9 @@ type Login struct {
 type User struct {
 	Name     string `json:"name"`
 	Root     string `json:"root"`
-	Stored   bool   `json:"stored"` // in the store, and not in the configuration
+	Group    string `json:"group,omitempty"`
+	Stored   bool   `json:"stored"`            // in the store, and not in the configuration
+	Outside  bool   `json:"outside,omitempty"` // in no list
 	Disabled bool   `json:"disabled"`
 	Bytes    int64  `json:"bytes"` // used of a quota; 0 if there is none, or it is not counted yet
 	Files    int64  `json:"files"`
@@ -113,8 +117,13 @@ type Source struct {
 	Tracker   *Tracker
 	Logins    func() []sshd.Login
 	EndLogins func(end func(sshd.Login) bool) int
-	Users     func() []User
-	Hooks     []string // names of those that are told
+	Users     func() []User // those in lists
+	Outsiders func() []User // others who have logged in here
+
+	// Outsider reports whether a name may be that of a user in no list.
+	Outsider func(name string) bool
+
+	Hooks []string // names of those that are told
 
 	// Done is told what an administrator has done, from where, and to which user, if to any.
 	Done func(remote, what, user string, err error)
@@ -186,11 +195,38 @@ func (b *Board) this() Node {
 		n.Logins = append(n.Logins, Login{l.ID, cut(l.User, longestText), l.Remote,
 			cut(l.Client, longestText), l.Method, l.Key, l.Since, l.Sessions})
 	}
+	n.Outsiders = b.outsiders()
+	n.MoreOutsiders = max(len(n.Outsiders)-mostShown, 0)
+	n.Outsiders = n.Outsiders[:len(n.Outsiders)-n.MoreOutsiders]
 	transfers, more := b.Tracker.Transfers()
 	n.Transfers, n.MoreTransfers = append(n.Transfers, transfers...), more
 	n.Failures = append(n.Failures, b.Tracker.Failures()...)
 	n.Read, n.Written = b.Tracker.Rates()
 	return n
+}
+
+// outsiders returns the users in no list who are logged in here, and then others who have used some
+// of a quota.
+func (b *Board) outsiders() (all []User) {
+	here := map[string]bool{}
+	for _, l := range b.Logins() {
+		here[l.User] = true
+	}
+	for _, u := range b.Outsiders() {
+		if here[u.Name] || u.Bytes > 0 || u.Files > 0 {
+			all = append(all, u)
+		}
+	}
+	slices.SortFunc(all, func(a, b User) int {
+		switch {
+		case here[a.Name] == here[b.Name]:
+			return cmp.Compare(a.Name, b.Name)
+		case here[a.Name]:
+			return -1
+		}
+		return 1
+	})
+	return all
 }
 
 // tell returns the same for the other nodes.
@@ -250,6 +286,28 @@ func (b *Board) stale() {
 	b.known = nil
 }
 
+// allUsers returns the users in lists, and the others that nodes have.
+func (b *Board) allUsers(nodes []Node) []User {
+	all, at := append([]User{}, b.Users()...), map[string]int{}
+	for i, u := range all {
+		at[u.Name] = i
+	}
+	for _, n := range nodes {
+		for _, u := range n.Outsiders {
+			i, known := at[u.Name]
+			switch {
+			case !known:
+				at[u.Name] = len(all)
+				all = append(all, u)
+			case all[i].Outside && all[i].Disabled: // of whom the list has only that
+				u.Stored, u.Disabled = true, true
+				all[i] = u
+			}
+		}
+	}
+	return all
+}
+
 // mostListed is how many users, bans and dead letters are listed.
 const mostListed = 1000
 
@@ -264,10 +322,13 @@ func (b *Board) status(ctx context.Context) *Status {
 	var err error
 	s.Nodes, err = b.nodes(ctx)
 	wrong("other nodes are not shown", err)
-	s.Users = append([]User{}, b.Users()...)
+	s.Users = b.allUsers(s.Nodes)
 	slices.SortFunc(s.Users, func(a, b User) int { return cmp.Compare(a.Name, b.Name) })
 	s.MoreOf.Users = max(len(s.Users)-mostListed, 0)
 	s.Users = s.Users[:len(s.Users)-s.MoreOf.Users]
+	for _, n := range s.Nodes {
+		s.MoreOf.Users += n.MoreOutsiders
+	}
 	if b.Store == nil {
 		return s
 	}
@@ -378,7 +439,11 @@ func (b *Board) LiftBan(ctx context.Context, network, user string) error {
 	}
 	prefix, err := netip.ParsePrefix(network)
 	if err != nil {
-		return fmt.Errorf("%q is not a network such as 192.0.2.7/32", network)
+		address, wrong := netip.ParseAddr(network)
+		if wrong != nil {
+			return fmt.Errorf("%q is neither an address nor a network such as 192.0.2.7/32", network)
+		}
+		prefix = sshd.Network(address)
 	}
 	was, err := b.Store.Bans().Lift(ctx, sshd.Source{Network: prefix, User: user})
 	if err == nil && !was {
@@ -387,12 +452,16 @@ func (b *Board) LiftBan(ctx context.Context, network, user string) error {
 	return err
 }
 
-// DisableUser lets a user of the store in no longer, and ends his sessions; or lets him in again.
+// DisableUser lets a user of the store, or who comes from outside, in no longer, and ends their
+// sessions; or lets them in again.
 func (b *Board) DisableUser(ctx context.Context, name string, disabled bool) error {
 	if b.Store == nil {
 		return errNoStore
 	}
 	err := b.Store.DisableUser(ctx, name, disabled)
+	if disabled && errors.Is(err, store.ErrNoUser) && b.Outsider(name) {
+		err = b.Store.DisableOutsider(ctx, name)
+	}
 	if errors.Is(err, store.ErrNoUser) {
 		return fmt.Errorf("user %q: %w in the store; users of the configuration file are changed "+
 			"there", name, ErrNotThere)

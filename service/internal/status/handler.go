@@ -118,6 +118,9 @@ func (b *Board) Handler(access *Access, metrics http.Handler) http.Handler {
 // login serves those who have no access.
 func (b *Board) login(access *Access, all http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			b.wrongToken(r.RemoteAddr)
+		}
 		switch {
 		case r.Method == http.MethodGet && r.URL.Path == "/status.css":
 			all.ServeHTTP(w, r)

@@ -76,7 +76,12 @@ func newBench(t *testing.T, access *Access) *bench {
 			}
 			return append(all, User{Name: markup, Root: "/" + markup})
 		},
-		Hooks: []string{"web"},
+		Outsiders: func() []User {
+			return []User{{Name: "away", Outside: true}, {Name: markup, Group: markup, Outside: true},
+				{Name: "counted", Outside: true, Bytes: 1}}
+		},
+		Outsider: func(name string) bool { return name == "guest" },
+		Hooks:    []string{"web"},
 		Done: func(_, what, user string, err error) {
 			b.done = append(b.done, fmt.Sprint(what, " ", user, " ", err))
 		},
@@ -165,7 +170,7 @@ func TestMarkup(t *testing.T) {
 	var s Status
 	must(t, json.Unmarshal([]byte(text), &s))
 	if len(s.Nodes) != 1 || len(s.Nodes[0].Logins) != 2 || len(s.Nodes[0].Transfers) != 1 ||
-		len(s.Users) != 2 || len(s.Bans) != 1 || len(s.Dead) != 1 || len(s.Nodes[0].Failures) != 1 ||
+		len(s.Users) != 3 || s.Users[2].Name != "counted" || !s.Users[2].Outside || len(s.Bans) != 1 || len(s.Dead) != 1 || len(s.Nodes[0].Failures) != 1 ||
 		len(s.Hooks) != 1 || s.Hooks[0].Dead != 1 || s.Nodes[0].Sessions != 2 {
 		t.Errorf("%+v", s)
 	}
@@ -183,7 +188,7 @@ func TestOrders(t *testing.T) {
 	if !slices.Equal(b.hasEnded(), []uint64{7}) {
 		t.Errorf("ended: %v", b.hasEnded())
 	}
-	b.want(303, "POST", "/do/bans/lift", "network=192.0.2.7/32")
+	b.want(303, "POST", "/do/bans/lift", "network=192.0.2.7")
 	if bans, err := b.store.Bans().List(ctx); err != nil || len(bans) > 0 {
 		t.Errorf("bans: %v, %v", bans, err)
 	}
@@ -199,7 +204,15 @@ func TestOrders(t *testing.T) {
 	if taken, err := b.store.Take(ctx, "web", 1, time.Minute); err != nil || len(taken) != 1 {
 		t.Errorf("replayed: %v, %v", taken, err)
 	}
-	if len(b.done) != 5 || !strings.HasPrefix(b.done[2], "disabled user ann ann <nil>") {
+	b.want(200, "POST", "/api/v1/users/disable", "user=guest")
+	if all := b.store.Users(); len(all) != 2 || !all[1].Outsider() {
+		t.Errorf("with a guest who is disabled: %+v", all)
+	}
+	b.want(200, "POST", "/api/v1/users/enable", "user=guest")
+	if all := b.store.Users(); len(all) != 1 {
+		t.Errorf("with a guest who is let in again: %+v", all)
+	}
+	if len(b.done) != 7 || !strings.HasPrefix(b.done[2], "disabled user ann ann <nil>") {
 		t.Errorf("done: %q", b.done)
 	}
 	for form, code := range map[string]int{
@@ -338,6 +351,29 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// TestGuessedTokens: whoever guesses tokens is in the log, whatever way they are sent.
+func TestGuessedTokens(t *testing.T) {
+	for _, guess := range []func(b *bench){
+		func(b *bench) { b.want(401, "POST", "/login", "token=guess") },
+		func(b *bench) { b.want(401, "GET", "/metrics", "", "Authorization", "Bearer guess") },
+		func(b *bench) { b.want(401, "GET", "/", "", "Authorization", "Basic guess") },
+	} {
+		b := newBench(t, &Access{Token: []byte(token)})
+		var log strings.Builder
+		b.board.Log = slog.New(slog.NewTextHandler(&log, nil))
+		b.want(401, "GET", "/api/v1/status", "")
+		if log.Len() > 0 {
+			t.Errorf("who sends no token: %s", &log)
+		}
+		guess(b)
+		guess(b)
+		if text := log.String(); strings.Count(text, "a wrong token for the status page") != 1 ||
+			strings.Contains(text, "guess") {
+			t.Errorf("the log: %s", text)
+		}
+	}
+}
+
 // TestProgress: files in progress have a size and a rate, which end with them; what is in memory is
 // bounded.
 func TestProgress(t *testing.T) {
@@ -414,7 +450,7 @@ func TestNodes(t *testing.T) {
 				}
 				ended <- login
 				return 1
-			}, Users: func() []User { return nil }})
+			}, Users: func() []User { return nil }, Outsiders: func() []User { return nil }})
 		go b.Run(ctx)
 		return b
 	}

@@ -30,6 +30,7 @@ type Record struct {
 	Read      int64     `json:"read,omitempty"`
 	Written   int64     `json:"written,omitempty"`
 	Seconds   float64   `json:"seconds,omitempty"`
+	SHA256    string    `json:"sha256,omitempty"` // of the file
 	Details   string    `json:"details,omitempty"`
 	By        string    `json:"by,omitempty"`
 	Error     string    `json:"error,omitempty"`

@@ -33,6 +33,12 @@ type User struct {
 	PasswordSet time.Time
 }
 
+// Outsider reports whether all that the store has of a user is that somebody who comes from outside
+// is disabled.
+func (u *User) Outsider() bool {
+	return u.Disabled && u.Root == "" && u.Group == "" && u.Password == "" && len(u.Keys) == 0
+}
+
 // ErrNoUser is the error for a user whom the store does not have.
 var ErrNoUser = errors.New("the store has no such user")
 
@@ -196,7 +202,22 @@ func (s *Store) DisableUser(ctx context.Context, name string, disabled bool) err
 		value = 1
 	}
 	return s.change(ctx, func(t tx) (int64, error) {
+		if !disabled { // an outsider needs no user here
+			if rows, err := t.exec(`DELETE FROM users WHERE name = $1 AND disabled = 1 AND root = ''
+				AND user_group = '' AND password = '' AND keys = ''`, name); err != nil || rows > 0 {
+				return rows, err
+			}
+		}
 		return t.exec(`UPDATE users SET disabled = $2 WHERE name = $1`, name, value)
+	})
+}
+
+// DisableOutsider lets a user in no longer who may not be in the store.
+func (s *Store) DisableOutsider(ctx context.Context, name string) error {
+	return s.change(ctx, func(t tx) (int64, error) {
+		return t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only, quota_bytes,
+			quota_files, bandwidth, sessions) VALUES ($1, '', '', '', 1, 0, 0, 0, 0, 0)
+			ON CONFLICT (name) DO UPDATE SET disabled = 1`, name)
 	})
 }
 

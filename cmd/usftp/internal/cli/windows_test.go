@@ -220,6 +220,43 @@ func TestCopyOnWindows(t *testing.T) {
 	d.want("a read-only file", d.here("replaced"), "a text")
 }
 
+// TestSharesOnWindows: a share is local, however its path is written. Windows shares its disks with
+// its administrators.
+func TestSharesOnWindows(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	drive, below := d.dir[:1], d.dir[2:]
+	share := `\\localhost\` + drive + `$` + below
+	if _, err := os.Stat(share); err != nil {
+		testenv.Unavailable(t, err)
+	}
+	d.write(filepath.Join(d.dir, "tree", "file"), "text")
+	d.write(filepath.Join(d.dir, "tree", "dir", "gone"), "text")
+	for n, file := range []string{share + `\tree\file`, filepath.ToSlash(share) + "/tree/file",
+		`\\?\UNC` + share[1:] + `\tree\file`} {
+		there := fmt.Sprintf("/%d", n)
+		d.run(ui.ExitOK, "cp", file, "testhost:"+there)
+		d.want("the copy of "+file, d.on(there), "text")
+		d.run(ui.ExitOK, "cp", "testhost:"+there, file+there[1:])
+		d.want(file+there[1:], d.here("tree/file"+there[1:]), "text")
+	}
+	d.run(ui.ExitOK, "cp", "-r", share+`\tree`, "testhost:/")
+	d.run(ui.ExitOK, "cp", "-r", "testhost:/tree", share+`\back`)
+	d.want("the tree's copy", d.here(`back\dir\gone`), "text")
+
+	if err := os.Remove(filepath.Join(d.dir, "tree", "dir", "gone")); err != nil {
+		t.Fatal(err)
+	}
+	d.run(ui.ExitOK, "sync", "--delete", share+`\tree`, "testhost:/tree")
+	d.run(ui.ExitFailed, "cat", "testhost:/tree/dir/gone")
+	d.run(ui.ExitOK, "sync", "--delete", "testhost:/tree", share+`\back`)
+	if _, err := os.Stat(filepath.Join(d.dir, "back", "dir", "gone")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("gone: %v", err)
+	}
+	o := d.run(ui.ExitFailed, "cp", "testhost:/0", share+`\NUL.txt`)
+	d.says(o, "NUL.txt")
+}
+
 // TestFilesOpenOnWindows: what another program has open without sharing it is left as it was, and
 // what should have replaced it is beside it until the next copy.
 func TestFilesOpenOnWindows(t *testing.T) {
@@ -324,6 +361,27 @@ func TestLinksOnWindows(t *testing.T) {
 	if o.code != 0 {
 		d.says(o, "link")
 	}
+}
+
+// TestJunctionsOnWindows: what is behind a junction is copied with -L only, and is nothing that a sync
+// deletes.
+func TestJunctionsOnWindows(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	behind := filepath.Join(d.home, "behind")
+	d.write(filepath.Join(behind, "file"), "text")
+	d.write(filepath.Join(d.dir, "tree", "file"), "text")
+	testenv.Junction(t, behind, filepath.Join(d.dir, "tree", "junction"))
+	o := d.run(ui.ExitOK, "cp", "-r", "tree", "testhost:/without")
+	d.says(o, "junction")
+	d.run(ui.ExitFailed, "cat", "testhost:/without/junction/file")
+	d.run(ui.ExitOK, "cp", "-r", "-L", "tree", "testhost:/with")
+	d.want("the file behind it", d.on("/with/junction/file"), "text")
+	d.run(ui.ExitOK, "sync", "--delete", "testhost:/without", "tree")
+	if _, err := os.Lstat(filepath.Join(d.dir, "tree", "junction")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the junction: %v", err)
+	}
+	d.want("what was behind it", d.here(filepath.Join(behind, "file")), "text")
 }
 
 // TestSyncOnWindows: both ways, with --delete.

@@ -1,0 +1,87 @@
+// Package samename says which names of files a disk may take for one. Disks differ: those of
+// Windows and macOS do not care about case, macOS's nor about how Unicode composes a letter, and
+// Linux's ext4 and F2FS, where a directory is marked so (casefold), nor about characters that are
+// not seen either. What follows is the least that all of them tell apart.
+package samename
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Key returns a text that is equal for names that a disk may take for one. It has a slash, or a
+// character that means something in a pattern, only where the name has.
+func Key(name string) string {
+	if isASCII(name) {
+		return strings.ToLower(name)
+	}
+	var b strings.Builder
+	for _, r := range norm.NFD.String(name) {
+		switch {
+		case unseen(r):
+		case r == 'ß', r == 'ẞ':
+			b.WriteString("ss")
+		case longer(r):
+			for _, part := range norm.NFKD.String(string(r)) {
+				b.WriteRune(folded(part))
+			}
+		default:
+			b.WriteRune(folded(r))
+		}
+	}
+	return norm.NFC.String(b.String()) // where most letters are one character, for patterns
+}
+
+// Keys returns the keys of the elements of a path.
+func Keys(path string) []string {
+	path = strings.Trim(path, "/")
+	if path == "" {
+		return nil
+	}
+	keys := strings.Split(path, "/")
+	for i := range keys {
+		keys[i] = Key(keys[i])
+	}
+	return keys
+}
+
+// Within reports whether a path is another one, or below it.
+func Within(path, other string) bool {
+	keys, with := Keys(path), Keys(other)
+	return len(keys) >= len(with) && slices.Equal(keys[:len(with)], with)
+}
+
+func isASCII(name string) bool {
+	for i := range len(name) {
+		if name[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// unseen reports whether a rune is ignored where it is not known (Default_Ignorable_Code_Point of
+// Unicode, of which ext4 takes no notice).
+func unseen(r rune) bool {
+	return unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point,
+		unicode.Variation_Selector)
+}
+
+// longer reports whether a rune is several in the other case, although it does not decompose: those
+// of Unicode's CaseFolding.txt, status F.
+func longer(r rune) bool {
+	return r == 0x149 || r == 0x587 || r == 0x1E9A || r >= 0xFB00 && r <= 0xFB17
+}
+
+// folded returns one rune for all that differ in case only.
+func folded(r rune) rune {
+	least := r
+	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+		least = min(least, next)
+	}
+	return unicode.ToLower(least)
+}

@@ -1,0 +1,45 @@
+package osfs
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+	"testing"
+)
+
+// found is what Go says of what Windows has found.
+type found struct {
+	fs.FileInfo
+	mode       fs.FileMode
+	attributes uint32
+}
+
+func (f found) Mode() fs.FileMode { return f.mode }
+func (f found) Sys() any {
+	return &syscall.Win32FileAttributeData{FileAttributes: f.attributes}
+}
+
+// TestMarkJunction: a junction is a link, and nothing else becomes one: neither a directory with
+// more to it, such as one of OneDrive, nor a file.
+func TestMarkJunction(t *testing.T) {
+	const dir, reparse = syscall.FILE_ATTRIBUTE_DIRECTORY, syscall.FILE_ATTRIBUTE_REPARSE_POINT
+	info, err := os.Stat(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		found
+		want fs.FileMode
+	}{
+		{found{info, fs.ModeIrregular | 0o666, dir | reparse}, fs.ModeSymlink | 0o666},
+		{found{info, fs.ModeDir | fs.ModeIrregular | 0o777, dir | reparse},
+			fs.ModeDir | fs.ModeIrregular | 0o777},
+		{found{info, fs.ModeIrregular | 0o666, reparse}, fs.ModeIrregular | 0o666},
+		{found{info, fs.ModeDir | 0o777, dir}, fs.ModeDir | 0o777},
+		{found{info, fs.ModeSymlink | 0o666, dir | reparse}, fs.ModeSymlink | 0o666},
+	} {
+		if got := markListed(c.found).Mode(); got != c.want {
+			t.Errorf("%v with %#x is %v, want %v", c.mode, c.attributes, got, c.want)
+		}
+	}
+}
