@@ -64,11 +64,25 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	// What has begun ends, though the client has gone: half a rename is two names.
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	if missing != nil {
-		err = f.promote(ctx, waiting[from], to, target, replace)
-		delete(waiting, from)
+	do := func(Upload) error {
+		if missing != nil {
+			return f.promote(ctx, waiting[from], to, target, replace)
+		}
+		return f.move(ctx, source, from, to, target, replace)
+	}
+	if replace || missing == nil && source.dir {
+		err = do(Upload{})
 	} else {
-		err = f.move(ctx, source, from, to, target, replace)
+		err = f.locked(ctx, to, func(u Upload) error {
+			// Not all storage checks that there is none.
+			if _, err := f.findObject(ctx, to); !absent(err) {
+				return orExists(err)
+			}
+			return do(u)
+		})
+	}
+	if missing != nil {
+		delete(waiting, from)
 	}
 	for name := range waiting {
 		if err == nil {
