@@ -36,6 +36,11 @@ func (c privateClient) ResolvesLinks() bool {
 		version == "SSH-2.0-Go"
 }
 
+// OnWindows implements private.Client. Microsoft's port of OpenSSH does it.
+func (c privateClient) OnWindows() bool {
+	return strings.Contains(c.options.serverVersion, "OpenSSH_for_Windows")
+}
+
 // Look implements private.Client.
 func (c privateClient) Look(name string) (fs.FileInfo, error) { return c.StartLook(name)() }
 

@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -231,6 +232,16 @@ func ofSource(err error) error {
 
 func isOfSource(err error) bool {
 	return errors.As(err, new(*sourceError))
+}
+
+// noSuchName is what to know about a name for which badName holds.
+const noSuchName = "the host cannot have this name, or it is too long"
+
+// badName reports whether a host refused a name, and may take others.
+func badName(err error) bool {
+	status, ok := errors.AsType[*usftp.StatusError](err)
+	return ok && slices.Contains([]wire.Code{wire.BadMessage, wire.InvalidFilename},
+		wire.Code(status.Code))
 }
 
 // nameRefused reports whether a file could not be created because of its name, or because nothing

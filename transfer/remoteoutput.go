@@ -85,7 +85,9 @@ func (o *remoteOutput) overwrite(c *fileCopy, source *endpoint.Info, old fs.File
 	switch {
 	case o.untold && c.options.Placement != PlaceDirect:
 		err := o.openFile(c, o.name, flag|os.O_EXCL, perm)
-		if endpoint.Refused(err) {
+		if badName(err) {
+			c.detail = noSuchName
+		} else if endpoint.Refused(err) {
 			c.detail = "the host does not say what has this name: a directory's must end in /" +
 				c.rules().inPlace
 		} else if err == nil && c.flags.notRenamed { // nothing had the name
@@ -534,6 +536,12 @@ func (p *commitState) rename(c *fileCopy, o *remoteOutput) error {
 	if err == nil {
 		c.attempts.committing = nil
 		return nil
+	}
+	if badName(err) && p.aside == "" {
+		if _, lookErr := client.Lstat(o.name); badName(lookErr) && p.drop(c, client) {
+			c.attempts.committing, c.detail = nil, noSuchName
+			return lookErr // which names the target alone
+		}
 	}
 	c.result.LeftBehind = p.temporary
 	c.detail = "all of the data is in " + c.shown(p.temporary)

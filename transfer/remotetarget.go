@@ -88,12 +88,27 @@ func (t *remoteTarget) check(d *directory, name string) error {
 	return nil
 }
 
-// checkName refuses names that a source server must not choose.
+// checkName refuses names that a source server must not choose, and those that the host takes for
+// others.
 func (t *remoteTarget) checkName(name string) error {
-	if t.job.src.conn() == nil {
+	if t.job.src.conn() != nil {
+		if err := localfs.CheckForeignName(name); err != nil {
+			return err
+		}
+	}
+	return t.checkReserved(name)
+}
+
+// checkReserved returns nil if the host, as far as is known, takes a name for that of the file that
+// it names, and of no other.
+func (t *remoteTarget) checkReserved(name string) error {
+	if !private.OfClient(t.link.Host().Client).OnWindows() || strings.Trim(name, "./") == "" {
 		return nil
 	}
-	return localfs.CheckForeignName(name)
+	if err := localfs.CheckWindows(name); err != nil {
+		return endpoint.Explain("the host runs Windows: "+err.Error(), fs.ErrInvalid)
+	}
+	return nil
 }
 
 var errTwice = errors.New("server sent the same file name twice")
@@ -134,6 +149,9 @@ func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
 	}
 	if err != nil {
 		return err
+	}
+	if err := t.checkReserved(path.Base(o.name)); err != nil {
+		return &fs.PathError{Op: "write", Path: o.name, Err: err}
 	}
 	o.direct = o.info != nil && !o.info.Mode().IsRegular()
 	if link {

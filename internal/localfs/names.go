@@ -131,7 +131,7 @@ func CheckName(name string) error {
 // no other. Systems other than Windows take all names so.
 func CheckReserved(name string) error {
 	if runtime.GOOS == "windows" {
-		return checkWindows(name)
+		return CheckWindows(name)
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ var (
 	errNotUTF16  = errors.New("it is not UTF-8, in which Windows has its names")
 )
 
-// checkWindows returns nil if a name is that of one file on Windows, whichever version it is.
-func checkWindows(name string) error {
+// CheckWindows returns nil if a name is that of one file on Windows, whichever version it is.
+func CheckWindows(name string) error {
 	switch {
 	case strings.ContainsFunc(name, func(c rune) bool {
 		return c < 0x20 || strings.ContainsRune(`<>:"/\|?*`, c)

@@ -19,7 +19,7 @@ func TestNamesThatWindowsAlters(t *testing.T) {
 			"\xed\xb8\x80"},
 	} {
 		for _, name := range names {
-			if got := checkWindows(name); got != want {
+			if got := CheckWindows(name); got != want {
 				t.Errorf("%q: %v, want %v", name, got, want)
 			}
 		}

@@ -45,6 +45,8 @@ type Client interface {
 	// ResolvesLinks reports whether the server is known to answer READLINK with the path that a
 	// link leads to.
 	ResolvesLinks() bool
+	// OnWindows reports whether the server is known to hand names to Windows as they are.
+	OnWindows() bool
 	// Find is Stat that makes do with what else a server tells if it refuses STAT: of a directory
 	// it may know no more than that it is one. It takes one round trip, and more after a refusal.
 	// If it fails, Untold says whether anything may be there.

@@ -241,7 +241,8 @@ func TestCompletionThroughMaster(t *testing.T) {
 	}
 }
 
-// TestCompletionForPowerShell: its script asks usftp. There is no PowerShell here to run it.
+// TestCompletionForPowerShell: its script asks usftp. There is no PowerShell here to run it;
+// .ci/windows parses it.
 func TestCompletionForPowerShell(t *testing.T) {
 	t.Parallel()
 	o := run(t, t.TempDir(), "completion", "powershell")
