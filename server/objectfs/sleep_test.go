@@ -16,19 +16,20 @@ import (
 type sleeper struct {
 	objectfs.Bucket
 	sleep func() // when a copy was made and looked at, or both parts were sent
-	moves bool
+	moves atomic.Bool
+	key   string // of what is copied
 	sent  atomic.Int32
 }
 
 func (s *sleeper) Copy(ctx context.Context, from, etag, to string,
 	when objectfs.Condition) (objectfs.Object, error) {
-	s.moves = true
+	s.moves.Store(true)
 	return s.Bucket.Copy(ctx, from, etag, to, when)
 }
 
 func (s *sleeper) Head(ctx context.Context, key string) (objectfs.Object, error) {
 	o, err := s.Bucket.Head(ctx, key)
-	if s.moves {
+	if s.moves.Load() && key == s.key {
 		s.sleep()
 	}
 	return o, err
@@ -78,7 +79,7 @@ func TestSleep(t *testing.T) {
 				b.must(b.state.Unlock(ctx, u, u.ID != "")) // as others do with what a dead one had
 				b.put(one.file, "newer")
 			})
-			asleep := b.serve(&sleeper{Bucket: b.bucket, sleep: act})
+			asleep := b.serve(&sleeper{Bucket: b.bucket, sleep: act, key: one.file[1:]})
 			if err := one.do(b, asleep); err == nil {
 				t.Error("the server that has slept says that it has done it")
 			}
