@@ -13,56 +13,65 @@ import (
 // object there. Its parts were sent for the name that its temporary name promises; for another one
 // the object has to be copied, since parts cannot be.
 func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
-	replace bool) (err error) {
+	replace bool) error {
 	switch {
 	case !found.Closed:
 		return errUnfinished
 	case target != nil && target.dir:
 		return errIsDirectory
 	}
-	u, err := f.state.Lock(ctx, found.Name)
-	if err != nil {
+	var base *Object
+	if target != nil {
+		base = &target.object
+	}
+	if to == found.Target {
+		_, err := f.finish(ctx, found, base, Condition{Absent: !replace})
 		return err
 	}
-	held, done := true, false
+	return f.locked(ctx, found.Target, func(u Upload) error {
+		made, err := f.finish(ctx, found, nil, Condition{Absent: true})
+		if err != nil {
+			return fmt.Errorf("the upload can only be renamed to %s: %w", path.Base(found.Target),
+				err)
+		}
+		if err := f.copy(ctx, made, to, Condition{Absent: !replace}); err != nil {
+			return server.Unsure(err)
+		}
+		return server.Unsure(f.remove(ctx, made, u))
+	})
+}
+
+// finish makes an object of an upload that was closed under a temporary name, in place of base.
+func (f *FS) finish(ctx context.Context, found Upload, base *Object,
+	when Condition) (made Object, err error) {
+	u, err := f.state.Lock(ctx, found.Name)
+	if err != nil {
+		return Object{}, err
+	}
+	settled, done := false, false
 	defer func() {
-		if held {
+		if !settled {
 			err = errors.Join(err, f.unlock(ctx, u, !done))
 		}
 	}()
 	if !u.Closed || u.ID != found.ID {
-		return errUnfinished
+		return Object{}, errUnfinished
 	}
 	parts, err := f.allParts(ctx, u)
 	if err != nil {
-		return err
+		return Object{}, err
 	}
-	direct := to == u.Target
-	var base *Object
-	if direct && target != nil {
-		base = &target.object
-	}
-	made, err := f.fenced(ctx, u, u.Target, Condition{Absent: !direct || !replace}, base,
-		func(when Condition) (Object, error) {
-			return f.complete(ctx, u, parts, u.Size, when, base)
-		})
-	if err != nil && !direct {
-		return fmt.Errorf("the upload can only be renamed to %s: %w", path.Base(u.Target),
-			unlessRefused(err))
-	}
+	made, err = f.fenced(ctx, u, u.Target, when, base, func(when Condition) (Object, error) {
+		return f.complete(ctx, u, parts, u.Size, when, base)
+	})
 	if err != nil {
-		return unlessRefused(err)
+		return Object{}, unlessRefused(err)
 	}
 	done = true
 	made.Key = u.Target
 	if err := f.state.Settle(ctx, u, u.Target, Stamp{made.ETag, u.MTime}); err != nil {
-		return server.Unsure(err)
+		return Object{}, server.Unsure(err)
 	}
-	if held = false; direct {
-		return nil
-	}
-	if err := f.copy(ctx, made, to, Condition{Absent: !replace}); err != nil {
-		return server.Unsure(err)
-	}
-	return server.Unsure(f.remove(ctx, made))
+	settled = true
+	return made, nil
 }

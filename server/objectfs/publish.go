@@ -116,7 +116,11 @@ func (w *writer) settle(ctx context.Context, made Object) error {
 // closeTemporary leaves a file under a temporary name as it is, until it is renamed.
 func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
 	if w.base != nil { // a short file, which was stored under this name
-		if err := w.fs.bucket.Delete(ctx, w.key); err != nil {
+		err := w.fs.state.Confirm(ctx, w.upload) // there may be another by now
+		if err == nil {
+			err = w.fs.bucket.Delete(ctx, w.key)
+		}
+		if err != nil {
 			return err
 		}
 	}

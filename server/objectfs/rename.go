@@ -64,11 +64,25 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	// What has begun ends, though the client has gone: half a rename is two names.
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	if missing != nil {
-		err = f.promote(ctx, waiting[from], to, target, replace)
-		delete(waiting, from)
+	do := func(Upload) error {
+		if missing != nil {
+			return f.promote(ctx, waiting[from], to, target, replace)
+		}
+		return f.move(ctx, source, from, to, target, replace)
+	}
+	if replace || missing == nil && source.dir {
+		err = do(Upload{})
 	} else {
-		err = f.move(ctx, source, from, to, target, replace)
+		err = f.locked(ctx, to, func(u Upload) error {
+			// Not all storage checks that there is none.
+			if _, err := f.findObject(ctx, to); !absent(err) {
+				return orExists(err)
+			}
+			return do(u)
+		})
+	}
+	if missing != nil {
+		delete(waiting, from)
 	}
 	for name := range waiting {
 		if err == nil {
@@ -97,10 +111,23 @@ func (f *FS) move(ctx context.Context, source *info, from, to string, target *in
 		return errIsDirectory
 	}
 	f.known.forget()
-	if err := f.copy(ctx, source.object, to, Condition{Absent: !replace}); err != nil {
+	return f.locked(ctx, from, func(u Upload) error {
+		if err := f.copy(ctx, source.object, to, Condition{Absent: !replace}); err != nil {
+			return err
+		}
+		return server.Unsure(f.remove(ctx, source.object, u))
+	})
+}
+
+// locked does something while nobody else may write to a name: what somebody stored there after it
+// was copied would be deleted.
+func (f *FS) locked(ctx context.Context, key string, do func(Upload) error) error {
+	u, err := f.state.Lock(ctx, key)
+	if err != nil {
 		return err
 	}
-	return server.Unsure(f.remove(ctx, source.object))
+	err = do(u)
+	return errors.Join(err, server.Unsure(f.state.Unlock(ctx, u, u.ID != "")))
 }
 
 // copy copies an object with its time: that of the new object would be now.
@@ -164,9 +191,12 @@ func (f *FS) copyContents(ctx context.Context, from Object, to string,
 // atOnce is how many requests are made at once for one of a client's.
 const atOnce = 8
 
-// remove removes an object that has been copied, and its time.
-func (f *FS) remove(ctx context.Context, o Object) error {
+// remove removes an object that has been copied, and its time, by the right that u is.
+func (f *FS) remove(ctx context.Context, o Object, u Upload) error {
 	if err := f.unchanged(ctx, o); err != nil {
+		return err
+	}
+	if err := f.state.Confirm(ctx, u); err != nil { // this process may have slept
 		return err
 	}
 	if err := f.bucket.Delete(ctx, o.Key); err != nil {
@@ -200,7 +230,9 @@ func (f *FS) renameDirectory(ctx context.Context, from, to string, target *info)
 		return f.copy(ctx, o, to+strings.TrimPrefix(o.Key, from), Condition{})
 	})
 	if err == nil {
-		err = forEach(ctx, objects, f.remove)
+		err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
+			return f.locked(ctx, o.Key, func(u Upload) error { return f.remove(ctx, o, u) })
+		})
 	}
 	return server.Unsure(err)
 }

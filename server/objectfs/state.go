@@ -23,7 +23,8 @@ type State interface {
 	Confirm(ctx context.Context, u Upload) error
 
 	// Settle is SetTime of the object that an upload has become, and Unlock of the upload, which is
-	// forgotten. If it fails the caller still has the right.
+	// forgotten. If it fails the caller still has the right. Nothing happens if somebody else has
+	// taken the right since Lock: the time is that of his object.
 	Settle(ctx context.Context, u Upload, key string, made Stamp) error
 
 	// Unlock gives the right back. The upload stays pending if keep is set, and is forgotten

@@ -73,7 +73,7 @@ var changes = []struct {
 }
 
 var faultKinds = []string{"kill", "kill", "cut", "storage pauses", "storage breaks", "store pauses",
-	"store breaks", "partition", "stop"}
+	"store breaks", "partition", "stop", "sleep", "sleep"}
 
 // faultsOf returns faults: a node is killed before and after each request that changes something,
 // and everything else happens at random moments.
@@ -94,7 +94,7 @@ func faultsOf(n int, seed uint64, whiles ...time.Duration) (all []fault) {
 		f := fault{change: change.name, kind: faultKinds[i/len(changes)%len(faultKinds)],
 			at: random.IntN(change.asked[""]), after: random.IntN(2) == 0,
 			while: whiles[min(int(random.ExpFloat64()*1.2), len(whiles)-1)]}
-		if f.kind == "partition" {
+		if f.kind == "partition" || f.kind == "sleep" {
 			f.while = 25 * time.Second // longer than it takes for a node to be dead
 		}
 		all = append(all, f)
@@ -108,7 +108,8 @@ func faultsOf(n int, seed uint64, whiles ...time.Duration) (all []fault) {
 }
 
 // TestFaults: at each moment of a change a node is killed or stopped, its client cut, the storage
-// or the store paused or broken, or the node parted from the store until others take it for dead.
+// or the store paused or broken, or the node sleeps or is parted from the store until others take it
+// for dead.
 // Nothing that is truncated is ever seen, what a client was told is done is there for all nodes and
 // has its event, no user has more sessions and nobody escapes a ban on another node, and in the end
 // quotas are right and no upload is left. USFTP_FAULTS is the number of faults, USFTP_FAULTS_SEED
@@ -449,6 +450,9 @@ func (f *faults) one(t *testing.T, one fault) {
 		case "kill":
 			node.Cmd.Process.Kill()
 			<-node.Ended
+		case "sleep": // as a virtual machine that is moved
+			node.Cmd.Process.Signal(syscall.SIGSTOP)
+			time.AfterFunc(one.while, func() { node.Cmd.Process.Signal(syscall.SIGCONT) })
 		case "stop": // as for an upgrade: it has a second to finish
 			node.Cmd.Process.Signal(syscall.SIGTERM)
 		case "cut":
@@ -497,6 +501,7 @@ func (f *faults) one(t *testing.T, one fault) {
 	// The client goes on elsewhere.
 	var want []byte
 	repeated, began := 0, time.Now()
+	patience := servetest.Patience(t)
 	for again := time.NewTicker(500 * time.Millisecond); ; <-again.C {
 		if err = f.on(t, f.sound, one, func(c *usftp.Client) (err error) {
 			want, repeated, err = f.repeat(c, one, after)
@@ -504,7 +509,7 @@ func (f *faults) one(t *testing.T, one fault) {
 		}); err == nil {
 			break
 		}
-		if time.Since(began) > 90*time.Second+one.while {
+		if time.Since(began) > patience {
 			t.Fatalf("the client cannot go on elsewhere: %v", err)
 		}
 	}
@@ -623,6 +628,83 @@ func TestHeldUpRequest(t *testing.T) {
 	holding.Wait()
 }
 
+// TestSleepingNode: a node sleeps at a moment of a change until others have taken it for dead, and
+// one of them has stored a file where it was at work. When it goes on it neither replaces nor deletes
+// that.
+func TestSleepingNode(t *testing.T) {
+	t.Parallel()
+	users := []fault{{change: "short", which: whole}, {change: "short", which: whole, after: true},
+		{change: "long", which: complete}, {change: "long", which: complete, after: true},
+		{change: "short over", which: commit}, {change: "short over", which: commit, after: true},
+		{change: "temporary", which: complete, after: true},
+		{change: "rename", which: copied, after: true}, {change: "rename", which: deleted},
+		{change: "remove", which: deleted, after: true}}
+	for i := range users {
+		users[i].number = i
+	}
+	f := newFaults(t, s3test.Storage(t, "bucket"), storetest.Postgres(t), 0, users)
+	var running sync.WaitGroup
+	for _, one := range users {
+		running.Go(func() { t.Run(one.String(), func(t *testing.T) { f.sleeps(t, one) }) })
+	}
+	running.Wait()
+	if !t.Failed() {
+		f.end(users)
+	}
+}
+
+func (f *faults) sleeps(t *testing.T, one fault) {
+	g := &gate{}
+	node := f.start(t, one.user(), g.proxyStorage(t, f.endpoint), g.proxyStore(t, f.storeURL))
+	var after []byte
+	f.must(f.on(t, f.sound, one, func(c *usftp.Client) (err error) {
+		_, after, err = f.prepare(c, one.change)
+		return err
+	}))
+	client, cut, err := f.connect(t, node, one)
+	f.must(err)
+	defer cut()
+	asleep, told := make(chan struct{}), make(chan error, 1)
+	g.arm(one.which, one.at, one.after, func() (gone bool) {
+		node.Cmd.Process.Signal(syscall.SIGSTOP)
+		close(asleep)
+		return false
+	})
+	go func() { told <- change(client, one.change, after) }()
+	<-asleep
+	name := "/file"
+	if one.change == "rename" {
+		name = "/other" // which is about to be deleted
+	}
+	until(t, "others have taken it for dead", func() bool {
+		return !f.alive(node)
+	})
+	until(t, "another node may write", func() bool {
+		return f.on(t, f.sound, one, func(c *usftp.Client) error {
+			return putFile(c, name, f.again)
+		}) == nil
+	})
+	node.Cmd.Process.Signal(syscall.SIGCONT)
+	t.Logf("its client is told: %v", <-told)
+	for _, s := range []*servetest.Server{f.sound, node} {
+		var got []byte
+		until(t, "the file is read", func() bool {
+			return f.on(t, s, one, func(c *usftp.Client) (err error) {
+				got, err = getFile(c, name)
+				if errors.Is(err, fs.ErrNotExist) {
+					got, err = nil, nil
+				}
+				return err
+			}) == nil
+		})
+		if !bytes.Equal(got, f.again) {
+			t.Errorf("%d bytes are there, want the %d of the other node", len(got), len(f.again))
+		}
+	}
+	cut()
+	node.End(syscall.SIGTERM, 0)
+}
+
 // whole checks that a file is the old one or the new one.
 func (f *faults) whole(t *testing.T, one fault, now, before, after []byte) {
 	t.Helper()
@@ -653,22 +735,28 @@ func (f *faults) limited(t *testing.T, one fault, killed *servetest.Server) {
 		defer cut()
 		defer c.Close()
 	}
-	db, err := sql.Open("pgx", f.storeURL)
-	f.must(err)
-	defer db.Close()
-	counts := 0
-	f.must(db.QueryRow(`SELECT count(*) FROM nodes WHERE node LIKE $1 AND seen > 0`,
-		fmt.Sprintf("%%-%d-%%", killed.Cmd.Process.Pid)).Scan(&counts))
-	if counts > 0 && !strings.Contains(f.sound.Log.String()+killed.Log.String(),
+	if f.alive(killed) && !strings.Contains(f.sound.Log.String()+killed.Log.String(),
 		"the store does not answer") {
 		t.Errorf("%d sessions are open besides that of a killed node that is not buried yet",
 			mostSessions)
 	}
 }
 
+// alive reports whether the others have not buried a node.
+func (f *faults) alive(s *servetest.Server) bool {
+	f.Helper()
+	db, err := sql.Open("pgx", f.storeURL)
+	f.must(err)
+	defer db.Close()
+	counts := 0
+	f.must(db.QueryRow(`SELECT count(*) FROM nodes WHERE node LIKE $1 AND seen > 0`,
+		fmt.Sprintf("%%-%d-%%", s.Cmd.Process.Pid)).Scan(&counts))
+	return counts > 0
+}
+
 // end checks what is left: no uploads, no sessions, and quotas that are equal to a recount.
 func (f *faults) end(some []fault) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), servetest.Patience(f.T))
 	defer cancel()
 	files := objectfs.New(f.bucket, &objectfs.Options{Prefix: f.prefix + "/",
 		State: f.store.Objects("bucket")})

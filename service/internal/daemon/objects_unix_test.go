@@ -137,7 +137,7 @@ func killHalfWay(t *testing.T, s *servetest.Server, key string, bucket *s3bucket
 	s.Wait("file abandoned", func(f map[string]any) bool { return f["path"] == "/half" })
 }
 
-// upload runs a client that uploads "half", and returns as soon as the storage has a few parts.
+// upload runs a client that uploads "half", and returns as soon as the storage has its first parts.
 func upload(t *testing.T, s *servetest.Server, user, key string, bucket *s3bucket.Bucket,
 	object string) *exec.Cmd {
 	t.Helper()
@@ -153,7 +153,7 @@ func upload(t *testing.T, s *servetest.Server, user, key string, bucket *s3bucke
 			return false
 		}
 		parts, _, err := bucket.ListParts(t.Context(), uploads[0].Key, uploads[0].ID, 0)
-		return err == nil && len(parts) >= 3
+		return err == nil && len(parts) >= 3 && parts[2].Number == 3 // they may come in any order
 	})
 	return cmd
 }
@@ -330,7 +330,7 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 				return false
 			}
 			parts, _, err := bucket.ListParts(t.Context(), uploads[0].Key, uploads[0].ID, 0)
-			return err == nil && len(parts) >= 3
+			return err == nil && len(parts) >= 3 && parts[2].Number == 3 // they may come in any order
 		})
 		one.Cmd.Process.Kill()
 		<-one.Ended

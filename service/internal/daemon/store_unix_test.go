@@ -106,7 +106,7 @@ func do(t *testing.T, home, file, stdin, command string, args ...string) string 
 // until waits for what another node does soon.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline, look := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
+	deadline, look := time.After(servetest.Patience(t)), time.NewTicker(50*time.Millisecond)
 	defer look.Stop()
 	for !is() {
 		select {

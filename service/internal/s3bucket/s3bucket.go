@@ -163,6 +163,9 @@ func (b *Bucket) Check(ctx context.Context, prefix string) error {
 
 // Head implements [objectfs.Bucket].
 func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) {
+	if err := listable(key); err != nil {
+		return objectfs.Object{}, err
+	}
 	o, err := b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
 	return objectfs.Object{Key: key, Size: o.Size, ETag: o.ETag, Modified: o.LastModified},
 		b.explain(err)
@@ -205,6 +208,9 @@ func (b *Bucket) options(when objectfs.Condition) minio.PutObjectOptions {
 // compares the quotation marks, too: then it looks first, as with what ignores conditions.
 func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 	when objectfs.Condition) (objectfs.Object, error) {
+	if err := listable(key); err != nil {
+		return objectfs.Object{}, err
+	}
 	if when.ETag == "" {
 		return b.put(ctx, key, body, when)
 	}

@@ -193,10 +193,20 @@ func testFiles(t *testing.T, s storage) {
 	}
 
 	u.must(u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
-	names := []string{"A", "a", "a b", "a+b", "a%20b", "naïve", "~", "q?&=#", `"quoted"`, "(x)!"}
+	names := []string{"A", "a", "a b", "a+b", "a%20b", "naïve", "~", "q?&=#", `"quoted"`, "(x)!",
+		`back\slash`, "a%2Fb", "a:b;c,d@e$f", "<a>'*|^`{}[]", " a ", ".a", "a.", "😀", "e\u0301"}
 	for _, name := range names {
 		u.put("/d/"+name, name)
 		u.holds("/d/"+name, name)
+	}
+	for _, name := range []string{"caf\xe9", "a\x01b", "\uffff"} {
+		if _, err := u.fs.Open(t.Context(), "/d/"+name, wire.OpenWrite|wire.OpenCreate,
+			wire.Attrs{}); !errors.Is(err, errOddName) {
+			t.Errorf("%q, which no listing can carry, was made: %v", name, err)
+		}
+		if err := u.fs.Rename(t.Context(), "/d/a", "/d/"+name); !errors.Is(err, errOddName) {
+			t.Errorf("a file was renamed to %q: %v", name, err)
+		}
 	}
 	slices.Sort(names)
 	if got := u.list("/d"); !reflect.DeepEqual(got, names) {
@@ -296,6 +306,11 @@ func testErrors(t *testing.T, s storage) {
 		io.WriteString(w, "<Error><Code>RequestTimeTooSkewed</Code></Error>")
 	}))
 	defer skewed.Close()
+	overloaded := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		io.WriteString(w, "<Error><Code>SlowDown</Code></Error>")
+	}))
+	defer overloaded.Close()
 	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
 	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
 	defer untrusted.Close()
@@ -314,6 +329,8 @@ func testErrors(t *testing.T, s storage) {
 			"there are no keys in " + none},
 		{"clock", func(c *Config) { c.Endpoint = skewed.URL }, s.bucket,
 			"this machine's clock is wrong: set it"},
+		{"too many requests", func(c *Config) { c.Endpoint = overloaded.URL }, s.bucket,
+			"the storage is overloaded: try again later"},
 		{"certificate", func(c *Config) { c.Endpoint = untrusted.URL }, s.bucket,
 			"has a certificate that is not trusted"},
 		{"port", func(c *Config) { c.Endpoint = refused }, s.bucket,

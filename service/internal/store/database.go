@@ -26,12 +26,18 @@ type database struct {
 	name     string // for errors: without the password
 	postgres string // its URL, or "" for SQLite
 	words    *strings.Replacer
+	patience time.Duration
 
 	statements, transactions atomic.Int64 // that were sent
 }
 
-// patience is how long a transaction may take, the wait for a connection included.
-const patience = 2 * time.Second
+// patience is how long a transaction may take, the wait for a connection included. A file does not
+// go away, so that one that is slow is only on a busy disk or a busy machine: it gets longer, but
+// still less than makes a node dead between two signs of life.
+const (
+	patience     = 2 * time.Second
+	filePatience = 8 * time.Second
+)
 
 // mostIdle is how long PostgreSQL waits for a node in the middle of a transaction. One that hangs
 // has rows locked, and others would take the store for down that need them.
@@ -63,6 +69,7 @@ func openDatabase(text string) (*database, error) {
 		DB:       db,
 		name:     fmt.Sprintf("PostgreSQL on %s", config.Host),
 		postgres: text,
+		patience: patience,
 		words: strings.NewReplacer("@now", "(extract(epoch from clock_timestamp())*1000)::bigint",
 			"@skip", "FOR UPDATE SKIP LOCKED"),
 	}, nil
@@ -77,7 +84,7 @@ func openFile(name string) (*database, error) {
 	}
 	f.Close()
 	settings := url.Values{
-		"_pragma": {fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()),
+		"_pragma": {fmt.Sprintf("busy_timeout(%d)", filePatience.Milliseconds()),
 			"journal_mode(WAL)", "synchronous(NORMAL)"},
 		"_txlock": {"immediate"},
 	}
@@ -89,8 +96,9 @@ func openFile(name string) (*database, error) {
 	}
 	db.SetMaxOpenConns(1) // waiting here ends with the context, waiting in SQLite does not
 	return &database{
-		DB:   db,
-		name: name,
+		DB:       db,
+		name:     name,
+		patience: filePatience,
 		words: strings.NewReplacer("@now", "CAST(unixepoch('subsec')*1000 AS INTEGER)",
 			"@skip", "", "$", "?"),
 	}, nil
@@ -111,7 +119,7 @@ type queries interface {
 
 // do runs a transaction, whose statements end with ctx or when patience has run out.
 func (d *database) do(ctx context.Context, run func(t tx) error) error {
-	return d.doWithin(ctx, patience, run)
+	return d.doWithin(ctx, d.patience, run)
 }
 
 func (d *database) doWithin(ctx context.Context, patience time.Duration,
@@ -133,7 +141,7 @@ func (d *database) doWithin(ctx context.Context, patience time.Duration,
 // doOne runs what is a single statement, which takes one round trip instead of a transaction's
 // three.
 func (d *database) doOne(ctx context.Context, run func(t tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
 	return run(tx{d.DB, ctx, d})
 }

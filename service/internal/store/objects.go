@@ -190,11 +190,11 @@ func (o objects) Confirm(ctx context.Context, u objectfs.Upload) error {
 func (o objects) Settle(ctx context.Context, u objectfs.Upload, key string,
 	made objectfs.Stamp) error {
 	err := o.store.do(ctx, func(t tx) error {
-		if err := o.setTime(t, key, made); err != nil {
+		rows, err := o.write(t, objectfs.Upload{Name: u.Name, Fence: u.Fence}, "")
+		if err != nil || rows == 0 {
 			return err
 		}
-		_, err := o.write(t, objectfs.Upload{Name: u.Name, Fence: u.Fence}, "")
-		return err
+		return o.setTime(t, key, made)
 	})
 	if made.MTime.IsZero() && errors.Is(err, ErrDown) {
 		err = nil

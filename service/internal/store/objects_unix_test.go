@@ -130,8 +130,16 @@ func testObjectsOfADeadNode(t *testing.T, name string) {
 	must(t, other.Objects("b").Unlock(t.Context(), lock(t, other.Objects("b"), "g"), true))
 	is(t, slow.Objects("b").Update(t.Context(), mine), objectfs.ErrLocked)
 	must(t, slow.Objects("b").Unlock(t.Context(), mine, false))
+	theirs := objectfs.Stamp{ETag: "theirs", MTime: time.UnixMilli(1)}
+	must(t, other.Objects("b").SetTime(t.Context(), "g", theirs.ETag, theirs.MTime))
+	must(t, slow.Objects("b").Settle(t.Context(), mine, "g", objectfs.Stamp{ETag: "mine",
+		MTime: time.UnixMilli(2)}))
 	if _, err := other.Objects("b").Find(t.Context(), "g"); err != nil {
 		t.Errorf("who had lost the right has removed the upload: %v", err)
+	}
+	if times, err := other.Objects("b").Times(t.Context(), []string{"g"}); err != nil ||
+		times["g"] != theirs {
+		t.Errorf("who had lost the right has set the time: %v, %v", times, err)
 	}
 }
 

@@ -5,6 +5,7 @@ package store
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -52,6 +53,19 @@ func testBusyNode(t *testing.T, name string) {
 			t.Fatalf("after %s the session of the busy node does not count", time.Since(began))
 		}
 	}
+}
+
+// TestBusyFile: a file of SQLite that another program has locked for longer than PostgreSQL may take
+// is waited for.
+func TestBusyFile(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "store.db")
+	s, other := still(t, name), still(t, name)
+	held, err := other.db.BeginTx(t.Context(), nil)
+	must(t, err)
+	release := time.AfterFunc(patience+time.Second, func() { held.Rollback() })
+	defer release.Stop()
+	must(t, s.Account(t.Context(), "/tree", 1000, 0).Reserve(t.Context(), 10, 0))
 }
 
 // testSessionEndsAtBurial: a node that is buried alive ends a session at that moment, which is not

@@ -410,7 +410,7 @@ func (s *Store) up() {
 func (s *Store) Close() error {
 	s.stop()
 	s.ended.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), s.db.patience)
 	defer cancel()
 	s.quotas.flush(ctx, true)
 	s.outbox.flush(ctx, s)

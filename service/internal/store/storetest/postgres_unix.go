@@ -42,7 +42,7 @@ func Postgres(t *testing.T) (url string) {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
 	cmd := exec.Command(server, "-D", data, "-k", dir, "-c", "listen_addresses=", "-c",
-		"fsync=off", "-c", "max_connections=200")
+		"fsync=off", "-c", "max_connections=500") // nine for each node of TestFaults
 	cmd.Dir, cmd.SysProcAttr = dir, diesWithParent(as)
 	said, err := cmd.StderrPipe()
 	if err != nil {
