@@ -233,7 +233,10 @@ func (c *Client) linkText(name string) (string, error) {
 // resolvedLink asks for a link by its directory's absolute path, which it returns, too. A server
 // that resolves what the link says then answers with an absolute path.
 func (c *Client) resolvedLink(name string) (dir, text string, err error) {
-	if dir, err = c.RealPath(path.Dir(name)); err == nil {
+	if dir, err = c.RealPath(path.Dir(name)); path.IsAbs(name) && untold(err) {
+		dir, err = path.Dir(name), nil // the host tells no real paths
+	}
+	if err == nil {
 		text, err = c.ReadLink(path.Join(dir, path.Base(name)))
 	}
 	return dir, text, err

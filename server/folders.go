@@ -128,7 +128,7 @@ func (t *Folders) complete(f *folder, from *Folder, folders []Folder) (err error
 	}
 	f.view.inner = true
 	for _, pattern := range from.RefusedNames {
-		rule, err := filter.NewRule(samename.Key(pattern), false)
+		rule, err := filter.NewRefusal(samename.Key(pattern))
 		if err != nil {
 			return fmt.Errorf("sftp server: the pattern %q: %w", pattern, err)
 		}

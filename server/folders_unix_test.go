@@ -229,6 +229,8 @@ func TestFoldersRefused(t *testing.T) {
 		"/ has no files":     {{Path: "/"}},
 		"unknown request":    {root, {Path: "/a", Policy: server.Policy{Denied: []string{"fly"}}}},
 		`the pattern ""`:     {root, {Path: "/a", RefusedNames: []string{""}}},
+		`the pattern "[a"`:   {root, {Path: "/a", RefusedNames: []string{"[a"}}},
+		`the pattern "a*\\"`: {root, {Path: "/a", RefusedNames: []string{"*", `a*\`}}},
 		"cannot be kept in":  {root, {Path: "/a", FS: memfs.New(0)}},
 	} {
 		_, err := server.NewFolders(list...)

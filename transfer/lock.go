@@ -18,6 +18,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/private"
 )
 
@@ -116,6 +117,9 @@ type lock struct {
 	holder Holder
 	stop   func()
 
+	// width is how long the lock's text is at least: that of one that is overwritten.
+	width int
+
 	renewing chan struct{}             // holds a token while somebody renews it
 	shown    atomic.Pointer[time.Time] // when the lock was last known to be held and renewed
 
@@ -152,6 +156,16 @@ func newLock(s *syncing) (*lock, error) {
 		if holder.ID == l.holder.ID {
 			break // it was created, but the reply was lost
 		}
+		if holder.released() {
+			if !l.takeOver(data) {
+				return nil, &LockedError{Holder: holder}
+			}
+			if l.keepsAll() && strings.HasPrefix(holder.ID, noRename) {
+				quirksOf(l.tree.dst.conn()).NoRename.Store(true)
+				l.tree.warn(l.tree.route.Source, l.tree.root.target, renamesNone)
+			}
+			break
+		}
 		now, nowErr := l.now()
 		if nowErr != nil {
 			return nil, nowErr
@@ -164,7 +178,7 @@ func newLock(s *syncing) (*lock, error) {
 			}
 			if void = locked.Age >= mayBeEmpty; !void {
 				left := min(max(mayBeEmpty-locked.Age, time.Second), lockWritten)
-				if err := sleep(l.tree.ctx, left); err != nil {
+				if err := pace.Sleep(l.tree.ctx, left); err != nil {
 					return nil, err
 				}
 				continue // it has been written by now, or is void
@@ -200,7 +214,7 @@ func (l *lock) begin() *lock {
 	now := time.Now()
 	l.renewing = make(chan struct{}, 1)
 	l.shown.Store(&now)
-	l.stop = every(lockRenewed, l.renew)
+	l.stop = pace.Every(lockRenewed, l.renew)
 	answer := make(chan bool, 1)
 	go func() {
 		_, err := l.files.Lstat(strings.ToUpper(lockName))
@@ -213,6 +227,9 @@ func (l *lock) begin() *lock {
 func (l *lock) text() []byte {
 	l.holder.Renewed = time.Now().UTC().Truncate(time.Second) // always of the same length
 	data, _ := json.Marshal(l.holder)                         // cannot fail
+	for len(data) < l.width-1 {
+		data = append(data, ' ')
+	}
 	return append(data, '\n')
 }
 
@@ -240,8 +257,8 @@ func (l *lock) now() (time.Time, error) {
 // it is first moved aside, and put back if its contents have changed.
 func (l *lock) takeAway(void []byte) bool {
 	aside := localfs.TempName(lockName)
-	if l.files.Rename(lockName, aside) != nil {
-		return false
+	if err := l.files.Rename(lockName, aside); err != nil {
+		return endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) && l.takeOver(void)
 	}
 	data, _, err := l.files.ReadSmall(aside, longestLock)
 	changed := err == nil && !bytes.Equal(data, void)
@@ -249,6 +266,40 @@ func (l *lock) takeAway(void []byte) bool {
 		l.files.Remove(aside, false)
 	}
 	return !changed
+}
+
+// takeOver writes over a stale lock, on a host that neither removes nor renames it. Of several runs
+// that do so the last one gets it, and all wait until they can see who that is.
+func (l *lock) takeOver(void []byte) bool {
+	l.width = len(void)
+	if l.files.WriteSmall(lockName, l.text(), false) != nil ||
+		pace.Sleep(l.tree.ctx, lockRepeated) != nil {
+		return false
+	}
+	holder, _, _, err := l.read()
+	return err == nil && holder.ID == l.holder.ID
+}
+
+// The ID of a lock that was released by a run that could not remove it consists of noHolder, or of
+// noRename if the host does not rename files either: the next run need not find that out by more
+// files that stay.
+const (
+	noHolder = "-"
+	noRename = "="
+)
+
+func (h *Holder) released() bool { return h.ID != "" && strings.Trim(h.ID, noHolder+noRename) == "" }
+
+// removesNothing reports whether the target is known to remove no file.
+func removesNothing(t *tree) bool {
+	conn := t.dst.conn()
+	return conn != nil && quirksOf(conn).NoRemove.Load()
+}
+
+// keepsAll records that the host removes no file, and reports whether that is new.
+func (l *lock) keepsAll() bool {
+	conn := l.tree.dst.conn()
+	return conn != nil && !quirksOf(conn).NoRemove.Swap(true)
 }
 
 // check returns an error unless the lock is held: a process that was stopped, or a machine that was
@@ -293,7 +344,21 @@ func (l *lock) renew() {
 func (l *lock) release() {
 	l.foldsCase() // so that nothing is still asked
 	l.stop()
-	if context.Cause(l.tree.ctx) != errLockLost {
-		l.files.Remove(lockName, false)
+	if context.Cause(l.tree.ctx) == errLockLost {
+		return
+	}
+	err := l.files.Remove(lockName, false)
+	if !endpoint.Refused(err) || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	how, conn := noHolder, l.tree.dst.conn()
+	if conn != nil && quirksOf(conn).NoRename.Load() {
+		how = noRename
+	}
+	l.holder.ID = strings.Repeat(how, len(l.holder.ID))
+	if l.files.WriteSmall(lockName, l.text(), false) == nil && l.keepsAll() {
+		t := l.tree
+		t.warn(t.route.Source, t.root.target, "the host does not remove files: "+lockName+
+			" stays, and keeps nobody out")
 	}
 }

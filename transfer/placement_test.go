@@ -6,8 +6,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -127,13 +131,33 @@ func TestOldFileWhereNothingIsRenamed(t *testing.T) {
 }
 
 // TestRefusedRenameIsNoReasonToWriteInPlace: a host that failed to rename one file for an unknown
-// reason may be full, so existing files keep their contents. A new one has nothing to lose.
+// reason may be full, if it makes no other file either, or may refuse that name: existing files
+// keep their contents. A new one has nothing to lose.
 func TestRefusedRenameIsNoReasonToWriteInPlace(t *testing.T) {
+	for name, refuses := range map[string]func(r sftptest.Request, second bool) bool{
+		"full": func(r sftptest.Request, second bool) bool { return renames(r) || second },
+		"to that name": func(r sftptest.Request, _ bool) bool {
+			return renames(r) && !strings.Contains(r.Path2, ".usftp-")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testOldFilesStay(t, refuses) })
+	}
+}
+
+// testOldFilesStay has refuses decide what fails. second is set if a file is to be made that would
+// be the second temporary one of its target.
+func testOldFilesStay(t *testing.T, refuses func(r sftptest.Request, second bool) bool) {
+	var mu sync.Mutex
+	has := make(map[string]bool)
 	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-		if r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&
-			r.Extension == wire.ExtPosixRename {
+		mu.Lock()
+		defer mu.Unlock()
+		target, _, temporary := strings.Cut(r.Path, ".usftp-")
+		made := temporary && r.Type == wire.TypeOpen
+		if refuses(r, made && has[target]) {
 			return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
 		}
+		has[target] = has[target] || made
 		return nil
 	}}, sftptest.LinkConfig{})
 	if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
@@ -156,5 +180,31 @@ func TestRefusedRenameIsNoReasonToWriteInPlace(t *testing.T) {
 		if got := string(b.remote(fmt.Sprint("/tree/", i))); got != "old" {
 			t.Errorf("file %d holds %q", i, got)
 		}
+	}
+}
+
+// TestRenameLostThenRefused: if a connection is lost with a rename, and the next one refuses every
+// rename, the old file has not become the new one, though it has the new one's size.
+func TestRenameLostThenRefused(t *testing.T) {
+	var asked atomic.Int32
+	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		switch {
+		case !renames(r):
+			return nil
+		case asked.Add(1) == 1:
+			return []sftptest.Action{sftptest.Hangup()}
+		}
+		return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
+	}}, sftptest.LinkConfig{})
+	b.redials(sftptest.LinkConfig{}, nil)
+	b.server.Files.WriteFile("/target", []byte("old"))
+	result, err := b.job(upload, b.local("source", []byte("new")), "/target", func(j *copyJob) {
+		j.Options.Retry = pool.Retry{Retries: 3, Backoff: func(int) time.Duration { return 0 }}
+	})
+	if got := string(b.remote("/target")); err != nil || !result.InPlace || got != "new" {
+		t.Errorf("the file is %q: %+v, %v", got, result, err)
+	}
+	if left := b.temporaries(); len(left) > 0 || asked.Load() < 2 {
+		t.Errorf("%q is left after %d renames", left, asked.Load())
 	}
 }

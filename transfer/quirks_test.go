@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		each    int64 // how often each file in progress is refused
 		refuses func(sftptest.Request) bool
+		code    wire.Code
 		there   bool // the files exist at the target already
 		leaves  bool // temporary files that cannot be removed, each named
 	}{
@@ -30,18 +32,16 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 		"new names": {each: 1, there: true, refuses: func(r sftptest.Request) bool {
 			return r.Type == wire.TypeOpen && strings.Contains(r.Path, ".usftp-")
 		}},
-		"renames": {each: 1, refuses: func(r sftptest.Request) bool {
-			return r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&
-				r.Extension == wire.ExtPosixRename
-		}},
-		// whether it is the old file that may not be replaced is asked by another name
-		"renames, over old files": {each: 2, there: true, refuses: func(r sftptest.Request) bool {
-			return r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&
-				r.Extension == wire.ExtPosixRename
-		}},
+		"renames": {each: 2, refuses: renames},
+		// whether any file is renamed is asked with another one
+		"renames, over old files": {each: 2, there: true, refuses: renames},
+		"renames, no reason":      {each: 2, code: wire.Failure, refuses: renames},
+		"renames, over old files, no reason": {each: 2, code: wire.Failure, there: true,
+			refuses: renames},
+		"renames, over old files, unknown": {each: 2, code: wire.OpUnsupported, there: true,
+			refuses: renames},
 		"renames and removals": {leaves: true, refuses: func(r sftptest.Request) bool {
-			return r.Type == wire.TypeRename || r.Type == wire.TypeRemove ||
-				r.Type == wire.TypeExtended && r.Extension == wire.ExtPosixRename
+			return renames(r) || r.Type == wire.TypeRemove
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,8 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 			b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 				if test.refuses(r) {
 					refused.Add(1)
-					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+					return []sftptest.Action{sftptest.Refuse(cmp.Or(test.code,
+						wire.PermissionDenied), "")}
 				}
 				return nil
 			}}, sftptest.LinkConfig{})
@@ -61,7 +62,7 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 			for i := range files {
 				b.local(fmt.Sprint("tree/", i), []byte(fmt.Sprint("new ", i)))
 				if test.there {
-					b.server.Files.WriteFile(fmt.Sprint("/tree/", i), []byte("old"))
+					b.server.Files.WriteFile(fmt.Sprint("/tree/", i), []byte("older than new"))
 				}
 			}
 			tree := treeJob{Host: b.host, Source: source + "/.", Target: "/tree",
@@ -99,9 +100,15 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 				}
 			}
 			if left := len(b.temporaries()); arrived != files || test.leaves != (left > 0) ||
-				left > atATime {
+				left > 2*atATime {
 				t.Errorf("%d files have arrived; temporary: %q", arrived, b.temporaries())
 			}
 		})
 	}
+}
+
+// renames reports whether a request is one to rename.
+func renames(r sftptest.Request) bool {
+	return r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&
+		r.Extension == wire.ExtPosixRename
 }

@@ -214,8 +214,8 @@ func newSyncing(t *tree, options SyncOptions) error {
 	s.extras.sync, s.saved.sync, s.gone.sync, s.inventories.sync = s, s, s, s
 	s.foldsCase = func() bool { return localfs.FoldsCase && t.dst.conn() == nil }
 	s.foldsLetters = sync.OnceValue(func() bool {
-		if t.options.DryRun || t.dst.conn() == nil && !localfs.FoldsCase {
-			return false
+		if t.options.DryRun || t.dst.conn() == nil && !localfs.FoldsCase || removesNothing(t) {
+			return false // the last would leave a file in each run, and deletes nothing
 		}
 		is, err := folds(&t.into, ".", t.token, composed, decomposed)
 		return is && err == nil
@@ -523,6 +523,10 @@ func (s *syncing) wants(e *entry) bool {
 			s.tree.fail("", e.source(), e.target(), errDirectoryInWay)
 			return false
 		}
+		return true
+	}
+	if regular && s.tree.halfways.has(s.tree.job, e.source(), e.target()) {
+		e.reason = ReasonHash
 		return true
 	}
 	stored := s.asStored(f)

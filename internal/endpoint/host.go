@@ -149,7 +149,9 @@ func (h *Host) ReadLink(name string) (string, error) {
 // it is and which file system it is on must do.
 func (h *Host) Mark(dir string) (string, error) {
 	real, err := h.RealPath(dir)
-	if err != nil {
+	if private.Untold(err) {
+		real = path.Clean(dir)
+	} else if err != nil {
 		return "", err
 	}
 	i, err := h.look(dir, (*usftp.Client).Stat)

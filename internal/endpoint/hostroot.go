@@ -94,7 +94,7 @@ func (r *HostRoot) explain(err error, dir string) error {
 	if !ok {
 		return err
 	}
-	_, _, way := r.dir.way(client, dir)()
+	_, _, way := r.dir.way(client, dir, false)()
 	return cmp.Or(way, err)
 }
 
@@ -162,7 +162,7 @@ func (r *HostRoot) InPlace(dir string) error {
 		if _, ok := r.View(client, dir); ok {
 			return nil
 		}
-		_, err, way := r.dir.way(client, dir)()
+		_, err, way := r.dir.way(client, dir, false)()
 		if pool.Lost(client) {
 			way = cmp.Or(way, err)
 		}
@@ -196,6 +196,46 @@ func (r *HostRoot) trusted(client *usftp.Client, dir string) error {
 func (r *HostRoot) LookDir(dir string) (Info, error) {
 	return ask(r.withReconnect, dir, func(client *usftp.Client) (Info, error) {
 		return r.dir.look(client, dir)
+	})
+}
+
+// SetAttrs implements Root.
+func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
+	set usftp.NewAttrs) (unset Unset, err error) {
+	q, at := r.host.Quirks(), r.dir.at(name)
+	if kind == fs.ModeSymlink { // it needs lsetstat@openssh.com (OpenSSH PROTOCOL, section 4.7)
+		return unset, r.withReconnect(name, func(client *usftp.Client, _ bool) error {
+			return client.LsetAttrs(at, set)
+		})
+	}
+	if q.Settable(&set, kind == fs.ModeDir); set == (usftp.NewAttrs{}) {
+		return unset, nil
+	}
+	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
+		if _, ok := r.View(client, name); kind == fs.ModeDir && (own && ok || r.dir.follows(name)) {
+			return client.SetAttrs(at, set)
+		}
+		return SetUnfollowed(client, at, set, kind, own)
+	})
+	if !Refused(err) {
+		return unset, err
+	}
+	// What is refused because of what is there now says nothing about the host.
+	if is, err := r.Lstat(name); err != nil && !private.Untold(err) {
+		return unset, err
+	} else if is.HasMode && is.Mode.Type() != kind {
+		return unset, &fs.PathError{Op: "setstat", Path: at, Err: ErrReplaced}
+	}
+	return SetEach(q, set, kind, own, func(part usftp.NewAttrs) error {
+		return r.withReconnect(name, func(client *usftp.Client, _ bool) error {
+			at := at
+			if r.dir.follows(name) { // it may be a link
+				if real, err := client.RealPath(at); err == nil {
+					at = real
+				}
+			}
+			return SetUnfollowed(client, at, part, kind, own)
+		})
 	})
 }
 
@@ -387,9 +427,10 @@ func (d *hostDir) lookFor(name string) func(*usftp.Client, string) (fs.FileInfo,
 }
 
 // way starts to look at a directory and all above it, up to what may be a link. wait returns what
-// the directory is, or why that is unknown, and what is in the way of it.
-func (d *hostDir) way(client *usftp.Client,
-	dir string) (wait func() (is fs.FileInfo, err, way error)) {
+// the directory is, or why that is unknown, and what is in the way of it. With all, err may also be
+// why something above it is unknown.
+func (d *hostDir) way(client *usftp.Client, dir string,
+	all bool) (wait func() (is fs.FileInfo, err, way error)) {
 	var looks []func() (fs.FileInfo, error)
 	var names []string
 	for ; !d.follows(dir); dir = path.Dir(dir) {
@@ -402,7 +443,7 @@ func (d *hostDir) way(client *usftp.Client,
 			if i == 0 {
 				is = info
 			}
-			if i == 0 || pool.Lost(client) {
+			if i == 0 || all || pool.Lost(client) {
 				err = cmp.Or(err, lookErr)
 			}
 			if lookErr == nil && !info.IsDir() { // of several, the one nearest to the root counts
@@ -414,7 +455,8 @@ func (d *hostDir) way(client *usftp.Client,
 }
 
 // look asks for the real path and looks at the directory and all above it, since some servers
-// only tidy the text of a path (those made with pkg/sftp), in one round trip after the first.
+// only tidy the text of a path (those made with pkg/sftp), in one round trip after the first. Where
+// the host tells no real paths, the look must do.
 func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 	if d.follows(dir) {
 		info, err := followed(client, d.at(dir))
@@ -427,7 +469,11 @@ func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	looks := d.way(client, dir)
+	looks := d.way(client, dir, root == "")
+	if root == "" {
+		is, err, way := looks()
+		return seen(is, cmp.Or(way, err))
+	}
 	real, realErr := client.RealPath(d.at(dir))
 	is, lookErr, way := looks()
 	err = cmp.Or(way, realErr, lookErr)
@@ -468,7 +514,7 @@ func cleaned(real string) string {
 	return norm.NFC.String(path.Clean(real))
 }
 
-// A realPath is asked for once.
+// A realPath is asked for once. It is "" if the host refuses to tell it.
 type realPath struct{ known atomic.Pointer[string] }
 
 func (p *realPath) of(client *usftp.Client, name string) (string, error) {
@@ -476,6 +522,9 @@ func (p *realPath) of(client *usftp.Client, name string) (string, error) {
 		return *known, nil
 	}
 	real, err := client.RealPath(name)
+	if private.Untold(err) {
+		real, err = "", nil
+	}
 	if err == nil {
 		p.known.Store(&real)
 	}

@@ -52,7 +52,7 @@ func writes(client *usftp.Client) endpointtest.Write {
 	q := new(quirks.Quirks)
 	return func(name string, flag int) (endpoint.Writer, error) {
 		f, err := client.OpenFile(name, flag, 0o600)
-		return endpoint.HostWriter{File: f, Quirks: q}, err
+		return &endpoint.HostWriter{File: f, Quirks: q}, err
 	}
 }
 
@@ -181,6 +181,8 @@ func TestOtherServers(t *testing.T) {
 		"textual real paths": {script: sftptest.Script{Extensions: []wire.ExtensionPair{},
 			Intercept: textual},
 			traits: endpointtest.Fixture{Textual: true, NoHard: true, NoLinkSet: true}},
+		"no real paths": {script: sftptest.Script{Faults: refuse(wire.TypeRealpath)},
+			traits: endpointtest.Fixture{Textual: true, NoReal: true}},
 		"no attributes": {script: sftptest.Script{Extensions: without(wire.ExtLsetstat),
 			Faults: refuse(wire.TypeSetstat, wire.TypeFsetstat)},
 			traits: endpointtest.Fixture{NoTimes: true, NoLinkSet: true}},

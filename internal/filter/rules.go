@@ -58,6 +58,18 @@ func NewRule(pattern string, include bool) (r Rule, err error) {
 	return r, nil
 }
 
+// ErrMatchesNothing is why a pattern keeps nothing out.
+var ErrMatchesNothing = errors.New("it matches nothing: a [ has no ], or a \\ has nothing after it")
+
+// NewRefusal is NewRule for names that are to be refused: an error, and not silence, if none is.
+func NewRefusal(pattern string) (Rule, error) {
+	r, err := NewRule(pattern, false)
+	if err == nil && strings.Contains(r.match.String(), matchesNothing) {
+		err = ErrMatchesNothing
+	}
+	return r, err
+}
+
 // matches reports whether a rule matches a path relative to the rule's directory.
 func (r *Rule) matches(rel string, dir bool) bool {
 	if r.dirs && !dir {

@@ -16,6 +16,8 @@ type Quirks struct {
 	Touches     atomic.Bool // a file being read shows the current time as its mtime
 	NoTemporary atomic.Bool // temporary names are refused where the target's own name is not
 	NoRename    atomic.Bool // files cannot be renamed
+	Renaming    sync.Mutex  // held while that is found out
+	NoRemove    atomic.Bool // files cannot be removed
 	Reported    atomic.Bool // the user has been told of NoTemporary or NoRename
 	WholeFiles  atomic.Bool // existing files are written only if they are emptied first
 	NoFsetstat  atomic.Bool // attributes are set by path only

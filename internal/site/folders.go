@@ -1,6 +1,7 @@
 package site
 
 import (
+	"fmt"
 	"path"
 
 	"github.com/usftp/usftp/internal/samename"
@@ -41,9 +42,9 @@ func (s *Site) compose(one *Account, files server.FS, policy *server.Policy,
 		folder := server.Folder{Path: f.Path, Policy: f.Policy, RefusedNames: f.RefusedNames}
 		folder.Policy.MaxFileSize = policy.MaxFileSize
 		if f.Root != "" {
-			t, err := s.tree(f.Root)
+			t, err := s.treeOf(&f)
 			if err != nil {
-				return nil, unserved{err}
+				return nil, err
 			}
 			if folder.FS, err = s.guarded(one.Name, f.Path, t.fs); err != nil {
 				return nil, err
@@ -61,6 +62,30 @@ func (s *Site) compose(one *Account, files server.FS, policy *server.Policy,
 	}
 	*policy = server.Policy{}
 	return server.NewFolders(folders...)
+}
+
+// treeOf is tree for the root of a folder.
+func (s *Site) treeOf(f *Folder) (*tree, error) {
+	t, err := s.tree(f.Root)
+	if err != nil {
+		err = unserved{folderRoot{fmt.Errorf("folder %s: %w", f.Path, err)}}
+	}
+	return t, err
+}
+
+// folderRoots returns why one of the folders of a user cannot be served.
+func (s *Site) folderRoots(one *Account) error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	for _, f := range one.Folders {
+		if f.Root == "" {
+			continue
+		}
+		if _, err := s.treeOf(&f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // guarded returns what a user is to see of what a folder holds.

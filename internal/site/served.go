@@ -1,9 +1,6 @@
 package site
 
 import (
-	"errors"
-	"io/fs"
-
 	"github.com/usftp/usftp/server"
 )
 
@@ -16,6 +13,9 @@ type Served struct {
 	More    bool          // the user is one of MoreUsers
 	Group   string
 
+	// Moved returns what the user has sent and fetched in this period, as this server knows.
+	Moved func() (up, down server.Usage)
+
 	// Open returns what the user sees, for the operator: no permissions and patterns hold, but
 	// quotas do. It returns nil for a root that is still to be made.
 	Open func() (server.FS, *server.Policy, error)
@@ -25,9 +25,10 @@ type Served struct {
 func (s *Site) servedTo(one *Account, more bool) Served {
 	served := Served{Root: one.Root, Folders: one.Folders, Quota: s.quotaOf(one),
 		Limits: one.Quota, More: more, Group: one.Group}
+	served.Moved = func() (up, down server.Usage) { return s.moved(one.Name, one.Transfers) }
 	served.Open = func() (server.FS, *server.Policy, error) {
 		files, policy, err := s.filesOf(one, true)
-		if one.MakeRoot && errors.Is(err, fs.ErrNotExist) {
+		if one.MakeRoot && one.unmade(err) {
 			return nil, nil, nil
 		}
 		return files, &server.Policy{User: one.Name, Quota: policy.Quota}, err

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -120,7 +122,9 @@ type Settings struct {
 	Warnings    []string
 	Templates   any     // for MoreUsers
 	Outside     Outside // nil if nobody else knows passwords
-	Fixed       string  // what else cannot change without a restart, as a text to be compared
+
+	// Fixed is what else cannot change without a restart: by names for people, as texts to compare.
+	Fixed map[string]string
 }
 
 // An Account is a user whose directory has not been opened yet.
@@ -180,10 +184,9 @@ func (s *Site) read() (*Settings, error) {
 
 // apply puts settings into effect, initially or after a reload.
 func (s *Site) apply(made *Settings) error {
-	if !sameListening(s.started, made) {
-		s.Log.Warn("changes of addresses, trusted proxies, the store, object storage, hooks, " +
-			"retention, the audit trail, metrics, the status page, how uploads appear, grace and " +
-			"the log format need a restart")
+	if changed := changedSince(s.started, made); len(changed) > 0 {
+		s.Log.Warn("settings have changed that need a restart", "settings",
+			strings.Join(changed, ", "))
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {
@@ -230,9 +233,23 @@ func (s *Site) apply(made *Settings) error {
 	return nil
 }
 
-func sameListening(a, b *Settings) bool {
-	return fmt.Sprint(a.Listen, a.LogFormat, a.Grace, a.Fixed) == fmt.Sprint(b.Listen, b.LogFormat,
-		b.Grace, b.Fixed)
+// changedSince names what differs and cannot change without a restart.
+func changedSince(started, made *Settings) (names []string) {
+	was, is := started.fixed(), made.fixed()
+	for name := range is {
+		if is[name] != was[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *Settings) fixed() map[string]string {
+	all := map[string]string{"addresses": fmt.Sprint(s.Listen), "grace": s.Grace.String(),
+		"the log format": s.LogFormat}
+	maps.Copy(all, s.Fixed)
+	return all
 }
 
 // accounts opens what the users will see. keys reports whether keys or certificates let anybody in.

@@ -41,6 +41,30 @@ func (s *Site) transfers(user string, t Transfers) (up, down server.Account) {
 	return account("up", t.Up), account("down", t.Down)
 }
 
+// moved returns what a user has sent and fetched in this period.
+func (s *Site) moved(user string, t Transfers) (up, down server.Usage) {
+	s.opening.Lock()
+	sent, fetched := s.transfers(user, t)
+	s.opening.Unlock()
+	return known(sent), known(fetched)
+}
+
+// known returns what is known of an account of transfers, or nil, without asking the store: users
+// who have moved nothing here are many.
+func known(account server.Account) server.Usage {
+	p, ok := account.(*periodAccount)
+	if !ok {
+		return server.Usage{}
+	}
+	if p.mu.TryLock() {
+		defer p.mu.Unlock()
+		if p.account != nil && p.now == time.Now().UTC().Format(p.period) {
+			return p.account.Usage()
+		}
+	}
+	return server.Usage{MaxBytes: p.most}
+}
+
 // periodic is what an account is for.
 type periodic struct {
 	period, name string

@@ -73,6 +73,17 @@ func (s *Site) keep(root string, files server.FS, info fs.FileInfo) *tree {
 	return t
 }
 
+// unmade reports whether all that is wrong is that the root of the user is missing, and not that of a
+// folder, which nobody makes.
+func (a *Account) unmade(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(folderRoot))
+}
+
+// folderRoot is why the root of a folder cannot be served.
+type folderRoot struct{ error }
+
+func (f folderRoot) Unwrap() error { return f.error }
+
 // unserved is why what a user is to see cannot be opened.
 type unserved struct{ error }
 
@@ -93,7 +104,12 @@ func (s *Site) openFor(one *Account, strict bool) (err error) {
 	if !account.Admission.Disabled {
 		one.FS, one.Policy, err = s.files(&account)
 	}
-	making := account.MakeRoot && account.Problem == nil && errors.Is(err, fs.ErrNotExist)
+	making := account.MakeRoot && account.Problem == nil && account.unmade(err)
+	if making {
+		if wrong := s.folderRoots(&account); wrong != nil {
+			making, err = false, wrong
+		}
+	}
 	switch {
 	case one.FS != nil:
 		return nil
@@ -107,6 +123,9 @@ func (s *Site) openFor(one *Account, strict bool) (err error) {
 	}
 	one.FS, one.Open = nil, func() (server.FS, server.Policy, error) {
 		if account.MakeRoot {
+			if err := s.folderRoots(&account); err != nil {
+				return nil, server.Policy{}, err
+			}
 			if err := makeRoot(account.Root); err != nil {
 				return nil, server.Policy{}, err
 			}

@@ -25,9 +25,14 @@ type names struct {
 	groups map[uint32]string
 }
 
-// OwnerNames implements server.OwnerNamer.
+// OwnerNames implements server.OwnerNamer. Only who is served the whole system is told names, as
+// where sshd confines users (ChrootDirectory): others could ask for each number, and learn all
+// accounts of the machine.
 func (f *FS) OwnerNames(_ context.Context, uids,
 	gids []uint32) (users, groups []string, err error) {
+	if !f.tree.isHost() {
+		return make([]string, len(uids)), make([]string, len(gids)), nil
+	}
 	f.names.mu.Lock()
 	defer f.names.mu.Unlock()
 	n := &f.names

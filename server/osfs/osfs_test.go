@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -256,6 +257,11 @@ func TestOwnerNames(t *testing.T) {
 	}
 	if os.Getuid() >= 0 && users[0] != "root" {
 		t.Errorf("user 0 is %q", users[0])
+	}
+	confined, _, _ := served(t)
+	users, groups, err = confined.OwnerNames(context.Background(), []uint32{0, 1}, []uint32{0})
+	if err != nil || !slices.Equal(users, []string{"", ""}) || !slices.Equal(groups, []string{""}) {
+		t.Errorf("who sees one directory is told %q %q %v", users, groups, err)
 	}
 }
 

@@ -65,7 +65,7 @@ func newGuard(bans Bans) *guard {
 	}
 }
 
-// network returns the prefix by which an address is counted.
+// Network returns the prefix by which an address is counted.
 func Network(address netip.Addr) netip.Prefix {
 	address = address.Unmap()
 	bits := 32

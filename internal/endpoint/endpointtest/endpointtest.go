@@ -25,6 +25,7 @@ type Fixture struct {
 	// What follows from the protocol, and what the host is known to lack.
 	Host      bool // it is reached by SFTP, which tells neither inodes nor other names
 	Textual   bool // RealPath only tidies the text
+	NoReal    bool // RealPath is refused
 	Raw       bool // the server says for certain what is a link
 	Whole     bool // a file appears when it is complete
 	NoTimes   bool // neither times nor permissions can be set

@@ -48,6 +48,10 @@ var placeCases = map[string]func(s *scene){
 	"real path": func(s *scene) {
 		s.put()
 		top, err := s.Place.RealPath(s.Dir)
+		if s.NoReal {
+			s.refused("a real path", err, fs.ErrPermission)
+			return
+		}
 		s.ok(err)
 		for name, want := range map[string]string{"dir": "dir", "dirlink": "dir",
 			"dirlink/inside": "dir/inside", "file": "file", "dir/..": "", "dirlink/../file": "file"} {

@@ -19,8 +19,8 @@ const (
 	longestText = 256
 )
 
-// LeftOut is the kind of a record that says how many others there would have been of a user, or of
-// strangers, who caused too many.
+// LeftOut is the kind of a record that stands for those that were not made, because a user, or
+// strangers together, caused too many. Its Count says how many.
 const LeftOut = "records left out"
 
 // A Trail records events. It is safe for concurrent use.
@@ -32,12 +32,12 @@ type Trail struct {
 	users     map[string]*bucket
 }
 
-// New returns a trail that passes its records on.
+// New returns a trail that passes its records to a function.
 func New(record func(store.Record)) *Trail {
 	return &Trail{record: record, users: map[string]*bucket{}}
 }
 
-// Event records an event, unless it is one of very many: no client may fill the store.
+// Event records an event, up to a limit for each user: no client may fill the store.
 func (t *Trail) Event(e server.Event) {
 	if e.Check || e.Kind == server.FileOpened || onlyTimes(e.Attrs) {
 		return
@@ -55,13 +55,13 @@ func (t *Trail) Event(e server.Event) {
 	}
 }
 
-// onlyTimes reports whether a change is of times alone, as every copy makes it.
+// onlyTimes reports whether a change sets nothing but times, which every copy does.
 func onlyTimes(a *wire.Attrs) bool {
 	const told = wire.AttrPermissions | wire.AttrSize | wire.AttrUIDGID
 	return a != nil && a.Flags&told == 0
 }
 
-// Admin records what somebody has done to the service.
+// Admin records what an operator has done to the service.
 func (t *Trail) Admin(remote, details, user string, err error) {
 	r := store.Record{Time: time.Now(), Kind: Administered, Remote: remote, User: text(user),
 		Details: text(details)}
@@ -74,7 +74,8 @@ func (t *Trail) Admin(remote, details, user string, err error) {
 // Administered is the kind of Admin's records.
 const Administered = "administered"
 
-// byStranger reports whether an event is by somebody who has not logged in, whatever the name.
+// byStranger reports whether an event comes from a client that has not logged in, whatever name it
+// gave.
 func byStranger(e server.Event) bool {
 	return e.Kind == server.LoginFailed || e.Kind == server.LoginRefused ||
 		e.Kind == server.AddressBanned || e.User == ""
@@ -83,7 +84,7 @@ func byStranger(e server.Event) bool {
 // mostUsers is how many users have limits of their own.
 const mostUsers = 10_000
 
-// take reports whether an event may be recorded, and how many were not before it.
+// take reports whether an event may be recorded, and how many before it were not.
 func (t *Trail) take(e server.Event) (ok bool, omitted int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +105,7 @@ func (t *Trail) take(e server.Event) (ok bool, omitted int64) {
 	return b.take(e.Time, 100_000, 50)
 }
 
-// A bucket limits records: some at once, and then so many a second.
+// A bucket is a token bucket: it allows a burst of records, and then so many a second.
 type bucket struct {
 	used    float64
 	last    time.Time

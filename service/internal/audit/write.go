@@ -16,7 +16,7 @@ import (
 	"github.com/usftp/usftp/service/internal/store"
 )
 
-// Sets are what may be asked for in place of everything, by name.
+// Sets are the kinds of records that --only selects, by the set's name.
 var Sets = map[string][]string{
 	"logins": {string(server.LoggedIn), string(server.ConnectionClosed),
 		string(server.ConnectionIdle)},
@@ -32,10 +32,10 @@ var Sets = map[string][]string{
 	"admin": {Administered},
 }
 
-// gaps are always shown: they say that there is more than what is shown.
+// gaps are shown whatever is selected: they say that records are missing.
 var gaps = []string{LeftOut, store.RecordsLost}
 
-// In reports whether a record is in one of the sets; no names are all of them.
+// In reports whether a record is in one of the named sets. No names select all records.
 func In(r store.Record, names []string) bool {
 	in := func(name string) bool { return slices.Contains(Sets[name], r.Kind) }
 	return len(names) == 0 || slices.Contains(gaps, r.Kind) || slices.ContainsFunc(names, in)
@@ -47,7 +47,7 @@ type Writer interface {
 	Flush() error
 }
 
-// JSON returns a writer of a line of JSON for each record.
+// JSON returns a writer that writes one line of JSON for each record.
 func JSON(w io.Writer) Writer { return jsonLines{w} }
 
 type jsonLines struct{ w io.Writer }
@@ -68,9 +68,9 @@ var columns = []string{"time", "node", "kind", "user", "remote", "client", "meth
 	"protocol", "request", "path", "to", "transfer", "read", "written", "seconds", "details", "by",
 	"error", "count", "sha256"}
 
-// CSV returns a writer of a line of comma-separated values for each record, after one that names
-// them. It is for spreadsheets: no value can become a formula, and what is not printable is
-// escaped.
+// CSV returns a writer that writes a line of column names, and then a line of comma-separated
+// values for each record. It is for spreadsheets: no value can become a formula, and what is not
+// printable is escaped.
 func CSV(w io.Writer) Writer { return &lines{csv: csv.NewWriter(w)} }
 
 type lines struct {
@@ -90,8 +90,8 @@ func (l *lines) Write(r store.Record) error {
 	if err := l.head(); err != nil {
 		return err
 	}
-	values := []string{r.Time.UTC().Format(time.RFC3339), r.Node, r.Kind, r.User, r.Remote, r.Client,
-		r.Method, r.Key, r.Protocol, r.Request, r.Path, r.To, transfer(r), number(r.Read),
+	values := []string{r.Time.UTC().Format(time.RFC3339), r.Node, r.Kind, r.User, r.Remote,
+		r.Client, r.Method, r.Key, r.Protocol, r.Request, r.Path, r.To, transfer(r), number(r.Read),
 		number(r.Written), "", r.Details, r.By, r.Error, number(r.Count), r.SHA256}
 	if r.Seconds > 0 {
 		values[15] = strconv.FormatFloat(r.Seconds, 'f', -1, 64)
@@ -110,8 +110,8 @@ func (l *lines) Flush() error {
 	return l.csv.Error()
 }
 
-// cell returns a value that no spreadsheet takes for a formula, wherever a person opens the file:
-// who uploads chooses the names. An apostrophe before it makes it text.
+// cell returns a value that no spreadsheet takes for a formula: whoever uploads chooses the names,
+// and somebody else opens the file. An apostrophe in front makes it text.
 func cell(value string) string {
 	value = ui.Printable(value)
 	start := strings.TrimLeftFunc(value, unicode.IsSpace)
@@ -139,7 +139,7 @@ func transfer(r store.Record) string {
 	return ""
 }
 
-// Table returns a writer of a line for people for each record.
+// Table returns a writer that writes one line for people for each record.
 func Table(w io.Writer) Writer { return table{w} }
 
 type table struct{ w io.Writer }

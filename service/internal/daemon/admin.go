@@ -47,7 +47,8 @@ func (f *configFile) admin(table *adminTable) error {
 			err = readableByOthers(name)
 		}
 		if made.Token = bytes.TrimSpace(data); err == nil && len(made.Token) < shortestToken {
-			err = fmt.Errorf("%s: a token of fewer than %d bytes can be guessed", name, shortestToken)
+			err = fmt.Errorf("%s: a token of fewer than %d bytes can be guessed", name,
+				shortestToken)
 		}
 		if err != nil {
 			return f.wrong("", "admin.token", err)
@@ -173,6 +174,11 @@ func shownUser(name string, u status.User, one site.Served) status.User {
 	u.MaxBytes, u.MaxFiles = one.Limits[0], one.Limits[1]
 	if one.Quota != nil {
 		u.Bytes, u.Files = one.Quota.Usage()
+	}
+	if one.Moved != nil {
+		up, down := one.Moved()
+		u.Sent, u.MaxSent = up.Bytes, up.MaxBytes
+		u.Fetched, u.MaxFetched = down.Bytes, down.MaxBytes
 	}
 	return u
 }

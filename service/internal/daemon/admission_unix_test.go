@@ -81,8 +81,10 @@ func TestGroups(t *testing.T) {
 		t.Errorf("carol writes:\n%s", out)
 	}
 	for _, one := range []struct{ flag, says string }{
-		{"--group=none", `there is no group "none"`}, {"--sessions=1", "--root DIRECTORY is missing"}} {
-		got := run(t, home, "", "user", "add", "--config", file, one.flag, "--key", key+".pub", "dan")
+		{"--group=none", `there is no group "none"`},
+		{"--sessions=1", "--root DIRECTORY is missing"}} {
+		got := run(t, home, "", "user", "add", "--config", file, one.flag, "--key", key+".pub",
+			"dan")
 		if got.code == 0 || !strings.Contains(got.stderr, one.says) {
 			t.Errorf("%+v", got)
 		}

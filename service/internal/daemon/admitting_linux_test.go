@@ -37,7 +37,8 @@ metrics = "127.0.0.1:0"
 		return conn
 	}
 	answer := func(conn net.Conn) (string, error) {
-		io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+		io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"+
+			"Connection: close\r\n\r\n")
 		return bufio.NewReader(conn).ReadString('\n')
 	}
 	var silent []net.Conn

@@ -85,7 +85,8 @@ func auditCommand(a *ui.App) *cobra.Command {
 	f.StringVar(&flags.until, "until", "", "only what had happened by this `time`")
 	f.StringVar(&flags.path, "path", "",
 		"only what concerns files that match this `pattern` of rsync's, such as '*.xml' or /in/")
-	f.StringSliceVar(&flags.only, "only", nil, "only these `sets`: "+strings.Join(auditSets(), ", "))
+	f.StringSliceVar(&flags.only, "only", nil,
+		"only these `sets`: "+strings.Join(auditSets(), ", "))
 	f.BoolVar(&flags.csv, "csv", false, "print comma-separated values, for spreadsheets")
 	f.BoolVar(&flags.json, "json", false, "print a line of JSON for each record")
 	cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(auditSets(),

@@ -77,7 +77,8 @@ func testAudit(t *testing.T, more string) {
 	}
 	files := records("--path", "*.xml", "--since", "1h")
 	if len(files) != 3 || !files[0].Upload || files[0].Written != 5000 ||
-		files[0].Path != "/in.xml" || files[1].To != "/new.xml" || files[2].Read != 5000 || files[2].Upload {
+		files[0].Path != "/in.xml" || files[1].To != "/new.xml" || files[2].Read != 5000 ||
+		files[2].Upload {
 		t.Errorf("XML files: %+v", files)
 	}
 	if failed := records("--only", "failures"); len(failed) != 2 ||
@@ -89,7 +90,8 @@ func testAudit(t *testing.T, more string) {
 		t.Errorf("an hour ago there was %+v", later)
 	}
 	rows, err := csv.NewReader(strings.NewReader(audit("--csv", "--user", "alice"))).ReadAll()
-	if err != nil || len(rows) != 7 || rows[0][10] != "path" || rows[3][10] != `/=cmd()\x1b[2J.csv` {
+	if err != nil || len(rows) != 7 || rows[0][10] != "path" ||
+		rows[3][10] != `/=cmd()\x1b[2J.csv` {
 		t.Errorf("CSV: %v, %q", err, rows)
 	}
 	table := audit("--user", "alice")

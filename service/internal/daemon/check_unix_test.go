@@ -42,7 +42,8 @@ url = "http://127.0.0.1:1/"
 			t.Errorf("%+v, want %s", got, says)
 		}
 	}
-	if got := check(text); got.code != 0 || got.stdout != file+" is in order\n" || got.stderr != "" {
+	if got := check(text); got.code != 0 || got.stdout != file+" is in order\n" ||
+		got.stderr != "" {
 		t.Errorf("%+v", got)
 	}
 	for _, name := range []string{"host_key", "state/store.db"} {
@@ -51,16 +52,21 @@ url = "http://127.0.0.1:1/"
 		}
 	}
 	fails(check(text+"mistake = 1\n"), `:\d+: unknown setting "hooks.mistake"\n$`)
-	fails(check(strings.Replace(text, `root = "bob"`, `root = "gone"`, 1)), `:\d+: root: .*/gone: no such`)
-	fails(check(strings.NewReplacer(`root = "bob"`, `root = "gone"`, `root = "alice"`, `root = "away"`).
-		Replace(text)), `^usftpd: [^\n]*:\d+: root: .*/away: no such [^\n]*\nusftpd: .*/gone: no such [^\n]*\n$`)
+	fails(check(strings.Replace(text, `root = "bob"`, `root = "gone"`, 1)),
+		`:\d+: root: .*/gone: no such`)
+	fails(check(strings.NewReplacer(`root = "bob"`, `root = "gone"`, `root = "alice"`,
+		`root = "away"`).
+		Replace(text)), `^usftpd: [^\n]*:\d+: root: .*/away: no such [^\n]*\n`+
+		`usftpd: .*/gone: no such [^\n]*\n$`)
 	fails(check(strings.Replace(text, "state/store.db", "none/store.db", 1)),
 		`cannot make the store .*/none/store.db: no such`)
 	fails(check(strings.Replace(text, `file = "state/store.db"`,
-		`url = "postgres://u@127.0.0.1:1/d?connect_timeout=1"`, 1)), `the store does not answer: .*`)
+		`url = "postgres://u@127.0.0.1:1/d?connect_timeout=1"`, 1)),
+		`the store does not answer: .*`)
 	fails(check("ciphers = ['none']\n"+text), `unknown cipher "none"`)
 	fails(check(text, "--host-key", filepath.Join(home, "id.pub")), `id\.pub`)
-	fails(check(text+fmt.Sprintf("[[users]]\nname = 'c'\nroot = 's3://b'\nkeys = ['%s']\n[storage]\n"+
+	fails(check(text+fmt.Sprintf("[[users]]\nname = 'c'\nroot = 's3://b'\nkeys = ['%s']\n"+
+		"[storage]\n"+
 		"endpoint = 'http://127.0.0.1:1'\n", strings.TrimSpace(string(readFile(t, key+".pub"))))),
 		`cannot serve s3://b: `)
 

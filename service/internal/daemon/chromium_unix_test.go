@@ -53,7 +53,8 @@ func startChromium(t *testing.T) *chromium {
 	}
 	home := t.TempDir()
 	cmd := exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu",
-		"--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir="+home, "about:blank")
+		"--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir="+home,
+		"about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	cmd.ExtraFiles = []*os.File{theirs, answers} // descriptors 3 and 4
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

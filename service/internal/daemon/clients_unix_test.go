@@ -85,7 +85,8 @@ sed -i 1d answers
 }
 
 // passwordLogin logs in with one password, and opens a session.
-func passwordLogin(t *testing.T, s *servetest.Server, user, password string) (*usftp.Client, error) {
+func passwordLogin(t *testing.T, s *servetest.Server, user, password string) (*usftp.Client,
+	error) {
 	t.Helper()
 	conn, err := ssh.Dial("tcp", "127.0.0.1:"+s.Port, &ssh.ClientConfig{User: user,
 		Auth:            []ssh.AuthMethod{ssh.Password(password)},

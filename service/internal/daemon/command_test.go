@@ -18,7 +18,8 @@ func TestUsage(t *testing.T) {
 		code       int
 	}{
 		{"", "^usftpd: --config FILE is missing", 2},
-		{"--config none.toml --log-format xml", "^usftpd: --log-format xml: it must be text or json", 2},
+		{"--config none.toml --log-format xml",
+			"^usftpd: --log-format xml: it must be text or json", 2},
 		{"--config none.toml --log-level loud", "^usftpd: --log-level loud: it must be quiet", 2},
 		{"--config none.toml --grace=-1s", "^usftpd: --grace -1s: a time cannot be negative", 2},
 		{"--bogus", "^usftpd: unknown flag: --bogus\nTry `usftpd --help`", 2},
@@ -30,7 +31,8 @@ func TestUsage(t *testing.T) {
 		{"--config none.toml", "^usftpd: cannot read the configuration none.toml: ", 1},
 	} {
 		got := run(t, dir, "", strings.Fields(c.args)...)
-		if got.code != c.code || got.stdout != "" || !regexp.MustCompile(c.says).MatchString(got.stderr) {
+		if got.code != c.code || got.stdout != "" ||
+			!regexp.MustCompile(c.says).MatchString(got.stderr) {
 			t.Errorf("usftpd %s: %+v", c.args, got)
 		}
 	}

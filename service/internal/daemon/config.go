@@ -65,8 +65,8 @@ type serveFile struct {
 	} `toml:"bans"`
 
 	Passwords struct {
-		MinLength countNumber  `toml:"min_length"`
-		MaxAge    durationText `toml:"max_age"`
+		MinLength countNumber `toml:"min_length"`
+		MaxAge    ageText     `toml:"max_age"`
 	} `toml:"passwords"`
 
 	Certificates struct {
@@ -313,7 +313,8 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 			return nil, err
 		}
 		if names[one.Name] {
-			return nil, f.wrong(entry("users", i), "name", fmt.Errorf("user %q already exists", one.Name))
+			return nil, f.wrong(entry("users", i), "name",
+				fmt.Errorf("user %q already exists", one.Name))
 		}
 		names[one.Name] = true
 		f.made.Users = append(f.made.Users, one)

@@ -116,7 +116,8 @@ func TestConfigExample(t *testing.T) {
 		alice.Folders[1].Policy.ReadOnly || len(alice.Folders[1].Policy.Denied) != 2 {
 		t.Errorf("alice: %+v", alice)
 	}
-	if alice.Keys == nil || alice.Quota != [2]int64{50e9, 100000} || alice.Bandwidth != sshd.EachWay(20e6) ||
+	if alice.Keys == nil || alice.Quota != [2]int64{50e9, 100000} ||
+		alice.Bandwidth != sshd.EachWay(20e6) ||
 		alice.MaxSessions != 8 || alice.PasswordHash != "" {
 		t.Errorf("alice: %+v", alice)
 	}
@@ -153,8 +154,9 @@ func TestConfigDocumented(t *testing.T) {
 			if field.Anonymous {
 				look(field.Type)
 			} else if name := field.Tag.Get("toml"); !strings.Contains(text, "`"+name+"`") &&
-				!strings.Contains(text, "`["+name+"]`") && !slices.Contains([]string{"users", "hooks",
-				"groups", "outside", "retention"}, name) {
+				!strings.Contains(text, "`["+name+"]`") &&
+				!slices.Contains([]string{"users", "hooks", "groups", "outside",
+					"retention"}, name) {
 				t.Errorf("docs/service.md does not have %s", name)
 			}
 			if field.Type.Kind() == reflect.Struct && field.Type.Name() == "" {
@@ -203,7 +205,8 @@ func TestConfigErrors(t *testing.T) {
 		{"[store]\nfile = 'f'\nurl = 'postgres:///d'\n" + user,
 			`:3: store.url: the store is either a file or at a URL`},
 		{"[storage]\nendpoint = 's3.example.com'\n" + user,
-			`:2: storage.endpoint: the endpoint "s3.example.com" is not like https://s3.example.com`},
+			`:2: storage.endpoint: the endpoint "s3.example.com" is not like ` +
+				`https://s3.example.com`},
 		{"[admin]\ntoken = 'short'\n" + user, `:2: admin.token: ` + filepath.Join(dir, "short") +
 			`: a token of fewer than 16 bytes can be guessed`},
 		{"[admin]\ntoken = 'file'\n" + user, `:2: admin.token: others can read ` +
@@ -251,7 +254,8 @@ func TestConfigErrors(t *testing.T) {
 			`:1:9: "5" is not a valid time: use a form such as 30s, 5m or 1h30m`},
 		{"[limits]\nidle_timeout = '-5s'\n" + user, `:2:16: "-5s" is not a valid time`},
 		{"[limits]\nlogins = -1\n" + user, `:2:10: `},
-		{"banner = 'none'\n" + user, `:1: banner: ` + filepath.Join(dir, "none") + `: no such file`},
+		{"banner = 'none'\n" + user, `:1: banner: ` + filepath.Join(dir, "none") +
+			`: no such file`},
 		{"banner = 'escape'\n" + user, `:1: banner: ` + filepath.Join(dir, "escape") +
 			`: it must be text in UTF-8, without control characters`},
 		{"banner = 'long'\n" + user, `:1: banner: ` + filepath.Join(dir, "long") +
@@ -299,8 +303,13 @@ func TestConfigErrors(t *testing.T) {
 		{user + "transfer_up = 'all'\n", `:5:15: invalid size "all"`},
 		{user + "transfer_period = 'week'\n", `:5:19: "week": it must be day or month`},
 		{user + "refuse_names = ['']\n", `:5:17: "" is no pattern for names`},
-		{user + "refuse_names = '*.exe'\n", `:5:16: users.refuse_names: it must be a list in brackets`},
-		{user + "folders = 3\n", `:5:11: users.folders: it must be tables, each headed by [[users.folders]]`},
+		{user + "refuse_names = ['*.[eE]x[eE']\n",
+			`:5:17: "*.[eE]x[eE" is no pattern for names: it matches nothing`},
+		{user + "refuse_names = '*.exe'\n",
+			`:5:16: users.refuse_names: it must be a list in brackets`},
+		{"[audit]\nhashes = 'yes'\n" + user, `:2:10: audit.hashes: it must be true or false`},
+		{user + "folders = 3\n",
+			`:5:11: users.folders: it must be tables, each headed by [[users.folders]]`},
 		{user + "[[users.folders]]\npath = 'in'\n", `:6:8: "in" is no path of a folder`},
 		{user + "[[users.folders]]\npath = '/'\n", `:6:8: "/" is no path of a folder`},
 		{user + "[[users.folders]]\npath = '/a/../b'\n", `:6:8: "/a/../b" is no path of a folder`},
@@ -312,9 +321,11 @@ func TestConfigErrors(t *testing.T) {
 			`:6: path: only a folder with a root has a quota of its own`},
 		{user + "[[users.folders]]\npath = '/a'\nroot = 'none'\n",
 			`:7: root: ` + filepath.Join(dir, "none") + `: no such file`},
-		{user + "[[users.folders]]\npath = '/a'\nroot = 's3://'\n", `:7: root: "s3://" names no bucket`},
+		{user + "[[users.folders]]\npath = '/a'\nroot = 's3://'\n",
+			`:7: root: "s3://" names no bucket`},
 		{user + "[[users.folders]]\npath = '/a'\ndeny = ['fly']\n", `:7:9: unknown request "fly"`},
-		{user + "[[users.folders]]\npath = '/a'\nfly = 1\n", `:7: unknown setting "users.folders.fly"`},
+		{user + "[[users.folders]]\npath = '/a'\nfly = 1\n",
+			`:7: unknown setting "users.folders.fly"`},
 		{strings.ReplaceAll(user, `"u"`, `"v"`) + "[[users.folders]]\npath = '/a'\n" + user +
 			"[[users.folders]]\npath = '/a'\nroot = 'none'\n",
 			`:13: root: ` + filepath.Join(dir, "none") + `: no such file`},
@@ -325,8 +336,8 @@ func TestConfigErrors(t *testing.T) {
 		{"[groups.'a b']\nsessions = 1\n" + user, `:1: groups.a b: "a b" is no name for a group`},
 		{"[groups.g]\nroot = 's3://'\n" + user, `:2: root: "s3://" names no bucket`},
 		{"groups = 3\n" + user, `:1:10: groups: it must be tables, each headed by [groups.`},
-		{"[groups.g]\nroot = 'x/%u'\n[[users]]\nname = '../u'\ngroup = 'g'\nkeys = ['" + key + "']\n",
-			`:2: root: user "../u" cannot have a root with %u`},
+		{"[groups.g]\nroot = 'x/%u'\n[[users]]\nname = '../u'\ngroup = 'g'\nkeys = ['" + key +
+			"']\n", `:2: root: user "../u" cannot have a root with %u`},
 		{strings.Replace(user, `"."`, `"file"`, 1),
 			`:3: root: ` + filepath.Join(dir, "file") + `: not a directory`},
 		{"[[users]]\nname = 'u'\nroot = '.'\nkeys = ['nonsense']\n", `:4:9: no key`},
@@ -361,7 +372,8 @@ func TestConfigErrors(t *testing.T) {
 		{user + "[[hooks]]\nname = 'A b'\n", `:6: name: "A b" is no name for a hook: use a-z`},
 		{user + hook + "on = ['login']\ncommand = ['true']\n" + hook,
 			`:10: name: hook "h" already exists`},
-		{user + hook + "on = ['login']\n", `:6: name: hook h needs one of url, command and, for accept, clamd`},
+		{user + hook + "on = ['login']\n",
+			`:6: name: hook h needs one of url, command and, for accept, clamd`},
 		{user + hook + "on = ['login']\nurl = 'file:///etc/passwd'\n",
 			`:8:7: a hook's URL is https://HOST/PATH`},
 		{user + hook + "on = ['login']\ncommand = ['none-such']\n",
@@ -391,5 +403,32 @@ func TestConfigErrors(t *testing.T) {
 				!strings.Contains(err.Error(), "usftpd.toml:") {
 			t.Errorf("the error says too much: %v", err)
 		}
+	}
+}
+
+// TestRulesNeedASystem: where a system cannot keep links in, rules of parts of a directory are an
+// error of the configuration, and not a promise that does not hold.
+func TestRulesNeedASystem(t *testing.T) {
+	t.Parallel()
+	in := []site.Folder{{Path: "/in"}}
+	for want, one := range map[string]site.Account{
+		"folders":      {Root: "/srv", Folders: in, RefusedNames: []string{"*.exe"}},
+		"refuse_names": {Root: "/srv", RefusedNames: []string{"*.exe"}},
+		"":             {Root: "/srv"},
+	} {
+		if key, err := keptIn(&one, false); key != want || (err != nil) != (want != "") {
+			t.Errorf("%+v: %q, %v; want %q", one, key, err, want)
+		}
+		if key, err := keptIn(&one, true); key != "" || err != nil {
+			t.Errorf("%+v on Linux: %q, %v", one, key, err)
+		}
+	}
+	objects := site.Account{Root: "s3://bucket/x", Folders: in}
+	if key, err := keptIn(&objects, false); err != nil {
+		t.Errorf("object storage: %q, %v", key, err)
+	}
+	objects.Folders = append(objects.Folders, site.Folder{Path: "/d", Root: "/srv/d"})
+	if key, _ := keptIn(&objects, false); key != "folders" {
+		t.Errorf("a directory in object storage: %q", key)
 	}
 }

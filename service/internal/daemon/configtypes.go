@@ -131,7 +131,8 @@ func (p *passwordText) UnmarshalText(text []byte) error {
 		err = errors.New("not a password hash")
 	}
 	if err != nil {
-		return fmt.Errorf("%s: usftpd hash-password makes one", strings.TrimPrefix(err.Error(), ":1: "))
+		return fmt.Errorf("%s: usftpd hash-password makes one",
+			strings.TrimPrefix(err.Error(), ":1: "))
 	}
 	return nil
 }

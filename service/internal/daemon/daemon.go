@@ -125,6 +125,7 @@ type service struct {
 
 	outside   *outsiders // the last that was read
 	rules     atomic.Pointer[passwordRules]
+	hashing   chan struct{}            // has one for each new password that is being hashed
 	latest    atomic.Pointer[settings] // that were read
 	storeName string                   // of its file, or its URL
 
@@ -136,7 +137,7 @@ func newService(ctx context.Context, a *ui.App, flags *flags) (*service, error) 
 	if err := flags.check(); err != nil {
 		return nil, &ui.UsageError{Err: err}
 	}
-	s := &service{flags: flags}
+	s := &service{flags: flags, hashing: make(chan struct{}, atOnceHashed)}
 	s.Site = site.Site{App: a, Read: s.read, Accept: s.proxied, Restarts: true,
 		Lenient:  true,
 		KeyTypes: []string{"ed25519", "ecdsa", "rsa"}, // some clients lack the first
@@ -233,8 +234,16 @@ func (s *service) read() (*site.Settings, error) {
 			}
 		}
 	}
-	made.Fixed = fmt.Sprint(made.metrics, made.metricsUsers, made.proxies, made.store, made.storage,
-		made.atomic, made.audit, describeRules(made.rules), describeAdmin(made.admin),
-		describe(made.hooks))
+	made.Fixed = map[string]string{
+		"metrics":            fmt.Sprint(made.metrics, made.metricsUsers),
+		"trusted proxies":    fmt.Sprint(made.proxies),
+		"the store":          made.store,
+		"object storage":     fmt.Sprint(made.storage),
+		"how uploads appear": fmt.Sprint(made.atomic),
+		"the audit trail":    fmt.Sprint(made.audit),
+		"retention":          describeRules(made.rules),
+		"the status page":    describeAdmin(made.admin),
+		"hooks":              describe(made.hooks),
+	}
 	return &made.Settings, err
 }

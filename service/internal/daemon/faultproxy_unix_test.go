@@ -135,8 +135,10 @@ func (g *gate) proxyStorage(t *testing.T, endpoint string) string {
 		ModifyResponse: func(r *http.Response) error {
 			return both(describeRequest(r.Request), true)
 		},
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-		ErrorLog:     log.New(io.Discard, "", 0),
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+			panic(http.ErrAbortHandler)
+		},
+		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

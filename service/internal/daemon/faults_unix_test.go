@@ -83,8 +83,8 @@ func faultsOf(n int, seed uint64, whiles ...time.Duration) (all []fault) {
 		for _, which := range slices.Sorted(maps.Keys(change.asked)) {
 			for at := range 2 * change.asked[which] {
 				if which != "" {
-					all = append(all, fault{change: change.name, kind: "kill", which: which, at: at / 2,
-						after: at%2 == 1})
+					all = append(all, fault{change: change.name, kind: "kill", which: which,
+						at: at / 2, after: at%2 == 1})
 				}
 			}
 		}
@@ -173,7 +173,8 @@ const bannedAddress = "192.0.2.66"
 
 func newFaults(t *testing.T, endpoint, address string, batch int, some []fault) *faults {
 	data := randomData(18<<20 + 300_000)
-	f := &faults{T: t, endpoint: endpoint, prefix: fmt.Sprintf("batch%d", batch), old: data[:50_000],
+	f := &faults{T: t, endpoint: endpoint, prefix: fmt.Sprintf("batch%d", batch),
+		old:   data[:50_000],
 		short: data[1 : 1+100_000], long: data[2 : 2+18<<20], again: data[3 : 3+70_000],
 		events: map[string]map[string]bool{}}
 	f.home, f.key = servetest.HomeWithKey(t)
@@ -327,7 +328,8 @@ func (f *faults) prepare(c *usftp.Client, change string) (before, after []byte, 
 	case "long over", "temporary":
 		return f.old, f.long, putFile(c, "/file", f.old)
 	case "rename":
-		return f.old, f.short, errors.Join(putFile(c, "/file", f.old), putFile(c, "/other", f.short))
+		return f.old, f.short, errors.Join(putFile(c, "/file", f.old),
+			putFile(c, "/other", f.short))
 	}
 	return f.old, nil, putFile(c, "/file", f.old)
 }
@@ -580,7 +582,8 @@ func TestHeldUpRequest(t *testing.T) {
 	for _, one := range users {
 		holding.Go(func() {
 			g := &gate{}
-			node := f.start(t, one.user(), g.proxyStorage(t, f.endpoint), g.proxyStore(t, f.storeURL))
+			node := f.start(t, one.user(), g.proxyStorage(t, f.endpoint),
+				g.proxyStore(t, f.storeURL))
 			client, cut, err := f.connect(t, node, one)
 			if err != nil {
 				t.Error(err)
@@ -606,11 +609,12 @@ func TestHeldUpRequest(t *testing.T) {
 			})
 			arrives()
 			if err := <-told; err == nil {
-				t.Errorf("%q: the node that has lost the right to write says that it has written", one.which)
+				t.Errorf("%q: the node that has lost the right to write says that it has written",
+					one.which)
 			}
 			if got := f.see(t, f.sound, one); !bytes.Equal(got, f.again) {
-				t.Errorf("%q: %d bytes are there, want the %d of the other node", one.which, len(got),
-					len(f.again))
+				t.Errorf("%q: %d bytes are there, want the %d of the other node", one.which,
+					len(got), len(f.again))
 			}
 			cut()
 			node.End(syscall.SIGTERM, 0)
@@ -704,7 +708,8 @@ func (f *faults) end(some []fault) {
 		})
 		there := amount{}
 		for token := ""; ; {
-			page, err := f.bucket.List(ctx, objectfs.Query{Prefix: f.prefixOf(one) + "/", Token: token})
+			page, err := f.bucket.List(ctx,
+				objectfs.Query{Prefix: f.prefixOf(one) + "/", Token: token})
 			f.must(err)
 			for _, o := range page.Objects {
 				there = amount{there.bytes + o.Size, there.files + 1}
@@ -714,7 +719,8 @@ func (f *faults) end(some []fault) {
 			}
 		}
 		counted[one.number] = there
-		if now := (amount{int64(line["bytes"].(float64)), int64(line["files"].(float64))}); now != there {
+		if now := (amount{int64(line["bytes"].(float64)),
+			int64(line["files"].(float64))}); now != there {
 			f.Errorf("%s: %v is counted, and there is %v", one, now, there)
 		}
 		if a, b := f.see(f.T, f.sound, one), f.see(f.T, second, one); !bytes.Equal(a, b) {

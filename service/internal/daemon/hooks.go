@@ -111,7 +111,8 @@ func (f *configFile) hook(i int, table *hookTable) (*hooks.Hook, error) {
 	switch {
 	case !hookName.MatchString(table.Name):
 		return wrong("name", "%q is no name for a hook: use a-z, 0-9, _ and -", table.Name)
-	case slices.ContainsFunc(f.made.hooks, func(h *hooks.Hook) bool { return h.Name == table.Name }):
+	case slices.ContainsFunc(f.made.hooks,
+		func(h *hooks.Hook) bool { return h.Name == table.Name }):
 		return wrong("name", "hook %q already exists", table.Name)
 	case len(made.On) == 0:
 		return wrong("on", "hook %s needs events: %s", table.Name, joined(hooks.Kinds))
@@ -225,8 +226,8 @@ func (s *service) useHooks() error {
 		return h.On[0] == hooks.Accept
 	})
 	if s.store == nil && len(told) > 0 {
-		return errors.New("hooks need a store, which remembers what they are to be told: set file in " +
-			"[store]")
+		return errors.New("hooks need a store, which remembers what they are to be told: set " +
+			"file in [store]")
 	}
 	s.hooks = hooks.New(s.started.hooks, s.store, s.Log)
 	s.hooks.Root = func(user, path string) (string, string) {

@@ -116,7 +116,8 @@ give_up = "1ms"
 
 	s = servetest.Start(t, home, "usftpd", "--config", file, "--metrics=127.0.0.1:0")
 	again := nextEvent(t, came, hooks.Uploaded)
-	if again.ID != first.ID || again.File != filepath.Join(home, "alice", "f") || again.Written != 4 ||
+	if again.ID != first.ID || again.File != filepath.Join(home, "alice", "f") ||
+		again.Written != 4 ||
 		again.User != "alice" || !strings.HasPrefix(again.Remote, "192.0.2.10:") {
 		t.Errorf("delivered %+v, tried before %+v", again, first)
 	}
@@ -150,7 +151,8 @@ give_up = "1ms"
 		t.Errorf("%+v", e)
 	}
 
-	dead := regexp.MustCompile(`^(\w+)  broken  [\d-]+ [\d:]+  removed  alice  /g  1 tries  \S*false: exit status 1`)
+	dead := regexp.MustCompile(`^(\w+)  broken  [\d-]+ [\d:]+  removed  alice  /g  1 tries  ` +
+		`\S*false: exit status 1`)
 	var found []string
 	until(t, "a dead letter", func() bool {
 		found = dead.FindStringSubmatch(do(t, home, file, "", "hooks list"))
@@ -210,7 +212,8 @@ secret = "hook.secret"
 	text := strings.Replace(string(readFile(t, file)), "incoming/..", incoming, 1)
 	writeFile(t, file, []byte(text))
 	secret := filepath.Join(home, "hook.secret")
-	if err := os.WriteFile(secret, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte("0123456789abcdef0123456789abcdef\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	receiver := exec.CommandContext(t.Context(), python, examples+"/receiver.py", secret, port)
@@ -273,7 +276,8 @@ secret = "hook.secret"
 // TestHooksWithoutStore: what could not be remembered is not promised.
 func TestHooksWithoutStore(t *testing.T) {
 	t.Parallel()
-	home, _, file := configWith(t, "[[hooks]]\nname = \"h\"\non = [\"login\"]\ncommand = [\"true\"]\n")
+	home, _, file := configWith(t,
+		"[[hooks]]\nname = \"h\"\non = [\"login\"]\ncommand = [\"true\"]\n")
 	served := strings.Replace(string(readFile(t, file)), `root = "alice"`, `root = "."`, 1)
 	writeFile(t, file, []byte(served))
 	got := run(t, home, "", "--config", file)
@@ -316,7 +320,8 @@ func TestAcceptExample(t *testing.T) {
 	if out, err := s.SFTP("alice", key, "put good second\n"); err == nil {
 		t.Errorf("without clamd a file appears:\n%s", out)
 	}
-	s.Wait("a file could not be checked", func(f map[string]any) bool { return f["hook"] == "clamd" })
+	s.Wait("a file could not be checked",
+		func(f map[string]any) bool { return f["hook"] == "clamd" })
 }
 
 // TestAcceptNeedsHiding: a directory whose files are seen while they are written is not served.
@@ -340,8 +345,8 @@ func TestAcceptNeedsHiding(t *testing.T) {
 	}
 }
 
-// TestHookOfAKilledUpload: a server that is killed after the client has closed a file, and before it
-// could say what came of that, leaves an event that says so.
+// TestHookOfAKilledUpload: a server that is killed after the client has closed a file, and before
+// it could say what came of that, leaves an event that says so.
 func TestHookOfAKilledUpload(t *testing.T) {
 	t.Parallel()
 	scanner, err := net.Listen("tcp", "127.0.0.1:0") // which never answers

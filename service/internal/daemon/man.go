@@ -29,7 +29,8 @@ func manCommand(root *cobra.Command) *cobra.Command {
 func manPage(root *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, `.\" Made by "usftpd man" out of the same tables as the help. Do not edit.`)
-	fmt.Fprintf(&b, ".TH USFTPD 8\n.SH NAME\nusftpd \\- %s\n.SH SYNOPSIS\n", cmdline.Roff(root.Short))
+	fmt.Fprintf(&b, ".TH USFTPD 8\n.SH NAME\nusftpd \\- %s\n.SH SYNOPSIS\n",
+		cmdline.Roff(root.Short))
 	fmt.Fprintf(&b, ".B %s\n", cmdline.Roff(root.Use))
 	commands := commandsOf(root)
 	for _, cmd := range commands {

@@ -43,7 +43,11 @@ deny = ["mkdir"]
 	// Denied, far more often than is logged.
 	s.SFTP("u", key, strings.Repeat("-mkdir d\n", 300))
 	want := regexp.MustCompile(
-		`(?s)usftp_files_total\{protocol="sftp"\} 2\n.*usftp_logins_failed_total 1\n.*usftp_logins_total 2\n.*usftp_read_bytes_total 5000\n.*usftp_requests_denied_total 300\n.*usftp_user_failures_total\{user="u"\} 300\n.*usftp_written_bytes_total 5000\n.*\ngo_goroutines \d`)
+		`(?s)usftp_files_total\{protocol="sftp"\} 2\n` +
+			`.*usftp_logins_failed_total 1\n.*usftp_logins_total 2\n` +
+			`.*usftp_read_bytes_total 5000\n.*usftp_requests_denied_total 300\n` +
+			`.*usftp_user_failures_total\{user="u"\} 300\n` +
+			`.*usftp_written_bytes_total 5000\n.*\ngo_goroutines \d`)
 	for began := time.Now(); ; { // the client is gone before the server has counted
 		response, err := http.Get(url)
 		if err != nil {

@@ -36,7 +36,8 @@ func objectRoot(root string) (spelled, bucket, prefix string, err error) {
 	}
 	for element := range strings.SplitSeq(prefix, "/") {
 		if element == "" || element == "." || element == ".." {
-			return "", "", "", fmt.Errorf("%q has an element that no path has: use s3://BUCKET/PREFIX",
+			return "", "", "", fmt.Errorf("%q has an element that no path has: use "+
+				"s3://BUCKET/PREFIX",
 				root)
 		}
 	}
@@ -67,8 +68,8 @@ const (
 	// reload or stop the server waits.
 	tryPatience = 15 * time.Second
 
-	// tryAgain is how long one that could not be used is not tried again, since many users may be in
-	// it.
+	// tryAgain is how long one that could not be used is not tried again, since many users may be
+	// in it.
 	tryAgain = time.Minute
 )
 

@@ -181,7 +181,8 @@ func TestObjectsRefused(t *testing.T) {
 		got := run(t, home, "", "--config", file)
 		lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
 		if last := lines[len(lines)-1]; got.code != 1 ||
-			!strings.HasPrefix(last, "usftpd: cannot serve s3://") || !strings.Contains(last, one.says) {
+			!strings.HasPrefix(last, "usftpd: cannot serve s3://") ||
+			!strings.Contains(last, one.says) {
 			t.Errorf("want %q: %+v", one.says, got)
 		}
 	}
@@ -283,8 +284,10 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 			return transfer.Result{}, err
 		}
 		return transfer.Copy(t.Context(),
-			transfer.Remote(pool.Host{Client: client, Name: "service"}, "/file"), transfer.Local(local),
-			transfer.Options{Resume: true, Journal: filepath.Join(home, "journal"), RateLimit: rate})
+			transfer.Remote(pool.Host{Client: client, Name: "service"}, "/file"),
+			transfer.Local(local),
+			transfer.Options{Resume: true, Journal: filepath.Join(home, "journal"),
+				RateLimit: rate})
 	}
 	whole := func(s *servetest.Server, want []byte) {
 		t.Helper()
@@ -296,7 +299,8 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 		if err != nil || len(list) != min(len(want), 1) {
 			t.Errorf("others see %v, %v", list, err)
 		}
-		if got, err := client.ReadFile("/file"); want != nil && (err != nil || !bytes.Equal(got, want)) {
+		if got, err := client.ReadFile("/file"); want != nil &&
+			(err != nil || !bytes.Equal(got, want)) {
 			t.Errorf("others see %d bytes, %v", len(got), err)
 		} else if want == nil && err == nil {
 			t.Errorf("others can read %d bytes", len(got))
@@ -338,7 +342,8 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 			t.Errorf("a temporary name: %t, %+v", temporary, left)
 		}
 		buried++
-		other.WaitFor("a node is dead; its sessions are free", buried) // and so is the right to write
+		// and so is the right to write
+		other.WaitFor("a node is dead; its sessions are free", buried)
 		if r, err := send(other, 0); err != nil || r.Resumed < 8<<20 {
 			t.Errorf("%d bytes were gone on from, %v", r.Resumed, err)
 		}

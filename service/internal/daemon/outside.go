@@ -118,14 +118,15 @@ func (f *configFile) limits(table string, t *askTable) (limits outside.Limits, e
 	if t.AtOnce > 1000 {
 		return limits, f.wrong("", table+".at_once", errors.New("at most 1000 at once"))
 	}
-	return outside.Limits{Timeout: time.Duration(t.Timeout), AtOnce: int(t.AtOnce), Rate: int(t.Rate),
-		Cache: time.Duration(t.Cache)}, nil
+	return outside.Limits{Timeout: time.Duration(t.Timeout), AtOnce: int(t.AtOnce),
+		Rate: int(t.Rate), Cache: time.Duration(t.Cache)}, nil
 }
 
 func (f *configFile) ldap(t *ldapTable, made *outsiders) error {
 	l := &outside.LDAP{URLs: t.URLs, StartTLS: t.StartTLS, DN: t.DN, SearchDN: t.SearchDN,
 		Base: t.Base, Filter: t.Filter, Name: t.Name, GroupBase: t.GroupBase,
-		GroupFilter: t.GroupFilter, Require: t.Groups, TLS: &tls.Config{MinVersion: tls.VersionTLS12}}
+		GroupFilter: t.GroupFilter, Require: t.Groups,
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12}}
 	if l.Name == "" {
 		l.Name = "uid"
 	}
@@ -138,7 +139,8 @@ func (f *configFile) ldap(t *ldapTable, made *outsiders) error {
 	}
 	if t.CA != "" {
 		pem, err := os.ReadFile(f.path(t.CA))
-		if l.TLS.RootCAs = x509.NewCertPool(); err == nil && !l.TLS.RootCAs.AppendCertsFromPEM(pem) {
+		if l.TLS.RootCAs = x509.NewCertPool(); err == nil &&
+			!l.TLS.RootCAs.AppendCertsFromPEM(pem) {
 			err = fmt.Errorf("no certificate in %s", f.path(t.CA))
 		}
 		if err != nil {
@@ -147,8 +149,8 @@ func (f *configFile) ldap(t *ldapTable, made *outsiders) error {
 		made.text += string(pem)
 	}
 	if (t.SearchDN == "") != (t.SearchPassword == "") || t.SearchDN != "" && t.DN != "" {
-		return f.wrong("", "ldap.search_dn", errors.New("search_dn and search_password go together,"+
-			" and with base"))
+		return f.wrong("", "ldap.search_dn",
+			errors.New("search_dn and search_password go together, and with base"))
 	}
 	if t.SearchPassword != "" {
 		name := f.path(t.SearchPassword)
@@ -247,6 +249,12 @@ func (f *configFile) template(i int, t *templateTable, made *outsiders) error {
 		return wrong("folders", err)
 	}
 	if err == nil {
+		key, err := keptIn(&example, canBeAtomic)
+		if err != nil {
+			return wrong(key, err)
+		}
+	}
+	if err == nil {
 		err = missing(example.Root, example.MakeRoot)
 	}
 	if err != nil {
@@ -304,8 +312,8 @@ func (s *service) askOutside(o *outsiders, conn ssh.ConnMetadata, known bool,
 	}
 	if !known && s.store != nil {
 		if !s.store.KnowsUsers() {
-			return nil, fmt.Errorf("%w: the store, which does not answer, may have disabled the user",
-				sshd.ErrUndecided)
+			return nil, fmt.Errorf("%w: the store, which does not answer, may have disabled "+
+				"the user", sshd.ErrUndecided)
 		}
 		for _, u := range s.store.Users() {
 			if u.Name == name {
@@ -313,8 +321,8 @@ func (s *service) askOutside(o *outsiders, conn ssh.ConnMetadata, known bool,
 			}
 		}
 	}
-	answer, err := o.asker.Ask(context.Background(), outside.Question{User: name, Password: password,
-		Remote: conn.RemoteAddr().String()})
+	answer, err := o.asker.Ask(context.Background(), outside.Question{User: name,
+		Password: password, Remote: conn.RemoteAddr().String()})
 	if err != nil || known {
 		return nil, err
 	}
@@ -328,7 +336,8 @@ func (made *settings) outsider(name string) bool {
 }
 
 // newcomer returns what a user gets who is in no list.
-func (s *service) newcomer(o *outsiders, name string, answer outside.Answer) (*site.Account, error) {
+func (s *service) newcomer(o *outsiders, name string, answer outside.Answer) (*site.Account,
+	error) {
 	i := slices.IndexFunc(o.templates, func(t template) bool {
 		return (answer.Template == "" || answer.Template == t.name) &&
 			(t.ldapGroup == "" || answer.In(t.ldapGroup))

@@ -11,7 +11,8 @@ import (
 func TestOutsideErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"short": "x", "empty": "\n", "nopem": "no certificate"} {
+	for name, text := range map[string]string{"short": "x", "empty": "\n",
+		"nopem": "no certificate"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -31,9 +32,10 @@ func TestOutsideErrors(t *testing.T) {
 		{user, `:4: password: outside of what?`},
 		{user + "[[outside]]\nroot = '.'\n", `:5: name: nobody comes from outside`},
 		{"outside = 3\n" + user, `:1:11: outside: it must be tables, each headed by [[outside]]`},
-		{"[passwords]\nmin_length = 1000\n" + user, `:2: passwords.min_length: at most 256 characters`},
+		{"[passwords]\nmin_length = 1000\n" + user,
+			`:2: passwords.min_length: at most 256 characters`},
 		{"[passwords]\nmax_age = '1s'\n" + user, `:2: passwords.max_age: at least an hour`},
-		{"[passwords]\nmax_age = '90d'\n" + user, `:2:11: "90d" is not a valid time`},
+		{"[passwords]\nmax_age = '3w'\n" + user, `:2:11: "3w" is not a valid time: use a form such as 90d`},
 		{user + "[ldap]\n", `:5: ldap.urls: a directory needs urls`},
 		{user + "[ldap]\nurls = 'x'\n", `:6:8: ldap.urls: it must be a list in brackets`},
 		{user + "[ldap]\nurls = ['http://h']\n", `:6: ldap.urls: "http://h" is no directory`},
@@ -42,7 +44,8 @@ func TestOutsideErrors(t *testing.T) {
 		{ldap + "dn = 'uid=x'\n", `:7: ldap.dn: "uid=x" has no {user}`},
 		{ldap + "dn = '{user}'\n", `:7: ldap.dn: "x" is no distinguished name`},
 		{ldap + "base = 'dc=x'\n", `:5: ldap.filter: "" has no {user}`},
-		{ldap + "base = 'dc=x'\nfilter = '(uid={user}'\n", `:8: ldap.filter: "(uid=x" is no filter`},
+		{ldap + "base = 'dc=x'\nfilter = '(uid={user}'\n",
+			`:8: ldap.filter: "(uid=x" is no filter`},
 		{ldap + "base = 'x'\nfilter = '(uid={user})'\n", `:7: ldap.base: "x" is no distinguished`},
 		{dn + "filter = '(uid={user})'\n", `:8: ldap.filter: with dn nothing is searched`},
 		{dn + "group_base = 'x'\n", `:8: ldap.group_base: "x" is no distinguished name`},
@@ -51,21 +54,27 @@ func TestOutsideErrors(t *testing.T) {
 		{dn + "ca = 'none'\n", `:8: ldap.ca: ` + filepath.Join(dir, "none") + `: no such file`},
 		{dn + "ca = 'nopem'\n", `:8: ldap.ca: no certificate in ` + filepath.Join(dir, "nopem")},
 		{dn + "search_dn = 'cn=s'\n", `:8: ldap.search_dn: search_dn and search_password go`},
-		{ldap + "base = 'dc=x'\nfilter = '(uid={user})'\nsearch_dn = 'cn=s'\nsearch_password = 'open'\n",
+		{ldap + "base = 'dc=x'\nfilter = '(uid={user})'\nsearch_dn = 'cn=s'\n" +
+			"search_password = 'open'\n",
 			`:10: ldap.search_password: others can read `},
-		{ldap + "base = 'dc=x'\nfilter = '(uid={user})'\nsearch_dn = 'cn=s'\nsearch_password = 'empty'\n",
+		{ldap + "base = 'dc=x'\nfilter = '(uid={user})'\nsearch_dn = 'cn=s'\n" +
+			"search_password = 'empty'\n",
 			`:10: ldap.search_password: there is no password in `},
 		{dn + "at_once = 1001\n", `:8: ldap.at_once: at most 1000`},
 		{dn + "rate = 'x'\n", `:8:8: ldap.rate: it must be a number`},
 		{dn + "cache = 'x'\n", `:8:9: "x" is not a valid time`},
 		{dn + "timeout = '0s'\n", `:8:11: "0s" is not a valid time`},
-		{dn + "[login_hook]\nurl = 'https://h'\n", `:8: login_hook: with [ldap] nobody else is asked`},
+		{dn + "[login_hook]\nurl = 'https://h'\n",
+			`:8: login_hook: with [ldap] nobody else is asked`},
 		{hook, `:5: login_hook.url: a login hook needs either url or command`},
 		{hook + "url = 'http://h/'\n", `:6: login_hook.url: passwords would cross the network`},
 		{hook + "url = 'ftp://h/'\n", `:6:7: a hook's URL is https://HOST/PATH`},
-		{hook + "url = 'https://h/'\ncommand = ['true']\n", `:6: login_hook.url: a login hook needs`},
-		{hook + "command = ['none-such']\n", `:6: login_hook.command: none-such: executable file not`},
-		{hook + "command = ['true']\nsecret = 'short'\n", `:7: login_hook.secret: only what is posted`},
+		{hook + "url = 'https://h/'\ncommand = ['true']\n",
+			`:6: login_hook.url: a login hook needs`},
+		{hook + "command = ['none-such']\n",
+			`:6: login_hook.command: none-such: executable file not`},
+		{hook + "command = ['true']\nsecret = 'short'\n",
+			`:7: login_hook.secret: only what is posted`},
 		{hook + "url = 'https://h/'\nsecret = 'short'\n", `:7: login_hook.secret: `},
 		{from, `:8: root: a directory is needed, such as`},
 		{from + "root = '%u'\npassword = 'outside'\n", `:10: unknown setting "outside.password"`},
@@ -104,8 +113,8 @@ func TestRootsOfNewcomers(t *testing.T) {
 		t.Root = root
 		return t
 	}
-	for _, name := range []string{"", ".", "..", ".ssh", "a/b", "../a", `a\b`, `..\a`, "c:", "a\x00b",
-		"a\nb", "a ", " a", "a.", "*", "a?", "con|", "\xff", strings.Repeat("a", 256)} {
+	for _, name := range []string{"", ".", "..", ".ssh", "a/b", "../a", `a\b`, `..\a`, "c:",
+		"a\x00b", "a\nb", "a ", " a", "a.", "*", "a?", "con|", "\xff", strings.Repeat("a", 256)} {
 		if one, err := at("/srv/%u/data").account(name); err == nil {
 			t.Errorf("%q gets %s", name, one.Root)
 		}

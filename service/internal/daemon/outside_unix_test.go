@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -102,7 +103,8 @@ func TestUsersOfLDAP(t *testing.T) {
 	w := newWire(t, slapd.TLS)
 	home, key, file := ldapConfig(t, w.address, slapd.CA,
 		"[bans]\nnever = ['127.0.0.1']\n") // whose wrong passwords are answered sooner
-	do(t, home, file, "", "user add dave", "--root", filepath.Join(home, "alice"), "--password-outside")
+	do(t, home, file, "", "user add dave", "--root", filepath.Join(home, "alice"),
+		"--password-outside")
 	do(t, home, file, "", "user disable dave")
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	try := func(user, password string, want, asked bool) {
@@ -113,7 +115,8 @@ func TestUsersOfLDAP(t *testing.T) {
 			clients = clients[:1]
 		}
 		for _, client := range clients {
-			if out, _, err := (asker{t: t, server: s}).run(client, user, password); (err == nil) != want {
+			if out, _, err := (asker{t: t, server: s}).run(client, user,
+				password); (err == nil) != want {
 				t.Errorf("%s as %s with %q: %v\n%s\n%s", client, user, password, err, out, s.Log)
 			}
 		}
@@ -165,7 +168,8 @@ func TestLDAPIsDown(t *testing.T) {
 	t.Parallel()
 	slapd := slapdtest.Start(t, "ann", "bob", "carol")
 	w := newWire(t, slapd.TLS)
-	home, key, file := ldapConfig(t, w.address, slapd.CA, "cache = '1h'\n[bans]\nuser_failures = 1\n")
+	home, key, file := ldapConfig(t, w.address, slapd.CA,
+		"cache = '1h'\n[bans]\nuser_failures = 1\n")
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	try := func(user, password string, want bool) {
 		t.Helper()
@@ -259,7 +263,8 @@ root = "bob/%u"
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	try := func(client, user, password string, want bool) {
 		t.Helper()
-		if out, _, err := (asker{t: t, server: s}).run(client, user, password); (err == nil) != want {
+		if out, _, err := (asker{t: t, server: s}).run(client, user,
+			password); (err == nil) != want {
 			t.Errorf("%s as %s with %q: %v\n%s\n%s", client, user, password, err, out, s.Log)
 		}
 	}
@@ -378,5 +383,56 @@ func TestOutsidersAreShown(t *testing.T) {
 	})
 	if got := run(t, home, "", "user", "disable", "local", "--config", file); got.code == 0 {
 		t.Errorf("a user of the configuration: %+v", got)
+	}
+}
+
+// TestLoginHookByURL: a web service decides for OpenSSH's client and usftp, and is asked again after
+// an answer that was none: the cache does not speak for it, nor is it left alone.
+func TestLoginHookByURL(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		var q struct{ User, Password string }
+		switch err := json.NewDecoder(r.Body).Decode(&q); {
+		case err != nil || r.Header.Get("Webhook-Signature") == "":
+			w.WriteHeader(http.StatusBadRequest)
+		case q.Password == "odd":
+			io.WriteString(w, "<html>")
+		default:
+			fmt.Fprintf(w, `{"accept": %t}`, q.Password == "right")
+		}
+	}))
+	defer web.Close()
+	home, key := servetest.HomeWithKey(t)
+	secret := filepath.Join(home, "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("0123456789abcdef", 2)+"\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, _, _ := writeConfig(t, home, key, `
+[passwords]
+max_age = "90d"
+[login_hook]
+url = "`+web.URL+`/login"
+secret = "secret"
+cache = "1h"
+[[outside]]
+root = "bob/%u"
+`)
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	for _, try := range []struct {
+		client, password string
+		want             bool
+	}{{"sftp", "right", true}, {"sftp", "odd", false}, {"sftp", "right", true},
+		{"usftp", "right", true}, {"sftp", "wrong", false}} {
+		before := asked.Load()
+		out, _, err := (asker{t: t, server: s}).run(try.client, "ann", try.password)
+		if (err == nil) != try.want {
+			t.Errorf("%s with %q: %v\n%s\n%s", try.client, try.password, err, out, s.Log)
+		}
+		if asked.Load() == before {
+			t.Errorf("%s with %q: nobody was asked", try.client, try.password)
+		}
 	}
 }

@@ -65,13 +65,37 @@ func (s *service) renewal(u store.User) func(old string) func(fresh string) erro
 			if err := rules.check(old, fresh); err != nil {
 				return err
 			}
+			hash, err := s.hash(fresh)
+			if err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(context.Background(), accountPatience)
 			defer cancel()
-			err := s.store.ChangePassword(ctx, u.Name, u.Password, sshd.HashPassword(fresh))
-			if err == nil {
+			if err = s.store.ChangePassword(ctx, u.Name, u.Password, hash); err == nil {
 				s.Log.Info("password changed", "user", u.Name)
 			}
 			return err
 		}
+	}
+}
+
+// atOnceHashed is how many new passwords are hashed at once, each of which takes 64 MiB: whoever has
+// to change a password may answer over many connections in the same moment. hashPatience is how
+// long one waits for that.
+const (
+	atOnceHashed = 2
+	hashPatience = 20 * time.Second
+)
+
+// hash hashes a new password when it is its turn.
+func (s *service) hash(password string) (string, error) {
+	patience := time.NewTimer(hashPatience)
+	defer patience.Stop()
+	select {
+	case s.hashing <- struct{}{}:
+		defer func() { <-s.hashing }()
+		return sshd.HashPassword(password), nil
+	case <-patience.C:
+		return "", fmt.Errorf("%w: too many passwords are being changed", sshd.ErrUndecided)
 	}
 }

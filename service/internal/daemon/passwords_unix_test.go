@@ -18,7 +18,8 @@ import (
 func TestExpiredPasswords(t *testing.T) {
 	t.Parallel()
 	home, key := servetest.HomeWithKey(t)
-	file, _, _ := writeConfig(t, home, key, "[bans]\nnever = ['127.0.0.1']\n[passwords]\nmin_length = 10\n")
+	file, _, _ := writeConfig(t, home, key,
+		"[bans]\nnever = ['127.0.0.1']\n[passwords]\nmin_length = 10\n")
 	const old, fresh = "the old one", "a fresh one"
 	cases := []struct {
 		method  string
@@ -27,14 +28,16 @@ func TestExpiredPasswords(t *testing.T) {
 	}{
 		{"password", []string{old, old, "short", "short", old, fresh, fresh}, true},
 		{"password", []string{old, "wrong", fresh, fresh}, false},
-		{"keyboard-interactive", []string{old, "short", "short", fresh, "another one", fresh, fresh}, true},
-		{"keyboard-interactive", []string{old, "short", "short", old, old, "a", "a", fresh, fresh}, false},
+		{"keyboard-interactive", []string{old, "short", "short", fresh, "another one", fresh,
+			fresh}, true},
+		{"keyboard-interactive", []string{old, "short", "short", old, old, "a", "a", fresh, fresh},
+			false},
 	}
 	clients := []string{"sftp", "usftp"}
 	for i := range cases {
 		for _, client := range clients {
-			do(t, home, file, old+"\n", fmt.Sprintf("user add --password --must-change %s%d", client, i),
-				"--root", filepath.Join(home, "alice"))
+			do(t, home, file, old+"\n", fmt.Sprintf("user add --password --must-change %s%d",
+				client, i), "--root", filepath.Join(home, "alice"))
 		}
 	}
 	one := servetest.Start(t, home, "usftpd", "--config", file)
@@ -53,7 +56,8 @@ func TestExpiredPasswords(t *testing.T) {
 				t.Parallel()
 				out, asked, err := asker{t: t, server: one, more: []string{"-o",
 					"PreferredAuthentications=" + c.method}}.run(client, user, c.answers...)
-				if (err == nil) != c.want || !strings.Contains(strings.ToLower(asked), "new password") {
+				if (err == nil) != c.want || !strings.Contains(strings.ToLower(asked),
+					"new password") {
 					t.Errorf("%q: %v\n%s\nasked:\n%s", c.answers, err, out, asked)
 				}
 				if c.want {
@@ -99,13 +103,15 @@ func TestExpiredPasswordAndCode(t *testing.T) {
 		try(true, old, recovery[0], fresh, fresh)
 		recovery = recovery[1:]
 		until(t, "the new password is known", func() bool {
-			_, asked, err := asker{t: t, server: s, more: more}.run("sftp", "carol", fresh, recovery[0])
+			_, asked, err := asker{t: t, server: s, more: more}.run("sftp", "carol", fresh,
+				recovery[0])
 			if err == nil {
 				recovery = recovery[1:]
 			}
 			return err == nil && !strings.Contains(asked, "New password")
 		})
-		do(t, home, file, old+"\n", "user add --replace --must-change --second-factor --password carol",
+		do(t, home, file, old+"\n", "user add --replace --must-change --second-factor "+
+			"--password carol",
 			"--root", filepath.Join(home, "alice"))
 		s.WaitFor("password changed", 1)
 	}
@@ -116,13 +122,15 @@ func TestPasswordRules(t *testing.T) {
 	t.Parallel()
 	rules := passwordRules{least: 8, maxAge: time.Hour}
 	for fresh, want := range map[string]bool{"12345678": true, "1234567": false, "äöüäöüäö": true,
-		"äöüäöüä": false, "the old one": false, "": false, strings.Repeat("x", maxPassword+1): false} {
+		"äöüäöüä": false, "the old one": false, "": false,
+		strings.Repeat("x", maxPassword+1): false} {
 		if err := rules.check("the old one", fresh); (err == nil) != want {
 			t.Errorf("%q: %v", fresh, err)
 		}
 	}
 	s := &service{}
-	for maxAge, want := range map[time.Duration]bool{0: false, time.Hour: true, 3 * time.Hour: false} {
+	for maxAge, want := range map[time.Duration]bool{0: false, time.Hour: true,
+		3 * time.Hour: false} {
 		s.rules.Store(&passwordRules{maxAge: maxAge})
 		u := store.User{PasswordSet: time.Now().Add(-2 * time.Hour)}
 		if due := s.renewal(u)("old") != nil; due != want {

@@ -110,7 +110,8 @@ func (c *proxyConn) begin() {
 	})
 }
 
-// HealthCheck reports whether the connection is the balancer's own, to see whether the server lives.
+// HealthCheck reports whether the connection is the balancer's own, to see whether the server
+// lives.
 func (c *proxyConn) HealthCheck() bool {
 	c.begin()
 	return c.check

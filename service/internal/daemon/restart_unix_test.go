@@ -138,3 +138,28 @@ func TestRestartThatFails(t *testing.T) {
 		t.Errorf("the old process serves:\n%s", out)
 	}
 }
+
+// TestReloadNamesWhatNeedsARestart: after a reload the log names the settings that have changed and
+// have no effect yet, and no others.
+func TestReloadNamesWhatNeedsARestart(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, "grace = '5s'\n[store]\nfile = 'store.db'")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	const says = "settings have changed that need a restart"
+	text := string(readFile(t, file))
+	reload := func(text string) {
+		writeFile(t, file, []byte(text))
+		s.Cmd.Process.Signal(syscall.SIGHUP)
+	}
+	reload("banner = 'id.pub'\n" + text)
+	s.Wait("reloaded", nil)
+	if strings.Contains(s.Log.String(), says) {
+		t.Errorf("nothing needs a restart:\n%s", s.Log)
+	}
+	reload(strings.Replace(text, "grace = '5s'", "grace = '6s'\nproxy_protocol = ['127.0.0.1']", 1) +
+		"[audit]\n")
+	s.Wait(says, func(f map[string]any) bool {
+		return f["settings"] == "grace, the audit trail, trusted proxies"
+	})
+}

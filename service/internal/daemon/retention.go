@@ -37,7 +37,8 @@ func (f *configFile) retention(i int, t *retentionTable) (rules []*retention.Rul
 	above := strings.TrimSuffix(t.MoveTo.text, "/") + "/"
 	switch {
 	case len(t.Users) == 0:
-		return nil, f.wrong(at, "users", errors.New("a rule needs users, in whose folder it applies"))
+		return nil, f.wrong(at, "users",
+			errors.New("a rule needs users, in whose folder it applies"))
 	case t.Path.text == "":
 		return nil, f.wrong(at, "path", errors.New("a rule needs a folder"))
 	case t.Age == 0:

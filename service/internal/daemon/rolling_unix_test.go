@@ -150,5 +150,6 @@ func (r *rolling) sees(one fault, from int, may [][]byte) {
 			return
 		}
 	}
-	r.Errorf("%s sees %d bytes, which are neither the old file nor the new one", one.user(), len(got))
+	r.Errorf("%s sees %d bytes, which are neither the old file nor the new one", one.user(),
+		len(got))
 }

@@ -124,8 +124,9 @@ func TestStatusInBrowser(t *testing.T) {
 		t.Errorf("the browser says %q", said)
 	}
 	s.End(15, 0)
-	if trail := do(t, home, file, "", "audit", "--only", "admin"); strings.Count(trail, "\n") != 3 ||
-		!strings.Contains(trail, "ended session") || !strings.Contains(trail, "disabled user stored") {
+	trail := do(t, home, file, "", "audit", "--only", "admin")
+	if strings.Count(trail, "\n") != 3 || !strings.Contains(trail, "ended session") ||
+		!strings.Contains(trail, "disabled user stored") {
 		t.Errorf("the trail:\n%s", trail)
 	}
 }

@@ -48,7 +48,8 @@ func from(t *testing.T, s *servetest.Server, address string) net.Conn {
 }
 
 // login logs in with a password, which may be wrong, and opens a session.
-func login(t *testing.T, s *servetest.Server, address, user, password string) (*usftp.Client, error) {
+func login(t *testing.T, s *servetest.Server, address, user, password string) (*usftp.Client,
+	error) {
 	t.Helper()
 	secure, channels, requests, err := ssh.NewClientConn(from(t, s, address), "",
 		&ssh.ClientConfig{User: user, Auth: []ssh.AuthMethod{ssh.Password(password)},
@@ -218,7 +219,8 @@ func TestStoreIsNotServed(t *testing.T) {
 	writeFile(t, file, []byte(served))
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	line := s.Wait("there is no store: bans and quota counts end with the server", nil)
-	if !strings.Contains(fmt.Sprint(line["error"]), home+"/.local/state/usftp/usftpd.db would be in ") {
+	if !strings.Contains(fmt.Sprint(line["error"]),
+		home+"/.local/state/usftp/usftpd.db would be in ") {
 		t.Errorf("the log says %v", line)
 	}
 	aliceOn(t, from(t, s, "192.0.2.10"), key).Close()
@@ -226,7 +228,8 @@ func TestStoreIsNotServed(t *testing.T) {
 	named := strings.Replace(served, "[[users]]", "[store]\nfile = \"bob/s.db\"\n[[users]]", 1)
 	writeFile(t, file, []byte(named))
 	got := run(t, home, "", "--config", file)
-	if got.code != 1 || !strings.Contains(got.stderr, "which is served: set another file in [store]") {
+	if got.code != 1 || !strings.Contains(got.stderr,
+		"which is served: set another file in [store]") {
 		t.Errorf("%+v", got)
 	}
 
@@ -263,9 +266,10 @@ func TestStoreUsage(t *testing.T) {
 		"user add C --root / --key " + key + ".pub ann": "user ann: there is a user of that name",
 		"user remove C bob":                             "user bob: the store has no such user",
 		"ban lift C 192.0.2.1":                          "192.0.2.1/32 is not banned",
-		"ban add C 10.0.0.0/8":                          "10.0.0.0/8: bans are of one IPv4 address or one IPv6 /64",
-		"ban add C nonsense":                            `"nonsense" is not an address`,
-		"ban add C --for 1ms 192.0.2.1":                 "--for: a ban takes at least a second",
+		"ban add C 10.0.0.0/8": "10.0.0.0/8: bans are of one IPv4 address or one IPv6 " +
+			"/64",
+		"ban add C nonsense":            `"nonsense" is not an address`,
+		"ban add C --for 1ms 192.0.2.1": "--for: a ban takes at least a second",
 	} {
 		got := run(t, home, "", with(command)...)
 		if got.code == 0 || !strings.HasPrefix(got.stderr, "usftpd: "+says) {
@@ -370,7 +374,8 @@ url = "`+storetest.Postgres(t)+`"`)
 	killed := time.Now()
 	nodes[0].Cmd.Process.Kill()
 	<-nodes[0].Ended
-	if _, err := session(nodes[1], "192.0.2.10"); err == nil && time.Since(killed) < 10*time.Second {
+	if _, err := session(nodes[1], "192.0.2.10"); err == nil &&
+		time.Since(killed) < 10*time.Second {
 		t.Error("the sessions of a node are free as soon as it is killed")
 	}
 	until(t, "the killed node's session is free", func() bool {

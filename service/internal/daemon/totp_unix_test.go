@@ -17,7 +17,8 @@ import (
 
 // newCodes makes the secret of a user, and returns a function for the code of a moment, and the
 // recovery codes.
-func newCodes(t *testing.T, home, file, user string) (code func(at time.Time) string, recovery []string) {
+func newCodes(t *testing.T, home, file, user string) (code func(at time.Time) string,
+	recovery []string) {
 	t.Helper()
 	out := do(t, home, file, "", "totp new", user)
 	m := regexp.MustCompile(`^otpauth://totp/\S+[?&]secret=([A-Z2-7]+)`).FindStringSubmatch(out)
@@ -51,10 +52,11 @@ func TestSecondFactor(t *testing.T) {
 	var more []string
 	try := func(s *servetest.Server, client, key, user string, want bool, answers ...string) {
 		t.Helper()
-		out, asked, err := asker{t: t, server: s, key: key, more: more}.run(client, user, answers...)
+		out, asked, err := asker{t: t, server: s, key: key, more: more}.run(client, user,
+			answers...)
 		if (err == nil) != want || !strings.Contains(asked, "Verification code: ") {
-			t.Errorf("%s as %s with %q: %v\n%s\nasked:\n%s\n%s", client, user, answers, err, out, asked,
-				s.Log)
+			t.Errorf("%s as %s with %q: %v\n%s\nasked:\n%s\n%s", client, user, answers, err, out,
+				asked, s.Log)
 		}
 	}
 	for _, user := range []struct {
@@ -100,7 +102,8 @@ func TestGuessedCodes(t *testing.T) {
 		}
 	}
 	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "bob" })
-	if out, _, err := (asker{t: t, server: s, key: key}).run("sftp", "bob", code(time.Now())); err == nil {
+	if out, _, err := (asker{t: t, server: s, key: key}).run("sftp", "bob",
+		code(time.Now())); err == nil {
 		t.Errorf("a right code is looked at during a ban:\n%s", out)
 	}
 }
@@ -121,7 +124,8 @@ func TestCodesAmongGuessers(t *testing.T) {
 		}
 	}
 	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "bob" })
-	if out, _, err := (asker{t: t, server: s, key: key}).run("sftp", "bob", code(time.Now())); err != nil {
+	if out, _, err := (asker{t: t, server: s, key: key}).run("sftp", "bob",
+		code(time.Now())); err != nil {
 		t.Errorf("with the key and a code: %v\n%s", err, out)
 	}
 	if out, _, err := (asker{t: t, server: s}).run("sftp", "bob", "bob's password",
@@ -142,8 +146,8 @@ user_failures = 1`)
 	writeFile(t, file, []byte(string(readFile(t, file))+"second_factor = 'totp'\n"))
 	s := servetest.Start(t, home, "usftpd", "--config", file)
 	for range 4 {
-		if out, asked, err := (asker{t: t, server: s, key: key}).run("sftp", "bob", "123456"); err == nil ||
-			!strings.Contains(asked, "Verification code: ") {
+		if out, asked, err := (asker{t: t, server: s, key: key}).run("sftp", "bob",
+			"123456"); err == nil || !strings.Contains(asked, "Verification code: ") {
 			t.Fatalf("%v\n%s\nasked:\n%s", err, out, asked)
 		}
 	}

@@ -154,7 +154,8 @@ func addUserCommand(a *ui.App) *cobra.Command {
 			return about(u.Name, s.PutUser(ctx, u.User, u.replace))
 		})
 	f := cmd.Flags()
-	f.StringVar(&u.Root, "root", "", "the `directory`, or s3://BUCKET/PREFIX, that appears to the user as /")
+	f.StringVar(&u.Root, "root", "",
+		"the `directory`, or s3://BUCKET/PREFIX, that appears to the user as /")
 	f.StringArrayVar(&u.keys, "key", nil, "a `file` of public keys; may be repeated")
 	f.BoolVar(&u.password, "password", false,
 		"ask for a password; without a terminal, read it, or its hash")

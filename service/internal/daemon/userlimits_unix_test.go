@@ -3,9 +3,11 @@
 package daemon
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/service/internal/status"
 )
 
 // limitedUser serves a user alice with more settings, and a file "big" of 2 MB for the client.
@@ -119,7 +122,8 @@ func TestTransferQuota(t *testing.T) {
 		return f["by"] == "quota" && f["request"] == "write" && f["path"] == "/second"
 	})
 	s.End(syscall.SIGTERM, 0)
-	s = servetest.Start(t, home, "usftpd", "--config", file)
+	writeFile(t, file, append(readFile(t, file), "[admin]\n"...))
+	s = servetest.Start(t, home, "usftpd", "--config", file, "--metrics=127.0.0.1:0")
 	if out, err := s.SFTP("alice", key, "put small third\n"); err == nil {
 		t.Errorf("a restart forgets what was moved:\n%s", out)
 	}
@@ -127,6 +131,19 @@ func TestTransferQuota(t *testing.T) {
 		t.Errorf("a restart forgets what was moved:\n%s", out)
 	}
 	servetest.Same(t, randomData(600_000), filepath.Join(home, "back"))
+	response, err := http.Get(s.Greeting["status"] + "api/v1/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var shown status.Status
+	if err := json.NewDecoder(response.Body).Decode(&shown); err != nil || len(shown.Users) != 1 {
+		t.Fatalf("%v: %+v", err, shown)
+	}
+	if u := shown.Users[0]; u.MaxSent != 1_000_000 || u.MaxFetched != 1_000_000 ||
+		u.Sent < 600_000 || u.Sent > u.MaxSent || u.Fetched < 600_000 || u.Fetched > u.MaxFetched {
+		t.Errorf("the status shows %+v", u)
+	}
 	writeFile(t, file, []byte(strings.Replace(string(readFile(t, file)), "'day'", "'month'", 1)))
 	s.Cmd.Process.Signal(syscall.SIGHUP)
 	s.WaitFor("reloaded", 1)

@@ -17,13 +17,13 @@ const (
 	// UsualAcceptTimeout is how long a MiB, or the answer after the last, may take.
 	UsualAcceptTimeout = time.Minute
 
-	// UsualMaxSize is the longest file that is checked. It is clamd's StreamMaxLength.
+	// UsualMaxSize is the size of the largest file that is checked. It is clamd's StreamMaxLength.
 	UsualMaxSize = 100 << 20
 
 	// mostWait is how long a file waits to be checked when many do.
 	mostWait = 5 * time.Minute
 
-	// afterSession is how long a file may still be checked whose client has gone.
+	// afterSession is how long the check of a file may go on when its client has gone.
 	afterSession = 30 * time.Second
 )
 
@@ -45,7 +45,7 @@ type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }
 
-// notAccepted is the error of CLOSE of a file that does not appear.
+// notAccepted is why CLOSE fails, and the file does not appear.
 type notAccepted struct{ *server.StatusError }
 
 func (n *notAccepted) Unwrap() error { return n.StatusError }
@@ -75,8 +75,8 @@ func newGatekeeper(all *Hooks, hook *Hook) *gatekeeper {
 	return g
 }
 
-// ask returns nil if a file may appear. contents is nil, and why says why, if there is nothing to
-// check it by.
+// ask returns nil if a file may appear. If its contents cannot be had, contents is nil and why says
+// why.
 func (g *gatekeeper) ask(session context.Context, e Event, contents io.ReaderAt, size int64,
 	why error) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(session))
@@ -111,7 +111,7 @@ func (g *gatekeeper) ask(session context.Context, e Event, contents io.ReaderAt,
 		"the file could not be checked by %s, and was not stored; see the server's log", g.Name)}}
 }
 
-// check checks a file when it is its turn.
+// check waits for the file's turn and checks it.
 func (g *gatekeeper) check(ctx context.Context, e *Event, contents io.ReaderAt, size int64) error {
 	waiting, stop := context.WithTimeout(ctx, mostWait)
 	defer stop()
@@ -136,7 +136,7 @@ func (g *gatekeeper) check(ctx context.Context, e *Event, contents io.ReaderAt, 
 	return err
 }
 
-// watchedReader tells of each MiB that is read, and of the end.
+// watchedReader calls a function after each MiB that is read, and at the end.
 type watchedReader struct {
 	contents io.ReaderAt
 	moved    func()

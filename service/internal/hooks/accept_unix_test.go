@@ -133,7 +133,8 @@ func TestCheckers(t *testing.T) {
 				!strings.Contains(err.Error(), "could not be checked by check") {
 				t.Errorf("a scanner that fails: %v", err)
 			}
-			if one.hook.AcceptUnchecked = true; check(t, one.hook, strings.Repeat("b", 2<<20)) != nil {
+			if one.hook.AcceptUnchecked = true; check(t, one.hook,
+				strings.Repeat("b", 2<<20)) != nil {
 				t.Error("what could not be checked is refused")
 			}
 			if err := check(t, one.hook, "a "+virus); err == nil {
@@ -159,13 +160,16 @@ func TestCheckersThatHang(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
 	for name, hook := range map[string]Hook{
-		"not there":                   {Clamd: "/none"},
-		"silent":                      {Clamd: "tcp://" + silent.Addr().String()},
-		"silent web":                  {URL: "http://" + silent.Addr().String()},
-		"no answer":                   {Clamd: fakeClamd(t, func([]byte) string { return "" })},
-		"half an answer":              {Clamd: fakeClamd(t, func([]byte) string { return "stream: OK" })},
-		"another answer":              {Clamd: fakeClamd(t, func([]byte) string { return "stream: OK?\x00" })},
-		"an endless answer":           {Clamd: fakeClamd(t, func([]byte) string { return strings.Repeat("x", 1<<20) })},
+		"not there":  {Clamd: "/none"},
+		"silent":     {Clamd: "tcp://" + silent.Addr().String()},
+		"silent web": {URL: "http://" + silent.Addr().String()},
+		"no answer":  {Clamd: fakeClamd(t, func([]byte) string { return "" })},
+		"half an answer": {Clamd: fakeClamd(t,
+			func([]byte) string { return "stream: OK" })},
+		"another answer": {Clamd: fakeClamd(t,
+			func([]byte) string { return "stream: OK?\x00" })},
+		"an endless answer": {Clamd: fakeClamd(t,
+			func([]byte) string { return strings.Repeat("x", 1<<20) })},
 		"a command that is not there": {Command: []string{"/none"}},
 		"a command that hangs":        {Command: []string{script(t, "sleep 1000")}},
 	} {
@@ -445,7 +449,8 @@ func TestGuardedDirectory(t *testing.T) {
 	is("good", string(data))
 	for _, name := range []string{"bad", "good"} {
 		err := s.put(client, name, append(bytes.Clone(data), virus...))
-		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "clamd: Usftp.Test") {
+		if !errors.Is(err, fs.ErrPermission) ||
+			!strings.Contains(err.Error(), "clamd: Usftp.Test") {
 			t.Errorf("a virus: %v", err)
 		}
 	}

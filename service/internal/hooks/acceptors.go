@@ -15,7 +15,7 @@ import (
 	"unicode"
 )
 
-// acceptPoster posts the contents to a URL, with the event in a header, which is what is signed.
+// acceptPoster posts the contents to a URL. The event is in a header, and it is what is signed.
 type acceptPoster struct{ *poster }
 
 func (p *acceptPoster) check(ctx context.Context, e *Event, contents *io.SectionReader) error {
@@ -64,7 +64,7 @@ func (c *acceptCommander) check(ctx context.Context, e *Event, contents *io.Sect
 	return nil
 }
 
-// firstLine returns the first line of what was said, for the client.
+// firstLine returns the first line of an answer, to be shown to the client.
 func firstLine(said []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
 	if line = printable(line); line == "" {
@@ -73,7 +73,7 @@ func firstLine(said []byte) string {
 	return line
 }
 
-// printable replaces what no message should have, and cuts it.
+// printable replaces characters that no message should have, and cuts long texts.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -39,7 +39,8 @@ func command(ctx context.Context, words, environment []string) *exec.Cmd {
 	return cmd
 }
 
-// inherited returns what a command gets of the server's own environment, which has secrets.
+// inherited returns the few variables of the server's own environment that a command gets. The rest
+// may be secrets.
 func inherited() (all []string) {
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "SystemRoot"} {
 		if value, ok := os.LookupEnv(name); ok {
@@ -49,7 +50,7 @@ func inherited() (all []string) {
 	return all
 }
 
-// environment returns all that a command gets.
+// environment returns the whole environment of a command.
 func environment(e *Event) []string {
 	all := inherited()
 	for _, one := range []struct{ name, value string }{

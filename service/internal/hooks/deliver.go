@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp/service/internal/store"
 )
 
-// An Outcome is what came of a try.
+// An Outcome is the result of an attempt to deliver.
 type Outcome string
 
 const (
@@ -23,16 +23,17 @@ const (
 )
 
 const (
-	// look is how often a node looks for what other nodes have posted, or is due again.
+	// look is how often a node looks for messages that other nodes have posted, or that are due
+	// again.
 	look = time.Second
 
-	// margin is for what a node that has a message does besides delivering it.
+	// margin is the time for everything else that a node does with a message besides delivering it.
 	margin = 10 * time.Second
 
 	// longestWait is how long a message waits for its next try at most.
 	longestWait = 15 * time.Minute
 
-	// parting is what deliveries get to end when the server does.
+	// parting is how long deliveries may go on when the server ends.
 	parting = 5 * time.Second
 )
 
@@ -124,8 +125,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// deliver tries to deliver a message, and tells the store. If the store does not answer, the message
-// comes again.
+// deliver tries to deliver a message, and tells the store. If the store does not answer, the
+// message comes again.
 func (w *worker) deliver(ctx context.Context, m store.Message) {
 	err := w.try(ctx, m)
 	settling := context.WithoutCancel(ctx)
@@ -146,8 +147,8 @@ func (w *worker) deliver(ctx context.Context, m store.Message) {
 	w.all.store.Failed(settling, m, again, err)
 	if w.works(false, err); outcome == Dead {
 		w.deaths.log(func(more int) {
-			w.log.Error("an event was not delivered; usftpd hooks list shows it", "id", m.ID, "tries",
-				m.Tries+1, "error", err, "more", more)
+			w.log.Error("an event was not delivered; usftpd hooks list shows it", "id", m.ID,
+				"tries", m.Tries+1, "error", err, "more", more)
 		})
 	}
 	w.all.tell(w.Name, outcome)
@@ -167,7 +168,7 @@ func (w *worker) works(works bool, err error) {
 	}
 }
 
-// try sends a message once.
+// try tries once to deliver a message.
 func (w *worker) try(ctx context.Context, m store.Message) error {
 	var e Event
 	if err := json.Unmarshal([]byte(m.Event), &e); err != nil {
@@ -183,8 +184,8 @@ func (w *worker) try(ctx context.Context, m store.Message) error {
 	return err
 }
 
-// backoff returns how long to wait after so many tries: twice as long each time, and not exactly, so
-// that what failed together does not come back together.
+// backoff returns how long to wait after so many tries: twice as long each time, with some jitter,
+// so that messages that failed together do not come back together.
 func (w *worker) backoff(tries int) time.Duration {
 	wait := time.Second << min(tries, 20)
 	return time.Duration(float64(min(wait, longestWait)) * (0.8 + 0.4*rand.Float64()))

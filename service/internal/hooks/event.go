@@ -21,15 +21,15 @@ const (
 	Removed    Kind = "removed" // a file, link or directory
 	Login      Kind = "login"
 
-	// Accept is asked before a file appears, and is alone.
+	// Accept is asked before a file appears. A hook for it can be for nothing else.
 	Accept Kind = "accept"
 )
 
-// Kinds are all that there are.
+// Kinds are all kinds.
 var Kinds = []Kind{Uploaded, Downloaded, Renamed, Removed, Login, Accept}
 
-// kindOf returns what hooks call an event, or "". A file under a temporary name is uploaded once it
-// is renamed.
+// kindOf returns the kind of an event, or "" if hooks are not told of it. A file under a temporary
+// name counts as uploaded once it is renamed.
 func kindOf(e server.Event) Kind {
 	switch {
 	case e.Kind == server.LoggedIn:
@@ -98,7 +98,7 @@ func newEvent(kind Kind, e server.Event, root, folder string) Event {
 	return made
 }
 
-// complete completes an event that was in the outbox, before it is delivered.
+// complete fills in what the outbox does not keep, before an event is delivered.
 func (e *Event) complete(id string, unconfirmed bool) {
 	e.ID, e.Unconfirmed = id, unconfirmed
 	if e.PathBytes != nil {
@@ -110,8 +110,8 @@ func (e *Event) complete(id string, unconfirmed bool) {
 	e.File, e.ToFile = e.file(e.Path), e.file(e.To)
 }
 
-// file returns where the server has a path: below the root, whatever the path says. That is a URL
-// of object storage, or a file, whose name is that of another file if there are links in it.
+// file returns where on the server a path is: a URL of object storage, or a name below the root,
+// whatever the path says. Links in it are not resolved.
 func (e *Event) file(name string) string {
 	if name == "" || e.Root == "" {
 		return ""

@@ -20,8 +20,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Guard returns a backend, which a folder of a user has, whose files appear only if the hooks that
-// are to be asked about the user's accept them. It is the same one if there are none.
+// Guard returns what a user sees of a backend in one of their folders: files appear only if the
+// hooks that are asked about this user accept them. Without such hooks it returns the backend
+// itself.
 func (h *Hooks) Guard(user, folder string, files server.FS) (server.FS, error) {
 	g := &guard{user: user, folder: folder, all: h}
 	for _, one := range h.gates {
@@ -39,14 +40,15 @@ func (h *Hooks) Guard(user, folder string, files server.FS) (server.FS, error) {
 		if files.UploadsAtomically() {
 			return &guardedDirectory{files, g, h.openIn(files)}, nil
 		}
-		return nil, fmt.Errorf("hook %s could not keep files from being seen before they are checked:"+
+		return nil, fmt.Errorf("hook %s could not keep files from being seen before they are "+
+			"checked:"+
 			` let uploads be "atomic", or let users = [...] of the hook leave out %s`,
 			g.gates[0].Name, user)
 	}
 	return nil, fmt.Errorf("hook %s cannot check files here", g.gates[0].Name)
 }
 
-// guard is who guards the files of a user.
+// guard asks the hooks about the files of one user.
 type guard struct {
 	user   string
 	folder string
@@ -111,7 +113,7 @@ func (g *guardedObjects) Open(ctx context.Context, name string, flags uint32,
 	return w, nil
 }
 
-// most is the longest file that any of the hooks checks.
+// most returns the size of the largest file that any of the hooks checks.
 func (g *guard) most() (most int64) {
 	for _, one := range g.gates {
 		most = max(most, one.MaxSize)
@@ -173,7 +175,8 @@ func (w *guardedObject) Close() error {
 	return w.objectWriter.Close()
 }
 
-// Abandon implements [server.FileAbandoner]. Nothing is kept: the rest alone cannot be checked.
+// Abandon implements [server.FileAbandoner]. Nothing is kept to be resumed: the rest alone could
+// not be checked.
 func (w *guardedObject) Abandon() error { return w.Discard() }
 
 // Discard implements [server.FileDiscarder].
@@ -297,15 +300,15 @@ func (w *guardedFile) End(how server.Ending) (gone fs.FileInfo, err error) {
 	return gone, cmp.Or(refused, err)
 }
 
-// openFiles are the files that are being written in a directory and will be checked. The lock is
-// held while one is opened or ends: a second handle that is not to be would keep the file from
-// appearing.
+// openFiles are the files in a directory that are being written, and will be checked. The lock is
+// held while one is opened or closed: a second handle, even one that is refused, would keep the
+// file from appearing.
 type openFiles struct {
 	mu  sync.Mutex
 	all []*guardedFile
 }
 
-// openIn returns the files that are being written in a directory, by all who see it.
+// openIn returns the open files of a directory, which all users who see it share.
 func (h *Hooks) openIn(files *osfs.FS) *openFiles {
 	h.guarding.Lock()
 	defer h.guarding.Unlock()

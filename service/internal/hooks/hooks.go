@@ -18,7 +18,7 @@ import (
 	"github.com/usftp/usftp/service/internal/store"
 )
 
-// A Hook says who is told of what.
+// A Hook is a program or web service, with what it is told of.
 type Hook struct {
 	Name  string
 	On    []Kind
@@ -37,7 +37,7 @@ type Hook struct {
 	AtOnce  int           // messages being delivered at once, by each node
 }
 
-// Usual values of what may be left out.
+// Defaults of what may be left out.
 const (
 	UsualTimeout = 10 * time.Second
 	UsualGiveUp  = 24 * time.Hour
@@ -48,7 +48,7 @@ func (h *Hook) wants(kind Kind, user string) bool {
 	return slices.Contains(h.On, kind) && (len(h.Users) == 0 || slices.Contains(h.Users, user))
 }
 
-// Hooks takes what happens to all that want to know it.
+// Hooks passes events to all hooks that are for them.
 type Hooks struct {
 	hooks []*Hook
 	gates []*gatekeeper // of hooks that are asked
@@ -63,7 +63,7 @@ type Hooks struct {
 	// is. It may be changed before Run.
 	Root func(user, path string) (root, folder string)
 
-	// Tell, if not nil, is told what came of each try.
+	// Tell, if not nil, is called with the outcome of each attempt.
 	Tell func(hook string, outcome Outcome)
 }
 
@@ -90,7 +90,7 @@ func (h *Hooks) tell(hook string, outcome Outcome) {
 	}
 }
 
-// messages returns what the hooks that want it are to be told about an event.
+// messages returns the messages about an event, one for each hook that is for it.
 func (h *Hooks) messages(e server.Event) (all []store.Message) {
 	kind := kindOf(e)
 	if kind == "" {
@@ -119,7 +119,8 @@ func (h *Hooks) Gate(e server.Event) (end func(error), err error) {
 	ended, err := h.store.Announce(context.Background(), messages...)
 	if err != nil {
 		h.lost.log(func(more int) {
-			h.log.Error("no changes are made that hooks could not be told of", "error", err, "more", more)
+			h.log.Error("no changes are made that hooks could not be told of", "error", err, "more",
+				more)
 		})
 		return nil, err
 	}
@@ -136,7 +137,7 @@ func (h *Hooks) Gate(e server.Event) (end func(error), err error) {
 	}, nil
 }
 
-// Event takes what has happened and is not asked for before.
+// Event posts events about which the gate is not asked.
 func (h *Hooks) Event(e server.Event) {
 	if gated(e) {
 		return
@@ -147,8 +148,8 @@ func (h *Hooks) Event(e server.Event) {
 	}
 	if err := h.store.Post(context.Background(), messages...); err != nil {
 		h.lost.log(func(more int) {
-			h.log.Error("hooks are not told of an event", "event", e.Kind, "user", e.User, "error", err,
-				"more", more)
+			h.log.Error("hooks are not told of an event", "event", e.Kind, "user", e.User, "error",
+				err, "more", more)
 		})
 	}
 }

@@ -412,7 +412,8 @@ func TestFailedChanges(t *testing.T) {
 		url, came := receiver(t, nil)
 		h := startHooks(t, openStore(t, database), &Hook{Name: "h", On: []Kind{Uploaded, Removed},
 			URL: url})
-		for name, err := range map[string]error{"/exists": os.ErrExist, "/late": io.ErrUnexpectedEOF} {
+		for name, err := range map[string]error{"/exists": os.ErrExist,
+			"/late": io.ErrUnexpectedEOF} {
 			end, refused := h.Gate(server.Event{Kind: server.FileClosed, Upload: true, Path: name})
 			if refused != nil {
 				t.Fatal(refused)
@@ -430,7 +431,8 @@ func TestFailedChanges(t *testing.T) {
 			one := next(t, came)
 			seen[one.Path] = one.Unconfirmed
 		}
-		if unconfirmed, ok := seen["/late"]; !ok || !unconfirmed || len(seen) != 2 || seen["/last"] {
+		if unconfirmed, ok := seen["/late"]; !ok || !unconfirmed || len(seen) != 2 ||
+			seen["/last"] {
 			t.Errorf("told: %v", seen)
 		}
 	})
@@ -449,7 +451,8 @@ func TestFileInFolder(t *testing.T) {
 	} {
 		e := newEvent(Uploaded, server.Event{Path: one.path}, one.root, one.folder)
 		if e.complete("id", false); e.File != one.file {
-			t.Errorf("%s of %s at %s is %s, want %s", one.path, one.root, one.folder, e.File, one.file)
+			t.Errorf("%s of %s at %s is %s, want %s", one.path, one.root, one.folder, e.File,
+				one.file)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// limited logs what may happen very often at most once a minute.
+// limited logs something that may happen very often, at most once a minute.
 type limited struct {
 	mu   sync.Mutex
 	last time.Time

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,8 +13,8 @@ import (
 	"github.com/usftp/usftp/service/internal/outside"
 )
 
-// A LoginHook asks a program of the operator's whether to let a user in: what answers at a URL, or
-// a command. It implements [outside.Source].
+// A LoginHook asks a web service or a command of the operator's whether to let a user in. It
+// implements [outside.Source].
 type LoginHook struct {
 	hook   *Hook
 	client *http.Client
@@ -26,7 +25,7 @@ func NewLoginHook(hook *Hook) *LoginHook {
 	return &LoginHook{hook, newPoster(hook).client}
 }
 
-// loginQuestion is what is asked, and loginAnswer the answer. One without accept is none.
+// loginQuestion is what is asked, and loginAnswer the answer, which must have accept.
 type loginQuestion struct {
 	ID       string    `json:"id"`
 	Kind     string    `json:"kind"`
@@ -60,12 +59,12 @@ func (l *LoginHook) Ask(ctx context.Context, q outside.Question) (outside.Answer
 	}
 	var answer loginAnswer
 	if err := json.Unmarshal(text, &answer); err != nil {
-		return outside.Answer{}, fmt.Errorf("the answer of the login hook is not what it should be: %w",
-			err)
+		return outside.Answer{}, fmt.Errorf("the login hook: %w: %w", outside.ErrAnswered, err)
 	}
 	switch {
 	case answer.Accept == nil:
-		return outside.Answer{}, errors.New("the answer of the login hook has no accept")
+		return outside.Answer{}, fmt.Errorf("the login hook: %w: it has no accept",
+			outside.ErrAnswered)
 	case !*answer.Accept:
 		return outside.Answer{}, &outside.Refusal{Reason: "the login hook refuses: " +
 			firstLine([]byte(answer.Reason))}
@@ -74,7 +73,8 @@ func (l *LoginHook) Ask(ctx context.Context, q outside.Question) (outside.Answer
 }
 
 func (l *LoginHook) post(ctx context.Context, id string, body []byte) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.hook.URL, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.hook.URL,
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -92,13 +92,16 @@ func (l *LoginHook) post(ctx context.Context, id string, body []byte) ([]byte, e
 			text[:min(len(text), mostShown)]}
 	}
 	if err == nil && len(text) > mostAnswer {
-		err = fmt.Errorf("the answer is longer than %d bytes", mostAnswer)
+		err = errLongAnswer
 	}
 	return text, err
 }
 
-// run runs the command, which gets the question on standard input: the environment of a process can
-// be read by others on some systems.
+var errLongAnswer = fmt.Errorf("the login hook: %w: it is longer than %d bytes",
+	outside.ErrAnswered, mostAnswer)
+
+// run runs the command. It gets the question on standard input and not in its environment, which
+// others can read on some systems.
 func (l *LoginHook) run(ctx context.Context, _ string, body []byte) ([]byte, error) {
 	cmd := command(ctx, l.hook.Command, inherited())
 	cmd.Stdin = bytes.NewReader(append(body, '\n'))
@@ -106,21 +109,27 @@ func (l *LoginHook) run(ctx context.Context, _ string, body []byte) ([]byte, err
 	var answer longest
 	cmd.Stdout, cmd.Stderr = &answer, &said
 	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			err = ctx.Err()
+		case answer.over: // of which it may have died
+			err = errLongAnswer
 		}
 		return nil, fmt.Errorf("%s: %w: %q", l.hook.Command[0], err, bytes.TrimSpace(said))
 	}
-	return answer, nil
+	return answer.text, nil
 }
 
-// longest keeps what is written to it, up to the longest answer.
-type longest []byte
+// longest is a writer that keeps an answer, up to a limit.
+type longest struct {
+	text []byte
+	over bool
+}
 
 func (l *longest) Write(p []byte) (int, error) {
-	if len(*l)+len(p) > mostAnswer {
-		return 0, fmt.Errorf("the answer is longer than %d bytes", mostAnswer)
+	if l.over = l.over || len(l.text)+len(p) > mostAnswer; l.over {
+		return 0, errLongAnswer
 	}
-	*l = append(*l, p...)
+	l.text = append(l.text, p...)
 	return len(p), nil
 }

@@ -74,14 +74,16 @@ cat `+dir+`/answer
 		{200, `{"accept": true} {"accept": false}`, false, false},
 		{200, `{}`, false, false},
 		{200, ``, false, false},
-		{200, `{"accept": true, "reason": "` + strings.Repeat("x", mostAnswer) + `"}`, false, false},
+		{200, `{"accept": true, "reason": "` + strings.Repeat("x", mostAnswer) + `"}`, false,
+			false},
 		{403, `{"accept": true}`, false, false},
 		{500, `{"accept": false}`, false, false},
 		{302, `{"accept": true}`, false, false},
 		{0, ``, false, false},
 	} {
 		status, answer = c.status, c.answer
-		for name, text := range map[string]string{"answer": answer, "status": strconv.Itoa(status)} {
+		for name, text := range map[string]string{"answer": answer,
+			"status": strconv.Itoa(status)} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -97,6 +99,11 @@ cat `+dir+`/answer
 			_, refused := errors.AsType[*outside.Refusal](err)
 			if (err == nil) != c.accept || refused != c.refuse {
 				t.Errorf("%s: %d %.100s: %v", how, c.status, c.answer, err)
+			}
+			// The source is there, whatever it says.
+			if answered := c.status == 200 && !c.accept && !c.refuse; errors.Is(err,
+				outside.ErrAnswered) != answered {
+				t.Errorf("%s: %d %.100s: %v: answered?", how, c.status, c.answer, err)
 			}
 			if want := strings.Contains(c.answer, "staff"); (said.Template == "staff") != want {
 				t.Errorf("%s: %s: settings of %q", how, c.answer, said.Template)

@@ -24,7 +24,7 @@ type poster struct {
 }
 
 const (
-	// mostAnswer is how much of an answer is read. A longer one costs the connection.
+	// mostAnswer is how much of an answer is read. After a longer one the connection is closed.
 	mostAnswer = 64 << 10
 
 	// mostShown is how much of an answer, or of what a command prints, is shown in an error.
@@ -37,8 +37,10 @@ func newPoster(hook *Hook) *poster {
 	transport.MaxResponseHeaderBytes = mostAnswer
 	return &poster{hook, &http.Client{
 		Transport: transport,
-		// What is signed is for the URL that was configured, and for no other.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		// The signature is for the URL that was configured, and for no other.
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}}
 }
 
@@ -58,8 +60,8 @@ func (p *poster) send(ctx context.Context, e *Event) error {
 	return p.do(request)
 }
 
-// sign sets the headers by which receivers know who has sent what, and when, and that they have not
-// had it before.
+// sign sets the headers from which receivers learn who sent the message and when, and whether they
+// have had it before.
 func sign(header http.Header, secret []byte, id string, now time.Time, body []byte) {
 	stamp := strconv.FormatInt(now.Unix(), 10)
 	header.Set("Webhook-Id", id)
@@ -88,7 +90,7 @@ func (p *poster) do(request *http.Request) error {
 	return nil
 }
 
-// unanswered says that there was no answer, without the URL, which may have a secret.
+// unanswered returns an error that does not show the URL, which may contain a secret.
 func unanswered(request *http.Request, err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err
@@ -96,7 +98,7 @@ func unanswered(request *http.Request, err error) error {
 	return fmt.Errorf("%s does not answer: %w", request.URL.Host, err)
 }
 
-// statusError is an answer that is no success.
+// statusError is an answer with another status than 200 to 299.
 type statusError struct {
 	host, status string
 	code         int

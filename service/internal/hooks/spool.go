@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// spoolFactor is how many files of the greatest length may be spooled at once, on each node.
+// spoolFactor is how many files of the largest size may be spooled at once on each node.
 const spoolFactor = 32
 
 var errSpool = errors.New("too much waits to be checked")
 
-// spool keeps a copy of what is written to object storage until it is checked: the storage gives
-// nothing back before the file appears, and scanners do not wait for slow clients. It is a file
-// without a name, and has no more than may be checked.
+// spool keeps a copy of what is written to object storage until it is checked: the storage returns
+// nothing before the file appears, and scanners do not wait for slow clients. It is a file without
+// a name, and no longer than what may be checked.
 type spool struct {
 	budget *budget
 	most   int64
@@ -45,8 +45,8 @@ func (s *spool) resize(size int64) {
 	}
 }
 
-// grow makes room, and reports whether there is. What is longer than what may be checked need not be
-// kept.
+// grow reserves room for more and reports whether there is any. A file that is too large to be
+// checked need not be kept.
 func (s *spool) grow(end int64) bool {
 	if s.err != nil || end > s.most {
 		s.size = max(s.size, end)
@@ -70,7 +70,7 @@ func (s *spool) grow(end int64) bool {
 	return s.err == nil
 }
 
-// nameless makes a temporary file that nobody else can open, where the system allows that.
+// nameless makes a temporary file that nobody else can open, where the system can do that.
 func nameless() (*os.File, error) {
 	f, err := os.CreateTemp("", "usftpd-*")
 	if err == nil {

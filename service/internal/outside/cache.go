@@ -8,10 +8,10 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// mostCached is how many users the cache has. Only those who were let in are there.
+// mostCached limits the users in the cache. Only those who were let in get there.
 const mostCached = 10_000
 
-// cache has the last answers about users, with argon2id hashes of their passwords. It is in memory
+// cache remembers the last answers about users, with argon2id hashes of their passwords, in memory
 // only.
 type cache struct {
 	age time.Duration
@@ -34,7 +34,7 @@ func newCache(age time.Duration) *cache {
 		hashing: make(chan struct{}, 2)}
 }
 
-// keep keeps an answer.
+// keep remembers an answer.
 func (c *cache) keep(q Question, answer Answer) {
 	if c.age <= 0 {
 		return
@@ -53,8 +53,8 @@ func (c *cache) keep(q Question, answer Answer) {
 	c.all[q.User] = one
 }
 
-// forget forgets the answer about a user whom the source has refused with the password that it has
-// let in before. Another password is somebody else's guess, which must not take the user's.
+// forget forgets the answer about a user if the source has now refused the very password that it
+// accepted before. Any other password is a guess, and must not cost the user the cached answer.
 func (c *cache) forget(q Question) {
 	if _, ok := c.find(q); ok {
 		c.mu.Lock()

@@ -17,34 +17,35 @@ import (
 	"github.com/go-ldap/ldap/v3"
 )
 
-// LDAP is a directory, which is asked by binding as the user (RFC 4513, section 5.1.3).
+// LDAP is a directory. A password is checked by binding as the user (RFC 4513, section 5.1.3).
 type LDAP struct {
 	URLs     []string // tried in this order
 	StartTLS bool
 	TLS      *tls.Config // without a name
 
-	// DN is the user's distinguished name, with {user} in it. Without it the user is searched
-	// below Base with Filter, by SearchDN and SearchPassword, or anonymously.
+	// DN is the user's distinguished name, with {user} in it. If it is empty, the user is searched
+	// for below Base with Filter, as SearchDN with SearchPassword, or anonymously.
 	DN                       string
 	SearchDN, SearchPassword string
 	Base, Filter             string
 
-	// Name is the attribute with the login name, which must be spelled as there: directories
-	// ignore case, but a user has one home.
+	// Name is the attribute with the login name. The client must spell the name as it is there:
+	// directories ignore case, but a user has one home.
 	Name string
 
-	// Groups are asked for below GroupBase with GroupFilter, which may have {dn} and {user}; ""
-	// asks for the attribute memberOf. The user must be in one of Require, unless that is empty.
+	// Groups are searched for below GroupBase with GroupFilter, which may have {dn} and {user} in
+	// it. If GroupBase is empty, they are in the attribute memberOf. The user must be in one of
+	// Require, unless that is empty.
 	GroupBase, GroupFilter string
 	Require                []string
 }
 
-// mostGroups is how many groups of a user there may be below GroupBase, or nothing is decided.
+// mostGroups is how many groups a user may be in below GroupBase. With more nothing is decided.
 const mostGroups = 1000
 
-// mostSaid is how many bytes a directory may answer to one question in all, and deepest how deep
-// what it says is nested, where 6 levels have a meaning (RFC 4511, appendix B). The library copies
-// what is inside at each level, and makes a hundred bytes of two.
+// mostSaid limits the bytes of a directory's answer to one question, and deepest how deeply its
+// messages are nested, of which 6 levels have a meaning (RFC 4511, appendix B). The library copies
+// the contents at each level, and makes a hundred bytes of two.
 const (
 	mostSaid = 512 << 10
 	deepest  = 16
@@ -52,7 +53,7 @@ const (
 
 func init() { ber.MaxPacketLengthBytes, ber.MaxNestingDepth = mostSaid, deepest }
 
-// limitedConn ends what a directory says after so many bytes, those of TLS included.
+// limitedConn fails after so many bytes were read from a directory, those of TLS included.
 type limitedConn struct {
 	net.Conn
 	left int
@@ -71,16 +72,15 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refusals are the results of a bind that are about the user, and not about the directory: RFC
-// 4511, appendix A.2. Password policies use the last three, of accounts that are locked for
-// example.
+// refusals are the results of a bind that say something about the user and not about the directory
+// (RFC 4511, appendix A.2). Password policies use the last three, for locked accounts for example.
 var refusals = []uint16{ldap.LDAPResultInvalidCredentials, ldap.LDAPResultNoSuchObject,
 	ldap.LDAPResultInvalidDNSyntax, ldap.LDAPResultInappropriateAuthentication,
 	ldap.LDAPResultInsufficientAccessRights, ldap.LDAPResultConstraintViolation,
 	ldap.LDAPResultUnwillingToPerform}
 
-// Check returns what is wrong with a configuration, as far as the directory need not be asked; key
-// names the setting.
+// Check returns what is wrong with a configuration, as far as that shows without asking the
+// directory. key names the setting.
 func (l *LDAP) Check() (key string, err error) {
 	for _, text := range l.URLs {
 		u, err := url.Parse(text)
@@ -136,8 +136,8 @@ func (l *LDAP) dn(user string) string {
 	return strings.ReplaceAll(l.DN, "{user}", ldap.EscapeDN(user))
 }
 
-// filled returns a filter with its values, escaped as RFC 4515, section 3, says. Both are put in at
-// once, since one may look like the other's place.
+// filled puts values into a filter, escaped as RFC 4515, section 3, says. Both are replaced in one
+// pass, since one value may contain the placeholder of the other.
 func filled(filter, user, dn string) string {
 	return strings.NewReplacer("{user}", ldap.EscapeFilter(user), "{dn}",
 		ldap.EscapeFilter(dn)).Replace(filter)
@@ -161,7 +161,7 @@ func (l *LDAP) Ask(ctx context.Context, q Question) (answer Answer, err error) {
 	return Answer{}, failed
 }
 
-// ask asks one of several equal directories.
+// ask asks one directory of several that know the same.
 func (l *LDAP) ask(ctx context.Context, address string, q Question) (answer Answer, err error) {
 	conn, raw, err := l.dial(ctx, address)
 	if err != nil {
@@ -188,7 +188,8 @@ func (l *LDAP) ask(ctx context.Context, address string, q Question) (answer Answ
 	if err := l.bindToSearch(conn); err != nil {
 		return Answer{}, err
 	}
-	entry, err := l.entry(conn, l.Base, ldap.ScopeWholeSubtree, filled(l.Filter, q.User, ""), q.User)
+	entry, err := l.entry(conn, l.Base, ldap.ScopeWholeSubtree, filled(l.Filter, q.User, ""),
+		q.User)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -199,8 +200,8 @@ func (l *LDAP) ask(ctx context.Context, address string, q Question) (answer Answ
 	return answer, err
 }
 
-// share returns a context with a part of the time, so that a directory that is silent leaves some to
-// the others.
+// share returns a context with part of the time that is left, so that a silent directory leaves
+// some for the others.
 func share(ctx context.Context, among int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -209,7 +210,7 @@ func share(ctx context.Context, among int) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(among))
 }
 
-// Reach returns why one of the directories would not answer.
+// Reach returns an error unless all the directories answer.
 func (l *LDAP) Reach(ctx context.Context) (failed error) {
 	for i, address := range l.URLs {
 		part, cancel := share(ctx, len(l.URLs)-i)
@@ -226,7 +227,7 @@ func (l *LDAP) Reach(ctx context.Context) (failed error) {
 	return failed
 }
 
-// bindToSearch binds as who searches, if anybody does.
+// bindToSearch binds as SearchDN, if there is one.
 func (l *LDAP) bindToSearch(conn *ldap.Conn) error {
 	if l.SearchDN == "" {
 		return nil
@@ -295,7 +296,8 @@ func (l *LDAP) dial(ctx context.Context, address string) (*ldap.Conn, *limitedCo
 // fails, can wait as long again before it returns.
 func startTLS(raw net.Conn) error {
 	request := ber.Encode(ber.ClassUniversal, ber.TypeConstructed, ber.TagSequence, nil, "")
-	request.AppendChild(ber.NewInteger(ber.ClassUniversal, ber.TypePrimitive, ber.TagInteger, 1, ""))
+	request.AppendChild(ber.NewInteger(ber.ClassUniversal, ber.TypePrimitive, ber.TagInteger, 1,
+		""))
 	extended := ber.Encode(ber.ClassApplication, ber.TypeConstructed,
 		ldap.ApplicationExtendedRequest, nil, "")
 	extended.AppendChild(ber.NewString(ber.ClassContext, ber.TypePrimitive, 0,
@@ -326,7 +328,8 @@ func bind(conn *ldap.Conn, dn, password string) error {
 	return err
 }
 
-// tooMany reports whether there was more than was asked for, as the directory says or the library.
+// tooMany reports whether there were more entries than asked for, as the directory or the library
+// says.
 func tooMany(err error) bool {
 	return ldap.IsErrorWithCode(err, ldap.LDAPResultSizeLimitExceeded) ||
 		errors.Is(err, ldap.ErrSizeLimitExceeded)
@@ -350,7 +353,8 @@ func (l *LDAP) entry(conn *ldap.Conn, base string, scope int, filter, user strin
 	}
 	entry := found.Entries[0]
 	if names := entry.GetEqualFoldAttributeValues(l.Name); !slices.Contains(names, user) {
-		return nil, &Refusal{fmt.Sprintf("%s of %s is %q, and not %q", l.Name, entry.DN, names, user)}
+		return nil, &Refusal{fmt.Sprintf("%s of %s is %q, and not %q", l.Name, entry.DN, names,
+			user)}
 	}
 	return entry, nil
 }

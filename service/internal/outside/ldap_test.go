@@ -90,13 +90,19 @@ func TestLDAPThatFails(t *testing.T) {
 	t.Parallel()
 	s := slapdtest.Start(t, "ann", "bob")
 	for what, spoil := range map[string]func(l *LDAP){
-		"an unknown authority":     func(l *LDAP) { l.TLS = &tls.Config{RootCAs: x509.NewCertPool()} },
-		"another's name":           func(l *LDAP) { l.URLs[0] = strings.Replace(l.URLs[0], "127.0.0.1", "localhost", 1) },
-		"StartTLS with TLS's port": func(l *LDAP) { l.URLs, l.StartTLS = []string{"ldap://" + s.TLS}, true },
-		"the searcher's password":  func(l *LDAP) { l.SearchPassword = "wrong" },
-		"nobody who may search":    func(l *LDAP) { l.GroupBase, l.GroupFilter = "dc=elsewhere", "(cn=x)" },
-		"several users":            func(l *LDAP) { l.Filter = "(|(uid={user})(objectClass=inetOrgPerson))" },
-		"no base":                  func(l *LDAP) { l.Base = "ou=nowhere,dc=else" },
+		"an unknown authority": func(l *LDAP) { l.TLS = &tls.Config{RootCAs: x509.NewCertPool()} },
+		"another's name": func(l *LDAP) {
+			l.URLs[0] = strings.Replace(l.URLs[0], "127.0.0.1", "localhost", 1)
+		},
+		"StartTLS with TLS's port": func(l *LDAP) {
+			l.URLs, l.StartTLS = []string{"ldap://" + s.TLS}, true
+		},
+		"the searcher's password": func(l *LDAP) { l.SearchPassword = "wrong" },
+		"nobody who may search": func(l *LDAP) {
+			l.GroupBase, l.GroupFilter = "dc=elsewhere", "(cn=x)"
+		},
+		"several users": func(l *LDAP) { l.Filter = "(|(uid={user})(objectClass=inetOrgPerson))" },
+		"no base":       func(l *LDAP) { l.Base = "ou=nowhere,dc=else" },
 	} {
 		l := directories(t, s)["by search"]
 		spoil(l)
@@ -143,7 +149,8 @@ func TestSilentDirectories(t *testing.T) {
 	s := slapdtest.Start(t, "ann")
 	// The answer to StartTLS: message 1, an extended response, success.
 	agreed := []byte{0x30, 0x0c, 2, 1, 1, 0x78, 7, 0x0a, 1, 0, 4, 0, 4, 0}
-	for name, says := range map[string][]byte{"at once": nil, "before TLS": agreed, "in clear": nil} {
+	for name, says := range map[string][]byte{"at once": nil, "before TLS": agreed,
+		"in clear": nil} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -265,7 +272,8 @@ func TestWhatADirectorySays(t *testing.T) {
 	} {
 		l := directoryOf(t, c.groups)
 		answer, err := l.Ask(t.Context(), Question{User: "ann", Password: "x"})
-		if (err == nil) != c.decides || c.decides && len(answer.Groups) != mostGroups || refused(err) {
+		if (err == nil) != c.decides || c.decides && len(answer.Groups) != mostGroups ||
+			refused(err) {
 			t.Errorf("%s: %d groups, %v", name, len(answer.Groups), err)
 		}
 		if name == "long ones" && !errors.Is(err, ErrAnswered) {

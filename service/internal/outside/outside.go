@@ -1,5 +1,5 @@
-// Package outside asks others whether to let a user in: a directory that speaks LDAP, or, by
-// package hooks, a program of the operator's.
+// Package outside asks others whether to let a user in: an LDAP directory or, through package
+// hooks, a program of the operator's.
 package outside
 
 import (
@@ -26,28 +26,28 @@ type Answer struct {
 	Template string   // the name of the settings to take, or ""
 }
 
-// A Source knows users. Its errors are a [*Refusal], or say why there is no answer.
+// A Source knows users. Ask's error is a [*Refusal], or says why there is no answer.
 type Source interface {
 	Ask(ctx context.Context, q Question) (Answer, error)
 }
 
-// ErrAnswered is wrapped by errors of sources that are not down, but say nothing to decide by. The
-// cache is not for these: whoever can provoke them would be let in by it.
+// ErrAnswered is wrapped by errors of sources that are up but whose answer is of no use. The cache
+// is not asked then: it would let in whoever can provoke such an answer.
 var ErrAnswered = errors.New("the answer decides nothing")
 
-// A Refusal is an answer.
+// A Refusal is the answer no.
 type Refusal struct{ Reason string }
 
 func (r *Refusal) Error() string { return r.Reason }
 
-// Limits are those of an [Asker]. What is 0 has a default.
+// Limits are those of an [Asker]. Zero means the default.
 type Limits struct {
 	Timeout time.Duration // for one answer
-	AtOnce  int           // questions
+	AtOnce  int           // questions; of one address a quarter
 	Rate    int           // questions a second
 
-	// Cache is how long an answer lets a user in with the same password while there are none; 0 is
-	// not at all.
+	// Cache is how long the last answer lets a user in, with the same password, while the source
+	// does not answer. 0 is not at all.
 	Cache time.Duration
 }
 
@@ -64,6 +64,7 @@ type Asker struct {
 	source Source
 	limits Limits
 	places chan struct{}
+	each   *addresses
 	rate   *rate.Limiter
 	cache  *cache
 
@@ -83,14 +84,14 @@ func NewAsker(source Source, limits Limits) *Asker {
 		limits.Rate = UsualRate
 	}
 	return &Asker{source: source, limits: limits, places: make(chan struct{}, limits.AtOnce),
+		each: newAddresses(max(limits.AtOnce/4, 1)),
 		rate: rate.NewLimiter(rate.Limit(limits.Rate), limits.Rate), cache: newCache(limits.Cache)}
 }
 
-// rest is how long a source that was down is left alone by users whom the cache knows.
+// rest is how long users whom the cache knows do not ask a source that was down.
 const rest = 5 * time.Second
 
-// Ask asks whether to let a user in. What is neither a yes nor a [*Refusal] is an
-// [sshd.ErrUndecided].
+// Ask asks whether to let a user in. Its error is a [*Refusal], or wraps [sshd.ErrUndecided].
 func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 	// Directories take a bind without a password for an anonymous one, which succeeds: RFC 4513,
 	// section 5.1.2.
@@ -99,12 +100,18 @@ func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.limits.Timeout)
 	defer cancel()
+	end, err := a.each.begin(ctx, q.Remote)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%w: %d others from the same address were being asked "+
+			"about for %s", sshd.ErrUndecided, a.each.each, a.limits.Timeout)
+	}
+	defer end()
 	select {
 	case a.places <- struct{}{}:
 		defer func() { <-a.places }()
 	case <-ctx.Done():
-		return Answer{}, fmt.Errorf("%w: %d others were being asked about for %s", sshd.ErrUndecided,
-			a.limits.AtOnce, a.limits.Timeout)
+		return Answer{}, fmt.Errorf("%w: %d others were being asked about for %s",
+			sshd.ErrUndecided, a.limits.AtOnce, a.limits.Timeout)
 	}
 	if a.resting() {
 		if answer, ok := a.cache.find(q); ok {
@@ -116,7 +123,8 @@ func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 			sshd.ErrUndecided, a.limits.Rate)
 	}
 	deadline, _ := ctx.Deadline()
-	hurried := time.Until(deadline) < a.limits.Timeout/2 // the waiting took the time, not the source
+	// If so, the waiting took the time, and not the source.
+	hurried := time.Until(deadline) < a.limits.Timeout/2
 	answer, err := a.source.Ask(ctx, q)
 	if _, refused := errors.AsType[*Refusal](err); refused {
 		a.cache.forget(q)

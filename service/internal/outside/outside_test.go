@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp/server/sshd"
@@ -118,9 +120,10 @@ func TestLimitsOfAsking(t *testing.T) {
 	})
 	a := NewAsker(hangs, Limits{AtOnce: 2, Timeout: 200 * time.Millisecond})
 	ended := make(chan error)
-	for range 6 {
+	for i := range 6 {
 		go func() {
-			_, err := a.Ask(t.Context(), Question{User: "ann", Password: "x"})
+			_, err := a.Ask(t.Context(), Question{User: "ann", Password: "x",
+				Remote: fmt.Sprintf("192.0.2.%d:1", i)})
 			ended <- err
 		}()
 	}
@@ -150,4 +153,45 @@ func TestLimitsOfAsking(t *testing.T) {
 	if count > 4+int(3*time.Since(began).Seconds()) || count+undecided != 10 {
 		t.Errorf("%d questions, %d undecided", count, undecided)
 	}
+}
+
+// TestOneAddressDoesNotTakeAll: who guesses from one address, or one network of IPv6, has a quarter
+// of the questions, and a user elsewhere is asked about at once. Nothing is left of either.
+func TestOneAddressDoesNotTakeAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now atomic.Int64
+		a := NewAsker(source(func(ctx context.Context, q Question) (Answer, error) {
+			if q.User == "ann" {
+				return Answer{}, nil
+			}
+			now.Add(1)
+			defer now.Add(-1)
+			<-ctx.Done()
+			return Answer{}, ctx.Err()
+		}), Limits{AtOnce: 8, Timeout: time.Minute})
+		var group sync.WaitGroup
+		for i := range 100 {
+			for _, remote := range []string{"192.0.2.7:%d", "[2001:db8::%x]:22"} {
+				group.Go(func() {
+					if _, err := a.Ask(t.Context(), Question{User: "root", Password: "guess",
+						Remote: fmt.Sprintf(remote, i+1)}); !errors.Is(err, sshd.ErrUndecided) {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		synctest.Wait()
+		if n := now.Load(); n != 4 {
+			t.Errorf("two addresses are asked about %d times at once", n)
+		}
+		began := time.Now()
+		if _, err := a.Ask(t.Context(), Question{User: "ann", Password: "x",
+			Remote: "192.0.2.8:1"}); err != nil || time.Since(began) > time.Second {
+			t.Errorf("a user elsewhere: %v after %s", err, time.Since(began))
+		}
+		group.Wait()
+		if len(a.each.all) > 0 {
+			t.Errorf("%d addresses are remembered", len(a.each.all))
+		}
+	})
 }

@@ -23,12 +23,12 @@ type Rule struct {
 	MoveTo string // another folder, or "": files are removed
 }
 
-// Protocol is what events of changes by a rule have in place of a protocol.
+// Protocol is the Protocol of events about changes by a rule.
 const Protocol = "retention"
 
 const (
-	// deepest limits how deep folders are looked through, mostFolders how many there are in one,
-	// and atOnce how many old files are in memory for each.
+	// deepest limits the depth of folders, mostFolders how many one may have in it, and atOnce how
+	// many old files of each are in memory.
 	deepest     = 100
 	mostFolders = 50_000
 	atOnce      = 1000
@@ -41,8 +41,8 @@ const (
 // Every returns how often a rule is applied.
 func (r *Rule) Every() time.Duration { return min(max(r.Age/10, shortest), longest) }
 
-// Apply applies a rule to the files of its user at a time, until ctx ends. Files that cannot be
-// removed or moved are logged and stay.
+// Apply applies a rule to the files of its user, as of a time, until ctx ends. Files that cannot be
+// removed or moved stay, and are logged.
 func (r *Rule) Apply(ctx context.Context, now time.Time, files server.FS, policy *server.Policy,
 	reports *server.Reporter) error {
 	view, err := server.NewView(files, policy)
@@ -69,8 +69,8 @@ type application struct {
 	before time.Time
 }
 
-// beneath returns a context for requests that follow no link in any path: who may put files into
-// the folder must not have others removed by putting a link in place of a folder, just in time.
+// beneath returns a context for requests that follow no link: whoever may write to the folder could
+// otherwise put a link in place of a folder at the right moment, and have other files removed.
 func beneath(ctx context.Context) context.Context { return server.WithBeneath(ctx, "/") }
 
 func (a *application) stat(ctx context.Context, name string) (fs.FileInfo, error) {
@@ -88,7 +88,7 @@ func (a *application) list(ctx context.Context, folder string) iter.Seq2[fs.File
 	return a.view.List(ctx, folder)
 }
 
-// folder looks through a folder: some of it at a time, before it is changed.
+// folder looks through a folder. It collects some old files before it changes anything.
 func (a *application) folder(ctx context.Context, folder string, depth int) error {
 	failed := map[string]bool{}
 	for {
@@ -138,8 +138,8 @@ func (a *application) folder(ctx context.Context, folder string, depth int) erro
 
 func (a *application) isTarget(folder string) bool { return a.MoveTo != "" && folder == a.MoveTo }
 
-// old reports whether a file has been here for long. Its modification time alone does not say so:
-// most clients set that of the file which they have sent.
+// old reports whether a file has been here for long enough. Its modification time alone does not
+// tell: most clients set it to that of the file they sent.
 func (a *application) old(info fs.FileInfo) bool {
 	at := info.ModTime()
 	if changed, ok := info.(server.Changed); ok && changed.ChangeTime().After(at) {
@@ -148,7 +148,7 @@ func (a *application) old(info fs.FileInfo) bool {
 	return at.Before(a.before)
 }
 
-// file removes or moves a file, unless there is another one of this name now.
+// file removes or moves a file, unless another file has its name by now.
 func (a *application) file(ctx context.Context, name string) error {
 	info, err := a.stat(ctx, name)
 	switch {

@@ -94,7 +94,8 @@ func TestRemoved(t *testing.T) {
 	}
 	want(t, root, "/keep/a", "/out/a", "/out/b/c", "/out/link", "/outer")
 	changed := apply(t, r, files, 31*day, nil)
-	if got := slices.Sorted(maps.Keys(changed)); !slices.Equal(got, []string{"/out/a", "/out/b/c"}) {
+	if got := slices.Sorted(maps.Keys(changed)); !slices.Equal(got,
+		[]string{"/out/a", "/out/b/c"}) {
 		t.Errorf("changed %q", got)
 	}
 	want(t, root, "/keep/a", "/out/link", "/outer")

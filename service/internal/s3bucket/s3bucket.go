@@ -148,7 +148,8 @@ func (b *Bucket) Check(ctx context.Context, prefix string) error {
 	keys, err := untilDone(ctx, b.core.GetCreds)
 	switch {
 	case err != nil && b.keys != "": // which may quote the file
-		return fmt.Errorf("bucket %s: there are no keys in %s: it has to be like ~/.aws/credentials",
+		return fmt.Errorf("bucket %s: there are no keys in %s: it has to be like "+
+			"~/.aws/credentials",
 			b.name, b.keys)
 	case err != nil:
 		return fmt.Errorf("bucket %s: there are no keys: %w", b.name, err)
@@ -210,7 +211,8 @@ func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 	if !b.misjudges.Load() {
 		made, err := b.put(ctx, key, body, when)
 		// A conflict with another request says nothing about how ETags are compared.
-		if failed, ok := errors.AsType[*explained](err); !ok || failed.code != "PreconditionFailed" {
+		if failed, ok := errors.AsType[*explained](err); !ok ||
+			failed.code != "PreconditionFailed" {
 			return made, err
 		}
 	}

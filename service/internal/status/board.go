@@ -33,7 +33,7 @@ type Status struct {
 	Dead     []DeadMessage `json:"dead"`
 }
 
-// More is how many there are besides those that are listed.
+// More says how many there are besides those that are listed.
 type More struct {
 	Users int `json:"users,omitempty"`
 	Bans  int `json:"bans,omitempty"`
@@ -70,7 +70,7 @@ type Login struct {
 	Sessions int       `json:"sessions"`
 }
 
-// A User is who may log in, or could.
+// A User is somebody who may log in, or could if they were not disabled.
 type User struct {
 	Name     string `json:"name"`
 	Root     string `json:"root"`
@@ -82,16 +82,22 @@ type User struct {
 	Files    int64  `json:"files"`
 	MaxBytes int64  `json:"max_bytes,omitempty"`
 	MaxFiles int64  `json:"max_files,omitempty"`
+
+	// of the transfer quotas of this period
+	Sent       int64 `json:"sent_bytes,omitempty"`
+	Fetched    int64 `json:"fetched_bytes,omitempty"`
+	MaxSent    int64 `json:"max_sent_bytes,omitempty"`
+	MaxFetched int64 `json:"max_fetched_bytes,omitempty"`
 }
 
-// A Ban is an address, or a user at an address, that is kept out.
+// A Ban keeps an address out, or the passwords of one user from that address.
 type Ban struct {
 	Network string  `json:"network"`
 	User    string  `json:"user,omitempty"`
 	Left    float64 `json:"seconds_left"`
 }
 
-// A Hook is what waits for a hook.
+// A Hook says how many events wait for a hook, and how many were given up.
 type Hook struct {
 	Name    string `json:"name"`
 	Waiting int64  `json:"waiting"`
@@ -125,7 +131,8 @@ type Source struct {
 
 	Hooks []string // names of those that are told
 
-	// Done is told what an administrator has done, from where, and to which user, if to any.
+	// Done is called with what an administrator has done, from which address, and to which user,
+	// if to any.
 	Done func(remote, what, user string, err error)
 }
 
@@ -143,7 +150,7 @@ type Board struct {
 	wrong  int // tokens since then
 }
 
-// NewBoard returns a board; Run keeps it, and needs all of the source.
+// NewBoard returns a board. Only the Store of the source may be nil.
 func NewBoard(source Source) *Board {
 	b := &Board{Source: source, node: "this node", started: time.Now()}
 	if b.Store != nil {
@@ -152,7 +159,7 @@ func NewBoard(source Source) *Board {
 	return b
 }
 
-// Run keeps rates and history, and tells other nodes, until ctx ends.
+// Run measures rates, records the history and tells the other nodes, until ctx ends.
 func (b *Board) Run(ctx context.Context) {
 	if b.Store != nil {
 		b.Store.Tell(b.tell, b.obey)
@@ -229,7 +236,7 @@ func (b *Board) outsiders() (all []User) {
 	return all
 }
 
-// tell returns the same for the other nodes.
+// tell returns the same as text, for the other nodes.
 func (b *Board) tell() string {
 	text, err := json.Marshal(b.this())
 	if err != nil { // it has nothing that fails
@@ -238,7 +245,7 @@ func (b *Board) tell() string {
 	return string(text)
 }
 
-// nodes returns what all nodes say.
+// nodes returns what each node says about itself, this one first.
 func (b *Board) nodes(ctx context.Context) (all []Node, err error) {
 	all = []Node{b.this()}
 	if b.Store == nil {
@@ -256,10 +263,10 @@ func (b *Board) nodes(ctx context.Context) (all []Node, err error) {
 	return all, err
 }
 
-// fresh is for how long a status is shown again, so that many viewers cost what one does.
+// fresh is how long a status is shown again, so that many viewers cost no more than one.
 const fresh = time.Second
 
-// Status returns what is known now, which must not be changed.
+// Status returns what is known now. The caller must not change it.
 func (b *Board) Status(ctx context.Context) *Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -279,14 +286,14 @@ func (b *Board) wrongToken(remote string) {
 	}
 }
 
-// stale has the next status made anew.
+// stale makes the next call of Status collect everything anew.
 func (b *Board) stale() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known = nil
 }
 
-// allUsers returns the users in lists, and the others that nodes have.
+// allUsers returns the users in lists, and those in no list whom nodes tell of.
 func (b *Board) allUsers(nodes []Node) []User {
 	all, at := append([]User{}, b.Users()...), map[string]int{}
 	for i, u := range all {
@@ -308,7 +315,7 @@ func (b *Board) allUsers(nodes []Node) []User {
 	return all
 }
 
-// mostListed is how many users, bans and dead letters are listed.
+// mostListed is how many users, and how many bans, are listed.
 const mostListed = 1000
 
 func (b *Board) status(ctx context.Context) *Status {
@@ -374,7 +381,7 @@ type order struct {
 // obey does what this node is told to do.
 func (b *Board) obey(text string) { b.carryOut(text) }
 
-// settled is when all nodes know that a user has been disabled.
+// settled is after how long all nodes know that a user has been disabled.
 const settled = 2 * time.Second
 
 // carryOut carries an order out, and returns how many logins have ended.
@@ -395,13 +402,13 @@ func (b *Board) carryOut(text string) (ended int) {
 }
 
 var (
-	// ErrNotThere is the error of orders about something that is not there.
+	// ErrNotThere is matched by the errors of orders about something that does not exist.
 	ErrNotThere = errors.New("not found")
 
 	errNoStore = errors.New("there is no store")
 )
 
-// userOf returns whose a login is, if that is known.
+// userOf returns the user of a login, or "" if it is not known.
 func (b *Board) userOf(ctx context.Context, node string, id uint64) string {
 	for _, n := range b.Status(ctx).Nodes {
 		for _, l := range n.Logins {
@@ -441,7 +448,8 @@ func (b *Board) LiftBan(ctx context.Context, network, user string) error {
 	if err != nil {
 		address, wrong := netip.ParseAddr(network)
 		if wrong != nil {
-			return fmt.Errorf("%q is neither an address nor a network such as 192.0.2.7/32", network)
+			return fmt.Errorf("%q is neither an address nor a network such as 192.0.2.7/32",
+				network)
 		}
 		prefix = sshd.Network(address)
 	}
@@ -475,7 +483,7 @@ func (b *Board) DisableUser(ctx context.Context, name string, disabled bool) err
 	return err
 }
 
-// Replay has dead letters delivered again: those of a hook, or the one with an ID.
+// Replay makes dead letters wait for delivery again: those of a hook, or the one with an ID.
 func (b *Board) Replay(ctx context.Context, hookOrID string) error {
 	if b.Store == nil {
 		return errNoStore

@@ -19,20 +19,21 @@ type Access struct {
 	TLS   bool
 }
 
-// loggedInFor is how long a browser need not be given the token again.
+// loggedInFor is how long a browser stays logged in.
 const loggedInFor = 12 * time.Hour
 
 // mostBody limits requests.
 const mostBody = 16 << 10
 
-// guard lets those in who may use the address. Browsers are taken for what they are: programs that
-// do what any page says that their user looks at.
+// guard lets in those who may use the address. A browser does what any page says that its user
+// looks at, so requests that change something are refused unless they come from our own page.
 func (a *Access) guard(next, login http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; "+
-			"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+		h.Set("Content-Security-Policy",
+			"default-src 'none'; script-src 'self'; style-src 'self'; "+
+				"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -42,7 +43,7 @@ func (a *Access) guard(next, login http.Handler) http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
 		switch {
 		case a.Token == nil && !loopback(r.Host):
-			// A page whose name has been pointed here (DNS rebinding) would be of the same origin.
+			// A page whose own name now points here (DNS rebinding) would have the same origin.
 			http.Error(w, "this address is for this machine: use 127.0.0.1 or localhost",
 				http.StatusMisdirectedRequest)
 		case a.Token == nil, a.bearer(r), a.cookie(r):
@@ -66,20 +67,20 @@ func loopback(host string) bool {
 	return err == nil && address.Unmap().IsLoopback()
 }
 
-// isToken compares in a time that tells nothing, not even the length.
+// isToken compares in constant time, so that not even the length shows.
 func (a *Access) isToken(given string) bool {
 	want, got := sha256.Sum256(a.Token), sha256.Sum256([]byte(given))
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
-// bearer reports whether a request has the token, as programs send it.
+// bearer reports whether a request has the token in its header, as programs send it.
 func (a *Access) bearer(r *http.Request) bool {
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	return ok && a.isToken(given)
 }
 
-// cookieName is that of the cookie of browsers that were given the token. Over TLS its prefix keeps
-// others of the same domain from setting one.
+// cookieName returns the name of the cookie that a browser gets for the token. Over TLS its prefix
+// keeps other hosts of the same domain from setting one.
 func (a *Access) cookieName() string {
 	if a.TLS {
 		return "__Host-usftpd"
@@ -92,8 +93,8 @@ func (a *Access) newCookie(value string, age time.Duration) *http.Cookie {
 		Secure: a.TLS, SameSite: http.SameSiteStrictMode, MaxAge: int(age.Seconds())}
 }
 
-// pass returns the value of a cookie that is good until a time. It says that somebody had the
-// token, and ends with it.
+// pass returns the value of a cookie that is valid until a time. It proves that somebody had the
+// token, and becomes invalid when the token changes.
 func (a *Access) pass(until time.Time) string {
 	text := binary.BigEndian.AppendUint64(nil, uint64(until.Unix()))
 	return base64.RawURLEncoding.EncodeToString(append(text, a.sum(text)...))
@@ -106,7 +107,7 @@ func (a *Access) sum(text []byte) []byte {
 	return h.Sum(nil)
 }
 
-// cookie reports whether a request has such a cookie.
+// cookie reports whether a request has a valid cookie.
 func (a *Access) cookie(r *http.Request) bool {
 	cookie, err := r.Cookie(a.cookieName())
 	if err != nil {

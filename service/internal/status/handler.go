@@ -21,13 +21,15 @@ import (
 var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"show":   ui.Printable, // control characters and such are seen, and do nothing
-	"bytes":  func(n any) string { return ui.Amount(toFloat(n)) },
-	"rate":   func(n float64) string { return ui.Amount(n) + "/s" },
-	"ago":    func(t time.Time) string { return ui.Clock(time.Since(t)) },
-	"clock":  func(s float64) string { return ui.Clock(time.Duration(s * float64(time.Second))) },
-	"local":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
-	"short":  func(key string) string { return fmt.Sprintf("%.12s", strings.TrimPrefix(key, "SHA256:")) },
+	"show":  ui.Printable, // control characters and such are seen, and do nothing
+	"bytes": func(n any) string { return ui.Amount(toFloat(n)) },
+	"rate":  func(n float64) string { return ui.Amount(n) + "/s" },
+	"ago":   func(t time.Time) string { return ui.Clock(time.Since(t)) },
+	"clock": func(s float64) string { return ui.Clock(time.Duration(s * float64(time.Second))) },
+	"local": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
+	"short": func(key string) string {
+		return fmt.Sprintf("%.12s", strings.TrimPrefix(key, "SHA256:"))
+	},
 	"full":   func(used, most int64) int64 { return 100 * used / max(most, 1) },
 	"moving": moving,
 }).ParseFS(files, "page/*.html"))
@@ -59,7 +61,7 @@ type view struct {
 	Wrong           bool
 }
 
-// Handler serves the page and the API to those who have access, and metrics, if not nil.
+// Handler serves the page and the API, and metrics unless that is nil, to those who have access.
 func (b *Board) Handler(access *Access, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	show := func(name string) http.HandlerFunc {
@@ -115,7 +117,7 @@ func (b *Board) Handler(access *Access, metrics http.Handler) http.Handler {
 	return access.guard(all, b.login(access, all))
 }
 
-// login serves those who have no access.
+// login answers those who have no access yet.
 func (b *Board) login(access *Access, all http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -127,11 +129,12 @@ func (b *Board) login(access *Access, all http.Handler) http.Handler {
 		case r.Method == http.MethodPost && r.URL.Path == "/login":
 			if !access.isToken(r.PostFormValue("token")) {
 				b.wrongToken(r.RemoteAddr)
-				b.page(w, http.StatusUnauthorized, "login.html", view{Said: "That is not the token.",
-					Wrong: true})
+				b.page(w, http.StatusUnauthorized, "login.html",
+					view{Said: "That is not the token.", Wrong: true})
 				return
 			}
-			http.SetCookie(w, access.newCookie(access.pass(time.Now().Add(loggedInFor)), loggedInFor))
+			http.SetCookie(w, access.newCookie(access.pass(time.Now().Add(loggedInFor)),
+				loggedInFor))
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 		case r.Method == http.MethodGet && r.URL.Path == "/":
 			b.page(w, http.StatusUnauthorized, "login.html", view{})
@@ -148,7 +151,7 @@ func (b *Board) view(ctx context.Context, access *Access) view {
 	return v
 }
 
-// page writes a page, as a whole or not at all.
+// page writes a whole page, or an error if it cannot be made.
 func (b *Board) page(w http.ResponseWriter, code int, name string, v view) {
 	var text bytes.Buffer
 	if err := pages.ExecuteTemplate(&text, name, v); err != nil {
@@ -172,7 +175,8 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 	w.Write(append(ui.EscapeJSON(text), '\n'))
 }
 
-// An action does what the fields of a form say, and returns what that was and to which user.
+// An action does what the fields of a form say. It returns a text that says what was done, and to
+// which user.
 type action func(ctx context.Context, field func(string) string) (what, user string, err error)
 
 // actions are what may be done, by path.
@@ -184,7 +188,8 @@ func (b *Board) actions() map[string]action {
 		}
 	}
 	return map[string]action{
-		"sessions/end": func(ctx context.Context, field func(string) string) (string, string, error) {
+		"sessions/end": func(ctx context.Context, field func(string) string) (string, string,
+			error) {
 			id, err := strconv.ParseUint(field("id"), 10, 64)
 			if err != nil {
 				return "", "", fmt.Errorf("id: %q is not a number", field("id"))
@@ -199,13 +204,14 @@ func (b *Board) actions() map[string]action {
 		},
 		"users/disable": disable(true, "disabled"),
 		"users/enable":  disable(false, "enabled"),
-		"hooks/replay": func(ctx context.Context, field func(string) string) (string, string, error) {
+		"hooks/replay": func(ctx context.Context, field func(string) string) (string, string,
+			error) {
 			return "replayed " + field("which"), "", b.Replay(ctx, field("which"))
 		},
 	}
 }
 
-// act does something, and tells who wants to know.
+// act runs an action and reports it to Done.
 func (b *Board) act(r *http.Request, act action) (what string, err error) {
 	if err := r.ParseForm(); err != nil {
 		return "", err

@@ -63,7 +63,7 @@ type line struct {
 	values []float32
 }
 
-// values returns one value of the samples, as many as a graph has points: of several the largest,
+// values returns one value for each point of a graph: the largest of the samples that fall on it,
 // so that no peak is lost.
 func values(all []sample, of func(sample) float32) (made []float32) {
 	const each = samples / points
@@ -76,7 +76,7 @@ func values(all []sample, of func(sample) float32) (made []float32) {
 	return made
 }
 
-// graph draws lines. All that is in it is made here: no text is anybody's.
+// graph draws lines. No text in it comes from anybody else.
 func graph(title string, say func(float32) string, lines ...line) template.HTML {
 	const width, height = 720, 120
 	top := float32(0)

@@ -71,13 +71,14 @@ func newBench(t *testing.T, access *Access) *bench {
 		},
 		Users: func() (all []User) {
 			for _, u := range s.Users() {
-				all = append(all, User{Name: u.Name, Root: u.Root, Stored: true, Disabled: u.Disabled,
-					Bytes: 5, MaxBytes: 10})
+				all = append(all, User{Name: u.Name, Root: u.Root, Stored: true,
+					Disabled: u.Disabled, Bytes: 5, MaxBytes: 10})
 			}
 			return append(all, User{Name: markup, Root: "/" + markup})
 		},
 		Outsiders: func() []User {
-			return []User{{Name: "away", Outside: true}, {Name: markup, Group: markup, Outside: true},
+			return []User{{Name: "away", Outside: true},
+				{Name: markup, Group: markup, Outside: true},
 				{Name: "counted", Outside: true, Bytes: 1}}
 		},
 		Outsider: func(name string) bool { return name == "guest" },
@@ -143,7 +144,8 @@ func (b *bench) want(code int, method, path, form string, headers ...string) str
 	b.t.Helper()
 	w, text := b.ask(method, path, form, headers...)
 	if w.StatusCode != code {
-		b.t.Errorf("%s %s %s %q: %s, want %d\n%s", method, path, form, headers, w.Status, code, text)
+		b.t.Errorf("%s %s %s %q: %s, want %d\n%s", method, path, form, headers, w.Status, code,
+			text)
 	}
 	return text
 }
@@ -170,7 +172,8 @@ func TestMarkup(t *testing.T) {
 	var s Status
 	must(t, json.Unmarshal([]byte(text), &s))
 	if len(s.Nodes) != 1 || len(s.Nodes[0].Logins) != 2 || len(s.Nodes[0].Transfers) != 1 ||
-		len(s.Users) != 3 || s.Users[2].Name != "counted" || !s.Users[2].Outside || len(s.Bans) != 1 || len(s.Dead) != 1 || len(s.Nodes[0].Failures) != 1 ||
+		len(s.Users) != 3 || s.Users[2].Name != "counted" || !s.Users[2].Outside ||
+		len(s.Bans) != 1 || len(s.Dead) != 1 || len(s.Nodes[0].Failures) != 1 ||
 		len(s.Hooks) != 1 || s.Hooks[0].Dead != 1 || s.Nodes[0].Sessions != 2 {
 		t.Errorf("%+v", s)
 	}
@@ -237,10 +240,12 @@ func TestReadOnlyMethods(t *testing.T) {
 	for path := range b.board.actions() {
 		for _, prefix := range []string{"/api/v1/", "/do/"} {
 			for _, method := range []string{"GET", "HEAD", "OPTIONS", "PUT", "DELETE"} {
-				b.want(405, method, prefix+path+"?user=ann&which=web&network=192.0.2.7/32&id=7&node="+
+				b.want(405, method, prefix+path+"?user=ann&which=web&network=192.0.2.7/32&id=7"+
+					"&node="+
 					url.QueryEscape(b.store.Node()), "")
 			}
-			b.want(400, "POST", prefix+"sessions/end?id=7&node="+url.QueryEscape(b.store.Node()), "")
+			b.want(400, "POST", prefix+"sessions/end?id=7&node="+url.QueryEscape(b.store.Node()),
+				"")
 		}
 	}
 	bans, err := b.store.Bans().List(t.Context())
@@ -261,7 +266,8 @@ func TestOtherSites(t *testing.T) {
 				{"Origin", "https://evil.example"}, {"Origin", "null"},
 				{"Origin", "http://localhost:1"},
 			} {
-				b.want(403, "POST", "/api/v1/users/disable", "user=ann", append(headers, bearer...)...)
+				b.want(403, "POST", "/api/v1/users/disable", "user=ann",
+					append(headers, bearer...)...)
 				b.want(403, "POST", "/do/users/disable", "user=ann", append(headers, bearer...)...)
 				b.want(403, "POST", "/login", "token="+token, headers...)
 			}
@@ -288,7 +294,8 @@ func TestOtherSites(t *testing.T) {
 				}
 				b.want(421, "POST", "/api/v1/users/enable", "user=ann", "Host", host)
 			}
-			for _, host := range []string{"localhost:9722", "127.0.0.1", "[::1]:9722", "127.1.2.3:1"} {
+			for _, host := range []string{"localhost:9722", "127.0.0.1", "[::1]:9722",
+				"127.1.2.3:1"} {
 				b.want(200, "GET", "/", "", "Host", host)
 			}
 		})
@@ -330,7 +337,8 @@ func TestToken(t *testing.T) {
 		t.Fatalf("after the login: %s\n%s", w.Status, text)
 	}
 	w, _ = b.ask("POST", "/login", "token="+token)
-	if c := w.Cookies(); len(c) != 1 || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode ||
+	if c := w.Cookies(); len(c) != 1 || !c[0].HttpOnly ||
+		c[0].SameSite != http.SameSiteStrictMode ||
 		c[0].Secure || strings.Contains(c[0].Value, token) {
 		t.Errorf("the cookie: %v", c)
 	}
@@ -380,8 +388,8 @@ func TestProgress(t *testing.T) {
 	tracker, now := NewTracker(), time.Now()
 	tracker.look(now)
 	moved := &server.Transfer{}
-	open := server.Event{Kind: server.FileOpened, Transfer: moved, Path: "/f", User: "ann", Time: now,
-		Upload: true}
+	open := server.Event{Kind: server.FileOpened, Transfer: moved, Path: "/f", User: "ann",
+		Time: now, Upload: true}
 	tracker.Event(open)
 	moved.Add(0, 4000)
 	tracker.look(now.Add(2 * time.Second))
@@ -400,7 +408,8 @@ func TestProgress(t *testing.T) {
 		t.Errorf("then at %v", written)
 	}
 	for i := range 2 * mostFollowed {
-		tracker.Event(server.Event{Kind: server.FileOpened, Transfer: &server.Transfer{}, Time: now})
+		tracker.Event(server.Event{Kind: server.FileOpened, Transfer: &server.Transfer{},
+			Time: now})
 		tracker.Event(server.Event{Kind: server.RequestDenied, Path: fmt.Sprint(i)})
 	}
 	all, more = tracker.Transfers()
@@ -458,7 +467,8 @@ func TestNodes(t *testing.T) {
 	for {
 		nodes, err := one.nodes(ctx)
 		if err == nil && len(nodes) == 2 {
-			if l := nodes[1].Logins; nodes[1].Node != two.node || len(l) != 1 || l[0].User != "bob" {
+			if l := nodes[1].Logins; nodes[1].Node != two.node || len(l) != 1 ||
+				l[0].User != "bob" {
 				t.Errorf("the other node: %+v", nodes[1])
 			}
 			break

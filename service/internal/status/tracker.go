@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// mostFollowed is how many open files are followed, and mostShown how many a node tells of, as
-	// it does of logins.
+	// mostFollowed is how many open files a node follows. It tells of mostShown of them, and of as
+	// many logins.
 	mostFollowed = 10_000
 	mostShown    = 100
 
@@ -35,7 +35,7 @@ type Transfer struct {
 	Since  time.Time `json:"since"`
 }
 
-// A Failure is something that a client did not get, or failed at.
+// A Failure is something that a client was refused, or that went wrong.
 type Failure struct {
 	Time   time.Time `json:"time"`
 	Kind   string    `json:"kind"` // as in the log
@@ -101,7 +101,7 @@ func (t *Tracker) Event(e server.Event) {
 
 func cut(s string, most int) string { return strings.Clone(s[:min(len(s), most)]) }
 
-// look finds out how fast files have moved since the last look.
+// look measures how fast files have moved since the last look.
 func (t *Tracker) look(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (t *Tracker) look(now time.Time) {
 		all[0], all[1] = all[0]+read, all[1]+written
 		since := min(seconds, now.Sub(one.Since).Seconds())
 		if one.Bytes = read + written; since > 0 {
-			// Half of it is what it was: WRITEs come in bursts.
+			// The mean with the rate before: WRITEs come in bursts.
 			rate := float64(one.Bytes-one.before) / since
 			if one.before > 0 {
 				rate = (rate + one.Rate) / 2

@@ -130,8 +130,8 @@ func (s *Store) Record(one Record) {
 		r.lost++
 		if time.Since(r.told) > time.Minute {
 			r.told = time.Now()
-			s.log.Error("the audit trail loses records: the store does not take them", "lost", r.lost,
-				"error", err)
+			s.log.Error("the audit trail loses records: the store does not take them", "lost",
+				r.lost, "error", err)
 		}
 		return
 	}

@@ -33,8 +33,8 @@ type database struct {
 // patience is how long a transaction may take, the wait for a connection included.
 const patience = 2 * time.Second
 
-// mostIdle is how long PostgreSQL waits for a node in the middle of a transaction. One that hangs has
-// rows locked, and others would take the store for down that need them.
+// mostIdle is how long PostgreSQL waits for a node in the middle of a transaction. One that hangs
+// has rows locked, and others would take the store for down that need them.
 const mostIdle = patience / 2
 
 // connections is how many connections a node has to PostgreSQL.
@@ -130,7 +130,8 @@ func (d *database) doWithin(ctx context.Context, patience time.Duration,
 	return begun.Commit()
 }
 
-// doOne runs what is a single statement, which takes one round trip instead of a transaction's three.
+// doOne runs what is a single statement, which takes one round trip instead of a transaction's
+// three.
 func (d *database) doOne(ctx context.Context, run func(t tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -12,9 +12,9 @@ import (
 	"github.com/usftp/usftp/server/objectfs"
 )
 
-// objects is the [objectfs.State] of a bucket, which all nodes share. Others may take what a node was
-// writing that is taken for dead; then its fencing number no longer counts. While the store is down
-// nothing new is written; files are read with the times that the storage has.
+// objects is the [objectfs.State] of a bucket, which all nodes share. Others may take what a node
+// was writing that is taken for dead; then its fencing number no longer counts. While the store is
+// down nothing new is written; files are read with the times that the storage has.
 type objects struct {
 	store  *Store
 	bucket string
@@ -120,8 +120,8 @@ func (r *row) upload(name string) objectfs.Upload {
 	return u
 }
 
-// Lock implements [objectfs.State]. The fencing number follows the clock, so that it goes on growing
-// after a row was removed.
+// Lock implements [objectfs.State]. The fencing number follows the clock, so that it goes on
+// growing after a row was removed.
 func (o objects) Lock(ctx context.Context, name string) (objectfs.Upload, error) {
 	one, life := right{o.bucket, name}, o.store.signs.life()
 	o.store.rights.add(one, 1)

@@ -351,7 +351,8 @@ func (s *Store) Failed(ctx context.Context, m Message, again time.Duration, why 
 // GiveBack ends the lease of a message that this node no longer tries to deliver.
 func (s *Store) GiveBack(ctx context.Context, m Message) error {
 	return s.do(ctx, func(t tx) error {
-		_, err := t.exec(`UPDATE outbox SET until = @now WHERE id = $1 AND until = $2`, m.ID, m.lease)
+		_, err := t.exec(`UPDATE outbox SET until = @now WHERE id = $1 AND until = $2`, m.ID,
+			m.lease)
 		return err
 	})
 }

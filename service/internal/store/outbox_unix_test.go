@@ -189,7 +189,8 @@ func testAnnounced(t *testing.T, name string) {
 	eventually(t, "the node is back", func() bool {
 		found := false
 		must(t, two.do(t.Context(), func(t tx) (err error) {
-			found, err = t.one(`SELECT node FROM nodes WHERE node = $1`, []any{one.node}, new(string))
+			found, err = t.one(`SELECT node FROM nodes WHERE node = $1`, []any{one.node},
+				new(string))
 			return err
 		}))
 		return found

@@ -46,7 +46,9 @@ type amount struct{ bytes, files int64 }
 
 func (a amount) plus(b amount) amount  { return amount{a.bytes + b.bytes, a.files + b.files} }
 func (a amount) minus(b amount) amount { return amount{a.bytes - b.bytes, a.files - b.files} }
-func (a amount) most(b amount) amount  { return amount{max(a.bytes, b.bytes), max(a.files, b.files)} }
+func (a amount) most(b amount) amount {
+	return amount{max(a.bytes, b.bytes), max(a.files, b.files)}
+}
 
 func (q *quotas) init(s *Store) { q.store, q.all = s, map[accountKey]*Account{} }
 

@@ -149,7 +149,8 @@ func migrate(t tx) error {
 			return err
 		}
 	}
-	if _, err := t.exec(`CREATE TABLE IF NOT EXISTS versions (version BIGINT PRIMARY KEY)`); err != nil {
+	_, err := t.exec(`CREATE TABLE IF NOT EXISTS versions (version BIGINT PRIMARY KEY)`)
+	if err != nil {
 		return err
 	}
 	var at int

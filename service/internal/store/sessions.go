@@ -164,7 +164,8 @@ func (s *sessions) write(t tx) error {
 	s.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(used)) { // as everybody: nobody waits in a circle
 		if _, err := t.exec(`INSERT INTO places (name, used) VALUES ($1, $2)
-			ON CONFLICT (name) DO UPDATE SET used = places.used + $2`, name, used[name]); err != nil {
+			ON CONFLICT (name) DO UPDATE SET used = places.used + $2`, name,
+			used[name]); err != nil {
 			return err
 		}
 		if _, err := t.exec(`INSERT INTO sessions (name, node, used) VALUES ($1, $2, $3)`, name,

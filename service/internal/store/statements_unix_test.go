@@ -39,7 +39,8 @@ func testStatements(t *testing.T, name string) {
 			must(t, err)
 			must(t, f.Close())
 		}
-		put(fmt.Sprint(policy.Quota != nil), 1) // the quota is counted, and some of it taken in advance
+		// the quota is counted, and some of it taken in advance
+		put(fmt.Sprint(policy.Quota != nil), 1)
 		now := time.Now()
 		for _, one := range []struct {
 			name         string

@@ -31,7 +31,8 @@ func testStatuses(t *testing.T, name string) {
 	patient(t, name) // which tells nothing, as commands do
 	eventually(t, "both have told", func() bool {
 		all, err := one.Statuses(t.Context())
-		return err == nil && len(all) == 2 && all[0].Text+all[1].Text != "" && all[0].Seen < time.Minute
+		return err == nil && len(all) == 2 && all[0].Text+all[1].Text != "" &&
+			all[0].Seen < time.Minute
 	})
 	for _, c := range []struct {
 		node, what string

@@ -666,7 +666,8 @@ func testTransfers(t *testing.T, name string) {
 			func() { found = append(found, tree) })
 	}))
 	slices.Sort(found)
-	if kept = append(kept, "/srv/a"); !slices.Equal(found, sorted(kept)) || len(s.quotas.list()) != 3 {
+	if kept = append(kept, "/srv/a"); !slices.Equal(found, sorted(kept)) ||
+		len(s.quotas.list()) != 3 {
 		t.Errorf("there are %q and %d accounts, want %q", found, len(s.quotas.list()), kept)
 	}
 }

@@ -20,8 +20,8 @@ var (
 	errSecretExists = errors.New("there is a secret already; --replace makes it useless")
 	errCodeWrong    = errors.New("the code is wrong")
 	errCodeUsed     = errors.New("the code has been used already")
-	errWrongCodes   = errors.New("too many codes of this user were wrong; only recovery codes are " +
-		"accepted for now")
+	errWrongCodes   = errors.New("too many codes of this user were wrong; only recovery codes " +
+		"are accepted for now")
 )
 
 // PutSecret stores the secret of a user's codes, and the hashes of recovery codes; replace allows

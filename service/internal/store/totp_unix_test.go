@@ -48,9 +48,10 @@ func testCodes(t *testing.T, name string) {
 		t.Errorf("an older code: %v", err)
 	}
 	var wrong error
-	for i := 0; i <= mostWrongCodes+1 && !errors.Is(wrong, errWrongCodes); i++ { // a little is forgiven
-		if wrong = []*Store{one, two}[i%2].UseCode(t.Context(), "ann", "", number(0)); wrong == nil ||
-			i < mostWrongCodes && !errors.Is(wrong, errCodeWrong) {
+	// A little is forgiven.
+	for i := 0; i <= mostWrongCodes+1 && !errors.Is(wrong, errWrongCodes); i++ {
+		if wrong = []*Store{one, two}[i%2].UseCode(t.Context(), "ann", "",
+			number(0)); wrong == nil || i < mostWrongCodes && !errors.Is(wrong, errCodeWrong) {
 			t.Errorf("wrong code %d: %v", i, wrong)
 		}
 	}

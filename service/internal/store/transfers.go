@@ -15,14 +15,16 @@ func (q *quotas) cleanTransfers(t tx) error {
 	last := time.Now().UTC().AddDate(0, 0, -62).Format("2006-01")
 	q.mu.Lock()
 	for key := range q.all {
-		if month, ok := strings.CutPrefix(key.tree, site.TransferTree); ok && month[:len(last)] <= last {
+		if month, ok := strings.CutPrefix(key.tree, site.TransferTree); ok &&
+			month[:len(last)] <= last {
 			delete(q.all, key)
 		}
 	}
 	q.mu.Unlock()
 	for _, table := range []string{"leases", "quotas"} {
 		if _, err := t.exec(`DELETE FROM `+table+` WHERE substr(tree, 1, $1) = $2
-			AND substr(tree, $3, $4) <= $5`, at, site.TransferTree, at+1, len(last), last); err != nil {
+			AND substr(tree, $3, $4) <= $5`, at, site.TransferTree, at+1, len(last),
+			last); err != nil {
 			return err
 		}
 	}

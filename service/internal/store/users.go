@@ -182,7 +182,8 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 		rows, err = t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only,
 			quota_bytes, quota_files, bandwidth, sessions, user_group, bandwidth_up,
 			bandwidth_down, expires, allow_from, second_factor, password_set)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, @now * $17)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+			@now * $17)
 			ON CONFLICT (name) DO NOTHING`,
 			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, flag(u.Disabled),
 			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions,
@@ -204,7 +205,8 @@ func (s *Store) DisableUser(ctx context.Context, name string, disabled bool) err
 	return s.change(ctx, func(t tx) (int64, error) {
 		if !disabled { // an outsider needs no user here
 			if rows, err := t.exec(`DELETE FROM users WHERE name = $1 AND disabled = 1 AND root = ''
-				AND user_group = '' AND password = '' AND keys = ''`, name); err != nil || rows > 0 {
+				AND user_group = '' AND password = ''
+				AND keys = ''`, name); err != nil || rows > 0 {
 				return rows, err
 			}
 		}
@@ -215,8 +217,8 @@ func (s *Store) DisableUser(ctx context.Context, name string, disabled bool) err
 // DisableOutsider lets a user in no longer who may not be in the store.
 func (s *Store) DisableOutsider(ctx context.Context, name string) error {
 	return s.change(ctx, func(t tx) (int64, error) {
-		return t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only, quota_bytes,
-			quota_files, bandwidth, sessions) VALUES ($1, '', '', '', 1, 0, 0, 0, 0, 0)
+		return t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only,
+			quota_bytes, quota_files, bandwidth, sessions) VALUES ($1, '', '', '', 1, 0, 0, 0, 0, 0)
 			ON CONFLICT (name) DO UPDATE SET disabled = 1`, name)
 	})
 }

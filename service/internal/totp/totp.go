@@ -36,7 +36,8 @@ func New(issuer, user string) (secret, uri string, err error) {
 	label := url.PathEscape(issuer) + ":" + url.PathEscape(user)
 	query := url.Values{"secret": {key.Secret()}, "issuer": {issuer}}.Encode()
 	// Authenticators take a plus sign for what it is.
-	return key.Secret(), "otpauth://totp/" + label + "?" + strings.ReplaceAll(query, "+", "%20"), nil
+	return key.Secret(), "otpauth://totp/" + label + "?" + strings.ReplaceAll(query, "+", "%20"),
+		nil
 }
 
 // Match returns the number of the time step whose code this is, which is not to be used again
@@ -60,7 +61,8 @@ func Recovery() (codes []string) {
 		random := make([]byte, recoveryBytes)
 		rand.Read(random) // never fails
 		text := base32.StdEncoding.EncodeToString(random)
-		codes = append(codes, strings.Join([]string{text[:4], text[4:8], text[8:12], text[12:]}, "-"))
+		codes = append(codes, strings.Join([]string{text[:4], text[4:8], text[8:12], text[12:]},
+			"-"))
 	}
 	return codes
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
 )
@@ -107,6 +109,9 @@ func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
 func (f *FS) setUp(ctx context.Context) error {
 	c := f.link.client.WithContext(ctx)
 	root, err := c.RealPath(f.options.Root)
+	if private.Untold(err) { // the host takes paths that begin where the login does
+		root, err = path.Clean(f.options.Root), nil
+	}
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,9 @@ func (s *shell) enter(ctx context.Context, client *usftp.Client, name string) er
 	real := client.Async().RealPath(name) // at the same time as the other request
 	info, statErr := private.OfClient(client).Find(name)
 	dir, err := real.WaitContext(ctx)
+	if private.Untold(err) {
+		dir, err = name, nil
+	}
 	if private.Untold(statErr) {
 		info, statErr = nil, nil
 	}

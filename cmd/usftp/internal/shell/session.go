@@ -9,6 +9,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -49,7 +50,11 @@ func (s *session) logIn(ctx context.Context) (pool.Host, error) {
 	}
 	dir := s.dir
 	if dir == "" {
-		if dir, err = login.Host().Client.WithContext(ctx).RealPath("."); err != nil {
+		dir, err = login.Host().Client.WithContext(ctx).RealPath(".")
+		if private.Untold(err) { // the host takes paths that begin there
+			dir, err = ".", nil
+		}
+		if err != nil {
 			login.Close()
 			return pool.Host{}, err
 		}

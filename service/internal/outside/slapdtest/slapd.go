@@ -100,8 +100,8 @@ func Start(t *testing.T, users ...string) *Slapd {
 		data += fmt.Sprintf("dn: uid=%[1]s,%[2]s\nobjectClass: inetOrgPerson\nuid: %[1]s\n"+
 			"cn: %[1]s\nsn: %[1]s\nuserPassword: %[1]s secret\n\n", user, People)
 	}
-	data += fmt.Sprintf("dn: %s\nobjectClass: groupOfNames\ncn: partners\nmember: uid=%s,%s\n", Partners,
-		users[0], People)
+	data += fmt.Sprintf("dn: %s\nobjectClass: groupOfNames\ncn: partners\nmember: uid=%s,%s\n",
+		Partners, users[0], People)
 	add := exec.Command(program(t, "slapadd"), "-f", file, "-l", write("data.ldif", data))
 	if out, err := add.CombinedOutput(); err != nil {
 		t.Fatalf("slapadd: %v\n%s", err, out)
