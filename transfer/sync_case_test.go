@@ -139,6 +139,9 @@ func TestSyncWhereCaseCounts(t *testing.T) {
 	host, _ := deltaHostOf(t, memfs.New(0), nil)
 	src := t.TempDir()
 	fill(t, src, "README", "both")
+	if _, err := os.Stat(filepath.Join(src, "readme")); err == nil {
+		return // this system ignores case: see TestSyncFromASourceThatIgnoresCase
+	}
 	if err := host.Client.Mkdir("/dst"); err != nil {
 		t.Fatal(err)
 	}
