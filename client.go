@@ -48,6 +48,7 @@ type shared struct {
 	dispatcher dispatcher
 	ahead      prefetches
 	uploads    uploads
+	puts, gets bundles
 
 	startsSmall atomic.Bool // transfers start with smallStart in flight
 }
@@ -127,6 +128,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 		}
 	}
 	s := &session{shared: &shared{options: o, limited: make(chan struct{})}}
+	s.puts.extension, s.gets.extension = wire.ExtPutFiles, wire.ExtGetFiles
 	if readsOnce(o.serverVersion) {
 		s.options.readAhead = 0
 	}

@@ -323,6 +323,14 @@ var clientCalls = map[string]anyCall{
 		_, err := private.OfClient(c).Upload("/f")
 		return err
 	},
+	"private.Client.StartPut": func(c *usftp.Client, _ *usftp.File) error {
+		return private.OfClient(c).StartPut("/f", "t", make([]byte, 10), 0o600, usftp.NewAttrs{},
+			false)()
+	},
+	"private.Client.GetFile": func(c *usftp.Client, _ *usftp.File) error {
+		_, err := private.OfClient(c).GetFile("/f", 10, func() []byte { return make([]byte, 10) })
+		return err
+	},
 	"private.Client.LookAll": func(c *usftp.Client, _ *usftp.File) (failed error) {
 		private.OfClient(c).LookAll([]string{"/f"}, func(_ int, _ fs.FileInfo, err error) {
 			failed = err
@@ -355,7 +363,8 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard",
 	"private.Client.Overdue",
 	"private.Client.KnowsLinks", "private.Client.KeepsUploads", "private.Client.ResolvesLinks",
-	"private.Client.LinksTo", "private.Client.OneHandle"}
+	"private.Client.LinksTo", "private.Client.OneHandle", "private.Client.PutsFiles",
+	"private.Client.GetsFiles"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{

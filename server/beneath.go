@@ -16,7 +16,8 @@ type beneath struct {
 // beneathOperations are the requests that may be wrapped: all that do something at a path.
 const beneathOperations operationSet = 1<<opOpen | 1<<opOpendir | 1<<opStat | 1<<opLstat |
 	1<<opSetstat | 1<<opLsetstat | 1<<opReadlink | 1<<opRemove | 1<<opRmdir | 1<<opMkdir |
-	1<<opSymlink | 1<<opRename | 1<<opPosixRename | 1<<opHardlink
+	1<<opSymlink | 1<<opRename | 1<<opPosixRename | 1<<opHardlink | 1<<opPutFiles |
+	1<<opGetFiles
 
 var errNotBeneath = &StatusError{Code: wire.BadMessage,
 	Message: "the path is not in the directory, or contains an empty element, . or .."}

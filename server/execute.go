@@ -426,6 +426,10 @@ func (w *worker) extended(ctx context.Context, s *session, r *request) {
 		w.checkFile(s, r)
 	case opChunks:
 		w.chunks(s, r)
+	case opPutFiles:
+		w.putFiles(ctx, s, r)
+	case opGetFiles:
+		w.getFiles(ctx, s, r)
 	}
 }
 

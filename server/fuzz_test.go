@@ -50,6 +50,10 @@ func addSessions(f *testing.F) {
 		wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"), Algorithms: "md5",
 			Offset: 1 << 63, Length: 1<<64 - 1},
 		wire.Chunks{Handle: h, Algorithms: "md5", Length: 1<<64 - 1, Shortest: 4096})
+	add(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d"},
+		putFiles{{Path: "/f", Temporary: "t", Data: []byte("x"), Flags: wire.PutFsync},
+			{Path: "/d/../g", Temporary: "f"}, {Path: "/d", Temporary: "t"}},
+		getFiles{{Path: "/f", Size: 1}, {Path: "/d", Size: 9}, {Path: "/d/../g"}})
 	add(wire.Symlink{First: "../x", Second: "/l"}, wire.Rename{OldPath: "/l", NewPath: "/l/l"},
 		wire.PathAttrs{Type: wire.TypeMkdir, Path: "/l/../d"}, wire.Hardlink{OldPath: "/d",
 			NewPath: "/e"},

@@ -234,7 +234,7 @@ func (s *schedule) next(room int) *request {
 // pathMayStart reports whether the request at index i among those on paths may start.
 func (s *schedule) pathMayStart(r *request, i int) bool {
 	for _, e := range s.paths.all()[:i] {
-		if (r.changes || e.changes) && r.touchesRequest(e) {
+		if (r.changes || e.changes) && !(r.op.onFiles() && e.op.onFiles()) && r.touchesRequest(e) {
 			return false
 		}
 	}

@@ -86,6 +86,8 @@ const (
 	opBeneath
 	opAbandon
 	opUploads
+	opPutFiles
+	opGetFiles
 	operationCount
 )
 
@@ -148,6 +150,8 @@ var operationTable = [operationCount]struct {
 	opBeneath:         {name: "beneath", extension: wire.ExtBeneath, version: "2", writes: true},
 	opAbandon:         {name: "abandon", extension: wire.ExtAbandon},
 	opUploads:         {name: "uploads", extension: wire.ExtUploads},
+	opPutFiles:        {name: "put-files", extension: wire.ExtPutFiles, writes: true, does: writesContents | setsAttributes | renames},
+	opGetFiles:        {name: "get-files", extension: wire.ExtGetFiles, does: readsContents},
 }
 
 func (o operation) String() string { return operationTable[o].name }

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"bytes"
+	"strings"
 
 	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/wire"
@@ -97,7 +97,9 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 	case opReaddir, opReadlink, opRealpath, opExpandPath, opHomeDirectory:
 		r.charge = smallBuffer
 	}
-	r.place, r.place2 = placeOf(r.path), placeOf(r.path2)
+	if !r.op.onFiles() {
+		r.place, r.place2 = placeOf(r.path), placeOf(r.path2)
+	}
 	if in.Err() != nil {
 		return &StatusError{Code: wire.BadMessage, Message: in.Err().Error()}
 	}
@@ -142,11 +144,17 @@ func (r *request) parseExtension(v *View, in *wire.Reader) {
 		r.key, r.text = r.readKey(in), r.readName(in)
 		r.offset, r.length, r.blockSize = in.Uint64(), in.Uint64(), in.Uint32()
 		r.charge = largeBuffer
+	case opPutFiles, opGetFiles:
+		r.parseFiles(v, in)
 	}
 }
 
 func (r *request) readPath(v *View, in *wire.Reader) string {
-	name := r.readName(in)
+	return r.checkPath(v, r.readName(in))
+}
+
+// checkPath checks a path, and makes it absolute.
+func (r *request) checkPath(v *View, name string) string {
 	if r.beneath != nil && r.bad == nil {
 		r.bad = r.beneath.check(v, name)
 	}
@@ -160,15 +168,23 @@ func (r *request) readPath(v *View, in *wire.Reader) string {
 // the string's end.
 func (r *request) readName(in *wire.Reader) string {
 	name := in.Bytes()
+	if len(name) > maxPath {
+		r.bad = errLongPath
+		return ""
+	}
+	return r.checkName(string(name))
+}
+
+func (r *request) checkName(name string) string {
 	switch {
 	case len(name) > maxPath:
 		r.bad = errLongPath
 		return ""
-	case bytes.IndexByte(name, 0) >= 0:
+	case strings.IndexByte(name, 0) >= 0:
 		r.bad = errNulPath
 		return ""
 	}
-	return string(name)
+	return name
 }
 
 func (r *request) readKey(in *wire.Reader) uint32 { return parseKey(in.Bytes()) }

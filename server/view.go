@@ -460,6 +460,11 @@ func (v *View) serves(o operation) (ok bool) {
 		_, ok = v.fs.(OwnerNamer)
 	case opFsync, opCopyData, opCheckFileHandle, opCheckFileName, opChunks, opAbandon:
 		_, ok = v.fs.(Opener)
+	case opPutFiles:
+		_, ok = v.fs.(PosixRenamer)
+		ok = ok && v.takesSteps(opOpen, opWrite, opFsetstat, opPosixRename)
+	case opGetFiles:
+		ok = v.takesSteps(opOpen, opRead, opFstat)
 	case opBeneath:
 		_, ok = v.fs.(Beneather)
 	case opUploads: // whoever has no other way to give an upload up needs temporary names

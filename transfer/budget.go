@@ -14,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/wire"
 )
@@ -152,7 +153,7 @@ func (s *small) Opened() {
 	if s.counts != nil {
 		s.counts.opened(true)
 	}
-	if s.takes {
+	if s.takes && !s.held {
 		s.budget.memory.take(s.size)
 		s.held = true
 	}
@@ -271,6 +272,19 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 		return err
 	})
 	l.trip = max(e.Trip(), e.Pooled().LoginTrip())
+	return l, err
+}
+
+func (t *remoteTarget) limits() (limits, error) {
+	l, err := t.remoteEnd.limits(func(_, write int) int { return write })
+	// A small file sent in one piece cannot be fsynced on the way, except in one request. With Sync
+	// these files take as many steps as large ones, and many are in progress at a time.
+	if t.job.options.Sync {
+		l.stepwise, l.small = l.small, -1
+		if err == nil && private.OfClient(t.link.Host().Client).PutsFiles() {
+			l.small = min(l.stepwise, wire.LargestFile)
+		}
+	}
 	return l, err
 }
 
@@ -402,7 +416,7 @@ func (s *seat) crowded(err error) bool {
 func (s *seat) makeRoom(ctx context.Context, err error) bool {
 	s.tries++
 	if s.budget.crowd(isOfSource(err)).most.Load() == 0 {
-		return sleep(ctx, crowdedPause) == nil // the answers about others are on their way
+		return pace.Sleep(ctx, crowdedPause) == nil // the answers about others are on their way
 	}
 	n, known := s.budget.handles.shrink()
 	if n == 0 && !known && s.others == 0 {
@@ -410,12 +424,12 @@ func (s *seat) makeRoom(ctx context.Context, err error) bool {
 	}
 	s.lost += n
 	if n == 0 { // a listing is open, or the others have been closed by now
-		return sleep(ctx, crowdedPause) == nil
+		return pace.Sleep(ctx, crowdedPause) == nil
 	}
 	s.held = false // take waits until another file has been closed
 	s.budget.held.Add(-1)
 	// and all that were refused have had the time to give theirs up
-	return sleep(ctx, min(crowdedPause, time.Millisecond<<s.tries)) == nil
+	return pace.Sleep(ctx, min(crowdedPause, time.Millisecond<<s.tries)) == nil
 }
 
 // inVain ends the waiting of a file that was refused for another reason.

@@ -130,13 +130,13 @@ func (nowhere) limits() (limits, error) {
 	return limits{handles: 1 << 20, small: largestSmall}, nil
 }
 
-func (nowhere) place(*fileCopy, *input) (output, error) { return nil, endpoint.ErrStream }
-func (nowhere) conn() *pool.Conn                        { return nil }
-func (n nowhere) opener(*session) endpoint.Opener       { return n.Stream }
-func (nowhere) dispose(string) bool                     { return false }
-func (nowhere) asSource() end                           { return nil }
-func (nowhere) Join(dir, name string) string            { return "" }
-func (nowhere) check(*directory, string) error          { return nil }
+func (nowhere) place(*fileCopy, *input) (*output, error) { return nil, endpoint.ErrStream }
+func (nowhere) conn() *pool.Conn                         { return nil }
+func (n nowhere) opener(*session) endpoint.Opener        { return n.Stream }
+func (nowhere) dispose(string) bool                      { return false }
+func (nowhere) asSource() end                            { return nil }
+func (nowhere) Join(dir, name string) string             { return "" }
+func (nowhere) check(*directory, string) error           { return nil }
 
 // noRoot is what lies below nowhere.
 type noRoot struct{ endpoint.Root }

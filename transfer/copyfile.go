@@ -37,12 +37,9 @@ type fileCopy struct {
 
 // flags record what has happened to one file.
 type flags struct {
-	large        bool // it is no longer the small file that was listed
-	whole        bool // a delta failed, so the whole file is sent
-	dense        bool // its holes are sent, since the host takes no file in parts
-	notTruncated bool // the host did not truncate the old file
-	notRenamed   bool // the host did not rename the temporary file to a free name
-	shared       int  // attempts that ended because the host gave one handle to several files
+	large      bool        // it is no longer the small file that was listed
+	notRenamed bool        // the host did not rename the temporary file to a free name
+	tried      [ways]uint8 // how often another way was
 
 	origin *origin // what was read, if it is to be removed
 
@@ -161,25 +158,25 @@ func (c *fileCopy) copyOnce() error {
 		return err
 	}
 	defer out.close()
-	c.result.Target = out.at().name
+	c.result.Target = out.name
 	if c.kept(in, out) {
 		return errKept
 	}
 	if c.repeats() {
-		if err := c.ofEarlierRun(in, out.at()); err != nil {
+		if err := c.ofEarlierRun(in, &out.location); err != nil {
 			return err
 		}
 	}
-	if err := out.at().apart(c, in); err != nil {
+	if err := out.apart(c, in); err != nil {
 		return err
 	}
 	c.tellStarted()
-	if ex, ok := out.(exchange); ok {
-		if done, err := ex.finishCommit(c); done || err != nil {
+	if c.to != nil {
+		if done, err := (onHost{out}).finishCommit(c); done || err != nil {
 			return err
 		}
 	}
-	if !c.isSmall() {
+	if c.to == nil || !c.isSmall() {
 		if err := in.ready(); err != nil {
 			return err
 		}
@@ -192,7 +189,7 @@ func (c *fileCopy) copyOnce() error {
 }
 
 // begin continues what an earlier run or attempt left, or starts over.
-func (c *fileCopy) begin(in *input, out output) error {
+func (c *fileCopy) begin(in *input, out *output) error {
 	offset, err := c.journal.resume(c, in, out)
 	if err != nil {
 		return err
@@ -206,7 +203,7 @@ func (c *fileCopy) begin(in *input, out output) error {
 		}
 		c.journal.dropLeft(c)
 		c.journal.removeStrays(c, out)
-		if err := out.create(c, in); err != nil {
+		if err := out.create(c, in.info()); err != nil {
 			return err
 		}
 	}
@@ -215,13 +212,13 @@ func (c *fileCopy) begin(in *input, out output) error {
 			return err
 		}
 	}
-	c.result.InPlace = !out.at().atomic() && !(out.at().stream && out.at().info == nil)
+	c.result.InPlace = !out.atomic() && !(out.stream && out.info == nil)
 	c.journal.mark, c.journal.earlier = newMark(in, out), false
 	return nil
 }
 
 // move copies the contents, verifies them, and gives the copy its name.
-func (c *fileCopy) move(in *input, out output) (err error) {
+func (c *fileCopy) move(in *input, out *output) (err error) {
 	moved := false
 	defer func() {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
@@ -238,9 +235,9 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 		defer c.finishing()()
 	}
 	if err == nil {
-		err = accepted(c, ofSource(in.unchanged(c.result.Bytes, out.at().rereads(c, in))))
+		err = accepted(c, ofSource(in.unchanged(c.result.Bytes, out.rereads(c, in))))
 	}
-	if err == nil && c.tree != nil && out.at().hidden { // CLOSE gives it its name
+	if err == nil && c.tree != nil && out.hidden { // CLOSE gives it its name
 		err = c.tree.plan.mayCommit()
 	}
 	if err == nil {
@@ -251,7 +248,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 	}
 	if err == nil && c.verifies() {
 		c.enters(PhaseVerifying)
-		err = out.at().verify(c, in)
+		err = out.verify(c, in)
 		c.settles()
 	}
 	if err == nil && c.tree != nil {
@@ -262,7 +259,7 @@ func (c *fileCopy) move(in *input, out output) (err error) {
 	}
 	if b := c.backups(out); b != nil && err == nil {
 		err = b.exchange(c.entry, func(freed bool) error {
-			out.at().freed = freed
+			out.freed = freed
 			return out.commit(c, in)
 		})
 	} else if err == nil {
@@ -285,8 +282,8 @@ func accepted(c *fileCopy, err error) error {
 }
 
 // backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
-func (c *fileCopy) backups(out output) *backups {
-	if c.entry == nil || out.at().temp == "" {
+func (c *fileCopy) backups(out *output) *backups {
+	if c.entry == nil || out.temp == "" {
 		return nil
 	}
 	return c.entry.backups()
@@ -295,13 +292,13 @@ func (c *fileCopy) backups(out output) *backups {
 // abandon ends a failed copy. After an interruption it truncates the temporary file to the
 // contiguous part, so that a later run can continue; after any other failure it leaves nothing. A
 // copy on this machine keeps nothing: proving what is there would take as long as copying it.
-func (c *fileCopy) abandon(out output, err error) {
+func (c *fileCopy) abandon(out *output, err error) {
 	if c.result.LeftBehind != "" || errors.Is(err, errNotRenamed) {
 		return // all of it is there, only its name is missing; or that was removed
 	}
-	at, w := out.at(), out.writer()
+	at, w := &out.location, out.writer
 	if at.stream {
-		at.taken(c)
+		taken(c)
 	}
 	if w == nil {
 		return
@@ -339,7 +336,7 @@ func (c *fileCopy) abandon(out output, err error) {
 	}
 	w.Abandon(ctx)
 	c.delta.close() // Windows does not remove open files
-	removeTemporary(ctx, c, at.temp, at.discard)
+	removeTemporary(ctx, c, at.temp, out.files.Remove)
 }
 
 // removeTemporary removes a useless temporary file, or reports that it is left.
@@ -378,42 +375,90 @@ func (c *fileCopy) startAt(offset int64) {
 	}
 }
 
-// again prepares for another attempt after err, if one may succeed: in another way, or over a new
-// connection.
+// A way is what an attempt does otherwise than the one before it.
+type way uint8
+
+const (
+	dense    way = iota // its holes are sent, since the host takes no file in parts
+	entire              // all of it is sent, since a delta failed
+	stepped             // it is sent in steps, since the host did not take it in one request
+	emptied             // the old file is emptied first, since the host did not truncate it
+	unnamed             // the target itself is written, since the host does not rename files
+	public              // it is made with its final permissions
+	prefixed            // what was read is hashed: it may be unchanged
+	apart               // from the beginning, since the host gave one handle to several files
+	ways
+	sameWay = ways
+)
+
+// remedies say after which error a file is copied in another way, and how often.
+var remedies = [ways]struct {
+	after   []error
+	unless  func(error) bool     // nil if nothing speaks against it
+	suits   func(*fileCopy) bool // nil for all files
+	most    uint8
+	note    string          // what the user is told
+	prepare func(*fileCopy) // nil if there is nothing to do
+}{
+	dense: {after: []error{errParts}, most: 1, note: "its holes are sent too"},
+	entire: {after: []error{errNoDelta}, unless: noRoom, most: 1, note: "all of it is copied",
+		prepare: func(c *fileCopy) { c.attempts.delta = false }},
+	stepped: {after: []error{errNotWhole}, most: 1}, // and finds out what is refused
+	emptied: {after: []error{endpoint.ErrNotTruncated}, suits: rereadable, most: 1},
+	unnamed: {after: []error{errNotRenamed}, most: 1},
+	public:  {after: []error{errPrivate}, most: 1},
+	prefixed: {after: []error{errTouched}, suits: func(c *fileCopy) bool { return c.to != nil },
+		most: 1, prepare: func(c *fileCopy) { c.attempts.prefix = new(prefixHash) }},
+	// part of it may be in another file, or another's in this one
+	apart: {after: []error{usftp.ErrSharedHandle, usftp.ErrOneHandle}, suits: rereadable,
+		most: pools.MostShared},
+}
+
+// rereadable reports whether what was read can be read again.
+func rereadable(c *fileCopy) bool { return !c.attempts.once }
+
+// another returns the way to try after err, or sameWay.
+func (f *flags) another(c *fileCopy, err error) way {
+	for w := range remedies {
+		r, tried := &remedies[w], &f.tried[w]
+		fits := slices.ContainsFunc(r.after, func(is error) bool { return errors.Is(err, is) })
+		if *tried == r.most || !fits || r.unless != nil && r.unless(err) ||
+			r.suits != nil && !r.suits(c) {
+			continue
+		}
+		if *tried++; r.note != "" {
+			c.note(err.Error() + ": " + r.note)
+		}
+		if r.prepare != nil {
+			r.prepare(c)
+		}
+		return way(w)
+	}
+	return sameWay
+}
+
+// again prepares for another attempt after err, if one may succeed: in another way, once there is
+// room for it, or over a new connection.
 func (c *fileCopy) again(err error) bool {
 	c.flags.seat.closed()
-	switch {
-	case errors.Is(err, errParts) && !c.flags.dense:
-		c.note(errParts.Error() + ": its holes are sent too")
-		c.flags.dense = true
-	case errors.Is(err, errNoDelta) && !noRoom(err) && !c.flags.whole:
-		c.note(err.Error() + ": all of it is copied")
-		c.flags.whole, c.attempts.delta = true, false
-	case errors.Is(err, endpoint.ErrNotTruncated) && !c.flags.notTruncated && !c.attempts.once:
-		c.flags.notTruncated = true // it is emptied first, since it cannot be the source
-	case errors.Is(err, errNotRenamed): // the next one writes the target itself
-	case errors.Is(err, errPrivate): // the next one is made with its final permissions
-	case errors.Is(err, errTouched) && c.to != nil && c.attempts.prefix == nil:
-		// its contents may be unchanged: the next attempt will find out
-		c.attempts.prefix = new(prefixHash)
+	removed := true // what the attempt made
+	switch w := c.flags.another(c, err); {
+	case w != sameWay:
+		removed = w != apart
 	case c.flags.seat.crowded(err):
 		if !c.flags.seat.makeRoom(c.ctx, err) {
 			return false
 		}
-	case sharesHandle(err) && !c.attempts.once && c.flags.shared < pools.MostShared:
-		// from the beginning: part of it may be in another file, or another's in this one
-		c.flags.shared++
-		c.reset()
-		return true
 	case !c.attempts.once && c.ends.renew(c, err):
+		removed = false
 		c.attempts.reached = c.result.Bytes
 		c.journal.resumable = false
-		c.reset()
-		return true
 	default:
 		return false
 	}
-	c.attempts.made = "" // the attempt has removed it
+	if removed {
+		c.attempts.made = ""
+	}
 	c.reset()
 	return true
 }
@@ -453,8 +498,8 @@ func (c *fileCopy) isSmall() bool {
 }
 
 // kept reports whether the target is already up to date.
-func (c *fileCopy) kept(in *input, out output) bool {
-	before := out.at().info
+func (c *fileCopy) kept(in *input, out *output) bool {
+	before := out.info
 	if before == nil || c.journal.isHalfway(c) {
 		return false
 	}

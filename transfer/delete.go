@@ -15,6 +15,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/spill"
 )
 
 // ErrDeletionRefused reports that a Sync deleted nothing because that would have been too much, or
@@ -25,9 +26,9 @@ var ErrDeletionRefused = errors.New("nothing was deleted")
 // walked, and deleted when everything else is done. If there are many, the list is kept on disk.
 type extras struct {
 	sync    *syncing
-	files   spill // records: as directoryRecord, then names in the directory
-	touched spill // records: path and attributes of a directory that loses something
-	opened  spill // records: path and earlier mode of a directory that had to be opened
+	files   spill.List // records: as directoryRecord, then names in the directory
+	touched spill.List // records: path and attributes of a directory that loses something
+	opened  spill.List // records: path and earlier mode of a directory that had to be opened
 	found   atomic.Int64
 	held    atomic.Int64 // files and links at the target, extra or not
 	began   bool         // deleting was not refused
@@ -35,7 +36,7 @@ type extras struct {
 	unheld  sync.Once    // the same of names that the source cannot have
 
 	mu    sync.Mutex
-	dirs  []*spill        // records of extra directories, by depth
+	dirs  []*spill.List   // records of extra directories, by depth
 	late  []*entry        // waiting until the directory in their way is gone
 	stays map[string]bool // paths of those that a dry run knows will not be empty
 }
@@ -52,11 +53,11 @@ const (
 )
 
 func (x *extras) close() {
-	x.files.close()
-	x.touched.close()
-	x.opened.close()
+	x.files.Close()
+	x.touched.Close()
+	x.opened.Close()
 	for _, s := range x.dirs {
-		s.close()
+		s.Close()
 	}
 }
 
@@ -66,7 +67,7 @@ func (x *extras) find(d *directory) {
 	if !x.sync.options.Delete || d.inventory.unseen == 0 || d.tree.ctx.Err() != nil {
 		return
 	}
-	x.touched.add(d.rel, packFacts(&d.info))
+	x.touched.Add(d.rel, packFacts(&d.info))
 	x.collect(d, d.inventory.extra)
 }
 
@@ -114,13 +115,13 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 		}
 		x.found.Add(1)
 		if batch = append(batch, name); len(batch) > extraBatch {
-			x.files.add(batch...)
+			x.files.Add(batch...)
 			batch = batch[:len(head)]
 		}
 		return nil
 	})
 	if len(batch) > len(head) {
-		x.files.add(batch...)
+		x.files.Add(batch...)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.fail("", d.source, d.target, err)
@@ -179,11 +180,11 @@ func (x *extras) addDir(in *directory, name string) error {
 	}
 	x.mu.Lock()
 	for len(x.dirs) <= d.depth {
-		x.dirs = append(x.dirs, new(spill))
+		x.dirs = append(x.dirs, new(spill.List))
 	}
 	at := x.dirs[d.depth]
 	x.mu.Unlock()
-	at.add(directoryRecord(d)...)
+	at.Add(directoryRecord(d)...)
 	t.walk.enqueue(d)
 	return nil
 }
@@ -290,11 +291,11 @@ func (x *extras) delete() bool {
 const directoryStays = "the directory is not deleted: it contains excluded or new files"
 
 // each calls do for each record, up to most at once.
-func (x *extras) each(records *spill, most int, do func(fields []string)) {
+func (x *extras) each(records *spill.List, most int, do func(fields []string)) {
 	t := x.sync.tree
 	var work errgroup.Group
 	work.SetLimit(most)
-	for fields, err := range records.all() {
+	for fields, err := range records.All() {
 		if t.ctx.Err() != nil {
 			break
 		}
@@ -331,7 +332,7 @@ func (x *extras) opener(d *directory) func() error {
 	return sync.OnceValue(func() error {
 		was, changed, err := x.sync.tree.into.openDir(d.rel)
 		if changed && d.parent != nil {
-			x.opened.add(d.rel, fmt.Sprint(uint32(was)))
+			x.opened.Add(d.rel, fmt.Sprint(uint32(was)))
 		}
 		return err
 	})

@@ -92,7 +92,7 @@ type delta struct {
 
 // newDelta returns nil if a delta is impossible or not worth it.
 func newDelta(c *fileCopy, s *session, size, old int64) *delta {
-	if c.flags.whole || !s.worthDelta(c, size, old) {
+	if c.flags.tried[entire] > 0 || !s.worthDelta(c, size, old) {
 		return nil
 	}
 	d := &delta{copy: c, main: s.client, side: *s,
@@ -419,14 +419,14 @@ func (d *delta) verify() error {
 
 // sendDelta sends to a host what the file being replaced does not have, and lets the host copy the
 // rest. done is false if nothing was sent, because a delta is impossible or not worth it.
-func (o *remoteOutput) sendDelta(c *fileCopy, in *input) (n int64, done bool, err error) {
+func (o onHost) sendDelta(c *fileCopy, in *input) (n int64, done bool, err error) {
 	source, ok := in.file.(*endpoint.LocalFile)
 	size, resumed := in.info().Size, c.result.Resumed
 	if !ok || !in.info().IsRegular() {
 		return 0, false, nil
 	}
-	session := *o.session
-	session.client = o.client
+	session := *c.to
+	session.client = o.client()
 	d := newDelta(c, &session, size, o.info.Size())
 	if d == nil {
 		return 0, false, nil
@@ -438,7 +438,7 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in *input) (n int64, done bool, er
 	}()
 	old, to, written, err := d.openTarget(o)
 	if err != nil {
-		return 0, false, o.session.lostWith(err)
+		return 0, false, c.to.lostWith(err)
 	}
 	undo := d.begin(in.reopen())
 	versions := d.versions(d.hashed(source, size), d.remote(old), o.info.Size())
@@ -448,11 +448,11 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in *input) (n int64, done bool, er
 	first, err := planned(resumed, windowEnd(resumed, size))
 	if err != nil {
 		undo()
-		return 0, false, o.session.lostWith(err)
+		return 0, false, c.to.lostWith(err)
 	}
 	d.base.Store(resumed)
 	d.moved.begin(resumed)
-	position := d.position(o.file)
+	position := d.position(o.host().File)
 	d.proof = d.prove(d.path(o.temp), written, position)
 	defer c.watch(position)()
 	at, err := d.windows(first, planned, func(p *deltaplan.Plan, from, end int64) (int64, error) {
@@ -467,7 +467,7 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in *input) (n int64, done bool, er
 		return at - resumed, true, err
 	}
 	close(d.proof.whole)
-	stat := o.file.Async().Stat()
+	stat := o.host().Async().Stat()
 	d.closeFiles(to)
 	info, err := stat.WaitContext(c.ctx)
 	if err == nil && int64(info.Size) != size {
@@ -482,8 +482,8 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in *input) (n int64, done bool, er
 
 // openTarget opens the file being replaced, and the temporary file once more, to copy to it and to
 // hash it.
-func (d *delta) openTarget(o *remoteOutput) (old, to, written *usftp.File, err error) {
-	looked := o.file.Async().Stat()
+func (d *delta) openTarget(o onHost) (old, to, written *usftp.File, err error) {
+	looked := o.host().Async().Stat()
 	files, err := d.open(opening{d.path(o.name), os.O_RDONLY, described(o.info)},
 		opening{d.path(o.temp), os.O_WRONLY, looked.Wait},
 		opening{d.path(o.temp), os.O_RDONLY, looked.Wait})
@@ -536,7 +536,7 @@ func (d *delta) windows(first *deltaplan.Plan,
 }
 
 // send sends one window. It returns how far the file is complete.
-func (d *delta) send(o *remoteOutput, in *input, old, to *usftp.File, plan *deltaplan.Plan,
+func (d *delta) send(o onHost, in *input, old, to *usftp.File, plan *deltaplan.Plan,
 	from, end int64) (int64, error) {
 	c := d.copy
 	d.moved.begin(from)
@@ -546,7 +546,7 @@ func (d *delta) send(o *remoteOutput, in *input, old, to *usftp.File, plan *delt
 	copying.Go(func() { d.copyData(old.WithContext(plan.Context()), to, plan, asked) })
 	<-asked
 	source := &changes{copy: c, file: in, holes: findHoles(c, in, in.file.(*endpoint.LocalFile)), plan: plan, end: end}
-	n, err := private.NewStripes(o.file.WithContext(plan.Context())).ReadFromAt(source)
+	n, err := private.NewStripes(o.host().WithContext(plan.Context())).ReadFromAt(source)
 	if err != nil {
 		plan.Fail(err)
 	}
@@ -641,7 +641,7 @@ func (s *changes) ReadAt(p []byte, off int64) (n int, err error) {
 	if n < len(p) && err == nil {
 		err = io.EOF
 	}
-	if waitErr := s.copy.limiter.wait(n); waitErr != nil {
+	if waitErr := s.copy.limiter.Wait(n); waitErr != nil {
 		return 0, waitErr
 	}
 	return n, err
@@ -706,7 +706,7 @@ func (p pouring) delta() (n int64, done bool, err error) {
 }
 
 // fetch fetches one window.
-func (d *delta) fetch(f *usftp.File, to endpoint.LocalWriter, old *os.File, plan *deltaplan.Plan,
+func (d *delta) fetch(f *usftp.File, to *endpoint.LocalWriter, old *os.File, plan *deltaplan.Plan,
 	from int64) error {
 	c := d.copy
 	ctx, fail := plan.Context(), plan.Fail
@@ -742,7 +742,7 @@ func (d *delta) fetch(f *usftp.File, to endpoint.LocalWriter, old *os.File, plan
 			return true
 		}
 		for e := range e.Pieces(fetchedAtOnce) {
-			if err := c.limiter.wait(int(e.Length)); err != nil {
+			if err := c.limiter.Wait(int(e.Length)); err != nil {
 				fail(err)
 			}
 			if ctx.Err() != nil {

@@ -3,6 +3,8 @@ package transfer
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -55,6 +57,28 @@ type localEnd struct{ endpoint.Local }
 func (localEnd) conn() *pool.Conn { return nil }
 
 func (localEnd) opener(*session) endpoint.Opener { return endpoint.Local{} }
+
+// localTarget is a path on this machine as a target. Everything below the target of a tree is
+// written through os.Root, so that names from a server cannot lead outside.
+type localTarget struct {
+	localEnd
+	job *job
+	placement
+	root *endpoint.LocalRoot // of a tree
+}
+
+func (t *localTarget) asSource() end { return t.localEnd }
+
+// dispose removes one of our temporary files on this machine.
+func (t *localTarget) dispose(temporary string) bool {
+	dir, name := filepath.Split(temporary)
+	root, err := os.OpenRoot(filepath.Clean(dir))
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	return root.Remove(name) == nil
+}
 
 // Remote returns an endpoint for a path on a host.
 func Remote(host pool.Host, path string) Endpoint {
@@ -117,6 +141,26 @@ type remoteSource struct{ *remoteEnd }
 func (s *remoteSource) limits() (limits, error) {
 	return s.remoteEnd.limits(func(read, _ int) int { return read })
 }
+
+// remoteTarget is a path on a host as a target.
+type remoteTarget struct {
+	*remoteEnd
+	placement
+	root *endpoint.HostRoot // of a tree
+}
+
+func (t *remoteTarget) asSource() end { return &remoteSource{t.remoteEnd} }
+
+// view returns a client whose requests in a directory follow no link below the target of a tree;
+// see [endpoint.HostRoot.View].
+func (t *remoteTarget) view(client *usftp.Client, e *entry) (view *usftp.Client, ok bool) {
+	if t.root == nil { // a single file
+		return client, false
+	}
+	return t.root.View(client, e.dir.rel)
+}
+
+func (t *remoteTarget) dispose(string) bool { return false }
 
 // end is a source, or what a target is besides.
 type end interface {
@@ -181,7 +225,7 @@ type target interface {
 	end
 
 	// place examines where a file goes. For files of trees it leaves nothing open.
-	place(c *fileCopy, in *input) (output, error)
+	place(c *fileCopy, in *input) (*output, error)
 
 	// dispose removes what was left for another attempt and reports whether it did, for a target
 	// that is still reachable when the connection is lost.
@@ -195,29 +239,6 @@ type target interface {
 	check(d *directory, name string) error // of an entry's name
 
 	asSource() end // the same endpoint, for reading
-}
-
-// An output is a file that is written.
-type output interface {
-	at() *location
-
-	create(c *fileCopy, in *input) error   // opens it
-	fill(c *fileCopy, in *input) error     // copies the contents
-	finalize(c *fileCopy, in *input) error // sets attributes and closes, on a host
-	commit(c *fileCopy, in *input) error   // gives the copy its name
-
-	writer() endpoint.Writer // nil if nothing is open
-	close()
-}
-
-// An exchange is an output whose commit takes several steps, which a lost connection may cut off.
-type exchange interface {
-	// finishCommit completes the commit, and reports whether that finished the copy.
-	finishCommit(c *fileCopy) (done bool, err error)
-
-	// restore gives the old file that was moved aside its name back, or removes it if the target
-	// exists.
-	restore(c *fileCopy, aside string) error
 }
 
 // perm returns the permissions of a file for its copy. Directories have them from when they are

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
@@ -97,7 +98,7 @@ type Position struct {
 
 // retried fills in an event about an attempt to replace a connection.
 func (j *job) retried(a pool.Attempt, e *Event) *Event {
-	j.pauses.attempt(a)
+	j.pauses.Attempt(a)
 	e.Kind, e.Err, e.Wait, e.Message = Retried, a.Err, a.Wait, a.Message
 	if a.Err == nil {
 		e.Kind = Renewed
@@ -260,7 +261,7 @@ func (r *fileReport) report(position func() int64) (stop func()) {
 	if c.tree != nil {
 		return c.tree.watch(c, position)
 	}
-	return every(c.options.progressInterval(), func() {
+	return pace.Every(c.options.progressInterval(), func() {
 		e := &Event{Kind: Progress, Size: c.size, Position: r.at(position())}
 		e.addStall(c.job)
 		c.tell(e)
@@ -272,7 +273,7 @@ func (r *fileReport) at(bytes int64) Position {
 	p := Position{Bytes: bytes, Resumed: min(r.c.attempts.found, bytes),
 		Elapsed: time.Since(r.c.began)}
 	if r.c.tree == nil {
-		p.Paused = r.c.pauses.sum()
+		p.Paused = r.c.pauses.Sum()
 	}
 	return p
 }
@@ -287,7 +288,7 @@ func (r *fileReport) finishing() (stop func()) {
 		return c.tree.finishes(c)
 	}
 	bytes := c.result.Bytes
-	return every(c.options.progressInterval(), func() {
+	return pace.Every(c.options.progressInterval(), func() {
 		e := &Event{Kind: Progress, Size: c.size, Position: r.at(bytes)}
 		e.Finishing, e.Phase = true, r.now()
 		if position := r.checked.Load(); position != nil {
@@ -329,28 +330,6 @@ func (r *fileReport) checks(position func() int64) (done func()) {
 
 func (o *Options) progressInterval() time.Duration {
 	return cmp.Or(o.progressEvery, 200*time.Millisecond)
-}
-
-// every calls f at intervals until stop is called, which waits for f to return.
-func every(interval time.Duration, f func()) (stop func()) {
-	ticker := time.NewTicker(interval)
-	quit, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-ticker.C:
-				f()
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return func() {
-		ticker.Stop()
-		close(quit)
-		<-ended
-	}
 }
 
 var errListener = errors.New("the Events function panicked")

@@ -51,24 +51,6 @@ func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, er
 	return rules, lines.Err()
 }
 
-// A selection is which entries of a tree take part.
-type selection struct {
-	filter.Rules
-	listed *listed // nil if everything does
-}
-
-// compile compiles rules.
-func compile(list []FilterRule) (filter.Rules, error) {
-	rules := make(filter.Rules, len(list))
-	for i, f := range list {
-		var err error
-		if rules[i], err = filter.NewRule(f.Pattern, f.Include); err != nil {
-			return nil, err
-		}
-	}
-	return rules, nil
-}
-
 // A syncFilter decides what a sync leaves out on both sides.
 type syncFilter struct {
 	tree       *tree

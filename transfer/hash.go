@@ -205,8 +205,8 @@ func (c *fileCopy) listNames() []string {
 
 // keptSame reports whether an existing file need not be copied, judging by its hash if the list or
 // the host knows it.
-func (h *hashing) keptSame(c *fileCopy, in *input, out output) bool {
-	local := out.at().rereads(c, in)
+func (h *hashing) keptSame(c *fileCopy, in *input, out *output) bool {
+	local := out.rereads(c, in)
 	if local == nil {
 		return false
 	}
@@ -222,7 +222,7 @@ func (h *hashing) keptSame(c *fileCopy, in *input, out output) bool {
 	if !c.verifies() {
 		return true
 	}
-	same, known := out.at().holds(c)
+	same, known := out.holds(c)
 	return same || !known
 }
 

@@ -49,23 +49,3 @@ func (v *inventories) probe(comparing bool) {
 		s.tree.warn(s.tree.route.Source, into.path, why)
 	})
 }
-
-// look looks at a file whose attributes were set.
-func (s finalizing) look() {
-	o := s.o
-	set := *o.given
-	o.given = nil
-	unset := endpoint.Pretends(o.quirks, set, func() (endpoint.Info, error) {
-		info, err := private.OfClient(o.client).Look(o.written())
-		if err != nil {
-			return endpoint.Info{}, err
-		}
-		if !info.Mode().IsRegular() { // it is written through a link, or was replaced
-			return endpoint.Info{}, endpoint.ErrNotRegular
-		}
-		return endpoint.OfStat(info.Sys().(*usftp.FileStat)), nil
-	}, func(set usftp.NewAttrs) error {
-		return endpoint.SetUnfollowed(o.client, o.written(), set, 0, true)
-	})
-	s.c.options.tell(unset, s.c.warn)
-}

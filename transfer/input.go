@@ -249,7 +249,7 @@ func (in *input) unchanged(n int64, local reopen) error {
 
 func (in *input) Read(p []byte) (int, error) {
 	if l := in.copy.limiter; in.sends && l != nil {
-		p = p[:min(len(p), l.piece)]
+		p = p[:min(len(p), l.Piece)]
 	}
 	n, err := in.file.Read(p)
 	waitErr := in.passed(p, n, in.off)
@@ -276,7 +276,7 @@ func (in *input) passed(p []byte, n int, off int64) error {
 		return nil
 	}
 	in.copy.hashing.pipe.FeedAt(p[:n], off)
-	return in.copy.limiter.wait(n)
+	return in.copy.limiter.Wait(n)
 }
 
 // Seek sets the offset of the next Read, from the beginning or the current one: some servers make
@@ -292,6 +292,53 @@ func (in *input) Seek(off int64, whence int) (int64, error) {
 	return at, ofSource(err)
 }
 
+// A sink is how data reaches a target on this machine: a stream, or a regular file that can be
+// written at any offset.
+type sink struct {
+	io.Writer
+	file   *endpoint.LocalWriter // nil for a stream
+	reread reopen                // opens the file for reading, nil for a stream
+
+	// old opens the file to be replaced, nil if there is none
+	old func() (*os.File, error)
+}
+
+// open returns the writers to use, for data in order and in any order.
+func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
+	if s.file == nil {
+		return s.Writer, nil, nil
+	}
+	if !s.file.Sparse {
+		return s.file.File, s.file.File, nil
+	}
+	if c.size > 0 { // a hash may read from it before all has arrived
+		if err := s.file.Resize(c.size); err != nil {
+			return nil, nil, err
+		}
+	}
+	return io.NewOffsetWriter(s.file, c.result.Resumed), s.file, nil
+}
+
+// resize sets the size of a sparse file.
+func (s sink) resize(size int64) error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Resize(size)
+}
+
+// small writes a file held in memory.
+func (s sink) small(data []byte) error {
+	if s.file == nil || !s.file.Sparse {
+		_, err := s.Write(data)
+		return err
+	}
+	if _, err := s.file.WriteAt(data, 0); err != nil {
+		return err
+	}
+	return s.file.Resize(int64(len(data)))
+}
+
 // pour copies the contents to a local file or a stream.
 func (in *input) pour(to sink) (int64, error) {
 	local, isLocal := in.own().(*endpoint.LocalFile)
@@ -301,7 +348,7 @@ func (in *input) pour(to sink) (int64, error) {
 		return p.small()
 	case in.host != nil:
 		return p.host()
-	case isLocal && in.known.Mode.IsRegular() && to.file.File != nil:
+	case isLocal && in.known.Mode.IsRegular() && to.file != nil:
 		return p.local(local.File)
 	}
 	return p.stream()
@@ -321,7 +368,7 @@ func (p pouring) small() (int64, error) {
 	err := p.to.small(data)
 	p.input.small.release() // before verifying takes more
 	if err == nil {
-		err = c.limiter.wait(int(n))
+		err = c.limiter.Wait(int(n))
 	}
 	return n, err
 }
@@ -352,7 +399,7 @@ func (p pouring) host() (n int64, err error) {
 	if at == nil || pipe.Ordered() || in.same.remembers() || !in.known.IsRegular() ||
 		!c.from.worthStriping(c, c.size-resumed, true) {
 		n, err = c.from.judge(c, f, func() (int64, int, error) {
-			w := c.limiter.writer(w)
+			w := c.limiter.Writer(w)
 			if in.same.remembers() {
 				w = hashpipe.Tee(w, in.same.feed, resumed)
 			}
@@ -376,7 +423,7 @@ func (p pouring) host() (n int64, err error) {
 		}
 	}
 	if err == nil {
-		err = to.file.Resize(resumed + n)
+		err = to.resize(resumed + n)
 	}
 	if err = changed(err); endpoint.Refused(err) || c.from.lost() {
 		err = ofSource(err)
@@ -393,10 +440,10 @@ func (p pouring) local(file *os.File) (int64, error) {
 	}
 	o := localfs.Options{Zeros: c.options.Sparse, Each: func(n int64) error {
 		moved.Add(n)
-		return c.limiter.wait(int(n))
+		return c.limiter.Wait(int(n))
 	}}
 	if c.limiter != nil {
-		o.Piece = c.limiter.piece
+		o.Piece = c.limiter.Piece
 	}
 	if c.hashing.digests = newDigests(c, c.size); len(c.hashing.digests) > 0 {
 		o.Hash = c.hashing.digests
@@ -415,7 +462,7 @@ func (p pouring) stream() (int64, error) {
 	var moved atomic.Int64
 	defer c.watch(moved.Load)()
 	c.hashing.start(c, nil)
-	return io.Copy(counting{c.hashing.pipe.Writer(c.limiter.writer(p.to.Writer), 0), &moved},
+	return io.Copy(counting{c.hashing.pipe.Writer(c.limiter.Writer(p.to.Writer), 0), &moved},
 		interruptibleReader{c.ctx, p.file})
 }
 

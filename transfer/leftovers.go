@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -68,8 +69,8 @@ const (
 // any number. What is beyond that is left to a later run. It is a variable for tests.
 var mostNames int64 = 1 << 17
 
-// openLitter records this run's token, and finds the notes of earlier runs of the same copy.
-func (t *tree) openLitter() {
+// openNotes records this run's token, and finds the notes of earlier runs of the same copy.
+func (t *tree) openNotes() {
 	l := &t.leftovers
 	key := t.journalKey("tree", t.route.Source, t.route.Target)
 	if key == "" || t.options.DryRun {
@@ -418,6 +419,79 @@ func (t *tree) leftBehind() string {
 		what += "; the next run of the same copy removes what is"
 	}
 	return what
+}
+
+// Copying a tree creates its target; if the target exists already, the copy goes into it. So
+// repeating the same command, after an interruption or to make sure, would mean another place. The
+// journal therefore records that the target is the copy itself: an empty file from before it is
+// created until everything is done, and a non-empty one for completeAge after that.
+
+const (
+	// completeAge and mostComplete limit for how long, and how many, completed trees are
+	// remembered.
+	completeAge  = 24 * time.Hour
+	mostComplete = 1000
+
+	// unfinishedAge limits for how long repeating the same command goes on with an unfinished tree
+	// without being asked to resume: its target may be somebody else's by then.
+	unfinishedAge = 7 * 24 * time.Hour
+
+	treeSuffix = ".tree.json"
+	fileSuffix = ".file.json"
+)
+
+// treeMark is the name of that file, "" if no journal is kept.
+type treeMark string
+
+func (t *tree) madeMark() treeMark {
+	return treeMark(t.journalKey("tree", t.route.Source, t.route.Target))
+}
+
+// continues reports whether the target is the copy itself because an earlier run created it. If
+// that run was complete, only resume asks for the same place again.
+func (m treeMark) continues(resume bool) bool {
+	if m == "" {
+		return false
+	}
+	info, err := os.Lstat(string(m))
+	if err != nil || info.Size() > 0 && (!resume || time.Since(info.ModTime()) > completeAge) ||
+		!resume && time.Since(info.ModTime()) > unfinishedAge {
+		return false
+	}
+	f, err := localfs.OpenPrivate(string(m))
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
+}
+
+// begin records that the target is being created.
+func (m treeMark) begin() { m.write("") }
+
+// complete records that the copy is complete.
+func (m treeMark) complete() { m.write("\"complete\"\n") }
+
+func (m treeMark) write(state string) {
+	if m == "" || os.MkdirAll(filepath.Dir(string(m)), 0o700) != nil {
+		return
+	}
+	sweepJournal(filepath.Dir(string(m)))
+	f, err := localfs.OpenPrivate(string(m))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if f.Truncate(0) == nil {
+		f.WriteString(state)
+	}
+}
+
+// forget removes the mark of a copy that went into an existing directory.
+func (m treeMark) forget() {
+	if m != "" {
+		os.Remove(string(m))
+	}
 }
 
 // A file that was written in place and did not become complete may look complete: with the source's

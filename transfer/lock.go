@@ -18,6 +18,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/private"
 )
 
@@ -177,7 +178,7 @@ func newLock(s *syncing) (*lock, error) {
 			}
 			if void = locked.Age >= mayBeEmpty; !void {
 				left := min(max(mayBeEmpty-locked.Age, time.Second), lockWritten)
-				if err := sleep(l.tree.ctx, left); err != nil {
+				if err := pace.Sleep(l.tree.ctx, left); err != nil {
 					return nil, err
 				}
 				continue // it has been written by now, or is void
@@ -213,7 +214,7 @@ func (l *lock) begin() *lock {
 	now := time.Now()
 	l.renewing = make(chan struct{}, 1)
 	l.shown.Store(&now)
-	l.stop = every(lockRenewed, l.renew)
+	l.stop = pace.Every(lockRenewed, l.renew)
 	answer := make(chan bool, 1)
 	go func() {
 		_, err := l.files.Lstat(strings.ToUpper(lockName))
@@ -272,7 +273,7 @@ func (l *lock) takeAway(void []byte) bool {
 func (l *lock) takeOver(void []byte) bool {
 	l.width = len(void)
 	if l.files.WriteSmall(lockName, l.text(), false) != nil ||
-		sleep(l.tree.ctx, lockRepeated) != nil {
+		pace.Sleep(l.tree.ctx, lockRepeated) != nil {
 		return false
 	}
 	holder, _, _, err := l.read()

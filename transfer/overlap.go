@@ -37,9 +37,6 @@ type overlap struct {
 // machine; otherwise "". It takes one round trip.
 func (o *overlap) inside() string {
 	t := o.t
-	if len(t.conns()) == 0 || t.rules.apart == nil {
-		return ""
-	}
 	var source string
 	var asking sync.WaitGroup
 	asking.Go(func() { source, _ = t.src.RealPath(t.route.Source) })
@@ -137,7 +134,7 @@ func touch(dst target, name string) (remove func() error, err error) {
 // near reports whether both ends may be on the same file system. It takes one round trip.
 func (o *overlap) near() bool {
 	t := o.t
-	if len(t.conns()) == 0 || t.rules.apart == nil || t.src.conn() == t.dst.conn() {
+	if t.src.conn() == t.dst.conn() {
 		return false
 	}
 	target := path.Clean(filepath.ToSlash(t.route.Target))
@@ -155,12 +152,9 @@ func (o *overlap) near() bool {
 	})
 }
 
-// mark places a marker file in the copy, if that may lie in the source, until unmark is called.
+// mark places a marker file in the copy, which may lie in the source, until unmark is called.
 func (o *overlap) mark() {
 	t := o.t
-	if !o.marks {
-		return
-	}
 	name := t.token.Name("probe")
 	remove, _ := touch(t.dst, t.dst.Join(t.root.target, name))
 	if remove == nil { // writing there will fail with the reason

@@ -15,6 +15,7 @@ import (
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/quirks"
@@ -206,7 +207,7 @@ func (p *prefixHash) feed(data []byte, off int64) {
 // wait waits until the second of the source's mtime is over. It is for files that a host copies
 // itself, whose data does not pass through here.
 func (r *racySource) wait(ctx context.Context) error {
-	return sleep(ctx, time.Until(r.began.Add(racyFor)))
+	return pace.Sleep(ctx, time.Until(r.began.Add(racyFor)))
 }
 
 // check compares what was read too early with what the source holds now. n bytes were copied; local
@@ -320,7 +321,7 @@ func (s *sameness) settle() error {
 		if pool := c.from.host.Pool; pool != nil && !c.tree.spreads() && c.limiter == nil {
 			pools.OfPool(pool).Expect(in.known.Size, c.from.trip)
 		}
-		if err := sleep(c.ctx, left); err != nil {
+		if err := pace.Sleep(c.ctx, left); err != nil {
 			return err
 		}
 	}
@@ -445,7 +446,7 @@ func (s *sameness) sameAs(n int64, local reopen) (bool, error) {
 	}
 	again := f.ReadRange(0, n)
 	defer again.Close()
-	return c.matches(io.TeeReader(again, c.limiter.writer(io.Discard)), file, n)
+	return c.matches(io.TeeReader(again, c.limiter.Writer(io.Discard)), file, n)
 }
 
 // inherit takes over from the journal what an earlier run could not establish.

@@ -157,9 +157,9 @@ func (o *origin) unchanged(j *job) error {
 }
 
 // newOrigin returns what was read for a copy that is about to get its name.
-func newOrigin(c *fileCopy, in *input, out output) *origin {
+func newOrigin(c *fileCopy, in *input, out *output) *origin {
 	o := &origin{Info: *in.info(), rel: c.src.Base(c.source), began: c.began,
-		before: out.at().info != nil || out.at().untold}
+		before: out.info != nil || out.untold}
 	if c.entry != nil {
 		o.rel = c.entry.rel()
 	}

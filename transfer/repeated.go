@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/pace"
 )
 
 // errStrange reports that something else has come into a target since an earlier run made it.
@@ -48,7 +49,7 @@ var zeros [hole]byte
 
 // compareBeginning fails with errStrange unless r has nothing but what the source has there, or
 // holes.
-func compareBeginning(source io.ReaderAt, r io.Reader, limit *limiter) error {
+func compareBeginning(source io.ReaderAt, r io.Reader, limit *pace.Limiter) error {
 	have, want := make([]byte, 64<<10), make([]byte, 64<<10)
 	for off := int64(0); ; {
 		n, err := io.ReadFull(r, have)
@@ -71,7 +72,7 @@ func compareBeginning(source io.ReaderAt, r io.Reader, limit *limiter) error {
 			}
 		}
 		off += int64(n)
-		if err := limit.wait(n); err != nil {
+		if err := limit.Wait(n); err != nil {
 			return err
 		}
 	}

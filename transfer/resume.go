@@ -3,8 +3,6 @@ package transfer
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,8 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
@@ -93,12 +93,12 @@ type journal struct {
 }
 
 // newMark returns what to record about a copy, nil if it cannot be continued.
-func newMark(in *input, out output) *mark {
+func newMark(in *input, out *output) *mark {
 	f := in.info()
-	if !f.IsRegular() || !f.HasTimes || !out.at().atomic() {
+	if !f.IsRegular() || !f.HasTimes || !out.atomic() {
 		return nil
 	}
-	return &mark{Temporary: out.at().written(), Hidden: out.at().hidden, SourceSize: f.Size, SourceTime: f.Mtime, SourceID: f.ID}
+	return &mark{Temporary: out.written(), Hidden: out.hidden, SourceSize: f.Size, SourceTime: f.Mtime, SourceID: f.ID}
 }
 
 // leftBy reports whether what the mark names can only be what an earlier run for this target left.
@@ -107,18 +107,6 @@ func (m *mark) leftBy(c *fileCopy, l *location) bool {
 		return l.info == nil && m.Temporary == l.name
 	}
 	return l.left(c, m.Temporary)
-}
-
-// journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
-// endpoint is a stream.
-func (j *job) journalKey(kind, source, target string) string {
-	from, source, isFile := j.src.Identity(source)
-	to, target, isToFile := j.dst.Identity(target)
-	if j.options.Journal == "" || !isFile || !isToFile {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{kind, from, source, to, target}, "\x00")))
-	return filepath.Join(j.options.Journal, hex.EncodeToString(sum[:16])+"."+kind+".json")
 }
 
 // markName returns the name of the file's mark, "" if it has none.
@@ -133,10 +121,10 @@ func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left 
 // the source. It returns the offset to continue from, 0 if there is nothing. It fails if the copy
 // was interrupted meanwhile: nothing is then given up, so that the next attempt or run can go on
 // from it.
-func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err error) {
+func (j *journal) resume(c *fileCopy, in *input, out *output) (offset int64, err error) {
 	f := in.info()
 	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() ||
-		out.at().direct || !f.IsRegular() || !f.HasTimes {
+		out.direct || !f.IsRegular() || !f.HasTimes {
 		return 0, nil
 	}
 	m := j.load(c)
@@ -149,7 +137,7 @@ func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err 
 	if m.InPlace {
 		return 0, nil
 	}
-	ours := m.leftBy(c, out.at())
+	ours := m.leftBy(c, &out.location)
 	var why error
 	switch {
 	case ours && m.Bytes == 0:
@@ -158,7 +146,7 @@ func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err 
 	case !ours:
 		why = errors.New("it does not belong to this target")
 	default:
-		if offset, why = out.at().resume(c, in, out, m); why == nil {
+		if offset, why = out.resume(c, in, m); why == nil {
 			return offset, nil
 		}
 		if c.interrupted() {
@@ -178,7 +166,7 @@ func (j *journal) resume(c *fileCopy, in *input, out output) (offset int64, err 
 // findStale looks for what an interrupted run of the same copy left, if this run does not continue
 // it. It is removed once the copy is in place: otherwise the journal would forget it, and hidden
 // files of any size would pile up beside the target.
-func (j *journal) findStale(c *fileCopy, out output) error {
+func (j *journal) findStale(c *fileCopy, out *output) error {
 	if j.resumes(c) && c.main() != nil || j.stale != nil || c.isSmall() {
 		return nil
 	}
@@ -189,7 +177,7 @@ func (j *journal) findStale(c *fileCopy, out output) error {
 	if err := j.inherit(c, m, out); err != nil {
 		return err
 	}
-	if m != nil && !m.Hidden && out.at().left(c, m.Temporary) { // the host drops what it hides
+	if m != nil && !m.Hidden && out.left(c, m.Temporary) { // the host drops what it hides
 		j.stale = m
 		if m.Bytes > 0 {
 			c.note(fmt.Sprintf("copying it again; the %d bytes that an interrupted copy left are "+
@@ -201,12 +189,12 @@ func (j *journal) findStale(c *fileCopy, out output) error {
 
 // inherit takes over what an earlier run's attempts left, and gives a file that it moved aside its
 // name back. It fails if the copy was interrupted meanwhile.
-func (j *journal) inherit(c *fileCopy, m *mark, out output) error {
+func (j *journal) inherit(c *fileCopy, m *mark, out *output) error {
 	if m == nil || m == j.left {
 		return nil
 	}
-	if ex, ok := out.(exchange); ok && m.Aside != "" {
-		if err := ex.restore(c, m.Aside); err != nil && c.interrupted() {
+	if m.Aside != "" && c.to != nil {
+		if err := (onHost{out}).restore(c, m.Aside); err != nil && c.interrupted() {
 			return cmp.Or(context.Cause(c.ctx), err)
 		} else if err != nil {
 			c.warn(fmt.Sprintf("the old file that an interrupted copy moved aside is still called %s: %s",
@@ -214,7 +202,7 @@ func (j *journal) inherit(c *fileCopy, m *mark, out output) error {
 		}
 	}
 	for _, name := range m.Strays {
-		if out.at().left(c, name) {
+		if out.left(c, name) {
 			c.attempts.addStray(name)
 		}
 	}
@@ -232,12 +220,12 @@ func (j *journal) dropLeft(c *fileCopy) {
 }
 
 // removeStrays removes what earlier attempts left that nothing will continue.
-func (j *journal) removeStrays(c *fileCopy, out output) {
+func (j *journal) removeStrays(c *fileCopy, out *output) {
 	strays := &c.attempts.strays
 	for len(*strays) > 0 {
 		var err error
-		if (*strays)[0] != out.at().temp {
-			err = out.at().discard(c.ctx, (*strays)[0])
+		if (*strays)[0] != out.temp {
+			err = out.files.Remove(c.ctx, (*strays)[0])
 		}
 		if err != nil && !endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
 			return // the connection is lost again
@@ -315,8 +303,8 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 }
 
 // removeStale removes what an earlier run left, once the copy is in place.
-func (j *journal) removeStale(c *fileCopy, out output) {
-	if j.stale != nil && endpoint.IgnoreMissing(out.at().discard(c.ctx, j.stale.Temporary)) == nil {
+func (j *journal) removeStale(c *fileCopy, out *output) {
+	if j.stale != nil && endpoint.IgnoreMissing(out.files.Remove(c.ctx, j.stale.Temporary)) == nil {
 		j.stale = nil
 	}
 }
@@ -393,7 +381,7 @@ func (j *journal) markProgress(c *fileCopy, position func() int64) (stop func())
 	if last == 0 {
 		j.write(c, *j.mark)
 	}
-	return every(markEvery, func() {
+	return pace.Every(markEvery, func() {
 		if bytes := position(); bytes > last {
 			last = bytes
 			m := *j.mark
@@ -480,75 +468,129 @@ func sweepJournal(journal string) {
 	}
 }
 
-// Copying a tree creates its target; if the target exists already, the copy goes into it. So
-// repeating the same command, after an interruption or to make sure, would mean another place. The
-// journal therefore records that the target is the copy itself: an empty file from before it is
-// created until everything is done, and a non-empty one for completeAge after that.
-
-const (
-	// completeAge and mostComplete limit for how long, and how many, completed trees are
-	// remembered.
-	completeAge  = 24 * time.Hour
-	mostComplete = 1000
-
-	// unfinishedAge limits for how long repeating the same command goes on with an unfinished tree
-	// without being asked to resume: its target may be somebody else's by then.
-	unfinishedAge = 7 * 24 * time.Hour
-
-	treeSuffix = ".tree.json"
-	fileSuffix = ".file.json"
-)
-
-// treeMark is the name of that file, "" if no journal is kept.
-type treeMark string
-
-func (t *tree) madeMark() treeMark {
-	return treeMark(t.journalKey("tree", t.route.Source, t.route.Target))
+// prove returns up to where the open file is the beginning of the source, or why it is not. A
+// longer one is cut.
+func (o *output) prove(c *fileCopy, in *input, m *mark) (int64, error) {
+	if c.to != nil {
+		return onHost{o}.provePart(c, in, m)
+	}
+	return onDisk{o}.provePart(c, in, m)
 }
 
-// continues reports whether the target is the copy itself because an earlier run created it. If
-// that run was complete, only resume asks for the same place again.
-func (m treeMark) continues(resume bool) bool {
-	if m == "" {
-		return false
+// provePart proves what an earlier run left by the source's hash, or drops the end of it that may not
+// have reached the disk.
+func (o onDisk) provePart(c *fileCopy, in *input, m *mark) (offset int64, err error) {
+	file := o.writer.(*endpoint.LocalWriter).File
+	if offset, err = proveLocal(c, file, in, m); err == nil {
+		err = file.Truncate(offset)
 	}
-	info, err := os.Lstat(string(m))
-	if err != nil || info.Size() > 0 && (!resume || time.Since(info.ModTime()) > completeAge) ||
-		!resume && time.Since(info.ModTime()) > unfinishedAge {
-		return false
+	if err == nil {
+		_, err = file.Seek(offset, io.SeekStart)
+		in.same.inherit(m)
 	}
-	f, err := localfs.OpenPrivate(string(m))
+	return offset, err
+}
+
+func proveLocal(c *fileCopy, file *os.File, in *input, m *mark) (offset int64, err error) {
+	info, err := file.Stat()
 	if err != nil {
-		return false
+		return 0, err
 	}
-	f.Close()
-	return true
+	if !info.Mode().IsRegular() || localfs.Links(info) > 1 || info.Size() < m.Bytes {
+		return 0, errors.New("it was replaced")
+	}
+	if m == c.journal.left { // this run's own attempt
+		return m.Bytes, nil
+	}
+	same, known := in.begins(file, m.Bytes)
+	switch {
+	case known && !same:
+		return 0, errDiffers
+	case known:
+		return m.Bytes, nil
+	case m.Delta:
+		return 0, errUnprovable
+	case m.Synced:
+		offset = m.Bytes - tail
+	case m.Boot != localfs.BootID():
+		// What was lost need not be what was written last: the kernel writes back in any order, and
+		// so do several handles. A hole in the middle would read as zeros.
+		return 0, errors.New("this machine has restarted since, which may have lost some of it")
+	case m.Boot != "":
+		// the process was killed, not the machine: the kernel has everything it was given
+		offset = m.Bytes - tail
+	default:
+		offset = m.Bytes - unsyncedTail
+	}
+	if offset <= 0 {
+		return 0, errors.New("too little of it is left")
+	}
+	return offset, nil
 }
 
-// begin records that the target is being created.
-func (m treeMark) begin() { m.write("") }
-
-// complete records that the copy is complete.
-func (m treeMark) complete() { m.write("\"complete\"\n") }
-
-func (m treeMark) write(state string) {
-	if m == "" || os.MkdirAll(filepath.Dir(string(m)), 0o700) != nil {
-		return
+// provePart proves what an earlier run left by the host's hash or by reading back its end.
+func (o onHost) provePart(c *fileCopy, in *input, m *mark) (int64, error) {
+	if m.RacyBytes > 0 && m != c.journal.left {
+		return 0, errors.New("the source was being written to when the copy started")
 	}
-	sweepJournal(filepath.Dir(string(m)))
-	f, err := localfs.OpenPrivate(string(m))
+	file := o.host().File
+	if err := proveRemote(c, file, in, m); err != nil {
+		return 0, err
+	}
+	_, err := file.Seek(m.Bytes, io.SeekStart)
+	return m.Bytes, err
+}
+
+// proveRemote proves that what is in the file is the beginning of the source, and cuts off the
+// rest. Where the host does not cut files, or only says so, the rest stays if all of it will be
+// written over.
+func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
+	info, err := f.Stat()
 	if err != nil {
-		return
+		return err
 	}
-	defer f.Close()
-	if f.Truncate(0) == nil {
-		f.WriteString(state)
+	var why error
+	over := false
+	switch {
+	case !info.Mode().IsRegular():
+		return errors.New("it is no regular file")
+	case info.Size() < m.Bytes:
+		why = errors.New("it is shorter than it was")
+	case info.Size() > m.Bytes:
+		if err := f.Truncate(m.Bytes); err != nil {
+			why = fmt.Errorf("it cannot be truncated to what is known to be good: %w", err)
+			over = endpoint.Refused(err) && info.Size() <= in.info().Size
+		}
 	}
-}
-
-// forget removes the mark of a copy that went into an existing directory.
-func (m treeMark) forget() {
-	if m != "" {
-		os.Remove(string(m))
+	if why != nil {
+		kept, err := c.to.kept(f, in, min(info.Size(), in.info().Size))
+		if kept > 0 && info.Size() <= in.info().Size {
+			m.Bytes = kept
+			return nil
+		}
+		if !over || err != nil {
+			return cmp.Or(err, why)
+		}
 	}
+	if same, known := c.to.begins(f, in, m.Bytes); known {
+		if !same {
+			return errDiffers
+		}
+		return nil
+	}
+	if m.Delta {
+		return errUnprovable
+	}
+	length := int64(tail)
+	switch {
+	case m == c.journal.left:
+		length = retriedTail
+	case !m.Synced:
+		length = unsyncedTail
+	}
+	off := max(0, m.Bytes-length)
+	r := f.ReadRange(off, m.Bytes-off)
+	defer r.Close()
+	_, err = io.Copy(io.NewOffsetWriter(&comparer{at: in, size: m.Bytes}, off), r)
+	return err
 }

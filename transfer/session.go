@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/bottleneck"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/machine"
@@ -118,6 +119,28 @@ func (s *session) stripe(c *fileCopy, first *usftp.File, how endpoint.Striping) 
 	return endpoint.NewStriper(c.ctx, first, how)
 }
 
+// judge runs copyAll, which copies a file's contents over some lanes, and determines what limited
+// it.
+func (s *session) judge(c *fileCopy, f *usftp.File,
+	copyAll func() (n int64, lanes int, err error)) (int64, error) {
+	waited := private.OfFile(f).Waited()
+	w := bottleneck.NewSampler(c.ctx, s.client, c.pauses, c.limiter)
+	n, lanes, err := copyAll()
+	if err != nil {
+		w.Stop() // sampling a lost connection would take long
+		return n, err
+	}
+	w.Local = w.Moving() - (private.OfFile(f).Waited() - waited)
+	w.Limit = c.options.RateLimit
+	w.Far = s.trip >= flow.StripeTrip
+	w.Windows = float64(lanes) * flow.SSHWindow / max(s.trip, 1).Seconds()
+	c.result.Bottleneck = Bottleneck(w.End(n))
+	if n >= leastDelta {
+		pools.OfConn(s.conn).NoteRate(float64(n) / w.Elapsed.Seconds())
+	}
+	return n, nil
+}
+
 // worthTrial is the size from which a file's rate is watched: what may slow a connection down,
 // besides its window, cannot be known in advance.
 const worthTrial = 4 << 20
@@ -209,7 +232,7 @@ func (e *ends) why(err error) error {
 
 // lateContext returns a context for what must not stop halfway on a host: after ctx it has as long
 // as there is for cleaning up.
-func lateContext(ctx context.Context, host *endpoint.Host) (context.Context, func()) {
+func lateContext(ctx context.Context, host endpoint.Place) (context.Context, func()) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		end, free := host.Cleanup(ctx)

@@ -32,7 +32,7 @@ const mostLooks = 1000
 // findHoles returns a source whose holes are skipped, nil if it has none or they must be sent:
 // unwritten parts read as zeros only in a new file that nobody else writes.
 func findHoles(c *fileCopy, in *input, local *endpoint.LocalFile) *sparseSource {
-	if c.result.InPlace || c.flags.dense {
+	if c.result.InPlace || c.flags.tried[dense] > 0 {
 		return nil
 	}
 	file := local.File
@@ -60,7 +60,7 @@ func findHoles(c *fileCopy, in *input, local *endpoint.LocalFile) *sparseSource 
 func (s *sparseSource) Extent(off int64) (to int64, hole bool) {
 	to, hole = s.extent(off)
 	if l := s.copy.limiter; l != nil && !hole {
-		to = min(to, off+int64(l.piece))
+		to = min(to, off+int64(l.Piece))
 	}
 	return to, hole
 }
@@ -93,7 +93,7 @@ func (s *sparseSource) extent(off int64) (to int64, hole bool) {
 var errParts = errors.New("the host does not accept a file in parts")
 
 // sendSparse copies a file without its holes.
-func (o *remoteOutput) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {
+func (o onHost) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {
 	n, err := o.sendParts(c, s)
 	resumed := c.result.Resumed
 	if err != nil {
@@ -106,7 +106,7 @@ func (o *remoteOutput) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {
 	if c.result.Stripes > 0 { // the Striper looks at the size
 		return n, nil
 	}
-	info, err := o.file.Stat()
+	info, err := o.host().Stat()
 	if endpoint.Refused(err) || err == nil && info.Size() != s.size {
 		err = errParts
 	}
@@ -114,17 +114,18 @@ func (o *remoteOutput) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {
 }
 
 // sendParts sends the data, over several handles if there is enough of it; holes do not count.
-func (o *remoteOutput) sendParts(c *fileCopy, s *sparseSource) (n int64, err error) {
+func (o onHost) sendParts(c *fileCopy, s *sparseSource) (n int64, err error) {
 	info, err := s.file.Stat()
 	if err != nil {
 		return 0, err
 	}
-	if !o.session.worthStriping(c, localfs.Stored(info), false) {
-		return private.NewStripes(o.file).ReadFromAt(s)
+	if !c.to.worthStriping(c, localfs.Stored(info), false) {
+		return private.NewStripes(o.host().File).ReadFromAt(s)
 	}
-	o.striper = o.session.stripe(c, o.file,
+	w := o.host()
+	w.Striper = c.to.stripe(c, w.File,
 		endpoint.Striping{Flag: os.O_WRONLY, From: c.result.Resumed, Size: s.size})
-	n, err = o.striper.ReadFromAt(s)
-	c.result.Stripes = o.striper.Joined()
+	n, err = w.Striper.ReadFromAt(s)
+	c.result.Stripes = w.Striper.Joined()
 	return n, err
 }

@@ -51,29 +51,11 @@ type writerTarget struct {
 	w io.Writer
 }
 
-func (t *writerTarget) place(c *fileCopy, in *input) (output, error) {
+func (t *writerTarget) place(c *fileCopy, in *input) (*output, error) {
 	if base := c.src.Base(c.source); base != "" {
 		c.name = base
 	}
-	return &writerOutput{location{name: "-", direct: true, stream: true}, t.w}, nil
-}
-
-// writerOutput writes to an io.Writer, or to a pipe or a device of this machine. What was written
-// cannot be taken back: another attempt continues after it, if the source is unchanged.
-type writerOutput struct {
-	location
-	w io.Writer // nil until a device is open
-}
-
-func (o *writerOutput) close()                           {}
-func (o *writerOutput) writer() endpoint.Writer          { return nil }
-func (o *writerOutput) finalize(*fileCopy, *input) error { return nil }
-
-func (o *writerOutput) commit(c *fileCopy, _ *input) (err error) {
-	if d := c.attempts.device.file; d != nil {
-		_, err = endpoint.LocalWriter{File: d}.Finish(c.ctx, &endpoint.Finish{Flush: c.options.Sync})
-	}
-	return err
+	return &output{location: location{name: "-", direct: true, stream: true}, pipe: t.w}, nil
 }
 
 // A device is a pipe or a device that is written. It stays open from the first attempt to the last:
@@ -99,36 +81,35 @@ func (d *device) close() {
 	d.file.Close()
 }
 
-func (o *writerOutput) create(c *fileCopy, in *input) error {
-	if err := in.ready(); err != nil {
-		return err
-	}
-	c.sized(in)
-	if o.w == nil {
+// start makes an io.Writer, or a pipe or a device of this machine, ready to be written. What
+// was written cannot be taken back: another attempt continues after it, if the source is unchanged.
+func (o streamed) start(c *fileCopy, source *endpoint.Info) error {
+	if o.pipe == nil {
 		if err := c.attempts.device.open(c.ctx, o.name); err != nil {
 			return err
 		}
-		o.w = c.attempts.device.file
+		o.pipe = c.attempts.device.file
 	}
-	now := in.info()
-	known := now.IsRegular() && now.HasTimes
+	known := source.IsRegular() && source.HasTimes
 	if c.attempts.reached == 0 {
 		if c.attempts.poured = nil; known {
-			c.attempts.poured = now
+			c.attempts.poured = source
 		}
 		return nil
 	}
 	c.result.Bytes = c.attempts.reached
-	if !known || now.Size != c.attempts.poured.Size || !now.Mtime.Equal(c.attempts.poured.Mtime) {
-		o.taken(c)
+	if !known || source.Size != c.attempts.poured.Size ||
+		!source.Mtime.Equal(c.attempts.poured.Mtime) {
+		taken(c)
 		return ErrSourceChanged
 	}
 	c.startAt(c.attempts.reached)
 	return nil
 }
 
-func (o *writerOutput) fill(c *fileCopy, in *input) error {
-	n, err := in.pour(sink{Writer: o.w})
+// pour fills a stream.
+func (o streamed) pour(c *fileCopy, in *input) error {
+	n, err := in.pour(sink{Writer: o.pipe})
 	c.result.Bytes = c.result.Resumed + n
 	// without the source's facts, or with a hash, another attempt cannot continue from here
 	c.attempts.once = c.attempts.once || c.result.Bytes > 0 &&
@@ -136,8 +117,17 @@ func (o *writerOutput) fill(c *fileCopy, in *input) error {
 	return err
 }
 
+// flush flushes a device if that was asked for.
+func (o streamed) flush(c *fileCopy) (err error) {
+	if d := c.attempts.device.file; d != nil {
+		w := endpoint.LocalWriter{File: d}
+		_, err = w.Finish(c.ctx, &endpoint.Finish{Flush: c.options.Sync})
+	}
+	return err
+}
+
 // taken says what can no longer be taken back.
-func (*location) taken(c *fileCopy) {
+func taken(c *fileCopy) {
 	if c.result.Bytes > 0 {
 		c.detail = fmt.Sprintf("%d bytes of it have been written", c.result.Bytes)
 	}

@@ -16,14 +16,20 @@ package transfer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"io/fs"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/bottleneck"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -172,6 +178,19 @@ const (
 	VerifiedByReading Verification = "reading" // everything was read back
 )
 
+// Bottleneck names what limited the rate of a copy.
+type Bottleneck string
+
+// The zero Bottleneck means unknown: the copy was too short to tell, or nothing stood out.
+const (
+	BottleneckWindow    Bottleneck = bottleneck.Window    // SSH's: more connections would have helped
+	BottleneckLink      Bottleneck = bottleneck.Link      // or the connections' own flow control
+	BottleneckServer    Bottleneck = bottleneck.Server    // it took long to answer requests
+	BottleneckProcessor Bottleneck = bottleneck.Processor // this machine's
+	BottleneckDisk      Bottleneck = bottleneck.Disk      // the local file, Reader or Writer
+	BottleneckRateLimit Bottleneck = bottleneck.RateLimit // Options.RateLimit
+)
+
 // Outcome is what is known about a file once it is done.
 type Outcome struct {
 	Hash       checksum.Hash `json:"hash,omitzero"`         // of the contents; in JSON "sha256:HEX"
@@ -227,7 +246,7 @@ type job struct {
 	token    localfs.TempToken // for all temporary names
 	src      end
 	dst      target
-	limiter  *limiter              // nil without a limit
+	limiter  *pace.Limiter         // nil without a limit
 	tree     *tree                 // nil for a single file
 	listener *listener             // nil without Options.Events
 	once     func(*fileCopy) error // one attempt at a file
@@ -238,7 +257,7 @@ type job struct {
 // common is what the copies of a job have in common with it.
 type common struct {
 	sources  sourceRoot // with Options.RemoveSource
-	pauses   *pauses
+	pauses   *pace.Pauses
 	work     sync.WaitGroup // goroutines that end soon after ctx
 	halfways halfways
 	oldTimes sync.Once // that times cannot be set was reported
@@ -252,8 +271,8 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := listen(options.Events, cancel)
-	pauses := new(pauses)
-	stop := pauses.watch()
+	pauses := new(pace.Pauses)
+	stop := pauses.Watch()
 	done = func() {
 		stop()
 		cancel(nil)
@@ -269,7 +288,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
 		token: localfs.NewTempToken(), listener: l, common: &common{pauses: pauses},
 		once:    (*fileCopy).copyOnce,
-		limiter: newLimiter(ctx, options.RateLimit),
+		limiter: pace.NewLimiter(ctx, options.RateLimit),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
 			Target: dst.path}}
 	if j.src, err = src.from(j); err == nil {
@@ -286,7 +305,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		j.route.Target, err = resolved(j.dst, j.route.Target)
 	}
 	if err == nil {
-		pauses.of(j.stalledSince)
+		pauses.Of(j.stalledSince)
 	}
 	return j, done, err
 }
@@ -304,6 +323,18 @@ func present[T any](to, from *T) (all []*T) {
 		all = append(all, from)
 	}
 	return all
+}
+
+// journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
+// endpoint is a stream.
+func (j *job) journalKey(kind, source, target string) string {
+	from, source, isFile := j.src.Identity(source)
+	to, target, isToFile := j.dst.Identity(target)
+	if j.options.Journal == "" || !isFile || !isToFile {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{kind, from, source, to, target}, "\x00")))
+	return filepath.Join(j.options.Journal, hex.EncodeToString(sum[:16])+"."+kind+".json")
 }
 
 // rules returns those of the tree, or of a single file's copy.

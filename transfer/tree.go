@@ -12,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/usftp/usftp/internal/bottleneck"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
@@ -126,7 +128,8 @@ var (
 // takes three round trips to a host: OPEN; WRITE, FSETSTAT and CLOSE together; RENAME. From a host
 // it takes two: OPEN; READ, FSTAT and CLOSE together. It takes one more to examine the target if
 // its directory existed before, and two more with servers not known to work strictly in order. With
-// Options.Sync a file to a host takes six, one after the other. Verifying takes one more if the
+// Options.Sync a file to a host takes six, one after the other. usftp's own servers take and send
+// several files of up to 32 KiB in one request, which takes one. Verifying takes one more if the
 // host hashes files by name, three if it hashes only open files, and two if the file is read back.
 // How many files are in progress follows from the round trip and the handles that the servers
 // allow.
@@ -201,11 +204,11 @@ func (t *tree) run(err error) (Summary, error) {
 		return t.single()
 	}
 	defer t.into.Close()
-	t.openLitter()
+	t.openNotes()
 	stop := t.reportTotals()
-	var w *sampler
+	var w *bottleneck.Sampler
 	if conns := t.conns(); len(conns) > 0 && t.rules.judges {
-		w = newSampler(t.job, conns[0].Host().Client)
+		w = bottleneck.NewSampler(t.ctx, conns[0].Host().Client, t.pauses, t.limiter)
 	}
 	t.walk.run()
 	t.treeReport.conclude()
@@ -276,8 +279,13 @@ func (t *tree) prepare() (err error) {
 	root.pending.Store(1)
 	// both ask the hosts at the same time as begin does
 	inside, near := make(chan string, 1), make(chan bool, 1)
-	t.work.Go(func() { inside <- t.overlap.inside() })
-	t.work.Go(func() { near <- t.overlap.near() })
+	if t.rules.apart == nil || len(t.conns()) == 0 {
+		inside <- ""
+		near <- false
+	} else {
+		t.work.Go(func() { inside <- t.overlap.inside() })
+		t.work.Go(func() { near <- t.overlap.near() })
+	}
 	t.into, err = t.dst.begin(root.info, t.base, func() error {
 		dir := <-inside
 		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool {
@@ -471,6 +479,24 @@ func (p copying) wants(e *entry) bool {
 		return false
 	}
 	return !p.tree.young(&e.info)
+}
+
+// A selection is which entries of a tree take part.
+type selection struct {
+	filter.Rules
+	listed *listed // nil if everything does
+}
+
+// compile compiles rules.
+func compile(list []FilterRule) (filter.Rules, error) {
+	rules := make(filter.Rules, len(list))
+	for i, f := range list {
+		var err error
+		if rules[i], err = filter.NewRule(f.Pattern, f.Include); err != nil {
+			return nil, err
+		}
+	}
+	return rules, nil
 }
 
 // young reports whether a file is too young to be copied, and counts it then.

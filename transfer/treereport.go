@@ -10,8 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usftp/usftp/internal/bottleneck"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
@@ -77,11 +79,11 @@ type treeReport struct {
 	comparing atomic.Int64
 
 	mu          sync.Mutex
-	sums        Totals      // without the files in progress
-	first       error       // that was reported
-	active      []*activity // oldest first
-	concludes   Phase       // "" until all files have been copied
-	bottlenecks bottlenecks // of the files
+	sums        Totals         // without the files in progress
+	first       error          // that was reported
+	active      []*activity    // oldest first
+	concludes   Phase          // "" until all files have been copied
+	bottlenecks bottleneck.Sum // of the files
 	unset       dirUnset
 }
 
@@ -103,19 +105,19 @@ func (a *activity) bytes() int64 {
 
 // bottleneck returns what limited the tree: what limited most of its bytes, or else the verdict on
 // the whole.
-func (r *treeReport) bottleneck(w *sampler) Bottleneck {
+func (r *treeReport) bottleneck(w *bottleneck.Sampler) Bottleneck {
 	t := r.t
 	if w == nil { // this machine's kernel, or the host, does most of the work
 		return ""
 	}
 	bytes := r.totals().Bytes
-	w.far, w.limit = t.budget.trip >= flow.StripeTrip, t.options.RateLimit
-	whole := w.end(bytes)
+	w.Far, w.Limit = t.budget.trip >= flow.StripeTrip, t.options.RateLimit
+	whole := Bottleneck(w.End(bytes))
 	if whole == BottleneckRateLimit {
 		return whole
 	}
-	if most := r.bottlenecks.verdict(bytes); most != "" {
-		return most
+	if most := r.bottlenecks.Verdict(bytes); most != "" {
+		return Bottleneck(most)
 	}
 	return whole
 }
@@ -135,7 +137,7 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 		first = newError(t.job, t.route.Source, t.root.target, ErrVanished)
 	}
 	e := &Event{Kind: Ended, Size: s.PlannedBytes, Position: Position{Bytes: s.Bytes,
-		Elapsed: s.Elapsed, Paused: t.pauses.sum()},
+		Elapsed: s.Elapsed, Paused: t.pauses.Sum()},
 		Outcome: Outcome{Bottleneck: s.Bottleneck}, Totals: &s.Totals}
 	if first != nil {
 		left := t.leftBehind()
@@ -215,11 +217,11 @@ func (r *treeReport) reportTotals() (stop func()) {
 	if t.options.CountAhead {
 		stopCount = r.countAhead()
 	}
-	stopTelling := every(t.options.progressInterval(), func() {
+	stopTelling := pace.Every(t.options.progressInterval(), func() {
 		totals := r.totals()
 		e := &Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
 			Position: Position{Bytes: totals.Bytes, Phase: r.phase(),
-				Elapsed: time.Since(t.began), Paused: t.pauses.sum()}}
+				Elapsed: time.Since(t.began), Paused: t.pauses.Sum()}}
 		e.addStall(t.job)
 		r.tellTotals(e)
 	})

@@ -25,8 +25,10 @@ import (
 
 // uploadsHost is our server over a directory that shows files when they are closed.
 type uploadsHost struct {
-	t     *testing.T
-	files server.FS
+	t      *testing.T
+	files  server.FS
+	denied []string
+	quota  *server.Quota
 
 	ended chan struct{} // the session is over
 
@@ -44,7 +46,8 @@ func (h *uploadsHost) connect(most int) pool.Host {
 	h.ended = served
 	go func() {
 		defer close(served)
-		server.Serve(context.Background(), far, h.files, &server.Options{Events: h.note})
+		server.Serve(context.Background(), far, h.files, &server.Options{Events: h.note,
+			Policy: server.Policy{Denied: h.denied, Quota: h.quota}})
 	}()
 	cut := &cutConn{Conn: near, left: most}
 	client, err := usftp.NewClientPipe(cut, cut, usftp.WithServerVersion("SSH-2.0-usftp"))

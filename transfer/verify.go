@@ -169,7 +169,7 @@ func (r *reread) read(c *fileCopy, s *session,
 	position := func() int64 { return from + pipe.Progress() }
 	defer pools.OfConn(s.conn).Follow(&r.progress, position)()
 	defer c.checks(position)()
-	_, err := copy(pipe.Writer(c.limiter.writer(io.Discard), 0), from)
+	_, err := copy(pipe.Writer(c.limiter.Writer(io.Discard), 0), from)
 	r.done += pipe.Drain()
 	return err
 }
@@ -203,7 +203,7 @@ func (s *session) hashSmall(c *fileCopy, name string, size int64, into *checksum
 	defer file.release()
 	err := file.read(c.ctx, endpoint.OnHost{Host: &s.host}, name, 0, &endpoint.Info{Size: size})
 	if err == nil {
-		err = c.limiter.wait(len(file.data))
+		err = c.limiter.Wait(len(file.data))
 	}
 	if err == nil {
 		into.Write(file.data)

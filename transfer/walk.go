@@ -121,7 +121,7 @@ func (w *walk) visit(d *directory) {
 	if !ok {
 		return
 	}
-	if d.parent == nil {
+	if d.parent == nil && t.overlap.marks {
 		t.overlap.mark()
 	}
 	err := t.list(d, func(e *entry, err error) bool {
@@ -370,7 +370,7 @@ func (w *walk) copied(c *fileCopy, err error) {
 	case err == nil:
 		t.count(&t.sums.Files, 1)
 		c.tellEnd(nil)
-		t.bottlenecks.add(c.result.Bottleneck, c.result.Bytes)
+		t.bottlenecks.Add(string(c.result.Bottleneck), c.result.Bytes)
 	case keeps:
 		t.kept(&c.entry.info)
 		c.tellKept()

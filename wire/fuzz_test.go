@@ -145,3 +145,61 @@ func FuzzCheckFileReply(f *testing.F)   { fuzzMessage(f, &CheckFileReply{}) }
 func FuzzChunks(f *testing.F)           { fuzzMessage(f, &Chunks{}) }
 func FuzzBeneath(f *testing.F)          { fuzzMessage(f, &Beneath{}) }
 func FuzzChunksReply(f *testing.F)      { fuzzMessage(f, &ChunksReply{}) }
+
+func FuzzPutFiles(f *testing.F) {
+	fuzzFiles(f, func() fileOfRequest { return &PutFile{} }, &PutFile{Path: "/f", Temporary: "t",
+		Flags: PutFsync, Created: Attrs{Flags: AttrPermissions, Permissions: 0o600},
+		Set: Attrs{Flags: AttrACModTime, MTime: 1}, Data: []byte("text")})
+}
+
+func FuzzGetFiles(f *testing.F) {
+	fuzzFiles(f, func() fileOfRequest { return &GetFile{} }, &GetFile{Path: "/f", Size: LargestFile})
+}
+
+func FuzzFileStatus(f *testing.F) {
+	fuzzFiles(f, func() fileOfRequest { return &FileStatus{} }, &FileStatus{},
+		&FileStatus{Code: Failure, Message: "no"})
+}
+
+func FuzzGotFiles(f *testing.F) {
+	fuzzFiles(f, func() fileOfRequest { return &GotFile{} },
+		&GotFile{Data: []byte("text"), Attrs: Attrs{Flags: AttrSize, Size: 4}},
+		&GotFile{FileStatus: FileStatus{Code: NoSuchFile, Message: "no"}})
+}
+
+// fileOfRequest is one of the files that follow each other in a request or a reply.
+type fileOfRequest interface {
+	Append(b []byte) []byte
+	Parse(payload []byte) (rest []byte, err error)
+}
+
+// fuzzFiles parses files from bytes until nothing is left. What is accepted must be shorter than
+// what was left before, and be appended and parsed again to the same file.
+func fuzzFiles(f *testing.F, blank func() fileOfRequest, seeds ...fileOfRequest) {
+	var all []byte
+	for _, seed := range seeds {
+		all = seed.Append(all)
+		f.Add(all)
+		f.Add(all[:len(all)-1])
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		for rest := payload; len(rest) > 0; {
+			first, second := blank(), blank()
+			after, err := first.Parse(rest)
+			if err != nil {
+				if !errors.Is(err, ErrShort) {
+					t.Fatalf("error of an unknown kind: %v", err)
+				}
+				return
+			}
+			if len(after) >= len(rest) {
+				t.Fatalf("nothing was taken of % x", rest)
+			}
+			rest = after
+			left, err := second.Parse(first.Append(nil))
+			if err != nil || len(left) > 0 || !reflect.DeepEqual(first, second) {
+				t.Fatalf("%+v came back as %+v, %v", first, second, err)
+			}
+		}
+	})
+}

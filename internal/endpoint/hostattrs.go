@@ -18,46 +18,6 @@ import (
 // memory refuses their attributes only. One that others made may be theirs, or on a
 // disk that is full, and a refusal does not tell: who asked has to find out.
 
-// SetAttrs implements Root.
-func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
-	set usftp.NewAttrs) (unset Unset, err error) {
-	q, at := r.host.Quirks(), r.dir.at(name)
-	if kind == fs.ModeSymlink { // it needs lsetstat@openssh.com (OpenSSH PROTOCOL, section 4.7)
-		return unset, r.withReconnect(name, func(client *usftp.Client, _ bool) error {
-			return client.LsetAttrs(at, set)
-		})
-	}
-	if q.Settable(&set, kind == fs.ModeDir); set == (usftp.NewAttrs{}) {
-		return unset, nil
-	}
-	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
-		if _, ok := r.View(client, name); kind == fs.ModeDir && (own && ok || r.dir.follows(name)) {
-			return client.SetAttrs(at, set)
-		}
-		return SetUnfollowed(client, at, set, kind, own)
-	})
-	if !Refused(err) {
-		return unset, err
-	}
-	// What is refused because of what is there now says nothing about the host.
-	if is, err := r.Lstat(name); err != nil && !private.Untold(err) {
-		return unset, err
-	} else if is.HasMode && is.Mode.Type() != kind {
-		return unset, &fs.PathError{Op: "setstat", Path: at, Err: ErrReplaced}
-	}
-	return SetEach(q, set, kind, own, func(part usftp.NewAttrs) error {
-		return r.withReconnect(name, func(client *usftp.Client, _ bool) error {
-			at := at
-			if r.dir.follows(name) { // it may be a link
-				if real, err := client.RealPath(at); err == nil {
-					at = real
-				}
-			}
-			return SetUnfollowed(client, at, part, kind, own)
-		})
-	})
-}
-
 // SetEach sets attributes one by one, after they were refused together. own is set for what this
 // run has made.
 func SetEach(q *quirks.Quirks, set usftp.NewAttrs, kind fs.FileMode, own bool,

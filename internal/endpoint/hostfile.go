@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
+	"path"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -14,6 +16,7 @@ import (
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/wire"
 )
 
 // OnHost opens files on a host over the connection that the pool.Host has.
@@ -33,17 +36,29 @@ func (h OnHost) Open(ctx context.Context, name string, how Opening) (Reader, err
 	return r, nil
 }
 
-// ReadWhole implements Opener. It takes a round trip for OPEN, and one more on hosts that work in
-// order, two on others.
+// ReadWhole implements Opener. It takes one round trip on hosts that offer get-files@usftp. On
+// others, and if such a host refuses, it takes one for OPEN, and one more if the host works in
+// order, two if not.
 func (h OnHost) ReadWhole(_ context.Context, name string, _ Opening, info *Info,
 	to Memory) error {
+	size, client := int(info.Size), private.OfClient(h.Host.Client)
+	lend := func() []byte { return to.Lend(size) }
+	if size <= wire.LargestFile && client.GetsFiles() {
+		to.Opened()
+		now, err := client.GetFile(name, size, lend)
+		if err == nil {
+			info.SetStat(now)
+		}
+		if !Refused(err) && !errors.Is(err, private.ErrOtherSize) {
+			return err
+		}
+	}
 	f := usftp.NewFile(h.Host.Client, name)
 	if err := f.OpenRead(); err != nil {
 		return err
 	}
 	to.Opened()
-	size := int(info.Size)
-	now, err := private.OfFile(f).ReadClose(size, func() []byte { return to.Lend(size) })
+	now, err := private.OfFile(f).ReadClose(size, lend)
 	if errors.Is(err, private.ErrOtherSize) ||
 		err == nil && now != nil && now.HasMode() && !now.FileMode().IsRegular() {
 		return ErrNotListed
@@ -249,6 +264,75 @@ func (w guardedAt) WriteAt(p []byte, off int64) (int, error) {
 	return w.WriterAt.WriteAt(p, off)
 }
 
+// HostFiles are the files of a directory of a host, over one connection.
+type HostFiles struct {
+	Client *usftp.Client // below a tree's target a view, see [HostRoot.View]
+	Name   string        // of the host
+	Quirks *quirks.Quirks
+}
+
+// Close implements Files.
+func (*HostFiles) Close() {}
+
+// Lstat implements Files.
+func (d *HostFiles) Lstat(name string) (fs.FileInfo, error) {
+	return private.OfClient(d.Client).Look(name)
+}
+
+// Open implements Files.
+func (d *HostFiles) Open(name string, flag int, perm fs.FileMode) (Writer, error) {
+	f, err := d.Client.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &HostWriter{File: f, Quirks: d.Quirks}, nil
+}
+
+// Inherit implements Files: the setuid and setgid bits are kept where owner and group are.
+func (*HostFiles) Inherit(w Writer, _ string, old fs.FileInfo,
+	_ bool) (mode fs.FileMode, lost []string) {
+	mode = old.Mode()
+	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
+		return mode, nil
+	}
+	was, _ := old.Sys().(*usftp.FileStat)
+	fresh := new(usftp.FileStat)
+	if info, err := w.(*HostWriter).File.Stat(); err == nil {
+		fresh = info.Sys().(*usftp.FileStat)
+	}
+	known := was != nil && was.HasOwner() && fresh.HasOwner()
+	kept := mode
+	if !known || was.UID != fresh.UID {
+		kept &^= fs.ModeSetuid
+	}
+	if !known || was.GID != fresh.GID {
+		kept &^= fs.ModeSetgid
+	}
+	if kept != mode {
+		lost = []string{"the new file does not keep the old one's setuid and setgid bits, " +
+			"since its owner or group differs"}
+	}
+	return kept, lost
+}
+
+// Remove implements Files.
+func (d *HostFiles) Remove(ctx context.Context, name string) error {
+	return d.Client.WithContext(ctx).Remove(name)
+}
+
+// Explain implements Files. It distinguishes a full or read-only file system from other reasons.
+func (d *HostFiles) Explain(err error, name string) error {
+	switch dir := path.Dir(name); {
+	case !Refused(err):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return ExplainMissing(err, d.Client, dir)
+	case errors.Is(err, usftp.ErrSSHFxFailure):
+		return ExplainFailure(err, d.Client, d.Name, dir)
+	}
+	return err
+}
+
 // A HostWriter is an open file on a host that is written.
 type HostWriter struct {
 	*usftp.File
@@ -260,7 +344,7 @@ type HostWriter struct {
 }
 
 // Finish implements Writer.
-func (w HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err error) {
+func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err error) {
 	var steps []step
 	if w.Striper != nil {
 		// first, since each connection answers in an order of its own
@@ -310,7 +394,7 @@ func (w HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err e
 	return done, err
 }
 
-func (w HostWriter) truncateRefused(err error) error {
+func (w *HostWriter) truncateRefused(err error) error {
 	if !Refused(err) {
 		return err
 	}
@@ -320,7 +404,7 @@ func (w HostWriter) truncateRefused(err error) error {
 
 // SetByPath sets the attributes of a closed file by its path, after FSETSTAT was refused, or where
 // it is known to be. Servers without FSETSTAT (Twisted's) have SETSTAT.
-func (w HostWriter) SetByPath(f *Finish, refusal error) (done Finished) {
+func (w *HostWriter) SetByPath(f *Finish, refusal error) (done Finished) {
 	if errors.Is(refusal, errors.ErrUnsupported) {
 		w.Quirks.NoFsetstat.Store(true)
 	}
@@ -332,7 +416,7 @@ func (w HostWriter) SetByPath(f *Finish, refusal error) (done Finished) {
 }
 
 // Keep implements Writer. If the connection is lost, whoever continues the file has to cut it.
-func (w HostWriter) Keep(ctx context.Context, n int64) (ok, flushed bool) {
+func (w *HostWriter) Keep(ctx context.Context, n int64) (ok, flushed bool) {
 	file := w.WithContext(ctx)
 	err := file.Truncate(n)
 	if errors.Is(err, usftp.ErrSharedHandle) || errors.Is(err, usftp.ErrOneHandle) {
@@ -344,7 +428,14 @@ func (w HostWriter) Keep(ctx context.Context, n int64) (ok, flushed bool) {
 }
 
 // Abandon implements Writer.
-func (w HostWriter) Abandon(ctx context.Context) { w.Async().Abandon().WaitContext(ctx) }
+func (w *HostWriter) Abandon(ctx context.Context) { w.Async().Abandon().WaitContext(ctx) }
+
+// Release implements Writer.
+func (w *HostWriter) Release() {
+	if w.Striper != nil {
+		w.Striper.Stop()
+	}
+}
 
 // A step sends a request to the host and returns a function that waits for the answer.
 type step = func() (wait func() error)

@@ -52,7 +52,7 @@ func writes(client *usftp.Client) endpointtest.Write {
 	q := new(quirks.Quirks)
 	return func(name string, flag int) (endpoint.Writer, error) {
 		f, err := client.OpenFile(name, flag, 0o600)
-		return endpoint.HostWriter{File: f, Quirks: q}, err
+		return &endpoint.HostWriter{File: f, Quirks: q}, err
 	}
 }
 

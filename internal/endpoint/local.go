@@ -115,9 +115,7 @@ func openRoot(dir string) (*os.Root, error) {
 	return os.OpenRoot(cmp.Or(dir, ".") + string(filepath.Separator) + ".")
 }
 
-// Moved reports whether something else, or nothing, has the path of a directory that is open.
-func Moved(dir *os.Root, name string) bool { return moved(dir, os.Stat, name) }
-
+// moved reports whether something else, or nothing, has the path of a directory that is open.
 func moved(dir *os.Root, look func(string) (fs.FileInfo, error), name string) bool {
 	opened, err := dir.Stat(".")
 	if err != nil {
@@ -309,6 +307,116 @@ type lent struct{ io.ReaderAt }
 
 func (lent) Close() error { return nil }
 
+// LocalFiles are the files of a directory of this machine, which is open from the first call to
+// Close. Links in the path of the directory that the user named are followed, links below it are
+// not.
+type LocalFiles struct {
+	below   *LocalRoot // nil if nobody else uses the directory
+	dir     string
+	in      *os.Root
+	release func()
+}
+
+// FilesIn returns the files of a directory.
+func FilesIn(dir string) *LocalFiles { return &LocalFiles{dir: dir} }
+
+// Files returns the files of a directory below the root.
+func (r *LocalRoot) Files(dir string) *LocalFiles { return &LocalFiles{below: r, dir: dir} }
+
+func (d *LocalFiles) ready() (err error) {
+	switch {
+	case d.in != nil:
+	case d.below != nil:
+		d.in, d.release, err = d.below.Open(d.dir)
+	default:
+		if d.in, err = os.OpenRoot(d.dir); err == nil {
+			d.release = func() { d.in.Close() }
+		}
+	}
+	return err
+}
+
+// Close implements Files. The next call opens the directory again.
+func (d *LocalFiles) Close() {
+	if d.in != nil {
+		d.release()
+		d.in = nil
+	}
+}
+
+// about makes an error of an os.Root one about a path.
+func about(name string, err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		path.Path = name
+	}
+	return err
+}
+
+// Lstat implements Files.
+func (d *LocalFiles) Lstat(name string) (fs.FileInfo, error) {
+	if err := d.ready(); err != nil {
+		return nil, err
+	}
+	info, err := d.in.Lstat(filepath.Base(name))
+	return info, about(name, err)
+}
+
+// OpenFile opens a file as os.OpenFile does.
+func (d *LocalFiles) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	if err := d.ready(); err != nil {
+		return nil, err
+	}
+	f, err := d.in.OpenFile(filepath.Base(name), flag, perm)
+	return f, about(name, err)
+}
+
+// Open implements Files.
+func (d *LocalFiles) Open(name string, flag int, perm fs.FileMode) (Writer, error) {
+	f, err := d.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &LocalWriter{File: f, In: d.in, Base: filepath.Base(name)}, nil
+}
+
+// Inherit implements Files: the owner and the access control list are kept.
+func (d *LocalFiles) Inherit(w Writer, name string, old fs.FileInfo,
+	owned bool) (mode fs.FileMode, lost []string) {
+	mode = old.Mode()
+	file := w.(*LocalWriter).File
+	if !owned {
+		if err := localfs.OwnerOf(old).Keep(file); err != nil {
+			lost = append(lost, "the new file cannot be given the owner of the old one: "+err.Error())
+			mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
+		}
+	}
+	if err := localfs.KeepACL(d.in, filepath.Base(name), file); err != nil {
+		lost = append(lost, "the new file cannot be given the access control list of the old one, "+
+			"and gives its group no access: "+err.Error())
+		mode &^= 0o070
+	}
+	return mode, lost
+}
+
+// Remove implements Files.
+func (d *LocalFiles) Remove(_ context.Context, name string) error {
+	if err := d.ready(); err != nil {
+		return err
+	}
+	return about(name, d.in.Remove(filepath.Base(name)))
+}
+
+// Replace gives a file the name of another, which loses it.
+func (d *LocalFiles) Replace(from, to string) error {
+	return localfs.Replace(d.in, filepath.Base(from), filepath.Base(to))
+}
+
+// Moved reports whether something else, or nothing, has the path of the directory.
+func (d *LocalFiles) Moved(path string) bool { return moved(d.in, os.Stat, path) }
+
+// Explain implements Files.
+func (*LocalFiles) Explain(err error, _ string) error { return err }
+
 // A LocalWriter is an open file on this machine that is written.
 type LocalWriter struct {
 	*os.File
@@ -320,7 +428,7 @@ type LocalWriter struct {
 }
 
 // WriteAt implements io.WriterAt.
-func (w LocalWriter) WriteAt(p []byte, off int64) (int, error) {
+func (w *LocalWriter) WriteAt(p []byte, off int64) (int, error) {
 	switch {
 	case !w.Sparse:
 		return w.File.WriteAt(p, off)
@@ -332,7 +440,7 @@ func (w LocalWriter) WriteAt(p []byte, off int64) (int, error) {
 
 // Resize sets the size of a sparse file, which may end in a hole. What is longer stays so until it
 // is truncated.
-func (w LocalWriter) Resize(size int64) error {
+func (w *LocalWriter) Resize(size int64) error {
 	if !w.Sparse {
 		return nil
 	}
@@ -345,7 +453,7 @@ func (w LocalWriter) Resize(size int64) error {
 }
 
 // Finish implements Writer. It sets times last and by the name: closing a file may write to it.
-func (w LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err error) {
+func (w *LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err error) {
 	set := &f.Set
 	if f.Truncate {
 		err = w.Truncate(f.Size)
@@ -372,7 +480,7 @@ func (w LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err er
 }
 
 // Keep implements Writer.
-func (w LocalWriter) Keep(_ context.Context, n int64) (ok, flushed bool) {
+func (w *LocalWriter) Keep(_ context.Context, n int64) (ok, flushed bool) {
 	ok = w.Truncate(n) == nil
 	flushed = ok && w.Sync() == nil
 	w.Close()
@@ -380,4 +488,7 @@ func (w LocalWriter) Keep(_ context.Context, n int64) (ok, flushed bool) {
 }
 
 // Abandon implements Writer.
-func (w LocalWriter) Abandon(context.Context) { w.Close() }
+func (w *LocalWriter) Abandon(context.Context) { w.Close() }
+
+// Release implements Writer.
+func (w *LocalWriter) Release() { w.Close() }

@@ -34,7 +34,7 @@ func writesLocal(t *testing.T) endpointtest.Write {
 		t.Cleanup(func() { in.Close() })
 		base := filepath.Base(name)
 		f, err := in.OpenFile(base, flag, 0o600)
-		return endpoint.LocalWriter{File: f, In: in, Base: base}, err
+		return &endpoint.LocalWriter{File: f, In: in, Base: base}, err
 	}
 }
 

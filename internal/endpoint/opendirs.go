@@ -192,14 +192,14 @@ func (d *openDirs) leave(name string) error {
 // The caller holds the lock.
 func (d *openDirs) movedNow(name string) bool {
 	if name == "." {
-		return Moved(d.top, d.top.Name())
+		return moved(d.top, os.Stat, d.top.Name())
 	}
 	o := d.open[name]
 	switch above := d.open[path.Dir(name)]; {
 	case o == nil:
 		return false
 	case d.link(name) != nil:
-		return Moved(o.Root, d.path(name))
+		return moved(o.Root, os.Stat, d.path(name))
 	case above != nil:
 		return moved(o.Root, above.Lstat, path.Base(name))
 	}

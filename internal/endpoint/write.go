@@ -4,9 +4,34 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 
 	"github.com/usftp/usftp"
 )
+
+// Files are the files of one directory, of which one is written: on a host over one connection.
+// Names are paths. No link below the directory of a tree is followed on the way there, as far as
+// the system or the host can promise that. Nothing is repeated.
+type Files interface {
+	// Lstat describes what is there. It follows no link in the last element.
+	Lstat(name string) (fs.FileInfo, error)
+
+	// Open opens a file to be written, or creates it, by the flags of os.OpenFile.
+	Open(name string, flag int, perm fs.FileMode) (Writer, error)
+
+	// Inherit returns the permissions of an old file for the one that takes its place, and gives
+	// that what else it keeps; not its owner if the caller sets one. lost says what it does not
+	// get, in sentences for people.
+	Inherit(w Writer, name string, old fs.FileInfo, owned bool) (mode fs.FileMode, lost []string)
+
+	// Remove removes a file.
+	Remove(ctx context.Context, name string) error
+
+	// Explain says more about why the file of this name could not be made or written.
+	Explain(err error, name string) error
+
+	Close()
+}
 
 // A Writer is an open file that is written. It repeats nothing, and is for one goroutine. One of
 // Finish, Keep and Abandon ends it.
@@ -24,6 +49,10 @@ type Writer interface {
 
 	// Abandon closes the file, whatever it holds.
 	Abandon(ctx context.Context)
+
+	// Release gives up what this machine holds of the file. It is for the end, whatever came
+	// before it.
+	Release()
 }
 
 // Finish says how a file is finished.

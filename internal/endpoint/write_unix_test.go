@@ -21,7 +21,7 @@ import (
 
 // A writing is a file on a scripted server that is written over.
 type writing struct {
-	endpoint.HostWriter
+	*endpoint.HostWriter
 	server *sftptest.Scripted
 	disk   endpointtest.Disk
 }
@@ -45,7 +45,7 @@ func newWriting(t *testing.T, script sftptest.Script, version string) *writing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &writing{endpoint.HostWriter{File: f, Quirks: new(quirks.Quirks)}, server, disk}
+	return &writing{&endpoint.HostWriter{File: f, Quirks: new(quirks.Quirks)}, server, disk}
 }
 
 // finish is all that can be asked for.

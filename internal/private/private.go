@@ -83,6 +83,21 @@ type Client interface {
 	// Overdue returns since when what the server owes has been overdue, and when the connection
 	// will be given up for that; both are zero if nothing is.
 	Overdue() (since, end time.Time)
+	// PutsFiles and GetsFiles report whether the server takes and sends several small files in one
+	// request; see docs/small-files.md.
+	PutsFiles() bool
+	GetsFiles() bool
+	// StartPut writes a file of at most wire.LargestFile bytes under a temporary name in the same
+	// directory, gives it its attributes, with flush waits until it is on the disk, and renames it.
+	// Files that are put at the same time share requests. The caller may reuse p after StartPut
+	// returns. wait, which must be called, returns the result. If the server refuses any step,
+	// nothing is left of the file. If the connection is lost, the temporary file may be there.
+	StartPut(name, temporary string, p []byte, perm fs.FileMode, attrs usftp.NewAttrs,
+		flush bool) (wait func() error)
+	// GetFile reads a regular file that should have exactly size bytes, at most wire.LargestFile,
+	// and asks for its attributes after that. It calls memory at most once, when the data has
+	// arrived. Files that are read at the same time share requests.
+	GetFile(name string, size int, memory func() []byte) (after *usftp.FileStat, err error)
 	// DataSizes returns how many bytes one READ and one WRITE may carry. It waits for the server's
 	// limits if they have not arrived yet.
 	DataSizes() (read, write int, err error)

@@ -5,9 +5,11 @@ package osfs
 import (
 	"cmp"
 	"context"
+	"os"
 	"strings"
 
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/internal/kept"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -20,18 +22,24 @@ func (f *FS) WalksBeneath() {}
 
 // beneath calls op with the tree for a request. If that must not follow links beneath a directory,
 // it is a tree whose root is that directory, opened once, so that swapping directories for links at
-// the same time cannot lead it elsewhere.
+// the same time cannot lead it elsewhere. The steps of a request for several files share it.
 func (t tree) beneath(ctx context.Context, op func(t tree) error) error {
 	top, ok := server.Beneath(ctx)
 	if !ok || t.above != "" {
 		return op(t)
 	}
 	above := strings.TrimRight(top, "/")
-	root, err := t.openPath(ctx, cmp.Or(above, top), openDirectory, 0)
+	type directory struct {
+		in    *root
+		above string
+	}
+	root, release, err := kept.Open(ctx, directory{t.root, above}, func() (*os.File, error) {
+		return t.openPath(ctx, cmp.Or(above, top), openDirectory, 0)
+	})
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer release()
 	return op(tree{root: rootOf(root), above: above + "/",
 		uploads: t.uploads})
 }

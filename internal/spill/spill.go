@@ -1,4 +1,5 @@
-package transfer
+// Package spill keeps lists that may become long.
+package spill
 
 import (
 	"bufio"
@@ -10,9 +11,9 @@ import (
 	"sync"
 )
 
-// A spill is a list of records that may become long: what exceeds a little memory goes to a
+// A List is a list of records that may become long: what exceeds a little memory goes to a
 // temporary file. Records are lists of strings.
-type spill struct {
+type List struct {
 	mu   sync.Mutex
 	data []byte // not in the file yet
 	file *os.File
@@ -21,13 +22,13 @@ type spill struct {
 }
 
 const (
-	spillMemory = 64 << 10
-	mostField   = 1 << 20 // longer than any path
-	mostFields  = 1 << 20
+	mostMemory = 64 << 10
+	mostField  = 1 << 20 // longer than any path
+	mostFields = 1 << 20
 )
 
-// add adds a record. An error is returned by all.
-func (s *spill) add(fields ...string) {
+// Add adds a record. An error is returned by All.
+func (s *List) Add(fields ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.data = binary.AppendUvarint(s.data, uint64(len(fields)))
@@ -36,7 +37,7 @@ func (s *spill) add(fields ...string) {
 		s.data = append(s.data, field...)
 	}
 	s.n++
-	if len(s.data) < spillMemory || s.err != nil {
+	if len(s.data) < mostMemory || s.err != nil {
 		return
 	}
 	if s.file == nil {
@@ -48,9 +49,9 @@ func (s *spill) add(fields ...string) {
 	s.data = s.data[:0]
 }
 
-// all returns the records in the order in which they were added. Nothing may be added during the
+// All returns the records in the order in which they were added. Nothing may be added during the
 // iteration.
-func (s *spill) all() iter.Seq2[[]string, error] {
+func (s *List) All() iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		if s.err != nil {
 			yield(nil, s.err)
@@ -62,7 +63,7 @@ func (s *spill) all() iter.Seq2[[]string, error] {
 				yield(nil, err)
 				return
 			}
-			r = bufio.NewReaderSize(io.MultiReader(s.file, bytes.NewReader(s.data)), spillMemory)
+			r = bufio.NewReaderSize(io.MultiReader(s.file, bytes.NewReader(s.data)), mostMemory)
 		}
 		for range s.n {
 			fields, err := readRecord(r)
@@ -97,8 +98,8 @@ func readRecord(r byteReader) (fields []string, err error) {
 	return fields, nil
 }
 
-// close removes the temporary file.
-func (s *spill) close() {
+// Close removes the temporary file.
+func (s *List) Close() {
 	if s.file != nil {
 		s.file.Close()
 		os.Remove(s.file.Name())

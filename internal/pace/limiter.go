@@ -1,4 +1,6 @@
-package transfer
+// Package pace keeps the time of a run: the limit to its rate, and the pauses that the rate leaves
+// out.
+package pace
 
 import (
 	"context"
@@ -18,47 +20,48 @@ const (
 	leastPiece   = 512
 )
 
-// A limiter keeps to a rate by waiting after each piece for as long as the piece should have taken.
-// A nil limiter never waits.
-type limiter struct {
-	ctx context.Context
-	*rate.Limiter
-	piece int
+// A Limiter keeps to a rate by waiting after each piece for as long as the piece should have taken.
+// A nil Limiter never waits.
+type Limiter struct {
+	ctx   context.Context
+	rate  *rate.Limiter
+	Piece int // the most that is to move at once
 
 	mu    sync.Mutex
 	until time.Time     // the end of the latest wait
 	held  time.Duration // for how long somebody has waited, up to then
 }
 
-func newLimiter(ctx context.Context, bytesPerSecond int64) *limiter {
+// NewLimiter returns nil without a limit.
+func NewLimiter(ctx context.Context, bytesPerSecond int64) *Limiter {
 	if bytesPerSecond <= 0 {
 		return nil
 	}
 	piece := int(max(leastPiece, min(bytesPerSecond/4, limitedPiece)))
-	l := &limiter{ctx: ctx, piece: piece,
-		Limiter: rate.NewLimiter(rate.Limit(bytesPerSecond), piece)}
-	l.ReserveN(time.Now(), piece) // no initial burst
+	l := &Limiter{ctx: ctx, Piece: piece,
+		rate: rate.NewLimiter(rate.Limit(bytesPerSecond), piece)}
+	l.rate.ReserveN(time.Now(), piece) // no initial burst
 	return l
 }
 
-// wait counts n bytes and waits until they are due or the context ends.
-func (l *limiter) wait(n int) error {
+// Wait counts n bytes and waits until they are due or the context ends.
+func (l *Limiter) Wait(n int) error {
 	if l == nil {
 		return nil
 	}
 	var delay time.Duration
-	for now := time.Now(); n > 0; n -= l.piece {
-		delay = l.ReserveN(now, min(n, l.piece)).DelayFrom(now)
+	for now := time.Now(); n > 0; n -= l.Piece {
+		delay = l.rate.ReserveN(now, min(n, l.Piece)).DelayFrom(now)
 	}
 	if delay <= 0 {
 		return nil
 	}
 	l.hold(time.Now(), delay)
-	return sleep(l.ctx, delay)
+	return Sleep(l.ctx, delay)
 }
 
 // hold counts a wait. What several wait at the same time counts once.
-func (l *limiter) hold(now time.Time, delay time.Duration) {
+func (l *Limiter) hold(now time.Time, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if until := now.Add(delay); until.After(l.until) {
@@ -70,8 +73,8 @@ func (l *limiter) hold(now time.Time, delay time.Duration) {
 	}
 }
 
-// heldFor returns for how long the limit has made somebody wait.
-func (l *limiter) heldFor() time.Duration {
+// HeldFor returns for how long the limit has made somebody wait.
+func (l *Limiter) HeldFor() time.Duration {
 	if l == nil {
 		return 0
 	}
@@ -80,18 +83,8 @@ func (l *limiter) heldFor() time.Duration {
 	return l.held
 }
 
-// sleep waits for d. If ctx ends first it returns the cause.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// writer limits the rate of a sink.
-func (l *limiter) writer(w io.Writer) io.Writer {
+// Writer limits the rate of a sink.
+func (l *Limiter) Writer(w io.Writer) io.Writer {
 	if l == nil {
 		return w
 	}
@@ -100,20 +93,20 @@ func (l *limiter) writer(w io.Writer) io.Writer {
 
 type limitedWriter struct {
 	io.Writer
-	limit *limiter
+	limit *Limiter
 }
 
 func (w limitedWriter) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
 		var wrote int
-		piece := p[:min(len(p), w.limit.piece)]
+		piece := p[:min(len(p), w.limit.Piece)]
 		wrote, err = w.Writer.Write(piece)
 		if wrote < 0 || wrote > len(piece) || wrote < len(piece) && err == nil {
 			return n, errors.Join(io.ErrShortWrite, err)
 		}
 		n += wrote
 		p = p[wrote:]
-		if waitErr := w.limit.wait(wrote); waitErr != nil && err == nil {
+		if waitErr := w.limit.Wait(wrote); waitErr != nil && err == nil {
 			err = waitErr
 		}
 	}

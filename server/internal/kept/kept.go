@@ -1,0 +1,49 @@
+// Package kept keeps directories open for a request of several steps, each of which would open the
+// same one.
+package kept
+
+import (
+	"context"
+	"os"
+	"sync"
+)
+
+type contextKey struct{}
+
+type files struct {
+	mu  sync.Mutex
+	all map[any]*os.File
+}
+
+// With returns a context for the steps of one request; end, which must be called after the last
+// one, closes what was kept.
+func With(ctx context.Context) (with context.Context, end func()) {
+	f := &files{all: map[any]*os.File{}}
+	return context.WithValue(ctx, contextKey{}, f), func() {
+		for _, file := range f.all {
+			file.Close()
+		}
+	}
+}
+
+// Open opens a file, unless an earlier step has opened that with the same key. release closes it
+// if nothing keeps it.
+func Open(ctx context.Context, key any, open func() (*os.File, error)) (file *os.File,
+	release func(), err error) {
+	f, ok := ctx.Value(contextKey{}).(*files)
+	if !ok {
+		if file, err = open(); err != nil {
+			return nil, nil, err
+		}
+		return file, func() { file.Close() }, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if file = f.all[key]; file == nil {
+		if file, err = open(); err != nil {
+			return nil, nil, err
+		}
+		f.all[key] = file
+	}
+	return file, func() {}, nil
+}

@@ -1,0 +1,360 @@
+package server
+
+import (
+	"context"
+	"io"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp/server/internal/kept"
+	"github.com/usftp/usftp/wire"
+)
+
+// The requests [wire.ExtPutFiles] and [wire.ExtGetFiles], which docs/small-files.md describes. What
+// they do to each file are the steps that a client would take by single requests, each of which the
+// policy, the rules of the file, the quota, the gate and the events see as ever.
+
+// roomPerFile is what the answer about a file may take besides its contents: a status with a short
+// message, or the attributes.
+const roomPerFile = 96
+
+// beginning is more than the reply has before the first answer.
+const beginning = 64
+
+// statusSize is what comes before a file's contents, if its status is OK.
+const statusSize = 4 + 4 + 4
+
+// The answers about the most files fit in the buffer for a reply.
+var _ [largeBuffer - wire.MaxPacket]struct{}
+var _ [smallBuffer - beginning - wire.MostFiles*roomPerFile]struct{}
+
+var (
+	errManyFiles = &StatusError{Code: wire.BadMessage, Message: "too many files in one request"}
+	errTemporary = &StatusError{Code: wire.BadMessage, Message: "invalid temporary name"}
+	errFileFlags = &StatusError{Code: wire.OpUnsupported, Message: "unknown flags"}
+	errOtherSize = &StatusError{Code: wire.Failure, Message: "the file has another size"}
+)
+
+// onFiles reports whether requests are about several small files. They are not ordered among
+// themselves, as each file is replaced at once.
+func (o operation) onFiles() bool { return o == opPutFiles || o == opGetFiles }
+
+// takesSteps reports whether the backend opens files, and the policy allows the steps of a request
+// for several.
+func (v *View) takesSteps(steps ...operation) bool {
+	for _, o := range steps {
+		if v.permit(o) != nil {
+			return false
+		}
+	}
+	_, ok := v.fs.(Opener)
+	return ok
+}
+
+// parseFiles checks all files of a request, which are parsed again when it runs. The order of
+// requests takes it for one about the directory that has all of them.
+func (r *request) parseFiles(v *View, in *wire.Reader) {
+	r.data, r.changes = in.Rest(), r.op == opPutFiles
+	n, room := 0, beginning
+	for rest := r.data; len(rest) > 0 && r.bad == nil; n++ {
+		name, size, err := "", 0, error(nil)
+		if r.op == opPutFiles {
+			var f wire.PutFile
+			rest, err = f.Parse(rest)
+			name = f.Path
+			if !validTemporary(v, &f) {
+				r.bad = errTemporary
+			}
+			if f.Flags&^wire.PutFsync != 0 || (f.Created.Flags|f.Set.Flags)&wire.AttrSize != 0 {
+				r.bad = errFileFlags
+			}
+			if f.Temporary != "" {
+				r.checkPath(v, r.checkName(beside(name, f.Temporary)))
+			}
+		} else {
+			var f wire.GetFile
+			rest, err = f.Parse(rest)
+			name, size = f.Path, int(f.Size)
+		}
+		if err != nil {
+			r.bad = errBadMessage
+			return
+		}
+		name = r.checkPath(v, r.checkName(name))
+		if strings.Count(name, "/") >= strings.Count(r.path, "/") {
+			r.path = name // the one that may take longest, and that the log names
+		}
+		dir := path.Dir(placeOf(name))
+		for n > 0 && dir != r.place && !strings.HasPrefix(dir, r.place+"/") && r.place != "/" {
+			r.place = path.Dir(r.place)
+		}
+		if n == 0 {
+			r.place = dir
+		}
+		room += roomPerFile + size
+	}
+	if r.charge = bufferSize(room); n > wire.MostFiles || room > wire.MaxPacket {
+		r.bad = errManyFiles
+	}
+}
+
+// beside returns the path of another name in the same directory.
+func beside(name, other string) string {
+	return name[:strings.LastIndexByte(name, '/')+1] + other
+}
+
+// validTemporary reports whether a file has a temporary name in its directory, or needs none.
+func validTemporary(v *View, f *wire.PutFile) bool {
+	switch name := f.Temporary; name {
+	case "":
+		return v.uploadsAtomically()
+	case ".", "..":
+		return false
+	default:
+		return !strings.Contains(name, "/") && name != path.Base(f.Path)
+	}
+}
+
+// sideBySide is how many files of a request are worked on at once if they are slow.
+const sideBySide = 4
+
+// each calls f for each of n files. If one of them takes long, as with a bucket, the rest need not
+// wait for each other.
+func each(n int, f func(i int)) {
+	next := 0
+	for slow := false; next < n && !slow; next++ {
+		began := time.Now()
+		f(next)
+		slow = time.Since(began) > patience
+	}
+	var ahead atomic.Int64
+	var all sync.WaitGroup
+	for range min(sideBySide, n-next) {
+		all.Go(func() {
+			for i := next + int(ahead.Add(1)) - 1; i < n; i = next + int(ahead.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// putFiles answers opPutFiles.
+func (w *worker) putFiles(ctx context.Context, s *session, r *request) {
+	var files []wire.PutFile
+	for rest := r.data; len(rest) > 0; {
+		var f wire.PutFile
+		rest, _ = f.Parse(rest)
+		files = append(files, f)
+	}
+	ctx, end := kept.With(ctx)
+	defer end()
+	answers := make([]wire.FileStatus, len(files))
+	each(len(files), func(i int) { answers[i] = shortStatus(s.putFile(ctx, &files[i])) })
+	reply := wire.ExtendedReply{}.Append(r.reply.Bytes()[:0], r.id)
+	for _, answer := range answers {
+		reply = answer.Append(reply)
+	}
+	w.send(s, r, wire.FinishFiles(reply))
+}
+
+// shortStatus returns a status with as much of its message as has room.
+func shortStatus(err error) wire.FileStatus {
+	status := statusOf(err)
+	if status.Code == wire.OK {
+		return wire.FileStatus{}
+	}
+	return wire.FileStatus{Code: status.Code,
+		Message: status.Message[:min(len(status.Message), roomPerFile-statusSize)]}
+}
+
+// getFiles answers opGetFiles.
+func (w *worker) getFiles(ctx context.Context, s *session, r *request) {
+	type place struct {
+		wire.GetFile
+		memory []byte // in the reply, no earlier than where the contents are sent from
+		answer wire.GotFile
+	}
+	var files []place
+	reply := wire.ExtendedReply{}.Append(r.reply.Bytes()[:0], r.id)
+	memory := reply[len(reply)+statusSize : cap(reply)]
+	for rest := r.data; len(rest) > 0; {
+		var f place
+		rest, _ = f.Parse(rest)
+		f.memory = memory[:f.Size+1] // with one byte more, to see that it ends
+		memory = memory[f.Size+roomPerFile:]
+		files = append(files, f)
+	}
+	ctx, end := kept.With(ctx)
+	defer end()
+	each(len(files), func(i int) {
+		f := &files[i]
+		f.answer = s.getFile(ctx, f.Path, f.memory)
+	})
+	for i := range files {
+		reply = files[i].answer.Append(reply)
+	}
+	w.send(s, r, wire.FinishFiles(reply))
+}
+
+// A step is a request on one file that a request for several stands for.
+type step struct {
+	s *session
+	request
+}
+
+// open opens the file.
+func (t *step) open(ctx context.Context) error {
+	file, err := t.s.view.open(ctx, t.path, t.flags, t.attrs)
+	if err == nil && file == nil {
+		err = errUnsupported
+	}
+	if err != nil {
+		return err
+	}
+	h := &handle{file: file, path: t.path, flags: t.flags, opened: time.Now()}
+	h.readerAt, _ = file.(io.ReaderAt)
+	if h.flags&wire.OpenWrite != 0 {
+		h.writerAt, _ = file.(io.WriterAt)
+	}
+	t.handle = h
+	t.s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.writerAt != nil,
+		Transfer: &h.moved})
+	return nil
+}
+
+// may asks the policy and the rules of the file about another operation on it, which then is the
+// one that the log names.
+func (t *step) may(o operation) error {
+	t.op = o
+	if err := t.s.view.permitTo(o, t.does()); err != nil {
+		return err
+	}
+	return permitOn(t.handle.file, o, t.does())
+}
+
+// putFile writes one file under its temporary name, if it has one, and renames it. Nothing is left
+// of what fails, or nothing that anybody sees.
+func (s *session) putFile(ctx context.Context, f *wire.PutFile) error {
+	v, renamed := s.view, f.Temporary != ""
+	t := &step{s, request{op: opOpen, path: v.Path(f.Path), attrs: f.Created,
+		flags: wire.OpenWrite | wire.OpenCreate | wire.OpenExclusive}}
+	if renamed {
+		t.path = v.Path(beside(f.Path, f.Temporary))
+	}
+	err := s.ctx.Err()
+	if err == nil {
+		err = t.open(ctx)
+	}
+	if err == nil {
+		if err = t.fill(f); err != nil {
+			t.handle.failWrites(err)
+		}
+		if failed := s.closeHandle(t.handle, nil); err == nil {
+			err = failed
+		}
+		if err == nil && renamed {
+			t.op, t.path2 = opPosixRename, v.Path(f.Path)
+			err = v.PosixRename(ctx, t.path, t.path2)
+		}
+		if err != nil && renamed {
+			t.remove(context.WithoutCancel(ctx))
+		}
+	}
+	if err != nil {
+		s.refused(&t.request, err)
+	}
+	return err
+}
+
+// fill gives the file its contents and attributes.
+func (t *step) fill(f *wire.PutFile) error {
+	t.data, t.length = f.Data, uint64(len(f.Data))
+	err := t.may(opWrite)
+	if err == nil {
+		err = t.s.write(&t.request)
+	}
+	if t.attrs = f.Set; err == nil && f.Set.Flags != 0 {
+		if err = t.may(opFsetstat); err == nil {
+			err = t.s.fsetstat(&t.request)
+		}
+	}
+	if err == nil && f.Flags&wire.PutFsync != 0 {
+		if err = t.may(opFsync); err == nil {
+			err = t.s.fsync(t.handle)
+		}
+	}
+	return err
+}
+
+// remove removes the temporary file, which a client may do that may not remove anything else: it
+// could not have made it visible to anybody.
+func (t *step) remove(ctx context.Context) {
+	v := t.s.view
+	if remover, ok := v.fs.(Remover); ok {
+		err := v.quotaRemove(ctx, t.path, func() error { return remover.Remove(ctx, t.path) })
+		v.changed(err, opRemove, t.path, "", nil)
+	}
+}
+
+// getFile reads one file, if it is a regular file that leaves the last byte of memory free.
+func (s *session) getFile(ctx context.Context, name string, memory []byte) (answer wire.GotFile) {
+	t := &step{s, request{op: opOpen, path: s.view.Path(name), flags: wire.OpenRead}}
+	err := s.ctx.Err()
+	if err == nil {
+		err = t.open(ctx)
+	}
+	if err == nil {
+		answer.Data, err = t.readWhole(memory)
+		if err == nil {
+			err = t.stat(&answer.Attrs)
+		}
+		s.closeHandle(t.handle, nil)
+	}
+	if err != nil {
+		s.refused(&t.request, err)
+		answer = wire.GotFile{FileStatus: shortStatus(err)}
+	}
+	return answer
+}
+
+// readWhole reads a file into memory that has room for one byte more than it should have.
+func (t *step) readWhole(p []byte) ([]byte, error) {
+	if err := t.may(opRead); err != nil {
+		return nil, err
+	}
+	if t.handle.readerAt == nil {
+		return nil, errUnsupported
+	}
+	n, err := t.handle.readerAt.ReadAt(p, 0)
+	if moved := moves(t.s.ctx, t.s.view.downloads, n); moved != nil {
+		return nil, moved
+	}
+	t.handle.moved.Add(int64(n), 0)
+	switch {
+	case err != nil && err != io.EOF:
+		return nil, err
+	case err == nil || n != len(p)-1:
+		return nil, errOtherSize
+	}
+	t.handle.sawEnd.Store(true)
+	return p[:n], nil
+}
+
+// stat describes the file.
+func (t *step) stat(attrs *wire.Attrs) error {
+	if err := t.may(opFstat); err != nil {
+		return err
+	}
+	info, err := t.s.fstat(t.handle)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errUnsupported
+	}
+	if err == nil {
+		*attrs = plainAttrs(info)
+	}
+	return err
+}

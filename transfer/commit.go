@@ -1,0 +1,383 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
+)
+
+// A commitState is how far the last step of a copy to a host has come. If a lost connection
+// swallows its replies, the next attempt finds out what was done before it does any of it again.
+type commitState struct {
+	temporary string // complete, and a name that nobody else knows
+	aside     string // the old file's name during the exchange; "" if it keeps its own
+	size      int64
+}
+
+// giveName gives the temporary file the target's name.
+func (o onHost) giveName(c *fileCopy, in *input) error {
+	switch {
+	case !o.atomic():
+		return nil
+	case o.whole.budget != nil:
+		return o.whole.put(c, o, in)
+	}
+	// count it once: a server that loses everything when asked gets no endless attempts
+	if c.attempts.committing == nil && !c.attempts.arrived {
+		c.attempts.arrived = true
+		c.to.conn.Arrived() // whatever becomes of the name
+	}
+	if o.hidden { // CLOSE has done it
+		return nil
+	}
+	if c.attempts.committing == nil {
+		c.attempts.committing = &commitState{temporary: o.temp, size: c.result.Bytes}
+	}
+	err := c.attempts.committing.rename(c, o)
+	if err == nil {
+		if c.delta != nil {
+			c.delta.leave()
+		}
+	} else if !endpoint.Refused(err) {
+		c.journal.keep(c, false)
+	}
+	return err
+}
+
+// rename renames the temporary file, replacing an existing target.
+func (p *commitState) rename(c *fileCopy, o onHost) error {
+	ctx, cancel := lateContext(c.ctx, c.dst)
+	defer cancel()
+	client := o.client().WithContext(ctx)
+	var err error
+	switch {
+	case o.link && !o.freed:
+		err = private.OfClient(client).Move(p.temporary, o.name, true)
+	case client.HasPosixRename() && !(o.untold && c.repeats()):
+		err = client.PosixRename(p.temporary, o.name)
+		if endpoint.Refused(err) && c.delta.close() { // Windows does not replace open files
+			err = client.PosixRename(p.temporary, o.name)
+		}
+	case (o.info == nil || o.freed) && p.aside == "":
+		err = client.Rename(p.temporary, o.name)
+	default:
+		c.delta.close()
+		err = p.replace(c, o, client)
+	}
+	if err == nil {
+		c.attempts.committing = nil
+		return nil
+	}
+	if badName(err) && p.aside == "" {
+		if _, lookErr := client.Lstat(o.name); badName(lookErr) && p.drop(c, client) {
+			c.attempts.committing, c.detail = nil, noSuchName
+			return lookErr // which names the target alone
+		}
+	}
+	c.result.LeftBehind = p.temporary
+	c.detail = "all of the data is in " + c.shown(p.temporary)
+	if !endpoint.Refused(err) {
+		c.detail += ", or has its name already"
+	}
+	if p.aside != "" {
+		c.detail += "; the file that it replaces may be " + c.shown(p.aside)
+	}
+	if endpoint.Refused(err) {
+		if p.aside == "" {
+			c.attempts.committing = nil
+		}
+		if c.entry == nil || !c.entry.dir.behindLink() {
+			p.refused(c, o, client, err)
+		}
+		if (c.flags.notRenamed || o.quirks.NoRename.Load()) && !o.tries(c) &&
+			p.aside == "" && p.forgone(c, o) {
+			c.result.LeftBehind, c.detail = "", ""
+			c.journal.noteBefore(c, p.temporary) // there is nothing to continue
+			return fmt.Errorf("%w: %w", errNotRenamed, err)
+		}
+		c.detail += c.rules().inPlace
+		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
+			c.result.LeftBehind = ""
+			c.detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
+		}
+	}
+	return err
+}
+
+// refused finds out what follows from a refused rename. Its status does not tell: many servers have
+// only FAILURE, also for a target that is open, or a disk that is full. The target itself is
+// written if nothing has its name, or if this host renames no file at all.
+func (p *commitState) refused(c *fileCopy, o onHost, client *usftp.Client, err error) {
+	if p.aside != "" || c.options.Placement == PlaceAtomic || noRoom(err) {
+		return
+	}
+	if p.renamesNothing(c, o, client) {
+		o.quirks.NoRename.Store(true)
+		o.reportNoRename(c)
+	} else if o.info == nil && isFree(client, o.name) {
+		c.flags.notRenamed = true // this file only: other ones keep their old contents
+	}
+}
+
+// renamesNothing reports whether an empty file of this run's own can be made beside the target, so
+// that there is room for names, and cannot be given another name. The contents of the target then
+// get the room that the temporary file had. Files that wait for the answer share it.
+func (p *commitState) renamesNothing(c *fileCopy, o onHost, client *usftp.Client) bool {
+	o.quirks.Renaming.Lock()
+	defer o.quirks.Renaming.Unlock()
+	if o.quirks.NoRename.Load() {
+		return true
+	}
+	name, other := o.beside(c), o.beside(c)
+	f, err := client.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return false
+	}
+	refusal := client.Rename(name, other)
+	if refusal == nil {
+		name = other
+	}
+	switch err := client.Remove(name); {
+	case endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist):
+		leaves(c, name)
+	case err != nil:
+		c.attempts.addStray(name)
+	}
+	return endpoint.Refused(refusal) && !noRoom(refusal)
+}
+
+// beside returns a name of this run's own beside the target.
+func (o onHost) beside(c *fileCopy) string {
+	return path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
+}
+
+// drop removes the temporary file, and reports whether the target can be written instead. A host
+// that lets nobody rename may let nobody remove either.
+func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
+	err := client.Remove(p.temporary)
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, fs.ErrNotExist) || !endpoint.Refused(err): // who knows where it is
+		return false
+	}
+	leaves(c, p.temporary)
+	c.attempts.addStray(p.temporary)
+	return true
+}
+
+// leaves says that a file of this run's own cannot be removed.
+func leaves(c *fileCopy, name string) {
+	c.warn("the host does not remove files either: " + c.shown(name) + " is left behind")
+}
+
+// forgone reports whether another attempt can do without the temporary file, or copy that: on the
+// host, if what was sent could be read only once.
+func (p *commitState) forgone(c *fileCopy, o onHost) bool {
+	if !c.attempts.once {
+		return p.drop(c, o.client())
+	}
+	if c.to.oneHandle() {
+		return false
+	}
+	c.src, c.source, c.attempts.once = c.dst.asSource(), p.temporary, false
+	c.attempts.stored = p.temporary
+	// a stream has no attributes, and no name that the copy could get in a directory
+	c.options.Attributes, c.options.NoTargetDirectory = Attributes{}, true
+	return true
+}
+
+// dropStored removes the temporary file that was copied on the host, or says where it is.
+func dropStored(c *fileCopy, err error) {
+	stored := c.attempts.stored
+	c.source = c.route.Source
+	if err == nil {
+		if err = c.dst.Remove(stored, false); err != nil {
+			c.result.LeftBehind = stored
+			c.warn("the temporary file " + c.shown(stored) + " could not be removed")
+		}
+	} else if _, lookErr := c.dst.Lstat(stored); !errors.Is(lookErr, fs.ErrNotExist) {
+		c.result.LeftBehind = stored
+		if c.detail != "" {
+			c.detail += "; "
+		}
+		c.detail += "all of the data is in " + c.shown(stored)
+	}
+}
+
+// errNotRenamed reports that the host does not rename files.
+var errNotRenamed = errors.New("the host does not rename files")
+
+// isFree reports whether nothing has a name, as far as the host tells.
+func isFree(client *usftp.Client, name string) bool {
+	_, err := client.Lstat(name)
+	return errors.Is(err, fs.ErrNotExist) || private.Untold(err)
+}
+
+// replace stands in for posix-rename on servers without it: RENAME fails if the name exists
+// (draft-ietf-secsh-filexfer-02, section 6.5), so the old file is moved aside until the new one is
+// in place. It continues what an earlier attempt began.
+func (p *commitState) replace(c *fileCopy, o onHost, client *usftp.Client) error {
+	stepped := false
+	if p.aside == "" {
+		p.aside = path.Join(path.Dir(o.name), c.token.OldName(path.Base(o.name)))
+	} else if _, err := client.Lstat(p.aside); err == nil {
+		stepped = true
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if !stepped {
+		c.journal.noteAside(c, p)
+		err := client.Rename(o.name, p.aside)
+		if endpoint.Refused(err) {
+			p.aside = ""
+			c.journal.noteAside(c, p) // that it still has its name
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := client.Rename(p.temporary, o.name); err != nil {
+		if client.Rename(p.aside, o.name) == nil {
+			p.aside = ""
+		}
+		return err
+	}
+	return p.removeAside(c, o, client)
+}
+
+// removeAside removes the replaced file.
+func (p *commitState) removeAside(c *fileCopy, o onHost, client *usftp.Client) error {
+	if p.aside == "" {
+		return nil
+	}
+	err := client.Remove(p.aside)
+	switch {
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		return nil
+	case c.to.lost() && pools.OfConn(c.to.conn).Renews():
+		return err // the next attempt will look at it again
+	}
+	c.warn(fmt.Sprintf("the file that was replaced could not be removed: it is %s", p.aside))
+	return nil
+}
+
+// finishCommit finds out how far a commit came whose connection was lost, and completes it. It
+// returns false if the copy must be done again.
+//
+// If the temporary name is gone, the rename was done, since nobody else knows that name; the target
+// must then have the right size.
+func (o onHost) finishCommit(c *fileCopy) (done bool, err error) {
+	t, client := &c.attempts, o.client()
+	if t.made != "" && (t.committing == nil || t.committing.temporary != t.made) &&
+		(c.journal.left == nil || c.journal.left.Temporary != t.made) {
+		t.addStray(t.made)
+		t.made = ""
+	}
+	p := t.committing
+	if p == nil {
+		return false, nil
+	}
+	left, err := client.Lstat(p.temporary)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		stat, err := client.Lstat(o.name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		if err != nil || stat.Size() != p.size {
+			return false, p.giveUp(c, o)
+		}
+		if err := p.removeAside(c, o, client); err != nil {
+			return false, err
+		}
+		t.committing = nil
+	case err != nil:
+		return false, err
+	case left.Size() != p.size:
+		t.addStray(p.temporary)
+		return false, p.giveUp(c, o)
+	default:
+		t.made = p.temporary
+		err := p.rename(c, o)
+		if endpoint.Refused(err) && !errors.Is(err, errNotRenamed) {
+			// the old connection's request may have been executed only now
+			return p.wasRenamed(c, o, err)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	c.result.Bytes = p.size
+	return true, nil
+}
+
+// giveUp ends a commit that cannot be completed, and gives the old file its name back.
+func (p *commitState) giveUp(c *fileCopy, o onHost) error {
+	if p.aside != "" {
+		if err := endpoint.TakeBack(o.client(), p.aside, o.name); err != nil {
+			return err
+		}
+		info, err := o.client().Lstat(o.name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil {
+			o.info = info
+		}
+	}
+	c.attempts.committing = nil
+	return nil
+}
+
+// wasRenamed checks whether a rename was refused because it had already been done.
+func (p *commitState) wasRenamed(c *fileCopy, o onHost, refusal error) (done bool, err error) {
+	if _, err := o.client().Lstat(p.temporary); !errors.Is(err, fs.ErrNotExist) {
+		return false, refusal
+	}
+	stat, err := o.client().Lstat(o.name)
+	if err != nil || stat.Size() != p.size {
+		return false, refusal
+	}
+	c.result, c.detail = Result{Target: o.name, Bytes: p.size}, ""
+	return true, nil
+}
+
+func (o onHost) restore(c *fileCopy, aside string) error {
+	if _, old := localfs.OldNameOf(path.Base(aside)); !old || !o.left(c, aside) {
+		return nil
+	}
+	client := o.client()
+	if err := endpoint.TakeBack(client, aside, o.name); err != nil {
+		return err
+	}
+	if o.info == nil {
+		if info, err := client.Lstat(o.name); err == nil {
+			o.info = info
+		} else if !endpoint.Refused(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// behindLink reports whether a directory below the target cannot be reached without following a link,
+// as far as the host tells.
+func (d *directory) behindLink() bool {
+	if d.parent == nil || d.tree.into.FollowsLinks() {
+		return false
+	}
+	_, err := d.tree.into.LookDir(d.rel)
+	return err != nil
+}

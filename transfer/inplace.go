@@ -1,0 +1,174 @@
+package transfer
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/private"
+)
+
+// What cannot be written under a temporary name is written in place.
+
+// openInPlace opens the target itself. Below the target of a tree it must still be what can be
+// written, and a link is replaced by the file, as a rename would. A new file is created
+// exclusively; an existing regular file may stem from an earlier attempt.
+func (o *output) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileMode) error {
+	old, flag := o.info, os.O_WRONLY|os.O_CREATE
+	if c.entry != nil {
+		var err error
+		freed := false
+		switch old, err = o.files.Lstat(o.name); {
+		case errors.Is(err, fs.ErrNotExist):
+			freed = true
+		case private.Untold(err):
+			o.untold = true
+		case err != nil:
+			return err
+		case !old.Mode().IsRegular() && old.Mode()&fs.ModeSymlink == 0:
+			return inTheWay(o.name, old.Mode())
+		default:
+			freed, err = c.entry.backups().aside(c.entry, old.Mode(),
+				func() error { return o.files.Remove(c.ctx, o.name) })
+			if err != nil {
+				return err
+			}
+		}
+		if freed {
+			old, flag = nil, flag|os.O_EXCL
+		}
+	}
+	if old == nil && !o.untold && c.isSmall() || old != nil && !old.Mode().IsRegular() {
+		return o.overwrite(c, source, old, flag, perm) // it stays smaller, or keeps nothing
+	}
+	c.journal.noteInPlace(c, o.name)
+	err := o.overwrite(c, source, old, flag, perm)
+	c.journal.halfway = c.journal.halfway || err == nil
+	return err
+}
+
+func (o *output) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+	perm fs.FileMode) error {
+	if c.to != nil {
+		return onHost{o}.overwriteThere(c, source, old, flag, perm)
+	}
+	return onDisk{o}.overwriteHere(c, source, old, flag, perm)
+}
+
+// overwriteHere opens no other file than old below the target of a tree, whoever put it there: a
+// hostile server may send a link and then a file of the same name. os.Root alone would keep writes
+// inside the target, but follow links within it.
+func (o onDisk) overwriteHere(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+	perm fs.FileMode) (err error) {
+	if c.entry != nil && old != nil {
+		flag, perm = os.O_WRONLY, 0
+	}
+	if err = o.open(c, o.name, flag, perm); err != nil {
+		return err
+	}
+	if o.direct && c.options.Placement != PlaceDirect {
+		c.warn("the target has other names (hard links): it is written in place")
+	}
+	return o.opened(c, source, old)
+}
+
+// opened looks at the file that was opened to be written in place. An old file is emptied only if
+// the source is a file of this machine and another one. The source on a host may be this very file:
+// then it must keep its contents, and finalize truncates it to its new size.
+func (o onDisk) opened(c *fileCopy, source *endpoint.Info, old fs.FileInfo) error {
+	file := o.writer.(*endpoint.LocalWriter)
+	now, err := file.Stat()
+	switch {
+	case err != nil:
+		return err
+	case c.entry != nil && old != nil &&
+		(!os.SameFile(now, old) || o.info != nil && !os.SameFile(now, o.info)):
+		return &fs.PathError{Op: "write", Path: o.name, Err: endpoint.ErrReplaced}
+	case source.Local != nil && os.SameFile(now, source.Local):
+		return errSameFile
+	case now.Mode().IsRegular() && now.Size() > 0 && source.Local != nil:
+		return file.Truncate(0)
+	}
+	if now.Mode().IsRegular() {
+		o.over = now.Size()
+	}
+	return nil
+}
+
+// overwriteThere opens the target itself. Version 3 has no flag that stops OPEN from following links
+// (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the host
+// could still put a link in the file's place; the source cannot.
+func (o onHost) overwriteThere(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+	perm fs.FileMode) error {
+	switch {
+	case o.untold && c.options.Placement != PlaceDirect:
+		err := o.open(c, o.name, flag|os.O_EXCL, perm)
+		if endpoint.Refused(err) && !badName(err) && o.quirks.NoRename.Load() {
+			err = o.openOver(c, source, nil, perm) // there is no other way to replace it
+		}
+		if badName(err) {
+			c.detail = noSuchName
+		} else if endpoint.Refused(err) {
+			c.detail = "the host does not say what has this name: a directory's must end in /" +
+				c.rules().inPlace
+		}
+		return err
+	case old == nil:
+		return o.open(c, o.name, flag|os.O_TRUNC, perm)
+	case !old.Mode().IsRegular():
+		return o.open(c, o.name, flag, perm)
+	}
+	return o.openOver(c, source, old, perm)
+}
+
+// openOver opens an existing file to write over it. It does not empty the file, which may be the
+// source: the host may be this machine, and a file can have several names. finalize truncates it to
+// its new size. On hosts that take only whole files, it is emptied if it is certainly not the
+// source: an attempt that wrote to it would have changed that. old is nil if the host does not tell.
+func (o onHost) openOver(c *fileCopy, source *endpoint.Info, old fs.FileInfo,
+	perm fs.FileMode) (err error) {
+	// what can be read only once is no file
+	other := c.attempts.once || c.flags.tried[emptied] > 0 || old != nil && isOther(source, old)
+	if !other || old != nil && !o.quirks.WholeFiles.Load() {
+		if err = o.open(c, o.name, os.O_WRONLY|os.O_CREATE, perm); err == nil {
+			o.over = sizeOf(old)
+		}
+		if !other || !endpoint.Refused(err) {
+			return err
+		}
+	}
+	truncErr := o.open(c, o.name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+	if err == nil {
+		return truncErr
+	}
+	if truncErr != nil {
+		return err
+	}
+	o.quirks.WholeFiles.Store(true)
+	return nil
+}
+
+// isOther reports whether a file on a host is certainly not the source.
+func isOther(source *endpoint.Info, target fs.FileInfo) bool {
+	stat, ok := target.Sys().(*usftp.FileStat)
+	if !ok {
+		return false
+	}
+	return source.HasMode && !source.Mode.IsRegular() ||
+		source.Size >= 0 && stat.HasSize() && uint64(source.Size) != stat.Size ||
+		source.HasTimes && stat.HasTimes() && uint32(source.Mtime.Unix()) != stat.Mtime
+}
+
+// sizeOf returns the size of a file on a host, or the largest possible if the host did not tell.
+func sizeOf(info fs.FileInfo) int64 {
+	if info == nil {
+		return math.MaxInt64
+	}
+	if stat, ok := info.Sys().(*usftp.FileStat); ok && stat.HasSize() && int64(stat.Size) >= 0 {
+		return int64(stat.Size)
+	}
+	return math.MaxInt64
+}

@@ -1,0 +1,404 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/private"
+)
+
+// An output is the file that is written, during one attempt: created under a temporary name or
+// opened in place, filled, finished, and given its name.
+type output struct {
+	location
+	files  endpoint.Files  // those of its directory; nil for a stream
+	writer endpoint.Writer // nil if nothing is open, or for a stream
+	pipe   io.Writer       // what a stream is written to
+
+	over     int64           // size of the old file that is written over in place; 0 if there is none
+	private  bool            // it is its owner's alone until it gets its permissions
+	finished bool            // it was finished while it was filled
+	whole    whole           // of what gets everything in one request
+	given    *usftp.NewAttrs // what the file should have, to be looked at; nil for most
+}
+
+// An output is of one of three kinds. What only one of them does is a method of the kind.
+type (
+	onDisk   struct{ *output } // a file of this machine
+	onHost   struct{ *output }
+	streamed struct{ *output } // an io.Writer, a pipe or a device
+)
+
+func (o *output) close() {
+	if o.whole.budget != nil {
+		o.whole.close()
+	}
+	if o.writer != nil {
+		o.writer.Release()
+	}
+	if o.files != nil {
+		o.files.Close()
+	}
+}
+
+func (o *output) open(c *fileCopy, name string, flag int, perm fs.FileMode) (err error) {
+	o.writer, err = o.files.Open(name, flag, perm)
+	if err == nil && c.to != nil {
+		c.flags.seat.opened(false)
+	}
+	return err
+}
+
+// explain says more about why the file could not be made or written.
+func (o *output) explain(err error) error {
+	if err == nil || isOfSource(err) {
+		return err
+	}
+	return o.files.Explain(err, o.name)
+}
+
+// rereads returns how to read again what is here or, on a host, the source; nil if that is
+// impossible.
+func (o *output) rereads(c *fileCopy, in *input) reopen {
+	switch {
+	case c.to != nil:
+		return in.reopen()
+	case o.stream: // nothing of it is kept, or it is read by others
+		return nil
+	}
+	return onDisk{o}.stored
+}
+
+// stored opens the file being written, or the existing target, on this machine.
+func (o onDisk) stored() (io.ReaderAt, func(), error) {
+	f, err := o.files.(*endpoint.LocalFiles).OpenFile(o.written(), os.O_RDONLY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, func() { f.Close() }, nil
+}
+
+// verify compares what is stored with what was copied.
+func (o *output) verify(c *fileCopy, in *input) error {
+	if c.to != nil {
+		return c.to.verify(c, o.written(), nil, in.reopen())
+	}
+	return in.verify(o.rereads(c, in))
+}
+
+// holds reports whether the host's file matches the hash of the other end; known is false if that
+// cannot be told. What no host can hash for a comparison is copied again.
+func (o *output) holds(c *fileCopy) (same, known bool) {
+	switch {
+	case c.to != nil:
+		return c.to.holds(c.hashing.digests, o.name, nil)
+	case c.from != nil:
+		return c.from.holds(c.hashing.digests, c.source, nil)
+	}
+	return false, true
+}
+
+// resume opens what an interrupted copy left and returns where to continue, or why it cannot.
+func (o *output) resume(c *fileCopy, in *input, m *mark) (offset int64, why error) {
+	temporary := c.dst.Join(above(c.dst, o.name), c.dst.Base(m.Temporary))
+	if err := o.open(c, temporary, os.O_RDWR, 0); err != nil {
+		return 0, fmt.Errorf("it cannot be opened: %w", err)
+	}
+	if why = stillUpload(c, m); why == nil {
+		offset, why = o.prove(c, in, m) // which may cut it
+	}
+	if why != nil {
+		o.writer.Abandon(c.ctx)
+		return 0, why
+	}
+	if o.hidden = m.Hidden; !m.Hidden {
+		o.temp, c.attempts.made = temporary, temporary
+	}
+	return offset, nil
+}
+
+// create creates the temporary file, or opens the target if it is to be written in place.
+func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
+	if o.stream {
+		return streamed{o}.start(c, source)
+	}
+	if c.to != nil && c.isSmall() && private.OfClient(c.to.client).PutsFiles() &&
+		(onHost{o}).goesWhole(c) {
+		o.whole.begin(c, o)
+		return nil
+	}
+	perm, denied := fs.FileMode(0o666), false
+	if source.HasMode {
+		perm = c.options.perm(source)
+	}
+	if o.hides(c) {
+		// With EXCL it follows no link, and replaces nothing that has come since. If it is refused,
+		// the server may not know yet that another connection is lost over which the file was sent.
+		err = o.open(c, o.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+		if o.hidden = err == nil; o.hidden {
+			return nil
+		}
+		if c.flags.seat.crowded(err) || c.interrupted() || sharesHandle(err) {
+			return err
+		}
+	}
+	if !o.direct && o.tries(c) {
+		temporary := c.dst.Join(above(c.dst, o.name), c.token.Name(c.dst.Base(o.name)))
+		c.journal.noteBefore(c, temporary)
+		lost := c.to.lost()
+		err = o.open(c, temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, o.until(c, source, perm))
+		c.attempts.made = temporary
+		if err == nil {
+			o.temp = temporary
+			return nil
+		}
+		if c.flags.seat.crowded(err) { // that says nothing about the name
+			return err
+		}
+		if c.interrupted() || sharesHandle(err) {
+			if !lost { // the server may have created it
+				ctx, cancel := c.dst.Cleanup(c.ctx)
+				defer cancel()
+				removeTemporary(ctx, c, temporary, o.files.Remove)
+			}
+			return err
+		}
+		if err := o.fallBack(c, o.explain(err)); err != nil {
+			return err
+		}
+		c.flags.seat.inVain(err)
+		denied = true
+	}
+	if c.options.Placement == PlaceAtomic {
+		return o.notAtomic()
+	}
+	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
+	// opening the target itself yields an error with the name the user knows.
+	if err = o.openInPlace(c, source, perm); err == nil && denied {
+		o.noteNameRefused(c, o.info == nil)
+	}
+	return o.explain(err)
+}
+
+// hides reports whether a target is written without a temporary name, since the host shows a new
+// file when it is closed, and keeps what has come of it if it never is; see docs/uploads.md. One
+// that replaces another could not be gone on with; one that is proved after it was closed, by its
+// hash, needs a name for that.
+func (o *output) hides(c *fileCopy) bool {
+	return c.to != nil && o.info == nil && !o.untold && !o.link && !o.direct && o.tries(c) &&
+		!c.verifies() && c.options.List == nil && private.OfClient(c.to.client).KeepsUploads()
+}
+
+// stillUpload returns an error if what was just opened to go on with may be a file that everybody
+// sees: it was completed, or somebody else has made one.
+func stillUpload(c *fileCopy, m *mark) error {
+	if !m.Hidden {
+		return nil
+	}
+	_, err := private.OfClient(c.to.client).Upload(m.Temporary)
+	return err
+}
+
+// until returns the permissions of a temporary file until it gets its final ones.
+func (o *output) until(c *fileCopy, source *endpoint.Info, perm fs.FileMode) fs.FileMode {
+	preserves := c.options.preservesMode(source)
+	switch noModes := o.quirks.NoModes.Load(); {
+	case o.info == nil && !preserves:
+	case !noModes:
+		o.private = true
+		return 0o600
+	case !preserves:
+		return o.info.Mode().Perm()
+	}
+	return perm
+}
+
+// fill copies the contents.
+func (o *output) fill(c *fileCopy, in *input) error {
+	switch {
+	case c.to != nil:
+		return onHost{o}.upload(c, in)
+	case o.stream:
+		return streamed{o}.pour(c, in)
+	}
+	file := o.writer.(*endpoint.LocalWriter)
+	file.Sparse, file.Over = c.options.Sparse, o.over > 0
+	to := sink{Writer: file.File, file: file, reread: onDisk{o}.stored}
+	if o.temp != "" && o.info != nil {
+		to.old = func() (*os.File, error) {
+			return o.files.(*endpoint.LocalFiles).OpenFile(o.name, os.O_RDONLY, 0)
+		}
+	}
+	n, err := in.pour(to)
+	c.result.Bytes = c.result.Resumed + n
+	return err
+}
+
+// finalize makes the file what it is to be, before it is verified. One on this machine gets its
+// attributes only when it gets its name: it may deny to be read, and reading changes its times.
+func (o *output) finalize(c *fileCopy, in *input) error {
+	switch {
+	case c.to != nil && !o.finished:
+		return o.finish(c, in.info())
+	case c.to == nil && o.over > 0:
+		return o.writer.(*endpoint.LocalWriter).Truncate(c.result.Bytes)
+	}
+	return nil
+}
+
+// finish finishes the file and closes it.
+func (o *output) finish(c *fileCopy, source *endpoint.Info) (err error) {
+	f := endpoint.Finish{Truncate: c.result.Bytes < o.over, Size: c.result.Bytes, Own: o.own(),
+		Flush: c.options.Sync || c.options.Verify && c.to != nil && c.to.syncs(c)}
+	if f.Set, err = o.attrs(c, source); err != nil {
+		return err
+	}
+	o.looks(c, f.Set)
+	done, err := o.writer.Finish(c.ctx, &f)
+	if err = o.explain(err); err == nil {
+		err = o.told(c, done)
+	}
+	if err == nil {
+		err = o.proved(c)
+	}
+	return err
+}
+
+// own reports whether the file is new.
+func (o *output) own() bool { return o.temp != "" || o.info == nil }
+
+// attrs returns the attributes to set.
+func (o *output) attrs(c *fileCopy, source *endpoint.Info) (set usftp.NewAttrs, err error) {
+	atime, mtime := source.Times()
+	exists := c.to == nil || endpoint.Nearest(mtime).Unix() == mtime.Unix()
+	if source.HasTimes && !c.options.NoTimes && (c.options.Preserve || c.entry != nil && exists) {
+		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
+		c.settable(&set)
+	}
+	if err := c.options.addOwner(&set, source.Owner); err != nil {
+		return set, err
+	}
+	if c.options.preservesMode(source) {
+		// without setuid and setgid: the copy would run as the user who made it
+		set.SetMode, set.Mode = true, c.options.perm(source)
+	} else if o.info != nil && o.temp != "" {
+		set.SetMode, set.Mode = true, o.inherit(c)
+		if set.SetOwner { // its new owner may never have agreed to that
+			set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
+		}
+	}
+	o.quirks.Settable(&set, false)
+	return set, nil
+}
+
+// inherit gives the new file what it keeps of the old one besides the mode, and returns that.
+func (o *output) inherit(c *fileCopy) fs.FileMode {
+	mode, lost := o.files.Inherit(o.writer, o.name, o.info, c.options.Owners)
+	for _, why := range lost {
+		c.warn(why)
+	}
+	return mode
+}
+
+// told says which attributes the file did not get. Unless they were asked for, that is no error.
+func (o *output) told(c *fileCopy, done endpoint.Finished) error {
+	say := func(string) {} // nobody has asked for it
+	if c.options.Preserve || o.info != nil {
+		say = c.warn
+	}
+	c.options.tell(done.Unset, say)
+	if done.Times && !c.options.Preserve {
+		return nil
+	}
+	return o.attrsRefused(c, done.NotSet)
+}
+
+// attrsRefused returns err unless the attributes are optional and were merely refused.
+func (o *output) attrsRefused(c *fileCopy, err error) error {
+	if err == nil || c.options.Preserve || c.options.Owners || !endpoint.Refused(err) {
+		return err
+	}
+	if o.info != nil {
+		c.warn("the new file cannot be given the permissions of the old one: " + err.Error())
+	}
+	return nil
+}
+
+// errPrivate reports that a file would stay readable for its owner alone.
+var errPrivate = errors.New("the host does not change the permissions of a file")
+
+// looks notes what a file is given, to look afterwards whether it has it, once for each host.
+// OpenSSH's server is believed. Copies that nobody asked to have attributes need no look,
+// unless they replace something that not everybody may read.
+func (o *output) looks(c *fileCopy, set usftp.NewAttrs) {
+	if c.to != nil && (c.options.Preserve || o.private) && set != (usftp.NewAttrs{}) &&
+		!private.OfClient(onHost{o}.client()).WorksInOrder() && !o.quirks.Proved.Swap(true) {
+		given := set // most files need none
+		o.given = &given
+	}
+}
+
+// proved looks at a finished file. It returns errPrivate if it was made before anybody knew that
+// modes are not set, and can be copied again.
+func (o *output) proved(c *fileCopy) error {
+	if o.given != nil {
+		onHost{o}.lookAtGiven(c)
+	}
+	if o.private && o.quirks.NoModes.Load() && !c.attempts.once {
+		return errPrivate
+	}
+	return nil
+}
+
+// lookAtGiven looks at a file whose attributes were set.
+func (o onHost) lookAtGiven(c *fileCopy) {
+	set := *o.given
+	o.given = nil
+	unset := endpoint.Pretends(o.quirks, set, func() (endpoint.Info, error) {
+		info, err := o.files.Lstat(o.written())
+		if err != nil {
+			return endpoint.Info{}, err
+		}
+		if !info.Mode().IsRegular() { // it is written through a link, or was replaced
+			return endpoint.Info{}, endpoint.ErrNotRegular
+		}
+		return endpoint.OfStat(info.Sys().(*usftp.FileStat)), nil
+	}, func(set usftp.NewAttrs) error {
+		return endpoint.SetUnfollowed(o.client(), o.written(), set, 0, true)
+	})
+	c.options.tell(unset, c.warn)
+}
+
+// commit gives the copy its name. On this machine it finishes the file before.
+func (o *output) commit(c *fileCopy, in *input) error {
+	switch {
+	case o.stream:
+		return streamed{o}.flush(c)
+	case c.to != nil:
+		return onHost{o}.giveName(c, in)
+	}
+	if err := o.finish(c, in.info()); err != nil || o.temp == "" {
+		return err
+	}
+	files := o.files.(*endpoint.LocalFiles)
+	if err := files.Replace(o.temp, o.name); err != nil {
+		c.result.LeftBehind = o.temp
+		c.detail = "all of the data is in " + o.temp
+		// most likely the directory was removed
+		if _, lookErr := files.Lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
+			c.result.LeftBehind = ""
+			c.detail = "all of the data was in " + o.temp + ", which is gone"
+		}
+		return err
+	}
+	if dir := filepath.Dir(o.name); c.entry == nil && files.Moved(dir) { // a tree's are left
+		return &fs.PathError{Op: "write", Path: dir, Err: endpoint.ErrWentAlong}
+	}
+	return nil
+}

@@ -1,0 +1,326 @@
+package transfer
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
+)
+
+// A targetDir is the directory that a tree is copied to, and what lies below it.
+type targetDir struct {
+	path string
+	endpoint.Root
+	within string // the copy's name in the directory that was named as the target, or ""
+	exists bool   // known to
+	made   bool   // by begin
+}
+
+// begin makes the directory to copy to, if it does not exist, and opens it.
+func (t *localTarget) begin(source endpoint.Info, base string,
+	inside func() error) (to targetDir, err error) {
+	to.path = t.job.route.Target
+	err = t.job.checkBase(base, localfs.CheckName)
+	if err == nil {
+		err = t.notInside(base, source.Local)
+	}
+	if err == nil {
+		err = inside()
+	}
+	if err != nil {
+		return to, err
+	}
+	info, err := os.Stat(to.path)
+	at, dryRun := ".", t.job.tree.options.DryRun
+	switch {
+	case err == nil && !info.IsDir():
+		return to, &fs.PathError{Op: "write", Path: to.path, Err: endpoint.ErrNotDirectory}
+	case err == nil && base != ".":
+		at = base
+		to.path = filepath.Join(to.path, base)
+	case err == nil:
+		to.exists = true
+	case !errors.Is(err, fs.ErrNotExist):
+		return to, err
+	case !dryRun:
+		if err := os.Mkdir(to.path, source.Perm()|0o700); err != nil {
+			return to, err
+		}
+		to.exists, to.made = true, true
+	}
+	var top *os.Root // a dry run may have none
+	if !dryRun || err == nil {
+		if top, err = os.OpenRoot(t.job.route.Target); err != nil {
+			return to, err
+		}
+	}
+	t.root = endpoint.NewLocalRoot(top, at)
+	to.Root = t.root
+	return to, nil
+}
+
+// notInside refuses to copy a local directory to itself or into a directory below it, and to sync
+// it to one above it.
+func (t *localTarget) notInside(base string, source fs.FileInfo) error {
+	if source == nil {
+		return nil
+	}
+	target := t.job.route.Target
+	info, err := os.Stat(filepath.Join(target, base))
+	if err == nil && os.SameFile(info, source) {
+		return t.job.tree.rules.apart
+	}
+	there, err := os.Stat(target)
+	if err != nil {
+		target = filepath.Dir(target)
+	}
+	if liesIn(target, source) ||
+		t.job.tree.rules.mutual && err == nil && liesIn(t.job.route.Source, there) {
+		return t.job.tree.rules.apart
+	}
+	return nil // if the target cannot be examined, making it will fail with the reason
+}
+
+// liesIn reports whether name leads to dir, or to something below it.
+func liesIn(name string, dir fs.FileInfo) bool {
+	name, err := endpoint.Local{}.RealPath(name)
+	if err != nil {
+		return false
+	}
+	for {
+		if info, err := os.Stat(name); err == nil && os.SameFile(info, dir) {
+			return true
+		}
+		above := filepath.Dir(name)
+		if above == name {
+			return false
+		}
+		name = above
+	}
+}
+
+// check refuses names that the system takes for others, and a link made by the source to stand for
+// a directory of the same name.
+func (t *localTarget) check(d *directory, name string) error {
+	if t.job.tree.options.KeepDirLinks && t.job.src.conn() != nil && !d.names.addExactly(name) {
+		return errTwice
+	}
+	return localfs.CheckName(name)
+}
+
+func (t *remoteTarget) begin(_ endpoint.Info, base string,
+	inside func() error) (to targetDir, err error) {
+	to.path = t.job.route.Target
+	if err := t.job.checkBase(base, t.checkName); err != nil {
+		return to, err
+	}
+	to.path = cmp.Or(to.path, ".")
+	there, err := t.Stat(to.path)
+	untold := private.Untold(err)
+	switch {
+	case err == nil && there.Mode.IsDir(), untold && (meansDirectory(to.path) ||
+		strings.HasSuffix(to.path, "/") && !errors.Is(err, usftp.ErrSSHFxFailure)): // it is missing
+		to.path = path.Join(to.path, base)
+		to.exists = base == "."
+	case err == nil:
+		return to, &fs.PathError{Op: "write", Path: to.path, Err: endpoint.ErrNotDirectory}
+	case !untold && !errors.Is(err, fs.ErrNotExist):
+		return to, err
+	}
+	if err := inside(); err != nil {
+		return to, err
+	}
+	t.root = endpoint.NewHostRoot(t.Host, to.path)
+	to.Root = t.root
+	return to, nil
+}
+
+// check refuses names that SFTP cannot carry, and those that a source server must not choose.
+func (t *remoteTarget) check(d *directory, name string) error {
+	if strings.ContainsAny(name, "/\x00") {
+		return ErrBadName
+	}
+	if err := t.checkName(name); err != nil || t.job.src.conn() == nil {
+		return err
+	}
+	// Writing in place follows whatever the name leads to, and so do some servers' renames, and
+	// links that stand for directories: the source must not have turned it into a link with an
+	// earlier entry.
+	if (t.job.options.Placement == PlaceDirect || t.job.tree.options.KeepDirLinks ||
+		!private.OfClient(t.link.Host().Client).KnowsLinks()) && !d.names.addExactly(name) {
+		return errTwice
+	}
+	return nil
+}
+
+// checkName refuses names that a source server must not choose, and those that the host takes for
+// others.
+func (t *remoteTarget) checkName(name string) error {
+	if t.job.src.conn() != nil {
+		if err := localfs.CheckForeignName(name); err != nil {
+			return err
+		}
+	}
+	return t.checkReserved(name)
+}
+
+// checkReserved returns nil if the host, as far as is known, takes a name for that of the file that
+// it names, and of no other.
+func (t *remoteTarget) checkReserved(name string) error {
+	if !private.OfClient(t.link.Host().Client).OnWindows() || strings.Trim(name, "./") == "" {
+		return nil
+	}
+	if err := localfs.CheckWindows(name); err != nil {
+		return endpoint.Explain("the host runs Windows: "+err.Error(), fs.ErrInvalid)
+	}
+	return nil
+}
+
+var errTwice = errors.New("server sent the same file name twice")
+
+// checkBase checks the name that a copy gets in a directory.
+func (j *job) checkBase(base string, valid func(string) error) error {
+	if base == "." {
+		return nil
+	}
+	if err := valid(base); err != nil {
+		return &fs.PathError{Op: "copy", Path: j.route.Source, Err: err}
+	}
+	return nil
+}
+
+// meansDirectory reports whether a path can only be a directory's.
+func meansDirectory(name string) bool {
+	base := path.Base(name)
+	return base == "." || base == ".." || base == "/"
+}
+
+// makePath makes the directories above a target that are missing, and with itself also that.
+func (j *job) makePath(target string, itself bool) error {
+	at, missing := j.dst.Join(target, "."), ""
+	if !itself {
+		at = above(j.dst, at)
+	}
+	for ; at != above(j.dst, at); at = above(j.dst, at) {
+		if _, err := j.dst.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+			break // if it is no directory, or cannot be looked at, making one in it will tell
+		}
+		missing = path.Join(j.dst.Base(at), missing)
+	}
+	if missing == "" {
+		return nil
+	}
+	root, err := j.dst.Below(at)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return (&targetDir{Root: root}).mkdirAll(missing)
+}
+
+// mayMake is makePath for a dry run: it fails if the target, or with itself a file in it, could not
+// be made, as far as can be told.
+func (j *job) mayMake(target string, itself bool) error {
+	if _, _, isPath := j.dst.Identity(target); !isPath {
+		return nil
+	}
+	is, err := j.dst.Stat(target)
+	switch {
+	case private.Untold(err):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case err == nil && (itself || j.tree != nil) && !is.Mode.IsDir():
+		return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
+	case err == nil:
+		return nil
+	}
+	at := j.dst.Join(target, ".")
+	if !itself {
+		// not every server takes a file with a slash for something that exists
+		if is, err := j.dst.Stat(at); at != target && err == nil && !is.Mode.IsDir() {
+			return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
+		}
+		at = above(j.dst, at)
+	}
+	for ; ; at = above(j.dst, at) {
+		is, err := j.dst.Stat(at)
+		switch {
+		case err == nil && !is.Mode.IsDir():
+			return &fs.PathError{Op: "write", Path: at, Err: endpoint.ErrNotDirectory}
+		case !errors.Is(err, fs.ErrNotExist) || at == above(j.dst, at):
+			return nil
+		case !j.options.MakePath:
+			return &fs.PathError{Op: "mkdir", Path: target, Err: fs.ErrNotExist}
+		}
+	}
+}
+
+// entries lists a directory of the target, but for names that the source cannot have, since they do
+// not convert to its character set. It calls reset when the listing starts over.
+func (t *targetDir) entries(dir string, reset func(),
+	yield func(name string, f *endpoint.Info) error) error {
+	var failed error
+	err := t.List(dir, nil, reset, func(name string, i endpoint.Info, err error) bool {
+		if errors.Is(err, usftp.ErrNameCoding) {
+			return true
+		}
+		if failed = endpoint.IgnoreMissing(err); err == nil {
+			failed = yield(name, &i)
+		}
+		return failed == nil
+	})
+	return cmp.Or(failed, err)
+}
+
+// openDir adds all permissions of the owner to a directory's mode, if it is still where it was, and
+// returns the mode that the directory had. changed may be true even if it failed.
+func (t *targetDir) openDir(dir string) (was fs.FileMode, changed bool, err error) {
+	i, err := t.LookDir(dir)
+	if err != nil || !i.HasMode || i.Mode&0o700 == 0o700 {
+		return was, false, err
+	}
+	return i.Mode, true, t.setMode(dir, i.Mode|0o700)
+}
+
+// restoreDir gives a directory the mode back that openDir returned.
+func (t *targetDir) restoreDir(dir string, mode fs.FileMode) error {
+	_, err := t.LookDir(dir)
+	if err == nil {
+		err = t.setMode(dir, mode)
+	}
+	return err
+}
+
+// setMode sets a directory's mode.
+func (t *targetDir) setMode(dir string, mode fs.FileMode) error {
+	_, err := t.SetAttrs(dir, fs.ModeDir, false,
+		usftp.NewAttrs{SetMode: true, Mode: mode &^ fs.ModeType})
+	return err
+}
+
+// leave closes a directory after the walk, and those above it, which nobody else uses.
+func (t *targetDir) leave(dir string) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		t.Leave(dir)
+	}
+}
+
+// mkdirAll makes a directory and those above it.
+func (t *targetDir) mkdirAll(dir string) error {
+	_, err := t.Mkdir(dir, 0o777)
+	if above := path.Dir(dir); errors.Is(err, fs.ErrNotExist) && above != "." {
+		if err = t.mkdirAll(above); err == nil {
+			_, err = t.Mkdir(dir, 0o777)
+		}
+	}
+	return err
+}

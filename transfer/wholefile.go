@@ -1,0 +1,89 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/wire"
+)
+
+// A whole is a small file that gets everything on the host in one request: its temporary name,
+// contents, attributes and name (see private.Client.StartPut). Nothing is on the host until it is
+// to be committed. If the host refuses any of it, the next attempt takes the steps one by one, and
+// deals with what is refused.
+type whole struct {
+	budget *budget // that lends the memory for it; nil if the file takes the steps
+	held   int64   // of the memory
+	perm   fs.FileMode
+}
+
+// errNotWhole ends an attempt after which the file takes the steps.
+var errNotWhole = errors.New("the host does not take the file in one request")
+
+// goesWhole reports whether a file may be sent in one request, as far as is known before it is
+// read. What is looked at, or proved, between its contents and its name takes the steps.
+func (o onHost) goesWhole(c *fileCopy) bool {
+	const runsAs = fs.ModeSetuid | fs.ModeSetgid // whether these stay depends on the new file
+	return private.OfClient(o.client()).PutsFiles() && c.flags.tried[stepped] == 0 && c.entry.info.Size <= wire.LargestFile &&
+		o.location.tries(c) && !o.direct && !o.link && !o.untold &&
+		(o.info == nil || o.info.Mode()&runsAs == 0) && c.to != c.from &&
+		!c.verifies() && c.options.List == nil && c.backups(o.output) == nil
+}
+
+// begin chooses the temporary name, if the file needs one.
+func (w *whole) begin(c *fileCopy, o *output) {
+	if o.hidden = o.hides(c); !o.hidden {
+		o.temp = c.dst.Join(above(c.dst, o.name), c.token.Name(c.dst.Base(o.name)))
+	}
+	w.budget, w.perm = c.tree.budget, 0o666
+	c.freeHandle() // it needs none
+}
+
+// load reads the file.
+func (w *whole) load(c *fileCopy, in *input) error {
+	size := c.entry.info.Size
+	w.budget.memory.take(size)
+	w.held = size
+	same, err := in.load()
+	if err == nil && !same {
+		err = errNotWhole
+	}
+	if err != nil {
+		return err
+	}
+	c.hashing.small(c, in.small.data)
+	c.result.Bytes = size
+	return c.limiter.Wait(int(size))
+}
+
+// put sends the file, and waits until it is in place.
+func (w *whole) put(c *fileCopy, o onHost, in *input) error {
+	source := in.info()
+	if source.HasMode {
+		w.perm = c.options.perm(source)
+	}
+	w.perm = o.until(c, source, w.perm)
+	set, err := o.attrs(c, source)
+	if err != nil {
+		return err
+	}
+	temporary := ""
+	if c.attempts.made = o.temp; o.temp != "" { // which stays if the connection is lost
+		temporary = c.dst.Base(o.temp)
+	}
+	wait := private.OfClient(o.client()).StartPut(o.name, temporary, in.small.data, w.perm, set,
+		c.options.Sync)
+	in.small.release()
+	if err = wait(); endpoint.Refused(err) {
+		err = fmt.Errorf("%w: %w", errNotWhole, err)
+	}
+	return err
+}
+
+func (w *whole) close() {
+	w.budget.memory.give(w.held)
+	*w = whole{}
+}
