@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -174,6 +175,21 @@ func TestFileFromAHostThatDoesNotTell(t *testing.T) {
 	j := &syncJob{direction: download, far: b.host, src: "/in/file", dst: target}
 	if _, err := j.run(t); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("a sync: %v", err)
+	}
+}
+
+// TestShortReadFromAHostThatDoesNotTell: only FSTAT says then that more was to come.
+func TestShortReadFromAHostThatDoesNotTell(t *testing.T) {
+	host := reticent{asked: []wire.Type{wire.TypeStat, wire.TypeLstat, wire.TypeRead},
+		answer: sftptest.Refuse(wire.EOF, "")}
+	b := host.bench(t)
+	b.server.Files.WriteFile("/in/file", random(10_000))
+	target := filepath.Join(b.dir, "copy")
+	if _, err := b.job(download, "/in/file", target); !errors.Is(err, transfer.ErrSourceChanged) {
+		t.Errorf("nothing was read, and it ends with %v", err)
+	}
+	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the target: %v", err)
 	}
 }
 

@@ -28,6 +28,9 @@ func (h OnHost) Open(ctx context.Context, name string, how Opening) (Reader, err
 	if err != nil {
 		return nil, err
 	}
+	if !f.AttrsCached() { // STAT was refused, and the file's size is what shows a short read
+		f.WithContext(ctx).Stat()
+	}
 	r := &HostFile{File: f, Trip: trip, how: how, on: h}
 	r.described()
 	return r, nil
