@@ -328,3 +328,15 @@ func above(e end, name string) string {
 	}
 	return path.Dir(name)
 }
+
+// checkReserved returns nil if the host, as far as is known, takes a name for that of the file that
+// it names, and of no other.
+func (t *remoteTarget) checkReserved(name string) error {
+	if !private.OfClient(t.link.Host().Client).OnWindows() || strings.Trim(name, "./") == "" {
+		return nil
+	}
+	if err := localfs.CheckWindows(name); err != nil {
+		return endpoint.Explain("the host runs Windows: "+err.Error(), fs.ErrInvalid)
+	}
+	return nil
+}

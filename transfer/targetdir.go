@@ -172,18 +172,6 @@ func (t *remoteTarget) checkName(name string) error {
 	return t.checkReserved(name)
 }
 
-// checkReserved returns nil if the host, as far as is known, takes a name for that of the file that
-// it names, and of no other.
-func (t *remoteTarget) checkReserved(name string) error {
-	if !private.OfClient(t.link.Host().Client).OnWindows() || strings.Trim(name, "./") == "" {
-		return nil
-	}
-	if err := localfs.CheckWindows(name); err != nil {
-		return endpoint.Explain("the host runs Windows: "+err.Error(), fs.ErrInvalid)
-	}
-	return nil
-}
-
 var errTwice = errors.New("server sent the same file name twice")
 
 // checkBase checks the name that a copy gets in a directory.
