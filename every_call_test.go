@@ -364,7 +364,7 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"private.Client.Overdue",
 	"private.Client.KnowsLinks", "private.Client.KeepsUploads", "private.Client.ResolvesLinks",
 	"private.Client.LinksTo", "private.Client.OneHandle", "private.Client.PutsFiles",
-	"private.Client.GetsFiles"}
+	"private.Client.GetsFiles", "private.Client.OnWindows"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{
