@@ -77,6 +77,7 @@ func (b *bundles) add(s *session, name string, size int,
 	}
 	if b.next == nil {
 		n := &bundle{session: s, of: b, above: above, bytes: 128 + len(above)}
+		n.left.Store(1)
 		if b.extension == wire.ExtPutFiles {
 			n.block = s.conn.Pool().Get(bundleSize)
 			n.packet = n.block.Bytes()[:0]
@@ -86,6 +87,7 @@ func (b *bundles) add(s *session, name string, size int,
 	}
 	n, f := b.next, &bundled{bundle: b.next, done: make(chan struct{})}
 	n.packet = appended(n.packet)
+	n.left.Add(1)
 	n.bytes += size
 	if n.files = append(n.files, f); len(n.files) == wire.MostFiles || b.flying < fewBundles {
 		b.send()
@@ -98,9 +100,11 @@ func (b *bundles) send() {
 	n := b.next
 	b.next = nil
 	b.flying++
-	n.left.Store(int32(len(n.files)) + 1)
 	n.call = n.session.request(wire.TypeExtendedReply)
-	n.call.Request, n.call.Payload, n.call.Bytes = wire.FinishFiles(n.packet), n.block, n.bytes
+	n.call.Request, n.call.Payload = wire.FinishFiles(n.packet), n.block
+	if n.block == nil { // what is put may take as long as OPEN, CLOSE and RENAME may
+		n.call.Bytes = n.bytes
+	}
 	n.call.Done = n
 	if ok, err := n.session.conn.TryStart(n.call, true); !ok {
 		b.flying--
@@ -208,7 +212,8 @@ func (c privateClient) GetFile(name string, size int,
 	if m.Path, err = c.encodePath(name); err == nil {
 		var f *bundled
 		const fields = 96
-		if f, err = c.gets.add(c.session, name, fields+max(size, len(m.Path)), m.Append); err == nil {
+		takes := fields + max(size, len(m.Path))
+		if f, err = c.gets.add(c.session, name, takes, m.Append); err == nil {
 			err = f.wait(c.ctx, func(got *wire.GotFile) error {
 				if len(got.Data) != size {
 					return hook.ErrOtherSize

@@ -6,10 +6,10 @@ import (
 )
 
 // A Gate is asked before a change that a client wants takes effect. It gets the event that is going
-// to report it: a [TreeChanged] of names (not of attributes), or the [FileClosed] of a file that was
-// written. An error refuses the change, and is what the client is told; a file is then abandoned.
-// Otherwise end is called with what came of it, before the client is told. A gate is called by
-// several goroutines at once, and the request that it is asked about waits for it.
+// to report it: a [TreeChanged] of names (not of attributes), or the [FileClosed] of a file that
+// was written. An error refuses the change, and is what the client is told; a file is then
+// abandoned. Otherwise end is called with what came of it, before the client is told. A gate is
+// called by several goroutines at once, and the request that it is asked about waits for it.
 type Gate func(e Event) (end func(err error), err error)
 
 // ErrUnsure is matched by the errors of changes that may have been made all the same, wholly or in

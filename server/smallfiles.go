@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/server/internal/kept"
+	"github.com/usftp/usftp/server/internal/whole"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -168,7 +169,8 @@ func shortStatus(err error) wire.FileStatus {
 		return wire.FileStatus{}
 	}
 	return wire.FileStatus{Code: status.Code,
-		Message: status.Message[:min(len(status.Message), roomPerFile-statusSize)]}
+		Message: strings.ToValidUTF8(
+			status.Message[:min(len(status.Message), roomPerFile-statusSize)], "")}
 }
 
 // getFiles answers opGetFiles.
@@ -208,11 +210,18 @@ type step struct {
 
 // open opens the file.
 func (t *step) open(ctx context.Context) error {
+	t.s.mu.Lock()
+	ok := t.s.handles.reserve(t.s.maxOpen)
+	t.s.mu.Unlock()
+	if !ok {
+		return errHandles
+	}
 	file, err := t.s.view.open(ctx, t.path, t.flags, t.attrs)
 	if err == nil && file == nil {
 		err = errUnsupported
 	}
 	if err != nil {
+		t.unreserve()
 		return err
 	}
 	h := &handle{file: file, path: t.path, flags: t.flags, opened: time.Now()}
@@ -220,10 +229,25 @@ func (t *step) open(ctx context.Context) error {
 	if h.flags&wire.OpenWrite != 0 {
 		h.writerAt, _ = file.(io.WriterAt)
 	}
+	if t.s.reports.Hashes {
+		h.sums()
+	}
 	t.handle = h
 	t.s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.writerAt != nil,
 		Transfer: &h.moved})
 	return nil
+}
+
+// close closes the file.
+func (t *step) close() error {
+	defer t.unreserve()
+	return t.s.closeHandle(t.handle, nil)
+}
+
+func (t *step) unreserve() {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	t.s.handles.unreserve()
 }
 
 // may asks the policy and the rules of the file about another operation on it, which then is the
@@ -253,8 +277,11 @@ func (s *session) putFile(ctx context.Context, f *wire.PutFile) error {
 		if err = t.fill(f); err != nil {
 			t.handle.failWrites(err)
 		}
-		if failed := s.closeHandle(t.handle, nil); err == nil {
+		if failed := t.close(); err == nil {
 			err = failed
+		}
+		if err == nil && renamed {
+			err = s.ctx.Err() // nobody waits for it, and it may have been sent again
 		}
 		if err == nil && renamed {
 			t.op, t.path2 = opPosixRename, v.Path(f.Path)
@@ -277,6 +304,9 @@ func (t *step) fill(f *wire.PutFile) error {
 	if err == nil {
 		err = t.s.write(&t.request)
 	}
+	if err == nil {
+		t.handle.turns.tell(func(sum *whole.Sum) { sum.Pass(f.Data, 0) })
+	}
 	if t.attrs = f.Set; err == nil && f.Set.Flags != 0 {
 		if err = t.may(opFsetstat); err == nil {
 			err = t.s.fsetstat(&t.request)
@@ -294,10 +324,16 @@ func (t *step) fill(f *wire.PutFile) error {
 // could not have made it visible to anybody.
 func (t *step) remove(ctx context.Context) {
 	v := t.s.view
-	if remover, ok := v.fs.(Remover); ok {
-		err := v.quotaRemove(ctx, t.path, func() error { return remover.Remove(ctx, t.path) })
-		v.changed(err, opRemove, t.path, "", nil)
+	remover, ok := v.fs.(Remover)
+	if !ok {
+		return
 	}
+	end, err := v.reports.Begin(treeChanged(opRemove, t.path, "", nil))
+	if err == nil {
+		err = v.quotaRemove(ctx, t.path, func() error { return remover.Remove(ctx, t.path) })
+		end(err)
+	}
+	v.changed(err, opRemove, t.path, "", nil)
 }
 
 // getFile reads one file, if it is a regular file that leaves the last byte of memory free.
@@ -312,7 +348,7 @@ func (s *session) getFile(ctx context.Context, name string, memory []byte) (answ
 		if err == nil {
 			err = t.stat(&answer.Attrs)
 		}
-		s.closeHandle(t.handle, nil)
+		t.close()
 	}
 	if err != nil {
 		s.refused(&t.request, err)
@@ -333,14 +369,18 @@ func (t *step) readWhole(p []byte) ([]byte, error) {
 	if moved := moves(t.s.ctx, t.s.view.downloads, n); moved != nil {
 		return nil, moved
 	}
-	t.handle.moved.Add(int64(n), 0)
 	switch {
 	case err != nil && err != io.EOF:
 		return nil, err
 	case err == nil || n != len(p)-1:
 		return nil, errOtherSize
 	}
+	t.handle.moved.Add(int64(n), 0)
 	t.handle.sawEnd.Store(true)
+	t.handle.turns.tell(func(sum *whole.Sum) {
+		sum.Pass(p[:n], 0)
+		sum.End(uint64(n))
+	})
 	return p[:n], nil
 }
 

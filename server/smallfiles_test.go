@@ -251,7 +251,7 @@ func TestSmallFilesFillQuota(t *testing.T) {
 			q := server.NewQuota(25, 100)
 			c := start(t, make(t), &server.Options{Policy: server.Policy{Quota: q}})
 			codes := c.codes(putFiles{c.file("/a", "0123456789"), c.file("/b", "0123456789"),
-				c.file("/c", "0123456789"), c.file("/d", "0123")})
+				c.file("/c", "0123456789abcdef"), c.file("/d", "0123")}) // in any order
 			want(t, codes, []wire.Code{wire.OK, wire.OK, wire.Failure, wire.OK})
 			want(t, usage(q), [2]int64{24, 3})
 			want(t, slices.Sorted(slices.Values(c.list("/"))), []string{"a", "b", "d"})
@@ -270,9 +270,10 @@ func TestEventsOfSmallFiles(t *testing.T) {
 		c.ok(wire.PosixRename{OldPath: "/." + name, NewPath: "/" + name})
 	}
 	var kinds [2][]server.EventKind
+	var hashes [2][]string
 	for i := range kinds {
 		book := &eventBook{}
-		c := start(t, memfs.New(0), &server.Options{Events: book.note})
+		c := start(t, memfs.New(0), &server.Options{Events: book.note, Hashes: true})
 		if i == 0 {
 			steps(c, "a", "one")
 			steps(c, "b", "two")
@@ -286,6 +287,15 @@ func TestEventsOfSmallFiles(t *testing.T) {
 		}
 		c.over()
 		kinds[i] = book.kinds()
+		for _, e := range book.events {
+			if e.Kind == server.FileClosed {
+				hashes[i] = append(hashes[i], e.SHA256)
+			}
+		}
 	}
 	want(t, kinds[1], kinds[0])
+	want(t, hashes[1], hashes[0])
+	if len(hashes[0]) != 4 || slices.Contains(hashes[0], "") {
+		t.Errorf("the hashes are %q", hashes[0])
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
@@ -79,6 +80,9 @@ func (p *commitState) rename(c *fileCopy, o onHost) error {
 	if badName(err) && p.aside == "" {
 		if _, lookErr := client.Lstat(o.name); badName(lookErr) && p.drop(c, client) {
 			c.attempts.committing, c.detail = nil, noSuchName
+			if slices.Contains(c.attempts.strays, p.temporary) { // it could not be removed
+				c.result.LeftBehind = p.temporary
+			}
 			return lookErr // which names the target alone
 		}
 	}
@@ -94,11 +98,11 @@ func (p *commitState) rename(c *fileCopy, o onHost) error {
 		if p.aside == "" {
 			c.attempts.committing = nil
 		}
+		inPlace := c.flags.notRenamed || o.quirks.NoRename.Load()
 		if c.entry == nil || !c.entry.dir.behindLink() {
-			p.refused(c, o, client, err)
+			inPlace = p.refused(c, o, client, err) || inPlace
 		}
-		if (c.flags.notRenamed || o.quirks.NoRename.Load()) && !o.tries(c) &&
-			p.aside == "" && p.forgone(c, o) {
+		if inPlace && !o.tries(c) && p.aside == "" && p.forgone(c, o) {
 			c.result.LeftBehind, c.detail = "", ""
 			c.journal.noteBefore(c, p.temporary) // there is nothing to continue
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
@@ -112,41 +116,58 @@ func (p *commitState) rename(c *fileCopy, o onHost) error {
 	return err
 }
 
-// refused finds out what follows from a refused rename. Its status does not tell: many servers have
-// only FAILURE, also for a target that is open, or a disk that is full. The target itself is
-// written if nothing has its name, or if this host renames no file at all.
-func (p *commitState) refused(c *fileCopy, o onHost, client *usftp.Client, err error) {
+// refused reports whether the target itself is to be written after a refused rename: if nothing has
+// its name, or if nothing in its directory, or on this host, can be renamed. The status does not
+// tell: many servers have only FAILURE, also for a target that is open, or a disk that is full.
+func (p *commitState) refused(c *fileCopy, o onHost, client *usftp.Client, err error) bool {
 	if p.aside != "" || c.options.Placement == PlaceAtomic || noRoom(err) {
-		return
+		return false
 	}
-	if p.renamesNothing(c, o, client) {
+	if p.renamesNothing(c, o, client, path.Dir(o.name)) {
+		if c.entry != nil && c.entry.dir.parent != nil &&
+			!p.renamesNothing(c, o, client, c.tree.root.target) {
+			c.entry.dir.noTemporary.Store(true) // only this directory is like that
+			o.report(c, "the host renames no files in some directories: they are written in place")
+			return true
+		}
 		o.quirks.NoRename.Store(true)
 		o.reportNoRename(c)
-	} else if o.info == nil && isFree(client, o.name) {
+		return true
+	}
+	if o.info == nil && isFree(client, o.name) {
 		c.flags.notRenamed = true // this file only: other ones keep their old contents
 	}
+	return c.flags.notRenamed
 }
 
-// renamesNothing reports whether an empty file of this run's own can be made beside the target, so
+// renamesNothing reports whether an empty file of this run's own can be made in a directory, so
 // that there is room for names, and cannot be given another name. The contents of the target then
 // get the room that the temporary file had. Files that wait for the answer share it.
-func (p *commitState) renamesNothing(c *fileCopy, o onHost, client *usftp.Client) bool {
+func (p *commitState) renamesNothing(c *fileCopy, o onHost, client *usftp.Client,
+	dir string) bool {
 	o.quirks.Renaming.Lock()
 	defer o.quirks.Renaming.Unlock()
 	if o.quirks.NoRename.Load() {
 		return true
 	}
-	name, other := o.beside(c), o.beside(c)
+	own := func() string { return path.Join(dir, c.token.Name(path.Base(o.name))) }
+	name, other := own(), own()
 	f, err := client.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		err = f.Close()
-	}
 	if err != nil {
+		if !endpoint.Refused(err) { // it may have been made
+			c.attempts.addStray(name)
+		}
 		return false
 	}
-	refusal := client.Rename(name, other)
-	if refusal == nil {
-		name = other
+	var refusal error
+	if f.Close() == nil {
+		refusal = client.Rename(name, other)
+		if endpoint.Refused(refusal) && client.HasPosixRename() { // each can be denied by itself
+			refusal = client.PosixRename(name, other)
+		}
+		if refusal == nil {
+			name = other
+		}
 	}
 	switch err := client.Remove(name); {
 	case endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist):
@@ -155,11 +176,6 @@ func (p *commitState) renamesNothing(c *fileCopy, o onHost, client *usftp.Client
 		c.attempts.addStray(name)
 	}
 	return endpoint.Refused(refusal) && !noRoom(refusal)
-}
-
-// beside returns a name of this run's own beside the target.
-func (o onHost) beside(c *fileCopy) string {
-	return path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
 }
 
 // drop removes the temporary file, and reports whether the target can be written instead. A host
@@ -372,8 +388,8 @@ func (o onHost) restore(c *fileCopy, aside string) error {
 	return nil
 }
 
-// behindLink reports whether a directory below the target cannot be reached without following a link,
-// as far as the host tells.
+// behindLink reports whether a directory below the target cannot be reached without following a
+// link, as far as the host tells.
 func (d *directory) behindLink() bool {
 	if d.parent == nil || d.tree.into.FollowsLinks() {
 		return false

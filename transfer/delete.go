@@ -129,8 +129,8 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 }
 
 // maySpell reports whether a name may be another spelling of one that the source has. Where nobody
-// knows whether case counts, the name in the other case tells: a directory that ignores case has it,
-// too, and does not list it.
+// knows whether case counts, the name in the other case tells: a directory that ignores case has
+// it, too, and does not list it.
 func (x *extras) maySpell(d *directory, name string) bool {
 	if !d.inventory.spelt.has(name) || !endpoint.IsASCII(name) {
 		return d.inventory.spelt.has(name)

@@ -16,7 +16,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// asked are the requests of version 3, and changes those with which OK claims what has not happened.
+// asked are the requests of version 3, and changes those with which OK claims what has not
+// happened.
 var (
 	asked = []wire.Type{wire.TypeOpen, wire.TypeClose, wire.TypeRead, wire.TypeWrite,
 		wire.TypeLstat, wire.TypeFstat, wire.TypeSetstat, wire.TypeFsetstat, wire.TypeOpendir,

@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// exFAT mounts a disk with the file system of memory cards and returns it. FUSE gives a file another
-// inode there for each spelling of its name, so that nothing shows that two are one.
+// exFAT mounts a disk with the file system of memory cards and returns it. FUSE gives a file
+// another inode there for each spelling of its name, so that nothing shows that two are one.
 func exFAT(t *testing.T) string {
 	t.Helper()
 	for _, program := range []string{"mkfs.exfat", "mount.exfat-fuse"} {
@@ -41,8 +41,8 @@ func exFAT(t *testing.T) string {
 	return dir
 }
 
-// TestADiskThatIgnoresCase: on a disk of this machine, two names that are one never become one file,
-// and what was renamed only in case is not deleted.
+// TestADiskThatIgnoresCase: on a disk of this machine, two names that are one never become one
+// file, and what was renamed only in case is not deleted.
 func TestADiskThatIgnoresCase(t *testing.T) {
 	disk := exFAT(t)
 	host, _ := deltaHostOf(t, memfs.New(0), nil)

@@ -38,8 +38,8 @@ var (
 )
 
 // ReadFileList reads the names in a list, one per line, or each up to a NUL. As in rsync, empty
-// ones and those that begin with "#" or ";" are left out, and a carriage return ends a line, too. Of
-// what cannot be such a list the error is [fs.ErrInvalid].
+// ones and those that begin with "#" or ";" are left out, and a carriage return ends a line, too.
+// Of what cannot be such a list the error is [fs.ErrInvalid].
 func ReadFileList(r io.Reader, nul bool) (*FileList, error) {
 	ends, invalid := "\n\r", errNoLines
 	if nul {

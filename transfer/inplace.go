@@ -98,9 +98,9 @@ func (o onDisk) opened(c *fileCopy, source *endpoint.Info, old fs.FileInfo) erro
 	return nil
 }
 
-// overwriteThere opens the target itself. Version 3 has no flag that stops OPEN from following links
-// (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the host
-// could still put a link in the file's place; the source cannot.
+// overwriteThere opens the target itself. Version 3 has no flag that stops OPEN from following
+// links (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the
+// host could still put a link in the file's place; the source cannot.
 func (o onHost) overwriteThere(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
 	perm fs.FileMode) error {
 	switch {
@@ -116,6 +116,8 @@ func (o onHost) overwriteThere(c *fileCopy, source *endpoint.Info, old fs.FileIn
 				c.rules().inPlace
 		}
 		return err
+	case old == nil && c.flags.notRenamed: // what has come since keeps its contents
+		return o.open(c, o.name, flag|os.O_EXCL, perm)
 	case old == nil:
 		return o.open(c, o.name, flag|os.O_TRUNC, perm)
 	case !old.Mode().IsRegular():
@@ -127,7 +129,8 @@ func (o onHost) overwriteThere(c *fileCopy, source *endpoint.Info, old fs.FileIn
 // openOver opens an existing file to write over it. It does not empty the file, which may be the
 // source: the host may be this machine, and a file can have several names. finalize truncates it to
 // its new size. On hosts that take only whole files, it is emptied if it is certainly not the
-// source: an attempt that wrote to it would have changed that. old is nil if the host does not tell.
+// source: an attempt that wrote to it would have changed that. old is nil if the host does not
+// tell.
 func (o onHost) openOver(c *fileCopy, source *endpoint.Info, old fs.FileInfo,
 	perm fs.FileMode) (err error) {
 	// what can be read only once is no file

@@ -51,8 +51,8 @@ func (j junctionFS) Remove(ctx context.Context, path string) error {
 	return j.FS.Remove(ctx, path)
 }
 
-// TestJunctions: a junction is skipped, or followed with all links. A sync deletes one without a look
-// at what is behind it.
+// TestJunctions: a junction is skipped, or followed with all links. A sync deletes one without a
+// look at what is behind it.
 func TestJunctions(t *testing.T) {
 	host, _ := deltaHostOf(t, junctionFS{memfs.New(0)}, nil)
 	for _, dir := range []string{"/src", "/src/junction", "/src/dir", "/dst", "/dst/junction"} {

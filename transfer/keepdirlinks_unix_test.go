@@ -172,8 +172,8 @@ func TestDirLinksIntoTheSource(t *testing.T) {
 	})
 }
 
-// A server that sends a link, and then a directory of the same name, does not choose where its files
-// go.
+// A server that sends a link, and then a directory of the same name, does not choose where its
+// files go.
 func TestKeepDirLinksOfAHostileSource(t *testing.T) {
 	outside := t.TempDir()
 	var listed atomic.Bool

@@ -21,11 +21,11 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// leftovers is what runs of a tree copy leave behind: temporary files, too many to record one by one.
-// All names of a run contain its token, and the journal records the token before the first of them
-// is made. The next run of the same copy removes them from each directory of the target, even from
-// one that the source no longer has or that is now excluded, whether it copies to the same place
-// or, since that is a directory by now, into it.
+// leftovers is what runs of a tree copy leave behind: temporary files, too many to record one by
+// one. All names of a run contain its token, and the journal records the token before the first of
+// them is made. The next run of the same copy removes them from each directory of the target, even
+// from one that the source no longer has or that is now excluded, whether it copies to the same
+// place or, since that is a directory by now, into it.
 //
 // A run's note is locked while the run is alive, so nobody removes what another run is writing.
 type leftovers struct {

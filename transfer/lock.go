@@ -126,6 +126,7 @@ type lock struct {
 	// foldsCase waits for the answer and reports whether the target has the lock under an
 	// upper-case name, too: names that differ only in case are one file there.
 	foldsCase func() bool
+	knowsCase func() bool // reports whether the target has told that
 }
 
 // newLock takes the lock, or returns a *LockedError.
@@ -215,12 +216,14 @@ func (l *lock) begin() *lock {
 	l.renewing = make(chan struct{}, 1)
 	l.shown.Store(&now)
 	l.stop = pace.Every(lockRenewed, l.renew)
-	answer := make(chan bool, 1)
+	answer := make(chan error, 1)
 	go func() {
 		_, err := l.files.Lstat(strings.ToUpper(lockName))
-		answer <- err == nil
+		answer <- err
 	}()
-	l.foldsCase = sync.OnceValue(func() bool { return <-answer })
+	answered := sync.OnceValue(func() error { return <-answer })
+	l.foldsCase = func() bool { return answered() == nil }
+	l.knowsCase = func() bool { return l.foldsCase() || errors.Is(answered(), fs.ErrNotExist) }
 	return l
 }
 
@@ -269,8 +272,12 @@ func (l *lock) takeAway(void []byte) bool {
 }
 
 // takeOver writes over a stale lock, on a host that neither removes nor renames it. Of several runs
-// that do so the last one gets it, and all wait until they can see who that is.
+// that do so the last one gets it: each waits a while and looks again, and one that was slower is
+// noticed when the lock is renewed.
 func (l *lock) takeOver(void []byte) bool {
+	if _, now, _, err := l.read(); err != nil || !bytes.Equal(now, void) {
+		return false // another run has it by now
+	}
 	l.width = len(void)
 	if l.files.WriteSmall(lockName, l.text(), false) != nil ||
 		pace.Sleep(l.tree.ctx, lockRepeated) != nil {
@@ -288,7 +295,9 @@ const (
 	noRename = "="
 )
 
-func (h *Holder) released() bool { return h.ID != "" && strings.Trim(h.ID, noHolder+noRename) == "" }
+func (h *Holder) released() bool {
+	return h.ID != "" && strings.Trim(h.ID, noHolder+noRename) == ""
+}
 
 // removesNothing reports whether the target is known to remove no file.
 func removesNothing(t *tree) bool {
@@ -303,8 +312,8 @@ func (l *lock) keepsAll() bool {
 }
 
 // check returns an error unless the lock is held: a process that was stopped, or a machine that was
-// asleep, may find another run at work when it goes on. It asks only if the lock was not renewed for
-// so long that it may have been taken over. A nil lock is always held.
+// asleep, may find another run at work when it goes on. It asks only if the lock was not renewed
+// for so long that it may have been taken over. A nil lock is always held.
 func (l *lock) check() error {
 	if l == nil || !l.overdue() {
 		return nil
@@ -333,7 +342,8 @@ func (l *lock) renew() {
 		l.tree.cancel(errLockLost)
 		return
 	}
-	// Whatever else is there now is not to be written to. It may be a link, which would be followed.
+	// Whatever else is there now is not to be written to. It may be a link, which would be
+	// followed.
 	if err == nil && holder.ID == l.holder.ID &&
 		l.files.WriteSmall(lockName, l.text(), false) == nil {
 		l.shown.Store(&began)
@@ -347,11 +357,18 @@ func (l *lock) release() {
 	if context.Cause(l.tree.ctx) == errLockLost {
 		return
 	}
-	err := l.files.Remove(lockName, false)
+	err, conn := l.files.Remove(lockName, false), l.tree.dst.conn()
+	if err == nil && conn != nil {
+		quirksOf(conn).NoRemove.Store(false) // it was refused for a while
+	}
 	if !endpoint.Refused(err) || errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	how, conn := noHolder, l.tree.dst.conn()
+	// As in renew: what is there now may be another's, or a link.
+	if holder, _, _, err := l.read(); err != nil || holder.ID != l.holder.ID {
+		return
+	}
+	how := noHolder
 	if conn != nil && quirksOf(conn).NoRename.Load() {
 		how = noRename
 	}

@@ -123,8 +123,8 @@ func TestSyncLockIsLost(t *testing.T) {
 	})
 }
 
-// A link that somebody puts in the place of the lock is not written through, and the run, whose lock
-// it no longer is, stops before others may take it over.
+// A link that somebody puts in the place of the lock is not written through, and the run, whose
+// lock it no longer is, stops before others may take it over.
 func TestSyncLockIsReplacedByALink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const victim, precious = "/victim", "precious"

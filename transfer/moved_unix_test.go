@@ -67,8 +67,8 @@ func TestListedDirectoryGoesAway(t *testing.T) {
 	}
 }
 
-// TestListedWhereLstatIsRefused: a host without LSTAT can be copied from. STAT says that a directory
-// is still there.
+// TestListedWhereLstatIsRefused: a host without LSTAT can be copied from. STAT says that a
+// directory is still there.
 func TestListedWhereLstatIsRefused(t *testing.T) {
 	for _, code := range []wire.Code{wire.OpUnsupported, wire.PermissionDenied, wire.Failure} {
 		b := newTreeBench(t, sftptest.Script{Faults: []sftptest.Fault{

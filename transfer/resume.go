@@ -98,7 +98,8 @@ func newMark(in *input, out *output) *mark {
 	if !f.IsRegular() || !f.HasTimes || !out.atomic() {
 		return nil
 	}
-	return &mark{Temporary: out.written(), Hidden: out.hidden, SourceSize: f.Size, SourceTime: f.Mtime, SourceID: f.ID}
+	return &mark{Temporary: out.written(), Hidden: out.hidden, SourceSize: f.Size,
+		SourceTime: f.Mtime, SourceID: f.ID}
 }
 
 // leftBy reports whether what the mark names can only be what an earlier run for this target left.
@@ -134,7 +135,7 @@ func (j *journal) resume(c *fileCopy, in *input, out *output) (offset int64, err
 	if err := j.inherit(c, m, out); err != nil {
 		return 0, err
 	}
-	if m.InPlace {
+	if m.InPlace && m.Temporary == out.name {
 		return 0, nil
 	}
 	ours := m.leftBy(c, &out.location)
@@ -167,7 +168,8 @@ func (j *journal) resume(c *fileCopy, in *input, out *output) (offset int64, err
 // it. It is removed once the copy is in place: otherwise the journal would forget it, and hidden
 // files of any size would pile up beside the target.
 func (j *journal) findStale(c *fileCopy, out *output) error {
-	if j.resumes(c) && c.main() != nil || j.stale != nil || c.isSmall() {
+	resumed := j.resumes(c) && c.main() != nil && c.options.Placement != PlaceDirect && !out.direct
+	if resumed || j.left != nil || j.stale != nil || c.isSmall() {
 		return nil
 	}
 	if _, err := os.Lstat(j.markName(c)); err != nil {
@@ -252,9 +254,13 @@ func (j *journal) noteInPlace(c *fileCopy, target string) {
 }
 
 // isHalfway reports whether this run or an earlier one wrote the target in place and did not
-// complete it.
+// complete it. The mark that says so is then held, and stays until the copy is complete.
 func (j *journal) isHalfway(c *fileCopy) bool {
-	return j.halfway || c.halfways.has(c.job, c.source, c.result.Target)
+	if !j.halfway && c.halfways.has(c.job, c.source, c.result.Target) {
+		j.halfway = true
+		j.lock(c)
+	}
+	return j.halfway
 }
 
 // noteAside records that the old file is about to lose its name to a new one, or does not after
@@ -343,7 +349,7 @@ func (j *journal) write(c *fileCopy, m mark) bool {
 	if !m.Synced {
 		m.Boot = localfs.BootID()
 	}
-	m.Delta = c.attempts.delta
+	m.Delta, m.InPlace = c.attempts.delta, m.InPlace || j.halfway
 	if racy := c.attempts.racy; racy.isRacy(c.ctx) {
 		m.RacyBytes = min(m.Bytes, racy.readTo.Load())
 	}
@@ -477,8 +483,8 @@ func (o *output) prove(c *fileCopy, in *input, m *mark) (int64, error) {
 	return onDisk{o}.provePart(c, in, m)
 }
 
-// provePart proves what an earlier run left by the source's hash, or drops the end of it that may not
-// have reached the disk.
+// provePart proves what an earlier run left by the source's hash, or drops the end of it that may
+// not have reached the disk.
 func (o onDisk) provePart(c *fileCopy, in *input, m *mark) (offset int64, err error) {
 	file := o.writer.(*endpoint.LocalWriter).File
 	if offset, err = proveLocal(c, file, in, m); err == nil {

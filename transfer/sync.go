@@ -343,8 +343,8 @@ func (s *syncing) backups(e *entry) *backups {
 func (s *syncing) take(d *directory) (release func(), err error) {
 	var spelt *spellings // only deleting needs them
 	if s.options.Delete {
-		// Whether case counts is known only with a lock, by whose name it is found out.
-		spelt = newSpellings(s.lock == nil)
+		// Whether case counts is found out by the name of the lock, if the host tells.
+		spelt = newSpellings(s.lock == nil || !s.lock.knowsCase())
 	}
 	v := newInventory(s.foldsCase, s.foldsLetters, &s.inventories.owners, spelt)
 	d.inventory = v

@@ -66,8 +66,8 @@ func (l foldFS) Mkdir(ctx context.Context, path string, attrs wire.Attrs) error 
 }
 
 // TestSyncToAHostThatIgnoresCase: what was renamed only in case is the same file there, and is not
-// deleted as one that the source does not have, with a lock or without; nor does a dry run say so. Of
-// two names that are one there, one fails.
+// deleted as one that the source does not have, with a lock or without; nor does a dry run say so.
+// Of two names that are one there, one fails.
 func TestSyncToAHostThatIgnoresCase(t *testing.T) {
 	for _, noLock := range []bool{false, true} {
 		files := foldFS{memfs.New(0), strings.ToLower}

@@ -18,8 +18,9 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// TestSyncWhoseSourceGoesAway: while a source is listed, a directory in it is renamed away and back,
-// again and again, or its file system is unmounted. Nothing is deleted that the source still has.
+// TestSyncWhoseSourceGoesAway: while a source is listed, a directory in it is renamed away and
+// back, again and again, or its file system is unmounted. Nothing is deleted that the source still
+// has.
 func TestSyncWhoseSourceGoesAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes thousands of files")

@@ -14,8 +14,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestSyncLooksAtDirectories: on a host without beneath@usftp a sync looks at a directory before the
-// first change in it, and once more before it sets the directory's own attributes. It changes
+// TestSyncLooksAtDirectories: on a host without beneath@usftp a sync looks at a directory before
+// the first change in it, and once more before it sets the directory's own attributes. It changes
 // nothing in one that a link has replaced since it was listed.
 func TestSyncLooksAtDirectories(t *testing.T) {
 	for name, change := range map[string]func(in string) error{

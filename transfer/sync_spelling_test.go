@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// TestSyncToAHostThatNormalizes: a host that stores names decomposed, whether it finds them in other
-// spellings or not, keeps what the sync has copied. What the source really lacks is deleted.
+// TestSyncToAHostThatNormalizes: a host that stores names decomposed, whether it finds them in
+// other spellings or not, keeps what the sync has copied. What the source really lacks is deleted.
 func TestSyncToAHostThatNormalizes(t *testing.T) {
 	composed, decomposed := norm.NFC.String("Käse.txt"), norm.NFD.String("Käse.txt")
 	for _, noLock := range []bool{false, true} {

@@ -156,8 +156,9 @@ type Options struct {
 	// Retry configures how lost connections are replaced.
 	pool.Retry
 
-	// Journal is a local directory where interrupted copies record what they left. Without it
-	// nothing can be resumed.
+	// Journal is a local directory where interrupted copies record what they left, and which files
+	// they were writing in place. Without it nothing can be resumed, and a file that was written in
+	// place and is not complete may count as complete.
 	Journal string
 
 	// RateLimit is the maximum number of bytes per second. 0 means no limit.

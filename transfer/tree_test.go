@@ -23,7 +23,8 @@ import (
 
 var oldTime = time.Unix(1_234_567_890, 0)
 
-// sampleLinks is how many links a sample has: making one takes a right on Windows, and Wine has none.
+// sampleLinks is how many links a sample has: making one takes a right on Windows, and Wine has
+// none.
 var sampleLinks = map[bool]int64{true: 3}[runtime.GOOS != "windows"]
 
 // sample makes a local tree with everything that can be copied.

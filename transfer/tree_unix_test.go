@@ -161,8 +161,8 @@ func TestInPlaceReconnects(t *testing.T) {
 	}
 }
 
-// TestAttributesRefused: times are kept where the host allows it; where it does not, that matters to
-// nobody who did not ask for it.
+// TestAttributesRefused: times are kept where the host allows it; where it does not, that matters
+// to nobody who did not ask for it.
 func TestAttributesRefused(t *testing.T) {
 	for _, code := range []wire.Code{wire.PermissionDenied, wire.OpUnsupported, wire.Failure} {
 		script := sftptest.Script{Faults: []sftptest.Fault{

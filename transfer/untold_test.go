@@ -262,8 +262,8 @@ func TestUploadsKeepWhatTheHostDoesNotTell(t *testing.T) {
 	}
 }
 
-// Some drop boxes do nothing but take files. They get what scp delivers: old files are written over,
-// and emptied first if they cannot be cut afterwards.
+// Some drop boxes do nothing but take files. They get what scp delivers: old files are written
+// over, and emptied first if they cannot be cut afterwards.
 func TestDropBox(t *testing.T) {
 	long, short := random(100_000), random(10)
 	for _, code := range []wire.Code{wire.PermissionDenied, wire.Failure, wire.OpUnsupported} {

@@ -27,10 +27,11 @@ var errNotWhole = errors.New("the host does not take the file in one request")
 // read. What is looked at, or proved, between its contents and its name takes the steps.
 func (o onHost) goesWhole(c *fileCopy) bool {
 	const runsAs = fs.ModeSetuid | fs.ModeSetgid // whether these stay depends on the new file
-	return private.OfClient(o.client()).PutsFiles() && c.flags.tried[stepped] == 0 && c.entry.info.Size <= wire.LargestFile &&
+	return private.OfClient(o.client()).PutsFiles() && c.flags.tried[stepped] == 0 &&
+		c.entry.info.Size <= wire.LargestFile &&
 		o.location.tries(c) && !o.direct && !o.link && !o.untold &&
 		(o.info == nil || o.info.Mode()&runsAs == 0) && c.to != c.from &&
-		!c.verifies() && c.options.List == nil && c.backups(o.output) == nil
+		!c.verifies() && c.options.List == nil && c.entry.backups() == nil
 }
 
 // begin chooses the temporary name, if the file needs one.

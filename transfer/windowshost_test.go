@@ -93,8 +93,9 @@ func TestNamesThatAWindowsHostAlters(t *testing.T) {
 	}
 }
 
-// choosyFS refuses names that end in a dot, as usftp's server does on Windows, and OpenSSH's where a
-// disk refuses them (EINVAL). Names in which one stands elsewhere, as in temporary ones, are taken.
+// choosyFS refuses names that end in a dot, as usftp's server does on Windows, and OpenSSH's where
+// a disk refuses them (EINVAL). Names in which one stands elsewhere, as in temporary ones, are
+// taken.
 type choosyFS struct{ *memfs.FS }
 
 func (c choosyFS) refuses(path string) error {
@@ -126,8 +127,8 @@ func (c choosyFS) PosixRename(ctx context.Context, from, to string) error {
 	return c.FS.PosixRename(ctx, from, to)
 }
 
-// TestNamesThatAHostRefuses: a name that a host refuses says nothing about the others, which are not
-// written in place because of it, and leaves nothing behind.
+// TestNamesThatAHostRefuses: a name that a host refuses says nothing about the others, which are
+// not written in place because of it, and leaves nothing behind.
 func TestNamesThatAHostRefuses(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return // which cannot have such files

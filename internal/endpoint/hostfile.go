@@ -46,6 +46,9 @@ func (h OnHost) ReadWhole(_ context.Context, name string, _ Opening, info *Info,
 	if size <= wire.LargestFile && client.GetsFiles() {
 		to.Opened()
 		now, err := client.GetFile(name, size, lend)
+		if err == nil && now.HasMode() && !now.FileMode().IsRegular() {
+			return ErrNotListed
+		}
 		if err == nil {
 			info.SetStat(now)
 		}

@@ -65,8 +65,8 @@ func (f *Info) SetInfo(info fs.FileInfo) {
 		Atime: info.ModTime(), HasTimes: true, Owner: localfs.OwnerOf(info), Local: info}
 }
 
-// modeOf returns a file's mode. On Windows a directory may be irregular besides, such as one that is
-// kept in step with a cloud.
+// modeOf returns a file's mode. On Windows a directory may be irregular besides, such as one that
+// is kept in step with a cloud.
 func modeOf(info fs.FileInfo) fs.FileMode {
 	mode := info.Mode()
 	if mode.IsDir() {

@@ -17,9 +17,11 @@ type Folder struct {
 	RefusedNames []string
 }
 
-// Roots returns the roots of all that a user sees.
+// Roots returns the roots of all that a user sees: none of a user who is only there to be disabled.
 func (a *Account) Roots() (roots []string) {
-	roots = append(roots, a.Root)
+	if a.Root != "" {
+		roots = append(roots, a.Root)
+	}
 	for _, one := range a.Folders {
 		if one.Root != "" {
 			roots = append(roots, one.Root)

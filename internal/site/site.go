@@ -91,8 +91,9 @@ type Site struct {
 	sshd      *sshd.Server
 	directory *sshd.Directory
 	served    atomic.Pointer[map[string]Served] // by users
-	opening   sync.Mutex                        // for the next two
+	opening   sync.Mutex                        // for the next one; held while storage is asked
 	trees     map[string]*tree
+	counting  sync.Mutex // for the next one; held for a moment
 	periods   map[periodic]*periodAccount
 	letting   sync.Mutex        // for guests; nobody waits for storage with it
 	guests    map[string]Served // by users whom Outside has let in

@@ -21,6 +21,8 @@ const TransferTree = "transfers://"
 
 // transfers returns the accounts for what a user may send and fetch, or nil.
 func (s *Site) transfers(user string, t Transfers) (up, down server.Account) {
+	s.counting.Lock()
+	defer s.counting.Unlock()
 	period := "2006-01"
 	if t.Daily {
 		period = time.DateOnly
@@ -43,9 +45,7 @@ func (s *Site) transfers(user string, t Transfers) (up, down server.Account) {
 
 // moved returns what a user has sent and fetched in this period.
 func (s *Site) moved(user string, t Transfers) (up, down server.Usage) {
-	s.opening.Lock()
 	sent, fetched := s.transfers(user, t)
-	s.opening.Unlock()
 	return known(sent), known(fetched)
 }
 

@@ -73,8 +73,8 @@ func (s *Site) keep(root string, files server.FS, info fs.FileInfo) *tree {
 	return t
 }
 
-// unmade reports whether all that is wrong is that the root of the user is missing, and not that of a
-// folder, which nobody makes.
+// unmade reports whether all that is wrong is that the root of the user is missing, and not that of
+// a folder, which nobody makes.
 func (a *Account) unmade(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(folderRoot))
 }

@@ -30,6 +30,9 @@ func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 	}
 	return f.locked(ctx, found.Target, func(u Upload) error {
 		made, err := f.finish(ctx, found, nil, Condition{Absent: true})
+		if errors.Is(err, ErrLocked) || errors.Is(err, errUnfinished) {
+			return err
+		}
 		if err != nil {
 			return fmt.Errorf("the upload can only be renamed to %s: %w", path.Base(found.Target),
 				err)

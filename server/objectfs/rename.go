@@ -127,7 +127,7 @@ func (f *FS) locked(ctx context.Context, key string, do func(Upload) error) erro
 		return err
 	}
 	err = do(u)
-	return errors.Join(err, server.Unsure(f.state.Unlock(ctx, u, u.ID != "")))
+	return errors.Join(err, server.Unsure(f.unlock(ctx, u, u.ID != "")))
 }
 
 // copy copies an object with its time: that of the new object would be now.

@@ -166,7 +166,7 @@ func (t tree) leaf(name string, follow bool) error {
 		return nil
 	}
 	info, err := t.Lstat(t.local(name))
-	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+	if err == nil && markJunction(info).Mode()&fs.ModeSymlink != 0 {
 		err = errors.ErrUnsupported
 	}
 	return err
@@ -296,7 +296,7 @@ func (t tree) realPath(ctx context.Context, name string) (string, error) {
 		if err != nil {
 			return path.Join(next, rest), nil
 		}
-		if info.Mode()&fs.ModeSymlink == 0 {
+		if markJunction(info).Mode()&fs.ModeSymlink == 0 {
 			resolved = next
 			continue
 		}

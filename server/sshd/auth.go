@@ -177,7 +177,8 @@ func (s *Server) refuses(config *Config, end net.Addr, user string) bool {
 }
 
 func (s *Server) userBanned(network netip.Prefix, user string) bool {
-	return user != "" && len(user) <= longestName && s.guard.bans.Banned(Source{network, user})
+	return user != "" && len(strings.TrimSuffix(user, afterKey)) <= longestName &&
+		s.guard.bans.Banned(Source{network, user})
 }
 
 // blame counts a failed login against the user at its address, and against the address, and returns
@@ -191,7 +192,7 @@ func (s *Server) blame(config *Config, end net.Addr, user string, weight float64
 	network := Network(address)
 	var delay time.Duration
 	switch {
-	case user == "" || len(user) > longestName:
+	case user == "" || len(strings.TrimSuffix(user, afterKey)) > longestName:
 	case !config.Safe(address) && s.userBanned(network, user):
 		weight = min(weight, noLogin)
 	default:

@@ -129,7 +129,11 @@ func (s *Server) ServeConn(raw net.Conn) {
 		secure.User()), s.bytes.Of(secure.User()))
 	if err := l.open(); err != nil {
 		l.Report(server.Event{Kind: server.LoginRefused, User: secure.User(), Err: err})
-		secure.Disconnect(byApplication, errNoFiles.Error())
+		said := errNoFiles
+		if errors.Is(err, ErrNotAdmitted) || errors.Is(err, errNoUser) {
+			said = ErrNotAdmitted
+		}
+		secure.Disconnect(byApplication, said.Error())
 		return
 	}
 	usage := s.users.enter(secure.User(), l.access.mostConnections())
@@ -161,8 +165,8 @@ const (
 
 var errNoFiles = errors.New("your files cannot be served now; tell the server's operators")
 
-// open finds out whether the user may still log in, and what there is to see. Only now is the client known to be the user, for whom a
-// directory may be made.
+// open finds out whether the user may still log in, and what there is to see. Only now is the
+// client known to be the user, for whom a directory may be made.
 func (l *login) open() (err error) {
 	if l.access.Admit != nil {
 		if err := l.access.Admit(); err != nil {
@@ -194,7 +198,8 @@ func (s *Server) login(state *state, conn *connection,
 			case dropped:
 				err = errDropped
 			default:
-				s.blame(&state.Config, conn.RemoteAddr(), tried.user, tried.weight(conn, err))
+				s.blame(&state.Config, conn.RemoteAddr(), heldAgainst(tried.user),
+					tried.weight(conn, err))
 			}
 		}()
 	}

@@ -89,6 +89,15 @@ func (p proof) held(user string) string {
 	if strings.HasPrefix(p.method, "publickey,") {
 		return user + afterKey
 	}
+	return heldAgainst(user)
+}
+
+// heldAgainst returns the name against which a failure is held that is no code after a key, or ""
+// for a name that is kept for those: clients choose what they call themselves.
+func heldAgainst(user string) string {
+	if strings.HasSuffix(user, afterKey) {
+		return ""
+	}
 	return user
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// guard limits the connections that are logging in, and turns away banned ones. IPv6 addresses count
-// by their /64, the least that a customer has.
+// guard limits the connections that are logging in, and turns away banned ones. IPv6 addresses
+// count by their /64, the least that a customer has.
 type guard struct {
 	now  func() time.Time
 	draw func(n int) int // a random number below n

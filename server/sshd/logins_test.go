@@ -29,6 +29,9 @@ func TestListAndEndLogins(t *testing.T) {
 	config.PublicKey = func(ssh.ConnMetadata, ssh.PublicKey) (*Access, error) { return access, nil }
 	s := newServer(t, config)
 	first := mustConnect(t, s)
+	if _, err := sftp(first); err != nil {
+		t.Fatal(err)
+	}
 	second, err := connectAs(s, "v", ssh.PublicKeys(key))
 	if err != nil {
 		t.Fatal(err)
@@ -47,9 +50,6 @@ func TestListAndEndLogins(t *testing.T) {
 	if in := book.of(server.LoggedIn); len(in) != 2 || in[0].Method != "password" ||
 		in[1].Key != fingerprint {
 		t.Errorf("logged in: %+v", in)
-	}
-	if _, err := sftp(first); err != nil {
-		t.Fatal(err)
 	}
 	if n := s.EndLogins(func(l Login) bool { return l.User == "u" }); n != 1 {
 		t.Errorf("%d logins are ended", n)

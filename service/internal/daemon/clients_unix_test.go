@@ -66,7 +66,8 @@ sed -i 1d answers
 	}
 	name, stdin := "", ""
 	if client == "sftp" {
-		args = append(append([]string{"-o", "BatchMode=no"}, args...), "-b", "-", user+"@127.0.0.1")
+		args = append(append([]string{"-o", "BatchMode=no"}, args...), "-b", "-",
+			strings.TrimPrefix(user+"@127.0.0.1", "@"))
 		name, stdin = opensshd.Find(a.t, "sftp"), "ls\n"
 	} else {
 		args = append(append([]string{"ls"}, args[2:]...), user+"@127.0.0.1:/") // without -F none

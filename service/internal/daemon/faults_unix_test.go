@@ -108,12 +108,11 @@ func faultsOf(n int, seed uint64, whiles ...time.Duration) (all []fault) {
 }
 
 // TestFaults: at each moment of a change a node is killed or stopped, its client cut, the storage
-// or the store paused or broken, or the node sleeps or is parted from the store until others take it
-// for dead.
-// Nothing that is truncated is ever seen, what a client was told is done is there for all nodes and
-// has its event, no user has more sessions and nobody escapes a ban on another node, and in the end
-// quotas are right and no upload is left. USFTP_FAULTS is the number of faults, USFTP_FAULTS_SEED
-// chooses them.
+// or the store paused or broken, or the node sleeps or is parted from the store until others take
+// it for dead. Nothing that is truncated is ever seen, what a client was told is done is there for
+// all nodes and has its event, no user has more sessions and nobody escapes a ban on another node,
+// and in the end quotas are right and no upload is left. USFTP_FAULTS is the number of faults,
+// USFTP_FAULTS_SEED chooses them.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	n, seed := 10, uint64(time.Now().UnixNano())
@@ -629,8 +628,8 @@ func TestHeldUpRequest(t *testing.T) {
 }
 
 // TestSleepingNode: a node sleeps at a moment of a change until others have taken it for dead, and
-// one of them has stored a file where it was at work. When it goes on it neither replaces nor deletes
-// that.
+// one of them has stored a file where it was at work. When it goes on it neither replaces nor
+// deletes that.
 func TestSleepingNode(t *testing.T) {
 	t.Parallel()
 	users := []fault{{change: "short", which: whole}, {change: "short", which: whole, after: true},

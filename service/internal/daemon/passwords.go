@@ -79,8 +79,8 @@ func (s *service) renewal(u store.User) func(old string) func(fresh string) erro
 	}
 }
 
-// atOnceHashed is how many new passwords are hashed at once, each of which takes 64 MiB: whoever has
-// to change a password may answer over many connections in the same moment. hashPatience is how
+// atOnceHashed is how many new passwords are hashed at once, each of which takes 64 MiB: whoever
+// has to change a password may answer over many connections in the same moment. hashPatience is how
 // long one waits for that.
 const (
 	atOnceHashed = 2

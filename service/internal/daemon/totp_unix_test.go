@@ -102,6 +102,12 @@ func TestGuessedCodes(t *testing.T) {
 		}
 	}
 	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "bob" })
+	for range 3 { // nor does it help to be called what bob's codes are held against
+		if out, _, err := (asker{t: t, server: s, more: []string{"-o", "User=bob:code"}}).run("sftp",
+			"", "guess"); err == nil {
+			t.Fatalf("a user that does not exist is let in:\n%s", out)
+		}
+	}
 	if out, _, err := (asker{t: t, server: s, key: key}).run("sftp", "bob",
 		code(time.Now())); err == nil {
 		t.Errorf("a right code is looked at during a ban:\n%s", out)

@@ -163,10 +163,10 @@ func (b *Bucket) Check(ctx context.Context, prefix string) error {
 
 // Head implements [objectfs.Bucket].
 func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) {
-	if err := listable(key); err != nil {
-		return objectfs.Object{}, err
-	}
 	o, err := b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
+	if odd := listable(key); odd != nil && err != nil { // what others have stored can be removed
+		return objectfs.Object{}, odd
+	}
 	return objectfs.Object{Key: key, Size: o.Size, ETag: o.ETag, Modified: o.LastModified},
 		b.explain(err)
 }

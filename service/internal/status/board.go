@@ -220,7 +220,7 @@ func (b *Board) outsiders() (all []User) {
 		here[l.User] = true
 	}
 	for _, u := range b.Outsiders() {
-		if here[u.Name] || u.Bytes > 0 || u.Files > 0 {
+		if here[u.Name] || u.Bytes > 0 || u.Files > 0 || u.Sent > 0 || u.Fetched > 0 {
 			all = append(all, u)
 		}
 	}

@@ -43,9 +43,10 @@ func (t *told) tell(ctx context.Context, s *Store) {
 	if status == nil {
 		return
 	}
+	text := column(status()) // takes its time, and is not to take the store's
 	s.doOne(ctx, func(t tx) error {
 		_, err := t.exec(`INSERT INTO statuses (node, status) VALUES ($1, $2)
-			ON CONFLICT (node) DO UPDATE SET status = $2`, s.node, column(status()))
+			ON CONFLICT (node) DO UPDATE SET status = $2`, s.node, text)
 		return err
 	})
 }

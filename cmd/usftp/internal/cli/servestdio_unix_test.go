@@ -144,7 +144,7 @@ func TestServeStdioFlags(t *testing.T) {
 	}
 	for bad, says := range map[string]string{
 		"-Q features": "must be requests", "-f MAIL": "facility", "-l LOUD": "quiet, error",
-		"-u 9": "octal", "-P fly": "unknown request", "-x": "",
+		"-u 9": "octal", "-P fly": "unknown request", "-x": "", "/srv": "takes no directory",
 	} {
 		if out, err := run(strings.Fields(bad)...); err == nil || !strings.Contains(out, says) {
 			t.Errorf("%s: %v\n%s", bad, err, out)

@@ -86,7 +86,10 @@ var onlyFor = map[string][]string{
 // check checks the command line.
 func (s *flags) check(args []string) error {
 	switch {
-	case s.stdio: // operands do not count: `scp -D` passes some, which sftp-server ignores
+	case s.stdio && len(args) == 1: // it would serve much more than its caller means
+		return fmt.Errorf("serve --stdio takes no directory: it serves all files that its user may"+
+			" reach, and --start-directory %s is where a session begins", args[0])
+	case s.stdio: // two do not count: `scp -D` passes a host and "sftp", which sftp-server ignores
 	case len(args) == 0:
 		return errors.New("missing operand: serve needs a directory or --stdio")
 	case len(args) > 1:
