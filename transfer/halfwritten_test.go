@@ -26,7 +26,7 @@ func TestHalfWrittenInPlace(t *testing.T) {
 }
 
 func testHalfWritten(t *testing.T, size int, keepsTimes bool) {
-	lose := true
+	lose, deny := true, false
 	half := random(size)
 	copy(half[size/2:], make([]byte, size))
 	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -35,6 +35,8 @@ func testHalfWritten(t *testing.T, size int, keepsTimes bool) {
 			return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
 		case r.Type == wire.TypeWrite && r.Path == "/in/dir/file" && lose:
 			return []sftptest.Action{sftptest.Hangup()}
+		case r.Type == wire.TypeOpen && r.Path == "/in/dir/file" && deny:
+			return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
 		}
 		return nil
 	}}, sftptest.LinkConfig{})
@@ -62,6 +64,11 @@ func testHalfWritten(t *testing.T, size int, keepsTimes bool) {
 		t.Fatal(err)
 	}
 	b.reconnect(sftptest.LinkConfig{})
+	deny = true
+	if err := run(); err == nil {
+		t.Error("a run that must not write the file succeeds")
+	}
+	deny = false
 	if err := run(); err != nil || !bytes.Equal(b.remote("/in/dir/file"), data) {
 		t.Errorf("the next run ends with %v and leaves the half file: %v", err,
 			bytes.Equal(b.remote("/in/dir/file"), half))
