@@ -48,7 +48,7 @@ func TestIconv(t *testing.T) {
 	there := []string{"gr\xfcn", "\xfcber", "\xfcber/\xdf"}
 	put(t, filepath.Join(dir, "src"), here[0], here[2])
 	for what, server := range map[string]string{"OpenSSH": opensshd.Find(t, "sftp-server"),
-		"ours": "usftp serve --stdio /"} {
+		"ours": "usftp serve --stdio"} {
 		flags := []string{"--iconv=ISO-8859-1", "--server=" + server}
 		must := func(args ...string) string {
 			t.Helper()
