@@ -39,7 +39,7 @@ func wantTrail(t *testing.T, s *Store, many int) {
 // testTrail: what all nodes record is read in the order in which it was recorded, names as they
 // were, of one user or from a time to another, and removed at its age.
 func testTrail(t *testing.T, name string) {
-	one, two := node(t, name), node(t, name)
+	one, two := patient(t, name), patient(t, name)
 	const many = 3*recordsAtOnce + 7
 	odd := "/\xff\x00\n=1"
 	for i := range many {

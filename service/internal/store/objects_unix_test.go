@@ -31,7 +31,7 @@ func is(t *testing.T, err, want error) {
 
 // testObjects: what one node knows of an upload all do.
 func testObjects(t *testing.T, name string) {
-	one, two := node(t, name).Objects("b"), node(t, name).Objects("b")
+	one, two := patient(t, name).Objects("b"), patient(t, name).Objects("b")
 	ctx := t.Context()
 	first := lock(t, one, oddName)
 	if want := (objectfs.Upload{Name: oddName, Fence: first.Fence, Locked: true}); first != want ||

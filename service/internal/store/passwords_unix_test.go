@@ -11,7 +11,7 @@ import (
 // testPasswords: a password is changed once, in place of the one that it is to replace, and then
 // no longer due, on all nodes.
 func testPasswords(t *testing.T, name string) {
-	one, two := node(t, name), node(t, name)
+	one, two := patient(t, name), patient(t, name)
 	must(t, one.PutUser(t.Context(), User{Name: "ann", Root: "/", Password: "old"}, false))
 	see := func(what string, is func(u User) bool) {
 		t.Helper()

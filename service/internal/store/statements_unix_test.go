@@ -105,7 +105,7 @@ func serve(t *testing.T, files server.FS, policy server.Policy) *usftp.Client {
 
 // testHungNode: a node that hangs in the middle of a transaction holds up others only for a moment.
 func testHungNode(t *testing.T, name string) {
-	hung, other := node(t, name), node(t, name)
+	hung, other := patient(t, name), patient(t, name)
 	if hung.db.postgres == "" {
 		return // a file has one node
 	}

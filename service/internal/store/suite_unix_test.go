@@ -169,7 +169,7 @@ var (
 )
 
 func testBans(t *testing.T, name string) {
-	one, two := node(t, name), node(t, name)
+	one, two := patient(t, name), patient(t, name)
 	local := sshd.NewBanList()
 	for i := range 11 {
 		s := []*Store{one, two}[i%2]
@@ -193,7 +193,7 @@ func testBans(t *testing.T, name string) {
 		t.Errorf("%v, %v", list, err)
 	}
 	must(t, one.Close())
-	one = node(t, name)
+	one = patient(t, name)
 	if !one.Bans().Banned(attacker) {
 		t.Error("the ban is forgotten at a restart")
 	}
@@ -250,7 +250,7 @@ func testBans(t *testing.T, name string) {
 
 func testSessions(t *testing.T, name string) {
 	const most = 5
-	nodes := []sshd.Sessions{node(t, name).Sessions("u", most), node(t, name).Sessions("u", most)}
+	nodes := []sshd.Sessions{patient(t, name).Sessions("u", most), patient(t, name).Sessions("u", most)}
 	var in, refused atomic.Int64
 	var group sync.WaitGroup
 	ends := make(chan func(), 40)
@@ -338,7 +338,7 @@ func count(t *testing.T, a *Account, bytes, files int64) {
 
 func testQuotas(t *testing.T, name string) {
 	const most, writers, piece = 1 << 20, 8, 1000
-	stores := []*Store{node(t, name), node(t, name)}
+	stores := []*Store{patient(t, name), patient(t, name)}
 	var accounts []*Account
 	for _, s := range stores {
 		accounts = append(accounts, s.Account(t.Context(), "/srv", most, 500))
@@ -399,7 +399,7 @@ func testQuotas(t *testing.T, name string) {
 	for _, s := range stores {
 		must(t, s.Close())
 	}
-	if now := node(t, name).Account(t.Context(), "/srv", most, 500).Usage(); now.Bytes != 1000 ||
+	if now := patient(t, name).Account(t.Context(), "/srv", most, 500).Usage(); now.Bytes != 1000 ||
 		now.Files != 2 {
 		t.Errorf("at the end %+v", now)
 	}
@@ -453,7 +453,7 @@ func testSmallQuotas(t *testing.T, name string) {
 
 func testBandwidth(t *testing.T, name string) {
 	rates := sshd.Rates{Send: 100 << 20}
-	one, two := node(t, name).Bandwidth("u", rates), node(t, name).Bandwidth("u", rates)
+	one, two := patient(t, name).Bandwidth("u", rates), patient(t, name).Bandwidth("u", rates)
 	move := func(b sshd.Bandwidth) { must(t, b.Send(t.Context(), 1)) }
 	sharing := func(b sshd.Bandwidth) int64 { return b.(*mover).nodes.Load() }
 	eventually(t, "one has everything", func() bool {
@@ -472,7 +472,7 @@ func testBandwidth(t *testing.T, name string) {
 }
 
 func testUsers(t *testing.T, name string) {
-	one, two := node(t, name), node(t, name)
+	one, two := patient(t, name), patient(t, name)
 	heard := make(chan struct{}, 100)
 	two.OnUsers(func() { heard <- struct{}{} })
 	u := User{Name: "ann", Root: "/srv/ann", Keys: []string{"ssh-ed25519 AAAA a", "ssh-rsa BBBB b"},

@@ -12,7 +12,7 @@ import (
 // testTurns: of several nodes that want to do the same work one does it, and another one once its
 // time is over.
 func testTurns(t *testing.T, name string) {
-	nodes := []*Store{node(t, name), node(t, name), node(t, name)}
+	nodes := []*Store{patient(t, name), patient(t, name), patient(t, name)}
 	var mine, lost atomic.Int64
 	var asking sync.WaitGroup
 	for _, n := range nodes {
