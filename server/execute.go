@@ -294,11 +294,8 @@ func (w *worker) open(ctx context.Context, s *session, r *request) {
 // giveHandle answers OPEN and OPENDIR. If there are too many handles it does not call open, which
 // might create or truncate a file.
 func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)) {
-	s.mu.Lock()
-	ok := s.handles.reserve(s.maxOpen)
-	s.mu.Unlock()
-	if !ok {
-		w.status(s, r, errHandles)
+	if err := s.reserveHandle(); err != nil {
+		w.status(s, r, err)
 		return
 	}
 	h, err := open()
@@ -314,11 +311,26 @@ func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)
 		return
 	}
 	if h.file != nil {
-		s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.writerAt != nil,
-			Transfer: &h.moved})
+		s.reportOpened(h)
 	}
 	key := appendKey(make([]byte, 0, handleSize), h.key)
 	w.short(s, r, wire.Handle{Handle: key}.Append(w.scratch[:0], r.id))
+}
+
+// reserveHandle counts a handle that is about to be opened, or returns an error if there are too
+// many.
+func (s *session) reserveHandle() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.handles.reserve(s.maxOpen) {
+		return errHandles
+	}
+	return nil
+}
+
+func (s *session) reportOpened(h *handle) {
+	s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.writerAt != nil,
+		Transfer: &h.moved})
 }
 
 // close forgets a handle that no other request uses, and closes it as closeHandle does.

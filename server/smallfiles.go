@@ -210,11 +210,8 @@ type step struct {
 
 // open opens the file.
 func (t *step) open(ctx context.Context) error {
-	t.s.mu.Lock()
-	ok := t.s.handles.reserve(t.s.maxOpen)
-	t.s.mu.Unlock()
-	if !ok {
-		return errHandles
+	if err := t.s.reserveHandle(); err != nil {
+		return err
 	}
 	file, err := t.s.view.open(ctx, t.path, t.flags, t.attrs)
 	if err == nil && file == nil {
@@ -233,8 +230,7 @@ func (t *step) open(ctx context.Context) error {
 		h.sums()
 	}
 	t.handle = h
-	t.s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.writerAt != nil,
-		Transfer: &h.moved})
+	t.s.reportOpened(h)
 	return nil
 }
 
