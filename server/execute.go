@@ -277,9 +277,6 @@ func (s *session) write(r *request) error {
 func (w *worker) open(ctx context.Context, s *session, r *request) {
 	w.giveHandle(s, r, func() (*handle, error) {
 		file, err := s.view.open(ctx, r.path, r.flags, r.attrs)
-		if err == nil && file == nil {
-			err = errUnsupported
-		}
 		if err != nil {
 			return nil, err
 		}

@@ -214,9 +214,6 @@ func (t *step) open(ctx context.Context) error {
 		return err
 	}
 	file, err := t.s.view.open(ctx, t.path, t.flags, t.attrs)
-	if err == nil && file == nil {
-		err = errUnsupported
-	}
 	if err != nil {
 		t.unreserve()
 		return err

@@ -129,8 +129,11 @@ func (v *View) open(ctx context.Context, name string, flags uint32,
 	file, err := v.quotaOpen(ctx, name, flags, &attrs, func() (File, error) {
 		return opener.Open(ctx, name, flags, v.masked(attrs, 0o666))
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case file == nil:
+		return nil, errUnsupported
 	}
 	return v.ruled(file, flags), nil
 }

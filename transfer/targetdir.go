@@ -214,8 +214,7 @@ func (j *job) makePath(target string, itself bool) error {
 	return (&targetDir{Root: root}).mkdirAll(missing)
 }
 
-// mayMake is makePath for a dry run: it fails if the target, or with itself a file in it, could not
-// be made, as far as can be told.
+// mayMake tells a dry run whether makePath would fail, as far as can be told.
 func (j *job) mayMake(target string, itself bool) error {
 	if _, _, isPath := j.dst.Identity(target); !isPath {
 		return nil

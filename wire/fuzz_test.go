@@ -167,7 +167,7 @@ func FuzzGotFiles(f *testing.F) {
 		&GotFile{FileStatus: FileStatus{Code: NoSuchFile, Message: "no"}})
 }
 
-// fileOfRequest is one of the files that follow each other in a request or a reply.
+// fileOfRequest is one file of a request for several, or of its reply.
 type fileOfRequest interface {
 	Append(b []byte) []byte
 	Parse(payload []byte) (rest []byte, err error)

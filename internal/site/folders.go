@@ -66,7 +66,7 @@ func (s *Site) compose(one *Account, files server.FS, policy *server.Policy,
 	return server.NewFolders(folders...)
 }
 
-// treeOf is tree for the root of a folder.
+// treeOf returns the tree at the root of a folder.
 func (s *Site) treeOf(f *Folder) (*tree, error) {
 	t, err := s.tree(f.Root)
 	if err != nil {

@@ -148,7 +148,7 @@ func (e *entry) access() *Access {
 		Sessions: e.sessions, Second: e.Second}
 }
 
-// access is that of an entry, as long as the user is there and may log in.
+// access returns what a user may do, which holds as long as the user exists and may log in.
 func (d *Directory) access(conn ssh.ConnMetadata, e *entry) *Access {
 	access := e.access()
 	access.Admit = func() error {

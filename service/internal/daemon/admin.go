@@ -191,7 +191,7 @@ func (s *service) shownOutsiders() (all []status.User) {
 	return all
 }
 
-// outsider is that of the settings that were read last.
+// outsider reports what settings.outsider does, by the settings that were read last.
 func (s *service) outsider(name string) bool {
 	made := s.latest.Load()
 	return made != nil && made.outsider(name)

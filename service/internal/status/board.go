@@ -286,7 +286,7 @@ func (b *Board) wrongToken(remote string) {
 	}
 }
 
-// stale makes the next call of Status collect everything anew.
+// stale makes the next call of Status collect everything again.
 func (b *Board) stale() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
