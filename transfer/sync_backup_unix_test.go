@@ -171,10 +171,13 @@ func TestSyncBackupsStayWhereRenameReplaces(t *testing.T) {
 func TestSyncMakesItsBackupDirectoryAgain(t *testing.T) {
 	for name, hardlinks := range map[string]bool{"linked": true, "moved": false} {
 		var files *sftptest.Files
+		var replaced []string // in the order in which the file system lists them
 		script := sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
 			if q.Type == wire.TypeRename || q.Extension == wire.ExtPosixRename {
-				if q.Path2 == "/dst/d/first" || q.Path2 == "/dst/d/second" {
-					files.Remove("/dst/.old")
+				if name, ok := strings.CutPrefix(q.Path2, "/dst/d/"); ok {
+					if replaced = append(replaced, "d/"+name); len(replaced) < 3 {
+						files.Remove("/dst/.old")
+					}
 				}
 			}
 			return nil
@@ -196,7 +199,10 @@ func TestSyncMakesItsBackupDirectoryAgain(t *testing.T) {
 		if _, err := j.run(t); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, of := range []string{"d/third", "d/extra"} {
+		if len(replaced) != len(all) {
+			t.Fatalf("%s: replaced %q", name, replaced)
+		}
+		for _, of := range []string{replaced[2], "d/extra"} {
 			if old, err := files.ReadFile("/dst/.old/" + of); string(old) != "old" {
 				t.Errorf("%s: what was %s is %q, %v", name, of, old, err)
 			}
