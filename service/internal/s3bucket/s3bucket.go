@@ -44,7 +44,7 @@ type Config struct {
 	Unsigned bool
 
 	// Patience is how long a request is repeated while the storage does not answer or is
-	// overloaded; 0 is two minutes.
+	// overloaded; 0 is two and a half minutes.
 	Patience time.Duration
 }
 
@@ -56,6 +56,7 @@ type Bucket struct {
 	keys     string // the file of keys
 	sse      encrypt.ServerSide
 	unsigned bool
+	patience time.Duration
 
 	misjudges struct{ puts, deletes atomic.Bool } // it refuses If-Match with the right ETag
 }
@@ -86,16 +87,20 @@ func New(name string, c Config) (*Bucket, error) {
 			return nil, err
 		}
 	}
+	return newBucket(name, c, endpoint, transport)
+}
+
+func newBucket(name string, c Config, endpoint *url.URL, transport http.RoundTripper) (*Bucket,
+	error) {
 	if c.Patience == 0 {
-		c.Patience = 2 * time.Minute
+		c.Patience = usualPatience
 	}
 	options := &minio.Options{
-		Creds:     c.credentials(),
-		Secure:    endpoint.Scheme == "https",
-		Transport: conditional{transport},
-		Region:    c.Region,
-		// minio-go waits half a second on average between two attempts.
-		MaxRetries: int(c.Patience/(500*time.Millisecond)) + 1,
+		Creds:      c.credentials(),
+		Secure:     endpoint.Scheme == "https",
+		Transport:  conditional{transport},
+		Region:     c.Region,
+		MaxRetries: attempts,
 	}
 	if c.PathStyle {
 		options.BucketLookup = minio.BucketLookupPath
@@ -105,7 +110,7 @@ func New(name string, c Config) (*Bucket, error) {
 		return nil, fmt.Errorf("object storage at %s: %w", c.Endpoint, err)
 	}
 	b := &Bucket{core: core, name: name, endpoint: c.Endpoint, keys: c.Keys,
-		unsigned: c.Unsigned || options.Secure}
+		unsigned: c.Unsigned || options.Secure, patience: c.Patience}
 	switch c.Encryption {
 	case "":
 	case "AES256":
@@ -163,12 +168,14 @@ func (b *Bucket) Check(ctx context.Context, prefix string) error {
 
 // Head implements [objectfs.Bucket].
 func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) {
-	o, err := b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
+	o, err := repeat(ctx, b, func() (minio.ObjectInfo, error) {
+		return b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
+	})
 	if odd := listable(key); odd != nil && err != nil { // what others have stored can be removed
 		return objectfs.Object{}, odd
 	}
 	return objectfs.Object{Key: key, Size: o.Size, ETag: o.ETag, Modified: o.LastModified},
-		b.explain(err)
+		err
 }
 
 // Get implements [objectfs.Bucket].
@@ -179,9 +186,13 @@ func (b *Bucket) Get(ctx context.Context, key, etag string, offset,
 	if err != nil {
 		return nil, err
 	}
-	body, _, header, err := b.core.GetObject(ctx, b.name, key, options)
+	var header http.Header
+	body, err := repeat(ctx, b, func() (body io.ReadCloser, err error) {
+		body, _, header, err = b.core.GetObject(ctx, b.name, key, options)
+		return body, err
+	})
 	if err != nil {
-		return nil, b.explain(err)
+		return nil, err
 	}
 	// What ignores the range sends the beginning.
 	wanted := fmt.Sprintf("bytes %d-%d/", offset, offset+length-1)
@@ -248,17 +259,21 @@ func (b *Bucket) put(ctx context.Context, key string, body *io.SectionReader,
 	options := b.options(when)
 	// Ceph's gateway does not recognize the signature of an empty body that is sent in pieces.
 	options.DisableContentSha256 = b.unsigned || body.Size() == 0
-	made, err := b.core.PutObject(ctx, b.name, key, io.NewSectionReader(body, 0, body.Size()),
-		body.Size(), "", "", options)
+	made, err := repeat(ctx, b, func() (minio.UploadInfo, error) {
+		return b.core.PutObject(ctx, b.name, key, io.NewSectionReader(body, 0, body.Size()),
+			body.Size(), "", "", options)
+	})
 	return objectfs.Object{Key: key, Size: body.Size(), ETag: made.ETag, Modified: time.Now()},
-		b.explain(err)
+		err
 }
 
 // Delete implements [objectfs.Bucket].
 func (b *Bucket) Delete(ctx context.Context, key, etag string) error {
 	remove := func(when objectfs.Condition) (struct{}, error) {
-		return struct{}{}, b.explain(b.core.RemoveObject(withMatch(ctx, when.ETag), b.name, key,
-			minio.RemoveObjectOptions{}))
+		return struct{}{}, b.done(ctx, func() error {
+			return b.core.RemoveObject(withMatch(ctx, when.ETag), b.name, key,
+				minio.RemoveObjectOptions{})
+		})
 	}
 	var err error
 	if etag == "" {
@@ -301,11 +316,13 @@ func (b *Bucket) List(ctx context.Context, q objectfs.Query) (objectfs.Page, err
 	if q.Delimited {
 		delimiter = "/"
 	}
-	result, err := untilDone(ctx, func() (minio.ListBucketV2Result, error) {
-		return b.core.ListObjectsV2(b.name, q.Prefix, "", q.Token, delimiter, q.Max)
+	result, err := repeat(ctx, b, func() (minio.ListBucketV2Result, error) {
+		return untilDone(ctx, func() (minio.ListBucketV2Result, error) {
+			return b.core.ListObjectsV2(b.name, q.Prefix, "", q.Token, delimiter, q.Max)
+		})
 	})
 	if err != nil {
-		return objectfs.Page{}, b.explain(err)
+		return objectfs.Page{}, err
 	}
 	var page objectfs.Page
 	for _, o := range result.Contents {
@@ -365,10 +382,12 @@ func (b *Bucket) Copy(ctx context.Context, from, etag, to string,
 			headers[name] = header.Get(name)
 		}
 	}
-	made, err := b.core.CopyObject(ctx, b.name, from, b.name, to, headers, minio.CopySrcOptions{},
-		minio.PutObjectOptions{})
+	made, err := repeat(ctx, b, func() (minio.ObjectInfo, error) {
+		return b.core.CopyObject(ctx, b.name, from, b.name, to, headers, minio.CopySrcOptions{},
+			minio.PutObjectOptions{})
+	})
 	if err != nil {
-		return objectfs.Object{}, b.explain(err)
+		return objectfs.Object{}, err
 	}
 	return objectfs.Object{Key: to, ETag: made.ETag, Modified: made.LastModified}, nil
 }

@@ -41,7 +41,8 @@ var (
 
 // suite is what every storage must do.
 var suite = map[string]func(t *testing.T, s storage){
-	"files": testFiles, "pages": testPages, "conditions": testConditions, "errors": testErrors}
+	"files": testFiles, "pages": testPages, "conditions": testConditions, "errors": testErrors,
+	"an outage": testOutage}
 
 func TestVersitygw(t *testing.T) {
 	for name, test := range suite {
