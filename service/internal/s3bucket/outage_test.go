@@ -84,9 +84,10 @@ func TestPatience(t *testing.T) {
 				if err != nil && !strings.Contains(err.Error(), "does not answer: see to it") {
 					t.Errorf("it says %v", err)
 				}
-				if ctx, cancel := context.WithCancel(t.Context()); err != nil {
+				if err != nil {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
 					began := time.Now()
-					time.AfterFunc(time.Second, cancel)
 					if b.Delete(ctx, "key", ""); time.Since(began) > 2*time.Second {
 						t.Errorf("who has gone is waited for: %s", time.Since(began))
 					}
