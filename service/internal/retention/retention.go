@@ -100,7 +100,7 @@ func (a *application) folder(ctx context.Context, folder string, depth int) erro
 			name := path.Join(folder, info.Name())
 			switch {
 			case info.IsDir() && len(below) == mostFolders:
-				return errors.New("there are too many folders in it")
+				return errors.New("holds too many folders")
 			case info.IsDir():
 				below = append(below, name)
 			case a.stays(info) == nil && !failed[name]:
@@ -201,7 +201,7 @@ func (a *application) makeFolders(ctx context.Context, folder string) error {
 	}
 	info, err := a.stat(ctx, folder)
 	if err == nil && !info.IsDir() {
-		return &fs.PathError{Op: "mkdir", Path: folder, Err: errors.New("it is not a folder")}
+		return &fs.PathError{Op: "mkdir", Path: folder, Err: errors.New("not a folder")}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -153,7 +153,7 @@ func (b *Bucket) Check(ctx context.Context, prefix string) error {
 	keys, err := untilDone(ctx, b.core.GetCreds)
 	switch {
 	case err != nil && b.keys != "": // which may quote the file
-		return fmt.Errorf("bucket %s: there are no keys in %s: it has to be like "+
+		return fmt.Errorf("bucket %s: no keys in %s: it has to be like "+
 			"~/.aws/credentials",
 			b.name, b.keys)
 	case err != nil:

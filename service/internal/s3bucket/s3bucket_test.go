@@ -342,7 +342,7 @@ func testErrors(t *testing.T, s storage) {
 		{"secret", func(c *Config) { c.SecretKey = "other" }, s.bucket, "secret key"},
 		{"bucket", func(*Config) {}, "another", "make the bucket, or correct its name"},
 		{"file of keys", func(c *Config) { c.AccessKey, c.Keys = "", none }, s.bucket,
-			"there are no keys in " + none},
+			"no keys in " + none},
 		{"clock", func(c *Config) { c.Endpoint = skewed.URL }, s.bucket,
 			"this machine's clock is wrong: set it"},
 		{"too many requests", func(c *Config) { c.Endpoint = overloaded.URL }, s.bucket,
