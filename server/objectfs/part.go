@@ -15,8 +15,8 @@ type part struct {
 	blocks        []*buffer.Block // nil where nothing has been written
 	written       spans           // offsets within the part
 	pool          *buffer.Pool
-	extra         bool // it counts for the turn
-	short         bool // it may have one block only
+	held          int64 // the budget has given it memory for so much of its beginning
+	short         bool  // held is that of short files
 	sending       bool
 	used          int64 // when it was last written to, by the writer's count
 }

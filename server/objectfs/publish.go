@@ -135,15 +135,12 @@ func (w *writer) putWhole(ctx context.Context) error {
 	if w.size > 0 {
 		p := w.parts[0]
 		if p == nil {
-			if err := w.take(0); err != nil {
+			if err := w.take(0, w.size); err != nil {
 				return err
 			}
 			p = w.parts[0]
-		}
-		if p.short && w.size > blockSize {
-			if err := w.lengthen(p); err != nil {
-				return err
-			}
+		} else if err := w.grow(p, w.size); err != nil {
+			return err
 		}
 		if err := w.fillGaps(p, p.written.gaps(w.size), w.shows); err != nil {
 			return err
