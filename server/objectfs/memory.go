@@ -231,15 +231,15 @@ func (w *writer) grow(p *part, to int64) error {
 }
 
 // begins completes the request with which a part begins. Until one of two parts is full the file
-// needs both, of which the other may be the one after it.
+// needs both; those after the first one may be longer.
 func (w *writer) begins(p *part, r *request) {
-	_, other := w.fs.layout.span(w.fs.layout.at(p.start) + 1)
-	for _, o := range w.parts {
-		if o != p && !o.sending && !o.short {
-			r.needed, other = true, max(other, o.length)
+	_, next := w.fs.layout.span(w.fs.layout.at(p.start) + 1)
+	r.begins, r.claim = p.length, unfinished*next
+	for _, other := range w.parts {
+		if other != p && !other.sending && !other.short {
+			r.needed, r.claim = true, p.length+other.length
 		}
 	}
-	r.begins, r.claim = p.length, p.length+other
 }
 
 // acquire waits for memory without the lock, until the session ends. It does not wait as long for
