@@ -147,6 +147,19 @@ func (p *part) ReadAt(b []byte, offset int64) (n int, err error) {
 	return n, err
 }
 
+// WriteRange implements [RangeWriter].
+func (p *part) WriteRange(w io.Writer, offset, length int64) error {
+	for length > 0 {
+		block := p.block(offset)[offset%blockSize:]
+		n, err := w.Write(block[:min(length, int64(len(block)))])
+		if err != nil {
+			return err
+		}
+		offset, length = offset+int64(n), length-int64(n)
+	}
+	return nil
+}
+
 // body returns the first length bytes as a request's body.
 func (p *part) body(length int64) *io.SectionReader { return io.NewSectionReader(p, 0, length) }
 

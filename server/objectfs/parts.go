@@ -14,7 +14,7 @@ const each = 500
 // standard is the layout that uploads have. The first parts are as short as S3 allows, since the
 // memory of slow uploads is what they have of a part. The longest ones are for files of more than
 // 600 GB.
-var standard = layout{first: 5 << 20, most: 1280 << 20}
+var standard = layout{first: MinPart, most: 256 * MinPart}
 
 // at returns the index of the part that holds an offset.
 func (l layout) at(offset int64) int {

@@ -179,13 +179,12 @@ func (w *writer) shorten(ctx context.Context) error {
 // what the client wants of when.
 func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	when, want Condition) (Object, error) {
-	// which may be tried once more
-	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body, 0, body.Size()), when)
+	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body.Outer()), when) // it may be read again
 	if err == nil || want.Absent { // an equal one may be somebody else's
 		return made, err
 	}
 	sum := md5.New()
-	if _, hashErr := io.Copy(sum, io.NewSectionReader(body, 0, body.Size())); hashErr != nil {
+	if _, hashErr := io.Copy(sum, io.NewSectionReader(body.Outer())); hashErr != nil {
 		return made, err
 	}
 	now, headErr := f.bucket.Head(ctx, key)
