@@ -195,7 +195,7 @@ func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	return now, nil
 }
 
-// existing is what the client is told when an object exists that must not.
+// existing returns the error for a client whose object must not exist and does.
 func existing(err error) error {
 	if errors.Is(err, ErrPrecondition) {
 		return fs.ErrExist

@@ -330,7 +330,8 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 				return false
 			}
 			parts, _, err := bucket.ListParts(t.Context(), uploads[0].Key, uploads[0].ID, 0)
-			return err == nil && len(parts) >= 3 && parts[2].Number == 3 // they may come in any order
+			return err == nil && len(parts) >= 3 &&
+				parts[2].Number == 3 // they may come in any order
 		})
 		one.Cmd.Process.Kill()
 		<-one.Ended

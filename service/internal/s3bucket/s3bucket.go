@@ -358,7 +358,7 @@ func (b *Bucket) List(ctx context.Context, q objectfs.Query) (objectfs.Page, err
 	return page, nil
 }
 
-// untilDone is for the one call of minio-go that takes no context: it ends by itself when the
+// untilDone bounds the one call of minio-go that takes no context: it ends by itself when the
 // storage has been silent for long enough.
 func untilDone[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	type answer struct {
