@@ -234,9 +234,6 @@ func (w *walk) begin(dir *walkDir) {
 // the lock, whether others were listed in the meantime.
 func (w *walk) list(dir *walkDir, crowd func() bool) {
 	entries, err := w.client.ReadDir(dir.file.Name())
-	if err == nil {
-		err = w.client.statUnknown(entries)
-	}
 	for _, f := range entries {
 		f.ctx = w.owner.ctx
 	}
@@ -273,26 +270,6 @@ func (w *walk) keep(dir *walkDir, entries []*File) {
 		dir.dirs[f] = child
 		heap.Push(&w.waiting, child)
 	}
-}
-
-// statUnknown looks at entries that were listed without a mode.
-func (c *Client) statUnknown(entries []*File) error {
-	var unknown []*File
-	var names []string
-	for _, f := range entries {
-		if !f.attrs.HasMode() {
-			unknown, names = append(unknown, f), append(names, f.path)
-		}
-	}
-	var failed error
-	privateClient{c}.LookAll(names, func(i int, info fs.FileInfo, err error) {
-		if err == nil {
-			unknown[i].remember(info.Sys().(*FileStat))
-		} else if c.ctx.Err() != nil {
-			failed = err
-		}
-	})
-	return failed
 }
 
 // dirHeap holds directories in the order of the walk.

@@ -208,7 +208,7 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 			i := OfStat(f.FileStat())
 			if strings.HasPrefix(name, "\x00") {
 				err = usftp.ErrNameCoding
-			} else if !i.HasMode { // the listing had no attributes
+			} else if !i.HasMode { // the client could not look at it: why?
 				if i, err = seen(unfollowed(client, f.Name())); err != nil && pool.Lost(client) {
 					return err
 				}

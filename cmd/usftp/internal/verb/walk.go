@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/internal/private"
 )
 
 // A walk visits trees on a host for all recursive verbs: each directory in turn and everything
@@ -438,7 +437,6 @@ func (w *walk) deliver(d *dir, entries []*entry) bool {
 
 // complete asks for what the listing did not include, and sorts.
 func (w *walk) complete(d *dir, entries []*entry) part {
-	w.askUnknown(d, entries)
 	if w.prepare != nil && len(entries) > 0 {
 		w.prepare(d, entries)
 	}
@@ -455,25 +453,6 @@ func (w *walk) append(d *dir, part part) {
 	if len(part.entries) > 0 && !d.left && !w.over {
 		d.parts = append(d.parts, part)
 	}
-}
-
-// askUnknown asks for the attributes of entries that were listed without a mode.
-func (w *walk) askUnknown(d *dir, entries []*entry) {
-	var unknown []*entry
-	var names []string
-	for _, e := range entries {
-		if !e.stat.HasMode() {
-			unknown, names = append(unknown, e), append(names, w.at(below(d.path, e.name)))
-		}
-	}
-	client := private.OfClient(d.client.WithContext(w.listing))
-	client.LookAll(names, func(i int, info fs.FileInfo, err error) {
-		if e := unknown[i]; err == nil {
-			if e.stat = statOf(info); e.isDir() {
-				w.foundIn(d, e)
-			}
-		}
-	})
 }
 
 func byName(a, b *entry) int { return strings.Compare(a.name, b.name) }
