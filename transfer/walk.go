@@ -161,7 +161,7 @@ func (w *walk) lookAgain(d *directory) {
 	t.fail("", d.source, d.target, err)
 }
 
-var errMissed = endpoint.Explain("it was moved or removed while it was listed, so some of what "+
+var errMissed = endpoint.Explain("moved or removed while it was listed, so some of what "+
 	"was in it may have been missed; run it again", fs.ErrNotExist)
 
 // stands returns nil if a directory of the source, given relative to it, is one.
