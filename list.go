@@ -216,7 +216,7 @@ func (l *listing) lookUp() {
 			unknown, names = append(unknown, f), append(names, f.path)
 		}
 	}
-	client.LookAll(names, func(i int, info fs.FileInfo, err error) {
+	client.lookAll(names, func(i int, info fs.FileInfo, err error) {
 		if err == nil {
 			unknown[i].remember(info.Sys().(*FileStat))
 		} else if err = client.fatal(err); err != nil {
