@@ -107,7 +107,7 @@ func (p *commitState) rename(c *fileCopy, o onHost) error {
 			c.journal.noteBefore(c, p.temporary) // there is nothing to continue
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
-		c.detail += c.rules().inPlace
+		c.detail += c.rules.inPlace
 		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
 			c.detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))

@@ -485,7 +485,7 @@ func (c *fileCopy) notResumable(err error) bool {
 // does.
 func (c *fileCopy) takeHandle() {
 	if c.tree != nil {
-		c.flags.seat.take(c.tree.budget)
+		c.flags.seat.take(c.budget)
 	}
 }
 
@@ -494,7 +494,7 @@ func (c *fileCopy) freeHandle() { c.flags.seat.free() }
 
 // isSmall reports whether the file belongs to a tree and is sent in one piece.
 func (c *fileCopy) isSmall() bool {
-	return c.entry != nil && !c.flags.large && c.tree.budget.isSmall(c.entry.info.Size)
+	return c.entry != nil && !c.flags.large && c.budget.isSmall(c.entry.info.Size)
 }
 
 // kept reports whether the target is already up to date.

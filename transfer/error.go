@@ -116,7 +116,7 @@ func shown(host, path string) string {
 }
 
 // shown returns a path on the target's side as users write it.
-func (j *job) shown(path string) string { return shown(j.route.TargetHost, path) }
+func (r *copyRun) shown(path string) string { return shown(r.route.TargetHost, path) }
 
 // at returns on which of two machines it happened, if the cause alone does not show that.
 func (e *Error) at() string {

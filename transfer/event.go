@@ -306,8 +306,8 @@ func (r *fileReport) enters(phase Phase) { r.phase.Store(&phase) }
 func (r *fileReport) settles() { r.enters(r.c.job.settling()) }
 
 // settling is the phase in which whoever keeps a copy finishes it.
-func (j *job) settling() Phase {
-	if j.dst.conn() == nil {
+func (r *copyRun) settling() Phase {
+	if r.dst.conn() == nil {
 		return PhaseFinishing
 	}
 	return PhaseWaiting

@@ -21,7 +21,7 @@ func TestNoRoomDuringDelta(t *testing.T) {
 		{syscall.EIO, true},
 	} {
 		t.Run(test.why.Error(), func(t *testing.T) {
-			c := newFileCopy(&job{ctx: t.Context()}, nil, "source", "target")
+			c := newFileCopy(&job{copyRun: copyRun{ctx: t.Context()}}, nil, "source", "target")
 			d := &delta{copy: c}
 			err := &fs.PathError{Op: "write", Path: "target", Err: test.why}
 			if got := d.failed(err); errors.Is(got, errNoDelta) != test.whole {

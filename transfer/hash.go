@@ -119,11 +119,11 @@ func (h *hashing) start(c *fileCopy, local reopen) {
 	}
 }
 
-func (j *job) pipeBuffers() *sync.Pool {
-	if j.tree == nil {
+func (r *copyRun) pipeBuffers() *sync.Pool {
+	if r.budget == nil {
 		return nil
 	}
-	return &j.tree.budget.buffers.pipe
+	return &r.budget.buffers.pipe
 }
 
 func (h *hashing) stop() {
@@ -228,7 +228,7 @@ func (h *hashing) keptSame(c *fileCopy, in *input, out *output) bool {
 
 // reread hashes a file of the given size that is not being copied.
 func (h *hashing) reread(c *fileCopy, size int64, local reopen) error {
-	if !c.tree.budget.isSmall(size) {
+	if !c.budget.isSmall(size) {
 		h.pipe = hashpipe.New(newDigests(c, size), size, interruptible(c.ctx, local),
 			c.pipeBuffers())
 		c.result.Bytes = size
@@ -241,7 +241,7 @@ func (h *hashing) reread(c *fileCopy, size int64, local reopen) error {
 		return err
 	}
 	defer free()
-	budget := c.tree.budget
+	budget := c.budget
 	budget.memory.take(size)
 	defer budget.memory.give(size)
 	data, release := budget.buffers.get(int(size))

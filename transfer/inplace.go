@@ -113,7 +113,7 @@ func (o onHost) overwriteThere(c *fileCopy, source *endpoint.Info, old fs.FileIn
 			c.detail = noSuchName
 		} else if endpoint.Refused(err) {
 			c.detail = "the host does not say what has this name: a directory's must end in /" +
-				c.rules().inPlace
+				c.rules.inPlace
 		}
 		return err
 	case old == nil && c.flags.notRenamed: // what has come since keeps its contents

@@ -51,7 +51,7 @@ func openInput(c *fileCopy) (*input, error) {
 		return in, in.ready()
 	}
 	in.known = c.entry.info
-	in.small.budget, in.small.size = c.tree.budget, in.known.Size
+	in.small.budget, in.small.size = c.budget, in.known.Size
 	if c.from != nil {
 		in.small.counts = &c.flags.seat
 	}

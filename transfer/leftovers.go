@@ -505,7 +505,7 @@ type halfways struct {
 }
 
 // has reports whether an earlier run wrote a target in place and did not complete it.
-func (h *halfways) has(j *job, source, target string) bool {
+func (h *halfways) has(j *copyRun, source, target string) bool {
 	h.once.Do(func() {
 		if j.options.Journal == "" {
 			return

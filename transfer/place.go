@@ -100,7 +100,7 @@ func (p placement) fallBack(c *fileCopy, err error) error {
 	if c.options.Placement == PlaceAuto && !errors.Is(err, fs.ErrNotExist) &&
 		!errors.Is(err, usftp.ErrNameCoding) &&
 		!errors.Is(err, endpoint.ErrNotDirectory) && !errors.Is(err, syscall.EROFS) {
-		c.detail = "no temporary file can be created beside the target, which is untouched" + c.rules().inPlace
+		c.detail = "no temporary file can be created beside the target, which is untouched" + c.rules.inPlace
 	}
 	return err
 }

@@ -256,7 +256,7 @@ func (j *journal) noteInPlace(c *fileCopy, target string) {
 // isHalfway reports whether this run or an earlier one wrote the target in place and did not
 // complete it. The mark that says so is then held, and stays until the copy is complete.
 func (j *journal) isHalfway(c *fileCopy) bool {
-	if !j.halfway && c.halfways.has(c.job, c.source, c.result.Target) {
+	if !j.halfway && c.halfways.has(&c.copyRun, c.source, c.result.Target) {
 		j.halfway = true
 		j.lock(c)
 	}
@@ -304,7 +304,7 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 	j.left = &m
 	if j.write(c, m) {
 		j.resumable = true
-		c.detail += "; " + c.rules().resume
+		c.detail += "; " + c.rules.resume
 	}
 }
 

@@ -162,8 +162,8 @@ func (e *ends) connect(c *fileCopy) (release func()) {
 	// otherwise one file could hold the source's only handle and wait for the target's, while
 	// another one does the opposite; the second host may be found out later
 	if e.to != nil && e.from != nil && (e.to.oneHandle() || e.from.oneHandle()) {
-		c.job.turn.Lock()
-		pass = c.job.turn.Unlock
+		c.turn.Lock()
+		pass = c.turn.Unlock
 	}
 	return func() {
 		pass()
@@ -182,8 +182,8 @@ func newSession(c *fileCopy, conn *pool.Conn) *session {
 	}
 	host := conn.Host()
 	s := &session{conn: conn, host: host, client: host.Client, release: func() {}}
-	if c.tree != nil {
-		s.trip = c.tree.budget.trip
+	if c.budget != nil {
+		s.trip = c.budget.trip
 	}
 	if c.tree.spreads() && !c.isSmall() {
 		var lent *usftp.Client

@@ -16,11 +16,7 @@ package transfer
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"io/fs"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -237,34 +233,15 @@ func Copy(ctx context.Context, dst, src Endpoint, options Options) (Result, erro
 	return c.result, err
 }
 
-// A job holds what all files of one Copy, CopyTree, Sync or Check share.
+// A job is one Copy, CopyTree, Sync or Check.
 type job struct {
-	ctx      context.Context
+	copyRun
 	cancel   context.CancelCauseFunc
 	began    time.Time
-	options  Options
-	route    Route
-	token    localfs.TempToken // for all temporary names
-	src      end
-	dst      target
-	limiter  *pace.Limiter         // nil without a limit
-	tree     *tree                 // nil for a single file
-	listener *listener             // nil without Options.Events
-	once     func(*fileCopy) error // one attempt at a file
-	op       op                    // for messages
-	*common
-}
-
-// common is what the copies of a job have in common with it.
-type common struct {
-	sources  sourceRoot // with Options.RemoveSource
-	pauses   *pace.Pauses
-	work     sync.WaitGroup // goroutines that end soon after ctx
-	halfways halfways
-	oldTimes sync.Once // that times cannot be set was reported
-
-	// held by the file that uses two hosts, if one of them can have one file open: see ends.connect
-	turn sync.Mutex
+	tree     *tree           // nil for a single file
+	listener *listener       // nil without Options.Events
+	sources  *sourceRoot     // with Options.RemoveSource
+	work     *sync.WaitGroup // goroutines that end soon after ctx
 }
 
 // newJob opens both endpoints. done must be called at the end; it repeats a panic of Events.
@@ -286,12 +263,13 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	if options.List != nil {
 		options.Hash = options.List.Algorithm()
 	}
-	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
-		token: localfs.NewTempToken(), listener: l, common: &common{pauses: pauses},
-		once:    (*fileCopy).copyOnce,
-		limiter: pace.NewLimiter(ctx, options.RateLimit),
-		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
-			Target: dst.path}}
+	j = &job{cancel: cancel, began: time.Now(), listener: l, sources: new(sourceRoot),
+		work: new(sync.WaitGroup),
+		copyRun: copyRun{ctx: ctx, options: options, token: localfs.NewTempToken(),
+			once: (*fileCopy).copyOnce, rules: copyRules, common: &common{pauses: pauses},
+			limiter: pace.NewLimiter(ctx, options.RateLimit),
+			route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
+				Target: dst.path}}}
 	if j.src, err = src.from(j); err == nil {
 		j.dst, err = dst.to(j)
 	}
@@ -309,41 +287,6 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		pauses.Of(j.stalledSince)
 	}
 	return j, done, err
-}
-
-// conns returns the job's connections, the target's first.
-func (j *job) conns() []*pool.Conn { return present(j.dst.conn(), j.src.conn()) }
-
-// present returns the target's and the source's connection, without nil ones, and once if they are
-// the same.
-func present[T any](to, from *T) (all []*T) {
-	if to != nil {
-		all = append(all, to)
-	}
-	if from != nil && from != to {
-		all = append(all, from)
-	}
-	return all
-}
-
-// journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
-// endpoint is a stream.
-func (j *job) journalKey(kind, source, target string) string {
-	from, source, isFile := j.src.Identity(source)
-	to, target, isToFile := j.dst.Identity(target)
-	if j.options.Journal == "" || !isFile || !isToFile {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{kind, from, source, to, target}, "\x00")))
-	return filepath.Join(j.options.Journal, hex.EncodeToString(sum[:16])+"."+kind+".json")
-}
-
-// rules returns those of the tree, or of a single file's copy.
-func (j *job) rules() *treeRules {
-	if j.tree == nil {
-		return &copyRules
-	}
-	return &j.tree.rules
 }
 
 // settable replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that

@@ -156,7 +156,6 @@ type tree struct {
 	*job
 	options TreeOptions
 	plan    planner
-	rules   treeRules
 
 	root    *directory // nil if the source is a file
 	into    targetDir
@@ -167,7 +166,6 @@ type tree struct {
 
 	treeReport
 	overlap   overlap
-	budget    *budget
 	walk      *walk
 	leftovers leftovers
 }
@@ -182,7 +180,7 @@ const (
 )
 
 func newTree(j *job, options TreeOptions) *tree {
-	t := &tree{job: j, options: options, rules: copyRules}
+	t := &tree{job: j, options: options}
 	t.plan = copying{t}
 	t.options.Options = j.options
 	t.treeReport.t, t.overlap.t = t, t
@@ -352,7 +350,7 @@ func (t *tree) single() (Summary, error) {
 			Message: fmt.Sprintf("it was modified less than %v ago", t.options.MinAge)})
 		return s, nil
 	}
-	j.tree = nil
+	j.tree, j.rules = nil, copyRules
 	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
 	var err error
 	if !t.options.DryRun {

@@ -79,7 +79,7 @@ func (o onHost) send(c *fileCopy, in *input) (int64, error) {
 // fillSmall reads, writes, finishes and closes a small file. done is false if the file is no longer
 // as listed.
 func (o onHost) fillSmall(c *fileCopy, in *input) (done bool, err error) {
-	size, memory := c.entry.info.Size, c.tree.budget.memory
+	size, memory := c.entry.info.Size, c.budget.memory
 	memory.take(size)
 	defer memory.give(size)
 	wait, err := o.startSmall(c, in)

@@ -199,7 +199,7 @@ func (s *session) hashLarge(c *fileCopy, f *usftp.File, size int64) error {
 // hashSmall hashes a file read in one piece, in two round trips. The error is endpoint.ErrNotListed
 // if its size differs.
 func (s *session) hashSmall(c *fileCopy, name string, size int64, into *checksum.Digest) error {
-	file := &small{budget: c.tree.budget, size: size, takes: true}
+	file := &small{budget: c.budget, size: size, takes: true}
 	defer file.release()
 	err := file.read(c.ctx, endpoint.OnHost{Host: &s.host}, name, 0, &endpoint.Info{Size: size})
 	if err == nil {

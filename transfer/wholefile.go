@@ -39,7 +39,7 @@ func (w *whole) begin(c *fileCopy, o *output) {
 	if o.hidden = o.hides(c); !o.hidden {
 		o.temp = c.dst.Join(above(c.dst, o.name), c.token.Name(c.dst.Base(o.name)))
 	}
-	w.budget, w.perm = c.tree.budget, 0o666
+	w.budget, w.perm = c.budget, 0o666
 	c.freeHandle() // it needs none
 }
 
