@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,14 +65,6 @@ const (
 	opDelete
 	opRemove // of a source that has been copied
 )
-
-// failure returns the file's Error for err.
-func (c *fileCopy) failure(err error) error {
-	e := newError(c.job, c.source, c.result.Target, err)
-	e.Detail, e.Resumable = c.detail, c.journal.resumable
-	e.temporary = cmp.Or(c.attempts.made, c.result.LeftBehind)
-	return e
-}
 
 func newError(j *job, source, target string, err error) *Error {
 	e := &Error{Route: j.route, Err: err, ofSource: isOfSource(err)}

@@ -398,12 +398,6 @@ func (l *leftovers) leaves(alone bool) {
 	}
 }
 
-// mayLeave reports whether a failed file may have left something.
-func mayLeave(c *fileCopy) bool {
-	return c.result.LeftBehind != "" ||
-		c.to.lost() && (c.attempts.made != "" || len(c.attempts.strays) > 0)
-}
-
 // leftBehind describes what may be left and was not reported file by file, "" if nothing is.
 func (t *tree) leftBehind() string {
 	n := t.leftovers.count.Load()

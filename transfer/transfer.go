@@ -16,7 +16,11 @@ package transfer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"io/fs"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -223,14 +227,14 @@ type Result struct {
 func Copy(ctx context.Context, dst, src Endpoint, options Options) (Result, error) {
 	j, done, err := newJob(ctx, dst, src, options)
 	defer done()
-	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
+	c := newFileTask(j, nil, j.route.Source, j.route.Target)
 	if err != nil {
 		err = c.failure(err)
 	} else {
 		err = c.copy()
 	}
 	_, err = c.ended(err)
-	return c.result, err
+	return c.result.Result, err
 }
 
 // A job is one Copy, CopyTree, Sync or Check.
@@ -289,18 +293,45 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	return j, done, err
 }
 
-// settable replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
-// it has.
-func (j *job) settable(set *usftp.NewAttrs) {
-	if !set.SetTimes || j.dst.conn() == nil {
-		return
+// conns returns the run's connections, the target's first.
+func (r *copyRun) conns() []*pool.Conn { return present(r.dst.conn(), r.src.conn()) }
+
+// present returns the target's and the source's connection, without nil ones, and once if they are
+// the same.
+func present[T any](to, from *T) (all []*T) {
+	if to != nil {
+		all = append(all, to)
+	}
+	if from != nil && from != to {
+		all = append(all, from)
+	}
+	return all
+}
+
+// journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
+// endpoint is a stream.
+func (r *copyRun) journalKey(kind, source, target string) string {
+	from, source, isFile := r.src.Identity(source)
+	to, target, isToFile := r.dst.Identity(target)
+	if r.options.Journal == "" || !isFile || !isToFile {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{kind, from, source, to, target}, "\x00")))
+	return filepath.Join(r.options.Journal, hex.EncodeToString(sum[:16])+"."+kind+".json")
+}
+
+// nearest replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
+// it has. It reports whether that is to be told, once in a run.
+func (r *copyRun) nearest(set *usftp.NewAttrs) (news bool) {
+	if !set.SetTimes || r.dst.conn() == nil {
+		return false
 	}
 	atime, mtime := endpoint.Nearest(set.Atime), endpoint.Nearest(set.Mtime)
 	if mtime.Unix() != set.Mtime.Unix() {
-		j.oldTimes.Do(func() {
-			j.tell(&Event{Kind: Warning, Route: j.route, Size: -1,
-				Message: "SFTP has no times before 1970 or after 2106: the nearest is set"})
-		})
+		r.oldTimes.Do(func() { news = true })
 	}
 	set.Atime, set.Mtime = atime, mtime
+	return news
 }
+
+const noSuchTimes = "SFTP has no times before 1970 or after 2106: the nearest is set"

@@ -351,7 +351,7 @@ func (t *tree) single() (Summary, error) {
 		return s, nil
 	}
 	j.tree, j.rules = nil, copyRules
-	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
+	c := newFileTask(j, nil, j.route.Source, j.route.Target)
 	var err error
 	if !t.options.DryRun {
 		err = c.copy()
