@@ -537,9 +537,9 @@ func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
 // granules are how exactly file systems keep times: most, NTFS, old ones of Unix, exFAT, and HFS+.
 var granules = []time.Duration{1, 100, time.Microsecond, 10 * time.Millisecond, time.Second}
 
-// alone is the container of a single file. What is not defined here is asked only of directories.
-type alone struct{ container }
+// noDirectory is the container of a single file. What is not defined here is asked only of directories.
+type noDirectory struct{ container }
 
-func (alone) behindLink() bool { return false }
-func (alone) mayCommit() error { return nil }
-func (alone) keepsOld() bool   { return false }
+func (noDirectory) behindLink() bool { return false }
+func (noDirectory) mayCommit() error { return nil }
+func (noDirectory) keepsOld() bool   { return false }

@@ -173,7 +173,7 @@ type fileTask struct {
 // newFileTask returns a copy of source to target. e is nil for a single file.
 func newFileTask(j *job, e *entry, source, target string) *fileTask {
 	t := &fileTask{job: j, entry: e}
-	r := request{copyRun: &j.copyRun, reporter: t, container: alone{}, source: source,
+	r := request{copyRun: &j.copyRun, reporter: t, container: noDirectory{}, source: source,
 		target: target, began: time.Now()}
 	if j.options.Changing {
 		r.how = endpoint.Growing
