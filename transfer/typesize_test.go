@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// limits are how large types and functions may become.
+// sizeLimits are how large types and functions may become.
 type sizeLimits struct{ methods, fields, params, lines int }
 
 // ofFile are the files about the copy of one file, which knows no tree.
-var ofFile = []string{"budget.go", "commit.go", "copyfile.go", "delta.go",
-	"hash.go", "inplace.go", "input.go", "output.go", "place.go", "racysource.go", "repeated.go", "request.go", "resume.go", "session.go", "sparse.go",
-	"stream.go", "upload.go", "verify.go", "wholefile.go"}
+var ofFile = []string{"budget.go", "commit.go", "copyfile.go", "delta.go", "hash.go", "inplace.go",
+	"input.go", "output.go", "place.go", "racysource.go", "repeated.go", "request.go", "resume.go",
+	"session.go", "sparse.go", "stream.go", "upload.go", "verify.go", "wholefile.go"}
 
 // TestTypeSizes makes sure that no type of the transfer engine grows into an object that knows
 // everything. A type over the limit usually holds a second one, with fields and a name of its own.
