@@ -167,7 +167,7 @@ func (w *walk) leave(dir *walkDir) {
 	w.forget(dir)
 }
 
-// forget is leave for a caller that holds the lock.
+// forget leaves a directory for a caller that holds the lock.
 func (w *walk) forget(dir *walkDir) {
 	dir.left = true
 	w.ahead -= dir.counted
