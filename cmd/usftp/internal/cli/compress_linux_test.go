@@ -24,7 +24,8 @@ func TestCompressionAdvice(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for text.Len() < 48<<20 {
 		fmt.Fprintf(&text, "2026-11-26T10:%02d:%02d host-%d sshd[%d]: Accepted publickey for user%d from 10.0.%d.%d\n",
-			rng.IntN(60), rng.IntN(60), rng.IntN(40), rng.IntN(30_000), rng.IntN(500), rng.IntN(256),
+			rng.IntN(60), rng.IntN(60), rng.IntN(40), rng.IntN(30_000), rng.IntN(500),
+			rng.IntN(256),
 			rng.IntN(256))
 	}
 	writeFile(t, filepath.Join(dir, "log"), []byte(text.String()))
