@@ -26,6 +26,7 @@ type budget struct {
 	held     atomic.Int64 // of them
 	sources  crowd
 	targets  crowd
+	helpers  struct{ source, target helped }
 	buffers  buffers
 	trip     time.Duration // one round trip to each host
 	small    int           // the largest file sent in one piece
@@ -161,6 +162,9 @@ func (s *small) Opened() {
 
 // Lend implements [endpoint.Memory].
 func (s *small) Lend(n int) (lent []byte) {
+	if s.free != nil { // what was in it did not count
+		s.free()
+	}
 	lent, s.free = s.budget.buffers.get(n)
 	s.data = lent[:s.size]
 	return lent
