@@ -286,7 +286,7 @@ const (
 	longestPath = 4095
 )
 
-var errLongPath = errors.New("its path is so long that the server may have left names out; " +
+var errLongPath = errors.New("the path is so long that the server may have left names out; " +
 	"start deeper in the tree")
 
 // opendir opens a directory (draft-02, section 6.7).

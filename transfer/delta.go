@@ -71,7 +71,7 @@ const (
 )
 
 // errNoDelta reports that the copy must be made without a delta.
-var errNoDelta = errors.New("it cannot be assembled from the old file and the changes")
+var errNoDelta = errors.New("cannot be assembled from the old file and the changes")
 
 // A delta is one attempt to assemble a file from an older one and the differences.
 type delta struct {

@@ -38,7 +38,7 @@ var (
 	errSameFile = errors.New("source and target are the same file")
 
 	// errKept ends the copy of a file that is already up to date.
-	errKept = errors.New("it already exists")
+	errKept = errors.New("already exists")
 )
 
 func changedf(format string, args ...any) error {

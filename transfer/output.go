@@ -108,7 +108,7 @@ func (o *output) holds(c *fileCopy) (same, known bool) {
 func (o *output) resume(c *fileCopy, in *input, m *mark) (offset int64, why error) {
 	temporary := c.dst.Join(above(c.dst, o.name), c.dst.Base(m.Temporary))
 	if err := o.open(c, temporary, os.O_RDWR, 0); err != nil {
-		return 0, fmt.Errorf("it cannot be opened: %w", err)
+		return 0, fmt.Errorf("cannot be opened: %w", err)
 	}
 	if why = stillUpload(c, m); why == nil {
 		offset, why = o.prove(c, in, m) // which may cut it

@@ -70,7 +70,7 @@ func (l *location) apart(c *fileCopy, in *input) error {
 // notAtomic is the error of a target that must not be written in place.
 func (l *location) notAtomic() error {
 	return &fs.PathError{Op: "replace", Path: l.name,
-		Err: errors.New("it is not a regular file with one name and can only be written in place")}
+		Err: errors.New("not a regular file with one name, and can only be written in place")}
 }
 
 // placement decides whether a target is written under a temporary name and renamed, or in place. It

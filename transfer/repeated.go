@@ -10,7 +10,7 @@ import (
 )
 
 // errStrange reports that something else has come into a target since an earlier run made it.
-var errStrange = errors.New("it is not what the interrupted run of this copy left there, so it is not replaced (-T replaces it)")
+var errStrange = errors.New("not what the interrupted run of this copy left there, so it is not replaced (-T replaces it)")
 
 // ofEarlierRun fails unless replacing what is at the target of a repeated copy loses nothing: it
 // has the source's size and time, or it is the beginning of the source, as on a host that keeps no

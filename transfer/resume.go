@@ -145,7 +145,7 @@ func (j *journal) resume(c *fileCopy, in *input, out *output) (offset int64, err
 	case m.SourceSize != f.Size || !m.SourceTime.Equal(f.Mtime) || m.SourceID != f.ID:
 		why = errors.New("the source has changed since")
 	case !ours:
-		why = errors.New("it does not belong to this target")
+		why = errors.New("belongs to another target")
 	default:
 		if offset, why = out.resume(c, in, m); why == nil {
 			return offset, nil
@@ -503,7 +503,7 @@ func proveLocal(c *fileCopy, file *os.File, in *input, m *mark) (offset int64, e
 		return 0, err
 	}
 	if !info.Mode().IsRegular() || localfs.Links(info) > 1 || info.Size() < m.Bytes {
-		return 0, errors.New("it was replaced")
+		return 0, errors.New("was replaced")
 	}
 	if m == c.journal.left { // this run's own attempt
 		return m.Bytes, nil
@@ -559,12 +559,12 @@ func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 	over := false
 	switch {
 	case !info.Mode().IsRegular():
-		return errors.New("it is no regular file")
+		return errors.New("not a regular file")
 	case info.Size() < m.Bytes:
-		why = errors.New("it is shorter than it was")
+		why = errors.New("shorter than it was")
 	case info.Size() > m.Bytes:
 		if err := f.Truncate(m.Bytes); err != nil {
-			why = fmt.Errorf("it cannot be truncated to what is known to be good: %w", err)
+			why = fmt.Errorf("cannot be truncated to what is known to be good: %w", err)
 			over = endpoint.Refused(err) && info.Size() <= in.info().Size
 		}
 	}

@@ -47,7 +47,7 @@ func (s *session) quirks() *quirks.Quirks { return pools.OfHost(&s.host).Quirks(
 func (s *session) oneHandle() bool { return s != nil && private.OfClient(s.client).OneHandle() }
 
 // errWithinHost is why a file is not copied within a host that can have one file open at a time.
-var errWithinHost = fmt.Errorf("it can only be copied by way of this machine, first here and then "+
+var errWithinHost = fmt.Errorf("can only be copied by way of this machine, first here and then "+
 	"back: %w", usftp.ErrOneHandle)
 
 // sharesHandle reports whether err says that the host gives one handle to several open files.

@@ -24,7 +24,7 @@ var (
 		errors.ErrUnsupported)
 	errNoReread = fmt.Errorf("%w: it cannot be verified: only files can be read again",
 		errors.ErrUnsupported)
-	errDiffers = errors.New("it differs from the source")
+	errDiffers = errors.New("differs from the source")
 )
 
 // verifiable fails, before anything is copied, if nothing can be verified on the host.

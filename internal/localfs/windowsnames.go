@@ -14,7 +14,7 @@ var (
 	errCharacter = errors.New(`on Windows no name has one of <>:"/\|?* or a control character`)
 	errEnd       = errors.New("on Windows a name loses dots and spaces at its end")
 	errShort     = errors.New("on Windows it may be the short form of another name")
-	errNotUTF16  = errors.New("it is not UTF-8, in which Windows has its names")
+	errNotUTF16  = errors.New("not UTF-8, in which Windows has its names")
 )
 
 // CheckWindows returns nil if a name is that of one file on Windows, whichever version it is.

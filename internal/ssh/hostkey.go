@@ -138,7 +138,7 @@ func verify(key xssh.PublicKey, algo string, data, signature []byte) error {
 func (t *transport) checkHostKey(reply *kexReply, result *kexResult, algo string) error {
 	key, err := xssh.ParsePublicKey(reply.hostKey)
 	if err != nil {
-		return &HostKeyError{errors.New("it cannot be read")}
+		return &HostKeyError{errors.New("cannot be read")}
 	}
 	if err := verify(key, algo, result.hash, reply.signature); err != nil {
 		return &HostKeyError{err}

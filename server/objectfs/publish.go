@@ -118,7 +118,7 @@ func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
 	if w.base != nil { // a short file, which was stored under this name
 		err := w.fs.state.Confirm(ctx, w.upload) // there may be another by now
 		if err == nil {
-			err = w.fs.bucket.Delete(ctx, w.key)
+			err = w.fs.bucket.Delete(ctx, w.key, w.base.ETag)
 		}
 		if err != nil {
 			return err

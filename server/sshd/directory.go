@@ -161,7 +161,7 @@ func (d *Directory) access(conn ssh.ConnMetadata, e *entry) *Access {
 	return access
 }
 
-var errNoUser = errors.New("there is no such user")
+var errNoUser = errors.New("no such user")
 
 // PublicKey is for Config.PublicKey. It accepts a user's own keys, and certificates of the
 // authorities.

@@ -17,7 +17,7 @@ type Outside func(conn ssh.ConnMetadata, known bool, password string) (*User, er
 
 // ErrUndecided is wrapped by errors of those who could not find out whether to let somebody in,
 // which is not counted as a wrong password.
-var ErrUndecided = errors.New("it could not be decided whether to let the user in")
+var ErrUndecided = errors.New("undecided whether to let the user in")
 
 // ask asks about a password of a user who is known, unless e is nil.
 func (d *Directory) ask(outside Outside, conn ssh.ConnMetadata, e *entry,

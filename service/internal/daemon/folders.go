@@ -48,7 +48,7 @@ func (p *patternText) UnmarshalText(text []byte) error {
 
 var (
 	errNoPath    = errors.New("a folder needs a path, such as /in")
-	errTwoPaths  = errors.New("there is a folder with this path already")
+	errTwoPaths  = errors.New("another folder has this path")
 	errRuleQuota = errors.New("only a folder with a root has a quota of its own")
 )
 

@@ -57,7 +57,7 @@ type Bucket struct {
 	sse      encrypt.ServerSide
 	unsigned bool
 
-	misjudges atomic.Bool // it refuses If-Match with the right ETag
+	misjudges struct{ puts, deletes atomic.Bool } // it refuses If-Match with the right ETag
 }
 
 var _ objectfs.Bucket = (*Bucket)(nil)
@@ -92,7 +92,7 @@ func New(name string, c Config) (*Bucket, error) {
 	options := &minio.Options{
 		Creds:     c.credentials(),
 		Secure:    endpoint.Scheme == "https",
-		Transport: transport,
+		Transport: conditional{transport},
 		Region:    c.Region,
 		// minio-go waits half a second on average between two attempts.
 		MaxRetries: int(c.Patience/(500*time.Millisecond)) + 1,
@@ -148,7 +148,7 @@ func (b *Bucket) Check(ctx context.Context, prefix string) error {
 	keys, err := untilDone(ctx, b.core.GetCreds)
 	switch {
 	case err != nil && b.keys != "": // which may quote the file
-		return fmt.Errorf("bucket %s: there are no keys in %s: it has to be like "+
+		return fmt.Errorf("bucket %s: no keys in %s: it has to be like "+
 			"~/.aws/credentials",
 			b.name, b.keys)
 	case err != nil:
@@ -204,8 +204,7 @@ func (b *Bucket) options(when objectfs.Condition) minio.PutObjectOptions {
 	return o
 }
 
-// Put implements [objectfs.Bucket]. Ceph's gateway refuses If-Match with the right ETag, since it
-// compares the quotation marks, too: then it looks first, as with what ignores conditions.
+// Put implements [objectfs.Bucket].
 func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 	when objectfs.Condition) (objectfs.Object, error) {
 	if err := listable(key); err != nil {
@@ -214,8 +213,19 @@ func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 	if when.ETag == "" {
 		return b.put(ctx, key, body, when)
 	}
-	if !b.misjudges.Load() {
-		made, err := b.put(ctx, key, body, when)
+	return matching(ctx, b, &b.misjudges.puts, key, when.ETag,
+		func(when objectfs.Condition) (objectfs.Object, error) {
+			return b.put(ctx, key, body, when)
+		})
+}
+
+// matching makes a change if the object has an ETag. Ceph's gateway refuses If-Match of PUT with
+// the right one, since it compares the quotation marks, too: then it looks first, as with what
+// ignores conditions.
+func matching[T any](ctx context.Context, b *Bucket, misjudges *atomic.Bool, key, etag string,
+	change func(when objectfs.Condition) (T, error)) (made T, err error) {
+	if !misjudges.Load() {
+		made, err = change(objectfs.Condition{ETag: etag})
 		// A conflict with another request says nothing about how ETags are compared.
 		if failed, ok := errors.AsType[*explained](err); !ok ||
 			failed.code != "PreconditionFailed" {
@@ -223,14 +233,14 @@ func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 		}
 	}
 	now, err := b.Head(ctx, key)
-	if err == nil && now.ETag != when.ETag {
+	if err == nil && now.ETag != etag {
 		err = objectfs.ErrPrecondition
 	}
 	if err != nil {
-		return objectfs.Object{}, err
+		return made, err
 	}
-	b.misjudges.Store(true)
-	return b.put(ctx, key, body, objectfs.Condition{})
+	misjudges.Store(true)
+	return change(objectfs.Condition{})
 }
 
 func (b *Bucket) put(ctx context.Context, key string, body *io.SectionReader,
@@ -245,12 +255,44 @@ func (b *Bucket) put(ctx context.Context, key string, body *io.SectionReader,
 }
 
 // Delete implements [objectfs.Bucket].
-func (b *Bucket) Delete(ctx context.Context, key string) error {
-	err := b.explain(b.core.RemoveObject(ctx, b.name, key, minio.RemoveObjectOptions{}))
+func (b *Bucket) Delete(ctx context.Context, key, etag string) error {
+	remove := func(when objectfs.Condition) (struct{}, error) {
+		return struct{}{}, b.explain(b.core.RemoveObject(withMatch(ctx, when.ETag), b.name, key,
+			minio.RemoveObjectOptions{}))
+	}
+	var err error
+	if etag == "" {
+		_, err = remove(objectfs.Condition{})
+	} else {
+		_, err = matching(ctx, b, &b.misjudges.deletes, key, etag, remove)
+	}
 	if isAbsent(err) {
 		return nil
 	}
 	return err
+}
+
+type matchKey struct{}
+
+// withMatch returns a context for a request that is to have If-Match, for which minio-go has no
+// option.
+func withMatch(ctx context.Context, etag string) context.Context {
+	if etag == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, matchKey{}, `"`+etag+`"`)
+}
+
+// conditional adds the headers of withMatch. They are not signed, which is only needed for those
+// that begin with x-amz-.
+type conditional struct{ http.RoundTripper }
+
+func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
+	if etag, ok := r.Context().Value(matchKey{}).(string); ok {
+		r = r.Clone(r.Context())
+		r.Header.Set("If-Match", etag)
+	}
+	return c.RoundTripper.RoundTrip(r)
 }
 
 // List implements [objectfs.Bucket].

@@ -295,7 +295,7 @@ func (c *Connect) identityMissing() (string, error) {
 	return "", nil
 }
 
-var errNoKey = errors.New("it holds no key")
+var errNoKey = errors.New("holds no key")
 
 // holdsKey reports whether a file may hold a private or a public key. One that cannot be read may.
 func holdsKey(name string) bool {

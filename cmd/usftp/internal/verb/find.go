@@ -49,7 +49,7 @@ func (f *finder) find(names []string) {
 	if f.e.deletes {
 		for _, name := range names {
 			if strings.Trim(name, "/") == "" {
-				f.fail("delete in", name, errors.New("it is the root directory"))
+				f.fail("delete in", name, errors.New("is the root directory"))
 				return
 			}
 		}

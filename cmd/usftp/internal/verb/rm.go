@@ -51,7 +51,7 @@ func removable(name string) error {
 	case name == "":
 		return errors.New("the path is empty")
 	case trimmed == "":
-		return errors.New("it is the root directory")
+		return errors.New("is the root directory")
 	case base == "." || base == "..":
 		return errors.New(`"." and ".." are refused`)
 	}
