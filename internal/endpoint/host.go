@@ -207,17 +207,17 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 			}
 		}
 		others := private.OfClient(client).OpenHandles() > 0
-		begun, err := h.listOnce(client, entries(dir), known, each)
+		begun, err := listOnce(h.conn, client, entries(dir), known, each)
 		if !begun && h.crowd.isRefused(client, others, err) {
-			_, err = h.listOnce(client, h.crowd.inTurn(h.ctx, client, dir), known, each)
+			_, err = listOnce(h.conn, client, h.crowd.inTurn(h.ctx, client, dir), known, each)
 		}
 		return err
 	})
 }
 
 // listOnce passes entries on. begun is true if there was any.
-func (h *Host) listOnce(client *usftp.Client, entries iter.Seq2[*usftp.File, error], known *names,
-	each func(string, Info, error) bool) (begun bool, err error) {
+func listOnce(conn *pool.Conn, client *usftp.Client, entries iter.Seq2[*usftp.File, error],
+	known *names, each func(string, Info, error) bool) (begun bool, err error) {
 	for f, err := range entries {
 		if err != nil {
 			return begun, err
@@ -237,13 +237,13 @@ func (h *Host) listOnce(client *usftp.Client, entries iter.Seq2[*usftp.File, err
 		}
 		if known != nil {
 			known.add(name)
-			h.conn.Arrived()
+			conn.Arrived()
 		}
 		if !each(name, i, err) {
 			return begun, nil
 		}
 	}
-	h.conn.Arrived()
+	conn.Arrived()
 	return begun, nil
 }
 
