@@ -3,8 +3,8 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"iter"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,10 +15,12 @@ import (
 
 // A crowd lists directories on a host that may allow few handles without saying how many. Version 3
 // has no status for that: a host that has no more says FAILURE, which may mean anything. So a
-// directory that was refused while something else was open is asked for again, one at a time, until
-// others have been closed. Where that never helps, FAILURE means something else.
+// directory that was refused while something else was open is asked for again, until others have
+// been closed. Where that never helps, FAILURE means something else. Where it does, directories are
+// from then on listed one at a time, and to their end: whoever takes the entries may be waiting for
+// files, which need handles, too.
 type crowd struct {
-	turn   chan struct{} // holds the one that asks again
+	turn   chan struct{} // holds the one that is listed
 	helped atomic.Bool   // asking again did
 	vain   atomic.Int32  // how often it did not
 }
@@ -28,11 +30,16 @@ const (
 	// helped, and fewInVain how many directories try it then.
 	mostAsked, fewAsked, fewInVain = 200, 10, 3
 
-	// askPause and longPause are how long it waits before that, at first and at most.
+	// askPause and longPause are how long it waits before that, at first and at most. Others may
+	// be waiting for a handle as well.
 	askPause, longPause = 20 * time.Millisecond, 160 * time.Millisecond
+
+	// mostInTurn limits the entries of a directory that is listed to its end: some 400 MB.
+	mostInTurn = 1 << 20
 )
 
-func newCrowd() crowd { return crowd{turn: make(chan struct{}, 1)} }
+var errTooManyInTurn = errors.New(
+	"the directory has too many entries for a host that allows few handles")
 
 // patience returns how often a directory is asked for again.
 func (c *crowd) patience() int {
@@ -45,60 +52,57 @@ func (c *crowd) patience() int {
 	return fewAsked
 }
 
-// entries is [usftp.Client.Entries].
-func (c *crowd) entries(ctx context.Context, client *usftp.Client,
+// isRefused reports whether a directory may be refused because others are open.
+func (c *crowd) isRefused(client *usftp.Client, others bool, err error) bool {
+	return errors.Is(err, usftp.ErrSSHFxFailure) && c.patience() > 0 &&
+		(others || private.OfClient(client).OpenHandles() > 0)
+}
+
+// inTurn is [usftp.Client.Entries] for a directory that was refused, or any on such a host.
+func (c *crowd) inTurn(ctx context.Context, client *usftp.Client,
 	dir string) iter.Seq2[*usftp.File, error] {
 	return func(yield func(*usftp.File, error) bool) {
-		if !c.list(client, dir, c.patience() > 0, func(error) {}, yield) {
-			return
-		}
-		select {
-		case c.turn <- struct{}{}:
-		case <-ctx.Done():
-			yield(nil, context.Cause(ctx))
-			return
-		}
-		release := sync.OnceFunc(func() { <-c.turn })
-		defer release()
-		opened := func(err error) {
-			if release(); errors.Is(err, usftp.ErrSSHFxFailure) {
-				c.vain.Add(1)
-			} else {
-				c.helped.Store(true)
-			}
-		}
-		for asked := 1; ; asked++ {
-			if err := pace.Sleep(ctx, min(askPause<<min(asked-1, 10), longPause)); err != nil {
-				yield(nil, err)
+		files, err := c.read(ctx, client, dir)
+		for _, f := range files {
+			if !yield(f, nil) {
 				return
 			}
-			if !c.list(client, dir, asked < c.patience(), opened, yield) {
-				return
-			}
+		}
+		if err != nil {
+			yield(nil, err)
 		}
 	}
 }
 
-// list lists a directory, and calls opened when it is open, or why it is not. again is true if it
-// is to be asked for again; then nothing was yielded.
-func (c *crowd) list(client *usftp.Client, dir string, mayAsk bool, opened func(error),
-	yield func(*usftp.File, error) bool) (again bool) {
-	handles := private.OfClient(client).OpenHandles
-	others, begun := handles() > 0, false
-	for f, err := range client.Entries(dir) {
-		if !begun {
-			if mayAsk && errors.Is(err, usftp.ErrSSHFxFailure) && (others || handles() > 0) {
-				return true
+func (c *crowd) read(ctx context.Context, client *usftp.Client,
+	dir string) (files []*usftp.File, err error) {
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-c.turn }()
+	for asked := 0; ; asked++ {
+		if err := pace.Sleep(ctx, min(askPause<<min(asked, 10), longPause)); err != nil {
+			return nil, err
+		}
+		err = nil
+		for f, listErr := range client.Entries(dir) {
+			if err = listErr; err == nil && len(files) == mostInTurn {
+				err = &fs.PathError{Op: "list", Path: dir, Err: errTooManyInTurn}
 			}
-			begun = true
-			opened(err)
+			if err != nil {
+				break
+			}
+			files = append(files, f)
 		}
-		if !yield(f, err) {
-			return false
+		switch {
+		case len(files) > 0 || !errors.Is(err, usftp.ErrSSHFxFailure):
+			c.helped.Store(c.helped.Load() || err == nil)
+			return files, err
+		case asked >= c.patience():
+			c.vain.Add(1)
+			return nil, err
 		}
 	}
-	if !begun {
-		opened(nil)
-	}
-	return false
 }

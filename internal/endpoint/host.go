@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"strings"
@@ -37,7 +38,7 @@ type Host struct {
 // replaced, with the name that was asked about. ctx is the run's.
 func NewHost(ctx context.Context, conn *pool.Conn, retry func(name string, a pool.Attempt)) *Host {
 	return &Host{ctx: ctx, conn: conn, retry: retry, trip: new(atomic.Int64),
-		crowd: newCrowd()}
+		crowd: crowd{turn: make(chan struct{}, 1)}}
 }
 
 // Conn returns the connection, which is replaced when it is lost.
@@ -199,33 +200,51 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 		default:
 			restart()
 		}
-		for f, err := range h.crowd.entries(h.ctx, client, dir) {
-			if err != nil {
-				return err
-			}
-			name := f.BaseName()
-			if known.has(name) {
-				continue
-			}
-			i := OfStat(f.FileStat())
-			if strings.HasPrefix(name, "\x00") {
-				err = usftp.ErrNameCoding
-			} else if !i.HasMode { // the client could not look at it: why?
-				if i, err = seen(unfollowed(client, f.Name())); err != nil && pool.Lost(client) {
-					return err
-				}
-			}
-			if known != nil {
-				known.add(name)
-				h.conn.Arrived()
-			}
-			if !each(name, i, err) {
-				return nil
+		entries := client.Entries
+		if h.crowd.helped.Load() {
+			entries = func(dir string) iter.Seq2[*usftp.File, error] {
+				return h.crowd.inTurn(h.ctx, client, dir)
 			}
 		}
-		h.conn.Arrived()
-		return nil
+		others := private.OfClient(client).OpenHandles() > 0
+		begun, err := listOnce(h.conn, client, entries(dir), known, each)
+		if !begun && h.crowd.isRefused(client, others, err) {
+			_, err = listOnce(h.conn, client, h.crowd.inTurn(h.ctx, client, dir), known, each)
+		}
+		return err
 	})
+}
+
+// listOnce passes entries on. begun is true if there was any.
+func listOnce(conn *pool.Conn, client *usftp.Client, entries iter.Seq2[*usftp.File, error],
+	known *names, each func(string, Info, error) bool) (begun bool, err error) {
+	for f, err := range entries {
+		if err != nil {
+			return begun, err
+		}
+		begun = true
+		name := f.BaseName()
+		if known.has(name) {
+			continue
+		}
+		i := OfStat(f.FileStat())
+		if strings.HasPrefix(name, "\x00") {
+			err = usftp.ErrNameCoding
+		} else if !i.HasMode { // the client could not look at it: why?
+			if i, err = seen(unfollowed(client, f.Name())); err != nil && pool.Lost(client) {
+				return begun, err
+			}
+		}
+		if known != nil {
+			known.add(name)
+			conn.Arrived()
+		}
+		if !each(name, i, err) {
+			return begun, nil
+		}
+	}
+	conn.Arrived()
+	return begun, nil
 }
 
 // ReadSmall implements FS.
