@@ -179,7 +179,8 @@ func (w *writer) shorten(ctx context.Context) error {
 // what the client wants of when.
 func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	when, want Condition) (Object, error) {
-	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body.Outer()), when) // it may be read again
+	// which may be read again
+	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body.Outer()), when)
 	if err == nil || want.Absent { // an equal one may be somebody else's
 		return made, err
 	}
