@@ -20,7 +20,7 @@ import (
 
 // ErrMismatch reports that a file's hash is not the one in the list, or that the list changed while
 // it was used, so that it is unknown.
-var ErrMismatch = errors.New("its hash differs from the list")
+var ErrMismatch = errors.New("hash differs from the list")
 
 // A List is a list of hashes to compare files with. It keeps 24 bytes of memory per line and the
 // file open; of a pipe, all of the text. It is safe for concurrent use. A nil List is empty.
@@ -273,8 +273,8 @@ func appendLine(b []byte, h Hash, name string) []byte {
 
 var (
 	errMalformed = errors.New("not a hash and a name")
-	errUnsafe    = errors.New("its name is empty or leads out of the directory")
-	errOtherSum  = errors.New("its hash is of another algorithm")
+	errUnsafe    = errors.New("name is empty or leads out of the directory")
+	errOtherSum  = errors.New("hash is of another algorithm")
 	errOtherName = errors.New("a line has another name")
 )
 

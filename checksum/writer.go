@@ -98,7 +98,7 @@ func (w *Writer) Add(name string, h Hash) error {
 	case w.err != nil:
 		return w.err
 	case err == nil && len(h.Sum) != hashSize:
-		err = errors.New("it has no hash")
+		err = errors.New("has no hash")
 	}
 	if err != nil {
 		w.err = &fs.PathError{Op: "list", Path: name, Err: err}

@@ -70,7 +70,7 @@ func TestJump(t *testing.T) {
 	err = dialError(t, Target{Host: "127.0.0.1", Port: nobody},
 		&Config{ConfigFile: conf, Jump: "a"})
 	if !errors.As(err, &jump) || jump.Hop != "a" ||
-		!strings.Contains(err.Error(), fmt.Sprintf("jump host a: it cannot reach 127.0.0.1:%d",
+		!strings.Contains(err.Error(), fmt.Sprintf("jump host a: cannot reach 127.0.0.1:%d",
 			nobody)) {
 		t.Errorf("a target that refuses its jump host: %v", err)
 	}

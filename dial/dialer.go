@@ -445,7 +445,7 @@ func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*route, error
 	if err != nil {
 		jump.Close()
 		if refused, ok := errors.AsType[*refusedError](err); ok {
-			err = fmt.Errorf("it cannot reach %s: %w",
+			err = fmt.Errorf("cannot reach %s: %w",
 				d.s.address(), refused)
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) || limit.Err() != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rsa"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -139,15 +140,15 @@ func (h *hostKeyChecker) checkCertificate(cert *ssh.Certificate) error {
 		return fmt.Errorf("no @cert-authority line for %s lists the key that signed it", h.s.knownAs())
 	}
 	if cert.CertType != ssh.HostCert {
-		return fmt.Errorf("it is not a host certificate")
+		return errors.New("not a host certificate")
 	}
 	if !slices.Contains(h.s.caAlgos, cert.Signature.Format) {
-		return fmt.Errorf("it is signed with %s, which CASignatureAlgorithms does not list",
+		return fmt.Errorf("signed with %s, which CASignatureAlgorithms does not list",
 			cert.Signature.Format)
 	}
 	// It would be valid for every host. OpenSSH 10.3 matches none; older ones took it for all.
 	if len(cert.ValidPrincipals) == 0 {
-		return fmt.Errorf("it names no host")
+		return errors.New("names no host")
 	}
 	// OpenSSH takes a host certificate's principals as patterns; x/crypto/ssh compares.
 	principal := h.s.principal()

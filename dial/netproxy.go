@@ -142,10 +142,10 @@ func readAnswer(r io.Reader) error {
 	for b := []byte{0}; !bytes.HasSuffix(answer, []byte("\n\r\n")) &&
 		!bytes.HasSuffix(answer, []byte("\n\n")); answer = append(answer, b[0]) {
 		if len(answer) == mostAnswered {
-			return errors.New("its answer is too long")
+			return errors.New("answer is too long")
 		}
 		if _, err := io.ReadFull(r, b); err != nil {
-			return fmt.Errorf("it did not answer: %w", err)
+			return fmt.Errorf("no answer: %w", err)
 		}
 	}
 	answer, _, _ = bytes.Cut(answer[:min(len(answer), sniffLimit)], []byte("\n"))
@@ -153,11 +153,11 @@ func readAnswer(r io.Reader) error {
 	version, status, _ := strings.Cut(line, " ")
 	switch {
 	case !strings.HasPrefix(version, "HTTP/1."):
-		return fmt.Errorf("it does not speak HTTP; it said: %q", line)
+		return fmt.Errorf("does not speak HTTP; it said: %q", line)
 	case strings.HasPrefix(status, "407"):
-		return fmt.Errorf("it answered %q: it wants a login, or another one", status)
+		return fmt.Errorf("answered %q: it wants a login, or another one", status)
 	case len(status) < 3 || status[0] != '2':
-		return fmt.Errorf("it answered %q", status)
+		return fmt.Errorf("answered %q", status)
 	}
 	return nil
 }

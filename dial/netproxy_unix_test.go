@@ -91,7 +91,7 @@ func TestProxyFails(t *testing.T) {
 		{"http://me:right@" + http.Address, `"502 Bad Gateway"`},
 		{"http://me:secret@" + says("SSH-2.0-x\r\n\r\n"), `it said: "SSH-2.0-x"`},
 		{"http://me:secret@" + says("HTTP/1.1 200 OK\r\n"+strings.Repeat("x", 1<<20)), "too long"},
-		{"http://me:secret@" + says("HTTP/1.1 200 OK\r\n"), "it did not answer"},
+		{"http://me:secret@" + says("HTTP/1.1 200 OK\r\n"), "no answer"},
 		{"http://" + says("HTTP/1.1 500 "+strings.Repeat("x", 10_000)+"\r\n\r\n"), "500 xxx"},
 		{"http://" + says("HTTP/1.1 500 \u2066\u2067\u200f\x1b[2J\r\n\r\n"), `"500 ????[2J"`},
 		{"socks5://me:secret@" + says("SSH-2.0-x\r\n\r\n"), "version"},

@@ -76,7 +76,7 @@ func (v *View) Path(name string) string {
 // permit returns an error if the policy forbids an operation.
 func (v *View) permit(o operation) error { return v.permitTo(o, 0) }
 
-// permitTo is permit for an operation that does more than it always does.
+// permitTo permits, or denies, an operation that does more than it always does.
 func (v *View) permitTo(o operation, more effect) error {
 	row := &operationTable[o]
 	if v.forbidden.has(o) || v.withheld&(row.does|more) != 0 {
@@ -250,7 +250,7 @@ func isDots(info fs.FileInfo) bool {
 	return info != nil && (info.Name() == "." || info.Name() == "..")
 }
 
-// listAll is List including "." and "..", if the backend lists them.
+// listAll lists a directory with "." and "..", if the backend lists them.
 func (v *View) listAll(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
 	if err := v.permit(opOpendir); err != nil {
 		return failedList(err)
@@ -301,7 +301,10 @@ func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) erro
 func (v *View) Rename(ctx context.Context, oldName, newName string) error {
 	return change(v, opRename, oldName, newName, nil, func(backend Renamer) error {
 		return v.quotaReplace(ctx, oldName, newName,
-			func() error { return backend.Rename(ctx, oldName, newName) })
+			func() error {
+				return v.conditional(ctx, oldName,
+					func() error { return backend.Rename(ctx, oldName, newName) })
+			})
 	})
 }
 
@@ -316,7 +319,9 @@ func (v *View) PosixRename(ctx context.Context, oldName, newName string) error {
 // Remove removes a file or link.
 func (v *View) Remove(ctx context.Context, name string) error {
 	return change(v, opRemove, name, "", nil, func(backend Remover) error {
-		return v.quotaRemove(ctx, name, func() error { return backend.Remove(ctx, name) })
+		return v.quotaRemove(ctx, name, func() error {
+			return v.conditional(ctx, name, func() error { return backend.Remove(ctx, name) })
+		})
 	})
 }
 

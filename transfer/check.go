@@ -29,9 +29,9 @@ type CheckOptions struct {
 var ErrUnlisted = errors.New("not in the list of hashes")
 
 var (
-	errMissing = endpoint.Explain("it is in the list but does not exist", checksum.ErrMismatch,
+	errMissing = endpoint.Explain("in the list but does not exist", checksum.ErrMismatch,
 		fs.ErrNotExist)
-	errChanging  = errors.New("it is being written to: its size or time changed while it was read")
+	errChanging  = errors.New("being written to: its size or time changed while it was read")
 	errEmptyList = endpoint.Explain("the list is empty", checksum.ErrMismatch)
 )
 

@@ -110,7 +110,7 @@ func (n *sourceNames) add(name string) (others []string) {
 // called before a file is made to find that out.
 func (n *sourceNames) twin(e *entry, open func()) error {
 	for _, other := range n.add(e.name) {
-		if other == e.name || e.dir.tree.options.DryRun { // a host may send a name twice
+		if other == e.name { // a host may send a name twice
 			continue
 		}
 		if one, err := n.areOne(e.dir, e.name, other, open); one || err != nil {
@@ -269,7 +269,9 @@ func (t *tree) finishDir(d *directory) error {
 // setAttrs sets attributes at the target. For own see [endpoint.Root].
 func (t *tree) setAttrs(name string, kind fs.FileMode, own bool,
 	set usftp.NewAttrs) (endpoint.Unset, error) {
-	t.settable(&set)
+	if t.nearest(&set) {
+		t.warn(t.route.Source, t.route.Target, noSuchTimes)
+	}
 	return t.into.SetAttrs(name, kind, own, set)
 }
 
@@ -370,3 +372,5 @@ func (e *entry) backups() *backups { return e.dir.tree.plan.backups(e) }
 
 // rel returns the path relative to the source, with slashes.
 func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }
+
+func (e *entry) route() Route { return Route{Source: e.source(), Target: e.target()} }

@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +37,7 @@ var (
 	errSameFile = errors.New("source and target are the same file")
 
 	// errKept ends the copy of a file that is already up to date.
-	errKept = errors.New("it already exists")
+	errKept = errors.New("already exists")
 )
 
 func changedf(format string, args ...any) error {
@@ -66,14 +65,6 @@ const (
 	opDelete
 	opRemove // of a source that has been copied
 )
-
-// failure returns the file's Error for err.
-func (c *fileCopy) failure(err error) error {
-	e := newError(c.job, c.source, c.result.Target, err)
-	e.Detail, e.Resumable = c.detail, c.journal.resumable
-	e.temporary = cmp.Or(c.attempts.made, c.result.LeftBehind)
-	return e
-}
 
 func newError(j *job, source, target string, err error) *Error {
 	e := &Error{Route: j.route, Err: err, ofSource: isOfSource(err)}
@@ -116,7 +107,7 @@ func shown(host, path string) string {
 }
 
 // shown returns a path on the target's side as users write it.
-func (j *job) shown(path string) string { return shown(j.route.TargetHost, path) }
+func (r *copyRun) shown(path string) string { return shown(r.route.TargetHost, path) }
 
 // at returns on which of two machines it happened, if the cause alone does not show that.
 func (e *Error) at() string {

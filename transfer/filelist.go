@@ -33,8 +33,8 @@ const longestListed = 64 << 10
 // errNoLines and errNoNames say that something is no list of the kind that was asked for. No path
 // has a NUL, or is so long.
 var (
-	errNoLines = endpoint.Explain("it is no list of paths that end in a newline", fs.ErrInvalid)
-	errNoNames = endpoint.Explain("it is no list of paths that end in a NUL", fs.ErrInvalid)
+	errNoLines = endpoint.Explain("not a list of paths that end in a newline", fs.ErrInvalid)
+	errNoNames = endpoint.Explain("not a list of paths that end in a NUL", fs.ErrInvalid)
 )
 
 // ReadFileList reads the names in a list, one per line, or each up to a NUL. As in rsync, empty

@@ -115,7 +115,7 @@ func (f *syncFilter) readIgnore(d *directory) error {
 		return nil
 	case err == nil && len(text) == filter.LongestIgnore:
 		err = &fs.PathError{Op: "read", Path: name,
-			Err: errors.New("it is too large for an ignore file")}
+			Err: errors.New("too large for an ignore file")}
 	}
 	if err == nil {
 		d.ignore, err = filter.NewIgnore(d.ignore, d.rel, text)

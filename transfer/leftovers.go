@@ -29,6 +29,7 @@ import (
 //
 // A run's note is locked while the run is alive, so nobody removes what another run is writing.
 type leftovers struct {
+	made  treeMark                              // records that this copy makes its target; "" if it does not
 	own   *runNote                              // nil without a journal
 	dead  []*runNote                            // of runs that have ended
 	roots map[string]map[localfs.TempToken]bool // their targets, with their tokens
@@ -73,7 +74,7 @@ var mostNames int64 = 1 << 17
 func (t *tree) openNotes() {
 	l := &t.leftovers
 	key := t.journalKey("tree", t.route.Source, t.route.Target)
-	if key == "" || t.options.DryRun {
+	if key == "" {
 		return
 	}
 	prefix := strings.TrimSuffix(key, treeSuffix) + "."
@@ -398,12 +399,6 @@ func (l *leftovers) leaves(alone bool) {
 	}
 }
 
-// mayLeave reports whether a failed file may have left something.
-func mayLeave(c *fileCopy) bool {
-	return c.result.LeftBehind != "" ||
-		c.to.lost() && (c.attempts.made != "" || len(c.attempts.strays) > 0)
-}
-
 // leftBehind describes what may be left and was not reported file by file, "" if nothing is.
 func (t *tree) leftBehind() string {
 	n := t.leftovers.count.Load()
@@ -505,7 +500,7 @@ type halfways struct {
 }
 
 // has reports whether an earlier run wrote a target in place and did not complete it.
-func (h *halfways) has(j *job, source, target string) bool {
+func (h *halfways) has(j *copyRun, source, target string) bool {
 	h.once.Do(func() {
 		if j.options.Journal == "" {
 			return

@@ -60,7 +60,7 @@ func TestListedDirectoryGoesAway(t *testing.T) {
 			server.Files.WriteFile("/tree/kept/file", []byte("contents"))
 			s, err := test.run(b)
 			if !moved.Load() || s.Failed != 1 || s.Files != 1 || !errors.Is(err, fs.ErrNotExist) ||
-				!strings.Contains(err.Error(), "it was moved or removed while it was listed") {
+				!strings.Contains(err.Error(), "moved or removed while it was listed") {
 				t.Errorf("%+v, %v", s.Totals, err)
 			}
 		})

@@ -72,15 +72,12 @@ func (o *overlap) check(dir string) error {
 	if t.src.conn() == t.dst.conn() {
 		return t.rules.apart
 	}
-	if t.options.DryRun {
-		return nil
-	}
 	var probe string
 	var remove func() error
 	for ; ; dir = path.Dir(dir) {
 		var err error
 		probe = path.Join(dir, t.token.Name("probe"))
-		if remove, err = touch(t.dst, probe); !errors.Is(err, fs.ErrNotExist) ||
+		if remove, err = t.do.touch(t, probe); !errors.Is(err, fs.ErrNotExist) ||
 			dir == path.Dir(dir) {
 			break
 		}
@@ -88,11 +85,7 @@ func (o *overlap) check(dir string) error {
 	if remove == nil {
 		return nil // writing there will fail with the reason
 	}
-	defer func() {
-		if err := remove(); err != nil && t.ctx.Err() != nil { // a walker may have met it meanwhile
-			remove()
-		}
-	}()
+	defer remove()
 	_, err := t.src.Lstat(probe)
 	if err == nil {
 		return t.rules.apart
@@ -120,7 +113,14 @@ func touch(dst target, name string) (remove func() error, err error) {
 	// example since a walker has met the file.
 	if err == nil || errors.Is(err, endpoint.ErrRepeated) ||
 		dst.conn() != nil && !endpoint.Refused(err) {
-		remove = func() error { return dst.Remove(name, false) }
+		remove = func() error {
+			err := dst.Remove(name, false)
+			if err != nil && !endpoint.Refused(err) {
+				// The run may have ended while that was under way. Now it is cleaned up after it.
+				err = endpoint.IgnoreMissing(dst.Remove(name, false))
+			}
+			return err
+		}
 	}
 	return remove, err
 }
@@ -156,7 +156,7 @@ func (o *overlap) near() bool {
 func (o *overlap) mark() {
 	t := o.t
 	name := t.token.Name("probe")
-	remove, _ := touch(t.dst, t.dst.Join(t.root.target, name))
+	remove, _ := t.do.touch(t, t.dst.Join(t.root.target, name))
 	if remove == nil { // writing there will fail with the reason
 		return
 	}

@@ -20,8 +20,8 @@ import (
 var (
 	errNoRemoval = errors.New("a stream cannot be removed after it was copied, nor be the copy that proves it")
 	errFollowing = errors.New("links that are followed cannot be removed once what they lead to was copied")
-	errSameDir   = errors.New("it is the copy itself, under another path")
-	errRecent    = errors.New("it was written to just before it was read, and SFTP's times do not show a change within a second; the next run removes it")
+	errSameDir   = errors.New("the source is the copy itself, under another path")
+	errRecent    = errors.New("written to just before it was read, and SFTP's times do not show a change within a second; the next run removes it")
 )
 
 // sourceRoot is the directory in which sources are removed.
@@ -160,22 +160,22 @@ func (o *origin) unchanged(j *job) error {
 func newOrigin(c *fileCopy, in *input, out *output) *origin {
 	o := &origin{Info: *in.info(), rel: c.src.Base(c.source), began: c.began,
 		before: out.info != nil || out.untold}
-	if c.entry != nil {
-		o.rel = c.entry.rel()
+	if c.listed != nil {
+		o.rel = c.rel()
 	}
 	return o
 }
 
 // removeCopied removes the source of a file that was copied, and returns the error to report.
-func removeCopied(c *fileCopy) error {
-	o := c.flags.origin
-	o.target, o.size = c.result.Target, c.result.Bytes
-	o.proved = c.hashing.verified != ""
-	err := c.removeSource(o)
-	if c.result.Removed = err == nil; c.result.Removed {
+func (t *fileTask) removeCopied() error {
+	o := t.known.origin
+	o.target, o.size = t.result.Target, t.result.Bytes
+	o.proved = t.result.Verified != ""
+	err := t.job.removeSource(o)
+	if t.result.Removed = err == nil; t.result.Removed {
 		return nil
 	}
-	e := newError(c.job, c.source, c.result.Target, err)
+	e := newError(t.job, t.source, t.result.Target, err)
 	e.op = opRemove
 	return e
 }

@@ -239,7 +239,7 @@ func TestRemoveSourceThatIsItsCopy(t *testing.T) {
 	o := transfer.Options{}
 	o.RemoveSource, o.Preserve = true, true
 	result, err := relayFile(t.Context(), sftpServer(t), name, sftpServer(t), name, o)
-	if err == nil || result.Removed || !strings.Contains(err.Error(), "it is the copy itself") {
+	if err == nil || result.Removed || !strings.Contains(err.Error(), "the source is the copy itself") {
 		t.Errorf("%v, %+v", err, result)
 	}
 	if left := files(t, dir); !slices.Equal(left, []string{"file"}) {

@@ -73,10 +73,10 @@ func (s *Shared) Close() {
 }
 
 var (
-	errNotShared = errors.New("it can be read only once: open it and use Shared.Reader")
+	errNotShared = errors.New("can be read only once: open it and use Shared.Reader")
 
 	// errOwn reports that what a copy has read is not for the others.
-	errOwn = errors.New("it may be changing")
+	errOwn = errors.New("may be changing")
 )
 
 // A fileKey identifies one state of a file: blocks read before a change are not used after it.

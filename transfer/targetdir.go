@@ -39,7 +39,7 @@ func (t *localTarget) begin(source endpoint.Info, base string,
 		return to, err
 	}
 	info, err := os.Stat(to.path)
-	at, dryRun := ".", t.job.tree.options.DryRun
+	at := "."
 	switch {
 	case err == nil && !info.IsDir():
 		return to, &fs.PathError{Op: "write", Path: to.path, Err: endpoint.ErrNotDirectory}
@@ -50,20 +50,20 @@ func (t *localTarget) begin(source endpoint.Info, base string,
 		to.exists = true
 	case !errors.Is(err, fs.ErrNotExist):
 		return to, err
-	case !dryRun:
-		if err := os.Mkdir(to.path, source.Perm()|0o700); err != nil {
+	default:
+		if to.made, err = t.job.tree.do.makeTop(to.path, source.Perm()|0o700); err != nil {
 			return to, err
 		}
-		to.exists, to.made = true, true
+		to.exists = to.made
 	}
-	var top *os.Root // a dry run may have none
-	if !dryRun || err == nil {
+	var top *os.Root // nothing may be there
+	if info != nil || to.made {
 		if top, err = os.OpenRoot(t.job.route.Target); err != nil {
 			return to, err
 		}
 	}
 	t.root = endpoint.NewLocalRoot(top, at)
-	to.Root = t.root
+	to.Root = t.job.tree.do.root(t.root)
 	return to, nil
 }
 
@@ -139,7 +139,7 @@ func (t *remoteTarget) begin(_ endpoint.Info, base string,
 		return to, err
 	}
 	t.root = endpoint.NewHostRoot(t.Host, to.path)
-	to.Root = t.root
+	to.Root = t.job.tree.do.root(t.root)
 	return to, nil
 }
 
@@ -175,12 +175,12 @@ func (t *remoteTarget) checkName(name string) error {
 var errTwice = errors.New("server sent the same file name twice")
 
 // checkBase checks the name that a copy gets in a directory.
-func (j *job) checkBase(base string, valid func(string) error) error {
+func (r *copyRun) checkBase(base string, valid func(string) error) error {
 	if base == "." {
 		return nil
 	}
 	if err := valid(base); err != nil {
-		return &fs.PathError{Op: "copy", Path: j.route.Source, Err: err}
+		return &fs.PathError{Op: "copy", Path: r.route.Source, Err: err}
 	}
 	return nil
 }
@@ -192,21 +192,21 @@ func meansDirectory(name string) bool {
 }
 
 // makePath makes the directories above a target that are missing, and with itself also that.
-func (j *job) makePath(target string, itself bool) error {
-	at, missing := j.dst.Join(target, "."), ""
+func (r *copyRun) makePath(target string, itself bool) error {
+	at, missing := r.dst.Join(target, "."), ""
 	if !itself {
-		at = above(j.dst, at)
+		at = above(r.dst, at)
 	}
-	for ; at != above(j.dst, at); at = above(j.dst, at) {
-		if _, err := j.dst.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+	for ; at != above(r.dst, at); at = above(r.dst, at) {
+		if _, err := r.dst.Stat(at); !errors.Is(err, fs.ErrNotExist) {
 			break // if it is no directory, or cannot be looked at, making one in it will tell
 		}
-		missing = path.Join(j.dst.Base(at), missing)
+		missing = path.Join(r.dst.Base(at), missing)
 	}
 	if missing == "" {
 		return nil
 	}
-	root, err := j.dst.Below(at)
+	root, err := r.dst.Below(at)
 	if err != nil {
 		return err
 	}

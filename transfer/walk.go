@@ -161,7 +161,7 @@ func (w *walk) lookAgain(d *directory) {
 	t.fail("", d.source, d.target, err)
 }
 
-var errMissed = endpoint.Explain("it was moved or removed while it was listed, so some of what "+
+var errMissed = endpoint.Explain("moved or removed while it was listed, so some of what "+
 	"was in it may have been missed; run it again", fs.ErrNotExist)
 
 // stands returns nil if a directory of the source, given relative to it, is one.
@@ -272,21 +272,23 @@ func (w *walk) enqueue(d *directory) {
 	w.push(d)
 }
 
-// hand gives a file or a link to the workers, and waits until one can take it.
+// hand has a file or a link copied, and waits until a worker can take it.
 func (w *walk) hand(e *entry) {
 	t := w.tree
 	if !t.plan.wants(e) {
 		return
 	}
 	t.planned(e)
-	if t.options.DryRun && !e.probe {
-		t.tellPlan(e)
-		return
-	}
 	if err := t.dst.check(e.dir, e.name); err != nil {
 		t.fail("", e.source(), e.target(), err)
 		return
 	}
+	t.do.hand(w, e)
+}
+
+// queue queues an entry for the workers.
+func (w *walk) queue(e *entry) {
+	t := w.tree
 	e.dir.pending.Add(1)
 	if e.info.Mode.IsRegular() && !t.budget.isSmall(e.info.Size) &&
 		(e.info.Size < 0 || e.info.Size > int64(t.budget.stepwise)) {
@@ -338,26 +340,25 @@ func (w *walk) workSmall() {
 // copy copies a file or a link.
 func (w *walk) copy(e *entry) {
 	t := w.tree
-	if t.plan.prepare(e) {
+	if t.plan.prepare(e) || t.do.told(e) {
 		return
 	}
 	if e.info.Mode&fs.ModeSymlink != 0 {
 		w.copyLink(e)
 		return
 	}
-	c := newFileCopy(t.job, e, e.source(), e.target())
-	c.name = path.Join(t.into.within, e.rel())
+	c := newFileTask(t.job, e, e.source(), e.target())
 	err := c.copy()
 	w.copied(c, err)
 }
 
 // copied counts a file that was copied, kept or failed.
-func (w *walk) copied(c *fileCopy, err error) {
+func (w *walk) copied(c *fileTask, err error) {
 	t := w.tree
-	c.freeHandle()
+	c.slot.free()
 	keeps := errors.Is(err, errKept)
 	bytes := c.result.Bytes
-	if err != nil && !c.journal.resumable {
+	if err != nil && !c.result.resumable {
 		bytes = 0
 	}
 	t.finished(c, bytes)
@@ -372,15 +373,15 @@ func (w *walk) copied(c *fileCopy, err error) {
 		c.tellEnd(nil)
 		t.bottlenecks.Add(string(c.result.Bottleneck), c.result.Bytes)
 	case keeps:
-		t.kept(&c.entry.info)
+		t.kept(c.listed)
 		c.tellKept()
 	case t.plan.vanished(c.source, err):
-	case t.ending(err) && (c.result.LeftBehind == "" || t.budget.isSmall(c.entry.info.Size)):
-		if mayLeave(c) { // how many files is reported once, at the end
+	case t.ending(err) && (c.result.LeftBehind == "" || c.small):
+		if c.result.unsure { // how many files is reported once, at the end
 			t.leftovers.leaves(false)
 		}
 	default:
-		if mayLeave(c) {
+		if c.result.unsure {
 			t.leftovers.leaves(true)
 		}
 		t.count(&t.sums.Failed, 1)
@@ -402,7 +403,7 @@ func (w *walk) done(d *directory) {
 func (w *walk) finish(d *directory) {
 	t := w.tree
 	listed, err := t.filter.listed, t.into.Leave(d.rel)
-	if d.failed || t.options.DryRun || t.ctx.Err() != nil {
+	if d.failed || t.ctx.Err() != nil {
 		return
 	}
 	if err != nil { // others may have made what has its name now

@@ -23,7 +23,7 @@ var (
 	ErrReplaced = errors.New("another file has taken its place")
 
 	// ErrMoved reports that another directory is where one was found.
-	ErrMoved = errors.New("it is another directory now")
+	ErrMoved = errors.New("is another directory now")
 
 	// ErrWentAlong reports that a directory has lost its name with what was put there.
 	ErrWentAlong = errors.New("the directory was moved meanwhile, with what was copied into it before")
@@ -32,11 +32,11 @@ var (
 	ErrOtherNames = errors.New("the file has other names (hard links)")
 
 	// ErrLeft is one error of a new file that could be neither written nor removed.
-	ErrLeft = errors.New("it was made and is left empty")
+	ErrLeft = errors.New("was made and is left empty")
 
 	// ErrRepeated is one error of a request that was repeated over another connection: the first
 	// one may have been executed.
-	ErrRepeated = errors.New("it was requested twice")
+	ErrRepeated = errors.New("requested twice")
 )
 
 // Refused reports whether the server answered that it did not do something; with any other error

@@ -56,7 +56,7 @@ type ReadAtCloser interface {
 
 var (
 	// ErrNotListed reports that a small file is no longer as it was listed.
-	ErrNotListed = errors.New("it has changed since it was listed")
+	ErrNotListed = errors.New("changed since it was listed")
 
 	// ErrGrown reports that a file has become much longer while it was read.
 	ErrGrown = errors.New("the file has grown")

@@ -359,7 +359,7 @@ func replaced(err error) error {
 
 var (
 	// ErrTouched reports that only a file's modification time changed.
-	ErrTouched = errors.New("its modification time changed")
+	ErrTouched = errors.New("modification time changed")
 
 	// errNotJoined reports that a file written over several handles is incomplete.
 	errNotJoined = errors.New("the host does not combine what is written over several connections")

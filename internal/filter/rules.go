@@ -59,7 +59,7 @@ func NewRule(pattern string, include bool) (r Rule, err error) {
 }
 
 // ErrMatchesNothing is why a pattern keeps nothing out.
-var ErrMatchesNothing = errors.New("it matches nothing: a [ has no ], or a \\ has nothing after it")
+var ErrMatchesNothing = errors.New("matches nothing: a [ has no ], or a \\ has nothing after it")
 
 // NewRefusal is NewRule for names that are to be refused: an error, and not silence, if none is.
 func NewRefusal(pattern string) (Rule, error) {

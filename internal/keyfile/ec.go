@@ -52,7 +52,7 @@ var curves = []struct {
 	{elliptic.P521(), asn1.ObjectIdentifier{1, 3, 132, 0, 35}},
 }
 
-var errCurve = errors.New("its curve is not one of SSH's (nistp256, nistp384 and nistp521)")
+var errCurve = errors.New("curve is not one of SSH's (nistp256, nistp384 and nistp521)")
 
 // curveName returns the name of a curve that is spelled out.
 func curveName(der []byte) (asn1.ObjectIdentifier, error) {

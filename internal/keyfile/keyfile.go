@@ -59,9 +59,9 @@ func Parse(text []byte) (*Key, error) {
 	block, _ := pem.Decode(text)
 	switch {
 	case block == nil:
-		return nil, errors.New("it holds no private key")
+		return nil, errors.New("holds no private key")
 	case len(block.Bytes) > maxDER:
-		return nil, errors.New("it is too large for a private key")
+		return nil, errors.New("too large for a private key")
 	case block.Type == "OPENSSH PRIVATE KEY":
 		return parseOpenSSH(block.Bytes)
 	case block.Type == "ENCRYPTED PRIVATE KEY":
@@ -123,9 +123,9 @@ func parseDER(kind string, der []byte) (*Private, error) {
 			key, err = parseExplicit(der, err)
 		}
 	case "DSA PRIVATE KEY":
-		return nil, errors.New("it is a DSA key, which SSH no longer uses")
+		return nil, errors.New("a DSA key, which SSH no longer uses")
 	default:
-		return nil, fmt.Errorf("it holds a %.40q, which is not supported", kind)
+		return nil, fmt.Errorf("holds a %.40q, which is not supported", kind)
 	}
 	if err != nil {
 		return nil, err

@@ -228,7 +228,7 @@ func TestRefused(t *testing.T) {
 		"PuTTY's version 1": {func(t *testing.T, dir string) { puttygen(t, dir, "ed25519", "version=3", "") },
 			change{puttyMagic + "3", puttyMagic + "1"}, "versions 2 and 3"},
 		"changed": {func(t *testing.T, dir string) { puttygen(t, dir, "ed25519", "version=3", "") },
-			change{"Comment: a: b", "Comment: b: a"}, "does not match its MAC"},
+			change{"Comment: a: b", "Comment: b: a"}, "does not match the MAC"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -45,10 +45,10 @@ func parseOpenSSH(der []byte) (*Key, error) {
 	rest, ok := bytes.CutPrefix(der, []byte(openSSHMagic))
 	var e envelope
 	if !ok || ssh.Unmarshal(rest, &e) != nil {
-		return nil, errors.New("it is not a valid key of OpenSSH's")
+		return nil, errors.New("not a valid OpenSSH key")
 	}
 	if e.Keys != 1 {
-		return nil, errors.New("it does not hold exactly one key")
+		return nil, errors.New("does not hold exactly one key")
 	}
 	if e.Cipher == "none" {
 		private, err := e.parse(e.Private)
@@ -59,7 +59,7 @@ func parseOpenSSH(der []byte) (*Key, error) {
 	}
 	public, err := ssh.ParsePublicKey(e.Public)
 	if err != nil {
-		return nil, errors.New("its public half is of a type that is not supported")
+		return nil, errors.New("public half is of a type that is not supported")
 	}
 	c, err := e.cipher()
 	if err != nil {
@@ -81,7 +81,7 @@ func (e *envelope) parse(plain []byte) (*Private, error) {
 		if e.Cipher != "none" {
 			return nil, ErrPassphrase
 		}
-		return nil, errors.New("its private section is not valid")
+		return nil, errors.New("private section is not valid")
 	}
 	if strings.HasPrefix(s.Type, "sk-") {
 		return parseToken(s.Type, s.Rest)
@@ -124,24 +124,24 @@ func (e *envelope) cipher() (*sealed, error) {
 		"chacha20-poly1305@openssh.com": {key: 64, block: 8, tag: 16, decrypt: openChaCha},
 	}[e.Cipher]
 	if !ok {
-		return nil, fmt.Errorf("it is encrypted with %.40q, which is not supported", e.Cipher)
+		return nil, fmt.Errorf("encrypted with %.40q, which is not supported", e.Cipher)
 	}
 	if e.KDF != "bcrypt" {
-		return nil, fmt.Errorf("its passphrase is hashed with %.40q, which is not supported", e.KDF)
+		return nil, fmt.Errorf("passphrase is hashed with %.40q, which is not supported", e.KDF)
 	}
 	var o struct {
 		Salt   string
 		Rounds uint32
 	}
 	if err := ssh.Unmarshal([]byte(e.Options), &o); err != nil {
-		return nil, errors.New("it is not a valid key of OpenSSH's")
+		return nil, errors.New("not a valid OpenSSH key")
 	}
 	if o.Rounds > maxRounds {
-		return nil, fmt.Errorf("its passphrase takes %d rounds of bcrypt, and at most %d are supported",
+		return nil, fmt.Errorf("passphrase takes %d rounds of bcrypt, and at most %d are supported",
 			o.Rounds, maxRounds)
 	}
 	if len(e.Private)%c.block != 0 || len(e.Tag) != c.tag {
-		return nil, errors.New("its private section is not valid")
+		return nil, errors.New("private section is not valid")
 	}
 	c.salt, c.rounds = o.Salt, o.Rounds
 	return &c, nil

@@ -74,7 +74,7 @@ var cbcs = map[string]cbc{
 	"1.2.840.113549.3.7":      {24, des.NewTripleDESCipher},
 }
 
-var errPKCS8 = errors.New("it is not a valid encrypted key")
+var errPKCS8 = errors.New("not a valid encrypted key")
 
 // parsePKCS8 parses an encrypted PKCS #8 key.
 func parsePKCS8(der []byte) (*Key, error) {
@@ -83,7 +83,7 @@ func parsePKCS8(der []byte) (*Key, error) {
 		return nil, errPKCS8
 	}
 	if oid := e.Algorithm.Algorithm.String(); oid != oidPBES2 {
-		return nil, fmt.Errorf("it is encrypted in an old way (%s); openssl pkcs8 -topk8 converts it",
+		return nil, fmt.Errorf("encrypted in an old way (%s); openssl pkcs8 -topk8 converts it",
 			oid)
 	}
 	var p pbes2
@@ -92,7 +92,7 @@ func parsePKCS8(der []byte) (*Key, error) {
 	}
 	c, ok := cbcs[p.Encryption.Algorithm.String()]
 	if !ok {
-		return nil, fmt.Errorf("it is encrypted with a cipher that is not supported (%s)",
+		return nil, fmt.Errorf("encrypted with a cipher that is not supported (%s)",
 			p.Encryption.Algorithm)
 	}
 	var iv []byte
@@ -131,10 +131,10 @@ func parseKDF(kdf *pkix.AlgorithmIdentifier, n int) (func([]byte) ([]byte, error
 		prf := prfs[p.PRF.Algorithm.String()]
 		switch {
 		case prf == nil:
-			return nil, fmt.Errorf("its passphrase is hashed in a way that is not supported (%s)",
+			return nil, fmt.Errorf("passphrase is hashed in a way that is not supported (%s)",
 				p.PRF.Algorithm)
 		case p.Iterations < 1 || p.Iterations > maxIterations:
-			return nil, fmt.Errorf("its passphrase takes %d iterations of PBKDF2, and at most %d are supported",
+			return nil, fmt.Errorf("passphrase takes %d iterations of PBKDF2, and at most %d are supported",
 				p.Iterations, maxIterations)
 		}
 		return func(passphrase []byte) ([]byte, error) {
@@ -148,14 +148,14 @@ func parseKDF(kdf *pkix.AlgorithmIdentifier, n int) (func([]byte) ([]byte, error
 		const most = 1 << 24 // so that the products below fit
 		if p.N < 2 || p.R < 1 || p.P < 1 || p.N > most || p.R > 1<<10 || p.P > 1<<10 ||
 			128*(p.N+p.P)*p.R > maxScryptMemory || 128*p.N*p.R*p.P > maxScryptWork {
-			return nil, fmt.Errorf("its passphrase takes more work of scrypt (N=%d, r=%d, p=%d) than is supported",
+			return nil, fmt.Errorf("passphrase takes more work of scrypt (N=%d, r=%d, p=%d) than is supported",
 				p.N, p.R, p.P)
 		}
 		return func(passphrase []byte) ([]byte, error) {
 			return scrypt.Key(passphrase, p.Salt, int(p.N), int(p.R), int(p.P), n)
 		}, nil
 	default:
-		return nil, fmt.Errorf("its passphrase is hashed in a way that is not supported (%s)", oid)
+		return nil, fmt.Errorf("passphrase is hashed in a way that is not supported (%s)", oid)
 	}
 }
 

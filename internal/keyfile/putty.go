@@ -28,7 +28,7 @@ const (
 	maxArgonLanes  = 64
 )
 
-var errPuTTY = errors.New("it is not a valid key of PuTTY's")
+var errPuTTY = errors.New("not a valid PuTTY key")
 
 // A ppk is a .ppk file.
 type ppk struct {
@@ -76,7 +76,7 @@ func parsePuTTY(text []byte) (*Key, error) {
 		}
 	}
 	if k.kind == "" {
-		return nil, errors.New("it is not of PuTTY's versions 2 and 3; puttygen converts it")
+		return nil, errors.New("not of PuTTY's versions 2 and 3; puttygen converts it")
 	}
 	if k.public, err = base64.StdEncoding.DecodeString(fields["Public-Lines"]); err != nil {
 		return nil, errPuTTY
@@ -87,7 +87,7 @@ func parsePuTTY(text []byte) (*Key, error) {
 	}
 	public, err := ssh.ParsePublicKey(k.public)
 	if err != nil || public.Type() != k.kind {
-		return nil, fmt.Errorf("it is of the type %.40q, which is not supported", k.kind)
+		return nil, fmt.Errorf("of the type %.40q, which is not supported", k.kind)
 	}
 	switch fields["Encryption"] {
 	case "none":
@@ -98,7 +98,7 @@ func parsePuTTY(text []byte) (*Key, error) {
 		return opened(private), nil
 	case "aes256-cbc":
 	default:
-		return nil, fmt.Errorf("it is encrypted with %.40q, which is not supported",
+		return nil, fmt.Errorf("encrypted with %.40q, which is not supported",
 			fields["Encryption"])
 	}
 	if len(k.private)%aes.BlockSize != 0 {
@@ -128,12 +128,12 @@ func (k *ppk) parseArgon() (err error) {
 	switch k.fields["Key-Derivation"] {
 	case "Argon2id", "Argon2i":
 	default: // x/crypto has no Argon2d, either
-		return fmt.Errorf("its passphrase is hashed with %.40q, which is not supported; puttygen --ppk-param kdf=argon2id converts it",
+		return fmt.Errorf("passphrase is hashed with %.40q, which is not supported; puttygen --ppk-param kdf=argon2id converts it",
 			k.fields["Key-Derivation"])
 	}
 	used := max(uint64(k.memory), 8*uint64(k.lanes)) // RFC 9106, section 3.1: less is taken as that
 	if used > maxArgonMemory || used*uint64(k.passes) > maxArgonWork || k.lanes > maxArgonLanes {
-		return fmt.Errorf("its passphrase takes %d passes over %d KiB in %d lanes of Argon2, which is more than is supported; puttygen --ppk-param converts it",
+		return fmt.Errorf("passphrase takes %d passes over %d KiB in %d lanes of Argon2, which is more than is supported; puttygen --ppk-param converts it",
 			k.passes, k.memory, k.lanes)
 	}
 	return nil
@@ -183,7 +183,7 @@ func (k *ppk) open(passphrase []byte) (*Private, error) {
 		if k.fields["Encryption"] != "none" {
 			return nil, ErrPassphrase
 		}
-		return nil, errors.New("it has been changed: its private part does not match its MAC")
+		return nil, errors.New("changed by somebody: the private part does not match the MAC")
 	}
 	section, err := k.section(plain)
 	if err != nil {
@@ -253,5 +253,5 @@ func (k *ppk) section(plain []byte) ([]byte, error) {
 			D     *big.Int
 		}{public.Curve, public.Point, private.D})...), comment...), nil
 	}
-	return nil, fmt.Errorf("it is of the type %.40q, which is not supported", k.kind)
+	return nil, fmt.Errorf("of the type %.40q, which is not supported", k.kind)
 }

@@ -21,7 +21,7 @@ const needsTouch = 0x01
 // parseToken parses the private section of a key on a token, without its type: the public key, and
 // what the token needs.
 func parseToken(kind string, section []byte) (*Private, error) {
-	invalid := errors.New("it is not a valid key on a token")
+	invalid := errors.New("not a valid key on a token")
 	var curve []string
 	rest := section
 	if kind == ssh.KeyAlgoSKECDSA256 {
@@ -34,7 +34,7 @@ func parseToken(kind string, section []byte) (*Private, error) {
 		}
 		curve, rest = []string{c.Name}, c.Rest
 	} else if kind != ssh.KeyAlgoSKED25519 {
-		return nil, errors.New("it is of a type that is not supported")
+		return nil, errors.New("of a type that is not supported")
 	}
 	var t struct {
 		Key         []byte

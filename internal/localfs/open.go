@@ -10,7 +10,7 @@ import (
 )
 
 // ErrLink reports that a symbolic link has taken the place of a file or a directory.
-var ErrLink = errors.New("it is a symbolic link now")
+var ErrLink = errors.New("is a symbolic link now")
 
 // maxLinks is how many symbolic links Linux follows in one name.
 const maxLinks = 40

@@ -47,7 +47,7 @@ func OpenPrivate(name string) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && (!info.Mode().IsRegular() || Links(info) > 1 ||
 		OwnerOf(info).UID != os.Geteuid()) {
-		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("it is somebody else's")}
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("belongs to somebody else")}
 	}
 	if err != nil {
 		f.Close()

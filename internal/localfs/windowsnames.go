@@ -14,7 +14,7 @@ var (
 	errCharacter = errors.New(`on Windows no name has one of <>:"/\|?* or a control character`)
 	errEnd       = errors.New("on Windows a name loses dots and spaces at its end")
 	errShort     = errors.New("on Windows it may be the short form of another name")
-	errNotUTF16  = errors.New("it is not UTF-8, in which Windows has its names")
+	errNotUTF16  = errors.New("not UTF-8, in which Windows has its names")
 )
 
 // CheckWindows returns nil if a name is that of one file on Windows, whichever version it is.
@@ -72,7 +72,8 @@ func isWTF8(name string) bool {
 	for i := 0; i < len(name); {
 		c, n := utf8.DecodeRuneInString(name[i:])
 		if c == utf8.RuneError && n == 1 {
-			if len(name)-i < 3 || name[i] != 0xed || name[i+1]&0xe0 != 0xa0 || name[i+2]&0xc0 != 0x80 {
+			if len(name)-i < 3 || name[i] != 0xed || name[i+1]&0xe0 != 0xa0 ||
+				name[i+2]&0xc0 != 0x80 {
 				return false
 			}
 			n = 3

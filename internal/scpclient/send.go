@@ -225,7 +225,7 @@ func (s *session) sendDirectory(i item, target string, info fs.FileInfo) error {
 }
 
 var (
-	errChanged  = errors.New("it changed while it was copied")
+	errChanged  = errors.New("changed while it was copied")
 	errReplaced = errors.New("something else has just taken its place")
 )
 

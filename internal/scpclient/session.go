@@ -108,7 +108,7 @@ func (s *session) place(in placing, name, source string, copy func() error) erro
 // count counts an entry.
 func (s *session) count() error {
 	if s.entries++; s.MaxEntries > 0 && s.entries > s.MaxEntries {
-		return fmt.Errorf("there are more than %d entries (--max-entries allows more)",
+		return fmt.Errorf("more than %d entries (--max-entries allows more)",
 			s.MaxEntries)
 	}
 	return s.ctx.Err()

@@ -57,7 +57,7 @@ func (s *Flags) Register(f *pflag.FlagSet) {
 // Check returns what is wrong with the flags.
 func (s *Flags) Check() error {
 	if s.Format != "text" && s.Format != "json" {
-		return fmt.Errorf("--log-format %s: it must be text or json", s.Format)
+		return fmt.Errorf("--log-format %s: must be text or json", s.Format)
 	}
 	if _, err := ParseLevel(s.logLevel); err != nil {
 		return fmt.Errorf("--log-level %s: %w", s.logLevel, err)
@@ -112,7 +112,7 @@ func ParseLevel(name string) (slog.Level, error) {
 	case "debug", "debug1", "debug2", "debug3":
 		return slog.LevelDebug, nil
 	}
-	return 0, errors.New("it must be quiet, error, info or debug")
+	return 0, errors.New("must be quiet, error, info or debug")
 }
 
 // ParseUmask parses permission bits; "" is none.
@@ -122,7 +122,7 @@ func ParseUmask(text string) (fs.FileMode, error) {
 	}
 	bits, err := strconv.ParseUint(text, 8, 16)
 	if err != nil || bits > 0o777 {
-		return 0, errors.New("it must be an octal number up to 777")
+		return 0, errors.New("must be an octal number up to 777")
 	}
 	return fs.FileMode(bits), nil
 }

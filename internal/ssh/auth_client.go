@@ -174,7 +174,7 @@ func (l *clientLogin) run() error {
 			method, err = l.config.Auth(&l.context)
 		}
 		if err == nil && method == nil {
-			err = errors.New("there is no other way to log in")
+			err = errors.New("no other way to log in")
 		}
 		if err != nil {
 			return l.refused(err)

@@ -22,8 +22,9 @@ type Bucket interface {
 	// Put stores an object.
 	Put(ctx context.Context, key string, body *io.SectionReader, when Condition) (Object, error)
 
-	// Delete removes an object. It is no error if there is none.
-	Delete(ctx context.Context, key string) error
+	// Delete removes an object; if etag is not "", only one with that ETag. It is no error if there
+	// is none.
+	Delete(ctx context.Context, key, etag string) error
 
 	// List returns one page of a listing, in the order of the keys' bytes.
 	List(ctx context.Context, query Query) (Page, error)

@@ -171,7 +171,8 @@ func TestWaitEndsWithSession(t *testing.T) {
 // go on keep their memory.
 func TestIdleUploadsGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, bucket: &membucket.Bucket{MinPart: partSize}, state: &objectfs.MemoryState{}}
+		b := &bench{T: t, bucket: &membucket.Bucket{MinPart: partSize},
+			state: &objectfs.MemoryState{}}
 		b.fs = objectfs.NewSmall(b.bucket, objectfs.Options{State: b.state}, partSize, 8*partSize)
 		var idle []writer
 		for i := range 6 {

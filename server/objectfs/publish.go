@@ -118,7 +118,7 @@ func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
 	if w.base != nil { // a short file, which was stored under this name
 		err := w.fs.state.Confirm(ctx, w.upload) // there may be another by now
 		if err == nil {
-			err = w.fs.bucket.Delete(ctx, w.key)
+			err = w.fs.bucket.Delete(ctx, w.key, w.base.ETag)
 		}
 		if err != nil {
 			return err
@@ -179,7 +179,7 @@ func (w *writer) shorten(ctx context.Context) error {
 // what the client wants of when.
 func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	when, want Condition) (Object, error) {
-	// which may be read again
+	// The body may be read again.
 	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body.Outer()), when)
 	if err == nil || want.Absent { // an equal one may be somebody else's
 		return made, err
@@ -195,7 +195,7 @@ func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	return now, nil
 }
 
-// existing is what the client is told when an object exists that must not.
+// existing returns the error for a client whose object must not exist and does.
 func existing(err error) error {
 	if errors.Is(err, ErrPrecondition) {
 		return fs.ErrExist

@@ -218,7 +218,7 @@ func (c *connection) hangUp() {
 }
 
 // errDropped reports that a connection lost its place to another.
-var errDropped = notServed("it was too slow while too many others were logging in")
+var errDropped = notServed("too slow while too many others were logging in")
 
 // notServed is why a connection was turned away before the handshake.
 type notServed string

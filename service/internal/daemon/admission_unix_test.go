@@ -81,7 +81,7 @@ func TestGroups(t *testing.T) {
 		t.Errorf("carol writes:\n%s", out)
 	}
 	for _, one := range []struct{ flag, says string }{
-		{"--group=none", `there is no group "none"`},
+		{"--group=none", `no group "none"`},
 		{"--sessions=1", "--root DIRECTORY is missing"}} {
 		got := run(t, home, "", "user", "add", "--config", file, one.flag, "--key", key+".pub",
 			"dan")

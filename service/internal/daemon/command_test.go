@@ -19,8 +19,8 @@ func TestUsage(t *testing.T) {
 	}{
 		{"", "^usftpd: --config FILE is missing", 2},
 		{"--config none.toml --log-format xml",
-			"^usftpd: --log-format xml: it must be text or json", 2},
-		{"--config none.toml --log-level loud", "^usftpd: --log-level loud: it must be quiet", 2},
+			"^usftpd: --log-format xml: must be text or json", 2},
+		{"--config none.toml --log-level loud", "^usftpd: --log-level loud: must be quiet", 2},
 		{"--config none.toml --grace=-1s", "^usftpd: --grace -1s: a time cannot be negative", 2},
 		{"--bogus", "^usftpd: unknown flag: --bogus\nTry `usftpd --help`", 2},
 		{"bogus", `^usftpd: unknown command "bogus"`, 2},

@@ -159,10 +159,10 @@ func configError(name string, err error) error {
 		line, column := at.Position()
 		text := strings.TrimPrefix(at.Error(), "toml: ")
 		if m := otherKind.FindStringSubmatch(text); m != nil {
-			text = fmt.Sprintf("%s: it must be %s", strings.Join(at.Key(), "."), kindOf(m[1]))
+			text = fmt.Sprintf("%s: must be %s", strings.Join(at.Key(), "."), kindOf(m[1]))
 		}
 		if negative.MatchString(text) {
-			text = strings.Join(at.Key(), ".") + ": it cannot be negative"
+			text = strings.Join(at.Key(), ".") + ": cannot be negative"
 		}
 		return fmt.Errorf("%s:%d:%d: %s", name, line, column, text)
 	}
@@ -367,10 +367,10 @@ func (f *configFile) banner(name string) error {
 	if err == nil && (!utf8.Valid(data) || bytes.ContainsFunc(data, func(r rune) bool {
 		return unicode.IsControl(r) && !strings.ContainsRune("\r\n\t", r)
 	})) {
-		err = fmt.Errorf("%s: it must be text in UTF-8, without control characters", f.path(name))
+		err = fmt.Errorf("%s: must be text in UTF-8, without control characters", f.path(name))
 	}
 	if err == nil && len(data) > longestBanner {
-		err = fmt.Errorf("%s: it has %d bytes, and may have %d", f.path(name), len(data),
+		err = fmt.Errorf("%s: has %d bytes, and may have %d", f.path(name), len(data),
 			longestBanner)
 	}
 	if err != nil {

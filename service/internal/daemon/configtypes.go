@@ -53,7 +53,7 @@ func (a *addressText) UnmarshalText(text []byte) error {
 func (f *formatText) UnmarshalText(text []byte) error {
 	f.text = string(text)
 	if f.text != "text" && f.text != "json" {
-		return fmt.Errorf("%q: it must be text or json", text)
+		return fmt.Errorf("%q: must be text or json", text)
 	}
 	return nil
 }
@@ -151,14 +151,14 @@ func (u *uploadsText) UnmarshalText(text []byte) error {
 	case u.text == "atomic" && !canBeAtomic:
 		return errors.New("this system has no atomic uploads; Linux, macOS and FreeBSD have")
 	case u.text != "atomic" && u.text != "in-place":
-		return fmt.Errorf("%q: it must be atomic or in-place", text)
+		return fmt.Errorf("%q: must be atomic or in-place", text)
 	}
 	return nil
 }
 
 func (s *secondText) UnmarshalText(text []byte) error {
 	if s.text = string(text); s.text != "totp" && s.text != "none" {
-		return fmt.Errorf("%q: it must be totp or none", text)
+		return fmt.Errorf("%q: must be totp or none", text)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func (p *patternText) UnmarshalText(text []byte) error {
 
 var (
 	errNoPath    = errors.New("a folder needs a path, such as /in")
-	errTwoPaths  = errors.New("there is a folder with this path already")
+	errTwoPaths  = errors.New("another folder has this path")
 	errRuleQuota = errors.New("only a folder with a root has a quota of its own")
 )
 
@@ -115,8 +115,8 @@ func (f *folderTable) say(made *site.Folder) {
 	}
 }
 
-// wrongFolder is wrong for a folder of a user, whose tables are numbered through the whole file
-// unless they are those of the group.
+// wrongFolder reports what is wrong with a folder of a user, whose tables are numbered through the
+// whole file unless they are those of the group.
 func (f *configFile) wrongFolder(i int, group string, at folderError) error {
 	first := 0
 	for _, before := range f.ownFolders[:i] {

@@ -110,7 +110,7 @@ type periodText struct{ checked }
 
 func (p *periodText) UnmarshalText(text []byte) error {
 	if p.text = string(text); p.text != "day" && p.text != "month" {
-		return fmt.Errorf("%q: it must be day or month", text)
+		return fmt.Errorf("%q: must be day or month", text)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (f *configFile) groups(groups map[string]*groupTable) error {
 	return nil
 }
 
-// wrongUser is wrong for a setting of a user, which may be that of the user's group.
+// wrongUser reports what is wrong with a setting of a user, which may be that of the user's group.
 func (f *configFile) wrongUser(i int, group, key string, err error) error {
 	one, theirs := entry("users", i), "groups."+group
 	if f.lines[one+"."+key] == 0 && f.lines[theirs+"."+key] != 0 {
@@ -230,7 +230,7 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 	return one, nil
 }
 
-func errNoGroup(name string) error { return fmt.Errorf("there is no group %q", name) }
+func errNoGroup(name string) error { return fmt.Errorf("no group %q", name) }
 
 // root returns a root that the file names, as it is known.
 func (f *configFile) root(name string) (root string, err error) {

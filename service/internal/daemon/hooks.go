@@ -89,7 +89,7 @@ func (c *clamdText) UnmarshalText(text []byte) (err error) {
 func (u *uncheckedText) UnmarshalText(text []byte) error {
 	u.text = string(text)
 	if u.text != "refuse" && u.text != "accept" {
-		return fmt.Errorf("%q: it must be refuse or accept", text)
+		return fmt.Errorf("%q: must be refuse or accept", text)
 	}
 	return nil
 }

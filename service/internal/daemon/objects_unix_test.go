@@ -170,7 +170,7 @@ func TestObjectsRefused(t *testing.T) {
 			"bucket bucket: the storage does not know the access key: correct it"},
 		{text, strings.ReplaceAll(keys, "= "+s3test.SecretKey, "= other"),
 			"bucket bucket: the secret key is not that of the access key: correct it"},
-		{text, "nothing", "bucket bucket: there are no keys in "},
+		{text, "nothing", "bucket bucket: no keys in "},
 		{strings.ReplaceAll(text, "s3://bucket", "s3://another"), keys,
 			"bucket another: make the bucket, or correct its name"},
 		{strings.ReplaceAll(text, endpoint, refused), keys, "bucket bucket: " + refused +
@@ -330,7 +330,8 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 				return false
 			}
 			parts, _, err := bucket.ListParts(t.Context(), uploads[0].Key, uploads[0].ID, 0)
-			return err == nil && len(parts) >= 3 && parts[2].Number == 3 // they may come in any order
+			return err == nil && len(parts) >= 3 &&
+				parts[2].Number == 3 // they may come in any order
 		})
 		one.Cmd.Process.Kill()
 		<-one.Ended

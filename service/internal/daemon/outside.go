@@ -161,7 +161,7 @@ func (f *configFile) ldap(t *ldapTable, made *outsiders) error {
 		}
 		if l.SearchPassword = strings.TrimRight(string(data), "\r\n"); err == nil &&
 			l.SearchPassword == "" { // with which a bind succeeds as nobody
-			err = fmt.Errorf("there is no password in %s", name)
+			err = fmt.Errorf("no password in %s", name)
 		}
 		if err != nil {
 			return f.wrong("", "ldap.search_password", err)
@@ -209,9 +209,9 @@ func (f *configFile) template(i int, t *templateTable, made *outsiders) error {
 	wrong := func(key string, err error) error { return f.wrong(entry("outside", i), key, err) }
 	switch {
 	case slices.ContainsFunc(made.templates, func(o template) bool { return o.name == t.Name }):
-		return wrong("name", fmt.Errorf("there is another [[outside]] with the name %q", t.Name))
+		return wrong("name", fmt.Errorf("another [[outside]] with the name %q", t.Name))
 	case t.LDAPGroup != "" && made.ldap == nil:
-		return wrong("ldap_group", errors.New("there is no [ldap]"))
+		return wrong("ldap_group", errors.New("no [ldap] is configured"))
 	case t.LDAPGroup != "" && !(outside.Answer{Groups: []string{t.LDAPGroup}}).In(t.LDAPGroup):
 		return wrong("ldap_group", fmt.Errorf("%q is no distinguished name", t.LDAPGroup))
 	}

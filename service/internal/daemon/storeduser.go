@@ -65,7 +65,7 @@ func storedUser(u *store.User, groups map[string]*groupTable) (one site.Account,
 	return one, nil
 }
 
-var errNoRoot = errors.New("there is no root: set it, or a group that has one")
+var errNoRoot = errors.New("no root: set it, or a group that has one")
 
 // parseDate parses a date; "" is none.
 func parseDate(text string) (*toml.LocalDate, error) {

@@ -210,7 +210,7 @@ func (u *newUser) complete(ctx context.Context, a *ui.App,
 			return errors.New(keys.Warnings[0])
 		}
 		if keys.Len() == 0 {
-			return fmt.Errorf("there is no public key in %s", name)
+			return fmt.Errorf("no public key in %s", name)
 		}
 		u.Keys = append(u.Keys, strings.Split(strings.TrimSpace(string(data)), "\n")...)
 	}

@@ -119,7 +119,7 @@ func (g *gatekeeper) check(ctx context.Context, e *Event, contents io.ReaderAt, 
 	case g.places <- struct{}{}:
 		defer func() { <-g.places }()
 	case <-waiting.Done():
-		return fmt.Errorf("it was not its turn within %s: at_once is %d", mostWait, g.AtOnce)
+		return fmt.Errorf("not its turn within %s: at_once is %d", mostWait, g.AtOnce)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

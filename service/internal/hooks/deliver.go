@@ -179,7 +179,7 @@ func (w *worker) try(ctx context.Context, m store.Message) error {
 	defer cancel()
 	err := w.send.send(ctx, &e)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("it was not done within %s", w.Timeout)
+		err = fmt.Errorf("not done within %s", w.Timeout)
 	}
 	return err
 }

@@ -339,7 +339,7 @@ func TestCommandFails(t *testing.T) {
 	w := newWorker(New(nil, nil, slog.New(slog.DiscardHandler)), &Hook{Timeout: time.Second,
 		Command: []string{script(t, "sleep 1000 & echo $! >"+fifo+"; wait")}})
 	err := w.try(t.Context(), store.Message{Event: "{}"})
-	if err == nil || err.Error() != "it was not done within 1s" {
+	if err == nil || err.Error() != "not done within 1s" {
 		t.Errorf("%v", err)
 	}
 	pid, err := os.ReadFile(fifo)

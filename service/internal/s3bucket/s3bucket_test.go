@@ -35,12 +35,14 @@ type storage struct {
 var (
 	ofVersitygw = []string{"a copy ignores If-None-Match"}
 	ofRadosgw   = []string{"a copy ignores its source's ETag", "a copy ignores If-None-Match",
-		"the copy of a part ignores its source's ETag", "completing ignores If-None-Match"}
+		"DELETE ignores If-Match", "the copy of a part ignores its source's ETag",
+		"completing ignores If-None-Match"}
 )
 
 // suite is what every storage must do.
 var suite = map[string]func(t *testing.T, s storage){
-	"files": testFiles, "pages": testPages, "conditions": testConditions, "errors": testErrors}
+	"files": testFiles, "pages": testPages, "conditions": testConditions, "errors": testErrors,
+	"an outage": testOutage}
 
 func TestVersitygw(t *testing.T) {
 	for name, test := range suite {
@@ -287,8 +289,22 @@ func testConditions(t *testing.T, s storage) {
 	if _, err := b.Head(t.Context(), "none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("HEAD of none: %v", err)
 	}
-	if err := b.Delete(t.Context(), "none"); err != nil {
-		t.Errorf("DELETE of none: %v", err)
+	for _, etag := range []string{"", other} {
+		if err := b.Delete(t.Context(), "none", etag); err != nil {
+			t.Errorf("DELETE of none: %v", err)
+		}
+	}
+	err = b.Delete(t.Context(), "f", other)
+	_, there := b.Head(t.Context(), "f")
+	if (err == nil) != errors.Is(there, fs.ErrNotExist) ||
+		err != nil && !errors.Is(err, objectfs.ErrPrecondition) {
+		t.Errorf("DELETE of another one: %v, and then %v", err, there)
+	}
+	if err := b.Delete(t.Context(), "f", o.ETag); err != nil {
+		t.Errorf("DELETE of the right one: %v", err)
+	}
+	if _, err := b.Head(t.Context(), "f"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("HEAD of what was deleted: %v", err)
 	}
 }
 
@@ -326,7 +342,7 @@ func testErrors(t *testing.T, s storage) {
 		{"secret", func(c *Config) { c.SecretKey = "other" }, s.bucket, "secret key"},
 		{"bucket", func(*Config) {}, "another", "make the bucket, or correct its name"},
 		{"file of keys", func(c *Config) { c.AccessKey, c.Keys = "", none }, s.bucket,
-			"there are no keys in " + none},
+			"no keys in " + none},
 		{"clock", func(c *Config) { c.Endpoint = skewed.URL }, s.bucket,
 			"this machine's clock is wrong: set it"},
 		{"too many requests", func(c *Config) { c.Endpoint = overloaded.URL }, s.bucket,

@@ -419,9 +419,9 @@ func TestOddTargets(t *testing.T) {
 			t.Fatalf("/dev/null has been replaced: %v, %v", info, err)
 		}
 		cp(t, "--atomic", "testhost:"+big, "/dev/null").says(t, ui.ExitFailed,
-			`cannot copy testhost:.* to /dev/null: it is not a regular file with one name and can only be written in place`)
+			`cannot copy testhost:.* to /dev/null: not a regular file with one name, and can only be written in place`)
 		cp(t, "--atomic", big, "testhost:/dev/null").says(t, ui.ExitFailed,
-			`cannot copy .* to testhost:/dev/null: it is not a regular file with one name and can only be written in place`)
+			`cannot copy .* to testhost:/dev/null: not a regular file with one name, and can only be written in place`)
 	})
 	t.Run("links", func(t *testing.T) {
 		for _, way := range []string{"up", "down"} {

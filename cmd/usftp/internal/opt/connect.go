@@ -295,7 +295,7 @@ func (c *Connect) identityMissing() (string, error) {
 	return "", nil
 }
 
-var errNoKey = errors.New("it holds no key")
+var errNoKey = errors.New("holds no key")
 
 // holdsKey reports whether a file may hold a private or a public key. One that cannot be read may.
 func holdsKey(name string) bool {
@@ -361,8 +361,9 @@ func Journal() string { return StatePath("journal") }
 // silentConfig returns how to make connections without a person.
 func (c *Connect) silentConfig() *dial.Config {
 	config := &dial.Config{
-		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Proxy: c.proxy, Options: c.options,
-		Port: c.port, Ciphers: c.cipher, SSH: cmp.Or(c.program, c.ssh), Server: c.server,
+		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Proxy: c.proxy,
+		Options: c.options,
+		Port:    c.port, Ciphers: c.cipher, SSH: cmp.Or(c.program, c.ssh), Server: c.server,
 		SFTPServer: c.sftpServer,
 	}
 	if os.Getenv("USFTP_REMEMBER_LOGINS") != "no" {

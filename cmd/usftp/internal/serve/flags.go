@@ -112,7 +112,7 @@ func (s *flags) check(args []string) error {
 		return fmt.Errorf("--log-facility %s: no such facility", s.facility)
 	}
 	if s.query != "" && !strings.EqualFold(s.query, "requests") {
-		return fmt.Errorf("--query %s: it must be requests", s.query)
+		return fmt.Errorf("--query %s: must be requests", s.query)
 	}
 	if _, err := site.ParseUmask(s.umask); err != nil {
 		return fmt.Errorf("--umask %s: %w", s.umask, err)

@@ -34,7 +34,7 @@ func (f *file) rescue(cause error, extents []*extent) {
 	}
 }
 
-var errNoRescue = errors.New("there is no directory for rescue files")
+var errNoRescue = errors.New("no directory for rescue files")
 
 // keep adds data to the rescue file. The caller holds the lock.
 func (f *file) keep(remote string, extents []*extent) error {

@@ -129,9 +129,9 @@ func (s *shell) fetch(ctx context.Context, name, local string) (version, error) 
 	case err != nil:
 		return version{}, errors.New(ui.ReasonOf(err))
 	case !info.Mode().IsRegular():
-		return version{}, errors.New("it is not a regular file")
+		return version{}, errors.New("not a regular file")
 	case info.Size() > maxEdited:
-		return version{}, fmt.Errorf("it is too large to edit (%s)", ui.Amount(float64(info.Size())))
+		return version{}, fmt.Errorf("too large to edit (%s)", ui.Amount(float64(info.Size())))
 	}
 	options := s.flags.TransferOptions()
 	options.NoTargetDirectory = true

@@ -81,7 +81,7 @@ func (s *shell) lmkdir(_ context.Context, r *request) error {
 func (s *shell) lumask(_ context.Context, r *request) error {
 	mask, err := strconv.ParseUint(r.args[0].text, 8, 32)
 	if err != nil || mask > 0o777 {
-		return fmt.Errorf("%q is not a umask: it must be an octal number up to 777", r.args[0].text)
+		return fmt.Errorf("%q is not a umask: must be an octal number up to 777", r.args[0].text)
 	}
 	if err := ui.SetUmask(uint32(mask)); err != nil {
 		return err

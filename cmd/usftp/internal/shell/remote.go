@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-var errNoPrevious = errors.New("there is no previous directory")
+var errNoPrevious = errors.New("no previous directory")
 
 func (s *shell) cd(ctx context.Context, r *request) error {
 	name := s.session.home

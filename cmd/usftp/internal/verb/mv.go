@@ -80,7 +80,7 @@ func (m *mover) move(names []string) {
 			continue
 		}
 		if lost[i] {
-			m.fail("move", source, errors.New("it is a link to the target"))
+			m.fail("move", source, errors.New("is a link to the target"))
 			continue
 		}
 		if m.keeps(target, &ops) {
