@@ -83,8 +83,8 @@ func TestRead(t *testing.T) {
 		for offset := int64(0); offset < size; offset += 32768 {
 			check(f, offset, 32768)
 		}
-		const stretch = 256 << 10 // two of them fit
-		if n := b.bucket.Calls()["Get"]; n > size/stretch+1 {
+		const stretch = 256 << 10 // two of them fit; what comes before there is room is asked for alone
+		if n := b.bucket.Calls()["Get"]; n > size/stretch*3/2 {
 			t.Errorf("%d requests", n)
 		}
 	})
