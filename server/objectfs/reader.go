@@ -38,9 +38,9 @@ var (
 
 const (
 	firstStretch   = 256 << 10
-	longestStretch = 2 << 20
-	mostStretches  = 4
-	stretchesAhead = 2 // of the one that is being read
+	longestStretch = 4 << 20 // a request costs as much as a few hundred KiB
+	mostStretches  = 3
+	stretchesAhead = 1 // of the one that is being read
 )
 
 var errReplaced = errors.New("the file was replaced while it was read: open it again")
@@ -120,7 +120,7 @@ func (r *reader) begin(b []byte, offset int64) *stretch {
 		r.forget()
 		r.next, r.length = offset, firstStretch
 	}
-	r.fetch()
+	r.fetch(nil)
 	r.last = r.next
 	return r.find(offset)
 }
@@ -148,23 +148,28 @@ func (r *reader) fetchAhead(s *stretch) {
 	for r.next < r.info.size {
 		n := len(r.stretches)
 		if n-slices.Index(r.stretches, s) > stretchesAhead ||
-			n >= mostStretches && r.stretches[0].users > 0 || !r.fetch() {
+			n >= mostStretches && r.stretches[0].users > 0 || !r.fetch(s) {
 			return
 		}
 	}
 }
 
-// fetch begins with the next stretch, and reports whether there was memory for it. The oldest one
-// makes room for it.
-func (r *reader) fetch() bool {
+// fetch begins with the next stretch, and reports whether there was memory for it. Those before the
+// one that is being read make room for it; if that is not enough, it is shorter.
+func (r *reader) fetch(read *stretch) bool {
 	length := min(r.length, r.info.size-r.next)
-	if !r.fs.memory.ahead.TryAcquire(length) {
-		return false
+	for !r.fs.memory.ahead.TryAcquire(length) {
+		switch {
+		case len(r.stretches) > 0 && r.stretches[0] != read && r.stretches[0].users == 0:
+			r.leaveOldest()
+		case length > firstStretch:
+			length = max(length/2, firstStretch)
+		default:
+			return false
+		}
 	}
 	if len(r.stretches) >= mostStretches {
-		oldest := r.stretches[0]
-		r.stretches = r.stretches[1:]
-		r.leave(oldest)
+		r.leaveOldest()
 	}
 	s := newStretch(r.fs.memory, r.next, length)
 	r.stretches = append(r.stretches, s)
@@ -181,6 +186,12 @@ func (r *reader) fetch() bool {
 		r.leave(s)
 	})
 	return true
+}
+
+func (r *reader) leaveOldest() {
+	oldest := r.stretches[0]
+	r.stretches = r.stretches[1:]
+	r.leave(oldest)
 }
 
 // leave ends the use of a stretch. The caller holds the lock.
