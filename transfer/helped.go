@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,13 @@ type helped struct {
 	client atomic.Pointer[usftp.Client] // nil until it is proved, and once it has failed
 	start  string                       // where relative paths begin
 	doubts atomic.Int64                 // files in a row that it did not take or send
+}
+
+// helpers are those of the two ends.
+type helpers struct {
+	source, target helped
+	links          bool            // links at the target stand for directories, which a helper refuses
+	work           *sync.WaitGroup // what starts them
 }
 
 const (
@@ -66,7 +74,8 @@ func (h *helped) helper(c *fileCopy, s *session, dir string) *usftp.Client {
 		return nil // one of ours that does not take several files is not to
 	}
 	if h.found.Add(1) == manySmall {
-		c.work.Go(func() { h.begin(c.job, s, dir) })
+		root, _ := c.paths()
+		c.budget.helpers.work.Go(func() { h.begin(c.copyRun, s, root, dir) })
 	}
 	client := h.client.Load()
 	if client == nil || pool.Lost(client) {
@@ -76,20 +85,20 @@ func (h *helped) helper(c *fileCopy, s *session, dir string) *usftp.Client {
 }
 
 // begin starts and proves the helper.
-func (h *helped) begin(j *job, s *session, dir string) {
-	client := s.host.Helper(j.ctx)
+func (h *helped) begin(r *copyRun, s *session, root, dir string) {
+	client := s.host.Helper(r.ctx)
 	if client == nil || !private.OfClient(client).PutsFiles() ||
 		!private.OfClient(client).GetsFiles() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(j.ctx, helperPatience)
+	ctx, cancel := context.WithTimeout(r.ctx, helperPatience)
 	defer cancel()
 	main := s.client.WithContext(ctx)
 	var err error
 	h.start, err = main.RealPath(".")
 	if err == nil && dir != "" {
-		client, _ = private.OfClient(client).Beneath(h.at(j.tree.root.target) + "/")
-		err = h.prove(j, main, client.WithContext(ctx), dir)
+		client, _ = private.OfClient(client).Beneath(h.at(root) + "/")
+		err = h.prove(r, main, client.WithContext(ctx), dir)
 	}
 	if err == nil {
 		h.client.Store(client)
@@ -133,15 +142,15 @@ func (o onHost) puts(c *fileCopy) (*usftp.Client, *helped) {
 	if client := o.client(); private.OfClient(client).PutsFiles() {
 		return client, nil
 	}
-	if c.tree.options.KeepDirLinks { // the helper follows no link
+	if c.budget.helpers.links { // the helper follows no link
 		return nil, nil
 	}
-	h, dir := &c.tree.budget.helpers.target, c.entry.dir
-	client := h.helper(c, c.to, dir.target)
-	if client == nil || dir.seen.found.Add(1) < fewTogether {
+	h, seen, dir := &c.budget.helpers.target, c.seen(), path.Dir(c.target)
+	client := h.helper(c, c.to, dir)
+	if client == nil || seen.found.Add(1) < fewTogether {
 		return nil, nil
 	}
-	if dir.seen.asked.Do(func() { dir.seen.same = h.sees(c, client, dir.target) }); !dir.seen.same {
+	if seen.asked.Do(func() { seen.same = h.sees(c, client, dir) }); !seen.same {
 		return nil, nil
 	}
 	return client, h
@@ -150,12 +159,12 @@ func (o onHost) puts(c *fileCopy) (*usftp.Client, *helped) {
 // prove makes sure that both servers have the same directory, and that the helper makes files with
 // the owner, group and mode that the host's own server gives them. For that both make a file of a
 // name that nobody can guess, the helper in place of the other's.
-func (h *helped) prove(j *job, main, helper *usftp.Client, dir string) error {
+func (h *helped) prove(r *copyRun, main, helper *usftp.Client, dir string) error {
 	const contents, perm = "usftp", 0o666
-	late, end := lateContext(j.ctx, j.dst) // whatever happens, the file is removed
+	late, end := lateContext(r.ctx, r.dst) // whatever happens, the file is removed
 	defer end()
 	main = main.WithContext(late)
-	name := path.Join(dir, j.token.Name("usftp"))
+	name := path.Join(dir, r.token.Name("usftp"))
 	f, err := main.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
@@ -176,7 +185,7 @@ func (h *helped) prove(j *job, main, helper *usftp.Client, dir string) error {
 	if stat, ok := theirs.Sys().(*usftp.FileStat); !ok || !alike(ours, stat) || stat.Size != 0 {
 		return errOtherFiles
 	}
-	temporary := j.token.Name("usftp2")
+	temporary := r.token.Name("usftp2")
 	if err := private.OfClient(helper).StartPut(h.at(name), temporary, []byte(contents), perm,
 		usftp.NewAttrs{}, false)(); err != nil {
 		return err
@@ -231,7 +240,7 @@ func (in *input) getter() endpoint.Opener {
 	if in.known.Size > wire.LargestFile || private.OfClient(c.from.client).GetsFiles() {
 		return in.opener
 	}
-	h := &c.tree.budget.helpers.source
+	h := &c.budget.helpers.source
 	client := h.helper(c, c.from, "")
 	if client == nil {
 		return in.opener
@@ -283,7 +292,7 @@ func (h *helped) notTaken(c *fileCopy, temporary string, err error) error {
 		h.took(err)
 	default:
 		h.gaveUp()
-		c.attempts.addStray(temporary) // what becomes of it is not known
+		c.known.addStray(temporary) // what becomes of it is not known
 	}
 	return fmt.Errorf("%w: %w", errNotWhole, err)
 }

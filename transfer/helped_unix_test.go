@@ -107,7 +107,8 @@ func TestHelperSavesRequests(t *testing.T) {
 				return transfer.CopyTree(t.Context(), transfer.Remote(h.Host, there),
 					transfer.Local(source), helpedOptions())
 			})
-			if test.helps != (own < 4) || helper > 0.5 || !test.helps && helper > 0.01 {
+			// proving takes some ten requests; a machine that is busy starts late
+			if test.helps != (helper > 0.02) || test.helps != (own < 5) || helper > 0.5 {
 				t.Errorf("up: %.2f and %.2f requests for each file", own, helper)
 			}
 			own, helper = requests(func() (transfer.Summary, error) {
@@ -123,14 +124,14 @@ func TestHelperSavesRequests(t *testing.T) {
 	}
 }
 
-// A deafConn passes so many bytes to the helper, and then none, as if it hung, or is closed.
-type deafConn struct {
+// A fadingConn passes so many bytes to the helper, and then none, as if it hung, or is closed.
+type fadingConn struct {
 	net.Conn
 	left   atomic.Int64
 	closes bool
 }
 
-func (c *deafConn) Write(p []byte) (int, error) {
+func (c *fadingConn) Write(p []byte) (int, error) {
 	if c.left.Add(-int64(len(p))) > 0 {
 		return c.Conn.Write(p)
 	}
@@ -147,9 +148,9 @@ func TestHelperFails(t *testing.T) {
 		for _, after := range []int64{100, 400, 5_000, 200_000} {
 			t.Run(fmt.Sprint(closes, after), func(t *testing.T) {
 				transfer.SetHelperPatience(t, time.Second/4)
-				var conn *deafConn
+				var conn *fadingConn
 				h := newHelpedHost(t, func(c net.Conn) net.Conn {
-					conn = &deafConn{Conn: c, closes: closes}
+					conn = &fadingConn{Conn: c, closes: closes}
 					conn.left.Store(after + 1000) // INIT
 					return conn
 				})

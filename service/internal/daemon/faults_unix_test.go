@@ -70,21 +70,28 @@ var changes = []struct {
 	{"temporary", map[string]int{begin: 1, part: 3, complete: 1, commit: 6, statement: 9, "": 34}},
 	{"rename", map[string]int{copied: 1, deleted: 1, commit: 2, statement: 5, "": 18}},
 	{"remove", map[string]int{deleted: 1, commit: 2, statement: 4, "": 10}},
+	{"login", map[string]int{whole: 1, commit: 4, statement: 7, "": 20}}, // and a short file
 }
 
 var faultKinds = []string{"kill", "kill", "cut", "storage pauses", "storage breaks", "store pauses",
 	"store breaks", "partition", "stop", "sleep", "sleep"}
 
 // faultsOf returns faults: a node is killed before and after each request that changes something,
-// and everything else happens at random moments.
+// the store breaks at each statement of a login and an upload, and everything else happens at
+// random moments.
 func faultsOf(n int, seed uint64, whiles ...time.Duration) (all []fault) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, change := range changes {
 		for _, which := range slices.Sorted(maps.Keys(change.asked)) {
 			for at := range 2 * change.asked[which] {
+				f := fault{change: change.name, kind: "kill", which: which, at: at / 2,
+					after: at%2 == 1}
 				if which != "" {
-					all = append(all, fault{change: change.name, kind: "kill", which: which,
-						at: at / 2, after: at%2 == 1})
+					all = append(all, f)
+				}
+				if change.name == "login" && (which == statement || which == commit) {
+					f.kind, f.while = "store breaks", whiles[len(whiles)/2]
+					all = append(all, f)
 				}
 			}
 		}
@@ -146,6 +153,20 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestStoreBreaksAtEachPoint: before and after each statement of a login and an upload the store is
+// gone for three seconds. What TestFaults says holds, and so no place of a session is lost.
+func TestStoreBreaksAtEachPoint(t *testing.T) {
+	t.Parallel()
+	var some []fault
+	for _, f := range faultsOf(1000, 0, 3*time.Second) {
+		if f.kind == "store breaks" && f.which != "" {
+			f.number = len(some)
+			some = append(some, f)
+		}
+	}
+	newFaults(t, s3test.Storage(t, "bucket"), storetest.Postgres(t), 0, some).run(some)
+}
+
 // faults is a service of many nodes, of which some have faults.
 type faults struct {
 	*testing.T
@@ -172,10 +193,10 @@ const mostSessions = 4
 const bannedAddress = "192.0.2.66"
 
 func newFaults(t *testing.T, endpoint, address string, batch int, some []fault) *faults {
-	data := randomData(18<<20 + 300_000)
+	data := randomData(11<<20 + 300_000)
 	f := &faults{T: t, endpoint: endpoint, prefix: fmt.Sprintf("batch%d", batch),
 		old:   data[:50_000],
-		short: data[1 : 1+100_000], long: data[2 : 2+18<<20], again: data[3 : 3+70_000],
+		short: data[1 : 1+100_000], long: data[2 : 2+11<<20], again: data[3 : 3+70_000],
 		events: map[string]map[string]bool{}}
 	f.home, f.key = servetest.HomeWithKey(t)
 	db, err := sql.Open("pgx", address)
@@ -333,7 +354,7 @@ func (f *faults) prepare(c *usftp.Client, change string) (before, after []byte, 
 	switch change {
 	case "short":
 		return nil, f.short, nil
-	case "short over":
+	case "short over", "login":
 		return f.old, f.short, putFile(c, "/file", f.old)
 	case "long":
 		return nil, f.long, nil
@@ -485,7 +506,15 @@ func (f *faults) one(t *testing.T, one fault) {
 		return one.kind == "kill"
 	})
 	told := make(chan error, 1)
-	go func() { told <- change(client, one.change, after) }()
+	do := func() error { return change(client, one.change, after) }
+	if one.change == "login" {
+		do = func() error {
+			return f.on(t, node, one, func(c *usftp.Client) error {
+				return putFile(c, "/file", after)
+			})
+		}
+	}
+	go func() { told <- do() }()
 
 	// Others look while the change is made, and after it.
 	looked, stop := make(chan struct{}), make(chan struct{})
