@@ -60,8 +60,7 @@ func (t *tree) measure() error {
 	}
 	b := &budget{trip: from.trip + to.trip, small: min(from.small, to.small),
 		stepwise: min(from.small, to.stepwise), memory: newAllowance(smallMemory),
-		handles: newAllowance(handles),
-		helpers: helpers{links: t.options.KeepDirLinks, work: t.work}}
+		handles: newAllowance(handles)}
 	if t.limiter != nil { // a file that takes longer shows its progress
 		b.small = int(min(int64(b.small), t.options.RateLimit/4))
 	}
@@ -75,6 +74,7 @@ func (t *tree) measure() error {
 	if t.options.MaxFiles > 0 {
 		files = t.options.MaxFiles
 	}
+	b.helpers.none = t.options.KeepDirLinks // the helper follows no link
 	t.budget = b
 	queue := files
 	if from.queue > 0 {

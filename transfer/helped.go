@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,11 +28,10 @@ type helped struct {
 	doubts atomic.Int64                 // files in a row that it did not take or send
 }
 
-// helpers are those of the two ends.
+// helpers are those of a tree's source and target.
 type helpers struct {
 	source, target helped
-	links          bool            // links at the target stand for directories, which a helper refuses
-	work           *sync.WaitGroup // what starts them
+	none           bool // to the target
 }
 
 const (
@@ -74,8 +72,7 @@ func (h *helped) helper(c *fileCopy, s *session, dir string) *usftp.Client {
 		return nil // one of ours that does not take several files is not to
 	}
 	if h.found.Add(1) == manySmall {
-		root, _ := c.paths()
-		c.budget.helpers.work.Go(func() { h.begin(c.copyRun, s, root, dir) })
+		c.work.Go(func() { h.begin(c, s, dir) })
 	}
 	client := h.client.Load()
 	if client == nil || pool.Lost(client) {
@@ -85,20 +82,21 @@ func (h *helped) helper(c *fileCopy, s *session, dir string) *usftp.Client {
 }
 
 // begin starts and proves the helper.
-func (h *helped) begin(r *copyRun, s *session, root, dir string) {
-	client := s.host.Helper(r.ctx)
+func (h *helped) begin(c *fileCopy, s *session, dir string) {
+	client := s.host.Helper(c.ctx)
 	if client == nil || !private.OfClient(client).PutsFiles() ||
 		!private.OfClient(client).GetsFiles() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, helperPatience)
+	ctx, cancel := context.WithTimeout(c.ctx, helperPatience)
 	defer cancel()
 	main := s.client.WithContext(ctx)
 	var err error
 	h.start, err = main.RealPath(".")
 	if err == nil && dir != "" {
+		root, _ := c.paths()
 		client, _ = private.OfClient(client).Beneath(h.at(root) + "/")
-		err = h.prove(r, main, client.WithContext(ctx), dir)
+		err = h.prove(c.copyRun, main, client.WithContext(ctx), dir)
 	}
 	if err == nil {
 		h.client.Store(client)
@@ -142,11 +140,11 @@ func (o onHost) puts(c *fileCopy) (*usftp.Client, *helped) {
 	if client := o.client(); private.OfClient(client).PutsFiles() {
 		return client, nil
 	}
-	if c.budget.helpers.links { // the helper follows no link
+	if c.budget.helpers.none {
 		return nil, nil
 	}
-	h, seen, dir := &c.budget.helpers.target, c.seen(), path.Dir(c.target)
-	client := h.helper(c, c.to, dir)
+	h, dir := &c.budget.helpers.target, above(c.dst, o.name)
+	client, seen := h.helper(c, c.to, dir), &c.found().seen
 	if client == nil || seen.found.Add(1) < fewTogether {
 		return nil, nil
 	}

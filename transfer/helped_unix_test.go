@@ -124,14 +124,14 @@ func TestHelperSavesRequests(t *testing.T) {
 	}
 }
 
-// A fadingConn passes so many bytes to the helper, and then none, as if it hung, or is closed.
-type fadingConn struct {
+// A muteConn passes so many bytes to the helper, and then none, as if it hung, or is closed.
+type muteConn struct {
 	net.Conn
 	left   atomic.Int64
 	closes bool
 }
 
-func (c *fadingConn) Write(p []byte) (int, error) {
+func (c *muteConn) Write(p []byte) (int, error) {
 	if c.left.Add(-int64(len(p))) > 0 {
 		return c.Conn.Write(p)
 	}
@@ -148,9 +148,9 @@ func TestHelperFails(t *testing.T) {
 		for _, after := range []int64{100, 400, 5_000, 200_000} {
 			t.Run(fmt.Sprint(closes, after), func(t *testing.T) {
 				transfer.SetHelperPatience(t, time.Second/4)
-				var conn *fadingConn
+				var conn *muteConn
 				h := newHelpedHost(t, func(c net.Conn) net.Conn {
-					conn = &fadingConn{Conn: c, closes: closes}
+					conn = &muteConn{Conn: c, closes: closes}
 					conn.left.Store(after + 1000) // INIT
 					return conn
 				})

@@ -31,7 +31,8 @@ var errNotWhole = errors.New("the host does not take the file in one request")
 // read. What is looked at, or proved, between its contents and its name takes the steps.
 func (o onHost) goesWhole(c *fileCopy) bool {
 	const runsAs = fs.ModeSetuid | fs.ModeSetgid // whether these stay depends on the new file
-	return c.known.tried[stepped] == 0 && c.listed.Size <= wire.LargestFile &&
+	return c.known.tried[stepped] == 0 &&
+		c.listed.Size <= wire.LargestFile &&
 		o.location.tries(c) && !o.direct && !o.link && !o.untold &&
 		(o.info == nil || o.info.Mode()&runsAs == 0) && c.to != c.from &&
 		!c.verifies() && c.options.List == nil && !c.keepsOld()
