@@ -107,7 +107,8 @@ func TestHelperSavesRequests(t *testing.T) {
 				return transfer.CopyTree(t.Context(), transfer.Remote(h.Host, there),
 					transfer.Local(source), helpedOptions())
 			})
-			if test.helps != (own < 4) || helper > 0.5 || !test.helps && helper > 0.01 {
+			// proving takes some ten requests; a machine that is busy starts late
+			if test.helps != (helper > 0.02) || test.helps != (own < 5) || helper > 0.5 {
 				t.Errorf("up: %.2f and %.2f requests for each file", own, helper)
 			}
 			own, helper = requests(func() (transfer.Summary, error) {
