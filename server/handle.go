@@ -46,17 +46,25 @@ type handle struct {
 	writeError atomic.Pointer[error]
 }
 
+// newFileHandle returns a handle of a file that stays open.
 func newFileHandle(file File, r *request) *handle {
+	h := newBriefHandle(file, r)
+	raw := systemFile(file)
+	if h.system = raw != nil; h.flags&writing == 0 {
+		h.raw = raw
+	}
+	return h
+}
+
+// newBriefHandle returns a handle of a file that is used once and closed. It does not ask what the
+// file is, which is a system call for each file.
+func newBriefHandle(file File, r *request) *handle {
 	h := &handle{file: file, path: r.path, place: r.place, flags: r.flags, opened: time.Now()}
 	if h.flags&wire.OpenRead != 0 {
 		h.readerAt, _ = file.(io.ReaderAt)
 	}
 	if h.flags&wire.OpenWrite != 0 {
 		h.writerAt, _ = file.(io.WriterAt)
-	}
-	raw := systemFile(file)
-	if h.system = raw != nil; h.flags&writing == 0 {
-		h.raw = raw
 	}
 	return h
 }

@@ -218,11 +218,7 @@ func (t *step) open(ctx context.Context) error {
 		t.unreserve()
 		return err
 	}
-	h := &handle{file: file, path: t.path, flags: t.flags, opened: time.Now()}
-	h.readerAt, _ = file.(io.ReaderAt)
-	if h.flags&wire.OpenWrite != 0 {
-		h.writerAt, _ = file.(io.WriterAt)
-	}
+	h := newBriefHandle(file, &t.request)
 	if t.s.reports.Hashes {
 		h.sums()
 	}

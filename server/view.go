@@ -301,7 +301,10 @@ func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) erro
 func (v *View) Rename(ctx context.Context, oldName, newName string) error {
 	return change(v, opRename, oldName, newName, nil, func(backend Renamer) error {
 		return v.quotaReplace(ctx, oldName, newName,
-			func() error { return backend.Rename(ctx, oldName, newName) })
+			func() error {
+				return v.conditional(ctx, oldName,
+					func() error { return backend.Rename(ctx, oldName, newName) })
+			})
 	})
 }
 
@@ -316,7 +319,9 @@ func (v *View) PosixRename(ctx context.Context, oldName, newName string) error {
 // Remove removes a file or link.
 func (v *View) Remove(ctx context.Context, name string) error {
 	return change(v, opRemove, name, "", nil, func(backend Remover) error {
-		return v.quotaRemove(ctx, name, func() error { return backend.Remove(ctx, name) })
+		return v.quotaRemove(ctx, name, func() error {
+			return v.conditional(ctx, name, func() error { return backend.Remove(ctx, name) })
+		})
 	})
 }
 

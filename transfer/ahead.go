@@ -39,8 +39,7 @@ const (
 // does not wait for the host: the job's end does.
 func (r *treeReport) countAhead() (stop func()) {
 	t := r.t
-	if !t.rules.counts || t.options.DryRun || t.options.Links == LinksFollow ||
-		t.options.MinAge > 0 {
+	if !t.rules.counts || t.options.Links == LinksFollow || t.options.MinAge > 0 {
 		return func() {}
 	}
 	a := &ahead{tree: t, quit: make(chan struct{})}

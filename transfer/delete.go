@@ -38,12 +38,13 @@ type extras struct {
 	mu    sync.Mutex
 	dirs  []*spill.List   // records of extra directories, by depth
 	late  []*entry        // waiting until the directory in their way is gone
-	stays map[string]bool // paths of those that a dry run knows will not be empty
+	stays map[string]bool // paths of directories that will not be empty
 }
 
 const (
-	extraBatch = 512    // names per record
-	mostLate   = 10_000 // entries that wait for directories
+	extraBatch = 512     // names per record
+	mostLate   = 10_000  // entries that wait for directories
+	mostStays  = 1 << 17 // directories that are known to stay; others show it when they are deleted
 
 	// Deleting more than half of the target's files is refused, unless that is this few.
 	fewDeleted = 10
@@ -153,20 +154,32 @@ func directoryRecord(d *directory) []string {
 	return []string{d.rel, present.rel}
 }
 
-// stay records that an extra directory contains something excluded, so that a dry run does not
-// announce its deletion.
+// stay records that an extra directory contains something excluded, and so those above it, too: it
+// cannot be deleted.
 func (x *extras) stay(d *directory) {
-	if !x.sync.tree.options.DryRun {
-		return
+	for ; d != nil && d.extra && x.keep(d.rel); d = d.parent {
 	}
+}
+
+// keep records that a directory is not deleted. It returns false if that is known already.
+func (x *extras) keep(rel string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.stays[rel] || len(x.stays) == mostStays {
+		return false
+	}
 	if x.stays == nil {
 		x.stays = make(map[string]bool)
 	}
-	for ; d != nil && d.extra && !x.stays[d.rel]; d = d.parent {
-		x.stays[d.rel] = true
-	}
+	x.stays[rel] = true
+	return true
+}
+
+// kept reports whether a directory is known to stay.
+func (x *extras) kept(rel string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stays[rel]
 }
 
 // addDir records an extra directory and queues it for listing.
@@ -254,7 +267,7 @@ func (x *extras) delete() bool {
 		d := s.place(fields[0])
 		defer s.tree.into.leave(d.rel)
 		names, err := s.gone.confirm(fields[1], d.rel, fields[2:], false)
-		if err != nil || x.plan(d, names) {
+		if err != nil {
 			return
 		}
 		if err := t.into.Unmoved(d.rel); err != nil {
@@ -273,8 +286,7 @@ func (x *extras) delete() bool {
 		x.each(x.dirs[depth], deleteDirs*deleteFiles, func(fields []string) {
 			d, name := s.place(path.Dir(fields[0])), path.Base(fields[0])
 			defer s.tree.into.leave(d.rel)
-			names, err := s.gone.confirm(fields[1], d.rel, []string{name}, true)
-			if err != nil || x.plan(d, names) {
+			if _, err := s.gone.confirm(fields[1], d.rel, []string{name}, true); err != nil {
 				return
 			}
 			switch err := t.into.Unmoved(d.rel); {
@@ -308,24 +320,6 @@ func (x *extras) each(records *spill.List, most int, do func(fields []string)) {
 	work.Wait()
 }
 
-// plan reports what a dry run would delete. It returns false if this is no dry run.
-func (x *extras) plan(d *directory, names []string) bool {
-	t := d.tree
-	if !t.options.DryRun {
-		return false
-	}
-	for _, name := range names {
-		target := t.dst.Join(d.target, name)
-		if x.stays[path.Join(d.rel, name)] {
-			t.warn("", target, directoryStays)
-			continue
-		}
-		t.count(&t.sums.Deleted, 1)
-		t.tell(&Event{Kind: Planned, Route: Route{Target: target}, Size: -1, Reason: ReasonExtra})
-	}
-	return true
-}
-
 // opener returns a function that gives the owner of a directory all permissions, once. A directory
 // that stays gets its mode back, or the source's, from finishTouched.
 func (x *extras) opener(d *directory) func() error {
@@ -345,7 +339,11 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 	if t.ctx.Err() != nil {
 		return
 	}
-	target := t.dst.Join(d.target, name)
+	target, rel := t.dst.Join(d.target, name), path.Join(d.rel, name)
+	if dir && x.kept(rel) {
+		t.warn("", target, directoryStays)
+		return
+	}
 	err := s.lock.check()
 	if err == nil {
 		err = s.clear(d, name, dir)
@@ -356,9 +354,11 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 	switch {
 	case err == nil:
 		t.count(&t.sums.Deleted, 1)
-		t.tell(&Event{Kind: Deleted, Route: Route{Target: target}, Size: -1, Reason: ReasonExtra})
+		t.do.did(t, &Event{Kind: Deleted, Route: Route{Target: target}, Size: -1,
+			Reason: ReasonExtra})
 	case errors.Is(err, fs.ErrNotExist): // something else was faster
 	case dir && s.holds(d, name):
+		x.keep(rel)
 		t.warn("", target, directoryStays)
 	default:
 		t.failDeleting(target, err)

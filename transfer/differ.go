@@ -53,10 +53,7 @@ func (s differ) probe(e *entry) (done bool, err error) {
 		return true, nil
 	}
 	if !e.info.Mode.IsRegular() { // not every host can set a link's times
-		if !s.tree.options.DryRun {
-			err = s.tree.walk.finishLink(e)
-		}
-		return true, err
+		return true, s.tree.walk.finishLink(e)
 	}
 	return false, nil
 }

@@ -110,7 +110,7 @@ func (n *sourceNames) add(name string) (others []string) {
 // called before a file is made to find that out.
 func (n *sourceNames) twin(e *entry, open func()) error {
 	for _, other := range n.add(e.name) {
-		if other == e.name || e.dir.tree.options.DryRun { // a host may send a name twice
+		if other == e.name { // a host may send a name twice
 			continue
 		}
 		if one, err := n.areOne(e.dir, e.name, other, open); one || err != nil {
@@ -370,3 +370,5 @@ func (e *entry) backups() *backups { return e.dir.tree.plan.backups(e) }
 
 // rel returns the path relative to the source, with slashes.
 func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }
+
+func (e *entry) route() Route { return Route{Source: e.source(), Target: e.target()} }

@@ -1,12 +1,18 @@
 package transfer_test
 
 import (
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
 )
 
 // A dry run fails as the real one would if the target's directory is missing or is none, and makes
@@ -50,6 +56,77 @@ func TestDryRunLooksAtTheTarget(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// A dry run tells what the run after it does, in the same words, and fails where that fails: with
+// names that the target must not have, with directories in the way of files, and with those that
+// hold what is not deleted.
+func TestDryRunTellsWhatARunDoes(t *testing.T) {
+	for name, more := range map[string][]string{
+		"all goes well": nil,
+		"a bad name":    {`/src/a\..\b`},
+		"in the way":    {"/src/full", "/dst/full/x.keep", "/dst/full/x"},
+		"empty":         {"/src/void", "/dst/void/"},
+	} {
+		for _, deletes := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", deletes), func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+				for _, name := range append([]string{"/src/new/file", "/src/changed", "/src/same",
+					"/src/turned/into", "/dst/changed", "/dst/same", "/dst/turned", "/dst/gone/x",
+					"/dst/kept/in/x.keep", "/dst/kept/in/x"}, more...) {
+					if dir, isDir := strings.CutSuffix(name, "/"); isDir {
+						if err := b.host.Client.MkdirAll(dir); err != nil {
+							t.Fatal(err)
+						}
+						continue
+					}
+					text := strings.TrimPrefix(name, "/dst") // another size than the source has
+					if path.Base(name) == "same" {
+						text = "same"
+					}
+					b.server.Files.WriteFile(name, []byte(text))
+				}
+				old := time.Now().Add(-time.Hour).Truncate(time.Second)
+				for _, name := range []string{"/src/same", "/dst/same"} {
+					if err := b.host.Client.Chtimes(name, old, old); err != nil {
+						t.Fatal(err)
+					}
+				}
+				j := syncJob{direction: relay, far: b.host, src: "/src", dst: "/dst"}
+				j.options.Delete, j.options.MaxDelete = deletes, 100
+				j.options.Filter = rules("*.keep")
+				said := func(dry bool) (all []string) {
+					j.options.DryRun = dry
+					_, err := j.run(t)
+					all = append(all, fmt.Sprint(err != nil))
+					for _, e := range j.events {
+						kind := string(e.Kind)
+						switch e.Kind {
+						case transfer.Planned, transfer.Done, transfer.Deleted:
+							kind = "changed"
+						case transfer.Failed, transfer.Warning:
+						default:
+							continue
+						}
+						if e.Totals == nil && !strings.HasSuffix(e.Target, "/") {
+							all = append(all, fmt.Sprint(kind, " ", e.Target, " ", e.Reason, " ", e.Message))
+						}
+					}
+					slices.Sort(all)
+					return all
+				}
+				before := b.server.Files.List()
+				dry := said(true)
+				if after := b.server.Files.List(); !slices.Equal(after, before) {
+					t.Errorf("the dry run changed %q to %q", before, after)
+				}
+				if real := said(false); !slices.Equal(dry, real) || len(dry) < 4 {
+					t.Errorf("a dry run says\n%s\nand the run\n%s", strings.Join(dry, "\n"),
+						strings.Join(real, "\n"))
+				}
+			})
 		}
 	}
 }

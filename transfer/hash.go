@@ -384,10 +384,10 @@ func (s *session) begins(f *usftp.File, local io.ReaderAt, n int64) (same, known
 
 // Servers in front of object stores keep whole parts of an upload that ended half way, which cannot
 // be read or cut. They know the MD5 of each, but not where the client would cut. Parts are as long
-// as powers of two between these, and are longer towards the end of a file (usftpd).
+// as the least one or that doubled several times, and longer towards the end of a file (usftpd).
 const (
-	leastPart = 8 << 20
-	mostPart  = 1 << 30
+	leastPart = 5 << 20
+	mostPart  = 1280 << 20
 )
 
 // kept returns how much of the first n bytes of a host's file is proved part by part to be the

@@ -29,6 +29,7 @@ import (
 //
 // A run's note is locked while the run is alive, so nobody removes what another run is writing.
 type leftovers struct {
+	made  treeMark                              // records that this copy makes its target; "" if it does not
 	own   *runNote                              // nil without a journal
 	dead  []*runNote                            // of runs that have ended
 	roots map[string]map[localfs.TempToken]bool // their targets, with their tokens
@@ -73,7 +74,7 @@ var mostNames int64 = 1 << 17
 func (t *tree) openNotes() {
 	l := &t.leftovers
 	key := t.journalKey("tree", t.route.Source, t.route.Target)
-	if key == "" || t.options.DryRun {
+	if key == "" {
 		return
 	}
 	prefix := strings.TrimSuffix(key, treeSuffix) + "."

@@ -72,15 +72,12 @@ func (o *overlap) check(dir string) error {
 	if t.src.conn() == t.dst.conn() {
 		return t.rules.apart
 	}
-	if t.options.DryRun {
-		return nil
-	}
 	var probe string
 	var remove func() error
 	for ; ; dir = path.Dir(dir) {
 		var err error
 		probe = path.Join(dir, t.token.Name("probe"))
-		if remove, err = touch(t.dst, probe); !errors.Is(err, fs.ErrNotExist) ||
+		if remove, err = t.do.touch(t, probe); !errors.Is(err, fs.ErrNotExist) ||
 			dir == path.Dir(dir) {
 			break
 		}
@@ -159,7 +156,7 @@ func (o *overlap) near() bool {
 func (o *overlap) mark() {
 	t := o.t
 	name := t.token.Name("probe")
-	remove, _ := touch(t.dst, t.dst.Join(t.root.target, name))
+	remove, _ := t.do.touch(t, t.dst.Join(t.root.target, name))
 	if remove == nil { // writing there will fail with the reason
 		return
 	}

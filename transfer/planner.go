@@ -1,5 +1,11 @@
 package transfer
 
+import (
+	"io/fs"
+
+	"github.com/usftp/usftp/internal/endpoint"
+)
+
 // A planner decides what becomes of a tree: CopyTree copies it, Sync compares it with the target
 // first, and Check with a list of hashes. The walk calls it, on many goroutines at once.
 type planner interface {
@@ -61,4 +67,37 @@ type treeRules struct {
 	failed   string // what a summary says of entries that failed
 	resume   string // what errors say about resuming
 	inPlace  string // what errors say about writing in place, "" if nothing
+}
+
+// An executor carries out what a planner has decided. A run's executor changes the target; that of
+// a dry run tells what would be changed. Nothing else knows which one it is: so a dry run tells
+// what a run does.
+type executor interface {
+	// makeAbove makes the directories above a tree's target, or tells whether that would fail.
+	makeAbove(t *tree) error
+
+	// makeTop makes the target of a tree on this machine.
+	makeTop(name string, perm fs.FileMode) (made bool, err error)
+
+	// root returns what changes below the target go through.
+	root(r endpoint.Root) endpoint.Root
+
+	// touch makes an empty file at the target, outside of the copy; remove is not nil if the file
+	// may exist.
+	touch(t *tree, name string) (remove func() error, err error)
+
+	// note records in the journal that the target is being made, and openNotes what the run leaves.
+	note(m treeMark) treeMark
+	openNotes(t *tree)
+
+	// hand gives an entry to those who carry out what is to be done with it. entering is called for
+	// a directory that is made, and told before a file or a link is copied: if it returns true,
+	// that is all. did sends the event of a change that was made.
+	hand(w *walk, e *entry)
+	entering(e *entry)
+	told(e *entry) bool
+	did(t *tree, e *Event)
+
+	// single copies a source that is a file.
+	single(c *fileCopy) (Summary, error)
 }

@@ -207,6 +207,9 @@ func newSyncing(t *tree, options SyncOptions) error {
 		options.BackupDir = path.Clean(dir)
 	}
 	options.Checksum = options.Checksum || options.RemoveSource
+	if options.DryRun { // it keeps nobody out, and changes no source
+		options.NoLock, options.RemoveSource = true, false
+	}
 	s := &syncing{copying: copying{t}, options: options, within: newReach(options.Within),
 		filter: newSyncFilter(t, &options),
 		saved:  backups{dir: options.BackupDir}}
@@ -214,7 +217,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 	s.extras.sync, s.saved.sync, s.gone.sync, s.inventories.sync = s, s, s, s
 	s.foldsCase = func() bool { return localfs.FoldsCase && t.dst.conn() == nil }
 	s.foldsLetters = sync.OnceValue(func() bool {
-		if t.options.DryRun || t.dst.conn() == nil && !localfs.FoldsCase || removesNothing(t) {
+		if t.dst.conn() == nil && !localfs.FoldsCase || removesNothing(t) {
 			return false // the last would leave a file in each run, and deletes nothing
 		}
 		is, err := folds(&t.into, ".", t.token, composed, decomposed)
@@ -240,9 +243,6 @@ func (s *syncing) start() error {
 	}
 	if s.options.Delete {
 		s.gone.begin()
-	}
-	if s.tree.options.DryRun {
-		return nil
 	}
 	fresh, err := s.tree.makeDir(root)
 	root.made, root.fresh = err == nil, fresh
@@ -395,9 +395,6 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		return nil
 	})
 	s.extras.held.Add(int64(v.files))
-	if errors.Is(err, fs.ErrNotExist) && s.tree.options.DryRun {
-		d.fresh, err = true, nil
-	}
 	v.sort()
 	return release, err
 }
@@ -411,7 +408,7 @@ const bigInventory = 64 << 10
 // returns an error only if something else is in the directory's place, and nothing must be done in
 // it.
 func (s *syncing) open(d *directory) error {
-	if s.tree.options.DryRun || d.fresh || s.lock != nil && d.parent == nil {
+	if d.fresh || s.lock != nil && d.parent == nil {
 		return nil // the lock could be made in the target itself
 	}
 	d.opened.Do(func() {
@@ -477,11 +474,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 	default:
 		e.reason = ReasonType
 	}
-	if t.options.DryRun {
-		d.fresh = true
-		t.tellPlan(e)
-		return true
-	}
+	t.do.entering(e)
 	e.dir.touched.Store(true)
 	if err := s.open(e.dir); err != nil {
 		t.fail("", d.source, d.target, err)
@@ -515,12 +508,8 @@ func (s *syncing) wants(e *entry) bool {
 		return true
 	case old != heldKindOf(f.Mode):
 		e.reason = ReasonType
-		switch {
-		case old == kindDir && o.Delete:
+		if old == kindDir && o.Delete {
 			s.extras.postpone(e)
-			return false
-		case old == kindDir && s.tree.options.DryRun && s.holds(e.dir, e.name):
-			s.tree.fail("", e.source(), e.target(), errDirectoryInWay)
 			return false
 		}
 		return true
@@ -587,7 +576,7 @@ func (s *syncing) prepare(e *entry) (done bool) {
 	}
 	if !done {
 		e.dir.touched.Store(true)
-	} else if s.options.RemoveSource && !s.tree.options.DryRun {
+	} else if s.options.RemoveSource {
 		e.removeSource(true)
 	}
 	return done
@@ -600,10 +589,6 @@ func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 			return done, err
 		}
 	}
-	if t.options.DryRun {
-		t.tellPlan(e)
-		return true, nil
-	}
 	if e.reason.onlyAttrs() {
 		err := t.inPlace(e.dir)
 		if err == nil {
@@ -615,7 +600,7 @@ func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 		if err == nil {
 			s.tree.equal(e)
 			t.count(&t.sums.Attrs, 1)
-			t.tell(&Event{Kind: Done, Route: e.route(), Size: e.info.Size, Reason: e.reason})
+			t.do.did(t, &Event{Kind: Done, Route: e.route(), Size: e.info.Size, Reason: e.reason})
 		}
 		if !errors.Is(err, endpoint.ErrOtherNames) { // otherwise it is copied
 			return true, err
@@ -635,14 +620,14 @@ func (s *syncing) makeWay(e *entry) error {
 	if kind == kindFile || kind == kindLink && e.info.Mode.IsRegular() {
 		return nil
 	}
-	err := s.clear(e.dir, e.name, kind == kindDir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil && kind == kindDir:
+	if kind == kindDir && s.holds(e.dir, e.name) {
 		return errDirectoryInWay
 	}
-	return err
+	err := s.clear(e.dir, e.name, kind == kindDir)
+	if kind == kindDir && err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errDirectoryInWay
+	}
+	return endpoint.IgnoreMissing(err)
 }
 
 // asStored returns what the target shows of a source that has been copied.
@@ -721,7 +706,8 @@ func (s *syncing) conclude() {
 	t.walk.finishing.Wait()
 	deleted := x.delete()
 	for _, e := range x.late {
-		if deleted && !x.stays[e.rel()] {
+		if deleted && !x.kept(e.rel()) {
+			e.existing, e.present = targetEntry{}, false // the directory is gone
 			t.walk.copy(e)
 		} else {
 			t.fail("", e.source(), e.target(), errDirectoryInWay)
@@ -729,7 +715,7 @@ func (s *syncing) conclude() {
 		t.walk.done(e.dir)
 	}
 	t.walk.finishing.Wait()
-	if x.began && !t.options.DryRun {
+	if x.began {
 		x.finishTouched()
 	}
 	if s.lock != nil {
@@ -738,29 +724,4 @@ func (s *syncing) conclude() {
 		t.walk.finishing.Wait()
 	}
 	x.close()
-}
-
-// tellPlan reports what would be done with an entry.
-func (t *tree) tellPlan(e *entry) {
-	route, size := e.route(), e.info.Size
-	if e.reason.onlyAttrs() && !e.hasOtherNames() {
-		t.equal(e)
-		t.count(&t.sums.Attrs, 1)
-	}
-	if e.info.Mode.IsDir() {
-		route.Source, route.Target, size = route.Source+"/", route.Target+"/", -1
-	}
-	t.tell(&Event{Kind: Planned, Route: route, Size: size, Reason: e.reason})
-}
-
-func (e *entry) route() Route { return Route{Source: e.source(), Target: e.target()} }
-
-// hasOtherNames reports whether the target's file is known to have other names. Hosts do not say.
-func (e *entry) hasOtherNames() bool {
-	t := e.dir.tree
-	if t.dst.conn() != nil {
-		return false
-	}
-	i, err := t.into.Lstat(e.rel())
-	return err == nil && localfs.Links(i.Local) > 1
 }

@@ -39,7 +39,7 @@ func (t *localTarget) begin(source endpoint.Info, base string,
 		return to, err
 	}
 	info, err := os.Stat(to.path)
-	at, dryRun := ".", t.job.tree.options.DryRun
+	at := "."
 	switch {
 	case err == nil && !info.IsDir():
 		return to, &fs.PathError{Op: "write", Path: to.path, Err: endpoint.ErrNotDirectory}
@@ -50,20 +50,20 @@ func (t *localTarget) begin(source endpoint.Info, base string,
 		to.exists = true
 	case !errors.Is(err, fs.ErrNotExist):
 		return to, err
-	case !dryRun:
-		if err := os.Mkdir(to.path, source.Perm()|0o700); err != nil {
+	default:
+		if to.made, err = t.job.tree.do.makeTop(to.path, source.Perm()|0o700); err != nil {
 			return to, err
 		}
-		to.exists, to.made = true, true
+		to.exists = to.made
 	}
-	var top *os.Root // a dry run may have none
-	if !dryRun || err == nil {
+	var top *os.Root // nothing may be there
+	if info != nil || to.made {
 		if top, err = os.OpenRoot(t.job.route.Target); err != nil {
 			return to, err
 		}
 	}
 	t.root = endpoint.NewLocalRoot(top, at)
-	to.Root = t.root
+	to.Root = t.job.tree.do.root(t.root)
 	return to, nil
 }
 
@@ -139,7 +139,7 @@ func (t *remoteTarget) begin(_ endpoint.Info, base string,
 		return to, err
 	}
 	t.root = endpoint.NewHostRoot(t.Host, to.path)
-	to.Root = t.root
+	to.Root = t.job.tree.do.root(t.root)
 	return to, nil
 }
 

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/usftp/usftp/internal/bottleneck"
@@ -156,6 +156,7 @@ type tree struct {
 	*job
 	options TreeOptions
 	plan    planner
+	do      executor
 	rules   treeRules
 
 	root    *directory // nil if the source is a file
@@ -163,7 +164,6 @@ type tree struct {
 	filter  selection
 	base    string // the copy's name in a directory, "." if the directory is the copy
 	resumed resumption
-	made    treeMark // records that this copy makes its target; "" if it does not
 
 	treeReport
 	overlap   overlap
@@ -182,7 +182,7 @@ const (
 )
 
 func newTree(j *job, options TreeOptions) *tree {
-	t := &tree{job: j, options: options, rules: copyRules}
+	t := &tree{job: j, options: options, rules: copyRules, do: newExecutor(options.DryRun)}
 	t.plan = copying{t}
 	t.options.Options = j.options
 	t.treeReport.t, t.overlap.t = t, t
@@ -204,7 +204,7 @@ func (t *tree) run(err error) (Summary, error) {
 		return t.single()
 	}
 	defer t.into.Close()
-	t.openNotes()
+	t.do.openNotes(t)
 	stop := t.reportTotals()
 	var w *bottleneck.Sampler
 	if conns := t.conns(); len(conns) > 0 && t.rules.judges {
@@ -218,7 +218,7 @@ func (t *tree) run(err error) (Summary, error) {
 	t.unset.tell(t)
 	stop()
 	if err = t.summarize(&s); err == nil {
-		t.made.complete()
+		t.leftovers.made.complete()
 	}
 	t.leftovers.end(t, err == nil)
 	return s, err
@@ -270,10 +270,8 @@ func (t *tree) prepare() (err error) {
 				t.resumed, t.options.Resume, t.job.options.Resume = repeated, true, true
 			}
 		}
-		if fresh = t.resumed == notResumed; !t.options.DryRun {
-			t.made = mark
-			mark.begin()
-		}
+		fresh = t.resumed == notResumed
+		t.leftovers.made = t.do.note(mark)
 	}
 	root := &directory{tree: t, source: t.route.Source, rel: ".", info: t.options.chmod(found)}
 	root.pending.Store(1)
@@ -294,19 +292,16 @@ func (t *tree) prepare() (err error) {
 			dir = t.overlap.inside()
 		}
 		err := t.overlap.check(dir)
-		if err == nil && t.options.MakePath && !t.options.DryRun {
-			err = t.makePath(t.route.Target, false)
+		if err == nil {
+			err = t.do.makeAbove(t)
 		}
 		return err
 	})
 	root.target = t.into.path
 	nested := t.base != "." && root.target != t.route.Target
 	if fresh && (err != nil || nested) {
-		t.made.forget()
-		t.made = ""
-	}
-	if err == nil && t.options.DryRun && !nested {
-		err = t.mayMake(t.route.Target, false)
+		t.leftovers.made.forget()
+		t.leftovers.made = ""
 	}
 	if err != nil {
 		return err
@@ -323,7 +318,7 @@ func (t *tree) prepare() (err error) {
 			fmt.Sprintf("the target is a directory called %q already, and the copy goes into it under the same name (-T makes the target itself the copy)", t.base))
 	}
 	t.root = root
-	t.overlap.marks = <-near && !t.options.DryRun
+	t.overlap.marks = <-near
 	if err = t.measure(); err == nil {
 		err = t.plan.start()
 	}
@@ -353,24 +348,11 @@ func (t *tree) single() (Summary, error) {
 		return s, nil
 	}
 	j.tree = nil
-	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
-	var err error
-	if !t.options.DryRun {
-		err = c.copy()
-	} else if _, untold := t.src.Stat(j.route.Source); private.Untold(untold) {
-		j.once = openOnce
-		err = c.copy()
-	}
-	if t.options.DryRun && err == nil {
-		to := j.route.Target
-		if err = j.mayMake(to, strings.HasSuffix(filepath.ToSlash(to), "/")); err != nil {
-			err = newError(j, j.route.Source, to, err)
-		}
-	}
-	if t.options.DryRun && err == nil {
-		t.tell(&Event{Kind: Planned, Route: j.route, Size: -1})
-		return Summary{Target: j.route.Target}, nil
-	}
+	return t.do.single(newFileCopy(j, nil, j.route.Source, j.route.Target))
+}
+
+// alone summarizes a copy of a source that is a file, which err is the outcome of.
+func alone(c *fileCopy, err error) (Summary, error) {
 	kept, err := c.ended(err)
 	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true},
 		Bytes: c.result.Bytes},
@@ -385,16 +367,42 @@ func (t *tree) single() (Summary, error) {
 	return s, nil
 }
 
-// openOnce only opens the source: for a dry run, if the host does not say what it is.
-func openOnce(c *fileCopy) error {
-	defer c.ends.connect(c)()
-	in, err := openInput(c)
-	if err != nil {
-		return ofSource(err)
+// newExecutor returns what carries out the plan of a tree.
+func newExecutor(dryRun bool) executor {
+	if dryRun {
+		return telling{}
 	}
-	in.close()
-	return nil
+	return performing{}
 }
+
+// performing is the executor of a run.
+type performing struct{}
+
+func (performing) makeAbove(t *tree) error {
+	if !t.options.MakePath {
+		return nil
+	}
+	return t.makePath(t.route.Target, false)
+}
+
+func (performing) makeTop(name string, perm fs.FileMode) (made bool, err error) {
+	err = os.Mkdir(name, perm)
+	return err == nil, err
+}
+
+func (performing) root(r endpoint.Root) endpoint.Root { return r }
+func (performing) note(m treeMark) treeMark           { m.begin(); return m }
+func (performing) openNotes(t *tree)                  { t.openNotes() }
+func (performing) hand(w *walk, e *entry)             { w.queue(e) }
+func (performing) entering(*entry)                    {}
+func (performing) told(*entry) bool                   { return false }
+func (performing) did(t *tree, e *Event)              { t.tell(e) }
+
+func (performing) touch(t *tree, name string) (remove func() error, err error) {
+	return touch(t.dst, name)
+}
+
+func (performing) single(c *fileCopy) (Summary, error) { return alone(c, c.copy()) }
 
 // copyRules are those of CopyTree and of single files.
 var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true, counts: true,
@@ -427,9 +435,6 @@ func (p copying) enter(d *directory) (leave func(), ok bool) {
 			t.overlap.met()
 			return leave, false
 		}
-	}
-	if t.options.DryRun {
-		return leave, true
 	}
 	if !d.made {
 		fresh, err := t.makeDir(d)

@@ -272,21 +272,23 @@ func (w *walk) enqueue(d *directory) {
 	w.push(d)
 }
 
-// hand gives a file or a link to the workers, and waits until one can take it.
+// hand has a file or a link copied, and waits until a worker can take it.
 func (w *walk) hand(e *entry) {
 	t := w.tree
 	if !t.plan.wants(e) {
 		return
 	}
 	t.planned(e)
-	if t.options.DryRun && !e.probe {
-		t.tellPlan(e)
-		return
-	}
 	if err := t.dst.check(e.dir, e.name); err != nil {
 		t.fail("", e.source(), e.target(), err)
 		return
 	}
+	t.do.hand(w, e)
+}
+
+// queue queues an entry for the workers.
+func (w *walk) queue(e *entry) {
+	t := w.tree
 	e.dir.pending.Add(1)
 	if e.info.Mode.IsRegular() && !t.budget.isSmall(e.info.Size) &&
 		(e.info.Size < 0 || e.info.Size > int64(t.budget.stepwise)) {
@@ -338,7 +340,7 @@ func (w *walk) workSmall() {
 // copy copies a file or a link.
 func (w *walk) copy(e *entry) {
 	t := w.tree
-	if t.plan.prepare(e) {
+	if t.plan.prepare(e) || t.do.told(e) {
 		return
 	}
 	if e.info.Mode&fs.ModeSymlink != 0 {
@@ -402,7 +404,7 @@ func (w *walk) done(d *directory) {
 func (w *walk) finish(d *directory) {
 	t := w.tree
 	listed, err := t.filter.listed, t.into.Leave(d.rel)
-	if d.failed || t.options.DryRun || t.ctx.Err() != nil {
+	if d.failed || t.ctx.Err() != nil {
 		return
 	}
 	if err != nil { // others may have made what has its name now

@@ -200,13 +200,16 @@ func All() []Row {
 	all = append(all, loginRow())
 	for _, upload := range []bool{false, true} {
 		all = append(all, longRows(upload)...)
+		all = append(all, fastRows(upload)...)
 	}
-	all = append(all, youngRows()...)
 	all = append(all, windowRow(), mailRow(), tinyRow())
 	for _, upload := range []bool{false, true} {
 		all = append(all, treeRows(upload)...)
 	}
-	return append(append(all, syncRows()...), mountRows()...)
+	for i, row := range all {
+		all[i] = withYoung(row)
+	}
+	return append(append(all, youngRows()...), append(syncRows(), mountRows()...)...)
 }
 
 // Transport are the names of the rows that measure the SSH transport, of [All] and of [Serve].

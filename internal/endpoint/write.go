@@ -9,9 +9,9 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// Files are the files of one directory, of which one is written: on a host over one connection.
-// Names are paths. No link below the directory of a tree is followed on the way there, as far as
-// the system or the host can promise that. Nothing is repeated.
+// Files is the directory in which a file is being written, on this machine or over one connection
+// to a host. Names are whole paths. On the way there no link below the directory of a tree is
+// followed, as far as the system or the host can promise that. No request is repeated.
 type Files interface {
 	// Lstat describes what is there. It follows no link in the last element.
 	Lstat(name string) (fs.FileInfo, error)

@@ -1,7 +1,9 @@
 package site
 
 import (
+	"cmp"
 	"maps"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -10,6 +12,16 @@ import (
 
 // Outside is [sshd.Outside], but returns an account that has not been opened yet.
 type Outside func(conn ssh.ConnMetadata, known bool, password string) (*Account, error)
+
+// guest is what a user may reach whom Outside has let in, and when that was.
+type guest struct {
+	Served
+	came time.Time
+}
+
+// mostGuests is how many users Outside may have let in before those who have gone are forgotten:
+// there may be any number, and the directories of each are open.
+const mostGuests = 5000
 
 // outside opens what users will see who are in no list, once they are let in.
 func (s *Site) outside(decide Outside) sshd.Outside {
@@ -21,6 +33,7 @@ func (s *Site) outside(decide Outside) sshd.Outside {
 		if err != nil || known || one == nil {
 			return nil, err
 		}
+		s.forgetGuests()
 		account := *one
 		if err := s.openFor(one, false); err != nil {
 			return nil, err
@@ -29,18 +42,65 @@ func (s *Site) outside(decide Outside) sshd.Outside {
 		s.letting.Lock()
 		defer s.letting.Unlock()
 		if s.guests == nil {
-			s.guests = map[string]Served{}
+			s.guests = map[string]guest{}
 		}
-		s.guests[conn.User()] = served
+		s.guests[conn.User()] = guest{served, time.Now()}
 		return &one.User, nil
 	}
 }
 
-// Guests returns what users may reach whom Outside has let in since the start.
+// forgetGuests forgets guests who have gone, if there are too many. Their directories are closed
+// when the last session is over that uses them.
+func (s *Site) forgetGuests() {
+	s.letting.Lock()
+	full := len(s.guests) >= cmp.Or(s.mostGuests, mostGuests)
+	s.letting.Unlock()
+	if !full {
+		return
+	}
+	stays, used := map[string]bool{}, map[string]bool{} // by users and by roots
+	for _, login := range s.Logins() {
+		stays[login.User] = true
+	}
+	use := func(served Served) {
+		for _, root := range served.roots() {
+			used[root] = true
+		}
+	}
+	for _, served := range s.Served() {
+		use(served)
+	}
+	var gone []Served
+	s.letting.Lock()
+	maps.DeleteFunc(s.guests, func(user string, one guest) bool {
+		if stays[user] || time.Since(one.came) < time.Minute { // who is not logged in yet
+			use(one.Served)
+			return false
+		}
+		gone = append(gone, one.Served)
+		return true
+	})
+	s.letting.Unlock()
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	for _, served := range gone {
+		for _, root := range served.roots() {
+			if !used[root] {
+				delete(s.trees, root)
+			}
+		}
+	}
+}
+
+// Guests returns what users may reach whom Outside has let in, unless they were forgotten.
 func (s *Site) Guests() map[string]Served {
 	s.letting.Lock()
 	defer s.letting.Unlock()
-	return maps.Clone(s.guests)
+	all := make(map[string]Served, len(s.guests))
+	for user, one := range s.guests {
+		all[user] = one.Served
+	}
+	return all
 }
 
 // servedOf returns what a user may reach, who may have come from outside.
@@ -50,5 +110,5 @@ func (s *Site) servedOf(user string) Served {
 	}
 	s.letting.Lock()
 	defer s.letting.Unlock()
-	return s.guests[user]
+	return s.guests[user].Served
 }

@@ -21,6 +21,12 @@ type Served struct {
 	Open func() (server.FS, *server.Policy, error)
 }
 
+// roots lists the roots of the directories that the user sees.
+func (s *Served) roots() []string {
+	account := Account{Root: s.Root, Folders: s.Folders}
+	return account.Roots()
+}
+
 // servedTo returns what a user, who may be one of MoreUsers, may reach.
 func (s *Site) servedTo(one *Account, more bool) Served {
 	served := Served{Root: one.Root, Folders: one.Folders, Quota: s.quotaOf(one),

@@ -95,8 +95,10 @@ type Site struct {
 	trees     map[string]*tree
 	counting  sync.Mutex // for the next one; held for a moment
 	periods   map[periodic]*periodAccount
-	letting   sync.Mutex        // for guests; nobody waits for storage with it
-	guests    map[string]Served // by users whom Outside has let in
+	letting   sync.Mutex       // for guests; nobody waits for storage with it
+	guests    map[string]guest // by users whom Outside has let in
+
+	mostGuests int // in tests
 
 	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads

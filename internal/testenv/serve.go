@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -11,6 +12,14 @@ import (
 // Serve runs a server until the test ends, and returns once it listens on an address. What it says
 // is shown if the test fails.
 func Serve(tb testing.TB, cmd *exec.Cmd, network, address string) {
+	tb.Helper()
+	if err := TryServe(tb, cmd, network, address); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// TryServe is Serve for a server that may be started again if it ends at once.
+func TryServe(tb testing.TB, cmd *exec.Cmd, network, address string) error {
 	tb.Helper()
 	log, err := os.CreateTemp(tb.TempDir(), "log")
 	if err != nil {
@@ -45,12 +54,12 @@ func Serve(tb testing.TB, cmd *exec.Cmd, network, address string) {
 		conn, err := net.Dial(network, address)
 		if err == nil {
 			conn.Close()
-			return
+			return nil
 		}
 		select {
 		case <-look.C:
 		case <-ended:
-			tb.Fatalf("%s did not start: %s", cmd.Path, said())
+			return fmt.Errorf("%s did not start: %s", cmd.Path, said())
 		case <-deadline:
 			tb.Fatalf("%s has not started: %v", cmd.Path, err)
 		}

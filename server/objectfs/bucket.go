@@ -22,8 +22,9 @@ type Bucket interface {
 	// Put stores an object.
 	Put(ctx context.Context, key string, body *io.SectionReader, when Condition) (Object, error)
 
-	// Delete removes an object. It is no error if there is none.
-	Delete(ctx context.Context, key string) error
+	// Delete removes an object; if etag is not "", only one with that ETag. It is no error if there
+	// is none.
+	Delete(ctx context.Context, key, etag string) error
 
 	// List returns one page of a listing, in the order of the keys' bytes.
 	List(ctx context.Context, query Query) (Page, error)
@@ -55,6 +56,13 @@ type Bucket interface {
 	// ListUploads returns one page of the uploads that are neither complete nor aborted, and whose
 	// keys begin with prefix. token is "", or next of the page before; next is "" on the last page.
 	ListUploads(ctx context.Context, prefix, token string) (list []Started, next string, err error)
+}
+
+// RangeWriter is what the Outer of a body may be: who only wants to see the contents gets them
+// without a copy.
+type RangeWriter interface {
+	// WriteRange writes a range of the contents.
+	WriteRange(w io.Writer, offset, length int64) error
 }
 
 // Limits of S3.

@@ -15,7 +15,7 @@ import (
 )
 
 // faulty is a bucket one of whose calls fails: before the storage has done anything, or after it
-// has done it all.
+// has done it all. With sleep, the server sleeps then, and the call does not fail.
 type faulty struct {
 	objectfs.Bucket
 
@@ -24,6 +24,7 @@ type faulty struct {
 	broken int // the call that fails, from 1
 	after  bool
 	name   string // of the call that has failed
+	sleep  func()
 }
 
 var errFault = errors.New("the connection to the storage was lost")
@@ -39,10 +40,18 @@ func faultyCall[T any](b *faulty, name string, call func() (T, error)) (result T
 	if !breaks {
 		return call()
 	}
-	if b.after {
-		call()
+	if b.sleep != nil && !b.after {
+		b.sleep()
+		return call()
 	}
-	return result, errFault
+	if b.after {
+		result, err = call()
+	}
+	if b.sleep != nil {
+		b.sleep()
+		return result, err
+	}
+	return *new(T), errFault
 }
 
 type none struct{}
@@ -65,9 +74,9 @@ func (b *faulty) Put(ctx context.Context, key string, body *io.SectionReader,
 	})
 }
 
-func (b *faulty) Delete(ctx context.Context, key string) error {
+func (b *faulty) Delete(ctx context.Context, key, etag string) error {
 	_, err := faultyCall(b, "Delete", func() (none, error) {
-		return none{}, b.Bucket.Delete(ctx, key)
+		return none{}, b.Bucket.Delete(ctx, key, etag)
 	})
 	return err
 }

@@ -18,7 +18,7 @@ func Probe(ctx context.Context, bucket Bucket, prefix string) (unchecked []strin
 		ctx, cancel := lasting(ctx)
 		defer cancel()
 		for _, key := range []string{p.key, p.key + "-copy"} {
-			err = errors.Join(err, bucket.Delete(ctx, key))
+			err = errors.Join(err, bucket.Delete(ctx, key, ""))
 		}
 	}()
 	if err := p.reads(ctx); err != nil {
@@ -90,6 +90,8 @@ func (p *prober) reads(ctx context.Context) error {
 	p.checks(err, "a copy ignores its source's ETag: a rename may take what has just been replaced")
 	_, err = p.bucket.Copy(ctx, p.key, p.etag, p.key+"-copy", Condition{Absent: true})
 	p.checks(err, "a copy ignores If-None-Match: a rename may overwrite a file that has just come")
+	err = p.bucket.Delete(ctx, p.key+"-copy", otherETag)
+	p.checks(err, "DELETE ignores If-Match: one that is held up may delete a file that has just come")
 	return nil
 }
 

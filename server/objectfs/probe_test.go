@@ -49,6 +49,10 @@ func (c careless) Complete(ctx context.Context, key, id string, parts []objectfs
 	return c.Bucket.Complete(ctx, key, id, parts, objectfs.Condition{})
 }
 
+func (c careless) Delete(ctx context.Context, key, _ string) error {
+	return c.Bucket.Delete(ctx, key, "")
+}
+
 func TestProbe(t *testing.T) {
 	for _, one := range []struct {
 		name   string
@@ -59,7 +63,7 @@ func TestProbe(t *testing.T) {
 		{"S3", func(b objectfs.Bucket) objectfs.Bucket { return b }, 0, ""},
 		{"without conditions", func(b objectfs.Bucket) objectfs.Bucket {
 			return careless{b, false}
-		}, 6, ""},
+		}, 7, ""},
 		{"without conditions of GET", func(b objectfs.Bucket) objectfs.Bucket {
 			return careless{b, true}
 		}, 0, "If-Match"},
@@ -68,7 +72,7 @@ func TestProbe(t *testing.T) {
 			return &faulty{Bucket: b, broken: 1}
 		}, 0, errFault.Error()},
 		{"a lost part", func(b objectfs.Bucket) objectfs.Bucket {
-			return &faulty{Bucket: b, broken: 11, after: true}
+			return &faulty{Bucket: b, broken: 12, after: true}
 		}, 0, errFault.Error()},
 	} {
 		bucket := &membucket.Bucket{}

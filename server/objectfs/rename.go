@@ -112,6 +112,15 @@ func (f *FS) move(ctx context.Context, source *info, from, to string, target *in
 	}
 	f.known.forget()
 	return f.locked(ctx, from, func(u Upload) error {
+		if holds := server.Condition(ctx); holds != nil {
+			var err error
+			if source, err = f.statStored(ctx, from); err == nil {
+				err = holds(source)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		if err := f.copy(ctx, source.object, to, Condition{Absent: !replace}); err != nil {
 			return err
 		}
@@ -199,7 +208,7 @@ func (f *FS) remove(ctx context.Context, o Object, u Upload) error {
 	if err := f.state.Confirm(ctx, u); err != nil { // this process may have slept
 		return err
 	}
-	if err := f.bucket.Delete(ctx, o.Key); err != nil {
+	if err := f.bucket.Delete(ctx, o.Key, o.ETag); err != nil {
 		return err
 	}
 	return f.state.SetTime(ctx, o.Key, "", time.Time{})

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -86,4 +88,71 @@ func TestSleep(t *testing.T) {
 			b.holds(one.file, "newer")
 		})
 	}
+}
+
+// TestSleepBeforeRemoval: a server that removes or moves a file because it is old sleeps at any
+// moment until another one has stored a newer file there. That stays.
+func TestSleepBeforeRemoval(t *testing.T) {
+	long := text(3 * partSize)
+	errNewer := errors.New("it is a newer one")
+	for _, one := range []struct {
+		name string
+		do   func(ctx context.Context, asleep *objectfs.FS) error
+	}{
+		{"removed", func(ctx context.Context, asleep *objectfs.FS) error {
+			return asleep.Remove(ctx, "/f")
+		}},
+		{"moved", func(ctx context.Context, asleep *objectfs.FS) error {
+			return asleep.Rename(ctx, "/f", "/g")
+		}},
+	} {
+		for _, newer := range []string{"newer", long} {
+			for call, reached := 1, true; reached; call++ {
+				for _, after := range []bool{false, true} {
+					b := newBench(t)
+					b.put("/f", "old")
+					old, err := b.fs.Stat(t.Context(), "/f")
+					b.must(err)
+					ctx := server.WithCondition(t.Context(), func(now fs.FileInfo) error {
+						if now.Size() != old.Size() {
+							return errNewer
+						}
+						return nil
+					})
+					bucket := &faulty{Bucket: b.bucket, broken: call, after: after, sleep: func() {
+						if u, err := b.state.Find(ctx, "f"); err == nil {
+							b.must(b.state.Unlock(ctx, u, false)) // as others do with a dead one's
+						}
+						b.put("/f", newer)
+					}}
+					said := one.do(ctx, b.serve(bucket))
+					if reached = bucket.name != ""; !reached {
+						b.must(said)
+						b.missing("/f")
+						continue
+					}
+					if got, err := b.get("/f"); got != newer {
+						t.Errorf("%s, asleep at call %d, %s (after: %v): %d bytes are there, %v; it "+
+							"says %v", one.name, call, bucket.name, after, len(got), err, said)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestHeldUpRemoval: the request that deletes a file is held up until somebody else has been given
+// the right to write, and has stored a file there. It does not delete that.
+func TestHeldUpRemoval(t *testing.T) {
+	b := newBench(t)
+	b.put("/f", "old")
+	bucket := &faulty{Bucket: b.bucket, broken: 2, sleep: func() { b.put("/f", "newer") }}
+	if err := b.serve(bucket).Remove(t.Context(), "/f"); err == nil ||
+		errors.Is(err, server.ErrUnsure) {
+		t.Errorf("the client is told %v", err)
+	}
+	if bucket.name != "Delete" {
+		t.Errorf("it was held up at %s", bucket.name)
+	}
+	b.holds("/f", "newer")
 }

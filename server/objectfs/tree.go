@@ -74,7 +74,7 @@ func (f *FS) Rmdir(ctx context.Context, name string) error {
 		return err
 	}
 	f.known.forget()
-	return unlessRefused(f.bucket.Delete(ctx, key+"/"))
+	return unlessRefused(f.bucket.Delete(ctx, key+"/", ""))
 }
 
 // empty returns an error if there is anything in a directory but its marker.
@@ -111,11 +111,29 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 	f.known.forget()
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	if err := f.bucket.Delete(ctx, key); err != nil {
+	if server.Condition(ctx) != nil {
+		return f.removeIf(ctx, key)
+	}
+	// What has come since is another file, which nobody has asked to remove.
+	if err := f.bucket.Delete(ctx, key, i.object.ETag); err != nil {
 		return unlessRefused(err)
 	}
 	return server.Unsure(errors.Join(f.state.SetTime(ctx, key, "", time.Time{}),
 		f.dropUpload(ctx, key)))
+}
+
+// removeIf removes a file if the condition of ctx holds for it, while nobody else may write there.
+func (f *FS) removeIf(ctx context.Context, key string) error {
+	return f.locked(ctx, key, func(u Upload) error {
+		i, err := f.statStored(ctx, key)
+		if err == nil {
+			err = server.Condition(ctx)(i)
+		}
+		if err != nil {
+			return err
+		}
+		return unlessRefused(f.remove(ctx, i.object, u))
+	})
 }
 
 // dropUpload removes the upload that is pending at a name, if there is one that nobody writes to:

@@ -320,7 +320,7 @@ func TestHeldUp(t *testing.T) {
 							objectfs.Condition{})
 						b.must(err)
 					case "removed":
-						b.must(b.bucket.Delete(t.Context(), "f"))
+						b.must(b.bucket.Delete(t.Context(), "f", ""))
 					}
 				}
 				err = w.Close()

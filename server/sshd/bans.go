@@ -101,12 +101,13 @@ func (r *BanRules) Penalty(source Source, failures float64) (delay, ban time.Dur
 	if source.User != "" {
 		free = r.UserFailures
 	}
-	over := int(failures) - free
-	if over <= 0 {
+	// What is forgotten while somebody guesses adds no guess.
+	over := int(failures+0.5) - free
+	if over < 0 {
 		return delay, 0
 	}
 	ban = r.First
-	for ; over > 1 && ban < r.Longest; over-- {
+	for ; over > 0 && ban < r.Longest; over-- {
 		ban *= 2
 	}
 	return delay, min(ban, r.Longest)

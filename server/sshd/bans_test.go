@@ -144,8 +144,8 @@ func TestBanRules(t *testing.T) {
 		user     string
 		failures float64
 		want     time.Duration
-	}{{"u", 3.9, 0}, {"u", 4, time.Hour}, {"u", 5, 2 * time.Hour}, {"u", 6, 3 * time.Hour},
-		{"u", 1e18, 3 * time.Hour}, {"", 5, 0}, {"", 6, time.Hour}} {
+	}{{"u", 2.4, 0}, {"u", 2.9, time.Hour}, {"u", 3, time.Hour}, {"u", 3.9, 2 * time.Hour},
+		{"u", 5, 3 * time.Hour}, {"u", 1e18, 3 * time.Hour}, {"", 4, 0}, {"", 5, time.Hour}} {
 		if _, ban := rules.Penalty(Source{User: c.user}, c.failures); ban != c.want {
 			t.Errorf("%q, %v failures: a ban of %v, want %v", c.user, c.failures, ban, c.want)
 		}

@@ -58,7 +58,7 @@ type Directory struct {
 	revoked     *RevocationList
 	limits      Limits
 	outside     Outside
-	guests      map[string]*entry // users of outside alone, who have logged in
+	guests      map[string]*entry // users of outside alone, whose limits count; not all of them
 }
 
 // entry is a user with the state shared by the user's logins.

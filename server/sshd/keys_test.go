@@ -270,14 +270,14 @@ func TestGuard(t *testing.T) {
 	attacker, neighbour := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
 	other := netip.MustParseAddr("2001:db8:0:1::1")
 	var delays []time.Duration
-	for range rules.AddressFailures {
+	for range rules.AddressFailures - 1 {
 		delay, ban := failed(attacker)
 		delays = append(delays, delay)
 		if ban != 0 {
 			t.Fatalf("banned after %d failures", len(delays))
 		}
 	}
-	if delays[0] != firstDelay || delays[1] != 2*firstDelay || delays[9] != longestDelay {
+	if delays[0] != firstDelay || delays[1] != 2*firstDelay || delays[8] != longestDelay {
 		t.Errorf("delays of %v", delays)
 	}
 	if _, ban := failed(attacker); ban != usual.First {

@@ -3,6 +3,7 @@ package sshd
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -40,13 +41,30 @@ func (d *Directory) ask(outside Outside, conn ssh.ConnMetadata, e *entry,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	e = newEntry(*user, d.guests[user.Name], d.limits)
+	e.guest = true
+	if d.limits == nil { // otherwise those remember what is shared
+		d.remember(e)
+	}
+	return e, nil
+}
+
+// mostGuests is how many users of outside are remembered, of whom there may be any number.
+const mostGuests = 5000
+
+// remember keeps the limits of a user of outside for the user's other logins. If there are too many
+// it forgets those who have no sessions.
+func (d *Directory) remember(e *entry) {
 	if d.guests == nil {
 		d.guests = map[string]*entry{}
 	}
-	e = newEntry(*user, d.guests[user.Name], d.limits)
-	e.guest = true
-	d.guests[user.Name] = e
-	return e, nil
+	if len(d.guests) >= mostGuests {
+		maps.DeleteFunc(d.guests, func(_ string, e *entry) bool {
+			sessions, counted := e.sessions.(*SessionLimit)
+			return !counted || sessions.used.Load() == 0
+		})
+	}
+	d.guests[e.Name] = e
 }
 
 // evenOut waits until a whole second has passed since a moment: how long others need to refuse

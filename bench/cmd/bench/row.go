@@ -169,6 +169,9 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 		return run, err
 	}
 	apart := j.row.Apart[contestant.Name]
+	if err := j.age(apart); err != nil {
+		return run, err
+	}
 	if apart.Beside != "" {
 		end, err := j.serveBeside(apart)
 		if err != nil {

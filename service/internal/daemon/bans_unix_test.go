@@ -34,7 +34,11 @@ first = "30m"`)
 			}
 		}
 	}
-	fail("alice", 4) // a little is forgiven in the meantime
+	fail("alice", 1)
+	if list := do(t, home, file, "", "ban list"); list != "" {
+		t.Errorf("the bans after one of two failures: %q", list)
+	}
+	fail("alice", 1)
 	s.Wait("address banned", func(f map[string]any) bool {
 		return f["user"] == "alice" && f["seconds"] == 1800.0
 	})
@@ -46,7 +50,7 @@ first = "30m"`)
 		t.Errorf("alice has the key: %v\n%s", err, out)
 	}
 
-	for i := range 3 {
+	for i := range 3 { // of which the address has had two
 		fail(fmt.Sprint("name", i), 1)
 	}
 	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == nil })

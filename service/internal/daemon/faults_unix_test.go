@@ -70,21 +70,28 @@ var changes = []struct {
 	{"temporary", map[string]int{begin: 1, part: 3, complete: 1, commit: 6, statement: 9, "": 34}},
 	{"rename", map[string]int{copied: 1, deleted: 1, commit: 2, statement: 5, "": 18}},
 	{"remove", map[string]int{deleted: 1, commit: 2, statement: 4, "": 10}},
+	{"login", map[string]int{whole: 1, commit: 4, statement: 7, "": 20}}, // and a short file
 }
 
 var faultKinds = []string{"kill", "kill", "cut", "storage pauses", "storage breaks", "store pauses",
 	"store breaks", "partition", "stop", "sleep", "sleep"}
 
 // faultsOf returns faults: a node is killed before and after each request that changes something,
-// and everything else happens at random moments.
+// the store breaks at each statement of a login and an upload, and everything else happens at
+// random moments.
 func faultsOf(n int, seed uint64, whiles ...time.Duration) (all []fault) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, change := range changes {
 		for _, which := range slices.Sorted(maps.Keys(change.asked)) {
 			for at := range 2 * change.asked[which] {
+				f := fault{change: change.name, kind: "kill", which: which, at: at / 2,
+					after: at%2 == 1}
 				if which != "" {
-					all = append(all, fault{change: change.name, kind: "kill", which: which,
-						at: at / 2, after: at%2 == 1})
+					all = append(all, f)
+				}
+				if change.name == "login" && (which == statement || which == commit) {
+					f.kind, f.while = "store breaks", whiles[len(whiles)/2]
+					all = append(all, f)
 				}
 			}
 		}
@@ -146,6 +153,20 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestStoreBreaksAtEachPoint: before and after each statement of a login and an upload the store is
+// gone for three seconds. What TestFaults says holds, and so no place of a session is lost.
+func TestStoreBreaksAtEachPoint(t *testing.T) {
+	t.Parallel()
+	var some []fault
+	for _, f := range faultsOf(1000, 0, 3*time.Second) {
+		if f.kind == "store breaks" && f.which != "" {
+			f.number = len(some)
+			some = append(some, f)
+		}
+	}
+	newFaults(t, s3test.Storage(t, "bucket"), storetest.Postgres(t), 0, some).run(some)
+}
+
 // faults is a service of many nodes, of which some have faults.
 type faults struct {
 	*testing.T
@@ -172,10 +193,10 @@ const mostSessions = 4
 const bannedAddress = "192.0.2.66"
 
 func newFaults(t *testing.T, endpoint, address string, batch int, some []fault) *faults {
-	data := randomData(18<<20 + 300_000)
+	data := randomData(11<<20 + 300_000)
 	f := &faults{T: t, endpoint: endpoint, prefix: fmt.Sprintf("batch%d", batch),
 		old:   data[:50_000],
-		short: data[1 : 1+100_000], long: data[2 : 2+18<<20], again: data[3 : 3+70_000],
+		short: data[1 : 1+100_000], long: data[2 : 2+11<<20], again: data[3 : 3+70_000],
 		events: map[string]map[string]bool{}}
 	f.home, f.key = servetest.HomeWithKey(t)
 	db, err := sql.Open("pgx", address)
@@ -283,6 +304,18 @@ func (f *faults) connect(t *testing.T, s *servetest.Server, one fault) (c *usftp
 	return c, cut, err
 }
 
+// enter is connect for a node that has just started: until it has heard of the store, which takes
+// its time on a busy machine, it knows nobody.
+func (f *faults) enter(t *testing.T, s *servetest.Server, one fault) (c *usftp.Client, cut func()) {
+	t.Helper()
+	until(t, "the node lets its user in", func() bool {
+		var err error
+		c, cut, err = f.connect(t, s, one)
+		return err == nil
+	})
+	return c, cut
+}
+
 // on runs something in a session of its own.
 func (f *faults) on(t *testing.T, s *servetest.Server, one fault,
 	do func(c *usftp.Client) error) error {
@@ -321,7 +354,7 @@ func (f *faults) prepare(c *usftp.Client, change string) (before, after []byte, 
 	switch change {
 	case "short":
 		return nil, f.short, nil
-	case "short over":
+	case "short over", "login":
 		return f.old, f.short, putFile(c, "/file", f.old)
 	case "long":
 		return nil, f.long, nil
@@ -332,6 +365,18 @@ func (f *faults) prepare(c *usftp.Client, change string) (before, after []byte, 
 			putFile(c, "/other", f.short))
 	}
 	return f.old, nil, putFile(c, "/file", f.old)
+}
+
+// begin is prepare on the sound node.
+func (f *faults) begin(t *testing.T, one fault) (before, after []byte) {
+	t.Helper()
+	until(t, "what it begins with", func() bool {
+		return f.on(t, f.sound, one, func(c *usftp.Client) (err error) {
+			before, after, err = f.prepare(c, one.change)
+			return err
+		}) == nil
+	})
+	return before, after
 }
 
 // change is what the client does.
@@ -386,12 +431,21 @@ func (f *faults) repeat(c *usftp.Client, one fault, after []byte) (want []byte, 
 	return f.again, 1, putFile(c, "/file", f.again)
 }
 
-// see returns what a node has under the name. A file that is replaced while it is read fails.
-func (f *faults) see(t *testing.T, s *servetest.Server, one fault) (data []byte) {
+// target is the name of which a change makes or deletes the object.
+func (f fault) target() string {
+	if f.change == "rename" {
+		return "/other"
+	}
+	return "/file"
+}
+
+// see returns what a node has under "/file", or another name. A file that is replaced while it is
+// read fails.
+func (f *faults) see(t *testing.T, s *servetest.Server, one fault, name ...string) (data []byte) {
 	t.Helper()
 	until(t, "the file is read", func() bool {
 		err := f.on(t, s, one, func(c *usftp.Client) (err error) {
-			data, err = getFile(c, "/file")
+			data, err = getFile(c, append(name, "/file")[0])
 			if errors.Is(err, fs.ErrNotExist) || isUnfinished(err) {
 				data, err = nil, nil
 			}
@@ -424,25 +478,13 @@ func (f *faults) one(t *testing.T, one fault) {
 	t.Log(one)
 	g := &gate{}
 	node := f.start(t, one.user(), g.proxyStorage(t, f.endpoint), g.proxyStore(t, f.storeURL))
-	var before, after []byte
-	until(t, "what it begins with", func() bool {
-		return f.on(t, f.sound, one, func(c *usftp.Client) (err error) {
-			before, after, err = f.prepare(c, one.change)
-			return err
-		}) == nil
-	})
+	before, after := f.begin(t, one)
 	least := 0
 	if before != nil {
 		least++
 	}
 	until(t, "the first event", func() bool { return f.eventsOf(one) >= least })
-	var client *usftp.Client
-	var cut func()
-	var err error
-	until(t, "the node lets its user in", func() bool { // without the store it knows nobody
-		client, cut, err = f.connect(t, node, one)
-		return err == nil
-	})
+	client, cut := f.enter(t, node, one)
 	defer cut()
 	g.arm(one.which, one.at, one.after, func() (gone bool) {
 		switch one.kind {
@@ -464,7 +506,15 @@ func (f *faults) one(t *testing.T, one fault) {
 		return one.kind == "kill"
 	})
 	told := make(chan error, 1)
-	go func() { told <- change(client, one.change, after) }()
+	do := func() error { return change(client, one.change, after) }
+	if one.change == "login" {
+		do = func() error {
+			return f.on(t, node, one, func(c *usftp.Client) error {
+				return putFile(c, "/file", after)
+			})
+		}
+	}
+	go func() { told <- do() }()
 
 	// Others look while the change is made, and after it.
 	looked, stop := make(chan struct{}), make(chan struct{})
@@ -481,7 +531,7 @@ func (f *faults) one(t *testing.T, one fault) {
 			}
 		}
 	}()
-	err = <-told
+	err := <-told
 	hit := g.disarm()
 	close(stop)
 	<-looked
@@ -543,8 +593,7 @@ func TestPartedNode(t *testing.T) {
 	f := newFaults(t, s3test.Storage(t, "bucket"), storetest.Postgres(t), 0, []fault{one})
 	g := &gate{}
 	node := f.start(t, "parted", g.proxyStorage(t, f.endpoint), g.proxyStore(t, f.storeURL))
-	client, cut, err := f.connect(t, node, one)
-	f.must(err)
+	client, cut := f.enter(t, node, one)
 	defer cut()
 	file, err := client.Create("/file")
 	f.must(err)
@@ -575,56 +624,53 @@ func TestPartedNode(t *testing.T) {
 	f.end([]fault{one})
 }
 
-// TestHeldUpRequest: the request that makes an object is held up in the network while its node
-// loses the right to write. It changes nothing when it arrives after another node's, which was
+// TestHeldUpRequest: the request that makes or deletes an object is held up in the network while its
+// node loses the right to write. It changes nothing when it arrives after another node's, which was
 // closed well.
 func TestHeldUpRequest(t *testing.T) {
 	t.Parallel()
-	users := []fault{{number: 0, which: whole}, {number: 1, which: complete}}
+	users := []fault{{number: 0, which: whole, change: "short"},
+		{number: 1, which: complete, change: "long"},
+		{number: 2, which: deleted, change: "rename"},
+		{number: 3, which: deleted, change: "remove"}}
 	f := newFaults(t, s3test.Storage(t, "bucket"), storetest.Postgres(t), 0, users)
 	var holding sync.WaitGroup
 	for _, one := range users {
-		holding.Go(func() {
-			g := &gate{}
-			node := f.start(t, one.user(), g.proxyStorage(t, f.endpoint),
-				g.proxyStore(t, f.storeURL))
-			client, cut, err := f.connect(t, node, one)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer cut()
-			data, held := f.short, make(chan func(), 1)
-			if one.which == complete {
-				data = f.long
-			}
-			g.arm(one.which, 0, false, func() (gone bool) {
-				g.store.stop(true)
-				held <- g.storage.stop(false)
-				return false
-			})
-			told := make(chan error, 1)
-			go func() { told <- putFile(client, "/file", data) }()
-			arrives := <-held
-			until(t, "another node may write", func() bool {
-				return f.on(t, f.sound, one, func(c *usftp.Client) error {
-					return putFile(c, "/file", f.again)
-				}) == nil
-			})
-			arrives()
-			if err := <-told; err == nil {
-				t.Errorf("%q: the node that has lost the right to write says that it has written",
-					one.which)
-			}
-			if got := f.see(t, f.sound, one); !bytes.Equal(got, f.again) {
-				t.Errorf("%q: %d bytes are there, want the %d of the other node", one.which,
-					len(got), len(f.again))
-			}
-			cut()
-			node.End(syscall.SIGTERM, 0)
-		})
+		holding.Go(func() { t.Run(one.change, func(t *testing.T) { f.heldUp(t, one) }) })
 	}
 	holding.Wait()
+}
+
+func (f *faults) heldUp(t *testing.T, one fault) {
+	g := &gate{}
+	node := f.start(t, one.user(), g.proxyStorage(t, f.endpoint), g.proxyStore(t, f.storeURL))
+	_, after := f.begin(t, one)
+	client, cut := f.enter(t, node, one)
+	defer cut()
+	name, held := one.target(), make(chan func(), 1)
+	g.arm(one.which, 0, false, func() (gone bool) {
+		g.store.stop(true)
+		held <- g.storage.stop(false)
+		return false
+	})
+	told := make(chan error, 1)
+	go func() { told <- change(client, one.change, after) }()
+	arrives := <-held
+	until(t, "another node may write", func() bool {
+		return f.on(t, f.sound, one, func(c *usftp.Client) error {
+			return putFile(c, name, f.again)
+		}) == nil
+	})
+	arrives()
+	if err := <-told; err == nil {
+		t.Errorf("%s: the node that has lost the right to write says that all is well", one.change)
+	}
+	if got := f.see(t, f.sound, one, name); !bytes.Equal(got, f.again) {
+		t.Errorf("%s: %d bytes are there, want the %d of the other node", one.change,
+			len(got), len(f.again))
+	}
+	cut()
+	node.End(syscall.SIGTERM, 0)
 }
 
 // TestSleepingNode: a node sleeps at a moment of a change until others have taken it for dead, and
@@ -655,13 +701,8 @@ func TestSleepingNode(t *testing.T) {
 func (f *faults) sleeps(t *testing.T, one fault) {
 	g := &gate{}
 	node := f.start(t, one.user(), g.proxyStorage(t, f.endpoint), g.proxyStore(t, f.storeURL))
-	var after []byte
-	f.must(f.on(t, f.sound, one, func(c *usftp.Client) (err error) {
-		_, after, err = f.prepare(c, one.change)
-		return err
-	}))
-	client, cut, err := f.connect(t, node, one)
-	f.must(err)
+	_, after := f.begin(t, one)
+	client, cut := f.enter(t, node, one)
 	defer cut()
 	asleep, told := make(chan struct{}), make(chan error, 1)
 	g.arm(one.which, one.at, one.after, func() (gone bool) {
@@ -671,10 +712,7 @@ func (f *faults) sleeps(t *testing.T, one fault) {
 	})
 	go func() { told <- change(client, one.change, after) }()
 	<-asleep
-	name := "/file"
-	if one.change == "rename" {
-		name = "/other" // which is about to be deleted
-	}
+	name := one.target()
 	until(t, "others have taken it for dead", func() bool {
 		return !f.alive(node)
 	})
@@ -686,16 +724,7 @@ func (f *faults) sleeps(t *testing.T, one fault) {
 	node.Cmd.Process.Signal(syscall.SIGCONT)
 	t.Logf("its client is told: %v", <-told)
 	for _, s := range []*servetest.Server{f.sound, node} {
-		var got []byte
-		until(t, "the file is read", func() bool {
-			return f.on(t, s, one, func(c *usftp.Client) (err error) {
-				got, err = getFile(c, name)
-				if errors.Is(err, fs.ErrNotExist) {
-					got, err = nil, nil
-				}
-				return err
-			}) == nil
-		})
+		got := f.see(t, s, one, name)
 		if !bytes.Equal(got, f.again) {
 			t.Errorf("%d bytes are there, want the %d of the other node", len(got), len(f.again))
 		}

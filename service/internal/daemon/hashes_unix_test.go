@@ -7,11 +7,16 @@ import (
 	"encoding/csv"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/usftp/usftp/internal/servetest"
@@ -48,12 +53,39 @@ func TestHashes(t *testing.T) {
 root`, `"u"
 root`).Replace(string(readFile(t, file)))+
 				"[audit]\nhashes = true\n[store]\nfile = 'store.db'\n"))
-			testHashes(t, home, key, file)
+			testHashes(t, home, key, file, hear(t, file))
 		})
 	}
 }
 
-func testHashes(t *testing.T, home, key, file string) {
+// hear adds a hook to a configuration file. It returns a function that returns the hashes that the
+// hook was told, by kinds and paths.
+func hear(t *testing.T, file string) (heard func() map[string]string) {
+	var mu sync.Mutex
+	all := map[string]string{}
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var e struct{ Kind, Path, SHA256 string }
+		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all[e.Kind+" "+e.Path] = e.SHA256
+	}))
+	t.Cleanup(receiver.Close)
+	writeFile(t, file, fmt.Appendf(readFile(t, file), `[[hooks]]
+name = "hear"
+on = ["uploaded", "downloaded"]
+url = %q
+`, receiver.URL))
+	return func() map[string]string {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(all)
+	}
+}
+
+func testHashes(t *testing.T, home, key, file string, heard func() map[string]string) {
 	client, err := buildClient()
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +135,16 @@ func testHashes(t *testing.T, home, key, file string) {
 	sftp("reget part tail\n")
 	writeFile(t, filepath.Join(home, "part"), data)
 	sftp("reput part\n")
+	for event, want := range map[string]string{"uploaded /scp": hash, "downloaded /scp": hash,
+		"uploaded /one": hash, "downloaded /one": hash, "downloaded /part": ""} {
+		until(t, "a hook is told: "+event, func() bool {
+			told, ok := heard()[event]
+			if ok && told != want {
+				t.Fatalf("a hook is told %s with the hash %q, want %q", event, told, want)
+			}
+			return ok
+		})
+	}
 	s.End(15, 0)
 
 	type transfer struct {

@@ -345,7 +345,7 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 		buried++
 		// and so is the right to write
 		other.WaitFor("a node is dead; its sessions are free", buried)
-		if r, err := send(other, 0); err != nil || r.Resumed < 8<<20 {
+		if r, err := send(other, 0); err != nil || r.Resumed < 10<<20 {
 			t.Errorf("%d bytes were gone on from, %v", r.Resumed, err)
 		}
 		whole(other, data)

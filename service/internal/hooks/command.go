@@ -58,7 +58,7 @@ func environment(e *Event) []string {
 		{"USER", e.User}, {"REMOTE", e.Remote}, {"PROTOCOL", e.Protocol}, {"REQUEST", e.Request},
 		{"PATH", e.Path}, {"TO", e.To}, {"FILE", e.File}, {"TO_FILE", e.ToFile},
 		{"READ", strconv.FormatInt(e.Read, 10)}, {"WRITTEN", strconv.FormatInt(e.Written, 10)},
-		{"UNCONFIRMED", strconv.FormatBool(e.Unconfirmed)},
+		{"SHA256", e.SHA256}, {"UNCONFIRMED", strconv.FormatBool(e.Unconfirmed)},
 	} {
 		all = append(all, "USFTP_"+one.name+"="+one.value)
 	}

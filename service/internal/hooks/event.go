@@ -77,12 +77,13 @@ type Event struct {
 	ToFile      string    `json:"to_file,omitempty"`
 	Read        int64     `json:"read,omitempty"`
 	Written     int64     `json:"written,omitempty"`
+	SHA256      string    `json:"sha256,omitempty"`
 }
 
 func newEvent(kind Kind, e server.Event, root, folder string) Event {
 	made := Event{Kind: kind, Time: e.Time.UTC(), User: e.User, Remote: e.Remote,
 		Protocol: e.Protocol, Request: e.Request, Root: root, Path: e.Path, To: e.To, Read: e.Read,
-		Written: e.Written}
+		Written: e.Written, SHA256: e.SHA256}
 	if folder != "/" {
 		made.Folder = folder
 	}

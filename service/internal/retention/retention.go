@@ -103,7 +103,7 @@ func (a *application) folder(ctx context.Context, folder string, depth int) erro
 				return errors.New("holds too many folders")
 			case info.IsDir():
 				below = append(below, name)
-			case info.Mode().IsRegular() && a.old(info) && !failed[name]:
+			case a.stays(info) == nil && !failed[name]:
 				old = append(old, name)
 			}
 			if len(old) == atOnce {
@@ -156,10 +156,10 @@ func (a *application) file(ctx context.Context, name string) error {
 		return nil
 	case err != nil:
 		return err
-	case !info.Mode().IsRegular() || !a.old(info):
+	case a.stays(info) != nil:
 		return nil
 	case a.MoveTo == "":
-		return a.view.Remove(beneath(ctx), name)
+		return a.unlessReplaced(a.view.Remove(a.ifOld(ctx), name))
 	}
 	to := path.Join(a.MoveTo, strings.TrimPrefix(name, path.Clean(a.Path)))
 	if err := a.makeFolders(ctx, path.Dir(to)); err != nil {
@@ -168,7 +168,30 @@ func (a *application) file(ctx context.Context, name string) error {
 	if _, err = a.stat(ctx, to); err == nil { // nothing is replaced
 		to += info.ModTime().UTC().Format(".20060102T150405Z")
 	}
-	return a.view.Rename(beneath(ctx), name, to)
+	return a.unlessReplaced(a.view.Rename(a.ifOld(ctx), name, to))
+}
+
+var errReplaced = errors.New("another file has the name by now")
+
+// stays returns an error for what is no old file.
+func (a *application) stays(info fs.FileInfo) error {
+	if !info.Mode().IsRegular() || !a.old(info) {
+		return errReplaced
+	}
+	return nil
+}
+
+// ifOld is beneath for a change that is made only if the file is still an old one: after the first
+// look hooks are asked, which may take long, and this process may sleep.
+func (a *application) ifOld(ctx context.Context) context.Context {
+	return server.WithCondition(beneath(ctx), a.stays)
+}
+
+func (a *application) unlessReplaced(err error) error {
+	if errors.Is(err, errReplaced) {
+		return nil
+	}
+	return err
 }
 
 // makeFolders makes a folder, and those above it.

@@ -145,6 +145,36 @@ func TestReplacedFile(t *testing.T) {
 	}
 }
 
+// TestReplacedWhileHooksAreTold: a new file that gets the name between the last look and the change
+// stays, and hooks hear that nothing has come of it.
+func TestReplacedWhileHooksAreTold(t *testing.T) {
+	for _, to := range []string{"", "/old"} {
+		root, files := tree(t, "out/f")
+		must(t, os.Mkdir(filepath.Join(root, "old"), 0o755))
+		asked := 0
+		reports := &server.Reporter{Logger: slog.New(slog.DiscardHandler),
+			Events: func(e server.Event) { t.Errorf("an event: %+v", e) },
+			Gate: func(server.Event) (func(error), error) {
+				asked++
+				future := time.Now().Add(31 * day)
+				name := filepath.Join(root, "out/f")
+				must(t, os.WriteFile(name, []byte("new"), 0o644))
+				must(t, os.Chtimes(name, future, future))
+				return func(err error) {
+					if err == nil || errors.Is(err, server.ErrUnsure) {
+						t.Errorf("hooks hear %v", err)
+					}
+				}, nil
+			}}
+		r := &Rule{Path: "/out", Age: day, MoveTo: to}
+		must(t, r.Apply(t.Context(), time.Now().Add(31*day), files, nil, reports))
+		want(t, root, "/out/f")
+		if asked != 1 {
+			t.Errorf("hooks were told %d times", asked)
+		}
+	}
+}
+
 // TestMoved: files are moved into another folder, which is made, and nothing there is replaced, nor
 // moved again if that folder is in the first.
 func TestMoved(t *testing.T) {

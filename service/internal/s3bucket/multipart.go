@@ -12,36 +12,47 @@ import (
 
 // CreateUpload implements [objectfs.Bucket].
 func (b *Bucket) CreateUpload(ctx context.Context, key string) (string, error) {
-	id, err := b.core.NewMultipartUpload(ctx, b.name, key, b.options(objectfs.Condition{}))
-	return id, b.explain(err)
+	return repeat(ctx, b, func() (id string, err error) {
+		return b.core.NewMultipartUpload(ctx, b.name, key, b.options(objectfs.Condition{}))
+	})
 }
 
 // UploadPart implements [objectfs.Bucket].
 func (b *Bucket) UploadPart(ctx context.Context, key, id string, number int,
 	body *io.SectionReader) (objectfs.Part, error) {
-	p, err := b.core.PutObjectPart(ctx, b.name, key, id, number, body, body.Size(),
-		minio.PutObjectPartOptions{DisableContentSha256: b.unsigned})
-	return objectfs.Part{Number: number, Size: body.Size(), ETag: p.ETag}, b.explain(err)
+	sum, err := b.sum(body)
+	if err != nil {
+		return objectfs.Part{}, err
+	}
+	p, err := repeat(ctx, b, func() (minio.ObjectPart, error) {
+		return b.core.PutObjectPart(ctx, b.name, key, id, number,
+			io.NewSectionReader(body.Outer()), body.Size(),
+			minio.PutObjectPartOptions{DisableContentSha256: true, Sha256Hex: sum})
+	})
+	return objectfs.Part{Number: number, Size: body.Size(), ETag: p.ETag}, err
 }
 
 // CopyPart implements [objectfs.Bucket].
 func (b *Bucket) CopyPart(ctx context.Context, key, id string, number int, from, etag string,
 	offset, length int64) (objectfs.Part, error) {
-	p, err := b.core.CopyObjectPart(ctx, b.name, from, b.name, key, id, number, offset, length,
-		b.conditions(etag, objectfs.Condition{}))
-	return objectfs.Part{Number: number, Size: length, ETag: strings.Trim(p.ETag, `"`)},
-		b.explain(err)
+	p, err := repeat(ctx, b, func() (minio.CompletePart, error) {
+		return b.core.CopyObjectPart(ctx, b.name, from, b.name, key, id, number, offset, length,
+			b.conditions(etag, objectfs.Condition{}))
+	})
+	return objectfs.Part{Number: number, Size: length, ETag: strings.Trim(p.ETag, `"`)}, err
 }
 
 // ListParts implements [objectfs.Bucket].
 func (b *Bucket) ListParts(ctx context.Context, key, id string,
 	after int) (list []objectfs.Part, more bool, err error) {
-	result, err := b.core.ListObjectParts(ctx, b.name, key, id, after, 1000)
+	result, err := repeat(ctx, b, func() (minio.ListObjectPartsResult, error) {
+		return b.core.ListObjectParts(ctx, b.name, key, id, after, 1000)
+	})
 	for _, p := range result.ObjectParts {
 		list = append(list, objectfs.Part{Number: p.PartNumber, Size: p.Size,
 			ETag: strings.Trim(p.ETag, `"`)})
 	}
-	return list, result.IsTruncated, b.explain(err)
+	return list, result.IsTruncated, err
 }
 
 // Complete implements [objectfs.Bucket].
@@ -53,26 +64,32 @@ func (b *Bucket) Complete(ctx context.Context, key, id string, parts []objectfs.
 	}
 	options := b.options(when)
 	options.ServerSideEncryption = nil // it was said when the upload began
-	made, err := b.core.CompleteMultipartUpload(ctx, b.name, key, id, list, options)
+	made, err := repeat(ctx, b, func() (minio.UploadInfo, error) {
+		return b.core.CompleteMultipartUpload(ctx, b.name, key, id, list, options)
+	})
 	return objectfs.Object{Key: key, ETag: strings.Trim(made.ETag, `"`),
-		Modified: made.LastModified}, b.explain(err)
+		Modified: made.LastModified}, err
 }
 
 // Abort implements [objectfs.Bucket].
 func (b *Bucket) Abort(ctx context.Context, key, id string) error {
-	return b.explain(b.core.AbortMultipartUpload(ctx, b.name, key, id))
+	return b.done(ctx, func() error {
+		return b.core.AbortMultipartUpload(ctx, b.name, key, id)
+	})
 }
 
 // ListUploads implements [objectfs.Bucket].
 func (b *Bucket) ListUploads(ctx context.Context, prefix,
 	token string) (list []objectfs.Started, next string, err error) {
 	key, id, _ := strings.Cut(token, "\x00")
-	result, err := b.core.ListMultipartUploads(ctx, b.name, prefix, key, id, "", 1000)
+	result, err := repeat(ctx, b, func() (minio.ListMultipartUploadsResult, error) {
+		return b.core.ListMultipartUploads(ctx, b.name, prefix, key, id, "", 1000)
+	})
 	for _, u := range result.Uploads {
 		list = append(list, objectfs.Started{Key: u.Key, ID: u.UploadID, Begun: u.Initiated})
 	}
 	if result.IsTruncated {
 		next = result.NextKeyMarker + "\x00" + result.NextUploadIDMarker
 	}
-	return list, next, b.explain(err)
+	return list, next, err
 }

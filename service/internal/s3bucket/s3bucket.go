@@ -3,8 +3,10 @@ package s3bucket
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +46,7 @@ type Config struct {
 	Unsigned bool
 
 	// Patience is how long a request is repeated while the storage does not answer or is
-	// overloaded; 0 is two minutes.
+	// overloaded; 0 is two and a half minutes.
 	Patience time.Duration
 }
 
@@ -56,8 +58,9 @@ type Bucket struct {
 	keys     string // the file of keys
 	sse      encrypt.ServerSide
 	unsigned bool
+	patience time.Duration
 
-	misjudges atomic.Bool // it refuses If-Match with the right ETag
+	misjudges struct{ puts, deletes atomic.Bool } // it refuses If-Match with the right ETag
 }
 
 var _ objectfs.Bucket = (*Bucket)(nil)
@@ -86,16 +89,20 @@ func New(name string, c Config) (*Bucket, error) {
 			return nil, err
 		}
 	}
+	return newBucket(name, c, endpoint, transport)
+}
+
+func newBucket(name string, c Config, endpoint *url.URL, transport http.RoundTripper) (*Bucket,
+	error) {
 	if c.Patience == 0 {
-		c.Patience = 2 * time.Minute
+		c.Patience = usualPatience
 	}
 	options := &minio.Options{
-		Creds:     c.credentials(),
-		Secure:    endpoint.Scheme == "https",
-		Transport: transport,
-		Region:    c.Region,
-		// minio-go waits half a second on average between two attempts.
-		MaxRetries: int(c.Patience/(500*time.Millisecond)) + 1,
+		Creds:      c.credentials(),
+		Secure:     endpoint.Scheme == "https",
+		Transport:  conditional{transport},
+		Region:     c.Region,
+		MaxRetries: attempts,
 	}
 	if c.PathStyle {
 		options.BucketLookup = minio.BucketLookupPath
@@ -105,7 +112,7 @@ func New(name string, c Config) (*Bucket, error) {
 		return nil, fmt.Errorf("object storage at %s: %w", c.Endpoint, err)
 	}
 	b := &Bucket{core: core, name: name, endpoint: c.Endpoint, keys: c.Keys,
-		unsigned: c.Unsigned || options.Secure}
+		unsigned: c.Unsigned || options.Secure, patience: c.Patience}
 	switch c.Encryption {
 	case "":
 	case "AES256":
@@ -163,12 +170,14 @@ func (b *Bucket) Check(ctx context.Context, prefix string) error {
 
 // Head implements [objectfs.Bucket].
 func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) {
-	o, err := b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
+	o, err := repeat(ctx, b, func() (minio.ObjectInfo, error) {
+		return b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
+	})
 	if odd := listable(key); odd != nil && err != nil { // what others have stored can be removed
 		return objectfs.Object{}, odd
 	}
 	return objectfs.Object{Key: key, Size: o.Size, ETag: o.ETag, Modified: o.LastModified},
-		b.explain(err)
+		err
 }
 
 // Get implements [objectfs.Bucket].
@@ -179,9 +188,13 @@ func (b *Bucket) Get(ctx context.Context, key, etag string, offset,
 	if err != nil {
 		return nil, err
 	}
-	body, _, header, err := b.core.GetObject(ctx, b.name, key, options)
+	var header http.Header
+	body, err := repeat(ctx, b, func() (body io.ReadCloser, err error) {
+		body, _, header, err = b.core.GetObject(ctx, b.name, key, options)
+		return body, err
+	})
 	if err != nil {
-		return nil, b.explain(err)
+		return nil, err
 	}
 	// What ignores the range sends the beginning.
 	wanted := fmt.Sprintf("bytes %d-%d/", offset, offset+length-1)
@@ -194,7 +207,7 @@ func (b *Bucket) Get(ctx context.Context, key, etag string, offset,
 
 // options returns the options of a request that makes an object.
 func (b *Bucket) options(when objectfs.Condition) minio.PutObjectOptions {
-	o := minio.PutObjectOptions{ServerSideEncryption: b.sse, DisableContentSha256: b.unsigned}
+	o := minio.PutObjectOptions{ServerSideEncryption: b.sse, DisableContentSha256: true}
 	switch {
 	case when.Absent:
 		o.SetMatchETagExcept("*")
@@ -204,8 +217,7 @@ func (b *Bucket) options(when objectfs.Condition) minio.PutObjectOptions {
 	return o
 }
 
-// Put implements [objectfs.Bucket]. Ceph's gateway refuses If-Match with the right ETag, since it
-// compares the quotation marks, too: then it looks first, as with what ignores conditions.
+// Put implements [objectfs.Bucket].
 func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 	when objectfs.Condition) (objectfs.Object, error) {
 	if err := listable(key); err != nil {
@@ -214,8 +226,19 @@ func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 	if when.ETag == "" {
 		return b.put(ctx, key, body, when)
 	}
-	if !b.misjudges.Load() {
-		made, err := b.put(ctx, key, body, when)
+	return matching(ctx, b, &b.misjudges.puts, key, when.ETag,
+		func(when objectfs.Condition) (objectfs.Object, error) {
+			return b.put(ctx, key, body, when)
+		})
+}
+
+// matching makes a change if the object has an ETag. Ceph's gateway refuses If-Match of PUT with
+// the right one, since it compares the quotation marks, too: then it looks first, as with what
+// ignores conditions.
+func matching[T any](ctx context.Context, b *Bucket, misjudges *atomic.Bool, key, etag string,
+	change func(when objectfs.Condition) (T, error)) (made T, err error) {
+	if !misjudges.Load() {
+		made, err = change(objectfs.Condition{ETag: etag})
 		// A conflict with another request says nothing about how ETags are compared.
 		if failed, ok := errors.AsType[*explained](err); !ok ||
 			failed.code != "PreconditionFailed" {
@@ -223,34 +246,88 @@ func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 		}
 	}
 	now, err := b.Head(ctx, key)
-	if err == nil && now.ETag != when.ETag {
+	if err == nil && now.ETag != etag {
 		err = objectfs.ErrPrecondition
 	}
 	if err != nil {
-		return objectfs.Object{}, err
+		return made, err
 	}
-	b.misjudges.Store(true)
-	return b.put(ctx, key, body, objectfs.Condition{})
+	misjudges.Store(true)
+	return change(objectfs.Condition{})
 }
 
 func (b *Bucket) put(ctx context.Context, key string, body *io.SectionReader,
 	when objectfs.Condition) (objectfs.Object, error) {
-	options := b.options(when)
-	// Ceph's gateway does not recognize the signature of an empty body that is sent in pieces.
-	options.DisableContentSha256 = b.unsigned || body.Size() == 0
-	made, err := b.core.PutObject(ctx, b.name, key, io.NewSectionReader(body, 0, body.Size()),
-		body.Size(), "", "", options)
+	sum, err := b.sum(body)
+	if err != nil {
+		return objectfs.Object{}, err
+	}
+	made, err := repeat(ctx, b, func() (minio.UploadInfo, error) {
+		return b.core.PutObject(ctx, b.name, key, io.NewSectionReader(body.Outer()), body.Size(),
+			"", sum, b.options(when))
+	})
 	return objectfs.Object{Key: key, Size: body.Size(), ETag: made.ETag, Modified: time.Now()},
-		b.explain(err)
+		err
+}
+
+// sum returns what is signed of a body, or "" for nothing. Sending it in pieces with a signature
+// each, as minio-go does otherwise, needs no look at what follows, but takes two more copies, and
+// Ceph's gateway does not recognize the signature of an empty body that is sent like that.
+func (b *Bucket) sum(body *io.SectionReader) (string, error) {
+	if b.unsigned {
+		return "", nil
+	}
+	hash, err := sha256.New(), error(nil)
+	outer, offset, length := body.Outer()
+	if r, ok := outer.(objectfs.RangeWriter); ok {
+		err = r.WriteRange(hash, offset, length)
+	} else {
+		_, err = io.Copy(hash, io.NewSectionReader(outer, offset, length))
+	}
+	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
 // Delete implements [objectfs.Bucket].
-func (b *Bucket) Delete(ctx context.Context, key string) error {
-	err := b.explain(b.core.RemoveObject(ctx, b.name, key, minio.RemoveObjectOptions{}))
+func (b *Bucket) Delete(ctx context.Context, key, etag string) error {
+	remove := func(when objectfs.Condition) (struct{}, error) {
+		return struct{}{}, b.done(ctx, func() error {
+			return b.core.RemoveObject(withMatch(ctx, when.ETag), b.name, key,
+				minio.RemoveObjectOptions{})
+		})
+	}
+	var err error
+	if etag == "" {
+		_, err = remove(objectfs.Condition{})
+	} else {
+		_, err = matching(ctx, b, &b.misjudges.deletes, key, etag, remove)
+	}
 	if isAbsent(err) {
 		return nil
 	}
 	return err
+}
+
+type matchKey struct{}
+
+// withMatch returns a context for a request that is to have If-Match, for which minio-go has no
+// option.
+func withMatch(ctx context.Context, etag string) context.Context {
+	if etag == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, matchKey{}, `"`+etag+`"`)
+}
+
+// conditional adds the headers of withMatch. They are not signed, which is only needed for those
+// that begin with x-amz-.
+type conditional struct{ http.RoundTripper }
+
+func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
+	if etag, ok := r.Context().Value(matchKey{}).(string); ok {
+		r = r.Clone(r.Context())
+		r.Header.Set("If-Match", etag)
+	}
+	return c.RoundTripper.RoundTrip(r)
 }
 
 // List implements [objectfs.Bucket].
@@ -259,11 +336,13 @@ func (b *Bucket) List(ctx context.Context, q objectfs.Query) (objectfs.Page, err
 	if q.Delimited {
 		delimiter = "/"
 	}
-	result, err := untilDone(ctx, func() (minio.ListBucketV2Result, error) {
-		return b.core.ListObjectsV2(b.name, q.Prefix, "", q.Token, delimiter, q.Max)
+	result, err := repeat(ctx, b, func() (minio.ListBucketV2Result, error) {
+		return untilDone(ctx, func() (minio.ListBucketV2Result, error) {
+			return b.core.ListObjectsV2(b.name, q.Prefix, "", q.Token, delimiter, q.Max)
+		})
 	})
 	if err != nil {
-		return objectfs.Page{}, b.explain(err)
+		return objectfs.Page{}, err
 	}
 	var page objectfs.Page
 	for _, o := range result.Contents {
@@ -323,10 +402,12 @@ func (b *Bucket) Copy(ctx context.Context, from, etag, to string,
 			headers[name] = header.Get(name)
 		}
 	}
-	made, err := b.core.CopyObject(ctx, b.name, from, b.name, to, headers, minio.CopySrcOptions{},
-		minio.PutObjectOptions{})
+	made, err := repeat(ctx, b, func() (minio.ObjectInfo, error) {
+		return b.core.CopyObject(ctx, b.name, from, b.name, to, headers, minio.CopySrcOptions{},
+			minio.PutObjectOptions{})
+	})
 	if err != nil {
-		return objectfs.Object{}, b.explain(err)
+		return objectfs.Object{}, err
 	}
 	return objectfs.Object{Key: to, ETag: made.ETag, Modified: made.LastModified}, nil
 }

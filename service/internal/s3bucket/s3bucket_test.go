@@ -35,12 +35,14 @@ type storage struct {
 var (
 	ofVersitygw = []string{"a copy ignores If-None-Match"}
 	ofRadosgw   = []string{"a copy ignores its source's ETag", "a copy ignores If-None-Match",
-		"the copy of a part ignores its source's ETag", "completing ignores If-None-Match"}
+		"DELETE ignores If-Match", "the copy of a part ignores its source's ETag",
+		"completing ignores If-None-Match"}
 )
 
 // suite is what every storage must do.
 var suite = map[string]func(t *testing.T, s storage){
-	"files": testFiles, "pages": testPages, "conditions": testConditions, "errors": testErrors}
+	"files": testFiles, "pages": testPages, "conditions": testConditions, "errors": testErrors,
+	"an outage": testOutage}
 
 func TestVersitygw(t *testing.T) {
 	for name, test := range suite {
@@ -155,7 +157,7 @@ func testFiles(t *testing.T, s storage) {
 	u := &user{t, objectfs.New(b, &objectfs.Options{Prefix: "users/u/"})}
 	long := text(20 << 20)
 
-	for _, size := range []int{0, 1, 8 << 20, 8<<20 + 1, 20 << 20} {
+	for _, size := range []int{0, 1, 5 << 20, 5<<20 + 1, 20 << 20} {
 		for _, name := range []string{"/new" + fmt.Sprint(size), "/replaced"} {
 			u.put(name, text(size))
 			u.holds(name, text(size))
@@ -175,11 +177,11 @@ func testFiles(t *testing.T, s storage) {
 	u.write(f, 0, long[:18<<20])
 	u.must(f.Abandon())
 	info, err := u.fs.Stat(t.Context(), "/cut")
-	if err != nil || info.Size() != 8<<20 {
+	if err != nil || info.Size() != 10<<20 {
 		t.Fatalf("what is kept: %v, %v", info, err)
 	}
 	f = u.open("/cut", wire.OpenWrite|wire.OpenCreate)
-	u.write(f, 8<<20, long[8<<20:])
+	u.write(f, 10<<20, long[10<<20:])
 	u.must(f.Close())
 	u.holds("/cut", long)
 
@@ -287,8 +289,22 @@ func testConditions(t *testing.T, s storage) {
 	if _, err := b.Head(t.Context(), "none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("HEAD of none: %v", err)
 	}
-	if err := b.Delete(t.Context(), "none"); err != nil {
-		t.Errorf("DELETE of none: %v", err)
+	for _, etag := range []string{"", other} {
+		if err := b.Delete(t.Context(), "none", etag); err != nil {
+			t.Errorf("DELETE of none: %v", err)
+		}
+	}
+	err = b.Delete(t.Context(), "f", other)
+	_, there := b.Head(t.Context(), "f")
+	if (err == nil) != errors.Is(there, fs.ErrNotExist) ||
+		err != nil && !errors.Is(err, objectfs.ErrPrecondition) {
+		t.Errorf("DELETE of another one: %v, and then %v", err, there)
+	}
+	if err := b.Delete(t.Context(), "f", o.ETag); err != nil {
+		t.Errorf("DELETE of the right one: %v", err)
+	}
+	if _, err := b.Head(t.Context(), "f"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("HEAD of what was deleted: %v", err)
 	}
 }
 

@@ -146,7 +146,7 @@ func testObjectsOfADeadNode(t *testing.T, name string) {
 // testObjectsInAnOutage: nothing is written, times do not matter, and what could not be given back
 // is given back later.
 func testObjectsInAnOutage(t *testing.T, name string) {
-	s, other := node(t, name), node(t, name)
+	s, other := patient(t, name), patient(t, name)
 	state := s.Objects("b")
 	done, kept, open := lock(t, state, "done"), lock(t, state, "kept"), lock(t, state, "open")
 	kept.ID = "id"

@@ -32,7 +32,7 @@ func none(t *testing.T, s *Store, hook string) {
 }
 
 func testOutbox(t *testing.T, name string) {
-	one, two := node(t, name), node(t, name)
+	one, two := patient(t, name), patient(t, name)
 	for i := range 4 {
 		must(t, one.Post(t.Context(), Message{Hook: "h", Event: fmt.Sprint("a", i)},
 			Message{Hook: "h", Event: fmt.Sprint("b", i)}, Message{Hook: "other"}))
@@ -69,7 +69,7 @@ func testOutbox(t *testing.T, name string) {
 }
 
 func testDeadLetters(t *testing.T, name string) {
-	s := node(t, name)
+	s := patient(t, name)
 	must(t, s.Post(t.Context(), Message{Hook: "h", Event: "e"}))
 	first := take(t, s, "h")
 	must(t, s.Failed(t.Context(), first, 0, errors.New("no\x00 \xffanswer")))
@@ -204,7 +204,7 @@ func testAnnounced(t *testing.T, name string) {
 }
 
 func testOutboxInAnOutage(t *testing.T, name string) {
-	s := node(t, name)
+	s := patient(t, name)
 	finish, err := s.Announce(t.Context(), Message{Hook: "h", Event: "announced before"})
 	must(t, err)
 	undo, err := s.Announce(t.Context(), Message{Hook: "h", Event: "not made"})

@@ -57,7 +57,7 @@ func testStatuses(t *testing.T, name string) {
 }
 
 func testLatestDead(t *testing.T, name string) {
-	s := node(t, name)
+	s := patient(t, name)
 	for i := range 5 {
 		must(t, s.Post(t.Context(), Message{Hook: fmt.Sprint("h", i%2), Event: "{}"}))
 	}

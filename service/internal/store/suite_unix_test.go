@@ -36,6 +36,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"sessions":                 testSessions,
 	"sessions of a dead node":  testDeadNode,
 	"a busy node":              testBusyNode,
+	"what a session costs":     testSessionCosts,
 	"a session ends at burial": testSessionEndsAtBurial,
 	"killed after burial":      testKilledAfterBurial,
 	"killed after forgotten":   testKilledAfterForgotten,
@@ -171,19 +172,15 @@ var (
 func testBans(t *testing.T, name string) {
 	one, two := patient(t, name), patient(t, name)
 	local := sshd.NewBanList()
-	for i := range 11 {
+	for i := range 10 {
 		s := []*Store{one, two}[i%2]
 		delay, ban := s.Bans().Failed(t.Context(), attacker, 1, &rules)
-		if i == 10 { // the rest of the first is not forgotten yet, or it is
-			continue
-		}
-		if wantDelay, wantBan := local.Failed(t.Context(), attacker, 1, &rules); i < 9 &&
-			(delay < wantDelay/2 || ban != wantBan) {
+		wantDelay, wantBan := local.Failed(t.Context(), attacker, 1, &rules)
+		if delay < wantDelay/2 || ban != wantBan {
 			t.Errorf("failure %d: delay %s, ban %s; a server alone has %s, %s", i, delay, ban,
 				wantDelay, wantBan)
 		}
 	}
-	one.Bans().Failed(t.Context(), attacker, 1, &rules)
 	for _, s := range []*Store{one, two} {
 		eventually(t, "the ban holds", func() bool { return s.Bans().Banned(attacker) })
 	}
@@ -220,7 +217,7 @@ func testBans(t *testing.T, name string) {
 		{Network: attacker.Network, User: "5 \"0\x00\xff"}}
 	neighbour := sshd.Source{Network: netip.MustParsePrefix("192.0.2.70/32"), User: "ann"}
 	for _, source := range append(users, neighbour) {
-		for range 12 {
+		for range 10 {
 			one.Bans().Failed(t.Context(), source, 1, &rules)
 		}
 		eventually(t, "the user's ban holds", func() bool { return two.Bans().Banned(source) })
@@ -435,7 +432,7 @@ func testQuotasOverRestart(t *testing.T, name string) {
 
 func testSmallQuotas(t *testing.T, name string) {
 	for i, most := range []int64{1, 10, 300} {
-		a := node(t, name).Account(t.Context(), fmt.Sprint("/", i), most*1000, most)
+		a := patient(t, name).Account(t.Context(), fmt.Sprint("/", i), most*1000, most)
 		count(t, a, 0, 0)
 		for range most {
 			must(t, a.Reserve(t.Context(), 1000, 1))
@@ -537,7 +534,7 @@ func outage(t *testing.T, s *Store) (end func()) {
 }
 
 func testOutage(t *testing.T, name string) {
-	s := node(t, name)
+	s := patient(t, name)
 	account := s.Account(t.Context(), "/srv", 0, 0)
 	count(t, account, 0, 0)
 	must(t, account.Reserve(t.Context(), 1, 1))
@@ -587,7 +584,7 @@ func testOutage(t *testing.T, name string) {
 
 	end()
 	eventually(t, "the users are back", func() bool { return len(s.Users()) == 1 })
-	two := node(t, name)
+	two := patient(t, name)
 	for range 2 {
 		if _, err := two.Sessions("u", 3).Begin(t.Context()); err != nil {
 			t.Errorf("of three sessions one is taken: %v", err)
@@ -605,7 +602,7 @@ func testOutage(t *testing.T, name string) {
 // testOutageAtStart: a node of several starts without the store, and joins it later. A file that
 // somebody else keeps is an error.
 func testOutageAtStart(t *testing.T, name string) {
-	one := node(t, name)
+	one := patient(t, name)
 	must(t, one.Bans().Add(t.Context(), attacker, time.Hour))
 	end := outage(t, one)
 	defer end()
@@ -616,7 +613,7 @@ func testOutageAtStart(t *testing.T, name string) {
 		}
 		return
 	}
-	two := node(t, name)
+	two := patient(t, name)
 	if !two.Down() || two.Err() == nil || two.Bans().Banned(attacker) {
 		t.Errorf("without the store: down %t, %v", two.Down(), two.Err())
 	}
@@ -636,7 +633,7 @@ func testOutageAtStart(t *testing.T, name string) {
 
 // testEndOfCaller: who has gone is not waited for, and the store is not down because of that.
 func testEndOfCaller(t *testing.T, name string) {
-	s := node(t, name)
+	s := patient(t, name)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Sessions("u", 1).Begin(ctx); !errors.Is(err, context.Canceled) {

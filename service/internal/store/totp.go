@@ -112,7 +112,7 @@ func (s *Store) UseCode(ctx context.Context, name, hash string,
 		}
 		number, ok := match(secret)
 		switch {
-		case failures >= mostWrongCodes:
+		case failures > mostWrongCodes-0.5:
 			wrong = errWrongCodes
 			return nil
 		case !ok:

@@ -142,7 +142,16 @@ func (c *ceph) run(name string, args ...string) {
 
 func (c *ceph) serve(network, address, name string, args ...string) {
 	c.Helper()
-	cmd := exec.Command(name, args...) // not ended with the test's context, but by Serve
-	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), "CEPH_CONF="+c.config)
-	testenv.Serve(c.T, cmd, network, address)
+	for tries := 1; ; tries++ { // on a busy machine they give up by themselves at times
+		cmd := exec.Command(name, args...) // not ended with the test's context, but by TryServe
+		cmd.Dir, cmd.Env = c.dir, append(os.Environ(), "CEPH_CONF="+c.config)
+		err := testenv.TryServe(c.T, cmd, network, address)
+		if err == nil {
+			return
+		}
+		if tries == 3 {
+			c.Fatal(err)
+		}
+		c.Log(err)
+	}
 }

@@ -1,0 +1,58 @@
+package s3bucket
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+)
+
+const (
+	// usualPatience is longer than the two minutes that storage may be away without harm to an
+	// upload: it has to be asked once more after them.
+	usualPatience = 150 * time.Second
+
+	// pause is between two tries, of a few attempts each. More attempts must not be left to
+	// minio-go, whose doubled waits overflow: after half a minute it would no longer wait at all.
+	pause    = time.Second
+	attempts = 3
+)
+
+// repeat makes a request, again and again while the storage does not answer or is overloaded, for
+// as long as the bucket's patience lasts.
+func repeat[T any](ctx context.Context, b *Bucket, request func() (T, error)) (T, error) {
+	for began := time.Now(); ; {
+		result, err := request()
+		if err == nil || !passes(err) || time.Since(began) >= b.patience {
+			return result, b.explain(err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return result, b.explain(err)
+		}
+	}
+}
+
+// done is repeat for requests without a result.
+func (b *Bucket) done(ctx context.Context, request func() error) error {
+	_, err := repeat(ctx, b, func() (struct{}, error) { return struct{}{}, request() })
+	return err
+}
+
+// passes reports whether a request that has failed may succeed later.
+func passes(err error) bool {
+	if response, ok := errors.AsType[minio.ErrorResponse](err); ok {
+		return slices.Contains([]int{http.StatusRequestTimeout, http.StatusTooManyRequests,
+			http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+			http.StatusGatewayTimeout}, response.StatusCode)
+	}
+	_, failed := errors.AsType[*url.Error](err)
+	return failed && !errors.Is(err, context.Canceled) &&
+		!errors.As(err, new(*tls.CertificateVerificationError))
+}

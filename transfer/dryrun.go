@@ -1,0 +1,104 @@
+package transfer
+
+import (
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
+)
+
+// telling is the executor of a dry run.
+type telling struct{}
+
+func (telling) makeAbove(t *tree) error { return t.mayMake(t.route.Target, false) }
+
+func (telling) makeTop(string, fs.FileMode) (made bool, err error)   { return false, nil }
+func (telling) root(r endpoint.Root) endpoint.Root                   { return rehearsal{r} }
+func (telling) touch(*tree, string) (remove func() error, err error) { return nil, nil }
+func (telling) note(treeMark) treeMark                               { return "" }
+func (telling) openNotes(*tree)                                      {}
+func (telling) entering(e *entry)                                    { e.tellPlan() }
+func (telling) told(e *entry) bool                                   { e.tellPlan(); return true }
+func (telling) did(t *tree, e *Event)                                { e.Kind = Planned; t.tell(e) }
+
+// hand waits for no connection unless contents have to be compared.
+func (telling) hand(w *walk, e *entry) {
+	if e.probe {
+		w.queue(e)
+		return
+	}
+	e.dir.pending.Add(1)
+	w.copy(e)
+	w.done(e.dir)
+}
+
+func (telling) single(c *fileCopy) (Summary, error) {
+	j, to := c.job, c.route.Target
+	var err error
+	if _, untold := j.src.Stat(j.route.Source); private.Untold(untold) {
+		j.once = openOnce
+		err = c.copy()
+	}
+	if err == nil {
+		err = j.mayMake(to, strings.HasSuffix(filepath.ToSlash(to), "/"))
+		if err != nil {
+			err = newError(j, j.route.Source, to, err)
+		}
+	}
+	if err != nil {
+		return alone(c, err)
+	}
+	j.tell(&Event{Kind: Planned, Route: j.route, Size: -1})
+	return Summary{Target: to}, nil
+}
+
+// openOnce only opens the source, if the host does not say what it is.
+func openOnce(c *fileCopy) error {
+	defer c.ends.connect(c)()
+	in, err := openInput(c)
+	if err != nil {
+		return ofSource(err)
+	}
+	in.close()
+	return nil
+}
+
+// tellPlan reports what would be done with an entry.
+func (e *entry) tellPlan() {
+	route, size := e.route(), e.info.Size
+	if e.info.Mode.IsDir() {
+		route.Source, route.Target, size = route.Source+"/", route.Target+"/", -1
+	}
+	e.dir.tree.tell(&Event{Kind: Planned, Route: route, Size: size, Reason: e.reason})
+}
+
+// rehearsal is a Root whose changes do nothing and succeed. It asks nothing that only a change
+// would need to know, as whether a directory is still where it was.
+type rehearsal struct{ endpoint.Root }
+
+func (rehearsal) WriteSmall(string, []byte, bool) error            { return nil }
+func (rehearsal) Remove(string, bool) error                        { return nil }
+func (rehearsal) LookDir(string) (endpoint.Info, error)            { return endpoint.Info{}, nil }
+func (rehearsal) FollowsLinks() bool                               { return false }
+func (rehearsal) Unmoved(string) error                             { return nil }
+func (rehearsal) Mkdir(string, fs.FileMode) (made bool, err error) { return true, nil }
+func (rehearsal) Symlink(_, _ string) error                        { return nil }
+func (rehearsal) ReplaceByLink(_, _, _, _ string) error            { return nil }
+func (rehearsal) Rename(_, _ string) error                         { return nil }
+func (rehearsal) Link(_, _ string) error                           { return nil }
+func (rehearsal) Leave(string) error                               { return nil }
+
+// SetAttrs reports files that are known to have other names, as it does where it sets something.
+func (u rehearsal) SetAttrs(name string, kind fs.FileMode, own bool,
+	_ usftp.NewAttrs) (endpoint.Unset, error) {
+	if _, local := u.Root.(*endpoint.LocalRoot); local && kind == 0 && !own {
+		if i, err := u.Lstat(name); err == nil && localfs.Links(i.Local) > 1 {
+			return endpoint.Unset{}, endpoint.ErrOtherNames
+		}
+	}
+	return endpoint.Unset{}, nil
+}
