@@ -269,7 +269,9 @@ func (t *tree) finishDir(d *directory) error {
 // setAttrs sets attributes at the target. For own see [endpoint.Root].
 func (t *tree) setAttrs(name string, kind fs.FileMode, own bool,
 	set usftp.NewAttrs) (endpoint.Unset, error) {
-	t.settable(&set)
+	if t.nearest(&set) {
+		t.warn(t.route.Source, t.route.Target, noSuchTimes)
+	}
 	return t.into.SetAttrs(name, kind, own, set)
 }
 

@@ -157,7 +157,6 @@ type tree struct {
 	options TreeOptions
 	plan    planner
 	do      executor
-	rules   treeRules
 
 	root    *directory // nil if the source is a file
 	into    targetDir
@@ -167,7 +166,6 @@ type tree struct {
 
 	treeReport
 	overlap   overlap
-	budget    *budget
 	walk      *walk
 	leftovers leftovers
 }
@@ -182,7 +180,7 @@ const (
 )
 
 func newTree(j *job, options TreeOptions) *tree {
-	t := &tree{job: j, options: options, rules: copyRules, do: newExecutor(options.DryRun)}
+	t := &tree{job: j, options: options, do: newExecutor(options.DryRun)}
 	t.plan = copying{t}
 	t.options.Options = j.options
 	t.treeReport.t, t.overlap.t = t, t
@@ -347,12 +345,12 @@ func (t *tree) single() (Summary, error) {
 			Message: fmt.Sprintf("it was modified less than %v ago", t.options.MinAge)})
 		return s, nil
 	}
-	j.tree = nil
-	return t.do.single(newFileCopy(j, nil, j.route.Source, j.route.Target))
+	j.tree, j.rules = nil, copyRules
+	return t.do.single(newFileTask(j, nil, j.route.Source, j.route.Target))
 }
 
 // alone summarizes a copy of a source that is a file, which err is the outcome of.
-func alone(c *fileCopy, err error) (Summary, error) {
+func alone(c *fileTask, err error) (Summary, error) {
 	kept, err := c.ended(err)
 	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true},
 		Bytes: c.result.Bytes},
@@ -402,7 +400,7 @@ func (performing) touch(t *tree, name string) (remove func() error, err error) {
 	return touch(t.dst, name)
 }
 
-func (performing) single(c *fileCopy) (Summary, error) { return alone(c, c.copy()) }
+func (performing) single(c *fileTask) (Summary, error) { return alone(c, c.copy()) }
 
 // copyRules are those of CopyTree and of single files.
 var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true, counts: true,

@@ -27,11 +27,11 @@ var errNotWhole = errors.New("the host does not take the file in one request")
 // read. What is looked at, or proved, between its contents and its name takes the steps.
 func (o onHost) goesWhole(c *fileCopy) bool {
 	const runsAs = fs.ModeSetuid | fs.ModeSetgid // whether these stay depends on the new file
-	return private.OfClient(o.client()).PutsFiles() && c.flags.tried[stepped] == 0 &&
-		c.entry.info.Size <= wire.LargestFile &&
+	return private.OfClient(o.client()).PutsFiles() && c.known.tried[stepped] == 0 &&
+		c.listed.Size <= wire.LargestFile &&
 		o.location.tries(c) && !o.direct && !o.link && !o.untold &&
 		(o.info == nil || o.info.Mode()&runsAs == 0) && c.to != c.from &&
-		!c.verifies() && c.options.List == nil && c.entry.backups() == nil
+		!c.verifies() && c.options.List == nil && !c.keepsOld()
 }
 
 // begin chooses the temporary name, if the file needs one.
@@ -39,13 +39,13 @@ func (w *whole) begin(c *fileCopy, o *output) {
 	if o.hidden = o.hides(c); !o.hidden {
 		o.temp = c.dst.Join(above(c.dst, o.name), c.token.Name(c.dst.Base(o.name)))
 	}
-	w.budget, w.perm = c.tree.budget, 0o666
-	c.freeHandle() // it needs none
+	w.budget, w.perm = c.budget, 0o666
+	c.slot.free() // it needs none
 }
 
 // load reads the file.
 func (w *whole) load(c *fileCopy, in *input) error {
-	size := c.entry.info.Size
+	size := c.listed.Size
 	w.budget.memory.take(size)
 	w.held = size
 	same, err := in.load()
@@ -67,12 +67,12 @@ func (w *whole) put(c *fileCopy, o onHost, in *input) error {
 		w.perm = c.options.perm(source)
 	}
 	w.perm = o.until(c, source, w.perm)
-	set, err := o.attrs(c, source)
+	set, err := finisher{o.output, c}.attrs(source)
 	if err != nil {
 		return err
 	}
 	temporary := ""
-	if c.attempts.made = o.temp; o.temp != "" { // which stays if the connection is lost
+	if c.known.made = o.temp; o.temp != "" { // which stays if the connection is lost
 		temporary = c.dst.Base(o.temp)
 	}
 	wait := private.OfClient(o.client()).StartPut(o.name, temporary, in.small.data, w.perm, set,
