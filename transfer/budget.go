@@ -27,6 +27,7 @@ type budget struct {
 	large    *atomic.Int64 // large files found and not copied yet
 	sources  crowd
 	targets  crowd
+	helpers  helpers
 	buffers  buffers
 	trip     time.Duration // one round trip to each host
 	small    int           // the largest file sent in one piece
@@ -73,6 +74,7 @@ func (t *tree) measure() error {
 	if t.options.MaxFiles > 0 {
 		files = t.options.MaxFiles
 	}
+	b.helpers.none = t.options.KeepDirLinks // the helper follows no link
 	t.budget = b
 	queue := files
 	if from.queue > 0 {
@@ -164,6 +166,9 @@ func (s *small) Opened() {
 
 // Lend implements [endpoint.Memory].
 func (s *small) Lend(n int) (lent []byte) {
+	if s.free != nil { // what was in it did not count
+		s.free()
+	}
 	lent, s.free = s.budget.buffers.get(n)
 	s.data = lent[:s.size]
 	return lent

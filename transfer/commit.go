@@ -127,7 +127,7 @@ func (p *commitState) refused(c *fileCopy, o onHost, client *usftp.Client, err e
 		if c.listed != nil {
 			root, dir := c.paths()
 			if dir != "." && !p.renamesNothing(c, o, client, root) { // only this directory is like that
-				c.noTemporary().Store(true)
+				c.found().noTemporary.Store(true)
 				o.report(c, "the host renames no files in some directories: they are written in place")
 				return true
 			}

@@ -221,7 +221,7 @@ func (t *fileTask) failure(err error) error {
 // The container of a file in a tree is its directory.
 
 func (e *entry) paths() (root, dir string) { return e.dir.tree.root.target, e.dir.rel }
-func (e *entry) noTemporary() *atomic.Bool { return &e.dir.noTemporary }
+func (e *entry) found() *pooled            { return &e.dir.pooled }
 func (e *entry) behindLink() bool          { return e.dir.behindLink() }
 func (e *entry) unmoved() error            { return e.dir.tree.inPlace(e.dir) }
 func (e *entry) mayCommit() error          { return e.dir.tree.plan.mayCommit() }

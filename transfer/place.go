@@ -90,7 +90,7 @@ func (p placement) tries(c *fileCopy) bool {
 		c.known.notRenamed:
 		return false
 	}
-	return c.listed == nil || !c.noTemporary().Load()
+	return c.listed == nil || !c.found().noTemporary.Load()
 }
 
 // fallBack decides what follows when a temporary file could not be created: it returns nil if the
@@ -115,7 +115,7 @@ func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
 	if isNew {
 		p.quirks.NoTemporary.Store(true)
 	} else if c.listed != nil {
-		c.noTemporary().Store(true)
+		c.found().noTemporary.Store(true)
 	}
 	p.report(c, "no temporary file can be created beside the target: it is written in place")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io/fs"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
@@ -34,7 +33,8 @@ type copyRun struct {
 type common struct {
 	pauses   *pace.Pauses
 	halfways halfways
-	oldTimes sync.Once // that times cannot be set was reported
+	oldTimes sync.Once      // that times cannot be set was reported
+	work     sync.WaitGroup // goroutines that end soon after the context
 
 	// held by the file that uses two hosts, if one of them can have one file open: see ends.connect
 	turn sync.Mutex
@@ -73,7 +73,7 @@ type reporter interface {
 type container interface {
 	paths() (root, dir string) // of the tree's target; of the directory, below that
 	rel() string               // of the file, below the target
-	noTemporary() *atomic.Bool // set if the directory takes no temporary files
+	found() *pooled            // by the files of the directory, for each other
 	behindLink() bool          // it cannot be reached without following a link
 	unmoved() error            // fails unless it is what it was
 	mayCommit() error          // fails if nothing may be changed any more

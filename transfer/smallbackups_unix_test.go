@@ -72,7 +72,7 @@ func TestSmallFilesCutWithBackups(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h.t = t
 			source := filepath.Join(t.TempDir(), "source")
-			older := smallTree(t, source, 100)
+			older := smallTree(t, source, 100, 10)
 			options := transfer.SyncOptions{BackupDir: ".old"}
 			options.Preserve, options.Retries = true, 20
 			options.Backoff = func(int) time.Duration { return time.Millisecond }

@@ -21,7 +21,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -242,10 +241,9 @@ type job struct {
 	copyRun
 	cancel   context.CancelCauseFunc
 	began    time.Time
-	tree     *tree           // nil for a single file
-	listener *listener       // nil without Options.Events
-	sources  *sourceRoot     // with Options.RemoveSource
-	work     *sync.WaitGroup // goroutines that end soon after ctx
+	tree     *tree       // nil for a single file
+	listener *listener   // nil without Options.Events
+	sources  *sourceRoot // with Options.RemoveSource
 }
 
 // newJob opens both endpoints. done must be called at the end; it repeats a panic of Events.
@@ -268,7 +266,6 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		options.Hash = options.List.Algorithm()
 	}
 	j = &job{cancel: cancel, began: time.Now(), listener: l, sources: new(sourceRoot),
-		work: new(sync.WaitGroup),
 		copyRun: copyRun{ctx: ctx, options: options, token: localfs.NewTempToken(),
 			once: (*fileCopy).copyOnce, rules: copyRules, common: &common{pauses: pauses},
 			limiter: pace.NewLimiter(ctx, options.RateLimit),

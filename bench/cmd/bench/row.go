@@ -75,6 +75,9 @@ func runRow(ctx context.Context, o options, row rows.Row,
 		return nil, err
 	}
 	config := sshd.Config{Cipher: row.Cipher}
+	if row.OnPath && o.usftp != "" {
+		config.Programs = filepath.Dir(o.usftp)
+	}
 	if row.Link != nil {
 		link, err := wan.New(wan.Config{RTT: row.Link.RTT, Rate: row.Link.Rate,
 			Flow: row.Link.Flow, Loss: row.Link.Loss})
