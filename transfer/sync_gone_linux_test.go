@@ -22,9 +22,6 @@ import (
 // back, again and again, or its file system is unmounted. Nothing is deleted that the source still
 // has.
 func TestSyncWhoseSourceGoesAway(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it makes thousands of files")
-	}
 	const files = 2000
 	dir := t.TempDir()
 	full, target := filepath.Join(dir, "full"), filepath.Join(dir, "target")

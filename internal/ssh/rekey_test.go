@@ -163,31 +163,17 @@ func TestWrites(t *testing.T) {
 	if _, err := ch.WriteBuffers([][]byte{make([]byte, 30), make([]byte, 255<<10)}); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		_, b := counted.counts()
-		if b-bytes > 255<<10 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	if w, _ := counted.counts(); w-writes != 1 {
+	w, bytes := counted.await(t, bytes+255<<10)
+	if w-writes != 1 {
 		t.Errorf("a WRITE of 255 KiB took %d system calls", w-writes)
 	}
-	_, bytes = counted.counts()
 	var parts [][]byte
 	for range 1000 {
 		parts = append(parts, make([]byte, 100))
 	}
 	ch.WriteBuffers(parts)
-	for {
-		_, b := counted.counts()
-		if b-bytes >= 100_000 {
-			if b-bytes > 100_000+4*100 {
-				t.Errorf("1000 small parts took %d bytes", b-bytes)
-			}
-			break
-		}
-		time.Sleep(time.Millisecond)
+	if _, b := counted.await(t, bytes+100_000); b-bytes > 100_000+4*100 {
+		t.Errorf("1000 small parts took %d bytes", b-bytes)
 	}
 }
 
@@ -195,6 +181,7 @@ type counter struct {
 	net.Conn
 	mu            sync.Mutex
 	writes, bytes int
+	written       chan struct{} // closed by the next Write, if somebody waits for that
 }
 
 func (c *counter) counts() (writes, bytes int) {
@@ -203,10 +190,35 @@ func (c *counter) counts() (writes, bytes int) {
 	return c.writes, c.bytes
 }
 
+// await waits until so many bytes are written in all.
+func (c *counter) await(t *testing.T, least int) (writes, bytes int) {
+	t.Helper()
+	for {
+		c.mu.Lock()
+		if c.written == nil {
+			c.written = make(chan struct{})
+		}
+		writes, bytes, written := c.writes, c.bytes, c.written
+		c.mu.Unlock()
+		if bytes >= least {
+			return writes, bytes
+		}
+		select {
+		case <-written:
+		case <-time.After(time.Minute):
+			t.Fatalf("%d of %d bytes are written after a minute", bytes, least)
+		}
+	}
+}
+
 func (c *counter) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	c.writes++
 	c.bytes += len(p)
+	if c.written != nil {
+		close(c.written)
+		c.written = nil
+	}
 	c.mu.Unlock()
 	return c.Conn.Write(p)
 }

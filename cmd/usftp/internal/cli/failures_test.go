@@ -288,36 +288,22 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 	data := randomData(40 << 20)
 	for _, way := range []string{"download", "upload"} {
 		t.Run(way, func(t *testing.T) {
-			port := listen(t, func(client net.Conn) {
-				server, err := net.Dial("tcp", sshd.Addr())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				pass(client, server, 16<<20) // a copy may try a second connection
-			})
-			dir, far := t.TempDir(), t.TempDir()
-			big, target := filepath.Join(dir, "big"), filepath.Join(far, "target")
-			writeFile(t, big, data)
+			c := newBigCopy(t, data, way == "upload")
 			// A source that was written just now would be read twice.
 			before := time.Now().Add(-time.Hour)
-			if err := os.Chtimes(big, before, before); err != nil {
+			if err := os.Chtimes(c.big, before, before); err != nil {
 				t.Fatal(err)
 			}
-			from, to := "testhost:"+big, target
-			if way == "upload" {
-				from, to = big, "testhost:"+target
-			}
-			alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
-			got := run(t, dir, "cp", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, from,
-				to)
+			got := run(t, c.dir, append(append([]string{"cp"}, overBadLink(t, sshd)...), c.from,
+				c.to)...)
 			if got.code != 0 || !strings.Contains(got.stderr, "usftp: testhost: connection lost; reconnecting in ") {
 				t.Errorf("exit code %d: %s", got.code, got.stderr)
 			}
-			if !bytes.Equal(readFile(t, target), data) {
-				t.Error("what has arrived differs")
+			if !bytes.Equal(readFile(t, c.target), data) {
+				t.Error("the copy differs")
 			}
-			if left, _ := filepath.Glob(filepath.Join(far, ".*usftp*")); len(left) > 0 {
+			left, _ := filepath.Glob(filepath.Join(filepath.Dir(c.target), ".*usftp*"))
+			if len(left) > 0 {
 				t.Errorf("left behind: %q", left)
 			}
 		})
@@ -335,33 +321,50 @@ func TestConnectionLostMidway(t *testing.T) {
 		{"upload", `cannot copy .*/big to testhost:.*/target: .*; (\d+) bytes of it are left in testhost:([^\s;]+); the same command with --resume continues from there`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			port := listen(t, func(client net.Conn) {
-				server, err := net.Dial("tcp", sshd.Addr())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				pass(client, server, 16<<20) // a copy may try a second connection
-			})
-			dir, far := t.TempDir(), t.TempDir()
-			big, target := filepath.Join(dir, "big"), filepath.Join(far, "target")
-			writeFile(t, big, data)
-			writeFile(t, target, []byte("old"))
-			from, to := "testhost:"+big, target
-			if c.name == "upload" {
-				from, to = big, "testhost:"+target
-			}
-			alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
-			got := run(t, dir, "cp", "--retries=0", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o",
-				alias, from, to)
+			b := newBigCopy(t, data, c.name == "upload")
+			got := run(t, b.dir, append(append([]string{"cp", "--retries=0"},
+				overBadLink(t, sshd)...), b.from, b.to)...)
 			got.says(t, ui.ExitNoHost, c.sentence+
 				`\nusftp: [0-9.]+ MB kept for --resume; to continue: usftp cp --resume --retries=0 -F .*big.*target`)
-			if old := string(readFile(t, target)); old != "old" {
+			if old := string(readFile(t, b.target)); old != "old" {
 				t.Errorf("the target has changed: %.40q", old)
 			}
 			left(t, got.stderr, c.sentence, data)
 		})
 	}
+}
+
+// bigCopy is a copy to or from a host of a file that takes time, over an older target.
+type bigCopy struct {
+	dir, big, target string
+	from, to         string // the operands
+}
+
+func newBigCopy(t *testing.T, data []byte, upload bool) bigCopy {
+	t.Helper()
+	dir := t.TempDir()
+	c := bigCopy{dir: dir, big: filepath.Join(dir, "big"),
+		target: filepath.Join(t.TempDir(), "target")}
+	writeFile(t, c.big, data)
+	writeFile(t, c.target, []byte("old"))
+	if c.from, c.to = "testhost:"+c.big, c.target; upload {
+		c.from, c.to = c.big, "testhost:"+c.target
+	}
+	return c
+}
+
+// overBadLink returns flags that lead to the host over a link that is cut again and again.
+func overBadLink(t *testing.T, sshd *opensshd.Server) (flags []string) {
+	port := listen(t, func(client net.Conn) {
+		server, err := net.Dial("tcp", sshd.Addr())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		pass(client, server, 16<<20) // a copy may try a second connection
+	})
+	return []string{"-F", sshd.ConfigFile, "-o", "Port=" + port, "-o",
+		fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)}
 }
 
 // left checks what a message says is left: that many bytes of the source, from its beginning.

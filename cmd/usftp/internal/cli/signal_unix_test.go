@@ -74,16 +74,9 @@ func TestSignal(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			dir, far := t.TempDir(), t.TempDir()
-			big, target := filepath.Join(dir, "big"), filepath.Join(far, "target")
-			writeFile(t, big, data)
-			writeFile(t, target, []byte("old"))
-			from, to := "testhost:"+big, target
-			if c.upload {
-				from, to = big, "testhost:"+target
-			}
+			b := newBigCopy(t, data, c.upload)
 			state := "XDG_STATE_HOME=" + t.TempDir()
-			cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", from, to)
+			cmd := command(t, b.dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", b.from, b.to)
 			cmd.Env = append(cmd.Env, state)
 			events, stderr := started(t, cmd)
 			until(t, events, "progress", 2<<20) // a download continues 1 MiB before its end
@@ -98,7 +91,7 @@ func TestSignal(t *testing.T) {
 				`\nusftp: [0-9.]+ MB kept for --resume; to continue: usftp cp --resume -F .* --json -l 40000 .*big.* .*target\n$`).MatchString(stderr.String()) {
 				t.Errorf("it says:\n%s", stderr)
 			}
-			if old := string(readFile(t, target)); old != "old" {
+			if old := string(readFile(t, b.target)); old != "old" {
 				t.Errorf("the target has changed: %.40q", old)
 			}
 			left(t, stderr.String(), c.sentence, data)
@@ -112,8 +105,8 @@ func TestSignal(t *testing.T) {
 
 			// The same happens the second time, when the copy continues from there.
 			had, _ := strconv.ParseInt(m[1], 10, 64)
-			cmd = command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", "--resume",
-				from, to)
+			cmd = command(t, b.dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", "--resume",
+				b.from, b.to)
 			cmd.Env = append(cmd.Env, state)
 			events, stderr = started(t, cmd)
 			until(t, events, "progress", had+1<<20)

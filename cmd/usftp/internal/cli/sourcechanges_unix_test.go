@@ -4,7 +4,6 @@ package cli
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -32,18 +31,11 @@ func TestSourceThatChanges(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			dir, far := t.TempDir(), t.TempDir()
-			big, target := filepath.Join(dir, "big"), filepath.Join(far, "target")
-			writeFile(t, big, data)
-			writeFile(t, target, []byte("old"))
-			from, to := "testhost:"+big, target
-			if c.upload {
-				from, to = big, "testhost:"+target
-			}
-			cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "20000", from, to)
+			b := newBigCopy(t, data, c.upload)
+			cmd := command(t, b.dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "20000", b.from, b.to)
 			events, stderr := started(t, cmd)
 			until(t, events, "progress", 1)
-			f, err := os.OpenFile(big, os.O_RDWR, 0)
+			f, err := os.OpenFile(b.big, os.O_RDWR, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +49,7 @@ func TestSourceThatChanges(t *testing.T) {
 			o := outcome{code: cmd.ProcessState.ExitCode(), stderr: stderr.String()}
 			o.says(t, ui.ExitFailed,
 				`cannot copy .*big to .*target: the source changed while it was copied: `+c.says)
-			unchanged(t, target, "old")
+			unchanged(t, b.target, "old")
 		})
 	}
 }
