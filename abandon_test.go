@@ -16,8 +16,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestAbandon: whoever gives a file up, or loses what was to be written to it, sends no CLOSE if the
-// server can abandon files, and nothing else otherwise.
+// TestAbandon: whoever gives a file up, or loses what was to be written to it, sends no CLOSE if
+// the server can abandon files, and nothing else otherwise.
 func TestAbandon(t *testing.T) {
 	cause := errors.New("the source fails")
 	create := func(c *rig) *usftp.File {

@@ -102,7 +102,7 @@ func start[T any](ctx context.Context, op operation[T]) *Pending[T] {
 	return p
 }
 
-// startChange is start for an operation that changes a file's contents: what was read ahead of it
+// startChange starts an operation that changes a file's contents: data that was read ahead of it
 // is dropped, now and when the operation is complete.
 func startChange[T any](ctx context.Context, op operation[T], name string) *Pending[T] {
 	op.session.changed(name)

@@ -217,21 +217,21 @@ func (c *Client) SetExtendedData(name string, extended []StatExtended) error {
 	return c.do(c.setstat("setstat", name, toExtended(extended)))
 }
 
-// Lchmod is Chmod for a symbolic link itself, which Linux servers refuse. It needs
+// Lchmod changes the mode of a symbolic link itself, which Linux servers refuse. It needs
 // lsetstat@openssh.com (OpenSSH's PROTOCOL, section 4.7); without it the error matches
 // [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Lchmod(name string, mode fs.FileMode) error {
 	return c.do(c.lsetstat("lchmod", name, toMode(mode)))
 }
 
-// Lchown is Chown for a symbolic link itself. It needs lsetstat@openssh.com; without it the error
-// matches [errors.ErrUnsupported]. It takes one round trip.
+// Lchown changes the owner of a symbolic link itself. It needs lsetstat@openssh.com; without it the
+// error matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Lchown(name string, uid, gid int) error {
 	return c.do(c.lsetstat("lchown", name, toOwner(uid, gid)))
 }
 
-// Lchtimes is Chtimes for a symbolic link itself. It needs lsetstat@openssh.com; without it the
-// error matches [errors.ErrUnsupported]. It takes one round trip.
+// Lchtimes changes the times of a symbolic link itself. It needs lsetstat@openssh.com; without it
+// the error matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Lchtimes(name string, atime, mtime time.Time) error {
 	return c.do(c.lsetstat("lchtimes", name, toTimes(atime, mtime)))
 }
@@ -257,7 +257,7 @@ func (c *Client) SetAttrs(name string, attrs NewAttrs) error {
 	return c.do(c.setstat("setstat", name, attrs.change()))
 }
 
-// LsetAttrs is SetAttrs for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's
+// LsetAttrs sets attributes of a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's
 // PROTOCOL, section 4.7); without it, or if the server cannot set a link's mode, the error matches
 // [errors.ErrUnsupported].
 func (c *Client) LsetAttrs(name string, attrs NewAttrs) error {

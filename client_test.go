@@ -57,7 +57,8 @@ func TestLostIsNoEndOfFile(t *testing.T) {
 	if !errors.Is(inSSH, net.ErrClosed) || errors.Is(inSSH, io.ErrUnexpectedEOF) {
 		t.Errorf("%v matches io.ErrUnexpectedEOF", inSSH)
 	}
-	if op, ok := errors.AsType[*net.OpError](inSSH); op != cause || !ok || !errors.Is(inSSH, cause) {
+	if op, ok := errors.AsType[*net.OpError](inSSH); op != cause || !ok ||
+		!errors.Is(inSSH, cause) {
 		t.Errorf("%v does not match its cause", inSSH)
 	}
 }

@@ -331,12 +331,6 @@ var clientCalls = map[string]anyCall{
 		_, err := private.OfClient(c).GetFile("/f", 10, func() []byte { return make([]byte, 10) })
 		return err
 	},
-	"private.Client.LookAll": func(c *usftp.Client, _ *usftp.File) (failed error) {
-		private.OfClient(c).LookAll([]string{"/f"}, func(_ int, _ fs.FileInfo, err error) {
-			failed = err
-		})
-		return failed
-	},
 	"private.Client.StartLook": func(c *usftp.Client, _ *usftp.File) error {
 		_, err := private.OfClient(c).StartLook("/f")()
 		return err
@@ -363,7 +357,8 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard",
 	"private.Client.Overdue",
 	"private.Client.KnowsLinks", "private.Client.KeepsUploads", "private.Client.ResolvesLinks",
-	"private.Client.LinksTo", "private.Client.OneHandle", "private.Client.PutsFiles",
+	"private.Client.LinksTo", "private.Client.OneHandle", "private.Client.OpenHandles",
+	"private.Client.PutsFiles",
 	"private.Client.GetsFiles", "private.Client.OnWindows"}
 
 // fileCalls are the methods of File that wait for a server.

@@ -27,7 +27,8 @@ import (
 // It takes a round trip to open the directory and one for each packet of names (100 with OpenSSH);
 // to servers that answer in order many requests for names are sent at once. One packet may hold
 // about a million names: as much as fits in 96 MiB together with everything else that the client
-// holds. A larger one ends the listing with a [*ProtocolError], and the connection stays usable.
+// holds. A larger one ends the listing with a [*ProtocolError], and the connection stays usable. What
+// a server lists without its type is looked at, all of a packet at the same time.
 func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		l := c.list(dir)
@@ -143,9 +144,12 @@ func (l *listing) next() (*File, error) {
 			l.hold(f)
 		case f == nil:
 			return nil, err
-		default:
+		case f.attrs.HasMode():
 			return l.passOn(f), nil
+		default:
+			l.gather(f)
 		}
+		l.lookUp()
 	}
 	f := l.held[0]
 	l.held = l.held[1:]
@@ -184,6 +188,42 @@ func (l *listing) hold(f *File) {
 			l.held = l.held[skip:]
 		}
 	}
+}
+
+// gather takes the rest of a packet.
+func (l *listing) gather(f *File) {
+	l.held = append(l.held, f)
+	for len(l.held) < defaultBatch {
+		f, err := l.entry()
+		if err != nil {
+			l.fail(err)
+		}
+		if f == nil {
+			return
+		}
+		l.held = append(l.held, f)
+	}
+}
+
+// lookUp looks at what was listed without its type: some servers send no attributes in a listing.
+// What cannot be looked at stays as it was listed.
+func (l *listing) lookUp() {
+	client := privateClient{&Client{l.session, l.ctx}}
+	var unknown []*File
+	var names []string
+	for _, f := range l.held {
+		if !f.attrs.HasMode() {
+			unknown, names = append(unknown, f), append(names, f.path)
+		}
+	}
+	client.lookAll(names, func(i int, info fs.FileInfo, err error) {
+		if err == nil {
+			unknown[i].remember(info.Sys().(*FileStat))
+		} else if err = client.fatal(err); err != nil {
+			l.held = nil
+			l.fail(err)
+		}
+	})
 }
 
 // receive returns the next entry as it comes from the server.

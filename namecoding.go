@@ -17,8 +17,8 @@ type NameCoding interface {
 }
 
 // ErrNameCoding reports that a name cannot be converted so that it comes back as the same name.
-// Such a name of ours is not sent. One of the server's is listed with a NUL in front, which no other
-// name has, and whatever is asked about it fails with this error.
+// Such a name of ours is not sent. One of the server's is listed with a NUL in front, which no
+// other name has, and whatever is asked about it fails with this error.
 var ErrNameCoding = errors.New("the name cannot be converted to the other character set and back")
 
 // WithNameCoding converts all names and paths, except those of [Raw.Readdir]. What stands for a

@@ -146,8 +146,8 @@ func TestOneHandleIsNotWaitedForForever(t *testing.T) {
 	})
 }
 
-// Whoever waits to open a file for another reason, such as requests that a server is slow to answer,
-// is not told that the host has one handle.
+// Whoever waits to open a file for another reason, such as requests that a server is slow to
+// answer, is not told that the host has one handle.
 func TestOpeningWaitsForRequests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{

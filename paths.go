@@ -340,8 +340,8 @@ const (
 	linksFromLogin
 )
 
-// linksStart returns from where by the SSH server's version line. Maverick's server cannot be asked:
-// it resolves what a link says in the same way when it is read.
+// linksStart returns from where by the SSH server's version line. Maverick's server cannot be
+// asked: it resolves what a link says in the same way when it is read.
 func linksStart(version string) int32 {
 	for _, name := range []string{"Erlang", "Maverick", "Twisted"} {
 		if strings.Contains(version, name) {

@@ -172,8 +172,8 @@ func TestSymlinkOrders(t *testing.T) {
 	}
 }
 
-// Where the order of SYMLINK's paths is unknown, a name that exists is not taken for the new link's,
-// and no link is made elsewhere.
+// Where the order of SYMLINK's paths is unknown, a name that exists is not taken for the new
+// link's, and no link is made elsewhere.
 func TestSymlinkOverAName(t *testing.T) {
 	for _, draft := range []bool{false, true} {
 		r := newRig(t, sftptest.Script{DraftSymlink: draft, Home: "/home"}, 0)

@@ -10,7 +10,8 @@ import (
 // A program written for pkg/sftp sets what has no effect here, and works.
 func TestOptionsOfPkgSFTP(t *testing.T) {
 	r := newRig(t, sftptest.Script{}, 0, usftp.UseConcurrentReads(false),
-		usftp.UseConcurrentWrites(true), usftp.UseFstat(true), usftp.MaxConcurrentRequestsPerFile(1),
+		usftp.UseConcurrentWrites(true), usftp.UseFstat(true),
+		usftp.MaxConcurrentRequestsPerFile(1),
 		usftp.MaxPacketUnchecked(1<<20), usftp.MaxPacketChecked(1<<15), usftp.MaxPacket(1<<15))
 	data := make([]byte, 100_000)
 	if err := r.Client.WriteFile("/a", data, 0o600); err != nil {

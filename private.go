@@ -61,6 +61,9 @@ func (c privateClient) DataSizes() (read, write int, err error) {
 // OneHandle implements private.Client.
 func (c privateClient) OneHandle() bool { return c.conn.OneHandle() }
 
+// OpenHandles implements private.Client.
+func (c privateClient) OpenHandles() int { return c.conn.OpenHandles() }
+
 // HandleLost implements private.File.
 func (f privateFile) HandleLost() bool {
 	open, err := f.opening("handle")

@@ -242,9 +242,6 @@ func (r *remover) list(dir string) (files, dirs []string, more bool, err error) 
 			break
 		}
 	}
-	if statErr := r.client.statUnknown(entries); statErr != nil && err == nil {
-		err = statErr
-	}
 	for _, f := range entries {
 		if f.IsDir() {
 			dirs = append(dirs, f.path)

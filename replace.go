@@ -73,8 +73,8 @@ func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error))
 	}
 }
 
-// LookAll implements private.Client.
-func (c privateClient) LookAll(names []string, each func(i int, info fs.FileInfo, err error)) {
+// lookAll is Look at many names, in a few round trips. It calls each once for each name.
+func (c privateClient) lookAll(names []string, each func(i int, info fs.FileInfo, err error)) {
 	for from := 0; from < len(names); from += defaultBatch {
 		some := names[from:min(len(names), from+defaultBatch)]
 		looks := make([]func() (fs.FileInfo, error), len(some))

@@ -116,8 +116,8 @@ func TestMoveFollowsNoLink(t *testing.T) {
 	}
 }
 
-// What must not replace anything does not, even where RENAME replaces files: many servers pass it on
-// to rename(2). A file can still get its name in other letters.
+// What must not replace anything does not, even where RENAME replaces files: many servers pass it
+// on to rename(2). A file can still get its name in other letters.
 func TestMoveReplacesNothingWhereRenameDoes(t *testing.T) {
 	var files *sftptest.Files
 	r := newRig(t, sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {

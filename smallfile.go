@@ -135,7 +135,7 @@ func (b *burst) setAttrs(attrs *NewAttrs) error {
 	return b.send(burstAttrs, call)
 }
 
-// writeThenClose is StartWriteClose step by step.
+// writeThenClose takes the steps of StartWriteClose one by one.
 func (f *File) writeThenClose(p []byte, attrs NewAttrs) (refused, err error) {
 	if _, err := f.writeAt(p, 0); err != nil {
 		f.Async().Abandon()

@@ -16,7 +16,8 @@ func (c *Client) Stat(name string) (fs.FileInfo, error) {
 	return run(c.ctx, c.stat("stat", wire.TypeStat, name))
 }
 
-// Lstat is Stat that does not follow a symbolic link at name. It takes one round trip.
+// Lstat returns a name's attributes without following a symbolic link there. It takes one round
+// trip.
 func (c *Client) Lstat(name string) (fs.FileInfo, error) {
 	return run(c.ctx, c.stat("lstat", wire.TypeLstat, name))
 }

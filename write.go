@@ -108,8 +108,8 @@ func (f *File) ReadFromWithConcurrency(r io.Reader, concurrency int) (int64, err
 }
 
 // WriteFile writes a whole file, truncating it or creating it with perm, to which the server
-// applies its umask. After an error the file may hold part of the data, see [File.Abandon]. It takes three round trips
-// if the link holds the data.
+// applies its umask. After an error the file may hold part of the data, see [File.Abandon]. It
+// takes three round trips if the link holds the data.
 func (c *Client) WriteFile(name string, data []byte, perm fs.FileMode) error {
 	f, err := c.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
 	if err != nil {

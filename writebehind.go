@@ -211,7 +211,7 @@ func (b *behind) end() {
 	}
 }
 
-// endBehind is flushBehind for Close. It interrupts a Write in another goroutine.
+// endBehind flushes before Close. It interrupts a Write in another goroutine.
 func (f *File) endBehind(open *openFile) error {
 	b := f.writing.Load()
 	if b == nil || b.open != open {

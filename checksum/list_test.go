@@ -257,7 +257,8 @@ func TestListChanges(t *testing.T) {
 			os.WriteFile(path, []byte(text), 0o644)
 			says := path + " changed while it was used: "
 			wrong := func(err error) bool {
-				return !errors.Is(err, checksum.ErrMismatch) || !strings.HasPrefix(err.Error(), says)
+				return !errors.Is(err, checksum.ErrMismatch) ||
+					!strings.HasPrefix(err.Error(), says)
 			}
 			missing := 0
 			for name, err := range list.Missing() {

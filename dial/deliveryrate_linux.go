@@ -11,7 +11,8 @@ import (
 func deliveryRate(c *net.TCPConn) (rate float64) {
 	if raw, err := c.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) {
-			if i, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			if i, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP,
+				unix.TCP_INFO); err == nil {
 				rate = float64(i.Delivery_rate)
 			}
 		})

@@ -474,7 +474,8 @@ func TestServerThatTakesItsTime(t *testing.T) {
 		if _, err := conn.Open(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); logins != 1 || took < slowLogin || took > slowLogin+time.Second {
+		if took := time.Since(began); logins != 1 || took < slowLogin ||
+			took > slowLogin+time.Second {
 			t.Errorf("it took %d logins and %v", logins, took)
 		}
 		if d.memory.refuses(srv.key.PublicKey()) {

@@ -11,7 +11,8 @@ func peerUID(c *net.UnixConn) int {
 	uid := -1
 	if raw, err := c.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) {
-			if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET,
+				unix.SO_PEERCRED); err == nil {
 				uid = int(cred.Uid)
 			}
 		})

@@ -92,7 +92,8 @@ func isOpenSSH(ctx context.Context, path string, c *Config) bool {
 }
 
 // sshG runs `ssh -G`.
-func sshG(ctx context.Context, path string, args []string, host string, c *Config) (keywords, error) {
+func sshG(ctx context.Context, path string, args []string, host string, c *Config) (keywords,
+	error) {
 	// -T suppresses the warning that there is no terminal.
 	cmd := exec.CommandContext(ctx, path,
 		append(append([]string{"-G", "-T"}, args...), "--", host)...)

@@ -87,7 +87,8 @@ func knownKeywords() []string {
 func checkSupport(w keywords, exact bool, log *slog.Logger) error {
 	for _, k := range unsupported {
 		if k.differ(w) {
-			return &UnsupportedError{k.keyword, printable([]byte(w.get(strings.ToLower(k.keyword))))}
+			return &UnsupportedError{k.keyword,
+				printable([]byte(w.get(strings.ToLower(k.keyword))))}
 		}
 	}
 	if !exact && w.yes("canonicalizehostname", false) {

@@ -189,7 +189,8 @@ func TestSilenceAfterTheKeys(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := newTestServer(t)
 			stuck := make(chan struct{})
-			srv.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
+			srv.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions,
+				error) {
 				<-stuck
 				return nil, errors.New("too late")
 			}

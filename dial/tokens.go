@@ -32,7 +32,8 @@ func (s *settings) tokens() expander {
 	sum := sha1.Sum([]byte(host + s.host + port + s.user + s.proxyJump))
 	return expander{home: s.home, env: s.env, tokens: map[byte]string{
 		'%': "%", 'C': hex.EncodeToString(sum[:]), 'd': s.home, 'h': s.host,
-		'i': strconv.Itoa(os.Getuid()), 'j': s.proxyJump, 'k': cmp.Or(s.hostKeyAlias, s.alias), 'L': short, 'l': host,
+		'i': strconv.Itoa(os.Getuid()), 'j': s.proxyJump, 'k': cmp.Or(s.hostKeyAlias, s.alias),
+		'L': short, 'l': host,
 		'n': s.alias, 'p': port, 'r': s.user, 'u': local,
 	}}
 }

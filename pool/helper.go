@@ -68,11 +68,11 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 		}
 	}
 	if err != nil {
-		log.Info("cannot run usftp on the host: files are sent whole", "host", conn.Host(),
+		log.Info("cannot run usftp on the host: its own server does all", "host", conn.Host(),
 			"reason", err)
 		return
 	}
-	log.Info("running usftp on the host to find what has changed", "host", conn.Host(),
+	log.Info("running usftp on the host for what its own server does not offer", "host", conn.Host(),
 		"command", helperCommand)
 }
 

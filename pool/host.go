@@ -25,8 +25,9 @@ type Host struct {
 	Redial func(context.Context) (Host, error)
 
 	// Helper, if not nil, returns a client of usftp's own server running on the host, for
-	// operations that the host's server does not offer, or nil if there is none. Both servers must
-	// show the same files. It may be called often and from several goroutines.
+	// operations that the host's server does not offer, or nil if there is none. It may show other
+	// files than the host's server, or act as another user: what a copy does with it is proved. It
+	// may be closed by whoever gets it. Helper may be called often and from several goroutines.
 	Helper func(context.Context) *usftp.Client
 
 	// Pool provides further connections for large files over long links. Nil means to use Client

@@ -341,8 +341,8 @@ func (e *gaveUpError) Error() string {
 
 func (e *gaveUpError) Unwrap() []error { return []error{e.lost, e.last} }
 
-// brokeError reports a connection that was not replaced, since the server had broken the protocol on
-// the one before it, too.
+// brokeError reports a connection that was not replaced, since the server had broken the protocol
+// on the one before it, too.
 type brokeError struct{ error }
 
 func (e *brokeError) Error() string {

@@ -52,7 +52,7 @@ func (w *worker) refuse(s *session, r *request) {
 	w.status(s, r, r.bad)
 }
 
-// executeRare is execute for everything but READ and WRITE.
+// executeRare executes all requests but READ and WRITE.
 func (w *worker) executeRare(s *session, r *request) {
 	ctx, v := s.ctx, s.view
 	if !v.takesTurns && r.takesLong() {
@@ -150,8 +150,8 @@ func (w *worker) attrs(s *session, r *request, info fs.FileInfo, err error) {
 	w.short(s, r, wire.AttrsReply{Attrs: plainAttrs(info)}.Append(w.scratch[:0], r.id))
 }
 
-// plainAttrs is AttrsOf without extended attributes, which may have any length and which no client
-// uses.
+// plainAttrs returns AttrsOf without extended attributes, which may have any length and which no
+// client uses.
 func plainAttrs(info fs.FileInfo) wire.Attrs {
 	attrs := AttrsOf(info)
 	attrs.Extended, attrs.Flags = nil, attrs.Flags&^wire.AttrExtended
@@ -197,7 +197,7 @@ func (w *worker) read(s *session, r *request) {
 	s.deliver(r, nil, b)
 }
 
-// readRelayed is read through the relay. It reports whether it has answered.
+// readRelayed reads through the relay. It reports whether it has answered.
 func (w *worker) readRelayed(s *session, r *request) bool {
 	if r.offset > math.MaxInt64-r.length {
 		return false

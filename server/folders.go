@@ -214,7 +214,7 @@ func (t *Folders) real(ctx context.Context, name string) (string, error) {
 	return t.resolve(WithBeneath(ctx, ""), name, &most)
 }
 
-// resolve is real with at most so many questions to the folders.
+// resolve does what real does, with at most so many questions to the folders.
 func (t *Folders) resolve(ctx context.Context, name string, most *int) (string, error) {
 	for ; *most > 0; *most-- {
 		p := t.at(ctx, name)
@@ -261,7 +261,7 @@ func (t *Folders) locate(ctx context.Context, name string, follow bool) (place, 
 	return t.at(ctx, path.Join(real, base)), nil
 }
 
-// naming is locate for something that is going to have this name.
+// naming locates a path that is going to be something's name.
 func (t *Folders) naming(ctx context.Context, name string, dir bool) (place, error) {
 	p, err := t.locate(ctx, name, false)
 	if err == nil {
@@ -278,7 +278,7 @@ func (p *place) accepts(dir bool) error {
 	return nil
 }
 
-// moving is locate for something whose name is going to change.
+// moving locates something whose name is going to change.
 func (t *Folders) moving(ctx context.Context, name string) (place, error) {
 	p, err := t.locate(ctx, name, false)
 	if err == nil && t.fixed(p.full) {

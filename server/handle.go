@@ -302,7 +302,7 @@ func (s *session) deliver(r *request, short []byte, long *buffer.Block) {
 	s.nextTurn(t)
 }
 
-// delivered is deliver for a reply that has already been sent.
+// delivered finishes a request whose reply has already been sent.
 func (s *session) delivered(r *request) {
 	t := &r.handle.turns
 	t.mu.Lock()

@@ -44,9 +44,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 			}
 		}
 		exchange()
-		// One in a hundred is allowed for the pool's timer and the runtime.
-		if n := testing.AllocsPerRun(1000, exchange); n > 0.01 {
-			t.Errorf("%s: %.2f allocations", name, n)
+		if n := testenv.Allocations(1000, exchange); n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
 }

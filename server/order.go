@@ -124,7 +124,7 @@ func (r *request) touches(place string) bool {
 	return touches(r.place, place) || r.place2 != "" && touches(r.place2, place)
 }
 
-// touchesRequest is touches for two requests on paths.
+// touchesRequest reports whether two requests on paths touch the same.
 func (r *request) touchesRequest(e *request) bool {
 	return r.touches(e.place) || e.place2 != "" && r.touches(e.place2)
 }

@@ -133,7 +133,7 @@ func (o *output) wrote(batch []*buffer.Block, err error) {
 	}
 }
 
-// drain is flush, but also waits for a goroutine that is writing.
+// drain flushes, and also waits for a goroutine that is writing.
 func (o *output) drain() error {
 	o.flush()
 	o.mu.Lock()

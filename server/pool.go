@@ -32,7 +32,7 @@ func (p *Pool) Kept() int64 { return p.blocks.Kept() }
 // lease lends a buffer of at least n bytes; n is at most largeBuffer.
 func (p *Pool) lease(n int) *buffer.Block { return p.blocks.Get(bufferSize(n)) }
 
-// bufferSize is the size of a buffer for n bytes.
+// bufferSize returns the size of a buffer for n bytes.
 func bufferSize(n int) int {
 	if n <= smallBuffer {
 		return smallBuffer

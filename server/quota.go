@@ -84,7 +84,7 @@ func (q *Quota) ready(ctx context.Context, v *View) error {
 	return q.count(WithBeneath(ctx, ""), v.fs, v.home, false)
 }
 
-// count is Recount; again is false for a count that is needed once.
+// count does what Recount does; again is false for a count that is needed once.
 func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) error {
 	leave, err := q.changes.enter(ctx, true, "/")
 	if err != nil {
@@ -134,7 +134,7 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 	return nil
 }
 
-// beginCount is BeginCount for any account.
+// beginCount does what BeginCount does, for any account.
 func (q *Quota) beginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
 	if countable, ok := q.account.(Countable); ok {
 		return countable.BeginCount(ctx)

@@ -121,8 +121,8 @@ func (v *View) realPaths(ctx context.Context, names []string) (real []string) {
 	return real
 }
 
-// enterWith is enter, and takes hold of what is at the names themselves. It enters a change that
-// moves if something there is a link, or a directory and directories move.
+// enterWith enters a change and takes hold of the files that have the names themselves. It enters a
+// change that moves if something there is a link, or a directory and directories move.
 func (v *View) enterWith(ctx context.Context, directories bool,
 	names ...string) (grips []grip, leave func(), err error) {
 	lstat := func(name string) (fs.FileInfo, error) { return v.lstat(ctx, name) }

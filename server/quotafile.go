@@ -63,7 +63,7 @@ func (q *quotaFiles) hold(f *quotaFile) *quotaFile {
 	return f
 }
 
-// lock is use for a file that exists, which it locks.
+// lock uses a file that exists, and locks it.
 func (q *quotaFiles) lock(key any) *quotaFile {
 	for {
 		f := q.use(key)

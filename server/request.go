@@ -106,7 +106,7 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 	return r.bad
 }
 
-// parseExtension is parse for the payload of an extended request.
+// parseExtension parses the payload of an extended request.
 func (r *request) parseExtension(v *View, in *wire.Reader) {
 	switch r.op {
 	case opPosixRename, opHardlink:

@@ -158,7 +158,7 @@ func permitOn(file File, o operation, more effect) error {
 	return nil
 }
 
-// permitCopyFrom is permitOn for the source of copy-data, which is only read.
+// permitCopyFrom permits, or denies, the source of copy-data, which is only read.
 func permitCopyFrom(file File) error {
 	for ruled, ok := file.(*ruledFile); ok; ruled, ok = ruled.File.(*ruledFile) {
 		if ruled.v.forbidden.has(opCopyData) || ruled.v.withheld&readsContents != 0 {

@@ -334,7 +334,7 @@ func (s *session) addWorker() {
 	go s.begin()
 }
 
-// beginWork is the body of a new worker's goroutine.
+// beginWork runs on a new worker's goroutine.
 func (s *session) beginWork() {
 	s.mu.Lock()
 	r := s.take()

@@ -100,7 +100,8 @@ func TestSmallFiles(t *testing.T) {
 			files := putFiles{c.file("/a", "one"), c.file("/d/b", ""), c.file("/d/dir", "in the way"),
 				c.file("/none/c", "nowhere"), c.file("/d/e", strings.Repeat("x", wire.LargestFile))}
 			codes := c.codes(files)
-			if codes[0] != wire.OK || codes[1] != wire.OK || codes[2] == wire.OK || codes[4] != wire.OK {
+			if codes[0] != wire.OK || codes[1] != wire.OK || codes[2] == wire.OK ||
+				codes[4] != wire.OK {
 				t.Errorf("the statuses are %v", codes)
 			}
 			if name != "objectfs" { // which makes directories as they are needed

@@ -29,7 +29,8 @@ func TestSums(t *testing.T) {
 	write := func(c *raw, flags uint32, pieces ...any) {
 		h := c.open("/f", flags)
 		for i := 0; i < len(pieces); i += 2 {
-			c.ok(wire.Write{Handle: h, Offset: uint64(pieces[i].(int)), Data: []byte(pieces[i+1].(string))})
+			c.ok(wire.Write{Handle: h, Offset: uint64(pieces[i].(int)),
+				Data: []byte(pieces[i+1].(string))})
 		}
 		c.close(h)
 	}

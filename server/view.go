@@ -76,7 +76,7 @@ func (v *View) Path(name string) string {
 // permit returns an error if the policy forbids an operation.
 func (v *View) permit(o operation) error { return v.permitTo(o, 0) }
 
-// permitTo is permit for an operation that does more than it always does.
+// permitTo permits, or denies, an operation that does more than it always does.
 func (v *View) permitTo(o operation, more effect) error {
 	row := &operationTable[o]
 	if v.forbidden.has(o) || v.withheld&(row.does|more) != 0 {
@@ -250,7 +250,7 @@ func isDots(info fs.FileInfo) bool {
 	return info != nil && (info.Name() == "." || info.Name() == "..")
 }
 
-// listAll is List including "." and "..", if the backend lists them.
+// listAll lists a directory with "." and "..", if the backend lists them.
 func (v *View) listAll(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
 	if err := v.permit(opOpendir); err != nil {
 		return failedList(err)

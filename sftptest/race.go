@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// move is copy of memory that is ours alone. The race detector does not look at it, since that
+// move copies memory that is ours alone. The race detector does not look at it, since that
 // takes ten times as long as copying: a lock guards all of it, and what callers lend us is looked
 // at once, by raceRead or raceWritten. It copies arrays because the runtime always looks at slices.
 //

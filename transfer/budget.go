@@ -21,11 +21,13 @@ import (
 
 // A budget is shared by all files of a tree.
 type budget struct {
-	memory   *allowance   // bytes that small files in progress hold
-	handles  *allowance   // on the hosts
-	held     atomic.Int64 // of them
+	memory   *allowance    // bytes that small files in progress hold
+	handles  *allowance    // on the hosts
+	held     atomic.Int64  // of them
+	large    *atomic.Int64 // large files found and not copied yet
 	sources  crowd
 	targets  crowd
+	helpers  helpers
 	buffers  buffers
 	trip     time.Duration // one round trip to each host
 	small    int           // the largest file sent in one piece
@@ -72,12 +74,14 @@ func (t *tree) measure() error {
 	if t.options.MaxFiles > 0 {
 		files = t.options.MaxFiles
 	}
+	b.helpers.none = t.options.KeepDirLinks // the helper follows no link
 	t.budget = b
 	queue := files
 	if from.queue > 0 {
 		queue = min(files, from.queue)
 	}
 	t.walk = newWalk(t, files, t.plan.walkers(from, to), queue)
+	b.large = &t.walk.spread.files
 	return nil
 }
 
@@ -97,8 +101,9 @@ func filesInFlight(trip time.Duration) int {
 // isSmall reports whether a file of this size is sent in one piece.
 func (b *budget) isSmall(size int64) bool { return size >= 0 && size <= int64(b.small) }
 
-// spreads reports whether each large file uses one session, because others use the rest.
-func (t *tree) spreads() bool { return t != nil && t.walk.spread.files.Load() > fewFiles }
+// spreads reports whether each large file uses one session, because others use the rest. A single
+// file, which has no budget, uses all of them.
+func (b *budget) spreads() bool { return b != nil && b.large.Load() > fewFiles }
 
 // buffers hold the memory for small files, in two sizes; larger buffers are allocated. Those in
 // pipe are for hashing large files.
@@ -130,7 +135,7 @@ func (b *buffers) get(n int) (memory []byte, release func()) {
 type small struct {
 	budget *budget
 	size   int64
-	counts *seat // counts the file while it is open; nil if nothing does
+	counts *slot // counts the file while it is open; nil if nothing does
 	takes  bool  // its size is taken from the budget's memory before it is read
 
 	data []byte // nil until it was read
@@ -161,6 +166,9 @@ func (s *small) Opened() {
 
 // Lend implements [endpoint.Memory].
 func (s *small) Lend(n int) (lent []byte) {
+	if s.free != nil { // what was in it did not count
+		s.free()
+	}
 	lent, s.free = s.budget.buffers.get(n)
 	s.data = lent[:s.size]
 	return lent
@@ -322,8 +330,8 @@ func (b *budget) crowd(source bool) *crowd {
 	return &b.targets
 }
 
-// A seat is what one file of a tree has of the budget's handles.
-type seat struct {
+// A slot is what one file of a tree has of the budget's handles.
+type slot struct {
 	budget        *budget // nil for a single file
 	held          bool    // it has one
 	reads, writes bool    // it is open on the source's host, on the target's
@@ -333,8 +341,12 @@ type seat struct {
 	lost   int64 // how many fewer handles there are for that
 }
 
-// take waits until the file may have something open, unless it may already.
-func (s *seat) take(b *budget) {
+// take waits until the file may have something open, unless it may already. A single file, which
+// has no budget, always may.
+func (s *slot) take(b *budget) {
+	if b == nil {
+		return
+	}
 	if !s.held {
 		b.handles.take(1)
 		b.held.Add(1)
@@ -344,7 +356,7 @@ func (s *seat) take(b *budget) {
 }
 
 // free gives the handle back, if the file has one.
-func (s *seat) free() {
+func (s *slot) free() {
 	if s.held {
 		s.closed()
 		s.held = false
@@ -354,7 +366,7 @@ func (s *seat) free() {
 }
 
 // opened counts a file that has been opened, until closed.
-func (s *seat) opened(source bool) {
+func (s *slot) opened(source bool) {
 	flag := &s.writes
 	if source {
 		flag = &s.reads
@@ -373,7 +385,7 @@ func (s *seat) opened(source bool) {
 	}
 }
 
-func (s *seat) closed() {
+func (s *slot) closed() {
 	if s.reads {
 		s.budget.sources.now.Add(-1)
 	}
@@ -384,7 +396,7 @@ func (s *seat) closed() {
 }
 
 // crowded reports whether the file may not have been opened because too many are.
-func (s *seat) crowded(err error) bool {
+func (s *slot) crowded(err error) bool {
 	path, ok := errors.AsType[*fs.PathError](err)
 	status, isStatus := errors.AsType[*usftp.StatusError](err)
 	if !ok || path.Op != "open" || !isStatus || !s.held || noRoom(err) ||
@@ -413,7 +425,7 @@ func (s *seat) crowded(err error) bool {
 
 // makeRoom waits, after an OPEN was refused, for what the refusal may be due to. It returns false
 // if there is nothing to wait for.
-func (s *seat) makeRoom(ctx context.Context, err error) bool {
+func (s *slot) makeRoom(ctx context.Context, err error) bool {
 	s.tries++
 	if s.budget.crowd(isOfSource(err)).most.Load() == 0 {
 		return pace.Sleep(ctx, crowdedPause) == nil // the answers about others are on their way
@@ -433,7 +445,7 @@ func (s *seat) makeRoom(ctx context.Context, err error) bool {
 }
 
 // inVain ends the waiting of a file that was refused for another reason.
-func (s *seat) inVain(err error) {
+func (s *slot) inVain(err error) {
 	if s.tries == 0 || s.tries == waitedInVain {
 		return
 	}

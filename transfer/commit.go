@@ -32,17 +32,17 @@ func (o onHost) giveName(c *fileCopy, in *input) error {
 		return o.whole.put(c, o, in)
 	}
 	// count it once: a server that loses everything when asked gets no endless attempts
-	if c.attempts.committing == nil && !c.attempts.arrived {
-		c.attempts.arrived = true
+	if c.known.committing == nil && !c.known.arrived {
+		c.known.arrived = true
 		c.to.conn.Arrived() // whatever becomes of the name
 	}
 	if o.hidden { // CLOSE has done it
 		return nil
 	}
-	if c.attempts.committing == nil {
-		c.attempts.committing = &commitState{temporary: o.temp, size: c.result.Bytes}
+	if c.known.committing == nil {
+		c.known.committing = &commitState{temporary: o.temp, size: c.result.Bytes}
 	}
-	err := c.attempts.committing.rename(c, o)
+	err := c.known.committing.rename(c, o)
 	if err == nil {
 		if c.delta != nil {
 			c.delta.leave()
@@ -62,7 +62,7 @@ func (p *commitState) rename(c *fileCopy, o onHost) error {
 	switch {
 	case o.link && !o.freed:
 		err = private.OfClient(client).Move(p.temporary, o.name, true)
-	case client.HasPosixRename() && !(o.untold && c.repeats()):
+	case client.HasPosixRename() && !(o.untold && c.repeats):
 		err = client.PosixRename(p.temporary, o.name)
 		if endpoint.Refused(err) && c.delta.close() { // Windows does not replace open files
 			err = client.PosixRename(p.temporary, o.name)
@@ -74,43 +74,43 @@ func (p *commitState) rename(c *fileCopy, o onHost) error {
 		err = p.replace(c, o, client)
 	}
 	if err == nil {
-		c.attempts.committing = nil
+		c.known.committing = nil
 		return nil
 	}
 	if badName(err) && p.aside == "" {
 		if _, lookErr := client.Lstat(o.name); badName(lookErr) && p.drop(c, client) {
-			c.attempts.committing, c.detail = nil, noSuchName
-			if slices.Contains(c.attempts.strays, p.temporary) { // it could not be removed
+			c.known.committing, c.result.detail = nil, noSuchName
+			if slices.Contains(c.known.strays, p.temporary) { // it could not be removed
 				c.result.LeftBehind = p.temporary
 			}
 			return lookErr // which names the target alone
 		}
 	}
 	c.result.LeftBehind = p.temporary
-	c.detail = "all of the data is in " + c.shown(p.temporary)
+	c.result.detail = "all of the data is in " + c.shown(p.temporary)
 	if !endpoint.Refused(err) {
-		c.detail += ", or has its name already"
+		c.result.detail += ", or has its name already"
 	}
 	if p.aside != "" {
-		c.detail += "; the file that it replaces may be " + c.shown(p.aside)
+		c.result.detail += "; the file that it replaces may be " + c.shown(p.aside)
 	}
 	if endpoint.Refused(err) {
 		if p.aside == "" {
-			c.attempts.committing = nil
+			c.known.committing = nil
 		}
-		inPlace := c.flags.notRenamed || o.quirks.NoRename.Load()
-		if c.entry == nil || !c.entry.dir.behindLink() {
+		inPlace := c.known.notRenamed || o.quirks.NoRename.Load()
+		if !c.behindLink() {
 			inPlace = p.refused(c, o, client, err) || inPlace
 		}
 		if inPlace && !o.tries(c) && p.aside == "" && p.forgone(c, o) {
-			c.result.LeftBehind, c.detail = "", ""
+			c.result.LeftBehind, c.result.detail = "", ""
 			c.journal.noteBefore(c, p.temporary) // there is nothing to continue
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
-		c.detail += c.rules().inPlace
+		c.result.detail += c.rules.inPlace
 		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
-			c.detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
+			c.result.detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
 		}
 	}
 	return err
@@ -124,20 +124,22 @@ func (p *commitState) refused(c *fileCopy, o onHost, client *usftp.Client, err e
 		return false
 	}
 	if p.renamesNothing(c, o, client, path.Dir(o.name)) {
-		if c.entry != nil && c.entry.dir.parent != nil &&
-			!p.renamesNothing(c, o, client, c.tree.root.target) {
-			c.entry.dir.noTemporary.Store(true) // only this directory is like that
-			o.report(c, "the host renames no files in some directories: they are written in place")
-			return true
+		if c.listed != nil {
+			root, dir := c.paths()
+			if dir != "." && !p.renamesNothing(c, o, client, root) { // only this directory is like that
+				c.found().noTemporary.Store(true)
+				o.report(c, "the host renames no files in some directories: they are written in place")
+				return true
+			}
 		}
 		o.quirks.NoRename.Store(true)
 		o.reportNoRename(c)
 		return true
 	}
 	if o.info == nil && isFree(client, o.name) {
-		c.flags.notRenamed = true // this file only: other ones keep their old contents
+		c.known.notRenamed = true // this file only: other ones keep their old contents
 	}
-	return c.flags.notRenamed
+	return c.known.notRenamed
 }
 
 // renamesNothing reports whether an empty file of this run's own can be made in a directory, so
@@ -155,7 +157,7 @@ func (p *commitState) renamesNothing(c *fileCopy, o onHost, client *usftp.Client
 	f, err := client.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		if !endpoint.Refused(err) { // it may have been made
-			c.attempts.addStray(name)
+			c.known.addStray(name)
 		}
 		return false
 	}
@@ -173,7 +175,7 @@ func (p *commitState) renamesNothing(c *fileCopy, o onHost, client *usftp.Client
 	case endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist):
 		leaves(c, name)
 	case err != nil:
-		c.attempts.addStray(name)
+		c.known.addStray(name)
 	}
 	return endpoint.Refused(refusal) && !noRoom(refusal)
 }
@@ -189,7 +191,7 @@ func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
 		return false
 	}
 	leaves(c, p.temporary)
-	c.attempts.addStray(p.temporary)
+	c.known.addStray(p.temporary)
 	return true
 }
 
@@ -199,25 +201,36 @@ func leaves(c *fileCopy, name string) {
 }
 
 // forgone reports whether another attempt can do without the temporary file, or copy that: on the
-// host, if what was sent could be read only once.
+// host, if what was sent could be read only once. It is not inlined, to keep the stacks of
+// thousands of files small.
+//
+//go:noinline
 func (p *commitState) forgone(c *fileCopy, o onHost) bool {
-	if !c.attempts.once {
+	if !c.known.spent {
 		return p.drop(c, o.client())
 	}
 	if c.to.oneHandle() {
 		return false
 	}
-	c.src, c.source, c.attempts.once = c.dst.asSource(), p.temporary, false
-	c.attempts.stored = p.temporary
+	there, r := *c.copyRun, c.request
+	there.src, r.copyRun, r.source = c.dst.asSource(), &there, p.temporary
 	// a stream has no attributes, and no name that the copy could get in a directory
-	c.options.Attributes, c.options.NoTargetDirectory = Attributes{}, true
+	there.options.Attributes, there.options.NoTargetDirectory = Attributes{}, true
+	c.known.stored = &stored{p.temporary, c.request}
+	c.request, c.known.spent = r, false
 	return true
+}
+
+// stored is what could be read only once. It is copied on the host, from its temporary name.
+type stored struct {
+	temporary string
+	asked     request // that this stands in for
 }
 
 // dropStored removes the temporary file that was copied on the host, or says where it is.
 func dropStored(c *fileCopy, err error) {
-	stored := c.attempts.stored
-	c.source = c.route.Source
+	stored := c.known.stored.temporary
+	c.request = c.known.stored.asked
 	if err == nil {
 		if err = c.dst.Remove(stored, false); err != nil {
 			c.result.LeftBehind = stored
@@ -225,10 +238,10 @@ func dropStored(c *fileCopy, err error) {
 		}
 	} else if _, lookErr := c.dst.Lstat(stored); !errors.Is(lookErr, fs.ErrNotExist) {
 		c.result.LeftBehind = stored
-		if c.detail != "" {
-			c.detail += "; "
+		if c.result.detail != "" {
+			c.result.detail += "; "
 		}
-		c.detail += "all of the data is in " + c.shown(stored)
+		c.result.detail += "all of the data is in " + c.shown(stored)
 	}
 }
 
@@ -294,8 +307,8 @@ func (p *commitState) removeAside(c *fileCopy, o onHost, client *usftp.Client) e
 //
 // If the temporary name is gone, the rename was done, since nobody else knows that name; the target
 // must then have the right size.
-func (o onHost) finishCommit(c *fileCopy) (done bool, err error) {
-	t, client := &c.attempts, o.client()
+func finishCommit(c *fileCopy, o onHost) (done bool, err error) {
+	t, client := &c.known, o.client()
 	if t.made != "" && (t.committing == nil || t.committing.temporary != t.made) &&
 		(c.journal.left == nil || c.journal.left.Temporary != t.made) {
 		t.addStray(t.made)
@@ -353,7 +366,7 @@ func (p *commitState) giveUp(c *fileCopy, o onHost) error {
 			o.info = info
 		}
 	}
-	c.attempts.committing = nil
+	c.known.committing = nil
 	return nil
 }
 
@@ -366,11 +379,11 @@ func (p *commitState) wasRenamed(c *fileCopy, o onHost, refusal error) (done boo
 	if err != nil || stat.Size() != p.size {
 		return false, refusal
 	}
-	c.result, c.detail = Result{Target: o.name, Bytes: p.size}, ""
+	c.result = fileResult{Result: Result{Target: o.name, Bytes: p.size}}
 	return true, nil
 }
 
-func (o onHost) restore(c *fileCopy, aside string) error {
+func restore(c *fileCopy, o onHost, aside string) error {
 	if _, old := localfs.OldNameOf(path.Base(aside)); !old || !o.left(c, aside) {
 		return nil
 	}
@@ -386,14 +399,4 @@ func (o onHost) restore(c *fileCopy, aside string) error {
 		}
 	}
 	return nil
-}
-
-// behindLink reports whether a directory below the target cannot be reached without following a
-// link, as far as the host tells.
-func (d *directory) behindLink() bool {
-	if d.parent == nil || d.tree.into.FollowsLinks() {
-		return false
-	}
-	_, err := d.tree.into.LookDir(d.rel)
-	return err != nil
 }

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,62 +15,76 @@ import (
 	"github.com/usftp/usftp/internal/private/pools"
 )
 
-// A fileCopy copies one file, alone or as part of a tree.
+// A fileCopy copies one file. It knows no more about it than its request says.
 type fileCopy struct {
-	*job
-	entry  *entry // of the tree, nil for a single file
-	source string // path
-	name   string // path within the copy, by which lists know it
-	began  time.Time
-	size   int64 // of the source, -1 if unknown
-	result Result
-	detail string // for the error: the state of the target
+	request
+	listName string // the request's name, or that in the directory which is the target
+	size     int64  // of the source, -1 if unknown
 
-	fileReport
-	ends     // the connections of this attempt
-	journal  journal
-	hashing  hashing
-	delta    *delta // of this attempt, nil if the whole file is sent
-	attempts attempts
+	known known
+	slot  slot // among those that have something open on the hosts
+	meter
 
-	flags flags
+	// of the current attempt, or the last one
+	ends
+	result  fileResult
+	journal journal
+	hashing hashing
+	delta   *delta // nil if the whole file is sent
 }
 
-// flags record what has happened to one file.
-type flags struct {
-	large      bool        // it is no longer the small file that was listed
-	notRenamed bool        // the host did not rename the temporary file to a free name
-	tried      [ways]uint8 // how often another way was
-
-	origin *origin // what was read, if it is to be removed
-
-	seat seat // among those that have something open on the hosts
+// A fileResult is what has become of a file.
+type fileResult struct {
+	Result
+	detail    string // for the error: the state of the target
+	temporary string // what the target was called last
+	resumable bool   // a later run can continue
+	unsure    bool   // it may have left something behind
 }
 
-// attempts is what the attempts at one file share: each continues what the last one left.
-type attempts struct {
-	began      bool           // one of them came as far as to copy
-	once       bool           // there can be no other: what was read or written is gone
+// known is what the attempts at one file tell the next: each continues what the last one left.
+type known struct {
+	detours
+	progress
+	evidence
+	temporaries
+	spent      bool           // there can be no other: what was read or written is gone
 	committing *commitState   // a commit that a lost connection cut off
-	arrived    bool           // all of it has arrived and was counted
-	reached    int64          // how far the last attempt came
-	found      int64          // where the first that began continued from
 	poured     *endpoint.Info // the source as it was when the Writer was given data
 	delta      bool           // some of it came from the old file, so it must be verified
-	progress   [2]pools.Progress
-	racy       *racySource // for a source on a host
-	again      reread      // for verifying and checking
-	prefix     *prefixHash // everything that was read, nil unless needed
-	sync       bool        // the last attempt lost its connection while verifying
-	device     device      // a target that is no file
-	temporaries
+	device     device         // a target that is no file
+	origin     *origin        // what was read, if it is to be removed
+}
+
+// detours are what the next attempt does otherwise.
+type detours struct {
+	tried      [ways]uint8 // how often another way was
+	large      bool        // it is no longer the small file that was listed
+	notRenamed bool        // the host did not rename the temporary file to a free name
+}
+
+// progress is how far the attempts came.
+type progress struct {
+	began   bool  // one of them came as far as to copy
+	arrived bool  // all of it has arrived and was counted
+	reached int64 // how far the last attempt came
+	found   int64 // where the first that began continued from
+	ends    [2]pools.Progress
+}
+
+// evidence is what shows whether the source is still the same, and what has been verified.
+type evidence struct {
+	racy   *racySource // for a source on a host
+	prefix *prefixHash // everything that was read, nil unless needed
+	again  reread      // for verifying and checking
+	sync   bool        // the last attempt lost its connection while verifying
 }
 
 // temporaries are the temporary files of the attempts at one file.
 type temporaries struct {
 	made   string   // the last attempt's
 	strays []string // earlier attempts', on the host
-	stored string   // it is copied on the host instead of what could be read only once
+	stored *stored  // nil for what can be read again
 }
 
 // addStray adds a temporary file that nothing will continue.
@@ -79,18 +94,11 @@ func (t *temporaries) addStray(name string) {
 	}
 }
 
-// newFileCopy returns a copy of source to target. e is nil for a single file.
-func newFileCopy(j *job, e *entry, source, target string) *fileCopy {
-	c := &fileCopy{job: j, entry: e, source: source, began: time.Now(), size: -1}
-	c.fileReport.c, c.result.Target = c, target
-	return c
-}
-
-// copy copies the file. The error is an *Error.
+// copy copies the file.
 func (c *fileCopy) copy() error {
 	defer c.journal.release(false) // in case the user's code panics
 	for {
-		c.takeHandle()
+		c.slot.take(c.budget)
 		if err := c.once(c); err == nil || !c.again(err) {
 			return c.conclude(err)
 		}
@@ -102,15 +110,15 @@ func (c *fileCopy) copy() error {
 //
 //go:noinline
 func (c *fileCopy) conclude(err error) error {
-	j, t := &c.journal, &c.attempts
+	j, t := &c.journal, &c.known
 	if t.device.file != nil {
 		t.device.close()
 	}
 	j.release(err != nil && (j.resumable || j.halfway || j.left != nil || j.earlier || c.lost() ||
 		c.result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
-	if err != nil && j.left != nil && !j.resumable && j.markName(c) == "" &&
+	if err != nil && j.left != nil && !j.resumable && markName(c) == "" &&
 		c.dst.dispose(j.left.Temporary) {
-		c.result.LeftBehind, c.detail = "", "" // there will be no attempt to use it
+		c.result.LeftBehind, c.result.detail = "", "" // there will be no attempt to use it
 	}
 	c.hashing.stop()
 	c.result.Elapsed = time.Since(c.began)
@@ -119,19 +127,19 @@ func (c *fileCopy) conclude(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.ctx.Err() != nil {
 		err = context.Cause(c.ctx) // see localfs.Interruptible
 	}
-	if t.stored != "" {
+	if t.stored != nil {
 		dropStored(c, err)
 	}
+	c.result.resumable, c.result.temporary = j.resumable, cmp.Or(t.made, c.result.LeftBehind)
+	c.result.unsure = c.result.LeftBehind != "" ||
+		c.to.lost() && (t.made != "" || len(t.strays) > 0)
 	if err != nil {
-		c.flags.seat.inVain(err)
-		if c.detail == "" && errors.Is(err, ErrSourceChanged) {
-			c.detail = "transfer.Options.Changing accepts what is read up to the end"
+		c.slot.inVain(err)
+		if c.result.detail == "" && errors.Is(err, ErrSourceChanged) {
+			c.result.detail = "transfer.Options.Changing accepts what is read up to the end"
 		}
 		c.hashing.meetList(c)
-		return c.failure(c.why(err))
-	}
-	if c.flags.origin != nil {
-		return removeCopied(c)
+		return c.why(err)
 	}
 	return nil
 }
@@ -152,7 +160,6 @@ func (c *fileCopy) copyOnce() error {
 	if err != nil {
 		return err
 	}
-	c.sized(in)
 	out, err := c.dst.place(c, in)
 	if err != nil {
 		return err
@@ -162,17 +169,17 @@ func (c *fileCopy) copyOnce() error {
 	if c.kept(in, out) {
 		return errKept
 	}
-	if c.repeats() {
-		if err := c.ofEarlierRun(in, &out.location); err != nil {
+	if c.repeats {
+		if err := out.ofEarlierRun(c, in); err != nil {
 			return err
 		}
 	}
 	if err := out.apart(c, in); err != nil {
 		return err
 	}
-	c.tellStarted()
+	c.say(Started, "")
 	if c.to != nil {
-		if done, err := (onHost{out}).finishCommit(c); done || err != nil {
+		if done, err := finishCommit(c, onHost{out}); done || err != nil {
 			return err
 		}
 	}
@@ -180,16 +187,15 @@ func (c *fileCopy) copyOnce() error {
 		if err := in.ready(); err != nil {
 			return err
 		}
-		c.sized(in)
 	}
-	if err := c.begin(in, out); err != nil {
+	if err := c.prepare(in, out); err != nil {
 		return err
 	}
 	return c.move(in, out)
 }
 
-// begin continues what an earlier run or attempt left, or starts over.
-func (c *fileCopy) begin(in *input, out *output) error {
+// prepare continues what an earlier run or attempt left, or starts over.
+func (c *fileCopy) prepare(in *input, out *output) error {
 	offset, err := c.journal.resume(c, in, out)
 	if err != nil {
 		return err
@@ -237,8 +243,8 @@ func (c *fileCopy) move(in *input, out *output) (err error) {
 	if err == nil {
 		err = accepted(c, ofSource(in.unchanged(c.result.Bytes, out.rereads(c, in))))
 	}
-	if err == nil && c.tree != nil && out.hidden { // CLOSE gives it its name
-		err = c.tree.plan.mayCommit()
+	if err == nil && out.hidden { // CLOSE gives it its name
+		err = c.mayCommit()
 	}
 	if err == nil {
 		err = out.finalize(c, in)
@@ -251,14 +257,14 @@ func (c *fileCopy) move(in *input, out *output) (err error) {
 		err = out.verify(c, in)
 		c.settles()
 	}
-	if err == nil && c.tree != nil {
-		err = c.tree.plan.mayCommit()
+	if err == nil {
+		err = c.mayCommit()
 	}
 	if c.options.RemoveSource {
-		c.flags.origin = newOrigin(c, in, out)
+		c.known.origin = newOrigin(c, in, out)
 	}
-	if b := c.backups(out); b != nil && err == nil {
-		err = b.exchange(c.entry, func(freed bool) error {
+	if err == nil && out.temp != "" && c.keepsOld() {
+		err = c.exchange(func(freed bool) error {
 			out.freed = freed
 			return out.commit(c, in)
 		})
@@ -281,14 +287,6 @@ func accepted(c *fileCopy, err error) error {
 	return nil
 }
 
-// backups returns where to keep what the copy replaces when it gets its name, nil if nothing is.
-func (c *fileCopy) backups(out *output) *backups {
-	if c.entry == nil || out.temp == "" {
-		return nil
-	}
-	return c.entry.backups()
-}
-
 // abandon ends a failed copy. After an interruption it truncates the temporary file to the
 // contiguous part, so that a later run can continue; after any other failure it leaves nothing. A
 // copy on this machine keeps nothing: proving what is there would take as long as copying it.
@@ -306,24 +304,25 @@ func (c *fileCopy) abandon(out *output, err error) {
 	ctx, cancel := c.dst.Cleanup(c.ctx)
 	defer cancel()
 	if !at.atomic() {
-		c.detail = "the target was written in place and is not complete"
+		c.result.detail = "the target was written in place and is not complete"
 		if errors.Is(err, errTouched) && at.info != nil {
-			c.detail = "the target was written in place; it may be the source itself, under another name"
+			c.result.detail = "the target was written in place; it may be the source itself, under " +
+				"another name"
 		}
 		w.Abandon(ctx)
 		return
 	}
 	lost, synced := c.to.lost(), false
-	keeps := c.main() != nil && c.interrupted() && c.result.Bytes > 0 && !c.notResumable(err) &&
+	keeps := c.main() != nil && c.interrupted() && c.result.Bytes > 0 && !notResumable(c.ctx, err) &&
 		c.journal.mayContinue(c)
 	if keeps && !lost { // otherwise whoever continues it has to cut it
 		keeps, synced = w.Keep(ctx, c.result.Bytes)
 	}
 	if keeps || lost {
 		c.result.LeftBehind = at.temp
-		c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes, c.shown(at.temp))
+		c.result.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes, c.shown(at.temp))
 		if at.hidden {
-			c.detail = fmt.Sprintf("the host keeps %d bytes of it, which nobody sees", c.result.Bytes)
+			c.result.detail = fmt.Sprintf("the host keeps %d bytes of it, which nobody sees", c.result.Bytes)
 		}
 		if keeps {
 			c.journal.keep(c, synced)
@@ -344,14 +343,7 @@ func removeTemporary(ctx context.Context, c *fileCopy, temporary string,
 	discard func(ctx context.Context, name string) error) {
 	if endpoint.IgnoreMissing(discard(ctx, temporary)) != nil {
 		c.result.LeftBehind = temporary
-		c.detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
-	}
-}
-
-// sized records the source's size, if it is known.
-func (c *fileCopy) sized(in *input) {
-	if f := in.info(); f.IsRegular() {
-		c.size = f.Size
+		c.result.detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
 	}
 }
 
@@ -360,19 +352,17 @@ func (c *fileCopy) sized(in *input) {
 func (c *fileCopy) startAt(offset int64) {
 	c.result.Resumed = offset
 	if offset == 0 {
-		c.attempts.again = reread{}
-		if p := c.attempts.prefix; p != nil {
+		c.known.again = reread{}
+		if p := c.known.prefix; p != nil {
 			*p = prefixHash{}
 			p.remember()
 		}
 	}
-	if c.attempts.began {
+	if c.known.began {
 		return
 	}
-	c.attempts.began, c.attempts.found = true, offset
-	if c.tree != nil {
-		c.tree.count(&c.tree.sums.Resumed, offset)
-	}
+	c.known.began, c.known.found = true, offset
+	c.resumed(offset)
 }
 
 // A way is what an attempt does otherwise than the one before it.
@@ -402,25 +392,25 @@ var remedies = [ways]struct {
 }{
 	dense: {after: []error{errParts}, most: 1, note: "its holes are sent too"},
 	entire: {after: []error{errNoDelta}, unless: noRoom, most: 1, note: "all of it is copied",
-		prepare: func(c *fileCopy) { c.attempts.delta = false }},
+		prepare: func(c *fileCopy) { c.known.delta = false }},
 	stepped: {after: []error{errNotWhole}, most: 1}, // and finds out what is refused
 	emptied: {after: []error{endpoint.ErrNotTruncated}, suits: rereadable, most: 1},
 	unnamed: {after: []error{errNotRenamed}, most: 1},
 	public:  {after: []error{errPrivate}, most: 1},
 	prefixed: {after: []error{errTouched}, suits: func(c *fileCopy) bool { return c.to != nil },
-		most: 1, prepare: func(c *fileCopy) { c.attempts.prefix = new(prefixHash) }},
+		most: 1, prepare: func(c *fileCopy) { c.known.prefix = new(prefixHash) }},
 	// part of it may be in another file, or another's in this one
 	apart: {after: []error{usftp.ErrSharedHandle, usftp.ErrOneHandle}, suits: rereadable,
 		most: pools.MostShared},
 }
 
 // rereadable reports whether what was read can be read again.
-func rereadable(c *fileCopy) bool { return !c.attempts.once }
+func rereadable(c *fileCopy) bool { return !c.known.spent }
 
 // another returns the way to try after err, or sameWay.
-func (f *flags) another(c *fileCopy, err error) way {
+func (d *detours) another(c *fileCopy, err error) way {
 	for w := range remedies {
-		r, tried := &remedies[w], &f.tried[w]
+		r, tried := &remedies[w], &d.tried[w]
 		fits := slices.ContainsFunc(r.after, func(is error) bool { return errors.Is(err, is) })
 		if *tried == r.most || !fits || r.unless != nil && r.unless(err) ||
 			r.suits != nil && !r.suits(c) {
@@ -440,24 +430,24 @@ func (f *flags) another(c *fileCopy, err error) way {
 // again prepares for another attempt after err, if one may succeed: in another way, once there is
 // room for it, or over a new connection.
 func (c *fileCopy) again(err error) bool {
-	c.flags.seat.closed()
+	c.slot.closed()
 	removed := true // what the attempt made
-	switch w := c.flags.another(c, err); {
+	switch w := c.known.another(c, err); {
 	case w != sameWay:
 		removed = w != apart
-	case c.flags.seat.crowded(err):
-		if !c.flags.seat.makeRoom(c.ctx, err) {
+	case c.slot.crowded(err):
+		if !c.slot.makeRoom(c.ctx, err) {
 			return false
 		}
-	case !c.attempts.once && c.ends.renew(c, err):
+	case !c.known.spent && c.ends.renew(c, err):
 		removed = false
-		c.attempts.reached = c.result.Bytes
+		c.known.reached = c.result.Bytes
 		c.journal.resumable = false
 	default:
 		return false
 	}
 	if removed {
-		c.attempts.made = ""
+		c.known.made = ""
 	}
 	c.reset()
 	return true
@@ -468,7 +458,7 @@ func (c *fileCopy) again(err error) bool {
 //
 //go:noinline
 func (c *fileCopy) reset() {
-	c.result, c.detail, c.delta = Result{Target: c.result.Target}, "", nil
+	c.result, c.delta = fileResult{Result: Result{Target: c.result.Target}}, nil
 }
 
 // interrupted reports whether the copy ended because its context or a connection did: what it has
@@ -476,26 +466,31 @@ func (c *fileCopy) reset() {
 func (c *fileCopy) interrupted() bool { return c.ctx.Err() != nil || c.lost() }
 
 // notResumable reports whether what was written is useless to a later run.
-func (c *fileCopy) notResumable(err error) bool {
+func notResumable(ctx context.Context, err error) bool {
 	return errors.Is(err, ErrSourceChanged) || sharesHandle(err) ||
-		context.Cause(c.ctx) == errListener
+		context.Cause(ctx) == errListener
 }
 
-// takeHandle waits until a file of a tree may hold one of the server's handles, unless it already
-// does.
-func (c *fileCopy) takeHandle() {
-	if c.tree != nil {
-		c.flags.seat.take(c.tree.budget)
+// settles begins the phase in which whoever keeps the copy finishes it.
+func (c *fileCopy) settles() { c.enters(c.settling()) }
+
+// watch reports progress, counts it for reconnecting, and records it in the journal until stop is
+// called.
+func (c *fileCopy) watch(position func() int64) (stop func()) {
+	stops := []func(){c.journal.markProgress(c, position), c.report(position),
+		c.known.racy.watch(&c.ends, position)}
+	for i, s := range c.ends.all() {
+		stops = append(stops, pools.OfConn(s.conn).Follow(&c.known.progress.ends[i], position))
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
 	}
 }
 
-// freeHandle gives back the server's handle, if the file holds one.
-func (c *fileCopy) freeHandle() { c.flags.seat.free() }
-
-// isSmall reports whether the file belongs to a tree and is sent in one piece.
-func (c *fileCopy) isSmall() bool {
-	return c.entry != nil && !c.flags.large && c.tree.budget.isSmall(c.entry.info.Size)
-}
+// isSmall reports whether the file is sent in one piece.
+func (c *fileCopy) isSmall() bool { return c.small && !c.known.large }
 
 // kept reports whether the target is already up to date.
 func (c *fileCopy) kept(in *input, out *output) bool {
@@ -503,11 +498,11 @@ func (c *fileCopy) kept(in *input, out *output) bool {
 	if before == nil || c.journal.isHalfway(c) {
 		return false
 	}
-	if c.options.Update && (c.tree == nil || c.tree.rules.keeps) &&
+	if c.options.Update && c.rules.keeps &&
 		before.Mode().IsRegular() && !isOlder(c, before, in.info()) {
 		return true
 	}
-	if c.tree == nil || !c.tree.rules.keeps || !c.options.Resume ||
+	if c.listed == nil || !c.rules.keeps || !c.options.Resume ||
 		!before.Mode().IsRegular() || c.options.RemoveSource { // which has to be proved
 		return false
 	}
@@ -528,13 +523,10 @@ func isOlder(c *fileCopy, before os.FileInfo, source *endpoint.Info) bool {
 	return !source.HasTimes || have.Before(mtime)
 }
 
-// repeats reports whether the file belongs to a tree that replaces only what an earlier run made.
-func (c *fileCopy) repeats() bool { return c.tree != nil && c.tree.resumed == repeated }
-
 // sameSizeAndTime compares a file with its target as rsync does without --checksum. The target's
 // time is the source's as exactly as its file system keeps it, and in whole seconds on a host.
 func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
-	f := &c.entry.info
+	f := c.listed
 	_, mtime := f.Times()
 	return f.HasTimes && before.Size() == f.Size &&
 		slices.ContainsFunc(granules, func(granule time.Duration) bool {
@@ -544,3 +536,10 @@ func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
 
 // granules are how exactly file systems keep times: most, NTFS, old ones of Unix, exFAT, and HFS+.
 var granules = []time.Duration{1, 100, time.Microsecond, 10 * time.Millisecond, time.Second}
+
+// noDirectory is the container of a single file. What is not defined here is asked only of directories.
+type noDirectory struct{ container }
+
+func (noDirectory) behindLink() bool { return false }
+func (noDirectory) mayCommit() error { return nil }
+func (noDirectory) keepsOld() bool   { return false }

@@ -61,9 +61,37 @@ func TestFewHandlesThatNobodyAnnounced(t *testing.T) {
 	}
 }
 
+// The same holds for directories, of a source and of a sync's target.
+func TestFewHandlesForDirectories(t *testing.T) {
+	for _, most := range []uint64{1, 2, 5} {
+		for name, open := range map[string]func(*testing.T, sftptest.Script,
+			sftptest.LinkConfig) *bench{"in order": newTreeBench, "step by step": newBench} {
+			t.Run(fmt.Sprint(most, " ", name), func(t *testing.T) {
+				limits := sftptest.OpenSSHLimits()
+				limits.MaxOpenHandles = most
+				b := open(t, sftptest.Script{Limits: &limits, Extensions: []wire.ExtensionPair{
+					{Name: wire.ExtPosixRename, Data: "1"}}}, sftptest.LinkConfig{})
+				const files = 150
+				for i := range files {
+					b.server.Files.WriteFile(fmt.Sprintf("/source/%d/%d/f", i%60, i), []byte("x"))
+				}
+				copied := filepath.Join(b.dir, "copy")
+				if s, err := b.tree(download, "/source", copied); err != nil || s.Files != files {
+					t.Errorf("%+v, %v", s.Totals, err)
+				}
+				j := syncJob{direction: upload, far: b.host, src: copied, dst: "/source"}
+				j.options.NoLock = true // which would be one handle more
+				if s := j.must(t); s.Kept != files {
+					t.Errorf("%+v", s.Totals)
+				}
+			})
+		}
+	}
+}
+
 // Files that are denied are not taken for a limit: they fail at once, and the others need not wait.
 func TestDeniedFilesAreNotPutDownToALimit(t *testing.T) {
-	const files = 300
+	const files = 150
 	for _, direction := range []way{upload, download} {
 		t.Run(direction.String(), func(t *testing.T) {
 			var opened atomic.Int64

@@ -92,7 +92,7 @@ type delta struct {
 
 // newDelta returns nil if a delta is impossible or not worth it.
 func newDelta(c *fileCopy, s *session, size, old int64) *delta {
-	if c.flags.tried[entire] > 0 || !s.worthDelta(c, size, old) {
+	if c.known.tried[entire] > 0 || !s.worthDelta(c, size, old) {
 		return nil
 	}
 	d := &delta{copy: c, main: s.client, side: *s,
@@ -105,7 +105,7 @@ func newDelta(c *fileCopy, s *session, size, old int64) *delta {
 	if _, copies := d.side.client.HasExtension(wire.ExtCopyData); !copies {
 		return nil
 	}
-	d.algorithm = d.side.checkAlgorithm(c.options.Hash)
+	d.algorithm = d.side.prover().checkAlgorithm(c.options.Hash)
 	return d
 }
 
@@ -310,11 +310,11 @@ func (d *delta) failed(err error) error {
 // this machine. undo takes it back: the whole file is to be hashed.
 func (d *delta) begin(local reopen) (undo func()) {
 	c := d.copy
-	before := c.attempts.delta
-	c.delta, c.attempts.delta = d, true
+	before := c.known.delta
+	c.delta, c.known.delta = d, true
 	c.hashing.start(c, local)
 	return func() {
-		c.delta, c.attempts.delta = nil, before
+		c.delta, c.known.delta = nil, before
 		c.hashing.start(c, local)
 	}
 }
@@ -363,7 +363,7 @@ func (d *delta) prove(name string, f *usftp.File, complete func() int64) *proof 
 				break
 			}
 			asked.Go(func() error {
-				if hashes := d.side.hashes(name, handle, what); hashes != nil {
+				if hashes := d.side.prover().hashes(name, handle, what); hashes != nil {
 					p.sums[i] = hashes.Hashes[0]
 				}
 				return nil
@@ -436,7 +436,7 @@ func (o onHost) sendDelta(c *fileCopy, in *input) (n int64, done bool, err error
 			d.close()
 		}
 	}()
-	old, to, written, err := d.openTarget(o)
+	old, to, written, err := o.openFor(d)
 	if err != nil {
 		return 0, false, c.to.lostWith(err)
 	}
@@ -455,8 +455,8 @@ func (o onHost) sendDelta(c *fileCopy, in *input) (n int64, done bool, err error
 	position := d.position(o.host().File)
 	d.proof = d.prove(d.path(o.temp), written, position)
 	defer c.watch(position)()
-	at, err := d.windows(first, planned, func(p *deltaplan.Plan, from, end int64) (int64, error) {
-		at, err := d.send(o, in, old, to, p, from, end)
+	at, err := d.windows(first, planned, func(p *deltaplan.Plan, from int64) (int64, error) {
+		at, err := d.send(o, in, old, to, p, from)
 		c.hashing.pipe.Advance(at)
 		return at, err
 	})
@@ -480,9 +480,9 @@ func (o onHost) sendDelta(c *fileCopy, in *input) (n int64, done bool, err error
 	return size - resumed, true, nil
 }
 
-// openTarget opens the file being replaced, and the temporary file once more, to copy to it and to
+// openFor opens the file being replaced, and the temporary file once more, to copy to it and to
 // hash it.
-func (d *delta) openTarget(o onHost) (old, to, written *usftp.File, err error) {
+func (o onHost) openFor(d *delta) (old, to, written *usftp.File, err error) {
 	looked := o.host().Async().Stat()
 	files, err := d.open(opening{d.path(o.name), os.O_RDONLY, described(o.info)},
 		opening{d.path(o.temp), os.O_WRONLY, looked.Wait},
@@ -518,11 +518,11 @@ func (d *delta) position(f *usftp.File) func() int64 {
 // file is complete: less than its size after an error, or if the source has shrunk.
 func (d *delta) windows(first *deltaplan.Plan,
 	planned func(from, to int64) (*deltaplan.Plan, error),
-	move func(p *deltaplan.Plan, from, end int64) (int64, error)) (at int64, err error) {
+	move func(p *deltaplan.Plan, from int64) (int64, error)) (at int64, err error) {
 	size, p := d.copy.size, first
 	for at = d.copy.result.Resumed; ; {
 		end := windowEnd(at, size)
-		at, err = move(p, at, end)
+		at, err = move(p, at)
 		p.Stop()
 		if err != nil || at < end || at == size {
 			return at, d.failed(err)
@@ -537,8 +537,9 @@ func (d *delta) windows(first *deltaplan.Plan,
 
 // send sends one window. It returns how far the file is complete.
 func (d *delta) send(o onHost, in *input, old, to *usftp.File, plan *deltaplan.Plan,
-	from, end int64) (int64, error) {
+	from int64) (int64, error) {
 	c := d.copy
+	end := windowEnd(from, c.size)
 	d.moved.begin(from)
 	d.base.Store(from)
 	var copying sync.WaitGroup
@@ -694,7 +695,7 @@ func (p pouring) delta() (n int64, done bool, err error) {
 		first.Stop()
 		return 0, true, err
 	}
-	at, err := d.windows(first, planned, func(p *deltaplan.Plan, from, _ int64) (int64, error) {
+	at, err := d.windows(first, planned, func(p *deltaplan.Plan, from int64) (int64, error) {
 		err := d.fetch(f, to.file, old, p, from)
 		return d.moved.mark.Load(), err
 	})

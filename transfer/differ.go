@@ -93,15 +93,15 @@ func (s differ) hash(side end, e *entry, name string) (checksum.Hash, error) {
 		defer c.ends.connect(c)()
 		return ofSource(c.hashing.sum(c))
 	}
-	c := newFileCopy(&j, e, name, "")
+	c := newFileTask(&j, e, name, "")
 	err := c.copy()
-	c.freeHandle()
-	if conn := side.conn(); err == nil && conn != nil && c.hashing.verified == VerifiedByReading {
+	c.slot.free()
+	if conn := side.conn(); err == nil && conn != nil && c.result.Verified == VerifiedByReading {
 		s.reported.Do(func() {
 			s.tree.note(s.tree.route.Source, s.tree.root.target,
 				fmt.Sprintf("%s does not hash files: they are read to compare them",
 					conn.Host().Name))
 		})
 	}
-	return c.hashing.hash, err
+	return c.result.Hash, err
 }

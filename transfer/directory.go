@@ -27,16 +27,22 @@ type directory struct {
 	info           endpoint.Info
 	real           string // its real path; only with LinksFollow on a host
 	names          sourceNames
-	fresh          bool         // this copy made it
-	failed         bool         // it could not be made
-	noTemporary    atomic.Bool  // it takes no temporary files
-	pending        atomic.Int64 // entries not done yet
+	fresh          bool // this copy made it
+	failed         bool // it could not be made
+	pooled
+	pending atomic.Int64 // entries not done yet
 
 	// unswept has, by root, the target's subdirectories that have not been found in the source yet;
 	// nil unless an earlier run may have left something in them.
 	unswept map[string]map[string]bool
 
 	syncedDir
+}
+
+// pooled is what the files of a directory have found out for each other.
+type pooled struct {
+	noTemporary atomic.Bool // it takes no temporary files
+	seen        seenDir     // by the helper
 }
 
 // syncedDir is what else a sync knows of a directory.
@@ -269,7 +275,9 @@ func (t *tree) finishDir(d *directory) error {
 // setAttrs sets attributes at the target. For own see [endpoint.Root].
 func (t *tree) setAttrs(name string, kind fs.FileMode, own bool,
 	set usftp.NewAttrs) (endpoint.Unset, error) {
-	t.settable(&set)
+	if t.nearest(&set) {
+		t.warn(t.route.Source, t.route.Target, noSuchTimes)
+	}
 	return t.into.SetAttrs(name, kind, own, set)
 }
 

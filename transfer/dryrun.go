@@ -36,7 +36,7 @@ func (telling) hand(w *walk, e *entry) {
 	w.done(e.dir)
 }
 
-func (telling) single(c *fileCopy) (Summary, error) {
+func (telling) single(c *fileTask) (Summary, error) {
 	j, to := c.job, c.route.Target
 	var err error
 	if _, untold := j.src.Stat(j.route.Source); private.Untold(untold) {

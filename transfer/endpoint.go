@@ -151,15 +151,6 @@ type remoteTarget struct {
 
 func (t *remoteTarget) asSource() end { return &remoteSource{t.remoteEnd} }
 
-// view returns a client whose requests in a directory follow no link below the target of a tree;
-// see [endpoint.HostRoot.View].
-func (t *remoteTarget) view(client *usftp.Client, e *entry) (view *usftp.Client, ok bool) {
-	if t.root == nil { // a single file
-		return client, false
-	}
-	return t.root.View(client, e.dir.rel)
-}
-
 func (t *remoteTarget) dispose(string) bool { return false }
 
 // end is a source, or what a target is besides.

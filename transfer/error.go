@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,14 +66,6 @@ const (
 	opRemove // of a source that has been copied
 )
 
-// failure returns the file's Error for err.
-func (c *fileCopy) failure(err error) error {
-	e := newError(c.job, c.source, c.result.Target, err)
-	e.Detail, e.Resumable = c.detail, c.journal.resumable
-	e.temporary = cmp.Or(c.attempts.made, c.result.LeftBehind)
-	return e
-}
-
 func newError(j *job, source, target string, err error) *Error {
 	e := &Error{Route: j.route, Err: err, ofSource: isOfSource(err)}
 	e.Source, e.Target, e.op = source, target, j.op
@@ -116,7 +107,7 @@ func shown(host, path string) string {
 }
 
 // shown returns a path on the target's side as users write it.
-func (j *job) shown(path string) string { return shown(j.route.TargetHost, path) }
+func (r *copyRun) shown(path string) string { return shown(r.route.TargetHost, path) }
 
 // at returns on which of two machines it happened, if the cause alone does not show that.
 func (e *Error) at() string {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,165 +159,235 @@ func (j *job) tell(e *Event) {
 	j.listener.tell(e)
 }
 
-// fileReport tells the user what becomes of one file.
-type fileReport struct {
-	c        *fileCopy
-	activity *activity // of a large file in a tree, nil before its first progress
-	// how far it has been checked, nil if it is not being checked
-	checked atomic.Pointer[func() int64]
-	phase   atomic.Pointer[Phase] // nil before all bytes have arrived
-	mu      sync.Mutex            // held while an event is passed on; guards started
-	started bool                  // reported as started
+// A fileTask is a file that a job copies, alone or as part of a tree. It reports what becomes of
+// it.
+type fileTask struct {
+	fileCopy
+	job      *job
+	entry    *entry     // of the tree, nil for a single file
+	activity *activity  // of a large file in a tree, nil before its first progress
+	mu       sync.Mutex // held while an event is passed on; guards started
+	started  bool       // reported as started
+}
+
+// newFileTask returns a copy of source to target. e is nil for a single file.
+func newFileTask(j *job, e *entry, source, target string) *fileTask {
+	t := &fileTask{job: j, entry: e}
+	r := request{copyRun: &j.copyRun, reporter: t, container: noDirectory{}, source: source,
+		target: target, began: time.Now()}
+	if j.options.Changing {
+		r.how = endpoint.Growing
+	}
+	if e != nil {
+		r.container, r.listed = e, &e.info
+		if e.info.IsRegular() && !e.sought { // what is sought is found through links
+			r.how |= endpoint.Regular
+			if e.dir.tree.options.Links != LinksFollow {
+				r.how |= endpoint.NoFollow
+			}
+		}
+		r.name = path.Join(e.dir.tree.into.within, e.rel())
+		r.small = j.budget.isSmall(e.info.Size)
+		// this machine is asked again
+		r.absent = e.dir.fresh || e.absent() && j.dst.conn() != nil
+		r.repeats = e.dir.tree.resumed == repeated
+	}
+	t.request, t.listName, t.size, t.result.Target = r, r.name, -1, target
+	return t
+}
+
+// copy copies the file. The error is an *Error.
+func (t *fileTask) copy() error {
+	err := t.fileCopy.copy()
+	switch {
+	case err != nil:
+		return t.failure(err)
+	case t.known.origin != nil:
+		return t.removeCopied()
+	}
+	return nil
+}
+
+// failure returns the file's Error for err. Like what makes events, it must not be inlined: every
+// file in flight has a stack, whose size depends on the largest frames.
+//
+//go:noinline
+func (t *fileTask) failure(err error) error {
+	e := newError(t.job, t.source, t.result.Target, err)
+	e.Detail, e.Resumable, e.temporary = t.result.detail, t.result.resumable, t.result.temporary
+	return e
+}
+
+// The container of a file in a tree is its directory.
+
+func (e *entry) paths() (root, dir string) { return e.dir.tree.root.target, e.dir.rel }
+func (e *entry) found() *pooled            { return &e.dir.pooled }
+func (e *entry) behindLink() bool          { return e.dir.behindLink() }
+func (e *entry) unmoved() error            { return e.dir.tree.inPlace(e.dir) }
+func (e *entry) mayCommit() error          { return e.dir.tree.plan.mayCommit() }
+func (e *entry) keepsOld() bool            { return e.backups() != nil }
+
+func (e *entry) exchange(replace func(freed bool) error) error {
+	return e.backups().exchange(e, replace)
+}
+
+func (e *entry) aside(mode fs.FileMode, remove func() error) (freed bool, err error) {
+	return e.backups().aside(e, mode, remove)
+}
+
+// behindLink reports whether a directory below the target cannot be reached without following a
+// link, as far as the host tells.
+func (d *directory) behindLink() bool {
+	if d.parent == nil || d.tree.into.FollowsLinks() {
+		return false
+	}
+	_, err := d.tree.into.LookDir(d.rel)
+	return err != nil
+}
+
+// An Event takes half a kilobyte, so what makes one is not inlined either.
+
+//go:noinline
+func (t *fileTask) say(kind Kind, message string) {
+	t.tell(&Event{Kind: kind, Size: t.size, Message: message})
+}
+
+//go:noinline
+func (t *fileTask) retried(a pool.Attempt) {
+	t.tell(t.job.retried(a, &Event{Size: t.size, Position: Position{Bytes: t.result.Bytes}}))
+}
+
+//go:noinline
+func (t *fileTask) tellEnd(err error) {
+	e := &Event{Kind: Done, Size: t.size, Position: t.at(t.result.Bytes), Outcome: t.result.Outcome}
+	e.Elapsed = t.result.Elapsed
+	if err != nil {
+		e.Resumed, e.Outcome = 0, Outcome{LeftBehind: t.result.LeftBehind}
+		e.failed(err)
+	}
+	if t.entry != nil {
+		e.Reason = t.entry.reason
+	}
+	t.tell(e)
+}
+
+//go:noinline
+func (t *fileTask) tellKept() {
+	t.tell(&Event{Kind: Kept, Size: t.size, Outcome: Outcome{Hash: t.result.Hash}})
 }
 
 // tell reports an event of the file.
-func (c *fileCopy) tell(e *Event) {
-	if c.listener == nil {
+func (t *fileTask) tell(e *Event) {
+	if t.job.listener == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if e.Kind == Started {
-		if c.started {
+		if t.started {
 			return // this is another attempt
 		}
-		c.started = true
+		t.started = true
 	}
-	e.Source, e.Target = c.source, c.result.Target
-	if !e.Hash.IsZero() || c.op == opCheck {
-		e.Name = c.name
+	e.Source, e.Target = t.source, t.result.Target
+	if !e.Hash.IsZero() || t.op == opCheck {
+		e.Name = t.listName
 	}
-	c.job.tell(e)
-}
-
-// These must not be inlined. Every file in flight has a stack, whose size depends on the largest
-// frames, and an Event takes half a kilobyte.
-
-//go:noinline
-func (r *fileReport) note(message string) {
-	r.c.tell(&Event{Kind: Note, Size: r.c.size, Message: message})
-}
-
-//go:noinline
-func (r *fileReport) warn(message string) {
-	r.c.tell(&Event{Kind: Warning, Size: r.c.size, Message: message})
-}
-
-//go:noinline
-func (r *fileReport) tellStarted() { r.c.tell(&Event{Kind: Started, Size: r.c.size}) }
-
-//go:noinline
-func (r *fileReport) tellEnd(err error) {
-	c := r.c
-	e := &Event{Kind: Done, Size: c.size, Position: r.at(c.result.Bytes), Outcome: c.result.Outcome}
-	e.Elapsed = c.result.Elapsed
-	if err != nil {
-		e.Resumed, e.Outcome = 0, Outcome{LeftBehind: c.result.LeftBehind}
-		e.failed(err)
-	}
-	if c.entry != nil {
-		e.Reason = c.entry.reason
-	}
-	c.tell(e)
-}
-
-//go:noinline
-func (r *fileReport) tellKept() {
-	r.c.tell(&Event{Kind: Kept, Size: r.c.size,
-		Outcome: Outcome{Hash: r.c.hashing.hash}})
+	t.job.tell(e)
 }
 
 // ended tells how the copy of a file that belongs to no tree has ended. kept reports whether the
 // target is up to date.
-func (r *fileReport) ended(err error) (kept bool, _ error) {
+func (t *fileTask) ended(err error) (kept bool, _ error) {
 	if errors.Is(err, errKept) {
-		r.tellKept()
+		t.tellKept()
 		return true, nil
 	}
-	r.tellEnd(err)
+	t.tellEnd(err)
 	return false, err
 }
 
-// watch reports progress, counts it for reconnecting, and records it in the journal until stop is
-// called.
-func (r *fileReport) watch(position func() int64) (stop func()) {
-	c := r.c
-	stops := []func(){c.journal.markProgress(c, position), r.report(position),
-		c.attempts.racy.watch(&c.ends, position)}
-	for i, s := range c.ends.all() {
-		stops = append(stops, pools.OfConn(s.conn).Follow(&c.attempts.progress[i], position))
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
-}
-
 // report reports progress, or counts it for the tree.
-func (r *fileReport) report(position func() int64) (stop func()) {
-	c := r.c
-	if c.listener == nil {
+func (t *fileTask) report(position func() int64) (stop func()) {
+	switch {
+	case t.job.listener == nil:
 		return func() {}
+	case t.job.tree != nil:
+		return t.job.tree.watch(t, position)
 	}
-	if c.tree != nil {
-		return c.tree.watch(c, position)
-	}
-	return pace.Every(c.options.progressInterval(), func() {
-		e := &Event{Kind: Progress, Size: c.size, Position: r.at(position())}
-		e.addStall(c.job)
-		c.tell(e)
+	return pace.Every(t.options.progressInterval(), func() {
+		e := &Event{Kind: Progress, Size: t.size, Position: t.at(position())}
+		e.addStall(t.job)
+		t.tell(e)
 	})
 }
 
 // at returns the file's position after bytes bytes.
-func (r *fileReport) at(bytes int64) Position {
-	p := Position{Bytes: bytes, Resumed: min(r.c.attempts.found, bytes),
-		Elapsed: time.Since(r.c.began)}
-	if r.c.tree == nil {
-		p.Paused = r.c.pauses.Sum()
+func (t *fileTask) at(bytes int64) Position {
+	p := Position{Bytes: bytes, Resumed: min(t.known.found, bytes),
+		Elapsed: time.Since(t.began)}
+	if t.job.tree == nil {
+		p.Paused = t.pauses.Sum()
 	}
 	return p
 }
 
 // finishing reports progress after all bytes have arrived, until stop is called.
-func (r *fileReport) finishing() (stop func()) {
-	c := r.c
+func (t *fileTask) finishing() (stop func()) {
 	switch {
-	case c.isSmall() || c.listener == nil:
+	case t.isSmall() || t.job.listener == nil:
 		return func() {}
-	case c.tree != nil:
-		return c.tree.finishes(c)
+	case t.job.tree != nil:
+		return t.job.tree.finishes(t)
 	}
-	bytes := c.result.Bytes
-	return pace.Every(c.options.progressInterval(), func() {
-		e := &Event{Kind: Progress, Size: c.size, Position: r.at(bytes)}
-		e.Finishing, e.Phase = true, r.now()
-		if position := r.checked.Load(); position != nil {
+	bytes := t.result.Bytes
+	return pace.Every(t.options.progressInterval(), func() {
+		e := &Event{Kind: Progress, Size: t.size, Position: t.at(bytes)}
+		e.Finishing, e.Phase = true, t.now()
+		if position := t.checked.Load(); position != nil {
 			e.Checked = min((*position)(), bytes)
 		}
-		e.addStall(c.job)
-		c.tell(e)
+		e.addStall(t.job)
+		t.tell(e)
 	})
 }
 
-// enters begins a phase.
-func (r *fileReport) enters(phase Phase) { r.phase.Store(&phase) }
+func (t *fileTask) resumed(bytes int64) {
+	if tree := t.job.tree; tree != nil {
+		tree.count(&tree.sums.Resumed, bytes)
+	}
+}
 
-// settles begins the phase in which whoever keeps the copy finishes it.
-func (r *fileReport) settles() { r.enters(r.c.job.settling()) }
+func (t *fileTask) leaves() {
+	if tree := t.job.tree; tree != nil {
+		tree.leftovers.leaves(false)
+	}
+}
+
+func (r *request) note(message string) { r.say(Note, message) }
+func (r *request) warn(message string) { r.say(Warning, message) }
+
+// A meter says how far a file has come once all of its bytes have arrived.
+type meter struct {
+	// how far it has been checked, nil if it is not being checked
+	checked atomic.Pointer[func() int64]
+	phase   atomic.Pointer[Phase] // nil before all bytes have arrived
+}
+
+// enters begins a phase.
+func (m *meter) enters(phase Phase) { m.phase.Store(&phase) }
 
 // settling is the phase in which whoever keeps a copy finishes it.
-func (j *job) settling() Phase {
-	if j.dst.conn() == nil {
+func (r *copyRun) settling() Phase {
+	if r.dst.conn() == nil {
 		return PhaseFinishing
 	}
 	return PhaseWaiting
 }
 
 // now returns the phase of a file of which all bytes have arrived.
-func (r *fileReport) now() Phase {
-	if phase := r.phase.Load(); phase != nil {
+func (m *meter) now() Phase {
+	if phase := m.phase.Load(); phase != nil {
 		return *phase
 	}
 	return PhaseFinishing
@@ -323,9 +395,9 @@ func (r *fileReport) now() Phase {
 
 // checks has progress report position, which is how far the bytes have been hashed or read again,
 // until done is called.
-func (r *fileReport) checks(position func() int64) (done func()) {
-	r.checked.Store(&position)
-	return func() { r.checked.Store(nil) }
+func (m *meter) checks(position func() int64) (done func()) {
+	m.checked.Store(&position)
+	return func() { m.checked.Store(nil) }
 }
 
 func (o *Options) progressInterval() time.Duration {

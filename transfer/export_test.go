@@ -32,3 +32,10 @@ func SetSpare(t *testing.T, spare func() bool) {
 
 // SetProgressEvery sets the time between Progress events.
 func (o *Options) SetProgressEvery(interval time.Duration) { o.progressEvery = interval }
+
+// SetHelperPatience changes how long a helper may take for anything.
+func SetHelperPatience(t *testing.T, patience time.Duration) {
+	was := helperPatience
+	helperPatience = patience
+	t.Cleanup(func() { helperPatience = was })
+}

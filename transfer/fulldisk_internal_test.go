@@ -21,8 +21,8 @@ func TestNoRoomDuringDelta(t *testing.T) {
 		{syscall.EIO, true},
 	} {
 		t.Run(test.why.Error(), func(t *testing.T) {
-			c := newFileCopy(&job{ctx: t.Context()}, nil, "source", "target")
-			d := &delta{copy: c}
+			c := newFileTask(&job{copyRun: copyRun{ctx: t.Context()}}, nil, "source", "target")
+			d := &delta{copy: &c.fileCopy}
 			err := &fs.PathError{Op: "write", Path: "target", Err: test.why}
 			if got := d.failed(err); errors.Is(got, errNoDelta) != test.whole {
 				t.Errorf("on this machine: %v", got)

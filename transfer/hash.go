@@ -37,8 +37,8 @@ func newDigests(c *fileCopy, size int64) (all hashpipe.Digests) {
 	if wanted != "" {
 		all = append(all, checksum.NewDigest(wanted, 0))
 	}
-	s := c.main()
-	if !c.verifies() || s == nil { // on this machine bytes are compared
+	s := c.main().prover()
+	if !c.verifies() || s.session == nil { // on this machine bytes are compared
 		return all
 	}
 	algorithm, piece := s.checkAlgorithm(wanted), int64(hashPiece)
@@ -65,7 +65,7 @@ func fastest() checksum.Algorithm {
 
 // checkAlgorithm chooses how to verify what the host stores: by the hash that is computed anyway if
 // the host may know it, else by the fastest if the host announces it, else by SHA-256.
-func (s *session) checkAlgorithm(wanted checksum.Algorithm) checksum.Algorithm {
+func (s prover) checkAlgorithm(wanted checksum.Algorithm) checksum.Algorithm {
 	known := s.client.CheckFileAlgorithms()
 	has := func(a checksum.Algorithm) bool { return slices.Contains(known, hostName(a)) }
 	switch {
@@ -92,7 +92,7 @@ func hostName(a checksum.Algorithm) string {
 
 // verifies reports whether the copy is compared with what the target stores.
 func (c *fileCopy) verifies() bool {
-	if c.options.Verify || c.attempts.delta {
+	if c.options.Verify || c.known.delta {
 		return true
 	}
 	s := c.main()
@@ -119,11 +119,11 @@ func (h *hashing) start(c *fileCopy, local reopen) {
 	}
 }
 
-func (j *job) pipeBuffers() *sync.Pool {
-	if j.tree == nil {
+func (r *copyRun) pipeBuffers() *sync.Pool {
+	if r.budget == nil {
 		return nil
 	}
-	return &j.tree.budget.buffers.pipe
+	return &r.budget.buffers.pipe
 }
 
 func (h *hashing) stop() {
@@ -171,7 +171,7 @@ func (h *hashing) checkList(c *fileCopy) error {
 	if c.options.List == nil {
 		return nil
 	}
-	for _, name := range c.listNames() {
+	for _, name := range listNames(c) {
 		if listed, err := c.options.List.Check(name, h.hash); listed {
 			return err
 		}
@@ -185,7 +185,7 @@ func (h *hashing) meetList(c *fileCopy) {
 	if c.options.List == nil {
 		return
 	}
-	for _, name := range c.listNames() {
+	for _, name := range listNames(c) {
 		if listed, _, _ := c.options.List.Find(name); listed {
 			return
 		}
@@ -195,12 +195,12 @@ func (h *hashing) meetList(c *fileCopy) {
 // listNames returns the names by which a list may know the file, the likeliest first: its path
 // below the directory named as the target, below the source, or below the source's parent, as in a
 // list made when the source was copied there.
-func (c *fileCopy) listNames() []string {
+func listNames(c *fileCopy) []string {
 	base := c.src.Base(c.src.Join(c.route.Source, ""))
-	if c.entry == nil {
-		return []string{c.name, base}
+	if c.listed == nil {
+		return []string{c.listName, base}
 	}
-	return []string{c.name, c.entry.rel(), path.Join(base, c.entry.rel())}
+	return []string{c.listName, c.rel(), path.Join(base, c.rel())}
 }
 
 // keptSame reports whether an existing file need not be copied, judging by its hash if the list or
@@ -211,7 +211,7 @@ func (h *hashing) keptSame(c *fileCopy, in *input, out *output) bool {
 		return false
 	}
 	defer h.stop()
-	err := h.reread(c, c.entry.info.Size, local)
+	err := h.reread(c, c.listed.Size, local)
 	if err == nil {
 		err = h.checkList(c)
 	}
@@ -228,7 +228,7 @@ func (h *hashing) keptSame(c *fileCopy, in *input, out *output) bool {
 
 // reread hashes a file of the given size that is not being copied.
 func (h *hashing) reread(c *fileCopy, size int64, local reopen) error {
-	if !c.tree.budget.isSmall(size) {
+	if !c.budget.isSmall(size) {
 		h.pipe = hashpipe.New(newDigests(c, size), size, interruptible(c.ctx, local),
 			c.pipeBuffers())
 		c.result.Bytes = size
@@ -241,7 +241,7 @@ func (h *hashing) reread(c *fileCopy, size int64, local reopen) error {
 		return err
 	}
 	defer free()
-	budget := c.tree.budget
+	budget := c.budget
 	budget.memory.take(size)
 	defer budget.memory.give(size)
 	data, release := budget.buffers.get(int(size))
@@ -275,9 +275,9 @@ func (r interruptibleAt) ReadAt(p []byte, off int64) (int, error) {
 
 // sum computes the hash of a file that is not copied: the host does if it can, else it is read.
 func (h *hashing) sum(c *fileCopy) (err error) {
-	c.size = c.entry.info.Size
+	c.size = c.listed.Size
 	if c.from != nil {
-		err = c.from.sum(c)
+		err = c.from.prover().sum(c)
 	} else {
 		err = h.sumHere(c)
 	}
@@ -311,7 +311,7 @@ func (h *hashing) sumHere(c *fileCopy) error {
 }
 
 // sum lets the host hash a file, or reads it.
-func (s *session) sum(c *fileCopy) error {
+func (s prover) sum(c *fileCopy) error {
 	wanted := c.options.Hash
 	known := s.client.CheckFileAlgorithms()
 	if known == nil || slices.Contains(known, hostName(wanted)) {
@@ -340,7 +340,7 @@ func (s *session) sum(c *fileCopy) error {
 	return err
 }
 
-func (s *session) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checksum.Digest, error) {
+func (s prover) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checksum.Digest, error) {
 	f, err := s.client.OpenRead(c.source)
 	if err != nil {
 		return nil, err
@@ -351,17 +351,17 @@ func (s *session) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checksum.Di
 		c.size = int64(f.FileStat().Size)
 		name = fmt.Sprint(name, " ", c.size, " ", f.FileStat().Mtime)
 	} else {
-		c.attempts.again = reread{} // nothing shows that it is still the same file
+		c.known.again = reread{} // nothing shows that it is still the same file
 	}
-	sum := c.attempts.again.of(name, wanted, 0)
-	from := c.attempts.again.done
+	sum := c.known.again.of(name, wanted, 0)
+	from := c.known.again.done
 	defer c.watch(func() int64 { return from + f.Progress() })()
 	return sum, s.hashLarge(c, f, c.size)
 }
 
 // begins reports whether a file on the host begins with the first n bytes of a local one, by
 // hashing both at the same time. known is false if the host cannot hash.
-func (s *session) begins(f *usftp.File, local io.ReaderAt, n int64) (same, known bool) {
+func (s prover) begins(f *usftp.File, local io.ReaderAt, n int64) (same, known bool) {
 	if !s.client.HasCheckFile() {
 		return false, false
 	}
@@ -384,15 +384,15 @@ func (s *session) begins(f *usftp.File, local io.ReaderAt, n int64) (same, known
 
 // Servers in front of object stores keep whole parts of an upload that ended half way, which cannot
 // be read or cut. They know the MD5 of each, but not where the client would cut. Parts are as long
-// as powers of two between these, and are longer towards the end of a file (usftpd).
+// as the least one or that doubled several times, and longer towards the end of a file (usftpd).
 const (
-	leastPart = 8 << 20
-	mostPart  = 1 << 30
+	leastPart = 5 << 20
+	mostPart  = 1280 << 20
 )
 
 // kept returns how much of the first n bytes of a host's file is proved part by part to be the
 // beginning of a local one.
-func (s *session) kept(f *usftp.File, local io.ReaderAt, n int64) (kept int64, err error) {
+func (s prover) kept(f *usftp.File, local io.ReaderAt, n int64) (kept int64, err error) {
 	if !s.client.HasCheckFile() {
 		return 0, nil
 	}

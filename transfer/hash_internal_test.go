@@ -4,7 +4,7 @@ import "testing"
 
 // TestNoHashCostsNothing: without a hash nothing stands between source and target.
 func TestNoHashCostsNothing(t *testing.T) {
-	c := &fileCopy{job: &job{}}
+	c := &fileCopy{request: request{copyRun: new(copyRun)}}
 	c.hashing.start(c, nil)
 	c.hashing.small(c, []byte("x"))
 	if c.hashing.pipe != nil || c.hashing.digests != nil {

@@ -18,7 +18,7 @@ import (
 // exclusively; an existing regular file may stem from an earlier attempt.
 func (o *output) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileMode) error {
 	old, flag := o.info, os.O_WRONLY|os.O_CREATE
-	if c.entry != nil {
+	if c.listed != nil {
 		var err error
 		freed := false
 		switch old, err = o.files.Lstat(o.name); {
@@ -31,7 +31,7 @@ func (o *output) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileMod
 		case !old.Mode().IsRegular() && old.Mode()&fs.ModeSymlink == 0:
 			return inTheWay(o.name, old.Mode())
 		default:
-			freed, err = c.entry.backups().aside(c.entry, old.Mode(),
+			freed, err = c.aside(old.Mode(),
 				func() error { return o.files.Remove(c.ctx, o.name) })
 			if err != nil {
 				return err
@@ -63,7 +63,7 @@ func (o *output) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, 
 // inside the target, but follow links within it.
 func (o onDisk) overwriteHere(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
 	perm fs.FileMode) (err error) {
-	if c.entry != nil && old != nil {
+	if c.listed != nil && old != nil {
 		flag, perm = os.O_WRONLY, 0
 	}
 	if err = o.open(c, o.name, flag, perm); err != nil {
@@ -84,7 +84,7 @@ func (o onDisk) opened(c *fileCopy, source *endpoint.Info, old fs.FileInfo) erro
 	switch {
 	case err != nil:
 		return err
-	case c.entry != nil && old != nil &&
+	case c.listed != nil && old != nil &&
 		(!os.SameFile(now, old) || o.info != nil && !os.SameFile(now, o.info)):
 		return &fs.PathError{Op: "write", Path: o.name, Err: endpoint.ErrReplaced}
 	case source.Local != nil && os.SameFile(now, source.Local):
@@ -110,13 +110,13 @@ func (o onHost) overwriteThere(c *fileCopy, source *endpoint.Info, old fs.FileIn
 			err = o.openOver(c, source, nil, perm) // there is no other way to replace it
 		}
 		if badName(err) {
-			c.detail = noSuchName
+			c.result.detail = noSuchName
 		} else if endpoint.Refused(err) {
-			c.detail = "the host does not say what has this name: a directory's must end in /" +
-				c.rules().inPlace
+			c.result.detail = "the host does not say what has this name: a directory's must end in /" +
+				c.rules.inPlace
 		}
 		return err
-	case old == nil && c.flags.notRenamed: // what has come since keeps its contents
+	case old == nil && c.known.notRenamed: // what has come since keeps its contents
 		return o.open(c, o.name, flag|os.O_EXCL, perm)
 	case old == nil:
 		return o.open(c, o.name, flag|os.O_TRUNC, perm)
@@ -134,7 +134,7 @@ func (o onHost) overwriteThere(c *fileCopy, source *endpoint.Info, old fs.FileIn
 func (o onHost) openOver(c *fileCopy, source *endpoint.Info, old fs.FileInfo,
 	perm fs.FileMode) (err error) {
 	// what can be read only once is no file
-	other := c.attempts.once || c.flags.tried[emptied] > 0 || old != nil && isOther(source, old)
+	other := c.known.spent || c.known.tried[emptied] > 0 || old != nil && isOther(source, old)
 	if !other || old != nil && !o.quirks.WholeFiles.Load() {
 		if err = o.open(c, o.name, os.O_WRONLY|os.O_CREATE, perm); err == nil {
 			o.over = sizeOf(old)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"sync/atomic"
 
@@ -42,24 +41,16 @@ type reopen func() (file io.ReaderAt, free func(), err error)
 // openInput returns the file to read, which must be closed even after an error. A file of a tree
 // stays closed until ready.
 func openInput(c *fileCopy) (*input, error) {
-	in := &input{copy: c, opener: c.src.opener(c.from)}
+	in := &input{copy: c, opener: c.src.opener(c.from), how: c.how}
 	in.same.in = in
-	if c.options.Changing {
-		in.how |= endpoint.Growing
-	}
-	if c.entry == nil {
+	if c.listed == nil {
 		return in, in.ready()
 	}
-	in.known = c.entry.info
-	in.small.budget, in.small.size = c.tree.budget, in.known.Size
+	in.known = *c.listed
+	in.sized()
+	in.small.budget, in.small.size = c.budget, in.known.Size
 	if c.from != nil {
-		in.small.counts = &c.flags.seat
-	}
-	if in.known.IsRegular() && !c.entry.sought {
-		in.how |= endpoint.Regular
-		if c.tree.options.Links != LinksFollow {
-			in.how |= endpoint.NoFollow
-		}
+		in.small.counts = &c.slot
 	}
 	return in, nil
 }
@@ -78,14 +69,23 @@ func (in *input) ready() error {
 		in.small.takes = true
 		same, err := in.load()
 		if same {
-			c.freeHandle()
+			c.slot.free()
 		}
 		if same || err != nil {
 			return err
 		}
-		c.flags.large = true
+		c.known.large = true
 	}
-	return ofSource(in.open())
+	err := in.open()
+	in.sized()
+	return ofSource(err)
+}
+
+// sized records the source's size, if it is known.
+func (in *input) sized() {
+	if in.known.IsRegular() {
+		in.copy.size = in.known.Size
+	}
 }
 
 func (in *input) open() (err error) {
@@ -103,7 +103,7 @@ func (in *input) open() (err error) {
 	case in.host != nil:
 		return in.openedOnHost()
 	case !in.known.HasMode: // a stream: what was read cannot be read again
-		c.attempts.once = true
+		c.known.spent = true
 		c.size = in.known.Size
 	case in.how&endpoint.NoFollow != 0 && !mode.IsRegular():
 		return &fs.PathError{Op: "read", Path: c.source,
@@ -125,17 +125,17 @@ func (in *input) own() endpoint.Reader {
 // openedOnHost prepares a file on a host for being read.
 func (in *input) openedOnHost() error {
 	c, f := in.copy, in.host.File
-	c.flags.seat.opened(true)
+	c.slot.opened(true)
 	c.from.trip = in.host.Trip
 	if !f.AttrsCached() { // nothing to compare with, or to resume from
 		return nil
 	}
-	if c.attempts.stored != "" { // nobody else writes to it
+	if c.known.stored != nil { // nobody else writes to it
 		in.widen(in.host, &in.same.mixed)
 		return nil
 	}
-	if !c.attempts.racy.isAbout(f.FileStat()) {
-		c.attempts.racy = newRacySource(c.from, f.FileStat())
+	if !c.known.racy.isAbout(f.FileStat()) {
+		c.known.racy = newRacySource(c.from, f.FileStat())
 		if err := in.same.settle(); err != nil {
 			return err
 		}
@@ -186,12 +186,16 @@ func (w *wide) Close() error {
 // no longer as listed, or has been written to since, perhaps just now; it is then copied like a
 // large one.
 func (in *input) load() (same bool, err error) {
-	if in.copies() {
+	if copies(in.copy) {
 		return false, nil
 	}
 	c := in.copy
-	err = in.small.read(c.ctx, in.opener, c.source, in.how, &in.known)
-	was, now := &c.entry.info, &in.known
+	opener := in.opener
+	if c.from != nil && c.from.host.Helper != nil {
+		opener = in.getter()
+	}
+	err = in.small.read(c.ctx, opener, c.source, in.how, &in.known)
+	was, now := c.listed, &in.known
 	if same = err == nil && (c.from == nil || now.HasMode && (!was.HasTimes || !now.HasTimes ||
 		was.Mtime.Equal(now.Mtime))); same {
 		c.size = in.small.size
@@ -205,8 +209,7 @@ func (in *input) load() (same bool, err error) {
 }
 
 // copies reports whether the host can copy the file itself.
-func (in *input) copies() bool {
-	c := in.copy
+func copies(c *fileCopy) bool {
 	if c.from == nil || c.from != c.to || c.hashes() { // what is hashed must pass through here
 		return false
 	}
@@ -217,15 +220,15 @@ func (in *input) copies() bool {
 // copyOn makes the host copy the file itself. done is false if it could not start.
 func (in *input) copyOn(to *usftp.File) (n int64, done bool, err error) {
 	c := in.copy
-	if !in.copies() || !in.known.IsRegular() || in.known.Size == 0 {
+	if !copies(in.copy) || !in.known.IsRegular() || in.known.Size == 0 {
 		return 0, false, nil
 	}
 	small := in.known.Size <= readAtOnce
-	if racy := c.attempts.racy; !small && racy.isRacy(c.ctx) {
+	if racy := c.known.racy; !small && racy.isRacy(c.ctx) {
 		if err := racy.wait(c.ctx); err != nil {
 			return 0, true, err
 		}
-		c.attempts.racy, in.same.racy = nil, nil
+		c.known.racy, in.same.racy = nil, nil
 		if err := in.unchanged(in.known.Size, nil); err != nil {
 			return 0, true, err
 		}
@@ -233,7 +236,7 @@ func (in *input) copyOn(to *usftp.File) (n int64, done bool, err error) {
 	at := c.result.Resumed
 	n, err = in.host.File.CopyRange(at, max(0, in.known.Size-at), to, at)
 	if small && n > 0 {
-		c.attempts.racy, in.same.racy = nil, nil
+		c.known.racy, in.same.racy = nil, nil
 	}
 	return n, n > 0 || !endpoint.Refused(err), err
 }
@@ -340,7 +343,7 @@ func (s sink) small(data []byte) error {
 }
 
 // pour copies the contents to a local file or a stream.
-func (in *input) pour(to sink) (int64, error) {
+func pour(in *input, to sink) (int64, error) {
 	local, isLocal := in.own().(*endpoint.LocalFile)
 	p := pouring{in, to}
 	switch {
@@ -499,42 +502,6 @@ func (w counting) Write(p []byte) (int, error) {
 	n, err := w.w.Write(p)
 	w.taken.Add(int64(n))
 	return n, err
-}
-
-// verify compares the copy with the source, if the target is on this machine.
-func (in *input) verify(target reopen) error {
-	c := in.copy
-	switch {
-	case in.host != nil:
-		return c.from.verify(c, c.source, in.host.File, target)
-	case c.from != nil:
-		return c.from.verify(c, c.source, nil, target)
-	}
-	if target == nil || !in.known.Mode.IsRegular() {
-		return errNoReread
-	}
-	stored, free, err := target()
-	if err != nil {
-		return err
-	}
-	defer free()
-	same, err := c.matches(io.NewSectionReader(stored, 0, math.MaxInt64), in.file, c.result.Bytes)
-	if err == nil && !same {
-		err = ErrVerify
-	}
-	if err == nil {
-		c.hashing.verified = VerifiedByReading
-	}
-	return err
-}
-
-// begins reports whether the source begins with the first n bytes of a local file; known is false
-// if that cannot be told.
-func (in *input) begins(local io.ReaderAt, n int64) (same, known bool) {
-	if in.host == nil {
-		return false, false
-	}
-	return in.copy.from.begins(in.host.File, local, n)
 }
 
 // reopen returns how to read the file again, nil if that is impossible.

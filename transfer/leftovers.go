@@ -399,12 +399,6 @@ func (l *leftovers) leaves(alone bool) {
 	}
 }
 
-// mayLeave reports whether a failed file may have left something.
-func mayLeave(c *fileCopy) bool {
-	return c.result.LeftBehind != "" ||
-		c.to.lost() && (c.attempts.made != "" || len(c.attempts.strays) > 0)
-}
-
 // leftBehind describes what may be left and was not reported file by file, "" if nothing is.
 func (t *tree) leftBehind() string {
 	n := t.leftovers.count.Load()
@@ -506,7 +500,7 @@ type halfways struct {
 }
 
 // has reports whether an earlier run wrote a target in place and did not complete it.
-func (h *halfways) has(j *job, source, target string) bool {
+func (h *halfways) has(j *copyRun, source, target string) bool {
 	h.once.Do(func() {
 		if j.options.Journal == "" {
 			return

@@ -50,7 +50,7 @@ func (o *output) close() {
 func (o *output) open(c *fileCopy, name string, flag int, perm fs.FileMode) (err error) {
 	o.writer, err = o.files.Open(name, flag, perm)
 	if err == nil && c.to != nil {
-		c.flags.seat.opened(false)
+		c.slot.opened(false)
 	}
 	return err
 }
@@ -87,9 +87,9 @@ func (o onDisk) stored() (io.ReaderAt, func(), error) {
 // verify compares what is stored with what was copied.
 func (o *output) verify(c *fileCopy, in *input) error {
 	if c.to != nil {
-		return c.to.verify(c, o.written(), nil, in.reopen())
+		return c.to.prover().verify(c, o.written(), nil, in.reopen())
 	}
-	return in.verify(o.rereads(c, in))
+	return verifyHere(in, o.rereads(c, in))
 }
 
 // holds reports whether the host's file matches the hash of the other end; known is false if that
@@ -97,9 +97,9 @@ func (o *output) verify(c *fileCopy, in *input) error {
 func (o *output) holds(c *fileCopy) (same, known bool) {
 	switch {
 	case c.to != nil:
-		return c.to.holds(c.hashing.digests, o.name, nil)
+		return c.to.prover().holds(c.hashing.digests, o.name, nil)
 	case c.from != nil:
-		return c.from.holds(c.hashing.digests, c.source, nil)
+		return c.from.prover().holds(c.hashing.digests, c.source, nil)
 	}
 	return false, true
 }
@@ -118,7 +118,7 @@ func (o *output) resume(c *fileCopy, in *input, m *mark) (offset int64, why erro
 		return 0, why
 	}
 	if o.hidden = m.Hidden; !m.Hidden {
-		o.temp, c.attempts.made = temporary, temporary
+		o.temp, c.known.made = temporary, temporary
 	}
 	return offset, nil
 }
@@ -128,9 +128,9 @@ func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
 	if o.stream {
 		return streamed{o}.start(c, source)
 	}
-	if c.to != nil && c.isSmall() && private.OfClient(c.to.client).PutsFiles() &&
-		(onHost{o}).goesWhole(c) {
-		o.whole.begin(c, o)
+	if c.to != nil && c.isSmall() && (c.to.host.Helper != nil ||
+		private.OfClient(c.to.client).PutsFiles()) &&
+		(onHost{o}).goesWhole(c) && o.whole.begin(c, o) {
 		return nil
 	}
 	perm, denied := fs.FileMode(0o666), false
@@ -144,7 +144,7 @@ func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
 		if o.hidden = err == nil; o.hidden {
 			return nil
 		}
-		if c.flags.seat.crowded(err) || c.interrupted() || sharesHandle(err) {
+		if c.slot.crowded(err) || c.interrupted() || sharesHandle(err) {
 			return err
 		}
 	}
@@ -153,12 +153,12 @@ func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
 		c.journal.noteBefore(c, temporary)
 		lost := c.to.lost()
 		err = o.open(c, temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, o.until(c, source, perm))
-		c.attempts.made = temporary
+		c.known.made = temporary
 		if err == nil {
 			o.temp = temporary
 			return nil
 		}
-		if c.flags.seat.crowded(err) { // that says nothing about the name
+		if c.slot.crowded(err) { // that says nothing about the name
 			return err
 		}
 		if c.interrupted() || sharesHandle(err) {
@@ -172,7 +172,7 @@ func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
 		if err := o.fallBack(c, o.explain(err)); err != nil {
 			return err
 		}
-		c.flags.seat.inVain(err)
+		c.slot.inVain(err)
 		denied = true
 	}
 	if c.options.Placement == PlaceAtomic {
@@ -235,7 +235,7 @@ func (o *output) fill(c *fileCopy, in *input) error {
 			return o.files.(*endpoint.LocalFiles).OpenFile(o.name, os.O_RDONLY, 0)
 		}
 	}
-	n, err := in.pour(to)
+	n, err := pour(in, to)
 	c.result.Bytes = c.result.Resumed + n
 	return err
 }
@@ -245,50 +245,59 @@ func (o *output) fill(c *fileCopy, in *input) error {
 func (o *output) finalize(c *fileCopy, in *input) error {
 	switch {
 	case c.to != nil && !o.finished:
-		return o.finish(c, in.info())
+		return finisher{o, c}.finish(in.info())
 	case c.to == nil && o.over > 0:
 		return o.writer.(*endpoint.LocalWriter).Truncate(c.result.Bytes)
 	}
 	return nil
 }
 
+// A finisher gives the file that is written what it is to have besides its contents.
+type finisher struct {
+	*output
+	c *fileCopy
+}
+
+// errPrivate reports that a file would stay readable for its owner alone.
+var errPrivate = errors.New("the host does not change the permissions of a file")
+
 // finish finishes the file and closes it.
-func (o *output) finish(c *fileCopy, source *endpoint.Info) (err error) {
-	f := endpoint.Finish{Truncate: c.result.Bytes < o.over, Size: c.result.Bytes, Own: o.own(),
-		Flush: c.options.Sync || c.options.Verify && c.to != nil && c.to.syncs(c)}
-	if f.Set, err = o.attrs(c, source); err != nil {
+func (o finisher) finish(source *endpoint.Info) (err error) {
+	f := endpoint.Finish{Truncate: o.c.result.Bytes < o.over, Size: o.c.result.Bytes, Own: o.own(),
+		Flush: o.c.options.Sync || o.c.options.Verify && o.c.to != nil && o.c.to.prover().syncs(o.c)}
+	if f.Set, err = o.attrs(source); err != nil {
 		return err
 	}
-	o.looks(c, f.Set)
-	done, err := o.writer.Finish(c.ctx, &f)
+	o.looks(f.Set)
+	done, err := o.writer.Finish(o.c.ctx, &f)
 	if err = o.explain(err); err == nil {
-		err = o.told(c, done)
+		err = o.told(done)
 	}
 	if err == nil {
-		err = o.proved(c)
+		err = o.proved()
 	}
 	return err
 }
 
-// own reports whether the file is new.
-func (o *output) own() bool { return o.temp != "" || o.info == nil }
-
 // attrs returns the attributes to set.
-func (o *output) attrs(c *fileCopy, source *endpoint.Info) (set usftp.NewAttrs, err error) {
+func (o finisher) attrs(source *endpoint.Info) (set usftp.NewAttrs, err error) {
 	atime, mtime := source.Times()
-	exists := c.to == nil || endpoint.Nearest(mtime).Unix() == mtime.Unix()
-	if source.HasTimes && !c.options.NoTimes && (c.options.Preserve || c.entry != nil && exists) {
+	exists := o.c.to == nil || endpoint.Nearest(mtime).Unix() == mtime.Unix()
+	if source.HasTimes && !o.c.options.NoTimes &&
+		(o.c.options.Preserve || o.c.listed != nil && exists) {
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
-		c.settable(&set)
+		if o.c.nearest(&set) {
+			o.c.warn(noSuchTimes)
+		}
 	}
-	if err := c.options.addOwner(&set, source.Owner); err != nil {
+	if err := o.c.options.addOwner(&set, source.Owner); err != nil {
 		return set, err
 	}
-	if c.options.preservesMode(source) {
+	if o.c.options.preservesMode(source) {
 		// without setuid and setgid: the copy would run as the user who made it
-		set.SetMode, set.Mode = true, c.options.perm(source)
+		set.SetMode, set.Mode = true, o.c.options.perm(source)
 	} else if o.info != nil && o.temp != "" {
-		set.SetMode, set.Mode = true, o.inherit(c)
+		set.SetMode, set.Mode = true, o.inherit()
 		if set.SetOwner { // its new owner may never have agreed to that
 			set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
 		}
@@ -298,47 +307,44 @@ func (o *output) attrs(c *fileCopy, source *endpoint.Info) (set usftp.NewAttrs, 
 }
 
 // inherit gives the new file what it keeps of the old one besides the mode, and returns that.
-func (o *output) inherit(c *fileCopy) fs.FileMode {
-	mode, lost := o.files.Inherit(o.writer, o.name, o.info, c.options.Owners)
+func (o finisher) inherit() fs.FileMode {
+	mode, lost := o.files.Inherit(o.writer, o.name, o.info, o.c.options.Owners)
 	for _, why := range lost {
-		c.warn(why)
+		o.c.warn(why)
 	}
 	return mode
 }
 
 // told says which attributes the file did not get. Unless they were asked for, that is no error.
-func (o *output) told(c *fileCopy, done endpoint.Finished) error {
+func (o finisher) told(done endpoint.Finished) error {
 	say := func(string) {} // nobody has asked for it
-	if c.options.Preserve || o.info != nil {
-		say = c.warn
+	if o.c.options.Preserve || o.info != nil {
+		say = o.c.warn
 	}
-	c.options.tell(done.Unset, say)
-	if done.Times && !c.options.Preserve {
+	o.c.options.tell(done.Unset, say)
+	if done.Times && !o.c.options.Preserve {
 		return nil
 	}
-	return o.attrsRefused(c, done.NotSet)
+	return o.refused(done.NotSet)
 }
 
-// attrsRefused returns err unless the attributes are optional and were merely refused.
-func (o *output) attrsRefused(c *fileCopy, err error) error {
-	if err == nil || c.options.Preserve || c.options.Owners || !endpoint.Refused(err) {
+// refused returns err unless the attributes are optional and were merely refused.
+func (o finisher) refused(err error) error {
+	if err == nil || o.c.options.Preserve || o.c.options.Owners || !endpoint.Refused(err) {
 		return err
 	}
 	if o.info != nil {
-		c.warn("the new file cannot be given the permissions of the old one: " + err.Error())
+		o.c.warn("the new file cannot be given the permissions of the old one: " + err.Error())
 	}
 	return nil
 }
 
-// errPrivate reports that a file would stay readable for its owner alone.
-var errPrivate = errors.New("the host does not change the permissions of a file")
-
 // looks notes what a file is given, to look afterwards whether it has it, once for each host.
 // OpenSSH's server is believed. Copies that nobody asked to have attributes need no look,
 // unless they replace something that not everybody may read.
-func (o *output) looks(c *fileCopy, set usftp.NewAttrs) {
-	if c.to != nil && (c.options.Preserve || o.private) && set != (usftp.NewAttrs{}) &&
-		!private.OfClient(onHost{o}.client()).WorksInOrder() && !o.quirks.Proved.Swap(true) {
+func (o finisher) looks(set usftp.NewAttrs) {
+	if o.c.to != nil && (o.c.options.Preserve || o.private) && set != (usftp.NewAttrs{}) &&
+		!private.OfClient(onHost{o.output}.client()).WorksInOrder() && !o.quirks.Proved.Swap(true) {
 		given := set // most files need none
 		o.given = &given
 	}
@@ -346,18 +352,18 @@ func (o *output) looks(c *fileCopy, set usftp.NewAttrs) {
 
 // proved looks at a finished file. It returns errPrivate if it was made before anybody knew that
 // modes are not set, and can be copied again.
-func (o *output) proved(c *fileCopy) error {
+func (o finisher) proved() error {
 	if o.given != nil {
-		onHost{o}.lookAtGiven(c)
+		o.lookAtGiven()
 	}
-	if o.private && o.quirks.NoModes.Load() && !c.attempts.once {
+	if o.private && o.quirks.NoModes.Load() && !o.c.known.spent {
 		return errPrivate
 	}
 	return nil
 }
 
 // lookAtGiven looks at a file whose attributes were set.
-func (o onHost) lookAtGiven(c *fileCopy) {
+func (o finisher) lookAtGiven() {
 	set := *o.given
 	o.given = nil
 	unset := endpoint.Pretends(o.quirks, set, func() (endpoint.Info, error) {
@@ -370,9 +376,9 @@ func (o onHost) lookAtGiven(c *fileCopy) {
 		}
 		return endpoint.OfStat(info.Sys().(*usftp.FileStat)), nil
 	}, func(set usftp.NewAttrs) error {
-		return endpoint.SetUnfollowed(o.client(), o.written(), set, 0, true)
+		return endpoint.SetUnfollowed(onHost{o.output}.client(), o.written(), set, 0, true)
 	})
-	c.options.tell(unset, c.warn)
+	o.c.options.tell(unset, o.c.warn)
 }
 
 // commit gives the copy its name. On this machine it finishes the file before.
@@ -383,21 +389,21 @@ func (o *output) commit(c *fileCopy, in *input) error {
 	case c.to != nil:
 		return onHost{o}.giveName(c, in)
 	}
-	if err := o.finish(c, in.info()); err != nil || o.temp == "" {
+	if err := (finisher{o, c}).finish(in.info()); err != nil || o.temp == "" {
 		return err
 	}
 	files := o.files.(*endpoint.LocalFiles)
 	if err := files.Replace(o.temp, o.name); err != nil {
 		c.result.LeftBehind = o.temp
-		c.detail = "all of the data is in " + o.temp
+		c.result.detail = "all of the data is in " + o.temp
 		// most likely the directory was removed
 		if _, lookErr := files.Lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
-			c.detail = "all of the data was in " + o.temp + ", which is gone"
+			c.result.detail = "all of the data was in " + o.temp + ", which is gone"
 		}
 		return err
 	}
-	if dir := filepath.Dir(o.name); c.entry == nil && files.Moved(dir) { // a tree's are left
+	if dir := filepath.Dir(o.name); c.listed == nil && files.Moved(dir) { // a tree's are left
 		return &fs.PathError{Op: "write", Path: dir, Err: endpoint.ErrWentAlong}
 	}
 	return nil

@@ -85,11 +85,7 @@ func (o *overlap) check(dir string) error {
 	if remove == nil {
 		return nil // writing there will fail with the reason
 	}
-	defer func() {
-		if err := remove(); err != nil && t.ctx.Err() != nil { // a walker may have met it meanwhile
-			remove()
-		}
-	}()
+	defer remove()
 	_, err := t.src.Lstat(probe)
 	if err == nil {
 		return t.rules.apart
@@ -117,7 +113,14 @@ func touch(dst target, name string) (remove func() error, err error) {
 	// example since a walker has met the file.
 	if err == nil || errors.Is(err, endpoint.ErrRepeated) ||
 		dst.conn() != nil && !endpoint.Refused(err) {
-		remove = func() error { return dst.Remove(name, false) }
+		remove = func() error {
+			err := dst.Remove(name, false)
+			if err != nil && !endpoint.Refused(err) {
+				// The run may have ended while that was under way. Now it is cleaned up after it.
+				err = endpoint.IgnoreMissing(dst.Remove(name, false))
+			}
+			return err
+		}
 	}
 	return remove, err
 }

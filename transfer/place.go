@@ -42,6 +42,9 @@ func (l *location) written() string {
 	return l.name
 }
 
+// own reports whether the file is new.
+func (l *location) own() bool { return l.temp != "" || l.info == nil }
+
 // left reports whether an earlier run for this target may have left a file of this name.
 func (l *location) left(c *fileCopy, name string) bool {
 	return strings.HasPrefix(c.dst.Base(name), localfs.TempPrefix(c.dst.Base(l.name))) &&
@@ -54,7 +57,7 @@ func (l *location) apart(c *fileCopy, in *input) error {
 	if source != nil && l.info != nil && os.SameFile(source, l.info) {
 		return errSameFile
 	}
-	if c.to == nil || c.from != c.to || c.entry != nil || l.info == nil && !l.untold {
+	if c.to == nil || c.from != c.to || c.listed != nil || l.info == nil && !l.untold {
 		return nil
 	}
 	from, err := c.to.client.RealPath(c.source)
@@ -84,10 +87,10 @@ func (p placement) tries(c *fileCopy) bool {
 	case c.options.Placement == PlaceAtomic:
 		return true
 	case c.options.Placement == PlaceDirect, p.quirks.NoTemporary.Load(), p.quirks.NoRename.Load(),
-		c.flags.notRenamed:
+		c.known.notRenamed:
 		return false
 	}
-	return c.entry == nil || !c.entry.dir.noTemporary.Load()
+	return c.listed == nil || !c.found().noTemporary.Load()
 }
 
 // fallBack decides what follows when a temporary file could not be created: it returns nil if the
@@ -100,7 +103,7 @@ func (p placement) fallBack(c *fileCopy, err error) error {
 	if c.options.Placement == PlaceAuto && !errors.Is(err, fs.ErrNotExist) &&
 		!errors.Is(err, usftp.ErrNameCoding) &&
 		!errors.Is(err, endpoint.ErrNotDirectory) && !errors.Is(err, syscall.EROFS) {
-		c.detail = "no temporary file can be created beside the target, which is untouched" + c.rules().inPlace
+		c.result.detail = "no temporary file can be created beside the target, which is untouched" + c.rules.inPlace
 	}
 	return err
 }
@@ -111,8 +114,8 @@ func (p placement) fallBack(c *fileCopy, err error) error {
 func (p placement) noteNameRefused(c *fileCopy, isNew bool) {
 	if isNew {
 		p.quirks.NoTemporary.Store(true)
-	} else if c.entry != nil {
-		c.entry.dir.noTemporary.Store(true)
+	} else if c.listed != nil {
+		c.found().noTemporary.Store(true)
 	}
 	p.report(c, "no temporary file can be created beside the target: it is written in place")
 }
@@ -128,7 +131,7 @@ func (p placement) report(c *fileCopy, why string) {
 	if p.quirks.Reported.Swap(true) {
 		return
 	}
-	if c.entry != nil {
+	if c.listed != nil {
 		why += " (reported once for all files of the tree)"
 	}
 	c.warn(why)
@@ -174,7 +177,7 @@ func (l *location) find(c *fileCopy, name string, slash bool, valid func(string)
 		if err := c.checkBase(base, valid); err != nil {
 			return err
 		}
-		l.name, c.name = c.dst.Join(name, base), base
+		l.name, c.listName = c.dst.Join(name, base), base
 		c.result.Target = l.name
 		if info, err = stat(l.name); err == nil && info.IsDir() {
 			return &fs.PathError{Op: "write", Path: l.name, Err: ErrIsDirectory}
@@ -196,21 +199,22 @@ func (l *location) find(c *fileCopy, name string, slash bool, valid func(string)
 // place examines the target.
 func (t *localTarget) place(c *fileCopy, in *input) (*output, error) {
 	l := location{placement: t.placement}
-	if c.entry == nil {
+	if c.listed == nil {
 		files, err := t.find(c, &l)
 		if err == nil && l.stream && c.options.Placement == PlaceAtomic {
 			return nil, l.notAtomic()
 		}
 		return &output{location: l, files: files}, err
 	}
-	l.name = c.entry.target()
-	files := t.root.Files(c.entry.dir.rel)
-	if c.entry.dir.fresh {
+	l.name = c.target
+	_, dir := c.paths()
+	files := t.root.Files(dir)
+	if c.absent {
 		return &output{location: l, files: files}, nil
 	}
 	// fetching the source from a host may take long: keep no directory open for that time
 	defer files.Close()
-	err := l.lookBelow(c.entry, files)
+	err := l.lookBelow(c, files)
 	return &output{location: l, files: files}, err
 }
 
@@ -218,16 +222,16 @@ func (t *localTarget) place(c *fileCopy, in *input) (*output, error) {
 // written in place, as a copy of a single file is. A sync replaces it: the source may have other
 // contents under another of these names, and the names outside the target belong to somebody else,
 // often to a snapshot of it.
-func (l *location) lookBelow(e *entry, in *endpoint.LocalFiles) error {
+func (l *location) lookBelow(c *fileCopy, in *endpoint.LocalFiles) error {
 	err := l.look(in.Lstat(l.name))
-	l.direct = !e.dir.tree.rules.relinks && l.info != nil && localfs.Links(l.info) > 1
+	l.direct = !c.rules.relinks && l.info != nil && localfs.Links(l.info) > 1
 	return err
 }
 
 // find examines the target of a single file: a directory is entered, a symbolic link followed.
 func (t *localTarget) find(c *fileCopy, o *location) (in endpoint.Files, err error) {
-	name := t.job.route.Target
-	c.name = filepath.Base(name)
+	name := c.target
+	c.listName = filepath.Base(name)
 	slash := name != "" && os.IsPathSeparator(name[len(name)-1])
 	if err := o.find(c, name, slash, localfs.CheckName, os.Stat); err != nil {
 		return nil, err
@@ -255,15 +259,16 @@ func (t *localTarget) find(c *fileCopy, o *location) (in endpoint.Files, err err
 // made. For a single file, a directory is entered and a symbolic link followed, since a rename
 // would replace the link: that takes one round trip, and one more for a directory or a link.
 func (t *remoteTarget) place(c *fileCopy, in *input) (*output, error) {
-	files := &endpoint.HostFiles{Name: c.to.host.Name, Quirks: t.quirks}
-	files.Client, _ = t.view(c.to.client, c.entry)
+	files := &endpoint.HostFiles{Name: c.to.host.Name, Quirks: t.quirks, Client: c.to.client}
 	o := &output{location: location{placement: t.placement}, files: files}
-	if c.entry != nil {
-		o.name = c.entry.target()
-		if err := t.job.tree.inPlace(c.entry.dir); err != nil {
+	if c.listed != nil {
+		_, dir := c.paths()
+		files.Client, _ = t.root.View(c.to.client, dir)
+		o.name = c.target
+		if err := c.unmoved(); err != nil {
 			return nil, err
 		}
-		if c.entry.absent() {
+		if c.absent {
 			return o, nil
 		}
 		err := o.look(files.Lstat(o.name))
@@ -275,8 +280,8 @@ func (t *remoteTarget) place(c *fileCopy, in *input) (*output, error) {
 
 // find examines the target of a single file.
 func (t *remoteTarget) find(c *fileCopy, o *location) error {
-	name, link := cmp.Or(t.job.route.Target, "."), false
-	c.name = path.Base(name)
+	name, link := cmp.Or(c.target, "."), false
+	c.listName = path.Base(name)
 	stat := func(name string) (info fs.FileInfo, err error) {
 		info, link, err = c.to.look(c.ctx, name)
 		return info, err

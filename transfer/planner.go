@@ -99,5 +99,5 @@ type executor interface {
 	did(t *tree, e *Event)
 
 	// single copies a source that is a file.
-	single(c *fileCopy) (Summary, error)
+	single(c *fileTask) (Summary, error)
 }

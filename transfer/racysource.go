@@ -301,7 +301,7 @@ type sameness struct {
 // logins of further connections fit into that time.
 func (s *sameness) settle() error {
 	in, c := s.in, s.in.copy
-	r := c.attempts.racy
+	r := c.known.racy
 	if in.shared != nil || r == nil || !r.suspect ||
 		c.verifies() && c.to == nil { // the source itself is compared
 		return nil
@@ -318,7 +318,7 @@ func (s *sameness) settle() error {
 		if float64(in.known.Size)/rate < left.Seconds() {
 			return nil
 		}
-		if pool := c.from.host.Pool; pool != nil && !c.tree.spreads() && c.limiter == nil {
+		if pool := c.from.host.Pool; pool != nil && !c.budget.spreads() && c.limiter == nil {
 			pools.OfPool(pool).Expect(in.known.Size, c.from.trip)
 		}
 		if err := pace.Sleep(c.ctx, left); err != nil {
@@ -332,9 +332,9 @@ func (s *sameness) settle() error {
 	}
 	in.known = *in.host.Info()
 	if now := in.host.File.FileStat(); r.isAbout(now) {
-		c.attempts.racy = nil
+		c.known.racy = nil
 	} else { // it was written to meanwhile
-		c.attempts.racy = newRacySource(c.from, now)
+		c.known.racy = newRacySource(c.from, now)
 	}
 	return nil
 }
@@ -343,7 +343,7 @@ func (s *sameness) settle() error {
 // be racy, and everything if the server is known to change the times of files being read. At the
 // end only the contents show then whether the file is unchanged.
 func (s *sameness) remember() {
-	t, from := &s.in.copy.attempts, s.in.copy.from
+	t, from := &s.in.copy.known, s.in.copy.from
 	s.racy = t.racy
 	s.racy.remember()
 	if t.prefix == nil &&
@@ -390,7 +390,7 @@ func (s *sameness) unchanged(n int64, local reopen) error {
 	if in.host == nil || c.verifies() && c.to == nil { // the source itself is compared
 		return nil
 	}
-	return c.attempts.racy.check(c, in.host.File, n, local)
+	return c.known.racy.check(c, in.host.File, n, local)
 }
 
 // onlyTouched checks that a source whose time changed while it was read has the contents that
@@ -406,7 +406,7 @@ func (s *sameness) onlyTouched(n int64, local reopen) error {
 		return errTouched
 	case s.prefix.remembers() && s.prefix.fed == n:
 		var now []byte
-		now, err = c.attempts.again.hash(c, in.host.File, n)
+		now, err = c.known.again.hash(c, in.host.File, n)
 		same = bytes.Equal(now, s.prefix.sum.Sum(nil))
 	case c.to == nil && local != nil:
 		same, err = s.sameAs(n, local)
@@ -419,8 +419,8 @@ func (s *sameness) onlyTouched(n int64, local reopen) error {
 	if !same {
 		return ErrSourceChanged
 	}
-	if c.entry != nil && c.entry.info.HasTimes { // restore the time from before it was read
-		in.known.Mtime, in.known.Atime = c.entry.info.Mtime, c.entry.info.Atime
+	if c.listed != nil && c.listed.HasTimes { // restore the time from before it was read
+		in.known.Mtime, in.known.Atime = c.listed.Mtime, c.listed.Atime
 	}
 	if !c.from.quirks().Touches.Swap(true) {
 		why := "some servers report the current time for files that are read"
@@ -441,19 +441,19 @@ func (s *sameness) sameAs(n int64, local reopen) (bool, error) {
 		return false, err
 	}
 	defer free()
-	if same, known := c.from.begins(f, file, n); known {
+	if same, known := c.from.prover().begins(f, file, n); known {
 		return same, nil
 	}
 	again := f.ReadRange(0, n)
 	defer again.Close()
-	return c.matches(io.TeeReader(again, c.limiter.Writer(io.Discard)), file, n)
+	return matches(c, io.TeeReader(again, c.limiter.Writer(io.Discard)), file, n)
 }
 
 // inherit takes over from the journal what an earlier run could not establish.
 func (s *sameness) inherit(m *mark) {
 	in, c := s.in, s.in.copy
-	if in.host != nil && m.RacyBytes > 0 && !c.attempts.racy.isRacy(c.ctx) {
-		c.attempts.racy = resumeRacySource(in.host.File.FileStat(), m.RacyBytes)
+	if in.host != nil && m.RacyBytes > 0 && !c.known.racy.isRacy(c.ctx) {
+		c.known.racy = resumeRacySource(in.host.File.FileStat(), m.RacyBytes)
 	}
 }
 

@@ -160,22 +160,22 @@ func (o *origin) unchanged(j *job) error {
 func newOrigin(c *fileCopy, in *input, out *output) *origin {
 	o := &origin{Info: *in.info(), rel: c.src.Base(c.source), began: c.began,
 		before: out.info != nil || out.untold}
-	if c.entry != nil {
-		o.rel = c.entry.rel()
+	if c.listed != nil {
+		o.rel = c.rel()
 	}
 	return o
 }
 
 // removeCopied removes the source of a file that was copied, and returns the error to report.
-func removeCopied(c *fileCopy) error {
-	o := c.flags.origin
-	o.target, o.size = c.result.Target, c.result.Bytes
-	o.proved = c.hashing.verified != ""
-	err := c.removeSource(o)
-	if c.result.Removed = err == nil; c.result.Removed {
+func (t *fileTask) removeCopied() error {
+	o := t.known.origin
+	o.target, o.size = t.result.Target, t.result.Bytes
+	o.proved = t.result.Verified != ""
+	err := t.job.removeSource(o)
+	if t.result.Removed = err == nil; t.result.Removed {
 		return nil
 	}
-	e := newError(c.job, c.source, c.result.Target, err)
+	e := newError(t.job, t.source, t.result.Target, err)
 	e.op = opRemove
 	return e
 }

@@ -15,21 +15,21 @@ var errStrange = errors.New("not what the interrupted run of this copy left ther
 // ofEarlierRun fails unless replacing what is at the target of a repeated copy loses nothing: it
 // has the source's size and time, or it is the beginning of the source, as on a host that keeps no
 // times or that is written in place. What several handles had not written yet is holes.
-func (c *fileCopy) ofEarlierRun(in *input, at *location) error {
-	size := c.entry.info.Size
+func (l *location) ofEarlierRun(c *fileCopy, in *input) error {
+	size := c.listed.Size
 	switch {
-	case at.info == nil || c.journal.isHalfway(c) || sameSizeAndTime(c, at.info) && !c.hashes():
+	case l.info == nil || c.journal.isHalfway(c) || sameSizeAndTime(c, l.info) && !c.hashes():
 		return nil
-	case !at.info.Mode().IsRegular() || at.info.Size() > size:
+	case !l.info.Mode().IsRegular() || l.info.Size() > size:
 		return errStrange
-	case at.info.Size() == 0:
+	case l.info.Size() == 0:
 		return nil
 	}
 	again := in.reopen()
 	if again == nil { // it can be read only once
 		return errStrange
 	}
-	there, err := c.dst.opener(c.to).Open(c.ctx, at.name, endpoint.Regular|endpoint.NoFollow)
+	there, err := c.dst.opener(c.to).Open(c.ctx, l.name, endpoint.Regular|endpoint.NoFollow)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (c *fileCopy) ofEarlierRun(in *input, at *location) error {
 		return err
 	}
 	defer free()
-	return compareBeginning(source, io.NewSectionReader(there, 0, at.info.Size()), c.limiter)
+	return compareBeginning(source, io.NewSectionReader(there, 0, l.info.Size()), c.limiter)
 }
 
 // hole is what the lengths and offsets of WRITEs are multiples of.

@@ -35,9 +35,7 @@ type mark struct {
 	Synced  bool   `json:"synced"`         // that part is on disk
 	Boot    string `json:"boot,omitempty"` // of this machine: a crash may have lost what was not
 
-	SourceSize int64     `json:"source_size"`
-	SourceTime time.Time `json:"source_time"`
-	SourceID   string    `json:"source_id"` // of a local file
+	markedSource
 
 	// Delta is set if parts came from the old file. Only a hash of all of it can then show that it
 	// is the beginning of the source.
@@ -51,6 +49,13 @@ type mark struct {
 	// Aside is where the replaced file is while the new one gets its name, on hosts that cannot do
 	// that in one step.
 	Aside string `json:"aside,omitempty"`
+}
+
+// A markedSource is the source as it was then.
+type markedSource struct {
+	SourceSize int64     `json:"source_size"`
+	SourceTime time.Time `json:"source_time"`
+	SourceID   string    `json:"source_id"` // of a local file
 }
 
 // errUnprovable reports that what a delta left cannot be continued.
@@ -88,8 +93,13 @@ type journal struct {
 	earlier   bool  // the file still has an earlier run's mark, which may be continued
 	halfway   bool  // the target was written in place, and is not complete
 
+	markFile
+}
+
+// A markFile is the file of a mark, which is locked when it is first needed.
+type markFile struct {
 	asked bool     // lock was called
-	file  *os.File // the locked mark, nil if another run holds it or there is no journal
+	file  *os.File // nil if another run holds it or there is no journal
 }
 
 // newMark returns what to record about a copy, nil if it cannot be continued.
@@ -98,8 +108,13 @@ func newMark(in *input, out *output) *mark {
 	if !f.IsRegular() || !f.HasTimes || !out.atomic() {
 		return nil
 	}
-	return &mark{Temporary: out.written(), Hidden: out.hidden, SourceSize: f.Size,
-		SourceTime: f.Mtime, SourceID: f.ID}
+	return &mark{Temporary: out.written(), Hidden: out.hidden,
+		markedSource: markedSource{f.Size, f.Mtime, f.ID}}
+}
+
+// isOf reports whether the source is as it was.
+func (m *markedSource) isOf(f *endpoint.Info) bool {
+	return m.SourceSize == f.Size && m.SourceTime.Equal(f.Mtime) && m.SourceID == f.ID
 }
 
 // leftBy reports whether what the mark names can only be what an earlier run for this target left.
@@ -111,12 +126,9 @@ func (m *mark) leftBy(c *fileCopy, l *location) bool {
 }
 
 // markName returns the name of the file's mark, "" if it has none.
-func (j *journal) markName(c *fileCopy) string {
+func markName(c *fileCopy) string {
 	return c.journalKey("file", c.source, c.result.Target)
 }
-
-// resumes reports whether to continue what was left.
-func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left != nil }
 
 // resume continues what an earlier run or attempt left, if that is proved to be the beginning of
 // the source. It returns the offset to continue from, 0 if there is nothing. It fails if the copy
@@ -124,7 +136,8 @@ func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left 
 // from it.
 func (j *journal) resume(c *fileCopy, in *input, out *output) (offset int64, err error) {
 	f := in.info()
-	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() ||
+	resumes := c.options.Resume || j.left != nil
+	if !resumes || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() ||
 		out.direct || !f.IsRegular() || !f.HasTimes {
 		return 0, nil
 	}
@@ -142,7 +155,7 @@ func (j *journal) resume(c *fileCopy, in *input, out *output) (offset int64, err
 	var why error
 	switch {
 	case ours && m.Bytes == 0:
-	case m.SourceSize != f.Size || !m.SourceTime.Equal(f.Mtime) || m.SourceID != f.ID:
+	case !m.isOf(f):
 		why = errors.New("the source has changed since")
 	case !ours:
 		why = errors.New("belongs to another target")
@@ -158,7 +171,7 @@ func (j *journal) resume(c *fileCopy, in *input, out *output) (offset int64, err
 		c.note("not continuing from what an earlier run left: " + plain(why))
 	}
 	if ours && !m.Hidden {
-		c.attempts.addStray(m.Temporary)
+		c.known.addStray(m.Temporary)
 	}
 	j.left, j.earlier = nil, false
 	return 0, nil
@@ -168,11 +181,12 @@ func (j *journal) resume(c *fileCopy, in *input, out *output) (offset int64, err
 // it. It is removed once the copy is in place: otherwise the journal would forget it, and hidden
 // files of any size would pile up beside the target.
 func (j *journal) findStale(c *fileCopy, out *output) error {
-	resumed := j.resumes(c) && c.main() != nil && c.options.Placement != PlaceDirect && !out.direct
+	resumed := c.options.Resume && c.main() != nil && c.options.Placement != PlaceDirect &&
+		!out.direct
 	if resumed || j.left != nil || j.stale != nil || c.isSmall() {
 		return nil
 	}
-	if _, err := os.Lstat(j.markName(c)); err != nil {
+	if _, err := os.Lstat(markName(c)); err != nil {
 		return nil
 	}
 	m := j.load(c)
@@ -196,7 +210,7 @@ func (j *journal) inherit(c *fileCopy, m *mark, out *output) error {
 		return nil
 	}
 	if m.Aside != "" && c.to != nil {
-		if err := (onHost{out}).restore(c, m.Aside); err != nil && c.interrupted() {
+		if err := restore(c, onHost{out}, m.Aside); err != nil && c.interrupted() {
 			return cmp.Or(context.Cause(c.ctx), err)
 		} else if err != nil {
 			c.warn(fmt.Sprintf("the old file that an interrupted copy moved aside is still called %s: %s",
@@ -205,7 +219,7 @@ func (j *journal) inherit(c *fileCopy, m *mark, out *output) error {
 	}
 	for _, name := range m.Strays {
 		if out.left(c, name) {
-			c.attempts.addStray(name)
+			c.known.addStray(name)
 		}
 	}
 	return nil
@@ -215,7 +229,7 @@ func (j *journal) inherit(c *fileCopy, m *mark, out *output) error {
 func (j *journal) dropLeft(c *fileCopy) {
 	if j.left != nil {
 		if !j.left.Hidden {
-			c.attempts.addStray(j.left.Temporary)
+			c.known.addStray(j.left.Temporary)
 		}
 		j.left = nil
 	}
@@ -223,7 +237,7 @@ func (j *journal) dropLeft(c *fileCopy) {
 
 // removeStrays removes what earlier attempts left that nothing will continue.
 func (j *journal) removeStrays(c *fileCopy, out *output) {
-	strays := &c.attempts.strays
+	strays := &c.known.strays
 	for len(*strays) > 0 {
 		var err error
 		if (*strays)[0] != out.temp {
@@ -232,8 +246,8 @@ func (j *journal) removeStrays(c *fileCopy, out *output) {
 		if err != nil && !endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
 			return // the connection is lost again
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && c.tree != nil {
-			c.tree.leftovers.leaves(false)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.leaves()
 		}
 		*strays = (*strays)[1:]
 	}
@@ -241,7 +255,9 @@ func (j *journal) removeStrays(c *fileCopy, out *output) {
 
 // noteBefore records a temporary file before it is made, so that whatever becomes of this process
 // or the connection, the next run of the same copy knows what to remove. Small files of a tree are
-// not recorded one by one; see leftovers.
+// not recorded one by one; see leftovers. It is not inlined, to keep their stacks small.
+//
+//go:noinline
 func (j *journal) noteBefore(c *fileCopy, temporary string) {
 	if !c.isSmall() {
 		j.write(c, mark{Temporary: temporary})
@@ -256,7 +272,7 @@ func (j *journal) noteInPlace(c *fileCopy, target string) {
 // isHalfway reports whether this run or an earlier one wrote the target in place and did not
 // complete it. The mark that says so is then held, and stays until the copy is complete.
 func (j *journal) isHalfway(c *fileCopy) bool {
-	if !j.halfway && c.halfways.has(c.job, c.source, c.result.Target) {
+	if !j.halfway && c.halfways.has(c.copyRun, c.source, c.result.Target) {
 		j.halfway = true
 		j.lock(c)
 	}
@@ -284,14 +300,14 @@ func (j *journal) mayContinue(c *fileCopy) bool {
 	renews := slices.ContainsFunc(c.conns(), func(conn *pool.Conn) bool {
 		return pools.OfConn(conn).Renews()
 	})
-	return !c.isSmall() && j.mark != nil && j.provable(c) &&
-		(j.markName(c) != "" || c.ctx.Err() == nil && renews)
+	return !c.isSmall() && j.mark != nil && provable(c) &&
+		(markName(c) != "" || c.ctx.Err() == nil && renews)
 }
 
 // provable reports whether it can be told later that what an attempt leaves is the beginning of the
 // source. What came from an old file is proved by a hash only.
-func (j *journal) provable(c *fileCopy) bool {
-	return !c.attempts.delta || c.main().client.HasCheckFile()
+func provable(c *fileCopy) bool {
+	return !c.known.delta || c.main().client.HasCheckFile()
 }
 
 // keep records what an attempt has left.
@@ -300,11 +316,11 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 		return
 	}
 	m := *j.mark
-	m.Bytes, m.Synced, m.Delta = c.result.Bytes, synced, c.attempts.delta
+	m.Bytes, m.Synced, m.Delta = c.result.Bytes, synced, c.known.delta
 	j.left = &m
 	if j.write(c, m) {
 		j.resumable = true
-		c.detail += "; " + c.rules().resume
+		c.result.detail += "; " + c.rules.resume
 	}
 }
 
@@ -349,37 +365,27 @@ func (j *journal) write(c *fileCopy, m mark) bool {
 	if !m.Synced {
 		m.Boot = localfs.BootID()
 	}
-	m.Delta, m.InPlace = c.attempts.delta, m.InPlace || j.halfway
-	if racy := c.attempts.racy; racy.isRacy(c.ctx) {
+	m.Delta, m.InPlace = c.known.delta, m.InPlace || j.halfway
+	if racy := c.known.racy; racy.isRacy(c.ctx) {
 		m.RacyBytes = min(m.Bytes, racy.readTo.Load())
 	}
-	m.Strays = c.attempts.strays
+	m.Strays = c.known.strays
 	if j.stale != nil {
 		m.Strays = append(slices.Clip(m.Strays), j.stale.Temporary)
 	}
-	if p := c.attempts.committing; p != nil {
+	if p := c.known.committing; p != nil {
 		m.Aside = p.aside
 	}
-	return j.lock(c) && j.save(m)
-}
-
-func (j *journal) save(m mark) bool {
+	if !j.lock(c) {
+		return false
+	}
 	j.earlier = false
-	data, err := json.Marshal(m)
-	if err != nil {
-		return false
-	}
-	// Write it at once and truncate afterwards: readers take the first JSON value, so the mark is
-	// valid even if we are killed in between.
-	if _, err := j.file.WriteAt(append(data, '\n'), 0); err != nil {
-		return false
-	}
-	return j.file.Truncate(int64(len(data))+1) == nil
+	return j.save(m)
 }
 
 // markProgress records a large file's progress until stop is called.
 func (j *journal) markProgress(c *fileCopy, position func() int64) (stop func()) {
-	if j.mark == nil || c.size < leastMarked || c.options.Journal == "" || !j.provable(c) {
+	if j.mark == nil || c.size < leastMarked || c.options.Journal == "" || !provable(c) {
 		return func() {}
 	}
 	last := c.result.Resumed
@@ -397,13 +403,26 @@ func (j *journal) markProgress(c *fileCopy, position func() int64) (stop func())
 	})
 }
 
-// lock opens and locks the mark, once. It reports whether this run holds it.
-func (j *journal) lock(c *fileCopy) bool {
-	if j.asked {
-		return j.file != nil
+func (f *markFile) save(m mark) bool {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return false
 	}
-	j.asked = true
-	name := j.markName(c)
+	// Write it at once and truncate afterwards: readers take the first JSON value, so the mark is
+	// valid even if we are killed in between.
+	if _, err := f.file.WriteAt(append(data, '\n'), 0); err != nil {
+		return false
+	}
+	return f.file.Truncate(int64(len(data))+1) == nil
+}
+
+// lock opens and locks the mark, once. It reports whether this run holds it.
+func (m *markFile) lock(c *fileCopy) bool {
+	if m.asked {
+		return m.file != nil
+	}
+	m.asked = true
+	name := markName(c)
 	if name == "" || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
 		return false
 	}
@@ -421,7 +440,7 @@ func (j *journal) lock(c *fileCopy) bool {
 		ours, err := f.Stat()
 		there, thereErr := os.Stat(name)
 		if err == nil && thereErr == nil && os.SameFile(ours, there) {
-			j.file = f
+			m.file = f
 			return true
 		}
 		localfs.CloseLocked(f) // its holder removed it before we got the lock
@@ -432,12 +451,12 @@ func (j *journal) lock(c *fileCopy) bool {
 }
 
 // release ends the lock. The mark stays if there is something to continue.
-func (j *journal) release(keep bool) {
-	f := j.file
+func (m *markFile) release(keep bool) {
+	f := m.file
 	if f == nil {
 		return
 	}
-	j.file = nil
+	m.file = nil
 	if info, err := f.Stat(); keep && err == nil && info.Size() > 0 {
 		localfs.CloseLocked(f)
 		return
@@ -508,7 +527,10 @@ func proveLocal(c *fileCopy, file *os.File, in *input, m *mark) (offset int64, e
 	if m == c.journal.left { // this run's own attempt
 		return m.Bytes, nil
 	}
-	same, known := in.begins(file, m.Bytes)
+	same, known := false, false
+	if in.host != nil {
+		same, known = c.from.prover().begins(in.host.File, file, m.Bytes)
+	}
 	switch {
 	case known && !same:
 		return 0, errDiffers
@@ -569,7 +591,7 @@ func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 		}
 	}
 	if why != nil {
-		kept, err := c.to.kept(f, in, min(info.Size(), in.info().Size))
+		kept, err := c.to.prover().kept(f, in, min(info.Size(), in.info().Size))
 		if kept > 0 && info.Size() <= in.info().Size {
 			m.Bytes = kept
 			return nil
@@ -578,7 +600,7 @@ func proveRemote(c *fileCopy, f *usftp.File, in *input, m *mark) error {
 			return cmp.Or(err, why)
 		}
 	}
-	if same, known := c.to.begins(f, in, m.Bytes); known {
+	if same, known := c.to.prover().begins(f, in, m.Bytes); known {
 		if !same {
 			return errDiffers
 		}

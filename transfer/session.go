@@ -40,6 +40,11 @@ func (s *session) why(err error) error {
 	return s.conn.Why(err)
 }
 
+// A prover shows what the files on a host hold.
+type prover struct{ *session }
+
+func (s *session) prover() prover { return prover{s} }
+
 // quirks returns what is known about the host's behaviour.
 func (s *session) quirks() *quirks.Quirks { return pools.OfHost(&s.host).Quirks() }
 
@@ -96,7 +101,7 @@ func (s *session) measure(ctx context.Context, size int64) {
 // handles would seem to have different files. On hosts where handles do not see each other's writes
 // it is written through one.
 func (s *session) worthStriping(c *fileCopy, size int64, reads bool) bool {
-	if s == nil || pools.OfPool(s.host.Pool).Size() < 2 || c.limiter != nil || c.tree.spreads() ||
+	if s == nil || pools.OfPool(s.host.Pool).Size() < 2 || c.limiter != nil || c.budget.spreads() ||
 		s.oneHandle() {
 		return false
 	}
@@ -162,8 +167,8 @@ func (e *ends) connect(c *fileCopy) (release func()) {
 	// otherwise one file could hold the source's only handle and wait for the target's, while
 	// another one does the opposite; the second host may be found out later
 	if e.to != nil && e.from != nil && (e.to.oneHandle() || e.from.oneHandle()) {
-		c.job.turn.Lock()
-		pass = c.job.turn.Unlock
+		c.turn.Lock()
+		pass = c.turn.Unlock
 	}
 	return func() {
 		pass()
@@ -182,10 +187,10 @@ func newSession(c *fileCopy, conn *pool.Conn) *session {
 	}
 	host := conn.Host()
 	s := &session{conn: conn, host: host, client: host.Client, release: func() {}}
-	if c.tree != nil {
-		s.trip = c.tree.budget.trip
+	if c.budget != nil {
+		s.trip = c.budget.trip
 	}
-	if c.tree.spreads() && !c.isSmall() {
+	if c.budget.spreads() && !c.isSmall() {
 		var lent *usftp.Client
 		if lent, s.release = host.Pool.Acquire(); lent != nil {
 			s.client = lent.WithContext(c.ctx)
@@ -210,7 +215,7 @@ func (e *ends) renew(c *fileCopy, err error) (renewed bool) {
 			continue
 		}
 		if !s.conn.Renew(s.client, err, func(a pool.Attempt) {
-			c.tell(c.retried(a, &Event{Size: c.size, Position: Position{Bytes: c.result.Bytes}}))
+			c.retried(a)
 		}) {
 			return false
 		}

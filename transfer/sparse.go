@@ -32,7 +32,7 @@ const mostLooks = 1000
 // findHoles returns a source whose holes are skipped, nil if it has none or they must be sent:
 // unwritten parts read as zeros only in a new file that nobody else writes.
 func findHoles(c *fileCopy, in *input, local *endpoint.LocalFile) *sparseSource {
-	if c.result.InPlace || c.flags.tried[dense] > 0 {
+	if c.result.InPlace || c.known.tried[dense] > 0 {
 		return nil
 	}
 	file := local.File

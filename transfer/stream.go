@@ -53,7 +53,7 @@ type writerTarget struct {
 
 func (t *writerTarget) place(c *fileCopy, in *input) (*output, error) {
 	if base := c.src.Base(c.source); base != "" {
-		c.name = base
+		c.listName = base
 	}
 	return &output{location: location{name: "-", direct: true, stream: true}, pipe: t.w}, nil
 }
@@ -85,41 +85,41 @@ func (d *device) close() {
 // was written cannot be taken back: another attempt continues after it, if the source is unchanged.
 func (o streamed) start(c *fileCopy, source *endpoint.Info) error {
 	if o.pipe == nil {
-		if err := c.attempts.device.open(c.ctx, o.name); err != nil {
+		if err := c.known.device.open(c.ctx, o.name); err != nil {
 			return err
 		}
-		o.pipe = c.attempts.device.file
+		o.pipe = c.known.device.file
 	}
 	known := source.IsRegular() && source.HasTimes
-	if c.attempts.reached == 0 {
-		if c.attempts.poured = nil; known {
-			c.attempts.poured = source
+	if c.known.reached == 0 {
+		if c.known.poured = nil; known {
+			c.known.poured = source
 		}
 		return nil
 	}
-	c.result.Bytes = c.attempts.reached
-	if !known || source.Size != c.attempts.poured.Size ||
-		!source.Mtime.Equal(c.attempts.poured.Mtime) {
+	c.result.Bytes = c.known.reached
+	if !known || source.Size != c.known.poured.Size ||
+		!source.Mtime.Equal(c.known.poured.Mtime) {
 		taken(c)
 		return ErrSourceChanged
 	}
-	c.startAt(c.attempts.reached)
+	c.startAt(c.known.reached)
 	return nil
 }
 
 // pour fills a stream.
 func (o streamed) pour(c *fileCopy, in *input) error {
-	n, err := in.pour(sink{Writer: o.pipe})
+	n, err := pour(in, sink{Writer: o.pipe})
 	c.result.Bytes = c.result.Resumed + n
 	// without the source's facts, or with a hash, another attempt cannot continue from here
-	c.attempts.once = c.attempts.once || c.result.Bytes > 0 &&
-		(c.attempts.poured == nil || c.hashes())
+	c.known.spent = c.known.spent || c.result.Bytes > 0 &&
+		(c.known.poured == nil || c.hashes())
 	return err
 }
 
 // flush flushes a device if that was asked for.
 func (o streamed) flush(c *fileCopy) (err error) {
-	if d := c.attempts.device.file; d != nil {
+	if d := c.known.device.file; d != nil {
 		w := endpoint.LocalWriter{File: d}
 		_, err = w.Finish(c.ctx, &endpoint.Finish{Flush: c.options.Sync})
 	}
@@ -129,6 +129,6 @@ func (o streamed) flush(c *fileCopy) (err error) {
 // taken says what can no longer be taken back.
 func taken(c *fileCopy) {
 	if c.result.Bytes > 0 {
-		c.detail = fmt.Sprintf("%d bytes of it have been written", c.result.Bytes)
+		c.result.detail = fmt.Sprintf("%d bytes of it have been written", c.result.Bytes)
 	}
 }

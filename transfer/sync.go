@@ -514,7 +514,7 @@ func (s *syncing) wants(e *entry) bool {
 		}
 		return true
 	}
-	if regular && s.tree.halfways.has(s.tree.job, e.source(), e.target()) {
+	if regular && s.tree.halfways.has(&s.tree.copyRun, e.source(), e.target()) {
 		e.reason = ReasonHash
 		return true
 	}

@@ -175,12 +175,12 @@ func (t *remoteTarget) checkName(name string) error {
 var errTwice = errors.New("server sent the same file name twice")
 
 // checkBase checks the name that a copy gets in a directory.
-func (j *job) checkBase(base string, valid func(string) error) error {
+func (r *copyRun) checkBase(base string, valid func(string) error) error {
 	if base == "." {
 		return nil
 	}
 	if err := valid(base); err != nil {
-		return &fs.PathError{Op: "copy", Path: j.route.Source, Err: err}
+		return &fs.PathError{Op: "copy", Path: r.route.Source, Err: err}
 	}
 	return nil
 }
@@ -192,21 +192,21 @@ func meansDirectory(name string) bool {
 }
 
 // makePath makes the directories above a target that are missing, and with itself also that.
-func (j *job) makePath(target string, itself bool) error {
-	at, missing := j.dst.Join(target, "."), ""
+func (r *copyRun) makePath(target string, itself bool) error {
+	at, missing := r.dst.Join(target, "."), ""
 	if !itself {
-		at = above(j.dst, at)
+		at = above(r.dst, at)
 	}
-	for ; at != above(j.dst, at); at = above(j.dst, at) {
-		if _, err := j.dst.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+	for ; at != above(r.dst, at); at = above(r.dst, at) {
+		if _, err := r.dst.Stat(at); !errors.Is(err, fs.ErrNotExist) {
 			break // if it is no directory, or cannot be looked at, making one in it will tell
 		}
-		missing = path.Join(j.dst.Base(at), missing)
+		missing = path.Join(r.dst.Base(at), missing)
 	}
 	if missing == "" {
 		return nil
 	}
-	root, err := j.dst.Below(at)
+	root, err := r.dst.Below(at)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -227,44 +226,24 @@ type Result struct {
 func Copy(ctx context.Context, dst, src Endpoint, options Options) (Result, error) {
 	j, done, err := newJob(ctx, dst, src, options)
 	defer done()
-	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
+	c := newFileTask(j, nil, j.route.Source, j.route.Target)
 	if err != nil {
 		err = c.failure(err)
 	} else {
 		err = c.copy()
 	}
 	_, err = c.ended(err)
-	return c.result, err
+	return c.result.Result, err
 }
 
-// A job holds what all files of one Copy, CopyTree, Sync or Check share.
+// A job is one Copy, CopyTree, Sync or Check.
 type job struct {
-	ctx      context.Context
+	copyRun
 	cancel   context.CancelCauseFunc
 	began    time.Time
-	options  Options
-	route    Route
-	token    localfs.TempToken // for all temporary names
-	src      end
-	dst      target
-	limiter  *pace.Limiter         // nil without a limit
-	tree     *tree                 // nil for a single file
-	listener *listener             // nil without Options.Events
-	once     func(*fileCopy) error // one attempt at a file
-	op       op                    // for messages
-	*common
-}
-
-// common is what the copies of a job have in common with it.
-type common struct {
-	sources  sourceRoot // with Options.RemoveSource
-	pauses   *pace.Pauses
-	work     sync.WaitGroup // goroutines that end soon after ctx
-	halfways halfways
-	oldTimes sync.Once // that times cannot be set was reported
-
-	// held by the file that uses two hosts, if one of them can have one file open: see ends.connect
-	turn sync.Mutex
+	tree     *tree       // nil for a single file
+	listener *listener   // nil without Options.Events
+	sources  *sourceRoot // with Options.RemoveSource
 }
 
 // newJob opens both endpoints. done must be called at the end; it repeats a panic of Events.
@@ -286,12 +265,12 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	if options.List != nil {
 		options.Hash = options.List.Algorithm()
 	}
-	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
-		token: localfs.NewTempToken(), listener: l, common: &common{pauses: pauses},
-		once:    (*fileCopy).copyOnce,
-		limiter: pace.NewLimiter(ctx, options.RateLimit),
-		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
-			Target: dst.path}}
+	j = &job{cancel: cancel, began: time.Now(), listener: l, sources: new(sourceRoot),
+		copyRun: copyRun{ctx: ctx, options: options, token: localfs.NewTempToken(),
+			once: (*fileCopy).copyOnce, rules: copyRules, common: &common{pauses: pauses},
+			limiter: pace.NewLimiter(ctx, options.RateLimit),
+			route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
+				Target: dst.path}}}
 	if j.src, err = src.from(j); err == nil {
 		j.dst, err = dst.to(j)
 	}
@@ -311,8 +290,8 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	return j, done, err
 }
 
-// conns returns the job's connections, the target's first.
-func (j *job) conns() []*pool.Conn { return present(j.dst.conn(), j.src.conn()) }
+// conns returns the run's connections, the target's first.
+func (r *copyRun) conns() []*pool.Conn { return present(r.dst.conn(), r.src.conn()) }
 
 // present returns the target's and the source's connection, without nil ones, and once if they are
 // the same.
@@ -328,36 +307,28 @@ func present[T any](to, from *T) (all []*T) {
 
 // journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
 // endpoint is a stream.
-func (j *job) journalKey(kind, source, target string) string {
-	from, source, isFile := j.src.Identity(source)
-	to, target, isToFile := j.dst.Identity(target)
-	if j.options.Journal == "" || !isFile || !isToFile {
+func (r *copyRun) journalKey(kind, source, target string) string {
+	from, source, isFile := r.src.Identity(source)
+	to, target, isToFile := r.dst.Identity(target)
+	if r.options.Journal == "" || !isFile || !isToFile {
 		return ""
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{kind, from, source, to, target}, "\x00")))
-	return filepath.Join(j.options.Journal, hex.EncodeToString(sum[:16])+"."+kind+".json")
+	return filepath.Join(r.options.Journal, hex.EncodeToString(sum[:16])+"."+kind+".json")
 }
 
-// rules returns those of the tree, or of a single file's copy.
-func (j *job) rules() *treeRules {
-	if j.tree == nil {
-		return &copyRules
-	}
-	return &j.tree.rules
-}
-
-// settable replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
-// it has.
-func (j *job) settable(set *usftp.NewAttrs) {
-	if !set.SetTimes || j.dst.conn() == nil {
-		return
+// nearest replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
+// it has. It reports whether that is to be told, once in a run.
+func (r *copyRun) nearest(set *usftp.NewAttrs) (news bool) {
+	if !set.SetTimes || r.dst.conn() == nil {
+		return false
 	}
 	atime, mtime := endpoint.Nearest(set.Atime), endpoint.Nearest(set.Mtime)
 	if mtime.Unix() != set.Mtime.Unix() {
-		j.oldTimes.Do(func() {
-			j.tell(&Event{Kind: Warning, Route: j.route, Size: -1,
-				Message: "SFTP has no times before 1970 or after 2106: the nearest is set"})
-		})
+		r.oldTimes.Do(func() { news = true })
 	}
 	set.Atime, set.Mtime = atime, mtime
+	return news
 }
+
+const noSuchTimes = "SFTP has no times before 1970 or after 2106: the nearest is set"

@@ -129,7 +129,8 @@ var (
 // it takes two: OPEN; READ, FSTAT and CLOSE together. It takes one more to examine the target if
 // its directory existed before, and two more with servers not known to work strictly in order. With
 // Options.Sync a file to a host takes six, one after the other. usftp's own servers take and send
-// several files of up to 32 KiB in one request, which takes one. Verifying takes one more if the
+// several files of up to 32 KiB in one request, which takes one; of a tree with many small files
+// [pool.Host.Helper] may take the rest on hosts that run another server. Verifying takes one more if the
 // host hashes files by name, three if it hashes only open files, and two if the file is read back.
 // How many files are in progress follows from the round trip and the handles that the servers
 // allow.
@@ -157,7 +158,6 @@ type tree struct {
 	options TreeOptions
 	plan    planner
 	do      executor
-	rules   treeRules
 
 	root    *directory // nil if the source is a file
 	into    targetDir
@@ -167,7 +167,6 @@ type tree struct {
 
 	treeReport
 	overlap   overlap
-	budget    *budget
 	walk      *walk
 	leftovers leftovers
 }
@@ -182,7 +181,7 @@ const (
 )
 
 func newTree(j *job, options TreeOptions) *tree {
-	t := &tree{job: j, options: options, rules: copyRules, do: newExecutor(options.DryRun)}
+	t := &tree{job: j, options: options, do: newExecutor(options.DryRun)}
 	t.plan = copying{t}
 	t.options.Options = j.options
 	t.treeReport.t, t.overlap.t = t, t
@@ -347,12 +346,12 @@ func (t *tree) single() (Summary, error) {
 			Message: fmt.Sprintf("it was modified less than %v ago", t.options.MinAge)})
 		return s, nil
 	}
-	j.tree = nil
-	return t.do.single(newFileCopy(j, nil, j.route.Source, j.route.Target))
+	j.tree, j.rules = nil, copyRules
+	return t.do.single(newFileTask(j, nil, j.route.Source, j.route.Target))
 }
 
 // alone summarizes a copy of a source that is a file, which err is the outcome of.
-func alone(c *fileCopy, err error) (Summary, error) {
+func alone(c *fileTask, err error) (Summary, error) {
 	kept, err := c.ended(err)
 	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true},
 		Bytes: c.result.Bytes},
@@ -402,7 +401,7 @@ func (performing) touch(t *tree, name string) (remove func() error, err error) {
 	return touch(t.dst, name)
 }
 
-func (performing) single(c *fileCopy) (Summary, error) { return alone(c, c.copy()) }
+func (performing) single(c *fileTask) (Summary, error) { return alone(c, c.copy()) }
 
 // copyRules are those of CopyTree and of single files.
 var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true, counts: true,

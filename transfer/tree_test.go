@@ -416,6 +416,28 @@ func TestTreeLosesConnection(t *testing.T) {
 	}
 }
 
+// A host that lists names only, as the draft allows, is asked for the rest of a reply at once.
+func TestBareListingsTakeFewRoundTrips(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const trip = time.Second
+		b := newTreeBench(t, sftptest.Script{BareListings: true},
+			sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+		for i := range 500 {
+			b.server.Files.WriteFile(fmt.Sprintf("/copy/%d", i), []byte("x"))
+		}
+		began := time.Now()
+		s, err := b.tree(download, "/copy", filepath.Join(b.dir, "back"))
+		if err != nil || s.Files != 500 {
+			t.Fatal(s, err)
+		}
+		// Five replies of 100 names, with a look at each.
+		if trips := int(time.Since(began) / trip); trips > 12 {
+			t.Errorf("download took %d round trips", trips)
+		}
+	})
+}
+
 // Many small files cost few round trips altogether: those of one file, and those that many share.
 func TestTreeRoundTrips(t *testing.T) {
 	t.Parallel()

@@ -233,7 +233,7 @@ func (r *treeReport) reportTotals() (stop func()) {
 
 // watch counts a file as active until finished is called. After stop it still counts with what the
 // attempt reached, since the file has yet to get its name, or another attempt.
-func (r *treeReport) watch(c *fileCopy, position func() int64) (stop func()) {
+func (r *treeReport) watch(c *fileTask, position func() int64) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := c.activity
@@ -252,7 +252,7 @@ func (r *treeReport) watch(c *fileCopy, position func() int64) (stop func()) {
 }
 
 // finishes counts a file as one of which all has arrived until stop is called.
-func (r *treeReport) finishes(c *fileCopy) (stop func()) {
+func (r *treeReport) finishes(c *fileTask) (stop func()) {
 	finishes := func(phase func() Phase) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -265,7 +265,7 @@ func (r *treeReport) finishes(c *fileCopy) (stop func()) {
 }
 
 // finished counts the bytes of a finished file, which is active no longer.
-func (r *treeReport) finished(c *fileCopy, bytes int64) {
+func (r *treeReport) finished(c *fileTask, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sums.Bytes += bytes

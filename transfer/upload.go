@@ -21,17 +21,16 @@ func (o onHost) upload(c *fileCopy, in *input) error {
 		return o.whole.load(c, in)
 	}
 	if c.isSmall() {
-		if o.over <= c.entry.info.Size && !c.options.Sync { // otherwise it has to be truncated
+		if o.over <= c.listed.Size && !c.options.Sync { // otherwise it has to be truncated
 			done, err := o.fillSmall(c, in)
 			if done || err != nil {
 				return o.explain(err)
 			}
 		}
-		c.flags.large = true
+		c.known.large = true
 		if err := in.ready(); err != nil {
 			return err
 		}
-		c.sized(in)
 	}
 	c.hashing.start(c, in.reopen())
 	n, err := o.send(c, in)
@@ -79,7 +78,7 @@ func (o onHost) send(c *fileCopy, in *input) (int64, error) {
 // fillSmall reads, writes, finishes and closes a small file. done is false if the file is no longer
 // as listed.
 func (o onHost) fillSmall(c *fileCopy, in *input) (done bool, err error) {
-	size, memory := c.entry.info.Size, c.tree.budget.memory
+	size, memory := c.listed.Size, c.budget.memory
 	memory.take(size)
 	defer memory.give(size)
 	wait, err := o.startSmall(c, in)
@@ -87,12 +86,12 @@ func (o onHost) fillSmall(c *fileCopy, in *input) (done bool, err error) {
 		return false, err
 	}
 	notSet, err := wait()
-	c.freeHandle()
+	c.slot.free()
 	if err == nil && notSet != nil {
 		err = o.smallRefused(c, notSet, in.info())
 	}
 	if err == nil {
-		err = o.proved(c)
+		err = finisher{o.output, c}.proved()
 	}
 	if err != nil {
 		return true, err
@@ -113,12 +112,12 @@ func (o onHost) smallRefused(c *fileCopy, refusal error, source *endpoint.Info) 
 		}
 		return nil
 	}
-	set, err := o.attrs(c, source)
+	set, err := finisher{o.output, c}.attrs(source)
 	if err != nil {
 		return err
 	}
 	f := endpoint.Finish{Set: set, Own: o.own()}
-	return o.told(c, o.host().SetByPath(&f, refusal))
+	return finisher{o.output, c}.told(o.host().SetByPath(&f, refusal))
 }
 
 // startSmall reads a small file and starts writing it. It frees the memory for that before it
@@ -130,11 +129,11 @@ func (o onHost) startSmall(c *fileCopy, in *input) (wait func() (notSet, err err
 		return nil, err
 	}
 	defer in.small.release()
-	set, err := o.attrs(c, in.info())
+	set, err := finisher{o.output, c}.attrs(in.info())
 	if err != nil {
 		return nil, err
 	}
-	o.looks(c, set)
+	finisher{o.output, c}.looks(set)
 	c.hashing.small(c, in.small.data)
 	return private.OfFile(o.host().File).StartWriteClose(in.small.data, set), nil
 }

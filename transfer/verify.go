@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -38,11 +39,11 @@ func verifiable(s *session) error {
 // verify compares a file on a host with what was copied: by a delta's proof, by the host's hash if
 // it offers one, or by reading it back, unless the host counts reads. f is the file if it is
 // already open; local rereads the other end.
-func (s *session) verify(c *fileCopy, name string, f *usftp.File, local reopen) error {
+func (s prover) verify(c *fileCopy, name string, f *usftp.File, local reopen) error {
 	if c.delta != nil {
 		return c.delta.verify()
 	}
-	c.takeHandle()
+	c.slot.take(c.budget)
 	if same, known := s.holds(c.hashing.digests, name, f); known {
 		if !same {
 			return ErrVerify
@@ -66,7 +67,7 @@ func (s *session) verify(c *fileCopy, name string, f *usftp.File, local reopen) 
 // holds asks the host to hash its whole file, so that a longer file differs too. known is false if
 // the host cannot, or not by this algorithm. A file hashed in one piece takes one round trip, by
 // name or by an open handle, and two more if the host must open it first.
-func (s *session) holds(ours hashpipe.Digests, name string, f *usftp.File) (same, known bool) {
+func (s prover) holds(ours hashpipe.Digests, name string, f *usftp.File) (same, known bool) {
 	check := ours.Check()
 	what := usftp.CheckFile{Algorithms: []string{hostName(check.Algorithm)}}
 	if len(check.Sums) > 1 {
@@ -80,7 +81,7 @@ func (s *session) holds(ours hashpipe.Digests, name string, f *usftp.File) (same
 }
 
 // hashes returns the host's hashes of a file, nil if it has none.
-func (s *session) hashes(name string, f *usftp.File,
+func (s prover) hashes(name string, f *usftp.File,
 	what usftp.CheckFile) (theirs *usftp.FileHashes) {
 	if !s.client.HasCheckFile() {
 		return nil
@@ -100,7 +101,7 @@ func (s *session) hashes(name string, f *usftp.File,
 
 // readBack reads the host's file and hashes it like what was copied. A large file over a long link
 // is read over several connections in any order, and compared with the other end instead.
-func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen) error {
+func (s prover) readBack(c *fileCopy, name string, f *usftp.File, local reopen) error {
 	size := c.result.Bytes
 	ours := c.hashing.digests.Check()
 	theirs := checksum.NewDigest(ours.Algorithm, ours.Piece)
@@ -117,14 +118,14 @@ func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen
 		} else if f.AttrsCached() {
 			name = fmt.Sprint(name, " ", f.FileStat().Mtime)
 		}
-		if s == c.to && !s.syncs(c) {
-			c.attempts.again = reread{}
-			defer func() { c.attempts.sync = s.lost() }()
+		if s.session == c.to && !s.syncs(c) {
+			c.known.again = reread{}
+			defer func() { c.known.sync = s.lost() }()
 		}
 		if local != nil && s.worthStriping(c, size, true) {
 			return s.compare(c, name, f, size, local)
 		}
-		theirs = c.attempts.again.of(name, ours.Algorithm, ours.Piece)
+		theirs = c.known.again.of(name, ours.Algorithm, ours.Piece)
 		err = s.hashLarge(c, f, size)
 	}
 	if err == nil && !slices.EqualFunc(ours.Sums, theirs.Sums, bytes.Equal) {
@@ -136,12 +137,12 @@ func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen
 // syncs reports whether the copy is flushed to the host's disk before it is verified. Without that,
 // a host that goes down while verifying may lose what has been verified. Once a connection was lost
 // while verifying, the next attempt flushes if it can.
-func (s *session) syncs(c *fileCopy) bool {
+func (s prover) syncs(c *fileCopy) bool {
 	if c.options.Sync {
 		return true
 	}
 	_, offered := s.client.HasExtension(wire.ExtFsync)
-	return c.attempts.sync && offered
+	return c.known.sync && offered
 }
 
 // A reread is a file on a host that is read again. What was read of it before the connection was
@@ -174,11 +175,11 @@ func (r *reread) read(c *fileCopy, s *session,
 	return err
 }
 
-// hashLarge hashes the rest of the file that c.attempts.again describes. It fails if the file's
+// hashLarge hashes the rest of the file that c.known.again describes. It fails if the file's
 // size differs; a size below 0 accepts any.
-func (s *session) hashLarge(c *fileCopy, f *usftp.File, size int64) error {
-	r := &c.attempts.again
-	err := r.read(c, s, func(w io.Writer, off int64) (int64, error) {
+func (s prover) hashLarge(c *fileCopy, f *usftp.File, size int64) error {
+	r := &c.known.again
+	err := r.read(c, s.session, func(w io.Writer, off int64) (int64, error) {
 		if size >= 0 {
 			w = &atMost{w, size - off}
 		}
@@ -198,8 +199,8 @@ func (s *session) hashLarge(c *fileCopy, f *usftp.File, size int64) error {
 
 // hashSmall hashes a file read in one piece, in two round trips. The error is endpoint.ErrNotListed
 // if its size differs.
-func (s *session) hashSmall(c *fileCopy, name string, size int64, into *checksum.Digest) error {
-	file := &small{budget: c.tree.budget, size: size, takes: true}
+func (s prover) hashSmall(c *fileCopy, name string, size int64, into *checksum.Digest) error {
+	file := &small{budget: c.budget, size: size, takes: true}
 	defer file.release()
 	err := file.read(c.ctx, endpoint.OnHost{Host: &s.host}, name, 0, &endpoint.Info{Size: size})
 	if err == nil {
@@ -213,13 +214,13 @@ func (s *session) hashSmall(c *fileCopy, name string, size int64, into *checksum
 }
 
 // compare reads a file over several handles where that helps, and compares it with the other end.
-func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, local reopen) error {
+func (s prover) compare(c *fileCopy, name string, f *usftp.File, size int64, local reopen) error {
 	file, free, err := local()
 	if err != nil {
 		return err
 	}
 	defer free()
-	r := &c.attempts.again
+	r := &c.known.again
 	if r.name != name || r.sum != nil {
 		*r = reread{name: name}
 	}
@@ -239,8 +240,35 @@ func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, l
 	return err
 }
 
+// verifyHere compares the copy with the source, if the target is on this machine.
+func verifyHere(in *input, target reopen) error {
+	c := in.copy
+	switch {
+	case in.host != nil:
+		return c.from.prover().verify(c, c.source, in.host.File, target)
+	case c.from != nil:
+		return c.from.prover().verify(c, c.source, nil, target)
+	}
+	if target == nil || !in.known.Mode.IsRegular() {
+		return errNoReread
+	}
+	stored, free, err := target()
+	if err != nil {
+		return err
+	}
+	defer free()
+	same, err := matches(c, io.NewSectionReader(stored, 0, math.MaxInt64), in.file, c.result.Bytes)
+	if err == nil && !same {
+		err = ErrVerify
+	}
+	if err == nil {
+		c.hashing.verified = VerifiedByReading
+	}
+	return err
+}
+
 // matches reports whether a reader yields exactly the first n bytes of a file on this machine.
-func (c *fileCopy) matches(r io.Reader, file io.ReaderAt, n int64) (bool, error) {
+func matches(c *fileCopy, r io.Reader, file io.ReaderAt, n int64) (bool, error) {
 	var compared atomic.Int64
 	defer c.checks(compared.Load)()
 	to := counting{io.NewOffsetWriter(&comparer{at: file, size: n}, 0), &compared}

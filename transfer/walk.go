@@ -347,19 +347,18 @@ func (w *walk) copy(e *entry) {
 		w.copyLink(e)
 		return
 	}
-	c := newFileCopy(t.job, e, e.source(), e.target())
-	c.name = path.Join(t.into.within, e.rel())
+	c := newFileTask(t.job, e, e.source(), e.target())
 	err := c.copy()
 	w.copied(c, err)
 }
 
 // copied counts a file that was copied, kept or failed.
-func (w *walk) copied(c *fileCopy, err error) {
+func (w *walk) copied(c *fileTask, err error) {
 	t := w.tree
-	c.freeHandle()
+	c.slot.free()
 	keeps := errors.Is(err, errKept)
 	bytes := c.result.Bytes
-	if err != nil && !c.journal.resumable {
+	if err != nil && !c.result.resumable {
 		bytes = 0
 	}
 	t.finished(c, bytes)
@@ -374,15 +373,15 @@ func (w *walk) copied(c *fileCopy, err error) {
 		c.tellEnd(nil)
 		t.bottlenecks.Add(string(c.result.Bottleneck), c.result.Bytes)
 	case keeps:
-		t.kept(&c.entry.info)
+		t.kept(c.listed)
 		c.tellKept()
 	case t.plan.vanished(c.source, err):
-	case t.ending(err) && (c.result.LeftBehind == "" || t.budget.isSmall(c.entry.info.Size)):
-		if mayLeave(c) { // how many files is reported once, at the end
+	case t.ending(err) && (c.result.LeftBehind == "" || c.small):
+		if c.result.unsure { // how many files is reported once, at the end
 			t.leftovers.leaves(false)
 		}
 	default:
-		if mayLeave(c) {
+		if c.result.unsure {
 			t.leftovers.leaves(true)
 		}
 		t.count(&t.sums.Failed, 1)

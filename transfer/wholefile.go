@@ -1,10 +1,12 @@
 package transfer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/wire"
@@ -18,6 +20,8 @@ type whole struct {
 	budget *budget // that lends the memory for it; nil if the file takes the steps
 	held   int64   // of the memory
 	perm   fs.FileMode
+	client *usftp.Client
+	helped *helped // whose helper the client is; nil if it is the host's own
 }
 
 // errNotWhole ends an attempt after which the file takes the steps.
@@ -27,25 +31,30 @@ var errNotWhole = errors.New("the host does not take the file in one request")
 // read. What is looked at, or proved, between its contents and its name takes the steps.
 func (o onHost) goesWhole(c *fileCopy) bool {
 	const runsAs = fs.ModeSetuid | fs.ModeSetgid // whether these stay depends on the new file
-	return private.OfClient(o.client()).PutsFiles() && c.flags.tried[stepped] == 0 &&
-		c.entry.info.Size <= wire.LargestFile &&
+	return c.known.tried[stepped] == 0 &&
+		c.listed.Size <= wire.LargestFile &&
 		o.location.tries(c) && !o.direct && !o.link && !o.untold &&
 		(o.info == nil || o.info.Mode()&runsAs == 0) && c.to != c.from &&
-		!c.verifies() && c.options.List == nil && c.entry.backups() == nil
+		!c.verifies() && c.options.List == nil && !c.keepsOld()
 }
 
-// begin chooses the temporary name, if the file needs one.
-func (w *whole) begin(c *fileCopy, o *output) {
+// begin chooses who puts the file, and its temporary name, if it needs one. It returns false if it
+// takes the steps.
+func (w *whole) begin(c *fileCopy, o *output) bool {
+	if w.client, w.helped = (onHost{o}).puts(c); w.client == nil {
+		return false
+	}
 	if o.hidden = o.hides(c); !o.hidden {
 		o.temp = c.dst.Join(above(c.dst, o.name), c.token.Name(c.dst.Base(o.name)))
 	}
-	w.budget, w.perm = c.tree.budget, 0o666
-	c.freeHandle() // it needs none
+	w.budget, w.perm = c.budget, 0o666
+	c.slot.free() // it needs none
+	return true
 }
 
 // load reads the file.
 func (w *whole) load(c *fileCopy, in *input) error {
-	size := c.entry.info.Size
+	size := c.listed.Size
 	w.budget.memory.take(size)
 	w.held = size
 	same, err := in.load()
@@ -67,18 +76,28 @@ func (w *whole) put(c *fileCopy, o onHost, in *input) error {
 		w.perm = c.options.perm(source)
 	}
 	w.perm = o.until(c, source, w.perm)
-	set, err := o.attrs(c, source)
+	set, err := finisher{o.output, c}.attrs(source)
 	if err != nil {
 		return err
 	}
 	temporary := ""
-	if c.attempts.made = o.temp; o.temp != "" { // which stays if the connection is lost
+	if c.known.made = o.temp; o.temp != "" { // which stays if the connection is lost
 		temporary = c.dst.Base(o.temp)
 	}
-	wait := private.OfClient(o.client()).StartPut(o.name, temporary, in.small.data, w.perm, set,
+	client, name := w.client, o.name
+	if w.helped != nil {
+		ctx, cancel := context.WithTimeout(c.ctx, helperPatience)
+		defer cancel()
+		client, name = client.WithContext(ctx), w.helped.at(name)
+	}
+	wait := private.OfClient(client).StartPut(name, temporary, in.small.data, w.perm, set,
 		c.options.Sync)
 	in.small.release()
-	if err = wait(); endpoint.Refused(err) {
+	err = wait()
+	if w.helped != nil {
+		return w.helped.notTaken(c, o.temp, err)
+	}
+	if endpoint.Refused(err) {
 		err = fmt.Errorf("%w: %w", errNotWhole, err)
 	}
 	return err

@@ -23,11 +23,11 @@ import (
 )
 
 // smallTree makes a tree of small files of many sizes, in some directories.
-func smallTree(t *testing.T, dir string, files int) (contents map[string][]byte) {
+func smallTree(t *testing.T, dir string, files, folders int) (contents map[string][]byte) {
 	t.Helper()
 	contents = map[string][]byte{}
 	for i := range files {
-		name := fmt.Sprintf("d%d/f%d", i%7, i)
+		name := fmt.Sprintf("d%d/f%d", i%folders, i)
 		data := bytes.Repeat([]byte{byte(i)}, i%40*100)
 		mustDo(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755))
 		mustDo(t, os.WriteFile(filepath.Join(dir, name), data, 0o640))
@@ -86,7 +86,7 @@ func TestSmallFilesTogether(t *testing.T) {
 			h.t = t
 			dir := t.TempDir()
 			source, back := filepath.Join(dir, "source"), filepath.Join(dir, "back")
-			contents := smallTree(t, source, files)
+			contents := smallTree(t, source, files, 7)
 			host := h.connect(0)
 			shares := func(what string, run func() (transfer.Summary, error)) {
 				t.Helper()
@@ -145,7 +145,7 @@ func TestSmallFilesTogether(t *testing.T) {
 func TestSmallFilesRefused(t *testing.T) {
 	h := smallHosts(t)["directory"]
 	dir := t.TempDir()
-	contents := smallTree(t, filepath.Join(dir, "source"), 100)
+	contents := smallTree(t, filepath.Join(dir, "source"), 100, 7)
 	host := h.connect(0)
 	mustDo(t, host.Client.MkdirAll("/copy/d3/f3"))
 	mustDo(t, host.Client.Mkdir("/copy/d4"))
@@ -180,7 +180,7 @@ func TestSmallFilesOverQuota(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h.t, h.quota = t, server.NewQuota(50_000, 1000)
 			dir := t.TempDir()
-			smallTree(t, filepath.Join(dir, "source"), 100)
+			smallTree(t, filepath.Join(dir, "source"), 100, 7)
 			host := h.connect(0)
 			r, err := transfer.CopyTree(t.Context(), transfer.Remote(host, "/copy"),
 				transfer.Local(filepath.Join(dir, "source")), transfer.TreeOptions{})
@@ -205,7 +205,7 @@ func TestSmallFilesCut(t *testing.T) {
 			h.t = t
 			dir := t.TempDir()
 			source, back := filepath.Join(dir, "source"), filepath.Join(dir, "back")
-			contents := smallTree(t, source, 300)
+			contents := smallTree(t, source, 300, 7)
 			var cuts atomic.Int64
 			options := transfer.TreeOptions{}
 			options.Retries = 10

@@ -136,7 +136,7 @@ func (m Data) AppendHeader(b []byte, id uint32) []byte {
 	return AppendDataHeader(b, id, len(m.Data))
 }
 
-// AppendDataHeader is [Data.AppendHeader] for n bytes that are sent without having been in memory.
+// AppendDataHeader appends the header of n bytes that are sent without having been in memory.
 func AppendDataHeader(b []byte, id uint32, n int) []byte {
 	start := len(b)
 	b = appendHeader(b, TypeData, id)

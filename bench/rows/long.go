@@ -15,6 +15,9 @@ type Apart struct {
 	Port   int
 	// NoFile says that it copies no file, so that there is none to compare.
 	NoFile bool
+	// Young says that its source is written to just before each run; that of all others is then an
+	// hour old.
+	Young bool
 	// AtUsftp says that its server is usftp serve instead of sshd, with the same keys and paths.
 	AtUsftp bool
 }
@@ -100,6 +103,24 @@ func longRows(upload bool) []Row {
 		Contestants: []Contestant{scp, rsync(upload),
 			ours}, Targets: []Target{{Against: scp.Name, Bound: 4}},
 	})
+}
+
+// fastRows are single files over a link that is faster than SSH: its processors are what limits.
+func fastRows(upload bool) []Row {
+	name := verb(upload)
+	scp, ours := pick(upload, scpGet, scpPut), pick(upload, usftpGet, usftpPut)
+	row := Row{
+		Name: "fast-" + name, Title: name + " of 1 GiB over 10 Gbit/s and 1 ms, " + fastCipher,
+		Upload: upload, Bytes: gibibyte, Cipher: fastCipher, Ours: ours.Name, Apart: iperfApart,
+		Link:        &Link{RTT: time.Millisecond, Rate: 10e9},
+		Contestants: []Contestant{scp, rsync(upload), iperf(upload, gibibyte), ours},
+		Targets:     []Target{{Against: scp.Name, Bound: 1}},
+	}
+	users := row
+	users.Name += "-default"
+	users.Title = name + " of 1 GiB over 10 Gbit/s and 1 ms, each tool's default cipher"
+	users.Cipher = ""
+	return []Row{row, users}
 }
 
 // youngRows are files that were written to just before, as builds are: SFTP's times are whole
@@ -231,6 +252,13 @@ func treeRows(upload bool) []Row {
 		againstRsync, againstTar = 1/1.2, 1.2
 	}
 	return []Row{
+		{
+			Name: "small-" + name + "-default", Title: name +
+				" of 10,000 files of 4 KiB on loopback, each tool's default cipher",
+			Upload: upload, Files: 10_000, Bytes: 4 << 10,
+			Ours: ours.Name, Contestants: []Contestant{tar, rsync, ours},
+			Targets: []Target{{Against: rsync.Name, Bound: againstRsync}},
+		},
 		{
 			Name: "small-" + name, Title: name + " of 10,000 files of 4 KiB on loopback",
 			Upload: upload, Files: 10_000, Bytes: 4 << 10,

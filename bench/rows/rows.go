@@ -40,6 +40,8 @@ type Row struct {
 	InSeconds bool
 	// Cipher is the only one that the server offers; empty leaves each contestant its default one.
 	Cipher string
+	// OnPath says that the server's users have usftp on their path.
+	OnPath bool
 	// Link is the long link that the row runs over; nil is the loopback.
 	Link *Link
 	// Ours is the contestant to which the targets apply, in a build and on a machine that has it.
@@ -200,13 +202,17 @@ func All() []Row {
 	all = append(all, loginRow())
 	for _, upload := range []bool{false, true} {
 		all = append(all, longRows(upload)...)
+		all = append(all, fastRows(upload)...)
 	}
-	all = append(all, youngRows()...)
 	all = append(all, windowRow(), mailRow(), tinyRow())
 	for _, upload := range []bool{false, true} {
 		all = append(all, treeRows(upload)...)
+		all = append(all, manyRows(upload)...)
 	}
-	return append(append(all, syncRows()...), mountRows()...)
+	for i, row := range all {
+		all[i] = withYoung(row)
+	}
+	return append(append(all, youngRows()...), append(syncRows(), mountRows()...)...)
 }
 
 // Transport are the names of the rows that measure the SSH transport, of [All] and of [Serve].

@@ -39,6 +39,8 @@ type Config struct {
 	// Port is the one it listens on; 0 takes a free one, which works only for addresses of this
 	// process's network.
 	Port string
+	// Programs is a directory that comes first on the path of its users; empty adds none.
+	Programs string
 	// Start starts the process; nil is (*exec.Cmd).Start. Another network namespace comes in here.
 	Start func(*exec.Cmd) error
 }
@@ -87,7 +89,7 @@ func Start(config Config) (server *Server, err error) {
 			return nil, err
 		}
 	}
-	if err := s.writeFiles(config.Cipher); err != nil {
+	if err := s.writeFiles(config.Cipher, config.Programs); err != nil {
 		return nil, err
 	}
 	s.cmd = exec.Command(binary, "-D", "-e", "-f", filepath.Join(dir, "sshd_config"))
@@ -155,7 +157,7 @@ func (s *Server) awaitListening(output interface{ Read([]byte) (int, error) }) e
 	return nil
 }
 
-func (s *Server) writeFiles(cipher string) error {
+func (s *Server) writeFiles(cipher, programs string) error {
 	account, err := user.Current()
 	if err != nil {
 		return err
@@ -180,6 +182,9 @@ func (s *Server) writeFiles(cipher string) error {
 	if cipher != "" {
 		ciphers = "Ciphers " + cipher + "\n"
 	}
+	if programs != "" {
+		programs = " PATH=" + programs + ":" + os.Getenv("PATH")
+	}
 	// With SHLVL=1 bash takes itself for an inner shell and skips ~/.bashrc, which can make each
 	// login take longer than everything else in it.
 	files := map[string]string{
@@ -194,10 +199,10 @@ UsePAM no
 PasswordAuthentication no
 PermitRootLogin prohibit-password
 MaxStartups 100
-SetEnv SHLVL=1
+SetEnv SHLVL=1%s
 Subsystem sftp %s
 LogLevel INFO
-%s`, s.Address, s.Port, s.dir, s.dir, subsystem, ciphers),
+%s`, s.Address, s.Port, s.dir, s.dir, programs, subsystem, ciphers),
 	}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -63,7 +64,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	for range 20 { // the pool fills
 		cycle()
 	}
-	if n := testing.AllocsPerRun(200, cycle); n >= 1 {
+	if n := testenv.Allocations(200, cycle); n >= 1 {
 		t.Errorf("16 packets cost %v allocations", n)
 	}
 	if out := c.Pool().Out(); out != 0 {

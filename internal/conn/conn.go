@@ -156,9 +156,9 @@ const flushGrace = closeGrace / 10
 
 // Close writes the short requests that are queued, if the stream takes them soon, and ends the
 // connection: it completes every call in flight with [ErrClosed] and closes the stream. It returns
-// when the connection's goroutines have ended, or after a second if one is in a Read or Write of the
-// stream that closing does not interrupt; that goroutine touches nothing afterwards. Close always
-// returns nil, and may be called more than once.
+// when the connection's goroutines have ended, or after a second if one is in a Read or Write of
+// the stream that closing does not interrupt; that goroutine touches nothing afterwards. Close
+// always returns nil, and may be called more than once.
 func (c *Conn) Close() error {
 	timer := time.NewTimer(closeGrace)
 	defer timer.Stop()

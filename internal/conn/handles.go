@@ -257,6 +257,13 @@ func complete(calls []*Call) {
 	}
 }
 
+// OpenHandles returns how many handles are open, or are not known to be closed.
+func (c *Conn) OpenHandles() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.handles.open)
+}
+
 // handleTime is how long an OPEN waits for a handle that nobody uses: whoever holds it may be who
 // waits.
 func (c *Conn) handleTime() time.Duration {

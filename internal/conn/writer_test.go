@@ -80,8 +80,8 @@ func TestShortRequestsOvertake(t *testing.T) {
 	}
 }
 
-// TestCloseWritesWhatIsQueued: a request that nobody waits for, such as the CLOSE of a file that was
-// read, still reaches the server if the connection is closed at once.
+// TestCloseWritesWhatIsQueued: a request that nobody waits for, such as the CLOSE of a file that
+// was read, still reaches the server if the connection is closed at once.
 func TestCloseWritesWhatIsQueued(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {

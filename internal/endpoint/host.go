@@ -30,12 +30,14 @@ type Host struct {
 	trip  *atomic.Int64
 
 	cleanup cleanup
+	crowd   crowd
 }
 
 // NewHost returns the host that conn leads to. retry is called before a lost connection is
 // replaced, with the name that was asked about. ctx is the run's.
 func NewHost(ctx context.Context, conn *pool.Conn, retry func(name string, a pool.Attempt)) *Host {
-	return &Host{ctx: ctx, conn: conn, retry: retry, trip: new(atomic.Int64)}
+	return &Host{ctx: ctx, conn: conn, retry: retry, trip: new(atomic.Int64),
+		crowd: newCrowd()}
 }
 
 // Conn returns the connection, which is replaced when it is lost.
@@ -197,7 +199,7 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 		default:
 			restart()
 		}
-		for f, err := range client.Entries(dir) {
+		for f, err := range h.crowd.entries(h.ctx, client, dir) {
 			if err != nil {
 				return err
 			}
@@ -208,7 +210,7 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 			i := OfStat(f.FileStat())
 			if strings.HasPrefix(name, "\x00") {
 				err = usftp.ErrNameCoding
-			} else if !i.HasMode { // the listing had no attributes
+			} else if !i.HasMode { // the client could not look at it: why?
 				if i, err = seen(unfollowed(client, f.Name())); err != nil && pool.Lost(client) {
 					return err
 				}

@@ -172,7 +172,8 @@ func TestRanges(t *testing.T) {
 				k, k), over(k)}},
 		{name: "several failures", size: 50_000, steps: []step{
 			hands(0, k), hands(k, k), hands(2*k, k), hands(3*k, k), because(nil),
-			failed(2*k, k, fs.ErrPermission), because(fs.ErrPermission), failed(3*k, k, fs.ErrExist),
+			failed(2*k, k, fs.ErrPermission), because(fs.ErrPermission),
+			failed(3*k, k, fs.ErrExist),
 			because(fs.ErrPermission), none, failed(k, k, fs.ErrClosed), because(fs.ErrClosed),
 			done(0, k, k), over(k)}},
 		{name: "another stream", size: 2 * k, steps: []step{

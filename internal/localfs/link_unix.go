@@ -64,7 +64,8 @@ func LinkInto(in *os.Root, old string, to *os.Root, name string) error {
 }
 
 // between calls do with the descriptors of two directories.
-func between(in *os.Root, old string, to *os.Root, name, op string, do func(in, to int) error) error {
+func between(in *os.Root, old string, to *os.Root, name, op string,
+	do func(in, to int) error) error {
 	from, err := in.Open(".")
 	if err != nil {
 		return err

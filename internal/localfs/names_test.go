@@ -46,7 +46,8 @@ func TestCheckName(t *testing.T) {
 		if runtime.GOOS != "windows" {
 			want = nil
 		}
-		if err := CheckName(name); !errors.Is(err, want) || errors.Is(err, ErrBadName) != (want != nil) {
+		if err := CheckName(name); !errors.Is(err, want) ||
+			errors.Is(err, ErrBadName) != (want != nil) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

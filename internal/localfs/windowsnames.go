@@ -72,7 +72,8 @@ func isWTF8(name string) bool {
 	for i := 0; i < len(name); {
 		c, n := utf8.DecodeRuneInString(name[i:])
 		if c == utf8.RuneError && n == 1 {
-			if len(name)-i < 3 || name[i] != 0xed || name[i+1]&0xe0 != 0xa0 || name[i+2]&0xc0 != 0x80 {
+			if len(name)-i < 3 || name[i] != 0xed || name[i+1]&0xe0 != 0xa0 ||
+				name[i+2]&0xc0 != 0x80 {
 				return false
 			}
 			n = 3

@@ -56,8 +56,6 @@ type Client interface {
 	Look(name string) (fs.FileInfo, error)
 	// StartLook is Look that does not wait for the answer; wait does.
 	StartLook(name string) (wait func() (fs.FileInfo, error))
-	// LookAll is Look at many names, in a few round trips. It calls each once for each name.
-	LookAll(names []string, each func(i int, info fs.FileInfo, err error))
 	// Move is Rename that follows no link in the last element of either name, on any server. With
 	// replace it is PosixRename if the server has that; otherwise it replaces nothing but links.
 	Move(oldName, newName string, replace bool) error
@@ -77,6 +75,8 @@ type Client interface {
 	// OneHandle reports whether one file or directory can be open at a time, since the server gives
 	// one handle to several (see [usftp.ErrSharedHandle]).
 	OneHandle() bool
+	// OpenHandles returns how many files and directories are open on the connection.
+	OpenHandles() int
 	// Heard returns when the server last gave a sign of life: when it sent anything or answered a
 	// keepalive. It is exact to an eighth of the stall timeout, as long as requests are in flight.
 	Heard() time.Time

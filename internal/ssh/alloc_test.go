@@ -5,6 +5,8 @@ package ssh
 import (
 	"io"
 	"testing"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // TestSteadyStateAllocatesNothing counts the allocations for 256 KiB of data on each side.
@@ -55,7 +57,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 			for range 50 {
 				cycle()
 			}
-			if n := testing.AllocsPerRun(200, cycle); n >= 2 {
+			if n := testenv.Allocations(200, cycle); n >= 2 {
 				t.Errorf("256 KiB cost %v allocations", n)
 			}
 		})

@@ -300,7 +300,8 @@ func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, er
 			return nil, errors.New("ssh: passwords cannot be changed here"), nil
 		}
 		if change {
-			perm, authErr = l.config.ChangePassword(l.conn, slices.Clone(password), slices.Clone(fresh))
+			perm, authErr = l.config.ChangePassword(l.conn, slices.Clone(password),
+				slices.Clone(fresh))
 			return perm, authErr, nil
 		}
 		perm, authErr = l.callbacks.PasswordCallback(l.conn, slices.Clone(password))

@@ -123,7 +123,8 @@ func ExchangeAndMore(c *Conn, public, more []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.finish()
-	for _, message := range [][]byte{o.propose(), appendString([]byte{msgKexInitial}, string(public)),
+	for _, message := range [][]byte{o.propose(),
+		appendString([]byte{msgKexInitial}, string(public)),
 		{msgNewKeys}, more} {
 		o.put(message)
 	}

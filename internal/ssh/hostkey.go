@@ -125,8 +125,8 @@ func verify(key xssh.PublicKey, algo string, data, signature []byte) error {
 	if s.Format != BaseAlgo(algo) {
 		return fmt.Errorf("got a signature of type %.64q, but %s was negotiated", s.Format, algo)
 	}
-	// Nothing outside the exchange hash is accepted. Only hardware keys sign with more than the blob:
-	// flags and a counter, which Verify checks (PROTOCOL.u2f, "SSH U2F Signatures").
+	// Nothing outside the exchange hash is accepted. Only hardware keys sign with more than the
+	// blob: flags and a counter, which Verify checks (PROTOCOL.u2f, "SSH U2F Signatures").
 	if len(s.Rest) > 0 && !strings.HasPrefix(s.Format, "sk-") {
 		return errors.New("the signature has trailing data")
 	}

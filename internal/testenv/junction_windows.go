@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Junction makes a junction that leads to a directory, whose path is absolute. Where there are none,
-// the test cannot run: see [Unavailable].
+// Junction makes a junction that leads to a directory, whose path is absolute. Where there are
+// none, the test cannot run: see [Unavailable].
 func Junction(tb testing.TB, target, name string) {
 	tb.Helper()
 	if err := os.Mkdir(name, 0o755); err != nil {
@@ -31,7 +31,8 @@ func Junction(tb testing.TB, target, name string) {
 	units := append(path, shown...)
 	order := binary.LittleEndian
 	data := order.AppendUint32(nil, windows.IO_REPARSE_TAG_MOUNT_POINT)
-	for _, field := range []int{8 + 2*len(units), 0, 0, 2*len(path) - 2, 2 * len(path), 2*len(shown) - 2} {
+	for _, field := range []int{8 + 2*len(units), 0, 0, 2*len(path) - 2, 2 * len(path),
+		2*len(shown) - 2} {
 		data = order.AppendUint16(data, uint16(field))
 	}
 	for _, unit := range units {

@@ -164,8 +164,8 @@ func TestKilledClientOfObjects(t *testing.T) {
 	s.bucket.Calls()
 	openSSHSFTP.resumePut(s.site, s.path("file"), "new")
 	s.holds("new", data)
-	if n := s.bucket.Calls()["UploadPart"]; n > 6 {
-		t.Errorf("%d of 8 parts were sent again", n)
+	if n := s.bucket.Calls()["UploadPart"]; n > 10 {
+		t.Errorf("%d of 12 parts were sent again", n)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestKilledUsftpOfObjects(t *testing.T) {
 			s.site = newSiteOf(t, s.fs)
 			usftp := s.usftpCommand()
 			const host, parts = "u@127.0.0.1:", 8
-			data := s.random(s.path("file"), parts*8<<20-1)
+			data := s.random(s.path("file"), parts*5<<20-1)
 			cmd := usftp("cp", "--limit", "20MB", "file", host+"/file")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

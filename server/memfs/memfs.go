@@ -130,7 +130,7 @@ func (f *FS) find(name string, follow bool) (p place, err error) {
 	return p, err
 }
 
-// parent is find for something to be made, removed or renamed: a link in the last element is not
+// parent finds where something is to be made, removed or renamed: a link in the last element is not
 // followed.
 func (f *FS) parent(name string) (place, error) { return f.walk(name, false, true) }
 
@@ -180,7 +180,7 @@ func (f *FS) walk(name string, follow, parent bool) (p place, err error) {
 	return p, nil
 }
 
-// existing is find for something that must exist.
+// existing finds something that must exist.
 func (f *FS) existing(name string, follow bool) (*node, string, error) {
 	p, err := f.find(name, follow)
 	if err == nil && p.node == nil {
@@ -189,7 +189,7 @@ func (f *FS) existing(name string, follow bool) (*node, string, error) {
 	return p.node, p.base, err
 }
 
-// removable is parent for something that must exist, and may not be the top, "." or "..".
+// removable finds the parent of something that must exist, and is not the top, "." or "..".
 func (f *FS) removable(name string) (place, error) {
 	p, err := f.parent(name)
 	switch {
@@ -204,8 +204,8 @@ func (f *FS) removable(name string) (place, error) {
 	return p, err
 }
 
-// absent is parent for something that must not exist. Only a directory may be made at a path that
-// ends in a slash.
+// absent finds the parent of something that must not exist. Only a directory may be made at a path
+// that ends in a slash.
 func (f *FS) absent(name string, directory bool) (dir *node, base string, err error) {
 	p, err := f.parent(name)
 	switch {

@@ -58,6 +58,13 @@ type Bucket interface {
 	ListUploads(ctx context.Context, prefix, token string) (list []Started, next string, err error)
 }
 
+// RangeWriter is what the Outer of a body may be: who only wants to see the contents gets them
+// without a copy.
+type RangeWriter interface {
+	// WriteRange writes a range of the contents.
+	WriteRange(w io.Writer, offset, length int64) error
+}
+
 // Limits of S3.
 const (
 	MaxCopy  = 5 << 30 // bytes that one Copy or CopyPart copies

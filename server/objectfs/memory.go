@@ -1,6 +1,11 @@
 package objectfs
 
 import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
 	"golang.org/x/sync/semaphore"
 
 	"github.com/usftp/usftp/internal/buffer"
@@ -8,28 +13,54 @@ import (
 
 // Memory limits what the uploads and downloads of a process hold in memory together.
 //
-// A file needs memory for a second part while its first one is not complete if its client writes
-// out of order. If all files did and waited, none would ever go on. So there is memory that only
-// one file uses at a time, when it is its turn. And many files are short: they get by with one
+// Parts take memory as their contents come, so that many slow uploads go on at once, with half a
+// part each. What has begun may need more before it can be sent. So memory is only given while all
+// files could still get what they need, one after the other; and no more parts begin than a little
+// over what fits, or all would wait for the fullest one. Many files are short: they get by with one
 // block each, so that hundreds of them can be stored at once.
 type Memory struct {
-	parts   *semaphore.Weighted // bytes
-	turn    *semaphore.Weighted
 	short   *semaphore.Weighted // bytes of files of one block
 	ahead   *semaphore.Weighted // bytes that are read ahead
+	bytes   int64               // for parts
 	longest int64               // no part is longer
 	blocks  buffer.Pool
 	holders holders
+
+	mu       sync.Mutex
+	free     int64
+	sending  int64 // held by parts that are being sent, which nothing keeps from getting free
+	begun    int64 // the lengths of the parts that hold memory
+	accounts map[*account]struct{}
+	waiting  []*request
 }
 
+// account is what the parts of a file hold that are not being sent, under the lock of Memory.
+type account struct {
+	held  int64
+	claim int64 // with so much, one of them can be sent
+}
+
+// request is for memory for a part.
+type request struct {
+	account *account
+	bytes   int64
+	begins  int64 // the length of the part, if it has none yet
+	claim   int64 // of the account from then on
+	needed  bool  // another part of the file holds memory, and cannot be sent before this one begins
+	granted chan struct{}
+}
+
+// unfinished is how many parts of a file may be in memory that are neither complete nor being sent.
+const unfinished = 2
+
 // NewMemory returns a limit of bytes for parts, at least 32 MiB, and of half as much for reading
-// ahead and an eighth for short files. A part takes at most a quarter of bytes, which limits the
-// size of files: with 128 MiB to 314 GB, with 1 GiB to 2.1 TB, with 4 GiB to the 5 TiB that S3
+// ahead and an eighth for short files. A part takes at most a third of bytes, which limits the
+// size of files: with 128 MiB to 375 GB, with 1 GiB to 2.5 TB, with 4 GiB to the 5 TiB that S3
 // allows.
 func NewMemory(bytes int64) *Memory {
-	bytes = max(bytes, 4*standard.first)
+	bytes = max(bytes, 32<<20)
 	longest := standard.first
-	for longest < standard.most && longest*2 <= bytes/4 {
+	for longest < standard.most && longest*2 <= bytes/3 {
 		longest *= 2
 	}
 	return newMemory(bytes, longest)
@@ -37,33 +68,205 @@ func NewMemory(bytes int64) *Memory {
 
 func newMemory(bytes, longest int64) *Memory {
 	return &Memory{
-		parts:   semaphore.NewWeighted(bytes - inMemory*longest),
-		turn:    semaphore.NewWeighted(1),
-		short:   semaphore.NewWeighted(bytes / 8),
-		ahead:   semaphore.NewWeighted(bytes / 2),
-		longest: longest,
+		short:    semaphore.NewWeighted(bytes / 8),
+		ahead:    semaphore.NewWeighted(bytes / 2),
+		bytes:    bytes,
+		longest:  longest,
+		free:     bytes,
+		accounts: map[*account]struct{}{},
 	}
 }
 
-// take takes memory for a part. The caller holds the lock, which is released while it waits.
-func (w *writer) take(index int) error {
+var errFar = errors.New("for a minute others used the memory that it takes to go on where the file" +
+	" was not yet complete before: upload it again, in order")
+
+// acquire waits until a request is granted.
+func (m *Memory) acquire(ctx context.Context, r *request) error {
+	if m.ask(r) {
+		return nil
+	}
+	done := make(chan struct{})
+	defer close(done)
+	go m.holders.watch(done)
+	select {
+	case <-r.granted:
+		return nil
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.Index(m.waiting, r)
+	if i < 0 {
+		return nil
+	}
+	m.waiting = slices.Delete(m.waiting, i, i+1)
+	m.grant() // others may have waited behind it
+	return context.Cause(ctx)
+}
+
+// ask grants a request, or puts it behind those that wait.
+func (m *Memory) ask(r *request) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting = append(m.waiting, r)
+	m.grant()
+	return !slices.Contains(m.waiting, r)
+}
+
+// grant grants what can be granted. Parts begin in the order in which they ask.
+func (m *Memory) grant() {
+	first := true
+	m.waiting = slices.DeleteFunc(m.waiting, func(r *request) bool {
+		if r.begins > 0 && !r.needed && (!first || m.begun+r.begins > m.bytes+m.bytes/4) ||
+			!m.safe(r) {
+			first = first && (r.begins == 0 || r.needed)
+			return false
+		}
+		m.free -= r.bytes
+		m.begun += r.begins
+		*r.account = r.after()
+		m.accounts[r.account] = struct{}{}
+		close(r.granted)
+		return true
+	})
+}
+
+// after returns the account as it is once a request is granted.
+func (r *request) after() account {
+	return account{r.account.held + r.bytes, max(r.account.claim, r.claim)}
+}
+
+// safe reports whether all files could still get what they need after a request, one after the
+// other.
+func (m *Memory) safe(r *request) bool {
+	if r.bytes > m.free {
+		return false
+	}
+	left := m.free - r.bytes + m.sending
+	if left >= unfinished*m.longest { // nobody needs more
+		return true
+	}
+	all := []account{r.after()}
+	for a := range m.accounts {
+		if a != r.account {
+			all = append(all, *a)
+		}
+	}
+	slices.SortFunc(all, func(a, b account) int {
+		return int((a.claim - a.held) - (b.claim - b.held))
+	})
+	for _, a := range all {
+		if a.claim-a.held > left {
+			return false
+		}
+		left += a.held
+	}
+	return true
+}
+
+// sends tells that a part is being sent, and needs nothing more.
+func (m *Memory) sends(a *account, p *part) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.settle(a, p.held)
+	m.sending += p.held
+	m.grant()
+}
+
+// release gives back the memory of a part.
+func (m *Memory) release(a *account, p *part) {
+	if p.short {
+		m.short.Release(blockSize)
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.sending {
+		m.sending -= p.held
+	} else {
+		m.settle(a, p.held)
+	}
+	if p.held > 0 {
+		m.begun -= p.length
+	}
+	m.free += p.held
+	m.grant()
+}
+
+func (m *Memory) settle(a *account, bytes int64) {
+	if a.held -= bytes; a.held == 0 {
+		delete(m.accounts, a)
+	}
+}
+
+// grow sees to it that a part may hold memory up to an offset within it. The caller holds the lock,
+// which is released while it waits.
+func (w *writer) grow(p *part, to int64) error {
+	to = min((to+blockSize-1)/blockSize*blockSize, p.length)
+	if to <= p.held {
+		return nil
+	}
+	m := w.fs.memory
+	if p.start == 0 && p.held == 0 && to == blockSize && p.length > to && len(w.parts) == 0 &&
+		m.short.TryAcquire(blockSize) {
+		p.short, p.held = true, to
+		return nil
+	}
+	r := &request{account: &w.account, bytes: to - p.held, granted: make(chan struct{})}
+	if p.short {
+		r.bytes = to
+	}
+	if p.short || p.held == 0 {
+		w.begins(p, r)
+	}
+	if err := w.acquire(r); err != nil {
+		return err
+	}
+	if p.short {
+		p.short = false
+		m.short.Release(blockSize)
+	}
+	p.held = to
+	return nil
+}
+
+// begins completes the request with which a part begins. Until one of two parts is full the file
+// needs both; those after the first one may be longer.
+func (w *writer) begins(p *part, r *request) {
+	_, next := w.fs.layout.span(w.fs.layout.at(p.start) + 1)
+	r.begins, r.claim = p.length, unfinished*next
+	for _, other := range w.parts {
+		if other != p && !other.sending && !other.short {
+			r.needed, r.claim = true, p.length+other.length
+		}
+	}
+}
+
+// acquire waits for memory without the lock, until the session ends. It does not wait as long for
+// more than the file was to need when its unfinished part began: files that did could wait for each
+// other for ever.
+func (w *writer) acquire(r *request) error {
+	ctx := w.session
+	if r.needed && w.account.claim < r.claim {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, mostIdle, errFar)
+		defer cancel()
+	}
+	w.taking = true
+	w.mu.Unlock()
+	err := w.fs.memory.acquire(ctx, r)
+	w.mu.Lock()
+	w.taking = false
+	w.changed.Broadcast()
+	return err
+}
+
+// take adds a part that holds memory up to an offset within it. The caller holds the lock, which is
+// released while it waits.
+func (w *writer) take(index int, to int64) error {
 	start, length := w.fs.layout.span(index)
 	p := newPart(start, length, &w.fs.memory.blocks)
-	incomplete := len(w.parts) > w.sending()
-	var err error
-	switch {
-	case index == 0 && length > blockSize && len(w.parts) == 0 &&
-		w.fs.memory.short.TryAcquire(blockSize):
-		p.short = true
-	case !incomplete:
-		err = w.acquire(w.fs.memory.parts, length)
-	case w.fs.memory.parts.TryAcquire(length):
-	case w.turn:
-		p.extra = true
-	default:
-		err = w.acquire(w.fs.memory.turn, 1)
-		p.extra, w.turn = true, err == nil
-	}
+	err := w.grow(p, to)
 	if err == nil {
 		w.parts[index] = p
 		w.fs.memory.holders.add(w)
@@ -71,36 +274,7 @@ func (w *writer) take(index int) error {
 	return err
 }
 
-// lengthen lets a part that has one block have them all. The caller holds the lock, which is
-// released while it waits.
-func (w *writer) lengthen(p *part) error {
-	err := w.acquire(w.fs.memory.parts, p.length)
-	if err == nil {
-		p.short = false
-		w.fs.memory.short.Release(blockSize)
-	}
-	return err
-}
-
-// acquire waits for a semaphore, until the session ends, without the lock.
-func (w *writer) acquire(s *semaphore.Weighted, n int64) error {
-	if s.TryAcquire(n) {
-		return nil
-	}
-	w.taking = true
-	w.mu.Unlock()
-	done := make(chan struct{})
-	go w.fs.memory.holders.watch(done)
-	err := s.Acquire(w.session, n)
-	close(done)
-	w.mu.Lock()
-	w.taking = false
-	w.changed.Broadcast()
-	return err
-}
-
-// drop gives back the memory of a part, and the turn as soon as possible. The caller holds the
-// lock.
+// drop gives back the memory of a part. The caller holds the lock.
 func (w *writer) drop(index int) {
 	p := w.parts[index]
 	delete(w.parts, index)
@@ -108,21 +282,5 @@ func (w *writer) drop(index int) {
 	if len(w.parts) == 0 {
 		w.fs.memory.holders.remove(w)
 	}
-	extra := p.extra
-	others := false
-	for _, other := range w.parts {
-		if other.extra && !extra && !p.short && other.length == p.length {
-			other.extra, extra = false, true // its memory is that of p now
-		}
-		others = others || other.extra
-	}
-	switch {
-	case p.short:
-		w.fs.memory.short.Release(blockSize)
-	case !extra:
-		w.fs.memory.parts.Release(p.length)
-	case !others:
-		w.turn = false
-		w.fs.memory.turn.Release(1)
-	}
+	w.fs.memory.release(&w.account, p)
 }

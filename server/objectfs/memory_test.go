@@ -138,7 +138,7 @@ func TestShortFiles(t *testing.T) {
 // TestWaitEndsWithSession: a writer that waits for memory gives up when its session ends.
 func TestWaitEndsWithSession(t *testing.T) {
 	f := objectfs.NewSmall(&membucket.Bucket{}, objectfs.Options{}, partSize, 8*partSize)
-	for i := range 4 { // which take all there is
+	for i := range 7 { // which take all there is, but for one part that lets one of them go on
 		file, err := f.Open(context.Background(), fmt.Sprint("/", i), truncate, wire.Attrs{})
 		if err != nil {
 			t.Fatal(err)
@@ -171,10 +171,11 @@ func TestWaitEndsWithSession(t *testing.T) {
 // go on keep their memory.
 func TestIdleUploadsGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, bucket: &membucket.Bucket{MinPart: partSize}, state: &objectfs.MemoryState{}}
+		b := &bench{T: t, bucket: &membucket.Bucket{MinPart: partSize},
+			state: &objectfs.MemoryState{}}
 		b.fs = objectfs.NewSmall(b.bucket, objectfs.Options{State: b.state}, partSize, 8*partSize)
 		var idle []writer
-		for i := range 3 {
+		for i := range 6 {
 			idle = append(idle, b.write(fmt.Sprint("/", i), truncate))
 			b.at(idle[i], 0, "idle")
 		}
@@ -204,53 +205,85 @@ func TestIdleUploadsGiveWay(t *testing.T) {
 	})
 }
 
-// TestTurnWhereLengthsChange: where a part is longer than the one before it cannot take over its
-// memory, and the file keeps its turn.
-func TestTurnWhereLengthsChange(t *testing.T) {
+// TestWhereLengthsChange: many files that are written out of order where parts become longer get
+// memory for both, although together they want more than there is.
+func TestWhereLengthsChange(t *testing.T) {
 	f := objectfs.NewSmall(&membucket.Bucket{MinPart: partSize}, objectfs.Options{}, partSize,
 		8*partSize)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	names := 0
-	hold := func(offset int64) writer { // takes a part
-		names++
-		file, err := f.Open(ctx, fmt.Sprint("/", names), truncate, wire.Attrs{})
+	const last = 499 * partSize // where the last short part begins
+	var group sync.WaitGroup
+	for i := range 12 {
+		group.Go(func() {
+			file, err := f.Open(ctx, fmt.Sprint("/", i), truncate, wire.Attrs{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			w := file.(writer)
+			for _, one := range []struct{ offset, length int }{{last, 1}, {last + partSize, 1},
+				{last + 1, partSize - 1}, {last + 3*partSize, 1}} {
+				if _, err := w.WriteAt([]byte(text(one.length)), int64(one.offset)); err != nil {
+					t.Errorf("writing at %d: %v", one.offset, err)
+				}
+			}
+			if err := w.Abandon(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if got := f.Memory().Out(); got != 0 {
+		t.Errorf("%d bytes are still held", got)
+	}
+}
+
+// TestSlowUploads: uploads that go on at the same pace need half of a part each on the way, and so
+// more of them go on at once than there is memory for whole parts.
+func TestSlowUploads(t *testing.T) {
+	const part, uploads, memory = 2 << 20, 10, 8
+	f := objectfs.NewSmall(&membucket.Bucket{MinPart: part}, objectfs.Options{}, part, memory*part)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var open []writer
+	for i := range uploads {
+		file, err := f.Open(ctx, fmt.Sprint("/", i), truncate, wire.Attrs{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { file.(writer).Abandon() })
-		if _, err := file.(writer).WriteAt([]byte("x"), offset); err != nil {
-			t.Fatal(err)
-		}
-		return file.(writer)
+		open = append(open, file.(writer))
 	}
-	for range 3 {
-		hold(0)
+	data := []byte(text(part))
+	for at := 0; at < part/2; at += 1 << 18 {
+		for i, w := range open {
+			if _, err := w.WriteAt(data[at:at+1<<18], int64(at)); err != nil {
+				t.Fatalf("upload %d at %d: %v", i, at, err)
+			}
+		}
 	}
-	const last = 499 * partSize // where the last short part begins
-	w := hold(last)             // now all is taken
-	for _, offset := range []int64{last + partSize, last + 1, last + 3*partSize} {
-		data := []byte("x")
-		if offset == last+1 {
-			data = []byte(text(partSize - 1))
+	if got := f.Memory().Out(); got != uploads*part/2 {
+		t.Errorf("%d bytes are held, want those that came: %d", got, uploads*part/2)
+	}
+	for i, w := range open {
+		if _, err := w.WriteAt(data[part/2:], part/2); err != nil {
+			t.Errorf("upload %d: %v", i, err)
 		}
-		if _, err := w.WriteAt(data, offset); err != nil {
-			t.Fatalf("writing at %d: %v", offset, err)
-		}
-		if offset == last+1 {
-			hold(0) // takes what the short part has given back
+		if err := w.Close(); err != nil {
+			t.Errorf("upload %d: %v", i, err)
 		}
 	}
 }
 
 // TestLayout: the parts of the largest object that S3 allows, and how long they are.
 func TestLayout(t *testing.T) {
-	const mib, gib, tib = 1 << 20, 1 << 30, 1 << 40
+	const mib, tib = 1 << 20, 1 << 40
 	for _, one := range []struct{ size, longest, parts, length int64 }{
-		{1, gib, 1, 8 * mib}, {8 * mib, gib, 1, 8 * mib}, {8*mib + 1, gib, 2, 8 * mib},
-		{20_000_000_000, gib, 1222, 32 * mib},
-		{5 * tib, gib, 8124, gib},
-		{300_000 * mib, 32 * mib, 10000, 32 * mib},
+		{1, 1280 * mib, 1, 5 * mib}, {5 * mib, 1280 * mib, 1, 5 * mib},
+		{5*mib + 1, 1280 * mib, 2, 5 * mib},
+		{20_000_000_000, 1280 * mib, 1540, 40 * mib},
+		{5 * tib, 1280 * mib, 7598, 1280 * mib},
+		{357_500 * mib, 40 * mib, 10000, 40 * mib},
 	} {
 		n, length := objectfs.Parts(one.size, one.longest)
 		if n != int(one.parts) || length != one.length {

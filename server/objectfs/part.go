@@ -15,8 +15,8 @@ type part struct {
 	blocks        []*buffer.Block // nil where nothing has been written
 	written       spans           // offsets within the part
 	pool          *buffer.Pool
-	extra         bool // it counts for the turn
-	short         bool // it may have one block only
+	held          int64 // the budget has given it memory for so much of its beginning
+	short         bool  // held is that of short files
 	sending       bool
 	used          int64 // when it was last written to, by the writer's count
 }
@@ -145,6 +145,19 @@ func (p *part) ReadAt(b []byte, offset int64) (n int, err error) {
 		err = io.EOF
 	}
 	return n, err
+}
+
+// WriteRange implements [RangeWriter].
+func (p *part) WriteRange(w io.Writer, offset, length int64) error {
+	for length > 0 {
+		block := p.block(offset)[offset%blockSize:]
+		n, err := w.Write(block[:min(length, int64(len(block)))])
+		if err != nil {
+			return err
+		}
+		offset, length = offset+int64(n), length-int64(n)
+	}
+	return nil
 }
 
 // body returns the first length bytes as a request's body.

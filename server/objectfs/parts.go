@@ -11,8 +11,10 @@ type layout struct {
 // each is how many parts have the same length, except that those of the greatest length go on.
 const each = 500
 
-// standard is the layout that uploads have. The longest parts are for files of more than 500 GB.
-var standard = layout{first: 8 << 20, most: 1 << 30}
+// standard is the layout that uploads have. The first parts are as short as S3 allows, since the
+// memory of slow uploads is what they have of a part. The longest ones are for files of more than
+// 600 GB.
+var standard = layout{first: MinPart, most: 256 * MinPart}
 
 // at returns the index of the part that holds an offset.
 func (l layout) at(offset int64) int {

@@ -135,15 +135,12 @@ func (w *writer) putWhole(ctx context.Context) error {
 	if w.size > 0 {
 		p := w.parts[0]
 		if p == nil {
-			if err := w.take(0); err != nil {
+			if err := w.take(0, w.size); err != nil {
 				return err
 			}
 			p = w.parts[0]
-		}
-		if p.short && w.size > blockSize {
-			if err := w.lengthen(p); err != nil {
-				return err
-			}
+		} else if err := w.grow(p, w.size); err != nil {
+			return err
 		}
 		if err := w.fillGaps(p, p.written.gaps(w.size), w.shows); err != nil {
 			return err
@@ -182,13 +179,13 @@ func (w *writer) shorten(ctx context.Context) error {
 // what the client wants of when.
 func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	when, want Condition) (Object, error) {
-	// which may be tried once more
-	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body, 0, body.Size()), when)
+	// The body may be read again.
+	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body.Outer()), when)
 	if err == nil || want.Absent { // an equal one may be somebody else's
 		return made, err
 	}
 	sum := md5.New()
-	if _, hashErr := io.Copy(sum, io.NewSectionReader(body, 0, body.Size())); hashErr != nil {
+	if _, hashErr := io.Copy(sum, io.NewSectionReader(body.Outer())); hashErr != nil {
 		return made, err
 	}
 	now, headErr := f.bucket.Head(ctx, key)
@@ -198,7 +195,7 @@ func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	return now, nil
 }
 
-// existing is what the client is told when an object exists that must not.
+// existing returns the error for a client whose object must not exist and does.
 func existing(err error) error {
 	if errors.Is(err, ErrPrecondition) {
 		return fs.ErrExist

@@ -44,7 +44,8 @@ func TestQuotaKeepsCount(t *testing.T) {
 					done = fmt.Sprint("cut ", from, " ", view.Setstat(ctx, from, sized(size())))
 				default:
 					flags := []uint32{create, truncate, wire.OpenWrite,
-						wire.OpenAppend | wire.OpenCreate, truncate | wire.OpenExclusive}[random.IntN(5)]
+						wire.OpenAppend | wire.OpenCreate,
+						truncate | wire.OpenExclusive}[random.IntN(5)]
 					f, err := view.Open(ctx, from, flags, wire.Attrs{})
 					if done = fmt.Sprint("open ", from, " ", flags, " ", err); err != nil {
 						break

@@ -28,8 +28,8 @@ func (w *writer) resume(ctx context.Context) (err error) {
 	return err
 }
 
-// Hash implements [server.FileHasher]: the ETag of a part is its MD5, unless the storage encrypts it.
-// So a client proves what was kept, although nobody can read it.
+// Hash implements [server.FileHasher]: the ETag of a part is its MD5, unless the storage encrypts
+// it. So a client proves what was kept, although nobody can read it.
 func (w *writer) Hash(algorithm string, offset, length int64) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

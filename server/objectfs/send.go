@@ -13,6 +13,7 @@ import (
 func (w *writer) send(index int) {
 	p := w.parts[index]
 	p.sending = true
+	w.fs.memory.sends(&w.account, p)
 	length := min(p.length, w.size-p.start)
 	gaps, shows := p.written.gaps(length), w.shows
 	go func() {
@@ -102,13 +103,11 @@ func (w *writer) readBase(p *part, gap span) error {
 // complete sees to it that every part of the file is stored, and returns them. Nothing else uses
 // the writer any more.
 func (w *writer) complete() ([]Part, error) {
-	if p := w.parts[0]; p != nil && p.short {
-		if err := w.lengthen(p); err != nil {
-			return nil, err
-		}
-	}
 	for index, p := range w.parts {
 		if !p.sending {
+			if err := w.grow(p, w.size-p.start); err != nil {
+				return nil, err
+			}
 			w.send(index)
 		}
 	}
@@ -117,9 +116,9 @@ func (w *writer) complete() ([]Part, error) {
 	return parts, cmp.Or(err, w.err)
 }
 
-// await waits until nothing is being sent. The caller holds the lock.
+// await waits until nothing is being sent, and nobody waits for memory. The caller holds the lock.
 func (w *writer) await() {
-	for w.sending() > 0 {
+	for w.sending() > 0 || w.taking {
 		w.changed.Wait()
 	}
 }
@@ -174,7 +173,7 @@ func (w *writer) storeOne(index int, at, end int64) (Part, error) {
 		}
 		return w.uploadPart(u, index, io.NewSectionReader(zeros{}, 0, end-at))
 	}
-	if err := w.take(index); err != nil {
+	if err := w.take(index, end-at); err != nil {
 		return Part{}, err
 	}
 	defer w.drop(index)

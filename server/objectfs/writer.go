@@ -11,9 +11,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// writer is a file opened for writing. What is written goes into parts, at most two of which are in
-// memory. A part is sent when it is full, or when another one is needed; it cannot change after
-// that.
+// writer is a file opened for writing. What is written goes into parts, at most three of which are
+// in memory. A part is sent when it is full, or when a third unfinished one is needed; it cannot
+// change after that.
 type writer struct {
 	fs      *FS
 	session context.Context
@@ -38,7 +38,7 @@ type writer struct {
 	parts   map[int]*part // in memory
 	stored  map[int]Part  // by the index of the first part that they replace
 	taking  bool          // somebody waits for memory
-	turn    bool          // it is the file's turn to take more than its share
+	account account       // of the memory that they hold
 	dirty   bool          // something is different from what is stored
 	writes  int64
 	wrote   time.Time // when the client last wrote
@@ -52,8 +52,8 @@ var (
 	_ server.FileSetstater = (*writer)(nil)
 )
 
-// inMemory is how many parts of a file are in memory.
-const inMemory = 2
+// inMemory is how many parts of a file are in memory, of which all but one may be on their way.
+const inMemory = 3
 
 // mostZeros limits the holes that are filled with zeros: objects have none.
 const mostZeros = 1 << 30
@@ -140,30 +140,41 @@ func (w *writer) part(index int, end int64) (*part, error) {
 			if p.sending {
 				return nil, errStored
 			}
-			if !p.short || end <= blockSize {
+			if p.held >= min(end-p.start, p.length) {
 				return p, nil
 			}
 		}
-		first := w.parts[0]
-		switch {
-		case w.taking || w.sending() > 0 && len(w.parts) >= inMemory:
+		var err error
+		switch p, sending := w.parts[index], w.sending(); {
+		case w.taking || p == nil && sending > 0 && len(w.parts) >= inMemory:
 			w.changed.Wait()
-		case first != nil && first.short:
-			if err := w.lengthen(first); err != nil {
-				return nil, err
-			}
-		case len(w.parts) >= inMemory:
-			oldest := w.oldest()
-			if oldest < 0 { // only after a WRITE that failed
-				return nil, errScattered
-			}
-			w.send(oldest)
+		case p == nil && len(w.parts)-sending >= unfinished:
+			err = w.sendOldest()
+		case p == nil:
+			start, _ := w.fs.layout.span(index)
+			err = w.take(index, end-start)
 		default:
-			if err := w.take(index); err != nil {
-				return nil, err
-			}
+			err = w.grow(p, end-p.start)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
+}
+
+// sendOldest sends what is there of the part that has been left alone for longest. The caller holds
+// the lock, which is released while that waits for memory for what is missing.
+func (w *writer) sendOldest() error {
+	oldest := w.oldest()
+	if oldest < 0 { // only after a WRITE that failed
+		return errScattered
+	}
+	p := w.parts[oldest]
+	err := w.grow(p, p.length)
+	if err == nil && w.parts[oldest] == p && !p.sending {
+		w.send(oldest)
+	}
+	return err
 }
 
 // sending returns how many parts are being sent.

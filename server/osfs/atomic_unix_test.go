@@ -566,7 +566,8 @@ func TestTwoServersOfUploads(t *testing.T) {
 	f := a.open("/f", truncate)
 	a.at(f, 0, "text")
 	other := a.serve()
-	for _, flags := range []uint32{truncate, create, wire.OpenWrite, truncate | wire.OpenExclusive} {
+	for _, flags := range []uint32{truncate, create, wire.OpenWrite,
+		truncate | wire.OpenExclusive} {
 		if _, err := open(other, "/f", flags); err == nil {
 			t.Errorf("another server has opened it with %#x", flags)
 		}

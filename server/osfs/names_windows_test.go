@@ -54,8 +54,8 @@ func TestWindowsNames(t *testing.T) {
 	}
 }
 
-// TestJunctionsLeadNowhere: to a client a junction is a link, which is not followed, not even to what
-// is inside. Removing it leaves what is behind it.
+// TestJunctionsLeadNowhere: to a client a junction is a link, which is not followed, not even to
+// what is inside. Removing it leaves what is behind it.
 func TestJunctionsLeadNowhere(t *testing.T) {
 	f, dir, outside := served(t)
 	if err := os.Mkdir(filepath.Join(dir, "d"), 0o755); err != nil {

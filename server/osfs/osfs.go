@@ -42,7 +42,7 @@ func New(dir string) (*FS, error) {
 	return &FS{tree: t}, nil
 }
 
-// NewAtomic is New for a directory in which files appear when they are closed; see the package
+// NewAtomic serves a directory in which files appear when they are closed; see the package
 // documentation. It fails with errors.ErrUnsupported on systems other than Linux, macOS and
 // FreeBSD.
 func NewAtomic(dir string) (*FS, error) {

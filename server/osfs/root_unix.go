@@ -56,7 +56,8 @@ func (r *root) close() error {
 // renewed is called when something was not found below old, and reports whether to look again,
 // since another directory is there now.
 func (r *root) renewed(old *os.File, err error) bool {
-	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESTALE) && !errors.Is(err, os.ErrClosed) {
+	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESTALE) &&
+		!errors.Is(err, os.ErrClosed) {
 		return false
 	}
 	r.mu.Lock()

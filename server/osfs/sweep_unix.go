@@ -15,8 +15,8 @@ import (
 // sweepDepth limits how many directories a sweep has open.
 const sweepDepth = 200
 
-// Sweep removes what is left of uploads that nobody has gone on with for an age: abandoned ones, and
-// those of servers that died. An age of 7 days leaves clients time to come back. It reads all
+// Sweep removes what is left of uploads that nobody has gone on with for an age: abandoned ones,
+// and those of servers that died. An age of 7 days leaves clients time to come back. It reads all
 // directories of a tree made by [NewAtomic], and does nothing in others.
 func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 	if !f.tree.atomic() {
@@ -29,7 +29,8 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 	return f.tree.uploads.sweep(ctx, top, time.Now().Add(-age), 0)
 }
 
-// sweep sweeps an open directory and those below it, and closes it. What cannot be read is left out.
+// sweep sweeps an open directory and those below it, and closes it. What cannot be read is left
+// out.
 func (u *uploads) sweep(ctx context.Context, dir *os.File, before time.Time, depth int) error {
 	defer dir.Close()
 	for {

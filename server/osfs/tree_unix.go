@@ -124,7 +124,8 @@ func (t tree) lookUpIn(ctx context.Context, what, name string, follow bool,
 	})
 }
 
-// change is lookUp for changing attributes: op is not called for a link that is to be followed.
+// change looks up a name whose attributes are to change: op is not called for a link that is to be
+// followed.
 func (t tree) change(ctx context.Context, what, name string, follow bool,
 	op func(dir int, base string, flags int) error) error {
 	return t.lookUp(ctx, what, name, follow, func(dir int, base string, flags int) error {
@@ -403,8 +404,8 @@ func renameFresh(from int, old string, to int, base string) error {
 	return unix.Renameat(from, old, to, base)
 }
 
-// twoParents is toParent for two names. Most renames stay in one directory, which is then looked up
-// once.
+// twoParents does what toParent does for two names. Most renames stay in one directory, which is
+// then looked up once.
 func (t tree) twoParents(ctx context.Context, oldName, newName string,
 	op func(from int, old string, to int, base string) error) error {
 	rename := func(from int, old string, to int, base string) error {

@@ -223,7 +223,8 @@ func (up *upload) end(part bool, how server.Ending, gone *fs.FileInfo) (err erro
 	if !up.over {
 		// Where clients see another file they could not go on with this one.
 		hidden := hiddenName(up.base)
-		if now, _ := up.all.find(up.dir, hidden); now == up && (up.replaces || how == server.Discarded) {
+		if now, _ := up.all.find(up.dir, hidden); now == up &&
+			(up.replaces || how == server.Discarded) {
 			unix.Unlinkat(up.dir, hidden, 0)
 		}
 		up.finish()

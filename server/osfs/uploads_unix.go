@@ -43,8 +43,8 @@ type opened struct {
 	file    *os.File
 }
 
-// openAt opens a file for writing: hidden if it is new or to be replaced, and otherwise where it is.
-// flags are those of OPEN. It follows no link.
+// openAt opens a file for writing: hidden if it is new or to be replaced, and otherwise where it
+// is. flags are those of OPEN. It follows no link.
 func (u *uploads) openAt(dir int, base string, flags, perm uint32) (o opened, err error) {
 	for i := range 10 {
 		o, err = u.tryOpen(dir, base, flags, perm)
@@ -85,8 +85,8 @@ func (u *uploads) tryOpen(dir int, base string, flags, perm uint32) (o opened, e
 }
 
 // existing decides how a file is changed that exists and has been opened. One that is emptied is
-// replaced by a new one. Who then opens it without CREAT, which our own client does to send parts of
-// it over other connections, gets the new one. What is only changed is changed where it is.
+// replaced by a new one. Who then opens it without CREAT, which our own client does to send parts
+// of it over other connections, gets the new one. What is only changed is changed where it is.
 func (u *uploads) existing(dir int, base string, file *os.File, flags uint32) (o opened,
 	err error) {
 	switch {
@@ -168,8 +168,8 @@ func (u *uploads) resume(dir int, base string, flags uint32) (*upload, error) {
 	hidden := hiddenName(base)
 	alone := flags&exclusive == exclusive
 	if alone || flags&wire.OpenTruncate != 0 {
-		// A client that has lost its connection begins again before the server has noticed. Only one
-		// that wants the name for itself does not take it from another.
+		// A client that has lost its connection begins again before the server has noticed. Only
+		// one that wants the name for itself does not take it from another.
 		switch err := u.drop(dir, hidden, !alone, errSuperseded); {
 		case err == nil, err == unix.ENOENT && flags&wire.OpenCreate != 0:
 			return nil, errAgain

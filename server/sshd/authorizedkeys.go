@@ -172,7 +172,7 @@ func (list *AuthorizedKeys) Check(user string, key ssh.PublicKey, address netip.
 	return list.check(user, key, address, nil, time.Now())
 }
 
-// check is Check for a certificate whose signature has been verified, or a key.
+// check does what Check does for a certificate whose signature has been verified, or a key.
 func (list *AuthorizedKeys) check(user string, key ssh.PublicKey, address netip.Addr,
 	revoked *RevocationList, now time.Time) error {
 	wanted := key

@@ -29,7 +29,7 @@ func (a *Authorities) Check(user string, certificate *ssh.Certificate, address n
 	return a.check(user, certificate, address)
 }
 
-// check is Check for a certificate whose signature has been verified.
+// check does what Check does for a certificate whose signature has been verified.
 func (a *Authorities) check(user string, certificate *ssh.Certificate, address netip.Addr) error {
 	known := slices.ContainsFunc(a.Keys, func(key ssh.PublicKey) bool {
 		return bytes.Equal(key.Marshal(), certificate.SignatureKey.Marshal())

@@ -163,8 +163,8 @@ func (d *Directory) access(conn ssh.ConnMetadata, e *entry) *Access {
 
 var errNoUser = errors.New("no such user")
 
-// PublicKey is for Config.PublicKey. It accepts a user's own keys, and certificates of the
-// authorities.
+// PublicKey checks a user's key, as Config.PublicKey. It accepts a user's own keys, and
+// certificates of the authorities.
 func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access, error) {
 	if certificate, ok := key.(*ssh.Certificate); ok {
 		// Before users are looked at: it takes long, and must take as long for all names.
@@ -210,7 +210,7 @@ func (d *Directory) checkKey(conn ssh.ConnMetadata, e *entry, key ssh.PublicKey)
 // passwordPatience limits how long a login waits for its password to be checked when many are.
 const passwordPatience = 20 * time.Second
 
-// Password is for Config.Password.
+// Password checks a user's password, as Config.Password.
 func (d *Directory) Password(conn ssh.ConnMetadata, password string) (*Access, error) {
 	e, refused := d.admit(conn)
 	d.mu.RLock()

@@ -124,7 +124,7 @@ func (g *guard) begin(address netip.Addr, limits *loginLimits, drop func()) (*pl
 	}
 }
 
-// tryAgain is tryBegin for a waiter, which leaves the queue if it need not wait any longer.
+// tryAgain tries to begin for a waiter, which leaves the queue if it need not wait any longer.
 func (g *guard) tryAgain(w *waiter, element *list.Element, last bool) (reason string, wait bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

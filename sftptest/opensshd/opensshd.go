@@ -66,8 +66,8 @@ func (s *Server) Log() string {
 }
 
 // Find returns the path of a program, such as one of OpenSSH's, which may be where only sshd and
-// ssh look. If it is missing the test is skipped with an explanation, or fails if USFTP_REQUIRE=1 is
-// in the environment.
+// ssh look. If it is missing the test is skipped with an explanation, or fails if USFTP_REQUIRE=1
+// is in the environment.
 func Find(t testing.TB, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {

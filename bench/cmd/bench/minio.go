@@ -55,6 +55,6 @@ func openMinio(endpoint string) (*minio.Core, error) {
 
 // minioPut stores a file in parts as long as those of usftpd, as many at a time as minio-go likes.
 func minioPut(ctx context.Context, core *minio.Core, bucket, key, file string) error {
-	_, err := core.FPutObject(ctx, bucket, key, file, minio.PutObjectOptions{PartSize: 8 << 20})
+	_, err := core.FPutObject(ctx, bucket, key, file, minio.PutObjectOptions{PartSize: 5 << 20})
 	return err
 }

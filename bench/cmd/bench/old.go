@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/usftp/usftp/bench/rows"
@@ -55,6 +57,23 @@ func (j *job) makeOld() error {
 		err = os.Chtimes(j.old, yesterday, yesterday)
 	}
 	return err
+}
+
+// age gives the source the age that it is to have before a run, where that makes a difference.
+func (j *job) age(apart rows.Apart) error {
+	if j.row.Young() == "" {
+		return nil
+	}
+	when := time.Now()
+	if !apart.Young {
+		when = when.Add(-time.Hour)
+	}
+	return filepath.WalkDir(j.source, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chtimes(name, when, when)
+	})
 }
 
 // resetTarget makes the target what it is to be before a run.

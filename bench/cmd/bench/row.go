@@ -75,6 +75,9 @@ func runRow(ctx context.Context, o options, row rows.Row,
 		return nil, err
 	}
 	config := sshd.Config{Cipher: row.Cipher}
+	if row.OnPath && o.usftp != "" {
+		config.Programs = filepath.Dir(o.usftp)
+	}
 	if row.Link != nil {
 		link, err := wan.New(wan.Config{RTT: row.Link.RTT, Rate: row.Link.Rate,
 			Flow: row.Link.Flow, Loss: row.Link.Loss})
@@ -169,6 +172,9 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 		return run, err
 	}
 	apart := j.row.Apart[contestant.Name]
+	if err := j.age(apart); err != nil {
+		return run, err
+	}
 	if apart.Beside != "" {
 		end, err := j.serveBeside(apart)
 		if err != nil {

@@ -52,6 +52,10 @@ func generate(results string, names outputs) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	report.leaveOut()
+	if err := report.check(results); err != nil {
+		return nil, err
+	}
 	chart, err := linkTo(names.chart, names.page)
 	if err != nil {
 		return nil, err
@@ -89,6 +93,8 @@ type report struct {
 	sessions []sessionRow
 	objects  []objectRow
 	golang   []goFamily
+	single   []string // rows left out
+	few      int      // rows with fewer rounds than they are to have
 }
 
 // measuredRow is a row with the runs of the newest session that has it.
@@ -117,10 +123,15 @@ func load(dir string) (*report, error) {
 	if err := r.loadGo(dir); err != nil {
 		return nil, err
 	}
+	return r, r.check(dir)
+}
+
+// check returns an error if there is nothing to report.
+func (r *report) check(dir string) error {
 	if len(r.rows)+len(r.serve)+len(r.sessions)+len(r.objects)+len(r.golang) == 0 {
-		return nil, fmt.Errorf("no results in %s", dir)
+		return fmt.Errorf("no results in %s, or of one round only", dir)
 	}
-	return r, nil
+	return nil
 }
 
 func (r *report) loadRows(dir string) error {
@@ -139,6 +150,9 @@ func (r *report) loadRows(dir string) error {
 			byRow[run.Row] = append(byRow[run.Row], run)
 		}
 		for row, runs := range byRow {
+			if rounds(runs) == 1 && rounds(newest[row].runs) > 1 {
+				continue // a quick look
+			}
 			newest[row] = measuredRow{session: file.Session, file: file.Name, runs: runs}
 		}
 	}
@@ -227,6 +241,7 @@ and $ADDRESS, $PORT, $USER, $KEY and $KNOWN_HOSTS give the same to tools that wa
 func (r *report) details() string {
 	var text strings.Builder
 	text.WriteString(detailsIntro)
+	text.WriteString(r.singleNote())
 	for _, m := range r.rows {
 		text.WriteString(m.markdown())
 	}

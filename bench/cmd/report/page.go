@@ -20,7 +20,7 @@ const pageIntro = `# Benchmarks
 Client and server shared the machine. Contestants took turns, in a different order each round;
 figures are medians over the rounds, and ratios are medians of the ratios within each round. Times
 include the whole command and its login. After each run the copy was compared with its source.
-Some rows have only one round. For each row, [the details](%s) give the rounds, the
+%sFor each row, [the details](%s) give the rounds, the
 commit, every contestant, its exact command, and the file with the raw data in
 [bench/results](bench/results).
 
@@ -65,10 +65,11 @@ var sections = []section{
 // page is BENCHMARKS.md.
 func (r *report) page(chart, details string) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, pageIntro, chart, r.machines(), details)
+	fmt.Fprintf(&text, pageIntro, chart, r.machines(), r.roundsNote(), details)
 	for _, s := range sections {
 		text.WriteString(r.table(s))
 	}
+	text.WriteString(r.youngTable())
 	text.WriteString(r.serveLines())
 	text.WriteString(r.sessionLines())
 	text.WriteString(r.objectLines())
@@ -138,6 +139,28 @@ func (r *report) table(s section) string {
 	return text
 }
 
+// youngTable shows what it costs that a file was written to just before.
+func (r *report) youngTable() string {
+	var text strings.Builder
+	for _, m := range r.rows {
+		named := byName(m.figures())
+		young, old := named[m.row.Young()], named[m.row.Ours]
+		times, ok := ratio(young, old, rate)
+		if !ok {
+			continue
+		}
+		kind := m.scale(rows.Throughput)
+		fmt.Fprintf(&text, "| %s | %s | %s | %.2f |\n", capital(m.row.Title),
+			kind.show(young.median(kind.of)), kind.show(old.median(kind.of)), times)
+	}
+	if text.Len() == 0 {
+		return ""
+	}
+	return "\n## Files written just before\n\nA copy has to see that nobody has written to such a " +
+		"file again within the second.\n\n| | just written | an hour old | ratio |\n" +
+		"|---|---:|---:|---:|\n" + text.String()
+}
+
 // line returns a row of a table, with or without a column for the ceiling.
 func (m measuredRow) line(figure rows.Figure, withCeiling bool) string {
 	all := m.figures()
@@ -169,6 +192,7 @@ func (m measuredRow) sides(figure rows.Figure, all []figures) (ours figures, pee
 		case len(f.rounds) == 0:
 		case f.name == m.row.Ours:
 			ours = f
+		case f.name == m.row.Young(): // no peer
 		case rows.IsCeiling(f.name):
 			ceiling = f
 		default:
@@ -227,7 +251,7 @@ func (r *report) serveLines() string {
 	text.WriteString("\n## Servers\n\nThe same client with three servers. " +
 		"Processor time is the server's, in seconds per GiB.\n" +
 		"Bold figures miss the goal.\n\n")
-	text.WriteString("| one stream, aes128-gcm | usftp serve | SFTPGo | OpenSSH | " +
+	text.WriteString("| one stream, aes128-gcm | usftpd | SFTPGo | OpenSSH | " +
 		"x SFTPGo | x OpenSSH | processor time | of SFTPGo's |\n|---|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, line := range shown {
 		fmt.Fprintf(&text, "| %s, %s | %s | %s | %s | %s | %s | %s | %s |\n", line.job, line.client,
@@ -259,7 +283,7 @@ func (r *report) sessionLines() string {
 	if text.Len() == 0 {
 		return ""
 	}
-	return "\n| server memory per session | usftp serve | SFTPGo | target |\n" +
+	return "\n| server memory per session | usftpd | SFTPGo | target |\n" +
 		"|---|---:|---:|---|\n" + text.String()
 }
 

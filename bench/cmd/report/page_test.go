@@ -32,7 +32,8 @@ func TestPage(t *testing.T) {
 func TestPageLinksItsFiles(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "bench")
-	writeRuns(t, filepath.Join(dir, "results"), session, getRun("scp", 1, 100, 1))
+	writeRuns(t, filepath.Join(dir, "results"), session, getRun("scp", 1, 100, 1),
+		getRun("scp", 2, 100, 1))
 	t.Chdir(dir)
 	names := outputs{page: "../BENCHMARKS.md", details: "details.md", chart: "chart.svg"}
 	if err := run("results", names); err != nil {

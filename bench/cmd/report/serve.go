@@ -26,7 +26,7 @@ const full = 0.9
 const serveWords = `
 ## Servers
 
-The same clients at OpenSSH's sshd with its sftp-server, at SFTPGo, at ` + "`usftp serve`" + `, and at
+The same clients at OpenSSH's sshd with its sftp-server, at SFTPGo, at ` + "`usftpd`" + `, and at
 HAProxy before two instances of it (*balanced*). There are as many clients at a time as streams, each
 with a file of its own: 1 GiB for one stream, 256 MiB for more. Client and server share the machine.
 *s/GiB* is the server's processor time, with HAProxy's where it is balanced; *client s/GiB* is that of

@@ -28,7 +28,7 @@ func New(rate Rate) *Limit { return &Limit{rate: rate} }
 // Take reports whether another line may be written, and how many were omitted since the last one.
 func (l *Limit) Take() (ok bool, omitted int) { return l.TakeN(1) }
 
-// TakeN is Take for a line that counts as n.
+// TakeN does what Take does for a line that counts as n.
 func (l *Limit) TakeN(n float64) (ok bool, omitted int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -193,10 +193,10 @@ const mostSessions = 4
 const bannedAddress = "192.0.2.66"
 
 func newFaults(t *testing.T, endpoint, address string, batch int, some []fault) *faults {
-	data := randomData(18<<20 + 300_000)
+	data := randomData(11<<20 + 300_000)
 	f := &faults{T: t, endpoint: endpoint, prefix: fmt.Sprintf("batch%d", batch),
 		old:   data[:50_000],
-		short: data[1 : 1+100_000], long: data[2 : 2+18<<20], again: data[3 : 3+70_000],
+		short: data[1 : 1+100_000], long: data[2 : 2+11<<20], again: data[3 : 3+70_000],
 		events: map[string]map[string]bool{}}
 	f.home, f.key = servetest.HomeWithKey(t)
 	db, err := sql.Open("pgx", address)

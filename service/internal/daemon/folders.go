@@ -115,8 +115,8 @@ func (f *folderTable) say(made *site.Folder) {
 	}
 }
 
-// wrongFolder is wrong for a folder of a user, whose tables are numbered through the whole file
-// unless they are those of the group.
+// wrongFolder reports what is wrong with a folder of a user, whose tables are numbered through the
+// whole file unless they are those of the group.
 func (f *configFile) wrongFolder(i int, group string, at folderError) error {
 	first := 0
 	for _, before := range f.ownFolders[:i] {

@@ -168,7 +168,7 @@ func (f *configFile) groups(groups map[string]*groupTable) error {
 	return nil
 }
 
-// wrongUser is wrong for a setting of a user, which may be that of the user's group.
+// wrongUser reports what is wrong with a setting of a user, which may be that of the user's group.
 func (f *configFile) wrongUser(i int, group, key string, err error) error {
 	one, theirs := entry("users", i), "groups."+group
 	if f.lines[one+"."+key] == 0 && f.lines[theirs+"."+key] != 0 {

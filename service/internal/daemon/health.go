@@ -17,7 +17,7 @@ import (
 // fails with a reason.
 const healthTimeout = 5 * time.Second
 
-// healthCommand is for containers that contain only this program, and so no other program that
+// healthCommand serves containers that contain only this program, and so no other program that
 // could check the server.
 func healthCommand() *cobra.Command {
 	return &cobra.Command{

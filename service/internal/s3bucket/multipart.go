@@ -20,10 +20,14 @@ func (b *Bucket) CreateUpload(ctx context.Context, key string) (string, error) {
 // UploadPart implements [objectfs.Bucket].
 func (b *Bucket) UploadPart(ctx context.Context, key, id string, number int,
 	body *io.SectionReader) (objectfs.Part, error) {
+	sum, err := b.sum(body)
+	if err != nil {
+		return objectfs.Part{}, err
+	}
 	p, err := repeat(ctx, b, func() (minio.ObjectPart, error) {
 		return b.core.PutObjectPart(ctx, b.name, key, id, number,
-			io.NewSectionReader(body, 0, body.Size()), body.Size(),
-			minio.PutObjectPartOptions{DisableContentSha256: b.unsigned})
+			io.NewSectionReader(body.Outer()), body.Size(),
+			minio.PutObjectPartOptions{DisableContentSha256: true, Sha256Hex: sum})
 	})
 	return objectfs.Part{Number: number, Size: body.Size(), ETag: p.ETag}, err
 }

@@ -146,12 +146,12 @@ func testOutage(t *testing.T, s storage) {
 
 	s.Config.Patience = time.Millisecond
 	u.fs = objectfs.New(s.start(t), nil)
-	for range 3 { // of the first file
+	for range 4 { // of the first file
 		<-parts
 	}
 	f = u.open("/fails", wire.OpenWrite|wire.OpenCreate)
 	u.write(f, 0, long[:18<<20])
-	for range 2 { // are full, and sent
+	for range 3 { // are full, and sent
 		<-parts
 	}
 	broken.Store(true)
@@ -162,7 +162,7 @@ func testOutage(t *testing.T, s storage) {
 	}
 	broken.Store(false)
 	info, err := u.fs.Stat(t.Context(), "/fails")
-	if err != nil || info.Size() != 8<<20 {
+	if err != nil || info.Size() != 10<<20 {
 		t.Fatalf("what is kept: %v, %v", info, err)
 	}
 	f = u.open("/fails", wire.OpenWrite|wire.OpenCreate)

@@ -157,7 +157,7 @@ func testFiles(t *testing.T, s storage) {
 	u := &user{t, objectfs.New(b, &objectfs.Options{Prefix: "users/u/"})}
 	long := text(20 << 20)
 
-	for _, size := range []int{0, 1, 8 << 20, 8<<20 + 1, 20 << 20} {
+	for _, size := range []int{0, 1, 5 << 20, 5<<20 + 1, 20 << 20} {
 		for _, name := range []string{"/new" + fmt.Sprint(size), "/replaced"} {
 			u.put(name, text(size))
 			u.holds(name, text(size))
@@ -177,11 +177,11 @@ func testFiles(t *testing.T, s storage) {
 	u.write(f, 0, long[:18<<20])
 	u.must(f.Abandon())
 	info, err := u.fs.Stat(t.Context(), "/cut")
-	if err != nil || info.Size() != 8<<20 {
+	if err != nil || info.Size() != 10<<20 {
 		t.Fatalf("what is kept: %v, %v", info, err)
 	}
 	f = u.open("/cut", wire.OpenWrite|wire.OpenCreate)
-	u.write(f, 8<<20, long[8<<20:])
+	u.write(f, 10<<20, long[10<<20:])
 	u.must(f.Close())
 	u.holds("/cut", long)
 

@@ -64,20 +64,8 @@ func (u *userSessions) Begin(ctx context.Context) (end func(), err error) {
 	}
 	u.all.asking.RLock()
 	defer u.all.asking.RUnlock()
-	err = u.all.store.do(ctx, func(t tx) error {
-		rows, err := t.exec(`INSERT INTO places (name, used) VALUES ($1, 1)
-			ON CONFLICT (name) DO UPDATE SET used = places.used + 1 WHERE places.used < $2`,
-			u.name, u.most)
-		if err != nil {
-			return err
-		}
-		if rows == 0 {
-			return refusal{errTooMany}
-		}
-		_, err = t.exec(`INSERT INTO sessions (name, node, used) VALUES ($1, $2, 1)
-			ON CONFLICT (name, node) DO UPDATE SET used = sessions.used + 1`, u.name,
-			u.all.store.node)
-		return err
+	err = u.all.store.doBriefly(ctx, func(t tx) error {
+		return enter(t, u.name, u.all.store.node, u.most)
 	})
 	if errors.As(err, new(refusal)) || ctx.Err() != nil {
 		if ctx.Err() != nil {
@@ -97,7 +85,7 @@ func (u *userSessions) Begin(ctx context.Context) (end func(), err error) {
 func (u *userSessions) end() {
 	u.all.asking.RLock()
 	defer u.all.asking.RUnlock()
-	err := u.all.store.do(context.Background(), func(t tx) error {
+	err := u.all.store.doBriefly(context.Background(), func(t tx) error {
 		return leave(t, u.name, u.all.store.node)
 	})
 	if errors.Is(err, errFreed) {
@@ -109,16 +97,62 @@ func (u *userSessions) end() {
 // errFreed undoes leaving a place that others have freed when they buried this node.
 var errFreed = refusal{errors.New("the place is free")}
 
-// leave gives a place back. It takes the rows in the order in which Begin does, or they would wait
+// doBriefly runs what is a transaction in a file, and a single statement in PostgreSQL, which is
+// further away: users wait for it whenever a session begins.
+func (s *Store) doBriefly(ctx context.Context, run func(t tx) error) error {
+	if s.db.postgres == "" {
+		return s.do(ctx, run)
+	}
+	return s.doOne(ctx, run)
+}
+
+const takePlace = `INSERT INTO places (name, used) VALUES ($1, 1)
+	ON CONFLICT (name) DO UPDATE SET used = places.used + 1 WHERE places.used < $2`
+
+// enter takes a place.
+func enter(t tx, name, node string, most int) error {
+	if t.db.postgres != "" {
+		rows, err := t.exec(`WITH place AS (`+takePlace+` RETURNING name)
+			INSERT INTO sessions (name, node, used) SELECT name, $3, 1 FROM place
+			ON CONFLICT (name, node) DO UPDATE SET used = sessions.used + 1`, name, most, node)
+		if err == nil && rows == 0 {
+			err = refusal{errTooMany}
+		}
+		return err
+	}
+	rows, err := t.exec(takePlace, name, most)
+	if err == nil && rows == 0 {
+		err = refusal{errTooMany}
+	}
+	if err == nil {
+		_, err = t.exec(`INSERT INTO sessions (name, node, used) VALUES ($1, $2, 1)
+			ON CONFLICT (name, node) DO UPDATE SET used = sessions.used + 1`, name, node)
+	}
+	return err
+}
+
+// leave gives a place back. It takes the rows in the order in which enter does, or they would wait
 // for each other.
 func leave(t tx, name, node string) error {
+	if t.db.postgres != "" {
+		rows, err := t.exec(`WITH place AS (SELECT name FROM places WHERE name = $1 FOR UPDATE),
+			mine AS (UPDATE sessions SET used = sessions.used - 1 FROM place
+				WHERE sessions.name = place.name AND node = $2 AND sessions.used > 0
+				RETURNING sessions.name)
+			UPDATE places SET used = places.used - 1 FROM mine WHERE places.name = mine.name`,
+			name, node)
+		if err == nil && rows == 0 {
+			err = errFreed
+		}
+		return err
+	}
 	if _, err := t.exec(`UPDATE places SET used = used - 1 WHERE name = $1`, name); err != nil {
 		return err
 	}
 	rows, err := t.exec(`UPDATE sessions SET used = used - 1
 		WHERE name = $1 AND node = $2 AND used > 0`, name, node)
 	if err == nil && rows == 0 {
-		return errFreed
+		err = errFreed
 	}
 	return err
 }

@@ -4,8 +4,10 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -66,6 +68,41 @@ func TestBusyFile(t *testing.T) {
 	release := time.AfterFunc(patience+time.Second, func() { held.Rollback() })
 	defer release.Stop()
 	must(t, s.Account(t.Context(), "/tree", 1000, 0).Reserve(t.Context(), 10, 0))
+}
+
+// testSessionCosts: a session that begins or ends asks PostgreSQL once. Sessions of a user that do
+// so at once on two nodes are all counted.
+func testSessionCosts(t *testing.T, name string) {
+	const users, times, most = 8, 50, 3
+	one, other := silentNode(t, name), silentNode(t, name)
+	statements, transactions := one.Statements(), one.db.transactions.Load()
+	var group sync.WaitGroup
+	for i := range users {
+		for _, s := range []*Store{one, other} {
+			sessions := s.Sessions(fmt.Sprint("u", i%2), users*most)
+			group.Go(func() {
+				for range times {
+					end, err := sessions.Begin(context.Background())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					end()
+				}
+			})
+		}
+	}
+	group.Wait()
+	statements, transactions = one.Statements()-statements, one.db.transactions.Load()-transactions
+	if one.db.postgres != "" && (statements != 2*users*times || transactions != 0) {
+		t.Errorf("%d statements and %d transactions for %d sessions", statements, transactions,
+			users*times)
+	}
+	for _, user := range []string{"u0", "u1"} {
+		if n := one.used(t, user); n != 0 {
+			t.Errorf("%d sessions of %s are counted, and there is none", n, user)
+		}
+	}
 }
 
 // testSessionEndsAtBurial: a node that is buried alive ends a session at that moment, which is not

@@ -36,6 +36,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"sessions":                 testSessions,
 	"sessions of a dead node":  testDeadNode,
 	"a busy node":              testBusyNode,
+	"what a session costs":     testSessionCosts,
 	"a session ends at burial": testSessionEndsAtBurial,
 	"killed after burial":      testKilledAfterBurial,
 	"killed after forgotten":   testKilledAfterForgotten,

@@ -58,7 +58,8 @@ func commandLine(a *ui.App) *cobra.Command {
 	root.AddCommand(cp.Command(a), sync.Command(a), check.Command(a))
 	root.AddCommand(files.Commands(a)...)
 	root.AddCommand(shell.Command(a), mount.Command(a), mount.UmountCommand(a), serve.Command(a),
-		demo.Command(a), history.Command(a), cmdline.Version(), cmdline.Completion(completionLong), manCommand(root),
+		demo.Command(a), history.Command(a), cmdline.Version(), cmdline.Completion(completionLong),
+		manCommand(root),
 		opt.Topic())
 	cmdline.Complete(a, root, cmdline.Texts{Hint: flagHint, Usage: moreUsage})
 	complete.Flags(root)

@@ -363,8 +363,8 @@ func TestLinksOnWindows(t *testing.T) {
 	}
 }
 
-// TestJunctionsOnWindows: what is behind a junction is copied with -L only, and is nothing that a sync
-// deletes.
+// TestJunctionsOnWindows: what is behind a junction is copied with -L only, and is nothing that a
+// sync deletes.
 func TestJunctionsOnWindows(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -587,7 +587,8 @@ func openAlone(t *testing.T, name string) (done func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handle, err := windows.CreateFile(text, windows.GENERIC_READ, 0, nil, windows.OPEN_EXISTING, 0, 0)
+	handle, err := windows.CreateFile(text, windows.GENERIC_READ, 0, nil, windows.OPEN_EXISTING, 0,
+		0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -608,7 +609,8 @@ func serveAgent(t *testing.T, key ed25519.PrivateKey) string {
 	}
 	listen := func() windows.Handle {
 		pipe, err := windows.CreateNamedPipe(text, windows.PIPE_ACCESS_DUPLEX,
-			windows.PIPE_TYPE_BYTE|windows.PIPE_WAIT, windows.PIPE_UNLIMITED_INSTANCES, 4096, 4096, 0, nil)
+			windows.PIPE_TYPE_BYTE|windows.PIPE_WAIT, windows.PIPE_UNLIMITED_INSTANCES, 4096, 4096,
+			0, nil)
 		if err != nil {
 			t.Error(err)
 		}

@@ -361,8 +361,9 @@ func Journal() string { return StatePath("journal") }
 // silentConfig returns how to make connections without a person.
 func (c *Connect) silentConfig() *dial.Config {
 	config := &dial.Config{
-		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Proxy: c.proxy, Options: c.options,
-		Port: c.port, Ciphers: c.cipher, SSH: cmp.Or(c.program, c.ssh), Server: c.server,
+		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Proxy: c.proxy,
+		Options: c.options,
+		Port:    c.port, Ciphers: c.cipher, SSH: cmp.Or(c.program, c.ssh), Server: c.server,
 		SFTPServer: c.sftpServer,
 	}
 	if os.Getenv("USFTP_REMEMBER_LOGINS") != "no" {

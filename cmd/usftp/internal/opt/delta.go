@@ -29,7 +29,7 @@ func (d *Delta) RegisterOptional(f *pflag.FlagSet) {
 
 func (d *Delta) register(f *pflag.FlagSet) {
 	f.BoolVar(&d.noHelper, "no-helper", false,
-		"do not run usftp on the host to find what has changed; files are then copied whole, unless the host's server is usftp")
+		"do not run usftp on the host to find what has changed or to copy many small files; all is then left to the host's own server")
 }
 
 // Mode returns how files are copied.
@@ -40,5 +40,5 @@ func (d *Delta) Mode() transfer.Delta {
 	return transfer.DeltaAuto
 }
 
-// Helper reports whether usftp may be run on hosts.
-func (d *Delta) Helper() bool { return d.Mode() != transfer.DeltaNever && !d.noHelper }
+// Helper reports whether usftp may be run on hosts, which many small files need besides deltas.
+func (d *Delta) Helper() bool { return !d.noHelper }

@@ -77,10 +77,10 @@ func Expand(ctx context.Context, client *usftp.Client, pattern, literal string) 
 // mostLooked is how many names are examined at once.
 const mostLooked = 128
 
-// ExpandReadable is Expand for files that will be read. It leaves out special files that match
-// without being named: opening a named pipe waits for a writer, here and, forever, in the host's
-// sftp-server. Links are followed, as they are when a file is read. skipped is called with the
-// reason for each file that is left out.
+// ExpandReadable expands a pattern for files that will be read. It leaves out special files that
+// match without being named: opening a named pipe waits for a writer, here and, forever, in the
+// host's sftp-server. Links are followed, as they are when a file is read. skipped is called with
+// the reason for each file that is left out.
 func ExpandReadable(ctx context.Context, client *usftp.Client, pattern, literal string,
 	skipped func(name, why string)) ([]string, error) {
 	names, err := Expand(ctx, client, pattern, literal)

@@ -112,7 +112,7 @@ func (f *FS) outdated(n *node) {
 	}
 }
 
-// statusChanged is outdated for a change of what POSIX calls the file's status, not its contents.
+// statusChanged notes a change of what POSIX calls the file's status, not its contents.
 // The protocol has no ctime, so programs that wait for it to change see one from here. Writes do
 // not set it: git considers a file modified when its ctime changes.
 func (f *FS) statusChanged(n *node) {
@@ -226,7 +226,7 @@ func (f *FS) onPath(ctx context.Context, n *node,
 	})
 }
 
-// withPath is onPath for callers that make the request themselves.
+// withPath does the same as onPath for callers that make the request themselves.
 func (f *FS) withPath(ctx context.Context, n *node, ask func(path string) error) error {
 	path, _, done, err := f.tree.change(ctx, n, n)
 	if err != nil {
@@ -236,7 +236,7 @@ func (f *FS) withPath(ctx context.Context, n *node, ask func(path string) error)
 	return ask(path)
 }
 
-// onPaths is onPath for two nodes.
+// onPaths does the same as onPath for two nodes.
 func (f *FS) onPaths(ctx context.Context, a, b *node,
 	ask func(c *usftp.Client, a, b string, again bool) error) error {
 	pathA, pathB, done, err := f.tree.change(ctx, a, b)
@@ -259,7 +259,7 @@ func (f *FS) lookOnPath(ctx context.Context, n *node,
 	}, func() {})
 }
 
-// lookOrDrop is lookOnPath for callers that make the request themselves. It calls drop between two
+// lookOrDrop serves callers of lookOnPath that ask the host themselves. It calls drop between two
 // successful calls of ask.
 func (f *FS) lookOrDrop(ctx context.Context, n *node, ask func(path string) error,
 	drop func()) error {

@@ -48,7 +48,7 @@ func statusOf(err error) fuse.Status {
 // full: some servers write all that they were given or nothing.
 const fullBelow = 1 << 20
 
-// statusIfFull is statusOf for what needs room on the disk of a file or directory.
+// statusIfFull returns statusOf of a request that needs room on the disk of a file or directory.
 func (f *FS) statusIfFull(ctx context.Context, n *node, err error) fuse.Status {
 	if f.full(ctx, n, err) {
 		return fuse.Status(syscall.ENOSPC)

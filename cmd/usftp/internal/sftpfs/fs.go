@@ -90,10 +90,11 @@ func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
 	f.ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	f.link = newLink(f.ctx, host, options.Timeout, options.Logger)
 	f.link.onUp = f.resume
-	f.prefetcher = newPrefetcher(f.ctx, options.Cache, func(ctx context.Context, path string) (*listing,
-		error) {
-		return f.listPath(ctx, path, maxNamesInList)
-	})
+	f.prefetcher = newPrefetcher(f.ctx, options.Cache,
+		func(ctx context.Context, path string) (*listing,
+			error) {
+			return f.listPath(ctx, path, maxNamesInList)
+		})
 	if err := f.setUp(ctx); err != nil {
 		f.cancel(nil)
 		if errors.Is(err, fs.ErrNotExist) {

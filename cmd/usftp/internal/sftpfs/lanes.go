@@ -200,7 +200,7 @@ func (f *file) endLanes(ctx context.Context, h *handle, whole bool) error {
 	return err
 }
 
-// drain is flush for a change of the file in another way than by writing. Even if that is given up,
+// drain flushes before the file changes in another way than by writing. Even if that is given up,
 // it must not be carried out after what is written later, so that this goes the same way.
 func (f *file) drain(ctx context.Context) error {
 	if err := f.flush(ctx); err != nil {

@@ -512,9 +512,10 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 	}
 	defer moved()
 	request := func() error {
-		return f.onPaths(ctx, from, to, func(c *usftp.Client, oldDir, newDir string, again bool) error {
-			return ask(c, join(oldDir, oldName), join(newDir, newName), again)
-		})
+		return f.onPaths(ctx, from, to,
+			func(c *usftp.Client, oldDir, newDir string, again bool) error {
+				return ask(c, join(oldDir, oldName), join(newDir, newName), again)
+			})
 	}
 	replaced := f.tree.child(to, newName)
 	hidden := f.tree.hiddenIn(replaced)

@@ -120,7 +120,7 @@ func (n *node) parent() *node {
 	return n.places[len(n.places)-1].dir
 }
 
-// pathNow is path, and returns how often the node and the directories above it were renamed.
+// pathNow returns a node's path, and how often it and the directories above it were renamed.
 func (t *tree) pathNow(n *node) (path string, moves int, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -260,7 +260,7 @@ func (t *tree) depth(n *node) int {
 	return max(least, 0)
 }
 
-// join is path.Join without cleaning the directory.
+// join joins a directory and a name as path.Join does, without cleaning the directory.
 func join(dir, name string) string {
 	switch {
 	case dir == "":
@@ -327,8 +327,8 @@ func (t *tree) inoOf(dir *node, name string) uint64 {
 	return binary.LittleEndian.Uint64(sum[:])>>1 | 1<<32
 }
 
-// newIno is inoOf for a new node. It avoids numbers in use: a file that replaced another must not
-// look the same to programs that still have the old one open.
+// newIno returns the number of a new node. It avoids numbers in use: a file that replaced another
+// must not look the same to programs that still have the old one open.
 func (t *tree) newIno(dir *node, name string) uint64 {
 	ino := t.inoOf(dir, name)
 	for t.inos[ino] > 0 {
@@ -433,7 +433,7 @@ func (t *tree) unlinked(dir *node, name string) {
 	}
 }
 
-// vanished is unlinked for a name that the host does not have. It may be renaming it.
+// vanished unlinks a name that the host does not have. It may be renaming it.
 func (t *tree) vanished(dir *node, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -426,9 +426,9 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 // clockError is how many seconds a time that we set may be ahead of the host's clock.
 const clockError = 2
 
-// use is open for callers that do not hold turn. Until they call done, a flush does not close
-// the file: the kernel flushes whenever any process closes the descriptor, such as a child between
-// fork and exec, while its parent may be in the middle of another call.
+// use opens a handle for callers that do not hold turn. Until they call done, a flush does not
+// close the file: the kernel flushes whenever any process closes the descriptor, such as a child
+// between fork and exec, while its parent may be in the middle of another call.
 func (h *handle) use(ctx context.Context) (remote *usftp.File, done func(), err error) {
 	if err := h.turn.lock(ctx); err != nil {
 		return nil, nil, err

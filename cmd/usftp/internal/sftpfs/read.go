@@ -72,7 +72,7 @@ func (f *FS) makeRoom() {
 	}
 }
 
-// dropIdle is drop for a reader that was not used since a time. A program that waits for the host
+// dropIdle drops a reader that was not used since a time. A program that waits for the host
 // is using it.
 func (r *reader) dropIdle(since time.Time) {
 	r.mu.Lock()
@@ -102,7 +102,7 @@ func (r *reader) drop() {
 	r.forget()
 }
 
-// forget is drop for callers that hold the lock.
+// forget drops everything for callers that hold the lock.
 func (r *reader) forget() {
 	r.discard(0, 0)
 	r.chunks, r.run, r.window = nil, 0, nil

@@ -40,7 +40,7 @@ func (n *node) statHandle(ctx context.Context,
 	return nil
 }
 
-// statReader is statHandle for a file that is open here, and only for reading. Some servers keep
+// statReader stats the handle of a file that is open here, and only for reading. Some servers keep
 // what is written elsewhere until it is closed.
 func (n *node) statReader(ctx context.Context, c *usftp.Client) *usftp.Pending[*usftp.FileStat] {
 	if n == nil {
@@ -55,7 +55,7 @@ func (n *node) statReader(ctx context.Context, c *usftp.Client) *usftp.Pending[*
 	return n.statHandle(ctx, c)
 }
 
-// lookOpen is look for a path of a node, which may be nil. If the path has come to belong to
+// lookOpen looks up the path of a node, which may be nil. If the path has come to belong to
 // another file than the one that is open, lookOpen takes it from the node.
 func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string) (attrs,
 	error) {
@@ -133,8 +133,8 @@ func (n *node) differs(a *attrs) bool {
 	return n.differsLocked(a)
 }
 
-// differsLocked is differs for callers that hold the lock. What is written here has no version that
-// lasts.
+// differsLocked does what differs does for callers that hold the lock. What is written here has no
+// version that lasts.
 func (n *node) differsLocked(a *attrs) bool {
 	return n.version != a.version() && n.open != a.version() && n.file != nil && n.file.isRead()
 }

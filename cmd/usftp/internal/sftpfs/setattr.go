@@ -360,7 +360,7 @@ func (f *file) markModified(retimed bool) {
 	f.retimed = f.retimed || retimed
 }
 
-// contentsChange is markModified for a change of the contents.
+// contentsChange marks the file as modified after a change of its contents.
 func (f *file) contentsChange() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

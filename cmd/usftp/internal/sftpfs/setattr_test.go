@@ -92,12 +92,13 @@ func TestChangedAfterSet(t *testing.T) {
 // On a host that lets nobody set times or permissions, a program that closes a file does not fail,
 // since all its data has arrived; one that sets them does, once that is known.
 func TestHostThatSetsNoAttributes(t *testing.T) {
-	s := mountScripted(t, time.Minute, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-		if r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat {
-			return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
-		}
-		return nil
-	}})
+	s := mountScripted(t, time.Minute,
+		sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat {
+				return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+			}
+			return nil
+		}})
 	for _, name := range []string{"one", "two"} {
 		o := s.create(t, name)
 		o.write(0, "data")

@@ -526,7 +526,7 @@ func (f *file) abandon(err error) {
 	f.rescue(err, given)
 }
 
-// push is send in the background. While there is no connection, the data waits for the next. But if
+// push sends in the background. While there is no connection, the data waits for the next. But if
 // the host refuses the file, it is given up at once: nothing else may make room for other writes.
 func (f *file) push(ctx context.Context, all bool) {
 	if all {
@@ -587,7 +587,7 @@ func (f *file) gaveUp(err error) error {
 	return err
 }
 
-// finish is flush, and then sets the attributes that are still to be set.
+// finish flushes the file and then sets the attributes that are still to be set.
 func (f *file) finish(ctx context.Context) error {
 	err := f.flush(ctx)
 	if err == nil {
@@ -608,7 +608,7 @@ func (f *FS) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	return f.statusIfFull(ctx, h.file.node, cmp.Or(h.failure.forClose(), err))
 }
 
-// flush is file.flush for one handle. Where possible, it sends WRITE, FSETSTAT and CLOSE at once.
+// flush flushes one handle. Where possible, it sends WRITE, FSETSTAT and CLOSE at once.
 func (h *handle) flush(ctx context.Context) error {
 	f := h.file
 	f.mu.Lock()

@@ -142,7 +142,8 @@ func (s *shell) get(ctx context.Context, r *request) error {
 			return err == nil && info.IsDir(), nil
 		},
 		one: func(host pool.Host, name string, _ bool) error {
-			return s.transfer(ctx, j.into(name), transfer.Local(target), transfer.Remote(host, name))
+			return s.transfer(ctx, j.into(name), transfer.Local(target),
+				transfer.Remote(host, name))
 		},
 	})
 }

@@ -245,7 +245,8 @@ func TestOperators(t *testing.T) {
 		`rm a\;b`:              {false, false},
 		"ls -l a b c":          {false, false},
 	} {
-		for q, want := range map[quoting]bool{shQuoting: refusedIn.shell, sftpQuoting: refusedIn.batch} {
+		for q, want := range map[quoting]bool{shQuoting: refusedIn.shell,
+			sftpQuoting: refusedIn.batch} {
 			_, err := parseLine(line, q)
 			if (err != nil) != want || err != nil && !strings.Contains(err.Error(), "has no meaning here") {
 				t.Errorf("%s, by quoting %d: %v", line, q, err)

@@ -23,7 +23,8 @@ func TestParseMoment(t *testing.T) {
 	for text, age := range map[string]time.Duration{"36h": 36 * time.Hour, "7d": 7 * 24 * time.Hour} {
 		before := time.Now()
 		got, err := parseMoment(text)
-		if after := time.Now(); err != nil || got.Before(before.Add(-age)) || got.After(after.Add(-age)) {
+		if after := time.Now(); err != nil || got.Before(before.Add(-age)) ||
+			got.After(after.Add(-age)) {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}

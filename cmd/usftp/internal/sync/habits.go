@@ -84,7 +84,8 @@ func Habits(args []string) []string {
 }
 
 // A misreading is a letter that rsync has without a value. Here it takes one, as in ssh, and so
-// takes whatever rsync's users write after it: -cn would be no dry run, but a run with a cipher "n".
+// takes whatever rsync's users write after it: -cn would be no dry run, but a run with a cipher
+// "n".
 type misreading struct {
 	flag, letter string
 	here, rsync  string // what the letter is
@@ -105,8 +106,8 @@ var misreadings = []misreading{
 
 func isNoFlag(value string) bool { return !strings.HasPrefix(value, "-") }
 
-// misread returns an error if a letter of ssh's was probably meant as rsync's: its value is none, or
-// no host is there that it could be about.
+// misread returns an error if a letter of ssh's was probably meant as rsync's: its value is none,
+// or no host is there that it could be about.
 func misread(f *pflag.FlagSet, hosts bool) error {
 	for _, m := range misreadings {
 		flag := f.Lookup(m.flag)
@@ -135,7 +136,8 @@ func (m misreading) hint() string {
 	return fmt.Sprintf(" (-%s %s, as with ssh; in rsync it is %s)", m.letter, m.here, m.rsync)
 }
 
-// missingOperand is the error for a command line without SRC and DST, which a letter may have taken.
+// missingOperand is the error for a command line without SRC and DST, which a letter may have
+// taken.
 func missingOperand(f *pflag.FlagSet) error {
 	text := "sync needs two directories: SRC and DST"
 	for _, m := range misreadings {

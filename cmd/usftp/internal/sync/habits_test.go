@@ -56,8 +56,8 @@ func TestSwitches(t *testing.T) {
 // rsyncLetters are the letters of rsync 3.5's flags that have no value.
 const rsyncLetters = "vqcarRbudlLkKHpEAXogDtUNOJSnWxymIzCFs0846hPi"
 
-// With every letter of rsync's before it, the n of a dry run is that or an error: if the letter took
-// it as its value, --delete would be carried out.
+// With every letter of rsync's before it, the n of a dry run is that or an error: if the letter
+// took it as its value, --delete would be carried out.
 func TestDryRunWithEveryLetterOfRsync(t *testing.T) {
 	for _, letter := range rsyncLetters {
 		for _, hosts := range []bool{false, true} {

@@ -2,7 +2,6 @@ package verb
 
 import (
 	"errors"
-	"io/fs"
 	"path"
 	"strings"
 
@@ -45,30 +44,18 @@ func (j *job) clientFor(in, below *dir) *usftp.Client {
 
 var errLinkInWay = errors.New("a symbolic link has taken its place, and is not followed")
 
-// A part is some of a directory's entries, and a look at the directory that was taken after they
-// were listed; nil if none is needed.
-type part struct {
-	entries []*entry
-	look    func() (fs.FileInfo, error)
-}
-
-// newPart starts the look without waiting for it: directories on the way down are being listed
+// look looks at a directory whose entries were listed, and returns what waits for that and says why
+// nothing may be done there. It starts without waiting: directories on the way down are being listed
 // already.
-func (w *walk) newPart(d *dir, entries []*entry) part {
-	p := part{entries: entries}
-	if d.looks && len(entries) > 0 {
-		p.look = private.OfClient(d.client.WithContext(w.ctx)).StartLook(w.at(d.path))
-	}
-	return p
-}
-
-// moved waits for the look, and returns why nothing may be done in the directory.
-func (p part) moved() error {
-	if p.look == nil {
+func (w *walk) look(d *dir, entries []*entry) (moved func() error) {
+	if !d.looks || len(entries) == 0 {
 		return nil
 	}
-	if info, err := p.look(); err == nil && !info.IsDir() {
-		return errLinkInWay
+	look := private.OfClient(d.client.WithContext(w.ctx)).StartLook(w.at(d.path))
+	return func() error {
+		if info, err := look(); err == nil && !info.IsDir() {
+			return errLinkInWay
+		}
+		return nil
 	}
-	return nil
 }

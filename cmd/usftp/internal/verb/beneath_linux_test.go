@@ -48,7 +48,8 @@ func (s *swapper) Rmdir(ctx context.Context, name string) error {
 // changing are the verbs that change trees.
 var changing = map[string]func(r *rig, operand string) error{
 	"rm": func(r *rig, operand string) error {
-		return Remove(context.Background(), r.Env, RemoveOptions{Recursive: true}, []string{operand})
+		return Remove(context.Background(), r.Env, RemoveOptions{Recursive: true},
+			[]string{operand})
 	},
 	"find": func(r *rig, operand string) error {
 		e, err := ParseExpression([]string{"-delete"})

@@ -197,9 +197,9 @@ func (v *visit) empty() bool {
 	case v.dir == nil:
 		return false
 	case v.last && v.dir.removed == 0 && v.walk.descend(v.dir):
-		return v.dir.count == 0 && v.dir.err == nil
+		return v.dir.count == 0 && v.dir.Err == nil
 	case !v.last && v.walk.descend(v.dir):
-		return v.walk.isEmpty(v.dir)
+		return v.walk.trees.IsEmpty(v.dir)
 	}
 	v.remover.ops.drain()
 	for range v.client.Entries(v.at(v.path)) {

@@ -172,8 +172,8 @@ func (j *job) readLinks(links []*entry, path func(e *entry) string) {
 
 // enter prints a directory.
 func (l *lister) enter(d *dir, entries []*entry) error {
-	if d.err != nil {
-		if l.fail("list", d.path, d.err); d.depth == 0 {
+	if d.Err != nil {
+		if l.fail("list", d.path, d.Err); d.depth == 0 {
 			l.code = 2
 		}
 		if err := l.stopped(); err != nil {
@@ -184,7 +184,7 @@ func (l *lister) enter(d *dir, entries []*entry) error {
 		l.showJSON(d, entries)
 		return l.err
 	}
-	if d.err != nil && len(entries) == 0 {
+	if d.Err != nil && len(entries) == 0 {
 		return l.err
 	}
 	if l.printed {

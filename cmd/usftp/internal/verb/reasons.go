@@ -31,9 +31,10 @@ func whyMissing(j *job, name string, err error) error {
 	if file != name && file != "" {
 		above = append(above, file)
 	}
-	for r := range usftp.Batch(slices.Values(above), 0, func(name string) *usftp.Pending[fs.FileInfo] {
-		return j.client.Async().Stat(j.at(name))
-	}) {
+	for r := range usftp.Batch(slices.Values(above), 0,
+		func(name string) *usftp.Pending[fs.FileInfo] {
+			return j.client.Async().Stat(j.at(name))
+		}) {
 		switch {
 		case r.Err == nil && !r.Value.IsDir():
 			return errNotDirectory

@@ -209,14 +209,14 @@ func (r *remover) startDirectory(d *dir) {
 		_, err := pending.Wait()
 		switch {
 		case err == nil || errors.Is(err, fs.ErrNotExist) &&
-			(d.err == nil || errors.Is(d.err, fs.ErrNotExist)): // not so if it is a link now
+			(d.Err == nil || errors.Is(d.Err, fs.ErrNotExist)): // not so if it is a link now
 		case d.failed: // what is left in it has been reported
 			r.keep(d.parent)
 			r.finished(d.parent)
 			return
-		case d.err != nil:
-			err = d.err // why nothing in it was removed
-		case d.several:
+		case d.Err != nil:
+			err = d.Err // why nothing in it was removed
+		case d.Several:
 			// Some servers skip names if others are removed while they list.
 			err = d.client.RemoveAll(r.at(d.path))
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/treewalk"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -121,7 +122,7 @@ func TestListingBreaksOff(t *testing.T) {
 	for name, code := range map[string]wire.Code{"failure": wire.Failure,
 		"permission": wire.PermissionDenied} {
 		t.Run(name, func(t *testing.T) {
-			r, opened := listing(t, 3*mostPart, []sftptest.Action{sftptest.Refuse(code, "no more")})
+			r, opened := listing(t, 3*treewalk.MostPart, []sftptest.Action{sftptest.Refuse(code, "no more")})
 			j := r.begin(t.Context())
 			seen, told := 0, 0
 			w := &walk{job: j, again: func() {},
@@ -132,7 +133,7 @@ func TestListingBreaksOff(t *testing.T) {
 					return nil
 				},
 				enter: func(d *dir, _ []*entry) error {
-					if d.err != nil {
+					if d.Err != nil {
 						told++
 					}
 					return nil
@@ -143,9 +144,9 @@ func TestListingBreaksOff(t *testing.T) {
 			})
 			w.run(top)
 			ok(t, j.err)
-			if n := opened(); seen != 3*mostPart || told != 1 || n != 1 {
+			if n := opened(); seen != 3*treewalk.MostPart || told != 1 || n != 1 {
 				t.Errorf("%d entries were visited, want %d; the failure was told %d times; it was opened %d times",
-					seen, 3*mostPart, told, n)
+					seen, 3*treewalk.MostPart, told, n)
 			}
 		})
 	}

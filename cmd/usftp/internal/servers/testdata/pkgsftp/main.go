@@ -1,5 +1,5 @@
-// Command pkgsftp serves pkg/sftp's files in memory over SSH. On standard input it takes requests of
-// its own for these files, one a line in JSON, and answers them on standard output.
+// Command pkgsftp serves pkg/sftp's files in memory over SSH. On standard input it takes requests
+// of its own for these files, one a line in JSON, and answers them on standard output.
 package main
 
 import (

@@ -1,0 +1,296 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/wire"
+)
+
+// A helped is a host whose own server takes a tree's small files in several steps each. Once there
+// are many, usftp's server is started beside it ([pool.Host.Helper]), and takes and sends several
+// in one request. That server may run as another user, in another namespace or with another umask,
+// so it is proved first; whatever it does not do, the host's own server does as ever.
+type helped struct {
+	found  atomic.Int64                 // small files
+	client atomic.Pointer[usftp.Client] // nil until it is proved, and once it has failed
+	start  string                       // where relative paths begin
+	doubts atomic.Int64                 // files in a row that it did not take or send
+}
+
+// helpers are those of a tree's source and target.
+type helpers struct {
+	source, target helped
+	none           bool // to the target
+}
+
+const (
+	// manySmall is how many small files a tree must have for a helper: starting and proving one
+	// takes some ten round trips, and the host some milliseconds of processor time.
+	manySmall = 512
+
+	// fewTogether is the same for a directory to copy to, which takes two requests and a round
+	// trip.
+	fewTogether = 4
+
+	// mostDoubts is how many files in a row the helper may refuse.
+	mostDoubts = 3
+)
+
+// helperPatience is how long the helper may take for anything before it is given up. It is a
+// variable for tests.
+var helperPatience = 10 * time.Second
+
+// errOtherFiles reports that a helper is of no use.
+var errOtherFiles = errors.New("usftp on the host does not have the same files, or does not make " +
+	"them in the same way")
+
+// A seenDir is what is known about how the helper sees a directory.
+type seenDir struct {
+	found atomic.Int64 // small files in it
+	asked once
+	same  bool
+}
+
+// helper returns the client of a proved helper that takes, or sends, the next small file; nil if
+// there is none. The file at manySmall starts it. A helper that is to write proves itself in dir,
+// which is "" for one that reads: what it reads is compared.
+func (h *helped) helper(c *fileCopy, s *session, dir string) *usftp.Client {
+	own := private.OfClient(s.client)
+	if _, ours := s.client.HasExtension(wire.ExtBeneath); s.host.Helper == nil || ours ||
+		own.OnWindows() {
+		return nil // one of ours that does not take several files is not to
+	}
+	if h.found.Add(1) == manySmall {
+		c.work.Go(func() { h.begin(c, s, dir) })
+	}
+	client := h.client.Load()
+	if client == nil || pool.Lost(client) {
+		return nil
+	}
+	return client
+}
+
+// begin starts and proves the helper.
+func (h *helped) begin(c *fileCopy, s *session, dir string) {
+	client := s.host.Helper(c.ctx)
+	if client == nil || !private.OfClient(client).PutsFiles() ||
+		!private.OfClient(client).GetsFiles() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, helperPatience)
+	defer cancel()
+	main := s.client.WithContext(ctx)
+	var err error
+	h.start, err = main.RealPath(".")
+	if err == nil && dir != "" {
+		root, _ := c.paths()
+		client, _ = private.OfClient(client).Beneath(h.at(root) + "/")
+		err = h.prove(c.copyRun, main, client.WithContext(ctx), dir)
+	}
+	if err == nil {
+		h.client.Store(client)
+	}
+}
+
+// at returns a path for the helper, which may start in another directory.
+func (h *helped) at(name string) string {
+	if path.IsAbs(name) {
+		return name
+	}
+	return path.Join(h.start, name)
+}
+
+// took notes that the helper did what it was asked for, or err.
+func (h *helped) took(err error) {
+	switch {
+	case err == nil:
+		h.doubts.Store(0)
+	case h.doubts.Add(1) >= mostDoubts:
+		h.client.Store(nil)
+	}
+}
+
+// gaveUp ends a helper that does not answer: what it may still be doing ends with its session.
+func (h *helped) gaveUp() {
+	if client := h.client.Swap(nil); client != nil {
+		client.Close()
+	}
+}
+
+// alike reports whether two servers describe the same file.
+func alike(ours, theirs *usftp.FileStat) bool {
+	return ours.Mtime == theirs.Mtime && ours.Mode == theirs.Mode && ours.HasMode() &&
+		ours.UID == theirs.UID && ours.GID == theirs.GID && ours.HasOwner() == theirs.HasOwner()
+}
+
+// puts returns the client that puts a small file in one request, nil if none does, and the helper
+// if it is that one's.
+func (o onHost) puts(c *fileCopy) (*usftp.Client, *helped) {
+	if client := o.client(); private.OfClient(client).PutsFiles() {
+		return client, nil
+	}
+	if c.budget.helpers.none {
+		return nil, nil
+	}
+	h, dir := &c.budget.helpers.target, above(c.dst, o.name)
+	client, seen := h.helper(c, c.to, dir), &c.found().seen
+	if client == nil || seen.found.Add(1) < fewTogether {
+		return nil, nil
+	}
+	if seen.asked.Do(func() { seen.same = h.sees(c, client, dir) }); !seen.same {
+		return nil, nil
+	}
+	return client, h
+}
+
+// prove makes sure that both servers have the same directory, and that the helper makes files with
+// the owner, group and mode that the host's own server gives them. For that both make a file of a
+// name that nobody can guess, the helper in place of the other's.
+func (h *helped) prove(r *copyRun, main, helper *usftp.Client, dir string) error {
+	const contents, perm = "usftp", 0o666
+	late, end := lateContext(r.ctx, r.dst) // whatever happens, the file is removed
+	defer end()
+	main = main.WithContext(late)
+	name := path.Join(dir, r.token.Name("usftp"))
+	f, err := main.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	defer main.Remove(name)
+	looked, closing := f.Async().Stat(), f.Async().Close()
+	ours, err := looked.Wait()
+	if _, closeErr := closing.Wait(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	theirs, err := helper.Lstat(h.at(name))
+	if err != nil {
+		return err
+	}
+	if stat, ok := theirs.Sys().(*usftp.FileStat); !ok || !alike(ours, stat) || stat.Size != 0 {
+		return errOtherFiles
+	}
+	temporary := r.token.Name("usftp2")
+	if err := private.OfClient(helper).StartPut(h.at(name), temporary, []byte(contents), perm,
+		usftp.NewAttrs{}, false)(); err != nil {
+		return err
+	}
+	now, err := main.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if stat, ok := now.Sys().(*usftp.FileStat); !ok || stat.Size != uint64(len(contents)) ||
+		stat.Mode != ours.Mode || stat.UID != ours.UID || stat.GID != ours.GID {
+		helper.Remove(h.at(name)) // it lies elsewhere
+		return errOtherFiles
+	}
+	return nil
+}
+
+// sees reports whether the helper has the same directory to copy to. What is below a proved one may
+// still be mounted for one of the two servers only.
+func (h *helped) sees(c *fileCopy, helper *usftp.Client, dir string) bool {
+	ctx, cancel := context.WithTimeout(c.ctx, helperPatience)
+	defer cancel()
+	for range 3 { // files that are being made change its time
+		look := []*usftp.Pending[fs.FileInfo]{
+			c.to.client.WithContext(ctx).Async().Lstat(dir),
+			helper.WithContext(ctx).Async().Lstat(h.at(dir))}
+		var stats []*usftp.FileStat
+		for _, asked := range look {
+			if info, err := asked.Wait(); err == nil {
+				stats = append(stats, info.Sys().(*usftp.FileStat))
+			}
+		}
+		if len(stats) == 2 && alike(stats[0], stats[1]) {
+			return true
+		}
+	}
+	if ctx.Err() != nil && c.ctx.Err() == nil {
+		h.gaveUp()
+	}
+	return false
+}
+
+// A helpedOpener reads small files by a helper.
+type helpedOpener struct {
+	endpoint.Opener
+	helped *helped
+	client *usftp.Client
+}
+
+// getter returns how a small file is read.
+func (in *input) getter() endpoint.Opener {
+	c := in.copy
+	if in.known.Size > wire.LargestFile || private.OfClient(c.from.client).GetsFiles() {
+		return in.opener
+	}
+	h := &c.budget.helpers.source
+	client := h.helper(c, c.from, "")
+	if client == nil {
+		return in.opener
+	}
+	return helpedOpener{in.opener, h, client}
+}
+
+// ReadWhole implements [endpoint.Opener]. The file counts if it is the one that was listed.
+func (o helpedOpener) ReadWhole(ctx context.Context, name string, how endpoint.Opening,
+	info *endpoint.Info, to endpoint.Memory) error {
+	h, size := o.helped, int(info.Size)
+	patient, cancel := context.WithTimeout(ctx, helperPatience)
+	defer cancel()
+	to.Opened()
+	stat, err := private.OfClient(o.client.WithContext(patient)).GetFile(h.at(name), size,
+		func() []byte { return to.Lend(size) })
+	if err == nil {
+		now := endpoint.OfStat(stat)
+		if now.Owner.Known && now.HasTimes && now.HasMode && now.Mode == info.Mode &&
+			now.Size == info.Size && now.Mtime.Equal(info.Mtime) && now.Owner == info.Owner {
+			h.took(nil)
+			*info = now
+			return nil
+		}
+		err = errOtherFiles
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case endpoint.Refused(err) || errors.Is(err, private.ErrOtherSize) ||
+		errors.Is(err, errOtherFiles):
+		h.took(err)
+	default:
+		h.gaveUp()
+	}
+	return o.Opener.ReadWhole(ctx, name, how, info, to)
+}
+
+// notTaken returns the error of an attempt at a file that the helper did not put: the next takes
+// the steps.
+func (h *helped) notTaken(c *fileCopy, temporary string, err error) error {
+	switch {
+	case err == nil:
+		h.took(nil)
+		return nil
+	case c.ctx.Err() != nil:
+		return err
+	case endpoint.Refused(err):
+		h.took(err)
+	default:
+		h.gaveUp()
+		c.known.addStray(temporary) // what becomes of it is not known
+	}
+	return fmt.Errorf("%w: %w", errNotWhole, err)
+}
