@@ -33,6 +33,14 @@ func SetSpare(t *testing.T, spare func() bool) {
 // SetProgressEvery sets the time between Progress events.
 func (o *Options) SetProgressEvery(interval time.Duration) { o.progressEvery = interval }
 
+// HelperBegun returns a channel that gets a value when a helper has been proved, or has failed.
+func HelperBegun(t *testing.T) <-chan struct{} {
+	was, begun := helperBegun, make(chan struct{}, 1)
+	helperBegun = func() { begun <- struct{}{} }
+	t.Cleanup(func() { helperBegun = was })
+	return begun
+}
+
 // SetHelperPatience changes how long a helper may take for anything.
 func SetHelperPatience(t *testing.T, patience time.Duration) {
 	was := helperPatience

@@ -51,6 +51,9 @@ const (
 // variable for tests.
 var helperPatience = 10 * time.Second
 
+// helperBegun is called when a helper has been proved, or has failed. Tests set it.
+var helperBegun = func() {}
+
 // errOtherFiles reports that a helper is of no use.
 var errOtherFiles = errors.New("usftp on the host does not have the same files, or does not make " +
 	"them in the same way")
@@ -83,6 +86,7 @@ func (h *helped) helper(c *fileCopy, s *session, dir string) *usftp.Client {
 
 // begin starts and proves the helper.
 func (h *helped) begin(c *fileCopy, s *session, dir string) {
+	defer helperBegun()
 	client := s.host.Helper(c.ctx)
 	if client == nil || !private.OfClient(client).PutsFiles() ||
 		!private.OfClient(client).GetsFiles() {
