@@ -27,11 +27,14 @@ import (
 // It takes a round trip to open the directory and one for each packet of names (100 with OpenSSH);
 // to servers that answer in order many requests for names are sent at once. One packet may hold
 // about a million names: as much as fits in 96 MiB together with everything else that the client
-// holds. A larger one ends the listing with a [*ProtocolError], and the connection stays usable. What
-// a server lists without its type is looked at, all of a packet at the same time.
-func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
+// holds. A larger one ends the listing with a [*ProtocolError], and the connection stays usable.
+// What a server lists without its type is looked at, all of a packet at the same time.
+func (c *Client) Entries(dir string) iter.Seq2[*File, error] { return c.entries(dir, false) }
+
+func (c *Client) entries(dir string, bare bool) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		l := c.list(dir)
+		l.bare = bare
 		defer l.close()
 		for {
 			f, err := l.next()
@@ -100,6 +103,7 @@ type listing struct {
 	ctx     context.Context
 	dir     string
 	prefix  string
+	bare    bool // names are enough
 
 	handle  *conn.Handle
 	queue   *conn.Queue
@@ -139,12 +143,12 @@ func (l *listing) next() (*File, error) {
 		switch {
 		case errors.Is(err, ErrSharedHandle) && l.overs < mostOvers:
 			*l = listing{session: l.session, ctx: l.ctx, dir: l.dir, prefix: l.prefix,
-				returned: l.returned, last: l.last, overs: l.overs + 1, skip: l.returned}
+				bare: l.bare, returned: l.returned, last: l.last, overs: l.overs + 1, skip: l.returned}
 		case l.alone && (f != nil || l.skip > 0):
 			l.hold(f)
 		case f == nil:
 			return nil, err
-		case f.attrs.HasMode():
+		case l.bare || f.attrs.HasMode():
 			return l.passOn(f), nil
 		default:
 			l.gather(f)
@@ -208,6 +212,9 @@ func (l *listing) gather(f *File) {
 // lookUp looks at what was listed without its type: some servers send no attributes in a listing.
 // What cannot be looked at stays as it was listed.
 func (l *listing) lookUp() {
+	if l.bare {
+		return
+	}
 	client := privateClient{&Client{l.session, l.ctx}}
 	var unknown []*File
 	var names []string
@@ -564,7 +571,7 @@ const mostGlobBytes = 256 << 20
 // a directory that cannot be opened, but not a listing that breaks off.
 func (c *Client) matches(dir, pattern string, taken *atomic.Int64) (names []string, err error) {
 	entries := 0
-	for f, err := range c.Entries(dir) {
+	for f, err := range c.entries(dir, true) {
 		if err != nil && entries == 0 {
 			return names, c.fatal(err)
 		}

@@ -43,22 +43,29 @@ type walkDir struct {
 }
 
 func (c *Client) walk(top *File, fn fs.WalkDirFunc) error {
-	w := treewalk.Walk[*File, walkDir, *walkDir]{Whole: true,
+	w := treewalk.Walk[*File, walkDir, *walkDir]{Whole: true, Through: true,
 		List:   c.entriesWithin,
 		Below:  func(in *walkDir, f *File) *walkDir { return newWalkDir(in.key, f) },
 		Before: func(a, b *walkDir) bool { return a.key < b.key },
 		Complete: func(_ *walkDir, entries []*File) (moved func() error) {
 			// they differ in the last element only
-			slices.SortFunc(entries, func(a, b *File) int { return strings.Compare(a.path, b.path) })
+			slices.SortFunc(entries,
+				func(a, b *File) int { return strings.Compare(a.path, b.path) })
 			return nil
 		},
 		Enter: func(d *walkDir, _ []*File) error {
 			if d.Err == nil {
 				return nil
 			}
-			return fn(d.file.Name(), d.file.DirEntry(), d.Err)
+			err := d.Err
+			if _, named := errors.AsType[*fs.PathError](err); !named {
+				err = &fs.PathError{Op: "readdir", Path: d.file.Name(), Err: err}
+			}
+			return fn(d.file.Name(), d.file.DirEntry(), err)
 		},
-		Each:    func(_ *walkDir, f *File, _ *walkDir) error { return fn(f.Name(), f.DirEntry(), nil) },
+		Each: func(_ *walkDir, f *File, _ *walkDir) error {
+			return fn(f.Name(), f.DirEntry(), nil)
+		},
 		Stopped: func() error { return context.Cause(c.ctx) },
 		Crowded: func(err error) bool { return errors.Is(err, ErrSSHFxFailure) },
 	}

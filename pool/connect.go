@@ -37,9 +37,9 @@ type ConnectConfig struct {
 	Source, Look string
 
 	// Helper allows running `usftp serve --stdio` on the host, for copies that only usftp's own
-	// server can speed up (transfer.Delta, trees with many small files). It runs in a channel of the same connection, with the
-	// user's rights. If the host runs no commands or has no usftp on its PATH, copies work
-	// without it.
+	// server can speed up (transfer.Delta, trees with many small files). It runs in a channel of
+	// the same connection, with the user's rights. If the host runs no commands or has no usftp on
+	// its PATH, copies work without it.
 	Helper bool
 
 	// Client holds options for each client. Those that follow from the connection, and Dial's

@@ -537,7 +537,8 @@ func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
 // granules are how exactly file systems keep times: most, NTFS, old ones of Unix, exFAT, and HFS+.
 var granules = []time.Duration{1, 100, time.Microsecond, 10 * time.Millisecond, time.Second}
 
-// noDirectory is the container of a single file. What is not defined here is asked only of directories.
+// noDirectory is the container of a single file. What is not defined here is asked only of
+// directories.
 type noDirectory struct{ container }
 
 func (noDirectory) behindLink() bool { return false }

@@ -33,7 +33,7 @@ func SetSpare(t *testing.T, spare func() bool) {
 // SetProgressEvery sets the time between Progress events.
 func (o *Options) SetProgressEvery(interval time.Duration) { o.progressEvery = interval }
 
-// HelperBegun returns a channel that gets a value when a helper has been proved, or has failed.
+// HelperBegun returns a channel that gets a value when a helper has started, or could not.
 func HelperBegun(t *testing.T) <-chan struct{} {
 	was, begun := helperBegun, make(chan struct{}, 1)
 	helperBegun = func() { begun <- struct{}{} }

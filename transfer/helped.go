@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,9 +24,11 @@ import (
 // so it is proved first; whatever it does not do, the host's own server does as ever.
 type helped struct {
 	found  atomic.Int64                 // small files
+	begun  atomic.Pointer[usftp.Client] // the helper, until a file proves it
 	client atomic.Pointer[usftp.Client] // nil until it is proved, and once it has failed
 	start  string                       // where relative paths begin
 	doubts atomic.Int64                 // files in a row that it did not take or send
+	heard  atomic.Pointer[time.Time]    // when it last answered
 }
 
 // helpers are those of a tree's source and target.
@@ -51,7 +54,7 @@ const (
 // variable for tests.
 var helperPatience = 10 * time.Second
 
-// helperBegun is called when a helper has been proved, or has failed. Tests set it.
+// helperBegun is called when a helper has started, or could not. Tests set it.
 var helperBegun = func() {}
 
 // errOtherFiles reports that a helper is of no use.
@@ -75,7 +78,13 @@ func (h *helped) helper(c *fileCopy, s *session, dir string) *usftp.Client {
 		return nil // one of ours that does not take several files is not to
 	}
 	if h.found.Add(1) == manySmall {
-		c.work.Go(func() { h.begin(c, s, dir) })
+		ctx, start := c.ctx, s.host.Helper
+		c.work.Go(func() { h.begin(ctx, start) })
+	}
+	if h.begun.Load() != nil {
+		if begun := h.begun.Swap(nil); begun != nil {
+			h.try(c, s, begun, dir)
+		}
 	}
 	client := h.client.Load()
 	if client == nil || pool.Lost(client) {
@@ -84,23 +93,31 @@ func (h *helped) helper(c *fileCopy, s *session, dir string) *usftp.Client {
 	return client
 }
 
-// begin starts and proves the helper.
-func (h *helped) begin(c *fileCopy, s *session, dir string) {
+// begin starts the helper.
+func (h *helped) begin(ctx context.Context, start func(context.Context) *usftp.Client) {
 	defer helperBegun()
-	client := s.host.Helper(c.ctx)
-	if client == nil || !private.OfClient(client).PutsFiles() ||
-		!private.OfClient(client).GetsFiles() {
-		return
+	client := start(ctx)
+	if client != nil && private.OfClient(client).PutsFiles() &&
+		private.OfClient(client).GetsFiles() {
+		h.begun.Store(client)
 	}
+}
+
+// try proves the helper in the directory of a file that is about to be copied: the directory gets
+// its times after that, and the run does not end before. It is not inlined, to keep the stacks of
+// thousands of files small.
+//
+//go:noinline
+func (h *helped) try(c *fileCopy, s *session, client *usftp.Client, dir string) {
 	ctx, cancel := context.WithTimeout(c.ctx, helperPatience)
 	defer cancel()
-	main := s.client.WithContext(ctx)
 	var err error
-	h.start, err = main.RealPath(".")
+	h.start, err = s.client.WithContext(ctx).RealPath(".")
 	if err == nil && dir != "" {
 		root, _ := c.paths()
-		client, _ = private.OfClient(client).Beneath(h.at(root) + "/")
-		err = h.prove(c.copyRun, main, client.WithContext(ctx), dir)
+		above := strings.TrimSuffix(path.Join(h.at(root), "x"), "x") // clean, as names below it are
+		client, _ = private.OfClient(client).Beneath(above)
+		err = h.prove(c, s.client, client.WithContext(ctx), dir)
 	}
 	if err == nil {
 		h.client.Store(client)
@@ -117,6 +134,8 @@ func (h *helped) at(name string) string {
 
 // took notes that the helper did what it was asked for, or err.
 func (h *helped) took(err error) {
+	now := time.Now()
+	h.heard.Store(&now)
 	switch {
 	case err == nil:
 		h.doubts.Store(0)
@@ -125,7 +144,31 @@ func (h *helped) took(err error) {
 	}
 }
 
-// gaveUp ends a helper that does not answer: what it may still be doing ends with its session.
+// patient returns a context that ends once the helper has answered nothing for helperPatience: what
+// was sent before on a slow link comes first.
+func (h *helped) patient(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	began := time.Now()
+	var check func()
+	check = func() {
+		quiet := time.Since(began)
+		if heard := h.heard.Load(); heard != nil {
+			quiet = min(quiet, time.Since(*heard))
+		}
+		switch {
+		case ctx.Err() != nil:
+		case quiet < helperPatience:
+			time.AfterFunc(helperPatience-quiet, check)
+		default:
+			cancel()
+		}
+	}
+	timer := time.AfterFunc(helperPatience, check)
+	return ctx, func() { timer.Stop(); cancel() }
+}
+
+// gaveUp ends a helper that does not answer. With its session it stops before its next step: a
+// rename that it is in at that moment may still be done.
 func (h *helped) gaveUp() {
 	if client := h.client.Swap(nil); client != nil {
 		client.Close()
@@ -161,12 +204,12 @@ func (o onHost) puts(c *fileCopy) (*usftp.Client, *helped) {
 // prove makes sure that both servers have the same directory, and that the helper makes files with
 // the owner, group and mode that the host's own server gives them. For that both make a file of a
 // name that nobody can guess, the helper in place of the other's.
-func (h *helped) prove(r *copyRun, main, helper *usftp.Client, dir string) error {
-	const contents, perm = "usftp", 0o666
-	late, end := lateContext(r.ctx, r.dst) // whatever happens, the file is removed
+func (h *helped) prove(c *fileCopy, main, helper *usftp.Client, dir string) error {
+	const contents, perm = "usftp", 0o777  // all that a umask may take
+	late, end := lateContext(c.ctx, c.dst) // whatever happens, the file is removed
 	defer end()
 	main = main.WithContext(late)
-	name := path.Join(dir, r.token.Name("usftp"))
+	name := path.Join(dir, c.token.Name("usftp"))
 	f, err := main.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
@@ -187,9 +230,13 @@ func (h *helped) prove(r *copyRun, main, helper *usftp.Client, dir string) error
 	if stat, ok := theirs.Sys().(*usftp.FileStat); !ok || !alike(ours, stat) || stat.Size != 0 {
 		return errOtherFiles
 	}
-	temporary := r.token.Name("usftp2")
+	temporary := c.token.Name("usftp2")
 	if err := private.OfClient(helper).StartPut(h.at(name), temporary, []byte(contents), perm,
 		usftp.NewAttrs{}, false)(); err != nil {
+		if !endpoint.Refused(err) { // it may still do it
+			helper.Close()
+			c.leaves()
+		}
 		return err
 	}
 	now, err := main.Lstat(name)
@@ -254,7 +301,7 @@ func (in *input) getter() endpoint.Opener {
 func (o helpedOpener) ReadWhole(ctx context.Context, name string, how endpoint.Opening,
 	info *endpoint.Info, to endpoint.Memory) error {
 	h, size := o.helped, int(info.Size)
-	patient, cancel := context.WithTimeout(ctx, helperPatience)
+	patient, cancel := h.patient(ctx)
 	defer cancel()
 	to.Opened()
 	stat, err := private.OfClient(o.client.WithContext(patient)).GetFile(h.at(name), size,

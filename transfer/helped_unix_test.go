@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
@@ -75,7 +76,7 @@ func newHelpedHost(t *testing.T, conn func(net.Conn) net.Conn) *helpedHost {
 // has failed, so that the rest of many files is left for it.
 func helpedOptions(t *testing.T) (o transfer.TreeOptions) {
 	done, ready := 0, transfer.HelperBegun(t)
-	o.Preserve, o.NoTargetDirectory, o.MaxFiles = true, true, 128
+	o.Preserve, o.NoTargetDirectory, o.MaxFiles = true, true, 32
 	o.Events = func(e transfer.Event) {
 		if e.Kind != transfer.Done {
 			return
@@ -103,6 +104,11 @@ func TestHelperSavesRequests(t *testing.T) {
 			source, there, back := filepath.Join(dir, "source"), filepath.Join(dir, "there"),
 				filepath.Join(dir, "back")
 			contents := smallTree(t, source, test.files, test.folders)
+			folders, err := filepath.Glob(filepath.Join(source, "*"))
+			mustDo(t, err)
+			for _, folder := range folders {
+				mustDo(t, os.Chtimes(folder, oldTime, oldTime))
+			}
 			requests := func(copied func() (transfer.Summary, error)) (own, helper float64) {
 				t.Helper()
 				ownBefore, before := h.Client.Stats().Requests, h.helper.Stats().Requests
@@ -129,6 +135,12 @@ func TestHelperSavesRequests(t *testing.T) {
 			}
 			sameTree(t, there, contents)
 			sameTree(t, back, contents)
+			for _, folder := range folders { // where the helper was proved, too
+				info, err := os.Stat(filepath.Join(there, filepath.Base(folder)))
+				if err != nil || !info.ModTime().Equal(oldTime) {
+					t.Errorf("%s has another time: %v, %v", folder, info, err)
+				}
+			}
 		})
 	}
 }

@@ -70,8 +70,8 @@ type treeRules struct {
 }
 
 // An executor carries out what a planner has decided. A run's executor changes the target; that of
-// a dry run tells what would be changed. Nothing else knows which one it is: so a dry run tells
-// what a run does.
+// a dry run tells what would be changed. Nothing else knows which one it is, so a dry run tells
+// what a run does, as far as that can be known without changing anything.
 type executor interface {
 	// makeAbove makes the directories above a tree's target, or tells whether that would fail.
 	makeAbove(t *tree) error

@@ -130,8 +130,9 @@ var (
 // its directory existed before, and two more with servers not known to work strictly in order. With
 // Options.Sync a file to a host takes six, one after the other. usftp's own servers take and send
 // several files of up to 32 KiB in one request, which takes one; of a tree with many small files
-// [pool.Host.Helper] may take the rest on hosts that run another server. Verifying takes one more if the
-// host hashes files by name, three if it hashes only open files, and two if the file is read back.
+// [pool.Host.Helper] may take the rest on hosts that run another server. Verifying takes one more
+// if the host hashes files by name, three if it hashes only open files, and two if the file is read
+// back.
 // How many files are in progress follows from the round trip and the handles that the servers
 // allow.
 //

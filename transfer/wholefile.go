@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,7 +85,7 @@ func (w *whole) put(c *fileCopy, o onHost, in *input) error {
 	}
 	client, name := w.client, o.name
 	if w.helped != nil {
-		ctx, cancel := context.WithTimeout(c.ctx, helperPatience)
+		ctx, cancel := w.helped.patient(c.ctx)
 		defer cancel()
 		client, name = client.WithContext(ctx), w.helped.at(name)
 	}

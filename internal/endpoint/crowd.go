@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,8 +35,9 @@ const (
 	// be waiting for a handle as well.
 	askPause, longPause = 20 * time.Millisecond, 160 * time.Millisecond
 
-	// mostInTurn limits the entries of a directory that is listed to its end: some 400 MB.
-	mostInTurn = 1 << 20
+	// mostInTurn limits the entries of a directory that is listed to its end: some 400 MB. Those
+	// of more than fewInTurn are taken before the next directory is listed.
+	mostInTurn, fewInTurn = 1 << 20, 1 << 14
 )
 
 var errTooManyInTurn = errors.New(
@@ -62,7 +64,18 @@ func (c *crowd) isRefused(client *usftp.Client, others bool, err error) bool {
 func (c *crowd) inTurn(ctx context.Context, client *usftp.Client,
 	dir string) iter.Seq2[*usftp.File, error] {
 	return func(yield func(*usftp.File, error) bool) {
+		select {
+		case c.turn <- struct{}{}:
+		case <-ctx.Done():
+			yield(nil, context.Cause(ctx))
+			return
+		}
+		pass := sync.OnceFunc(func() { <-c.turn })
+		defer pass()
 		files, err := c.read(ctx, client, dir)
+		if len(files) <= fewInTurn {
+			pass()
+		}
 		for _, f := range files {
 			if !yield(f, nil) {
 				return
@@ -76,15 +89,11 @@ func (c *crowd) inTurn(ctx context.Context, client *usftp.Client,
 
 func (c *crowd) read(ctx context.Context, client *usftp.Client,
 	dir string) (files []*usftp.File, err error) {
-	select {
-	case c.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	defer func() { <-c.turn }()
 	for asked := 0; ; asked++ {
-		if err := pace.Sleep(ctx, min(askPause<<min(asked, 10), longPause)); err != nil {
-			return nil, err
+		if asked > 0 || !c.helped.Load() { // on such a host no other directory is open now
+			if err := pace.Sleep(ctx, min(askPause<<min(asked, 10), longPause)); err != nil {
+				return nil, err
+			}
 		}
 		err = nil
 		for f, listErr := range client.Entries(dir) {

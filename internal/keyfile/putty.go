@@ -87,7 +87,7 @@ func parsePuTTY(text []byte) (*Key, error) {
 	}
 	public, err := ssh.ParsePublicKey(k.public)
 	if err != nil || public.Type() != k.kind {
-		return nil, fmt.Errorf("of the type %.40q, which is not supported", k.kind)
+		return nil, fmt.Errorf("type %.40q is not supported", k.kind)
 	}
 	switch fields["Encryption"] {
 	case "none":
@@ -183,7 +183,7 @@ func (k *ppk) open(passphrase []byte) (*Private, error) {
 		if k.fields["Encryption"] != "none" {
 			return nil, ErrPassphrase
 		}
-		return nil, errors.New("changed by somebody: the private part does not match the MAC")
+		return nil, errors.New("changed or damaged: the private part does not match the MAC")
 	}
 	section, err := k.section(plain)
 	if err != nil {
@@ -253,5 +253,5 @@ func (k *ppk) section(plain []byte) ([]byte, error) {
 			D     *big.Int
 		}{public.Curve, public.Point, private.D})...), comment...), nil
 	}
-	return nil, fmt.Errorf("of the type %.40q, which is not supported", k.kind)
+	return nil, fmt.Errorf("type %.40q is not supported", k.kind)
 }

@@ -34,7 +34,7 @@ func parseToken(kind string, section []byte) (*Private, error) {
 		}
 		curve, rest = []string{c.Name}, c.Rest
 	} else if kind != ssh.KeyAlgoSKED25519 {
-		return nil, errors.New("of a type that is not supported")
+		return nil, errors.New("type is not supported")
 	}
 	var t struct {
 		Key         []byte

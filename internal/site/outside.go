@@ -23,6 +23,9 @@ type guest struct {
 // there may be any number, and the directories of each are open.
 const mostGuests = 5000
 
+// letInFor is how long a guest is remembered without being logged in: longer than logins may take.
+const letInFor = 10 * time.Minute
+
 // outside opens what users will see who are in no list, once they are let in.
 func (s *Site) outside(decide Outside) sshd.Outside {
 	if decide == nil {
@@ -34,6 +37,8 @@ func (s *Site) outside(decide Outside) sshd.Outside {
 			return nil, err
 		}
 		s.forgetGuests()
+		s.coming.RLock()
+		defer s.coming.RUnlock()
 		account := *one
 		if err := s.openFor(one, false); err != nil {
 			return nil, err
@@ -55,9 +60,10 @@ func (s *Site) forgetGuests() {
 	s.letting.Lock()
 	full := len(s.guests) >= cmp.Or(s.mostGuests, mostGuests)
 	s.letting.Unlock()
-	if !full {
+	if !full || !s.coming.TryLock() { // if somebody is just coming in, another time
 		return
 	}
+	defer s.coming.Unlock()
 	stays, used := map[string]bool{}, map[string]bool{} // by users and by roots
 	for _, login := range s.Logins() {
 		stays[login.User] = true
@@ -73,7 +79,7 @@ func (s *Site) forgetGuests() {
 	var gone []Served
 	s.letting.Lock()
 	maps.DeleteFunc(s.guests, func(user string, one guest) bool {
-		if stays[user] || time.Since(one.came) < time.Minute { // who is not logged in yet
+		if stays[user] || time.Since(one.came) < letInFor { // who may not be logged in yet
 			use(one.Served)
 			return false
 		}

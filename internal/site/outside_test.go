@@ -62,7 +62,7 @@ func TestGuestsAreForgotten(t *testing.T) {
 			if n := len(s.trees); n > 11 || s.trees[listed] == nil {
 				t.Fatalf("%d directories are open", n)
 			}
-			time.Sleep(time.Minute)
+			time.Sleep(letInFor)
 		}
 	})
 }

@@ -96,6 +96,7 @@ type Site struct {
 	counting  sync.Mutex // for the next one; held for a moment
 	periods   map[periodic]*periodAccount
 	letting   sync.Mutex       // for guests; nobody waits for storage with it
+	coming    sync.RWMutex     // read while a guest comes in, locked while others are forgotten
 	guests    map[string]guest // by users whom Outside has let in
 
 	mostGuests int // in tests

@@ -1,5 +1,6 @@
 // Package treewalk visits trees on the calling goroutine while others list directories ahead of the
-// visit, in its order. It knows neither files nor requests: its users say how a directory is listed.
+// visit, in its order. It knows neither files nor requests: its users say how a directory is
+// listed.
 package treewalk
 
 import (
@@ -45,6 +46,7 @@ type Dir[E comparable, D any] struct {
 	below   map[E]D
 
 	started, ended, left bool
+	blocked              bool  // counted in Walk.blocked
 	why                  error // the listing ended; Err once the visit has all parts
 	partial              bool  // before that, some entries were listed
 	others               int   // listings begun before it
@@ -80,6 +82,10 @@ type Walk[E comparable, T any, D interface {
 	// entries of a directory are one part, otherwise at most MostPart.
 	Complete func(d D, entries []E) (moved func() error)
 	Whole    bool
+
+	// Through has a directory listed to its end once that has begun, whatever is ahead: a visitor
+	// that opens files may need its handle.
+	Through bool
 
 	// Enter is called with each part of a listed directory, and should report Dir.Err; Each with
 	// each entry, before what lies below it, with in nil for an operand and below nil for what is
@@ -177,7 +183,8 @@ func (w *Walk[E, T, D]) visitBelow(dir D) error {
 		if err := w.Stopped(); err != nil {
 			return err
 		}
-		if w.Again != nil && !d.again && !d.partial && errors.Is(d.Err, fs.ErrPermission) {
+		// Err is set once the listing has ended: before that, partial is the lister's.
+		if w.Again != nil && !d.again && errors.Is(d.Err, fs.ErrPermission) && !d.partial {
 			w.Again()
 			d.again, d.started, d.ended, d.Err = true, false, false, nil
 			continue
@@ -223,6 +230,7 @@ func (w *Walk[E, T, D]) await(dir D) (next part[E], last bool) {
 	d := dir.Node()
 	if len(d.parts) > 0 {
 		next, d.parts = d.parts[0], d.parts[1:]
+		w.unblock(d)
 		w.room.Broadcast()
 	}
 	if last = d.ended && len(d.parts) == 0; last {
@@ -308,6 +316,7 @@ func (w *Walk[E, T, D]) begin(dir D) {
 func (w *Walk[E, T, D]) forget(dir D) {
 	d := dir.Node()
 	d.left = true
+	w.unblock(d)
 	w.ahead -= d.counted
 	d.counted, d.parts = 0, nil
 	if d.at > 0 {
@@ -348,6 +357,10 @@ func (w *Walk[E, T, D]) listParts(dir D) (some []E, partial bool, err error) {
 			err = listErr
 			break
 		}
+		if len(some) == mostSorted {
+			err = errTooMany
+			break
+		}
 		some, partial = append(some, e), true
 		if below := w.Below(dir, e); below != nil {
 			w.foundIn(dir, e, below)
@@ -362,10 +375,6 @@ func (w *Walk[E, T, D]) listParts(dir D) (some []E, partial bool, err error) {
 				return nil, true, nil
 			}
 			some, uncounted = nil, 0
-		}
-		if len(some) == mostSorted {
-			err = errTooMany
-			break
 		}
 	}
 	if !w.count(dir, uncounted) {
@@ -385,7 +394,7 @@ func (w *Walk[E, T, D]) count(dir D, entries int) bool {
 	}
 	w.ahead += entries
 	d.counted += entries
-	for w.ahead >= mostAhead && w.awaited != dir && !w.alone && !d.left && !w.over {
+	for w.ahead >= mostAhead && w.awaited != dir && !w.alone && !w.Through && !d.left && !w.over {
 		w.room.Wait()
 	}
 	return !d.left && !w.over
@@ -415,13 +424,22 @@ func (w *Walk[E, T, D]) deliver(dir D, entries []E) bool {
 	defer w.mu.Unlock()
 	d := dir.Node()
 	w.append(d, done)
+	d.blocked = true
 	w.blocked++
 	w.arrived.Signal()
 	for len(d.parts) > 0 && !d.left && !w.over {
 		w.room.Wait()
 	}
-	w.blocked--
+	w.unblock(d)
 	return !d.left && !w.over
+}
+
+// unblock notes that a listing does not wait for the visit any more. The caller holds the lock.
+func (w *Walk[E, T, D]) unblock(d *Dir[E, D]) {
+	if d.blocked {
+		d.blocked = false
+		w.blocked--
+	}
 }
 
 // append adds a part to those that the visit has not taken. The caller holds the lock.

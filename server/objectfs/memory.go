@@ -1,6 +1,7 @@
 package objectfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -46,7 +47,7 @@ type request struct {
 	bytes   int64
 	begins  int64 // the length of the part, if it has none yet
 	claim   int64 // of the account from then on
-	needed  bool  // another part of the file holds memory, and cannot be sent before this one begins
+	needed  bool  // another part holds memory, and is only sent once this one begins
 	granted chan struct{}
 }
 
@@ -77,8 +78,8 @@ func newMemory(bytes, longest int64) *Memory {
 	}
 }
 
-var errFar = errors.New("for a minute others used the memory that it takes to go on where the file" +
-	" was not yet complete before: upload it again, in order")
+var errFar = errors.New("for a minute others used the memory that it takes to go on where the" +
+	" file was not yet complete before: upload it again, in order")
 
 // acquire waits until a request is granted.
 func (m *Memory) acquire(ctx context.Context, r *request) error {
@@ -108,27 +109,38 @@ func (m *Memory) acquire(ctx context.Context, r *request) error {
 func (m *Memory) ask(r *request) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// Granting it makes nothing else safe that was not.
+	if m.give(r, !slices.ContainsFunc(m.waiting, (*request).inTurn)) {
+		return true
+	}
 	m.waiting = append(m.waiting, r)
-	m.grant()
-	return !slices.Contains(m.waiting, r)
+	return false
 }
 
 // grant grants what can be granted. Parts begin in the order in which they ask.
 func (m *Memory) grant() {
 	first := true
 	m.waiting = slices.DeleteFunc(m.waiting, func(r *request) bool {
-		if r.begins > 0 && !r.needed && (!first || m.begun+r.begins > m.bytes+m.bytes/4) ||
-			!m.safe(r) {
-			first = first && (r.begins == 0 || r.needed)
-			return false
-		}
-		m.free -= r.bytes
-		m.begun += r.begins
-		*r.account = r.after()
-		m.accounts[r.account] = struct{}{}
-		close(r.granted)
-		return true
+		given := m.give(r, first)
+		first = first && (given || !r.inTurn())
+		return given
 	})
+}
+
+// inTurn reports whether a request is only granted after others like it that asked before.
+func (r *request) inTurn() bool { return r.begins > 0 && !r.needed }
+
+// give grants a request if it can be granted. first says that none waits whose turn is before it.
+func (m *Memory) give(r *request, first bool) bool {
+	if r.inTurn() && (!first || m.begun+r.begins > m.bytes+m.bytes/4) || !m.safe(r) {
+		return false
+	}
+	m.free -= r.bytes
+	m.begun += r.begins
+	*r.account = r.after()
+	m.accounts[r.account] = struct{}{}
+	close(r.granted)
+	return true
 }
 
 // after returns the account as it is once a request is granted.
@@ -153,7 +165,7 @@ func (m *Memory) safe(r *request) bool {
 		}
 	}
 	slices.SortFunc(all, func(a, b account) int {
-		return int((a.claim - a.held) - (b.claim - b.held))
+		return cmp.Compare(a.claim-a.held, b.claim-b.held)
 	})
 	for _, a := range all {
 		if a.claim-a.held > left {

@@ -96,8 +96,8 @@ func TestShortFiles(t *testing.T) {
 		return file.(writer), text(size)
 	}
 	open, want := []writer{}, []string{}
-	for i := range 8 + 12 { // as many as there are blocks for, and parts for
-		w, data := put(i, block-i) // four of the 16 are for the one whose turn it is
+	for i := range 8 + 12 { // as many as there are short blocks for, and some with parts
+		w, data := put(i, block-i)
 		open, want = append(open, w), append(want, data)
 	}
 	for i, w := range open {

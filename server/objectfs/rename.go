@@ -114,7 +114,10 @@ func (f *FS) move(ctx context.Context, source *info, from, to string, target *in
 	return f.locked(ctx, from, func(u Upload) error {
 		if holds := server.Condition(ctx); holds != nil {
 			var err error
-			if source, err = f.statStored(ctx, from); err == nil {
+			if source, err = f.statStored(ctx, from); err == nil && source.dir {
+				err = errIsDirectory
+			}
+			if err == nil {
 				err = holds(source)
 			}
 			if err != nil {

@@ -27,6 +27,7 @@ func (w *writer) send(index int) {
 
 // result records what has become of a part. The caller holds the lock.
 func (w *writer) result(index int, stored Part, err error) {
+	w.wrote = time.Now() // until now the client may have waited for this
 	if err == nil {
 		w.stored[index] = stored
 	} else if w.err == nil {
@@ -106,6 +107,7 @@ func (w *writer) complete() ([]Part, error) {
 	for index, p := range w.parts {
 		if !p.sending {
 			if err := w.grow(p, w.size-p.start); err != nil {
+				w.await() // what is on its way must not be dropped
 				return nil, err
 			}
 			w.send(index)

@@ -126,6 +126,9 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 func (f *FS) removeIf(ctx context.Context, key string) error {
 	return f.locked(ctx, key, func(u Upload) error {
 		i, err := f.statStored(ctx, key)
+		if err == nil && i.dir {
+			err = errIsDirectory
+		}
 		if err == nil {
 			err = server.Condition(ctx)(i)
 		}

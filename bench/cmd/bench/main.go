@@ -3,7 +3,7 @@
 //
 //	bench -list -rows '.*'
 //	bench -rows 'get|put' -runs 5 -usftp ./usftp
-//	bench -rows 'serve-.*-1|sessions-.*' -runs 1 -usftp ./usftp
+//	bench -rows 'serve-.*-1|sessions-.*' -usftp ./usftp
 //	bench -rows transport -usftp ./usftp
 //	bench gotest -bench 'Floor|Pipe'
 package main

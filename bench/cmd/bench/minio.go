@@ -49,7 +49,7 @@ func minioMain(arguments []string) error {
 func openMinio(endpoint string) (*minio.Core, error) {
 	return minio.NewCore(strings.TrimPrefix(endpoint, "http://"), &minio.Options{
 		Creds: credentials.NewStaticV4(servers.StorageAccess, servers.StorageSecret, ""),
-		// Contents are signed, as by usftpd without TLS; some storage refuses checksums behind them.
+		// Contents are signed, as by usftpd without TLS; some storage refuses checksums behind.
 		Region: servers.StorageRegion, BucketLookup: minio.BucketLookupPath})
 }
 

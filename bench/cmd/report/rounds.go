@@ -20,7 +20,7 @@ func rounds(runs []result.Run) int {
 	return most
 }
 
-// leaveOut removes the rows of a single round, and returns their names.
+// leaveOut removes the rows of a single round, keeps their names, and counts those of few rounds.
 func (r *report) leaveOut() {
 	single := func(m measuredRow, name string) bool {
 		if rounds(m.runs) > 1 {

@@ -56,6 +56,8 @@ func (b *Bucket) explain(err error) error {
 		return &explained{said, objectfs.ErrPrecondition, response.Code}
 	case "AccessDenied":
 		return &explained{said, fs.ErrPermission, response.Code}
+	case "NotImplemented":
+		return &explained{said, nil, response.Code}
 	}
 	return said
 }

@@ -241,7 +241,7 @@ func matching[T any](ctx context.Context, b *Bucket, misjudges *atomic.Bool, key
 		made, err = change(objectfs.Condition{ETag: etag})
 		// A conflict with another request says nothing about how ETags are compared.
 		if failed, ok := errors.AsType[*explained](err); !ok ||
-			failed.code != "PreconditionFailed" {
+			failed.code != "PreconditionFailed" && failed.code != "NotImplemented" {
 			return made, err
 		}
 	}
@@ -323,7 +323,7 @@ func withMatch(ctx context.Context, etag string) context.Context {
 type conditional struct{ http.RoundTripper }
 
 func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
-	if etag, ok := r.Context().Value(matchKey{}).(string); ok {
+	if etag, ok := r.Context().Value(matchKey{}).(string); ok && r.Method == http.MethodDelete {
 		r = r.Clone(r.Context())
 		r.Header.Set("If-Match", etag)
 	}

@@ -12,12 +12,11 @@ import (
 	"github.com/usftp/usftp/internal/treewalk"
 )
 
-// A walk visits trees on a host for all recursive verbs; see [treewalk.Walk]. It follows no symbolic
-// link.
+// A walk visits trees on a host for all recursive verbs; see [treewalk.Walk]. It follows no
+// symbolic link.
 //
 // Unlike [usftp.Client.WalkDir] it yields a directory's entries together, in any order that ls
-// supports, starts to list a directory as soon as its name has arrived, and holds only part of a
-// directory if the order does not matter.
+// supports, and holds only part of a directory if the order does not matter.
 type walk struct {
 	*job
 
