@@ -3,6 +3,7 @@ package objectfs_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand"
 	"sync"
 	"sync/atomic"
@@ -164,6 +165,66 @@ func TestWaitEndsWithSession(t *testing.T) {
 	}
 	if err := file.(writer).Abandon(); err != nil {
 		t.Error(err)
+	}
+}
+
+// slowBucket stores no part before go is closed.
+type slowBucket struct {
+	membucket.Bucket
+	stores chan struct{}
+}
+
+func (b *slowBucket) UploadPart(ctx context.Context, key, id string, number int,
+	body *io.SectionReader) (objectfs.Part, error) {
+	<-b.stores
+	return b.Bucket.UploadPart(ctx, key, id, number, body)
+}
+
+// TestGoneWhileClosing: while one part of an upload that is being closed is on its way, and another
+// waits for memory, the client goes away. The memory of the first is in use until it has arrived.
+func TestGoneWhileClosing(t *testing.T) {
+	const part, memory = 2 << 20, 8
+	for range 8 { // either part may be first
+		synctest.Test(t, func(t *testing.T) {
+			b := &slowBucket{Bucket: membucket.Bucket{MinPart: part}, stores: make(chan struct{})}
+			f := objectfs.NewSmall(b, objectfs.Options{}, part, memory*part)
+			write := func(ctx context.Context, name string, length int, offsets ...int64) writer {
+				file, err := f.Open(ctx, name, truncate, wire.Attrs{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, offset := range offsets {
+					if _, err := file.(writer).WriteAt([]byte(text(length)), offset); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return file.(writer)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			gone := write(ctx, "/gone", 1, 0, part)
+			var others []writer
+			for i := range memory - 1 {
+				others = append(others, write(t.Context(), fmt.Sprint("/", i), part, 0))
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- gone.Close() }()
+			synctest.Wait()
+			leave()
+			synctest.Wait()
+			close(b.stores)
+			if err := <-closed; err == nil {
+				t.Error("it was closed without memory")
+			}
+			for _, other := range others {
+				if err := other.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			synctest.Wait()
+			if got := f.Memory().Out(); got != 0 {
+				t.Errorf("%d bytes are still held", got)
+			}
+		})
 	}
 }
 
