@@ -65,15 +65,23 @@ func (r *request) writesTo(h *handle) bool {
 	return r.op == opWrite || r.op == opCopyData && r.target == h
 }
 
-// overlaps reports whether two requests write to the same part of h, or gain nothing by running at
-// the same time.
+// mostApart is how far apart requests may write to a file at the same time. A client that writes in
+// order is never further ahead of what it has written before, so that a file that is stored in parts
+// (S3's have 5 MiB at least) need not end one before the last WRITE to it has been executed.
+const mostApart = 4 << 20
+
+// overlaps reports whether two requests write to the same part of h, gain nothing by running at the
+// same time, or write too far apart.
 func (r *request) overlaps(e *request, h *handle) bool {
 	if h.system || h.flags&wire.OpenAppend != 0 || r.handle == r.target || e.handle == e.target {
 		return true
 	}
 	from, to := r.writeRange()
 	otherFrom, otherTo := e.writeRange()
-	return from < otherTo && otherFrom < to
+	if from > otherFrom {
+		from, to, otherFrom, otherTo = otherFrom, otherTo, from, to
+	}
+	return otherFrom < to || otherFrom-to >= mostApart
 }
 
 func (r *request) writeRange() (from, to uint64) {

@@ -81,11 +81,8 @@ func newMemory(bytes, longest int64) *Memory {
 var errFar = errors.New("for a minute others used the memory that it takes to go on where the" +
 	" file was not yet complete before: upload it again, in order")
 
-// acquire waits until a request is granted.
-func (m *Memory) acquire(ctx context.Context, r *request) error {
-	if m.ask(r) {
-		return nil
-	}
+// await waits until a request is granted that was asked for.
+func (m *Memory) await(ctx context.Context, r *request) error {
 	done := make(chan struct{})
 	defer close(done)
 	go m.holders.watch(done)
@@ -254,19 +251,22 @@ func (w *writer) begins(p *part, r *request) {
 	}
 }
 
-// acquire waits for memory without the lock, until the session ends. It does not wait as long for
-// more than the file was to need when its unfinished part began: files that did could wait for each
-// other for ever.
+// acquire takes memory. If there is none it waits without the lock, until the session ends. It does
+// not wait as long for more than the file was to need when its unfinished part began: files that did
+// could wait for each other for ever.
 func (w *writer) acquire(r *request) error {
-	ctx := w.session
-	if r.needed && w.account.claim < r.claim {
+	ctx, more := w.session, r.needed && w.account.claim < r.claim
+	if w.fs.memory.ask(r) {
+		return nil
+	}
+	if more {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, mostIdle, errFar)
 		defer cancel()
 	}
 	w.taking = true
 	w.mu.Unlock()
-	err := w.fs.memory.acquire(ctx, r)
+	err := w.fs.memory.await(ctx, r)
 	w.mu.Lock()
 	w.taking = false
 	w.changed.Broadcast()

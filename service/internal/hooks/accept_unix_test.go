@@ -275,7 +275,7 @@ func TestGuardedObjects(t *testing.T) {
 	})
 	url, came := receiver(t, nil)
 	h := startHooks(t, openStore(t, filepath.Join(t.TempDir(), "store.db")),
-		&Hook{Name: "clamd", On: []Kind{Accept}, Clamd: scanner, MaxSize: 12 << 20},
+		&Hook{Name: "clamd", On: []Kind{Accept}, Clamd: scanner, MaxSize: 19 << 19},
 		&Hook{Name: "told", On: []Kind{Uploaded}, URL: url})
 	s := serveObjects(t, h)
 	client := s.client()
@@ -301,7 +301,7 @@ func TestGuardedObjects(t *testing.T) {
 	if got, err := client.ReadFile("good"); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("of the old file %d bytes came back, %v", len(got), err)
 	}
-	if err := s.put(client, "long", make([]byte, 13<<20)); err == nil ||
+	if err := s.put(client, "long", make([]byte, 39<<18)); err == nil ||
 		errors.Is(err, fs.ErrPermission) {
 		t.Errorf("longer than is checked: %v", err)
 	}
@@ -348,7 +348,7 @@ func TestGuardedObjects(t *testing.T) {
 	}
 	spooled := &h.gates[0].spooled
 	until(t, "what an abandoned file has spooled is free", func() bool {
-		return spooled.take(spoolFactor * 12 << 20)
+		return spooled.take(spoolFactor * 19 << 19)
 	})
 	until(t, "nothing is kept of it", func() bool {
 		_, err := s.fs.Stat(t.Context(), "/half")
