@@ -73,7 +73,8 @@ type treeRules struct {
 // a dry run tells what would be changed. Nothing else knows which one it is, so a dry run tells
 // what a run does, as far as that can be known without changing anything.
 type executor interface {
-	// makeAbove makes the directories above a tree's target, or tells whether that would fail.
+	// makeAbove makes the directories above a tree's target. A dry run only finds out whether that
+	// would fail.
 	makeAbove(t *tree) error
 
 	// makeTop makes the target of a tree on this machine.

@@ -112,15 +112,9 @@ func (f *FS) move(ctx context.Context, source *info, from, to string, target *in
 	}
 	f.known.forget()
 	return f.locked(ctx, from, func(u Upload) error {
-		if holds := server.Condition(ctx); holds != nil {
+		if server.Condition(ctx) != nil {
 			var err error
-			if source, err = f.statStored(ctx, from); err == nil && source.dir {
-				err = errIsDirectory
-			}
-			if err == nil {
-				err = holds(source)
-			}
-			if err != nil {
+			if source, err = f.statIf(ctx, from); err != nil {
 				return err
 			}
 		}

@@ -125,18 +125,24 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 // removeIf removes a file if the condition of ctx holds for it, while nobody else may write there.
 func (f *FS) removeIf(ctx context.Context, key string) error {
 	return f.locked(ctx, key, func(u Upload) error {
-		i, err := f.statStored(ctx, key)
-		if err == nil && i.dir {
-			err = errIsDirectory
-		}
-		if err == nil {
-			err = server.Condition(ctx)(i)
-		}
+		i, err := f.statIf(ctx, key)
 		if err != nil {
 			return err
 		}
 		return unlessRefused(f.remove(ctx, i.object, u))
 	})
+}
+
+// statIf stats a stored file for which the condition of ctx still holds.
+func (f *FS) statIf(ctx context.Context, key string) (*info, error) {
+	i, err := f.statStored(ctx, key)
+	if err == nil && i.dir {
+		err = errIsDirectory
+	}
+	if err == nil {
+		err = server.Condition(ctx)(i)
+	}
+	return i, err
 }
 
 // dropUpload removes the upload that is pending at a name, if there is one that nobody writes to:

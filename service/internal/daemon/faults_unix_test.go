@@ -304,8 +304,8 @@ func (f *faults) connect(t *testing.T, s *servetest.Server, one fault) (c *usftp
 	return c, cut, err
 }
 
-// enter is connect for a node that has just started: until it has heard of the store, which takes
-// its time on a busy machine, it knows nobody.
+// enter connects to a node that has just started, as connect does, and tries again until the node
+// has heard of the store and so knows its users. On a busy machine that takes a while.
 func (f *faults) enter(t *testing.T, s *servetest.Server, one fault) (c *usftp.Client, cut func()) {
 	t.Helper()
 	until(t, "the node lets its user in", func() bool {

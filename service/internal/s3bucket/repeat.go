@@ -39,7 +39,7 @@ func repeat[T any](ctx context.Context, b *Bucket, request func() (T, error)) (T
 	}
 }
 
-// done is repeat for requests without a result.
+// done repeats a request that has no result, as repeat does.
 func (b *Bucket) done(ctx context.Context, request func() error) error {
 	_, err := repeat(ctx, b, func() (struct{}, error) { return struct{}{}, request() })
 	return err

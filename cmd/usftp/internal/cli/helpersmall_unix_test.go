@@ -16,7 +16,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// manyFiles is enough for usftp to be started on a host.
+// manyFiles is how many small files a tree has, enough for usftp to be started on the host.
 const manyFiles = 1500
 
 // writeMany makes a tree of many small files.
