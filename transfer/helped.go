@@ -286,8 +286,7 @@ type helpedOpener struct {
 // getter returns how a small file is read.
 func (in *input) getter() endpoint.Opener {
 	c := in.copy
-	if c.from == nil || in.known.Size > wire.LargestFile ||
-		private.OfClient(c.from.client).GetsFiles() {
+	if in.known.Size > wire.LargestFile || private.OfClient(c.from.client).GetsFiles() {
 		return in.opener
 	}
 	h := &c.budget.helpers.source

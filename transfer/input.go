@@ -190,7 +190,11 @@ func (in *input) load() (same bool, err error) {
 		return false, nil
 	}
 	c := in.copy
-	err = in.small.read(c.ctx, in.getter(), c.source, in.how, &in.known)
+	opener := in.opener
+	if c.from != nil && c.from.host.Helper != nil {
+		opener = in.getter()
+	}
+	err = in.small.read(c.ctx, opener, c.source, in.how, &in.known)
 	was, now := c.listed, &in.known
 	if same = err == nil && (c.from == nil || now.HasMode && (!was.HasTimes || !now.HasTimes ||
 		was.Mtime.Equal(now.Mtime))); same {

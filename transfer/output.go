@@ -128,7 +128,9 @@ func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
 	if o.stream {
 		return streamed{o}.start(c, source)
 	}
-	if c.to != nil && c.isSmall() && (onHost{o}).goesWhole(c) && o.whole.begin(c, o) {
+	if c.to != nil && c.isSmall() && (c.to.host.Helper != nil ||
+		private.OfClient(c.to.client).PutsFiles()) &&
+		(onHost{o}).goesWhole(c) && o.whole.begin(c, o) {
 		return nil
 	}
 	perm, denied := fs.FileMode(0o666), false

@@ -31,14 +31,14 @@ type Host struct {
 	trip  *atomic.Int64
 
 	cleanup cleanup
-	crowd   crowd
+	turns   turns
 }
 
 // NewHost returns the host that conn leads to. retry is called before a lost connection is
 // replaced, with the name that was asked about. ctx is the run's.
 func NewHost(ctx context.Context, conn *pool.Conn, retry func(name string, a pool.Attempt)) *Host {
 	return &Host{ctx: ctx, conn: conn, retry: retry, trip: new(atomic.Int64),
-		crowd: crowd{turn: make(chan struct{}, 1)}}
+		turns: turns{turn: make(chan struct{}, 1)}}
 }
 
 // Conn returns the connection, which is replaced when it is lost.
@@ -201,15 +201,15 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 			restart()
 		}
 		entries := client.Entries
-		if h.crowd.helped.Load() {
+		if h.turns.helped.Load() {
 			entries = func(dir string) iter.Seq2[*usftp.File, error] {
-				return h.crowd.inTurn(h.ctx, client, dir)
+				return h.turns.inTurn(h.ctx, client, dir)
 			}
 		}
 		others := private.OfClient(client).OpenHandles() > 0
 		begun, err := listOnce(h.conn, client, entries(dir), known, each)
-		if !begun && h.crowd.isRefused(client, others, err) {
-			_, err = listOnce(h.conn, client, h.crowd.inTurn(h.ctx, client, dir), known, each)
+		if !begun && h.turns.isRefused(client, others, err) {
+			_, err = listOnce(h.conn, client, h.turns.inTurn(h.ctx, client, dir), known, each)
 		}
 		return err
 	})

@@ -14,13 +14,13 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// A crowd lists directories on a host that may allow few handles without saying how many. Version 3
+// turns lists directories on a host that may allow few handles without saying how many. Version 3
 // has no status for that: a host that has no more says FAILURE, which may mean anything. So a
 // directory that was refused while something else was open is asked for again, until others have
 // been closed. Where that never helps, FAILURE means something else. Where it does, directories are
 // from then on listed one at a time, and to their end: whoever takes the entries may be waiting for
 // files, which need handles, too.
-type crowd struct {
+type turns struct {
 	turn   chan struct{} // holds the one that is listed
 	helped atomic.Bool   // asking again did
 	vain   atomic.Int32  // how often it did not
@@ -44,35 +44,35 @@ var errTooManyInTurn = errors.New(
 	"the directory has too many entries for a host that allows few handles")
 
 // patience returns how often a directory is asked for again.
-func (c *crowd) patience() int {
+func (t *turns) patience() int {
 	switch {
-	case c.helped.Load():
+	case t.helped.Load():
 		return mostAsked
-	case c.vain.Load() >= fewInVain:
+	case t.vain.Load() >= fewInVain:
 		return 0
 	}
 	return fewAsked
 }
 
 // isRefused reports whether a directory may be refused because others are open.
-func (c *crowd) isRefused(client *usftp.Client, others bool, err error) bool {
-	return errors.Is(err, usftp.ErrSSHFxFailure) && c.patience() > 0 &&
+func (t *turns) isRefused(client *usftp.Client, others bool, err error) bool {
+	return errors.Is(err, usftp.ErrSSHFxFailure) && t.patience() > 0 &&
 		(others || private.OfClient(client).OpenHandles() > 0)
 }
 
 // inTurn is [usftp.Client.Entries] for a directory that was refused, or any on such a host.
-func (c *crowd) inTurn(ctx context.Context, client *usftp.Client,
+func (t *turns) inTurn(ctx context.Context, client *usftp.Client,
 	dir string) iter.Seq2[*usftp.File, error] {
 	return func(yield func(*usftp.File, error) bool) {
 		select {
-		case c.turn <- struct{}{}:
+		case t.turn <- struct{}{}:
 		case <-ctx.Done():
 			yield(nil, context.Cause(ctx))
 			return
 		}
-		pass := sync.OnceFunc(func() { <-c.turn })
+		pass := sync.OnceFunc(func() { <-t.turn })
 		defer pass()
-		files, err := c.read(ctx, client, dir)
+		files, err := t.read(ctx, client, dir)
 		if len(files) <= fewInTurn {
 			pass()
 		}
@@ -87,10 +87,10 @@ func (c *crowd) inTurn(ctx context.Context, client *usftp.Client,
 	}
 }
 
-func (c *crowd) read(ctx context.Context, client *usftp.Client,
+func (t *turns) read(ctx context.Context, client *usftp.Client,
 	dir string) (files []*usftp.File, err error) {
 	for asked := 0; ; asked++ {
-		if asked > 0 || !c.helped.Load() { // on such a host no other directory is open now
+		if asked > 0 || !t.helped.Load() { // on such a host no other directory is open now
 			if err := pace.Sleep(ctx, min(askPause<<min(asked, 10), longPause)); err != nil {
 				return nil, err
 			}
@@ -107,10 +107,10 @@ func (c *crowd) read(ctx context.Context, client *usftp.Client,
 		}
 		switch {
 		case len(files) > 0 || !errors.Is(err, usftp.ErrSSHFxFailure):
-			c.helped.Store(c.helped.Load() || err == nil)
+			t.helped.Store(t.helped.Load() || err == nil)
 			return files, err
-		case asked >= c.patience():
-			c.vain.Add(1)
+		case asked >= t.patience():
+			t.vain.Add(1)
 			return nil, err
 		}
 	}
