@@ -42,6 +42,7 @@ func (h *uploadsHost) connectDeaf() pool.Host {
 	near, far := net.Pipe()
 	client := &deafConn{Conn: near}
 	served := make(chan struct{})
+	h.ended = served
 	go func() {
 		defer close(served)
 		server.Serve(context.Background(), far, h.files, &server.Options{
@@ -89,6 +90,7 @@ func TestSmallFilesCutWithBackups(t *testing.T) {
 			var cuts atomic.Int64
 			host := h.connectDeaf()
 			host.Redial = func(context.Context) (pool.Host, error) {
+				<-h.ended // otherwise it could still create a temporary file that is removed now
 				if cuts.Add(1) < 8 {
 					return h.connectDeaf(), nil
 				}
