@@ -139,7 +139,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	o.conn.Ended, o.conn.Error, o.conn.SharedHandle = s.report, connError, s.sharedHandle
 	s.conn = conn.New(r, w, o.conn)
 	c := &Client{session: s, ctx: context.Background()}
-	asked := o.firstRequest != nil && s.inOrder
+	asked := o.firstRequest != nil && (s.inOrder || isOurs(o.serverVersion))
 	if asked {
 		s.askLimits() // which a server without this extension refuses
 		o.firstRequest(c)
@@ -331,9 +331,10 @@ func knownInOrder(version string) bool { return strings.Contains(version, "OpenS
 // knownToList reports whether a server, by its SSH version line, answers READDIRs on one handle in
 // order, so that several may be sent at once. Servers that work in order do, and so does package
 // server, which otherwise works concurrently.
-func knownToList(version string) bool {
-	return knownInOrder(version) || strings.HasPrefix(version, "SSH-2.0-usftp")
-}
+func knownToList(version string) bool { return knownInOrder(version) || isOurs(version) }
+
+// isOurs reports whether a server, by its SSH version line, is package server.
+func isOurs(version string) bool { return strings.HasPrefix(version, "SSH-2.0-usftp") }
 
 // sharedHandle says once for a host that one file is open at a time.
 func (s *session) sharedHandle() {

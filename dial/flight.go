@@ -124,7 +124,8 @@ func (l *login) find(is func(*credential) bool) int {
 // login is done. OpenSSH for Windows has not been tested.
 func takesFlight(version []byte) bool {
 	v := string(version)
-	return strings.HasPrefix(v, "SSH-2.0-OpenSSH_") && !strings.Contains(v, "OpenSSH_for_Windows")
+	return strings.HasPrefix(v, "SSH-2.0-usftp") ||
+		strings.HasPrefix(v, "SSH-2.0-OpenSSH_") && !strings.Contains(v, "OpenSSH_for_Windows")
 }
 
 // refused is called after each refusal.

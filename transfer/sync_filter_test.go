@@ -87,8 +87,8 @@ func shrubPattern(rng *rand.Rand) string {
 	return b.String()
 }
 
-// Filters decide as rsync's do, on the same trees and patterns.
-func TestSyncFiltersAsRsync(t *testing.T) {
+// The filters of copies and syncs decide as rsync's do, on the same trees and patterns.
+func TestFiltersAsRsync(t *testing.T) {
 	t.Parallel()
 	rsync := testenv.Program(t, "rsync")
 	excluding := 0
@@ -116,11 +116,18 @@ func TestSyncFiltersAsRsync(t *testing.T) {
 		ask(t, dir, append(args, "src/", "theirs")...)
 		j := &syncJob{direction: local, src: src, dst: filepath.Join(dir, "ours"), options: o}
 		j.must(t)
-		if ours, theirs := filesIn(j.dst),
-			filesIn(filepath.Join(dir, "theirs")); !slices.Equal(ours, theirs) {
-			t.Errorf("seed %d: %q: ours are\n%q\nrsync's\n%q\nof\n%q", seed, args[2:], ours, theirs,
-				filesIn(src))
-		} else if len(ours) < len(filesIn(src)) {
+		copied := filepath.Join(dir, "copied")
+		_, err := transfer.CopyTree(t.Context(), transfer.Local(copied), transfer.Local(src),
+			o.TreeOptions)
+		mustDo(t, err)
+		theirs := filesIn(filepath.Join(dir, "theirs"))
+		for _, ours := range []string{j.dst, copied} {
+			if have := filesIn(ours); !slices.Equal(have, theirs) {
+				t.Errorf("seed %d: %q: %s has\n%q\nrsync's\n%q\nof\n%q", seed, args[2:],
+					filepath.Base(ours), have, theirs, filesIn(src))
+			}
+		}
+		if len(theirs) < len(filesIn(src)) {
 			excluding++
 		}
 	}

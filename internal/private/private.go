@@ -109,8 +109,8 @@ func OfClient(c *usftp.Client) Client { return hook.Client(c).(Client) }
 // WithFirstRequest makes the client call start before the server has answered INIT, with a client
 // whose requests follow INIT at once, so that the first answers come a round trip earlier. start
 // must not block; to wait for an answer it starts a goroutine. The client it gets does not know the
-// server's extensions yet and must only open files and stat paths. start is not called for servers
-// that are not known to work in order (see [usftp.WithServerVersion]), since those may need INIT
+// server's extensions yet and must only open files and stat paths. start is called only for
+// OpenSSH's server and for package server (see [usftp.WithServerVersion]): others may need INIT
 // alone first.
 func WithFirstRequest(start func(*usftp.Client)) usftp.ClientOption {
 	return hook.FirstRequest(func(c any) { start(c.(*usftp.Client)) }).(usftp.ClientOption)
