@@ -436,7 +436,7 @@ func (c *fileCopy) again(err error) bool {
 	case w != sameWay:
 		removed = w != apart
 	case c.slot.crowded(err):
-		if !c.slot.makeRoom(c.ctx, err) {
+		if !c.slot.makeRoom(c.ctx, err, c.ends.hasOpen(isOfSource(err))) {
 			return false
 		}
 	case !c.known.spent && c.ends.renew(c, err):

@@ -62,7 +62,7 @@ type treeRules struct {
 	partial  bool   // not all of the source is walked
 	judges   bool   // what limits the rate is found out
 	counts   bool   // a large source is counted before all of it is found
-	listings int    // how many directories are listed at once, where servers allow it
+	listings int    // directories listed at once, where servers allow it; more over a long link
 	last     Phase  // when all files have been copied, if anything is done then
 	failed   string // what a summary says of entries that failed
 	resume   string // what errors say about resuming

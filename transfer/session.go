@@ -208,6 +208,15 @@ func (e *ends) main() *session { return cmp.Or(e.to, e.from) }
 // lost reports whether either connection has ended.
 func (e *ends) lost() bool { return e.from.lost() || e.to.lost() }
 
+// hasOpen reports whether anything is open on the source's host, or on the target's.
+func (e *ends) hasOpen(source bool) bool {
+	s := e.to
+	if source {
+		s = e.from
+	}
+	return s != nil && private.OfClient(s.client).OpenHandles() > 0
+}
+
 // renew replaces the connections that were lost. It reports whether any was, and all could be.
 func (e *ends) renew(c *fileCopy, err error) (renewed bool) {
 	for _, s := range e.all() {

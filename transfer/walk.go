@@ -37,7 +37,7 @@ type walk struct {
 
 const (
 	usualWalkers = 16
-	syncWalkers  = 128 // where servers allow it
+	mostWalkers  = 128 // where servers allow it
 	largeWorkers = 4
 	mostWaiting  = 4096 // directories
 )

@@ -206,7 +206,8 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 				return h.turns.inTurn(h.ctx, client, dir)
 			}
 		}
-		others := private.OfClient(client).OpenHandles() > 0
+		others := h.turns.listed.Add(1) > 1 || private.OfClient(client).OpenHandles() > 0
+		defer h.turns.listed.Add(-1)
 		begun, err := listOnce(h.conn, client, entries(dir), known, each)
 		if !begun && h.turns.isRefused(client, others, err) {
 			_, err = listOnce(h.conn, client, h.turns.inTurn(h.ctx, client, dir), known, each)

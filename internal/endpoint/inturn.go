@@ -22,6 +22,7 @@ import (
 // files, which need handles, too.
 type turns struct {
 	turn   chan struct{} // holds the one that is listed
+	listed atomic.Int32  // how many are, or are about to be
 	helped atomic.Bool   // asking again did
 	vain   atomic.Int32  // how often it did not
 }
