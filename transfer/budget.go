@@ -80,7 +80,8 @@ func (t *tree) measure() error {
 	if from.queue > 0 {
 		queue = min(files, from.queue)
 	}
-	t.walk = newWalk(t, files, t.plan.walkers(from, to), queue)
+	t.walk = newWalk(t, files, min(t.plan.walkers(from, to),
+		max(t.rules.walkers, walkersInFlight(b.trip))), queue)
 	b.large = &t.walk.spread.files
 	return nil
 }
@@ -98,10 +99,10 @@ func filesInFlight(trip time.Duration) int {
 	return max(least, int(min(trip.Seconds()*1000*perMs, most)))
 }
 
-// listingsInFlight returns how many directories may be listed at once. Each takes a few round
-// trips: over 50 ms, 16 at a time of 100 files each find fewer files than the link carries. Without
-// noticeable latency, 128 take a fifth more processor time than 16.
-func listingsInFlight(trip time.Duration) int {
+// walkersInFlight returns how many directories may be listed at once, or made at the target. Each
+// takes a few round trips: over 50 ms, 16 at a time with a few files each find far fewer files than
+// the link carries. Without noticeable latency, 128 take a fifth more processor time than 16.
+func walkersInFlight(trip time.Duration) int {
 	const perMs = 4
 	return max(usualWalkers, int(min(trip.Seconds()*1000*perMs, mostWalkers)))
 }
@@ -239,7 +240,7 @@ func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }
 // limits bound what is in progress at an endpoint.
 type limits struct {
 	handles  int64 // open at once
-	listings int   // directories listed at once
+	listings int   // directories that may be listed at once
 	files    int   // copied at once if no link has to be waited for; 0 if the round trip decides
 	queue    int   // files found before they are copied
 	small    int   // the largest file sent in one piece; below 0 for none
@@ -249,7 +250,7 @@ type limits struct {
 
 // limits allows enough files at once to keep the processors busy with the kernel's work on names.
 func (localEnd) limits() (limits, error) {
-	return limits{handles: 1 << 20, listings: usualWalkers, files: 2 * runtime.GOMAXPROCS(0),
+	return limits{handles: 1 << 20, listings: 1 << 20, files: 2 * runtime.GOMAXPROCS(0),
 		queue: 256, small: largestSmall}, nil
 }
 
@@ -284,9 +285,6 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 		return err
 	})
 	l.trip = max(e.Trip(), e.Pooled().LoginTrip())
-	if t := e.job.tree; t != nil {
-		l.listings = min(l.listings, max(t.rules.listings, listingsInFlight(l.trip)))
-	}
 	return l, err
 }
 

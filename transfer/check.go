@@ -70,8 +70,7 @@ func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	j.once, j.op = checkOnce, opCheck
 	t := newTree(j, o)
 	t.plan = &checking{copying{t}, options.Strict}
-	t.rules = treeRules{listings: usualWalkers,
-		failed: "differ from the list or could not be read"}
+	t.rules = treeRules{failed: "differ from the list or could not be read"}
 	return t.run(err)
 }
 

@@ -406,7 +406,7 @@ func (performing) single(c *fileTask) (Summary, error) { return alone(c, c.copy(
 
 // copyRules are those of CopyTree and of single files.
 var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true, counts: true,
-	listings: usualWalkers, failed: "could not be copied",
+	failed:  "could not be copied",
 	resume:  "the same call with transfer.Options.Resume continues from there",
 	inPlace: "; transfer.PlaceDirect writes the target itself"}
 
