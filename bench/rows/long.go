@@ -277,6 +277,14 @@ func treeRows(upload bool) []Row {
 				{Against: part.Name, Bound: 100}},
 		},
 		{
+			Name: "deep-" + name + "-50ms", Title: name +
+				" of 10,000 files of 4 KiB in 2,000 directories over 1 Gbit/s and 50 ms", Upload: upload,
+			Files: 10_000, Each: 5, Bytes: 4 << 10, Cipher: fastCipher, Ours: ours.Name,
+			Link:        &Link{RTT: 50 * time.Millisecond, Rate: 1e9},
+			Contestants: []Contestant{tar, rsync, ours},
+			Targets:     []Target{{Against: rsync.Name, Bound: 1}},
+		},
+		{
 			Name: "memory-" + name + "-tree", Title: name +
 				" of a tree of 200,000 files", Kind: Memory, Upload: upload,
 			Files: 200_000, Bytes: 16, Cipher: fastCipher, Ours: ours.Name,

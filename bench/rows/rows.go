@@ -32,8 +32,8 @@ type Row struct {
 	Bytes  int64
 	Sparse bool
 	// Files, where it is not 0, makes $SRC and $DST directories with so many files of that size, a
-	// hundred in each directory.
-	Files int
+	// hundred in each directory, or Each.
+	Files, Each int
 	// Old, where it is not None, makes $DST an older version of $SRC before each run.
 	Old Old
 	// InSeconds says that the job is not to move Bytes, so that a rate would mean nothing.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,7 +14,7 @@ import (
 	"github.com/usftp/usftp/bench/rows"
 )
 
-// perDirectory is how many files each directory of a tree has.
+// perDirectory is how many files each directory of a tree usually has.
 const perDirectory = 100
 
 // makeSources makes what the row's contestants copy.
@@ -21,21 +22,21 @@ func (j *job) makeSources() error {
 	if j.row.Files == 0 {
 		return makeSource(j.source, j.row.Bytes, j.row.Sparse)
 	}
-	err := makeTree(j.source, j.row.Files, j.row.Bytes)
+	err := makeTree(j.source, j.row.Files, cmp.Or(j.row.Each, perDirectory), j.row.Bytes)
 	for _, apart := range j.row.Apart {
 		if apart.Files > 0 && err == nil {
-			err = makeTree(j.part, apart.Files, j.row.Bytes)
+			err = makeTree(j.part, apart.Files, perDirectory, j.row.Bytes)
 		}
 	}
 	return err
 }
 
-func makeTree(name string, files int, size int64) error {
+func makeTree(name string, files, each int, size int64) error {
 	random := rand.NewChaCha8([32]byte{2})
 	content := make([]byte, size)
 	for i := range files {
-		dir := filepath.Join(name, fmt.Sprintf("d%05d", i/perDirectory))
-		if i%perDirectory == 0 {
+		dir := filepath.Join(name, fmt.Sprintf("d%05d", i/each))
+		if i%each == 0 {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
