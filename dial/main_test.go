@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"golang.org/x/crypto/ssh"
-
-	"github.com/usftp/usftp/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -21,7 +19,7 @@ func TestMain(m *testing.M) {
 	}
 	// Those that run beside each other mostly wait: for servers, and for time that must pass.
 	flag.Set("test.parallel", "8")
-	os.Exit(testenv.InMemory(m))
+	os.Exit(m.Run())
 }
 
 // helperEnv makes the test's own program an ssh-sk-helper that wants a PIN; its value is the PIN.

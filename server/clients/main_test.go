@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-
-	"github.com/usftp/usftp/internal/testenv"
 )
 
 var buildDir string // is removed at the end
@@ -20,7 +18,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	flag.Set("test.parallel", "4") // they mostly wait for programs
-	code := testenv.InMemory(m)
+	code := m.Run()
 	os.RemoveAll(buildDir)
 	os.Exit(code)
 }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(testenv.InMemory(m))
+	os.Exit(m.Run())
 }
 
 func serveHere(what string) error {

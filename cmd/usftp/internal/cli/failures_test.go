@@ -462,7 +462,7 @@ func TestOddTargets(t *testing.T) {
 	})
 	t.Run("directory that takes no new name", func(t *testing.T) {
 		for _, way := range []string{"up", "down"} {
-			far := testenv.OnDisk(t)
+			far := t.TempDir()
 			target := filepath.Join(far, "target")
 			writeFile(t, target, []byte("old"))
 			closed, open := exec.Command("chmod", "555", far), exec.Command("chmod", "755", far)

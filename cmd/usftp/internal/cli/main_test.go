@@ -22,7 +22,6 @@ import (
 	"github.com/usftp/usftp/internal/cutproxy"
 	"github.com/usftp/usftp/internal/proxytest"
 	"github.com/usftp/usftp/internal/servetest"
-	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -54,7 +53,7 @@ func (t tests) Run() int {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}
 	}
-	return testenv.InMemory(t.M)
+	return t.M.Run()
 }
 
 // An outcome is the result of running the command.
