@@ -37,7 +37,7 @@ func TestAccessListOfWhatIsReplaced(t *testing.T) {
 	const name, inherited = "system.posix_acl_access", "system.posix_acl_default"
 	for _, direction := range []way{download, local} {
 		t.Run(direction.String(), func(t *testing.T) {
-			dir := t.TempDir()
+			dir := testenv.OnDisk(t)
 			src := filepath.Join(dir, "src")
 			fill(t, src, "listed", "sub/plain")
 			dst := filepath.Join(dir, "dst")

@@ -40,9 +40,10 @@ var holeySizes = map[string]struct {
 	"a small packet": {300_000, extents{{0, 4096}}},
 }
 
-// holeyFile makes a local file with holes and returns its contents.
+// holeyFile makes a local file with holes, on a disk, and returns its contents.
 func (b *bench) holeyFile(name string, size int, data extents) (path string, contents []byte) {
 	b.t.Helper()
+	b.dir = testenv.OnDisk(b.t)
 	path, contents = filepath.Join(b.dir, name), make([]byte, size)
 	f, err := os.Create(path)
 	if err != nil {

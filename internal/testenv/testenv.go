@@ -85,3 +85,22 @@ func MemoryInUse() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapInuse + m.StackInuse)
 }
+
+// disk is where temporary files go that are not [InMemory]; by default that is what TMPDIR says.
+var disk string
+
+// OnDisk returns a directory on a disk, which is removed when the test ends. It is for tests of
+// what memory lacks on some systems, such as immutable files, or does in another way, such as holes.
+func OnDisk(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp(disk, "usftp-test")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	return dir
+}

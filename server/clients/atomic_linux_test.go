@@ -93,6 +93,7 @@ func TestClientsOfAtomicUploads(t *testing.T) {
 // TestKilledClientOfAtomicUploads: a client is killed half way. Nothing of its file is visible, the
 // file that it was to replace is whole, and the next one goes on.
 func TestKilledClientOfAtomicUploads(t *testing.T) {
+	t.Parallel()
 	require(t, "sftp")
 	s := newAtomicSite(t)
 	data, old := s.random(s.path("file"), 60<<20), s.random(filepath.Join(s.served, "old"), 1000)
@@ -138,6 +139,7 @@ func TestMountOfAtomicUploads(t *testing.T) {
 // TestUsftpOfAtomicUploads: our own command, over one connection and several, and with copies that
 // were interrupted.
 func TestUsftpOfAtomicUploads(t *testing.T) {
+	t.Parallel()
 	s := newAtomicSite(t)
 	usftp, command := s.usftp(), s.usftpCommand()
 	const host, size = "u@127.0.0.1:", 40 << 20

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,11 +26,9 @@ func (s *site) usftp() func(args ...string) string {
 // usftpCommand returns a function that returns our own command, which has not been started.
 func (s *site) usftpCommand() func(args ...string) *exec.Cmd {
 	s.t.Helper()
-	program := filepath.Join(s.t.TempDir(), "usftp")
-	build := exec.Command("go", "build", "-o", program, "./cmd/usftp")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		s.t.Fatalf("%v\n%s", err, out)
+	program, err := build()
+	if err != nil {
+		s.t.Fatal(err)
 	}
 	return func(args ...string) *exec.Cmd {
 		flags := []string{args[0], "--config", "none", "--identity", s.key, "--port", s.port,
@@ -44,6 +41,7 @@ func (s *site) usftpCommand() func(args ...string) *exec.Cmd {
 // TestUsftpOfObjects: our own command's temporary names are completed by their renames, and its
 // other verbs work, too.
 func TestUsftpOfObjects(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	usftp := s.usftp()
 	const host = "u@127.0.0.1:"
@@ -128,6 +126,7 @@ func (u *unlocking) Settle(ctx context.Context, upload objectfs.Upload, key stri
 // TestKilledClientOfObjects: a client is killed half way. Nothing of its file is visible, the file
 // that it was to replace is whole, and the next one goes on.
 func TestKilledClientOfObjects(t *testing.T) {
+	t.Parallel()
 	require(t, "sftp")
 	s := &store{}
 	bucket := &watched{&s.bucket, make(chan struct{}, 100)} // more than all files have
@@ -143,7 +142,7 @@ func TestKilledClientOfObjects(t *testing.T) {
 		for len(bucket.parts) > 0 {
 			<-bucket.parts
 		}
-		cmd := exec.Command("sftp", append(s.sshOptions(), "-l", "800000", "-P", s.port, "-b", "-",
+		cmd := exec.Command("sftp", append(s.sshOptions(), "-l", "160000", "-P", s.port, "-b", "-",
 			"u@127.0.0.1")...)
 		cmd.Dir = s.local
 		cmd.Stdin = strings.NewReader("put file " + name + "\n")
@@ -172,8 +171,10 @@ func TestKilledClientOfObjects(t *testing.T) {
 // TestKilledUsftpOfObjects: what the storage has kept of an upload of our own command, which was
 // killed or interrupted half way, is proved by its parts, and not sent again.
 func TestKilledUsftpOfObjects(t *testing.T) {
+	t.Parallel()
 	for _, signal := range []os.Signal{os.Kill, os.Interrupt} {
 		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
 			s := &store{}
 			bucket := &watched{&s.bucket, make(chan struct{}, 100)}
 			state := &unlocking{done: make(chan struct{}, 100)}
@@ -182,7 +183,7 @@ func TestKilledUsftpOfObjects(t *testing.T) {
 			usftp := s.usftpCommand()
 			const host, parts = "u@127.0.0.1:", 8
 			data := s.random(s.path("file"), parts*5<<20-1)
-			cmd := usftp("cp", "--limit", "20MB", "file", host+"/file")
+			cmd := usftp("cp", "--limit", "10MB", "file", host+"/file")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}

@@ -481,7 +481,7 @@ func TestManySilent(t *testing.T) {
 	f := startFleet(t, 1)
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "file"), []byte("hello"))
-	blocks := []string{"ConnectTimeout 1"}
+	blocks := []string{"ConnectTimeout 5"}
 	for name, says := range map[string]string{"mute": "", "hoarse": "SSH-2.0-x\r\n"} {
 		port := listen(t, func(c net.Conn) { io.WriteString(c, says) })
 		blocks = append(blocks, "Host "+name, "HostName 127.0.0.1", "Port "+port)
@@ -502,9 +502,9 @@ func TestManySilent(t *testing.T) {
 	if took := time.Since(began); got.code != ui.ExitNoHost || took > 30*time.Second {
 		t.Errorf("after %v: %+v", took, got)
 	}
-	for _, want := range []string{`(?m)^usftp: mute: no answer within 1s while connecting`,
-		`(?m)^usftp: hoarse: no answer within 1s while connecting`,
-		`(?m)^usftp: asleep: no answer within 1s while (asking for|starting) sftp`,
+	for _, want := range []string{`(?m)^usftp: mute: no answer within 5s while connecting`,
+		`(?m)^usftp: hoarse: no answer within 5s while connecting`,
+		`(?m)^usftp: asleep: no answer within 5s while (asking for|starting) sftp`,
 		`(?m)^web1 +ok +1 `,
 		`(?m)^4 hosts +3 failed +1 `} {
 		if !regexp.MustCompile(want).MatchString(got.stderr) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/internal/testenv"
 )
 
@@ -33,14 +34,14 @@ func runFSX(t *testing.T, name string, operations, round int, may ...syscall.Err
 	return err == nil
 }
 
-// A file on a mount holds what was written to it, by whatever mixture of calls: for a minute, or
-// for the time that USFTP_FSX_TIME says.
+// A file on a mount holds what was written to it, by whatever mixture of calls: for ten seconds,
+// for a minute with USFTP_SOAK, or for the time that USFTP_FSX_TIME says.
 func TestMountFSX(t *testing.T) {
 	if os.Getenv("USFTP_FSX") == "" {
 		testenv.Unavailable(t, "USFTP_FSX does not name fsx")
 	}
 	t.Parallel()
-	length := time.Minute
+	length := soak.Pick(10*time.Second, time.Minute)
 	if text := os.Getenv("USFTP_FSX_TIME"); text != "" {
 		var err error
 		length, err = time.ParseDuration(text)
