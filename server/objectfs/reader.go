@@ -24,6 +24,7 @@ type reader struct {
 
 	mu        sync.Mutex
 	changed   sync.Cond
+	reads     int        // how many READs are being executed
 	stretches []*stretch // in order; each begins where the one before ends
 	next      int64      // where the last one ends
 	length    int64      // of the next one
@@ -43,6 +44,7 @@ const (
 	longestStretch = 4 << 20
 	mostStretches  = 3
 	stretchesAhead = 1 // of the one that is being read
+	mostEarly      = longestStretch - wire.MaxData
 
 	longestRequest = 64 << 20 // one costs as much as a few hundred KiB
 )
@@ -80,6 +82,8 @@ func (r *reader) ReadAt(b []byte, offset int64) (n int, err error) {
 func (r *reader) readSome(b []byte, offset int64) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.reads++
+	defer func() { r.reads-- }()
 	s := r.find(offset)
 	if s == nil {
 		s = r.begin(b, offset)
@@ -107,26 +111,35 @@ func (r *reader) readSome(b []byte, offset int64) (int, error) {
 	return s.copy(b, at, have), nil
 }
 
-// begin begins with the stretch at an offset, if that is where the last READ ended. It returns nil
-// if it is not, or there is no memory.
+// begin begins with the stretch at an offset, if that is where the last one ends or the last READ
+// ended. It returns nil if it is not, or there is no memory.
 func (r *reader) begin(b []byte, offset int64) *stretch {
-	for offset == r.next && len(r.stretches) >= mostStretches && r.stretches[0].users > 0 {
+	for r.follows(offset) && len(r.stretches) >= mostStretches && r.stretches[0].users > 0 {
 		r.changed.Wait()
 	}
 	if s := r.find(offset); s != nil {
 		return s
 	}
-	if offset != r.next && offset != r.last {
-		r.last = offset + int64(len(b))
-		return nil
-	}
-	if offset != r.next {
+	if !r.follows(offset) {
+		if offset != r.last {
+			r.last = offset + int64(len(b))
+			return nil
+		}
 		r.forget()
 		r.next, r.length, r.asks = offset, firstStretch, firstStretch
 	}
-	r.fetch(nil)
+	r.length = max(r.length, min(offset+int64(len(b))-r.next, longestStretch))
+	for r.next <= offset && r.fetch(nil) {
+	}
 	r.last = r.next
 	return r.find(offset)
+}
+
+// follows reports whether an offset is where the last stretch ends, or soon after: of the READs
+// that a client sends at once, a later one may be executed first.
+func (r *reader) follows(offset int64) bool {
+	early := offset - r.next
+	return early == 0 || early > 0 && early < mostEarly && r.reads > 1 && r.next >= 0
 }
 
 // forget gives up all stretches. Those that a READ waits for come all the same.
