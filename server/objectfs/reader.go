@@ -13,8 +13,8 @@ import (
 )
 
 // reader is a file opened for reading: the object that was there then, and no other. A client that
-// reads in order gets it from stretches that are fetched in advance; the further it reads, the
-// longer they are. Everything else is fetched as it is asked for.
+// reads in order gets it from stretches that are fetched in advance, many with one request; the
+// further it reads, the longer they are. Everything else is fetched as it is asked for.
 type reader struct {
 	fs   *FS
 	ctx  context.Context
@@ -24,10 +24,13 @@ type reader struct {
 
 	mu        sync.Mutex
 	changed   sync.Cond
+	reads     int        // how many READs are being executed
 	stretches []*stretch // in order; each begins where the one before ends
 	next      int64      // where the last one ends
 	length    int64      // of the next one
 	last      int64      // where the last READ ended that was in none
+	answer    *answer    // from which the last one comes, or nil
+	asks      int64      // how much the next request asks for
 	loading   sync.WaitGroup
 }
 
@@ -38,15 +41,18 @@ var (
 
 const (
 	firstStretch   = 256 << 10
-	longestStretch = 4 << 20 // a request costs as much as a few hundred KiB
+	longestStretch = 4 << 20
 	mostStretches  = 3
 	stretchesAhead = 1 // of the one that is being read
+	mostEarly      = longestStretch - wire.MaxData
+
+	longestRequest = 64 << 20 // one costs as much as a few hundred KiB
 )
 
 var errReplaced = errors.New("the file was replaced while it was read: open it again")
 
 func newReader(ctx context.Context, f *FS, name string, i *info) *reader {
-	r := &reader{fs: f, name: name, info: i, length: firstStretch}
+	r := &reader{fs: f, name: name, info: i, length: firstStretch, asks: firstStretch}
 	r.changed.L = &r.mu
 	r.ctx, r.stop = context.WithCancel(ctx)
 	return r
@@ -76,6 +82,8 @@ func (r *reader) ReadAt(b []byte, offset int64) (n int, err error) {
 func (r *reader) readSome(b []byte, offset int64) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.reads++
+	defer func() { r.reads-- }()
 	s := r.find(offset)
 	if s == nil {
 		s = r.begin(b, offset)
@@ -103,34 +111,47 @@ func (r *reader) readSome(b []byte, offset int64) (int, error) {
 	return s.copy(b, at, have), nil
 }
 
-// begin begins with the stretch at an offset, if that is where the last READ ended. It returns nil
-// if it is not, or there is no memory.
+// begin begins with the stretch at an offset, if that is where the last one ends or the last READ
+// ended. It returns nil if it is not, or there is no memory.
 func (r *reader) begin(b []byte, offset int64) *stretch {
-	for offset == r.next && len(r.stretches) >= mostStretches && r.stretches[0].users > 0 {
+	for r.follows(offset) && len(r.stretches) >= mostStretches && r.stretches[0].users > 0 {
 		r.changed.Wait()
 	}
 	if s := r.find(offset); s != nil {
 		return s
 	}
-	if offset != r.next && offset != r.last {
-		r.last = offset + int64(len(b))
-		return nil
-	}
-	if offset != r.next {
+	if !r.follows(offset) {
+		if offset != r.last {
+			r.last = offset + int64(len(b))
+			return nil
+		}
 		r.forget()
-		r.next, r.length = offset, firstStretch
+		r.next, r.length, r.asks = offset, firstStretch, firstStretch
 	}
-	r.fetch(nil)
+	r.length = max(r.length, min(offset+int64(len(b))-r.next, longestStretch))
+	for r.next <= offset && r.fetch(nil) {
+	}
 	r.last = r.next
 	return r.find(offset)
 }
 
-// forget gives up all stretches.
+// follows reports whether an offset is where the last stretch ends, or soon after: of the READs
+// that a client sends at once, a later one may be executed first.
+func (r *reader) follows(offset int64) bool {
+	early := offset - r.next
+	return early == 0 || early > 0 && early < mostEarly && r.reads > 1 && r.next >= 0
+}
+
+// forget gives up all stretches. Those that a READ waits for come all the same.
 func (r *reader) forget() {
+	if r.answer != nil {
+		r.answer.ended, r.answer = true, nil
+	}
 	for _, s := range r.stretches {
 		r.leave(s)
 	}
 	r.stretches, r.next = nil, -1
+	r.changed.Broadcast()
 }
 
 // find returns the stretch that holds an offset, or nil.
@@ -155,9 +176,13 @@ func (r *reader) fetchAhead(s *stretch) {
 }
 
 // fetch begins with the next stretch, and reports whether there was memory for it. Those before the
-// one that is being read make room for it; if that is not enough, it is shorter.
+// one that is being read make room for it; if that is not enough, it is shorter. It comes from the
+// answer from which the one before comes, or from a new one after its end.
 func (r *reader) fetch(read *stretch) bool {
-	length := min(r.length, r.info.size-r.next)
+	length, last := min(r.length, r.info.size-r.next), r.answer
+	if last != nil && last.end > r.next {
+		length = min(length, last.end-r.next)
+	}
 	for !r.fs.memory.ahead.TryAcquire(length) {
 		switch {
 		case len(r.stretches) > 0 && r.stretches[0] != read && r.stretches[0].users == 0:
@@ -173,18 +198,16 @@ func (r *reader) fetch(read *stretch) bool {
 	}
 	s := newStretch(r.fs.memory, r.next, length)
 	r.stretches = append(r.stretches, s)
+	if last == nil || last.end == r.next {
+		last = &answer{end: min(r.next+max(r.asks, length), r.info.size)}
+		r.answer, r.asks = last, min(4*r.asks, longestRequest)
+		r.loading.Go(func() { r.load(last) })
+	}
+	last.stretches = append(last.stretches, s)
 	r.next += length
 	r.length = min(2*r.length, longestStretch)
 	s.users++
-	r.loading.Go(func() {
-		err := r.load(s)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if s.err = err; err != nil && slices.Contains(r.stretches, s) {
-			r.forget() // the next READ tries again
-		}
-		r.leave(s)
-	})
+	r.changed.Broadcast()
 	return true
 }
 
@@ -206,26 +229,6 @@ func (r *reader) leave(s *stretch) {
 func (r *reader) get(offset, length int64) (io.ReadCloser, error) {
 	o := &r.info.object
 	return r.fs.bucket.Get(r.ctx, o.Key, o.ETag, offset, length)
-}
-
-// load fetches a stretch.
-func (r *reader) load(s *stretch) error {
-	body, err := r.get(s.start, s.length)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	for s.got < s.length { // nobody else changes it
-		n, err := io.ReadFull(body, s.room())
-		if err != nil {
-			return cutShort(err)
-		}
-		r.mu.Lock()
-		s.got += int64(n)
-		r.changed.Broadcast()
-		r.mu.Unlock()
-	}
-	return nil
 }
 
 func (r *reader) readDirectly(b []byte, offset int64) (int, error) {

@@ -1,0 +1,89 @@
+package objectfs
+
+import (
+	"io"
+	"slices"
+)
+
+// answer is what the storage sends for one request. Stretches come from it one after the other, each
+// when the client has come near enough; until then the storage has to wait.
+type answer struct {
+	end  int64         // of its range
+	at   int64         // where the body is
+	body io.ReadCloser // or nil
+	came bool          // some of the body has
+
+	// Under the reader's lock.
+	stretches []*stretch // that are still to come
+	ended     bool       // no more are wanted
+}
+
+// load fetches the stretches of an answer, as they are wanted.
+func (r *reader) load(a *answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer a.drop()
+	for at := int64(0); at < a.end; {
+		for len(a.stretches) == 0 && !a.ended {
+			r.changed.Wait()
+		}
+		if len(a.stretches) == 0 {
+			return
+		}
+		s := a.stretches[0]
+		a.stretches = a.stretches[1:]
+		at = s.start + s.length
+		r.fill(a, s)
+		if s.err != nil && slices.Contains(r.stretches, s) {
+			r.forget() // the next READ tries again
+		}
+		r.leave(s)
+	}
+}
+
+// fill fetches a stretch, while anybody wants it. The caller holds the lock, which is released
+// meanwhile.
+func (r *reader) fill(a *answer, s *stretch) {
+	for s.got < s.length && s.err == nil && s.users > 0 {
+		r.mu.Unlock()
+		n, err := r.more(a, s)
+		r.mu.Lock()
+		s.got += n
+		s.err = err
+		r.changed.Broadcast()
+	}
+}
+
+// more reads what comes next of a stretch. If the connection ends early, as some storage lets it
+// when a client is slow, it goes on with another one, unless nothing had come from this one.
+func (r *reader) more(a *answer, s *stretch) (int64, error) {
+	at := s.start + s.got // nobody else changes it
+	if a.at != at {
+		a.drop()
+	}
+	if a.body == nil {
+		body, err := r.get(at, a.end-at)
+		if err != nil {
+			return 0, err
+		}
+		a.body, a.at, a.came = body, at, false
+	}
+	n, err := io.ReadFull(a.body, s.room())
+	a.at += int64(n)
+	a.came = a.came || n > 0
+	if err != nil {
+		a.drop()
+	}
+	if a.came {
+		err = nil
+	}
+	return int64(n), cutShort(err)
+}
+
+// drop closes the body.
+func (a *answer) drop() {
+	if a.body != nil {
+		a.body.Close()
+		a.body = nil
+	}
+}
