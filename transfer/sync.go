@@ -224,7 +224,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 		return is && err == nil
 	})
 	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, relinks: true, judges: true,
-		partial: options.Within != nil, walkers: mostWalkers, failed: copyRules.failed,
+		partial: options.Within != nil, walkers: syncWalkers, failed: copyRules.failed,
 		counts: options.Only == SyncOnly{} && !options.Update && options.Within == nil,
 		resume: "the same call continues from there"}
 	if options.Delete {

@@ -37,7 +37,8 @@ type walk struct {
 
 const (
 	usualWalkers = 16
-	mostWalkers  = 128 // where servers allow it
+	syncWalkers  = 128 // where servers allow it
+	mostWalkers  = 256 // over a long link, where servers allow it
 	largeWorkers = 4
 	mostWaiting  = 4096 // directories
 )
