@@ -125,7 +125,7 @@ func Reader(r io.Reader) Endpoint {
 func Writer(w io.Writer) Endpoint {
 	return Endpoint{path: "-",
 		newTarget: func(*job) (target, error) {
-			return writerTarget{filecopy.NewWriterTarget(w)}, nil
+			return writerTarget{&filecopy.WriterTarget{W: w}}, nil
 		}}
 }
 

@@ -133,7 +133,7 @@ func (p *commitState) refused(c *Copy, o onHost, client *usftp.Client, err error
 			}
 		}
 		o.quirks.NoRename.Store(true)
-		o.reportNoRename(c)
+		o.report(c, RenamesNone)
 		return true
 	}
 	if o.info == nil && isFree(client, o.name) {

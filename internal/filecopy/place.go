@@ -20,12 +20,103 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
+// Conns returns the run's connections, the target's first.
+func (r *Run) Conns() []*pool.Conn { return present(r.Dst.Conn(), r.Src.Conn()) }
+
+// present returns the target's and the source's connection, without nil ones, and once if they are
+// the same.
+func present[T any](to, from *T) (all []*T) {
+	if to != nil {
+		all = append(all, to)
+	}
+	if from != nil && from != to {
+		all = append(all, from)
+	}
+	return all
+}
+
+// shown returns a path on the target's side as users write it.
+func (r *Run) shown(path string) string { return endpoint.Shown(r.TargetHost, path) }
+
+// Nearest replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
+// it has. It reports whether NoSuchTimes is to be told, once in a run.
+func (r *Run) Nearest(set *usftp.NewAttrs) (news bool) {
+	if !set.SetTimes || r.Dst.Conn() == nil {
+		return false
+	}
+	atime, mtime := endpoint.Nearest(set.Atime), endpoint.Nearest(set.Mtime)
+	if mtime.Unix() != set.Mtime.Unix() {
+		r.oldTimes.Do(func() { news = true })
+	}
+	set.Atime, set.Mtime = atime, mtime
+	return news
+}
+
+// NoSuchTimes says that a time was replaced.
+const NoSuchTimes = "SFTP has no times before 1970 or after 2106: the nearest is set"
+
+// JournalKey returns the name of a copy's file in the journal, "" if no journal is kept or an end
+// is a stream.
+func (r *Run) JournalKey(kind, source, target string) string {
+	from, source, isFile := r.Src.Identity(source)
+	to, target, isToFile := r.Dst.Identity(target)
+	if r.Options.Journal == "" || !isFile || !isToFile {
+		return ""
+	}
+	return journal.Name(r.Options.Journal, kind, from, source, to, target)
+}
+
+// IsHalfway reports whether an earlier run wrote a target in place and did not complete it.
+func (r *Run) IsHalfway(source, target string) bool {
+	return r.halfways.Any(r.Options.Journal) && r.halfways.Has(r.JournalKey("file", source, target))
+}
+
+// CheckBase checks the name that a copy gets in a directory.
+func (r *Run) CheckBase(base string, valid func(string) error) error {
+	if base == "." {
+		return nil
+	}
+	if err := valid(base); err != nil {
+		return &fs.PathError{Op: "copy", Path: r.SourcePath, Err: err}
+	}
+	return nil
+}
+
+// MakePath makes the directories above a target that are missing, and with itself also that.
+func (r *Run) MakePath(target string, itself bool) error {
+	at, missing := r.Dst.Join(target, "."), ""
+	if !itself {
+		at = Above(r.Dst, at)
+	}
+	for ; at != Above(r.Dst, at); at = Above(r.Dst, at) {
+		if _, err := r.Dst.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+			break // if it is no directory, or cannot be looked at, making one in it will tell
+		}
+		missing = path.Join(r.Dst.Base(at), missing)
+	}
+	if missing == "" {
+		return nil
+	}
+	root, err := r.Dst.Below(at)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return endpoint.MkdirAll(root, missing)
+}
+
 // Above returns the directory that holds a name.
 func Above(e endpoint.Place, name string) string {
 	if name = e.Join(name, "."); e.Conn() == nil {
 		return filepath.Dir(name)
 	}
 	return path.Dir(name)
+}
+
+// MeansDirectory reports whether a path can only be a directory's.
+func MeansDirectory(name string) bool {
+	base := path.Base(name)
+	return base == "." || base == ".." || base == "/"
 }
 
 // A Target is where files are copied to: one of those that follow.
@@ -91,56 +182,14 @@ func (noFiles) AsSource() endpoint.Place { return nil }
 // A WriterTarget is an io.Writer.
 type WriterTarget struct {
 	noFiles
-	w io.Writer
+	W io.Writer
 }
-
-func NewWriterTarget(w io.Writer) *WriterTarget { return &WriterTarget{w: w} }
 
 // Nowhere is the target of what is only read.
 type Nowhere struct{ noFiles }
 
 func (Nowhere) Join(dir, name string) string         { return "" }
 func (Nowhere) place(*Copy, *input) (*output, error) { return nil, endpoint.ErrStream }
-
-// CheckBase checks the name that a copy gets in a directory.
-func (r *Run) CheckBase(base string, valid func(string) error) error {
-	if base == "." {
-		return nil
-	}
-	if err := valid(base); err != nil {
-		return &fs.PathError{Op: "copy", Path: r.SourcePath, Err: err}
-	}
-	return nil
-}
-
-// MeansDirectory reports whether a path can only be a directory's.
-func MeansDirectory(name string) bool {
-	base := path.Base(name)
-	return base == "." || base == ".." || base == "/"
-}
-
-// MakePath makes the directories above a target that are missing, and with itself also that.
-func (r *Run) MakePath(target string, itself bool) error {
-	at, missing := r.Dst.Join(target, "."), ""
-	if !itself {
-		at = Above(r.Dst, at)
-	}
-	for ; at != Above(r.Dst, at); at = Above(r.Dst, at) {
-		if _, err := r.Dst.Stat(at); !errors.Is(err, fs.ErrNotExist) {
-			break // if it is no directory, or cannot be looked at, making one in it will tell
-		}
-		missing = path.Join(r.Dst.Base(at), missing)
-	}
-	if missing == "" {
-		return nil
-	}
-	root, err := r.Dst.Below(at)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return endpoint.MkdirAll(root, missing)
-}
 
 // A location is where a file goes, and under which name it is written.
 type location struct {
@@ -247,10 +296,6 @@ func (p placement) noteNameRefused(c *Copy, isNew bool) {
 
 // RenamesNone says what follows if a host renames nothing.
 const RenamesNone = "the host does not rename files: they are written in place"
-
-func (p placement) reportNoRename(c *Copy) {
-	p.report(c, RenamesNone)
-}
 
 // report notes why once for all files that it applies to.
 func (p placement) report(c *Copy, why string) {
@@ -474,55 +519,4 @@ func (t *HostTarget) checkReserved(name string) error {
 		return endpoint.Explain("the host runs Windows: "+err.Error(), fs.ErrInvalid)
 	}
 	return nil
-}
-
-// Conns returns the run's connections, the target's first.
-func (r *Run) Conns() []*pool.Conn { return present(r.Dst.Conn(), r.Src.Conn()) }
-
-// present returns the target's and the source's connection, without nil ones, and once if they are
-// the same.
-func present[T any](to, from *T) (all []*T) {
-	if to != nil {
-		all = append(all, to)
-	}
-	if from != nil && from != to {
-		all = append(all, from)
-	}
-	return all
-}
-
-// shown returns a path on the target's side as users write it.
-func (r *Run) shown(path string) string { return endpoint.Shown(r.TargetHost, path) }
-
-// Nearest replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
-// it has. It reports whether NoSuchTimes is to be told, once in a run.
-func (r *Run) Nearest(set *usftp.NewAttrs) (news bool) {
-	if !set.SetTimes || r.Dst.Conn() == nil {
-		return false
-	}
-	atime, mtime := endpoint.Nearest(set.Atime), endpoint.Nearest(set.Mtime)
-	if mtime.Unix() != set.Mtime.Unix() {
-		r.oldTimes.Do(func() { news = true })
-	}
-	set.Atime, set.Mtime = atime, mtime
-	return news
-}
-
-// NoSuchTimes says that a time was replaced.
-const NoSuchTimes = "SFTP has no times before 1970 or after 2106: the nearest is set"
-
-// JournalKey returns the name of a copy's file in the journal, "" if no journal is kept or an end
-// is a stream.
-func (r *Run) JournalKey(kind, source, target string) string {
-	from, source, isFile := r.Src.Identity(source)
-	to, target, isToFile := r.Dst.Identity(target)
-	if r.Options.Journal == "" || !isFile || !isToFile {
-		return ""
-	}
-	return journal.Name(r.Options.Journal, kind, from, source, to, target)
-}
-
-// IsHalfway reports whether an earlier run wrote a target in place and did not complete it.
-func (r *Run) IsHalfway(source, target string) bool {
-	return r.halfways.Any(r.Options.Journal) && r.halfways.Has(r.JournalKey("file", source, target))
 }

@@ -13,7 +13,7 @@ func (t *WriterTarget) place(c *Copy, in *input) (*output, error) {
 	if base := c.Src.Base(c.Source); base != "" {
 		c.ListName = base
 	}
-	return &output{location: location{name: "-", direct: true, stream: true}, pipe: t.w}, nil
+	return &output{location: location{name: "-", direct: true, stream: true}, pipe: t.W}, nil
 }
 
 // A device is a pipe or a device that is written. It stays open from the first attempt to the last:
